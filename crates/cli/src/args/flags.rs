@@ -1,0 +1,222 @@
+//! Options that several commands share, and what they mean to the library.
+
+use std::num::NonZeroUsize;
+
+use atta::{Budget, KvType, LoadOptions, Placement, Sampling, SessionOptions};
+use clap::{Args, ValueEnum, builder::NonEmptyStringValueParser};
+
+use super::value::{self, CpuList};
+use crate::{failure::Failure, memory};
+
+/// Every instruction set there may be; which of them this CPU has is for the library to say.
+const ISAS: [&str; 9] = ["scalar", "sse41", "avx2", "avxvnni", "avx512", "neon", "dotprod", "i8mm", "simd128"];
+
+/// How a model is loaded and run.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct ModelFlags {
+    /// Positions of the context [default: what the model was trained for, at most 4096]
+    #[arg(short = 'c', value_name = "CTX", value_parser = value::positions, allow_negative_numbers = true)]
+    pub(crate) n_ctx: Option<usize>,
+    /// Threads [default: the physical cores that this process may use]
+    #[arg(short = 'j', value_name = "THREADS", value_parser = value::threads, allow_negative_numbers = true)]
+    threads: Option<usize>,
+    /// Run on these CPUs, one thread each, such as 0,2-5
+    #[arg(long, value_name = "LIST", value_parser = value::cpus, conflicts_with = "threads")]
+    cpus: Option<CpuList>,
+    /// Instruction set [default: the best of this CPU]
+    #[arg(long, value_name = "NAME", value_parser = ISAS)]
+    isa: Option<String>,
+    /// Element type of keys and values: f32 or f16 [default: f16; logits: f32]
+    #[arg(long, value_name = "TYPE", value_parser = kv_elem)]
+    kv: Option<KvName>,
+    /// Element type of keys alone
+    #[arg(long, value_name = "TYPE", value_parser = kv_elem)]
+    kv_k: Option<KvName>,
+    /// Element type of values alone
+    #[arg(long, value_name = "TYPE", value_parser = kv_elem)]
+    kv_v: Option<KvName>,
+    /// Prompt tokens that are computed at once
+    #[arg(long, value_name = "N", default_value = "512", value_parser = value::positions, allow_negative_numbers = true)]
+    batch: usize,
+    /// Where weights are: mapped from the file, or resident (read to the heap)
+    #[arg(long, value_name = "WHERE", default_value = "mapped", value_parser = weights)]
+    pub(crate) weights: WeightsAt,
+    /// Read all weights before the first token
+    #[arg(long)]
+    prewarm: bool,
+}
+
+/// An element type of keys or values.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum KvName {
+    F32,
+    F16,
+}
+
+/// Where weights are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WeightsAt {
+    Mapped,
+    Resident,
+}
+
+fn kv_elem(text: &str) -> Result<KvName, String> {
+    match text {
+        "f32" => Ok(KvName::F32),
+        "f16" => Ok(KvName::F16),
+        "q8" | "q4" => Err(format!("{text} is not supported yet, expected f32 or f16")),
+        _ => Err("expected f32 or f16".to_owned()),
+    }
+}
+
+fn weights(text: &str) -> Result<WeightsAt, String> {
+    match text {
+        "streamed" => Err("streamed is not supported yet, expected mapped or resident".to_owned()),
+        _ => WeightsAt::from_str(text, false).map_err(|_| "expected mapped or resident".to_owned()),
+    }
+}
+
+impl WeightsAt {
+    /// The word for it in `--stats-json`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Mapped => "mapped",
+            Self::Resident => "resident",
+        }
+    }
+}
+
+impl ModelFlags {
+    /// How the model is to be loaded. The budget is the memory of the machine: what does not fit there is refused before
+    /// the allocator would end the program.
+    pub(crate) fn load_options(&self) -> LoadOptions {
+        LoadOptions {
+            threads: self.threads.and_then(NonZeroUsize::new),
+            cpus: self.cpus.as_ref().map(|list| list.0.clone()),
+            isa: self.isa.clone(),
+            placement: match self.weights {
+                WeightsAt::Mapped => Placement::Mapped,
+                WeightsAt::Resident => Placement::Resident,
+            },
+            prewarm: self.prewarm,
+            budget: memory::of_machine().map(Budget::limited),
+        }
+    }
+
+    /// What the session is to be made for; `kv` holds where the flags do not say otherwise.
+    pub(crate) fn session_options(&self, kv: KvType) -> SessionOptions {
+        let of = |name: Option<KvName>| {
+            name.map(|name| match name {
+                KvName::F32 => KvType::F32,
+                KvName::F16 => KvType::F16,
+            })
+        };
+        let k = of(self.kv_k.or(self.kv)).unwrap_or(kv).k;
+        let v = of(self.kv_v.or(self.kv)).unwrap_or(kv).v;
+        SessionOptions { n_ctx: self.n_ctx, n_batch: self.batch, kv: KvType { k, v } }
+    }
+}
+
+/// How the next token is chosen, and when to stop.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Sampling")]
+pub(crate) struct SamplingFlags {
+    /// Tokens to generate at most
+    #[arg(short = 'n', value_name = "N", default_value = "256", value_parser = value::count, allow_negative_numbers = true)]
+    pub(crate) n_predict: usize,
+    /// Temperature; 0 always takes the most probable token
+    #[arg(short = 't', value_name = "TEMP", default_value = "0.8", value_parser = value::number, allow_negative_numbers = true)]
+    temperature: f32,
+    /// Only the K most probable tokens; 0: all
+    #[arg(long, value_name = "K", default_value = "40", value_parser = value::count, allow_negative_numbers = true)]
+    top_k: usize,
+    /// Only the most probable tokens that together reach P; 1: all
+    #[arg(long, value_name = "P", default_value = "0.95", value_parser = value::number, allow_negative_numbers = true)]
+    top_p: f32,
+    /// Only tokens at least P times as probable as the best; 0: all
+    #[arg(long, value_name = "P", default_value = "0.05", value_parser = value::number, allow_negative_numbers = true)]
+    min_p: f32,
+    /// Makes tokens of the window less probable; 1: off
+    #[arg(long, value_name = "X", default_value = "1", value_parser = value::number, allow_negative_numbers = true)]
+    repeat_penalty: f32,
+    /// How many of the last tokens the penalties look at
+    #[arg(long, value_name = "N", default_value = "64", value_parser = value::count, allow_negative_numbers = true)]
+    repeat_window: usize,
+    /// Subtracted from the logit of tokens in the window
+    #[arg(long, value_name = "X", default_value = "0", value_parser = value::number, allow_negative_numbers = true)]
+    presence_penalty: f32,
+    /// Subtracted from the logit of tokens in the window, once per occurrence
+    #[arg(long, value_name = "X", default_value = "0", value_parser = value::number, allow_negative_numbers = true)]
+    frequency_penalty: f32,
+    /// Start of the random numbers; the same seed gives the same text
+    #[arg(long, value_name = "SEED", default_value = "42", value_parser = value::seed, allow_negative_numbers = true)]
+    seed: u64,
+    /// End before this text; may be given several times
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new(), allow_hyphen_values = true)]
+    pub(crate) stop: Vec<String>,
+}
+
+impl SamplingFlags {
+    /// The sampler's options, checked.
+    pub(crate) fn sampling(&self) -> Result<Sampling, Failure> {
+        let sampling = Sampling {
+            temperature: self.temperature,
+            top_k: self.top_k,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            repeat_penalty: self.repeat_penalty,
+            repeat_window: self.repeat_window,
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+            seed: self.seed,
+        };
+        sampling.validate().map_err(|error| Failure::Usage(error.to_string()))?;
+        Ok(sampling)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{FromArgMatches, Parser};
+
+    #[derive(Parser)]
+    struct Both {
+        #[command(flatten)]
+        model: ModelFlags,
+        #[command(flatten)]
+        sampling: SamplingFlags,
+    }
+
+    fn parse(line: &str) -> Both {
+        Both::try_parse_from(line.split(' ')).unwrap()
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_library() {
+        let both = parse("x");
+        assert_eq!(both.sampling.sampling().unwrap(), Sampling::default());
+        assert_eq!(both.sampling.n_predict, atta::GenerateOptions::default().n_predict);
+        let (ours, theirs) = (both.model.session_options(KvType::default()), SessionOptions::default());
+        assert_eq!((ours.n_ctx, ours.n_batch, ours.kv), (theirs.n_ctx, theirs.n_batch, theirs.kv));
+    }
+
+    #[test]
+    fn kv_sets_both_and_its_halves_override_it() {
+        let kv = |line| parse(line).model.session_options(KvType::F32).kv;
+        assert_eq!(kv("x"), KvType::F32);
+        assert_eq!(kv("x --kv f16"), KvType::F16);
+        assert_eq!(kv("x --kv f16 --kv-k f32"), KvType { k: KvType::F32.k, v: KvType::F16.v });
+        assert_eq!(kv("x --kv-v f16"), KvType { k: KvType::F32.k, v: KvType::F16.v });
+    }
+
+    #[test]
+    fn a_sampler_setting_out_of_range_is_wrong_usage() {
+        for line in ["x --top-p 1.5", "x --min-p -0.1", "x -t -1", "x -t nan", "x --repeat-penalty 0"] {
+            let matches = <Both as clap::CommandFactory>::command().try_get_matches_from(line.split(' ')).unwrap();
+            let both = Both::from_arg_matches(&matches).unwrap();
+            assert!(matches!(both.sampling.sampling(), Err(Failure::Usage(_))), "{line}");
+        }
+    }
+}

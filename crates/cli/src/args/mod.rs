@@ -1,0 +1,241 @@
+//! What may be typed: the subcommands and their options, as `docs` and `--help` show them.
+//!
+//! The names, defaults and exit codes are a contract with scripts. This module turns text into types and refuses what has
+//! no meaning; it opens no file and knows no model. [`flags`] holds the options that several commands share, and turns
+//! them into the options of the library.
+
+mod flags;
+mod value;
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::{Args, Parser, Subcommand, error::ErrorKind};
+
+pub(crate) use flags::{ModelFlags, SamplingFlags};
+pub(crate) use value::TokenSource;
+
+use crate::failure::Failure;
+
+/// Runs large language models from GGUF files, straight from disk, in little memory.
+#[derive(Debug, Parser)]
+#[command(name = "atta", version, subcommand_required = true, arg_required_else_help = true)]
+#[command(disable_help_subcommand = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  atta run -p \"Once upon a time\"              the small model that is built in
+  atta run model.gguf -p \"Once upon a time\"   any GGUF file
+  atta inspect model.gguf                     what is in a file
+  atta bench model.gguf                       how fast it is here
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
+
+/// What is to be done.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(Box<RunArgs>),
+    Bench(BenchArgs),
+    Tokenize(TokenizeArgs),
+    Logits(LogitsArgs),
+    Inspect(InspectArgs),
+}
+
+/// Continues a text.
+///
+/// Without MODEL the small model in the program is used. Only the continuation goes to standard output. The prompt is
+/// taken as it is, without a chat template; special tokens in it are recognised.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  atta run -p \"Once upon a time\"
+  atta run model.gguf -p \"The capital of France is\" -n 16 -t 0
+  atta run model.gguf -c 8192 --stop \"\\n\\n\" < prompt.txt
+  atta run model.gguf -p \"Dear Sir,\" --stats-json stats.json --mem-report")]
+pub(crate) struct RunArgs {
+    /// GGUF file; of a split model, any of its files
+    pub(crate) model: Option<PathBuf>,
+    /// Text to continue; without it, standard input, byte for byte
+    #[arg(short, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) prompt: Option<OsString>,
+    #[command(flatten)]
+    pub(crate) sampling: SamplingFlags,
+    #[command(flatten)]
+    pub(crate) model_flags: ModelFlags,
+    /// Write what was measured to FILE, as one JSON object
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) stats_json: Option<PathBuf>,
+    /// Print what private memory is used for, and what the system says, to standard error
+    #[arg(long, help_heading = "Output")]
+    pub(crate) mem_report: bool,
+    /// Print model, threads, instruction set and speeds to standard error
+    #[arg(long, help_heading = "Output")]
+    pub(crate) verbose: bool,
+}
+
+/// Measures how fast a prompt is read and text is written.
+///
+/// One warm-up, then medians: reading N tokens in an empty context, and writing N tokens, one by one.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  atta bench model.gguf
+  atta bench model.gguf -p 0 -n 32 -d 4096 -j 4 --json")]
+pub(crate) struct BenchArgs {
+    /// GGUF file
+    pub(crate) model: PathBuf,
+    /// Tokens to read; 0: do not measure
+    #[arg(short = 'p', value_name = "N", default_value = "512", value_parser = value::bench_count, allow_negative_numbers = true)]
+    pub(crate) n_prompt: usize,
+    /// Tokens to write; 0: do not measure
+    #[arg(short = 'n', value_name = "N", default_value = "128", value_parser = value::bench_count, allow_negative_numbers = true)]
+    pub(crate) n_gen: usize,
+    /// Tokens in the context before either starts
+    #[arg(short = 'd', value_name = "DEPTH", default_value = "0", value_parser = value::bench_count, allow_negative_numbers = true)]
+    pub(crate) depth: usize,
+    /// Repetitions
+    #[arg(short = 'r', value_name = "REPS", default_value = "3", value_parser = value::repetitions, allow_negative_numbers = true)]
+    pub(crate) n_reps: usize,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) model_flags: ModelFlags,
+}
+
+/// Turns text into token ids.
+///
+/// The file needs a vocabulary, but no tensors and no architecture that we run. No begin-of-sequence token is added
+/// unless asked for.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  atta tokenize model.gguf \"Hello world\" --ids
+  atta tokenize model.gguf --ids --bos < text.txt
+  atta tokenize model.gguf --special \"<|im_start|>user\"")]
+pub(crate) struct TokenizeArgs {
+    /// GGUF file
+    pub(crate) model: PathBuf,
+    /// Text; without it or with `-`, standard input, byte for byte
+    pub(crate) text: Option<OsString>,
+    /// Print `[1, 2, 3]` instead of one line per token
+    #[arg(long)]
+    pub(crate) ids: bool,
+    /// Begin with the begin-of-sequence token
+    #[arg(long)]
+    pub(crate) bos: bool,
+    /// Recognise control tokens in the text, such as `<|im_start|>`
+    #[arg(long)]
+    pub(crate) special: bool,
+}
+
+/// Writes the logits after each of the given tokens.
+///
+/// Evaluates exactly these ids and writes 32-bit floats, little-endian, [n_tokens, n_vocab]. Keys and values are kept in
+/// f32 unless --kv says otherwise.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  atta logits model.gguf --tokens 1,15043,3186 -o logits.f32
+  atta tokenize model.gguf --ids \"Hello\" | atta logits model.gguf --tokens - -o logits.f32")]
+pub(crate) struct LogitsArgs {
+    /// GGUF file
+    pub(crate) model: PathBuf,
+    /// Ids, separated by commas or spaces; `@FILE` reads them from a file, `-` from standard input
+    #[arg(long, value_name = "IDS", required = true, value_parser = value::token_source, allow_hyphen_values = true)]
+    pub(crate) tokens: TokenSource,
+    /// File to write
+    #[arg(short, value_name = "FILE", required = true)]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) model_flags: ModelFlags,
+}
+
+/// Shows what is in a GGUF file: metadata, tensors, and the model they make.
+///
+/// No architecture that we run is needed.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  atta inspect model.gguf
+  atta inspect model.gguf --tensors --json")]
+pub(crate) struct InspectArgs {
+    /// GGUF file; of a split model, any of its files
+    pub(crate) model: PathBuf,
+    /// List every tensor
+    #[arg(long)]
+    pub(crate) tensors: bool,
+    /// Print one JSON object, with strings in full
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Reads the command line. Asked for help or the version, prints that and ends the program.
+pub(crate) fn parse() -> Result<Command, Failure> {
+    match Cli::try_parse() {
+        Ok(cli) => Ok(cli.command),
+        Err(error) if is_help(error.kind()) => error.exit(),
+        Err(error) => Err(Failure::Usage(summary(&error.render().to_string()))),
+    }
+}
+
+fn is_help(kind: ErrorKind) -> bool {
+    use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+    matches!(kind, DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand | DisplayVersion)
+}
+
+/// The message and the tip of a rendered error, without its usage lines, as one line.
+fn summary(rendered: &str) -> String {
+    let paragraphs = rendered.trim().split("\n\n");
+    let said = paragraphs.filter(|p| !p.starts_with("Usage:") && !p.starts_with("For more information"));
+    let lines = said.flat_map(str::lines).map(str::trim).filter(|line| !line.is_empty());
+    let text = lines.collect::<Vec<_>>().join("; ").replace(":; ", ": ");
+    format!("{} (see --help)", text.trim_start_matches("error: "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn message(line: &str) -> String {
+        let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
+        assert_eq!(error.exit_code(), 2, "{line}");
+        summary(&error.render().to_string())
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn usage_errors_are_one_line_with_the_way_out() {
+        assert_eq!(
+            message("atta run --top-pp 1"),
+            "unexpected argument '--top-pp' found; tip: a similar argument exists: '--top-p' (see --help)"
+        );
+        assert_eq!(message("atta inspect"), "the following required arguments were not provided: <MODEL> (see --help)");
+        assert!(message("atta rum").starts_with("unrecognized subcommand 'rum'; tip: "), "{}", message("atta rum"));
+    }
+
+    #[test]
+    fn numbers_without_meaning_are_refused_where_they_stand() {
+        for option in ["-c 0", "-c -1", "-n -1", "-j 0", "--batch 0", "--cpus 3-1", "--seed -1", "--top-k x", "-c 1e3"] {
+            let name = option.split(' ').next().unwrap();
+            let message = message(&format!("atta run -p x {option}"));
+            assert!(message.contains(&format!("for '{name} <")), "{message}");
+        }
+    }
+
+    #[test]
+    fn what_later_versions_will_do_is_refused_by_name() {
+        assert!(message("atta run --kv q8").contains("not supported yet"));
+        assert!(message("atta run --weights streamed").contains("not supported yet"));
+        assert!(message("atta run --schema x").contains("unexpected argument '--schema'"));
+    }
+
+    #[test]
+    fn a_prompt_may_begin_with_a_hyphen() {
+        let cli = Cli::try_parse_from(["atta", "run", "-p", "-n is no option here"]).unwrap();
+        let Command::Run(args) = cli.command else { panic!("not a run") };
+        assert_eq!(args.prompt.unwrap(), "-n is no option here");
+    }
+}

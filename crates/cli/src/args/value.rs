@@ -1,0 +1,133 @@
+//! Values of options: text to numbers and lists, each with a message that says what would do.
+
+use std::{path::PathBuf, str::FromStr};
+
+/// No model has, and no machine holds, more positions than this.
+const MAX_POSITIONS: usize = 1 << 24;
+/// More threads than any machine has cores; beyond it the system may refuse them.
+const MAX_THREADS: usize = 1024;
+const MAX_REPETITIONS: usize = 10_000;
+const MAX_CPU: usize = 65_535;
+
+/// Where token ids come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TokenSource {
+    /// From the command line itself.
+    Ids(Vec<u32>),
+    /// From a file.
+    File(PathBuf),
+    /// From standard input.
+    Stdin,
+}
+
+/// A number of positions or of tokens computed at once: at least 1.
+pub(super) fn positions(text: &str) -> Result<usize, String> {
+    within(text, 1, MAX_POSITIONS)
+}
+
+/// A number of tokens to benchmark.
+pub(super) fn bench_count(text: &str) -> Result<usize, String> {
+    within(text, 0, MAX_POSITIONS)
+}
+
+/// How often something is measured.
+pub(super) fn repetitions(text: &str) -> Result<usize, String> {
+    within(text, 1, MAX_REPETITIONS)
+}
+
+/// A number of threads.
+pub(super) fn threads(text: &str) -> Result<usize, String> {
+    within(text, 1, MAX_THREADS)
+}
+
+/// A count without a limit of its own; 0 has a meaning.
+pub(super) fn count(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "expected a whole number, 0 or more".to_owned())
+}
+
+/// The start of the random numbers.
+pub(super) fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("expected a whole number from 0 to {}", u64::MAX))
+}
+
+/// A number; its range is for the sampler to check.
+pub(super) fn number(text: &str) -> Result<f32, String> {
+    text.parse().map_err(|_| "expected a number".to_owned())
+}
+
+fn within(text: &str, min: usize, max: usize) -> Result<usize, String> {
+    let number = usize::from_str(text).ok().filter(|n| (min..=max).contains(n));
+    number.ok_or_else(|| format!("expected a whole number from {min} to {max}"))
+}
+
+/// CPUs as the kernel writes them, such as `0,2-5`, in the order given; each at most once.
+pub(super) fn cpus(text: &str) -> Result<CpuList, String> {
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let range = cpu_range(part).ok_or("expected CPUs such as 0,2-5")?;
+        cpus.extend(range);
+        if cpus.len() > MAX_THREADS {
+            return Err(format!("expected at most {MAX_THREADS} CPUs"));
+        }
+    }
+    match (1..cpus.len()).find(|&i| cpus[..i].contains(&cpus[i])) {
+        Some(i) => Err(format!("CPU {} is named twice", cpus[i])),
+        None => Ok(CpuList(cpus)),
+    }
+}
+
+/// The CPUs to run on. A type of its own, since clap takes a `Vec` for an option that may be repeated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CpuList(pub(crate) Vec<usize>);
+
+fn cpu_range(part: &str) -> Option<std::ops::RangeInclusive<usize>> {
+    let (first, last) = part.split_once('-').unwrap_or((part, part));
+    let cpu = |text: &str| text.trim().parse().ok().filter(|&n: &usize| n <= MAX_CPU);
+    let (first, last) = (cpu(first)?, cpu(last)?);
+    (first <= last).then_some(first..=last)
+}
+
+/// `1,2,3`, `@FILE` or `-`.
+pub(super) fn token_source(text: &str) -> Result<TokenSource, String> {
+    match text.strip_prefix('@') {
+        Some(path) => Ok(TokenSource::File(path.into())),
+        None if text == "-" => Ok(TokenSource::Stdin),
+        None => token_ids(text).map(TokenSource::Ids),
+    }
+}
+
+/// Ids separated by commas or spaces, with or without brackets around them; at least one.
+pub(crate) fn token_ids(text: &str) -> Result<Vec<u32>, String> {
+    let inner = text.trim();
+    let inner = inner.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(inner);
+    let words = inner.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());
+    let ids: Vec<u32> = words
+        .map(|word| word.parse().map_err(|_| format!("{word:?} is no token id, expected ids such as 1,2,3")))
+        .collect::<Result<_, _>>()?;
+    if ids.is_empty() { Err("there is no token id, expected ids such as 1,2,3".to_owned()) } else { Ok(ids) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists_are_ranges_in_the_order_given() {
+        assert_eq!(cpus("0,2-5"), Ok(CpuList(vec![0, 2, 3, 4, 5])));
+        assert_eq!(cpus("7, 1"), Ok(CpuList(vec![7, 1])));
+        for bad in ["", ",", "1,", "5-2", "a", "1-2-3", "-1", "0-99999999999", "1,0-3"] {
+            assert!(cpus(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn token_ids_are_read_as_tokenize_writes_them() {
+        assert_eq!(token_source("1,2,3"), Ok(TokenSource::Ids(vec![1, 2, 3])));
+        assert_eq!(token_ids("[1, 2,\n 3]\n"), Ok(vec![1, 2, 3]));
+        assert_eq!(token_source("-"), Ok(TokenSource::Stdin));
+        assert_eq!(token_source("@a b"), Ok(TokenSource::File("a b".into())));
+        for bad in ["", "[]", "1;2", "-1", "1,x", "4294967296", "[1"] {
+            assert!(token_source(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! How a command ends without success: one line on standard error, and an exit code.
+//!
+//! Codes: 1 failed, 2 wrong usage, 130 interrupted. A closed pipe is no failure: the reader has seen enough, so it ends
+//! silently with 0.
+
+use std::{
+    fmt::Display,
+    io::{self, Write},
+    path::Path,
+    process::ExitCode,
+};
+
+/// Why a command did not come to its end.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// What was typed makes no sense; nothing was done.
+    Usage(String),
+    /// Something went wrong on the way.
+    Failed(String),
+    /// Ctrl-C.
+    Interrupted,
+    /// Nobody reads our output any more.
+    ClosedPipe,
+}
+
+impl Failure {
+    /// A failure that a file is to blame for.
+    pub(crate) fn at(path: &Path, what: impl Display) -> Self {
+        Self::Failed(format!("{}: {what}", path.display()))
+    }
+
+    /// Standard output did not take what was written.
+    pub(crate) fn stdout(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::ClosedPipe,
+            _ => Self::Failed(format!("cannot write to standard output: {error}")),
+        }
+    }
+
+    /// Says what there is to say, and gives the exit code.
+    pub(crate) fn report(self) -> ExitCode {
+        let (code, message) = match self {
+            Self::Usage(message) => (2, message),
+            Self::Failed(message) => (1, message),
+            Self::Interrupted => return ExitCode::from(130),
+            Self::ClosedPipe => return ExitCode::SUCCESS,
+        };
+        // If standard error is closed too, the exit code is all that is left to say it with.
+        let _ = writeln!(io::stderr(), "atta: error: {}", one_line(&message));
+        ExitCode::from(code)
+    }
+}
+
+impl From<atta::Error> for Failure {
+    fn from(error: atta::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// A message as one line that cannot steer a terminal: names in it may come from a hostile file.
+pub(crate) fn one_line(message: &str) -> String {
+    message.chars().flat_map(visible).collect()
+}
+
+/// A character, or its escape if it does not print.
+fn visible(c: char) -> impl Iterator<Item = char> {
+    let (shown, escaped) = if is_invisible(c) { (None, Some(c.escape_default())) } else { (Some(c), None) };
+    shown.into_iter().chain(escaped.into_iter().flatten())
+}
+
+/// Control characters, line and paragraph separators, and the marks that reverse the direction of what follows.
+fn is_invisible(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_line_without_control_characters() {
+        assert_eq!(one_line("a\nb\u{1b}[31m\u{202e}ü\""), "a\\nb\\u{1b}[31m\\u{202e}ü\"");
+    }
+
+    #[test]
+    fn a_closed_pipe_is_told_from_a_full_disk() {
+        let failure = |kind| Failure::stdout(io::Error::from(kind));
+        assert!(matches!(failure(io::ErrorKind::BrokenPipe), Failure::ClosedPipe));
+        assert!(matches!(failure(io::ErrorKind::StorageFull), Failure::Failed(_)));
+    }
+}

@@ -1,0 +1,34 @@
+//! Runs large language models from GGUF files, straight from disk, in little memory.
+//!
+//! This is the facade: everything that a program needs to load a model and generate text, under one name. The parts are
+//! in crates of their own; the command line in the same package is written against this library alone.
+//!
+//! ```no_run
+//! use std::ops::ControlFlow;
+//! use atta::{Engine, Event, GenerateOptions, LoadOptions, SessionOptions};
+//!
+//! let engine = Engine::open("model.gguf".as_ref(), &LoadOptions::default())?;
+//! let mut session = engine.session(&SessionOptions::default())?;
+//! let prompt = engine.prompt_ids(b"Once upon a time");
+//! session.generate(&prompt, &GenerateOptions::default(), |event| {
+//!     if let Event::Text(text) = event {
+//!         print!("{text}");
+//!     }
+//!     ControlFlow::Continue(())
+//! })?;
+//! # Ok::<(), atta::Error>(())
+//! ```
+//!
+//! # Features
+//! - `builtin` (default): the small story model that is part of the program, as `builtin()`. It costs its size, a few
+//!   megabytes, in the executable and nothing in private memory, since the system maps it from there.
+
+#![forbid(unsafe_code)]
+
+pub use atta_engine::*;
+
+#[cfg(feature = "builtin")]
+mod builtin;
+
+#[cfg(feature = "builtin")]
+pub use builtin::{Builtin, builtin};

@@ -1,0 +1,23 @@
+//! The program `atta`: what was typed, what it means, do it. Everything else is in the library.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod commands;
+mod failure;
+mod input;
+mod interrupt;
+mod load;
+mod memory;
+mod output;
+mod progress;
+mod stats;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match args::parse().and_then(commands::dispatch) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

@@ -1,0 +1,196 @@
+//! The benchmark of one model on this machine: how fast a prompt is read and text is written.
+//!
+//! Tokens are arbitrary (speed does not depend on what they say). Every figure is a median over repetitions, after one
+//! warm-up that is not counted.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use atta_model::{Observer, Phase};
+
+use crate::{Engine, Error, Session, SessionOptions};
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct BenchOptions {
+    /// Tokens of the prompt; 0: not measured.
+    pub n_prompt: usize,
+    /// Tokens generated; 0: not measured.
+    pub n_gen: usize,
+    /// Tokens that are in the context before either starts.
+    pub depth: usize,
+    /// Repetitions, at least 1.
+    pub n_reps: usize,
+    /// The session to measure in; its context is made long enough.
+    pub session: SessionOptions,
+}
+
+impl Default for BenchOptions {
+    fn default() -> Self {
+        Self { n_prompt: 512, n_gen: 128, depth: 0, n_reps: 3, session: SessionOptions::default() }
+    }
+}
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BenchReport {
+    /// Prompt tokens per second, median; 0 if not measured.
+    pub prefill_tok_s: f64,
+    /// Generated tokens per second, median; 0 if not measured.
+    pub decode_tok_s: f64,
+    /// Where the time of reading the prompt went, sum of the repetitions.
+    pub prefill_split: TimeSplit,
+    /// Where the time of generating went, sum of the repetitions.
+    pub decode_split: TimeSplit,
+}
+
+/// Seconds by what they were spent on.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TimeSplit {
+    /// Multiplying with weights.
+    pub matmul_s: f64,
+    /// Attention.
+    pub attention_s: f64,
+    /// Waiting for weights.
+    pub io_wait_s: f64,
+    /// Everything else.
+    pub other_s: f64,
+}
+
+impl Engine {
+    /// Measures prefill and decode.
+    ///
+    /// # Errors
+    /// A session that cannot be made, or a step that failed.
+    pub fn bench(&self, options: &BenchOptions) -> Result<BenchReport, Error> {
+        let n_ctx = options.depth + options.n_prompt.max(options.n_gen).max(1);
+        let session = self.session(&SessionOptions { n_ctx: Some(n_ctx), ..options.session.clone() })?;
+        let mut bench = Bench::new(session, options);
+        bench.round()?;
+        bench.forget();
+        for _ in 0..options.n_reps.max(1) {
+            bench.round()?;
+        }
+        Ok(BenchReport {
+            prefill_tok_s: median_rate(options.n_prompt, &mut bench.prefill.times),
+            decode_tok_s: median_rate(options.n_gen, &mut bench.decode.times),
+            prefill_split: bench.prefill.split,
+            decode_split: bench.decode.split,
+        })
+    }
+}
+
+/// A session under measurement.
+struct Bench<'a> {
+    session: Session,
+    options: &'a BenchOptions,
+    clock: Arc<Mutex<Clock>>,
+    prefill: Series,
+    decode: Series,
+}
+
+/// What the repetitions of one kind gave.
+#[derive(Default)]
+struct Series {
+    times: Vec<Duration>,
+    split: TimeSplit,
+}
+
+impl<'a> Bench<'a> {
+    fn new(mut session: Session, options: &'a BenchOptions) -> Self {
+        let clock = Arc::new(Mutex::new(Clock::default()));
+        session.observe(Box::new(Shared(clock.clone())));
+        Self { session, options, clock, prefill: Series::default(), decode: Series::default() }
+    }
+
+    fn round(&mut self) -> Result<(), Error> {
+        let BenchOptions { n_prompt, n_gen, .. } = *self.options;
+        let prompt: Vec<u32> = (0..n_prompt).map(|i| self.token(i)).collect();
+        self.fill_to_depth()?;
+        let (time, split) = self.timed(|session| session.append(&prompt))?;
+        self.prefill.add(time, split);
+
+        let gen_ids: Vec<u32> = (0..n_gen).map(|i| self.token(i)).collect();
+        self.fill_to_depth()?;
+        let (time, split) = self.timed(|session| gen_ids.iter().try_for_each(|&id| session.append(&[id])))?;
+        self.decode.add(time, split);
+        Ok(())
+    }
+
+    /// An arbitrary token, spread over the vocabulary.
+    fn token(&self, i: usize) -> u32 {
+        ((i + 1) * 7919 % self.session.engine().spec().n_vocab) as u32
+    }
+
+    /// Brings the context to the depth that is asked for, keeping what of it is there.
+    fn fill_to_depth(&mut self) -> Result<(), Error> {
+        let depth = self.options.depth;
+        self.session.truncate(depth)?;
+        let missing: Vec<u32> = (self.session.tokens().len()..depth).map(|i| self.token(i)).collect();
+        self.session.append(&missing)
+    }
+
+    fn timed(&mut self, work: impl FnOnce(&mut Session) -> Result<(), Error>) -> Result<(Duration, TimeSplit), Error> {
+        self.clock().split = TimeSplit::default();
+        let start = Instant::now();
+        work(&mut self.session)?;
+        Ok((start.elapsed(), self.clock().split))
+    }
+
+    /// Forgets what was measured: it was the warm-up.
+    fn forget(&mut self) {
+        (self.prefill, self.decode) = (Series::default(), Series::default());
+    }
+
+    fn clock(&self) -> MutexGuard<'_, Clock> {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Series {
+    fn add(&mut self, time: Duration, split: TimeSplit) {
+        self.times.push(time);
+        self.split.matmul_s += split.matmul_s;
+        self.split.attention_s += split.attention_s;
+        self.split.io_wait_s += split.io_wait_s;
+        self.split.other_s += split.other_s;
+    }
+}
+
+/// Tokens per second at the median time.
+fn median_rate(n: usize, times: &mut [Duration]) -> f64 {
+    times.sort_unstable();
+    match times.get(times.len() / 2) {
+        Some(time) if n > 0 => n as f64 / time.as_secs_f64(),
+        _ => 0.0,
+    }
+}
+
+/// Adds up the time between the moments at which a step turns to something else.
+#[derive(Default)]
+struct Clock {
+    split: TimeSplit,
+    since: Option<(Instant, Phase)>,
+}
+
+/// The clock as the executor's observer; the other end is read between steps.
+struct Shared(Arc<Mutex<Clock>>);
+
+impl Observer for Shared {
+    fn enter(&mut self, phase: Phase) {
+        let mut clock = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if let Some((start, phase)) = clock.since.replace((now, phase)) {
+            let seconds = (now - start).as_secs_f64();
+            match phase {
+                Phase::Matmul => clock.split.matmul_s += seconds,
+                Phase::Attention => clock.split.attention_s += seconds,
+                Phase::Weights => clock.split.io_wait_s += seconds,
+                Phase::Other => clock.split.other_s += seconds,
+                Phase::Idle => {}
+            }
+        }
+    }
+}

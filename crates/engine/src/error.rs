@@ -1,0 +1,51 @@
+//! What can go wrong between a path and text.
+
+use std::path::PathBuf;
+
+/// An error of the library.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file that cannot be opened or read as a model, or memory that the budget does not grant.
+    #[error(transparent)]
+    Store(#[from] atta_store::Error),
+    /// A model that we cannot run; the path is that of its file.
+    #[error("{path}: {source}", path = .path.display())]
+    Model {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: atta_model::Error,
+    },
+    /// A tokenizer that we cannot read; the path is that of its file.
+    #[error("{path}: {source}", path = .path.display())]
+    Tokenizer {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: atta_tokenizer::Error,
+    },
+    /// An instruction set or a set of CPUs that is not to be had.
+    #[error(transparent)]
+    Kernels(#[from] atta_kernels::Error),
+    /// A step that failed.
+    #[error(transparent)]
+    Step(#[from] atta_model::Error),
+    /// A setting of the sampler that makes no sense.
+    #[error(transparent)]
+    Sampling(#[from] crate::SamplingError),
+    /// More tokens than the context holds.
+    #[error("the prompt has {n_prompt} tokens, but the context holds {n_ctx}: raise -c or shorten the prompt")]
+    PromptTooLong {
+        /// Tokens of the prompt, those already in the session included.
+        n_prompt: usize,
+        /// Positions of the context.
+        n_ctx: usize,
+    },
+    /// Nothing to continue: no text, and the vocabulary has no begin token to start from.
+    #[error("the prompt is empty, and this model has no begin-of-sequence token to start from")]
+    EmptyPrompt,
+    /// A context length that the session cannot have.
+    #[error("a context of {0} positions, expected at least 1")]
+    Context(usize),
+}

@@ -1,0 +1,217 @@
+//! Generation: prompt in, text out, until the model, a stop string, the length or the caller ends it.
+
+use std::{
+    ops::ControlFlow,
+    time::{Duration, Instant},
+};
+
+use atta_tokenizer::StreamDecoder;
+
+use crate::{Error, Sampler, Sampling, Session, stop::StopStrings};
+
+/// What is generated, and for how long.
+#[derive(Clone, Debug)]
+pub struct GenerateOptions {
+    /// Tokens at most.
+    pub n_predict: usize,
+    /// How the next token is chosen.
+    pub sampling: Sampling,
+    /// Texts that end the generation; they are not part of it.
+    pub stop: Vec<String>,
+}
+
+impl Default for GenerateOptions {
+    fn default() -> Self {
+        Self { n_predict: 256, sampling: Sampling::default(), stop: Vec::new() }
+    }
+}
+
+/// What a caller hears on the way. It may end the generation after any of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// The prompt is being read: `done` of `total` tokens.
+    Prompt {
+        /// Tokens read.
+        done: usize,
+        /// Tokens of the prompt.
+        total: usize,
+    },
+    /// A token was chosen: the `n`th, from 1.
+    Token {
+        /// How many there are now.
+        n: usize,
+    },
+    /// Text that is final: whole characters, never a part of a stop string.
+    Text(&'a str),
+}
+
+/// Why the generation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FinishReason {
+    /// The model ended it, or a stop string.
+    Stop,
+    /// `n_predict` tokens, or a full context.
+    Length,
+    /// The caller.
+    Interrupted,
+}
+
+/// How it went.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// Why it ended.
+    pub finish_reason: FinishReason,
+    /// Tokens of the prompt, begin-of-sequence included.
+    pub n_prompt: usize,
+    /// Tokens chosen, the one that ended it included.
+    pub n_generated: usize,
+    /// Time to read the prompt.
+    pub prefill_time: Duration,
+    /// Time from the end of the prompt to the last token.
+    pub decode_time: Duration,
+    /// Time of the first token, which needs no step of its own.
+    pub first_token_time: Duration,
+    /// The last token: chosen, but not part of the session yet. A caller that goes on appends it first.
+    pub pending: Option<u32>,
+}
+
+impl Summary {
+    /// Prompt tokens per second.
+    pub fn prefill_tok_s(&self) -> f64 {
+        rate(self.n_prompt, self.prefill_time)
+    }
+
+    /// Generated tokens per second, without the first.
+    pub fn decode_tok_s(&self) -> f64 {
+        rate(self.n_generated.saturating_sub(1), self.decode_time.saturating_sub(self.first_token_time))
+    }
+}
+
+fn rate(n: usize, time: Duration) -> f64 {
+    if time.is_zero() { 0.0 } else { n as f64 / time.as_secs_f64() }
+}
+
+impl Session {
+    /// Appends the prompt and generates from there.
+    ///
+    /// # Errors
+    /// A prompt that does not fit or is empty, a sampler setting out of range, a step that failed. An interruption is
+    /// not an error, and neither is a full context.
+    pub fn generate(
+        &mut self,
+        prompt: &[u32],
+        options: &GenerateOptions,
+        mut on_event: impl FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<Summary, Error> {
+        options.sampling.validate()?;
+        if prompt.is_empty() && self.logits().is_none() {
+            return Err(Error::EmptyPrompt);
+        }
+        let start = Instant::now();
+        let total = prompt.len();
+        let read = self.append_with(prompt, |done| on_event(Event::Prompt { done, total }).is_continue())?;
+        let mut summary = Summary {
+            finish_reason: FinishReason::Interrupted,
+            n_prompt: read,
+            n_generated: 0,
+            prefill_time: start.elapsed(),
+            decode_time: Duration::ZERO,
+            first_token_time: Duration::ZERO,
+            pending: None,
+        };
+        if read == total && on_event(Event::Prompt { done: total, total }).is_continue() {
+            let engine = self.engine().clone();
+            let decoder = engine.tokenizer().decoder();
+            Generation::new(self, options, decoder)?.run(&mut summary, &mut on_event)?;
+        }
+        Ok(summary)
+    }
+}
+
+/// One generation under way.
+struct Generation<'a> {
+    session: &'a mut Session,
+    sampler: Sampler,
+    decoder: StreamDecoder<'a>,
+    stop: StopStrings,
+    n_predict: usize,
+}
+
+impl<'a> Generation<'a> {
+    fn new(session: &'a mut Session, options: &GenerateOptions, decoder: StreamDecoder<'a>) -> Result<Self, Error> {
+        let sampler = Sampler::new(options.sampling.clone(), session.engine().spec().n_vocab)?;
+        let stop = StopStrings::new(options.stop.clone())?;
+        Ok(Self { session, sampler, decoder, stop, n_predict: options.n_predict })
+    }
+
+    fn run(
+        mut self,
+        summary: &mut Summary,
+        on_event: &mut impl FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let start = Instant::now();
+        let reason = loop {
+            if summary.n_generated == self.n_predict {
+                break FinishReason::Length;
+            }
+            if let Some(token) = summary.pending.take() {
+                if self.session.tokens().len() == self.session.n_ctx() {
+                    summary.pending = Some(token);
+                    break FinishReason::Length;
+                }
+                self.session.append(&[token])?;
+            }
+            let finished = self.choose(summary, on_event);
+            summary.decode_time = start.elapsed();
+            if summary.n_generated == 1 {
+                summary.first_token_time = summary.decode_time;
+            }
+            if let Some(reason) = finished {
+                break reason;
+            }
+        };
+        summary.finish_reason = if self.flush(reason, on_event).is_break() { FinishReason::Interrupted } else { reason };
+        Ok(())
+    }
+
+    /// Chooses a token and says its text; a reason if that was the last one.
+    fn choose(
+        &mut self,
+        summary: &mut Summary,
+        on_event: &mut impl FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Option<FinishReason> {
+        let (logits, history) = self.session.logits_and_tokens().expect("the last step asked for logits");
+        let token = self.sampler.sample(logits, history);
+        summary.n_generated += 1;
+        summary.pending = Some(token);
+        if self.session.engine().tokenizer().is_eog(token) {
+            return Some(FinishReason::Stop);
+        }
+        let piece = self.stop.push(self.decoder.push(token));
+        let flow = say(piece.text, on_event);
+        match (piece.stopped, flow.is_continue() && on_event(Event::Token { n: summary.n_generated }).is_continue()) {
+            (true, _) => Some(FinishReason::Stop),
+            (false, false) => Some(FinishReason::Interrupted),
+            (false, true) => None,
+        }
+    }
+
+    /// Says what was held back, unless it is the beginning of a stop string that was found.
+    fn flush(
+        &mut self,
+        reason: FinishReason,
+        on_event: &mut impl FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        if reason == FinishReason::Interrupted || self.stop.is_stopped() {
+            return ControlFlow::Continue(());
+        }
+        let piece = self.stop.push(self.decoder.flush());
+        say(piece.text, on_event)?;
+        say(self.stop.flush(), on_event)
+    }
+}
+
+/// Hands text to the caller, if there is any.
+fn say(text: &str, on_event: &mut impl FnMut(Event<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
+    if text.is_empty() { ControlFlow::Continue(()) } else { on_event(Event::Text(text)) }
+}

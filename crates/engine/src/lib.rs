@@ -1,0 +1,43 @@
+//! The library API: load a model, hold sessions, generate text.
+//!
+//! ```no_run
+//! use std::ops::ControlFlow;
+//! use atta_engine::{Engine, Event, GenerateOptions, LoadOptions, SessionOptions};
+//!
+//! let engine = Engine::open("model.gguf".as_ref(), &LoadOptions::default())?;
+//! let mut session = engine.session(&SessionOptions::default())?;
+//! let prompt = engine.prompt_ids(b"Once upon a time");
+//! session.generate(&prompt, &GenerateOptions::default(), |event| {
+//!     if let Event::Text(text) = event {
+//!         print!("{text}");
+//!     }
+//!     ControlFlow::Continue(())
+//! })?;
+//! # Ok::<(), atta_engine::Error>(())
+//! ```
+//!
+//! This crate joins the parts: bytes from *store*, text from *tokenizer*, logits from *model*. It has no async, prints
+//! nothing, and reads no environment variable.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod engine;
+mod error;
+mod generate;
+mod sampling;
+mod session;
+mod stop;
+
+pub use atta_formats::{ArrayValue, Directory, Metadata, Shape, TensorInfo, TensorType, Value};
+pub use atta_kernels::{Kernels, Pool};
+pub use atta_model::{KvType, Model, arch, oracle, spec};
+pub use atta_store::{Budget, Item, ModelFiles, Placement};
+pub use atta_tokenizer as tokenizer;
+
+pub use bench::{BenchOptions, BenchReport, TimeSplit};
+pub use engine::{Engine, LoadOptions};
+pub use error::Error;
+pub use generate::{Event, FinishReason, GenerateOptions, Summary};
+pub use sampling::{Sampler, Sampling, SamplingError};
+pub use session::{Session, SessionOptions};

@@ -1,0 +1,121 @@
+//! What shortens the list of candidates. Each filter is one function that keeps the best so many and at least one;
+//! none knows the others, the temperature or the random numbers.
+//!
+//! Top-k is not here: the list never holds more than that, see [`Candidates::gather`].
+
+use atta_kernels::math;
+
+use super::candidates::{Candidates, weight};
+
+/// Keeps the smallest set of best candidates whose probabilities reach `p`: Holtzman et al., "The curious case of
+/// neural text degeneration", 2019, §3.1. Probabilities are those among the candidates still there.
+pub(super) fn top_p(candidates: &mut Candidates, p: f32) {
+    let Some(best) = candidates.nth(0) else { return };
+    if p >= 1.0 {
+        return;
+    }
+    let goal = (f64::from(p) * candidates.total_weight(best.logit, 1.0) as f64).ceil() as u64;
+    let (mut sum, mut n) = (0, 0);
+    while sum < goal
+        && let Some(candidate) = candidates.nth(n)
+    {
+        sum += weight(candidate.logit - best.logit);
+        n += 1;
+    }
+    candidates.truncate(n.max(1));
+}
+
+/// Keeps the candidates at least `p` times as probable as the best: Nguyen et al., "Turning up the heat: min-p
+/// sampling", 2024, §3.
+pub(super) fn min_p(candidates: &mut Candidates, p: f32) {
+    let Some(best) = candidates.nth(0) else { return };
+    if p <= 0.0 {
+        return;
+    }
+    let mut n = 1;
+    while let Some(candidate) = candidates.nth(n)
+        && math::exp(candidate.logit - best.logit) >= p
+    {
+        n += 1;
+    }
+    candidates.truncate(n);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::candidates::Candidate;
+    use super::super::candidates::tests::{any_logits, left, sorted};
+    use super::*;
+    use proptest::prelude::*;
+
+    fn gathered(logits: &[f32]) -> Candidates {
+        let mut candidates = Candidates::new(logits.len(), logits.len());
+        candidates.gather(logits, logits.len().max(1));
+        candidates
+    }
+
+    /// Runs `filter` over everything in `logits` and returns the survivors, best first.
+    fn kept(logits: &[f32], filter: impl Fn(&mut Candidates)) -> Vec<Candidate> {
+        let mut candidates = gathered(logits);
+        filter(&mut candidates);
+        left(&mut candidates)
+    }
+
+    /// Probabilities of sorted candidates in f64.
+    fn softmax(list: &[Candidate]) -> Vec<f64> {
+        let weights = list.iter().map(|c| (f64::from(c.logit) - f64::from(list[0].logit)).exp());
+        let total: f64 = weights.clone().sum();
+        weights.map(|w| w / total).collect()
+    }
+
+    #[test]
+    fn top_p_takes_the_token_that_crosses_the_line() {
+        // Probabilities 0.5, 0.25, 0.125, 0.125.
+        let logits = [1.0f32, 4.0, 2.0, 1.0].map(f32::ln);
+        let ids = |p| kept(&logits, |c| top_p(c, p)).iter().map(|c| c.id).collect::<Vec<_>>();
+        assert_eq!(ids(0.0), [1]);
+        assert_eq!(ids(0.49), [1]);
+        assert_eq!(ids(0.51), [1, 2]);
+        assert_eq!(ids(0.8), [1, 2, 0]);
+        assert_eq!(ids(0.99), [1, 2, 0, 3]);
+    }
+
+    #[test]
+    fn min_p_is_relative_to_the_best() {
+        let logits = [1.0f32, 4.0, 2.0, 1.0].map(f32::ln);
+        let ids = |p| kept(&logits, |c| min_p(c, p)).iter().map(|c| c.id).collect::<Vec<_>>();
+        assert_eq!(ids(0.0), [1, 2, 0, 3]);
+        assert_eq!(ids(0.26), [1, 2]);
+        assert_eq!(ids(1.0), [1]);
+    }
+
+    #[test]
+    fn a_filter_that_is_off_keeps_everything() {
+        let logits: Vec<f32> = (0..1000).map(|i| i as f32).collect();
+        assert_eq!(kept(&logits, |c| top_p(c, 1.0)).len(), 1000);
+        assert_eq!(kept(&logits, |c| min_p(c, 0.0)).len(), 1000);
+    }
+
+    proptest! {
+        #[test]
+        fn top_p_agrees_with_sorting_everything(logits in any_logits(), p in 0.0f32..1.0) {
+            let (all, got) = (sorted(&logits), kept(&logits, |c| top_p(c, p)));
+            prop_assert_eq!(&got[..], &all[..got.len()]);
+            if !all.is_empty() {
+                let (p, sums) = (f64::from(p), softmax(&all));
+                let reached = |n: usize| sums[..n].iter().sum::<f64>();
+                prop_assert!(reached(got.len()) > p - 1e-6, "the set is too small");
+                prop_assert!(got.len() == 1 || reached(got.len() - 1) < p + 1e-6, "the set is too large");
+            }
+        }
+
+        #[test]
+        fn min_p_agrees_with_sorting_everything(logits in any_logits(), p in 0.0f32..=1.0) {
+            let (all, got) = (sorted(&logits), kept(&logits, |c| min_p(c, p)));
+            prop_assert_eq!(&got[..], &all[..got.len()]);
+            let ratio = |c: &Candidate| (f64::from(c.logit) - f64::from(all[0].logit)).exp() / f64::from(p);
+            prop_assert!(got.iter().all(|c| ratio(c) > 1.0 - 1e-6));
+            prop_assert!(all[got.len()..].iter().all(|c| ratio(c) < 1.0 + 1e-6));
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! A session: one sequence of tokens, its state, and the logits after its last token.
+
+use std::sync::Arc;
+
+use atta_model::{Batch, Cpu, CpuOptions, Executor, KvType, Observer, Output, SeqId, Want};
+use atta_store::Reservation;
+
+use crate::{Engine, Error};
+
+/// The longest context that a session gets if none is asked for.
+const DEFAULT_N_CTX: usize = 4096;
+
+/// Logits of all positions of a chunk are kept at once; a chunk is cut so that they stay below this.
+const MAX_LOGITS_BYTES: usize = 16 << 20;
+
+/// What a session is made for.
+#[derive(Clone, Debug)]
+pub struct SessionOptions {
+    /// Positions; `None`: what the model was trained for, at most 4,096.
+    pub n_ctx: Option<usize>,
+    /// Tokens of a prompt that are computed at once.
+    pub n_batch: usize,
+    /// Element types of keys and values.
+    pub kv: KvType,
+}
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        Self { n_ctx: None, n_batch: 512, kv: KvType::default() }
+    }
+}
+
+/// One sequence of tokens and its state.
+pub struct Session {
+    engine: Engine,
+    cpu: Cpu,
+    seq: SeqId,
+    n_ctx: usize,
+    n_batch: usize,
+    tokens: Vec<u32>,
+    batch: Batch,
+    out: Output,
+    /// The row of the last step that asked for logits.
+    last: Option<usize>,
+    _memory: Reservation,
+}
+
+impl Session {
+    pub(crate) fn new(engine: &Engine, options: &SessionOptions) -> Result<Self, Error> {
+        let spec = engine.spec();
+        let n_ctx = options.n_ctx.unwrap_or(spec.n_ctx_train.min(DEFAULT_N_CTX));
+        if n_ctx == 0 {
+            return Err(Error::Context(n_ctx));
+        }
+        let n_batch = options.n_batch.clamp(1, n_ctx);
+        let memory = engine.budget().reserve("logits", 4 * spec.n_vocab as u64)?;
+        let cpu_options = CpuOptions { n_ctx, n_seqs: 1, n_batch, kv: options.kv, layers: None };
+        let (model, kernels, pool) = (engine.model().clone(), engine.kernels(), Arc::clone(engine.pool()));
+        let mut cpu = Cpu::new(model, kernels, pool, engine.budget(), cpu_options)?;
+        Ok(Self {
+            engine: engine.clone(),
+            seq: cpu.new_seq()?,
+            cpu,
+            n_ctx,
+            n_batch,
+            tokens: Vec::with_capacity(n_ctx),
+            batch: Batch::default(),
+            out: Output::default(),
+            last: None,
+            _memory: memory,
+        })
+    }
+
+    /// Appends tokens; the logits after the last one are there afterwards.
+    ///
+    /// # Errors
+    /// [`Error::PromptTooLong`] before anything is computed; a step that failed.
+    pub fn append(&mut self, ids: &[u32]) -> Result<(), Error> {
+        self.append_with(ids, |_| true).map(|_| ())
+    }
+
+    /// Appends tokens in chunks; before each one `go_on` hears how many are done, and may stop there with `false`.
+    /// Returns the number of tokens appended.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub fn append_with(&mut self, ids: &[u32], mut go_on: impl FnMut(usize) -> bool) -> Result<usize, Error> {
+        self.check_room(ids.len())?;
+        for (i, chunk) in ids.chunks(self.n_batch).enumerate() {
+            let done = i * self.n_batch;
+            if !go_on(done) {
+                return Ok(done);
+            }
+            let is_last = done + chunk.len() == ids.len();
+            self.step(chunk, |i| if is_last && i + 1 == chunk.len() { Want::Logits } else { Want::Nothing })?;
+            self.last = is_last.then_some(chunk.len() - 1);
+        }
+        Ok(ids.len())
+    }
+
+    /// Appends tokens and gives the logits after each of them, [n_vocab], to `each`, with its position.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub fn append_each(&mut self, ids: &[u32], mut each: impl FnMut(usize, &[f32])) -> Result<(), Error> {
+        self.check_room(ids.len())?;
+        let n_logits_max = (MAX_LOGITS_BYTES / (4 * self.engine.spec().n_vocab)).max(1);
+        for chunk in ids.chunks(self.n_batch.min(n_logits_max)) {
+            let pos = self.tokens.len();
+            self.step(chunk, |_| Want::Logits)?;
+            (0..chunk.len()).for_each(|i| each(pos + i, self.out.logits(i)));
+            self.last = Some(chunk.len() - 1);
+        }
+        Ok(())
+    }
+
+    /// The logits after the last token, [n_vocab]; `None` before the first one and after [`truncate`](Self::truncate).
+    pub fn logits(&mut self) -> Option<&mut [f32]> {
+        self.last.map(|row| self.out.logits_mut(row))
+    }
+
+    /// Logits to be changed by a sampler, and the tokens so far.
+    pub(crate) fn logits_and_tokens(&mut self) -> Option<(&mut [f32], &[u32])> {
+        self.last.map(|row| (self.out.logits_mut(row), self.tokens.as_slice()))
+    }
+
+    /// All tokens of the session.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// Positions of the context.
+    pub fn n_ctx(&self) -> usize {
+        self.n_ctx
+    }
+
+    /// The engine behind it.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Forgets everything from token `n` on.
+    ///
+    /// # Errors
+    /// None that a session can cause itself.
+    pub fn truncate(&mut self, n: usize) -> Result<(), Error> {
+        self.cpu.truncate(self.seq, n)?;
+        self.tokens.truncate(n);
+        self.last = None;
+        Ok(())
+    }
+
+    /// Lets an observer hear what each step turns to.
+    pub(crate) fn observe(&mut self, observer: Box<dyn Observer>) {
+        self.cpu.observe(observer);
+    }
+
+    fn check_room(&self, n: usize) -> Result<(), Error> {
+        let n_prompt = self.tokens.len() + n;
+        if n_prompt > self.n_ctx {
+            return Err(Error::PromptTooLong { n_prompt, n_ctx: self.n_ctx });
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, ids: &[u32], want: impl Fn(usize) -> Want) -> Result<(), Error> {
+        self.batch.clear();
+        let pos = self.tokens.len();
+        for (i, &id) in ids.iter().enumerate() {
+            self.batch.push_token(self.seq, pos + i, id, want(i));
+        }
+        self.last = None;
+        self.cpu.step(&self.batch, &mut self.out)?;
+        self.tokens.extend_from_slice(ids);
+        Ok(())
+    }
+}

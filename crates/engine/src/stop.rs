@@ -1,0 +1,214 @@
+//! Stop strings: ends the text where one of them occurs. Knows text in pieces, no tokens and no end-of-text ids.
+//!
+//! The one idea: hold back exactly the longest end of the text that a stop string could still continue, print all
+//! else at once. What is printed in the end does not depend on how the text was cut into pieces.
+
+/// Why a list of stop strings is refused.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StopError {
+    /// An empty stop string, which would occur everywhere.
+    #[error("--stop is empty, expected at least one character")]
+    Empty,
+}
+
+/// What came of a piece of text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StopPiece<'a> {
+    /// Text that can be printed now; may be empty.
+    pub text: &'a str,
+    /// Whether a stop string has occurred. Nothing is to be printed after `text` then.
+    pub stopped: bool,
+}
+
+/// Looks for stop strings in a text that arrives in pieces.
+///
+/// The stop string that is complete first ends the text; of several complete at the same place, the longest. The text
+/// ends before it.
+#[derive(Clone, Debug)]
+pub struct StopStrings {
+    stops: Vec<String>,
+    /// What the last call gave out, then what is held back.
+    buffer: String,
+    n_given_bytes: usize,
+    stopped: bool,
+}
+
+impl StopStrings {
+    /// Stops at any of `stops`; with none of them, text passes through at once.
+    ///
+    /// # Errors
+    /// [`StopError::Empty`] if one of them is empty.
+    pub fn new(stops: Vec<String>) -> Result<Self, StopError> {
+        if stops.iter().any(String::is_empty) {
+            return Err(StopError::Empty);
+        }
+        Ok(Self { stops, buffer: String::new(), n_given_bytes: 0, stopped: false })
+    }
+
+    /// Takes the next piece of text and returns what can be printed of all so far. After a stop string has occurred
+    /// this is nothing, for ever.
+    pub fn push(&mut self, text: &str) -> StopPiece<'_> {
+        self.buffer.drain(..self.n_given_bytes);
+        self.n_given_bytes = 0;
+        if !self.stopped {
+            self.buffer.push_str(text);
+            self.n_given_bytes = self.printable_bytes();
+        }
+        StopPiece { text: &self.buffer[..self.n_given_bytes], stopped: self.stopped }
+    }
+
+    /// The text held back, when generation ends for another reason; empty after a stop string. The next text starts
+    /// afresh, but remains stopped if it was.
+    pub fn flush(&mut self) -> &str {
+        self.buffer.drain(..self.n_given_bytes);
+        self.n_given_bytes = self.buffer.len();
+        &self.buffer
+    }
+
+    /// How much of the buffer can be given out; what comes after a stop string is dropped.
+    fn printable_bytes(&mut self) -> usize {
+        if let Some(start) = self.earliest_stop() {
+            self.buffer.truncate(start);
+            self.stopped = true;
+            return start;
+        }
+        let held = self.stops.iter().map(|stop| begun_bytes(&self.buffer, stop)).max();
+        self.buffer.len() - held.unwrap_or(0)
+    }
+
+    /// Where the stop string starts that is complete first, the longest of those.
+    fn earliest_stop(&self) -> Option<usize> {
+        let found = self.stops.iter().filter_map(|stop| {
+            let start = self.buffer.find(stop)?;
+            Some((start + stop.len(), start))
+        });
+        found.min().map(|(_, start)| start)
+    }
+}
+
+/// The length of the longest end of `text` that is a beginning of `stop`, but not the whole.
+fn begun_bytes(text: &str, stop: &str) -> usize {
+    let mut beginnings = stop.char_indices().map(|(n_bytes, _)| n_bytes).rev();
+    beginnings.find(|&n| text.ends_with(&stop[..n])).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn stops(list: &[&str]) -> StopStrings {
+        StopStrings::new(list.iter().map(|s| s.to_string()).collect()).unwrap()
+    }
+
+    fn piece(text: &str, stopped: bool) -> StopPiece<'_> {
+        StopPiece { text, stopped }
+    }
+
+    #[test]
+    fn an_empty_stop_string_is_refused() {
+        let error = StopStrings::new(vec!["a".into(), String::new()]).unwrap_err();
+        assert_eq!(error.to_string(), "--stop is empty, expected at least one character");
+    }
+
+    #[test]
+    fn text_passes_at_once_where_no_stop_string_can_begin() {
+        assert_eq!(stops(&[]).push("anything"), piece("anything", false));
+        assert_eq!(stops(&["###"]).push("any#thing"), piece("any#thing", false));
+    }
+
+    #[test]
+    fn a_beginning_is_held_until_it_is_decided() {
+        let mut s = stops(&["\n\nUser:"]);
+        assert_eq!(s.push("Hello.\n"), piece("Hello.", false));
+        assert_eq!(s.push("\nUs"), piece("", false));
+        assert_eq!(s.push("eful\n"), piece("\n\nUseful", false));
+        assert_eq!(s.push("\nUser: no"), piece("", true));
+        assert_eq!(s.push("more"), piece("", true));
+        assert_eq!(s.flush(), "");
+    }
+
+    #[test]
+    fn flush_returns_what_was_held_once() {
+        let mut s = stops(&["END"]);
+        assert_eq!(s.push("the EN"), piece("the ", false));
+        assert_eq!(s.flush(), "EN");
+        assert_eq!(s.flush(), "");
+        assert_eq!(s.push("D"), piece("D", false));
+    }
+
+    #[test]
+    fn a_false_start_keeps_the_start_inside_it() {
+        let mut s = stops(&["aab"]);
+        assert_eq!(s.push("aa"), piece("", false));
+        assert_eq!(s.push("a"), piece("a", false));
+        assert_eq!(s.push("b"), piece("", true));
+    }
+
+    #[test]
+    fn the_stop_string_complete_first_wins_and_the_longest_of_those() {
+        assert_eq!(stops(&["abcd", "c"]).push("xabcd"), piece("xab", true));
+        assert_eq!(stops(&["bc", "abc"]).push("xabcd"), piece("x", true));
+    }
+
+    #[test]
+    fn characters_of_several_bytes_are_not_cut() {
+        let mut s = stops(&["é日", "日本"]);
+        assert_eq!(s.push("caf\u{e9}"), piece("caf", false));
+        assert_eq!(s.push("日x"), piece("", true));
+        assert_eq!(stops(&["é日"]).push("è"), piece("è", false));
+    }
+
+    /// What is printed of the whole text, and whether a stop string occurs: tries every end in turn.
+    fn reference<'a>(text: &'a str, stops: &[String]) -> (&'a str, bool) {
+        for (end, _) in text.char_indices().chain([(text.len(), ' ')]) {
+            let complete = stops.iter().filter(|stop| text[..end].ends_with(stop.as_str()));
+            if let Some(stop) = complete.max_by_key(|stop| stop.len()) {
+                return (&text[..end - stop.len()], true);
+            }
+        }
+        (text, false)
+    }
+
+    /// `text` cut after character `i` wherever bit `i` of `cuts` is set.
+    fn chunks(text: &str, cuts: u32) -> Vec<String> {
+        let mut chunks = vec![String::new()];
+        for (i, c) in text.chars().enumerate() {
+            chunks.last_mut().unwrap().push(c);
+            if cuts >> i & 1 == 1 {
+                chunks.push(String::new());
+            }
+        }
+        chunks
+    }
+
+    /// Feeds the chunks and checks on the way that nothing is held without reason.
+    fn printed(chunks: &[String], stops: &[String]) -> (String, bool) {
+        let mut s = StopStrings::new(stops.to_vec()).unwrap();
+        let (mut all, mut stopped) = (String::new(), false);
+        for chunk in chunks {
+            let piece = s.push(chunk);
+            all.push_str(piece.text);
+            assert!(!stopped || piece == StopPiece { text: "", stopped: true });
+            stopped = piece.stopped;
+            let held = &s.buffer[s.n_given_bytes..];
+            assert!(held.is_empty() || stops.iter().any(|stop| stop.starts_with(held) && stop != held));
+        }
+        all.push_str(s.flush());
+        (all, stopped)
+    }
+
+    proptest! {
+        #[test]
+        fn every_chunking_prints_what_a_naive_search_finds(
+            text in "[abé]{0,9}",
+            stops in prop::collection::vec("[abé]{1,4}", 0..4),
+        ) {
+            let (want, stopped) = reference(&text, &stops);
+            for cuts in 0..1 << text.chars().count() {
+                prop_assert_eq!(printed(&chunks(&text, cuts), &stops), (want.to_string(), stopped));
+            }
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Arrays of metadata as typed views that outlive the index they came from. The elements stay in the file.
+
+use super::cursor::Cursor;
+use super::value::{Value, ValueType};
+use crate::SharedBytes;
+use std::sync::Arc;
+
+/// Strings left in the file; costs 4 or 8 bytes of heap each. Bytes, not `str`: vocabularies hold invalid UTF-8.
+#[derive(Clone)]
+pub struct StrArray {
+    bytes: SharedBytes,
+    /// Where the length prefix of the first string lies in `bytes`.
+    base: usize,
+    /// Where the length prefix of each string lies, from `base`.
+    starts: Starts,
+}
+
+#[derive(Clone)]
+enum Starts {
+    Narrow(Arc<[u32]>),
+    Wide(Arc<[u64]>),
+}
+
+impl StrArray {
+    /// An index of the `len` strings from `base` on, in all `payload_bytes`; `None` if they are not there.
+    pub(super) fn new(bytes: SharedBytes, base: usize, len: usize, payload_bytes: usize) -> Option<Self> {
+        // Each string takes at least its length prefix, so that this bounds what is allocated.
+        if len > payload_bytes / 8 {
+            return None;
+        }
+        let starts = {
+            let all: &[u8] = (*bytes).as_ref();
+            let mut cursor = Cursor::over(all.get(base..base.checked_add(payload_bytes)?)?, 0);
+            let positions = (0..len).map(|_| {
+                let start = cursor.position();
+                cursor.string("a string").ok().map(|_| start)
+            });
+            if u32::try_from(payload_bytes).is_ok() {
+                Starts::Narrow(positions.map(|p| p.map(|p| p as u32)).collect::<Option<_>>()?)
+            } else {
+                Starts::Wide(positions.collect::<Option<_>>()?)
+            }
+        };
+        Some(Self { bytes, base, starts })
+    }
+
+    /// How many strings there are.
+    pub fn len(&self) -> usize {
+        match &self.starts {
+            Starts::Narrow(s) => s.len(),
+            Starts::Wide(s) => s.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// String `i`; `None` from `len` on.
+    pub fn get(&self, i: usize) -> Option<&[u8]> {
+        let start = match &self.starts {
+            Starts::Narrow(s) => usize::try_from(*s.get(i)?).ok()?,
+            Starts::Wide(s) => usize::try_from(*s.get(i)?).ok()?,
+        };
+        Cursor::over((*self.bytes).as_ref(), self.base.checked_add(start)?).string("a string").ok()
+    }
+
+    /// The strings in order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len()).map_while(|i| self.get(i))
+    }
+
+    /// Bytes of heap that the index takes.
+    pub fn heap_bytes(&self) -> usize {
+        match &self.starts {
+            Starts::Narrow(s) => size_of_val(&**s),
+            Starts::Wide(s) => size_of_val(&**s),
+        }
+    }
+}
+
+/// Element types of [`NumArray`]: `u32`, `i32`, `f32` and `bool`.
+pub trait Number: Copy + sealed::Sealed {
+    /// The name in error messages.
+    const NAME: &'static str;
+
+    /// Whether arrays of this type may hold values for us.
+    fn accepts(elem: ValueType) -> bool;
+
+    /// The value, if it is of an accepted type and fits.
+    fn from_value(value: Value<'_>) -> Option<Self>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for u32 {}
+    impl Sealed for i32 {}
+    impl Sealed for f32 {}
+    impl Sealed for bool {}
+}
+
+fn is_int(elem: ValueType) -> bool {
+    use ValueType::*;
+    matches!(elem, U8 | I8 | U16 | I16 | U32 | I32 | U64 | I64)
+}
+
+impl Number for u32 {
+    const NAME: &'static str = "array of u32";
+
+    fn accepts(elem: ValueType) -> bool {
+        is_int(elem)
+    }
+
+    fn from_value(value: Value<'_>) -> Option<Self> {
+        value.as_int()?.try_into().ok()
+    }
+}
+
+impl Number for i32 {
+    const NAME: &'static str = "array of i32";
+
+    fn accepts(elem: ValueType) -> bool {
+        is_int(elem)
+    }
+
+    fn from_value(value: Value<'_>) -> Option<Self> {
+        value.as_int()?.try_into().ok()
+    }
+}
+
+impl Number for f32 {
+    const NAME: &'static str = "array of f32";
+
+    fn accepts(elem: ValueType) -> bool {
+        matches!(elem, ValueType::F32 | ValueType::F64)
+    }
+
+    fn from_value(value: Value<'_>) -> Option<Self> {
+        value.as_float()
+    }
+}
+
+impl Number for bool {
+    const NAME: &'static str = "array of bool";
+
+    fn accepts(elem: ValueType) -> bool {
+        elem == ValueType::Bool
+    }
+
+    fn from_value(value: Value<'_>) -> Option<Self> {
+        match value {
+            Value::Bool(v) => Some(v),
+            _ => None,
+        }
+    }
+}
+
+/// Numbers left in the file, read as `T`; no heap.
+#[derive(Clone)]
+pub struct NumArray<T> {
+    bytes: SharedBytes,
+    base: usize,
+    len: usize,
+    elem: ValueType,
+    as_type: std::marker::PhantomData<T>,
+}
+
+impl<T: Number> NumArray<T> {
+    /// A view of `len` elements of a fixed-size type from `base` on. That all fit `T` is for the caller to check.
+    pub(super) fn new(bytes: SharedBytes, base: usize, len: usize, elem: ValueType) -> Self {
+        Self { bytes, base, len, elem, as_type: std::marker::PhantomData }
+    }
+
+    /// How many elements there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Element `i`; `None` from `len` on.
+    pub fn get(&self, i: usize) -> Option<T> {
+        if i >= self.len {
+            return None;
+        }
+        let size = self.elem.fixed_bytes()?;
+        let start = self.base.checked_add(i.checked_mul(size)?)?;
+        let all: &[u8] = (*self.bytes).as_ref();
+        T::from_value(Value::from_fixed(self.elem, all.get(start..start.checked_add(size)?)?)?)
+    }
+
+    /// The elements in order.
+    pub fn iter(&self) -> impl Iterator<Item = T> {
+        (0..self.len).map_while(|i| self.get(i))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAYLOAD: &[u8] = b"\x02\0\0\0\0\0\0\0ab\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0c";
+
+    fn strings(len: usize) -> Option<StrArray> {
+        let bytes: SharedBytes = Arc::new([b"junk", PAYLOAD].concat());
+        StrArray::new(bytes, 4, len, PAYLOAD.len())
+    }
+
+    #[test]
+    fn strings_cost_four_bytes_each() {
+        let s = strings(3).unwrap();
+        assert_eq!((s.get(0), s.get(1), s.get(2), s.get(3)), (Some(&b"ab"[..]), Some(&b""[..]), Some(&b"c"[..]), None));
+        assert_eq!(s.heap_bytes(), 12);
+    }
+
+    #[test]
+    fn payloads_above_4_gib_are_indexed_by_eight_bytes() {
+        let mut s = strings(3).unwrap();
+        s.starts = Starts::Wide(Arc::new([0, 10, 18]));
+        assert!(s.iter().eq([&b"ab"[..], b"", b"c"]));
+        assert_eq!(s.heap_bytes(), 24);
+    }
+
+    #[test]
+    fn strings_that_are_not_there_are_none() {
+        assert!(strings(4).is_none() && strings(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn integers_of_every_width_are_accepted_where_they_fit() {
+        let bytes: SharedBytes = Arc::new(vec![0xff, 0xff, 7, 0]);
+        let read = |elem| NumArray::<i32>::new(bytes.clone(), 0, 2, elem).iter().collect::<Vec<_>>();
+        assert_eq!(read(ValueType::I16), [-1, 7]);
+        assert_eq!(read(ValueType::U16), [65535, 7]);
+        assert_eq!(u32::from_value(Value::I16(-1)), None);
+        assert_eq!(i32::from_value(Value::U64(1 << 31)), None);
+    }
+}

@@ -1,0 +1,311 @@
+//! Metadata: an index of keys on the heap, values in the file.
+//!
+//! It knows types and nothing of what keys mean. A key that is absent and a key of the wrong type are told apart by
+//! every getter, because reading the wrong type is where parsers of this format have been exploited.
+
+use super::array::{NumArray, Number, StrArray};
+use super::cursor::Cursor;
+use super::value::{self, ARRAY_HEAD_BYTES, ArrayValue, Value, ValueType};
+use super::{Error, MAX_KEY_BYTES};
+use crate::SharedBytes;
+use std::sync::Arc;
+
+/// The metadata of a file: keys in file order, values read in place. Cloning is cheap.
+#[derive(Clone)]
+pub struct Metadata {
+    bytes: SharedBytes,
+    index: Arc<Index>,
+}
+
+struct Index {
+    entries: Vec<Entry>,
+    /// Positions in `entries`, by key.
+    by_key: Vec<u32>,
+}
+
+struct Entry {
+    key: Box<str>,
+    ty: ValueType,
+    /// Where the value begins in the file; for an array, its element type.
+    at: usize,
+}
+
+impl Metadata {
+    /// Reads and checks `n_keys` entries at the cursor, which reads in `bytes`.
+    pub(super) fn parse(bytes: SharedBytes, cursor: &mut Cursor<'_>, n_keys: u64) -> Result<Self, Error> {
+        // Grown as entries are found, since the count is only a claim.
+        let mut entries = Vec::new();
+        for _ in 0..n_keys {
+            entries.push(parse_entry(cursor)?);
+        }
+        entries.shrink_to_fit();
+        let by_key = sort_by_key(&entries)?;
+        Ok(Self { bytes, index: Arc::new(Index { entries, by_key }) })
+    }
+
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.index.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.index.entries.is_empty()
+    }
+
+    /// The value of a key, whatever its type.
+    pub fn get(&self, key: &str) -> Option<Value<'_>> {
+        self.value(self.find(key)?)
+    }
+
+    /// All keys and values in file order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Value<'_>)> {
+        self.index.entries.iter().filter_map(|entry| Some((&*entry.key, self.value(entry)?)))
+    }
+
+    /// A string; `Ok(None)` if the key is absent.
+    ///
+    /// # Errors
+    /// [`Error::MetadataType`] if it is no string, [`Error::MetadataUtf8`] if it is not UTF-8.
+    pub fn str(&self, key: &str) -> Result<Option<&str>, Error> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::Str(text)) => Ok(Some(text)),
+            Some(Value::Bytes(_)) => Err(Error::MetadataUtf8 { key: key.to_owned() }),
+            Some(other) => Err(wrong_type(key, "str", other)),
+        }
+    }
+
+    /// An integer of any width as u32; `Ok(None)` if the key is absent.
+    ///
+    /// # Errors
+    /// [`Error::MetadataType`] if it is no integer, [`Error::MetadataRange`] if it does not fit.
+    pub fn u32(&self, key: &str) -> Result<Option<u32>, Error> {
+        self.int(key, "u32")
+    }
+
+    /// An integer of any width as u64; `Ok(None)` if the key is absent.
+    ///
+    /// # Errors
+    /// As [`Metadata::u32`].
+    pub fn u64(&self, key: &str) -> Result<Option<u64>, Error> {
+        self.int(key, "u64")
+    }
+
+    /// An integer of any width as i64; `Ok(None)` if the key is absent.
+    ///
+    /// # Errors
+    /// As [`Metadata::u32`].
+    pub fn i64(&self, key: &str) -> Result<Option<i64>, Error> {
+        self.int(key, "i64")
+    }
+
+    /// An F32, or an F64 rounded to f32; `Ok(None)` if the key is absent.
+    ///
+    /// # Errors
+    /// [`Error::MetadataType`] if it is neither.
+    pub fn f32(&self, key: &str) -> Result<Option<f32>, Error> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        value.as_float().map(Some).ok_or_else(|| wrong_type(key, "f32", value))
+    }
+
+    /// A bool; `Ok(None)` if the key is absent.
+    ///
+    /// # Errors
+    /// [`Error::MetadataType`] if it is none.
+    pub fn bool(&self, key: &str) -> Result<Option<bool>, Error> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::Bool(v)) => Ok(Some(v)),
+            Some(other) => Err(wrong_type(key, "bool", other)),
+        }
+    }
+
+    /// An array of strings; `Ok(None)` if the key is absent. Indexes it anew with each call.
+    ///
+    /// # Errors
+    /// [`Error::MetadataType`] if it is anything else.
+    pub fn strs(&self, key: &str) -> Result<Option<StrArray>, Error> {
+        let Some((array, base)) = self.array(key, "array of str", |elem| elem == ValueType::Str)? else {
+            return Ok(None);
+        };
+        Ok(StrArray::new(self.bytes.clone(), base, array.len(), array.payload().len()))
+    }
+
+    /// An array of integers of any width, all of which fit u32; `Ok(None)` if the key is absent.
+    ///
+    /// # Errors
+    /// [`Error::MetadataType`] if it is no array of integers, [`Error::MetadataRange`] if one does not fit.
+    pub fn u32s(&self, key: &str) -> Result<Option<NumArray<u32>>, Error> {
+        self.numbers(key)
+    }
+
+    /// An array of integers of any width, all of which fit i32; `Ok(None)` if the key is absent.
+    ///
+    /// # Errors
+    /// As [`Metadata::u32s`].
+    pub fn i32s(&self, key: &str) -> Result<Option<NumArray<i32>>, Error> {
+        self.numbers(key)
+    }
+
+    /// An array of F32, or of F64 rounded to f32; `Ok(None)` if the key is absent.
+    ///
+    /// # Errors
+    /// [`Error::MetadataType`] if it is anything else.
+    pub fn f32s(&self, key: &str) -> Result<Option<NumArray<f32>>, Error> {
+        self.numbers(key)
+    }
+
+    /// An array of bools; `Ok(None)` if the key is absent.
+    ///
+    /// # Errors
+    /// [`Error::MetadataType`] if it is anything else.
+    pub fn bools(&self, key: &str) -> Result<Option<NumArray<bool>>, Error> {
+        self.numbers(key)
+    }
+
+    /// Bytes of heap that the index takes; the file's bytes are not counted.
+    pub fn heap_bytes(&self) -> usize {
+        let Index { entries, by_key } = &*self.index;
+        let keys: usize = entries.iter().map(|e| e.key.len()).sum();
+        keys + entries.capacity() * size_of::<Entry>() + by_key.capacity() * size_of::<u32>()
+    }
+
+    fn find(&self, key: &str) -> Option<&Entry> {
+        let Index { entries, by_key } = &*self.index;
+        let found = by_key.binary_search_by(|&i| (*entries[i as usize].key).cmp(key)).ok()?;
+        Some(&entries[by_key[found] as usize])
+    }
+
+    fn value(&self, entry: &Entry) -> Option<Value<'_>> {
+        Value::read(&mut Cursor::over((*self.bytes).as_ref(), entry.at), entry.ty)
+    }
+
+    fn int<T: TryFrom<i128>>(&self, key: &str, expected: &'static str) -> Result<Option<T>, Error> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let int = value.as_int().ok_or_else(|| wrong_type(key, expected, value))?;
+        T::try_from(int).map(Some).map_err(|_| out_of_range(key, expected, value))
+    }
+
+    /// An array of accepted elements, and where in the file they begin.
+    fn array(
+        &self,
+        key: &str,
+        expected: &'static str,
+        accepts: fn(ValueType) -> bool,
+    ) -> Result<Option<(ArrayValue<'_>, usize)>, Error> {
+        let Some(entry) = self.find(key) else { return Ok(None) };
+        match self.value(entry) {
+            None => Ok(None),
+            Some(Value::Array(array)) if accepts(array.elem()) => Ok(Some((array, entry.at + ARRAY_HEAD_BYTES))),
+            Some(other) => Err(wrong_type(key, expected, other)),
+        }
+    }
+
+    fn numbers<T: Number>(&self, key: &str) -> Result<Option<NumArray<T>>, Error> {
+        let Some((array, base)) = self.array(key, T::NAME, T::accepts)? else { return Ok(None) };
+        if let Some(misfit) = array.iter().find(|&v| T::from_value(v).is_none()) {
+            return Err(out_of_range(key, T::NAME, misfit));
+        }
+        Ok(Some(NumArray::new(self.bytes.clone(), base, array.len(), array.elem())))
+    }
+}
+
+impl std::fmt::Debug for Metadata {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+fn parse_entry(cursor: &mut Cursor<'_>) -> Result<Entry, Error> {
+    let key = parse_key(cursor)?;
+    let id = cursor.u32("the type of a metadata value")?;
+    let ty = ValueType::from_id(id).ok_or_else(|| Error::ValueType { key: key.to_owned(), id })?;
+    let at = cursor.index();
+    value::skip(cursor, key, ty)?;
+    Ok(Entry { key: key.into(), ty, at })
+}
+
+fn parse_key<'a>(cursor: &mut Cursor<'a>) -> Result<&'a str, Error> {
+    let at = cursor.position();
+    let len = cursor.u64("the length of a metadata key")?;
+    if len == 0 || len > MAX_KEY_BYTES {
+        return Err(Error::KeyLength { at, len, max: MAX_KEY_BYTES });
+    }
+    cursor.name(len, "a metadata key")
+}
+
+fn sort_by_key(entries: &[Entry]) -> Result<Vec<u32>, Error> {
+    let mut order: Vec<u32> = (0..entries.len() as u32).collect();
+    let key = |i: u32| &*entries[i as usize].key;
+    order.sort_by_key(|&i| key(i));
+    match order.windows(2).find(|pair| key(pair[0]) == key(pair[1])) {
+        Some(pair) => Err(Error::DuplicateKey { key: key(pair[0]).to_owned() }),
+        None => Ok(order),
+    }
+}
+
+fn wrong_type(key: &str, expected: &'static str, got: Value<'_>) -> Error {
+    Error::MetadataType { key: key.to_owned(), expected, got: got.type_name() }
+}
+
+fn out_of_range(key: &str, expected: &'static str, got: Value<'_>) -> Error {
+    Error::MetadataRange { key: key.to_owned(), expected, got: got.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Error, Gguf, Metadata, SharedBytes, Value, Writer};
+    use std::sync::Arc;
+
+    fn metadata(set: impl FnOnce(&mut Writer)) -> Metadata {
+        let mut w = Writer::new();
+        set(&mut w);
+        let layout = w.finish().unwrap();
+        let shared: SharedBytes = Arc::new(layout.header);
+        Gguf::parse(shared, layout.file_bytes).unwrap().metadata
+    }
+
+    #[test]
+    fn absent_keys_are_none_for_every_getter() {
+        let m = metadata(|w| w.set_u32("a", 1));
+        assert_eq!((m.str("b"), m.u32("b"), m.u64("b"), m.i64("b")), (Ok(None), Ok(None), Ok(None), Ok(None)));
+        assert_eq!((m.f32("b"), m.bool("b"), m.get("")), (Ok(None), Ok(None), None));
+        assert!(m.strs("b").unwrap().is_none() && m.f32s("b").unwrap().is_none());
+    }
+
+    #[test]
+    fn integers_that_do_not_fit_are_refused_with_their_value() {
+        let m = metadata(|w| {
+            w.set_i32("negative", -1);
+            w.set_u64("big", 1 << 63);
+            w.set_i32s("list", &[5, -6]);
+        });
+        let range =
+            |key: &str, expected, got: &str| Error::MetadataRange { key: key.into(), expected, got: got.into() };
+        assert_eq!(m.u32("negative"), Err(range("negative", "u32", "-1")));
+        assert_eq!(m.u64("negative"), Err(range("negative", "u64", "-1")));
+        assert_eq!(m.i64("big"), Err(range("big", "i64", "9223372036854775808")));
+        assert_eq!(m.u32s("list").err(), Some(range("list", "array of u32", "-6")));
+        assert_eq!(m.i64("negative"), Ok(Some(-1)));
+    }
+
+    #[test]
+    fn keys_come_in_file_order_and_setting_again_replaces() {
+        let m = metadata(|w| {
+            w.set_u32("b", 1);
+            w.set_u32("a", 2);
+            w.set_f64("b", 0.5);
+        });
+        let all: Vec<_> = m.iter().collect();
+        assert_eq!(all, [("b", Value::F64(0.5)), ("a", Value::U32(2))]);
+        assert_eq!(m.f32("b"), Ok(Some(0.5)));
+    }
+
+    #[test]
+    fn clones_share_the_index() {
+        let m = metadata(|w| w.set_str("k", "v"));
+        assert!(Arc::ptr_eq(&m.index, &m.clone().index));
+        assert!(m.heap_bytes() > 0);
+    }
+}

@@ -1,0 +1,70 @@
+//! The decoders against gguf-py: 1,000 random blocks per type, bit for bit. See `tests/oracles/codec_golden.py`, which
+//! made the goldens and makes the same blocks from the same stream.
+
+use atta_formats::{TensorType, decode};
+use std::fmt::Write;
+
+const N_BLOCKS: usize = 1000;
+const N_SHOWN: usize = 8;
+
+/// Byte offsets of the f16 numbers of a block, which are kept finite.
+fn f16_offsets(ty: TensorType) -> &'static [usize] {
+    match ty {
+        TensorType::F16 | TensorType::Q4_0 | TensorType::Q8_0 => &[0],
+        TensorType::Q2_K => &[80, 82],
+        TensorType::Q3_K => &[108],
+        TensorType::Q4_K | TensorType::Q5_K => &[0, 2],
+        TensorType::Q6_K => &[208],
+        _ => &[],
+    }
+}
+
+fn splitmix64(seed: u64) -> impl Iterator<Item = u8> {
+    let outputs = (1u64..).map(move |i| {
+        let z = seed.wrapping_add(i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    });
+    outputs.flat_map(u64::to_le_bytes)
+}
+
+/// `[N_BLOCKS · block_bytes]`
+fn random_blocks(ty: TensorType) -> Vec<u8> {
+    let mut bytes: Vec<u8> = splitmix64(ty.id().into()).take(N_BLOCKS * ty.block_bytes()).collect();
+    for block in bytes.chunks_mut(ty.block_bytes()) {
+        for at in f16_offsets(ty) {
+            let top = &mut block[at + 1];
+            *top &= if *top & 0x7c == 0x7c { 0xbf } else { 0xff };
+        }
+        if let TensorType::F32 | TensorType::BF16 = ty {
+            let top = block.last_mut().unwrap();
+            *top &= if *top & 0x7f == 0x7f { 0xbf } else { 0xff };
+        }
+    }
+    bytes
+}
+
+fn summary(ty: TensorType) -> String {
+    let mut out = vec![0.0f32; N_BLOCKS * ty.block_len()];
+    decode(ty, &random_blocks(ty), &mut out).unwrap();
+    let fnv = |digest: u64, y: &f32| (digest ^ u64::from(y.to_bits())).wrapping_mul(0x0100_0000_01b3);
+    let mut text = format!("digest {:016x}\n", out.iter().fold(0xcbf2_9ce4_8422_2325, fnv));
+    for (i, block) in out.chunks(ty.block_len()).take(2).enumerate() {
+        write!(text, "block {i}").unwrap();
+        block.iter().take(N_SHOWN).for_each(|y| write!(text, " {:08x}", y.to_bits()).unwrap());
+        text.push('\n');
+    }
+    text
+}
+
+#[test]
+fn every_decoder_equals_gguf_py_on_a_thousand_random_blocks() {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/codec");
+    let with_codec: Vec<_> = TensorType::ALL.iter().filter(|ty| ty.has_codec()).collect();
+    assert_eq!(with_codec.len(), 10);
+    for ty in with_codec {
+        let golden = std::fs::read_to_string(format!("{dir}/{ty}.txt")).unwrap();
+        assert_eq!(summary(*ty), golden, "{ty}");
+    }
+}

@@ -1,0 +1,100 @@
+//! Speed of the kernels on this machine, per format: `cargo run --release -p atta-kernels --example speed [ISA] [THREADS]`.
+//!
+//! Decode is one row through a matrix of 64 MB or so (bytes of weights per second matter), prefill is 128 rows through a
+//! small one (multiplications per second matter), attention reads a context of 4096.
+
+use atta_formats::TensorType::{self, *};
+use atta_kernels::{
+    Activations, Attention, AttnRow, AttnScratch, Job, Kernels, KvElem, KvLayer, Layouts, Matrix, Pool, Store,
+};
+use std::num::NonZeroUsize;
+use std::time::Instant;
+
+/// Median of five.
+fn seconds(mut f: impl FnMut()) -> f64 {
+    let mut times = [0.0; 5].map(|_: f64| {
+        let start = Instant::now();
+        f();
+        start.elapsed().as_secs_f64()
+    });
+    times.sort_by(f64::total_cmp);
+    times[2]
+}
+
+/// Random codes; scales are small because the exponents of their bytes are.
+fn weights(ty: TensorType, d_out: usize, d_in: usize) -> Vec<u8> {
+    let n = d_out * ty.row_bytes(d_in).expect("widths here are whole blocks");
+    let mut state = 1u32;
+    (0..n)
+        .map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8 & 0x3b
+        })
+        .collect()
+}
+
+fn matmul(k: Kernels, pool: &Pool, w: Matrix<'_>, n_rows: usize) -> f64 {
+    let mut x = Activations::new(n_rows, w.d_in());
+    let row =
+        |t: usize, row: &mut [f32]| row.iter_mut().enumerate().for_each(|(i, x)| *x = ((t + i) % 13) as f32 - 6.0);
+    x.fill(k, pool, (n_rows, w.d_in()), w.layout(), row);
+    let mut out = vec![0.0; n_rows * w.d_out()];
+    seconds(|| k.matmul(pool, &x, &mut [Job { w, bias: None, out: &mut out, mode: Store::Set }]))
+}
+
+fn quantize(k: Kernels, pool: &Pool, layout: Layouts) -> f64 {
+    let mut x = Activations::new(1, 4096);
+    seconds(|| (0..1000).for_each(|_| x.fill(k, pool, (1, 4096), layout, |_, row| row.fill(1.5)))) / 4096e3
+}
+
+/// Llama-like: 32 heads, 8 of keys and values, width 64.
+fn attention(k: Kernels, pool: &Pool, elem: KvElem, n_rows: usize) -> f64 {
+    let (n_ctx, d_head, n_kv_heads, n_heads) = (4096, 64, 8, 32);
+    let matrix = elem.row_bytes(n_ctx * n_kv_heads * d_head);
+    let arena = vec![0x11; 2 * matrix];
+    let kv = KvLayer {
+        arena: &arena,
+        block_bytes: 2 * matrix,
+        k_at: 0,
+        v_at: matrix,
+        block_len: n_ctx,
+        n_kv_heads,
+        d_head,
+        k_elem: elem,
+        v_elem: elem,
+    };
+    let q = vec![0.1; n_rows * n_heads * d_head];
+    let mut out = q.clone();
+    let rows = vec![AttnRow { blocks: &[0], first: 0, last: n_ctx - 1 }; n_rows];
+    let mut scratch = AttnScratch::new(n_rows, n_heads, d_head, n_ctx, pool.n_threads());
+    let (scale, softcap) = (0.125, None);
+    seconds(|| {
+        let (out, scratch) = (&mut out[..], &mut scratch);
+        k.attention(pool, Attention { kv, q: &q, rows: &rows, n_heads, scale, softcap, out, scratch });
+    })
+}
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let k = args.next().map_or_else(Kernels::detect, |name| Kernels::named(&name).expect("the name of an isa"));
+    let n_threads = args.next().map_or(1, |n| n.parse().expect("a number of threads"));
+    let pool = Pool::new(NonZeroUsize::new(n_threads).expect("at least one thread"));
+    println!("{}, {n_threads} threads", k.isa());
+    for ty in [F32, F16, BF16, Q4_0, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K] {
+        let d_out = (64 << 20) / ty.row_bytes(2048).expect("2048 is a whole number of blocks");
+        let (large, small) = (weights(ty, d_out, 2048), weights(ty, 256, 2048));
+        let decode = matmul(k, &pool, Matrix::new(ty, d_out, 2048, &large).expect("lengths agree"), 1);
+        let prefill = matmul(k, &pool, Matrix::new(ty, 256, 2048, &small).expect("lengths agree"), 128);
+        let (gb, gmac) = (large.len() as f64 / decode / 1e9, (d_out * 2048) as f64 / decode / 1e9);
+        let batch = 256.0 * 2048.0 * 128.0 / prefill / 1e9;
+        println!("{:5} decode {gb:6.1} GB/s {gmac:6.1} GMAC/s   prefill {batch:6.1} GMAC/s", ty.name());
+    }
+    for (name, layout) in [("Q8_32", Layouts::Q8_32), ("Q8_256", Layouts::Q8_256)] {
+        println!("quantize {name}: {:.2} ns per value", quantize(k, &pool, layout) * 1e9);
+    }
+    for (elem, n_rows) in [(KvElem::F32, 1), (KvElem::F16, 1), (KvElem::F16, 16)] {
+        let t = attention(k, &pool, elem, n_rows);
+        let gmac = (n_rows * 32 * 64 * 4096 * 2) as f64 / t / 1e9;
+        println!("attention {elem:?} 4096 positions, {n_rows} rows: {:.2} ms, {gmac:.1} GMAC/s", t * 1e3);
+    }
+}

@@ -1,0 +1,52 @@
+//! The activation functions of feed-forward blocks, applied to a gate and multiplied with the other branch.
+
+use super::math::{erf, sigmoid, tanh};
+
+/// Activation of the gate of a feed-forward block.
+#[non_exhaustive]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Activation {
+    /// `x·sigmoid(x)`. Also called swish.
+    Silu,
+    /// `x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))`. Hendrycks and Gimpel 2016.
+    GeluTanh,
+    /// `x/2·(1 + erf(x/√2))`.
+    Gelu,
+    /// `max(x, 0)`.
+    Relu,
+}
+
+const SQRT_2_OVER_PI: f32 = 0.797_884_6;
+
+#[inline(always)]
+fn silu(x: f32) -> f32 {
+    x * sigmoid(x)
+}
+
+#[inline(always)]
+fn gelu_tanh(x: f32) -> f32 {
+    0.5 * x * (1.0 + tanh(SQRT_2_OVER_PI * (x + 0.044_715 * (x * x * x))))
+}
+
+#[inline(always)]
+fn gelu(x: f32) -> f32 {
+    0.5 * x * (1.0 + erf(x * std::f32::consts::FRAC_1_SQRT_2))
+}
+
+#[inline(always)]
+fn apply(gate: &mut [f32], up: &[f32], f: impl Fn(f32) -> f32) {
+    for (gate, up) in gate.iter_mut().zip(up) {
+        *gate = f(*gate) * up;
+    }
+}
+
+/// `gate = activation(gate)·up`; both of the same length.
+#[inline(always)]
+pub(crate) fn gate(activation: Activation, gate: &mut [f32], up: &[f32]) {
+    match activation {
+        Activation::Silu => apply(gate, up, silu),
+        Activation::GeluTanh => apply(gate, up, gelu_tanh),
+        Activation::Gelu => apply(gate, up, gelu),
+        Activation::Relu => apply(gate, up, |x| x.max(0.0)),
+    }
+}

@@ -1,0 +1,11 @@
+//! Algorithms, written once: over the small operations of an instruction set where integers of weights are concerned,
+//! as plain loops elsewhere. `table.rs` compiles them for each instruction set, so everything here is inlined.
+
+pub(crate) mod attention;
+pub(crate) mod gate;
+pub(crate) mod gemm;
+pub(crate) mod lanes;
+pub mod math;
+pub(crate) mod norm;
+pub(crate) mod quantize;
+pub(crate) mod rope;

@@ -1,0 +1,59 @@
+//! Activations to int8: symmetric, the largest magnitude of a block becomes ±127, rounded to nearest even.
+
+use crate::activations::Codes;
+
+/// Blocks whose largest magnitude is below this are stored as zero: their reciprocal scale could overflow.
+const TINY: f32 = 1e-35;
+
+/// Adding this puts the integer nearest to a small f32 into its lowest bits, ties to even.
+const ROUND: f32 = 12_582_912.0;
+
+#[inline(always)]
+fn largest_magnitude<const N: usize>(x: &[f32; N]) -> f32 {
+    let mut lanes = [0f32; 16];
+    for x in x.as_chunks::<16>().0 {
+        for i in 0..16 {
+            lanes[i] = if x[i].abs() > lanes[i] { x[i].abs() } else { lanes[i] };
+        }
+    }
+    lanes.into_iter().fold(0.0, f32::max)
+}
+
+/// Writes the codes of `x`, at most 127 in magnitude, and returns their scale: `x ≈ scale·code`. All zero: scale 0.
+#[inline(always)]
+fn quantize<const N: usize>(x: &[f32; N], codes: &mut [i8; N]) -> f32 {
+    let amax = largest_magnitude(x);
+    if amax < TINY {
+        *codes = [0; N];
+        return 0.0;
+    }
+    let scale = amax / 127.0;
+    let inverse = 1.0 / scale;
+    for (code, x) in codes.iter_mut().zip(x) {
+        *code = (x * inverse + ROUND).to_bits().wrapping_sub(ROUND.to_bits()) as i8;
+    }
+    scale
+}
+
+#[inline(always)]
+fn sums<const N: usize, const LEN: usize>(codes: &[i8; 256]) -> [i16; N] {
+    let groups = codes.as_chunks::<LEN>().0;
+    std::array::from_fn(|g| groups[g].iter().map(|&code| i16::from(code)).sum())
+}
+
+/// One scale for 256 values; also the sum of each 16 codes.
+#[inline(always)]
+pub(crate) fn block_256(x: &[f32; 256], codes: &mut Codes, scale: &mut f32, sum: &mut [i16; 16]) {
+    *scale = quantize(x, &mut codes.0);
+    *sum = sums::<16, 16>(&codes.0);
+}
+
+/// One scale for each 32 of 256 values; also the sum of each 32 codes.
+#[inline(always)]
+pub(crate) fn block_32(x: &[f32; 256], codes: &mut Codes, scales: &mut [f32; 8], sum: &mut [i16; 8]) {
+    let parts = x.as_chunks::<32>().0.iter().zip(codes.0.as_chunks_mut::<32>().0);
+    for ((x, codes), scale) in parts.zip(scales) {
+        *scale = quantize(x, codes);
+    }
+    *sum = sums::<8, 32>(&codes.0);
+}

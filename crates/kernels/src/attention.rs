@@ -1,0 +1,380 @@
+//! What attention reads and writes: paged keys and values, query rows, and scratch. The arithmetic is in
+//! `algo/attention.rs`, the schedule at the end of this file.
+
+use crate::algo::attention::{CHUNK, Query, partial_len};
+use crate::tiles::{self, Rows};
+use crate::{Kernels, Pool};
+
+/// Widest head the kernels handle; they keep a key on the stack.
+pub(crate) const D_HEAD_MAX: usize = 1024;
+
+/// Rows for which the chunks of a context may be shared out among threads. With more rows there is work enough.
+const SPLIT_ROWS: usize = 4;
+
+/// Element type of cached keys and values, little endian.
+#[non_exhaustive]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KvElem {
+    /// IEEE binary32.
+    F32,
+    /// IEEE binary16.
+    F16,
+}
+
+impl KvElem {
+    /// Bytes of a row of `d` elements.
+    pub fn row_bytes(self, d: usize) -> usize {
+        match self {
+            Self::F32 => 4 * d,
+            Self::F16 => 2 * d,
+        }
+    }
+}
+
+/// Paged keys and values of one layer. A block of the arena holds `block_len` positions of all layers of its group; for
+/// this layer the keys lie at `k_at` inside each block and the values at `v_at`, each `[n_kv_heads, block_len, d_head]`.
+#[derive(Clone, Copy, Debug)]
+pub struct KvLayer<'a> {
+    /// All blocks, `[n_blocks, block_bytes]`.
+    pub arena: &'a [u8],
+    /// Bytes of a block.
+    pub block_bytes: usize,
+    /// Byte of the first key inside a block.
+    pub k_at: usize,
+    /// Byte of the first value inside a block.
+    pub v_at: usize,
+    /// Positions per block.
+    pub block_len: usize,
+    /// Heads of keys and values.
+    pub n_kv_heads: usize,
+    /// Width of a head, at most 1024.
+    pub d_head: usize,
+    /// Element type of the keys.
+    pub k_elem: KvElem,
+    /// Element type of the values.
+    pub v_elem: KvElem,
+}
+
+/// Where one query row looks.
+#[derive(Clone, Copy, Debug)]
+pub struct AttnRow<'a> {
+    /// Block table of its sequence: position p lies in block `blocks[p / block_len]`.
+    pub blocks: &'a [u32],
+    /// First visible position: 0, or where the window begins.
+    pub first: usize,
+    /// Last visible position, inclusive: its own.
+    pub last: usize,
+}
+
+/// Attention of query rows over cached keys and values, which include those of the rows themselves.
+pub struct Attention<'a> {
+    /// Keys and values.
+    pub kv: KvLayer<'a>,
+    /// Queries after rope, `[n_rows, n_heads, d_head]`.
+    pub q: &'a [f32],
+    /// What each row sees, `[n_rows]`.
+    pub rows: &'a [AttnRow<'a>],
+    /// Query heads, a multiple of `kv.n_kv_heads`; neighbours share a KV head.
+    pub n_heads: usize,
+    /// Factor of the scores, mostly `1/√d_head`.
+    pub scale: f32,
+    /// Scores are squeezed into ±cap by `cap·tanh(score/cap)`. Gemma 2, section 2.
+    pub softcap: Option<f32>,
+    /// Weighted values, `[n_rows, n_heads, d_head]`.
+    pub out: &'a mut [f32],
+    /// Memory for intermediate results.
+    pub scratch: &'a mut AttnScratch,
+}
+
+/// Memory of [`Kernels::attention`].
+pub struct AttnScratch {
+    /// Softmax state per chunk, `[rows, n_kv_heads, n_chunks, partial]`.
+    partials: Vec<f32>,
+}
+
+impl AttnScratch {
+    /// Memory for calls of up to these sizes. With one thread none is needed.
+    pub fn new(n_rows_max: usize, n_heads: usize, d_head: usize, n_ctx_max: usize, n_threads: usize) -> Self {
+        let rows = if n_threads > 1 { n_rows_max.min(SPLIT_ROWS) } else { 0 };
+        let per_row = n_ctx_max.div_ceil(CHUNK) * partial_len(n_heads, d_head);
+        Self { partials: vec![0.0; rows * per_row] }
+    }
+
+    /// Bytes of the memory.
+    pub fn heap_bytes(&self) -> usize {
+        size_of_val(&*self.partials)
+    }
+}
+
+/// The parts of [`Attention`] that are only read.
+struct Inputs<'a> {
+    kv: KvLayer<'a>,
+    q: &'a [f32],
+    rows: &'a [AttnRow<'a>],
+    group: usize,
+    scale: f32,
+    softcap: Option<f32>,
+}
+
+impl<'a> Inputs<'a> {
+    fn of(a: &Attention<'a>) -> Self {
+        let (kv, n_rows) = (a.kv, a.rows.len());
+        let multiple = kv.n_kv_heads > 0 && a.n_heads.is_multiple_of(kv.n_kv_heads);
+        assert!(multiple, "{} query heads share {} kv heads", a.n_heads, kv.n_kv_heads);
+        assert!((1..=D_HEAD_MAX).contains(&kv.d_head), "heads of width {}", kv.d_head);
+        assert_eq!(a.q.len(), n_rows * a.n_heads * kv.d_head, "queries are [n_rows, n_heads, d_head]");
+        assert_eq!(a.out.len(), a.q.len(), "outputs have the shape of the queries");
+        assert!(a.rows.iter().all(|row| row.first <= row.last), "a row sees nothing");
+        Self { kv, q: a.q, rows: a.rows, group: a.n_heads / kv.n_kv_heads, scale: a.scale, softcap: a.softcap }
+    }
+
+    /// The query heads of row and KV head `i = row·n_kv_heads + h`.
+    fn query(&self, i: usize) -> Query<'_> {
+        let (row, h) = (i / self.kv.n_kv_heads, i % self.kv.n_kv_heads);
+        let width = self.group * self.kv.d_head;
+        Query {
+            kv: &self.kv,
+            kv_head: h,
+            q: &self.q[i * width..(i + 1) * width],
+            row: self.rows[row],
+            scale: self.scale,
+            softcap: self.softcap,
+        }
+    }
+}
+
+/// One region: a part is the heads of one row that share a KV head, or, when those are too few, a chunk of its context.
+pub(crate) fn attention(k: Kernels, pool: &Pool, a: Attention<'_>) {
+    let inputs = Inputs::of(&a);
+    if inputs.rows.is_empty() {
+        return;
+    }
+    let n_queries = inputs.rows.len() * inputs.kv.n_kv_heads;
+    let n_chunks = inputs.rows.iter().map(|row| row.last / CHUNK + 1).max().unwrap_or(0);
+    let len = partial_len(inputs.group, inputs.kv.d_head);
+    let too_few = n_queries < 4 * pool.n_threads() && n_chunks > 1 && pool.n_threads() > 1;
+    match a.scratch.partials.get_mut(..n_queries * n_chunks * len) {
+        Some(partials) if too_few => by_chunk(k, pool, &inputs, partials, a.out),
+        _ => by_query(k, pool, &inputs, a.out),
+    }
+}
+
+fn by_query(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, out: &mut [f32]) {
+    let mut parts = Rows::new(out, inputs.group * inputs.kv.d_head);
+    tiles::deal(pool, &mut parts, 1, |i, out| k.attend(&inputs.query(i), out));
+}
+
+/// `partials` is `[n_queries, n_chunks, partial]`. The caller merges: a few thousand operations per chunk.
+fn by_chunk(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, partials: &mut [f32], out: &mut [f32]) {
+    let len = partial_len(inputs.group, inputs.kv.d_head);
+    let width = inputs.group * inputs.kv.d_head;
+    let n_chunks = partials.len() / len / (out.len() / width);
+    tiles::deal(pool, &mut Rows::new(partials, len), 1, |i, partial| {
+        let query = inputs.query(i / n_chunks);
+        if query.chunks().contains(&(i % n_chunks)) {
+            k.attend_chunk(&query, i % n_chunks, partial);
+        }
+    });
+    for (i, out) in out.chunks_exact_mut(width).enumerate() {
+        let chunks = inputs.query(i).chunks();
+        let partials = &partials[i * n_chunks * len..(i + 1) * n_chunks * len];
+        k.merge_chunks(&partials[chunks.start * len..chunks.end * len], inputs.kv.d_head, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Random, bits, pool};
+    use atta_formats::f16::{f16_to_f32, f32_to_f16};
+
+    /// Sequences of equal length in shuffled blocks of one arena, with one more layer in front of the one at hand.
+    struct Case {
+        n_heads: usize,
+        n_kv_heads: usize,
+        d_head: usize,
+        block_len: usize,
+        elem: KvElem,
+        window: usize,
+        softcap: Option<f32>,
+        /// Last positions of the query rows.
+        last: Vec<usize>,
+        seed: u64,
+    }
+
+    impl Default for Case {
+        fn default() -> Self {
+            Self {
+                n_heads: 8,
+                n_kv_heads: 2,
+                d_head: 64,
+                block_len: 32,
+                elem: KvElem::F32,
+                window: usize::MAX,
+                softcap: None,
+                last: vec![0, 5, 127, 128, 300, 511],
+                seed: 11,
+            }
+        }
+    }
+
+    impl Case {
+        fn n_ctx(&self) -> usize {
+            self.last.iter().max().unwrap() + 1
+        }
+
+        /// Keys and values, `[n_ctx, n_kv_heads, d_head]` each, and queries; independent of blocks and element type.
+        fn inputs(&self) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
+            let (mut random, n) = (Random(self.seed), self.n_ctx() * self.n_kv_heads * self.d_head);
+            let narrow = |x: f32| f16_to_f32(f32_to_f16(x));
+            let mut kv = || random.floats(n).into_iter().map(narrow).collect::<Vec<_>>();
+            let (k, v) = (kv(), kv());
+            let q = random.floats(self.last.len() * self.n_heads * self.d_head);
+            (k, v, q.into_iter().map(|x| 4.0 * x).collect())
+        }
+
+        fn row(&self, last: usize) -> (usize, usize) {
+            ((last + 1).saturating_sub(self.window), last)
+        }
+
+        fn scale(&self) -> f32 {
+            1.0 / (self.d_head as f32).sqrt()
+        }
+
+        fn run(&self, n_threads: usize, scratch: &mut AttnScratch) -> Vec<f32> {
+            let (keys, values, q) = self.inputs();
+            let (width, n_blocks) = (self.n_kv_heads * self.d_head, self.n_ctx().div_ceil(self.block_len));
+            let matrix = self.elem.row_bytes(self.block_len * width);
+            // A block holds [other layer's keys, values, keys of ours], so that neither begins at 0.
+            let (block_bytes, v_at, k_at) = (3 * matrix, matrix, 2 * matrix);
+            let mut arena = vec![0xffu8; n_blocks * block_bytes];
+            let blocks: Vec<u32> = (0..n_blocks as u32).rev().collect();
+            for p in 0..self.n_ctx() {
+                for h in 0..self.n_kv_heads {
+                    let row = self.elem.row_bytes(self.d_head);
+                    let inside = (h * self.block_len + p % self.block_len) * row;
+                    let start = blocks[p / self.block_len] as usize * block_bytes + inside;
+                    let from = p * width + h * self.d_head..p * width + (h + 1) * self.d_head;
+                    for (at, x) in [(k_at, &keys), (v_at, &values)] {
+                        let out = &mut arena[start + at..start + at + row];
+                        Kernels::detect().store_kv(&x[from.clone()], self.elem, out);
+                    }
+                }
+            }
+            let rows: Vec<_> =
+                self.last.iter().map(|&last| AttnRow { blocks: &blocks, first: self.row(last).0, last }).collect();
+            let mut out = vec![f32::NAN; q.len()];
+            let kv = KvLayer {
+                arena: &arena,
+                block_bytes,
+                k_at,
+                v_at,
+                block_len: self.block_len,
+                n_kv_heads: self.n_kv_heads,
+                d_head: self.d_head,
+                k_elem: self.elem,
+                v_elem: self.elem,
+            };
+            let (n_heads, scale, softcap) = (self.n_heads, self.scale(), self.softcap);
+            let a = Attention { kv, q: &q, rows: &rows, n_heads, scale, softcap, out: &mut out, scratch };
+            Kernels::detect().attention(&pool(n_threads), a);
+            out
+        }
+
+        fn scratch(&self, n_threads: usize) -> AttnScratch {
+            AttnScratch::new(self.last.len(), self.n_heads, self.d_head, self.n_ctx(), n_threads)
+        }
+
+        /// Softmax in two passes over everything visible, in f64.
+        fn reference(&self) -> Vec<f64> {
+            let (keys, values, q) = self.inputs();
+            let (d, group) = (self.d_head, self.n_heads / self.n_kv_heads);
+            let at = |x: &[f32], p: usize, h: usize| -> Vec<f64> {
+                let start = (p * self.n_kv_heads + h / group) * d;
+                x[start..start + d].iter().map(|&x| f64::from(x)).collect()
+            };
+            let mut out = Vec::new();
+            for (i, q) in q.chunks(d).enumerate() {
+                let (h, (first, last)) = (i % self.n_heads, self.row(self.last[i / self.n_heads]));
+                let score = |p: usize| {
+                    let dot: f64 = q.iter().zip(at(&keys, p, h)).map(|(&q, k)| f64::from(q) * k).sum();
+                    let score = dot * f64::from(self.scale());
+                    self.softcap.map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh())
+                };
+                let scores: Vec<f64> = (first..=last).map(score).collect();
+                let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let sum: f64 = scores.iter().map(|s| (s - max).exp()).sum();
+                let mut row = vec![0.0; d];
+                for (p, score) in (first..=last).zip(&scores) {
+                    let weight = (score - max).exp() / sum;
+                    row.iter_mut().zip(at(&values, p, h)).for_each(|(out, v)| *out += weight * v);
+                }
+                out.extend(row);
+            }
+            out
+        }
+
+        fn check(&self) {
+            let got = self.run(1, &mut self.scratch(1));
+            for (i, (&got, want)) in got.iter().zip(self.reference()).enumerate() {
+                assert!((f64::from(got) - want).abs() < 1e-6, "output {i}: {got} {want}");
+            }
+        }
+    }
+
+    #[test]
+    fn attention_agrees_with_two_passes_in_f64() {
+        for elem in [KvElem::F32, KvElem::F16] {
+            Case { elem, ..Case::default() }.check();
+        }
+    }
+
+    #[test]
+    fn any_grouping_and_width_of_heads_works() {
+        let last = vec![0, 140];
+        for (n_heads, n_kv_heads, d_head) in [(1, 1, 1), (3, 3, 20), (10, 1, 80), (9, 3, 33), (4, 2, 512), (5, 1, 1024)]
+        {
+            Case { n_heads, n_kv_heads, d_head, last: last.clone(), ..Case::default() }.check();
+        }
+    }
+
+    #[test]
+    fn windows_begin_anywhere() {
+        for window in [1, 2, 100, 128, 129, 400] {
+            Case { window, ..Case::default() }.check();
+        }
+    }
+
+    #[test]
+    fn scores_can_be_capped() {
+        Case { softcap: Some(2.0), ..Case::default() }.check();
+    }
+
+    #[test]
+    fn the_bits_do_not_depend_on_threads_or_scratch() {
+        for (last, n_kv_heads) in [(vec![511], 2), (vec![511], 1), (vec![130, 400], 2), (vec![0, 5, 127, 128, 300], 8)]
+        {
+            let case = Case { last, n_kv_heads, window: 333, elem: KvElem::F16, ..Case::default() };
+            let want = bits(&case.run(1, &mut case.scratch(1)));
+            for n_threads in [2, 3, 5] {
+                assert_eq!(bits(&case.run(n_threads, &mut case.scratch(n_threads))), want, "{n_threads} threads");
+                assert_eq!(bits(&case.run(n_threads, &mut case.scratch(1))), want, "{n_threads} threads, no scratch");
+            }
+        }
+    }
+
+    #[test]
+    fn the_bits_do_not_depend_on_neighbours_or_blocks() {
+        let many = Case { last: vec![300, 0, 300, 511, 129], ..Case::default() };
+        let width = many.n_heads * many.d_head;
+        let want = bits(&many.run(1, &mut many.scratch(1)));
+        for block_len in [1, 16, 100, 128, 600] {
+            let other = Case { block_len, last: many.last.clone(), ..Case::default() };
+            assert_eq!(bits(&other.run(2, &mut other.scratch(2))), want, "blocks of {block_len}");
+        }
+        // The first row with other neighbours.
+        let fewer = Case { last: vec![300, 511], ..Case::default() };
+        let got = bits(&fewer.run(1, &mut fewer.scratch(1)));
+        assert_eq!(got[..width], want[..width]);
+    }
+}

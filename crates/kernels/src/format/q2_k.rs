@@ -1,0 +1,39 @@
+//! Q2_K: 16 sub-blocks of 16 two-bit codes, each with a 4-bit scale and a 4-bit minimum.
+
+use super::{Head, KQuant};
+use crate::isa::Row;
+use atta_formats::layout::{self, two_bit_group};
+
+/// The format.
+pub(crate) struct Q2K;
+
+/// Two-bit codes 32·g to 32·g + 31 of Q2_K and Q3_K.
+#[inline(always)]
+pub(crate) fn two_bit_codes<I: Row>(isa: I, qs: &[u8; 64], g: usize) -> I::V {
+    let ((low, shift), (high, _)) = (two_bit_group(qs, 2 * g), two_bit_group(qs, 2 * g + 1));
+    isa.and(isa.shr(isa.load_pair(low, high), shift), 3)
+}
+
+impl KQuant for Q2K {
+    type Block = [u8; 84];
+    const OFFSET: i16 = 0;
+    const MINS: bool = true;
+
+    #[inline(always)]
+    fn blocks(row: &[u8]) -> &[[u8; 84]] {
+        row.as_chunks().0
+    }
+
+    #[inline(always)]
+    fn head(block: &[u8; 84]) -> Head {
+        let block = layout::Q2K(block);
+        let scale = block.scales().map(|packed| i16::from(packed & 15));
+        let min = block.scales().map(|packed| i16::from(packed >> 4));
+        Head { scale, min, d: block.d(), dmin: block.dmin() }
+    }
+
+    #[inline(always)]
+    fn codes<I: Row>(isa: I, block: &[u8; 84], g: usize) -> I::V {
+        two_bit_codes(isa, layout::Q2K(block).qs(), g)
+    }
+}

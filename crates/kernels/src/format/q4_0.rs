@@ -1,0 +1,28 @@
+//! Q4_0: 32 four-bit codes with one scale; low nibbles are weights 0 to 15, high nibbles 16 to 31.
+
+use super::Quant32;
+use crate::isa::Row;
+use atta_formats::layout;
+
+/// The format.
+pub(crate) struct Q4_0;
+
+impl Quant32 for Q4_0 {
+    type Block = [u8; 18];
+    const OFFSET: i16 = 8;
+
+    #[inline(always)]
+    fn blocks(row: &[u8]) -> &[[u8; 18]] {
+        row.as_chunks().0
+    }
+
+    #[inline(always)]
+    fn d(block: &[u8; 18]) -> f32 {
+        layout::Q4_0(block).d()
+    }
+
+    #[inline(always)]
+    fn codes<I: Row>(isa: I, block: &[u8; 18]) -> I::V {
+        isa.nibbles(layout::Q4_0(block).qs())
+    }
+}

@@ -1,0 +1,205 @@
+//! The operations that models are made of, as methods of a value: [`Kernels`] is the choice of an instruction set.
+//!
+//! Row operations are serial and meant to be called inside regions of the pool. [`Kernels::matmul`],
+//! [`Kernels::matmul_gated`] and [`Kernels::attention`] are one region each.
+
+use crate::table::{self, Table};
+use crate::tiles::{self, Chain, Columns, Split, Strip};
+use crate::{Activation, Activations, Attention, Error, Matrix, Pool, attention};
+
+/// Matrices of one region; more are done in several.
+const JOBS: usize = 8;
+/// Floats of a strip's results for one activation row.
+const ACC_ROW: usize = 64;
+/// Floats of a strip's results for many; on the stack of the thread.
+const ACC: usize = 4096;
+
+/// The kernels of one instruction set. A value: nothing global, free to copy.
+#[derive(Clone, Copy)]
+pub struct Kernels(&'static Table);
+
+/// What becomes of a product.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Store {
+    /// `out = y`.
+    Set,
+    /// `out += factor·y`: the residual stream.
+    Add(f32),
+}
+
+/// One matrix of [`Kernels::matmul`]: `y = W x + bias`.
+pub struct Job<'a> {
+    /// Weights, `[d_out, d_in]`.
+    pub w: Matrix<'a>,
+    /// Added to every row, `[d_out]`.
+    pub bias: Option<&'a [f32]>,
+    /// Where `y` goes, `[n_rows, d_out]`.
+    pub out: &'a mut [f32],
+    /// How it goes there.
+    pub mode: Store,
+}
+
+/// The first half of a gated feed-forward block: `out = activation(gate x) · (up x)`.
+pub struct Gated<'a> {
+    /// Weights, `[d_ff, d_in]`.
+    pub gate: Matrix<'a>,
+    /// Weights, `[d_ff, d_in]`.
+    pub up: Matrix<'a>,
+    /// Applied to the gate.
+    pub activation: Activation,
+    /// `[n_rows, d_ff]`.
+    pub out: &'a mut [f32],
+}
+
+/// A [`Job`] without its output.
+#[derive(Clone, Copy)]
+struct Product<'a> {
+    w: Matrix<'a>,
+    bias: Option<&'a [f32]>,
+    mode: Store,
+}
+
+impl Product<'_> {
+    /// Stores the strip's results `y`, `[columns]`, of one row.
+    fn store(&self, columns: std::ops::Range<usize>, y: &mut [f32], out: &mut [f32]) {
+        if let Some(bias) = self.bias {
+            y.iter_mut().zip(&bias[columns]).for_each(|(y, bias)| *y += bias);
+        }
+        match self.mode {
+            Store::Set => out.copy_from_slice(y),
+            Store::Add(factor) => out.iter_mut().zip(y).for_each(|(out, y)| *out += factor * *y),
+        }
+    }
+}
+
+impl Kernels {
+    /// The best instruction set of this CPU.
+    pub fn detect() -> Self {
+        Self(table::detect())
+    }
+
+    /// The instruction set with this name, such as `scalar`.
+    ///
+    /// # Errors
+    /// [`Error::UnknownIsa`], listing what there is, if this CPU or build does not have it.
+    pub fn named(name: &str) -> Result<Self, Error> {
+        table::named(name).map(Self)
+    }
+
+    /// Name of the instruction set.
+    pub fn isa(self) -> &'static str {
+        self.0.name
+    }
+
+    /// Names of the instruction sets that this CPU and build offer, best first.
+    pub fn available() -> Vec<&'static str> {
+        table::names()
+    }
+
+    pub(crate) fn table(self) -> &'static Table {
+        self.0
+    }
+
+    /// Row `row` of `w` as f32 in `out`, `[d_in]`: the value that the format defines, bit for bit. For embeddings.
+    ///
+    /// # Panics
+    /// If there is no such row or `out` has another length.
+    pub fn decode_row(self, w: Matrix<'_>, row: usize, out: &mut [f32]) {
+        assert_eq!(out.len(), w.d_in(), "length of a decoded row");
+        atta_formats::decode(w.tensor_type(), w.row(row), out).expect("every type with a kernel has a codec");
+    }
+
+    /// Several products of one input, in one region: `y = W x + bias` for each job.
+    ///
+    /// # Panics
+    /// If shapes do not agree, or `x` was not filled in the layout that a matrix reads.
+    pub fn matmul(self, pool: &Pool, x: &Activations, jobs: &mut [Job<'_>]) {
+        for jobs in jobs.chunks_mut(JOBS) {
+            let (mut products, mut outs) = ([const { None }; JOBS], [const { None }; JOBS]);
+            for ((job, product), out) in jobs.iter_mut().zip(&mut products).zip(&mut outs) {
+                check(x, job.w, job.out.len());
+                assert!(job.bias.is_none_or(|bias| bias.len() == job.w.d_out()), "length of a bias");
+                *product = Some(Product { w: job.w, bias: job.bias, mode: job.mode });
+                *out = Some(Columns::new(job.out, x.n_rows(), self.0.strip));
+            }
+            let mut parts = Chain(outs);
+            let grain = tiles::grain(parts.n_parts(), pool);
+            tiles::deal(pool, &mut parts, grain, |_, (k, strip)| {
+                let product = products[k].expect("an output has a product");
+                match x.n_rows() {
+                    1 => self.product::<ACC_ROW>(&product, x, strip),
+                    _ => self.product::<ACC>(&product, x, strip),
+                }
+            });
+        }
+    }
+
+    /// One strip of a product, as many rows at a time as `N` floats hold.
+    fn product<const N: usize>(self, product: &Product<'_>, x: &Activations, mut out: Strip<'_>) {
+        let (columns, mut acc) = (out.columns(), [0.0; N]);
+        let (w, width) = (product.w.row_range(out.columns()), columns.len());
+        for start in (0..x.n_rows()).step_by(N / width) {
+            let rows = start..x.n_rows().min(start + N / width);
+            let acc = &mut acc[..rows.len() * width];
+            self.strip(w, x, rows.clone(), acc);
+            for (t, y) in rows.zip(acc.chunks_exact_mut(width)) {
+                product.store(columns.clone(), y, out.row(t));
+            }
+        }
+    }
+
+    /// `out = activation(gate x) · (up x)`, in one region; the two factors of an output are made by the same thread.
+    ///
+    /// # Panics
+    /// If shapes do not agree, or `x` was not filled in the layouts that the matrices read.
+    pub fn matmul_gated(self, pool: &Pool, x: &Activations, job: Gated<'_>) {
+        let Gated { gate, up, activation, out } = job;
+        check(x, gate, out.len());
+        check(x, up, out.len());
+        let mut parts = Columns::new(out, x.n_rows(), self.0.strip);
+        let grain = tiles::grain(parts.n_parts(), pool);
+        tiles::deal(pool, &mut parts, grain, |_, strip| match x.n_rows() {
+            1 => self.gated::<ACC_ROW>((gate, up, activation), x, strip),
+            _ => self.gated::<ACC>((gate, up, activation), x, strip),
+        });
+    }
+
+    fn gated<const N: usize>(self, job: (Matrix<'_>, Matrix<'_>, Activation), x: &Activations, mut out: Strip<'_>) {
+        let ((gate, up, activation), columns) = (job, out.columns());
+        let (gate, up, width) = (gate.row_range(columns.clone()), up.row_range(columns.clone()), columns.len());
+        let (mut gate_acc, mut up_acc) = ([0.0; N], [0.0; N]);
+        for start in (0..x.n_rows()).step_by(N / width) {
+            let rows = start..x.n_rows().min(start + N / width);
+            let (gate_acc, up_acc) = (&mut gate_acc[..rows.len() * width], &mut up_acc[..rows.len() * width]);
+            self.strip(gate, x, rows.clone(), gate_acc);
+            self.strip(up, x, rows.clone(), up_acc);
+            self.gate(activation, gate_acc, up_acc);
+            for (t, y) in rows.zip(gate_acc.chunks_exact(width)) {
+                out.row(t).copy_from_slice(y);
+            }
+        }
+    }
+
+    /// Softmax attention of query rows over cached keys and values, in one region.
+    ///
+    /// # Panics
+    /// If shapes do not agree, a row sees nothing, or a block table points outside the arena.
+    pub fn attention(self, pool: &Pool, a: Attention<'_>) {
+        attention::attention(self, pool, a);
+    }
+}
+
+impl std::fmt::Debug for Kernels {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Kernels").field(&self.isa()).finish()
+    }
+}
+
+fn check(x: &Activations, w: Matrix<'_>, n_out: usize) {
+    assert_eq!(w.d_in(), x.d(), "{} weights [{}, {}] and inputs", w.tensor_type(), w.d_out(), w.d_in());
+    assert_eq!(n_out, x.n_rows() * w.d_out(), "outputs are [n_rows, d_out]");
+    assert!(x.layouts().contains(w.layout()), "the inputs were not filled for {} weights", w.tensor_type());
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,315 @@
+//! Matmuls of every format against two references: decoded weights in f64, and the integer rule, bit for bit.
+
+use super::*;
+use crate::algo::math;
+use crate::testing::{Random, TYPES, bits, nmse, pool, scale_fields, set_scale};
+use crate::{KvElem, Layouts, RopePairing};
+use atta_formats::{TensorType, decode};
+
+fn kernels() -> impl Iterator<Item = Kernels> {
+    Kernels::available().into_iter().map(|name| Kernels::named(name).unwrap())
+}
+
+fn filled(k: Kernels, n_rows: usize, d: usize, x: &[f32]) -> Activations {
+    let all = Layouts::F32 | Layouts::Q8_32 | Layouts::Q8_256;
+    let mut a = Activations::new(n_rows, d);
+    a.fill(k, &pool(1), (n_rows, d), all, |t, row| row.copy_from_slice(&x[t * d..(t + 1) * d]));
+    a
+}
+
+fn matmul(k: Kernels, n_threads: usize, w: Matrix<'_>, x: &[f32]) -> Vec<f32> {
+    let n_rows = x.len() / w.d_in();
+    let mut out = vec![f32::NAN; n_rows * w.d_out()];
+    let job = Job { w, bias: None, out: &mut out, mode: Store::Set };
+    k.matmul(&pool(n_threads), &filled(k, n_rows, w.d_in(), x), &mut [job]);
+    out
+}
+
+fn decoded(w: Matrix<'_>) -> Vec<f32> {
+    let mut out = vec![0.0; w.d_out() * w.d_in()];
+    decode(w.tensor_type(), w.bytes(), &mut out).unwrap();
+    out
+}
+
+/// `[n_rows, d_out]` from decoded weights, in f64.
+fn decoded_product(w: Matrix<'_>, x: &[f32]) -> Vec<f64> {
+    let weights = decoded(w);
+    let dot = |x: &[f32], w: &[f32]| x.iter().zip(w).map(|(&x, &w)| f64::from(x) * f64::from(w)).sum();
+    x.chunks(w.d_in()).flat_map(|x| weights.chunks(w.d_in()).map(move |w| dot(x, w))).collect()
+}
+
+fn widths(ty: TensorType) -> Vec<usize> {
+    match ty.block_len() {
+        1 => vec![1, 3, 15, 16, 17, 31, 33, 100, 257],
+        32 => vec![32, 64, 224, 256, 288, 544],
+        _ => vec![256, 512, 1280],
+    }
+}
+
+/// The codec with `d` and `dmin` set to 1 or 0 yields the integers: `(scale·code, min)` of each weight of a block.
+fn integers(ty: TensorType, block: &[u8]) -> (Vec<i64>, Vec<i64>) {
+    let with = |scales: [f32; 2]| {
+        let mut block = block.to_vec();
+        for (at, scale) in scale_fields(ty).into_iter().zip(scales) {
+            set_scale(&mut block, at, scale);
+        }
+        let mut out = vec![0f32; ty.block_len()];
+        decode(ty, &block, &mut out).unwrap();
+        out.into_iter().map(|x| x as i64).collect::<Vec<_>>()
+    };
+    let mins = if scale_fields(ty).len() == 2 { with([0.0, 1.0]) } else { vec![0; ty.block_len()] };
+    (with([1.0, 0.0]), mins.into_iter().map(|min| -min).collect())
+}
+
+/// `w · x` of one row by the rule in the crate's documentation, with the activations of row `t`.
+fn by_the_rule(ty: TensorType, row: &[u8], a: &Activations, t: usize) -> f32 {
+    let field = |block: &[u8], i: usize| {
+        let at = scale_fields(ty)[i];
+        atta_formats::f16::f16_to_f32(u16::from_le_bytes([block[at], block[at + 1]]))
+    };
+    let dot = |w: &[i64], x: &[i8]| w.iter().zip(x).map(|(w, &x)| w * i64::from(x)).sum::<i64>() as f32;
+    let mut out = 0f32;
+    for (b, block) in row.chunks(ty.block_bytes()).enumerate() {
+        let (w, mins) = integers(ty, block);
+        if ty.block_len() == 32 {
+            let (q, at) = (a.q8_32(), a.q8_32().at(b / 8, t));
+            let part = b % 8 * 32..b % 8 * 32 + 32;
+            out += (field(block, 0) * q.scales[at][b % 8]) * dot(&w, &q.codes[at].0[part]);
+            continue;
+        }
+        let (q, at) = (a.q8_256(), a.q8_256().at(b, t));
+        let mut v = field(block, 0) * dot(&w, &q.codes[at].0);
+        if scale_fields(ty).len() == 2 {
+            v -= field(block, 1) * dot(&mins, &q.codes[at].0);
+        }
+        out += q.scales[at] * v;
+    }
+    out
+}
+
+#[test]
+fn products_agree_with_decoded_weights() {
+    let mut random = Random(3);
+    for (k, ty) in kernels().flat_map(|k| TYPES.map(|ty| (k, ty))) {
+        // Rounding activations to int8 costs about 2e-5 for uniform inputs; floats only round their sums.
+        let limit = if ty.block_len() == 1 { 1e-12 } else { 1e-4 };
+        for d_in in widths(ty) {
+            let bytes = random.weights(ty, 37, d_in, 0.01);
+            let w = Matrix::new(ty, 37, d_in, &bytes).unwrap();
+            let x = random.floats(3 * d_in);
+            let error = nmse(&matmul(k, 2, w, &x), &decoded_product(w, &x));
+            assert!(error < limit, "{} {ty} {d_in}: {error:e}", k.isa());
+        }
+    }
+}
+
+#[test]
+fn quantized_products_follow_the_rule_bit_for_bit() {
+    let mut random = Random(4);
+    for (k, &ty) in kernels().flat_map(|k| TYPES[3..].iter().map(move |ty| (k, ty))) {
+        for (d_in, scale) in widths(ty).into_iter().flat_map(|d| [1e-7, 0.01, 20_000.0].map(|scale| (d, scale))) {
+            let bytes = random.weights(ty, 18, d_in, scale);
+            let w = Matrix::new(ty, 18, d_in, &bytes).unwrap();
+            let x = random.floats(3 * d_in);
+            let (got, a) = (matmul(k, 1, w, &x), filled(k, 3, d_in, &x));
+            for (i, got) in got.iter().enumerate() {
+                let want = by_the_rule(ty, w.row(i % 18), &a, i / 18);
+                assert_eq!(got.to_bits(), want.to_bits(), "{} {ty} {d_in}: {got} {want}", k.isa());
+            }
+        }
+    }
+}
+
+#[test]
+fn extreme_codes_do_not_overflow() {
+    for (k, &ty) in kernels().flat_map(|k| TYPES[3..].iter().map(move |ty| (k, ty))) {
+        for (byte, sign) in [0x00, 0x7f, 0x80, 0xff].into_iter().flat_map(|byte| [(byte, 1.0), (byte, -1.0)]) {
+            let mut bytes = vec![byte; ty.row_bytes(512).unwrap()];
+            for block in bytes.chunks_mut(ty.block_bytes()) {
+                scale_fields(ty).into_iter().for_each(|at| set_scale(block, at, 1.0));
+            }
+            let w = Matrix::new(ty, 1, 512, &bytes).unwrap();
+            let x = [sign; 512];
+            let want = by_the_rule(ty, w.row(0), &filled(k, 1, 512, &x), 0);
+            assert_eq!(matmul(k, 1, w, &x)[0].to_bits(), want.to_bits(), "{} {ty} {byte:#x}", k.isa());
+        }
+    }
+}
+
+#[test]
+fn zero_weights_and_zero_inputs_give_zero() {
+    let mut random = Random(5);
+    for (k, ty) in kernels().flat_map(|k| TYPES.map(|ty| (k, ty))) {
+        let zeros = vec![0; 5 * ty.row_bytes(512).unwrap()];
+        let w = Matrix::new(ty, 5, 512, &zeros).unwrap();
+        assert!(matmul(k, 1, w, &random.floats(1024)).iter().all(|&y| y == 0.0), "{ty}");
+        let bytes = random.weights(ty, 5, 512, 1.0);
+        let w = Matrix::new(ty, 5, 512, &bytes).unwrap();
+        assert!(matmul(k, 1, w, &[0.0; 1024]).iter().all(|&y| y == 0.0), "{ty}");
+    }
+}
+
+#[test]
+fn a_row_gets_the_same_bits_whoever_its_neighbours_and_threads_are() {
+    let mut random = Random(6);
+    for (k, ty) in kernels().flat_map(|k| TYPES.map(|ty| (k, ty))) {
+        let d_in = *widths(ty).last().unwrap();
+        let bytes = random.weights(ty, 83, d_in, 0.01);
+        let w = Matrix::new(ty, 83, d_in, &bytes).unwrap();
+        let x = random.floats(300 * d_in);
+        let alone: Vec<f32> = x.chunks(d_in).flat_map(|x| matmul(k, 1, w, x)).collect();
+        for n_rows in [2, 3, 7, 17, 300] {
+            for n_threads in [1, 2, 3, 5] {
+                let got = matmul(k, n_threads, w, &x[..n_rows * d_in]);
+                assert_eq!(bits(&got), bits(&alone[..got.len()]), "{} {ty} {n_rows} {n_threads}", k.isa());
+            }
+        }
+    }
+}
+
+#[test]
+fn jobs_share_an_input_and_add_bias_and_residual() {
+    let (mut random, k) = (Random(7), Kernels::detect());
+    let types = [TensorType::Q4_K, TensorType::Q6_K, TensorType::Q8_0, TensorType::F16];
+    let weights: Vec<_> = (0..10).map(|i| random.weights(types[i % 4], 20 + i, 512, 0.01)).collect();
+    let matrix = |i: usize| Matrix::new(types[i % 4], 20 + i, 512, &weights[i]).unwrap();
+    let (x, bias, residual) = (random.floats(2 * 512), random.floats(40), random.floats(80));
+    let mut outs: Vec<Vec<f32>> = (0..10).map(|i| residual[..2 * (20 + i)].to_vec()).collect();
+    let mut jobs: Vec<_> = outs
+        .iter_mut()
+        .enumerate()
+        .map(|(i, out)| Job {
+            w: matrix(i),
+            bias: (i % 3 == 0).then_some(&bias[..20 + i]),
+            out,
+            mode: if i % 2 == 0 { Store::Set } else { Store::Add(0.5) },
+        })
+        .collect();
+    k.matmul(&pool(3), &filled(k, 2, 512, &x), &mut jobs);
+    for (i, out) in outs.iter().enumerate() {
+        for (j, (&got, mut want)) in out.iter().zip(matmul(k, 1, matrix(i), &x)).enumerate() {
+            want += if i % 3 == 0 { bias[j % (20 + i)] } else { 0.0 };
+            let want = if i % 2 == 0 { want } else { residual[j] + 0.5 * want };
+            assert_eq!(got, want, "job {i} output {j}");
+        }
+    }
+}
+
+#[test]
+fn a_gated_product_is_activation_of_gate_times_up() {
+    let (mut random, k) = (Random(8), Kernels::detect());
+    let (gate, up) = (random.weights(TensorType::Q4_K, 50, 256, 0.01), random.weights(TensorType::Q8_0, 50, 256, 0.1));
+    let gate = Matrix::new(TensorType::Q4_K, 50, 256, &gate).unwrap();
+    let up = Matrix::new(TensorType::Q8_0, 50, 256, &up).unwrap();
+    for n_rows in [1, 3, 130] {
+        let x = random.floats(n_rows * 256);
+        let mut out = vec![0.0; n_rows * 50];
+        let job = Gated { gate, up, activation: Activation::Silu, out: &mut out };
+        k.matmul_gated(&pool(3), &filled(k, n_rows, 256, &x), job);
+        let want = matmul(k, 1, gate, &x).into_iter().zip(matmul(k, 1, up, &x)).map(|(g, u)| g * math::sigmoid(g) * u);
+        assert_eq!(bits(&out), bits(&want.collect::<Vec<_>>()));
+    }
+}
+
+#[test]
+fn activations_of_gates_agree_with_their_definitions() {
+    let k = Kernels::detect();
+    let tanh_gelu =
+        |x: f64| 0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh());
+    let cases: [(Activation, &dyn Fn(f64) -> f64); 4] = [
+        (Activation::Silu, &|x| x / (1.0 + (-x).exp())),
+        (Activation::GeluTanh, &tanh_gelu),
+        (Activation::Gelu, &|x| 0.5 * x * (1.0 + f64::from(math::erf((x / 2f64.sqrt()) as f32)))),
+        (Activation::Relu, &|x| x.max(0.0)),
+    ];
+    for (activation, want) in cases {
+        for i in -1200..=1200 {
+            let x = i as f32 / 100.0;
+            let mut y = [x];
+            k.gate(activation, &mut y, &[2.0]);
+            let want = 2.0 * want(f64::from(x));
+            assert!((f64::from(y[0]) - want).abs() < 1e-6 * (1.0 + want.abs()), "{activation:?} {x}");
+        }
+    }
+}
+
+#[test]
+fn decoded_rows_are_those_of_the_codec() {
+    let mut random = Random(9);
+    for ty in TYPES {
+        let bytes = random.weights(ty, 3, 256, 0.1);
+        let w = Matrix::new(ty, 3, 256, &bytes).unwrap();
+        let mut row = vec![0.0; 256];
+        Kernels::detect().decode_row(w, 1, &mut row);
+        assert_eq!(bits(&row), bits(&decoded(w)[256..512]), "{ty}");
+    }
+}
+
+#[test]
+fn norms_agree_with_f64() {
+    let mut random = Random(10);
+    for (k, d) in kernels().flat_map(|k| [1, 5, 16, 33, 1000].map(|d| (k, d))) {
+        let (x, weight, bias) = (random.floats(d), random.floats(d), random.floats(d));
+        let wide = |x: &[f32]| x.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
+        let (wide_x, wide_weight, wide_bias) = (wide(&x), wide(&weight), wide(&bias));
+        let mean_square = wide_x.iter().map(|x| x * x).sum::<f64>() / d as f64;
+        let want: Vec<f64> =
+            (0..d).map(|i| wide_x[i] / (mean_square + f64::from(1e-5f32)).sqrt() * wide_weight[i]).collect();
+        let (mut out, mut inplace) = (vec![0.0; d], x.clone());
+        k.rms_norm(&x, &weight, 1e-5, &mut out);
+        k.rms_norm_inplace(&mut inplace, &weight, 1e-5);
+        assert!(nmse(&out, &want) < 1e-12, "rms_norm {d}");
+        assert_eq!(bits(&out), bits(&inplace));
+        let mean = wide_x.iter().sum::<f64>() / d as f64;
+        let scale =
+            1.0 / (wide_x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / d as f64 + f64::from(1e-5f32)).sqrt();
+        let want: Vec<f64> = (0..d).map(|i| (wide_x[i] - mean) * scale * wide_weight[i] + wide_bias[i]).collect();
+        k.layer_norm(&x, &weight, &bias, 1e-5, &mut out);
+        assert!(nmse(&out, &want) < 1e-11, "layer_norm {d}");
+    }
+}
+
+#[test]
+fn rope_turns_neighbours_or_halves_and_leaves_the_rest() {
+    let x: Vec<f32> = (1..=8).map(|i| i as f32).collect();
+    let quarter_turn_then_none = [0.0, 1.0, 1.0, 0.0];
+    for k in kernels() {
+        let (mut norm, mut neox) = (x.clone(), x.clone());
+        k.rope(&mut norm, &quarter_turn_then_none, RopePairing::Norm);
+        k.rope(&mut neox, &quarter_turn_then_none, RopePairing::Neox);
+        assert_eq!(norm, [-2.0, 1.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+        assert_eq!(neox, [-3.0, 2.0, 1.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+    }
+}
+
+#[test]
+fn sums_and_cache_rows_are_plain() {
+    for k in kernels() {
+        let mut out = vec![1.0, 2.0, 3.0];
+        k.add_assign(&mut out, &[0.5, 0.25, -3.0]);
+        assert_eq!(out, [1.5, 2.25, 0.0]);
+        let (mut halves, mut floats) = ([0; 6], [0; 12]);
+        k.store_kv(&out, KvElem::F16, &mut halves);
+        k.store_kv(&out, KvElem::F32, &mut floats);
+        assert_eq!(halves, [0x00, 0x3e, 0x80, 0x40, 0, 0]);
+        assert_eq!(floats[4..8], 2.25f32.to_le_bytes());
+    }
+}
+
+#[test]
+fn an_unknown_isa_is_an_error_that_lists_what_there_is() {
+    let error = Kernels::named("avx1024").unwrap_err().to_string();
+    assert!(error.contains("`avx1024`") && error.contains("scalar"), "{error}");
+    assert_eq!(Kernels::named("scalar").unwrap().isa(), "scalar");
+}
+
+#[test]
+#[should_panic(expected = "not filled for Q4_K")]
+fn inputs_in_the_wrong_layout_are_refused() {
+    let k = Kernels::detect();
+    let mut a = Activations::new(1, 256);
+    a.fill(k, &pool(1), (1, 256), Layouts::Q8_32, |_, row| row.fill(1.0));
+    let bytes = [0; 144];
+    let w = Matrix::new(TensorType::Q4_K, 1, 256, &bytes).unwrap();
+    k.matmul(&pool(1), &a, &mut [Job { w, bias: None, out: &mut [0.0], mode: Store::Set }]);
+}

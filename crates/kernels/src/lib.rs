@@ -1,0 +1,49 @@
+//! Matmul, attention and norms on CPUs: formats × instruction sets, chosen at run time.
+//!
+//! This crate knows tensors of numbers and threads. It knows no model, does no I/O but to ask the system for its CPUs,
+//! and allocates nothing per call: buffers ([`Activations`], [`AttnScratch`]) are made once for the largest case.
+//!
+//! The one idea: **formats + instruction sets + algorithms, not their product**. A quantization format is one short
+//! safe decoder (`format/`), an instruction set is one set of small operations on a token that proves the CPU has it
+//! (`isa/`), an algorithm is written once over both (`algo/`). `table.rs` instantiates them under the right
+//! `#[target_feature]` and [`Kernels`] is a pointer to the resulting table of functions, passed as a value.
+//!
+//! # Exactness
+//! Results are equal bit for bit whatever the number of threads, the number of rows in a call, and the neighbours of a
+//! row. Every output element has one order of operations, fixed by these rules; multiply and add are never fused in
+//! them, so that all instruction sets agree:
+//! - **K-quants** (activations [`Layouts::Q8_256`]), per block of 256 in order:
+//!   `isum = Σ (code − offset)·scale·x` and `bias = Σ min·Σx` in integers, then in f32 `v = d·isum`,
+//!   `v = v − dmin·bias` (formats with minima only), `out = out + dx·v`.
+//! - **Blocks of 32** (activations [`Layouts::Q8_32`]), per block in order: `isum = Σ (code − offset)·x` in integers,
+//!   then in f32 `out = out + (d·dx)·isum`.
+//! - **Floats** (activations [`Layouts::F32`]): element i goes to lane `i % 16`, `lane = lane + w·x`; the lanes are
+//!   added by halves (8 + 8, 4 + 4, 2 + 2, 1 + 1). Other instruction sets may fuse here.
+//! - **Attention**: chunks of 128 absolute positions, each with its own softmax, merged in order of position.
+//!
+//! `unsafe` lives in `isa/`, `table.rs`, `pool.rs` and `tiles.rs`; everything else is safe code.
+
+mod activations;
+mod algo;
+mod attention;
+mod error;
+mod format;
+mod isa;
+mod kernels;
+mod matrix;
+mod pool;
+mod table;
+#[cfg(test)]
+mod testing;
+mod tiles;
+mod topology;
+
+pub use activations::Activations;
+pub use algo::gate::Activation;
+pub use algo::math;
+pub use algo::rope::RopePairing;
+pub use attention::{Attention, AttnRow, AttnScratch, KvElem, KvLayer};
+pub use error::Error;
+pub use kernels::{Gated, Job, Kernels, Store};
+pub use matrix::{Layouts, Matrix};
+pub use pool::Pool;

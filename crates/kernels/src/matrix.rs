@@ -1,0 +1,151 @@
+//! A weight matrix where it lies: type, shape and bytes in the plain GGUF layout, checked once.
+
+use crate::Error;
+use crate::format::Format;
+use atta_formats::TensorType;
+use std::ops::{BitOr, Range};
+
+/// Weights `[d_out, d_in]`, rows of whole blocks, plain GGUF layout. `y = W x`.
+#[derive(Clone, Copy, Debug)]
+pub struct Matrix<'a> {
+    ty: TensorType,
+    format: Format,
+    d_out: usize,
+    d_in: usize,
+    row_bytes: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Matrix<'a> {
+    /// Weights `[d_out, d_in]` in `bytes`.
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedType`] if there is no kernel for `ty`, [`Error::RowLength`] unless `d_in` is a whole number
+    /// of blocks, [`Error::MatrixBytes`] unless `bytes` has exactly the length of the shape.
+    pub fn new(ty: TensorType, d_out: usize, d_in: usize, bytes: &'a [u8]) -> Result<Self, Error> {
+        let format = Format::of(ty).ok_or(Error::UnsupportedType { ty })?;
+        let row_bytes = ty.row_bytes(d_in).ok_or(Error::RowLength { ty, d_in })?;
+        let expected = row_bytes.checked_mul(d_out).unwrap_or(usize::MAX);
+        if expected != bytes.len() {
+            return Err(Error::MatrixBytes { ty, d_out, d_in, expected, got: bytes.len() });
+        }
+        Ok(Self { ty, format, d_out, d_in, row_bytes, bytes })
+    }
+
+    /// Type of the weights.
+    pub fn tensor_type(self) -> TensorType {
+        self.ty
+    }
+
+    /// Rows.
+    pub fn d_out(self) -> usize {
+        self.d_out
+    }
+
+    /// Weights per row.
+    pub fn d_in(self) -> usize {
+        self.d_in
+    }
+
+    /// The bytes of all rows.
+    pub fn bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The bytes of one row.
+    ///
+    /// # Panics
+    /// If `row >= d_out`.
+    pub fn row(self, row: usize) -> &'a [u8] {
+        &self.bytes[row * self.row_bytes..(row + 1) * self.row_bytes]
+    }
+
+    /// The rows `rows` as a matrix of their own, `[rows.len(), d_in]`.
+    ///
+    /// # Panics
+    /// If `rows` goes past `d_out`.
+    pub fn row_range(self, rows: Range<usize>) -> Self {
+        let bytes = &self.bytes[rows.start * self.row_bytes..rows.end * self.row_bytes];
+        Self { d_out: rows.len(), bytes, ..self }
+    }
+
+    /// The layout of activations that this matrix is multiplied with.
+    pub fn layout(self) -> Layouts {
+        match self.format {
+            Format::F32 | Format::F16 | Format::Bf16 => Layouts::F32,
+            Format::Q4_0 | Format::Q8_0 => Layouts::Q8_32,
+            Format::Q2K | Format::Q3K | Format::Q4K | Format::Q5K | Format::Q6K => Layouts::Q8_256,
+        }
+    }
+
+    pub(crate) fn format(self) -> Format {
+        self.format
+    }
+}
+
+/// A set of layouts of activations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Layouts(u8);
+
+impl Layouts {
+    /// No layout.
+    pub const EMPTY: Self = Self(0);
+    /// The f32 values themselves; for F32, F16 and BF16 weights.
+    pub const F32: Self = Self(1);
+    /// int8 with one f32 scale per 32; for formats with blocks of 32.
+    pub const Q8_32: Self = Self(2);
+    /// int8 with one f32 scale per 256 and a sum per 16; for the K family.
+    pub const Q8_256: Self = Self(4);
+
+    /// Whether all of `other` are in this set.
+    pub fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for Layouts {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_must_be_those_of_the_shape() {
+        assert!(Matrix::new(TensorType::Q4_K, 3, 512, &[0; 3 * 288]).is_ok());
+        let error = Matrix::new(TensorType::Q4_K, 3, 512, &[0; 3 * 288 - 1]).unwrap_err();
+        assert_eq!(error.to_string(), "Q4_K weights [3, 512]: expected 864 bytes, got 863");
+    }
+
+    #[test]
+    fn rows_must_be_whole_blocks() {
+        assert!(matches!(Matrix::new(TensorType::Q8_0, 1, 33, &[0; 34]), Err(Error::RowLength { d_in: 33, .. })));
+        assert!(Matrix::new(TensorType::F16, 1, 33, &[0; 66]).is_ok());
+    }
+
+    #[test]
+    fn overflowing_shapes_are_errors() {
+        let huge = Matrix::new(TensorType::F32, usize::MAX, 8, &[]);
+        assert!(matches!(huge, Err(Error::MatrixBytes { expected: usize::MAX, .. })));
+        assert!(matches!(Matrix::new(TensorType::F32, 1, usize::MAX, &[]), Err(Error::RowLength { .. })));
+    }
+
+    #[test]
+    fn types_without_a_kernel_are_errors() {
+        assert!(matches!(Matrix::new(TensorType::I32, 1, 1, &[0; 4]), Err(Error::UnsupportedType { .. })));
+    }
+
+    #[test]
+    fn a_row_range_is_a_matrix_of_those_rows() {
+        let bytes: Vec<u8> = (0..24).collect();
+        let w = Matrix::new(TensorType::F16, 4, 3, &bytes).unwrap();
+        let part = w.row_range(1..3);
+        assert_eq!((part.d_out(), part.d_in(), part.bytes()), (2, 3, &bytes[6..18]));
+        assert_eq!(part.row(1), &bytes[12..18]);
+    }
+}

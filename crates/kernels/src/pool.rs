@@ -1,0 +1,408 @@
+//! The thread pool: persistent workers that spin briefly for the next region, then park.
+//!
+//! A region is one closure that every participating thread runs; the closure itself takes its work from a counter
+//! (see `tiles.rs`), so it does not matter how many threads arrive. That is the one idea: **nobody is waited for who
+//! has not started**. The caller works from the first moment, and at the end closes the region and waits only for
+//! those inside it. Workers that the system has not scheduled (more threads than cores, a busy neighbour) therefore
+//! cost nothing. The pool knows nothing of tensors.
+//!
+//! Spinning is bounded to [`SPIN_MAX`] and halved each time it was in vain, so an idle or oversubscribed pool sleeps.
+
+use crate::tiles::{self, Indices, Rows};
+use crate::{Error, topology};
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::hint::spin_loop;
+use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+/// Longest wait for the next region before a worker parks: about a serial section between two regions of a token.
+const SPIN_MAX: Duration = Duration::from_micros(40);
+/// Shortest wait: below this, spinning costs more than it can save.
+const SPIN_MIN: Duration = Duration::from_micros(2);
+/// Rounds in which the caller spins for the last worker before it gives its core away.
+const JOIN_SPINS: u32 = 4096;
+
+/// On its own cache lines, so that spinning threads do not slow the others. 128: adjacent lines are fetched in pairs.
+#[repr(align(128))]
+struct Padded<T>(T);
+
+/// What a region runs. The lifetime is that of the region, see [`Pool::run`].
+type Work = &'static (dyn Fn() + Sync);
+
+struct Shared {
+    /// Counts regions; workers watch it.
+    epoch: Padded<AtomicUsize>,
+    /// [`CLOSED`], or the number of workers inside the region.
+    gate: Padded<AtomicUsize>,
+    /// The work of the region. Written by the caller while the gate is closed and nobody is inside.
+    work: UnsafeCell<Option<Work>>,
+    /// The first panic of a worker in this region.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    /// Per worker: whether it parked, or is about to.
+    parked: Vec<Padded<AtomicBool>>,
+    stop: AtomicBool,
+    spin: Duration,
+}
+
+/// Flag in [`Shared::gate`]: no worker may enter.
+const CLOSED: usize = 1 << (usize::BITS - 1);
+
+// SAFETY: `work` is the only field that is not `Sync`. It is written by the thread that holds `Pool::region`, while the
+// gate is closed and empty, and read by workers that have entered the gate; the gate's Release store and Acquire
+// exchange order the two.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// Enters the open region, if there is one.
+    fn enter(&self) -> bool {
+        let mut gate = self.gate.0.load(Ordering::Relaxed);
+        while gate & CLOSED == 0 {
+            match self.gate.0.compare_exchange_weak(gate, gate + 1, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => gate = now,
+            }
+        }
+        false
+    }
+
+    /// Runs the work of the open region as a worker, keeping a panic for the caller.
+    fn take_part(&self) {
+        if !self.enter() {
+            return;
+        }
+        // SAFETY: between entering and leaving, the caller waits in `close`, so `work` is not written and the closure
+        // it points to is alive.
+        let work = unsafe { *self.work.get() };
+        let work = work.expect("the gate is only open while there is work");
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
+            self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
+        }
+        self.gate.0.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Keeps further workers out and waits for those inside.
+    fn close(&self) {
+        self.gate.0.fetch_or(CLOSED, Ordering::Relaxed);
+        let mut spins = 0;
+        while self.gate.0.load(Ordering::Acquire) != CLOSED {
+            spins += 1;
+            if spins < JOIN_SPINS { spin_loop() } else { thread::yield_now() }
+        }
+    }
+
+    /// Waits until the epoch is no longer `seen`: spins for `budget`, then parks. Returns the budget for next time.
+    fn wait(&self, worker: usize, seen: usize, budget: Duration) -> Duration {
+        if self.spin_for_change(seen, budget) {
+            return (budget * 2).min(self.spin);
+        }
+        let parked = &self.parked[worker].0;
+        loop {
+            // Sequentially consistent, as is the caller's side: either it sees the flag, or we see its new epoch.
+            parked.store(true, Ordering::SeqCst);
+            if self.epoch.0.load(Ordering::SeqCst) != seen {
+                parked.store(false, Ordering::Relaxed);
+                return (budget / 2).max(SPIN_MIN.min(self.spin));
+            }
+            thread::park();
+        }
+    }
+
+    fn spin_for_change(&self, seen: usize, budget: Duration) -> bool {
+        let mut start = None;
+        loop {
+            for _ in 0..16 {
+                if self.epoch.0.load(Ordering::Acquire) != seen {
+                    return true;
+                }
+                spin_loop();
+            }
+            if start.get_or_insert_with(Instant::now).elapsed() >= budget {
+                return false;
+            }
+        }
+    }
+
+    fn work_until_stopped(&self, worker: usize) {
+        let (mut seen, mut budget) = (0, self.spin);
+        loop {
+            budget = self.wait(worker, seen, budget);
+            seen = self.epoch.0.load(Ordering::Acquire);
+            if self.stop.load(Ordering::Acquire) {
+                return;
+            }
+            self.take_part();
+        }
+    }
+}
+
+/// Closes the region even if the caller's share of the work panics, so that the closure outlives all its users.
+struct CloseOnDrop<'a>(&'a Shared);
+
+impl Drop for CloseOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+        // SAFETY: the gate is closed and empty, so no worker reads `work`, and the caller holds `Pool::region`.
+        unsafe { *self.0.work.get() = None };
+    }
+}
+
+/// A pool of threads. The thread that calls is one of them.
+///
+/// One region runs at a time; a call from inside a region, or from a second thread during one, is done by its caller
+/// alone. Dropping the pool ends and joins its threads.
+pub struct Pool {
+    shared: Arc<Shared>,
+    /// Held by the thread whose region is running.
+    region: Mutex<()>,
+    workers: Vec<(Thread, JoinHandle<()>)>,
+}
+
+impl Pool {
+    /// A pool of `n_threads` threads, the caller's included. If the system refuses a thread, the pool has fewer.
+    pub fn new(n_threads: NonZeroUsize) -> Self {
+        Self::spawn(n_threads.get(), |_| Ok(())).unwrap_or_else(|_| unreachable!("nothing is pinned"))
+    }
+
+    /// A pool with one thread per CPU of `cpus`, bound to it. The calling thread is bound to the first of them and
+    /// stays so after the pool is gone: build the pool on the thread that will use it.
+    ///
+    /// # Errors
+    /// [`Error::NoCpus`] for an empty list; [`Error::Pin`] if the system refuses a CPU or cannot bind threads.
+    pub fn with_cpus(cpus: &[usize]) -> Result<Self, Error> {
+        let &first = cpus.first().ok_or(Error::NoCpus)?;
+        let owned = cpus.to_vec();
+        let pool = Self::spawn(cpus.len(), move |worker| topology::pin(owned[worker]))?;
+        topology::pin(first)?;
+        Ok(pool)
+    }
+
+    fn spawn(n: usize, prepare: impl Fn(usize) -> Result<(), Error> + Send + Sync + 'static) -> Result<Self, Error> {
+        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let shared = Arc::new(Shared {
+            epoch: Padded(AtomicUsize::new(0)),
+            gate: Padded(AtomicUsize::new(CLOSED)),
+            work: UnsafeCell::new(None),
+            panic: Mutex::new(None),
+            parked: (0..n).map(|_| Padded(AtomicBool::new(false))).collect(),
+            stop: AtomicBool::new(false),
+            spin: if n > cores { Duration::ZERO } else { SPIN_MAX },
+        });
+        let mut pool = Self { shared, region: Mutex::new(()), workers: Vec::new() };
+        let prepare = Arc::new(prepare);
+        let (report, reports) = std::sync::mpsc::channel();
+        for worker in 1..n {
+            let (shared, prepare, report) = (pool.shared.clone(), prepare.clone(), report.clone());
+            let main = move || {
+                let prepared = prepare(worker);
+                let failed = prepared.is_err();
+                // The pool waits for this report; if it is gone, there is nothing left to tell.
+                let _ = report.send(prepared);
+                drop(report);
+                if !failed {
+                    shared.work_until_stopped(worker);
+                }
+            };
+            let Ok(handle) = thread::Builder::new().name(format!("atta-{worker}")).spawn(main) else { break };
+            pool.workers.push((handle.thread().clone(), handle));
+        }
+        drop(report);
+        reports.iter().collect::<Result<(), Error>>()?;
+        Ok(pool)
+    }
+
+    /// Number of threads, the caller's included.
+    pub fn n_threads(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    /// Runs `work` on the caller and on every worker that arrives before the caller is done.
+    pub(crate) fn run(&self, work: &(dyn Fn() + Sync)) {
+        if self.workers.is_empty() {
+            return work();
+        }
+        // A panic poisons nothing here: the guard protects no data.
+        let region = match self.region.try_lock() {
+            Ok(region) => region,
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(std::sync::TryLockError::WouldBlock) => return work(),
+        };
+        self.open(work);
+        let close = CloseOnDrop(&self.shared);
+        work();
+        drop(close);
+        let panic = self.shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(region);
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
+
+    /// Publishes `work` and wakes the workers. The caller must close the region before `work` goes out of scope.
+    fn open(&self, work: &(dyn Fn() + Sync)) {
+        let shared = &*self.shared;
+        // Of an earlier region whose caller panicked too: that panic went its way, this one has no one to tell.
+        shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // SAFETY: only the lifetime is changed. `run` closes the region, also when unwinding, before `work` ends.
+        let work = unsafe { std::mem::transmute::<&(dyn Fn() + Sync), Work>(work) };
+        // SAFETY: the gate is closed and empty, so no worker reads `work`, and the caller holds `Pool::region`.
+        unsafe { *shared.work.get() = Some(work) };
+        shared.gate.0.store(0, Ordering::Release);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        self.shared.epoch.0.fetch_add(1, Ordering::SeqCst);
+        for (worker, (thread, _)) in self.workers.iter().enumerate() {
+            let parked = &self.shared.parked[worker + 1].0;
+            if parked.load(Ordering::SeqCst) && parked.swap(false, Ordering::SeqCst) {
+                thread.unpark();
+            }
+        }
+    }
+
+    /// Calls `f(i)` once for each `i < n`, as one region. A panic in `f` is propagated after all threads have stopped.
+    pub fn for_each(&self, n: usize, f: impl Fn(usize) + Sync) {
+        tiles::deal(self, &mut Indices(n), tiles::grain(n, self), |i, ()| f(i));
+    }
+
+    /// Calls `f(t, row t)` once for each row of `out`, `[n, d]`, as one region.
+    ///
+    /// # Panics
+    /// If `out` is not a whole number of rows; and with a panic of `f`.
+    pub fn for_each_row(&self, out: &mut [f32], d: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
+        let mut rows = Rows::new(out, d);
+        let grain = tiles::grain(tiles::Split::n_parts(&rows), self);
+        tiles::deal(self, &mut rows, grain, f);
+    }
+
+    /// Physical cores that the affinity mask and the CPU quota of the control group (v1 and v2) leave to this process;
+    /// logical ones where the topology cannot be read.
+    pub fn default_threads() -> usize {
+        topology::default_threads()
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.wake();
+        for (_, handle) in self.workers.drain(..) {
+            // A worker catches the panics of its work, so there is nothing to learn from the result.
+            let _ = handle.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").field("n_threads", &self.n_threads()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(n: usize) -> Pool {
+        Pool::new(NonZeroUsize::new(n).unwrap())
+    }
+
+    #[test]
+    fn every_index_is_visited_once() {
+        for n_threads in [1, 2, 5] {
+            let pool = pool(n_threads);
+            for n in [0, 1, 2, 7, 1000] {
+                let seen: Vec<AtomicUsize> = (0..n).map(|_| AtomicUsize::new(0)).collect();
+                pool.for_each(n, |i| {
+                    seen[i].fetch_add(1, Ordering::Relaxed);
+                });
+                assert!(seen.iter().all(|count| count.load(Ordering::Relaxed) == 1), "{n_threads} threads, {n}");
+            }
+        }
+    }
+
+    #[test]
+    fn many_short_regions_neither_hang_nor_lose_work() {
+        let pool = pool(4);
+        let total = AtomicUsize::new(0);
+        for round in 0..20_000 {
+            pool.for_each(8, |i| {
+                total.fetch_add(i, Ordering::Relaxed);
+            });
+            if round % 1000 == 0 {
+                thread::sleep(Duration::from_micros(200));
+            }
+        }
+        assert_eq!(total.into_inner(), 20_000 * 28);
+    }
+
+    #[test]
+    fn regions_from_several_threads_and_nested_ones_complete() {
+        let pool = pool(3);
+        let total = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        pool.for_each(4, |_| {
+                            pool.for_each(3, |_| {
+                                total.fetch_add(1, Ordering::Relaxed);
+                            });
+                        });
+                    }
+                });
+            }
+        });
+        assert_eq!(total.into_inner(), 3 * 200 * 12);
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller_and_the_pool_survives() {
+        for n_threads in [1, 4] {
+            let pool = pool(n_threads);
+            for bad in 0..20 {
+                let region = || pool.for_each(20, |i| assert!(i != bad, "part {i}"));
+                let panic = catch_unwind(AssertUnwindSafe(region)).unwrap_err();
+                assert_eq!(*panic.downcast_ref::<String>().unwrap(), format!("part {bad}"));
+                pool.for_each(20, |_| ());
+            }
+        }
+    }
+
+    #[test]
+    fn idle_workers_are_parked() {
+        let pool = pool(3);
+        pool.for_each(100, |_| ());
+        let parked = || pool.shared.parked[1..].iter().all(|parked| parked.0.load(Ordering::SeqCst));
+        let start = Instant::now();
+        while !parked() {
+            assert!(start.elapsed() < Duration::from_secs(20), "workers still spin");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_list_of_no_cpus_is_an_error() {
+        assert!(matches!(Pool::with_cpus(&[]), Err(Error::NoCpus)));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn pinned_pools_work_and_missing_cpus_are_errors() {
+        // On a thread of its own, because that thread stays pinned.
+        thread::spawn(|| {
+            let cpu = topology::allowed_cpus().unwrap()[0];
+            let pool = Pool::with_cpus(&[cpu, cpu]).unwrap();
+            assert_eq!(pool.n_threads(), 2);
+            pool.for_each(10, |_| assert_eq!(topology::allowed_cpus().unwrap(), [cpu]));
+            assert!(matches!(Pool::with_cpus(&[cpu, 1 << 20]), Err(Error::Pin { cpu: 1_048_576, .. })));
+        })
+        .join()
+        .unwrap();
+    }
+}

@@ -1,0 +1,259 @@
+//! The table of functions of an instruction set: the algorithms, compiled under its target features.
+//!
+//! `table!` makes the only `#[target_feature]` functions of the crate. They are `unsafe` to call because the CPU must
+//! have the features; [`detect`] and [`named`] hand out a table only after asking the CPU, which is what makes the safe
+//! methods of [`Kernels`] at the end of this file sound.
+
+use crate::activations::{self, Activations, QuantRow};
+use crate::algo::attention::Query;
+use crate::algo::gate::Activation;
+use crate::algo::{attention, gate, gemm, norm, quantize, rope};
+use crate::format::Format;
+use crate::format::float::{Bf16, F16, F32};
+use crate::format::{q2_k::Q2K, q3_k::Q3K, q4_0::Q4_0, q4_k::Q4K, q5_k::Q5K, q6_k::Q6K, q8_0::Q8_0};
+use crate::{Error, Kernels, KvElem, Matrix, RopePairing};
+use atta_formats::f16::f32_to_f16;
+use std::ops::Range;
+
+/// `acc[t][r] = w[r] · x[t]` for the rows of a small matrix and a range of activation rows; see `algo/gemm.rs`.
+type StripFn = unsafe fn(w: Matrix<'_>, x: &Activations, rows: Range<usize>, acc: &mut [f32]);
+
+/// The functions of one instruction set.
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    /// Weight rows that a strip function likes to get at once.
+    pub(crate) strip: usize,
+    /// Indexed by [`Format`].
+    strips: [StripFn; Format::N],
+    quantize_256: unsafe fn(&[f32], QuantRow<'_, f32, [i16; 16]>),
+    quantize_32: unsafe fn(&[f32], QuantRow<'_, [f32; 8], [i16; 8]>),
+    attend: unsafe fn(&Query<'_>, &mut [f32]),
+    attend_chunk: unsafe fn(&Query<'_>, usize, &mut [f32]),
+    merge_chunks: unsafe fn(&[f32], usize, &mut [f32]),
+    gate: unsafe fn(Activation, &mut [f32], &[f32]),
+    rms_norm: unsafe fn(&[f32], &[f32], f32, &mut [f32]),
+    rms_norm_inplace: unsafe fn(&mut [f32], &[f32], f32),
+    layer_norm: unsafe fn(&[f32], &[f32], &[f32], f32, &mut [f32]),
+    rope: unsafe fn(&mut [f32], &[f32], RopePairing),
+    add_assign: unsafe fn(&mut [f32], &[f32]),
+    store_kv: unsafe fn(&[f32], KvElem, &mut [u8]),
+}
+
+/// A function of the table: an algorithm inlined under the target features, if there are any.
+macro_rules! entry {
+    ([$($feature:literal)?] $name:ident ($($arg:ident: $ty:ty),*) $body:expr) => {
+        $(#[target_feature(enable = $feature)])?
+        unsafe fn $name($($arg: $ty),*) {
+            $body
+        }
+    };
+}
+
+/// The table `$table` of an instruction set, from its token and the features that the token proves.
+macro_rules! table {
+    ($table:ident, $name:literal, $strip:literal, $isa:expr, $features:tt) => {
+        pub(crate) static $table: Table = {
+            macro_rules! strip {
+                        ($kernel:expr) => {{
+                            entry!($features strip(w: Matrix<'_>, x: &Activations, t: Range<usize>, acc: &mut [f32]) {
+                                $kernel(w, x, t, acc)
+                            });
+                            strip as StripFn
+                        }};
+                    }
+            entry!($features quantize_256(x: &[f32], out: QuantRow<'_, f32, [i16; 16]>) {
+                let (mut codes, (mut scales, mut sums)) = out;
+                activations::for_each_block(x, |b, x| {
+                    quantize::block_256(x, codes.block(b), scales.block(b), sums.block(b))
+                })
+            });
+            entry!($features quantize_32(x: &[f32], out: QuantRow<'_, [f32; 8], [i16; 8]>) {
+                let (mut codes, (mut scales, mut sums)) = out;
+                activations::for_each_block(x, |b, x| {
+                    quantize::block_32(x, codes.block(b), scales.block(b), sums.block(b))
+                })
+            });
+    entry!($features attend(query: &Query<'_>, out: &mut [f32]) attention::attend(query, out));
+    entry!($features attend_chunk(query: &Query<'_>, chunk: usize, partial: &mut [f32])
+                attention::attend_chunk(query, chunk, partial));
+    entry!($features merge_chunks(partials: &[f32], d_head: usize, out: &mut [f32])
+                attention::merge_chunks(partials, d_head, out));
+    entry!($features gate_up(activation: Activation, gate: &mut [f32], up: &[f32])
+                gate::gate(activation, gate, up));
+    entry!($features rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32])
+                norm::rms_norm(x, weight, eps, out));
+    entry!($features rms_norm_inplace(x: &mut [f32], weight: &[f32], eps: f32)
+                norm::rms_norm_inplace(x, weight, eps));
+    entry!($features layer_norm(x: &[f32], weight: &[f32], bias: &[f32], eps: f32, out: &mut [f32])
+                norm::layer_norm(x, weight, bias, eps, out));
+    entry!($features rotate(x: &mut [f32], cos_sin: &[f32], pairing: RopePairing)
+                rope::rope(x, cos_sin, pairing));
+    entry!($features add_assign(out: &mut [f32], x: &[f32]) norm::add_assign(out, x));
+    entry!($features store(x: &[f32], elem: KvElem, out: &mut [u8]) store_row(x, elem, out));
+            Table {
+                name: $name,
+                strip: $strip,
+                // In the order of `Format`.
+                strips: [
+                    strip!(gemm::float::<F32>),
+                    strip!(gemm::float::<F16>),
+                    strip!(gemm::float::<Bf16>),
+                    strip!(|w, x, t, acc| gemm::quant_32::<_, Q4_0>($isa, w, x, t, acc)),
+                    strip!(|w, x, t, acc| gemm::quant_32::<_, Q8_0>($isa, w, x, t, acc)),
+                    strip!(|w, x, t, acc| gemm::k_quant::<_, Q2K>($isa, w, x, t, acc)),
+                    strip!(|w, x, t, acc| gemm::k_quant::<_, Q3K>($isa, w, x, t, acc)),
+                    strip!(|w, x, t, acc| gemm::k_quant::<_, Q4K>($isa, w, x, t, acc)),
+                    strip!(|w, x, t, acc| gemm::k_quant::<_, Q5K>($isa, w, x, t, acc)),
+                    strip!(|w, x, t, acc| gemm::k_quant::<_, Q6K>($isa, w, x, t, acc)),
+                ],
+                quantize_256,
+                quantize_32,
+                attend,
+                attend_chunk,
+                merge_chunks,
+                gate: gate_up,
+                rms_norm,
+                rms_norm_inplace,
+                layer_norm,
+                rope: rotate,
+                add_assign,
+                store_kv: store,
+            }
+        };
+    };
+}
+
+table!(SCALAR, "scalar", 16, crate::isa::scalar::Scalar, []);
+
+/// The tables that this CPU can run, best first.
+fn offered() -> impl Iterator<Item = &'static Table> {
+    [&SCALAR].into_iter()
+}
+
+pub(crate) fn detect() -> &'static Table {
+    offered().next().expect("every CPU offers scalar")
+}
+
+pub(crate) fn named(name: &str) -> Result<&'static Table, Error> {
+    offered()
+        .find(|table| table.name == name)
+        .ok_or_else(|| Error::UnknownIsa { name: name.to_owned(), offered: names().join(", ") })
+}
+
+pub(crate) fn names() -> Vec<&'static str> {
+    offered().map(|table| table.name).collect()
+}
+
+/// `x` in the element type of a cache, little endian.
+#[inline(always)]
+fn store_row(x: &[f32], elem: KvElem, out: &mut [u8]) {
+    match elem {
+        KvElem::F32 => {
+            for (out, x) in out.as_chunks_mut().0.iter_mut().zip(x) {
+                *out = x.to_le_bytes();
+            }
+        }
+        KvElem::F16 => {
+            for (out, x) in out.as_chunks_mut().0.iter_mut().zip(x) {
+                *out = f32_to_f16(*x).to_le_bytes();
+            }
+        }
+    }
+}
+
+/// A safe method of [`Kernels`] for a function of the table.
+macro_rules! safe {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty),*);)*) => {
+        impl Kernels {
+            $($(#[$doc])*
+            #[inline]
+            pub(crate) fn $name(self, $($arg: $ty),*) {
+                // SAFETY: `Kernels` only holds tables from `detect` and `named`, whose features this CPU has. The
+                // functions have no other obligation.
+                unsafe { (self.table().$name)($($arg),*) }
+            })*
+        }
+    };
+}
+
+safe! {
+    quantize_256(x: &[f32], out: QuantRow<'_, f32, [i16; 16]>);
+    quantize_32(x: &[f32], out: QuantRow<'_, [f32; 8], [i16; 8]>);
+    attend(query: &Query<'_>, out: &mut [f32]);
+    attend_chunk(query: &Query<'_>, chunk: usize, partial: &mut [f32]);
+    merge_chunks(partials: &[f32], d_head: usize, out: &mut [f32]);
+    gate(activation: Activation, gate: &mut [f32], up: &[f32]);
+}
+
+impl Kernels {
+    /// `acc[t][r] = w[r] · x[t]`, `acc` is `[rows.len(), w.d_out()]`.
+    pub(crate) fn strip(self, w: Matrix<'_>, x: &Activations, rows: Range<usize>, acc: &mut [f32]) {
+        debug_assert_eq!(acc.len(), rows.len() * w.d_out());
+        let strip = self.table().strips[w.format() as usize];
+        // SAFETY: as above.
+        unsafe { strip(w, x, rows, acc) }
+    }
+
+    /// `out = x / rms(x) · weight`, all `[d]`: `x·(1/√(mean(x²) + eps))·weight`.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn rms_norm(self, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+        assert!(x.len() == weight.len() && x.len() == out.len(), "rms_norm of rows of different lengths");
+        // SAFETY: as above.
+        unsafe { (self.table().rms_norm)(x, weight, eps, out) }
+    }
+
+    /// As [`Self::rms_norm`], in place; for norms per head.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn rms_norm_inplace(self, x: &mut [f32], weight: &[f32], eps: f32) {
+        assert_eq!(x.len(), weight.len(), "rms_norm of rows of different lengths");
+        // SAFETY: as above.
+        unsafe { (self.table().rms_norm_inplace)(x, weight, eps) }
+    }
+
+    /// `out = (x − mean(x)) / √(var(x) + eps) · weight + bias`, all `[d]`.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn layer_norm(self, x: &[f32], weight: &[f32], bias: &[f32], eps: f32, out: &mut [f32]) {
+        let same = x.len() == weight.len() && x.len() == bias.len() && x.len() == out.len();
+        assert!(same, "layer_norm of rows of different lengths");
+        // SAFETY: as above.
+        unsafe { (self.table().layer_norm)(x, weight, bias, eps, out) }
+    }
+
+    /// Rotates the first `d_rope` elements of one head `x`, `[d_head]`, by the angles of `cos_sin`,
+    /// `[d_rope/2][cos, sin]`.
+    ///
+    /// # Panics
+    /// If `d_rope` is odd or larger than `d_head`.
+    pub fn rope(self, x: &mut [f32], cos_sin: &[f32], pairing: RopePairing) {
+        let fits = cos_sin.len().is_multiple_of(2) && cos_sin.len() <= x.len();
+        assert!(fits, "rope of {} elements in a head of {}", cos_sin.len(), x.len());
+        // SAFETY: as above.
+        unsafe { (self.table().rope)(x, cos_sin, pairing) }
+    }
+
+    /// `out += x`, both `[d]`.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn add_assign(self, out: &mut [f32], x: &[f32]) {
+        assert_eq!(out.len(), x.len(), "sum of rows of different lengths");
+        // SAFETY: as above.
+        unsafe { (self.table().add_assign)(out, x) }
+    }
+
+    /// `x`, `[d]`, as `elem`, little endian, into `out`, `[d · bytes of elem]`.
+    ///
+    /// # Panics
+    /// If `out` has another length.
+    pub fn store_kv(self, x: &[f32], elem: KvElem, out: &mut [u8]) {
+        assert_eq!(out.len(), elem.row_bytes(x.len()), "bytes of {} elements", x.len());
+        // SAFETY: as above.
+        unsafe { (self.table().store_kv)(x, elem, out) }
+    }
+}

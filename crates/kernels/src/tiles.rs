@@ -1,0 +1,342 @@
+//! Disjoint parts of output buffers, handed to the threads of a pool: what makes parallel writes safe.
+//!
+//! A [`Split`] describes how a buffer falls into parts that never overlap; [`deal`] gives each part to exactly one
+//! call of a closure. Algorithms only see the parts, which are ordinary `&mut` slices or small views. This file knows
+//! nothing of what is computed.
+
+use crate::Pool;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A buffer that falls into disjoint parts.
+///
+/// # Safety
+/// Parts of different indices must not overlap, and each must stay inside what the implementor borrows mutably.
+pub(crate) unsafe trait Split: Sync {
+    /// A mutable view of one part.
+    type Part<'p>
+    where
+        Self: 'p;
+
+    /// Number of parts.
+    fn n_parts(&self) -> usize;
+
+    /// Part `i`.
+    ///
+    /// # Safety
+    /// `i < n_parts()`, and no other view of part `i` is alive.
+    unsafe fn part(&self, i: usize) -> Self::Part<'_>;
+}
+
+/// Calls `f(i, part i)` once for every part, in one region of the pool. Threads take `grain` parts at a time.
+/// The exclusive borrow lasts as long as the parts, so that parts of two deals cannot coexist.
+pub(crate) fn deal<'p, S: Split + 'p>(
+    pool: &Pool,
+    parts: &'p mut S,
+    grain: usize,
+    f: impl Fn(usize, S::Part<'p>) + Sync,
+) {
+    let (n, next) = (parts.n_parts(), AtomicUsize::new(0));
+    let (grain, parts) = (grain.max(1), &*parts);
+    let work = || {
+        loop {
+            let start = next.fetch_add(grain, Ordering::Relaxed);
+            if start >= n {
+                return;
+            }
+            for i in start..n.min(start + grain) {
+                // SAFETY: `i < n`, and the counter gives every index out once, so the part is seen by this call only.
+                f(i, unsafe { parts.part(i) });
+            }
+        }
+    };
+    if n <= grain { work() } else { pool.run(&work) }
+}
+
+/// `grain` that gives each thread about eight turns.
+pub(crate) fn grain(n_parts: usize, pool: &Pool) -> usize {
+    (n_parts / (8 * pool.n_threads())).max(1)
+}
+
+/// Indices without a buffer.
+pub(crate) struct Indices(pub(crate) usize);
+
+// SAFETY: the parts are empty.
+unsafe impl Split for Indices {
+    type Part<'p> = ();
+
+    fn n_parts(&self) -> usize {
+        self.0
+    }
+
+    unsafe fn part(&self, _: usize) {}
+}
+
+/// A buffer `[n, d]`; part i is row i.
+pub(crate) struct Rows<'a, T> {
+    start: *mut T,
+    n: usize,
+    d: usize,
+    buffer: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: a `Rows` stands for the `&mut [T]` it was made of, whose parts may go to other threads if `T` may.
+unsafe impl<T: Send> Sync for Rows<'_, T> {}
+
+impl<'a, T> Rows<'a, T> {
+    /// Rows of `d` elements.
+    ///
+    /// # Panics
+    /// If `buffer` is not a whole number of rows.
+    pub(crate) fn new(buffer: &'a mut [T], d: usize) -> Self {
+        assert!(d > 0 && buffer.len().is_multiple_of(d), "{} elements in rows of {d}", buffer.len());
+        Self { start: buffer.as_mut_ptr(), n: buffer.len() / d, d, buffer: PhantomData }
+    }
+}
+
+// SAFETY: rows of the same length at multiples of that length do not overlap, and `new` checked that all are inside.
+unsafe impl<T: Send> Split for Rows<'_, T> {
+    type Part<'p>
+        = &'p mut [T]
+    where
+        Self: 'p;
+
+    fn n_parts(&self) -> usize {
+        self.n
+    }
+
+    unsafe fn part(&self, i: usize) -> &mut [T] {
+        debug_assert!(i < self.n);
+        // SAFETY: row i < n lies inside the buffer borrowed mutably for 'a, and the caller keeps it to one view.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.d), self.d) }
+    }
+}
+
+/// A buffer `[n_blocks, n_rows]`; part t is column t: the blocks of one row.
+pub(crate) struct Blocks<'a, T> {
+    start: *mut T,
+    n_blocks: usize,
+    n_rows: usize,
+    buffer: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: as for `Rows`.
+unsafe impl<T: Send> Sync for Blocks<'_, T> {}
+
+impl<'a, T> Blocks<'a, T> {
+    /// `n_blocks × n_rows` elements of `buffer`, which may be longer.
+    ///
+    /// # Panics
+    /// If it is shorter.
+    pub(crate) fn new(buffer: &'a mut [T], n_blocks: usize, n_rows: usize) -> Self {
+        let n = n_blocks.checked_mul(n_rows).expect("the shape of a buffer fits usize");
+        assert!(n <= buffer.len(), "[{n_blocks}, {n_rows}] does not fit {} elements", buffer.len());
+        Self { start: buffer.as_mut_ptr(), n_blocks, n_rows, buffer: PhantomData }
+    }
+}
+
+/// The blocks of one row of a [`Blocks`].
+pub(crate) struct RowBlocks<'p, T> {
+    first: *mut T,
+    n_blocks: usize,
+    stride: usize,
+    buffer: PhantomData<&'p mut T>,
+}
+
+impl<T> RowBlocks<'_, T> {
+    /// Block `b`.
+    ///
+    /// # Panics
+    /// If there is no such block.
+    pub(crate) fn block(&mut self, b: usize) -> &mut T {
+        assert!(b < self.n_blocks, "block {b} of {}", self.n_blocks);
+        // SAFETY: the element (b, t) lies inside the buffer, and this view is the only one of column t.
+        unsafe { &mut *self.first.add(b * self.stride) }
+    }
+}
+
+// SAFETY: columns of a row-major matrix do not share elements, and `new` checked that all are inside.
+unsafe impl<T: Send> Split for Blocks<'_, T> {
+    type Part<'p>
+        = RowBlocks<'p, T>
+    where
+        Self: 'p;
+
+    fn n_parts(&self) -> usize {
+        self.n_rows
+    }
+
+    unsafe fn part(&self, t: usize) -> RowBlocks<'_, T> {
+        debug_assert!(t < self.n_rows);
+        // With no blocks at all the pointer is never followed, hence the wrapping addition.
+        let first = self.start.wrapping_add(t);
+        RowBlocks { first, n_blocks: self.n_blocks, stride: self.n_rows, buffer: PhantomData }
+    }
+}
+
+// SAFETY: the parts of each member are disjoint, so those of the pair are.
+unsafe impl<A: Split, B: Split> Split for (A, B) {
+    type Part<'p>
+        = (A::Part<'p>, B::Part<'p>)
+    where
+        Self: 'p;
+
+    fn n_parts(&self) -> usize {
+        debug_assert_eq!(self.0.n_parts(), self.1.n_parts());
+        self.0.n_parts().min(self.1.n_parts())
+    }
+
+    unsafe fn part(&self, i: usize) -> Self::Part<'_> {
+        // SAFETY: `i` is below both counts, and the caller keeps part i to one view.
+        unsafe { (self.0.part(i), self.1.part(i)) }
+    }
+}
+
+/// A buffer `[n_rows, d_out]`; part i is a strip of columns, all rows high.
+pub(crate) struct Columns<'a> {
+    start: *mut f32,
+    n_rows: usize,
+    d_out: usize,
+    strip: usize,
+    buffer: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: as for `Rows`.
+unsafe impl Sync for Columns<'_> {}
+
+impl<'a> Columns<'a> {
+    /// Strips of `strip` columns of `out`, `[n_rows, d_out]`; the last may be narrower.
+    ///
+    /// # Panics
+    /// If `out` does not have that shape.
+    pub(crate) fn new(out: &'a mut [f32], n_rows: usize, strip: usize) -> Self {
+        assert!(n_rows > 0 && out.len().is_multiple_of(n_rows), "{} outputs in {n_rows} rows", out.len());
+        let d_out = out.len() / n_rows;
+        Self { start: out.as_mut_ptr(), n_rows, d_out, strip: strip.max(1), buffer: PhantomData }
+    }
+}
+
+/// A strip of columns.
+pub(crate) struct Strip<'p> {
+    start: *mut f32,
+    n_rows: usize,
+    d_out: usize,
+    columns: Range<usize>,
+    buffer: PhantomData<&'p mut [f32]>,
+}
+
+impl Strip<'_> {
+    /// The columns of the whole buffer that this strip covers.
+    pub(crate) fn columns(&self) -> Range<usize> {
+        self.columns.clone()
+    }
+
+    /// Row `t` of the strip, `[columns.len()]`.
+    ///
+    /// # Panics
+    /// If `t >= n_rows`.
+    pub(crate) fn row(&mut self, t: usize) -> &mut [f32] {
+        assert!(t < self.n_rows, "row {t} of {}", self.n_rows);
+        // SAFETY: row t and the columns are inside [n_rows, d_out], and this view is the only one of these columns.
+        unsafe {
+            let start = self.start.add(t * self.d_out + self.columns.start);
+            std::slice::from_raw_parts_mut(start, self.columns.len())
+        }
+    }
+}
+
+// SAFETY: the strips are disjoint ranges of columns inside the shape that `new` checked.
+unsafe impl Split for Columns<'_> {
+    type Part<'p>
+        = Strip<'p>
+    where
+        Self: 'p;
+
+    fn n_parts(&self) -> usize {
+        self.d_out.div_ceil(self.strip)
+    }
+
+    unsafe fn part(&self, i: usize) -> Strip<'_> {
+        debug_assert!(i < self.n_parts());
+        let columns = i * self.strip..self.d_out.min((i + 1) * self.strip);
+        Strip { start: self.start, n_rows: self.n_rows, d_out: self.d_out, columns, buffer: PhantomData }
+    }
+}
+
+/// Several buffers one after the other; a part is (index of the buffer, part of it).
+pub(crate) struct Chain<S, const N: usize>(pub(crate) [Option<S>; N]);
+
+// SAFETY: each index belongs to one part of one member.
+unsafe impl<S: Split, const N: usize> Split for Chain<S, N> {
+    type Part<'p>
+        = (usize, S::Part<'p>)
+    where
+        Self: 'p;
+
+    fn n_parts(&self) -> usize {
+        self.0.iter().flatten().map(S::n_parts).sum()
+    }
+
+    unsafe fn part(&self, mut i: usize) -> Self::Part<'_> {
+        for (k, member) in self.0.iter().enumerate() {
+            let Some(member) = member else { continue };
+            if i < member.n_parts() {
+                // SAFETY: `i` is a part of this member, and the caller keeps it to one view.
+                return (k, unsafe { member.part(i) });
+            }
+            i -= member.n_parts();
+        }
+        unreachable!("the caller asked for a part below n_parts")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::num::NonZeroUsize;
+
+    fn pool() -> Pool {
+        Pool::new(NonZeroUsize::new(3).unwrap())
+    }
+
+    #[test]
+    fn every_row_is_dealt_once() {
+        let mut buffer = vec![0u32; 7 * 5];
+        deal(&pool(), &mut Rows::new(&mut buffer, 5), 2, |i, row| row.iter_mut().for_each(|x| *x += i as u32 + 1));
+        assert!(buffer.iter().enumerate().all(|(k, &x)| x == k as u32 / 5 + 1));
+    }
+
+    #[test]
+    fn strips_cover_every_column_once() {
+        for d_out in [1, 15, 16, 17, 50] {
+            let mut out = vec![0f32; 3 * d_out];
+            deal(&pool(), &mut Columns::new(&mut out, 3, 16), 1, |_, mut strip| {
+                for t in 0..3 {
+                    let columns = strip.columns();
+                    strip.row(t).iter_mut().zip(columns).for_each(|(x, c)| *x += (t * 100 + c) as f32);
+                }
+            });
+            assert!(out.iter().enumerate().all(|(k, &x)| x == (k / d_out * 100 + k % d_out) as f32));
+        }
+    }
+
+    #[test]
+    fn blocks_of_a_row_are_strided() {
+        let mut buffer = vec![0; 4 * 3 + 2];
+        deal(&pool(), &mut Blocks::new(&mut buffer, 4, 3), 1, |t, mut row| {
+            (0..4).for_each(|b| *row.block(b) = 10 * t + b)
+        });
+        assert_eq!(buffer, [0, 10, 20, 1, 11, 21, 2, 12, 22, 3, 13, 23, 0, 0]);
+    }
+
+    #[test]
+    fn a_chain_deals_all_its_members() {
+        let (mut a, mut b) = (vec![0f32; 40], vec![0f32; 17]);
+        let mut chain = Chain([Some(Columns::new(&mut a, 2, 16)), None, Some(Columns::new(&mut b, 1, 16))]);
+        assert_eq!(chain.n_parts(), 4);
+        deal(&pool(), &mut chain, 1, |_, (k, mut strip)| strip.row(0).fill(k as f32 + 1.0));
+        assert!(a[..20].iter().all(|&x| x == 1.0) && a[20..].iter().all(|&x| x == 0.0));
+        assert!(b.iter().all(|&x| x == 3.0));
+    }
+}

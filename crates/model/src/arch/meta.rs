@@ -1,0 +1,88 @@
+//! Typed access to the metadata of one architecture: `meta.size("block_count")` reads `llama.block_count`.
+//!
+//! Every number is checked here before anything is computed with it: a hyperparameter from a hostile file must not
+//! become a division by zero or an allocation of a terabyte.
+
+use atta_formats::gguf::Metadata;
+
+use crate::Error;
+
+/// No width, count or length of a real model comes near this.
+const MAX_SIZE: u64 = 1 << 24;
+
+/// The metadata of a model of a known architecture.
+pub(crate) struct Meta<'a> {
+    metadata: &'a Metadata,
+    prefix: &'a str,
+}
+
+impl<'a> Meta<'a> {
+    /// Keys will be read as `prefix.key`.
+    pub(crate) fn new(metadata: &'a Metadata, prefix: &'a str) -> Self {
+        Self { metadata, prefix }
+    }
+
+    fn key(&self, key: &str) -> String {
+        format!("{}.{key}", self.prefix)
+    }
+
+    /// A count or width, at least 1.
+    pub(crate) fn size(&self, key: &str) -> Result<usize, Error> {
+        self.size_opt(key)?.ok_or_else(|| Error::MissingKey(self.key(key)))
+    }
+
+    /// A count or width that may be absent; where it is there it is at least 1.
+    pub(crate) fn size_opt(&self, key: &str) -> Result<Option<usize>, Error> {
+        let key = self.key(key);
+        match self.metadata.u64(&key)? {
+            Some(value) if value == 0 || value > MAX_SIZE => {
+                Err(Error::OutOfRange { key, value: value.to_string(), expected: "1 to 16777216" })
+            }
+            value => Ok(value.map(|v| v as usize)),
+        }
+    }
+
+    /// A count that is 0 where it is absent.
+    pub(crate) fn count(&self, key: &str) -> Result<u64, Error> {
+        Ok(self.metadata.u64(&self.key(key))?.unwrap_or(0))
+    }
+
+    /// A finite number that may be absent.
+    pub(crate) fn number_opt(&self, key: &str) -> Result<Option<f32>, Error> {
+        let key = self.key(key);
+        match self.metadata.f32(&key)? {
+            Some(value) if !value.is_finite() => {
+                Err(Error::OutOfRange { key, value: value.to_string(), expected: "a finite number" })
+            }
+            value => Ok(value),
+        }
+    }
+
+    /// A number above zero that may be absent.
+    pub(crate) fn positive_opt(&self, key: &str) -> Result<Option<f32>, Error> {
+        match self.number_opt(key)? {
+            Some(value) if value <= 0.0 => {
+                Err(Error::OutOfRange { key: self.key(key), value: value.to_string(), expected: "a number above 0" })
+            }
+            value => Ok(value),
+        }
+    }
+
+    /// A text that may be absent.
+    pub(crate) fn text_opt(&self, key: &str) -> Result<Option<&'a str>, Error> {
+        Ok(self.metadata.str(&self.key(key))?)
+    }
+
+    /// The number of tokens: of the tokenizer's list, else of the key `vocab_size`.
+    pub(crate) fn n_vocab(&self) -> Result<usize, Error> {
+        match self.metadata.strs("tokenizer.ggml.tokens")? {
+            Some(tokens) if !tokens.is_empty() => Ok(tokens.len()),
+            _ => self.size("vocab_size"),
+        }
+    }
+
+    /// Refuses a model that needs something we do not have.
+    pub(crate) fn unsupported(&self, key: &str, value: impl ToString) -> Error {
+        Error::Unsupported { key: self.key(key), value: value.to_string() }
+    }
+}

@@ -1,0 +1,44 @@
+//! From metadata to a spec: one small file per architecture, and the registry of them.
+//!
+//! This folder is the only place where the name of an architecture may appear. A `lower` function reads metadata and
+//! returns plain data; it sees no tensors, and nothing that it knows leaks out but the spec.
+
+mod llama;
+mod llama_like;
+mod meta;
+mod qwen2;
+mod qwen3;
+
+use atta_formats::gguf::Metadata;
+
+use crate::{Error, spec::ModelSpec};
+use meta::Meta;
+
+/// One architecture that we run.
+pub struct Row {
+    /// `general.architecture` of its files.
+    pub name: &'static str,
+    /// Metadata to spec.
+    lower: fn(&Meta<'_>) -> Result<ModelSpec, Error>,
+}
+
+/// Every architecture that we run.
+pub const REGISTRY: &[Row] = &[
+    Row { name: "llama", lower: llama::lower },
+    Row { name: "qwen2", lower: qwen2::lower },
+    Row { name: "qwen3", lower: qwen3::lower },
+];
+
+/// The spec that a file's metadata describes.
+///
+/// # Errors
+/// An architecture that is not in [`REGISTRY`], a key that is missing, of the wrong type or out of range, or a feature
+/// that we do not have; each is named.
+pub fn lower(metadata: &Metadata) -> Result<ModelSpec, Error> {
+    let name = metadata.str("general.architecture")?.ok_or(Error::MissingKey("general.architecture".into()))?;
+    let row = REGISTRY.iter().find(|r| r.name == name).ok_or_else(|| Error::UnknownArchitecture {
+        name: name.to_owned(),
+        known: REGISTRY.iter().map(|r| r.name).collect::<Vec<_>>().join(", "),
+    })?;
+    (row.lower)(&Meta::new(metadata, name))
+}

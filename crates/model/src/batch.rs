@@ -1,0 +1,134 @@
+//! What goes into a step and what comes out: rows of many sequences at once.
+//!
+//! A row is one position of one sequence. It brings a token (or, where an earlier machine computed the first layers, a
+//! hidden state), and says what it wants back. Both structs are meant to be kept and reused: after warm-up a step
+//! allocates nothing.
+
+/// A sequence of an executor: its own positions, its own state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SeqId(pub(crate) u32);
+
+/// What a row brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A token id; for an executor that owns the first layer.
+    Token(u32),
+    /// A residual: row `i` of [`Batch::hidden`]; for one that does not.
+    Hidden(usize),
+}
+
+/// What a row wants back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// Only that its state is kept, as for all but the last token of a prompt.
+    Nothing,
+    /// Logits over the vocabulary; of an executor that owns the last layer.
+    Logits,
+    /// The residual after the executor's last layer.
+    Hidden,
+}
+
+/// One position of one sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Whose position.
+    pub seq: SeqId,
+    /// Which one; it must continue the sequence.
+    pub pos: usize,
+    /// What it brings.
+    pub input: Input,
+    /// What it wants back.
+    pub want: Want,
+}
+
+/// The input of a step.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// In any mixture of sequences; positions of one sequence in order.
+    pub rows: Vec<Row>,
+    /// Residuals of the rows that bring one, [n, d_model].
+    pub hidden: Vec<f32>,
+}
+
+impl Batch {
+    /// Empties it, keeping its memory.
+    pub fn clear(&mut self) {
+        self.rows.clear();
+        self.hidden.clear();
+    }
+
+    /// Adds a token.
+    pub fn push_token(&mut self, seq: SeqId, pos: usize, id: u32, want: Want) {
+        self.rows.push(Row { seq, pos, input: Input::Token(id), want });
+    }
+
+    /// Adds a residual, [d_model].
+    pub fn push_hidden(&mut self, seq: SeqId, pos: usize, hidden: &[f32], want: Want) {
+        let input = Input::Hidden(self.hidden.len() / hidden.len().max(1));
+        self.hidden.extend_from_slice(hidden);
+        self.rows.push(Row { seq, pos, input, want });
+    }
+}
+
+/// The result of a step.
+#[derive(Clone, Debug, Default)]
+pub struct Output {
+    /// Index into `logits` or `hidden` of each row of the batch.
+    pub(crate) place: Vec<usize>,
+    /// [rows that want them, n_vocab].
+    pub(crate) logits: Vec<f32>,
+    /// [rows that want it, d_model].
+    pub(crate) hidden: Vec<f32>,
+    pub(crate) n_vocab: usize,
+    pub(crate) d_model: usize,
+}
+
+impl Output {
+    /// The logits of a row that asked for them, [n_vocab].
+    ///
+    /// # Panics
+    /// If row `row` of the batch did not ask for logits.
+    pub fn logits(&self, row: usize) -> &[f32] {
+        let at = self.place[row] * self.n_vocab;
+        &self.logits[at..at + self.n_vocab]
+    }
+
+    /// The same, to be changed in place by a sampler.
+    ///
+    /// # Panics
+    /// As [`logits`](Self::logits).
+    pub fn logits_mut(&mut self, row: usize) -> &mut [f32] {
+        let at = self.place[row] * self.n_vocab;
+        &mut self.logits[at..at + self.n_vocab]
+    }
+
+    /// The residual of a row that asked for it, [d_model].
+    ///
+    /// # Panics
+    /// If row `row` of the batch did not ask for it.
+    pub fn hidden(&self, row: usize) -> &[f32] {
+        let at = self.place[row] * self.d_model;
+        &self.hidden[at..at + self.d_model]
+    }
+
+    /// Makes room for what the rows want.
+    pub(crate) fn prepare(&mut self, rows: &[Row], n_vocab: usize, d_model: usize) {
+        let (mut n_logits, mut n_hidden) = (0, 0);
+        self.place.clear();
+        for row in rows {
+            let counter = match row.want {
+                Want::Nothing => {
+                    self.place.push(usize::MAX);
+                    continue;
+                }
+                Want::Logits => &mut n_logits,
+                Want::Hidden => &mut n_hidden,
+            };
+            self.place.push(*counter);
+            *counter += 1;
+        }
+        (self.n_vocab, self.d_model) = (n_vocab, d_model);
+        self.logits.resize(n_logits * n_vocab, 0.0);
+        self.hidden.resize(n_hidden * d_model, 0.0);
+    }
+}

@@ -1,0 +1,237 @@
+//! Binds the tensors of a file to a spec: the file has exactly what the spec asks for, or it is refused.
+//!
+//! Vectors (norms, biases) are decoded to f32 on the heap here, since they are small and every token reads them.
+//! Matrices stay where they are; what is kept of them is their type, shape and place in a unit of weights.
+
+use std::collections::HashMap;
+
+use atta_formats::{Directory, TensorInfo, TensorType};
+use atta_kernels::Matrix;
+use atta_store::{Budget, Extent, Guard, InMemory, ModelFiles, Plan, Reservation, RowTable, Weights};
+
+use crate::{
+    Error, Role, TensorReq, arch,
+    spec::{ModelSpec, Presence},
+};
+
+/// A model that can be executed: its spec, its small tensors, and a source of its large ones.
+pub struct Model {
+    spec: ModelSpec,
+    weights: Box<dyn Weights>,
+    globals: Tensors,
+    layers: Vec<Tensors>,
+    _vectors: Reservation,
+}
+
+impl Model {
+    /// Reads the spec from the metadata and binds every tensor.
+    ///
+    /// # Errors
+    /// What [`arch::lower`] refuses; a tensor that is missing, has another shape, is of a type that we do not decode, or
+    /// that the model has no use for.
+    pub fn load(files: ModelFiles, budget: &Budget) -> Result<Self, Error> {
+        let spec = arch::lower(files.directory().metadata())?;
+        Self::with_spec(spec, files, budget)
+    }
+
+    /// Binds the tensors of a file to a given spec.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), but for the metadata.
+    pub fn with_spec(spec: ModelSpec, files: ModelFiles, budget: &Budget) -> Result<Self, Error> {
+        let reqs = spec.tensors();
+        let found = match_tensors(&reqs, files.directory())?;
+        let n_bytes = found.iter().filter(|(req, _)| !req.is_matrix()).map(|(_, info)| 4 * info.shape.n_elements()).sum();
+        let vectors = budget.reserve("norms and biases", n_bytes)?;
+        let mut binder = Binder::new(&files, spec.layers.len());
+        for (req, info) in found {
+            binder.bind(req, info)?;
+        }
+        let Binder { globals, layers, mut plan, .. } = binder;
+        plan.head = plan.head.or(plan.embed);
+        let weights = Box::new(InMemory::new(files, plan)?);
+        Ok(Self { spec, weights, globals, layers, _vectors: vectors })
+    }
+
+    /// What the model is.
+    pub fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    /// Where its weights come from.
+    pub fn weights(&self) -> &dyn Weights {
+        self.weights.as_ref()
+    }
+
+    /// Tensors of the whole model.
+    pub(crate) fn globals(&self) -> &Tensors {
+        &self.globals
+    }
+
+    /// Tensors of a layer.
+    pub(crate) fn layer(&self, l: usize) -> &Tensors {
+        &self.layers[l]
+    }
+
+    /// The token embedding, one row of it: part `i` of a unit of rows.
+    pub(crate) fn embedding<'a>(&self, rows: &'a Guard<'_>, i: usize) -> Matrix<'a> {
+        let table = self.globals.place(Role::TokenEmbd);
+        MatrixRef { d_out: 1, part: i, ..table }.at(rows)
+    }
+
+    /// The output head; the embedding where the model has none of its own.
+    pub(crate) fn head<'a>(&self, unit: &'a Guard<'_>) -> Matrix<'a> {
+        let own = self.globals.matrices[Role::Output as usize];
+        own.unwrap_or_else(|| self.globals.place(Role::TokenEmbd)).at(unit)
+    }
+}
+
+/// The tensors of a layer (or those of the whole model), by role.
+#[derive(Default)]
+pub(crate) struct Tensors {
+    matrices: [Option<MatrixRef>; Role::COUNT],
+    vectors: [Option<Box<[f32]>>; Role::COUNT],
+}
+
+/// Where a matrix is: part `part` of its unit.
+#[derive(Clone, Copy)]
+struct MatrixRef {
+    ty: TensorType,
+    d_out: usize,
+    d_in: usize,
+    part: usize,
+}
+
+impl MatrixRef {
+    fn at<'a>(self, unit: &'a Guard<'_>) -> Matrix<'a> {
+        Matrix::new(self.ty, self.d_out, self.d_in, unit.part(self.part)).expect("sizes were checked when it was bound")
+    }
+}
+
+impl Tensors {
+    fn place(&self, role: Role) -> MatrixRef {
+        self.matrices[role as usize].expect("every required tensor was bound")
+    }
+
+    /// A matrix of the unit at hand.
+    pub(crate) fn matrix<'a>(&self, role: Role, unit: &'a Guard<'_>) -> Matrix<'a> {
+        self.place(role).at(unit)
+    }
+
+    /// A vector that the model must have.
+    pub(crate) fn vector(&self, role: Role) -> &[f32] {
+        self.vector_opt(role).expect("every required tensor was bound")
+    }
+
+    /// A vector that the model may have.
+    pub(crate) fn vector_opt(&self, role: Role) -> Option<&[f32]> {
+        self.vectors[role as usize].as_deref()
+    }
+}
+
+impl TensorReq {
+    /// Matrices belong to units; vectors are kept.
+    fn is_matrix(&self) -> bool {
+        self.shape.len() == 2
+    }
+}
+
+/// Pairs every required and every present optional tensor with its place in the file, and refuses what is left over.
+fn match_tensors<'r, 'd>(
+    reqs: &'r [TensorReq],
+    directory: &'d Directory,
+) -> Result<Vec<(&'r TensorReq, &'d TensorInfo)>, Error> {
+    let mut by_name: HashMap<&str, &TensorInfo> = directory.tensors().iter().map(|t| (t.name.as_str(), t)).collect();
+    let mut found = Vec::with_capacity(reqs.len());
+    for req in reqs {
+        match by_name.remove(req.name().as_str()) {
+            Some(info) => found.push((req, checked(req, info)?)),
+            None if req.presence == Presence::Optional => {}
+            None => return Err(Error::MissingTensor { name: req.name(), shape: req.shape.clone() }),
+        }
+    }
+    match directory.tensors().iter().find(|t| by_name.contains_key(t.name.as_str())) {
+        Some(left) => Err(Error::UnusedTensor(left.name.clone())),
+        None => Ok(found),
+    }
+}
+
+/// A tensor of the expected shape and of a type that we decode.
+fn checked<'d>(req: &TensorReq, info: &'d TensorInfo) -> Result<&'d TensorInfo, Error> {
+    let expected = req.shape.iter().map(|&d| d as u64);
+    if !info.shape.dims().iter().copied().eq(expected) {
+        return Err(Error::Shape { name: req.name(), expected: req.shape.clone(), got: info.shape.to_string() });
+    }
+    if !info.ty.has_codec() {
+        return Err(atta_formats::Error::NoCodec { ty: info.ty }.into());
+    }
+    Ok(info)
+}
+
+struct Binder<'a> {
+    files: &'a ModelFiles,
+    globals: Tensors,
+    layers: Vec<Tensors>,
+    plan: Plan,
+}
+
+impl<'a> Binder<'a> {
+    fn new(files: &'a ModelFiles, n_layers: usize) -> Self {
+        Self {
+            files,
+            globals: Tensors::default(),
+            layers: (0..n_layers).map(|_| Tensors::default()).collect(),
+            plan: Plan { attn: vec![Vec::new(); n_layers], ffn: vec![Vec::new(); n_layers], embed: None, head: None },
+        }
+    }
+
+    fn bind(&mut self, req: &TensorReq, info: &TensorInfo) -> Result<(), Error> {
+        let extent = Extent { shard: info.shard, offset: info.offset, bytes: info.n_bytes };
+        if req.is_matrix() {
+            self.bind_matrix(req, info.ty, extent)
+        } else {
+            let vector = self.decode(req, info.ty, extent)?;
+            self.tensors(req.layer).vectors[req.role as usize] = Some(vector);
+            Ok(())
+        }
+    }
+
+    fn bind_matrix(&mut self, req: &TensorReq, ty: TensorType, extent: Extent) -> Result<(), Error> {
+        let (d_out, d_in) = (req.shape[0], req.shape[1]);
+        let part = match (req.layer, req.role) {
+            (Some(l), role) if role.is_ffn() => push(&mut self.plan.ffn[l], extent),
+            (Some(l), _) => push(&mut self.plan.attn[l], extent),
+            (None, role) => {
+                let table = RowTable { extent, row_bytes: extent.bytes / d_out as u64 };
+                let place = if role == Role::Output { &mut self.plan.head } else { &mut self.plan.embed };
+                *place = Some(table);
+                0
+            }
+        };
+        self.tensors(req.layer).matrices[req.role as usize] = Some(MatrixRef { ty, d_out, d_in, part });
+        Ok(())
+    }
+
+    fn decode(&self, req: &TensorReq, ty: TensorType, extent: Extent) -> Result<Box<[f32]>, Error> {
+        let mut vector = vec![0.0; req.shape[0]].into_boxed_slice();
+        let bytes = self.files.bytes(extent).ok_or_else(|| Error::MissingTensor {
+            name: req.name(),
+            shape: req.shape.clone(),
+        })?;
+        atta_formats::decode(ty, bytes, &mut vector)?;
+        Ok(vector)
+    }
+
+    fn tensors(&mut self, layer: Option<usize>) -> &mut Tensors {
+        match layer {
+            Some(l) => &mut self.layers[l],
+            None => &mut self.globals,
+        }
+    }
+}
+
+/// Appends a part to a unit and returns its index.
+fn push(unit: &mut Vec<Extent>, extent: Extent) -> usize {
+    unit.push(extent);
+    unit.len() - 1
+}

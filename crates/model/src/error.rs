@@ -1,0 +1,116 @@
+//! What can go wrong between a file and its logits.
+
+/// An error of this crate.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Metadata or a tensor type that we cannot read.
+    #[error(transparent)]
+    Format(#[from] atta_formats::Error),
+    /// Weights that could not be brought in, or memory that the budget does not grant.
+    #[error(transparent)]
+    Store(#[from] atta_store::Error),
+    /// A matrix that the kernels refuse.
+    #[error(transparent)]
+    Kernel(#[from] atta_kernels::Error),
+    /// A key that every model of this architecture has.
+    #[error("metadata key {0} is missing")]
+    MissingKey(String),
+    /// A value that no real model has.
+    #[error("metadata key {key} is {value}, expected {expected}")]
+    OutOfRange {
+        /// The key.
+        key: String,
+        /// What it says.
+        value: String,
+        /// What it may say.
+        expected: &'static str,
+    },
+    /// A model that needs something we do not have.
+    #[error("unsupported model: {key} is {value}")]
+    Unsupported {
+        /// The key that says so.
+        key: String,
+        /// What it says.
+        value: String,
+    },
+    /// An architecture without a row in the registry.
+    #[error("unsupported architecture {name:?}, known: {known}")]
+    UnknownArchitecture {
+        /// What the file says.
+        name: String,
+        /// What we have.
+        known: String,
+    },
+    /// A tensor that the spec requires is not in the file.
+    #[error("tensor {name} {shape:?} is missing")]
+    MissingTensor {
+        /// Its name.
+        name: String,
+        /// Its shape, outermost first.
+        shape: Vec<usize>,
+    },
+    /// A tensor has another shape than the spec says.
+    #[error("tensor {name}: expected {expected:?}, got {got}")]
+    Shape {
+        /// Its name.
+        name: String,
+        /// Outermost first.
+        expected: Vec<usize>,
+        /// Outermost first.
+        got: String,
+    },
+    /// The file holds a tensor that the spec does not use: the model does more than we would compute.
+    #[error("tensor {0} is in the file, but this architecture has no use for it")]
+    UnusedTensor(String),
+    /// A token that the model does not have.
+    #[error("token id {id} is out of range, the model has {n_vocab} tokens")]
+    Token {
+        /// The id.
+        id: u32,
+        /// Number of tokens.
+        n_vocab: usize,
+    },
+    /// More rows than the executor was made for.
+    #[error("a batch of {n_rows} rows, at most {max} fit")]
+    BatchTooLarge {
+        /// Rows in the batch.
+        n_rows: usize,
+        /// Rows that fit.
+        max: usize,
+    },
+    /// A row does not continue its sequence.
+    #[error("sequence {seq}: expected position {expected}, got {got}")]
+    Position {
+        /// The sequence.
+        seq: u32,
+        /// Its length so far.
+        expected: usize,
+        /// The row's position.
+        got: usize,
+    },
+    /// A sequence that was never made, or was dropped.
+    #[error("there is no sequence {0}")]
+    NoSequence(u32),
+    /// The executor was made for fewer sequences.
+    #[error("all {0} sequences are in use")]
+    NoRoomForSequence(usize),
+    /// All blocks of the key-value cache are taken.
+    #[error("the context is full: {n_ctx} positions; raise -c or shorten the prompt")]
+    ContextFull {
+        /// Positions that fit.
+        n_ctx: usize,
+    },
+    /// A row brings a token where a hidden state is needed, or the other way round, or asks for what this range of
+    /// layers does not compute.
+    #[error("row {row}: {what}")]
+    Row {
+        /// Index in the batch.
+        row: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// An exported state that is of another model, of other element types, or cut short.
+    #[error("this state cannot be imported: {0}")]
+    State(&'static str),
+}

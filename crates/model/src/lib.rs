@@ -1,0 +1,29 @@
+//! Architectures as data, and the one forward pass that runs them.
+//!
+//! [`arch::lower`] turns metadata into a [`spec::ModelSpec`]; [`Model::load`] binds a file's tensors to it; a
+//! [`Cpu`] executes it step by step for many sequences at once; [`oracle`] computes the same thing naively, to be compared
+//! with. The crate refuses to know sampling, text, HTTP and clocks.
+
+#![forbid(unsafe_code)]
+
+pub mod arch;
+mod batch;
+mod bind;
+mod blocks;
+mod error;
+mod executor;
+mod forward;
+mod kv;
+mod observe;
+pub mod oracle;
+pub mod spec;
+mod tensors;
+
+pub use batch::{Batch, Input, Output, Row, SeqId, Want};
+pub use bind::Model;
+pub use error::Error;
+pub use executor::Executor;
+pub use forward::{Cpu, CpuOptions};
+pub use kv::{KvElem, KvType};
+pub use observe::{Observer, Phase};
+pub use tensors::{Role, TensorReq};

@@ -1,0 +1,184 @@
+//! The oracle: the same spec, interpreted naively.
+//!
+//! No cache, no batches, no threads, no quantized activations: weights are decoded to f32, every sequence is computed whole,
+//! sums are f64. It is slow, short and obviously right, and shares nothing with the forward pass but the spec and the bound
+//! tensors, so that a mistake has to be made twice to go unnoticed.
+
+use atta_store::{Guard, Unit};
+
+use crate::{
+    Error, Model, Role,
+    bind::Tensors,
+    spec::{Activation, Attention, LayerSpec, Mlp, Norm, Pairing, QkNorm, Rope},
+};
+
+/// The logits of every position of a sequence, [tokens.len(), n_vocab].
+///
+/// # Errors
+/// A token out of range, or weights that cannot be read.
+pub fn logits(model: &Model, tokens: &[u32]) -> Result<Vec<f32>, Error> {
+    let spec = model.spec();
+    let mut x = embed(model, tokens)?;
+    for (l, layer) in spec.layers.iter().enumerate() {
+        let t = model.layer(l);
+        let [norm_attn, norm_ffn] = layer.pre_norms();
+
+        let unit = model.weights().unit(Unit::Attn(l))?;
+        let h = map_rows(&x, |x| norm(norm_attn, x, t.vector(Role::AttnNorm)));
+        let y = attention(model, (layer, t, &unit), &h);
+        add(&mut x, &y, layer.residual_scale);
+
+        let unit = model.weights().unit(Unit::Ffn(l))?;
+        let h = map_rows(&x, |x| norm(norm_ffn, x, t.vector(Role::FfnNorm)));
+        let y = mlp(layer.mlp(), t, &unit, &h);
+        add(&mut x, &y, layer.residual_scale);
+    }
+    head(model, &x)
+}
+
+/// One vector per position.
+type Rows = Vec<Vec<f32>>;
+
+fn map_rows(rows: &Rows, f: impl Fn(&[f32]) -> Vec<f32>) -> Rows {
+    rows.iter().map(|row| f(row)).collect()
+}
+
+fn add(x: &mut Rows, y: &Rows, scale: f32) {
+    for (x, y) in x.iter_mut().flatten().zip(y.iter().flatten()) {
+        *x += scale * y;
+    }
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f64 {
+    a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
+}
+
+fn embed(model: &Model, tokens: &[u32]) -> Result<Rows, Error> {
+    let (spec, n_vocab) = (model.spec(), model.spec().n_vocab);
+    if let Some(&id) = tokens.iter().find(|&&id| id as usize >= n_vocab) {
+        return Err(Error::Token { id, n_vocab });
+    }
+    let unit = model.weights().unit(Unit::EmbedRows(tokens))?;
+    let row = |i| decode(model.embedding(&unit, i)).into_iter().flatten().map(|e| e * spec.embed_scale).collect();
+    Ok((0..tokens.len()).map(row).collect())
+}
+
+fn head(model: &Model, x: &Rows) -> Result<Vec<f32>, Error> {
+    let head = &model.spec().head;
+    let unit = model.weights().unit(Unit::HeadRows(0..model.spec().n_vocab))?;
+    let h = map_rows(x, |x| norm(head.norm, x, model.globals().vector(Role::OutputNorm)));
+    let mut logits = project(&decode(model.head(&unit)), None, &h).concat();
+    for z in &mut logits {
+        *z *= head.logit_scale;
+        if let Some(cap) = head.softcap {
+            *z = cap * (*z / cap).tanh();
+        }
+    }
+    Ok(logits)
+}
+
+/// The rows of a matrix as f32.
+fn decode(w: atta_kernels::Matrix<'_>) -> Rows {
+    (0..w.d_out())
+        .map(|i| {
+            let mut row = vec![0.0; w.d_in()];
+            atta_formats::decode(w.tensor_type(), w.row(i), &mut row).expect("the type was checked when it was bound");
+            row
+        })
+        .collect()
+}
+
+/// `W x + b` for every row.
+fn project(w: &Rows, bias: Option<&[f32]>, x: &Rows) -> Rows {
+    let element = |i: usize, x: &[f32]| (dot(&w[i], x) + bias.map_or(0.0, |b| f64::from(b[i]))) as f32;
+    map_rows(x, |x| (0..w.len()).map(|i| element(i, x)).collect())
+}
+
+fn norm(norm: Norm, x: &[f32], weight: &[f32]) -> Vec<f32> {
+    let Norm::Rms { eps } = norm;
+    let scale = 1.0 / (dot(x, x) / x.len() as f64 + f64::from(eps)).sqrt();
+    x.iter().zip(weight).map(|(&x, &w)| (f64::from(x) * scale) as f32 * w).collect()
+}
+
+fn attention(model: &Model, (layer, t, unit): (&LayerSpec, &Tensors, &Guard<'_>), h: &Rows) -> Rows {
+    let a = layer.attention();
+    let input = |weight, bias| project(&decode(t.matrix(weight, unit)), t.vector_opt(bias), h);
+    let mut q = input(Role::AttnQ, Role::AttnQBias);
+    let mut k = input(Role::AttnK, Role::AttnKBias);
+    let v = input(Role::AttnV, Role::AttnVBias);
+    for (rows, role) in [(&mut q, Role::AttnQNorm), (&mut k, Role::AttnKNorm)] {
+        for (pos, row) in rows.iter_mut().enumerate() {
+            for head in row.chunks_exact_mut(a.d_head) {
+                if let QkNorm::PerHead { eps } = a.qk_norm {
+                    head.copy_from_slice(&norm(Norm::Rms { eps }, head, t.vector(role)));
+                }
+                if let Some(rope) = &a.rope {
+                    rotate(rope, model.globals().vector_opt(Role::RopeFreqs), head, pos);
+                }
+            }
+        }
+    }
+    let heads = (0..h.len()).map(|pos| look_back(a, &q[pos], &k, &v, pos)).collect();
+    project(&decode(t.matrix(Role::AttnOutput, unit)), t.vector_opt(Role::AttnOutputBias), &heads)
+}
+
+fn rotate(rope: &Rope, factors: Option<&[f32]>, head: &mut [f32], pos: usize) {
+    for (i, inv_freq) in rope.inv_freq(factors).into_iter().enumerate() {
+        let (a, b) = match rope.pairing {
+            Pairing::Adjacent => (2 * i, 2 * i + 1),
+            Pairing::Halves => (i, i + rope.d_rope / 2),
+        };
+        let (sin, cos) = (pos as f64 * inv_freq).sin_cos();
+        let (x, y) = (f64::from(head[a]), f64::from(head[b]));
+        (head[a], head[b]) = ((x * cos - y * sin) as f32, (x * sin + y * cos) as f32);
+    }
+}
+
+/// `softmax(scale * q · K) V` of one position, all heads.
+fn look_back(a: &Attention, q: &[f32], k: &Rows, v: &Rows, pos: usize) -> Vec<f32> {
+    let mut out = Vec::with_capacity(q.len());
+    for (i, q) in q.chunks_exact(a.d_head).enumerate() {
+        let kv_head = i / (a.n_heads / a.n_kv_heads);
+        let part = kv_head * a.d_head..(kv_head + 1) * a.d_head;
+        let visible = a.first_visible(pos)..pos + 1;
+        let scores: Vec<f64> = visible.clone().map(|j| score(a, q, &k[j][part.clone()])).collect();
+        let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        for e in part {
+            let mixed: f64 = visible.clone().zip(&weights).map(|(j, w)| w * f64::from(v[j][e])).sum();
+            out.push((mixed / sum) as f32);
+        }
+    }
+    out
+}
+
+fn score(a: &Attention, q: &[f32], k: &[f32]) -> f64 {
+    let score = dot(q, k) * f64::from(a.scale);
+    match a.softcap {
+        Some(cap) => f64::from(cap) * (score / f64::from(cap)).tanh(),
+        None => score,
+    }
+}
+
+fn mlp(m: &Mlp, t: &Tensors, unit: &Guard<'_>, h: &Rows) -> Rows {
+    let layer = |weight, bias, x: &Rows| project(&decode(t.matrix(weight, unit)), t.vector_opt(bias), x);
+    let gate = layer(Role::FfnGate, Role::FfnGateBias, h);
+    let mut up = layer(Role::FfnUp, Role::FfnUpBias, h);
+    for (u, g) in up.iter_mut().flatten().zip(gate.iter().flatten()) {
+        *u *= activate(m.activation, *g);
+    }
+    layer(Role::FfnDown, Role::FfnDownBias, &up)
+}
+
+fn activate(activation: Activation, x: f32) -> f32 {
+    let x = f64::from(x);
+    let y = match activation {
+        Activation::Silu => x / (1.0 + (-x).exp()),
+        Activation::GeluTanh => {
+            let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
+            x / 2.0 * (1.0 + inner.tanh())
+        }
+    };
+    y as f32
+}

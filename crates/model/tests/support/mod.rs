@@ -1,0 +1,103 @@
+//! What the tests of this crate share: the tiny models of `tests/golden/models`, and a short way to run one.
+#![allow(dead_code, reason = "each test binary uses its own part of this module")]
+
+use std::{fs, num::NonZeroUsize, path::PathBuf, sync::Arc};
+
+use atta_kernels::{Kernels, Pool};
+use atta_model::{Batch, Cpu, CpuOptions, Error, Executor, KvType, Model, Output, SeqId, Want, spec::ModelSpec};
+use atta_store::{Budget, ModelFiles, Placement};
+
+/// A tiny random model with the logits that Hugging Face transformers computes for it.
+pub(crate) struct Golden {
+    pub(crate) name: String,
+    pub(crate) arch: String,
+    pub(crate) tokens: Vec<u32>,
+    /// [tokens.len(), n_vocab].
+    pub(crate) logits: Vec<f32>,
+    pub(crate) nmse: f64,
+    path: PathBuf,
+}
+
+impl Golden {
+    pub(crate) fn files(&self) -> ModelFiles {
+        ModelFiles::open(&self.path, Placement::Mapped, &Budget::unlimited()).unwrap()
+    }
+
+    pub(crate) fn model(&self) -> Arc<Model> {
+        Arc::new(Model::load(self.files(), &Budget::unlimited()).unwrap())
+    }
+
+    pub(crate) fn with_spec(&self, spec: ModelSpec) -> Result<Arc<Model>, Error> {
+        Model::with_spec(spec, self.files(), &Budget::unlimited()).map(Arc::new)
+    }
+}
+
+/// All tiny models.
+pub(crate) fn goldens() -> Vec<Golden> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/models");
+    let index = fs::read(folder.join("index.json")).unwrap();
+    let index: serde_json::Value = serde_json::from_slice(&index).unwrap();
+    let text = |row: &serde_json::Value, key: &str| row[key].as_str().unwrap().to_owned();
+    let golden = |row| Golden {
+        name: text(row, "name"),
+        arch: text(row, "arch"),
+        tokens: row["tokens"].as_array().unwrap().iter().map(|t| t.as_u64().unwrap() as u32).collect(),
+        logits: floats(&fs::read(folder.join(text(row, "logits"))).unwrap()),
+        nmse: row["nmse"].as_f64().unwrap(),
+        path: folder.join(text(row, "gguf")),
+    };
+    index["models"].as_array().unwrap().iter().map(golden).collect()
+}
+
+/// The tiny model of that name.
+pub(crate) fn golden(name: &str) -> Golden {
+    goldens().into_iter().find(|g| g.name == name).unwrap()
+}
+
+/// An executor for small tests: 128 positions, 4 sequences.
+pub(crate) fn cpu(model: &Arc<Model>, n_threads: usize, kv: KvType) -> Cpu {
+    let options = CpuOptions { n_ctx: 128, n_seqs: 4, n_batch: 128, kv, layers: None };
+    cpu_with(model, n_threads, options)
+}
+
+pub(crate) fn cpu_with(model: &Arc<Model>, n_threads: usize, options: CpuOptions) -> Cpu {
+    let pool = Arc::new(Pool::new(NonZeroUsize::new(n_threads).unwrap()));
+    Cpu::new(model.clone(), Kernels::detect(), pool, &Budget::unlimited(), options).unwrap()
+}
+
+/// Appends tokens in chunks of `n_batch`; the logits of all of them.
+pub(crate) fn append(cpu: &mut Cpu, seq: SeqId, tokens: &[u32], n_batch: usize) -> Vec<f32> {
+    let (mut batch, mut out, mut logits) = (Batch::default(), Output::default(), Vec::new());
+    for chunk in tokens.chunks(n_batch) {
+        batch.clear();
+        let pos = cpu.len(seq).unwrap();
+        chunk.iter().enumerate().for_each(|(i, &id)| batch.push_token(seq, pos + i, id, Want::Logits));
+        cpu.step(&batch, &mut out).unwrap();
+        (0..chunk.len()).for_each(|i| logits.extend_from_slice(out.logits(i)));
+    }
+    logits
+}
+
+/// The logits of a whole sequence by the forward pass with f32 state.
+pub(crate) fn forward(model: &Arc<Model>, tokens: &[u32]) -> Vec<f32> {
+    let mut cpu = cpu(model, 1, KvType::F32);
+    let seq = cpu.new_seq().unwrap();
+    append(&mut cpu, seq, tokens, tokens.len())
+}
+
+/// `Σ (a - b)² / Σ b²`.
+pub(crate) fn nmse(a: &[f32], b: &[f32]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    let square = |x: f64| x * x;
+    let error: f64 = a.iter().zip(b).map(|(&a, &b)| square(f64::from(a) - f64::from(b))).sum();
+    error / b.iter().map(|&b| square(f64::from(b))).sum::<f64>()
+}
+
+/// The bytes of logits: equal means equal.
+pub(crate) fn bits(logits: &[f32]) -> Vec<u32> {
+    logits.iter().map(|z| z.to_bits()).collect()
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b)).collect()
+}

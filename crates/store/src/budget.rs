@@ -1,0 +1,142 @@
+//! The memory budget: everything above 1 MB is asked of it by name, and given back on drop.
+//!
+//! It counts private memory (heap and anonymous maps), not pages of mapped files, which the kernel may drop at will.
+//! It allocates nothing itself: a reservation is a promise about an allocation that its holder makes.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::Error;
+
+/// A shared account of private memory. Clones share one account.
+#[derive(Clone, Debug)]
+pub struct Budget(Arc<Account>);
+
+#[derive(Debug)]
+struct Account {
+    limit: Option<u64>,
+    items: Mutex<Vec<Item>>,
+}
+
+/// One line of the memory table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// What the memory is for.
+    pub name: &'static str,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+impl Budget {
+    /// An account that grants everything and keeps count.
+    pub fn unlimited() -> Self {
+        Self::new(None)
+    }
+
+    /// An account that refuses to exceed `limit` bytes.
+    pub fn limited(limit: u64) -> Self {
+        Self::new(Some(limit))
+    }
+
+    fn new(limit: Option<u64>) -> Self {
+        Self(Arc::new(Account { limit, items: Mutex::new(Vec::new()) }))
+    }
+
+    /// Takes `bytes` for `name` until the reservation is dropped.
+    ///
+    /// # Errors
+    /// [`Error::OverBudget`] if the limit would be passed; nothing is taken then.
+    pub fn reserve(&self, name: &'static str, bytes: u64) -> Result<Reservation, Error> {
+        let mut items = self.items();
+        let used: u64 = items.iter().map(|i| i.bytes).sum();
+        if let Some(limit) = self.0.limit
+            && used.saturating_add(bytes) > limit
+        {
+            return Err(Error::OverBudget { what: name, asked: bytes, used, limit });
+        }
+        match items.iter_mut().find(|i| i.name == name) {
+            Some(item) => item.bytes += bytes,
+            None => items.push(Item { name, bytes }),
+        }
+        drop(items);
+        Ok(Reservation { budget: self.clone(), name, bytes })
+    }
+
+    /// Everything that is reserved, in the order of first reservation.
+    pub fn items(&self) -> MutexGuard<'_, Vec<Item>> {
+        self.0.items.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The limit in bytes, if there is one.
+    pub fn limit(&self) -> Option<u64> {
+        self.0.limit
+    }
+
+    /// The sum of all reservations, bytes.
+    pub fn used(&self) -> u64 {
+        self.items().iter().map(|i| i.bytes).sum()
+    }
+}
+
+/// Memory that was granted; dropping it gives it back.
+#[derive(Debug)]
+pub struct Reservation {
+    budget: Budget,
+    name: &'static str,
+    bytes: u64,
+}
+
+impl Reservation {
+    /// How much was granted, bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let mut items = self.budget.items();
+        if let Some(i) = items.iter().position(|i| i.name == self.name) {
+            items[i].bytes -= self.bytes;
+            if items[i].bytes == 0 {
+                items.remove(i);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reservation_that_does_not_fit_names_the_numbers_and_takes_nothing() {
+        let budget = Budget::limited(100);
+        let _kv = budget.reserve("kv cache", 60).unwrap();
+        let err = budget.reserve("activations", 50).unwrap_err();
+        assert_eq!(
+            err.to_string(),
+            "out of memory budget: activations needs 50 bytes, 60 of 100 are taken; raise --ram-budget or lower -c"
+        );
+        assert_eq!(budget.used(), 60);
+        assert!(budget.reserve("activations", 40).is_ok());
+    }
+
+    #[test]
+    fn dropping_a_reservation_gives_its_bytes_back_and_equal_names_share_a_line() {
+        let budget = Budget::unlimited();
+        let a = budget.reserve("kv cache", 10).unwrap();
+        let b = budget.reserve("kv cache", 5).unwrap();
+        assert_eq!(*budget.items(), [Item { name: "kv cache", bytes: 15 }]);
+        drop(a);
+        assert_eq!(budget.used(), 5);
+        drop(b);
+        assert!(budget.items().is_empty());
+    }
+
+    #[test]
+    fn an_absurd_reservation_does_not_wrap_around() {
+        let budget = Budget::limited(100);
+        let _a = budget.reserve("a", 1).unwrap();
+        assert!(budget.reserve("b", u64::MAX).is_err());
+    }
+}

@@ -1,0 +1,63 @@
+//! What can go wrong with files and the budget, with the file or the numbers in every message.
+
+use std::path::PathBuf;
+
+/// An error of this crate.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system refused to open, read or map a file.
+    #[error("{path}: {source}", path = .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is not a model file that we read.
+    #[error("{path}: {source}", path = .path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with its bytes.
+        source: atta_formats::Error,
+    },
+    /// The name says "shard k of n", and the name of another shard cannot be derived or exists twice.
+    #[error("{path}: {what}", path = .path.display())]
+    Shards {
+        /// The shard that was opened first.
+        path: PathBuf,
+        /// What is wrong with the set.
+        what: String,
+    },
+    /// A reservation does not fit.
+    #[error("out of memory budget: {what} needs {asked} bytes, {used} of {limit} are taken; raise --ram-budget or lower -c")]
+    OverBudget {
+        /// Who asked.
+        what: &'static str,
+        /// How much was asked, bytes.
+        asked: u64,
+        /// What was reserved before, bytes.
+        used: u64,
+        /// The budget, bytes.
+        limit: u64,
+    },
+    /// A plan points outside of its file; the directory was not checked against the same files.
+    #[error("shard {shard}: bytes {offset}+{bytes} lie outside of the file of {file_bytes} bytes")]
+    OutOfFile {
+        /// Index of the shard.
+        shard: u16,
+        /// First byte.
+        offset: u64,
+        /// Length, bytes.
+        bytes: u64,
+        /// Length of the file, bytes.
+        file_bytes: u64,
+    },
+    /// A layer or a table was asked for that this set of weights does not hold.
+    #[error("the weights asked for are not part of this plan")]
+    NotInPlan,
+    /// The system could not bring the pages in.
+    #[error("cannot read the weights ahead: {0}")]
+    Prewarm(std::io::Error),
+}

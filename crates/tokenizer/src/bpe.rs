@@ -1,0 +1,155 @@
+//! Byte pair encoding: text, cut into words, whose neighbours join by the ranks of learned merges.
+//!
+//! Knows nothing of special tokens. The one idea: symbols are token ids from the first byte on; no string is built
+//! while merging.
+
+use crate::Error;
+use crate::bytes;
+use crate::merge::{Merger, NO_TOKEN, Symbol};
+use crate::merges::Merges;
+use crate::pre::{Alphabet, PreTokenizer, Scheme, Whole};
+use crate::vocab::{SPACE_MARK, Vocab, characters};
+use atta_formats::Metadata;
+use std::borrow::Cow;
+
+pub(crate) struct Bpe {
+    pre: PreTokenizer,
+    scheme: Scheme,
+    pub(crate) merges: Merges,
+    /// The token of each byte's character, or `NO_TOKEN`.
+    byte_ids: Box<[u32; 256]>,
+}
+
+impl Bpe {
+    pub(crate) fn new(metadata: &Metadata, vocab: &Vocab, scheme: Scheme) -> Result<Self, Error> {
+        let mut byte_ids = Box::new([NO_TOKEN; 256]);
+        for (byte, id) in (0..=255).zip(byte_ids.iter_mut()) {
+            *id = vocab.id(bytes::to_char(byte).encode_utf8(&mut [0; 4]).as_bytes()).unwrap_or(NO_TOKEN);
+        }
+        Ok(Self { pre: PreTokenizer::new(&scheme), scheme, merges: Merges::new(metadata, vocab)?, byte_ids })
+    }
+
+    pub(crate) fn alphabet(&self) -> Alphabet {
+        self.scheme.alphabet
+    }
+
+    /// Appends the tokens of a text without special tokens. Each byte that belongs to no character becomes U+FFFD.
+    pub(crate) fn encode(&self, vocab: &Vocab, text: &[u8], out: &mut Vec<u32>) {
+        let text = replace_invalid(text);
+        let text = match self.scheme.alphabet {
+            Alphabet::Bytes => text,
+            Alphabet::Characters => text.replace(' ', "▁").into(),
+        };
+        let mut word = Word { bpe: self, vocab, merger: Merger::default(), spelling: Vec::new(), out };
+        self.pre.split(&text, &mut |text| word.encode(text.as_bytes()));
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.merges.heap_bytes() + size_of_val(&*self.byte_ids)
+    }
+}
+
+/// What encoding one word after the other needs.
+struct Word<'a> {
+    bpe: &'a Bpe,
+    vocab: &'a Vocab,
+    merger: Merger,
+    /// The word in the characters of the vocabulary.
+    spelling: Vec<u8>,
+    out: &'a mut Vec<u32>,
+}
+
+impl Word<'_> {
+    fn encode(&mut self, word: &[u8]) {
+        match self.whole(word) {
+            Some(id) => self.out.push(id),
+            None => word.chunks(Merger::MAX_BYTES).for_each(|part| match self.bpe.scheme.alphabet {
+                Alphabet::Bytes => self.encode_bytes(part),
+                Alphabet::Characters => self.encode_characters(part),
+            }),
+        }
+    }
+
+    /// The token of the whole word, where the scheme asks for it.
+    fn whole(&mut self, word: &[u8]) -> Option<u32> {
+        match (self.bpe.scheme.whole, self.bpe.scheme.alphabet) {
+            (Whole::None, _) => None,
+            (Whole::Newlines, _) if word.iter().any(|&byte| byte != b'\n') => None,
+            (_, Alphabet::Characters) => self.vocab.id(word),
+            (_, Alphabet::Bytes) => {
+                self.spelling.clear();
+                for &byte in word {
+                    self.spelling.extend_from_slice(bytes::to_char(byte).encode_utf8(&mut [0; 4]).as_bytes());
+                }
+                self.vocab.id(&self.spelling)
+            }
+        }
+    }
+
+    fn encode_bytes(&mut self, word: &[u8]) {
+        self.merger.clear();
+        for (i, &byte) in word.iter().enumerate() {
+            self.merger.push(self.bpe.byte_ids[usize::from(byte)], i..i + 1);
+        }
+        self.merger.merge(|left, right| self.bpe.merges.join(left, right));
+        // A byte without a token is dropped, as llama.cpp does.
+        self.out.extend(self.merger.symbols().map(|symbol| symbol.id).filter(|&id| id != NO_TOKEN));
+    }
+
+    fn encode_characters(&mut self, text: &[u8]) {
+        self.merger.clear();
+        let mut after_mark = false;
+        for range in characters(text) {
+            let is_mark = &text[range.clone()] == SPACE_MARK;
+            if is_mark && !after_mark && !self.bpe.merges.join_words {
+                self.flush(text);
+            }
+            after_mark = is_mark;
+            self.merger.push(self.vocab.id(&text[range.clone()]).unwrap_or(NO_TOKEN), range);
+        }
+        self.flush(text);
+    }
+
+    /// Merges and appends the characters gathered so far.
+    fn flush(&mut self, text: &[u8]) {
+        self.merger.merge(|left, right| self.bpe.merges.join(left, right));
+        let ids_of = |symbol: &Symbol| ids_or_bytes(self.vocab, symbol, text);
+        self.out.extend(self.merger.symbols().flat_map(ids_of));
+        self.merger.clear();
+    }
+}
+
+/// The token of a symbol, else those of its bytes; a byte without a token is dropped, as llama.cpp does.
+fn ids_or_bytes<'a>(vocab: &'a Vocab, symbol: &Symbol, text: &'a [u8]) -> impl Iterator<Item = u32> + use<'a> {
+    let id = (symbol.id != NO_TOKEN).then_some(symbol.id);
+    let spelled = if id.is_none() { &text[symbol.range()] } else { &[] };
+    id.into_iter().chain(spelled.iter().filter_map(|&byte| vocab.byte_id(byte)))
+}
+
+/// The text with one U+FFFD for each byte that belongs to no valid character (llama.cpp does the same; it lets
+/// surrogates and overlong forms through, which we do not).
+fn replace_invalid(text: &[u8]) -> Cow<'_, str> {
+    if let Ok(valid) = str::from_utf8(text) {
+        return Cow::Borrowed(valid);
+    }
+    let mut replaced = String::with_capacity(text.len() + 2);
+    for chunk in text.utf8_chunks() {
+        replaced.push_str(chunk.valid());
+        replaced.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    Cow::Owned(replaced)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_invalid_byte_becomes_one_replacement_character() {
+        assert_eq!(
+            replace_invalid(b"a\xE2\x96b\xFF\xED\xA0\x80"),
+            "a\u{FFFD}\u{FFFD}b\u{FFFD}\u{FFFD}\u{FFFD}\u{FFFD}"
+        );
+        assert!(matches!(replace_invalid("é".as_bytes()), Cow::Borrowed("é")));
+    }
+}

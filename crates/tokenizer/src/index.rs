@@ -1,0 +1,70 @@
+//! From token text to id, without a copy of the texts.
+//!
+//! Knows neither kinds nor scores. The one idea: a slot holds an id and nothing else; the text it stands for is in the
+//! mapped file, and a probe is verified there. Four bytes a slot, at most half of them taken.
+
+use crate::Error;
+use atta_formats::StrArray;
+
+const EMPTY: u32 = u32::MAX;
+
+/// No honest vocabulary comes near this; one made of collisions must not take quadratic time.
+const MAX_PROBES: usize = 512;
+
+/// Open addressing with linear probing over the strings of a vocabulary.
+pub(crate) struct Index {
+    /// Ids or `EMPTY`; the length is a power of two.
+    slots: Box<[u32]>,
+}
+
+impl Index {
+    /// Indexes all texts but empty ones; of equal texts the last one counts.
+    pub(crate) fn new(texts: &StrArray) -> Result<Self, Error> {
+        let mut index = Self { slots: vec![EMPTY; (texts.len() * 2).next_power_of_two()].into() };
+        for (id, text) in (0..).zip(texts.iter()) {
+            if !text.is_empty() {
+                index.insert(texts, id, text)?;
+            }
+        }
+        Ok(index)
+    }
+
+    fn insert(&mut self, texts: &StrArray, id: u32, text: &[u8]) -> Result<(), Error> {
+        let place = self.probe(text).take(MAX_PROBES).find(|&slot| {
+            let other = self.slots[slot];
+            other == EMPTY || texts.get(other as usize) == Some(text)
+        });
+        self.slots[place.ok_or(Error::Collisions { id, probes: MAX_PROBES })?] = id;
+        Ok(())
+    }
+
+    /// The id of a text.
+    pub(crate) fn get(&self, texts: &StrArray, text: &[u8]) -> Option<u32> {
+        self.probe(text)
+            .map(|slot| self.slots[slot])
+            .take_while(|&id| id != EMPTY)
+            .take(MAX_PROBES)
+            .find(|&id| texts.get(id as usize) == Some(text))
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        size_of_val(&*self.slots)
+    }
+
+    /// The slots that may hold `text`, in the order they are tried.
+    fn probe(&self, text: &[u8]) -> impl Iterator<Item = usize> + use<> {
+        let mask = self.slots.len() - 1;
+        let first = hash(text) as usize;
+        (0..=mask).map(move |i| first.wrapping_add(i) & mask)
+    }
+}
+
+/// Multiply and rotate, eight bytes at a time (the scheme of FxHash), folded so that low bits depend on all.
+fn hash(text: &[u8]) -> u64 {
+    const K: u64 = 0x517C_C1B7_2722_0A95;
+    let mix = |h: u64, word: u64| (h.rotate_left(5) ^ word).wrapping_mul(K);
+    let (words, tail) = text.as_chunks::<8>();
+    let h = words.iter().fold(text.len() as u64, |h, &word| mix(h, u64::from_le_bytes(word)));
+    let h = mix(h, tail.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)));
+    h ^ h >> 32
+}

@@ -1,0 +1,159 @@
+//! Merging neighbours by priority: the core of both SentencePiece and byte pair encoding.
+//!
+//! Knows neither texts nor ranks; what two symbols join to is asked of the caller. The one idea: a linked list of
+//! symbols and a heap of candidate pairs, where outdated pairs are recognised when they come up, never searched for:
+//! O(n log n).
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+
+/// The id of a symbol that is no token.
+pub(crate) const NO_TOKEN: u32 = u32::MAX;
+const END: u32 = u32::MAX;
+
+/// A piece of the text on its way to a token.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Symbol {
+    pub(crate) id: u32,
+    /// Bytes of the text; empty once the symbol was merged into its left neighbour.
+    start: u32,
+    end: u32,
+    prev: u32,
+    next: u32,
+}
+
+impl Symbol {
+    pub(crate) fn range(&self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+/// What two neighbours join to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Join {
+    /// Lower joins first; among equals the leftmost.
+    pub(crate) order: u32,
+    pub(crate) id: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Candidate {
+    order: u32,
+    left: u32,
+    /// Where the joined text ends. The pair is outdated unless its right half still ends here.
+    end: u32,
+    id: u32,
+}
+
+/// Scratch memory for merging, used again for each word.
+#[derive(Default, Debug)]
+pub(crate) struct Merger {
+    symbols: Vec<Symbol>,
+    queue: BinaryHeap<Reverse<Candidate>>,
+}
+
+impl Merger {
+    /// Longer texts are given in parts, because positions are 32 bits wide.
+    pub(crate) const MAX_BYTES: usize = 1 << 31;
+
+    /// Forgets the word before.
+    pub(crate) fn clear(&mut self) {
+        self.symbols.clear();
+        self.queue.clear();
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.symbols.is_empty()
+    }
+
+    /// Appends a symbol that covers `range`, which begins where the last one ends.
+    pub(crate) fn push(&mut self, id: u32, range: Range<usize>) {
+        let i = self.symbols.len() as u32;
+        if let Some(last) = self.symbols.last_mut() {
+            last.next = i;
+        }
+        let (start, end) = (range.start as u32, range.end as u32);
+        self.symbols.push(Symbol { id, start, end, prev: i.wrapping_sub(1), next: END });
+    }
+
+    /// Joins neighbours until none join.
+    pub(crate) fn merge(&mut self, join: impl Fn(&Symbol, &Symbol) -> Option<Join>) {
+        for left in 0..self.symbols.len() as u32 {
+            self.consider(left, &join);
+        }
+        while let Some(Reverse(candidate)) = self.queue.pop() {
+            if self.is_current(&candidate) {
+                let prev = self.apply(&candidate);
+                self.consider(prev, &join);
+                self.consider(candidate.left, &join);
+            }
+        }
+    }
+
+    /// What is left, from left to right.
+    pub(crate) fn symbols(&self) -> impl Iterator<Item = &Symbol> {
+        self.symbols.iter().filter(|symbol| symbol.start < symbol.end)
+    }
+
+    /// Queues the pair that begins at `left`, if there is one and it joins.
+    fn consider(&mut self, left: u32, join: &impl Fn(&Symbol, &Symbol) -> Option<Join>) {
+        let Some(first) = self.symbols.get(left as usize) else { return };
+        let Some(second) = self.symbols.get(first.next as usize) else { return };
+        if let Some(Join { order, id }) = join(first, second) {
+            self.queue.push(Reverse(Candidate { order, left, end: second.end, id }));
+        }
+    }
+
+    /// A symbol only ever grows to the right by taking its neighbour, so a pair is as it was if its left half is alive
+    /// and its right half, still next to it, ends where it did.
+    fn is_current(&self, candidate: &Candidate) -> bool {
+        let left = self.symbols[candidate.left as usize];
+        let right = self.symbols.get(left.next as usize);
+        left.start < left.end && right.is_some_and(|right| right.end == candidate.end)
+    }
+
+    /// Joins a pair and returns the symbol before it.
+    fn apply(&mut self, candidate: &Candidate) -> u32 {
+        let left = candidate.left as usize;
+        let right = self.symbols[left].next as usize;
+        let after = self.symbols[right].next;
+        self.symbols[right].end = self.symbols[right].start;
+        if let Some(after) = self.symbols.get_mut(after as usize) {
+            after.prev = candidate.left;
+        }
+        let left = &mut self.symbols[left];
+        (left.id, left.end, left.next) = (candidate.id, candidate.end, after);
+        left.prev
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Merges the digits of `text` where `join` gives an order for the joined text; ids are irrelevant.
+    fn merged(text: &str, join: impl Fn(&str) -> Option<u32>) -> Vec<String> {
+        let mut merger = Merger::default();
+        for i in 0..text.len() {
+            merger.push(0, i..i + 1);
+        }
+        merger.merge(|l, r| join(&text[l.range().start..r.range().end]).map(|order| Join { order, id: 0 }));
+        merger.symbols().map(|s| text[s.range()].to_owned()).collect()
+    }
+
+    #[test]
+    fn the_lowest_order_joins_first_and_the_leftmost_among_equals() {
+        assert_eq!(merged("abc", |t| [("ab", 2), ("bc", 1)].iter().find(|p| p.0 == t).map(|p| p.1)), ["a", "bc"]);
+        assert_eq!(merged("aaa", |t| (t == "aa").then_some(1)), ["aa", "a"]);
+        assert_eq!(merged("aaaaa", |t| (t.len() == 2 || t.len() == 4).then_some(1)), ["aaaa", "a"]);
+    }
+
+    #[test]
+    fn a_pair_whose_half_was_taken_does_not_join() {
+        assert_eq!(
+            merged("abcd", |t| [("bc", 1), ("ab", 2), ("cd", 2)].iter().find(|p| p.0 == t).map(|p| p.1)),
+            ["a", "bc", "d"]
+        );
+    }
+}

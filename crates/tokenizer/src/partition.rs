@@ -1,0 +1,147 @@
+//! Cutting special tokens out of a text before anything else happens to it.
+//!
+//! Knows nothing of words or merges. The one idea: longest tokens first, and the leftmost of one length first, as
+//! llama.cpp does it; only the bytes that such a token can begin and end with are looked up.
+
+use crate::vocab::{TokenKind, Vocab};
+use std::ops::Range;
+
+/// Longer texts are never matched, so that a hostile vocabulary cannot make the search slow. Real ones stay below 60.
+const MAX_BYTES: usize = 128;
+
+/// A part of the input.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Fragment {
+    Text(Range<usize>),
+    Token(u32),
+}
+
+/// The tokens to be cut out.
+pub(crate) struct Partition {
+    accepts: fn(TokenKind) -> bool,
+    /// Longest first.
+    lengths: Vec<OfLength>,
+}
+
+/// The tokens of one length.
+struct OfLength {
+    n_bytes: usize,
+    first: ByteSet,
+    last: ByteSet,
+}
+
+/// Tokens that take the white space beside them along.
+#[derive(Default)]
+pub(crate) struct Strip {
+    pub(crate) left: Vec<u32>,
+    pub(crate) right: Vec<u32>,
+}
+
+/// What a search needs besides the tokens to look for.
+pub(crate) struct Context<'a> {
+    pub(crate) vocab: &'a Vocab,
+    pub(crate) strip: &'a Strip,
+}
+
+impl Partition {
+    pub(crate) fn new(vocab: &Vocab, accepts: fn(TokenKind) -> bool) -> Self {
+        let mut lengths: Vec<OfLength> = Vec::new();
+        for (id, text) in vocab.texts() {
+            let (Some(&first), Some(&last)) = (text.first(), text.last()) else { continue };
+            if !accepts(vocab.kind(id)) || text.len() > MAX_BYTES {
+                continue;
+            }
+            let at = match lengths.binary_search_by(|l| text.len().cmp(&l.n_bytes)) {
+                Ok(at) => at,
+                Err(at) => {
+                    lengths.insert(at, OfLength { n_bytes: text.len(), first: ByteSet::EMPTY, last: ByteSet::EMPTY });
+                    at
+                }
+            };
+            lengths[at].first.insert(first);
+            lengths[at].last.insert(last);
+        }
+        Self { accepts, lengths }
+    }
+
+    /// The parts of `text`, in order.
+    pub(crate) fn cut(&self, context: &Context<'_>, text: &[u8]) -> Vec<Fragment> {
+        let mut fragments = Vec::new();
+        fragments.extend((!text.is_empty()).then_some(Fragment::Text(0..text.len())));
+        for of_length in &self.lengths {
+            let mut next = Vec::with_capacity(fragments.len());
+            for fragment in fragments {
+                match fragment {
+                    Fragment::Text(range) => self.cut_at(of_length, context, (text, range), &mut next),
+                    token @ Fragment::Token(_) => next.push(token),
+                }
+            }
+            fragments = next;
+        }
+        fragments
+    }
+
+    fn cut_at(&self, length: &OfLength, context: &Context<'_>, (text, mut rest): Part<'_>, out: &mut Vec<Fragment>) {
+        let find = |rest| {
+            let token = |window| context.vocab.id(window).filter(|&id| (self.accepts)(context.vocab.kind(id)));
+            length.candidates((text, rest)).find_map(|(at, window)| Some((at, token(window)?)))
+        };
+        while let Some((at, id)) = find(rest.clone()) {
+            let left = if context.strip.left.contains(&id) { trim_end(text, rest.start..at) } else { rest.start..at };
+            rest.start = at + length.n_bytes;
+            if context.strip.right.contains(&id) {
+                rest = trim_start(text, rest);
+            }
+            out.extend((!left.is_empty()).then_some(Fragment::Text(left)));
+            out.push(Fragment::Token(id));
+        }
+        out.extend((!rest.is_empty()).then_some(Fragment::Text(rest)));
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.lengths.capacity() * size_of::<OfLength>()
+    }
+}
+
+/// A part of a text.
+type Part<'t> = (&'t [u8], Range<usize>);
+
+impl OfLength {
+    /// The positions in a part where a token of this length may begin.
+    fn candidates<'t>(&self, (text, range): Part<'t>) -> impl Iterator<Item = (usize, &'t [u8])> {
+        let last = self.n_bytes - 1;
+        let windows = (range.start..).zip(text[range].windows(self.n_bytes));
+        windows.filter(move |(_, window)| self.first.holds(window[0]) && self.last.holds(window[last]))
+    }
+}
+
+fn trim_end(text: &[u8], range: Range<usize>) -> Range<usize> {
+    let n = text[range.clone()].iter().rev().take_while(|byte| is_space(**byte)).count();
+    range.start..range.end - n
+}
+
+fn trim_start(text: &[u8], range: Range<usize>) -> Range<usize> {
+    let n = text[range.clone()].iter().take_while(|byte| is_space(**byte)).count();
+    range.start + n..range.end
+}
+
+/// `isspace` of C.
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
+}
+
+/// A set of bytes.
+#[derive(Clone, Copy)]
+struct ByteSet([u64; 4]);
+
+impl ByteSet {
+    const EMPTY: Self = Self([0; 4]);
+
+    fn insert(&mut self, byte: u8) {
+        self.0[usize::from(byte >> 6)] |= 1 << (byte & 63);
+    }
+
+    fn holds(&self, byte: u8) -> bool {
+        self.0[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
+    }
+}

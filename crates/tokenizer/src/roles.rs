@@ -1,0 +1,224 @@
+//! Tokens with a role: begin and end of text, end of turn, and whatever else ends a generation.
+//!
+//! Knows no algorithm. The one idea: metadata first, token texts second, because many files name only one of their
+//! end tokens. The texts, defaults and exceptions are those of `llama_vocab::impl::load` in llama.cpp, so that the same
+//! file stops at the same place.
+
+use crate::Error;
+use crate::partition::Strip;
+use crate::vocab::{TokenKind, Vocab};
+use atta_formats::Metadata;
+
+/// Ids and habits that come with a vocabulary.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Roles {
+    pub(crate) bos: Option<u32>,
+    pub(crate) eos: Option<u32>,
+    pub(crate) eot: Option<u32>,
+    pub(crate) eom: Option<u32>,
+    pub(crate) unknown: Option<u32>,
+    pub(crate) padding: Option<u32>,
+    pub(crate) add_bos: bool,
+    pub(crate) add_eos: bool,
+    /// Tokens that end a generation, sorted.
+    pub(crate) eog: Vec<u32>,
+}
+
+/// Tokens that are end marks whatever the metadata say.
+const END_TEXTS: &[&str] = &[
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|flush|>",
+    "<|calls|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "</s>",
+    "<|eom_id|>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<|end_of_text|>",
+    "<end_of_utterance>",
+    "<eos>",
+    "<turn|>",
+    "<|tool_response>",
+    "<｜end▁of▁sentence｜>",
+    "[e~[",
+];
+
+/// Roles of fill-in-the-middle: keys, texts in order of preference, and whether the token ends a generation.
+const MIDDLE_ROLES: &[(&[&str], &[&str], bool)] = &[
+    (
+        &["tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id"],
+        &[
+            "<|fim_prefix|>",
+            "<fim-prefix>",
+            "<fim_prefix>",
+            "<｜fim▁begin｜>",
+            "<PRE>",
+            "▁<PRE>",
+            "<|code_prefix|>",
+            "<|prefix|>",
+        ],
+        false,
+    ),
+    (
+        &["tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id"],
+        &[
+            "<|fim_suffix|>",
+            "<fim-suffix>",
+            "<fim_suffix>",
+            "<｜fim▁hole｜>",
+            "<SUF>",
+            "▁<SUF>",
+            "<|code_suffix|>",
+            "<|suffix|>",
+        ],
+        false,
+    ),
+    (
+        &["tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id"],
+        &[
+            "<|fim_middle|>",
+            "<fim-middle>",
+            "<fim_middle>",
+            "<｜fim▁end｜>",
+            "<MID>",
+            "▁<MID>",
+            "<|code_middle|>",
+            "<|middle|>",
+        ],
+        false,
+    ),
+    (&["tokenizer.ggml.fim_pad_token_id"], &["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"], true),
+    (
+        &["tokenizer.ggml.fim_rep_token_id"],
+        &["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"],
+        true,
+    ),
+    (&["tokenizer.ggml.fim_sep_token_id"], &["<|file_sep|>"], true),
+];
+
+/// Tokens of gpt-oss that are always rendered.
+const VISIBLE_TEXTS: &[&str] = &["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"];
+
+impl Roles {
+    /// Reads the metadata over the defaults in `self`, then looks for texts with a role and corrects their kinds.
+    pub(crate) fn find(
+        mut self,
+        metadata: &Metadata,
+        vocab: &mut Vocab,
+        warnings: &mut Vec<String>,
+    ) -> Result<Self, Error> {
+        for (key, id) in [
+            ("tokenizer.ggml.bos_token_id", &mut self.bos),
+            ("tokenizer.ggml.eos_token_id", &mut self.eos),
+            ("tokenizer.ggml.eot_token_id", &mut self.eot),
+            ("tokenizer.ggml.eom_token_id", &mut self.eom),
+            ("tokenizer.ggml.unknown_token_id", &mut self.unknown),
+            ("tokenizer.ggml.padding_token_id", &mut self.padding),
+        ] {
+            *id = read_id(metadata, vocab, key, warnings)?.or(id.filter(|&id| vocab.holds(id)));
+        }
+        self.add_bos = metadata.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(self.add_bos);
+        self.add_eos = metadata.bool("tokenizer.ggml.add_eos_token")?.unwrap_or(self.add_eos);
+        self.find_middle(metadata, vocab, warnings)?;
+        self.find_ends(vocab);
+        Ok(self)
+    }
+
+    pub(crate) fn is_eog(&self, id: u32) -> bool {
+        self.eog.binary_search(&id).is_ok()
+    }
+
+    fn find_middle(&mut self, metadata: &Metadata, vocab: &mut Vocab, warnings: &mut Vec<String>) -> Result<(), Error> {
+        for (keys, texts, ends) in MIDDLE_ROLES {
+            let mut id = None;
+            for key in *keys {
+                id = read_id(metadata, vocab, key, warnings)?.or(id);
+            }
+            let by_text = || texts.iter().find_map(|text| vocab.id(text.as_bytes()));
+            let found = id.is_none().then(by_text).flatten();
+            if let Some(found) = found {
+                vocab.set_kind(found, TokenKind::Control);
+            }
+            self.eog.extend(id.or(found).filter(|_| *ends));
+        }
+        Ok(())
+    }
+
+    fn find_ends(&mut self, vocab: &mut Vocab) {
+        for id in END_TEXTS.iter().filter_map(|text| vocab.id(text.as_bytes())).collect::<Vec<_>>() {
+            vocab.set_kind(id, TokenKind::Control);
+            self.eog.push(id);
+        }
+        for text in VISIBLE_TEXTS {
+            set_kind(vocab, text, TokenKind::UserDefined);
+        }
+        self.eog.extend([self.eos, self.eot, self.eom].into_iter().flatten());
+        self.exempt(
+            vocab,
+            |has| (has("<|return|>") && has("<|call|>")) || (has("<|calls|>") && has("<|flush|>")),
+            ("<|end|>", TokenKind::UserDefined),
+        );
+        self.exempt(vocab, |has| has("<|tool_response>") || has("<|plamo:eos|>"), ("</s>", TokenKind::Normal));
+        self.eog.sort_unstable();
+        self.eog.dedup();
+    }
+
+    /// Some families use an end mark of others as an ordinary token; other end marks tell them.
+    fn exempt(
+        &mut self,
+        vocab: &mut Vocab,
+        when: impl Fn(&dyn Fn(&str) -> bool) -> bool,
+        (text, kind): (&str, TokenKind),
+    ) {
+        let has = |text: &str| vocab.id(text.as_bytes()).is_some_and(|id| self.eog.contains(&id));
+        if when(&has) && has(text) {
+            let exempted = vocab.id(text.as_bytes());
+            self.eog.retain(|&id| Some(id) != exempted);
+            set_kind(vocab, text, kind);
+        }
+    }
+}
+
+fn set_kind(vocab: &mut Vocab, text: &str, kind: TokenKind) {
+    if let Some(id) = vocab.id(text.as_bytes()) {
+        vocab.set_kind(id, kind);
+    }
+}
+
+/// An id of the metadata, if it is one of the vocabulary.
+fn read_id(metadata: &Metadata, vocab: &Vocab, key: &str, warnings: &mut Vec<String>) -> Result<Option<u32>, Error> {
+    let Some(id) = metadata.i64(key)? else { return Ok(None) };
+    let valid = u32::try_from(id).ok().filter(|&id| vocab.holds(id));
+    // -1 is how files say that there is none.
+    if valid.is_none() && id != -1 && id != i64::from(u32::MAX) {
+        warnings.push(format!("{key} is {id}, but there are {} tokens; it is ignored", vocab.len()));
+    }
+    Ok(valid)
+}
+
+/// Tokens that take white space beside them along. No metadata say so; llama.cpp goes by the names of models.
+pub(crate) fn strip(metadata: &Metadata, vocab: &Vocab) -> Result<Strip, Error> {
+    let id = |text: &str| vocab.id(text.as_bytes());
+    let named = |key: &str, names: &[&str]| -> Result<bool, Error> {
+        let value = metadata.str(key)?.unwrap_or_default().to_lowercase();
+        Ok(names.iter().any(|name| value.contains(name)))
+    };
+    let mut strip = Strip::default();
+    if named("tokenizer.ggml.pre", &["jina-v2-de", "jina-v2-es", "jina-v2-code"])? {
+        strip.left.extend(id("<mask>"));
+    } else if named("general.name", &["phi-3", "phi3"])? {
+        let special = vocab.texts().map(|(id, _)| id).filter(|&id| vocab.kind(id).is_special());
+        let exempt = ["<unk>", "<s>", "<|endoftext|>"].map(id);
+        strip.right.extend(special.chain(id("</s>")).filter(|&id| !exempt.contains(&Some(id))));
+    } else if named("general.name", &["modern-bert"])? {
+        strip.left.extend(id("[MASK]"));
+    }
+    Ok(strip)
+}

@@ -1,0 +1,102 @@
+//! SentencePiece: neighbours join to whatever token they spell, the best score first.
+//!
+//! Knows nothing of special tokens. The one idea: a pair joins if its text is a token, so the vocabulary itself is the
+//! list of merges.
+
+use crate::merge::{Join, Merger, NO_TOKEN, Symbol};
+use crate::vocab::{SPACE_MARK, Vocab, characters, joins_words};
+
+pub(crate) struct Spm {
+    /// Whether a text gets a space in front of it.
+    pub(crate) add_space_prefix: bool,
+    /// Whether a token may reach into the next word; if none does, words are merged one by one.
+    join_words: bool,
+    /// The token of each byte, or `NO_TOKEN`.
+    byte_ids: Box<[u32; 256]>,
+}
+
+impl Spm {
+    /// `unknown` stands for bytes without a token.
+    pub(crate) fn new(vocab: &Vocab, unknown: Option<u32>, add_space_prefix: bool) -> Self {
+        let mut byte_ids = Box::new([NO_TOKEN; 256]);
+        for (byte, id) in (0..=255).zip(byte_ids.iter_mut()) {
+            *id = vocab.byte_id(byte).or_else(|| vocab.id(&[byte])).or(unknown).unwrap_or(NO_TOKEN);
+        }
+        let join_words = vocab.texts().any(|(_, text)| joins_words(text));
+        Self { add_space_prefix, join_words, byte_ids }
+    }
+
+    /// Appends the tokens of a text without special tokens, byte for byte: what is no token, valid UTF-8 or not, becomes
+    /// byte tokens.
+    pub(crate) fn encode(&self, vocab: &Vocab, text: &[u8], after_special: bool, out: &mut Vec<u32>) {
+        let mut escaped = Vec::with_capacity(text.len() + text.len() / 2 + 4);
+        if self.add_space_prefix && after_special {
+            escaped.extend_from_slice(SPACE_MARK);
+        }
+        for &byte in text {
+            match byte {
+                b' ' => escaped.extend_from_slice(SPACE_MARK),
+                _ => escaped.push(byte),
+            }
+        }
+        let mut merger = Merger::default();
+        for part in escaped.chunks(Merger::MAX_BYTES) {
+            self.encode_escaped(vocab, part, &mut merger, out);
+        }
+    }
+
+    fn encode_escaped(&self, vocab: &Vocab, text: &[u8], merger: &mut Merger, out: &mut Vec<u32>) {
+        let mut after_mark = false;
+        for range in characters(text) {
+            let is_mark = &text[range.clone()] == SPACE_MARK;
+            if is_mark && !after_mark && !self.join_words {
+                self.flush(vocab, text, merger, out);
+            }
+            after_mark = is_mark;
+            merger.push(vocab.id(&text[range.clone()]).unwrap_or(NO_TOKEN), range);
+        }
+        self.flush(vocab, text, merger, out);
+    }
+
+    /// Merges and appends the characters gathered so far.
+    fn flush(&self, vocab: &Vocab, text: &[u8], merger: &mut Merger, out: &mut Vec<u32>) {
+        merger.merge(|left, right| {
+            let id = vocab.id(&text[left.range().start..right.range().end])?;
+            Some(Join { order: best_first(vocab.score(id)), id })
+        });
+        for symbol in merger.symbols() {
+            self.append(symbol, text, out);
+        }
+        merger.clear();
+    }
+
+    fn append(&self, symbol: &Symbol, text: &[u8], out: &mut Vec<u32>) {
+        if symbol.id != NO_TOKEN {
+            return out.push(symbol.id);
+        }
+        let ids = text[symbol.range()].iter().map(|&byte| self.byte_ids[usize::from(byte)]);
+        out.extend(ids.filter(|&id| id != NO_TOKEN));
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        size_of_val(&*self.byte_ids)
+    }
+}
+
+/// A number that is lower the higher the score is. Both zeros are equal.
+fn best_first(score: f32) -> u32 {
+    let bits = (score + 0.0).to_bits();
+    if bits >> 31 == 1 { bits } else { !bits & 0x7FFF_FFFF }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::best_first;
+
+    #[test]
+    fn better_scores_come_first() {
+        let scores = [f32::INFINITY, 3.5, 1e-30, 0.0, -1e-30, -2.0, -10.0, f32::NEG_INFINITY];
+        assert!(scores.windows(2).all(|pair| best_first(pair[0]) < best_first(pair[1])));
+        assert_eq!(best_first(0.0), best_first(-0.0));
+    }
+}

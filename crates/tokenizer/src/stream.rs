@@ -1,0 +1,57 @@
+//! Text while it is being generated, token by token.
+//!
+//! Knows no vocabulary but through the tokenizer. The one idea: a character may lie in several tokens, so the bytes of
+//! one that may still be completed wait here; what can no longer become one is U+FFFD. The pieces together are what
+//! decoding all tokens at once gives, read as UTF-8 with replacements.
+
+use crate::tokenizer::{Place, Tokenizer};
+
+/// Turns tokens into pieces of valid UTF-8.
+pub struct StreamDecoder<'t> {
+    tokenizer: &'t Tokenizer,
+    place: Place,
+    /// At most three bytes between calls.
+    pending: Vec<u8>,
+}
+
+impl<'t> StreamDecoder<'t> {
+    /// For a text that begins with the first token pushed.
+    pub fn new(tokenizer: &'t Tokenizer) -> Self {
+        Self { tokenizer, place: Place::First, pending: Vec::new() }
+    }
+
+    /// For a text that goes on after a prompt: the space in front of the first token is part of it.
+    pub fn after_prompt(tokenizer: &'t Tokenizer) -> Self {
+        Self { tokenizer, place: Place::Later, pending: Vec::new() }
+    }
+
+    /// The text that a token completes; empty for control tokens and for parts of characters.
+    pub fn push(&mut self, id: u32) -> String {
+        self.pending.extend_from_slice(&self.tokenizer.visible_bytes(id, self.place));
+        self.place = Place::Later;
+        self.take_complete()
+    }
+
+    /// The end of the text: U+FFFD if a character never came to its end, else nothing.
+    pub fn flush(&mut self) -> String {
+        String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned()
+    }
+
+    fn take_complete(&mut self) -> String {
+        let (mut text, mut n) = (String::new(), 0);
+        while let Err(error) = str::from_utf8(&self.pending[n..]) {
+            let valid = n + error.valid_up_to();
+            text.push_str(str::from_utf8(&self.pending[n..valid]).expect("this much was found to be valid"));
+            n = valid;
+            let Some(invalid) = error.error_len() else {
+                self.pending.drain(..n);
+                return text;
+            };
+            text.push(char::REPLACEMENT_CHARACTER);
+            n += invalid;
+        }
+        text.push_str(str::from_utf8(&self.pending[n..]).expect("the loop ended because it is valid"));
+        self.pending.clear();
+        text
+    }
+}

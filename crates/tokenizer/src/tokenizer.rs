@@ -1,0 +1,292 @@
+//! The tokenizer: a vocabulary, an algorithm, and the tokens with a role.
+//!
+//! Knows no file and no model. The one idea: everything is decided by the metadata when it is built; encoding and
+//! decoding are then pure.
+
+use crate::bpe::Bpe;
+use crate::partition::{Context, Fragment, Partition, Strip};
+use crate::pre::{Alphabet, Scheme};
+use crate::roles::{self, Roles};
+use crate::spm::Spm;
+use crate::vocab::{SPACE_MARK, TokenKind, Vocab, spelled_byte};
+use crate::{Error, bytes};
+use atta_formats::Metadata;
+use std::borrow::Cow;
+
+const MODEL: &str = "tokenizer.ggml.model";
+
+/// Whether control tokens written out in a text are those tokens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Special {
+    /// They are text like any other: for text from a stranger.
+    Plain,
+    /// They are recognised: for prompts and chat templates.
+    Parse,
+}
+
+/// Text to ids and back.
+pub struct Tokenizer {
+    vocab: Vocab,
+    model: Model,
+    roles: Roles,
+    /// Cuts out what is always a token.
+    always: Partition,
+    /// Cuts out what is a token when special tokens are parsed.
+    parsed: Partition,
+    strip: Strip,
+    warnings: Vec<String>,
+}
+
+enum Model {
+    Spm(Spm),
+    Bpe(Bpe),
+}
+
+impl Tokenizer {
+    /// Builds a tokenizer from the metadata of a GGUF file. Token texts stay there.
+    ///
+    /// # Errors
+    /// If a key is missing or of the wrong type, if arrays are shorter than the vocabulary, or if the vocabulary is
+    /// neither SentencePiece (`llama`) nor byte pair encoding (`gpt2`, `gemma4`).
+    pub fn from_metadata(metadata: &Metadata) -> Result<Self, Error> {
+        let mut warnings = Vec::new();
+        let name = metadata.str(MODEL)?.ok_or(Error::Missing { key: MODEL })?;
+        let scheme = match name {
+            "llama" => None,
+            "gemma4" => Scheme::by_name("gemma4"),
+            "gpt2" => Some(scheme(metadata.str("tokenizer.ggml.pre")?, &mut warnings)),
+            _ => return Err(Error::Model { got: name.to_owned() }),
+        };
+        let mut vocab = Vocab::new(metadata)?;
+        let roles = defaults(scheme.as_ref()).find(metadata, &mut vocab, &mut warnings)?;
+        let model = match scheme {
+            Some(scheme) => Model::Bpe(Bpe::new(metadata, &vocab, scheme)?),
+            None => {
+                let add_space_prefix = metadata.bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(true);
+                Model::Spm(Spm::new(&vocab, roles.unknown, add_space_prefix))
+            }
+        };
+        if let Model::Bpe(Bpe { merges, .. }) = &model
+            && merges.n_unusable > 0
+        {
+            warnings.push(format!("{} merges name texts that are no tokens; they are ignored", merges.n_unusable));
+        }
+        let always = Partition::new(&vocab, |kind| kind == TokenKind::UserDefined);
+        let parsed = Partition::new(&vocab, TokenKind::is_special);
+        let strip = roles::strip(metadata, &vocab)?;
+        Ok(Self { vocab, model, roles, always, parsed, strip, warnings })
+    }
+
+    /// What is odd about the vocabulary, one sentence each; a user should see them.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The tokens of a text, without BOS and EOS.
+    ///
+    /// The text may be any bytes. SentencePiece vocabularies encode invalid UTF-8 as it is, in byte tokens; byte pair
+    /// encoding sees one U+FFFD for each such byte. llama.cpp does the same.
+    pub fn encode(&self, text: impl AsRef<[u8]>, special: Special) -> Vec<u32> {
+        let text = text.as_ref();
+        let partition = match special {
+            Special::Plain => &self.always,
+            Special::Parse => &self.parsed,
+        };
+        let mut ids = Vec::with_capacity(text.len() / 4 + 1);
+        let mut after_special = true;
+        for fragment in partition.cut(&Context { vocab: &self.vocab, strip: &self.strip }, text) {
+            match fragment {
+                Fragment::Token(id) => ids.push(id),
+                Fragment::Text(ref range) => match &self.model {
+                    Model::Bpe(bpe) => bpe.encode(&self.vocab, &text[range.clone()], &mut ids),
+                    Model::Spm(spm) => spm.encode(&self.vocab, &text[range.clone()], after_special, &mut ids),
+                },
+            }
+            after_special = matches!(fragment, Fragment::Token(_));
+        }
+        ids
+    }
+
+    /// The bytes of the text that tokens stand for: control tokens are invisible, and the space that SentencePiece
+    /// puts in front of a text is taken away again. Not always UTF-8: a token may be half a character.
+    pub fn decode(&self, ids: &[u32]) -> Vec<u8> {
+        let mut text = Vec::with_capacity(ids.len() * 4);
+        for (i, &id) in ids.iter().enumerate() {
+            let at = if i == 0 { Place::First } else { Place::Later };
+            text.extend_from_slice(&self.visible_bytes(id, at));
+        }
+        text
+    }
+
+    /// The bytes that a token stands for, whatever its kind; control tokens stand for their own text. Empty for unused
+    /// tokens and for ids from `n_vocab` on.
+    pub fn token_bytes(&self, id: u32) -> Cow<'_, [u8]> {
+        let text = self.vocab.text(id);
+        match self.vocab.kind(id) {
+            TokenKind::Control | TokenKind::Unknown | TokenKind::UserDefined => Cow::Borrowed(text),
+            TokenKind::Normal => self.normal_bytes(text),
+            TokenKind::Byte => Cow::Owned(spelled_byte(text).into_iter().collect()),
+            TokenKind::Unused | TokenKind::Undefined => Cow::Borrowed(&[]),
+        }
+    }
+
+    fn normal_bytes<'t>(&self, text: &'t [u8]) -> Cow<'t, [u8]> {
+        match &self.model {
+            Model::Bpe(bpe) if bpe.alphabet() == Alphabet::Bytes => Cow::Owned(from_alphabet(text)),
+            _ => unmark_spaces(text),
+        }
+    }
+
+    /// What a token adds to the text.
+    pub(crate) fn visible_bytes(&self, id: u32, place: Place) -> Cow<'_, [u8]> {
+        if self.vocab.kind(id).is_hidden() {
+            return Cow::Borrowed(&[]);
+        }
+        let bytes = self.token_bytes(id);
+        let is_prefixed = matches!(&self.model, Model::Spm(spm) if spm.add_space_prefix);
+        match bytes.strip_prefix(b" ") {
+            Some(rest) if is_prefixed && place == Place::First => Cow::Owned(rest.to_vec()),
+            _ => bytes,
+        }
+    }
+
+    /// The text of a token as the vocabulary spells it; empty for ids from `n_vocab` on.
+    pub fn token_text(&self, id: u32) -> &[u8] {
+        self.vocab.text(id)
+    }
+
+    /// The kind of a token, corrected where its text shows that the file is wrong about it.
+    pub fn kind(&self, id: u32) -> TokenKind {
+        self.vocab.kind(id)
+    }
+
+    /// The token whose text in the vocabulary is exactly this, as in `<|im_end|>`.
+    pub fn token_id(&self, text: impl AsRef<[u8]>) -> Option<u32> {
+        self.vocab.id(text.as_ref())
+    }
+
+    /// The number of tokens.
+    pub fn n_vocab(&self) -> usize {
+        self.vocab.len()
+    }
+
+    /// Begin of text.
+    pub fn bos(&self) -> Option<u32> {
+        self.roles.bos
+    }
+
+    /// End of text.
+    pub fn eos(&self) -> Option<u32> {
+        self.roles.eos
+    }
+
+    /// End of turn, if the metadata name it.
+    pub fn eot(&self) -> Option<u32> {
+        self.roles.eot
+    }
+
+    /// What stands for text without tokens.
+    pub fn unknown(&self) -> Option<u32> {
+        self.roles.unknown
+    }
+
+    /// Padding.
+    pub fn padding(&self) -> Option<u32> {
+        self.roles.padding
+    }
+
+    /// Whether a prompt begins with BOS: what the metadata say, else what is usual for the vocabulary. False if there
+    /// is no BOS.
+    pub fn add_bos(&self) -> bool {
+        self.roles.add_bos && self.roles.bos.is_some()
+    }
+
+    /// Whether a text to be evaluated ends with EOS.
+    pub fn add_eos(&self) -> bool {
+        self.roles.add_eos && self.roles.eos.is_some()
+    }
+
+    /// Whether generation ends at this token.
+    pub fn is_eog(&self, id: u32) -> bool {
+        self.roles.is_eog(id)
+    }
+
+    /// All tokens at which generation ends, in ascending order.
+    pub fn eog(&self) -> &[u32] {
+        &self.roles.eog
+    }
+
+    /// Bytes of heap that the tokenizer holds on to.
+    pub fn heap_bytes(&self) -> usize {
+        let model = match &self.model {
+            Model::Spm(spm) => spm.heap_bytes(),
+            Model::Bpe(bpe) => bpe.heap_bytes(),
+        };
+        self.vocab.heap_bytes() + model + self.always.heap_bytes() + self.parsed.heap_bytes()
+    }
+}
+
+/// Where a token stands in a text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    First,
+    Later,
+}
+
+/// The pre-tokenizer by name; a wrong one gives text that is subtly off, so it is worth a loud warning.
+fn scheme(name: Option<&str>, warnings: &mut Vec<String>) -> Scheme {
+    let problem = match name {
+        None | Some("") => "tokenizer.ggml.pre is missing".to_owned(),
+        Some(name) => match Scheme::by_name(name) {
+            Some(scheme) => return scheme,
+            None => format!("the pre-tokenizer \"{name}\" (tokenizer.ggml.pre) is unknown"),
+        },
+    };
+    warnings.push(format!(
+        "{problem}: the default one is used, and GENERATION QUALITY WILL BE DEGRADED; convert the model anew"
+    ));
+    Scheme::DEFAULT
+}
+
+/// What llama.cpp assumes where the metadata say nothing.
+fn defaults(scheme: Option<&Scheme>) -> Roles {
+    match scheme {
+        None => Roles { bos: Some(1), eos: Some(2), unknown: Some(0), add_bos: true, ..Roles::default() },
+        Some(scheme) => Roles {
+            bos: scheme.default_bos.then_some(11),
+            eos: (scheme.alphabet == Alphabet::Bytes).then_some(11),
+            add_bos: scheme.add_bos,
+            ..Roles::default()
+        },
+    }
+}
+
+/// The bytes of a text in the alphabet of byte-level vocabularies; other characters stand for themselves.
+fn from_alphabet(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    for chunk in text.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match bytes::from_char(c) {
+                Some(byte) => out.push(byte),
+                None => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        out.extend_from_slice(chunk.invalid());
+    }
+    out
+}
+
+/// The text with a space for each U+2581.
+fn unmark_spaces(text: &[u8]) -> Cow<'_, [u8]> {
+    let Some(first) = text.windows(SPACE_MARK.len()).position(|window| window == SPACE_MARK) else {
+        return Cow::Borrowed(text);
+    };
+    let mut out = text[..first].to_vec();
+    let mut rest = &text[first..];
+    while let Some(&byte) = rest.first() {
+        let (next, n) = if rest.starts_with(SPACE_MARK) { (b' ', SPACE_MARK.len()) } else { (byte, 1) };
+        out.push(next);
+        rest = &rest[n..];
+    }
+    Cow::Owned(out)
+}

@@ -1,0 +1,196 @@
+//! The tokens: texts, kinds, scores, and the way back from text to id.
+//!
+//! Knows no algorithm. The one idea: texts and scores stay in the file; the heap holds one byte per token for its kind
+//! and the index.
+
+use crate::Error;
+use crate::index::Index;
+use atta_formats::{Metadata, NumArray, StrArray};
+
+/// U+2581, which SentencePiece writes for a space.
+pub(crate) const SPACE_MARK: &[u8] = "▁".as_bytes();
+
+/// No vocabulary known has more than 262,144 tokens.
+pub(crate) const MAX_TOKENS: usize = 1 << 21;
+
+const TOKENS: &str = "tokenizer.ggml.tokens";
+const KINDS: &str = "tokenizer.ggml.token_type";
+const SCORES: &str = "tokenizer.ggml.scores";
+
+/// What a token is for. The numbers are those of `tokenizer.ggml.token_type`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum TokenKind {
+    /// Text.
+    Normal,
+    /// What stands for text that has no token.
+    Unknown,
+    /// A mark that is no text: recognised in input only on request, invisible in output.
+    Control,
+    /// Text that is always recognised as this token, before anything else.
+    UserDefined,
+    /// A free place.
+    Unused,
+    /// One byte, spelled `<0xXX>`.
+    Byte,
+    /// Not said, or a number that nobody defined.
+    Undefined,
+}
+
+impl TokenKind {
+    fn from_number(number: i32) -> Self {
+        match number {
+            1 => Self::Normal,
+            2 => Self::Unknown,
+            3 => Self::Control,
+            4 => Self::UserDefined,
+            5 => Self::Unused,
+            6 => Self::Byte,
+            _ => Self::Undefined,
+        }
+    }
+
+    /// Whether the token is matched in the input as a whole: always, or when special tokens are parsed.
+    pub(crate) fn is_special(self) -> bool {
+        matches!(self, Self::Unknown | Self::Control | Self::UserDefined)
+    }
+
+    /// Whether the token is no part of the text.
+    pub(crate) fn is_hidden(self) -> bool {
+        matches!(self, Self::Unknown | Self::Control)
+    }
+}
+
+pub(crate) struct Vocab {
+    texts: StrArray,
+    index: Index,
+    /// `[n_vocab]`.
+    kinds: Vec<TokenKind>,
+    scores: Option<NumArray<f32>>,
+    max_bytes: usize,
+}
+
+impl Vocab {
+    pub(crate) fn new(metadata: &Metadata) -> Result<Self, Error> {
+        let texts = metadata.strs(TOKENS)?.ok_or(Error::Missing { key: TOKENS })?;
+        let n_vocab = texts.len();
+        if n_vocab == 0 || n_vocab > MAX_TOKENS {
+            return Err(Error::Count { key: TOKENS, max: MAX_TOKENS, got: n_vocab });
+        }
+        let scores = metadata.f32s(SCORES)?;
+        if let Some(scores) = &scores {
+            check_length(SCORES, n_vocab, scores.len())?;
+        }
+        let index = Index::new(&texts)?;
+        let max_bytes = texts.iter().map(<[u8]>::len).max().unwrap_or(0);
+        Ok(Self { kinds: kinds(metadata, n_vocab)?, texts, index, scores, max_bytes })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.texts.len()
+    }
+
+    pub(crate) fn id(&self, text: &[u8]) -> Option<u32> {
+        if text.len() > self.max_bytes { None } else { self.index.get(&self.texts, text) }
+    }
+
+    /// The text of a token as the file has it; empty from `len` on.
+    pub(crate) fn text(&self, id: u32) -> &[u8] {
+        self.texts.get(id as usize).unwrap_or_default()
+    }
+
+    pub(crate) fn texts(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        (0..).zip(self.texts.iter())
+    }
+
+    pub(crate) fn kind(&self, id: u32) -> TokenKind {
+        self.kinds.get(id as usize).copied().unwrap_or(TokenKind::Undefined)
+    }
+
+    pub(crate) fn set_kind(&mut self, id: u32, kind: TokenKind) {
+        if let Some(old) = self.kinds.get_mut(id as usize) {
+            *old = kind;
+        }
+    }
+
+    pub(crate) fn score(&self, id: u32) -> f32 {
+        self.scores.as_ref().and_then(|scores| scores.get(id as usize)).unwrap_or(0.0)
+    }
+
+    /// The token `<0xXX>` of a byte.
+    pub(crate) fn byte_id(&self, byte: u8) -> Option<u32> {
+        self.id(format!("<0x{byte:02X}>").as_bytes())
+    }
+
+    /// Whether `id` may be used; a number from outside may be anything.
+    pub(crate) fn holds(&self, id: u32) -> bool {
+        (id as usize) < self.len()
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.texts.heap_bytes() + self.index.heap_bytes() + self.kinds.capacity()
+    }
+}
+
+fn kinds(metadata: &Metadata, n_vocab: usize) -> Result<Vec<TokenKind>, Error> {
+    let Some(numbers) = metadata.i32s(KINDS)? else { return Ok(vec![TokenKind::Normal; n_vocab]) };
+    check_length(KINDS, n_vocab, numbers.len())?;
+    Ok(numbers.iter().take(n_vocab).map(TokenKind::from_number).collect())
+}
+
+fn check_length(key: &'static str, expected: usize, got: usize) -> Result<(), Error> {
+    if got < expected { Err(Error::Length { key, expected, got }) } else { Ok(()) }
+}
+
+/// The byte that the text of a `BYTE` token spells, `<0xXX>`.
+pub(crate) fn spelled_byte(text: &[u8]) -> Option<u8> {
+    let digits = text.strip_prefix(b"<0x")?.strip_suffix(b">")?;
+    u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
+}
+
+/// Whether a space mark follows something else within the text.
+pub(crate) fn joins_words(text: &[u8]) -> bool {
+    let ends_word = |i: usize| !text[..i].ends_with(SPACE_MARK);
+    (1..text.len()).any(|i| text[i..].starts_with(SPACE_MARK) && ends_word(i))
+}
+
+/// The characters of a text by their first bytes, as llama.cpp tells them apart: what follows is not looked at, so
+/// that invalid UTF-8 is cut in the same places.
+pub(crate) fn characters(text: &[u8]) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let n = match text.get(at)? {
+            0..=0xBF => 1,
+            0xC0..=0xDF => 2,
+            0xE0..=0xEF => 3,
+            0xF0..=0xFF => 4,
+        };
+        let range = at..text.len().min(at + n);
+        at = range.end;
+        Some(range)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_space_mark_within_a_word_joins_words() {
+        assert!(joins_words("a▁b".as_bytes()) && joins_words("▁a▁".as_bytes()));
+        assert!(!joins_words("▁▁ab".as_bytes()) && !joins_words("▁".as_bytes()) && !joins_words(b""));
+    }
+
+    #[test]
+    fn characters_follow_first_bytes_even_where_they_lie() {
+        let of = |text: &[u8]| characters(text).map(|r| r.len()).collect::<Vec<_>>();
+        assert_eq!(of("aé中🙂".as_bytes()), [1, 2, 3, 4]);
+        assert_eq!(of(b"\xF0a\x80b\xE2"), [4, 1]);
+    }
+
+    #[test]
+    fn byte_tokens_are_spelled_in_hexadecimal() {
+        assert_eq!(spelled_byte(b"<0x0A>"), Some(10));
+        assert_eq!((spelled_byte(b"<0x>"), spelled_byte(b"<0xZZ>"), spelled_byte(b"0x41")), (None, None, None));
+    }
+}

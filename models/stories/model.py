@@ -1,0 +1,130 @@
+"""The network: llama architecture in plain PyTorch, as small as it goes.
+
+Rotary positions turn the pairs (i, i + d_head / 2), which is fast here; GGUF's `llama` architecture wants neighbours
+(2i, 2i+1), so the export reorders the rows of q and k. Knows nothing about data or files.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+@dataclass
+class Config:
+    n_vocab: int = 2048
+    n_ctx: int = 512
+    n_layers: int = 4
+    n_heads: int = 8
+    n_kv_heads: int = 4
+    d_model: int = 256
+    d_ff: int = 512
+    rope_base: float = 10000.0
+    norm_eps: float = 1e-5
+
+    @property
+    def d_head(self):
+        return self.d_model // self.n_heads
+
+
+def rope_tables(config):
+    """cos and sin, [n_ctx, d_head / 2]."""
+    frequency = config.rope_base ** (-torch.arange(0, config.d_head, 2).float() / config.d_head)
+    angle = torch.outer(torch.arange(config.n_ctx).float(), frequency)
+    return angle.cos(), angle.sin()
+
+
+def rotate(x, cos, sin):
+    """x: [batch, n_heads, time, d_head]."""
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1).type_as(x)
+
+
+class Attention(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.c = c
+        self.q = nn.Linear(c.d_model, c.n_heads * c.d_head, bias=False)
+        self.k = nn.Linear(c.d_model, c.n_kv_heads * c.d_head, bias=False)
+        self.v = nn.Linear(c.d_model, c.n_kv_heads * c.d_head, bias=False)
+        self.o = nn.Linear(c.n_heads * c.d_head, c.d_model, bias=False)
+
+    def forward(self, x, cos, sin):
+        b, t, _ = x.shape
+        q = self.q(x).view(b, t, self.c.n_heads, -1).transpose(1, 2)
+        k = self.k(x).view(b, t, self.c.n_kv_heads, -1).transpose(1, 2)
+        v = self.v(x).view(b, t, self.c.n_kv_heads, -1).transpose(1, 2)
+        groups = self.c.n_heads // self.c.n_kv_heads
+        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.o(y.transpose(1, 2).reshape(b, t, -1))
+
+
+class FeedForward(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.gate = nn.Linear(c.d_model, c.d_ff, bias=False)
+        self.up = nn.Linear(c.d_model, c.d_ff, bias=False)
+        self.down = nn.Linear(c.d_ff, c.d_model, bias=False)
+
+    def forward(self, x):
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+class Block(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.attn_norm = nn.RMSNorm(c.d_model, eps=c.norm_eps)
+        self.attn = Attention(c)
+        self.ffn_norm = nn.RMSNorm(c.d_model, eps=c.norm_eps)
+        self.ffn = FeedForward(c)
+
+    def forward(self, x, cos, sin):
+        x = x + self.attn(self.attn_norm(x), cos, sin)
+        return x + self.ffn(self.ffn_norm(x))
+
+
+class Model(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.embed = nn.Embedding(config.n_vocab, config.d_model)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layers))
+        self.norm = nn.RMSNorm(config.d_model, eps=config.norm_eps)
+        cos, sin = rope_tables(config)
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
+        self.apply(self.initialize)
+        for block in self.blocks:
+            for last in (block.attn.o, block.ffn.down):
+                nn.init.normal_(last.weight, std=0.02 / (2 * config.n_layers) ** 0.5)
+
+    @staticmethod
+    def initialize(module):
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=0.02)
+
+    def forward(self, ids):
+        """ids: [batch, time] to logits: [batch, time, n_vocab]; the embedding is also the output matrix."""
+        t = ids.shape[1]
+        x = self.embed(ids)
+        for block in self.blocks:
+            x = block(x, self.cos[:t], self.sin[:t])
+        return F.linear(self.norm(x), self.embed.weight)
+
+    @torch.no_grad()
+    def generate(self, ids, n, temperature=0.0, stop=2, generator=None):
+        """Continues one sequence (a list); recomputes everything each step, which is fast enough at this size."""
+        out = list(ids)
+        for _ in range(n):
+            logits = self(torch.tensor([out[-self.config.n_ctx :]], device=self.cos.device))[0, -1].float()
+            if temperature == 0:
+                token = int(logits.argmax())
+            else:
+                token = int(torch.multinomial((logits / temperature).softmax(-1).cpu(), 1, generator=generator))
+            out.append(token)
+            if token == stop:
+                break
+        return out[len(ids) :]
