@@ -211,12 +211,12 @@ def child(rng, avoid=None, taken=()):
 def animal(rng, avoid=None, taken=(), kinds=None, named=0.55):
     kind = rng.choice([k for k in (kinds or list(lex.ANIMALS)) if k not in taken])
     adjectives, home, food, moved = lex.ANIMALS[kind]
-    name = None
+    name, pronoun = None, other_pronoun(rng, avoid)
     if rng.random() < named:
         name = invented_name(rng) if rng.random() < 0.08 else rng.choice(lex.PET_NAMES)
-        while name in taken:
+        while name in taken or name in (lex.FEMALE if pronoun == "he" else lex.MALE):
             name = rng.choice(lex.PET_NAMES)
-    return Character(kind, other_pronoun(rng, avoid), name, rng.choice(adjectives.split()), home, food, moved)
+    return Character(kind, pronoun, name, rng.choice(adjectives.split()), home, food, moved)
 
 
 def machine(rng, avoid=None, taken=(), kinds=None):

@@ -20,6 +20,12 @@ Puddle Speck Twig Wink Zuzu Bubbles Cricket Daisy Ember Fizz Gigi Hopper Inky Ju
 Yoyo Ziggy Acorn Barley Cocoa Dusty Echo Flick Gizmo Humphrey Iggy Jojo Koko Lolo Mumble Noodle Oaky Poppy Roly Sandy Toffee Umber Vix Whisper Berry Rufus
 Tilda Oswald Agatha Bernard Cecil Dolores Ernest Florence Gilbert Harold Irma Jerome Leopold Mabel Norbert Ophelia Percy Rosalind Sylvester Theodore""".split()
 
+# Of these, some are never given to a he, some never to a she.
+FEMALE = set("""Hazel Willow Ginger Clover Fern Daisy Gigi Juniper Kiki Lulu Mimi Nana Olly Ula Poppy Tilda Agatha Dolores Florence Irma Mabel Ophelia
+Rosalind Lolo Bibi Umber Berry Bramble""".split())
+MALE = set("""Rollo Humphrey Rufus Oswald Bernard Cecil Ernest Gilbert Harold Jerome Leopold Norbert Percy Sylvester Theodore Tuffy Rusty Ziggy Pip Barley Dusty
+Vix""".split())
+
 BOT_NAMES = """Bolt Beep Cog Gear Zip Rivet Sprocket Dot Click Tick Spark Pixel Nano Tin Buzz Whirr Copper Chip Dynamo Widget Bit Blink Clank Ratchet Socket
 Pico Tock Turbo Valve Watt Toggle Gizmo Sparky Tinny Bleep Rusty""".split()
 

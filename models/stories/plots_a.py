@@ -294,11 +294,11 @@ def night_noise(s):
         a knocking at the door / a giant / a shutter that someone had forgotten to close
         a strange humming / a ghost / the old refrigerator in the kitchen
         a deep growling / a wild bear / only Grandfather, snoring in his chair
-        soft steps in the hall / a thief / only the cat, looking for a warm place
+        a sound of soft steps in the hall / a thief / only the cat, looking for a warm place
         a loud squeak in the attic / a ghost / a family of mice having supper
         something tapping on the roof / an army of little men / only the rain
         a long howl / a wolf / the wind in the chimney
-        two green eyes in the dark / a dragon / the neighbor's cat on the wall
+        a pair of green eyes in the dark / a dragon / the neighbor's cat on the wall
         a shadow on the wall / a huge spider / only a coat on a hook""")
     one_day(s)
     s.say("""{A} was afraid of the dark.
@@ -316,7 +316,7 @@ def night_noise(s):
     helper = s.chance(0.5)
     if helper:
         s.say("""{A} ran to {G}. "There is {fancy}!" {a.he} cried. "[Let us go and look|Come, we will see]," said {G}, and took a [lamp|candle|flashlight].
-            {A} called for {G}. {G} came with a small lamp. "Shall we look together?" {G.he} asked.""".replace("see], said", 'see]," said'))
+            {A} called for {G}. {G} came with a small lamp. "Shall we look together?" {G.he} asked.""")
     else:
         s.say("""{a} waited, but nobody came. "I have to look," {a.he} told {himself}. "[I will be brave|Only a little look]."
             At first {a} wanted to hide. But then {a.he} thought, "If I do not look, I will never know."

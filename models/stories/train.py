@@ -94,9 +94,20 @@ class Muon:
         for shape, parameters in self.groups.items():
             gradient = torch.stack([p.grad for p in parameters])
             buffer = self.buffers[shape].lerp_(gradient, 1 - self.momentum)
-            update = orthogonal(gradient.lerp(buffer, self.momentum)) * (0.2 * max(shape) ** 0.5)
+            update = shared(orthogonal, gradient.lerp(buffer, self.momentum)) * (0.2 * max(shape) ** 0.5)
             for p, u in zip(parameters, update):
                 p.mul_(1 - lr * self.weight_decay).sub_(u, alpha=lr)
+
+
+def shared(f, x):
+    """f(x) for a stack x, each process doing its part of the stack."""
+    if not dist.is_initialized():
+        return f(x)
+    rank, n = dist.get_rank(), dist.get_world_size()
+    y = torch.zeros_like(x)
+    y[rank::n] = f(x[rank::n])
+    dist.all_reduce(y)
+    return y
 
 
 def orthogonal(x, steps=5):
@@ -234,7 +245,7 @@ def prepare(args, out, config):
     """Stories, tokenizer, token ids. A tokenizer already in `out` is kept."""
     stories = generate.stories(args.stories + N_HELD_OUT)
     if not (out / "tokenizer.model").exists():
-        make_tokenizer(stories[N_HELD_OUT : N_HELD_OUT + 20_000], out, config.n_vocab)
+        make_tokenizer(stories[N_HELD_OUT : N_HELD_OUT + 10_000], out, config.n_vocab)
     tokenizer = spm.SentencePieceProcessor(model_file=str(out / "tokenizer.model"))
     return encode(tokenizer, stories[N_HELD_OUT:], config.n_ctx, seed=2), encode(tokenizer, stories[:N_HELD_OUT], config.n_ctx, seed=1)
 

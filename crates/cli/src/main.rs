@@ -11,6 +11,7 @@ mod load;
 mod memory;
 mod output;
 mod progress;
+mod report;
 mod stats;
 
 use std::process::ExitCode;

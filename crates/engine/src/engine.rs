@@ -160,6 +160,6 @@ fn pool(options: &LoadOptions) -> Result<Pool, Error> {
     match (&options.cpus, options.threads) {
         (Some(cpus), _) => Ok(Pool::with_cpus(cpus)?),
         (None, Some(n)) => Ok(Pool::new(n)),
-        (None, None) => Ok(Pool::new(Pool::default_threads())),
+        (None, None) => Ok(Pool::new(NonZeroUsize::new(Pool::default_threads()).unwrap_or(NonZeroUsize::MIN))),
     }
 }

@@ -34,6 +34,9 @@ pub enum Error {
     /// A setting of the sampler that makes no sense.
     #[error(transparent)]
     Sampling(#[from] crate::SamplingError),
+    /// A stop string that makes no sense.
+    #[error(transparent)]
+    Stop(#[from] crate::StopError),
     /// More tokens than the context holds.
     #[error("the prompt has {n_prompt} tokens, but the context holds {n_ctx}: raise -c or shorten the prompt")]
     PromptTooLong {

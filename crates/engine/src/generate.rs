@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use atta_store::Reservation;
 use atta_tokenizer::StreamDecoder;
 
 use crate::{Error, Sampler, Sampling, Session, stop::StopStrings};
@@ -121,7 +122,7 @@ impl Session {
         };
         if read == total && on_event(Event::Prompt { done: total, total }).is_continue() {
             let engine = self.engine().clone();
-            let decoder = engine.tokenizer().decoder();
+            let decoder = StreamDecoder::after_prompt(engine.tokenizer());
             Generation::new(self, options, decoder)?.run(&mut summary, &mut on_event)?;
         }
         Ok(summary)
@@ -135,13 +136,15 @@ struct Generation<'a> {
     decoder: StreamDecoder<'a>,
     stop: StopStrings,
     n_predict: usize,
+    _memory: Reservation,
 }
 
 impl<'a> Generation<'a> {
     fn new(session: &'a mut Session, options: &GenerateOptions, decoder: StreamDecoder<'a>) -> Result<Self, Error> {
         let sampler = Sampler::new(options.sampling.clone(), session.engine().spec().n_vocab)?;
+        let memory = session.engine().budget().reserve("sampler", sampler.heap_bytes() as u64)?;
         let stop = StopStrings::new(options.stop.clone())?;
-        Ok(Self { session, sampler, decoder, stop, n_predict: options.n_predict })
+        Ok(Self { session, sampler, decoder, stop, n_predict: options.n_predict, _memory: memory })
     }
 
     fn run(
@@ -187,7 +190,7 @@ impl<'a> Generation<'a> {
         if self.session.engine().tokenizer().is_eog(token) {
             return Some(FinishReason::Stop);
         }
-        let piece = self.stop.push(self.decoder.push(token));
+        let piece = self.stop.push(&self.decoder.push(token));
         let flow = say(piece.text, on_event);
         match (piece.stopped, flow.is_continue() && on_event(Event::Token { n: summary.n_generated }).is_continue()) {
             (true, _) => Some(FinishReason::Stop),
@@ -196,16 +199,16 @@ impl<'a> Generation<'a> {
         }
     }
 
-    /// Says what was held back, unless it is the beginning of a stop string that was found.
+    /// Says what was held back; after a stop string that is nothing.
     fn flush(
         &mut self,
         reason: FinishReason,
         on_event: &mut impl FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        if reason == FinishReason::Interrupted || self.stop.is_stopped() {
+        if reason == FinishReason::Interrupted {
             return ControlFlow::Continue(());
         }
-        let piece = self.stop.push(self.decoder.flush());
+        let piece = self.stop.push(&self.decoder.flush());
         say(piece.text, on_event)?;
         say(self.stop.flush(), on_event)
     }

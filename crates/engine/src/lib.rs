@@ -41,3 +41,4 @@ pub use error::Error;
 pub use generate::{Event, FinishReason, GenerateOptions, Summary};
 pub use sampling::{Sampler, Sampling, SamplingError};
 pub use session::{Session, SessionOptions};
+pub use stop::{StopError, StopPiece, StopStrings};

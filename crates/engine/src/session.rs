@@ -104,8 +104,10 @@ impl Session {
     /// As [`append`](Self::append).
     pub fn append_each(&mut self, ids: &[u32], mut each: impl FnMut(usize, &[f32])) -> Result<(), Error> {
         self.check_room(ids.len())?;
-        let n_logits_max = (MAX_LOGITS_BYTES / (4 * self.engine.spec().n_vocab)).max(1);
-        for chunk in ids.chunks(self.n_batch.min(n_logits_max)) {
+        let row_bytes = 4 * self.engine.spec().n_vocab;
+        let n_rows = (MAX_LOGITS_BYTES / row_bytes).clamp(1, self.n_batch);
+        let _memory = self.engine.budget().reserve("logits", (n_rows * row_bytes) as u64)?;
+        for chunk in ids.chunks(n_rows) {
             let pos = self.tokens.len();
             self.step(chunk, |_| Want::Logits)?;
             (0..chunk.len()).for_each(|i| each(pos + i, self.out.logits(i)));

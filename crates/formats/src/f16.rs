@@ -23,9 +23,9 @@ pub fn f32_to_f16(x: f32) -> u16 {
     let bits = x.to_bits() & 0x7fff_ffff;
     sign | match bits {
         0x7f80_0001.. => 0x7e00,
-        // From 65520, the midpoint between the largest f16 and the next power of two, up.
-        0x477f_f000.. => 0x7c00,
-        // Normal in f16: rebias the exponent and let the rounding carry into it.
+        // From 65536 up.
+        0x4780_0000.. => 0x7c00,
+        // Normal in f16: rebias the exponent and let the rounding carry into it, and from 65520 into infinity.
         0x3880_0000.. => {
             let odd = (bits >> 13) & 1;
             ((bits - 0x3800_0000 + 0x0fff + odd) >> 13) as u16

@@ -73,19 +73,19 @@ macro_rules! table {
                     quantize::block_32(x, codes.block(b), scales.block(b), sums.block(b))
                 })
             });
-    entry!($features attend(query: &Query<'_>, out: &mut [f32]) attention::attend(query, out));
+    entry!($features attend(query: &Query<'_>, out: &mut [f32]) attention::attend($isa, query, out));
     entry!($features attend_chunk(query: &Query<'_>, chunk: usize, partial: &mut [f32])
-                attention::attend_chunk(query, chunk, partial));
+                attention::attend_chunk($isa, query, chunk, partial));
     entry!($features merge_chunks(partials: &[f32], d_head: usize, out: &mut [f32])
                 attention::merge_chunks(partials, d_head, out));
     entry!($features gate_up(activation: Activation, gate: &mut [f32], up: &[f32])
                 gate::gate(activation, gate, up));
     entry!($features rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32])
-                norm::rms_norm(x, weight, eps, out));
+                norm::rms_norm($isa, x, weight, eps, out));
     entry!($features rms_norm_inplace(x: &mut [f32], weight: &[f32], eps: f32)
-                norm::rms_norm_inplace(x, weight, eps));
+                norm::rms_norm_inplace($isa, x, weight, eps));
     entry!($features layer_norm(x: &[f32], weight: &[f32], bias: &[f32], eps: f32, out: &mut [f32])
-                norm::layer_norm(x, weight, bias, eps, out));
+                norm::layer_norm($isa, x, (weight, bias), eps, out));
     entry!($features rotate(x: &mut [f32], cos_sin: &[f32], pairing: RopePairing)
                 rope::rope(x, cos_sin, pairing));
     entry!($features add_assign(out: &mut [f32], x: &[f32]) norm::add_assign(out, x));
@@ -95,9 +95,9 @@ macro_rules! table {
                 strip: $strip,
                 // In the order of `Format`.
                 strips: [
-                    strip!(gemm::float::<F32>),
-                    strip!(gemm::float::<F16>),
-                    strip!(gemm::float::<Bf16>),
+                    strip!(|w, x, t, acc| gemm::float::<_, F32>($isa, w, x, t, acc)),
+                    strip!(|w, x, t, acc| gemm::float::<_, F16>($isa, w, x, t, acc)),
+                    strip!(|w, x, t, acc| gemm::float::<_, Bf16>($isa, w, x, t, acc)),
                     strip!(|w, x, t, acc| gemm::quant_32::<_, Q4_0>($isa, w, x, t, acc)),
                     strip!(|w, x, t, acc| gemm::quant_32::<_, Q8_0>($isa, w, x, t, acc)),
                     strip!(|w, x, t, acc| gemm::k_quant::<_, Q2K>($isa, w, x, t, acc)),

@@ -12,7 +12,7 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 
 pub(crate) use flags::{ModelFlags, SamplingFlags};
-pub(crate) use value::TokenSource;
+pub(crate) use value::{TokenSource, token_ids};
 
 use crate::failure::Failure;
 
@@ -218,7 +218,8 @@ mod tests {
 
     #[test]
     fn numbers_without_meaning_are_refused_where_they_stand() {
-        for option in ["-c 0", "-c -1", "-n -1", "-j 0", "--batch 0", "--cpus 3-1", "--seed -1", "--top-k x", "-c 1e3"] {
+        for option in ["-c 0", "-c -1", "-n -1", "-j 0", "--batch 0", "--cpus 3-1", "--seed -1", "--top-k x", "-c 1e3"]
+        {
             let name = option.split(' ').next().unwrap();
             let message = message(&format!("atta run -p x {option}"));
             assert!(message.contains(&format!("for '{name} <")), "{message}");

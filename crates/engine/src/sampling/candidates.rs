@@ -8,10 +8,11 @@ use std::cmp::Ordering;
 
 use atta_kernels::math;
 
-/// How many candidates are sorted at first, and the factor by which that grows. Sorting a candidate costs about as much
-/// as passing over 12 of the rest to find the next best ones, so steps of 8 keep both small.
+/// How many candidates are sorted at first, and the factor by which that grows. Finding the next best costs a pass over
+/// the rest: 0.3 ms of 152k tokens, the time of sorting 10k of them. A first step of 64 or a factor of 8 or 16 made no
+/// clear difference.
 const FIRST_SORTED: usize = 256;
-const GROWTH: usize = 16;
+const GROWTH: usize = 4;
 
 /// The weight of the best candidate; the others have `e^(logit - best)` of it. Sums over 2²⁴ tokens fit a `u64`, and
 /// what truncation loses, below 1e-12 per token, is far below the error of an f32 exponential.
@@ -126,11 +127,11 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Logits with many ties and all the values that ought not to be there, \[0..300\].
+    /// Logits with many ties and all the values that ought not to be there, \[0..1200\].
     pub(in super::super) fn any_logits() -> impl Strategy<Value = Vec<f32>> {
         let special = prop::sample::select(vec![f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, f32::MAX, f32::MIN]);
         let logit = prop_oneof![8 => -8.0f32..8.0, 4 => (-3i8..3).prop_map(f32::from), 1 => special];
-        prop::collection::vec(logit, 0..300)
+        prop::collection::vec(logit, 0..1200)
     }
 
     /// Every candidate of `logits` \[n_vocab\], sorted outright.
@@ -175,7 +176,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn gathering_agrees_with_sorting_everything(logits in any_logits(), limit in 1usize..320) {
+        fn gathering_agrees_with_sorting_everything(logits in any_logits(), limit in 1usize..1300) {
             let mut candidates = Candidates::new(limit, logits.len());
             let capacity = candidates.list.capacity();
             // Twice, because the first call must leave nothing behind.

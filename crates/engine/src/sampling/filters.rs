@@ -81,6 +81,12 @@ mod tests {
     }
 
     #[test]
+    fn top_p_stops_where_the_sum_is_exact() {
+        assert_eq!(kept(&[0.0; 4], |c| top_p(c, 0.5)).len(), 2);
+        assert_eq!(kept(&[0.0; 4], |c| top_p(c, 0.75)).len(), 3);
+    }
+
+    #[test]
     fn min_p_is_relative_to_the_best() {
         let logits = [1.0f32, 4.0, 2.0, 1.0].map(f32::ln);
         let ids = |p| kept(&logits, |c| min_p(c, p)).iter().map(|c| c.id).collect::<Vec<_>>();

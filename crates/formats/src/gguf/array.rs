@@ -236,6 +236,7 @@ mod tests {
         let read = |elem| NumArray::<i32>::new(bytes.clone(), 0, 2, elem).iter().collect::<Vec<_>>();
         assert_eq!(read(ValueType::I16), [-1, 7]);
         assert_eq!(read(ValueType::U16), [65535, 7]);
+        assert_eq!(NumArray::<i32>::new(bytes.clone(), 0, 1, ValueType::I16).get(1), None);
         assert_eq!(u32::from_value(Value::I16(-1)), None);
         assert_eq!(i32::from_value(Value::U64(1 << 31)), None);
     }

@@ -14,6 +14,7 @@
 use super::lanes;
 use super::math::{exp, tanh};
 use crate::attention::{AttnRow, D_HEAD_MAX, KvElem, KvLayer};
+use crate::isa::Floats;
 use atta_formats::f16::f16_to_f32;
 use std::ops::Range;
 
@@ -94,7 +95,7 @@ const NOTHING: ([f32; HEADS], [f32; HEADS]) = ([f32::NEG_INFINITY; HEADS], [0.0;
 
 /// Scores of the visible positions of a chunk, `[heads][CHUNK]`; −∞ where nothing is visible.
 #[inline(always)]
-fn scores(query: &Query<'_>, q: &[f32], chunk: usize, out: &mut [[f32; CHUNK]; HEADS]) {
+fn scores<I: Floats>(isa: I, query: &Query<'_>, q: &[f32], chunk: usize, out: &mut [[f32; CHUNK]; HEADS]) {
     let d_head = query.kv.d_head;
     let mut key = [0.0; D_HEAD_MAX];
     let key = &mut key[..d_head];
@@ -102,7 +103,7 @@ fn scores(query: &Query<'_>, q: &[f32], chunk: usize, out: &mut [[f32; CHUNK]; H
     for p in query.positions(chunk) {
         widen(query.bytes(p, query.kv.k_at, query.kv.k_elem), query.kv.k_elem, key);
         for (q, out) in q.chunks_exact(d_head).zip(out.iter_mut()) {
-            let score = lanes::dot(q, key) * query.scale;
+            let score = lanes::dot(isa, q, key) * query.scale;
             out[p % CHUNK] = query.softcap.map_or(score, |cap| cap * tanh(score / cap));
         }
     }
@@ -110,23 +111,23 @@ fn scores(query: &Query<'_>, q: &[f32], chunk: usize, out: &mut [[f32; CHUNK]; H
 
 /// Turns scores into weights relative to their maximum; returns the maximum and the sum of the weights.
 #[inline(always)]
-fn softmax(scores: &mut [f32; CHUNK]) -> (f32, f32) {
+fn softmax<I: Floats>(isa: I, scores: &mut [f32; CHUNK]) -> (f32, f32) {
     let max = scores.iter().fold(f32::NEG_INFINITY, |max, &s| if s > max { s } else { max });
     for score in scores.iter_mut() {
         *score = exp(*score - max);
     }
-    (max, lanes::sum(scores, |x| x))
+    (max, lanes::sum(isa, scores))
 }
 
 /// State of the heads `q`, `[heads, d_head]`, over one chunk, from nothing.
 #[inline(always)]
-fn attend_heads(query: &Query<'_>, q: &[f32], chunk: usize, state: &mut State<'_>) {
+fn attend_heads<I: Floats>(isa: I, query: &Query<'_>, q: &[f32], chunk: usize, state: &mut State<'_>) {
     let d_head = query.kv.d_head;
     let mut weights = [[0.0; CHUNK]; HEADS];
-    scores(query, q, chunk, &mut weights);
+    scores(isa, query, q, chunk, &mut weights);
     let n_heads = q.len() / d_head;
     for h in 0..n_heads {
-        (state.max[h], state.sum[h]) = softmax(&mut weights[h]);
+        (state.max[h], state.sum[h]) = softmax(isa, &mut weights[h]);
     }
     state.values.fill(0.0);
     let mut value = [0.0; D_HEAD_MAX];
@@ -164,7 +165,7 @@ fn finish(values: &mut [f32], sum: f32) {
 
 /// All visible positions, `out` is `[group, d_head]`.
 #[inline(always)]
-pub(crate) fn attend(query: &Query<'_>, out: &mut [f32]) {
+pub(crate) fn attend<I: Floats>(isa: I, query: &Query<'_>, out: &mut [f32]) {
     let d_head = query.kv.d_head;
     let width = HEADS.min(VALUES / d_head) * d_head;
     let mut values = [0.0; VALUES];
@@ -173,7 +174,7 @@ pub(crate) fn attend(query: &Query<'_>, out: &mut [f32]) {
         let (mut max, mut sum) = NOTHING;
         out.fill(0.0);
         for chunk in query.chunks() {
-            attend_heads(query, q, chunk, &mut chunk_state);
+            attend_heads(isa, query, q, chunk, &mut chunk_state);
             for (h, out) in out.chunks_exact_mut(d_head).enumerate() {
                 let values = &chunk_state.values[h * d_head..(h + 1) * d_head];
                 merge((out, &mut max[h], &mut sum[h]), (values, chunk_state.max[h], chunk_state.sum[h]));
@@ -187,7 +188,7 @@ pub(crate) fn attend(query: &Query<'_>, out: &mut [f32]) {
 
 /// One chunk. `partial` is `[group·d_head values, group maxima, group sums]`.
 #[inline(always)]
-pub(crate) fn attend_chunk(query: &Query<'_>, chunk: usize, partial: &mut [f32]) {
+pub(crate) fn attend_chunk<I: Floats>(isa: I, query: &Query<'_>, chunk: usize, partial: &mut [f32]) {
     let d_head = query.kv.d_head;
     let heads = HEADS.min(VALUES / d_head);
     let (values, rest) = partial.split_at_mut(query.q.len());
@@ -195,7 +196,7 @@ pub(crate) fn attend_chunk(query: &Query<'_>, chunk: usize, partial: &mut [f32])
     let parts = values.chunks_mut(heads * d_head).zip(maxima.chunks_mut(heads).zip(sums.chunks_mut(heads)));
     for (q, (values, (max, sum))) in query.q.chunks(heads * d_head).zip(parts) {
         let mut state = State { max: NOTHING.0, sum: NOTHING.1, values };
-        attend_heads(query, q, chunk, &mut state);
+        attend_heads(isa, query, q, chunk, &mut state);
         max.copy_from_slice(&state.max[..max.len()]);
         sum.copy_from_slice(&state.sum[..sum.len()]);
     }

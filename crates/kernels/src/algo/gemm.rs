@@ -10,11 +10,11 @@
 //! fit i16) and leaves one flat integer dot product per block, which compilers turn into `pmaddwd` and the like. The
 //! order of operations of an output does not depend on how many rows there are. The f32 rules are in the crate's docs.
 
-use super::lanes::{LANES, total};
+use super::lanes::{LANES, padded, total};
 use crate::Matrix;
 use crate::activations::{Activations, Quants};
 use crate::format::{FloatFormat, Head, KQuant, Quant32};
-use crate::isa::Row;
+use crate::isa::{Floats, Row};
 use std::ops::Range;
 
 /// Activation rows that share a decoded block.
@@ -38,27 +38,30 @@ struct Decoded {
     head: Head,
 }
 
-#[inline(always)]
-fn decode<I: Row, F: KQuant>(isa: I, block: &F::Block) -> Decoded {
-    let head = F::head(block);
-    let mut w = [0; 256];
-    for (g, out) in w.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-        let scale = [head.scale[2 * g], head.scale[2 * g + 1]];
-        isa.scaled(F::codes(isa, block, g), F::OFFSET, scale, out);
+impl Decoded {
+    const NOTHING: Self = Self { w: [0; 256], head: Head { scale: [0; 16], min: [0; 16], d: 0.0, dmin: 0.0 } };
+
+    #[inline(always)]
+    fn decode<I: Row, F: KQuant>(&mut self, isa: I, block: &F::Block) {
+        self.head = F::head(block);
+        for (g, out) in self.w.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+            let scale = [self.head.scale[2 * g], self.head.scale[2 * g + 1]];
+            isa.scaled(F::codes(isa, block, g), F::OFFSET, scale, out);
+        }
     }
-    Decoded { w, head }
 }
 
 /// Strip of a K-quant. `rows` of `x`, `acc` is `[rows.len(), w.d_out()]`.
 #[inline(always)]
 pub(crate) fn k_quant<I: Row, F: KQuant>(isa: I, w: Matrix<'_>, x: &Activations, rows: Range<usize>, acc: &mut [f32]) {
     let (x, d_out, first) = (x.q8_256(), w.d_out(), rows.start);
+    let mut decoded = Decoded::NOTHING;
     for_each_tile(d_out, rows, TILE, |r, tile| {
         let mut sums = [0f32; TILE];
         for (b, block) in F::blocks(w.row(r)).iter().enumerate() {
-            let block = decode::<I, F>(isa, block);
+            decoded.decode::<I, F>(isa, block);
             for (sum, t) in sums.iter_mut().zip(tile.clone()) {
-                *sum += k_quant_block::<I, F>(isa, &block, x, x.at(b, t));
+                *sum += k_quant_block::<I, F>(isa, &decoded, x, x.at(b, t));
             }
         }
         for (sum, t) in sums.iter().zip(tile) {
@@ -88,17 +91,18 @@ pub(crate) fn quant_32<I: Row, F: Quant32>(
     acc: &mut [f32],
 ) {
     let (x, d_out, first) = (x.q8_32(), w.d_out(), rows.start);
+    let (mut decoded, mut d) = ([[0; 32]; 8], [0.0; 8]);
     for_each_tile(d_out, rows, TILE, |r, tile| {
         let mut sums = [0f32; TILE];
         for (b, blocks) in F::blocks(w.row(r)).chunks(8).enumerate() {
-            let mut decoded = [[0; 32]; 8];
-            for (block, out) in blocks.iter().zip(&mut decoded) {
-                isa.scaled(F::codes(isa, block), F::OFFSET, [1, 1], out);
+            for (j, block) in blocks.iter().enumerate() {
+                isa.scaled(F::codes(isa, block), F::OFFSET, [1, 1], &mut decoded[j]);
+                d[j] = F::d(block);
             }
             for (sum, t) in sums.iter_mut().zip(tile.clone()) {
                 let (codes, dx) = (x.codes[x.at(b, t)].0.as_chunks::<32>().0, &x.scales[x.at(b, t)]);
-                for (j, block) in blocks.iter().enumerate() {
-                    *sum += (F::d(block) * dx[j]) * isa.dot(&decoded[j], &codes[j]) as f32;
+                for j in 0..blocks.len() {
+                    *sum += (d[j] * dx[j]) * isa.dot(&decoded[j], &codes[j]) as f32;
                 }
             }
         }
@@ -110,39 +114,57 @@ pub(crate) fn quant_32<I: Row, F: Quant32>(
 
 /// Strip of a float format. `rows` of `x`, `acc` is `[rows.len(), w.d_out()]`.
 #[inline(always)]
-pub(crate) fn float<F: FloatFormat>(w: Matrix<'_>, x: &Activations, rows: Range<usize>, acc: &mut [f32]) {
+pub(crate) fn float<I: Floats, F: FloatFormat>(
+    isa: I,
+    w: Matrix<'_>,
+    x: &Activations,
+    rows: Range<usize>,
+    acc: &mut [f32],
+) {
     let (d_out, first) = (w.d_out(), rows.start);
     for_each_tile(d_out, rows, FLOAT_TILE, |r, tile| {
         let weights = F::weights(w.row(r));
         let out = &mut acc[(tile.start - first) * d_out + r..];
         match tile.len() {
             FLOAT_TILE => {
-                let y = float_dots::<F, FLOAT_TILE>(weights, [x.f32_row(tile.start), x.f32_row(tile.start + 1)]);
-                (out[0], out[d_out]) = (y[0], y[1]);
+                let x = [x.f32_row(tile.start), x.f32_row(tile.start + 1)];
+                [out[0], out[d_out]] = float_dots::<I, F, FLOAT_TILE>(isa, weights, x);
             }
-            _ => [out[0]] = float_dots::<F, 1>(weights, [x.f32_row(tile.start)]),
+            _ => [out[0]] = float_dots::<I, F, 1>(isa, weights, [x.f32_row(tile.start)]),
         }
     });
 }
 
 /// `w · x` of one weight row with `T` activation rows.
 #[inline(always)]
-fn float_dots<F: FloatFormat, const T: usize>(w: &[F::Weight], x: [&[f32]; T]) -> [f32; T] {
-    let mut lanes = [[0f32; LANES]; T];
+fn float_dots<I: Floats, F: FloatFormat, const T: usize>(isa: I, w: &[F::Weight], x: [&[f32]; T]) -> [f32; T] {
+    let mut lanes = [isa.zeros(); T];
     let (chunks, rest) = w.as_chunks::<LANES>();
-    let (x_chunks, x_rest) = (x.map(|x| x.as_chunks::<LANES>().0), x.map(|x| x.as_chunks::<LANES>().1));
+    let (x, x_rest) = (x.map(|x| x.as_chunks::<LANES>().0), x.map(|x| x.as_chunks::<LANES>().1));
     for (k, chunk) in chunks.iter().enumerate() {
-        let wide: [f32; LANES] = std::array::from_fn(|i| F::widen(&chunk[i]));
+        let wide = isa.floats(&widen::<F>(chunk));
         for t in 0..T {
-            for i in 0..LANES {
-                lanes[t][i] += wide[i] * x_chunks[t][k][i];
-            }
+            lanes[t] = isa.add(lanes[t], isa.mul(wide, isa.floats(&x[t][k])));
         }
     }
-    for (i, weight) in rest.iter().enumerate() {
+    if !rest.is_empty() {
+        let mut last = [0.0; LANES];
+        for (last, weight) in last.iter_mut().zip(rest) {
+            *last = F::widen(weight);
+        }
         for t in 0..T {
-            lanes[t][i] += F::widen(weight) * x_rest[t][i];
+            lanes[t] = isa.add(lanes[t], isa.mul(isa.floats(&last), isa.floats(&padded(x_rest[t]))));
         }
     }
-    lanes.map(total)
+    lanes.map(|lanes| total(isa.to_array(lanes)))
+}
+
+/// 16 weights as f32.
+#[inline(always)]
+fn widen<F: FloatFormat>(weights: &[F::Weight; LANES]) -> [f32; LANES] {
+    let mut wide = [0.0; LANES];
+    for i in 0..LANES {
+        wide[i] = F::widen(&weights[i]);
+    }
+    wide
 }

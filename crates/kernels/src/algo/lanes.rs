@@ -1,7 +1,10 @@
 //! Sums of floats in one order: element i goes to lane `i % 16`, and the lanes are added by halves.
 //!
 //! Sixteen lanes are one register of the widest machines and four of the narrowest; any vector unit that does not fuse
-//! computes the same bits.
+//! computes the same bits. Ends that do not fill the lanes are padded with zeros, which changes no bit: a lane begins as
+//! +0 and can never become −0.
+
+use crate::isa::Floats;
 
 /// Number of lanes.
 pub(crate) const LANES: usize = 16;
@@ -9,56 +12,88 @@ pub(crate) const LANES: usize = 16;
 /// Sum of the lanes: 8 + 8, 4 + 4, 2 + 2, 1 + 1.
 #[inline(always)]
 pub(crate) fn total(lanes: [f32; LANES]) -> f32 {
-    let a: [f32; 8] = std::array::from_fn(|i| lanes[i] + lanes[i + 8]);
-    let b: [f32; 4] = std::array::from_fn(|i| a[i] + a[i + 4]);
-    (b[0] + b[2]) + (b[1] + b[3])
+    let mut halves = [0.0; 4];
+    for i in 0..4 {
+        halves[i] = (lanes[i] + lanes[i + 8]) + (lanes[i + 4] + lanes[i + 12]);
+    }
+    (halves[0] + halves[2]) + (halves[1] + halves[3])
+}
+
+/// Up to 16 elements, padded with zeros.
+#[inline(always)]
+pub(crate) fn padded(x: &[f32]) -> [f32; LANES] {
+    let mut out = [0.0; LANES];
+    out[..x.len()].copy_from_slice(x);
+    out
+}
+
+/// `Σ f(x)`; `last` computes the same of the end that does not fill the lanes, padded with zeros.
+#[inline(always)]
+fn sum_of<I: Floats>(isa: I, x: &[f32], f: impl Fn(I::F) -> I::F, last: impl Fn(&[f32]) -> [f32; LANES]) -> f32 {
+    let mut lanes = isa.zeros();
+    let (x, rest) = x.as_chunks::<LANES>();
+    for x in x {
+        lanes = isa.add(lanes, f(isa.floats(x)));
+    }
+    if !rest.is_empty() {
+        lanes = isa.add(lanes, isa.floats(&last(rest)));
+    }
+    total(isa.to_array(lanes))
 }
 
 /// `Σ x·y` of two vectors of the same length.
 #[inline(always)]
-pub(crate) fn dot(x: &[f32], y: &[f32]) -> f32 {
-    let mut lanes = [0.0; LANES];
+pub(crate) fn dot<I: Floats>(isa: I, x: &[f32], y: &[f32]) -> f32 {
+    let mut lanes = isa.zeros();
     let ((x, x_rest), (y, y_rest)) = (x.as_chunks::<LANES>(), y.as_chunks::<LANES>());
     for (x, y) in x.iter().zip(y) {
-        for i in 0..LANES {
-            lanes[i] += x[i] * y[i];
-        }
+        lanes = isa.add(lanes, isa.mul(isa.floats(x), isa.floats(y)));
     }
-    for (i, (x, y)) in x_rest.iter().zip(y_rest).enumerate() {
-        lanes[i] += x * y;
+    if !x_rest.is_empty() {
+        lanes = isa.add(lanes, isa.mul(isa.floats(&padded(x_rest)), isa.floats(&padded(y_rest))));
     }
-    total(lanes)
+    total(isa.to_array(lanes))
 }
 
-/// `Σ f(x)`.
+/// `Σ x`.
 #[inline(always)]
-pub(crate) fn sum(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
-    let mut lanes = [0.0; LANES];
-    let (x, rest) = x.as_chunks::<LANES>();
-    for x in x {
-        for i in 0..LANES {
-            lanes[i] += f(x[i]);
+pub(crate) fn sum<I: Floats>(isa: I, x: &[f32]) -> f32 {
+    sum_of(isa, x, |x| x, padded)
+}
+
+/// `Σ (x − center)²`.
+#[inline(always)]
+pub(crate) fn sum_of_squares<I: Floats>(isa: I, x: &[f32], center: f32) -> f32 {
+    let shift = isa.floats(&[-center; LANES]);
+    let square = |x| {
+        let x = isa.add(x, shift);
+        isa.mul(x, x)
+    };
+    sum_of(isa, x, square, |rest| {
+        let mut last = [0.0; LANES];
+        for (last, x) in last.iter_mut().zip(rest) {
+            *last = (x - center) * (x - center);
         }
-    }
-    for (i, &x) in rest.iter().enumerate() {
-        lanes[i] += f(x);
-    }
-    total(lanes)
+        last
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::isa::scalar::Scalar;
 
     #[test]
     fn the_order_of_a_sum_is_fixed() {
-        let x: Vec<f32> = (0..37).map(|i| (i as f32 * 0.7).sin() * 10f32.powi(i % 9)).collect();
-        let mut lanes = [0f32; 16];
-        x.iter().enumerate().for_each(|(i, &x)| lanes[i % 16] += x);
-        for width in [8, 4, 2, 1] {
-            (0..width).for_each(|i| lanes[i] += lanes[i + width]);
+        for n in [1, 15, 16, 37] {
+            let x: Vec<f32> = (0..n).map(|i| (i as f32 * 0.7).sin() * 10f32.powi(i % 9)).collect();
+            let mut lanes = [0f32; 16];
+            x.iter().enumerate().for_each(|(i, &x)| lanes[i % 16] += x);
+            for width in [8, 4, 2, 1] {
+                (0..width).for_each(|i| lanes[i] += lanes[i + width]);
+            }
+            assert_eq!(sum(Scalar, &x).to_bits(), lanes[0].to_bits());
+            assert_eq!(dot(Scalar, &x, &vec![1.0; x.len()]).to_bits(), lanes[0].to_bits());
         }
-        assert_eq!(sum(&x, |x| x).to_bits(), lanes[0].to_bits());
-        assert_eq!(dot(&x, &[1.0; 37]).to_bits(), lanes[0].to_bits());
     }
 }

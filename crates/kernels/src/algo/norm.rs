@@ -1,17 +1,18 @@
 //! Norms over one row.
 
 use super::lanes;
+use crate::isa::Floats;
 
 /// `1 / √(mean(x²) + eps)`. Root mean square norm: Zhang and Sennrich 2019, eq. 4.
 #[inline(always)]
-fn rms_scale(x: &[f32], eps: f32) -> f32 {
-    1.0 / (lanes::sum(x, |x| x * x) / x.len() as f32 + eps).sqrt()
+fn rms_scale<I: Floats>(isa: I, x: &[f32], eps: f32) -> f32 {
+    1.0 / (lanes::sum_of_squares(isa, x, 0.0) / x.len() as f32 + eps).sqrt()
 }
 
 /// `out = x · rms_scale(x) · weight`; all `[d]`.
 #[inline(always)]
-pub(crate) fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
-    let scale = rms_scale(x, eps);
+pub(crate) fn rms_norm<I: Floats>(isa: I, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+    let scale = rms_scale(isa, x, eps);
     for ((out, x), weight) in out.iter_mut().zip(x).zip(weight) {
         *out = x * scale * weight;
     }
@@ -19,8 +20,8 @@ pub(crate) fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
 
 /// As [`rms_norm`], in place.
 #[inline(always)]
-pub(crate) fn rms_norm_inplace(x: &mut [f32], weight: &[f32], eps: f32) {
-    let scale = rms_scale(x, eps);
+pub(crate) fn rms_norm_inplace<I: Floats>(isa: I, x: &mut [f32], weight: &[f32], eps: f32) {
+    let scale = rms_scale(isa, x, eps);
     for (x, weight) in x.iter_mut().zip(weight) {
         *x = *x * scale * weight;
     }
@@ -28,10 +29,10 @@ pub(crate) fn rms_norm_inplace(x: &mut [f32], weight: &[f32], eps: f32) {
 
 /// `out = (x − mean) / √(variance + eps) · weight + bias`; all `[d]`. Ba, Kiros and Hinton 2016, eq. 4.
 #[inline(always)]
-pub(crate) fn layer_norm(x: &[f32], weight: &[f32], bias: &[f32], eps: f32, out: &mut [f32]) {
+pub(crate) fn layer_norm<I: Floats>(isa: I, x: &[f32], (weight, bias): (&[f32], &[f32]), eps: f32, out: &mut [f32]) {
     let n = x.len() as f32;
-    let mean = lanes::sum(x, |x| x) / n;
-    let variance = lanes::sum(x, |x| (x - mean) * (x - mean)) / n;
+    let mean = lanes::sum(isa, x) / n;
+    let variance = lanes::sum_of_squares(isa, x, mean) / n;
     let scale = 1.0 / (variance + eps).sqrt();
     for (((out, x), weight), bias) in out.iter_mut().zip(x).zip(weight).zip(bias) {
         *out = (x - mean) * scale * weight + bias;

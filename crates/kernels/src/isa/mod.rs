@@ -3,8 +3,9 @@
 //! A token is only handed out after its CPU features were detected, so its methods are safe to call. They are
 //! `#[inline(always)]` and must be reached from a function of `table.rs` with the matching `#[target_feature]`.
 //!
-//! [`Row`] is the set for weights read row by row in the plain GGUF layout. What plain loops over arrays do well is
-//! not here: norms, rope, attention and the quantizer are ordinary Rust, compiled once per instruction set.
+//! [`Row`] is the set for weights read row by row in the plain GGUF layout, [`Floats`] the set for sums of floats. What
+//! compilers vectorise by themselves (elementwise loops) is not here: rope, softmax and the quantizer are ordinary Rust,
+//! compiled once per instruction set.
 
 pub(crate) mod scalar;
 
@@ -33,4 +34,18 @@ pub(crate) trait Row: Copy + Send + Sync + 'static {
     fn dot<const N: usize>(self, w: &[i16; N], x: &[i8; N]) -> i32;
     /// `Σ a·b`. The caller guarantees that the sum fits i32.
     fn dot16(self, a: &[i16; 16], b: &[i16; 16]) -> i32;
+}
+
+/// Operations on 16 floats, one for each lane of `algo/lanes.rs`. Left to itself, the compiler makes pairs of them,
+/// because it starts from the tree that adds the lanes.
+pub(crate) trait Floats: Copy + Send + Sync + 'static {
+    /// 16 f32.
+    type F: Copy;
+
+    fn zeros(self) -> Self::F;
+    fn floats(self, x: &[f32; 16]) -> Self::F;
+    fn to_array(self, x: Self::F) -> [f32; 16];
+    fn add(self, x: Self::F, y: Self::F) -> Self::F;
+    /// The product is rounded before anything is added to it.
+    fn mul(self, x: Self::F, y: Self::F) -> Self::F;
 }

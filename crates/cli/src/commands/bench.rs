@@ -1,0 +1,90 @@
+//! `atta bench`: how fast a prompt is read and text is written here, as a table or as one JSON object.
+
+use atta::{BenchOptions, BenchReport, Engine, KvType, TimeSplit};
+use serde_json::{Value, json};
+
+use crate::{
+    args::BenchArgs,
+    failure::Failure,
+    load,
+    output::Stdout,
+    report::{bytes, spec_line},
+};
+
+pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
+    let options = options(args)?;
+    let engine = load::engine(Some(&args.model), &args.model_flags)?;
+    let report = engine.bench(&options)?;
+    let mut out = Stdout::lock();
+    if args.json {
+        out.line(&format!("{:#}", to_json(args, &engine, &report)))?;
+    } else {
+        out.write(&to_table(args, &engine, &report))?;
+    }
+    out.flush()
+}
+
+fn options(args: &BenchArgs) -> Result<BenchOptions, Failure> {
+    let BenchArgs { n_prompt, n_gen, depth, n_reps, .. } = *args;
+    if n_prompt == 0 && n_gen == 0 {
+        return Err(Failure::Usage("-p 0 and -n 0 leave nothing to measure".to_owned()));
+    }
+    let needed = depth + n_prompt.max(n_gen);
+    if let Some(n_ctx) = args.model_flags.n_ctx.filter(|&n_ctx| n_ctx < needed) {
+        return Err(Failure::Usage(format!("-c {n_ctx} is too short: -d, -p and -n need a context of {needed}")));
+    }
+    let session = args.model_flags.session_options(KvType::default());
+    Ok(BenchOptions { n_prompt, n_gen, depth, n_reps, session })
+}
+
+fn to_json(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> Value {
+    json!({
+        "prefill_tok_s": report.prefill_tok_s,
+        "decode_tok_s": report.decode_tok_s,
+        "n_prompt": args.n_prompt,
+        "n_gen": args.n_gen,
+        "depth": args.depth,
+        "reps": args.n_reps,
+        "threads": engine.pool().n_threads(),
+        "isa": engine.kernels().isa(),
+        "model": args.model.to_string_lossy(),
+        "file_bytes": engine.model().weights().files().file_bytes(),
+        "prefill_split": split_json(&report.prefill_split),
+        "decode_split": split_json(&report.decode_split),
+    })
+}
+
+/// Seconds, all repetitions together.
+fn split_json(split: &TimeSplit) -> Value {
+    json!({
+        "matmul_s": split.matmul_s,
+        "attention_s": split.attention_s,
+        "io_wait_s": split.io_wait_s,
+        "other_s": split.other_s,
+    })
+}
+
+fn to_table(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> String {
+    let size = bytes(engine.model().weights().files().file_bytes());
+    let mut table = format!("{}: {size}, {}\n", args.model.display(), spec_line(engine.spec()));
+    let (isa, n_threads) = (engine.kernels().isa(), engine.pool().n_threads());
+    table += &format!("{isa}, {n_threads} threads, depth {}, median of {}\n\n", args.depth, args.n_reps);
+    table += "            tokens    tokens/s   matmul  attention  I/O wait  other\n";
+    let rows = [
+        ("prompt", args.n_prompt, report.prefill_tok_s, report.prefill_split),
+        ("text", args.n_gen, report.decode_tok_s, report.decode_split),
+    ];
+    for (name, n, rate, split) in rows.into_iter().filter(|(_, n, ..)| *n > 0) {
+        let [matmul, attention, io_wait, other] = percent(&split);
+        table +=
+            &format!("{name:<10} {n:>7} {rate:>11.2} {matmul:>7.1}% {attention:>9.1}% {io_wait:>8.1}% {other:>5.1}%\n");
+    }
+    table
+}
+
+/// Shares of matmul, attention, I/O wait and other.
+fn percent(split: &TimeSplit) -> [f64; 4] {
+    let parts = [split.matmul_s, split.attention_s, split.io_wait_s, split.other_s];
+    let total: f64 = parts.iter().sum();
+    parts.map(|part| if total > 0.0 { 100.0 * part / total } else { 0.0 })
+}

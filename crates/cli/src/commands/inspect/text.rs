@@ -1,0 +1,117 @@
+//! The view as aligned columns.
+
+use atta::{
+    KvType, TensorInfo, Value,
+    spec::{LayerSpec, Mask, ModelSpec},
+};
+
+use super::{Total, View};
+use crate::{
+    failure::one_line,
+    report::{bytes, grouped},
+};
+
+pub(super) fn render(view: &View<'_>) -> String {
+    let mut lines = vec![format!(
+        "{}: {} in {} file{}",
+        one_line(&view.path.display().to_string()),
+        bytes(view.file_bytes),
+        view.directory.n_shards(),
+        if view.directory.n_shards() == 1 { "" } else { "s" },
+    )];
+    lines.push(String::new());
+    lines.extend(metadata(view));
+    lines.push(String::new());
+    lines.extend(totals(view));
+    lines.push(String::new());
+    lines.extend(model(view));
+    if let Some(tensors) = view.tensors {
+        lines.push(String::new());
+        lines.extend(list(tensors));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn metadata(view: &View<'_>) -> Vec<String> {
+    let entries = view.metadata();
+    let width = entries.iter().map(|(key, _)| key.chars().count()).max().unwrap_or(0).min(48);
+    let mut lines = vec![format!("metadata: {} keys", entries.len())];
+    lines.extend(entries.iter().map(|(key, value)| {
+        let (key, value_type) = (one_line(key), value_type(value));
+        format!("  {key:<width$}  {value_type:<10}  {}", one_line(&value.to_string()))
+    }));
+    lines
+}
+
+/// `u32`, `[str]`.
+fn value_type(value: &Value<'_>) -> String {
+    match value {
+        Value::Array(array) => format!("[{}]", array.elem().name()),
+        other => other.ty().name().to_owned(),
+    }
+}
+
+fn totals(view: &View<'_>) -> Vec<String> {
+    let line = |name: &str, total: &Total| {
+        let Total { n_tensors, n_weights, n_bytes } = *total;
+        let (n_weights, n_bytes) = (grouped(n_weights as i128), grouped(n_bytes as i128));
+        format!("  {name:<8}  {n_tensors:>5} tensors  {n_weights:>16} weights  {n_bytes:>16} bytes")
+    };
+    let mut lines = vec!["tensors".to_owned()];
+    lines.extend(view.types.iter().map(|(name, total)| line(name, total)));
+    if view.types.len() != 1 {
+        lines.push(line("all", &view.all));
+    }
+    lines
+}
+
+fn model(view: &View<'_>) -> Vec<String> {
+    match &view.spec {
+        Err(why) => vec![format!("model: cannot be run here: {}", one_line(why))],
+        Ok(spec) => spec_lines(spec),
+    }
+}
+
+fn spec_lines(spec: &ModelSpec) -> Vec<String> {
+    let per_position: u64 = spec.state_bytes(KvType::F16, 1).iter().sum();
+    let mut lines = vec![
+        "model".to_owned(),
+        format!("  d_model {}, {} tokens, trained for {} positions", spec.d_model, spec.n_vocab, spec.n_ctx_train),
+        format!("  keys and values: {} bytes per position in f16", grouped(per_position.into())),
+    ];
+    let mut first = 0;
+    for run in spec.layers.chunk_by(|a, b| a == b) {
+        lines.push(format!("  {}", layers_line(first, run)));
+        first += run.len();
+    }
+    lines
+}
+
+/// One line for a run of equal layers.
+fn layers_line(first: usize, run: &[LayerSpec]) -> String {
+    let (a, mlp) = (run[0].attention(), run[0].mlp());
+    let name = match run.len() {
+        1 => format!("layer {first}"),
+        n => format!("layers {first}-{}", first + n - 1),
+    };
+    let mask = match a.mask {
+        Mask::Causal => String::new(),
+        Mask::Window(n) => format!(", window {n}"),
+    };
+    let (n_heads, n_kv_heads, d_head, d_ff) = (a.n_heads, a.n_kv_heads, a.d_head, mlp.d_ff);
+    format!("{name}: {n_heads} heads ({n_kv_heads} of keys and values) of {d_head}{mask}, d_ff {d_ff}")
+}
+
+fn list(tensors: &[TensorInfo]) -> Vec<String> {
+    let width = tensors.iter().map(|t| t.name.chars().count()).max().unwrap_or(0).min(48);
+    let line = |t: &TensorInfo| {
+        let (name, ty, shape) = (one_line(&t.name), t.ty.name(), t.shape.to_string());
+        format!(
+            "  {name:<width$}  {ty:<8}  {shape:<20}  {:>14} bytes at {}:{}",
+            grouped(t.n_bytes.into()),
+            t.shard,
+            t.offset
+        )
+    };
+    tensors.iter().map(line).collect()
+}

@@ -1,0 +1,57 @@
+//! `atta logits`: what the model says after each of the given tokens, as raw numbers for other programs to compare.
+
+use atta::{KvType, Session};
+
+use crate::{
+    args::LogitsArgs, failure::Failure, input, interrupt::Interrupt, load, output::NewFile, progress::Progress,
+};
+
+/// Tokens between two looks at Ctrl-C.
+const CHUNK: usize = 512;
+
+pub(super) fn run(args: LogitsArgs) -> Result<(), Failure> {
+    let engine = load::engine(Some(&args.model), &args.model_flags)?;
+    let ids = input::read_tokens(args.tokens)?;
+    // By default keys and values are exact, since the logits are there to be compared.
+    let mut session = engine.session(&args.model_flags.session_options(KvType::F32))?;
+    check(&session, &ids)?;
+    let mut file = NewFile::create(&args.output)?;
+    write_logits(&mut session, &ids, &mut file)?;
+    file.finish()
+}
+
+/// Finds out before the work begins what would end it halfway.
+fn check(session: &Session, ids: &[u32]) -> Result<(), Failure> {
+    let (n_ids, n_ctx) = (ids.len(), session.n_ctx());
+    if n_ids > n_ctx {
+        return Err(Failure::Failed(format!("--tokens: {n_ids} ids, but the context holds {n_ctx}: raise -c")));
+    }
+    let n_vocab = session.engine().spec().n_vocab;
+    match ids.iter().find(|&&id| id as usize >= n_vocab) {
+        Some(id) => Err(Failure::Failed(format!("--tokens: id {id} is out of range, the model has {n_vocab} tokens"))),
+        None => Ok(()),
+    }
+}
+
+/// Writes f32 little-endian, [n_ids, n_vocab].
+fn write_logits(session: &mut Session, ids: &[u32], file: &mut NewFile) -> Result<(), Failure> {
+    let interrupt = Interrupt::listen();
+    let mut progress = Progress::new();
+    let mut bytes = Vec::with_capacity(4 * session.engine().spec().n_vocab);
+    for (i, chunk) in ids.chunks(CHUNK).enumerate() {
+        if interrupt.is_asked() {
+            return Err(Failure::Interrupted);
+        }
+        progress.prompt(i * CHUNK, ids.len());
+        let mut written = Ok(());
+        session.append_each(chunk, |_, logits| {
+            bytes.clear();
+            bytes.extend(logits.iter().flat_map(|x| x.to_le_bytes()));
+            if written.is_ok() {
+                written = file.write(&bytes);
+            }
+        })?;
+        written?;
+    }
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! `atta run`: a prompt in, its continuation out, as it comes.
+//!
+//! Standard output gets the continuation and nothing else. Whatever happens after the options were understood, the file
+//! of `--stats-json` is written.
+
+use std::ops::ControlFlow;
+
+use atta::{Engine, Event, FinishReason, GenerateOptions, KvType};
+
+use crate::{
+    args::RunArgs, failure::Failure, input::Text, interrupt::Interrupt, load, memory::PeakPrivate, output::Stdout,
+    progress::Progress, report, stats::Stats,
+};
+
+/// Private memory is looked at whenever this many tokens have come.
+const SAMPLE_EVERY: usize = 16;
+
+pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
+    let sampling = args.sampling.sampling()?;
+    let options = GenerateOptions { n_predict: args.sampling.n_predict, sampling, stop: args.sampling.stop.clone() };
+    let prompt = Text::given_or_piped(args.prompt.as_deref(), "give it with -p TEXT, or pipe it in")?;
+
+    let mut stats = Stats::new(&args.model_flags);
+    let result = generate(args, prompt, &options, &mut stats);
+    let written = args.stats_json.as_deref().map_or(Ok(()), |path| stats.write(path, result.as_ref().err()));
+    result.and(written)
+}
+
+fn generate(args: &RunArgs, prompt: Text, options: &GenerateOptions, stats: &mut Stats) -> Result<(), Failure> {
+    let engine = load::engine(args.model.as_deref(), &args.model_flags)?;
+    stats.loaded(&engine);
+    if args.verbose {
+        report::model(&load::name(args.model.as_deref()), &engine);
+    }
+    let ids = engine.prompt_ids(&prompt.read()?);
+    stats.n_prompt = ids.len();
+
+    let mut session = engine.session(&args.model_flags.session_options(KvType::default()))?;
+    stats.account(&engine);
+    let mut listener = Listener::new();
+    let ended = session.generate(&ids, options, |event| listener.hear(event));
+    let written = listener.end(stats);
+    let summary = ended?;
+    stats.generated(summary.clone());
+    report_end(args, &engine, &summary);
+    written?;
+    match summary.finish_reason {
+        FinishReason::Interrupted => Err(Failure::Interrupted),
+        FinishReason::Stop | FinishReason::Length => Ok(()),
+    }
+}
+
+/// What was asked for on standard error, while the memory is still in use.
+fn report_end(args: &RunArgs, engine: &Engine, summary: &atta::Summary) {
+    if args.verbose {
+        report::speed(summary);
+    }
+    if args.mem_report {
+        report::memory(engine);
+    }
+}
+
+/// Hears what happens during the generation, passes text on, and stops it if nobody wants more.
+struct Listener {
+    out: Stdout,
+    interrupt: Interrupt,
+    progress: Progress,
+    peak: PeakPrivate,
+    n_generated: usize,
+    written: Result<(), Failure>,
+}
+
+impl Listener {
+    fn new() -> Self {
+        Self {
+            out: Stdout::lock(),
+            interrupt: Interrupt::listen(),
+            progress: Progress::new(),
+            peak: PeakPrivate::default(),
+            n_generated: 0,
+            written: Ok(()),
+        }
+    }
+
+    fn hear(&mut self, event: Event<'_>) -> ControlFlow<()> {
+        match event {
+            Event::Prompt { done, total } => self.prompt(done, total),
+            Event::Token { n } => self.token(n),
+            Event::Text(text) => self.written = self.out.write(text).and_then(|()| self.out.flush()),
+        }
+        if self.written.is_err() || self.interrupt.is_asked() {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn prompt(&mut self, done: usize, total: usize) {
+        self.progress.prompt(done, total);
+        if done == total {
+            self.progress.clear();
+            self.peak.sample();
+        }
+    }
+
+    fn token(&mut self, n: usize) {
+        self.n_generated = n;
+        if n.is_multiple_of(SAMPLE_EVERY) {
+            self.peak.sample();
+        }
+    }
+
+    /// Hands over what was counted; says whether all text could be written.
+    fn end(mut self, stats: &mut Stats) -> Result<(), Failure> {
+        stats.n_generated = self.n_generated;
+        stats.peak.merge(self.peak);
+        self.progress.clear();
+        self.written.and_then(|()| self.out.end_line_on_terminal())
+    }
+}

@@ -1,0 +1,66 @@
+//! `atta tokenize`: text to ids, with nothing but the metadata of a file.
+
+use atta::{
+    Budget, ModelFiles, Placement,
+    tokenizer::{Special, Tokenizer},
+};
+
+use crate::{args::TokenizeArgs, failure::Failure, input::Text, load::warn, output::Stdout};
+
+pub(super) fn run(args: TokenizeArgs) -> Result<(), Failure> {
+    let given = args.text.as_deref().filter(|text| *text != "-");
+    let text = match args.text {
+        Some(_) if given.is_none() => Text::Stdin,
+        _ => Text::given_or_piped(given, "give it after MODEL, or pipe it in")?,
+    };
+    let files = ModelFiles::open(&args.model, Placement::Mapped, &Budget::unlimited()).map_err(atta::Error::from)?;
+    let tokenizer =
+        Tokenizer::from_metadata(files.directory().metadata()).map_err(|error| Failure::at(&args.model, error))?;
+    tokenizer.warnings().iter().for_each(|warning| warn(warning));
+
+    let bos = bos(&tokenizer, &args)?;
+    let special = if args.special { Special::Parse } else { Special::Plain };
+    let ids: Vec<u32> = bos.into_iter().chain(tokenizer.encode(text.read()?, special)).collect();
+    print(&tokenizer, &ids, args.ids)
+}
+
+fn bos(tokenizer: &Tokenizer, args: &TokenizeArgs) -> Result<Option<u32>, Failure> {
+    match (args.bos, tokenizer.bos()) {
+        (false, _) => Ok(None),
+        (true, Some(bos)) => Ok(Some(bos)),
+        (true, None) => Err(Failure::at(&args.model, "--bos: this vocabulary has no begin-of-sequence token")),
+    }
+}
+
+fn print(tokenizer: &Tokenizer, ids: &[u32], ids_only: bool) -> Result<(), Failure> {
+    let mut out = Stdout::lock();
+    if ids_only || ids.is_empty() {
+        out.line(&format!("{ids:?}"))?;
+    } else {
+        for &id in ids {
+            out.line(&format!("{id:>7}  {}", spelled(tokenizer.token_text(id))))?;
+        }
+    }
+    out.flush()
+}
+
+/// The text of a token as the vocabulary has it, in quotes, with escapes for what does not print.
+fn spelled(text: &[u8]) -> String {
+    let mut out = String::from("\"");
+    for chunk in text.utf8_chunks() {
+        out.extend(chunk.valid().chars().flat_map(char::escape_debug));
+        out.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    out + "\""
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_spelled_with_escapes() {
+        assert_eq!(spelled("▁a\"\n\u{1b}\u{202e}".as_bytes()), r#""▁a\"\n\u{1b}\u{202e}""#);
+        assert_eq!(spelled(b"a\xff\xe2\x82"), r#""a\xff\xe2\x82""#);
+    }
+}

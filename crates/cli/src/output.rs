@@ -1,0 +1,160 @@
+//! Where results go: standard output, of which a reader may have enough at any time, and files, which appear whole or
+//! not at all.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io::{self, BufWriter, IsTerminal, StdoutLock, Write},
+    path::{Path, PathBuf},
+};
+
+use crate::failure::Failure;
+
+/// Standard output, buffered until [`flush`](Self::flush).
+pub(crate) struct Stdout {
+    out: BufWriter<StdoutLock<'static>>,
+    /// Whether what was written so far ends a line.
+    at_line_start: bool,
+}
+
+impl Stdout {
+    pub(crate) fn lock() -> Self {
+        Self { out: BufWriter::new(io::stdout().lock()), at_line_start: true }
+    }
+
+    /// Writes text.
+    pub(crate) fn write(&mut self, text: &str) -> Result<(), Failure> {
+        self.at_line_start = text.chars().next_back().map_or(self.at_line_start, |c| c == '\n');
+        self.out.write_all(text.as_bytes()).map_err(Failure::stdout)
+    }
+
+    /// Writes a line.
+    pub(crate) fn line(&mut self, text: &str) -> Result<(), Failure> {
+        self.write(text)?;
+        self.write("\n")
+    }
+
+    /// Hands everything to the system.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        self.out.flush().map_err(Failure::stdout)
+    }
+
+    /// Ends a line that is unfinished, if somebody looks at it: their shell's prompt would stand behind it.
+    pub(crate) fn end_line_on_terminal(&mut self) -> Result<(), Failure> {
+        if !self.at_line_start && self.out.get_ref().is_terminal() {
+            self.write("\n")?;
+        }
+        self.flush()
+    }
+}
+
+/// A file under another name until it is whole.
+///
+/// What is there already and is no plain file (a device, a pipe) is written to directly, since it must not be replaced.
+pub(crate) struct NewFile {
+    path: PathBuf,
+    temporary: Option<PathBuf>,
+    out: BufWriter<File>,
+}
+
+impl NewFile {
+    /// Begins a file that will be at `path`.
+    pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
+        let blame = |error| Failure::at(path, format_args!("cannot write: {error}"));
+        let existing = fs::metadata(path).ok();
+        if existing.as_ref().is_some_and(|meta| !meta.is_file()) {
+            let file = File::options().write(true).open(path).map_err(blame)?;
+            return Ok(Self { path: path.to_owned(), temporary: None, out: BufWriter::new(file) });
+        }
+        // A link is followed, so that the file behind it is replaced and not the link.
+        let path = if existing.is_some() { fs::canonicalize(path).map_err(blame)? } else { path.to_owned() };
+        let temporary = temporary_name(&path);
+        let file = File::create(&temporary).map_err(blame)?;
+        Ok(Self { path, temporary: Some(temporary), out: BufWriter::new(file) })
+    }
+
+    /// Writes bytes.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.out.write_all(bytes).map_err(|error| Failure::at(&self.path, format_args!("cannot write: {error}")))
+    }
+
+    /// Gives it its name.
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+        let blame = |error| Failure::at(&self.path, format_args!("cannot write: {error}"));
+        self.out.flush().map_err(blame)?;
+        if let Some(temporary) = &self.temporary {
+            fs::rename(temporary, &self.path).map_err(blame)?;
+            self.temporary = None;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            // Nothing is lost if it stays.
+            let _ = fs::remove_file(temporary);
+        }
+    }
+}
+
+/// A hidden name beside `path`, of this process alone.
+fn temporary_name(path: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.part", std::process::id()));
+    path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory(name: &str) -> PathBuf {
+        let directory = std::env::temp_dir().join(format!("atta-output-{name}-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        directory
+    }
+
+    #[test]
+    fn a_file_appears_when_it_is_whole_and_not_before() {
+        let directory = directory("whole");
+        let path = directory.join("a");
+        let mut file = NewFile::create(&path).unwrap();
+        file.write(b"12").unwrap();
+        assert!(!path.exists());
+        file.finish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"12");
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_given_up_leaves_nothing_and_the_old_one() {
+        let directory = directory("given-up");
+        let path = directory.join("a");
+        fs::write(&path, "old").unwrap();
+        let mut file = NewFile::create(&path).unwrap();
+        file.write(b"new").unwrap();
+        drop(file);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_device_is_written_to_and_not_replaced() {
+        let mut file = NewFile::create(Path::new("/dev/null")).unwrap();
+        file.write(b"x").unwrap();
+        file.finish().unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
+
+    #[test]
+    fn a_directory_is_no_place_for_a_file() {
+        let error = NewFile::create(&std::env::temp_dir()).err().unwrap();
+        assert!(matches!(error, Failure::Failed(message) if message.contains("cannot write")));
+    }
+}

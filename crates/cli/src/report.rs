@@ -1,0 +1,106 @@
+//! What `--verbose` and `--mem-report` say on standard error. It is for people and no contract.
+
+use std::io::{self, Write};
+
+use atta::{Engine, Summary, spec::ModelSpec};
+
+use crate::{failure::one_line, memory::Usage};
+
+/// What was loaded, and what it runs on.
+pub(crate) fn model(name: &str, engine: &Engine) {
+    say(&format!("model: {}: {}", one_line(name), spec_line(engine.spec())));
+    let files = engine.model().weights().files();
+    let (n_bytes, n_tensors) = (bytes(files.file_bytes()), files.directory().tensors().len());
+    say(&format!("file: {n_bytes}, {n_tensors} tensors, loaded in {:.1} ms", 1e3 * engine.load_time().as_secs_f64()));
+    say(&format!("kernels: {}, threads: {}", engine.kernels().isa(), engine.pool().n_threads()));
+}
+
+/// A model in a line.
+pub(crate) fn spec_line(spec: &ModelSpec) -> String {
+    let ModelSpec { d_model, n_vocab, n_ctx_train, layers, .. } = spec;
+    let (_, _, d_ff) = spec.max_widths();
+    format!(
+        "{} layers, d_model {d_model}, d_ff {d_ff}, {n_vocab} tokens, trained for {n_ctx_train} positions",
+        layers.len()
+    )
+}
+
+/// How fast it went.
+pub(crate) fn speed(summary: &Summary) {
+    let Summary { n_prompt, n_generated, prefill_time, decode_time, .. } = summary;
+    let line = |what, n: &usize, seconds: f64, rate: f64| {
+        say(&format!("{what}: {n} tokens in {seconds:.2} s, {rate:.1} tokens/s"));
+    };
+    line("prompt", n_prompt, prefill_time.as_secs_f64(), summary.prefill_tok_s());
+    line("text", n_generated, decode_time.as_secs_f64(), summary.decode_tok_s());
+}
+
+/// What private memory is reserved for, next to what the system counts.
+pub(crate) fn memory(engine: &Engine) {
+    let reserved = engine.budget().used();
+    say("private memory");
+    for item in engine.budget().items().iter() {
+        row(item.name, item.bytes);
+    }
+    let Some(usage) = Usage::now() else {
+        return row("reserved in all", reserved);
+    };
+    match usage.private().checked_sub(reserved) {
+        Some(rest) => row("program, stacks, allocator", rest),
+        None => say(&format!(
+            "  {:<28} {:>14}",
+            "reserved, but never touched",
+            grouped(usage.private() as i128 - reserved as i128)
+        )),
+    }
+    row("RssAnon + RssShmem", usage.private());
+    say("the system says");
+    row("RssAnon", usage.rss_anon);
+    row("RssShmem", usage.rss_shmem);
+    row("RssFile (mapped, evictable)", usage.rss_file);
+    row("VmHWM (peak of all)", usage.hwm);
+}
+
+fn row(name: &str, n_bytes: u64) {
+    say(&format!("  {name:<28} {:>14}", grouped(n_bytes.into())));
+}
+
+fn say(line: &str) {
+    // Nobody is there to hear it if standard error is closed.
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// `1,234,567`.
+pub(crate) fn grouped(n: i128) -> String {
+    let digits = n.unsigned_abs().to_string();
+    let mut out = String::from(if n < 0 { "-" } else { "" });
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// `1.5 GiB`.
+pub(crate) fn bytes(n: u64) -> String {
+    let (unit, name) = match n {
+        0..1024 => return format!("{n} bytes"),
+        1024..0x10_0000 => (1u64 << 10, "KiB"),
+        0x10_0000..0x4000_0000 => (1 << 20, "MiB"),
+        _ => (1 << 30, "GiB"),
+    };
+    format!("{:.1} {name}", n as f64 / unit as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_and_sizes_have_units() {
+        assert_eq!([0, 999, 1000, -1234567].map(grouped), ["0", "999", "1,000", "-1,234,567"]);
+        assert_eq!([12, 1536, 5 << 20, 3 << 29].map(bytes), ["12 bytes", "1.5 KiB", "5.0 MiB", "1.5 GiB"]);
+    }
+}

@@ -1,0 +1,119 @@
+//! `--stats-json`: what a run did, as one JSON object whose keys are a contract.
+//!
+//! `finish_reason` is stop, length, interrupted or error; with the last there is `error` too. Times are seconds, rates
+//! tokens per second. What the system does not say (memory off Linux) is null. Two keys of the contract are absent until
+//! there is something to say: `io_wait_s`, since waiting for a mapped page cannot be measured from inside, and
+//! `predicted_decode_tok_s`.
+
+use std::path::Path;
+
+use atta::{Engine, FinishReason, Item, Summary};
+use serde_json::{Value, json};
+
+use crate::{
+    args::ModelFlags,
+    failure::Failure,
+    memory::{self, PeakPrivate, Usage},
+    output::NewFile,
+};
+
+/// What is known of a run so far; a run that fails leaves the rest at zero.
+#[derive(Debug, Default)]
+pub(crate) struct Stats {
+    pub(crate) n_prompt: usize,
+    pub(crate) n_generated: usize,
+    pub(crate) peak: PeakPrivate,
+    load_s: f64,
+    summary: Option<Summary>,
+    memory: Vec<Item>,
+    weights: &'static str,
+}
+
+impl Stats {
+    pub(crate) fn new(flags: &ModelFlags) -> Self {
+        Self { weights: flags.weights.name(), ..Self::default() }
+    }
+
+    /// The model is there.
+    pub(crate) fn loaded(&mut self, engine: &Engine) {
+        self.load_s = engine.load_time().as_secs_f64();
+        self.account(engine);
+        self.peak.sample();
+    }
+
+    /// Takes down what memory is reserved for, which is the most while a session lives.
+    pub(crate) fn account(&mut self, engine: &Engine) {
+        self.memory = engine.budget().items().clone();
+    }
+
+    /// The generation has ended.
+    pub(crate) fn generated(&mut self, summary: Summary) {
+        (self.n_prompt, self.n_generated) = (summary.n_prompt, summary.n_generated);
+        self.summary = Some(summary);
+        self.peak.sample();
+    }
+
+    /// Writes the object.
+    pub(crate) fn write(&self, path: &Path, failure: Option<&Failure>) -> Result<(), Failure> {
+        let mut file = NewFile::create(path)?;
+        file.write(format!("{:#}\n", self.to_json(failure)).as_bytes())?;
+        file.finish()
+    }
+
+    fn to_json(&self, failure: Option<&Failure>) -> Value {
+        let seconds = |of: fn(&Summary) -> f64| self.summary.as_ref().map_or(0.0, of);
+        let memory: Vec<Value> = self.memory.iter().map(|i| json!({ "name": i.name, "bytes": i.bytes })).collect();
+        let mut object = json!({
+            "prompt_tokens": self.n_prompt,
+            "cached_tokens": 0,
+            "generated_tokens": self.n_generated,
+            "finish_reason": self.finish_reason(failure),
+            "load_s": self.load_s,
+            "prefill_s": seconds(|s| s.prefill_time.as_secs_f64()),
+            "decode_s": seconds(|s| s.decode_time.as_secs_f64()),
+            "prefill_tok_s": seconds(Summary::prefill_tok_s),
+            "decode_tok_s": seconds(Summary::decode_tok_s),
+            "peak_rss_bytes": Usage::now().map(|usage| usage.hwm),
+            "peak_rss_anon_bytes": self.peak.bytes(),
+            "memory": memory,
+            "weights": self.weights,
+            "pinned_bytes": self.memory.iter().find(|i| i.name == "weights").map_or(0, |i| i.bytes),
+            "read_bytes": memory::read_bytes(),
+        });
+        if let Some(Failure::Failed(message) | Failure::Usage(message)) = failure {
+            object["error"] = json!(message);
+        }
+        object
+    }
+
+    fn finish_reason(&self, failure: Option<&Failure>) -> &'static str {
+        match (failure, &self.summary) {
+            (Some(Failure::Interrupted | Failure::ClosedPipe), _) => "interrupted",
+            (Some(_), _) | (None, None) => "error",
+            (None, Some(summary)) => match summary.finish_reason {
+                FinishReason::Stop => "stop",
+                FinishReason::Length => "length",
+                FinishReason::Interrupted => "interrupted",
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_failed_at_once_still_has_every_key() {
+        let json = Stats::default().to_json(Some(&Failure::Failed("no".into())));
+        assert_eq!((&json["finish_reason"], &json["error"]), (&json!("error"), &json!("no")));
+        assert_eq!((&json["prompt_tokens"], &json["memory"]), (&json!(0), &json!([])));
+    }
+
+    #[test]
+    fn a_reader_who_has_enough_is_no_error() {
+        let json = Stats::default().to_json(Some(&Failure::ClosedPipe));
+        assert_eq!(json["finish_reason"], "interrupted");
+        assert!(json.get("error").is_none());
+    }
+}

@@ -1,0 +1,178 @@
+//! Generation as a user of the library sees it, on the tiny models of `tests/golden/models`.
+
+use std::{num::NonZeroUsize, ops::ControlFlow, path::PathBuf};
+
+use atta_engine::{
+    BenchOptions, Budget, Engine, Error, Event, FinishReason, GenerateOptions, LoadOptions, Sampling, Session,
+    SessionOptions, Summary,
+};
+
+fn engine(name: &str, options: &LoadOptions) -> Engine {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/models").join(name);
+    Engine::open(&path, options).unwrap()
+}
+
+fn session(n_ctx: usize) -> Session {
+    let engine = engine("llama-plain.gguf", &LoadOptions::default());
+    engine.session(&SessionOptions { n_ctx: Some(n_ctx), ..SessionOptions::default() }).unwrap()
+}
+
+const PROMPT: [u32; 4] = [1, 40, 50, 60];
+
+/// Tokens that a random model hardly ends by itself.
+fn options(n_predict: usize) -> GenerateOptions {
+    GenerateOptions { n_predict, sampling: Sampling { seed: 7, ..Sampling::default() }, stop: Vec::new() }
+}
+
+fn run(session: &mut Session, options: &GenerateOptions) -> (String, Summary) {
+    let mut text = String::new();
+    let summary = session.generate(&PROMPT, options, |event| {
+        if let Event::Text(piece) = event {
+            text.push_str(piece);
+        }
+        ControlFlow::Continue(())
+    });
+    (text, summary.unwrap())
+}
+
+#[test]
+fn the_same_seed_gives_the_same_text_on_every_run_thread_count_and_chunking() {
+    let mut texts = Vec::new();
+    for (n_threads, n_batch) in [(1, 512), (2, 512), (3, 1), (1, 3)] {
+        let load = LoadOptions { threads: NonZeroUsize::new(n_threads), ..LoadOptions::default() };
+        let mut session =
+            engine("qwen3.gguf", &load).session(&SessionOptions { n_batch, ..SessionOptions::default() }).unwrap();
+        texts.push(run(&mut session, &options(24)).0);
+    }
+    assert!(!texts[0].is_empty());
+    assert!(texts.iter().all(|t| *t == texts[0]), "{texts:?}");
+    let other = Sampling { seed: 8, temperature: 2.0, ..Sampling::default() };
+    let other = run(&mut session(64), &GenerateOptions { sampling: other, ..options(24) });
+    assert_ne!(other.0, texts[0]);
+}
+
+#[test]
+fn length_is_the_number_of_tokens_asked_for() {
+    let (text, summary) = run(&mut session(64), &options(0));
+    assert_eq!((text.as_str(), summary.n_generated, summary.finish_reason), ("", 0, FinishReason::Length));
+    let (_, summary) = run(&mut session(64), &options(5));
+    assert_eq!((summary.n_prompt, summary.n_generated, summary.finish_reason), (4, 5, FinishReason::Length));
+}
+
+#[test]
+fn a_full_context_ends_with_length_and_never_writes_past_it() {
+    let mut session = session(10);
+    let (_, summary) = run(&mut session, &options(100));
+    // Ten positions hold the prompt and six tokens; a seventh can be chosen, but not continued.
+    assert_eq!((summary.n_generated, summary.finish_reason), (7, FinishReason::Length));
+    assert_eq!(session.tokens().len(), 10);
+}
+
+#[test]
+fn a_prompt_that_does_not_fit_is_refused_before_anything_is_computed() {
+    let mut session = session(3);
+    let error = session.generate(&PROMPT, &options(1), |_| ControlFlow::Continue(())).unwrap_err();
+    assert!(matches!(error, Error::PromptTooLong { n_prompt: 4, n_ctx: 3 }), "{error}");
+    assert!(session.tokens().is_empty());
+}
+
+#[test]
+fn an_empty_prompt_is_refused_in_an_empty_session_only() {
+    let mut session = session(32);
+    let go_on = |_: Event<'_>| ControlFlow::Continue(());
+    assert!(matches!(session.generate(&[], &options(1), go_on), Err(Error::EmptyPrompt)));
+    session.append(&PROMPT).unwrap();
+    assert_eq!(session.generate(&[], &options(2), go_on).unwrap().n_generated, 2);
+}
+
+#[test]
+fn a_stop_string_ends_the_text_before_it() {
+    let (whole, _) = run(&mut session(64), &options(30));
+    let middle: String = whole.chars().skip(whole.chars().count() / 2).take(3).collect();
+    let stop = GenerateOptions { stop: vec![middle.clone()], ..options(30) };
+    let (text, summary) = run(&mut session(64), &stop);
+    assert_eq!(summary.finish_reason, FinishReason::Stop);
+    assert_eq!(text, whole[..whole.find(&middle).unwrap()]);
+}
+
+#[test]
+fn a_caller_can_stop_while_the_prompt_is_read_and_after_any_text() {
+    let engine = engine("llama-plain.gguf", &LoadOptions::default());
+    let mut session = engine.session(&SessionOptions { n_batch: 2, ..SessionOptions::default() }).unwrap();
+    let summary = session.generate(&PROMPT, &options(9), |event| match event {
+        Event::Prompt { done: 2, .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    let summary = summary.unwrap();
+    assert_eq!((summary.finish_reason, summary.n_prompt, session.tokens().len()), (FinishReason::Interrupted, 2, 2));
+
+    let mut session = engine.session(&SessionOptions::default()).unwrap();
+    let mut n_pieces = 0;
+    let summary = session.generate(&PROMPT, &options(9), |event| {
+        n_pieces += usize::from(matches!(event, Event::Text(_)));
+        if n_pieces == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert_eq!((summary.unwrap().finish_reason, n_pieces), (FinishReason::Interrupted, 2));
+}
+
+#[test]
+fn generation_goes_on_where_it_ended() {
+    let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
+    let greedy = |n_predict| GenerateOptions { n_predict, sampling: greedy.clone(), stop: Vec::new() };
+    let (whole, _) = run(&mut session(64), &greedy(12));
+    let mut session = session(64);
+    let (mut text, summary) = run(&mut session, &greedy(5));
+    let rest = session.generate(&[summary.pending.unwrap()], &greedy(7), |event| {
+        if let Event::Text(piece) = event {
+            text.push_str(piece);
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(rest.unwrap().n_generated, 7);
+    assert_eq!(text, whole);
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused() {
+    let mut session = session(32);
+    let go_on = |_: Event<'_>| ControlFlow::Continue(());
+    let bad = GenerateOptions { sampling: Sampling { top_p: 1.5, ..Sampling::default() }, ..options(1) };
+    assert!(matches!(session.generate(&PROMPT, &bad, go_on), Err(Error::Sampling(_))));
+    let bad = GenerateOptions { stop: vec![String::new()], ..options(1) };
+    assert!(matches!(session.generate(&PROMPT, &bad, go_on), Err(Error::Stop(_))));
+    let engine = session.engine();
+    assert!(matches!(engine.session(&SessionOptions { n_ctx: Some(0), ..SessionOptions::default() }), Err(Error::Context(0))));
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/models/qwen2.gguf");
+    let no_isa = LoadOptions { isa: Some("mmx".into()), ..LoadOptions::default() };
+    assert!(matches!(Engine::open(&path, &no_isa), Err(Error::Kernels(_))));
+}
+
+#[test]
+fn the_budget_knows_what_a_session_takes_and_gets_it_back() {
+    let budget = Budget::unlimited();
+    let engine = engine("llama-plain.gguf", &LoadOptions { budget: Some(budget.clone()), ..LoadOptions::default() });
+    let before = budget.used();
+    let session = engine.session(&SessionOptions { n_ctx: Some(64), ..SessionOptions::default() }).unwrap();
+    let kv = budget.items().iter().find(|i| i.name == "kv cache").unwrap().bytes;
+    // Two layers, two heads of 10, keys and values of 2 bytes, 64 positions.
+    assert_eq!(kv, 2 * 2 * 10 * 2 * 2 * 64);
+    drop(session);
+    assert_eq!(budget.used(), before);
+    let tight = LoadOptions { budget: Some(Budget::limited(before + 1000)), ..LoadOptions::default() };
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/models/llama-plain.gguf");
+    let refused = Engine::open(&path, &tight).unwrap().session(&SessionOptions::default());
+    assert!(matches!(refused, Err(Error::Store(_) | Error::Step(_))));
+}
+
+#[test]
+fn a_benchmark_reports_rates_and_a_split_that_adds_up() {
+    let engine = engine("llama-plain.gguf", &LoadOptions::default());
+    let options = BenchOptions { n_prompt: 16, n_gen: 8, depth: 4, n_reps: 2, session: SessionOptions::default() };
+    let report = engine.bench(&options).unwrap();
+    assert!(report.prefill_tok_s > 0.0 && report.decode_tok_s > 0.0);
+    for (split, rate, n) in [(report.prefill_split, report.prefill_tok_s, 16.0), (report.decode_split, report.decode_tok_s, 8.0)]
+    {
+        let sum = split.matmul_s + split.attention_s + split.io_wait_s + split.other_s;
+        assert!(sum > 0.0 && sum < 100.0 * n / rate, "{split:?}");
+    }
+}
