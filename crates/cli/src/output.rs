@@ -50,7 +50,8 @@ impl Stdout {
 
 /// A file under another name until it is whole.
 ///
-/// What is there already and is no plain file (a device, a pipe) is written to directly, since it must not be replaced.
+/// What is there already and is no plain file is written to directly, since it must not be replaced: a pipe, a device,
+/// and anything in `/dev`, where `/dev/stdout` may lead to the plain file that a shell has opened for us.
 pub(crate) struct NewFile {
     path: PathBuf,
     temporary: Option<PathBuf>,
@@ -62,8 +63,8 @@ impl NewFile {
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
         let blame = |error| Failure::at(path, format_args!("cannot write: {error}"));
         let existing = fs::metadata(path).ok();
-        if existing.as_ref().is_some_and(|meta| !meta.is_file()) {
-            let file = File::options().write(true).open(path).map_err(blame)?;
+        if existing.as_ref().is_some_and(|meta| !meta.is_file() || path.starts_with("/dev")) {
+            let file = File::options().append(true).open(path).map_err(blame)?;
             return Ok(Self { path: path.to_owned(), temporary: None, out: BufWriter::new(file) });
         }
         // A link is followed, so that the file behind it is replaced and not the link.

@@ -5,8 +5,6 @@
 //! there is something to say: `io_wait_s`, since waiting for a mapped page cannot be measured from inside, and
 //! `predicted_decode_tok_s`.
 
-use std::path::Path;
-
 use atta::{Engine, FinishReason, Item, Summary};
 use serde_json::{Value, json};
 
@@ -54,8 +52,7 @@ impl Stats {
     }
 
     /// Writes the object.
-    pub(crate) fn write(&self, path: &Path, failure: Option<&Failure>) -> Result<(), Failure> {
-        let mut file = NewFile::create(path)?;
+    pub(crate) fn write(&self, mut file: NewFile, failure: Option<&Failure>) -> Result<(), Failure> {
         file.write(format!("{:#}\n", self.to_json(failure)).as_bytes())?;
         file.finish()
     }

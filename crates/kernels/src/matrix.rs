@@ -25,7 +25,7 @@ impl<'a> Matrix<'a> {
     pub fn new(ty: TensorType, d_out: usize, d_in: usize, bytes: &'a [u8]) -> Result<Self, Error> {
         let format = Format::of(ty).ok_or(Error::UnsupportedType { ty })?;
         let row_bytes = ty.row_bytes(d_in).ok_or(Error::RowLength { ty, d_in })?;
-        let expected = row_bytes.checked_mul(d_out).unwrap_or(usize::MAX);
+        let expected = row_bytes.saturating_mul(d_out);
         if expected != bytes.len() {
             return Err(Error::MatrixBytes { ty, d_out, d_in, expected, got: bytes.len() });
         }

@@ -18,6 +18,11 @@ use std::ops::Range;
 /// `acc[t][r] = w[r] · x[t]` for the rows of a small matrix and a range of activation rows; see `algo/gemm.rs`.
 type StripFn = unsafe fn(w: Matrix<'_>, x: &Activations, rows: Range<usize>, acc: &mut [f32]);
 
+type Row256<'a> = QuantRow<'a, f32, [i16; 16]>;
+type Row32<'a> = QuantRow<'a, [f32; 8], [i16; 8]>;
+/// Weight and bias of a layer norm.
+type Affine<'a> = (&'a [f32], &'a [f32]);
+
 /// The functions of one instruction set.
 pub(crate) struct Table {
     pub(crate) name: &'static str,
@@ -25,15 +30,15 @@ pub(crate) struct Table {
     pub(crate) strip: usize,
     /// Indexed by [`Format`].
     strips: [StripFn; Format::N],
-    quantize_256: unsafe fn(&[f32], QuantRow<'_, f32, [i16; 16]>),
-    quantize_32: unsafe fn(&[f32], QuantRow<'_, [f32; 8], [i16; 8]>),
+    quantize_256: unsafe fn(&[f32], Row256<'_>),
+    quantize_32: unsafe fn(&[f32], Row32<'_>),
     attend: unsafe fn(&Query<'_>, &mut [f32]),
     attend_chunk: unsafe fn(&Query<'_>, usize, &mut [f32]),
     merge_chunks: unsafe fn(&[f32], usize, &mut [f32]),
     gate: unsafe fn(Activation, &mut [f32], &[f32]),
     rms_norm: unsafe fn(&[f32], &[f32], f32, &mut [f32]),
     rms_norm_inplace: unsafe fn(&mut [f32], &[f32], f32),
-    layer_norm: unsafe fn(&[f32], &[f32], &[f32], f32, &mut [f32]),
+    layer_norm: unsafe fn(&[f32], Affine<'_>, f32, &mut [f32]),
     rope: unsafe fn(&mut [f32], &[f32], RopePairing),
     add_assign: unsafe fn(&mut [f32], &[f32]),
     store_kv: unsafe fn(&[f32], KvElem, &mut [u8]),
@@ -61,13 +66,13 @@ macro_rules! table {
                             strip as StripFn
                         }};
                     }
-            entry!($features quantize_256(x: &[f32], out: QuantRow<'_, f32, [i16; 16]>) {
+            entry!($features quantize_256(x: &[f32], out: Row256<'_>) {
                 let (mut codes, (mut scales, mut sums)) = out;
                 activations::for_each_block(x, |b, x| {
                     quantize::block_256(x, codes.block(b), scales.block(b), sums.block(b))
                 })
             });
-            entry!($features quantize_32(x: &[f32], out: QuantRow<'_, [f32; 8], [i16; 8]>) {
+            entry!($features quantize_32(x: &[f32], out: Row32<'_>) {
                 let (mut codes, (mut scales, mut sums)) = out;
                 activations::for_each_block(x, |b, x| {
                     quantize::block_32(x, codes.block(b), scales.block(b), sums.block(b))
@@ -84,8 +89,8 @@ macro_rules! table {
                 norm::rms_norm($isa, x, weight, eps, out));
     entry!($features rms_norm_inplace(x: &mut [f32], weight: &[f32], eps: f32)
                 norm::rms_norm_inplace($isa, x, weight, eps));
-    entry!($features layer_norm(x: &[f32], weight: &[f32], bias: &[f32], eps: f32, out: &mut [f32])
-                norm::layer_norm($isa, x, (weight, bias), eps, out));
+    entry!($features layer_norm(x: &[f32], affine: Affine<'_>, eps: f32, out: &mut [f32])
+                norm::layer_norm($isa, x, affine, eps, out));
     entry!($features rotate(x: &mut [f32], cos_sin: &[f32], pairing: RopePairing)
                 rope::rope(x, cos_sin, pairing));
     entry!($features add_assign(out: &mut [f32], x: &[f32]) norm::add_assign(out, x));
@@ -177,8 +182,8 @@ macro_rules! safe {
 }
 
 safe! {
-    quantize_256(x: &[f32], out: QuantRow<'_, f32, [i16; 16]>);
-    quantize_32(x: &[f32], out: QuantRow<'_, [f32; 8], [i16; 8]>);
+    quantize_256(x: &[f32], out: Row256<'_>);
+    quantize_32(x: &[f32], out: Row32<'_>);
     attend(query: &Query<'_>, out: &mut [f32]);
     attend_chunk(query: &Query<'_>, chunk: usize, partial: &mut [f32]);
     merge_chunks(partials: &[f32], d_head: usize, out: &mut [f32]);
@@ -222,7 +227,7 @@ impl Kernels {
         let same = x.len() == weight.len() && x.len() == bias.len() && x.len() == out.len();
         assert!(same, "layer_norm of rows of different lengths");
         // SAFETY: as above.
-        unsafe { (self.table().layer_norm)(x, weight, bias, eps, out) }
+        unsafe { (self.table().layer_norm)(x, (weight, bias), eps, out) }
     }
 
     /// Rotates the first `d_rope` elements of one head `x`, `[d_head]`, by the angles of `cos_sin`,

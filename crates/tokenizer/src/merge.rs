@@ -63,10 +63,6 @@ impl Merger {
         self.queue.clear();
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.symbols.is_empty()
-    }
-
     /// Appends a symbol that covers `range`, which begins where the last one ends.
     pub(crate) fn push(&mut self, id: u32, range: Range<usize>) {
         let i = self.symbols.len() as u32;

@@ -18,6 +18,9 @@ const MAX_MERGES: usize = 1 << RANK_BITS;
 struct Entry(u64);
 
 impl Entry {
+    /// Sorts after all others and is found by none.
+    const VACANT: Self = Self(u64::MAX);
+
     fn new(right: u32, rank: usize, joined: u32) -> Self {
         Self(u64::from(right) << (64 - ID_BITS) | (rank as u64) << ID_BITS | u64::from(joined))
     }
@@ -51,20 +54,25 @@ impl Merges {
         }
         let mut rows = row_ends(&texts, vocab);
         let n_entries = rows.last().map_or(0, |&n| n as usize);
-        let mut entries = vec![Entry(0); n_entries].into_boxed_slice();
-        let mut join_words = false;
+        let mut entries = vec![Entry::VACANT; n_entries].into_boxed_slice();
+        let (mut join_words, mut n_used, mut joined) = (false, 0, Vec::new());
         // Each row is filled from its end, so that `rows` holds the beginnings when all are full.
-        for (rank, text) in texts.iter().enumerate() {
-            let Some(merge) = resolve(vocab, text) else { continue };
-            let end = &mut rows[merge.left as usize];
+        for (rank, (left, right)) in texts.iter().map(halves).enumerate() {
+            let Some(left_id) = vocab.id(left) else { continue };
+            let end = &mut rows[left_id as usize];
             *end -= 1;
-            entries[*end as usize] = Entry::new(merge.right, rank, merge.joined);
-            join_words |= merge.joins_words;
+            joined.clear();
+            joined.extend_from_slice(left);
+            joined.extend_from_slice(right);
+            let Some((right_id, joined_id)) = vocab.id(right).zip(vocab.id(&joined)) else { continue };
+            entries[*end as usize] = Entry::new(right_id, rank, joined_id);
+            join_words |= right.starts_with(SPACE_MARK) && !left.ends_with(SPACE_MARK);
+            n_used += 1;
         }
         for row in rows.windows(2) {
             entries[row[0] as usize..row[1] as usize].sort_unstable();
         }
-        Ok(Self { rows, entries, join_words, n_unusable: texts.len() - n_entries })
+        Ok(Self { rows, entries, join_words, n_unusable: texts.len() - n_used })
     }
 
     /// What two neighbours join to; of equal merges the first counts.
@@ -82,27 +90,17 @@ impl Merges {
     }
 }
 
-struct Merge {
-    left: u32,
-    right: u32,
-    joined: u32,
-    joins_words: bool,
-}
-
-/// Reads `left right`. The first character may itself be a space.
-fn resolve(vocab: &Vocab, text: &[u8]) -> Option<Merge> {
-    let space = 1 + text.get(1..)?.iter().position(|&b| b == b' ')?;
-    let (left, right) = (&text[..space], &text[space + 1..]);
-    let joined = vocab.id(&[left, right].concat())?;
-    let joins_words = right.starts_with(SPACE_MARK) && !left.ends_with(SPACE_MARK);
-    Some(Merge { left: vocab.id(left)?, right: vocab.id(right)?, joined, joins_words })
+/// The two sides of `left right`; the first character may itself be a space. Without a space there are none.
+fn halves(text: &[u8]) -> (&[u8], &[u8]) {
+    let space = text.iter().skip(1).position(|&byte| byte == b' ').map(|i| i + 1);
+    space.map_or((&[], &[]), |space| (&text[..space], &text[space + 1..]))
 }
 
 /// Where the row of each token ends, `[n_vocab + 1]`.
 fn row_ends(texts: &StrArray, vocab: &Vocab) -> Box<[u32]> {
     let mut ends = vec![0_u32; vocab.len() + 1].into_boxed_slice();
-    for merge in texts.iter().filter_map(|text| resolve(vocab, text)) {
-        ends[merge.left as usize] += 1;
+    for left in texts.iter().filter_map(|text| vocab.id(halves(text).0)) {
+        ends[left as usize] += 1;
     }
     let mut total = 0;
     for end in &mut ends {
@@ -110,4 +108,30 @@ fn row_ends(texts: &StrArray, vocab: &Vocab) -> Box<[u32]> {
         *end = total;
     }
     ends
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_keeps_its_three_numbers() {
+        let largest = (1 << ID_BITS) - 2;
+        for (right, rank, joined) in [(0, 0, 0), (largest, MAX_MERGES - 1, largest), (7, 280_000, 128_000)] {
+            let entry = Entry::new(right, rank, joined);
+            assert_eq!((entry.right(), entry.join().order as usize, entry.join().id), (right, rank, joined));
+            assert!(entry < Entry::VACANT);
+        }
+    }
+
+    #[test]
+    fn halves_part_at_the_first_space_that_can_part_them() {
+        assert_eq!(halves(b"ab c"), (&b"ab"[..], &b"c"[..]));
+        assert_eq!(halves(b"  a"), (&b" "[..], &b"a"[..]));
+        assert_eq!(halves(b"a b c"), (&b"a"[..], &b"b c"[..]));
+        assert_eq!(
+            (halves(b"abc"), halves(b""), halves(b" ")),
+            ((&b""[..], &b""[..]), (&b""[..], &b""[..]), (&b""[..], &b""[..]))
+        );
+    }
 }

@@ -5,7 +5,7 @@
 
 use crate::bpe::Bpe;
 use crate::partition::{Context, Fragment, Partition, Strip};
-use crate::pre::{Alphabet, Scheme};
+use crate::pre::{Alphabet, Scheme, Whole};
 use crate::roles::{self, Roles};
 use crate::spm::Spm;
 use crate::vocab::{SPACE_MARK, TokenKind, Vocab, spelled_byte};
@@ -58,7 +58,9 @@ impl Tokenizer {
             _ => return Err(Error::Model { got: name.to_owned() }),
         };
         let mut vocab = Vocab::new(metadata)?;
-        let roles = defaults(scheme.as_ref()).find(metadata, &mut vocab, &mut warnings)?;
+        let mut roles = defaults(scheme.as_ref()).find(metadata, &mut vocab, &mut warnings)?;
+        // Files of gemma 4 say otherwise and are wrong.
+        roles.add_bos |= scheme.is_some_and(|scheme| scheme.whole == Whole::Newlines);
         let model = match scheme {
             Some(scheme) => Model::Bpe(Bpe::new(metadata, &vocab, scheme)?),
             None => {

@@ -10,7 +10,7 @@ use atta_formats::{Metadata, NumArray, StrArray};
 /// U+2581, which SentencePiece writes for a space.
 pub(crate) const SPACE_MARK: &[u8] = "▁".as_bytes();
 
-/// No vocabulary known has more than 262,144 tokens.
+/// More than any id. No vocabulary known has more than 262,144 tokens.
 pub(crate) const MAX_TOKENS: usize = 1 << 21;
 
 const TOKENS: &str = "tokenizer.ggml.tokens";
@@ -74,8 +74,8 @@ impl Vocab {
     pub(crate) fn new(metadata: &Metadata) -> Result<Self, Error> {
         let texts = metadata.strs(TOKENS)?.ok_or(Error::Missing { key: TOKENS })?;
         let n_vocab = texts.len();
-        if n_vocab == 0 || n_vocab > MAX_TOKENS {
-            return Err(Error::Count { key: TOKENS, max: MAX_TOKENS, got: n_vocab });
+        if n_vocab == 0 || n_vocab >= MAX_TOKENS {
+            return Err(Error::Count { key: TOKENS, max: MAX_TOKENS - 1, got: n_vocab });
         }
         let scores = metadata.f32s(SCORES)?;
         if let Some(scores) = &scores {

@@ -17,7 +17,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
     let report = engine.bench(&options)?;
     let mut out = Stdout::lock();
     if args.json {
-        out.line(&format!("{:#}", to_json(args, &engine, &report)))?;
+        out.line(&to_json(args, &engine, &report).to_string())?;
     } else {
         out.write(&to_table(args, &engine, &report))?;
     }

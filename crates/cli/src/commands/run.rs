@@ -8,8 +8,16 @@ use std::ops::ControlFlow;
 use atta::{Engine, Event, FinishReason, GenerateOptions, KvType};
 
 use crate::{
-    args::RunArgs, failure::Failure, input::Text, interrupt::Interrupt, load, memory::PeakPrivate, output::Stdout,
-    progress::Progress, report, stats::Stats,
+    args::RunArgs,
+    failure::Failure,
+    input::Text,
+    interrupt::Interrupt,
+    load,
+    memory::PeakPrivate,
+    output::{NewFile, Stdout},
+    progress::Progress,
+    report,
+    stats::Stats,
 };
 
 /// Private memory is looked at whenever this many tokens have come.
@@ -20,9 +28,11 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let options = GenerateOptions { n_predict: args.sampling.n_predict, sampling, stop: args.sampling.stop.clone() };
     let prompt = Text::given_or_piped(args.prompt.as_deref(), "give it with -p TEXT, or pipe it in")?;
 
+    // Opened now, so that a path that cannot be written to is found out before the work and not after it.
+    let stats_file = args.stats_json.as_deref().map(NewFile::create).transpose()?;
     let mut stats = Stats::new(&args.model_flags);
     let result = generate(args, prompt, &options, &mut stats);
-    let written = args.stats_json.as_deref().map_or(Ok(()), |path| stats.write(path, result.as_ref().err()));
+    let written = stats_file.map_or(Ok(()), |file| stats.write(file, result.as_ref().err()));
     result.and(written)
 }
 
@@ -114,6 +124,10 @@ impl Listener {
         stats.n_generated = self.n_generated;
         stats.peak.merge(self.peak);
         self.progress.clear();
-        self.written.and_then(|()| self.out.end_line_on_terminal())
+        match self.written.and_then(|()| self.out.end_line_on_terminal()) {
+            // Ctrl-C reaches everybody in a pipeline, so that our reader may be gone before we are.
+            Err(Failure::ClosedPipe) if self.interrupt.is_asked() => Err(Failure::Interrupted),
+            written => written,
+        }
     }
 }

@@ -14,8 +14,8 @@
 use super::lanes;
 use super::math::{exp, tanh};
 use crate::attention::{AttnRow, D_HEAD_MAX, KvElem, KvLayer};
+use crate::format::float::widen_f16;
 use crate::isa::Floats;
-use atta_formats::f16::f16_to_f32;
 use std::ops::Range;
 
 /// Positions per chunk.
@@ -71,7 +71,7 @@ fn widen(bytes: &[u8], elem: KvElem, out: &mut [f32]) {
         }
         KvElem::F16 => {
             for (out, x) in out.iter_mut().zip(bytes.as_chunks().0) {
-                *out = f16_to_f32(u16::from_le_bytes(*x));
+                *out = widen_f16(u16::from_le_bytes(*x));
             }
         }
     }
@@ -125,9 +125,8 @@ fn attend_heads<I: Floats>(isa: I, query: &Query<'_>, q: &[f32], chunk: usize, s
     let d_head = query.kv.d_head;
     let mut weights = [[0.0; CHUNK]; HEADS];
     scores(isa, query, q, chunk, &mut weights);
-    let n_heads = q.len() / d_head;
-    for h in 0..n_heads {
-        (state.max[h], state.sum[h]) = softmax(isa, &mut weights[h]);
+    for (h, weights) in weights[..q.len() / d_head].iter_mut().enumerate() {
+        (state.max[h], state.sum[h]) = softmax(isa, weights);
     }
     state.values.fill(0.0);
     let mut value = [0.0; D_HEAD_MAX];

@@ -2,7 +2,9 @@
 //!
 //! The f32 ones are straight-line code that vectorises; errors are in units in the last place (ulp), measured over the
 //! range by the tests below. The f64 ones make tables once (rope) and are accurate to a few 1e-16.
-//! Coefficients: Cephes Mathematical Library (`expf`, `tanhf`, `erff`) and FreeBSD msun (`k_sin`, `k_cos`).
+//! Coefficients, digits as published: Cephes Mathematical Library (`expf`, `tanhf`, `erff`) and FreeBSD msun (`k_sin`, `k_cos`).
+
+#![allow(clippy::excessive_precision, clippy::approx_constant)]
 
 /// Adding and subtracting this rounds an f32 below 2²² to the nearest integer, ties to even.
 const ROUND: f32 = 12_582_912.0;

@@ -1,8 +1,8 @@
 //! No instruction set at all: plain loops, and 8 bytes at a time in ordinary registers.
 //!
 //! Correct on every machine, and the definition of the results of all other instruction sets. Compilers turn the dot
-//! products into the vector instructions of the build's baseline; byte-wise array maps they do not (5 times slower), so
-//! codes are unpacked in u64.
+//! products into the vector instructions of the build's baseline; byte-wise array maps they leave as calls, so codes are
+//! unpacked in u64.
 
 use super::{Floats, Row};
 
@@ -32,13 +32,11 @@ fn each(mut v: [u64; 4], f: impl Fn(u64) -> u64) -> [u64; 4] {
     v
 }
 
-/// `(code − offset)·scale`.
+/// `(code − offset)·scale` of 8 codes.
 #[inline(always)]
-fn scale_half(codes: [u64; 2], offset: i16, scale: i16, out: &mut [i16; 16]) {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&codes[0].to_le_bytes());
-    bytes[8..].copy_from_slice(&codes[1].to_le_bytes());
-    for i in 0..16 {
+fn scale_word(codes: u64, offset: i16, scale: i16, out: &mut [i16; 8]) {
+    let bytes = codes.to_le_bytes();
+    for i in 0..8 {
         out[i] = (i16::from(bytes[i]) - offset) * scale;
     }
 }
@@ -92,9 +90,9 @@ impl Row for Scalar {
 
     #[inline(always)]
     fn scaled(self, codes: [u64; 4], offset: i16, scale: [i16; 2], out: &mut [i16; 32]) {
-        let [low, high] = out.as_chunks_mut().0 else { unreachable!("32 are two times 16") };
-        scale_half([codes[0], codes[1]], offset, scale[0], low);
-        scale_half([codes[2], codes[3]], offset, scale[1], high);
+        for (k, out) in out.as_chunks_mut().0.iter_mut().enumerate() {
+            scale_word(codes[k], offset, scale[k / 2], out);
+        }
     }
 
     #[inline(always)]
@@ -125,21 +123,24 @@ mod floats {
 
     #[inline(always)]
     pub(super) fn zeros() -> F {
-        [_mm_setzero_ps(); 4]
+        // SAFETY: every x86-64 has SSE.
+        unsafe { [_mm_setzero_ps(); 4] }
     }
 
     #[inline(always)]
     pub(super) fn load(x: &[f32; 16]) -> F {
         let [a, b, c, d] = x.as_chunks::<4>().0 else { unreachable!("16 are four times 4") };
-        // SAFETY: each reads the 4 floats of its reference, at any alignment.
-        unsafe { [a, b, c, d].map(|x| _mm_loadu_ps(x.as_ptr())) }
+        // SAFETY: every x86-64 has SSE; each reads the 4 floats of its reference, at any alignment.
+        unsafe {
+            [_mm_loadu_ps(a.as_ptr()), _mm_loadu_ps(b.as_ptr()), _mm_loadu_ps(c.as_ptr()), _mm_loadu_ps(d.as_ptr())]
+        }
     }
 
     #[inline(always)]
     pub(super) fn store(x: F) -> [f32; 16] {
         let mut out = [0.0; 16];
         for (out, x) in out.as_chunks_mut::<4>().0.iter_mut().zip(x) {
-            // SAFETY: writes the 4 floats of its reference, at any alignment.
+            // SAFETY: every x86-64 has SSE; writes the 4 floats of its reference, at any alignment.
             unsafe { _mm_storeu_ps(out.as_mut_ptr(), x) }
         }
         out
@@ -147,12 +148,14 @@ mod floats {
 
     #[inline(always)]
     pub(super) fn add(x: F, y: F) -> F {
-        [_mm_add_ps(x[0], y[0]), _mm_add_ps(x[1], y[1]), _mm_add_ps(x[2], y[2]), _mm_add_ps(x[3], y[3])]
+        // SAFETY: every x86-64 has SSE.
+        unsafe { [_mm_add_ps(x[0], y[0]), _mm_add_ps(x[1], y[1]), _mm_add_ps(x[2], y[2]), _mm_add_ps(x[3], y[3])] }
     }
 
     #[inline(always)]
     pub(super) fn mul(x: F, y: F) -> F {
-        [_mm_mul_ps(x[0], y[0]), _mm_mul_ps(x[1], y[1]), _mm_mul_ps(x[2], y[2]), _mm_mul_ps(x[3], y[3])]
+        // SAFETY: every x86-64 has SSE.
+        unsafe { [_mm_mul_ps(x[0], y[0]), _mm_mul_ps(x[1], y[1]), _mm_mul_ps(x[2], y[2]), _mm_mul_ps(x[3], y[3])] }
     }
 }
 

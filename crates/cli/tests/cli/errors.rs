@@ -1,0 +1,134 @@
+//! What goes wrong: one line on standard error, nothing on standard output, and the right exit code.
+
+use atta_formats::{TensorType, Writer};
+
+use crate::program::{Scratch, atta, atta_with_input, error_of, model};
+
+/// Asserts the exit code and parts of the error line.
+fn fails(args: &[&str], code: i32, parts: &[&str]) {
+    let error = error_of(&atta(args), code);
+    for part in parts {
+        assert!(error.contains(part), "{args:?}: {part:?} is not in {error}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    for command in [&["run", "no-such.gguf", "-p", "x"][..], &["inspect", "no-such.gguf"], &["bench", "no-such.gguf"]] {
+        fails(command, 1, &["no-such.gguf: "]);
+    }
+    fails(&["run", ".", "-p", "x"], 1, &[".: is a directory"]);
+}
+
+#[test]
+fn corrupt_files_are_refused_by_every_command() {
+    let scratch = Scratch::new("corrupt");
+    let whole = std::fs::read(model("llama-plain.gguf")).unwrap();
+    let files = [
+        ("empty.gguf", Vec::new()),
+        ("text.gguf", b"this is no model".to_vec()),
+        ("head.gguf", whole[..100].to_vec()),
+        ("cut.gguf", whole[..whole.len() - 1000].to_vec()),
+        ("counts.gguf", [&whole[..8], &[0xff; 16], &whole[24..]].concat()),
+    ];
+    for (name, bytes) in files {
+        let path = scratch.file(name, &bytes);
+        let out = scratch.path("out");
+        fails(&["run", &path, "-p", "x"], 1, &[name]);
+        fails(&["inspect", &path], 1, &[name]);
+        fails(&["tokenize", &path, "x"], 1, &[name]);
+        fails(&["logits", &path, "--tokens", "1", "-o", &out], 1, &[name]);
+    }
+}
+
+#[test]
+fn an_architecture_that_we_do_not_run_is_named_and_so_are_ours() {
+    let scratch = Scratch::new("architecture");
+    let mut writer = Writer::new();
+    writer.set_str("general.architecture", "from\u{2028}mars");
+    writer.set_str("tokenizer.ggml.model", "llama");
+    writer.set_strs("tokenizer.ggml.tokens", &["<unk>", "<s>", "</s>", "▁", "a", "▁a"]);
+    writer.set_f32s("tokenizer.ggml.scores", &[0.0, 0.0, 0.0, -1.0, -2.0, -0.5]);
+    writer.set_i32s("tokenizer.ggml.token_type", &[2, 3, 3, 1, 1, 1]);
+    writer.add_tensor("odd.weight", &[2, 32], TensorType::F32).unwrap();
+    let layout = writer.finish().unwrap();
+    let mut bytes = layout.header;
+    bytes.resize(layout.file_bytes as usize, 0);
+    let path = scratch.file("mars.gguf", &bytes);
+
+    fails(&["run", &path, "-p", "x"], 1, &["mars.gguf: ", "unsupported architecture", "llama, qwen2, qwen3"]);
+    // Those that need no architecture work all the same.
+    let output = atta(&["tokenize", &path, "a a", "--ids"]);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "[5, 5]\n");
+    let output = atta(&["inspect", &path]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("cannot be run here") && said.contains("mars") && !said.contains('\u{2028}'), "{said}");
+}
+
+#[test]
+fn a_prompt_that_is_too_long_says_how_long_and_what_to_do() {
+    let model = model("llama-plain.gguf");
+    fails(&["run", &model, "-p", "a b c d e f g", "-c", "4"], 1, &["the prompt has ", "holds 4", "raise -c"]);
+    let error = error_of(&atta_with_input(&["run", &model], &[b'a'; 10_000]), 1);
+    assert!(error.contains("raise -c"), "{error}");
+}
+
+#[test]
+fn an_empty_prompt_begins_at_the_begin_token_or_is_refused() {
+    assert_eq!(atta(&["run", &model("llama-plain.gguf"), "-p", "", "-n", "2"]).status.code(), Some(0));
+    fails(&["run", &model("smollm2.gguf"), "-p", ""], 1, &["the prompt is empty"]);
+}
+
+#[test]
+fn wrong_usage_is_told_from_failure() {
+    let model = model("llama-plain.gguf");
+    let cases: [(&[&str], &str); 16] = [
+        (&["--frob"], "'--frob'"),
+        (&["-n", "-1"], "'-n <N>'"),
+        (&["-n", "1.5"], "'-n <N>'"),
+        (&["-c", "0"], "'-c <CTX>'"),
+        (&["-c", "999999999999"], "'-c <CTX>'"),
+        (&["-j", "0"], "'-j <THREADS>'"),
+        (&["--batch", "0"], "'--batch <N>'"),
+        (&["--cpus", "2-1"], "'--cpus <LIST>'"),
+        (&["--cpus", "0", "-j", "1"], "cannot be used with"),
+        (&["--isa", "mmx"], "'--isa <NAME>'"),
+        (&["--kv", "q4"], "q4 is not supported yet"),
+        (&["--weights", "streamed"], "streamed is not supported yet"),
+        (&["--top-p", "1.5"], "--top-p is 1.5"),
+        (&["-t", "-1"], "-t is -1"),
+        (&["--stop", ""], "'--stop <TEXT>'"),
+        (&["--schema", "x"], "'--schema'"),
+    ];
+    for (options, part) in cases {
+        fails(&[&["run", &model, "-p", "x"], options].concat(), 2, &[part]);
+    }
+    fails(&["tokenize"], 2, &["<MODEL>"]);
+    fails(&["logits", &model, "--tokens", "1,x", "-o", "out"], 2, &["\"x\" is no token id"]);
+    fails(&["bench", &model, "-p", "0", "-n", "0"], 2, &["nothing to measure"]);
+}
+
+#[test]
+fn what_this_machine_lacks_is_a_failure() {
+    let model = model("llama-plain.gguf");
+    let foreign = if cfg!(target_arch = "x86_64") { "neon" } else { "avx2" };
+    fails(&["run", &model, "-p", "x", "--isa", foreign], 1, &[foreign, "scalar"]);
+    fails(&["run", &model, "-p", "x", "--cpus", "65000"], 1, &["65000"]);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_context_that_no_machine_holds_is_refused_and_not_tried() {
+    // 160 bytes per position in the cache of this model, 320 in f32; the most positions are 2^24.
+    let output = atta(&["run", &model("qwen3.gguf"), "-p", "x", "-n", "1", "-c", "16777216", "--kv", "f32"]);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    for args in [&["--help"][..], &["run", "--help"], &["run", "-h"], &["--version"]] {
+        let output = atta(args);
+        assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{args:?}");
+        assert!(!output.stdout.is_empty());
+    }
+}

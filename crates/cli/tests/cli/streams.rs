@@ -1,0 +1,79 @@
+//! Pipes that close, disks that are full, and Ctrl-C.
+
+#![cfg(unix)]
+
+use std::{
+    io::Read,
+    process::{Child, Command, Stdio},
+};
+
+use crate::program::{Scratch, command, error_of, model};
+
+/// A generation that goes on until it is stopped.
+fn endless(more: &[&str]) -> Child {
+    let model = model("llama-bias.gguf");
+    let args = ["run", &model, "-p", "x", "-t", "0", "-n", "1000000", "-c", "1000000"];
+    command(&[&args, more].concat()).spawn().unwrap()
+}
+
+fn first_byte(child: &mut Child) {
+    child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+}
+
+#[test]
+fn a_reader_who_has_enough_ends_it_silently() {
+    let scratch = Scratch::new("closed-pipe");
+    let path = scratch.path("stats.json");
+    let mut child = endless(&["--stats-json", &path]);
+    first_byte(&mut child);
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert!(std::fs::read_to_string(&path).unwrap().contains("\"interrupted\""));
+}
+
+#[test]
+fn every_command_bears_a_closed_pipe() {
+    let model = model("llama-plain.gguf");
+    let all: [&[&str]; 5] = [
+        &["inspect", &model, "--tensors"],
+        &["inspect", &model, "--json"],
+        &["tokenize", &model, "a b c"],
+        &["bench", &model, "-p", "1", "-n", "1"],
+        &["--help"],
+    ];
+    for args in all {
+        let mut child = command(args).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{args:?}");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_is_a_failure() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let model = model("llama-plain.gguf");
+    let output = command(&["tokenize", &model, "a"]).stdout(Stdio::from(full)).output().unwrap();
+    let error = error_of(&output, 1);
+    assert!(error.contains("standard output"), "{error}");
+}
+
+#[test]
+fn ctrl_c_ends_the_text_and_still_writes_statistics() {
+    let scratch = Scratch::new("interrupt");
+    let path = scratch.path("stats.json");
+    let mut child = endless(&["--stats-json", &path]);
+    first_byte(&mut child);
+    let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    let stats: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    assert_eq!(stats["finish_reason"], "interrupted");
+    assert!(stats["generated_tokens"].as_u64() > Some(0) && stats.get("error").is_none());
+    assert_eq!(scratch.names(), ["stats.json"]);
+}

@@ -1,0 +1,104 @@
+"""Trains the small vocabularies of tests/golden/tokenizer: bpe.gguf, spm.gguf and gemma4.gguf, some 20 kB each.
+
+    pip install tokenizers==0.23.3 gguf==0.19.0 unicodedata2==15.1.0
+    python tests/oracles/tokenizer_text.py /tmp/text 400000
+    python tests/oracles/tokenizer_vocabs.py /tmp/text tests/golden/tokenizer
+"""
+
+import pathlib
+import sys
+
+import gguf
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+text, out = map(pathlib.Path, sys.argv[1:])
+NORMAL, UNKNOWN, CONTROL, USER, BYTE = 1, 2, 3, 4, 6
+lines = [line for name in ("code.txt", "scripts.txt") for line in (text / name).read_bytes().decode().splitlines(True)]
+# What pre-tokenizers tell apart must also be something that merges would join across.
+lines += ["It's we're I'LL don'T 123 1234567 ÉTÉ été Привет МИР हिन्दी 中文字符 日本語テスト 한국어 .,!? ()[] {}; == != \n\n \r\n \t\t   "] * 400
+
+
+def write(name, model, pre, tokens, kinds, scores, merges, more):
+    writer = gguf.GGUFWriter(out / name, "llama")
+    writer.add_name("small vocabulary for tests")
+    writer.add_tokenizer_model(model)
+    if pre:
+        writer.add_tokenizer_pre(pre)
+    writer.add_token_list([token.encode() for token in tokens])
+    writer.add_token_types(kinds)
+    if scores:
+        writer.add_token_scores(scores)
+    if merges:
+        writer.add_token_merges(merges)
+    more(writer)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+
+
+def train(tokenizer, special, n, alphabet):
+    trainer = trainers.BpeTrainer(vocab_size=n, special_tokens=special, initial_alphabet=alphabet, show_progress=False, max_token_length=24)
+    tokenizer.train_from_iterator(lines, trainer)
+    data = __import__("json").loads(tokenizer.to_str())["model"]
+    tokens = sorted(data["vocab"], key=data["vocab"].get)
+    return tokens, [m if isinstance(m, str) else " ".join(m) for m in data["merges"]]
+
+
+def bpe():
+    # No cutting while training, so that the merges reach across every border a pre-tokenizer may draw.
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    special = ["<|begin|>", "<|endoftext|>", "<|im_end|>", "<user>"]
+    tokens, merges = train(tokenizer, special, 900, pre_tokenizers.ByteLevel.alphabet())
+    kinds = [CONTROL, CONTROL, CONTROL, USER] + [NORMAL] * (len(tokens) - 4)
+
+    def more(writer):
+        writer.add_bos_token_id(0)
+        writer.add_eos_token_id(1)
+
+    write("bpe.gguf", "gpt2", "default", tokens, kinds, None, merges, more)
+
+
+def characters(special):
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split("\n", "isolated"), pre_tokenizers.Metaspace(prepend_scheme="never", split=special[0] == "<unk>")])
+    bytes_ = [f"<0x{b:02X}>" for b in range(256)]
+    alphabet = [chr(c) for c in range(0x21, 0x7F)] + list("éÉßДд中文한हि▁")
+    tokenizer.decoder = decoders.Metaspace()
+    global lines
+    kept = lines
+    lines = [line for line in lines if len(set(line)) < 60][:6000]
+    lines = ["".join(c if c.isascii() or c in alphabet else "é" for c in line) for line in lines]
+    tokens, merges = train(tokenizer, special + bytes_, 1000, alphabet)
+    lines = kept
+    return tokens, merges, [BYTE if t in bytes_ else NORMAL for t in tokens]
+
+
+def spm():
+    tokens, merges, kinds = characters(["<unk>", "<s>", "</s>", "<user>"])
+    kinds[:4] = [UNKNOWN, CONTROL, CONTROL, USER]
+    rank = {merge.replace(" ", ""): i for i, merge in reversed(list(enumerate(merges)))}
+    scores = [-float(rank[t]) if t in rank else (-1e4 if kind == NORMAL else 0.0) for t, kind in zip(tokens, kinds)]
+
+    def more(writer):
+        writer.add_bos_token_id(1)
+        writer.add_eos_token_id(2)
+        writer.add_unk_token_id(0)
+
+    write("spm.gguf", "llama", None, tokens, kinds, scores, None, more)
+
+
+def gemma4():
+    tokens, merges, kinds = characters(["<pad>", "<eos>", "<bos>", "<unk>", "<|turn>", "<turn|>", "<user>", "\n", "\n\n", "▁▁▁▁"])
+    kinds[:10] = [CONTROL] * 6 + [USER] + [NORMAL] * 3
+
+    def more(writer):
+        writer.add_bos_token_id(2)
+        writer.add_eos_token_id(1)
+        writer.add_unk_token_id(3)
+
+    write("gemma4.gguf", "gemma4", None, tokens, kinds, None, merges, more)
+
+
+for make in (bpe, spm, gemma4):
+    make()
