@@ -1,6 +1,6 @@
 """Plots: building, mistakes, markets, the sea, machines, gardens, lost children, new friends, races, gifts."""
 
-from common import animals_met, cast, day, ending, glad, grown_up, one_day, opening, sad, spots, supper, thanks, thing
+from common import animals_met, cast, ending, glad, grown_up, one_day, opening, sad, supper
 
 
 def build(s):
@@ -41,10 +41,11 @@ def build(s):
         {B} kicked a stone. "It will never work," {B.he} said.
         For a moment they were both very quiet.
         They looked at each other. What a mess!""")
-    s.say(""""[Let us think|Why did it go wrong|What can we learn from this]?" asked {X}. They looked at it closely, and then they {fix}.
+    s.cast["X"] = s.pick([s.cast["A"], s.cast["B"]])
+    s.say(""""[Why did it go wrong|What can we learn from this]?" asked {X}. They looked at it closely, and then they {fix}.
         "We only have to find out what went wrong," said {X}. So they tried again and {fix}.
         The next day, they started again. This time they {fix}.
-        "I know what to do," said {X}. And together they {fix}.""".replace("{X}", s.pick(["{A}", "{B}"])).replace("Let us think|", ""))
+        "I know what to do," said {X}. And together they {fix}.""")
     s.say("""And now it worked! The {what} {final}.
         They tried it once more, and the {what} {final}.
         Then came the big moment. And the {what} {final}!
@@ -131,12 +132,12 @@ def market(s):
         a bunch of carrots / one coin
         a new broom / six coins""")
     s.say("""One {day}, {G} gave {A} {coins}. "Please go to the market and buy {buy}," {G.he} said.
-        "Can you go to the market for me?" asked {G}. "We need {buy}. Here are {coins}."
+        "Can you go to the market for me?" asked {G}. "We need {buy}. Take {coins} with you."
         On market day, {G} sent {A} to buy {buy}. "Here is the money," {G.he} said. "Take good care of it.\"
-        """.replace("Here are {coins}", "Take {coins} with you"))
-    s.say("""{A} was proud, because {a.he} had never gone alone before.
+        """)
+    s.say("""{A} was proud, because {A.he} had never gone alone before.
         {A} put the money in {A.his} pocket and set off.
-        "I will be careful," {A} promised, and [ran|walked] down the road.""".replace("{a.he}", "{A.he}"))
+        "I will be careful," {A} promised, and [ran|walked] down the road.""")
     s.say("""The market was full of [people|colors|voices]. There were [apples and pears|pots and pans|flowers and cheese], and someone was playing the [flute|violin|drum].
         At the market, everyone was shouting and laughing. It smelled of [fresh bread|oranges|fish|flowers].
         What a noise there was at the market! Hens clucked, bells rang, and a man sold balloons.""")
@@ -145,9 +146,9 @@ def market(s):
         s.say("""But when {a} put {A.his} hand into {A.his} pocket, it was empty. There was a hole in the pocket!
             But then {A} felt in {A.his} pocket. The money was gone!""")
         sad(s)
-        s.say("""{B.Intro} saw {A.his} sad face. "[What is the matter|Why are you crying]?" asked {B}. "I have lost the money," said {A}.""".replace("{B.Intro}", "A {B.kind}"))
+        s.say("""A {B.kind} saw {A.his} sad face. "[What is the matter|Why are you crying]?" asked {B}. "I have lost the money," said {A}.""")
         s.say(""""[I will lend you the money|You can help me instead]," said {B}. "[You can sweep my shop|Carry these baskets for me], and I will give you {buy}."
-            "Go back the way you came, and look carefully," said {B}. {a} did, and there, beside the [fountain|bridge|old gate], {a.he} found all of it.""".replace("{a} did", "{A} did").replace("{a.he} found", "{A.he} found"))
+            "Go back the way you came, and look carefully," said {B}. {A} did, and there, beside the [fountain|bridge|old gate], {A.he} found all of it.""")
         s.say("""{A} thanked {B} and did it gladly.
             "[How kind of you|You are very kind]!" said {A}.
             {A} was so glad that {A.he} hugged {B}.""")
@@ -158,8 +159,8 @@ def market(s):
             {a} had learned to take care of small things.
             A helping hand is worth more than a full pocket.""")
     elif kind == 1:
-        s.say("""{A} bought {buy} from a {B.intro}. On the way home, {a.he} counted the change. There was one coin too many!
-            {A} paid a {B.intro} for {buy}. But at the corner {A.he} saw that {B} had given {A.him} too much money back.""".replace("{a.he}", "{A.he}"))
+        s.say("""{A} bought {buy} from a {B.intro}. On the way home, {A.he} counted the change. There was one coin too many!
+            {A} paid a {B.intro} for {buy}. But at the corner {A.he} saw that {B} had given {A.him} too much money back.""")
         s.say("""With that coin {a} could buy [a sweet|a toy|a cake]. Nobody would know.
             "I could keep it," {a} thought. But it did not feel right.""")
         s.say("""{a} turned around and went back. "You gave me too much," {A.he} said, and put the coin on the table.
@@ -177,9 +178,9 @@ def market(s):
             There was so much to see that {A} forgot what {G} wanted.
             {A} stopped to watch a [juggler|puppet show|man with a monkey]. Afterwards {A.he} could not remember what to buy.""")
         s.say(""""Was it [a hat|a goose|soap|a chair]? Or was it [a bell|pepper|a candle|a shoe]?" {A} asked {himself}.
-            {A} scratched {A.his} head. Was it something to eat? Was it round?""".replace("{A.his} head", "{A.his} ear"))
-        s.say("""A {B.intro} asked, "What will your {G.kind} do today?" "{G.he2} is going to be very busy in the house," said {A}. And suddenly {A.he} remembered. It was {buy}!
-            "Close your eyes and think of home," said a {B.intro}. {A} closed {A.his} eyes, and then {A.he} knew it. It was {buy}!""".replace("{G.he2} is", "{G} is"))
+            {A} scratched {A.his} ear. Was it something to eat? Was it round?""")
+        s.say("""A {B.intro} asked, "What will your {G.kind} do today?" "{G} is going to be very busy in the house," said {A}. And suddenly {A.he} remembered. It was {buy}!
+            "Close your eyes and think of home," said a {B.intro}. {A} closed {A.his} eyes, and then {A.he} knew it. It was {buy}!""")
         s.say("""{A} bought {buy} and sang a song about it all the way home, so that {A.he} would not forget again.
             {A} bought {buy} and hurried home. {G} was already waiting at the gate.""")
         supper(s)
@@ -191,7 +192,7 @@ def sea(s):
     cast(s, "child child animal")
     opening(s)
     one_day(s)
-    animal = s.one_of("sea", """dolphin
+    s.one_of("sea", """dolphin
         baby seal
         little whale
         starfish
@@ -218,8 +219,8 @@ def sea(s):
         It was too heavy for one, so {a} called two fishermen. Together they carried the {sea} back into the waves.
         Very carefully, {a} [took|carried] the {sea} over the rocks, down to the sea.""")
     s.say("""A wave came, and another one. Then the {sea} was free.
-        The first big wave lifted the {sea} up, and away {sx} swam.
-        "Now swim!" called {A}, and with a splash the {sea} was gone.""".replace("away {sx} swam", "carried {so} away"))
+        The first big wave lifted the {sea} up, and carried {so} away.
+        "Now swim!" called {A}, and with a splash the {sea} was gone.""")
     s.maybe(0.8, """Far out, the {sea} turned around once more, as if to say thank you.
         {a} waved until there was nothing to see but water.
         The {sea} came up once more and [blew a bubble|looked back].""")
@@ -247,7 +248,7 @@ def machine(s):
         tell everyone what time it was / one night a fire started in the barn / rang and rang until everyone woke up
         help in the fields / a storm was coming, and the hay was still outside / worked all day and brought in the hay before the rain
         take the children to school / the bridge was broken, and the children could not get home / found another way over the hill and brought them all home
-        count the apples in the store / a small child was lost in the woods / called and blinked its lights until the child came out""".replace("its lights", "a red light"))
+        count the apples in the store / a small child was lost in the woods / called and blinked a red light until the child came out""")
     s.say("""Once upon a time, there was a {A.intro}. {a} lived in {place}, and it was {A.his} job to {job}.
         In {place} there was a {A.intro}. Every day, {A.his} work was to {job}.
         There was once a {A.intro} who had only one job: to {job}.
@@ -256,8 +257,8 @@ def machine(s):
         One day, a {A.intro} came to {place} to {job}.""")
     s.say("""{a} was [not new|a bit rusty], and {A.his} [wheels|gears|screws] squeaked.
         {a} had [one big lamp|two round lights|a small bell] and a very good heart.
-        {a} was proud of {A.his} work, and {a.he} never complained.
-        {a} liked the work, but sometimes {a.he} felt lonely.""".replace("{a.he}", "{A.he}"))
+        {a} was proud of {A.his} work, and {A.he} never complained.
+        {a} liked the work, but sometimes {A.he} felt lonely.""")
     s.say("""But one day, somebody brought a new machine. It was faster, and it was shinier. "We do not need {A} any more," people said.
         One day, {A} suddenly stopped. Something inside was broken. "[Too old|Nothing to be done]," people said, and pushed {A.him} into the shed.
         But people began to laugh at {A}. "How slow you are," they said.
@@ -311,8 +312,6 @@ def seed(s):
         a cherry stone / cherry tree / in spring it was all white, and in summer it was full of cherries
         an old potato / potato plant / there were twelve new potatoes under it""")
     s.say("""One {day}, {A} found {seed}. "What will this be?" {A.he} asked.
-        One {day}, a {B.intro} gave {A} {seed}. "Take good care of it," said {B}.
-        One spring day, {A} found {seed} in an old pocket.""".replace("a {B.intro} gave", "{B_intro} gave"))if False else s.say("""One {day}, {A} found {seed}. "What will this be?" {A.he} asked.
         One spring day, {A} found {seed} in an old box.
         One {day}, the wind blew {seed} right in front of {A}.""")
     intro_b = "{B}" if s.cast["B"].name and s.cast["B"].name.lower() == s.cast["B"].kind else "a {B.intro}"
@@ -356,12 +355,12 @@ def lost_child(s):
     opening(s)
     one_day(s)
     s.pair(("because", "sign"), """a yellow butterfly / her soft voice
-        a leaf that danced in the wind / the warm smell of her fur
+        a leaf that danced in the wind / the way she walked
         a shiny beetle / her song
         the sound of a far drum / her big eyes
         a rolling apple / her laugh
         a rainbow / her quick steps
-        a funny cloud / her call""".replace("the warm smell of her fur", "the way she walked"))
+        a funny cloud / her call""")
     s.say("""One {day}, {A} was walking with {A.his} mother. Then {a} saw {because} and ran after it.
         "Stay close to me," said {A}'s mother one {day}. But {A} saw {because} and forgot everything else.
         One {day}, {A} followed {because}, on and on, over the hill and through the [grass|bushes].""")
@@ -369,10 +368,11 @@ def lost_child(s):
         After a while {a} stopped. Where was {A.his} mother? And which way was home?
         Suddenly {a} was all alone.""")
     sad(s)
-    for key, wrong in (("B", "first"), ("C", "second")):
-        s.maybe(0.9 if wrong == "first" else 0.7, """{a} came to a {X.intro}. "Have you seen my mother?" {A.he} asked. "[No, little one|I am sorry, no]," said {X}. "[But ask over there, by the water|I have only seen a snail today|I have been asleep all day]."
-            A {X.intro} sat on a stone. "Are you my mother?" asked {A}. {X} laughed. "[No, I am not|Do I look like your mother]," said {X}. "But I hope you will find her."
-            Then {a} met a {X.intro}. "[Excuse me|Please], do you know where my mother is?" {A.he} asked. {X} thought about it and shook {X.his} head.""".replace("{X", "{" + key).replace("|Do I look like your mother]", "]"))
+    for key, p in (("B", 0.9), ("C", 0.7)):
+        s.cast["X"] = s.cast[key]
+        s.maybe(p, """{a} came to a {X.intro}. "Have you seen my mother?" {A.he} asked. "[No, little one|I am sorry, no]," said {X}. "[But ask over there, by the water|I have only seen a snail today|I have been asleep all day]."
+            A {X.intro} sat on a stone. "Are you my mother?" asked {A}. {X} laughed. "[No, I am not]," said {X}. "But I hope you will find her."
+            Then {a} met a {X.intro}. "[Excuse me|Please], do you know where my mother is?" {A.he} asked. {X} thought about it and shook {X.his} head.""")
     s.paragraph()
     s.say("""It grew dark, and the wind was cold. {a} crept under a bush.
         The sun was going down, and {a} was tired and hungry.
@@ -380,12 +380,12 @@ def lost_child(s):
     s.say("""At last {a} met an old {D.kind}. "[Do not be afraid|Dry your tears]," said {D}. "[Stay where you are, and your mother will find you|Tell me, what does she sound like|I know every path here]."
         Then an old {D.kind} saw {A.him}. "Little one, are you lost?" asked {D}. "Come with me. I will not leave you alone.\"
         """)
-    s.say(""""She has the kindest voice in the world," said {A}. And just then {a} heard it: someone was calling {A.his} name.
+    s.say(""""She has the kindest voice in the world," said {A}. And just then {a} heard it: someone was calling.
         They listened. Far away, someone was calling.
-        {D} called as loudly as {D.he} could, and from the other side of the hill came an answer.""".replace("calling {A.his} name", "calling"))
+        {D} called as loudly as {D.he} could, and from the other side of the hill came an answer.""")
     s.say("""Out of the dark came {A}'s mother. "There you are!" she cried, and held {A.him} tight.
         It was {A}'s mother! {A} knew her at once by {sign}.
-        "Mother!" shouted {A}, and ran into her arms.""".replace("into her arms", "to her as fast as {A.he} could"))
+        "Mother!" shouted {A}, and ran to her as fast as {A.he} could.""")
     s.say(""""I was looking for you everywhere," she said. "[Promise to stay close|Thank goodness you are safe]."
         "I am sorry," said {A}. "I will never run away again."
         {A}'s mother thanked {D} with all her heart.""")
@@ -412,15 +412,15 @@ def new_friend(s):
         was afraid of loud noises / could hear things that nobody else could hear""")
     s.say("""{B} {odd}. The others whispered and laughed.
         {B} {odd}, and nobody wanted to play with {B.him}.
-        {B} sat alone every day. {B.he} {odd}.""".replace("{B.he} {odd}", "And {B.he} {odd}"))
+        {B} sat alone every day. And {B.he} {odd}.""")
     s.say("""{A} did not laugh. {a} remembered what it was like to be alone.
         {A} saw that {B} was lonely.
         At first {A} did not know what to say.
         "[I would not like to be alone like that|Everyone needs a friend]," thought {A}.""")
-    s.say("""So {A} went over and said, "[Hello, my name is {A.name}|Hello, do you want to play|Would you like to have half of my apple]." {B} looked up and smiled.
+    s.say("""So {A} went over and said, "[Hello, my name is {A.name}|You can have half of my apple]." {B} looked up and smiled.
         {A} took a deep breath. "[Would you like to play with me|May I sit here]?" {A.he} asked. "[Yes, please|I would love to]," said {B} softly.
         {A} put [a flower|an apple|a little note] in front of {B}'s door. The next day, {B} came out and said thank you.
-        {A} sat down beside {B.him}. For a while they said nothing. Then {B} smiled.""".replace("Hello, do you want to play|", "").replace("|Would you like to have half of my apple]", "|You can have half of my apple]") if s.cast["A"].name else """{A} took a deep breath. "[Would you like to play with me|May I sit here]?" {A.he} asked. "[Yes, please|I would love to]," said {B} softly.
+        {A} sat down beside {B.him}. For a while they said nothing. Then {B} smiled.""" if s.cast["A"].name else """{A} took a deep breath. "[Would you like to play with me|May I sit here]?" {A.he} asked. "[Yes, please|I would love to]," said {B} softly.
         {A} sat down beside {B.him}. For a while they said nothing. Then {B} smiled.""")
     s.say("""They [played|talked|laughed] until the sun went down.
         They went to the [river|hill|garden] together and [looked at the clouds|threw stones into the water|built a dam].
@@ -461,8 +461,8 @@ def race(s):
         "I will race you," said a {B.intro} one {day}. "To {goal}.\"
         """)
     s.say("""Everyone came to watch. "Ready, steady, go!" called the [owl|frog|old goat].
-        The next morning, all the animals came. The [owl|crow] counted to three, and the race began.
-        They agreed to run to {goal}. All the others stood along the path.""".replace("[owl|crow]", "old owl"))
+        The next morning, all the animals came. The old owl counted to three, and the race began.
+        They agreed to run to {goal}. All the others stood along the path.""")
     s.say("""{A} shot off like an arrow. {B} went slowly, one step after the other.
         After a moment, {A} was out of sight. {B} did not hurry, and {B.he} did not stop.
         {A} was far ahead in no time. "This is too easy," {A.he} laughed.""")
@@ -475,10 +475,10 @@ def race(s):
     s.say("""When {A} remembered the race, it was too late. {B} had reached {goal}!
         Suddenly {A} heard cheering. {B} had won!
         {A} ran as fast as {A.he} could, but {B} was already there.""")
-    s.say("""{A} was ashamed. "You have won," {A.he} said, and [bowed|shook {B}'s hand]. "I am sorry that I laughed at you."
+    s.say("""{A} was ashamed. "You have won," {A.he} said, and [bowed|looked at the ground]. "I am sorry that I laughed at you."
         "How did you do that?" asked {A}. "I just kept going," said {B}.
         "Next time I will not boast," said {A}. {B} smiled. "And next time I will run with you, and not against you.\"
-        """.replace("shook {B}'s hand", "looked at the ground"))
+        """)
     ending(s, """{a} never boasted again.
         It is not enough to be fast. You must also keep going.
         [Pride comes before a fall|Slow steps also reach the goal].
@@ -515,9 +515,9 @@ def gift(s):
     s.say("""Then {a} had an idea. {a} {idea}.
         At last {A} knew what to do. {a} {idea}.
         So {a} {idea}.""")
-    s.maybe(0.4, """It took a long time, and {A.his} fingers hurt, but {a} did not stop.
+    s.maybe(0.4, """It took a long time, and it was hard work, but {a} did not stop.
         {a} worked until the moon was high in the sky.
-        It was not perfect, but it was made with love.""".replace("{A.his} fingers hurt", "it was hard work"))
+        It was not perfect, but it was made with love.""")
     s.say("""The next day, everyone came with a present. There were big boxes and golden ribbons. {A} stood at the back with {present}.
         On the birthday, {A} was a little shy. "It is only {present}," {A.he} said.
         When it was {A}'s turn, {A.he} held out {present}. "I made it for you," {A.he} said.""")

@@ -1,6 +1,6 @@
 """Plots: a lie, a soup, a winter, the moon, snow, a treasure, an echo, a butterfly, a journey."""
 
-from common import animals_met, cast, day, ending, glad, grown_up, one_day, opening, sad, spots, supper, thanks, thing
+from common import animals_met, cast, ending, glad, grown_up, one_day, opening, sad, spots, supper, thanks
 
 
 def false_alarm(s):
@@ -12,17 +12,17 @@ def false_alarm(s):
         a flood / the water
         a big bear / the bear
         a storm / the storm""")
-    s.say("""{A} was often bored. One {day}, {a.he} had a silly idea. "Help! There is {danger}!" {A.he} shouted.
+    s.say("""{A} was often bored. One {day}, {A.he} had a silly idea. "Help! There is {danger}!" {A.he} shouted.
         One {day}, {A} wanted to play a trick on the others. "Help!" {A.he} cried. "There is {danger}!"
-        "What would happen if I called for help?" thought {A} one {day}. And {a.he} shouted, "Come quickly! There is {danger}!"
-        """.replace("{a.he}", "{A.he}"))
+        "What would happen if I called for help?" thought {A} one {day}. And {A.he} shouted, "Come quickly! There is {danger}!"
+        """)
     s.set(bi="{B.name} the {B.kind}" if s.cast["B"].name else "a {B.intro}")
     s.say("""{bi} dropped everything and came running. But there was nothing at all. {A} laughed and laughed.
         {bi} came running as fast as possible. But there was nothing to see. "It was only a joke," said {A}.
         All the neighbors came with sticks and buckets, and {bi} came first of all. {A} rolled on the ground with laughter.""")
     s.say("""The next day, {A} did it again. "There is {danger}!" {A.he} called. Again they all came, and again there was nothing.
-        A few days later, {a} did the same thing. Once more they came running, and once more {a.he} laughed.
-        Because it had been such fun, {A} did it a second time. This time, nobody thought it was funny.""".replace("{a.he}", "{A.he}"))
+        A few days later, {a} did the same thing. Once more they came running, and once more {A.he} laughed.
+        Because it had been such fun, {A} did it a second time. This time, nobody thought it was funny.""")
     s.say(""""If you lie, nobody will believe you when you tell the truth," said {B}.
         "[That is not funny|One day you will need us]," said {B}, and went away angrily.""")
     s.paragraph()
@@ -51,9 +51,9 @@ def soup(s):
         a stew / a turnip / three potatoes / a bunch of herbs
         pancakes / some milk / two eggs / a jar of jam
         a salad / a cucumber / a head of lettuce / a ripe tomato""")
-    s.say("""One cold {day}, {A} wanted to make {dish}. But the kitchen was empty. There was only a pot and some water.
+    s.say("""One cold evening, {A} wanted to make {dish}. But the kitchen was empty. There was only a pot and some water.
         One {day}, {A} was hungry for {dish}. But when {A.he} looked on the shelf, there was almost nothing there.
-        "Today I will make {dish}," said {A} one {day}. But something was missing. In fact, almost everything was missing.""".replace("One cold {day}", "One cold evening"))
+        "Today I will make {dish}," said {A} one {day}. But something was missing. In fact, almost everything was missing.""")
     s.say("""So {A} went to the neighbor, a {B.intro}. "Do you have {one}?" {A.he} asked. "[Yes|I do]," said {B}. "But what will you give me for it?" "You can eat with me," said {A}.
         {A} knocked at the door of a {B.intro}. "May I borrow {one}?" {A.he} asked. "[Take it|Of course|With pleasure]," said {B}. "May I come and eat with you?" "Yes, please do," said {A}.""")
     s.say("""Next door lived a {C.intro}. {C} had {two}, and was glad to come along.
@@ -91,8 +91,8 @@ def winter(s):
         A {B.intro} shook {B.his} head. "[Summer is made for singing|You are always working]," said {B}. "Come and sing with me!\"
         """)
     s.say(""""The winter will come," said {A}, "and then I will be glad to have something to eat."
-        "[I have no time|Not now], " said {A}. "You should gather some food, too." But {B} only laughed.
-        {A} wiped {A.his} face. "The snow does not ask if we are ready," {A.he} said.""".replace("], \"", '],"'))
+        "[I have no time|Not now]," said {A}. "You should gather some food, too." But {B} only laughed.
+        {A} wiped {A.his} face. "The snow does not ask if we are ready," {A.he} said.""")
     s.say("""Then autumn came, and the leaves fell. And one morning, everything was white.
         The days grew short and cold. The wind took the last leaves, and then it began to snow.
         Winter came early that year. The ground was frozen, and there was nothing to eat outside.""")
@@ -128,10 +128,10 @@ def moon(s):
         First {a} jumped as high as {A.he} could. Then {A.he} stood on a chair, and then on a table. It was no use.""")
     s.say("""Then {a} saw the moon in the pond. "It has fallen into the water!" {A.he} cried, and took a net. But there was only water in the net.
         Then {a} took a long ladder. But even the longest ladder was too short.
-        Then {a} had another idea. {a} set out a bucket of water, and there was the moon, right in the middle. But when {a} put in a finger, it broke into a hundred pieces.""".replace("{a} put in a finger", "{a} touched it"))
+        Then {a} had another idea. {a} set out a bucket of water, and there was the moon, right in the middle. But when {a} touched it, it broke into a hundred pieces.""")
     sad(s)
-    s.say("""{bi2} had watched {A.him}. "Why do you want to have the moon?" asked {B}. "Because it is so beautiful," said {A}.
-        "What are you doing?" asked {bi}. "I want to catch the moon," said {A}.""".replace("{bi2}", "{bi}"))
+    s.say("""{bi} had watched {A.him}. "Why do you want to have the moon?" asked {B}. "Because it is so beautiful," said {A}.
+        "What are you doing?" asked {bi}. "I want to catch the moon," said {A}.""")
     s.say(""""Look around," said {B}. "It shines on the trees, and on the water, and on you. If you put it in a box, it would be dark for everyone."
         {B} smiled. "The moon belongs to everyone," {B.he} said. "That is why it hangs so high."
         "Some things are there to be looked at," said {B}, "and not to be owned.\"
@@ -226,10 +226,11 @@ def butterfly(s):
     s.say("""{A} waited. It rained, and the sun came out, and it rained again.
         {A} wanted to open it and look inside. "Do not do that," said {B}. "It must come out by itself, or it will never be strong."
         Every morning {A} ran to look. Every morning it was the same.""")
-    s.say("""Then, one warm morning, it began to move. A butterfly came out, with wings as [blue|yellow|red] as the [sky|sun|evening sun].
-        And one day it opened with a tiny crack. Out came a butterfly! Its wings were still wet.""".replace("[blue|yellow|red] as the [sky|sun|evening sun]", s.pick(["blue as the sky", "yellow as the sun", "white as snow"])))
-    s.say("""It sat on {A}'s hand for a moment. Then it flew away over the roofs.
-        It opened its wings and closed them again. Then it rose into the air, once around {A}'s head, and away.""".replace("{A}'s hand", "the branch beside {A}"))
+    s.words["wings"] = s.pick(["blue as the sky", "yellow as the sun", "white as snow"])
+    s.say("""Then, one warm morning, it began to move. A butterfly came out, with wings as {wings}.
+        And one day it opened with a tiny crack. Out came a butterfly! Its wings were still wet.""")
+    s.say("""It sat on the branch beside {A} for a moment. Then it flew away over the roofs.
+        It opened its wings and closed them again. Then it rose into the air, once around {A}'s head, and away.""")
     s.say("""{A} was a little sad, and very happy at the same time.
         "Goodbye!" called {A}. "Come back soon!\"
         """)
@@ -249,25 +250,25 @@ def journey(s):
         boat / harbor""")
     s.set(goal="[the big city|the sea|the mountains|a small island|the other side of the country]")
     s.say("""One {day}, {A} wanted to visit {A.his} {G.kind}, who lived far away. {a} packed a bag and took the {by}.
-        {A}'s {G.kind} lived in a house far away. One {day}, {A} took the {by} to go there, all alone for the first time.""".replace("in a house far away", "far away"))
+        {A}'s {G.kind} lived far away. One {day}, {A} took the {by} to go there, all alone for the first time.""")
     s.say("""{a} looked out of the window. There were [cows|hills|boats|fields] and [bridges|trees|little houses].
         The {by} went on and on. {a} counted the [trees|birds|clouds], until {A.his} eyes closed.""")
     s.say("""{a} fell asleep. When {A.he} woke up, everything looked strange. {a} had missed the {stop}!
         But {A} got off at the wrong {stop}. The {by} was already gone.
         In the noise and the crowd, {A} lost {A.his} bag. All the food was in it, and the letter with the address, too.""")
     sad(s)
-    s.say("""A {B.intro} saw {A.him} and came over. "[Are you lost|Can I help you|You look worried]?" asked {B}.
+    s.say("""A {B.intro} saw {A.him} and came over. "[Are you lost|Can I help you]?" asked {B}.
         "Do not cry," said a {B.intro}. "Tell me what happened.\"
-        """.replace("|You look worried]", "]"))
+        """)
     s.say("""{A} told {B} everything. "That is not so bad," said {B}. "[I know the way|We will find a way|I am going there, too]. Come with me."
         When {A} had told the story, {B} nodded. "The same thing happened to me once," {B.he} said. "I will bring you there.\"
         """)
     s.say("""They walked through the [narrow streets|fields|woods], and {B} told funny stories on the way.
         {B} shared a piece of bread with {A.him}, and they waited for the next {by} together.
         Together they asked here and there, until they found the right way.""")
-    s.say("""In the evening, they stood in front of the right door. The {G.kind} was already waiting. "At last!" {G.he} cried.
+    s.say("""In the evening, they stood in front of the right door. The {G.kind} was already waiting. "At last!" said a happy voice.
         There, at the end of the road, was a light in a window. It was the right house!
-        At the last {stop} somebody was waving. It was {A}'s {G.kind}!""".replace("{G.he} cried", "said a happy voice"))
+        At the last {stop} somebody was waving. It was {A}'s {G.kind}!""")
     thanks(s)
     supper(s)
     ending(s, """{a} had learned that there are good people on every road.

@@ -23,7 +23,7 @@ STALE = ["Q8_1"]
 
 # Byte offsets of the f16 numbers in a block. Their exponents are kept below 31, so that they are finite.
 F16_AT = {
-    "F16": [0], "Q4_0": [0], "Q8_0": [0], "Q2_K": [80, 82], "Q3_K": [108],
+    "F16": [0], "Q4_0": [0], "Q5_0": [0], "Q8_0": [0], "Q2_K": [80, 82], "Q3_K": [108],
     "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],
 }
 # The high byte of a float whose exponent would be all ones has this bit cleared.
@@ -71,7 +71,7 @@ def main() -> None:
     golden.mkdir(parents=True, exist_ok=True)
     sizes = [f"{t.name} {int(t)} {n} {n_bytes}" for t, (n, n_bytes) in GGML_QUANT_SIZES.items() if t.name not in STALE]
     (golden / "types.txt").write_text("\n".join(sizes) + "\n")
-    for name in ["F32", "F16", "BF16", "Q4_0", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"]:
+    for name in ["F32", "F16", "BF16", "Q4_0", "Q5_0", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"]:
         ty = GGMLQuantizationType[name]
         block_len, block_bytes = GGML_QUANT_SIZES[ty]
         blocks = random_blocks(name, int(ty), block_bytes)

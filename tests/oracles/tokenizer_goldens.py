@@ -17,8 +17,6 @@ import tempfile
 import gguf
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
-llama, out = sys.argv[1], pathlib.Path(sys.argv[2])
-
 CASES = [
     "Hello, world!", " Hello  World", "  lead", "trail  ", "a", " ", "  ", "\n", "\n\n \n", "\t\tx\n\n\n y\r\n\r\n z",
     "I'm you'Re we'LL THEY'D it's 's 'S 't'x ''s don''t", "1 12 123 1234 12345 1234567 x1y22z333 3.14159 1,000,000",
@@ -32,6 +30,7 @@ CASES = [
     "ſ'ſ K'K İi ŉ", "'", "''", "' s", "don’t", "a\r\nb\rc\n\rd",
 ]
 SEPARATOR = "<user>"
+LLAMA = "llama-tokenize"
 
 CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
@@ -64,7 +63,7 @@ def ask_llama(model, cases, separator_id):
         file.write(SEPARATOR.join(cases).encode())
         file.flush()
         flags = ["--ids", "--no-bos", "--no-parse-special", "--no-escape", "--log-disable"]
-        answer = subprocess.run([llama, "-m", model, "-f", file.name, *flags], capture_output=True, check=True).stdout
+        answer = subprocess.run([LLAMA, "-m", model, "-f", file.name, *flags], capture_output=True, check=True).stdout
     groups = [[]]
     for i in json.loads(answer[answer.rindex(b"[") :]):
         groups[-1].append(i) if i != separator_id else groups.append([])
@@ -87,16 +86,22 @@ def write_ids(path, sections):
     path.write_text(text)
 
 
-# The separator splits fragments, so the texts themselves must be free of it for the oracle.
-plain = [case.replace(SEPARATOR, "<other>") for case in CASES]
-(out / "cases.txt").write_bytes("\n__atta_case__\n".join(plain).encode())
-with tempfile.TemporaryDirectory() as scratch:
-    file = pathlib.Path(scratch) / "bpe.gguf"
-    sections = []
-    for pre in PRE:
-        with_pre(out / "bpe.gguf", pre, file)
-        sections.append((pre, ask_llama(file, plain, 3)))
-    sections += [(pre, ask_hugging_face(out / "bpe.gguf", pre, plain)) for pre in PUBLISHED]
-write_ids(out / "bpe.ids", sections)
-write_ids(out / "spm.ids", [("", ask_llama(out / "spm.gguf", plain, 3))])
-write_ids(out / "gemma4.ids", [("", ask_llama(out / "gemma4.gguf", plain, 6))])
+def main(out):
+    # The separator splits fragments, so the texts themselves must be free of it for the oracle.
+    plain = [case.replace(SEPARATOR, "<other>") for case in CASES]
+    (out / "cases.txt").write_bytes("\n__atta_case__\n".join(plain).encode())
+    with tempfile.TemporaryDirectory() as scratch:
+        file = pathlib.Path(scratch) / "bpe.gguf"
+        sections = []
+        for pre in PRE:
+            with_pre(out / "bpe.gguf", pre, file)
+            sections.append((pre, ask_llama(file, plain, 3)))
+        sections += [(pre, ask_hugging_face(out / "bpe.gguf", pre, plain)) for pre in PUBLISHED]
+    write_ids(out / "bpe.ids", sections)
+    write_ids(out / "spm.ids", [("", ask_llama(out / "spm.gguf", plain, 3))])
+    write_ids(out / "gemma4.ids", [("", ask_llama(out / "gemma4.gguf", plain, 6))])
+
+
+if __name__ == "__main__":
+    LLAMA = sys.argv[1]
+    main(pathlib.Path(sys.argv[2]))

@@ -1,6 +1,7 @@
 //! The model that is part of the program: a GGUF file like any other, but for where its bytes are.
 //!
-//! It is trained by the scripts in `models/stories`. This file knows its name and its bytes, and nothing of what they say.
+//! It is trained by the scripts in `models/stories`. This file knows its name and its bytes, and nothing of what they
+//! say.
 
 /// A model in the program.
 #[derive(Clone, Copy, Debug)]

@@ -16,8 +16,15 @@ impl Progress {
     /// Says how far the prompt has been read, tokens.
     pub(crate) fn prompt(&mut self, done: usize, total: usize) {
         // A prompt of one chunk is read before anybody could read about it.
-        if self.enabled && done > 0 && done < total {
-            self.overwrite(&format!("reading the prompt: {done} of {total} tokens"));
+        if done > 0 && done < total {
+            self.busy(&format!("reading the prompt: {done} of {total} tokens"));
+        }
+    }
+
+    /// Says what takes long.
+    pub(crate) fn busy(&mut self, what: &str) {
+        if self.enabled {
+            self.overwrite(what);
             self.shown = true;
         }
     }

@@ -1,8 +1,8 @@
 //! `--stats-json`: what a run did, as one JSON object whose keys are a contract.
 //!
 //! `finish_reason` is stop, length, interrupted or error; with the last there is `error` too. Times are seconds, rates
-//! tokens per second. What the system does not say (memory off Linux) is null. Two keys of the contract are absent until
-//! there is something to say: `io_wait_s`, since waiting for a mapped page cannot be measured from inside, and
+//! tokens per second. What the system does not say (memory off Linux) is null. Two keys of the contract are absent
+//! until there is something to say: `io_wait_s`, since waiting for a mapped page cannot be measured from inside, and
 //! `predicted_decode_tok_s`.
 
 use atta::{Engine, FinishReason, Item, Summary};

@@ -173,7 +173,8 @@ impl<'a> Generation<'a> {
                 break reason;
             }
         };
-        summary.finish_reason = if self.flush(reason, on_event).is_break() { FinishReason::Interrupted } else { reason };
+        summary.finish_reason =
+            if self.flush(reason, on_event).is_break() { FinishReason::Interrupted } else { reason };
         Ok(())
     }
 

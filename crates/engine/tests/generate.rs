@@ -141,7 +141,10 @@ fn settings_that_make_no_sense_are_refused() {
     let bad = GenerateOptions { stop: vec![String::new()], ..options(1) };
     assert!(matches!(session.generate(&PROMPT, &bad, go_on), Err(Error::Stop(_))));
     let engine = session.engine();
-    assert!(matches!(engine.session(&SessionOptions { n_ctx: Some(0), ..SessionOptions::default() }), Err(Error::Context(0))));
+    assert!(matches!(
+        engine.session(&SessionOptions { n_ctx: Some(0), ..SessionOptions::default() }),
+        Err(Error::Context(0))
+    ));
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/models/qwen2.gguf");
     let no_isa = LoadOptions { isa: Some("mmx".into()), ..LoadOptions::default() };
     assert!(matches!(Engine::open(&path, &no_isa), Err(Error::Kernels(_))));
@@ -170,7 +173,8 @@ fn a_benchmark_reports_rates_and_a_split_that_adds_up() {
     let options = BenchOptions { n_prompt: 16, n_gen: 8, depth: 4, n_reps: 2, session: SessionOptions::default() };
     let report = engine.bench(&options).unwrap();
     assert!(report.prefill_tok_s > 0.0 && report.decode_tok_s > 0.0);
-    for (split, rate, n) in [(report.prefill_split, report.prefill_tok_s, 16.0), (report.decode_split, report.decode_tok_s, 8.0)]
+    for (split, rate, n) in
+        [(report.prefill_split, report.prefill_tok_s, 16.0), (report.decode_split, report.decode_tok_s, 8.0)]
     {
         let sum = split.matmul_s + split.attention_s + split.io_wait_s + split.other_s;
         assert!(sum > 0.0 && sum < 100.0 * n / rate, "{split:?}");

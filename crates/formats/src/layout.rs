@@ -42,6 +42,10 @@ block! {
     Q4_0, 18: { d: f16 at 0, qs: 16 at 2, }
 }
 block! {
+    /// 32 weights: the nibbles of [`Q4_0`], and bit j of `qh` as the fifth bit of weight j; `y = (q − 16)·d`.
+    Q5_0, 22: { d: f16 at 0, qh: 4 at 2, qs: 16 at 6, }
+}
+block! {
     /// 32 weights. `qs` are signed bytes; `y = q·d`.
     Q8_0, 34: { d: f16 at 0, qs: 32 at 2, }
 }
@@ -141,6 +145,7 @@ mod tests {
     fn views_are_as_long_as_the_type_says() {
         let views = [
             (TensorType::Q4_0, Q4_0::BYTES),
+            (TensorType::Q5_0, Q5_0::BYTES),
             (TensorType::Q8_0, Q8_0::BYTES),
             (TensorType::Q2_K, Q2K::BYTES),
             (TensorType::Q3_K, Q3K::BYTES),

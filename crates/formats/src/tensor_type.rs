@@ -95,7 +95,7 @@ impl TensorType {
     /// Whether [`crate::decode`] can read this type.
     pub fn has_codec(self) -> bool {
         use TensorType::*;
-        matches!(self, F32 | F16 | BF16 | Q4_0 | Q8_0 | Q2_K | Q3_K | Q4_K | Q5_K | Q6_K)
+        matches!(self, F32 | F16 | BF16 | Q4_0 | Q5_0 | Q8_0 | Q2_K | Q3_K | Q4_K | Q5_K | Q6_K)
     }
 }
 

@@ -65,12 +65,12 @@ fn attention(k: Kernels, pool: &Pool, elem: KvElem, n_rows: usize) -> f64 {
     };
     let q = vec![0.1; n_rows * n_heads * d_head];
     let mut out = q.clone();
-    let rows = vec![AttnRow { blocks: &[0], first: 0, last: n_ctx - 1 }; n_rows];
+    let seen = AttnRow { blocks: &[0], first: 0, last: n_ctx - 1 };
     let mut scratch = AttnScratch::new(n_rows, n_heads, d_head, n_ctx, pool.n_threads());
     let (scale, softcap) = (0.125, None);
     seconds(|| {
         let (out, scratch) = (&mut out[..], &mut scratch);
-        k.attention(pool, Attention { kv, q: &q, rows: &rows, n_heads, scale, softcap, out, scratch });
+        k.attention(pool, Attention { kv, q: &q, rows: &|_| seen, n_heads, scale, softcap, out, scratch });
     })
 }
 
@@ -80,7 +80,7 @@ fn main() {
     let n_threads = args.next().map_or(1, |n| n.parse().expect("a number of threads"));
     let pool = Pool::new(NonZeroUsize::new(n_threads).expect("at least one thread"));
     println!("{}, {n_threads} threads", k.isa());
-    for ty in [F32, F16, BF16, Q4_0, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K] {
+    for ty in [F32, F16, BF16, Q4_0, Q5_0, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K] {
         let d_out = (64 << 20) / ty.row_bytes(2048).expect("2048 is a whole number of blocks");
         let (large, small) = (weights(ty, d_out, 2048), weights(ty, 256, 2048));
         let decode = matmul(k, &pool, Matrix::new(ty, d_out, 2048, &large).expect("lengths agree"), 1);

@@ -12,7 +12,6 @@ pub(crate) const D_HEAD_MAX: usize = 1024;
 const SPLIT_ROWS: usize = 4;
 
 /// Element type of cached keys and values, little endian.
-#[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KvElem {
     /// IEEE binary32.
@@ -72,8 +71,8 @@ pub struct Attention<'a> {
     pub kv: KvLayer<'a>,
     /// Queries after rope, `[n_rows, n_heads, d_head]`.
     pub q: &'a [f32],
-    /// What each row sees, `[n_rows]`.
-    pub rows: &'a [AttnRow<'a>],
+    /// What row `t` sees; asked as often as it is needed, so it should be cheap.
+    pub rows: &'a (dyn Fn(usize) -> AttnRow<'a> + Sync),
     /// Query heads, a multiple of `kv.n_kv_heads`; neighbours share a KV head.
     pub n_heads: usize,
     /// Factor of the scores, mostly `1/√d_head`.
@@ -110,7 +109,8 @@ impl AttnScratch {
 struct Inputs<'a> {
     kv: KvLayer<'a>,
     q: &'a [f32],
-    rows: &'a [AttnRow<'a>],
+    n_rows: usize,
+    rows: &'a (dyn Fn(usize) -> AttnRow<'a> + Sync),
     group: usize,
     scale: f32,
     softcap: Option<f32>,
@@ -118,14 +118,15 @@ struct Inputs<'a> {
 
 impl<'a> Inputs<'a> {
     fn of(a: &Attention<'a>) -> Self {
-        let (kv, n_rows) = (a.kv, a.rows.len());
+        let kv = a.kv;
         let multiple = kv.n_kv_heads > 0 && a.n_heads.is_multiple_of(kv.n_kv_heads);
         assert!(multiple, "{} query heads share {} kv heads", a.n_heads, kv.n_kv_heads);
         assert!((1..=D_HEAD_MAX).contains(&kv.d_head), "heads of width {}", kv.d_head);
-        assert_eq!(a.q.len(), n_rows * a.n_heads * kv.d_head, "queries are [n_rows, n_heads, d_head]");
+        let (n_rows, rest) = (a.q.len() / (a.n_heads * kv.d_head), a.q.len() % (a.n_heads * kv.d_head));
+        assert_eq!(rest, 0, "queries are [n_rows, n_heads, d_head]");
         assert_eq!(a.out.len(), a.q.len(), "outputs have the shape of the queries");
-        assert!(a.rows.iter().all(|row| row.first <= row.last), "a row sees nothing");
-        Self { kv, q: a.q, rows: a.rows, group: a.n_heads / kv.n_kv_heads, scale: a.scale, softcap: a.softcap }
+        assert!((0..n_rows).map(a.rows).all(|row| row.first <= row.last), "a row sees nothing");
+        Self { kv, q: a.q, n_rows, rows: a.rows, group: a.n_heads / kv.n_kv_heads, scale: a.scale, softcap: a.softcap }
     }
 
     /// The query heads of row and KV head `i = row·n_kv_heads + h`.
@@ -136,7 +137,7 @@ impl<'a> Inputs<'a> {
             kv: &self.kv,
             kv_head: h,
             q: &self.q[i * width..(i + 1) * width],
-            row: self.rows[row],
+            row: (self.rows)(row),
             scale: self.scale,
             softcap: self.softcap,
         }
@@ -146,11 +147,11 @@ impl<'a> Inputs<'a> {
 /// One region: a part is the heads of one row that share a KV head, or, when those are too few, a chunk of its context.
 pub(crate) fn attention(k: Kernels, pool: &Pool, a: Attention<'_>) {
     let inputs = Inputs::of(&a);
-    if inputs.rows.is_empty() {
+    if inputs.n_rows == 0 {
         return;
     }
-    let n_queries = inputs.rows.len() * inputs.kv.n_kv_heads;
-    let n_chunks = inputs.rows.iter().map(|row| row.last / CHUNK + 1).max().unwrap_or(0);
+    let n_queries = inputs.n_rows * inputs.kv.n_kv_heads;
+    let n_chunks = (0..inputs.n_rows).map(|t| (inputs.rows)(t).last / CHUNK + 1).max().unwrap_or(0);
     let len = partial_len(inputs.group, inputs.kv.d_head);
     let too_few = n_queries < 4 * pool.n_threads() && n_chunks > 1 && pool.n_threads() > 1;
     match a.scratch.partials.get_mut(..n_queries * n_chunks * len) {
@@ -276,7 +277,7 @@ mod tests {
                 v_elem: self.elem,
             };
             let (n_heads, scale, softcap) = (self.n_heads, self.scale(), self.softcap);
-            let a = Attention { kv, q: &q, rows: &rows, n_heads, scale, softcap, out: &mut out, scratch };
+            let a = Attention { kv, q: &q, rows: &|t| rows[t], n_heads, scale, softcap, out: &mut out, scratch };
             Kernels::detect().attention(&pool(n_threads), a);
             out
         }

@@ -39,12 +39,16 @@ pub struct Job<'a> {
     pub mode: Store,
 }
 
-/// The first half of a gated feed-forward block: `out = activation(gate x) · (up x)`.
+/// The first half of a gated feed-forward block: `out = activation(gate x + gate_bias) · (up x + up_bias)`.
 pub struct Gated<'a> {
     /// Weights, `[d_ff, d_in]`.
     pub gate: Matrix<'a>,
     /// Weights, `[d_ff, d_in]`.
     pub up: Matrix<'a>,
+    /// Added to the gate, `[d_ff]`.
+    pub gate_bias: Option<&'a [f32]>,
+    /// Added to the other factor, `[d_ff]`.
+    pub up_bias: Option<&'a [f32]>,
     /// Applied to the gate.
     pub activation: Activation,
     /// `[n_rows, d_ff]`.
@@ -59,12 +63,25 @@ struct Product<'a> {
     mode: Store,
 }
 
-impl Product<'_> {
+impl<'a> Product<'a> {
+    /// A product of `x` whose `n_out` outputs are set.
+    fn new(x: &Activations, w: Matrix<'a>, bias: Option<&'a [f32]>, n_out: usize) -> Self {
+        check(x, w, n_out);
+        assert!(bias.is_none_or(|bias| bias.len() == w.d_out()), "length of a bias");
+        Self { w, bias, mode: Store::Set }
+    }
+
+    /// Adds the strip's part of the bias to its results `y`, `[rows, columns]`.
+    fn add_bias(&self, columns: std::ops::Range<usize>, y: &mut [f32]) {
+        let Some(bias) = self.bias else { return };
+        for y in y.chunks_exact_mut(columns.len()) {
+            y.iter_mut().zip(&bias[columns.clone()]).for_each(|(y, bias)| *y += bias);
+        }
+    }
+
     /// Stores the strip's results `y`, `[columns]`, of one row.
     fn store(&self, columns: std::ops::Range<usize>, y: &mut [f32], out: &mut [f32]) {
-        if let Some(bias) = self.bias {
-            y.iter_mut().zip(&bias[columns]).for_each(|(y, bias)| *y += bias);
-        }
+        self.add_bias(columns, y);
         match self.mode {
             Store::Set => out.copy_from_slice(y),
             Store::Add(factor) => out.iter_mut().zip(y).for_each(|(out, y)| *out += factor * *y),
@@ -117,9 +134,7 @@ impl Kernels {
         for jobs in jobs.chunks_mut(JOBS) {
             let (mut products, mut outs) = ([const { None }; JOBS], [const { None }; JOBS]);
             for ((job, product), out) in jobs.iter_mut().zip(&mut products).zip(&mut outs) {
-                check(x, job.w, job.out.len());
-                assert!(job.bias.is_none_or(|bias| bias.len() == job.w.d_out()), "length of a bias");
-                *product = Some(Product { w: job.w, bias: job.bias, mode: job.mode });
+                *product = Some(Product { mode: job.mode, ..Product::new(x, job.w, job.bias, job.out.len()) });
                 *out = Some(Columns::new(job.out, x.n_rows(), self.0.strip));
             }
             let mut parts = Chain(outs);
@@ -148,31 +163,40 @@ impl Kernels {
         }
     }
 
-    /// `out = activation(gate x) · (up x)`, in one region; the two factors of an output are made by the same thread.
+    /// `out = activation(gate x + gate_bias) · (up x + up_bias)`, in one region; the two factors of an output are made by
+    /// the same thread.
     ///
     /// # Panics
     /// If shapes do not agree, or `x` was not filled in the layouts that the matrices read.
     pub fn matmul_gated(self, pool: &Pool, x: &Activations, job: Gated<'_>) {
-        let Gated { gate, up, activation, out } = job;
-        check(x, gate, out.len());
-        check(x, up, out.len());
+        let Gated { gate, up, gate_bias, up_bias, activation, out } = job;
+        let factor = |w, bias| Product::new(x, w, bias, out.len());
+        let factors = [factor(gate, gate_bias), factor(up, up_bias)];
         let mut parts = Columns::new(out, x.n_rows(), self.0.strip);
         let grain = tiles::grain(parts.n_parts(), pool);
         tiles::deal(pool, &mut parts, grain, |_, strip| match x.n_rows() {
-            1 => self.gated::<ACC_ROW>((gate, up, activation), x, strip),
-            _ => self.gated::<ACC>((gate, up, activation), x, strip),
+            1 => self.gated::<ACC_ROW>(&factors, activation, x, strip),
+            _ => self.gated::<ACC>(&factors, activation, x, strip),
         });
     }
 
-    fn gated<const N: usize>(self, job: (Matrix<'_>, Matrix<'_>, Activation), x: &Activations, mut out: Strip<'_>) {
-        let ((gate, up, activation), columns) = (job, out.columns());
-        let (gate, up, width) = (gate.row_range(columns.clone()), up.row_range(columns.clone()), columns.len());
+    fn gated<const N: usize>(
+        self,
+        [gate, up]: &[Product<'_>; 2],
+        activation: Activation,
+        x: &Activations,
+        mut out: Strip<'_>,
+    ) {
+        let (columns, width) = (out.columns(), out.columns().len());
+        let (gate_w, up_w) = (gate.w.row_range(columns.clone()), up.w.row_range(columns.clone()));
         let (mut gate_acc, mut up_acc) = ([0.0; N], [0.0; N]);
         for start in (0..x.n_rows()).step_by(N / width) {
             let rows = start..x.n_rows().min(start + N / width);
             let (gate_acc, up_acc) = (&mut gate_acc[..rows.len() * width], &mut up_acc[..rows.len() * width]);
-            self.strip(gate, x, rows.clone(), gate_acc);
-            self.strip(up, x, rows.clone(), up_acc);
+            self.strip(gate_w, x, rows.clone(), gate_acc);
+            self.strip(up_w, x, rows.clone(), up_acc);
+            gate.add_bias(columns.clone(), gate_acc);
+            up.add_bias(columns.clone(), up_acc);
             self.gate(activation, gate_acc, up_acc);
             for (t, y) in rows.zip(gate_acc.chunks_exact(width)) {
                 out.row(t).copy_from_slice(y);

@@ -73,7 +73,7 @@ impl<'a> Matrix<'a> {
     pub fn layout(self) -> Layouts {
         match self.format {
             Format::F32 | Format::F16 | Format::Bf16 => Layouts::F32,
-            Format::Q4_0 | Format::Q8_0 => Layouts::Q8_32,
+            Format::Q4_0 | Format::Q5_0 | Format::Q8_0 => Layouts::Q8_32,
             Format::Q2K | Format::Q3K | Format::Q4K | Format::Q5K | Format::Q6K => Layouts::Q8_256,
         }
     }

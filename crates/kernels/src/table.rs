@@ -10,7 +10,7 @@ use crate::algo::gate::Activation;
 use crate::algo::{attention, gate, gemm, norm, quantize, rope};
 use crate::format::Format;
 use crate::format::float::{Bf16, F16, F32};
-use crate::format::{q2_k::Q2K, q3_k::Q3K, q4_0::Q4_0, q4_k::Q4K, q5_k::Q5K, q6_k::Q6K, q8_0::Q8_0};
+use crate::format::{q2_k::Q2K, q3_k::Q3K, q4_0::Q4_0, q4_k::Q4K, q5_0::Q5_0, q5_k::Q5K, q6_k::Q6K, q8_0::Q8_0};
 use crate::{Error, Kernels, KvElem, Matrix, RopePairing};
 use atta_formats::f16::f32_to_f16;
 use std::ops::Range;
@@ -104,6 +104,7 @@ macro_rules! table {
                     strip!(|w, x, t, acc| gemm::float::<_, F16>($isa, w, x, t, acc)),
                     strip!(|w, x, t, acc| gemm::float::<_, Bf16>($isa, w, x, t, acc)),
                     strip!(|w, x, t, acc| gemm::quant_32::<_, Q4_0>($isa, w, x, t, acc)),
+                    strip!(|w, x, t, acc| gemm::quant_32::<_, Q5_0>($isa, w, x, t, acc)),
                     strip!(|w, x, t, acc| gemm::quant_32::<_, Q8_0>($isa, w, x, t, acc)),
                     strip!(|w, x, t, acc| gemm::k_quant::<_, Q2K>($isa, w, x, t, acc)),
                     strip!(|w, x, t, acc| gemm::k_quant::<_, Q3K>($isa, w, x, t, acc)),

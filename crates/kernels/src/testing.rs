@@ -6,11 +6,12 @@ use atta_formats::f16::f32_to_f16;
 use std::num::NonZeroUsize;
 
 /// Types with a kernel.
-pub(crate) const TYPES: [TensorType; 10] = [
+pub(crate) const TYPES: [TensorType; 11] = [
     TensorType::F32,
     TensorType::F16,
     TensorType::BF16,
     TensorType::Q4_0,
+    TensorType::Q5_0,
     TensorType::Q8_0,
     TensorType::Q2_K,
     TensorType::Q3_K,
@@ -66,7 +67,7 @@ impl Random {
 /// Bytes of `d` and, if there is one, `dmin` in a block.
 pub(crate) fn scale_fields(ty: TensorType) -> Vec<usize> {
     match ty {
-        TensorType::Q4_0 | TensorType::Q8_0 => vec![0],
+        TensorType::Q4_0 | TensorType::Q5_0 | TensorType::Q8_0 => vec![0],
         TensorType::Q2_K => vec![80, 82],
         TensorType::Q3_K => vec![108],
         TensorType::Q4_K | TensorType::Q5_K => vec![0, 2],

@@ -18,7 +18,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let files = ModelFiles::open(Path::new(model), Placement::Mapped, &budget)?;
     let model = Arc::new(Model::load(files, &budget)?);
     let ids = fs::read_to_string(ids)?;
-    let ids: Vec<u32> = ids.split([',', ' ', '\n', '[', ']']).filter(|s| !s.is_empty()).map(str::parse).collect::<Result<_, _>>()?;
+    let ids: Vec<u32> =
+        ids.split([',', ' ', '\n', '[', ']']).filter(|s| !s.is_empty()).map(str::parse).collect::<Result<_, _>>()?;
     let truth = oracle::logits(&model, &ids)?;
     println!("ours:  nmse {:.3e} from the oracle", nmse(&forward(model, &ids, &budget)?, &truth));
     for other in others {

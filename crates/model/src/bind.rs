@@ -41,7 +41,8 @@ impl Model {
     pub fn with_spec(spec: ModelSpec, files: ModelFiles, budget: &Budget) -> Result<Self, Error> {
         let reqs = spec.tensors();
         let found = match_tensors(&reqs, files.directory())?;
-        let n_bytes = found.iter().filter(|(req, _)| !req.is_matrix()).map(|(_, info)| 4 * info.shape.n_elements()).sum();
+        let n_bytes =
+            found.iter().filter(|(req, _)| !req.is_matrix()).map(|(_, info)| 4 * info.shape.n_elements()).sum();
         let vectors = budget.reserve("norms and biases", n_bytes)?;
         let mut binder = Binder::new(&files, spec.layers.len());
         for (req, info) in found {
@@ -214,10 +215,10 @@ impl<'a> Binder<'a> {
 
     fn decode(&self, req: &TensorReq, ty: TensorType, extent: Extent) -> Result<Box<[f32]>, Error> {
         let mut vector = vec![0.0; req.shape[0]].into_boxed_slice();
-        let bytes = self.files.bytes(extent).ok_or_else(|| Error::MissingTensor {
-            name: req.name(),
-            shape: req.shape.clone(),
-        })?;
+        let bytes = self
+            .files
+            .bytes(extent)
+            .ok_or_else(|| Error::MissingTensor { name: req.name(), shape: req.shape.clone() })?;
         atta_formats::decode(ty, bytes, &mut vector)?;
         Ok(vector)
     }

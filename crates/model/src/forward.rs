@@ -244,7 +244,9 @@ impl Cpu {
         match row.input {
             Input::Token(_) if self.layers.start > 0 => return refuse("a token, but the first layer is elsewhere"),
             Input::Token(id) if id as usize >= spec.n_vocab => return Err(Error::Token { id, n_vocab: spec.n_vocab }),
-            Input::Hidden(_) if self.layers.start == 0 => return refuse("a hidden state, but this executor embeds tokens"),
+            Input::Hidden(_) if self.layers.start == 0 => {
+                return refuse("a hidden state, but this executor embeds tokens");
+            }
             Input::Hidden(i) if (i + 1).saturating_mul(spec.d_model) > batch.hidden.len() => {
                 return refuse("a hidden state that the batch does not hold");
             }

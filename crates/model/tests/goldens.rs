@@ -107,7 +107,11 @@ fn layer_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<Layer
         ("activation", |l| mlp(l).activation = Activation::GeluTanh),
         (
             "rope.factors",
-            presence("rope_freqs.weight", |l| rope(l).factors = Presence::Absent, |l| rope(l).factors = Presence::Required),
+            presence(
+                "rope_freqs.weight",
+                |l| rope(l).factors = Presence::Absent,
+                |l| rope(l).factors = Presence::Required,
+            ),
         ),
         (
             "qkv_bias",

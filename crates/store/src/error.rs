@@ -31,7 +31,9 @@ pub enum Error {
         what: String,
     },
     /// A reservation does not fit.
-    #[error("out of memory budget: {what} needs {asked} bytes, {used} of {limit} are taken; raise --ram-budget or lower -c")]
+    #[error(
+        "out of memory budget: {what} needs {asked} bytes, {used} of {limit} are taken; raise --ram-budget or lower -c"
+    )]
     OverBudget {
         /// Who asked.
         what: &'static str,

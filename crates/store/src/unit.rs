@@ -69,7 +69,9 @@ impl Guard<'_> {
     /// If there is no such part: the plan's writer and its reader are the same crate, and disagree.
     pub fn part(&self, i: usize) -> &[u8] {
         match &self.0 {
-            Parts::Extents(files, extents) => files.bytes(extents[i]).expect("extents are checked when weights are made"),
+            Parts::Extents(files, extents) => {
+                files.bytes(extents[i]).expect("extents are checked when weights are made")
+            }
             Parts::Rows { table, row_bytes, ids } => {
                 let at = ids[i] as usize * row_bytes;
                 &table[at..at + row_bytes]

@@ -68,3 +68,40 @@ fn hash(text: &[u8]) -> u64 {
     let h = mix(h, tail.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)));
     h ^ h >> 32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atta_formats::{Gguf, Writer};
+    use std::sync::Arc;
+
+    fn texts(texts: &[String]) -> StrArray {
+        let mut writer = Writer::new();
+        writer.set_strs("texts", texts);
+        let header = writer.finish().unwrap().header;
+        let n_bytes = header.len() as u64;
+        Gguf::parse(Arc::new(header), n_bytes).unwrap().metadata.strs("texts").unwrap().unwrap()
+    }
+
+    #[test]
+    fn every_text_is_found_and_no_other() {
+        let all: Vec<String> = (0..5000).map(|i| format!("{}{i}", "x".repeat(i % 20))).collect();
+        let strings = texts(&all);
+        let index = Index::new(&strings).unwrap();
+        assert!((0..).zip(&all).all(|(id, text)| index.get(&strings, text.as_bytes()) == Some(id)));
+        assert_eq!((index.get(&strings, b"y"), index.get(&strings, b"")), (None, None));
+    }
+
+    #[test]
+    fn the_last_of_equal_texts_counts() {
+        let strings = texts(&["a".into(), "b".into(), "a".into(), String::new()]);
+        assert_eq!(Index::new(&strings).unwrap().get(&strings, b"a"), Some(2));
+    }
+
+    #[test]
+    fn texts_chosen_to_collide_are_an_error() {
+        let collide = |text: &String| hash(text.as_bytes()) & 2047 == 0;
+        let all: Vec<String> = (0..).map(|i: u32| i.to_string()).filter(collide).take(MAX_PROBES + 1).collect();
+        assert!(matches!(Index::new(&texts(&all)), Err(Error::Collisions { id: 512, .. })));
+    }
+}

@@ -119,7 +119,9 @@ impl Vocab {
 
     /// The token `<0xXX>` of a byte.
     pub(crate) fn byte_id(&self, byte: u8) -> Option<u32> {
-        self.id(format!("<0x{byte:02X}>").as_bytes())
+        const HEX: &[u8; 16] = b"0123456789ABCDEF";
+        let digits = [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
+        self.id(&[b'<', b'0', b'x', digits[0], digits[1], b'>'])
     }
 
     /// Whether `id` may be used; a number from outside may be anything.

@@ -37,7 +37,8 @@ pub(crate) struct ModelFlags {
     #[arg(long, value_name = "TYPE", value_parser = kv_elem)]
     kv_v: Option<KvName>,
     /// Prompt tokens that are computed at once
-    #[arg(long, value_name = "N", default_value = "512", value_parser = value::positions, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value = "512")]
+    #[arg(value_parser = value::positions, allow_negative_numbers = true)]
     batch: usize,
     /// Where weights are: mapped from the file, or resident (read to the heap)
     #[arg(long, value_name = "WHERE", default_value = "mapped", value_parser = weights)]
@@ -88,8 +89,8 @@ impl WeightsAt {
 }
 
 impl ModelFlags {
-    /// How the model is to be loaded. The budget is the memory of the machine: what does not fit there is refused before
-    /// the allocator would end the program.
+    /// How the model is to be loaded. The budget is the memory of the machine: what does not fit there is refused
+    /// before the allocator would end the program.
     pub(crate) fn load_options(&self) -> LoadOptions {
         LoadOptions {
             threads: self.threads.and_then(NonZeroUsize::new),
@@ -123,10 +124,12 @@ impl ModelFlags {
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct SamplingFlags {
     /// Tokens to generate at most
-    #[arg(short = 'n', value_name = "N", default_value = "256", value_parser = value::count, allow_negative_numbers = true)]
+    #[arg(short = 'n', value_name = "N", default_value = "256")]
+    #[arg(value_parser = value::count, allow_negative_numbers = true)]
     pub(crate) n_predict: usize,
     /// Temperature; 0 always takes the most probable token
-    #[arg(short = 't', value_name = "TEMP", default_value = "0.8", value_parser = value::number, allow_negative_numbers = true)]
+    #[arg(short = 't', value_name = "TEMP", default_value = "0.8")]
+    #[arg(value_parser = value::number, allow_negative_numbers = true)]
     temperature: f32,
     /// Only the K most probable tokens; 0: all
     #[arg(long, value_name = "K", default_value = "40", value_parser = value::count, allow_negative_numbers = true)]

@@ -1,8 +1,8 @@
-//! What may be typed: the subcommands and their options, as `docs` and `--help` show them.
+//! What may be typed: the subcommands and their options, as `--help` shows them.
 //!
-//! The names, defaults and exit codes are a contract with scripts. This module turns text into types and refuses what has
-//! no meaning; it opens no file and knows no model. [`flags`] holds the options that several commands share, and turns
-//! them into the options of the library.
+//! The names, defaults and exit codes are a contract with scripts. This module turns text into types and refuses what
+//! has no meaning; it opens no file and knows no model. [`flags`] holds the options that several commands share, and
+//! turns them into the options of the library.
 
 mod flags;
 mod value;
@@ -85,16 +85,20 @@ pub(crate) struct BenchArgs {
     /// GGUF file
     pub(crate) model: PathBuf,
     /// Tokens to read; 0: do not measure
-    #[arg(short = 'p', value_name = "N", default_value = "512", value_parser = value::bench_count, allow_negative_numbers = true)]
+    #[arg(short = 'p', value_name = "N", default_value = "512")]
+    #[arg(value_parser = value::bench_count, allow_negative_numbers = true)]
     pub(crate) n_prompt: usize,
     /// Tokens to write; 0: do not measure
-    #[arg(short = 'n', value_name = "N", default_value = "128", value_parser = value::bench_count, allow_negative_numbers = true)]
+    #[arg(short = 'n', value_name = "N", default_value = "128")]
+    #[arg(value_parser = value::bench_count, allow_negative_numbers = true)]
     pub(crate) n_gen: usize,
     /// Tokens in the context before either starts
-    #[arg(short = 'd', value_name = "DEPTH", default_value = "0", value_parser = value::bench_count, allow_negative_numbers = true)]
+    #[arg(short = 'd', value_name = "DEPTH", default_value = "0")]
+    #[arg(value_parser = value::bench_count, allow_negative_numbers = true)]
     pub(crate) depth: usize,
     /// Repetitions
-    #[arg(short = 'r', value_name = "REPS", default_value = "3", value_parser = value::repetitions, allow_negative_numbers = true)]
+    #[arg(short = 'r', value_name = "REPS", default_value = "3")]
+    #[arg(value_parser = value::repetitions, allow_negative_numbers = true)]
     pub(crate) n_reps: usize,
     /// Print one JSON object
     #[arg(long)]
@@ -130,8 +134,8 @@ pub(crate) struct TokenizeArgs {
 
 /// Writes the logits after each of the given tokens.
 ///
-/// Evaluates exactly these ids and writes 32-bit floats, little-endian, [n_tokens, n_vocab]. Keys and values are kept in
-/// f32 unless --kv says otherwise.
+/// Evaluates exactly these ids and writes 32-bit floats, little-endian, [n_tokens, n_vocab]. Keys and values are kept
+/// in f32 unless --kv says otherwise.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   atta logits model.gguf --tokens 1,15043,3186 -o logits.f32

@@ -8,13 +8,17 @@ use crate::{
     failure::Failure,
     load,
     output::Stdout,
+    progress::Progress,
     report::{bytes, spec_line},
 };
 
 pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
     let options = options(args)?;
     let engine = load::engine(Some(&args.model), &args.model_flags)?;
+    let mut progress = Progress::new();
+    progress.busy(&format!("measuring, {} rounds", options.n_reps + 1));
     let report = engine.bench(&options)?;
+    progress.clear();
     let mut out = Stdout::lock();
     if args.json {
         out.line(&to_json(args, &engine, &report).to_string())?;

@@ -4,10 +4,10 @@
 
 use std::{
     io::Read,
-    process::{Child, Command, Stdio},
+    process::{Child, Command},
 };
 
-use crate::program::{Scratch, command, error_of, model};
+use crate::program::{Scratch, command, model};
 
 /// A generation that goes on until it is stopped.
 fn endless(more: &[&str]) -> Child {
@@ -56,8 +56,8 @@ fn every_command_bears_a_closed_pipe() {
 fn a_full_disk_is_a_failure() {
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let model = model("llama-plain.gguf");
-    let output = command(&["tokenize", &model, "a"]).stdout(Stdio::from(full)).output().unwrap();
-    let error = error_of(&output, 1);
+    let output = command(&["tokenize", &model, "a"]).stdout(full).output().unwrap();
+    let error = crate::program::error_of(&output, 1);
     assert!(error.contains("standard output"), "{error}");
 }
 

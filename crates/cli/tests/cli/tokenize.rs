@@ -1,6 +1,6 @@
 //! `atta tokenize`: ids of a text, whatever its bytes.
 
-use crate::program::{atta, atta_with_input, model, stdout, text_of};
+use crate::program::{atta_with_input, model, stdout, text_of};
 
 fn ids(args: &[&str]) -> Vec<u32> {
     serde_json::from_str(&stdout(args)).unwrap()
@@ -50,11 +50,4 @@ fn without_ids_each_token_has_a_line() {
     let ids = ids(&["tokenize", &model, "the king", "--ids"]);
     let first: Vec<u32> = lines.lines().map(|line| line.split_whitespace().next().unwrap().parse().unwrap()).collect();
     assert_eq!(first, ids);
-}
-
-#[test]
-fn a_vocabulary_without_begin_token_refuses_bos() {
-    let output = atta(&["tokenize", &model("smollm2.gguf"), "a", "--bos"]);
-    let allowed = [Some(0), Some(1)];
-    assert!(allowed.contains(&output.status.code()), "{output:?}");
 }

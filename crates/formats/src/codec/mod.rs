@@ -29,6 +29,7 @@ pub fn decode(ty: TensorType, bytes: &[u8], out: &mut [f32]) -> Result<(), Error
         TensorType::F16 => blocks(bytes, out, float::f16),
         TensorType::BF16 => blocks(bytes, out, float::bf16),
         TensorType::Q4_0 => blocks(bytes, out, q8_0::q4_0),
+        TensorType::Q5_0 => blocks(bytes, out, q8_0::q5_0),
         TensorType::Q8_0 => blocks(bytes, out, q8_0::q8_0),
         TensorType::Q2_K => blocks(bytes, out, q2_k::q2_k),
         TensorType::Q3_K => blocks(bytes, out, q3_k::q3_k),

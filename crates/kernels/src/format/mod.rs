@@ -8,6 +8,7 @@ pub(crate) mod q2_k;
 pub(crate) mod q3_k;
 pub(crate) mod q4_0;
 pub(crate) mod q4_k;
+pub(crate) mod q5_0;
 pub(crate) mod q5_k;
 pub(crate) mod q6_k;
 pub(crate) mod q8_0;
@@ -22,6 +23,7 @@ pub(crate) enum Format {
     F16,
     Bf16,
     Q4_0,
+    Q5_0,
     Q8_0,
     Q2K,
     Q3K,
@@ -32,7 +34,7 @@ pub(crate) enum Format {
 
 impl Format {
     /// Number of formats.
-    pub(crate) const N: usize = 10;
+    pub(crate) const N: usize = 11;
 
     pub(crate) fn of(ty: TensorType) -> Option<Self> {
         Some(match ty {
@@ -40,6 +42,7 @@ impl Format {
             TensorType::F16 => Self::F16,
             TensorType::BF16 => Self::Bf16,
             TensorType::Q4_0 => Self::Q4_0,
+            TensorType::Q5_0 => Self::Q5_0,
             TensorType::Q8_0 => Self::Q8_0,
             TensorType::Q2_K => Self::Q2K,
             TensorType::Q3_K => Self::Q3K,

@@ -19,6 +19,8 @@ pub(crate) trait Row: Copy + Send + Sync + 'static {
     fn load_pair(self, low: &[u8; 16], high: &[u8; 16]) -> Self::V;
     /// Low nibbles of `bytes` in bytes 0 to 15, high nibbles in bytes 16 to 31.
     fn nibbles(self, bytes: &[u8; 16]) -> Self::V;
+    /// Bit i of `bits` as byte i, 0 or 1.
+    fn bits(self, bits: &[u8; 4]) -> Self::V;
     fn and(self, v: Self::V, mask: u8) -> Self::V;
     fn xor(self, v: Self::V, mask: u8) -> Self::V;
     fn or(self, a: Self::V, b: Self::V) -> Self::V;

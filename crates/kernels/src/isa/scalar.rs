@@ -64,6 +64,12 @@ impl Row for Scalar {
     }
 
     #[inline(always)]
+    fn bits(self, bits: &[u8; 4]) -> [u64; 4] {
+        // A copy of the eight bits in each byte, of which byte i keeps bit i; adding 127 carries it to the top.
+        bits.map(|byte| ((u64::from(byte) * splat(1) & 0x8040_2010_0804_0201) + splat(127)) >> 7 & splat(1))
+    }
+
+    #[inline(always)]
     fn and(self, v: [u64; 4], mask: u8) -> [u64; 4] {
         each(v, |word| word & splat(mask))
     }

@@ -204,7 +204,7 @@ fn a_gated_product_is_activation_of_gate_times_up() {
     for n_rows in [1, 3, 130] {
         let x = random.floats(n_rows * 256);
         let mut out = vec![0.0; n_rows * 50];
-        let job = Gated { gate, up, activation: Activation::Silu, out: &mut out };
+        let job = Gated { gate, up, gate_bias: None, up_bias: None, activation: Activation::Silu, out: &mut out };
         k.matmul_gated(&pool(3), &filled(k, n_rows, 256, &x), job);
         let want = matmul(k, 1, gate, &x).into_iter().zip(matmul(k, 1, up, &x)).map(|(g, u)| g * math::sigmoid(g) * u);
         assert_eq!(bits(&out), bits(&want.collect::<Vec<_>>()));

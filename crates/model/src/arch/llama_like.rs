@@ -4,8 +4,8 @@ use super::meta::Meta;
 use crate::{
     Error,
     spec::{
-        Activation, Attention, Ffn, Head, LayerSpec, Mask, Mixer, Mlp, ModelSpec, Norm, Pairing, Presence, QkNorm, Rope,
-        RopeScaling, Wiring,
+        Activation, Attention, Ffn, Head, LayerSpec, Mask, Mixer, Mlp, ModelSpec, Norm, Pairing, Presence, QkNorm,
+        Rope, RopeScaling, Wiring,
     },
 };
 

@@ -91,7 +91,7 @@ fn look_back(p: &mut Pass<'_>, l: usize, a: &Attention) {
         Attend {
             kv: cache.layer(l),
             q: &p.s.q[..n * a.d_q()],
-            rows: &(0..n).map(row).collect::<Vec<_>>(),
+            rows: &row,
             n_heads: a.n_heads,
             scale: a.scale,
             softcap: a.softcap,

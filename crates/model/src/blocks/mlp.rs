@@ -30,10 +30,10 @@ pub(crate) fn mlp(p: &mut Pass<'_>, l: usize) -> Result<(), Error> {
         Activation::Silu => Act::Silu,
         Activation::GeluTanh => Act::GeluTanh,
     };
-    let [_gate_bias, _up_bias] = [Role::FfnGateBias, Role::FfnUpBias].map(|role| t.vector_opt(role));
+    let [gate_bias, up_bias] = [Role::FfnGateBias, Role::FfnUpBias].map(|role| t.vector_opt(role));
     let out = &mut s.ff[..n * d_ff];
     p.observer.enter(Phase::Matmul);
-    kernels.matmul_gated(p.pool, &s.act, Gated { gate, up, activation, out });
+    kernels.matmul_gated(p.pool, &s.act, Gated { gate, up, gate_bias, up_bias, activation, out });
 
     p.observer.enter(Phase::Other);
     let ff = &s.ff;

@@ -81,7 +81,8 @@ impl Cache {
     pub(crate) fn fork(&mut self, id: SeqId) -> Result<SeqId, Error> {
         self.seq(id)?;
         let fork = self.new_seq()?;
-        let [Some(old), Some(new)] = self.seqs.get_disjoint_mut([id.0 as usize, fork.0 as usize]).expect("two sequences")
+        let [Some(old), Some(new)] =
+            self.seqs.get_disjoint_mut([id.0 as usize, fork.0 as usize]).expect("two sequences")
         else {
             return Err(Error::NoSequence(id.0));
         };
@@ -123,7 +124,9 @@ impl Cache {
         }
         for (table, group) in seq.tables.iter_mut().zip(&mut self.groups) {
             match table.last_mut() {
-                Some(last) if seq.len % BLOCK_LEN != 0 => *last = group.own(*last).expect("a free block was seen above"),
+                Some(last) if seq.len % BLOCK_LEN != 0 => {
+                    *last = group.own(*last).expect("a free block was seen above")
+                }
                 _ => table.extend(group.take()),
             }
         }

@@ -51,7 +51,8 @@ impl Cache {
             let place = self.places[i];
             for (at, elem) in [(place.k_at, self.kv.k), (place.v_at, self.kv.v)] {
                 for (row, pos) in rows(&place, len) {
-                    let block = self.seqs[id.0 as usize].as_ref().expect("just made").tables[place.group][pos / BLOCK_LEN];
+                    let block =
+                        self.seqs[id.0 as usize].as_ref().expect("just made").tables[place.group][pos / BLOCK_LEN];
                     let range = place.row_bytes(at, row, elem);
                     let (here, rest) = state.split_at(range.len());
                     self.groups[place.group].block_mut(block)[range].copy_from_slice(here);
@@ -84,7 +85,6 @@ impl Cache {
         let code = |elem| match elem {
             KvElem::F32 => 0,
             KvElem::F16 => 1,
-            _ => 9,
         };
         let sizes = self.places.iter().flat_map(|p| [p.n_kv_heads as u32, p.d_head as u32]);
         let fixed = [self.places.len() as u32, len as u32, code(self.kv.k), code(self.kv.v)];

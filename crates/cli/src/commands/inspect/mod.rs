@@ -1,7 +1,7 @@
 //! `atta inspect`: what is in a file, for people or as JSON.
 //!
-//! It needs no tensor and no architecture that we run. Names and texts in a file may be hostile: nothing in them reaches
-//! a terminal unescaped.
+//! It needs no tensor and no architecture that we run. Names and texts in a file may be hostile: nothing in them
+//! reaches a terminal unescaped.
 
 mod json;
 mod text;

@@ -1,0 +1,29 @@
+//! Q5_0: Q4_0 with a fifth bit of each code in a word of its own.
+
+use super::Quant32;
+use crate::isa::Row;
+use atta_formats::layout;
+
+/// The format.
+pub(crate) struct Q5_0;
+
+impl Quant32 for Q5_0 {
+    type Block = [u8; 22];
+    const OFFSET: i16 = 16;
+
+    #[inline(always)]
+    fn blocks(row: &[u8]) -> &[[u8; 22]] {
+        row.as_chunks().0
+    }
+
+    #[inline(always)]
+    fn d(block: &[u8; 22]) -> f32 {
+        layout::Q5_0(block).d()
+    }
+
+    #[inline(always)]
+    fn codes<I: Row>(isa: I, block: &[u8; 22]) -> I::V {
+        let block = layout::Q5_0(block);
+        isa.or(isa.nibbles(block.qs()), isa.shl(isa.bits(block.qh()), 4))
+    }
+}
