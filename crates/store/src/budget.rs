@@ -115,7 +115,7 @@ mod tests {
         let err = budget.reserve("activations", 50).unwrap_err();
         assert_eq!(
             err.to_string(),
-            "out of memory budget: activations needs 50 bytes, 60 of 100 are taken; raise --ram-budget or lower -c"
+            "out of memory budget: activations needs 50 bytes, 60 of 100 are taken; lower -c"
         );
         assert_eq!(budget.used(), 60);
         assert!(budget.reserve("activations", 40).is_ok());

@@ -32,7 +32,7 @@ pub enum Error {
     },
     /// A reservation does not fit.
     #[error(
-        "out of memory budget: {what} needs {asked} bytes, {used} of {limit} are taken; raise --ram-budget or lower -c"
+        "out of memory budget: {what} needs {asked} bytes, {used} of {limit} are taken; lower -c"
     )]
     OverBudget {
         /// Who asked.
