@@ -237,7 +237,6 @@ def sea(s):
 
 def machine(s):
     cast(s, "machine", "child child animal worker")
-    a = s.cast["A"]
     place = s.pick(["a busy workshop", "a big farm", "a little town by the sea", "an old house", "a quiet village", "a garden behind the school", "a town in the mountains"])
     s.set(place=place)
     s.pair(("job", "problem", "deed"), """carry boxes from one place to another / a big tree fell across the road, and nobody could pass / pulled the tree aside, bit by bit

@@ -1,5 +1,6 @@
 """Writes tests/golden/tokenizer/{cases.txt,bpe.ids,spm.ids,gemma4.ids} with llama.cpp as the oracle, and Hugging Face
-`tokenizers` with the published expressions where llama.cpp cannot tell upper from lower case.
+`tokenizers` with the published expressions where llama.cpp cannot tell upper from lower case
+or knows only the digits of ASCII.
 
     pip install tokenizers==0.23.3 gguf==0.19.0
     python tests/oracles/tokenizer_goldens.py PATH/TO/llama-tokenize tests/golden/tokenizer
@@ -27,7 +28,8 @@ CASES = [
     "<0x41> ▁ ▁▁a Ġ Ċ", "http://a.b/c?d=e&f#g user@host.org C:\\dir\\file", "camelCaseWordsAndABCAcronyms snake_case kebab-case",
     "tabs\tand\u000bverticals\u000cfeeds", "   \n   \n  x", "a  b   c    d     e", "x" * 40, " " * 33 + "y", "=" * 20 + "\n" * 9,
     "IMGIMGABCZ <sentinel:12> IMGIMGABCDEZ", "the/and/or a/b\n/c //\n", "\ufffd \ue000 \U000f0000 \u0378", "0x1F600 1e-10 v2.0.1-rc3",
-    "ſ'ſ K'K İi ŉ", "'", "''", "' s", "don’t", "a\r\nb\rc\n\rd",
+    "ſ'ſ K'K İi ŉ", "I'mx you'rex it'sy 'tis o'dell", " " * 7 + "y" + " " * 12 + "z", "Aſ'ſ ÉÉ'S xé'LLy", "a'b c'd'e x'y's", "a.\nb!\n\nc ;\r\nd", "x \n\n\ny\n \n z", "été\u0301É a\u0301b x\u0301 \u0301y 1\u0301",
+    "'", "''", "' s", "don’t", "a\r\nb\rc\n\rd",
 ]
 SEPARATOR = "<user>"
 LLAMA = "llama-tokenize"
@@ -45,10 +47,11 @@ def cased(suffix, numbers):
 # As published in the models' tokenizer.json: expressions, each isolated, and whether whole words go before merges.
 PUBLISHED = {
     "tekken": ([cased("", r"\p{N}")], True),
+    "superbpe": ([r"\p{N}+", r"(?=(\d{3})+(?!\d))"], False),
     "gpt-4o": ([cased(CONTRACTION, r"\p{N}{1,3}")], False),
 }
 PRE = """default gpt-2 starcoder falcon llama-bpe minicpm5 jais-2 qwen2 laguna qwen35 ufakzeka seed-coder bailingmoe exaone-moe
-deepseek-llm deepseek-coder deepseek-v3 spark2_5 afmoe superbpe bloom viking chameleon""".split()
+deepseek-llm deepseek-coder deepseek-v3 spark2_5 afmoe bloom viking chameleon""".split()
 
 
 def with_pre(path, pre, target):

@@ -10,7 +10,7 @@ use std::{
 
 use atta_model::{Observer, Phase};
 
-use crate::{Engine, Error, Session, SessionOptions};
+use crate::{Engine, Error, Session, SessionOptions, session::DEFAULT_N_BATCH};
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -65,8 +65,9 @@ impl Engine {
     /// # Errors
     /// A session that cannot be made, or a step that failed.
     pub fn bench(&self, options: &BenchOptions) -> Result<BenchReport, Error> {
-        let n_ctx = options.depth + options.n_prompt.max(options.n_gen).max(1);
-        let session = self.session(&SessionOptions { n_ctx: Some(n_ctx), ..options.session.clone() })?;
+        let n_ctx = Some(options.depth + options.n_prompt.max(options.n_gen).max(1));
+        let n_batch = options.session.n_batch.or(Some(DEFAULT_N_BATCH));
+        let session = self.session(&SessionOptions { n_ctx, n_batch, kv: options.session.kv })?;
         let mut bench = Bench::new(session, options);
         bench.round()?;
         bench.forget();

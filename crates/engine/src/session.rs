@@ -10,6 +10,9 @@ use crate::{Engine, Error};
 /// The longest context that a session gets if none is asked for.
 const DEFAULT_N_CTX: usize = 4096;
 
+/// The largest batch that a session gets if none is asked for.
+pub(crate) const DEFAULT_N_BATCH: usize = 512;
+
 /// Logits of all positions of a chunk are kept at once; a chunk is cut so that they stay below this.
 const MAX_LOGITS_BYTES: usize = 16 << 20;
 
@@ -18,15 +21,16 @@ const MAX_LOGITS_BYTES: usize = 16 << 20;
 pub struct SessionOptions {
     /// Positions; `None`: what the model was trained for, at most 4,096.
     pub n_ctx: Option<usize>,
-    /// Tokens of a prompt that are computed at once.
-    pub n_batch: usize,
+    /// Tokens of a prompt that are computed at once; `None`: a quarter of the context, at most 512. More is faster, and
+    /// takes more memory.
+    pub n_batch: Option<usize>,
     /// Element types of keys and values.
     pub kv: KvType,
 }
 
 impl Default for SessionOptions {
     fn default() -> Self {
-        Self { n_ctx: None, n_batch: 512, kv: KvType::default() }
+        Self { n_ctx: None, n_batch: None, kv: KvType::default() }
     }
 }
 
@@ -52,7 +56,7 @@ impl Session {
         if n_ctx == 0 {
             return Err(Error::Context(n_ctx));
         }
-        let n_batch = options.n_batch.clamp(1, n_ctx);
+        let n_batch = options.n_batch.unwrap_or((n_ctx / 4).min(DEFAULT_N_BATCH)).clamp(1, n_ctx);
         let memory = engine.budget().reserve("logits", 4 * spec.n_vocab as u64)?;
         let cpu_options = CpuOptions { n_ctx, n_seqs: 1, n_batch, kv: options.kv, layers: None };
         let (model, kernels, pool) = (engine.model().clone(), engine.kernels(), Arc::clone(engine.pool()));

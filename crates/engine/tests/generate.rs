@@ -41,7 +41,7 @@ fn the_same_seed_gives_the_same_text_on_every_run_thread_count_and_chunking() {
     for (n_threads, n_batch) in [(1, 512), (2, 512), (3, 1), (1, 3)] {
         let load = LoadOptions { threads: NonZeroUsize::new(n_threads), ..LoadOptions::default() };
         let mut session =
-            engine("qwen3.gguf", &load).session(&SessionOptions { n_batch, ..SessionOptions::default() }).unwrap();
+            engine("qwen3.gguf", &load).session(&SessionOptions { n_batch: Some(n_batch), ..SessionOptions::default() }).unwrap();
         texts.push(run(&mut session, &options(24)).0);
     }
     assert!(!texts[0].is_empty());
@@ -98,7 +98,7 @@ fn a_stop_string_ends_the_text_before_it() {
 #[test]
 fn a_caller_can_stop_while_the_prompt_is_read_and_after_any_text() {
     let engine = engine("llama-plain.gguf", &LoadOptions::default());
-    let mut session = engine.session(&SessionOptions { n_batch: 2, ..SessionOptions::default() }).unwrap();
+    let mut session = engine.session(&SessionOptions { n_batch: Some(2), ..SessionOptions::default() }).unwrap();
     let summary = session.generate(&PROMPT, &options(9), |event| match event {
         Event::Prompt { done: 2, .. } => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),

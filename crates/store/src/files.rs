@@ -55,7 +55,7 @@ impl ModelFiles {
             headers.push(header);
             shards.push(shard);
         }
-        let directory = merge(headers).map_err(|source| Error::Format { path: path.to_owned(), source })?;
+        let directory = Directory::from_shards(headers).map_err(|source| Error::Format { path: path.to_owned(), source })?;
         Ok(Self { directory, shards, placement })
     }
 
@@ -67,7 +67,7 @@ impl ModelFiles {
         let bytes: SharedBytes = Arc::new(bytes);
         let len = bytes.as_ref().as_ref().len() as u64;
         let directory = Gguf::parse(bytes.clone(), len)
-            .map(Directory::single)
+            .and_then(|header| Directory::from_shards(vec![header]))
             .map_err(|source| Error::Format { path: name.into(), source })?;
         Ok(Self {
             directory,
@@ -152,13 +152,6 @@ struct SharedMap(Arc<Map>);
 impl AsRef<[u8]> for SharedMap {
     fn as_ref(&self) -> &[u8] {
         self.0.as_ref().as_ref()
-    }
-}
-
-fn merge(mut headers: Vec<Gguf>) -> Result<Directory, atta_formats::Error> {
-    match headers.len() {
-        1 => Ok(Directory::single(headers.remove(0))),
-        _ => Directory::from_shards(headers),
     }
 }
 

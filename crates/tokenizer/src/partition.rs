@@ -30,7 +30,7 @@ struct OfLength {
     last: ByteSet,
 }
 
-/// Tokens that take the white space beside them along.
+/// Tokens that take the white space beside them along, sorted.
 #[derive(Default)]
 pub(crate) struct Strip {
     pub(crate) left: Vec<u32>,
@@ -87,9 +87,9 @@ impl Partition {
             length.candidates((text, rest)).find_map(|(at, window)| Some((at, token(window)?)))
         };
         while let Some((at, id)) = find(rest.clone()) {
-            let left = if context.strip.left.contains(&id) { trim_end(text, rest.start..at) } else { rest.start..at };
+            let left = if holds(&context.strip.left, id) { trim_end(text, rest.start..at) } else { rest.start..at };
             rest.start = at + length.n_bytes;
-            if context.strip.right.contains(&id) {
+            if holds(&context.strip.right, id) {
                 rest = trim_start(text, rest);
             }
             out.extend((!left.is_empty()).then_some(Fragment::Text(left)));
@@ -113,6 +113,10 @@ impl OfLength {
         let windows = (range.start..).zip(text[range].windows(self.n_bytes));
         windows.filter(move |(_, window)| self.first.holds(window[0]) && self.last.holds(window[last]))
     }
+}
+
+fn holds(sorted: &[u32], id: u32) -> bool {
+    sorted.binary_search(&id).is_ok()
 }
 
 fn trim_end(text: &[u8], range: Range<usize>) -> Range<usize> {

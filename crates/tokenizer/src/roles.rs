@@ -50,57 +50,47 @@ const END_TEXTS: &[&str] = &[
     "[e~[",
 ];
 
-/// Roles of fill-in-the-middle: keys, texts in order of preference, and whether the token ends a generation.
-const MIDDLE_ROLES: &[(&[&str], &[&str], bool)] = &[
-    (
-        &["tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id"],
-        &[
-            "<|fim_prefix|>",
-            "<fim-prefix>",
-            "<fim_prefix>",
-            "<｜fim▁begin｜>",
-            "<PRE>",
-            "▁<PRE>",
-            "<|code_prefix|>",
-            "<|prefix|>",
-        ],
-        false,
-    ),
-    (
-        &["tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id"],
-        &[
-            "<|fim_suffix|>",
-            "<fim-suffix>",
-            "<fim_suffix>",
-            "<｜fim▁hole｜>",
-            "<SUF>",
-            "▁<SUF>",
-            "<|code_suffix|>",
-            "<|suffix|>",
-        ],
-        false,
-    ),
-    (
-        &["tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id"],
-        &[
-            "<|fim_middle|>",
-            "<fim-middle>",
-            "<fim_middle>",
-            "<｜fim▁end｜>",
-            "<MID>",
-            "▁<MID>",
-            "<|code_middle|>",
-            "<|middle|>",
-        ],
-        false,
-    ),
-    (&["tokenizer.ggml.fim_pad_token_id"], &["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"], true),
-    (
-        &["tokenizer.ggml.fim_rep_token_id"],
-        &["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"],
-        true,
-    ),
-    (&["tokenizer.ggml.fim_sep_token_id"], &["<|file_sep|>"], true),
+/// A role in filling a gap of a text, which some files leave to be guessed.
+struct MiddleRole {
+    keys: &'static [&'static str],
+    /// In order of preference.
+    texts: &'static [&'static str],
+    /// Whether the token ends a generation.
+    ends: bool,
+}
+
+#[rustfmt::skip]
+const MIDDLE_ROLES: &[MiddleRole] = &[
+    MiddleRole {
+        keys: &["tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id"],
+        texts: &["<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "▁<PRE>", "<|code_prefix|>", "<|prefix|>"],
+        ends: false,
+    },
+    MiddleRole {
+        keys: &["tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id"],
+        texts: &["<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>", "▁<SUF>", "<|code_suffix|>", "<|suffix|>"],
+        ends: false,
+    },
+    MiddleRole {
+        keys: &["tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id"],
+        texts: &["<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>", "▁<MID>", "<|code_middle|>", "<|middle|>"],
+        ends: false,
+    },
+    MiddleRole {
+        keys: &["tokenizer.ggml.fim_pad_token_id"],
+        texts: &["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"],
+        ends: true,
+    },
+    MiddleRole {
+        keys: &["tokenizer.ggml.fim_rep_token_id"],
+        texts: &["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"],
+        ends: true,
+    },
+    MiddleRole {
+        keys: &["tokenizer.ggml.fim_sep_token_id"],
+        texts: &["<|file_sep|>"],
+        ends: true,
+    },
 ];
 
 /// Tokens of gpt-oss that are always rendered.
@@ -136,7 +126,7 @@ impl Roles {
     }
 
     fn find_middle(&mut self, metadata: &Metadata, vocab: &mut Vocab, warnings: &mut Vec<String>) -> Result<(), Error> {
-        for (keys, texts, ends) in MIDDLE_ROLES {
+        for MiddleRole { keys, texts, ends } in MIDDLE_ROLES {
             let mut id = None;
             for key in *keys {
                 id = read_id(metadata, vocab, key, warnings)?.or(id);
@@ -217,6 +207,7 @@ pub(crate) fn strip(metadata: &Metadata, vocab: &Vocab) -> Result<Strip, Error> 
         let special = vocab.texts().map(|(id, _)| id).filter(|&id| vocab.kind(id).is_special());
         let exempt = ["<unk>", "<s>", "<|endoftext|>"].map(id);
         strip.right.extend(special.chain(id("</s>")).filter(|&id| !exempt.contains(&Some(id))));
+        strip.right.sort_unstable();
     } else if named("general.name", &["modern-bert"])? {
         strip.left.extend(id("[MASK]"));
     }

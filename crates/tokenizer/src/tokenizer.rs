@@ -42,6 +42,16 @@ enum Model {
     Bpe(Bpe),
 }
 
+impl Model {
+    fn warning(&self) -> Option<String> {
+        let n_unusable = match self {
+            Self::Spm(_) => 0,
+            Self::Bpe(bpe) => bpe.merges.n_unusable,
+        };
+        (n_unusable > 0).then(|| format!("{n_unusable} merges name texts that are no tokens; they are ignored"))
+    }
+}
+
 impl Tokenizer {
     /// Builds a tokenizer from the metadata of a GGUF file. Token texts stay there.
     ///
@@ -50,13 +60,7 @@ impl Tokenizer {
     /// neither SentencePiece (`llama`) nor byte pair encoding (`gpt2`, `gemma4`).
     pub fn from_metadata(metadata: &Metadata) -> Result<Self, Error> {
         let mut warnings = Vec::new();
-        let name = metadata.str(MODEL)?.ok_or(Error::Missing { key: MODEL })?;
-        let scheme = match name {
-            "llama" => None,
-            "gemma4" => Scheme::by_name("gemma4"),
-            "gpt2" => Some(scheme(metadata.str("tokenizer.ggml.pre")?, &mut warnings)),
-            _ => return Err(Error::Model { got: name.to_owned() }),
-        };
+        let scheme = scheme(metadata, &mut warnings)?;
         let mut vocab = Vocab::new(metadata)?;
         let mut roles = defaults(scheme.as_ref()).find(metadata, &mut vocab, &mut warnings)?;
         // Files of gemma 4 say otherwise and are wrong.
@@ -68,11 +72,7 @@ impl Tokenizer {
                 Model::Spm(Spm::new(&vocab, roles.unknown, add_space_prefix))
             }
         };
-        if let Model::Bpe(Bpe { merges, .. }) = &model
-            && merges.n_unusable > 0
-        {
-            warnings.push(format!("{} merges name texts that are no tokens; they are ignored", merges.n_unusable));
-        }
+        warnings.extend(model.warning());
         let always = Partition::new(&vocab, |kind| kind == TokenKind::UserDefined);
         let parsed = Partition::new(&vocab, TokenKind::is_special);
         let strip = roles::strip(metadata, &vocab)?;
@@ -235,14 +235,22 @@ pub(crate) enum Place {
     Later,
 }
 
-/// The pre-tokenizer by name; a wrong one gives text that is subtly off, so it is worth a loud warning.
-fn scheme(name: Option<&str>, warnings: &mut Vec<String>) -> Scheme {
-    let problem = match name {
-        None | Some("") => "tokenizer.ggml.pre is missing".to_owned(),
-        Some(name) => match Scheme::by_name(name) {
-            Some(scheme) => return scheme,
-            None => format!("the pre-tokenizer \"{name}\" (tokenizer.ggml.pre) is unknown"),
-        },
+/// The pre-tokenizer and its habits; none for SentencePiece.
+fn scheme(metadata: &Metadata, warnings: &mut Vec<String>) -> Result<Option<Scheme>, Error> {
+    match metadata.str(MODEL)?.ok_or(Error::Missing { key: MODEL })? {
+        "llama" => Ok(None),
+        "gemma4" => Ok(Scheme::by_name("gemma4")),
+        "gpt2" => Ok(Some(scheme_by_name(metadata.str("tokenizer.ggml.pre")?.unwrap_or_default(), warnings))),
+        other => Err(Error::Model { got: other.to_owned() }),
+    }
+}
+
+/// A wrong pre-tokenizer gives text that is subtly off, so it is worth a loud warning.
+fn scheme_by_name(name: &str, warnings: &mut Vec<String>) -> Scheme {
+    let problem = match (name, Scheme::by_name(name)) {
+        (_, Some(scheme)) => return scheme,
+        ("", None) => "tokenizer.ggml.pre is missing".to_owned(),
+        (name, None) => format!("the pre-tokenizer \"{name}\" (tokenizer.ggml.pre) is unknown"),
     };
     warnings.push(format!(
         "{problem}: the default one is used, and GENERATION QUALITY WILL BE DEGRADED; convert the model anew"

@@ -36,10 +36,9 @@ pub(crate) struct ModelFlags {
     /// Element type of values alone
     #[arg(long, value_name = "TYPE", value_parser = kv_elem)]
     kv_v: Option<KvName>,
-    /// Prompt tokens that are computed at once
-    #[arg(long, value_name = "N", default_value = "512")]
-    #[arg(value_parser = value::positions, allow_negative_numbers = true)]
-    batch: usize,
+    /// Prompt tokens that are computed at once [default: a quarter of the context, at most 512]
+    #[arg(long, value_name = "N", value_parser = value::positions, allow_negative_numbers = true)]
+    batch: Option<usize>,
     /// Where weights are: mapped from the file, or resident (read to the heap)
     #[arg(long, value_name = "WHERE", default_value = "mapped", value_parser = weights)]
     pub(crate) weights: WeightsAt,

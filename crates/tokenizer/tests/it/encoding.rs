@@ -124,15 +124,15 @@ fn control_tokens_are_invisible_but_have_a_text() {
 }
 
 #[test]
-fn a_megabyte_of_one_character_is_encoded_in_linear_time() {
+fn long_runs_of_one_character_are_encoded_in_linear_time() {
     let start = Instant::now();
     let runs = ["a", " ", "\n", "1", "é", "<"];
     for tokenizer in tokenizers() {
         for run in runs {
-            let text = run.repeat((1 << 20) / run.len()) + "?";
+            let text = run.repeat((1 << 18) / run.len()) + "?";
             assert!(!tokenizer.encode(&text, Special::Parse).is_empty());
         }
     }
-    // Half a second each on a slow machine; quadratic time would be hours.
+    // Half a second each on a slow machine; quadratic time would be minutes.
     assert!(start.elapsed() < Duration::from_millis(500) * (tokenizers().len() * runs.len()) as u32);
 }
