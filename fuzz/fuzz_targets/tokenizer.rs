@@ -11,8 +11,7 @@ use std::sync::Arc;
 
 const PRE: &[&str] = &[
     "llama-bpe", "gpt-2", "qwen2", "qwen35", "smollm", "tekken", "gpt-4o", "deepseek-coder", "deepseek-llm",
-    "deepseek-v3", "falcon", "gemma4", "default", "jais-2", "exaone-moe", "chameleon", "afmoe", "youtu", "bloom",
-    "superbpe", "jina-v2-de", "nobody-knows",
+    "deepseek-v3", "falcon", "gemma4", "default", "jais-2", "exaone-moe", "chameleon", "youtu", "bloom", "jina-v2-de", "nobody-knows",
 ];
 
 fuzz_target!(|data: &[u8]| {

@@ -3,8 +3,8 @@
     python tests/oracles/tokenizer_text.py /tmp/text
     python tests/oracles/tokenizer_compare.py PATH/TO/atta PATH/TO/llama-tokenize VOCABULARY.gguf /tmp/text [PRE...]
 
-Without PRE, the vocabulary as it is. `tekken`, `gpt-4o` and `superbpe` are compared with Hugging Face `tokenizers` and the published
-expressions, because llama.cpp tells neither cases nor digits beyond ASCII.
+Without PRE, the vocabulary as it is. `tekken`, `gpt-4o` and `youtu` are compared with Hugging Face `tokenizers` and the published
+expressions, because llama.cpp does not tell cases beyond ASCII.
 """
 
 import json

@@ -1,6 +1,5 @@
 """Writes tests/golden/tokenizer/{cases.txt,bpe.ids,spm.ids,gemma4.ids} with llama.cpp as the oracle, and Hugging Face
-`tokenizers` with the published expressions where llama.cpp cannot tell upper from lower case
-or knows only the digits of ASCII.
+`tokenizers` with the published expressions where llama.cpp cannot tell upper from lower case.
 
     pip install tokenizers==0.23.3 gguf==0.19.0
     python tests/oracles/tokenizer_goldens.py PATH/TO/llama-tokenize tests/golden/tokenizer
@@ -44,14 +43,16 @@ def cased(suffix, numbers):
     return rf"{words}|{numbers}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{SPACES}"
 
 
+YOUTU = "[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+"
+
 # As published in the models' tokenizer.json: expressions, each isolated, and whether whole words go before merges.
 PUBLISHED = {
     "tekken": ([cased("", r"\p{N}")], True),
-    "superbpe": ([r"\p{N}+", r"(?=(\d{3})+(?!\d))"], False),
+    "youtu": ([YOUTU, cased(CONTRACTION, r"\p{N}")], True),
     "gpt-4o": ([cased(CONTRACTION, r"\p{N}{1,3}")], False),
 }
 PRE = """default gpt-2 starcoder falcon llama-bpe minicpm5 jais-2 qwen2 laguna qwen35 ufakzeka seed-coder bailingmoe exaone-moe
-deepseek-llm deepseek-coder deepseek-v3 spark2_5 afmoe bloom viking chameleon""".split()
+deepseek-llm deepseek-coder deepseek-v3 spark2_5 bloom viking chameleon""".split()
 
 
 def with_pre(path, pre, target):

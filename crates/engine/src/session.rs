@@ -17,7 +17,7 @@ pub(crate) const DEFAULT_N_BATCH: usize = 512;
 const MAX_LOGITS_BYTES: usize = 16 << 20;
 
 /// What a session is made for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SessionOptions {
     /// Positions; `None`: what the model was trained for, at most 4,096.
     pub n_ctx: Option<usize>,
@@ -26,12 +26,6 @@ pub struct SessionOptions {
     pub n_batch: Option<usize>,
     /// Element types of keys and values.
     pub kv: KvType,
-}
-
-impl Default for SessionOptions {
-    fn default() -> Self {
-        Self { n_ctx: None, n_batch: None, kv: KvType::default() }
-    }
 }
 
 /// One sequence of tokens and its state.

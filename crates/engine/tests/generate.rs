@@ -40,8 +40,9 @@ fn the_same_seed_gives_the_same_text_on_every_run_thread_count_and_chunking() {
     let mut texts = Vec::new();
     for (n_threads, n_batch) in [(1, 512), (2, 512), (3, 1), (1, 3)] {
         let load = LoadOptions { threads: NonZeroUsize::new(n_threads), ..LoadOptions::default() };
-        let mut session =
-            engine("qwen3.gguf", &load).session(&SessionOptions { n_batch: Some(n_batch), ..SessionOptions::default() }).unwrap();
+        let mut session = engine("qwen3.gguf", &load)
+            .session(&SessionOptions { n_batch: Some(n_batch), ..SessionOptions::default() })
+            .unwrap();
         texts.push(run(&mut session, &options(24)).0);
     }
     assert!(!texts[0].is_empty());

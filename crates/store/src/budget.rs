@@ -113,10 +113,7 @@ mod tests {
         let budget = Budget::limited(100);
         let _kv = budget.reserve("kv cache", 60).unwrap();
         let err = budget.reserve("activations", 50).unwrap_err();
-        assert_eq!(
-            err.to_string(),
-            "out of memory budget: activations needs 50 bytes, 60 of 100 are taken; lower -c"
-        );
+        assert_eq!(err.to_string(), "out of memory budget: activations needs 50 bytes, 60 of 100 are taken; lower -c");
         assert_eq!(budget.used(), 60);
         assert!(budget.reserve("activations", 40).is_ok());
     }

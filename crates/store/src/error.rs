@@ -31,9 +31,7 @@ pub enum Error {
         what: String,
     },
     /// A reservation does not fit.
-    #[error(
-        "out of memory budget: {what} needs {asked} bytes, {used} of {limit} are taken; lower -c"
-    )]
+    #[error("out of memory budget: {what} needs {asked} bytes, {used} of {limit} are taken; lower -c")]
     OverBudget {
         /// Who asked.
         what: &'static str,

@@ -55,7 +55,8 @@ impl ModelFiles {
             headers.push(header);
             shards.push(shard);
         }
-        let directory = Directory::from_shards(headers).map_err(|source| Error::Format { path: path.to_owned(), source })?;
+        let directory =
+            Directory::from_shards(headers).map_err(|source| Error::Format { path: path.to_owned(), source })?;
         Ok(Self { directory, shards, placement })
     }
 

@@ -66,7 +66,7 @@ impl Row for Scalar {
     #[inline(always)]
     fn bits(self, bits: &[u8; 4]) -> [u64; 4] {
         // A copy of the eight bits in each byte, of which byte i keeps bit i; adding 127 carries it to the top.
-        bits.map(|byte| ((u64::from(byte) * splat(1) & 0x8040_2010_0804_0201) + splat(127)) >> 7 & splat(1))
+        bits.map(|byte| ((((u64::from(byte) * splat(1)) & 0x8040_2010_0804_0201) + splat(127)) >> 7) & splat(1))
     }
 
     #[inline(always)]

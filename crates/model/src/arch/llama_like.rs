@@ -52,12 +52,12 @@ pub(super) fn llama_like(m: &Meta<'_>) -> Result<Builder, Error> {
 fn attention(m: &Meta<'_>, d_model: usize) -> Result<Attention, Error> {
     let n_heads = m.size("attention.head_count")?;
     let n_kv_heads = m.size_opt("attention.head_count_kv")?.unwrap_or(n_heads);
-    if n_heads % n_kv_heads != 0 {
+    if !n_heads.is_multiple_of(n_kv_heads) {
         return Err(m.unsupported("attention.head_count_kv", format!("{n_kv_heads} for {n_heads} heads")));
     }
     let d_head = match m.size_opt("attention.key_length")? {
         Some(d) => d,
-        None if d_model % n_heads == 0 => d_model / n_heads,
+        None if d_model.is_multiple_of(n_heads) => d_model / n_heads,
         None => return Err(m.unsupported("attention.head_count", format!("{n_heads} heads of {d_model}"))),
     };
     if let Some(d_v) = m.size_opt("attention.value_length")?
@@ -81,7 +81,7 @@ fn attention(m: &Meta<'_>, d_model: usize) -> Result<Attention, Error> {
 
 fn rope(m: &Meta<'_>, d_head: usize) -> Result<Rope, Error> {
     let d_rope = m.size_opt("rope.dimension_count")?.unwrap_or(d_head);
-    if d_rope > d_head || d_rope % 2 != 0 {
+    if d_rope > d_head || !d_rope.is_multiple_of(2) {
         return Err(m.unsupported("rope.dimension_count", d_rope));
     }
     Ok(Rope {

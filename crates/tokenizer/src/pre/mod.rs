@@ -7,7 +7,6 @@ mod pattern;
 mod schemes;
 mod set;
 
-use crate::unicode::Categories;
 use pattern::Pattern;
 pub(crate) use schemes::{Alphabet, Scheme, Whole};
 
@@ -18,8 +17,6 @@ enum Pass {
     Cut(&'static str),
     /// White space at the end of the piece, `\s+$`; as an expression it would take quadratic time.
     TrailingSpace,
-    /// Runs of numbers, cut into threes from the right.
-    NumbersByThreeFromRight,
 }
 
 /// A compiled pre-tokenizer.
@@ -32,7 +29,6 @@ pub(crate) struct PreTokenizer {
 enum Cutter {
     Pattern(Pattern),
     TrailingSpace,
-    NumbersByThreeFromRight,
 }
 
 impl PreTokenizer {
@@ -40,7 +36,6 @@ impl PreTokenizer {
         let compile = |pass: &Pass| match pass {
             Pass::Cut(source) => Cutter::Pattern(Pattern::new(source)),
             Pass::TrailingSpace => Cutter::TrailingSpace,
-            Pass::NumbersByThreeFromRight => Cutter::NumbersByThreeFromRight,
         };
         Self { passes: scheme.passes().iter().map(compile).collect() }
     }
@@ -65,7 +60,6 @@ fn split_from<'t>(passes: &[Cutter], text: &'t str, emit: &mut dyn FnMut(&'t str
             emit_piece(body);
             emit_piece(space);
         }
-        Cutter::NumbersByThreeFromRight => cut_numbers(text, &mut emit_piece),
     }
 }
 
@@ -82,27 +76,6 @@ fn cut<'t>(pattern: &Pattern, text: &'t str, emit: &mut dyn FnMut(&'t str)) {
         }
     }
     emit(&text[gap..]);
-}
-
-fn cut_numbers<'t>(text: &'t str, emit: &mut dyn FnMut(&'t str)) {
-    let is_number = |c: char| Categories::NUMBER.contain(c);
-    let mut rest = text;
-    while let Some(start) = rest.find(is_number) {
-        emit(&rest[..start]);
-        rest = &rest[start..];
-        let run = &rest[..rest.find(|c| !is_number(c)).unwrap_or(rest.len())];
-        let n = run.chars().count();
-        let (mut from, mut next_cut) = (0, (n - 1) % 3 + 1);
-        for (i, (at, _)) in run.char_indices().enumerate() {
-            if i == next_cut {
-                emit(&run[from..at]);
-                (from, next_cut) = (at, next_cut + 3);
-            }
-        }
-        emit(&run[from..]);
-        rest = &rest[run.len()..];
-    }
-    emit(rest);
 }
 
 #[cfg(test)]
@@ -142,9 +115,18 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_grouped_from_the_right() {
-        assert_eq!(words("afmoe", "x12345678 1"), ["x", "12", "345", "678", " ", "1"]);
-        assert_eq!(words("superbpe", "a 123"), ["a ", "123"]);
+    fn kin_of_llama3_differ_where_their_expressions_do() {
+        assert_eq!(words("jais-2", &(" ".repeat(12) + "x")), [&" ".repeat(8), "  ", " ", " x"]);
+        assert_eq!(words("qwen2", "a'tx 12"), ["a", "'t", "x", " ", "1", "2"]);
+        assert_eq!(words("ufakzeka", "a'tx 12"), ["a", "'tx", " ", "1", "2"]);
+        assert_eq!(words("seed-coder", "a;\n"), ["a", ";", "\n"]);
+        assert_eq!(words("bailingmoe", "a;\n\n b"), ["a", ";\n\n", " b"]);
+    }
+
+    #[test]
+    fn deepseek_cuts_numbers_and_han_before_words() {
+        assert_eq!(words("deepseek-v3", "x12345中文y.z"), ["x", "123", "45", "中文", "y", ".z"]);
+        assert_eq!(words("deepseek-llm", "a1 b\n  "), ["a", "1", " b", "\n", "  "]);
     }
 
     #[test]

@@ -4,10 +4,10 @@
 //!
 //! Source: the `tokenizer.json` of the models and `llm_tokenizer_bpe` in llama.cpp. Where llama.cpp rewrote an
 //! expression for `std::regex`, both cut the same (checked on megabytes of text by `tests/oracles/tokenizer_compare.py`),
-//! with two exceptions: it cannot tell upper from lower case beyond ASCII (`tekken`, `gpt-4o` and what resembles them),
-//! and knows only the digits of ASCII (`superbpe`). There we follow the models, which were trained that way.
+//! but for one family: it cannot tell upper from lower case beyond ASCII (`tekken`, `gpt-4o` and what resembles them).
+//! There we follow the models, which were trained that way.
 
-use super::Pass::{self, Cut, NumbersByThreeFromRight, TrailingSpace};
+use super::Pass::{self, Cut, TrailingSpace};
 
 /// How text becomes the characters that the vocabulary is written in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,13 +135,10 @@ const SCHEMES: &[(&[&str], Scheme)] = &[
     (&["deepseek-coder"], Scheme::of(DEEPSEEK_CODER)),
     (&["deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"], Scheme::of(DEEPSEEK3)),
     (&["spark2_5"], Scheme::of(SPARK)),
-    (&["afmoe"], Scheme::of(AFMOE)),
     (&["youtu"], Scheme::of(YOUTU).whole(Whole::Words)),
     (&["tekken"], Scheme::of(TEKKEN).whole(Whole::Words).with_bos()),
     (&["gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"], Scheme::of(GPT4O)),
     (&["granite-embed-multi-97m"], Scheme::of(GPT4O).whole(Whole::Words)),
-    (&["tiny_aya", "cohere2moe"], Scheme::of(TINY_AYA)),
-    (&["superbpe"], Scheme::of(SUPERBPE)),
     (&["poro-chat", "bloom", "gpt3-finnish"], Scheme::of(BLOOM)),
     (&["viking"], Scheme::of(VIKING)),
     (&["chameleon"], Scheme::of(CHAMELEON).with_bos()),
@@ -279,17 +276,10 @@ const SPARK: &[Pass] = &[
     Cut(concat!(deepseek3_words!(), r"|[\r\n]|\s+(?!\S)|\s+")),
     Cut(r"\p{N}"),
 ];
-const AFMOE: &[Pass] = &[
-    NumbersByThreeFromRight,
-    Cut("[一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]+"),
-    Cut(concat!(deepseek3_words!(), r"[\r\n]*|", spaces!())),
-];
 const TEKKEN: &[Pass] = &[Cut(concat!(cased_words!(""), r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|", spaces!()))];
 const GPT4O: &[Pass] = &[Cut(gpt4o!(r"\p{N}{1,3}"))];
-const TINY_AYA: &[Pass] = &[NumbersByThreeFromRight, Cut(gpt4o!(r"\p{N}{1,3}"))];
 const YOUTU: &[Pass] =
     &[Cut("[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+"), Cut(gpt4o!(r"\p{N}"))];
-const SUPERBPE: &[Pass] = &[Cut(r"\p{N}+"), NumbersByThreeFromRight];
 const BLOOM: &[Pass] = &[Cut(r" ?[^(\s|.,!?…。，、।۔،)]+")];
 const VIKING: &[Pass] = &[Cut(r" ?[^(\s|.,!?…。，、।۔،)]+"), Cut(r"\p{N}")];
 const CHAMELEON: &[Pass] = &[

@@ -34,7 +34,7 @@ fn assert_golden(tokenizer: &Tokenizer, expected: &[Vec<u32>], name: &str) {
 #[test]
 fn every_pre_tokenizer_gives_the_ids_of_its_oracle() {
     let sections = sections("bpe.ids");
-    assert!(sections.len() >= 25);
+    assert!(sections.len() >= 24);
     for (pre, expected) in sections {
         let tokenizer = bpe_with_pre(&pre);
         assert!(tokenizer.warnings().is_empty(), "{pre}: {:?}", tokenizer.warnings());
