@@ -10,8 +10,26 @@ use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 
 const PRE: &[&str] = &[
-    "llama-bpe", "gpt-2", "qwen2", "qwen35", "smollm", "tekken", "gpt-4o", "deepseek-coder", "deepseek-llm",
-    "deepseek-v3", "falcon", "gemma4", "default", "jais-2", "exaone-moe", "chameleon", "youtu", "bloom", "jina-v2-de", "nobody-knows",
+    "llama-bpe",
+    "gpt-2",
+    "qwen2",
+    "qwen35",
+    "smollm",
+    "tekken",
+    "gpt-4o",
+    "deepseek-coder",
+    "deepseek-llm",
+    "deepseek-v3",
+    "falcon",
+    "gemma4",
+    "default",
+    "jais-2",
+    "exaone-moe",
+    "chameleon",
+    "youtu",
+    "bloom",
+    "jina-v2-de",
+    "nobody-knows",
 ];
 
 fuzz_target!(|data: &[u8]| {

@@ -1,7 +1,7 @@
 """Compares `atta tokenize` with its oracles on whole files, for a vocabulary under any pre-tokenizer's name.
 
-    python tests/oracles/tokenizer_text.py /tmp/text
-    python tests/oracles/tokenizer_compare.py PATH/TO/atta PATH/TO/llama-tokenize VOCABULARY.gguf /tmp/text [PRE...]
+    python tests/oracles/tokenizer_text.py TEXT_DIR
+    python tests/oracles/tokenizer_compare.py PATH/TO/atta PATH/TO/llama-tokenize VOCABULARY.gguf TEXT_DIR [PRE...]
 
 Without PRE, the vocabulary as it is. `tekken`, `gpt-4o` and `youtu` are compared with Hugging Face `tokenizers` and the published
 expressions, because llama.cpp does not tell cases beyond ASCII.

@@ -1,8 +1,8 @@
 """Trains the small vocabularies of tests/golden/tokenizer: bpe.gguf, spm.gguf and gemma4.gguf, some 20 kB each.
 
     pip install tokenizers==0.23.3 gguf==0.19.0 unicodedata2==15.1.0
-    python tests/oracles/tokenizer_text.py /tmp/text 400000
-    python tests/oracles/tokenizer_vocabs.py /tmp/text tests/golden/tokenizer
+    python tests/oracles/tokenizer_text.py TEXT_DIR 400000
+    python tests/oracles/tokenizer_vocabs.py TEXT_DIR tests/golden/tokenizer
 """
 
 import json

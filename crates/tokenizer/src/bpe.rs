@@ -5,10 +5,11 @@
 
 use crate::Error;
 use crate::bytes;
+use crate::characters::Characters;
 use crate::merge::{Merger, NO_TOKEN, Symbol};
 use crate::merges::Merges;
 use crate::pre::{Alphabet, PreTokenizer, Scheme, Whole};
-use crate::vocab::{SPACE_MARK, Vocab, characters};
+use crate::vocab::Vocab;
 use atta_formats::Metadata;
 use std::borrow::Cow;
 
@@ -86,44 +87,24 @@ impl Word<'_> {
         }
     }
 
+    /// A byte without a token is dropped, as llama.cpp does.
     fn encode_bytes(&mut self, word: &[u8]) {
-        self.merger.clear();
         for (i, &byte) in word.iter().enumerate() {
             self.merger.push(self.bpe.byte_ids[usize::from(byte)], i..i + 1);
         }
-        self.merger.merge(|left, right| self.bpe.merges.join(left, right));
-        // A byte without a token is dropped, as llama.cpp does.
-        self.out.extend(self.merger.symbols().map(|symbol| symbol.id).filter(|&id| id != NO_TOKEN));
+        let join = |left: &Symbol, right: &Symbol| self.bpe.merges.join(left, right);
+        self.merger.finish(join, |symbol| self.out.extend((symbol.id != NO_TOKEN).then_some(symbol.id)));
     }
 
+    /// What is no token becomes byte tokens; a byte without one is dropped, as llama.cpp does.
     fn encode_characters(&mut self, text: &[u8]) {
-        self.merger.clear();
-        let mut after_mark = false;
-        for range in characters(text) {
-            let is_mark = &text[range.clone()] == SPACE_MARK;
-            if is_mark && !after_mark && !self.bpe.merges.join_words {
-                self.flush(text);
-            }
-            after_mark = is_mark;
-            self.merger.push(self.vocab.id(&text[range.clone()]).unwrap_or(NO_TOKEN), range);
-        }
-        self.flush(text);
+        let join = |left: &Symbol, right: &Symbol| self.bpe.merges.join(left, right);
+        let characters = Characters { vocab: self.vocab, text, join_words: self.bpe.merges.join_words };
+        characters.merge(&mut self.merger, join, |symbol| match symbol.id {
+            NO_TOKEN => self.out.extend(text[symbol.range()].iter().filter_map(|&byte| self.vocab.byte_id(byte))),
+            id => self.out.push(id),
+        });
     }
-
-    /// Merges and appends the characters gathered so far.
-    fn flush(&mut self, text: &[u8]) {
-        self.merger.merge(|left, right| self.bpe.merges.join(left, right));
-        let ids_of = |symbol: &Symbol| ids_or_bytes(self.vocab, symbol, text);
-        self.out.extend(self.merger.symbols().flat_map(ids_of));
-        self.merger.clear();
-    }
-}
-
-/// The token of a symbol, else those of its bytes; a byte without a token is dropped, as llama.cpp does.
-fn ids_or_bytes<'a>(vocab: &'a Vocab, symbol: &Symbol, text: &'a [u8]) -> impl Iterator<Item = u32> + use<'a> {
-    let id = (symbol.id != NO_TOKEN).then_some(symbol.id);
-    let spelled = if id.is_none() { &text[symbol.range()] } else { &[] };
-    id.into_iter().chain(spelled.iter().filter_map(|&byte| vocab.byte_id(byte)))
 }
 
 /// The text with one U+FFFD for each byte that belongs to no valid character (llama.cpp does the same; it lets

@@ -30,6 +30,7 @@
 
 mod bpe;
 mod bytes;
+mod characters;
 mod error;
 mod index;
 mod merge;

@@ -57,12 +57,6 @@ impl Merger {
     /// Longer texts are given in parts, because positions are 32 bits wide.
     pub(crate) const MAX_BYTES: usize = 1 << 31;
 
-    /// Forgets the word before.
-    pub(crate) fn clear(&mut self) {
-        self.symbols.clear();
-        self.queue.clear();
-    }
-
     /// Appends a symbol that covers `range`, which begins where the last one ends.
     pub(crate) fn push(&mut self, id: u32, range: Range<usize>) {
         let i = self.symbols.len() as u32;
@@ -73,8 +67,16 @@ impl Merger {
         self.symbols.push(Symbol { id, start, end, prev: i.wrapping_sub(1), next: END });
     }
 
+    /// Merges the symbols pushed so far, hands what is left to `emit`, from left to right, and forgets them.
+    pub(crate) fn finish(&mut self, join: impl Fn(&Symbol, &Symbol) -> Option<Join>, emit: impl FnMut(&Symbol)) {
+        self.merge(join);
+        self.symbols.iter().filter(|symbol| symbol.start < symbol.end).for_each(emit);
+        self.symbols.clear();
+        self.queue.clear();
+    }
+
     /// Joins neighbours until none join.
-    pub(crate) fn merge(&mut self, join: impl Fn(&Symbol, &Symbol) -> Option<Join>) {
+    fn merge(&mut self, join: impl Fn(&Symbol, &Symbol) -> Option<Join>) {
         for left in 0..self.symbols.len() as u32 {
             self.consider(left, &join);
         }
@@ -85,11 +87,6 @@ impl Merger {
                 self.consider(candidate.left, &join);
             }
         }
-    }
-
-    /// What is left, from left to right.
-    pub(crate) fn symbols(&self) -> impl Iterator<Item = &Symbol> {
-        self.symbols.iter().filter(|symbol| symbol.start < symbol.end)
     }
 
     /// Queues the pair that begins at `left`, if there is one and it joins.
@@ -134,8 +131,12 @@ mod tests {
         for i in 0..text.len() {
             merger.push(0, i..i + 1);
         }
-        merger.merge(|l, r| join(&text[l.range().start..r.range().end]).map(|order| Join { order, id: 0 }));
-        merger.symbols().map(|s| text[s.range()].to_owned()).collect()
+        let mut left = Vec::new();
+        merger.finish(
+            |l, r| join(&text[l.range().start..r.range().end]).map(|order| Join { order, id: 0 }),
+            |symbol| left.push(text[symbol.range()].to_owned()),
+        );
+        left
     }
 
     #[test]

@@ -3,8 +3,9 @@
 //! Knows nothing of special tokens. The one idea: a pair joins if its text is a token, so the vocabulary itself is the
 //! list of merges.
 
+use crate::characters::{Characters, joins_words};
 use crate::merge::{Join, Merger, NO_TOKEN, Symbol};
-use crate::vocab::{SPACE_MARK, Vocab, characters, joins_words};
+use crate::vocab::{SPACE_MARK, Vocab};
 
 pub(crate) struct Spm {
     /// Whether a text gets a space in front of it.
@@ -40,36 +41,18 @@ impl Spm {
             }
         }
         let mut merger = Merger::default();
-        for part in escaped.chunks(Merger::MAX_BYTES) {
-            self.encode_escaped(vocab, part, &mut merger, out);
-        }
-    }
-
-    fn encode_escaped(&self, vocab: &Vocab, text: &[u8], merger: &mut Merger, out: &mut Vec<u32>) {
-        let mut after_mark = false;
-        for range in characters(text) {
-            let is_mark = &text[range.clone()] == SPACE_MARK;
-            if is_mark && !after_mark && !self.join_words {
-                self.flush(vocab, text, merger, out);
-            }
-            after_mark = is_mark;
-            merger.push(vocab.id(&text[range.clone()]).unwrap_or(NO_TOKEN), range);
-        }
-        self.flush(vocab, text, merger, out);
-    }
-
-    /// Merges and appends the characters gathered so far.
-    fn flush(&self, vocab: &Vocab, text: &[u8], merger: &mut Merger, out: &mut Vec<u32>) {
-        merger.merge(|left, right| {
-            let id = vocab.id(&text[left.range().start..right.range().end])?;
+        let join = |part: &[u8], left: &Symbol, right: &Symbol| {
+            let id = vocab.id(&part[left.range().start..right.range().end])?;
             Some(Join { order: best_first(vocab.score(id)), id })
-        });
-        for symbol in merger.symbols() {
-            self.append(symbol, text, out);
+        };
+        for text in escaped.chunks(Merger::MAX_BYTES) {
+            let characters = Characters { vocab, text, join_words: self.join_words };
+            let emit = |symbol: &Symbol| self.append(symbol, text, out);
+            characters.merge(&mut merger, |left, right| join(text, left, right), emit);
         }
-        merger.clear();
     }
 
+    /// Appends the token of a symbol, or those of its bytes.
     fn append(&self, symbol: &Symbol, text: &[u8], out: &mut Vec<u32>) {
         if symbol.id != NO_TOKEN {
             return out.push(symbol.id);

@@ -150,45 +150,9 @@ pub(crate) fn spelled_byte(text: &[u8]) -> Option<u8> {
     u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// Whether a space mark follows something else within the text.
-pub(crate) fn joins_words(text: &[u8]) -> bool {
-    let ends_word = |i: usize| !text[..i].ends_with(SPACE_MARK);
-    (1..text.len()).any(|i| text[i..].starts_with(SPACE_MARK) && ends_word(i))
-}
-
-/// The characters of a text by their first bytes, as llama.cpp tells them apart: what follows is not looked at, so
-/// that invalid UTF-8 is cut in the same places.
-pub(crate) fn characters(text: &[u8]) -> impl Iterator<Item = std::ops::Range<usize>> {
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        let n = match text.get(at)? {
-            0..=0xBF => 1,
-            0xC0..=0xDF => 2,
-            0xE0..=0xEF => 3,
-            0xF0..=0xFF => 4,
-        };
-        let range = at..text.len().min(at + n);
-        at = range.end;
-        Some(range)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_space_mark_within_a_word_joins_words() {
-        assert!(joins_words("a▁b".as_bytes()) && joins_words("▁a▁".as_bytes()));
-        assert!(!joins_words("▁▁ab".as_bytes()) && !joins_words("▁".as_bytes()) && !joins_words(b""));
-    }
-
-    #[test]
-    fn characters_follow_first_bytes_even_where_they_lie() {
-        let of = |text: &[u8]| characters(text).map(|r| r.len()).collect::<Vec<_>>();
-        assert_eq!(of("aé中🙂".as_bytes()), [1, 2, 3, 4]);
-        assert_eq!(of(b"\xF0a\x80b\xE2"), [4, 1]);
-    }
 
     #[test]
     fn byte_tokens_are_spelled_in_hexadecimal() {
