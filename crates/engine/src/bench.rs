@@ -65,7 +65,8 @@ impl Engine {
     /// # Errors
     /// A session that cannot be made, or a step that failed.
     pub fn bench(&self, options: &BenchOptions) -> Result<BenchReport, Error> {
-        let n_ctx = Some(options.depth + options.n_prompt.max(options.n_gen).max(1));
+        let needed = options.depth.saturating_add(options.n_prompt.max(options.n_gen).max(1));
+        let n_ctx = Some(options.session.n_ctx.unwrap_or(0).max(needed));
         let n_batch = options.session.n_batch.or(Some(DEFAULT_N_BATCH));
         let session = self.session(&SessionOptions { n_ctx, n_batch, kv: options.session.kv })?;
         let mut bench = Bench::new(session, options);

@@ -14,13 +14,23 @@ use atta_tokenizer::{Special, Tokenizer};
 
 use crate::{Error, Session, SessionOptions};
 
+/// How many threads compute, the caller included.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Threads {
+    /// One for each physical core that affinity and quota allow.
+    #[default]
+    Auto,
+    /// So many.
+    Count(NonZeroUsize),
+    /// One for each of these CPUs, pinned to it; the calling thread is pinned to the first.
+    Cpus(Vec<usize>),
+}
+
 /// How a model is loaded.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
-    /// Threads, the caller included; `None`: the physical cores that affinity and quota allow.
-    pub threads: Option<NonZeroUsize>,
-    /// Pins the threads to these CPUs, one each; overrides `threads`.
-    pub cpus: Option<Vec<usize>>,
+    /// How many threads compute.
+    pub threads: Threads,
     /// An instruction set by name; `None`: the best of this CPU.
     pub isa: Option<String>,
     /// Whether weights are mapped or read to the heap.
@@ -67,7 +77,7 @@ impl Engine {
     pub fn from_static(name: &str, bytes: &'static [u8], options: &LoadOptions) -> Result<Self, Error> {
         let start = Instant::now();
         let budget = options.budget.clone().unwrap_or_else(Budget::unlimited);
-        let files = ModelFiles::from_static(name, bytes)?;
+        let files = ModelFiles::from_static(name, bytes, options.placement, &budget)?;
         Self::load(name.into(), files, budget, options, start)
     }
 
@@ -82,7 +92,7 @@ impl Engine {
             Some(name) => Kernels::named(name)?,
             None => Kernels::detect(),
         };
-        let pool = Arc::new(pool(options)?);
+        let pool = Arc::new(pool(&options.threads)?);
         let tokenizer = Tokenizer::from_metadata(files.directory().metadata())
             .map_err(|source| Error::Tokenizer { path: path.clone(), source })?;
         let memory = [
@@ -156,10 +166,10 @@ impl Engine {
     }
 }
 
-fn pool(options: &LoadOptions) -> Result<Pool, Error> {
-    match (&options.cpus, options.threads) {
-        (Some(cpus), _) => Ok(Pool::with_cpus(cpus)?),
-        (None, Some(n)) => Ok(Pool::new(n)),
-        (None, None) => Ok(Pool::new(NonZeroUsize::new(Pool::default_threads()).unwrap_or(NonZeroUsize::MIN))),
+fn pool(threads: &Threads) -> Result<Pool, Error> {
+    match threads {
+        Threads::Auto => Ok(Pool::new(NonZeroUsize::new(Pool::default_threads()).unwrap_or(NonZeroUsize::MIN))),
+        Threads::Count(n) => Ok(Pool::new(*n)),
+        Threads::Cpus(cpus) => Ok(Pool::with_cpus(cpus)?),
     }
 }

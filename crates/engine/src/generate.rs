@@ -64,7 +64,7 @@ pub struct Summary {
     pub finish_reason: FinishReason,
     /// Tokens of the prompt, begin-of-sequence included.
     pub n_prompt: usize,
-    /// Tokens chosen, the one that ended it included.
+    /// Tokens chosen. A token that ended it counts, although no event announces it.
     pub n_generated: usize,
     /// Time to read the prompt.
     pub prefill_time: Duration,
@@ -104,10 +104,11 @@ impl Session {
         options: &GenerateOptions,
         mut on_event: impl FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<Summary, Error> {
-        options.sampling.validate()?;
         if prompt.is_empty() && self.logits().is_none() {
             return Err(Error::EmptyPrompt);
         }
+        let mut chooser = Chooser::new(self, options)?;
+        let mut stop = StopStrings::new(options.stop.clone())?;
         let start = Instant::now();
         let total = prompt.len();
         let read = self.append_with(prompt, |done| on_event(Event::Prompt { done, total }).is_continue())?;
@@ -123,30 +124,48 @@ impl Session {
         if read == total && on_event(Event::Prompt { done: total, total }).is_continue() {
             let engine = self.engine().clone();
             let decoder = StreamDecoder::after_prompt(engine.tokenizer());
-            Generation::new(self, options, decoder)?.run(&mut summary, &mut on_event)?;
+            let n_predict = options.n_predict;
+            let generation = Generation { session: self, chooser: &mut chooser, decoder, stop: &mut stop, n_predict };
+            generation.run(&mut summary, &mut on_event)?;
         }
         Ok(summary)
+    }
+}
+
+/// A sampler with a copy of the logits to work on: penalties change them in place, and those of the session must stay.
+struct Chooser {
+    sampler: Sampler,
+    /// [n_vocab]
+    logits: Vec<f32>,
+    _memory: Reservation,
+}
+
+impl Chooser {
+    fn new(session: &Session, options: &GenerateOptions) -> Result<Self, Error> {
+        let n_vocab = session.engine().spec().n_vocab;
+        let sampler = Sampler::new(options.sampling.clone(), n_vocab)?;
+        let bytes = sampler.heap_bytes() + 4 * n_vocab;
+        let memory = session.engine().budget().reserve("sampler", bytes as u64)?;
+        Ok(Self { sampler, logits: vec![0.0; n_vocab], _memory: memory })
+    }
+
+    /// The token that follows a session.
+    fn choose(&mut self, session: &Session) -> u32 {
+        self.logits.copy_from_slice(session.logits().expect("the last step asked for logits"));
+        self.sampler.sample(&mut self.logits, session.tokens())
     }
 }
 
 /// One generation under way.
 struct Generation<'a> {
     session: &'a mut Session,
-    sampler: Sampler,
+    chooser: &'a mut Chooser,
     decoder: StreamDecoder<'a>,
-    stop: StopStrings,
+    stop: &'a mut StopStrings,
     n_predict: usize,
-    _memory: Reservation,
 }
 
-impl<'a> Generation<'a> {
-    fn new(session: &'a mut Session, options: &GenerateOptions, decoder: StreamDecoder<'a>) -> Result<Self, Error> {
-        let sampler = Sampler::new(options.sampling.clone(), session.engine().spec().n_vocab)?;
-        let memory = session.engine().budget().reserve("sampler", sampler.heap_bytes() as u64)?;
-        let stop = StopStrings::new(options.stop.clone())?;
-        Ok(Self { session, sampler, decoder, stop, n_predict: options.n_predict, _memory: memory })
-    }
-
+impl Generation<'_> {
     fn run(
         mut self,
         summary: &mut Summary,
@@ -184,8 +203,7 @@ impl<'a> Generation<'a> {
         summary: &mut Summary,
         on_event: &mut impl FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Option<FinishReason> {
-        let (logits, history) = self.session.logits_and_tokens().expect("the last step asked for logits");
-        let token = self.sampler.sample(logits, history);
+        let token = self.chooser.choose(self.session);
         summary.n_generated += 1;
         summary.pending = Some(token);
         if self.session.engine().tokenizer().is_eog(token) {

@@ -36,7 +36,7 @@ pub use atta_store::{Budget, Item, ModelFiles, Placement};
 pub use atta_tokenizer as tokenizer;
 
 pub use bench::{BenchOptions, BenchReport, TimeSplit};
-pub use engine::{Engine, LoadOptions};
+pub use engine::{Engine, LoadOptions, Threads};
 pub use error::Error;
 pub use generate::{Event, FinishReason, GenerateOptions, Summary};
 pub use sampling::{Sampler, Sampling, SamplingError};

@@ -40,7 +40,7 @@ pub struct Session {
     out: Output,
     /// The row of the last step that asked for logits.
     last: Option<usize>,
-    _memory: Reservation,
+    logits_memory: Reservation,
 }
 
 impl Session {
@@ -51,7 +51,7 @@ impl Session {
             return Err(Error::Context(n_ctx));
         }
         let n_batch = options.n_batch.unwrap_or((n_ctx / 4).min(DEFAULT_N_BATCH)).clamp(1, n_ctx);
-        let memory = engine.budget().reserve("logits", 4 * spec.n_vocab as u64)?;
+        let logits_memory = engine.budget().reserve("logits", 4 * spec.n_vocab as u64)?;
         let cpu_options = CpuOptions { n_ctx, n_seqs: 1, n_batch, kv: options.kv, layers: None };
         let (model, kernels, pool) = (engine.model().clone(), engine.kernels(), Arc::clone(engine.pool()));
         let mut cpu = Cpu::new(model, kernels, pool, engine.budget(), cpu_options)?;
@@ -65,7 +65,7 @@ impl Session {
             batch: Batch::default(),
             out: Output::default(),
             last: None,
-            _memory: memory,
+            logits_memory,
         })
     }
 
@@ -104,7 +104,10 @@ impl Session {
         self.check_room(ids.len())?;
         let row_bytes = 4 * self.engine.spec().n_vocab;
         let n_rows = (MAX_LOGITS_BYTES / row_bytes).clamp(1, self.n_batch);
-        let _memory = self.engine.budget().reserve("logits", (n_rows * row_bytes) as u64)?;
+        // The buffer stays as large as this, and so does what is reserved for it.
+        if n_rows * row_bytes > self.logits_memory.bytes() as usize {
+            self.logits_memory = self.engine.budget().reserve("logits", (n_rows * row_bytes) as u64)?;
+        }
         for chunk in ids.chunks(n_rows) {
             let pos = self.tokens.len();
             self.step(chunk, |_| Want::Logits)?;
@@ -114,14 +117,10 @@ impl Session {
         Ok(())
     }
 
-    /// The logits after the last token, [n_vocab]; `None` before the first one and after [`truncate`](Self::truncate).
-    pub fn logits(&mut self) -> Option<&mut [f32]> {
-        self.last.map(|row| self.out.logits_mut(row))
-    }
-
-    /// Logits to be changed by a sampler, and the tokens so far.
-    pub(crate) fn logits_and_tokens(&mut self) -> Option<(&mut [f32], &[u32])> {
-        self.last.map(|row| (self.out.logits_mut(row), self.tokens.as_slice()))
+    /// The logits after the last token, [n_vocab]; `None` before the first one, and after [`truncate`](Self::truncate) has
+    /// taken tokens away.
+    pub fn logits(&self) -> Option<&[f32]> {
+        self.last.map(|row| self.out.logits(row))
     }
 
     /// All tokens of the session.
@@ -144,6 +143,9 @@ impl Session {
     /// # Errors
     /// None that a session can cause itself.
     pub fn truncate(&mut self, n: usize) -> Result<(), Error> {
+        if n >= self.tokens.len() {
+            return Ok(());
+        }
         self.cpu.truncate(self.seq, n)?;
         self.tokens.truncate(n);
         self.last = None;

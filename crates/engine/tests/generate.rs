@@ -4,7 +4,7 @@ use std::{num::NonZeroUsize, ops::ControlFlow, path::PathBuf};
 
 use atta_engine::{
     BenchOptions, Budget, Engine, Error, Event, FinishReason, GenerateOptions, LoadOptions, Sampling, Session,
-    SessionOptions, Summary,
+    SessionOptions, Summary, Threads,
 };
 
 fn engine(name: &str, options: &LoadOptions) -> Engine {
@@ -39,7 +39,8 @@ fn run(session: &mut Session, options: &GenerateOptions) -> (String, Summary) {
 fn the_same_seed_gives_the_same_text_on_every_run_thread_count_and_chunking() {
     let mut texts = Vec::new();
     for (n_threads, n_batch) in [(1, 512), (2, 512), (3, 1), (1, 3)] {
-        let load = LoadOptions { threads: NonZeroUsize::new(n_threads), ..LoadOptions::default() };
+        let load =
+            LoadOptions { threads: Threads::Count(NonZeroUsize::new(n_threads).unwrap()), ..LoadOptions::default() };
         let mut session = engine("qwen3.gguf", &load)
             .session(&SessionOptions { n_batch: Some(n_batch), ..SessionOptions::default() })
             .unwrap();
@@ -180,4 +181,17 @@ fn a_benchmark_reports_rates_and_a_split_that_adds_up() {
         let sum = split.matmul_s + split.attention_s + split.io_wait_s + split.other_s;
         assert!(sum > 0.0 && sum < 100.0 * n / rate, "{split:?}");
     }
+}
+
+#[test]
+fn penalties_do_not_change_the_logits_of_the_session() {
+    let mut session = session(64);
+    session.append(&PROMPT).unwrap();
+    let before = session.logits().unwrap().to_vec();
+    let sampling = Sampling { repeat_penalty: 1.5, presence_penalty: 1.0, ..Sampling::default() };
+    let options = GenerateOptions { sampling, ..options(1) };
+    session.generate(&[], &options, |_| ControlFlow::Continue(())).unwrap();
+    assert!(session.logits().unwrap() == before);
+    session.truncate(99).unwrap();
+    assert!(session.logits().is_some(), "nothing was taken away");
 }

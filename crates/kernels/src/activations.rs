@@ -11,6 +11,31 @@ use crate::{Kernels, Layouts, Pool};
 #[derive(Clone, Copy)]
 pub(crate) struct Codes(pub(crate) [i8; 256]);
 
+/// Sums of the codes of groups. A sum is also `256·high + low`, for byte dot products with minima.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct GroupSums {
+    pub(crate) whole: [i16; 16],
+    pub(crate) high: [i8; 16],
+    pub(crate) low: [i8; 16],
+}
+
+/// Sums of 256 codes in groups of 16, and in groups of 32: the first eight, then zeros.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sums {
+    pub(crate) of_16: GroupSums,
+    pub(crate) of_32: GroupSums,
+}
+
+impl Sums {
+    /// The sums of 8 or 16 groups.
+    #[inline(always)]
+    pub(crate) fn of(&self, n_groups: usize) -> &GroupSums {
+        if n_groups == 8 { &self.of_32 } else { &self.of_16 }
+    }
+}
+
 /// Rows as int8. `S` are the scales and `M` the sums of codes that belong to 256 codes.
 pub(crate) struct Quants<S, M> {
     /// `[n_blocks, n_rows]`.
@@ -57,7 +82,7 @@ pub struct Activations {
     layouts: Layouts,
     /// `[n_rows, d]`.
     values: Vec<f32>,
-    q8_256: Quants<f32, [i16; 16]>,
+    q8_256: Quants<f32, Sums>,
     q8_32: Quants<[f32; 8], [i16; 8]>,
 }
 
@@ -70,7 +95,7 @@ impl Activations {
             d: 0,
             layouts: Layouts::EMPTY,
             values: vec![0.0; n_rows_max * d_max],
-            q8_256: Quants::new(n_blocks, 0.0, [0; 16]),
+            q8_256: Quants::new(n_blocks, 0.0, Sums::default()),
             q8_32: Quants::new(n_blocks, [0.0; 8], [0; 8]),
         }
     }
@@ -135,7 +160,7 @@ impl Activations {
     }
 
     #[inline(always)]
-    pub(crate) fn q8_256(&self) -> &Quants<f32, [i16; 16]> {
+    pub(crate) fn q8_256(&self) -> &Quants<f32, Sums> {
         &self.q8_256
     }
 
@@ -190,8 +215,11 @@ mod tests {
         let (q, at) = (a.q8_256(), a.q8_256().at(b, t));
         let (codes, scale) = naive(&x);
         assert_eq!((&q.codes[at].0[..], q.scales[at].to_bits()), (&codes[..], scale.to_bits()));
-        for (sum, codes) in q.sums[at].iter().zip(codes.chunks(16)) {
-            assert_eq!(*sum, codes.iter().map(|&code| i16::from(code)).sum());
+        for (groups, len) in [(&q.sums[at].of_16, 16), (&q.sums[at].of_32, 32)] {
+            for (g, codes) in codes.chunks(len).enumerate() {
+                assert_eq!(groups.whole[g], codes.iter().map(|&code| i16::from(code)).sum());
+                assert_eq!(groups.whole[g], 256 * i16::from(groups.high[g]) + i16::from(groups.low[g]));
+            }
         }
         let (q, at) = (a.q8_32(), a.q8_32().at(b, t));
         for (j, x) in x.chunks(32).enumerate() {

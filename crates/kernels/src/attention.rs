@@ -6,7 +6,7 @@ use crate::tiles::{self, Rows};
 use crate::{Kernels, Pool};
 
 /// Widest head the kernels handle; they keep a key on the stack.
-pub(crate) const D_HEAD_MAX: usize = 1024;
+pub const D_HEAD_MAX: usize = 1024;
 
 /// Rows for which the chunks of a context may be shared out among threads. With more rows there is work enough.
 const SPLIT_ROWS: usize = 4;

@@ -9,10 +9,11 @@ use crate::{Activation, Activations, Attention, Error, Matrix, Pool, attention};
 
 /// Matrices of one region; more are done in several.
 const JOBS: usize = 8;
-/// Floats of a strip's results for one activation row.
+/// Floats of a strip's results for one activation row, for a few and for many; on the stack of the thread. Three sizes,
+/// because filling the largest with zeros takes longer than one row.
 const ACC_ROW: usize = 64;
-/// Floats of a strip's results for many; on the stack of the thread.
-const ACC: usize = 4096;
+const ACC_FEW: usize = 1024;
+const ACC: usize = 512 * 64;
 
 /// The kernels of one instruction set. A value: nothing global, free to copy.
 #[derive(Clone, Copy)]
@@ -71,17 +72,17 @@ impl<'a> Product<'a> {
         Self { w, bias, mode: Store::Set }
     }
 
-    /// Adds the strip's part of the bias to its results `y`, `[rows, columns]`.
-    fn add_bias(&self, columns: std::ops::Range<usize>, y: &mut [f32]) {
+    /// Adds the strip's part of the bias to its results `y`, `[rows, width]`.
+    fn add_bias(&self, columns: std::ops::Range<usize>, width: usize, y: &mut [f32]) {
         let Some(bias) = self.bias else { return };
-        for y in y.chunks_exact_mut(columns.len()) {
+        for y in y.chunks_exact_mut(width) {
             y.iter_mut().zip(&bias[columns.clone()]).for_each(|(y, bias)| *y += bias);
         }
     }
 
     /// Stores the strip's results `y`, `[columns]`, of one row.
     fn store(&self, columns: std::ops::Range<usize>, y: &mut [f32], out: &mut [f32]) {
-        self.add_bias(columns, y);
+        self.add_bias(columns, y.len(), y);
         match self.mode {
             Store::Set => out.copy_from_slice(y),
             Store::Add(factor) => out.iter_mut().zip(y).for_each(|(out, y)| *out += factor * *y),
@@ -141,8 +142,9 @@ impl Kernels {
             let grain = tiles::grain(parts.n_parts(), pool);
             tiles::deal(pool, &mut parts, grain, |_, (k, strip)| {
                 let product = products[k].expect("an output has a product");
-                match x.n_rows() {
-                    1 => self.product::<ACC_ROW>(&product, x, strip),
+                match x.n_rows() * self.0.strip {
+                    ..=ACC_ROW => self.product::<ACC_ROW>(&product, x, strip),
+                    ..=ACC_FEW => self.product::<ACC_FEW>(&product, x, strip),
                     _ => self.product::<ACC>(&product, x, strip),
                 }
             });
@@ -152,13 +154,13 @@ impl Kernels {
     /// One strip of a product, as many rows at a time as `N` floats hold.
     fn product<const N: usize>(self, product: &Product<'_>, x: &Activations, mut out: Strip<'_>) {
         let (columns, mut acc) = (out.columns(), [0.0; N]);
-        let (w, width) = (product.w.row_range(out.columns()), columns.len());
+        let (w, width) = (product.w.row_range(out.columns()), self.0.strip);
         for start in (0..x.n_rows()).step_by(N / width) {
             let rows = start..x.n_rows().min(start + N / width);
             let acc = &mut acc[..rows.len() * width];
             self.strip(w, x, rows.clone(), acc);
             for (t, y) in rows.zip(acc.chunks_exact_mut(width)) {
-                product.store(columns.clone(), y, out.row(t));
+                product.store(columns.clone(), &mut y[..columns.len()], out.row(t));
             }
         }
     }
@@ -174,8 +176,9 @@ impl Kernels {
         let factors = [factor(gate, gate_bias), factor(up, up_bias)];
         let mut parts = Columns::new(out, x.n_rows(), self.0.strip);
         let grain = tiles::grain(parts.n_parts(), pool);
-        tiles::deal(pool, &mut parts, grain, |_, strip| match x.n_rows() {
-            1 => self.gated::<ACC_ROW>(&factors, activation, x, strip),
+        tiles::deal(pool, &mut parts, grain, |_, strip| match x.n_rows() * self.0.strip {
+            ..=ACC_ROW => self.gated::<ACC_ROW>(&factors, activation, x, strip),
+            ..=ACC_FEW => self.gated::<ACC_FEW>(&factors, activation, x, strip),
             _ => self.gated::<ACC>(&factors, activation, x, strip),
         });
     }
@@ -187,7 +190,7 @@ impl Kernels {
         x: &Activations,
         mut out: Strip<'_>,
     ) {
-        let (columns, width) = (out.columns(), out.columns().len());
+        let (columns, width) = (out.columns(), self.0.strip);
         let (gate_w, up_w) = (gate.w.row_range(columns.clone()), up.w.row_range(columns.clone()));
         let (mut gate_acc, mut up_acc) = ([0.0; N], [0.0; N]);
         for start in (0..x.n_rows()).step_by(N / width) {
@@ -195,11 +198,11 @@ impl Kernels {
             let (gate_acc, up_acc) = (&mut gate_acc[..rows.len() * width], &mut up_acc[..rows.len() * width]);
             self.strip(gate_w, x, rows.clone(), gate_acc);
             self.strip(up_w, x, rows.clone(), up_acc);
-            gate.add_bias(columns.clone(), gate_acc);
-            up.add_bias(columns.clone(), up_acc);
+            gate.add_bias(columns.clone(), width, gate_acc);
+            up.add_bias(columns.clone(), width, up_acc);
             self.gate(activation, gate_acc, up_acc);
             for (t, y) in rows.zip(gate_acc.chunks_exact(width)) {
-                out.row(t).copy_from_slice(y);
+                out.row(t).copy_from_slice(&y[..columns.len()]);
             }
         }
     }

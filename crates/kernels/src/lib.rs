@@ -42,7 +42,7 @@ pub use activations::Activations;
 pub use algo::gate::Activation;
 pub use algo::math;
 pub use algo::rope::RopePairing;
-pub use attention::{Attention, AttnRow, AttnScratch, KvElem, KvLayer};
+pub use attention::{Attention, AttnRow, AttnScratch, D_HEAD_MAX, KvElem, KvLayer};
 pub use error::Error;
 pub use kernels::{Gated, Job, Kernels, Store};
 pub use matrix::{Layouts, Matrix};

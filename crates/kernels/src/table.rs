@@ -4,10 +4,11 @@
 //! have the features; [`detect`] and [`named`] hand out a table only after asking the CPU, which is what makes the safe
 //! methods of [`Kernels`] at the end of this file sound.
 
-use crate::activations::{self, Activations, QuantRow};
+use crate::activations::{self, Activations, QuantRow, Sums};
 use crate::algo::attention::Query;
 use crate::algo::gate::Activation;
-use crate::algo::{attention, gate, gemm, norm, quantize, rope};
+use crate::algo::matmul::{MatMul, Strip};
+use crate::algo::{attention, gate, norm, quantize, rope};
 use crate::format::Format;
 use crate::format::float::{Bf16, F16, F32};
 use crate::format::{q2_k::Q2K, q3_k::Q3K, q4_0::Q4_0, q4_k::Q4K, q5_0::Q5_0, q5_k::Q5K, q6_k::Q6K, q8_0::Q8_0};
@@ -15,10 +16,9 @@ use crate::{Error, Kernels, KvElem, Matrix, RopePairing};
 use atta_formats::f16::f32_to_f16;
 use std::ops::Range;
 
-/// `acc[t][r] = w[r] · x[t]` for the rows of a small matrix and a range of activation rows; see `algo/gemm.rs`.
-type StripFn = unsafe fn(w: Matrix<'_>, x: &Activations, rows: Range<usize>, acc: &mut [f32]);
+type StripFn = unsafe fn(Strip<'_>);
 
-type Row256<'a> = QuantRow<'a, f32, [i16; 16]>;
+type Row256<'a> = QuantRow<'a, f32, Sums>;
 type Row32<'a> = QuantRow<'a, [f32; 8], [i16; 8]>;
 /// Weight and bias of a layer norm.
 type Affine<'a> = (&'a [f32], &'a [f32]);
@@ -59,13 +59,11 @@ macro_rules! table {
     ($table:ident, $name:literal, $strip:literal, $isa:expr, $features:tt) => {
         pub(crate) static $table: Table = {
             macro_rules! strip {
-                        ($kernel:expr) => {{
-                            entry!($features strip(w: Matrix<'_>, x: &Activations, t: Range<usize>, acc: &mut [f32]) {
-                                $kernel(w, x, t, acc)
-                            });
-                            strip as StripFn
-                        }};
-                    }
+                                ($kernel:expr) => {{
+                                    entry!($features strip(strip: Strip<'_>) $kernel(strip));
+                                    strip as StripFn
+                                }};
+                            }
             entry!($features quantize_256(x: &[f32], out: Row256<'_>) {
                 let (mut codes, (mut scales, mut sums)) = out;
                 activations::for_each_block(x, |b, x| {
@@ -100,17 +98,17 @@ macro_rules! table {
                 strip: $strip,
                 // In the order of `Format`.
                 strips: [
-                    strip!(|w, x, t, acc| gemm::float::<_, F32>($isa, w, x, t, acc)),
-                    strip!(|w, x, t, acc| gemm::float::<_, F16>($isa, w, x, t, acc)),
-                    strip!(|w, x, t, acc| gemm::float::<_, Bf16>($isa, w, x, t, acc)),
-                    strip!(|w, x, t, acc| gemm::quant_32::<_, Q4_0>($isa, w, x, t, acc)),
-                    strip!(|w, x, t, acc| gemm::quant_32::<_, Q5_0>($isa, w, x, t, acc)),
-                    strip!(|w, x, t, acc| gemm::quant_32::<_, Q8_0>($isa, w, x, t, acc)),
-                    strip!(|w, x, t, acc| gemm::k_quant::<_, Q2K>($isa, w, x, t, acc)),
-                    strip!(|w, x, t, acc| gemm::k_quant::<_, Q3K>($isa, w, x, t, acc)),
-                    strip!(|w, x, t, acc| gemm::k_quant::<_, Q4K>($isa, w, x, t, acc)),
-                    strip!(|w, x, t, acc| gemm::k_quant::<_, Q5K>($isa, w, x, t, acc)),
-                    strip!(|w, x, t, acc| gemm::k_quant::<_, Q6K>($isa, w, x, t, acc)),
+                    strip!(|strip| $isa.float::<F32>(strip)),
+                    strip!(|strip| $isa.float::<F16>(strip)),
+                    strip!(|strip| $isa.float::<Bf16>(strip)),
+                    strip!(|strip| $isa.quant_32::<Q4_0>(strip)),
+                    strip!(|strip| $isa.quant_32::<Q5_0>(strip)),
+                    strip!(|strip| $isa.quant_32::<Q8_0>(strip)),
+                    strip!(|strip| $isa.k_quant::<Q2K>(strip)),
+                    strip!(|strip| $isa.k_quant::<Q3K>(strip)),
+                    strip!(|strip| $isa.k_quant::<Q4K>(strip)),
+                    strip!(|strip| $isa.k_quant::<Q5K>(strip)),
+                    strip!(|strip| $isa.k_quant::<Q6K>(strip)),
                 ],
                 quantize_256,
                 quantize_32,
@@ -131,9 +129,65 @@ macro_rules! table {
 
 table!(SCALAR, "scalar", 16, crate::isa::scalar::Scalar, []);
 
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::*;
+    use crate::isa::avx2::{Avx2, AvxVnni};
+    use crate::isa::avx512::Avx512;
+    use crate::isa::scalar::Scalar;
+
+    table!(
+        AVX512,
+        "avx512",
+        64,
+        // SAFETY: the functions of this table are only called after `tables` found the features.
+        unsafe { Avx512::assume() },
+        ["avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni"]
+    );
+    table!(
+        AVX_VNNI,
+        "avxvnni",
+        16,
+        // SAFETY: as above.
+        unsafe { AvxVnni::assume() },
+        ["avx2,fma,f16c,avxvnni"]
+    );
+    table!(
+        AVX2,
+        "avx2",
+        16,
+        // SAFETY: as above.
+        unsafe { Avx2::assume() },
+        ["avx2,fma,f16c"]
+    );
+    table!(SSE41, "sse41", 16, Scalar, ["ssse3,sse4.1"]);
+
+    /// The tables of this CPU, best first.
+    pub(super) fn tables() -> [Option<&'static Table>; 4] {
+        let avx2 =
+            is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
+        let avx512 = avx2
+            && is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vnni");
+        let avx_vnni = avx2 && is_x86_feature_detected!("avxvnni");
+        let sse41 = is_x86_feature_detected!("ssse3") && is_x86_feature_detected!("sse4.1");
+        [avx512.then_some(&AVX512), avx_vnni.then_some(&AVX_VNNI), avx2.then_some(&AVX2), sse41.then_some(&SSE41)]
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod x86 {
+    pub(super) fn tables() -> [Option<&'static super::Table>; 0] {
+        []
+    }
+}
+
 /// The tables that this CPU can run, best first.
 fn offered() -> impl Iterator<Item = &'static Table> {
-    [&SCALAR].into_iter()
+    x86::tables().into_iter().flatten().chain([&SCALAR])
 }
 
 pub(crate) fn detect() -> &'static Table {
@@ -192,12 +246,13 @@ safe! {
 }
 
 impl Kernels {
-    /// `acc[t][r] = w[r] · x[t]`, `acc` is `[rows.len(), w.d_out()]`.
+    /// `acc[t][r] = w[r] · x[t]`, `acc` is `[rows.len(), strip]`; columns behind `w.d_out()` mean nothing.
     pub(crate) fn strip(self, w: Matrix<'_>, x: &Activations, rows: Range<usize>, acc: &mut [f32]) {
-        debug_assert_eq!(acc.len(), rows.len() * w.d_out());
+        let width = self.table().strip;
+        debug_assert!(acc.len() == rows.len() * width && w.d_out() <= width);
         let strip = self.table().strips[w.format() as usize];
         // SAFETY: as above.
-        unsafe { strip(w, x, rows, acc) }
+        unsafe { strip(Strip { w, x, rows, acc, width }) }
     }
 
     /// `out = x / rms(x) · weight`, all `[d]`: `x·(1/√(mean(x²) + eps))·weight`.

@@ -4,9 +4,20 @@
 //! hidden state), and says what it wants back. Both structs are meant to be kept and reused: after warm-up a step
 //! allocates nothing.
 
-/// A sequence of an executor: its own positions, its own state.
+/// A sequence of an executor: its own positions, its own state. The id of a dropped sequence never means another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SeqId(pub(crate) u32);
+pub struct SeqId {
+    /// Its place among the sequences of the executor.
+    pub index: u32,
+    /// How many sequences had that place before.
+    pub generation: u32,
+}
+
+impl std::fmt::Display for SeqId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.index, self.generation)
+    }
+}
 
 /// What a row brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,14 +84,14 @@ impl Batch {
 /// The result of a step.
 #[derive(Clone, Debug, Default)]
 pub struct Output {
-    /// Index into `logits` or `hidden` of each row of the batch.
-    pub(crate) place: Vec<usize>,
+    /// What each row of the batch wanted, and which row of `logits` or `hidden` it got.
+    places: Vec<(Want, usize)>,
     /// [rows that want them, n_vocab].
-    pub(crate) logits: Vec<f32>,
+    logits: Vec<f32>,
     /// [rows that want it, d_model].
-    pub(crate) hidden: Vec<f32>,
-    pub(crate) n_vocab: usize,
-    pub(crate) d_model: usize,
+    hidden: Vec<f32>,
+    n_vocab: usize,
+    d_model: usize,
 }
 
 impl Output {
@@ -89,17 +100,8 @@ impl Output {
     /// # Panics
     /// If row `row` of the batch did not ask for logits.
     pub fn logits(&self, row: usize) -> &[f32] {
-        let at = self.place[row] * self.n_vocab;
+        let at = self.place(row, Want::Logits) * self.n_vocab;
         &self.logits[at..at + self.n_vocab]
-    }
-
-    /// The same, to be changed in place by a sampler.
-    ///
-    /// # Panics
-    /// As [`logits`](Self::logits).
-    pub fn logits_mut(&mut self, row: usize) -> &mut [f32] {
-        let at = self.place[row] * self.n_vocab;
-        &mut self.logits[at..at + self.n_vocab]
     }
 
     /// The residual of a row that asked for it, [d_model].
@@ -107,28 +109,45 @@ impl Output {
     /// # Panics
     /// If row `row` of the batch did not ask for it.
     pub fn hidden(&self, row: usize) -> &[f32] {
-        let at = self.place[row] * self.d_model;
+        let at = self.place(row, Want::Hidden) * self.d_model;
         &self.hidden[at..at + self.d_model]
     }
 
-    /// Makes room for what the rows want.
-    pub(crate) fn prepare(&mut self, rows: &[Row], n_vocab: usize, d_model: usize) {
+    /// All logits, [rows that asked for them, n_vocab], in the order of the rows; for executors.
+    pub fn all_logits_mut(&mut self) -> &mut [f32] {
+        &mut self.logits
+    }
+
+    /// The residual of a row that asked for it, to be filled by an executor, [d_model].
+    ///
+    /// # Panics
+    /// As [`hidden`](Self::hidden).
+    pub fn hidden_mut(&mut self, row: usize) -> &mut [f32] {
+        let at = self.place(row, Want::Hidden) * self.d_model;
+        &mut self.hidden[at..at + self.d_model]
+    }
+
+    /// Makes room for what the rows want; for executors, at the beginning of their output.
+    pub fn prepare(&mut self, rows: &[Row], n_vocab: usize, d_model: usize) {
         let (mut n_logits, mut n_hidden) = (0, 0);
-        self.place.clear();
-        for row in rows {
-            let counter = match row.want {
-                Want::Nothing => {
-                    self.place.push(usize::MAX);
-                    continue;
-                }
+        self.places.clear();
+        for &Row { want, .. } in rows {
+            let n = match want {
+                Want::Nothing => &mut 0,
                 Want::Logits => &mut n_logits,
                 Want::Hidden => &mut n_hidden,
             };
-            self.place.push(*counter);
-            *counter += 1;
+            self.places.push((want, *n));
+            *n += 1;
         }
         (self.n_vocab, self.d_model) = (n_vocab, d_model);
         self.logits.resize(n_logits * n_vocab, 0.0);
         self.hidden.resize(n_hidden * d_model, 0.0);
+    }
+
+    fn place(&self, row: usize, asked: Want) -> usize {
+        let (want, place) = self.places[row];
+        assert_eq!(want, asked, "row {row} asked for something else");
+        place
     }
 }

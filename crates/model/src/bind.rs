@@ -10,7 +10,7 @@ use atta_kernels::Matrix;
 use atta_store::{Budget, Extent, Guard, InMemory, ModelFiles, Plan, Reservation, RowTable, Weights};
 
 use crate::{
-    Error, Role, TensorReq, arch,
+    Error, Home, Role, TensorReq, arch,
     spec::{ModelSpec, Presence},
 };
 
@@ -37,12 +37,29 @@ impl Model {
     /// Binds the tensors of a file to a given spec.
     ///
     /// # Errors
-    /// As [`load`](Self::load), but for the metadata.
+    /// As [`load`](Self::load), and a spec that describes no model.
     pub fn with_spec(spec: ModelSpec, files: ModelFiles, budget: &Budget) -> Result<Self, Error> {
+        Self::with_source(spec, files, budget, |files, plan| Ok(Box::new(InMemory::new(files, plan)?)))
+    }
+
+    /// The same with a source of weights of one's own, made from the files and the plan of what is in which unit.
+    ///
+    /// # Errors
+    /// As [`with_spec`](Self::with_spec), and what `source` returns.
+    pub fn with_source(
+        spec: ModelSpec,
+        files: ModelFiles,
+        budget: &Budget,
+        source: impl FnOnce(ModelFiles, Plan) -> Result<Box<dyn Weights>, atta_store::Error>,
+    ) -> Result<Self, Error> {
+        spec.check()?;
         let reqs = spec.tensors();
         let found = match_tensors(&reqs, files.directory())?;
-        let n_bytes =
-            found.iter().filter(|(req, _)| !req.is_matrix()).map(|(_, info)| 4 * info.shape.n_elements()).sum();
+        let n_bytes = found
+            .iter()
+            .filter(|(req, _)| req.role.home() == Home::Kept)
+            .map(|(_, info)| 4 * info.shape.n_elements())
+            .sum();
         let vectors = budget.reserve("norms and biases", n_bytes)?;
         let mut binder = Binder::new(&files, spec.layers.len());
         for (req, info) in found {
@@ -50,8 +67,7 @@ impl Model {
         }
         let Binder { globals, layers, mut plan, .. } = binder;
         plan.head = plan.head.or(plan.embed);
-        let weights = Box::new(InMemory::new(files, plan)?);
-        Ok(Self { spec, weights, globals, layers, _vectors: vectors })
+        Ok(Self { spec, weights: source(files, plan)?, globals, layers, _vectors: vectors })
     }
 
     /// What the model is.
@@ -130,13 +146,6 @@ impl Tensors {
     }
 }
 
-impl TensorReq {
-    /// Matrices belong to units; vectors are kept.
-    fn is_matrix(&self) -> bool {
-        self.shape.len() == 2
-    }
-}
-
 /// Pairs every required and every present optional tensor with its place in the file, and refuses what is left over.
 fn match_tensors<'r, 'd>(
     reqs: &'r [TensorReq],
@@ -164,7 +173,7 @@ fn checked<'d>(req: &TensorReq, info: &'d TensorInfo) -> Result<&'d TensorInfo, 
         return Err(Error::Shape { name: req.name(), expected: req.shape.clone(), got: info.shape.to_string() });
     }
     if !info.ty.has_codec() {
-        return Err(atta_formats::Error::NoCodec { ty: info.ty }.into());
+        return Err(atta_formats::Error::UnsupportedType { tensor: req.name(), ty: info.ty }.into());
     }
     Ok(info)
 }
@@ -188,28 +197,19 @@ impl<'a> Binder<'a> {
 
     fn bind(&mut self, req: &TensorReq, info: &TensorInfo) -> Result<(), Error> {
         let extent = Extent { shard: info.shard, offset: info.offset, bytes: info.n_bytes };
-        if req.is_matrix() {
-            self.bind_matrix(req, info.ty, extent)
-        } else {
-            let vector = self.decode(req, info.ty, extent)?;
-            self.tensors(req.layer).vectors[req.role as usize] = Some(vector);
-            Ok(())
-        }
-    }
-
-    fn bind_matrix(&mut self, req: &TensorReq, ty: TensorType, extent: Extent) -> Result<(), Error> {
-        let (d_out, d_in) = (req.shape[0], req.shape[1]);
-        let part = match (req.layer, req.role) {
-            (Some(l), role) if role.is_ffn() => push(&mut self.plan.ffn[l], extent),
-            (Some(l), _) => push(&mut self.plan.attn[l], extent),
-            (None, role) => {
-                let table = RowTable { extent, row_bytes: extent.bytes / d_out as u64 };
-                let place = if role == Role::Output { &mut self.plan.head } else { &mut self.plan.embed };
-                *place = Some(table);
-                0
+        let part = match (req.role.home(), req.layer) {
+            (Home::Attn, Some(l)) => push(&mut self.plan.attn[l], extent),
+            (Home::Ffn, Some(l)) => push(&mut self.plan.ffn[l], extent),
+            (Home::Embed, _) => table(&mut self.plan.embed, req, extent),
+            (Home::Head, _) => table(&mut self.plan.head, req, extent),
+            (Home::Kept | Home::Attn | Home::Ffn, layer) => {
+                let vector = self.decode(req, info.ty, extent)?;
+                self.tensors(layer).vectors[req.role as usize] = Some(vector);
+                return Ok(());
             }
         };
-        self.tensors(req.layer).matrices[req.role as usize] = Some(MatrixRef { ty, d_out, d_in, part });
+        let place = MatrixRef { ty: info.ty, d_out: req.shape[0], d_in: req.shape[1], part };
+        self.tensors(req.layer).matrices[req.role as usize] = Some(place);
         Ok(())
     }
 
@@ -220,7 +220,10 @@ impl<'a> Binder<'a> {
             .bytes(extent)
             .ok_or_else(|| Error::MissingTensor { name: req.name(), shape: req.shape.clone() })?;
         atta_formats::decode(ty, bytes, &mut vector)?;
-        Ok(vector)
+        match vector.iter().find(|x| !x.is_finite() || (req.role == Role::RopeFreqs && **x <= 0.0)) {
+            Some(value) => Err(Error::Value { name: req.name(), value: *value }),
+            None => Ok(vector),
+        }
     }
 
     fn tensors(&mut self, layer: Option<usize>) -> &mut Tensors {
@@ -229,6 +232,12 @@ impl<'a> Binder<'a> {
             None => &mut self.globals,
         }
     }
+}
+
+/// Enters a table that is read by rows; it is the only part of its unit.
+fn table(place: &mut Option<RowTable>, req: &TensorReq, extent: Extent) -> usize {
+    *place = Some(RowTable { extent, row_bytes: extent.bytes / req.shape[0] as u64 });
+    0
 }
 
 /// Appends a part to a unit and returns its index.

@@ -1,5 +1,7 @@
 //! What can go wrong between a file and its logits.
 
+use crate::SeqId;
+
 /// An error of this crate.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +65,20 @@ pub enum Error {
     /// The file holds a tensor that the spec does not use: the model does more than we would compute.
     #[error("tensor {0} is in the file, but this architecture has no use for it")]
     UnusedTensor(String),
+    /// A spec that describes no model, or one that the kernels cannot run.
+    #[error("unsupported model: {0}")]
+    Spec(String),
+    /// A norm, a bias or a rope factor that is no usable number.
+    #[error("tensor {name}: a value is {value}")]
+    Value {
+        /// Its name.
+        name: String,
+        /// The first such value.
+        value: f32,
+    },
+    /// An executor that cannot be made.
+    #[error("an executor of {0}")]
+    Options(String),
     /// A token that the model does not have.
     #[error("token id {id} is out of range, the model has {n_vocab} tokens")]
     Token {
@@ -83,7 +99,7 @@ pub enum Error {
     #[error("sequence {seq}: expected position {expected}, got {got}")]
     Position {
         /// The sequence.
-        seq: u32,
+        seq: SeqId,
         /// Its length so far.
         expected: usize,
         /// The row's position.
@@ -91,7 +107,7 @@ pub enum Error {
     },
     /// A sequence that was never made, or was dropped.
     #[error("there is no sequence {0}")]
-    NoSequence(u32),
+    NoSequence(SeqId),
     /// The executor was made for fewer sequences.
     #[error("all {0} sequences are in use")]
     NoRoomForSequence(usize),

@@ -19,6 +19,7 @@ use crate::{
     blocks::{Normalize, Pass, RopeTables, Scratch, attention, mlp},
     kv::Cache,
     observe::Silent,
+    spec::ModelSpec,
 };
 
 /// What an executor is made for.
@@ -61,6 +62,10 @@ pub struct Cpu {
 impl Executor for Cpu {
     fn step(&mut self, batch: &Batch, out: &mut Output) -> Result<(), Error> {
         self.admit(batch)?;
+        if batch.rows.is_empty() {
+            out.prepare(&[], self.model.spec().n_vocab, self.model.spec().d_model);
+            return Ok(());
+        }
         let done = self.run(batch, out);
         self.observer.enter(Phase::Idle);
         if done.is_err() {
@@ -113,6 +118,7 @@ impl Cpu {
         let spec = model.spec();
         let CpuOptions { n_ctx, n_seqs, n_batch, kv, layers } = options;
         let layers = layers.unwrap_or(0..spec.layers.len());
+        check_options(spec, &layers, [n_ctx, n_seqs, n_batch])?;
         let kv_bytes = Cache::bytes(spec, layers.clone(), kv, n_ctx, n_seqs);
         let memory = [
             budget.reserve("kv cache", kv_bytes)?,
@@ -142,7 +148,11 @@ impl Cpu {
     fn run(&mut self, batch: &Batch, out: &mut Output) -> Result<(), Error> {
         self.observer.enter(Phase::Other);
         self.ropes.prepare(batch.rows.iter().map(|r| r.pos));
-        self.embed(batch)?;
+        if self.layers.start == 0 {
+            self.embed(batch)?;
+        } else {
+            self.take_hidden(batch);
+        }
         let mut pass = Pass {
             model: &self.model,
             kernels: self.kernels,
@@ -160,27 +170,31 @@ impl Cpu {
         self.emit(&batch.rows, out)
     }
 
-    /// `x = embed[token] * embed_scale`, or the residual that a row brings.
+    /// `x = embed[token] * embed_scale`.
     fn embed(&mut self, batch: &Batch) -> Result<(), Error> {
         let (model, scale) = (&self.model, self.model.spec().embed_scale);
         self.ids.clear();
-        let rows = self.scratch.x.chunks_exact_mut(model.spec().d_model).zip(&batch.rows);
         self.ids.extend(batch.rows.iter().filter_map(Row::token));
+        self.observer.enter(Phase::Weights);
         let table = model.weights().unit(Unit::EmbedRows(&self.ids))?;
-        let mut n_tokens = 0;
-        for (x, row) in rows {
-            match row.input {
-                Input::Hidden(i) => x.copy_from_slice(&batch.hidden[i * x.len()..(i + 1) * x.len()]),
-                Input::Token(_) => {
-                    self.kernels.decode_row(model.embedding(&table, n_tokens), 0, x);
-                    n_tokens += 1;
-                    if scale != 1.0 {
-                        x.iter_mut().for_each(|x| *x *= scale);
-                    }
-                }
+        self.observer.enter(Phase::Other);
+        for (i, x) in self.scratch.x.chunks_exact_mut(model.spec().d_model).take(batch.rows.len()).enumerate() {
+            self.kernels.decode_row(model.embedding(&table, i), 0, x);
+            if scale != 1.0 {
+                x.iter_mut().for_each(|x| *x *= scale);
             }
         }
         Ok(())
+    }
+
+    /// `x =` the residual that each row brings.
+    fn take_hidden(&mut self, batch: &Batch) {
+        let d = self.model.spec().d_model;
+        for (x, row) in self.scratch.x.chunks_exact_mut(d).zip(&batch.rows) {
+            if let Input::Hidden(i) = row.input {
+                x.copy_from_slice(&batch.hidden[i * d..(i + 1) * d]);
+            }
+        }
     }
 
     /// Gives every row what it wants: `logits = softcap(logit_scale * (W norm(x)))`, or the residual.
@@ -189,8 +203,7 @@ impl Cpu {
         let (spec, d) = (model.spec(), model.spec().d_model);
         out.prepare(rows, spec.n_vocab, d);
         for (t, _) in rows.iter().enumerate().filter(|(_, r)| r.want == Want::Hidden) {
-            let at = out.place[t] * d;
-            out.hidden[at..at + d].copy_from_slice(&s.x[t * d..(t + 1) * d]);
+            out.hidden_mut(t).copy_from_slice(&s.x[t * d..(t + 1) * d]);
         }
         // The ids are done with; their memory now holds the rows that want logits.
         self.ids.clear();
@@ -208,13 +221,13 @@ impl Cpu {
             norm.apply(kernels, &x[t * d..(t + 1) * d], weight, h);
         });
         self.observer.enter(Phase::Matmul);
-        kernels.matmul(&self.pool, &s.act, &mut [Job { w, bias: None, out: &mut out.logits, mode: Store::Set }]);
+        kernels.matmul(&self.pool, &s.act, &mut [Job { w, bias: None, out: out.all_logits_mut(), mode: Store::Set }]);
         self.observer.enter(Phase::Other);
         if spec.head.logit_scale != 1.0 {
-            out.logits.iter_mut().for_each(|z| *z *= spec.head.logit_scale);
+            out.all_logits_mut().iter_mut().for_each(|z| *z *= spec.head.logit_scale);
         }
         if let Some(cap) = spec.head.softcap {
-            out.logits.iter_mut().for_each(|z| *z = cap * tanh(*z / cap));
+            out.all_logits_mut().iter_mut().for_each(|z| *z = cap * tanh(*z / cap));
         }
         Ok(())
     }
@@ -238,7 +251,7 @@ impl Cpu {
         let (row, spec) = (batch.rows[i], self.model.spec());
         let expected = self.cache.len(row.seq)?;
         if row.pos != expected {
-            return Err(Error::Position { seq: row.seq.0, expected, got: row.pos });
+            return Err(Error::Position { seq: row.seq, expected, got: row.pos });
         }
         let refuse = |what| Err(Error::Row { row: i, what });
         match row.input {
@@ -247,7 +260,7 @@ impl Cpu {
             Input::Hidden(_) if self.layers.start == 0 => {
                 return refuse("a hidden state, but this executor embeds tokens");
             }
-            Input::Hidden(i) if (i + 1).saturating_mul(spec.d_model) > batch.hidden.len() => {
+            Input::Hidden(i) if i >= batch.hidden.len() / spec.d_model => {
                 return refuse("a hidden state that the batch does not hold");
             }
             _ => {}
@@ -264,6 +277,19 @@ impl Cpu {
             // A row that was admitted has a sequence, and truncating cannot fail otherwise.
             let _ = self.cache.truncate(row.seq, row.pos);
         }
+    }
+}
+
+/// Refuses sizes of nothing, and layers that the model does not have.
+fn check_options(spec: &ModelSpec, layers: &Range<usize>, sizes: [usize; 3]) -> Result<(), Error> {
+    let n_layers = spec.layers.len();
+    if layers.is_empty() || layers.end > n_layers {
+        return Err(Error::Options(format!("layers {layers:?} of a model of {n_layers}")));
+    }
+    // Positions are counted in u32 in states, blocks in u32 in tables.
+    match sizes.iter().find(|&&size| size == 0 || size > u32::MAX as usize / 2) {
+        Some(size) => Err(Error::Options(format!("{size} positions, sequences or rows"))),
+        None => Ok(()),
     }
 }
 

@@ -286,11 +286,7 @@ impl ModelSpec {
 
     /// Bytes of key-value state of each layer for `n_ctx` positions.
     pub fn state_bytes(&self, kv: KvType, n_ctx: usize) -> Vec<u64> {
-        let kept = |layer: &LayerSpec| match layer.retention() {
-            Retention::All => n_ctx,
-            Retention::Window(n) => n_ctx.min(n),
-        };
         let row_bytes = |l: &LayerSpec| kv.k.row_bytes(l.attention().d_kv()) + kv.v.row_bytes(l.attention().d_kv());
-        self.layers.iter().map(|l| (kept(l) * row_bytes(l)) as u64).collect()
+        self.layers.iter().map(|l| (n_ctx as u64).saturating_mul(row_bytes(l) as u64)).collect()
     }
 }

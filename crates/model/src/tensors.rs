@@ -5,7 +5,7 @@
 
 use crate::spec::{Attention, Mlp, ModelSpec, Presence, QkNorm};
 
-/// What a tensor is for, in GGUF's words. Those of the whole model come first, then mixer, then feed-forward block.
+/// What a tensor is for, in GGUF's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "the variants are GGUF's tensor names, docs/glossary.md explains them")]
@@ -38,9 +38,27 @@ impl Role {
     /// Number of roles, for tables that are indexed by role.
     pub const COUNT: usize = Role::FfnDownBias as usize + 1;
 
-    /// Whether the tensor belongs to the feed-forward block of its layer.
-    pub fn is_ffn(self) -> bool {
-        self as u8 >= Role::FfnNorm as u8
+    /// Where the bytes of the tensor belong.
+    pub fn home(self) -> Home {
+        match self {
+            Role::TokenEmbd => Home::Embed,
+            Role::Output => Home::Head,
+            Role::AttnQ | Role::AttnK | Role::AttnV | Role::AttnOutput => Home::Attn,
+            Role::FfnGate | Role::FfnUp | Role::FfnDown => Home::Ffn,
+            Role::OutputNorm
+            | Role::RopeFreqs
+            | Role::AttnNorm
+            | Role::AttnQBias
+            | Role::AttnKBias
+            | Role::AttnVBias
+            | Role::AttnQNorm
+            | Role::AttnKNorm
+            | Role::AttnOutputBias
+            | Role::FfnNorm
+            | Role::FfnGateBias
+            | Role::FfnUpBias
+            | Role::FfnDownBias => Home::Kept,
+        }
     }
 
     /// The name of the tensor in GGUF files, without the prefix of its layer.
@@ -70,6 +88,21 @@ impl Role {
             Role::FfnDownBias => "ffn_down.bias",
         }
     }
+}
+
+/// Where the bytes of a tensor belong: in which unit of weights, or on the heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// A vector, small and read by every token: decoded to f32 and kept.
+    Kept,
+    /// A matrix of the mixer of its layer.
+    Attn,
+    /// A matrix of the feed-forward block of its layer.
+    Ffn,
+    /// The token embedding, read by rows.
+    Embed,
+    /// The output head, read by rows.
+    Head,
 }
 
 /// One tensor that a model has or may have.

@@ -3,7 +3,7 @@
 //! It counts private memory (heap and anonymous maps), not pages of mapped files, which the kernel may drop at will.
 //! It allocates nothing itself: a reservation is a promise about an allocation that its holder makes.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Error;
 
@@ -46,7 +46,7 @@ impl Budget {
     /// # Errors
     /// [`Error::OverBudget`] if the limit would be passed; nothing is taken then.
     pub fn reserve(&self, name: &'static str, bytes: u64) -> Result<Reservation, Error> {
-        let mut items = self.items();
+        let mut items = self.account();
         let used: u64 = items.iter().map(|i| i.bytes).sum();
         if let Some(limit) = self.0.limit
             && used.saturating_add(bytes) > limit
@@ -62,18 +62,17 @@ impl Budget {
     }
 
     /// Everything that is reserved, in the order of first reservation.
-    pub fn items(&self) -> MutexGuard<'_, Vec<Item>> {
-        self.0.items.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    /// The limit in bytes, if there is one.
-    pub fn limit(&self) -> Option<u64> {
-        self.0.limit
+    pub fn items(&self) -> Vec<Item> {
+        self.account().clone()
     }
 
     /// The sum of all reservations, bytes.
     pub fn used(&self) -> u64 {
-        self.items().iter().map(|i| i.bytes).sum()
+        self.account().iter().map(|i| i.bytes).sum()
+    }
+
+    fn account(&self) -> MutexGuard<'_, Vec<Item>> {
+        self.0.items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -94,7 +93,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let mut items = self.budget.items();
+        let mut items = self.budget.account();
         if let Some(i) = items.iter().position(|i| i.name == self.name) {
             items[i].bytes -= self.bytes;
             if items[i].bytes == 0 {
@@ -113,7 +112,10 @@ mod tests {
         let budget = Budget::limited(100);
         let _kv = budget.reserve("kv cache", 60).unwrap();
         let err = budget.reserve("activations", 50).unwrap_err();
-        assert_eq!(err.to_string(), "out of memory budget: activations needs 50 bytes, 60 of 100 are taken; lower -c");
+        assert_eq!(
+            err.to_string(),
+            "out of memory budget: activations needs 50 bytes, 60 of 100 are taken; lower --batch"
+        );
         assert_eq!(budget.used(), 60);
         assert!(budget.reserve("activations", 40).is_ok());
     }
@@ -123,7 +125,7 @@ mod tests {
         let budget = Budget::unlimited();
         let a = budget.reserve("kv cache", 10).unwrap();
         let b = budget.reserve("kv cache", 5).unwrap();
-        assert_eq!(*budget.items(), [Item { name: "kv cache", bytes: 15 }]);
+        assert_eq!(budget.items(), [Item { name: "kv cache", bytes: 15 }]);
         drop(a);
         assert_eq!(budget.used(), 5);
         drop(b);

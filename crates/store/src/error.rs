@@ -22,16 +22,8 @@ pub enum Error {
         /// What is wrong with its bytes.
         source: atta_formats::Error,
     },
-    /// The name says "shard k of n", and the name of another shard cannot be derived or exists twice.
-    #[error("{path}: {what}", path = .path.display())]
-    Shards {
-        /// The shard that was opened first.
-        path: PathBuf,
-        /// What is wrong with the set.
-        what: String,
-    },
     /// A reservation does not fit.
-    #[error("out of memory budget: {what} needs {asked} bytes, {used} of {limit} are taken; lower -c")]
+    #[error("out of memory budget: {what} needs {asked} bytes, {used} of {limit} are taken; {}", way_out(what))]
     OverBudget {
         /// Who asked.
         what: &'static str,
@@ -57,7 +49,25 @@ pub enum Error {
     /// A layer or a table was asked for that this set of weights does not hold.
     #[error("the weights asked for are not part of this plan")]
     NotInPlan,
+    /// A row was asked for that its table does not have.
+    #[error("row {row} of a table of {n_rows}")]
+    NoRow {
+        /// The highest row asked for.
+        row: u64,
+        /// Rows of the table.
+        n_rows: u64,
+    },
     /// The system could not bring the pages in.
     #[error("cannot read the weights ahead: {0}")]
     Prewarm(std::io::Error),
+}
+
+/// What the user can do about a reservation that does not fit.
+fn way_out(what: &str) -> &'static str {
+    match what {
+        "kv cache" => "lower -c",
+        "activations" => "lower --batch",
+        "weights" => "use --weights mapped",
+        _ => "this model needs more memory",
+    }
 }

@@ -7,12 +7,12 @@ use std::{
     sync::Arc,
 };
 
-use atta_formats::{Directory, Gguf, SharedBytes};
+use atta_formats::{
+    Directory, Gguf, SharedBytes,
+    gguf::{shard_file_name, shard_of_file_name},
+};
 
 use crate::{Budget, Error, Extent, Reservation, os::Map};
-
-/// The most shards a split model may have.
-const MAX_SHARDS: u32 = 999;
 
 /// How the bytes of a file are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -30,13 +30,12 @@ pub enum Placement {
 pub struct ModelFiles {
     directory: Directory,
     shards: Vec<Shard>,
-    placement: Placement,
 }
 
 struct Shard {
     bytes: SharedBytes,
     map: Option<Arc<Map>>,
-    _reservation: Option<Reservation>,
+    reservation: Option<Reservation>,
 }
 
 impl ModelFiles {
@@ -48,7 +47,7 @@ impl ModelFiles {
     pub fn open(path: &Path, placement: Placement, budget: &Budget) -> Result<Self, Error> {
         let mut shards = Vec::new();
         let mut headers = Vec::new();
-        for shard_path in shard_paths(path)? {
+        for shard_path in shard_paths(path) {
             let shard = Shard::open(&shard_path, placement, budget)?;
             let header = Gguf::parse(shard.bytes.clone(), shard.bytes.as_ref().as_ref().len() as u64)
                 .map_err(|source| Error::Format { path: shard_path, source })?;
@@ -57,34 +56,28 @@ impl ModelFiles {
         }
         let directory =
             Directory::from_shards(headers).map_err(|source| Error::Format { path: path.to_owned(), source })?;
-        Ok(Self { directory, shards, placement })
+        Ok(Self { directory, shards })
     }
 
-    /// Takes a model that is part of the program itself; `name` stands in for the path in errors.
+    /// Takes a model that is part of the program itself; `name` stands in for the path in errors. Such bytes are
+    /// addressable as mapped ones are; a resident model is a copy of them.
     ///
     /// # Errors
-    /// [`Error::Format`] if the bytes are no valid GGUF file.
-    pub fn from_static(name: &str, bytes: &'static [u8]) -> Result<Self, Error> {
-        let bytes: SharedBytes = Arc::new(bytes);
-        let len = bytes.as_ref().as_ref().len() as u64;
-        let directory = Gguf::parse(bytes.clone(), len)
+    /// [`Error::Format`] if the bytes are no valid GGUF file, or (resident only) a copy that does not fit the budget.
+    pub fn from_static(name: &str, bytes: &'static [u8], placement: Placement, budget: &Budget) -> Result<Self, Error> {
+        let shard = match placement {
+            Placement::Mapped => Shard { bytes: Arc::new(bytes), map: None, reservation: None },
+            Placement::Resident => Shard::resident(bytes.len() as u64, budget, |_| Ok(bytes.to_vec()))?,
+        };
+        let directory = Gguf::parse(shard.bytes.clone(), bytes.len() as u64)
             .and_then(|header| Directory::from_shards(vec![header]))
             .map_err(|source| Error::Format { path: name.into(), source })?;
-        Ok(Self {
-            directory,
-            shards: vec![Shard { bytes, map: None, _reservation: None }],
-            placement: Placement::Mapped,
-        })
+        Ok(Self { directory, shards: vec![shard] })
     }
 
     /// Metadata and the list of tensors.
     pub fn directory(&self) -> &Directory {
         &self.directory
-    }
-
-    /// How the bytes are held.
-    pub fn placement(&self) -> Placement {
-        self.placement
     }
 
     /// The length of all files together, bytes.
@@ -94,7 +87,7 @@ impl ModelFiles {
 
     /// Bytes of the heap that hold weights.
     pub fn resident_bytes(&self) -> u64 {
-        self.shards.iter().filter_map(|s| s._reservation.as_ref()).map(Reservation::bytes).sum()
+        self.shards.iter().filter_map(|s| s.reservation.as_ref()).map(Reservation::bytes).sum()
     }
 
     /// Reads every page of mapped files now, so that the first token does not wait for the disk.
@@ -124,22 +117,30 @@ impl Shard {
         let io = |source| Error::Io { path: path.to_owned(), source };
         let mut file = File::open(path).map_err(io)?;
         let meta = file.metadata().map_err(io)?;
-        if meta.is_dir() {
-            return Err(io(io::Error::new(io::ErrorKind::IsADirectory, "is a directory, expected a GGUF file")));
+        if !meta.is_file() {
+            // A device or a pipe has no length, and might never end.
+            return Err(io(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file")));
         }
         match placement {
             // An empty file cannot be mapped; an empty slice gives the parser's "truncated" instead.
             Placement::Mapped if meta.len() > 0 => {
                 let map = Arc::new(Map::new(&file).map_err(io)?);
-                Ok(Self { bytes: Arc::new(SharedMap(map.clone())), map: Some(map), _reservation: None })
+                Ok(Self { bytes: Arc::new(SharedMap(map.clone())), map: Some(map), reservation: None })
             }
-            _ => {
-                let reservation = budget.reserve("weights", meta.len())?;
-                let mut bytes = Vec::with_capacity(meta.len() as usize);
-                file.read_to_end(&mut bytes).map_err(io)?;
-                Ok(Self { bytes: Arc::new(bytes), map: None, _reservation: Some(reservation) })
-            }
+            _ => Self::resident(meta.len(), budget, |len| {
+                let mut copy = vec![0; len];
+                file.read_exact(&mut copy).map_err(io)?;
+                Ok(copy)
+            }),
         }
+    }
+
+    /// A heap copy of `len` bytes, asked of the budget before `copy` makes it.
+    fn resident(len: u64, budget: &Budget, copy: impl FnOnce(usize) -> Result<Vec<u8>, Error>) -> Result<Self, Error> {
+        let reservation = Some(budget.reserve("weights", len)?);
+        let too_large = |_| Error::OverBudget { what: "weights", asked: len, used: 0, limit: usize::MAX as u64 };
+        let bytes = copy(usize::try_from(len).map_err(too_large)?)?;
+        Ok(Self { bytes: Arc::new(bytes), map: None, reservation })
     }
 
     fn len(&self) -> u64 {
@@ -157,27 +158,11 @@ impl AsRef<[u8]> for SharedMap {
 }
 
 /// All files of the model that `path` belongs to, in order: itself, or `NAME-00001-of-00003.gguf` and its siblings.
-fn shard_paths(path: &Path) -> Result<Vec<PathBuf>, Error> {
-    let Some((stem, n)) = path.file_name().and_then(|f| f.to_str()).and_then(split_name) else {
-        return Ok(vec![path.to_owned()]);
-    };
-    if n == 0 || n > MAX_SHARDS {
-        return Err(Error::Shards {
-            path: path.to_owned(),
-            what: format!("the name says {n} shards, expected 1 to {MAX_SHARDS}"),
-        });
+fn shard_paths(path: &Path) -> Vec<PathBuf> {
+    match path.file_name().and_then(|name| name.to_str()).and_then(shard_of_file_name) {
+        Some((stem, _, count)) => (0..count).map(|no| path.with_file_name(shard_file_name(stem, no, count))).collect(),
+        None => vec![path.to_owned()],
     }
-    Ok((1..=n).map(|i| path.with_file_name(format!("{stem}-{i:05}-of-{n:05}.gguf"))).collect())
-}
-
-/// Takes `NAME-00002-of-00003.gguf` apart into `NAME` and 3.
-fn split_name(file_name: &str) -> Option<(&str, u32)> {
-    let rest = file_name.strip_suffix(".gguf")?;
-    let (rest, n) = rest.rsplit_once("-of-")?;
-    let (stem, i) = rest.rsplit_once('-')?;
-    let digits = |s: &str| (s.len() == 5 && s.bytes().all(|b| b.is_ascii_digit())).then(|| s.parse().ok())?;
-    let (_, n): (u32, u32) = (digits(i)?, digits(n)?);
-    Some((stem, n))
 }
 
 #[cfg(test)]
@@ -186,11 +171,10 @@ mod tests {
 
     #[test]
     fn the_name_of_any_shard_gives_all_of_them() {
-        let paths = shard_paths(Path::new("m/qwen-00002-of-00003.gguf")).unwrap();
+        let paths = shard_paths(Path::new("m/qwen-00002-of-00003.gguf"));
         let names: Vec<_> = paths.iter().map(|p| p.to_str().unwrap()).collect();
         assert_eq!(names, ["m/qwen-00001-of-00003.gguf", "m/qwen-00002-of-00003.gguf", "m/qwen-00003-of-00003.gguf"]);
-        assert_eq!(shard_paths(Path::new("qwen-1-of-3.gguf")).unwrap().len(), 1);
-        assert!(shard_paths(Path::new("qwen-00001-of-00000.gguf")).is_err());
+        assert_eq!(shard_paths(Path::new("qwen-1-of-3.gguf")).len(), 1);
     }
 
     #[test]
@@ -200,7 +184,29 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_refused() {
-        assert!(ModelFiles::open(Path::new("."), Placement::Mapped, &Budget::unlimited()).is_err());
+    fn what_is_no_regular_file_is_refused_before_it_is_read() {
+        for path in [".", "/dev/zero"] {
+            for placement in [Placement::Mapped, Placement::Resident] {
+                let refused = ModelFiles::open(Path::new(path), placement, &Budget::unlimited());
+                assert!(matches!(refused, Err(Error::Io { .. })), "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_resident_copy_of_built_in_bytes_counts_in_the_budget() {
+        let (bytes, len) = minimal();
+        let budget = Budget::unlimited();
+        let files = ModelFiles::from_static("built-in", bytes, Placement::Resident, &budget).unwrap();
+        assert_eq!((files.resident_bytes(), budget.used()), (len, len));
+        let files = ModelFiles::from_static("built-in", bytes, Placement::Mapped, &budget).unwrap();
+        assert_eq!(files.resident_bytes(), 0);
+    }
+
+    /// A GGUF file without tensors.
+    fn minimal() -> (&'static [u8], u64) {
+        let header = atta_formats::Writer::new().finish().unwrap().header;
+        let len = header.len() as u64;
+        (header.leak(), len)
     }
 }

@@ -12,7 +12,7 @@ pub trait Weights: Send + Sync {
     ///
     /// # Errors
     /// An I/O error of a streamed source. A layer or table that the plan lacks is [`Error::NotInPlan`],
-    /// a row outside of its table [`Error::OutOfFile`].
+    /// a row outside of its table [`Error::NoRow`].
     fn unit<'a>(&'a self, unit: Unit<'a>) -> Result<Guard<'a>, Error>;
 
     /// The files behind it.
@@ -47,7 +47,7 @@ impl InMemory {
         let bytes = (range.len() as u64).saturating_mul(row_bytes);
         let part = Extent { offset: extent.offset.saturating_add(start), bytes, ..extent };
         if start.saturating_add(bytes) > extent.bytes {
-            return Err(out_of_file(&self.files, part));
+            return Err(Error::NoRow { row: range.end as u64 - 1, n_rows: extent.bytes / row_bytes });
         }
         self.files.bytes(part).ok_or_else(|| out_of_file(&self.files, part))
     }

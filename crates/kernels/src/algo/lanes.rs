@@ -33,10 +33,10 @@ fn sum_of<I: Floats>(isa: I, x: &[f32], f: impl Fn(I::F) -> I::F, last: impl Fn(
     let mut lanes = isa.zeros();
     let (x, rest) = x.as_chunks::<LANES>();
     for x in x {
-        lanes = isa.add(lanes, f(isa.floats(x)));
+        lanes = isa.sum_f(lanes, f(isa.floats(x)));
     }
     if !rest.is_empty() {
-        lanes = isa.add(lanes, isa.floats(&last(rest)));
+        lanes = isa.sum_f(lanes, isa.floats(&last(rest)));
     }
     total(isa.to_array(lanes))
 }
@@ -47,10 +47,10 @@ pub(crate) fn dot<I: Floats>(isa: I, x: &[f32], y: &[f32]) -> f32 {
     let mut lanes = isa.zeros();
     let ((x, x_rest), (y, y_rest)) = (x.as_chunks::<LANES>(), y.as_chunks::<LANES>());
     for (x, y) in x.iter().zip(y) {
-        lanes = isa.add(lanes, isa.mul(isa.floats(x), isa.floats(y)));
+        lanes = isa.sum_f(lanes, isa.product(isa.floats(x), isa.floats(y)));
     }
     if !x_rest.is_empty() {
-        lanes = isa.add(lanes, isa.mul(isa.floats(&padded(x_rest)), isa.floats(&padded(y_rest))));
+        lanes = isa.sum_f(lanes, isa.product(isa.floats(&padded(x_rest)), isa.floats(&padded(y_rest))));
     }
     total(isa.to_array(lanes))
 }
@@ -64,10 +64,10 @@ pub(crate) fn sum<I: Floats>(isa: I, x: &[f32]) -> f32 {
 /// `Σ (x − center)²`.
 #[inline(always)]
 pub(crate) fn sum_of_squares<I: Floats>(isa: I, x: &[f32], center: f32) -> f32 {
-    let shift = isa.floats(&[-center; LANES]);
+    let shift = isa.splat_all(-center);
     let square = |x| {
-        let x = isa.add(x, shift);
-        isa.mul(x, x)
+        let x = isa.sum_f(x, shift);
+        isa.product(x, x)
     };
     sum_of(isa, x, square, |rest| {
         let mut last = [0.0; LANES];

@@ -2,10 +2,14 @@
 //! as plain loops elsewhere. `table.rs` compiles them for each instruction set, so everything here is inlined.
 
 pub(crate) mod attention;
+pub(crate) mod float;
 pub(crate) mod gate;
 pub(crate) mod gemm;
+pub(crate) mod gemv;
 pub(crate) mod lanes;
 pub mod math;
+pub(crate) mod matmul;
 pub(crate) mod norm;
+pub(crate) mod panel;
 pub(crate) mod quantize;
 pub(crate) mod rope;

@@ -1,6 +1,6 @@
 //! Activations to int8: symmetric, the largest magnitude of a block becomes ±127, rounded to nearest even.
 
-use crate::activations::Codes;
+use crate::activations::{Codes, GroupSums, Sums};
 
 /// Blocks whose largest magnitude is below this are stored as zero: their reciprocal scale could overflow.
 const TINY: f32 = 1e-35;
@@ -41,11 +41,27 @@ fn sums<const N: usize, const LEN: usize>(codes: &[i8; 256]) -> [i16; N] {
     std::array::from_fn(|g| groups[g].iter().map(|&code| i16::from(code)).sum())
 }
 
-/// One scale for 256 values; also the sum of each 16 codes.
+/// Splits sums so that `whole = 256·high + low`, with `low` from −128 to 127.
 #[inline(always)]
-pub(crate) fn block_256(x: &[f32; 256], codes: &mut Codes, scale: &mut f32, sum: &mut [i16; 16]) {
+fn split(whole: [i16; 16]) -> GroupSums {
+    let mut sums = GroupSums { whole, ..GroupSums::default() };
+    for i in 0..16 {
+        sums.low[i] = whole[i] as i8;
+        sums.high[i] = ((whole[i] + 128) >> 8) as i8;
+    }
+    sums
+}
+
+/// One scale for 256 values; also the sums of each 16 and each 32 codes.
+#[inline(always)]
+pub(crate) fn block_256(x: &[f32; 256], codes: &mut Codes, scale: &mut f32, sums_out: &mut Sums) {
     *scale = quantize(x, &mut codes.0);
-    *sum = sums::<16, 16>(&codes.0);
+    let of_16 = sums::<16, 16>(&codes.0);
+    let mut of_32 = [0; 16];
+    for i in 0..8 {
+        of_32[i] = of_16[2 * i] + of_16[2 * i + 1];
+    }
+    *sums_out = Sums { of_16: split(of_16), of_32: split(of_32) };
 }
 
 /// One scale for each 32 of 256 values; also the sum of each 32 codes.

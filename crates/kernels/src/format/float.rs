@@ -4,6 +4,7 @@
 //! and it avoids subnormal f32 operands, which cost a trap each on many CPUs.
 
 use super::FloatFormat;
+use crate::isa::Floats;
 use atta_formats::f16::bf16_to_f32;
 
 /// IEEE binary32.
@@ -14,7 +15,7 @@ pub(crate) struct F16;
 pub(crate) struct Bf16;
 
 macro_rules! float_format {
-    ($name:ident, $bytes:literal, $widen:expr) => {
+    ($name:ident, $bytes:literal, $widen:expr, $load:expr) => {
         impl FloatFormat for $name {
             type Weight = [u8; $bytes];
 
@@ -27,13 +28,28 @@ macro_rules! float_format {
             fn widen(weight: &[u8; $bytes]) -> f32 {
                 $widen(*weight)
             }
+
+            #[inline(always)]
+            fn load<I: Floats>(isa: I, weights: &[[u8; $bytes]; 16]) -> I::F {
+                $load(isa, weights)
+            }
         }
     };
 }
 
-float_format!(F32, 4, f32::from_le_bytes);
-float_format!(F16, 2, |bytes| widen_f16(u16::from_le_bytes(bytes)));
-float_format!(Bf16, 2, |bytes| bf16_to_f32(u16::from_le_bytes(bytes)));
+float_format!(F32, 4, f32::from_le_bytes, each_widened::<_, Self, 4>);
+float_format!(F16, 2, |bytes| widen_f16(u16::from_le_bytes(bytes)), I::halves);
+float_format!(Bf16, 2, |bytes| bf16_to_f32(u16::from_le_bytes(bytes)), each_widened::<_, Self, 2>);
+
+/// 16 weights, one by one; compilers see the vector behind it.
+#[inline(always)]
+fn each_widened<I: Floats, F: FloatFormat<Weight = [u8; N]>, const N: usize>(isa: I, weights: &[[u8; N]; 16]) -> I::F {
+    let mut wide = [0.0; 16];
+    for i in 0..16 {
+        wide[i] = F::widen(&weights[i]);
+    }
+    isa.floats(&wide)
+}
 
 /// IEEE binary16 bits to f32, exactly.
 #[inline(always)]

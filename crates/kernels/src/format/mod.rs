@@ -13,7 +13,7 @@ pub(crate) mod q5_k;
 pub(crate) mod q6_k;
 pub(crate) mod q8_0;
 
-use crate::isa::Row;
+use crate::isa::{Floats, Row};
 use atta_formats::TensorType;
 
 /// The formats with a kernel; indexes the strip functions of a table.
@@ -54,22 +54,34 @@ impl Format {
     }
 }
 
-/// Scales of a block of 256 weights.
+/// Scales of a block of 256 weights. Bytes, because decoders make eight of them at once in a u64.
 pub(crate) struct Head {
-    /// Scale of each 16 weights, −128 to 127.
-    pub(crate) scale: [i16; 16],
-    /// What is subtracted per 16 weights, 0 to 63; zero in formats without minima.
-    pub(crate) min: [i16; 16],
+    /// Scale of each sub-block, −128 to 127; zeros behind the last one.
+    pub(crate) scale: [i8; 16],
+    /// What is subtracted per sub-block, 0 to 63; zeros behind the last one and in formats without minima.
+    pub(crate) min: [i8; 16],
     pub(crate) d: f32,
     pub(crate) dmin: f32,
+}
+
+impl Head {
+    pub(crate) const NOTHING: Self = Self { scale: [0; 16], min: [0; 16], d: 0.0, dmin: 0.0 };
+}
+
+/// 16 bytes as signed numbers.
+#[inline(always)]
+fn signed(bytes: u128) -> [i8; 16] {
+    bytes.to_le_bytes().map(|byte| byte as i8)
 }
 
 /// Blocks of 256 weights with integer scales per 16 or 32: `w = d·scale·(code − OFFSET) − dmin·min`.
 pub(crate) trait KQuant: 'static {
     /// Bytes of a block.
     type Block: 'static;
-    /// What lowers the unsigned codes.
+    /// What lowers the unsigned codes, a power of two or 0.
     const OFFSET: i16;
+    /// Sub-blocks with a scale of their own: 8 or 16.
+    const GROUPS: usize;
     /// Whether the format has minima.
     const MINS: bool;
 
@@ -89,7 +101,8 @@ pub(crate) trait Quant32: 'static {
 
     /// The blocks of a row of weights.
     fn blocks(row: &[u8]) -> &[Self::Block];
-    fn d(block: &Self::Block) -> f32;
+    /// The scale, f16: widened 16 at a time where the CPU can.
+    fn d(block: &Self::Block) -> u16;
     /// The 32 codes, unsigned.
     fn codes<I: Row>(isa: I, block: &Self::Block) -> I::V;
 }
@@ -102,4 +115,5 @@ pub(crate) trait FloatFormat: 'static {
     /// The weights of a row.
     fn weights(row: &[u8]) -> &[Self::Weight];
     fn widen(weight: &Self::Weight) -> f32;
+    fn load<I: Floats>(isa: I, weights: &[Self::Weight; 16]) -> I::F;
 }

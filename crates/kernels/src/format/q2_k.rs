@@ -1,6 +1,6 @@
 //! Q2_K: 16 sub-blocks of 16 two-bit codes, each with a 4-bit scale and a 4-bit minimum.
 
-use super::{Head, KQuant};
+use super::{Head, KQuant, signed};
 use crate::isa::Row;
 use atta_formats::layout::{self, two_bit_group};
 
@@ -17,6 +17,7 @@ pub(crate) fn two_bit_codes<I: Row>(isa: I, qs: &[u8; 64], g: usize) -> I::V {
 impl KQuant for Q2K {
     type Block = [u8; 84];
     const OFFSET: i16 = 0;
+    const GROUPS: usize = 16;
     const MINS: bool = true;
 
     #[inline(always)]
@@ -27,9 +28,8 @@ impl KQuant for Q2K {
     #[inline(always)]
     fn head(block: &[u8; 84]) -> Head {
         let block = layout::Q2K(block);
-        let scale = block.scales().map(|packed| i16::from(packed & 15));
-        let min = block.scales().map(|packed| i16::from(packed >> 4));
-        Head { scale, min, d: block.d(), dmin: block.dmin() }
+        let (packed, low) = (u128::from_le_bytes(*block.scales()), u128::from_le_bytes([15; 16]));
+        Head { scale: signed(packed & low), min: signed(packed >> 4 & low), d: block.d(), dmin: block.dmin() }
     }
 
     #[inline(always)]

@@ -11,6 +11,7 @@ pub(crate) struct Q3K;
 impl KQuant for Q3K {
     type Block = [u8; 110];
     const OFFSET: i16 = 4;
+    const GROUPS: usize = 16;
     const MINS: bool = false;
 
     #[inline(always)]
@@ -21,7 +22,7 @@ impl KQuant for Q3K {
     #[inline(always)]
     fn head(block: &[u8; 110]) -> Head {
         let block = layout::Q3K(block);
-        Head { scale: block.unpack_scales().map(i16::from), min: [0; 16], d: block.d(), dmin: 0.0 }
+        Head { scale: block.unpack_scales(), min: [0; 16], d: block.d(), dmin: 0.0 }
     }
 
     #[inline(always)]

@@ -11,6 +11,7 @@ pub(crate) struct Q5K;
 impl KQuant for Q5K {
     type Block = [u8; 176];
     const OFFSET: i16 = 0;
+    const GROUPS: usize = 8;
     const MINS: bool = true;
 
     #[inline(always)]

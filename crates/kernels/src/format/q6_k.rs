@@ -1,6 +1,6 @@
 //! Q6_K: 16 sub-blocks of 16 six-bit codes (4 low bits, 2 high bits apart), each with a signed 8-bit scale.
 
-use super::{Head, KQuant};
+use super::{Head, KQuant, signed};
 use crate::isa::Row;
 use atta_formats::layout;
 
@@ -10,6 +10,7 @@ pub(crate) struct Q6K;
 impl KQuant for Q6K {
     type Block = [u8; 210];
     const OFFSET: i16 = 32;
+    const GROUPS: usize = 16;
     const MINS: bool = false;
 
     #[inline(always)]
@@ -20,8 +21,7 @@ impl KQuant for Q6K {
     #[inline(always)]
     fn head(block: &[u8; 210]) -> Head {
         let block = layout::Q6K(block);
-        let scale = block.scales().map(|scale| i16::from(scale as i8));
-        Head { scale, min: [0; 16], d: block.d(), dmin: 0.0 }
+        Head { scale: signed(u128::from_le_bytes(*block.scales())), min: [0; 16], d: block.d(), dmin: 0.0 }
     }
 
     #[inline(always)]

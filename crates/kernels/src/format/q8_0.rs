@@ -17,8 +17,8 @@ impl Quant32 for Q8_0 {
     }
 
     #[inline(always)]
-    fn d(block: &[u8; 34]) -> f32 {
-        layout::Q8_0(block).d()
+    fn d(block: &[u8; 34]) -> u16 {
+        u16::from_le_bytes([block[0], block[1]])
     }
 
     #[inline(always)]

@@ -3,10 +3,19 @@
 //! A token is only handed out after its CPU features were detected, so its methods are safe to call. They are
 //! `#[inline(always)]` and must be reached from a function of `table.rs` with the matching `#[target_feature]`.
 //!
-//! [`Row`] is the set for weights read row by row in the plain GGUF layout, [`Floats`] the set for sums of floats. What
-//! compilers vectorise by themselves (elementwise loops) is not here: rope, softmax and the quantizer are ordinary Rust,
-//! compiled once per instruction set.
+//! - [`Row`]: 32 codes of one row of weights in the plain GGUF layout; what decoders are written in.
+//! - [`Flat`]: integer dot products of arrays, for machines of which nothing is known.
+//! - [`Wide`]: dot products of one activation row with several weight rows; memory-bound decoding.
+//! - [`Lanes`]: one 32-bit lane per weight row, for many activation rows at once; compute-bound prefill.
+//! - [`Floats`]: 16 floats, the lanes of `algo/lanes.rs`.
+//!
+//! What compilers vectorise by themselves (elementwise loops) is not here: rope, softmax and the quantizer are ordinary
+//! Rust, compiled once per instruction set.
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
 pub(crate) mod scalar;
 
 /// Operations on 32 weight codes of one row.
@@ -15,6 +24,7 @@ pub(crate) trait Row: Copy + Send + Sync + 'static {
     type V: Copy;
 
     fn load(self, bytes: &[u8; 32]) -> Self::V;
+    fn store(self, v: Self::V, bytes: &mut [u8; 32]);
     /// `low` in bytes 0 to 15, `high` in bytes 16 to 31.
     fn load_pair(self, low: &[u8; 16], high: &[u8; 16]) -> Self::V;
     /// Low nibbles of `bytes` in bytes 0 to 15, high nibbles in bytes 16 to 31.
@@ -28,14 +38,97 @@ pub(crate) trait Row: Copy + Send + Sync + 'static {
     fn shr(self, v: Self::V, n: usize) -> Self::V;
     /// Shift left of each byte. `n < 8` is a constant once inlined.
     fn shl(self, v: Self::V, n: usize) -> Self::V;
+}
 
+/// Integer dot products of arrays.
+pub(crate) trait Flat: Row {
     /// `(code − offset)·scale` of each code, `scale[0]` for the first 16 and `scale[1]` for the rest. The caller
     /// guarantees that the products fit i16.
     fn scaled(self, codes: Self::V, offset: i16, scale: [i16; 2], out: &mut [i16; 32]);
     /// `Σ w·x`. The caller guarantees that the sum fits i32.
     fn dot<const N: usize>(self, w: &[i16; N], x: &[i8; N]) -> i32;
     /// `Σ a·b`. The caller guarantees that the sum fits i32.
-    fn dot16(self, a: &[i16; 16], b: &[i16; 16]) -> i32;
+    fn dot16(self, a: &[i8; 16], b: &[i16; 16]) -> i32;
+}
+
+/// Dot products with the codes of one activation row, summed across lanes only when eight of them are done.
+pub(crate) trait Wide: Row {
+    /// Partial sums, i32; their number and order are the instruction set's own business.
+    type A: Copy;
+    /// The 16 scales of a block.
+    type S: Copy;
+    /// 8 f32.
+    type F8: Copy;
+
+    /// Sums whose total is `total`.
+    fn start(self, total: i32) -> Self::A;
+    /// Scales of 16 weights each.
+    fn scales_of_16(self, scales: &[i8; 16]) -> Self::S;
+    /// Scales of 32 weights each; the first 8 count.
+    fn scales_of_32(self, scales: &[i8; 16]) -> Self::S;
+    /// `acc + Σ scale·code·x` of the group `g` of 32 weights. Codes are at most 63.
+    fn dot_scaled(self, acc: Self::A, codes: Self::V, x: &[i8; 32], scales: Self::S, g: usize) -> Self::A;
+    /// `acc + Σ code·x`. Codes are at most 127.
+    fn dot_codes(self, acc: Self::A, codes: Self::V, x: &[i8; 32]) -> Self::A;
+    /// `acc + Σ code·x` of any codes.
+    fn dot_bytes(self, acc: Self::A, codes: Self::V, x: &[i8; 32]) -> Self::A;
+    /// `factor·Σ a·b`.
+    fn dot_sums(self, a: &[i8; 16], b: &[i16; 16], factor: i32) -> Self::A;
+    /// The totals of eight sums.
+    fn totals(self, sums: [Self::A; 8]) -> Self::F8;
+
+    fn load8(self, x: &[f32; 8]) -> Self::F8;
+    fn store8(self, x: Self::F8, out: &mut [f32; 8]);
+    /// Widens eight f16.
+    fn widen8(self, bits: &[u16; 8]) -> Self::F8;
+    fn mul8(self, x: Self::F8, y: Self::F8) -> Self::F8;
+    fn add8(self, x: Self::F8, y: Self::F8) -> Self::F8;
+    fn splat8(self, x: f32) -> Self::F8;
+    /// Elements 0 to 3 less elements 4 to 7, in elements 0 to 3; the others mean nothing.
+    fn low_minus_high(self, x: Self::F8) -> Self::F8;
+    /// Asks for the cache line `offset` bytes after the start of `bytes`, which need not exist.
+    fn prefetch(self, bytes: &[u8], offset: usize);
+}
+
+/// Operations with one 32-bit lane for each of [`Self::LANES`] weight rows.
+pub(crate) trait Lanes: Row {
+    /// 16, 8 or 4.
+    const LANES: usize;
+    /// Four bytes in each lane.
+    type W: Copy;
+    /// An i32 in each lane.
+    type N: Copy;
+    /// An f32 in each lane.
+    type L: Copy;
+
+    /// Transposes bytes 16·c to 16·c + 15 of the first `LANES` rows: word i of the row of each lane in vector i.
+    fn columns<const B: usize>(self, rows: &[[u8; B]; 16], c: usize) -> [Self::W; 4];
+    /// The same four bytes in each lane.
+    fn splat4(self, bytes: &[i8; 4]) -> Self::W;
+    /// Signed byte `j` of each lane.
+    fn byte(self, w: Self::W, j: usize) -> Self::N;
+    fn splat(self, x: i32) -> Self::N;
+    /// `acc + Σ w·x` in each lane; `w` unsigned and at most 127, `x` signed.
+    fn dot4(self, acc: Self::N, w: Self::W, x: Self::W) -> Self::N;
+    /// As [`Self::dot4`] for any `w`.
+    fn dot4_bytes(self, acc: Self::N, w: Self::W, x: Self::W) -> Self::N;
+    fn add(self, x: Self::N, y: Self::N) -> Self::N;
+    fn mul(self, x: Self::N, y: Self::N) -> Self::N;
+    /// `x·256`.
+    fn times_256(self, x: Self::N) -> Self::N;
+    fn to_floats(self, x: Self::N) -> Self::L;
+    /// The first `LANES` of `x`.
+    fn load_lanes(self, x: &[f32; 16]) -> Self::L;
+    /// The f16 of the first `LANES` of `bits`.
+    fn widen_lanes(self, bits: &[u16; 16]) -> Self::L;
+    fn splat_float(self, x: f32) -> Self::L;
+    fn mul_lanes(self, x: Self::L, y: Self::L) -> Self::L;
+    fn add_lanes(self, x: Self::L, y: Self::L) -> Self::L;
+    fn sub_lanes(self, x: Self::L, y: Self::L) -> Self::L;
+    /// `x` is `[LANES]`.
+    fn load_from(self, x: &[f32]) -> Self::L;
+    /// `out` is `[LANES]`.
+    fn store_to(self, x: Self::L, out: &mut [f32]);
 }
 
 /// Operations on 16 floats, one for each lane of `algo/lanes.rs`. Left to itself, the compiler makes pairs of them,
@@ -45,9 +138,14 @@ pub(crate) trait Floats: Copy + Send + Sync + 'static {
     type F: Copy;
 
     fn zeros(self) -> Self::F;
+    fn splat_all(self, x: f32) -> Self::F;
     fn floats(self, x: &[f32; 16]) -> Self::F;
+    /// Widens 16 little-endian f16, exactly.
+    fn halves(self, x: &[[u8; 2]; 16]) -> Self::F;
     fn to_array(self, x: Self::F) -> [f32; 16];
-    fn add(self, x: Self::F, y: Self::F) -> Self::F;
+    fn sum_f(self, x: Self::F, y: Self::F) -> Self::F;
     /// The product is rounded before anything is added to it.
-    fn mul(self, x: Self::F, y: Self::F) -> Self::F;
+    fn product(self, x: Self::F, y: Self::F) -> Self::F;
+    /// `x·y + z`, rounded once or twice as the machine likes; for float weights only.
+    fn mul_add(self, x: Self::F, y: Self::F, z: Self::F) -> Self::F;
 }

@@ -4,7 +4,8 @@
 //! products into the vector instructions of the build's baseline; byte-wise array maps they leave as calls, so codes are
 //! unpacked in u64.
 
-use super::{Floats, Row};
+use super::{Flat, Floats, Row};
+use crate::format::float::widen_f16;
 
 /// Proof of nothing.
 #[derive(Clone, Copy)]
@@ -50,6 +51,13 @@ impl Row for Scalar {
     }
 
     #[inline(always)]
+    fn store(self, v: [u64; 4], bytes: &mut [u8; 32]) {
+        for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(v) {
+            *bytes = word.to_le_bytes();
+        }
+    }
+
+    #[inline(always)]
     fn load_pair(self, low: &[u8; 16], high: &[u8; 16]) -> [u64; 4] {
         let [a, b] = words(low.as_chunks().0.first_chunk().expect("16 bytes are 2 words"));
         let [c, d] = words(high.as_chunks().0.first_chunk().expect("16 bytes are 2 words"));
@@ -66,7 +74,7 @@ impl Row for Scalar {
     #[inline(always)]
     fn bits(self, bits: &[u8; 4]) -> [u64; 4] {
         // A copy of the eight bits in each byte, of which byte i keeps bit i; adding 127 carries it to the top.
-        bits.map(|byte| ((((u64::from(byte) * splat(1)) & 0x8040_2010_0804_0201) + splat(127)) >> 7) & splat(1))
+        bits.map(|byte| ((u64::from(byte) * splat(1) & 0x8040_2010_0804_0201) + splat(127)) >> 7 & splat(1))
     }
 
     #[inline(always)]
@@ -93,7 +101,9 @@ impl Row for Scalar {
     fn shl(self, v: [u64; 4], n: usize) -> [u64; 4] {
         each(v, |word| (word << n) & splat(0xff << n))
     }
+}
 
+impl Flat for Scalar {
     #[inline(always)]
     fn scaled(self, codes: [u64; 4], offset: i16, scale: [i16; 2], out: &mut [i16; 32]) {
         for (k, out) in out.as_chunks_mut().0.iter_mut().enumerate() {
@@ -111,7 +121,7 @@ impl Row for Scalar {
     }
 
     #[inline(always)]
-    fn dot16(self, a: &[i16; 16], b: &[i16; 16]) -> i32 {
+    fn dot16(self, a: &[i8; 16], b: &[i16; 16]) -> i32 {
         let mut sum = 0;
         for i in 0..16 {
             sum += i32::from(a[i]) * i32::from(b[i]);
@@ -211,8 +221,22 @@ impl Floats for Scalar {
     }
 
     #[inline(always)]
+    fn splat_all(self, x: f32) -> floats::F {
+        floats::load(&[x; 16])
+    }
+
+    #[inline(always)]
     fn floats(self, x: &[f32; 16]) -> floats::F {
         floats::load(x)
+    }
+
+    #[inline(always)]
+    fn halves(self, x: &[[u8; 2]; 16]) -> floats::F {
+        let mut wide = [0.0; 16];
+        for i in 0..16 {
+            wide[i] = widen_f16(u16::from_le_bytes(x[i]));
+        }
+        floats::load(&wide)
     }
 
     #[inline(always)]
@@ -221,12 +245,17 @@ impl Floats for Scalar {
     }
 
     #[inline(always)]
-    fn add(self, x: floats::F, y: floats::F) -> floats::F {
+    fn sum_f(self, x: floats::F, y: floats::F) -> floats::F {
         floats::add(x, y)
     }
 
     #[inline(always)]
-    fn mul(self, x: floats::F, y: floats::F) -> floats::F {
+    fn product(self, x: floats::F, y: floats::F) -> floats::F {
         floats::mul(x, y)
+    }
+
+    #[inline(always)]
+    fn mul_add(self, x: floats::F, y: floats::F, z: floats::F) -> floats::F {
+        floats::add(floats::mul(x, y), z)
     }
 }

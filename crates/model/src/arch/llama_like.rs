@@ -30,7 +30,7 @@ pub(super) fn llama_like(m: &Meta<'_>) -> Result<Builder, Error> {
     let mlp = Mlp { d_ff: m.size("feed_forward_length")?, activation: Activation::Silu, bias: Presence::Absent };
     let norm = Norm::Rms { eps };
     Ok(Builder {
-        n_layers: m.size("block_count")?,
+        n_layers: m.n_layers()?,
         layer: LayerSpec {
             wiring: Wiring::Sequential { pre: [norm; 2] },
             mixer: Mixer::Attention(attention),
@@ -52,9 +52,6 @@ pub(super) fn llama_like(m: &Meta<'_>) -> Result<Builder, Error> {
 fn attention(m: &Meta<'_>, d_model: usize) -> Result<Attention, Error> {
     let n_heads = m.size("attention.head_count")?;
     let n_kv_heads = m.size_opt("attention.head_count_kv")?.unwrap_or(n_heads);
-    if !n_heads.is_multiple_of(n_kv_heads) {
-        return Err(m.unsupported("attention.head_count_kv", format!("{n_kv_heads} for {n_heads} heads")));
-    }
     let d_head = match m.size_opt("attention.key_length")? {
         Some(d) => d,
         None if d_model.is_multiple_of(n_heads) => d_model / n_heads,
@@ -81,9 +78,6 @@ fn attention(m: &Meta<'_>, d_model: usize) -> Result<Attention, Error> {
 
 fn rope(m: &Meta<'_>, d_head: usize) -> Result<Rope, Error> {
     let d_rope = m.size_opt("rope.dimension_count")?.unwrap_or(d_head);
-    if d_rope > d_head || !d_rope.is_multiple_of(2) {
-        return Err(m.unsupported("rope.dimension_count", d_rope));
-    }
     Ok(Rope {
         d_rope,
         base: m.positive_opt("rope.freq_base")?.unwrap_or(10_000.0),
@@ -98,8 +92,8 @@ fn rope_scaling(m: &Meta<'_>) -> Result<RopeScaling, Error> {
     let legacy = m.positive_opt("rope.scale_linear")?;
     let factor = m.positive_opt("rope.scaling.factor")?;
     match (m.text_opt("rope.scaling.type")?, factor.or(legacy)) {
-        (Some("none"), _) | (_, None) => Ok(RopeScaling::None),
-        (None | Some("linear"), Some(1.0)) => Ok(RopeScaling::None),
+        (Some("none"), _) => Ok(RopeScaling::None),
+        (None | Some("linear"), None | Some(1.0)) => Ok(RopeScaling::None),
         (None | Some("linear"), Some(factor)) => Ok(RopeScaling::Linear { factor }),
         (Some(other), _) => Err(m.unsupported("rope.scaling.type", other)),
     }

@@ -5,7 +5,7 @@
 
 use atta_formats::gguf::Metadata;
 
-use crate::Error;
+use crate::{Error, check::MAX_LAYERS};
 
 /// No width, count or length of a real model comes near this.
 const MAX_SIZE: u64 = 1 << 24;
@@ -39,6 +39,14 @@ impl<'a> Meta<'a> {
                 Err(Error::OutOfRange { key, value: value.to_string(), expected: "1 to 16777216" })
             }
             value => Ok(value.map(|v| v as usize)),
+        }
+    }
+
+    /// The number of layers.
+    pub(crate) fn n_layers(&self) -> Result<usize, Error> {
+        match self.size("block_count")? {
+            n if n <= MAX_LAYERS => Ok(n),
+            n => Err(self.unsupported("block_count", n)),
         }
     }
 

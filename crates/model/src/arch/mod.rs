@@ -40,5 +40,7 @@ pub fn lower(metadata: &Metadata) -> Result<ModelSpec, Error> {
         name: name.to_owned(),
         known: REGISTRY.iter().map(|r| r.name).collect::<Vec<_>>().join(", "),
     })?;
-    (row.lower)(&Meta::new(metadata, name))
+    let spec = (row.lower)(&Meta::new(metadata, name))?;
+    spec.check()?;
+    Ok(spec)
 }

@@ -3,14 +3,14 @@
 //! ```text
 //! h = norm(x)
 //! q, k, v = Wq h, Wk h, Wv h                      one region
-//! q, k = rope(norm_head(q)), rope(norm_head(k))   one region
+//! q, k = rope(norm_head(q)), rope(norm_head(k))   one region each
 //! cache[pos] = k, v
 //! y = softmax(scale * q · K) V                    one region; K, V read back from the cache
 //! x += Wo y                                       one region
 //! ```
 
 use atta_kernels::{Attention as Attend, AttnRow, Job, Store};
-use atta_store::Unit;
+use atta_store::{Guard, Unit};
 
 use super::{Normalize, Pass};
 use crate::{
@@ -22,22 +22,23 @@ use crate::{
 pub(crate) fn attention(p: &mut Pass<'_>, l: usize) -> Result<(), Error> {
     let model = p.model;
     let layer = &model.spec().layers[l];
-    project_inputs(p, l, layer)?;
-    rotate(p, l, layer.attention());
-    remember(p, l, layer.attention());
-    look_back(p, l, layer.attention());
-    project_output(p, l, layer)
-}
-
-/// `q, k, v = W norm(x) + b`.
-fn project_inputs(p: &mut Pass<'_>, l: usize, layer: &LayerSpec) -> Result<(), Error> {
-    let (n, a, s) = (p.rows.len(), layer.attention(), &mut *p.s);
-    let (model, kernels, d) = (p.model, p.kernels, p.model.spec().d_model);
-    let t = model.layer(l);
     p.observer.enter(Phase::Weights);
     let unit = model.weights().unit(Unit::Attn(l))?;
     p.observer.enter(Phase::Other);
-    let [wq, wk, wv] = [Role::AttnQ, Role::AttnK, Role::AttnV].map(|role| t.matrix(role, &unit));
+    project_inputs(p, l, layer, &unit);
+    rotate(p, l, layer.attention());
+    remember(p, l, layer.attention());
+    look_back(p, l, layer.attention());
+    project_output(p, l, layer, &unit);
+    Ok(())
+}
+
+/// `q, k, v = W norm(x) + b`.
+fn project_inputs(p: &mut Pass<'_>, l: usize, layer: &LayerSpec, unit: &Guard<'_>) {
+    let (n, a, s) = (p.rows.len(), layer.attention(), &mut *p.s);
+    let (model, kernels, d) = (p.model, p.kernels, p.model.spec().d_model);
+    let t = model.layer(l);
+    let [wq, wk, wv] = [Role::AttnQ, Role::AttnK, Role::AttnV].map(|role| t.matrix(role, unit));
     let (norm, weight, x) = (layer.pre_norms()[0], t.vector(Role::AttnNorm), &s.x);
     s.act.fill(kernels, p.pool, (n, d), wq.layout() | wk.layout() | wv.layout(), |t, out| {
         norm.apply(kernels, &x[t * d..(t + 1) * d], weight, out);
@@ -51,7 +52,6 @@ fn project_inputs(p: &mut Pass<'_>, l: usize, layer: &LayerSpec) -> Result<(), E
     p.observer.enter(Phase::Matmul);
     kernels.matmul(p.pool, &s.act, &mut jobs);
     p.observer.enter(Phase::Other);
-    Ok(())
 }
 
 /// `q, k = rope(norm_head(q)), rope(norm_head(k))`.
@@ -74,7 +74,7 @@ fn rotate(p: &mut Pass<'_>, l: usize, a: &Attention) {
 fn remember(p: &mut Pass<'_>, l: usize, a: &Attention) {
     let keys = p.s.k.chunks_exact(a.d_kv()).zip(p.s.v.chunks_exact(a.d_kv()));
     for (row, (k, v)) in p.rows.iter().zip(keys) {
-        p.cache.store((l, row.seq, row.pos), p.kernels, k, v);
+        p.cache.store(l, row, p.kernels, [k, v]);
     }
 }
 
@@ -102,17 +102,14 @@ fn look_back(p: &mut Pass<'_>, l: usize, a: &Attention) {
 }
 
 /// `x += residual_scale * (Wo y + b)`.
-fn project_output(p: &mut Pass<'_>, l: usize, layer: &LayerSpec) -> Result<(), Error> {
+fn project_output(p: &mut Pass<'_>, l: usize, layer: &LayerSpec, unit: &Guard<'_>) {
     let (n, d_q, s) = (p.rows.len(), layer.attention().d_q(), &mut *p.s);
     let (model, heads, t) = (p.model, &s.heads, p.model.layer(l));
-    p.observer.enter(Phase::Weights);
-    let unit = model.weights().unit(Unit::Attn(l))?;
     p.observer.enter(Phase::Other);
-    let w = t.matrix(Role::AttnOutput, &unit);
+    let w = t.matrix(Role::AttnOutput, unit);
     s.act.fill(p.kernels, p.pool, (n, d_q), w.layout(), |t, out| out.copy_from_slice(&heads[t * d_q..(t + 1) * d_q]));
     let out = &mut s.x[..n * model.spec().d_model];
     let mode = Store::Add(layer.residual_scale);
     p.observer.enter(Phase::Matmul);
     p.kernels.matmul(p.pool, &s.act, &mut [Job { w, bias: t.vector_opt(Role::AttnOutputBias), out, mode }]);
-    Ok(())
 }

@@ -7,7 +7,7 @@ pub(super) struct Blocks {
     block_bytes: usize,
     /// How many sequences hold each block.
     holders: Vec<u32>,
-    /// Blocks that nobody holds; the lowest index is taken first.
+    /// Blocks that nobody holds; the last one given back is taken first, since it may still be in a cache.
     free: Vec<u32>,
 }
 

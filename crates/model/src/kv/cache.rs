@@ -6,7 +6,7 @@ use atta_kernels::{Kernels, KvElem, KvLayer};
 
 use super::{BLOCK_LEN, KvType, blocks::Blocks};
 use crate::{
-    Error, SeqId,
+    Error, Row, SeqId,
     spec::{ModelSpec, Retention},
 };
 
@@ -16,9 +16,9 @@ pub(crate) struct Cache {
     pub(super) groups: Vec<Blocks>,
     /// For each layer of the range: its group, and where it lies in a block.
     pub(super) places: Vec<Place>,
-    pub(super) seqs: Vec<Option<Sequence>>,
+    slots: Vec<Slot>,
     pub(super) kv: KvType,
-    first_layer: usize,
+    pub(super) first_layer: usize,
     n_ctx: usize,
 }
 
@@ -30,6 +30,13 @@ pub(super) struct Place {
     pub(super) v_at: usize,
     pub(super) n_kv_heads: usize,
     pub(super) d_head: usize,
+}
+
+/// Room for one sequence, used again and again.
+struct Slot {
+    /// How many sequences were here before.
+    generation: u32,
+    seq: Option<Sequence>,
 }
 
 pub(super) struct Sequence {
@@ -45,15 +52,15 @@ impl Cache {
         let (places, sizes) = plan(spec, layers, kv);
         let n_blocks = n_ctx.div_ceil(BLOCK_LEN) * n_seqs;
         let groups = sizes.into_iter().map(|(_, block_bytes)| Blocks::new(n_blocks, block_bytes)).collect();
-        let seqs = (0..n_seqs).map(|_| None).collect();
-        Self { groups, places, seqs, kv, first_layer, n_ctx }
+        let slots = (0..n_seqs).map(|_| Slot { generation: 0, seq: None }).collect();
+        Self { groups, places, slots, kv, first_layer, n_ctx }
     }
 
     /// Bytes that [`new`](Self::new) allocates for the same arguments.
     pub(crate) fn bytes(spec: &ModelSpec, layers: Range<usize>, kv: KvType, n_ctx: usize, n_seqs: usize) -> u64 {
         let (_, sizes) = plan(spec, layers, kv);
-        let n_blocks = n_ctx.div_ceil(BLOCK_LEN) * n_seqs;
-        sizes.iter().map(|(_, block_bytes)| (n_blocks * block_bytes) as u64).sum()
+        let n_blocks = (n_ctx.div_ceil(BLOCK_LEN) as u64).saturating_mul(n_seqs as u64);
+        sizes.iter().map(|&(_, bytes)| n_blocks.saturating_mul(bytes as u64)).fold(0, u64::saturating_add)
     }
 
     /// Positions that a sequence may have.
@@ -63,15 +70,29 @@ impl Cache {
 
     pub(crate) fn new_seq(&mut self) -> Result<SeqId, Error> {
         let n_blocks = self.n_ctx.div_ceil(BLOCK_LEN);
-        let id = self.seqs.iter().position(Option::is_none).ok_or(Error::NoRoomForSequence(self.seqs.len()))?;
+        let n_slots = self.slots.len();
+        let (index, slot) = self
+            .slots
+            .iter_mut()
+            .enumerate()
+            .find(|(_, s)| s.seq.is_none())
+            .ok_or(Error::NoRoomForSequence(n_slots))?;
         // The tables get their full capacity now, so that a step never allocates.
         let tables = self.groups.iter().map(|_| Vec::with_capacity(n_blocks)).collect();
-        self.seqs[id] = Some(Sequence { len: 0, tables });
-        Ok(SeqId(id as u32))
+        slot.seq = Some(Sequence { len: 0, tables });
+        Ok(SeqId { index: index as u32, generation: slot.generation })
     }
 
     pub(super) fn seq(&self, id: SeqId) -> Result<&Sequence, Error> {
-        self.seqs.get(id.0 as usize).and_then(Option::as_ref).ok_or(Error::NoSequence(id.0))
+        let slot = self.slots.get(id.index as usize).filter(|s| s.generation == id.generation);
+        slot.and_then(|s| s.seq.as_ref()).ok_or(Error::NoSequence(id))
+    }
+
+    /// A sequence, and the blocks it may take and give back.
+    fn seq_mut(&mut self, id: SeqId) -> Result<(&mut Sequence, &mut [Blocks]), Error> {
+        let slot = self.slots.get_mut(id.index as usize).filter(|s| s.generation == id.generation);
+        let seq = slot.and_then(|s| s.seq.as_mut()).ok_or(Error::NoSequence(id))?;
+        Ok((seq, &mut self.groups))
     }
 
     pub(crate) fn len(&self, id: SeqId) -> Result<usize, Error> {
@@ -79,15 +100,12 @@ impl Cache {
     }
 
     pub(crate) fn fork(&mut self, id: SeqId) -> Result<SeqId, Error> {
-        self.seq(id)?;
+        let Sequence { len, tables } = self.seq(id)?;
+        let (len, tables) = (*len, tables.clone());
         let fork = self.new_seq()?;
-        let [Some(old), Some(new)] =
-            self.seqs.get_disjoint_mut([id.0 as usize, fork.0 as usize]).expect("two sequences")
-        else {
-            return Err(Error::NoSequence(id.0));
-        };
-        new.len = old.len;
-        for ((old, new), group) in old.tables.iter().zip(&mut new.tables).zip(&mut self.groups) {
+        let (new, groups) = self.seq_mut(fork)?;
+        new.len = len;
+        for ((new, old), group) in new.tables.iter_mut().zip(&tables).zip(groups) {
             new.extend_from_slice(old);
             old.iter().for_each(|&block| group.share(block));
         }
@@ -95,10 +113,10 @@ impl Cache {
     }
 
     pub(crate) fn truncate(&mut self, id: SeqId, len: usize) -> Result<(), Error> {
-        let seq = self.seqs.get_mut(id.0 as usize).and_then(Option::as_mut).ok_or(Error::NoSequence(id.0))?;
+        let (seq, groups) = self.seq_mut(id)?;
         seq.len = seq.len.min(len);
         let keep = seq.len.div_ceil(BLOCK_LEN);
-        for (table, group) in seq.tables.iter_mut().zip(&mut self.groups) {
+        for (table, group) in seq.tables.iter_mut().zip(groups) {
             table.drain(keep.min(table.len())..).for_each(|block| group.give_back(block));
         }
         Ok(())
@@ -106,26 +124,28 @@ impl Cache {
 
     pub(crate) fn drop_seq(&mut self, id: SeqId) -> Result<(), Error> {
         self.truncate(id, 0)?;
-        self.seqs[id.0 as usize] = None;
+        let slot = &mut self.slots[id.index as usize];
+        slot.seq = None;
+        slot.generation = slot.generation.wrapping_add(1);
         Ok(())
     }
 
     /// Adds one position to a sequence; its last block is its own afterwards.
     pub(crate) fn extend(&mut self, id: SeqId) -> Result<(), Error> {
         let n_ctx = self.n_ctx;
-        let seq = self.seqs.get_mut(id.0 as usize).and_then(Option::as_mut).ok_or(Error::NoSequence(id.0))?;
+        let (seq, groups) = self.seq_mut(id)?;
         let has_room = |(table, group): (&Vec<u32>, &Blocks)| match table.last() {
-            Some(&last) if seq.len % BLOCK_LEN != 0 => !group.is_shared(last) || group.n_free() > 0,
+            Some(&last) if !seq.len.is_multiple_of(BLOCK_LEN) => !group.is_shared(last) || group.n_free() > 0,
             _ => group.n_free() > 0,
         };
         // A full group is found before any group is changed.
-        if seq.len == n_ctx || !seq.tables.iter().zip(&self.groups).all(has_room) {
+        if seq.len == n_ctx || !seq.tables.iter().zip(&*groups).all(has_room) {
             return Err(Error::ContextFull { n_ctx });
         }
-        for (table, group) in seq.tables.iter_mut().zip(&mut self.groups) {
+        for (table, group) in seq.tables.iter_mut().zip(groups) {
             match table.last_mut() {
-                Some(last) if seq.len % BLOCK_LEN != 0 => {
-                    *last = group.own(*last).expect("a free block was seen above")
+                Some(last) if !seq.len.is_multiple_of(BLOCK_LEN) => {
+                    *last = group.own(*last).expect("a free block was seen above");
                 }
                 _ => table.extend(group.take()),
             }
@@ -137,7 +157,7 @@ impl Cache {
     /// The blocks of a sequence for layer `l`.
     pub(crate) fn table(&self, l: usize, id: SeqId) -> &[u32] {
         let place = self.places[l - self.first_layer];
-        self.seqs[id.0 as usize].as_ref().map_or(&[], |s| &s.tables[place.group])
+        self.seq(id).map_or(&[], |s| &s.tables[place.group])
     }
 
     /// What attention needs to read layer `l`.
@@ -157,10 +177,10 @@ impl Cache {
         }
     }
 
-    /// Stores key and value of one position of layer `l`, each [n_kv_heads, d_head].
-    pub(crate) fn store(&mut self, (l, id, pos): (usize, SeqId, usize), kernels: Kernels, k: &[f32], v: &[f32]) {
-        let place = self.places[l - self.first_layer];
-        let block = self.table(l, id)[pos / BLOCK_LEN];
+    /// Stores key and value of a row in layer `l`, each [n_kv_heads, d_head].
+    pub(crate) fn store(&mut self, l: usize, row: &Row, kernels: Kernels, [k, v]: [&[f32]; 2]) {
+        let (place, pos) = (self.places[l - self.first_layer], row.pos);
+        let block = self.table(l, row.seq)[pos / BLOCK_LEN];
         let bytes = self.groups[place.group].block_mut(block);
         for h in 0..place.n_kv_heads {
             let head = h * place.d_head..(h + 1) * place.d_head;

@@ -1,7 +1,7 @@
 //! A sequence as bytes: what is kept when it moves to another executor, or (later) to a disk.
 //!
 //! ```text
-//! magic "ATTAKV01" | u32 LE: n_layers, len, k type, v type | per layer u32 LE: n_kv_heads, d_head
+//! magic "ATTAKV01" | u32 LE: n_layers, len, first layer, k type, v type | per layer u32 LE: n_kv_heads, d_head
 //! per layer: K [n_kv_heads, len, d_head], V [same], elements as in the cache
 //! ```
 //! The bytes may come from anywhere: every header field is compared with the cache, and the length with the header.
@@ -51,8 +51,7 @@ impl Cache {
             let place = self.places[i];
             for (at, elem) in [(place.k_at, self.kv.k), (place.v_at, self.kv.v)] {
                 for (row, pos) in rows(&place, len) {
-                    let block =
-                        self.seqs[id.0 as usize].as_ref().expect("just made").tables[place.group][pos / BLOCK_LEN];
+                    let block = self.seq(id).expect("just made").tables[place.group][pos / BLOCK_LEN];
                     let range = place.row_bytes(at, row, elem);
                     let (here, rest) = state.split_at(range.len());
                     self.groups[place.group].block_mut(block)[range].copy_from_slice(here);
@@ -87,7 +86,8 @@ impl Cache {
             KvElem::F16 => 1,
         };
         let sizes = self.places.iter().flat_map(|p| [p.n_kv_heads as u32, p.d_head as u32]);
-        let fixed = [self.places.len() as u32, len as u32, code(self.kv.k), code(self.kv.v)];
+        let (n_layers, first) = (self.places.len() as u32, self.first_layer as u32);
+        let fixed = [n_layers, len as u32, first, code(self.kv.k), code(self.kv.v)];
         for field in fixed.into_iter().chain(sizes) {
             out.extend_from_slice(&field.to_le_bytes());
         }

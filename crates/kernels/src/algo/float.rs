@@ -1,0 +1,77 @@
+//! Matmul of float weights: the lanes of `lanes.rs` run along the rows, in register tiles of R weight rows × T activation
+//! rows.
+//!
+//! ```text
+//! for R weight rows, for T activation rows:
+//!     for each 16 weights k: for each r, t: lanes[r][t] = w[r][k]·x[t][k] + lanes[r][t]
+//!     out[r][t] = sum of the lanes
+//! ```
+//! Every weight that is loaded and widened serves T rows and every activation R. An output has its own lanes, so its
+//! bits do not depend on the tile it falls into.
+
+use super::lanes::{LANES, padded, total};
+use super::matmul::Strip;
+use crate::format::FloatFormat;
+use crate::isa::Floats;
+
+/// Strip of a float format.
+#[inline(always)]
+pub(crate) fn float<I: Floats, F: FloatFormat, const R: usize, const T: usize>(isa: I, mut strip: Strip<'_>) {
+    let n = strip.rows.len();
+    let (whole, d_out) = (n / T * T, strip.w.d_out());
+    // Activations outside, weights inside: a tile of activation rows stays in L1 while the strip passes.
+    for t in (0..whole).step_by(T) {
+        (0..d_out).step_by(R).for_each(|r| tile::<I, F, R, T>(isa, &mut strip, r, t));
+    }
+    for t in whole..n {
+        (0..d_out).step_by(R).for_each(|r| tile::<I, F, R, 1>(isa, &mut strip, r, t));
+    }
+}
+
+/// Weight rows from `r`, the last one repeated where there are none left; activation rows from `t`.
+#[inline(always)]
+fn tile<I: Floats, F: FloatFormat, const R: usize, const T: usize>(isa: I, strip: &mut Strip<'_>, r: usize, t: usize) {
+    let (d_out, first) = (strip.w.d_out(), strip.rows.start);
+    let w: [&[F::Weight]; R] = std::array::from_fn(|i| F::weights(strip.w.row((r + i).min(d_out - 1))));
+    let x: [&[f32]; T] = std::array::from_fn(|j| strip.x.f32_row(first + t + j));
+    let sums = dots::<I, F, R, T>(isa, w, x);
+    for j in 0..T {
+        let out = &mut strip.acc[(t + j) * strip.width..][r..d_out.min(r + R)];
+        for (i, out) in out.iter_mut().enumerate() {
+            *out = total(isa.to_array(sums[i][j]));
+        }
+    }
+}
+
+/// Lanes of `w[r] · x[t]`.
+#[inline(always)]
+fn dots<I: Floats, F: FloatFormat, const R: usize, const T: usize>(
+    isa: I,
+    w: [&[F::Weight]; R],
+    x: [&[f32]; T],
+) -> [[I::F; T]; R] {
+    let mut lanes = [[isa.zeros(); T]; R];
+    let n = w[0].len() / LANES;
+    let (w, w_rest) = (w.map(|w| &w.as_chunks::<LANES>().0[..n]), w.map(|w| w.as_chunks::<LANES>().1));
+    let (x, x_rest) = (x.map(|x| &x.as_chunks::<LANES>().0[..n]), x.map(|x| x.as_chunks::<LANES>().1));
+    for k in 0..n {
+        let x = x.map(|x| isa.floats(&x[k]));
+        for r in 0..R {
+            let wide = F::load(isa, &w[r][k]);
+            for t in 0..T {
+                lanes[r][t] = isa.mul_add(wide, x[t], lanes[r][t]);
+            }
+        }
+    }
+    if w_rest[0].is_empty() {
+        return lanes;
+    }
+    for r in 0..R {
+        let mut last = [0.0; LANES];
+        last.iter_mut().zip(w_rest[r]).for_each(|(last, weight)| *last = F::widen(weight));
+        for t in 0..T {
+            lanes[r][t] = isa.mul_add(isa.floats(&last), isa.floats(&padded(x_rest[t])), lanes[r][t]);
+        }
+    }
+    lanes
+}

@@ -1,0 +1,141 @@
+//! One activation row times a strip of quantized weight rows: decoding a token, bound by memory.
+//!
+//! ```text
+//! for 8 weight rows at once (4 of formats with minima):
+//!     for each block b, in order:
+//!         for each row: prefetch, decode 32 codes at a time, multiply with x and the scales, add: sums of 8 lanes
+//!         eight such sums (8 isum; or 4 isum and 4 bias) -> one vector by a tree of horizontal adds
+//!         out[rows] += f32 rule
+//! ```
+//! Codes never leave the registers. The prefetch runs linearly through the matrix, [`AHEAD`] strips in front of the
+//! arithmetic and spread over it: without it a core waits for memory half of the time.
+
+use super::matmul::Strip;
+use crate::activations::{Quants, Sums};
+use crate::format::{KQuant, Quant32};
+use crate::isa::Wide;
+
+/// Bytes between what is multiplied and what is asked for from memory.
+const AHEAD: usize = 12 << 10;
+
+/// Strip of a K-quant.
+#[inline(always)]
+pub(crate) fn k_quant<I: Wide, F: KQuant>(isa: I, strip: Strip<'_>) {
+    let (step, d_out) = (if F::MINS { 4 } else { 8 }, strip.w.d_out());
+    for r in (0..d_out).step_by(step) {
+        let sums = k_quant_rows::<I, F>(isa, &strip, r);
+        let out = &mut strip.acc[r..d_out.min(r + step)];
+        out.copy_from_slice(&sums[..out.len()]);
+    }
+}
+
+/// Products of the rows from `r`, the last one repeated where there are none left.
+#[inline(always)]
+fn k_quant_rows<I: Wide, F: KQuant>(isa: I, strip: &Strip<'_>, r: usize) -> [f32; 8] {
+    let (x, w) = (strip.x.q8_256(), strip.w);
+    let n_rows = if F::MINS { 4 } else { 8 };
+    let rows: [&[F::Block]; 8] = std::array::from_fn(|i| F::blocks(w.row((r + i).min(w.d_out() - 1))));
+    let n = rows[0].len();
+    let rows = rows.map(|row| &row[..n]);
+    let lines = Lines { bytes: w.row(r), at: AHEAD, step: size_of::<F::Block>() };
+    let mut out = isa.splat8(0.0);
+    for b in 0..n {
+        let at = x.at(b, strip.rows.start);
+        let (mut sums, mut d) = ([isa.start(0); 8], [0.0; 8]);
+        for i in 0..n_rows {
+            lines.prefetch(isa, n_rows * b + i);
+            let block = &rows[i][b];
+            let head = F::head(block);
+            sums[i] = block_sum::<I, F>(isa, block, &head.scale, x, at);
+            d[i] = head.d;
+            if F::MINS {
+                sums[i + 4] = isa.dot_sums(&head.min, &x.sums[at].of(F::GROUPS).whole, 1);
+                d[i + 4] = head.dmin;
+            }
+        }
+        let mut v = isa.mul8(isa.load8(&d), isa.totals(sums));
+        if F::MINS {
+            v = isa.low_minus_high(v);
+        }
+        out = isa.add8(out, isa.mul8(isa.splat8(x.scales[at]), v));
+    }
+    let mut sums = [0.0; 8];
+    isa.store8(out, &mut sums);
+    sums
+}
+
+/// `isum` of a block.
+#[inline(always)]
+fn block_sum<I: Wide, F: KQuant>(isa: I, block: &F::Block, scale: &[i8; 16], x: &Quants<f32, Sums>, at: usize) -> I::A {
+    let scales = if F::GROUPS == 8 { isa.scales_of_32(scale) } else { isa.scales_of_16(scale) };
+    let mut sum = match F::OFFSET {
+        0 => isa.start(0),
+        offset => isa.dot_sums(scale, &x.sums[at].of(F::GROUPS).whole, -i32::from(offset)),
+    };
+    let codes = x.codes[at].0.as_chunks::<32>().0;
+    for g in 0..8 {
+        sum = isa.dot_scaled(sum, F::codes(isa, block, g), &codes[g], scales, g);
+    }
+    sum
+}
+
+/// Strip of a format with blocks of 32.
+#[inline(always)]
+pub(crate) fn quant_32<I: Wide, F: Quant32>(isa: I, strip: Strip<'_>) {
+    let d_out = strip.w.d_out();
+    for r in (0..d_out).step_by(8) {
+        let sums = quant_32_rows::<I, F>(isa, &strip, r);
+        let out = &mut strip.acc[r..d_out.min(r + 8)];
+        out.copy_from_slice(&sums[..out.len()]);
+    }
+}
+
+/// As [`k_quant_rows`].
+#[inline(always)]
+fn quant_32_rows<I: Wide, F: Quant32>(isa: I, strip: &Strip<'_>, r: usize) -> [f32; 8] {
+    let (x, w) = (strip.x.q8_32(), strip.w);
+    let rows: [&[F::Block]; 8] = std::array::from_fn(|i| F::blocks(w.row((r + i).min(w.d_out() - 1))));
+    let n = rows[0].len();
+    let rows = rows.map(|row| &row[..n]);
+    let lines = Lines { bytes: w.row(r), at: AHEAD, step: size_of::<F::Block>() };
+    let mut out = isa.splat8(0.0);
+    for b in 0..n {
+        let (at, g) = (x.at(b / 8, strip.rows.start), b % 8);
+        let codes = &x.codes[at].0.as_chunks::<32>().0[g];
+        let first = isa.start(-i32::from(F::OFFSET) * i32::from(x.sums[at][g]));
+        let (mut sums, mut d) = ([first; 8], [0; 8]);
+        for i in 0..8 {
+            lines.prefetch(isa, 8 * b + i);
+            let block = &rows[i][b];
+            let v = F::codes(isa, block);
+            sums[i] = if F::OFFSET > 64 { isa.dot_bytes(first, v, codes) } else { isa.dot_codes(first, v, codes) };
+            d[i] = F::d(block);
+        }
+        let scale = isa.mul8(isa.widen8(&d), isa.splat8(x.scales[at][g]));
+        out = isa.add8(out, isa.mul8(scale, isa.totals(sums)));
+    }
+    let mut sums = [0.0; 8];
+    isa.store8(out, &mut sums);
+    sums
+}
+
+/// The cache lines in front of the arithmetic.
+struct Lines<'a> {
+    /// From the first row of the tile on.
+    bytes: &'a [u8],
+    /// Distance in bytes.
+    at: usize,
+    /// Bytes of a block.
+    step: usize,
+}
+
+impl Lines<'_> {
+    /// Asks for the lines that begin in the block `i` of the tile, counted linearly, `at` bytes further on.
+    #[inline(always)]
+    fn prefetch<I: Wide>(&self, isa: I, i: usize) {
+        let start = self.at + i * self.step;
+        for line in 0..self.step.div_ceil(64) {
+            isa.prefetch(self.bytes, start + 64 * line);
+        }
+    }
+}

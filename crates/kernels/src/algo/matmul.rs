@@ -1,0 +1,85 @@
+//! Which algorithm multiplies a strip of weight rows, for each instruction set.
+//!
+//! | | one activation row | several |
+//! |---|---|---|
+//! | plain | `gemm.rs`: decode to i16, one flat dot product | the same, decoded once for 16 rows |
+//! | vectors | `gemv.rs`: codes never leave the registers | `panel.rs`: transposed once, lane = weight row |
+//! | float weights | `float.rs`: lanes along the row | the same, in register tiles |
+
+use super::{float, gemm, gemv, panel};
+use crate::Matrix;
+use crate::activations::Activations;
+use crate::format::{FloatFormat, KQuant, Quant32};
+use crate::isa::Floats;
+use crate::isa::scalar::Scalar;
+use std::ops::Range;
+
+/// A strip: `acc[t][r] = w[r] · x[t]` for all rows r of `w` and the rows t of `rows`.
+pub(crate) struct Strip<'a> {
+    /// The weight rows of the strip.
+    pub(crate) w: Matrix<'a>,
+    pub(crate) x: &'a Activations,
+    /// Activation rows.
+    pub(crate) rows: Range<usize>,
+    /// `[rows.len(), width]`, where `width` is the strip width of the instruction set, at least the rows of `w`.
+    /// Columns behind those mean nothing.
+    pub(crate) acc: &'a mut [f32],
+    pub(crate) width: usize,
+}
+
+/// The algorithms of an instruction set.
+pub(crate) trait MatMul: Floats {
+    fn k_quant<F: KQuant>(self, strip: Strip<'_>);
+    fn quant_32<F: Quant32>(self, strip: Strip<'_>);
+    fn float<F: FloatFormat>(self, strip: Strip<'_>);
+}
+
+impl MatMul for Scalar {
+    #[inline(always)]
+    fn k_quant<F: KQuant>(self, strip: Strip<'_>) {
+        gemm::k_quant::<_, F>(self, strip)
+    }
+
+    #[inline(always)]
+    fn quant_32<F: Quant32>(self, strip: Strip<'_>) {
+        gemm::quant_32::<_, F>(self, strip)
+    }
+
+    #[inline(always)]
+    fn float<F: FloatFormat>(self, strip: Strip<'_>) {
+        float::float::<_, F, 1, 2>(self, strip)
+    }
+}
+
+/// The algorithms for vectors, with the register tile of the panel and of float weights: rows (of a vector each), tokens.
+macro_rules! vectors {
+    ($isa:ty, [$r:literal, $t:literal], [$float_r:literal, $float_t:literal]) => {
+        #[cfg(target_arch = "x86_64")]
+        impl MatMul for $isa {
+            #[inline(always)]
+            fn k_quant<F: KQuant>(self, strip: Strip<'_>) {
+                match strip.rows.len() {
+                    1 => gemv::k_quant::<_, F>(self, strip),
+                    _ => panel::k_quant::<_, F, $r, $t>(self, strip),
+                }
+            }
+
+            #[inline(always)]
+            fn quant_32<F: Quant32>(self, strip: Strip<'_>) {
+                match strip.rows.len() {
+                    1 => gemv::quant_32::<_, F>(self, strip),
+                    _ => panel::quant_32::<_, F, $r, $t>(self, strip),
+                }
+            }
+
+            #[inline(always)]
+            fn float<F: FloatFormat>(self, strip: Strip<'_>) {
+                float::float::<_, F, $float_r, $float_t>(self, strip)
+            }
+        }
+    };
+}
+
+vectors!(crate::isa::avx512::Avx512, [4, 3], [4, 4]);
+vectors!(crate::isa::avx2::AvxVnni, [2, 3], [2, 3]);
+vectors!(crate::isa::avx2::Avx2, [2, 3], [2, 3]);

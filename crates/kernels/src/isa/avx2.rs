@@ -1,0 +1,328 @@
+//! 256-bit x86-64: AVX2 with F16C, and the same with byte dot products (AVX-VNNI).
+//!
+//! [`Avx2`] multiplies bytes by `vpmaddubsw` and pairs by `vpmaddwd`, [`AvxVnni`] does both in one `vpdpbusd`. Everything
+//! else is shared by the macros below; AVX-512 machines use the row operations too, since 32 codes fill 256 bits.
+
+use super::{Floats, Lanes, Row, Wide};
+use std::arch::x86_64::*;
+
+/// Proof of AVX2, FMA and F16C.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx2(());
+
+/// Proof of those and AVX-VNNI.
+#[derive(Clone, Copy)]
+pub(crate) struct AvxVnni(());
+
+impl Avx2 {
+    /// # Safety
+    /// The CPU must have AVX2, FMA and F16C.
+    pub(crate) const unsafe fn assume() -> Self {
+        Self(())
+    }
+}
+
+impl AvxVnni {
+    /// # Safety
+    /// The CPU must have AVX2, FMA, F16C and AVX-VNNI.
+    pub(crate) const unsafe fn assume() -> Self {
+        Self(())
+    }
+}
+
+/// Methods whose bodies are intrinsics of features that the token proves.
+macro_rules! proven {
+    ($(fn $name:ident $(<const $n:ident: usize>)? (self $(, $arg:ident: $ty:ty)*) $(-> $out:ty)? { $($body:tt)* })*) => {
+        $(#[inline(always)]
+        fn $name $(<const $n: usize>)? (self $(, $arg: $ty)*) $(-> $out)? {
+            // SAFETY: the token proves the features of the intrinsics, and pointers come from references to arrays of
+            // the size that is accessed.
+            unsafe { $($body)* }
+        })*
+    };
+}
+pub(super) use proven;
+
+/// Word `i` of the first or the second 8 bytes of a 128-bit lane, eight times: indices for `vpshufb`.
+const fn word_index(i: u8) -> [u8; 16] {
+    let mut index = [0; 16];
+    let mut k = 0;
+    while k < 16 {
+        index[k] = 2 * i + k as u8 % 2;
+        k += 1;
+    }
+    index
+}
+
+/// Spreads word `i` of each 128-bit lane over the lane.
+pub(super) const SPREAD: [[u8; 16]; 8] = [
+    word_index(0),
+    word_index(1),
+    word_index(2),
+    word_index(3),
+    word_index(4),
+    word_index(5),
+    word_index(6),
+    word_index(7),
+];
+/// Even bytes, then odd bytes.
+pub(super) const EVEN_ODD: [u8; 16] = [0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15];
+/// Byte k/8 of four in byte k of the lane pair, to test one bit in each.
+pub(super) const BYTE_OF_BIT: [u8; 32] =
+    [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3];
+/// Bit k % 8.
+pub(super) const BIT: i64 = 0x8040_2010_0804_0201_u64 as i64;
+
+macro_rules! rows_of_256_bits {
+    ($isa:ty) => {
+        impl Row for $isa {
+            type V = __m256i;
+
+            proven! {
+                fn load(self, bytes: &[u8; 32]) -> __m256i { _mm256_loadu_si256(bytes.as_ptr().cast()) }
+                fn store(self, v: __m256i, bytes: &mut [u8; 32]) {
+                    _mm256_storeu_si256(bytes.as_mut_ptr().cast(), v)
+                }
+                fn load_pair(self, low: &[u8; 16], high: &[u8; 16]) -> __m256i {
+                    let low = _mm_loadu_si128(low.as_ptr().cast());
+                    _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), _mm_loadu_si128(high.as_ptr().cast()))
+                }
+                fn nibbles(self, bytes: &[u8; 16]) -> __m256i {
+                    let low = _mm_loadu_si128(bytes.as_ptr().cast());
+                    let both = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), _mm_srli_epi16::<4>(low));
+                    _mm256_and_si256(both, _mm256_set1_epi8(15))
+                }
+                fn bits(self, bits: &[u8; 4]) -> __m256i {
+                    let index = _mm256_loadu_si256($crate::isa::avx2::BYTE_OF_BIT.as_ptr().cast());
+                    let bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(i32::from_le_bytes(*bits)), index);
+                    let set = _mm256_and_si256(bytes, _mm256_set1_epi64x($crate::isa::avx2::BIT));
+                    _mm256_min_epu8(set, _mm256_set1_epi8(1))
+                }
+                fn and(self, v: __m256i, mask: u8) -> __m256i { _mm256_and_si256(v, _mm256_set1_epi8(mask as i8)) }
+                fn xor(self, v: __m256i, mask: u8) -> __m256i { _mm256_xor_si256(v, _mm256_set1_epi8(mask as i8)) }
+                fn or(self, a: __m256i, b: __m256i) -> __m256i { _mm256_or_si256(a, b) }
+                fn shr(self, v: __m256i, n: usize) -> __m256i {
+                    let wide = _mm256_srl_epi16(v, _mm_cvtsi32_si128(n as i32));
+                    _mm256_and_si256(wide, _mm256_set1_epi8((0xff_u8 >> n) as i8))
+                }
+                fn shl(self, v: __m256i, n: usize) -> __m256i {
+                    let wide = _mm256_sll_epi16(v, _mm_cvtsi32_si128(n as i32));
+                    _mm256_and_si256(wide, _mm256_set1_epi8((0xff_u8 << n) as i8))
+                }
+            }
+        }
+    };
+}
+pub(super) use rows_of_256_bits;
+
+/// [`Wide`] but for `dot_codes` and `dot_bytes`.
+macro_rules! wide_of_256_bits {
+    () => {
+        type A = __m256i;
+        type S = __m256i;
+        type F8 = __m256;
+
+        proven! {
+            fn start(self, total: i32) -> __m256i { _mm256_zextsi128_si256(_mm_cvtsi32_si128(total)) }
+            // Words of the even scales in the low lane, of the odd ones in the high lane, so that one shuffle spreads
+            // the two scales of a group over its 16 + 16 products.
+            fn scales_of_16(self, scales: &[i8; 16]) -> __m256i {
+                let order = _mm_loadu_si128($crate::isa::avx2::EVEN_ODD.as_ptr().cast());
+                _mm256_cvtepi8_epi16(_mm_shuffle_epi8(_mm_loadu_si128(scales.as_ptr().cast()), order))
+            }
+            fn scales_of_32(self, scales: &[i8; 16]) -> __m256i {
+                _mm256_cvtepi8_epi16(_mm_set1_epi64x(scales.as_ptr().cast::<i64>().read_unaligned()))
+            }
+            fn dot_scaled(self, acc: __m256i, codes: __m256i, x: &[i8; 32], scales: __m256i, g: usize) -> __m256i {
+                let pairs = _mm256_maddubs_epi16(codes, _mm256_loadu_si256(x.as_ptr().cast()));
+                let spread = _mm_loadu_si128($crate::isa::avx2::SPREAD[g].as_ptr().cast());
+                let scale = _mm256_shuffle_epi8(scales, _mm256_broadcastsi128_si256(spread));
+                _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, scale))
+            }
+            fn dot_sums(self, a: &[i8; 16], b: &[i16; 16], factor: i32) -> __m256i {
+                let a = _mm256_cvtepi8_epi16(_mm_loadu_si128(a.as_ptr().cast()));
+                let sums = _mm256_madd_epi16(a, _mm256_loadu_si256(b.as_ptr().cast()));
+                _mm256_mullo_epi32(sums, _mm256_set1_epi32(factor))
+            }
+            fn totals(self, s: [__m256i; 8]) -> __m256 {
+                let ab = [_mm256_hadd_epi32(s[0], s[1]), _mm256_hadd_epi32(s[4], s[5])];
+                let cd = [_mm256_hadd_epi32(s[2], s[3]), _mm256_hadd_epi32(s[6], s[7])];
+                // Four sums in each lane, of the first and of the second half of their terms.
+                let (first, second) = (_mm256_hadd_epi32(ab[0], cd[0]), _mm256_hadd_epi32(ab[1], cd[1]));
+                let low = _mm256_permute2x128_si256::<0x20>(first, second);
+                let high = _mm256_permute2x128_si256::<0x31>(first, second);
+                _mm256_cvtepi32_ps(_mm256_add_epi32(low, high))
+            }
+            fn load8(self, x: &[f32; 8]) -> __m256 { _mm256_loadu_ps(x.as_ptr()) }
+            fn store8(self, x: __m256, out: &mut [f32; 8]) { _mm256_storeu_ps(out.as_mut_ptr(), x) }
+            fn widen8(self, bits: &[u16; 8]) -> __m256 { _mm256_cvtph_ps(_mm_loadu_si128(bits.as_ptr().cast())) }
+            fn mul8(self, x: __m256, y: __m256) -> __m256 { _mm256_mul_ps(x, y) }
+            fn add8(self, x: __m256, y: __m256) -> __m256 { _mm256_add_ps(x, y) }
+            fn splat8(self, x: f32) -> __m256 { _mm256_set1_ps(x) }
+            fn low_minus_high(self, x: __m256) -> __m256 {
+                _mm256_castps128_ps256(_mm_sub_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x)))
+            }
+            fn prefetch(self, bytes: &[u8], offset: usize) {
+                _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(offset).cast())
+            }
+        }
+    };
+}
+pub(super) use wide_of_256_bits;
+
+rows_of_256_bits!(Avx2);
+rows_of_256_bits!(AvxVnni);
+
+impl Wide for Avx2 {
+    wide_of_256_bits!();
+
+    proven! {
+        fn dot_codes(self, acc: __m256i, codes: __m256i, x: &[i8; 32]) -> __m256i {
+            let pairs = _mm256_maddubs_epi16(codes, _mm256_loadu_si256(x.as_ptr().cast()));
+            _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+        }
+        fn dot_bytes(self, acc: __m256i, codes: __m256i, x: &[i8; 32]) -> __m256i {
+            dot_any(acc, codes, _mm256_loadu_si256(x.as_ptr().cast()))
+        }
+    }
+}
+
+/// `acc + Σ w·x` for any bytes `w`: the top bit apart, because `vpmaddubsw` saturates beyond 127.
+///
+/// # Safety
+/// The CPU must have AVX2.
+#[inline(always)]
+unsafe fn dot_any(acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
+    // SAFETY: the caller's obligation.
+    unsafe {
+        let (top, ones) = (_mm256_set1_epi8(-128), _mm256_set1_epi16(1));
+        let low = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_andnot_si256(top, w), x), ones);
+        let high = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_and_si256(top, w), x), ones);
+        _mm256_add_epi32(acc, _mm256_add_epi32(low, high))
+    }
+}
+
+impl Wide for AvxVnni {
+    wide_of_256_bits!();
+
+    proven! {
+        fn dot_codes(self, acc: __m256i, codes: __m256i, x: &[i8; 32]) -> __m256i {
+            _mm256_dpbusd_avx_epi32(acc, codes, _mm256_loadu_si256(x.as_ptr().cast()))
+        }
+        fn dot_bytes(self, acc: __m256i, codes: __m256i, x: &[i8; 32]) -> __m256i {
+            _mm256_dpbusd_avx_epi32(acc, codes, _mm256_loadu_si256(x.as_ptr().cast()))
+        }
+    }
+}
+
+/// [`Lanes`] but for `dot4` and `dot4_bytes`.
+macro_rules! lanes_of_256_bits {
+    () => {
+        const LANES: usize = 8;
+        type W = __m256i;
+        type N = __m256i;
+        type L = __m256;
+
+        proven! {
+            fn columns<const B: usize>(self, rows: &[[u8; B]; 16], c: usize) -> [__m256i; 4] {
+                assert!(16 * c + 16 <= B);
+                let at = |r: usize| _mm_loadu_si128(rows[r].as_ptr().add(16 * c).cast());
+                let two = |r: usize| _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(at(r)), at(r + 4));
+                let (a, b) = (_mm256_unpacklo_epi32(two(0), two(1)), _mm256_unpackhi_epi32(two(0), two(1)));
+                let (c, d) = (_mm256_unpacklo_epi32(two(2), two(3)), _mm256_unpackhi_epi32(two(2), two(3)));
+                [
+                    _mm256_unpacklo_epi64(a, c),
+                    _mm256_unpackhi_epi64(a, c),
+                    _mm256_unpacklo_epi64(b, d),
+                    _mm256_unpackhi_epi64(b, d),
+                ]
+            }
+            fn splat4(self, bytes: &[i8; 4]) -> __m256i {
+                _mm256_set1_epi32(i32::from_le_bytes(bytes.map(|byte| byte as u8)))
+            }
+            fn byte(self, w: __m256i, j: usize) -> __m256i {
+                let top = _mm256_sll_epi32(w, _mm_cvtsi32_si128(24 - 8 * j as i32));
+                _mm256_srai_epi32::<24>(top)
+            }
+            fn splat(self, x: i32) -> __m256i { _mm256_set1_epi32(x) }
+            fn add(self, x: __m256i, y: __m256i) -> __m256i { _mm256_add_epi32(x, y) }
+            fn mul(self, x: __m256i, y: __m256i) -> __m256i { _mm256_mullo_epi32(x, y) }
+            fn times_256(self, x: __m256i) -> __m256i { _mm256_slli_epi32::<8>(x) }
+            fn to_floats(self, x: __m256i) -> __m256 { _mm256_cvtepi32_ps(x) }
+            fn load_lanes(self, x: &[f32; 16]) -> __m256 { _mm256_loadu_ps(x.as_ptr()) }
+            fn widen_lanes(self, bits: &[u16; 16]) -> __m256 {
+                _mm256_cvtph_ps(_mm_loadu_si128(bits.as_ptr().cast()))
+            }
+            fn splat_float(self, x: f32) -> __m256 { _mm256_set1_ps(x) }
+            fn mul_lanes(self, x: __m256, y: __m256) -> __m256 { _mm256_mul_ps(x, y) }
+            fn add_lanes(self, x: __m256, y: __m256) -> __m256 { _mm256_add_ps(x, y) }
+            fn sub_lanes(self, x: __m256, y: __m256) -> __m256 { _mm256_sub_ps(x, y) }
+            fn load_from(self, x: &[f32]) -> __m256 {
+                let x: &[f32; 8] = x.try_into().expect("eight lanes");
+                _mm256_loadu_ps(x.as_ptr())
+            }
+            fn store_to(self, x: __m256, out: &mut [f32]) {
+                let out: &mut [f32; 8] = out.try_into().expect("eight lanes");
+                _mm256_storeu_ps(out.as_mut_ptr(), x)
+            }
+        }
+    };
+}
+
+impl Lanes for Avx2 {
+    lanes_of_256_bits!();
+
+    proven! {
+        fn dot4(self, acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
+            _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1)))
+        }
+        fn dot4_bytes(self, acc: __m256i, w: __m256i, x: __m256i) -> __m256i { dot_any(acc, w, x) }
+    }
+}
+
+impl Lanes for AvxVnni {
+    lanes_of_256_bits!();
+
+    proven! {
+        fn dot4(self, acc: __m256i, w: __m256i, x: __m256i) -> __m256i { _mm256_dpbusd_avx_epi32(acc, w, x) }
+        fn dot4_bytes(self, acc: __m256i, w: __m256i, x: __m256i) -> __m256i { _mm256_dpbusd_avx_epi32(acc, w, x) }
+    }
+}
+
+macro_rules! floats_of_256_bits {
+    ($isa:ty) => {
+        impl Floats for $isa {
+            type F = [__m256; 2];
+
+            proven! {
+                fn zeros(self) -> [__m256; 2] { [_mm256_setzero_ps(); 2] }
+                fn splat_all(self, x: f32) -> [__m256; 2] { [_mm256_set1_ps(x); 2] }
+                fn floats(self, x: &[f32; 16]) -> [__m256; 2] {
+                    [_mm256_loadu_ps(x.as_ptr()), _mm256_loadu_ps(x.as_ptr().add(8))]
+                }
+                fn halves(self, x: &[[u8; 2]; 16]) -> [__m256; 2] {
+                    let (low, high) = (x.as_ptr().cast(), x.as_ptr().add(8).cast());
+                    [_mm256_cvtph_ps(_mm_loadu_si128(low)), _mm256_cvtph_ps(_mm_loadu_si128(high))]
+                }
+                fn to_array(self, x: [__m256; 2]) -> [f32; 16] {
+                    let mut out = [0.0; 16];
+                    _mm256_storeu_ps(out.as_mut_ptr(), x[0]);
+                    _mm256_storeu_ps(out.as_mut_ptr().add(8), x[1]);
+                    out
+                }
+                fn sum_f(self, x: [__m256; 2], y: [__m256; 2]) -> [__m256; 2] {
+                    [_mm256_add_ps(x[0], y[0]), _mm256_add_ps(x[1], y[1])]
+                }
+                fn product(self, x: [__m256; 2], y: [__m256; 2]) -> [__m256; 2] {
+                    [_mm256_mul_ps(x[0], y[0]), _mm256_mul_ps(x[1], y[1])]
+                }
+                fn mul_add(self, x: [__m256; 2], y: [__m256; 2], z: [__m256; 2]) -> [__m256; 2] {
+                    [_mm256_fmadd_ps(x[0], y[0], z[0]), _mm256_fmadd_ps(x[1], y[1], z[1])]
+                }
+            }
+        }
+    };
+}
+
+floats_of_256_bits!(Avx2);
+floats_of_256_bits!(AvxVnni);

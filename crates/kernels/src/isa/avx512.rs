@@ -1,0 +1,111 @@
+//! AVX-512 with byte dot products (VNNI): 16 weight rows per vector.
+//!
+//! Rows are decoded 256 bits at a time, as 32 codes fill no more; panels and floats are 512 bits wide.
+
+use super::avx2::{proven, rows_of_256_bits, wide_of_256_bits};
+use super::{Floats, Lanes, Row, Wide};
+use std::arch::x86_64::*;
+
+/// Proof of AVX-512 F, BW, VL, DQ and VNNI, and of AVX2, FMA and F16C.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx512(());
+
+impl Avx512 {
+    /// # Safety
+    /// The CPU must have the features.
+    pub(crate) const unsafe fn assume() -> Self {
+        Self(())
+    }
+}
+
+rows_of_256_bits!(Avx512);
+
+impl Wide for Avx512 {
+    wide_of_256_bits!();
+
+    proven! {
+        fn dot_codes(self, acc: __m256i, codes: __m256i, x: &[i8; 32]) -> __m256i {
+            _mm256_dpbusd_epi32(acc, codes, _mm256_loadu_si256(x.as_ptr().cast()))
+        }
+        fn dot_bytes(self, acc: __m256i, codes: __m256i, x: &[i8; 32]) -> __m256i {
+            _mm256_dpbusd_epi32(acc, codes, _mm256_loadu_si256(x.as_ptr().cast()))
+        }
+    }
+}
+
+impl Lanes for Avx512 {
+    const LANES: usize = 16;
+    type W = __m512i;
+    type N = __m512i;
+    type L = __m512;
+
+    proven! {
+        fn columns<const B: usize>(self, rows: &[[u8; B]; 16], c: usize) -> [__m512i; 4] {
+            assert!(16 * c + 16 <= B);
+            let at = |r: usize| _mm_loadu_si128(rows[r].as_ptr().add(16 * c).cast());
+            // Rows r, r + 4, r + 8 and r + 12 in the four 128-bit lanes; masked broadcasts need no shuffle port.
+            let four = |r: usize| {
+                let v = _mm512_castsi128_si512(at(r));
+                let v = _mm512_mask_broadcast_i32x4(v, 0x00f0, at(r + 4));
+                let v = _mm512_mask_broadcast_i32x4(v, 0x0f00, at(r + 8));
+                _mm512_mask_broadcast_i32x4(v, 0xf000, at(r + 12))
+            };
+            let rows = [four(0), four(1), four(2), four(3)];
+            let (a, b) = (_mm512_unpacklo_epi32(rows[0], rows[1]), _mm512_unpackhi_epi32(rows[0], rows[1]));
+            let (c, d) = (_mm512_unpacklo_epi32(rows[2], rows[3]), _mm512_unpackhi_epi32(rows[2], rows[3]));
+            [
+                _mm512_unpacklo_epi64(a, c),
+                _mm512_unpackhi_epi64(a, c),
+                _mm512_unpacklo_epi64(b, d),
+                _mm512_unpackhi_epi64(b, d),
+            ]
+        }
+        fn splat4(self, bytes: &[i8; 4]) -> __m512i {
+            _mm512_set1_epi32(i32::from_le_bytes(bytes.map(|byte| byte as u8)))
+        }
+        fn byte(self, w: __m512i, j: usize) -> __m512i {
+            let top = _mm512_sll_epi32(w, _mm_cvtsi32_si128(24 - 8 * j as i32));
+            _mm512_srai_epi32::<24>(top)
+        }
+        fn splat(self, x: i32) -> __m512i { _mm512_set1_epi32(x) }
+        fn dot4(self, acc: __m512i, w: __m512i, x: __m512i) -> __m512i { _mm512_dpbusd_epi32(acc, w, x) }
+        fn dot4_bytes(self, acc: __m512i, w: __m512i, x: __m512i) -> __m512i { _mm512_dpbusd_epi32(acc, w, x) }
+        fn add(self, x: __m512i, y: __m512i) -> __m512i { _mm512_add_epi32(x, y) }
+        fn mul(self, x: __m512i, y: __m512i) -> __m512i { _mm512_mullo_epi32(x, y) }
+        fn times_256(self, x: __m512i) -> __m512i { _mm512_slli_epi32::<8>(x) }
+        fn to_floats(self, x: __m512i) -> __m512 { _mm512_cvtepi32_ps(x) }
+        fn load_lanes(self, x: &[f32; 16]) -> __m512 { _mm512_loadu_ps(x.as_ptr()) }
+        fn widen_lanes(self, bits: &[u16; 16]) -> __m512 { _mm512_cvtph_ps(_mm256_loadu_si256(bits.as_ptr().cast())) }
+        fn splat_float(self, x: f32) -> __m512 { _mm512_set1_ps(x) }
+        fn mul_lanes(self, x: __m512, y: __m512) -> __m512 { _mm512_mul_ps(x, y) }
+        fn add_lanes(self, x: __m512, y: __m512) -> __m512 { _mm512_add_ps(x, y) }
+        fn sub_lanes(self, x: __m512, y: __m512) -> __m512 { _mm512_sub_ps(x, y) }
+        fn load_from(self, x: &[f32]) -> __m512 {
+            let x: &[f32; 16] = x.try_into().expect("sixteen lanes");
+            _mm512_loadu_ps(x.as_ptr())
+        }
+        fn store_to(self, x: __m512, out: &mut [f32]) {
+            let out: &mut [f32; 16] = out.try_into().expect("sixteen lanes");
+            _mm512_storeu_ps(out.as_mut_ptr(), x)
+        }
+    }
+}
+
+impl Floats for Avx512 {
+    type F = __m512;
+
+    proven! {
+        fn zeros(self) -> __m512 { _mm512_setzero_ps() }
+        fn splat_all(self, x: f32) -> __m512 { _mm512_set1_ps(x) }
+        fn floats(self, x: &[f32; 16]) -> __m512 { _mm512_loadu_ps(x.as_ptr()) }
+        fn halves(self, x: &[[u8; 2]; 16]) -> __m512 { _mm512_cvtph_ps(_mm256_loadu_si256(x.as_ptr().cast())) }
+        fn to_array(self, x: __m512) -> [f32; 16] {
+            let mut out = [0.0; 16];
+            _mm512_storeu_ps(out.as_mut_ptr(), x);
+            out
+        }
+        fn sum_f(self, x: __m512, y: __m512) -> __m512 { _mm512_add_ps(x, y) }
+        fn product(self, x: __m512, y: __m512) -> __m512 { _mm512_mul_ps(x, y) }
+        fn mul_add(self, x: __m512, y: __m512, z: __m512) -> __m512 { _mm512_fmadd_ps(x, y, z) }
+    }
+}

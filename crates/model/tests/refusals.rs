@@ -1,0 +1,166 @@
+//! What is refused, and that nothing is left behind by it: failing weights, odd specs, foreign states.
+
+mod support;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use atta_model::{
+    Batch, CpuOptions, Error, Executor, Input, KvType, Model, Output, Row, Want,
+    spec::{Attention, Mask, Mixer, ModelSpec, Presence, Rope},
+};
+use atta_store::{Budget, Guard, InMemory, ModelFiles, Unit, Weights};
+use support::{append, bits, cpu, cpu_with, forward, golden};
+
+/// Weights that cannot be read from the `n`th unit on, until they are mended.
+struct Failing {
+    weights: InMemory,
+    left: AtomicUsize,
+    is_mended: Arc<AtomicBool>,
+}
+
+impl Weights for Failing {
+    fn unit<'a>(&'a self, unit: Unit<'a>) -> Result<Guard<'a>, atta_store::Error> {
+        let left = self.left.load(Ordering::Relaxed);
+        if left == 0 && !self.is_mended.load(Ordering::Relaxed) {
+            return Err(atta_store::Error::NotInPlan);
+        }
+        self.left.store(left.saturating_sub(1), Ordering::Relaxed);
+        self.weights.unit(unit)
+    }
+
+    fn files(&self) -> &ModelFiles {
+        self.weights.files()
+    }
+}
+
+#[test]
+fn a_step_that_fails_halfway_takes_its_rows_back() {
+    let g = golden("qwen2");
+    let spec = g.model().spec().clone();
+    let expected = bits(&forward(&g.model(), &g.tokens));
+    // Embedding, two units for each of two layers, head: six, the first step takes them all.
+    for n_units in 6..12 {
+        let is_mended = Arc::new(AtomicBool::new(false));
+        let failing = Model::with_source(spec.clone(), g.files(), &Budget::unlimited(), |files, plan| {
+            let left = AtomicUsize::new(n_units);
+            Ok(Box::new(Failing { weights: InMemory::new(files, plan)?, left, is_mended: is_mended.clone() }))
+        });
+        let mut cpu = cpu(&Arc::new(failing.unwrap()), 1, KvType::F32);
+        let (seq, mut batch, mut out) = (cpu.new_seq().unwrap(), Batch::default(), Output::default());
+        let mut logits = append(&mut cpu, seq, &g.tokens[..20], 64);
+        g.tokens[20..].iter().enumerate().for_each(|(i, &id)| batch.push_token(seq, 20 + i, id, Want::Logits));
+        assert!(matches!(cpu.step(&batch, &mut out), Err(Error::Store(_))), "{n_units}");
+        assert_eq!(cpu.len(seq).unwrap(), 20);
+        is_mended.store(true, Ordering::Relaxed);
+        logits.extend(append(&mut cpu, seq, &g.tokens[20..], 64));
+        assert!(bits(&logits) == expected, "{n_units}");
+    }
+}
+
+#[test]
+fn an_empty_batch_is_no_work() {
+    let model = golden("llama-plain").model();
+    let mut cpu = cpu(&model, 2, KvType::F16);
+    cpu.step(&Batch::default(), &mut Output::default()).unwrap();
+}
+
+#[test]
+#[should_panic(expected = "asked for something else")]
+fn a_row_that_asked_for_logits_has_no_residual() {
+    let model = golden("llama-plain").model();
+    let mut cpu = cpu(&model, 1, KvType::F16);
+    let (seq, mut batch, mut out) = (cpu.new_seq().unwrap(), Batch::default(), Output::default());
+    batch.push_token(seq, 0, 1, Want::Logits);
+    batch.push_token(seq, 1, 2, Want::Hidden);
+    cpu.step(&batch, &mut out).unwrap();
+    out.hidden(0);
+}
+
+#[test]
+fn a_state_of_other_layers_is_refused() {
+    let model = golden("llama-plain").model();
+    let part = |layers| cpu_with(&model, 1, CpuOptions { layers: Some(layers), n_ctx: 64, ..CpuOptions::default() });
+    let (mut first, mut second) = (part(0..1), part(1..2));
+    let seq = first.new_seq().unwrap();
+    append(&mut first, seq, &[], 1);
+    let state = first.export(seq).unwrap();
+    assert!(matches!(second.import(&state), Err(Error::State(_))));
+    assert!(first.import(&state).is_err(), "it was made for one sequence");
+}
+
+#[test]
+fn the_id_of_a_dropped_sequence_never_means_another() {
+    let model = golden("llama-plain").model();
+    let mut cpu = cpu(&model, 1, KvType::F16);
+    let old = cpu.new_seq().unwrap();
+    cpu.drop_seq(old).unwrap();
+    let new = cpu.new_seq().unwrap();
+    assert_eq!(old.index, new.index);
+    assert!(matches!(cpu.len(old), Err(Error::NoSequence(id)) if id == old));
+    assert!(cpu.fork(old).is_err() && cpu.truncate(old, 0).is_err() && cpu.drop_seq(old).is_err());
+}
+
+#[test]
+fn rows_of_the_wrong_kind_and_executors_of_nothing_are_refused() {
+    let model = golden("llama-plain").model();
+    let mut cpu = cpu(&model, 1, KvType::F16);
+    let seq = cpu.new_seq().unwrap();
+    for input in [Input::Hidden(0), Input::Hidden(usize::MAX)] {
+        let batch = Batch { rows: vec![Row { seq, pos: 0, input, want: Want::Nothing }], hidden: Vec::new() };
+        assert!(matches!(cpu.step(&batch, &mut Output::default()), Err(Error::Row { row: 0, .. })));
+    }
+    let budget = Budget::limited(1 << 34);
+    let make = |change: fn(&mut CpuOptions)| {
+        let mut options = CpuOptions::default();
+        change(&mut options);
+        let pool = Arc::new(atta_kernels::Pool::new(std::num::NonZeroUsize::MIN));
+        atta_model::Cpu::new(model.clone(), atta_kernels::Kernels::detect(), pool, &budget, options).err()
+    };
+    assert!(matches!(make(|o| o.layers = Some(0..99)), Some(Error::Options(_))));
+    assert!(matches!(make(|o| o.layers = Some(1..1)), Some(Error::Options(_))));
+    assert!(matches!(make(|o| o.n_batch = 0), Some(Error::Options(_))));
+    assert!(matches!(make(|o| o.n_ctx = usize::MAX), Some(Error::Options(_))));
+    assert!(matches!(make(|o| o.n_ctx = 1 << 30), Some(Error::Store(_))));
+    assert_eq!(budget.used(), 0, "what was refused keeps nothing");
+}
+
+fn attention(spec: &mut ModelSpec) -> &mut Attention {
+    let Mixer::Attention(a) = &mut spec.layers[0].mixer;
+    a
+}
+
+fn rope(spec: &mut ModelSpec) -> &mut Rope {
+    attention(spec).rope.as_mut().unwrap()
+}
+
+#[test]
+fn specs_that_describe_no_model_are_refused() {
+    let g = golden("llama3-rope");
+    let changes: [fn(&mut ModelSpec); 14] = [
+        |s| s.layers.clear(),
+        |s| s.layers = vec![s.layers[0].clone(); 5000],
+        |s| s.d_model = 0,
+        |s| s.n_vocab = usize::MAX,
+        |s| s.n_ctx_train = 0,
+        |s| attention(s).n_kv_heads = 0,
+        |s| attention(s).n_heads = 0,
+        |s| attention(s).n_kv_heads = attention(s).n_heads + 1,
+        |s| attention(s).d_head = 2048,
+        |s| attention(s).n_heads = usize::MAX,
+        |s| attention(s).mask = Mask::Window(0),
+        |s| rope(s).d_rope = 3,
+        |s| rope(s).d_rope = 4096,
+        |s| {
+            rope(s).d_rope -= 2;
+            assert_ne!(rope(s).factors, Presence::Absent);
+        },
+    ];
+    for (i, change) in changes.into_iter().enumerate() {
+        let mut spec = g.model().spec().clone();
+        change(&mut spec);
+        assert!(matches!(g.with_spec(spec), Err(Error::Spec(_))), "change {i}");
+    }
+}
