@@ -46,24 +46,24 @@ def read(path):
 
 @torch.no_grad()
 def greedy(model, ids, n):
-    """Greedy ids, and the smallest distance between first and second logit on the way."""
-    out, margin = list(ids), math.inf
+    """Greedy ids, and for each the distance between the first and the second logit."""
+    out, margins = list(ids), []
     for _ in range(n):
         best = model(torch.tensor([out]))[0, -1].topk(2)
-        margin = min(margin, float(best.values[0] - best.values[1]))
+        margins.append(round(float(best.values[0] - best.values[1]), 4))
         out.append(int(best.indices[0]))
         if out[-1] == train.EOS:
             break
-    return out[len(ids) :], margin
+    return out[len(ids) :], margins
 
 
 def golden(model, tokenizer, path):
     cases = []
     for prompt in GOLDEN_PROMPTS:
         ids = [train.BOS] + tokenizer.encode(prompt)
-        more, margin = greedy(model, ids, N_GREEDY)
+        more, margins = greedy(model, ids, N_GREEDY)
         text = tokenizer.decode(ids[1:] + more)[len(prompt) :]
-        cases.append({"prompt": prompt, "ids": ids, "greedy_ids": more, "greedy_text": text, "smallest_margin": round(margin, 4)})
+        cases.append({"prompt": prompt, "ids": ids, "greedy_ids": more, "greedy_text": text, "margins": margins})
     return {"sha256": hashlib.sha256(Path(path).read_bytes()).hexdigest(), "cases": cases}
 
 
@@ -77,9 +77,9 @@ def main():
     model = read(args.gguf)
     tokenizer = spm.SentencePieceProcessor(model_file=str(Path(args.run) / "tokenizer.model"))
     if args.golden:
-        text = json.dumps(golden(model, tokenizer, args.gguf), indent=1, ensure_ascii=False)
-        Path(args.golden).write_text(text + "\n")
-        print(text)
+        made = golden(model, tokenizer, args.gguf)
+        cases = ",\n  ".join(json.dumps(case, ensure_ascii=False) for case in made["cases"])
+        Path(args.golden).write_text(f'{{"sha256": "{made["sha256"]}",\n "cases": [\n  {cases}\n ]}}\n')
     stories = [generate.story(i) for i in range(train.N_HELD_OUT)]
     rows = train.encode(tokenizer, stories, model.config.n_ctx, seed=1)
     loss = train.held_out_loss(model, rows, "cpu")
