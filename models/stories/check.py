@@ -1,6 +1,6 @@
 """Reads the GGUF file back, runs it in float32 and writes what the engine's tests compare with.
 
-    python models/stories/check.py --gguf models/stories/stories.gguf --run DIR --golden models/stories/golden.json
+    python models/stories/check.py --gguf crates/cli/assets/stories.gguf --run DIR --golden models/stories/golden.json
 
 The weights are the dequantized ones of the file, so the golden tells of the engine and not of the quantization.
 """

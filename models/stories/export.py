@@ -1,6 +1,6 @@
 """Writes the trained model as GGUF, matrices Q8_0 and norms F32.
 
-    python models/stories/export.py --run DIR --out models/stories/stories.gguf
+    python models/stories/export.py --run DIR --out crates/cli/assets/stories.gguf
 """
 
 import argparse
