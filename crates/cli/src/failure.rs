@@ -10,6 +10,9 @@ use std::{
     process::ExitCode,
 };
 
+/// The exit code after Ctrl-C: 128 and the number of the signal, as shells have it.
+pub(crate) const INTERRUPTED: u8 = 130;
+
 /// Why a command did not come to its end.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -42,7 +45,7 @@ impl Failure {
         let (code, message) = match self {
             Self::Usage(message) => (2, message),
             Self::Failed(message) => (1, message),
-            Self::Interrupted => return ExitCode::from(130),
+            Self::Interrupted => return ExitCode::from(INTERRUPTED),
             Self::ClosedPipe => return ExitCode::SUCCESS,
         };
         // If standard error is closed too, the exit code is all that is left to say it with.
@@ -69,8 +72,9 @@ fn visible(c: char) -> impl Iterator<Item = char> {
 }
 
 /// Control characters, line and paragraph separators, and the marks that reverse the direction of what follows.
-fn is_invisible(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+pub(crate) fn is_invisible(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
 }
 
 #[cfg(test)]

@@ -1,11 +1,22 @@
 //! Ctrl-C: the first asks the work at hand to stop, the second ends the program at once.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    process,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError},
+    },
+    thread,
+    time::Duration,
 };
 
 use signal_hook::{consts::SIGINT, flag};
+
+use crate::failure::INTERRUPTED;
+
+/// How long Ctrl-C may wait for an answer during work that does not ask for it.
+const POLL: Duration = Duration::from_millis(20);
 
 /// Whether the user has asked us to stop.
 #[derive(Clone, Debug, Default)]
@@ -16,7 +27,7 @@ impl Interrupt {
     pub(crate) fn listen() -> Self {
         let asked = Arc::new(AtomicBool::new(false));
         // In this order: the first signal finds the flag down and raises it, the second finds it raised and ends us.
-        if flag::register_conditional_shutdown(SIGINT, 130, asked.clone()).is_ok() {
+        if flag::register_conditional_shutdown(SIGINT, INTERRUPTED.into(), asked.clone()).is_ok() {
             // Fails only where the line before failed too; Ctrl-C then does nothing until it is pressed again.
             let _ = flag::register(SIGINT, asked.clone());
         }
@@ -26,5 +37,51 @@ impl Interrupt {
     /// Whether Ctrl-C was pressed.
     pub(crate) fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+
+    /// Does work that cannot be asked to stop: it waits for a disk, or for standard input. On Ctrl-C `give_up` is
+    /// called by another thread, and the program ends while the work still waits.
+    ///
+    /// The work stays on the thread of the caller, since loading a model may bind that to a CPU.
+    pub(crate) fn watch<T>(&self, give_up: impl FnOnce() + Send, work: impl FnOnce() -> T) -> T {
+        let (working, end) = mpsc::channel();
+        let watch = move || {
+            if self.comes_before(&end) {
+                give_up();
+                process::exit(INTERRUPTED.into());
+            }
+        };
+        thread::scope(|scope| {
+            // Where no thread can be had, Ctrl-C has to wait for the work.
+            let _ = thread::Builder::new().name("atta-interrupt".into()).spawn_scoped(scope, watch);
+            let result = work();
+            drop(working);
+            result
+        })
+    }
+
+    /// Waits for Ctrl-C or for the other end of the channel to go, whichever is first.
+    fn comes_before(&self, end: &Receiver<()>) -> bool {
+        loop {
+            if self.is_asked() {
+                return true;
+            }
+            if end.recv_timeout(POLL) == Err(RecvTimeoutError::Disconnected) {
+                return false;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_is_left_alone_gives_its_result_at_once() {
+        let start = std::time::Instant::now();
+        let sum = (0..100).map(|i| Interrupt::default().watch(|| unreachable!("nobody asked"), || i)).sum::<i32>();
+        assert_eq!(sum, 4950);
+        assert!(start.elapsed() < 50 * POLL);
     }
 }

@@ -5,18 +5,36 @@ use std::{
     path::Path,
 };
 
-use atta::{Engine, LoadOptions};
+use atta::{Budget, Engine, LoadOptions};
 
 use crate::{
-    args::ModelFlags,
+    args::{ModelFlags, WeightsAt},
     failure::{Failure, one_line},
+    limit,
 };
 
+/// How the model is to be loaded, or what of it makes no sense for this one.
+///
+/// The budget is the memory that there is: what does not fit there is refused before the allocator would end the
+/// program.
+pub(crate) fn options(model: Option<&Path>, flags: &ModelFlags) -> Result<LoadOptions, Failure> {
+    let refuse = |why: &str| Err(Failure::Usage(why.to_owned()));
+    match (model, flags.weights) {
+        (None, _) if cfg!(not(feature = "builtin")) => {
+            refuse("this build has no built-in model: name a GGUF file, as in `atta run model.gguf`")
+        }
+        (None, _) if flags.prewarm => refuse("--prewarm reads a file ahead, but the built-in model has none"),
+        (_, WeightsAt::Resident) if flags.prewarm => {
+            refuse("--prewarm does not apply to --weights resident, which reads all weights anyway")
+        }
+        _ => Ok(flags.load_options(Budget::limited(limit::of_process()))),
+    }
+}
+
 /// Loads the model; warnings about it go to standard error.
-pub(crate) fn engine(model: Option<&Path>, flags: &ModelFlags) -> Result<Engine, Failure> {
-    let options = flags.load_options();
+pub(crate) fn engine(model: Option<&Path>, options: &LoadOptions) -> Result<Engine, Failure> {
     let engine = match model {
-        Some(path) => Engine::open(path, &options)?,
+        Some(path) => Engine::open(path, options)?,
         None => built_in(options)?,
     };
     engine.tokenizer().warnings().iter().for_each(|warning| warn(warning));
@@ -34,18 +52,12 @@ pub(crate) fn warn(message: &str) {
 }
 
 #[cfg(feature = "builtin")]
-fn built_in(mut options: LoadOptions) -> Result<Engine, Failure> {
+fn built_in(options: &LoadOptions) -> Result<Engine, Failure> {
     let atta::Builtin { name, bytes } = atta::builtin();
-    if options.placement == atta::Placement::Mapped {
-        return Ok(Engine::from_static(name, bytes, &options)?);
-    }
-    // Resident weights are a copy on the heap. It lives as long as the program, and so does its line in the account.
-    let budget = options.budget.get_or_insert_with(atta::Budget::unlimited);
-    std::mem::forget(budget.reserve("weights", bytes.len() as u64).map_err(atta::Error::from)?);
-    Ok(Engine::from_static(name, bytes.to_vec().leak(), &options)?)
+    Ok(Engine::from_static(name, bytes, options)?)
 }
 
 #[cfg(not(feature = "builtin"))]
-fn built_in(_: LoadOptions) -> Result<Engine, Failure> {
-    Err(Failure::Usage("this build has no built-in model: name a GGUF file, as in `atta run model.gguf`".to_owned()))
+fn built_in(_: &LoadOptions) -> Result<Engine, Failure> {
+    unreachable!("options refuses it")
 }

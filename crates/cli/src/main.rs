@@ -7,6 +7,8 @@ mod commands;
 mod failure;
 mod input;
 mod interrupt;
+mod json;
+mod limit;
 mod load;
 mod memory;
 mod output;

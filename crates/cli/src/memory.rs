@@ -1,5 +1,5 @@
-//! What the system says about memory: of this process, and of the machine. Linux says it in `/proc`; elsewhere there is
-//! no answer, and every figure is `None`.
+//! What the system says about the memory of this process. Linux says it in `/proc`; elsewhere there is no answer, and
+//! every figure is `None`.
 //!
 //! It refuses to know what the memory is for; that is in the budget's account.
 
@@ -60,12 +60,6 @@ impl PeakPrivate {
     }
 }
 
-/// Memory and swap of the machine, bytes.
-pub(crate) fn of_machine() -> Option<u64> {
-    let info = fs::read_to_string("/proc/meminfo").ok()?;
-    Some(kib(&info, "MemTotal:")? + kib(&info, "SwapTotal:").unwrap_or(0))
-}
-
 /// Bytes that this process has had read from storage, page faults of mapped files included.
 pub(crate) fn read_bytes() -> Option<u64> {
     let io = fs::read_to_string("/proc/self/io").ok()?;
@@ -73,7 +67,7 @@ pub(crate) fn read_bytes() -> Option<u64> {
 }
 
 /// The value of a line such as `VmHWM:    1234 kB`, bytes.
-fn kib(text: &str, key: &str) -> Option<u64> {
+pub(crate) fn kib(text: &str, key: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(key))?;
     value.trim().strip_suffix("kB")?.trim_end().parse::<u64>().ok()?.checked_mul(1024)
 }
@@ -93,9 +87,9 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn this_process_has_memory_and_so_has_the_machine() {
+    fn this_process_has_memory_and_less_than_it_may() {
         let mut peak = PeakPrivate::default();
         peak.sample();
-        assert!(peak.bytes().unwrap() > 0 && peak.bytes() < of_machine());
+        assert!(peak.bytes().unwrap() > 0 && peak.bytes() < Some(crate::limit::of_process()));
     }
 }

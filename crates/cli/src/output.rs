@@ -10,6 +10,9 @@ use std::{
 
 use crate::failure::Failure;
 
+/// How many names of temporary files may be taken before we give up.
+const MAX_ATTEMPTS: u32 = 100;
+
 /// Standard output, buffered until [`flush`](Self::flush).
 pub(crate) struct Stdout {
     out: BufWriter<StdoutLock<'static>>,
@@ -69,8 +72,7 @@ impl NewFile {
         }
         // A link is followed, so that the file behind it is replaced and not the link.
         let path = if existing.is_some() { fs::canonicalize(path).map_err(blame)? } else { path.to_owned() };
-        let temporary = temporary_name(&path);
-        let file = File::create(&temporary).map_err(blame)?;
+        let (temporary, file) = create_beside(&path).map_err(blame)?;
         Ok(Self { path, temporary: Some(temporary), out: BufWriter::new(file) })
     }
 
@@ -100,11 +102,24 @@ impl Drop for NewFile {
     }
 }
 
-/// A hidden name beside `path`, of this process alone.
-fn temporary_name(path: &Path) -> PathBuf {
+/// Creates a hidden file beside `path`. Nothing that is there already is opened: somebody else may have put a link
+/// there, or a program of the same number that was killed may have left its file.
+fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
+    let mut attempt = 0;
+    loop {
+        let temporary = temporary_name(path, attempt);
+        match File::create_new(&temporary) {
+            Ok(file) => return Ok((temporary, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < MAX_ATTEMPTS => attempt += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn temporary_name(path: &Path, attempt: u32) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}.part", std::process::id()));
+    name.push(format!(".{}-{attempt}.part", std::process::id()));
     path.with_file_name(name)
 }
 
@@ -141,6 +156,22 @@ mod tests {
         drop(file);
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_link_in_place_of_the_temporary_file_is_not_followed() {
+        let directory = directory("planted");
+        let (path, victim) = (directory.join("a"), directory.join("victim"));
+        fs::write(&victim, "precious").unwrap();
+        std::os::unix::fs::symlink(&victim, temporary_name(&path, 0)).unwrap();
+        let mut file = NewFile::create(&path).unwrap();
+        file.write(b"new").unwrap();
+        file.finish().unwrap();
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        assert!(!fs::symlink_metadata(&path).unwrap().is_symlink());
         fs::remove_dir_all(directory).unwrap();
     }
 

@@ -39,7 +39,7 @@ pub(crate) fn speed(summary: &Summary) {
 pub(crate) fn memory(engine: &Engine) {
     let reserved = engine.budget().used();
     say("private memory");
-    for item in engine.budget().items().iter() {
+    for item in engine.budget().items() {
         row(item.name, item.bytes);
     }
     let Some(usage) = Usage::now() else {

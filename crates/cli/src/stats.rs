@@ -1,9 +1,11 @@
 //! `--stats-json`: what a run did, as one JSON object whose keys are a contract.
 //!
-//! `finish_reason` is stop, length, interrupted or error; with the last there is `error` too. Times are seconds, rates
-//! tokens per second. What the system does not say (memory off Linux) is null. Two keys of the contract are absent
-//! until there is something to say: `io_wait_s`, since waiting for a mapped page cannot be measured from inside, and
-//! `predicted_decode_tok_s`.
+//! Every key is always there. `finish_reason` is stop, length, interrupted or error; with the last there is `error` too.
+//! `generated_tokens` counts the token that ends the text, which is chosen like any other and costs as much, although
+//! no text comes from it. Times are seconds, rates tokens per second.
+//!
+//! Null is what nobody can say: memory off Linux, `io_wait_s` since waiting for a mapped page cannot be told from
+//! computing, and `predicted_decode_tok_s` since nothing is predicted for weights that are in memory.
 
 use atta::{Engine, FinishReason, Item, Summary};
 use serde_json::{Value, json};
@@ -11,6 +13,7 @@ use serde_json::{Value, json};
 use crate::{
     args::ModelFlags,
     failure::Failure,
+    json,
     memory::{self, PeakPrivate, Usage},
     output::NewFile,
 };
@@ -24,12 +27,15 @@ pub(crate) struct Stats {
     load_s: f64,
     summary: Option<Summary>,
     memory: Vec<Item>,
+    pinned_bytes: u64,
     weights: &'static str,
 }
 
 impl Stats {
     pub(crate) fn new(flags: &ModelFlags) -> Self {
-        Self { weights: flags.weights.name(), ..Self::default() }
+        let mut stats = Self { weights: flags.weights.name(), ..Self::default() };
+        stats.peak.sample();
+        stats
     }
 
     /// The model is there.
@@ -41,7 +47,8 @@ impl Stats {
 
     /// Takes down what memory is reserved for, which is the most while a session lives.
     pub(crate) fn account(&mut self, engine: &Engine) {
-        self.memory = engine.budget().items().clone();
+        self.memory = engine.budget().items();
+        self.pinned_bytes = engine.model().weights().files().resident_bytes();
     }
 
     /// The generation has ended.
@@ -53,7 +60,7 @@ impl Stats {
 
     /// Writes the object.
     pub(crate) fn write(&self, mut file: NewFile, failure: Option<&Failure>) -> Result<(), Failure> {
-        file.write(format!("{:#}\n", self.to_json(failure)).as_bytes())?;
+        file.write((json::pretty(&self.to_json(failure)) + "\n").as_bytes())?;
         file.finish()
     }
 
@@ -74,8 +81,10 @@ impl Stats {
             "peak_rss_anon_bytes": self.peak.bytes(),
             "memory": memory,
             "weights": self.weights,
-            "pinned_bytes": self.memory.iter().find(|i| i.name == "weights").map_or(0, |i| i.bytes),
+            "pinned_bytes": self.pinned_bytes,
             "read_bytes": memory::read_bytes(),
+            "predicted_decode_tok_s": null,
+            "io_wait_s": null,
         });
         if let Some(Failure::Failed(message) | Failure::Usage(message)) = failure {
             object["error"] = json!(message);

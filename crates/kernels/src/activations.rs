@@ -13,7 +13,7 @@ pub(crate) struct Codes(pub(crate) [i8; 256]);
 
 /// Sums of the codes of groups. A sum is also `256·high + low`, for byte dot products with minima.
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub(crate) struct GroupSums {
     pub(crate) whole: [i16; 16],
     pub(crate) high: [i8; 16],
@@ -22,7 +22,7 @@ pub(crate) struct GroupSums {
 
 /// Sums of 256 codes in groups of 16, and in groups of 32: the first eight, then zeros.
 #[repr(C, align(64))]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub(crate) struct Sums {
     pub(crate) of_16: GroupSums,
     pub(crate) of_32: GroupSums,

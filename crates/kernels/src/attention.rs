@@ -1,8 +1,8 @@
 //! What attention reads and writes: paged keys and values, query rows, and scratch. The arithmetic is in
 //! `algo/attention.rs`, the schedule at the end of this file.
 
-use crate::algo::attention::{CHUNK, Query, partial_len};
-use crate::tiles::{self, Rows};
+use crate::algo::attention::{CHUNK, HEADS, Query, partial_len};
+use crate::tiles::{self, Grid, Rows};
 use crate::{Kernels, Pool};
 
 /// Widest head the kernels handle; they keep a key on the stack.
@@ -129,22 +129,23 @@ impl<'a> Inputs<'a> {
         Self { kv, q: a.q, n_rows, rows: a.rows, group: a.n_heads / kv.n_kv_heads, scale: a.scale, softcap: a.softcap }
     }
 
-    /// The query heads of row and KV head `i = row·n_kv_heads + h`.
-    fn query(&self, i: usize) -> Query<'_> {
-        let (row, h) = (i / self.kv.n_kv_heads, i % self.kv.n_kv_heads);
-        let width = self.group * self.kv.d_head;
-        Query {
-            kv: &self.kv,
-            kv_head: h,
-            q: &self.q[i * width..(i + 1) * width],
-            row: (self.rows)(row),
-            scale: self.scale,
-            softcap: self.softcap,
-        }
+    /// The query heads of the KV head `h` in the rows from `first` on, of which `rows` says what they see.
+    fn query<'b>(&'b self, first: usize, h: usize, rows: &'b [AttnRow<'b>]) -> Query<'b> {
+        let (kv, n_heads) = (&self.kv, self.n_heads());
+        let q = &self.q[first * n_heads * kv.d_head..];
+        Query { kv, kv_head: h, q, n_heads, rows, scale: self.scale, softcap: self.softcap }
+    }
+
+    fn n_heads(&self) -> usize {
+        self.group * self.kv.n_kv_heads
     }
 }
 
-/// One region: a part is the heads of one row that share a KV head, or, when those are too few, a chunk of its context.
+/// Query rows treated at once; they share the work of reading keys and values.
+const TILE: usize = 16;
+
+/// One region: a part is the heads of a tile of rows that share a KV head, or, when those are too few, a chunk of the
+/// context of one row.
 pub(crate) fn attention(k: Kernels, pool: &Pool, a: Attention<'_>) {
     let inputs = Inputs::of(&a);
     if inputs.n_rows == 0 {
@@ -156,30 +157,49 @@ pub(crate) fn attention(k: Kernels, pool: &Pool, a: Attention<'_>) {
     let too_few = n_queries < 4 * pool.n_threads() && n_chunks > 1 && pool.n_threads() > 1;
     match a.scratch.partials.get_mut(..n_queries * n_chunks * len) {
         Some(partials) if too_few => by_chunk(k, pool, &inputs, partials, a.out),
-        _ => by_query(k, pool, &inputs, a.out),
+        _ => by_tile(k, pool, &inputs, a.out),
     }
 }
 
-fn by_query(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, out: &mut [f32]) {
-    let mut parts = Rows::new(out, inputs.group * inputs.kv.d_head);
-    tiles::deal(pool, &mut parts, 1, |i, out| k.attend(&inputs.query(i), out));
+/// Rows of a tile: as many as the heads that are treated at once, fewer if that leaves threads without work.
+fn tile_rows(inputs: &Inputs<'_>, n_threads: usize) -> usize {
+    let enough = inputs.n_rows * inputs.kv.n_kv_heads / (4 * n_threads);
+    (HEADS / inputs.group).min(enough).clamp(1, TILE)
+}
+
+fn by_tile(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, out: &mut [f32]) {
+    let (tile, n_kv_heads) = (tile_rows(inputs, pool.n_threads()), inputs.kv.n_kv_heads);
+    let mut parts = Grid::new(out, inputs.n_rows, tile, inputs.group * inputs.kv.d_head);
+    tiles::deal(pool, &mut parts, 1, |i, mut out| {
+        let (first, h) = (i / n_kv_heads * tile, i % n_kv_heads);
+        let mut rows = [AttnRow { blocks: &[], first: 0, last: 0 }; TILE];
+        let rows = &mut rows[..tile.min(inputs.n_rows - first)];
+        rows.iter_mut().enumerate().for_each(|(t, row)| *row = (inputs.rows)(first + t));
+        let mut start = 0;
+        for rows in rows.chunk_by(|a, b| std::ptr::eq(a.blocks, b.blocks)) {
+            k.attend(&inputs.query(first + start, h, rows), &mut out.rows_from(start));
+            start += rows.len();
+        }
+    });
 }
 
 /// `partials` is `[n_queries, n_chunks, partial]`. The caller merges: a few thousand operations per chunk.
 fn by_chunk(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, partials: &mut [f32], out: &mut [f32]) {
-    let len = partial_len(inputs.group, inputs.kv.d_head);
+    let (len, n_kv_heads) = (partial_len(inputs.group, inputs.kv.d_head), inputs.kv.n_kv_heads);
     let width = inputs.group * inputs.kv.d_head;
     let n_chunks = partials.len() / len / (out.len() / width);
     tiles::deal(pool, &mut Rows::new(partials, len), 1, |i, partial| {
-        let query = inputs.query(i / n_chunks);
+        let (t, h) = (i / n_chunks / n_kv_heads, i / n_chunks % n_kv_heads);
+        let rows = [(inputs.rows)(t)];
+        let query = inputs.query(t, h, &rows);
         if query.chunks().contains(&(i % n_chunks)) {
             k.attend_chunk(&query, i % n_chunks, partial);
         }
     });
     for (i, out) in out.chunks_exact_mut(width).enumerate() {
-        let chunks = inputs.query(i).chunks();
+        let row = (inputs.rows)(i / n_kv_heads);
         let partials = &partials[i * n_chunks * len..(i + 1) * n_chunks * len];
-        k.merge_chunks(&partials[chunks.start * len..chunks.end * len], inputs.kv.d_head, out);
+        k.merge_chunks(&partials[row.first / CHUNK * len..(row.last / CHUNK + 1) * len], inputs.kv.d_head, out);
     }
 }
 
@@ -243,6 +263,10 @@ mod tests {
         }
 
         fn run(&self, n_threads: usize, scratch: &mut AttnScratch) -> Vec<f32> {
+            self.run_on(Kernels::detect(), n_threads, scratch)
+        }
+
+        fn run_on(&self, k: Kernels, n_threads: usize, scratch: &mut AttnScratch) -> Vec<f32> {
             let (keys, values, q) = self.inputs();
             let (width, n_blocks) = (self.n_kv_heads * self.d_head, self.n_ctx().div_ceil(self.block_len));
             let matrix = self.elem.row_bytes(self.block_len * width);
@@ -258,7 +282,7 @@ mod tests {
                     let from = p * width + h * self.d_head..p * width + (h + 1) * self.d_head;
                     for (at, x) in [(k_at, &keys), (v_at, &values)] {
                         let out = &mut arena[start + at..start + at + row];
-                        Kernels::detect().store_kv(&x[from.clone()], self.elem, out);
+                        k.store_kv(&x[from.clone()], self.elem, out);
                     }
                 }
             }
@@ -278,7 +302,7 @@ mod tests {
             };
             let (n_heads, scale, softcap) = (self.n_heads, self.scale(), self.softcap);
             let a = Attention { kv, q: &q, rows: &|t| rows[t], n_heads, scale, softcap, out: &mut out, scratch };
-            Kernels::detect().attention(&pool(n_threads), a);
+            k.attention(&pool(n_threads), a);
             out
         }
 
@@ -315,6 +339,10 @@ mod tests {
             out
         }
 
+        fn scalar(&self) -> Vec<u32> {
+            bits(&self.run_on(Kernels::named("scalar").unwrap(), 1, &mut self.scratch(1)))
+        }
+
         fn check(&self) {
             let got = self.run(1, &mut self.scratch(1));
             for (i, (&got, want)) in got.iter().zip(self.reference()).enumerate() {
@@ -327,6 +355,26 @@ mod tests {
     fn attention_agrees_with_two_passes_in_f64() {
         for elem in [KvElem::F32, KvElem::F16] {
             Case { elem, ..Case::default() }.check();
+        }
+    }
+
+    #[test]
+    fn every_isa_gives_the_bits_of_scalar() {
+        let rows = |n: usize| (200..200 + n).collect::<Vec<_>>();
+        for (n_heads, n_kv_heads, d_head, n_rows) in
+            [(8, 2, 64, 40), (9, 3, 33, 5), (4, 4, 128, 20), (7, 1, 16, 1), (40, 1, 80, 3)]
+        {
+            for (elem, softcap, window) in [(KvElem::F16, None, usize::MAX), (KvElem::F32, Some(3.0), 100)] {
+                let (last, case) = (rows(n_rows), Case::default());
+                let case = Case { n_heads, n_kv_heads, d_head, elem, softcap, window, last, ..case };
+                let want = case.scalar();
+                for k in Kernels::available().into_iter().map(|name| Kernels::named(name).unwrap()) {
+                    for n_threads in [1, 2] {
+                        let got = bits(&case.run_on(k, n_threads, &mut case.scratch(n_threads)));
+                        assert!(got == want, "{} {n_heads} {n_kv_heads} {d_head} {elem:?} {n_threads}", k.isa());
+                    }
+                }
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use crate::algo::{attention, gate, norm, quantize, rope};
 use crate::format::Format;
 use crate::format::float::{Bf16, F16, F32};
 use crate::format::{q2_k::Q2K, q3_k::Q3K, q4_0::Q4_0, q4_k::Q4K, q5_0::Q5_0, q5_k::Q5K, q6_k::Q6K, q8_0::Q8_0};
-use crate::{Error, Kernels, KvElem, Matrix, RopePairing};
+use crate::{Error, Kernels, KvElem, Matrix, RopePairing, tiles};
 use atta_formats::f16::f32_to_f16;
 use std::ops::Range;
 
@@ -32,7 +32,7 @@ pub(crate) struct Table {
     strips: [StripFn; Format::N],
     quantize_256: unsafe fn(&[f32], Row256<'_>),
     quantize_32: unsafe fn(&[f32], Row32<'_>),
-    attend: unsafe fn(&Query<'_>, &mut [f32]),
+    attend: unsafe fn(&Query<'_>, &mut tiles::Strip<'_>),
     attend_chunk: unsafe fn(&Query<'_>, usize, &mut [f32]),
     merge_chunks: unsafe fn(&[f32], usize, &mut [f32]),
     gate: unsafe fn(Activation, &mut [f32], &[f32]),
@@ -76,7 +76,7 @@ macro_rules! table {
                     quantize::block_32(x, codes.block(b), scales.block(b), sums.block(b))
                 })
             });
-    entry!($features attend(query: &Query<'_>, out: &mut [f32]) attention::attend($isa, query, out));
+    entry!($features attend(query: &Query<'_>, out: &mut tiles::Strip<'_>) attention::attend($isa, query, out));
     entry!($features attend_chunk(query: &Query<'_>, chunk: usize, partial: &mut [f32])
                 attention::attend_chunk($isa, query, chunk, partial));
     entry!($features merge_chunks(partials: &[f32], d_head: usize, out: &mut [f32])
@@ -239,7 +239,7 @@ macro_rules! safe {
 safe! {
     quantize_256(x: &[f32], out: Row256<'_>);
     quantize_32(x: &[f32], out: Row32<'_>);
-    attend(query: &Query<'_>, out: &mut [f32]);
+    attend(query: &Query<'_>, out: &mut tiles::Strip<'_>);
     attend_chunk(query: &Query<'_>, chunk: usize, partial: &mut [f32]);
     merge_chunks(partials: &[f32], d_head: usize, out: &mut [f32]);
     gate(activation: Activation, gate: &mut [f32], up: &[f32]);

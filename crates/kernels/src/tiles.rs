@@ -232,6 +232,16 @@ impl Strip<'_> {
         self.columns.clone()
     }
 
+    /// The rows from `t` on, as a strip of their own.
+    ///
+    /// # Panics
+    /// If `t > n_rows`.
+    pub(crate) fn rows_from(&mut self, t: usize) -> Strip<'_> {
+        assert!(t <= self.n_rows, "row {t} of {}", self.n_rows);
+        let start = self.start.wrapping_add(t * self.d_out);
+        Strip { start, n_rows: self.n_rows - t, d_out: self.d_out, columns: self.columns.clone(), buffer: PhantomData }
+    }
+
     /// Row `t` of the strip, `[columns.len()]`.
     ///
     /// # Panics
@@ -261,6 +271,46 @@ unsafe impl Split for Columns<'_> {
         debug_assert!(i < self.n_parts());
         let columns = i * self.strip..self.d_out.min((i + 1) * self.strip);
         Strip { start: self.start, n_rows: self.n_rows, d_out: self.d_out, columns, buffer: PhantomData }
+    }
+}
+
+/// A buffer `[n_rows, d_out]`; a part is a tile of rows of a strip of columns. The strips of a tile come one after the
+/// other.
+pub(crate) struct Grid<'a> {
+    columns: Columns<'a>,
+    tile: usize,
+}
+
+impl<'a> Grid<'a> {
+    /// Tiles of `tile` rows and `strip` columns; the last ones may be smaller.
+    ///
+    /// # Panics
+    /// If `out` does not have the shape.
+    pub(crate) fn new(out: &'a mut [f32], n_rows: usize, tile: usize, strip: usize) -> Self {
+        Self { columns: Columns::new(out, n_rows, strip), tile: tile.max(1) }
+    }
+}
+
+// SAFETY: tiles are disjoint ranges of rows of strips, which are disjoint ranges of columns.
+unsafe impl Split for Grid<'_> {
+    type Part<'p>
+        = Strip<'p>
+    where
+        Self: 'p;
+
+    fn n_parts(&self) -> usize {
+        self.columns.n_rows.div_ceil(self.tile) * self.columns.n_parts()
+    }
+
+    unsafe fn part(&self, i: usize) -> Strip<'_> {
+        let (all, n_strips) = (&self.columns, self.columns.n_parts());
+        let first = i / n_strips * self.tile;
+        debug_assert!(first < all.n_rows);
+        // SAFETY: `i % n_strips` is a strip, and the caller keeps its rows of this tile to one view.
+        let strip = unsafe { all.part(i % n_strips) };
+        // The pointer is followed only inside the rows that are left.
+        let start = strip.start.wrapping_add(first * all.d_out);
+        Strip { start, n_rows: self.tile.min(all.n_rows - first), ..strip }
     }
 }
 
@@ -318,6 +368,21 @@ mod tests {
                 }
             });
             assert!(out.iter().enumerate().all(|(k, &x)| x == (k / d_out * 100 + k % d_out) as f32));
+        }
+    }
+
+    #[test]
+    fn tiles_cover_every_element_once() {
+        for (tile, strip) in [(1, 1), (2, 3), (3, 7), (5, 8)] {
+            let mut out = vec![0f32; 5 * 7];
+            deal(&pool(), &mut Grid::new(&mut out, 5, tile, strip), 1, |i, mut part| {
+                let first = i / 7usize.div_ceil(strip) * tile;
+                for t in 0..tile.min(5 - first) {
+                    let columns = part.columns();
+                    part.row(t).iter_mut().zip(columns).for_each(|(x, c)| *x += ((first + t) * 100 + c) as f32);
+                }
+            });
+            assert!(out.iter().enumerate().all(|(k, &x)| x == (k / 7 * 100 + k % 7) as f32), "{tile} {strip}");
         }
     }
 

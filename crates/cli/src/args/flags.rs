@@ -2,11 +2,11 @@
 
 use std::num::NonZeroUsize;
 
-use atta::{Budget, KvType, LoadOptions, Placement, Sampling, SessionOptions};
+use atta::{Budget, KvType, LoadOptions, Placement, Sampling, SessionOptions, Threads};
 use clap::{Args, ValueEnum, builder::NonEmptyStringValueParser};
 
 use super::value::{self, CpuList};
-use crate::{failure::Failure, memory};
+use crate::failure::Failure;
 
 /// Every instruction set there may be; which of them this CPU has is for the library to say.
 const ISAS: [&str; 9] = ["scalar", "sse41", "avx2", "avxvnni", "avx512", "neon", "dotprod", "i8mm", "simd128"];
@@ -15,36 +15,36 @@ const ISAS: [&str; 9] = ["scalar", "sse41", "avx2", "avxvnni", "avx512", "neon",
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelFlags {
-    /// Positions of the context [default: what the model was trained for, at most 4096]
+    /// Tokens of the context, prompt and text together [default: what the model was trained for, at most 4096]
     #[arg(short = 'c', value_name = "CTX", value_parser = value::positions, allow_negative_numbers = true)]
     pub(crate) n_ctx: Option<usize>,
-    /// Threads [default: the physical cores that this process may use]
+    /// Threads to compute with [default: the physical cores that this process may use]
     #[arg(short = 'j', value_name = "THREADS", value_parser = value::threads, allow_negative_numbers = true)]
     threads: Option<usize>,
     /// Run on these CPUs, one thread each, such as 0,2-5
     #[arg(long, value_name = "LIST", value_parser = value::cpus, conflicts_with = "threads")]
     cpus: Option<CpuList>,
-    /// Instruction set [default: the best of this CPU]
+    /// Instruction set to use [default: the best of this CPU]
     #[arg(long, value_name = "NAME", value_parser = ISAS)]
     isa: Option<String>,
-    /// Element type of keys and values: f32 or f16 [default: f16; logits: f32]
+    /// Element type of keys and values: f16 or f32, twice the memory [default: f16; of `atta logits`: f32]
     #[arg(long, value_name = "TYPE", value_parser = kv_elem)]
     kv: Option<KvName>,
-    /// Element type of keys alone
+    /// Element type of keys alone [default: as --kv]
     #[arg(long, value_name = "TYPE", value_parser = kv_elem)]
     kv_k: Option<KvName>,
-    /// Element type of values alone
+    /// Element type of values alone [default: as --kv]
     #[arg(long, value_name = "TYPE", value_parser = kv_elem)]
     kv_v: Option<KvName>,
-    /// Prompt tokens that are computed at once [default: a quarter of the context, at most 512]
+    /// Prompt tokens to compute at once; more is faster, and takes memory [default: a quarter of -c, at most 512]
     #[arg(long, value_name = "N", value_parser = value::positions, allow_negative_numbers = true)]
     batch: Option<usize>,
-    /// Where weights are: mapped from the file, or resident (read to the heap)
+    /// mapped: used in the system's cache of the file; resident: copied to private memory at the start
     #[arg(long, value_name = "WHERE", default_value = "mapped", value_parser = weights)]
     pub(crate) weights: WeightsAt,
-    /// Read all weights before the first token
+    /// Have the system read all of a mapped file before the first token
     #[arg(long)]
-    prewarm: bool,
+    pub(crate) prewarm: bool,
 }
 
 /// An element type of keys or values.
@@ -88,19 +88,25 @@ impl WeightsAt {
 }
 
 impl ModelFlags {
-    /// How the model is to be loaded. The budget is the memory of the machine: what does not fit there is refused
-    /// before the allocator would end the program.
-    pub(crate) fn load_options(&self) -> LoadOptions {
+    /// How the model is to be loaded, within a budget.
+    pub(crate) fn load_options(&self, budget: Budget) -> LoadOptions {
         LoadOptions {
-            threads: self.threads.and_then(NonZeroUsize::new),
-            cpus: self.cpus.as_ref().map(|list| list.0.clone()),
+            threads: self.threads(),
             isa: self.isa.clone(),
             placement: match self.weights {
                 WeightsAt::Mapped => Placement::Mapped,
                 WeightsAt::Resident => Placement::Resident,
             },
             prewarm: self.prewarm,
-            budget: memory::of_machine().map(Budget::limited),
+            budget: Some(budget),
+        }
+    }
+
+    fn threads(&self) -> Threads {
+        match (&self.cpus, self.threads.and_then(NonZeroUsize::new)) {
+            (Some(list), _) => Threads::Cpus(list.0.clone()),
+            (None, Some(n)) => Threads::Count(n),
+            (None, None) => Threads::Auto,
         }
     }
 
@@ -122,7 +128,7 @@ impl ModelFlags {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct SamplingFlags {
-    /// Tokens to generate at most
+    /// Generate at most this many tokens
     #[arg(short = 'n', value_name = "N", default_value = "256")]
     #[arg(value_parser = value::count, allow_negative_numbers = true)]
     pub(crate) n_predict: usize,
@@ -139,22 +145,22 @@ pub(crate) struct SamplingFlags {
     /// Only tokens at least P times as probable as the best; 0: all
     #[arg(long, value_name = "P", default_value = "0.05", value_parser = value::number, allow_negative_numbers = true)]
     min_p: f32,
-    /// Makes tokens of the window less probable; 1: off
+    /// Makes tokens that came lately less probable; 1: off
     #[arg(long, value_name = "X", default_value = "1", value_parser = value::number, allow_negative_numbers = true)]
     repeat_penalty: f32,
-    /// How many of the last tokens the penalties look at
+    /// How many of the last tokens count as lately, for all penalties
     #[arg(long, value_name = "N", default_value = "64", value_parser = value::count, allow_negative_numbers = true)]
     repeat_window: usize,
-    /// Subtracted from the logit of tokens in the window
+    /// Subtracted from the logit of tokens that came lately
     #[arg(long, value_name = "X", default_value = "0", value_parser = value::number, allow_negative_numbers = true)]
     presence_penalty: f32,
-    /// Subtracted from the logit of tokens in the window, once per occurrence
+    /// Subtracted from the logit of tokens that came lately, as often as they did
     #[arg(long, value_name = "X", default_value = "0", value_parser = value::number, allow_negative_numbers = true)]
     frequency_penalty: f32,
-    /// Start of the random numbers; the same seed gives the same text
+    /// Start of the random numbers: the same seed gives the same text
     #[arg(long, value_name = "SEED", default_value = "42", value_parser = value::seed, allow_negative_numbers = true)]
     seed: u64,
-    /// End before this text; may be given several times
+    /// End before this text, taken literally; may be given several times
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new(), allow_hyphen_values = true)]
     pub(crate) stop: Vec<String>,
 }

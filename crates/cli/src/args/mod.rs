@@ -11,7 +11,7 @@ use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 
-pub(crate) use flags::{ModelFlags, SamplingFlags};
+pub(crate) use flags::{ModelFlags, SamplingFlags, WeightsAt};
 pub(crate) use value::{TokenSource, token_ids};
 
 use crate::failure::Failure;
@@ -45,38 +45,43 @@ pub(crate) enum Command {
 
 /// Continues a text.
 ///
-/// Without MODEL the small model in the program is used. Only the continuation goes to standard output. The prompt is
-/// taken as it is, without a chat template; special tokens in it are recognised.
+/// Without MODEL, a small model that tells stories and is part of the program. Only the continuation goes to standard
+/// output. The prompt is taken as it is: no chat template is put around it, and special tokens in it are recognised.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   atta run -p \"Once upon a time\"
   atta run model.gguf -p \"The capital of France is\" -n 16 -t 0
-  atta run model.gguf -c 8192 --stop \"\\n\\n\" < prompt.txt
+  atta run model.gguf -c 8192 --stop END < prompt.txt
   atta run model.gguf -p \"Dear Sir,\" --stats-json stats.json --mem-report")]
 pub(crate) struct RunArgs {
-    /// GGUF file; of a split model, any of its files
+    /// GGUF file; of a split model, any of its files [default: the built-in model]
     pub(crate) model: Option<PathBuf>,
-    /// Text to continue; without it, standard input, byte for byte
+    /// Text to continue [default: what comes on standard input, byte for byte]
     #[arg(short, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) prompt: Option<OsString>,
     #[command(flatten)]
     pub(crate) sampling: SamplingFlags,
     #[command(flatten)]
     pub(crate) model_flags: ModelFlags,
-    /// Write what was measured to FILE, as one JSON object
+    /// Write token counts, times and memory to FILE, as one JSON object
+    ///
+    /// It is written on failure and after Ctrl-C too. Its keys are always the same, and null where there is nothing to
+    /// say; a failure adds `error`. `prompt_tokens` counts the begin-of-sequence token, `generated_tokens` the token
+    /// that ends the text, although none of the text comes from it.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) stats_json: Option<PathBuf>,
-    /// Print what private memory is used for, and what the system says, to standard error
+    /// Print to standard error what memory is used for, next to what the system says
     #[arg(long, help_heading = "Output")]
     pub(crate) mem_report: bool,
-    /// Print model, threads, instruction set and speeds to standard error
+    /// Print to standard error the model, threads, instruction set and speeds
     #[arg(long, help_heading = "Output")]
     pub(crate) verbose: bool,
 }
 
 /// Measures how fast a prompt is read and text is written.
 ///
-/// One warm-up, then medians: reading N tokens in an empty context, and writing N tokens, one by one.
+/// One warm-up, then medians: reading N tokens at once, and writing N tokens, one by one. The context is as long as they
+/// need, or -c if that is longer.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   atta bench model.gguf

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::{
     args::BenchArgs,
-    failure::Failure,
-    load,
+    failure::{Failure, one_line},
+    json, load,
     output::Stdout,
     progress::Progress,
     report::{bytes, spec_line},
@@ -14,14 +14,14 @@ use crate::{
 
 pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
     let options = options(args)?;
-    let engine = load::engine(Some(&args.model), &args.model_flags)?;
+    let engine = load::engine(Some(&args.model), &load::options(Some(&args.model), &args.model_flags)?)?;
     let mut progress = Progress::new();
     progress.busy(&format!("measuring, {} rounds", options.n_reps + 1));
     let report = engine.bench(&options)?;
     progress.clear();
     let mut out = Stdout::lock();
     if args.json {
-        out.line(&to_json(args, &engine, &report).to_string())?;
+        out.line(&json::line(&to_json(args, &engine, &report)))?;
     } else {
         out.write(&to_table(args, &engine, &report))?;
     }
@@ -53,6 +53,10 @@ fn to_json(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> Value {
         "isa": engine.kernels().isa(),
         "model": args.model.to_string_lossy(),
         "file_bytes": engine.model().weights().files().file_bytes(),
+        // What this machine can do at best: bytes read from memory, and products of 8-bit numbers added up. Null until
+        // the library measures it.
+        "read_bytes_per_s": null,
+        "int8_mac_per_s": null,
         "prefill_split": split_json(&report.prefill_split),
         "decode_split": split_json(&report.decode_split),
     })
@@ -70,7 +74,7 @@ fn split_json(split: &TimeSplit) -> Value {
 
 fn to_table(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> String {
     let size = bytes(engine.model().weights().files().file_bytes());
-    let mut table = format!("{}: {size}, {}\n", args.model.display(), spec_line(engine.spec()));
+    let mut table = format!("{}: {size}, {}\n", one_line(&args.model.display().to_string()), spec_line(engine.spec()));
     let (isa, n_threads) = (engine.kernels().isa(), engine.pool().n_threads());
     table += &format!("{isa}, {n_threads} threads, depth {}, median of {}\n\n", args.depth, args.n_reps);
     table += "            tokens    tokens/s   matmul  attention  I/O wait  other\n";

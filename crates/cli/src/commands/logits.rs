@@ -10,13 +10,15 @@ use crate::{
 const CHUNK: usize = 512;
 
 pub(super) fn run(args: LogitsArgs) -> Result<(), Failure> {
-    let engine = load::engine(Some(&args.model), &args.model_flags)?;
+    let engine = load::engine(Some(&args.model), &load::options(Some(&args.model), &args.model_flags)?)?;
     let ids = input::read_tokens(args.tokens)?;
     // By default keys and values are exact, since the logits are there to be compared.
     let mut session = engine.session(&args.model_flags.session_options(KvType::F32))?;
     check(&session, &ids)?;
+    // From here on Ctrl-C leaves a file to remove.
+    let interrupt = Interrupt::listen();
     let mut file = NewFile::create(&args.output)?;
-    write_logits(&mut session, &ids, &mut file)?;
+    write_logits(&mut session, &ids, &interrupt, &mut file)?;
     file.finish()
 }
 
@@ -34,8 +36,7 @@ fn check(session: &Session, ids: &[u32]) -> Result<(), Failure> {
 }
 
 /// Writes f32 little-endian, [n_ids, n_vocab].
-fn write_logits(session: &mut Session, ids: &[u32], file: &mut NewFile) -> Result<(), Failure> {
-    let interrupt = Interrupt::listen();
+fn write_logits(session: &mut Session, ids: &[u32], interrupt: &Interrupt, file: &mut NewFile) -> Result<(), Failure> {
     let mut progress = Progress::new();
     let mut bytes = Vec::with_capacity(4 * session.engine().spec().n_vocab);
     for (i, chunk) in ids.chunks(CHUNK).enumerate() {

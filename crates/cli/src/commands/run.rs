@@ -3,9 +3,12 @@
 //! Standard output gets the continuation and nothing else. Whatever happens after the options were understood, the file
 //! of `--stats-json` is written.
 
-use std::ops::ControlFlow;
+use std::{
+    ops::ControlFlow,
+    sync::{Mutex, PoisonError},
+};
 
-use atta::{Engine, Event, FinishReason, GenerateOptions, KvType};
+use atta::{Event, FinishReason, GenerateOptions, KvType, LoadOptions, Session};
 
 use crate::{
     args::RunArgs,
@@ -24,35 +27,72 @@ use crate::{
 const SAMPLE_EVERY: usize = 16;
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
+    let interrupt = Interrupt::listen();
     let sampling = args.sampling.sampling()?;
     let options = GenerateOptions { n_predict: args.sampling.n_predict, sampling, stop: args.sampling.stop.clone() };
+    let load_options = load::options(args.model.as_deref(), &args.model_flags)?;
     let prompt = Text::given_or_piped(args.prompt.as_deref(), "give it with -p TEXT, or pipe it in")?;
 
-    // Opened now, so that a path that cannot be written to is found out before the work and not after it.
-    let stats_file = args.stats_json.as_deref().map(NewFile::create).transpose()?;
+    let file = StatsFile::create(args)?;
     let mut stats = Stats::new(&args.model_flags);
-    let result = generate(args, prompt, &options, &mut stats);
-    let written = stats_file.map_or(Ok(()), |file| stats.write(file, result.as_ref().err()));
+    let give_up = || {
+        if let Err(failure) = file.write(&Stats::new(&args.model_flags), Some(&Failure::Interrupted)) {
+            failure.report();
+        }
+    };
+    let prepared = interrupt.watch(give_up, || prepare(args, &load_options, prompt, &mut stats));
+    let result = prepared.and_then(|prepared| generate(args, prepared, &options, Listener::new(interrupt), &mut stats));
+    let written = file.write(&stats, result.as_ref().err());
     result.and(written)
 }
 
-fn generate(args: &RunArgs, prompt: Text, options: &GenerateOptions, stats: &mut Stats) -> Result<(), Failure> {
-    let engine = load::engine(args.model.as_deref(), &args.model_flags)?;
+/// The file of `--stats-json`, if asked for. Whoever ends the run writes it.
+struct StatsFile(Mutex<Option<NewFile>>);
+
+impl StatsFile {
+    /// Opens it now, so that a path that cannot be written to is found out before the work and not after it.
+    fn create(args: &RunArgs) -> Result<Self, Failure> {
+        Ok(Self(Mutex::new(args.stats_json.as_deref().map(NewFile::create).transpose()?)))
+    }
+
+    fn write(&self, stats: &Stats, failure: Option<&Failure>) -> Result<(), Failure> {
+        let file = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        file.map_or(Ok(()), |file| stats.write(file, failure))
+    }
+}
+
+/// All that a generation needs.
+struct Prepared {
+    session: Session,
+    ids: Vec<u32>,
+}
+
+/// Loads the model and reads the prompt.
+fn prepare(args: &RunArgs, options: &LoadOptions, prompt: Text, stats: &mut Stats) -> Result<Prepared, Failure> {
+    let engine = load::engine(args.model.as_deref(), options)?;
     stats.loaded(&engine);
     if args.verbose {
         report::model(&load::name(args.model.as_deref()), &engine);
     }
     let ids = engine.prompt_ids(&prompt.read()?);
     stats.n_prompt = ids.len();
-
-    let mut session = engine.session(&args.model_flags.session_options(KvType::default()))?;
+    let session = engine.session(&args.model_flags.session_options(KvType::default()))?;
     stats.account(&engine);
-    let mut listener = Listener::new();
+    Ok(Prepared { session, ids })
+}
+
+fn generate(
+    args: &RunArgs,
+    Prepared { mut session, ids }: Prepared,
+    options: &GenerateOptions,
+    mut listener: Listener,
+    stats: &mut Stats,
+) -> Result<(), Failure> {
     let ended = session.generate(&ids, options, |event| listener.hear(event));
     let written = listener.end(stats);
     let summary = ended?;
     stats.generated(summary.clone());
-    report_end(args, &engine, &summary);
+    report_end(args, &session, &summary);
     written?;
     match summary.finish_reason {
         FinishReason::Interrupted => Err(Failure::Interrupted),
@@ -61,12 +101,12 @@ fn generate(args: &RunArgs, prompt: Text, options: &GenerateOptions, stats: &mut
 }
 
 /// What was asked for on standard error, while the memory is still in use.
-fn report_end(args: &RunArgs, engine: &Engine, summary: &atta::Summary) {
+fn report_end(args: &RunArgs, session: &Session, summary: &atta::Summary) {
     if args.verbose {
         report::speed(summary);
     }
     if args.mem_report {
-        report::memory(engine);
+        report::memory(session.engine());
     }
 }
 
@@ -81,10 +121,10 @@ struct Listener {
 }
 
 impl Listener {
-    fn new() -> Self {
+    fn new(interrupt: Interrupt) -> Self {
         Self {
             out: Stdout::lock(),
-            interrupt: Interrupt::listen(),
+            interrupt,
             progress: Progress::new(),
             peak: PeakPrivate::default(),
             n_generated: 0,

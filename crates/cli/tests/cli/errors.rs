@@ -17,7 +17,7 @@ fn a_file_that_is_not_there_is_named() {
     for command in [&["run", "no-such.gguf", "-p", "x"][..], &["inspect", "no-such.gguf"], &["bench", "no-such.gguf"]] {
         fails(command, 1, &["no-such.gguf: "]);
     }
-    fails(&["run", ".", "-p", "x"], 1, &[".: is a directory"]);
+    fails(&["run", ".", "-p", "x"], 1, &[".: is not a regular file"]);
 }
 
 #[test]
@@ -109,6 +109,8 @@ fn wrong_usage_is_told_from_failure() {
     for (options, part) in cases {
         fails(&[&["run", &model, "-p", "x"], options].concat(), 2, &[part]);
     }
+    fails(&["run", "no-such.gguf", "-p", "x", "--prewarm", "--weights", "resident"], 2, &["--prewarm", "resident"]);
+    fails(&["bench", &model, "--prewarm", "--weights", "resident"], 2, &["--prewarm", "resident"]);
     fails(&["tokenize"], 2, &["<MODEL>"]);
     fails(&["logits", &model, "--tokens", "1,x", "-o", "out"], 2, &["\"x\" is no token id"]);
     fails(&["bench", &model, "-p", "0", "-n", "0"], 2, &["nothing to measure"]);
@@ -166,6 +168,26 @@ fn a_context_that_no_machine_holds_is_refused_and_not_tried() {
     let scratch = Scratch::new("wide");
     let path = scratch.file("wide.gguf", &wide_model());
     fails(&["run", &path, "-p", "a", "-c", "16777216"], 1, &["out of memory budget: kv cache", "lower -c"]);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_benchmark_is_made_in_the_context_that_is_asked_for() {
+    let scratch = Scratch::new("wide-bench");
+    let path = scratch.file("wide.gguf", &wide_model());
+    let bench = ["bench", &path, "-p", "1", "-n", "1", "-r", "1", "-c"];
+    fails(&[&bench[..], &["16777216"]].concat(), 1, &["out of memory budget: kv cache"]);
+    assert_eq!(atta(&[&bench[..], &["2"]].concat()).status.code(), Some(0));
+    fails(&["bench", &path, "-p", "4", "-c", "3"], 2, &["-c 3 is too short"]);
+}
+
+#[test]
+#[cfg(feature = "builtin")]
+fn what_does_not_apply_to_the_built_in_model_is_wrong_usage() {
+    let scratch = Scratch::new("builtin-prewarm");
+    let path = scratch.path("stats.json");
+    fails(&["run", "-p", "x", "--prewarm", "--stats-json", &path], 2, &["--prewarm", "built-in"]);
+    assert!(scratch.names().is_empty());
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use crate::program::{model, stdout};
+use atta_formats::Writer;
+
+use crate::program::{Scratch, model, stdout};
 
 fn json(args: &[&str]) -> Value {
     serde_json::from_str(&stdout(args)).unwrap()
@@ -32,6 +34,26 @@ fn a_program_reads_whole_scalars_and_short_arrays() {
 }
 
 #[test]
+fn what_a_hostile_file_says_cannot_steer_a_terminal() {
+    const HOSTILE: &str = "a\u{9b}31m\u{1b}[2J\u{202e}b\u{200f}\n";
+    let scratch = Scratch::new("hostile");
+    let mut writer = Writer::new();
+    writer.set_str("general.architecture", "llama");
+    writer.set_str("general.name", HOSTILE);
+    let layout = writer.finish().unwrap();
+    let mut bytes = layout.header;
+    bytes.resize(layout.file_bytes as usize, 0);
+    let path = scratch.file("hostile.gguf", &bytes);
+
+    let said = stdout(&["inspect", &path, "--json"]);
+    assert!(said.contains("\\u009b31m\\u001b[2J\\u202eb\\u200f"), "{said}");
+    assert_eq!(serde_json::from_str::<Value>(&said).unwrap()["metadata"]["general.name"], HOSTILE);
+    for said in [said, stdout(&["inspect", &path])] {
+        assert!(!said.contains(['\u{9b}', '\u{1b}', '\u{202e}', '\u{200f}']), "{said:?}");
+    }
+}
+
+#[test]
 fn tensors_are_listed_on_request() {
     let object = json(&["inspect", &model("llama-plain.gguf"), "--json", "--tensors"]);
     let tensors = object["tensors"].as_array().unwrap();
@@ -48,6 +70,7 @@ fn a_benchmark_is_one_object() {
     for (key, expected) in [("n_prompt", 8), ("n_gen", 4), ("depth", 5), ("threads", 2)] {
         assert_eq!(object[key], expected, "{key}");
     }
+    assert!(object.get("read_bytes_per_s").is_some() && object.get("int8_mac_per_s").is_some());
     assert!(object["isa"].is_string() && object["decode_split"]["matmul_s"].is_f64());
     let table = stdout(&["bench", &model("llama-plain.gguf"), "-p", "0", "-n", "4", "-r", "1"]);
     assert!(table.contains("tokens/s") && table.contains("text") && !table.contains("prompt  "), "{table}");

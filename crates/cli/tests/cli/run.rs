@@ -36,7 +36,8 @@ fn the_same_seed_gives_the_same_text_whatever_the_threads_and_batches() {
     for more in [["-j", "2"], ["-j", "3"], ["--batch", "1"], ["--batch", "7"], ["--batch", "512"]] {
         assert_eq!(run(&more), expected, "{more:?}");
     }
-    assert_eq!(run(&["--weights", "resident", "--prewarm"]), expected);
+    assert_eq!(run(&["--weights", "resident"]), expected);
+    assert_eq!(run(&["--prewarm"]), expected);
     assert_ne!(run(&["--seed", "43"]), expected);
 }
 
@@ -115,15 +116,52 @@ fn statistics_have_every_key_of_the_contract() {
             "memory",
             "weights",
             "pinned_bytes",
-            "read_bytes"
+            "read_bytes",
+            "predicted_decode_tok_s",
+            "io_wait_s"
         ]
     );
+    assert!(stats["predicted_decode_tok_s"].is_null() && stats["io_wait_s"].is_null());
     assert!(stats["decode_tok_s"].as_f64().unwrap() > 0.0);
     let file_bytes = std::fs::metadata(model(ENDLESS)).unwrap().len();
     assert_eq!((&stats["weights"], &stats["pinned_bytes"]), (&"resident".into(), &file_bytes.into()));
     let named = |name: &str| stats["memory"].as_array().unwrap().iter().any(|item| item["name"] == name);
     assert!(named("kv cache") && named("weights"), "{stats:#}");
     assert_eq!(scratch.names(), ["stats.json"]);
+}
+
+#[test]
+fn the_token_that_ends_the_text_is_counted_and_has_no_text() {
+    let scratch = Scratch::new("stats-end");
+    let path = scratch.path("stats.json");
+    let model = model("llama-plain.gguf");
+    let run = |n: &str| stdout(&["run", &model, "-p", "the king", "-n", n, "-c", "512", "--stats-json", &path]);
+    let whole = run("500");
+    let ended = stats(&path);
+    assert_eq!(ended["finish_reason"], "stop");
+    let n = ended["generated_tokens"].as_u64().unwrap();
+    assert!(n > 1, "{n}");
+    assert_eq!(run(&(n - 1).to_string()), whole);
+    assert_eq!(
+        (&stats(&path)["finish_reason"], &stats(&path)["generated_tokens"]),
+        (&"length".into(), &(n - 1).into())
+    );
+}
+
+#[test]
+#[cfg(feature = "builtin")]
+fn statistics_know_a_resident_copy_of_the_built_in_model() {
+    let scratch = Scratch::new("stats-builtin");
+    let path = scratch.path("stats.json");
+    let pinned = |weights: &str| {
+        stdout(&["run", "-p", "Once", "-n", "2", "--weights", weights, "--stats-json", &path]);
+        let stats = stats(&path);
+        let named = stats["memory"].as_array().unwrap().iter().find(|item| item["name"] == "weights").cloned();
+        (stats["pinned_bytes"].as_u64().unwrap(), named.map(|item| item["bytes"].as_u64().unwrap()))
+    };
+    assert_eq!(pinned("mapped"), (0, None));
+    let n_bytes = atta::builtin().bytes.len() as u64;
+    assert_eq!(pinned("resident"), (n_bytes, Some(n_bytes)));
 }
 
 #[test]

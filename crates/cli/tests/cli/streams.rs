@@ -3,9 +3,13 @@
 #![cfg(unix)]
 
 use std::{
-    io::Read,
-    process::{Child, Command},
+    io::{Read, Write},
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
 };
+
+use serde_json::Value;
 
 use crate::program::{Scratch, command, model};
 
@@ -67,13 +71,48 @@ fn ctrl_c_ends_the_text_and_still_writes_statistics() {
     let path = scratch.path("stats.json");
     let mut child = endless(&["--stats-json", &path]);
     first_byte(&mut child);
+    let stats = interrupt(child, &scratch);
+    assert!(stats["generated_tokens"].as_u64() > Some(0));
+}
+
+/// Presses Ctrl-C once. The program has to end at once with the statistics of `stats.json` and nothing beside them.
+fn interrupt(child: Child, scratch: &Scratch) -> Value {
     let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(status.success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
-    let stats: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    let stats: Value = serde_json::from_str(&std::fs::read_to_string(scratch.path("stats.json")).unwrap()).unwrap();
     assert_eq!(stats["finish_reason"], "interrupted");
-    assert!(stats["generated_tokens"].as_u64() > Some(0) && stats.get("error").is_none());
-    assert_eq!(scratch.names(), ["stats.json"]);
+    assert!(stats.get("error").is_none());
+    assert_eq!(stats["peak_rss_anon_bytes"].is_u64(), cfg!(target_os = "linux"));
+    assert!(!scratch.names().iter().any(|name| name.ends_with(".part")), "{:?}", scratch.names());
+    stats
+}
+
+#[test]
+fn ctrl_c_while_standard_input_is_read_still_writes_statistics() {
+    let scratch = Scratch::new("interrupt-stdin");
+    let args = ["run", &model("llama-plain.gguf"), "--stats-json", &scratch.path("stats.json")];
+    let mut child = command(&args).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // More than a pipe holds: once it is written, the program is reading.
+    stdin.write_all(&[b'a'; 1 << 18]).unwrap();
+    let stats = interrupt(child, &scratch);
+    assert_eq!((&stats["prompt_tokens"], &stats["generated_tokens"]), (&0.into(), &0.into()));
+}
+
+#[test]
+fn ctrl_c_while_the_model_is_loaded_still_writes_statistics() {
+    let scratch = Scratch::new("interrupt-load");
+    // Opening a pipe waits until somebody writes to it, as a slow disk would let us wait.
+    let model = scratch.path("model.gguf");
+    assert!(Command::new("mkfifo").arg(&model).status().unwrap().success());
+    let child = command(&["run", &model, "-p", "x", "--stats-json", &scratch.path("stats.json")]).spawn().unwrap();
+    let start = Instant::now();
+    while !scratch.names().iter().any(|name| name.ends_with(".part")) {
+        assert!(start.elapsed() < Duration::from_secs(20), "it never began");
+        sleep(Duration::from_millis(5));
+    }
+    interrupt(child, &scratch);
 }

@@ -41,20 +41,6 @@ fn sum_of<I: Floats>(isa: I, x: &[f32], f: impl Fn(I::F) -> I::F, last: impl Fn(
     total(isa.to_array(lanes))
 }
 
-/// `Σ x·y` of two vectors of the same length.
-#[inline(always)]
-pub(crate) fn dot<I: Floats>(isa: I, x: &[f32], y: &[f32]) -> f32 {
-    let mut lanes = isa.zeros();
-    let ((x, x_rest), (y, y_rest)) = (x.as_chunks::<LANES>(), y.as_chunks::<LANES>());
-    for (x, y) in x.iter().zip(y) {
-        lanes = isa.sum_f(lanes, isa.product(isa.floats(x), isa.floats(y)));
-    }
-    if !x_rest.is_empty() {
-        lanes = isa.sum_f(lanes, isa.product(isa.floats(&padded(x_rest)), isa.floats(&padded(y_rest))));
-    }
-    total(isa.to_array(lanes))
-}
-
 /// `Σ x`.
 #[inline(always)]
 pub(crate) fn sum<I: Floats>(isa: I, x: &[f32]) -> f32 {
@@ -93,7 +79,6 @@ mod tests {
                 (0..width).for_each(|i| lanes[i] += lanes[i + width]);
             }
             assert_eq!(sum(Scalar, &x).to_bits(), lanes[0].to_bits());
-            assert_eq!(dot(Scalar, &x, &vec![1.0; x.len()]).to_bits(), lanes[0].to_bits());
         }
     }
 }

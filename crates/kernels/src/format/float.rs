@@ -37,19 +37,9 @@ macro_rules! float_format {
     };
 }
 
-float_format!(F32, 4, f32::from_le_bytes, each_widened::<_, Self, 4>);
+float_format!(F32, 4, f32::from_le_bytes, I::singles);
 float_format!(F16, 2, |bytes| widen_f16(u16::from_le_bytes(bytes)), I::halves);
-float_format!(Bf16, 2, |bytes| bf16_to_f32(u16::from_le_bytes(bytes)), each_widened::<_, Self, 2>);
-
-/// 16 weights, one by one; compilers see the vector behind it.
-#[inline(always)]
-fn each_widened<I: Floats, F: FloatFormat<Weight = [u8; N]>, const N: usize>(isa: I, weights: &[[u8; N]; 16]) -> I::F {
-    let mut wide = [0.0; 16];
-    for i in 0..16 {
-        wide[i] = F::widen(&weights[i]);
-    }
-    isa.floats(&wide)
-}
+float_format!(Bf16, 2, |bytes| bf16_to_f32(u16::from_le_bytes(bytes)), I::brains);
 
 /// IEEE binary16 bits to f32, exactly.
 #[inline(always)]

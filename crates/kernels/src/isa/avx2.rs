@@ -293,6 +293,7 @@ macro_rules! floats_of_256_bits {
     ($isa:ty) => {
         impl Floats for $isa {
             type F = [__m256; 2];
+            const KEYS: usize = 2;
 
             proven! {
                 fn zeros(self) -> [__m256; 2] { [_mm256_setzero_ps(); 2] }
@@ -303,6 +304,32 @@ macro_rules! floats_of_256_bits {
                 fn halves(self, x: &[[u8; 2]; 16]) -> [__m256; 2] {
                     let (low, high) = (x.as_ptr().cast(), x.as_ptr().add(8).cast());
                     [_mm256_cvtph_ps(_mm_loadu_si128(low)), _mm256_cvtph_ps(_mm_loadu_si128(high))]
+                }
+                fn brains(self, x: &[[u8; 2]; 16]) -> [__m256; 2] {
+                    let bits = |half| _mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(half)));
+                    let (low, high) = (bits(x.as_ptr().cast()), bits(x.as_ptr().add(8).cast()));
+                    [_mm256_castsi256_ps(low), _mm256_castsi256_ps(high)]
+                }
+                fn singles(self, x: &[[u8; 4]; 16]) -> [__m256; 2] {
+                    [_mm256_loadu_ps(x.as_ptr().cast()), _mm256_loadu_ps(x.as_ptr().add(8).cast())]
+                }
+                fn totals_of_16(self, x: [[__m256; 2]; 16]) -> [__m256; 2] {
+                    // Lanes 0 to 7 with 8 to 15, 0 to 3 with 4 to 7, 0 and 1 with 2 and 3, 0 with 1; vectors i and i + 4
+                    // share a register from the second step on.
+                    let eight = |v: usize| {
+                        let half = |i: usize| {
+                            let (a, b) = (x[v + i], x[v + i + 4]);
+                            let (a, b) = (_mm256_add_ps(a[0], a[1]), _mm256_add_ps(b[0], b[1]));
+                            let low = _mm256_permute2f128_ps::<0x20>(a, b);
+                            _mm256_add_ps(low, _mm256_permute2f128_ps::<0x31>(a, b))
+                        };
+                        let pair = |a, b| _mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+                        let (a, b) = (pair(half(0), half(1)), pair(half(2), half(3)));
+                        let (a, b) = (_mm256_castps_pd(a), _mm256_castps_pd(b));
+                        let low = _mm256_castpd_ps(_mm256_unpacklo_pd(a, b));
+                        _mm256_add_ps(low, _mm256_castpd_ps(_mm256_unpackhi_pd(a, b)))
+                    };
+                    [eight(0), eight(8)]
                 }
                 fn to_array(self, x: [__m256; 2]) -> [f32; 16] {
                     let mut out = [0.0; 16];

@@ -136,13 +136,21 @@ pub(crate) trait Lanes: Row {
 pub(crate) trait Floats: Copy + Send + Sync + 'static {
     /// 16 f32.
     type F: Copy;
+    /// Keys whose sums for two heads fit the registers; divides 8.
+    const KEYS: usize;
 
     fn zeros(self) -> Self::F;
     fn splat_all(self, x: f32) -> Self::F;
     fn floats(self, x: &[f32; 16]) -> Self::F;
     /// Widens 16 little-endian f16, exactly.
     fn halves(self, x: &[[u8; 2]; 16]) -> Self::F;
+    /// Widens 16 little-endian bfloat16, exactly.
+    fn brains(self, x: &[[u8; 2]; 16]) -> Self::F;
+    /// 16 little-endian f32.
+    fn singles(self, x: &[[u8; 4]; 16]) -> Self::F;
     fn to_array(self, x: Self::F) -> [f32; 16];
+    /// The sum of the lanes of each vector, in the order of `lanes::total`.
+    fn totals_of_16(self, x: [Self::F; 16]) -> Self::F;
     fn sum_f(self, x: Self::F, y: Self::F) -> Self::F;
     /// The product is rounded before anything is added to it.
     fn product(self, x: Self::F, y: Self::F) -> Self::F;

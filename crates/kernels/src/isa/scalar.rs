@@ -5,7 +5,9 @@
 //! unpacked in u64.
 
 use super::{Flat, Floats, Row};
+use crate::algo::lanes::total;
 use crate::format::float::widen_f16;
+use atta_formats::f16::bf16_to_f32;
 
 /// Proof of nothing.
 #[derive(Clone, Copy)]
@@ -74,7 +76,7 @@ impl Row for Scalar {
     #[inline(always)]
     fn bits(self, bits: &[u8; 4]) -> [u64; 4] {
         // A copy of the eight bits in each byte, of which byte i keeps bit i; adding 127 carries it to the top.
-        bits.map(|byte| ((u64::from(byte) * splat(1) & 0x8040_2010_0804_0201) + splat(127)) >> 7 & splat(1))
+        bits.map(|byte| ((((u64::from(byte) * splat(1)) & 0x8040_2010_0804_0201) + splat(127)) >> 7) & splat(1))
     }
 
     #[inline(always)]
@@ -214,6 +216,7 @@ mod floats {
 
 impl Floats for Scalar {
     type F = floats::F;
+    const KEYS: usize = 1;
 
     #[inline(always)]
     fn zeros(self) -> floats::F {
@@ -237,6 +240,25 @@ impl Floats for Scalar {
             wide[i] = widen_f16(u16::from_le_bytes(x[i]));
         }
         floats::load(&wide)
+    }
+
+    #[inline(always)]
+    fn brains(self, x: &[[u8; 2]; 16]) -> floats::F {
+        let mut wide = [0.0; 16];
+        for i in 0..16 {
+            wide[i] = bf16_to_f32(u16::from_le_bytes(x[i]));
+        }
+        floats::load(&wide)
+    }
+
+    #[inline(always)]
+    fn singles(self, x: &[[u8; 4]; 16]) -> floats::F {
+        floats::load(&x.map(f32::from_le_bytes))
+    }
+
+    #[inline(always)]
+    fn totals_of_16(self, x: [floats::F; 16]) -> floats::F {
+        floats::load(&x.map(|x| total(floats::store(x))))
     }
 
     #[inline(always)]

@@ -297,6 +297,70 @@ fn sums_and_cache_rows_are_plain() {
 }
 
 #[test]
+fn row_operations_of_every_isa_give_the_bits_of_scalar() {
+    let scalar = Kernels::named("scalar").unwrap();
+    for (k, d) in kernels().flat_map(|k| [1, 7, 16, 40, 64, 255, 2048].map(|d| (k, d))) {
+        let mut random = Random(20 + d as u64);
+        let (x, weight, bias) = (random.floats(d), random.floats(d), random.floats(d));
+        let large: Vec<f32> = x.iter().map(|x| x * 30.0).collect();
+        let run = |k: Kernels| {
+            let (mut out, mut all) = (vec![0.0; d], vec![]);
+            k.rms_norm(&x, &weight, 1e-5, &mut out);
+            all.extend(bits(&out));
+            k.layer_norm(&x, &weight, &bias, 1e-5, &mut out);
+            all.extend(bits(&out));
+            for activation in [Activation::Silu, Activation::GeluTanh, Activation::Gelu, Activation::Relu] {
+                out.copy_from_slice(&large);
+                k.gate(activation, &mut out, &weight);
+                all.extend(bits(&out));
+            }
+            for pairing in [RopePairing::Norm, RopePairing::Neox] {
+                k.rope(&mut out, &bias[..d / 4 * 2], pairing);
+                all.extend(bits(&out));
+            }
+            k.add_assign(&mut out, &x);
+            all.extend(bits(&out));
+            for elem in [KvElem::F16, KvElem::F32] {
+                let mut bytes = vec![0; elem.row_bytes(d)];
+                k.store_kv(&large, elem, &mut bytes);
+                all.extend(bytes.into_iter().map(u32::from));
+            }
+            all
+        };
+        assert!(run(k) == run(scalar), "{} {d}", k.isa());
+    }
+}
+
+#[test]
+fn halves_of_every_isa_round_as_in_the_codec() {
+    let x: Vec<f32> = (0..=u16::MAX).flat_map(|h| {
+        let bits = u32::from(h) << 16;
+        [0x0fff, 0x1000, 0x1001, 0xf000].map(|low| f32::from_bits(bits | low))
+    }).collect();
+    let want: Vec<u8> = x.iter().flat_map(|&x| atta_formats::f16::f32_to_f16(x).to_le_bytes()).collect();
+    for k in kernels() {
+        let mut got = vec![0; 2 * x.len()];
+        k.store_kv(&x, KvElem::F16, &mut got);
+        assert!(got == want, "{}", k.isa());
+    }
+}
+
+#[test]
+fn quantized_inputs_of_every_isa_are_those_of_scalar() {
+    let mut random = Random(21);
+    for (k, d) in kernels().flat_map(|k| [32, 256, 300, 1024].map(|d| (k, d))) {
+        let x: Vec<f32> = random.floats(3 * d).into_iter().map(|x| x * x * x * 1e3).collect();
+        let (got, want) = (filled(k, 3, d, &x), filled(Kernels::named("scalar").unwrap(), 3, d, &x));
+        for at in 0..3 * d.div_ceil(256) {
+            let ((a, b), (c, e)) = ((got.q8_256(), want.q8_256()), (got.q8_32(), want.q8_32()));
+            assert_eq!((a.codes[at].0, a.scales[at].to_bits()), (b.codes[at].0, b.scales[at].to_bits()));
+            assert_eq!(a.sums[at], b.sums[at]);
+            assert_eq!((c.codes[at].0, bits(&c.scales[at]), c.sums[at]), (e.codes[at].0, bits(&e.scales[at]), e.sums[at]));
+        }
+    }
+}
+
+#[test]
 fn an_unknown_isa_is_an_error_that_lists_what_there_is() {
     let error = Kernels::named("avx1024").unwrap_err().to_string();
     assert!(error.contains("`avx1024`") && error.contains("scalar"), "{error}");

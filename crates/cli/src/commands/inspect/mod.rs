@@ -17,7 +17,7 @@ pub(super) fn run(args: &InspectArgs) -> Result<(), Failure> {
     let view = View::new(&args.model, &files, args.tensors);
     let mut out = Stdout::lock();
     if args.json {
-        out.line(&format!("{:#}", json::render(&view)))?;
+        out.line(&crate::json::pretty(&json::render(&view)))?;
     } else {
         out.write(&text::render(&view))?;
     }

@@ -1,0 +1,129 @@
+//! The most private memory that this process can have: memory and swap of the machine, or less where a control group
+//! says so, and never more than a process can address.
+//!
+//! Linux has all of it in files. Elsewhere only the address space counts, since the standard library cannot ask those
+//! systems: a context that is absurd is refused there too, and one that is merely too long for the machine is left to
+//! the system.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::memory::kib;
+
+/// What a process can address, bytes: 47 bits on the 64-bit processors of today, and half of what a shorter pointer
+/// reaches, which is the most that Rust allocates.
+const ADDRESSABLE: u64 = if usize::BITS == 64 { 1 << 47 } else { isize::MAX as u64 };
+
+/// The smallest of all limits, bytes.
+pub(crate) fn of_process() -> u64 {
+    below(Path::new("/"))
+}
+
+/// The same of a system whose files are below `root`.
+fn below(root: &Path) -> u64 {
+    [machine(root), groups(root)].into_iter().flatten().fold(ADDRESSABLE, u64::min)
+}
+
+/// Memory and swap, bytes.
+fn machine(root: &Path) -> Option<u64> {
+    let info = fs::read_to_string(root.join("proc/meminfo")).ok()?;
+    Some(kib(&info, "MemTotal:")?.saturating_add(kib(&info, "SwapTotal:").unwrap_or(0)))
+}
+
+/// The strictest of the control groups that this process is in, bytes. Swap is not added to it: whoever sets such a
+/// limit means memory.
+fn groups(root: &Path) -> Option<u64> {
+    let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
+    groups.lines().filter_map(|line| of_group(&root.join("sys/fs/cgroup"), line)).min()
+}
+
+/// `line` is `id:controllers:path`; of version 2 it has no controllers. Where both versions are in use, version 2 is
+/// mounted as `unified`.
+fn of_group(mounts: &Path, line: &str) -> Option<u64> {
+    let mut fields = line.splitn(3, ':').skip(1);
+    let (controllers, group) = (fields.next()?, fields.next()?.trim_start_matches('/'));
+    let v2 = |mount: &Path| on_the_way(mount, group, "memory.max");
+    match controllers {
+        "" => [v2(mounts), v2(&mounts.join("unified"))].into_iter().flatten().min(),
+        _ if controllers.split(',').any(|controller| controller == "memory") => {
+            on_the_way(&mounts.join("memory"), group, "memory.limit_in_bytes")
+        }
+        _ => None,
+    }
+}
+
+/// The smallest number in the files called `name` from a group to the root of its hierarchy. In a container the group
+/// may be mounted as that root, and its path need not exist.
+fn on_the_way(mount: &Path, group: &str, name: &str) -> Option<u64> {
+    let group: PathBuf = mount.join(group);
+    let directories = group.ancestors().take_while(|directory| directory.starts_with(mount));
+    // Without a limit the file says `max`, or in version 1 a number that no machine has.
+    directories.filter_map(|directory| fs::read_to_string(directory.join(name)).ok()?.trim().parse().ok()).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The limit of a system of 8 MiB and these files.
+    fn limit(name: &str, files: &[(&str, &str)]) -> u64 {
+        let root = std::env::temp_dir().join(format!("atta-limit-{name}-{}", std::process::id()));
+        let machine = ("proc/meminfo", "MemTotal:  6144 kB\nSwapTotal:  2048 kB\n");
+        for (path, text) in files.iter().chain([&machine]) {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let limit = below(&root);
+        fs::remove_dir_all(root).unwrap();
+        limit
+    }
+
+    #[test]
+    fn without_groups_it_is_memory_and_swap() {
+        assert_eq!(limit("machine", &[]), 8 << 20);
+        let unlimited = [("proc/self/cgroup", "0::/a\n"), ("sys/fs/cgroup/a/memory.max", "max\n")];
+        assert_eq!(limit("max", &unlimited), 8 << 20);
+        let huge = [
+            ("proc/self/cgroup", "4:memory:/\n"),
+            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712"),
+        ];
+        assert_eq!(limit("huge", &huge), 8 << 20);
+    }
+
+    #[test]
+    fn a_v2_limit_of_the_group_or_of_any_ancestor_counts() {
+        let files = [
+            ("proc/self/cgroup", "0::/a/b\n"),
+            ("sys/fs/cgroup/a/b/memory.max", "3000000\n"),
+            ("sys/fs/cgroup/a/memory.max", "2000000\n"),
+            ("sys/fs/cgroup/c/memory.max", "1000\n"),
+        ];
+        assert_eq!(limit("v2", &files), 2_000_000);
+        assert_eq!(limit("v2-own", &files[..2]), 3_000_000);
+    }
+
+    #[test]
+    fn a_v1_limit_counts_also_where_the_group_is_the_root_of_a_container() {
+        let files = [
+            ("proc/self/cgroup", "5:cpu:/\n4:hugetlb,memory:/docker/x\n0::/\n"),
+            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "1000000\n"),
+            ("sys/fs/cgroup/cpu/memory.limit_in_bytes", "1000\n"),
+        ];
+        assert_eq!(limit("v1", &files), 1_000_000);
+        let hybrid = [
+            ("proc/self/cgroup", "4:memory:/x\n0::/y\n"),
+            ("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "3000000\n"),
+            ("sys/fs/cgroup/unified/y/memory.max", "2000000\n"),
+        ];
+        assert_eq!(limit("hybrid", &hybrid), 2_000_000);
+    }
+
+    #[test]
+    fn a_system_that_says_nothing_has_an_address_space() {
+        assert_eq!(below(Path::new("no/such/root")), ADDRESSABLE);
+        assert!((1 << 20..=ADDRESSABLE).contains(&of_process()));
+    }
+}

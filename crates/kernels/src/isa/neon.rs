@@ -1,0 +1,282 @@
+//! 128-bit ARM: NEON, which every 64-bit ARM has.
+//!
+//! The instruction sets of ARM differ in one thing only, how bytes are multiplied. So [`Neon`] is written once over
+//! [`Dot`]: [`Mull`] here multiplies in 16 bits, `dotprod.rs` and `i8mm.rs` have instructions for the whole product.
+//! Two registers hold 32 codes; 4 weight rows make a vector of the panel.
+
+use super::{Floats, Lanes, Row, Wide};
+use std::arch::aarch64::*;
+use std::arch::asm;
+
+/// Methods whose bodies are intrinsics of features that the token proves.
+macro_rules! proven {
+    ($(fn $name:ident $(<const $n:ident: usize>)? ($self:ident $(, $arg:ident: $ty:ty)*) $(-> $out:ty)? { $($body:tt)* })*) => {
+        $(#[inline(always)]
+        fn $name $(<const $n: usize>)? ($self $(, $arg: $ty)*) $(-> $out)? {
+            // SAFETY: the token proves the features of the intrinsics, and pointers come from references to arrays of
+            // the size that is accessed.
+            unsafe { $($body)* }
+        })*
+    };
+}
+pub(super) use proven;
+
+/// Products of bytes; a token that proves the instructions for them, and NEON.
+pub(crate) trait Dot: Copy + Send + Sync + 'static {
+    /// `acc + Σ w·x` of the four bytes of each lane; `w` at most 127.
+    fn dot(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t) -> int32x4_t;
+    /// As [`Self::dot`] for any `w`.
+    fn dot_any(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t) -> int32x4_t;
+    /// Adds `scale·Σ w·x` to the sum of the lanes; `w` at most 63, `scale` from −128 to 127.
+    fn dot_scaled(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t, scale: i32) -> int32x4_t;
+}
+
+/// Proof of NEON alone.
+#[derive(Clone, Copy)]
+pub(crate) struct Mull(());
+
+impl Mull {
+    /// # Safety
+    /// The CPU must have NEON.
+    pub(crate) const unsafe fn assume() -> Self {
+        Self(())
+    }
+}
+
+impl Dot for Mull {
+    proven! {
+        // Two products of bytes, at most 128·127 each, fit i16.
+        fn dot(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t) -> int32x4_t {
+            let w = vreinterpretq_s8_u8(w);
+            let (low, high) = (vmull_s8(vget_low_s8(w), vget_low_s8(x)), vmull_high_s8(w, x));
+            vpadalq_s16(acc, vpaddq_s16(low, high))
+        }
+        // The codes less 128, and 128·Σ x.
+        fn dot_any(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t) -> int32x4_t {
+            let sums = vshlq_n_s32::<7>(vpaddlq_s16(vpaddlq_s8(x)));
+            self.dot(vaddq_s32(acc, sums), veorq_u8(w, vdupq_n_u8(128)), x)
+        }
+        fn dot_scaled(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t, scale: i32) -> int32x4_t {
+            let w = vreinterpretq_s8_u8(w);
+            let pairs = vmlal_high_s8(vmull_s8(vget_low_s8(w), vget_low_s8(x)), w, x);
+            let acc = vmlal_n_s16(acc, vget_low_s16(pairs), scale as i16);
+            vmlal_high_n_s16(acc, pairs, scale as i16)
+        }
+    }
+}
+
+/// NEON with the byte products of `D`.
+#[derive(Clone, Copy)]
+pub(crate) struct Neon<D>(pub(crate) D);
+
+/// Bit k % 8 in byte k.
+const BITS: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
+
+impl<D: Dot> Row for Neon<D> {
+    type V = [uint8x16_t; 2];
+
+    proven! {
+        fn load(self, bytes: &[u8; 32]) -> [uint8x16_t; 2] {
+            [vld1q_u8(bytes.as_ptr()), vld1q_u8(bytes.as_ptr().add(16))]
+        }
+        fn store(self, v: [uint8x16_t; 2], bytes: &mut [u8; 32]) {
+            vst1q_u8(bytes.as_mut_ptr(), v[0]);
+            vst1q_u8(bytes.as_mut_ptr().add(16), v[1]);
+        }
+        fn load_pair(self, low: &[u8; 16], high: &[u8; 16]) -> [uint8x16_t; 2] {
+            [vld1q_u8(low.as_ptr()), vld1q_u8(high.as_ptr())]
+        }
+        fn nibbles(self, bytes: &[u8; 16]) -> [uint8x16_t; 2] {
+            let v = vld1q_u8(bytes.as_ptr());
+            [vandq_u8(v, vdupq_n_u8(15)), vshrq_n_u8::<4>(v)]
+        }
+        fn bits(self, bits: &[u8; 4]) -> [uint8x16_t; 2] {
+            let (bit, one) = (vld1q_u8(BITS.as_ptr()), vdupq_n_u8(1));
+            let half = |low, high| vandq_u8(vtstq_u8(vcombine_u8(vdup_n_u8(low), vdup_n_u8(high)), bit), one);
+            [half(bits[0], bits[1]), half(bits[2], bits[3])]
+        }
+        fn and(self, v: [uint8x16_t; 2], mask: u8) -> [uint8x16_t; 2] {
+            let mask = vdupq_n_u8(mask);
+            [vandq_u8(v[0], mask), vandq_u8(v[1], mask)]
+        }
+        fn xor(self, v: [uint8x16_t; 2], mask: u8) -> [uint8x16_t; 2] {
+            let mask = vdupq_n_u8(mask);
+            [veorq_u8(v[0], mask), veorq_u8(v[1], mask)]
+        }
+        fn or(self, a: [uint8x16_t; 2], b: [uint8x16_t; 2]) -> [uint8x16_t; 2] {
+            [vorrq_u8(a[0], b[0]), vorrq_u8(a[1], b[1])]
+        }
+        fn shr(self, v: [uint8x16_t; 2], n: usize) -> [uint8x16_t; 2] {
+            let n = vdupq_n_s8(-(n as i8));
+            [vshlq_u8(v[0], n), vshlq_u8(v[1], n)]
+        }
+        fn shl(self, v: [uint8x16_t; 2], n: usize) -> [uint8x16_t; 2] {
+            let n = vdupq_n_s8(n as i8);
+            [vshlq_u8(v[0], n), vshlq_u8(v[1], n)]
+        }
+    }
+}
+
+impl<D: Dot> Wide for Neon<D> {
+    type A = int32x4_t;
+    /// Of each 16 weights, in memory: products take a scale from a general register or with the load.
+    type S = [i32; 16];
+    type F8 = [float32x4_t; 2];
+
+    #[inline(always)]
+    fn scales_of_16(self, scales: &[i8; 16]) -> [i32; 16] {
+        std::array::from_fn(|i| i32::from(scales[i]))
+    }
+
+    #[inline(always)]
+    fn scales_of_32(self, scales: &[i8; 16]) -> [i32; 16] {
+        std::array::from_fn(|i| i32::from(scales[i / 2]))
+    }
+
+    proven! {
+        fn start(self, total: i32) -> int32x4_t { vsetq_lane_s32::<0>(total, vdupq_n_s32(0)) }
+        fn dot_scaled(self, acc: int32x4_t, codes: [uint8x16_t; 2], x: &[i8; 32], scales: [i32; 16], g: usize) -> int32x4_t {
+            let acc = self.0.dot_scaled(acc, codes[0], vld1q_s8(x.as_ptr()), scales[2 * g]);
+            self.0.dot_scaled(acc, codes[1], vld1q_s8(x.as_ptr().add(16)), scales[2 * g + 1])
+        }
+        fn dot_codes(self, acc: int32x4_t, codes: [uint8x16_t; 2], x: &[i8; 32]) -> int32x4_t {
+            let acc = self.0.dot(acc, codes[0], vld1q_s8(x.as_ptr()));
+            self.0.dot(acc, codes[1], vld1q_s8(x.as_ptr().add(16)))
+        }
+        fn dot_bytes(self, acc: int32x4_t, codes: [uint8x16_t; 2], x: &[i8; 32]) -> int32x4_t {
+            let acc = self.0.dot_any(acc, codes[0], vld1q_s8(x.as_ptr()));
+            self.0.dot_any(acc, codes[1], vld1q_s8(x.as_ptr().add(16)))
+        }
+        fn dot_sums(self, a: &[i8; 16], b: &[i16; 16], factor: i32) -> int32x4_t {
+            let (a, b) = (vld1q_s8(a.as_ptr()), [vld1q_s16(b.as_ptr()), vld1q_s16(b.as_ptr().add(8))]);
+            let a = [vmovl_s8(vget_low_s8(a)), vmovl_high_s8(a)];
+            let sums = vmlal_high_s16(vmull_s16(vget_low_s16(a[0]), vget_low_s16(b[0])), a[0], b[0]);
+            let sums = vmlal_high_s16(vmlal_s16(sums, vget_low_s16(a[1]), vget_low_s16(b[1])), a[1], b[1]);
+            vmulq_n_s32(sums, factor)
+        }
+        fn totals(self, s: [int32x4_t; 8]) -> [float32x4_t; 2] {
+            let low = vpaddq_s32(vpaddq_s32(s[0], s[1]), vpaddq_s32(s[2], s[3]));
+            let high = vpaddq_s32(vpaddq_s32(s[4], s[5]), vpaddq_s32(s[6], s[7]));
+            [vcvtq_f32_s32(low), vcvtq_f32_s32(high)]
+        }
+        fn load8(self, x: &[f32; 8]) -> [float32x4_t; 2] { [vld1q_f32(x.as_ptr()), vld1q_f32(x.as_ptr().add(4))] }
+        fn store8(self, x: [float32x4_t; 2], out: &mut [f32; 8]) {
+            vst1q_f32(out.as_mut_ptr(), x[0]);
+            vst1q_f32(out.as_mut_ptr().add(4), x[1]);
+        }
+        fn widen8(self, bits: &[u16; 8]) -> [float32x4_t; 2] { [widen(bits.as_ptr()), widen(bits.as_ptr().add(4))] }
+        fn mul8(self, x: [float32x4_t; 2], y: [float32x4_t; 2]) -> [float32x4_t; 2] {
+            [vmulq_f32(x[0], y[0]), vmulq_f32(x[1], y[1])]
+        }
+        fn add8(self, x: [float32x4_t; 2], y: [float32x4_t; 2]) -> [float32x4_t; 2] {
+            [vaddq_f32(x[0], y[0]), vaddq_f32(x[1], y[1])]
+        }
+        fn splat8(self, x: f32) -> [float32x4_t; 2] { [vdupq_n_f32(x); 2] }
+        fn low_minus_high(self, x: [float32x4_t; 2]) -> [float32x4_t; 2] { [vsubq_f32(x[0], x[1]), x[1]] }
+        fn prefetch(self, bytes: &[u8], offset: usize) {
+            let at = bytes.as_ptr().wrapping_add(offset);
+            asm!("prfm pldl1keep, [{}]", in(reg) at, options(readonly, nostack, preserves_flags))
+        }
+    }
+}
+
+/// Widens four f16.
+///
+/// # Safety
+/// `bits` must point to four.
+#[inline(always)]
+unsafe fn widen(bits: *const u16) -> float32x4_t {
+    // SAFETY: the caller's obligation; every CPU with NEON widens f16.
+    unsafe { vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(bits))) }
+}
+
+impl<D: Dot> Lanes for Neon<D> {
+    const LANES: usize = 4;
+    type W = uint8x16_t;
+    type N = int32x4_t;
+    type L = float32x4_t;
+
+    proven! {
+        fn columns<const B: usize>(self, rows: &[[u8; B]; 16], c: usize) -> [uint8x16_t; 4] {
+            assert!(16 * c + 16 <= B);
+            let at = |r: usize| vreinterpretq_u32_u8(vld1q_u8(rows[r].as_ptr().add(16 * c)));
+            let low = |x, y| vreinterpretq_u64_u32(vtrn1q_u32(x, y));
+            let high = |x, y| vreinterpretq_u64_u32(vtrn2q_u32(x, y));
+            // Words 0 and 2, then words 1 and 3, of two rows each.
+            let even = [low(at(0), at(1)), low(at(2), at(3))];
+            let odd = [high(at(0), at(1)), high(at(2), at(3))];
+            [
+                vreinterpretq_u8_u64(vtrn1q_u64(even[0], even[1])),
+                vreinterpretq_u8_u64(vtrn1q_u64(odd[0], odd[1])),
+                vreinterpretq_u8_u64(vtrn2q_u64(even[0], even[1])),
+                vreinterpretq_u8_u64(vtrn2q_u64(odd[0], odd[1])),
+            ]
+        }
+        fn splat4(self, bytes: &[i8; 4]) -> uint8x16_t {
+            vreinterpretq_u8_s32(vdupq_n_s32(i32::from_le_bytes(bytes.map(|byte| byte as u8))))
+        }
+        fn byte(self, w: uint8x16_t, j: usize) -> int32x4_t {
+            vshrq_n_s32::<24>(vshlq_s32(vreinterpretq_s32_u8(w), vdupq_n_s32(24 - 8 * j as i32)))
+        }
+        fn splat(self, x: i32) -> int32x4_t { vdupq_n_s32(x) }
+        fn dot4(self, acc: int32x4_t, w: uint8x16_t, x: uint8x16_t) -> int32x4_t {
+            self.0.dot(acc, w, vreinterpretq_s8_u8(x))
+        }
+        fn dot4_bytes(self, acc: int32x4_t, w: uint8x16_t, x: uint8x16_t) -> int32x4_t {
+            self.0.dot_any(acc, w, vreinterpretq_s8_u8(x))
+        }
+        fn add(self, x: int32x4_t, y: int32x4_t) -> int32x4_t { vaddq_s32(x, y) }
+        fn mul(self, x: int32x4_t, y: int32x4_t) -> int32x4_t { vmulq_s32(x, y) }
+        fn times_256(self, x: int32x4_t) -> int32x4_t { vshlq_n_s32::<8>(x) }
+        fn to_floats(self, x: int32x4_t) -> float32x4_t { vcvtq_f32_s32(x) }
+        fn load_lanes(self, x: &[f32; 16]) -> float32x4_t { vld1q_f32(x.as_ptr()) }
+        fn widen_lanes(self, bits: &[u16; 16]) -> float32x4_t { widen(bits.as_ptr()) }
+        fn splat_float(self, x: f32) -> float32x4_t { vdupq_n_f32(x) }
+        fn mul_lanes(self, x: float32x4_t, y: float32x4_t) -> float32x4_t { vmulq_f32(x, y) }
+        fn add_lanes(self, x: float32x4_t, y: float32x4_t) -> float32x4_t { vaddq_f32(x, y) }
+        fn sub_lanes(self, x: float32x4_t, y: float32x4_t) -> float32x4_t { vsubq_f32(x, y) }
+        fn load_from(self, x: &[f32]) -> float32x4_t {
+            let x: &[f32; 4] = x.try_into().expect("four lanes");
+            vld1q_f32(x.as_ptr())
+        }
+        fn store_to(self, x: float32x4_t, out: &mut [f32]) {
+            let out: &mut [f32; 4] = out.try_into().expect("four lanes");
+            vst1q_f32(out.as_mut_ptr(), x)
+        }
+    }
+}
+
+/// Lanes 4i to 4i + 3 by `f(i)`.
+#[inline(always)]
+fn four(f: impl Fn(usize) -> float32x4_t) -> [float32x4_t; 4] {
+    [f(0), f(1), f(2), f(3)]
+}
+
+impl<D: Dot> Floats for Neon<D> {
+    type F = [float32x4_t; 4];
+
+    proven! {
+        fn zeros(self) -> [float32x4_t; 4] { [vdupq_n_f32(0.0); 4] }
+        fn splat_all(self, x: f32) -> [float32x4_t; 4] { [vdupq_n_f32(x); 4] }
+        fn floats(self, x: &[f32; 16]) -> [float32x4_t; 4] { four(|i| vld1q_f32(x.as_ptr().add(4 * i))) }
+        fn halves(self, x: &[[u8; 2]; 16]) -> [float32x4_t; 4] {
+            four(|i| vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(x.as_ptr().add(4 * i).cast()))))
+        }
+        fn to_array(self, x: [float32x4_t; 4]) -> [f32; 16] {
+            let mut out = [0.0; 16];
+            for i in 0..4 {
+                vst1q_f32(out.as_mut_ptr().add(4 * i), x[i]);
+            }
+            out
+        }
+        fn sum_f(self, x: [float32x4_t; 4], y: [float32x4_t; 4]) -> [float32x4_t; 4] {
+            four(|i| vaddq_f32(x[i], y[i]))
+        }
+        fn product(self, x: [float32x4_t; 4], y: [float32x4_t; 4]) -> [float32x4_t; 4] {
+            four(|i| vmulq_f32(x[i], y[i]))
+        }
+        fn mul_add(self, x: [float32x4_t; 4], y: [float32x4_t; 4], z: [float32x4_t; 4]) -> [float32x4_t; 4] {
+            four(|i| vfmaq_f32(z[i], x[i], y[i]))
+        }
+    }
+}
