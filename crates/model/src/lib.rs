@@ -11,6 +11,7 @@ mod batch;
 mod bind;
 mod blocks;
 mod check;
+mod cpu;
 mod error;
 mod executor;
 mod forward;
@@ -22,9 +23,9 @@ mod tensors;
 
 pub use batch::{Batch, Input, Output, Row, SeqId, Want};
 pub use bind::Model;
+pub use cpu::{Cpu, CpuOptions};
 pub use error::Error;
 pub use executor::Executor;
-pub use forward::{Cpu, CpuOptions};
 pub use kv::{KvElem, KvType};
 pub use observe::{Observer, Phase};
 pub use tensors::{Home, Role, TensorReq};

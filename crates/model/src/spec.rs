@@ -284,6 +284,21 @@ impl ModelSpec {
         max
     }
 
+    /// Query heads of the layer that has most.
+    pub fn max_heads(&self) -> usize {
+        self.layers.iter().map(|l| l.attention().n_heads).max().unwrap_or(0)
+    }
+
+    /// Width of the widest head.
+    pub fn max_d_head(&self) -> usize {
+        self.layers.iter().map(|l| l.attention().d_head).max().unwrap_or(0)
+    }
+
+    /// Rotated elements of a head, where they are most.
+    pub fn max_d_rope(&self) -> usize {
+        self.layers.iter().filter_map(|l| l.attention().rope.as_ref()).map(|r| r.d_rope).max().unwrap_or(0)
+    }
+
     /// Bytes of key-value state of each layer for `n_ctx` positions.
     pub fn state_bytes(&self, kv: KvType, n_ctx: usize) -> Vec<u64> {
         let row_bytes = |l: &LayerSpec| kv.k.row_bytes(l.attention().d_kv()) + kv.v.row_bytes(l.attention().d_kv());

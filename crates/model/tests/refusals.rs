@@ -164,3 +164,19 @@ fn specs_that_describe_no_model_are_refused() {
         assert!(matches!(g.with_spec(spec), Err(Error::Spec(_))), "change {i}");
     }
 }
+
+#[test]
+fn more_threads_take_little_more_memory() {
+    let model = golden("qwen2").model();
+    let activations = |n_threads: usize| {
+        let budget = Budget::unlimited();
+        let pool = Arc::new(atta_kernels::Pool::new(std::num::NonZeroUsize::new(n_threads).unwrap()));
+        let options = CpuOptions { n_ctx: 131_072, ..CpuOptions::default() };
+        let _cpu =
+            atta_model::Cpu::new(model.clone(), atta_kernels::Kernels::detect(), pool, &budget, options).unwrap();
+        budget.items().iter().find(|i| i.name == "activations").unwrap().bytes
+    };
+    let (one, four) = (activations(1), activations(4));
+    // Partial results of attention: 1,024 chunks of 4 rows at the most.
+    assert!(four - one < 4 << 20, "{one} and {four}");
+}

@@ -1,0 +1,198 @@
+//! The executor that runs on the CPU: its memory, and the rules by which rows are let in.
+//!
+//! What happens to the rows then is in `forward.rs`. A batch is let in whole or not at all, and a step that fails halfway
+//! takes its rows back, so that a sequence is always as long as what was computed of it.
+
+use std::{ops::Range, sync::Arc};
+
+use atta_kernels::{Kernels, Pool};
+use atta_store::{Budget, Reservation};
+
+use crate::{
+    Batch, Error, Executor, Input, KvType, Model, Observer, Output, Phase, Role, Row, SeqId, Want,
+    blocks::{RopeTables, Scratch},
+    kv::Cache,
+    observe::Silent,
+    spec::ModelSpec,
+};
+
+/// What an executor is made for.
+#[derive(Clone, Debug)]
+pub struct CpuOptions {
+    /// Positions per sequence.
+    pub n_ctx: usize,
+    /// Sequences at once.
+    pub n_seqs: usize,
+    /// Rows per step.
+    pub n_batch: usize,
+    /// Element types of keys and values.
+    pub kv: KvType,
+    /// The layers to run; `None`: all.
+    pub layers: Option<Range<usize>>,
+}
+
+impl Default for CpuOptions {
+    fn default() -> Self {
+        Self { n_ctx: 4096, n_seqs: 1, n_batch: 512, kv: KvType::F16, layers: None }
+    }
+}
+
+/// Runs a range of layers on the CPU.
+pub struct Cpu {
+    pub(crate) model: Arc<Model>,
+    pub(crate) kernels: Kernels,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) layers: Range<usize>,
+    n_batch: usize,
+    pub(crate) cache: Cache,
+    pub(crate) ropes: RopeTables,
+    pub(crate) scratch: Scratch,
+    /// Token ids of the rows of this step, in order.
+    pub(crate) ids: Vec<u32>,
+    pub(crate) observer: Box<dyn Observer>,
+    _memory: (Reservation, [Reservation; 2]),
+}
+
+impl Executor for Cpu {
+    fn step(&mut self, batch: &Batch, out: &mut Output) -> Result<(), Error> {
+        self.admit(batch)?;
+        if batch.rows.is_empty() {
+            out.prepare(&[], self.model.spec().n_vocab, self.model.spec().d_model);
+            return Ok(());
+        }
+        let done = self.run(batch, out);
+        self.observer.enter(Phase::Idle);
+        if done.is_err() {
+            self.take_back(&batch.rows);
+        }
+        done
+    }
+
+    fn new_seq(&mut self) -> Result<SeqId, Error> {
+        self.cache.new_seq()
+    }
+
+    fn len(&self, seq: SeqId) -> Result<usize, Error> {
+        self.cache.len(seq)
+    }
+
+    fn fork(&mut self, seq: SeqId) -> Result<SeqId, Error> {
+        self.cache.fork(seq)
+    }
+
+    fn truncate(&mut self, seq: SeqId, n: usize) -> Result<(), Error> {
+        self.cache.truncate(seq, n)
+    }
+
+    fn drop_seq(&mut self, seq: SeqId) -> Result<(), Error> {
+        self.cache.drop_seq(seq)
+    }
+
+    fn export(&self, seq: SeqId) -> Result<Vec<u8>, Error> {
+        self.cache.export(seq)
+    }
+
+    fn import(&mut self, state: &[u8]) -> Result<SeqId, Error> {
+        self.cache.import(state)
+    }
+}
+
+impl Cpu {
+    /// Makes an executor with all the memory that it will ever need.
+    ///
+    /// # Errors
+    /// Memory that the budget does not grant.
+    pub fn new(
+        model: Arc<Model>,
+        kernels: Kernels,
+        pool: Arc<Pool>,
+        budget: &Budget,
+        options: CpuOptions,
+    ) -> Result<Self, Error> {
+        let spec = model.spec();
+        let CpuOptions { n_ctx, n_seqs, n_batch, kv, layers } = options;
+        let layers = layers.unwrap_or(0..spec.layers.len());
+        check_options(spec, &layers, [n_ctx, n_seqs, n_batch])?;
+        let kv_memory = budget.reserve("kv cache", Cache::bytes(spec, layers.clone(), kv, n_ctx, n_seqs))?;
+        let (scratch, scratch_memory) = Scratch::reserve(spec, pool.n_threads(), n_batch, n_ctx, budget)?;
+        let factors = model.globals().vector_opt(Role::RopeFreqs);
+        Ok(Self {
+            cache: Cache::new(spec, layers.clone(), kv, n_ctx, n_seqs),
+            ropes: RopeTables::new(&spec.layers, factors, n_batch),
+            scratch,
+            ids: Vec::with_capacity(n_batch),
+            observer: Box::new(Silent),
+            _memory: (kv_memory, scratch_memory),
+            model,
+            kernels,
+            pool,
+            layers,
+            n_batch,
+        })
+    }
+
+    /// Lets `observer` hear what each step turns to.
+    pub fn observe(&mut self, observer: Box<dyn Observer>) {
+        self.observer = observer;
+    }
+
+    /// Checks every row and gives it its place in the state; changes nothing if one is refused.
+    fn admit(&mut self, batch: &Batch) -> Result<(), Error> {
+        if batch.rows.len() > self.n_batch {
+            return Err(Error::BatchTooLarge { n_rows: batch.rows.len(), max: self.n_batch });
+        }
+        for (i, row) in batch.rows.iter().enumerate() {
+            let admitted = self.check(batch, i).and_then(|()| self.cache.extend(row.seq));
+            if admitted.is_err() {
+                self.take_back(&batch.rows[..i]);
+                return admitted;
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, batch: &Batch, i: usize) -> Result<(), Error> {
+        let (row, spec) = (batch.rows[i], self.model.spec());
+        let expected = self.cache.len(row.seq)?;
+        if row.pos != expected {
+            return Err(Error::Position { seq: row.seq, expected, got: row.pos });
+        }
+        let refuse = |what| Err(Error::Row { row: i, what });
+        match row.input {
+            Input::Token(_) if self.layers.start > 0 => return refuse("a token, but the first layer is elsewhere"),
+            Input::Token(id) if id as usize >= spec.n_vocab => return Err(Error::Token { id, n_vocab: spec.n_vocab }),
+            Input::Hidden(_) if self.layers.start == 0 => {
+                return refuse("a hidden state, but this executor embeds tokens");
+            }
+            Input::Hidden(i) if i >= batch.hidden.len() / spec.d_model => {
+                return refuse("a hidden state that the batch does not hold");
+            }
+            _ => {}
+        }
+        if row.want == Want::Logits && self.layers.end < spec.layers.len() {
+            return refuse("logits, but the last layer is elsewhere");
+        }
+        Ok(())
+    }
+
+    /// Takes the positions of rows away again.
+    fn take_back(&mut self, rows: &[Row]) {
+        for row in rows.iter().rev() {
+            // A row that was admitted has a sequence, and truncating cannot fail otherwise.
+            let _ = self.cache.truncate(row.seq, row.pos);
+        }
+    }
+}
+
+/// Refuses sizes of nothing, and layers that the model does not have.
+fn check_options(spec: &ModelSpec, layers: &Range<usize>, sizes: [usize; 3]) -> Result<(), Error> {
+    let n_layers = spec.layers.len();
+    if layers.is_empty() || layers.end > n_layers {
+        return Err(Error::Options(format!("layers {layers:?} of a model of {n_layers}")));
+    }
+    // Positions are counted in u32 in states, blocks in u32 in tables.
+    match sizes.iter().find(|&&size| size == 0 || size > u32::MAX as usize / 2) {
+        Some(size) => Err(Error::Options(format!("{size} positions, sequences or rows"))),
+        None => Ok(()),
+    }
+}
