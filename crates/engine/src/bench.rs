@@ -8,9 +8,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atta_model::{Observer, Phase};
+use atta_model::{MatmulCost, Observer, Phase};
 
 use crate::{Engine, Error, Session, SessionOptions, session::DEFAULT_N_BATCH};
+
+/// The probe of the memory: large enough to say something, and not too large for a small board.
+const MIN_PROBE_BYTES: u64 = 64 << 20;
+const MAX_PROBE_BYTES: u64 = 512 << 20;
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -44,6 +48,12 @@ pub struct BenchReport {
     pub prefill_split: TimeSplit,
     /// Where the time of generating went, sum of the repetitions.
     pub decode_split: TimeSplit,
+    /// What one token takes at least.
+    pub cost: MatmulCost,
+    /// Bytes that this machine reads from memory per second, with as many threads.
+    pub read_bytes_per_s: f64,
+    /// Products of bytes that it adds up per second, with the same threads and instruction set.
+    pub int8_mac_per_s: f64,
 }
 
 /// Seconds by what they were spent on.
@@ -80,7 +90,32 @@ impl Engine {
             decode_tok_s: median_rate(options.n_gen, &mut bench.decode.times),
             prefill_split: bench.prefill.split,
             decode_split: bench.decode.split,
+            cost: self.model().matmul_cost(),
+            read_bytes_per_s: self.read_bandwidth()?,
+            int8_mac_per_s: self.kernels().int8_peak(self.pool()),
         })
+    }
+}
+
+impl Engine {
+    /// Measured on a buffer of the size of the model, within reason.
+    fn read_bandwidth(&self) -> Result<f64, Error> {
+        let bytes = self.model().weights().files().file_bytes().clamp(MIN_PROBE_BYTES, MAX_PROBE_BYTES);
+        let _memory = self.budget().reserve("bandwidth probe", bytes)?;
+        Ok(self.kernels().read_bandwidth(self.pool(), bytes as usize))
+    }
+}
+
+impl BenchReport {
+    /// Weights read while generating, as a share of what the machine can read.
+    pub fn decode_share(&self) -> f64 {
+        self.decode_tok_s * self.cost.bytes as f64 / self.read_bytes_per_s
+    }
+
+    /// Products with weights while reading the prompt, as a share of what the machine can do. The head, which only the last
+    /// token of a prompt needs, counts for every token, as is usual.
+    pub fn prefill_share(&self) -> f64 {
+        self.prefill_tok_s * self.cost.macs as f64 / self.int8_mac_per_s
     }
 }
 

@@ -31,7 +31,7 @@ mod stop;
 
 pub use atta_formats::{ArrayValue, Directory, Metadata, Shape, TensorInfo, TensorType, Value};
 pub use atta_kernels::{Kernels, Pool};
-pub use atta_model::{KvType, Model, arch, oracle, spec};
+pub use atta_model::{KvType, MatmulCost, Model, arch, oracle, spec};
 pub use atta_store::{Budget, Item, ModelFiles, Placement};
 pub use atta_tokenizer as tokenizer;
 

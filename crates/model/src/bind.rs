@@ -80,6 +80,16 @@ impl Model {
         self.weights.as_ref()
     }
 
+    /// What the matrices of all layers and of the head cost one token.
+    pub fn matmul_cost(&self) -> MatmulCost {
+        let head = self.globals.matrices[Role::Output as usize].unwrap_or_else(|| self.globals.place(Role::TokenEmbd));
+        let layers = self.layers.iter().flat_map(|t| t.matrices.iter().flatten().copied());
+        layers.chain([head]).fold(MatmulCost::default(), |cost, w| MatmulCost {
+            bytes: cost.bytes + w.ty.row_bytes(w.d_in).unwrap_or(0) as u64 * w.d_out as u64,
+            macs: cost.macs + w.d_in as u64 * w.d_out as u64,
+        })
+    }
+
     /// Tensors of the whole model.
     pub(crate) fn globals(&self) -> &Tensors {
         &self.globals
@@ -101,6 +111,15 @@ impl Model {
         let own = self.globals.matrices[Role::Output as usize];
         own.unwrap_or_else(|| self.globals.place(Role::TokenEmbd)).at(unit)
     }
+}
+
+/// What multiplying one token with all matrices takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MatmulCost {
+    /// Bytes of weights that are read.
+    pub bytes: u64,
+    /// Multiplications, each with its addition.
+    pub macs: u64,
 }
 
 /// The tensors of a layer (or those of the whole model), by role.

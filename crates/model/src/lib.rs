@@ -22,7 +22,7 @@ pub mod spec;
 mod tensors;
 
 pub use batch::{Batch, Input, Output, Row, SeqId, Want};
-pub use bind::Model;
+pub use bind::{MatmulCost, Model};
 pub use cpu::{Cpu, CpuOptions};
 pub use error::Error;
 pub use executor::Executor;

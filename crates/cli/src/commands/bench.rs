@@ -53,10 +53,11 @@ fn to_json(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> Value {
         "isa": engine.kernels().isa(),
         "model": args.model.to_string_lossy(),
         "file_bytes": engine.model().weights().files().file_bytes(),
-        // What this machine can do at best: bytes read from memory, and products of 8-bit numbers added up. Null until
-        // the library measures it.
-        "read_bytes_per_s": null,
-        "int8_mac_per_s": null,
+        // What this machine can do at best, and our share of it.
+        "read_bytes_per_s": report.read_bytes_per_s,
+        "int8_mac_per_s": report.int8_mac_per_s,
+        "decode_share": report.decode_share(),
+        "prefill_share": report.prefill_share(),
         "prefill_split": split_json(&report.prefill_split),
         "decode_split": split_json(&report.decode_split),
     })
@@ -87,7 +88,20 @@ fn to_table(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> String {
         table +=
             &format!("{name:<10} {n:>7} {rate:>11.2} {matmul:>7.1}% {attention:>9.1}% {io_wait:>8.1}% {other:>5.1}%\n");
     }
-    table
+    table + &machine(args, report)
+}
+
+/// What the machine can do at best, and how much of it was used.
+fn machine(args: &BenchArgs, report: &BenchReport) -> String {
+    let share =
+        |n: usize, share: f64| if n > 0 { format!("; {:.0}% of it used", 100.0 * share) } else { String::new() };
+    format!(
+        "\nint8 products  {:>7.1} GMAC/s{}\nmemory reads   {:>7.1} GB/s{}\n",
+        report.int8_mac_per_s / 1e9,
+        share(args.n_prompt, report.prefill_share()),
+        report.read_bytes_per_s / 1e9,
+        share(args.n_gen, report.decode_share()),
+    )
 }
 
 /// Shares of matmul, attention, I/O wait and other.
