@@ -1,7 +1,7 @@
 //! Speed of the kernels on this machine, per format: `cargo run --release -p atta-kernels --example speed [ISA] [THREADS]`.
 //!
-//! Decode is one row through a matrix of 64 MB or so (bytes of weights per second matter), prefill is 128 rows through a
-//! small one (multiplications per second matter), attention reads a context of 4096.
+//! Decode is one row through a matrix larger than the caches (bytes of weights per second matter), so are 8 rows;
+//! prefill is 512 rows through a small one (multiplications per second matter), attention reads a context of 4096.
 
 use atta_formats::TensorType::{self, *};
 use atta_kernels::{
@@ -10,15 +10,14 @@ use atta_kernels::{
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
-/// Median of five.
+/// Least of seven: what neighbours on the machine disturb is not our speed.
 fn seconds(mut f: impl FnMut()) -> f64 {
-    let mut times = [0.0; 5].map(|_: f64| {
+    let mut once = || {
         let start = Instant::now();
         f();
         start.elapsed().as_secs_f64()
-    });
-    times.sort_by(f64::total_cmp);
-    times[2]
+    };
+    (0..7).map(|_| once()).fold(f64::INFINITY, f64::min)
 }
 
 /// Random codes; no scale and no float is subnormal, which would be slow.
@@ -74,20 +73,36 @@ fn attention(k: Kernels, pool: &Pool, elem: KvElem, n_rows: usize) -> f64 {
     })
 }
 
+/// Bytes of the matrices that decoding reads; larger than caches.
+const LARGE: usize = 512 << 20;
+
+/// One format, as shares of the peak and of the bandwidth measured just before.
+fn format(k: Kernels, pool: &Pool, ty: TensorType, d_in: usize) {
+    let d_out = LARGE / ty.row_bytes(d_in).expect("the width is a whole number of blocks");
+    let matrix = |d_out, bytes| Matrix::new(ty, d_out, d_in, bytes).expect("lengths agree");
+    let (large, small, cached) = (weights(ty, d_out, d_in), weights(ty, 2048, d_in), weights(ty, 256, d_in));
+    let (peak, bandwidth) = (k.int8_peak(pool) / 1e9, k.read_bandwidth(pool, LARGE) / 1e9);
+    let decode = large.len() as f64 / matmul(k, pool, matrix(d_out, &large), 1) / 1e9;
+    let cached = cached.len() as f64 / matmul(k, pool, matrix(256, &cached), 1) / 1e9;
+    let prefill = |n: usize| (2048 * d_in * n) as f64 / matmul(k, pool, matrix(2048, &small), n) / 1e9;
+    let few = large.len() as f64 / matmul(k, pool, matrix(d_out, &large), 8) / 1e9;
+    let many = prefill(512);
+    let (share, read) = (100.0 * many / peak, 100.0 * decode / bandwidth);
+    println!(
+        "{:5} decode {decode:6.1} GB/s = {read:3.0} % (cached {cached:5.1})   8 rows {few:5.1} GB/s   512 rows {many:6.1} \
+         GMAC/s = {share:3.0} %",
+        ty.name()
+    );
+}
+
 fn main() {
     let mut args = std::env::args().skip(1);
     let k = args.next().map_or_else(Kernels::detect, |name| Kernels::named(&name).expect("the name of an isa"));
     let n_threads = args.next().map_or(1, |n| n.parse().expect("a number of threads"));
     let pool = Pool::new(NonZeroUsize::new(n_threads).expect("at least one thread"));
-    println!("{}, {n_threads} threads", k.isa());
-    for ty in [F32, F16, BF16, Q4_0, Q5_0, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K] {
-        let d_out = (64 << 20) / ty.row_bytes(2048).expect("2048 is a whole number of blocks");
-        let (large, small) = (weights(ty, d_out, 2048), weights(ty, 256, 2048));
-        let decode = matmul(k, &pool, Matrix::new(ty, d_out, 2048, &large).expect("lengths agree"), 1);
-        let prefill = matmul(k, &pool, Matrix::new(ty, 256, 2048, &small).expect("lengths agree"), 128);
-        let (gb, gmac) = (large.len() as f64 / decode / 1e9, (d_out * 2048) as f64 / decode / 1e9);
-        let batch = 256.0 * 2048.0 * 128.0 / prefill / 1e9;
-        println!("{:5} decode {gb:6.1} GB/s {gmac:6.1} GMAC/s   prefill {batch:6.1} GMAC/s", ty.name());
+    println!("{}, {n_threads} threads; shares of the int8 peak and of the best read loop, measured per line", k.isa());
+    for ty in [Q4_0, Q5_0, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, F16, BF16, F32] {
+        format(k, &pool, ty, 2048);
     }
     for (name, layout) in [("Q8_32", Layouts::Q8_32), ("Q8_256", Layouts::Q8_256)] {
         println!("quantize {name}: {:.2} ns per value", quantize(k, &pool, layout) * 1e9);

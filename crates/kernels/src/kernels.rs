@@ -143,8 +143,8 @@ impl Kernels {
             tiles::deal(pool, &mut parts, grain, |_, (k, strip)| {
                 let product = products[k].expect("an output has a product");
                 match x.n_rows() * self.0.strip {
-                    ..=ACC_ROW => self.product::<ACC_ROW>(&product, x, strip),
-                    ..=ACC_FEW => self.product::<ACC_FEW>(&product, x, strip),
+                    n if n <= ACC_ROW => self.product::<ACC_ROW>(&product, x, strip),
+                    n if n <= ACC_FEW => self.product::<ACC_FEW>(&product, x, strip),
                     _ => self.product::<ACC>(&product, x, strip),
                 }
             });
@@ -177,8 +177,8 @@ impl Kernels {
         let mut parts = Columns::new(out, x.n_rows(), self.0.strip);
         let grain = tiles::grain(parts.n_parts(), pool);
         tiles::deal(pool, &mut parts, grain, |_, strip| match x.n_rows() * self.0.strip {
-            ..=ACC_ROW => self.gated::<ACC_ROW>(&factors, activation, x, strip),
-            ..=ACC_FEW => self.gated::<ACC_FEW>(&factors, activation, x, strip),
+            n if n <= ACC_ROW => self.gated::<ACC_ROW>(&factors, activation, x, strip),
+            n if n <= ACC_FEW => self.gated::<ACC_FEW>(&factors, activation, x, strip),
             _ => self.gated::<ACC>(&factors, activation, x, strip),
         });
     }

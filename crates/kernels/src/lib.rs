@@ -21,7 +21,22 @@
 //!   added by halves (8 + 8, 4 + 4, 2 + 2, 1 + 1). Other instruction sets may fuse here.
 //! - **Attention**: chunks of 128 absolute positions, each with its own softmax, merged in order of position.
 //!
+//! # Instruction sets
+//! `scalar` everywhere; on x86-64 also `avx512` (with VNNI), `avxvnni`, `avx2` (with FMA and F16C) and `sse41` (the plain
+//! algorithms, compiled for it); on aarch64 `i8mm`, `dotprod` and `neon`; on WebAssembly `simd128`, if the module is built
+//! with it. [`Kernels::detect`] takes the first of these that the CPU has.
+//!
 //! `unsafe` lives in `isa/`, `table.rs`, `pool.rs` and `tiles.rs`; everything else is safe code.
+
+// Elsewhere the plain loops are all there is, and what only vectors use is compiled but not called.
+#![cfg_attr(
+    not(any(
+        target_arch = "x86_64",
+        target_arch = "aarch64",
+        all(target_family = "wasm", target_feature = "simd128")
+    )),
+    allow(dead_code, unused_imports, unused_macros)
+)]
 
 mod activations;
 mod algo;
@@ -31,6 +46,7 @@ mod format;
 mod isa;
 mod kernels;
 mod matrix;
+mod measure;
 mod pool;
 mod table;
 #[cfg(test)]

@@ -342,6 +342,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(target_family = "wasm", ignore = "neither threads nor unwinding")]
     fn regions_from_several_threads_and_nested_ones_complete() {
         let pool = pool(3);
         let total = AtomicUsize::new(0);
@@ -362,6 +363,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(target_family = "wasm", ignore = "neither threads nor unwinding")]
     fn a_panic_reaches_the_caller_and_the_pool_survives() {
         for n_threads in [1, 4] {
             let pool = pool(n_threads);
@@ -375,6 +377,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(target_family = "wasm", ignore = "neither threads nor unwinding")]
     fn idle_workers_are_parked() {
         let pool = pool(3);
         pool.for_each(100, |_| ());

@@ -8,7 +8,7 @@ use crate::activations::{self, Activations, QuantRow, Sums};
 use crate::algo::attention::Query;
 use crate::algo::gate::Activation;
 use crate::algo::matmul::{MatMul, Strip};
-use crate::algo::{attention, gate, norm, quantize, rope};
+use crate::algo::{attention, gate, measure, norm, quantize, rope};
 use crate::format::Format;
 use crate::format::float::{Bf16, F16, F32};
 use crate::format::{q2_k::Q2K, q3_k::Q3K, q4_0::Q4_0, q4_k::Q4K, q5_0::Q5_0, q5_k::Q5K, q6_k::Q6K, q8_0::Q8_0};
@@ -42,6 +42,8 @@ pub(crate) struct Table {
     rope: unsafe fn(&mut [f32], &[f32], RopePairing),
     add_assign: unsafe fn(&mut [f32], &[f32]),
     store_kv: unsafe fn(&[f32], KvElem, &mut [u8]),
+    dots: unsafe fn(usize, &mut u64),
+    read: unsafe fn(&[u8], (usize, usize)),
 }
 
 /// A function of the table: an algorithm inlined under the target features, if there are any.
@@ -59,11 +61,11 @@ macro_rules! table {
     ($table:ident, $name:literal, $strip:literal, $isa:expr, $features:tt) => {
         pub(crate) static $table: Table = {
             macro_rules! strip {
-                                ($kernel:expr) => {{
-                                    entry!($features strip(strip: Strip<'_>) $kernel(strip));
-                                    strip as StripFn
-                                }};
-                            }
+                                                        ($kernel:expr) => {{
+                                                            entry!($features strip(strip: Strip<'_>) $kernel(strip));
+                                                            strip as StripFn
+                                                        }};
+                                                    }
             entry!($features quantize_256(x: &[f32], out: Row256<'_>) {
                 let (mut codes, (mut scales, mut sums)) = out;
                 activations::for_each_block(x, |b, x| {
@@ -93,6 +95,11 @@ macro_rules! table {
                 rope::rope(x, cos_sin, pairing));
     entry!($features add_assign(out: &mut [f32], x: &[f32]) norm::add_assign(out, x));
     entry!($features store(x: &[f32], elem: KvElem, out: &mut [u8]) store_row(x, elem, out));
+    entry!($features dot_loop(rounds: usize, macs: &mut u64) *macs = $isa.dots(rounds));
+            entry!($features read_loop(bytes: &[u8], way: (usize, usize)) match way {
+                (1, ahead) => measure::read::<_, 1>($isa, bytes, ahead),
+                (_, ahead) => measure::read::<_, 4>($isa, bytes, ahead),
+            });
             Table {
                 name: $name,
                 strip: $strip,
@@ -122,6 +129,8 @@ macro_rules! table {
                 rope: rotate,
                 add_assign,
                 store_kv: store,
+                dots: dot_loop,
+                read: read_loop,
             }
         };
     };
@@ -178,16 +187,74 @@ mod x86 {
     }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
-mod x86 {
-    pub(super) fn tables() -> [Option<&'static super::Table>; 0] {
-        []
+#[cfg(target_arch = "aarch64")]
+mod arm {
+    use super::*;
+    use crate::isa::dotprod::SDot;
+    use crate::isa::i8mm::UsDot;
+    use crate::isa::neon::{Mull, Neon};
+    use std::arch::is_aarch64_feature_detected;
+
+    table!(
+        I8MM,
+        "i8mm",
+        16,
+        // SAFETY: the functions of this table are only called after `tables` found the features.
+        Neon(unsafe { UsDot::assume() }),
+        ["neon,i8mm"]
+    );
+    table!(
+        DOTPROD,
+        "dotprod",
+        16,
+        // SAFETY: as above.
+        Neon(unsafe { SDot::assume() }),
+        ["neon,dotprod"]
+    );
+    table!(
+        NEON,
+        "neon",
+        16,
+        // SAFETY: as above.
+        Neon(unsafe { Mull::assume() }),
+        ["neon"]
+    );
+
+    /// The tables of this CPU, best first.
+    pub(super) fn tables() -> [Option<&'static Table>; 3] {
+        let neon = is_aarch64_feature_detected!("neon");
+        let (dotprod, i8mm) = (is_aarch64_feature_detected!("dotprod"), is_aarch64_feature_detected!("i8mm"));
+        [(neon && i8mm).then_some(&I8MM), (neon && dotprod).then_some(&DOTPROD), neon.then_some(&NEON)]
+    }
+}
+
+#[cfg(all(target_family = "wasm", target_feature = "simd128"))]
+mod wasm {
+    use super::*;
+
+    table!(SIMD128, "simd128", 16, crate::isa::wasm::Simd128, []);
+
+    /// The table that this build was made for.
+    pub(super) fn tables() -> [Option<&'static Table>; 1] {
+        [Some(&SIMD128)]
     }
 }
 
 /// The tables that this CPU can run, best first.
 fn offered() -> impl Iterator<Item = &'static Table> {
-    x86::tables().into_iter().flatten().chain([&SCALAR])
+    #[cfg(target_arch = "x86_64")]
+    let native = x86::tables();
+    #[cfg(target_arch = "aarch64")]
+    let native = arm::tables();
+    #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
+    let native = wasm::tables();
+    #[cfg(not(any(
+        target_arch = "x86_64",
+        target_arch = "aarch64",
+        all(target_family = "wasm", target_feature = "simd128")
+    )))]
+    let native: [Option<&'static Table>; 0] = [];
+    native.into_iter().flatten().chain([&SCALAR])
 }
 
 pub(crate) fn detect() -> &'static Table {
@@ -246,6 +313,20 @@ safe! {
 }
 
 impl Kernels {
+    /// See `algo/measure.rs`.
+    pub(crate) fn dots(self, rounds: usize) -> u64 {
+        let mut macs = 0;
+        // SAFETY: as above.
+        unsafe { (self.table().dots)(rounds, &mut macs) };
+        macs
+    }
+
+    /// Reads `bytes` in one of `measure::WAYS`.
+    pub(crate) fn read(self, bytes: &[u8], way: (usize, usize)) {
+        // SAFETY: as above.
+        unsafe { (self.table().read)(bytes, way) }
+    }
+
     /// `acc[t][r] = w[r] · x[t]`, `acc` is `[rows.len(), strip]`; columns behind `w.d_out()` mean nothing.
     pub(crate) fn strip(self, w: Matrix<'_>, x: &Activations, rows: Range<usize>, acc: &mut [f32]) {
         let width = self.table().strip;

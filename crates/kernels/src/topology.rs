@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn there_is_at_least_one_thread_and_no_more_than_cpus() {
-        let logical = std::thread::available_parallelism().unwrap().get();
+        let logical = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
         assert!((1..=logical).contains(&default_threads()));
     }
 

@@ -149,8 +149,7 @@ const PAIR: usize = 2;
 const KEYS: usize = 8;
 
 impl<const WIDTH: usize> Scratch<WIDTH> {
-    const NOTHING: Self =
-        Self { rows: [[0.0; WIDTH]; CHUNK], q: [[0.0; WIDTH]; HEADS], scores: [[0.0; CHUNK]; HEADS] };
+    const NOTHING: Self = Self { rows: [[0.0; WIDTH]; CHUNK], q: [[0.0; WIDTH]; HEADS], scores: [[0.0; CHUNK]; HEADS] };
 
     /// Scores of the heads `heads` and the visible positions of a chunk; −∞ where nothing is visible.
     #[inline(always)]
@@ -335,12 +334,7 @@ pub(crate) fn attend_chunk<I: Floats>(isa: I, query: &Query<'_>, chunk: usize, p
 }
 
 #[inline(always)]
-fn attend_chunk_within<I: Floats, const WIDTH: usize>(
-    isa: I,
-    query: &Query<'_>,
-    chunk: usize,
-    partial: &mut [f32],
-) {
+fn attend_chunk_within<I: Floats, const WIDTH: usize>(isa: I, query: &Query<'_>, chunk: usize, partial: &mut [f32]) {
     let (d, n) = (query.kv.d_head, query.group());
     let (values, rest) = partial.split_at_mut(n * d);
     let (maxima, sums) = rest.split_at_mut(n);

@@ -42,7 +42,8 @@ impl Decoded {
     #[inline(always)]
     fn decode<I: Flat, F: KQuant>(&mut self, isa: I, block: &F::Block) {
         self.head = F::head(block);
-        let scale = |i: usize| i16::from(self.head.scale[i * F::GROUPS / 16]);
+        let head = self.head;
+        let scale = |i: usize| head.scale_of(i * F::GROUPS / 16);
         for (g, out) in self.w.as_chunks_mut::<32>().0.iter_mut().enumerate() {
             isa.scaled(F::codes(isa, block, g), F::OFFSET, [scale(2 * g), scale(2 * g + 1)], out);
         }
@@ -73,10 +74,10 @@ pub(crate) fn k_quant<I: Flat, F: KQuant>(isa: I, strip: Strip<'_>) {
 #[inline(always)]
 fn k_quant_block<I: Flat, F: KQuant>(isa: I, block: &Decoded, x: &Quants<f32, Sums>, at: usize) -> f32 {
     let head = &block.head;
-    let mut v = head.d * isa.dot(&block.w, &x.codes[at].0) as f32;
+    let mut v = widen_f16(head.d) * isa.dot(&block.w, &x.codes[at].0) as f32;
     if F::MINS {
         let sums = x.sums[at].of(F::GROUPS);
-        v -= head.dmin * isa.dot16(&head.min, &sums.whole) as f32;
+        v -= widen_f16(head.dmin) * isa.dot16(head.min, &sums.whole) as f32;
     }
     x.scales[at] * v
 }

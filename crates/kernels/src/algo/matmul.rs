@@ -6,12 +6,12 @@
 //! | vectors | `gemv.rs`: codes never leave the registers | `panel.rs`: transposed once, lane = weight row |
 //! | float weights | `float.rs`: lanes along the row | the same, in register tiles |
 
-use super::{float, gemm, gemv, panel};
+use super::{float, gemm, gemv, measure, panel};
 use crate::Matrix;
 use crate::activations::Activations;
 use crate::format::{FloatFormat, KQuant, Quant32};
-use crate::isa::Floats;
 use crate::isa::scalar::Scalar;
+use crate::isa::{Floats, Row};
 use std::ops::Range;
 
 /// A strip: `acc[t][r] = w[r] · x[t]` for all rows r of `w` and the rows t of `rows`.
@@ -28,10 +28,12 @@ pub(crate) struct Strip<'a> {
 }
 
 /// The algorithms of an instruction set.
-pub(crate) trait MatMul: Floats {
+pub(crate) trait MatMul: Row + Floats {
     fn k_quant<F: KQuant>(self, strip: Strip<'_>);
     fn quant_32<F: Quant32>(self, strip: Strip<'_>);
     fn float<F: FloatFormat>(self, strip: Strip<'_>);
+    /// See [`measure`].
+    fn dots(self, rounds: usize) -> u64;
 }
 
 impl MatMul for Scalar {
@@ -49,12 +51,16 @@ impl MatMul for Scalar {
     fn float<F: FloatFormat>(self, strip: Strip<'_>) {
         float::float::<_, F, 1, 2>(self, strip)
     }
+
+    #[inline(always)]
+    fn dots(self, rounds: usize) -> u64 {
+        measure::dots_of_arrays(self, rounds)
+    }
 }
 
 /// The algorithms for vectors, with the register tile of the panel and of float weights: rows (of a vector each), tokens.
 macro_rules! vectors {
     ($isa:ty, [$r:literal, $t:literal], [$float_r:literal, $float_t:literal]) => {
-        #[cfg(target_arch = "x86_64")]
         impl MatMul for $isa {
             #[inline(always)]
             fn k_quant<F: KQuant>(self, strip: Strip<'_>) {
@@ -76,10 +82,26 @@ macro_rules! vectors {
             fn float<F: FloatFormat>(self, strip: Strip<'_>) {
                 float::float::<_, F, $float_r, $float_t>(self, strip)
             }
+
+            #[inline(always)]
+            fn dots(self, rounds: usize) -> u64 {
+                measure::dots_of_lanes(self, rounds)
+            }
         }
     };
 }
 
+#[cfg(target_arch = "x86_64")]
 vectors!(crate::isa::avx512::Avx512, [4, 3], [4, 4]);
+#[cfg(target_arch = "x86_64")]
 vectors!(crate::isa::avx2::AvxVnni, [2, 3], [2, 3]);
+#[cfg(target_arch = "x86_64")]
 vectors!(crate::isa::avx2::Avx2, [2, 3], [2, 3]);
+#[cfg(target_arch = "aarch64")]
+vectors!(crate::isa::neon::Neon<crate::isa::i8mm::UsDot>, [4, 4], [2, 2]);
+#[cfg(target_arch = "aarch64")]
+vectors!(crate::isa::neon::Neon<crate::isa::dotprod::SDot>, [4, 4], [2, 2]);
+#[cfg(target_arch = "aarch64")]
+vectors!(crate::isa::neon::Neon<crate::isa::neon::Mull>, [4, 4], [2, 2]);
+#[cfg(all(target_family = "wasm", target_feature = "simd128"))]
+vectors!(crate::isa::wasm::Simd128, [4, 2], [1, 2]);

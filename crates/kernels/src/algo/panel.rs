@@ -10,12 +10,12 @@
 //!         bias[r][t] = min · (256·high + low of the sums of x)                                  (byte dot products)
 //!         out[t][r] += f32 rule
 //! ```
-//! Measured on Zen 5, R = 4, T = 3 of 16-lane vectors: 72-74 % of the peak of byte dot products; R2 T7 71, R4 T4 71, R2 T4
+//! Measured on Zen 5 (a probe of the same loop), R = 4, T = 3 of 16-lane vectors: 72-74 % of the peak of byte dot products; R2 T7 71, R4 T4 71, R2 T4
 //! 67, R1 T12 64. Transposing the decoder's codes instead of unpacking transposed bytes keeps one decoder per format and
 //! costs about 2 % at 512 rows. The panel and the staging rows live on the stack.
 
 use super::matmul::Strip;
-use crate::activations::{Codes, Quants, Sums};
+use crate::activations::{Codes, Sums};
 use crate::format::{Head, KQuant, Quant32};
 use crate::isa::Lanes;
 
@@ -48,9 +48,10 @@ struct Stage {
     codes: [[u8; 256]; 16],
     scale: [[u8; 16]; 16],
     min: [[u8; 16]; 16],
-    d: [f32; 16],
-    dmin: [f32; 16],
-    /// f16 of the groups of 32.
+    /// f16, as `dmin` and `d_32`.
+    d: [u16; 16],
+    dmin: [u16; 16],
+    /// Of the groups of 32.
     d_32: [[u16; 16]; 8],
 }
 
@@ -59,8 +60,8 @@ impl Stage {
         codes: [[0; 256]; 16],
         scale: [[0; 16]; 16],
         min: [[0; 16]; 16],
-        d: [0.0; 16],
-        dmin: [0.0; 16],
+        d: [0; 16],
+        dmin: [0; 16],
         d_32: [[0; 16]; 8],
     };
 
@@ -71,8 +72,10 @@ impl Stage {
 
     #[inline(always)]
     fn head(&mut self, row: usize, head: &Head) {
-        self.scale[row] = head.scale.map(|scale| scale as u8);
-        self.min[row] = head.min.map(|min| min as u8);
+        for (out, words) in [(&mut self.scale[row], head.scale), (&mut self.min[row], head.min)] {
+            out[..8].copy_from_slice(&words[0].to_le_bytes());
+            out[8..].copy_from_slice(&words[1].to_le_bytes());
+        }
         (self.d[row], self.dmin[row]) = (head.d, head.dmin);
     }
 }
@@ -107,6 +110,18 @@ pub(crate) fn k_quant<I: Lanes, F: KQuant, const R: usize, const T: usize>(isa: 
     }
 }
 
+/// Bytes of its own row that a block is unpacked ahead of what is asked for from memory: with few activation rows this
+/// algorithm waits for memory, and processors do not follow 64 rows at once by themselves.
+const AHEAD: usize = 640;
+
+/// Asks for the lines [`AHEAD`] bytes behind those that begin in the block.
+#[inline(always)]
+fn prefetch<I: Lanes>(isa: I, block: &[u8]) {
+    for line in 0..block.len().div_ceil(64) {
+        isa.prefetch(block, AHEAD + 64 * line);
+    }
+}
+
 /// Block `b` of the first `LANES` rows into vector `r` of the panel.
 #[inline(always)]
 fn k_quant_vector<I: Lanes, F: KQuant, const R: usize>(
@@ -119,6 +134,7 @@ fn k_quant_vector<I: Lanes, F: KQuant, const R: usize>(
 ) {
     for (i, row) in rows[..I::LANES].iter().enumerate() {
         let block = &row[b];
+        prefetch(isa, block.as_ref());
         stage.head(i, &F::head(block));
         for g in 0..8 {
             stage.codes(isa, i, g, F::codes(isa, block, g));
@@ -137,8 +153,8 @@ fn k_quant_vector<I: Lanes, F: KQuant, const R: usize>(
             panel.min[c][r] = words[c];
         }
     }
-    panel.d[0][r] = isa.load_lanes(&stage.d);
-    panel.d[1][r] = isa.load_lanes(&stage.dmin);
+    panel.d[0][r] = isa.widen_lanes(&stage.d);
+    panel.d[1][r] = isa.widen_lanes(&stage.dmin);
 }
 
 #[inline(always)]
@@ -247,7 +263,7 @@ fn bias<I: Lanes, F: KQuant, const R: usize, const T: usize>(
 /// Strip of a format with blocks of 32, `R·LANES` rows wide.
 #[inline(always)]
 pub(crate) fn quant_32<I: Lanes, F: Quant32, const R: usize, const T: usize>(isa: I, strip: Strip<'_>) {
-    let (rows, x): ([&[F::Block]; ROWS], &Quants<[f32; 8], [i16; 8]>) = (blocks(&strip, F::blocks), strip.x.q8_32());
+    let (rows, x) = (blocks(&strip, F::blocks), strip.x.q8_32());
     let (mut panel, mut stage) = (Panel::<I, R>::new(isa), Stage::NOTHING);
     strip.acc.fill(0.0);
     for b in 0..rows[0].len().div_ceil(8) {
@@ -280,6 +296,7 @@ fn quant_32_vector<I: Lanes, F: Quant32, const R: usize>(
 ) {
     for (i, row) in rows[..I::LANES].iter().enumerate() {
         for (g, block) in row[groups.clone()].iter().enumerate() {
+            prefetch(isa, block.as_ref());
             stage.codes(isa, i, g, F::codes(isa, block));
             stage.d_32[g][i] = F::d(block);
         }

@@ -54,30 +54,52 @@ impl Format {
     }
 }
 
-/// Scales of a block of 256 weights. Bytes, because decoders make eight of them at once in a u64.
+/// Scales of a block of 256 weights. Bytes of sub-blocks are packed into words, sub-block 0 lowest, because decoders
+/// make eight of them at once; the f16 are widened many at a time where the CPU can.
+#[derive(Clone, Copy)]
 pub(crate) struct Head {
     /// Scale of each sub-block, −128 to 127; zeros behind the last one.
-    pub(crate) scale: [i8; 16],
+    pub(crate) scale: [u64; 2],
     /// What is subtracted per sub-block, 0 to 63; zeros behind the last one and in formats without minima.
-    pub(crate) min: [i8; 16],
-    pub(crate) d: f32,
-    pub(crate) dmin: f32,
+    pub(crate) min: [u64; 2],
+    /// f16.
+    pub(crate) d: u16,
+    /// f16.
+    pub(crate) dmin: u16,
 }
 
 impl Head {
-    pub(crate) const NOTHING: Self = Self { scale: [0; 16], min: [0; 16], d: 0.0, dmin: 0.0 };
+    pub(crate) const NOTHING: Self = Self { scale: [0; 2], min: [0; 2], d: 0, dmin: 0 };
+
+    /// Scale of sub-block `s`.
+    #[inline(always)]
+    pub(crate) fn scale_of(&self, s: usize) -> i16 {
+        i16::from((self.scale[s / 8] >> (8 * (s % 8))) as i8)
+    }
 }
 
-/// 16 bytes as signed numbers.
+/// `byte` in all eight bytes.
+const fn each(byte: u8) -> u64 {
+    u64::from_ne_bytes([byte; 8])
+}
+
+/// 16 bytes as two words.
 #[inline(always)]
-fn signed(bytes: u128) -> [i8; 16] {
-    bytes.to_le_bytes().map(|byte| byte as i8)
+fn two_words(bytes: &[u8; 16]) -> [u64; 2] {
+    let both = u128::from_le_bytes(*bytes);
+    [both as u64, (both >> 64) as u64]
+}
+
+/// The two bytes at `at`: an f16 that stays packed, unlike those that the layout's accessors return.
+#[inline(always)]
+fn half_at(block: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([block[at], block[at + 1]])
 }
 
 /// Blocks of 256 weights with integer scales per 16 or 32: `w = d·scale·(code − OFFSET) − dmin·min`.
 pub(crate) trait KQuant: 'static {
     /// Bytes of a block.
-    type Block: 'static;
+    type Block: AsRef<[u8]> + 'static;
     /// What lowers the unsigned codes, a power of two or 0.
     const OFFSET: i16;
     /// Sub-blocks with a scale of their own: 8 or 16.
@@ -95,7 +117,7 @@ pub(crate) trait KQuant: 'static {
 /// Blocks of 32 weights with one f16 scale: `w = d·(code − OFFSET)`.
 pub(crate) trait Quant32: 'static {
     /// Bytes of a block.
-    type Block: 'static;
+    type Block: AsRef<[u8]> + 'static;
     /// What lowers the unsigned codes.
     const OFFSET: i16;
 

@@ -1,6 +1,6 @@
 //! Q2_K: 16 sub-blocks of 16 two-bit codes, each with a 4-bit scale and a 4-bit minimum.
 
-use super::{Head, KQuant, signed};
+use super::{Head, KQuant, each, half_at, two_words};
 use crate::isa::Row;
 use atta_formats::layout::{self, two_bit_group};
 
@@ -28,8 +28,9 @@ impl KQuant for Q2K {
     #[inline(always)]
     fn head(block: &[u8; 84]) -> Head {
         let block = layout::Q2K(block);
-        let (packed, low) = (u128::from_le_bytes(*block.scales()), u128::from_le_bytes([15; 16]));
-        Head { scale: signed(packed & low), min: signed(packed >> 4 & low), d: block.d(), dmin: block.dmin() }
+        let packed = two_words(block.scales());
+        let (scale, min) = (packed.map(|w| w & each(15)), packed.map(|w| (w >> 4) & each(15)));
+        Head { scale, min, d: half_at(block.0, 80), dmin: half_at(block.0, 82) }
     }
 
     #[inline(always)]

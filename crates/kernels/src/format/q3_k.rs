@@ -1,12 +1,26 @@
 //! Q3_K: 16 sub-blocks of 16 three-bit codes (2 low bits, the third in a mask), each with a 6-bit signed scale.
 
 use super::q2_k::two_bit_codes;
-use super::{Head, KQuant};
+use super::{Head, KQuant, each, half_at};
 use crate::isa::Row;
 use atta_formats::layout;
 
 /// The format.
 pub(crate) struct Q3K;
+
+/// The 16 scales, eight at a time: low 4 bits in the nibbles of bytes 0 to 7, high 2 bits in bytes 8 to 11, lowered by 32.
+#[inline(always)]
+fn scales(packed: &[u8; 12]) -> [u64; 2] {
+    let (low, high) = packed.split_first_chunk().expect("12 bytes are 8 and 4");
+    let low = u64::from_le_bytes(*low);
+    let high = u64::from(u32::from_le_bytes(*high.first_chunk().expect("12 bytes are 8 and 4")));
+    let eight = |low: u64, high: u64| {
+        let bits = (low & each(15)) | (((high | high << 30) & each(3)) << 4);
+        // The top bit of each byte is set before the subtraction so that nothing is borrowed from the next.
+        ((bits | each(0x80)) - each(32)) ^ each(0x80)
+    };
+    [eight(low, high & 0x0f0f_0f0f), eight(low >> 4, (high >> 4) & 0x0f0f_0f0f)]
+}
 
 impl KQuant for Q3K {
     type Block = [u8; 110];
@@ -22,7 +36,7 @@ impl KQuant for Q3K {
     #[inline(always)]
     fn head(block: &[u8; 110]) -> Head {
         let block = layout::Q3K(block);
-        Head { scale: block.unpack_scales(), min: [0; 16], d: block.d(), dmin: 0.0 }
+        Head { scale: scales(block.scales()), min: [0; 2], d: half_at(block.0, 108), dmin: 0 }
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Q4_0: 32 four-bit codes with one scale; low nibbles are weights 0 to 15, high nibbles 16 to 31.
 
-use super::Quant32;
+use super::{Quant32, half_at};
 use crate::isa::Row;
 use atta_formats::layout;
 
@@ -18,7 +18,7 @@ impl Quant32 for Q4_0 {
 
     #[inline(always)]
     fn d(block: &[u8; 18]) -> u16 {
-        u16::from_le_bytes([block[0], block[1]])
+        half_at(block, 0)
     }
 
     #[inline(always)]

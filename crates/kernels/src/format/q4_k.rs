@@ -1,6 +1,6 @@
 //! Q4_K: 8 sub-blocks of 32 four-bit codes, each with a 6-bit scale and a 6-bit minimum.
 
-use super::{Head, KQuant, signed};
+use super::{Head, KQuant, half_at};
 use crate::isa::Row;
 use atta_formats::layout::{self, four_bit_group};
 
@@ -10,12 +10,12 @@ pub(crate) struct Q4K;
 /// Scales and minima of the eight sub-blocks of Q4_K and Q5_K, four at a time: sub-blocks 0 to 3 have theirs in the low 6
 /// bits of bytes 0 to 7, the others have 4 bits in bytes 8 to 11 and 2 bits atop bytes 0 to 7.
 #[inline(always)]
-pub(crate) fn six_bit_scales(packed: &[u8; 12]) -> ([i8; 16], [i8; 16]) {
+pub(crate) fn six_bit_scales(packed: &[u8; 12]) -> ([u64; 2], [u64; 2]) {
     let word = |i: usize| u32::from_le_bytes([packed[i], packed[i + 1], packed[i + 2], packed[i + 3]]);
     let (scale, min, rest) = (word(0), word(4), word(8));
     let both = |low: u32, nibbles: u32, top: u32| {
-        let high = nibbles & 0x0f0f_0f0f | top >> 2 & 0x3030_3030;
-        signed(u128::from(low & 0x3f3f_3f3f) | u128::from(high) << 32)
+        let high = (nibbles & 0x0f0f_0f0f) | ((top >> 2) & 0x3030_3030);
+        [u64::from(low & 0x3f3f_3f3f) | (u64::from(high) << 32), 0]
     };
     (both(scale, rest, scale), both(min, rest >> 4, min))
 }
@@ -35,7 +35,7 @@ impl KQuant for Q4K {
     fn head(block: &[u8; 144]) -> Head {
         let block = layout::Q4K(block);
         let (scale, min) = six_bit_scales(block.scales());
-        Head { scale, min, d: block.d(), dmin: block.dmin() }
+        Head { scale, min, d: half_at(block.0, 0), dmin: half_at(block.0, 2) }
     }
 
     #[inline(always)]

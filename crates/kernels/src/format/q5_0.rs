@@ -1,6 +1,6 @@
 //! Q5_0: Q4_0 with a fifth bit of each code in a word of its own.
 
-use super::Quant32;
+use super::{Quant32, half_at};
 use crate::isa::Row;
 use atta_formats::layout;
 
@@ -18,7 +18,7 @@ impl Quant32 for Q5_0 {
 
     #[inline(always)]
     fn d(block: &[u8; 22]) -> u16 {
-        u16::from_le_bytes([block[0], block[1]])
+        half_at(block, 0)
     }
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! Q5_K: as Q4_K, with the fifth bits of all sub-blocks in 32 bytes of their own.
 
 use super::q4_k::six_bit_scales;
-use super::{Head, KQuant};
+use super::{Head, KQuant, half_at};
 use crate::isa::Row;
 use atta_formats::layout::{self, four_bit_group};
 
@@ -23,7 +23,7 @@ impl KQuant for Q5K {
     fn head(block: &[u8; 176]) -> Head {
         let block = layout::Q5K(block);
         let (scale, min) = six_bit_scales(block.scales());
-        Head { scale, min, d: block.d(), dmin: block.dmin() }
+        Head { scale, min, d: half_at(block.0, 0), dmin: half_at(block.0, 2) }
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Q6_K: 16 sub-blocks of 16 six-bit codes (4 low bits, 2 high bits apart), each with a signed 8-bit scale.
 
-use super::{Head, KQuant, signed};
+use super::{Head, KQuant, half_at, two_words};
 use crate::isa::Row;
 use atta_formats::layout;
 
@@ -21,7 +21,7 @@ impl KQuant for Q6K {
     #[inline(always)]
     fn head(block: &[u8; 210]) -> Head {
         let block = layout::Q6K(block);
-        Head { scale: signed(u128::from_le_bytes(*block.scales())), min: [0; 16], d: block.d(), dmin: 0.0 }
+        Head { scale: two_words(block.scales()), min: [0; 2], d: half_at(block.0, 208), dmin: 0 }
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Q8_0: 32 signed bytes with one scale. Flipping the top bit makes them unsigned codes with offset 128.
 
-use super::Quant32;
+use super::{Quant32, half_at};
 use crate::isa::Row;
 use atta_formats::layout;
 
@@ -18,7 +18,7 @@ impl Quant32 for Q8_0 {
 
     #[inline(always)]
     fn d(block: &[u8; 34]) -> u16 {
-        u16::from_le_bytes([block[0], block[1]])
+        half_at(block, 0)
     }
 
     #[inline(always)]

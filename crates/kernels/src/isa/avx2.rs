@@ -109,6 +109,9 @@ macro_rules! rows_of_256_bits {
                     let wide = _mm256_sll_epi16(v, _mm_cvtsi32_si128(n as i32));
                     _mm256_and_si256(wide, _mm256_set1_epi8((0xff_u8 << n) as i8))
                 }
+                fn prefetch(self, bytes: &[u8], offset: usize) {
+                    _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(offset).cast())
+                }
             }
         }
     };
@@ -126,12 +129,13 @@ macro_rules! wide_of_256_bits {
             fn start(self, total: i32) -> __m256i { _mm256_zextsi128_si256(_mm_cvtsi32_si128(total)) }
             // Words of the even scales in the low lane, of the odd ones in the high lane, so that one shuffle spreads
             // the two scales of a group over its 16 + 16 products.
-            fn scales_of_16(self, scales: &[i8; 16]) -> __m256i {
+            fn scales_of_16(self, scales: [u64; 2]) -> __m256i {
                 let order = _mm_loadu_si128($crate::isa::avx2::EVEN_ODD.as_ptr().cast());
-                _mm256_cvtepi8_epi16(_mm_shuffle_epi8(_mm_loadu_si128(scales.as_ptr().cast()), order))
+                let scales = _mm_set_epi64x(scales[1] as i64, scales[0] as i64);
+                _mm256_cvtepi8_epi16(_mm_shuffle_epi8(scales, order))
             }
-            fn scales_of_32(self, scales: &[i8; 16]) -> __m256i {
-                _mm256_cvtepi8_epi16(_mm_set1_epi64x(scales.as_ptr().cast::<i64>().read_unaligned()))
+            fn scales_of_32(self, scales: u64) -> __m256i {
+                _mm256_cvtepi8_epi16(_mm_set1_epi64x(scales as i64))
             }
             fn dot_scaled(self, acc: __m256i, codes: __m256i, x: &[i8; 32], scales: __m256i, g: usize) -> __m256i {
                 let pairs = _mm256_maddubs_epi16(codes, _mm256_loadu_si256(x.as_ptr().cast()));
@@ -139,8 +143,8 @@ macro_rules! wide_of_256_bits {
                 let scale = _mm256_shuffle_epi8(scales, _mm256_broadcastsi128_si256(spread));
                 _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, scale))
             }
-            fn dot_sums(self, a: &[i8; 16], b: &[i16; 16], factor: i32) -> __m256i {
-                let a = _mm256_cvtepi8_epi16(_mm_loadu_si128(a.as_ptr().cast()));
+            fn dot_sums(self, a: [u64; 2], b: &[i16; 16], factor: i32) -> __m256i {
+                let a = _mm256_cvtepi8_epi16(_mm_set_epi64x(a[1] as i64, a[0] as i64));
                 let sums = _mm256_madd_epi16(a, _mm256_loadu_si256(b.as_ptr().cast()));
                 _mm256_mullo_epi32(sums, _mm256_set1_epi32(factor))
             }
@@ -153,7 +157,6 @@ macro_rules! wide_of_256_bits {
                 let high = _mm256_permute2x128_si256::<0x31>(first, second);
                 _mm256_cvtepi32_ps(_mm256_add_epi32(low, high))
             }
-            fn load8(self, x: &[f32; 8]) -> __m256 { _mm256_loadu_ps(x.as_ptr()) }
             fn store8(self, x: __m256, out: &mut [f32; 8]) { _mm256_storeu_ps(out.as_mut_ptr(), x) }
             fn widen8(self, bits: &[u16; 8]) -> __m256 { _mm256_cvtph_ps(_mm_loadu_si128(bits.as_ptr().cast())) }
             fn mul8(self, x: __m256, y: __m256) -> __m256 { _mm256_mul_ps(x, y) }
@@ -161,9 +164,6 @@ macro_rules! wide_of_256_bits {
             fn splat8(self, x: f32) -> __m256 { _mm256_set1_ps(x) }
             fn low_minus_high(self, x: __m256) -> __m256 {
                 _mm256_castps128_ps256(_mm_sub_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x)))
-            }
-            fn prefetch(self, bytes: &[u8], offset: usize) {
-                _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(offset).cast())
             }
         }
     };
@@ -185,6 +185,15 @@ impl Wide for Avx2 {
             dot_any(acc, codes, _mm256_loadu_si256(x.as_ptr().cast()))
         }
     }
+}
+
+/// The register through an empty piece of assembler.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn opaque(mut w: __m256i) -> __m256i {
+    // SAFETY: the text is a comment.
+    unsafe { std::arch::asm!("/* {0} */", inout(ymm_reg) w, options(nomem, nostack, preserves_flags)) }
+    w
 }
 
 /// `acc + Σ w·x` for any bytes `w`: the top bit apart, because `vpmaddubsw` saturates beyond 127.
@@ -240,6 +249,7 @@ macro_rules! lanes_of_256_bits {
             fn splat4(self, bytes: &[i8; 4]) -> __m256i {
                 _mm256_set1_epi32(i32::from_le_bytes(bytes.map(|byte| byte as u8)))
             }
+            fn opaque(self, w: __m256i) -> __m256i { opaque(w) }
             fn byte(self, w: __m256i, j: usize) -> __m256i {
                 let top = _mm256_sll_epi32(w, _mm_cvtsi32_si128(24 - 8 * j as i32));
                 _mm256_srai_epi32::<24>(top)
@@ -249,7 +259,6 @@ macro_rules! lanes_of_256_bits {
             fn mul(self, x: __m256i, y: __m256i) -> __m256i { _mm256_mullo_epi32(x, y) }
             fn times_256(self, x: __m256i) -> __m256i { _mm256_slli_epi32::<8>(x) }
             fn to_floats(self, x: __m256i) -> __m256 { _mm256_cvtepi32_ps(x) }
-            fn load_lanes(self, x: &[f32; 16]) -> __m256 { _mm256_loadu_ps(x.as_ptr()) }
             fn widen_lanes(self, bits: &[u16; 16]) -> __m256 {
                 _mm256_cvtph_ps(_mm_loadu_si128(bits.as_ptr().cast()))
             }

@@ -33,6 +33,15 @@ impl Wide for Avx512 {
     }
 }
 
+/// The register through an empty piece of assembler.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn opaque(mut w: __m512i) -> __m512i {
+    // SAFETY: the text is a comment.
+    unsafe { std::arch::asm!("/* {0} */", inout(zmm_reg) w, options(nomem, nostack, preserves_flags)) }
+    w
+}
+
 impl Lanes for Avx512 {
     const LANES: usize = 16;
     type W = __m512i;
@@ -63,6 +72,7 @@ impl Lanes for Avx512 {
         fn splat4(self, bytes: &[i8; 4]) -> __m512i {
             _mm512_set1_epi32(i32::from_le_bytes(bytes.map(|byte| byte as u8)))
         }
+        fn opaque(self, w: __m512i) -> __m512i { opaque(w) }
         fn byte(self, w: __m512i, j: usize) -> __m512i {
             let top = _mm512_sll_epi32(w, _mm_cvtsi32_si128(24 - 8 * j as i32));
             _mm512_srai_epi32::<24>(top)
@@ -74,7 +84,6 @@ impl Lanes for Avx512 {
         fn mul(self, x: __m512i, y: __m512i) -> __m512i { _mm512_mullo_epi32(x, y) }
         fn times_256(self, x: __m512i) -> __m512i { _mm512_slli_epi32::<8>(x) }
         fn to_floats(self, x: __m512i) -> __m512 { _mm512_cvtepi32_ps(x) }
-        fn load_lanes(self, x: &[f32; 16]) -> __m512 { _mm512_loadu_ps(x.as_ptr()) }
         fn widen_lanes(self, bits: &[u16; 16]) -> __m512 { _mm512_cvtph_ps(_mm256_loadu_si256(bits.as_ptr().cast())) }
         fn splat_float(self, x: f32) -> __m512 { _mm512_set1_ps(x) }
         fn mul_lanes(self, x: __m512, y: __m512) -> __m512 { _mm512_mul_ps(x, y) }

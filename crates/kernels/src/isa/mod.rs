@@ -16,7 +16,15 @@
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod dotprod;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod i8mm;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod neon;
 pub(crate) mod scalar;
+#[cfg(all(target_family = "wasm", target_feature = "simd128"))]
+pub(crate) mod wasm;
 
 /// Operations on 32 weight codes of one row.
 pub(crate) trait Row: Copy + Send + Sync + 'static {
@@ -38,6 +46,8 @@ pub(crate) trait Row: Copy + Send + Sync + 'static {
     fn shr(self, v: Self::V, n: usize) -> Self::V;
     /// Shift left of each byte. `n < 8` is a constant once inlined.
     fn shl(self, v: Self::V, n: usize) -> Self::V;
+    /// Asks for the cache line `offset` bytes after the start of `bytes`, which need not exist.
+    fn prefetch(self, bytes: &[u8], offset: usize);
 }
 
 /// Integer dot products of arrays.
@@ -47,8 +57,8 @@ pub(crate) trait Flat: Row {
     fn scaled(self, codes: Self::V, offset: i16, scale: [i16; 2], out: &mut [i16; 32]);
     /// `Σ w·x`. The caller guarantees that the sum fits i32.
     fn dot<const N: usize>(self, w: &[i16; N], x: &[i8; N]) -> i32;
-    /// `Σ a·b`. The caller guarantees that the sum fits i32.
-    fn dot16(self, a: &[i8; 16], b: &[i16; 16]) -> i32;
+    /// `Σ a·b`, the bytes of `a` signed. The caller guarantees that the sum fits i32.
+    fn dot16(self, a: [u64; 2], b: &[i16; 16]) -> i32;
 }
 
 /// Dot products with the codes of one activation row, summed across lanes only when eight of them are done.
@@ -63,21 +73,20 @@ pub(crate) trait Wide: Row {
     /// Sums whose total is `total`.
     fn start(self, total: i32) -> Self::A;
     /// Scales of 16 weights each.
-    fn scales_of_16(self, scales: &[i8; 16]) -> Self::S;
-    /// Scales of 32 weights each; the first 8 count.
-    fn scales_of_32(self, scales: &[i8; 16]) -> Self::S;
+    fn scales_of_16(self, scales: [u64; 2]) -> Self::S;
+    /// Scales of 32 weights each.
+    fn scales_of_32(self, scales: u64) -> Self::S;
     /// `acc + Σ scale·code·x` of the group `g` of 32 weights. Codes are at most 63.
     fn dot_scaled(self, acc: Self::A, codes: Self::V, x: &[i8; 32], scales: Self::S, g: usize) -> Self::A;
     /// `acc + Σ code·x`. Codes are at most 127.
     fn dot_codes(self, acc: Self::A, codes: Self::V, x: &[i8; 32]) -> Self::A;
     /// `acc + Σ code·x` of any codes.
     fn dot_bytes(self, acc: Self::A, codes: Self::V, x: &[i8; 32]) -> Self::A;
-    /// `factor·Σ a·b`.
-    fn dot_sums(self, a: &[i8; 16], b: &[i16; 16], factor: i32) -> Self::A;
+    /// `factor·Σ a·b`, the bytes of `a` signed.
+    fn dot_sums(self, a: [u64; 2], b: &[i16; 16], factor: i32) -> Self::A;
     /// The totals of eight sums.
     fn totals(self, sums: [Self::A; 8]) -> Self::F8;
 
-    fn load8(self, x: &[f32; 8]) -> Self::F8;
     fn store8(self, x: Self::F8, out: &mut [f32; 8]);
     /// Widens eight f16.
     fn widen8(self, bits: &[u16; 8]) -> Self::F8;
@@ -86,8 +95,6 @@ pub(crate) trait Wide: Row {
     fn splat8(self, x: f32) -> Self::F8;
     /// Elements 0 to 3 less elements 4 to 7, in elements 0 to 3; the others mean nothing.
     fn low_minus_high(self, x: Self::F8) -> Self::F8;
-    /// Asks for the cache line `offset` bytes after the start of `bytes`, which need not exist.
-    fn prefetch(self, bytes: &[u8], offset: usize);
 }
 
 /// Operations with one 32-bit lane for each of [`Self::LANES`] weight rows.
@@ -105,6 +112,8 @@ pub(crate) trait Lanes: Row {
     fn columns<const B: usize>(self, rows: &[[u8; B]; 16], c: usize) -> [Self::W; 4];
     /// The same four bytes in each lane.
     fn splat4(self, bytes: &[i8; 4]) -> Self::W;
+    /// `w`, of which the compiler no longer knows anything: keeps it from taking a measurement's work out of its loop.
+    fn opaque(self, w: Self::W) -> Self::W;
     /// Signed byte `j` of each lane.
     fn byte(self, w: Self::W, j: usize) -> Self::N;
     fn splat(self, x: i32) -> Self::N;
@@ -117,8 +126,6 @@ pub(crate) trait Lanes: Row {
     /// `x·256`.
     fn times_256(self, x: Self::N) -> Self::N;
     fn to_floats(self, x: Self::N) -> Self::L;
-    /// The first `LANES` of `x`.
-    fn load_lanes(self, x: &[f32; 16]) -> Self::L;
     /// The f16 of the first `LANES` of `bits`.
     fn widen_lanes(self, bits: &[u16; 16]) -> Self::L;
     fn splat_float(self, x: f32) -> Self::L;

@@ -114,6 +114,10 @@ impl<D: Dot> Row for Neon<D> {
             let n = vdupq_n_s8(n as i8);
             [vshlq_u8(v[0], n), vshlq_u8(v[1], n)]
         }
+        fn prefetch(self, bytes: &[u8], offset: usize) {
+            let at = bytes.as_ptr().wrapping_add(offset);
+            asm!("prfm pldl1keep, [{}]", in(reg) at, options(readonly, nostack, preserves_flags))
+        }
     }
 }
 
@@ -123,19 +127,21 @@ impl<D: Dot> Wide for Neon<D> {
     type S = [i32; 16];
     type F8 = [float32x4_t; 2];
 
-    #[inline(always)]
-    fn scales_of_16(self, scales: &[i8; 16]) -> [i32; 16] {
-        std::array::from_fn(|i| i32::from(scales[i]))
-    }
-
-    #[inline(always)]
-    fn scales_of_32(self, scales: &[i8; 16]) -> [i32; 16] {
-        std::array::from_fn(|i| i32::from(scales[i / 2]))
-    }
-
     proven! {
         fn start(self, total: i32) -> int32x4_t { vsetq_lane_s32::<0>(total, vdupq_n_s32(0)) }
-        fn dot_scaled(self, acc: int32x4_t, codes: [uint8x16_t; 2], x: &[i8; 32], scales: [i32; 16], g: usize) -> int32x4_t {
+        fn scales_of_16(self, scales: [u64; 2]) -> [i32; 16] { widen_bytes(scales.map(|scales| vcreate_s8(scales))) }
+        fn scales_of_32(self, scales: u64) -> [i32; 16] {
+            let scales = vcreate_s8(scales);
+            widen_bytes([vzip1_s8(scales, scales), vzip2_s8(scales, scales)])
+        }
+        fn dot_scaled(
+            self,
+            acc: int32x4_t,
+            codes: [uint8x16_t; 2],
+            x: &[i8; 32],
+            scales: [i32; 16],
+            g: usize
+        ) -> int32x4_t {
             let acc = self.0.dot_scaled(acc, codes[0], vld1q_s8(x.as_ptr()), scales[2 * g]);
             self.0.dot_scaled(acc, codes[1], vld1q_s8(x.as_ptr().add(16)), scales[2 * g + 1])
         }
@@ -147,9 +153,9 @@ impl<D: Dot> Wide for Neon<D> {
             let acc = self.0.dot_any(acc, codes[0], vld1q_s8(x.as_ptr()));
             self.0.dot_any(acc, codes[1], vld1q_s8(x.as_ptr().add(16)))
         }
-        fn dot_sums(self, a: &[i8; 16], b: &[i16; 16], factor: i32) -> int32x4_t {
-            let (a, b) = (vld1q_s8(a.as_ptr()), [vld1q_s16(b.as_ptr()), vld1q_s16(b.as_ptr().add(8))]);
-            let a = [vmovl_s8(vget_low_s8(a)), vmovl_high_s8(a)];
+        fn dot_sums(self, a: [u64; 2], b: &[i16; 16], factor: i32) -> int32x4_t {
+            let a = [vmovl_s8(vcreate_s8(a[0])), vmovl_s8(vcreate_s8(a[1]))];
+            let b = [vld1q_s16(b.as_ptr()), vld1q_s16(b.as_ptr().add(8))];
             let sums = vmlal_high_s16(vmull_s16(vget_low_s16(a[0]), vget_low_s16(b[0])), a[0], b[0]);
             let sums = vmlal_high_s16(vmlal_s16(sums, vget_low_s16(a[1]), vget_low_s16(b[1])), a[1], b[1]);
             vmulq_n_s32(sums, factor)
@@ -159,7 +165,6 @@ impl<D: Dot> Wide for Neon<D> {
             let high = vpaddq_s32(vpaddq_s32(s[4], s[5]), vpaddq_s32(s[6], s[7]));
             [vcvtq_f32_s32(low), vcvtq_f32_s32(high)]
         }
-        fn load8(self, x: &[f32; 8]) -> [float32x4_t; 2] { [vld1q_f32(x.as_ptr()), vld1q_f32(x.as_ptr().add(4))] }
         fn store8(self, x: [float32x4_t; 2], out: &mut [f32; 8]) {
             vst1q_f32(out.as_mut_ptr(), x[0]);
             vst1q_f32(out.as_mut_ptr().add(4), x[1]);
@@ -173,11 +178,22 @@ impl<D: Dot> Wide for Neon<D> {
         }
         fn splat8(self, x: f32) -> [float32x4_t; 2] { [vdupq_n_f32(x); 2] }
         fn low_minus_high(self, x: [float32x4_t; 2]) -> [float32x4_t; 2] { [vsubq_f32(x[0], x[1]), x[1]] }
-        fn prefetch(self, bytes: &[u8], offset: usize) {
-            let at = bytes.as_ptr().wrapping_add(offset);
-            asm!("prfm pldl1keep, [{}]", in(reg) at, options(readonly, nostack, preserves_flags))
+    }
+}
+
+/// 16 bytes as numbers.
+#[inline(always)]
+fn widen_bytes(bytes: [int8x8_t; 2]) -> [i32; 16] {
+    let mut out = [0; 16];
+    for (out, bytes) in out.as_chunks_mut::<8>().0.iter_mut().zip(bytes) {
+        // SAFETY: the vectors come from a token that proves NEON, and 8 numbers are written to an array of 8.
+        unsafe {
+            let wide = vmovl_s8(bytes);
+            vst1q_s32(out.as_mut_ptr(), vmovl_s16(vget_low_s16(wide)));
+            vst1q_s32(out.as_mut_ptr().add(4), vmovl_high_s16(wide));
         }
     }
+    out
 }
 
 /// Widens four f16.
@@ -215,6 +231,11 @@ impl<D: Dot> Lanes for Neon<D> {
         fn splat4(self, bytes: &[i8; 4]) -> uint8x16_t {
             vreinterpretq_u8_s32(vdupq_n_s32(i32::from_le_bytes(bytes.map(|byte| byte as u8))))
         }
+        fn opaque(self, w: uint8x16_t) -> uint8x16_t {
+            let mut out = w;
+            asm!("/* {:v} */", inout(vreg) out, options(nomem, nostack, preserves_flags));
+            out
+        }
         fn byte(self, w: uint8x16_t, j: usize) -> int32x4_t {
             vshrq_n_s32::<24>(vshlq_s32(vreinterpretq_s32_u8(w), vdupq_n_s32(24 - 8 * j as i32)))
         }
@@ -229,7 +250,6 @@ impl<D: Dot> Lanes for Neon<D> {
         fn mul(self, x: int32x4_t, y: int32x4_t) -> int32x4_t { vmulq_s32(x, y) }
         fn times_256(self, x: int32x4_t) -> int32x4_t { vshlq_n_s32::<8>(x) }
         fn to_floats(self, x: int32x4_t) -> float32x4_t { vcvtq_f32_s32(x) }
-        fn load_lanes(self, x: &[f32; 16]) -> float32x4_t { vld1q_f32(x.as_ptr()) }
         fn widen_lanes(self, bits: &[u16; 16]) -> float32x4_t { widen(bits.as_ptr()) }
         fn splat_float(self, x: f32) -> float32x4_t { vdupq_n_f32(x) }
         fn mul_lanes(self, x: float32x4_t, y: float32x4_t) -> float32x4_t { vmulq_f32(x, y) }
@@ -254,6 +274,7 @@ fn four(f: impl Fn(usize) -> float32x4_t) -> [float32x4_t; 4] {
 
 impl<D: Dot> Floats for Neon<D> {
     type F = [float32x4_t; 4];
+    const KEYS: usize = 2;
 
     proven! {
         fn zeros(self) -> [float32x4_t; 4] { [vdupq_n_f32(0.0); 4] }
@@ -262,10 +283,19 @@ impl<D: Dot> Floats for Neon<D> {
         fn halves(self, x: &[[u8; 2]; 16]) -> [float32x4_t; 4] {
             four(|i| vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(x.as_ptr().add(4 * i).cast()))))
         }
+        fn brains(self, x: &[[u8; 2]; 16]) -> [float32x4_t; 4] {
+            four(|i| {
+                let bits = vreinterpret_u16_u8(vld1_u8(x.as_ptr().add(4 * i).cast()));
+                vreinterpretq_f32_u32(vshll_n_u16::<16>(bits))
+            })
+        }
+        fn singles(self, x: &[[u8; 4]; 16]) -> [float32x4_t; 4] {
+            four(|i| vreinterpretq_f32_u8(vld1q_u8(x.as_ptr().add(4 * i).cast())))
+        }
         fn to_array(self, x: [float32x4_t; 4]) -> [f32; 16] {
             let mut out = [0.0; 16];
-            for i in 0..4 {
-                vst1q_f32(out.as_mut_ptr().add(4 * i), x[i]);
+            for (i, x) in x.into_iter().enumerate() {
+                vst1q_f32(out.as_mut_ptr().add(4 * i), x);
             }
             out
         }
@@ -277,6 +307,15 @@ impl<D: Dot> Floats for Neon<D> {
         }
         fn mul_add(self, x: [float32x4_t; 4], y: [float32x4_t; 4], z: [float32x4_t; 4]) -> [float32x4_t; 4] {
             four(|i| vfmaq_f32(z[i], x[i], y[i]))
+        }
+        fn totals_of_16(self, x: [[float32x4_t; 4]; 16]) -> [float32x4_t; 4] {
+            let quarter = |x: [float32x4_t; 4]| vaddq_f32(vaddq_f32(x[0], x[2]), vaddq_f32(x[1], x[3]));
+            // Elements 0 and 1 of two vectors, with elements 2 and 3.
+            let two = |i: usize| {
+                let (a, b) = (vreinterpretq_f64_f32(quarter(x[i])), vreinterpretq_f64_f32(quarter(x[i + 1])));
+                vaddq_f32(vreinterpretq_f32_f64(vtrn1q_f64(a, b)), vreinterpretq_f32_f64(vtrn2q_f64(a, b)))
+            };
+            four(|i| vpaddq_f32(two(4 * i), two(4 * i + 2)))
         }
     }
 }

@@ -60,6 +60,9 @@ impl Row for Scalar {
     }
 
     #[inline(always)]
+    fn prefetch(self, _: &[u8], _: usize) {}
+
+    #[inline(always)]
     fn load_pair(self, low: &[u8; 16], high: &[u8; 16]) -> [u64; 4] {
         let [a, b] = words(low.as_chunks().0.first_chunk().expect("16 bytes are 2 words"));
         let [c, d] = words(high.as_chunks().0.first_chunk().expect("16 bytes are 2 words"));
@@ -123,10 +126,12 @@ impl Flat for Scalar {
     }
 
     #[inline(always)]
-    fn dot16(self, a: &[i8; 16], b: &[i16; 16]) -> i32 {
+    fn dot16(self, a: [u64; 2], b: &[i16; 16]) -> i32 {
         let mut sum = 0;
-        for i in 0..16 {
-            sum += i32::from(a[i]) * i32::from(b[i]);
+        for (a, b) in a.into_iter().zip(b.as_chunks::<8>().0) {
+            for (a, b) in a.to_le_bytes().into_iter().zip(b) {
+                sum += i32::from(a as i8) * i32::from(*b);
+            }
         }
         sum
     }

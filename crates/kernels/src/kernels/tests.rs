@@ -333,10 +333,12 @@ fn row_operations_of_every_isa_give_the_bits_of_scalar() {
 
 #[test]
 fn halves_of_every_isa_round_as_in_the_codec() {
-    let x: Vec<f32> = (0..=u16::MAX).flat_map(|h| {
-        let bits = u32::from(h) << 16;
-        [0x0fff, 0x1000, 0x1001, 0xf000].map(|low| f32::from_bits(bits | low))
-    }).collect();
+    let x: Vec<f32> = (0..=u16::MAX)
+        .flat_map(|h| {
+            let bits = u32::from(h) << 16;
+            [0x0fff, 0x1000, 0x1001, 0xf000].map(|low| f32::from_bits(bits | low))
+        })
+        .collect();
     let want: Vec<u8> = x.iter().flat_map(|&x| atta_formats::f16::f32_to_f16(x).to_le_bytes()).collect();
     for k in kernels() {
         let mut got = vec![0; 2 * x.len()];
@@ -355,7 +357,10 @@ fn quantized_inputs_of_every_isa_are_those_of_scalar() {
             let ((a, b), (c, e)) = ((got.q8_256(), want.q8_256()), (got.q8_32(), want.q8_32()));
             assert_eq!((a.codes[at].0, a.scales[at].to_bits()), (b.codes[at].0, b.scales[at].to_bits()));
             assert_eq!(a.sums[at], b.sums[at]);
-            assert_eq!((c.codes[at].0, bits(&c.scales[at]), c.sums[at]), (e.codes[at].0, bits(&e.scales[at]), e.sums[at]));
+            assert_eq!(
+                (c.codes[at].0, bits(&c.scales[at]), c.sums[at]),
+                (e.codes[at].0, bits(&e.scales[at]), e.sums[at])
+            );
         }
     }
 }

@@ -1,0 +1,420 @@
+//! WebAssembly with 128-bit vectors (simd128). Nothing is detected at run time: a build has it or has it not, so the
+//! token proves nothing, and only loads and stores are unsafe.
+//!
+//! There is no product of bytes that sums four; even and odd bytes are widened to i16 in place, whose products are
+//! summed in pairs (`i32x4.dot_i16x8_s`): two of these are the four products of a lane, for any codes.
+
+use super::{Floats, Lanes, Row, Wide};
+use crate::format::float::widen_f16;
+use std::arch::wasm32::*;
+
+/// Proof of nothing: a module with instructions that the host lacks does not load.
+#[derive(Clone, Copy)]
+pub(crate) struct Simd128;
+
+/// 16 bytes of numbers, from element `at` on.
+#[inline(always)]
+fn load<T: Plain, const N: usize>(x: &[T; N], at: usize) -> v128 {
+    assert!(at + 16 / size_of::<T>() <= N);
+    // SAFETY: 16 bytes from element `at` on are inside the array, and loads need no alignment.
+    unsafe { v128_load(x.as_ptr().add(at).cast()) }
+}
+
+#[inline(always)]
+fn store<T: Plain, const N: usize>(x: &mut [T; N], at: usize, v: v128) {
+    assert!(at + 16 / size_of::<T>() <= N);
+    // SAFETY: 16 bytes from element `at` on are inside the array, stores need no alignment, and any bits are a `Plain`.
+    unsafe { v128_store(x.as_mut_ptr().add(at).cast(), v) }
+}
+
+/// Numbers for which any bits are a value.
+trait Plain: Copy {}
+impl Plain for u8 {}
+impl Plain for i8 {}
+impl Plain for i16 {}
+impl Plain for i32 {}
+impl Plain for f32 {}
+impl Plain for [u8; 2] {}
+impl Plain for [u8; 4] {}
+
+/// `acc + Σ w·x` of the four bytes of each lane, `w` unsigned and `x` signed.
+#[inline(always)]
+fn dot(acc: v128, w: v128, x: v128) -> v128 {
+    let even = i32x4_dot_i16x8(v128_and(w, u16x8_splat(0xff)), i16x8_shr(i16x8_shl(x, 8), 8));
+    let odd = i32x4_dot_i16x8(u16x8_shr(w, 8), i16x8_shr(x, 8));
+    i32x4_add(acc, i32x4_add(even, odd))
+}
+
+/// 16 bytes as numbers.
+#[inline(always)]
+fn widen_bytes(bytes: v128) -> [i32; 16] {
+    let (low, high) = (i16x8_extend_low_i8x16(bytes), i16x8_extend_high_i8x16(bytes));
+    let mut out = [0; 16];
+    store(&mut out, 0, i32x4_extend_low_i16x8(low));
+    store(&mut out, 4, i32x4_extend_high_i16x8(low));
+    store(&mut out, 8, i32x4_extend_low_i16x8(high));
+    store(&mut out, 12, i32x4_extend_high_i16x8(high));
+    out
+}
+
+/// The totals of four sums.
+#[inline(always)]
+fn totals(s: [v128; 4]) -> v128 {
+    let halves = |a, b| i32x4_add(i32x4_shuffle::<0, 4, 1, 5>(a, b), i32x4_shuffle::<2, 6, 3, 7>(a, b));
+    let (a, b) = (halves(s[0], s[1]), halves(s[2], s[3]));
+    i32x4_add(i32x4_shuffle::<0, 1, 4, 5>(a, b), i32x4_shuffle::<2, 3, 6, 7>(a, b))
+}
+
+/// The four f16 from `at` on.
+#[inline(always)]
+fn widen<const N: usize>(bits: &[u16; N], at: usize) -> v128 {
+    let x = |i: usize| widen_f16(bits[at + i]);
+    f32x4(x(0), x(1), x(2), x(3))
+}
+
+impl Row for Simd128 {
+    type V = [v128; 2];
+
+    #[inline(always)]
+    fn load(self, bytes: &[u8; 32]) -> [v128; 2] {
+        [load(bytes, 0), load(bytes, 16)]
+    }
+
+    #[inline(always)]
+    fn store(self, v: [v128; 2], bytes: &mut [u8; 32]) {
+        store(bytes, 0, v[0]);
+        store(bytes, 16, v[1]);
+    }
+
+    #[inline(always)]
+    fn load_pair(self, low: &[u8; 16], high: &[u8; 16]) -> [v128; 2] {
+        [load(low, 0), load(high, 0)]
+    }
+
+    #[inline(always)]
+    fn nibbles(self, bytes: &[u8; 16]) -> [v128; 2] {
+        let v = load(bytes, 0);
+        [v128_and(v, u8x16_splat(15)), u8x16_shr(v, 4)]
+    }
+
+    #[inline(always)]
+    fn bits(self, bits: &[u8; 4]) -> [v128; 2] {
+        let bit = u64x2_splat(0x8040_2010_0804_0201);
+        let spread = |byte: u8| u64::from(byte) * 0x0101_0101_0101_0101;
+        let half = |low, high| {
+            let set = v128_and(u64x2(spread(low), spread(high)), bit);
+            u8x16_min(set, u8x16_splat(1))
+        };
+        [half(bits[0], bits[1]), half(bits[2], bits[3])]
+    }
+
+    #[inline(always)]
+    fn and(self, v: [v128; 2], mask: u8) -> [v128; 2] {
+        v.map(|v| v128_and(v, u8x16_splat(mask)))
+    }
+
+    #[inline(always)]
+    fn xor(self, v: [v128; 2], mask: u8) -> [v128; 2] {
+        v.map(|v| v128_xor(v, u8x16_splat(mask)))
+    }
+
+    #[inline(always)]
+    fn or(self, a: [v128; 2], b: [v128; 2]) -> [v128; 2] {
+        [v128_or(a[0], b[0]), v128_or(a[1], b[1])]
+    }
+
+    #[inline(always)]
+    fn shr(self, v: [v128; 2], n: usize) -> [v128; 2] {
+        v.map(|v| u8x16_shr(v, n as u32))
+    }
+
+    #[inline(always)]
+    fn shl(self, v: [v128; 2], n: usize) -> [v128; 2] {
+        v.map(|v| u8x16_shl(v, n as u32))
+    }
+
+    /// There is no such instruction.
+    #[inline(always)]
+    fn prefetch(self, _: &[u8], _: usize) {}
+}
+
+impl Wide for Simd128 {
+    type A = v128;
+    /// Of each 16 weights, in memory: a product takes one with a load that spreads it.
+    type S = [i32; 16];
+    type F8 = [v128; 2];
+
+    #[inline(always)]
+    fn start(self, total: i32) -> v128 {
+        i32x4(total, 0, 0, 0)
+    }
+
+    #[inline(always)]
+    fn scales_of_16(self, scales: [u64; 2]) -> [i32; 16] {
+        widen_bytes(u64x2(scales[0], scales[1]))
+    }
+
+    #[inline(always)]
+    fn scales_of_32(self, scales: u64) -> [i32; 16] {
+        let scales = u64x2(scales, scales);
+        widen_bytes(i8x16_shuffle::<0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7>(scales, scales))
+    }
+
+    #[inline(always)]
+    fn dot_scaled(self, acc: v128, codes: [v128; 2], x: &[i8; 32], scales: [i32; 16], g: usize) -> v128 {
+        let scaled = |i: usize| {
+            let sums = dot(i32x4_splat(0), codes[i], load(x, 16 * i));
+            i32x4_mul(sums, i32x4_splat(scales[2 * g + i]))
+        };
+        i32x4_add(acc, i32x4_add(scaled(0), scaled(1)))
+    }
+
+    #[inline(always)]
+    fn dot_codes(self, acc: v128, codes: [v128; 2], x: &[i8; 32]) -> v128 {
+        dot(dot(acc, codes[0], load(x, 0)), codes[1], load(x, 16))
+    }
+
+    #[inline(always)]
+    fn dot_bytes(self, acc: v128, codes: [v128; 2], x: &[i8; 32]) -> v128 {
+        self.dot_codes(acc, codes, x)
+    }
+
+    #[inline(always)]
+    fn dot_sums(self, a: [u64; 2], b: &[i16; 16], factor: i32) -> v128 {
+        let a = u64x2(a[0], a[1]);
+        let low = i32x4_dot_i16x8(i16x8_extend_low_i8x16(a), load(b, 0));
+        let high = i32x4_dot_i16x8(i16x8_extend_high_i8x16(a), load(b, 8));
+        i32x4_mul(i32x4_add(low, high), i32x4_splat(factor))
+    }
+
+    #[inline(always)]
+    fn totals(self, s: [v128; 8]) -> [v128; 2] {
+        let ([low, high], []) = s.as_chunks() else { unreachable!("8 are twice 4") };
+        [f32x4_convert_i32x4(totals(*low)), f32x4_convert_i32x4(totals(*high))]
+    }
+
+    #[inline(always)]
+    fn store8(self, x: [v128; 2], out: &mut [f32; 8]) {
+        store(out, 0, x[0]);
+        store(out, 4, x[1]);
+    }
+
+    #[inline(always)]
+    fn widen8(self, bits: &[u16; 8]) -> [v128; 2] {
+        [widen(bits, 0), widen(bits, 4)]
+    }
+
+    #[inline(always)]
+    fn mul8(self, x: [v128; 2], y: [v128; 2]) -> [v128; 2] {
+        [f32x4_mul(x[0], y[0]), f32x4_mul(x[1], y[1])]
+    }
+
+    #[inline(always)]
+    fn add8(self, x: [v128; 2], y: [v128; 2]) -> [v128; 2] {
+        [f32x4_add(x[0], y[0]), f32x4_add(x[1], y[1])]
+    }
+
+    #[inline(always)]
+    fn splat8(self, x: f32) -> [v128; 2] {
+        [f32x4_splat(x); 2]
+    }
+
+    #[inline(always)]
+    fn low_minus_high(self, x: [v128; 2]) -> [v128; 2] {
+        [f32x4_sub(x[0], x[1]), x[1]]
+    }
+}
+
+impl Lanes for Simd128 {
+    const LANES: usize = 4;
+    type W = v128;
+    type N = v128;
+    type L = v128;
+
+    #[inline(always)]
+    fn columns<const B: usize>(self, rows: &[[u8; B]; 16], c: usize) -> [v128; 4] {
+        let at = |r: usize| load(&rows[r], 16 * c);
+        let low = |x, y| i32x4_shuffle::<0, 4, 1, 5>(x, y);
+        let high = |x, y| i32x4_shuffle::<2, 6, 3, 7>(x, y);
+        // Words 0 and 1, then words 2 and 3, of two rows each.
+        let first = [low(at(0), at(1)), low(at(2), at(3))];
+        let last = [high(at(0), at(1)), high(at(2), at(3))];
+        [
+            i64x2_shuffle::<0, 2>(first[0], first[1]),
+            i64x2_shuffle::<1, 3>(first[0], first[1]),
+            i64x2_shuffle::<0, 2>(last[0], last[1]),
+            i64x2_shuffle::<1, 3>(last[0], last[1]),
+        ]
+    }
+
+    #[inline(always)]
+    fn splat4(self, bytes: &[i8; 4]) -> v128 {
+        i32x4_splat(i32::from_le_bytes(bytes.map(|byte| byte as u8)))
+    }
+
+    #[inline(always)]
+    fn opaque(self, w: v128) -> v128 {
+        std::hint::black_box(w)
+    }
+
+    #[inline(always)]
+    fn byte(self, w: v128, j: usize) -> v128 {
+        i32x4_shr(i32x4_shl(w, 24 - 8 * j as u32), 24)
+    }
+
+    #[inline(always)]
+    fn splat(self, x: i32) -> v128 {
+        i32x4_splat(x)
+    }
+
+    #[inline(always)]
+    fn dot4(self, acc: v128, w: v128, x: v128) -> v128 {
+        dot(acc, w, x)
+    }
+
+    #[inline(always)]
+    fn dot4_bytes(self, acc: v128, w: v128, x: v128) -> v128 {
+        dot(acc, w, x)
+    }
+
+    #[inline(always)]
+    fn add(self, x: v128, y: v128) -> v128 {
+        i32x4_add(x, y)
+    }
+
+    #[inline(always)]
+    fn mul(self, x: v128, y: v128) -> v128 {
+        i32x4_mul(x, y)
+    }
+
+    #[inline(always)]
+    fn times_256(self, x: v128) -> v128 {
+        i32x4_shl(x, 8)
+    }
+
+    #[inline(always)]
+    fn to_floats(self, x: v128) -> v128 {
+        f32x4_convert_i32x4(x)
+    }
+
+    #[inline(always)]
+    fn widen_lanes(self, bits: &[u16; 16]) -> v128 {
+        widen(bits, 0)
+    }
+
+    #[inline(always)]
+    fn splat_float(self, x: f32) -> v128 {
+        f32x4_splat(x)
+    }
+
+    #[inline(always)]
+    fn mul_lanes(self, x: v128, y: v128) -> v128 {
+        f32x4_mul(x, y)
+    }
+
+    #[inline(always)]
+    fn add_lanes(self, x: v128, y: v128) -> v128 {
+        f32x4_add(x, y)
+    }
+
+    #[inline(always)]
+    fn sub_lanes(self, x: v128, y: v128) -> v128 {
+        f32x4_sub(x, y)
+    }
+
+    #[inline(always)]
+    fn load_from(self, x: &[f32]) -> v128 {
+        let x: &[f32; 4] = x.try_into().expect("four lanes");
+        load(x, 0)
+    }
+
+    #[inline(always)]
+    fn store_to(self, x: v128, out: &mut [f32]) {
+        let out: &mut [f32; 4] = out.try_into().expect("four lanes");
+        store(out, 0, x);
+    }
+}
+
+/// Lanes 4i to 4i + 3 by `f(i)`.
+#[inline(always)]
+fn four(f: impl Fn(usize) -> v128) -> [v128; 4] {
+    [f(0), f(1), f(2), f(3)]
+}
+
+impl Floats for Simd128 {
+    type F = [v128; 4];
+    const KEYS: usize = 1;
+
+    #[inline(always)]
+    fn zeros(self) -> [v128; 4] {
+        [f32x4_splat(0.0); 4]
+    }
+
+    #[inline(always)]
+    fn splat_all(self, x: f32) -> [v128; 4] {
+        [f32x4_splat(x); 4]
+    }
+
+    #[inline(always)]
+    fn floats(self, x: &[f32; 16]) -> [v128; 4] {
+        four(|i| load(x, 4 * i))
+    }
+
+    #[inline(always)]
+    fn halves(self, x: &[[u8; 2]; 16]) -> [v128; 4] {
+        let x = |i: usize| widen_f16(u16::from_le_bytes(x[i]));
+        four(|i| f32x4(x(4 * i), x(4 * i + 1), x(4 * i + 2), x(4 * i + 3)))
+    }
+
+    #[inline(always)]
+    fn brains(self, x: &[[u8; 2]; 16]) -> [v128; 4] {
+        let two: [v128; 2] = [load(x, 0), load(x, 8)];
+        four(|i| match i % 2 {
+            0 => u32x4_shl(u32x4_extend_low_u16x8(two[i / 2]), 16),
+            _ => u32x4_shl(u32x4_extend_high_u16x8(two[i / 2]), 16),
+        })
+    }
+
+    #[inline(always)]
+    fn singles(self, x: &[[u8; 4]; 16]) -> [v128; 4] {
+        four(|i| load(x, 4 * i))
+    }
+
+    #[inline(always)]
+    fn to_array(self, x: [v128; 4]) -> [f32; 16] {
+        let mut out = [0.0; 16];
+        for (i, x) in x.into_iter().enumerate() {
+            store(&mut out, 4 * i, x);
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn sum_f(self, x: [v128; 4], y: [v128; 4]) -> [v128; 4] {
+        four(|i| f32x4_add(x[i], y[i]))
+    }
+
+    #[inline(always)]
+    fn product(self, x: [v128; 4], y: [v128; 4]) -> [v128; 4] {
+        four(|i| f32x4_mul(x[i], y[i]))
+    }
+
+    #[inline(always)]
+    fn mul_add(self, x: [v128; 4], y: [v128; 4], z: [v128; 4]) -> [v128; 4] {
+        four(|i| f32x4_add(f32x4_mul(x[i], y[i]), z[i]))
+    }
+
+    #[inline(always)]
+    fn totals_of_16(self, x: [[v128; 4]; 16]) -> [v128; 4] {
+        let quarter = |x: [v128; 4]| f32x4_add(f32x4_add(x[0], x[2]), f32x4_add(x[1], x[3]));
+        // Elements 0 and 1 of two vectors, with elements 2 and 3.
+        let two = |i: usize| {
+            let (a, b) = (quarter(x[i]), quarter(x[i + 1]));
+            f32x4_add(i64x2_shuffle::<0, 2>(a, b), i64x2_shuffle::<1, 3>(a, b))
+        };
+        four(|i| {
+            let (a, b) = (two(4 * i), two(4 * i + 2));
+            f32x4_add(i32x4_shuffle::<0, 2, 4, 6>(a, b), i32x4_shuffle::<1, 3, 5, 7>(a, b))
+        })
+    }
+}
