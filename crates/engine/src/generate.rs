@@ -135,7 +135,7 @@ impl Session {
 /// A sampler with a copy of the logits to work on: penalties change them in place, and those of the session must stay.
 struct Chooser {
     sampler: Sampler,
-    /// [n_vocab]
+    /// `[n_vocab]`
     logits: Vec<f32>,
     _memory: Reservation,
 }

@@ -96,7 +96,7 @@ impl Session {
         Ok(ids.len())
     }
 
-    /// Appends tokens and gives the logits after each of them, [n_vocab], to `each`, with its position.
+    /// Appends tokens and gives the logits after each of them, `[n_vocab]`, to `each`, with its position.
     ///
     /// # Errors
     /// As [`append`](Self::append).
@@ -117,7 +117,7 @@ impl Session {
         Ok(())
     }
 
-    /// The logits after the last token, [n_vocab]; `None` before the first one, and after [`truncate`](Self::truncate) has
+    /// The logits after the last token, `[n_vocab]`; `None` before the first one, and after [`truncate`](Self::truncate) has
     /// taken tokens away.
     pub fn logits(&self) -> Option<&[f32]> {
         self.last.map(|row| self.out.logits(row))

@@ -57,7 +57,7 @@ pub struct Row {
 pub struct Batch {
     /// In any mixture of sequences; positions of one sequence in order.
     pub rows: Vec<Row>,
-    /// Residuals of the rows that bring one, [n, d_model].
+    /// Residuals of the rows that bring one, `[n, d_model]`.
     pub hidden: Vec<f32>,
 }
 
@@ -73,7 +73,7 @@ impl Batch {
         self.rows.push(Row { seq, pos, input: Input::Token(id), want });
     }
 
-    /// Adds a residual, [d_model].
+    /// Adds a residual, `[d_model]`.
     pub fn push_hidden(&mut self, seq: SeqId, pos: usize, hidden: &[f32], want: Want) {
         let input = Input::Hidden(self.hidden.len() / hidden.len().max(1));
         self.hidden.extend_from_slice(hidden);
@@ -86,16 +86,16 @@ impl Batch {
 pub struct Output {
     /// What each row of the batch wanted, and which row of `logits` or `hidden` it got.
     places: Vec<(Want, usize)>,
-    /// [rows that want them, n_vocab].
+    /// `[rows that want them, n_vocab]`.
     logits: Vec<f32>,
-    /// [rows that want it, d_model].
+    /// `[rows that want it, d_model]`.
     hidden: Vec<f32>,
     n_vocab: usize,
     d_model: usize,
 }
 
 impl Output {
-    /// The logits of a row that asked for them, [n_vocab].
+    /// The logits of a row that asked for them, `[n_vocab]`.
     ///
     /// # Panics
     /// If row `row` of the batch did not ask for logits.
@@ -104,7 +104,7 @@ impl Output {
         &self.logits[at..at + self.n_vocab]
     }
 
-    /// The residual of a row that asked for it, [d_model].
+    /// The residual of a row that asked for it, `[d_model]`.
     ///
     /// # Panics
     /// If row `row` of the batch did not ask for it.
@@ -113,12 +113,12 @@ impl Output {
         &self.hidden[at..at + self.d_model]
     }
 
-    /// All logits, [rows that asked for them, n_vocab], in the order of the rows; for executors.
+    /// All logits, `[rows that asked for them, n_vocab]`, in the order of the rows; for executors.
     pub fn all_logits_mut(&mut self) -> &mut [f32] {
         &mut self.logits
     }
 
-    /// The residual of a row that asked for it, to be filled by an executor, [d_model].
+    /// The residual of a row that asked for it, to be filled by an executor, `[d_model]`.
     ///
     /// # Panics
     /// As [`hidden`](Self::hidden).

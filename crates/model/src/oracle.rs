@@ -12,7 +12,7 @@ use crate::{
     spec::{Activation, Attention, LayerSpec, Mlp, Norm, Pairing, QkNorm, Rope},
 };
 
-/// The logits of every position of a sequence, [tokens.len(), n_vocab].
+/// The logits of every position of a sequence, `[tokens.len(), n_vocab]`.
 ///
 /// # Errors
 /// A token out of range, or weights that cannot be read.

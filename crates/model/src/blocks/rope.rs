@@ -15,9 +15,9 @@ pub(crate) struct RopeTables {
 
 struct Table {
     rope: Rope,
-    /// Radians per position, [d_rope / 2].
+    /// Radians per position, `[d_rope / 2]`.
     inv_freq: Vec<f64>,
-    /// [n_rows, d_rope / 2, (cos, sin)].
+    /// `[n_rows, d_rope / 2, (cos, sin)]`.
     cos_sin: Vec<f32>,
 }
 
@@ -50,7 +50,7 @@ impl RopeTables {
         }
     }
 
-    /// Rotates one head, [d_head], of row `t` of this step in layer `l`.
+    /// Rotates one head, `[d_head]`, of row `t` of this step in layer `l`.
     pub(crate) fn rotate(&self, kernels: Kernels, l: usize, t: usize, head: &mut [f32]) {
         let Some(table) = self.of_layer[l].map(|i| &self.tables[i]) else { return };
         let d = table.rope.d_rope;

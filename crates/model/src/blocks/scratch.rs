@@ -7,17 +7,17 @@ use crate::{Error, spec::ModelSpec};
 
 /// The buffers of a step.
 pub(crate) struct Scratch {
-    /// The residual stream, [n_rows, d_model].
+    /// The residual stream, `[n_rows, d_model]`.
     pub(crate) x: Vec<f32>,
-    /// Queries, [n_rows, n_heads, d_head].
+    /// Queries, `[n_rows, n_heads, d_head]`.
     pub(crate) q: Vec<f32>,
-    /// Keys, [n_rows, n_kv_heads, d_head].
+    /// Keys, `[n_rows, n_kv_heads, d_head]`.
     pub(crate) k: Vec<f32>,
-    /// Values, [n_rows, n_kv_heads, d_head].
+    /// Values, `[n_rows, n_kv_heads, d_head]`.
     pub(crate) v: Vec<f32>,
-    /// What the heads return, [n_rows, n_heads, d_head].
+    /// What the heads return, `[n_rows, n_heads, d_head]`.
     pub(crate) heads: Vec<f32>,
-    /// The hidden layer of the perceptron, [n_rows, d_ff].
+    /// The hidden layer of the perceptron, `[n_rows, d_ff]`.
     pub(crate) ff: Vec<f32>,
     /// The input of the matmul at hand, quantized.
     pub(crate) act: Activations,

@@ -177,7 +177,7 @@ impl Cache {
         }
     }
 
-    /// Stores key and value of a row in layer `l`, each [n_kv_heads, d_head].
+    /// Stores key and value of a row in layer `l`, each `[n_kv_heads, d_head]`.
     pub(crate) fn store(&mut self, l: usize, row: &Row, kernels: Kernels, [k, v]: [&[f32]; 2]) {
         let (place, pos) = (self.places[l - self.first_layer], row.pos);
         let block = self.table(l, row.seq)[pos / BLOCK_LEN];
