@@ -54,6 +54,7 @@ impl Decoded {
 #[inline(always)]
 pub(crate) fn k_quant<I: Flat, F: KQuant>(isa: I, strip: Strip<'_>) {
     let Strip { w, x, rows, acc, width } = strip;
+    debug_assert_eq!(w.format(), F::FORMAT);
     let (x, first) = (x.q8_256(), rows.start);
     let mut decoded = Decoded::NOTHING;
     for_each_tile(w.d_out(), rows, |r, tile| {
@@ -86,6 +87,7 @@ fn k_quant_block<I: Flat, F: KQuant>(isa: I, block: &Decoded, x: &Quants<f32, Su
 #[inline(always)]
 pub(crate) fn quant_32<I: Flat, F: Quant32>(isa: I, strip: Strip<'_>) {
     let Strip { w, x, rows, acc, width } = strip;
+    debug_assert_eq!(w.format(), F::FORMAT);
     let (x, first) = (x.q8_32(), rows.start);
     let (mut decoded, mut d) = ([[0; 32]; 8], [0.0; 8]);
     for_each_tile(w.d_out(), rows, |r, tile| {

@@ -22,10 +22,10 @@ const AHEAD: usize = 20 << 10;
 
 /// Strip of a K-quant.
 #[inline(always)]
-pub(crate) fn k_quant<I: Wide, F: KQuant>(isa: I, strip: Strip<'_>) {
+pub(crate) fn k_quant<F: KQuant>(isa: impl Wide, strip: Strip<'_>) {
     let (step, d_out) = (if F::MINS { 4 } else { 8 }, strip.w.d_out());
     for r in (0..d_out).step_by(step) {
-        let sums = k_quant_rows::<I, F>(isa, &strip, r);
+        let sums = k_quant_rows::<_, F>(isa, &strip, r);
         let out = &mut strip.acc[r..d_out.min(r + step)];
         out.copy_from_slice(&sums[..out.len()]);
     }
@@ -83,10 +83,10 @@ fn block_sum<I: Wide, F: KQuant>(isa: I, block: &F::Block, scale: [u64; 2], x: &
 
 /// Strip of a format with blocks of 32.
 #[inline(always)]
-pub(crate) fn quant_32<I: Wide, F: Quant32>(isa: I, strip: Strip<'_>) {
+pub(crate) fn quant_32<F: Quant32>(isa: impl Wide, strip: Strip<'_>) {
     let d_out = strip.w.d_out();
     for r in (0..d_out).step_by(8) {
-        let sums = quant_32_rows::<I, F>(isa, &strip, r);
+        let sums = quant_32_rows::<_, F>(isa, &strip, r);
         let out = &mut strip.acc[r..d_out.min(r + 8)];
         out.copy_from_slice(&sums[..out.len()]);
     }

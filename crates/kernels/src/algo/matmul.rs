@@ -3,9 +3,11 @@
 //! | | one activation row | several |
 //! |---|---|---|
 //! | plain | `gemm.rs`: decode to i16, one flat dot product | the same, decoded once for 16 rows |
-//! | vectors | `gemv.rs`: codes never leave the registers | `panel.rs`: transposed once, lane = weight row |
+//! | vectors | `gemv.rs`: codes never leave the registers; 512-bit ones: `quad.rs` | `panel.rs`: transposed once, lane = weight row |
 //! | float weights | `float.rs`: lanes along the row | the same, in register tiles |
 
+#[cfg(target_arch = "x86_64")]
+use super::quad;
 use super::{float, gemm, gemv, measure, panel};
 use crate::Matrix;
 use crate::activations::Activations;
@@ -58,14 +60,14 @@ impl MatMul for Scalar {
     }
 }
 
-/// The algorithms for vectors, with the register tile of the panel and of float weights: rows (of a vector each), tokens.
+/// The algorithms for vectors, with that for one activation row and with the register tile of the panel and of float weights: rows (of a vector each), tokens.
 macro_rules! vectors {
-    ($isa:ty, [$r:literal, $t:literal], [$float_r:literal, $float_t:literal]) => {
+    ($isa:ty, $decode:ident, [$r:literal, $t:literal], [$float_r:literal, $float_t:literal]) => {
         impl MatMul for $isa {
             #[inline(always)]
             fn k_quant<F: KQuant>(self, strip: Strip<'_>) {
                 match strip.rows.len() {
-                    1 => gemv::k_quant::<_, F>(self, strip),
+                    1 => $decode::k_quant::<F>(self, strip),
                     _ => panel::k_quant::<_, F, $r, $t>(self, strip),
                 }
             }
@@ -73,7 +75,7 @@ macro_rules! vectors {
             #[inline(always)]
             fn quant_32<F: Quant32>(self, strip: Strip<'_>) {
                 match strip.rows.len() {
-                    1 => gemv::quant_32::<_, F>(self, strip),
+                    1 => $decode::quant_32::<F>(self, strip),
                     _ => panel::quant_32::<_, F, $r, $t>(self, strip),
                 }
             }
@@ -92,16 +94,16 @@ macro_rules! vectors {
 }
 
 #[cfg(target_arch = "x86_64")]
-vectors!(crate::isa::avx512::Avx512, [4, 3], [4, 4]);
+vectors!(crate::isa::avx512::Avx512, quad, [4, 3], [4, 4]);
 #[cfg(target_arch = "x86_64")]
-vectors!(crate::isa::avx2::AvxVnni, [2, 3], [2, 3]);
+vectors!(crate::isa::avx2::AvxVnni, gemv, [2, 3], [2, 3]);
 #[cfg(target_arch = "x86_64")]
-vectors!(crate::isa::avx2::Avx2, [2, 3], [2, 3]);
+vectors!(crate::isa::avx2::Avx2, gemv, [2, 3], [2, 3]);
 #[cfg(target_arch = "aarch64")]
-vectors!(crate::isa::neon::Neon<crate::isa::i8mm::UsDot>, [4, 4], [2, 2]);
+vectors!(crate::isa::neon::Neon<crate::isa::i8mm::UsDot>, gemv, [4, 4], [2, 2]);
 #[cfg(target_arch = "aarch64")]
-vectors!(crate::isa::neon::Neon<crate::isa::dotprod::SDot>, [4, 4], [2, 2]);
+vectors!(crate::isa::neon::Neon<crate::isa::dotprod::SDot>, gemv, [4, 4], [2, 2]);
 #[cfg(target_arch = "aarch64")]
-vectors!(crate::isa::neon::Neon<crate::isa::neon::Mull>, [4, 4], [2, 2]);
+vectors!(crate::isa::neon::Neon<crate::isa::neon::Mull>, gemv, [4, 4], [2, 2]);
 #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
-vectors!(crate::isa::wasm::Simd128, [4, 2], [1, 2]);
+vectors!(crate::isa::wasm::Simd128, gemv, [4, 2], [1, 2]);

@@ -15,5 +15,7 @@ pub(crate) mod matmul;
 pub(crate) mod measure;
 pub(crate) mod norm;
 pub(crate) mod panel;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod quad;
 pub(crate) mod quantize;
 pub(crate) mod rope;

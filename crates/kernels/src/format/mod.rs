@@ -100,6 +100,8 @@ fn half_at(block: &[u8], at: usize) -> u16 {
 pub(crate) trait KQuant: 'static {
     /// Bytes of a block.
     type Block: AsRef<[u8]> + 'static;
+    /// The same as a value.
+    const FORMAT: Format;
     /// What lowers the unsigned codes, a power of two or 0.
     const OFFSET: i16;
     /// Sub-blocks with a scale of their own: 8 or 16.
@@ -118,6 +120,8 @@ pub(crate) trait KQuant: 'static {
 pub(crate) trait Quant32: 'static {
     /// Bytes of a block.
     type Block: AsRef<[u8]> + 'static;
+    /// The same as a value.
+    const FORMAT: Format;
     /// What lowers the unsigned codes.
     const OFFSET: i16;
 

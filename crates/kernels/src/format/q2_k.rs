@@ -1,6 +1,6 @@
 //! Q2_K: 16 sub-blocks of 16 two-bit codes, each with a 4-bit scale and a 4-bit minimum.
 
-use super::{Head, KQuant, each, half_at, two_words};
+use super::{Format, Head, KQuant, each, half_at, two_words};
 use crate::isa::Row;
 use atta_formats::layout::{self, two_bit_group};
 
@@ -16,6 +16,7 @@ pub(crate) fn two_bit_codes<I: Row>(isa: I, qs: &[u8; 64], g: usize) -> I::V {
 
 impl KQuant for Q2K {
     type Block = [u8; 84];
+    const FORMAT: Format = Format::Q2K;
     const OFFSET: i16 = 0;
     const GROUPS: usize = 16;
     const MINS: bool = true;

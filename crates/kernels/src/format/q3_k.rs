@@ -1,7 +1,7 @@
 //! Q3_K: 16 sub-blocks of 16 three-bit codes (2 low bits, the third in a mask), each with a 6-bit signed scale.
 
 use super::q2_k::two_bit_codes;
-use super::{Head, KQuant, each, half_at};
+use super::{Format, Head, KQuant, each, half_at};
 use crate::isa::Row;
 use atta_formats::layout;
 
@@ -24,6 +24,7 @@ fn scales(packed: &[u8; 12]) -> [u64; 2] {
 
 impl KQuant for Q3K {
     type Block = [u8; 110];
+    const FORMAT: Format = Format::Q3K;
     const OFFSET: i16 = 4;
     const GROUPS: usize = 16;
     const MINS: bool = false;

@@ -1,6 +1,6 @@
 //! Q4_0: 32 four-bit codes with one scale; low nibbles are weights 0 to 15, high nibbles 16 to 31.
 
-use super::{Quant32, half_at};
+use super::{Format, Quant32, half_at};
 use crate::isa::Row;
 use atta_formats::layout;
 
@@ -9,6 +9,7 @@ pub(crate) struct Q4_0;
 
 impl Quant32 for Q4_0 {
     type Block = [u8; 18];
+    const FORMAT: Format = Format::Q4_0;
     const OFFSET: i16 = 8;
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Q4_K: 8 sub-blocks of 32 four-bit codes, each with a 6-bit scale and a 6-bit minimum.
 
-use super::{Head, KQuant, half_at};
+use super::{Format, Head, KQuant, half_at};
 use crate::isa::Row;
 use atta_formats::layout::{self, four_bit_group};
 
@@ -22,6 +22,7 @@ pub(crate) fn six_bit_scales(packed: &[u8; 12]) -> ([u64; 2], [u64; 2]) {
 
 impl KQuant for Q4K {
     type Block = [u8; 144];
+    const FORMAT: Format = Format::Q4K;
     const OFFSET: i16 = 0;
     const GROUPS: usize = 8;
     const MINS: bool = true;

@@ -1,6 +1,6 @@
 //! Q5_0: Q4_0 with a fifth bit of each code in a word of its own.
 
-use super::{Quant32, half_at};
+use super::{Format, Quant32, half_at};
 use crate::isa::Row;
 use atta_formats::layout;
 
@@ -9,6 +9,7 @@ pub(crate) struct Q5_0;
 
 impl Quant32 for Q5_0 {
     type Block = [u8; 22];
+    const FORMAT: Format = Format::Q5_0;
     const OFFSET: i16 = 16;
 
     #[inline(always)]

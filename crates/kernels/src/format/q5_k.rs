@@ -1,7 +1,7 @@
 //! Q5_K: as Q4_K, with the fifth bits of all sub-blocks in 32 bytes of their own.
 
 use super::q4_k::six_bit_scales;
-use super::{Head, KQuant, half_at};
+use super::{Format, Head, KQuant, half_at};
 use crate::isa::Row;
 use atta_formats::layout::{self, four_bit_group};
 
@@ -10,6 +10,7 @@ pub(crate) struct Q5K;
 
 impl KQuant for Q5K {
     type Block = [u8; 176];
+    const FORMAT: Format = Format::Q5K;
     const OFFSET: i16 = 0;
     const GROUPS: usize = 8;
     const MINS: bool = true;

@@ -1,6 +1,6 @@
 //! Q6_K: 16 sub-blocks of 16 six-bit codes (4 low bits, 2 high bits apart), each with a signed 8-bit scale.
 
-use super::{Head, KQuant, half_at, two_words};
+use super::{Format, Head, KQuant, half_at, two_words};
 use crate::isa::Row;
 use atta_formats::layout;
 
@@ -9,6 +9,7 @@ pub(crate) struct Q6K;
 
 impl KQuant for Q6K {
     type Block = [u8; 210];
+    const FORMAT: Format = Format::Q6K;
     const OFFSET: i16 = 32;
     const GROUPS: usize = 16;
     const MINS: bool = false;

@@ -1,6 +1,6 @@
 //! Q8_0: 32 signed bytes with one scale. Flipping the top bit makes them unsigned codes with offset 128.
 
-use super::{Quant32, half_at};
+use super::{Format, Quant32, half_at};
 use crate::isa::Row;
 use atta_formats::layout;
 
@@ -9,6 +9,7 @@ pub(crate) struct Q8_0;
 
 impl Quant32 for Q8_0 {
     type Block = [u8; 34];
+    const FORMAT: Format = Format::Q8_0;
     const OFFSET: i16 = 128;
 
     #[inline(always)]

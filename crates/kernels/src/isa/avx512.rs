@@ -1,6 +1,7 @@
 //! AVX-512 with byte dot products (VNNI): 16 weight rows per vector.
 //!
-//! Rows are decoded 256 bits at a time, as 32 codes fill no more; panels and floats are 512 bits wide.
+//! Rows are decoded 256 bits at a time, as 32 codes fill no more; panels and floats are 512 bits wide, and so are the
+//! formats of `avx512_decode.rs`.
 
 use super::avx2::{proven, rows_of_256_bits, wide_of_256_bits};
 use super::{Floats, Lanes, Row, Wide};
@@ -15,6 +16,20 @@ impl Avx512 {
     /// The CPU must have the features.
     pub(crate) const unsafe fn assume() -> Self {
         Self(())
+    }
+
+    proven! {
+        /// Transposes the four words of each 128-bit lane: word i of vector r becomes word r of vector i.
+        pub(super) fn turn(self, v: [__m512i; 4]) -> [__m512i; 4] {
+            let (a, b) = (_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));
+            let (c, d) = (_mm512_unpacklo_epi32(v[2], v[3]), _mm512_unpackhi_epi32(v[2], v[3]));
+            [
+                _mm512_unpacklo_epi64(a, c),
+                _mm512_unpackhi_epi64(a, c),
+                _mm512_unpacklo_epi64(b, d),
+                _mm512_unpackhi_epi64(b, d),
+            ]
+        }
     }
 }
 
@@ -59,15 +74,7 @@ impl Lanes for Avx512 {
                 let v = _mm512_mask_broadcast_i32x4(v, 0x0f00, at(r + 8));
                 _mm512_mask_broadcast_i32x4(v, 0xf000, at(r + 12))
             };
-            let rows = [four(0), four(1), four(2), four(3)];
-            let (a, b) = (_mm512_unpacklo_epi32(rows[0], rows[1]), _mm512_unpackhi_epi32(rows[0], rows[1]));
-            let (c, d) = (_mm512_unpacklo_epi32(rows[2], rows[3]), _mm512_unpackhi_epi32(rows[2], rows[3]));
-            [
-                _mm512_unpacklo_epi64(a, c),
-                _mm512_unpackhi_epi64(a, c),
-                _mm512_unpacklo_epi64(b, d),
-                _mm512_unpackhi_epi64(b, d),
-            ]
+            self.turn([four(0), four(1), four(2), four(3)])
         }
         fn splat4(self, bytes: &[i8; 4]) -> __m512i {
             _mm512_set1_epi32(i32::from_le_bytes(bytes.map(|byte| byte as u8)))

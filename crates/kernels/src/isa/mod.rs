@@ -16,6 +16,8 @@
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512_decode;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod dotprod;
 #[cfg(target_arch = "aarch64")]

@@ -1,0 +1,370 @@
+//! AVX-512 for one activation row: quads, four blocks of each of four weight rows, 64 bytes of codes at a time.
+//!
+//! A quad yields one vector whose lane 4·block + row is what that block adds to the output of that row. What one block
+//! needs, 16 blocks share: their headers are transposed and unpacked at once, and their dot products are summed across
+//! lanes by one tree. Codes are multiplied as bytes (`vpmaddubsw`) and the pairs by scales that a shuffle spreads over
+//! the register (`vpmaddwd`), so nothing but the codes is as wide as the weights. Fields: `atta_formats::layout`.
+
+// Indices name rows and blocks that several arrays share.
+#![allow(clippy::needless_range_loop)]
+
+use super::avx2::proven;
+use super::avx512::Avx512;
+use crate::activations::Sums;
+use std::arch::x86_64::*;
+
+/// Four blocks of 256 activations.
+#[derive(Clone, Copy)]
+pub(crate) struct Four256<'a> {
+    pub(crate) codes: [&'a [i8; 256]; 4],
+    pub(crate) sums: [&'a Sums; 4],
+    pub(crate) scales: [f32; 4],
+}
+
+/// Four blocks of 32 activations.
+#[derive(Clone, Copy)]
+pub(crate) struct Four32<'a> {
+    pub(crate) codes: &'a [i8; 128],
+    pub(crate) sums: [i16; 4],
+    pub(crate) scales: [f32; 4],
+}
+
+/// The memory in front of the arithmetic, in bytes from the start of `bytes`, which need not exist.
+#[derive(Clone, Copy)]
+pub(crate) struct Ahead<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// What is asked for from the L2.
+    pub(crate) near: usize,
+    /// What is asked for from memory, into the L2.
+    pub(crate) far: usize,
+}
+
+impl Ahead<'_> {
+    /// `n` bytes further on.
+    #[inline(always)]
+    fn skip(self, n: usize) -> Self {
+        Self { near: self.near + n, far: self.far + n, ..self }
+    }
+}
+
+/// Indices for `vpshufb` that widen byte `low` of a word of 8 to all words of the lower half, byte `high` to the upper.
+const fn bytes_of_halves(low: u8, high: u8) -> [u8; 64] {
+    let mut index = [0x80; 64];
+    let mut i = 0;
+    while i < 32 {
+        index[2 * i] = if i < 16 { low } else { high };
+        i += 1;
+    }
+    index
+}
+
+/// Indices for `vpermw`: words `first` to `first + 3`, eight times each.
+const fn words_from(first: u16) -> [u16; 32] {
+    let mut index = [0; 32];
+    let mut i = 0;
+    while i < 32 {
+        index[i] = first + i as u16 / 8;
+        i += 1;
+    }
+    index
+}
+
+/// Word `low` in the lower half, `high` in the upper one.
+const fn halves_of(low: u16, high: u16) -> [u16; 32] {
+    let mut words = [low; 32];
+    let mut i = 16;
+    while i < 32 {
+        words[i] = high;
+        i += 1;
+    }
+    words
+}
+
+/// Sub-blocks of 32 whose nibbles are the low ones of the first 64 bytes, the high ones, and those of the other 64.
+const NIBBLE_GROUPS: [[usize; 2]; 4] = [[0, 2], [1, 3], [4, 6], [5, 7]];
+/// Spread the eight scales of a block over the products of [`NIBBLE_GROUPS`].
+const SCALES_OF_32: [[u8; 64]; 4] =
+    [bytes_of_halves(0, 2), bytes_of_halves(1, 3), bytes_of_halves(4, 6), bytes_of_halves(5, 7)];
+/// Spread the sixteen scales of a block over the products of 64 weights each.
+const SCALES_OF_16: [[u16; 32]; 4] = [words_from(0), words_from(4), words_from(8), words_from(12)];
+/// Element i/4 in lane i: what belongs to block i/4 of a quad.
+const BLOCK_OF_LANE: [i32; 16] = [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3];
+/// The same for registers of the blocks 0 and 1, and of 2 and 3.
+const BLOCK_OF_HALF: [[i32; 16]; 2] =
+    [[0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1], [2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3]];
+
+impl Avx512 {
+    proven! {
+        /// Asks for the cache lines of `ahead` that are the share of row `r` when each row has `n` bytes.
+        fn prefetch_share(self, ahead: Ahead<'_>, r: usize, n: usize) {
+            for line in (r * n).div_ceil(64)..((r + 1) * n).div_ceil(64) {
+                let start = ahead.bytes.as_ptr().wrapping_add(64 * line);
+                _mm_prefetch::<_MM_HINT_T1>(start.wrapping_add(ahead.far).cast());
+                _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(ahead.near).cast());
+            }
+        }
+        fn words(self, words: &[u16; 32]) -> __m512i { _mm512_loadu_si512(words.as_ptr().cast()) }
+        fn lanes(self, lanes: &[i32; 16]) -> __m512i { _mm512_loadu_si512(lanes.as_ptr().cast()) }
+        fn bytes_64(self, bytes: &[u8; 64]) -> __m512i { _mm512_loadu_si512(bytes.as_ptr().cast()) }
+        /// `parts[i]` in 128-bit lane i.
+        fn four_lanes(self, parts: [&[u8; 16]; 4]) -> __m512i {
+            let v = _mm512_castsi128_si512(_mm_loadu_si128(parts[0].as_ptr().cast()));
+            let v = _mm512_mask_broadcast_i32x4(v, 0x00f0, _mm_loadu_si128(parts[1].as_ptr().cast()));
+            let v = _mm512_mask_broadcast_i32x4(v, 0x0f00, _mm_loadu_si128(parts[2].as_ptr().cast()));
+            _mm512_mask_broadcast_i32x4(v, 0xf000, _mm_loadu_si128(parts[3].as_ptr().cast()))
+        }
+        /// As [`Self::four_lanes`].
+        fn four_lanes_signed(self, parts: [&[i8; 16]; 4]) -> __m512i {
+            let v = _mm512_castsi128_si512(_mm_loadu_si128(parts[0].as_ptr().cast()));
+            let v = _mm512_mask_broadcast_i32x4(v, 0x00f0, _mm_loadu_si128(parts[1].as_ptr().cast()));
+            let v = _mm512_mask_broadcast_i32x4(v, 0x0f00, _mm_loadu_si128(parts[2].as_ptr().cast()));
+            _mm512_mask_broadcast_i32x4(v, 0xf000, _mm_loadu_si128(parts[3].as_ptr().cast()))
+        }
+        /// Groups of 32 codes in the lower and the upper half.
+        fn two_groups(self, low: &[i8; 32], high: &[i8; 32]) -> __m512i {
+            let v = _mm512_castsi256_si512(_mm256_loadu_si256(low.as_ptr().cast()));
+            _mm512_inserti64x4::<1>(v, _mm256_loadu_si256(high.as_ptr().cast()))
+        }
+        fn codes_64(self, codes: &[i8; 64]) -> __m512i { _mm512_loadu_si512(codes.as_ptr().cast()) }
+        /// Widens the low f16 of each lane.
+        fn low_halves(self, v: __m512i) -> __m512 { _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)) }
+        /// Widens sixteen f16.
+        fn halves_16(self, bits: &[u16; 16]) -> __m512 { _mm512_cvtph_ps(_mm256_loadu_si256(bits.as_ptr().cast())) }
+        /// Element i/4 in lane i.
+        fn of_blocks(self, x: [f32; 4]) -> __m512 {
+            let x = _mm512_castps128_ps512(_mm_loadu_ps(x.as_ptr()));
+            _mm512_permutexvar_ps(self.lanes(&BLOCK_OF_LANE), x)
+        }
+        /// `acc + Σ scale·code·x`.
+        fn dot_pairs(self, acc: __m512i, codes: __m512i, x: __m512i, scales: __m512i) -> __m512i {
+            _mm512_add_epi32(acc, _mm512_madd_epi16(_mm512_maddubs_epi16(codes, x), scales))
+        }
+        /// The sum of 128-bit lane i of `v[r]` in element r of lane i.
+        fn fold_rows(self, v: [__m512i; 4]) -> __m512i {
+            let a = _mm512_add_epi32(_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));
+            let b = _mm512_add_epi32(_mm512_unpacklo_epi32(v[2], v[3]), _mm512_unpackhi_epi32(v[2], v[3]));
+            _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b))
+        }
+        /// 128-bit lanes 0 + 1 and 2 + 3 of `a`, then those of `b`.
+        fn fold_lanes(self, a: __m512i, b: __m512i) -> __m512i {
+            _mm512_add_epi32(_mm512_shuffle_i32x4::<0x88>(a, b), _mm512_shuffle_i32x4::<0xdd>(a, b))
+        }
+        /// `isum` of a quad from the sums of each of its blocks by [`Self::fold_rows`].
+        fn fold_blocks(self, v: [__m512i; 4]) -> __m512 {
+            let (a, b) = (self.fold_lanes(v[0], v[1]), self.fold_lanes(v[2], v[3]));
+            _mm512_cvtepi32_ps(self.fold_lanes(a, b))
+        }
+
+        /// Q4_K (blocks of 144 bytes) and Q5_K (of 176).
+        pub(crate) fn nibbles_k<const B: usize>(
+            self, rows: [&[[u8; B]]; 4], x: Four256<'_>, ahead: Ahead<'_>
+        ) -> __m512 {
+            let n = rows[0].len();
+            let mut heads = [_mm512_setzero_si512(); 4];
+            for r in 0..4 {
+                let at = |c: usize| head_of(&rows[r][c.min(n - 1)]);
+                heads[r] = self.four_lanes([at(0), at(1), at(2), at(3)]);
+            }
+            // d and dmin, then bytes 0 to 3, 4 to 7 and 8 to 11 of the six-bit scales; see `format/q4_k.rs`.
+            let [halves, low_scales, low_mins, rest] = self.turn(heads);
+            let (low_6, low_4, top_2) =
+                (_mm512_set1_epi8(0x3f), _mm512_set1_epi8(0x0f), _mm512_set1_epi8(0x30));
+            let both = |nibbles, top| {
+                let top = _mm512_and_si512(_mm512_srli_epi32::<2>(top), top_2);
+                _mm512_or_si512(_mm512_and_si512(nibbles, low_4), top)
+            };
+            let scales = [_mm512_and_si512(low_scales, low_6), both(rest, low_scales)];
+            let mins = [_mm512_and_si512(low_mins, low_6), both(_mm512_srli_epi32::<4>(rest), low_mins)];
+            // Word 2·block + row % 2 of vector row/2: the scales of a block.
+            let (even, odd) = (_mm512_unpacklo_epi32(scales[0], scales[1]), _mm512_unpackhi_epi32(scales[0], scales[1]));
+            let mut words = [[0_i64; 8]; 2];
+            _mm512_storeu_si512(words[0].as_mut_ptr().cast(), even);
+            _mm512_storeu_si512(words[1].as_mut_ptr().cast(), odd);
+
+            let sums = |i: usize| &x.sums[i].of_32;
+            let high = self.four_lanes_signed([&sums(0).high, &sums(1).high, &sums(2).high, &sums(3).high]);
+            let low = self.four_lanes_signed([&sums(0).low, &sums(1).low, &sums(2).low, &sums(3).low]);
+            let bias = _mm512_dpbusd_epi32(_mm512_setzero_si512(), mins[0], _mm512_shuffle_epi32::<0x00>(high));
+            let bias = _mm512_dpbusd_epi32(bias, mins[1], _mm512_shuffle_epi32::<0x55>(high));
+            let bias = _mm512_slli_epi32::<8>(bias);
+            let bias = _mm512_dpbusd_epi32(bias, mins[0], _mm512_shuffle_epi32::<0x00>(low));
+            let bias = _mm512_dpbusd_epi32(bias, mins[1], _mm512_shuffle_epi32::<0x55>(low));
+
+            let mut blocks = [_mm512_setzero_si512(); 4];
+            for c in 0..n {
+                let groups = x.codes[c].as_chunks::<32>().0;
+                let mut xs = [_mm512_setzero_si512(); 4];
+                for i in 0..4 {
+                    let [low, high] = NIBBLE_GROUPS[i];
+                    xs[i] = self.two_groups(&groups[low], &groups[high]);
+                }
+                let ahead = ahead.skip(4 * c * B);
+                let mut dots = [_mm512_setzero_si512(); 4];
+                for r in 0..4 {
+                    self.prefetch_share(ahead, r, B);
+                    let codes = self.codes_of_nibbles(&rows[r][c]);
+                    let word = _mm512_set1_epi64(words[r / 2][2 * c + r % 2]);
+                    let mut sum = _mm512_setzero_si512();
+                    for i in 0..4 {
+                        let scales = _mm512_shuffle_epi8(word, self.bytes_64(&SCALES_OF_32[i]));
+                        sum = self.dot_pairs(sum, codes[i], xs[i], scales);
+                    }
+                    dots[r] = sum;
+                }
+                blocks[c] = self.fold_rows(dots);
+            }
+            let v = _mm512_mul_ps(self.low_halves(halves), self.fold_blocks(blocks));
+            let dmin = self.low_halves(_mm512_srli_epi32::<16>(halves));
+            let v = _mm512_sub_ps(v, _mm512_mul_ps(dmin, _mm512_cvtepi32_ps(bias)));
+            _mm512_mul_ps(self.of_blocks(x.scales), v)
+        }
+        /// Codes of Q4_K or Q5_K in the order of [`NIBBLE_GROUPS`].
+        fn codes_of_nibbles<const B: usize>(self, block: &[u8; B]) -> [__m512i; 4] {
+            let nibbles: &[u8; 128] = block.last_chunk().expect("the nibbles end the block");
+            let (low_4, [first, second]) = (_mm512_set1_epi8(15), [0, 64].map(|at| nibbles.as_ptr().add(at)));
+            let (a, b) = (_mm512_loadu_si512(first.cast()), _mm512_loadu_si512(second.cast()));
+            let codes = [
+                _mm512_and_si512(a, low_4),
+                _mm512_and_si512(_mm512_srli_epi16::<4>(a), low_4),
+                _mm512_and_si512(b, low_4),
+                _mm512_and_si512(_mm512_srli_epi16::<4>(b), low_4),
+            ];
+            if B == 144 {
+                return codes;
+            }
+            // Bit s of byte j is the fifth bit of weight j of sub-block s.
+            let fifth: &[u8; 32] = block[16..].first_chunk().expect("the fifth bits follow the header");
+            let v = _mm512_broadcast_i64x4(_mm256_loadu_si256(fifth.as_ptr().cast()));
+            let bit = _mm512_set1_epi8(16);
+            let with = |codes, shifted| _mm512_or_si512(codes, _mm512_and_si512(shifted, bit));
+            [
+                with(codes[0], _mm512_sllv_epi16(v, self.words(const { &halves_of(4, 2) }))),
+                with(codes[1], _mm512_sllv_epi16(v, self.words(const { &halves_of(3, 1) }))),
+                with(codes[2], _mm512_srlv_epi16(v, self.words(const { &halves_of(0, 2) }))),
+                with(codes[3], _mm512_srlv_epi16(v, self.words(const { &halves_of(1, 3) }))),
+            ]
+        }
+
+        pub(crate) fn q6_k(self, rows: [&[[u8; 210]]; 4], x: Four256<'_>, ahead: Ahead<'_>) -> __m512 {
+            let (low_4, top_2) = (_mm512_set1_epi8(0x0f), _mm512_set1_epi8(0x30));
+            let (left, right) = (self.words(const { &halves_of(4, 2) }), self.words(const { &halves_of(0, 2) }));
+            let (mut d, mut blocks) = ([0; 16], [_mm512_setzero_si512(); 4]);
+            for c in 0..rows[0].len() {
+                let xs = x.codes[c].as_chunks::<64>().0;
+                let sums = _mm256_loadu_si256(x.sums[c].of_16.whole.as_ptr().cast());
+                let ahead = ahead.skip(4 * c * 210);
+                let mut dots = [_mm512_setzero_si512(); 4];
+                for r in 0..4 {
+                    self.prefetch_share(ahead, r, 210);
+                    let block = &rows[r][c];
+                    d[4 * c + r] = u16::from_le_bytes([block[208], block[209]]);
+                    let scales = _mm256_cvtepi8_epi16(_mm_loadu_si128(block.as_ptr().add(192).cast()));
+                    // Codes are lowered by 32.
+                    let offset = _mm256_slli_epi32::<5>(_mm256_madd_epi16(scales, sums));
+                    let mut sum = _mm512_zextsi256_si512(_mm256_sub_epi32(_mm256_setzero_si256(), offset));
+                    let scales = _mm512_castsi256_si512(scales);
+                    for h in 0..2 {
+                        let low = _mm512_loadu_si512(block.as_ptr().add(64 * h).cast());
+                        let high = _mm256_loadu_si256(block.as_ptr().add(128 + 32 * h).cast());
+                        let high = _mm512_broadcast_i64x4(high);
+                        let top = [_mm512_sllv_epi16(high, left), _mm512_srlv_epi16(high, right)];
+                        let low = [low, _mm512_srli_epi16::<4>(low)];
+                        for i in 0..2 {
+                            let top = _mm512_and_si512(top[i], top_2);
+                            let codes = _mm512_or_si512(_mm512_and_si512(low[i], low_4), top);
+                            let spread = _mm512_permutexvar_epi16(self.words(&SCALES_OF_16[2 * h + i]), scales);
+                            sum = self.dot_pairs(sum, codes, self.codes_64(&xs[2 * h + i]), spread);
+                        }
+                    }
+                    dots[r] = sum;
+                }
+                blocks[c] = self.fold_rows(dots);
+            }
+            let v = _mm512_mul_ps(self.halves_16(&d), self.fold_blocks(blocks));
+            _mm512_mul_ps(self.of_blocks(x.scales), v)
+        }
+
+        pub(crate) fn q8_0(self, rows: [&[[u8; 34]]; 4], x: Four32<'_>, ahead: Ahead<'_>) -> __m512 {
+            let n = rows[0].len();
+            let sums = _mm_cvtepi16_epi32(_mm_loadl_epi64(x.sums.as_ptr().cast()));
+            // Flipping the top bit adds 128 to the codes.
+            let offsets = _mm_sub_epi32(_mm_setzero_si128(), _mm_slli_epi32::<7>(sums));
+            let offsets = _mm512_castsi128_si512(offsets);
+            let flip = _mm512_set1_epi8(-128);
+            let (xs, mut d) = (x.codes.as_chunks::<64>().0, [0; 16]);
+            let mut dots = [[_mm512_setzero_si512(); 4]; 2];
+            for r in 0..4 {
+                self.prefetch_share(ahead, r, 4 * 34);
+                let blocks: [&[u8; 34]; 4] = std::array::from_fn(|c| &rows[r][c.min(n - 1)]);
+                for c in 0..4 {
+                    d[4 * c + r] = u16::from_le_bytes([blocks[c][0], blocks[c][1]]);
+                }
+                for i in 0..2 {
+                    let at = |c: usize| _mm256_loadu_si256(blocks[2 * i + c].as_ptr().add(2).cast());
+                    let codes = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(at(0)), at(1));
+                    let start = _mm512_maskz_permutexvar_epi32(0x0101, self.lanes(&BLOCK_OF_HALF[i]), offsets);
+                    dots[i][r] = _mm512_dpbusd_epi32(start, _mm512_xor_si512(codes, flip), self.codes_64(&xs[i]));
+                }
+            }
+            let isum = _mm512_cvtepi32_ps(self.fold_lanes(self.fold_rows(dots[0]), self.fold_rows(dots[1])));
+            _mm512_mul_ps(_mm512_mul_ps(self.halves_16(&d), self.of_blocks(x.scales)), isum)
+        }
+
+        pub(crate) fn q4_0(self, rows: [&[[u8; 18]]; 4], x: Four32<'_>, ahead: Ahead<'_>) -> __m512 {
+            let n = rows[0].len();
+            let sums = _mm_cvtepi16_epi32(_mm_loadl_epi64(x.sums.as_ptr().cast()));
+            // Codes are lowered by 8.
+            let offsets = _mm_sub_epi32(_mm_setzero_si128(), _mm_slli_epi32::<3>(sums));
+            let start = _mm512_castsi128_si512(offsets);
+            let start = _mm512_maskz_permutexvar_epi32(0x1111, self.lanes(&BLOCK_OF_LANE), start);
+            // Low nibbles are the first 16 weights of a block.
+            let (xs, low_4) = (x.codes.as_chunks::<16>().0, _mm512_set1_epi8(15));
+            let first = self.four_lanes_signed([&xs[0], &xs[2], &xs[4], &xs[6]]);
+            let second = self.four_lanes_signed([&xs[1], &xs[3], &xs[5], &xs[7]]);
+            let (mut d, mut dots) = ([0; 16], [_mm512_setzero_si512(); 4]);
+            for r in 0..4 {
+                self.prefetch_share(ahead, r, 4 * 18);
+                let blocks: [&[u8; 18]; 4] = std::array::from_fn(|c| &rows[r][c.min(n - 1)]);
+                for c in 0..4 {
+                    d[4 * c + r] = u16::from_le_bytes([blocks[c][0], blocks[c][1]]);
+                }
+                let at = |c: usize| blocks[c].last_chunk().expect("the nibbles end the block");
+                let nibbles = self.four_lanes([at(0), at(1), at(2), at(3)]);
+                let sum = _mm512_dpbusd_epi32(start, _mm512_and_si512(nibbles, low_4), first);
+                let high = _mm512_and_si512(_mm512_srli_epi16::<4>(nibbles), low_4);
+                dots[r] = _mm512_dpbusd_epi32(sum, high, second);
+            }
+            let isum = _mm512_cvtepi32_ps(self.fold_rows(dots));
+            _mm512_mul_ps(_mm512_mul_ps(self.halves_16(&d), self.of_blocks(x.scales)), isum)
+        }
+
+        /// `out` of four rows plus the first `n` blocks of a quad, in order.
+        pub(crate) fn add_quad(self, out: __m128, quad: __m512, n: usize) -> __m128 {
+            let out = _mm_add_ps(out, _mm512_castps512_ps128(quad));
+            if n == 1 {
+                return out;
+            }
+            let out = _mm_add_ps(out, _mm512_extractf32x4_ps::<1>(quad));
+            if n == 2 {
+                return out;
+            }
+            let out = _mm_add_ps(out, _mm512_extractf32x4_ps::<2>(quad));
+            if n == 3 {
+                return out;
+            }
+            _mm_add_ps(out, _mm512_extractf32x4_ps::<3>(quad))
+        }
+        pub(crate) fn no_quad(self) -> __m128 { _mm_setzero_ps() }
+        pub(crate) fn four_floats(self, x: __m128) -> [f32; 4] {
+            let mut out = [0.0; 4];
+            _mm_storeu_ps(out.as_mut_ptr(), x);
+            out
+        }
+    }
+}
+
+/// The 16 bytes of scales and minima.
+#[inline(always)]
+fn head_of<const B: usize>(block: &[u8; B]) -> &[u8; 16] {
+    block.first_chunk().expect("a block is longer than its header")
+}
