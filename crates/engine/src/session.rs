@@ -21,7 +21,7 @@ const MAX_LOGITS_BYTES: usize = 16 << 20;
 pub struct SessionOptions {
     /// Positions; `None`: what the model was trained for, at most 4,096.
     pub n_ctx: Option<usize>,
-    /// Tokens of a prompt that are computed at once; `None`: a quarter of the context, at most 512. More is faster, and
+    /// Tokens of a prompt that are computed at once; `None`: an eighth of the context, at most 512. More is faster, and
     /// takes more memory.
     pub n_batch: Option<usize>,
     /// Element types of keys and values.
@@ -50,7 +50,7 @@ impl Session {
         if n_ctx == 0 {
             return Err(Error::Context(n_ctx));
         }
-        let n_batch = options.n_batch.unwrap_or((n_ctx / 4).min(DEFAULT_N_BATCH)).clamp(1, n_ctx);
+        let n_batch = options.n_batch.unwrap_or((n_ctx / 8).min(DEFAULT_N_BATCH)).clamp(1, n_ctx);
         let logits_memory = engine.budget().reserve("logits", 4 * spec.n_vocab as u64)?;
         let cpu_options = CpuOptions { n_ctx, n_seqs: 1, n_batch, kv: options.kv, layers: None };
         let (model, kernels, pool) = (engine.model().clone(), engine.kernels(), Arc::clone(engine.pool()));
