@@ -13,7 +13,7 @@
 //! depend on who computes which chunk, nor on the length of the blocks that hold the positions.
 
 use super::lanes::{self, LANES};
-use super::math::{exp, tanh};
+use super::math::{exp_weight, tanh};
 use crate::attention::{AttnRow, D_HEAD_MAX, KvElem, KvLayer};
 use crate::format::float::widen_f16;
 use crate::isa::Floats;
@@ -188,9 +188,10 @@ impl<const WIDTH: usize> Scratch<WIDTH> {
     ) {
         self.scores(isa, query, heads.clone(), chunk);
         for h in 0..heads.len() {
-            (state.max[h], state.sum[h]) = match query.visible(heads.start + h, chunk).is_empty() {
+            let visible = query.visible(heads.start + h, chunk);
+            (state.max[h], state.sum[h]) = match visible.is_empty() {
                 true => (f32::NEG_INFINITY, 0.0),
-                false => softmax(isa, &mut self.scores[h]),
+                false => softmax(isa, &mut self.scores[h], visible),
             };
         }
         query.widen_chunk(isa, chunk, (query.kv.v_at, query.kv.v_elem), WIDTH, self.rows.as_flattened_mut());
@@ -247,9 +248,10 @@ fn weighted<I: Floats, const WIDTH: usize>(
     }
 }
 
-/// Turns scores into weights relative to their maximum; returns the maximum and the sum of the weights.
+/// Turns scores, −∞ where they are not visible, into weights relative to their maximum; returns the maximum and the sum of
+/// the weights.
 #[inline(always)]
-fn softmax<I: Floats>(isa: I, scores: &mut [f32; CHUNK]) -> (f32, f32) {
+fn softmax<I: Floats>(isa: I, scores: &mut [f32; CHUNK], visible: Range<usize>) -> (f32, f32) {
     let mut lanes = [f32::NEG_INFINITY; LANES];
     for scores in scores.as_chunks::<LANES>().0 {
         for i in 0..LANES {
@@ -257,8 +259,15 @@ fn softmax<I: Floats>(isa: I, scores: &mut [f32; CHUNK]) -> (f32, f32) {
         }
     }
     let max = lanes.into_iter().fold(f32::NEG_INFINITY, |max, s| if s > max { s } else { max });
-    for score in scores.iter_mut() {
-        *score = exp(*score - max);
+    // Vectors of which nothing is visible need no exponential.
+    let (first, end) = (visible.start / LANES, visible.end.div_ceil(LANES));
+    let vectors = scores.as_chunks_mut::<LANES>().0;
+    vectors[..first].as_flattened_mut().fill(0.0);
+    vectors[end..].as_flattened_mut().fill(0.0);
+    for vector in &mut vectors[first..end] {
+        for score in vector {
+            *score = exp_weight(*score - max);
+        }
     }
     (max, lanes::sum(isa, scores))
 }
@@ -268,7 +277,7 @@ fn softmax<I: Floats>(isa: I, scores: &mut [f32; CHUNK]) -> (f32, f32) {
 fn merge(into: (&mut [f32], &mut f32, &mut f32), from: (&[f32], f32, f32)) {
     let ((values, max, sum), (other, other_max, other_sum)) = (into, from);
     let new_max = if other_max > *max { other_max } else { *max };
-    let (a, b) = (exp(*max - new_max), exp(other_max - new_max));
+    let (a, b) = (exp_weight(*max - new_max), exp_weight(other_max - new_max));
     for (x, y) in values.iter_mut().zip(other) {
         *x = *x * a + y * b;
     }
