@@ -31,7 +31,7 @@ impl InMemory {
     /// # Errors
     /// [`Error::OutOfFile`] for an extent that ends past its file.
     pub fn new(files: ModelFiles, plan: Plan) -> Result<Self, Error> {
-        let tables = plan.embed.iter().chain(&plan.head).map(|t| &t.extent);
+        let tables = plan.embed.iter().chain(&plan.head).chain(plan.experts.iter().flatten()).map(|t| &t.extent);
         for &extent in plan.attn.iter().chain(&plan.ffn).flatten().chain(tables) {
             if files.bytes(extent).is_none() {
                 return Err(out_of_file(&files, extent));
@@ -58,6 +58,15 @@ impl InMemory {
         let table = self.rows(self.plan.embed, 0..n_rows)?;
         Ok(Parts::Rows { table, row_bytes: row_bytes as usize, ids })
     }
+
+    fn experts<'a>(&'a self, l: usize, ids: &'a [u32]) -> Result<Parts<'a>, Error> {
+        let tables = self.plan.experts.get(l).filter(|tables| !tables.is_empty()).ok_or(Error::NotInPlan)?;
+        let n_rows = tables.iter().map(RowTable::n_rows).min().unwrap_or(0);
+        match ids.iter().max() {
+            Some(&id) if u64::from(id) >= n_rows => Err(Error::NoRow { row: id.into(), n_rows }),
+            _ => Ok(Parts::Experts { files: &self.files, tables, ids }),
+        }
+    }
 }
 
 impl Weights for InMemory {
@@ -68,6 +77,7 @@ impl Weights for InMemory {
         Ok(Guard(match unit {
             Unit::Attn(l) => layer(&self.plan.attn, l)?,
             Unit::Ffn(l) => layer(&self.plan.ffn, l)?,
+            Unit::Experts(l, ids) => self.experts(l, ids)?,
             Unit::EmbedRows(ids) => self.embed_rows(ids)?,
             Unit::HeadRows(range) => Parts::One(self.rows(self.plan.head, range)?),
         }))
