@@ -26,6 +26,7 @@ import transformers
 N_VOCAB = 96
 NMSE = 1e-9   # demanded of us; correct f32 implementations differ by about 1e-12 (llama.cpp from transformers: < 1e-12)
 MOVED = 1e-5  # demanded of every mutation
+CALL = 1.001  # demanded of the choice of experts: the last one chosen is likelier than the next by this factor
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
 
 
@@ -46,6 +47,9 @@ class Row:
     n_ctx: int = 256
     rope: dict = field(default_factory=dict)    # beyond the plain {rope_type, rope_theta}
     extra: dict = field(default_factory=dict)   # other fields of the transformers configuration
+    experts: tuple = ()          # (n_experts, n_used, width of one, width of the shared one); width 0: none
+    names_widths: bool = True    # whether the file says the widths of experts
+    seed: int = 0                # 0: the row's number
 
 
 MODELS = [
@@ -60,6 +64,14 @@ MODELS = [
     Row("qwen2-untied", "Qwen2", 40, 68, (5, 1), False, 1e-2, 10000.0, 48),
     Row("qwen3", "Qwen3", 48, 44, (4, 2), True, 1e-6, 10000.0, 48, d_head=16),
     Row("qwen3-untied", "Qwen3", 40, 68, (2, 1), False, 1e-2, 500.0, 40, d_head=24),
+    Row("mixtral", "Mixtral", 36, 20, (3, 1), False, 1e-5, 1000.0, 48, experts=(5, 2, 20, 0), names_widths=False, seed=101,
+        extra={"sliding_window": None}),
+    Row("qwen2moe", "Qwen2Moe", 40, 68, (4, 2), False, 1e-6, 10000.0, 48, experts=(6, 3, 12, 28), seed=102,
+        extra={"norm_topk_prob": False}),
+    Row("qwen2moe-old", "Qwen2Moe", 32, 40, (2, 2), False, 1e-5, 1000.0, 32, experts=(7, 4, 10, 40), names_widths=False, seed=103,
+        extra={"norm_topk_prob": False}),
+    Row("qwen3moe", "Qwen3Moe", 40, 52, (4, 1), True, 1e-6, 10000.0, 48, d_head=16, experts=(8, 3, 10, 0), seed=104,
+        extra={"norm_topk_prob": True}),
 ]
 
 
@@ -68,11 +80,22 @@ MODELS = [
 def configuration(row):
     rope = {"rope_type": "default", "rope_theta": row.theta, **row.rope}
     shape = {"head_dim": row.d_head} if row.d_head else {}
+    shape |= expert_shape(row) if row.experts else {}
     cls = getattr(transformers, f"{row.hf}Config")
     return cls(vocab_size=N_VOCAB, hidden_size=row.d_model, intermediate_size=row.d_ff, num_hidden_layers=row.n_layers,
                num_attention_heads=row.heads[0], num_key_value_heads=row.heads[1], max_position_embeddings=row.n_ctx,
                rms_norm_eps=row.eps, tie_word_embeddings=row.tied, rope_parameters=rope, use_cache=False,
-               bos_token_id=1, eos_token_id=2, attn_implementation="eager", dtype="float32", **shape, **row.extra)
+               bos_token_id=1, eos_token_id=2, attn_implementation="eager", experts_implementation="eager", dtype="float32", **shape, **row.extra)
+
+
+def expert_shape(row):
+    """The fields of a configuration that say what experts there are."""
+    n, n_used, d_ff, d_shared = row.experts
+    if row.hf == "Mixtral":
+        assert d_ff == row.d_ff
+        return {"num_local_experts": n, "num_experts_per_tok": n_used}
+    shared = {"shared_expert_intermediate_size": d_shared} if d_shared else {}
+    return {"num_experts": n, "num_experts_per_tok": n_used, "moe_intermediate_size": d_ff, "decoder_sparse_step": 1, **shared}
 
 
 def deviation(name, shape, row):
@@ -86,9 +109,11 @@ def deviation(name, shape, row):
     if name.endswith("bias"):
         return 0.0, small if "o_proj" in name or "down_proj" in name else 0.7
     if "o_proj" in name or "down_proj" in name:
-        return 0.0, 1.2 * small * fan_in
+        return 0.0, (2 if row.experts else 1.2) * small * fan_in
+    if "mlp.gate.weight" in name:               # a router, whose favourites should have clearly different weights
+        return 0.0, 1.6 * fan_in
     if "q_proj" in name or "k_proj" in name:    # a norm per head follows in Qwen3, and its eps must matter too
-        return 0.0, (small if row.hf == "Qwen3" else 1.6) * fan_in
+        return 0.0, (small if row.hf.startswith("Qwen3") else 1.6) * fan_in
     return 0.0, 1.2 * fan_in
 
 
@@ -149,11 +174,27 @@ def tensors(row, model):
         w = p.detach().numpy()
         if architecture(row) == "llama" and ("q_proj" in name or "k_proj" in name):
             w = interleaved(w, row.heads["k_proj" in name])
-        yield names.get_name(name, try_suffixes=(".weight", ".bias")), w
+        if ".mlp.experts." in name:
+            yield from expert_tensors(name, w)
+        elif name.endswith("shared_expert_gate.weight"):
+            yield names.get_name(name, try_suffixes=(".weight",)), w[0]
+        else:
+            yield names.get_name(name, try_suffixes=(".weight", ".bias")), w
+
+
+def expert_tensors(name, w):
+    """Those of all experts of a layer, [n_experts, d_out, d_in]; transformers keeps gate and up in one."""
+    prefix = f"blk.{name.split('.')[2]}.ffn"
+    if name.endswith("down_proj"):
+        yield f"{prefix}_down_exps.weight", w
+    else:
+        gate, up = np.split(w, 2, axis=1)
+        yield f"{prefix}_gate_exps.weight", gate
+        yield f"{prefix}_up_exps.weight", up
 
 
 def architecture(row):
-    return {"Llama": "llama", "Mistral": "llama"}.get(row.hf, row.hf.lower())
+    return {"Llama": "llama", "Mistral": "llama", "Mixtral": "llama"}.get(row.hf, row.hf.lower())
 
 
 def add_parameters(w, row):
@@ -170,6 +211,13 @@ def add_parameters(w, row):
         w.add_rope_scaling_factor(row.rope["factor"])
     w.add_rope_freq_base(row.theta)
     w.add_layer_norm_rms_eps(row.eps)
+    if row.experts:
+        w.add_expert_count(row.experts[0])
+        w.add_expert_used_count(row.experts[1])
+    if row.experts and row.names_widths:
+        w.add_expert_feed_forward_length(row.experts[2])
+    if row.experts and row.names_widths and row.experts[3]:
+        w.add_expert_shared_feed_forward_length(row.experts[3])
     if row.d_head:
         w.add_key_length(row.d_head)
         w.add_value_length(row.d_head)
@@ -226,11 +274,13 @@ def nmse(got, want):
 
 
 def without_parameters(model, tokens):
-    """(name, logits) with each parameter in turn replaced: norms by 1, everything else by 0."""
+    """(name, logits) with each parameter in turn replaced: norms by 1, everything else by 0; those of experts one by one."""
     for name, p in model.named_parameters():
         kept = p.data
-        p.data = torch.ones_like(kept) if "norm" in name else torch.zeros_like(kept)
-        yield name, logits_of(model, tokens)
+        for part in range(len(kept)) if ".mlp.experts." in name else [slice(None)]:
+            p.data = kept.clone()
+            p.data[part] = 1 if "norm" in name else 0
+            yield f"{name}[{part}]" if isinstance(part, int) else name, logits_of(model, tokens)
         p.data = kept
 
 
@@ -240,6 +290,10 @@ def with_other_fields(row, seed, tokens):
     rope = {"factor": 2.0, "low_freq_factor": 1.5, "high_freq_factor": 3.0, "original_max_position_embeddings": 40}
     changed |= {"rope " + k: {"rope": {**row.rope, k: v}} for k, v in rope.items() if k in row.rope}
     changed |= {"no rope scaling": {"rope": {}}} if row.rope else {}
+    if row.experts:
+        changed["experts in use"] = {"experts": (row.experts[0], row.experts[1] - 1, *row.experts[2:])}
+    if "norm_topk_prob" in row.extra:
+        changed["norm_topk_prob"] = {"extra": {**row.extra, "norm_topk_prob": not row.extra["norm_topk_prob"]}}
     for label, change in changed.items():
         model = empty(replace(row, **change))
         model.load_state_dict(build(row, seed).state_dict())
@@ -252,6 +306,19 @@ def weakest_mutation(row, seed, tokens, want):
     moved = sorted((nmse(got, want), label) for label, got in mutants)
     assert moved[0][0] > MOVED, f"{row.name}: {moved[0]} does not show"
     return moved[0]
+
+
+def closest_call(model, row, tokens):
+    """The smallest ratio of the probability of the last expert chosen to that of the first one left out: far enough from 1
+    for an implementation that rounds otherwise to choose the same."""
+    margins = []
+    def look(_, __, out):
+        p = out[0].softmax(-1).sort(-1, descending=True).values
+        margins.append((p[:, row.experts[1] - 1] / p[:, row.experts[1]]).min())
+    hooks = [layer.mlp.gate.register_forward_hook(look) for layer in model.model.layers]
+    logits_of(model, tokens)
+    [hook.remove() for hook in hooks]
+    return float(min(margins))
 
 
 def sharpest_attention(model, tokens):
@@ -276,7 +343,8 @@ def main():
     ap.add_argument("--hf", type=Path, help="also save the transformers models here")
     a = ap.parse_args()
     entries = []
-    for seed, row in enumerate(MODELS, 1):
+    for number, row in enumerate(MODELS, 1):
+        seed = row.seed or number
         model, tokens = build(row, seed), token_ids(row, seed)
         want = logits_of(model, tokens)
         write_gguf(a.out / f"{row.name}.gguf", row, model)
@@ -285,6 +353,9 @@ def main():
             model.save_pretrained(a.hf / row.name)
         if a.check:
             moved, label = weakest_mutation(row, seed, tokens, want)
+            if row.experts:
+                call = closest_call(model, row, tokens)
+                assert call > CALL, f"{row.name}: a choice of experts by a factor of {call}"
             print(f"{row.name:18} sharpest attention {sharpest_attention(model, tokens):.2f}  weakest mutation: {label} {moved:.1e}")
         entries.append({"name": row.name, "arch": architecture(row), "gguf": f"{row.name}.gguf", "logits": f"{row.name}.logits",
                         "n_tokens": row.n_tokens, "nmse": NMSE, "tokens": tokens})

@@ -80,13 +80,16 @@ impl Model {
         self.weights.as_ref()
     }
 
-    /// What the matrices of all layers and of the head cost one token.
+    /// What the matrices of all layers and of the head cost one token; of experts those that it goes to.
     pub fn matmul_cost(&self) -> MatmulCost {
         let head = self.globals.matrices[Role::Output as usize].unwrap_or_else(|| self.globals.place(Role::TokenEmbd));
-        let layers = self.layers.iter().flat_map(|t| t.matrices.iter().flatten().copied());
-        layers.chain([head]).fold(MatmulCost::default(), |cost, w| MatmulCost {
-            bytes: cost.bytes + w.ty.row_bytes(w.d_in).unwrap_or(0) as u64 * w.d_out as u64,
-            macs: cost.macs + w.d_in as u64 * w.d_out as u64,
+        let n_used = |l: usize| self.spec.layers[l].moe().map_or(1, |moe| moe.n_used as u64);
+        let layer =
+            |(l, t): (usize, &Tensors)| t.matrices.map(|w| w.map(|w| (w, if w.is_of_experts { n_used(l) } else { 1 })));
+        let layers = self.layers.iter().enumerate().flat_map(layer).flatten();
+        layers.chain([(head, 1)]).fold(MatmulCost::default(), |cost, (w, times)| MatmulCost {
+            bytes: cost.bytes + times * w.ty.row_bytes(w.d_in).unwrap_or(0) as u64 * w.d_out as u64,
+            macs: cost.macs + times * w.d_in as u64 * w.d_out as u64,
         })
     }
 
@@ -122,6 +125,9 @@ pub struct MatmulCost {
     pub macs: u64,
 }
 
+/// Matrices of an expert: gate, up, down.
+const N_EXPERT_PARTS: usize = 3;
+
 /// The tensors of a layer (or those of the whole model), by role.
 #[derive(Default)]
 pub(crate) struct Tensors {
@@ -129,13 +135,14 @@ pub(crate) struct Tensors {
     vectors: [Option<Box<[f32]>>; Role::COUNT],
 }
 
-/// Where a matrix is: part `part` of its unit.
+/// Where a matrix is: part `part` of its unit, or of each expert of its unit.
 #[derive(Clone, Copy)]
 struct MatrixRef {
     ty: TensorType,
     d_out: usize,
     d_in: usize,
     part: usize,
+    is_of_experts: bool,
 }
 
 impl MatrixRef {
@@ -152,6 +159,12 @@ impl Tensors {
     /// A matrix of the unit at hand.
     pub(crate) fn matrix<'a>(&self, role: Role, unit: &'a Guard<'_>) -> Matrix<'a> {
         self.place(role).at(unit)
+    }
+
+    /// A matrix of the `k`th expert of the unit of experts at hand.
+    pub(crate) fn expert<'a>(&self, role: Role, k: usize, unit: &'a Guard<'_>) -> Matrix<'a> {
+        let place = self.place(role);
+        MatrixRef { part: k * N_EXPERT_PARTS + place.part, ..place }.at(unit)
     }
 
     /// A vector that the model must have.
@@ -185,10 +198,11 @@ fn match_tensors<'r, 'd>(
     }
 }
 
-/// A tensor of the expected shape and of a type that we decode.
+/// A tensor of the expected shape and of a type that we decode. Outermost dimensions of 1 are written or left out: a
+/// matrix of one row may be stored as a vector.
 fn checked<'d>(req: &TensorReq, info: &'d TensorInfo) -> Result<&'d TensorInfo, Error> {
-    let expected = req.shape.iter().map(|&d| d as u64);
-    if !info.shape.dims().iter().copied().eq(expected) {
+    let expected = req.shape.iter().map(|&d| d as u64).skip_while(|&d| d == 1);
+    if !info.shape.dims().iter().copied().skip_while(|&d| d == 1).eq(expected) {
         return Err(Error::Shape { name: req.name(), expected: req.shape.clone(), got: info.shape.to_string() });
     }
     if !info.ty.has_codec() {
@@ -210,7 +224,12 @@ impl<'a> Binder<'a> {
             files,
             globals: Tensors::default(),
             layers: (0..n_layers).map(|_| Tensors::default()).collect(),
-            plan: Plan { attn: vec![Vec::new(); n_layers], ffn: vec![Vec::new(); n_layers], embed: None, head: None },
+            plan: Plan {
+                attn: vec![Vec::new(); n_layers],
+                ffn: vec![Vec::new(); n_layers],
+                experts: vec![Vec::new(); n_layers],
+                ..Plan::default()
+            },
         }
     }
 
@@ -219,15 +238,19 @@ impl<'a> Binder<'a> {
         let part = match (req.role.home(), req.layer) {
             (Home::Attn, Some(l)) => push(&mut self.plan.attn[l], extent),
             (Home::Ffn, Some(l)) => push(&mut self.plan.ffn[l], extent),
+            (Home::Experts, Some(l)) => push(&mut self.plan.experts[l], by_rows(req, extent)),
             (Home::Embed, _) => table(&mut self.plan.embed, req, extent),
             (Home::Head, _) => table(&mut self.plan.head, req, extent),
-            (Home::Kept | Home::Attn | Home::Ffn, layer) => {
+            (Home::Kept | Home::Attn | Home::Ffn | Home::Experts, layer) => {
                 let vector = self.decode(req, info.ty, extent)?;
                 self.tensors(layer).vectors[req.role as usize] = Some(vector);
                 return Ok(());
             }
         };
-        let place = MatrixRef { ty: info.ty, d_out: req.shape[0], d_in: req.shape[1], part };
+        let [.., d_out, d_in] = req.shape[..] else {
+            unreachable!("only vectors have one dimension, and they are kept")
+        };
+        let place = MatrixRef { ty: info.ty, d_out, d_in, part, is_of_experts: req.role.home() == Home::Experts };
         self.tensors(req.layer).matrices[req.role as usize] = Some(place);
         Ok(())
     }
@@ -255,12 +278,17 @@ impl<'a> Binder<'a> {
 
 /// Enters a table that is read by rows; it is the only part of its unit.
 fn table(place: &mut Option<RowTable>, req: &TensorReq, extent: Extent) -> usize {
-    *place = Some(RowTable { extent, row_bytes: extent.bytes / req.shape[0] as u64 });
+    *place = Some(by_rows(req, extent));
     0
 }
 
+/// A table whose rows are the outermost dimension of the tensor.
+fn by_rows(req: &TensorReq, extent: Extent) -> RowTable {
+    RowTable { extent, row_bytes: extent.bytes / req.shape[0] as u64 }
+}
+
 /// Appends a part to a unit and returns its index.
-fn push(unit: &mut Vec<Extent>, extent: Extent) -> usize {
-    unit.push(extent);
+fn push<T>(unit: &mut Vec<T>, part: T) -> usize {
+    unit.push(part);
     unit.len() - 1
 }

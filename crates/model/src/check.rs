@@ -7,7 +7,7 @@ use atta_kernels::D_HEAD_MAX;
 
 use crate::{
     Error,
-    spec::{Attention, LayerSpec, Mask, ModelSpec, Presence, Rope},
+    spec::{Attention, LayerSpec, Mask, ModelSpec, Moe, Presence, Rope},
 };
 
 /// No width of a real model comes near this.
@@ -28,7 +28,7 @@ impl ModelSpec {
         require(is_width(self.n_vocab), || format!("a vocabulary of {}", self.n_vocab))?;
         require(self.n_ctx_train > 0, || "trained for no positions".to_owned())?;
         for (l, layer) in self.layers.iter().enumerate() {
-            layer.check().map_err(|what| Error::Spec(format!("layer {l}: {what}")))?;
+            layer.check(self.d_model).map_err(|what| Error::Spec(format!("layer {l}: {what}")))?;
         }
         let mut factors = self.layers.iter().filter_map(|l| l.attention().rope.as_ref()).filter(|r| r.has_factors());
         let d_rope = factors.next().map(|r| r.d_rope);
@@ -37,10 +37,24 @@ impl ModelSpec {
 }
 
 impl LayerSpec {
-    fn check(&self) -> Result<(), String> {
+    fn check(&self, d_model: usize) -> Result<(), String> {
         self.attention().check()?;
         let d_ff = self.mlp().d_ff;
-        ensure(is_width(d_ff), || format!("d_ff of {d_ff}"))
+        ensure(is_width(d_ff), || format!("d_ff of {d_ff}"))?;
+        self.moe().map_or(Ok(()), |moe| moe.check(d_model))
+    }
+}
+
+impl Moe {
+    fn check(&self, d_model: usize) -> Result<(), String> {
+        let Self { n_experts, n_used, ref expert, ref shared, .. } = *self;
+        ensure(is_width(n_experts), || format!("{n_experts} experts"))?;
+        ensure((1..=n_experts).contains(&n_used), || format!("{n_used} of {n_experts} experts in use"))?;
+        let d_results = n_used.checked_mul(d_model);
+        ensure(d_results.is_some_and(is_width), || format!("{n_used} experts in use, {d_model} wide"))?;
+        let mut mlps = std::iter::once(expert).chain(shared);
+        ensure(mlps.all(|mlp| mlp.bias == Presence::Absent), || "experts with a bias".to_owned())?;
+        shared.as_ref().map_or(Ok(()), |mlp| ensure(is_width(mlp.d_ff), || format!("a shared d_ff of {}", mlp.d_ff)))
     }
 }
 

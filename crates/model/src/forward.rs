@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! x = embed[token] * embed_scale
-//! for each layer:  x += attention(norm(x));  x += mlp(norm(x))
+//! for each layer:  x += attention(norm(x));  x += mlp(norm(x)) or moe(norm(x))
 //! logits = softcap(logit_scale * (W_head norm(x)))
 //! ```
 //! What a layer does is read from the spec; nothing here depends on an architecture, on where weights lie, or on how
@@ -14,7 +14,8 @@ use atta_store::Unit;
 
 use crate::{
     Batch, Cpu, Error, Input, Output, Phase, Role, Row, Want,
-    blocks::{Normalize, Pass, attention, mlp},
+    blocks::{Normalize, Pass, attention, mlp, moe},
+    spec::Ffn,
 };
 
 impl Cpu {
@@ -39,7 +40,10 @@ impl Cpu {
         };
         for l in self.layers.clone() {
             attention(&mut pass, l)?;
-            mlp(&mut pass, l)?;
+            match &self.model.spec().layers[l].ffn {
+                Ffn::Gated(_) => mlp(&mut pass, l)?,
+                Ffn::Moe(m) => moe(&mut pass, l, m)?,
+            }
         }
         self.emit(&batch.rows, out)
     }

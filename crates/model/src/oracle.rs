@@ -9,8 +9,10 @@ use atta_store::{Guard, Unit};
 use crate::{
     Error, Model, Role,
     bind::Tensors,
-    spec::{Activation, Attention, LayerSpec, Mlp, Norm, Pairing, QkNorm, Rope},
+    spec::{Activation, Attention, Ffn, LayerSpec, Mlp, Norm, Pairing, QkNorm, Rope},
 };
+
+mod experts;
 
 /// The logits of every position of a sequence, `[tokens.len(), n_vocab]`.
 ///
@@ -30,7 +32,10 @@ pub fn logits(model: &Model, tokens: &[u32]) -> Result<Vec<f32>, Error> {
 
         let unit = model.weights().unit(Unit::Ffn(l))?;
         let h = map_rows(&x, |x| norm(norm_ffn, x, t.vector(Role::FfnNorm)));
-        let y = mlp(layer.mlp(), t, &unit, &h);
+        let y = match &layer.ffn {
+            Ffn::Gated(m) => mlp(m, t, &unit, &h),
+            Ffn::Moe(m) => experts::moe(model, (l, m), &unit, &h)?,
+        };
         add(&mut x, &y, layer.residual_scale);
     }
     head(model, &x)
@@ -164,11 +169,16 @@ fn score(a: &Attention, q: &[f32], k: &[f32]) -> f64 {
 fn mlp(m: &Mlp, t: &Tensors, unit: &Guard<'_>, h: &Rows) -> Rows {
     let layer = |weight, bias, x: &Rows| project(&decode(t.matrix(weight, unit)), t.vector_opt(bias), x);
     let gate = layer(Role::FfnGate, Role::FfnGateBias, h);
-    let mut up = layer(Role::FfnUp, Role::FfnUpBias, h);
+    let up = layer(Role::FfnUp, Role::FfnUpBias, h);
+    layer(Role::FfnDown, Role::FfnDownBias, &gated(m.activation, &gate, up))
+}
+
+/// `activation(gate) * up`.
+fn gated(activation: Activation, gate: &Rows, mut up: Rows) -> Rows {
     for (u, g) in up.iter_mut().flatten().zip(gate.iter().flatten()) {
-        *u *= activate(m.activation, *g);
+        *u *= activate(activation, *g);
     }
-    layer(Role::FfnDown, Role::FfnDownBias, &up)
+    up
 }
 
 fn activate(activation: Activation, x: f32) -> f32 {

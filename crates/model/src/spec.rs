@@ -153,6 +153,35 @@ pub enum RopeScaling {
 pub enum Ffn {
     /// One gated perceptron: `down(act(gate x) * (up x))` (Shazeer 2020).
     Gated(Mlp),
+    /// Some of many gated perceptrons, chosen for each position.
+    Moe(Moe),
+}
+
+/// A mixture of experts (Shazeer et al. 2017; Fedus et al. 2021): a router gives each position a weight for every expert,
+/// and the sum of the `n_used` best experts' results, times their weights, is the result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Moe {
+    /// Experts of the layer.
+    pub n_experts: usize,
+    /// Experts that a position goes to.
+    pub n_used: usize,
+    /// The perceptron that each expert is; without bias.
+    pub expert: Mlp,
+    /// From the router's logits to weights.
+    pub gating: Gating,
+    /// Whether the weights of the chosen experts are divided by their sum.
+    pub renormalize: bool,
+    /// The weights of the chosen experts are multiplied by this.
+    pub weights_scale: f32,
+    /// `Some(mlp)`: every position also gets `sigmoid(g · x) * mlp(x)` (Qwen2 MoE).
+    pub shared: Option<Mlp>,
+}
+
+/// How a router's logits become weights of experts. The experts of largest weight are chosen, the lower id on ties.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gating {
+    /// Softmax over all experts.
+    Softmax,
 }
 
 /// The sizes of a perceptron.
@@ -213,10 +242,20 @@ impl LayerSpec {
         attention
     }
 
-    /// The perceptron of this layer.
+    /// The perceptron of this layer, or the one that each of its experts is.
     pub fn mlp(&self) -> &Mlp {
-        let Ffn::Gated(mlp) = &self.ffn;
-        mlp
+        match &self.ffn {
+            Ffn::Gated(mlp) => mlp,
+            Ffn::Moe(moe) => &moe.expert,
+        }
+    }
+
+    /// The mixture of experts of this layer, if it has one.
+    pub fn moe(&self) -> Option<&Moe> {
+        match &self.ffn {
+            Ffn::Moe(moe) => Some(moe),
+            Ffn::Gated(_) => None,
+        }
     }
 
     /// The norms before mixer and feed-forward block.
@@ -279,9 +318,16 @@ impl ModelSpec {
         let mut max = (0, 0, 0);
         for layer in &self.layers {
             let a = layer.attention();
-            max = (max.0.max(a.d_q()), max.1.max(a.d_kv()), max.2.max(layer.mlp().d_ff));
+            let d_shared = layer.moe().and_then(|m| m.shared.as_ref()).map_or(0, |m| m.d_ff);
+            max = (max.0.max(a.d_q()), max.1.max(a.d_kv()), max.2.max(layer.mlp().d_ff).max(d_shared));
         }
         max
+    }
+
+    /// The most experts of a layer, and the most that a position goes to: `(max n_experts, max n_used)`; 0 without any.
+    pub fn max_experts(&self) -> (usize, usize) {
+        let moes = self.layers.iter().filter_map(LayerSpec::moe);
+        moes.fold((0, 0), |max, m| (max.0.max(m.n_experts), max.1.max(m.n_used)))
     }
 
     /// Query heads of the layer that has most.

@@ -3,7 +3,7 @@
 //! The loader binds exactly this list; a tensor that is missing, has another shape, or is in the file but not in the list
 //! is an error. The oracle and (later) the converter and the planner read the same list.
 
-use crate::spec::{Attention, Mlp, ModelSpec, Presence, QkNorm};
+use crate::spec::{Attention, Ffn, Mlp, ModelSpec, Moe, Presence, QkNorm};
 
 /// What a tensor is for, in GGUF's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,11 +32,19 @@ pub enum Role {
     FfnUpBias,
     FfnDown,
     FfnDownBias,
+    FfnGateInp,
+    FfnGateExps,
+    FfnUpExps,
+    FfnDownExps,
+    FfnGateInpShexp,
+    FfnGateShexp,
+    FfnUpShexp,
+    FfnDownShexp,
 }
 
 impl Role {
     /// Number of roles, for tables that are indexed by role.
-    pub const COUNT: usize = Role::FfnDownBias as usize + 1;
+    pub const COUNT: usize = Role::FfnDownShexp as usize + 1;
 
     /// Where the bytes of the tensor belong.
     pub fn home(self) -> Home {
@@ -45,6 +53,9 @@ impl Role {
             Role::Output => Home::Head,
             Role::AttnQ | Role::AttnK | Role::AttnV | Role::AttnOutput => Home::Attn,
             Role::FfnGate | Role::FfnUp | Role::FfnDown => Home::Ffn,
+            Role::FfnGateInp | Role::FfnGateInpShexp => Home::Ffn,
+            Role::FfnGateShexp | Role::FfnUpShexp | Role::FfnDownShexp => Home::Ffn,
+            Role::FfnGateExps | Role::FfnUpExps | Role::FfnDownExps => Home::Experts,
             Role::OutputNorm
             | Role::RopeFreqs
             | Role::AttnNorm
@@ -86,6 +97,14 @@ impl Role {
             Role::FfnUpBias => "ffn_up.bias",
             Role::FfnDown => "ffn_down.weight",
             Role::FfnDownBias => "ffn_down.bias",
+            Role::FfnGateInp => "ffn_gate_inp.weight",
+            Role::FfnGateExps => "ffn_gate_exps.weight",
+            Role::FfnUpExps => "ffn_up_exps.weight",
+            Role::FfnDownExps => "ffn_down_exps.weight",
+            Role::FfnGateInpShexp => "ffn_gate_inp_shexp.weight",
+            Role::FfnGateShexp => "ffn_gate_shexp.weight",
+            Role::FfnUpShexp => "ffn_up_shexp.weight",
+            Role::FfnDownShexp => "ffn_down_shexp.weight",
         }
     }
 }
@@ -99,6 +118,8 @@ pub enum Home {
     Attn,
     /// A matrix of the feed-forward block of its layer.
     Ffn,
+    /// A matrix for each expert of its layer, read by experts.
+    Experts,
     /// The token embedding, read by rows.
     Embed,
     /// The output head, read by rows.
@@ -112,7 +133,7 @@ pub struct TensorReq {
     pub role: Role,
     /// Its layer; `None` for those of the whole model.
     pub layer: Option<usize>,
-    /// Outermost first: `[d_out, d_in]` of a matrix, `[d]` of a vector.
+    /// Outermost first: `[d_out, d_in]` of a matrix, `[n_experts, d_out, d_in]` of those of experts, `[d]` of a vector.
     pub shape: Vec<usize>,
     /// Never [`Presence::Absent`]: what must not be there is not in the list.
     pub presence: Presence,
@@ -141,7 +162,10 @@ impl ModelSpec {
             list.require(Role::AttnNorm, &[self.d_model]);
             list.attention(layer.attention(), self.d_model);
             list.require(Role::FfnNorm, &[self.d_model]);
-            list.mlp(layer.mlp(), self.d_model);
+            match &layer.ffn {
+                Ffn::Gated(mlp) => list.mlp(mlp, self.d_model),
+                Ffn::Moe(moe) => list.moe(moe, self.d_model),
+            }
         }
         list.layer = None;
         list.require(Role::OutputNorm, &[self.d_model]);
@@ -199,5 +223,19 @@ impl List {
         self.add(Role::FfnUpBias, &[m.d_ff], m.bias);
         self.require(Role::FfnDown, &[d_model, m.d_ff]);
         self.add(Role::FfnDownBias, &[d_model], m.bias);
+    }
+
+    fn moe(&mut self, m: &Moe, d_model: usize) {
+        let (n, d_ff) = (m.n_experts, m.expert.d_ff);
+        self.require(Role::FfnGateInp, &[n, d_model]);
+        self.require(Role::FfnGateExps, &[n, d_ff, d_model]);
+        self.require(Role::FfnUpExps, &[n, d_ff, d_model]);
+        self.require(Role::FfnDownExps, &[n, d_model, d_ff]);
+        if let Some(shared) = &m.shared {
+            self.require(Role::FfnGateInpShexp, &[1, d_model]);
+            self.require(Role::FfnGateShexp, &[shared.d_ff, d_model]);
+            self.require(Role::FfnUpShexp, &[shared.d_ff, d_model]);
+            self.require(Role::FfnDownShexp, &[d_model, shared.d_ff]);
+        }
     }
 }

@@ -6,7 +6,10 @@ mod support;
 use atta_model::{
     arch::REGISTRY,
     oracle,
-    spec::{Activation, Ffn, LayerSpec, Mask, Mixer, ModelSpec, Norm, Pairing, Presence, QkNorm, RopeScaling, Wiring},
+    spec::{
+        Activation, Ffn, LayerSpec, Mask, Mixer, Mlp, ModelSpec, Moe, Norm, Pairing, Presence, QkNorm, RopeScaling,
+        Wiring,
+    },
 };
 use support::{Golden, forward, goldens, nmse};
 
@@ -75,7 +78,7 @@ fn changes(g: &Golden, spec: &ModelSpec) -> Vec<Change> {
     add("head.softcap", |s| s.head.softcap = Some(2.0));
     for l in 0..spec.layers.len() {
         let in_file = |tensor: &str| g.files().directory().tensor(&tensor.replace("{l}", &l.to_string())).is_some();
-        for (what, change) in layer_changes(&spec.layers[l], in_file) {
+        for (what, change) in layer_changes(&spec.layers[l], in_file).into_iter().chain(moe_changes(&spec.layers[l])) {
             all.push((format!("layers[{l}].{what}"), Box::new(move |s| change(&mut s.layers[l]))));
         }
     }
@@ -144,6 +147,36 @@ fn layer_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<Layer
     all
 }
 
+fn moe_changes(layer: &LayerSpec) -> Vec<LayerChange> {
+    let Some(moe) = layer.moe() else { return Vec::new() };
+    let mut all: Vec<LayerChange> = vec![
+        ("moe", |l| l.ffn = Ffn::Gated(mlp(l).clone())),
+        ("n_experts", |l| moe_of(l).n_experts -= 1),
+        ("n_used", |l| moe_of(l).n_used -= 1),
+        ("renormalize", |l| moe_of(l).renormalize ^= true),
+        ("weights_scale", |l| moe_of(l).weights_scale *= 1.1),
+        ("shared", |l| {
+            let moe = moe_of(l);
+            moe.shared = if moe.shared.is_some() { None } else { Some(moe.expert.clone()) };
+        }),
+    ];
+    if moe.shared.is_some() {
+        all.push(("shared.d_ff", |l| shared(l).d_ff -= 2));
+        all.push(("shared.activation", |l| shared(l).activation = Activation::GeluTanh));
+        all.push(("shared.bias", |l| shared(l).bias = Presence::Optional));
+    }
+    all
+}
+
+fn moe_of(l: &mut LayerSpec) -> &mut Moe {
+    let Ffn::Moe(m) = &mut l.ffn else { panic!("a layer without experts") };
+    m
+}
+
+fn shared(l: &mut LayerSpec) -> &mut Mlp {
+    moe_of(l).shared.as_mut().unwrap()
+}
+
 fn attention(l: &mut LayerSpec) -> &mut atta_model::spec::Attention {
     let Mixer::Attention(a) = &mut l.mixer;
     a
@@ -154,8 +187,10 @@ fn rope(l: &mut LayerSpec) -> &mut atta_model::spec::Rope {
 }
 
 fn mlp(l: &mut LayerSpec) -> &mut atta_model::spec::Mlp {
-    let Ffn::Gated(m) = &mut l.ffn;
-    m
+    match &mut l.ffn {
+        Ffn::Gated(m) => m,
+        Ffn::Moe(m) => &mut m.expert,
+    }
 }
 
 fn pre_norms(l: &mut LayerSpec) -> &mut [Norm; 2] {

@@ -4,7 +4,7 @@ use super::meta::Meta;
 use crate::{
     Error,
     spec::{
-        Activation, Attention, Ffn, Head, LayerSpec, Mask, Mixer, Mlp, ModelSpec, Norm, Pairing, Presence, QkNorm,
+        Activation, Attention, Ffn, Head, LayerSpec, Mask, Mixer, Mlp, ModelSpec, Moe, Norm, Pairing, Presence, QkNorm,
         Rope, RopeScaling, Wiring,
     },
 };
@@ -19,10 +19,14 @@ pub(super) struct Builder {
 
 /// Pre-norm layers of rope attention and a SiLU-gated perceptron, sizes from the usual keys.
 pub(super) fn llama_like(m: &Meta<'_>) -> Result<Builder, Error> {
-    let n_experts = m.count("expert_count")?;
-    if n_experts > 0 {
-        return Err(m.unsupported("expert_count", n_experts));
+    match m.count("expert_count")? {
+        0 => backbone(m),
+        n => Err(m.unsupported("expert_count", n)),
     }
+}
+
+/// The same for architectures that may have experts: those are up to the caller.
+pub(super) fn backbone(m: &Meta<'_>) -> Result<Builder, Error> {
     let d_model = m.size("embedding_length")?;
     let eps = m.positive_opt("attention.layer_norm_rms_epsilon")?;
     let eps = eps.ok_or_else(|| Error::MissingKey("attention.layer_norm_rms_epsilon".into()))?;
@@ -142,8 +146,15 @@ impl Builder {
 
     /// Biases of the perceptron.
     pub(super) fn mlp_bias(mut self, presence: Presence) -> Self {
-        let Ffn::Gated(mlp) = &mut self.layer.ffn;
-        mlp.bias = presence;
+        if let Ffn::Gated(mlp) = &mut self.layer.ffn {
+            mlp.bias = presence;
+        }
+        self
+    }
+
+    /// Experts instead of one perceptron.
+    pub(super) fn experts(mut self, moe: Moe) -> Self {
+        self.layer.ffn = Ffn::Moe(moe);
         self
     }
 

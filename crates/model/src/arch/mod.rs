@@ -3,11 +3,14 @@
 //! This folder is the only place where the name of an architecture may appear. A `lower` function reads metadata and
 //! returns plain data; it sees no tensors, and nothing that it knows leaks out but the spec.
 
+mod experts;
 mod llama;
 mod llama_like;
 mod meta;
 mod qwen2;
+mod qwen2moe;
 mod qwen3;
+mod qwen3moe;
 
 use atta_formats::gguf::Metadata;
 
@@ -26,7 +29,9 @@ pub struct Row {
 pub const REGISTRY: &[Row] = &[
     Row { name: "llama", lower: llama::lower },
     Row { name: "qwen2", lower: qwen2::lower },
+    Row { name: "qwen2moe", lower: qwen2moe::lower },
     Row { name: "qwen3", lower: qwen3::lower },
+    Row { name: "qwen3moe", lower: qwen3moe::lower },
 ];
 
 /// The spec that a file's metadata describes.

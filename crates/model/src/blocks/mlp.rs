@@ -10,7 +10,10 @@ use atta_kernels::{Activation as Act, Gated, Job, Store};
 use atta_store::Unit;
 
 use super::{Normalize, Pass};
-use crate::{Error, Phase, Role, spec::Activation};
+use crate::{
+    Error, Phase, Role,
+    spec::{Activation, Mlp},
+};
 
 /// `x += residual_scale * mlp(norm(x))` for layer `l`.
 pub(crate) fn mlp(p: &mut Pass<'_>, l: usize) -> Result<(), Error> {
@@ -26,10 +29,7 @@ pub(crate) fn mlp(p: &mut Pass<'_>, l: usize) -> Result<(), Error> {
     s.act.fill(kernels, p.pool, (n, d), gate.layout() | up.layout(), |t, out| {
         norm.apply(kernels, &x[t * d..(t + 1) * d], weight, out);
     });
-    let activation = match layer.mlp().activation {
-        Activation::Silu => Act::Silu,
-        Activation::GeluTanh => Act::GeluTanh,
-    };
+    let activation = activation(layer.mlp());
     let [gate_bias, up_bias] = [Role::FfnGateBias, Role::FfnUpBias].map(|role| t.vector_opt(role));
     let out = &mut s.ff[..n * d_ff];
     p.observer.enter(Phase::Matmul);
@@ -42,4 +42,12 @@ pub(crate) fn mlp(p: &mut Pass<'_>, l: usize) -> Result<(), Error> {
     p.observer.enter(Phase::Matmul);
     kernels.matmul(p.pool, &s.act, &mut [Job { w: down, bias, out: &mut s.x[..n * d], mode }]);
     Ok(())
+}
+
+/// The nonlinearity of a perceptron, as the kernels call it.
+pub(crate) fn activation(mlp: &Mlp) -> Act {
+    match mlp.activation {
+        Activation::Silu => Act::Silu,
+        Activation::GeluTanh => Act::GeluTanh,
+    }
 }

@@ -5,8 +5,10 @@
 
 mod attention;
 mod mlp;
+mod moe;
 mod norm;
 mod rope;
+mod routing;
 mod scratch;
 
 use atta_kernels::{Kernels, Pool};
@@ -14,9 +16,11 @@ use atta_kernels::{Kernels, Pool};
 use crate::{Model, Observer, Row, kv::Cache};
 
 pub(crate) use attention::attention;
-pub(crate) use mlp::mlp;
+pub(crate) use mlp::{activation, mlp};
+pub(crate) use moe::{MoeScratch, moe};
 pub(crate) use norm::Normalize;
 pub(crate) use rope::RopeTables;
+pub(crate) use routing::Routing;
 pub(crate) use scratch::Scratch;
 
 /// One step on its way through the layers.

@@ -1,0 +1,200 @@
+//! A mixture of experts: every position thinks for itself, with the few perceptrons that a router picks for it.
+//!
+//! ```text
+//! h = norm(x)
+//! p = softmax(Wr h)                                               two regions
+//! (e, w)_1..k = the k experts of largest p, and their p           serial
+//! x += sigmoid(Ws h) * Wdown_s (act(Wgate_s h) * (Wup_s h))       three regions, where an expert is shared by all
+//! y_i = Wdown_e (act(Wgate_e h) * (Wup_e h))                      four regions for each group of experts
+//! x += w_1 y_1 + ... + w_k y_k                                    one region
+//! ```
+//! The rows of a batch are sorted by expert, so each expert is asked for and read once per batch, and a token alone asks
+//! for its own experts only. Results are kept until all experts are done and then added in the order of each row's ranks,
+//! so that no bit depends on who else was in the batch.
+
+use atta_kernels::{Gated, GatedGroups, Groups, Job, Store, math};
+use atta_store::{Guard, Unit};
+
+use super::{
+    Normalize, Pass, Routing, activation,
+    routing::{Group, group_rows},
+};
+use crate::{
+    Error, Phase, Role,
+    bind::Tensors,
+    spec::{Gating, LayerSpec, Mlp, ModelSpec, Moe},
+};
+
+/// What a mixture of experts keeps during a layer; empty for a model without.
+pub(crate) struct MoeScratch {
+    /// `norm(x)`, `[n_rows, d_model]`.
+    h: Vec<f32>,
+    /// The gate of the shared expert before its sigmoid, `[n_rows]`.
+    shared_gate: Vec<f32>,
+    /// Results of the experts, by place, `[n_rows * n_used, d_model]`; before that of the shared one, `[n_rows, d_model]`.
+    y: Vec<f32>,
+    routing: Routing,
+}
+
+impl MoeScratch {
+    pub(crate) fn new(spec: &ModelSpec, n_rows: usize) -> Self {
+        let [d_h, d_gate, d_y] = widths(spec);
+        let zeros = |d: usize| vec![0.0; n_rows * d];
+        Self { h: zeros(d_h), shared_gate: zeros(d_gate), y: zeros(d_y), routing: Routing::new(spec, n_rows) }
+    }
+
+    /// Bytes of all of it.
+    pub(crate) fn bytes(spec: &ModelSpec, n_rows: usize) -> u64 {
+        let per_row: u64 = widths(spec).iter().map(|&d| 4 * d as u64).sum();
+        per_row.saturating_mul(n_rows as u64).saturating_add(Routing::bytes(spec, n_rows))
+    }
+
+    /// Rows of activations that a step of `n_rows` rows needs.
+    pub(crate) fn n_act_rows(spec: &ModelSpec, n_rows: usize) -> usize {
+        group_rows(spec, n_rows)
+    }
+}
+
+/// Elements per row of `h`, `shared_gate` and `y`.
+fn widths(spec: &ModelSpec) -> [usize; 3] {
+    match spec.max_experts() {
+        (0, _) => [0; 3],
+        (_, n_used) => [spec.d_model, 1, n_used * spec.d_model],
+    }
+}
+
+/// `x += residual_scale * moe(norm(x))` for layer `l`.
+pub(crate) fn moe(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
+    let model = p.model;
+    let (layer, t) = (&model.spec().layers[l], model.layer(l));
+    p.observer.enter(Phase::Weights);
+    {
+        let unit = model.weights().unit(Unit::Ffn(l))?;
+        p.observer.enter(Phase::Other);
+        normalize(p, layer, t);
+        route(p, m, t, &unit);
+        if let Some(shared) = &m.shared {
+            share(p, (layer, shared), t, &unit);
+        }
+    }
+    let mut start = 0;
+    while let Some(end) = experts(p, (l, m), start)? {
+        start = end;
+    }
+    combine(p, layer);
+    Ok(())
+}
+
+/// `h = norm(x)`.
+fn normalize(p: &mut Pass<'_>, layer: &LayerSpec, t: &Tensors) {
+    let (n, d, kernels, s) = (p.rows.len(), p.model.spec().d_model, p.kernels, &mut *p.s);
+    let (norm, weight, x) = (layer.pre_norms()[1], t.vector(Role::FfnNorm), &s.x);
+    p.pool.for_each_row(&mut s.moe.h[..n * d], d, |t, h| norm.apply(kernels, &x[t * d..(t + 1) * d], weight, h));
+}
+
+/// `p = softmax(Wr h)`, the gate of the shared expert, and the choice of experts.
+fn route(p: &mut Pass<'_>, m: &Moe, t: &Tensors, unit: &Guard<'_>) {
+    let (n, d, s) = (p.rows.len(), p.model.spec().d_model, &mut *p.s);
+    let MoeScratch { h, shared_gate, routing, .. } = &mut s.moe;
+    let router = t.matrix(Role::FfnGateInp, unit);
+    let job = |w, out| Job { w, bias: None, out, mode: Store::Set };
+    let probs = &mut routing.probs[..n * m.n_experts];
+    let fill = |layouts| (layouts, |t: usize, out: &mut [f32]| out.copy_from_slice(&h[t * d..(t + 1) * d]));
+    p.observer.enter(Phase::Other);
+    if m.shared.is_some() {
+        let gate = t.matrix(Role::FfnGateInpShexp, unit);
+        let [a, b] = [Role::FfnGateShexp, Role::FfnUpShexp].map(|role| t.matrix(role, unit).layout());
+        let (layouts, row) = fill(router.layout() | gate.layout() | a | b);
+        s.act.fill(p.kernels, p.pool, (n, d), layouts, row);
+        p.observer.enter(Phase::Matmul);
+        p.kernels.matmul(p.pool, &s.act, &mut [job(router, probs), job(gate, &mut shared_gate[..n])]);
+    } else {
+        let (layouts, row) = fill(router.layout());
+        s.act.fill(p.kernels, p.pool, (n, d), layouts, row);
+        p.observer.enter(Phase::Matmul);
+        p.kernels.matmul(p.pool, &s.act, &mut [job(router, probs)]);
+    }
+    p.observer.enter(Phase::Other);
+    let Gating::Softmax = m.gating;
+    p.pool.for_each_row(&mut routing.probs[..n * m.n_experts], m.n_experts, |_, p| softmax(p));
+    routing.choose(m, n);
+}
+
+fn softmax(p: &mut [f32]) {
+    let max = p.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    p.iter_mut().for_each(|p| *p = math::exp(*p - max));
+    let sum: f32 = p.iter().sum();
+    p.iter_mut().for_each(|p| *p /= sum);
+}
+
+/// `x += residual_scale * sigmoid(gate) * mlp(h)`: the expert that all positions share; its input is at hand.
+fn share(p: &mut Pass<'_>, (layer, mlp): (&LayerSpec, &Mlp), t: &Tensors, unit: &Guard<'_>) {
+    let (n, d, d_ff, s) = (p.rows.len(), p.model.spec().d_model, mlp.d_ff, &mut *p.s);
+    let [gate, up, down] = [Role::FfnGateShexp, Role::FfnUpShexp, Role::FfnDownShexp].map(|role| t.matrix(role, unit));
+    let (activation, out) = (activation(mlp), &mut s.ff[..n * d_ff]);
+    p.observer.enter(Phase::Matmul);
+    let job = Gated { gate, up, gate_bias: None, up_bias: None, activation, out };
+    p.kernels.matmul_gated(p.pool, &s.act, job);
+    p.observer.enter(Phase::Other);
+    let ff = &s.ff;
+    let row = |t: usize, out: &mut [f32]| out.copy_from_slice(&ff[t * d_ff..(t + 1) * d_ff]);
+    s.act.fill(p.kernels, p.pool, (n, d_ff), down.layout(), row);
+    p.observer.enter(Phase::Matmul);
+    let out = &mut s.moe.y[..n * d];
+    p.kernels.matmul(p.pool, &s.act, &mut [Job { w: down, bias: None, out, mode: Store::Set }]);
+    p.observer.enter(Phase::Other);
+    let MoeScratch { shared_gate, y, .. } = &s.moe;
+    p.pool.for_each_row(&mut s.x[..n * d], d, |t, x| {
+        add(x, layer.residual_scale * math::sigmoid(shared_gate[t]), &y[t * d..(t + 1) * d]);
+    });
+}
+
+/// The results of the group of experts from the `start`th on; where the next group starts, if there was one.
+fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Option<usize>, Error> {
+    let (model, d, d_ff, s) = (p.model, p.model.spec().d_model, m.expert.d_ff, &mut *p.s);
+    let MoeScratch { h, y, routing, .. } = &mut s.moe;
+    let Some(group) = routing.group(start) else { return Ok(None) };
+    let Group { experts, bounds, end } = group;
+    let (places, t) = (group.places(), model.layer(l));
+    p.observer.enter(Phase::Weights);
+    let unit = model.weights().unit(Unit::Experts(l, experts))?;
+    let expert = |role, k| t.expert(role, k, &unit);
+    let layout = |role| expert(role, 0).layout();
+
+    p.observer.enter(Phase::Other);
+    let layouts = layout(Role::FfnGateExps) | layout(Role::FfnUpExps);
+    s.act.fill(p.kernels, p.pool, (places.len(), d), layouts, |i, out| {
+        let t = routing.row_at(places.start + i);
+        out.copy_from_slice(&h[t * d..(t + 1) * d]);
+    });
+    let (gate, up) = (&|k| expert(Role::FfnGateExps, k), &|k| expert(Role::FfnUpExps, k));
+    let (activation, out) = (activation(&m.expert), &mut s.ff[..places.len() * d_ff]);
+    p.observer.enter(Phase::Matmul);
+    p.kernels.matmul_gated_groups(p.pool, &s.act, GatedGroups { bounds, gate, up, activation, out });
+
+    p.observer.enter(Phase::Other);
+    let ff = &s.ff;
+    let row = |i: usize, out: &mut [f32]| out.copy_from_slice(&ff[i * d_ff..(i + 1) * d_ff]);
+    s.act.fill(p.kernels, p.pool, (places.len(), d_ff), layout(Role::FfnDownExps), row);
+    let (w, out) = (&|k| expert(Role::FfnDownExps, k), &mut y[places.start * d..places.end * d]);
+    p.observer.enter(Phase::Matmul);
+    p.kernels.matmul_groups(p.pool, &s.act, Groups { bounds, w, out });
+    Ok(Some(end))
+}
+
+/// `x += residual_scale * (w_1 y_1 + ... + w_k y_k)`, in the order of rank.
+fn combine(p: &mut Pass<'_>, layer: &LayerSpec) {
+    let (n, d, s) = (p.rows.len(), p.model.spec().d_model, &mut *p.s);
+    let MoeScratch { y, routing, .. } = &s.moe;
+    p.observer.enter(Phase::Other);
+    p.pool.for_each_row(&mut s.x[..n * d], d, |t, x| {
+        for (place, weight) in routing.of_row(t) {
+            add(x, layer.residual_scale * weight, &y[place * d..(place + 1) * d]);
+        }
+    });
+}
+
+/// `x += factor * y`.
+fn add(x: &mut [f32], factor: f32, y: &[f32]) {
+    x.iter_mut().zip(y).for_each(|(x, y)| *x += factor * y);
+}
