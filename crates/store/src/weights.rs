@@ -92,3 +92,47 @@ fn out_of_file(files: &ModelFiles, extent: Extent) -> Error {
     let Extent { shard, offset, bytes } = extent;
     Error::OutOfFile { shard, offset, bytes, file_bytes: files.shard_bytes(shard) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Budget, Placement};
+
+    /// Weights of a file whose bytes from `offset` on count from 0; layer 1 has four experts of two matrices, 2 and 3 bytes
+    /// each, one matrix after the other.
+    fn weights() -> InMemory {
+        let mut bytes = atta_formats::Writer::new().finish().unwrap().header;
+        let offset = bytes.len() as u64;
+        bytes.extend(0..20);
+        let files = ModelFiles::from_static("experts", bytes.leak(), Placement::Mapped, &Budget::unlimited()).unwrap();
+        let table = |start: u64, row_bytes: u64| {
+            let extent = Extent { shard: 0, offset: offset + start, bytes: 4 * row_bytes };
+            RowTable { extent, row_bytes }
+        };
+        let experts = vec![Vec::new(), vec![table(0, 2), table(8, 3)]];
+        InMemory::new(files, Plan { experts, ..Plan::default() }).unwrap()
+    }
+
+    #[test]
+    fn the_parts_of_experts_come_expert_by_expert_in_the_order_asked_for() {
+        let weights = weights();
+        let unit = weights.unit(Unit::Experts(1, &[3, 0])).unwrap();
+        let parts: Vec<_> = (0..4).map(|i| unit.part(i).to_vec()).collect();
+        assert_eq!(parts, [vec![6, 7], vec![17, 18, 19], vec![0, 1], vec![8, 9, 10]]);
+    }
+
+    #[test]
+    fn experts_that_a_layer_does_not_have_are_refused() {
+        let weights = weights();
+        assert!(matches!(weights.unit(Unit::Experts(1, &[1, 4])), Err(Error::NoRow { row: 4, n_rows: 4 })));
+        assert!(matches!(weights.unit(Unit::Experts(0, &[0])), Err(Error::NotInPlan)));
+        assert!(matches!(weights.unit(Unit::Experts(2, &[0])), Err(Error::NotInPlan)));
+    }
+
+    #[test]
+    fn a_plan_of_experts_past_the_end_of_the_file_is_refused() {
+        let InMemory { files, mut plan } = weights();
+        plan.experts[1][1].extent.bytes += 1;
+        assert!(matches!(InMemory::new(files, plan), Err(Error::OutOfFile { .. })));
+    }
+}
