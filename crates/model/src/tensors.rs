@@ -116,7 +116,7 @@ pub enum Home {
     Kept,
     /// A matrix of the mixer of its layer.
     Attn,
-    /// A matrix of the feed-forward block of its layer.
+    /// A matrix of the feed-forward block of its layer that every token needs.
     Ffn,
     /// A matrix for each expert of its layer, read by experts.
     Experts,

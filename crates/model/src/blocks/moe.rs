@@ -4,7 +4,7 @@
 //! h = norm(x)
 //! p = softmax(Wr h)                                               two regions
 //! (e, w)_1..k = the k experts of largest p, and their p           serial
-//! x += sigmoid(Ws h) * Wdown_s (act(Wgate_s h) * (Wup_s h))       three regions, where an expert is shared by all
+//! x += sigmoid(Ws h) * Wdown_s (act(Wgate_s h) * (Wup_s h))       four regions, where an expert is shared by all
 //! y_i = Wdown_e (act(Wgate_e h) * (Wup_e h))                      four regions for each group of experts
 //! x += w_1 y_1 + ... + w_k y_k                                    one region
 //! ```
@@ -55,6 +55,9 @@ impl MoeScratch {
     }
 }
 
+/// What of the shared expert is multiplied with `h`.
+const SHARED_INPUTS: [Role; 3] = [Role::FfnGateShexp, Role::FfnUpShexp, Role::FfnGateInpShexp];
+
 /// Elements per row of `h`, `shared_gate` and `y`.
 fn widths(spec: &ModelSpec) -> [usize; 3] {
     match spec.max_experts() {
@@ -92,31 +95,20 @@ fn normalize(p: &mut Pass<'_>, layer: &LayerSpec, t: &Tensors) {
     p.pool.for_each_row(&mut s.moe.h[..n * d], d, |t, h| norm.apply(kernels, &x[t * d..(t + 1) * d], weight, h));
 }
 
-/// `p = softmax(Wr h)`, the gate of the shared expert, and the choice of experts.
+/// `p = softmax(Wr h)`, and the choice of experts. The activations serve the shared expert as well.
 fn route(p: &mut Pass<'_>, m: &Moe, t: &Tensors, unit: &Guard<'_>) {
     let (n, d, s) = (p.rows.len(), p.model.spec().d_model, &mut *p.s);
-    let MoeScratch { h, shared_gate, routing, .. } = &mut s.moe;
-    let router = t.matrix(Role::FfnGateInp, unit);
-    let job = |w, out| Job { w, bias: None, out, mode: Store::Set };
+    let MoeScratch { h, routing, .. } = &mut s.moe;
+    let w = t.matrix(Role::FfnGateInp, unit);
+    let shared = m.shared.iter().flat_map(|_| SHARED_INPUTS.map(|role| t.matrix(role, unit).layout()));
+    let layouts = shared.fold(w.layout(), |all, one| all | one);
+    s.act.fill(p.kernels, p.pool, (n, d), layouts, |t, out| out.copy_from_slice(&h[t * d..(t + 1) * d]));
     let probs = &mut routing.probs[..n * m.n_experts];
-    let fill = |layouts| (layouts, |t: usize, out: &mut [f32]| out.copy_from_slice(&h[t * d..(t + 1) * d]));
-    p.observer.enter(Phase::Other);
-    if m.shared.is_some() {
-        let gate = t.matrix(Role::FfnGateInpShexp, unit);
-        let [a, b] = [Role::FfnGateShexp, Role::FfnUpShexp].map(|role| t.matrix(role, unit).layout());
-        let (layouts, row) = fill(router.layout() | gate.layout() | a | b);
-        s.act.fill(p.kernels, p.pool, (n, d), layouts, row);
-        p.observer.enter(Phase::Matmul);
-        p.kernels.matmul(p.pool, &s.act, &mut [job(router, probs), job(gate, &mut shared_gate[..n])]);
-    } else {
-        let (layouts, row) = fill(router.layout());
-        s.act.fill(p.kernels, p.pool, (n, d), layouts, row);
-        p.observer.enter(Phase::Matmul);
-        p.kernels.matmul(p.pool, &s.act, &mut [job(router, probs)]);
-    }
+    p.observer.enter(Phase::Matmul);
+    p.kernels.matmul(p.pool, &s.act, &mut [Job { w, bias: None, out: probs, mode: Store::Set }]);
     p.observer.enter(Phase::Other);
     let Gating::Softmax = m.gating;
-    p.pool.for_each_row(&mut routing.probs[..n * m.n_experts], m.n_experts, |_, p| softmax(p));
+    p.pool.for_each_row(probs, m.n_experts, |_, p| softmax(p));
     routing.choose(m, n);
 }
 
@@ -130,9 +122,12 @@ fn softmax(p: &mut [f32]) {
 /// `x += residual_scale * sigmoid(gate) * mlp(h)`: the expert that all positions share; its input is at hand.
 fn share(p: &mut Pass<'_>, (layer, mlp): (&LayerSpec, &Mlp), t: &Tensors, unit: &Guard<'_>) {
     let (n, d, d_ff, s) = (p.rows.len(), p.model.spec().d_model, mlp.d_ff, &mut *p.s);
-    let [gate, up, down] = [Role::FfnGateShexp, Role::FfnUpShexp, Role::FfnDownShexp].map(|role| t.matrix(role, unit));
+    let [gate, up, open] = SHARED_INPUTS.map(|role| t.matrix(role, unit));
+    let down = t.matrix(Role::FfnDownShexp, unit);
     let (activation, out) = (activation(mlp), &mut s.ff[..n * d_ff]);
+    let set = |w, out| Job { w, bias: None, out, mode: Store::Set };
     p.observer.enter(Phase::Matmul);
+    p.kernels.matmul(p.pool, &s.act, &mut [set(open, &mut s.moe.shared_gate[..n])]);
     let job = Gated { gate, up, gate_bias: None, up_bias: None, activation, out };
     p.kernels.matmul_gated(p.pool, &s.act, job);
     p.observer.enter(Phase::Other);
@@ -140,8 +135,7 @@ fn share(p: &mut Pass<'_>, (layer, mlp): (&LayerSpec, &Mlp), t: &Tensors, unit: 
     let row = |t: usize, out: &mut [f32]| out.copy_from_slice(&ff[t * d_ff..(t + 1) * d_ff]);
     s.act.fill(p.kernels, p.pool, (n, d_ff), down.layout(), row);
     p.observer.enter(Phase::Matmul);
-    let out = &mut s.moe.y[..n * d];
-    p.kernels.matmul(p.pool, &s.act, &mut [Job { w: down, bias: None, out, mode: Store::Set }]);
+    p.kernels.matmul(p.pool, &s.act, &mut [set(down, &mut s.moe.y[..n * d])]);
     p.observer.enter(Phase::Other);
     let MoeScratch { shared_gate, y, .. } = &s.moe;
     p.pool.for_each_row(&mut s.x[..n * d], d, |t, x| {
