@@ -6,6 +6,7 @@
 mod attention;
 mod mlp;
 mod norm;
+mod residual;
 mod rope;
 mod scratch;
 
@@ -15,7 +16,8 @@ use crate::{Model, Observer, Row, kv::Cache};
 
 pub(crate) use attention::attention;
 pub(crate) use mlp::mlp;
-pub(crate) use norm::Normalize;
+pub(crate) use norm::{Affine, Normalize};
+pub(crate) use residual::Last;
 pub(crate) use rope::RopeTables;
 pub(crate) use scratch::Scratch;
 
