@@ -65,7 +65,8 @@ MODELS = [
     Row("qwen2-untied", "Qwen2", 40, 68, (5, 1), False, 1e-2, 10000.0, 48),
     Row("qwen3", "Qwen3", 48, 44, (4, 2), True, 1e-6, 10000.0, 48, d_head=16),
     Row("qwen3-untied", "Qwen3", 40, 68, (2, 1), False, 1e-2, 500.0, 40, d_head=24),
-    Row("llama-yarn", "Llama", 32, 44, (2, 1), False, 1e-5, 500.0, 96, rope={**YARN, "original_max_position_embeddings": 40}, seed=101),
+    Row("llama-yarn", "Llama", 32, 44, (2, 1), False, 1e-5, 500.0, 96, seed=101,
+        rope={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 50}),
     Row("llama-dynamic-rope", "Llama", 32, 44, (4, 2), True, 1e-5, 500.0, 128, n_ctx=48, rope={"rope_type": "dynamic", "factor": 3.0}, seed=102),
     Row("gemma", "Gemma", 32, 48, (4, 1), True, 1e-6, 10000.0, 40, d_head=12, seed=103),
     Row("gemma2", "Gemma2", 24, 36, (4, 2), True, 1e-6, 10000.0, 48, d_head=10, n_layers=3, seed=104,
@@ -76,8 +77,8 @@ MODELS = [
     Row("phi3", "Phi3", 32, 44, (4, 2), False, 1e-5, 10000.0, 40, extra={"sliding_window": 15}, seed=107),
     Row("phi3-long", "Phi3", 32, 44, (2, 1), True, 1e-5, 1000.0, 64, n_ctx=96, seed=108,
         rope={**LONGROPE, "original_max_position_embeddings": 24}, extra={"original_max_position_embeddings": 24}),
-    Row("phi3-short", "Phi3", 32, 44, (2, 1), False, 1e-5, 1000.0, 40, n_ctx=768, seed=109,
-        rope={**LONGROPE, "original_max_position_embeddings": 192}, extra={"original_max_position_embeddings": 192}),
+    Row("phi3-short", "Phi3", 32, 44, (2, 1), False, 1e-5, 1000.0, 40, n_ctx=1200, seed=109,
+        rope={**LONGROPE, "original_max_position_embeddings": 300}, extra={"original_max_position_embeddings": 300}),
     Row("gpt2", "GPT2", 32, 68, (4, 4), True, 1e-5, 0.0, 48, n_ctx=128, seed=110),
     Row("smollm3", "SmolLM3", 32, 36, (4, 2), True, 1e-6, 1000.0, 40, n_layers=5, seed=111),
     Row("olmo2", "Olmo2", 32, 44, (4, 2), False, 1e-6, 1000.0, 40, seed=112),
@@ -250,8 +251,9 @@ def add_rope_parameters(w, row):
         w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         w.add_rope_scaling_factor(rope["factor"])
         w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
-        w.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
-        w.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
+        if "beta_fast" in rope:
+            w.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
+            w.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
     if "mscale_all_dim" in rope:
         w.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
     if "llama_4_scaling_beta" in rope:
@@ -267,7 +269,7 @@ def add_rope_parameters(w, row):
 def add_parameters(w, row):
     arch, d_head = architecture(row), width_of_head(row)
     w.add_type("model")
-    w.add_name(f"{row.name}-tiny-random")
+    w.add_name(f"{row.name}-tiny-random".replace("phi3", "phi-three"))  # llama.cpp patches the vocabulary of what is called phi3
     w.add_block_count(row.n_layers)
     w.add_context_length(row.n_ctx)
     w.add_embedding_length(row.d_model)
