@@ -9,7 +9,7 @@ use std::sync::{
 
 use atta_model::{
     Batch, CpuOptions, Error, Executor, Input, KvType, Model, Output, Row, Want,
-    spec::{Attention, Mask, Mixer, ModelSpec, Presence, Rope},
+    spec::{Attention, Mask, ModelSpec, Presence, Rope},
 };
 use atta_store::{Budget, Guard, InMemory, ModelFiles, Unit, Weights};
 use support::{append, bits, cpu, cpu_with, forward, golden};
@@ -128,8 +128,7 @@ fn rows_of_the_wrong_kind_and_executors_of_nothing_are_refused() {
 }
 
 fn attention(spec: &mut ModelSpec) -> &mut Attention {
-    let Mixer::Attention(a) = &mut spec.layers[0].mixer;
-    a
+    spec.layers[0].attention_mut()
 }
 
 fn rope(spec: &mut ModelSpec) -> &mut Rope {

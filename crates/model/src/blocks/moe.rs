@@ -1,12 +1,12 @@
 //! A mixture of experts: every position thinks for itself, with the few perceptrons that a router picks for it.
 //!
 //! ```text
-//! h = norm(x)
+//! h = pre(x)
 //! p = softmax(Wr h)                                               two regions
 //! (e, w)_1..k = the k experts of largest p, and their p           serial
-//! x += sigmoid(Ws h) * Wdown_s (act(Wgate_s h) * (Wup_s h))       four regions, where an expert is shared by all
+//! y_s = Wdown_s (act(Wgate_s h) * (Wup_s h)), g = Ws h            four regions, where an expert is shared by all
 //! y_i = Wdown_e (act(Wgate_e h) * (Wup_e h))                      four regions for each group of experts
-//! x += w_1 y_1 + ... + w_k y_k                                    one region
+//! x += post(w_1 y_1 + ... + w_k y_k + sigmoid(g) y_s)             one region; residual.rs
 //! ```
 //! The rows of a batch are sorted by expert, so each expert is asked for and read once per batch, and a token alone asks
 //! for its own experts only. Results are kept until all experts are done and then added in the order of each row's ranks,
@@ -16,13 +16,14 @@ use atta_kernels::{Gated, GatedGroups, Groups, Job, Store, math};
 use atta_store::{Guard, Unit};
 
 use super::{
-    Normalize, Pass, Routing, activation,
+    Normalize, Pass, Routing,
+    mlp::act,
     routing::{Group, group_rows},
 };
 use crate::{
     Error, Phase, Role,
     bind::Tensors,
-    spec::{Gating, LayerSpec, Mlp, ModelSpec, Moe},
+    spec::{Gating, Half, LayerSpec, Mlp, ModelSpec, Moe},
 };
 
 /// What a mixture of experts keeps during a layer; empty for a model without.
@@ -31,16 +32,18 @@ pub(crate) struct MoeScratch {
     h: Vec<f32>,
     /// The gate of the shared expert before its sigmoid, `[n_rows]`.
     shared_gate: Vec<f32>,
-    /// Results of the experts, by place, `[n_rows * n_used, d_model]`; before that of the shared one, `[n_rows, d_model]`.
+    /// Results of the shared expert, `[n_rows, d_model]`.
+    shared: Vec<f32>,
+    /// Results of the experts, by place, `[n_rows * n_used, d_model]`.
     y: Vec<f32>,
     routing: Routing,
 }
 
 impl MoeScratch {
     pub(crate) fn new(spec: &ModelSpec, n_rows: usize) -> Self {
-        let [d_h, d_gate, d_y] = widths(spec);
         let zeros = |d: usize| vec![0.0; n_rows * d];
-        Self { h: zeros(d_h), shared_gate: zeros(d_gate), y: zeros(d_y), routing: Routing::new(spec, n_rows) }
+        let [h, shared_gate, shared, y] = widths(spec).map(zeros);
+        Self { h, shared_gate, shared, y, routing: Routing::new(spec, n_rows) }
     }
 
     /// Bytes of all of it.
@@ -58,12 +61,12 @@ impl MoeScratch {
 /// What of the shared expert is multiplied with `h`.
 const SHARED_INPUTS: [Role; 3] = [Role::FfnGateShexp, Role::FfnUpShexp, Role::FfnGateInpShexp];
 
-/// Elements per row of `h`, `shared_gate` and `y`.
-fn widths(spec: &ModelSpec) -> [usize; 3] {
-    match spec.max_experts() {
-        (0, _) => [0; 3],
-        (_, n_used) => [spec.d_model, 1, n_used * spec.d_model],
-    }
+/// Elements per row of `h`, `shared_gate`, `shared` and `y`.
+fn widths(spec: &ModelSpec) -> [usize; 4] {
+    let (_, n_used) = spec.max_experts();
+    let has_shared = spec.layers.iter().filter_map(LayerSpec::moe).any(|m| m.shared.is_some());
+    let d_shared = if has_shared { spec.d_model } else { 0 };
+    [if n_used > 0 { spec.d_model } else { 0 }, d_shared.min(1), d_shared, n_used * spec.d_model]
 }
 
 /// `x += residual_scale * moe(norm(x))` for layer `l`.
@@ -77,22 +80,29 @@ pub(crate) fn moe(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
         normalize(p, layer, t);
         route(p, m, t, &unit);
         if let Some(shared) = &m.shared {
-            share(p, (layer, shared), t, &unit);
+            share(p, shared, t, &unit);
         }
     }
     let mut start = 0;
     while let Some(end) = experts(p, (l, m), start)? {
         start = end;
     }
-    combine(p, layer);
+    combine(p, layer, m);
+    p.settle(l, Half::Ffn);
     Ok(())
 }
 
 /// `h = norm(x)`.
 fn normalize(p: &mut Pass<'_>, layer: &LayerSpec, t: &Tensors) {
     let (n, d, kernels, s) = (p.rows.len(), p.model.spec().d_model, p.kernels, &mut *p.s);
-    let (norm, weight, x) = (layer.pre_norms()[1], t.vector(Role::FfnNorm), &s.x);
-    p.pool.for_each_row(&mut s.moe.h[..n * d], d, |t, h| norm.apply(kernels, &x[t * d..(t + 1) * d], weight, h));
+    let (pre, x) = (layer.pre(Half::Ffn), &s.x);
+    p.pool.for_each_row(&mut s.moe.h[..n * d], d, |row, h| {
+        let x = &x[row * d..(row + 1) * d];
+        match pre {
+            Some((norm, roles)) => norm.apply(kernels, x, t.affine(roles), h),
+            None => h.copy_from_slice(x),
+        }
+    });
 }
 
 /// `p = softmax(Wr h)`, and the choice of experts. The activations serve the shared expert as well.
@@ -119,12 +129,12 @@ fn softmax(p: &mut [f32]) {
     p.iter_mut().for_each(|p| *p /= sum);
 }
 
-/// `x += residual_scale * sigmoid(gate) * mlp(h)`: the expert that all positions share; its input is at hand.
-fn share(p: &mut Pass<'_>, (layer, mlp): (&LayerSpec, &Mlp), t: &Tensors, unit: &Guard<'_>) {
+/// Gate and result of the expert that all positions share; its input is at hand.
+fn share(p: &mut Pass<'_>, mlp: &Mlp, t: &Tensors, unit: &Guard<'_>) {
     let (n, d, d_ff, s) = (p.rows.len(), p.model.spec().d_model, mlp.d_ff, &mut *p.s);
     let [gate, up, open] = SHARED_INPUTS.map(|role| t.matrix(role, unit));
     let down = t.matrix(Role::FfnDownShexp, unit);
-    let (activation, out) = (activation(mlp), &mut s.ff[..n * d_ff]);
+    let (activation, out) = (act(mlp.activation), &mut s.ff[..n * d_ff]);
     let set = |w, out| Job { w, bias: None, out, mode: Store::Set };
     p.observer.enter(Phase::Matmul);
     p.kernels.matmul(p.pool, &s.act, &mut [set(open, &mut s.moe.shared_gate[..n])]);
@@ -135,12 +145,8 @@ fn share(p: &mut Pass<'_>, (layer, mlp): (&LayerSpec, &Mlp), t: &Tensors, unit: 
     let row = |t: usize, out: &mut [f32]| out.copy_from_slice(&ff[t * d_ff..(t + 1) * d_ff]);
     s.act.fill(p.kernels, p.pool, (n, d_ff), down.layout(), row);
     p.observer.enter(Phase::Matmul);
-    p.kernels.matmul(p.pool, &s.act, &mut [set(down, &mut s.moe.y[..n * d])]);
+    p.kernels.matmul(p.pool, &s.act, &mut [set(down, &mut s.moe.shared[..n * d])]);
     p.observer.enter(Phase::Other);
-    let MoeScratch { shared_gate, y, .. } = &s.moe;
-    p.pool.for_each_row(&mut s.x[..n * d], d, |t, x| {
-        add(x, layer.residual_scale * math::sigmoid(shared_gate[t]), &y[t * d..(t + 1) * d]);
-    });
 }
 
 /// The results of the group of experts from the `start`th on; where the next group starts, if there was one.
@@ -162,7 +168,7 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
         out.copy_from_slice(&h[t * d..(t + 1) * d]);
     });
     let (gate, up) = (&|k| expert(Role::FfnGateExps, k), &|k| expert(Role::FfnUpExps, k));
-    let (activation, out) = (activation(&m.expert), &mut s.ff[..places.len() * d_ff]);
+    let (activation, out) = (act(m.expert.activation), &mut s.ff[..places.len() * d_ff]);
     p.observer.enter(Phase::Matmul);
     p.kernels.matmul_gated_groups(p.pool, &s.act, GatedGroups { bounds, gate, up, activation, out });
 
@@ -176,14 +182,23 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
     Ok(Some(end))
 }
 
-/// `x += residual_scale * (w_1 y_1 + ... + w_k y_k)`, in the order of rank.
-fn combine(p: &mut Pass<'_>, layer: &LayerSpec) {
+/// `x += residual_scale * (w_1 y_1 + ... + w_k y_k + sigmoid(gate) * shared)`, in the order of rank; or into `y`, if a norm
+/// follows.
+fn combine(p: &mut Pass<'_>, layer: &LayerSpec, m: &Moe) {
     let (n, d, s) = (p.rows.len(), p.model.spec().d_model, &mut *p.s);
-    let MoeScratch { y, routing, .. } = &s.moe;
+    let MoeScratch { shared_gate, shared, y, routing, .. } = &s.moe;
+    let is_kept_aside = layer.is_kept_aside(Half::Ffn);
+    let (out, scale) = if is_kept_aside { (&mut s.y, 1.0) } else { (&mut s.x, layer.residual_scale) };
     p.observer.enter(Phase::Other);
-    p.pool.for_each_row(&mut s.x[..n * d], d, |t, x| {
+    p.pool.for_each_row(&mut out[..n * d], d, |t, out| {
+        if is_kept_aside {
+            out.fill(0.0);
+        }
         for (place, weight) in routing.of_row(t) {
-            add(x, layer.residual_scale * weight, &y[place * d..(place + 1) * d]);
+            add(out, scale * weight, &y[place * d..(place + 1) * d]);
+        }
+        if m.shared.is_some() {
+            add(out, scale * math::sigmoid(shared_gate[t]), &shared[t * d..(t + 1) * d]);
         }
     });
 }

@@ -10,6 +10,8 @@ use crate::{Error, spec::ModelSpec};
 pub(crate) struct Scratch {
     /// The residual stream, `[n_rows, d_model]`.
     pub(crate) x: Vec<f32>,
+    /// What a block returned and the residual has yet to take, `[n_rows, d_model]`; empty where it always takes it at once.
+    pub(crate) y: Vec<f32>,
     /// Queries, `[n_rows, n_heads, d_head]`.
     pub(crate) q: Vec<f32>,
     /// Keys, `[n_rows, n_kv_heads, d_head]`.
@@ -40,7 +42,8 @@ impl Scratch {
     ) -> Result<(Self, [Reservation; 2]), Error> {
         let (d_q, d_kv, d_ff) = spec.max_widths();
         // Cosines and sines are counted here too; a head is no wider than all of them.
-        let widths = [spec.d_model, d_q, d_kv, d_kv, d_q, spec.max_d_rope()];
+        let d_aside = if spec.keeps_aside() { spec.d_model } else { 0 };
+        let widths = [spec.d_model, d_aside, d_q, d_kv, d_kv, d_q, spec.max_d_rope()];
         let n_act_rows = MoeScratch::n_act_rows(spec, n_rows);
         let per_row = widths.iter().map(|&d| 4 * d as u64).sum::<u64>().saturating_mul(n_rows as u64);
         let ff_bytes = (4 * d_ff as u64).saturating_mul(n_act_rows as u64);
@@ -49,6 +52,7 @@ impl Scratch {
         let zeros = |d: usize| vec![0.0; n_rows * d];
         let scratch = Self {
             x: zeros(spec.d_model),
+            y: zeros(d_aside),
             q: zeros(d_q),
             k: zeros(d_kv),
             v: zeros(d_kv),

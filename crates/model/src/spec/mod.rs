@@ -5,9 +5,13 @@
 //! an architecture is lowered. It refuses to know the name of any architecture. What is not described here does not
 //! happen in the forward pass.
 
-use atta_kernels::math::pow;
+mod attention;
+mod rope;
 
 use crate::KvType;
+
+pub use attention::{Attention, Mask, QkNorm, Temperature};
+pub use rope::{Factors, Pairing, Rope, RopeScaling, Yarn, yarn_magnitude};
 
 /// A whole decoder-only model.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,10 +24,21 @@ pub struct ModelSpec {
     pub n_ctx_train: usize,
     /// The embedding is multiplied by this.
     pub embed_scale: f32,
+    /// What is added to the embedding of a token by its position.
+    pub positions: Positions,
     /// The layers, first to last.
     pub layers: Vec<LayerSpec>,
     /// What turns the last residual into logits.
     pub head: Head,
+}
+
+/// What is added to the embedding of a token by its position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Positions {
+    /// Nothing: positions enter by rotation, or not at all.
+    None,
+    /// A row of a learned table, `[n, d_model]`; there are no positions beyond it.
+    Learned(usize),
 }
 
 /// One layer: how its two blocks hang in the residual stream, and what they are.
@@ -42,11 +57,27 @@ pub struct LayerSpec {
 /// How the blocks of a layer hang together.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wiring {
-    /// `x += mixer(pre[0](x)); x += ffn(pre[1](x))`.
+    /// `x += post[0](mixer(pre[0](x))); x += post[1](ffn(pre[1](x)))`.
     Sequential {
-        /// Norms of the inputs of mixer and feed-forward block.
-        pre: [Norm; 2],
+        /// Norms of the inputs of mixer and feed-forward block; `None`: the residual itself goes in.
+        pre: [Option<Norm>; 2],
+        /// Norms of what the blocks return, before it is added; RMS norms only.
+        post: [Option<Norm>; 2],
     },
+    /// `h = pre(x); x += mixer(h) + ffn(h)` (GPT-J).
+    Parallel {
+        /// The one norm, of the input of both blocks.
+        pre: Norm,
+    },
+}
+
+/// The two blocks of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Half {
+    /// What mixes positions.
+    Mixer,
+    /// What works on each position alone.
+    Ffn,
 }
 
 /// A normalization of a vector. Its weight is a tensor, its epsilon comes from the metadata.
@@ -54,6 +85,11 @@ pub enum Wiring {
 pub enum Norm {
     /// `x / sqrt(mean(x²) + eps) * weight` (Zhang & Sennrich 2019).
     Rms {
+        /// Keeps the root away from zero.
+        eps: f32,
+    },
+    /// `(x - mean(x)) / sqrt(variance(x) + eps) * weight + bias` (Ba et al. 2016).
+    Layer {
         /// Keeps the root away from zero.
         eps: f32,
     },
@@ -66,93 +102,13 @@ pub enum Mixer {
     Attention(Attention),
 }
 
-/// Softmax attention; query heads share key-value heads in groups (Ainslie et al. 2023).
-#[derive(Clone, Debug, PartialEq)]
-pub struct Attention {
-    /// Query heads.
-    pub n_heads: usize,
-    /// Key-value heads, a divisor of `n_heads`.
-    pub n_kv_heads: usize,
-    /// Width of a head.
-    pub d_head: usize,
-    /// Rotation of queries and keys by position; `None`: none.
-    pub rope: Option<Rope>,
-    /// Which positions are seen.
-    pub mask: Mask,
-    /// Normalization of queries and keys before the rotation.
-    pub qk_norm: QkNorm,
-    /// Scores are multiplied by this, usually `1 / sqrt(d_head)`.
-    pub scale: f32,
-    /// `Some(c)`: scores become `c * tanh(score / c)`.
-    pub softcap: Option<f32>,
-    /// Whether the projections of q, k and v must have, may have or must not have a bias.
-    pub qkv_bias: Presence,
-    /// The same for the output projection.
-    pub out_bias: Presence,
-}
-
-/// Which positions a query sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mask {
-    /// All up to its own.
-    Causal,
-    /// The last `n`, its own included.
-    Window(usize),
-}
-
-/// Normalization of queries and keys.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum QkNorm {
-    /// None.
-    None,
-    /// RMS norm of each head, one weight of width `d_head` for all heads.
-    PerHead {
-        /// As in [`Norm::Rms`].
-        eps: f32,
-    },
-}
-
-/// Rotary position embedding (Su et al. 2021).
-#[derive(Clone, Debug, PartialEq)]
-pub struct Rope {
-    /// The first `d_rope` elements of a head are rotated; even.
-    pub d_rope: usize,
-    /// Pair `i` turns by `position / base^(2i / d_rope)`.
-    pub base: f32,
-    /// Which elements form a pair.
-    pub pairing: Pairing,
-    /// How positions beyond the training length are mapped.
-    pub scaling: RopeScaling,
-    /// Whether the angles may be divided by a tensor of factors (Llama 3).
-    pub factors: Presence,
-}
-
-/// Which two elements of a head are rotated together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pairing {
-    /// `(2i, 2i + 1)`: GGUF's NORM.
-    Adjacent,
-    /// `(i, i + d_rope / 2)`: GGUF's NEOX.
-    Halves,
-}
-
-/// How the rotation is stretched to longer contexts.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum RopeScaling {
-    /// Not at all.
-    None,
-    /// All angles are divided by `factor`.
-    Linear {
-        /// At least 1 in practice.
-        factor: f32,
-    },
-}
-
 /// What works on each position alone.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ffn {
     /// One gated perceptron: `down(act(gate x) * (up x))` (Shazeer 2020).
     Gated(Mlp),
+    /// One perceptron without a gate: `down(act(up x))`.
+    Plain(Mlp),
     /// Some of many gated perceptrons, chosen for each position.
     Moe(Moe),
 }
@@ -189,7 +145,7 @@ pub enum Gating {
 pub struct Mlp {
     /// Width of the hidden layer.
     pub d_ff: usize,
-    /// The nonlinearity of the gate.
+    /// The nonlinearity: of the gate, where there is one.
     pub activation: Activation,
     /// Whether its projections may have a bias.
     pub bias: Presence,
@@ -209,6 +165,8 @@ pub enum Activation {
 pub struct Head {
     /// The norm before the projection.
     pub norm: Norm,
+    /// Whether the projection has a bias, `[n_vocab]`.
+    pub bias: Presence,
     /// Logits are multiplied by this.
     pub logit_scale: f32,
     /// `Some(c)`: logits become `c * tanh(logit / c)`.
@@ -242,11 +200,25 @@ impl LayerSpec {
         attention
     }
 
+    /// The same, to be changed.
+    pub fn attention_mut(&mut self) -> &mut Attention {
+        let Mixer::Attention(attention) = &mut self.mixer;
+        attention
+    }
+
     /// The perceptron of this layer, or the one that each of its experts is.
     pub fn mlp(&self) -> &Mlp {
         match &self.ffn {
-            Ffn::Gated(mlp) => mlp,
+            Ffn::Gated(mlp) | Ffn::Plain(mlp) => mlp,
             Ffn::Moe(moe) => &moe.expert,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn mlp_mut(&mut self) -> &mut Mlp {
+        match &mut self.ffn {
+            Ffn::Gated(mlp) | Ffn::Plain(mlp) => mlp,
+            Ffn::Moe(moe) => &mut moe.expert,
         }
     }
 
@@ -254,14 +226,30 @@ impl LayerSpec {
     pub fn moe(&self) -> Option<&Moe> {
         match &self.ffn {
             Ffn::Moe(moe) => Some(moe),
-            Ffn::Gated(_) => None,
+            Ffn::Gated(_) | Ffn::Plain(_) => None,
         }
     }
 
-    /// The norms before mixer and feed-forward block.
-    pub fn pre_norms(&self) -> [Norm; 2] {
-        let Wiring::Sequential { pre } = self.wiring;
-        pre
+    /// The norm of what a block reads.
+    pub fn pre_norm(&self, half: Half) -> Option<Norm> {
+        match self.wiring {
+            Wiring::Sequential { pre, .. } => pre[half as usize],
+            Wiring::Parallel { pre } => Some(pre),
+        }
+    }
+
+    /// The norm of what a block returns.
+    pub fn post_norm(&self, half: Half) -> Option<Norm> {
+        match self.wiring {
+            Wiring::Sequential { post, .. } => post[half as usize],
+            Wiring::Parallel { .. } => None,
+        }
+    }
+
+    /// Whether what a block returns is kept aside before it is added to the residual.
+    pub fn is_kept_aside(&self, half: Half) -> bool {
+        let waits = matches!(self.wiring, Wiring::Parallel { .. }) && half == Half::Mixer;
+        waits || self.post_norm(half).is_some()
     }
 
     /// How long the state of this layer is needed.
@@ -270,45 +258,6 @@ impl LayerSpec {
             Mask::Causal => Retention::All,
             Mask::Window(n) => Retention::Window(n),
         }
-    }
-}
-
-impl Attention {
-    /// Width of all queries of a position.
-    pub fn d_q(&self) -> usize {
-        self.n_heads * self.d_head
-    }
-
-    /// Width of all keys (or values) of a position.
-    pub fn d_kv(&self) -> usize {
-        self.n_kv_heads * self.d_head
-    }
-
-    /// The first position that the query at `pos` sees.
-    pub fn first_visible(&self, pos: usize) -> usize {
-        match self.mask {
-            Mask::Causal => 0,
-            Mask::Window(n) => (pos + 1).saturating_sub(n),
-        }
-    }
-}
-
-impl Rope {
-    /// The angle by which each pair turns per position, `[d_rope / 2]`, in radians; `factors` is the model's tensor of
-    /// them, used by the layers whose rope has factors.
-    pub fn inv_freq(&self, factors: Option<&[f32]>) -> Vec<f64> {
-        let stretch = match self.scaling {
-            RopeScaling::None => 1.0,
-            RopeScaling::Linear { factor } => f64::from(factor),
-        };
-        let factors = factors.filter(|_| self.factors != Presence::Absent);
-        (0..self.d_rope / 2)
-            .map(|i| {
-                let exponent = (2 * i) as f64 / self.d_rope as f64;
-                let factor = factors.map_or(1.0, |f| f64::from(f[i]));
-                pow(f64::from(self.base), -exponent) / (stretch * factor)
-            })
-            .collect()
     }
 }
 
@@ -343,6 +292,11 @@ impl ModelSpec {
     /// Rotated elements of a head, where they are most.
     pub fn max_d_rope(&self) -> usize {
         self.layers.iter().filter_map(|l| l.attention().rope.as_ref()).map(|r| r.d_rope).max().unwrap_or(0)
+    }
+
+    /// Whether some layer keeps what a block returns aside.
+    pub fn keeps_aside(&self) -> bool {
+        self.layers.iter().any(|l| l.is_kept_aside(Half::Mixer) || l.is_kept_aside(Half::Ffn))
     }
 
     /// Bytes of key-value state of each layer for `n_ctx` positions.
