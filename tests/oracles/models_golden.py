@@ -68,8 +68,8 @@ MODELS = [
     Row("qwen2-untied", "Qwen2", 40, 68, (5, 1), False, 1e-2, 10000.0, 48),
     Row("qwen3", "Qwen3", 48, 44, (4, 2), True, 1e-6, 10000.0, 48, d_head=16),
     Row("qwen3-untied", "Qwen3", 40, 68, (2, 1), False, 1e-2, 500.0, 40, d_head=24),
-    Row("llama-yarn", "Llama", 32, 44, (2, 1), False, 1e-5, 500.0, 96, seed=101,
-        rope={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 50}),
+    Row("llama-yarn", "Llama", 32, 44, (2, 1), False, 1e-5, 20.0, 96, seed=101,
+        rope={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 400}),
     Row("llama-dynamic-rope", "Llama", 32, 44, (4, 2), True, 1e-5, 500.0, 128, n_ctx=48, rope={"rope_type": "dynamic", "factor": 3.0}, seed=102),
     Row("gemma", "Gemma", 32, 48, (4, 1), True, 1e-6, 10000.0, 40, d_head=12, seed=103),
     Row("gemma2", "Gemma2", 24, 36, (4, 2), True, 1e-6, 10000.0, 48, d_head=10, n_layers=3, seed=104,
@@ -85,6 +85,8 @@ MODELS = [
     Row("gpt2", "GPT2", 32, 68, (4, 4), True, 1e-5, 0.0, 48, n_ctx=128, seed=110),
     Row("smollm3", "SmolLM3", 32, 36, (4, 2), True, 1e-6, 1000.0, 40, n_layers=5, seed=111),
     Row("olmo2", "Olmo2", 32, 44, (4, 2), False, 1e-6, 1000.0, 40, seed=112),
+    Row("olmo3", "Olmo3", 24, 28, (2, 2), False, 1e-6, 20.0, 96, n_layers=5, theta_swa=20.0, seed=115,
+        rope={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 400}, extra={"sliding_window": 17}),
     Row("granite", "Granite", 32, 44, (4, 2), True, 1e-5, 1000.0, 40, seed=113,
         extra={"embedding_multiplier": 12.0, "residual_multiplier": 0.22, "attention_multiplier": 0.25, "logits_scaling": 8.0}),
     Row("mistral3", "Ministral3", 32, 44, (2, 1), False, 1e-5, 500.0, 96, seed=114, extra={"head_dim": 16},
@@ -105,7 +107,8 @@ FIELDS = {
     "GPT2": {"hidden_size": "n_embd", "intermediate_size": "n_inner", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head",
              "num_key_value_heads": None, "max_position_embeddings": "n_positions", "rms_norm_eps": "layer_norm_epsilon", "rope_parameters": None},
 }
-ARCHITECTURES = {"Mistral": "llama", "Mixtral": "llama", "Phi": "phi2", "Ministral3": "mistral3"}   # others: the class in lower case
+ARCHITECTURES = {"Mistral": "llama", "Mixtral": "llama", "Phi": "phi2", "Ministral3": "mistral3",
+                 "Olmo3": "olmo2"}   # others: the class in lower case
 ROTATED_IN_PAIRS = {"llama", "granite", "smollm3", "mistral3"}                  # whose converters reorder rows of attn_q and attn_k
 OFFSET_NORMS = {"gemma", "gemma2", "gemma3"}                                    # transformers adds 1 to these weights, the converter too
 POST_NORMS = {"gemma2", "gemma3", "olmo2"}
@@ -128,7 +131,7 @@ def configuration(row):
                   bos_token_id=1, eos_token_id=2, attn_implementation="eager", dtype="float32", **row.extra)
     if row.d_head:
         fields["head_dim"] = row.d_head
-    if row.hf in ("Phi3", "Gemma", "Gemma2", "Gemma3", "SmolLM3", "Olmo2", "Ministral3"):
+    if row.hf in ("Phi3", "Gemma", "Gemma2", "Gemma3", "SmolLM3", "Olmo2", "Olmo3", "Ministral3"):
         fields["pad_token_id"] = 0              # the default is beyond our vocabulary
     fields |= expert_fields(row) if row.experts else {}
     named = {FIELDS.get(row.hf, {}).get(name, name): value for name, value in fields.items()}

@@ -216,7 +216,7 @@ fn match_tensors<'a>(reqs: &'a [TensorReq], directory: &'a Directory) -> Result<
                 all.push(found);
             }
             None if req.presence == Presence::Optional => {}
-            None => return Err(Error::MissingTensor { name: req.name(), shape: req.shape.clone() }),
+            None => return Err(missing(req, directory)),
         }
     }
     match directory.tensors().iter().find(|t| unused.contains(t.name.as_str())) {
@@ -242,6 +242,21 @@ fn find<'a>(req: &'a TensorReq, directory: &'a Directory) -> Result<Option<Found
     let Some(info) = directory.tensor(&req.name()) else { return Ok(None) };
     let info = checked(req.name(), req.shape.clone(), info)?;
     Ok(Some(Found { req, info, rows: 0..req.shape[0], n_rows: req.shape[0] }))
+}
+
+/// Why a tensor was not found: it is not there, or what should hold it has another shape.
+fn missing(req: &TensorReq, directory: &Directory) -> Error {
+    let held = req.within.as_ref().zip(req.within_name());
+    let held = held.and_then(|(within, name)| Some((within, directory.tensor(&name)?)));
+    // A tensor that is as large as the missing one is its neighbour, stored alone.
+    match held.filter(|(within, info)| info.shape.dims().first() != Some(&(within.rows.len() as u64))) {
+        Some((within, info)) => Error::Shape {
+            name: info.name.clone(),
+            expected: [&[within.n_rows], &req.shape[1..]].concat(),
+            got: info.shape.to_string(),
+        },
+        None => Error::MissingTensor { name: req.name(), shape: req.shape.clone() },
+    }
 }
 
 /// A tensor of the expected shape and of a type that we decode. Outermost dimensions of 1 are written or left out: a

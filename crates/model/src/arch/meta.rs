@@ -101,16 +101,13 @@ impl<'a> Meta<'a> {
         let Some(value) = self.metadata.get(&self.key(key)) else {
             return Ok((1..=n_layers).map(|l| l % default != 0).collect());
         };
-        match value {
-            Value::Array(_) => {
-                let list = self.metadata.bools(&self.key(key))?;
-                let list: Vec<bool> = list.iter().flat_map(|list| list.iter()).collect();
-                if list.len() == n_layers { Ok(list) } else { Err(self.unsupported(key, value)) }
-            }
-            _ => {
-                let n = self.size(key)?;
-                Ok((1..=n_layers).map(|l| l % n != 0).collect())
-            }
+        if !matches!(value, Value::Array(_)) {
+            let n = self.size(key)?;
+            return Ok((1..=n_layers).map(|l| l % n != 0).collect());
+        }
+        match self.metadata.bools(&self.key(key))? {
+            Some(list) if list.len() == n_layers => Ok(list.iter().collect()),
+            _ => Err(self.unsupported(key, value)),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::{
 
 /// The rotation of heads of `d_head`.
 pub(super) fn rope(m: &Meta<'_>, d_head: usize) -> Result<Rope, Error> {
-    let scaling = scaling(m)?;
+    let scaling = scaling(m, n_ctx_orig(m)?)?;
     Ok(Rope {
         d_rope: m.size_opt("rope.dimension_count")?.unwrap_or(d_head),
         base: m.positive_opt("rope.freq_base")?.unwrap_or(10_000.0),
@@ -22,7 +22,7 @@ pub(super) fn rope(m: &Meta<'_>, d_head: usize) -> Result<Rope, Error> {
     })
 }
 
-fn scaling(m: &Meta<'_>) -> Result<RopeScaling, Error> {
+fn scaling(m: &Meta<'_>, n_ctx_orig: usize) -> Result<RopeScaling, Error> {
     // `rope.scale_linear` is how files of 2023 say it.
     let legacy = m.positive_opt("rope.scale_linear")?;
     let factor = m.positive_opt("rope.scaling.factor")?.or(legacy);
@@ -33,9 +33,9 @@ fn scaling(m: &Meta<'_>) -> Result<RopeScaling, Error> {
             None | Some(1.0) => Ok(RopeScaling::None),
             Some(factor) => Ok(RopeScaling::Linear { factor }),
         },
-        Some("dynamic") => Ok(RopeScaling::Dynamic { factor: demanded()?, n_ctx_orig: n_ctx_orig(m)? }),
-        Some("yarn") => yarn(m, demanded()?),
-        Some("longrope") => Ok(RopeScaling::Long { n_ctx_orig: n_ctx_orig(m)? }),
+        Some("dynamic") => Ok(RopeScaling::Dynamic { factor: demanded()?, n_ctx_orig }),
+        Some("yarn") => yarn(m, demanded()?, n_ctx_orig),
+        Some("longrope") => Ok(RopeScaling::Long { n_ctx_orig }),
         Some(other) => Err(m.unsupported("rope.scaling.type", other)),
     }
 }
@@ -48,14 +48,14 @@ pub(super) fn n_ctx_orig(m: &Meta<'_>) -> Result<usize, Error> {
     }
 }
 
-fn yarn(m: &Meta<'_>, factor: f32) -> Result<RopeScaling, Error> {
+fn yarn(m: &Meta<'_>, factor: f32, n_ctx_orig: usize) -> Result<RopeScaling, Error> {
     match m.number_opt("rope.scaling.yarn_ext_factor")? {
         None | Some(1.0) => {}
         Some(other) => return Err(m.unsupported("rope.scaling.yarn_ext_factor", other)),
     }
     Ok(RopeScaling::Yarn(Yarn {
         factor,
-        n_ctx_orig: n_ctx_orig(m)?,
+        n_ctx_orig,
         beta_fast: m.positive_opt("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
         beta_slow: m.positive_opt("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
     }))

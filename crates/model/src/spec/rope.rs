@@ -100,6 +100,15 @@ impl Rope {
             .collect()
     }
 
+    /// Contexts of the same regime turn alike: a key that was turned in one means the same in the other.
+    pub fn regime(&self, n_ctx: usize) -> usize {
+        match self.scaling {
+            RopeScaling::Long { n_ctx_orig } => usize::from(n_ctx > n_ctx_orig),
+            RopeScaling::Dynamic { n_ctx_orig, .. } if n_ctx > n_ctx_orig => n_ctx,
+            _ => 0,
+        }
+    }
+
     /// The base, stretched where the scaling does that.
     fn base_of(&self, n_ctx: usize) -> f64 {
         let base = f64::from(self.base);
@@ -153,4 +162,54 @@ impl Yarn {
 /// `1 + 0.1 weight ln factor`: with a weight of 1 what YaRN multiplies queries and keys by (Peng et al. 2023, section 3.4).
 pub fn yarn_magnitude(factor: f32, weight: f32) -> f64 {
     if factor <= 1.0 { 1.0 } else { 1.0 + 0.1 * f64::from(weight) * ln(f64::from(factor)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rope(scaling: RopeScaling) -> Rope {
+        let (pairing, factors) = (Pairing::Halves, Presence::Absent);
+        Rope { d_rope: 8, base: 10_000.0, pairing, scaling, magnitude: 1.0, factors }
+    }
+
+    fn angles(scaling: RopeScaling, n_ctx: usize) -> Vec<f64> {
+        rope(scaling).inv_freq(Factors { short: Some(&[1.0; 4]), long: Some(&[2.0; 4]), all: None }, n_ctx)
+    }
+
+    #[test]
+    fn yarn_slows_slow_pairs_by_all_of_the_factor_and_fast_ones_not_at_all() {
+        let yarn = Yarn { factor: 4.0, n_ctx_orig: 4096, beta_fast: 32.0, beta_slow: 1.0 };
+        let (plain, slowed) = (angles(RopeScaling::None, 1), angles(RopeScaling::Yarn(yarn), 1));
+        // Within 4096 positions the pairs turn 652, 65, 6.5 and 0.65 times: 32 and 1 lie at pairs 1.3 and 2.8.
+        let ratios: Vec<f64> = plain.iter().zip(&slowed).map(|(plain, slowed)| plain / slowed).collect();
+        assert_eq!(ratios[..2], [1.0, 1.0]);
+        assert!((ratios[2] - 1.0 / (0.5 / 4.0 + 0.5)).abs() < 1e-12, "{ratios:?}");
+        assert_eq!(ratios[3], 4.0);
+    }
+
+    #[test]
+    fn dynamic_ntk_keeps_the_fastest_pair_and_slows_the_slowest_by_the_stretch() {
+        let scaling = RopeScaling::Dynamic { factor: 2.0, n_ctx_orig: 100 };
+        assert_eq!(angles(scaling, 100), angles(RopeScaling::None, 100));
+        let (plain, stretched) = (angles(RopeScaling::None, 1), angles(scaling, 300));
+        // 2 · 300 / 100 - 1 = 5.
+        assert_eq!(stretched[0], 1.0);
+        assert!((plain[3] / stretched[3] - 5.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn longrope_turns_by_the_room_that_a_sequence_has() {
+        let scaling = RopeScaling::Long { n_ctx_orig: 100 };
+        let (short, long) = (angles(scaling, 100), angles(scaling, 101));
+        assert!(short.iter().zip(&long).all(|(short, long)| *short == 2.0 * long));
+        assert_ne!(rope(scaling).regime(100), rope(scaling).regime(101));
+        assert_eq!(rope(scaling).regime(101), rope(scaling).regime(4000));
+    }
+
+    #[test]
+    fn the_magnitude_of_yarn_is_that_of_the_paper() {
+        assert!((yarn_magnitude(4.0, 1.0) - 1.138_629_436_111_989).abs() < 1e-15);
+        assert_eq!((yarn_magnitude(0.5, 1.0), yarn_magnitude(16.0, 0.0)), (1.0, 1.0));
+    }
 }
