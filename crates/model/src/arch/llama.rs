@@ -1,6 +1,7 @@
 //! Llama 1, 2 and 3.x, and all that share their layout: TinyLlama, SmolLM2, Mistral 7B; with experts Mixtral.
 //!
-//! Source: Touvron et al. 2023; Jiang et al. 2024 for the experts, whose chosen weights are a softmax of their own; the Llama 3.1 model card for the rope factors, which GGUF files carry as a tensor.
+//! Source: Touvron et al. 2023; the Llama 3.1 model card for the rope factors, which GGUF files carry as a tensor; Jiang et
+//! al. 2024 for the experts.
 
 use super::{experts::experts, llama_like::backbone, meta::Meta};
 use crate::{
