@@ -285,6 +285,8 @@ def add_parameters(w, row):
         w.add_key_length(d_head)
         w.add_value_length(d_head)
     w.add_file_type(gguf.LlamaFileType.ALL_F32)
+    if row.hf == "Olmo3":                       # the one whose converter writes the pattern out
+        w.add_sliding_window_pattern([(i + 1) % 4 != 0 for i in range(row.n_layers)])
     if arch in ROTATED_IN_PAIRS:
         w.add_vocab_size(N_VOCAB)
     if arch in ROTATED_IN_PAIRS or arch in ("phi2", "phi3"):
