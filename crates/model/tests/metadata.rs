@@ -155,6 +155,16 @@ fn patterns_of_windows_fit_the_layers() {
     assert_eq!(arch::lower(&metadata).unwrap(), *g.model().spec());
 }
 
+#[test]
+fn granite_does_not_rotate_where_its_file_says_so() {
+    let g = golden("granite");
+    let rotates = |yes| {
+        let metadata = g.metadata("", |w| w.set_bool("granite.rope.scaling.finetuned", yes));
+        arch::lower(&metadata).unwrap().layers.iter().all(|l| l.attention().rope.is_some())
+    };
+    assert!(rotates(true) && !rotates(false));
+}
+
 fn load(files: ModelFiles) -> Result<Model, Error> {
     Model::load(files, &Budget::unlimited())
 }
