@@ -70,7 +70,7 @@ MODELS = [
     Row("qwen3-untied", "Qwen3", 40, 68, (2, 1), False, 1e-2, 500.0, 40, d_head=24),
     Row("llama-yarn", "Llama", 32, 44, (2, 1), False, 1e-5, 20.0, 96, seed=101,
         rope={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 400}),
-    Row("llama-dynamic-rope", "Llama", 32, 44, (4, 2), True, 1e-5, 500.0, 128, n_ctx=48, rope={"rope_type": "dynamic", "factor": 3.0}, seed=102),
+    Row("llama-dynamic-rope", "Llama", 32, 44, (4, 2), True, 1e-5, 500.0, 128, n_ctx=64, rope={"rope_type": "dynamic", "factor": 2.0}, seed=102),
     Row("gemma", "Gemma", 32, 48, (4, 1), True, 1e-6, 10000.0, 40, d_head=12, seed=103),
     Row("gemma2", "Gemma2", 24, 36, (4, 2), True, 1e-6, 10000.0, 48, d_head=10, n_layers=3, seed=104,
         extra={"sliding_window": 11, "attn_logit_softcapping": 3.0, "final_logit_softcapping": 0.02, "query_pre_attn_scalar": 10}),
@@ -80,8 +80,8 @@ MODELS = [
     Row("phi3", "Phi3", 32, 44, (4, 2), False, 1e-5, 10000.0, 40, extra={"sliding_window": 15}, seed=107),
     Row("phi3-long", "Phi3", 32, 44, (2, 1), True, 1e-5, 1000.0, 64, n_ctx=96, seed=108,
         rope={**LONGROPE, "original_max_position_embeddings": 24}, extra={"original_max_position_embeddings": 24}),
-    Row("phi3-short", "Phi3", 32, 44, (2, 1), False, 1e-5, 1000.0, 40, n_ctx=1200, seed=109,
-        rope={**LONGROPE, "original_max_position_embeddings": 300}, extra={"original_max_position_embeddings": 300}),
+    Row("phi3-short", "Phi3", 32, 44, (2, 1), False, 1e-5, 1000.0, 40, n_ctx=16384, seed=109,
+        rope={**LONGROPE, "original_max_position_embeddings": 4096}, extra={"original_max_position_embeddings": 4096}),
     Row("gpt2", "GPT2", 32, 68, (4, 4), True, 1e-5, 0.0, 48, n_ctx=128, seed=110),
     Row("smollm3", "SmolLM3", 32, 36, (4, 2), True, 1e-6, 1000.0, 40, n_layers=5, seed=111),
     Row("olmo2", "Olmo2", 32, 44, (4, 2), False, 1e-6, 1000.0, 40, seed=112),
@@ -307,7 +307,8 @@ def add_parameters(w, row):
     w.add_type("model")
     w.add_name(f"{row.name}-tiny-random".replace("phi3", "phi-three"))  # llama.cpp patches the vocabulary of what is called phi3
     w.add_block_count(row.n_layers)
-    w.add_context_length(row.n_ctx)
+    # The configuration of a dynamic rope has the original context here, a file the one that it stretches to.
+    w.add_context_length(int(row.n_ctx * row.rope["factor"]) if row.rope.get("rope_type") == "dynamic" else row.n_ctx)
     w.add_embedding_length(row.d_model)
     w.add_feed_forward_length(row.d_ff)
     w.add_head_count(row.heads[0])
@@ -326,6 +327,8 @@ def add_parameters(w, row):
         w.add_key_length(d_head)
         w.add_value_length(d_head)
     w.add_file_type(gguf.LlamaFileType.ALL_F32)
+    if row.hf == "Olmo3":                       # the one whose converter writes the pattern out
+        w.add_sliding_window_pattern([(i + 1) % 4 != 0 for i in range(row.n_layers)])
     if arch in ROTATED_IN_PAIRS:
         w.add_vocab_size(N_VOCAB)
     if arch in ROTATED_IN_PAIRS or arch in ("phi2", "phi3"):
@@ -417,7 +420,8 @@ def with_other_fields(row, seed, tokens):
     rope = {"factor": 2.0, "low_freq_factor": 1.5, "high_freq_factor": 3.0}
     for k, v in row.rope.items():
         if isinstance(v, (int, float, list)) and k not in idle_fields(row):
-            value = 0.5 if k in ("partial_rotary_factor", "mscale_all_dim") else rope.get(k, other(v))
+            value = 0.5 if k in ("partial_rotary_factor", "mscale_all_dim") else rope.get(k, v)
+            value = other(v) if value == v else value
             twice = {"extra": {**row.extra, k: value}} if k in row.extra else {}
             changed["rope " + k] = {"rope": {**row.rope, k: value}, **twice}
     kept = {k: v for k, v in row.rope.items() if k in ("llama_4_scaling_beta", "original_max_position_embeddings")}

@@ -186,12 +186,10 @@ fn rope_changes(r: &Rope, in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {
         ("rope.scaling", stretch),
         ("rope.magnitude", |l| rope(l).magnitude *= 1.2),
     ];
-    if !matches!(r.scaling, RopeScaling::Long { .. }) {
-        all.push(match in_file("rope_freqs.weight") {
-            true => ("rope.factors", |l| rope(l).factors = Presence::Absent),
-            false => ("rope.factors", |l| rope(l).factors = Presence::Required),
-        });
-    }
+    all.push(match in_file("rope_freqs.weight") {
+        true => ("rope.factors", |l| rope(l).factors = Presence::Absent),
+        false => ("rope.factors", |l| rope(l).factors = Presence::Required),
+    });
     match r.scaling {
         RopeScaling::Long { .. } => all.push(("rope.scaling.n_ctx_orig", |l| {
             if let RopeScaling::Long { n_ctx_orig } = &mut rope(l).scaling {

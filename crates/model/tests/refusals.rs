@@ -96,7 +96,7 @@ fn a_state_whose_keys_were_turned_otherwise_is_refused() {
     for (name, takes_it) in [("phi3-short", false), ("llama-dynamic-rope", false), ("llama-yarn", true)] {
         let g = golden(name);
         let part = |n_ctx| cpu_with(&g.model(), 1, CpuOptions { n_ctx, ..CpuOptions::default() });
-        let (mut short, mut long) = (part(64), part(512));
+        let (mut short, mut long) = (part(64), part(8192));
         let seq = short.new_seq().unwrap();
         append(&mut short, seq, &g.tokens[..20], 20);
         let state = short.export(seq).unwrap();

@@ -11,11 +11,14 @@ use crate::{
 pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
     let [embed, residual] = [m.positive_opt("embedding_scale")?, m.positive_opt("residual_scale")?];
     let divisor = m.positive("logit_scale")?;
+    // The key says something else elsewhere; Granite's converter switches the rotation with it.
+    let rotates = m.flag_opt("rope.scaling.finetuned")?.unwrap_or(true);
     llama_like(m)?
         .pairing(Pairing::Adjacent)
         .rope_factors(Presence::Optional)
         .out_bias(Presence::Optional)
         .mlp_bias(Presence::Optional)
+        .attention(|a| a.rope = a.rope.take().filter(|_| rotates))
         .layer(|layer| layer.residual_scale = residual.unwrap_or(1.0))
         .model(|model| model.embed_scale = embed.unwrap_or(1.0))
         .model(|model| model.head.logit_scale = 1.0 / divisor)

@@ -111,6 +111,11 @@ impl<'a> Meta<'a> {
         }
     }
 
+    /// A truth that may be absent.
+    pub(crate) fn flag_opt(&self, key: &str) -> Result<Option<bool>, Error> {
+        Ok(self.metadata.bool(&self.key(key))?)
+    }
+
     /// A text that may be absent.
     pub(crate) fn text_opt(&self, key: &str) -> Result<Option<&'a str>, Error> {
         Ok(self.metadata.str(&self.key(key))?)
