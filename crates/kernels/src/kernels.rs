@@ -20,6 +20,21 @@ const ACC_ROW: usize = 64;
 const ACC_FEW: usize = 1024;
 const ACC: usize = 512 * 64;
 
+/// Results of a strip, on cache lines of their own: vectors that straddle two lines cost twice.
+#[repr(align(64))]
+struct Acc<const N: usize>([f32; N]);
+
+impl<const N: usize> Acc<N> {
+    /// The first `n`, zeros; they are already where `first_row` is 0.
+    fn rows(&mut self, n: usize, first_row: usize) -> &mut [f32] {
+        let acc = &mut self.0[..n];
+        if first_row > 0 {
+            acc.fill(0.0);
+        }
+        acc
+    }
+}
+
 /// The kernels of one instruction set. A value: nothing global, free to copy.
 #[derive(Clone, Copy)]
 pub struct Kernels(&'static Table);
@@ -170,11 +185,11 @@ impl Kernels {
 
     /// The same, as many rows at a time as `N` floats hold.
     fn product<const N: usize>(self, product: &Product<'_>, x: &Activations, all: Range<usize>, mut out: Strip<'_>) {
-        let (columns, mut acc) = (out.columns(), [0.0; N]);
+        let (columns, mut acc) = (out.columns(), Acc([0.0; N]));
         let (w, width) = (product.w.row_range(out.columns()), self.0.strip);
         for start in all.clone().step_by(N / width) {
             let rows = start..all.end.min(start + N / width);
-            let acc = &mut acc[..rows.len() * width];
+            let acc = acc.rows(rows.len() * width, start - all.start);
             self.strip(w, x, rows.clone(), acc);
             for (t, y) in rows.zip(acc.chunks_exact_mut(width)) {
                 product.store(columns.clone(), &mut y[..columns.len()], out.row(t - all.start));
@@ -209,10 +224,10 @@ impl Kernels {
         let Factors { gate, up, activation } = factors;
         let (columns, width) = (out.columns(), self.0.strip);
         let (gate_w, up_w) = (gate.w.row_range(columns.clone()), up.w.row_range(columns.clone()));
-        let (mut gate_acc, mut up_acc) = ([0.0; N], [0.0; N]);
+        let (mut gate_acc, mut up_acc) = (Acc([0.0; N]), Acc([0.0; N]));
         for start in all.clone().step_by(N / width) {
-            let rows = start..all.end.min(start + N / width);
-            let (gate_acc, up_acc) = (&mut gate_acc[..rows.len() * width], &mut up_acc[..rows.len() * width]);
+            let (rows, done) = (start..all.end.min(start + N / width), start - all.start);
+            let (gate_acc, up_acc) = (gate_acc.rows(rows.len() * width, done), up_acc.rows(rows.len() * width, done));
             self.strip(gate_w, x, rows.clone(), gate_acc);
             self.strip(up_w, x, rows.clone(), up_acc);
             gate.add_bias(columns.clone(), width, gate_acc);

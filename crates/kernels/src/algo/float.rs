@@ -21,10 +21,14 @@ pub(crate) fn float<I: Floats, F: FloatFormat, const R: usize, const T: usize>(i
     let (whole, d_out) = (n / T * T, strip.w.d_out());
     // Activations outside, weights inside: a tile of activation rows stays in L1 while the strip passes.
     for t in (0..whole).step_by(T) {
-        (0..d_out).step_by(R).for_each(|r| tile::<I, F, R, T>(isa, &mut strip, r, t));
+        for r in (0..d_out).step_by(R) {
+            tile::<I, F, R, T>(isa, &mut strip, r, t);
+        }
     }
     for t in whole..n {
-        (0..d_out).step_by(R).for_each(|r| tile::<I, F, R, 1>(isa, &mut strip, r, t));
+        for r in (0..d_out).step_by(R) {
+            tile::<I, F, R, 1>(isa, &mut strip, r, t);
+        }
     }
 }
 

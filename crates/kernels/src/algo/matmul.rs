@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | plain | `gemm.rs`: decode to i16, one flat dot product | the same, decoded once for 16 rows |
 //! | vectors | `gemv.rs`: codes never leave the registers; 512-bit ones: `quad.rs` | `panel.rs`: transposed once, lane = weight row |
+//! | matrix tiles | as vectors | `tile.rs`: as `panel.rs`, from 8 rows on |
 //! | float weights | `float.rs`: lanes along the row | the same, in register tiles |
 
 #[cfg(target_arch = "x86_64")]
@@ -24,7 +25,7 @@ pub(crate) struct Strip<'a> {
     /// Activation rows.
     pub(crate) rows: Range<usize>,
     /// `[rows.len(), width]`, where `width` is the strip width of the instruction set, at least the rows of `w`.
-    /// Columns behind those mean nothing.
+    /// Zeros at first. Columns behind those mean nothing.
     pub(crate) acc: &'a mut [f32],
     pub(crate) width: usize,
 }

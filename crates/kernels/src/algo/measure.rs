@@ -1,5 +1,7 @@
 //! What the machine can do at best: byte dot products that never leave the registers, and reads that do nothing else.
 
+#[cfg(target_arch = "x86_64")]
+use crate::isa::amx::{self, Amx};
 use crate::isa::{Flat, Lanes, Row};
 use std::hint::black_box;
 
@@ -29,6 +31,16 @@ pub(crate) fn dots_of_arrays<I: Flat>(isa: I, n: usize) -> u64 {
         black_box(isa.dot(black_box(&w), black_box(&x)));
     }
     256 * n as u64
+}
+
+/// The same of matrix tiles.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn dots_of_tiles(isa: Amx, n: usize) -> u64 {
+    let mut tiles = isa.configure([amx::ROWS; 2], 64);
+    tiles.clear();
+    let macs: usize = (0..n).map(|_| tiles.multiply_registers()).sum();
+    macs as u64
 }
 
 /// Reads all of `bytes` in `S` streams, asking for lines `ahead` bytes in front of each; 0: not asking.

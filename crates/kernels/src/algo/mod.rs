@@ -19,3 +19,5 @@ pub(crate) mod panel;
 pub(crate) mod quad;
 pub(crate) mod quantize;
 pub(crate) mod rope;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod tile;

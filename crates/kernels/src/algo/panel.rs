@@ -23,19 +23,19 @@ use crate::isa::Lanes;
 const ROWS: usize = 64;
 
 /// 256 weights of R vectors of rows, lane = row.
-struct Panel<I: Lanes, const R: usize> {
-    codes: [[I::W; R]; 64],
+pub(super) struct Panel<I: Lanes, const R: usize> {
+    pub(super) codes: [[I::W; R]; 64],
     /// Integer scales of the groups of a K-quant.
-    scale: [[I::N; R]; 16],
+    pub(super) scale: [[I::N; R]; 16],
     /// Their minima, four in a word.
-    min: [[I::W; R]; 4],
+    pub(super) min: [[I::W; R]; 4],
     /// `d` of each group of 32; of the K-quants `d` and `dmin`.
-    d: [[I::L; R]; 8],
+    pub(super) d: [[I::L; R]; 8],
 }
 
 impl<I: Lanes, const R: usize> Panel<I, R> {
     #[inline(always)]
-    fn new(isa: I) -> Self {
+    pub(super) fn new(isa: I) -> Self {
         let (w, zero) = (isa.splat4(&[0; 4]), isa.splat(0));
         let d = [[isa.splat_float(0.0); R]; 8];
         Self { codes: [[w; R]; 64], scale: [[zero; R]; 16], min: [[w; R]; 4], d }
@@ -44,7 +44,7 @@ impl<I: Lanes, const R: usize> Panel<I, R> {
 
 /// The decoded rows of one vector, before they are transposed.
 #[repr(C, align(64))]
-struct Stage {
+pub(super) struct Stage {
     codes: [[u8; 256]; 16],
     scale: [[u8; 16]; 16],
     min: [[u8; 16]; 16],
@@ -52,11 +52,11 @@ struct Stage {
     d: [u16; 16],
     dmin: [u16; 16],
     /// Of the groups of 32.
-    d_32: [[u16; 16]; 8],
+    pub(super) d_32: [[u16; 16]; 8],
 }
 
 impl Stage {
-    const NOTHING: Self = Self {
+    pub(super) const NOTHING: Self = Self {
         codes: [[0; 256]; 16],
         scale: [[0; 16]; 16],
         min: [[0; 16]; 16],
@@ -82,7 +82,7 @@ impl Stage {
 
 /// The rows of a strip, the last one repeated where there are none left.
 #[inline(always)]
-fn blocks<'a, B>(strip: &Strip<'a>, of: impl Fn(&'a [u8]) -> &'a [B]) -> [&'a [B]; ROWS] {
+pub(super) fn blocks<'a, B>(strip: &Strip<'a>, of: impl Fn(&'a [u8]) -> &'a [B]) -> [&'a [B]; ROWS] {
     let w = strip.w;
     std::array::from_fn(|r| of(w.row(r.min(w.d_out() - 1))))
 }
@@ -92,7 +92,6 @@ fn blocks<'a, B>(strip: &Strip<'a>, of: impl Fn(&'a [u8]) -> &'a [B]) -> [&'a [B
 pub(crate) fn k_quant<I: Lanes, F: KQuant, const R: usize, const T: usize>(isa: I, strip: Strip<'_>) {
     let (rows, x) = (blocks(&strip, F::blocks), strip.x.q8_256());
     let (mut panel, mut stage) = (Panel::<I, R>::new(isa), Stage::NOTHING);
-    strip.acc.fill(0.0);
     for b in 0..rows[0].len() {
         for r in 0..R {
             k_quant_vector::<I, F, R>(isa, &rows[r * I::LANES..], b, &mut stage, &mut panel, r);
@@ -124,7 +123,7 @@ fn prefetch<I: Lanes>(isa: I, block: &[u8]) {
 
 /// Block `b` of the first `LANES` rows into vector `r` of the panel.
 #[inline(always)]
-fn k_quant_vector<I: Lanes, F: KQuant, const R: usize>(
+pub(super) fn k_quant_vector<I: Lanes, F: KQuant, const R: usize>(
     isa: I,
     rows: &[&[F::Block]],
     b: usize,
@@ -168,10 +167,10 @@ fn transpose_codes<I: Lanes, const R: usize>(isa: I, stage: &Stage, panel: &mut 
 }
 
 /// A block of some activation rows.
-struct Inputs<'a, S, M> {
-    codes: &'a [Codes],
-    scales: &'a [S],
-    sums: &'a [M],
+pub(super) struct Inputs<'a, S, M> {
+    pub(super) codes: &'a [Codes],
+    pub(super) scales: &'a [S],
+    pub(super) sums: &'a [M],
 }
 
 impl<S, M> Inputs<'_, S, M> {
@@ -265,7 +264,6 @@ fn bias<I: Lanes, F: KQuant, const R: usize, const T: usize>(
 pub(crate) fn quant_32<I: Lanes, F: Quant32, const R: usize, const T: usize>(isa: I, strip: Strip<'_>) {
     let (rows, x) = (blocks(&strip, F::blocks), strip.x.q8_32());
     let (mut panel, mut stage) = (Panel::<I, R>::new(isa), Stage::NOTHING);
-    strip.acc.fill(0.0);
     for b in 0..rows[0].len().div_ceil(8) {
         let n_groups = (rows[0].len() - 8 * b).min(8);
         for r in 0..R {
@@ -286,7 +284,7 @@ pub(crate) fn quant_32<I: Lanes, F: Quant32, const R: usize, const T: usize>(isa
 
 /// Up to 8 blocks of the first `LANES` rows into vector `r` of the panel.
 #[inline(always)]
-fn quant_32_vector<I: Lanes, F: Quant32, const R: usize>(
+pub(super) fn quant_32_vector<I: Lanes, F: Quant32, const R: usize>(
     isa: I,
     rows: &[&[F::Block]],
     groups: std::ops::Range<usize>,

@@ -52,54 +52,61 @@ pub(crate) fn quant_32<F: Quant32>(isa: Avx512, strip: Strip<'_>) {
 fn quads_of_256<F: KQuant>(
     isa: Avx512,
     strip: Strip<'_>,
-    quad: impl Fn(Avx512, [&[F::Block]; 4], Four256<'_>, Ahead<'_>) -> __m512,
+    kernel: impl Fn(Avx512, [&[F::Block]; 4], Four256<'_>, Ahead<'_>) -> __m512,
 ) {
     let (x, t) = (strip.x.q8_256(), strip.rows.start);
-    quads(isa, strip.w, F::blocks, strip.acc, |rows, b, n, ahead| {
-        let at: [usize; 4] = std::array::from_fn(|c| x.at(b + c.min(n - 1), t));
-        let codes = std::array::from_fn(|c| &x.codes[at[c]].0);
-        let sums = std::array::from_fn(|c| &x.sums[at[c]]);
-        quad(isa, rows, Four256 { codes, sums, scales: std::array::from_fn(|c| x.scales[at[c]]) }, ahead)
-    });
+    for r in (0..strip.w.d_out()).step_by(4) {
+        let (rows, mut out) = (four_rows(strip.w, F::blocks, r), isa.no_quad());
+        for b in (0..rows[0].len()).step_by(4) {
+            let n = (rows[0].len() - b).min(4);
+            let at: [usize; 4] = std::array::from_fn(|c| x.at(b + c.min(n - 1), t));
+            let codes = std::array::from_fn(|c| &x.codes[at[c]].0);
+            let sums = std::array::from_fn(|c| &x.sums[at[c]]);
+            let inputs = Four256 { codes, sums, scales: std::array::from_fn(|c| x.scales[at[c]]) };
+            let quad = kernel(isa, rows.map(|row| &row[b..b + n]), inputs, ahead::<F::Block>(strip.w, r, b));
+            out = isa.add_quad(out, quad, n);
+        }
+        store(isa.four_floats(out), &mut strip.acc[r..strip.w.d_out()]);
+    }
 }
 
 #[inline(always)]
 fn quads_of_32<F: Quant32>(
     isa: Avx512,
     strip: Strip<'_>,
-    quad: impl Fn(Avx512, [&[F::Block]; 4], Four32<'_>, Ahead<'_>) -> __m512,
+    kernel: impl Fn(Avx512, [&[F::Block]; 4], Four32<'_>, Ahead<'_>) -> __m512,
 ) {
     let (x, t) = (strip.x.q8_32(), strip.rows.start);
-    quads(isa, strip.w, F::blocks, strip.acc, |rows, b, _, ahead| {
-        let (at, half) = (x.at(b / 8, t), b / 4 % 2);
-        let codes = &x.codes[at].0.as_chunks().0[half];
-        let (sums, scales) = (x.sums[at].as_chunks().0[half], x.scales[at].as_chunks().0[half]);
-        quad(isa, rows, Four32 { codes, sums, scales }, ahead)
-    });
+    for r in (0..strip.w.d_out()).step_by(4) {
+        let (rows, mut out) = (four_rows(strip.w, F::blocks, r), isa.no_quad());
+        for b in (0..rows[0].len()).step_by(4) {
+            let n = (rows[0].len() - b).min(4);
+            let (at, half) = (x.at(b / 8, t), b / 4 % 2);
+            let codes = &x.codes[at].0.as_chunks().0[half];
+            let (sums, scales) = (x.sums[at].as_chunks().0[half], x.scales[at].as_chunks().0[half]);
+            let inputs = Four32 { codes, sums, scales };
+            let quad = kernel(isa, rows.map(|row| &row[b..b + n]), inputs, ahead::<F::Block>(strip.w, r, b));
+            out = isa.add_quad(out, quad, n);
+        }
+        store(isa.four_floats(out), &mut strip.acc[r..strip.w.d_out()]);
+    }
 }
 
-/// `quad(rows, b, n, ahead)` are the blocks b to b + n of four rows, `n` being 1 to 4.
+/// The blocks of the rows from `r`, the last row repeated where there are none left.
 #[inline(always)]
-fn quads<B: 'static>(
-    isa: Avx512,
-    w: Matrix<'_>,
-    blocks: impl Fn(&[u8]) -> &[B],
-    acc: &mut [f32],
-    quad: impl Fn([&[B]; 4], usize, usize, Ahead<'_>) -> __m512,
-) {
-    let d_out = w.d_out();
-    for r in (0..d_out).step_by(4) {
-        let rows: [&[B]; 4] = std::array::from_fn(|i| blocks(w.row((r + i).min(d_out - 1))));
-        let n_blocks = rows[0].len();
-        let mut out = isa.no_quad();
-        for b in (0..n_blocks).step_by(4) {
-            let n = (n_blocks - b).min(4);
-            let at = 4 * b * size_of::<B>();
-            let ahead = Ahead { bytes: w.row(r), near: at + NEAR, far: at + FAR };
-            let part = std::array::from_fn(|i| &rows[i][b..b + n]);
-            out = isa.add_quad(out, quad(part, b, n, ahead), n);
-        }
-        let acc = &mut acc[r..d_out.min(r + 4)];
-        acc.copy_from_slice(&isa.four_floats(out)[..acc.len()]);
-    }
+fn four_rows<'a, B>(w: Matrix<'a>, blocks: impl Fn(&'a [u8]) -> &'a [B], r: usize) -> [&'a [B]; 4] {
+    std::array::from_fn(|i| blocks(w.row((r + i).min(w.d_out() - 1))))
+}
+
+/// What is to be asked for at block `b` of the rows from `r`.
+#[inline(always)]
+fn ahead<B>(w: Matrix<'_>, r: usize, b: usize) -> Ahead<'_> {
+    let at = 4 * b * size_of::<B>();
+    Ahead { bytes: w.row(r), near: at + NEAR, far: at + FAR }
+}
+
+/// The rows that there are of four.
+#[inline(always)]
+fn store(four: [f32; 4], out: &mut [f32]) {
+    out.iter_mut().zip(four).for_each(|(out, y)| *out = y);
 }

@@ -300,6 +300,26 @@ impl Lanes for AvxVnni {
     }
 }
 
+/// The sum of the lanes of each of eight pairs of vectors: lanes 0 to 7 with 8 to 15, 0 to 3 with 4 to 7, 0 and 1 with 2 and 3, 0
+/// with 1. Vectors i and i + 4 share a register from the second step on.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn totals_of_8(x: &[[__m256; 2]; 8]) -> __m256 {
+    let mut fours = [_mm256_setzero_ps(); 4];
+    for i in 0..4 {
+        let (a, b) = (x[i], x[i + 4]);
+        let (a, b) = (_mm256_add_ps(a[0], a[1]), _mm256_add_ps(b[0], b[1]));
+        fours[i] = _mm256_add_ps(_mm256_permute2f128_ps::<0x20>(a, b), _mm256_permute2f128_ps::<0x31>(a, b));
+    }
+    let mut pairs = [_mm256_setzero_pd(); 2];
+    for i in 0..2 {
+        let (a, b) = (fours[2 * i], fours[2 * i + 1]);
+        pairs[i] = _mm256_castps_pd(_mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b)));
+    }
+    let (low, high) = (_mm256_unpacklo_pd(pairs[0], pairs[1]), _mm256_unpackhi_pd(pairs[0], pairs[1]));
+    _mm256_add_ps(_mm256_castpd_ps(low), _mm256_castpd_ps(high))
+}
+
 macro_rules! floats_of_256_bits {
     ($isa:ty) => {
         impl Floats for $isa {
@@ -325,22 +345,10 @@ macro_rules! floats_of_256_bits {
                     [_mm256_loadu_ps(x.as_ptr().cast()), _mm256_loadu_ps(x.as_ptr().add(8).cast())]
                 }
                 fn totals_of_16(self, x: [[__m256; 2]; 16]) -> [__m256; 2] {
-                    // Lanes 0 to 7 with 8 to 15, 0 to 3 with 4 to 7, 0 and 1 with 2 and 3, 0 with 1; vectors i and i + 4
-                    // share a register from the second step on.
-                    let eight = |v: usize| {
-                        let half = |i: usize| {
-                            let (a, b) = (x[v + i], x[v + i + 4]);
-                            let (a, b) = (_mm256_add_ps(a[0], a[1]), _mm256_add_ps(b[0], b[1]));
-                            let low = _mm256_permute2f128_ps::<0x20>(a, b);
-                            _mm256_add_ps(low, _mm256_permute2f128_ps::<0x31>(a, b))
-                        };
-                        let pair = |a, b| _mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
-                        let (a, b) = (pair(half(0), half(1)), pair(half(2), half(3)));
-                        let (a, b) = (_mm256_castps_pd(a), _mm256_castps_pd(b));
-                        let low = _mm256_castpd_ps(_mm256_unpacklo_pd(a, b));
-                        _mm256_add_ps(low, _mm256_castpd_ps(_mm256_unpackhi_pd(a, b)))
-                    };
-                    [eight(0), eight(8)]
+                    [
+                        totals_of_8(x[..8].first_chunk().expect("eight of sixteen")),
+                        totals_of_8(x[8..].first_chunk().expect("eight of sixteen")),
+                    ]
                 }
                 fn to_array(self, x: [__m256; 2]) -> [f32; 16] {
                     let mut out = [0.0; 16];

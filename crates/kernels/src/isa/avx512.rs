@@ -107,6 +107,30 @@ impl Lanes for Avx512 {
     }
 }
 
+/// Lanes 0 to 7 of each vector with 8 to 15, 0 to 3 with 4 to 7, 0 and 1 with 2 and 3, 0 with 1; four vectors, i, i + 4, i + 8 and
+/// i + 12, share a register after the second step.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn totals_of_16(x: &[__m512; 16]) -> __m512 {
+    let mut eights = [_mm512_setzero_ps(); 8];
+    for i in 0..8 {
+        let (a, b) = (x[i / 4 * 8 + i % 4], x[i / 4 * 8 + i % 4 + 4]);
+        eights[i] = _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b));
+    }
+    let mut fours = [_mm512_setzero_ps(); 4];
+    for i in 0..4 {
+        let (a, b) = (eights[i], eights[i + 4]);
+        fours[i] = _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
+    }
+    let mut pairs = [_mm512_setzero_pd(); 2];
+    for i in 0..2 {
+        let (a, b) = (fours[2 * i], fours[2 * i + 1]);
+        pairs[i] = _mm512_castps_pd(_mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b)));
+    }
+    let (low, high) = (_mm512_unpacklo_pd(pairs[0], pairs[1]), _mm512_unpackhi_pd(pairs[0], pairs[1]));
+    _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high))
+}
+
 impl Floats for Avx512 {
     type F = __m512;
     const KEYS: usize = 8;
@@ -121,20 +145,7 @@ impl Floats for Avx512 {
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
         }
         fn singles(self, x: &[[u8; 4]; 16]) -> __m512 { _mm512_loadu_ps(x.as_ptr().cast()) }
-        fn totals_of_16(self, x: [__m512; 16]) -> __m512 {
-            // Lanes 0 to 7 with 8 to 15, 0 to 3 with 4 to 7, 0 and 1 with 2 and 3, 0 with 1; four vectors, i, i + 4, i + 8
-            // and i + 12, share a register after the second step.
-            let eight = |a, b| _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b));
-            let four = |i: usize| {
-                let (a, b) = (eight(x[i], x[i + 4]), eight(x[i + 8], x[i + 12]));
-                _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b))
-            };
-            let pair = |a, b| _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-            let (a, b) = (pair(four(0), four(1)), pair(four(2), four(3)));
-            let (a, b) = (_mm512_castps_pd(a), _mm512_castps_pd(b));
-            let low = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
-            _mm512_add_ps(low, _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)))
-        }
+        fn totals_of_16(self, x: [__m512; 16]) -> __m512 { totals_of_16(&x) }
         fn to_array(self, x: __m512) -> [f32; 16] {
             let mut out = [0.0; 16];
             _mm512_storeu_ps(out.as_mut_ptr(), x);
