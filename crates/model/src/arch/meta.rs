@@ -76,11 +76,6 @@ impl<'a> Meta<'a> {
         }
     }
 
-    /// Yes or no, if the key is there.
-    pub(crate) fn flag_opt(&self, key: &str) -> Result<Option<bool>, Error> {
-        Ok(self.metadata.bool(&self.key(key))?)
-    }
-
     /// A number above zero.
     pub(crate) fn positive(&self, key: &str) -> Result<f32, Error> {
         self.positive_opt(key)?.ok_or_else(|| self.missing(key))
