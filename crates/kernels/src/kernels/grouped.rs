@@ -80,8 +80,8 @@ mod tests {
     use crate::{Gated, Job, Store};
 
     const SHAPE: [usize; 2] = [70, 256];
-    /// Of four groups, one without rows; offsets as in the middle of a longer list.
-    const BOUNDS: [usize; 5] = [9, 10, 10, 16, 20];
+    /// Of four groups one without rows and one of many; offsets as in the middle of a longer list.
+    const BOUNDS: [usize; 5] = [9, 10, 10, 16, 58];
 
     fn filled(k: Kernels, x: &[f32], d: usize, w: Matrix<'_>) -> Activations {
         let mut a = Activations::new(x.len() / d, d);
