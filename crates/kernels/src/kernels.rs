@@ -6,6 +6,11 @@
 use crate::table::{self, Table};
 use crate::tiles::{self, Chain, Columns, Split, Strip};
 use crate::{Activation, Activations, Attention, Error, Matrix, Pool, attention};
+use std::ops::Range;
+
+mod grouped;
+
+pub use grouped::{GatedGroups, Groups};
 
 /// Matrices of one region; more are done in several.
 const JOBS: usize = 8;
@@ -20,7 +25,7 @@ const ACC: usize = 512 * 64;
 struct Acc<const N: usize>([f32; N]);
 
 impl<const N: usize> Acc<N> {
-    /// The first `n`, zeros; they are already at the first row.
+    /// The first `n`, zeros; they are already where `first_row` is 0.
     fn rows(&mut self, n: usize, first_row: usize) -> &mut [f32] {
         let acc = &mut self.0[..n];
         if first_row > 0 {
@@ -79,6 +84,13 @@ struct Product<'a> {
     mode: Store,
 }
 
+/// The two products of a gated half.
+struct Factors<'a> {
+    gate: Product<'a>,
+    up: Product<'a>,
+    activation: Activation,
+}
+
 impl<'a> Product<'a> {
     /// A product of `x` whose `n_out` outputs are set.
     fn new(x: &Activations, w: Matrix<'a>, bias: Option<&'a [f32]>, n_out: usize) -> Self {
@@ -88,7 +100,7 @@ impl<'a> Product<'a> {
     }
 
     /// Adds the strip's part of the bias to its results `y`, `[rows, width]`.
-    fn add_bias(&self, columns: std::ops::Range<usize>, width: usize, y: &mut [f32]) {
+    fn add_bias(&self, columns: Range<usize>, width: usize, y: &mut [f32]) {
         let Some(bias) = self.bias else { return };
         for y in y.chunks_exact_mut(width) {
             y.iter_mut().zip(&bias[columns.clone()]).for_each(|(y, bias)| *y += bias);
@@ -96,7 +108,7 @@ impl<'a> Product<'a> {
     }
 
     /// Stores the strip's results `y`, `[columns]`, of one row.
-    fn store(&self, columns: std::ops::Range<usize>, y: &mut [f32], out: &mut [f32]) {
+    fn store(&self, columns: Range<usize>, y: &mut [f32], out: &mut [f32]) {
         self.add_bias(columns, y.len(), y);
         match self.mode {
             Store::Set => out.copy_from_slice(y),
@@ -157,25 +169,30 @@ impl Kernels {
             let grain = tiles::grain(parts.n_parts(), pool);
             tiles::deal(pool, &mut parts, grain, |_, (k, strip)| {
                 let product = products[k].expect("an output has a product");
-                match x.n_rows() * self.0.strip {
-                    n if n <= ACC_ROW => self.product::<ACC_ROW>(&product, x, strip),
-                    n if n <= ACC_FEW => self.product::<ACC_FEW>(&product, x, strip),
-                    _ => self.product::<ACC>(&product, x, strip),
-                }
+                self.product_of(&product, x, 0..x.n_rows(), strip);
             });
         }
     }
 
-    /// One strip of a product, as many rows at a time as `N` floats hold.
-    fn product<const N: usize>(self, product: &Product<'_>, x: &Activations, mut out: Strip<'_>) {
+    /// One strip of a product of the rows `rows` of `x`.
+    fn product_of(self, product: &Product<'_>, x: &Activations, rows: Range<usize>, out: Strip<'_>) {
+        match rows.len() * self.0.strip {
+            n if n <= ACC_ROW => self.product::<ACC_ROW>(product, x, rows, out),
+            n if n <= ACC_FEW => self.product::<ACC_FEW>(product, x, rows, out),
+            _ => self.product::<ACC>(product, x, rows, out),
+        }
+    }
+
+    /// The same, as many rows at a time as `N` floats hold.
+    fn product<const N: usize>(self, product: &Product<'_>, x: &Activations, all: Range<usize>, mut out: Strip<'_>) {
         let (columns, mut acc) = (out.columns(), Acc([0.0; N]));
         let (w, width) = (product.w.row_range(out.columns()), self.0.strip);
-        for start in (0..x.n_rows()).step_by(N / width) {
-            let rows = start..x.n_rows().min(start + N / width);
-            let acc = acc.rows(rows.len() * width, start);
+        for start in all.clone().step_by(N / width) {
+            let rows = start..all.end.min(start + N / width);
+            let acc = acc.rows(rows.len() * width, start - all.start);
             self.strip(w, x, rows.clone(), acc);
             for (t, y) in rows.zip(acc.chunks_exact_mut(width)) {
-                product.store(columns.clone(), &mut y[..columns.len()], out.row(t));
+                product.store(columns.clone(), &mut y[..columns.len()], out.row(t - all.start));
             }
         }
     }
@@ -188,36 +205,36 @@ impl Kernels {
     pub fn matmul_gated(self, pool: &Pool, x: &Activations, job: Gated<'_>) {
         let Gated { gate, up, gate_bias, up_bias, activation, out } = job;
         let factor = |w, bias| Product::new(x, w, bias, out.len());
-        let factors = [factor(gate, gate_bias), factor(up, up_bias)];
+        let factors = Factors { gate: factor(gate, gate_bias), up: factor(up, up_bias), activation };
         let mut parts = Columns::new(out, x.n_rows(), self.0.strip);
         let grain = tiles::grain(parts.n_parts(), pool);
-        tiles::deal(pool, &mut parts, grain, |_, strip| match x.n_rows() * self.0.strip {
-            n if n <= ACC_ROW => self.gated::<ACC_ROW>(&factors, activation, x, strip),
-            n if n <= ACC_FEW => self.gated::<ACC_FEW>(&factors, activation, x, strip),
-            _ => self.gated::<ACC>(&factors, activation, x, strip),
-        });
+        tiles::deal(pool, &mut parts, grain, |_, strip| self.gated_of(&factors, x, 0..x.n_rows(), strip));
     }
 
-    fn gated<const N: usize>(
-        self,
-        [gate, up]: &[Product<'_>; 2],
-        activation: Activation,
-        x: &Activations,
-        mut out: Strip<'_>,
-    ) {
+    /// One strip of a gated product of the rows `rows` of `x`.
+    fn gated_of(self, factors: &Factors<'_>, x: &Activations, rows: Range<usize>, out: Strip<'_>) {
+        match rows.len() * self.0.strip {
+            n if n <= ACC_ROW => self.gated::<ACC_ROW>(factors, x, rows, out),
+            n if n <= ACC_FEW => self.gated::<ACC_FEW>(factors, x, rows, out),
+            _ => self.gated::<ACC>(factors, x, rows, out),
+        }
+    }
+
+    fn gated<const N: usize>(self, factors: &Factors<'_>, x: &Activations, all: Range<usize>, mut out: Strip<'_>) {
+        let Factors { gate, up, activation } = factors;
         let (columns, width) = (out.columns(), self.0.strip);
         let (gate_w, up_w) = (gate.w.row_range(columns.clone()), up.w.row_range(columns.clone()));
         let (mut gate_acc, mut up_acc) = (Acc([0.0; N]), Acc([0.0; N]));
-        for start in (0..x.n_rows()).step_by(N / width) {
-            let rows = start..x.n_rows().min(start + N / width);
-            let (gate_acc, up_acc) = (gate_acc.rows(rows.len() * width, start), up_acc.rows(rows.len() * width, start));
+        for start in all.clone().step_by(N / width) {
+            let (rows, done) = (start..all.end.min(start + N / width), start - all.start);
+            let (gate_acc, up_acc) = (gate_acc.rows(rows.len() * width, done), up_acc.rows(rows.len() * width, done));
             self.strip(gate_w, x, rows.clone(), gate_acc);
             self.strip(up_w, x, rows.clone(), up_acc);
             gate.add_bias(columns.clone(), width, gate_acc);
             up.add_bias(columns.clone(), width, up_acc);
-            self.gate(activation, gate_acc, up_acc);
+            self.gate(*activation, gate_acc, up_acc);
             for (t, y) in rows.zip(gate_acc.chunks_exact(width)) {
-                out.row(t).copy_from_slice(&y[..columns.len()]);
+                out.row(t - all.start).copy_from_slice(&y[..columns.len()]);
             }
         }
     }

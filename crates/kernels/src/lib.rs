@@ -60,6 +60,6 @@ pub use algo::math;
 pub use algo::rope::RopePairing;
 pub use attention::{Attention, AttnRow, AttnScratch, D_HEAD_MAX, KvElem, KvLayer};
 pub use error::Error;
-pub use kernels::{Gated, Job, Kernels, Store};
+pub use kernels::{Gated, GatedGroups, Groups, Job, Kernels, Store};
 pub use matrix::{Layouts, Matrix};
 pub use pool::Pool;

@@ -36,6 +36,7 @@ pub(crate) struct Table {
     attend_chunk: unsafe fn(&Query<'_>, usize, &mut [f32]),
     merge_chunks: unsafe fn(&[f32], usize, &mut [f32]),
     gate: unsafe fn(Activation, &mut [f32], &[f32]),
+    activate: unsafe fn(Activation, &mut [f32]),
     rms_norm: unsafe fn(&[f32], &[f32], f32, &mut [f32]),
     rms_norm_inplace: unsafe fn(&mut [f32], &[f32], f32),
     layer_norm: unsafe fn(&[f32], Affine<'_>, f32, &mut [f32]),
@@ -85,6 +86,7 @@ macro_rules! table {
                 attention::merge_chunks(partials, d_head, out));
     entry!($features gate_up(activation: Activation, gate: &mut [f32], up: &[f32])
                 gate::gate(activation, gate, up));
+    entry!($features act(activation: Activation, x: &mut [f32]) gate::activate(activation, x));
     entry!($features rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32])
                 norm::rms_norm($isa, x, weight, eps, out));
     entry!($features rms_norm_inplace(x: &mut [f32], weight: &[f32], eps: f32)
@@ -123,6 +125,7 @@ macro_rules! table {
                 attend_chunk,
                 merge_chunks,
                 gate: gate_up,
+                activate: act,
                 rms_norm,
                 rms_norm_inplace,
                 layer_norm,
@@ -418,6 +421,12 @@ impl Kernels {
         assert!(same, "layer_norm of rows of different lengths");
         // SAFETY: as above.
         unsafe { (self.table().layer_norm)(x, (weight, bias), eps, out) }
+    }
+
+    /// `x = activation(x)`, `[d]`; for perceptrons without a gate.
+    pub fn activate(self, activation: Activation, x: &mut [f32]) {
+        // SAFETY: as above.
+        unsafe { (self.table().activate)(activation, x) }
     }
 
     /// Rotates the first `d_rope` elements of one head `x`, `[d_head]`, by the angles of `cos_sin`,

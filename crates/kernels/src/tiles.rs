@@ -314,6 +314,62 @@ unsafe impl Split for Grid<'_> {
     }
 }
 
+/// A buffer `[n_rows, d_out]` whose rows fall into groups; a part is a strip of columns of the rows of one group. The
+/// strips of a group come one after the other.
+pub(crate) struct Bands<'a> {
+    columns: Columns<'a>,
+    bounds: &'a [usize],
+}
+
+impl<'a> Bands<'a> {
+    /// Strips of `strip` columns of groups of rows: group `g` has the rows from `bounds[g] - bounds[0]` to
+    /// `bounds[g + 1] - bounds[0]`.
+    ///
+    /// # Panics
+    /// If the bounds are not in order, or `out` does not have as many rows as they say.
+    pub(crate) fn new(out: &'a mut [f32], bounds: &'a [usize], strip: usize) -> Self {
+        assert!(bounds.len() > 1 && bounds.is_sorted(), "bounds of groups in order");
+        let n_rows = bounds[bounds.len() - 1] - bounds[0];
+        Self { columns: Columns::new(out, n_rows, strip), bounds }
+    }
+
+    fn rows(&self, g: usize) -> Range<usize> {
+        self.bounds[g] - self.bounds[0]..self.bounds[g + 1] - self.bounds[0]
+    }
+}
+
+/// A strip of columns of the rows of a group.
+pub(crate) struct Band<'p> {
+    pub(crate) group: usize,
+    /// The rows of the group, counted in the whole buffer.
+    pub(crate) rows: Range<usize>,
+    /// Row 0 of the strip is `rows.start`.
+    pub(crate) strip: Strip<'p>,
+}
+
+// SAFETY: groups are disjoint ranges of rows of strips, which are disjoint ranges of columns; that the bounds are in order
+// and that the last is the height of the buffer was checked by `new`.
+unsafe impl Split for Bands<'_> {
+    type Part<'p>
+        = Band<'p>
+    where
+        Self: 'p;
+
+    fn n_parts(&self) -> usize {
+        (self.bounds.len() - 1) * self.columns.n_parts()
+    }
+
+    unsafe fn part(&self, i: usize) -> Band<'_> {
+        let (all, n_strips) = (&self.columns, self.columns.n_parts());
+        let (group, rows) = (i / n_strips, self.rows(i / n_strips));
+        // SAFETY: `i % n_strips` is a strip, and the caller keeps its rows of this group to one view.
+        let strip = unsafe { all.part(i % n_strips) };
+        // The pointer is followed only inside the rows of the group, and not at all where it has none.
+        let start = strip.start.wrapping_add(rows.start * all.d_out);
+        Band { group, strip: Strip { start, n_rows: rows.len(), ..strip }, rows }
+    }
+}
+
 /// Several buffers one after the other; a part is (index of the buffer, part of it).
 pub(crate) struct Chain<S, const N: usize>(pub(crate) [Option<S>; N]);
 
@@ -384,6 +440,28 @@ mod tests {
             });
             assert!(out.iter().enumerate().all(|(k, &x)| x == (k / 7 * 100 + k % 7) as f32), "{tile} {strip}");
         }
+    }
+
+    #[test]
+    fn groups_of_rows_cover_every_element_once() {
+        for bounds in [&[3, 8][..], &[0, 1, 5], &[7, 7, 9, 9, 10, 12]] {
+            let mut out = vec![0f32; 5 * 7];
+            deal(&pool(), &mut Bands::new(&mut out, bounds, 3), 1, |_, Band { group, rows, mut strip }| {
+                assert_eq!(rows, bounds[group] - bounds[0]..bounds[group + 1] - bounds[0]);
+                for t in rows.clone() {
+                    let columns = strip.columns();
+                    let row = strip.row(t - rows.start);
+                    row.iter_mut().zip(columns).for_each(|(x, c)| *x += (t * 100 + c) as f32);
+                }
+            });
+            assert!(out.iter().enumerate().all(|(k, &x)| x == (k / 7 * 100 + k % 7) as f32), "{bounds:?}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "in order")]
+    fn groups_out_of_order_are_refused() {
+        Bands::new(&mut [0.0; 20], &[0, 4, 3, 5], 2);
     }
 
     #[test]

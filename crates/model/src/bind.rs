@@ -3,7 +3,7 @@
 //! Vectors (norms, biases) are decoded to f32 on the heap here, since they are small and every token reads them.
 //! Matrices stay where they are; what is kept of them is their type, shape and place in a unit of weights.
 
-use std::collections::HashMap;
+use std::{collections::HashSet, ops::Range};
 
 use atta_formats::{Directory, TensorInfo, TensorType};
 use atta_kernels::Matrix;
@@ -11,7 +11,8 @@ use atta_store::{Budget, Extent, Guard, InMemory, ModelFiles, Plan, Reservation,
 
 use crate::{
     Error, Home, Role, TensorReq, arch,
-    spec::{ModelSpec, Presence},
+    blocks::Affine,
+    spec::{Factors, ModelSpec, Presence},
 };
 
 /// A model that can be executed: its spec, its small tensors, and a source of its large ones.
@@ -57,13 +58,13 @@ impl Model {
         let found = match_tensors(&reqs, files.directory())?;
         let n_bytes = found
             .iter()
-            .filter(|(req, _)| req.role.home() == Home::Kept)
-            .map(|(_, info)| 4 * info.shape.n_elements())
+            .filter(|found| found.req.role.home() == Home::Kept)
+            .map(|found| 4 * found.req.shape.iter().product::<usize>() as u64)
             .sum();
         let vectors = budget.reserve("norms and biases", n_bytes)?;
         let mut binder = Binder::new(&files, spec.layers.len());
-        for (req, info) in found {
-            binder.bind(req, info)?;
+        for found in &found {
+            binder.bind(found)?;
         }
         let Binder { globals, layers, mut plan, .. } = binder;
         plan.head = plan.head.or(plan.embed);
@@ -80,13 +81,16 @@ impl Model {
         self.weights.as_ref()
     }
 
-    /// What the matrices of all layers and of the head cost one token.
+    /// What the matrices of all layers and of the head cost one token; of experts those that it goes to.
     pub fn matmul_cost(&self) -> MatmulCost {
         let head = self.globals.matrices[Role::Output as usize].unwrap_or_else(|| self.globals.place(Role::TokenEmbd));
-        let layers = self.layers.iter().flat_map(|t| t.matrices.iter().flatten().copied());
-        layers.chain([head]).fold(MatmulCost::default(), |cost, w| MatmulCost {
-            bytes: cost.bytes + w.ty.row_bytes(w.d_in).unwrap_or(0) as u64 * w.d_out as u64,
-            macs: cost.macs + w.d_in as u64 * w.d_out as u64,
+        let n_used = |l: usize| self.spec.layers[l].moe().map_or(1, |moe| moe.n_used as u64);
+        let layer =
+            |(l, t): (usize, &Tensors)| t.matrices.map(|w| w.map(|w| (w, if w.is_of_experts { n_used(l) } else { 1 })));
+        let layers = self.layers.iter().enumerate().flat_map(layer).flatten();
+        layers.chain([(head, 1)]).fold(MatmulCost::default(), |cost, (w, times)| MatmulCost {
+            bytes: cost.bytes + times * w.ty.row_bytes(w.d_in).unwrap_or(0) as u64 * w.d_out as u64,
+            macs: cost.macs + times * w.d_in as u64 * w.d_out as u64,
         })
     }
 
@@ -122,20 +126,29 @@ pub struct MatmulCost {
     pub macs: u64,
 }
 
+/// Matrices of an expert: gate, up, down.
+const N_EXPERT_PARTS: usize = 3;
+
 /// The tensors of a layer (or those of the whole model), by role.
-#[derive(Default)]
 pub(crate) struct Tensors {
     matrices: [Option<MatrixRef>; Role::COUNT],
     vectors: [Option<Box<[f32]>>; Role::COUNT],
 }
 
-/// Where a matrix is: part `part` of its unit.
+impl Default for Tensors {
+    fn default() -> Self {
+        Self { matrices: [None; Role::COUNT], vectors: [const { None }; Role::COUNT] }
+    }
+}
+
+/// Where a matrix is: part `part` of its unit, or of each expert of its unit.
 #[derive(Clone, Copy)]
 struct MatrixRef {
     ty: TensorType,
     d_out: usize,
     d_in: usize,
     part: usize,
+    is_of_experts: bool,
 }
 
 impl MatrixRef {
@@ -154,9 +167,27 @@ impl Tensors {
         self.place(role).at(unit)
     }
 
+    /// A matrix of the `k`th expert of the unit of experts at hand.
+    pub(crate) fn expert<'a>(&self, role: Role, k: usize, unit: &'a Guard<'_>) -> Matrix<'a> {
+        let place = self.place(role);
+        MatrixRef { part: k * N_EXPERT_PARTS + place.part, ..place }.at(unit)
+    }
+
     /// A vector that the model must have.
     pub(crate) fn vector(&self, role: Role) -> &[f32] {
         self.vector_opt(role).expect("every required tensor was bound")
+    }
+
+    /// Weight and bias of a norm.
+    pub(crate) fn affine(&self, [weight, bias]: [Role; 2]) -> Affine<'_> {
+        (self.vector(weight), self.vector_opt(bias))
+    }
+
+    /// The tensors of rope factors.
+    pub(crate) fn rope_factors(&self) -> Factors<'_> {
+        let [all, short, long] =
+            [Role::RopeFreqs, Role::RopeFactorsShort, Role::RopeFactorsLong].map(|role| self.vector_opt(role));
+        Factors { all, short, long }
     }
 
     /// A vector that the model may have.
@@ -165,36 +196,89 @@ impl Tensors {
     }
 }
 
+/// A tensor of the model and where it is: some rows of a tensor of the file, mostly all.
+struct Found<'a> {
+    req: &'a TensorReq,
+    info: &'a TensorInfo,
+    rows: Range<usize>,
+    /// Rows of the tensor of the file; a matrix of one row may be stored as a vector, so its dimensions do not tell.
+    n_rows: usize,
+}
+
 /// Pairs every required and every present optional tensor with its place in the file, and refuses what is left over.
-fn match_tensors<'r, 'd>(
-    reqs: &'r [TensorReq],
-    directory: &'d Directory,
-) -> Result<Vec<(&'r TensorReq, &'d TensorInfo)>, Error> {
-    let mut by_name: HashMap<&str, &TensorInfo> = directory.tensors().iter().map(|t| (t.name.as_str(), t)).collect();
-    let mut found = Vec::with_capacity(reqs.len());
+fn match_tensors<'a>(reqs: &'a [TensorReq], directory: &'a Directory) -> Result<Vec<Found<'a>>, Error> {
+    let mut unused: HashSet<&str> = directory.tensors().iter().map(|t| t.name.as_str()).collect();
+    let mut all = Vec::with_capacity(reqs.len());
     for req in reqs {
-        match by_name.remove(req.name().as_str()) {
-            Some(info) => found.push((req, checked(req, info)?)),
+        match find(req, directory)? {
+            Some(found) => {
+                unused.remove(found.info.name.as_str());
+                all.push(found);
+            }
             None if req.presence == Presence::Optional => {}
-            None => return Err(Error::MissingTensor { name: req.name(), shape: req.shape.clone() }),
+            None => return Err(missing(req, directory)),
         }
     }
-    match directory.tensors().iter().find(|t| by_name.contains_key(t.name.as_str())) {
+    match directory.tensors().iter().find(|t| unused.contains(t.name.as_str())) {
         Some(left) => Err(Error::UnusedTensor(left.name.clone())),
-        None => Ok(found),
+        None => Ok(all),
     }
 }
 
-/// A tensor of the expected shape and of a type that we decode.
-fn checked<'d>(req: &TensorReq, info: &'d TensorInfo) -> Result<&'d TensorInfo, Error> {
-    let expected = req.shape.iter().map(|&d| d as u64);
-    if !info.shape.dims().iter().copied().eq(expected) {
-        return Err(Error::Shape { name: req.name(), expected: req.shape.clone(), got: info.shape.to_string() });
+/// The tensor under its own name, or as rows of a larger one.
+fn find<'a>(req: &'a TensorReq, directory: &'a Directory) -> Result<Option<Found<'a>>, Error> {
+    if let (Some(within), Some(name)) = (&req.within, req.within_name())
+        && let Some(info) = directory.tensor(&name)
+        && info.shape.dims().first() == Some(&(within.n_rows as u64))
+    {
+        let shape = [&[within.n_rows], &req.shape[1..]].concat();
+        return Ok(Some(Found {
+            req,
+            info: checked(name, shape, info)?,
+            rows: within.rows.clone(),
+            n_rows: within.n_rows,
+        }));
+    }
+    let Some(info) = directory.tensor(&req.name()) else { return Ok(None) };
+    let info = checked(req.name(), req.shape.clone(), info)?;
+    Ok(Some(Found { req, info, rows: 0..req.shape[0], n_rows: req.shape[0] }))
+}
+
+/// Why a tensor was not found: it is not there, or what should hold it has another shape.
+fn missing(req: &TensorReq, directory: &Directory) -> Error {
+    let held = req.within.as_ref().zip(req.within_name());
+    let held = held.and_then(|(within, name)| Some((within, directory.tensor(&name)?)));
+    // A tensor that is as large as the missing one is its neighbour, stored alone.
+    match held.filter(|(within, info)| info.shape.dims().first() != Some(&(within.rows.len() as u64))) {
+        Some((within, info)) => Error::Shape {
+            name: info.name.clone(),
+            expected: [&[within.n_rows], &req.shape[1..]].concat(),
+            got: info.shape.to_string(),
+        },
+        None => Error::MissingTensor { name: req.name(), shape: req.shape.clone() },
+    }
+}
+
+/// A tensor of the expected shape and of a type that we decode. Outermost dimensions of 1 are written or left out: a
+/// matrix of one row may be stored as a vector.
+fn checked(name: String, expected: Vec<usize>, info: &TensorInfo) -> Result<&TensorInfo, Error> {
+    let dims = expected.iter().map(|&d| d as u64).skip_while(|&d| d == 1);
+    if !info.shape.dims().iter().copied().skip_while(|&d| d == 1).eq(dims) {
+        return Err(Error::Shape { name, expected, got: info.shape.to_string() });
     }
     if !info.ty.has_codec() {
-        return Err(atta_formats::Error::UnsupportedType { tensor: req.name(), ty: info.ty }.into());
+        return Err(atta_formats::Error::UnsupportedType { tensor: name, ty: info.ty }.into());
     }
     Ok(info)
+}
+
+impl Found<'_> {
+    /// The bytes of its rows; for matrices, whose rows are whole blocks.
+    fn extent(&self) -> Extent {
+        let row_bytes = self.info.n_bytes / self.n_rows as u64;
+        let (offset, bytes) = (self.rows.start as u64 * row_bytes, self.rows.len() as u64 * row_bytes);
+        Extent { shard: self.info.shard, offset: self.info.offset + offset, bytes }
+    }
 }
 
 struct Binder<'a> {
@@ -210,38 +294,53 @@ impl<'a> Binder<'a> {
             files,
             globals: Tensors::default(),
             layers: (0..n_layers).map(|_| Tensors::default()).collect(),
-            plan: Plan { attn: vec![Vec::new(); n_layers], ffn: vec![Vec::new(); n_layers], embed: None, head: None },
+            plan: Plan {
+                attn: vec![Vec::new(); n_layers],
+                ffn: vec![Vec::new(); n_layers],
+                experts: vec![Vec::new(); n_layers],
+                ..Plan::default()
+            },
         }
     }
 
-    fn bind(&mut self, req: &TensorReq, info: &TensorInfo) -> Result<(), Error> {
-        let extent = Extent { shard: info.shard, offset: info.offset, bytes: info.n_bytes };
+    fn bind(&mut self, found: &Found<'_>) -> Result<(), Error> {
+        let Found { req, info, .. } = found;
+        let extent = found.extent();
         let part = match (req.role.home(), req.layer) {
             (Home::Attn, Some(l)) => push(&mut self.plan.attn[l], extent),
             (Home::Ffn, Some(l)) => push(&mut self.plan.ffn[l], extent),
+            (Home::Experts, Some(l)) => push(&mut self.plan.experts[l], by_rows(req, extent)),
             (Home::Embed, _) => table(&mut self.plan.embed, req, extent),
             (Home::Head, _) => table(&mut self.plan.head, req, extent),
-            (Home::Kept | Home::Attn | Home::Ffn, layer) => {
-                let vector = self.decode(req, info.ty, extent)?;
-                self.tensors(layer).vectors[req.role as usize] = Some(vector);
+            (Home::Kept | Home::Attn | Home::Ffn | Home::Experts, layer) => {
+                let values = self.decode(found)?;
+                self.tensors(layer).vectors[req.role as usize] = Some(values);
                 return Ok(());
             }
         };
-        let place = MatrixRef { ty: info.ty, d_out: req.shape[0], d_in: req.shape[1], part };
+        let [.., d_out, d_in] = req.shape[..] else {
+            unreachable!("only vectors have one dimension, and they are kept")
+        };
+        let place = MatrixRef { ty: info.ty, d_out, d_in, part, is_of_experts: req.role.home() == Home::Experts };
         self.tensors(req.layer).matrices[req.role as usize] = Some(place);
         Ok(())
     }
 
-    fn decode(&self, req: &TensorReq, ty: TensorType, extent: Extent) -> Result<Box<[f32]>, Error> {
-        let mut vector = vec![0.0; req.shape[0]].into_boxed_slice();
+    /// The values of a tensor that is kept; the whole is decoded, since a row of a vector need not be whole blocks.
+    fn decode(&self, found: &Found<'_>) -> Result<Box<[f32]>, Error> {
+        let Found { req, info, rows, .. } = found;
+        let mut values = vec![0.0; info.shape.n_elements() as usize];
         let bytes = self
             .files
-            .bytes(extent)
+            .bytes(Extent { shard: info.shard, offset: info.offset, bytes: info.n_bytes })
             .ok_or_else(|| Error::MissingTensor { name: req.name(), shape: req.shape.clone() })?;
-        atta_formats::decode(ty, bytes, &mut vector)?;
-        match vector.iter().find(|x| !x.is_finite() || (req.role == Role::RopeFreqs && **x <= 0.0)) {
+        atta_formats::decode(info.ty, bytes, &mut values)?;
+        let d: usize = req.shape[1..].iter().product();
+        let values = values[rows.start * d..rows.end * d].to_vec().into_boxed_slice();
+        let is_factor = matches!(req.role, Role::RopeFreqs | Role::RopeFactorsShort | Role::RopeFactorsLong);
+        match values.iter().find(|x| !x.is_finite() || (is_factor && **x <= 0.0)) {
             Some(value) => Err(Error::Value { name: req.name(), value: *value }),
-            None => Ok(vector),
+            None => Ok(values),
         }
     }
 
@@ -255,12 +354,17 @@ impl<'a> Binder<'a> {
 
 /// Enters a table that is read by rows; it is the only part of its unit.
 fn table(place: &mut Option<RowTable>, req: &TensorReq, extent: Extent) -> usize {
-    *place = Some(RowTable { extent, row_bytes: extent.bytes / req.shape[0] as u64 });
+    *place = Some(by_rows(req, extent));
     0
 }
 
+/// A table whose rows are the outermost dimension of the tensor.
+fn by_rows(req: &TensorReq, extent: Extent) -> RowTable {
+    RowTable { extent, row_bytes: extent.bytes / req.shape[0] as u64 }
+}
+
 /// Appends a part to a unit and returns its index.
-fn push(unit: &mut Vec<Extent>, extent: Extent) -> usize {
-    unit.push(extent);
+fn push<T>(unit: &mut Vec<T>, part: T) -> usize {
+    unit.push(part);
     unit.len() - 1
 }

@@ -7,7 +7,10 @@ use atta_kernels::D_HEAD_MAX;
 
 use crate::{
     Error,
-    spec::{Attention, LayerSpec, Mask, ModelSpec, Presence, Rope},
+    spec::{
+        Attention, Half, LayerSpec, Mask, ModelSpec, Moe, Norm, Positions, Presence, Rope, RopeScaling, Temperature,
+        Yarn,
+    },
 };
 
 /// No width of a real model comes near this.
@@ -27,20 +30,45 @@ impl ModelSpec {
         require(is_width(self.d_model), || format!("d_model of {}", self.d_model))?;
         require(is_width(self.n_vocab), || format!("a vocabulary of {}", self.n_vocab))?;
         require(self.n_ctx_train > 0, || "trained for no positions".to_owned())?;
+        require(self.positions != Positions::Learned(0), || "no learned positions".to_owned())?;
         for (l, layer) in self.layers.iter().enumerate() {
-            layer.check().map_err(|what| Error::Spec(format!("layer {l}: {what}")))?;
+            layer.check(self.d_model).map_err(|what| Error::Spec(format!("layer {l}: {what}")))?;
         }
-        let mut factors = self.layers.iter().filter_map(|l| l.attention().rope.as_ref()).filter(|r| r.has_factors());
-        let d_rope = factors.next().map(|r| r.d_rope);
-        require(factors.all(|r| Some(r.d_rope) == d_rope), || "rope factors of different lengths".to_owned())
+        self.check_factors(|r| r.factors != Presence::Absent)?;
+        self.check_factors(|r| matches!(r.scaling, RopeScaling::Long { .. }))
+    }
+
+    /// All layers share a tensor of rope factors, so that those with factors rotate as many elements.
+    fn check_factors(&self, has_factors: fn(&Rope) -> bool) -> Result<(), Error> {
+        let ropes = self.layers.iter().filter_map(|l| l.attention().rope.as_ref());
+        let mut widths = ropes.filter(|r| has_factors(r)).map(|r| r.d_rope);
+        let first = widths.next();
+        require(widths.all(|d| Some(d) == first), || "rope factors of different lengths".to_owned())
     }
 }
 
 impl LayerSpec {
-    fn check(&self) -> Result<(), String> {
+    fn check(&self, d_model: usize) -> Result<(), String> {
         self.attention().check()?;
         let d_ff = self.mlp().d_ff;
-        ensure(is_width(d_ff), || format!("d_ff of {d_ff}"))
+        ensure(is_width(d_ff), || format!("d_ff of {d_ff}"))?;
+        self.moe().map_or(Ok(()), |moe| moe.check(d_model))?;
+        let post = [Half::Mixer, Half::Ffn].map(|half| self.post_norm(half));
+        let is_rms = |norm: &Norm| matches!(norm, Norm::Rms { .. });
+        ensure(post.iter().flatten().all(is_rms), || "a LayerNorm of what a block returns".to_owned())
+    }
+}
+
+impl Moe {
+    fn check(&self, d_model: usize) -> Result<(), String> {
+        let Self { n_experts, n_used, ref expert, ref shared, .. } = *self;
+        ensure(is_width(n_experts), || format!("{n_experts} experts"))?;
+        ensure((1..=n_experts).contains(&n_used), || format!("{n_used} of {n_experts} experts in use"))?;
+        let d_results = n_used.checked_mul(d_model);
+        ensure(d_results.is_some_and(is_width), || format!("{n_used} experts in use, {d_model} wide"))?;
+        let mut mlps = std::iter::once(expert).chain(shared);
+        ensure(mlps.all(|mlp| mlp.bias == Presence::Absent), || "experts with a bias".to_owned())?;
+        shared.as_ref().map_or(Ok(()), |mlp| ensure(is_width(mlp.d_ff), || format!("a shared d_ff of {}", mlp.d_ff)))
     }
 }
 
@@ -52,6 +80,8 @@ impl Attention {
         ensure((1..=D_HEAD_MAX).contains(&d_head), || format!("heads of {d_head}, expected 1 to {D_HEAD_MAX}"))?;
         ensure(n_heads.checked_mul(d_head).is_some_and(is_width), || format!("{n_heads} heads of {d_head}"))?;
         ensure(self.mask != Mask::Window(0), || "a window of no positions".to_owned())?;
+        let never = self.temperature.is_some_and(|Temperature { n_ctx_orig, .. }| n_ctx_orig == 0);
+        ensure(!never, || "a temperature that changes every 0 positions".to_owned())?;
         self.rope.as_ref().map_or(Ok(()), |rope| rope.check(d_head))
     }
 }
@@ -60,12 +90,33 @@ impl Rope {
     fn check(&self, d_head: usize) -> Result<(), String> {
         let d_rope = self.d_rope;
         let fits = d_rope > 0 && d_rope.is_multiple_of(2) && d_rope <= d_head;
-        ensure(fits, || format!("a rotation of {d_rope} elements of {d_head}"))
+        ensure(fits, || format!("a rotation of {d_rope} elements of {d_head}"))?;
+        ensure(is_positive(self.base), || format!("a rope base of {}", self.base))?;
+        ensure(is_positive(self.magnitude), || format!("a rope magnitude of {}", self.magnitude))?;
+        match self.scaling {
+            RopeScaling::None => Ok(()),
+            RopeScaling::Linear { factor } => ensure(is_positive(factor), || format!("a rope factor of {factor}")),
+            RopeScaling::Dynamic { n_ctx_orig: 0, .. } | RopeScaling::Long { n_ctx_orig: 0 } => {
+                Err("an original context of no positions".to_owned())
+            }
+            RopeScaling::Dynamic { factor, .. } => {
+                let fits = factor >= 1.0 && factor.is_finite() && d_rope > 2;
+                ensure(fits, || format!("a dynamic rope factor of {factor} for {d_rope} elements"))
+            }
+            RopeScaling::Long { .. } => Ok(()),
+            RopeScaling::Yarn(yarn) => ensure(yarn.is_sound(), || format!("{yarn:?}")),
+        }
     }
+}
 
-    fn has_factors(&self) -> bool {
-        self.factors != Presence::Absent
+impl Yarn {
+    fn is_sound(&self) -> bool {
+        self.n_ctx_orig > 0 && [self.factor, self.beta_fast, self.beta_slow].into_iter().all(is_positive)
     }
+}
+
+fn is_positive(x: f32) -> bool {
+    x > 0.0 && x.is_finite()
 }
 
 fn is_width(d: usize) -> bool {

@@ -9,11 +9,11 @@ use atta_kernels::{Kernels, Pool};
 use atta_store::{Budget, Reservation};
 
 use crate::{
-    Batch, Error, Executor, Input, KvType, Model, Observer, Output, Phase, Role, Row, SeqId, Want,
+    Batch, Error, Executor, Input, KvType, Model, Observer, Output, Phase, Row, SeqId, Want,
     blocks::{RopeTables, Scratch},
     kv::Cache,
     observe::Silent,
-    spec::ModelSpec,
+    spec::{ModelSpec, Positions},
 };
 
 /// What an executor is made for.
@@ -115,10 +115,10 @@ impl Cpu {
         check_options(spec, &layers, [n_ctx, n_seqs, n_batch])?;
         let kv_memory = budget.reserve("kv cache", Cache::bytes(spec, layers.clone(), kv, n_ctx, n_seqs))?;
         let (scratch, scratch_memory) = Scratch::reserve(spec, pool.n_threads(), n_batch, n_ctx, budget)?;
-        let factors = model.globals().vector_opt(Role::RopeFreqs);
+        let factors = model.globals().rope_factors();
         Ok(Self {
             cache: Cache::new(spec, layers.clone(), kv, n_ctx, n_seqs),
-            ropes: RopeTables::new(&spec.layers, factors, n_batch),
+            ropes: RopeTables::new(&spec.layers, factors, n_batch, n_ctx),
             scratch,
             ids: Vec::with_capacity(n_batch),
             observer: Box::new(Silent),
@@ -189,6 +189,11 @@ fn check_options(spec: &ModelSpec, layers: &Range<usize>, sizes: [usize; 3]) -> 
     let n_layers = spec.layers.len();
     if layers.is_empty() || layers.end > n_layers {
         return Err(Error::Options(format!("layers {layers:?} of a model of {n_layers}")));
+    }
+    if let Positions::Learned(n) = spec.positions
+        && sizes[0] > n
+    {
+        return Err(Error::Options(format!("{} positions of a model that has learned {n}", sizes[0])));
     }
     // Positions are counted in u32 in states, blocks in u32 in tables.
     match sizes.iter().find(|&&size| size == 0 || size > u32::MAX as usize / 2) {

@@ -1,9 +1,9 @@
 //! The forward pass on the CPU: the one that runs every model.
 //!
 //! ```text
-//! x = embed[token] * embed_scale
-//! for each layer:  x += attention(norm(x));  x += mlp(norm(x))
-//! logits = softcap(logit_scale * (W_head norm(x)))
+//! x = embed[token] * embed_scale + position[pos]
+//! for each layer:  x += attention(norm(x));  x += mlp(norm(x)) or moe(norm(x))
+//! logits = softcap(logit_scale * (W_head norm(x) + b))
 //! ```
 //! What a layer does is read from the spec; nothing here depends on an architecture, on where weights lie, or on how
 //! many sequences the rows belong to. Logits are bit-equal for any batch, thread count and chunking, because every row
@@ -14,7 +14,8 @@ use atta_store::Unit;
 
 use crate::{
     Batch, Cpu, Error, Input, Output, Phase, Role, Row, Want,
-    blocks::{Normalize, Pass, attention, mlp},
+    blocks::{Normalize, Pass, attention, gated_mlp, moe, plain_mlp},
+    spec::Ffn,
 };
 
 impl Cpu {
@@ -39,12 +40,16 @@ impl Cpu {
         };
         for l in self.layers.clone() {
             attention(&mut pass, l)?;
-            mlp(&mut pass, l)?;
+            match &self.model.spec().layers[l].ffn {
+                Ffn::Gated(m) => gated_mlp(&mut pass, l, m)?,
+                Ffn::Plain(m) => plain_mlp(&mut pass, l, m)?,
+                Ffn::Moe(m) => moe(&mut pass, l, m)?,
+            }
         }
         self.emit(&batch.rows, out)
     }
 
-    /// `x = embed[token] * embed_scale`.
+    /// `x = embed[token] * embed_scale + position[pos]`.
     fn embed(&mut self, batch: &Batch) -> Result<(), Error> {
         let (model, scale) = (&self.model, self.model.spec().embed_scale);
         self.ids.clear();
@@ -52,10 +57,14 @@ impl Cpu {
         self.observer.enter(Phase::Weights);
         let table = model.weights().unit(Unit::EmbedRows(&self.ids))?;
         self.observer.enter(Phase::Other);
-        for (i, x) in self.scratch.x.chunks_exact_mut(model.spec().d_model).take(batch.rows.len()).enumerate() {
+        let (d, positions) = (model.spec().d_model, model.globals().vector_opt(Role::PositionEmbd));
+        for (i, (x, row)) in self.scratch.x.chunks_exact_mut(d).zip(&batch.rows).enumerate() {
             self.kernels.decode_row(model.embedding(&table, i), 0, x);
             if scale != 1.0 {
                 x.iter_mut().for_each(|x| *x *= scale);
+            }
+            if let Some(table) = positions {
+                self.kernels.add_assign(x, &table[row.pos * d..(row.pos + 1) * d]);
             }
         }
         Ok(())
@@ -71,7 +80,7 @@ impl Cpu {
         }
     }
 
-    /// Gives every row what it wants: `logits = softcap(logit_scale * (W norm(x)))`, or the residual.
+    /// Gives every row what it wants: `logits = softcap(logit_scale * (W norm(x) + b))`, or the residual.
     fn emit(&mut self, rows: &[Row], out: &mut Output) -> Result<(), Error> {
         let (model, kernels, s) = (&self.model, self.kernels, &mut self.scratch);
         let (spec, d) = (model.spec(), model.spec().d_model);
@@ -87,15 +96,17 @@ impl Cpu {
         }
         self.observer.enter(Phase::Weights);
         let unit = model.weights().unit(Unit::HeadRows(0..spec.n_vocab))?;
-        let (w, norm, weight) = (model.head(&unit), spec.head.norm, model.globals().vector(Role::OutputNorm));
+        let (w, norm, globals) = (model.head(&unit), spec.head.norm, model.globals());
+        let affine = globals.affine([Role::OutputNorm, Role::OutputNormBias]);
         self.observer.enter(Phase::Other);
         let (wanted, x) = (&self.ids, &s.x);
         s.act.fill(kernels, &self.pool, (wanted.len(), d), w.layout(), |i, h| {
             let t = wanted[i] as usize;
-            norm.apply(kernels, &x[t * d..(t + 1) * d], weight, h);
+            norm.apply(kernels, &x[t * d..(t + 1) * d], affine, h);
         });
         self.observer.enter(Phase::Matmul);
-        kernels.matmul(&self.pool, &s.act, &mut [Job { w, bias: None, out: out.all_logits_mut(), mode: Store::Set }]);
+        let (bias, mode) = (globals.vector_opt(Role::OutputBias), Store::Set);
+        kernels.matmul(&self.pool, &s.act, &mut [Job { w, bias, out: out.all_logits_mut(), mode }]);
         self.observer.enter(Phase::Other);
         if spec.head.logit_scale != 1.0 {
             out.all_logits_mut().iter_mut().for_each(|z| *z *= spec.head.logit_scale);

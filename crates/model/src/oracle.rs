@@ -9,31 +9,52 @@ use atta_store::{Guard, Unit};
 use crate::{
     Error, Model, Role,
     bind::Tensors,
-    spec::{Activation, Attention, LayerSpec, Mlp, Norm, Pairing, QkNorm, Rope},
+    spec::{Activation, Attention, Factors, Ffn, Half, LayerSpec, Norm, Pairing, Positions, QkNorm, Rope, Wiring},
 };
 
-/// The logits of every position of a sequence, `[tokens.len(), n_vocab]`.
+mod experts;
+
+/// The logits of every position of a sequence, `[tokens.len(), n_vocab]`, in a context that is as long as it.
 ///
 /// # Errors
-/// A token out of range, or weights that cannot be read.
+/// A token out of range, more tokens than learned positions, or weights that cannot be read.
 pub fn logits(model: &Model, tokens: &[u32]) -> Result<Vec<f32>, Error> {
     let spec = model.spec();
     let mut x = embed(model, tokens)?;
     for (l, layer) in spec.layers.iter().enumerate() {
         let t = model.layer(l);
-        let [norm_attn, norm_ffn] = layer.pre_norms();
-
-        let unit = model.weights().unit(Unit::Attn(l))?;
-        let h = map_rows(&x, |x| norm(norm_attn, x, t.vector(Role::AttnNorm)));
-        let y = attention(model, (layer, t, &unit), &h);
-        add(&mut x, &y, layer.residual_scale);
-
-        let unit = model.weights().unit(Unit::Ffn(l))?;
-        let h = map_rows(&x, |x| norm(norm_ffn, x, t.vector(Role::FfnNorm)));
-        let y = mlp(layer.mlp(), t, &unit, &h);
-        add(&mut x, &y, layer.residual_scale);
+        let attn = model.weights().unit(Unit::Attn(l))?;
+        let mixer =
+            |x: &Rows| post(layer, t, Half::Mixer, attention(model, (layer, t, &attn), &pre(layer, t, Half::Mixer, x)));
+        let y = mixer(&x);
+        match layer.wiring {
+            Wiring::Sequential { .. } => {
+                add(&mut x, &y, layer.residual_scale);
+                let y = think(model, (l, layer), &x)?;
+                add(&mut x, &y, layer.residual_scale);
+            }
+            Wiring::Parallel { .. } => {
+                let z = think(model, (l, layer), &x)?;
+                add(&mut x, &y, layer.residual_scale);
+                add(&mut x, &z, layer.residual_scale);
+            }
+        }
     }
     head(model, &x)
+}
+
+fn pre(layer: &LayerSpec, t: &Tensors, half: Half, x: &Rows) -> Rows {
+    match layer.pre(half) {
+        Some((norm, [weight, bias])) => map_rows(x, |x| normalized(norm, x, t.vector(weight), t.vector_opt(bias))),
+        None => x.clone(),
+    }
+}
+
+fn post(layer: &LayerSpec, t: &Tensors, half: Half, y: Rows) -> Rows {
+    match layer.post(half) {
+        Some((norm, weight)) => map_rows(&y, |y| normalized(norm, y, t.vector(weight), None)),
+        None => y,
+    }
 }
 
 /// One vector per position.
@@ -58,16 +79,27 @@ fn embed(model: &Model, tokens: &[u32]) -> Result<Rows, Error> {
     if let Some(&id) = tokens.iter().find(|&&id| id as usize >= n_vocab) {
         return Err(Error::Token { id, n_vocab });
     }
+    if let Positions::Learned(n) = spec.positions
+        && tokens.len() > n
+    {
+        return Err(Error::ContextFull { n_ctx: n });
+    }
     let unit = model.weights().unit(Unit::EmbedRows(tokens))?;
     let row = |i| decode(model.embedding(&unit, i)).into_iter().flatten().map(|e| e * spec.embed_scale).collect();
-    Ok((0..tokens.len()).map(row).collect())
+    let mut x: Rows = (0..tokens.len()).map(row).collect();
+    if let Some(table) = model.globals().vector_opt(Role::PositionEmbd) {
+        x.iter_mut().flatten().zip(table).for_each(|(x, p)| *x += p);
+    }
+    Ok(x)
 }
 
 fn head(model: &Model, x: &Rows) -> Result<Vec<f32>, Error> {
     let head = &model.spec().head;
     let unit = model.weights().unit(Unit::HeadRows(0..model.spec().n_vocab))?;
-    let h = map_rows(x, |x| norm(head.norm, x, model.globals().vector(Role::OutputNorm)));
-    let mut logits = project(&decode(model.head(&unit)), None, &h).concat();
+    let t = model.globals();
+    let (weight, bias) = (t.vector(Role::OutputNorm), t.vector_opt(Role::OutputNormBias));
+    let h = map_rows(x, |x| normalized(head.norm, x, weight, bias));
+    let mut logits = project(&decode(model.head(&unit)), t.vector_opt(Role::OutputBias), &h).concat();
     for z in &mut logits {
         *z *= head.logit_scale;
         if let Some(cap) = head.softcap {
@@ -94,10 +126,17 @@ fn project(w: &Rows, bias: Option<&[f32]>, x: &Rows) -> Rows {
     map_rows(x, |x| (0..w.len()).map(|i| element(i, x)).collect())
 }
 
-fn norm(norm: Norm, x: &[f32], weight: &[f32]) -> Vec<f32> {
-    let Norm::Rms { eps } = norm;
-    let scale = 1.0 / (dot(x, x) / x.len() as f64 + f64::from(eps)).sqrt();
-    x.iter().zip(weight).map(|(&x, &w)| (f64::from(x) * scale) as f32 * w).collect()
+/// `(x - mean) / sqrt(mean of squares + eps) * weight + bias`; an RMS norm takes no mean.
+fn normalized(norm: Norm, x: &[f32], weight: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
+    let (mean, eps) = match norm {
+        Norm::Rms { eps } => (0.0, eps),
+        Norm::Layer { eps } => (x.iter().map(|&x| f64::from(x)).sum::<f64>() / x.len() as f64, eps),
+    };
+    let centred: Vec<f64> = x.iter().map(|&x| f64::from(x) - mean).collect();
+    let square = centred.iter().map(|x| x * x).sum::<f64>() / x.len() as f64;
+    let scale = 1.0 / (square + f64::from(eps)).sqrt();
+    let bias = |i: usize| bias.map_or(0.0, |b| f64::from(b[i]));
+    centred.iter().zip(weight).enumerate().map(|(i, (x, &w))| (x * scale * f64::from(w) + bias(i)) as f32).collect()
 }
 
 fn attention(model: &Model, (layer, t, unit): (&LayerSpec, &Tensors, &Guard<'_>), h: &Rows) -> Rows {
@@ -108,29 +147,45 @@ fn attention(model: &Model, (layer, t, unit): (&LayerSpec, &Tensors, &Guard<'_>)
     let v = input(Role::AttnV, Role::AttnVBias);
     for (rows, role) in [(&mut q, Role::AttnQNorm), (&mut k, Role::AttnKNorm)] {
         for (pos, row) in rows.iter_mut().enumerate() {
+            *row = qk_norm(a, row, t.vector_opt(role));
             for head in row.chunks_exact_mut(a.d_head) {
-                if let QkNorm::PerHead { eps } = a.qk_norm {
-                    head.copy_from_slice(&norm(Norm::Rms { eps }, head, t.vector(role)));
-                }
                 if let Some(rope) = &a.rope {
-                    rotate(rope, model.globals().vector_opt(Role::RopeFreqs), head, pos);
+                    rotate(rope, model.globals().rope_factors(), head, (pos, h.len()));
                 }
             }
         }
+    }
+    if let Some(temperature) = a.temperature {
+        q.iter_mut().enumerate().for_each(|(pos, q)| q.iter_mut().for_each(|q| *q *= temperature.at(pos)));
     }
     let heads = (0..h.len()).map(|pos| look_back(a, &q[pos], &k, &v, pos)).collect();
     project(&decode(t.matrix(Role::AttnOutput, unit)), t.vector_opt(Role::AttnOutputBias), &heads)
 }
 
-fn rotate(rope: &Rope, factors: Option<&[f32]>, head: &mut [f32], pos: usize) {
-    for (i, inv_freq) in rope.inv_freq(factors).into_iter().enumerate() {
+/// Queries or keys of a position, `[n_heads, d_head]`, normalized.
+fn qk_norm(a: &Attention, row: &[f32], weight: Option<&[f32]>) -> Vec<f32> {
+    let weight = weight.unwrap_or_default();
+    match a.qk_norm {
+        QkNorm::None => row.to_vec(),
+        QkNorm::PerHead { eps } => {
+            row.chunks_exact(a.d_head).flat_map(|head| normalized(Norm::Rms { eps }, head, weight, None)).collect()
+        }
+        QkNorm::Whole { eps } => normalized(Norm::Rms { eps }, row, weight, None),
+    }
+}
+
+/// Turns a head at `pos` of a context of `n_ctx`.
+fn rotate(rope: &Rope, factors: Factors<'_>, head: &mut [f32], (pos, n_ctx): (usize, usize)) {
+    let magnitude = f64::from(rope.magnitude);
+    for (i, inv_freq) in rope.inv_freq(factors, n_ctx).into_iter().enumerate() {
         let (a, b) = match rope.pairing {
             Pairing::Adjacent => (2 * i, 2 * i + 1),
             Pairing::Halves => (i, i + rope.d_rope / 2),
         };
         let (sin, cos) = (pos as f64 * inv_freq).sin_cos();
         let (x, y) = (f64::from(head[a]), f64::from(head[b]));
-        (head[a], head[b]) = ((x * cos - y * sin) as f32, (x * sin + y * cos) as f32);
+        let turned = [x * cos - y * sin, x * sin + y * cos].map(|x| (x * magnitude) as f32);
+        (head[a], head[b]) = (turned[0], turned[1]);
     }
 }
 
@@ -161,14 +216,25 @@ fn score(a: &Attention, q: &[f32], k: &[f32]) -> f64 {
     }
 }
 
-fn mlp(m: &Mlp, t: &Tensors, unit: &Guard<'_>, h: &Rows) -> Rows {
-    let layer = |weight, bias, x: &Rows| project(&decode(t.matrix(weight, unit)), t.vector_opt(bias), x);
-    let gate = layer(Role::FfnGate, Role::FfnGateBias, h);
-    let mut up = layer(Role::FfnUp, Role::FfnUpBias, h);
-    for (u, g) in up.iter_mut().flatten().zip(gate.iter().flatten()) {
-        *u *= activate(m.activation, *g);
-    }
-    layer(Role::FfnDown, Role::FfnDownBias, &up)
+/// What the feed-forward block returns.
+fn think(model: &Model, (l, layer): (usize, &LayerSpec), x: &Rows) -> Result<Rows, Error> {
+    let (t, unit) = (model.layer(l), model.weights().unit(Unit::Ffn(l))?);
+    let h = pre(layer, t, Half::Ffn, x);
+    let product = |weight, bias, x: &Rows| project(&decode(t.matrix(weight, &unit)), t.vector_opt(bias), x);
+    let up = || product(Role::FfnUp, Role::FfnUpBias, &h);
+    let down = |x: &Rows| product(Role::FfnDown, Role::FfnDownBias, x);
+    let y = match &layer.ffn {
+        Ffn::Gated(m) => down(&gated(m.activation, &product(Role::FfnGate, Role::FfnGateBias, &h), up())),
+        Ffn::Plain(m) => down(&map_rows(&up(), |up| up.iter().map(|u| activate(m.activation, *u)).collect())),
+        Ffn::Moe(m) => experts::moe(model, (l, m), &unit, &h)?,
+    };
+    Ok(post(layer, t, Half::Ffn, y))
+}
+
+/// `activation(gate) * up`.
+fn gated(activation: Activation, gate: &Rows, mut up: Rows) -> Rows {
+    up.iter_mut().flatten().zip(gate.iter().flatten()).for_each(|(u, g)| *u *= activate(activation, *g));
+    up
 }
 
 fn activate(activation: Activation, x: f32) -> f32 {

@@ -3,7 +3,11 @@
 //! The loader binds exactly this list; a tensor that is missing, has another shape, or is in the file but not in the list
 //! is an error. The oracle and (later) the converter and the planner read the same list.
 
-use crate::spec::{Attention, Mlp, ModelSpec, Presence, QkNorm};
+use std::ops::Range;
+
+use crate::spec::{
+    Attention, Ffn, Half, LayerSpec, Mlp, ModelSpec, Moe, Norm, Positions, Presence, QkNorm, RopeScaling, Wiring,
+};
 
 /// What a tensor is for, in GGUF's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -11,10 +15,16 @@ use crate::spec::{Attention, Mlp, ModelSpec, Presence, QkNorm};
 #[expect(missing_docs, reason = "the variants are GGUF's tensor names, docs/glossary.md explains them")]
 pub enum Role {
     TokenEmbd,
+    PositionEmbd,
     OutputNorm,
+    OutputNormBias,
     Output,
+    OutputBias,
     RopeFreqs,
+    RopeFactorsShort,
+    RopeFactorsLong,
     AttnNorm,
+    AttnNormBias,
     AttnQ,
     AttnQBias,
     AttnK,
@@ -25,18 +35,29 @@ pub enum Role {
     AttnKNorm,
     AttnOutput,
     AttnOutputBias,
+    AttnPostNorm,
     FfnNorm,
+    FfnNormBias,
+    FfnPostNorm,
     FfnGate,
     FfnGateBias,
     FfnUp,
     FfnUpBias,
     FfnDown,
     FfnDownBias,
+    FfnGateInp,
+    FfnGateExps,
+    FfnUpExps,
+    FfnDownExps,
+    FfnGateInpShexp,
+    FfnGateShexp,
+    FfnUpShexp,
+    FfnDownShexp,
 }
 
 impl Role {
     /// Number of roles, for tables that are indexed by role.
-    pub const COUNT: usize = Role::FfnDownBias as usize + 1;
+    pub const COUNT: usize = Role::FfnDownShexp as usize + 1;
 
     /// Where the bytes of the tensor belong.
     pub fn home(self) -> Home {
@@ -45,16 +66,28 @@ impl Role {
             Role::Output => Home::Head,
             Role::AttnQ | Role::AttnK | Role::AttnV | Role::AttnOutput => Home::Attn,
             Role::FfnGate | Role::FfnUp | Role::FfnDown => Home::Ffn,
-            Role::OutputNorm
+            Role::FfnGateInp | Role::FfnGateInpShexp => Home::Ffn,
+            Role::FfnGateShexp | Role::FfnUpShexp | Role::FfnDownShexp => Home::Ffn,
+            Role::FfnGateExps | Role::FfnUpExps | Role::FfnDownExps => Home::Experts,
+            Role::PositionEmbd
+            | Role::OutputNorm
+            | Role::OutputNormBias
+            | Role::OutputBias
             | Role::RopeFreqs
+            | Role::RopeFactorsShort
+            | Role::RopeFactorsLong
             | Role::AttnNorm
+            | Role::AttnNormBias
             | Role::AttnQBias
             | Role::AttnKBias
             | Role::AttnVBias
             | Role::AttnQNorm
             | Role::AttnKNorm
             | Role::AttnOutputBias
+            | Role::AttnPostNorm
             | Role::FfnNorm
+            | Role::FfnNormBias
+            | Role::FfnPostNorm
             | Role::FfnGateBias
             | Role::FfnUpBias
             | Role::FfnDownBias => Home::Kept,
@@ -65,10 +98,16 @@ impl Role {
     pub fn name(self) -> &'static str {
         match self {
             Role::TokenEmbd => "token_embd.weight",
+            Role::PositionEmbd => "position_embd.weight",
             Role::OutputNorm => "output_norm.weight",
+            Role::OutputNormBias => "output_norm.bias",
             Role::Output => "output.weight",
+            Role::OutputBias => "output.bias",
             Role::RopeFreqs => "rope_freqs.weight",
+            Role::RopeFactorsShort => "rope_factors_short.weight",
+            Role::RopeFactorsLong => "rope_factors_long.weight",
             Role::AttnNorm => "attn_norm.weight",
+            Role::AttnNormBias => "attn_norm.bias",
             Role::AttnQ => "attn_q.weight",
             Role::AttnQBias => "attn_q.bias",
             Role::AttnK => "attn_k.weight",
@@ -79,14 +118,45 @@ impl Role {
             Role::AttnKNorm => "attn_k_norm.weight",
             Role::AttnOutput => "attn_output.weight",
             Role::AttnOutputBias => "attn_output.bias",
+            Role::AttnPostNorm => "post_attention_norm.weight",
             Role::FfnNorm => "ffn_norm.weight",
+            Role::FfnNormBias => "ffn_norm.bias",
+            Role::FfnPostNorm => "post_ffw_norm.weight",
             Role::FfnGate => "ffn_gate.weight",
             Role::FfnGateBias => "ffn_gate.bias",
             Role::FfnUp => "ffn_up.weight",
             Role::FfnUpBias => "ffn_up.bias",
             Role::FfnDown => "ffn_down.weight",
             Role::FfnDownBias => "ffn_down.bias",
+            Role::FfnGateInp => "ffn_gate_inp.weight",
+            Role::FfnGateExps => "ffn_gate_exps.weight",
+            Role::FfnUpExps => "ffn_up_exps.weight",
+            Role::FfnDownExps => "ffn_down_exps.weight",
+            Role::FfnGateInpShexp => "ffn_gate_inp_shexp.weight",
+            Role::FfnGateShexp => "ffn_gate_shexp.weight",
+            Role::FfnUpShexp => "ffn_up_shexp.weight",
+            Role::FfnDownShexp => "ffn_down_shexp.weight",
         }
+    }
+}
+
+impl LayerSpec {
+    /// The norm of what a block reads, and the roles of its weight and its bias.
+    pub(crate) fn pre(&self, half: Half) -> Option<(Norm, [Role; 2])> {
+        let roles = match (&self.wiring, half) {
+            (Wiring::Sequential { .. }, Half::Ffn) => [Role::FfnNorm, Role::FfnNormBias],
+            _ => [Role::AttnNorm, Role::AttnNormBias],
+        };
+        self.pre_norm(half).map(|norm| (norm, roles))
+    }
+
+    /// The norm of what a block returns, and the role of its weight.
+    pub(crate) fn post(&self, half: Half) -> Option<(Norm, Role)> {
+        let role = match half {
+            Half::Mixer => Role::AttnPostNorm,
+            Half::Ffn => Role::FfnPostNorm,
+        };
+        self.post_norm(half).map(|norm| (norm, role))
     }
 }
 
@@ -97,8 +167,10 @@ pub enum Home {
     Kept,
     /// A matrix of the mixer of its layer.
     Attn,
-    /// A matrix of the feed-forward block of its layer.
+    /// A matrix of the feed-forward block of its layer that every token needs.
     Ffn,
+    /// A matrix for each expert of its layer, read by experts.
+    Experts,
     /// The token embedding, read by rows.
     Embed,
     /// The output head, read by rows.
@@ -112,18 +184,40 @@ pub struct TensorReq {
     pub role: Role,
     /// Its layer; `None` for those of the whole model.
     pub layer: Option<usize>,
-    /// Outermost first: `[d_out, d_in]` of a matrix, `[d]` of a vector.
+    /// Outermost first: `[d_out, d_in]` of a matrix, `[n_experts, d_out, d_in]` of those of experts, `[d]` of a vector.
     pub shape: Vec<usize>,
     /// Never [`Presence::Absent`]: what must not be there is not in the list.
     pub presence: Presence,
+    /// Rows of a larger tensor that some files have instead of this one.
+    pub within: Option<Within>,
+}
+
+/// Rows of a tensor in which several are stored one after another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Within {
+    /// Its name in GGUF files, without the prefix of its layer.
+    pub name: &'static str,
+    /// The rows of the tensor at hand.
+    pub rows: Range<usize>,
+    /// All rows; a tensor of that name with another number of them is something else.
+    pub n_rows: usize,
 }
 
 impl TensorReq {
     /// Its name in GGUF files.
     pub fn name(&self) -> String {
+        self.full_name(self.role.name())
+    }
+
+    /// The name of the larger tensor that may hold it.
+    pub fn within_name(&self) -> Option<String> {
+        self.within.as_ref().map(|within| self.full_name(within.name))
+    }
+
+    fn full_name(&self, name: &str) -> String {
         match self.layer {
-            Some(l) => format!("blk.{l}.{}", self.role.name()),
-            None => self.role.name().to_owned(),
+            Some(l) => format!("blk.{l}.{name}"),
+            None => name.to_owned(),
         }
     }
 }
@@ -131,30 +225,36 @@ impl TensorReq {
 impl ModelSpec {
     /// Every tensor of the model, in the order in which the forward pass meets them.
     pub fn tensors(&self) -> Vec<TensorReq> {
+        let d = self.d_model;
         let mut list = List { layer: None, reqs: Vec::new() };
-        list.require(Role::TokenEmbd, &[self.n_vocab, self.d_model]);
-        if let Some((presence, d)) = self.rope_factors() {
-            list.add(Role::RopeFreqs, &[d], presence);
+        list.require(Role::TokenEmbd, &[self.n_vocab, d]);
+        if let Positions::Learned(n) = self.positions {
+            list.require(Role::PositionEmbd, &[n, d]);
+        }
+        for (role, presence, n) in self.rope_factors() {
+            list.add(role, &[n], presence);
         }
         for (l, layer) in self.layers.iter().enumerate() {
             list.layer = Some(l);
-            list.require(Role::AttnNorm, &[self.d_model]);
-            list.attention(layer.attention(), self.d_model);
-            list.require(Role::FfnNorm, &[self.d_model]);
-            list.mlp(layer.mlp(), self.d_model);
+            list.layer(layer, d);
         }
         list.layer = None;
-        list.require(Role::OutputNorm, &[self.d_model]);
+        list.norm(self.head.norm, [Role::OutputNorm, Role::OutputNormBias], d);
         // Without a head of its own a model uses its embedding ("tied").
-        list.add(Role::Output, &[self.n_vocab, self.d_model], Presence::Optional);
+        list.add(Role::Output, &[self.n_vocab, d], Presence::Optional);
+        list.add(Role::OutputBias, &[self.n_vocab], self.head.bias);
         list.reqs
     }
 
-    /// Presence and length of the one tensor of rope factors, which all layers share; one that requires it decides.
-    fn rope_factors(&self) -> Option<(Presence, usize)> {
-        let ropes = self.layers.iter().filter_map(|l| l.attention().rope.as_ref());
-        let ropes = ropes.filter(|r| r.factors != Presence::Absent);
-        ropes.map(|r| (r.factors, r.d_rope / 2)).max_by_key(|(presence, _)| *presence == Presence::Required)
+    /// Presence and length of each tensor of rope factors, which all layers share; one that requires it decides.
+    fn rope_factors(&self) -> impl Iterator<Item = (Role, Presence, usize)> {
+        let ropes = || self.layers.iter().filter_map(|l| l.attention().rope.as_ref());
+        let all = ropes().map(|r| (r.factors, r.d_rope / 2)).filter(|(presence, _)| *presence != Presence::Absent);
+        let all = all.max_by_key(|(presence, _)| *presence == Presence::Required);
+        let long = ropes().find(|r| matches!(r.scaling, RopeScaling::Long { .. })).map(|r| r.d_rope / 2);
+        let long =
+            [Role::RopeFactorsShort, Role::RopeFactorsLong].map(|role| long.map(|n| (role, Presence::Required, n)));
+        all.map(|(presence, n)| (Role::RopeFreqs, presence, n)).into_iter().chain(long.into_iter().flatten())
     }
 }
 
@@ -166,7 +266,7 @@ struct List {
 impl List {
     fn add(&mut self, role: Role, shape: &[usize], presence: Presence) {
         if presence != Presence::Absent {
-            self.reqs.push(TensorReq { role, layer: self.layer, shape: shape.to_vec(), presence });
+            self.reqs.push(TensorReq { role, layer: self.layer, shape: shape.to_vec(), presence, within: None });
         }
     }
 
@@ -174,30 +274,101 @@ impl List {
         self.add(role, shape, Presence::Required);
     }
 
+    /// Adds tensors of equal width that a file may hold as one, rows after rows.
+    fn fused<const N: usize>(
+        &mut self,
+        name: &'static str,
+        parts: [(Role, usize); N],
+        d_in: &[usize],
+        presence: Presence,
+    ) {
+        let n_rows = parts.iter().map(|(_, rows)| rows).sum();
+        let mut start = 0;
+        for (role, rows) in parts {
+            self.add(role, &[&[rows], d_in].concat(), presence);
+            if let Some(req) = self.reqs.last_mut().filter(|_| presence != Presence::Absent) {
+                req.within = Some(Within { name, rows: start..start + rows, n_rows });
+            }
+            start += rows;
+        }
+    }
+
+    fn norm(&mut self, norm: Norm, [weight, bias]: [Role; 2], d: usize) {
+        self.require(weight, &[d]);
+        if matches!(norm, Norm::Layer { .. }) {
+            self.require(bias, &[d]);
+        }
+    }
+
+    fn layer(&mut self, layer: &LayerSpec, d_model: usize) {
+        for half in [Half::Mixer, Half::Ffn] {
+            // The one norm of a parallel layer is listed once.
+            let is_shared = half == Half::Ffn && matches!(layer.wiring, Wiring::Parallel { .. });
+            if let Some((norm, roles)) = layer.pre(half).filter(|_| !is_shared) {
+                self.norm(norm, roles, d_model);
+            }
+            match (half, &layer.ffn) {
+                (Half::Mixer, _) => self.attention(layer.attention(), d_model),
+                (Half::Ffn, Ffn::Gated(mlp)) => self.gated(mlp, d_model),
+                (Half::Ffn, Ffn::Plain(mlp)) => self.plain(mlp, d_model),
+                (Half::Ffn, Ffn::Moe(moe)) => self.moe(moe, d_model),
+            }
+            if let Some((_, role)) = layer.post(half) {
+                self.require(role, &[d_model]);
+            }
+        }
+    }
+
     fn attention(&mut self, a: &Attention, d_model: usize) {
-        let inputs = [
-            (Role::AttnQ, Role::AttnQBias, a.d_q()),
-            (Role::AttnK, Role::AttnKBias, a.d_kv()),
-            (Role::AttnV, Role::AttnVBias, a.d_kv()),
-        ];
-        for (weight, bias, d_out) in inputs {
-            self.require(weight, &[d_out, d_model]);
-            self.add(bias, &[d_out], a.qkv_bias);
+        let (d_q, d_kv) = (a.d_q(), a.d_kv());
+        let weights = [(Role::AttnQ, d_q), (Role::AttnK, d_kv), (Role::AttnV, d_kv)];
+        let biases = [(Role::AttnQBias, d_q), (Role::AttnKBias, d_kv), (Role::AttnVBias, d_kv)];
+        self.fused("attn_qkv.weight", weights, &[d_model], Presence::Required);
+        self.fused("attn_qkv.bias", biases, &[], a.qkv_bias);
+        let widths = match a.qk_norm {
+            QkNorm::None => None,
+            QkNorm::PerHead { .. } => Some([a.d_head; 2]),
+            QkNorm::Whole { .. } => Some([d_q, d_kv]),
+        };
+        if let Some([d_q, d_k]) = widths {
+            self.require(Role::AttnQNorm, &[d_q]);
+            self.require(Role::AttnKNorm, &[d_k]);
         }
-        if matches!(a.qk_norm, QkNorm::PerHead { .. }) {
-            self.require(Role::AttnQNorm, &[a.d_head]);
-            self.require(Role::AttnKNorm, &[a.d_head]);
-        }
-        self.require(Role::AttnOutput, &[d_model, a.d_q()]);
+        self.require(Role::AttnOutput, &[d_model, d_q]);
         self.add(Role::AttnOutputBias, &[d_model], a.out_bias);
     }
 
-    fn mlp(&mut self, m: &Mlp, d_model: usize) {
-        self.require(Role::FfnGate, &[m.d_ff, d_model]);
-        self.add(Role::FfnGateBias, &[m.d_ff], m.bias);
+    fn gated(&mut self, m: &Mlp, d_model: usize) {
+        let weights = [(Role::FfnGate, m.d_ff), (Role::FfnUp, m.d_ff)];
+        let biases = [(Role::FfnGateBias, m.d_ff), (Role::FfnUpBias, m.d_ff)];
+        // Phi-3 has both in one, under the name of the second.
+        self.fused(Role::FfnUp.name(), weights, &[d_model], Presence::Required);
+        self.fused(Role::FfnUpBias.name(), biases, &[], m.bias);
+        self.down(m, d_model);
+    }
+
+    fn plain(&mut self, m: &Mlp, d_model: usize) {
         self.require(Role::FfnUp, &[m.d_ff, d_model]);
         self.add(Role::FfnUpBias, &[m.d_ff], m.bias);
+        self.down(m, d_model);
+    }
+
+    fn down(&mut self, m: &Mlp, d_model: usize) {
         self.require(Role::FfnDown, &[d_model, m.d_ff]);
         self.add(Role::FfnDownBias, &[d_model], m.bias);
+    }
+
+    fn moe(&mut self, m: &Moe, d_model: usize) {
+        let (n, d_ff) = (m.n_experts, m.expert.d_ff);
+        self.require(Role::FfnGateInp, &[n, d_model]);
+        self.require(Role::FfnGateExps, &[n, d_ff, d_model]);
+        self.require(Role::FfnUpExps, &[n, d_ff, d_model]);
+        self.require(Role::FfnDownExps, &[n, d_model, d_ff]);
+        if let Some(shared) = &m.shared {
+            self.require(Role::FfnGateInpShexp, &[1, d_model]);
+            self.require(Role::FfnGateShexp, &[shared.d_ff, d_model]);
+            self.require(Role::FfnUpShexp, &[shared.d_ff, d_model]);
+            self.require(Role::FfnDownShexp, &[d_model, shared.d_ff]);
+        }
     }
 }

@@ -6,7 +6,10 @@ mod support;
 use atta_model::{
     arch::REGISTRY,
     oracle,
-    spec::{Activation, Ffn, LayerSpec, Mask, Mixer, ModelSpec, Norm, Pairing, Presence, QkNorm, RopeScaling, Wiring},
+    spec::{
+        Activation, Ffn, LayerSpec, Mask, Mlp, ModelSpec, Moe, Norm, Pairing, Positions, Presence, QkNorm, Rope,
+        RopeScaling, Temperature, Wiring, Yarn,
+    },
 };
 use support::{Golden, forward, goldens, nmse};
 
@@ -68,14 +71,24 @@ fn changes(g: &Golden, spec: &ModelSpec) -> Vec<Change> {
     let mut add = |what: &str, change: fn(&mut ModelSpec)| all.push((what.to_owned(), Box::new(change)));
     add("d_model", |s| s.d_model += 2);
     add("n_vocab", |s| s.n_vocab -= 1);
-    add("embed_scale", |s| s.embed_scale = 1.5);
+    add("embed_scale", |s| s.embed_scale *= 1.5);
+    add("positions", |s| {
+        s.positions = match s.positions {
+            Positions::None => Positions::Learned(128),
+            Positions::Learned(_) => Positions::None,
+        }
+    });
     add("the number of layers", |s| s.layers.truncate(s.layers.len() - 1));
     add("head.norm.eps", |s| double_eps(&mut s.head.norm));
-    add("head.logit_scale", |s| s.head.logit_scale = 0.5);
-    add("head.softcap", |s| s.head.softcap = Some(2.0));
+    add("head.logit_scale", |s| s.head.logit_scale *= 0.5);
+    add("head.softcap", |s| s.head.softcap = s.head.softcap.is_none().then_some(0.02));
+    match g.files().directory().tensor("output.bias") {
+        Some(_) => add("head.bias", |s| s.head.bias = Presence::Absent),
+        None => add("head.bias", |s| s.head.bias = Presence::Required),
+    }
     for l in 0..spec.layers.len() {
         let in_file = |tensor: &str| g.files().directory().tensor(&tensor.replace("{l}", &l.to_string())).is_some();
-        for (what, change) in layer_changes(&spec.layers[l], in_file) {
+        for (what, change) in layer_changes(&spec.layers[l], in_file).into_iter().chain(moe_changes(&spec.layers[l])) {
             all.push((format!("layers[{l}].{what}"), Box::new(move |s| change(&mut s.layers[l]))));
         }
     }
@@ -85,95 +98,244 @@ fn changes(g: &Golden, spec: &ModelSpec) -> Vec<Change> {
 type LayerChange = (&'static str, fn(&mut LayerSpec));
 
 fn layer_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<LayerChange> {
-    // Forbids a tensor that is there, or demands one that is not.
-    let presence = |tensor, forbid: fn(&mut LayerSpec), demand| if in_file(tensor) { forbid } else { demand };
     let mut all: Vec<LayerChange> = vec![
-        ("residual_scale", |l| l.residual_scale = 0.5),
-        ("wiring.pre[0].eps", |l| double_eps(&mut pre_norms(l)[0])),
-        ("wiring.pre[1].eps", |l| double_eps(&mut pre_norms(l)[1])),
-        ("n_heads", |l| attention(l).n_heads *= 2),
-        ("n_kv_heads", |l| attention(l).n_kv_heads *= 2),
-        ("d_head", |l| attention(l).d_head += 2),
-        ("mask", |l| attention(l).mask = Mask::Window(7)),
-        ("scale", |l| attention(l).scale *= 1.5),
-        ("softcap", |l| attention(l).softcap = Some(1.0)),
+        ("residual_scale", |l| l.residual_scale *= 0.5),
+        ("wiring", rewire),
+        ("wiring.pre[0]", |l| change_pre(l, 0)),
+        ("wiring.pre[1]", |l| change_pre(l, 1)),
+        ("wiring.post[0]", |l| change_post(l, 0)),
+        ("wiring.post[1]", |l| change_post(l, 1)),
+        ("n_heads", |l| l.attention_mut().n_heads *= 2),
+        ("n_kv_heads", |l| l.attention_mut().n_kv_heads *= 2),
+        ("d_head", |l| l.attention_mut().d_head += 2),
+        ("mask", |l| l.attention_mut().mask = Mask::Window(7)),
+        ("scale", |l| l.attention_mut().scale *= 1.5),
+        ("temperature", change_temperature),
+        ("softcap", |l| {
+            let cap = &mut l.attention_mut().softcap;
+            *cap = if cap.is_some() { None } else { Some(1.0) };
+        }),
         ("qk_norm", toggle_qk_norm),
-        ("rope", |l| attention(l).rope = None),
+        ("rope", toggle_rope),
+        ("d_ff", |l| l.mlp_mut().d_ff += 2),
+        ("activation", |l| {
+            let activation = &mut l.mlp_mut().activation;
+            *activation = match activation {
+                Activation::Silu => Activation::GeluTanh,
+                Activation::GeluTanh => Activation::Silu,
+            };
+        }),
+        ("ffn", |l| {
+            l.ffn = match l.ffn.clone() {
+                Ffn::Gated(m) => Ffn::Plain(m),
+                Ffn::Plain(m) => Ffn::Gated(m),
+                Ffn::Moe(m) => Ffn::Plain(m.expert),
+            };
+        }),
+    ];
+    all.extend(presence_changes(&in_file));
+    all.extend(layer.attention().rope.iter().flat_map(|rope| rope_changes(rope, &in_file)));
+    let has_eps = [
+        (!matches!(layer.attention().qk_norm, QkNorm::None))
+            .then_some(("qk_norm.eps", double_qk_eps as fn(&mut LayerSpec))),
+        layer.attention().temperature.map(|_| ("temperature.n_ctx_orig", halve_temperature as fn(&mut LayerSpec))),
+    ];
+    all.extend(has_eps.into_iter().flatten());
+    let changes_something = |(_, change): &LayerChange| {
+        let mut changed = layer.clone();
+        change(&mut changed);
+        changed != *layer
+    };
+    // A parallel layer has no second norm to change.
+    all.retain(changes_something);
+    all
+}
+
+/// Forbids tensors that are there, or demands those that are not.
+fn presence_changes(in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {
+    let change = |what, tensors: &[&str], forbid: fn(&mut LayerSpec), demand: fn(&mut LayerSpec)| -> LayerChange {
+        (what, if tensors.iter().any(|t| in_file(t)) { forbid } else { demand })
+    };
+    vec![
+        change(
+            "qkv_bias",
+            &["blk.{l}.attn_q.bias", "blk.{l}.attn_qkv.bias"],
+            |l| l.attention_mut().qkv_bias = Presence::Absent,
+            |l| l.attention_mut().qkv_bias = Presence::Required,
+        ),
+        change(
+            "out_bias",
+            &["blk.{l}.attn_output.bias"],
+            |l| l.attention_mut().out_bias = Presence::Absent,
+            |l| l.attention_mut().out_bias = Presence::Required,
+        ),
+        change(
+            "mlp.bias",
+            &["blk.{l}.ffn_up.bias"],
+            |l| l.mlp_mut().bias = Presence::Absent,
+            |l| l.mlp_mut().bias = Presence::Required,
+        ),
+    ]
+}
+
+fn rope_changes(r: &Rope, in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {
+    let mut all: Vec<LayerChange> = vec![
         ("rope.d_rope", |l| rope(l).d_rope -= 2),
         ("rope.base", |l| rope(l).base *= 1.2),
         ("rope.pairing", flip_pairing),
         ("rope.scaling", stretch),
-        ("d_ff", |l| mlp(l).d_ff += 2),
-        ("activation", |l| mlp(l).activation = Activation::GeluTanh),
-        (
-            "rope.factors",
-            presence(
-                "rope_freqs.weight",
-                |l| rope(l).factors = Presence::Absent,
-                |l| rope(l).factors = Presence::Required,
-            ),
-        ),
-        (
-            "qkv_bias",
-            presence(
-                "blk.{l}.attn_q.bias",
-                |l| attention(l).qkv_bias = Presence::Absent,
-                |l| attention(l).qkv_bias = Presence::Required,
-            ),
-        ),
-        (
-            "out_bias",
-            presence(
-                "blk.{l}.attn_output.bias",
-                |l| attention(l).out_bias = Presence::Absent,
-                |l| attention(l).out_bias = Presence::Required,
-            ),
-        ),
-        (
-            "mlp.bias",
-            presence("blk.{l}.ffn_up.bias", |l| mlp(l).bias = Presence::Absent, |l| mlp(l).bias = Presence::Required),
-        ),
+        ("rope.magnitude", |l| rope(l).magnitude *= 1.2),
     ];
-    if matches!(layer.attention().qk_norm, QkNorm::PerHead { .. }) {
-        all.push(("qk_norm.eps", |l| {
-            if let QkNorm::PerHead { eps } = &mut attention(l).qk_norm {
-                *eps *= 2.0;
+    all.push(match in_file("rope_freqs.weight") {
+        true => ("rope.factors", |l| rope(l).factors = Presence::Absent),
+        false => ("rope.factors", |l| rope(l).factors = Presence::Required),
+    });
+    match r.scaling {
+        RopeScaling::Long { .. } => all.push(("rope.scaling.n_ctx_orig", |l| {
+            if let RopeScaling::Long { n_ctx_orig } = &mut rope(l).scaling {
+                // On the other side of both the sequence and the context of the tests.
+                *n_ctx_orig = if *n_ctx_orig > 128 { 8 } else { 128 };
             }
-        }));
+        })),
+        RopeScaling::Yarn(_) => all.extend([
+            ("rope.scaling.factor", (|l| yarn(l).factor *= 1.5) as fn(&mut LayerSpec)),
+            ("rope.scaling.n_ctx_orig", |l| yarn(l).n_ctx_orig *= 3),
+            ("rope.scaling.beta_fast", |l| yarn(l).beta_fast *= 1.5),
+            ("rope.scaling.beta_slow", |l| yarn(l).beta_slow *= 1.5),
+        ]),
+        RopeScaling::Dynamic { .. } => all.extend([
+            ("rope.scaling.factor", (|l| dynamic(l, |factor, _| *factor *= 1.5)) as fn(&mut LayerSpec)),
+            ("rope.scaling.n_ctx_orig", |l| dynamic(l, |_, n| *n += 9)),
+        ]),
+        RopeScaling::Linear { .. } => all.push(("rope.scaling.factor", |l| {
+            if let RopeScaling::Linear { factor } = &mut rope(l).scaling {
+                *factor *= 1.5;
+            }
+        })),
+        RopeScaling::None => {}
     }
     all
 }
 
-fn attention(l: &mut LayerSpec) -> &mut atta_model::spec::Attention {
-    let Mixer::Attention(a) = &mut l.mixer;
-    a
+fn moe_changes(layer: &LayerSpec) -> Vec<LayerChange> {
+    let Some(moe) = layer.moe() else { return Vec::new() };
+    let mut all: Vec<LayerChange> = vec![
+        ("moe", |l| l.ffn = Ffn::Gated(l.mlp().clone())),
+        ("n_experts", |l| moe_of(l).n_experts -= 1),
+        ("n_used", |l| moe_of(l).n_used -= 1),
+        ("renormalize", |l| moe_of(l).renormalize ^= true),
+        ("weights_scale", |l| moe_of(l).weights_scale *= 1.1),
+        ("shared", |l| {
+            let moe = moe_of(l);
+            moe.shared = if moe.shared.is_some() { None } else { Some(moe.expert.clone()) };
+        }),
+    ];
+    if moe.shared.is_some() {
+        all.push(("shared.d_ff", |l| shared(l).d_ff -= 2));
+        all.push(("shared.activation", |l| shared(l).activation = Activation::GeluTanh));
+        all.push(("shared.bias", |l| shared(l).bias = Presence::Optional));
+    }
+    all
 }
 
-fn rope(l: &mut LayerSpec) -> &mut atta_model::spec::Rope {
-    attention(l).rope.as_mut().unwrap()
-}
-
-fn mlp(l: &mut LayerSpec) -> &mut atta_model::spec::Mlp {
-    let Ffn::Gated(m) = &mut l.ffn;
+fn moe_of(l: &mut LayerSpec) -> &mut Moe {
+    let Ffn::Moe(m) = &mut l.ffn else { panic!("a layer without experts") };
     m
 }
 
-fn pre_norms(l: &mut LayerSpec) -> &mut [Norm; 2] {
-    let Wiring::Sequential { pre } = &mut l.wiring;
-    pre
+fn shared(l: &mut LayerSpec) -> &mut Mlp {
+    moe_of(l).shared.as_mut().unwrap()
+}
+
+fn rope(l: &mut LayerSpec) -> &mut Rope {
+    l.attention_mut().rope.as_mut().unwrap()
+}
+
+fn yarn(l: &mut LayerSpec) -> &mut Yarn {
+    let RopeScaling::Yarn(yarn) = &mut rope(l).scaling else { unreachable!("asked of a YaRN rope") };
+    yarn
+}
+
+fn dynamic(l: &mut LayerSpec, change: impl FnOnce(&mut f32, &mut usize)) {
+    let RopeScaling::Dynamic { factor, n_ctx_orig } = &mut rope(l).scaling else {
+        unreachable!("asked of a dynamic one")
+    };
+    change(factor, n_ctx_orig);
+}
+
+fn toggle_rope(l: &mut LayerSpec) {
+    let plain = Rope {
+        d_rope: 4,
+        base: 100.0,
+        pairing: Pairing::Halves,
+        scaling: RopeScaling::None,
+        magnitude: 1.0,
+        factors: Presence::Absent,
+    };
+    let rope = &mut l.attention_mut().rope;
+    *rope = if rope.is_some() { None } else { Some(plain) };
+}
+
+fn change_temperature(l: &mut LayerSpec) {
+    let temperature = &mut l.attention_mut().temperature;
+    *temperature = match temperature {
+        Some(t) => Some(Temperature { slope: 1.5 * t.slope, ..*t }),
+        None => Some(Temperature { slope: 0.5, n_ctx_orig: 10 }),
+    };
+}
+
+fn halve_temperature(l: &mut LayerSpec) {
+    if let Some(t) = &mut l.attention_mut().temperature {
+        t.n_ctx_orig /= 2;
+    }
+}
+
+/// The other wiring, with what norms there are.
+fn rewire(l: &mut LayerSpec) {
+    l.wiring = match l.wiring {
+        Wiring::Sequential { pre, .. } => Wiring::Parallel { pre: pre[0].unwrap_or(Norm::Rms { eps: 1e-5 }) },
+        Wiring::Parallel { pre } => Wiring::Sequential { pre: [Some(pre); 2], post: [None; 2] },
+    };
+}
+
+/// Doubles the epsilon of a norm that is there, or asks for one that is not.
+fn change_norm(norm: &mut Option<Norm>) {
+    match norm {
+        Some(norm) => double_eps(norm),
+        None => *norm = Some(Norm::Rms { eps: 1e-6 }),
+    }
+}
+
+fn change_pre(l: &mut LayerSpec, i: usize) {
+    match &mut l.wiring {
+        Wiring::Sequential { pre, .. } => change_norm(&mut pre[i]),
+        Wiring::Parallel { pre } => double_eps(pre),
+    }
+}
+
+fn change_post(l: &mut LayerSpec, i: usize) {
+    if let Wiring::Sequential { post, .. } = &mut l.wiring {
+        change_norm(&mut post[i]);
+    }
 }
 
 fn double_eps(norm: &mut Norm) {
-    let Norm::Rms { eps } = norm;
+    let (Norm::Rms { eps } | Norm::Layer { eps }) = norm;
     *eps *= 2.0;
 }
 
 fn toggle_qk_norm(l: &mut LayerSpec) {
-    let a = attention(l);
+    let a = l.attention_mut();
     a.qk_norm = match a.qk_norm {
         QkNorm::None => QkNorm::PerHead { eps: 1e-6 },
-        QkNorm::PerHead { .. } => QkNorm::None,
+        QkNorm::PerHead { .. } | QkNorm::Whole { .. } => QkNorm::None,
     };
+}
+
+fn double_qk_eps(l: &mut LayerSpec) {
+    if let QkNorm::PerHead { eps } | QkNorm::Whole { eps } = &mut l.attention_mut().qk_norm {
+        *eps *= 2.0;
+    }
 }
 
 fn flip_pairing(l: &mut LayerSpec) {
@@ -188,6 +350,6 @@ fn stretch(l: &mut LayerSpec) {
     let scaling = &mut rope(l).scaling;
     *scaling = match scaling {
         RopeScaling::None => RopeScaling::Linear { factor: 2.0 },
-        RopeScaling::Linear { .. } => RopeScaling::None,
+        _ => RopeScaling::None,
     };
 }

@@ -9,7 +9,7 @@ use std::sync::{
 
 use atta_model::{
     Batch, CpuOptions, Error, Executor, Input, KvType, Model, Output, Row, Want,
-    spec::{Attention, Mask, Mixer, ModelSpec, Presence, Rope},
+    spec::{Attention, Mask, ModelSpec, Presence, Rope},
 };
 use atta_store::{Budget, Guard, InMemory, ModelFiles, Unit, Weights};
 use support::{append, bits, cpu, cpu_with, forward, golden};
@@ -92,6 +92,19 @@ fn a_state_of_other_layers_is_refused() {
 }
 
 #[test]
+fn a_state_whose_keys_were_turned_otherwise_is_refused() {
+    for (name, takes_it) in [("phi3-short", false), ("llama-dynamic-rope", false), ("llama-yarn", true)] {
+        let g = golden(name);
+        let part = |n_ctx| cpu_with(&g.model(), 1, CpuOptions { n_ctx, ..CpuOptions::default() });
+        let (mut short, mut long) = (part(64), part(8192));
+        let seq = short.new_seq().unwrap();
+        append(&mut short, seq, &g.tokens[..20], 20);
+        let state = short.export(seq).unwrap();
+        assert_eq!(long.import(&state).is_ok(), takes_it, "{name}");
+    }
+}
+
+#[test]
 fn the_id_of_a_dropped_sequence_never_means_another() {
     let model = golden("llama-plain").model();
     let mut cpu = cpu(&model, 1, KvType::F16);
@@ -128,8 +141,7 @@ fn rows_of_the_wrong_kind_and_executors_of_nothing_are_refused() {
 }
 
 fn attention(spec: &mut ModelSpec) -> &mut Attention {
-    let Mixer::Attention(a) = &mut spec.layers[0].mixer;
-    a
+    spec.layers[0].attention_mut()
 }
 
 fn rope(spec: &mut ModelSpec) -> &mut Rope {

@@ -18,13 +18,26 @@ pub struct Extent {
     pub bytes: u64,
 }
 
-/// A table that is read by rows: the token embedding, the output head.
+/// A table that is read by rows: the token embedding, the output head, a matrix of every expert of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowTable {
     /// The whole table.
     pub extent: Extent,
     /// Bytes of one row.
     pub row_bytes: u64,
+}
+
+impl RowTable {
+    /// The bytes of row `i`; past the end of the table if it has no such row.
+    pub(crate) fn row(&self, i: u64) -> Extent {
+        let offset = self.extent.offset.saturating_add(i.saturating_mul(self.row_bytes));
+        Extent { offset, bytes: self.row_bytes, ..self.extent }
+    }
+
+    /// Number of rows.
+    pub(crate) fn n_rows(&self) -> u64 {
+        self.extent.bytes.checked_div(self.row_bytes).unwrap_or(0)
+    }
 }
 
 /// Which bytes each unit is made of.
@@ -34,6 +47,9 @@ pub struct Plan {
     pub attn: Vec<Vec<Extent>>,
     /// The matrices of the feed-forward block of each layer: `ffn[l][part]`.
     pub ffn: Vec<Vec<Extent>>,
+    /// The matrices of the experts of each layer: `experts[l][part]` is a table whose rows are whole experts. Empty for a
+    /// layer without.
+    pub experts: Vec<Vec<RowTable>>,
     /// The token embedding.
     pub embed: Option<RowTable>,
     /// The output head; equal to `embed` where the two are tied, and then it counts once.
@@ -45,8 +61,10 @@ pub struct Plan {
 pub enum Unit<'a> {
     /// The mixer matrices of a layer.
     Attn(usize),
-    /// The dense feed-forward matrices of a layer.
+    /// The feed-forward matrices of a layer that every token needs.
     Ffn(usize),
+    /// Some experts of a layer; part `k * n_parts + p` is part `p` of the expert `ids[k]`.
+    Experts(usize, &'a [u32]),
     /// Some rows of the token embedding; part `i` is row `ids[i]`.
     EmbedRows(&'a [u32]),
     /// A range of rows of the output head, as one part.
@@ -59,11 +77,13 @@ pub struct Guard<'a>(pub(crate) Parts<'a>);
 pub(crate) enum Parts<'a> {
     Extents(&'a ModelFiles, &'a [Extent]),
     Rows { table: &'a [u8], row_bytes: usize, ids: &'a [u32] },
+    Experts { files: &'a ModelFiles, tables: &'a [RowTable], ids: &'a [u32] },
     One(&'a [u8]),
 }
 
 impl Guard<'_> {
-    /// The bytes of one part, in the order of the plan (of the ids, for [`Unit::EmbedRows`]).
+    /// The bytes of one part, in the order of the plan (of the ids, for [`Unit::EmbedRows`]
+    /// and [`Unit::Experts`]).
     ///
     /// # Panics
     /// If there is no such part: the plan's writer and its reader are the same crate, and disagree.
@@ -75,6 +95,10 @@ impl Guard<'_> {
             Parts::Rows { table, row_bytes, ids } => {
                 let at = ids[i] as usize * row_bytes;
                 &table[at..at + row_bytes]
+            }
+            Parts::Experts { files, tables, ids } => {
+                let row = tables[i % tables.len()].row(ids[i / tables.len()].into());
+                files.bytes(row).expect("ids are checked when a unit is asked for")
             }
             Parts::One(bytes) => {
                 assert_eq!(i, 0, "this unit has one part");

@@ -31,7 +31,7 @@ impl InMemory {
     /// # Errors
     /// [`Error::OutOfFile`] for an extent that ends past its file.
     pub fn new(files: ModelFiles, plan: Plan) -> Result<Self, Error> {
-        let tables = plan.embed.iter().chain(&plan.head).map(|t| &t.extent);
+        let tables = plan.embed.iter().chain(&plan.head).chain(plan.experts.iter().flatten()).map(|t| &t.extent);
         for &extent in plan.attn.iter().chain(&plan.ffn).flatten().chain(tables) {
             if files.bytes(extent).is_none() {
                 return Err(out_of_file(&files, extent));
@@ -58,6 +58,15 @@ impl InMemory {
         let table = self.rows(self.plan.embed, 0..n_rows)?;
         Ok(Parts::Rows { table, row_bytes: row_bytes as usize, ids })
     }
+
+    fn experts<'a>(&'a self, l: usize, ids: &'a [u32]) -> Result<Parts<'a>, Error> {
+        let tables = self.plan.experts.get(l).filter(|tables| !tables.is_empty()).ok_or(Error::NotInPlan)?;
+        let n_rows = tables.iter().map(RowTable::n_rows).min().unwrap_or(0);
+        match ids.iter().max() {
+            Some(&id) if u64::from(id) >= n_rows => Err(Error::NoRow { row: id.into(), n_rows }),
+            _ => Ok(Parts::Experts { files: &self.files, tables, ids }),
+        }
+    }
 }
 
 impl Weights for InMemory {
@@ -68,6 +77,7 @@ impl Weights for InMemory {
         Ok(Guard(match unit {
             Unit::Attn(l) => layer(&self.plan.attn, l)?,
             Unit::Ffn(l) => layer(&self.plan.ffn, l)?,
+            Unit::Experts(l, ids) => self.experts(l, ids)?,
             Unit::EmbedRows(ids) => self.embed_rows(ids)?,
             Unit::HeadRows(range) => Parts::One(self.rows(self.plan.head, range)?),
         }))
@@ -81,4 +91,48 @@ impl Weights for InMemory {
 fn out_of_file(files: &ModelFiles, extent: Extent) -> Error {
     let Extent { shard, offset, bytes } = extent;
     Error::OutOfFile { shard, offset, bytes, file_bytes: files.shard_bytes(shard) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Budget, Placement};
+
+    /// Weights of a file whose bytes from `offset` on count from 0; layer 1 has four experts of two matrices, 2 and 3 bytes
+    /// each, one matrix after the other.
+    fn weights() -> InMemory {
+        let mut bytes = atta_formats::Writer::new().finish().unwrap().header;
+        let offset = bytes.len() as u64;
+        bytes.extend(0..20);
+        let files = ModelFiles::from_static("experts", bytes.leak(), Placement::Mapped, &Budget::unlimited()).unwrap();
+        let table = |start: u64, row_bytes: u64| {
+            let extent = Extent { shard: 0, offset: offset + start, bytes: 4 * row_bytes };
+            RowTable { extent, row_bytes }
+        };
+        let experts = vec![Vec::new(), vec![table(0, 2), table(8, 3)]];
+        InMemory::new(files, Plan { experts, ..Plan::default() }).unwrap()
+    }
+
+    #[test]
+    fn the_parts_of_experts_come_expert_by_expert_in_the_order_asked_for() {
+        let weights = weights();
+        let unit = weights.unit(Unit::Experts(1, &[3, 0])).unwrap();
+        let parts: Vec<_> = (0..4).map(|i| unit.part(i).to_vec()).collect();
+        assert_eq!(parts, [vec![6, 7], vec![17, 18, 19], vec![0, 1], vec![8, 9, 10]]);
+    }
+
+    #[test]
+    fn experts_that_a_layer_does_not_have_are_refused() {
+        let weights = weights();
+        assert!(matches!(weights.unit(Unit::Experts(1, &[1, 4])), Err(Error::NoRow { row: 4, n_rows: 4 })));
+        assert!(matches!(weights.unit(Unit::Experts(0, &[0])), Err(Error::NotInPlan)));
+        assert!(matches!(weights.unit(Unit::Experts(2, &[0])), Err(Error::NotInPlan)));
+    }
+
+    #[test]
+    fn a_plan_of_experts_past_the_end_of_the_file_is_refused() {
+        let InMemory { files, mut plan } = weights();
+        plan.experts[1][1].extent.bytes += 1;
+        assert!(matches!(InMemory::new(files, plan), Err(Error::OutOfFile { .. })));
+    }
 }

@@ -1,4 +1,4 @@
-//! The activation functions of feed-forward blocks, applied to a gate and multiplied with the other branch.
+//! The activation functions of feed-forward blocks, applied to a gate and multiplied with the other branch, or alone.
 
 use super::math::{erf, sigmoid, tanh};
 
@@ -48,5 +48,21 @@ pub(crate) fn gate(activation: Activation, gate: &mut [f32], up: &[f32]) {
         Activation::GeluTanh => apply(gate, up, gelu_tanh),
         Activation::Gelu => apply(gate, up, gelu),
         Activation::Relu => apply(gate, up, |x| x.max(0.0)),
+    }
+}
+
+#[inline(always)]
+fn map(x: &mut [f32], f: impl Fn(f32) -> f32) {
+    x.iter_mut().for_each(|x| *x = f(*x));
+}
+
+/// `x = activation(x)`; the values of [`gate`] with `up = 1`.
+#[inline(always)]
+pub(crate) fn activate(activation: Activation, x: &mut [f32]) {
+    match activation {
+        Activation::Silu => map(x, silu),
+        Activation::GeluTanh => map(x, gelu_tanh),
+        Activation::Gelu => map(x, gelu),
+        Activation::Relu => map(x, |x| x.max(0.0)),
     }
 }

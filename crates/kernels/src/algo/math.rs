@@ -147,7 +147,7 @@ pub fn sin_cos(x: f64) -> (f64, f64) {
 }
 
 /// Natural logarithm of a positive, finite, normal number. Relative error below 4e-16.
-fn ln(x: f64) -> f64 {
+pub fn ln(x: f64) -> f64 {
     let bits = x.to_bits();
     // x = m·2^e with m between √½ and √2.
     let e = ((bits.wrapping_sub(std::f64::consts::FRAC_1_SQRT_2.to_bits())) as i64) >> 52;

@@ -229,6 +229,9 @@ fn activations_of_gates_agree_with_their_definitions() {
             k.gate(activation, &mut y, &[2.0]);
             let want = 2.0 * want(f64::from(x));
             assert!((f64::from(y[0]) - want).abs() < 1e-6 * (1.0 + want.abs()), "{activation:?} {x}");
+            let mut alone = [x];
+            k.activate(activation, &mut alone);
+            assert_eq!(2.0 * alone[0], y[0], "{activation:?} {x} without a gate");
         }
     }
 }
@@ -312,6 +315,9 @@ fn row_operations_of_every_isa_give_the_bits_of_scalar() {
             for activation in [Activation::Silu, Activation::GeluTanh, Activation::Gelu, Activation::Relu] {
                 out.copy_from_slice(&large);
                 k.gate(activation, &mut out, &weight);
+                all.extend(bits(&out));
+                out.copy_from_slice(&large);
+                k.activate(activation, &mut out);
                 all.extend(bits(&out));
             }
             for pairing in [RopePairing::Norm, RopePairing::Neox] {

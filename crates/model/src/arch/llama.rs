@@ -1,19 +1,22 @@
-//! Llama 1, 2 and 3.x, and all that share their layout: TinyLlama, SmolLM2, Mistral 7B.
+//! Llama 1, 2 and 3.x, and all that share their layout: TinyLlama, SmolLM2, Mistral 7B; with experts Mixtral.
 //!
-//! Source: Touvron et al. 2023; the Llama 3.1 model card for the rope factors, which GGUF files carry as a tensor.
+//! Source: Touvron et al. 2023; the Llama 3.1 model card for the rope factors, which GGUF files carry as a tensor; Jiang et
+//! al. 2024 for the experts.
 
-use super::{llama_like::llama_like, meta::Meta};
+use super::{experts::experts, llama_like::backbone, meta::Meta};
 use crate::{
     Error,
     spec::{ModelSpec, Pairing, Presence},
 };
 
 pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
-    llama_like(m)?
+    let model = backbone(m)?
         .pairing(Pairing::Adjacent)
         .rope_factors(Presence::Optional)
         .qkv_bias(Presence::Optional)
-        .out_bias(Presence::Optional)
-        .mlp_bias(Presence::Optional)
-        .build()
+        .out_bias(Presence::Optional);
+    match m.count("expert_count")? {
+        0 => model.mlp_bias(Presence::Optional).build(),
+        _ => model.experts(experts(m, m.size("feed_forward_length")?)?).build(),
+    }
 }

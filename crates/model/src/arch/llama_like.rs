@@ -1,11 +1,12 @@
-//! What the llama family shares, as a builder: an architecture file says only how it differs.
+//! What the llama family shares, and what the older GPT family shares, as a builder: an architecture file says only how it
+//! differs.
 
-use super::meta::Meta;
+use super::{meta::Meta, rope::rope};
 use crate::{
     Error,
     spec::{
-        Activation, Attention, Ffn, Head, LayerSpec, Mask, Mixer, Mlp, ModelSpec, Norm, Pairing, Presence, QkNorm,
-        Rope, RopeScaling, Wiring,
+        Activation, Attention, Ffn, Head, LayerSpec, Mask, Mixer, Mlp, ModelSpec, Moe, Norm, Pairing, Positions,
+        Presence, QkNorm, Rope, Wiring,
     },
 };
 
@@ -19,22 +20,42 @@ pub(super) struct Builder {
 
 /// Pre-norm layers of rope attention and a SiLU-gated perceptron, sizes from the usual keys.
 pub(super) fn llama_like(m: &Meta<'_>) -> Result<Builder, Error> {
-    let n_experts = m.count("expert_count")?;
-    if n_experts > 0 {
-        return Err(m.unsupported("expert_count", n_experts));
-    }
-    let d_model = m.size("embedding_length")?;
-    let eps = m.positive_opt("attention.layer_norm_rms_epsilon")?;
-    let eps = eps.ok_or_else(|| Error::MissingKey("attention.layer_norm_rms_epsilon".into()))?;
-    let attention = attention(m, d_model)?;
+    no_experts(m)?;
+    backbone(m)
+}
+
+/// The same for architectures that may have experts: those are up to the caller.
+pub(super) fn backbone(m: &Meta<'_>) -> Result<Builder, Error> {
+    let eps = m.positive("attention.layer_norm_rms_epsilon")?;
     let mlp = Mlp { d_ff: m.size("feed_forward_length")?, activation: Activation::Silu, bias: Presence::Absent };
-    let norm = Norm::Rms { eps };
+    stack(m, Norm::Rms { eps }, Ffn::Gated(mlp))
+}
+
+/// Pre-norm layers with LayerNorm, biases everywhere, and a plain GELU perceptron (Radford et al. 2019).
+pub(super) fn gpt_like(m: &Meta<'_>) -> Result<Builder, Error> {
+    no_experts(m)?;
+    let eps = m.positive("attention.layer_norm_epsilon")?;
+    let mlp = Mlp { d_ff: m.size("feed_forward_length")?, activation: Activation::GeluTanh, bias: Presence::Required };
+    let builder = stack(m, Norm::Layer { eps }, Ffn::Plain(mlp))?;
+    Ok(builder.qkv_bias(Presence::Required).out_bias(Presence::Required))
+}
+
+fn no_experts(m: &Meta<'_>) -> Result<(), Error> {
+    match m.count("expert_count")? {
+        0 => Ok(()),
+        n => Err(m.unsupported("expert_count", n)),
+    }
+}
+
+fn stack(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Error> {
+    let (Norm::Rms { eps } | Norm::Layer { eps }) = norm;
+    let d_model = m.size("embedding_length")?;
     Ok(Builder {
         n_layers: m.n_layers()?,
         layer: LayerSpec {
-            wiring: Wiring::Sequential { pre: [norm; 2] },
-            mixer: Mixer::Attention(attention),
-            ffn: Ffn::Gated(mlp),
+            wiring: Wiring::Sequential { pre: [Some(norm); 2], post: [None; 2] },
+            mixer: Mixer::Attention(attention(m, d_model)?),
+            ffn,
             residual_scale: 1.0,
         },
         model: ModelSpec {
@@ -42,8 +63,9 @@ pub(super) fn llama_like(m: &Meta<'_>) -> Result<Builder, Error> {
             n_vocab: m.n_vocab()?,
             n_ctx_train: m.size("context_length")?,
             embed_scale: 1.0,
+            positions: Positions::None,
             layers: Vec::new(),
-            head: Head { norm, logit_scale: 1.0, softcap: None },
+            head: Head { norm, bias: Presence::Absent, logit_scale: 1.0, softcap: None },
         },
         eps,
     })
@@ -69,44 +91,34 @@ fn attention(m: &Meta<'_>, d_model: usize) -> Result<Attention, Error> {
         rope: Some(rope(m, d_head)?),
         mask: Mask::Causal,
         qk_norm: QkNorm::None,
-        scale: 1.0 / (d_head as f32).sqrt(),
+        scale: m.positive_opt("attention.scale")?.unwrap_or(1.0 / (d_head as f32).sqrt()),
+        temperature: None,
         softcap: None,
         qkv_bias: Presence::Absent,
         out_bias: Presence::Absent,
     })
 }
 
-fn rope(m: &Meta<'_>, d_head: usize) -> Result<Rope, Error> {
-    let d_rope = m.size_opt("rope.dimension_count")?.unwrap_or(d_head);
-    Ok(Rope {
-        d_rope,
-        base: m.positive_opt("rope.freq_base")?.unwrap_or(10_000.0),
-        pairing: Pairing::Halves,
-        scaling: rope_scaling(m)?,
-        factors: Presence::Absent,
-    })
-}
-
-fn rope_scaling(m: &Meta<'_>) -> Result<RopeScaling, Error> {
-    // `rope.scale_linear` is how files of 2023 say it.
-    let legacy = m.positive_opt("rope.scale_linear")?;
-    let factor = m.positive_opt("rope.scaling.factor")?;
-    match (m.text_opt("rope.scaling.type")?, factor.or(legacy)) {
-        (Some("none"), _) => Ok(RopeScaling::None),
-        (None | Some("linear"), None | Some(1.0)) => Ok(RopeScaling::None),
-        (None | Some("linear"), Some(factor)) => Ok(RopeScaling::Linear { factor }),
-        (Some(other), _) => Err(m.unsupported("rope.scaling.type", other)),
-    }
-}
-
 impl Builder {
-    fn attention(mut self, change: impl FnOnce(&mut Attention)) -> Self {
-        let Mixer::Attention(attention) = &mut self.layer.mixer;
-        change(attention);
+    /// Any change of the whole model.
+    pub(super) fn model(mut self, change: impl FnOnce(&mut ModelSpec)) -> Self {
+        change(&mut self.model);
         self
     }
 
-    fn rope(self, change: impl FnOnce(&mut Rope)) -> Self {
+    /// Any change of the layers.
+    pub(super) fn layer(mut self, change: impl FnOnce(&mut LayerSpec)) -> Self {
+        change(&mut self.layer);
+        self
+    }
+
+    /// Any change of the attention of the layers.
+    pub(super) fn attention(self, change: impl FnOnce(&mut Attention)) -> Self {
+        self.layer(|layer| change(layer.attention_mut()))
+    }
+
+    /// Any change of the rotation.
+    pub(super) fn rope(self, change: impl FnOnce(&mut Rope)) -> Self {
         self.attention(|a| {
             if let Some(rope) = &mut a.rope {
                 change(rope);
@@ -140,16 +152,72 @@ impl Builder {
         self.attention(|a| a.qk_norm = QkNorm::PerHead { eps })
     }
 
+    /// RMS norm of all heads of q together, and of k.
+    pub(super) fn qk_norm_whole(self) -> Self {
+        let eps = self.eps;
+        self.attention(|a| a.qk_norm = QkNorm::Whole { eps })
+    }
+
+    /// No norms of what the blocks read.
+    pub(super) fn no_pre_norms(self) -> Self {
+        self.layer(|layer| {
+            if let Wiring::Sequential { pre, .. } = &mut layer.wiring {
+                *pre = [None; 2];
+            }
+        })
+    }
+
+    /// Both blocks of a layer read one norm of the same residual.
+    pub(super) fn parallel(self) -> Self {
+        let pre = self.model.head.norm;
+        self.layer(|layer| layer.wiring = Wiring::Parallel { pre })
+    }
+
+    /// The embedding is multiplied by `sqrt(d_model)`.
+    pub(super) fn scale_embedding_by_width(self) -> Self {
+        self.model(|model| model.embed_scale = (model.d_model as f32).sqrt())
+    }
+
+    /// Scores are multiplied by `1 / sqrt(d_model / n_heads)`, whatever the width of a head is.
+    pub(super) fn scale_scores_by_width_per_head(self) -> Self {
+        let d_model = self.model.d_model;
+        self.attention(|a| a.scale = 1.0 / ((d_model / a.n_heads).max(1) as f32).sqrt())
+    }
+
+    /// RMS norms of what the blocks return, beside those of what they read.
+    pub(super) fn post_norms(self) -> Self {
+        let norm = Some(Norm::Rms { eps: self.eps });
+        self.layer(|layer| {
+            if let Wiring::Sequential { post, .. } = &mut layer.wiring {
+                *post = [norm; 2];
+            }
+        })
+    }
+
+    /// The nonlinearity of the perceptron.
+    pub(super) fn activation(self, activation: Activation) -> Self {
+        self.layer(|layer| layer.mlp_mut().activation = activation)
+    }
+
     /// Biases of the perceptron.
-    pub(super) fn mlp_bias(mut self, presence: Presence) -> Self {
-        let Ffn::Gated(mlp) = &mut self.layer.ffn;
-        mlp.bias = presence;
-        self
+    pub(super) fn mlp_bias(self, presence: Presence) -> Self {
+        self.layer(|layer| layer.mlp_mut().bias = presence)
+    }
+
+    /// Experts instead of one perceptron.
+    pub(super) fn experts(self, moe: Moe) -> Self {
+        self.layer(|layer| layer.ffn = Ffn::Moe(moe))
     }
 
     /// The finished spec, every layer written out.
-    pub(super) fn build(mut self) -> Result<ModelSpec, Error> {
+    pub(super) fn build(self) -> Result<ModelSpec, Error> {
+        self.build_each(|_, _| {})
+    }
+
+    /// The same for layers that differ: `change` is called with the index and the description of each.
+    pub(super) fn build_each(mut self, mut change: impl FnMut(usize, &mut LayerSpec)) -> Result<ModelSpec, Error> {
         self.model.layers = vec![self.layer; self.n_layers];
+        self.model.layers.iter_mut().enumerate().for_each(|(l, layer)| change(l, layer));
         Ok(self.model)
     }
 }

@@ -3,7 +3,7 @@
 //! Every number is checked here before anything is computed with it: a hyperparameter from a hostile file must not
 //! become a division by zero or an allocation of a terabyte.
 
-use atta_formats::gguf::Metadata;
+use atta_formats::gguf::{Metadata, Value};
 
 use crate::{Error, check::MAX_LAYERS};
 
@@ -28,7 +28,7 @@ impl<'a> Meta<'a> {
 
     /// A count or width, at least 1.
     pub(crate) fn size(&self, key: &str) -> Result<usize, Error> {
-        self.size_opt(key)?.ok_or_else(|| Error::MissingKey(self.key(key)))
+        self.size_opt(key)?.ok_or_else(|| self.missing(key))
     }
 
     /// A count or width that may be absent; where it is there it is at least 1.
@@ -76,6 +76,41 @@ impl<'a> Meta<'a> {
         }
     }
 
+    /// A number above zero.
+    pub(crate) fn positive(&self, key: &str) -> Result<f32, Error> {
+        self.positive_opt(key)?.ok_or_else(|| self.missing(key))
+    }
+
+    /// A bound above zero, `default` where the file says nothing; 0 means that there is none.
+    pub(crate) fn cap_opt(&self, key: &str, default: Option<f32>) -> Result<Option<f32>, Error> {
+        match self.number_opt(key)? {
+            Some(0.0) => Ok(None),
+            _ => Ok(self.positive_opt(key)?.or(default)),
+        }
+    }
+
+    /// Which layers look back through a window: by a list of them, or all but every `n`th, where `default` is `n` for
+    /// files that say nothing.
+    pub(crate) fn window_pattern(&self, default: usize) -> Result<Vec<bool>, Error> {
+        let (key, n_layers) = ("attention.sliding_window_pattern", self.n_layers()?);
+        let Some(value) = self.metadata.get(&self.key(key)) else {
+            return Ok((1..=n_layers).map(|l| l % default != 0).collect());
+        };
+        if !matches!(value, Value::Array(_)) {
+            let n = self.size(key)?;
+            return Ok((1..=n_layers).map(|l| l % n != 0).collect());
+        }
+        match self.metadata.bools(&self.key(key))? {
+            Some(list) if list.len() == n_layers => Ok(list.iter().collect()),
+            _ => Err(self.unsupported(key, value)),
+        }
+    }
+
+    /// A truth that may be absent.
+    pub(crate) fn flag_opt(&self, key: &str) -> Result<Option<bool>, Error> {
+        Ok(self.metadata.bool(&self.key(key))?)
+    }
+
     /// A text that may be absent.
     pub(crate) fn text_opt(&self, key: &str) -> Result<Option<&'a str>, Error> {
         Ok(self.metadata.str(&self.key(key))?)
@@ -87,6 +122,11 @@ impl<'a> Meta<'a> {
             Some(tokens) if !tokens.is_empty() => Ok(tokens.len()),
             _ => self.size("vocab_size"),
         }
+    }
+
+    /// A key that every model of this architecture has.
+    pub(crate) fn missing(&self, key: &str) -> Error {
+        Error::MissingKey(self.key(key))
     }
 
     /// Refuses a model that needs something we do not have.

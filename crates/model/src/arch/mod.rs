@@ -3,11 +3,25 @@
 //! This folder is the only place where the name of an architecture may appear. A `lower` function reads metadata and
 //! returns plain data; it sees no tensors, and nothing that it knows leaks out but the spec.
 
+mod experts;
+mod gemma;
+mod gemma2;
+mod gemma3;
+mod gpt2;
+mod granite;
 mod llama;
 mod llama_like;
 mod meta;
+mod mistral3;
+mod olmo2;
+mod phi2;
+mod phi3;
 mod qwen2;
+mod qwen2moe;
 mod qwen3;
+mod qwen3moe;
+mod rope;
+mod smollm3;
 
 use atta_formats::gguf::Metadata;
 
@@ -24,9 +38,21 @@ pub struct Row {
 
 /// Every architecture that we run.
 pub const REGISTRY: &[Row] = &[
+    Row { name: "gemma", lower: gemma::lower },
+    Row { name: "gemma2", lower: gemma2::lower },
+    Row { name: "gemma3", lower: gemma3::lower },
+    Row { name: "gpt2", lower: gpt2::lower },
+    Row { name: "granite", lower: granite::lower },
     Row { name: "llama", lower: llama::lower },
+    Row { name: "mistral3", lower: mistral3::lower },
+    Row { name: "olmo2", lower: olmo2::lower },
+    Row { name: "phi2", lower: phi2::lower },
+    Row { name: "phi3", lower: phi3::lower },
     Row { name: "qwen2", lower: qwen2::lower },
+    Row { name: "qwen2moe", lower: qwen2moe::lower },
     Row { name: "qwen3", lower: qwen3::lower },
+    Row { name: "qwen3moe", lower: qwen3moe::lower },
+    Row { name: "smollm3", lower: smollm3::lower },
 ];
 
 /// The spec that a file's metadata describes.

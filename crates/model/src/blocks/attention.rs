@@ -1,48 +1,44 @@
 //! Attention: every position looks back at the ones before it.
 //!
 //! ```text
-//! h = norm(x)
+//! h = pre(x)                                      residual.rs
 //! q, k, v = Wq h, Wk h, Wv h                      one region
-//! q, k = rope(norm_head(q)), rope(norm_head(k))   one region each
+//! q, k = temperature * rope(norm(q)), rope(norm(k))   one region each
 //! cache[pos] = k, v
 //! y = softmax(scale * q · K) V                    one region; K, V read back from the cache
-//! x += Wo y                                       one region
+//! x += post(Wo y)                                 one region; residual.rs
 //! ```
 
 use atta_kernels::{Attention as Attend, AttnRow, Job, Store};
 use atta_store::{Guard, Unit};
 
-use super::{Normalize, Pass};
+use super::{Last, Pass};
 use crate::{
     Error, Phase, Role,
-    spec::{Attention, LayerSpec, QkNorm},
+    spec::{Attention, Half, QkNorm},
 };
 
-/// `x += residual_scale * attention(norm(x))` for layer `l`.
+/// `x += residual_scale * post(attention(pre(x)))` for layer `l`.
 pub(crate) fn attention(p: &mut Pass<'_>, l: usize) -> Result<(), Error> {
     let model = p.model;
-    let layer = &model.spec().layers[l];
+    let a = model.spec().layers[l].attention();
     p.observer.enter(Phase::Weights);
     let unit = model.weights().unit(Unit::Attn(l))?;
     p.observer.enter(Phase::Other);
-    project_inputs(p, l, layer, &unit);
-    rotate(p, l, layer.attention());
-    remember(p, l, layer.attention());
-    look_back(p, l, layer.attention());
-    project_output(p, l, layer, &unit);
+    project_inputs(p, l, a, &unit);
+    rotate(p, l, a);
+    remember(p, l, a);
+    look_back(p, l, a);
+    project_output(p, l, a, &unit);
     Ok(())
 }
 
-/// `q, k, v = W norm(x) + b`.
-fn project_inputs(p: &mut Pass<'_>, l: usize, layer: &LayerSpec, unit: &Guard<'_>) {
-    let (n, a, s) = (p.rows.len(), layer.attention(), &mut *p.s);
-    let (model, kernels, d) = (p.model, p.kernels, p.model.spec().d_model);
-    let t = model.layer(l);
+/// `q, k, v = W pre(x) + b`.
+fn project_inputs(p: &mut Pass<'_>, l: usize, a: &Attention, unit: &Guard<'_>) {
+    let (n, t) = (p.rows.len(), p.model.layer(l));
     let [wq, wk, wv] = [Role::AttnQ, Role::AttnK, Role::AttnV].map(|role| t.matrix(role, unit));
-    let (norm, weight, x) = (layer.pre_norms()[0], t.vector(Role::AttnNorm), &s.x);
-    s.act.fill(kernels, p.pool, (n, d), wq.layout() | wk.layout() | wv.layout(), |t, out| {
-        norm.apply(kernels, &x[t * d..(t + 1) * d], weight, out);
-    });
+    p.enter(l, Half::Mixer, wq.layout() | wk.layout() | wv.layout());
+    let s = &mut *p.s;
     let job = |w, bias, out| Job { w, bias: t.vector_opt(bias), out, mode: Store::Set };
     let mut jobs = [
         job(wq, Role::AttnQBias, &mut s.q[..n * a.d_q()]),
@@ -50,23 +46,31 @@ fn project_inputs(p: &mut Pass<'_>, l: usize, layer: &LayerSpec, unit: &Guard<'_
         job(wv, Role::AttnVBias, &mut s.v[..n * a.d_kv()]),
     ];
     p.observer.enter(Phase::Matmul);
-    kernels.matmul(p.pool, &s.act, &mut jobs);
+    p.kernels.matmul(p.pool, &s.act, &mut jobs);
     p.observer.enter(Phase::Other);
 }
 
-/// `q, k = rope(norm_head(q)), rope(norm_head(k))`.
+/// `q, k = temperature * rope(norm(q)), rope(norm(k))`.
 fn rotate(p: &mut Pass<'_>, l: usize, a: &Attention) {
-    let (n, ropes, kernels) = (p.rows.len(), p.ropes, p.kernels);
+    let (n, rows, ropes, kernels) = (p.rows.len(), p.rows, p.ropes, p.kernels);
     let tensors = p.model.layer(l);
     for (heads, width, role) in [(&mut p.s.q, a.d_q(), Role::AttnQNorm), (&mut p.s.k, a.d_kv(), Role::AttnKNorm)] {
         p.pool.for_each_row(&mut heads[..n * width], width, |t, row| {
-            for head in row.chunks_exact_mut(a.d_head) {
-                if let QkNorm::PerHead { eps } = a.qk_norm {
-                    kernels.rms_norm_inplace(head, tensors.vector(role), eps);
-                }
-                ropes.rotate(kernels, l, t, head);
+            match a.qk_norm {
+                QkNorm::None => {}
+                QkNorm::PerHead { eps } => row
+                    .chunks_exact_mut(a.d_head)
+                    .for_each(|head| kernels.rms_norm_inplace(head, tensors.vector(role), eps)),
+                QkNorm::Whole { eps } => kernels.rms_norm_inplace(row, tensors.vector(role), eps),
             }
+            row.chunks_exact_mut(a.d_head).for_each(|head| ropes.rotate(kernels, l, t, head));
         });
+    }
+    if let Some(temperature) = a.temperature {
+        for (q, row) in p.s.q.chunks_exact_mut(a.d_q()).zip(rows) {
+            let factor = temperature.at(row.pos);
+            q.iter_mut().for_each(|q| *q *= factor);
+        }
     }
 }
 
@@ -101,15 +105,14 @@ fn look_back(p: &mut Pass<'_>, l: usize, a: &Attention) {
     );
 }
 
-/// `x += residual_scale * (Wo y + b)`.
-fn project_output(p: &mut Pass<'_>, l: usize, layer: &LayerSpec, unit: &Guard<'_>) {
-    let (n, d_q, s) = (p.rows.len(), layer.attention().d_q(), &mut *p.s);
-    let (model, heads, t) = (p.model, &s.heads, p.model.layer(l));
+/// `x += residual_scale * post(Wo y + b)`.
+fn project_output(p: &mut Pass<'_>, l: usize, a: &Attention, unit: &Guard<'_>) {
+    let (n, d_q, t) = (p.rows.len(), a.d_q(), p.model.layer(l));
     p.observer.enter(Phase::Other);
     let w = t.matrix(Role::AttnOutput, unit);
-    s.act.fill(p.kernels, p.pool, (n, d_q), w.layout(), |t, out| out.copy_from_slice(&heads[t * d_q..(t + 1) * d_q]));
-    let out = &mut s.x[..n * model.spec().d_model];
-    let mode = Store::Add(layer.residual_scale);
-    p.observer.enter(Phase::Matmul);
-    p.kernels.matmul(p.pool, &s.act, &mut [Job { w, bias: t.vector_opt(Role::AttnOutputBias), out, mode }]);
+    let heads = &p.s.heads;
+    p.s.act.fill(p.kernels, p.pool, (n, d_q), w.layout(), |t, out| {
+        out.copy_from_slice(&heads[t * d_q..(t + 1) * d_q]);
+    });
+    p.leave(l, Half::Mixer, Last { w, bias: t.vector_opt(Role::AttnOutputBias) });
 }

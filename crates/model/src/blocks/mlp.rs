@@ -1,45 +1,71 @@
-//! The gated perceptron: every position thinks for itself.
+//! The perceptron: every position thinks for itself.
 //!
 //! ```text
-//! h = norm(x)
-//! y = act(Wgate h) * (Wup h)                      one region
-//! x += Wdown y                                    one region
+//! h = pre(x)                                      residual.rs
+//! gated:  y = act(Wgate h) * (Wup h)              one region
+//! plain:  y = act(Wup h)                          one region
+//! x += post(Wdown y)                              one region; residual.rs
 //! ```
 
 use atta_kernels::{Activation as Act, Gated, Job, Store};
-use atta_store::Unit;
+use atta_store::{Guard, Unit};
 
-use super::{Normalize, Pass};
-use crate::{Error, Phase, Role, spec::Activation};
+use super::{Last, Pass};
+use crate::{
+    Error, Phase, Role,
+    spec::{Activation, Half, Mlp},
+};
 
-/// `x += residual_scale * mlp(norm(x))` for layer `l`.
-pub(crate) fn mlp(p: &mut Pass<'_>, l: usize) -> Result<(), Error> {
-    let (n, model, kernels, s) = (p.rows.len(), p.model, p.kernels, &mut *p.s);
-    let (layer, t, d) = (&model.spec().layers[l], model.layer(l), model.spec().d_model);
-    let d_ff = layer.mlp().d_ff;
+/// `x += residual_scale * post(mlp(pre(x)))` for layer `l`, whose perceptron has a gate.
+pub(crate) fn gated_mlp(p: &mut Pass<'_>, l: usize, m: &Mlp) -> Result<(), Error> {
+    let (n, t, unit) = (p.rows.len(), p.model.layer(l), bring(p, l)?);
+    let [gate, up] = [Role::FfnGate, Role::FfnUp].map(|role| t.matrix(role, &unit));
+    p.enter(l, Half::Ffn, gate.layout() | up.layout());
+    let [gate_bias, up_bias] = [Role::FfnGateBias, Role::FfnUpBias].map(|role| t.vector_opt(role));
+    let (activation, out) = (act(m.activation), &mut p.s.ff[..n * m.d_ff]);
+    p.observer.enter(Phase::Matmul);
+    p.kernels.matmul_gated(p.pool, &p.s.act, Gated { gate, up, gate_bias, up_bias, activation, out });
+    project_output(p, l, &unit, |_| ());
+    Ok(())
+}
+
+/// The same without a gate; the hidden layer gets its activation when it is read.
+pub(crate) fn plain_mlp(p: &mut Pass<'_>, l: usize, m: &Mlp) -> Result<(), Error> {
+    let (n, t, unit) = (p.rows.len(), p.model.layer(l), bring(p, l)?);
+    let w = t.matrix(Role::FfnUp, &unit);
+    p.enter(l, Half::Ffn, w.layout());
+    let (bias, out) = (t.vector_opt(Role::FfnUpBias), &mut p.s.ff[..n * m.d_ff]);
+    p.observer.enter(Phase::Matmul);
+    p.kernels.matmul(p.pool, &p.s.act, &mut [Job { w, bias, out, mode: Store::Set }]);
+    let (kernels, activation) = (p.kernels, act(m.activation));
+    project_output(p, l, &unit, |hidden| kernels.activate(activation, hidden));
+    Ok(())
+}
+
+fn bring<'a>(p: &mut Pass<'a>, l: usize) -> Result<Guard<'a>, Error> {
     p.observer.enter(Phase::Weights);
-    let unit = model.weights().unit(Unit::Ffn(l))?;
+    let unit = p.model.weights().unit(Unit::Ffn(l))?;
     p.observer.enter(Phase::Other);
-    let [gate, up, down] = [Role::FfnGate, Role::FfnUp, Role::FfnDown].map(|role| t.matrix(role, &unit));
+    Ok(unit)
+}
 
-    let (norm, weight, x) = (layer.pre_norms()[1], t.vector(Role::FfnNorm), &s.x);
-    s.act.fill(kernels, p.pool, (n, d), gate.layout() | up.layout(), |t, out| {
-        norm.apply(kernels, &x[t * d..(t + 1) * d], weight, out);
+/// `x += residual_scale * post(Wdown finish(hidden) + b)`.
+fn project_output(p: &mut Pass<'_>, l: usize, unit: &Guard<'_>, finish: impl Fn(&mut [f32]) + Sync) {
+    let (n, t, kernels) = (p.rows.len(), p.model.layer(l), p.kernels);
+    p.observer.enter(Phase::Other);
+    let w = t.matrix(Role::FfnDown, unit);
+    let (d_ff, ff) = (w.d_in(), &p.s.ff);
+    p.s.act.fill(kernels, p.pool, (n, d_ff), w.layout(), |t, out| {
+        out.copy_from_slice(&ff[t * d_ff..(t + 1) * d_ff]);
+        finish(out);
     });
-    let activation = match layer.mlp().activation {
+    p.leave(l, Half::Ffn, Last { w, bias: t.vector_opt(Role::FfnDownBias) });
+}
+
+/// A nonlinearity, as the kernels call it.
+pub(super) fn act(activation: Activation) -> Act {
+    match activation {
         Activation::Silu => Act::Silu,
         Activation::GeluTanh => Act::GeluTanh,
-    };
-    let [gate_bias, up_bias] = [Role::FfnGateBias, Role::FfnUpBias].map(|role| t.vector_opt(role));
-    let out = &mut s.ff[..n * d_ff];
-    p.observer.enter(Phase::Matmul);
-    kernels.matmul_gated(p.pool, &s.act, Gated { gate, up, gate_bias, up_bias, activation, out });
-
-    p.observer.enter(Phase::Other);
-    let ff = &s.ff;
-    s.act.fill(kernels, p.pool, (n, d_ff), down.layout(), |t, out| out.copy_from_slice(&ff[t * d_ff..(t + 1) * d_ff]));
-    let (bias, mode) = (t.vector_opt(Role::FfnDownBias), Store::Add(layer.residual_scale));
-    p.observer.enter(Phase::Matmul);
-    kernels.matmul(p.pool, &s.act, &mut [Job { w: down, bias, out: &mut s.x[..n * d], mode }]);
-    Ok(())
+    }
 }

@@ -5,8 +5,11 @@
 
 mod attention;
 mod mlp;
+mod moe;
 mod norm;
+mod residual;
 mod rope;
+mod routing;
 mod scratch;
 
 use atta_kernels::{Kernels, Pool};
@@ -14,9 +17,12 @@ use atta_kernels::{Kernels, Pool};
 use crate::{Model, Observer, Row, kv::Cache};
 
 pub(crate) use attention::attention;
-pub(crate) use mlp::mlp;
-pub(crate) use norm::Normalize;
+pub(crate) use mlp::{gated_mlp, plain_mlp};
+pub(crate) use moe::{MoeScratch, moe};
+pub(crate) use norm::{Affine, Normalize};
+pub(crate) use residual::Last;
 pub(crate) use rope::RopeTables;
+pub(crate) use routing::Routing;
 pub(crate) use scratch::Scratch;
 
 /// One step on its way through the layers.

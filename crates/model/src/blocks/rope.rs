@@ -4,7 +4,7 @@
 
 use atta_kernels::{Kernels, RopePairing, math::sin_cos};
 
-use crate::spec::{LayerSpec, Pairing, Rope};
+use crate::spec::{Factors, LayerSpec, Pairing, Rope};
 
 /// The rotations of a model; layers with equal ropes share a table.
 pub(crate) struct RopeTables {
@@ -22,14 +22,14 @@ struct Table {
 }
 
 impl RopeTables {
-    /// Tables for steps of at most `n_rows` rows; `factors` is the model's tensor of rope factors, if it has one.
-    pub(crate) fn new(layers: &[LayerSpec], factors: Option<&[f32]>, n_rows: usize) -> Self {
+    /// Tables for steps of at most `n_rows` rows in a context of `n_ctx`; `factors` are the model's tensors of them.
+    pub(crate) fn new(layers: &[LayerSpec], factors: Factors<'_>, n_rows: usize, n_ctx: usize) -> Self {
         let mut tables: Vec<Table> = Vec::new();
         let of_layer = layers.iter().map(|layer| {
             let rope = layer.attention().rope.as_ref()?;
             Some(tables.iter().position(|t| t.rope == *rope).unwrap_or_else(|| {
                 let cos_sin = vec![0.0; n_rows * rope.d_rope];
-                tables.push(Table { rope: rope.clone(), inv_freq: rope.inv_freq(factors), cos_sin });
+                tables.push(Table { rope: rope.clone(), inv_freq: rope.inv_freq(factors, n_ctx), cos_sin });
                 tables.len() - 1
             }))
         });
@@ -41,10 +41,11 @@ impl RopeTables {
     pub(crate) fn prepare(&mut self, positions: impl Iterator<Item = usize> + Clone) {
         for table in &mut self.tables {
             let rows = table.cos_sin.chunks_exact_mut(table.rope.d_rope);
+            let magnitude = f64::from(table.rope.magnitude);
             for (row, pos) in rows.zip(positions.clone()) {
                 for (pair, inv_freq) in row.chunks_exact_mut(2).zip(&table.inv_freq) {
                     let (sin, cos) = sin_cos(pos as f64 * inv_freq);
-                    pair.copy_from_slice(&[cos as f32, sin as f32]);
+                    pair.copy_from_slice(&[cos, sin].map(|x| (x * magnitude) as f32));
                 }
             }
         }

@@ -19,6 +19,8 @@ pub(crate) struct Cache {
     slots: Vec<Slot>,
     pub(super) kv: KvType,
     pub(super) first_layer: usize,
+    /// How keys are turned where that depends on `n_ctx`: [`Rope::regime`](crate::spec::Rope::regime).
+    pub(super) rope_regime: usize,
     n_ctx: usize,
 }
 
@@ -49,11 +51,13 @@ impl Cache {
     /// Room for `n_seqs` sequences of `n_ctx` positions each.
     pub(crate) fn new(spec: &ModelSpec, layers: Range<usize>, kv: KvType, n_ctx: usize, n_seqs: usize) -> Self {
         let first_layer = layers.start;
+        let ropes = spec.layers[layers.clone()].iter().filter_map(|l| l.attention().rope.as_ref());
+        let rope_regime = ropes.map(|r| r.regime(n_ctx)).max().unwrap_or(0);
         let (places, sizes) = plan(spec, layers, kv);
         let n_blocks = n_ctx.div_ceil(BLOCK_LEN) * n_seqs;
         let groups = sizes.into_iter().map(|(_, block_bytes)| Blocks::new(n_blocks, block_bytes)).collect();
         let slots = (0..n_seqs).map(|_| Slot { generation: 0, seq: None }).collect();
-        Self { groups, places, slots, kv, first_layer, n_ctx }
+        Self { groups, places, slots, kv, first_layer, rope_regime, n_ctx }
     }
 
     /// Bytes that [`new`](Self::new) allocates for the same arguments.

@@ -1,7 +1,8 @@
 //! A sequence as bytes: what is kept when it moves to another executor, or (later) to a disk.
 //!
 //! ```text
-//! magic "ATTAKV01" | u32 LE: n_layers, len, first layer, k type, v type | per layer u32 LE: n_kv_heads, d_head
+//! magic "ATTAKV01" | u32 LE: n_layers, len, first layer, k type, v type, rope regime
+//! per layer u32 LE: n_kv_heads, d_head
 //! per layer: K [n_kv_heads, len, d_head], V [same], elements as in the cache
 //! ```
 //! The bytes may come from anywhere: every header field is compared with the cache, and the length with the header.
@@ -69,7 +70,9 @@ impl Cache {
             return Err(Error::ContextFull { n_ctx: self.n_ctx() });
         }
         if !state.starts_with(&self.header(len)) {
-            return Err(Error::State("it is of another model, other layers or other element types"));
+            return Err(Error::State(
+                "it is of another model, other layers, other element types or another kind of context",
+            ));
         }
         let row_bytes = |p: &Place| self.kv.k.row_bytes(p.d_head) + self.kv.v.row_bytes(p.d_head);
         let data: usize = self.places.iter().map(|p| len * p.n_kv_heads * row_bytes(p)).sum();
@@ -87,7 +90,7 @@ impl Cache {
         };
         let sizes = self.places.iter().flat_map(|p| [p.n_kv_heads as u32, p.d_head as u32]);
         let (n_layers, first) = (self.places.len() as u32, self.first_layer as u32);
-        let fixed = [n_layers, len as u32, first, code(self.kv.k), code(self.kv.v)];
+        let fixed = [n_layers, len as u32, first, code(self.kv.k), code(self.kv.v), self.rope_regime as u32];
         for field in fixed.into_iter().chain(sizes) {
             out.extend_from_slice(&field.to_le_bytes());
         }

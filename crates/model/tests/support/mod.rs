@@ -3,6 +3,7 @@
 
 use std::{fs, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
+use atta_formats::{Gguf, Metadata, TensorInfo, Writer};
 use atta_kernels::{Kernels, Pool};
 use atta_model::{Batch, Cpu, CpuOptions, Error, Executor, KvType, Model, Output, SeqId, Want, spec::ModelSpec};
 use atta_store::{Budget, ModelFiles, Placement};
@@ -29,6 +30,50 @@ impl Golden {
 
     pub(crate) fn with_spec(&self, spec: ModelSpec) -> Result<Arc<Model>, Error> {
         Model::with_spec(spec, self.files(), &Budget::unlimited()).map(Arc::new)
+    }
+}
+
+/// What an altered file says of a tensor: its name and dimensions, or that it is not there.
+pub(crate) type Told = Option<(String, Vec<u64>)>;
+
+impl Golden {
+    /// Its metadata keys that begin with the name of the architecture, without that name.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        let (files, prefix) = (self.files(), format!("{}.", self.arch));
+        let keys = files.directory().metadata().iter();
+        keys.filter_map(|(key, _)| Some(key.strip_prefix(&prefix)?.to_owned())).collect()
+    }
+
+    /// Its metadata without the key `without`, as `set` changes it.
+    pub(crate) fn metadata(&self, without: &str, set: impl Fn(&mut Writer)) -> Metadata {
+        let header = self.writer(without, set).finish().unwrap().header;
+        let n_bytes = header.len() as u64;
+        Gguf::parse(Arc::new(header), n_bytes).unwrap().metadata
+    }
+
+    fn writer(&self, without: &str, set: impl Fn(&mut Writer)) -> Writer {
+        let (mut w, files) = (Writer::new(), self.files());
+        let kept = files.directory().metadata().iter().filter(|(key, _)| *key != without);
+        kept.for_each(|(key, value)| w.set_value(key, value));
+        set(&mut w);
+        w
+    }
+
+    /// A file with other metadata and other tensors, whose bytes are those of the file as far as they go.
+    pub(crate) fn altered(&self, set: impl Fn(&mut Writer), tell: impl Fn(&TensorInfo) -> Told) -> ModelFiles {
+        let (mut w, old) = (self.writer("", set), fs::read(&self.path).unwrap());
+        let tensors: Vec<TensorInfo> = self.files().directory().tensors().to_vec();
+        let told: Vec<_> = tensors.iter().filter_map(|t| Some((tell(t)?, t))).collect();
+        told.iter().for_each(|((name, dims), t)| w.add_tensor(name, dims, t.ty).unwrap());
+        let layout = w.finish().unwrap();
+        let mut bytes = layout.header.clone();
+        bytes.resize(layout.file_bytes as usize, 0);
+        for (new, (_, old_info)) in layout.tensors.iter().zip(&told) {
+            let n = new.n_bytes.min(old_info.n_bytes) as usize;
+            let (to, from) = (new.offset as usize, old_info.offset as usize);
+            bytes[to..to + n].copy_from_slice(&old[from..from + n]);
+        }
+        ModelFiles::from_static(&self.name, bytes.leak(), Placement::Mapped, &Budget::unlimited()).unwrap()
     }
 }
 

@@ -1,0 +1,157 @@
+//! Products of rows that belong to different matrices of one shape, in one region: the experts of a layer.
+//!
+//! The rows of the input lie group after group, and each group has a matrix of its own, which is found when a thread turns
+//! to it. So one region does the eight experts of a single token as well as the crowd of a prompt, and the work is dealt
+//! by strips, whoever they belong to. What a row's result is does not depend on its group's other rows.
+
+use super::{Factors, Product};
+use crate::tiles::{self, Band, Bands, Split};
+use crate::{Activation, Activations, Kernels, Matrix, Pool};
+
+/// The matrix of a group, by the group's index.
+type Choose<'a> = &'a (dyn Fn(usize) -> Matrix<'a> + Sync);
+
+/// Products of groups of rows: `y = W[g] x` for the rows of group `g`.
+pub struct Groups<'a> {
+    /// Group `g` has the rows from `bounds[g] - bounds[0]` to `bounds[g + 1] - bounds[0]` of the input; ascending.
+    pub bounds: &'a [usize],
+    /// Weights of a group, `[d_out, d_in]`, all of one shape.
+    pub w: Choose<'a>,
+    /// Where `y` goes, `[n_rows, d_out]`.
+    pub out: &'a mut [f32],
+}
+
+/// The first halves of gated feed-forward blocks, one per group: `out = activation(gate[g] x) · (up[g] x)`.
+pub struct GatedGroups<'a> {
+    /// As in [`Groups`].
+    pub bounds: &'a [usize],
+    /// Weights of a group, `[d_ff, d_in]`, all of one shape.
+    pub gate: Choose<'a>,
+    /// Weights of a group, `[d_ff, d_in]`, all of one shape.
+    pub up: Choose<'a>,
+    /// Applied to the gate.
+    pub activation: Activation,
+    /// `[n_rows, d_ff]`.
+    pub out: &'a mut [f32],
+}
+
+impl Kernels {
+    /// Products of groups of rows of `x` with a matrix for each group, in one region.
+    ///
+    /// # Panics
+    /// If shapes do not agree, the bounds are not in order, or `x` was not filled in the layout that a matrix reads.
+    pub fn matmul_groups(self, pool: &Pool, x: &Activations, job: Groups<'_>) {
+        let Groups { bounds, w, out } = job;
+        let n_out = out.len();
+        let mut parts = self.bands(x, bounds, out);
+        let grain = tiles::grain(parts.n_parts(), pool);
+        tiles::deal(pool, &mut parts, grain, |_, Band { group, rows, strip }| {
+            self.product_of(&Product::new(x, w(group), None, n_out), x, rows, strip);
+        });
+    }
+
+    /// Gated products of groups of rows of `x` with two matrices for each group, in one region.
+    ///
+    /// # Panics
+    /// As [`matmul_groups`](Self::matmul_groups).
+    pub fn matmul_gated_groups(self, pool: &Pool, x: &Activations, job: GatedGroups<'_>) {
+        let GatedGroups { bounds, gate, up, activation, out } = job;
+        let n_out = out.len();
+        let mut parts = self.bands(x, bounds, out);
+        let grain = tiles::grain(parts.n_parts(), pool);
+        tiles::deal(pool, &mut parts, grain, |_, Band { group, rows, strip }| {
+            let factor = |w| Product::new(x, w, None, n_out);
+            let factors = Factors { gate: factor(gate(group)), up: factor(up(group)), activation };
+            self.gated_of(&factors, x, rows, strip);
+        });
+    }
+
+    fn bands<'a>(self, x: &Activations, bounds: &'a [usize], out: &'a mut [f32]) -> Bands<'a> {
+        let n_rows = bounds.last().map_or(0, |last| last - bounds[0]);
+        assert_eq!(n_rows, x.n_rows(), "groups hold every row of the input");
+        Bands::new(out, bounds, self.table().strip)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Random, TYPES, bits, pool};
+    use crate::{Gated, Job, Store};
+
+    const SHAPE: [usize; 2] = [70, 256];
+    /// Of four groups one without rows and one of many; offsets as in the middle of a longer list.
+    const BOUNDS: [usize; 5] = [9, 10, 10, 16, 58];
+
+    fn filled(k: Kernels, x: &[f32], d: usize, w: Matrix<'_>) -> Activations {
+        let mut a = Activations::new(x.len() / d, d);
+        a.fill(k, &pool(1), (x.len() / d, d), w.layout(), |t, row| row.copy_from_slice(&x[t * d..(t + 1) * d]));
+        a
+    }
+
+    /// The weights of four groups of each type, and inputs.
+    fn for_each_case(check: impl Fn(Kernels, &[Matrix<'_>], &[f32])) {
+        let (mut random, [d_out, d_in]) = (Random(5), SHAPE);
+        for ty in TYPES {
+            let bytes: Vec<Vec<u8>> = (0..4).map(|_| random.weights(ty, d_out, d_in, 0.1)).collect();
+            let w: Vec<_> = bytes.iter().map(|bytes| Matrix::new(ty, d_out, d_in, bytes).unwrap()).collect();
+            let x = random.floats((BOUNDS[4] - BOUNDS[0]) * d_in);
+            Kernels::available().into_iter().for_each(|isa| check(Kernels::named(isa).unwrap(), &w, &x));
+        }
+    }
+
+    /// The rows of group `g` in a buffer of rows of `d`.
+    fn part(g: usize, d: usize) -> std::ops::Range<usize> {
+        (BOUNDS[g] - BOUNDS[0]) * d..(BOUNDS[g + 1] - BOUNDS[0]) * d
+    }
+
+    #[test]
+    fn a_group_of_rows_gets_the_bits_of_a_product_of_its_own() {
+        let [d_out, d_in] = SHAPE;
+        for_each_case(|k, w, x| {
+            let mut expected = vec![0.0; x.len() / d_in * d_out];
+            for g in [0, 2, 3] {
+                let (input, out) = (filled(k, &x[part(g, d_in)], d_in, w[g]), &mut expected[part(g, d_out)]);
+                k.matmul(&pool(1), &input, &mut [Job { w: w[g], bias: None, out, mode: Store::Set }]);
+            }
+            let mut out = vec![f32::NAN; expected.len()];
+            k.matmul_groups(
+                &pool(3),
+                &filled(k, x, d_in, w[0]),
+                Groups { bounds: &BOUNDS, w: &|g| w[g], out: &mut out },
+            );
+            assert!(bits(&out) == bits(&expected), "{k:?} {}", w[0].tensor_type());
+        });
+    }
+
+    #[test]
+    fn a_gated_group_of_rows_gets_the_bits_of_a_gated_product_of_its_own() {
+        let ([d_out, d_in], activation) = (SHAPE, Activation::Silu);
+        for_each_case(|k, w, x| {
+            let mut expected = vec![0.0; x.len() / d_in * d_out];
+            for g in [0, 2, 3] {
+                let (input, out) = (filled(k, &x[part(g, d_in)], d_in, w[g]), &mut expected[part(g, d_out)]);
+                let (gate, up) = (w[g], w[3 - g]);
+                let job = Gated { gate, up, gate_bias: None, up_bias: None, activation, out };
+                k.matmul_gated(&pool(1), &input, job);
+            }
+            let (mut out, input) = (vec![f32::NAN; expected.len()], filled(k, x, d_in, w[0]));
+            let (gate, up) = (&|g: usize| w[g], &|g: usize| w[3 - g]);
+            k.matmul_gated_groups(
+                &pool(3),
+                &input,
+                GatedGroups { bounds: &BOUNDS, gate, up, activation, out: &mut out },
+            );
+            assert!(bits(&out) == bits(&expected), "{k:?} {}", w[0].tensor_type());
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "every row of the input")]
+    fn groups_that_leave_rows_out_are_refused() {
+        let (k, bytes) = (Kernels::detect(), vec![0; 8 * 4]);
+        let w = Matrix::new(atta_formats::TensorType::F32, 2, 4, &bytes).unwrap();
+        let input = filled(k, &[0.0; 12], 4, w);
+        k.matmul_groups(&pool(1), &input, Groups { bounds: &[0, 1, 2], w: &|_| w, out: &mut [0.0; 6] });
+    }
+}

@@ -1,0 +1,209 @@
+//! A mixture of experts: every position thinks for itself, with the few perceptrons that a router picks for it.
+//!
+//! ```text
+//! h = pre(x)
+//! p = softmax(Wr h)                                               two regions
+//! (e, w)_1..k = the k experts of largest p, and their p           serial
+//! y_s = Wdown_s (act(Wgate_s h) * (Wup_s h)), g = Ws h            four regions, where an expert is shared by all
+//! y_i = Wdown_e (act(Wgate_e h) * (Wup_e h))                      four regions for each group of experts
+//! x += post(w_1 y_1 + ... + w_k y_k + sigmoid(g) y_s)             one region; residual.rs
+//! ```
+//! The rows of a batch are sorted by expert, so each expert is asked for and read once per batch, and a token alone asks
+//! for its own experts only. Results are kept until all experts are done and then added in the order of each row's ranks,
+//! so that no bit depends on who else was in the batch.
+
+use atta_kernels::{Gated, GatedGroups, Groups, Job, Store, math};
+use atta_store::{Guard, Unit};
+
+use super::{
+    Normalize, Pass, Routing,
+    mlp::act,
+    routing::{Group, group_rows},
+};
+use crate::{
+    Error, Phase, Role,
+    bind::Tensors,
+    spec::{Gating, Half, LayerSpec, Mlp, ModelSpec, Moe},
+};
+
+/// What a mixture of experts keeps during a layer; empty for a model without.
+pub(crate) struct MoeScratch {
+    /// `norm(x)`, `[n_rows, d_model]`.
+    h: Vec<f32>,
+    /// The gate of the shared expert before its sigmoid, `[n_rows]`.
+    shared_gate: Vec<f32>,
+    /// Results of the shared expert, `[n_rows, d_model]`.
+    shared: Vec<f32>,
+    /// Results of the experts, by place, `[n_rows * n_used, d_model]`.
+    y: Vec<f32>,
+    routing: Routing,
+}
+
+impl MoeScratch {
+    pub(crate) fn new(spec: &ModelSpec, n_rows: usize) -> Self {
+        let zeros = |d: usize| vec![0.0; n_rows * d];
+        let [h, shared_gate, shared, y] = widths(spec).map(zeros);
+        Self { h, shared_gate, shared, y, routing: Routing::new(spec, n_rows) }
+    }
+
+    /// Bytes of all of it.
+    pub(crate) fn bytes(spec: &ModelSpec, n_rows: usize) -> u64 {
+        let per_row: u64 = widths(spec).iter().map(|&d| 4 * d as u64).sum();
+        per_row.saturating_mul(n_rows as u64).saturating_add(Routing::bytes(spec, n_rows))
+    }
+
+    /// Rows of activations that a step of `n_rows` rows needs.
+    pub(crate) fn n_act_rows(spec: &ModelSpec, n_rows: usize) -> usize {
+        group_rows(spec, n_rows)
+    }
+}
+
+/// What of the shared expert is multiplied with `h`.
+const SHARED_INPUTS: [Role; 3] = [Role::FfnGateShexp, Role::FfnUpShexp, Role::FfnGateInpShexp];
+
+/// Elements per row of `h`, `shared_gate`, `shared` and `y`.
+fn widths(spec: &ModelSpec) -> [usize; 4] {
+    let (_, n_used) = spec.max_experts();
+    let has_shared = spec.layers.iter().filter_map(LayerSpec::moe).any(|m| m.shared.is_some());
+    let d_shared = if has_shared { spec.d_model } else { 0 };
+    [if n_used > 0 { spec.d_model } else { 0 }, d_shared.min(1), d_shared, n_used * spec.d_model]
+}
+
+/// `x += residual_scale * moe(norm(x))` for layer `l`.
+pub(crate) fn moe(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
+    let model = p.model;
+    let (layer, t) = (&model.spec().layers[l], model.layer(l));
+    p.observer.enter(Phase::Weights);
+    {
+        let unit = model.weights().unit(Unit::Ffn(l))?;
+        p.observer.enter(Phase::Other);
+        normalize(p, layer, t);
+        route(p, m, t, &unit);
+        if let Some(shared) = &m.shared {
+            share(p, shared, t, &unit);
+        }
+    }
+    let mut start = 0;
+    while let Some(end) = experts(p, (l, m), start)? {
+        start = end;
+    }
+    combine(p, layer, m);
+    p.settle(l, Half::Ffn);
+    Ok(())
+}
+
+/// `h = norm(x)`.
+fn normalize(p: &mut Pass<'_>, layer: &LayerSpec, t: &Tensors) {
+    let (n, d, kernels, s) = (p.rows.len(), p.model.spec().d_model, p.kernels, &mut *p.s);
+    let (pre, x) = (layer.pre(Half::Ffn), &s.x);
+    p.pool.for_each_row(&mut s.moe.h[..n * d], d, |row, h| {
+        let x = &x[row * d..(row + 1) * d];
+        match pre {
+            Some((norm, roles)) => norm.apply(kernels, x, t.affine(roles), h),
+            None => h.copy_from_slice(x),
+        }
+    });
+}
+
+/// `p = softmax(Wr h)`, and the choice of experts. The activations serve the shared expert as well.
+fn route(p: &mut Pass<'_>, m: &Moe, t: &Tensors, unit: &Guard<'_>) {
+    let (n, d, s) = (p.rows.len(), p.model.spec().d_model, &mut *p.s);
+    let MoeScratch { h, routing, .. } = &mut s.moe;
+    let w = t.matrix(Role::FfnGateInp, unit);
+    let shared = m.shared.iter().flat_map(|_| SHARED_INPUTS.map(|role| t.matrix(role, unit).layout()));
+    let layouts = shared.fold(w.layout(), |all, one| all | one);
+    s.act.fill(p.kernels, p.pool, (n, d), layouts, |t, out| out.copy_from_slice(&h[t * d..(t + 1) * d]));
+    let probs = &mut routing.probs[..n * m.n_experts];
+    p.observer.enter(Phase::Matmul);
+    p.kernels.matmul(p.pool, &s.act, &mut [Job { w, bias: None, out: probs, mode: Store::Set }]);
+    p.observer.enter(Phase::Other);
+    let Gating::Softmax = m.gating;
+    p.pool.for_each_row(probs, m.n_experts, |_, p| softmax(p));
+    routing.choose(m, n);
+}
+
+fn softmax(p: &mut [f32]) {
+    let max = p.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    p.iter_mut().for_each(|p| *p = math::exp(*p - max));
+    let sum: f32 = p.iter().sum();
+    p.iter_mut().for_each(|p| *p /= sum);
+}
+
+/// Gate and result of the expert that all positions share; its input is at hand.
+fn share(p: &mut Pass<'_>, mlp: &Mlp, t: &Tensors, unit: &Guard<'_>) {
+    let (n, d, d_ff, s) = (p.rows.len(), p.model.spec().d_model, mlp.d_ff, &mut *p.s);
+    let [gate, up, open] = SHARED_INPUTS.map(|role| t.matrix(role, unit));
+    let down = t.matrix(Role::FfnDownShexp, unit);
+    let (activation, out) = (act(mlp.activation), &mut s.ff[..n * d_ff]);
+    let set = |w, out| Job { w, bias: None, out, mode: Store::Set };
+    p.observer.enter(Phase::Matmul);
+    p.kernels.matmul(p.pool, &s.act, &mut [set(open, &mut s.moe.shared_gate[..n])]);
+    let job = Gated { gate, up, gate_bias: None, up_bias: None, activation, out };
+    p.kernels.matmul_gated(p.pool, &s.act, job);
+    p.observer.enter(Phase::Other);
+    let ff = &s.ff;
+    let row = |t: usize, out: &mut [f32]| out.copy_from_slice(&ff[t * d_ff..(t + 1) * d_ff]);
+    s.act.fill(p.kernels, p.pool, (n, d_ff), down.layout(), row);
+    p.observer.enter(Phase::Matmul);
+    p.kernels.matmul(p.pool, &s.act, &mut [set(down, &mut s.moe.shared[..n * d])]);
+    p.observer.enter(Phase::Other);
+}
+
+/// The results of the group of experts from the `start`th on; where the next group starts, if there was one.
+fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Option<usize>, Error> {
+    let (model, d, d_ff, s) = (p.model, p.model.spec().d_model, m.expert.d_ff, &mut *p.s);
+    let MoeScratch { h, y, routing, .. } = &mut s.moe;
+    let Some(group) = routing.group(start) else { return Ok(None) };
+    let Group { experts, bounds, end } = group;
+    let (places, t) = (group.places(), model.layer(l));
+    p.observer.enter(Phase::Weights);
+    let unit = model.weights().unit(Unit::Experts(l, experts))?;
+    let expert = |role, k| t.expert(role, k, &unit);
+    let layout = |role| expert(role, 0).layout();
+
+    p.observer.enter(Phase::Other);
+    let layouts = layout(Role::FfnGateExps) | layout(Role::FfnUpExps);
+    s.act.fill(p.kernels, p.pool, (places.len(), d), layouts, |i, out| {
+        let t = routing.row_at(places.start + i);
+        out.copy_from_slice(&h[t * d..(t + 1) * d]);
+    });
+    let (gate, up) = (&|k| expert(Role::FfnGateExps, k), &|k| expert(Role::FfnUpExps, k));
+    let (activation, out) = (act(m.expert.activation), &mut s.ff[..places.len() * d_ff]);
+    p.observer.enter(Phase::Matmul);
+    p.kernels.matmul_gated_groups(p.pool, &s.act, GatedGroups { bounds, gate, up, activation, out });
+
+    p.observer.enter(Phase::Other);
+    let ff = &s.ff;
+    let row = |i: usize, out: &mut [f32]| out.copy_from_slice(&ff[i * d_ff..(i + 1) * d_ff]);
+    s.act.fill(p.kernels, p.pool, (places.len(), d_ff), layout(Role::FfnDownExps), row);
+    let (w, out) = (&|k| expert(Role::FfnDownExps, k), &mut y[places.start * d..places.end * d]);
+    p.observer.enter(Phase::Matmul);
+    p.kernels.matmul_groups(p.pool, &s.act, Groups { bounds, w, out });
+    Ok(Some(end))
+}
+
+/// `x += residual_scale * (w_1 y_1 + ... + w_k y_k + sigmoid(gate) * shared)`, in the order of rank; or into `y`, if a norm
+/// follows.
+fn combine(p: &mut Pass<'_>, layer: &LayerSpec, m: &Moe) {
+    let (n, d, s) = (p.rows.len(), p.model.spec().d_model, &mut *p.s);
+    let MoeScratch { shared_gate, shared, y, routing, .. } = &s.moe;
+    let is_kept_aside = layer.is_kept_aside(Half::Ffn);
+    let (out, scale) = if is_kept_aside { (&mut s.y, 1.0) } else { (&mut s.x, layer.residual_scale) };
+    p.observer.enter(Phase::Other);
+    p.pool.for_each_row(&mut out[..n * d], d, |t, out| {
+        if is_kept_aside {
+            out.fill(0.0);
+        }
+        for (place, weight) in routing.of_row(t) {
+            add(out, scale * weight, &y[place * d..(place + 1) * d]);
+        }
+        if m.shared.is_some() {
+            add(out, scale * math::sigmoid(shared_gate[t]), &shared[t * d..(t + 1) * d]);
+        }
+    });
+}
+
+/// `x += factor * y`.
+fn add(x: &mut [f32], factor: f32, y: &[f32]) {
+    x.iter_mut().zip(y).for_each(|(x, y)| *x += factor * y);
+}

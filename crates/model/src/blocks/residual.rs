@@ -1,0 +1,78 @@
+//! How a block hangs in the residual stream: what it reads, and where its result goes.
+//!
+//! ```text
+//! sequential:  h = pre(x);  x += scale * post(block(h))
+//! parallel:    h = pre(x);  y = mixer(h);  x += scale * ffn(h);  x += scale * y
+//! ```
+//! A block knows neither the norms around it nor whether another block reads the same `x`.
+
+use atta_kernels::{Job, Layouts, Matrix, Store};
+
+use super::{Normalize, Pass};
+use crate::{
+    Phase,
+    spec::{Half, Norm, Wiring},
+};
+
+/// The last product of a block: `W act + bias`.
+pub(crate) struct Last<'a> {
+    /// Weights, `[d_model, d]`.
+    pub(crate) w: Matrix<'a>,
+    /// Added to every row, `[d_model]`.
+    pub(crate) bias: Option<&'a [f32]>,
+}
+
+impl Pass<'_> {
+    /// `act = pre(x)`, in the layouts that the first matrices of the block read.
+    pub(crate) fn enter(&mut self, l: usize, half: Half, layouts: Layouts) {
+        let (n, d, t) = (self.rows.len(), self.model.spec().d_model, self.model.layer(l));
+        let (kernels, s) = (self.kernels, &mut *self.s);
+        let (pre, x) = (self.model.spec().layers[l].pre(half), &s.x);
+        s.act.fill(kernels, self.pool, (n, d), layouts, |row, out| {
+            let x = &x[row * d..(row + 1) * d];
+            match pre {
+                Some((norm, roles)) => norm.apply(kernels, x, t.affine(roles), out),
+                None => out.copy_from_slice(x),
+            }
+        });
+    }
+
+    /// `x += residual_scale * post(W act + bias)`, at once or when the layer is done.
+    pub(crate) fn leave(&mut self, l: usize, half: Half, last: Last<'_>) {
+        let (n, layer) = (self.rows.len() * self.model.spec().d_model, &self.model.spec().layers[l]);
+        let (out, mode) = match layer.is_kept_aside(half) {
+            true => (&mut self.s.y[..n], Store::Set),
+            false => (&mut self.s.x[..n], Store::Add(layer.residual_scale)),
+        };
+        self.observer.enter(Phase::Matmul);
+        let Last { w, bias } = last;
+        self.kernels.matmul(self.pool, &self.s.act, &mut [Job { w, bias, out, mode }]);
+        self.observer.enter(Phase::Other);
+        self.settle(l, half);
+    }
+
+    /// Adds what was kept aside, if its time has come.
+    pub(crate) fn settle(&mut self, l: usize, half: Half) {
+        let layer = &self.model.spec().layers[l];
+        let is_due = match layer.wiring {
+            Wiring::Sequential { .. } => layer.is_kept_aside(half),
+            Wiring::Parallel { .. } => half == Half::Ffn,
+        };
+        if is_due {
+            self.add_what_was_kept(l, half);
+        }
+    }
+
+    /// `x += residual_scale * post(y)`.
+    fn add_what_was_kept(&mut self, l: usize, half: Half) {
+        let (d, layer, t) = (self.model.spec().d_model, &self.model.spec().layers[l], self.model.layer(l));
+        let (n, kernels, s) = (self.rows.len() * d, self.kernels, &mut *self.s);
+        if let Some((Norm::Rms { eps }, role)) = layer.post(half) {
+            self.pool.for_each_row(&mut s.y[..n], d, |_, y| kernels.rms_norm_inplace(y, t.vector(role), eps));
+        }
+        let (y, scale) = (&s.y, layer.residual_scale);
+        self.pool.for_each_row(&mut s.x[..n], d, |row, x| {
+            x.iter_mut().zip(&y[row * d..(row + 1) * d]).for_each(|(x, y)| *x += scale * y);
+        });
+    }
+}

@@ -1,0 +1,216 @@
+//! Which experts the rows of a step go to, and in which order they are computed.
+//!
+//! Chosen row by row, the choices are then sorted by expert, so that each expert's weights are read once for the whole
+//! batch. A *slot* is a choice, `row * n_used + rank`; a *place* is where its result lies, experts one after the other.
+//! This file knows probabilities and indices; it refuses to know weights and what is computed with them.
+
+use std::ops::Range;
+
+use crate::spec::{ModelSpec, Moe};
+
+/// An expert of a row, and the factor of its result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Choice {
+    pub(crate) expert: u32,
+    pub(crate) weight: f32,
+}
+
+/// The routes of a step through one layer.
+pub(crate) struct Routing {
+    /// What the router says of every expert, `[n_rows, n_experts]`.
+    pub(crate) probs: Vec<f32>,
+    /// By slot, `[n_rows, n_used]`: each row's experts, the one of largest weight first.
+    chosen: Vec<Choice>,
+    /// The place of each slot.
+    places: Vec<usize>,
+    /// The slot of each place.
+    slots: Vec<usize>,
+    /// The experts that any row goes to, ascending.
+    experts: Vec<u32>,
+    /// The places of `experts[i]` are those from `bounds[i]` to `bounds[i + 1]`.
+    bounds: Vec<usize>,
+    /// Where the next row of each expert goes, `[n_experts]`.
+    next: Vec<usize>,
+    n_used: usize,
+    max_rows: usize,
+}
+
+impl Routing {
+    /// Routes of up to `n_rows` rows, in groups of at most [`group_rows`].
+    pub(crate) fn new(spec: &ModelSpec, n_rows: usize) -> Self {
+        let (n_experts, n_used) = spec.max_experts();
+        Self {
+            probs: vec![0.0; n_rows * n_experts],
+            chosen: Vec::with_capacity(n_rows * n_used),
+            places: vec![0; n_rows * n_used],
+            slots: vec![0; n_rows * n_used],
+            experts: Vec::with_capacity(n_experts),
+            bounds: Vec::with_capacity(n_experts + 1),
+            next: Vec::with_capacity(n_experts),
+            n_used,
+            max_rows: group_rows(spec, n_rows),
+        }
+    }
+
+    /// Bytes of all of it.
+    pub(crate) fn bytes(spec: &ModelSpec, n_rows: usize) -> u64 {
+        let (n_experts, n_used) = spec.max_experts();
+        let per_row = 4 * n_experts + n_used * (size_of::<Choice>() + 2 * size_of::<usize>());
+        let per_expert = size_of::<u32>() + 2 * size_of::<usize>();
+        (n_rows as u64).saturating_mul(per_row as u64).saturating_add((n_experts * per_expert) as u64)
+    }
+
+    /// Takes the best experts of each row from `probs`, `[n_rows, n_experts]`, and sorts the rows by expert.
+    pub(crate) fn choose(&mut self, m: &Moe, n_rows: usize) {
+        self.n_used = m.n_used;
+        self.chosen.clear();
+        for probs in self.probs[..n_rows * m.n_experts].chunks_exact(m.n_experts) {
+            let first = self.chosen.len();
+            push_best(&mut self.chosen, probs, m.n_used);
+            weigh(m, &mut self.chosen[first..]);
+        }
+        self.sort(m.n_experts);
+    }
+
+    fn sort(&mut self, n_experts: usize) {
+        self.next.clear();
+        self.next.resize(n_experts, 0);
+        self.chosen.iter().for_each(|c| self.next[c.expert as usize] += 1);
+        self.experts.clear();
+        self.bounds.clear();
+        self.bounds.push(0);
+        let mut end = 0;
+        for (expert, n) in self.next.iter_mut().enumerate().filter(|(_, n)| **n > 0) {
+            let start = end;
+            end += *n;
+            *n = start;
+            self.experts.push(expert as u32);
+            self.bounds.push(end);
+        }
+        for (slot, choice) in self.chosen.iter().enumerate() {
+            let next = &mut self.next[choice.expert as usize];
+            (self.places[slot], self.slots[*next]) = (*next, slot);
+            *next += 1;
+        }
+    }
+
+    /// The group of experts from the `start`th on that are computed together: at most as many as one row uses, so that a
+    /// batch needs no more of them at hand than a single token, and with no more rows than there is room for.
+    pub(crate) fn group(&self, start: usize) -> Option<Group<'_>> {
+        let most = self.experts.len().min(start + self.n_used);
+        let fits = |&end: &usize| self.bounds[end] - self.bounds[start] <= self.max_rows;
+        let end = (start + 1..=most).rev().find(fits)?;
+        Some(Group { experts: &self.experts[start..end], bounds: &self.bounds[start..=end], end })
+    }
+
+    /// The row whose result lies at a place.
+    pub(crate) fn row_at(&self, place: usize) -> usize {
+        self.slots[place] / self.n_used
+    }
+
+    /// The experts of a row in the order of their rank, with the places of their results.
+    pub(crate) fn of_row(&self, t: usize) -> impl Iterator<Item = (usize, f32)> {
+        let slots = t * self.n_used..(t + 1) * self.n_used;
+        self.places[slots.clone()].iter().copied().zip(self.chosen[slots].iter().map(|c| c.weight))
+    }
+}
+
+/// Experts that are computed together.
+pub(crate) struct Group<'a> {
+    /// Their ids, ascending.
+    pub(crate) experts: &'a [u32],
+    /// The places of the `i`th are those from `bounds[i]` to `bounds[i + 1]`.
+    pub(crate) bounds: &'a [usize],
+    /// Where the next group starts.
+    pub(crate) end: usize,
+}
+
+impl Group<'_> {
+    /// The places of all of them.
+    pub(crate) fn places(&self) -> Range<usize> {
+        self.bounds[0]..self.bounds[self.bounds.len() - 1]
+    }
+}
+
+/// Rows of a group of experts at the most: the whole batch may choose the same expert, a single row several.
+pub(crate) fn group_rows(spec: &ModelSpec, n_rows: usize) -> usize {
+    n_rows.max(spec.max_experts().1)
+}
+
+/// Appends the `n_used` experts of largest weight, the largest first.
+fn push_best(chosen: &mut Vec<Choice>, weights: &[f32], n_used: usize) {
+    let first = chosen.len();
+    for (expert, &weight) in weights.iter().enumerate() {
+        // Behind its equals, so that a tie goes to the lower id. What is no number is never ahead of anything.
+        let at = first + chosen[first..].partition_point(|c| c.weight >= weight || weight.is_nan());
+        if at < first + n_used {
+            chosen.truncate(first + n_used - 1);
+            chosen.insert(at, Choice { expert: expert as u32, weight });
+        }
+    }
+}
+
+/// Makes factors of the chosen experts' probabilities.
+fn weigh(m: &Moe, chosen: &mut [Choice]) {
+    let sum = if m.renormalize { chosen.iter().map(|c| c.weight).sum() } else { 1.0 };
+    chosen.iter_mut().for_each(|c| c.weight = c.weight / sum * m.weights_scale);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn best(weights: &[f32], n_used: usize) -> Vec<u32> {
+        let mut chosen = vec![Choice { expert: 9, weight: 9.0 }];
+        push_best(&mut chosen, weights, n_used);
+        chosen[1..].iter().map(|c| c.expert).collect()
+    }
+
+    #[test]
+    fn the_largest_come_first_and_ties_go_to_the_lower_id() {
+        assert_eq!(best(&[0.1, 0.4, 0.3, 0.4, 0.2], 3), [1, 3, 2]);
+        assert_eq!(best(&[0.5; 4], 2), [0, 1]);
+        assert_eq!(best(&[0.1, 0.2, 0.3], 3), [2, 1, 0]);
+    }
+
+    #[test]
+    fn weights_that_are_no_numbers_still_choose_that_many() {
+        assert_eq!(best(&[f32::NAN; 5], 2).len(), 2);
+        assert_eq!(best(&[f32::NAN, 0.5, f32::NAN, 0.6], 2).len(), 2);
+    }
+
+    fn routing(n_used: usize, max_rows: usize, chosen: &[u32]) -> Routing {
+        let chosen: Vec<_> = chosen.iter().map(|&expert| Choice { expert, weight: expert as f32 }).collect();
+        let (places, slots) = (vec![0; chosen.len()], vec![0; chosen.len()]);
+        let (probs, experts, bounds, next) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut routing = Routing { probs, chosen, places, slots, experts, bounds, next, n_used, max_rows };
+        routing.sort(7);
+        routing
+    }
+
+    #[test]
+    fn places_are_sorted_by_expert_and_lead_back_to_their_rows() {
+        let r = routing(2, 4, &[5, 0, 3, 5, 5, 3]);
+        assert_eq!(r.experts, [0, 3, 5]);
+        assert_eq!(r.bounds, [0, 1, 3, 6]);
+        assert_eq!((0..6).map(|place| r.row_at(place)).collect::<Vec<_>>(), [0, 1, 2, 0, 1, 2]);
+        assert_eq!(r.of_row(0).collect::<Vec<_>>(), [(3, 5.0), (0, 0.0)], "in the order of rank");
+        assert_eq!(r.of_row(2).collect::<Vec<_>>(), [(5, 5.0), (2, 3.0)]);
+    }
+
+    #[test]
+    fn a_group_has_no_more_experts_than_a_row_uses_and_no_more_rows_than_fit() {
+        let groups = |r: &Routing| {
+            let (mut all, mut start) = (Vec::new(), 0);
+            while let Some(group) = r.group(start) {
+                all.push((group.experts.to_vec(), group.places()));
+                start = group.end;
+            }
+            all
+        };
+        let r = routing(2, 3, &[5, 0, 3, 5, 5, 3]);
+        assert_eq!(groups(&r), [(vec![0, 3], 0..3), (vec![5], 3..6)]);
+        let r = routing(3, 3, &[0, 1, 2, 0, 1, 3, 0, 1, 4]);
+        assert_eq!(groups(&r), [(vec![0], 0..3), (vec![1], 3..6), (vec![2, 3, 4], 6..9)]);
+    }
+}

@@ -1,0 +1,60 @@
+//! The oracle's mixture of experts: each position alone, all experts at hand, as the papers have it.
+
+use atta_store::{Guard, Unit};
+
+use super::{Rows, decode, dot, gated, project};
+use crate::{
+    Error, Model, Role,
+    bind::Tensors,
+    spec::{Gating, Moe},
+};
+
+/// The sum of the chosen experts' results and of the shared one's, for every row.
+pub(super) fn moe(model: &Model, (l, m): (usize, &Moe), unit: &Guard<'_>, h: &Rows) -> Result<Rows, Error> {
+    let t = model.layer(l);
+    let router = decode(t.matrix(Role::FfnGateInp, unit));
+    let all: Vec<u32> = (0..m.n_experts as u32).collect();
+    let experts = model.weights().unit(Unit::Experts(l, &all))?;
+    let row = |x: &Vec<f32>| {
+        let mut sum = vec![0.0; x.len()];
+        for (e, weight) in chosen(m, &router, x) {
+            add(&mut sum, weight, &expert(m, t, (e, &experts), x));
+        }
+        if let Some(shared) = &m.shared {
+            let [gate, up, down, open] =
+                [Role::FfnGateShexp, Role::FfnUpShexp, Role::FfnDownShexp, Role::FfnGateInpShexp]
+                    .map(|role| decode(t.matrix(role, unit)));
+            let x = vec![x.clone()];
+            let inner = gated(shared.activation, &project(&gate, None, &x), project(&up, None, &x));
+            let open = 1.0 / (1.0 + (-dot(&open[0], &x[0])).exp());
+            add(&mut sum, open, &project(&down, None, &inner)[0]);
+        }
+        sum.into_iter().map(|y| y as f32).collect()
+    };
+    Ok(h.iter().map(row).collect())
+}
+
+/// The experts of a position and the factors of their results.
+fn chosen(m: &Moe, router: &Rows, x: &[f32]) -> Vec<(usize, f64)> {
+    let Gating::Softmax = m.gating;
+    let logits: Vec<f64> = router.iter().map(|w| dot(w, x)).collect();
+    let max = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let all: f64 = logits.iter().map(|z| (z - max).exp()).sum();
+    let mut experts: Vec<_> = logits.iter().map(|z| (z - max).exp() / all).enumerate().collect();
+    experts.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    experts.truncate(m.n_used);
+    let sum: f64 = if m.renormalize { experts.iter().map(|(_, p)| p).sum() } else { 1.0 };
+    experts.iter().map(|(e, p)| (*e, p / sum * f64::from(m.weights_scale))).collect()
+}
+
+fn expert(m: &Moe, t: &Tensors, (e, experts): (usize, &Guard<'_>), x: &[f32]) -> Vec<f32> {
+    let [gate, up, down] =
+        [Role::FfnGateExps, Role::FfnUpExps, Role::FfnDownExps].map(|role| decode(t.expert(role, e, experts)));
+    let x = vec![x.to_vec()];
+    let inner = gated(m.expert.activation, &project(&gate, None, &x), project(&up, None, &x));
+    project(&down, None, &inner).remove(0)
+}
+
+fn add(sum: &mut [f64], factor: f64, y: &[f32]) {
+    sum.iter_mut().zip(y).for_each(|(sum, y)| *sum += factor * f64::from(*y));
+}

@@ -1,0 +1,95 @@
+//! Softmax attention as plain data: heads, what they see, and how scores are made.
+
+use atta_kernels::math::ln;
+
+use super::{Presence, Rope};
+
+/// Softmax attention; query heads share key-value heads in groups (Ainslie et al. 2023).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attention {
+    /// Query heads.
+    pub n_heads: usize,
+    /// Key-value heads, a divisor of `n_heads`.
+    pub n_kv_heads: usize,
+    /// Width of a head.
+    pub d_head: usize,
+    /// Rotation of queries and keys by position; `None`: none.
+    pub rope: Option<Rope>,
+    /// Which positions are seen.
+    pub mask: Mask,
+    /// Normalization of queries and keys before the rotation.
+    pub qk_norm: QkNorm,
+    /// Scores are multiplied by this, usually `1 / sqrt(d_head)`.
+    pub scale: f32,
+    /// Queries at far positions are multiplied by more; `None`: all by 1.
+    pub temperature: Option<Temperature>,
+    /// `Some(c)`: scores become `c * tanh(score / c)` (Gemma 2, section 2).
+    pub softcap: Option<f32>,
+    /// Whether the projections of q, k and v must have, may have or must not have a bias.
+    pub qkv_bias: Presence,
+    /// The same for the output projection.
+    pub out_bias: Presence,
+}
+
+/// Which positions a query sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mask {
+    /// All up to its own.
+    Causal,
+    /// The last `n`, its own included.
+    Window(usize),
+}
+
+/// Normalization of queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum QkNorm {
+    /// None.
+    None,
+    /// RMS norm of each head, one weight of width `d_head` for all heads.
+    PerHead {
+        /// As in [`Norm::Rms`](super::Norm::Rms).
+        eps: f32,
+    },
+    /// RMS norm over all heads together, weights of width `d_q` and `d_kv` (OLMo 2, section 3.2).
+    Whole {
+        /// As in [`Norm::Rms`](super::Norm::Rms).
+        eps: f32,
+    },
+}
+
+/// Queries are multiplied by `1 + slope * ln(1 + floor(position / n_ctx_orig))`, so that attention over a long context
+/// stays as sharp as over a short one. Source: Llama 4's code, and Ministral 3's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Temperature {
+    /// How fast the factor grows.
+    pub slope: f32,
+    /// Positions after which it first grows.
+    pub n_ctx_orig: usize,
+}
+
+impl Temperature {
+    /// The factor of the query at `pos`: of its absolute position, and of nothing else.
+    pub fn at(&self, pos: usize) -> f32 {
+        (1.0 + f64::from(self.slope) * ln((1 + pos / self.n_ctx_orig) as f64)) as f32
+    }
+}
+
+impl Attention {
+    /// Width of all queries of a position.
+    pub fn d_q(&self) -> usize {
+        self.n_heads * self.d_head
+    }
+
+    /// Width of all keys (or values) of a position.
+    pub fn d_kv(&self) -> usize {
+        self.n_kv_heads * self.d_head
+    }
+
+    /// The first position that the query at `pos` sees.
+    pub fn first_visible(&self, pos: usize) -> usize {
+        match self.mask {
+            Mask::Causal => 0,
+            Mask::Window(n) => (pos + 1).saturating_sub(n),
+        }
+    }
+}

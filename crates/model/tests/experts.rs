@@ -1,0 +1,307 @@
+//! Mixtures of experts: who is asked for which expert, and files that lie about theirs.
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+
+use atta_formats::{TensorType, Value, Writer};
+use atta_model::{
+    Batch, CpuOptions, Error, Executor, KvType, Model, Output, Want,
+    spec::{Ffn, Moe, Presence},
+};
+use atta_store::{Budget, Extent, Guard, InMemory, ModelFiles, Placement, Unit, Weights};
+use support::{Golden, append, bits, cpu, cpu_with, forward, golden};
+
+const MODELS: [&str; 4] = ["mixtral", "qwen2moe", "qwen2moe-old", "qwen3moe"];
+
+/// The experts asked for at once, and their layer.
+type Request = (usize, Vec<u32>);
+
+/// Weights that write down which experts they are asked for, and that cannot be read once `left` units were.
+struct Watched {
+    weights: InMemory,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    requests: Vec<Request>,
+    left: usize,
+}
+
+impl Weights for Watched {
+    fn unit<'a>(&'a self, unit: Unit<'a>) -> Result<Guard<'a>, atta_store::Error> {
+        let mut state = self.state.lock().unwrap();
+        state.left = state.left.checked_sub(1).ok_or(atta_store::Error::NotInPlan)?;
+        if let Unit::Experts(l, ids) = &unit {
+            state.requests.push((*l, ids.to_vec()));
+        }
+        self.weights.unit(unit)
+    }
+
+    fn files(&self) -> &ModelFiles {
+        self.weights.files()
+    }
+}
+
+fn watched(g: &Golden) -> (Arc<Model>, Arc<Mutex<State>>) {
+    let state = Arc::new(Mutex::new(State { requests: Vec::new(), left: usize::MAX }));
+    let spec = g.model().spec().clone();
+    let model = Model::with_source(spec, g.files(), &Budget::unlimited(), |files, plan| {
+        Ok(Box::new(Watched { weights: InMemory::new(files, plan)?, state: state.clone() }))
+    });
+    (Arc::new(model.unwrap()), state)
+}
+
+fn moe(model: &Model, l: usize) -> Moe {
+    model.spec().layers[l].moe().unwrap().clone()
+}
+
+#[test]
+fn each_expert_is_asked_for_once_per_batch_and_few_at_a_time() {
+    for g in MODELS.map(golden) {
+        let (model, state) = watched(&g);
+        forward(&model, &g.tokens);
+        let requests = std::mem::take(&mut state.lock().unwrap().requests);
+        for l in 0..model.spec().layers.len() {
+            let groups: Vec<_> = requests.iter().filter(|(layer, _)| *layer == l).map(|(_, ids)| ids).collect();
+            let (mut all, moe) = (groups.iter().copied().flatten().copied().collect::<Vec<_>>(), moe(&model, l));
+            let n_asked = all.len();
+            all.dedup();
+            assert!(all.is_sorted() && all.len() == n_asked, "{}: {groups:?}", g.name);
+            assert_eq!(all.len(), moe.n_experts, "{}: {} tokens need all of them", g.name, g.tokens.len());
+            assert!(groups.iter().all(|ids| ids.len() <= moe.n_used), "{}: {groups:?}", g.name);
+        }
+    }
+}
+
+#[test]
+fn a_token_alone_asks_for_its_own_experts_and_no_others() {
+    for g in MODELS.map(golden) {
+        let (model, state) = watched(&g);
+        let mut cpu = cpu(&model, 2, KvType::F16);
+        let seq = cpu.new_seq().unwrap();
+        for &id in &g.tokens {
+            state.lock().unwrap().requests.clear();
+            append(&mut cpu, seq, &[id], 1);
+            let state = state.lock().unwrap();
+            assert_eq!(state.requests.len(), model.spec().layers.len());
+            assert!(state.requests.iter().all(|(l, ids)| ids.len() == moe(&model, *l).n_used), "{:?}", state.requests);
+        }
+    }
+}
+
+#[test]
+fn an_executor_of_single_rows_gives_the_same_bits() {
+    for g in MODELS.map(golden) {
+        let model = g.model();
+        let options = CpuOptions { n_ctx: 128, n_seqs: 1, n_batch: 1, kv: KvType::F32, layers: None };
+        let mut cpu = cpu_with(&model, 2, options);
+        let seq = cpu.new_seq().unwrap();
+        let got = append(&mut cpu, seq, &g.tokens, 1);
+        assert!(bits(&got) == bits(&forward(&model, &g.tokens)), "{}", g.name);
+    }
+}
+
+#[test]
+fn a_step_whose_experts_cannot_be_read_takes_its_rows_back() {
+    let g = golden("qwen2moe");
+    let expected = bits(&forward(&g.model(), &g.tokens));
+    // Embedding; in each of two layers attention, router and two groups of experts; head.
+    for n_units in 0..10 {
+        let (model, state) = watched(&g);
+        let mut cpu = cpu(&model, 1, KvType::F32);
+        let (seq, mut batch, mut out) = (cpu.new_seq().unwrap(), Batch::default(), Output::default());
+        g.tokens.iter().enumerate().for_each(|(pos, &id)| batch.push_token(seq, pos, id, Want::Logits));
+        state.lock().unwrap().left = n_units;
+        assert!(matches!(cpu.step(&batch, &mut out), Err(Error::Store(_))), "{n_units}");
+        assert_eq!(cpu.len(seq).unwrap(), 0);
+        state.lock().unwrap().left = 10;
+        assert!(bits(&append(&mut cpu, seq, &g.tokens, 128)) == expected, "{n_units}");
+    }
+}
+
+#[test]
+fn a_token_costs_the_experts_that_it_goes_to() {
+    for g in MODELS.map(golden) {
+        let (model, files) = (g.model(), g.files());
+        let tensors = files.directory().tensors().iter().filter(|t| t.shape.dims().len() > 1);
+        let moe = moe(&model, 0);
+        let mut macs = tensors
+            .map(|t| match t.name.contains("_exps") {
+                true => t.shape.n_elements() / moe.n_experts as u64 * moe.n_used as u64,
+                false => t.shape.n_elements(),
+            })
+            .sum::<u64>();
+        if files.directory().tensor("output.weight").is_some() {
+            macs -= files.directory().tensor("token_embd.weight").unwrap().shape.n_elements();
+        }
+        // The gate of the shared expert is a matrix of one row, stored as a vector.
+        macs += moe.shared.map_or(0, |_| (model.spec().layers.len() * model.spec().d_model) as u64);
+        assert_eq!(model.matmul_cost().macs, macs, "{}", g.name);
+        assert_eq!(model.matmul_cost().bytes, 4 * macs, "{}", g.name);
+    }
+}
+
+#[test]
+fn specs_of_impossible_experts_are_refused() {
+    let g = golden("qwen2moe");
+    let changes: [fn(&mut Moe); 9] = [
+        |m| m.n_experts = 0,
+        |m| m.n_experts = usize::MAX,
+        |m| m.n_used = 0,
+        |m| m.n_used = m.n_experts + 1,
+        |m| (m.n_experts, m.n_used) = (1 << 24, 1 << 24),
+        |m| m.expert.d_ff = 0,
+        |m| m.expert.bias = Presence::Required,
+        |m| m.shared.as_mut().unwrap().d_ff = 0,
+        |m| m.shared.as_mut().unwrap().bias = Presence::Optional,
+    ];
+    for (i, change) in changes.into_iter().enumerate() {
+        let mut spec = g.model().spec().clone();
+        let Ffn::Moe(moe) = &mut spec.layers[1].ffn else { unreachable!() };
+        change(moe);
+        assert!(matches!(g.with_spec(spec), Err(Error::Spec(_))), "change {i}");
+    }
+}
+
+/// A tensor of a file, in f32.
+struct Tensor {
+    name: String,
+    dims: Vec<u64>,
+    data: Vec<u8>,
+}
+
+/// The file of a golden with other metadata (`None`: the key is left out) and other tensors.
+fn rewritten(
+    g: &Golden,
+    keys: &[(&str, Option<Value<'_>>)],
+    change: impl FnOnce(&mut Vec<Tensor>),
+) -> Result<Arc<Model>, Error> {
+    let files = g.files();
+    let tensor = |t: &atta_formats::TensorInfo| {
+        let data = files.bytes(Extent { shard: t.shard, offset: t.offset, bytes: t.n_bytes }).unwrap().to_vec();
+        Tensor { name: t.name.clone(), dims: t.shape.dims().to_vec(), data }
+    };
+    let mut tensors: Vec<Tensor> = files.directory().tensors().iter().map(tensor).collect();
+    change(&mut tensors);
+    let mut w = Writer::new();
+    let is_kept = |key: &str| keys.iter().all(|(changed, _)| *changed != key);
+    files
+        .directory()
+        .metadata()
+        .iter()
+        .filter(|(key, _)| is_kept(key))
+        .for_each(|(key, value)| w.set_value(key, value));
+    keys.iter().filter_map(|(key, value)| Some((key, (*value)?))).for_each(|(key, value)| w.set_value(key, value));
+    tensors.iter().for_each(|t| w.add_tensor(&t.name, &t.dims, TensorType::F32).unwrap());
+    let layout = w.finish().unwrap();
+    let mut bytes = layout.header;
+    for (place, tensor) in layout.tensors.iter().zip(&tensors) {
+        bytes.resize(place.offset as usize, 0);
+        bytes.extend(&tensor.data);
+    }
+    bytes.resize(layout.file_bytes as usize, 0);
+    let budget = Budget::unlimited();
+    let files = ModelFiles::from_static("rewritten", bytes.leak(), Placement::Mapped, &budget).unwrap();
+    Model::load(files, &budget).map(Arc::new)
+}
+
+/// What is said of a file with one key changed.
+fn complaint(name: &str, key: &str, value: Option<Value<'_>>) -> String {
+    rewritten(&golden(name), &[(key, value)], |_| ()).err().map_or_else(|| "accepted".to_owned(), |e| e.to_string())
+}
+
+#[test]
+fn a_file_rewritten_as_it_was_is_the_same_model() {
+    let g = golden("qwen2moe");
+    let model = rewritten(&g, &[], |_| ()).unwrap();
+    assert!(bits(&forward(&model, &g.tokens)) == bits(&forward(&g.model(), &g.tokens)));
+}
+
+#[test]
+fn metadata_that_lies_about_experts_is_refused() {
+    let u32 = |n| Some(Value::U32(n));
+    let f32 = |x| Some(Value::F32(x));
+    let cases = [
+        ("mixtral", "llama.expert_count", u32(0), "tensor blk.0.ffn_gate.weight [20, 36] is missing"),
+        ("mixtral", "llama.expert_count", None, "tensor blk.0.ffn_gate.weight [20, 36] is missing"),
+        ("mixtral", "llama.expert_count", u32(4), "tensor blk.0.ffn_gate_inp.weight: expected [4, 36], got [5, 36]"),
+        ("mixtral", "llama.expert_count", u32(u32::MAX), "metadata key llama.expert_count is 4294967295"),
+        ("mixtral", "llama.expert_used_count", u32(0), "metadata key llama.expert_used_count is 0"),
+        ("mixtral", "llama.expert_used_count", None, "metadata key llama.expert_used_count is missing"),
+        ("mixtral", "llama.expert_used_count", u32(6), "unsupported model: layer 0: 6 of 5 experts in use"),
+        (
+            "mixtral",
+            "llama.expert_feed_forward_length",
+            u32(21),
+            "tensor blk.0.ffn_gate_exps.weight: expected [5, 21, 36]",
+        ),
+        ("mixtral", "llama.expert_weights_scale", f32(0.0), "metadata key llama.expert_weights_scale is 0"),
+        ("mixtral", "llama.expert_weights_scale", f32(f32::NAN), "metadata key llama.expert_weights_scale is NaN"),
+        ("mixtral", "llama.expert_gating_func", u32(2), "unsupported model: llama.expert_gating_func is 2"),
+        ("qwen2moe", "qwen2moe.expert_count", u32(0), "metadata key qwen2moe.expert_count is 0, expected 1 to"),
+        ("qwen2moe", "qwen2moe.expert_count", None, "metadata key qwen2moe.expert_count is missing"),
+        ("qwen2moe", "qwen2moe.expert_used_count", u32(7), "unsupported model: layer 0: 7 of 6 experts in use"),
+        ("qwen2moe", "qwen2moe.expert_shared_feed_forward_length", u32(0), "metadata key qwen2moe.expert_shared_feed"),
+        (
+            "qwen2moe-old",
+            "qwen2moe.feed_forward_length",
+            u32(3),
+            "tensor blk.0.ffn_gate_exps.weight: expected [7, 1, 32]",
+        ),
+        ("qwen3moe", "qwen3moe.expert_count", u32(0), "metadata key qwen3moe.expert_count is 0"),
+        ("qwen3moe", "qwen3moe.expert_used_count", u32(9), "unsupported model: layer 0: 9 of 8 experts in use"),
+        ("qwen3moe", "qwen3moe.expert_group_count", u32(4), "unsupported model: qwen3moe.expert_group_count is 4"),
+        ("qwen3moe", "qwen3moe.leading_dense_block_count", u32(1), "unsupported model: qwen3moe.leading_dense_block"),
+        ("qwen3", "qwen3.expert_count", u32(8), "unsupported model: qwen3.expert_count is 8"),
+        ("qwen2", "qwen2.expert_count", u32(8), "unsupported model: qwen2.expert_count is 8"),
+        ("llama-plain", "llama.expert_count", u32(8), "metadata key llama.expert_used_count is missing"),
+    ];
+    for (name, key, value, expected) in cases {
+        let got = complaint(name, key, value);
+        assert!(got.starts_with(expected), "{name}: {key} {value:?}: {got}");
+    }
+}
+
+#[test]
+fn weights_of_experts_are_normalized_and_scaled_as_the_metadata_says() {
+    let g = golden("qwen3moe");
+    let spec =
+        |key, value| rewritten(&g, &[(key, Some(value))], |_| ()).unwrap().spec().layers[0].moe().unwrap().clone();
+    assert!(!spec("qwen3moe.expert_weights_norm", Value::Bool(false)).renormalize);
+    assert_eq!(spec("qwen3moe.expert_weights_scale", Value::F32(2.5)).weights_scale, 2.5);
+    assert!(complaint("qwen3moe", "qwen3moe.expert_weights_norm", Some(Value::U32(1))).contains("expert_weights_norm"));
+}
+
+#[test]
+fn expert_tensors_that_are_missing_left_over_or_misshapen_are_refused() {
+    let change = |name: &str, change: fn(&mut Vec<Tensor>)| rewritten(&golden(name), &[], change).err();
+    fn find<'a>(tensors: &'a mut [Tensor], name: &str) -> &'a mut Tensor {
+        tensors.iter_mut().find(|t| t.name == name).unwrap()
+    }
+    let missing = change("mixtral", |t| t.retain(|t| t.name != "blk.1.ffn_up_exps.weight"));
+    assert!(matches!(missing, Some(Error::MissingTensor { name, .. }) if name == "blk.1.ffn_up_exps.weight"));
+    let missing = change("qwen2moe", |t| t.retain(|t| t.name != "blk.0.ffn_gate_inp_shexp.weight"));
+    assert!(matches!(missing, Some(Error::MissingTensor { .. })));
+    let left_over = change("qwen3moe", |t| {
+        t.push(Tensor { name: "blk.0.ffn_gate_inp.bias".into(), dims: vec![8], data: vec![0; 32] });
+    });
+    assert!(matches!(left_over, Some(Error::UnusedTensor(name)) if name == "blk.0.ffn_gate_inp.bias"));
+    let turned = change("mixtral", |t| find(t, "blk.0.ffn_down_exps.weight").dims = vec![5, 20, 36]);
+    assert!(matches!(turned, Some(Error::Shape { .. })));
+    let flat = change("mixtral", |t| find(t, "blk.0.ffn_gate_exps.weight").dims = vec![100, 36]);
+    assert!(matches!(flat, Some(Error::Shape { expected, .. }) if expected == [5, 20, 36]));
+    let as_a_matrix = change("qwen2moe", |t| find(t, "blk.0.ffn_gate_inp_shexp.weight").dims = vec![1, 40]);
+    assert!(as_a_matrix.is_none(), "one row may be written either way");
+}
+
+#[test]
+fn a_router_of_no_numbers_gives_no_numbers_and_no_panic() {
+    let g = golden("qwen3moe");
+    let model = rewritten(&g, &[], |tensors| {
+        for t in tensors.iter_mut().filter(|t| t.name.ends_with("ffn_gate_inp.weight")) {
+            t.data = f32::NAN.to_le_bytes().repeat(t.data.len() / 4);
+        }
+    });
+    assert!(forward(&model.unwrap(), &g.tokens).iter().all(|z| z.is_nan()));
+}

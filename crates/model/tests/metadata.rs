@@ -1,0 +1,244 @@
+//! Files that lie, for every architecture: metadata that is missing, of another type or absurd, tensors that are missing,
+//! left over or misshapen. Each is refused with an error that names the key or the tensor, and nothing panics.
+
+mod support;
+
+use atta_formats::{Metadata, Value, Writer};
+use atta_model::{Cpu, CpuOptions, Error, Model, arch, spec::Factors};
+use atta_store::{Budget, ModelFiles};
+use support::{Golden, Told, golden, goldens};
+
+/// Keys without which no model is described.
+const DEMANDED: [&str; 5] =
+    ["block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count"];
+
+/// Keys that hold counts and widths, of which none may be 0; for one architecture one means that there is no window.
+const SIZES: [&str; 11] = [
+    "block_count",
+    "context_length",
+    "embedding_length",
+    "feed_forward_length",
+    "attention.head_count",
+    "attention.head_count_kv",
+    "attention.key_length",
+    "attention.value_length",
+    "attention.sliding_window",
+    "rope.dimension_count",
+    "rope.scaling.original_context_length",
+];
+
+/// Keys that may be any number, or where 0 means that there is none.
+const SIGNED: [&str; 4] = [
+    "attention.temperature_scale",
+    "attn_logit_softcapping",
+    "final_logit_softcapping",
+    "rope.scaling.yarn_log_multiplier",
+];
+
+fn lower(metadata: &Metadata) -> Result<(), Error> {
+    let spec = arch::lower(metadata)?;
+    // What is accepted can be planned: none of this may panic or take long.
+    spec.tensors();
+    for rope in spec.layers.iter().filter_map(|l| l.attention().rope.as_ref()).take(3) {
+        rope.inv_freq(Factors::default(), 1 << 20);
+    }
+    Ok(())
+}
+
+/// The error of metadata in which one key is something else.
+fn with_key(g: &Golden, key: &str, set: impl Fn(&mut Writer, &str)) -> Option<String> {
+    let key = format!("{}.{key}", g.arch);
+    lower(&g.metadata("", |w| set(w, &key))).err().map(|e| e.to_string())
+}
+
+fn must_name(error: Option<String>, g: &Golden, key: &str, what: &str) {
+    let error = error.unwrap_or_else(|| panic!("{}: {key} that is {what} is taken", g.name));
+    assert!(error.contains(key), "{}: {key} that is {what}: {error}", g.name);
+}
+
+#[test]
+fn a_missing_key_is_named() {
+    for g in goldens() {
+        let eps = g.keys().into_iter().find(|key| key.contains("layer_norm")).unwrap();
+        for key in DEMANDED.into_iter().chain([eps.as_str()]) {
+            let full = format!("{}.{key}", g.arch);
+            must_name(lower(&g.metadata(&full, |_| {})).err().map(|e| e.to_string()), &g, &full, "missing");
+        }
+    }
+}
+
+#[test]
+fn counts_and_widths_of_nothing_are_refused() {
+    for g in goldens() {
+        for key in g.keys().iter().filter(|key| SIZES.contains(&key.as_str())) {
+            if g.name.starts_with("phi3") && key == "attention.sliding_window" {
+                continue;
+            }
+            must_name(with_key(&g, key, |w, key| w.set_u32(key, 0)), &g, key, "0");
+        }
+    }
+}
+
+#[test]
+fn keys_of_another_type_are_refused() {
+    for g in goldens() {
+        // What is about the file or for another program is not read.
+        let unread = ["vocab_size", "rope.scaling.finetuned"];
+        for key in g.keys().iter().filter(|key| !unread.contains(&key.as_str())) {
+            let is_text = key == "rope.scaling.type";
+            let error = match is_text {
+                true => with_key(&g, key, |w, key| w.set_u32(key, 1)),
+                false => with_key(&g, key, |w, key| w.set_str(key, "7")),
+            };
+            must_name(error, &g, key, "of another type");
+        }
+    }
+}
+
+#[test]
+fn numbers_that_are_none_are_refused() {
+    for g in goldens() {
+        let files = g.files();
+        for key in g.keys() {
+            let value = files.directory().metadata().get(&format!("{}.{key}", g.arch)).unwrap();
+            let Value::F32(_) = value else { continue };
+            for number in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                must_name(with_key(&g, &key, |w, key| w.set_f32(key, number)), &g, &key, &number.to_string());
+            }
+            for number in [0.0, -1.0, -0.0].into_iter().filter(|_| !SIGNED.contains(&key.as_str())) {
+                must_name(with_key(&g, &key, |w, key| w.set_f32(key, number)), &g, &key, &number.to_string());
+            }
+        }
+    }
+}
+
+#[test]
+fn absurd_values_never_panic() {
+    for g in goldens() {
+        for key in g.keys() {
+            for number in [1, 2, 3, 5, 1 << 12, 1 << 24, (1 << 24) + 1, u32::MAX] {
+                let _ = with_key(&g, &key, |w, key| w.set_u32(key, number));
+            }
+            for number in [f32::MIN_POSITIVE, 1e-45, f32::MAX, f32::MIN, 1e-3, 0.999, 1.0, 1e9] {
+                let _ = with_key(&g, &key, |w, key| w.set_f32(key, number));
+            }
+            let _ = with_key(&g, &key, |w, key| w.set_u64(key, u64::MAX));
+            let _ = with_key(&g, &key, |w, key| w.set_i32(key, -1));
+            let _ = with_key(&g, &key, |w, key| w.set_bools(key, &[true; 3]));
+            let _ = with_key(&g, &key, |w, key| w.set_f32s(key, &[]));
+        }
+    }
+}
+
+#[test]
+fn heads_that_do_not_divide_are_refused() {
+    for g in goldens() {
+        let more_keys = with_key(&g, "attention.head_count_kv", |w, key| w.set_u32(key, 7));
+        assert!(more_keys.is_some_and(|e| e.contains("share 7 key-value heads")), "{}", g.name);
+        let odd = |w: &mut Writer| w.set_u32(&format!("{}.attention.head_count", g.arch), 31);
+        let error = load(g.altered(odd, as_it_is)).err().map(|e| e.to_string());
+        assert!(error.is_some_and(|e| e.contains("31 heads") || e.contains("blk.0.attn_q")), "{}", g.name);
+    }
+}
+
+#[test]
+fn patterns_of_windows_fit_the_layers() {
+    let g = golden("gemma3");
+    let key = "attention.sliding_window_pattern";
+    for list in [&[][..], &[true; 6], &[false; 8]] {
+        must_name(with_key(&g, key, |w, key| w.set_bools(key, list)), &g, key, "of another length");
+    }
+    must_name(with_key(&g, key, |w, key| w.set_u32(key, 0)), &g, key, "0");
+    must_name(with_key(&g, key, |w, key| w.set_f32s(key, &[1.0; 7])), &g, key, "of numbers");
+    let written_out = [true, true, true, true, true, false, true];
+    let metadata = g.metadata("", |w| w.set_bools(&format!("gemma3.{key}"), &written_out));
+    assert_eq!(arch::lower(&metadata).unwrap(), *g.model().spec());
+}
+
+#[test]
+fn granite_does_not_rotate_where_its_file_says_so() {
+    let g = golden("granite");
+    let rotates = |yes| {
+        let metadata = g.metadata("", |w| w.set_bool("granite.rope.scaling.finetuned", yes));
+        arch::lower(&metadata).unwrap().layers.iter().all(|l| l.attention().rope.is_some())
+    };
+    assert!(rotates(true) && !rotates(false));
+}
+
+fn load(files: ModelFiles) -> Result<Model, Error> {
+    Model::load(files, &Budget::unlimited())
+}
+
+fn as_it_is(t: &atta_formats::TensorInfo) -> Told {
+    Some((t.name.clone(), t.shape.dims().to_vec()))
+}
+
+#[test]
+fn a_missing_tensor_is_named() {
+    for g in goldens() {
+        for dropped in g.files().directory().tensors() {
+            let files = g.altered(|_| {}, |t| as_it_is(t).filter(|_| t.name != dropped.name));
+            let error = load(files).err().map(|e| e.to_string());
+            // One that holds several is missed by the name of the first of them.
+            let first = dropped.name.replace("attn_qkv", "attn_q").replace("ffn_up", "ffn_gate");
+            match error {
+                Some(e) => assert!(e.contains(&dropped.name) || e.contains(&first), "{}: {first}: {e}", g.name),
+                None => assert!(is_optional(&dropped.name), "{}: {} is not missed", g.name, dropped.name),
+            }
+        }
+    }
+}
+
+/// Only a head and rope factors may be there or not; and biases where an architecture allows them.
+fn is_optional(name: &str) -> bool {
+    ["output.weight", "rope_freqs.weight"].contains(&name) || name.ends_with(".bias")
+}
+
+#[test]
+fn a_tensor_too_many_is_named() {
+    for g in goldens() {
+        let one_layer_less = |w: &mut Writer| w.set_u32(&format!("{}.block_count", g.arch), 1);
+        let error = load(g.altered(one_layer_less, as_it_is)).err().map(|e| e.to_string());
+        // A list of which layers have windows is then too long.
+        assert!(error.is_some_and(|e| e.contains("blk.1.") || e.contains("window_pattern")), "{}", g.name);
+    }
+}
+
+#[test]
+fn a_misshapen_tensor_is_named() {
+    for g in goldens() {
+        for changed in g.files().directory().tensors() {
+            let files = g.altered(
+                |_| {},
+                |t| {
+                    let mut dims = t.shape.dims().to_vec();
+                    dims[0] += u64::from(t.name == changed.name);
+                    Some((t.name.clone(), dims))
+                },
+            );
+            let error = load(files).err().map(|e| e.to_string()).unwrap_or_default();
+            assert!(error.contains(&changed.name), "{}: {}: {error}", g.name, changed.name);
+        }
+    }
+}
+
+#[test]
+fn a_vocabulary_of_another_length_than_the_embedding_is_refused() {
+    for g in goldens() {
+        let fewer = |w: &mut Writer| w.set_strs("tokenizer.ggml.tokens", &["a", "b"]);
+        let error = load(g.altered(fewer, as_it_is)).err().map(|e| e.to_string());
+        assert!(error.is_some_and(|e| e.contains("token_embd.weight")), "{}", g.name);
+    }
+}
+
+#[test]
+fn no_context_is_longer_than_the_learned_positions() {
+    let model = golden("gpt2").model();
+    let make = |n_ctx| {
+        let pool = std::sync::Arc::new(atta_kernels::Pool::new(std::num::NonZeroUsize::MIN));
+        let (kernels, options) = (atta_kernels::Kernels::detect(), CpuOptions { n_ctx, ..CpuOptions::default() });
+        Cpu::new(model.clone(), kernels, pool, &Budget::unlimited(), options)
+    };
+    assert!(make(128).is_ok());
+    assert!(make(129).is_err_and(|e| e.to_string().contains("learned 128")));
+}

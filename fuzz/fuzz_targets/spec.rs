@@ -1,0 +1,33 @@
+//! Any bytes as the metadata of a model: what is lowered to a spec can be planned, and its ropes give finite angles.
+#![no_main]
+
+use atta_formats::{Gguf, SharedBytes};
+use atta_model::{KvElem, KvType, arch, spec::Factors};
+use libfuzzer_sys::fuzz_target;
+use std::sync::Arc;
+
+/// Ropes looked at per input, so that one with thousands of layers does not take long.
+const MAX_ROPES: usize = 8;
+
+fuzz_target!(|file: &[u8]| {
+    let shared: SharedBytes = Arc::new(file.to_vec());
+    // The bytes as the beginning of a longer file, so that no tensor data is needed.
+    let Ok(header) = Gguf::parse(shared, (file.len() as u64).saturating_mul(1000)) else { return };
+    let Ok(spec) = arch::lower(&header.metadata) else { return };
+    spec.check().expect("what was lowered was checked");
+    for req in spec.tensors() {
+        assert!(req.shape.iter().all(|&d| d > 0), "{req:?}");
+        assert!(req.within.is_none_or(|within| within.rows.end <= within.n_rows && within.rows.len() == req.shape[0]));
+    }
+    let kv = KvType { k: KvElem::F16, v: KvElem::F32 };
+    assert_eq!(spec.state_bytes(kv, 1 << 20).len(), spec.layers.len());
+    for layer in spec.layers.iter().take(MAX_ROPES) {
+        let a = layer.attention();
+        assert!(a.first_visible(1 << 20) <= 1 << 20);
+        assert!(a.temperature.is_none_or(|t| !t.at(1 << 20).is_nan()));
+        for n_ctx in [1, 4096, 1 << 20] {
+            let angles = a.rope.iter().flat_map(|rope| rope.inv_freq(Factors::default(), n_ctx));
+            angles.for_each(|angle| assert!(angle.is_finite(), "{:?}", a.rope));
+        }
+    }
+});
