@@ -59,11 +59,11 @@ fn assemble(data: &[u8]) -> Option<(Metadata, &[u8])> {
     let ascii: Vec<[u8; 1]> = (b'!'..=b'~').map(|byte| [byte]).collect();
     if flags & 1 == 0 {
         tokens.extend(ascii.iter().map(|byte| &byte[..]));
-        tokens.extend(["Ġ", "Ċ", "Ã", "©", "▁", "<0x0A>", "<0xC3>"].map(str::as_bytes));
+        tokens.extend(["Ġ", "Ċ", "Ã", "©", "▁", "<0x0A>", "<0xC3>", "▁a", "▁中"].map(str::as_bytes));
     }
     let n_vocab = tokens.len();
     let mut writer = Writer::new();
-    writer.set_str("tokenizer.ggml.model", ["gpt2", "llama", "gemma4", "gpt2"][usize::from(flags >> 1 & 3)]);
+    writer.set_str("tokenizer.ggml.model", ["gpt2", "llama", "gemma4", "bert"][usize::from(flags >> 1 & 3)]);
     writer.set_str("tokenizer.ggml.pre", PRE[usize::from(pre) % PRE.len()]);
     writer.set_strs("tokenizer.ggml.tokens", &tokens);
     writer.set_strs("tokenizer.ggml.merges", &merges.split(|&byte| byte == 0xFF).collect::<Vec<_>>());
@@ -73,6 +73,8 @@ fn assemble(data: &[u8]) -> Option<(Metadata, &[u8])> {
     writer.set_f32s("tokenizer.ggml.scores", &(0..n_vocab).map(score).collect::<Vec<_>>());
     writer.set_str("general.name", if flags & 8 == 0 { "fuzz" } else { "Phi-3 fuzz" });
     writer.set_u32("tokenizer.ggml.bos_token_id", u32::from(flags));
+    writer.set_bool("tokenizer.ggml.normalizer.lowercase", flags & 16 == 0);
+    writer.set_bool("tokenizer.ggml.normalizer.strip_accents", flags & 32 == 0);
     let header = writer.finish().ok()?.header;
     let n_bytes = header.len() as u64;
     Some((Gguf::parse(Arc::new(header), n_bytes).expect("it was written by us").metadata, text))

@@ -24,10 +24,15 @@ STALE = ["Q8_1"]
 # Byte offsets of the f16 numbers in a block. Their exponents are kept below 31, so that they are finite.
 F16_AT = {
     "F16": [0], "Q4_0": [0], "Q5_0": [0], "Q8_0": [0], "Q2_K": [80, 82], "Q3_K": [108],
-    "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],
+    "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "Q4_1": [0, 2], "Q5_1": [0, 2], "IQ4_NL": [0], "IQ4_XS": [0], "IQ1_S": [0],
+    "IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0], "IQ3_XXS": [0], "IQ3_S": [0], "TQ1_0": [52], "TQ2_0": [64],
 }
-# The high byte of a float whose exponent would be all ones has this bit cleared.
-TOP_BYTE = {"F32": (3, 1 << 6), "BF16": (1, 1 << 6)}
+# The byte at the end of a float and its exponent bits; where all are set, one is cleared. IQ1_M has a nibble of d there.
+TOP_BYTE = {"F32": (3, 0x7F), "BF16": (1, 0x7F), "IQ1_M": (55, 0x70)}
+DECODED = [
+    "F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ1_S", "IQ1_M",
+    "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "MXFP4",
+]
 
 
 def splitmix64(seed: int, n_bytes: int) -> np.ndarray:
@@ -49,9 +54,9 @@ def random_blocks(name: str, seed: int, block_bytes: int) -> np.ndarray:
         top = blocks[:, at + 1]
         top[(top & 0x7C) == 0x7C] &= 0xBF
     if name in TOP_BYTE:
-        at, bit = TOP_BYTE[name]
+        at, exponent = TOP_BYTE[name]
         top = blocks[:, at]
-        top[(top & 0x7F) == 0x7F] &= 0xFF ^ bit
+        top[(top & exponent) == exponent] &= 0xBF
     return blocks
 
 
@@ -71,7 +76,7 @@ def main() -> None:
     golden.mkdir(parents=True, exist_ok=True)
     sizes = [f"{t.name} {int(t)} {n} {n_bytes}" for t, (n, n_bytes) in GGML_QUANT_SIZES.items() if t.name not in STALE]
     (golden / "types.txt").write_text("\n".join(sizes) + "\n")
-    for name in ["F32", "F16", "BF16", "Q4_0", "Q5_0", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"]:
+    for name in DECODED:
         ty = GGMLQuantizationType[name]
         block_len, block_bytes = GGML_QUANT_SIZES[ty]
         blocks = random_blocks(name, int(ty), block_bytes)

@@ -1,5 +1,5 @@
-"""Writes tests/golden/tokenizer/{cases.txt,bpe.ids,spm.ids,gemma4.ids} with llama.cpp as the oracle, and Hugging Face
-`tokenizers` with the published expressions where llama.cpp cannot tell upper from lower case.
+"""Writes tests/golden/tokenizer/{cases.txt,bpe.ids,spm.ids,gemma4.ids,bert.ids} with llama.cpp as the oracle, and Hugging Face
+`tokenizers` with the published expressions where llama.cpp cannot tell upper from lower case, and for BERT.
 
     pip install tokenizers==0.23.3 gguf==0.19.0
     python tests/oracles/tokenizer_goldens.py PATH/TO/llama-tokenize tests/golden/tokenizer
@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 import gguf
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 CASES = [
     "Hello, world!", " Hello  World", "  lead", "trail  ", "a", " ", "  ", "\n", "\n\n \n", "\t\tx\n\n\n y\r\n\r\n z",
@@ -85,6 +85,24 @@ def ask_hugging_face(path, pre, cases):
     return [tokenizer.encode(case).ids for case in cases]
 
 
+# Names of sections: whether letters lose their case, and whether they lose their accents.
+NORMALIZERS = {"uncased": (True, True), "cased": (False, False), "lowercase": (True, False)}
+
+
+def bert(path, lowercase, strip_accents):
+    tokens = gguf.GGUFReader(path).fields["tokenizer.ggml.tokens"].contents()
+    spelled = {t[1:] if t.startswith("▁") else t if t.startswith("[") and len(t) > 1 else "##" + t: i for i, t in enumerate(tokens)}
+    tokenizer = Tokenizer(models.WordPiece(spelled, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase, strip_accents=strip_accents)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return tokenizer
+
+
+def ask_bert(path, name, cases):
+    tokenizer = bert(path, *NORMALIZERS[name])
+    return [tokenizer.encode(case, add_special_tokens=False).ids for case in cases]
+
+
 def write_ids(path, sections):
     text = "".join(f"[{name}]\n" + "".join(" ".join(map(str, ids)) + "\n" for ids in groups) for name, groups in sections)
     path.write_text(text)
@@ -104,6 +122,7 @@ def main(out):
     write_ids(out / "bpe.ids", sections)
     write_ids(out / "spm.ids", [("", ask_llama(out / "spm.gguf", plain, 3))])
     write_ids(out / "gemma4.ids", [("", ask_llama(out / "gemma4.gguf", plain, 6))])
+    write_ids(out / "bert.ids", [(name, ask_bert(out / "bert.gguf", name, plain)) for name in NORMALIZERS])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""Trains the small vocabularies of tests/golden/tokenizer: bpe.gguf, spm.gguf and gemma4.gguf, some 20 kB each.
+"""Trains the small vocabularies of tests/golden/tokenizer: bpe.gguf, spm.gguf, gemma4.gguf and bert.gguf, some 20 kB each.
 
     pip install tokenizers==0.23.3 gguf==0.19.0 unicodedata2==15.1.0
     python tests/oracles/tokenizer_text.py TEXT_DIR 400000
-    python tests/oracles/tokenizer_vocabs.py TEXT_DIR tests/golden/tokenizer
+    python tests/oracles/tokenizer_vocabs.py TEXT_DIR tests/golden/tokenizer [bpe] [spm] [gemma4] [bert]
+
+Text from another version of the standard library gives other vocabularies, so make only those that you name.
 """
 
 import json
@@ -11,9 +13,9 @@ import sys
 
 import gguf
 import tokenizer_goldens as goldens
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-text, out = map(pathlib.Path, sys.argv[1:])
+text, out = map(pathlib.Path, sys.argv[1:3])
 NORMAL, UNKNOWN, CONTROL, USER, BYTE = 1, 2, 3, 4, 6
 lines = [line for name in ("code.txt", "scripts.txt") for line in (text / name).read_bytes().decode().splitlines(True)]
 # A border that a pre-tokenizer draws shows in the ids only where merges would cross it: so the texts of the goldens are
@@ -98,5 +100,30 @@ def gemma4():
     write("gemma4.gguf", "gemma4", None, tokens, kinds, None, merges, more)
 
 
-for make in (bpe, spm, gemma4):
-    make()
+def bert():
+    """Half of the words for a text in lower case and without accents, half for one as it is: either setting is tested."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokens = dict.fromkeys(special)
+    for uncased in (True, False):
+        tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+        tokenizer.normalizer = normalizers.BertNormalizer(strip_accents=uncased, lowercase=uncased)
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        trainer = trainers.WordPieceTrainer(vocab_size=1100, min_frequency=3, special_tokens=special, show_progress=False)
+        tokenizer.train_from_iterator(borderless + lines[:2000], trainer)
+        vocabulary = tokenizer.get_vocab()
+        tokens |= dict.fromkeys(sorted(vocabulary, key=vocabulary.get))
+    kinds = [CONTROL if token in special else NORMAL for token in tokens]
+    phantom = [t if t in special else t[2:] if t.startswith("##") and len(t) > 2 else "▁" + t for t in tokens]
+
+    def more(writer):
+        writer.add_uint32("tokenizer.ggml.cls_token_id", 2)
+        writer.add_sep_token_id(3)
+        writer.add_unk_token_id(1)
+        writer.add_pad_token_id(0)
+
+    write("bert.gguf", "bert", None, phantom, kinds, None, None, more)
+
+
+for make in (bpe, spm, gemma4, bert):
+    if make.__name__ in sys.argv[3:]:
+        make()

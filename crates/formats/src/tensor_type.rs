@@ -95,7 +95,11 @@ impl TensorType {
     /// Whether [`crate::decode`] can read this type.
     pub fn has_codec(self) -> bool {
         use TensorType::*;
-        matches!(self, F32 | F16 | BF16 | Q4_0 | Q5_0 | Q8_0 | Q2_K | Q3_K | Q4_K | Q5_K | Q6_K)
+        match self {
+            F32 | F16 | BF16 | Q4_0 | Q4_1 | Q5_0 | Q5_1 | Q8_0 | Q2_K | Q3_K | Q4_K | Q5_K | Q6_K | MXFP4 => true,
+            IQ1_S | IQ1_M | IQ2_XXS | IQ2_XS | IQ2_S | IQ3_XXS | IQ3_S | IQ4_NL | IQ4_XS | TQ1_0 | TQ2_0 => true,
+            Q8_1 | Q8_K | I8 | I16 | I32 | I64 | F64 | NVFP4 | Q1_0 | Q2_0 => false,
+        }
     }
 }
 

@@ -374,11 +374,11 @@ fn tensors_that_overlap_are_refused() {
 #[test]
 fn a_type_without_a_decoder_can_be_inspected_but_not_used() {
     let mut w = Writer::new();
-    w.add_tensor("x.weight", &[256], TensorType::IQ2_XXS).unwrap();
+    w.add_tensor("x.weight", &[256], TensorType::NVFP4).unwrap();
     let layout = w.finish().unwrap();
     let shared: SharedBytes = Arc::new(layout.header);
     let g = Gguf::parse(shared, layout.file_bytes).unwrap();
-    let refusal = Err(Error::UnsupportedType { tensor: "x.weight".to_owned(), ty: TensorType::IQ2_XXS });
+    let refusal = Err(Error::UnsupportedType { tensor: "x.weight".to_owned(), ty: TensorType::NVFP4 });
     assert_eq!(g.check_codecs(), refusal);
     assert_eq!(Directory::single(g).check_codecs(), refusal);
 }

@@ -14,7 +14,7 @@ pub enum Error {
     #[error(transparent)]
     Metadata(#[from] atta_formats::Error),
     /// The kind of vocabulary is not one of ours.
-    #[error("tokenizer.ggml.model: expected llama, gpt2 or gemma4, got {got}")]
+    #[error("tokenizer.ggml.model: expected llama, gpt2, gemma4 or bert, got {got}")]
     Model {
         /// The value of the key.
         got: String,

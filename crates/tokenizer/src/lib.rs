@@ -1,7 +1,8 @@
 //! Text to token ids and back, from the metadata of a GGUF file.
 //!
-//! SentencePiece and byte pair encoding, with the pre-tokenizers in use. This crate reads no file, knows no model and
-//! adds no BOS: it answers whether one belongs there. Token for token it agrees with llama.cpp.
+//! SentencePiece, byte pair encoding with the pre-tokenizers in use, and WordPiece. This crate reads no file, knows no
+//! model and adds no BOS: it answers whether one belongs there. Token for token it agrees with llama.cpp, but for WordPiece,
+//! where it agrees with BERT.
 //!
 //! The one idea: token texts stay in the mapped file. The heap holds an index of ids (8 bytes per token), the merges
 //! (8 bytes each) and a byte per token, so that a vocabulary of 128k takes 5 MB, not 50.
@@ -43,6 +44,8 @@ mod stream;
 mod tokenizer;
 mod unicode;
 mod vocab;
+mod words;
+mod wpm;
 
 pub use error::Error;
 pub use stream::StreamDecoder;

@@ -22,6 +22,33 @@ pub(crate) struct Roles {
     pub(crate) add_eos: bool,
     /// Tokens that end a generation, sorted.
     pub(crate) eog: Vec<u32>,
+    pub(crate) frame: Frame,
+}
+
+/// What stands around a text, and so which keys name it.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) enum Frame {
+    #[default]
+    BosEos,
+    /// The marks of BERT are used as BOS and EOS.
+    ClsSep,
+}
+
+impl Frame {
+    /// The keys of BOS, of which the first counts, of EOS, and of whether EOS belongs there.
+    fn keys(self) -> (&'static [&'static str], &'static str, &'static str) {
+        match self {
+            Self::BosEos => {
+                (&["tokenizer.ggml.bos_token_id"], "tokenizer.ggml.eos_token_id", "tokenizer.ggml.add_eos_token")
+            }
+            // The format spells it so.
+            Self::ClsSep => (
+                &["tokenizer.ggml.cls_token_id", "tokenizer.ggml.bos_token_id"],
+                "tokenizer.ggml.seperator_token_id",
+                "tokenizer.ggml.add_sep_token",
+            ),
+        }
+    }
 }
 
 /// Tokens that are end marks whatever the metadata say.
@@ -104,9 +131,13 @@ impl Roles {
         vocab: &mut Vocab,
         warnings: &mut Vec<String>,
     ) -> Result<Self, Error> {
+        let (bos_keys, eos_key, add_eos_key) = self.frame.keys();
+        for key in bos_keys.iter().rev() {
+            self.bos = read_id(metadata, vocab, key, warnings)?.or(self.bos);
+        }
+        self.bos = self.bos.filter(|&id| vocab.holds(id));
         for (key, id) in [
-            ("tokenizer.ggml.bos_token_id", &mut self.bos),
-            ("tokenizer.ggml.eos_token_id", &mut self.eos),
+            (eos_key, &mut self.eos),
             ("tokenizer.ggml.eot_token_id", &mut self.eot),
             ("tokenizer.ggml.eom_token_id", &mut self.eom),
             ("tokenizer.ggml.unknown_token_id", &mut self.unknown),
@@ -115,7 +146,7 @@ impl Roles {
             *id = read_id(metadata, vocab, key, warnings)?.or(id.filter(|&id| vocab.holds(id)));
         }
         self.add_bos = metadata.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(self.add_bos);
-        self.add_eos = metadata.bool("tokenizer.ggml.add_eos_token")?.unwrap_or(self.add_eos);
+        self.add_eos = metadata.bool(add_eos_key)?.unwrap_or(self.add_eos);
         self.find_middle(metadata, vocab, warnings)?;
         self.find_ends(vocab);
         Ok(self)

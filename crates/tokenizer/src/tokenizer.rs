@@ -6,9 +6,10 @@
 use crate::bpe::Bpe;
 use crate::partition::{Context, Fragment, Partition, Strip};
 use crate::pre::{Alphabet, Scheme, Whole};
-use crate::roles::{self, Roles};
+use crate::roles::{self, Frame, Roles};
 use crate::spm::Spm;
 use crate::vocab::{SPACE_MARK, TokenKind, Vocab, spelled_byte};
+use crate::wpm::Wpm;
 use crate::{Error, bytes};
 use atta_formats::Metadata;
 use std::borrow::Cow;
@@ -40,12 +41,13 @@ pub struct Tokenizer {
 enum Model {
     Spm(Spm),
     Bpe(Bpe),
+    Wpm(Wpm),
 }
 
 impl Model {
     fn warning(&self) -> Option<String> {
         let n_unusable = match self {
-            Self::Spm(_) => 0,
+            Self::Spm(_) | Self::Wpm(_) => 0,
             Self::Bpe(bpe) => bpe.merges.n_unusable,
         };
         (n_unusable > 0).then(|| format!("{n_unusable} merges name texts that are no tokens; they are ignored"))
@@ -57,17 +59,18 @@ impl Tokenizer {
     ///
     /// # Errors
     /// If a key is missing or of the wrong type, if arrays are shorter than the vocabulary, or if the vocabulary is
-    /// neither SentencePiece (`llama`) nor byte pair encoding (`gpt2`, `gemma4`).
+    /// neither SentencePiece (`llama`) nor byte pair encoding (`gpt2`, `gemma4`) nor WordPiece (`bert`).
     pub fn from_metadata(metadata: &Metadata) -> Result<Self, Error> {
         let mut warnings = Vec::new();
-        let scheme = scheme(metadata, &mut warnings)?;
+        let family = family(metadata, &mut warnings)?;
         let mut vocab = Vocab::new(metadata)?;
-        let mut roles = defaults(scheme.as_ref()).find(metadata, &mut vocab, &mut warnings)?;
+        let mut roles = defaults(&family).find(metadata, &mut vocab, &mut warnings)?;
         // Files of gemma 4 say otherwise and are wrong.
-        roles.add_bos |= scheme.is_some_and(|scheme| scheme.whole == Whole::Newlines);
-        let model = match scheme {
-            Some(scheme) => Model::Bpe(Bpe::new(metadata, &vocab, scheme)?),
-            None => {
+        roles.add_bos |= matches!(family, Family::Bpe(scheme) if scheme.whole == Whole::Newlines);
+        let model = match family {
+            Family::Bpe(scheme) => Model::Bpe(Bpe::new(metadata, &vocab, scheme)?),
+            Family::Wpm => Model::Wpm(Wpm::new(metadata, roles.unknown)?),
+            Family::Spm => {
                 let add_space_prefix = metadata.bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(true);
                 Model::Spm(Spm::new(&vocab, roles.unknown, add_space_prefix))
             }
@@ -87,7 +90,7 @@ impl Tokenizer {
     /// The tokens of a text, without BOS and EOS.
     ///
     /// The text may be any bytes. SentencePiece vocabularies encode invalid UTF-8 as it is, in byte tokens; byte pair
-    /// encoding sees one U+FFFD for each such byte. llama.cpp does the same.
+    /// encoding sees one U+FFFD for each such byte; WordPiece drops it. llama.cpp does the same.
     pub fn encode(&self, text: impl AsRef<[u8]>, special: Special) -> Vec<u32> {
         let text = text.as_ref();
         let partition = match special {
@@ -102,6 +105,7 @@ impl Tokenizer {
                 Fragment::Text(ref range) => match &self.model {
                     Model::Bpe(bpe) => bpe.encode(&self.vocab, &text[range.clone()], &mut ids),
                     Model::Spm(spm) => spm.encode(&self.vocab, &text[range.clone()], after_special, &mut ids),
+                    Model::Wpm(wpm) => wpm.encode(&self.vocab, &text[range.clone()], &mut ids),
                 },
             }
             after_special = matches!(fragment, Fragment::Token(_));
@@ -111,6 +115,9 @@ impl Tokenizer {
 
     /// The bytes of the text that tokens stand for: control tokens are invisible, and the space that SentencePiece
     /// puts in front of a text is taken away again. Not always UTF-8: a token may be half a character.
+    ///
+    /// WordPiece does not keep what a text looked like. There are spaces between its words, but none before `.`, `,`, `!`
+    /// and `?`.
     pub fn decode(&self, ids: &[u32]) -> Vec<u8> {
         let mut text = Vec::with_capacity(ids.len() * 4);
         for (i, &id) in ids.iter().enumerate() {
@@ -145,9 +152,13 @@ impl Tokenizer {
             return Cow::Borrowed(&[]);
         }
         let bytes = self.token_bytes(id);
-        let is_prefixed = matches!(&self.model, Model::Spm(spm) if spm.add_space_prefix);
+        let is_extra = match &self.model {
+            Model::Spm(spm) => spm.add_space_prefix && place == Place::First,
+            Model::Wpm(_) => place == Place::First || matches!(&*bytes, b" ." | b" ," | b" !" | b" ?"),
+            Model::Bpe(_) => false,
+        };
         match bytes.strip_prefix(b" ") {
-            Some(rest) if is_prefixed && place == Place::First => Cow::Owned(rest.to_vec()),
+            Some(rest) if is_extra => Cow::Owned(rest.to_vec()),
             _ => bytes,
         }
     }
@@ -172,12 +183,12 @@ impl Tokenizer {
         self.vocab.len()
     }
 
-    /// Begin of text.
+    /// Begin of text; `[CLS]` of WordPiece.
     pub fn bos(&self) -> Option<u32> {
         self.roles.bos
     }
 
-    /// End of text.
+    /// End of text; `[SEP]` of WordPiece.
     pub fn eos(&self) -> Option<u32> {
         self.roles.eos
     }
@@ -223,6 +234,7 @@ impl Tokenizer {
         let model = match &self.model {
             Model::Spm(spm) => spm.heap_bytes(),
             Model::Bpe(bpe) => bpe.heap_bytes(),
+            Model::Wpm(_) => 0,
         };
         self.vocab.heap_bytes() + model + self.always.heap_bytes() + self.parsed.heap_bytes()
     }
@@ -235,12 +247,20 @@ pub(crate) enum Place {
     Later,
 }
 
-/// The pre-tokenizer and its habits; none for SentencePiece.
-fn scheme(metadata: &Metadata, warnings: &mut Vec<String>) -> Result<Option<Scheme>, Error> {
+/// The kinds of vocabularies.
+enum Family {
+    Spm,
+    /// With the pre-tokenizer and its habits.
+    Bpe(Scheme),
+    Wpm,
+}
+
+fn family(metadata: &Metadata, warnings: &mut Vec<String>) -> Result<Family, Error> {
     match metadata.str(MODEL)?.ok_or(Error::Missing { key: MODEL })? {
-        "llama" => Ok(None),
-        "gemma4" => Ok(Scheme::by_name("gemma4")),
-        "gpt2" => Ok(Some(scheme_by_name(metadata.str("tokenizer.ggml.pre")?.unwrap_or_default(), warnings))),
+        "llama" => Ok(Family::Spm),
+        "bert" => Ok(Family::Wpm),
+        "gemma4" => Ok(Family::Bpe(scheme_by_name("gemma4", warnings))),
+        "gpt2" => Ok(Family::Bpe(scheme_by_name(metadata.str("tokenizer.ggml.pre")?.unwrap_or_default(), warnings))),
         other => Err(Error::Model { got: other.to_owned() }),
     }
 }
@@ -259,10 +279,20 @@ fn scheme_by_name(name: &str, warnings: &mut Vec<String>) -> Scheme {
 }
 
 /// What llama.cpp assumes where the metadata say nothing.
-fn defaults(scheme: Option<&Scheme>) -> Roles {
-    match scheme {
-        None => Roles { bos: Some(1), eos: Some(2), unknown: Some(0), add_bos: true, ..Roles::default() },
-        Some(scheme) => Roles {
+fn defaults(family: &Family) -> Roles {
+    match family {
+        Family::Spm => Roles { bos: Some(1), eos: Some(2), unknown: Some(0), add_bos: true, ..Roles::default() },
+        Family::Wpm => Roles {
+            bos: Some(101),
+            eos: Some(102),
+            unknown: Some(100),
+            padding: Some(0),
+            add_bos: true,
+            add_eos: true,
+            frame: Frame::ClsSep,
+            ..Roles::default()
+        },
+        Family::Bpe(scheme) => Roles {
             bos: scheme.default_bos.then_some(11),
             eos: (scheme.alphabet == Alphabet::Bytes).then_some(11),
             add_bos: scheme.add_bos,

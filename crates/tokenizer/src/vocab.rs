@@ -90,6 +90,11 @@ impl Vocab {
         self.texts.len()
     }
 
+    /// The length of the longest text.
+    pub(crate) fn max_bytes(&self) -> usize {
+        self.max_bytes
+    }
+
     pub(crate) fn id(&self, text: &[u8]) -> Option<u32> {
         if text.len() > self.max_bytes { None } else { self.index.get(&self.texts, text) }
     }

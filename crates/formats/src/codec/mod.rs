@@ -4,13 +4,17 @@
 //! because kernels and quantizers are tested against them. Layouts come from [`crate::layout`].
 
 mod float;
+mod nonlinear;
 mod q2_k;
 mod q3_k;
+mod q4_1;
 mod q4_k;
 mod q6_k;
 mod q8_0;
+mod signed;
 
-use crate::{Error, TensorType};
+use crate::{Error, TensorType, layout};
+use signed::signed;
 
 /// Decodes whole blocks of `ty` in `bytes` into `out`, `[n_weights]`.
 ///
@@ -29,13 +33,27 @@ pub fn decode(ty: TensorType, bytes: &[u8], out: &mut [f32]) -> Result<(), Error
         TensorType::F16 => blocks(bytes, out, float::f16),
         TensorType::BF16 => blocks(bytes, out, float::bf16),
         TensorType::Q4_0 => blocks(bytes, out, q8_0::q4_0),
+        TensorType::Q4_1 => blocks(bytes, out, q4_1::q4_1),
         TensorType::Q5_0 => blocks(bytes, out, q8_0::q5_0),
+        TensorType::Q5_1 => blocks(bytes, out, q4_1::q5_1),
         TensorType::Q8_0 => blocks(bytes, out, q8_0::q8_0),
         TensorType::Q2_K => blocks(bytes, out, q2_k::q2_k),
         TensorType::Q3_K => blocks(bytes, out, q3_k::q3_k),
         TensorType::Q4_K => blocks(bytes, out, q4_k::q4_k),
         TensorType::Q5_K => blocks(bytes, out, q4_k::q5_k),
         TensorType::Q6_K => blocks(bytes, out, q6_k::q6_k),
+        TensorType::IQ4_NL => blocks(bytes, out, nonlinear::iq4_nl),
+        TensorType::MXFP4 => blocks(bytes, out, nonlinear::mxfp4),
+        TensorType::IQ1_S => blocks(bytes, out, |b, y| signed(layout::IQ1S(b), y)),
+        TensorType::IQ1_M => blocks(bytes, out, |b, y| signed(layout::IQ1M(b), y)),
+        TensorType::IQ2_XXS => blocks(bytes, out, |b, y| signed(layout::IQ2XXS(b), y)),
+        TensorType::IQ2_XS => blocks(bytes, out, |b, y| signed(layout::IQ2XS(b), y)),
+        TensorType::IQ2_S => blocks(bytes, out, |b, y| signed(layout::IQ2S(b), y)),
+        TensorType::IQ3_XXS => blocks(bytes, out, |b, y| signed(layout::IQ3XXS(b), y)),
+        TensorType::IQ3_S => blocks(bytes, out, |b, y| signed(layout::IQ3S(b), y)),
+        TensorType::IQ4_XS => blocks(bytes, out, |b, y| signed(layout::IQ4XS(b), y)),
+        TensorType::TQ1_0 => blocks(bytes, out, |b, y| signed(layout::TQ1_0(b), y)),
+        TensorType::TQ2_0 => blocks(bytes, out, |b, y| signed(layout::TQ2_0(b), y)),
         _ => return Err(Error::NoCodec { ty }),
     }
     Ok(())

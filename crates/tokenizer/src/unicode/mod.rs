@@ -1,4 +1,4 @@
-//! General categories of characters, as far as pre-tokenizers ask for them.
+//! General categories of characters, as far as pre-tokenizers ask for them, and characters without their accents.
 //!
 //! Knows nothing of text or regular expressions. The one idea: a category is a letter whose low four bits are distinct,
 //! so that a set of categories is a `u16` and membership is one shift.
@@ -6,6 +6,7 @@
 //! The tables are those of Unicode 15.1, the version that llama.cpp uses: an unassigned code point that a later version
 //! calls a letter must keep splitting as it did.
 
+mod bases;
 mod table;
 
 /// A set of categories, one bit per category letter of the table.
@@ -20,12 +21,15 @@ impl Categories {
     /// `Lm` and `Lo`; no pre-tokenizer names one without the other.
     pub(crate) const OTHER_LETTER: Self = Self::of(b"O");
     pub(crate) const LETTER: Self = Self::of(b"ULTO");
-    pub(crate) const MARK: Self = Self::of(b"M");
+    pub(crate) const MARK: Self = Self::of(b"MK");
+    pub(crate) const NONSPACING_MARK: Self = Self::of(b"M");
     pub(crate) const NUMBER: Self = Self::of(b"N");
     pub(crate) const PUNCTUATION: Self = Self::of(b"P");
     pub(crate) const SYMBOL: Self = Self::of(b"S");
     pub(crate) const SPACE: Self = Self::of(b"W");
-    pub(crate) const NOT_SPACE: Self = Self::of(b"ULTOMNPSx");
+    /// Control and format characters and those for private use, but for those that are white space.
+    pub(crate) const CONTROL: Self = Self::of(b"F");
+    pub(crate) const NOT_SPACE: Self = Self::of(b"ULTOMKNPSFx");
 
     const fn of(letters: &[u8]) -> Self {
         let (mut bits, mut i) = (0, 0);
@@ -50,9 +54,36 @@ fn letter_of(c: char) -> u8 {
     let code = c as usize;
     match table::BLOCK_OF.get(code / 128) {
         Some(&block) => table::BLOCKS[usize::from(block)][code % 128],
-        None if (0xE0100..0xE01F0).contains(&code) => b'M',
-        None => b'x',
+        None => match code {
+            0xE0100..0xE01F0 => b'M',
+            0xE0001 | 0xE0020..0xE0080 | 0xF0000..0xFFFFE | 0x100000..0x10FFFE => b'F',
+            _ => b'x',
+        },
     }
+}
+
+/// What is left of a character when it is decomposed canonically and its nonspacing marks are taken away: nothing of such
+/// a mark, the letter of a letter with an accent, the parts of a Hangul syllable.
+pub(crate) fn without_accents(c: char, mut emit: impl FnMut(char)) {
+    let code = u32::from(c);
+    let mut emit_code = |code| emit(char::from_u32(code).expect("decompositions are characters"));
+    if code < 0xC0 {
+        emit_code(code);
+    } else if let Some(syllable) = code.checked_sub(0xAC00).filter(|&syllable| syllable < 11172) {
+        hangul_parts(syllable).for_each(emit_code);
+    } else if let Ok(at) = bases::ONE.binary_search_by_key(&code, |&(c, _)| c) {
+        emit_code(bases::ONE[at].1);
+    } else if let Ok(at) = bases::MORE.binary_search_by_key(&code, |&(c, _)| c) {
+        bases::MORE[at].1.iter().copied().for_each(emit_code);
+    } else if !Categories::NONSPACING_MARK.contain(c) {
+        emit_code(code);
+    }
+}
+
+/// Source: the Unicode standard, section 3.12.
+fn hangul_parts(syllable: u32) -> impl Iterator<Item = u32> {
+    let (lead, vowel, tail) = (syllable / 588, syllable % 588 / 28, syllable % 28);
+    [0x1100 + lead, 0x1161 + vowel].into_iter().chain((tail > 0).then_some(0x11A7 + tail))
 }
 
 #[cfg(test)]
@@ -61,7 +92,7 @@ mod tests {
 
     #[test]
     fn each_category_letter_has_a_bit_of_its_own() {
-        assert_eq!(Categories::of(b"ULTOMNPSWx").0.count_ones(), 10);
+        assert_eq!(Categories::of(b"ULTOMKNPSWFx").0.count_ones(), 12);
     }
 
     #[test]
@@ -74,7 +105,8 @@ mod tests {
     #[test]
     fn planes_past_the_table_are_known() {
         assert!(Categories::MARK.contain('\u{E0100}'));
-        assert!(Categories::NOT_SPACE.contain('\u{10FFFF}'));
+        assert!(Categories::NOT_SPACE.contain('\u{10FFFF}') && !Categories::CONTROL.contain('\u{10FFFF}'));
+        assert!(['\u{E0001}', '\u{E007F}', '\u{F0000}', '\u{10FFFD}'].iter().all(|&c| Categories::CONTROL.contain(c)));
         assert!(!Categories::LETTER.contain('\u{32400}'));
     }
 
@@ -83,5 +115,26 @@ mod tests {
         for c in (0..=0x10FFFF).filter_map(char::from_u32) {
             assert_eq!(Categories::SPACE.contain(c), c.is_whitespace(), "{c:?}");
         }
+    }
+
+    #[test]
+    fn accents_are_taken_away_and_letters_stay() {
+        let bare = |text: &str| {
+            let mut left = String::new();
+            text.chars().for_each(|c| without_accents(c, |c| left.push(c)));
+            left
+        };
+        assert_eq!(bare("aéÅşế Ω ß"), "aeAse Ω ß");
+        assert_eq!(bare("e\u{301}\u{344}"), "e");
+        assert_eq!(bare("각가"), "\u{1100}\u{1161}\u{11A8}\u{1100}\u{1161}");
+        // Of the vowel sign O the spacing parts stay, as other vowel signs do.
+        assert_eq!(bare("क\u{9CB}का"), "क\u{9C7}\u{9BE}का");
+    }
+
+    #[test]
+    fn the_tables_of_decompositions_are_sorted() {
+        assert!(bases::ONE.is_sorted_by_key(|&(c, _)| c) && bases::MORE.is_sorted_by_key(|&(c, _)| c));
+        let codes = bases::MORE.iter().flat_map(|&(_, left)| left).chain(bases::ONE.iter().map(|(_, left)| left));
+        assert!(codes.copied().all(|code| char::from_u32(code).is_some()));
     }
 }

@@ -1,6 +1,6 @@
 //! Ids that other programs give; `tests/oracles/tokenizer_goldens.py` says which and how.
 
-use crate::vocabularies::{bpe_with_pre, golden, metadata_of, small};
+use crate::vocabularies::{bpe_with_pre, golden, golden_with, metadata_of, small};
 use atta_tokenizer::{Special, Tokenizer};
 use std::path::PathBuf;
 
@@ -50,6 +50,19 @@ fn sentencepiece_gives_the_ids_of_llama_cpp() {
 #[test]
 fn gemma4_gives_the_ids_of_llama_cpp() {
     assert_golden(&small("gemma4.gguf"), &sections("gemma4.ids")[0].1, "gemma4");
+}
+
+#[test]
+fn wordpiece_gives_the_ids_of_bert() {
+    let sections = sections("bert.ids");
+    assert_eq!(sections.len(), 3);
+    for (name, expected) in sections {
+        let tokenizer = golden_with("bert.gguf", |writer| {
+            writer.set_bool("tokenizer.ggml.normalizer.lowercase", name != "cased");
+            writer.set_bool("tokenizer.ggml.normalizer.strip_accents", name == "uncased");
+        });
+        assert_golden(&tokenizer, &expected, &name);
+    }
 }
 
 /// The vocabularies of real models, where they are at hand.

@@ -4,3 +4,4 @@ mod encoding;
 mod goldens;
 mod metadata;
 mod vocabularies;
+mod wordpiece;

@@ -46,6 +46,18 @@ pub(crate) fn write_spm(writer: &mut Writer, tokens: &[(&str, i32, f32)]) {
     writer.set_f32s("tokenizer.ggml.scores", &tokens.iter().map(|t| t.2).collect::<Vec<_>>());
 }
 
+/// A WordPiece vocabulary: marks of BERT and texts as GGUF files have them.
+pub(crate) fn write_wpm(writer: &mut Writer, texts: &[&str]) {
+    let marks = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];
+    let kinds: Vec<i32> = std::iter::repeat_n(3, marks.len()).chain(texts.iter().map(|_| 1)).collect();
+    writer.set_str("tokenizer.ggml.model", "bert");
+    writer.set_strs("tokenizer.ggml.tokens", &[&marks[..], texts].concat());
+    writer.set_i32s("tokenizer.ggml.token_type", &kinds);
+    writer.set_u32("tokenizer.ggml.unknown_token_id", 1);
+    writer.set_u32("tokenizer.ggml.cls_token_id", 2);
+    writer.set_u32("tokenizer.ggml.seperator_token_id", 3);
+}
+
 /// A byte-level vocabulary of ASCII letters, some marks, and merges.
 pub(crate) fn write_bpe(writer: &mut Writer, special: &[(&str, i32)], merges: &[&str]) {
     let letters: Vec<String> = ('a'..='z').chain("Ġ<|>_ĊÃ©ðŁĻĤ".chars()).map(String::from).collect();

@@ -2,9 +2,9 @@
 //!
 //! A block is a view over its bytes, `Q4K(&[u8; 144])`, with an accessor per field in file order. Nothing is decoded
 //! here but scales that are packed in a way not visible from the field, and the place of a sub-block's codes. All
-//! numbers are little endian; `d` and `dmin` are f16. Source: `ggml-common.h` and `ggml-quants.c` of the ggml project.
-
-use crate::f16::f16_to_f32;
+//! numbers are little endian; `d`, `dmin` and `m` are f16. Source: `ggml-common.h` and `ggml-quants.c` of the ggml project.
+//!
+//! Formats whose codes have to be looked up or computed say them as [`Signed`] integers.
 
 /// Weights in a block of the K family.
 pub const QK_K: usize = 256;
@@ -25,7 +25,7 @@ macro_rules! block {
         #[doc = concat!("Scale `", stringify!($field), "`, f16 at byte ", stringify!($at), ".")]
         #[inline(always)]
         pub fn $field(self) -> f32 {
-            f16_to_f32(u16::from_le_bytes([self.0[$at], self.0[$at + 1]]))
+            crate::f16::f16_to_f32(u16_at(self.0, $at))
         }
     };
     (@field $field:ident $n:literal $at:literal) => {
@@ -37,13 +37,32 @@ macro_rules! block {
     };
 }
 
+mod grid;
+pub mod grids;
+mod nonlinear;
+mod signed;
+mod ternary;
+
+pub use grid::{IQ1M, IQ1S, IQ2S, IQ2XS, IQ2XXS, IQ3S, IQ3XXS};
+pub use nonlinear::{IQ4_VALUES, IQ4NL, IQ4XS, MXFP4, MXFP4_VALUES};
+pub use signed::Signed;
+pub use ternary::{TQ1_0, TQ2_0};
+
 block! {
     /// 32 weights. Low nibble of `qs[j]` is weight j, high nibble weight j + 16; `y = (q − 8)·d`.
     Q4_0, 18: { d: f16 at 0, qs: 16 at 2, }
 }
 block! {
+    /// 32 weights: the nibbles of [`Q4_0`]; `y = q·d + m`.
+    Q4_1, 20: { d: f16 at 0, m: f16 at 2, qs: 16 at 4, }
+}
+block! {
     /// 32 weights: the nibbles of [`Q4_0`], and bit j of `qh` as the fifth bit of weight j; `y = (q − 16)·d`.
     Q5_0, 22: { d: f16 at 0, qh: 4 at 2, qs: 16 at 6, }
+}
+block! {
+    /// 32 weights: the codes of [`Q5_0`]; `y = q·d + m`.
+    Q5_1, 24: { d: f16 at 0, m: f16 at 2, qh: 4 at 4, qs: 16 at 8, }
 }
 block! {
     /// 32 weights. `qs` are signed bytes; `y = q·d`.
@@ -136,6 +155,18 @@ pub fn two_bit_group(qs: &[u8; 64], s: usize) -> (&[u8; 16], usize) {
     (&qs.as_chunks().0[s / 8 * 2 + s % 2], s % 8 / 2 * 2)
 }
 
+/// The u16 at byte `at`.
+#[inline(always)]
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+/// The u32 at byte `at`.
+#[inline(always)]
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from(u16_at(bytes, at)) | u32::from(u16_at(bytes, at + 2)) << 16
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,13 +176,27 @@ mod tests {
     fn views_are_as_long_as_the_type_says() {
         let views = [
             (TensorType::Q4_0, Q4_0::BYTES),
+            (TensorType::Q4_1, Q4_1::BYTES),
             (TensorType::Q5_0, Q5_0::BYTES),
+            (TensorType::Q5_1, Q5_1::BYTES),
             (TensorType::Q8_0, Q8_0::BYTES),
             (TensorType::Q2_K, Q2K::BYTES),
             (TensorType::Q3_K, Q3K::BYTES),
             (TensorType::Q4_K, Q4K::BYTES),
             (TensorType::Q5_K, Q5K::BYTES),
             (TensorType::Q6_K, Q6K::BYTES),
+            (TensorType::IQ1_S, IQ1S::BYTES),
+            (TensorType::IQ1_M, IQ1M::BYTES),
+            (TensorType::IQ2_XXS, IQ2XXS::BYTES),
+            (TensorType::IQ2_XS, IQ2XS::BYTES),
+            (TensorType::IQ2_S, IQ2S::BYTES),
+            (TensorType::IQ3_XXS, IQ3XXS::BYTES),
+            (TensorType::IQ3_S, IQ3S::BYTES),
+            (TensorType::IQ4_NL, IQ4NL::BYTES),
+            (TensorType::IQ4_XS, IQ4XS::BYTES),
+            (TensorType::TQ1_0, TQ1_0::BYTES),
+            (TensorType::TQ2_0, TQ2_0::BYTES),
+            (TensorType::MXFP4, MXFP4::BYTES),
         ];
         for (ty, bytes) in views {
             assert_eq!(ty.block_bytes(), bytes, "{ty}");
