@@ -39,6 +39,6 @@ pub use bench::{BenchOptions, BenchReport, TimeSplit};
 pub use engine::{Engine, LoadOptions, Threads};
 pub use error::Error;
 pub use generate::{Event, FinishReason, GenerateOptions, Summary};
-pub use sampling::{Sampler, Sampling, SamplingError};
+pub use sampling::{Breakers, DryOptions, LogProb, LogProbs, Sampler, Sampling, SamplingError};
 pub use session::{Session, SessionOptions};
 pub use stop::{StopError, StopPiece, StopStrings};

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use atta::{Budget, KvType, LoadOptions, Placement, Sampling, SessionOptions, Threads};
+use atta::{Budget, DryOptions, KvType, LoadOptions, Placement, Sampling, SessionOptions, Threads};
 use clap::{Args, ValueEnum, builder::NonEmptyStringValueParser};
 
 use super::value::{self, CpuList};
@@ -139,16 +139,22 @@ pub(crate) struct SamplingFlags {
     /// Only the K most probable tokens; 0: all
     #[arg(long, value_name = "K", default_value = "40", value_parser = value::count, allow_negative_numbers = true)]
     top_k: usize,
+    /// Only tokens about as surprising as the model expects, that together reach P; 1: all
+    #[arg(long, value_name = "P", default_value = "1", value_parser = value::number, allow_negative_numbers = true)]
+    typical: f32,
     /// Only the most probable tokens that together reach P; 1: all
     #[arg(long, value_name = "P", default_value = "0.95", value_parser = value::number, allow_negative_numbers = true)]
     top_p: f32,
     /// Only tokens at least P times as probable as the best; 0: all
     #[arg(long, value_name = "P", default_value = "0.05", value_parser = value::number, allow_negative_numbers = true)]
     min_p: f32,
+    /// Only tokens whose logit is at most N standard deviations below the best; 0 or less: all
+    #[arg(long, value_name = "N", default_value = "-1", value_parser = value::number, allow_negative_numbers = true)]
+    top_n_sigma: f32,
     /// Makes tokens that came lately less probable; 1: off
     #[arg(long, value_name = "X", default_value = "1", value_parser = value::number, allow_negative_numbers = true)]
     repeat_penalty: f32,
-    /// How many of the last tokens count as lately, for all penalties
+    /// How many of the last tokens count as lately, for all penalties but DRY
     #[arg(long, value_name = "N", default_value = "64", value_parser = value::count, allow_negative_numbers = true)]
     repeat_window: usize,
     /// Subtracted from the logit of tokens that came lately
@@ -157,6 +163,24 @@ pub(crate) struct SamplingFlags {
     /// Subtracted from the logit of tokens that came lately, as often as they did
     #[arg(long, value_name = "X", default_value = "0", value_parser = value::number, allow_negative_numbers = true)]
     frequency_penalty: f32,
+    /// Makes tokens less probable that would go on with a repetition, by X * base^(its length - allowed length); 0: off
+    #[arg(long, value_name = "X", default_value = "0", value_parser = value::number, allow_negative_numbers = true)]
+    dry_multiplier: f32,
+    /// How fast that grows with the length, at least 1
+    #[arg(long, value_name = "X", default_value = "1.75", value_parser = value::number, allow_negative_numbers = true)]
+    dry_base: f32,
+    /// Repetitions of fewer tokens are free
+    #[arg(long, value_name = "N", default_value = "2", value_parser = value::count, allow_negative_numbers = true)]
+    dry_allowed_length: usize,
+    /// How many of the last tokens are searched for repetitions; 0: none
+    #[arg(long, value_name = "N", default_value = "64", value_parser = value::count, allow_negative_numbers = true)]
+    dry_penalty_last_n: usize,
+    /// Text over which no repetition reaches; may be given several times; `none`: there is none [default: newline : " *]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new(), allow_hyphen_values = true)]
+    dry_sequence_breaker: Vec<String>,
+    /// Adds to the logit of a token before all else, such as 15043+1 or 2-inf; may be given several times
+    #[arg(long, value_name = "ID(+|-)X", value_parser = value::logit_bias)]
+    logit_bias: Vec<(u32, f32)>,
     /// Start of the random numbers: the same seed gives the same text
     #[arg(long, value_name = "SEED", default_value = "42", value_parser = value::seed, allow_negative_numbers = true)]
     seed: u64,
@@ -171,16 +195,34 @@ impl SamplingFlags {
         let sampling = Sampling {
             temperature: self.temperature,
             top_k: self.top_k,
+            typical: self.typical,
             top_p: self.top_p,
             min_p: self.min_p,
+            top_n_sigma: self.top_n_sigma,
             repeat_penalty: self.repeat_penalty,
             repeat_window: self.repeat_window,
             presence_penalty: self.presence_penalty,
             frequency_penalty: self.frequency_penalty,
+            dry: self.dry(),
+            logit_bias: self.logit_bias.clone(),
             seed: self.seed,
         };
         sampling.validate().map_err(|error| Failure::Usage(error.to_string()))?;
         Ok(sampling)
+    }
+
+    fn dry(&self) -> DryOptions {
+        let sequence_breakers = match self.dry_sequence_breaker.as_slice() {
+            [] => DryOptions::default().sequence_breakers,
+            given => given.iter().filter(|text| *text != "none").cloned().collect(),
+        };
+        DryOptions {
+            multiplier: self.dry_multiplier,
+            base: self.dry_base,
+            allowed_length: self.dry_allowed_length,
+            penalty_last_n: self.dry_penalty_last_n,
+            sequence_breakers,
+        }
     }
 }
 
@@ -220,7 +262,18 @@ mod tests {
     }
 
     #[test]
+    fn sequence_breakers_replace_the_default_ones() {
+        let breakers = |line| parse(line).sampling.sampling().unwrap().dry.sequence_breakers;
+        assert_eq!(breakers("x"), ["\n", ":", "\"", "*"]);
+        assert_eq!(breakers("x --dry-sequence-breaker a --dry-sequence-breaker -b"), ["a", "-b"]);
+        assert!(breakers("x --dry-sequence-breaker none").is_empty());
+    }
+
+    #[test]
     fn a_sampler_setting_out_of_range_is_wrong_usage() {
+        for line in ["x --typical 2", "x --dry-base 0.5", "x --logit-bias 1+inf", "x --dry-penalty-last-n 9999999"] {
+            assert!(matches!(parse(line).sampling.sampling(), Err(Failure::Usage(_))), "{line}");
+        }
         for line in ["x --top-p 1.5", "x --min-p -0.1", "x -t -1", "x -t nan", "x --repeat-penalty 0"] {
             let matches = <Both as clap::CommandFactory>::command().try_get_matches_from(line.split(' ')).unwrap();
             let both = Both::from_arg_matches(&matches).unwrap();

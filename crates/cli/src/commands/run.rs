@@ -29,7 +29,8 @@ const SAMPLE_EVERY: usize = 16;
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let interrupt = Interrupt::listen();
     let sampling = args.sampling.sampling()?;
-    let options = GenerateOptions { n_predict: args.sampling.n_predict, sampling, stop: args.sampling.stop.clone() };
+    let (n_predict, stop) = (args.sampling.n_predict, args.sampling.stop.clone());
+    let options = GenerateOptions { n_predict, sampling, stop, n_logprobs: None };
     let load_options = load::options(args.model.as_deref(), &args.model_flags)?;
     let prompt = Text::given_or_piped(args.prompt.as_deref(), "give it with -p TEXT, or pipe it in")?;
 
@@ -135,7 +136,7 @@ impl Listener {
     fn hear(&mut self, event: Event<'_>) -> ControlFlow<()> {
         match event {
             Event::Prompt { done, total } => self.prompt(done, total),
-            Event::Token { n } => self.token(n),
+            Event::Token { n, .. } => self.token(n),
             Event::Text(text) => self.written = self.out.write(text).and_then(|()| self.out.flush()),
         }
         if self.written.is_err() || self.interrupt.is_asked() {
