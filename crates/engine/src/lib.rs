@@ -25,6 +25,7 @@ mod bench;
 mod engine;
 mod error;
 mod generate;
+pub mod perplexity;
 mod sampling;
 mod session;
 mod stop;

@@ -133,6 +133,11 @@ impl Session {
         self.n_ctx
     }
 
+    /// Tokens that are computed at once, at most.
+    pub fn n_batch(&self) -> usize {
+        self.n_batch
+    }
+
     /// The engine behind it.
     pub fn engine(&self) -> &Engine {
         &self.engine

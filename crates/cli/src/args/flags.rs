@@ -102,6 +102,15 @@ impl ModelFlags {
         }
     }
 
+    /// The element types of keys and values as they were asked for, or f16.
+    pub(crate) fn kv_name(&self) -> String {
+        let name = |half: Option<KvName>| match half.or(self.kv) {
+            Some(KvName::F32) => "f32",
+            Some(KvName::F16) | None => "f16",
+        };
+        format!("{} {}", name(self.kv_k), name(self.kv_v))
+    }
+
     fn threads(&self) -> Threads {
         match (&self.cpus, self.threads.and_then(NonZeroUsize::new)) {
             (Some(list), _) => Threads::Cpus(list.0.clone()),

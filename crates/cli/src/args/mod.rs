@@ -30,6 +30,7 @@ const EXAMPLES: &str = "Examples:
   atta run model.gguf -p \"Once upon a time\"   any GGUF file
   atta inspect model.gguf                     what is in a file
   atta bench model.gguf                       how fast it is here
+  atta perplexity model.gguf -f text.txt      how well it predicts a text
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
 
@@ -38,6 +39,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
 pub(crate) enum Command {
     Run(Box<RunArgs>),
     Bench(BenchArgs),
+    Perplexity(PerplexityArgs),
     Tokenize(TokenizeArgs),
     Logits(LogitsArgs),
     Inspect(InspectArgs),
@@ -105,6 +107,47 @@ pub(crate) struct BenchArgs {
     #[arg(short = 'r', value_name = "REPS", default_value = "3")]
     #[arg(value_parser = value::repetitions, allow_negative_numbers = true)]
     pub(crate) n_reps: usize,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) model_flags: ModelFlags,
+}
+
+/// Measures how well the model predicts a text.
+///
+/// The text is cut into chunks of -c tokens (512 unless said otherwise), of which the second half is scored, with all of
+/// the chunk before it. Perplexity is e to the mean of -ln p. The figures are those of llama.cpp's llama-perplexity, and
+/// files of saved logits are the same, too. Special tokens in the text are text.
+///
+/// With --kld the text is that of the saved logits, and -f may be left away.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  atta perplexity model.gguf -f wiki.txt
+  atta perplexity model-f16.gguf -f wiki.txt --save-logits f16.logits
+  atta perplexity model-q4.gguf --kld f16.logits --json
+  atta perplexity model.gguf -f wiki.txt --resume wiki.progress")]
+pub(crate) struct PerplexityArgs {
+    /// GGUF file; of a split model, any of its files
+    pub(crate) model: PathBuf,
+    /// File with the text
+    #[arg(short = 'f', value_name = "TEXT", required_unless_present = "kld")]
+    pub(crate) text: Option<PathBuf>,
+    /// Score the first N chunks only [default: all]
+    #[arg(long = "chunks", value_name = "N", value_parser = value::positions, allow_negative_numbers = true)]
+    pub(crate) n_chunks: Option<usize>,
+    /// Save the log-probabilities of all tokens to FILE, 16 bits each, to compare other models with
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save_logits: Option<PathBuf>,
+    /// Compare with what was saved in FILE: Kullback-Leibler divergence, and more
+    #[arg(long, value_name = "FILE", conflicts_with = "save_logits")]
+    pub(crate) kld: Option<PathBuf>,
+    /// Note in FILE what is done, and go on from there if it exists
+    ///
+    /// After Ctrl-C or a power cut the same command goes on with the next chunk, and its figures are the same to the last
+    /// digit. The file of --save-logits grows in place then.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) resume: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -3,6 +3,7 @@
 mod bench;
 mod inspect;
 mod logits;
+mod perplexity;
 mod run;
 mod tokenize;
 
@@ -13,6 +14,7 @@ pub(crate) fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
         Command::Run(args) => run::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Perplexity(args) => perplexity::run(&args),
         Command::Tokenize(args) => tokenize::run(args),
         Command::Logits(args) => logits::run(args),
         Command::Inspect(args) => inspect::run(&args),
