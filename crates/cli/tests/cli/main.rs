@@ -6,6 +6,7 @@
 mod errors;
 mod inspect;
 mod logits;
+mod perplexity;
 mod program;
 mod run;
 mod streams;
