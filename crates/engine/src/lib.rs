@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+pub mod chat;
 mod engine;
 mod error;
 mod generate;
