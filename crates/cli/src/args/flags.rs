@@ -1,8 +1,11 @@
 //! Options that several commands share, and what they mean to the library.
 
-use std::num::NonZeroUsize;
+use std::{num::NonZeroUsize, path::PathBuf};
 
-use atta::{Budget, DryOptions, KvType, LoadOptions, Placement, Sampling, SessionOptions, Threads};
+use atta::{
+    Budget, DryOptions, GenerateOptions, KvType, LoadOptions, Placement, Sampling, SessionOptions, Threads,
+    chat::Layout,
+};
 use clap::{Args, ValueEnum, builder::NonEmptyStringValueParser};
 
 use super::value::{self, CpuList};
@@ -140,7 +143,7 @@ pub(crate) struct SamplingFlags {
     /// Generate at most this many tokens
     #[arg(short = 'n', value_name = "N", default_value = "256")]
     #[arg(value_parser = value::count, allow_negative_numbers = true)]
-    pub(crate) n_predict: usize,
+    n_predict: usize,
     /// Temperature; 0 always takes the most probable token
     #[arg(short = 't', value_name = "TEMP", default_value = "0.8")]
     #[arg(value_parser = value::number, allow_negative_numbers = true)]
@@ -195,12 +198,61 @@ pub(crate) struct SamplingFlags {
     seed: u64,
     /// End before this text, taken literally; may be given several times
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new(), allow_hyphen_values = true)]
-    pub(crate) stop: Vec<String>,
+    stop: Vec<String>,
+}
+
+/// What is said beside the text.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct ReportFlags {
+    /// Write token counts, times and memory to FILE, as one JSON object
+    ///
+    /// It is written on failure and after Ctrl-C too. Its keys are always the same, and null where there is nothing to
+    /// say; a failure adds `error`. `prompt_tokens` counts the begin-of-sequence token, `generated_tokens` the token
+    /// that ends the text, although none of the text comes from it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stats_json: Option<PathBuf>,
+    /// Print to standard error what memory is used for, next to what the system says
+    #[arg(long)]
+    pub(crate) mem_report: bool,
+    /// Print to standard error the model, threads, instruction set and speeds
+    #[arg(long)]
+    pub(crate) verbose: bool,
+}
+
+/// The kinds of chat templates, by the models that made them known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TemplateName {
+    Chatml,
+    Llama2,
+    Llama3,
+    Mistral,
+    Gemma,
+    Phi3,
+    Zephyr,
+    /// Lines with `User:` and `Assistant:`
+    Plain,
+}
+
+impl TemplateName {
+    /// How it is written down.
+    pub(crate) fn layout(self) -> Layout {
+        match self {
+            Self::Chatml => Layout::ImStart,
+            Self::Llama2 => Layout::InstSys,
+            Self::Llama3 => Layout::HeaderId,
+            Self::Mistral => Layout::Inst,
+            Self::Gemma => Layout::StartOfTurn,
+            Self::Phi3 => Layout::BarsEnd,
+            Self::Zephyr => Layout::Bars,
+            Self::Plain => Layout::Plain,
+        }
+    }
 }
 
 impl SamplingFlags {
     /// The sampler's options, checked.
-    pub(crate) fn sampling(&self) -> Result<Sampling, Failure> {
+    fn sampling(&self) -> Result<Sampling, Failure> {
         let sampling = Sampling {
             temperature: self.temperature,
             top_k: self.top_k,
@@ -218,6 +270,12 @@ impl SamplingFlags {
         };
         sampling.validate().map_err(|error| Failure::Usage(error.to_string()))?;
         Ok(sampling)
+    }
+
+    /// What is generated, checked.
+    pub(crate) fn generate_options(&self) -> Result<GenerateOptions, Failure> {
+        let sampling = self.sampling()?;
+        Ok(GenerateOptions { n_predict: self.n_predict, sampling, stop: self.stop.clone(), n_logprobs: None })
     }
 
     fn dry(&self) -> DryOptions {

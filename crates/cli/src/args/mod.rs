@@ -11,7 +11,7 @@ use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 
-pub(crate) use flags::{ModelFlags, SamplingFlags, WeightsAt};
+pub(crate) use flags::{ModelFlags, ReportFlags, SamplingFlags, TemplateName, WeightsAt};
 pub(crate) use value::{TokenSource, token_ids};
 
 use crate::failure::Failure;
@@ -28,6 +28,7 @@ struct Cli {
 const EXAMPLES: &str = "Examples:
   atta run -p \"Once upon a time\"              the small model that is built in
   atta run model.gguf -p \"Once upon a time\"   any GGUF file
+  atta chat model.gguf                        a conversation
   atta inspect model.gguf                     what is in a file
   atta bench model.gguf                       how fast it is here
   atta perplexity model.gguf -f text.txt      how well it predicts a text
@@ -38,6 +39,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(Box<RunArgs>),
+    Chat(Box<ChatArgs>),
     Bench(BenchArgs),
     Perplexity(PerplexityArgs),
     Tokenize(TokenizeArgs),
@@ -65,19 +67,47 @@ pub(crate) struct RunArgs {
     pub(crate) sampling: SamplingFlags,
     #[command(flatten)]
     pub(crate) model_flags: ModelFlags,
-    /// Write token counts, times and memory to FILE, as one JSON object
-    ///
-    /// It is written on failure and after Ctrl-C too. Its keys are always the same, and null where there is nothing to
-    /// say; a failure adds `error`. `prompt_tokens` counts the begin-of-sequence token, `generated_tokens` the token
-    /// that ends the text, although none of the text comes from it.
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub(crate) stats_json: Option<PathBuf>,
-    /// Print to standard error what memory is used for, next to what the system says
-    #[arg(long, help_heading = "Output")]
-    pub(crate) mem_report: bool,
-    /// Print to standard error the model, threads, instruction set and speeds
-    #[arg(long, help_heading = "Output")]
-    pub(crate) verbose: bool,
+    #[command(flatten)]
+    pub(crate) report: ReportFlags,
+}
+
+/// Talks with the model, message by message.
+///
+/// Messages are lines: edited on a terminal, with the arrow keys for earlier ones, or read from a pipe. Only answers go to
+/// standard output. Without MODEL, the small model that is built in, which tells stories and knows no conversation.
+///
+/// What a message is put between is taken from the chat template of the file. Seven kinds of templates are known; for
+/// others, and without one, messages become lines with `User:` and `Assistant:`. Special tokens in a message are text.
+///
+/// Ctrl-C stops an answer and keeps the chat, which ends with Ctrl-C at the prompt after that, with Ctrl-D, or with /exit.
+#[derive(Debug, Args)]
+#[command(after_help = "Commands in the chat:
+  /clear        forget what has been said, but not the system message
+  /system TEXT  tell the model TEXT in front of everything; without TEXT, nothing
+  /save FILE    write what has been said to FILE, as JSON
+  /load FILE    go on with what is in FILE
+  /help         list these commands
+  /exit         leave
+A message that begins with / is written with two of them.
+
+Examples:
+  atta chat model.gguf --system \"You answer in one sentence.\"
+  echo \"What is a leafcutter ant?\" | atta chat model.gguf -t 0")]
+pub(crate) struct ChatArgs {
+    /// GGUF file; of a split model, any of its files [default: the built-in model]
+    pub(crate) model: Option<PathBuf>,
+    /// What the model is told in front of everything
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) system: Option<String>,
+    /// How messages are put to the model [default: as the chat template of the file]
+    #[arg(long, value_name = "NAME", value_enum)]
+    pub(crate) chat_template: Option<TemplateName>,
+    #[command(flatten)]
+    pub(crate) sampling: SamplingFlags,
+    #[command(flatten)]
+    pub(crate) model_flags: ModelFlags,
+    #[command(flatten)]
+    pub(crate) report: ReportFlags,
 }
 
 /// Measures how fast a prompt is read and text is written.

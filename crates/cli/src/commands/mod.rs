@@ -1,6 +1,7 @@
 //! The commands, one file each: from what was typed to results on standard output.
 
 mod bench;
+mod chat;
 mod inspect;
 mod logits;
 mod perplexity;
@@ -13,6 +14,7 @@ use crate::{args::Command, failure::Failure};
 pub(crate) fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
         Command::Run(args) => run::run(&args),
+        Command::Chat(args) => chat::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Perplexity(args) => perplexity::run(&args),
         Command::Tokenize(args) => tokenize::run(args),

@@ -3,6 +3,9 @@
 //! Every test starts the program as a user would. Models are the tiny random ones of `tests/golden/models`, whose
 //! vocabularies have 96 tokens, and the one that is built in.
 
+mod chat;
+#[path = "../../../engine/tests/chat_model/mod.rs"]
+mod chat_model;
 mod errors;
 mod inspect;
 mod logits;
@@ -10,4 +13,5 @@ mod perplexity;
 mod program;
 mod run;
 mod streams;
+mod terminal;
 mod tokenize;
