@@ -15,7 +15,7 @@ use crate::failure::Failure;
 const ISAS: [&str; 9] = ["scalar", "sse41", "avx2", "avxvnni", "avx512", "neon", "dotprod", "i8mm", "simd128"];
 
 /// How a model is loaded and run.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelFlags {
     /// Tokens of the context, prompt and text together [default: what the model was trained for, at most 4096]
@@ -58,8 +58,9 @@ pub(crate) enum KvName {
 }
 
 /// Where weights are held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WeightsAt {
+    #[default]
     Mapped,
     Resident,
 }
@@ -91,6 +92,11 @@ impl WeightsAt {
 }
 
 impl ModelFlags {
+    /// The default ones, but for the context and the threads.
+    pub(crate) fn of(n_ctx: Option<usize>, n_threads: usize) -> Self {
+        Self { n_ctx, threads: Some(n_threads), ..Self::default() }
+    }
+
     /// How the model is to be loaded, within a budget.
     pub(crate) fn load_options(&self, budget: Budget) -> LoadOptions {
         LoadOptions {
@@ -317,6 +323,12 @@ mod tests {
         assert_eq!(both.sampling.n_predict, atta::GenerateOptions::default().n_predict);
         let (ours, theirs) = (both.model.session_options(KvType::default()), SessionOptions::default());
         assert_eq!((ours.n_ctx, ours.n_batch, ours.kv), (theirs.n_ctx, theirs.n_batch, theirs.kv));
+    }
+
+    #[test]
+    fn model_flags_made_by_hand_are_those_of_the_command_line() {
+        let (typed, made) = (parse("x -c 8 -j 2").model, ModelFlags::of(Some(8), 2));
+        assert_eq!(format!("{typed:?}"), format!("{made:?}"));
     }
 
     #[test]

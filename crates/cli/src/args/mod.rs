@@ -7,7 +7,10 @@
 mod flags;
 mod value;
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 
@@ -40,6 +43,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
 pub(crate) enum Command {
     Run(Box<RunArgs>),
     Chat(Box<ChatArgs>),
+    Picolm(PicolmArgs),
     Bench(BenchArgs),
     Perplexity(PerplexityArgs),
     Tokenize(TokenizeArgs),
@@ -108,6 +112,53 @@ pub(crate) struct ChatArgs {
     pub(crate) model_flags: ModelFlags,
     #[command(flatten)]
     pub(crate) report: ReportFlags,
+}
+
+/// Continues a text, with the options of PicoLM.
+///
+/// For programs and scripts that call `picolm`: a link of that name to this program is this command. -k is top-p here, and
+/// there is neither top-k nor min-p. Only text goes to standard output.
+#[derive(Debug, Args)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "Examples:
+  atta picolm model.gguf -p \"Once upon a time\" -n 100 -t 0
+  ln -s \"$(command -v atta)\" picolm; echo \"Explain gravity\" | ./picolm model.gguf -n 100 -j 4"
+)]
+pub(crate) struct PicolmArgs {
+    /// GGUF file
+    pub(crate) model: PathBuf,
+    /// Text to continue [default: what comes on standard input, byte for byte]
+    #[arg(short, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) prompt: Option<OsString>,
+    /// Generate at most this many tokens
+    #[arg(short = 'n', value_name = "N", default_value = "256")]
+    #[arg(value_parser = value::count, allow_negative_numbers = true)]
+    pub(crate) n_predict: usize,
+    /// Temperature; 0 always takes the most probable token
+    #[arg(short = 't', value_name = "TEMP", default_value = "0.8")]
+    #[arg(value_parser = value::number, allow_negative_numbers = true)]
+    pub(crate) temperature: f32,
+    /// Only the most probable tokens that together reach P; 1: all
+    #[arg(short = 'k', value_name = "P", default_value = "0.9")]
+    #[arg(value_parser = value::probability, allow_negative_numbers = true)]
+    pub(crate) top_p: f32,
+    /// Start of the random numbers: the same seed gives the same text
+    #[arg(short = 's', value_name = "SEED", default_value = "42", value_parser = value::seed)]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) seed: u64,
+    /// Tokens of the context [default, and 0: what the model was trained for, at most 4096]
+    #[arg(short = 'c', value_name = "CTX", value_parser = value::positions_or_0, allow_negative_numbers = true)]
+    pub(crate) n_ctx: Option<usize>,
+    /// Threads to compute with [default: 4, or as many as there are cores]
+    #[arg(short = 'j', value_name = "THREADS", value_parser = value::threads, allow_negative_numbers = true)]
+    pub(crate) n_threads: Option<usize>,
+    /// Not supported yet: output that is valid JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Not supported yet: keep the state of the prompt in FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cache: Option<PathBuf>,
 }
 
 /// Measures how fast a prompt is read and text is written.
@@ -251,11 +302,21 @@ pub(crate) struct InspectArgs {
 
 /// Reads the command line. Asked for help or the version, prints that and ends the program.
 pub(crate) fn parse() -> Result<Command, Failure> {
-    match Cli::try_parse() {
+    match Cli::try_parse_from(words(std::env::args_os())) {
         Ok(cli) => Ok(cli.command),
         Err(error) if is_help(error.kind()) => error.exit(),
         Err(error) => Err(Failure::Usage(summary(&error.render().to_string()))),
     }
+}
+
+/// The words of the command line; of a program called `picolm`, those of that command.
+fn words(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = given.collect();
+    let name = words.first().map(Path::new).and_then(Path::file_stem);
+    if name.is_some_and(|name| name.eq_ignore_ascii_case("picolm")) {
+        words.splice(..1, ["atta".into(), "picolm".into()]);
+    }
+    words
 }
 
 fn is_help(kind: ErrorKind) -> bool {
@@ -313,6 +374,15 @@ mod tests {
         assert!(message("atta run --kv q8").contains("not supported yet"));
         assert!(message("atta run --weights streamed").contains("not supported yet"));
         assert!(message("atta run --schema x").contains("unexpected argument '--schema'"));
+    }
+
+    #[test]
+    fn a_program_called_picolm_is_that_command() {
+        let words = |line: &str| words(line.split(' ').map(OsString::from)).join(" ".as_ref());
+        assert_eq!(words("/usr/bin/picolm m.gguf -k 0.5"), "atta picolm m.gguf -k 0.5");
+        assert_eq!(words("picolm.exe m.gguf"), "atta picolm m.gguf");
+        assert_eq!(words("atta picolm m.gguf"), "atta picolm m.gguf");
+        assert_eq!(words("./atta run"), "./atta run");
     }
 
     #[test]

@@ -67,6 +67,17 @@ pub(super) fn number(text: &str) -> Result<f32, String> {
     text.parse().map_err(|_| "expected a number".to_owned())
 }
 
+/// A probability.
+pub(super) fn probability(text: &str) -> Result<f32, String> {
+    let number = text.parse().ok().filter(|p| (0.0..=1.0).contains(p));
+    number.ok_or_else(|| "expected a number from 0 to 1".to_owned())
+}
+
+/// A number of positions, or 0 for as many as the model says.
+pub(super) fn positions_or_0(text: &str) -> Result<usize, String> {
+    within(text, 0, MAX_POSITIONS)
+}
+
 fn within(text: &str, min: usize, max: usize) -> Result<usize, String> {
     let number = usize::from_str(text).ok().filter(|n| (min..=max).contains(n));
     number.ok_or_else(|| format!("expected a whole number from {min} to {max}"))

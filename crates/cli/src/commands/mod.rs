@@ -5,6 +5,7 @@ mod chat;
 mod inspect;
 mod logits;
 mod perplexity;
+mod picolm;
 mod run;
 mod tokenize;
 
@@ -13,8 +14,9 @@ use crate::{args::Command, failure::Failure};
 /// Does what was asked for.
 pub(crate) fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Run(args) => run::run(&args),
+        Command::Run(args) => run::run(*args),
         Command::Chat(args) => chat::run(&args),
+        Command::Picolm(args) => picolm::run(args),
         Command::Bench(args) => bench::run(&args),
         Command::Perplexity(args) => perplexity::run(&args),
         Command::Tokenize(args) => tokenize::run(args),

@@ -3,10 +3,12 @@
 //! Standard output gets the continuation and nothing else. Whatever happens after the options were understood, the file
 //! of `--stats-json` is written.
 
+use std::{ffi::OsString, path::PathBuf};
+
 use atta::{FinishReason, GenerateOptions, KvType, LoadOptions, Session};
 
 use crate::{
-    args::RunArgs,
+    args::{ModelFlags, ReportFlags, RunArgs},
     failure::Failure,
     input::Text,
     interrupt::Interrupt,
@@ -15,17 +17,48 @@ use crate::{
     stats::{Stats, StatsFile},
 };
 
-pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
-    let interrupt = Interrupt::listen();
-    let options = args.sampling.generate_options()?;
-    let load_options = load::options(args.model.as_deref(), &args.model_flags)?;
-    let prompt = Text::given_or_piped(args.prompt.as_deref(), "give it with -p TEXT, or pipe it in")?;
+/// A text to be continued, whatever it was called on the command line.
+pub(super) struct Job {
+    /// The built-in model, if it is not there.
+    pub(super) model: Option<PathBuf>,
+    /// Standard input, if it is not there.
+    pub(super) prompt: Option<OsString>,
+    /// What an empty prompt is.
+    pub(super) empty: Empty,
+    pub(super) options: GenerateOptions,
+    pub(super) model_flags: ModelFlags,
+    pub(super) report: ReportFlags,
+}
 
-    let file = StatsFile::create(args.report.stats_json.as_deref())?;
-    let mut stats = Stats::new(&args.model_flags);
-    let give_up = || file.give_up(&Stats::new(&args.model_flags));
-    let prepared = interrupt.watch(give_up, || prepare(args, &load_options, prompt, &mut stats));
-    let result = prepared.and_then(|prepared| generate(args, prepared, &options, Listener::new(interrupt), &mut stats));
+/// What an empty prompt is.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Empty {
+    /// A text that begins at its begin.
+    Text,
+    /// A mistake.
+    Mistake,
+}
+
+/// How a user gives a prompt.
+pub(super) const WAY_OUT: &str = "give it with -p TEXT, or pipe it in";
+
+pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
+    let options = args.sampling.generate_options()?;
+    let RunArgs { model, prompt, model_flags, report, .. } = args;
+    run_job(&Job { model, prompt, empty: Empty::Text, options, model_flags, report })
+}
+
+/// Continues a text.
+pub(super) fn run_job(job: &Job) -> Result<(), Failure> {
+    let interrupt = Interrupt::listen();
+    let load_options = load::options(job.model.as_deref(), &job.model_flags)?;
+    let prompt = Text::given_or_piped(job.prompt.as_deref(), WAY_OUT)?;
+
+    let file = StatsFile::create(job.report.stats_json.as_deref())?;
+    let mut stats = Stats::new(&job.model_flags);
+    let give_up = || file.give_up(&Stats::new(&job.model_flags));
+    let prepared = interrupt.watch(give_up, || prepare(job, &load_options, prompt, &mut stats));
+    let result = prepared.and_then(|prepared| generate(job, prepared, Listener::new(interrupt), &mut stats));
     let written = file.write(&stats, result.as_ref().err());
     result.and(written)
 }
@@ -37,31 +70,34 @@ struct Prepared {
 }
 
 /// Loads the model and reads the prompt.
-fn prepare(args: &RunArgs, options: &LoadOptions, prompt: Text, stats: &mut Stats) -> Result<Prepared, Failure> {
-    let engine = load::engine(args.model.as_deref(), options)?;
+fn prepare(job: &Job, options: &LoadOptions, prompt: Text, stats: &mut Stats) -> Result<Prepared, Failure> {
+    let engine = load::engine(job.model.as_deref(), options)?;
     stats.loaded(&engine);
-    if args.report.verbose {
-        report::model(&load::name(args.model.as_deref()), &engine);
+    if job.report.verbose {
+        report::model(&load::name(job.model.as_deref()), &engine);
     }
-    let ids = engine.prompt_ids(&prompt.read()?);
+    let text = prompt.read()?;
+    if text.is_empty() && job.empty == Empty::Mistake {
+        return Err(Failure::Usage(format!("the prompt is empty: {WAY_OUT}")));
+    }
+    let ids = engine.prompt_ids(&text);
     stats.n_prompt = ids.len();
-    let session = engine.session(&args.model_flags.session_options(KvType::default()))?;
+    let session = engine.session(&job.model_flags.session_options(KvType::default()))?;
     stats.account(&engine);
     Ok(Prepared { session, ids })
 }
 
 fn generate(
-    args: &RunArgs,
+    job: &Job,
     Prepared { mut session, ids }: Prepared,
-    options: &GenerateOptions,
     mut listener: Listener,
     stats: &mut Stats,
 ) -> Result<(), Failure> {
-    let ended = session.generate(&ids, options, |event| listener.hear(event));
+    let ended = session.generate(&ids, &job.options, |event| listener.hear(event));
     let written = listener.end(stats);
     let summary = ended?;
     stats.generated(summary.clone());
-    report_end(args, &session, &summary);
+    report_end(job, &session, &summary);
     written?;
     match summary.finish_reason {
         FinishReason::Interrupted => Err(Failure::Interrupted),
@@ -70,11 +106,11 @@ fn generate(
 }
 
 /// What was asked for on standard error, while the memory is still in use.
-fn report_end(args: &RunArgs, session: &Session, summary: &atta::Summary) {
-    if args.report.verbose {
+fn report_end(job: &Job, session: &Session, summary: &atta::Summary) {
+    if job.report.verbose {
         report::speed(summary);
     }
-    if args.report.mem_report {
+    if job.report.mem_report {
         report::memory(session.engine());
     }
 }

@@ -10,6 +10,7 @@ mod errors;
 mod inspect;
 mod logits;
 mod perplexity;
+mod picolm;
 mod program;
 mod run;
 mod streams;

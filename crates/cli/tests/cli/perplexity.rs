@@ -114,6 +114,26 @@ fn an_interrupted_measurement_goes_on_and_ends_the_same_to_the_last_digit() {
 }
 
 #[test]
+#[cfg(unix)]
+fn ctrl_c_leaves_a_measurement_that_can_go_on() {
+    let scratch = Scratch::new("ppl-interrupt");
+    let (plain, journal) = (model("llama-plain.gguf"), scratch.path("journal"));
+    let text = scratch.file("text", &fs::read(golden("letters.txt")).unwrap().repeat(40));
+    let args = ["perplexity", &plain, "-f", &text, "-c", "32", "--resume", &journal];
+    let child = crate::program::command(&args).spawn().unwrap();
+    let start = std::time::Instant::now();
+    while fs::metadata(&journal).map_or(0, |meta| meta.len()) < 1000 {
+        assert!(start.elapsed() < std::time::Duration::from_secs(60), "it never began");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert!(std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(130), 0));
+    let resumed = measured(&args[1..]);
+    assert_eq!(resumed, measured(&args[1..6]));
+}
+
+#[test]
 fn an_interrupted_comparison_goes_on_too() {
     let scratch = Scratch::new("ppl-resume-kld");
     let (bias, base, journal) = (model("llama-bias.gguf"), golden("llama-plain.logits"), scratch.path("journal"));

@@ -1,4 +1,4 @@
-//! `atta chat` on a terminal: keys, and what is seen.
+//! `atta chat` and `atta picolm` on a terminal: keys, and what is seen.
 
 #![cfg(unix)]
 
@@ -141,4 +141,23 @@ fn an_answer_that_is_cut_off_says_so() {
     session.exp_string("> ").unwrap();
     session.send_line("/exit").unwrap();
     assert_eq!(code(session), 0);
+}
+
+#[test]
+fn picolm_asks_for_a_prompt_where_nobody_pipes_one() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_atta"));
+    command.args(["picolm", &crate::program::model("llama-plain.gguf")]);
+    let mut session = spawn_with_options(command, Options::new().timeout_ms(Some(60_000))).unwrap();
+    session.exp_string("-p TEXT").unwrap();
+    assert_eq!(code(session), 2);
+}
+
+#[test]
+fn picolm_ends_its_line_on_a_terminal() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_atta"));
+    let model = crate::program::model("qwen2-untied.gguf");
+    command.args(["picolm", &model, "-p", "x", "-t", "0", "-n", "5"]);
+    let mut session = spawn_with_options(command, Options::new().timeout_ms(Some(60_000))).unwrap();
+    let text = session.exp_eof().unwrap();
+    assert!(text.ends_with("\r\n") && text.len() > 3, "{text:?}");
 }

@@ -18,6 +18,8 @@ mod breakers;
 mod candidates;
 mod dry;
 mod filters;
+#[cfg(test)]
+mod golden;
 mod logprobs;
 mod options;
 mod penalties;
