@@ -229,10 +229,15 @@ fn ctrl_c_while_a_line_is_awaited_leaves_and_writes_statistics() {
     while byte != *b"\n" {
         child.stdout.as_mut().unwrap().read_exact(&mut byte).unwrap();
     }
-    // It may still be on its way from the answer to the next line.
-    std::thread::sleep(std::time::Duration::from_millis(200));
-    assert!(std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    // It may still be on its way from the answer to the next line, where Ctrl-C means the answer.
+    let code = loop {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        if let Some(status) = child.try_wait().unwrap() {
+            break status.code();
+        }
+        assert!(std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    };
+    assert_eq!(code, Some(130));
     let stats: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     assert_eq!((&stats["finish_reason"], stats["turns"].as_array().unwrap().len()), (&"interrupted".into(), 1));
 }

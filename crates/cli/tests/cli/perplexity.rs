@@ -118,7 +118,7 @@ fn an_interrupted_measurement_goes_on_and_ends_the_same_to_the_last_digit() {
 fn ctrl_c_leaves_a_measurement_that_can_go_on() {
     let scratch = Scratch::new("ppl-interrupt");
     let (plain, journal) = (model("llama-plain.gguf"), scratch.path("journal"));
-    let text = scratch.file("text", &fs::read(golden("letters.txt")).unwrap().repeat(40));
+    let text = scratch.file("text", &fs::read(golden("letters.txt")).unwrap().repeat(4));
     let args = ["perplexity", &plain, "-f", &text, "-c", "32", "--resume", &journal];
     let child = crate::program::command(&args).spawn().unwrap();
     let start = std::time::Instant::now();
