@@ -246,3 +246,14 @@ fn breakers_are_found_in_every_token_that_holds_them() {
     assert_eq!(none, Breakers::default());
     assert_ne!(Breakers::find(tokenizer, &["e".to_owned()]), none);
 }
+
+#[test]
+fn a_session_keeps_what_begins_the_same_way_and_leaves_a_token_to_evaluate() {
+    let mut session = session(64);
+    session.append(&[1, 40, 50, 60]).unwrap();
+    assert_eq!(session.keep_common(&[1, 40, 50, 60, 70]).unwrap(), 4);
+    assert_eq!(session.keep_common(&[1, 40, 50, 60]).unwrap(), 3);
+    assert_eq!((session.tokens(), session.logits()), (&[1, 40, 50][..], None));
+    assert_eq!(session.keep_common(&[1, 41, 50]).unwrap(), 1);
+    assert_eq!((session.keep_common(&[]).unwrap(), session.tokens().len()), (0, 0));
+}

@@ -39,7 +39,8 @@ pub(crate) struct ModelFlags {
     /// Element type of values alone [default: as --kv]
     #[arg(long, value_name = "TYPE", value_parser = kv_elem)]
     kv_v: Option<KvName>,
-    /// Prompt tokens to compute at once; more is faster, and takes memory [default: a quarter of -c, at most 512]
+    /// Prompt tokens to compute at once; more is faster, and takes memory [default: an eighth of -c, at most 512;
+    /// of `atta perplexity`: 512]
     #[arg(long, value_name = "N", value_parser = value::positions, allow_negative_numbers = true)]
     batch: Option<usize>,
     /// mapped: used in the system's cache of the file; resident: copied to private memory at the start
@@ -158,7 +159,8 @@ pub(crate) struct SamplingFlags {
     #[arg(long, value_name = "K", default_value = "40", value_parser = value::count, allow_negative_numbers = true)]
     top_k: usize,
     /// Only tokens about as surprising as the model expects, that together reach P; 1: all
-    #[arg(long, value_name = "P", default_value = "1", value_parser = value::number, allow_negative_numbers = true)]
+    #[arg(long, alias = "typical-p", value_name = "P", default_value = "1")]
+    #[arg(value_parser = value::number, allow_negative_numbers = true)]
     typical: f32,
     /// Only the most probable tokens that together reach P; 1: all
     #[arg(long, value_name = "P", default_value = "0.95", value_parser = value::number, allow_negative_numbers = true)]
@@ -167,7 +169,8 @@ pub(crate) struct SamplingFlags {
     #[arg(long, value_name = "P", default_value = "0.05", value_parser = value::number, allow_negative_numbers = true)]
     min_p: f32,
     /// Only tokens whose logit is at most N standard deviations below the best; 0 or less: all
-    #[arg(long, value_name = "N", default_value = "-1", value_parser = value::number, allow_negative_numbers = true)]
+    #[arg(long, alias = "top-nsigma", value_name = "N", default_value = "-1")]
+    #[arg(value_parser = value::number, allow_negative_numbers = true)]
     top_n_sigma: f32,
     /// Makes tokens that came lately less probable; 1: off
     #[arg(long, value_name = "X", default_value = "1", value_parser = value::number, allow_negative_numbers = true)]

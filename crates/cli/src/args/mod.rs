@@ -55,6 +55,10 @@ pub(crate) enum Command {
 ///
 /// Without MODEL, a small model that tells stories and is part of the program. Only the continuation goes to standard
 /// output. The prompt is taken as it is: no chat template is put around it, and special tokens in it are recognised.
+///
+/// What chooses a token is applied in one order, that of llama.cpp, whatever order it is asked for in: --logit-bias, the
+/// three penalties, DRY, --top-n-sigma, --top-k, --typical, --top-p, --min-p, and -t last. At -t 0 the most probable token
+/// after the first four is taken.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   atta run -p \"Once upon a time\"
