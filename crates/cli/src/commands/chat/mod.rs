@@ -12,7 +12,7 @@ use std::io::{self, Write};
 
 use atta::{
     Engine, Error, FinishReason, GenerateOptions, KvType, LoadOptions,
-    chat::{Chat, Layout},
+    chat::{Chat, Layout, Reply},
 };
 
 use crate::{
@@ -106,6 +106,7 @@ impl Conversation<'_> {
                     Ok(Next::Stopped) => pressed = true,
                     Err(Failure::Failed(message) | Failure::Usage(message)) if self.lines.is_terminal() => {
                         Failure::Failed(message).report();
+                        pressed = false;
                     }
                     Err(failure) => return Err(failure),
                 },
@@ -132,12 +133,29 @@ impl Conversation<'_> {
         self.interrupt.reset();
         let mut listener = Listener::of_lines(self.interrupt.clone());
         let said = self.chat.say(text, &self.options, |event| listener.hear(event));
-        if matches!(said, Err(Error::PromptTooLong { .. })) {
-            return Err(self.full(said.err()));
+        if let Err(Error::PromptTooLong { n_prompt, n_ctx }) = said {
+            return Err(full(n_prompt, n_ctx));
         }
         let written = listener.end(self.stats);
         let reply = said?;
         let reason = reply.summary.finish_reason;
+        self.report(reply);
+        let stopped = self.interrupt.is_asked();
+        self.interrupt.reset();
+        match written {
+            Err(Failure::Interrupted) | Ok(()) if stopped => Ok(Next::Stopped),
+            Err(failure) => Err(failure),
+            Ok(()) => {
+                if reason == FinishReason::Length {
+                    self.explain_cut();
+                }
+                Ok(Next::GoOn)
+            }
+        }
+    }
+
+    /// Says what was asked for beside the answer, and takes it down.
+    fn report(&mut self, reply: Reply) {
         if self.args.report.verbose {
             report::speed(&reply.summary);
         }
@@ -145,38 +163,23 @@ impl Conversation<'_> {
         if self.args.report.mem_report {
             report::memory(self.chat.session().engine());
         }
-        // A reader who is gone has not pressed Ctrl-C: then the answer was interrupted, too, but by us.
-        let stopped = self.interrupt.is_asked();
-        self.interrupt.reset();
-        match written {
-            Err(Failure::Interrupted) | Ok(()) if stopped => return Ok(Next::Stopped),
-            written => written?,
-        }
-        if reason == FinishReason::Length {
-            self.cut();
-        }
-        Ok(Next::GoOn)
-    }
-
-    /// What to do when the context does not hold the conversation any more.
-    fn full(&self, error: Option<Error>) -> Failure {
-        let (n_tokens, n_ctx) = match error {
-            Some(Error::PromptTooLong { n_prompt, n_ctx }) => (n_prompt, n_ctx),
-            _ => (self.chat.session().tokens().len(), self.chat.session().n_ctx()),
-        };
-        Failure::Failed(format!(
-            "the context is full: with this message the conversation has {n_tokens} tokens, and it holds {n_ctx}; \
-             /clear begins anew, or /save FILE, start again with a larger -c, and /load FILE"
-        ))
     }
 
     /// Says why an answer has no end, to somebody who might wonder.
-    fn cut(&self) {
+    fn explain_cut(&self) {
         if self.lines.is_terminal() {
             let is_full = self.chat.session().tokens().len() == self.chat.session().n_ctx();
             notice(if is_full { "(cut off: the context is full, see -c)" } else { "(cut off: see -n)" });
         }
     }
+}
+
+/// What to do when the context does not hold the conversation any more.
+fn full(n_tokens: usize, n_ctx: usize) -> Failure {
+    Failure::Failed(format!(
+        "the context is full: with this message the conversation has {n_tokens} tokens, and it holds {n_ctx}; \
+         /clear begins anew, or /save FILE, start again with a larger -c, and /load FILE"
+    ))
 }
 
 /// What follows a line.
