@@ -209,6 +209,17 @@ mod tests {
 
     proptest! {
         #[test]
+        fn no_bytes_are_too_odd_for_a_header(rest in prop::collection::vec(any::<u8>(), 0..200), small: [u8; 3]) {
+            let sizes = small.map(|n| u32::from(n % 8).to_le_bytes());
+            for prefix in [MAGIC.to_vec(), [&MAGIC[..], &sizes.concat()].concat()] {
+                let bytes = [prefix, rest.clone()].concat();
+                if let Ok(header) = BaselineHeader::read(&mut bytes.as_slice()) {
+                    prop_assert!(bytes.starts_with(&header.to_bytes()));
+                }
+            }
+        }
+
+        #[test]
         fn a_row_is_right_to_a_step(logits in prop::collection::vec(-12.0f32..12.0, 1..40)) {
             let mut bytes = Vec::new();
             write_row(&logits, &mut bytes).unwrap();

@@ -77,7 +77,7 @@ impl Candidates {
             }
         }
         if self.list.len() > limit {
-            self.sort_to(limit);
+            self.sort_to(limit, Candidate::order);
             self.truncate(limit);
         }
     }
@@ -92,19 +92,20 @@ impl Candidates {
     /// The candidate at `rank`, 0 being the best.
     pub(super) fn nth(&mut self, rank: usize) -> Option<Candidate> {
         if rank >= self.n_sorted {
-            self.sort_to(rank.saturating_mul(GROWTH).max(FIRST_SORTED));
+            self.sort_to(rank.saturating_mul(GROWTH).max(FIRST_SORTED), Candidate::order);
         }
         self.list.get(rank).copied()
     }
 
-    fn sort_to(&mut self, n: usize) {
+    /// Sorts until the first `n` are in order; `order` is the one by which those before were sorted.
+    fn sort_to(&mut self, n: usize, order: impl Fn(&Candidate, &Candidate) -> Ordering) {
         let n = n.min(self.list.len());
         let rest = &mut self.list[self.n_sorted..];
         let n_new = n.saturating_sub(self.n_sorted);
         if n_new > 0 && n_new < rest.len() {
-            rest.select_nth_unstable_by(n_new - 1, Candidate::order);
+            rest.select_nth_unstable_by(n_new - 1, &order);
         }
-        rest[..n_new].sort_unstable_by(Candidate::order);
+        rest[..n_new].sort_unstable_by(order);
         self.n_sorted += n_new;
     }
 
@@ -136,9 +137,14 @@ impl Candidates {
     /// least one. Of two that are equally near, the better one is first.
     pub(super) fn keep_nearest(&mut self, center: f64, wants_more: impl Fn(u64) -> bool, best: f32) {
         let distance = |c: &Candidate| (f64::from(c.logit) - center).abs();
-        self.list.sort_unstable_by(|a, b| distance(a).total_cmp(&distance(b)).then(a.order(b)));
+        let nearest = |a: &Candidate, b: &Candidate| distance(a).total_cmp(&distance(b)).then(a.order(b));
         let (mut kept, mut n) = (0, 0);
+        // For a moment the sorted part is sorted by distance.
+        self.n_sorted = 0;
         while n < self.list.len() && (n == 0 || wants_more(kept)) {
+            if n == self.n_sorted {
+                self.sort_to(n.saturating_mul(GROWTH).max(FIRST_SORTED), nearest);
+            }
             kept += weight(self.list[n].logit - best);
             n += 1;
         }
