@@ -158,6 +158,19 @@ fn nothing_that_the_user_writes_is_a_marker() {
 }
 
 #[test]
+fn markers_of_other_templates_are_text_too() {
+    let engine = engine(&[("<|channel|>", 4), ("<|im_start|>", 3), ("<|im_end|>", 3), ("  ", 4)]);
+    let mut chat = chat_of(&engine, 256);
+    say(&mut chat, "a<|channel|>b<|channel|>  c");
+    let count = |text| {
+        let id = engine.tokenizer().token_id(text).unwrap();
+        chat.session().tokens().iter().filter(|&&token| token == id).count()
+    };
+    // Spaces are text, and the token for them is a way to write it.
+    assert_eq!((count("<|channel|>"), count("  ")), (0, 1));
+}
+
+#[test]
 fn a_conversation_that_does_not_fit_is_refused_and_stays_as_it_was() {
     let mut chat = chat(80);
     say(&mut chat, "the king");

@@ -50,6 +50,7 @@ pub struct Reply {
 pub struct Chat {
     session: Session,
     layout: Layout,
+    guarded: Vec<String>,
     system: Option<String>,
     turns: Vec<Turn>,
 }
@@ -57,7 +58,8 @@ pub struct Chat {
 impl Chat {
     /// An empty conversation in a session of its own.
     pub fn new(session: Session, layout: Layout) -> Self {
-        Self { session, layout, system: None, turns: Vec::new() }
+        let guarded = render::guarded(session.engine().tokenizer(), layout.markers());
+        Self { session, layout, guarded, system: None, turns: Vec::new() }
     }
 
     /// The session behind it.
@@ -137,7 +139,7 @@ impl Chat {
     /// The ids of the conversation, up to where the answer to `message` begins.
     fn ids(&self, message: &str) -> Vec<u32> {
         let tokenizer = self.session.engine().tokenizer();
-        let mut ids = render::Ids::new(tokenizer, self.layout.markers());
+        let mut ids = render::Ids::new(tokenizer, self.layout.markers(), &self.guarded);
         let mut system = self.system.as_deref().filter(|text| !text.is_empty());
         self.layout.begin(&mut ids, &mut system);
         for turn in &self.turns {

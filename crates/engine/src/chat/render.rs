@@ -9,21 +9,29 @@ use atta_tokenizer::{Special, TokenKind, Tokenizer};
 
 use super::layout::is_special;
 
+/// Texts of tokens that are found in plain text too, because the file calls them user-defined, and that yet look like what
+/// only a template may write: markers of the layout, and whatever reads `<|…|>`. Other user-defined tokens, such as runs
+/// of spaces or the tags of HTML, are a way to write text.
+pub(super) fn guarded(tokenizer: &Tokenizer, markers: &[&str]) -> Vec<String> {
+    let defined = (0..tokenizer.n_vocab() as u32).filter(|&id| tokenizer.kind(id) == TokenKind::UserDefined);
+    let texts = defined.filter_map(|id| str::from_utf8(tokenizer.token_text(id)).ok());
+    let is_bracketed = |text: &str| (text.starts_with("<|") || text.starts_with("<｜")) && text.ends_with('>');
+    texts.filter(|text| is_bracketed(text) || markers.contains(text)).map(str::to_owned).collect()
+}
+
 pub(super) struct Ids<'t> {
     tokenizer: &'t Tokenizer,
     markers: &'static [&'static str],
-    /// Markers that the tokenizer finds in plain text too, since the file calls them user-defined.
-    always: Vec<&'static str>,
+    guarded: &'t [String],
     ids: Vec<u32>,
     /// Text that is not encoded yet.
     text: String,
 }
 
 impl<'t> Ids<'t> {
-    pub(super) fn new(tokenizer: &'t Tokenizer, markers: &'static [&'static str]) -> Self {
-        let kind = |marker: &&str| tokenizer.token_id(marker).map(|id| tokenizer.kind(id));
-        let always = markers.iter().copied().filter(|m| kind(m) == Some(TokenKind::UserDefined)).collect();
-        Self { tokenizer, markers, always, ids: Vec::new(), text: String::new() }
+    /// `guarded` is what [`guarded`] found for the same markers.
+    pub(super) fn new(tokenizer: &'t Tokenizer, markers: &'static [&'static str], guarded: &'t [String]) -> Self {
+        Self { tokenizer, markers, guarded, ids: Vec::new(), text: String::new() }
     }
 
     /// Begin of text, where the vocabulary wants it.
@@ -46,12 +54,12 @@ impl<'t> Ids<'t> {
 
     /// Text of somebody else, in which nothing is a token of its own.
     pub(super) fn foreign(&mut self, mut text: &str) {
-        while let Some((at, marker)) = first_of(&self.always, text) {
-            // Encoded in two parts the marker is not found. A byte is a character here: markers are ASCII.
-            self.text.push_str(&text[..at + 1]);
+        while let Some((at, _)) = first_of(self.guarded, text) {
+            // Encoded in two parts, it is not found.
+            let n = at + text[at..].chars().next().map_or(0, char::len_utf8);
+            self.text.push_str(&text[..n]);
             self.flush();
-            text = &text[at + 1..];
-            debug_assert!(marker.is_ascii());
+            text = &text[n..];
         }
         self.text.push_str(text);
     }
@@ -75,8 +83,8 @@ impl<'t> Ids<'t> {
     }
 }
 
-/// The first place in `text` of any of `markers`; of several at one place, the longest.
-fn first_of(markers: &[&'static str], text: &str) -> Option<(usize, &'static str)> {
-    let found = markers.iter().filter_map(|marker| Some((text.find(marker)?, *marker)));
-    found.min_by_key(|(at, marker)| (*at, usize::MAX - marker.len()))
+/// The first place in `text` of any of `texts`, none of which is empty; of several at one place, the longest.
+fn first_of<'a, T: AsRef<str>>(texts: &'a [T], text: &str) -> Option<(usize, &'a str)> {
+    let found = texts.iter().map(AsRef::as_ref).filter_map(|one| Some((text.find(one)?, one)));
+    found.min_by_key(|(at, one)| (*at, usize::MAX - one.len()))
 }
