@@ -50,9 +50,16 @@ const QUANTILES: [f64; 6] = [0.5, 0.9, 0.95, 0.99, 0.999, 1.0];
 impl PerplexityReport {
     /// The figures of all scores, of which there is at least one.
     pub fn new(scores: &Scores) -> Self {
-        let ppl = exponential(mean(widened(&scores.nll)));
+        let ppl = scores.perplexity();
         let divergence = scores.base.as_ref().map(|base| DivergenceReport::new(&scores.nll, base));
         Self { ppl, n_tokens: scores.nll.len(), divergence }
+    }
+}
+
+impl Scores {
+    /// Perplexity so far; NaN before the first score.
+    pub fn perplexity(&self) -> Estimate {
+        exponential(mean(widened(&self.nll)))
     }
 }
 

@@ -144,12 +144,15 @@ impl Measurement {
 
     /// Says how far it is, and how long the rest will take.
     fn show(&mut self, n_done_now: usize, i: usize, start: Instant) {
+        if !self.progress.is_seen() {
+            return;
+        }
         let n = self.chunks.len();
         let rest = match n_done_now {
             0 => String::new(),
             done => {
                 let seconds = start.elapsed().as_secs_f64() / done as f64 * (n - i) as f64;
-                let ppl = PerplexityReport::new(&self.scores).ppl.value;
+                let ppl = self.scores.perplexity().value;
                 format!(
                     ": perplexity {ppl:.4} so far, {:.0} min {:02.0} s left",
                     (seconds / 60.0).floor(),
