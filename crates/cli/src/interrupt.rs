@@ -39,6 +39,11 @@ impl Interrupt {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// Forgets that it was pressed: what was asked to stop has stopped, and the program goes on.
+    pub(crate) fn reset(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+
     /// Does work that cannot be asked to stop: it waits for a disk, or for standard input. On Ctrl-C `give_up` is
     /// called by another thread, and the program ends while the work still waits.
     ///

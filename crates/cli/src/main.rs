@@ -9,6 +9,7 @@ mod input;
 mod interrupt;
 mod json;
 mod limit;
+mod listener;
 mod load;
 mod memory;
 mod output;

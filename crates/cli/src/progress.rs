@@ -13,6 +13,11 @@ impl Progress {
         Self { enabled: io::stderr().is_terminal(), shown: false }
     }
 
+    /// Whether anybody sees it, for figures that cost something.
+    pub(crate) fn is_seen(&self) -> bool {
+        self.enabled
+    }
+
     /// Says how far the prompt has been read, tokens.
     pub(crate) fn prompt(&mut self, done: usize, total: usize) {
         // A prompt of one chunk is read before anybody could read about it.

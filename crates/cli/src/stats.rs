@@ -4,10 +4,18 @@
 //! `generated_tokens` counts the token that ends the text, which is chosen like any other and costs as much, although
 //! no text comes from it. Times are seconds, rates tokens per second.
 //!
+//! Of a chat the object is about the last answer, and `turns` has those four of every one: `prompt_tokens`,
+//! `cached_tokens`, which were in the context already, `generated_tokens` and `finish_reason`.
+//!
 //! Null is what nobody can say: memory off Linux, `io_wait_s` since waiting for a mapped page cannot be told from
 //! computing, and `predicted_decode_tok_s` since nothing is predicted for weights that are in memory.
 
-use atta::{Engine, FinishReason, Item, Summary};
+use std::{
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
+
+use atta::{Engine, FinishReason, Item, Summary, chat::Reply};
 use serde_json::{Value, json};
 
 use crate::{
@@ -23,6 +31,9 @@ use crate::{
 pub(crate) struct Stats {
     pub(crate) n_prompt: usize,
     pub(crate) n_generated: usize,
+    n_cached: usize,
+    /// The answers of a chat, oldest first; none for a single text.
+    turns: Option<Vec<Value>>,
     pub(crate) peak: PeakPrivate,
     load_s: f64,
     summary: Option<Summary>,
@@ -36,6 +47,11 @@ impl Stats {
         let mut stats = Self { weights: flags.weights.name(), ..Self::default() };
         stats.peak.sample();
         stats
+    }
+
+    /// The same for a chat, which has answers where a text has none.
+    pub(crate) fn of_chat(flags: &ModelFlags) -> Self {
+        Self { turns: Some(Vec::new()), ..Self::new(flags) }
     }
 
     /// The model is there.
@@ -58,8 +74,22 @@ impl Stats {
         self.peak.sample();
     }
 
+    /// An answer has ended; it is the one that the object is about, until the next.
+    pub(crate) fn answered(&mut self, reply: Reply) {
+        self.n_cached = reply.n_cached;
+        self.generated(reply.summary);
+        self.n_prompt += self.n_cached;
+        let turn = json!({
+            "prompt_tokens": self.n_prompt,
+            "cached_tokens": self.n_cached,
+            "generated_tokens": self.n_generated,
+            "finish_reason": self.finish_reason(None),
+        });
+        self.turns.get_or_insert_default().push(turn);
+    }
+
     /// Writes the object.
-    pub(crate) fn write(&self, mut file: NewFile, failure: Option<&Failure>) -> Result<(), Failure> {
+    fn write(&self, mut file: NewFile, failure: Option<&Failure>) -> Result<(), Failure> {
         file.write((json::pretty(&self.to_json(failure)) + "\n").as_bytes())?;
         file.finish()
     }
@@ -69,7 +99,7 @@ impl Stats {
         let memory: Vec<Value> = self.memory.iter().map(|i| json!({ "name": i.name, "bytes": i.bytes })).collect();
         let mut object = json!({
             "prompt_tokens": self.n_prompt,
-            "cached_tokens": 0,
+            "cached_tokens": self.n_cached,
             "generated_tokens": self.n_generated,
             "finish_reason": self.finish_reason(failure),
             "load_s": self.load_s,
@@ -86,6 +116,9 @@ impl Stats {
             "predicted_decode_tok_s": null,
             "io_wait_s": null,
         });
+        if let Some(turns) = &self.turns {
+            object["turns"] = json!(turns);
+        }
         if let Some(Failure::Failed(message) | Failure::Usage(message)) = failure {
             object["error"] = json!(message);
         }
@@ -95,12 +128,36 @@ impl Stats {
     fn finish_reason(&self, failure: Option<&Failure>) -> &'static str {
         match (failure, &self.summary) {
             (Some(Failure::Interrupted | Failure::ClosedPipe), _) => "interrupted",
+            (None, None) if self.turns.is_some() => "stop",
             (Some(_), _) | (None, None) => "error",
             (None, Some(summary)) => match summary.finish_reason {
                 FinishReason::Stop => "stop",
                 FinishReason::Length => "length",
                 FinishReason::Interrupted => "interrupted",
             },
+        }
+    }
+}
+
+/// The file of `--stats-json`, if asked for. Whoever ends the run writes it.
+pub(crate) struct StatsFile(Mutex<Option<NewFile>>);
+
+impl StatsFile {
+    /// Opens it now, so that a path that cannot be written to is found out before the work and not after it.
+    pub(crate) fn create(path: Option<&Path>) -> Result<Self, Failure> {
+        Ok(Self(Mutex::new(path.map(NewFile::create).transpose()?)))
+    }
+
+    /// Writes it, the first time it is called.
+    pub(crate) fn write(&self, stats: &Stats, failure: Option<&Failure>) -> Result<(), Failure> {
+        let file = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        file.map_or(Ok(()), |file| stats.write(file, failure))
+    }
+
+    /// Writes it where nobody is left to hear of a failure but standard error.
+    pub(crate) fn give_up(&self, stats: &Stats) {
+        if let Err(failure) = self.write(stats, Some(&Failure::Interrupted)) {
+            failure.report();
         }
     }
 }

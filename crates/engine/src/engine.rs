@@ -130,6 +130,12 @@ impl Engine {
         bos.into_iter().chain(tokenizer.encode(text, Special::Parse)).collect()
     }
 
+    /// The chat template of the file, a program in Jinja.
+    pub fn chat_template(&self) -> Option<&str> {
+        // One that is no string is none.
+        self.inner.model.weights().files().directory().metadata().str("tokenizer.chat_template").ok().flatten()
+    }
+
     /// Text to ids and back.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.inner.tokenizer

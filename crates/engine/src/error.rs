@@ -51,4 +51,23 @@ pub enum Error {
     /// A context length that the session cannot have.
     #[error("a context of {0} positions, expected at least 1")]
     Context(usize),
+    /// A chunk that leaves no token to score.
+    #[error("chunks of {n_ctx} tokens, expected at least {min}: raise -c")]
+    ChunkTooShort {
+        /// Tokens of a chunk.
+        n_ctx: usize,
+        /// The fewest.
+        min: usize,
+    },
+    /// A text that does not fill a chunk.
+    #[error("the text has {n_ids} tokens, but a chunk takes {n_ctx}: lower -c or take a longer text")]
+    TextTooShort {
+        /// Tokens of the text.
+        n_ids: usize,
+        /// Tokens of a chunk.
+        n_ctx: usize,
+    },
+    /// Saved log-probabilities that cannot be used.
+    #[error("no usable file of saved logits: {0}")]
+    Baseline(String),
 }

@@ -8,7 +8,7 @@ use std::{
 use atta_store::Reservation;
 use atta_tokenizer::StreamDecoder;
 
-use crate::{Error, Sampler, Sampling, Session, stop::StopStrings};
+use crate::{Breakers, Error, LogProbs, Sampler, Sampling, Session, stop::StopStrings};
 
 /// What is generated, and for how long.
 #[derive(Clone, Debug)]
@@ -19,16 +19,19 @@ pub struct GenerateOptions {
     pub sampling: Sampling,
     /// Texts that end the generation; they are not part of it.
     pub stop: Vec<String>,
+    /// Whether log-probabilities come with each token: those of so many of the best tokens, and of the chosen one. They
+    /// cost a pass over the vocabulary.
+    pub n_logprobs: Option<usize>,
 }
 
 impl Default for GenerateOptions {
     fn default() -> Self {
-        Self { n_predict: 256, sampling: Sampling::default(), stop: Vec::new() }
+        Self { n_predict: 256, sampling: Sampling::default(), stop: Vec::new(), n_logprobs: None }
     }
 }
 
 /// What a caller hears on the way. It may end the generation after any of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
     /// The prompt is being read: `done` of `total` tokens.
     Prompt {
@@ -37,10 +40,14 @@ pub enum Event<'a> {
         /// Tokens of the prompt.
         total: usize,
     },
-    /// A token was chosen: the `n`th, from 1.
+    /// A token was chosen: the `n`th, from 1. What text it completes was said before.
     Token {
         /// How many there are now.
         n: usize,
+        /// The token.
+        id: u32,
+        /// What the model thought of it, if asked for.
+        logprobs: Option<&'a LogProbs>,
     },
     /// Text that is final: whole characters, never a part of a stop string.
     Text(&'a str),
@@ -137,22 +144,34 @@ struct Chooser {
     sampler: Sampler,
     /// `[n_vocab]`
     logits: Vec<f32>,
+    logprobs: Option<LogProbs>,
     _memory: Reservation,
 }
 
 impl Chooser {
     fn new(session: &Session, options: &GenerateOptions) -> Result<Self, Error> {
-        let n_vocab = session.engine().spec().n_vocab;
-        let sampler = Sampler::new(options.sampling.clone(), n_vocab)?;
-        let bytes = sampler.heap_bytes() + 4 * n_vocab;
-        let memory = session.engine().budget().reserve("sampler", bytes as u64)?;
-        Ok(Self { sampler, logits: vec![0.0; n_vocab], _memory: memory })
+        let engine = session.engine();
+        let n_vocab = engine.spec().n_vocab;
+        let mut sampler = Sampler::new(options.sampling.clone(), n_vocab)?;
+        if options.sampling.dry.applies() {
+            sampler =
+                sampler.with_breakers(Breakers::find(engine.tokenizer(), &options.sampling.dry.sequence_breakers));
+        }
+        let logprobs = options.n_logprobs.map(|n_top| LogProbs::new(n_top, n_vocab));
+        let bytes = sampler.heap_bytes() + 4 * n_vocab + logprobs.as_ref().map_or(0, LogProbs::heap_bytes);
+        let memory = engine.budget().reserve("sampler", bytes as u64)?;
+        Ok(Self { sampler, logits: vec![0.0; n_vocab], logprobs, _memory: memory })
     }
 
     /// The token that follows a session.
     fn choose(&mut self, session: &Session) -> u32 {
-        self.logits.copy_from_slice(session.logits().expect("the last step asked for logits"));
-        self.sampler.sample(&mut self.logits, session.tokens())
+        let logits = session.logits().expect("the last step asked for logits");
+        self.logits.copy_from_slice(logits);
+        let token = self.sampler.sample(&mut self.logits, session.tokens());
+        if let Some(logprobs) = &mut self.logprobs {
+            logprobs.fill(logits, token);
+        }
+        token
     }
 }
 
@@ -211,7 +230,8 @@ impl Generation<'_> {
         }
         let piece = self.stop.push(&self.decoder.push(token));
         let flow = say(piece.text, on_event);
-        match (piece.stopped, flow.is_continue() && on_event(Event::Token { n: summary.n_generated }).is_continue()) {
+        let (n, logprobs) = (summary.n_generated, self.chooser.logprobs.as_ref());
+        match (piece.stopped, flow.is_continue() && on_event(Event::Token { n, id: token, logprobs }).is_continue()) {
             (true, _) => Some(FinishReason::Stop),
             (false, false) => Some(FinishReason::Interrupted),
             (false, true) => None,

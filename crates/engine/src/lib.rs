@@ -22,9 +22,11 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+pub mod chat;
 mod engine;
 mod error;
 mod generate;
+pub mod perplexity;
 mod sampling;
 mod session;
 mod stop;
@@ -39,6 +41,6 @@ pub use bench::{BenchOptions, BenchReport, TimeSplit};
 pub use engine::{Engine, LoadOptions, Threads};
 pub use error::Error;
 pub use generate::{Event, FinishReason, GenerateOptions, Summary};
-pub use sampling::{Sampler, Sampling, SamplingError};
+pub use sampling::{Breakers, DryOptions, LogProb, LogProbs, Sampler, Sampling, SamplingError};
 pub use session::{Session, SessionOptions};
 pub use stop::{StopError, StopPiece, StopStrings};

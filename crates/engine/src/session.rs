@@ -133,6 +133,11 @@ impl Session {
         self.n_ctx
     }
 
+    /// Tokens that are computed at once, at most.
+    pub fn n_batch(&self) -> usize {
+        self.n_batch
+    }
+
     /// The engine behind it.
     pub fn engine(&self) -> &Engine {
         &self.engine
@@ -150,6 +155,18 @@ impl Session {
         self.tokens.truncate(n);
         self.last = None;
         Ok(())
+    }
+
+    /// Forgets everything from where the session differs from `ids` on, and returns how many tokens are left. At least the
+    /// last of `ids` is not among them, so that to append the rest gives its logits.
+    ///
+    /// # Errors
+    /// As [`truncate`](Self::truncate).
+    pub fn keep_common(&mut self, ids: &[u32]) -> Result<usize, Error> {
+        let same = self.tokens.iter().zip(ids).take_while(|(a, b)| a == b).count();
+        let n = same.min(ids.len().saturating_sub(1));
+        self.truncate(n)?;
+        Ok(n)
     }
 
     /// Lets an observer hear what each step turns to.

@@ -3,8 +3,8 @@
 use std::{num::NonZeroUsize, ops::ControlFlow, path::PathBuf};
 
 use atta_engine::{
-    BenchOptions, Budget, Engine, Error, Event, FinishReason, GenerateOptions, LoadOptions, Sampling, Session,
-    SessionOptions, Summary, Threads,
+    BenchOptions, Breakers, Budget, DryOptions, Engine, Error, Event, FinishReason, GenerateOptions, LoadOptions,
+    Sampling, Session, SessionOptions, Summary, Threads,
 };
 
 fn engine(name: &str, options: &LoadOptions) -> Engine {
@@ -21,7 +21,12 @@ const PROMPT: [u32; 4] = [1, 40, 50, 60];
 
 /// Tokens that a random model hardly ends by itself.
 fn options(n_predict: usize) -> GenerateOptions {
-    GenerateOptions { n_predict, sampling: Sampling { seed: 7, ..Sampling::default() }, stop: Vec::new() }
+    GenerateOptions {
+        n_predict,
+        sampling: Sampling { seed: 7, ..Sampling::default() },
+        stop: Vec::new(),
+        n_logprobs: None,
+    }
 }
 
 fn run(session: &mut Session, options: &GenerateOptions) -> (String, Summary) {
@@ -120,7 +125,8 @@ fn a_caller_can_stop_while_the_prompt_is_read_and_after_any_text() {
 #[test]
 fn generation_goes_on_where_it_ended() {
     let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
-    let greedy = |n_predict| GenerateOptions { n_predict, sampling: greedy.clone(), stop: Vec::new() };
+    let greedy =
+        |n_predict| GenerateOptions { n_predict, sampling: greedy.clone(), stop: Vec::new(), n_logprobs: None };
     let (whole, _) = run(&mut session(64), &greedy(12));
     let mut session = session(64);
     let (mut text, summary) = run(&mut session, &greedy(5));
@@ -194,4 +200,60 @@ fn penalties_do_not_change_the_logits_of_the_session() {
     assert!(session.logits().unwrap() == before);
     session.truncate(99).unwrap();
     assert!(session.logits().is_some(), "nothing was taken away");
+}
+
+#[test]
+fn log_probabilities_are_those_of_the_model_whatever_the_sampler_does() {
+    let sampling = Sampling { temperature: 0.0, logit_bias: vec![(5, 1000.0)], ..Sampling::default() };
+    let options = GenerateOptions { sampling, n_logprobs: Some(3), ..options(4) };
+    let mut seen = Vec::new();
+    let mut session = session(64);
+    session.append(&PROMPT[..3]).unwrap();
+    let go_on = |event: Event<'_>| {
+        if let Event::Token { id, logprobs, .. } = event {
+            let logprobs = logprobs.unwrap();
+            seen.push((id, logprobs.chosen(), logprobs.top().to_vec()));
+        }
+        ControlFlow::Continue(())
+    };
+    session.generate(&PROMPT[3..], &options, go_on).unwrap();
+    assert_eq!(seen.len(), 4);
+    for (id, chosen, top) in seen {
+        assert_eq!((id, chosen.id, top.len()), (5, 5, 3));
+        assert!(top[0].logprob >= top[1].logprob && top[1].logprob >= top[2].logprob && top[0].logprob < 0.0);
+        assert!(top[0].id != 5 && chosen.logprob < top[0].logprob, "the bias is none of the model's");
+    }
+}
+
+#[test]
+fn dry_sees_repetitions_up_to_the_breakers_in_the_vocabulary() {
+    let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
+    let (plain, _) = run(&mut session(128), &GenerateOptions { sampling: greedy.clone(), ..options(100) });
+    let text = |sequence_breakers| {
+        let dry = DryOptions { multiplier: 50.0, allowed_length: 1, sequence_breakers, ..DryOptions::default() };
+        run(&mut session(128), &GenerateOptions { sampling: Sampling { dry, ..greedy.clone() }, ..options(100) }).0
+    };
+    assert_ne!(text(Vec::new()), plain);
+    // Where everything breaks repetitions, there are none.
+    assert_eq!(text((' '..='~').map(String::from).collect()), plain);
+}
+
+#[test]
+fn breakers_are_found_in_every_token_that_holds_them() {
+    let engine = engine("llama-plain.gguf", &LoadOptions::default());
+    let tokenizer = engine.tokenizer();
+    let none = Breakers::find(tokenizer, &[]);
+    assert_eq!(none, Breakers::default());
+    assert_ne!(Breakers::find(tokenizer, &["e".to_owned()]), none);
+}
+
+#[test]
+fn a_session_keeps_what_begins_the_same_way_and_leaves_a_token_to_evaluate() {
+    let mut session = session(64);
+    session.append(&[1, 40, 50, 60]).unwrap();
+    assert_eq!(session.keep_common(&[1, 40, 50, 60, 70]).unwrap(), 4);
+    assert_eq!(session.keep_common(&[1, 40, 50, 60]).unwrap(), 3);
+    assert_eq!((session.tokens(), session.logits()), (&[1, 40, 50][..], None));
+    assert_eq!(session.keep_common(&[1, 41, 50]).unwrap(), 1);
+    assert_eq!((session.keep_common(&[]).unwrap(), session.tokens().len()), (0, 0));
 }

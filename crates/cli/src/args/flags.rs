@@ -1,8 +1,11 @@
 //! Options that several commands share, and what they mean to the library.
 
-use std::num::NonZeroUsize;
+use std::{num::NonZeroUsize, path::PathBuf};
 
-use atta::{Budget, KvType, LoadOptions, Placement, Sampling, SessionOptions, Threads};
+use atta::{
+    Budget, DryOptions, GenerateOptions, KvType, LoadOptions, Placement, Sampling, SessionOptions, Threads,
+    chat::Layout,
+};
 use clap::{Args, ValueEnum, builder::NonEmptyStringValueParser};
 
 use super::value::{self, CpuList};
@@ -12,7 +15,7 @@ use crate::failure::Failure;
 const ISAS: [&str; 10] = ["scalar", "sse41", "avx2", "avxvnni", "avx512", "amx", "neon", "dotprod", "i8mm", "simd128"];
 
 /// How a model is loaded and run.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelFlags {
     /// Tokens of the context, prompt and text together [default: what the model was trained for, at most 4096]
@@ -36,7 +39,8 @@ pub(crate) struct ModelFlags {
     /// Element type of values alone [default: as --kv]
     #[arg(long, value_name = "TYPE", value_parser = kv_elem)]
     kv_v: Option<KvName>,
-    /// Prompt tokens to compute at once; more is faster, and takes memory [default: a quarter of -c, at most 512]
+    /// Prompt tokens to compute at once; more is faster, and takes memory [default: an eighth of -c, at most 512;
+    /// of `atta perplexity`: 512]
     #[arg(long, value_name = "N", value_parser = value::positions, allow_negative_numbers = true)]
     batch: Option<usize>,
     /// mapped: used in the system's cache of the file; resident: copied to private memory at the start
@@ -55,8 +59,9 @@ pub(crate) enum KvName {
 }
 
 /// Where weights are held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WeightsAt {
+    #[default]
     Mapped,
     Resident,
 }
@@ -88,6 +93,11 @@ impl WeightsAt {
 }
 
 impl ModelFlags {
+    /// The default ones, but for the context and the threads.
+    pub(crate) fn of(n_ctx: Option<usize>, n_threads: usize) -> Self {
+        Self { n_ctx, threads: Some(n_threads), ..Self::default() }
+    }
+
     /// How the model is to be loaded, within a budget.
     pub(crate) fn load_options(&self, budget: Budget) -> LoadOptions {
         LoadOptions {
@@ -100,6 +110,15 @@ impl ModelFlags {
             prewarm: self.prewarm,
             budget: Some(budget),
         }
+    }
+
+    /// The element types of keys and values as they were asked for, or f16.
+    pub(crate) fn kv_name(&self) -> String {
+        let name = |half: Option<KvName>| match half.or(self.kv) {
+            Some(KvName::F32) => "f32",
+            Some(KvName::F16) | None => "f16",
+        };
+        format!("{} {}", name(self.kv_k), name(self.kv_v))
     }
 
     fn threads(&self) -> Threads {
@@ -131,7 +150,7 @@ pub(crate) struct SamplingFlags {
     /// Generate at most this many tokens
     #[arg(short = 'n', value_name = "N", default_value = "256")]
     #[arg(value_parser = value::count, allow_negative_numbers = true)]
-    pub(crate) n_predict: usize,
+    n_predict: usize,
     /// Temperature; 0 always takes the most probable token
     #[arg(short = 't', value_name = "TEMP", default_value = "0.8")]
     #[arg(value_parser = value::number, allow_negative_numbers = true)]
@@ -139,16 +158,24 @@ pub(crate) struct SamplingFlags {
     /// Only the K most probable tokens; 0: all
     #[arg(long, value_name = "K", default_value = "40", value_parser = value::count, allow_negative_numbers = true)]
     top_k: usize,
+    /// Only tokens about as surprising as the model expects, that together reach P; 1: all
+    #[arg(long, alias = "typical-p", value_name = "P", default_value = "1")]
+    #[arg(value_parser = value::number, allow_negative_numbers = true)]
+    typical: f32,
     /// Only the most probable tokens that together reach P; 1: all
     #[arg(long, value_name = "P", default_value = "0.95", value_parser = value::number, allow_negative_numbers = true)]
     top_p: f32,
     /// Only tokens at least P times as probable as the best; 0: all
     #[arg(long, value_name = "P", default_value = "0.05", value_parser = value::number, allow_negative_numbers = true)]
     min_p: f32,
+    /// Only tokens whose logit is at most N standard deviations below the best; 0 or less: all
+    #[arg(long, alias = "top-nsigma", value_name = "N", default_value = "-1")]
+    #[arg(value_parser = value::number, allow_negative_numbers = true)]
+    top_n_sigma: f32,
     /// Makes tokens that came lately less probable; 1: off
     #[arg(long, value_name = "X", default_value = "1", value_parser = value::number, allow_negative_numbers = true)]
     repeat_penalty: f32,
-    /// How many of the last tokens count as lately, for all penalties
+    /// How many of the last tokens count as lately, for all penalties but DRY
     #[arg(long, value_name = "N", default_value = "64", value_parser = value::count, allow_negative_numbers = true)]
     repeat_window: usize,
     /// Subtracted from the logit of tokens that came lately
@@ -157,30 +184,121 @@ pub(crate) struct SamplingFlags {
     /// Subtracted from the logit of tokens that came lately, as often as they did
     #[arg(long, value_name = "X", default_value = "0", value_parser = value::number, allow_negative_numbers = true)]
     frequency_penalty: f32,
+    /// Makes tokens less probable that would go on with a repetition, by X * base^(its length - allowed length); 0: off
+    #[arg(long, value_name = "X", default_value = "0", value_parser = value::number, allow_negative_numbers = true)]
+    dry_multiplier: f32,
+    /// How fast that grows with the length, at least 1
+    #[arg(long, value_name = "X", default_value = "1.75", value_parser = value::number, allow_negative_numbers = true)]
+    dry_base: f32,
+    /// Repetitions of fewer tokens are free
+    #[arg(long, value_name = "N", default_value = "2", value_parser = value::count, allow_negative_numbers = true)]
+    dry_allowed_length: usize,
+    /// How many of the last tokens are searched for repetitions; 0: none
+    #[arg(long, value_name = "N", default_value = "64", value_parser = value::count, allow_negative_numbers = true)]
+    dry_penalty_last_n: usize,
+    /// Text over which no repetition reaches; may be given several times; `none`: there is none [default: newline : " *]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new(), allow_hyphen_values = true)]
+    dry_sequence_breaker: Vec<String>,
+    /// Adds to the logit of a token before all else, such as 15043+1 or 2-inf; may be given several times
+    #[arg(long, value_name = "ID(+|-)X", value_parser = value::logit_bias)]
+    logit_bias: Vec<(u32, f32)>,
     /// Start of the random numbers: the same seed gives the same text
     #[arg(long, value_name = "SEED", default_value = "42", value_parser = value::seed, allow_negative_numbers = true)]
     seed: u64,
     /// End before this text, taken literally; may be given several times
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new(), allow_hyphen_values = true)]
-    pub(crate) stop: Vec<String>,
+    stop: Vec<String>,
+}
+
+/// What is said beside the text.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct ReportFlags {
+    /// Write token counts, times and memory to FILE, as one JSON object
+    ///
+    /// It is written on failure and after Ctrl-C too. Its keys are always the same, and null where there is nothing to
+    /// say; a failure adds `error`. `prompt_tokens` counts the begin-of-sequence token, `generated_tokens` the token
+    /// that ends the text, although none of the text comes from it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stats_json: Option<PathBuf>,
+    /// Print to standard error what memory is used for, next to what the system says
+    #[arg(long)]
+    pub(crate) mem_report: bool,
+    /// Print to standard error the model, threads, instruction set and speeds
+    #[arg(long)]
+    pub(crate) verbose: bool,
+}
+
+/// The kinds of chat templates, by the models that made them known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TemplateName {
+    Chatml,
+    Llama2,
+    Llama3,
+    Mistral,
+    Gemma,
+    Phi3,
+    Zephyr,
+    /// Lines with `User:` and `Assistant:`
+    Plain,
+}
+
+impl TemplateName {
+    /// How it is written down.
+    pub(crate) fn layout(self) -> Layout {
+        match self {
+            Self::Chatml => Layout::ImStart,
+            Self::Llama2 => Layout::InstSys,
+            Self::Llama3 => Layout::HeaderId,
+            Self::Mistral => Layout::Inst,
+            Self::Gemma => Layout::StartOfTurn,
+            Self::Phi3 => Layout::BarsEnd,
+            Self::Zephyr => Layout::Bars,
+            Self::Plain => Layout::Plain,
+        }
+    }
 }
 
 impl SamplingFlags {
     /// The sampler's options, checked.
-    pub(crate) fn sampling(&self) -> Result<Sampling, Failure> {
+    fn sampling(&self) -> Result<Sampling, Failure> {
         let sampling = Sampling {
             temperature: self.temperature,
             top_k: self.top_k,
+            typical: self.typical,
             top_p: self.top_p,
             min_p: self.min_p,
+            top_n_sigma: self.top_n_sigma,
             repeat_penalty: self.repeat_penalty,
             repeat_window: self.repeat_window,
             presence_penalty: self.presence_penalty,
             frequency_penalty: self.frequency_penalty,
+            dry: self.dry(),
+            logit_bias: self.logit_bias.clone(),
             seed: self.seed,
         };
         sampling.validate().map_err(|error| Failure::Usage(error.to_string()))?;
         Ok(sampling)
+    }
+
+    /// What is generated, checked.
+    pub(crate) fn generate_options(&self) -> Result<GenerateOptions, Failure> {
+        let sampling = self.sampling()?;
+        Ok(GenerateOptions { n_predict: self.n_predict, sampling, stop: self.stop.clone(), n_logprobs: None })
+    }
+
+    fn dry(&self) -> DryOptions {
+        let sequence_breakers = match self.dry_sequence_breaker.as_slice() {
+            [] => DryOptions::default().sequence_breakers,
+            given => given.iter().filter(|text| *text != "none").cloned().collect(),
+        };
+        DryOptions {
+            multiplier: self.dry_multiplier,
+            base: self.dry_base,
+            allowed_length: self.dry_allowed_length,
+            penalty_last_n: self.dry_penalty_last_n,
+            sequence_breakers,
+        }
     }
 }
 
@@ -211,6 +329,12 @@ mod tests {
     }
 
     #[test]
+    fn model_flags_made_by_hand_are_those_of_the_command_line() {
+        let (typed, made) = (parse("x -c 8 -j 2").model, ModelFlags::of(Some(8), 2));
+        assert_eq!(format!("{typed:?}"), format!("{made:?}"));
+    }
+
+    #[test]
     fn kv_sets_both_and_its_halves_override_it() {
         let kv = |line| parse(line).model.session_options(KvType::F32).kv;
         assert_eq!(kv("x"), KvType::F32);
@@ -220,7 +344,18 @@ mod tests {
     }
 
     #[test]
+    fn sequence_breakers_replace_the_default_ones() {
+        let breakers = |line| parse(line).sampling.sampling().unwrap().dry.sequence_breakers;
+        assert_eq!(breakers("x"), ["\n", ":", "\"", "*"]);
+        assert_eq!(breakers("x --dry-sequence-breaker a --dry-sequence-breaker -b"), ["a", "-b"]);
+        assert!(breakers("x --dry-sequence-breaker none").is_empty());
+    }
+
+    #[test]
     fn a_sampler_setting_out_of_range_is_wrong_usage() {
+        for line in ["x --typical 2", "x --dry-base 0.5", "x --logit-bias 1+inf", "x --dry-penalty-last-n 9999999"] {
+            assert!(matches!(parse(line).sampling.sampling(), Err(Failure::Usage(_))), "{line}");
+        }
         for line in ["x --top-p 1.5", "x --min-p -0.1", "x -t -1", "x -t nan", "x --repeat-penalty 0"] {
             let matches = <Both as clap::CommandFactory>::command().try_get_matches_from(line.split(' ')).unwrap();
             let both = Both::from_arg_matches(&matches).unwrap();

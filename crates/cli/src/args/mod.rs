@@ -7,11 +7,14 @@
 mod flags;
 mod value;
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 
-pub(crate) use flags::{ModelFlags, SamplingFlags, WeightsAt};
+pub(crate) use flags::{ModelFlags, ReportFlags, SamplingFlags, TemplateName, WeightsAt};
 pub(crate) use value::{TokenSource, token_ids};
 
 use crate::failure::Failure;
@@ -28,8 +31,10 @@ struct Cli {
 const EXAMPLES: &str = "Examples:
   atta run -p \"Once upon a time\"              the small model that is built in
   atta run model.gguf -p \"Once upon a time\"   any GGUF file
+  atta chat model.gguf                        a conversation
   atta inspect model.gguf                     what is in a file
   atta bench model.gguf                       how fast it is here
+  atta perplexity model.gguf -f text.txt      how well it predicts a text
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
 
@@ -37,7 +42,10 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(Box<RunArgs>),
+    Chat(Box<ChatArgs>),
+    Picolm(PicolmArgs),
     Bench(BenchArgs),
+    Perplexity(PerplexityArgs),
     Tokenize(TokenizeArgs),
     Logits(LogitsArgs),
     Inspect(InspectArgs),
@@ -47,6 +55,10 @@ pub(crate) enum Command {
 ///
 /// Without MODEL, a small model that tells stories and is part of the program. Only the continuation goes to standard
 /// output. The prompt is taken as it is: no chat template is put around it, and special tokens in it are recognised.
+///
+/// What chooses a token is applied in one order, that of llama.cpp, whatever order it is asked for in: --logit-bias, the
+/// three penalties, DRY, --top-n-sigma, --top-k, --typical, --top-p, --min-p, and -t last. At -t 0 the most probable token
+/// after the first four is taken.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   atta run -p \"Once upon a time\"
@@ -63,19 +75,94 @@ pub(crate) struct RunArgs {
     pub(crate) sampling: SamplingFlags,
     #[command(flatten)]
     pub(crate) model_flags: ModelFlags,
-    /// Write token counts, times and memory to FILE, as one JSON object
-    ///
-    /// It is written on failure and after Ctrl-C too. Its keys are always the same, and null where there is nothing to
-    /// say; a failure adds `error`. `prompt_tokens` counts the begin-of-sequence token, `generated_tokens` the token
-    /// that ends the text, although none of the text comes from it.
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub(crate) stats_json: Option<PathBuf>,
-    /// Print to standard error what memory is used for, next to what the system says
-    #[arg(long, help_heading = "Output")]
-    pub(crate) mem_report: bool,
-    /// Print to standard error the model, threads, instruction set and speeds
-    #[arg(long, help_heading = "Output")]
-    pub(crate) verbose: bool,
+    #[command(flatten)]
+    pub(crate) report: ReportFlags,
+}
+
+/// Talks with the model, message by message.
+///
+/// Messages are lines: edited on a terminal, with the arrow keys for earlier ones, or read from a pipe. Only answers go to
+/// standard output. Without MODEL, the small model that is built in, which tells stories and knows no conversation.
+///
+/// What a message is put between is taken from the chat template of the file. Seven kinds of templates are known; for
+/// others, and without one, messages become lines with `User:` and `Assistant:`. Special tokens in a message are text.
+///
+/// Ctrl-C stops an answer and keeps the chat, which ends with Ctrl-C at the prompt after that, with Ctrl-D, or with /exit.
+#[derive(Debug, Args)]
+#[command(after_help = "Commands in the chat:
+  /clear        forget what has been said, but not the system message
+  /system TEXT  tell the model TEXT in front of everything; without TEXT, nothing
+  /save FILE    write what has been said to FILE, as JSON
+  /load FILE    go on with what is in FILE
+  /help         list these commands
+  /exit         leave
+A message that begins with / is written with two of them.
+
+Examples:
+  atta chat model.gguf --system \"You answer in one sentence.\"
+  echo \"What is a leafcutter ant?\" | atta chat model.gguf -t 0")]
+pub(crate) struct ChatArgs {
+    /// GGUF file; of a split model, any of its files [default: the built-in model]
+    pub(crate) model: Option<PathBuf>,
+    /// What the model is told in front of everything
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) system: Option<String>,
+    /// How messages are put to the model [default: as the chat template of the file]
+    #[arg(long, value_name = "NAME", value_enum)]
+    pub(crate) chat_template: Option<TemplateName>,
+    #[command(flatten)]
+    pub(crate) sampling: SamplingFlags,
+    #[command(flatten)]
+    pub(crate) model_flags: ModelFlags,
+    #[command(flatten)]
+    pub(crate) report: ReportFlags,
+}
+
+/// Continues a text, with the options of PicoLM.
+///
+/// For programs and scripts that call `picolm`: a link of that name to this program is this command. -k is top-p here, and
+/// there is neither top-k nor min-p. Only text goes to standard output.
+#[derive(Debug, Args)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "Examples:
+  atta picolm model.gguf -p \"Once upon a time\" -n 100 -t 0
+  ln -s \"$(command -v atta)\" picolm; echo \"Explain gravity\" | ./picolm model.gguf -n 100 -j 4"
+)]
+pub(crate) struct PicolmArgs {
+    /// GGUF file
+    pub(crate) model: PathBuf,
+    /// Text to continue [default: what comes on standard input, byte for byte]
+    #[arg(short, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) prompt: Option<OsString>,
+    /// Generate at most this many tokens
+    #[arg(short = 'n', value_name = "N", default_value = "256")]
+    #[arg(value_parser = value::count, allow_negative_numbers = true)]
+    pub(crate) n_predict: usize,
+    /// Temperature; 0 always takes the most probable token
+    #[arg(short = 't', value_name = "TEMP", default_value = "0.8")]
+    #[arg(value_parser = value::number, allow_negative_numbers = true)]
+    pub(crate) temperature: f32,
+    /// Only the most probable tokens that together reach P; 1: all
+    #[arg(short = 'k', value_name = "P", default_value = "0.9")]
+    #[arg(value_parser = value::probability, allow_negative_numbers = true)]
+    pub(crate) top_p: f32,
+    /// Start of the random numbers: the same seed gives the same text
+    #[arg(short = 's', value_name = "SEED", default_value = "42", value_parser = value::seed)]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) seed: u64,
+    /// Tokens of the context [default, and 0: what the model was trained for, at most 4096]
+    #[arg(short = 'c', value_name = "CTX", value_parser = value::positions_or_0, allow_negative_numbers = true)]
+    pub(crate) n_ctx: Option<usize>,
+    /// Threads to compute with [default: 4, or as many as there are cores]
+    #[arg(short = 'j', value_name = "THREADS", value_parser = value::threads, allow_negative_numbers = true)]
+    pub(crate) n_threads: Option<usize>,
+    /// Not supported yet: output that is valid JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Not supported yet: keep the state of the prompt in FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cache: Option<PathBuf>,
 }
 
 /// Measures how fast a prompt is read and text is written.
@@ -105,6 +192,47 @@ pub(crate) struct BenchArgs {
     #[arg(short = 'r', value_name = "REPS", default_value = "3")]
     #[arg(value_parser = value::repetitions, allow_negative_numbers = true)]
     pub(crate) n_reps: usize,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) model_flags: ModelFlags,
+}
+
+/// Measures how well the model predicts a text.
+///
+/// The text is cut into chunks of -c tokens (512 unless said otherwise), of which the second half is scored, with all of
+/// the chunk before it. Perplexity is e to the mean of -ln p. The figures are those of llama.cpp's llama-perplexity, and
+/// files of saved logits are the same, too. Special tokens in the text are text.
+///
+/// With --kld the text is that of the saved logits, and -f may be left away.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  atta perplexity model.gguf -f wiki.txt
+  atta perplexity model-f16.gguf -f wiki.txt --save-logits f16.logits
+  atta perplexity model-q4.gguf --kld f16.logits --json
+  atta perplexity model.gguf -f wiki.txt --resume wiki.progress")]
+pub(crate) struct PerplexityArgs {
+    /// GGUF file; of a split model, any of its files
+    pub(crate) model: PathBuf,
+    /// File with the text
+    #[arg(short = 'f', value_name = "TEXT", required_unless_present = "kld")]
+    pub(crate) text: Option<PathBuf>,
+    /// Score the first N chunks only [default: all]
+    #[arg(long = "chunks", value_name = "N", value_parser = value::positions, allow_negative_numbers = true)]
+    pub(crate) n_chunks: Option<usize>,
+    /// Save the log-probabilities of all tokens to FILE, 16 bits each, to compare other models with
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save_logits: Option<PathBuf>,
+    /// Compare with what was saved in FILE: Kullback-Leibler divergence, and more
+    #[arg(long, value_name = "FILE", conflicts_with = "save_logits")]
+    pub(crate) kld: Option<PathBuf>,
+    /// Note in FILE what is done, and go on from there if it exists
+    ///
+    /// After Ctrl-C or a power cut the same command goes on with the next chunk, and its figures are the same to the last
+    /// digit. The file of --save-logits grows in place then.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) resume: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -178,11 +306,21 @@ pub(crate) struct InspectArgs {
 
 /// Reads the command line. Asked for help or the version, prints that and ends the program.
 pub(crate) fn parse() -> Result<Command, Failure> {
-    match Cli::try_parse() {
+    match Cli::try_parse_from(words(std::env::args_os())) {
         Ok(cli) => Ok(cli.command),
         Err(error) if is_help(error.kind()) => error.exit(),
         Err(error) => Err(Failure::Usage(summary(&error.render().to_string()))),
     }
+}
+
+/// The words of the command line; of a program called `picolm`, those of that command.
+fn words(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = given.collect();
+    let name = words.first().map(Path::new).and_then(Path::file_stem);
+    if name.is_some_and(|name| name.eq_ignore_ascii_case("picolm")) {
+        words.splice(..1, ["atta".into(), "picolm".into()]);
+    }
+    words
 }
 
 fn is_help(kind: ErrorKind) -> bool {
@@ -240,6 +378,15 @@ mod tests {
         assert!(message("atta run --kv q8").contains("not supported yet"));
         assert!(message("atta run --weights streamed").contains("not supported yet"));
         assert!(message("atta run --schema x").contains("unexpected argument '--schema'"));
+    }
+
+    #[test]
+    fn a_program_called_picolm_is_that_command() {
+        let words = |line: &str| words(line.split(' ').map(OsString::from)).join(" ".as_ref());
+        assert_eq!(words("/usr/bin/picolm m.gguf -k 0.5"), "atta picolm m.gguf -k 0.5");
+        assert_eq!(words("picolm.exe m.gguf"), "atta picolm m.gguf");
+        assert_eq!(words("atta picolm m.gguf"), "atta picolm m.gguf");
+        assert_eq!(words("./atta run"), "./atta run");
     }
 
     #[test]

@@ -50,9 +50,32 @@ pub(super) fn seed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("expected a whole number from 0 to {}", u64::MAX))
 }
 
+/// A token and what is added to its logit, such as `15043+1` or `2-inf`.
+pub(super) fn logit_bias(text: &str) -> Result<(u32, f32), String> {
+    let parse = || {
+        let at = text.find(['+', '-'])?;
+        let (id, bias) = text.split_at(at);
+        // The sign is read once: a number that brings one of its own is none.
+        let is_unsigned = !bias[1..].starts_with(['+', '-']);
+        Some((id.parse().ok()?, bias.parse::<f32>().ok().filter(|bias| is_unsigned && !bias.is_nan())?))
+    };
+    parse().ok_or_else(|| "expected a token id and a bias, such as 15043+1 or 2-inf".to_owned())
+}
+
 /// A number; its range is for the sampler to check.
 pub(super) fn number(text: &str) -> Result<f32, String> {
     text.parse().map_err(|_| "expected a number".to_owned())
+}
+
+/// A probability.
+pub(super) fn probability(text: &str) -> Result<f32, String> {
+    let number = text.parse().ok().filter(|p| (0.0..=1.0).contains(p));
+    number.ok_or_else(|| "expected a number from 0 to 1".to_owned())
+}
+
+/// A number of positions, or 0 for as many as the model says.
+pub(super) fn positions_or_0(text: &str) -> Result<usize, String> {
+    within(text, 0, MAX_POSITIONS)
 }
 
 fn within(text: &str, min: usize, max: usize) -> Result<usize, String> {
@@ -117,6 +140,16 @@ mod tests {
         assert_eq!(cpus("7, 1"), Ok(CpuList(vec![7, 1])));
         for bad in ["", ",", "1,", "5-2", "a", "1-2-3", "-1", "0-99999999999", "1,0-3"] {
             assert!(cpus(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_bias_is_an_id_and_a_number_with_its_sign() {
+        assert_eq!(logit_bias("15043+1"), Ok((15043, 1.0)));
+        assert_eq!(logit_bias("2-0.5e-1"), Ok((2, -0.05)));
+        assert_eq!(logit_bias("2-inf"), Ok((2, f32::NEG_INFINITY)));
+        for bad in ["", "1", "+1", "-1+1", "1+", "a+1", "1+-1", "1+nan", "1:2"] {
+            assert!(logit_bias(bad).is_err(), "{bad}");
         }
     }
 

@@ -3,62 +3,64 @@
 //! Standard output gets the continuation and nothing else. Whatever happens after the options were understood, the file
 //! of `--stats-json` is written.
 
-use std::{
-    ops::ControlFlow,
-    sync::{Mutex, PoisonError},
-};
+use std::{ffi::OsString, path::PathBuf};
 
-use atta::{Event, FinishReason, GenerateOptions, KvType, LoadOptions, Session};
+use atta::{FinishReason, GenerateOptions, KvType, LoadOptions, Session};
 
 use crate::{
-    args::RunArgs,
+    args::{ModelFlags, ReportFlags, RunArgs},
     failure::Failure,
     input::Text,
     interrupt::Interrupt,
-    load,
-    memory::PeakPrivate,
-    output::{NewFile, Stdout},
-    progress::Progress,
-    report,
-    stats::Stats,
+    listener::Listener,
+    load, report,
+    stats::{Stats, StatsFile},
 };
 
-/// Private memory is looked at whenever this many tokens have come.
-const SAMPLE_EVERY: usize = 16;
-
-pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
-    let interrupt = Interrupt::listen();
-    let sampling = args.sampling.sampling()?;
-    let options = GenerateOptions { n_predict: args.sampling.n_predict, sampling, stop: args.sampling.stop.clone() };
-    let load_options = load::options(args.model.as_deref(), &args.model_flags)?;
-    let prompt = Text::given_or_piped(args.prompt.as_deref(), "give it with -p TEXT, or pipe it in")?;
-
-    let file = StatsFile::create(args)?;
-    let mut stats = Stats::new(&args.model_flags);
-    let give_up = || {
-        if let Err(failure) = file.write(&Stats::new(&args.model_flags), Some(&Failure::Interrupted)) {
-            failure.report();
-        }
-    };
-    let prepared = interrupt.watch(give_up, || prepare(args, &load_options, prompt, &mut stats));
-    let result = prepared.and_then(|prepared| generate(args, prepared, &options, Listener::new(interrupt), &mut stats));
-    let written = file.write(&stats, result.as_ref().err());
-    result.and(written)
+/// A text to be continued, whatever it was called on the command line.
+pub(super) struct Job {
+    /// The built-in model, if it is not there.
+    pub(super) model: Option<PathBuf>,
+    /// Standard input, if it is not there.
+    pub(super) prompt: Option<OsString>,
+    /// What an empty prompt is.
+    pub(super) empty: Empty,
+    pub(super) options: GenerateOptions,
+    pub(super) model_flags: ModelFlags,
+    pub(super) report: ReportFlags,
 }
 
-/// The file of `--stats-json`, if asked for. Whoever ends the run writes it.
-struct StatsFile(Mutex<Option<NewFile>>);
+/// What an empty prompt is.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Empty {
+    /// A text that begins at its begin.
+    Text,
+    /// A mistake.
+    Mistake,
+}
 
-impl StatsFile {
-    /// Opens it now, so that a path that cannot be written to is found out before the work and not after it.
-    fn create(args: &RunArgs) -> Result<Self, Failure> {
-        Ok(Self(Mutex::new(args.stats_json.as_deref().map(NewFile::create).transpose()?)))
-    }
+/// How a user gives a prompt.
+pub(super) const WAY_OUT: &str = "give it with -p TEXT, or pipe it in";
 
-    fn write(&self, stats: &Stats, failure: Option<&Failure>) -> Result<(), Failure> {
-        let file = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        file.map_or(Ok(()), |file| stats.write(file, failure))
-    }
+pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
+    let options = args.sampling.generate_options()?;
+    let RunArgs { model, prompt, model_flags, report, .. } = args;
+    run_job(&Job { model, prompt, empty: Empty::Text, options, model_flags, report })
+}
+
+/// Continues a text.
+pub(super) fn run_job(job: &Job) -> Result<(), Failure> {
+    let interrupt = Interrupt::listen();
+    let load_options = load::options(job.model.as_deref(), &job.model_flags)?;
+    let prompt = Text::given_or_piped(job.prompt.as_deref(), WAY_OUT)?;
+
+    let file = StatsFile::create(job.report.stats_json.as_deref())?;
+    let mut stats = Stats::new(&job.model_flags);
+    let give_up = || file.give_up(&Stats::new(&job.model_flags));
+    let prepared = interrupt.watch(give_up, || prepare(job, &load_options, prompt, &mut stats));
+    let result = prepared.and_then(|prepared| generate(job, prepared, Listener::new(interrupt), &mut stats));
+    let written = file.write(&stats, result.as_ref().err());
+    result.and(written)
 }
 
 /// All that a generation needs.
@@ -68,31 +70,34 @@ struct Prepared {
 }
 
 /// Loads the model and reads the prompt.
-fn prepare(args: &RunArgs, options: &LoadOptions, prompt: Text, stats: &mut Stats) -> Result<Prepared, Failure> {
-    let engine = load::engine(args.model.as_deref(), options)?;
+fn prepare(job: &Job, options: &LoadOptions, prompt: Text, stats: &mut Stats) -> Result<Prepared, Failure> {
+    let engine = load::engine(job.model.as_deref(), options)?;
     stats.loaded(&engine);
-    if args.verbose {
-        report::model(&load::name(args.model.as_deref()), &engine);
+    if job.report.verbose {
+        report::model(&load::name(job.model.as_deref()), &engine);
     }
-    let ids = engine.prompt_ids(&prompt.read()?);
+    let text = prompt.read()?;
+    if text.is_empty() && job.empty == Empty::Mistake {
+        return Err(Failure::Usage(format!("the prompt is empty: {WAY_OUT}")));
+    }
+    let ids = engine.prompt_ids(&text);
     stats.n_prompt = ids.len();
-    let session = engine.session(&args.model_flags.session_options(KvType::default()))?;
+    let session = engine.session(&job.model_flags.session_options(KvType::default()))?;
     stats.account(&engine);
     Ok(Prepared { session, ids })
 }
 
 fn generate(
-    args: &RunArgs,
+    job: &Job,
     Prepared { mut session, ids }: Prepared,
-    options: &GenerateOptions,
     mut listener: Listener,
     stats: &mut Stats,
 ) -> Result<(), Failure> {
-    let ended = session.generate(&ids, options, |event| listener.hear(event));
+    let ended = session.generate(&ids, &job.options, |event| listener.hear(event));
     let written = listener.end(stats);
     let summary = ended?;
     stats.generated(summary.clone());
-    report_end(args, &session, &summary);
+    report_end(job, &session, &summary);
     written?;
     match summary.finish_reason {
         FinishReason::Interrupted => Err(Failure::Interrupted),
@@ -101,73 +106,11 @@ fn generate(
 }
 
 /// What was asked for on standard error, while the memory is still in use.
-fn report_end(args: &RunArgs, session: &Session, summary: &atta::Summary) {
-    if args.verbose {
+fn report_end(job: &Job, session: &Session, summary: &atta::Summary) {
+    if job.report.verbose {
         report::speed(summary);
     }
-    if args.mem_report {
+    if job.report.mem_report {
         report::memory(session.engine());
-    }
-}
-
-/// Hears what happens during the generation, passes text on, and stops it if nobody wants more.
-struct Listener {
-    out: Stdout,
-    interrupt: Interrupt,
-    progress: Progress,
-    peak: PeakPrivate,
-    n_generated: usize,
-    written: Result<(), Failure>,
-}
-
-impl Listener {
-    fn new(interrupt: Interrupt) -> Self {
-        Self {
-            out: Stdout::lock(),
-            interrupt,
-            progress: Progress::new(),
-            peak: PeakPrivate::default(),
-            n_generated: 0,
-            written: Ok(()),
-        }
-    }
-
-    fn hear(&mut self, event: Event<'_>) -> ControlFlow<()> {
-        match event {
-            Event::Prompt { done, total } => self.prompt(done, total),
-            Event::Token { n } => self.token(n),
-            Event::Text(text) => self.written = self.out.write(text).and_then(|()| self.out.flush()),
-        }
-        if self.written.is_err() || self.interrupt.is_asked() {
-            return ControlFlow::Break(());
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn prompt(&mut self, done: usize, total: usize) {
-        self.progress.prompt(done, total);
-        if done == total {
-            self.progress.clear();
-            self.peak.sample();
-        }
-    }
-
-    fn token(&mut self, n: usize) {
-        self.n_generated = n;
-        if n.is_multiple_of(SAMPLE_EVERY) {
-            self.peak.sample();
-        }
-    }
-
-    /// Hands over what was counted; says whether all text could be written.
-    fn end(mut self, stats: &mut Stats) -> Result<(), Failure> {
-        stats.n_generated = self.n_generated;
-        stats.peak.merge(self.peak);
-        self.progress.clear();
-        match self.written.and_then(|()| self.out.end_line_on_terminal()) {
-            // Ctrl-C reaches everybody in a pipeline, so that our reader may be gone before we are.
-            Err(Failure::ClosedPipe) if self.interrupt.is_asked() => Err(Failure::Interrupted),
-            written => written,
-        }
     }
 }

@@ -3,10 +3,16 @@
 //! Every test starts the program as a user would. Models are the tiny random ones of `tests/golden/models`, whose
 //! vocabularies have 96 tokens, and the one that is built in.
 
+mod chat;
+#[path = "../../../engine/tests/chat_model/mod.rs"]
+mod chat_model;
 mod errors;
 mod inspect;
 mod logits;
+mod perplexity;
+mod picolm;
 mod program;
 mod run;
 mod streams;
+mod terminal;
 mod tokenize;

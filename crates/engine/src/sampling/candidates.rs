@@ -18,6 +18,9 @@ const GROWTH: usize = 4;
 /// what truncation loses, below 1e-12 per token, is far below the error of an f32 exponential.
 const WEIGHT_OF_BEST: f32 = (1u64 << 40) as f32;
 
+/// Fixed point of distances between logits, so that their weighted sum does not depend on the order either.
+const DISTANCE_ONE: f32 = (1u64 << 24) as f32;
+
 /// A token that may be chosen. Its logit is finite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Candidate {
@@ -74,7 +77,7 @@ impl Candidates {
             }
         }
         if self.list.len() > limit {
-            self.sort_to(limit);
+            self.sort_to(limit, Candidate::order);
             self.truncate(limit);
         }
     }
@@ -89,19 +92,20 @@ impl Candidates {
     /// The candidate at `rank`, 0 being the best.
     pub(super) fn nth(&mut self, rank: usize) -> Option<Candidate> {
         if rank >= self.n_sorted {
-            self.sort_to(rank.saturating_mul(GROWTH).max(FIRST_SORTED));
+            self.sort_to(rank.saturating_mul(GROWTH).max(FIRST_SORTED), Candidate::order);
         }
         self.list.get(rank).copied()
     }
 
-    fn sort_to(&mut self, n: usize) {
+    /// Sorts until the first `n` are in order; `order` is the one by which those before were sorted.
+    fn sort_to(&mut self, n: usize, order: impl Fn(&Candidate, &Candidate) -> Ordering) {
         let n = n.min(self.list.len());
         let rest = &mut self.list[self.n_sorted..];
         let n_new = n.saturating_sub(self.n_sorted);
         if n_new > 0 && n_new < rest.len() {
-            rest.select_nth_unstable_by(n_new - 1, Candidate::order);
+            rest.select_nth_unstable_by(n_new - 1, &order);
         }
-        rest[..n_new].sort_unstable_by(Candidate::order);
+        rest[..n_new].sort_unstable_by(order);
         self.n_sorted += n_new;
     }
 
@@ -115,6 +119,37 @@ impl Candidates {
     /// The sum over all candidates of their [`weight`] at `temperature`; `best` is the greatest logit.
     pub(super) fn total_weight(&self, best: f32, temperature: f32) -> u64 {
         self.list.iter().map(|c| weight((c.logit - best) / temperature)).sum()
+    }
+
+    /// The sum over all candidates of their [`weight`], and the mean of `logit - best` by that weight.
+    pub(super) fn weighted_distance(&self, best: f32) -> (u64, f64) {
+        let (mut total, mut sum) = (0, 0);
+        for distance in self.list.iter().map(|c| c.logit - best) {
+            let weight = weight(distance);
+            total += weight;
+            // What weighs nothing may be as far away as it likes: the product is 0.
+            sum += i128::from(weight) * (distance * DISTANCE_ONE) as i128;
+        }
+        (total, sum as f64 / total as f64 / f64::from(DISTANCE_ONE))
+    }
+
+    /// Keeps the candidates whose logits are nearest to `center`, as long as `wants_more` of the weight so far, and at
+    /// least one. Of two that are equally near, the better one is first.
+    pub(super) fn keep_nearest(&mut self, center: f64, wants_more: impl Fn(u64) -> bool, best: f32) {
+        let distance = |c: &Candidate| (f64::from(c.logit) - center).abs();
+        let nearest = |a: &Candidate, b: &Candidate| distance(a).total_cmp(&distance(b)).then(a.order(b));
+        let (mut kept, mut n) = (0, 0);
+        // For a moment the sorted part is sorted by distance.
+        self.n_sorted = 0;
+        while n < self.list.len() && (n == 0 || wants_more(kept)) {
+            if n == self.n_sorted {
+                self.sort_to(n.saturating_mul(GROWTH).max(FIRST_SORTED), nearest);
+            }
+            kept += weight(self.list[n].logit - best);
+            n += 1;
+        }
+        self.list.truncate(n);
+        self.n_sorted = 0;
     }
 
     pub(super) fn heap_bytes(&self) -> usize {

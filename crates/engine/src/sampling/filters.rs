@@ -41,6 +41,21 @@ pub(super) fn min_p(candidates: &mut Candidates, p: f32) {
     candidates.truncate(n);
 }
 
+/// Keeps the candidates whose surprise, −ln p, is nearest to the entropy, until their probabilities exceed `p`: Meister
+/// et al., "Locally typical sampling", 2022, §3. Probabilities are those among the candidates still there.
+pub(super) fn typical(candidates: &mut Candidates, p: f32) {
+    let Some(best) = candidates.nth(0) else { return };
+    if p >= 1.0 {
+        return;
+    }
+    // Surprise and entropy hold the same ln of the total. Without it they are the distance below the best, and the mean
+    // of that: what is typical needs no logarithm.
+    let (total, distance) = candidates.weighted_distance(best.logit);
+    let goal = (f64::from(p) * total as f64).floor() as u64;
+    let center = f64::from(best.logit) + distance;
+    candidates.keep_nearest(center, |kept| kept <= goal, best.logit);
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::candidates::Candidate;
@@ -102,7 +117,40 @@ mod tests {
         assert_eq!(kept(&logits, |c| min_p(c, 0.0)).len(), 1000);
     }
 
+    #[test]
+    fn typical_may_leave_the_best_out() {
+        // Probabilities 0.5 and ten times 0.05: the entropy is 1.84, the surprises 0.69 and 3.0.
+        let flat: Vec<f32> = std::iter::once(10.0f32).chain([1.0; 10]).map(f32::ln).collect();
+        assert_eq!(kept(&flat, |c| typical(c, 0.4)).len(), 1);
+        // 0.3 and seven times 0.1: 1.97, 1.2 and 2.3, so that the small ones come first.
+        let spread: Vec<f32> = std::iter::once(3.0f32).chain([1.0; 7]).map(f32::ln).collect();
+        let ids: Vec<u32> = kept(&spread, |c| typical(c, 0.25)).iter().map(|c| c.id).collect();
+        assert_eq!(ids, [1, 2, 3]);
+        assert_eq!(kept(&spread, |c| typical(c, 0.0)).len(), 1);
+        assert_eq!(kept(&spread, |c| typical(c, 1.0)).len(), 8);
+    }
+
     proptest! {
+        #[test]
+        fn typical_agrees_with_sorting_everything(logits in any_logits(), p in 0.0f32..1.0) {
+            // Where distances are beyond measure, the definition itself is not computable.
+            let logits: Vec<f32> = logits.iter().map(|l| if l.is_nan() { -9.0 } else { l.clamp(-9.0, 9.0) }).collect();
+            let (all, got) = (sorted(&logits), kept(&logits, |c| typical(c, p)));
+            prop_assume!(!all.is_empty());
+            let probabilities = softmax(&all);
+            let entropy: f64 = probabilities.iter().map(|p| -p * p.ln()).sum();
+            let score = |i: usize| (-probabilities[i].ln() - entropy).abs();
+            let is_kept = |i: usize| got.contains(&all[i]);
+            let sum = |indices: &[usize]| indices.iter().map(|&i| probabilities[i]).sum::<f64>();
+            let (inside, outside): (Vec<usize>, Vec<usize>) = (0..all.len()).partition(|&i| is_kept(i));
+            prop_assert_eq!(inside.len(), got.len());
+            let farthest = inside.iter().copied().max_by(|&a, &b| score(a).total_cmp(&score(b))).unwrap();
+            prop_assert!(outside.iter().all(|&i| score(i) > score(farthest) - 1e-5), "a nearer one was left out");
+            prop_assert!(outside.is_empty() || sum(&inside) > f64::from(p) - 1e-5, "the set is too small");
+            let without = sum(&inside) - probabilities[farthest];
+            prop_assert!(got.len() == 1 || without < f64::from(p) + 1e-5, "the set is too large");
+        }
+
         #[test]
         fn top_p_agrees_with_sorting_everything(logits in any_logits(), p in 0.0f32..1.0) {
             let (all, got) = (sorted(&logits), kept(&logits, |c| top_p(c, p)));

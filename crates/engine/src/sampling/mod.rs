@@ -1,101 +1,40 @@
 //! Choosing the next token from logits. Knows numbers and ids: no text, no model, no grammar, no clock.
 //!
-//! The one idea: a chain in a fixed order, which is llama.cpp's default order and does not depend on how the options
-//! were given:
-//! 1. on all logits, in place: (to come) logit bias; penalties; (to come) DRY, top-n-sigma, which forbids by −∞;
+//! The one idea: a chain in a fixed order, which is llama.cpp's default order (`common_params_sampling::samplers`, with
+//! the logit bias before all) and does not depend on how the options were given:
+//! 1. on all logits, in place: logit bias; repeat, frequency and presence penalties; DRY; top-n-sigma, which forbids
+//!    by −∞;
 //! 2. the best `top_k` become the list of candidates;
-//! 3. on that list, one function each: (to come) typical, top-p, min-p;
+//! 3. on that list, one function each: typical, top-p, min-p;
 //! 4. temperature and the draw, in one step, since temperature last changes only the weights of the draw.
+//!
+//! At temperature 0 only step 1 is done, and the best token is taken. None of the filters could remove it but typical,
+//! which does not apply then: a temperature of 0 is the most probable token, whatever else was said.
 //!
 //! Everything is deterministic on every machine: ties go to the lower id, weights are summed as integers, `exp` and the
 //! random numbers are ours, and every draw takes exactly one random number. After [`Sampler::new`] nothing allocates.
 
+mod breakers;
 mod candidates;
+mod dry;
 mod filters;
+#[cfg(test)]
+mod golden;
+mod logprobs;
+mod options;
 mod penalties;
 mod random;
+mod sigma;
+
+pub use breakers::Breakers;
+pub(crate) use logprobs::log_sum_exp;
+pub use logprobs::{LogProb, LogProbs};
+pub use options::{DryOptions, Sampling, SamplingError};
 
 use candidates::{Candidates, weight};
+use dry::Dry;
 use penalties::Penalties;
 use random::SplitMix64;
-
-/// How the next token is chosen. Names and defaults are those of the command line.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sampling {
-    /// Divides the logits before the draw; 0 takes the most probable token after the penalties, lowest id on ties.
-    pub temperature: f32,
-    /// Only the `top_k` most probable tokens; 0 for all.
-    pub top_k: usize,
-    /// Only the smallest set of most probable tokens that reaches this probability; 1 for all.
-    pub top_p: f32,
-    /// Only tokens at least this many times as probable as the best; 0 for all.
-    pub min_p: f32,
-    /// Divides positive and multiplies negative logits of tokens in the window; 1 for none.
-    pub repeat_penalty: f32,
-    /// How many of the last tokens the penalties look at; 0 for none.
-    pub repeat_window: usize,
-    /// Subtracted from the logit of every token in the window; 0 for none.
-    pub presence_penalty: f32,
-    /// Subtracted from the logit of a token once per occurrence in the window; 0 for none.
-    pub frequency_penalty: f32,
-    /// Start of the random numbers; equal seeds and equal logits give equal tokens.
-    pub seed: u64,
-}
-
-impl Default for Sampling {
-    fn default() -> Self {
-        Self {
-            temperature: 0.8,
-            top_k: 40,
-            top_p: 0.95,
-            min_p: 0.05,
-            repeat_penalty: 1.0,
-            repeat_window: 64,
-            presence_penalty: 0.0,
-            frequency_penalty: 0.0,
-            seed: 42,
-        }
-    }
-}
-
-impl Sampling {
-    /// Checks every option.
-    ///
-    /// # Errors
-    /// [`SamplingError::OutOfRange`] for the first option whose value makes no sense; NaN and infinities never do.
-    pub fn validate(&self) -> Result<(), SamplingError> {
-        let unit = |option, value: f32| check((0.0..=1.0).contains(&value), option, value, "0 to 1");
-        let finite = |option, value: f32| check(value.is_finite(), option, value, "a finite number");
-        let at_least_0 = self.temperature.is_finite() && self.temperature >= 0.0;
-        check(at_least_0, "-t", self.temperature, "a finite number, 0 or more")?;
-        unit("--top-p", self.top_p)?;
-        unit("--min-p", self.min_p)?;
-        let positive = self.repeat_penalty.is_finite() && self.repeat_penalty > 0.0;
-        check(positive, "--repeat-penalty", self.repeat_penalty, "a finite number above 0")?;
-        finite("--presence-penalty", self.presence_penalty)?;
-        finite("--frequency-penalty", self.frequency_penalty)
-    }
-}
-
-fn check(holds: bool, option: &'static str, value: f32, expected: &'static str) -> Result<(), SamplingError> {
-    if holds { Ok(()) } else { Err(SamplingError::OutOfRange { option, value, expected }) }
-}
-
-/// What is wrong with a [`Sampling`].
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum SamplingError {
-    /// A value outside the range of its option.
-    #[error("{option} is {value}, expected {expected}")]
-    OutOfRange {
-        /// The option as on the command line.
-        option: &'static str,
-        /// Value given.
-        value: f32,
-        /// Values that would do.
-        expected: &'static str,
-    },
-}
 
 /// Chooses tokens one after the other. A clone goes on with the same random numbers.
 #[derive(Clone, Debug)]
@@ -103,25 +42,37 @@ pub struct Sampler {
     sampling: Sampling,
     n_vocab: usize,
     penalties: Penalties,
+    dry: Dry,
     candidates: Candidates,
     random: SplitMix64,
 }
 
 impl Sampler {
-    /// A sampler for logits of `n_vocab` tokens.
+    /// A sampler for logits of `n_vocab` tokens. Since it knows no text, the sequence breakers of DRY are not among what
+    /// it takes from `sampling`: they come as tokens, by [`with_breakers`](Self::with_breakers).
     ///
     /// # Errors
-    /// Those of [`Sampling::validate`].
+    /// Those of [`Sampling::validate`], and [`SamplingError::BiasedToken`].
     pub fn new(sampling: Sampling, n_vocab: usize) -> Result<Self, SamplingError> {
         sampling.validate()?;
+        if let Some(&(id, _)) = sampling.logit_bias.iter().find(|(id, _)| *id as usize >= n_vocab) {
+            return Err(SamplingError::BiasedToken { id, n_vocab });
+        }
         let penalties = Penalties::new(&sampling, n_vocab);
         let limit = if sampling.temperature == 0.0 { 1 } else { limit(sampling.top_k, n_vocab) };
         let random = SplitMix64::new(sampling.seed);
-        Ok(Self { sampling, n_vocab, penalties, candidates: Candidates::new(limit, n_vocab), random })
+        let (dry, candidates) = (Dry::new(&sampling.dry, n_vocab), Candidates::new(limit, n_vocab));
+        Ok(Self { sampling, n_vocab, penalties, dry, candidates, random })
     }
 
-    /// The next token. `logits` \[n_vocab\] are changed by the penalties; `history` is every token so far, prompt
-    /// included, oldest first, of which the last [`Sampling::repeat_window`] count.
+    /// Gives DRY the tokens over which it does not see repetitions, as [`Breakers::find`] has them.
+    pub fn with_breakers(mut self, breakers: Breakers) -> Self {
+        self.dry.set_breakers(breakers);
+        self
+    }
+
+    /// The next token. `logits` \[n_vocab\] are changed by step 1 of the chain; `history` is every token so far, prompt
+    /// included, oldest first, of which each penalty looks at the end.
     ///
     /// A token whose logit is −∞ is never chosen while there is another one, nor is NaN, and +∞ is the greatest of
     /// all. Where every logit is −∞ or NaN, the token is the lowest id that is not NaN, else 0.
@@ -130,11 +81,15 @@ impl Sampler {
     /// If the number of logits is not the `n_vocab` of [`Sampler::new`].
     pub fn sample(&mut self, logits: &mut [f32], history: &[u32]) -> u32 {
         assert_eq!(logits.len(), self.n_vocab, "logits of another vocabulary");
+        self.sampling.logit_bias.iter().for_each(|&(id, bias)| logits[id as usize] += bias);
         self.penalties.apply(logits, history);
+        self.dry.apply(logits, history);
+        sigma::top_n_sigma(logits, self.sampling.top_n_sigma);
         if self.sampling.temperature == 0.0 {
             self.candidates.gather(logits, 1);
         } else {
             self.candidates.gather(logits, limit(self.sampling.top_k, self.n_vocab));
+            filters::typical(&mut self.candidates, self.sampling.typical);
             filters::top_p(&mut self.candidates, self.sampling.top_p);
             filters::min_p(&mut self.candidates, self.sampling.min_p);
         }
@@ -161,9 +116,10 @@ impl Sampler {
     }
 
     /// Bytes on the heap, which stay the same from construction on: 8 per candidate that fits (twice `top_k`, at
-    /// least 256, or `n_vocab` without it) and 4 per token of the vocabulary if there are penalties.
+    /// least 256, or `n_vocab` without it), 4 per token of the vocabulary if there are penalties, and what DRY needs: as
+    /// much again, 4 per token of its window, and its breakers.
     pub fn heap_bytes(&self) -> usize {
-        self.candidates.heap_bytes() + self.penalties.heap_bytes()
+        self.candidates.heap_bytes() + self.penalties.heap_bytes() + self.dry.heap_bytes()
     }
 }
 
@@ -219,13 +175,17 @@ mod tests {
 
     #[test]
     fn nan_is_refused_in_every_option() {
-        let fields: [fn(&mut Sampling) -> &mut f32; 6] = [
+        let fields: [fn(&mut Sampling) -> &mut f32; 10] = [
             |s| &mut s.temperature,
             |s| &mut s.top_p,
             |s| &mut s.min_p,
             |s| &mut s.repeat_penalty,
             |s| &mut s.presence_penalty,
             |s| &mut s.frequency_penalty,
+            |s| &mut s.typical,
+            |s| &mut s.top_n_sigma,
+            |s| &mut s.dry.multiplier,
+            |s| &mut s.dry.base,
         ];
         for field in fields {
             let mut sampling = Sampling::default();
@@ -245,6 +205,49 @@ mod tests {
     fn temperature_zero_comes_after_the_penalties() {
         let sampling = Sampling { repeat_penalty: 2.0, ..greedy() };
         assert_eq!(sampler(sampling, 3).sample(&mut [3.0, 2.0, 1.0], &[0]), 1);
+    }
+
+    #[test]
+    fn the_order_is_bias_penalties_dry_sigma_top_k_typical() {
+        let off = Sampling { temperature: 0.01, ..unfiltered() };
+        let first = |sampling: Sampling, logits: &mut [f32], history: &[u32]| {
+            let n_vocab = logits.len();
+            sampler(sampling, n_vocab).sample(logits, history)
+        };
+        // The bias of 4 is halved by the penalty, and is not enough then.
+        let bias = Sampling { logit_bias: vec![(0, 3.0), (0, 1.0)], repeat_penalty: 2.0, ..off.clone() };
+        let mut logits = [0.0, 3.0];
+        assert_eq!((first(bias, &mut logits, &[0]), logits), (1, [2.0, 3.0]));
+        // DRY takes the best away before its distance to the others counts.
+        let dry = DryOptions { multiplier: 9.0, ..DryOptions::default() };
+        let mut logits = [0.0, 9.0, 5.0];
+        assert_eq!(first(Sampling { dry, top_n_sigma: 0.5, ..off.clone() }, &mut logits, &[2, 0, 1, 2, 0]), 2);
+        assert_eq!(logits, [NEVER, NEVER, 5.0]);
+        // Of all tokens the flat ones are typical, of the best two the best one is.
+        let spread: Vec<f32> = std::iter::once(3.0f32).chain([1.0; 7]).map(f32::ln).collect();
+        let typical = Sampling { temperature: 1.0, typical: 0.25, ..unfiltered() };
+        assert_ne!(first(typical.clone(), &mut spread.clone(), &[]), 0);
+        assert_eq!(first(Sampling { top_k: 1, ..typical.clone() }, &mut spread.clone(), &[]), 0);
+        // At temperature 0 it does not apply.
+        assert_eq!(first(Sampling { temperature: 0.0, ..typical }, &mut spread.clone(), &[]), 0);
+    }
+
+    #[test]
+    fn a_bias_of_minus_infinity_forbids_and_none_may_lie_outside_the_vocabulary() {
+        let never = Sampling { logit_bias: vec![(1, NEVER)], ..greedy() };
+        assert_eq!(sampler(never.clone(), 3).sample(&mut [0.0, 9.0, 1.0], &[]), 2);
+        let error = Sampler::new(never, 1).unwrap_err().to_string();
+        assert_eq!(error, "--logit-bias: token 1 is out of range, the model has 1 tokens");
+        let always = Sampling { logit_bias: vec![(1, f32::INFINITY)], ..greedy() };
+        assert!(always.validate().unwrap_err().to_string().starts_with("--logit-bias is inf"));
+    }
+
+    #[test]
+    fn breakers_have_letters_and_not_too_many() {
+        for text in [String::new(), "x".repeat(41)] {
+            let dry = DryOptions { sequence_breakers: vec![text], ..DryOptions::default() };
+            assert!(matches!(Sampling { dry, ..greedy() }.validate(), Err(SamplingError::Breaker { .. })));
+        }
     }
 
     #[test]

@@ -1,0 +1,199 @@
+//! `atta chat`: messages in, answers out, until the user leaves.
+//!
+//! Standard output gets the answers and nothing else; what there is to say about them goes to standard error. On a
+//! terminal a command or message that fails is reported and the chat goes on, since somebody is there to do something
+//! else; in a pipe it ends the program.
+
+mod command;
+mod lines;
+mod transcript;
+
+use std::io::{self, Write};
+
+use atta::{
+    Engine, Error, FinishReason, GenerateOptions, KvType, LoadOptions,
+    chat::{Chat, Layout, Reply},
+};
+
+use crate::{
+    args::ChatArgs,
+    failure::{Failure, one_line},
+    interrupt::Interrupt,
+    listener::Listener,
+    load, report,
+    stats::{Stats, StatsFile},
+};
+
+use command::Command;
+use lines::{Line, Lines};
+
+pub(super) fn run(args: &ChatArgs) -> Result<(), Failure> {
+    let interrupt = Interrupt::listen();
+    let options = args.sampling.generate_options()?;
+    let load_options = load::options(args.model.as_deref(), &args.model_flags)?;
+    let file = StatsFile::create(args.report.stats_json.as_deref())?;
+    let mut stats = Stats::of_chat(&args.model_flags);
+    let give_up = || file.give_up(&Stats::of_chat(&args.model_flags));
+    let prepared = interrupt.watch(give_up, || prepare(args, &load_options, &mut stats));
+    let result = prepared.and_then(|chat| {
+        let lines = Lines::open()?;
+        Conversation { args, chat, lines, options, interrupt, file: &file, stats: &mut stats }.run()
+    });
+    let written = file.write(&stats, result.as_ref().err());
+    result.and(written)
+}
+
+/// Loads the model.
+fn prepare(args: &ChatArgs, options: &LoadOptions, stats: &mut Stats) -> Result<Chat, Failure> {
+    let engine = load::engine(args.model.as_deref(), options)?;
+    stats.loaded(&engine);
+    if args.report.verbose {
+        report::model(&load::name(args.model.as_deref()), &engine);
+    }
+    let layout = args.chat_template.map_or_else(|| layout(&engine), |name| name.layout());
+    let mut chat = Chat::new(engine.session(&args.model_flags.session_options(KvType::default()))?, layout);
+    chat.set_system(args.system.clone());
+    stats.account(&engine);
+    Ok(chat)
+}
+
+/// The layout of the file's template, or one that might do.
+fn layout(engine: &Engine) -> Layout {
+    let known = engine.chat_template().and_then(Layout::of_template);
+    known.unwrap_or_else(|| {
+        let has = if engine.chat_template().is_some() {
+            "its chat template is none that we know"
+        } else {
+            "it has no chat template"
+        };
+        load::warn(&format!(
+            "this model may not be made for chat: {has}, so that messages become lines with `User:` and `Assistant:`; \
+             another way can be chosen with --chat-template"
+        ));
+        Layout::Plain
+    })
+}
+
+/// A chat and the user of it.
+struct Conversation<'a> {
+    args: &'a ChatArgs,
+    chat: Chat,
+    lines: Lines,
+    options: GenerateOptions,
+    interrupt: Interrupt,
+    file: &'a StatsFile,
+    stats: &'a mut Stats,
+}
+
+impl Conversation<'_> {
+    fn run(mut self) -> Result<(), Failure> {
+        if self.lines.is_terminal() {
+            notice("/help lists the commands, Ctrl-D leaves");
+        }
+        let mut pressed = false;
+        loop {
+            let (file, stats) = (self.file, &*self.stats);
+            match self.lines.next(&self.interrupt, || file.give_up(stats))? {
+                Line::End => return Ok(()),
+                Line::Interrupt if pressed => return Err(Failure::Interrupted),
+                Line::Interrupt => {
+                    pressed = true;
+                    notice("Ctrl-C again leaves");
+                }
+                Line::Text(text) => match self.obey(Command::parse(&text)) {
+                    Ok(Next::Leave) => return Ok(()),
+                    Ok(Next::GoOn) => pressed = false,
+                    Ok(Next::Stopped) => pressed = true,
+                    Err(Failure::Failed(message) | Failure::Usage(message)) if self.lines.is_terminal() => {
+                        Failure::Failed(message).report();
+                        pressed = false;
+                    }
+                    Err(failure) => return Err(failure),
+                },
+            }
+        }
+    }
+
+    fn obey(&mut self, command: Command<'_>) -> Result<Next, Failure> {
+        match command {
+            Command::Nothing => {}
+            Command::Exit => return Ok(Next::Leave),
+            Command::Help => notice(command::HELP),
+            Command::Clear => self.chat.clear(),
+            Command::System(text) => self.chat.set_system(text.map(str::to_owned)),
+            Command::Save(path) => transcript::save(&self.chat, path)?,
+            Command::Load(path) => transcript::load(&mut self.chat, path)?,
+            Command::Wrong(why) => return Err(Failure::Failed(why)),
+            Command::Say(text) => return self.say(text),
+        }
+        Ok(Next::GoOn)
+    }
+
+    fn say(&mut self, text: &str) -> Result<Next, Failure> {
+        self.interrupt.reset();
+        let mut listener = Listener::of_lines(self.interrupt.clone());
+        let said = self.chat.say(text, &self.options, |event| listener.hear(event));
+        if let Err(Error::PromptTooLong { n_prompt, n_ctx }) = said {
+            return Err(full(n_prompt, n_ctx));
+        }
+        let written = listener.end(self.stats);
+        let reply = said?;
+        let reason = reply.summary.finish_reason;
+        self.report(reply);
+        let stopped = self.interrupt.is_asked();
+        self.interrupt.reset();
+        match written {
+            Err(Failure::Interrupted) | Ok(()) if stopped => Ok(Next::Stopped),
+            Err(failure) => Err(failure),
+            Ok(()) => {
+                if reason == FinishReason::Length {
+                    self.explain_cut();
+                }
+                Ok(Next::GoOn)
+            }
+        }
+    }
+
+    /// Says what was asked for beside the answer, and takes it down.
+    fn report(&mut self, reply: Reply) {
+        if self.args.report.verbose {
+            report::speed(&reply.summary);
+        }
+        self.stats.answered(reply);
+        if self.args.report.mem_report {
+            report::memory(self.chat.session().engine());
+        }
+    }
+
+    /// Says why an answer has no end, to somebody who might wonder.
+    fn explain_cut(&self) {
+        if self.lines.is_terminal() {
+            let is_full = self.chat.session().tokens().len() == self.chat.session().n_ctx();
+            notice(if is_full { "(cut off: the context is full, see -c)" } else { "(cut off: see -n)" });
+        }
+    }
+}
+
+/// What to do when the context does not hold the conversation any more.
+fn full(n_tokens: usize, n_ctx: usize) -> Failure {
+    Failure::Failed(format!(
+        "the context is full: with this message the conversation has {n_tokens} tokens, and it holds {n_ctx}; \
+         /clear begins anew, or /save FILE, start again with a larger -c, and /load FILE"
+    ))
+}
+
+/// What follows a line.
+enum Next {
+    GoOn,
+    /// Ctrl-C has stopped an answer.
+    Stopped,
+    Leave,
+}
+
+/// Lines that are no answer.
+fn notice(text: &str) {
+    for line in text.lines() {
+        // If standard error is closed, nobody wants to know.
+        let _ = writeln!(io::stderr(), "{}", one_line(line));
+    }
+}

@@ -1,0 +1,129 @@
+//! The file of `--resume`: what was scored so far, so that a measurement goes on where it was interrupted.
+//!
+//! A line of JSON says what is measured; a record of fixed length follows for each chunk: −ln p of its scored tokens as
+//! f32, little-endian, and with `--kld` the baseline's −ln p, the divergences as f32, and a byte each for equal tops.
+//! A record is written when its chunk is done. What is cut off at the end is a chunk that has to be done again.
+
+use std::{
+    fs::File,
+    io::{Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use atta::perplexity::{BaseScores, Scores};
+use serde_json::{Value, json};
+
+use super::Measurement;
+use crate::{args::PerplexityArgs, failure::Failure, json};
+
+pub(super) struct Journal {
+    file: File,
+    path: PathBuf,
+    /// Tokens of a record.
+    n_scored: usize,
+}
+
+impl Journal {
+    /// Opens or begins it, and takes over the scores that it holds.
+    pub(super) fn open(path: &Path, args: &PerplexityArgs, to: &mut Measurement) -> Result<Self, Failure> {
+        let blame = |error| Failure::at(path, error);
+        let mut file = File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(blame)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(blame)?;
+        let mut journal = Self { file, path: path.to_owned(), n_scored: to.chunks.n_scored() };
+        let head = head(args, to);
+        if bytes.is_empty() {
+            journal.write((json::line(&head) + "\n").as_bytes())?;
+            return Ok(journal);
+        }
+        let n_head = 1 + bytes.iter().position(|&byte| byte == b'\n').ok_or_else(|| journal.foreign())?;
+        journal.check(&bytes[..n_head], &head)?;
+        let n_records = journal.read_records(&bytes[n_head..], &mut to.scores).min(to.chunks.len());
+        let n_kept = (n_head + n_records * journal.record_bytes(&to.scores)) as u64;
+        journal.file.set_len(n_kept).map_err(blame)?;
+        journal.file.seek(SeekFrom::End(0)).map_err(blame)?;
+        Ok(journal)
+    }
+
+    /// Adds the record of the last chunk of `scores`.
+    pub(super) fn append(&mut self, scores: &Scores) -> Result<(), Failure> {
+        let from = scores.nll.len() - self.n_scored;
+        let mut record: Vec<u8> = scores.nll[from..].iter().flat_map(|x| x.to_le_bytes()).collect();
+        if let Some(BaseScores { nll, kld, same_top }) = &scores.base {
+            record.extend(nll[from..].iter().chain(&kld[from..]).flat_map(|x| x.to_le_bytes()));
+            record.extend(same_top[from..].iter().map(|&same| u8::from(same)));
+        }
+        self.write(&record)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let written = self.file.write_all(bytes);
+        written.map_err(|error| Failure::at(&self.path, format_args!("cannot write: {error}")))
+    }
+
+    fn record_bytes(&self, scores: &Scores) -> usize {
+        self.n_scored * if scores.base.is_some() { 13 } else { 4 }
+    }
+
+    /// Takes over whole records, and says how many there are.
+    fn read_records(&self, bytes: &[u8], scores: &mut Scores) -> usize {
+        let records = bytes.chunks_exact(self.record_bytes(scores));
+        let n = records.len();
+        for record in records {
+            let (floats, flags) = record.split_at(4 * self.n_scored * if scores.base.is_some() { 3 } else { 1 });
+            let mut parts = floats
+                .chunks_exact(4 * self.n_scored)
+                .map(|part| part.chunks_exact(4).map(|x| f32::from_le_bytes(x.try_into().expect("chunks of 4"))));
+            scores.nll.extend(parts.next().into_iter().flatten());
+            if let Some(BaseScores { nll, kld, same_top }) = &mut scores.base {
+                nll.extend(parts.next().into_iter().flatten());
+                kld.extend(parts.next().into_iter().flatten());
+                same_top.extend(flags.iter().map(|&flag| flag != 0));
+            }
+        }
+        n
+    }
+
+    fn check(&self, line: &[u8], head: &Value) -> Result<(), Failure> {
+        let there: Value = serde_json::from_slice(line).map_err(|_| self.foreign())?;
+        let keys = head.as_object().into_iter().flat_map(|object| object.keys());
+        match keys.into_iter().find(|key| there[key.as_str()] != head[key.as_str()]) {
+            None => Ok(()),
+            Some(_) if there["atta_perplexity"] != 1 => Err(self.foreign()),
+            Some(key) => Err(Failure::at(
+                &self.path,
+                format_args!(
+                    "it belongs to another measurement: {key} is {} there and {} here; remove it to begin again",
+                    there[key.as_str()],
+                    head[key.as_str()]
+                ),
+            )),
+        }
+    }
+
+    fn foreign(&self) -> Failure {
+        Failure::at(&self.path, "it is no file of --resume")
+    }
+}
+
+/// What the scores depend on; neither threads nor batches are among it.
+fn head(args: &PerplexityArgs, of: &Measurement) -> Value {
+    let engine = of.session.engine();
+    json!({
+        "atta_perplexity": 1,
+        "model": args.model.to_string_lossy(),
+        "model_bytes": engine.model().weights().files().file_bytes(),
+        "n_ctx": of.chunks.n_ctx(),
+        "n_chunks": of.chunks.len(),
+        "text": format!("{:016x}", fingerprint(of.chunks.ids())),
+        "kv": args.model_flags.kv_name(),
+        "kld": args.kld.as_ref().map(|path| path.to_string_lossy()),
+        "save_logits": args.save_logits.as_ref().map(|path| path.to_string_lossy()),
+    })
+}
+
+/// FNV-1a over the bytes of ids: enough to tell texts apart that nobody made alike on purpose.
+fn fingerprint(ids: &[u32]) -> u64 {
+    let bytes = ids.iter().flat_map(|id| id.to_le_bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}

@@ -1,0 +1,112 @@
+//! Files of saved logits: the one that is written, and the one that is compared with. What is in them is for the library
+//! to say.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use atta::perplexity::{Baseline, BaselineHeader, write_row};
+
+use crate::{failure::Failure, output::NewFile};
+
+/// A file that is being written.
+pub(super) enum Saved {
+    /// One that appears when it is whole.
+    Whole(NewFile, Vec<u8>),
+    /// One that grows in place, so that it can go on where it was left.
+    Growing(BufWriter<File>, PathBuf),
+}
+
+impl Saved {
+    /// Begins a file that is whole or nothing.
+    pub(super) fn new(path: &Path, header: &BaselineHeader) -> Result<Self, Failure> {
+        let mut file = NewFile::create(path)?;
+        file.write(&header.to_bytes())?;
+        Ok(Self::Whole(file, Vec::new()))
+    }
+
+    /// Goes on after `n_done` chunks, or begins a file.
+    pub(super) fn resume(path: &Path, header: &BaselineHeader, n_done: usize) -> Result<Self, Failure> {
+        let blame = |error| Failure::at(path, error);
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(blame)?;
+        let mut file = BufWriter::new(file);
+        if n_done == 0 {
+            file.get_ref().set_len(0).map_err(blame)?;
+            file.write_all(&header.to_bytes()).map_err(blame)?;
+            return Ok(Self::Growing(file, path.to_owned()));
+        }
+        let mut begin = vec![0; header.to_bytes().len()];
+        let read = file.get_mut().read_exact(&mut begin);
+        let n_bytes = file.get_ref().metadata().map_err(blame)?.len();
+        if read.is_err() || begin != header.to_bytes() || n_bytes < header.file_bytes(n_done) {
+            let what = "it does not hold what --resume says was done: remove that file to begin again";
+            return Err(Failure::at(path, what));
+        }
+        file.get_ref().set_len(header.file_bytes(n_done)).map_err(blame)?;
+        file.seek(SeekFrom::End(0)).map_err(blame)?;
+        Ok(Self::Growing(file, path.to_owned()))
+    }
+
+    /// Adds a row of logits, `[n_vocab]`.
+    pub(super) fn row(&mut self, logits: &[f32]) -> Result<(), Failure> {
+        match self {
+            Self::Whole(file, row) => {
+                row.clear();
+                write_row(logits, row).expect("a vector takes everything");
+                file.write(row)
+            }
+            Self::Growing(file, path) => write_row(logits, file).map_err(|error| cannot_write(path, error)),
+        }
+    }
+
+    /// Hands a chunk to the system, before anybody is told that it is done.
+    pub(super) fn flush(&mut self) -> Result<(), Failure> {
+        match self {
+            Self::Whole(..) => Ok(()),
+            Self::Growing(file, path) => file.flush().map_err(|error| cannot_write(path, error)),
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Result<(), Failure> {
+        self.flush()?;
+        match self {
+            Self::Whole(file, _) => file.finish(),
+            Self::Growing(..) => Ok(()),
+        }
+    }
+}
+
+fn cannot_write(path: &Path, error: io::Error) -> Failure {
+    Failure::at(path, format_args!("cannot write: {error}"))
+}
+
+/// A file that a model is compared with.
+pub(super) struct Compared {
+    pub(super) path: PathBuf,
+    pub(super) header: BaselineHeader,
+    file: BufReader<File>,
+}
+
+impl Compared {
+    /// Opens it; one that was never finished is refused.
+    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
+        let blame = |error: io::Error| Failure::at(path, error);
+        let mut file = BufReader::new(File::open(path).map_err(blame)?);
+        let header = BaselineHeader::read(&mut file).map_err(|error| Failure::at(path, error))?;
+        let (n_bytes, n_whole) = (fs::metadata(path).map_err(blame)?.len(), header.file_bytes(header.chunks.len()));
+        if n_bytes < n_whole {
+            let what = format!("it has {n_bytes} bytes of {n_whole}: whoever saves it has not come to the end");
+            return Err(Failure::at(path, what));
+        }
+        Ok(Self { path: path.to_owned(), header, file })
+    }
+
+    /// The rows from chunk `n_done` on.
+    pub(super) fn rows(mut self, n_done: usize) -> Result<Baseline<BufReader<File>>, Failure> {
+        let place = SeekFrom::Start(self.header.file_bytes(n_done));
+        self.file.seek(place).map_err(|error| Failure::at(&self.path, error))?;
+        Ok(Baseline::new(self.file, self.header.n_vocab))
+    }
+}

@@ -1,0 +1,56 @@
+//! `atta picolm`, and the program called by that name: PicoLM's options, which mean something else than those of `run`.
+//!
+//! A drop-in for programs that start `picolm`: prompt on standard input or with `-p`, text on standard output, and
+//! nothing but text. PicoLM ends it with a line feed; we do so on a terminal only, as `run`.
+
+use atta::{DryOptions, GenerateOptions, Pool, Sampling};
+
+use super::run::{Empty, Job, run_job};
+use crate::{
+    args::{ModelFlags, PicolmArgs, ReportFlags},
+    failure::Failure,
+};
+
+/// How many threads PicoLM takes if nobody says otherwise; we take fewer where there are fewer cores.
+const DEFAULT_THREADS: usize = 4;
+
+pub(super) fn run(args: PicolmArgs) -> Result<(), Failure> {
+    for (option, is_given) in [("--json", args.json), ("--cache", args.cache.is_some())] {
+        if is_given {
+            return Err(Failure::Usage(format!("{option} is not supported yet: leave it away")));
+        }
+    }
+    let options =
+        GenerateOptions { n_predict: args.n_predict, sampling: sampling(&args), ..GenerateOptions::default() };
+    options.sampling.validate().map_err(|error| Failure::Usage(error.to_string()))?;
+    let n_threads = args.n_threads.unwrap_or_else(|| DEFAULT_THREADS.min(Pool::default_threads()));
+    let PicolmArgs { model, prompt, n_ctx, .. } = args;
+    run_job(&Job {
+        model: Some(model),
+        prompt,
+        empty: Empty::Mistake,
+        options,
+        // A context of 0 is what PicoLM calls none given.
+        model_flags: ModelFlags::of(n_ctx.filter(|&n| n > 0), n_threads),
+        report: ReportFlags::default(),
+    })
+}
+
+/// Temperature and top-p, and nothing else.
+fn sampling(args: &PicolmArgs) -> Sampling {
+    Sampling {
+        temperature: args.temperature,
+        top_k: 0,
+        typical: 1.0,
+        top_p: args.top_p,
+        min_p: 0.0,
+        top_n_sigma: 0.0,
+        repeat_penalty: 1.0,
+        repeat_window: 0,
+        presence_penalty: 0.0,
+        frequency_penalty: 0.0,
+        dry: DryOptions::default(),
+        logit_bias: Vec::new(),
+        seed: args.seed,
+    }
+}

@@ -1,0 +1,95 @@
+//! Hears what happens during a generation: the text goes to standard output, progress to the terminal, figures to the
+//! statistics.
+
+use std::ops::ControlFlow;
+
+use atta::Event;
+
+use crate::{
+    failure::Failure, interrupt::Interrupt, memory::PeakPrivate, output::Stdout, progress::Progress, stats::Stats,
+};
+
+/// Private memory is looked at whenever this many tokens have come.
+const SAMPLE_EVERY: usize = 16;
+
+/// Hears what happens during the generation, passes text on, and stops it if nobody wants more.
+pub(crate) struct Listener {
+    out: Stdout,
+    interrupt: Interrupt,
+    progress: Progress,
+    peak: PeakPrivate,
+    n_generated: usize,
+    written: Result<(), Failure>,
+    ending: Ending,
+}
+
+/// What stands behind the text.
+#[derive(Clone, Copy, PartialEq)]
+enum Ending {
+    /// Nothing, but a new line for the eyes.
+    AsItIs,
+    /// The end of its line, since another text follows.
+    Line,
+}
+
+impl Listener {
+    pub(crate) fn new(interrupt: Interrupt) -> Self {
+        Self {
+            out: Stdout::lock(),
+            interrupt,
+            progress: Progress::new(),
+            peak: PeakPrivate::default(),
+            n_generated: 0,
+            written: Ok(()),
+            ending: Ending::AsItIs,
+        }
+    }
+
+    /// For a text that others follow, each on lines of its own.
+    pub(crate) fn of_lines(interrupt: Interrupt) -> Self {
+        Self { ending: Ending::Line, ..Self::new(interrupt) }
+    }
+
+    pub(crate) fn hear(&mut self, event: Event<'_>) -> ControlFlow<()> {
+        match event {
+            Event::Prompt { done, total } => self.prompt(done, total),
+            Event::Token { n, .. } => self.token(n),
+            Event::Text(text) => self.written = self.out.write(text).and_then(|()| self.out.flush()),
+        }
+        if self.written.is_err() || self.interrupt.is_asked() {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn prompt(&mut self, done: usize, total: usize) {
+        self.progress.prompt(done, total);
+        if done == total {
+            self.progress.clear();
+            self.peak.sample();
+        }
+    }
+
+    fn token(&mut self, n: usize) {
+        self.n_generated = n;
+        if n.is_multiple_of(SAMPLE_EVERY) {
+            self.peak.sample();
+        }
+    }
+
+    /// Hands over what was counted; says whether all text could be written.
+    pub(crate) fn end(mut self, stats: &mut Stats) -> Result<(), Failure> {
+        stats.n_generated = self.n_generated;
+        stats.peak.merge(self.peak);
+        self.progress.clear();
+        let end = |out: &mut Stdout| match self.ending {
+            Ending::AsItIs => out.end_line_on_terminal(),
+            Ending::Line => out.line("").and_then(|()| out.flush()),
+        };
+        match self.written.and_then(|()| end(&mut self.out)) {
+            // Ctrl-C reaches everybody in a pipeline, so that our reader may be gone before we are.
+            Err(Failure::ClosedPipe) if self.interrupt.is_asked() => Err(Failure::Interrupted),
+            written => written,
+        }
+    }
+}

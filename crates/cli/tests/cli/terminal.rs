@@ -1,0 +1,163 @@
+//! `atta chat` and `atta picolm` on a terminal: keys, and what is seen.
+
+#![cfg(unix)]
+
+use std::process::Command;
+
+use rexpect::{reader::Options, session::PtySession, spawn_with_options};
+
+use crate::chat::{ChatModel, ENDLESS};
+
+/// The chat of a tiny model on a terminal, after its first prompt.
+fn chat(model: &ChatModel, more: &[&str]) -> PtySession {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_atta"));
+    // The keys and sequences of the terminal are those of its kind; that of whoever runs the tests does not matter.
+    let n = if more.contains(&"-n") { [].as_slice() } else { &["-n", "8"] };
+    command.args(["chat", &model.path, "-t", "0"]).args(n).args(more).env("TERM", "xterm");
+    let options = Options::new().timeout_ms(Some(60_000)).strip_ansi_escape_codes(true);
+    let mut session = spawn_with_options(command, options).unwrap();
+    session.exp_string("/help lists").unwrap();
+    session.exp_string("> ").unwrap();
+    session
+}
+
+fn key(session: &mut PtySession, keys: &str) {
+    session.send(keys).unwrap();
+    session.flush().unwrap();
+}
+
+/// The exit code, after all that is still to be said.
+fn code(mut session: PtySession) -> i32 {
+    session.exp_eof().unwrap();
+    // The type of it is nix's, which is none of our dependencies: `Exited(Pid(1234), 0)`.
+    let status = format!("{:?}", session.process().wait().unwrap());
+    assert!(status.starts_with("Exited("), "{status}");
+    status.trim_end_matches(')').rsplit(", ").next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_message_is_answered_and_the_prompt_comes_back() {
+    let model = ChatModel::new("tty-answer");
+    let mut session = chat(&model, &[]);
+    session.send_line("the king").unwrap();
+    session.exp_string("the king").unwrap();
+    let answer = session.exp_string("> ").unwrap();
+    assert!(answer.trim().len() > 3, "{answer:?}");
+    session.send_line("/exit").unwrap();
+    assert_eq!(code(session), 0);
+}
+
+#[test]
+fn ctrl_d_leaves() {
+    let model = ChatModel::new("tty-ctrl-d");
+    let mut session = chat(&model, &[]);
+    session.send_control('d').unwrap();
+    assert_eq!(code(session), 0);
+}
+
+#[test]
+fn ctrl_c_stops_an_answer_and_keeps_the_chat_and_the_second_one_leaves() {
+    let model = ChatModel::new("tty-ctrl-c");
+    let path = model.scratch.path("stats.json");
+    let endless = [&["-n", "1000000", "-c", "1000000", "--stats-json", &path], &ENDLESS[..]].concat();
+    let mut session = chat(&model, &endless);
+    for _ in 0..2 {
+        session.send_line("the king").unwrap();
+        session.exp_regex("the king\r?\n?[\\s\\S]{40}").unwrap();
+        session.send_control('c').unwrap();
+        session.exp_string("> ").unwrap();
+    }
+    session.send_control('c').unwrap();
+    assert_eq!(code(session), 130);
+    let stats: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let turns = stats["turns"].as_array().unwrap();
+    assert_eq!((turns.len(), &turns[1]["finish_reason"]), (2, &"interrupted".into()));
+    assert!(turns[1]["cached_tokens"].as_u64() > Some(20), "the chat was not kept: {turns:?}");
+}
+
+#[test]
+fn ctrl_c_at_the_prompt_asks_once() {
+    let model = ChatModel::new("tty-twice");
+    let mut session = chat(&model, &[]);
+    session.send_control('c').unwrap();
+    session.exp_string("Ctrl-C again leaves").unwrap();
+    session.exp_string("> ").unwrap();
+    // Whoever does something else instead is asked again.
+    session.send_line("/clear").unwrap();
+    session.exp_string("> ").unwrap();
+    session.send_control('c').unwrap();
+    session.exp_string("Ctrl-C again leaves").unwrap();
+    session.exp_string("> ").unwrap();
+    session.send_control('c').unwrap();
+    assert_eq!(code(session), 130);
+}
+
+#[test]
+fn earlier_lines_come_back_with_the_arrow_keys() {
+    let model = ChatModel::new("tty-history");
+    let mut session = chat(&model, &[]);
+    session.send_line("/help").unwrap();
+    session.exp_string("stops an answer").unwrap();
+    session.exp_string("> ").unwrap();
+    key(&mut session, "\u{1b}[A\r");
+    session.exp_string("stops an answer").unwrap();
+    session.exp_string("> ").unwrap();
+    session.send_control('d').unwrap();
+    assert_eq!(code(session), 0);
+}
+
+#[test]
+fn a_line_can_be_edited() {
+    let model = ChatModel::new("tty-edit");
+    let mut session = chat(&model, &[]);
+    // Left, left, backspace: the x is gone.
+    key(&mut session, "/hexlp\u{1b}[D\u{1b}[D\u{7f}\r");
+    session.exp_string("stops an answer").unwrap();
+    session.exp_string("> ").unwrap();
+    session.send_line("/exit").unwrap();
+    assert_eq!(code(session), 0);
+}
+
+#[test]
+fn what_fails_is_reported_and_the_chat_goes_on() {
+    let model = ChatModel::new("tty-errors");
+    let mut session = chat(&model, &["-c", "100"]);
+    session.send_line("/load nowhere").unwrap();
+    session.exp_string("atta: error: nowhere").unwrap();
+    session.exp_string("> ").unwrap();
+    session.send_line(&"the king ".repeat(60)).unwrap();
+    session.exp_string("the context is full").unwrap();
+    session.exp_string("> ").unwrap();
+    session.send_line("/exit").unwrap();
+    assert_eq!(code(session), 0);
+}
+
+#[test]
+fn an_answer_that_is_cut_off_says_so() {
+    let model = ChatModel::new("tty-cut");
+    let mut session = chat(&model, &ENDLESS);
+    session.send_line("the king").unwrap();
+    session.exp_string("(cut off: see -n)").unwrap();
+    session.exp_string("> ").unwrap();
+    session.send_line("/exit").unwrap();
+    assert_eq!(code(session), 0);
+}
+
+#[test]
+fn picolm_asks_for_a_prompt_where_nobody_pipes_one() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_atta"));
+    command.args(["picolm", &crate::program::model("llama-plain.gguf")]);
+    let mut session = spawn_with_options(command, Options::new().timeout_ms(Some(60_000))).unwrap();
+    session.exp_string("-p TEXT").unwrap();
+    assert_eq!(code(session), 2);
+}
+
+#[test]
+fn picolm_ends_its_line_on_a_terminal() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_atta"));
+    let model = crate::program::model("qwen2-untied.gguf");
+    command.args(["picolm", &model, "-p", "x", "-t", "0", "-n", "5"]);
+    let mut session = spawn_with_options(command, Options::new().timeout_ms(Some(60_000))).unwrap();
+    let text = session.exp_eof().unwrap();
+    assert!(text.ends_with("\r\n") && text.len() > 3, "{text:?}");
+}

@@ -1,0 +1,112 @@
+//! What the model thought of a token and of those that it liked best, as logarithms of probabilities. Knows logits as
+//! the model gave them: no bias, no penalty, no filter and no temperature is in these figures.
+//!
+//! They are reported and decide nothing, which is why the logarithm may be the system's.
+
+use atta_kernels::math;
+
+use super::candidates::Candidates;
+
+/// A token and the natural logarithm of its probability.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LogProb {
+    /// The token.
+    pub id: u32,
+    /// `ln p`, at most 0; −∞ where the model forbids the token.
+    pub logprob: f32,
+}
+
+/// The chosen token and the best ones. Made once and filled for every token: nothing is allocated on the way.
+#[derive(Clone, Debug)]
+pub struct LogProbs {
+    chosen: LogProb,
+    top: Vec<LogProb>,
+    n_top: usize,
+    candidates: Candidates,
+}
+
+impl LogProbs {
+    /// For the best `n_top` of `n_vocab` tokens, beside the chosen one.
+    pub fn new(n_top: usize, n_vocab: usize) -> Self {
+        let n_top = n_top.min(n_vocab);
+        let candidates = Candidates::new(n_top.max(1), n_vocab);
+        Self { chosen: LogProb { id: 0, logprob: 0.0 }, top: Vec::with_capacity(n_top), n_top, candidates }
+    }
+
+    /// The token that was chosen.
+    pub fn chosen(&self) -> LogProb {
+        self.chosen
+    }
+
+    /// The most probable tokens, best first, the lower id first on ties; the chosen one is among them if it is one of
+    /// them.
+    pub fn top(&self) -> &[LogProb] {
+        &self.top
+    }
+
+    /// Looks at `logits`, `[n_vocab]`, from which `chosen` was taken.
+    pub fn fill(&mut self, logits: &[f32], chosen: u32) {
+        self.candidates.gather(logits, self.n_top.max(1));
+        let log_total = log_sum_exp(logits);
+        let logprob = |id: u32| LogProb { id, logprob: (f64::from(logits[id as usize]) - log_total) as f32 };
+        self.chosen = logprob(chosen);
+        self.top.clear();
+        self.top.extend((0..self.n_top).map_while(|rank| self.candidates.nth(rank)).map(|best| logprob(best.id)));
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.top.capacity() * size_of::<LogProb>() + self.candidates.heap_bytes()
+    }
+}
+
+/// `ln Σ exp(logit)` over `logits`, `[n_vocab]`, of which NaN and −∞ are none.
+pub(crate) fn log_sum_exp(logits: &[f32]) -> f64 {
+    let best = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    if !best.is_finite() {
+        return best.into();
+    }
+    let terms = logits.iter().filter(|logit| !logit.is_nan()).map(|&logit| f64::from(math::exp(logit - best)));
+    f64::from(best) + terms.sum::<f64>().ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::candidates::tests::any_logits;
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn probabilities_of_halves_and_quarters_are_exact_enough() {
+        let mut logprobs = LogProbs::new(2, 4);
+        logprobs.fill(&[1.0f32, 4.0, 2.0, 1.0].map(f32::ln), 3);
+        let p = |l: LogProb| (l.id, (l.logprob.exp() * 1000.0).round());
+        assert_eq!(p(logprobs.chosen()), (3, 125.0));
+        assert_eq!(logprobs.top().iter().map(|&l| p(l)).collect::<Vec<_>>(), [(1, 500.0), (2, 250.0)]);
+        logprobs.fill(&[0.0, f32::NEG_INFINITY, 0.0, 0.0], 1);
+        assert_eq!(logprobs.chosen().logprob, f32::NEG_INFINITY);
+        assert_eq!(logprobs.top().iter().map(|l| l.id).collect::<Vec<_>>(), [0, 2]);
+    }
+
+    proptest! {
+        #[test]
+        fn log_probabilities_agree_with_the_softmax(logits in any_logits(), n_top in 0usize..30, chosen: prop::sample::Index) {
+            let logits: Vec<f32> = logits.iter().map(|l| if l.is_finite() { l.clamp(-80.0, 80.0) } else { -1.0 }).collect();
+            prop_assume!(!logits.is_empty());
+            let total: f64 = logits.iter().map(|&l| f64::from(l).exp()).sum();
+            let want = |id: usize| (f64::from(logits[id]).exp() / total).ln();
+            let mut order: Vec<usize> = (0..logits.len()).collect();
+            order.sort_by(|&a, &b| logits[b].partial_cmp(&logits[a]).unwrap().then(a.cmp(&b)));
+            let mut logprobs = LogProbs::new(n_top, logits.len());
+            let capacity = logprobs.heap_bytes();
+            for _ in 0..2 {
+                let chosen = chosen.index(logits.len());
+                logprobs.fill(&logits, chosen as u32);
+                prop_assert!((f64::from(logprobs.chosen().logprob) - want(chosen)).abs() < 1e-4);
+                let ids: Vec<usize> = logprobs.top().iter().map(|l| l.id as usize).collect();
+                prop_assert_eq!(&ids[..], &order[..n_top.min(order.len())]);
+                prop_assert!(logprobs.top().iter().all(|l| (f64::from(l.logprob) - want(l.id as usize)).abs() < 1e-4));
+            }
+            prop_assert_eq!(logprobs.heap_bytes(), capacity);
+        }
+    }
+}
