@@ -1,12 +1,13 @@
 //! As `gemv.rs`, for 512-bit registers: one activation row times four weight rows, four blocks of each at a time.
 //!
 //! ```text
-//! for 4 weight rows at once:
+//! for 4 weight rows at once, one of each quarter of the strip:
 //!     for 4 blocks at once:
 //!         16 headers -> scales, minima, d; for each block, for each row: prefetch, dot product
 //!         16 dot products -> one vector by a tree; lane 4·block + row: f32 rule up to the sum
 //!         out[rows] += blocks 0, 1, 2, 3, in order
 //! ```
+//! Rows of different quarters, because a core reads several streams that lie far apart faster than one.
 //! Blocks that are missing at the end of a row are left out, rows that are missing repeat the last one. Formats
 //! without a kernel here go through `gemv.rs`.
 
@@ -16,16 +17,8 @@ use crate::Matrix;
 use crate::format::{Format, KQuant, Quant32};
 use crate::format::{q4_0::Q4_0, q4_k::Q4K, q5_k::Q5K, q6_k::Q6K, q8_0::Q8_0};
 use crate::isa::avx512::Avx512;
-use crate::isa::avx512_decode::{Ahead, Four32, Four256};
+use crate::isa::avx512_decode::{Four32, Four256};
 use std::arch::x86_64::__m512;
-
-/// Bytes between what is multiplied and what is asked for from the L2.
-const NEAR: usize = 3 << 10;
-/// Bytes between what is multiplied and what is asked for from memory. Two steps, because an L1 has few
-/// requests under way. Measured on Sapphire Rapids, one thread, width 2048, shares of what a read loop gets, Q4_K, Q6_K and
-/// Q8_0: one distance of 6 to 40 KB 61, 61 and 68 %; 1 and 4 KB 72, 74 and 77; 1.5 to 5 and 8 to 48 KB 75 to 78, 78 to 80
-/// and 81 to 84.
-const FAR: usize = 32 << 10;
 
 /// Strip of a K-quant.
 #[inline(always)]
@@ -52,21 +45,22 @@ pub(crate) fn quant_32<F: Quant32>(isa: Avx512, strip: Strip<'_>) {
 fn quads_of_256<F: KQuant>(
     isa: Avx512,
     strip: Strip<'_>,
-    kernel: impl Fn(Avx512, [&[F::Block]; 4], Four256<'_>, Ahead<'_>) -> __m512,
+    kernel: impl Fn(Avx512, [&[F::Block]; 4], Four256<'_>) -> __m512,
 ) {
     let (x, t) = (strip.x.q8_256(), strip.rows.start);
-    for r in (0..strip.w.d_out()).step_by(4) {
-        let (rows, mut out) = (four_rows(strip.w, F::blocks, r), isa.no_quad());
+    let quarter = strip.w.d_out().div_ceil(4);
+    for r in 0..quarter {
+        let (rows, mut out) = (four_rows(strip.w, F::blocks, r, quarter), isa.no_quad());
         for b in (0..rows[0].len()).step_by(4) {
             let n = (rows[0].len() - b).min(4);
             let at: [usize; 4] = std::array::from_fn(|c| x.at(b + c.min(n - 1), t));
             let codes = std::array::from_fn(|c| &x.codes[at[c]].0);
             let sums = std::array::from_fn(|c| &x.sums[at[c]]);
             let inputs = Four256 { codes, sums, scales: std::array::from_fn(|c| x.scales[at[c]]) };
-            let quad = kernel(isa, rows.map(|row| &row[b..b + n]), inputs, ahead::<F::Block>(strip.w, r, b));
+            let quad = kernel(isa, rows.map(|row| &row[b..b + n]), inputs);
             out = isa.add_quad(out, quad, n);
         }
-        store(isa.four_floats(out), &mut strip.acc[r..strip.w.d_out()]);
+        store(isa.four_floats(out), (r, quarter), &mut strip.acc[..strip.w.d_out()]);
     }
 }
 
@@ -74,39 +68,35 @@ fn quads_of_256<F: KQuant>(
 fn quads_of_32<F: Quant32>(
     isa: Avx512,
     strip: Strip<'_>,
-    kernel: impl Fn(Avx512, [&[F::Block]; 4], Four32<'_>, Ahead<'_>) -> __m512,
+    kernel: impl Fn(Avx512, [&[F::Block]; 4], Four32<'_>) -> __m512,
 ) {
     let (x, t) = (strip.x.q8_32(), strip.rows.start);
-    for r in (0..strip.w.d_out()).step_by(4) {
-        let (rows, mut out) = (four_rows(strip.w, F::blocks, r), isa.no_quad());
+    let quarter = strip.w.d_out().div_ceil(4);
+    for r in 0..quarter {
+        let (rows, mut out) = (four_rows(strip.w, F::blocks, r, quarter), isa.no_quad());
         for b in (0..rows[0].len()).step_by(4) {
             let n = (rows[0].len() - b).min(4);
             let (at, half) = (x.at(b / 8, t), b / 4 % 2);
             let codes = &x.codes[at].0.as_chunks().0[half];
             let (sums, scales) = (x.sums[at].as_chunks().0[half], x.scales[at].as_chunks().0[half]);
             let inputs = Four32 { codes, sums, scales };
-            let quad = kernel(isa, rows.map(|row| &row[b..b + n]), inputs, ahead::<F::Block>(strip.w, r, b));
+            let quad = kernel(isa, rows.map(|row| &row[b..b + n]), inputs);
             out = isa.add_quad(out, quad, n);
         }
-        store(isa.four_floats(out), &mut strip.acc[r..strip.w.d_out()]);
+        store(isa.four_floats(out), (r, quarter), &mut strip.acc[..strip.w.d_out()]);
     }
 }
 
-/// The blocks of the rows from `r`, the last row repeated where there are none left.
+/// The blocks of row `r` of each quarter of the rows, the last row repeated where there are none left.
 #[inline(always)]
-fn four_rows<'a, B>(w: Matrix<'a>, blocks: impl Fn(&'a [u8]) -> &'a [B], r: usize) -> [&'a [B]; 4] {
-    std::array::from_fn(|i| blocks(w.row((r + i).min(w.d_out() - 1))))
+fn four_rows<'a, B>(w: Matrix<'a>, blocks: impl Fn(&'a [u8]) -> &'a [B], r: usize, quarter: usize) -> [&'a [B]; 4] {
+    std::array::from_fn(|i| blocks(w.row((i * quarter + r).min(w.d_out() - 1))))
 }
 
-/// What is to be asked for at block `b` of the rows from `r`.
+/// Of the rows that there are.
 #[inline(always)]
-fn ahead<B>(w: Matrix<'_>, r: usize, b: usize) -> Ahead<'_> {
-    let at = 4 * b * size_of::<B>();
-    Ahead { bytes: w.row(r), near: at + NEAR, far: at + FAR }
-}
-
-/// The rows that there are of four.
-#[inline(always)]
-fn store(four: [f32; 4], out: &mut [f32]) {
-    out.iter_mut().zip(four).for_each(|(out, y)| *out = y);
+fn store(four: [f32; 4], (r, quarter): (usize, usize), out: &mut [f32]) {
+    for (out, y) in out.iter_mut().skip(r).step_by(quarter).zip(four) {
+        *out = y;
+    }
 }

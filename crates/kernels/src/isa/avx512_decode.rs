@@ -29,23 +29,10 @@ pub(crate) struct Four32<'a> {
     pub(crate) scales: [f32; 4],
 }
 
-/// The memory in front of the arithmetic, in bytes from the start of `bytes`, which need not exist.
-#[derive(Clone, Copy)]
-pub(crate) struct Ahead<'a> {
-    pub(crate) bytes: &'a [u8],
-    /// What is asked for from the L2.
-    pub(crate) near: usize,
-    /// What is asked for from memory, into the L2.
-    pub(crate) far: usize,
-}
-
-impl Ahead<'_> {
-    /// `n` bytes further on.
-    #[inline(always)]
-    fn skip(self, n: usize) -> Self {
-        Self { near: self.near + n, far: self.far + n, ..self }
-    }
-}
+/// Bytes between what is multiplied and what is asked for, from the L2.
+const NEAR: usize = 1 << 10;
+/// The same, from memory into the L2.
+const FAR: usize = 2 << 10;
 
 /// Indices for `vpshufb` that widen byte `low` of a word of 8 to all words of the lower half, byte `high` to the upper.
 const fn bytes_of_halves(low: u8, high: u8) -> [u8; 64] {
@@ -95,12 +82,11 @@ const BLOCK_OF_HALF: [[i32; 16]; 2] =
 
 impl Avx512 {
     proven! {
-        /// Asks for the cache lines of `ahead` that are the share of row `r` when each row has `n` bytes.
-        fn prefetch_share(self, ahead: Ahead<'_>, r: usize, n: usize) {
-            for line in (r * n).div_ceil(64)..((r + 1) * n).div_ceil(64) {
-                let start = ahead.bytes.as_ptr().wrapping_add(64 * line);
-                _mm_prefetch::<_MM_HINT_T1>(start.wrapping_add(ahead.far).cast());
-                _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(ahead.near).cast());
+        /// Asks for the lines [`NEAR`] and [`FAR`] bytes behind those of `bytes`, which need not exist.
+        fn ask_behind(self, bytes: &[u8]) {
+            for line in (0..bytes.len()).step_by(64) {
+                _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(line + NEAR).cast());
+                _mm_prefetch::<_MM_HINT_T1>(bytes.as_ptr().wrapping_add(line + FAR).cast());
             }
         }
         fn words(self, words: &[u16; 32]) -> __m512i { _mm512_loadu_si512(words.as_ptr().cast()) }
@@ -157,7 +143,7 @@ impl Avx512 {
 
         /// Q4_K (blocks of 144 bytes) and Q5_K (of 176).
         pub(crate) fn nibbles_k<const B: usize>(
-            self, rows: [&[[u8; B]]; 4], x: Four256<'_>, ahead: Ahead<'_>
+            self, rows: [&[[u8; B]]; 4], x: Four256<'_>
         ) -> __m512 {
             let n = rows[0].len();
             let mut heads = [_mm512_setzero_si512(); 4];
@@ -198,10 +184,9 @@ impl Avx512 {
                     let [low, high] = NIBBLE_GROUPS[i];
                     xs[i] = self.two_groups(&groups[low], &groups[high]);
                 }
-                let ahead = ahead.skip(4 * c * B);
                 let mut dots = [_mm512_setzero_si512(); 4];
                 for r in 0..4 {
-                    self.prefetch_share(ahead, r, B);
+                    self.ask_behind(&rows[r][c]);
                     let codes = self.codes_of_nibbles(&rows[r][c]);
                     let word = _mm512_set1_epi64(words[r / 2][2 * c + r % 2]);
                     let mut sum = _mm512_setzero_si512();
@@ -245,17 +230,16 @@ impl Avx512 {
             ]
         }
 
-        pub(crate) fn q6_k(self, rows: [&[[u8; 210]]; 4], x: Four256<'_>, ahead: Ahead<'_>) -> __m512 {
+        pub(crate) fn q6_k(self, rows: [&[[u8; 210]]; 4], x: Four256<'_>) -> __m512 {
             let (low_4, top_2) = (_mm512_set1_epi8(0x0f), _mm512_set1_epi8(0x30));
             let (left, right) = (self.words(const { &halves_of(4, 2) }), self.words(const { &halves_of(0, 2) }));
             let (mut d, mut blocks) = ([0; 16], [_mm512_setzero_si512(); 4]);
             for c in 0..rows[0].len() {
                 let xs = x.codes[c].as_chunks::<64>().0;
                 let sums = _mm256_loadu_si256(x.sums[c].of_16.whole.as_ptr().cast());
-                let ahead = ahead.skip(4 * c * 210);
                 let mut dots = [_mm512_setzero_si512(); 4];
                 for r in 0..4 {
-                    self.prefetch_share(ahead, r, 210);
+                    self.ask_behind(&rows[r][c]);
                     let block = &rows[r][c];
                     d[4 * c + r] = u16::from_le_bytes([block[208], block[209]]);
                     let scales = _mm256_cvtepi8_epi16(_mm_loadu_si128(block.as_ptr().add(192).cast()));
@@ -284,7 +268,7 @@ impl Avx512 {
             _mm512_mul_ps(self.of_blocks(x.scales), v)
         }
 
-        pub(crate) fn q8_0(self, rows: [&[[u8; 34]]; 4], x: Four32<'_>, ahead: Ahead<'_>) -> __m512 {
+        pub(crate) fn q8_0(self, rows: [&[[u8; 34]]; 4], x: Four32<'_>) -> __m512 {
             let n = rows[0].len();
             let sums = _mm_cvtepi16_epi32(_mm_loadl_epi64(x.sums.as_ptr().cast()));
             // Flipping the top bit adds 128 to the codes.
@@ -294,7 +278,7 @@ impl Avx512 {
             let (xs, mut d) = (x.codes.as_chunks::<64>().0, [0; 16]);
             let mut dots = [[_mm512_setzero_si512(); 4]; 2];
             for r in 0..4 {
-                self.prefetch_share(ahead, r, 4 * 34);
+                self.ask_behind(rows[r].as_flattened());
                 let blocks: [&[u8; 34]; 4] = std::array::from_fn(|c| &rows[r][c.min(n - 1)]);
                 for c in 0..4 {
                     d[4 * c + r] = u16::from_le_bytes([blocks[c][0], blocks[c][1]]);
@@ -310,7 +294,7 @@ impl Avx512 {
             _mm512_mul_ps(_mm512_mul_ps(self.halves_16(&d), self.of_blocks(x.scales)), isum)
         }
 
-        pub(crate) fn q4_0(self, rows: [&[[u8; 18]]; 4], x: Four32<'_>, ahead: Ahead<'_>) -> __m512 {
+        pub(crate) fn q4_0(self, rows: [&[[u8; 18]]; 4], x: Four32<'_>) -> __m512 {
             let n = rows[0].len();
             let sums = _mm_cvtepi16_epi32(_mm_loadl_epi64(x.sums.as_ptr().cast()));
             // Codes are lowered by 8.
@@ -323,7 +307,7 @@ impl Avx512 {
             let second = self.four_lanes_signed([&xs[1], &xs[3], &xs[5], &xs[7]]);
             let (mut d, mut dots) = ([0; 16], [_mm512_setzero_si512(); 4]);
             for r in 0..4 {
-                self.prefetch_share(ahead, r, 4 * 18);
+                self.ask_behind(rows[r].as_flattened());
                 let blocks: [&[u8; 18]; 4] = std::array::from_fn(|c| &rows[r][c.min(n - 1)]);
                 for c in 0..4 {
                     d[4 * c + r] = u16::from_le_bytes([blocks[c][0], blocks[c][1]]);
