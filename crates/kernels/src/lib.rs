@@ -22,7 +22,7 @@
 //! - **Attention**: chunks of 128 absolute positions, each with its own softmax, merged in order of position.
 //!
 //! # Instruction sets
-//! `scalar` everywhere; on x86-64 also `avx512` (with VNNI), `avxvnni`, `avx2` (with FMA and F16C) and `sse41` (the plain
+//! `scalar` everywhere; on x86-64 also `amx` (tiles for many rows, else as the next), `avx512` (with VNNI), `avxvnni`, `avx2` (with FMA and F16C) and `sse41` (the plain
 //! algorithms, compiled for it); on aarch64 `i8mm`, `dotprod` and `neon`; on WebAssembly `simd128`, if the module is built
 //! with it. [`Kernels::detect`] takes the first of these that the CPU has.
 //!

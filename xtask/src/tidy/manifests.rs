@@ -13,7 +13,7 @@ use std::process::Command;
 const DOC: &str = "docs/dependencies.md";
 const EVERY: &[&str] = &["*"];
 /// What each package may use of the others outside its tests.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("atta-formats", &[]),
     ("atta-tokenizer", &["atta-formats"]),
     ("atta-kernels", &["atta-formats"]),
@@ -24,6 +24,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("atta-hub", &[]),
     ("atta-server", &["atta-engine"]),
     ("atta", EVERY),
+    ("atta-benches", &["atta-kernels", "atta-formats"]),
     ("atta-fuzz", EVERY),
     ("xtask", &[]),
 ];

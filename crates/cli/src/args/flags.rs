@@ -98,6 +98,11 @@ impl ModelFlags {
         Self { n_ctx, threads: Some(n_threads), ..Self::default() }
     }
 
+    /// These with another number of threads.
+    pub(crate) fn with_threads(&self, n_threads: usize) -> Self {
+        Self { threads: Some(n_threads), cpus: None, ..self.clone() }
+    }
+
     /// How the model is to be loaded, within a budget.
     pub(crate) fn load_options(&self, budget: Budget) -> LoadOptions {
         LoadOptions {

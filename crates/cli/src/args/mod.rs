@@ -172,7 +172,8 @@ pub(crate) struct PicolmArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   atta bench model.gguf
-  atta bench model.gguf -p 0 -n 32 -d 4096 -j 4 --json")]
+  atta bench model.gguf -p 0 -n 32 -d 4096 -j 4 --json
+  atta bench model.gguf --sweep 1,2,4")]
 pub(crate) struct BenchArgs {
     /// GGUF file
     pub(crate) model: PathBuf,
@@ -192,6 +193,10 @@ pub(crate) struct BenchArgs {
     #[arg(short = 'r', value_name = "REPS", default_value = "3")]
     #[arg(value_parser = value::repetitions, allow_negative_numbers = true)]
     pub(crate) n_reps: usize,
+    /// Measure with these numbers of threads, one after the other
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["threads", "cpus"])]
+    #[arg(value_parser = value::threads)]
+    pub(crate) sweep: Vec<usize>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,10 +1,11 @@
-//! `atta bench`: how fast a prompt is read and text is written here, as a table or as one JSON object.
+//! `atta bench`: how fast a prompt is read and text is written here, as a table or as one JSON object. Of a sweep over
+//! numbers of threads, details are those of the last one.
 
 use atta::{BenchOptions, BenchReport, Engine, KvType, TimeSplit};
 use serde_json::{Value, json};
 
 use crate::{
-    args::BenchArgs,
+    args::{BenchArgs, ModelFlags},
     failure::{Failure, one_line},
     json, load,
     output::Stdout,
@@ -13,19 +14,43 @@ use crate::{
 };
 
 pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
-    let options = options(args)?;
-    let engine = load::engine(Some(&args.model), &load::options(Some(&args.model), &args.model_flags)?)?;
-    let mut progress = Progress::new();
-    progress.busy(&format!("measuring, {} rounds", options.n_reps + 1));
-    let report = engine.bench(&options)?;
-    progress.clear();
+    let mut runs = Vec::new();
+    for flags in thread_counts(args) {
+        runs.push(measure(args, &flags)?);
+    }
+    let (engine, report) = runs.last().expect("something was measured");
     let mut out = Stdout::lock();
     if args.json {
-        out.line(&json::line(&to_json(args, &engine, &report)))?;
+        let mut object = to_json(args, engine, report);
+        if !args.sweep.is_empty() {
+            object["sweep"] = runs.iter().map(|(engine, report)| sweep_json(engine, report)).collect();
+        }
+        out.line(&json::line(&object))?;
     } else {
-        out.write(&to_table(args, &engine, &report))?;
+        out.write(&to_table(args, engine, report))?;
+        if !args.sweep.is_empty() {
+            out.write(&sweep_table(&runs))?;
+        }
     }
     out.flush()
+}
+
+/// The flags of each measurement: those given, or with each number of threads of the sweep.
+fn thread_counts(args: &BenchArgs) -> Vec<ModelFlags> {
+    match &args.sweep[..] {
+        [] => vec![args.model_flags.clone()],
+        sweep => sweep.iter().map(|&n| args.model_flags.with_threads(n)).collect(),
+    }
+}
+
+fn measure(args: &BenchArgs, flags: &ModelFlags) -> Result<(Engine, BenchReport), Failure> {
+    let options = options(args)?;
+    let engine = load::engine(Some(&args.model), &load::options(Some(&args.model), flags)?)?;
+    let mut progress = Progress::new();
+    progress.busy(&format!("measuring, {} rounds, {} threads", options.n_reps + 1, engine.pool().n_threads()));
+    let report = engine.bench(&options)?;
+    progress.clear();
+    Ok((engine, report))
 }
 
 fn options(args: &BenchArgs) -> Result<BenchOptions, Failure> {
@@ -61,6 +86,24 @@ fn to_json(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> Value {
         "prefill_split": split_json(&report.prefill_split),
         "decode_split": split_json(&report.decode_split),
     })
+}
+
+/// One number of threads of a sweep.
+fn sweep_json(engine: &Engine, report: &BenchReport) -> Value {
+    json!({
+        "threads": engine.pool().n_threads(),
+        "prefill_tok_s": report.prefill_tok_s,
+        "decode_tok_s": report.decode_tok_s,
+    })
+}
+
+fn sweep_table(runs: &[(Engine, BenchReport)]) -> String {
+    let mut table = "\nthreads     prompt tokens/s   text tokens/s\n".to_owned();
+    for (engine, report) in runs {
+        let (n, prompt, text) = (engine.pool().n_threads(), report.prefill_tok_s, report.decode_tok_s);
+        table += &format!("{n:>7} {prompt:>19.2} {text:>15.2}\n");
+    }
+    table
 }
 
 /// Seconds, all repetitions together.

@@ -1,12 +1,11 @@
-//! Speed of the kernels on this machine, per format: `cargo run --release -p atta-kernels --example speed [ISA] [THREADS]`.
+//! Speed of the kernels on this machine, per format: `cargo run --release -p atta-benches [ISA] [THREADS]`.
 //!
 //! Decode is one row through a matrix larger than the caches (bytes of weights per second matter), so are 8 rows;
 //! prefill is 512 rows through a small one (multiplications per second matter), attention reads a context of 4096.
 
+use atta_benches::{inputs, weights};
 use atta_formats::TensorType::{self, *};
-use atta_kernels::{
-    Activations, Attention, AttnRow, AttnScratch, Job, Kernels, KvElem, KvLayer, Layouts, Matrix, Pool, Store,
-};
+use atta_kernels::{Activations, Attention, AttnRow, AttnScratch, Kernels, KvElem, KvLayer, Layouts, Matrix, Pool};
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
@@ -20,25 +19,10 @@ fn seconds(mut f: impl FnMut()) -> f64 {
     (0..7).map(|_| once()).fold(f64::INFINITY, f64::min)
 }
 
-/// Random codes; no scale and no float is subnormal, which would be slow.
-fn weights(ty: TensorType, d_out: usize, d_in: usize) -> Vec<u8> {
-    let n = d_out * ty.row_bytes(d_in).expect("widths here are whole blocks");
-    let mut state = 1u32;
-    let random = |i: usize| {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let float_end = ty.block_len() == 1 && i % ty.block_bytes() == ty.block_bytes() - 1;
-        if float_end { 0x3c } else { (state >> 24) as u8 & 0x3f | 0x04 }
-    };
-    (0..n).map(random).collect()
-}
-
 fn matmul(k: Kernels, pool: &Pool, w: Matrix<'_>, n_rows: usize) -> f64 {
-    let mut x = Activations::new(n_rows, w.d_in());
-    let row =
-        |t: usize, row: &mut [f32]| row.iter_mut().enumerate().for_each(|(i, x)| *x = ((t + i) % 13) as f32 - 6.0);
-    x.fill(k, pool, (n_rows, w.d_in()), w.layout(), row);
+    let x = inputs(k, pool, w, n_rows);
     let mut out = vec![0.0; n_rows * w.d_out()];
-    seconds(|| k.matmul(pool, &x, &mut [Job { w, bias: None, out: &mut out, mode: Store::Set }]))
+    seconds(|| atta_benches::matmul(k, pool, w, &x, &mut out))
 }
 
 fn quantize(k: Kernels, pool: &Pool, layout: Layouts) -> f64 {

@@ -1,0 +1,33 @@
+//! What the benchmarks of the kernels multiply: weights of arbitrary codes, and one matmul. It knows no model.
+
+use atta_formats::TensorType;
+use atta_kernels::{Activations, Job, Kernels, Matrix, Pool, Store};
+
+/// `[d_out, d_in]` weights with random codes; no scale and no float is subnormal, which would be slow.
+///
+/// # Panics
+/// If `d_in` is not a whole number of blocks.
+pub fn weights(ty: TensorType, d_out: usize, d_in: usize) -> Vec<u8> {
+    let n = d_out * ty.row_bytes(d_in).expect("widths here are whole blocks");
+    let mut state = 1u32;
+    let random = |i: usize| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let float_end = ty.block_len() == 1 && i % ty.block_bytes() == ty.block_bytes() - 1;
+        if float_end { 0x3c } else { (state >> 24) as u8 & 0x3f | 0x04 }
+    };
+    (0..n).map(random).collect()
+}
+
+/// `n_rows` inputs of a matrix, in the layout that it reads.
+pub fn inputs(k: Kernels, pool: &Pool, w: Matrix<'_>, n_rows: usize) -> Activations {
+    let mut x = Activations::new(n_rows, w.d_in());
+    let row =
+        |t: usize, row: &mut [f32]| row.iter_mut().enumerate().for_each(|(i, x)| *x = ((t + i) % 13) as f32 - 6.0);
+    x.fill(k, pool, (n_rows, w.d_in()), w.layout(), row);
+    x
+}
+
+/// `out = W x`, `[n_rows, d_out]`.
+pub fn matmul(k: Kernels, pool: &Pool, w: Matrix<'_>, x: &Activations, out: &mut [f32]) {
+    k.matmul(pool, x, &mut [Job { w, bias: None, out, mode: Store::Set }]);
+}
