@@ -114,15 +114,20 @@ pub struct Baseline<R> {
 impl<R: Read> Baseline<R> {
     /// `from` stands at the first row.
     pub fn new(from: R, n_vocab: usize) -> Self {
-        Self { from, bytes: vec![0; row_bytes(n_vocab)], n_vocab }
+        Self { from, bytes: Vec::new(), n_vocab }
     }
 
-    /// The next row.
+    /// The next row. Nothing is allocated that the reader does not have.
     ///
     /// # Errors
     /// What cannot be read.
     pub fn next_row(&mut self) -> Result<Row<'_>, Error> {
-        self.from.read_exact(&mut self.bytes).map_err(unreadable)?;
+        let n_bytes = row_bytes(self.n_vocab) as u64;
+        self.bytes.clear();
+        let n_read = self.from.by_ref().take(n_bytes).read_to_end(&mut self.bytes).map_err(unreadable)?;
+        if n_read as u64 != n_bytes {
+            return Err(unreadable(io::ErrorKind::UnexpectedEof.into()));
+        }
         let (scale, codes) = self.bytes.split_at(SCALE_BYTES);
         let float = |at: usize| f32::from_le_bytes(scale[at..at + 4].try_into().expect("4 bytes were cut out"));
         Ok(Row { step: float(0), lowest: float(4), codes: &codes[..2 * self.n_vocab] })
