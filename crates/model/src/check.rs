@@ -8,13 +8,16 @@ use atta_kernels::D_HEAD_MAX;
 use crate::{
     Error,
     spec::{
-        Attention, Half, LayerSpec, Mask, ModelSpec, Moe, Norm, Positions, Presence, Rope, RopeScaling, Temperature,
-        Yarn,
+        Activation, Attention, Ffn, Half, LayerSpec, Mask, ModelSpec, Moe, Norm, Positions, Presence, Rope,
+        RopeScaling, Temperature, Yarn,
     },
 };
 
 /// No width of a real model comes near this.
 const MAX_WIDTH: usize = 1 << 24;
+
+/// No layer's experts have more biases of a kind.
+const MAX_BIASES: usize = 1 << 32;
 
 /// No real model has more layers.
 pub(crate) const MAX_LAYERS: usize = 4096;
@@ -52,6 +55,10 @@ impl LayerSpec {
         self.attention().check()?;
         let d_ff = self.mlp().d_ff;
         ensure(is_width(d_ff), || format!("d_ff of {d_ff}"))?;
+        if let Activation::Clamped { alpha, limit } = self.mlp().activation {
+            ensure(is_positive(alpha) && is_positive(limit), || format!("a gate clamped to {limit}, alpha {alpha}"))?;
+            ensure(!matches!(self.ffn, Ffn::Plain(_)), || "a clamped gate where there is none".to_owned())?;
+        }
         self.moe().map_or(Ok(()), |moe| moe.check(d_model))?;
         let post = [Half::Mixer, Half::Ffn].map(|half| self.post_norm(half));
         let is_rms = |norm: &Norm| matches!(norm, Norm::Rms { .. });
@@ -66,8 +73,10 @@ impl Moe {
         ensure((1..=n_experts).contains(&n_used), || format!("{n_used} of {n_experts} experts in use"))?;
         let d_results = n_used.checked_mul(d_model);
         ensure(d_results.is_some_and(is_width), || format!("{n_used} experts in use, {d_model} wide"))?;
-        let mut mlps = std::iter::once(expert).chain(shared);
-        ensure(mlps.all(|mlp| mlp.bias == Presence::Absent), || "experts with a bias".to_owned())?;
+        let biases = n_experts.checked_mul(expert.d_ff.max(d_model));
+        ensure(biases.is_some_and(|n| n <= MAX_BIASES), || format!("{n_experts} experts of {}", expert.d_ff))?;
+        let mut shared_bias = shared.iter().map(|mlp| mlp.bias);
+        ensure(shared_bias.all(|bias| bias == Presence::Absent), || "a shared expert with a bias".to_owned())?;
         shared.as_ref().map_or(Ok(()), |mlp| ensure(is_width(mlp.d_ff), || format!("a shared d_ff of {}", mlp.d_ff)))
     }
 }

@@ -35,6 +35,7 @@ pub enum Role {
     AttnKNorm,
     AttnOutput,
     AttnOutputBias,
+    AttnSinks,
     AttnPostNorm,
     FfnNorm,
     FfnNormBias,
@@ -46,9 +47,13 @@ pub enum Role {
     FfnDown,
     FfnDownBias,
     FfnGateInp,
+    FfnGateInpBias,
     FfnGateExps,
+    FfnGateExpsBias,
     FfnUpExps,
+    FfnUpExpsBias,
     FfnDownExps,
+    FfnDownExpsBias,
     FfnGateInpShexp,
     FfnGateShexp,
     FfnUpShexp,
@@ -84,13 +89,18 @@ impl Role {
             | Role::AttnQNorm
             | Role::AttnKNorm
             | Role::AttnOutputBias
+            | Role::AttnSinks
             | Role::AttnPostNorm
             | Role::FfnNorm
             | Role::FfnNormBias
             | Role::FfnPostNorm
             | Role::FfnGateBias
             | Role::FfnUpBias
-            | Role::FfnDownBias => Home::Kept,
+            | Role::FfnDownBias
+            | Role::FfnGateInpBias
+            | Role::FfnGateExpsBias
+            | Role::FfnUpExpsBias
+            | Role::FfnDownExpsBias => Home::Kept,
         }
     }
 
@@ -118,6 +128,7 @@ impl Role {
             Role::AttnKNorm => "attn_k_norm.weight",
             Role::AttnOutput => "attn_output.weight",
             Role::AttnOutputBias => "attn_output.bias",
+            Role::AttnSinks => "attn_sinks.weight",
             Role::AttnPostNorm => "post_attention_norm.weight",
             Role::FfnNorm => "ffn_norm.weight",
             Role::FfnNormBias => "ffn_norm.bias",
@@ -129,9 +140,13 @@ impl Role {
             Role::FfnDown => "ffn_down.weight",
             Role::FfnDownBias => "ffn_down.bias",
             Role::FfnGateInp => "ffn_gate_inp.weight",
+            Role::FfnGateInpBias => "ffn_gate_inp.bias",
             Role::FfnGateExps => "ffn_gate_exps.weight",
+            Role::FfnGateExpsBias => "ffn_gate_exps.bias",
             Role::FfnUpExps => "ffn_up_exps.weight",
+            Role::FfnUpExpsBias => "ffn_up_exps.bias",
             Role::FfnDownExps => "ffn_down_exps.weight",
+            Role::FfnDownExpsBias => "ffn_down_exps.bias",
             Role::FfnGateInpShexp => "ffn_gate_inp_shexp.weight",
             Role::FfnGateShexp => "ffn_gate_shexp.weight",
             Role::FfnUpShexp => "ffn_up_shexp.weight",
@@ -300,12 +315,23 @@ impl List {
         }
     }
 
+    /// Some files have the tensor just added, `role`, under the name of another one, which they do not have.
+    fn also_called(&mut self, role: Role, other: Role) {
+        if let Some(req) = self.reqs.iter_mut().rev().find(|req| req.role == role) {
+            let n_rows = req.shape[0];
+            req.within = Some(Within { name: other.name(), rows: 0..n_rows, n_rows });
+        }
+    }
+
     fn layer(&mut self, layer: &LayerSpec, d_model: usize) {
         for half in [Half::Mixer, Half::Ffn] {
             // The one norm of a parallel layer is listed once.
             let is_shared = half == Half::Ffn && matches!(layer.wiring, Wiring::Parallel { .. });
             if let Some((norm, roles)) = layer.pre(half).filter(|_| !is_shared) {
                 self.norm(norm, roles, d_model);
+                if half == Half::Ffn && layer.post_norm(Half::Mixer).is_none() {
+                    self.also_called(roles[0], Role::AttnPostNorm);
+                }
             }
             match (half, &layer.ffn) {
                 (Half::Mixer, _) => self.attention(layer.attention(), d_model),
@@ -336,6 +362,7 @@ impl List {
         }
         self.require(Role::AttnOutput, &[d_model, d_q]);
         self.add(Role::AttnOutputBias, &[d_model], a.out_bias);
+        self.add(Role::AttnSinks, &[a.n_heads], a.sinks);
     }
 
     fn gated(&mut self, m: &Mlp, d_model: usize) {
@@ -361,9 +388,15 @@ impl List {
     fn moe(&mut self, m: &Moe, d_model: usize) {
         let (n, d_ff) = (m.n_experts, m.expert.d_ff);
         self.require(Role::FfnGateInp, &[n, d_model]);
-        self.require(Role::FfnGateExps, &[n, d_ff, d_model]);
-        self.require(Role::FfnUpExps, &[n, d_ff, d_model]);
-        self.require(Role::FfnDownExps, &[n, d_model, d_ff]);
+        self.add(Role::FfnGateInpBias, &[n], m.router_bias);
+        for (role, d_out, d_in, bias) in [
+            (Role::FfnGateExps, d_ff, d_model, Role::FfnGateExpsBias),
+            (Role::FfnUpExps, d_ff, d_model, Role::FfnUpExpsBias),
+            (Role::FfnDownExps, d_model, d_ff, Role::FfnDownExpsBias),
+        ] {
+            self.require(role, &[n, d_out, d_in]);
+            self.add(bias, &[n, d_out], m.expert.bias);
+        }
         if let Some(shared) = &m.shared {
             self.require(Role::FfnGateInpShexp, &[1, d_model]);
             self.require(Role::FfnGateShexp, &[shared.d_ff, d_model]);

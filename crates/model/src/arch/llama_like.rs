@@ -94,6 +94,7 @@ fn attention(m: &Meta<'_>, d_model: usize) -> Result<Attention, Error> {
         scale: m.positive_opt("attention.scale")?.unwrap_or(1.0 / (d_head as f32).sqrt()),
         temperature: None,
         softcap: None,
+        sinks: Presence::Absent,
         qkv_bias: Presence::Absent,
         out_bias: Presence::Absent,
     })

@@ -8,6 +8,7 @@ mod gemma;
 mod gemma2;
 mod gemma3;
 mod gpt2;
+mod gpt_oss;
 mod granite;
 mod llama;
 mod llama_like;
@@ -41,6 +42,7 @@ pub const REGISTRY: &[Row] = &[
     Row { name: "gemma", lower: gemma::lower },
     Row { name: "gemma2", lower: gemma2::lower },
     Row { name: "gemma3", lower: gemma3::lower },
+    Row { name: "gpt-oss", lower: gpt_oss::lower },
     Row { name: "gpt2", lower: gpt2::lower },
     Row { name: "granite", lower: granite::lower },
     Row { name: "llama", lower: llama::lower },

@@ -5,7 +5,7 @@
 //! q, k, v = Wq h, Wk h, Wv h                      one region
 //! q, k = temperature * rope(norm(q)), rope(norm(k))   one region each
 //! cache[pos] = k, v
-//! y = softmax(scale * q · K) V                    one region; K, V read back from the cache
+//! y = softmax(scale * q · K, sink) V              one region; K, V read back from the cache
 //! x += post(Wo y)                                 one region; residual.rs
 //! ```
 
@@ -99,6 +99,7 @@ fn look_back(p: &mut Pass<'_>, l: usize, a: &Attention) {
             n_heads: a.n_heads,
             scale: a.scale,
             softcap: a.softcap,
+            sinks: p.model.layer(l).vector_opt(Role::AttnSinks),
             out: &mut p.s.heads[..n * a.d_q()],
             scratch: &mut p.s.attn,
         },

@@ -67,5 +67,7 @@ pub(super) fn act(activation: Activation) -> Act {
     match activation {
         Activation::Silu => Act::Silu,
         Activation::GeluTanh => Act::GeluTanh,
+        Activation::Relu2 => Act::Relu2,
+        Activation::Clamped { alpha, limit } => Act::Clamped { alpha, limit },
     }
 }

@@ -25,6 +25,9 @@ pub struct Attention {
     pub temperature: Option<Temperature>,
     /// `Some(c)`: scores become `c * tanh(score / c)` (Gemma 2, section 2).
     pub softcap: Option<f32>,
+    /// Whether each head has one more score, a tensor of `[n_heads]`, that takes part in its softmax and has no value, so
+    /// that the head can look at nothing (Xiao et al. 2024; gpt-oss).
+    pub sinks: Presence,
     /// Whether the projections of q, k and v must have, may have or must not have a bias.
     pub qkv_bias: Presence,
     /// The same for the output projection.
