@@ -102,6 +102,8 @@ MODELS = [
     Row("gpt-oss", "GptOss", 32, 12, (4, 2), False, 1e-5, 500.0, 96, d_head=12, n_layers=2, experts=(5, 3, 12, 0), seed=122,
         rope={**YARN, "truncate": False, "original_max_position_embeddings": 40},
         extra={"sliding_window": 15, "swiglu_alpha": 1.702, "swiglu_limit": 7.0}),
+    Row("bitnet", "BitNet", 32, 44, (4, 2), True, 1e-3, 1000.0, 40, seed=130),
+    Row("bitnet-silu", "BitNet", 32, 44, (4, 4), True, 1e-3, 1000.0, 40, seed=130, extra={"hidden_act": "silu"}),
 ]
 
 # Fields of the configuration that some classes call otherwise; None: they have no such field.
@@ -114,6 +116,7 @@ ARCHITECTURES = {"Mistral": "llama", "Mixtral": "llama", "Phi": "phi2", "Ministr
                  "Olmo3": "olmo2", "GptOss": "gpt-oss"}   # others: the class in lower case
 ROTATED_IN_PAIRS = {"llama", "granite", "smollm3", "mistral3"}                  # whose converters reorder rows of attn_q and attn_k
 OFFSET_NORMS = {"gemma", "gemma2", "gemma3"}                                    # transformers adds 1 to these weights, the converter too
+SUB_NORMS = {"attn_sub_norm": "inner_attn_ln", "ffn_sub_norm": "ffn_layernorm"}    # gguf-py knows BitNet's by their older names
 POST_NORMS = {"gemma2", "gemma3", "olmo2"}
 
 
@@ -161,6 +164,8 @@ def tensor_name(row, name):
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[architecture(row).upper().replace("-", "_")], row.n_layers)
     if name.endswith(".sinks"):                 # a parameter of the attention itself, which the converter calls a weight
         return names.get_name(name) + ".weight"
+    for new, old in SUB_NORMS.items():
+        name = name.replace(new, old)
     return names.get_name(name, try_suffixes=(".weight", ".bias"))
 
 
@@ -193,6 +198,8 @@ def deviation(name, shape, row):
     if base in ("attn_q", "attn_k"):            # where a norm follows, its eps must matter too
         reads_residual = architecture(row) == "olmo2"
         return 0.0, (1.0 if reads_residual else small if architecture(row) in ("qwen3", "qwen3moe", "gemma3") else 1.6) * fan_in
+    if architecture(row) == "bitnet" and base in ("ffn_gate", "ffn_up"):   # the norm behind them hides the scale of what is large
+        return 0.0, 0.4 * fan_in
     if base == "attn_qkv":
         return 0.0, 1.6 * fan_in
     if architecture(row) == "olmo2" and base != "output":   # these read the residual itself
@@ -291,6 +298,9 @@ def width_of_head(row):
 
 def add_rope_parameters(w, row):
     rope, kind = row.rope, row.rope.get("rope_type")
+    if architecture(row) == "bitnet":             # its converter says so of every model
+        w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        w.add_rope_scaling_factor(1.0)
     if kind == "linear":
         w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         w.add_rope_scaling_factor(rope["factor"])

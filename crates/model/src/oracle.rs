@@ -50,6 +50,13 @@ fn pre(layer: &LayerSpec, t: &Tensors, half: Half, x: &Rows) -> Rows {
     }
 }
 
+fn sub(layer: &LayerSpec, t: &Tensors, half: Half, y: Rows) -> Rows {
+    match layer.sub(half) {
+        Some((norm, weight)) => map_rows(&y, |y| normalized(norm, y, t.vector(weight), None)),
+        None => y,
+    }
+}
+
 fn post(layer: &LayerSpec, t: &Tensors, half: Half, y: Rows) -> Rows {
     match layer.post(half) {
         Some((norm, weight)) => map_rows(&y, |y| normalized(norm, y, t.vector(weight), None)),
@@ -160,6 +167,7 @@ fn attention(model: &Model, (layer, t, unit): (&LayerSpec, &Tensors, &Guard<'_>)
     }
     let sinks = t.vector_opt(Role::AttnSinks);
     let heads = (0..h.len()).map(|pos| look_back(a, sinks, &q[pos], (&k, &v), pos)).collect();
+    let heads = sub(layer, t, Half::Mixer, heads);
     project(&decode(t.matrix(Role::AttnOutput, unit)), t.vector_opt(Role::AttnOutputBias), &heads)
 }
 
@@ -224,10 +232,10 @@ fn think(model: &Model, (l, layer): (usize, &LayerSpec), x: &Rows) -> Result<Row
     let h = pre(layer, t, Half::Ffn, x);
     let product = |weight, bias, x: &Rows| project(&decode(t.matrix(weight, &unit)), t.vector_opt(bias), x);
     let up = || product(Role::FfnUp, Role::FfnUpBias, &h);
-    let down = |x: &Rows| product(Role::FfnDown, Role::FfnDownBias, x);
+    let down = |x: Rows| product(Role::FfnDown, Role::FfnDownBias, &sub(layer, t, Half::Ffn, x));
     let y = match &layer.ffn {
-        Ffn::Gated(m) => down(&gated(m.activation, &product(Role::FfnGate, Role::FfnGateBias, &h), up())),
-        Ffn::Plain(m) => down(&map_rows(&up(), |up| up.iter().map(|u| activate(m.activation, *u)).collect())),
+        Ffn::Gated(m) => down(gated(m.activation, &product(Role::FfnGate, Role::FfnGateBias, &h), up())),
+        Ffn::Plain(m) => down(map_rows(&up(), |up| up.iter().map(|u| activate(m.activation, *u)).collect())),
         Ffn::Moe(m) => experts::moe(model, (l, m), &unit, &h)?,
     };
     Ok(post(layer, t, Half::Ffn, y))

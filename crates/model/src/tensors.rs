@@ -33,6 +33,7 @@ pub enum Role {
     AttnVBias,
     AttnQNorm,
     AttnKNorm,
+    AttnSubNorm,
     AttnOutput,
     AttnOutputBias,
     AttnSinks,
@@ -44,6 +45,7 @@ pub enum Role {
     FfnGateBias,
     FfnUp,
     FfnUpBias,
+    FfnSubNorm,
     FfnDown,
     FfnDownBias,
     FfnGateInp,
@@ -88,6 +90,7 @@ impl Role {
             | Role::AttnVBias
             | Role::AttnQNorm
             | Role::AttnKNorm
+            | Role::AttnSubNorm
             | Role::AttnOutputBias
             | Role::AttnSinks
             | Role::AttnPostNorm
@@ -96,6 +99,7 @@ impl Role {
             | Role::FfnPostNorm
             | Role::FfnGateBias
             | Role::FfnUpBias
+            | Role::FfnSubNorm
             | Role::FfnDownBias
             | Role::FfnGateInpBias
             | Role::FfnGateExpsBias
@@ -126,6 +130,7 @@ impl Role {
             Role::AttnVBias => "attn_v.bias",
             Role::AttnQNorm => "attn_q_norm.weight",
             Role::AttnKNorm => "attn_k_norm.weight",
+            Role::AttnSubNorm => "attn_sub_norm.weight",
             Role::AttnOutput => "attn_output.weight",
             Role::AttnOutputBias => "attn_output.bias",
             Role::AttnSinks => "attn_sinks.weight",
@@ -137,6 +142,7 @@ impl Role {
             Role::FfnGateBias => "ffn_gate.bias",
             Role::FfnUp => "ffn_up.weight",
             Role::FfnUpBias => "ffn_up.bias",
+            Role::FfnSubNorm => "ffn_sub_norm.weight",
             Role::FfnDown => "ffn_down.weight",
             Role::FfnDownBias => "ffn_down.bias",
             Role::FfnGateInp => "ffn_gate_inp.weight",
@@ -163,6 +169,15 @@ impl LayerSpec {
             _ => [Role::AttnNorm, Role::AttnNormBias],
         };
         self.pre_norm(half).map(|norm| (norm, roles))
+    }
+
+    /// The norm of what the last projection of a block reads, and the role of its weight.
+    pub(crate) fn sub(&self, half: Half) -> Option<(Norm, Role)> {
+        let role = match half {
+            Half::Mixer => Role::AttnSubNorm,
+            Half::Ffn => Role::FfnSubNorm,
+        };
+        self.sub_norm(half).map(|norm| (norm, role))
     }
 
     /// The norm of what a block returns, and the role of its weight.
@@ -360,6 +375,9 @@ impl List {
             self.require(Role::AttnQNorm, &[d_q]);
             self.require(Role::AttnKNorm, &[d_k]);
         }
+        if a.sub_norm.is_some() {
+            self.require(Role::AttnSubNorm, &[d_q]);
+        }
         self.require(Role::AttnOutput, &[d_model, d_q]);
         self.add(Role::AttnOutputBias, &[d_model], a.out_bias);
         self.add(Role::AttnSinks, &[a.n_heads], a.sinks);
@@ -381,6 +399,9 @@ impl List {
     }
 
     fn down(&mut self, m: &Mlp, d_model: usize) {
+        if m.sub_norm.is_some() {
+            self.require(Role::FfnSubNorm, &[m.d_ff]);
+        }
         self.require(Role::FfnDown, &[d_model, m.d_ff]);
         self.add(Role::FfnDownBias, &[d_model], m.bias);
     }

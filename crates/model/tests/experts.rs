@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use atta_formats::{TensorType, Value, Writer};
 use atta_model::{
     Batch, CpuOptions, Error, Executor, KvType, Model, Output, Want,
-    spec::{Activation, Ffn, Moe, Presence},
+    spec::{Activation, Ffn, Moe, Norm, Presence},
 };
 use atta_store::{Budget, Extent, Guard, InMemory, ModelFiles, Placement, Unit, Weights};
 use support::{Golden, append, bits, cpu, cpu_with, forward, golden};
@@ -146,13 +146,14 @@ fn a_token_costs_the_experts_that_it_goes_to() {
 #[test]
 fn specs_of_impossible_experts_are_refused() {
     let g = golden("qwen2moe");
-    let changes: [fn(&mut Moe); 9] = [
+    let changes: [fn(&mut Moe); 10] = [
         |m| m.n_experts = 0,
         |m| m.n_experts = usize::MAX,
         |m| m.n_used = 0,
         |m| m.n_used = m.n_experts + 1,
         |m| (m.n_experts, m.n_used) = (1 << 24, 1 << 24),
         |m| m.expert.d_ff = 0,
+        |m| m.expert.sub_norm = Some(Norm::Rms { eps: 1e-5 }),
         |m| m.expert.activation = Activation::Clamped { alpha: 1.0, limit: 0.0 },
         |m| m.shared.as_mut().unwrap().d_ff = 0,
         |m| m.shared.as_mut().unwrap().bias = Presence::Optional,

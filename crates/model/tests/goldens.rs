@@ -105,6 +105,8 @@ fn layer_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<Layer
         ("wiring.pre[1]", |l| change_pre(l, 1)),
         ("wiring.post[0]", |l| change_post(l, 0)),
         ("wiring.post[1]", |l| change_post(l, 1)),
+        ("attention.sub_norm", |l| change_norm(&mut l.attention_mut().sub_norm)),
+        ("mlp.sub_norm", |l| change_norm(&mut l.mlp_mut().sub_norm)),
         ("n_heads", |l| l.attention_mut().n_heads *= 2),
         ("n_kv_heads", |l| l.attention_mut().n_kv_heads *= 2),
         ("d_head", |l| l.attention_mut().d_head += 2),

@@ -45,5 +45,5 @@ pub(super) fn shared_out(m: &Meta<'_>) -> Result<usize, Error> {
 
 /// An expert of width `d_ff`.
 pub(super) fn perceptron(d_ff: usize) -> Mlp {
-    Mlp { d_ff, activation: Activation::Silu, bias: Presence::Absent }
+    Mlp { d_ff, activation: Activation::Silu, bias: Presence::Absent, sub_norm: None }
 }

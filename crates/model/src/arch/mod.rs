@@ -3,6 +3,7 @@
 //! This folder is the only place where the name of an architecture may appear. A `lower` function reads metadata and
 //! returns plain data; it sees no tensors, and nothing that it knows leaks out but the spec.
 
+mod bitnet;
 mod experts;
 mod gemma;
 mod gemma2;
@@ -39,6 +40,7 @@ pub struct Row {
 
 /// Every architecture that we run.
 pub const REGISTRY: &[Row] = &[
+    Row { name: "bitnet", lower: bitnet::lower },
     Row { name: "gemma", lower: gemma::lower },
     Row { name: "gemma2", lower: gemma2::lower },
     Row { name: "gemma3", lower: gemma3::lower },

@@ -151,6 +151,8 @@ pub struct Mlp {
     pub activation: Activation,
     /// Whether its projections may have a bias.
     pub bias: Presence,
+    /// The norm of the hidden layer before the down projection; an RMS norm, if there is one, and of no expert.
+    pub sub_norm: Option<Norm>,
 }
 
 /// A nonlinearity.
@@ -255,6 +257,14 @@ impl LayerSpec {
         match self.wiring {
             Wiring::Sequential { post, .. } => post[half as usize],
             Wiring::Parallel { .. } => None,
+        }
+    }
+
+    /// The norm of what the last projection of a block reads.
+    pub fn sub_norm(&self, half: Half) -> Option<Norm> {
+        match half {
+            Half::Mixer => self.attention().sub_norm,
+            Half::Ffn => self.mlp().sub_norm,
         }
     }
 
