@@ -17,7 +17,7 @@ use crate::{
 const MAX_WIDTH: usize = 1 << 24;
 
 /// No layer's experts have more biases of a kind.
-const MAX_BIASES: usize = 1 << 32;
+const MAX_BIASES: usize = 1 << 28;
 
 /// No real model has more layers.
 pub(crate) const MAX_LAYERS: usize = 4096;

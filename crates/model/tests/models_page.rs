@@ -101,10 +101,9 @@ fn llama_cpp() -> BTreeMap<String, serde_json::Value> {
 }
 
 fn peer(models: &[&Golden], measured: &BTreeMap<String, serde_json::Value>) -> String {
-    let of = |g: &&&Golden| measured.get(&g.name).map(|value| (g.name.clone(), value.clone()));
-    let all: Vec<_> = models.iter().filter_map(|g| of(&g)).collect();
-    let worst = all.iter().filter_map(|(_, value)| value.as_f64()).reduce(f64::max);
-    let differs = all.iter().filter_map(|(name, value)| Some(format!("{name}: {}", value.as_str()?)));
+    let of = |g: &Golden| measured.get(&g.name).cloned().unwrap_or_else(|| "not measured".into());
+    let worst = models.iter().filter_map(|g| of(g).as_f64()).reduce(f64::max);
+    let differs = models.iter().filter_map(|g| Some(format!("{}: {}", g.name, of(g).as_str()?)));
     worst.map(|worst| format!("{worst:.0e}")).into_iter().chain(differs).collect::<Vec<_>>().join("; ")
 }
 
