@@ -50,10 +50,10 @@ fn attention(k: Kernels, pool: &Pool, elem: KvElem, n_rows: usize) -> f64 {
     let mut out = q.clone();
     let seen = AttnRow { blocks: &[0], first: 0, last: n_ctx - 1 };
     let mut scratch = AttnScratch::new(n_rows, n_heads, d_head, n_ctx, pool.n_threads());
-    let (scale, softcap) = (0.125, None);
+    let (scale, softcap, sinks) = (0.125, None, None);
     seconds(|| {
         let (out, scratch) = (&mut out[..], &mut scratch);
-        k.attention(pool, Attention { kv, q: &q, rows: &|_| seen, n_heads, scale, softcap, out, scratch });
+        k.attention(pool, Attention { kv, q: &q, rows: &|_| seen, n_heads, scale, softcap, sinks, out, scratch });
     })
 }
 

@@ -99,6 +99,11 @@ MODELS = [
         extra={"norm_topk_prob": False}),
     Row("qwen3moe", "Qwen3Moe", 40, 52, (4, 1), True, 1e-6, 10000.0, 48, d_head=16, experts=(8, 3, 10, 0), seed=104,
         extra={"norm_topk_prob": True}),
+    Row("gpt-oss", "GptOss", 32, 12, (4, 2), False, 1e-5, 500.0, 96, d_head=12, n_layers=2, experts=(5, 3, 12, 0), seed=122,
+        rope={**YARN, "truncate": False, "original_max_position_embeddings": 40},
+        extra={"sliding_window": 15, "swiglu_alpha": 1.702, "swiglu_limit": 7.0}),
+    Row("bitnet", "BitNet", 32, 44, (4, 2), True, 1e-3, 1000.0, 40, seed=130),
+    Row("bitnet-silu", "BitNet", 32, 44, (4, 4), True, 1e-3, 1000.0, 40, seed=130, extra={"hidden_act": "silu"}),
 ]
 
 # Fields of the configuration that some classes call otherwise; None: they have no such field.
@@ -108,9 +113,10 @@ FIELDS = {
              "num_key_value_heads": None, "max_position_embeddings": "n_positions", "rms_norm_eps": "layer_norm_epsilon", "rope_parameters": None},
 }
 ARCHITECTURES = {"Mistral": "llama", "Mixtral": "llama", "Phi": "phi2", "Ministral3": "mistral3",
-                 "Olmo3": "olmo2"}   # others: the class in lower case
+                 "Olmo3": "olmo2", "GptOss": "gpt-oss"}   # others: the class in lower case
 ROTATED_IN_PAIRS = {"llama", "granite", "smollm3", "mistral3"}                  # whose converters reorder rows of attn_q and attn_k
 OFFSET_NORMS = {"gemma", "gemma2", "gemma3"}                                    # transformers adds 1 to these weights, the converter too
+SUB_NORMS = {"attn_sub_norm": "inner_attn_ln", "ffn_sub_norm": "ffn_layernorm"}    # gguf-py knows BitNet's by their older names
 POST_NORMS = {"gemma2", "gemma3", "olmo2"}
 
 
@@ -143,7 +149,7 @@ def expert_fields(row):
     """The fields of a configuration that say what experts there are."""
     n, n_used, d_ff, d_shared = row.experts
     eager = {"num_experts_per_tok": n_used, "experts_implementation": "eager"}
-    if row.hf == "Mixtral":
+    if row.hf in ("Mixtral", "GptOss"):
         assert d_ff == row.d_ff
         return {"num_local_experts": n, **eager}
     shared = {"shared_expert_intermediate_size": d_shared} if d_shared else {}
@@ -153,8 +159,13 @@ def expert_fields(row):
 def tensor_name(row, name):
     """The GGUF name of a parameter; of gate and up of all experts, which transformers keeps in one, a name of ours."""
     if ".mlp.experts." in name:
-        return f"blk.{name.split('.')[2]}.ffn_{'down' if name.endswith('down_proj') else 'gate_up'}_exps.weight"
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[architecture(row).upper()], row.n_layers)
+        kind = "bias" if name.endswith("_bias") else "weight"
+        return f"blk.{name.split('.')[2]}.ffn_{'down' if 'down_proj' in name else 'gate_up'}_exps.{kind}"
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[architecture(row).upper().replace("-", "_")], row.n_layers)
+    if name.endswith(".sinks"):                 # a parameter of the attention itself, which the converter calls a weight
+        return names.get_name(name) + ".weight"
+    for new, old in SUB_NORMS.items():
+        name = name.replace(new, old)
     return names.get_name(name, try_suffixes=(".weight", ".bias"))
 
 
@@ -167,19 +178,28 @@ def deviation(name, shape, row):
     if "_norm" in base:
         if name.endswith("bias"):
             return 0.0, 0.3
-        scale = small if base.startswith("post_") else 1.5 if base in ("attn_q_norm", "attn_k_norm") else 1.0
+        is_post = base.startswith("post_") and architecture(row) in POST_NORMS
+        scale = small if is_post else 1.5 if base in ("attn_q_norm", "attn_k_norm") else 1.0
         return scale, 0.2 * min(scale, 1.0)     # unit queries and keys would leave attention nearly uniform
     if base in ("token_embd", "position_embd"):
         return 0.0, small / (embed if architecture(row) not in OFFSET_NORMS else row.d_model ** 0.5)
     if name.endswith("bias"):
-        return 0.0, small if base in ("attn_output", "ffn_down") else 0.7
+        # A router's is smaller, so that no expert is left without positions.
+        return 0.0, small if base in ("attn_output", "ffn_down", "ffn_down_exps") else 0.3 if base == "ffn_gate_inp" else 0.7
+    if base == "attn_sinks":                    # of the size of scores
+        return 0.0, 1.5
+    if base == "ffn_gate_up_exps" and "swiglu_limit" in row.extra:  # some beyond the limit
+        return 0.0, 4.0 * fan_in
     if base in ("attn_output", "ffn_down", "ffn_down_exps", "ffn_down_shexp"):
-        return 0.0, (2 if row.experts else 1.2) * small * fan_in / residual
+        is_clamped = "swiglu_limit" in row.extra    # then what is multiplied is large
+        return 0.0, (0.4 if is_clamped else 2 if row.experts else 1.2) * small * fan_in / residual
     if base == "ffn_gate_inp":                  # a router, whose favourites should have clearly different weights
         return 0.0, 1.6 * fan_in
     if base in ("attn_q", "attn_k"):            # where a norm follows, its eps must matter too
         reads_residual = architecture(row) == "olmo2"
         return 0.0, (1.0 if reads_residual else small if architecture(row) in ("qwen3", "qwen3moe", "gemma3") else 1.6) * fan_in
+    if architecture(row) == "bitnet" and base in ("ffn_gate", "ffn_up"):   # the norm behind them hides the scale of what is large
+        return 0.0, 0.4 * fan_in
     if base == "attn_qkv":
         return 0.0, 1.6 * fan_in
     if architecture(row) == "olmo2" and base != "output":   # these read the residual itself
@@ -198,13 +218,17 @@ def build(row, seed):
     rng = np.random.default_rng(seed)
     model = empty(row)
     for name, p in model.named_parameters():
-        is_conv1d = row.hf == "GPT2" and p.dim() == 2 and ".h." in name     # stored transposed
-        shape = p.shape[::-1] if is_conv1d else p.shape
+        shape = (*p.shape[:-2], *p.shape[:-3:-1]) if is_transposed(row, name, p) else p.shape
         mean, std = deviation(tensor_name(row, name), shape, row)
         mean -= offset(row, name)
         p.data = torch.from_numpy((mean + std * rng.standard_normal(p.shape)).astype(np.float32))
     model.tie_weights()
     return model
+
+
+def is_transposed(row, name, p):
+    """Whether transformers keeps a matrix, or one for each expert, as [d_in, d_out]."""
+    return row.hf == "GPT2" and p.ndim == 2 and ".h." in name or row.hf == "GptOss" and p.ndim == 3
 
 
 def offset(row, name):
@@ -249,10 +273,11 @@ def tensors(row, model):
         w, gguf_name = p.detach().numpy(), tensor_name(row, name)
         if architecture(row) in ROTATED_IN_PAIRS and ("q_proj" in name or "k_proj" in name):
             w = interleaved(w, row.heads["k_proj" in name])
-        if row.hf == "GPT2" and w.ndim == 2 and ".h." in name:
-            w = w.T
-        if "gate_up_exps" in gguf_name:
-            for part, half in zip(("gate", "up"), np.split(w, 2, axis=1)):
+        if is_transposed(row, name, p):
+            w = w.swapaxes(-1, -2)
+        if "gate_up_exps" in gguf_name:         # in halves, or row by row
+            halves = (w[:, ::2], w[:, 1::2]) if row.hf == "GptOss" else np.split(w, 2, axis=1)
+            for part, half in zip(("gate", "up"), halves):
                 yield gguf_name.replace("gate_up", part), half
         elif "gate_inp_shexp" in gguf_name:     # a matrix of one row, which the converter writes as a vector
             yield gguf_name, w[0]
@@ -273,6 +298,9 @@ def width_of_head(row):
 
 def add_rope_parameters(w, row):
     rope, kind = row.rope, row.rope.get("rope_type")
+    if architecture(row) == "bitnet":             # its converter says so of every model
+        w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        w.add_rope_scaling_factor(1.0)
     if kind == "linear":
         w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         w.add_rope_scaling_factor(rope["factor"])
@@ -400,6 +428,8 @@ def without_parameters(row, model, tokens):
 
 def other(value):
     """Another value of the same kind."""
+    if isinstance(value, bool):
+        return not value
     if isinstance(value, list):
         return [1.5 * x for x in value]
     return int(1.5 * value) if isinstance(value, int) else 1.5 * value
@@ -454,7 +484,8 @@ def closest_call(model, row, tokens):
     def look(_, __, out):
         p = out[0].softmax(-1).sort(-1, descending=True).values
         margins.append((p[:, row.experts[1] - 1] / p[:, row.experts[1]]).min())
-    hooks = [layer.mlp.gate.register_forward_hook(look) for layer in model.model.layers]
+    router = "router" if row.hf == "GptOss" else "gate"
+    hooks = [getattr(layer.mlp, router).register_forward_hook(look) for layer in model.model.layers]
     logits_of(model, tokens)
     [hook.remove() for hook in hooks]
     return float(min(margins))

@@ -79,6 +79,9 @@ pub struct Attention<'a> {
     pub scale: f32,
     /// Scores are squeezed into ±cap by `cap·tanh(score/cap)`. Gemma 2, section 2.
     pub softcap: Option<f32>,
+    /// `Some`: one more score of each head, `[n_heads]`, that takes part in its softmax and has no value, so that a head can
+    /// look at nothing. It is neither scaled nor capped.
+    pub sinks: Option<&'a [f32]>,
     /// Weighted values, `[n_rows, n_heads, d_head]`.
     pub out: &'a mut [f32],
     /// Memory for intermediate results.
@@ -114,6 +117,7 @@ struct Inputs<'a> {
     group: usize,
     scale: f32,
     softcap: Option<f32>,
+    sinks: Option<&'a [f32]>,
 }
 
 impl<'a> Inputs<'a> {
@@ -126,14 +130,21 @@ impl<'a> Inputs<'a> {
         assert_eq!(rest, 0, "queries are [n_rows, n_heads, d_head]");
         assert_eq!(a.out.len(), a.q.len(), "outputs have the shape of the queries");
         assert!((0..n_rows).map(a.rows).all(|row| row.first <= row.last), "a row sees nothing");
-        Self { kv, q: a.q, n_rows, rows: a.rows, group: a.n_heads / kv.n_kv_heads, scale: a.scale, softcap: a.softcap }
+        assert!(a.sinks.is_none_or(|sinks| sinks.len() == a.n_heads), "a sink for each of {} heads", a.n_heads);
+        let (group, scale, softcap, sinks) = (a.n_heads / kv.n_kv_heads, a.scale, a.softcap, a.sinks);
+        Self { kv, q: a.q, n_rows, rows: a.rows, group, scale, softcap, sinks }
     }
 
     /// The query heads of the KV head `h` in the rows from `first` on, of which `rows` says what they see.
     fn query<'b>(&'b self, first: usize, h: usize, rows: &'b [AttnRow<'b>]) -> Query<'b> {
         let (kv, n_heads) = (&self.kv, self.n_heads());
         let q = &self.q[first * n_heads * kv.d_head..];
-        Query { kv, kv_head: h, q, n_heads, rows, scale: self.scale, softcap: self.softcap }
+        Query { kv, kv_head: h, q, n_heads, rows, scale: self.scale, softcap: self.softcap, sinks: self.sinks }
+    }
+
+    /// The sinks of the query heads that share the KV head `h`, `[group]`.
+    fn sinks_of(&self, h: usize) -> Option<&[f32]> {
+        self.sinks.map(|sinks| &sinks[h * self.group..(h + 1) * self.group])
     }
 
     fn n_heads(&self) -> usize {
@@ -199,7 +210,8 @@ fn by_chunk(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, partials: &mut [f32], 
     for (i, out) in out.chunks_exact_mut(width).enumerate() {
         let row = (inputs.rows)(i / n_kv_heads);
         let partials = &partials[i * n_chunks * len..(i + 1) * n_chunks * len];
-        k.merge_chunks(&partials[row.first / CHUNK * len..(row.last / CHUNK + 1) * len], inputs.kv.d_head, out);
+        let partials = &partials[row.first / CHUNK * len..(row.last / CHUNK + 1) * len];
+        k.merge_chunks(partials, inputs.sinks_of(i % n_kv_heads), inputs.kv.d_head, out);
     }
 }
 
@@ -218,6 +230,7 @@ mod tests {
         elem: KvElem,
         window: usize,
         softcap: Option<f32>,
+        has_sinks: bool,
         /// Last positions of the query rows.
         last: Vec<usize>,
         seed: u64,
@@ -233,6 +246,7 @@ mod tests {
                 elem: KvElem::F32,
                 window: usize::MAX,
                 softcap: None,
+                has_sinks: false,
                 last: vec![0, 5, 127, 128, 300, 511],
                 seed: 11,
             }
@@ -256,6 +270,11 @@ mod tests {
 
         fn row(&self, last: usize) -> (usize, usize) {
             ((last + 1).saturating_sub(self.window), last)
+        }
+
+        /// From scores that vanish beside the others to ones beside which the others vanish.
+        fn sinks(&self) -> Option<Vec<f32>> {
+            self.has_sinks.then(|| (0..self.n_heads).map(|h| [1.5, -200.0, 3.0, 90.0, -0.5][h % 5]).collect())
         }
 
         fn scale(&self) -> f32 {
@@ -300,10 +319,15 @@ mod tests {
                 k_elem: self.elem,
                 v_elem: self.elem,
             };
-            let (n_heads, scale, softcap) = (self.n_heads, self.scale(), self.softcap);
-            let a = Attention { kv, q: &q, rows: &|t| rows[t], n_heads, scale, softcap, out: &mut out, scratch };
+            let (n_heads, scale, softcap, sinks) = (self.n_heads, self.scale(), self.softcap, self.sinks());
+            let (rows, sinks, out_of) = (|t: usize| rows[t], sinks.as_deref(), &mut out);
+            let a = Attention { kv, q: &q, rows: &rows, n_heads, scale, softcap, sinks, out: out_of, scratch };
             k.attention(&pool(n_threads), a);
             out
+        }
+
+        fn run_alone(&self) -> Vec<f32> {
+            self.run(1, &mut self.scratch(1))
         }
 
         fn scratch(&self, n_threads: usize) -> AttnScratch {
@@ -327,8 +351,10 @@ mod tests {
                     self.softcap.map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh())
                 };
                 let scores: Vec<f64> = (first..=last).map(score).collect();
-                let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                let sum: f64 = scores.iter().map(|s| (s - max).exp()).sum();
+                let sink = self.sinks().map(|sinks| f64::from(sinks[h]));
+                let all = || scores.iter().copied().chain(sink);
+                let max = all().fold(f64::NEG_INFINITY, f64::max);
+                let sum: f64 = all().map(|s| (s - max).exp()).sum();
                 let mut row = vec![0.0; d];
                 for (p, score) in (first..=last).zip(&scores) {
                     let weight = (score - max).exp() / sum;
@@ -365,7 +391,7 @@ mod tests {
             [(8, 2, 64, 40), (9, 3, 33, 5), (4, 4, 128, 20), (7, 1, 16, 1), (40, 1, 80, 3)]
         {
             for (elem, softcap, window) in [(KvElem::F16, None, usize::MAX), (KvElem::F32, Some(3.0), 100)] {
-                let (last, case) = (rows(n_rows), Case::default());
+                let (last, case) = (rows(n_rows), Case { has_sinks: softcap.is_none(), ..Case::default() });
                 let case = Case { n_heads, n_kv_heads, d_head, elem, softcap, window, last, ..case };
                 let want = case.scalar();
                 for k in Kernels::available().into_iter().map(|name| Kernels::named(name).unwrap()) {
@@ -400,10 +426,28 @@ mod tests {
     }
 
     #[test]
+    fn heads_can_look_at_a_sink() {
+        for (window, n_kv_heads) in [(usize::MAX, 2), (7, 1), (200, 8)] {
+            Case { has_sinks: true, window, n_kv_heads, ..Case::default() }.check();
+        }
+    }
+
+    #[test]
+    fn a_sink_that_vanishes_changes_no_bit() {
+        let case = Case { has_sinks: true, last: vec![3, 200], ..Case::default() };
+        let (with, without) = (case.run_alone(), Case { has_sinks: false, ..case }.run_alone());
+        // Every fifth head from the second on has a sink of -200.
+        for (i, (with, without)) in with.chunks(64).zip(without.chunks(64)).enumerate() {
+            assert_eq!(bits(with) == bits(without), i % 8 % 5 == 1, "head {i}");
+        }
+    }
+
+    #[test]
     fn the_bits_do_not_depend_on_threads_or_scratch() {
-        for (last, n_kv_heads) in [(vec![511], 2), (vec![511], 1), (vec![130, 400], 2), (vec![0, 5, 127, 128, 300], 8)]
-        {
-            let case = Case { last, n_kv_heads, window: 333, elem: KvElem::F16, ..Case::default() };
+        let cases = [(vec![511], 2), (vec![511], 1), (vec![130, 400], 2), (vec![0, 5, 127, 128, 300], 8)];
+        for ((last, n_kv_heads), has_sinks) in cases.iter().flat_map(|case| [(case, false), (case, true)]) {
+            let (last, n_kv_heads) = (last.clone(), *n_kv_heads);
+            let case = Case { last, n_kv_heads, has_sinks, window: 333, elem: KvElem::F16, ..Case::default() };
             let want = bits(&case.run(1, &mut case.scratch(1)));
             for n_threads in [2, 3, 5] {
                 assert_eq!(bits(&case.run(n_threads, &mut case.scratch(n_threads))), want, "{n_threads} threads");

@@ -22,6 +22,8 @@ type Row256<'a> = QuantRow<'a, f32, Sums>;
 type Row32<'a> = QuantRow<'a, [f32; 8], [i16; 8]>;
 /// Weight and bias of a layer norm.
 type Affine<'a> = (&'a [f32], &'a [f32]);
+/// A score of each head that has no value, if heads have one.
+type Sinks<'a> = Option<&'a [f32]>;
 
 /// The functions of one instruction set.
 pub(crate) struct Table {
@@ -34,7 +36,7 @@ pub(crate) struct Table {
     quantize_32: unsafe fn(&[f32], Row32<'_>),
     attend: unsafe fn(&Query<'_>, &mut tiles::Strip<'_>),
     attend_chunk: unsafe fn(&Query<'_>, usize, &mut [f32]),
-    merge_chunks: unsafe fn(&[f32], usize, &mut [f32]),
+    merge_chunks: unsafe fn(&[f32], Sinks<'_>, usize, &mut [f32]),
     gate: unsafe fn(Activation, &mut [f32], &[f32]),
     activate: unsafe fn(Activation, &mut [f32]),
     rms_norm: unsafe fn(&[f32], &[f32], f32, &mut [f32]),
@@ -82,8 +84,8 @@ macro_rules! table {
     entry!($features attend(query: &Query<'_>, out: &mut tiles::Strip<'_>) attention::attend($isa, query, out));
     entry!($features attend_chunk(query: &Query<'_>, chunk: usize, partial: &mut [f32])
                 attention::attend_chunk($isa, query, chunk, partial));
-    entry!($features merge_chunks(partials: &[f32], d_head: usize, out: &mut [f32])
-                attention::merge_chunks(partials, d_head, out));
+    entry!($features merge_chunks(partials: &[f32], sinks: Sinks<'_>, d_head: usize, out: &mut [f32])
+                attention::merge_chunks(partials, sinks, d_head, out));
     entry!($features gate_up(activation: Activation, gate: &mut [f32], up: &[f32])
                 gate::gate(activation, gate, up));
     entry!($features act(activation: Activation, x: &mut [f32]) gate::activate(activation, x));
@@ -364,7 +366,7 @@ safe! {
     quantize_32(x: &[f32], out: Row32<'_>);
     attend(query: &Query<'_>, out: &mut tiles::Strip<'_>);
     attend_chunk(query: &Query<'_>, chunk: usize, partial: &mut [f32]);
-    merge_chunks(partials: &[f32], d_head: usize, out: &mut [f32]);
+    merge_chunks(partials: &[f32], sinks: Sinks<'_>, d_head: usize, out: &mut [f32]);
     gate(activation: Activation, gate: &mut [f32], up: &[f32]);
 }
 

@@ -173,6 +173,11 @@ impl Tensors {
         MatrixRef { part: k * N_EXPERT_PARTS + place.part, ..place }.at(unit)
     }
 
+    /// The bias of expert `e`, if experts have one: a row of all of theirs.
+    pub(crate) fn expert_bias(&self, role: Role, e: usize, d_out: usize) -> Option<&[f32]> {
+        self.vector_opt(role).map(|all| &all[e * d_out..(e + 1) * d_out])
+    }
+
     /// A vector that the model must have.
     pub(crate) fn vector(&self, role: Role) -> &[f32] {
         self.vector_opt(role).expect("every required tensor was bound")

@@ -8,13 +8,16 @@ use atta_kernels::D_HEAD_MAX;
 use crate::{
     Error,
     spec::{
-        Attention, Half, LayerSpec, Mask, ModelSpec, Moe, Norm, Positions, Presence, Rope, RopeScaling, Temperature,
-        Yarn,
+        Activation, Attention, Ffn, Half, LayerSpec, Mask, ModelSpec, Moe, Norm, Positions, Presence, Rope,
+        RopeScaling, Temperature, Yarn,
     },
 };
 
 /// No width of a real model comes near this.
 const MAX_WIDTH: usize = 1 << 24;
+
+/// No layer's experts have more biases of a kind.
+const MAX_BIASES: usize = 1 << 28;
 
 /// No real model has more layers.
 pub(crate) const MAX_LAYERS: usize = 4096;
@@ -52,10 +55,16 @@ impl LayerSpec {
         self.attention().check()?;
         let d_ff = self.mlp().d_ff;
         ensure(is_width(d_ff), || format!("d_ff of {d_ff}"))?;
+        if let Activation::Clamped { alpha, limit } = self.mlp().activation {
+            ensure(is_positive(alpha) && is_positive(limit), || format!("a gate clamped to {limit}, alpha {alpha}"))?;
+            ensure(!matches!(self.ffn, Ffn::Plain(_)), || "a clamped gate where there is none".to_owned())?;
+        }
         self.moe().map_or(Ok(()), |moe| moe.check(d_model))?;
-        let post = [Half::Mixer, Half::Ffn].map(|half| self.post_norm(half));
-        let is_rms = |norm: &Norm| matches!(norm, Norm::Rms { .. });
-        ensure(post.iter().flatten().all(is_rms), || "a LayerNorm of what a block returns".to_owned())
+        let halves = [Half::Mixer, Half::Ffn];
+        let mut inner = halves.map(|half| [self.post_norm(half), self.sub_norm(half)]).into_iter().flatten().flatten();
+        ensure(inner.all(|norm| matches!(norm, Norm::Rms { .. })), || {
+            "a LayerNorm within a block or behind it".to_owned()
+        })
     }
 }
 
@@ -66,8 +75,12 @@ impl Moe {
         ensure((1..=n_experts).contains(&n_used), || format!("{n_used} of {n_experts} experts in use"))?;
         let d_results = n_used.checked_mul(d_model);
         ensure(d_results.is_some_and(is_width), || format!("{n_used} experts in use, {d_model} wide"))?;
+        let biases = n_experts.checked_mul(expert.d_ff.max(d_model));
+        ensure(biases.is_some_and(|n| n <= MAX_BIASES), || format!("{n_experts} experts of {}", expert.d_ff))?;
         let mut mlps = std::iter::once(expert).chain(shared);
-        ensure(mlps.all(|mlp| mlp.bias == Presence::Absent), || "experts with a bias".to_owned())?;
+        ensure(mlps.all(|mlp| mlp.sub_norm.is_none()), || "experts with a norm within".to_owned())?;
+        let mut shared_bias = shared.iter().map(|mlp| mlp.bias);
+        ensure(shared_bias.all(|bias| bias == Presence::Absent), || "a shared expert with a bias".to_owned())?;
         shared.as_ref().map_or(Ok(()), |mlp| ensure(is_width(mlp.d_ff), || format!("a shared d_ff of {}", mlp.d_ff)))
     }
 }

@@ -50,6 +50,13 @@ fn pre(layer: &LayerSpec, t: &Tensors, half: Half, x: &Rows) -> Rows {
     }
 }
 
+fn sub(layer: &LayerSpec, t: &Tensors, half: Half, y: Rows) -> Rows {
+    match layer.sub(half) {
+        Some((norm, weight)) => map_rows(&y, |y| normalized(norm, y, t.vector(weight), None)),
+        None => y,
+    }
+}
+
 fn post(layer: &LayerSpec, t: &Tensors, half: Half, y: Rows) -> Rows {
     match layer.post(half) {
         Some((norm, weight)) => map_rows(&y, |y| normalized(norm, y, t.vector(weight), None)),
@@ -158,7 +165,9 @@ fn attention(model: &Model, (layer, t, unit): (&LayerSpec, &Tensors, &Guard<'_>)
     if let Some(temperature) = a.temperature {
         q.iter_mut().enumerate().for_each(|(pos, q)| q.iter_mut().for_each(|q| *q *= temperature.at(pos)));
     }
-    let heads = (0..h.len()).map(|pos| look_back(a, &q[pos], &k, &v, pos)).collect();
+    let sinks = t.vector_opt(Role::AttnSinks);
+    let heads = (0..h.len()).map(|pos| look_back(a, sinks, &q[pos], (&k, &v), pos)).collect();
+    let heads = sub(layer, t, Half::Mixer, heads);
     project(&decode(t.matrix(Role::AttnOutput, unit)), t.vector_opt(Role::AttnOutputBias), &heads)
 }
 
@@ -189,17 +198,18 @@ fn rotate(rope: &Rope, factors: Factors<'_>, head: &mut [f32], (pos, n_ctx): (us
     }
 }
 
-/// `softmax(scale * q · K) V` of one position, all heads.
-fn look_back(a: &Attention, q: &[f32], k: &Rows, v: &Rows, pos: usize) -> Vec<f32> {
+/// `softmax(scale * q · K, sink) V` of one position, all heads; `kv` are keys and values of all positions.
+fn look_back(a: &Attention, sinks: Option<&[f32]>, q: &[f32], (k, v): (&Rows, &Rows), pos: usize) -> Vec<f32> {
     let mut out = Vec::with_capacity(q.len());
     for (i, q) in q.chunks_exact(a.d_head).enumerate() {
         let kv_head = i / (a.n_heads / a.n_kv_heads);
         let part = kv_head * a.d_head..(kv_head + 1) * a.d_head;
         let visible = a.first_visible(pos)..pos + 1;
         let scores: Vec<f64> = visible.clone().map(|j| score(a, q, &k[j][part.clone()])).collect();
-        let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sink = sinks.map(|sinks| f64::from(sinks[i]));
+        let max = scores.iter().copied().chain(sink).fold(f64::NEG_INFINITY, f64::max);
         let weights: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
-        let sum: f64 = weights.iter().sum();
+        let sum = weights.iter().sum::<f64>() + sink.map_or(0.0, |s| (s - max).exp());
         for e in part {
             let mixed: f64 = visible.clone().zip(&weights).map(|(j, w)| w * f64::from(v[j][e])).sum();
             out.push((mixed / sum) as f32);
@@ -222,10 +232,10 @@ fn think(model: &Model, (l, layer): (usize, &LayerSpec), x: &Rows) -> Result<Row
     let h = pre(layer, t, Half::Ffn, x);
     let product = |weight, bias, x: &Rows| project(&decode(t.matrix(weight, &unit)), t.vector_opt(bias), x);
     let up = || product(Role::FfnUp, Role::FfnUpBias, &h);
-    let down = |x: &Rows| product(Role::FfnDown, Role::FfnDownBias, x);
+    let down = |x: Rows| product(Role::FfnDown, Role::FfnDownBias, &sub(layer, t, Half::Ffn, x));
     let y = match &layer.ffn {
-        Ffn::Gated(m) => down(&gated(m.activation, &product(Role::FfnGate, Role::FfnGateBias, &h), up())),
-        Ffn::Plain(m) => down(&map_rows(&up(), |up| up.iter().map(|u| activate(m.activation, *u)).collect())),
+        Ffn::Gated(m) => down(gated(m.activation, &product(Role::FfnGate, Role::FfnGateBias, &h), up())),
+        Ffn::Plain(m) => down(map_rows(&up(), |up| up.iter().map(|u| activate(m.activation, *u)).collect())),
         Ffn::Moe(m) => experts::moe(model, (l, m), &unit, &h)?,
     };
     Ok(post(layer, t, Half::Ffn, y))
@@ -233,7 +243,13 @@ fn think(model: &Model, (l, layer): (usize, &LayerSpec), x: &Rows) -> Result<Row
 
 /// `activation(gate) * up`.
 fn gated(activation: Activation, gate: &Rows, mut up: Rows) -> Rows {
-    up.iter_mut().flatten().zip(gate.iter().flatten()).for_each(|(u, g)| *u *= activate(activation, *g));
+    up.iter_mut().flatten().zip(gate.iter().flatten()).for_each(|(u, g)| {
+        let factor = match activation {
+            Activation::Clamped { limit, .. } => u.clamp(-limit, limit) + 1.0,
+            _ => *u,
+        };
+        *u = factor * activate(activation, *g);
+    });
     up
 }
 
@@ -244,6 +260,11 @@ fn activate(activation: Activation, x: f32) -> f32 {
         Activation::GeluTanh => {
             let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
             x / 2.0 * (1.0 + inner.tanh())
+        }
+        Activation::Relu2 => x.max(0.0).powi(2),
+        Activation::Clamped { alpha, limit } => {
+            let x = x.min(f64::from(limit));
+            x / (1.0 + (-f64::from(alpha) * x).exp())
         }
     };
     y as f32

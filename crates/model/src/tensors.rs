@@ -33,8 +33,10 @@ pub enum Role {
     AttnVBias,
     AttnQNorm,
     AttnKNorm,
+    AttnSubNorm,
     AttnOutput,
     AttnOutputBias,
+    AttnSinks,
     AttnPostNorm,
     FfnNorm,
     FfnNormBias,
@@ -43,12 +45,17 @@ pub enum Role {
     FfnGateBias,
     FfnUp,
     FfnUpBias,
+    FfnSubNorm,
     FfnDown,
     FfnDownBias,
     FfnGateInp,
+    FfnGateInpBias,
     FfnGateExps,
+    FfnGateExpsBias,
     FfnUpExps,
+    FfnUpExpsBias,
     FfnDownExps,
+    FfnDownExpsBias,
     FfnGateInpShexp,
     FfnGateShexp,
     FfnUpShexp,
@@ -83,14 +90,21 @@ impl Role {
             | Role::AttnVBias
             | Role::AttnQNorm
             | Role::AttnKNorm
+            | Role::AttnSubNorm
             | Role::AttnOutputBias
+            | Role::AttnSinks
             | Role::AttnPostNorm
             | Role::FfnNorm
             | Role::FfnNormBias
             | Role::FfnPostNorm
             | Role::FfnGateBias
             | Role::FfnUpBias
-            | Role::FfnDownBias => Home::Kept,
+            | Role::FfnSubNorm
+            | Role::FfnDownBias
+            | Role::FfnGateInpBias
+            | Role::FfnGateExpsBias
+            | Role::FfnUpExpsBias
+            | Role::FfnDownExpsBias => Home::Kept,
         }
     }
 
@@ -116,8 +130,10 @@ impl Role {
             Role::AttnVBias => "attn_v.bias",
             Role::AttnQNorm => "attn_q_norm.weight",
             Role::AttnKNorm => "attn_k_norm.weight",
+            Role::AttnSubNorm => "attn_sub_norm.weight",
             Role::AttnOutput => "attn_output.weight",
             Role::AttnOutputBias => "attn_output.bias",
+            Role::AttnSinks => "attn_sinks.weight",
             Role::AttnPostNorm => "post_attention_norm.weight",
             Role::FfnNorm => "ffn_norm.weight",
             Role::FfnNormBias => "ffn_norm.bias",
@@ -126,12 +142,17 @@ impl Role {
             Role::FfnGateBias => "ffn_gate.bias",
             Role::FfnUp => "ffn_up.weight",
             Role::FfnUpBias => "ffn_up.bias",
+            Role::FfnSubNorm => "ffn_sub_norm.weight",
             Role::FfnDown => "ffn_down.weight",
             Role::FfnDownBias => "ffn_down.bias",
             Role::FfnGateInp => "ffn_gate_inp.weight",
+            Role::FfnGateInpBias => "ffn_gate_inp.bias",
             Role::FfnGateExps => "ffn_gate_exps.weight",
+            Role::FfnGateExpsBias => "ffn_gate_exps.bias",
             Role::FfnUpExps => "ffn_up_exps.weight",
+            Role::FfnUpExpsBias => "ffn_up_exps.bias",
             Role::FfnDownExps => "ffn_down_exps.weight",
+            Role::FfnDownExpsBias => "ffn_down_exps.bias",
             Role::FfnGateInpShexp => "ffn_gate_inp_shexp.weight",
             Role::FfnGateShexp => "ffn_gate_shexp.weight",
             Role::FfnUpShexp => "ffn_up_shexp.weight",
@@ -148,6 +169,15 @@ impl LayerSpec {
             _ => [Role::AttnNorm, Role::AttnNormBias],
         };
         self.pre_norm(half).map(|norm| (norm, roles))
+    }
+
+    /// The norm of what the last projection of a block reads, and the role of its weight.
+    pub(crate) fn sub(&self, half: Half) -> Option<(Norm, Role)> {
+        let role = match half {
+            Half::Mixer => Role::AttnSubNorm,
+            Half::Ffn => Role::FfnSubNorm,
+        };
+        self.sub_norm(half).map(|norm| (norm, role))
     }
 
     /// The norm of what a block returns, and the role of its weight.
@@ -300,12 +330,23 @@ impl List {
         }
     }
 
+    /// Some files have the tensor just added, `role`, under the name of another one, which they do not have.
+    fn also_called(&mut self, role: Role, other: Role) {
+        if let Some(req) = self.reqs.iter_mut().rev().find(|req| req.role == role) {
+            let n_rows = req.shape[0];
+            req.within = Some(Within { name: other.name(), rows: 0..n_rows, n_rows });
+        }
+    }
+
     fn layer(&mut self, layer: &LayerSpec, d_model: usize) {
         for half in [Half::Mixer, Half::Ffn] {
             // The one norm of a parallel layer is listed once.
             let is_shared = half == Half::Ffn && matches!(layer.wiring, Wiring::Parallel { .. });
             if let Some((norm, roles)) = layer.pre(half).filter(|_| !is_shared) {
                 self.norm(norm, roles, d_model);
+                if half == Half::Ffn && layer.post_norm(Half::Mixer).is_none() {
+                    self.also_called(roles[0], Role::AttnPostNorm);
+                }
             }
             match (half, &layer.ffn) {
                 (Half::Mixer, _) => self.attention(layer.attention(), d_model),
@@ -334,8 +375,12 @@ impl List {
             self.require(Role::AttnQNorm, &[d_q]);
             self.require(Role::AttnKNorm, &[d_k]);
         }
+        if a.sub_norm.is_some() {
+            self.require(Role::AttnSubNorm, &[d_q]);
+        }
         self.require(Role::AttnOutput, &[d_model, d_q]);
         self.add(Role::AttnOutputBias, &[d_model], a.out_bias);
+        self.add(Role::AttnSinks, &[a.n_heads], a.sinks);
     }
 
     fn gated(&mut self, m: &Mlp, d_model: usize) {
@@ -354,6 +399,9 @@ impl List {
     }
 
     fn down(&mut self, m: &Mlp, d_model: usize) {
+        if m.sub_norm.is_some() {
+            self.require(Role::FfnSubNorm, &[m.d_ff]);
+        }
         self.require(Role::FfnDown, &[d_model, m.d_ff]);
         self.add(Role::FfnDownBias, &[d_model], m.bias);
     }
@@ -361,9 +409,15 @@ impl List {
     fn moe(&mut self, m: &Moe, d_model: usize) {
         let (n, d_ff) = (m.n_experts, m.expert.d_ff);
         self.require(Role::FfnGateInp, &[n, d_model]);
-        self.require(Role::FfnGateExps, &[n, d_ff, d_model]);
-        self.require(Role::FfnUpExps, &[n, d_ff, d_model]);
-        self.require(Role::FfnDownExps, &[n, d_model, d_ff]);
+        self.add(Role::FfnGateInpBias, &[n], m.router_bias);
+        for (role, d_out, d_in, bias) in [
+            (Role::FfnGateExps, d_ff, d_model, Role::FfnGateExpsBias),
+            (Role::FfnUpExps, d_ff, d_model, Role::FfnUpExpsBias),
+            (Role::FfnDownExps, d_model, d_ff, Role::FfnDownExpsBias),
+        ] {
+            self.require(role, &[n, d_out, d_in]);
+            self.add(bias, &[n, d_out], m.expert.bias);
+        }
         if let Some(shared) = &m.shared {
             self.require(Role::FfnGateInpShexp, &[1, d_model]);
             self.require(Role::FfnGateShexp, &[shared.d_ff, d_model]);

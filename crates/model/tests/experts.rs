@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 use atta_formats::{TensorType, Value, Writer};
 use atta_model::{
     Batch, CpuOptions, Error, Executor, KvType, Model, Output, Want,
-    spec::{Ffn, Moe, Presence},
+    spec::{Activation, Ffn, Moe, Norm, Presence},
 };
 use atta_store::{Budget, Extent, Guard, InMemory, ModelFiles, Placement, Unit, Weights};
 use support::{Golden, append, bits, cpu, cpu_with, forward, golden};
 
-const MODELS: [&str; 4] = ["mixtral", "qwen2moe", "qwen2moe-old", "qwen3moe"];
+const MODELS: [&str; 5] = ["mixtral", "qwen2moe", "qwen2moe-old", "qwen3moe", "gpt-oss"];
 
 /// The experts asked for at once, and their layer.
 type Request = (usize, Vec<u32>);
@@ -124,7 +124,8 @@ fn a_step_whose_experts_cannot_be_read_takes_its_rows_back() {
 fn a_token_costs_the_experts_that_it_goes_to() {
     for g in MODELS.map(golden) {
         let (model, files) = (g.model(), g.files());
-        let tensors = files.directory().tensors().iter().filter(|t| t.shape.dims().len() > 1);
+        let is_matrix = |t: &&atta_formats::TensorInfo| t.shape.dims().len() > 1 && !t.name.ends_with(".bias");
+        let tensors = files.directory().tensors().iter().filter(is_matrix);
         let moe = moe(&model, 0);
         let mut macs = tensors
             .map(|t| match t.name.contains("_exps") {
@@ -145,14 +146,15 @@ fn a_token_costs_the_experts_that_it_goes_to() {
 #[test]
 fn specs_of_impossible_experts_are_refused() {
     let g = golden("qwen2moe");
-    let changes: [fn(&mut Moe); 9] = [
+    let changes: [fn(&mut Moe); 10] = [
         |m| m.n_experts = 0,
         |m| m.n_experts = usize::MAX,
         |m| m.n_used = 0,
         |m| m.n_used = m.n_experts + 1,
         |m| (m.n_experts, m.n_used) = (1 << 24, 1 << 24),
         |m| m.expert.d_ff = 0,
-        |m| m.expert.bias = Presence::Required,
+        |m| m.expert.sub_norm = Some(Norm::Rms { eps: 1e-5 }),
+        |m| m.expert.activation = Activation::Clamped { alpha: 1.0, limit: 0.0 },
         |m| m.shared.as_mut().unwrap().d_ff = 0,
         |m| m.shared.as_mut().unwrap().bias = Presence::Optional,
     ];
@@ -253,6 +255,16 @@ fn metadata_that_lies_about_experts_is_refused() {
         ("qwen3moe", "qwen3moe.expert_used_count", u32(9), "unsupported model: layer 0: 9 of 8 experts in use"),
         ("qwen3moe", "qwen3moe.expert_group_count", u32(4), "unsupported model: qwen3moe.expert_group_count is 4"),
         ("qwen3moe", "qwen3moe.leading_dense_block_count", u32(1), "unsupported model: qwen3moe.leading_dense_block"),
+        ("gpt-oss", "gpt-oss.expert_count", u32(0), "metadata key gpt-oss.expert_count is 0"),
+        ("gpt-oss", "gpt-oss.expert_count", u32(4), "tensor blk.0.ffn_gate_inp.weight: expected [4, 32], got [5, 32]"),
+        ("gpt-oss", "gpt-oss.expert_used_count", u32(6), "unsupported model: layer 0: 6 of 5 experts in use"),
+        ("gpt-oss", "gpt-oss.expert_gating_func", u32(2), "unsupported model: gpt-oss.expert_gating_func is 2"),
+        (
+            "gpt-oss",
+            "gpt-oss.attention.sliding_window",
+            None,
+            "metadata key gpt-oss.attention.sliding_window is missing",
+        ),
         ("qwen3", "qwen3.expert_count", u32(8), "unsupported model: qwen3.expert_count is 8"),
         ("qwen2", "qwen2.expert_count", u32(8), "unsupported model: qwen2.expert_count is 8"),
         ("llama-plain", "llama.expert_count", u32(8), "metadata key llama.expert_used_count is missing"),

@@ -7,8 +7,8 @@ use atta_model::{
     arch::REGISTRY,
     oracle,
     spec::{
-        Activation, Ffn, LayerSpec, Mask, Mlp, ModelSpec, Moe, Norm, Pairing, Positions, Presence, QkNorm, Rope,
-        RopeScaling, Temperature, Wiring, Yarn,
+        Activation, Ffn, LayerSpec, Mask, Mlp, ModelSpec, Moe, Norm, Pairing, Positions, Presence, QkNorm, RampEnds,
+        Rope, RopeScaling, Temperature, Wiring, Yarn,
     },
 };
 use support::{Golden, forward, goldens, nmse};
@@ -105,6 +105,8 @@ fn layer_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<Layer
         ("wiring.pre[1]", |l| change_pre(l, 1)),
         ("wiring.post[0]", |l| change_post(l, 0)),
         ("wiring.post[1]", |l| change_post(l, 1)),
+        ("attention.sub_norm", |l| change_norm(&mut l.attention_mut().sub_norm)),
+        ("mlp.sub_norm", |l| change_norm(&mut l.mlp_mut().sub_norm)),
         ("n_heads", |l| l.attention_mut().n_heads *= 2),
         ("n_kv_heads", |l| l.attention_mut().n_kv_heads *= 2),
         ("d_head", |l| l.attention_mut().d_head += 2),
@@ -122,7 +124,7 @@ fn layer_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<Layer
             let activation = &mut l.mlp_mut().activation;
             *activation = match activation {
                 Activation::Silu => Activation::GeluTanh,
-                Activation::GeluTanh => Activation::Silu,
+                Activation::GeluTanh | Activation::Relu2 | Activation::Clamped { .. } => Activation::Silu,
             };
         }),
         ("ffn", |l| {
@@ -135,6 +137,10 @@ fn layer_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<Layer
     ];
     all.extend(presence_changes(&in_file));
     all.extend(layer.attention().rope.iter().flat_map(|rope| rope_changes(rope, &in_file)));
+    if let Activation::Clamped { .. } = layer.mlp().activation {
+        all.push(("activation.alpha", |l| clamped(l, |alpha, _| *alpha *= 1.2)));
+        all.push(("activation.limit", |l| clamped(l, |_, limit| *limit *= 1.2)));
+    }
     let has_eps = [
         (!matches!(layer.attention().qk_norm, QkNorm::None))
             .then_some(("qk_norm.eps", double_qk_eps as fn(&mut LayerSpec))),
@@ -170,8 +176,14 @@ fn presence_changes(in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {
             |l| l.attention_mut().out_bias = Presence::Required,
         ),
         change(
+            "sinks",
+            &["blk.{l}.attn_sinks.weight"],
+            |l| l.attention_mut().sinks = Presence::Absent,
+            |l| l.attention_mut().sinks = Presence::Required,
+        ),
+        change(
             "mlp.bias",
-            &["blk.{l}.ffn_up.bias"],
+            &["blk.{l}.ffn_up.bias", "blk.{l}.ffn_up_exps.bias"],
             |l| l.mlp_mut().bias = Presence::Absent,
             |l| l.mlp_mut().bias = Presence::Required,
         ),
@@ -202,6 +214,10 @@ fn rope_changes(r: &Rope, in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {
             ("rope.scaling.n_ctx_orig", |l| yarn(l).n_ctx_orig *= 3),
             ("rope.scaling.beta_fast", |l| yarn(l).beta_fast *= 1.5),
             ("rope.scaling.beta_slow", |l| yarn(l).beta_slow *= 1.5),
+            ("rope.scaling.ends", |l| {
+                let ends = &mut yarn(l).ends;
+                *ends = if *ends == RampEnds::Whole { RampEnds::Exact } else { RampEnds::Whole };
+            }),
         ]),
         RopeScaling::Dynamic { .. } => all.extend([
             ("rope.scaling.factor", (|l| dynamic(l, |factor, _| *factor *= 1.5)) as fn(&mut LayerSpec)),
@@ -225,6 +241,10 @@ fn moe_changes(layer: &LayerSpec) -> Vec<LayerChange> {
         ("n_used", |l| moe_of(l).n_used -= 1),
         ("renormalize", |l| moe_of(l).renormalize ^= true),
         ("weights_scale", |l| moe_of(l).weights_scale *= 1.1),
+        ("router_bias", |l| {
+            let bias = &mut moe_of(l).router_bias;
+            *bias = if *bias == Presence::Absent { Presence::Required } else { Presence::Absent };
+        }),
         ("shared", |l| {
             let moe = moe_of(l);
             moe.shared = if moe.shared.is_some() { None } else { Some(moe.expert.clone()) };
@@ -254,6 +274,13 @@ fn rope(l: &mut LayerSpec) -> &mut Rope {
 fn yarn(l: &mut LayerSpec) -> &mut Yarn {
     let RopeScaling::Yarn(yarn) = &mut rope(l).scaling else { unreachable!("asked of a YaRN rope") };
     yarn
+}
+
+fn clamped(l: &mut LayerSpec, change: impl FnOnce(&mut f32, &mut f32)) {
+    let Activation::Clamped { alpha, limit } = &mut l.mlp_mut().activation else {
+        unreachable!("asked of a clamped one")
+    };
+    change(alpha, limit);
 }
 
 fn dynamic(l: &mut LayerSpec, change: impl FnOnce(&mut f32, &mut usize)) {

@@ -4,7 +4,10 @@
 mod support;
 
 use atta_formats::{Metadata, Value, Writer};
-use atta_model::{Cpu, CpuOptions, Error, Model, arch, spec::Factors};
+use atta_model::{
+    Cpu, CpuOptions, Error, Model, arch,
+    spec::{Activation, Factors},
+};
 use atta_store::{Budget, ModelFiles};
 use support::{Golden, Told, golden, goldens};
 
@@ -165,6 +168,25 @@ fn granite_does_not_rotate_where_its_file_says_so() {
     assert!(rotates(true) && !rotates(false));
 }
 
+#[test]
+fn bitnets_that_share_key_value_heads_gate_with_a_squared_relu() {
+    for (name, activation) in [("bitnet", Activation::Relu2), ("bitnet-silu", Activation::Silu)] {
+        assert!(golden(name).model().spec().layers.iter().all(|l| l.mlp().activation == activation), "{name}");
+    }
+}
+
+#[test]
+fn a_norm_may_go_by_another_name_if_that_is_not_taken() {
+    let rename = |name: &str, from: &str, to: &str| {
+        let renamed = |t: &atta_formats::TensorInfo| Some((t.name.replace(from, to), t.shape.dims().to_vec()));
+        load(golden(name).altered(|_| {}, renamed)).map(|_| ()).map_err(|e| e.to_string())
+    };
+    assert_eq!(rename("gpt-oss", "post_attention_norm", "ffn_norm"), Ok(()));
+    assert_eq!(rename("llama-plain", "ffn_norm", "post_attention_norm"), Ok(()));
+    let taken = rename("gemma2", "ffn_norm", "attn_sub_norm").unwrap_err();
+    assert!(taken.contains("blk.0.ffn_norm.weight"), "{taken}");
+}
+
 fn load(files: ModelFiles) -> Result<Model, Error> {
     Model::load(files, &Budget::unlimited())
 }
@@ -180,7 +202,9 @@ fn a_missing_tensor_is_named() {
             let files = g.altered(|_| {}, |t| as_it_is(t).filter(|_| t.name != dropped.name));
             let error = load(files).err().map(|e| e.to_string());
             // One that holds several is missed by the name of the first of them.
-            let first = dropped.name.replace("attn_qkv", "attn_q").replace("ffn_up", "ffn_gate");
+            let first = dropped.name.replace("attn_qkv", "attn_q").replace("ffn_up.", "ffn_gate.");
+            // And one that goes by another name by the usual one.
+            let first = first.replace("post_attention_norm", "ffn_norm");
             match error {
                 Some(e) => assert!(e.contains(&dropped.name) || e.contains(&first), "{}: {first}: {e}", g.name),
                 None => assert!(is_optional(&dropped.name), "{}: {} is not missed", g.name, dropped.name),

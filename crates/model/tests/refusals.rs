@@ -9,7 +9,7 @@ use std::sync::{
 
 use atta_model::{
     Batch, CpuOptions, Error, Executor, Input, KvType, Model, Output, Row, Want,
-    spec::{Attention, Mask, ModelSpec, Presence, Rope},
+    spec::{Activation, Attention, Ffn, Mask, Mlp, ModelSpec, Norm, Presence, Rope},
 };
 use atta_store::{Budget, Guard, InMemory, ModelFiles, Unit, Weights};
 use support::{append, bits, cpu, cpu_with, forward, golden};
@@ -151,23 +151,31 @@ fn rope(spec: &mut ModelSpec) -> &mut Rope {
 #[test]
 fn specs_that_describe_no_model_are_refused() {
     let g = golden("llama3-rope");
-    let changes: [fn(&mut ModelSpec); 14] = [
-        |s| s.layers.clear(),
-        |s| s.layers = vec![s.layers[0].clone(); 5000],
-        |s| s.d_model = 0,
-        |s| s.n_vocab = usize::MAX,
-        |s| s.n_ctx_train = 0,
-        |s| attention(s).n_kv_heads = 0,
-        |s| attention(s).n_heads = 0,
-        |s| attention(s).n_kv_heads = attention(s).n_heads + 1,
-        |s| attention(s).d_head = 2048,
-        |s| attention(s).n_heads = usize::MAX,
-        |s| attention(s).mask = Mask::Window(0),
-        |s| rope(s).d_rope = 3,
-        |s| rope(s).d_rope = 4096,
-        |s| {
+    let layer_norm = Some(Norm::Layer { eps: 1e-5 });
+    let changes: [&dyn Fn(&mut ModelSpec); 18] = [
+        &|s| s.layers.clear(),
+        &|s| s.layers = vec![s.layers[0].clone(); 5000],
+        &|s| s.d_model = 0,
+        &|s| s.n_vocab = usize::MAX,
+        &|s| s.n_ctx_train = 0,
+        &|s| attention(s).n_kv_heads = 0,
+        &|s| attention(s).n_heads = 0,
+        &|s| attention(s).n_kv_heads = attention(s).n_heads + 1,
+        &|s| attention(s).d_head = 2048,
+        &|s| attention(s).n_heads = usize::MAX,
+        &|s| attention(s).mask = Mask::Window(0),
+        &|s| rope(s).d_rope = 3,
+        &|s| rope(s).d_rope = 4096,
+        &|s| {
             rope(s).d_rope -= 2;
             assert_ne!(rope(s).factors, Presence::Absent);
+        },
+        &|s| attention(s).sub_norm = layer_norm,
+        &|s| s.layers[1].mlp_mut().sub_norm = layer_norm,
+        &|s| s.layers[1].mlp_mut().activation = Activation::Clamped { alpha: f32::NAN, limit: 1.0 },
+        &|s| {
+            let activation = Activation::Clamped { alpha: 1.0, limit: 1.0 };
+            s.layers[1].ffn = Ffn::Plain(Mlp { activation, ..s.layers[1].mlp().clone() });
         },
     ];
     for (i, change) in changes.into_iter().enumerate() {

@@ -6,6 +6,7 @@
 //!     s[h][p] = cap(scale · (q[h] · k[p]))            two heads × eight keys; one tree adds the lanes of all 16
 //!     m = max s,  e = exp(s − m),  n = Σ e,  o[h] = Σ e[p]·v[p]      in order of p, four vectors at a time
 //!     merge (m, n, o) into the state of the chunks before
+//! merge (sink[h], 1, 0)                           where heads have a sink: a score that has no value
 //! out[h] = o / n
 //! ```
 //! The running maximum is Milakov and Gimelshein 2018, the merge of partial results Dao 2023 (FlashDecoding). Because a
@@ -42,6 +43,8 @@ pub(crate) struct Query<'a> {
     pub(crate) rows: &'a [AttnRow<'a>],
     pub(crate) scale: f32,
     pub(crate) softcap: Option<f32>,
+    /// The score of each head's sink, `[n_heads]`.
+    pub(crate) sinks: Option<&'a [f32]>,
 }
 
 impl Query<'_> {
@@ -57,6 +60,12 @@ impl Query<'_> {
         let (group, d) = (self.group(), self.kv.d_head);
         let start = (i / group * self.n_heads + self.kv_head * group + i % group) * d;
         &self.q[start..start + d]
+    }
+
+    /// The sink of head `i`, if heads have one.
+    #[inline(always)]
+    fn sink(&self, i: usize) -> Option<f32> {
+        self.sinks.map(|sinks| sinks[self.kv_head * self.group() + i % self.group()])
     }
 
     /// All positions that some row sees.
@@ -285,9 +294,14 @@ fn merge(into: (&mut [f32], &mut f32, &mut f32), from: (&[f32], f32, f32)) {
     *max = new_max;
 }
 
-/// `out = values / sum` for one head.
+/// `out = values / sum` for one head, whose sink takes part in the sum as a score without a value (Xiao et al. 2024). It is
+/// merged like one more chunk, the last.
 #[inline(always)]
-fn finish(values: &mut [f32], sum: f32) {
+fn finish(values: &mut [f32], (mut max, mut sum): (f32, f32), sink: Option<f32>) {
+    if let Some(sink) = sink {
+        let nothing = &[0.0; D_HEAD_MAX][..values.len()];
+        merge((values, &mut max, &mut sum), (nothing, sink, 1.0));
+    }
     let inverse = 1.0 / sum;
     values.iter_mut().for_each(|x| *x *= inverse);
 }
@@ -325,7 +339,7 @@ fn attend_within<I: Floats, const WIDTH: usize>(isa: I, query: &Query<'_>, out: 
             }
         }
         for (h, i) in heads.enumerate() {
-            finish(&mut state.values[h], state.sum[h]);
+            finish(&mut state.values[h], (state.max[h], state.sum[h]), query.sink(i));
             out.row(i / group)[i % group * d..][..d].copy_from_slice(&state.values[h][..d]);
         }
     }
@@ -362,9 +376,9 @@ fn attend_chunk_within<I: Floats, const WIDTH: usize>(isa: I, query: &Query<'_>,
     }
 }
 
-/// Merges the partial results of consecutive chunks into `out`, `[group, d_head]`.
+/// Merges the partial results of consecutive chunks into `out`, `[group, d_head]`; `sinks` are those of the group, `[group]`.
 #[inline(always)]
-pub(crate) fn merge_chunks(partials: &[f32], d_head: usize, out: &mut [f32]) {
+pub(crate) fn merge_chunks(partials: &[f32], sinks: Option<&[f32]>, d_head: usize, out: &mut [f32]) {
     let (width, group) = (out.len(), out.len() / d_head);
     for (h, out) in out.chunks_exact_mut(d_head).enumerate() {
         let (mut max, mut sum) = (f32::NEG_INFINITY, 0.0);
@@ -373,6 +387,6 @@ pub(crate) fn merge_chunks(partials: &[f32], d_head: usize, out: &mut [f32]) {
             let values = &partial[h * d_head..(h + 1) * d_head];
             merge((out, &mut max, &mut sum), (values, partial[width + h], partial[width + group + h]));
         }
-        finish(out, sum);
+        finish(out, (max, sum), sinks.map(|sinks| sinks[h]));
     }
 }

@@ -4,7 +4,7 @@ use super::math::{erf, sigmoid, tanh};
 
 /// Activation of the gate of a feed-forward block.
 #[non_exhaustive]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Activation {
     /// `x·sigmoid(x)`. Also called swish.
     Silu,
@@ -14,6 +14,16 @@ pub enum Activation {
     Gelu,
     /// `max(x, 0)`.
     Relu,
+    /// `max(x, 0)²`. So et al. 2021.
+    Relu2,
+    /// A gate and its other branch, both clamped: `g·sigmoid(alpha·g)·(u + 1)` with `g = min(gate, limit)` and `u` the other
+    /// branch within ±limit. Of gpt-oss.
+    Clamped {
+        /// How steep the sigmoid is.
+        alpha: f32,
+        /// The largest gate, and the largest magnitude of the other branch.
+        limit: f32,
+    },
 }
 
 const SQRT_2_OVER_PI: f32 = 0.797_884_6;
@@ -34,6 +44,20 @@ fn gelu(x: f32) -> f32 {
 }
 
 #[inline(always)]
+fn relu2(x: f32) -> f32 {
+    if x < 0.0 { 0.0 } else { x * x }
+}
+
+#[inline(always)]
+fn clamped(gate: f32, up: f32, (alpha, limit): (f32, f32)) -> f32 {
+    // Comparisons, because `min` would turn what is no number into one.
+    let gate = if gate > limit { limit } else { gate };
+    let up = if up > limit { limit } else { up };
+    let up = if up < -limit { -limit } else { up };
+    gate * sigmoid(alpha * gate) * (up + 1.0)
+}
+
+#[inline(always)]
 fn apply(gate: &mut [f32], up: &[f32], f: impl Fn(f32) -> f32) {
     for (gate, up) in gate.iter_mut().zip(up) {
         *gate = f(*gate) * up;
@@ -48,6 +72,10 @@ pub(crate) fn gate(activation: Activation, gate: &mut [f32], up: &[f32]) {
         Activation::GeluTanh => apply(gate, up, gelu_tanh),
         Activation::Gelu => apply(gate, up, gelu),
         Activation::Relu => apply(gate, up, |x| x.max(0.0)),
+        Activation::Relu2 => apply(gate, up, relu2),
+        Activation::Clamped { alpha, limit } => {
+            gate.iter_mut().zip(up).for_each(|(gate, up)| *gate = clamped(*gate, *up, (alpha, limit)));
+        }
     }
 }
 
@@ -64,5 +92,7 @@ pub(crate) fn activate(activation: Activation, x: &mut [f32]) {
         Activation::GeluTanh => map(x, gelu_tanh),
         Activation::Gelu => map(x, gelu),
         Activation::Relu => map(x, |x| x.max(0.0)),
+        Activation::Relu2 => map(x, relu2),
+        Activation::Clamped { alpha, limit } => map(x, |x| clamped(x, 1.0, (alpha, limit))),
     }
 }

@@ -8,26 +8,27 @@ use super::{Factors, Product};
 use crate::tiles::{self, Band, Bands, Split};
 use crate::{Activation, Activations, Kernels, Matrix, Pool};
 
-/// The matrix of a group, by the group's index.
-type Choose<'a> = &'a (dyn Fn(usize) -> Matrix<'a> + Sync);
+/// The matrix of a group, by the group's index, and what is added to its products, `[d_out]`.
+type Choose<'a> = &'a (dyn Fn(usize) -> (Matrix<'a>, Option<&'a [f32]>) + Sync);
 
-/// Products of groups of rows: `y = W[g] x` for the rows of group `g`.
+/// Products of groups of rows: `y = W[g] x + b[g]` for the rows of group `g`.
 pub struct Groups<'a> {
     /// Group `g` has the rows from `bounds[g] - bounds[0]` to `bounds[g + 1] - bounds[0]` of the input; ascending.
     pub bounds: &'a [usize],
-    /// Weights of a group, `[d_out, d_in]`, all of one shape.
+    /// Weights and bias of a group, `[d_out, d_in]` and `[d_out]`, all of one shape.
     pub w: Choose<'a>,
     /// Where `y` goes, `[n_rows, d_out]`.
     pub out: &'a mut [f32],
 }
 
-/// The first halves of gated feed-forward blocks, one per group: `out = activation(gate[g] x) · (up[g] x)`.
+/// The first halves of gated feed-forward blocks, one per group: `out = activation(gate[g] x) · (up[g] x)`, each with
+/// its bias.
 pub struct GatedGroups<'a> {
     /// As in [`Groups`].
     pub bounds: &'a [usize],
-    /// Weights of a group, `[d_ff, d_in]`, all of one shape.
+    /// Weights and bias of a group, `[d_ff, d_in]` and `[d_ff]`, all of one shape.
     pub gate: Choose<'a>,
-    /// Weights of a group, `[d_ff, d_in]`, all of one shape.
+    /// Weights and bias of a group, `[d_ff, d_in]` and `[d_ff]`, all of one shape.
     pub up: Choose<'a>,
     /// Applied to the gate.
     pub activation: Activation,
@@ -46,7 +47,8 @@ impl Kernels {
         let mut parts = self.bands(x, bounds, out);
         let grain = tiles::grain(parts.n_parts(), pool);
         tiles::deal(pool, &mut parts, grain, |_, Band { group, rows, strip }| {
-            self.product_of(&Product::new(x, w(group), None, n_out), x, rows, strip);
+            let (w, bias) = w(group);
+            self.product_of(&Product::new(x, w, bias, n_out), x, rows, strip);
         });
     }
 
@@ -60,7 +62,7 @@ impl Kernels {
         let mut parts = self.bands(x, bounds, out);
         let grain = tiles::grain(parts.n_parts(), pool);
         tiles::deal(pool, &mut parts, grain, |_, Band { group, rows, strip }| {
-            let factor = |w| Product::new(x, w, None, n_out);
+            let factor = |(w, bias)| Product::new(x, w, bias, n_out);
             let factors = Factors { gate: factor(gate(group)), up: factor(up(group)), activation };
             self.gated_of(&factors, x, rows, strip);
         });
@@ -100,6 +102,11 @@ mod tests {
         }
     }
 
+    /// A bias for each group, or none.
+    fn biases(has_bias: bool) -> [Option<Vec<f32>>; 4] {
+        [0, 1, 2, 3].map(|seed| has_bias.then(|| Random(30 + seed).floats(SHAPE[0])))
+    }
+
     /// The rows of group `g` in a buffer of rows of `d`.
     fn part(g: usize, d: usize) -> std::ops::Range<usize> {
         (BOUNDS[g] - BOUNDS[0]) * d..(BOUNDS[g + 1] - BOUNDS[0]) * d
@@ -108,42 +115,49 @@ mod tests {
     #[test]
     fn a_group_of_rows_gets_the_bits_of_a_product_of_its_own() {
         let [d_out, d_in] = SHAPE;
-        for_each_case(|k, w, x| {
-            let mut expected = vec![0.0; x.len() / d_in * d_out];
-            for g in [0, 2, 3] {
-                let (input, out) = (filled(k, &x[part(g, d_in)], d_in, w[g]), &mut expected[part(g, d_out)]);
-                k.matmul(&pool(1), &input, &mut [Job { w: w[g], bias: None, out, mode: Store::Set }]);
-            }
-            let mut out = vec![f32::NAN; expected.len()];
-            k.matmul_groups(
-                &pool(3),
-                &filled(k, x, d_in, w[0]),
-                Groups { bounds: &BOUNDS, w: &|g| w[g], out: &mut out },
-            );
-            assert!(bits(&out) == bits(&expected), "{k:?} {}", w[0].tensor_type());
-        });
+        for has_bias in [false, true] {
+            let b = biases(has_bias);
+            for_each_case(|k, w, x| {
+                let mut expected = vec![0.0; x.len() / d_in * d_out];
+                for g in [0, 2, 3] {
+                    let (input, out) = (filled(k, &x[part(g, d_in)], d_in, w[g]), &mut expected[part(g, d_out)]);
+                    k.matmul(&pool(1), &input, &mut [Job { w: w[g], bias: b[g].as_deref(), out, mode: Store::Set }]);
+                }
+                let mut out = vec![f32::NAN; expected.len()];
+                k.matmul_groups(
+                    &pool(3),
+                    &filled(k, x, d_in, w[0]),
+                    Groups { bounds: &BOUNDS, w: &|g| (w[g], b[g].as_deref()), out: &mut out },
+                );
+                assert!(bits(&out) == bits(&expected), "{k:?} {}", w[0].tensor_type());
+            });
+        }
     }
 
     #[test]
     fn a_gated_group_of_rows_gets_the_bits_of_a_gated_product_of_its_own() {
         let ([d_out, d_in], activation) = (SHAPE, Activation::Silu);
-        for_each_case(|k, w, x| {
-            let mut expected = vec![0.0; x.len() / d_in * d_out];
-            for g in [0, 2, 3] {
-                let (input, out) = (filled(k, &x[part(g, d_in)], d_in, w[g]), &mut expected[part(g, d_out)]);
-                let (gate, up) = (w[g], w[3 - g]);
-                let job = Gated { gate, up, gate_bias: None, up_bias: None, activation, out };
-                k.matmul_gated(&pool(1), &input, job);
-            }
-            let (mut out, input) = (vec![f32::NAN; expected.len()], filled(k, x, d_in, w[0]));
-            let (gate, up) = (&|g: usize| w[g], &|g: usize| w[3 - g]);
-            k.matmul_gated_groups(
-                &pool(3),
-                &input,
-                GatedGroups { bounds: &BOUNDS, gate, up, activation, out: &mut out },
-            );
-            assert!(bits(&out) == bits(&expected), "{k:?} {}", w[0].tensor_type());
-        });
+        for has_bias in [false, true] {
+            let b = biases(has_bias);
+            for_each_case(|k, w, x| {
+                let mut expected = vec![0.0; x.len() / d_in * d_out];
+                for g in [0, 2, 3] {
+                    let (input, out) = (filled(k, &x[part(g, d_in)], d_in, w[g]), &mut expected[part(g, d_out)]);
+                    let (gate, up) = (w[g], w[3 - g]);
+                    let (gate_bias, up_bias) = (b[g].as_deref(), b[3 - g].as_deref());
+                    let job = Gated { gate, up, gate_bias, up_bias, activation, out };
+                    k.matmul_gated(&pool(1), &input, job);
+                }
+                let (mut out, input) = (vec![f32::NAN; expected.len()], filled(k, x, d_in, w[0]));
+                let (gate, up) = (&|g: usize| (w[g], b[g].as_deref()), &|g: usize| (w[3 - g], b[3 - g].as_deref()));
+                k.matmul_gated_groups(
+                    &pool(3),
+                    &input,
+                    GatedGroups { bounds: &BOUNDS, gate, up, activation, out: &mut out },
+                );
+                assert!(bits(&out) == bits(&expected), "{k:?} {}", w[0].tensor_type());
+            });
+        }
     }
 
     #[test]
@@ -152,6 +166,6 @@ mod tests {
         let (k, bytes) = (Kernels::detect(), vec![0; 8 * 4]);
         let w = Matrix::new(atta_formats::TensorType::F32, 2, 4, &bytes).unwrap();
         let input = filled(k, &[0.0; 12], 4, w);
-        k.matmul_groups(&pool(1), &input, Groups { bounds: &[0, 1, 2], w: &|_| w, out: &mut [0.0; 6] });
+        k.matmul_groups(&pool(1), &input, Groups { bounds: &[0, 1, 2], w: &|_| (w, None), out: &mut [0.0; 6] });
     }
 }

@@ -211,16 +211,41 @@ fn a_gated_product_is_activation_of_gate_times_up() {
     }
 }
 
+const ACTIVATIONS: [Activation; 6] = [
+    Activation::Silu,
+    Activation::GeluTanh,
+    Activation::Gelu,
+    Activation::Relu,
+    Activation::Relu2,
+    Activation::Clamped { alpha: 1.7, limit: 0.5 },
+];
+
+#[test]
+fn a_clamped_gate_clamps_both_of_its_branches() {
+    let (k, activation) = (Kernels::detect(), Activation::Clamped { alpha: 1.5, limit: 2.0 });
+    for (gate, up, want) in [(9.0, 9.0, (2.0, 2.0)), (-9.0, -9.0, (-9.0, -2.0)), (1.0, -0.5, (1.0, -0.5))] {
+        let mut y = [gate];
+        k.gate(activation, &mut y, &[up]);
+        let (gate, up): (f64, f64) = want;
+        let want = gate / (1.0 + (-1.5 * gate).exp()) * (up + 1.0);
+        assert!((f64::from(y[0]) - want).abs() < 1e-6, "{gate} {up}: {y:?} {want}");
+    }
+    let mut y = [f32::NAN, 1.0];
+    k.gate(activation, &mut y, &[1.0, f32::NAN]);
+    assert!(y.iter().all(|y| y.is_nan()));
+}
+
 #[test]
 fn activations_of_gates_agree_with_their_definitions() {
     let k = Kernels::detect();
     let tanh_gelu =
         |x: f64| 0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh());
-    let cases: [(Activation, &dyn Fn(f64) -> f64); 4] = [
+    let cases: [(Activation, &dyn Fn(f64) -> f64); 5] = [
         (Activation::Silu, &|x| x / (1.0 + (-x).exp())),
         (Activation::GeluTanh, &tanh_gelu),
         (Activation::Gelu, &|x| 0.5 * x * (1.0 + f64::from(math::erf((x / 2f64.sqrt()) as f32)))),
         (Activation::Relu, &|x| x.max(0.0)),
+        (Activation::Relu2, &|x| x.max(0.0).powi(2)),
     ];
     for (activation, want) in cases {
         for i in -1200..=1200 {
@@ -312,7 +337,7 @@ fn row_operations_of_every_isa_give_the_bits_of_scalar() {
             all.extend(bits(&out));
             k.layer_norm(&x, &weight, &bias, 1e-5, &mut out);
             all.extend(bits(&out));
-            for activation in [Activation::Silu, Activation::GeluTanh, Activation::Gelu, Activation::Relu] {
+            for activation in ACTIVATIONS {
                 out.copy_from_slice(&large);
                 k.gate(activation, &mut out, &weight);
                 all.extend(bits(&out));

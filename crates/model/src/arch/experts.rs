@@ -29,6 +29,7 @@ pub(super) fn experts(m: &Meta<'_>, d_ff: usize) -> Result<Moe, Error> {
         n_experts: m.size("expert_count")?,
         n_used: m.size("expert_used_count")?,
         expert: perceptron(d_ff),
+        router_bias: Presence::Absent,
         gating: Gating::Softmax,
         renormalize: m.flag_opt("expert_weights_norm")?.unwrap_or(true),
         weights_scale: m.positive_opt("expert_weights_scale")?.unwrap_or(1.0),
@@ -44,5 +45,5 @@ pub(super) fn shared_out(m: &Meta<'_>) -> Result<usize, Error> {
 
 /// An expert of width `d_ff`.
 pub(super) fn perceptron(d_ff: usize) -> Mlp {
-    Mlp { d_ff, activation: Activation::Silu, bias: Presence::Absent }
+    Mlp { d_ff, activation: Activation::Silu, bias: Presence::Absent, sub_norm: None }
 }

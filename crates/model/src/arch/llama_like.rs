@@ -27,7 +27,8 @@ pub(super) fn llama_like(m: &Meta<'_>) -> Result<Builder, Error> {
 /// The same for architectures that may have experts: those are up to the caller.
 pub(super) fn backbone(m: &Meta<'_>) -> Result<Builder, Error> {
     let eps = m.positive("attention.layer_norm_rms_epsilon")?;
-    let mlp = Mlp { d_ff: m.size("feed_forward_length")?, activation: Activation::Silu, bias: Presence::Absent };
+    let (d_ff, activation) = (m.size("feed_forward_length")?, Activation::Silu);
+    let mlp = Mlp { d_ff, activation, bias: Presence::Absent, sub_norm: None };
     stack(m, Norm::Rms { eps }, Ffn::Gated(mlp))
 }
 
@@ -35,7 +36,8 @@ pub(super) fn backbone(m: &Meta<'_>) -> Result<Builder, Error> {
 pub(super) fn gpt_like(m: &Meta<'_>) -> Result<Builder, Error> {
     no_experts(m)?;
     let eps = m.positive("attention.layer_norm_epsilon")?;
-    let mlp = Mlp { d_ff: m.size("feed_forward_length")?, activation: Activation::GeluTanh, bias: Presence::Required };
+    let (d_ff, activation) = (m.size("feed_forward_length")?, Activation::GeluTanh);
+    let mlp = Mlp { d_ff, activation, bias: Presence::Required, sub_norm: None };
     let builder = stack(m, Norm::Layer { eps }, Ffn::Plain(mlp))?;
     Ok(builder.qkv_bias(Presence::Required).out_bias(Presence::Required))
 }
@@ -94,6 +96,8 @@ fn attention(m: &Meta<'_>, d_model: usize) -> Result<Attention, Error> {
         scale: m.positive_opt("attention.scale")?.unwrap_or(1.0 / (d_head as f32).sqrt()),
         temperature: None,
         softcap: None,
+        sinks: Presence::Absent,
+        sub_norm: None,
         qkv_bias: Presence::Absent,
         out_bias: Presence::Absent,
     })
@@ -191,6 +195,15 @@ impl Builder {
             if let Wiring::Sequential { post, .. } = &mut layer.wiring {
                 *post = [norm; 2];
             }
+        })
+    }
+
+    /// RMS norms of what the last projection of each block reads.
+    pub(super) fn sub_norms(self) -> Self {
+        let norm = Some(Norm::Rms { eps: self.eps });
+        self.layer(|layer| {
+            layer.attention_mut().sub_norm = norm;
+            layer.mlp_mut().sub_norm = norm;
         })
     }
 

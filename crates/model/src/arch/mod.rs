@@ -3,11 +3,13 @@
 //! This folder is the only place where the name of an architecture may appear. A `lower` function reads metadata and
 //! returns plain data; it sees no tensors, and nothing that it knows leaks out but the spec.
 
+mod bitnet;
 mod experts;
 mod gemma;
 mod gemma2;
 mod gemma3;
 mod gpt2;
+mod gpt_oss;
 mod granite;
 mod llama;
 mod llama_like;
@@ -38,9 +40,11 @@ pub struct Row {
 
 /// Every architecture that we run.
 pub const REGISTRY: &[Row] = &[
+    Row { name: "bitnet", lower: bitnet::lower },
     Row { name: "gemma", lower: gemma::lower },
     Row { name: "gemma2", lower: gemma2::lower },
     Row { name: "gemma3", lower: gemma3::lower },
+    Row { name: "gpt-oss", lower: gpt_oss::lower },
     Row { name: "gpt2", lower: gpt2::lower },
     Row { name: "granite", lower: granite::lower },
     Row { name: "llama", lower: llama::lower },

@@ -6,7 +6,7 @@
 use super::meta::Meta;
 use crate::{
     Error,
-    spec::{Pairing, Presence, Rope, RopeScaling, Yarn, yarn_magnitude},
+    spec::{Pairing, Presence, RampEnds, Rope, RopeScaling, Yarn, yarn_magnitude},
 };
 
 /// The rotation of heads of `d_head`.
@@ -58,6 +58,7 @@ fn yarn(m: &Meta<'_>, factor: f32, n_ctx_orig: usize) -> Result<RopeScaling, Err
         n_ctx_orig,
         beta_fast: m.positive_opt("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
         beta_slow: m.positive_opt("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
+        ends: RampEnds::Whole,
     }))
 }
 

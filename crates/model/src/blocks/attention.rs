@@ -5,8 +5,8 @@
 //! q, k, v = Wq h, Wk h, Wv h                      one region
 //! q, k = temperature * rope(norm(q)), rope(norm(k))   one region each
 //! cache[pos] = k, v
-//! y = softmax(scale * q · K) V                    one region; K, V read back from the cache
-//! x += post(Wo y)                                 one region; residual.rs
+//! y = softmax(scale * q · K, sink) V              one region; K, V read back from the cache
+//! x += post(Wo sub(y))                            one region; residual.rs
 //! ```
 
 use atta_kernels::{Attention as Attend, AttnRow, Job, Store};
@@ -15,7 +15,7 @@ use atta_store::{Guard, Unit};
 use super::{Last, Pass};
 use crate::{
     Error, Phase, Role,
-    spec::{Attention, Half, QkNorm},
+    spec::{Attention, Half, Norm, QkNorm},
 };
 
 /// `x += residual_scale * post(attention(pre(x)))` for layer `l`.
@@ -99,20 +99,24 @@ fn look_back(p: &mut Pass<'_>, l: usize, a: &Attention) {
             n_heads: a.n_heads,
             scale: a.scale,
             softcap: a.softcap,
+            sinks: p.model.layer(l).vector_opt(Role::AttnSinks),
             out: &mut p.s.heads[..n * a.d_q()],
             scratch: &mut p.s.attn,
         },
     );
 }
 
-/// `x += residual_scale * post(Wo y + b)`.
+/// `x += residual_scale * post(Wo sub(y) + b)`.
 fn project_output(p: &mut Pass<'_>, l: usize, a: &Attention, unit: &Guard<'_>) {
     let (n, d_q, t) = (p.rows.len(), a.d_q(), p.model.layer(l));
     p.observer.enter(Phase::Other);
     let w = t.matrix(Role::AttnOutput, unit);
-    let heads = &p.s.heads;
-    p.s.act.fill(p.kernels, p.pool, (n, d_q), w.layout(), |t, out| {
-        out.copy_from_slice(&heads[t * d_q..(t + 1) * d_q]);
+    let (heads, kernels, sub) = (&p.s.heads, p.kernels, p.model.spec().layers[l].sub(Half::Mixer));
+    p.s.act.fill(kernels, p.pool, (n, d_q), w.layout(), |row, out| {
+        out.copy_from_slice(&heads[row * d_q..(row + 1) * d_q]);
+        if let Some((Norm::Rms { eps }, role)) = sub {
+            kernels.rms_norm_inplace(out, t.vector(role), eps);
+        }
     });
     p.leave(l, Half::Mixer, Last { w, bias: t.vector_opt(Role::AttnOutputBias) });
 }

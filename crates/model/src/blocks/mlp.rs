@@ -4,7 +4,7 @@
 //! h = pre(x)                                      residual.rs
 //! gated:  y = act(Wgate h) * (Wup h)              one region
 //! plain:  y = act(Wup h)                          one region
-//! x += post(Wdown y)                              one region; residual.rs
+//! x += post(Wdown sub(y))                         one region; residual.rs
 //! ```
 
 use atta_kernels::{Activation as Act, Gated, Job, Store};
@@ -13,7 +13,7 @@ use atta_store::{Guard, Unit};
 use super::{Last, Pass};
 use crate::{
     Error, Phase, Role,
-    spec::{Activation, Half, Mlp},
+    spec::{Activation, Half, Mlp, Norm},
 };
 
 /// `x += residual_scale * post(mlp(pre(x)))` for layer `l`, whose perceptron has a gate.
@@ -49,15 +49,18 @@ fn bring<'a>(p: &mut Pass<'a>, l: usize) -> Result<Guard<'a>, Error> {
     Ok(unit)
 }
 
-/// `x += residual_scale * post(Wdown finish(hidden) + b)`.
+/// `x += residual_scale * post(Wdown sub(finish(hidden)) + b)`.
 fn project_output(p: &mut Pass<'_>, l: usize, unit: &Guard<'_>, finish: impl Fn(&mut [f32]) + Sync) {
     let (n, t, kernels) = (p.rows.len(), p.model.layer(l), p.kernels);
     p.observer.enter(Phase::Other);
     let w = t.matrix(Role::FfnDown, unit);
-    let (d_ff, ff) = (w.d_in(), &p.s.ff);
-    p.s.act.fill(kernels, p.pool, (n, d_ff), w.layout(), |t, out| {
-        out.copy_from_slice(&ff[t * d_ff..(t + 1) * d_ff]);
+    let (d_ff, ff, sub) = (w.d_in(), &p.s.ff, p.model.spec().layers[l].sub(Half::Ffn));
+    p.s.act.fill(kernels, p.pool, (n, d_ff), w.layout(), |row, out| {
+        out.copy_from_slice(&ff[row * d_ff..(row + 1) * d_ff]);
         finish(out);
+        if let Some((Norm::Rms { eps }, role)) = sub {
+            kernels.rms_norm_inplace(out, t.vector(role), eps);
+        }
     });
     p.leave(l, Half::Ffn, Last { w, bias: t.vector_opt(Role::FfnDownBias) });
 }
@@ -67,5 +70,7 @@ pub(super) fn act(activation: Activation) -> Act {
     match activation {
         Activation::Silu => Act::Silu,
         Activation::GeluTanh => Act::GeluTanh,
+        Activation::Relu2 => Act::Relu2,
+        Activation::Clamped { alpha, limit } => Act::Clamped { alpha, limit },
     }
 }

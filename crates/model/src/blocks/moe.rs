@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! h = pre(x)
-//! p = softmax(Wr h)                                               two regions
+//! p = softmax(Wr h + br)                                          two regions
 //! (e, w)_1..k = the k experts of largest p, and their p           serial
 //! y_s = Wdown_s (act(Wgate_s h) * (Wup_s h)), g = Ws h            four regions, where an expert is shared by all
-//! y_i = Wdown_e (act(Wgate_e h) * (Wup_e h))                      four regions for each group of experts
+//! y_i = Wdown_e (act(Wgate_e h) * (Wup_e h))                      four regions for each group of experts; with biases
 //! x += post(w_1 y_1 + ... + w_k y_k + sigmoid(g) y_s)             one region; residual.rs
 //! ```
 //! The rows of a batch are sorted by expert, so each expert is asked for and read once per batch, and a token alone asks
@@ -105,7 +105,7 @@ fn normalize(p: &mut Pass<'_>, layer: &LayerSpec, t: &Tensors) {
     });
 }
 
-/// `p = softmax(Wr h)`, and the choice of experts. The activations serve the shared expert as well.
+/// `p = softmax(Wr h + br)`, and the choice of experts. The activations serve the shared expert as well.
 fn route(p: &mut Pass<'_>, m: &Moe, t: &Tensors, unit: &Guard<'_>) {
     let (n, d, s) = (p.rows.len(), p.model.spec().d_model, &mut *p.s);
     let MoeScratch { h, routing, .. } = &mut s.moe;
@@ -115,7 +115,8 @@ fn route(p: &mut Pass<'_>, m: &Moe, t: &Tensors, unit: &Guard<'_>) {
     s.act.fill(p.kernels, p.pool, (n, d), layouts, |t, out| out.copy_from_slice(&h[t * d..(t + 1) * d]));
     let probs = &mut routing.probs[..n * m.n_experts];
     p.observer.enter(Phase::Matmul);
-    p.kernels.matmul(p.pool, &s.act, &mut [Job { w, bias: None, out: probs, mode: Store::Set }]);
+    let bias = t.vector_opt(Role::FfnGateInpBias);
+    p.kernels.matmul(p.pool, &s.act, &mut [Job { w, bias, out: probs, mode: Store::Set }]);
     p.observer.enter(Phase::Other);
     let Gating::Softmax = m.gating;
     p.pool.for_each_row(probs, m.n_experts, |_, p| softmax(p));
@@ -158,8 +159,11 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
     let (places, t) = (group.places(), model.layer(l));
     p.observer.enter(Phase::Weights);
     let unit = model.weights().unit(Unit::Experts(l, experts))?;
-    let expert = |role, k| t.expert(role, k, &unit);
-    let layout = |role| expert(role, 0).layout();
+    let layout = |role| t.expert(role, 0, &unit).layout();
+    let expert = |k: usize, role, bias| {
+        let w = t.expert(role, k, &unit);
+        (w, t.expert_bias(bias, experts[k] as usize, w.d_out()))
+    };
 
     p.observer.enter(Phase::Other);
     let layouts = layout(Role::FfnGateExps) | layout(Role::FfnUpExps);
@@ -167,7 +171,8 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
         let t = routing.row_at(places.start + i);
         out.copy_from_slice(&h[t * d..(t + 1) * d]);
     });
-    let (gate, up) = (&|k| expert(Role::FfnGateExps, k), &|k| expert(Role::FfnUpExps, k));
+    let gate = &|k| expert(k, Role::FfnGateExps, Role::FfnGateExpsBias);
+    let up = &|k| expert(k, Role::FfnUpExps, Role::FfnUpExpsBias);
     let (activation, out) = (act(m.expert.activation), &mut s.ff[..places.len() * d_ff]);
     p.observer.enter(Phase::Matmul);
     p.kernels.matmul_gated_groups(p.pool, &s.act, GatedGroups { bounds, gate, up, activation, out });
@@ -176,7 +181,8 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
     let ff = &s.ff;
     let row = |i: usize, out: &mut [f32]| out.copy_from_slice(&ff[i * d_ff..(i + 1) * d_ff]);
     s.act.fill(p.kernels, p.pool, (places.len(), d_ff), layout(Role::FfnDownExps), row);
-    let (w, out) = (&|k| expert(Role::FfnDownExps, k), &mut y[places.start * d..places.end * d]);
+    let w = &|k| expert(k, Role::FfnDownExps, Role::FfnDownExpsBias);
+    let out = &mut y[places.start * d..places.end * d];
     p.observer.enter(Phase::Matmul);
     p.kernels.matmul_groups(p.pool, &s.act, Groups { bounds, w, out });
     Ok(Some(end))

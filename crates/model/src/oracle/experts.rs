@@ -17,7 +17,7 @@ pub(super) fn moe(model: &Model, (l, m): (usize, &Moe), unit: &Guard<'_>, h: &Ro
     let experts = model.weights().unit(Unit::Experts(l, &all))?;
     let row = |x: &Vec<f32>| {
         let mut sum = vec![0.0; x.len()];
-        for (e, weight) in chosen(m, &router, x) {
+        for (e, weight) in chosen(m, (&router, t.vector_opt(Role::FfnGateInpBias)), x) {
             add(&mut sum, weight, &expert(m, t, (e, &experts), x));
         }
         if let Some(shared) = &m.shared {
@@ -35,9 +35,10 @@ pub(super) fn moe(model: &Model, (l, m): (usize, &Moe), unit: &Guard<'_>, h: &Ro
 }
 
 /// The experts of a position and the factors of their results.
-fn chosen(m: &Moe, router: &Rows, x: &[f32]) -> Vec<(usize, f64)> {
+fn chosen(m: &Moe, (router, bias): (&Rows, Option<&[f32]>), x: &[f32]) -> Vec<(usize, f64)> {
     let Gating::Softmax = m.gating;
-    let logits: Vec<f64> = router.iter().map(|w| dot(w, x)).collect();
+    let bias = |e: usize| bias.map_or(0.0, |b| f64::from(b[e]));
+    let logits: Vec<f64> = router.iter().enumerate().map(|(e, w)| dot(w, x) + bias(e)).collect();
     let max = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let all: f64 = logits.iter().map(|z| (z - max).exp()).sum();
     let mut experts: Vec<_> = logits.iter().map(|z| (z - max).exp() / all).enumerate().collect();
@@ -48,11 +49,14 @@ fn chosen(m: &Moe, router: &Rows, x: &[f32]) -> Vec<(usize, f64)> {
 }
 
 fn expert(m: &Moe, t: &Tensors, (e, experts): (usize, &Guard<'_>), x: &[f32]) -> Vec<f32> {
-    let [gate, up, down] =
-        [Role::FfnGateExps, Role::FfnUpExps, Role::FfnDownExps].map(|role| decode(t.expert(role, e, experts)));
+    let product = |role, bias, x: &Rows| {
+        let w = decode(t.expert(role, e, experts));
+        project(&w, t.expert_bias(bias, e, w.len()), x)
+    };
     let x = vec![x.to_vec()];
-    let inner = gated(m.expert.activation, &project(&gate, None, &x), project(&up, None, &x));
-    project(&down, None, &inner).remove(0)
+    let gate = product(Role::FfnGateExps, Role::FfnGateExpsBias, &x);
+    let inner = gated(m.expert.activation, &gate, product(Role::FfnUpExps, Role::FfnUpExpsBias, &x));
+    product(Role::FfnDownExps, Role::FfnDownExpsBias, &inner).remove(0)
 }
 
 fn add(sum: &mut [f64], factor: f64, y: &[f32]) {

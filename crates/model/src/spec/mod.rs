@@ -11,7 +11,7 @@ mod rope;
 use crate::KvType;
 
 pub use attention::{Attention, Mask, QkNorm, Temperature};
-pub use rope::{Factors, Pairing, Rope, RopeScaling, Yarn, yarn_magnitude};
+pub use rope::{Factors, Pairing, RampEnds, Rope, RopeScaling, Yarn, yarn_magnitude};
 
 /// A whole decoder-only model.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,8 +121,10 @@ pub struct Moe {
     pub n_experts: usize,
     /// Experts that a position goes to.
     pub n_used: usize,
-    /// The perceptron that each expert is; without bias.
+    /// The perceptron that each expert is.
     pub expert: Mlp,
+    /// Whether the router has a bias, `[n_experts]`.
+    pub router_bias: Presence,
     /// From the router's logits to weights.
     pub gating: Gating,
     /// Whether the weights of the chosen experts are divided by their sum.
@@ -149,15 +151,27 @@ pub struct Mlp {
     pub activation: Activation,
     /// Whether its projections may have a bias.
     pub bias: Presence,
+    /// The norm of the hidden layer before the down projection; an RMS norm, if there is one, and of no expert.
+    pub sub_norm: Option<Norm>,
 }
 
 /// A nonlinearity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Activation {
     /// `x / (1 + exp(-x))`.
     Silu,
     /// `x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³)))`.
     GeluTanh,
+    /// `max(x, 0)²` (So et al. 2021).
+    Relu2,
+    /// Of a gate only, and of what it is multiplied with: `g * sigmoid(alpha g) * (u + 1)` with `g = min(gate, limit)` and
+    /// `u = clamp(up, -limit, limit)` (gpt-oss).
+    Clamped {
+        /// How steep the sigmoid is.
+        alpha: f32,
+        /// The largest gate, and the largest magnitude of `up`; above 0.
+        limit: f32,
+    },
 }
 
 /// What turns the last residual into logits.
@@ -243,6 +257,14 @@ impl LayerSpec {
         match self.wiring {
             Wiring::Sequential { post, .. } => post[half as usize],
             Wiring::Parallel { .. } => None,
+        }
+    }
+
+    /// The norm of what the last projection of a block reads.
+    pub fn sub_norm(&self, half: Half) -> Option<Norm> {
+        match half {
+            Half::Mixer => self.attention().sub_norm,
+            Half::Ffn => self.mlp().sub_norm,
         }
     }
 

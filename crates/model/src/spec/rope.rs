@@ -73,6 +73,17 @@ pub struct Yarn {
     pub beta_fast: f32,
     /// Pairs that turn less often than this are slowed by all of `factor`.
     pub beta_slow: f32,
+    /// Where the ramp between the two begins and ends.
+    pub ends: RampEnds,
+}
+
+/// Where YaRN's ramp between fast and slow pairs begins and ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RampEnds {
+    /// At the whole pairs around those that turn exactly `beta_fast` and `beta_slow` times.
+    Whole,
+    /// Between pairs, if need be.
+    Exact,
 }
 
 /// The tensors of rope factors of a model, `[d_rope / 2]` each, where it has them.
@@ -146,9 +157,12 @@ impl Rope {
 impl Yarn {
     /// How much pair `i` is slowed: 0 not at all, 1 by all of `factor`.
     fn ramp(&self, i: usize, d_rope: usize, base: f64) -> f64 {
-        let last = d_rope as f64 - 1.0;
-        let low = self.pair_of(self.beta_fast, d_rope, base).floor().max(0.0);
-        let high = self.pair_of(self.beta_slow, d_rope, base).ceil().min(last);
+        let [low, high] = [self.beta_fast, self.beta_slow].map(|beta| self.pair_of(beta, d_rope, base));
+        let (low, high) = match self.ends {
+            RampEnds::Whole => (low.floor(), high.ceil()),
+            RampEnds::Exact => (low, high),
+        };
+        let (low, high) = (low.max(0.0), high.min(d_rope as f64 - 1.0));
         ((i as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0)
     }
 
@@ -179,13 +193,16 @@ mod tests {
 
     #[test]
     fn yarn_slows_slow_pairs_by_all_of_the_factor_and_fast_ones_not_at_all() {
-        let yarn = Yarn { factor: 4.0, n_ctx_orig: 4096, beta_fast: 32.0, beta_slow: 1.0 };
+        let yarn = Yarn { factor: 4.0, n_ctx_orig: 4096, beta_fast: 32.0, beta_slow: 1.0, ends: RampEnds::Whole };
         let (plain, slowed) = (angles(RopeScaling::None, 1), angles(RopeScaling::Yarn(yarn), 1));
         // Within 4096 positions the pairs turn 652, 65, 6.5 and 0.65 times: 32 and 1 lie at pairs 1.3 and 2.8.
         let ratios: Vec<f64> = plain.iter().zip(&slowed).map(|(plain, slowed)| plain / slowed).collect();
         assert_eq!(ratios[..2], [1.0, 1.0]);
         assert!((ratios[2] - 1.0 / (0.5 / 4.0 + 0.5)).abs() < 1e-12, "{ratios:?}");
         assert_eq!(ratios[3], 4.0);
+        let exact = angles(RopeScaling::Yarn(Yarn { ends: RampEnds::Exact, ..yarn }), 1);
+        // Pair 2 is (2 - 1.309) / (2.814 - 1.309) along the ramp.
+        assert!((plain[2] / exact[2] - 1.0 / (0.4591 / 4.0 + 0.5409)).abs() < 1e-3, "{exact:?}");
     }
 
     #[test]

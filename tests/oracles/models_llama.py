@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""How far llama.cpp's logits of the tiny models are from those of transformers: tests/golden/models/llama_cpp.json.
+
+    models_llama.py LLAMA_LOGITS ../golden/models
+
+LLAMA_LOGITS is `llama_logits.cpp`, built as README.md says.  Where llama.cpp computes something else, WHY says what: then
+we follow transformers, and no distance is kept.
+"""
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+FAR = 1e-5  # beyond this it is another computation
+WHY = {
+    "llama-dynamic-rope": "it knows no dynamic NTK",
+    "phi3": "it ignores the window",
+    "gpt-oss": "it takes other betas of YaRN than the file's, and ends its ramp at whole pairs",
+    "bitnet": "it has SiLU for every file of this architecture",
+}
+
+
+def nmse(got, want):
+    got, want = got.astype(np.float64), want.astype(np.float64)
+    return float(((got - want) ** 2).sum() / (want ** 2).sum())
+
+
+def main():
+    program, folder = sys.argv[1], Path(sys.argv[2])
+    models, distances = json.loads((folder / "index.json").read_text())["models"], {}
+    for m in models:
+        with tempfile.NamedTemporaryFile() as out:
+            ids = ",".join(map(str, m["tokens"]))
+            run = subprocess.run([program, folder / m["gguf"], ids, out.name, "2"], stderr=subprocess.DEVNULL)
+            is_done = run.returncode == 0
+            distance = nmse(np.fromfile(out.name, "<f4"), np.fromfile(folder / m["logits"], "<f4")) if is_done else np.inf
+        assert (distance > FAR) == (m["name"] in WHY), f"{m['name']}: {distance}"
+        distances[m["name"]] = WHY.get(m["name"], float(f"{distance:.0e}"))
+    (folder / "llama_cpp.json").write_text(json.dumps(distances, indent=0) + "\n")
+
+
+if __name__ == "__main__":
+    main()
