@@ -4,6 +4,7 @@
 //! requantized or rounded here. Where the fields lie is described once, in `atta_formats::layout`.
 
 pub(crate) mod float;
+pub(crate) mod grid;
 pub(crate) mod iq4_nl;
 pub(crate) mod iq4_xs;
 pub(crate) mod mxfp4;
@@ -17,7 +18,7 @@ pub(crate) mod q5_1;
 pub(crate) mod q5_k;
 pub(crate) mod q6_k;
 pub(crate) mod q8_0;
-pub(crate) mod signed;
+pub(crate) mod tq1_0;
 pub(crate) mod tq2_0;
 
 use crate::Layouts;
