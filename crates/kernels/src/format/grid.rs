@@ -21,14 +21,10 @@ fn head<B: Signed>(block: B) -> Head {
     Head { scale, min: [0; 2], d: block.d_bits(), dmin: 0 }
 }
 
-/// `N` words of eight bytes; a loop, because compilers leave `map` as a call.
+/// Eight codes in each word; written out, because compilers leave `map` over arrays as a call.
 #[inline(always)]
-fn words<const N: usize>(word: impl Fn(usize) -> u64) -> [u64; N] {
-    let mut words = [0; N];
-    for i in 0..N {
-        words[i] = word(i);
-    }
-    words
+fn words(word: impl Fn(usize) -> u64) -> [u64; 4] {
+    [word(0), word(1), word(2), word(3)]
 }
 
 /// Four entries of 8 codes.

@@ -133,7 +133,7 @@ pub(crate) trait KQuant: 'static {
     /// The same as a value.
     const FORMAT: Format;
     /// What lowers the unsigned codes, a power of two or 0. Codes are at most 127 if it is at most 64, and any byte
-    /// if it is more. The caller of a product of scales and lowered codes relies on it to fit i16.
+    /// if it is more; their products with a scale fit i16 once they are lowered.
     const OFFSET: i16;
     /// Sub-blocks with a scale of their own: 8 or 16.
     const GROUPS: usize;
