@@ -14,9 +14,10 @@
 //! them, so that all instruction sets agree:
 //! - **K-quants** (activations [`Layouts::Q8_256`]), per block of 256 in order:
 //!   `isum = Σ (code − offset)·scale·x` and `bias = Σ min·Σx` in integers, then in f32 `v = d·isum`,
-//!   `v = v − dmin·bias` (formats with minima only), `out = out + dx·v`.
+//!   `v = v − dmin·bias` (formats with minima only), `out = out + dx·v`. So do the other formats with blocks of 256, with
+//!   `d·K` for `d`, which is exact: K is the power of two that makes weights of their integers.
 //! - **Blocks of 32** (activations [`Layouts::Q8_32`]), per block in order: `isum = Σ (code − offset)·x` in integers,
-//!   then in f32 `out = out + (d·dx)·isum`.
+//!   then in f32 `out = out + (d·dx)·isum` and, in formats with a minimum per block, `out = out + (m·dx)·Σx`.
 //! - **Floats** (activations [`Layouts::F32`]): element i goes to lane `i % 16`, `lane = lane + w·x`; the lanes are
 //!   added by halves (8 + 8, 4 + 4, 2 + 2, 1 + 1). Other instruction sets may fuse here.
 //! - **Attention**: chunks of 128 absolute positions, each with its own softmax, merged in order of position; a head's sink

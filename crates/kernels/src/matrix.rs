@@ -32,6 +32,11 @@ impl<'a> Matrix<'a> {
         Ok(Self { ty, format, d_out, d_in, row_bytes, bytes })
     }
 
+    /// Whether there are kernels for weights of this type.
+    pub fn supports(ty: TensorType) -> bool {
+        Format::of(ty).is_some()
+    }
+
     /// Type of the weights.
     pub fn tensor_type(self) -> TensorType {
         self.ty
@@ -71,11 +76,7 @@ impl<'a> Matrix<'a> {
 
     /// The layout of activations that this matrix is multiplied with.
     pub fn layout(self) -> Layouts {
-        match self.format {
-            Format::F32 | Format::F16 | Format::Bf16 => Layouts::F32,
-            Format::Q4_0 | Format::Q5_0 | Format::Q8_0 => Layouts::Q8_32,
-            Format::Q2K | Format::Q3K | Format::Q4K | Format::Q5K | Format::Q6K => Layouts::Q8_256,
-        }
+        self.format.layout()
     }
 
     pub(crate) fn format(self) -> Format {
@@ -94,7 +95,7 @@ impl Layouts {
     pub const F32: Self = Self(1);
     /// int8 with one f32 scale per 32; for formats with blocks of 32.
     pub const Q8_32: Self = Self(2);
-    /// int8 with one f32 scale per 256 and a sum per 16; for the K family.
+    /// int8 with one f32 scale per 256 and a sum per 16; for formats with blocks of 256.
     pub const Q8_256: Self = Self(4);
 
     /// Whether all of `other` are in this set.
@@ -133,6 +134,13 @@ mod tests {
         let huge = Matrix::new(TensorType::F32, usize::MAX, 8, &[]);
         assert!(matches!(huge, Err(Error::MatrixBytes { expected: usize::MAX, .. })));
         assert!(matches!(Matrix::new(TensorType::F32, 1, usize::MAX, &[]), Err(Error::RowLength { .. })));
+    }
+
+    #[test]
+    fn whatever_can_be_decoded_can_be_multiplied() {
+        for &ty in TensorType::ALL {
+            assert_eq!(Matrix::supports(ty), ty.has_codec(), "{ty}");
+        }
     }
 
     #[test]

@@ -11,7 +11,10 @@ use crate::algo::matmul::{MatMul, Strip};
 use crate::algo::{attention, gate, measure, norm, quantize, rope};
 use crate::format::Format;
 use crate::format::float::{Bf16, F16, F32};
-use crate::format::{q2_k::Q2K, q3_k::Q3K, q4_0::Q4_0, q4_k::Q4K, q5_0::Q5_0, q5_k::Q5K, q6_k::Q6K, q8_0::Q8_0};
+use crate::format::grid::{IQ1M, IQ1S, IQ2S, IQ2XS, IQ2XXS, IQ3S, IQ3XXS};
+use crate::format::{iq4_nl::IQ4NL, iq4_xs::IQ4XS, mxfp4::MXFP4, tq1_0::TQ1_0, tq2_0::TQ2_0};
+use crate::format::{q2_k::Q2K, q3_k::Q3K, q4_k::Q4K, q5_k::Q5K, q6_k::Q6K};
+use crate::format::{q4_0::Q4_0, q4_1::Q4_1, q5_0::Q5_0, q5_1::Q5_1, q8_0::Q8_0};
 use crate::{Error, Kernels, KvElem, Matrix, RopePairing, tiles};
 use atta_formats::f16::f32_to_f16;
 use std::ops::Range;
@@ -113,13 +116,27 @@ macro_rules! table {
                     strip!(|strip| $isa.float::<F16>(strip)),
                     strip!(|strip| $isa.float::<Bf16>(strip)),
                     strip!(|strip| $isa.quant_32::<Q4_0>(strip)),
+                    strip!(|strip| $isa.quant_32::<Q4_1>(strip)),
                     strip!(|strip| $isa.quant_32::<Q5_0>(strip)),
+                    strip!(|strip| $isa.quant_32::<Q5_1>(strip)),
                     strip!(|strip| $isa.quant_32::<Q8_0>(strip)),
+                    strip!(|strip| $isa.quant_32::<IQ4NL>(strip)),
+                    strip!(|strip| $isa.quant_32::<MXFP4>(strip)),
                     strip!(|strip| $isa.k_quant::<Q2K>(strip)),
                     strip!(|strip| $isa.k_quant::<Q3K>(strip)),
                     strip!(|strip| $isa.k_quant::<Q4K>(strip)),
                     strip!(|strip| $isa.k_quant::<Q5K>(strip)),
                     strip!(|strip| $isa.k_quant::<Q6K>(strip)),
+                    strip!(|strip| $isa.k_quant::<IQ1S>(strip)),
+                    strip!(|strip| $isa.k_quant::<IQ1M>(strip)),
+                    strip!(|strip| $isa.k_quant::<IQ2XXS>(strip)),
+                    strip!(|strip| $isa.k_quant::<IQ2XS>(strip)),
+                    strip!(|strip| $isa.k_quant::<IQ2S>(strip)),
+                    strip!(|strip| $isa.k_quant::<IQ3XXS>(strip)),
+                    strip!(|strip| $isa.k_quant::<IQ3S>(strip)),
+                    strip!(|strip| $isa.k_quant::<IQ4XS>(strip)),
+                    strip!(|strip| $isa.k_quant::<TQ1_0>(strip)),
+                    strip!(|strip| $isa.k_quant::<TQ2_0>(strip)),
                 ],
                 quantize_256,
                 quantize_32,
@@ -182,13 +199,27 @@ mod x86 {
             AVX512.strips[1],
             AVX512.strips[2],
             tiled!(Q4_0, tile::quant_32::<Q4_0>),
+            tiled!(Q4_1, tile::quant_32::<Q4_1>),
             tiled!(Q5_0, tile::quant_32::<Q5_0>),
+            tiled!(Q5_1, tile::quant_32::<Q5_1>),
             tiled!(Q8_0, tile::quant_32::<Q8_0>),
+            tiled!(IQ4NL, tile::quant_32::<IQ4NL>),
+            tiled!(MXFP4, tile::quant_32::<MXFP4>),
             tiled!(Q2K, tile::k_quant::<Q2K>),
             tiled!(Q3K, tile::k_quant::<Q3K>),
             tiled!(Q4K, tile::k_quant::<Q4K>),
             tiled!(Q5K, tile::k_quant::<Q5K>),
             tiled!(Q6K, tile::k_quant::<Q6K>),
+            tiled!(IQ1S, tile::k_quant::<IQ1S>),
+            tiled!(IQ1M, tile::k_quant::<IQ1M>),
+            tiled!(IQ2XXS, tile::k_quant::<IQ2XXS>),
+            tiled!(IQ2XS, tile::k_quant::<IQ2XS>),
+            tiled!(IQ2S, tile::k_quant::<IQ2S>),
+            tiled!(IQ3XXS, tile::k_quant::<IQ3XXS>),
+            tiled!(IQ3S, tile::k_quant::<IQ3S>),
+            tiled!(IQ4XS, tile::k_quant::<IQ4XS>),
+            tiled!(TQ1_0, tile::k_quant::<TQ1_0>),
+            tiled!(TQ2_0, tile::k_quant::<TQ2_0>),
         ],
         dots: {
             unsafe fn dots(rounds: usize, macs: &mut u64) {

@@ -2,22 +2,36 @@
 
 use crate::Pool;
 use atta_formats::TensorType;
-use atta_formats::f16::f32_to_f16;
+use atta_formats::f16::{f16_to_f32, f32_to_f16};
 use std::num::NonZeroUsize;
 
-/// Types with a kernel.
-pub(crate) const TYPES: [TensorType; 11] = [
+/// Types with a kernel; those of floats are the first three.
+pub(crate) const TYPES: [TensorType; 25] = [
     TensorType::F32,
     TensorType::F16,
     TensorType::BF16,
     TensorType::Q4_0,
+    TensorType::Q4_1,
     TensorType::Q5_0,
+    TensorType::Q5_1,
     TensorType::Q8_0,
+    TensorType::IQ4_NL,
+    TensorType::MXFP4,
     TensorType::Q2_K,
     TensorType::Q3_K,
     TensorType::Q4_K,
     TensorType::Q5_K,
     TensorType::Q6_K,
+    TensorType::IQ1_S,
+    TensorType::IQ1_M,
+    TensorType::IQ2_XXS,
+    TensorType::IQ2_XS,
+    TensorType::IQ2_S,
+    TensorType::IQ3_XXS,
+    TensorType::IQ3_S,
+    TensorType::IQ4_XS,
+    TensorType::TQ1_0,
+    TensorType::TQ2_0,
 ];
 
 /// A seeded stream of numbers (xorshift64*, Vigna 2014).
@@ -49,14 +63,15 @@ impl Random {
             _ => {
                 let mut bytes: Vec<u8> = (0..d_out * ty.row_bytes(d_in).unwrap()).map(|_| self.next() as u8).collect();
                 for block in bytes.chunks_exact_mut(ty.block_bytes()) {
-                    for at in scale_fields(ty) {
-                        let d = scale * (1.5 + self.float()) * if self.next().is_multiple_of(4) { -1.0 } else { 1.0 };
-                        set_scale(block, at, d);
-                    }
+                    set_scales(ty, block, [(); 2].map(|()| self.scale(scale)));
                 }
                 bytes
             }
         }
+    }
+
+    fn scale(&mut self, scale: f32) -> f32 {
+        scale * (1.5 + self.float()) * if self.next().is_multiple_of(4) { -1.0 } else { 1.0 }
     }
 
     fn halves(&mut self, n: usize, narrow: impl Fn(f32) -> u16) -> Vec<u8> {
@@ -64,20 +79,64 @@ impl Random {
     }
 }
 
-/// Bytes of `d` and, if there is one, `dmin` in a block.
-pub(crate) fn scale_fields(ty: TensorType) -> Vec<usize> {
+/// Where the f16 of a block are: `d` and, if there is one, `dmin` or `m`.
+fn halves_at(ty: TensorType) -> &'static [usize] {
     match ty {
-        TensorType::Q4_0 | TensorType::Q5_0 | TensorType::Q8_0 => vec![0],
-        TensorType::Q2_K => vec![80, 82],
-        TensorType::Q3_K => vec![108],
-        TensorType::Q4_K | TensorType::Q5_K => vec![0, 2],
-        TensorType::Q6_K => vec![208],
-        _ => vec![],
+        TensorType::Q2_K => &[80, 82],
+        TensorType::Q3_K => &[108],
+        TensorType::Q4_1 | TensorType::Q5_1 | TensorType::Q4_K | TensorType::Q5_K => &[0, 2],
+        TensorType::Q6_K => &[208],
+        TensorType::TQ1_0 => &[52],
+        TensorType::TQ2_0 => &[64],
+        TensorType::IQ1_M | TensorType::MXFP4 => &[],
+        _ => &[0],
     }
 }
 
-pub(crate) fn set_scale(block: &mut [u8], at: usize, value: f32) {
-    block[at..at + 2].copy_from_slice(&f32_to_f16(value).to_le_bytes());
+/// Whether blocks have minima, which the second of the scales multiplies.
+pub(crate) fn has_mins(ty: TensorType) -> bool {
+    halves_at(ty).len() == 2
+}
+
+/// The power of two that makes weights of the integers of a block.
+fn k(ty: TensorType) -> f32 {
+    use TensorType::*;
+    match ty {
+        IQ1_S | IQ1_M | IQ2_XXS | IQ2_XS | IQ2_S => 0.125,
+        IQ3_XXS => 0.25,
+        _ => 1.0,
+    }
+}
+
+/// `d·K` and, if there is one, `dmin` or `m` of a block.
+pub(crate) fn scales(ty: TensorType, block: &[u8]) -> [f32; 2] {
+    let word = |at: usize| u16::from_le_bytes([block[at], block[at + 1]]);
+    let half = |i: usize| halves_at(ty).get(i).map_or(0.0, |&at| f16_to_f32(word(at)));
+    let d = match ty {
+        TensorType::MXFP4 => 2f64.powi(i32::from(block[0]) - 128) as f32,
+        TensorType::IQ1_M => f16_to_f32((0..4).map(|i| word(48 + 2 * i) >> 12 << (4 * i)).sum()),
+        _ => half(0),
+    };
+    [d * k(ty), half(1)]
+}
+
+/// Writes what [`scales`] reads, as near to it as the format can.
+pub(crate) fn set_scales(ty: TensorType, block: &mut [u8], [d, second]: [f32; 2]) {
+    let d = (d / k(ty)).clamp(-6e4, 6e4);
+    match ty {
+        TensorType::MXFP4 => block[0] = (d.abs().log2().floor() + 128.0) as u8,
+        TensorType::IQ1_M => {
+            for i in 0..4 {
+                let nibble = f32_to_f16(d) >> (4 * i) & 15;
+                block[49 + 2 * i] = block[49 + 2 * i] & 15 | (nibble as u8) << 4;
+            }
+        }
+        _ => {
+            for (&at, value) in halves_at(ty).iter().zip([d, second]) {
+                block[at..at + 2].copy_from_slice(&f32_to_f16(value).to_le_bytes());
+            }
+        }
+    }
 }
 
 pub(crate) fn pool(n_threads: usize) -> Pool {

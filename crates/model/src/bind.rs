@@ -264,14 +264,14 @@ fn missing(req: &TensorReq, directory: &Directory) -> Error {
     }
 }
 
-/// A tensor of the expected shape and of a type that we decode. Outermost dimensions of 1 are written or left out: a
+/// A tensor of the expected shape and of a type that there are kernels for. Outermost dimensions of 1 are written or left out: a
 /// matrix of one row may be stored as a vector.
 fn checked(name: String, expected: Vec<usize>, info: &TensorInfo) -> Result<&TensorInfo, Error> {
     let dims = expected.iter().map(|&d| d as u64).skip_while(|&d| d == 1);
     if !info.shape.dims().iter().copied().skip_while(|&d| d == 1).eq(dims) {
         return Err(Error::Shape { name, expected, got: info.shape.to_string() });
     }
-    if !info.ty.has_codec() {
+    if !Matrix::supports(info.ty) {
         return Err(atta_formats::Error::UnsupportedType { tensor: name, ty: info.ty }.into());
     }
     Ok(info)

@@ -71,11 +71,11 @@ pub(crate) fn k_quant<I: Flat, F: KQuant>(isa: I, strip: Strip<'_>) {
     });
 }
 
-/// `dx·(d·isum − dmin·bias)`.
+/// `dx·(d·K·isum − dmin·bias)`.
 #[inline(always)]
 fn k_quant_block<I: Flat, F: KQuant>(isa: I, block: &Decoded, x: &Quants<f32, Sums>, at: usize) -> f32 {
     let head = &block.head;
-    let mut v = widen_f16(head.d) * isa.dot(&block.w, &x.codes[at].0) as f32;
+    let mut v = (widen_f16(head.d) * F::K) * isa.dot(&block.w, &x.codes[at].0) as f32;
     if F::MINS {
         let sums = x.sums[at].of(F::GROUPS);
         v -= widen_f16(head.dmin) * isa.dot16(head.min, &sums.whole) as f32;
@@ -89,18 +89,22 @@ pub(crate) fn quant_32<I: Flat, F: Quant32>(isa: I, strip: Strip<'_>) {
     let Strip { w, x, rows, acc, width } = strip;
     debug_assert_eq!(w.format(), F::FORMAT);
     let (x, first) = (x.q8_32(), rows.start);
-    let (mut decoded, mut d) = ([[0; 32]; 8], [0.0; 8]);
+    let (mut decoded, mut d, mut m) = ([[0; 32]; 8], [0.0; 8], [0.0; 8]);
     for_each_tile(w.d_out(), rows, |r, tile| {
         let mut sums = [0f32; TILE];
         for (b, blocks) in F::blocks(w.row(r)).chunks(8).enumerate() {
             for (j, block) in blocks.iter().enumerate() {
                 isa.scaled(F::codes(isa, block), F::OFFSET, [1, 1], &mut decoded[j]);
-                d[j] = widen_f16(F::d(block));
+                (d[j], m[j]) = (F::D.widen(F::d(block)), widen_f16(F::m(block)));
             }
             for (sum, t) in sums.iter_mut().zip(tile.clone()) {
-                let (codes, dx) = (x.codes[x.at(b, t)].0.as_chunks::<32>().0, &x.scales[x.at(b, t)]);
+                let at = x.at(b, t);
+                let (codes, dx) = (x.codes[at].0.as_chunks::<32>().0, &x.scales[at]);
                 for j in 0..blocks.len() {
                     *sum += (d[j] * dx[j]) * isa.dot(&decoded[j], &codes[j]) as f32;
+                    if F::MINS {
+                        *sum += (m[j] * dx[j]) * f32::from(x.sums[at][j]);
+                    }
                 }
             }
         }

@@ -12,7 +12,7 @@
 
 use super::matmul::Strip;
 use crate::activations::{Quants, Sums};
-use crate::format::{KQuant, Quant32};
+use crate::format::{Half, KQuant, Quant32};
 use crate::isa::Wide;
 
 /// Bytes between what is multiplied and what is asked for from memory: more than the eight rows of a tile where they are
@@ -55,7 +55,11 @@ fn k_quant_rows<I: Wide, F: KQuant>(isa: I, strip: &Strip<'_>, r: usize) -> [f32
                 d[i + 4] = head.dmin;
             }
         }
-        let mut v = isa.mul8(isa.widen8(&d), isa.totals(sums));
+        let mut d = isa.widen8(&d);
+        if F::K != 1.0 {
+            d = isa.mul8(d, isa.splat8(F::K));
+        }
+        let mut v = isa.mul8(d, isa.totals(sums));
         if F::MINS {
             v = isa.low_minus_high(v);
         }
@@ -76,7 +80,11 @@ fn block_sum<I: Wide, F: KQuant>(isa: I, block: &F::Block, scale: [u64; 2], x: &
     };
     let codes = x.codes[at].0.as_chunks::<32>().0;
     for g in 0..8 {
-        sum = isa.dot_scaled(sum, F::codes(isa, block, g), &codes[g], scales, g);
+        let v = F::codes(isa, block, g);
+        sum = match F::OFFSET {
+            65.. => isa.dot_scaled_bytes(sum, v, &codes[g], scales, g),
+            _ => isa.dot_scaled(sum, v, &codes[g], scales, g),
+        };
     }
     sum
 }
@@ -105,16 +113,24 @@ fn quant_32_rows<I: Wide, F: Quant32>(isa: I, strip: &Strip<'_>, r: usize) -> [f
         let (at, g) = (x.at(b / 8, strip.rows.start), b % 8);
         let codes = &x.codes[at].0.as_chunks::<32>().0[g];
         let first = isa.start(-i32::from(F::OFFSET) * i32::from(x.sums[at][g]));
-        let (mut sums, mut d) = ([first; 8], [0; 8]);
+        let (mut sums, mut d, mut m) = ([first; 8], [0; 8], [0; 8]);
         for i in 0..8 {
             lines.prefetch(isa, 8 * b + i);
             let block = &rows[i][b];
             let v = F::codes(isa, block);
             sums[i] = if F::OFFSET > 64 { isa.dot_bytes(first, v, codes) } else { isa.dot_codes(first, v, codes) };
-            d[i] = F::d(block);
+            (d[i], m[i]) = (F::d(block), F::m(block));
         }
-        let scale = isa.mul8(isa.widen8(&d), isa.splat8(x.scales[at][g]));
-        out = isa.add8(out, isa.mul8(scale, isa.totals(sums)));
+        let d = match F::D {
+            Half::F16 => isa.widen8(&d),
+            Half::Bf16 => isa.brains8(&d),
+        };
+        let dx = isa.splat8(x.scales[at][g]);
+        out = isa.add8(out, isa.mul8(isa.mul8(d, dx), isa.totals(sums)));
+        if F::MINS {
+            let min = isa.mul8(isa.widen8(&m), dx);
+            out = isa.add8(out, isa.mul8(min, isa.splat8(f32::from(x.sums[at][g]))));
+        }
     }
     let mut sums = [0.0; 8];
     isa.store8(out, &mut sums);

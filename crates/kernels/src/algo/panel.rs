@@ -16,7 +16,7 @@
 
 use super::matmul::Strip;
 use crate::activations::{Codes, Sums};
-use crate::format::{Head, KQuant, Quant32};
+use crate::format::{Half, Head, KQuant, Quant32};
 use crate::isa::Lanes;
 
 /// Rows of a strip at most.
@@ -29,8 +29,10 @@ pub(super) struct Panel<I: Lanes, const R: usize> {
     pub(super) scale: [[I::N; R]; 16],
     /// Their minima, four in a word.
     pub(super) min: [[I::W; R]; 4],
-    /// `d` of each group of 32; of the K-quants `d` and `dmin`.
+    /// `d` of each group of 32; of the K-quants `d·K` and `dmin`.
     pub(super) d: [[I::L; R]; 8],
+    /// `m` of each group of 32.
+    pub(super) m: [[I::L; R]; 8],
 }
 
 impl<I: Lanes, const R: usize> Panel<I, R> {
@@ -38,7 +40,7 @@ impl<I: Lanes, const R: usize> Panel<I, R> {
     pub(super) fn new(isa: I) -> Self {
         let (w, zero) = (isa.splat4(&[0; 4]), isa.splat(0));
         let d = [[isa.splat_float(0.0); R]; 8];
-        Self { codes: [[w; R]; 64], scale: [[zero; R]; 16], min: [[w; R]; 4], d }
+        Self { codes: [[w; R]; 64], scale: [[zero; R]; 16], min: [[w; R]; 4], d, m: d }
     }
 }
 
@@ -48,11 +50,12 @@ pub(super) struct Stage {
     codes: [[u8; 256]; 16],
     scale: [[u8; 16]; 16],
     min: [[u8; 16]; 16],
-    /// f16, as `dmin` and `d_32`.
+    /// f16, as `dmin` and `m_32`.
     d: [u16; 16],
     dmin: [u16; 16],
-    /// Of the groups of 32.
+    /// Of the groups of 32, each what the format says.
     pub(super) d_32: [[u16; 16]; 8],
+    pub(super) m_32: [[u16; 16]; 8],
 }
 
 impl Stage {
@@ -63,6 +66,7 @@ impl Stage {
         d: [0; 16],
         dmin: [0; 16],
         d_32: [[0; 16]; 8],
+        m_32: [[0; 16]; 8],
     };
 
     #[inline(always)]
@@ -152,7 +156,7 @@ pub(super) fn k_quant_vector<I: Lanes, F: KQuant, const R: usize>(
             panel.min[c][r] = words[c];
         }
     }
-    panel.d[0][r] = isa.widen_lanes(&stage.d);
+    panel.d[0][r] = isa.mul_lanes(isa.widen_lanes(&stage.d), isa.splat_float(F::K));
     panel.d[1][r] = isa.widen_lanes(&stage.dmin);
 }
 
@@ -205,7 +209,9 @@ fn k_quant_tile<I: Lanes, F: KQuant, const R: usize, const T: usize>(
             let x: [I::W; T] = std::array::from_fn(|t| isa.splat4(&codes[t][k]));
             for r in 0..R {
                 for t in 0..T {
-                    c[r][t] = isa.dot4(c[r][t], panel.codes[k][r], x[t]);
+                    let w = panel.codes[k][r];
+                    c[r][t] =
+                        if F::OFFSET > 64 { isa.dot4_bytes(c[r][t], w, x[t]) } else { isa.dot4(c[r][t], w, x[t]) };
                 }
             }
         }
@@ -297,15 +303,24 @@ pub(super) fn quant_32_vector<I: Lanes, F: Quant32, const R: usize>(
             prefetch(isa, block.as_ref());
             stage.codes(isa, i, g, F::codes(isa, block));
             stage.d_32[g][i] = F::d(block);
+            if F::MINS {
+                stage.m_32[g][i] = F::m(block);
+            }
         }
     }
     transpose_codes(isa, stage, panel, r);
     for g in 0..8 {
-        panel.d[g][r] = isa.widen_lanes(&stage.d_32[g]);
+        panel.d[g][r] = match F::D {
+            Half::F16 => isa.widen_lanes(&stage.d_32[g]),
+            Half::Bf16 => isa.brain_lanes(&stage.d_32[g]),
+        };
+        if F::MINS {
+            panel.m[g][r] = isa.widen_lanes(&stage.m_32[g]);
+        }
     }
 }
 
-/// As [`k_quant_tile`]: `out += (d·dx)·isum` for each group.
+/// As [`k_quant_tile`]: `out += (d·dx)·isum`, then `out += (m·dx)·sum of x`, for each group.
 #[inline(always)]
 fn quant_32_tile<I: Lanes, F: Quant32, const R: usize, const T: usize>(
     isa: I,
@@ -336,10 +351,13 @@ fn quant_32_tile<I: Lanes, F: Quant32, const R: usize, const T: usize>(
             }
         }
         for t in 0..T {
-            let dx = isa.splat_float(x.scales[t][g]);
+            let (dx, sum) = (isa.splat_float(x.scales[t][g]), isa.splat_float(f32::from(x.sums[t][g])));
             for r in 0..R {
                 let scale = isa.mul_lanes(panel.d[g][r], dx);
                 out[r][t] = isa.add_lanes(out[r][t], isa.mul_lanes(scale, isa.to_floats(c[r][t])));
+                if F::MINS {
+                    out[r][t] = isa.add_lanes(out[r][t], isa.mul_lanes(isa.mul_lanes(panel.m[g][r], dx), sum));
+                }
             }
         }
     }

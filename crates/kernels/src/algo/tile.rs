@@ -228,7 +228,7 @@ pub(crate) fn quant_32<F: Quant32>(isa: Amx, strip: Strip<'_>) {
     for b in 0..rows[0].len().div_ceil(8) {
         let groups = 8 * b..rows[0].len().min(8 * b + 8);
         // Groups that are missing at the end of a row add zero.
-        stage.d_32 = [[0; 16]; 8];
+        (stage.d_32, stage.m_32) = ([[0; 16]; 8], [[0; 16]; 8]);
         for r in 0..R {
             quant_32_vector::<_, F, R>(isa.0, &rows[r * 16..], groups.clone(), &mut stage, &mut panel, r);
         }
@@ -239,13 +239,13 @@ pub(crate) fn quant_32<F: Quant32>(isa: Amx, strip: Strip<'_>) {
         let x =
             Inputs { codes: &x.codes[of_block.clone()], scales: &x.scales[of_block.clone()], sums: &x.sums[of_block] };
         let acc = strip.acc.as_chunks_mut().0.as_chunks_mut().0;
-        quant_32_block(&mut tiles, &Block { isa: isa.0, panel: &panel, x }, acc);
+        quant_32_block::<F>(&mut tiles, &Block { isa: isa.0, panel: &panel, x }, acc);
     }
 }
 
 /// All activation rows times eight groups of 32, two at a time. While the tiles multiply two, vectors finish the two before.
 #[inline(always)]
-fn quant_32_block(tiles: &mut Tiles, block: &Block<'_, [f32; 8], [i16; 8]>, acc: &mut [Out]) {
+fn quant_32_block<F: Quant32>(tiles: &mut Tiles, block: &Block<'_, [f32; 8], [i16; 8]>, acc: &mut [Out]) {
     let (n, mut sums) = (acc.len(), [[[block.isa.splat(0); T]; 2]; 2]);
     let n_pieces = n / T * R * 4;
     for i in 0..n_pieces {
@@ -259,7 +259,7 @@ fn quant_32_block(tiles: &mut Tiles, block: &Block<'_, [f32; 8], [i16; 8]>, acc:
             tiles.store(now);
             continue;
         }
-        let mut before = Quant32Rest::new(block, i - 1, acc);
+        let mut before = Quant32Rest::<F>::new(block, i - 1, acc);
         tiles.group(x, &block.panel.codes, r, g);
         before.finish(last, 0..12);
         tiles.group(x, &block.panel.codes, r, g + 1);
@@ -268,16 +268,21 @@ fn quant_32_block(tiles: &mut Tiles, block: &Block<'_, [f32; 8], [i16; 8]>, acc:
         before.finish(last, 24..T);
     }
     if n_pieces > 0 {
-        Quant32Rest::new(block, n_pieces - 1, acc).finish(&sums[(n_pieces - 1) % 2], 0..T);
+        Quant32Rest::<F>::new(block, n_pieces - 1, acc).finish(&sums[(n_pieces - 1) % 2], 0..T);
     }
     if n % T > 0 {
-        quant_32_few(tiles, block, &mut sums[0], acc);
+        quant_32_few::<F>(tiles, block, &mut sums[0], acc);
     }
 }
 
 /// The last of the activation rows, fewer than [`T`].
 #[inline(always)]
-fn quant_32_few(tiles: &mut Tiles, block: &Block<'_, [f32; 8], [i16; 8]>, sums: &mut [amx::Sums; 2], acc: &mut [Out]) {
+fn quant_32_few<F: Quant32>(
+    tiles: &mut Tiles,
+    block: &Block<'_, [f32; 8], [i16; 8]>,
+    sums: &mut [amx::Sums; 2],
+    acc: &mut [Out],
+) {
     let first = acc.len() / T * T;
     let x = block.tiles(tiles, first);
     for i in 0..4 * R {
@@ -286,34 +291,31 @@ fn quant_32_few(tiles: &mut Tiles, block: &Block<'_, [f32; 8], [i16; 8]>, sums: 
         tiles.group(x, &block.panel.codes, r, g);
         tiles.group(x, &block.panel.codes, r, g + 1);
         tiles.store(sums);
-        let d = [block.panel.d[g][r], block.panel.d[g + 1][r]];
+        let rule = Quant32Rule::<F>::new(block, r, g);
         for (j, t) in (first..acc.len()).enumerate() {
-            let dx = &block.x.scales[t];
-            quant_32_rule(block.isa, [sums[0][j], sums[1][j]], (d, [dx[g], dx[g + 1]]), &mut acc[t][r]);
+            rule.add([sums[0][j], sums[1][j]], &block.x.scales[t], &block.x.sums[t], &mut acc[t][r]);
         }
     }
 }
 
 /// As [`KQuantRest`], of two groups.
-struct Quant32Rest<'a> {
-    isa: Avx512,
+struct Quant32Rest<'a, F> {
     r: usize,
-    g: usize,
-    d: [__m512; 2],
+    rule: Quant32Rule<F>,
     scales: &'a [[f32; 8]; T],
+    sums: &'a [[i16; 8]; T],
     out: &'a mut [Out; T],
 }
 
-impl<'a> Quant32Rest<'a> {
+impl<'a, F: Quant32> Quant32Rest<'a, F> {
     #[inline(always)]
     fn new(block: &'a Block<'a, [f32; 8], [i16; 8]>, i: usize, acc: &'a mut [Out]) -> Self {
         let (many, t, r, g) = ("a whole piece", i / (4 * R) * T, i / 4 % R, i % 4 * 2);
         Self {
-            isa: block.isa,
             r,
-            g,
-            d: [block.panel.d[g][r], block.panel.d[g + 1][r]],
+            rule: Quant32Rule::new(block, r, g),
             scales: block.x.scales[t..].first_chunk().expect(many),
+            sums: block.x.sums[t..].first_chunk().expect(many),
             out: acc[t..].first_chunk_mut().expect(many),
         }
     }
@@ -321,19 +323,40 @@ impl<'a> Quant32Rest<'a> {
     #[inline(always)]
     fn finish(&mut self, [first, second]: &[amx::Sums; 2], rows: Range<usize>) {
         for j in rows {
-            let dx = [self.scales[j][self.g], self.scales[j][self.g + 1]];
-            quant_32_rule(self.isa, [first[j], second[j]], (self.d, dx), &mut self.out[j][self.r]);
+            self.rule.add([first[j], second[j]], &self.scales[j], &self.sums[j], &mut self.out[j][self.r]);
         }
     }
 }
 
-/// `out += (d·dx)·isum` of two groups, in order.
-#[inline(always)]
-fn quant_32_rule(isa: Avx512, isum: [__m512i; 2], (d, dx): ([__m512; 2], [f32; 2]), out: &mut [f32; 16]) {
-    let mut y = isa.load_from(out);
-    for i in 0..2 {
-        let scale = isa.mul_lanes(d[i], isa.splat_float(dx[i]));
-        y = isa.add_lanes(y, isa.mul_lanes(scale, isa.to_floats(isum[i])));
+/// The f32 rule of the groups `g` and `g + 1` of a vector of weight rows.
+struct Quant32Rule<F> {
+    isa: Avx512,
+    g: usize,
+    d: [__m512; 2],
+    m: [__m512; 2],
+    format: PhantomData<F>,
+}
+
+impl<F: Quant32> Quant32Rule<F> {
+    #[inline(always)]
+    fn new<S, M>(block: &Block<'_, S, M>, r: usize, g: usize) -> Self {
+        let (isa, Panel { d, m, .. }) = (block.isa, block.panel);
+        Self { isa, g, d: [d[g][r], d[g + 1][r]], m: [m[g][r], m[g + 1][r]], format: PhantomData }
     }
-    isa.store_to(y, out);
+
+    /// `out += (d·dx)·isum`, then `out += (m·dx)·sum of x`, of both groups, in order.
+    #[inline(always)]
+    fn add(&self, isum: [__m512i; 2], scales: &[f32; 8], sums: &[i16; 8], out: &mut [f32; 16]) {
+        let isa = self.isa;
+        let mut y = isa.load_from(out);
+        for i in 0..2 {
+            let dx = isa.splat_float(scales[self.g + i]);
+            y = isa.add_lanes(y, isa.mul_lanes(isa.mul_lanes(self.d[i], dx), isa.to_floats(isum[i])));
+            if F::MINS {
+                let sum = isa.splat_float(f32::from(sums[self.g + i]));
+                y = isa.add_lanes(y, isa.mul_lanes(isa.mul_lanes(self.m[i], dx), sum));
+            }
+        }
+        isa.store_to(y, out);
+    }
 }

@@ -4,54 +4,77 @@
 //! requantized or rounded here. Where the fields lie is described once, in `atta_formats::layout`.
 
 pub(crate) mod float;
+pub(crate) mod grid;
+pub(crate) mod iq4_nl;
+pub(crate) mod iq4_xs;
+pub(crate) mod mxfp4;
 pub(crate) mod q2_k;
 pub(crate) mod q3_k;
 pub(crate) mod q4_0;
+pub(crate) mod q4_1;
 pub(crate) mod q4_k;
 pub(crate) mod q5_0;
+pub(crate) mod q5_1;
 pub(crate) mod q5_k;
 pub(crate) mod q6_k;
 pub(crate) mod q8_0;
+pub(crate) mod tq1_0;
+pub(crate) mod tq2_0;
 
+use crate::Layouts;
 use crate::isa::{Floats, Row};
 use atta_formats::TensorType;
+use atta_formats::f16::bf16_to_f32;
 
-/// The formats with a kernel; indexes the strip functions of a table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Format {
-    F32,
-    F16,
-    Bf16,
-    Q4_0,
-    Q5_0,
-    Q8_0,
-    Q2K,
-    Q3K,
-    Q4K,
-    Q5K,
-    Q6K,
+macro_rules! formats {
+    ($($format:ident = $ty:ident, $layout:ident;)*) => {
+        /// The formats with a kernel; indexes the strip functions of a table.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub(crate) enum Format { $($format,)* }
+
+        impl Format {
+            /// Number of formats.
+            pub(crate) const N: usize = [$(Self::$format),*].len();
+
+            pub(crate) fn of(ty: TensorType) -> Option<Self> {
+                match ty { $(TensorType::$ty => Some(Self::$format),)* _ => None }
+            }
+
+            /// The layout of activations that weights are multiplied with.
+            pub(crate) fn layout(self) -> Layouts {
+                match self { $(Self::$format => Layouts::$layout,)* }
+            }
+        }
+    };
 }
 
-impl Format {
-    /// Number of formats.
-    pub(crate) const N: usize = 11;
-
-    pub(crate) fn of(ty: TensorType) -> Option<Self> {
-        Some(match ty {
-            TensorType::F32 => Self::F32,
-            TensorType::F16 => Self::F16,
-            TensorType::BF16 => Self::Bf16,
-            TensorType::Q4_0 => Self::Q4_0,
-            TensorType::Q5_0 => Self::Q5_0,
-            TensorType::Q8_0 => Self::Q8_0,
-            TensorType::Q2_K => Self::Q2K,
-            TensorType::Q3_K => Self::Q3K,
-            TensorType::Q4_K => Self::Q4K,
-            TensorType::Q5_K => Self::Q5K,
-            TensorType::Q6_K => Self::Q6K,
-            _ => return None,
-        })
-    }
+// Format = type, layout of activations.
+formats! {
+    F32 = F32, F32;
+    F16 = F16, F32;
+    Bf16 = BF16, F32;
+    Q4_0 = Q4_0, Q8_32;
+    Q4_1 = Q4_1, Q8_32;
+    Q5_0 = Q5_0, Q8_32;
+    Q5_1 = Q5_1, Q8_32;
+    Q8_0 = Q8_0, Q8_32;
+    IQ4NL = IQ4_NL, Q8_32;
+    MXFP4 = MXFP4, Q8_32;
+    Q2K = Q2_K, Q8_256;
+    Q3K = Q3_K, Q8_256;
+    Q4K = Q4_K, Q8_256;
+    Q5K = Q5_K, Q8_256;
+    Q6K = Q6_K, Q8_256;
+    IQ1S = IQ1_S, Q8_256;
+    IQ1M = IQ1_M, Q8_256;
+    IQ2XXS = IQ2_XXS, Q8_256;
+    IQ2XS = IQ2_XS, Q8_256;
+    IQ2S = IQ2_S, Q8_256;
+    IQ3XXS = IQ3_XXS, Q8_256;
+    IQ3S = IQ3_S, Q8_256;
+    IQ4XS = IQ4_XS, Q8_256;
+    TQ1_0 = TQ1_0, Q8_256;
+    TQ2_0 = TQ2_0, Q8_256;
 }
 
 /// Scales of a block of 256 weights. Bytes of sub-blocks are packed into words, sub-block 0 lowest, because decoders
@@ -90,45 +113,84 @@ fn two_words(bytes: &[u8; 16]) -> [u64; 2] {
     [both as u64, (both >> 64) as u64]
 }
 
+/// Each of 8 codes from 0 to 63 less 32.
+#[inline(always)]
+fn less_32(codes: u64) -> u64 {
+    // The top bit of each byte is set before the subtraction so that nothing is borrowed from the next.
+    ((codes | each(0x80)) - each(32)) ^ each(0x80)
+}
+
 /// The two bytes at `at`: an f16 that stays packed, unlike those that the layout's accessors return.
 #[inline(always)]
 fn half_at(block: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([block[at], block[at + 1]])
 }
 
-/// Blocks of 256 weights with integer scales per 16 or 32: `w = d·scale·(code − OFFSET) − dmin·min`.
+/// Blocks of 256 weights with integer scales per 16 or 32: `w = d·K·scale·(code − OFFSET) − dmin·min`.
 pub(crate) trait KQuant: 'static {
     /// Bytes of a block.
     type Block: AsRef<[u8]> + 'static;
     /// The same as a value.
     const FORMAT: Format;
-    /// What lowers the unsigned codes, a power of two or 0.
+    /// What lowers the unsigned codes, a power of two or 0. Codes are at most 127 if it is at most 64, and any byte
+    /// if it is more; their products with a scale fit i16 once they are lowered.
     const OFFSET: i16;
     /// Sub-blocks with a scale of their own: 8 or 16.
     const GROUPS: usize;
     /// Whether the format has minima.
     const MINS: bool;
+    /// A power of two, so that the product with an f16 is exact.
+    const K: f32 = 1.0;
 
     /// The blocks of a row of weights.
     fn blocks(row: &[u8]) -> &[Self::Block];
     fn head(block: &Self::Block) -> Head;
-    /// Codes 32·g to 32·g + 31, unsigned, at most 63.
+    /// Codes 32·g to 32·g + 31, unsigned.
     fn codes<I: Row>(isa: I, block: &Self::Block, g: usize) -> I::V;
 }
 
-/// Blocks of 32 weights with one f16 scale: `w = d·(code − OFFSET)`.
+/// What a scale of 16 bits is.
+#[derive(Clone, Copy)]
+pub(crate) enum Half {
+    /// IEEE binary16.
+    F16,
+    /// The upper half of a binary32.
+    Bf16,
+}
+
+impl Half {
+    /// The same number as an f32.
+    #[inline(always)]
+    pub(crate) fn widen(self, bits: u16) -> f32 {
+        match self {
+            Self::F16 => float::widen_f16(bits),
+            Self::Bf16 => bf16_to_f32(bits),
+        }
+    }
+}
+
+/// Blocks of 32 weights with one scale and perhaps a minimum: `w = d·(code − OFFSET) + m`.
 pub(crate) trait Quant32: 'static {
     /// Bytes of a block.
     type Block: AsRef<[u8]> + 'static;
     /// The same as a value.
     const FORMAT: Format;
-    /// What lowers the unsigned codes.
+    /// What lowers the unsigned codes. Codes are at most 127 if it is at most 64, and any byte if it is more.
     const OFFSET: i16;
+    /// What the scale is.
+    const D: Half = Half::F16;
+    /// Whether the format has minima.
+    const MINS: bool = false;
 
     /// The blocks of a row of weights.
     fn blocks(row: &[u8]) -> &[Self::Block];
-    /// The scale, f16: widened 16 at a time where the CPU can.
+    /// The scale: widened 16 at a time where the CPU can.
     fn d(block: &Self::Block) -> u16;
+    /// The minimum, f16.
+    #[inline(always)]
+    fn m(_: &Self::Block) -> u16 {
+        0
+    }
     /// The 32 codes, unsigned.
     fn codes<I: Row>(isa: I, block: &Self::Block) -> I::V;
 }

@@ -1,7 +1,7 @@
 //! Q3_K: 16 sub-blocks of 16 three-bit codes (2 low bits, the third in a mask), each with a 6-bit signed scale.
 
 use super::q2_k::two_bit_codes;
-use super::{Format, Head, KQuant, each, half_at};
+use super::{Format, Head, KQuant, each, half_at, less_32};
 use crate::isa::Row;
 use atta_formats::layout;
 
@@ -16,8 +16,7 @@ fn scales(packed: &[u8; 12]) -> [u64; 2] {
     let high = u64::from(u32::from_le_bytes(*high.first_chunk().expect("12 bytes are 8 and 4")));
     let eight = |low: u64, high: u64| {
         let bits = (low & each(15)) | (((high | high << 30) & each(3)) << 4);
-        // The top bit of each byte is set before the subtraction so that nothing is borrowed from the next.
-        ((bits | each(0x80)) - each(32)) ^ each(0x80)
+        less_32(bits)
     };
     [eight(low, high & 0x0f0f_0f0f), eight(low >> 4, (high >> 4) & 0x0f0f_0f0f)]
 }

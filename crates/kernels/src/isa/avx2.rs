@@ -111,6 +111,10 @@ macro_rules! rows_of_256_bits {
                     let wide = _mm256_sll_epi16(v, _mm_cvtsi32_si128(n as i32));
                     _mm256_and_si256(wide, _mm256_set1_epi8((0xff_u8 << n) as i8))
                 }
+                fn look_up(self, table: &[u8; 16], v: __m256i) -> __m256i {
+                    let table = _mm_loadu_si128(table.as_ptr().cast());
+                    _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), v)
+                }
                 fn prefetch(self, bytes: &[u8], offset: usize) {
                     _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(offset).cast())
                 }
@@ -145,6 +149,19 @@ macro_rules! wide_of_256_bits {
                 let scale = _mm256_shuffle_epi8(scales, _mm256_broadcastsi128_si256(spread));
                 _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, scale))
             }
+            // The top bit apart: two products with a whole byte do not fit i16.
+            fn dot_scaled_bytes(
+                self,
+                acc: __m256i,
+                codes: __m256i,
+                x: &[i8; 32],
+                scales: __m256i,
+                g: usize
+            ) -> __m256i {
+                let top = _mm256_set1_epi8(-128);
+                let acc = self.dot_scaled(acc, _mm256_andnot_si256(top, codes), x, scales, g);
+                self.dot_scaled(acc, _mm256_and_si256(top, codes), x, scales, g)
+            }
             fn dot_sums(self, a: [u64; 2], b: &[i16; 16], factor: i32) -> __m256i {
                 let a = _mm256_cvtepi8_epi16(_mm_set_epi64x(a[1] as i64, a[0] as i64));
                 let sums = _mm256_madd_epi16(a, _mm256_loadu_si256(b.as_ptr().cast()));
@@ -161,6 +178,10 @@ macro_rules! wide_of_256_bits {
             }
             fn store8(self, x: __m256, out: &mut [f32; 8]) { _mm256_storeu_ps(out.as_mut_ptr(), x) }
             fn widen8(self, bits: &[u16; 8]) -> __m256 { _mm256_cvtph_ps(_mm_loadu_si128(bits.as_ptr().cast())) }
+            fn brains8(self, bits: &[u16; 8]) -> __m256 {
+                let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(bits.as_ptr().cast()));
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
+            }
             fn mul8(self, x: __m256, y: __m256) -> __m256 { _mm256_mul_ps(x, y) }
             fn add8(self, x: __m256, y: __m256) -> __m256 { _mm256_add_ps(x, y) }
             fn splat8(self, x: f32) -> __m256 { _mm256_set1_ps(x) }
@@ -263,6 +284,10 @@ macro_rules! lanes_of_256_bits {
             fn to_floats(self, x: __m256i) -> __m256 { _mm256_cvtepi32_ps(x) }
             fn widen_lanes(self, bits: &[u16; 16]) -> __m256 {
                 _mm256_cvtph_ps(_mm_loadu_si128(bits.as_ptr().cast()))
+            }
+            fn brain_lanes(self, bits: &[u16; 16]) -> __m256 {
+                let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(bits.as_ptr().cast()));
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
             }
             fn splat_float(self, x: f32) -> __m256 { _mm256_set1_ps(x) }
             fn mul_lanes(self, x: __m256, y: __m256) -> __m256 { _mm256_mul_ps(x, y) }

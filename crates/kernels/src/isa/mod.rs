@@ -50,6 +50,8 @@ pub(crate) trait Row: Copy + Send + Sync + 'static {
     fn shr(self, v: Self::V, n: usize) -> Self::V;
     /// Shift left of each byte. `n < 8` is a constant once inlined.
     fn shl(self, v: Self::V, n: usize) -> Self::V;
+    /// `table[i]` for each byte i of `v`, at most 15.
+    fn look_up(self, table: &[u8; 16], v: Self::V) -> Self::V;
     /// Asks for the cache line `offset` bytes after the start of `bytes`, which need not exist.
     fn prefetch(self, bytes: &[u8], offset: usize);
 }
@@ -80,8 +82,10 @@ pub(crate) trait Wide: Row {
     fn scales_of_16(self, scales: [u64; 2]) -> Self::S;
     /// Scales of 32 weights each.
     fn scales_of_32(self, scales: u64) -> Self::S;
-    /// `acc + Σ scale·code·x` of the group `g` of 32 weights. Codes are at most 63.
+    /// `acc + Σ scale·code·x` of the group `g` of 32 weights. Codes are at most 127.
     fn dot_scaled(self, acc: Self::A, codes: Self::V, x: &[i8; 32], scales: Self::S, g: usize) -> Self::A;
+    /// As [`Self::dot_scaled`] for any codes.
+    fn dot_scaled_bytes(self, acc: Self::A, codes: Self::V, x: &[i8; 32], scales: Self::S, g: usize) -> Self::A;
     /// `acc + Σ code·x`. Codes are at most 127.
     fn dot_codes(self, acc: Self::A, codes: Self::V, x: &[i8; 32]) -> Self::A;
     /// `acc + Σ code·x` of any codes.
@@ -94,6 +98,8 @@ pub(crate) trait Wide: Row {
     fn store8(self, x: Self::F8, out: &mut [f32; 8]);
     /// Widens eight f16.
     fn widen8(self, bits: &[u16; 8]) -> Self::F8;
+    /// Widens eight bfloat16.
+    fn brains8(self, bits: &[u16; 8]) -> Self::F8;
     fn mul8(self, x: Self::F8, y: Self::F8) -> Self::F8;
     fn add8(self, x: Self::F8, y: Self::F8) -> Self::F8;
     fn splat8(self, x: f32) -> Self::F8;
@@ -132,6 +138,8 @@ pub(crate) trait Lanes: Row {
     fn to_floats(self, x: Self::N) -> Self::L;
     /// The f16 of the first `LANES` of `bits`.
     fn widen_lanes(self, bits: &[u16; 16]) -> Self::L;
+    /// The bfloat16 of the first `LANES` of `bits`.
+    fn brain_lanes(self, bits: &[u16; 16]) -> Self::L;
     fn splat_float(self, x: f32) -> Self::L;
     fn mul_lanes(self, x: Self::L, y: Self::L) -> Self::L;
     fn add_lanes(self, x: Self::L, y: Self::L) -> Self::L;

@@ -27,7 +27,7 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
     fn dot(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t) -> int32x4_t;
     /// As [`Self::dot`] for any `w`.
     fn dot_any(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t) -> int32x4_t;
-    /// Adds `scale·Σ w·x` to the sum of the lanes; `w` at most 63, `scale` from −128 to 127.
+    /// Adds `scale·Σ w·x` to the sum of the lanes; `w` at most 127, `scale` from −128 to 127.
     fn dot_scaled(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t, scale: i32) -> int32x4_t;
 }
 
@@ -114,6 +114,10 @@ impl<D: Dot> Row for Neon<D> {
             let n = vdupq_n_s8(n as i8);
             [vshlq_u8(v[0], n), vshlq_u8(v[1], n)]
         }
+        fn look_up(self, table: &[u8; 16], v: [uint8x16_t; 2]) -> [uint8x16_t; 2] {
+            let table = vld1q_u8(table.as_ptr());
+            [vqtbl1q_u8(table, v[0]), vqtbl1q_u8(table, v[1])]
+        }
         fn prefetch(self, bytes: &[u8], offset: usize) {
             let at = bytes.as_ptr().wrapping_add(offset);
             asm!("prfm pldl1keep, [{}]", in(reg) at, options(readonly, nostack, preserves_flags))
@@ -145,6 +149,18 @@ impl<D: Dot> Wide for Neon<D> {
             let acc = self.0.dot_scaled(acc, codes[0], vld1q_s8(x.as_ptr()), scales[2 * g]);
             self.0.dot_scaled(acc, codes[1], vld1q_s8(x.as_ptr().add(16)), scales[2 * g + 1])
         }
+        fn dot_scaled_bytes(
+            self,
+            acc: int32x4_t,
+            codes: [uint8x16_t; 2],
+            x: &[i8; 32],
+            scales: [i32; 16],
+            g: usize
+        ) -> int32x4_t {
+            let first = self.0.dot_any(vdupq_n_s32(0), codes[0], vld1q_s8(x.as_ptr()));
+            let second = self.0.dot_any(vdupq_n_s32(0), codes[1], vld1q_s8(x.as_ptr().add(16)));
+            vmlaq_n_s32(vmlaq_n_s32(acc, first, scales[2 * g]), second, scales[2 * g + 1])
+        }
         fn dot_codes(self, acc: int32x4_t, codes: [uint8x16_t; 2], x: &[i8; 32]) -> int32x4_t {
             let acc = self.0.dot(acc, codes[0], vld1q_s8(x.as_ptr()));
             self.0.dot(acc, codes[1], vld1q_s8(x.as_ptr().add(16)))
@@ -170,6 +186,9 @@ impl<D: Dot> Wide for Neon<D> {
             vst1q_f32(out.as_mut_ptr().add(4), x[1]);
         }
         fn widen8(self, bits: &[u16; 8]) -> [float32x4_t; 2] { [widen(bits.as_ptr()), widen(bits.as_ptr().add(4))] }
+        fn brains8(self, bits: &[u16; 8]) -> [float32x4_t; 2] {
+            [widen_brains(bits.as_ptr()), widen_brains(bits.as_ptr().add(4))]
+        }
         fn mul8(self, x: [float32x4_t; 2], y: [float32x4_t; 2]) -> [float32x4_t; 2] {
             [vmulq_f32(x[0], y[0]), vmulq_f32(x[1], y[1])]
         }
@@ -204,6 +223,16 @@ fn widen_bytes(bytes: [int8x8_t; 2]) -> [i32; 16] {
 unsafe fn widen(bits: *const u16) -> float32x4_t {
     // SAFETY: the caller's obligation; every CPU with NEON widens f16.
     unsafe { vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(bits))) }
+}
+
+/// Widens four bfloat16.
+///
+/// # Safety
+/// `bits` must point to four.
+#[inline(always)]
+unsafe fn widen_brains(bits: *const u16) -> float32x4_t {
+    // SAFETY: the caller's obligation.
+    unsafe { vreinterpretq_f32_u32(vshll_n_u16::<16>(vld1_u16(bits))) }
 }
 
 impl<D: Dot> Lanes for Neon<D> {
@@ -251,6 +280,7 @@ impl<D: Dot> Lanes for Neon<D> {
         fn times_256(self, x: int32x4_t) -> int32x4_t { vshlq_n_s32::<8>(x) }
         fn to_floats(self, x: int32x4_t) -> float32x4_t { vcvtq_f32_s32(x) }
         fn widen_lanes(self, bits: &[u16; 16]) -> float32x4_t { widen(bits.as_ptr()) }
+        fn brain_lanes(self, bits: &[u16; 16]) -> float32x4_t { widen_brains(bits.as_ptr()) }
         fn splat_float(self, x: f32) -> float32x4_t { vdupq_n_f32(x) }
         fn mul_lanes(self, x: float32x4_t, y: float32x4_t) -> float32x4_t { vmulq_f32(x, y) }
         fn add_lanes(self, x: float32x4_t, y: float32x4_t) -> float32x4_t { vaddq_f32(x, y) }

@@ -106,6 +106,16 @@ impl Row for Scalar {
     fn shl(self, v: [u64; 4], n: usize) -> [u64; 4] {
         each(v, |word| (word << n) & splat(0xff << n))
     }
+
+    #[inline(always)]
+    fn look_up(self, table: &[u8; 16], v: [u64; 4]) -> [u64; 4] {
+        let mut bytes = [0; 32];
+        self.store(v, &mut bytes);
+        for byte in &mut bytes {
+            *byte = table[usize::from(*byte & 15)];
+        }
+        self.load(&bytes)
+    }
 }
 
 impl Flat for Scalar {

@@ -72,6 +72,13 @@ fn widen<const N: usize>(bits: &[u16; N], at: usize) -> v128 {
     f32x4(x(0), x(1), x(2), x(3))
 }
 
+/// The four bfloat16 from `at` on.
+#[inline(always)]
+fn widen_brains<const N: usize>(bits: &[u16; N], at: usize) -> v128 {
+    let x = |i: usize| u32::from(bits[at + i]) << 16;
+    u32x4(x(0), x(1), x(2), x(3))
+}
+
 impl Row for Simd128 {
     type V = [v128; 2];
 
@@ -133,6 +140,11 @@ impl Row for Simd128 {
         v.map(|v| u8x16_shl(v, n as u32))
     }
 
+    #[inline(always)]
+    fn look_up(self, table: &[u8; 16], v: [v128; 2]) -> [v128; 2] {
+        v.map(|v| u8x16_swizzle(load(table, 0), v))
+    }
+
     /// There is no such instruction.
     #[inline(always)]
     fn prefetch(self, _: &[u8], _: usize) {}
@@ -170,6 +182,11 @@ impl Wide for Simd128 {
     }
 
     #[inline(always)]
+    fn dot_scaled_bytes(self, acc: v128, codes: [v128; 2], x: &[i8; 32], scales: [i32; 16], g: usize) -> v128 {
+        self.dot_scaled(acc, codes, x, scales, g)
+    }
+
+    #[inline(always)]
     fn dot_codes(self, acc: v128, codes: [v128; 2], x: &[i8; 32]) -> v128 {
         dot(dot(acc, codes[0], load(x, 0)), codes[1], load(x, 16))
     }
@@ -202,6 +219,11 @@ impl Wide for Simd128 {
     #[inline(always)]
     fn widen8(self, bits: &[u16; 8]) -> [v128; 2] {
         [widen(bits, 0), widen(bits, 4)]
+    }
+
+    #[inline(always)]
+    fn brains8(self, bits: &[u16; 8]) -> [v128; 2] {
+        [widen_brains(bits, 0), widen_brains(bits, 4)]
     }
 
     #[inline(always)]
@@ -300,6 +322,11 @@ impl Lanes for Simd128 {
     #[inline(always)]
     fn widen_lanes(self, bits: &[u16; 16]) -> v128 {
         widen(bits, 0)
+    }
+
+    #[inline(always)]
+    fn brain_lanes(self, bits: &[u16; 16]) -> v128 {
+        widen_brains(bits, 0)
     }
 
     #[inline(always)]

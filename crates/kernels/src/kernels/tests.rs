@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::algo::math;
-use crate::testing::{Random, TYPES, bits, nmse, pool, scale_fields, set_scale};
+use crate::testing::{Random, TYPES, bits, has_mins, nmse, pool, scales, set_scales};
 use crate::{KvElem, Layouts, RopePairing};
 use atta_formats::{TensorType, decode};
 
@@ -46,41 +46,39 @@ fn widths(ty: TensorType) -> Vec<usize> {
     }
 }
 
-/// The codec with `d` and `dmin` set to 1 or 0 yields the integers: `(scale·code, min)` of each weight of a block.
+/// The codec with `d·K` and `dmin` set to 1 or 0 yields the integers: `(scale·code, min)` of each weight of a block.
 fn integers(ty: TensorType, block: &[u8]) -> (Vec<i64>, Vec<i64>) {
     let with = |scales: [f32; 2]| {
         let mut block = block.to_vec();
-        for (at, scale) in scale_fields(ty).into_iter().zip(scales) {
-            set_scale(&mut block, at, scale);
-        }
+        set_scales(ty, &mut block, scales);
         let mut out = vec![0f32; ty.block_len()];
         decode(ty, &block, &mut out).unwrap();
         out.into_iter().map(|x| x as i64).collect::<Vec<_>>()
     };
-    let mins = if scale_fields(ty).len() == 2 { with([0.0, 1.0]) } else { vec![0; ty.block_len()] };
+    let mins = if has_mins(ty) { with([0.0, 1.0]) } else { vec![0; ty.block_len()] };
     (with([1.0, 0.0]), mins.into_iter().map(|min| -min).collect())
 }
 
 /// `w · x` of one row by the rule in the crate's documentation, with the activations of row `t`.
 fn by_the_rule(ty: TensorType, row: &[u8], a: &Activations, t: usize) -> f32 {
-    let field = |block: &[u8], i: usize| {
-        let at = scale_fields(ty)[i];
-        atta_formats::f16::f16_to_f32(u16::from_le_bytes([block[at], block[at + 1]]))
-    };
     let dot = |w: &[i64], x: &[i8]| w.iter().zip(x).map(|(w, &x)| w * i64::from(x)).sum::<i64>() as f32;
     let mut out = 0f32;
     for (b, block) in row.chunks(ty.block_bytes()).enumerate() {
-        let (w, mins) = integers(ty, block);
+        let ((w, mins), [d, second]) = (integers(ty, block), scales(ty, block));
         if ty.block_len() == 32 {
             let (q, at) = (a.q8_32(), a.q8_32().at(b / 8, t));
             let part = b % 8 * 32..b % 8 * 32 + 32;
-            out += (field(block, 0) * q.scales[at][b % 8]) * dot(&w, &q.codes[at].0[part]);
+            let (x, dx) = (&q.codes[at].0[part], q.scales[at][b % 8]);
+            out += (d * dx) * dot(&w, x);
+            if has_mins(ty) {
+                out += (second * dx) * dot(&[1; 32], x);
+            }
             continue;
         }
         let (q, at) = (a.q8_256(), a.q8_256().at(b, t));
-        let mut v = field(block, 0) * dot(&w, &q.codes[at].0);
-        if scale_fields(ty).len() == 2 {
-            v -= field(block, 1) * dot(&mins, &q.codes[at].0);
+        let mut v = d * dot(&w, &q.codes[at].0);
+        if has_mins(ty) {
+            v -= second * dot(&mins, &q.codes[at].0);
         }
         out += q.scales[at] * v;
     }
@@ -126,7 +124,7 @@ fn extreme_codes_do_not_overflow() {
         for (byte, sign) in [0x00, 0x7f, 0x80, 0xff].into_iter().flat_map(|byte| [(byte, 1.0), (byte, -1.0)]) {
             let mut bytes = vec![byte; ty.row_bytes(512).unwrap()];
             for block in bytes.chunks_mut(ty.block_bytes()) {
-                scale_fields(ty).into_iter().for_each(|at| set_scale(block, at, 1.0));
+                set_scales(ty, block, [1.0; 2]);
             }
             let w = Matrix::new(ty, 1, 512, &bytes).unwrap();
             let x = [sign; 512];
@@ -158,11 +156,10 @@ fn a_row_gets_the_same_bits_whoever_its_neighbours_and_threads_are() {
         let w = Matrix::new(ty, 83, d_in, &bytes).unwrap();
         let x = random.floats(300 * d_in);
         let alone: Vec<f32> = x.chunks(d_in).flat_map(|x| matmul(k, 1, w, x)).collect();
-        for n_rows in [2, 3, 7, 17, 32, 33, 50, 300] {
-            for n_threads in [1, 2, 3, 5] {
-                let got = matmul(k, n_threads, w, &x[..n_rows * d_in]);
-                assert_eq!(bits(&got), bits(&alone[..got.len()]), "{} {ty} {n_rows} {n_threads}", k.isa());
-            }
+        let shapes = [(2, 1), (2, 5), (3, 3), (7, 2), (17, 1), (17, 5), (32, 3), (33, 2), (50, 1), (300, 2), (300, 5)];
+        for (n_rows, n_threads) in shapes {
+            let got = matmul(k, n_threads, w, &x[..n_rows * d_in]);
+            assert_eq!(bits(&got), bits(&alone[..got.len()]), "{} {ty} {n_rows} {n_threads}", k.isa());
         }
     }
 }

@@ -1,0 +1,42 @@
+//! IQ4_NL: 32 four-bit codes that stand for the numbers of a table, with one scale; the nibbles of Q4_0.
+
+use super::{Format, Quant32, half_at};
+use crate::isa::Row;
+use atta_formats::layout::{self, IQ4_VALUES};
+
+/// The format.
+pub(crate) struct IQ4NL;
+
+/// The numbers of a table raised by `offset`.
+pub(super) const fn raised(values: &[i8; 16], offset: i16) -> [u8; 16] {
+    let (mut codes, mut i) = ([0; 16], 0);
+    while i < 16 {
+        codes[i] = (values[i] as i16 + offset) as u8;
+        i += 1;
+    }
+    codes
+}
+
+/// The table of IQ4_NL and IQ4_XS, raised by 128.
+pub(super) const CODES: [u8; 16] = raised(&IQ4_VALUES, 128);
+
+impl Quant32 for IQ4NL {
+    type Block = [u8; 18];
+    const FORMAT: Format = Format::IQ4NL;
+    const OFFSET: i16 = 128;
+
+    #[inline(always)]
+    fn blocks(row: &[u8]) -> &[[u8; 18]] {
+        row.as_chunks().0
+    }
+
+    #[inline(always)]
+    fn d(block: &[u8; 18]) -> u16 {
+        half_at(block, 0)
+    }
+
+    #[inline(always)]
+    fn codes<I: Row>(isa: I, block: &[u8; 18]) -> I::V {
+        isa.look_up(&CODES, isa.nibbles(layout::IQ4NL(block).qs()))
+    }
+}

@@ -1,0 +1,34 @@
+//! MXFP4: 32 floats of four bits, doubled into integers by a table, whose scale is a power of two.
+
+use super::iq4_nl::raised;
+use super::{Format, Half, Quant32};
+use crate::isa::Row;
+use atta_formats::layout::{self, MXFP4_VALUES};
+
+/// The format.
+pub(crate) struct MXFP4;
+
+const CODES: [u8; 16] = raised(&MXFP4_VALUES, MXFP4::OFFSET);
+
+impl Quant32 for MXFP4 {
+    type Block = [u8; 17];
+    const FORMAT: Format = Format::MXFP4;
+    const OFFSET: i16 = 12;
+    const D: Half = Half::Bf16;
+
+    #[inline(always)]
+    fn blocks(row: &[u8]) -> &[[u8; 17]] {
+        row.as_chunks().0
+    }
+
+    /// A power of two has no bits behind those of a bfloat16, not even where it is subnormal.
+    #[inline(always)]
+    fn d(block: &[u8; 17]) -> u16 {
+        (layout::MXFP4(block).d().to_bits() >> 16) as u16
+    }
+
+    #[inline(always)]
+    fn codes<I: Row>(isa: I, block: &[u8; 17]) -> I::V {
+        isa.look_up(&CODES, isa.nibbles(layout::MXFP4(block).qs()))
+    }
+}

@@ -1,0 +1,35 @@
+//! Q4_1: the nibbles of Q4_0 without an offset, with a scale and a minimum.
+
+use super::{Format, Quant32, half_at};
+use crate::isa::Row;
+use atta_formats::layout;
+
+/// The format.
+pub(crate) struct Q4_1;
+
+impl Quant32 for Q4_1 {
+    type Block = [u8; 20];
+    const FORMAT: Format = Format::Q4_1;
+    const OFFSET: i16 = 0;
+    const MINS: bool = true;
+
+    #[inline(always)]
+    fn blocks(row: &[u8]) -> &[[u8; 20]] {
+        row.as_chunks().0
+    }
+
+    #[inline(always)]
+    fn d(block: &[u8; 20]) -> u16 {
+        half_at(block, 0)
+    }
+
+    #[inline(always)]
+    fn m(block: &[u8; 20]) -> u16 {
+        half_at(block, 2)
+    }
+
+    #[inline(always)]
+    fn codes<I: Row>(isa: I, block: &[u8; 20]) -> I::V {
+        isa.nibbles(layout::Q4_1(block).qs())
+    }
+}

@@ -1,0 +1,36 @@
+//! Q5_1: the codes of Q5_0 without an offset, with a scale and a minimum.
+
+use super::{Format, Quant32, half_at};
+use crate::isa::Row;
+use atta_formats::layout;
+
+/// The format.
+pub(crate) struct Q5_1;
+
+impl Quant32 for Q5_1 {
+    type Block = [u8; 24];
+    const FORMAT: Format = Format::Q5_1;
+    const OFFSET: i16 = 0;
+    const MINS: bool = true;
+
+    #[inline(always)]
+    fn blocks(row: &[u8]) -> &[[u8; 24]] {
+        row.as_chunks().0
+    }
+
+    #[inline(always)]
+    fn d(block: &[u8; 24]) -> u16 {
+        half_at(block, 0)
+    }
+
+    #[inline(always)]
+    fn m(block: &[u8; 24]) -> u16 {
+        half_at(block, 2)
+    }
+
+    #[inline(always)]
+    fn codes<I: Row>(isa: I, block: &[u8; 24]) -> I::V {
+        let block = layout::Q5_1(block);
+        isa.or(isa.nibbles(block.qs()), isa.shl(isa.bits(block.qh()), 4))
+    }
+}
