@@ -85,7 +85,7 @@ fn main() {
     let n_threads = args.next().map_or(1, |n| n.parse().expect("a number of threads"));
     let pool = Pool::new(NonZeroUsize::new(n_threads).expect("at least one thread"));
     println!("{}, {n_threads} threads; shares of the int8 peak and of the best read loop, measured per line", k.isa());
-    for ty in [Q4_0, Q4_1, Q5_0, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ2_XXS, IQ3_S, IQ4_XS, TQ2_0, F16, BF16, F32] {
+    for ty in [Q4_0, Q4_1, Q5_0, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ2_XXS, IQ4_XS, TQ2_0, F16, BF16, F32] {
         format(k, &pool, ty, 2048);
     }
     for (name, layout) in [("Q8_32", Layouts::Q8_32), ("Q8_256", Layouts::Q8_256)] {
