@@ -142,7 +142,7 @@ impl Activations {
             Rows::new(&mut self.values[..n_rows * d], d),
             (self.q8_256.rows(n_blocks(Layouts::Q8_256), n_rows), self.q8_32.rows(n_blocks(Layouts::Q8_32), n_rows)),
         );
-        tiles::deal(pool, &mut parts, tiles::grain(n_rows, pool), |t, (x, (q8_256, q8_32))| {
+        tiles::deal(pool, &mut parts, |t, (x, (q8_256, q8_32))| {
             row(t, x);
             if layouts.contains(Layouts::Q8_256) {
                 k.quantize_256(x, q8_256);

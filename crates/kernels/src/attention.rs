@@ -181,7 +181,7 @@ fn tile_rows(inputs: &Inputs<'_>, n_threads: usize) -> usize {
 fn by_tile(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, out: &mut [f32]) {
     let (tile, n_kv_heads) = (tile_rows(inputs, pool.n_threads()), inputs.kv.n_kv_heads);
     let mut parts = Grid::new(out, inputs.n_rows, tile, inputs.group * inputs.kv.d_head);
-    tiles::deal(pool, &mut parts, 1, |i, mut out| {
+    tiles::deal(pool, &mut parts, |i, mut out| {
         let (first, h) = (i / n_kv_heads * tile, i % n_kv_heads);
         let mut rows = [AttnRow { blocks: &[], first: 0, last: 0 }; TILE];
         let rows = &mut rows[..tile.min(inputs.n_rows - first)];
@@ -199,7 +199,7 @@ fn by_chunk(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, partials: &mut [f32], 
     let (len, n_kv_heads) = (partial_len(inputs.group, inputs.kv.d_head), inputs.kv.n_kv_heads);
     let width = inputs.group * inputs.kv.d_head;
     let n_chunks = partials.len() / len / (out.len() / width);
-    tiles::deal(pool, &mut Rows::new(partials, len), 1, |i, partial| {
+    tiles::deal(pool, &mut Rows::new(partials, len), |i, partial| {
         let (t, h) = (i / n_chunks / n_kv_heads, i / n_chunks % n_kv_heads);
         let rows = [(inputs.rows)(t)];
         let query = inputs.query(t, h, &rows);

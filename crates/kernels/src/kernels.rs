@@ -4,7 +4,7 @@
 //! [`Kernels::matmul_gated`] and [`Kernels::attention`] are one region each.
 
 use crate::table::{self, Table};
-use crate::tiles::{self, Chain, Columns, Split, Strip};
+use crate::tiles::{self, Chain, Columns, Strip};
 use crate::{Activation, Activations, Attention, Error, Matrix, Pool, attention};
 use std::ops::Range;
 
@@ -166,8 +166,7 @@ impl Kernels {
                 *out = Some(Columns::new(job.out, x.n_rows(), self.0.strip));
             }
             let mut parts = Chain(outs);
-            let grain = tiles::grain(parts.n_parts(), pool);
-            tiles::deal(pool, &mut parts, grain, |_, (k, strip)| {
+            tiles::deal(pool, &mut parts, |_, (k, strip)| {
                 let product = products[k].expect("an output has a product");
                 self.product_of(&product, x, 0..x.n_rows(), strip);
             });
@@ -207,8 +206,7 @@ impl Kernels {
         let factor = |w, bias| Product::new(x, w, bias, out.len());
         let factors = Factors { gate: factor(gate, gate_bias), up: factor(up, up_bias), activation };
         let mut parts = Columns::new(out, x.n_rows(), self.0.strip);
-        let grain = tiles::grain(parts.n_parts(), pool);
-        tiles::deal(pool, &mut parts, grain, |_, strip| self.gated_of(&factors, x, 0..x.n_rows(), strip));
+        tiles::deal(pool, &mut parts, |_, strip| self.gated_of(&factors, x, 0..x.n_rows(), strip));
     }
 
     /// One strip of a gated product of the rows `rows` of `x`.

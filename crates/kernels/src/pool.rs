@@ -267,7 +267,7 @@ impl Pool {
 
     /// Calls `f(i)` once for each `i < n`, as one region. A panic in `f` is propagated after all threads have stopped.
     pub fn for_each(&self, n: usize, f: impl Fn(usize) + Sync) {
-        tiles::deal(self, &mut Indices(n), tiles::grain(n, self), |i, ()| f(i));
+        tiles::deal(self, &mut Indices(n), |i, ()| f(i));
     }
 
     /// Calls `f(t, row t)` once for each row of `out`, `[n, d]`, as one region.
@@ -276,8 +276,7 @@ impl Pool {
     /// If `out` is not a whole number of rows; and with a panic of `f`.
     pub fn for_each_row(&self, out: &mut [f32], d: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
         let mut rows = Rows::new(out, d);
-        let grain = tiles::grain(tiles::Split::n_parts(&rows), self);
-        tiles::deal(self, &mut rows, grain, f);
+        tiles::deal(self, &mut rows, f);
     }
 
     /// Physical cores that the affinity mask and the CPU quota of the control group (v1 and v2) leave to this process;

@@ -29,34 +29,23 @@ pub(crate) unsafe trait Split: Sync {
     unsafe fn part(&self, i: usize) -> Self::Part<'_>;
 }
 
-/// Calls `f(i, part i)` once for every part, in one region of the pool. Threads take `grain` parts at a time.
+/// Calls `f(i, part i)` once for every part, in one region of the pool. A thread takes a share of what is left, so that it
+/// works on neighbours at first and no thread has much to do when the others are finished.
 /// The exclusive borrow lasts as long as the parts, so that parts of two deals cannot coexist.
-pub(crate) fn deal<'p, S: Split + 'p>(
-    pool: &Pool,
-    parts: &'p mut S,
-    grain: usize,
-    f: impl Fn(usize, S::Part<'p>) + Sync,
-) {
+pub(crate) fn deal<'p, S: Split + 'p>(pool: &Pool, parts: &'p mut S, f: impl Fn(usize, S::Part<'p>) + Sync) {
     let (n, next) = (parts.n_parts(), AtomicUsize::new(0));
-    let (grain, parts) = (grain.max(1), &*parts);
+    let (turns, parts) = (4 * pool.n_threads(), &*parts);
+    let end = |start: usize| start + ((n - start) / turns).max(1);
+    let take = || next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |start| (start < n).then(|| end(start)));
     let work = || {
-        loop {
-            let start = next.fetch_add(grain, Ordering::Relaxed);
-            if start >= n {
-                return;
-            }
-            for i in start..n.min(start + grain) {
+        while let Ok(start) = take() {
+            for i in start..end(start) {
                 // SAFETY: `i < n`, and the counter gives every index out once, so the part is seen by this call only.
                 f(i, unsafe { parts.part(i) });
             }
         }
     };
-    if n <= grain { work() } else { pool.run(&work) }
-}
-
-/// `grain` that gives each thread about eight turns.
-pub(crate) fn grain(n_parts: usize, pool: &Pool) -> usize {
-    (n_parts / (8 * pool.n_threads())).max(1)
+    if n <= 1 { work() } else { pool.run(&work) }
 }
 
 /// Indices without a buffer.
@@ -409,7 +398,7 @@ mod tests {
     #[test]
     fn every_row_is_dealt_once() {
         let mut buffer = vec![0u32; 7 * 5];
-        deal(&pool(), &mut Rows::new(&mut buffer, 5), 2, |i, row| row.iter_mut().for_each(|x| *x += i as u32 + 1));
+        deal(&pool(), &mut Rows::new(&mut buffer, 5), |i, row| row.iter_mut().for_each(|x| *x += i as u32 + 1));
         assert!(buffer.iter().enumerate().all(|(k, &x)| x == k as u32 / 5 + 1));
     }
 
@@ -417,7 +406,7 @@ mod tests {
     fn strips_cover_every_column_once() {
         for d_out in [1, 15, 16, 17, 50] {
             let mut out = vec![0f32; 3 * d_out];
-            deal(&pool(), &mut Columns::new(&mut out, 3, 16), 1, |_, mut strip| {
+            deal(&pool(), &mut Columns::new(&mut out, 3, 16), |_, mut strip| {
                 for t in 0..3 {
                     let columns = strip.columns();
                     strip.row(t).iter_mut().zip(columns).for_each(|(x, c)| *x += (t * 100 + c) as f32);
@@ -431,7 +420,7 @@ mod tests {
     fn tiles_cover_every_element_once() {
         for (tile, strip) in [(1, 1), (2, 3), (3, 7), (5, 8)] {
             let mut out = vec![0f32; 5 * 7];
-            deal(&pool(), &mut Grid::new(&mut out, 5, tile, strip), 1, |i, mut part| {
+            deal(&pool(), &mut Grid::new(&mut out, 5, tile, strip), |i, mut part| {
                 let first = i / 7usize.div_ceil(strip) * tile;
                 for t in 0..tile.min(5 - first) {
                     let columns = part.columns();
@@ -446,7 +435,7 @@ mod tests {
     fn groups_of_rows_cover_every_element_once() {
         for bounds in [&[3, 8][..], &[0, 1, 5], &[7, 7, 9, 9, 10, 12]] {
             let mut out = vec![0f32; 5 * 7];
-            deal(&pool(), &mut Bands::new(&mut out, bounds, 3), 1, |_, Band { group, rows, mut strip }| {
+            deal(&pool(), &mut Bands::new(&mut out, bounds, 3), |_, Band { group, rows, mut strip }| {
                 assert_eq!(rows, bounds[group] - bounds[0]..bounds[group + 1] - bounds[0]);
                 for t in rows.clone() {
                     let columns = strip.columns();
@@ -467,7 +456,7 @@ mod tests {
     #[test]
     fn blocks_of_a_row_are_strided() {
         let mut buffer = vec![0; 4 * 3 + 2];
-        deal(&pool(), &mut Blocks::new(&mut buffer, 4, 3), 1, |t, mut row| {
+        deal(&pool(), &mut Blocks::new(&mut buffer, 4, 3), |t, mut row| {
             (0..4).for_each(|b| *row.block(b) = 10 * t + b)
         });
         assert_eq!(buffer, [0, 10, 20, 1, 11, 21, 2, 12, 22, 3, 13, 23, 0, 0]);
@@ -478,7 +467,7 @@ mod tests {
         let (mut a, mut b) = (vec![0f32; 40], vec![0f32; 17]);
         let mut chain = Chain([Some(Columns::new(&mut a, 2, 16)), None, Some(Columns::new(&mut b, 1, 16))]);
         assert_eq!(chain.n_parts(), 4);
-        deal(&pool(), &mut chain, 1, |_, (k, mut strip)| strip.row(0).fill(k as f32 + 1.0));
+        deal(&pool(), &mut chain, |_, (k, mut strip)| strip.row(0).fill(k as f32 + 1.0));
         assert!(a[..20].iter().all(|&x| x == 1.0) && a[20..].iter().all(|&x| x == 0.0));
         assert!(b.iter().all(|&x| x == 3.0));
     }

@@ -5,7 +5,7 @@
 //! by strips, whoever they belong to. What a row's result is does not depend on its group's other rows.
 
 use super::{Factors, Product};
-use crate::tiles::{self, Band, Bands, Split};
+use crate::tiles::{self, Band, Bands};
 use crate::{Activation, Activations, Kernels, Matrix, Pool};
 
 /// The matrix of a group, by the group's index, and what is added to its products, `[d_out]`.
@@ -45,8 +45,7 @@ impl Kernels {
         let Groups { bounds, w, out } = job;
         let n_out = out.len();
         let mut parts = self.bands(x, bounds, out);
-        let grain = tiles::grain(parts.n_parts(), pool);
-        tiles::deal(pool, &mut parts, grain, |_, Band { group, rows, strip }| {
+        tiles::deal(pool, &mut parts, |_, Band { group, rows, strip }| {
             let (w, bias) = w(group);
             self.product_of(&Product::new(x, w, bias, n_out), x, rows, strip);
         });
@@ -60,8 +59,7 @@ impl Kernels {
         let GatedGroups { bounds, gate, up, activation, out } = job;
         let n_out = out.len();
         let mut parts = self.bands(x, bounds, out);
-        let grain = tiles::grain(parts.n_parts(), pool);
-        tiles::deal(pool, &mut parts, grain, |_, Band { group, rows, strip }| {
+        tiles::deal(pool, &mut parts, |_, Band { group, rows, strip }| {
             let factor = |(w, bias)| Product::new(x, w, bias, n_out);
             let factors = Factors { gate: factor(gate(group)), up: factor(up(group)), activation };
             self.gated_of(&factors, x, rows, strip);
