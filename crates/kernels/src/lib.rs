@@ -24,9 +24,10 @@
 //!   comes last.
 //!
 //! # Instruction sets
-//! `scalar` everywhere; on x86-64 also `amx` (tiles for many rows, else as the next), `avx512` (with VNNI), `avxvnni`, `avx2` (with FMA and F16C) and `sse41` (the plain
-//! algorithms, compiled for it); on aarch64 `i8mm`, `dotprod` and `neon`; on WebAssembly `simd128`, if the module is built
-//! with it. [`Kernels::detect`] takes the first of these that the CPU has.
+//! `scalar` everywhere; on x86-64 also `amx` (tiles for many rows, else as the next), `avx512` (with VNNI), `avxvnni`,
+//! `avx2` (with FMA and F16C) and `sse41` (the plain algorithms, compiled for it); on aarch64 `i8mm`, `dotprod` and
+//! `neon`; on WebAssembly `simd128`, if the module is built with it. [`Kernels::detect`] takes the first of these that the
+//! CPU has.
 //!
 //! `unsafe` lives in `isa/`, `table.rs`, `pool.rs` and `tiles.rs`; everything else is safe code.
 
