@@ -5,8 +5,9 @@
 use atta_benches::{inputs, matmul, weights};
 use atta_formats::TensorType;
 use atta_kernels::{Kernels, Matrix, Pool};
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, Throughput};
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
 const D_OUT: usize = 1024;
 const D_IN: usize = 2048;
@@ -28,9 +29,9 @@ fn matmuls(c: &mut Criterion) {
     }
 }
 
-criterion_group! {
-    name = benches;
-    config = Criterion::default().sample_size(20).measurement_time(std::time::Duration::from_secs(1));
-    targets = matmuls
+fn main() {
+    let config = Criterion::default().sample_size(20).measurement_time(Duration::from_secs(1));
+    let mut c = config.configure_from_args();
+    matmuls(&mut c);
+    c.final_summary();
 }
-criterion_main!(benches);
