@@ -31,6 +31,8 @@ type Sinks<'a> = Option<&'a [f32]>;
 /// The functions of one instruction set.
 pub(crate) struct Table {
     pub(crate) name: &'static str,
+    /// Whether it may be used. It is only asked when it would be: asking the operating system for tiles has effects.
+    granted: fn() -> bool,
     /// Weight rows that a strip function likes to get at once.
     pub(crate) strip: usize,
     /// Indexed by [`Format`].
@@ -109,6 +111,7 @@ macro_rules! table {
             });
             Table {
                 name: $name,
+                granted: || true,
                 strip: $strip,
                 // In the order of `Format`.
                 strips: [
@@ -173,7 +176,7 @@ mod x86 {
         AVX512,
         "avx512",
         64,
-        // SAFETY: as above.
+        // SAFETY: the functions of this table are only called after `tables` found the features.
         unsafe { Avx512::assume() },
         ["avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni"]
     );
@@ -186,7 +189,7 @@ mod x86 {
                     return unsafe { AVX512.strips[Format::$format as usize](strip) };
                 }
                 // SAFETY: the functions of this table are only called after `tables` found the features.
-                $strip(Amx(unsafe { Avx512::assume() }), strip)
+                $strip(unsafe { Amx::assume() }, strip)
             });
             strip as StripFn
         }};
@@ -194,6 +197,7 @@ mod x86 {
 
     static AMX: Table = Table {
         name: "amx",
+        granted: amx::granted,
         strips: [
             AVX512.strips[0],
             AVX512.strips[1],
@@ -224,7 +228,7 @@ mod x86 {
         dots: {
             unsafe fn dots(rounds: usize, macs: &mut u64) {
                 // SAFETY: as above.
-                *macs = measure::dots_of_tiles(Amx(unsafe { Avx512::assume() }), rounds);
+                *macs = measure::dots_of_tiles(unsafe { Amx::assume() }, rounds);
             }
             dots
         },
@@ -253,7 +257,7 @@ mod x86 {
     /// GMAC/s of vectors and tiles at 16, 32, 64 and 512 rows: 143 and 91, 155 and 155, 184 and 238, 211 and 394.
     const TILED: usize = 32;
 
-    /// The tables of this CPU, best first.
+    /// The tables of this CPU, best first; of the first one, only the features it shares with the second are certain.
     pub(super) fn tables() -> [Option<&'static Table>; 5] {
         let avx2 =
             is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
@@ -265,9 +269,8 @@ mod x86 {
             && is_x86_feature_detected!("avx512vnni");
         let avx_vnni = avx2 && is_x86_feature_detected!("avxvnni");
         let sse41 = is_x86_feature_detected!("ssse3") && is_x86_feature_detected!("sse4.1");
-        let amx = avx512 && amx::granted();
         [
-            amx.then_some(&AMX),
+            avx512.then_some(&AMX),
             avx512.then_some(&AVX512),
             avx_vnni.then_some(&AVX_VNNI),
             avx2.then_some(&AVX2),
@@ -329,7 +332,7 @@ mod wasm {
     }
 }
 
-/// The tables that this CPU can run, best first.
+/// The tables that this CPU can run if they are granted, best first.
 fn offered() -> impl Iterator<Item = &'static Table> {
     #[cfg(target_arch = "x86_64")]
     let native = x86::tables();
@@ -347,17 +350,17 @@ fn offered() -> impl Iterator<Item = &'static Table> {
 }
 
 pub(crate) fn detect() -> &'static Table {
-    offered().next().expect("every CPU offers scalar")
+    offered().find(|table| (table.granted)()).expect("every CPU offers scalar")
 }
 
 pub(crate) fn named(name: &str) -> Result<&'static Table, Error> {
     offered()
-        .find(|table| table.name == name)
+        .find(|table| table.name == name && (table.granted)())
         .ok_or_else(|| Error::UnknownIsa { name: name.to_owned(), offered: names().join(", ") })
 }
 
 pub(crate) fn names() -> Vec<&'static str> {
-    offered().map(|table| table.name).collect()
+    offered().filter(|table| (table.granted)()).map(|table| table.name).collect()
 }
 
 /// `x` in the element type of a cache, little endian.

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | plain | `gemm.rs`: decode to i16, one flat dot product | the same, decoded once for 16 rows |
 //! | vectors | `gemv.rs`: codes never leave the registers; 512-bit ones: `quad.rs` | `panel.rs`: transposed once, lane = weight row |
-//! | matrix tiles | as vectors | `tile.rs`: as `panel.rs`, from 8 rows on |
+//! | matrix tiles | as vectors | `tile.rs`: as `panel.rs`, from 32 rows on |
 //! | float weights | `float.rs`: lanes along the row | the same, in register tiles |
 
 #[cfg(target_arch = "x86_64")]

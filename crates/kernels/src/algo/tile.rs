@@ -35,19 +35,19 @@ const AT_ONCE: usize = 2;
 #[inline(always)]
 pub(crate) fn k_quant<F: KQuant>(isa: Amx, strip: Strip<'_>) {
     let (rows, x) = (blocks(&strip, F::blocks), strip.x.q8_256());
-    let (mut panel, mut stage) = (Panel::<Avx512, R>::new(isa.0), Stage::NOTHING);
-    let mut planes = [[[isa.0.splat(0); R]; 64]; 2];
+    let (mut panel, mut stage) = (Panel::<Avx512, R>::new(isa.vectors()), Stage::NOTHING);
+    let mut planes = [[[isa.vectors().splat(0); R]; 64]; 2];
     let mut tiles = isa.configure([amx::ROWS; 2], 64);
     for b in 0..rows[0].len() {
         for r in 0..R {
-            k_quant_vector::<_, F, R>(isa.0, &rows[r * 16..], b, &mut stage, &mut panel, r);
+            k_quant_vector::<_, F, R>(isa.vectors(), &rows[r * 16..], b, &mut stage, &mut panel, r);
         }
         split::<F>(isa, &panel, &mut planes);
         let of_block = x.at(b, strip.rows.start)..x.at(b, strip.rows.end);
         let x =
             Inputs { codes: &x.codes[of_block.clone()], scales: &x.scales[of_block.clone()], sums: &x.sums[of_block] };
         let acc = strip.acc.as_chunks_mut().0.as_chunks_mut().0;
-        k_quant_block::<F>(&mut tiles, &Block { isa: isa.0, panel: &panel, x }, &planes, acc);
+        k_quant_block::<F>(&mut tiles, &Block { isa: isa.vectors(), panel: &panel, x }, &planes, acc);
     }
 }
 
@@ -223,14 +223,14 @@ fn k_quant_rule<F: KQuant>(
 #[inline(always)]
 pub(crate) fn quant_32<F: Quant32>(isa: Amx, strip: Strip<'_>) {
     let (rows, x) = (blocks(&strip, F::blocks), strip.x.q8_32());
-    let (mut panel, mut stage) = (Panel::<Avx512, R>::new(isa.0), Stage::NOTHING);
+    let (mut panel, mut stage) = (Panel::<Avx512, R>::new(isa.vectors()), Stage::NOTHING);
     let mut tiles = isa.configure([amx::ROWS; 2], 32);
     for b in 0..rows[0].len().div_ceil(8) {
         let groups = 8 * b..rows[0].len().min(8 * b + 8);
         // Groups that are missing at the end of a row add zero.
         (stage.d_32, stage.m_32) = ([[0; 16]; 8], [[0; 16]; 8]);
         for r in 0..R {
-            quant_32_vector::<_, F, R>(isa.0, &rows[r * 16..], groups.clone(), &mut stage, &mut panel, r);
+            quant_32_vector::<_, F, R>(isa.vectors(), &rows[r * 16..], groups.clone(), &mut stage, &mut panel, r);
         }
         for code in panel.codes.as_flattened_mut() {
             *code = isa.signed(*code, F::OFFSET);
@@ -239,7 +239,7 @@ pub(crate) fn quant_32<F: Quant32>(isa: Amx, strip: Strip<'_>) {
         let x =
             Inputs { codes: &x.codes[of_block.clone()], scales: &x.scales[of_block.clone()], sums: &x.sums[of_block] };
         let acc = strip.acc.as_chunks_mut().0.as_chunks_mut().0;
-        quant_32_block::<F>(&mut tiles, &Block { isa: isa.0, panel: &panel, x }, acc);
+        quant_32_block::<F>(&mut tiles, &Block { isa: isa.vectors(), panel: &panel, x }, acc);
     }
 }
 

@@ -12,10 +12,26 @@ use super::avx512::Avx512;
 use crate::activations::Codes;
 use std::arch::asm;
 use std::arch::x86_64::*;
+use std::marker::PhantomData;
 
 /// Proof of AMX with int8, which the operating system has granted, and of what [`Avx512`] proves.
 #[derive(Clone, Copy)]
-pub(crate) struct Amx(pub(crate) Avx512);
+pub(crate) struct Amx(Avx512);
+
+impl Amx {
+    /// # Safety
+    /// The CPU must have the features, and [`granted`] must have said so.
+    pub(crate) const unsafe fn assume() -> Self {
+        // SAFETY: the caller says so.
+        Self(unsafe { Avx512::assume() })
+    }
+
+    /// The operations on vectors.
+    #[inline(always)]
+    pub(crate) fn vectors(self) -> Avx512 {
+        self.0
+    }
+}
 
 /// Rows of a tile.
 pub(crate) const ROWS: usize = 16;
@@ -61,12 +77,13 @@ struct Config {
     rows: [u8; 16],
 }
 
-/// Tile registers with shapes; released when this is dropped.
+/// Tile registers with shapes; released when this is dropped. They are those of one thread, so this stays on it.
 pub(crate) struct Tiles {
     /// Activation rows of the two tiles of them.
     rows: [usize; 2],
     /// Weights of a step.
     step: usize,
+    of_thread: PhantomData<*mut ()>,
 }
 
 impl Drop for Tiles {
@@ -78,10 +95,11 @@ impl Drop for Tiles {
 }
 
 impl Amx {
-    /// Tiles of `rows` activation rows, 1 to 16 each, that multiply `step` weights at once: 32 or 64.
+    /// Tiles of `rows` activation rows, 1 to 16 each, that multiply `step` weights at once: 32 or 64. A thread has one set of
+    /// registers: there must be no other [`Tiles`] on it.
     #[inline(always)]
     pub(crate) fn configure(self, rows: [usize; 2], step: usize) -> Tiles {
-        let mut tiles = Tiles { rows: [0; 2], step };
+        let mut tiles = Tiles { rows: [0; 2], step, of_thread: PhantomData };
         tiles.reshape(rows);
         tiles
     }
@@ -144,8 +162,8 @@ impl Tiles {
         // SAFETY: `activations` and `weights` give pointers to as many rows of as many bytes as the registers hold.
         unsafe {
             asm!(
-                "tileloadd tmm4, [{x} + {x_stride}]",
-                "tileloadd tmm6, [{w} + {w_stride}]",
+                "tileloadd tmm4, [{x} + {x_stride}*1]",
+                "tileloadd tmm6, [{w} + {w_stride}*1]",
                 "tdpbsud tmm0, tmm4, tmm6",
                 x = in(reg) x, x_stride = in(reg) size_of::<Codes>(),
                 w = in(reg) low, w_stride = in(reg) size_of::<[__m512i; R]>(),
@@ -161,7 +179,7 @@ impl Tiles {
         // SAFETY: as above.
         unsafe {
             asm!(
-                "tileloadd tmm7, [{w} + {w_stride}]",
+                "tileloadd tmm7, [{w} + {w_stride}*1]",
                 "tdpbssd tmm1, tmm4, tmm7",
                 w = in(reg) high, w_stride = in(reg) size_of::<[__m512i; R]>(),
                 options(nostack, preserves_flags, readonly)
@@ -176,7 +194,7 @@ impl Tiles {
         // SAFETY: as above.
         unsafe {
             asm!(
-                "tileloadd tmm5, [{x} + {x_stride}]",
+                "tileloadd tmm5, [{x} + {x_stride}*1]",
                 "tdpbsud tmm2, tmm5, tmm6",
                 x = in(reg) x, x_stride = in(reg) size_of::<Codes>(),
                 options(nostack, preserves_flags, readonly)
@@ -211,10 +229,10 @@ impl Tiles {
                 // SAFETY: as above.
                 unsafe {
                     asm!(
-                        "tileloadd tmm4, [{x0} + {x_stride}]",
-                        "tileloadd tmm6, [{w} + {w_stride}]",
+                        "tileloadd tmm4, [{x0} + {x_stride}*1]",
+                        "tileloadd tmm6, [{w} + {w_stride}*1]",
                         concat!("tdpbssd ", $first, ", tmm4, tmm6"),
-                        "tileloadd tmm5, [{x1} + {x_stride}]",
+                        "tileloadd tmm5, [{x1} + {x_stride}*1]",
                         concat!("tdpbssd ", $second, ", tmm5, tmm6"),
                         x0 = in(reg) x0, x1 = in(reg) x1, x_stride = in(reg) size_of::<Codes>(),
                         w = in(reg) w, w_stride = in(reg) size_of::<[__m512i; R]>(),
@@ -234,10 +252,10 @@ impl Tiles {
         // SAFETY: the registers hold at most 16 rows of 64 bytes, as each half of `Sums` does, to which `out` gives the right.
         unsafe {
             asm!(
-                "tilestored [{a} + {stride}], tmm0",
-                "tilestored [{b} + {stride}], tmm1",
-                "tilestored [{c} + {stride}], tmm2",
-                "tilestored [{d} + {stride}], tmm3",
+                "tilestored [{a} + {stride}*1], tmm0",
+                "tilestored [{b} + {stride}*1], tmm1",
+                "tilestored [{c} + {stride}*1], tmm2",
+                "tilestored [{d} + {stride}*1], tmm3",
                 a = in(reg) a, b = in(reg) b, c = in(reg) c, d = in(reg) d, stride = in(reg) size_of::<__m512i>(),
                 options(nostack, preserves_flags)
             );

@@ -127,9 +127,12 @@ fn extreme_codes_do_not_overflow() {
                 set_scales(ty, block, [1.0; 2]);
             }
             let w = Matrix::new(ty, 1, 512, &bytes).unwrap();
-            let x = [sign; 512];
-            let want = by_the_rule(ty, w.row(0), &filled(k, 1, 512, &x), 0);
-            assert_eq!(matmul(k, 1, w, &x)[0].to_bits(), want.to_bits(), "{} {ty} {byte:#x}", k.isa());
+            // One row, and enough of them for matrix tiles.
+            let x = [sign; 33 * 512];
+            let want = by_the_rule(ty, w.row(0), &filled(k, 1, 512, &x[..512]), 0);
+            for y in matmul(k, 1, w, &x[..512]).into_iter().chain(matmul(k, 1, w, &x)) {
+                assert_eq!(y.to_bits(), want.to_bits(), "{} {ty} {byte:#x}", k.isa());
+            }
         }
     }
 }
@@ -160,6 +163,20 @@ fn a_row_gets_the_same_bits_whoever_its_neighbours_and_threads_are() {
         for (n_rows, n_threads) in shapes {
             let got = matmul(k, n_threads, w, &x[..n_rows * d_in]);
             assert_eq!(bits(&got), bits(&alone[..got.len()]), "{} {ty} {n_rows} {n_threads}", k.isa());
+        }
+    }
+}
+
+#[test]
+fn more_rows_than_results_fit_are_made_in_turns() {
+    let (mut random, k) = (Random(16), Kernels::detect());
+    for ty in [TensorType::Q4_K, TensorType::Q8_0, TensorType::F16] {
+        let bytes = random.weights(ty, 20, 256, 0.01);
+        let w = Matrix::new(ty, 20, 256, &bytes).unwrap();
+        let x = random.floats(2081 * 256);
+        let alone: Vec<f32> = x.chunks(256).flat_map(|x| matmul(k, 1, w, x)).collect();
+        for n_rows in [513, 545, 2081] {
+            assert_eq!(bits(&matmul(k, 2, w, &x[..n_rows * 256])), bits(&alone[..n_rows * 20]), "{ty} {n_rows}");
         }
     }
 }
