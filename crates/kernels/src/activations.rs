@@ -52,6 +52,8 @@ pub(crate) type QuantRow<'p, S, M> = (RowBlocks<'p, Codes>, (RowBlocks<'p, S>, R
 type QuantRows<'a, S, M> = (Blocks<'a, Codes>, (Blocks<'a, S>, Blocks<'a, M>));
 
 impl<S: Copy + Send, M: Copy + Send> Quants<S, M> {
+    const BLOCK_BYTES: u64 = (size_of::<Codes>() + size_of::<S>() + size_of::<M>()) as u64;
+
     fn new(n: usize, scale: S, sum: M) -> Self {
         Self { codes: vec![Codes([0; 256]); n], scales: vec![scale; n], sums: vec![sum; n], n_rows: 0 }
     }
@@ -62,6 +64,7 @@ impl<S: Copy + Send, M: Copy + Send> Quants<S, M> {
         b * self.n_rows + t
     }
 
+    #[cfg(test)]
     fn heap_bytes(&self) -> usize {
         size_of_val(&*self.codes) + size_of_val(&*self.scales) + size_of_val(&*self.sums)
     }
@@ -100,9 +103,17 @@ impl Activations {
         }
     }
 
-    /// Bytes of all buffers.
-    pub fn heap_bytes(&self) -> usize {
+    #[cfg(test)]
+    fn heap_bytes(&self) -> usize {
         size_of_val(&*self.values) + self.q8_256.heap_bytes() + self.q8_32.heap_bytes()
+    }
+
+    /// Bytes of the buffers that [`new`](Self::new) would make.
+    pub fn bytes(n_rows_max: usize, d_max: usize) -> u64 {
+        let n_blocks = (n_rows_max as u64).saturating_mul(d_max.div_ceil(256) as u64);
+        let of_block = Quants::<f32, Sums>::BLOCK_BYTES + Quants::<[f32; 8], [i16; 8]>::BLOCK_BYTES;
+        let values = (4 * n_rows_max as u64).saturating_mul(d_max as u64);
+        values.saturating_add(n_blocks.saturating_mul(of_block))
     }
 
     /// Rows filled last.
@@ -262,6 +273,7 @@ mod tests {
     fn buffers_are_reused_for_smaller_shapes() {
         let mut a = Activations::new(4, 512);
         let bytes = a.heap_bytes();
+        assert_eq!(bytes as u64, Activations::bytes(4, 512));
         for shape in [(4, 512), (1, 300), (3, 32), (4, 512)] {
             a.fill(Kernels::detect(), &pool(2), shape, Layouts::Q8_32, |t, row| row.fill(t as f32));
             assert_eq!((a.n_rows(), a.d(), a.heap_bytes()), (shape.0, shape.1, bytes));

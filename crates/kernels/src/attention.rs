@@ -97,14 +97,17 @@ pub struct AttnScratch {
 impl AttnScratch {
     /// Memory for calls of up to these sizes. With one thread none is needed.
     pub fn new(n_rows_max: usize, n_heads: usize, d_head: usize, n_ctx_max: usize, n_threads: usize) -> Self {
-        let rows = if n_threads > 1 { n_rows_max.min(SPLIT_ROWS) } else { 0 };
-        let per_row = n_ctx_max.div_ceil(CHUNK) * partial_len(n_heads, d_head);
-        Self { partials: vec![0.0; rows * per_row] }
+        Self { partials: vec![0.0; Self::n_partials(n_rows_max, n_heads, d_head, n_ctx_max, n_threads)] }
     }
 
-    /// Bytes of the memory.
-    pub fn heap_bytes(&self) -> usize {
-        size_of_val(&*self.partials)
+    /// Bytes of the memory that [`new`](Self::new) would make.
+    pub fn bytes(n_rows_max: usize, n_heads: usize, d_head: usize, n_ctx_max: usize, n_threads: usize) -> u64 {
+        4 * Self::n_partials(n_rows_max, n_heads, d_head, n_ctx_max, n_threads) as u64
+    }
+
+    fn n_partials(n_rows_max: usize, n_heads: usize, d_head: usize, n_ctx_max: usize, n_threads: usize) -> usize {
+        let rows = if n_threads > 1 { n_rows_max.min(SPLIT_ROWS) } else { 0 };
+        n_ctx_max.div_ceil(CHUNK).saturating_mul(partial_len(n_heads, d_head)).saturating_mul(rows)
     }
 }
 

@@ -50,11 +50,11 @@ pub enum Store {
 
 /// One matrix of [`Kernels::matmul`]: `y = W x + bias`.
 pub struct Job<'a> {
-    /// Weights, `[d_out, d_in]`.
+    /// Weights, `[d_out, d_in]`; if they are some rows of a larger matrix, only those columns of `out` are written.
     pub w: Matrix<'a>,
-    /// Added to every row, `[d_out]`.
+    /// Added to every row, `[d_out]` of the whole matrix.
     pub bias: Option<&'a [f32]>,
-    /// Where `y` goes, `[n_rows, d_out]`.
+    /// Where `y` goes, `[n_rows, d_out]` of the whole matrix.
     pub out: &'a mut [f32],
     /// How it goes there.
     pub mode: Store,
@@ -62,9 +62,9 @@ pub struct Job<'a> {
 
 /// The first half of a gated feed-forward block: `out = activation(gate x + gate_bias) · (up x + up_bias)`.
 pub struct Gated<'a> {
-    /// Weights, `[d_ff, d_in]`.
+    /// Weights, `[d_ff, d_in]`, or some rows of them, as in [`Job`].
     pub gate: Matrix<'a>,
-    /// Weights, `[d_ff, d_in]`.
+    /// Weights, `[d_ff, d_in]`, the same rows.
     pub up: Matrix<'a>,
     /// Added to the gate, `[d_ff]`.
     pub gate_bias: Option<&'a [f32]>,
@@ -95,7 +95,7 @@ impl<'a> Product<'a> {
     /// A product of `x` whose `n_out` outputs are set.
     fn new(x: &Activations, w: Matrix<'a>, bias: Option<&'a [f32]>, n_out: usize) -> Self {
         check(x, w, n_out);
-        assert!(bias.is_none_or(|bias| bias.len() == w.d_out()), "length of a bias");
+        assert!(bias.is_none_or(|bias| bias.len() == w.n_whole()), "length of a bias");
         Self { w, bias, mode: Store::Set }
     }
 
@@ -163,7 +163,7 @@ impl Kernels {
             let (mut products, mut outs) = ([const { None }; JOBS], [const { None }; JOBS]);
             for ((job, product), out) in jobs.iter_mut().zip(&mut products).zip(&mut outs) {
                 *product = Some(Product { mode: job.mode, ..Product::new(x, job.w, job.bias, job.out.len()) });
-                *out = Some(Columns::new(job.out, x.n_rows(), self.0.strip));
+                *out = Some(Columns::new(job.out, x.n_rows(), self.0.strip).only(job.w.rows()));
             }
             let mut parts = Chain(outs);
             tiles::deal(pool, &mut parts, |_, (k, strip)| {
@@ -203,9 +203,10 @@ impl Kernels {
     /// If shapes do not agree, or `x` was not filled in the layouts that the matrices read.
     pub fn matmul_gated(self, pool: &Pool, x: &Activations, job: Gated<'_>) {
         let Gated { gate, up, gate_bias, up_bias, activation, out } = job;
+        assert_eq!(gate.rows(), up.rows(), "rows of the two factors");
         let factor = |w, bias| Product::new(x, w, bias, out.len());
         let factors = Factors { gate: factor(gate, gate_bias), up: factor(up, up_bias), activation };
-        let mut parts = Columns::new(out, x.n_rows(), self.0.strip);
+        let mut parts = Columns::new(out, x.n_rows(), self.0.strip).only(gate.rows());
         tiles::deal(pool, &mut parts, |_, strip| self.gated_of(&factors, x, 0..x.n_rows(), strip));
     }
 
@@ -254,7 +255,7 @@ impl std::fmt::Debug for Kernels {
 
 fn check(x: &Activations, w: Matrix<'_>, n_out: usize) {
     assert_eq!(w.d_in(), x.d(), "{} weights [{}, {}] and inputs", w.tensor_type(), w.d_out(), w.d_in());
-    assert_eq!(n_out, x.n_rows() * w.d_out(), "outputs are [n_rows, d_out]");
+    assert_eq!(n_out, x.n_rows() * w.n_whole(), "outputs are [n_rows, d_out]");
     assert!(x.layouts().contains(w.layout()), "the inputs were not filled for {} weights", w.tensor_type());
 }
 

@@ -5,12 +5,17 @@ use crate::format::Format;
 use atta_formats::TensorType;
 use std::ops::{BitOr, Range};
 
-/// Weights `[d_out, d_in]`, rows of whole blocks, plain GGUF layout. `y = W x`.
+/// Weights `[d_out, d_in]`, rows of whole blocks, plain GGUF layout. `y = W x`. They may be some rows of a larger matrix
+/// ([`rows_of`](Self::rows_of)), and then make that part of its product.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a> {
     ty: TensorType,
     format: Format,
     d_out: usize,
+    /// Which row of the whole matrix the first one is.
+    first: usize,
+    /// Rows of the whole matrix.
+    n_whole: usize,
     d_in: usize,
     row_bytes: usize,
     bytes: &'a [u8],
@@ -29,7 +34,16 @@ impl<'a> Matrix<'a> {
         if expected != bytes.len() {
             return Err(Error::MatrixBytes { ty, d_out, d_in, expected, got: bytes.len() });
         }
-        Ok(Self { ty, format, d_out, d_in, row_bytes, bytes })
+        Ok(Self { ty, format, d_out, first: 0, n_whole: d_out, d_in, row_bytes, bytes })
+    }
+
+    /// The same weights as the rows from `first` on of a matrix of `n_whole` rows.
+    ///
+    /// # Panics
+    /// If that has fewer rows.
+    pub fn rows_of(self, n_whole: usize, first: usize) -> Self {
+        assert!(first <= n_whole && self.d_out <= n_whole - first, "rows {first}+{} of {n_whole}", self.d_out);
+        Self { first, n_whole, ..self }
     }
 
     /// Whether there are kernels for weights of this type.
@@ -42,9 +56,19 @@ impl<'a> Matrix<'a> {
         self.ty
     }
 
-    /// Rows.
+    /// Rows at hand.
     pub fn d_out(self) -> usize {
         self.d_out
+    }
+
+    /// Rows of the whole matrix.
+    pub fn n_whole(self) -> usize {
+        self.n_whole
+    }
+
+    /// Which rows of the whole matrix are at hand.
+    pub fn rows(self) -> Range<usize> {
+        self.first..self.first + self.d_out
     }
 
     /// Weights per row.
@@ -52,12 +76,12 @@ impl<'a> Matrix<'a> {
         self.d_in
     }
 
-    /// The bytes of all rows.
+    /// The bytes of the rows at hand.
     pub fn bytes(self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The bytes of one row.
+    /// The bytes of one of the rows at hand.
     ///
     /// # Panics
     /// If `row >= d_out`.
@@ -65,18 +89,27 @@ impl<'a> Matrix<'a> {
         &self.bytes[row * self.row_bytes..(row + 1) * self.row_bytes]
     }
 
-    /// The rows `rows` as a matrix of their own, `[rows.len(), d_in]`.
+    /// Fewer rows: `rows` of the whole matrix, `[rows.len(), d_in]`.
     ///
     /// # Panics
-    /// If `rows` goes past `d_out`.
+    /// If they are not at hand.
     pub fn row_range(self, rows: Range<usize>) -> Self {
-        let bytes = &self.bytes[rows.start * self.row_bytes..rows.end * self.row_bytes];
-        Self { d_out: rows.len(), bytes, ..self }
+        let (start, end) = (rows.start - self.first, rows.end - self.first);
+        let bytes = &self.bytes[start * self.row_bytes..end * self.row_bytes];
+        Self { d_out: rows.len(), first: rows.start, bytes, ..self }
     }
 
     /// The layout of activations that this matrix is multiplied with.
     pub fn layout(self) -> Layouts {
         self.format.layout()
+    }
+
+    /// The same of weights that are not at hand.
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedType`] if there is no kernel for `ty`.
+    pub fn layout_of(ty: TensorType) -> Result<Layouts, Error> {
+        Format::of(ty).map(Format::layout).ok_or(Error::UnsupportedType { ty })
     }
 
     pub(crate) fn format(self) -> Format {
@@ -155,5 +188,20 @@ mod tests {
         let part = w.row_range(1..3);
         assert_eq!((part.d_out(), part.d_in(), part.bytes()), (2, 3, &bytes[6..18]));
         assert_eq!(part.row(1), &bytes[12..18]);
+        assert_eq!((part.rows(), part.n_whole()), (1..3, 4));
+    }
+
+    #[test]
+    fn rows_of_a_larger_matrix_are_called_by_their_numbers_there() {
+        let bytes: Vec<u8> = (0..24).collect();
+        let part = Matrix::new(TensorType::F16, 4, 3, &bytes).unwrap().rows_of(10, 5);
+        assert_eq!(part.row_range(6..8).bytes(), &bytes[6..18]);
+        assert_eq!(part.row_range(6..8).row_range(7..8).bytes(), &bytes[12..18]);
+    }
+
+    #[test]
+    #[should_panic(expected = "rows 7+4 of 10")]
+    fn a_part_does_not_reach_over_its_whole() {
+        let _ = Matrix::new(TensorType::F16, 4, 3, &[0; 24]).unwrap().rows_of(10, 7);
     }
 }

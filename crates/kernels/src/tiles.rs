@@ -187,6 +187,8 @@ pub(crate) struct Columns<'a> {
     start: *mut f32,
     n_rows: usize,
     d_out: usize,
+    /// The columns that are dealt.
+    columns: Range<usize>,
     strip: usize,
     buffer: PhantomData<&'a mut [f32]>,
 }
@@ -202,7 +204,16 @@ impl<'a> Columns<'a> {
     pub(crate) fn new(out: &'a mut [f32], n_rows: usize, strip: usize) -> Self {
         assert!(n_rows > 0 && out.len().is_multiple_of(n_rows), "{} outputs in {n_rows} rows", out.len());
         let d_out = out.len() / n_rows;
-        Self { start: out.as_mut_ptr(), n_rows, d_out, strip: strip.max(1), buffer: PhantomData }
+        Self { start: out.as_mut_ptr(), n_rows, d_out, columns: 0..d_out, strip: strip.max(1), buffer: PhantomData }
+    }
+
+    /// Only strips of these columns.
+    ///
+    /// # Panics
+    /// If the buffer does not have them.
+    pub(crate) fn only(self, columns: Range<usize>) -> Self {
+        assert!(columns.start <= columns.end && columns.end <= self.d_out, "columns {columns:?} of {}", self.d_out);
+        Self { columns, ..self }
     }
 }
 
@@ -253,12 +264,13 @@ unsafe impl Split for Columns<'_> {
         Self: 'p;
 
     fn n_parts(&self) -> usize {
-        self.d_out.div_ceil(self.strip)
+        self.columns.len().div_ceil(self.strip)
     }
 
     unsafe fn part(&self, i: usize) -> Strip<'_> {
         debug_assert!(i < self.n_parts());
-        let columns = i * self.strip..self.d_out.min((i + 1) * self.strip);
+        let start = self.columns.start + i * self.strip;
+        let columns = start..self.columns.end.min(start + self.strip);
         Strip { start: self.start, n_rows: self.n_rows, d_out: self.d_out, columns, buffer: PhantomData }
     }
 }
@@ -413,6 +425,17 @@ mod tests {
                 }
             });
             assert!(out.iter().enumerate().all(|(k, &x)| x == (k / d_out * 100 + k % d_out) as f32));
+        }
+    }
+
+    #[test]
+    fn strips_of_some_columns_leave_the_others_alone() {
+        for columns in [0..0, 0..50, 3..4, 16..50, 7..39] {
+            let mut out = vec![0f32; 3 * 50];
+            deal(&pool(), &mut Columns::new(&mut out, 3, 16).only(columns.clone()), |_, mut strip| {
+                (0..3).for_each(|t| strip.row(t).iter_mut().for_each(|x| *x += 1.0));
+            });
+            assert!(out.iter().enumerate().all(|(k, &x)| x == f32::from(columns.contains(&(k % 50)))));
         }
     }
 

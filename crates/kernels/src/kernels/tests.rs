@@ -182,6 +182,36 @@ fn more_rows_than_results_fit_are_made_in_turns() {
 }
 
 #[test]
+fn a_matrix_in_pieces_gives_the_bits_of_the_whole() {
+    let mut random = Random(18);
+    for (k, ty) in kernels().flat_map(|k| TYPES.map(|ty| (k, ty))) {
+        let (bytes, bias) = (random.weights(ty, 200, 256, 0.01), random.floats(200));
+        let whole = Matrix::new(ty, 200, 256, &bytes).unwrap();
+        let row_bytes = bytes.len() / 200;
+        for n_rows in [1, 3, 40] {
+            let x = filled(k, n_rows, 256, &random.floats(n_rows * 256));
+            let product = |pieces: &[std::ops::Range<usize>]| {
+                let (mut y, mut gated) = (vec![1.0; n_rows * 200], vec![f32::NAN; n_rows * 200]);
+                for rows in pieces {
+                    let bytes = &bytes[rows.start * row_bytes..rows.end * row_bytes];
+                    let w = Matrix::new(ty, rows.len(), 256, bytes).unwrap().rows_of(200, rows.start);
+                    let bias = Some(&bias[..]);
+                    k.matmul(&pool(2), &x, &mut [Job { w, bias, out: &mut y, mode: Store::Add(0.5) }]);
+                    let (activation, out) = (Activation::Silu, &mut gated[..]);
+                    let job = Gated { gate: w, up: w, gate_bias: bias, up_bias: None, activation, out };
+                    k.matmul_gated(&pool(2), &x, job);
+                }
+                (bits(&y), bits(&gated))
+            };
+            assert_eq!(whole.rows(), 0..200);
+            let expected = product(&[0..200]);
+            assert!(product(&[0..64, 64..64, 64..192, 192..200]) == expected, "{} {ty} {n_rows}", k.isa());
+            assert!(product(&[150..200, 0..7, 7..150]) == expected, "{} {ty} {n_rows}", k.isa());
+        }
+    }
+}
+
+#[test]
 fn jobs_share_an_input_and_add_bias_and_residual() {
     let (mut random, k) = (Random(7), Kernels::detect());
     let types = [TensorType::Q4_K, TensorType::Q6_K, TensorType::Q8_0, TensorType::F16];
