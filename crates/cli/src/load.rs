@@ -5,29 +5,33 @@ use std::{
     path::Path,
 };
 
-use atta::{Budget, Engine, LoadOptions};
+use atta::{Engine, LoadOptions, SessionOptions, WeightsAt};
 
 use crate::{
-    args::{ModelFlags, WeightsAt},
+    args::{ModelFlags, WeightsName},
     failure::{Failure, one_line},
-    limit,
+    report,
 };
 
-/// How the model is to be loaded, or what of it makes no sense for this one.
-///
-/// The budget is the memory that there is: what does not fit there is refused before the allocator would end the
-/// program.
-pub(crate) fn options(model: Option<&Path>, flags: &ModelFlags) -> Result<LoadOptions, Failure> {
+/// How the model is to be loaded for a session, or what of it makes no sense for this one.
+pub(crate) fn options(
+    model: Option<&Path>,
+    flags: &ModelFlags,
+    session: SessionOptions,
+) -> Result<LoadOptions, Failure> {
     let refuse = |why: &str| Err(Failure::Usage(why.to_owned()));
     match (model, flags.weights) {
         (None, _) if cfg!(not(feature = "builtin")) => {
             refuse("this build has no built-in model: name a GGUF file, as in `atta run model.gguf`")
         }
         (None, _) if flags.prewarm => refuse("--prewarm reads a file ahead, but the built-in model has none"),
-        (_, WeightsAt::Resident) if flags.prewarm => {
+        (_, Some(WeightsName::Resident)) if flags.prewarm => {
             refuse("--prewarm does not apply to --weights resident, which reads all weights anyway")
         }
-        _ => Ok(flags.load_options(Budget::limited(limit::of_process()))),
+        (_, Some(WeightsName::Streamed)) if flags.prewarm => {
+            refuse("--prewarm does not apply to --weights streamed, which maps nothing")
+        }
+        _ => Ok(flags.load_options(session)),
     }
 }
 
@@ -38,6 +42,10 @@ pub(crate) fn engine(model: Option<&Path>, options: &LoadOptions) -> Result<Engi
         None => built_in(options)?,
     };
     engine.tokenizer().warnings().iter().for_each(|warning| warn(warning));
+    if options.prewarm && engine.weights_at() != WeightsAt::Mapped {
+        warn("--prewarm has no effect: the model does not fit into memory and is streamed");
+    }
+    report::streaming(&engine);
     Ok(engine)
 }
 

@@ -8,7 +8,6 @@ mod failure;
 mod input;
 mod interrupt;
 mod json;
-mod limit;
 mod listener;
 mod load;
 mod memory;

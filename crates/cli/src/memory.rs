@@ -1,43 +1,6 @@
-//! What the system says about the memory of this process. Linux says it in `/proc`; elsewhere there is no answer, and
-//! every figure is `None`.
-//!
-//! It refuses to know what the memory is for; that is in the budget's account.
+//! The peak of private memory, as seen by whoever looks now and then.
 
-use std::fs;
-
-/// Memory of this process by kind, bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Usage {
-    /// Heap, stacks, private maps.
-    pub(crate) rss_anon: u64,
-    /// Pages of mapped files, which the kernel may drop at will.
-    pub(crate) rss_file: u64,
-    /// Shared memory.
-    pub(crate) rss_shmem: u64,
-    /// The most that all three together have been.
-    pub(crate) hwm: u64,
-}
-
-impl Usage {
-    /// What it is now.
-    pub(crate) fn now() -> Option<Self> {
-        Self::from_status(&fs::read_to_string("/proc/self/status").ok()?)
-    }
-
-    fn from_status(status: &str) -> Option<Self> {
-        Some(Self {
-            rss_anon: kib(status, "RssAnon:")?,
-            rss_file: kib(status, "RssFile:")?,
-            rss_shmem: kib(status, "RssShmem:")?,
-            hwm: kib(status, "VmHWM:")?,
-        })
-    }
-
-    /// What no file stands behind.
-    pub(crate) fn private(&self) -> u64 {
-        self.rss_anon + self.rss_shmem
-    }
-}
+use atta::system::Usage;
 
 /// The most private memory of all moments at which somebody looked, bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,39 +20,5 @@ impl PeakPrivate {
     /// The most so far.
     pub(crate) fn bytes(self) -> Option<u64> {
         self.0
-    }
-}
-
-/// Bytes that this process has had read from storage, page faults of mapped files included.
-pub(crate) fn read_bytes() -> Option<u64> {
-    let io = fs::read_to_string("/proc/self/io").ok()?;
-    io.lines().find_map(|line| line.strip_prefix("read_bytes:"))?.trim().parse().ok()
-}
-
-/// The value of a line such as `VmHWM:    1234 kB`, bytes.
-pub(crate) fn kib(text: &str, key: &str) -> Option<u64> {
-    let value = text.lines().find_map(|line| line.strip_prefix(key))?;
-    value.trim().strip_suffix("kB")?.trim_end().parse::<u64>().ok()?.checked_mul(1024)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_status_file_is_read_by_its_keys() {
-        let status = "Name:\tatta\nVmHWM:\t    9 kB\nRssAnon:\t       4 kB\nRssFile:\t 3 kB\nRssShmem:\t 2 kB\n";
-        let usage = Usage::from_status(status).unwrap();
-        assert_eq!(usage, Usage { rss_anon: 4096, rss_file: 3072, rss_shmem: 2048, hwm: 9216 });
-        assert_eq!(usage.private(), 6144);
-        assert_eq!(Usage::from_status("RssAnon: 4 kB"), None);
-    }
-
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn this_process_has_memory_and_less_than_it_may() {
-        let mut peak = PeakPrivate::default();
-        peak.sample();
-        assert!(peak.bytes().unwrap() > 0 && peak.bytes() < Some(crate::limit::of_process()));
     }
 }

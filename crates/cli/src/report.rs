@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use atta::{Engine, Summary, spec::ModelSpec};
+use atta::{Engine, Prediction, Summary, WeightsAt, spec::ModelSpec, system::Usage};
 
-use crate::{failure::one_line, memory::Usage};
+use crate::failure::one_line;
 
 /// What was loaded, and what it runs on.
 pub(crate) fn model(name: &str, engine: &Engine) {
@@ -13,6 +13,41 @@ pub(crate) fn model(name: &str, engine: &Engine) {
     let (n_bytes, n_tensors) = (bytes(files.file_bytes()), files.directory().tensors().len());
     say(&format!("file: {n_bytes}, {n_tensors} tensors, loaded in {:.1} ms", 1e3 * engine.load_time().as_secs_f64()));
     say(&format!("kernels: {}, threads: {}", engine.kernels().isa(), engine.pool().n_threads()));
+}
+
+/// Of a streamed model: how much of it is held, and how fast it is going to be. Nothing else says why it is slower than it
+/// could be.
+pub(crate) fn streaming(engine: &Engine) {
+    let Some(Prediction { decode_tok_s, read_bytes, disk_bytes_per_s }) = engine.prediction() else { return };
+    let held = bytes(engine.model().weights().io().pinned_bytes);
+    let read = bytes(read_bytes as u64);
+    let disk = match disk_bytes_per_s {
+        rate if rate > 0.0 => format!(" at {:.2} GB/s", rate / 1e9),
+        _ => String::new(),
+    };
+    say(&format!(
+        "atta: streaming: {held} of weights held, {read} read for each token{disk}; expecting {decode_tok_s:.2} tokens/s"
+    ));
+}
+
+/// How a streamed model's speed compares with what was expected.
+pub(crate) fn expectation(engine: &Engine, summary: &Summary) {
+    if let Some(prediction) = engine.prediction().filter(|_| summary.n_generated > 1) {
+        let (got, expected) = (summary.decode_tok_s(), prediction.decode_tok_s);
+        say(&format!(
+            "atta: streaming: {got:.2} tokens/s, {:+.0} % of the expected {expected:.2}",
+            100.0 * (got / expected - 1.0)
+        ));
+    }
+}
+
+/// The word for where weights are.
+pub(crate) fn weights_name(weights: WeightsAt) -> &'static str {
+    match weights {
+        WeightsAt::Mapped => "mapped",
+        WeightsAt::Resident => "resident",
+        WeightsAt::Streamed => "streamed",
+    }
 }
 
 /// A model in a line.
@@ -45,16 +80,9 @@ pub(crate) fn memory(engine: &Engine) {
     let Some(usage) = Usage::now() else {
         return row("reserved in all", reserved);
     };
-    match usage.private().checked_sub(reserved) {
-        Some(rest) => row("program, stacks, allocator", rest),
-        None => say(&format!(
-            "  {:<28} {:>14}",
-            "reserved, but never touched",
-            grouped(usage.private() as i128 - reserved as i128)
-        )),
-    }
-    row("RssAnon + RssShmem", usage.private());
+    row("reserved in all", reserved);
     say("the system says");
+    row("RssAnon + RssShmem", usage.private());
     row("RssAnon", usage.rss_anon);
     row("RssShmem", usage.rss_shmem);
     row("RssFile (mapped, evictable)", usage.rss_file);

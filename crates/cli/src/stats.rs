@@ -7,24 +7,22 @@
 //! Of a chat the object is about the last answer, and `turns` has those four of every one: `prompt_tokens`,
 //! `cached_tokens`, which were in the context already, `generated_tokens` and `finish_reason`.
 //!
-//! Null is what nobody can say: memory off Linux, `io_wait_s` since waiting for a mapped page cannot be told from
-//! computing, and `predicted_decode_tok_s` since nothing is predicted for weights that are in memory.
+//! Null is what nobody can say: memory off Linux, `io_wait_s` of a mapped model, since waiting for a page cannot be told
+//! from computing, and `predicted_decode_tok_s` of weights that are in memory.
 
 use std::{
     path::Path,
     sync::{Mutex, PoisonError},
 };
 
-use atta::{Engine, FinishReason, Item, Summary, chat::Reply};
+use atta::{
+    Engine, FinishReason, Io, Item, Summary, WeightsAt,
+    chat::Reply,
+    system::{self, Usage},
+};
 use serde_json::{Value, json};
 
-use crate::{
-    args::ModelFlags,
-    failure::Failure,
-    json,
-    memory::{self, PeakPrivate, Usage},
-    output::NewFile,
-};
+use crate::{failure::Failure, json, memory::PeakPrivate, output::NewFile, report::weights_name};
 
 /// What is known of a run so far; a run that fails leaves the rest at zero.
 #[derive(Debug, Default)]
@@ -38,25 +36,28 @@ pub(crate) struct Stats {
     load_s: f64,
     summary: Option<Summary>,
     memory: Vec<Item>,
-    pinned_bytes: u64,
-    weights: &'static str,
+    weights: Option<WeightsAt>,
+    io: Io,
+    predicted_tok_s: Option<f64>,
 }
 
 impl Stats {
-    pub(crate) fn new(flags: &ModelFlags) -> Self {
-        let mut stats = Self { weights: flags.weights.name(), ..Self::default() };
+    pub(crate) fn new() -> Self {
+        let mut stats = Self::default();
         stats.peak.sample();
         stats
     }
 
     /// The same for a chat, which has answers where a text has none.
-    pub(crate) fn of_chat(flags: &ModelFlags) -> Self {
-        Self { turns: Some(Vec::new()), ..Self::new(flags) }
+    pub(crate) fn of_chat() -> Self {
+        Self { turns: Some(Vec::new()), ..Self::new() }
     }
 
     /// The model is there.
     pub(crate) fn loaded(&mut self, engine: &Engine) {
         self.load_s = engine.load_time().as_secs_f64();
+        self.weights = Some(engine.weights_at());
+        self.predicted_tok_s = engine.prediction().map(|prediction| prediction.decode_tok_s);
         self.account(engine);
         self.peak.sample();
     }
@@ -64,7 +65,7 @@ impl Stats {
     /// Takes down what memory is reserved for, which is the most while a session lives.
     pub(crate) fn account(&mut self, engine: &Engine) {
         self.memory = engine.budget().items();
-        self.pinned_bytes = engine.model().weights().files().resident_bytes();
+        self.io = engine.model().weights().io();
     }
 
     /// The generation has ended.
@@ -110,11 +111,11 @@ impl Stats {
             "peak_rss_bytes": Usage::now().map(|usage| usage.hwm),
             "peak_rss_anon_bytes": self.peak.bytes(),
             "memory": memory,
-            "weights": self.weights,
-            "pinned_bytes": self.pinned_bytes,
-            "read_bytes": memory::read_bytes(),
-            "predicted_decode_tok_s": null,
-            "io_wait_s": null,
+            "weights": self.weights.map(weights_name),
+            "pinned_bytes": self.io.pinned_bytes,
+            "read_bytes": system::read_bytes(),
+            "predicted_decode_tok_s": self.predicted_tok_s,
+            "io_wait_s": self.weights.filter(|&at| at != WeightsAt::Mapped).map(|_| self.io.wait.as_secs_f64()),
         });
         if let Some(turns) = &self.turns {
             object["turns"] = json!(turns);

@@ -10,7 +10,7 @@ use std::{
 
 use atta_model::{MatmulCost, Observer, Phase};
 
-use crate::{Engine, Error, Session, SessionOptions, session::DEFAULT_N_BATCH};
+use crate::{Engine, Error, Session, SessionOptions, WeightsAt, session::DEFAULT_N_BATCH};
 
 /// The probe of the memory: large enough to say something, and not too large for a small board.
 const MIN_PROBE_BYTES: u64 = 64 << 20;
@@ -77,7 +77,9 @@ impl Engine {
     pub fn bench(&self, options: &BenchOptions) -> Result<BenchReport, Error> {
         let needed = options.depth.saturating_add(options.n_prompt.max(options.n_gen).max(1));
         let n_ctx = Some(options.session.n_ctx.unwrap_or(0).max(needed));
-        let n_batch = options.session.n_batch.or(Some(DEFAULT_N_BATCH));
+        // A streamed model has left as much memory to its session as was planned, and no more.
+        let default = (self.weights_at() != WeightsAt::Streamed).then_some(DEFAULT_N_BATCH);
+        let n_batch = options.session.n_batch.or(default);
         let session = self.session(&SessionOptions { n_ctx, n_batch, kv: options.session.kv })?;
         let mut bench = Bench::new(session, options);
         bench.round()?;
@@ -101,6 +103,8 @@ impl Engine {
     /// Measured on a buffer of the size of the model, within reason.
     fn read_bandwidth(&self) -> Result<f64, Error> {
         let bytes = self.model().weights().files().file_bytes().clamp(MIN_PROBE_BYTES, MAX_PROBE_BYTES);
+        // A streamed model leaves little; then the figure says less.
+        let bytes = bytes.min(self.budget().left());
         let _memory = self.budget().reserve("bandwidth probe", bytes)?;
         Ok(self.kernels().read_bandwidth(self.pool(), bytes as usize))
     }

@@ -8,11 +8,15 @@ use std::{
 };
 
 use atta_kernels::{Kernels, Pool};
-use atta_model::{Model, spec::ModelSpec};
-use atta_store::{Budget, ModelFiles, Placement, Reservation};
+use atta_model::{Model, arch, spec::ModelSpec};
+use atta_store::{Budget, ModelFiles, Reservation};
 use atta_tokenizer::{Special, Tokenizer};
 
-use crate::{Error, Session, SessionOptions};
+use crate::{
+    Error, Fit, Prediction, Session, SessionOptions, WeightsAt,
+    memory::{self, Needs, Outline},
+    session::Resolved,
+};
 
 /// How many threads compute, the caller included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,12 +37,17 @@ pub struct LoadOptions {
     pub threads: Threads,
     /// An instruction set by name; `None`: the best of this CPU.
     pub isa: Option<String>,
-    /// Whether weights are mapped or read to the heap.
-    pub placement: Placement,
-    /// Reads all weights now.
+    /// Where weights are; `None`: mapped if the file fits into the memory that there is, else streamed.
+    pub weights: Option<WeightsAt>,
+    /// Has the system read all of a mapped file now.
     pub prewarm: bool,
-    /// The account of private memory; the default one grants everything.
-    pub budget: Option<Budget>,
+    /// All private memory of the program, bytes; `None`: what the system has or, where weights are streamed, 85 % of what it
+    /// has available.
+    pub ram_budget: Option<u64>,
+    /// The session that memory is kept free for.
+    pub session: SessionOptions,
+    /// What may be done if that session does not fit.
+    pub fit: Fit,
 }
 
 /// A loaded model. Clones share it.
@@ -54,7 +63,11 @@ struct Inner {
     pool: Arc<Pool>,
     budget: Budget,
     load_time: Duration,
-    _memory: [Reservation; 2],
+    weights: WeightsAt,
+    prediction: Option<Prediction>,
+    /// The session that memory was kept free for, as it was asked for and as it fits.
+    planned: (SessionOptions, Resolved),
+    _memory: [Reservation; 3],
 }
 
 impl Engine {
@@ -65,9 +78,7 @@ impl Engine {
     /// machine lacks.
     pub fn open(path: &Path, options: &LoadOptions) -> Result<Self, Error> {
         let start = Instant::now();
-        let budget = options.budget.clone().unwrap_or_else(Budget::unlimited);
-        let files = ModelFiles::open(path, options.placement, &budget)?;
-        Self::load(path.to_owned(), files, budget, options, start)
+        Self::load(path.to_owned(), ModelFiles::open(path)?, options, start)
     }
 
     /// Loads a model that is part of the program; `name` stands in for the path in errors.
@@ -76,43 +87,57 @@ impl Engine {
     /// As [`open`](Self::open).
     pub fn from_static(name: &str, bytes: &'static [u8], options: &LoadOptions) -> Result<Self, Error> {
         let start = Instant::now();
-        let budget = options.budget.clone().unwrap_or_else(Budget::unlimited);
-        let files = ModelFiles::from_static(name, bytes, options.placement, &budget)?;
-        Self::load(name.into(), files, budget, options, start)
+        Self::load(name.into(), ModelFiles::from_static(name, bytes)?, options, start)
     }
 
-    fn load(
-        path: PathBuf,
-        files: ModelFiles,
-        budget: Budget,
-        options: &LoadOptions,
-        start: Instant,
-    ) -> Result<Self, Error> {
+    fn load(path: PathBuf, files: ModelFiles, options: &LoadOptions, start: Instant) -> Result<Self, Error> {
         let kernels = match &options.isa {
             Some(name) => Kernels::named(name)?,
             None => Kernels::detect(),
         };
         let pool = Arc::new(pool(&options.threads)?);
+        let model_error = |source| Error::Model { path: path.clone(), source };
+        let spec = arch::lower(files.directory().metadata()).map_err(model_error)?;
+        let needs =
+            Needs { spec: &spec, n_threads: pool.n_threads(), session: options.session.clone(), fit: options.fit };
+        let outline = Outline::new((options.ram_budget, options.weights), &files, &needs);
+        let (budget, weights) = (Budget::unlimited(), outline.weights);
+        let files = if weights == WeightsAt::Mapped { files } else { files.unmapped(&budget)? };
         let tokenizer = Tokenizer::from_metadata(files.directory().metadata())
             .map_err(|source| Error::Tokenizer { path: path.clone(), source })?;
-        let memory = [
-            budget.reserve("tokenizer", tokenizer.heap_bytes() as u64)?,
-            budget.reserve("tensor directory", files.directory().heap_bytes() as u64)?,
-        ];
-        let model = Model::load(files, &budget).map_err(|source| Error::Model { path, source })?;
+        let vocabulary = budget.reserve("tokenizer", tokenizer.heap_bytes() as u64)?;
+        let directory = budget.reserve("tensor directory", files.directory().heap_bytes() as u64)?;
+        let program = memory::program_bytes(pool.n_threads(), budget.used());
+        let program = budget.reserve("program and stacks", program)?;
+        let held = memory::hold(files, (&budget, &needs), outline, (kernels, &pool)).map_err(|e| e.at(&path))?;
         if options.prewarm {
-            model.weights().files().prewarm()?;
+            held.model.weights().files().prewarm()?;
         }
+        let planned = (options.session.clone(), held.session);
         let inner = Inner {
-            model: Arc::new(model),
+            model: Arc::new(held.model),
             tokenizer,
             kernels,
             pool,
             budget,
             load_time: start.elapsed(),
-            _memory: memory,
+            weights,
+            prediction: held.prediction,
+            planned,
+            _memory: [vocabulary, directory, program],
         };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The sizes of a session: those that were planned when the model was loaded, or what there is memory for.
+    pub(crate) fn planned_session(&self, options: &SessionOptions) -> Result<Resolved, Error> {
+        let (asked, planned) = &self.inner.planned;
+        if options == asked {
+            return Ok(*planned);
+        }
+        let n_threads = self.inner.pool.n_threads();
+        let needs = Needs { spec: self.spec(), n_threads, session: options.clone(), fit: Fit::AsAsked };
+        memory::beside(&self.inner.budget, &needs)
     }
 
     /// A new session: its own context, its own state.
@@ -164,6 +189,16 @@ impl Engine {
     /// The account of private memory.
     pub fn budget(&self) -> &Budget {
         &self.inner.budget
+    }
+
+    /// Where the weights are.
+    pub fn weights_at(&self) -> WeightsAt {
+        self.inner.weights
+    }
+
+    /// How fast a streamed model is going to write; `None` for one that is in memory.
+    pub fn prediction(&self) -> Option<Prediction> {
+        self.inner.prediction
     }
 
     /// How long loading took.

@@ -17,6 +17,14 @@ pub enum Error {
         /// What is wrong with it.
         source: atta_model::Error,
     },
+    /// A session and its weights that do not fit into the memory that they were given.
+    #[error("the memory budget is too small: this needs at least {smallest} bytes ({} MiB); {way_out}", .smallest.div_ceil(1 << 20))]
+    TooLittleMemory {
+        /// The smallest budget that would do, bytes.
+        smallest: u64,
+        /// Which options would lower it.
+        way_out: String,
+    },
     /// A tokenizer that we cannot read; the path is that of its file.
     #[error("{path}: {source}", path = .path.display())]
     Tokenizer {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use atta_model::{Batch, Cpu, CpuOptions, Executor, KvType, Observer, Output, SeqId, Want};
+use atta_model::{Batch, Cpu, CpuOptions, Executor, KvType, Observer, Output, SeqId, Want, spec::ModelSpec};
 use atta_store::Reservation;
 
 use crate::{Engine, Error};
@@ -17,15 +17,41 @@ pub(crate) const DEFAULT_N_BATCH: usize = 512;
 const MAX_LOGITS_BYTES: usize = 16 << 20;
 
 /// What a session is made for.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionOptions {
     /// Positions; `None`: what the model was trained for, at most 4,096.
     pub n_ctx: Option<usize>,
-    /// Tokens of a prompt that are computed at once; `None`: an eighth of the context, at most 512. More is faster, and
-    /// takes more memory.
+    /// Tokens of a prompt that are computed at once; `None`: an eighth of the context, at most 512, and as many of them as
+    /// there is memory for. More is faster, and takes more memory.
     pub n_batch: Option<usize>,
     /// Element types of keys and values.
     pub kv: KvType,
+}
+
+/// The same with every default filled in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Resolved {
+    pub(crate) n_ctx: usize,
+    pub(crate) n_batch: usize,
+    pub(crate) kv: KvType,
+}
+
+/// Fills in the defaults; the batch may still become smaller where nobody asked for one.
+pub(crate) fn resolve(spec: &ModelSpec, options: &SessionOptions) -> Resolved {
+    let n_ctx = options.n_ctx.unwrap_or(spec.n_ctx_train.min(DEFAULT_N_CTX));
+    let n_batch = options.n_batch.unwrap_or((n_ctx / 8).min(DEFAULT_N_BATCH)).clamp(1, n_ctx.max(1));
+    Resolved { n_ctx, n_batch, kv: options.kv }
+}
+
+/// Bytes of the logits that a session keeps.
+fn logits_bytes(spec: &ModelSpec) -> u64 {
+    4 * spec.n_vocab as u64
+}
+
+/// Bytes for what is done with the results of a session: logits and a copy of them, candidates of a sampler with their
+/// probabilities, counts over the context.
+pub(crate) fn outcome_bytes(spec: &ModelSpec, n_ctx: usize) -> u64 {
+    logits_bytes(spec) + 20 * spec.n_vocab as u64 + 16 * n_ctx as u64
 }
 
 /// One sequence of tokens and its state.
@@ -45,14 +71,12 @@ pub struct Session {
 
 impl Session {
     pub(crate) fn new(engine: &Engine, options: &SessionOptions) -> Result<Self, Error> {
-        let spec = engine.spec();
-        let n_ctx = options.n_ctx.unwrap_or(spec.n_ctx_train.min(DEFAULT_N_CTX));
+        let Resolved { n_ctx, n_batch, kv } = engine.planned_session(options)?;
         if n_ctx == 0 {
             return Err(Error::Context(n_ctx));
         }
-        let n_batch = options.n_batch.unwrap_or((n_ctx / 8).min(DEFAULT_N_BATCH)).clamp(1, n_ctx);
-        let logits_memory = engine.budget().reserve("logits", 4 * spec.n_vocab as u64)?;
-        let cpu_options = CpuOptions { n_ctx, n_seqs: 1, n_batch, kv: options.kv, layers: None };
+        let logits_memory = engine.budget().reserve("logits", logits_bytes(engine.spec()))?;
+        let cpu_options = CpuOptions { n_ctx, n_seqs: 1, n_batch, kv, layers: None };
         let (model, kernels, pool) = (engine.model().clone(), engine.kernels(), Arc::clone(engine.pool()));
         let mut cpu = Cpu::new(model, kernels, pool, engine.budget(), cpu_options)?;
         Ok(Self {
@@ -103,7 +127,8 @@ impl Session {
     pub fn append_each(&mut self, ids: &[u32], mut each: impl FnMut(usize, &[f32])) -> Result<(), Error> {
         self.check_room(ids.len())?;
         let row_bytes = 4 * self.engine.spec().n_vocab;
-        let n_rows = (MAX_LOGITS_BYTES / row_bytes).clamp(1, self.n_batch);
+        let room = self.engine.budget().left().min(MAX_LOGITS_BYTES as u64) as usize;
+        let n_rows = (room / row_bytes).clamp(1, self.n_batch);
         // The buffer stays as large as this, and so does what is reserved for it.
         if n_rows * row_bytes > self.logits_memory.bytes() as usize {
             self.logits_memory = self.engine.budget().reserve("logits", (n_rows * row_bytes) as u64)?;

@@ -3,8 +3,8 @@
 use std::{num::NonZeroUsize, ops::ControlFlow, path::PathBuf};
 
 use atta_engine::{
-    BenchOptions, Breakers, Budget, DryOptions, Engine, Error, Event, FinishReason, GenerateOptions, LoadOptions,
-    Sampling, Session, SessionOptions, Summary, Threads,
+    BenchOptions, Breakers, DryOptions, Engine, Error, Event, FinishReason, GenerateOptions, LoadOptions, Sampling,
+    Session, SessionOptions, Summary, Threads,
 };
 
 fn engine(name: &str, options: &LoadOptions) -> Engine {
@@ -160,8 +160,8 @@ fn settings_that_make_no_sense_are_refused() {
 
 #[test]
 fn the_budget_knows_what_a_session_takes_and_gets_it_back() {
-    let budget = Budget::unlimited();
-    let engine = engine("llama-plain.gguf", &LoadOptions { budget: Some(budget.clone()), ..LoadOptions::default() });
+    let engine = engine("llama-plain.gguf", &LoadOptions::default());
+    let budget = engine.budget();
     let before = budget.used();
     let session = engine.session(&SessionOptions { n_ctx: Some(64), ..SessionOptions::default() }).unwrap();
     let kv = budget.items().iter().find(|i| i.name == "kv cache").unwrap().bytes;
@@ -169,10 +169,8 @@ fn the_budget_knows_what_a_session_takes_and_gets_it_back() {
     assert_eq!(kv, 2 * 2 * 10 * 2 * 2 * 64);
     drop(session);
     assert_eq!(budget.used(), before);
-    let tight = LoadOptions { budget: Some(Budget::limited(before + 1000)), ..LoadOptions::default() };
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/models/llama-plain.gguf");
-    let refused = Engine::open(&path, &tight).unwrap().session(&SessionOptions::default());
-    assert!(matches!(refused, Err(Error::Store(_) | Error::Step(_))));
+    let absurd = SessionOptions { n_ctx: Some(1 << 40), ..SessionOptions::default() };
+    assert!(matches!(engine.session(&absurd), Err(Error::TooLittleMemory { .. })));
 }
 
 #[test]

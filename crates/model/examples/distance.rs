@@ -9,13 +9,13 @@ use std::{env, error::Error, fs, num::NonZeroUsize, path::Path, sync::Arc};
 
 use atta_kernels::{Kernels, Pool};
 use atta_model::{Batch, Cpu, CpuOptions, Executor, KvType, Model, Output, Want, oracle};
-use atta_store::{Budget, ModelFiles, Placement};
+use atta_store::{Budget, ModelFiles};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = env::args().skip(1).collect();
     let [model, ids, others @ ..] = args.as_slice() else { return Err("usage: distance MODEL IDS [OTHER]".into()) };
     let budget = Budget::unlimited();
-    let files = ModelFiles::open(Path::new(model), Placement::Mapped, &budget)?;
+    let files = ModelFiles::open(Path::new(model))?;
     let model = Arc::new(Model::load(files, &budget)?);
     let ids = fs::read_to_string(ids)?;
     let ids: Vec<u32> =

@@ -6,8 +6,8 @@
 use std::{collections::HashSet, ops::Range};
 
 use atta_formats::{Directory, TensorInfo, TensorType};
-use atta_kernels::Matrix;
-use atta_store::{Budget, Extent, Guard, InMemory, ModelFiles, Plan, Reservation, RowTable, Weights};
+use atta_kernels::{Layouts, Matrix};
+use atta_store::{Budget, Extent, Guard, InMemory, ModelFiles, Plan, Reservation, RowTable, Stages, Weights};
 
 use crate::{
     Error, Home, Role, TensorReq, arch,
@@ -40,37 +40,23 @@ impl Model {
     /// # Errors
     /// As [`load`](Self::load), and a spec that describes no model.
     pub fn with_spec(spec: ModelSpec, files: ModelFiles, budget: &Budget) -> Result<Self, Error> {
-        Self::with_source(spec, files, budget, |files, plan| Ok(Box::new(InMemory::new(files, plan)?)))
+        Self::with_source(spec, files, budget, |files, plan| Ok::<_, Error>(Box::new(InMemory::new(files, plan)?)))
     }
 
     /// The same with a source of weights of one's own, made from the files and the plan of what is in which unit.
     ///
     /// # Errors
     /// As [`with_spec`](Self::with_spec), and what `source` returns.
-    pub fn with_source(
+    pub fn with_source<E: From<Error>>(
         spec: ModelSpec,
         files: ModelFiles,
         budget: &Budget,
-        source: impl FnOnce(ModelFiles, Plan) -> Result<Box<dyn Weights>, atta_store::Error>,
-    ) -> Result<Self, Error> {
-        spec.check()?;
-        let reqs = spec.tensors();
-        let found = match_tensors(&reqs, files.directory())?;
-        let n_bytes = found
-            .iter()
-            .filter(|found| found.req.role.home() == Home::Kept)
-            .map(|found| 4 * found.req.shape.iter().product::<usize>() as u64)
-            .sum();
-        let vectors = budget.reserve("norms and biases", n_bytes)?;
-        let mut binder = Binder::new(&files, spec.layers.len());
-        for found in &found {
-            binder.bind(found)?;
-        }
-        let Binder { globals, layers, mut plan, .. } = binder;
-        plan.head = plan.head.or(plan.embed);
+        source: impl FnOnce(ModelFiles, Plan) -> Result<Box<dyn Weights>, E>,
+    ) -> Result<Self, E> {
+        let bound = Bound::new(&spec, &files, budget)?;
+        let Bound { globals, layers, plan, vectors } = bound;
         Ok(Self { spec, weights: source(files, plan)?, globals, layers, _vectors: vectors })
     }
-
     /// What the model is.
     pub fn spec(&self) -> &ModelSpec {
         &self.spec
@@ -83,7 +69,7 @@ impl Model {
 
     /// What the matrices of all layers and of the head cost one token; of experts those that it goes to.
     pub fn matmul_cost(&self) -> MatmulCost {
-        let head = self.globals.matrices[Role::Output as usize].unwrap_or_else(|| self.globals.place(Role::TokenEmbd));
+        let head = self.head_place();
         let n_used = |l: usize| self.spec.layers[l].moe().map_or(1, |moe| moe.n_used as u64);
         let layer =
             |(l, t): (usize, &Tensors)| t.matrices.map(|w| w.map(|w| (w, if w.is_of_experts { n_used(l) } else { 1 })));
@@ -110,10 +96,47 @@ impl Model {
         MatrixRef { d_out: 1, part: i, ..table }.at(rows)
     }
 
-    /// The output head; the embedding where the model has none of its own.
-    pub(crate) fn head<'a>(&self, unit: &'a Guard<'_>) -> Matrix<'a> {
-        let own = self.globals.matrices[Role::Output as usize];
-        own.unwrap_or_else(|| self.globals.place(Role::TokenEmbd)).at(unit)
+    /// The rows of the output head that are at hand; of the embedding where the model has no head of its own.
+    pub(crate) fn head<'a>(&self, piece: &'a Guard<'_>) -> Matrix<'a> {
+        self.head_place().at(piece)
+    }
+
+    /// The layout of activations that the output head is multiplied with.
+    pub(crate) fn head_layout(&self) -> Layouts {
+        self.head_place().layout()
+    }
+
+    fn head_place(&self) -> MatrixRef {
+        self.globals.matrices[Role::Output as usize].unwrap_or_else(|| self.globals.place(Role::TokenEmbd))
+    }
+}
+
+/// The tensors of a file, each where a spec has it.
+struct Bound {
+    globals: Tensors,
+    layers: Vec<Tensors>,
+    plan: Plan,
+    vectors: Reservation,
+}
+
+impl Bound {
+    fn new(spec: &ModelSpec, files: &ModelFiles, budget: &Budget) -> Result<Self, Error> {
+        spec.check()?;
+        let reqs = spec.tensors();
+        let found = match_tensors(&reqs, files.directory())?;
+        let n_bytes = found
+            .iter()
+            .filter(|found| found.req.role.home() == Home::Kept)
+            .map(|found| 4 * found.req.shape.iter().product::<usize>() as u64)
+            .sum();
+        let vectors = budget.reserve("norms and biases", n_bytes)?;
+        let mut binder = Binder::new(files, spec.layers.len());
+        for found in &found {
+            binder.bind(found)?;
+        }
+        let Binder { globals, layers, mut plan, .. } = binder;
+        plan.head = plan.head.or(plan.embed);
+        Ok(Self { globals, layers, plan, vectors })
     }
 }
 
@@ -152,8 +175,16 @@ struct MatrixRef {
 }
 
 impl MatrixRef {
-    fn at<'a>(self, unit: &'a Guard<'_>) -> Matrix<'a> {
-        Matrix::new(self.ty, self.d_out, self.d_in, unit.part(self.part)).expect("sizes were checked when it was bound")
+    /// The rows of it that are in a piece.
+    fn at<'a>(self, piece: &'a Guard<'_>) -> Matrix<'a> {
+        let rows = piece.part(self.part);
+        let row_bytes = self.ty.row_bytes(self.d_in).unwrap_or(1).max(1);
+        let matrix = Matrix::new(self.ty, rows.bytes.len() / row_bytes, self.d_in, rows.bytes);
+        matrix.expect("sizes were checked when it was bound").rows_of(self.d_out, rows.first)
+    }
+
+    fn layout(self) -> Layouts {
+        Matrix::layout_of(self.ty).expect("types were checked when it was bound")
     }
 }
 
@@ -162,9 +193,14 @@ impl Tensors {
         self.matrices[role as usize].expect("every required tensor was bound")
     }
 
-    /// A matrix of the unit at hand.
-    pub(crate) fn matrix<'a>(&self, role: Role, unit: &'a Guard<'_>) -> Matrix<'a> {
-        self.place(role).at(unit)
+    /// The rows of a matrix that are in the piece at hand.
+    pub(crate) fn matrix<'a>(&self, role: Role, piece: &'a Guard<'_>) -> Matrix<'a> {
+        self.place(role).at(piece)
+    }
+
+    /// The layouts of activations that some matrices are multiplied with.
+    pub(crate) fn layouts(&self, roles: &[Role]) -> Layouts {
+        roles.iter().fold(Layouts::EMPTY, |all, &role| all | self.place(role).layout())
     }
 
     /// A matrix of the `k`th expert of the unit of experts at hand.
@@ -300,8 +336,7 @@ impl<'a> Binder<'a> {
             globals: Tensors::default(),
             layers: (0..n_layers).map(|_| Tensors::default()).collect(),
             plan: Plan {
-                attn: vec![Vec::new(); n_layers],
-                ffn: vec![Vec::new(); n_layers],
+                layers: vec![Stages::default(); n_layers],
                 experts: vec![Vec::new(); n_layers],
                 ..Plan::default()
             },
@@ -312,12 +347,11 @@ impl<'a> Binder<'a> {
         let Found { req, info, .. } = found;
         let extent = found.extent();
         let part = match (req.role.home(), req.layer) {
-            (Home::Attn, Some(l)) => push(&mut self.plan.attn[l], extent),
-            (Home::Ffn, Some(l)) => push(&mut self.plan.ffn[l], extent),
+            (Home::Stage(stage), Some(l)) => push(&mut self.plan.layers[l][stage as usize], by_rows(req, extent)),
             (Home::Experts, Some(l)) => push(&mut self.plan.experts[l], by_rows(req, extent)),
             (Home::Embed, _) => table(&mut self.plan.embed, req, extent),
             (Home::Head, _) => table(&mut self.plan.head, req, extent),
-            (Home::Kept | Home::Attn | Home::Ffn | Home::Experts, layer) => {
+            (Home::Kept | Home::Stage(_) | Home::Experts, layer) => {
                 let values = self.decode(found)?;
                 self.tensors(layer).vectors[req.role as usize] = Some(values);
                 return Ok(());
@@ -335,11 +369,8 @@ impl<'a> Binder<'a> {
     fn decode(&self, found: &Found<'_>) -> Result<Box<[f32]>, Error> {
         let Found { req, info, rows, .. } = found;
         let mut values = vec![0.0; info.shape.n_elements() as usize];
-        let bytes = self
-            .files
-            .bytes(Extent { shard: info.shard, offset: info.offset, bytes: info.n_bytes })
-            .ok_or_else(|| Error::MissingTensor { name: req.name(), shape: req.shape.clone() })?;
-        atta_formats::decode(info.ty, bytes, &mut values)?;
+        let bytes = self.files.read(Extent { shard: info.shard, offset: info.offset, bytes: info.n_bytes })?;
+        atta_formats::decode(info.ty, &bytes, &mut values)?;
         let d: usize = req.shape[1..].iter().product();
         let values = values[rows.start * d..rows.end * d].to_vec().into_boxed_slice();
         let is_factor = matches!(req.role, Role::RopeFreqs | Role::RopeFactorsShort | Role::RopeFactorsLong);

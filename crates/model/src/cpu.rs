@@ -10,7 +10,7 @@ use atta_store::{Budget, Reservation};
 
 use crate::{
     Batch, Error, Executor, Input, KvType, Model, Observer, Output, Phase, Row, SeqId, Want,
-    blocks::{RopeTables, Scratch},
+    blocks::{RopeTables, Scratch, ScratchSize},
     kv::Cache,
     observe::Silent,
     spec::{ModelSpec, Positions},
@@ -50,7 +50,7 @@ pub struct Cpu {
     /// Token ids of the rows of this step, in order.
     pub(crate) ids: Vec<u32>,
     pub(crate) observer: Box<dyn Observer>,
-    _memory: (Reservation, [Reservation; 2]),
+    _memory: [Reservation; 2],
 }
 
 impl Executor for Cpu {
@@ -113,22 +113,34 @@ impl Cpu {
         let CpuOptions { n_ctx, n_seqs, n_batch, kv, layers } = options;
         let layers = layers.unwrap_or(0..spec.layers.len());
         check_options(spec, &layers, [n_ctx, n_seqs, n_batch])?;
-        let kv_memory = budget.reserve("kv cache", Cache::bytes(spec, layers.clone(), kv, n_ctx, n_seqs))?;
-        let (scratch, scratch_memory) = Scratch::reserve(spec, pool.n_threads(), n_batch, n_ctx, budget)?;
+        let size = ScratchSize { n_threads: pool.n_threads(), n_rows: n_batch, n_ctx };
+        // An absurd size is refused before anything is allocated.
+        let memory = [
+            budget.reserve("kv cache", Cache::bytes(spec, layers.clone(), kv, n_ctx, n_seqs))?,
+            budget.reserve("activations", Scratch::bytes(spec, size))?,
+        ];
         let factors = model.globals().rope_factors();
         Ok(Self {
             cache: Cache::new(spec, layers.clone(), kv, n_ctx, n_seqs),
             ropes: RopeTables::new(&spec.layers, factors, n_batch, n_ctx),
-            scratch,
+            scratch: Scratch::new(spec, size),
             ids: Vec::with_capacity(n_batch),
             observer: Box::new(Silent),
-            _memory: (kv_memory, scratch_memory),
+            _memory: memory,
             model,
             kernels,
             pool,
             layers,
             n_batch,
         })
+    }
+
+    /// Bytes of keys and values, and of buffers, of an executor with so many threads.
+    pub fn bytes(spec: &ModelSpec, n_threads: usize, options: &CpuOptions) -> [u64; 2] {
+        let CpuOptions { n_ctx, n_seqs, n_batch, kv, layers } = options.clone();
+        let layers = layers.unwrap_or(0..spec.layers.len());
+        let size = ScratchSize { n_threads, n_rows: n_batch, n_ctx };
+        [Cache::bytes(spec, layers, kv, n_ctx, n_seqs), Scratch::bytes(spec, size)]
     }
 
     /// Lets `observer` hear what each step turns to.

@@ -10,7 +10,7 @@
 //! is computed by the same operations in the same order.
 
 use atta_kernels::{Job, Store, math::tanh};
-use atta_store::Unit;
+use atta_store::{Sweep, Unit};
 
 use crate::{
     Batch, Cpu, Error, Input, Output, Phase, Role, Row, Want,
@@ -18,9 +18,15 @@ use crate::{
     spec::Ffn,
 };
 
+/// Rows of the embedding that are asked for at once.
+const EMBED_ROWS: usize = 32;
+
 impl Cpu {
     /// Runs the rows of a batch, which have their places in the state, through the layers.
     pub(crate) fn run(&mut self, batch: &Batch, out: &mut Output) -> Result<(), Error> {
+        self.observer.enter(Phase::Weights);
+        let wants_head = batch.rows.iter().any(|r| r.want == Want::Logits);
+        self.model.weights().begin(&Sweep { layers: self.layers.clone(), wants_head })?;
         self.observer.enter(Phase::Other);
         self.ropes.prepare(batch.rows.iter().map(|r| r.pos));
         if self.layers.start == 0 {
@@ -54,17 +60,20 @@ impl Cpu {
         let (model, scale) = (&self.model, self.model.spec().embed_scale);
         self.ids.clear();
         self.ids.extend(batch.rows.iter().filter_map(Row::token));
-        self.observer.enter(Phase::Weights);
-        let table = model.weights().unit(Unit::EmbedRows(&self.ids))?;
-        self.observer.enter(Phase::Other);
         let (d, positions) = (model.spec().d_model, model.globals().vector_opt(Role::PositionEmbd));
-        for (i, (x, row)) in self.scratch.x.chunks_exact_mut(d).zip(&batch.rows).enumerate() {
-            self.kernels.decode_row(model.embedding(&table, i), 0, x);
-            if scale != 1.0 {
-                x.iter_mut().for_each(|x| *x *= scale);
-            }
-            if let Some(table) = positions {
-                self.kernels.add_assign(x, &table[row.pos * d..(row.pos + 1) * d]);
+        let x = self.scratch.x.chunks_mut(EMBED_ROWS * d);
+        for ((ids, x), rows) in self.ids.chunks(EMBED_ROWS).zip(x).zip(batch.rows.chunks(EMBED_ROWS)) {
+            self.observer.enter(Phase::Weights);
+            let table = model.weights().piece(Unit::EmbedRows(ids), 0)?;
+            self.observer.enter(Phase::Other);
+            for (i, (x, row)) in x.chunks_exact_mut(d).zip(rows).enumerate() {
+                self.kernels.decode_row(model.embedding(&table, i), 0, x);
+                if scale != 1.0 {
+                    x.iter_mut().for_each(|x| *x *= scale);
+                }
+                if let Some(table) = positions {
+                    self.kernels.add_assign(x, &table[row.pos * d..(row.pos + 1) * d]);
+                }
             }
         }
         Ok(())
@@ -94,19 +103,20 @@ impl Cpu {
         if self.ids.is_empty() {
             return Ok(());
         }
-        self.observer.enter(Phase::Weights);
-        let unit = model.weights().unit(Unit::HeadRows(0..spec.n_vocab))?;
-        let (w, norm, globals) = (model.head(&unit), spec.head.norm, model.globals());
+        let (norm, globals, weights) = (spec.head.norm, model.globals(), model.weights());
         let affine = globals.affine([Role::OutputNorm, Role::OutputNormBias]);
-        self.observer.enter(Phase::Other);
         let (wanted, x) = (&self.ids, &s.x);
-        s.act.fill(kernels, &self.pool, (wanted.len(), d), w.layout(), |i, h| {
+        s.act.fill(kernels, &self.pool, (wanted.len(), d), model.head_layout(), |i, h| {
             let t = wanted[i] as usize;
             norm.apply(kernels, &x[t * d..(t + 1) * d], affine, h);
         });
-        self.observer.enter(Phase::Matmul);
-        let (bias, mode) = (globals.vector_opt(Role::OutputBias), Store::Set);
-        kernels.matmul(&self.pool, &s.act, &mut [Job { w, bias, out: out.all_logits_mut(), mode }]);
+        for i in 0..weights.n_pieces(Unit::Head) {
+            self.observer.enter(Phase::Weights);
+            let piece = weights.piece(Unit::Head, i)?;
+            self.observer.enter(Phase::Matmul);
+            let (w, bias, mode) = (model.head(&piece), globals.vector_opt(Role::OutputBias), Store::Set);
+            kernels.matmul(&self.pool, &s.act, &mut [Job { w, bias, out: out.all_logits_mut(), mode }]);
+        }
         self.observer.enter(Phase::Other);
         if spec.head.logit_scale != 1.0 {
             out.all_logits_mut().iter_mut().for_each(|z| *z *= spec.head.logit_scale);

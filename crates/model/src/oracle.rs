@@ -4,10 +4,10 @@
 //! sums are f64. It is slow, short and obviously right, and shares nothing with the forward pass but the spec and the bound
 //! tensors, so that a mistake has to be made twice to go unnoticed.
 
-use atta_store::{Guard, Unit};
+use atta_store::Unit;
 
 use crate::{
-    Error, Model, Role,
+    Error, Home, Model, Role,
     bind::Tensors,
     spec::{Activation, Attention, Factors, Ffn, Half, LayerSpec, Norm, Pairing, Positions, QkNorm, Rope, Wiring},
 };
@@ -23,10 +23,7 @@ pub fn logits(model: &Model, tokens: &[u32]) -> Result<Vec<f32>, Error> {
     let mut x = embed(model, tokens)?;
     for (l, layer) in spec.layers.iter().enumerate() {
         let t = model.layer(l);
-        let attn = model.weights().unit(Unit::Attn(l))?;
-        let mixer =
-            |x: &Rows| post(layer, t, Half::Mixer, attention(model, (layer, t, &attn), &pre(layer, t, Half::Mixer, x)));
-        let y = mixer(&x);
+        let y = post(layer, t, Half::Mixer, attention(model, l, &pre(layer, t, Half::Mixer, &x))?);
         match layer.wiring {
             Wiring::Sequential { .. } => {
                 add(&mut x, &y, layer.residual_scale);
@@ -91,7 +88,7 @@ fn embed(model: &Model, tokens: &[u32]) -> Result<Rows, Error> {
     {
         return Err(Error::ContextFull { n_ctx: n });
     }
-    let unit = model.weights().unit(Unit::EmbedRows(tokens))?;
+    let unit = model.weights().piece(Unit::EmbedRows(tokens), 0)?;
     let row = |i| decode(model.embedding(&unit, i)).into_iter().flatten().map(|e| e * spec.embed_scale).collect();
     let mut x: Rows = (0..tokens.len()).map(row).collect();
     if let Some(table) = model.globals().vector_opt(Role::PositionEmbd) {
@@ -102,11 +99,13 @@ fn embed(model: &Model, tokens: &[u32]) -> Result<Rows, Error> {
 
 fn head(model: &Model, x: &Rows) -> Result<Vec<f32>, Error> {
     let head = &model.spec().head;
-    let unit = model.weights().unit(Unit::HeadRows(0..model.spec().n_vocab))?;
-    let t = model.globals();
+    let (t, mut w) = (model.globals(), Rows::new());
+    for i in 0..model.weights().n_pieces(Unit::Head) {
+        w.extend(decode(model.head(&model.weights().piece(Unit::Head, i)?)));
+    }
     let (weight, bias) = (t.vector(Role::OutputNorm), t.vector_opt(Role::OutputNormBias));
     let h = map_rows(x, |x| normalized(head.norm, x, weight, bias));
-    let mut logits = project(&decode(model.head(&unit)), t.vector_opt(Role::OutputBias), &h).concat();
+    let mut logits = project(&w, t.vector_opt(Role::OutputBias), &h).concat();
     for z in &mut logits {
         *z *= head.logit_scale;
         if let Some(cap) = head.softcap {
@@ -114,6 +113,16 @@ fn head(model: &Model, x: &Rows) -> Result<Vec<f32>, Error> {
         }
     }
     Ok(logits)
+}
+
+/// All rows of a matrix of a layer, which may come in pieces.
+fn matrix(model: &Model, l: usize, role: Role) -> Result<Rows, Error> {
+    let Home::Stage(stage) = role.home() else { unreachable!("{role:?} is no matrix that every token needs") };
+    let (unit, mut rows) = (Unit::Stage(l, stage), Rows::new());
+    for i in 0..model.weights().n_pieces(unit) {
+        rows.extend(decode(model.layer(l).matrix(role, &model.weights().piece(unit, i)?)));
+    }
+    Ok(rows)
 }
 
 /// The rows of a matrix as f32.
@@ -146,12 +155,13 @@ fn normalized(norm: Norm, x: &[f32], weight: &[f32], bias: Option<&[f32]>) -> Ve
     centred.iter().zip(weight).enumerate().map(|(i, (x, &w))| (x * scale * f64::from(w) + bias(i)) as f32).collect()
 }
 
-fn attention(model: &Model, (layer, t, unit): (&LayerSpec, &Tensors, &Guard<'_>), h: &Rows) -> Rows {
+fn attention(model: &Model, l: usize, h: &Rows) -> Result<Rows, Error> {
+    let (layer, t) = (&model.spec().layers[l], model.layer(l));
     let a = layer.attention();
-    let input = |weight, bias| project(&decode(t.matrix(weight, unit)), t.vector_opt(bias), h);
-    let mut q = input(Role::AttnQ, Role::AttnQBias);
-    let mut k = input(Role::AttnK, Role::AttnKBias);
-    let v = input(Role::AttnV, Role::AttnVBias);
+    let input = |weight, bias| Ok::<_, Error>(project(&matrix(model, l, weight)?, t.vector_opt(bias), h));
+    let mut q = input(Role::AttnQ, Role::AttnQBias)?;
+    let mut k = input(Role::AttnK, Role::AttnKBias)?;
+    let v = input(Role::AttnV, Role::AttnVBias)?;
     for (rows, role) in [(&mut q, Role::AttnQNorm), (&mut k, Role::AttnKNorm)] {
         for (pos, row) in rows.iter_mut().enumerate() {
             *row = qk_norm(a, row, t.vector_opt(role));
@@ -168,7 +178,7 @@ fn attention(model: &Model, (layer, t, unit): (&LayerSpec, &Tensors, &Guard<'_>)
     let sinks = t.vector_opt(Role::AttnSinks);
     let heads = (0..h.len()).map(|pos| look_back(a, sinks, &q[pos], (&k, &v), pos)).collect();
     let heads = sub(layer, t, Half::Mixer, heads);
-    project(&decode(t.matrix(Role::AttnOutput, unit)), t.vector_opt(Role::AttnOutputBias), &heads)
+    Ok(project(&matrix(model, l, Role::AttnOutput)?, t.vector_opt(Role::AttnOutputBias), &heads))
 }
 
 /// Queries or keys of a position, `[n_heads, d_head]`, normalized.
@@ -228,15 +238,15 @@ fn score(a: &Attention, q: &[f32], k: &[f32]) -> f64 {
 
 /// What the feed-forward block returns.
 fn think(model: &Model, (l, layer): (usize, &LayerSpec), x: &Rows) -> Result<Rows, Error> {
-    let (t, unit) = (model.layer(l), model.weights().unit(Unit::Ffn(l))?);
+    let t = model.layer(l);
     let h = pre(layer, t, Half::Ffn, x);
-    let product = |weight, bias, x: &Rows| project(&decode(t.matrix(weight, &unit)), t.vector_opt(bias), x);
+    let product = |weight, bias, x: &Rows| Ok::<_, Error>(project(&matrix(model, l, weight)?, t.vector_opt(bias), x));
     let up = || product(Role::FfnUp, Role::FfnUpBias, &h);
     let down = |x: Rows| product(Role::FfnDown, Role::FfnDownBias, &sub(layer, t, Half::Ffn, x));
     let y = match &layer.ffn {
-        Ffn::Gated(m) => down(gated(m.activation, &product(Role::FfnGate, Role::FfnGateBias, &h), up())),
-        Ffn::Plain(m) => down(map_rows(&up(), |up| up.iter().map(|u| activate(m.activation, *u)).collect())),
-        Ffn::Moe(m) => experts::moe(model, (l, m), &unit, &h)?,
+        Ffn::Gated(m) => down(gated(m.activation, &product(Role::FfnGate, Role::FfnGateBias, &h)?, up()?))?,
+        Ffn::Plain(m) => down(map_rows(&up()?, |up| up.iter().map(|u| activate(m.activation, *u)).collect()))?,
+        Ffn::Moe(m) => experts::moe(model, (l, m), &h)?,
     };
     Ok(post(layer, t, Half::Ffn, y))
 }

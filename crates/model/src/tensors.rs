@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use atta_store::Stage;
+
 use crate::spec::{
     Attention, Ffn, Half, LayerSpec, Mlp, ModelSpec, Moe, Norm, Positions, Presence, QkNorm, RopeScaling, Wiring,
 };
@@ -71,10 +73,11 @@ impl Role {
         match self {
             Role::TokenEmbd => Home::Embed,
             Role::Output => Home::Head,
-            Role::AttnQ | Role::AttnK | Role::AttnV | Role::AttnOutput => Home::Attn,
-            Role::FfnGate | Role::FfnUp | Role::FfnDown => Home::Ffn,
-            Role::FfnGateInp | Role::FfnGateInpShexp => Home::Ffn,
-            Role::FfnGateShexp | Role::FfnUpShexp | Role::FfnDownShexp => Home::Ffn,
+            Role::AttnQ | Role::AttnK | Role::AttnV => Home::Stage(Stage::MixerIn),
+            Role::AttnOutput => Home::Stage(Stage::MixerOut),
+            Role::FfnGateInp | Role::FfnGateInpShexp => Home::Stage(Stage::Router),
+            Role::FfnGate | Role::FfnUp | Role::FfnGateShexp | Role::FfnUpShexp => Home::Stage(Stage::FfnIn),
+            Role::FfnDown | Role::FfnDownShexp => Home::Stage(Stage::FfnOut),
             Role::FfnGateExps | Role::FfnUpExps | Role::FfnDownExps => Home::Experts,
             Role::PositionEmbd
             | Role::OutputNorm
@@ -195,10 +198,8 @@ impl LayerSpec {
 pub enum Home {
     /// A vector, small and read by every token: decoded to f32 and kept.
     Kept,
-    /// A matrix of the mixer of its layer.
-    Attn,
-    /// A matrix of the feed-forward block of its layer that every token needs.
-    Ffn,
+    /// A matrix of its layer that every token needs.
+    Stage(Stage),
     /// A matrix for each expert of its layer, read by experts.
     Experts,
     /// The token embedding, read by rows.

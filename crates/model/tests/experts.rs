@@ -9,7 +9,7 @@ use atta_model::{
     Batch, CpuOptions, Error, Executor, KvType, Model, Output, Want,
     spec::{Activation, Ffn, Moe, Norm, Presence},
 };
-use atta_store::{Budget, Extent, Guard, InMemory, ModelFiles, Placement, Unit, Weights};
+use atta_store::{Budget, Extent, Guard, InMemory, ModelFiles, Unit, Weights};
 use support::{Golden, append, bits, cpu, cpu_with, forward, golden};
 
 const MODELS: [&str; 5] = ["mixtral", "qwen2moe", "qwen2moe-old", "qwen3moe", "gpt-oss"];
@@ -29,13 +29,13 @@ struct State {
 }
 
 impl Weights for Watched {
-    fn unit<'a>(&'a self, unit: Unit<'a>) -> Result<Guard<'a>, atta_store::Error> {
+    fn piece<'a>(&'a self, unit: Unit<'a>, i: usize) -> Result<Guard<'a>, atta_store::Error> {
         let mut state = self.state.lock().unwrap();
         state.left = state.left.checked_sub(1).ok_or(atta_store::Error::NotInPlan)?;
         if let Unit::Experts(l, ids) = &unit {
             state.requests.push((*l, ids.to_vec()));
         }
-        self.weights.unit(unit)
+        self.weights.piece(unit, i)
     }
 
     fn files(&self) -> &ModelFiles {
@@ -47,7 +47,7 @@ fn watched(g: &Golden) -> (Arc<Model>, Arc<Mutex<State>>) {
     let state = Arc::new(Mutex::new(State { requests: Vec::new(), left: usize::MAX }));
     let spec = g.model().spec().clone();
     let model = Model::with_source(spec, g.files(), &Budget::unlimited(), |files, plan| {
-        Ok(Box::new(Watched { weights: InMemory::new(files, plan)?, state: state.clone() }))
+        Ok::<_, Error>(Box::new(Watched { weights: InMemory::new(files, plan)?, state: state.clone() }) as _)
     });
     (Arc::new(model.unwrap()), state)
 }
@@ -106,8 +106,8 @@ fn an_executor_of_single_rows_gives_the_same_bits() {
 fn a_step_whose_experts_cannot_be_read_takes_its_rows_back() {
     let g = golden("qwen2moe");
     let expected = bits(&forward(&g.model(), &g.tokens));
-    // Embedding; in each of two layers attention, router and two groups of experts; head.
-    for n_units in 0..10 {
+    // The embedding in two portions; in each of two layers two units of attention, router, two of the shared expert, two groups of experts; head.
+    for n_units in 0..17 {
         let (model, state) = watched(&g);
         let mut cpu = cpu(&model, 1, KvType::F32);
         let (seq, mut batch, mut out) = (cpu.new_seq().unwrap(), Batch::default(), Output::default());
@@ -115,7 +115,7 @@ fn a_step_whose_experts_cannot_be_read_takes_its_rows_back() {
         state.lock().unwrap().left = n_units;
         assert!(matches!(cpu.step(&batch, &mut out), Err(Error::Store(_))), "{n_units}");
         assert_eq!(cpu.len(seq).unwrap(), 0);
-        state.lock().unwrap().left = 10;
+        state.lock().unwrap().left = 17;
         assert!(bits(&append(&mut cpu, seq, &g.tokens, 128)) == expected, "{n_units}");
     }
 }
@@ -204,7 +204,7 @@ fn rewritten(
     }
     bytes.resize(layout.file_bytes as usize, 0);
     let budget = Budget::unlimited();
-    let files = ModelFiles::from_static("rewritten", bytes.leak(), Placement::Mapped, &budget).unwrap();
+    let files = ModelFiles::from_static("rewritten", bytes.leak()).unwrap();
     Model::load(files, &budget).map(Arc::new)
 }
 

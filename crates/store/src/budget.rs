@@ -9,12 +9,13 @@ use crate::Error;
 
 /// A shared account of private memory. Clones share one account.
 #[derive(Clone, Debug)]
-pub struct Budget(Arc<Account>);
+pub struct Budget(Arc<Mutex<Account>>);
 
 #[derive(Debug)]
 struct Account {
-    limit: Option<u64>,
-    items: Mutex<Vec<Item>>,
+    /// Bytes in all.
+    limit: u64,
+    items: Vec<Item>,
 }
 
 /// One line of the memory table.
@@ -29,16 +30,21 @@ pub struct Item {
 impl Budget {
     /// An account that grants everything and keeps count.
     pub fn unlimited() -> Self {
-        Self::new(None)
+        Self::new(u64::MAX)
     }
 
     /// An account that refuses to exceed `limit` bytes.
     pub fn limited(limit: u64) -> Self {
-        Self::new(Some(limit))
+        Self::new(limit)
     }
 
-    fn new(limit: Option<u64>) -> Self {
-        Self(Arc::new(Account { limit, items: Mutex::new(Vec::new()) }))
+    fn new(limit: u64) -> Self {
+        Self(Arc::new(Mutex::new(Account { limit, items: Vec::new() })))
+    }
+
+    /// Refuses from now on to exceed `limit` bytes; what was taken before stays.
+    pub fn set_limit(&self, limit: u64) {
+        self.account().limit = limit;
     }
 
     /// Takes `bytes` for `name` until the reservation is dropped.
@@ -46,33 +52,48 @@ impl Budget {
     /// # Errors
     /// [`Error::OverBudget`] if the limit would be passed; nothing is taken then.
     pub fn reserve(&self, name: &'static str, bytes: u64) -> Result<Reservation, Error> {
-        let mut items = self.account();
-        let used: u64 = items.iter().map(|i| i.bytes).sum();
-        if let Some(limit) = self.0.limit
-            && used.saturating_add(bytes) > limit
-        {
+        let mut account = self.account();
+        let (used, limit) = (account.used(), account.limit);
+        if used.saturating_add(bytes) > limit {
             return Err(Error::OverBudget { what: name, asked: bytes, used, limit });
         }
-        match items.iter_mut().find(|i| i.name == name) {
+        match account.items.iter_mut().find(|i| i.name == name) {
             Some(item) => item.bytes += bytes,
-            None => items.push(Item { name, bytes }),
+            None => account.items.push(Item { name, bytes }),
         }
-        drop(items);
+        drop(account);
         Ok(Reservation { budget: self.clone(), name, bytes })
     }
 
     /// Everything that is reserved, in the order of first reservation.
     pub fn items(&self) -> Vec<Item> {
-        self.account().clone()
+        self.account().items.clone()
     }
 
     /// The sum of all reservations, bytes.
     pub fn used(&self) -> u64 {
-        self.account().iter().map(|i| i.bytes).sum()
+        self.account().used()
     }
 
-    fn account(&self) -> MutexGuard<'_, Vec<Item>> {
-        self.0.items.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What can still be reserved, bytes.
+    pub fn left(&self) -> u64 {
+        let account = self.account();
+        account.limit.saturating_sub(account.used())
+    }
+
+    /// The most that can be reserved in all, bytes.
+    pub fn limit(&self) -> u64 {
+        self.account().limit
+    }
+
+    fn account(&self) -> MutexGuard<'_, Account> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Account {
+    fn used(&self) -> u64 {
+        self.items.iter().map(|i| i.bytes).sum()
     }
 }
 
@@ -93,7 +114,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let mut items = self.budget.account();
+        let items = &mut self.budget.account().items;
         if let Some(i) = items.iter().position(|i| i.name == self.name) {
             items[i].bytes -= self.bytes;
             if items[i].bytes == 0 {

@@ -57,6 +57,25 @@ pub enum Error {
         /// Rows of the table.
         n_rows: u64,
     },
+    /// More experts were asked for at once than a layer has places for.
+    #[error("{asked} experts asked for at once, but there are places for {places}")]
+    TooManyExperts {
+        /// How many were asked for.
+        asked: usize,
+        /// Places of the layer.
+        places: usize,
+    },
+    /// The system gives no threads to read with.
+    #[error("cannot start a thread that reads weights: {0}")]
+    Readers(std::io::Error),
+    /// The system does not give the memory that the budget allows.
+    #[error("no memory for {bytes} bytes of weights: {source}")]
+    NoMemory {
+        /// How much was asked for, bytes.
+        bytes: u64,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// The system could not bring the pages in.
     #[error("cannot read the weights ahead: {0}")]
     Prewarm(std::io::Error),

@@ -1,8 +1,12 @@
-//! Opening a model: one GGUF file or all shards of a split one, mapped or read to the heap, and its tensor directory.
+//! Opening a model: one GGUF file or all shards of a split one, and its tensor directory.
+//!
+//! Files are mapped, which costs nothing until somebody reads. A model that is to be read into memory of our own lets its
+//! maps go again ([`ModelFiles::unmapped`]) and keeps only a copy of what stands before the tensors.
 
 use std::{
+    borrow::Cow,
     fs::File,
-    io::{self, Read},
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -12,67 +16,93 @@ use atta_formats::{
     gguf::{shard_file_name, shard_of_file_name},
 };
 
-use crate::{Budget, Error, Extent, Reservation, os::Map};
-
-/// How the bytes of a file are held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Placement {
-    /// Mapped: no copy, pages come and go with the kernel's page cache.
-    #[default]
-    Mapped,
-    /// Read to the heap once: counts as private memory, never evicted (unless there is swap).
-    Resident,
-}
+use crate::{
+    Budget, Error, Extent, Reservation,
+    os::{Map, Method, Source},
+};
 
 /// The files of one model, open, and what they say about themselves.
-///
-/// A mapped file must not be truncated or rewritten by another process while it is open.
 pub struct ModelFiles {
     directory: Directory,
     shards: Vec<Shard>,
+    _headers: Option<Reservation>,
 }
 
 struct Shard {
+    origin: Origin,
+    /// Length of the whole file, bytes.
+    len: u64,
+    /// The file, or as much of it as is kept.
     bytes: SharedBytes,
     map: Option<Arc<Map>>,
-    reservation: Option<Reservation>,
+}
+
+#[derive(Clone)]
+enum Origin {
+    File(PathBuf),
+    /// Part of the program.
+    Static(PathBuf, &'static [u8]),
 }
 
 impl ModelFiles {
-    /// Opens the model at `path`; of a split model any shard may be named.
+    /// Maps the model at `path`; of a split model any shard may be named.
+    ///
+    /// A file must not be truncated or rewritten by another process while it is mapped.
     ///
     /// # Errors
-    /// A file that cannot be opened, a shard that is missing, bytes that are no valid GGUF, or (resident only) a file
-    /// that does not fit into the budget.
-    pub fn open(path: &Path, placement: Placement, budget: &Budget) -> Result<Self, Error> {
-        let mut shards = Vec::new();
-        let mut headers = Vec::new();
-        for shard_path in shard_paths(path) {
-            let shard = Shard::open(&shard_path, placement, budget)?;
-            let header = Gguf::parse(shard.bytes.clone(), shard.bytes.as_ref().as_ref().len() as u64)
-                .map_err(|source| Error::Format { path: shard_path, source })?;
-            headers.push(header);
-            shards.push(shard);
-        }
-        let directory =
-            Directory::from_shards(headers).map_err(|source| Error::Format { path: path.to_owned(), source })?;
-        Ok(Self { directory, shards })
+    /// A file that cannot be opened, a shard that is missing, bytes that are no valid GGUF.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let shards = shard_paths(path).iter().map(|path| Shard::map(path)).collect::<Result<_, _>>()?;
+        Self::parse(path, shards, None)
     }
 
-    /// Takes a model that is part of the program itself; `name` stands in for the path in errors. Such bytes are
-    /// addressable as mapped ones are; a resident model is a copy of them.
+    /// Takes a model that is part of the program itself; `name` stands in for the path in errors.
     ///
     /// # Errors
-    /// [`Error::Format`] if the bytes are no valid GGUF file, or (resident only) a copy that does not fit the budget.
-    pub fn from_static(name: &str, bytes: &'static [u8], placement: Placement, budget: &Budget) -> Result<Self, Error> {
-        let shard = match placement {
-            Placement::Mapped => Shard { bytes: Arc::new(bytes), map: None, reservation: None },
-            Placement::Resident => Shard::resident(bytes.len() as u64, budget, |_| Ok(bytes.to_vec()))?,
+    /// [`Error::Format`] if the bytes are no valid GGUF file.
+    pub fn from_static(name: &str, bytes: &'static [u8]) -> Result<Self, Error> {
+        let origin = Origin::Static(name.into(), bytes);
+        let shard = Shard { origin, len: bytes.len() as u64, bytes: Arc::new(bytes), map: None };
+        Self::parse(name.as_ref(), vec![shard], None)
+    }
+
+    fn parse(path: &Path, shards: Vec<Shard>, headers: Option<Reservation>) -> Result<Self, Error> {
+        let parsed = shards.iter().map(|shard| {
+            let format = |source| Error::Format { path: shard.path().to_owned(), source };
+            Gguf::parse(shard.bytes.clone(), shard.len).map_err(format)
+        });
+        let parsed = parsed.collect::<Result<Vec<_>, _>>()?;
+        let directory =
+            Directory::from_shards(parsed).map_err(|source| Error::Format { path: path.to_owned(), source })?;
+        Ok(Self { directory, shards, _headers: headers })
+    }
+
+    /// The same files without their maps: what stands before the tensors is copied, the tensors are out of reach until
+    /// somebody reads them ([`read`](Self::read)).
+    ///
+    /// # Errors
+    /// A budget without room for the copies.
+    pub fn unmapped(self, budget: &Budget) -> Result<Self, Error> {
+        let ends: Vec<usize> = (0..self.shards.len()).map(|i| self.header_end(i)).collect();
+        let headers = budget.reserve("metadata", ends.iter().map(|&end| end as u64).sum())?;
+        let copy = |(shard, &end): (&Shard, &usize)| {
+            let bytes: SharedBytes = match &shard.origin {
+                Origin::File(_) => Arc::new(shard.bytes()[..end].to_vec()),
+                Origin::Static(..) => shard.bytes.clone(),
+            };
+            Shard { origin: shard.origin.clone(), len: shard.len, bytes, map: None }
         };
-        let directory = Gguf::parse(shard.bytes.clone(), bytes.len() as u64)
-            .and_then(|header| Directory::from_shards(vec![header]))
-            .map_err(|source| Error::Format { path: name.into(), source })?;
-        Ok(Self { directory, shards: vec![shard] })
+        let shards: Vec<Shard> = self.shards.iter().zip(&ends).map(copy).collect();
+        let path = shards[0].path().to_owned();
+        drop(self);
+        Self::parse(&path, shards, Some(headers))
+    }
+
+    /// Where the first tensor of a shard begins.
+    fn header_end(&self, shard: usize) -> usize {
+        let tensors = self.directory.tensors().iter().filter(|t| usize::from(t.shard) == shard);
+        let bytes = self.shards[shard].bytes();
+        tensors.map(|t| t.offset as usize).min().unwrap_or(bytes.len()).min(bytes.len())
     }
 
     /// Metadata and the list of tensors.
@@ -82,12 +112,7 @@ impl ModelFiles {
 
     /// The length of all files together, bytes.
     pub fn file_bytes(&self) -> u64 {
-        self.shards.iter().map(|s| s.len()).sum()
-    }
-
-    /// Bytes of the heap that hold weights.
-    pub fn resident_bytes(&self) -> u64 {
-        self.shards.iter().filter_map(|s| s.reservation.as_ref()).map(Reservation::bytes).sum()
+        self.shards.iter().map(|s| s.len).sum()
     }
 
     /// Reads every page of mapped files now, so that the first token does not wait for the disk.
@@ -98,53 +123,80 @@ impl ModelFiles {
         self.shards.iter().filter_map(|s| s.map.as_ref()).try_for_each(|m| m.populate()).map_err(Error::Prewarm)
     }
 
-    /// The bytes of an extent; `None` if it lies outside of its file.
+    /// The bytes of an extent, if they are addressable; `None` if they are not, or lie outside of the file.
     pub fn bytes(&self, extent: Extent) -> Option<&[u8]> {
         let shard = self.shards.get(usize::from(extent.shard))?;
         let start = usize::try_from(extent.offset).ok()?;
         let end = start.checked_add(usize::try_from(extent.bytes).ok()?)?;
-        shard.bytes.as_ref().as_ref().get(start..end)
+        shard.bytes().get(start..end)
     }
 
-    /// The length of one shard, bytes; 0 if there is no such shard.
-    pub(crate) fn shard_bytes(&self, shard: u16) -> u64 {
-        self.shards.get(usize::from(shard)).map_or(0, Shard::len)
+    /// The bytes of an extent, read from the file if they are not addressable.
+    ///
+    /// # Errors
+    /// An extent outside of its file, and what the system says.
+    pub fn read(&self, extent: Extent) -> Result<Cow<'_, [u8]>, Error> {
+        if let Some(bytes) = self.bytes(extent) {
+            return Ok(Cow::Borrowed(bytes));
+        }
+        self.check(extent)?;
+        let shard = &self.shards[usize::from(extent.shard)];
+        let io = |source| Error::Io { path: shard.path().to_owned(), source };
+        let mut bytes = vec![0; extent.bytes as usize];
+        Source::open(shard.path(), None).and_then(|file| file.read_small(extent.offset, &mut bytes)).map_err(io)?;
+        Ok(Cow::Owned(bytes))
+    }
+
+    /// Refuses an extent outside of its file.
+    pub(crate) fn check(&self, extent: Extent) -> Result<(), Error> {
+        let len = self.shards.get(usize::from(extent.shard)).map_or(0, |shard| shard.len);
+        match extent.offset.checked_add(extent.bytes) {
+            Some(end) if end <= len && usize::try_from(extent.bytes).is_ok() => Ok(()),
+            _ => Err(self.out_of_file(extent)),
+        }
+    }
+
+    pub(crate) fn out_of_file(&self, Extent { shard, offset, bytes }: Extent) -> Error {
+        let file_bytes = self.shards.get(usize::from(shard)).map_or(0, |shard| shard.len);
+        Error::OutOfFile { shard, offset, bytes, file_bytes }
+    }
+
+    /// Opens every shard for reading at given places.
+    pub(crate) fn sources(&self, method: Option<Method>) -> Result<Vec<Source>, Error> {
+        let open = |shard: &Shard| match &shard.origin {
+            Origin::File(path) => Source::open(path, method).map_err(|source| Error::Io { path: path.clone(), source }),
+            Origin::Static(name, bytes) => Ok(Source::of_program(name, bytes)),
+        };
+        self.shards.iter().map(open).collect()
     }
 }
 
 impl Shard {
-    fn open(path: &Path, placement: Placement, budget: &Budget) -> Result<Self, Error> {
+    fn map(path: &Path) -> Result<Self, Error> {
         let io = |source| Error::Io { path: path.to_owned(), source };
-        let mut file = File::open(path).map_err(io)?;
+        let file = File::open(path).map_err(io)?;
         let meta = file.metadata().map_err(io)?;
         if !meta.is_file() {
             // A device or a pipe has no length, and might never end.
             return Err(io(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file")));
         }
-        match placement {
+        let (origin, len) = (Origin::File(path.to_owned()), meta.len());
+        if len == 0 {
             // An empty file cannot be mapped; an empty slice gives the parser's "truncated" instead.
-            Placement::Mapped if meta.len() > 0 => {
-                let map = Arc::new(Map::new(&file).map_err(io)?);
-                Ok(Self { bytes: Arc::new(SharedMap(map.clone())), map: Some(map), reservation: None })
-            }
-            _ => Self::resident(meta.len(), budget, |len| {
-                let mut copy = vec![0; len];
-                file.read_exact(&mut copy).map_err(io)?;
-                Ok(copy)
-            }),
+            return Ok(Self { origin, len, bytes: Arc::new([]), map: None });
+        }
+        let map = Arc::new(Map::new(&file).map_err(io)?);
+        Ok(Self { origin, len, bytes: Arc::new(SharedMap(map.clone())), map: Some(map) })
+    }
+
+    fn path(&self) -> &Path {
+        match &self.origin {
+            Origin::File(path) | Origin::Static(path, _) => path,
         }
     }
 
-    /// A heap copy of `len` bytes, asked of the budget before `copy` makes it.
-    fn resident(len: u64, budget: &Budget, copy: impl FnOnce(usize) -> Result<Vec<u8>, Error>) -> Result<Self, Error> {
-        let reservation = Some(budget.reserve("weights", len)?);
-        let too_large = |_| Error::OverBudget { what: "weights", asked: len, used: 0, limit: usize::MAX as u64 };
-        let bytes = copy(usize::try_from(len).map_err(too_large)?)?;
-        Ok(Self { bytes: Arc::new(bytes), map: None, reservation })
-    }
-
-    fn len(&self) -> u64 {
-        self.bytes.as_ref().as_ref().len() as u64
+    fn bytes(&self) -> &[u8] {
+        self.bytes.as_ref().as_ref()
     }
 }
 
@@ -179,34 +231,14 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_named() {
-        let err = ModelFiles::open(Path::new("no/such.gguf"), Placement::Mapped, &Budget::unlimited()).err().unwrap();
+        let err = ModelFiles::open(Path::new("no/such.gguf")).err().unwrap();
         assert!(err.to_string().starts_with("no/such.gguf: "), "{err}");
     }
 
     #[test]
     fn what_is_no_regular_file_is_refused_before_it_is_read() {
         for path in [".", "/dev/zero"] {
-            for placement in [Placement::Mapped, Placement::Resident] {
-                let refused = ModelFiles::open(Path::new(path), placement, &Budget::unlimited());
-                assert!(matches!(refused, Err(Error::Io { .. })), "{path}");
-            }
+            assert!(matches!(ModelFiles::open(Path::new(path)), Err(Error::Io { .. })), "{path}");
         }
-    }
-
-    #[test]
-    fn a_resident_copy_of_built_in_bytes_counts_in_the_budget() {
-        let (bytes, len) = minimal();
-        let budget = Budget::unlimited();
-        let files = ModelFiles::from_static("built-in", bytes, Placement::Resident, &budget).unwrap();
-        assert_eq!((files.resident_bytes(), budget.used()), (len, len));
-        let files = ModelFiles::from_static("built-in", bytes, Placement::Mapped, &budget).unwrap();
-        assert_eq!(files.resident_bytes(), 0);
-    }
-
-    /// A GGUF file without tensors.
-    fn minimal() -> (&'static [u8], u64) {
-        let header = atta_formats::Writer::new().finish().unwrap().header;
-        let len = header.len() as u64;
-        (header.leak(), len)
     }
 }

@@ -1,25 +1,39 @@
-//! The `Weights` trait and its implementation for models whose bytes are all addressable: mapped or resident.
+//! The `Weights` trait and its implementation for models whose bytes are all addressable.
 
-use std::ops::Range;
-
-use crate::{Error, Extent, Guard, ModelFiles, Plan, RowTable, Unit, unit::Parts};
+use crate::{Error, Guard, Io, ModelFiles, Plan, RowTable, Sweep, Unit, unit::Parts};
 
 /// A source of weights. The forward pass cannot tell which one it got.
-///
-/// A guard never holds more than the largest unit, and a tied tensor counts once.
 pub trait Weights: Send + Sync {
-    /// Brings a unit in (or finds it) and keeps it until the guard is dropped.
+    /// Says what a step is going to ask for, so that a source that reads from disk can read ahead.
     ///
     /// # Errors
-    /// An I/O error of a streamed source. A layer or table that the plan lacks is [`Error::NotInPlan`],
-    /// a row outside of its table [`Error::NoRow`].
-    fn unit<'a>(&'a self, unit: Unit<'a>) -> Result<Guard<'a>, Error>;
+    /// A file that is no longer what it was.
+    fn begin(&self, _sweep: &Sweep) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// In how many pieces a unit comes.
+    fn n_pieces(&self, _unit: Unit<'_>) -> usize {
+        1
+    }
+
+    /// Brings a piece of a unit in (or finds it) and keeps it until the guard is dropped.
+    ///
+    /// # Errors
+    /// An I/O error of a source that reads. A layer or table that the plan lacks is [`Error::NotInPlan`], a row outside of
+    /// its table [`Error::NoRow`].
+    fn piece<'a>(&'a self, unit: Unit<'a>, i: usize) -> Result<Guard<'a>, Error>;
+
+    /// What it has read since it was made, and how long somebody waited for that.
+    fn io(&self) -> Io {
+        Io::default()
+    }
 
     /// The files behind it.
     fn files(&self) -> &ModelFiles;
 }
 
-/// Weights that are addressable as they are: mapped files, heap copies, bytes of the program.
+/// Weights that are addressable as they are: mapped files, bytes of the program.
 pub struct InMemory {
     files: ModelFiles,
     plan: Plan,
@@ -29,57 +43,37 @@ impl InMemory {
     /// Checks the plan against the files.
     ///
     /// # Errors
-    /// [`Error::OutOfFile`] for an extent that ends past its file.
+    /// [`Error::OutOfFile`] for a table that ends past its file.
     pub fn new(files: ModelFiles, plan: Plan) -> Result<Self, Error> {
-        let tables = plan.embed.iter().chain(&plan.head).chain(plan.experts.iter().flatten()).map(|t| &t.extent);
-        for &extent in plan.attn.iter().chain(&plan.ffn).flatten().chain(tables) {
-            if files.bytes(extent).is_none() {
-                return Err(out_of_file(&files, extent));
-            }
+        if let Some(table) = plan.tables().find(|table| files.bytes(table.extent).is_none()) {
+            return Err(files.out_of_file(table.extent));
         }
         Ok(Self { files, plan })
     }
 
-    /// Rows `range` of a table.
-    fn rows(&self, table: Option<RowTable>, range: Range<usize>) -> Result<&[u8], Error> {
-        let RowTable { extent, row_bytes } = table.ok_or(Error::NotInPlan)?;
-        let start = (range.start as u64).saturating_mul(row_bytes);
-        let bytes = (range.len() as u64).saturating_mul(row_bytes);
-        let part = Extent { offset: extent.offset.saturating_add(start), bytes, ..extent };
-        if start.saturating_add(bytes) > extent.bytes {
-            return Err(Error::NoRow { row: range.end as u64 - 1, n_rows: extent.bytes / row_bytes });
-        }
-        self.files.bytes(part).ok_or_else(|| out_of_file(&self.files, part))
-    }
-
     fn embed_rows<'a>(&'a self, ids: &'a [u32]) -> Result<Parts<'a>, Error> {
-        let RowTable { row_bytes, .. } = self.plan.embed.ok_or(Error::NotInPlan)?;
-        let n_rows = ids.iter().max().map_or(0, |&id| id as usize + 1);
-        let table = self.rows(self.plan.embed, 0..n_rows)?;
-        Ok(Parts::Rows { table, row_bytes: row_bytes as usize, ids })
+        let table = self.plan.embed.ok_or(Error::NotInPlan)?;
+        check_rows(&table, ids)?;
+        let bytes = self.files.bytes(table.extent).ok_or_else(|| self.files.out_of_file(table.extent))?;
+        Ok(Parts::EmbedRows { table: bytes, row_bytes: table.row_bytes as usize, ids })
     }
 
     fn experts<'a>(&'a self, l: usize, ids: &'a [u32]) -> Result<Parts<'a>, Error> {
         let tables = self.plan.experts.get(l).filter(|tables| !tables.is_empty()).ok_or(Error::NotInPlan)?;
-        let n_rows = tables.iter().map(RowTable::n_rows).min().unwrap_or(0);
-        match ids.iter().max() {
-            Some(&id) if u64::from(id) >= n_rows => Err(Error::NoRow { row: id.into(), n_rows }),
-            _ => Ok(Parts::Experts { files: &self.files, tables, ids }),
-        }
+        tables.iter().try_for_each(|table| check_rows(table, ids))?;
+        Ok(Parts::Experts { files: &self.files, tables, ids })
     }
 }
 
 impl Weights for InMemory {
-    fn unit<'a>(&'a self, unit: Unit<'a>) -> Result<Guard<'a>, Error> {
-        let layer = |units: &'a [Vec<Extent>], l: usize| {
-            units.get(l).map(|extents| Parts::Extents(&self.files, extents)).ok_or(Error::NotInPlan)
-        };
+    fn piece<'a>(&'a self, unit: Unit<'a>, i: usize) -> Result<Guard<'a>, Error> {
+        if i > 0 {
+            return Err(Error::NotInPlan);
+        }
         Ok(Guard(match unit {
-            Unit::Attn(l) => layer(&self.plan.attn, l)?,
-            Unit::Ffn(l) => layer(&self.plan.ffn, l)?,
             Unit::Experts(l, ids) => self.experts(l, ids)?,
             Unit::EmbedRows(ids) => self.embed_rows(ids)?,
-            Unit::HeadRows(range) => Parts::One(self.rows(self.plan.head, range)?),
+            Unit::Stage(..) | Unit::Head => Parts::Tables(&self.files, self.plan.parts(unit).ok_or(Error::NotInPlan)?),
         }))
     }
 
@@ -88,15 +82,18 @@ impl Weights for InMemory {
     }
 }
 
-fn out_of_file(files: &ModelFiles, extent: Extent) -> Error {
-    let Extent { shard, offset, bytes } = extent;
-    Error::OutOfFile { shard, offset, bytes, file_bytes: files.shard_bytes(shard) }
+/// Refuses rows that a table does not have.
+pub(crate) fn check_rows(table: &RowTable, ids: &[u32]) -> Result<(), Error> {
+    match ids.iter().max() {
+        Some(&id) if u64::from(id) >= table.n_rows() => Err(Error::NoRow { row: id.into(), n_rows: table.n_rows() }),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Budget, Placement};
+    use crate::Extent;
 
     /// Weights of a file whose bytes from `offset` on count from 0; layer 1 has four experts of two matrices, 2 and 3 bytes
     /// each, one matrix after the other.
@@ -104,7 +101,7 @@ mod tests {
         let mut bytes = atta_formats::Writer::new().finish().unwrap().header;
         let offset = bytes.len() as u64;
         bytes.extend(0..20);
-        let files = ModelFiles::from_static("experts", bytes.leak(), Placement::Mapped, &Budget::unlimited()).unwrap();
+        let files = ModelFiles::from_static("experts", bytes.leak()).unwrap();
         let table = |start: u64, row_bytes: u64| {
             let extent = Extent { shard: 0, offset: offset + start, bytes: 4 * row_bytes };
             RowTable { extent, row_bytes }
@@ -116,17 +113,17 @@ mod tests {
     #[test]
     fn the_parts_of_experts_come_expert_by_expert_in_the_order_asked_for() {
         let weights = weights();
-        let unit = weights.unit(Unit::Experts(1, &[3, 0])).unwrap();
-        let parts: Vec<_> = (0..4).map(|i| unit.part(i).to_vec()).collect();
+        let unit = weights.piece(Unit::Experts(1, &[3, 0]), 0).unwrap();
+        let parts: Vec<_> = (0..4).map(|i| unit.part(i).bytes.to_vec()).collect();
         assert_eq!(parts, [vec![6, 7], vec![17, 18, 19], vec![0, 1], vec![8, 9, 10]]);
     }
 
     #[test]
     fn experts_that_a_layer_does_not_have_are_refused() {
         let weights = weights();
-        assert!(matches!(weights.unit(Unit::Experts(1, &[1, 4])), Err(Error::NoRow { row: 4, n_rows: 4 })));
-        assert!(matches!(weights.unit(Unit::Experts(0, &[0])), Err(Error::NotInPlan)));
-        assert!(matches!(weights.unit(Unit::Experts(2, &[0])), Err(Error::NotInPlan)));
+        assert!(matches!(weights.piece(Unit::Experts(1, &[1, 4]), 0), Err(Error::NoRow { row: 4, n_rows: 4 })));
+        assert!(matches!(weights.piece(Unit::Experts(0, &[0]), 0), Err(Error::NotInPlan)));
+        assert!(matches!(weights.piece(Unit::Experts(2, &[0]), 0), Err(Error::NotInPlan)));
     }
 
     #[test]

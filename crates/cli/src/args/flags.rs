@@ -3,8 +3,7 @@
 use std::{num::NonZeroUsize, path::PathBuf};
 
 use atta::{
-    Budget, DryOptions, GenerateOptions, KvType, LoadOptions, Placement, Sampling, SessionOptions, Threads,
-    chat::Layout,
+    DryOptions, Fit, GenerateOptions, KvType, LoadOptions, Sampling, SessionOptions, Threads, WeightsAt, chat::Layout,
 };
 use clap::{Args, ValueEnum, builder::NonEmptyStringValueParser};
 
@@ -43,9 +42,17 @@ pub(crate) struct ModelFlags {
     /// of `atta perplexity`: 512]
     #[arg(long, value_name = "N", value_parser = value::positions, allow_negative_numbers = true)]
     batch: Option<usize>,
-    /// mapped: used in the system's cache of the file; resident: copied to private memory at the start
-    #[arg(long, value_name = "WHERE", default_value = "mapped", value_parser = weights)]
-    pub(crate) weights: WeightsAt,
+    /// mapped: used in the system's cache of the file; resident: read to private memory at the start; streamed: held
+    /// as far as --ram-budget allows, the rest read when it is needed [default: mapped if it fits, else streamed]
+    #[arg(long, value_name = "WHERE", value_enum)]
+    pub(crate) weights: Option<WeightsName>,
+    /// All memory that may be used beside mapped files, such as 256M or 1.5G; auto: what there is or, if the model does not
+    /// fit into that, 85 % of it [default: auto]
+    #[arg(long, value_name = "SIZE", value_parser = value::budget)]
+    ram_budget: Option<value::RamBudget>,
+    /// Shorten the context, and keep keys and values as f16, rather than refuse what does not fit into memory
+    #[arg(long)]
+    fit: bool,
     /// Have the system read all of a mapped file before the first token
     #[arg(long)]
     pub(crate) prewarm: bool,
@@ -58,12 +65,12 @@ pub(crate) enum KvName {
     F16,
 }
 
-/// Where weights are held.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WeightsAt {
-    #[default]
+/// Where weights are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WeightsName {
     Mapped,
     Resident,
+    Streamed,
 }
 
 fn kv_elem(text: &str) -> Result<KvName, String> {
@@ -75,19 +82,12 @@ fn kv_elem(text: &str) -> Result<KvName, String> {
     }
 }
 
-fn weights(text: &str) -> Result<WeightsAt, String> {
-    match text {
-        "streamed" => Err("streamed is not supported yet, expected mapped or resident".to_owned()),
-        _ => WeightsAt::from_str(text, false).map_err(|_| "expected mapped or resident".to_owned()),
-    }
-}
-
-impl WeightsAt {
-    /// The word for it in `--stats-json`.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Mapped => "mapped",
-            Self::Resident => "resident",
+impl From<WeightsName> for WeightsAt {
+    fn from(name: WeightsName) -> Self {
+        match name {
+            WeightsName::Mapped => Self::Mapped,
+            WeightsName::Resident => Self::Resident,
+            WeightsName::Streamed => Self::Streamed,
         }
     }
 }
@@ -103,17 +103,16 @@ impl ModelFlags {
         Self { threads: Some(n_threads), cpus: None, ..self.clone() }
     }
 
-    /// How the model is to be loaded, within a budget.
-    pub(crate) fn load_options(&self, budget: Budget) -> LoadOptions {
+    /// How the model is to be loaded, with memory kept free for a session.
+    pub(crate) fn load_options(&self, session: SessionOptions) -> LoadOptions {
         LoadOptions {
             threads: self.threads(),
             isa: self.isa.clone(),
-            placement: match self.weights {
-                WeightsAt::Mapped => Placement::Mapped,
-                WeightsAt::Resident => Placement::Resident,
-            },
+            weights: self.weights.map(WeightsAt::from),
             prewarm: self.prewarm,
-            budget: Some(budget),
+            ram_budget: self.ram_budget.and_then(value::RamBudget::bytes),
+            session,
+            fit: if self.fit { Fit::Shrink } else { Fit::AsAsked },
         }
     }
 

@@ -14,7 +14,7 @@ use std::{
 
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 
-pub(crate) use flags::{ModelFlags, ReportFlags, SamplingFlags, TemplateName, WeightsAt};
+pub(crate) use flags::{ModelFlags, ReportFlags, SamplingFlags, TemplateName, WeightsName};
 pub(crate) use value::{TokenSource, token_ids};
 
 use crate::failure::Failure;

@@ -73,6 +73,47 @@ pub(super) fn probability(text: &str) -> Result<f32, String> {
     number.ok_or_else(|| "expected a number from 0 to 1".to_owned())
 }
 
+/// How much memory may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RamBudget {
+    /// What there is.
+    Auto,
+    /// So many bytes.
+    Bytes(u64),
+}
+
+impl RamBudget {
+    /// The bytes, if a number was given.
+    pub(crate) fn bytes(self) -> Option<u64> {
+        match self {
+            Self::Auto => None,
+            Self::Bytes(bytes) => Some(bytes),
+        }
+    }
+}
+
+/// A number of bytes with a unit of 1024, such as `256M`, `1.5G`, `64MiB`; or `auto`.
+pub(super) fn budget(text: &str) -> Result<RamBudget, String> {
+    if text == "auto" {
+        return Ok(RamBudget::Auto);
+    }
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit = match unit.to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
+        "" => Some(0),
+        "k" => Some(10),
+        "m" => Some(20),
+        "g" => Some(30),
+        "t" => Some(40),
+        _ => None,
+    };
+    let bytes = number.parse::<f64>().ok().zip(unit).map(|(number, shift)| number * f64::from(shift).exp2());
+    match bytes {
+        Some(bytes) if (1.0..1e18).contains(&bytes) => Ok(RamBudget::Bytes(bytes as u64)),
+        _ => Err("expected a size such as 256M or 1.5G, or auto".to_owned()),
+    }
+}
+
 /// A number of positions, or 0 for as many as the model says.
 pub(super) fn positions_or_0(text: &str) -> Result<usize, String> {
     within(text, 0, MAX_POSITIONS)

@@ -10,7 +10,7 @@ use crate::{
     json, load,
     output::Stdout,
     progress::Progress,
-    report::{bytes, spec_line},
+    report::{bytes, spec_line, weights_name},
 };
 
 pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
@@ -45,7 +45,7 @@ fn thread_counts(args: &BenchArgs) -> Vec<ModelFlags> {
 
 fn measure(args: &BenchArgs, flags: &ModelFlags) -> Result<(Engine, BenchReport), Failure> {
     let options = options(args)?;
-    let engine = load::engine(Some(&args.model), &load::options(Some(&args.model), flags)?)?;
+    let engine = load::engine(Some(&args.model), &load::options(Some(&args.model), flags, options.session.clone())?)?;
     let mut progress = Progress::new();
     progress.busy(&format!("measuring, {} rounds, {} threads", options.n_reps + 1, engine.pool().n_threads()));
     let report = engine.bench(&options)?;
@@ -62,7 +62,8 @@ fn options(args: &BenchArgs) -> Result<BenchOptions, Failure> {
     if let Some(n_ctx) = args.model_flags.n_ctx.filter(|&n_ctx| n_ctx < needed) {
         return Err(Failure::Usage(format!("-c {n_ctx} is too short: -d, -p and -n need a context of {needed}")));
     }
-    let session = args.model_flags.session_options(KvType::default());
+    let mut session = args.model_flags.session_options(KvType::default());
+    session.n_ctx = Some(session.n_ctx.unwrap_or(needed));
     Ok(BenchOptions { n_prompt, n_gen, depth, n_reps, session })
 }
 
@@ -77,6 +78,8 @@ fn to_json(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> Value {
         "threads": engine.pool().n_threads(),
         "isa": engine.kernels().isa(),
         "model": args.model.to_string_lossy(),
+        "weights": weights_name(engine.weights_at()),
+        "predicted_decode_tok_s": engine.prediction().map(|p| p.decode_tok_s),
         "file_bytes": engine.model().weights().files().file_bytes(),
         // What this machine can do at best, and our share of it.
         "read_bytes_per_s": report.read_bytes_per_s,

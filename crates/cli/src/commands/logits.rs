@@ -10,10 +10,11 @@ use crate::{
 const CHUNK: usize = 512;
 
 pub(super) fn run(args: LogitsArgs) -> Result<(), Failure> {
-    let engine = load::engine(Some(&args.model), &load::options(Some(&args.model), &args.model_flags)?)?;
-    let ids = input::read_tokens(args.tokens)?;
     // By default keys and values are exact, since the logits are there to be compared.
-    let mut session = engine.session(&args.model_flags.session_options(KvType::F32))?;
+    let options = load::options(Some(&args.model), &args.model_flags, args.model_flags.session_options(KvType::F32))?;
+    let engine = load::engine(Some(&args.model), &options)?;
+    let ids = input::read_tokens(args.tokens)?;
+    let mut session = engine.session(&options.session)?;
     check(&session, &ids)?;
     // From here on Ctrl-C leaves a file to remove.
     let interrupt = Interrupt::listen();

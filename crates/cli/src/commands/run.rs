@@ -51,12 +51,13 @@ pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
 /// Continues a text.
 pub(super) fn run_job(job: &Job) -> Result<(), Failure> {
     let interrupt = Interrupt::listen();
-    let load_options = load::options(job.model.as_deref(), &job.model_flags)?;
+    let session = job.model_flags.session_options(KvType::default());
+    let load_options = load::options(job.model.as_deref(), &job.model_flags, session)?;
     let prompt = Text::given_or_piped(job.prompt.as_deref(), WAY_OUT)?;
 
     let file = StatsFile::create(job.report.stats_json.as_deref())?;
-    let mut stats = Stats::new(&job.model_flags);
-    let give_up = || file.give_up(&Stats::new(&job.model_flags));
+    let mut stats = Stats::new();
+    let give_up = || file.give_up(&Stats::new());
     let prepared = interrupt.watch(give_up, || prepare(job, &load_options, prompt, &mut stats));
     let result = prepared.and_then(|prepared| generate(job, prepared, Listener::new(interrupt), &mut stats));
     let written = file.write(&stats, result.as_ref().err());
@@ -82,7 +83,7 @@ fn prepare(job: &Job, options: &LoadOptions, prompt: Text, stats: &mut Stats) ->
     }
     let ids = engine.prompt_ids(&text);
     stats.n_prompt = ids.len();
-    let session = engine.session(&job.model_flags.session_options(KvType::default()))?;
+    let session = engine.session(&options.session)?;
     stats.account(&engine);
     Ok(Prepared { session, ids })
 }
@@ -97,6 +98,7 @@ fn generate(
     let written = listener.end(stats);
     let summary = ended?;
     stats.generated(summary.clone());
+    stats.account(session.engine());
     report_end(job, &session, &summary);
     written?;
     match summary.finish_reason {
@@ -110,6 +112,7 @@ fn report_end(job: &Job, session: &Session, summary: &atta::Summary) {
     if job.report.verbose {
         report::speed(summary);
     }
+    report::expectation(session.engine(), summary);
     if job.report.mem_report {
         report::memory(session.engine());
     }

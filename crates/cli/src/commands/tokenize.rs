@@ -1,7 +1,7 @@
 //! `atta tokenize`: text to ids, with nothing but the metadata of a file.
 
 use atta::{
-    Budget, ModelFiles, Placement,
+    ModelFiles,
     tokenizer::{Special, Tokenizer},
 };
 
@@ -13,7 +13,7 @@ pub(super) fn run(args: TokenizeArgs) -> Result<(), Failure> {
         Some(_) if given.is_none() => Text::Stdin,
         _ => Text::given_or_piped(given, "give it after MODEL, or pipe it in")?,
     };
-    let files = ModelFiles::open(&args.model, Placement::Mapped, &Budget::unlimited()).map_err(atta::Error::from)?;
+    let files = ModelFiles::open(&args.model).map_err(atta::Error::from)?;
     let tokenizer =
         Tokenizer::from_metadata(files.directory().metadata()).map_err(|error| Failure::at(&args.model, error))?;
     tokenizer.warnings().iter().for_each(|warning| warn(warning));

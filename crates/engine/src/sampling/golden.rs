@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use atta_store::{Budget, ModelFiles, Placement};
+use atta_store::ModelFiles;
 use atta_tokenizer::Tokenizer;
 use serde_json::Value;
 
@@ -44,8 +44,7 @@ fn typical_and_top_n_sigma_leave_what_llama_cpp_leaves() {
 
 #[test]
 fn dry_penalises_what_llama_cpp_penalises_with_breakers_in_a_real_vocabulary() {
-    let budget = Budget::unlimited();
-    let stories = ModelFiles::open(&file("crates/cli/assets/stories.gguf"), Placement::Mapped, &budget).unwrap();
+    let stories = ModelFiles::open(&file("crates/cli/assets/stories.gguf")).unwrap();
     let tokenizer = Tokenizer::from_metadata(stories.directory().metadata()).unwrap();
     let golden = golden();
     let history = ids(&golden["history"]);

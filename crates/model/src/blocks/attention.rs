@@ -10,9 +10,9 @@
 //! ```
 
 use atta_kernels::{Attention as Attend, AttnRow, Job, Store};
-use atta_store::{Guard, Unit};
+use atta_store::{Stage, Unit};
 
-use super::{Last, Pass};
+use super::Pass;
 use crate::{
     Error, Phase, Role,
     spec::{Attention, Half, Norm, QkNorm},
@@ -20,34 +20,28 @@ use crate::{
 
 /// `x += residual_scale * post(attention(pre(x)))` for layer `l`.
 pub(crate) fn attention(p: &mut Pass<'_>, l: usize) -> Result<(), Error> {
-    let model = p.model;
-    let a = model.spec().layers[l].attention();
-    p.observer.enter(Phase::Weights);
-    let unit = model.weights().unit(Unit::Attn(l))?;
-    p.observer.enter(Phase::Other);
-    project_inputs(p, l, a, &unit);
+    let a = p.model.spec().layers[l].attention();
+    project_inputs(p, l, a)?;
     rotate(p, l, a);
     remember(p, l, a);
     look_back(p, l, a);
-    project_output(p, l, a, &unit);
-    Ok(())
+    project_output(p, l, a)
 }
 
 /// `q, k, v = W pre(x) + b`.
-fn project_inputs(p: &mut Pass<'_>, l: usize, a: &Attention, unit: &Guard<'_>) {
+fn project_inputs(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error> {
     let (n, t) = (p.rows.len(), p.model.layer(l));
-    let [wq, wk, wv] = [Role::AttnQ, Role::AttnK, Role::AttnV].map(|role| t.matrix(role, unit));
-    p.enter(l, Half::Mixer, wq.layout() | wk.layout() | wv.layout());
-    let s = &mut *p.s;
-    let job = |w, bias, out| Job { w, bias: t.vector_opt(bias), out, mode: Store::Set };
-    let mut jobs = [
-        job(wq, Role::AttnQBias, &mut s.q[..n * a.d_q()]),
-        job(wk, Role::AttnKBias, &mut s.k[..n * a.d_kv()]),
-        job(wv, Role::AttnVBias, &mut s.v[..n * a.d_kv()]),
-    ];
-    p.observer.enter(Phase::Matmul);
-    p.kernels.matmul(p.pool, &s.act, &mut jobs);
-    p.observer.enter(Phase::Other);
+    p.enter(l, Half::Mixer, t.layouts(&[Role::AttnQ, Role::AttnK, Role::AttnV]));
+    p.each_piece(Unit::Stage(l, Stage::MixerIn), |p, piece| {
+        let s = &mut *p.s;
+        let job = |w, bias, out| Job { w: t.matrix(w, piece), bias: t.vector_opt(bias), out, mode: Store::Set };
+        let mut jobs = [
+            job(Role::AttnQ, Role::AttnQBias, &mut s.q[..n * a.d_q()]),
+            job(Role::AttnK, Role::AttnKBias, &mut s.k[..n * a.d_kv()]),
+            job(Role::AttnV, Role::AttnVBias, &mut s.v[..n * a.d_kv()]),
+        ];
+        p.kernels.matmul(p.pool, &s.act, &mut jobs);
+    })
 }
 
 /// `q, k = temperature * rope(norm(q)), rope(norm(k))`.
@@ -107,16 +101,15 @@ fn look_back(p: &mut Pass<'_>, l: usize, a: &Attention) {
 }
 
 /// `x += residual_scale * post(Wo sub(y) + b)`.
-fn project_output(p: &mut Pass<'_>, l: usize, a: &Attention, unit: &Guard<'_>) {
+fn project_output(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error> {
     let (n, d_q, t) = (p.rows.len(), a.d_q(), p.model.layer(l));
     p.observer.enter(Phase::Other);
-    let w = t.matrix(Role::AttnOutput, unit);
     let (heads, kernels, sub) = (&p.s.heads, p.kernels, p.model.spec().layers[l].sub(Half::Mixer));
-    p.s.act.fill(kernels, p.pool, (n, d_q), w.layout(), |row, out| {
+    p.s.act.fill(kernels, p.pool, (n, d_q), t.layouts(&[Role::AttnOutput]), |row, out| {
         out.copy_from_slice(&heads[row * d_q..(row + 1) * d_q]);
         if let Some((Norm::Rms { eps }, role)) = sub {
             kernels.rms_norm_inplace(out, t.vector(role), eps);
         }
     });
-    p.leave(l, Half::Mixer, Last { w, bias: t.vector_opt(Role::AttnOutputBias) });
+    p.leave(l, Half::Mixer, [Role::AttnOutput, Role::AttnOutputBias])
 }

@@ -13,17 +13,17 @@ mod routing;
 mod scratch;
 
 use atta_kernels::{Kernels, Pool};
+use atta_store::{Guard, Unit};
 
-use crate::{Model, Observer, Row, kv::Cache};
+use crate::{Error, Model, Observer, Phase, Row, kv::Cache};
 
 pub(crate) use attention::attention;
 pub(crate) use mlp::{gated_mlp, plain_mlp};
 pub(crate) use moe::{MoeScratch, moe};
 pub(crate) use norm::{Affine, Normalize};
-pub(crate) use residual::Last;
 pub(crate) use rope::RopeTables;
 pub(crate) use routing::Routing;
-pub(crate) use scratch::Scratch;
+pub(crate) use scratch::{Scratch, ScratchSize};
 
 /// One step on its way through the layers.
 pub(crate) struct Pass<'a> {
@@ -35,4 +35,23 @@ pub(crate) struct Pass<'a> {
     pub(crate) ropes: &'a RopeTables,
     pub(crate) s: &'a mut Scratch,
     pub(crate) observer: &'a mut dyn Observer,
+}
+
+impl Pass<'_> {
+    /// Multiplies with each piece of a unit, as it comes.
+    pub(crate) fn each_piece(
+        &mut self,
+        unit: Unit<'_>,
+        mut multiply: impl FnMut(&mut Self, &Guard<'_>),
+    ) -> Result<(), Error> {
+        let weights = self.model.weights();
+        for i in 0..weights.n_pieces(unit) {
+            self.observer.enter(Phase::Weights);
+            let piece = weights.piece(unit, i)?;
+            self.observer.enter(Phase::Matmul);
+            multiply(self, &piece);
+        }
+        self.observer.enter(Phase::Other);
+        Ok(())
+    }
 }

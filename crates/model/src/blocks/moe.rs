@@ -13,7 +13,7 @@
 //! so that no bit depends on who else was in the batch.
 
 use atta_kernels::{Gated, GatedGroups, Groups, Job, Store, math};
-use atta_store::{Guard, Unit};
+use atta_store::{Stage, Unit};
 
 use super::{
     Normalize, Pass, Routing,
@@ -71,17 +71,11 @@ fn widths(spec: &ModelSpec) -> [usize; 4] {
 
 /// `x += residual_scale * moe(norm(x))` for layer `l`.
 pub(crate) fn moe(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
-    let model = p.model;
-    let (layer, t) = (&model.spec().layers[l], model.layer(l));
-    p.observer.enter(Phase::Weights);
-    {
-        let unit = model.weights().unit(Unit::Ffn(l))?;
-        p.observer.enter(Phase::Other);
-        normalize(p, layer, t);
-        route(p, m, t, &unit);
-        if let Some(shared) = &m.shared {
-            share(p, shared, t, &unit);
-        }
+    let layer = &p.model.spec().layers[l];
+    normalize(p, layer, p.model.layer(l));
+    route(p, l, m)?;
+    if let Some(shared) = &m.shared {
+        share(p, l, shared)?;
     }
     let mut start = 0;
     while let Some(end) = experts(p, (l, m), start)? {
@@ -105,22 +99,28 @@ fn normalize(p: &mut Pass<'_>, layer: &LayerSpec, t: &Tensors) {
     });
 }
 
-/// `p = softmax(Wr h + br)`, and the choice of experts. The activations serve the shared expert as well.
-fn route(p: &mut Pass<'_>, m: &Moe, t: &Tensors, unit: &Guard<'_>) {
-    let (n, d, s) = (p.rows.len(), p.model.spec().d_model, &mut *p.s);
-    let MoeScratch { h, routing, .. } = &mut s.moe;
-    let w = t.matrix(Role::FfnGateInp, unit);
-    let shared = m.shared.iter().flat_map(|_| SHARED_INPUTS.map(|role| t.matrix(role, unit).layout()));
-    let layouts = shared.fold(w.layout(), |all, one| all | one);
+/// `p = softmax(Wr h + br)`, the choice of experts, and the gate of the shared one.
+fn route(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
+    let (n, d, t) = (p.rows.len(), p.model.spec().d_model, p.model.layer(l));
+    let shared = if m.shared.is_some() { &SHARED_INPUTS[..] } else { &[] };
+    let (layouts, s) = (t.layouts(&[Role::FfnGateInp]) | t.layouts(shared), &mut *p.s);
+    let h = &s.moe.h;
     s.act.fill(p.kernels, p.pool, (n, d), layouts, |t, out| out.copy_from_slice(&h[t * d..(t + 1) * d]));
-    let probs = &mut routing.probs[..n * m.n_experts];
-    p.observer.enter(Phase::Matmul);
-    let bias = t.vector_opt(Role::FfnGateInpBias);
-    p.kernels.matmul(p.pool, &s.act, &mut [Job { w, bias, out: probs, mode: Store::Set }]);
-    p.observer.enter(Phase::Other);
-    let Gating::Softmax = m.gating;
-    p.pool.for_each_row(probs, m.n_experts, |_, p| softmax(p));
+    p.each_piece(Unit::Stage(l, Stage::Router), |p, piece| {
+        let MoeScratch { routing, shared_gate, .. } = &mut p.s.moe;
+        let (w, bias) = (t.matrix(Role::FfnGateInp, piece), t.vector_opt(Role::FfnGateInpBias));
+        let mut jobs = [Job { w, bias, out: &mut routing.probs[..n * m.n_experts], mode: Store::Set }];
+        p.kernels.matmul(p.pool, &p.s.act, &mut jobs);
+        if m.shared.is_some() {
+            let w = t.matrix(Role::FfnGateInpShexp, piece);
+            let mut jobs = [Job { w, bias: None, out: &mut shared_gate[..n], mode: Store::Set }];
+            p.kernels.matmul(p.pool, &p.s.act, &mut jobs);
+        }
+    })?;
+    let (routing, Gating::Softmax) = (&mut p.s.moe.routing, m.gating);
+    p.pool.for_each_row(&mut routing.probs[..n * m.n_experts], m.n_experts, |_, p| softmax(p));
     routing.choose(m, n);
+    Ok(())
 }
 
 fn softmax(p: &mut [f32]) {
@@ -130,24 +130,24 @@ fn softmax(p: &mut [f32]) {
     p.iter_mut().for_each(|p| *p /= sum);
 }
 
-/// Gate and result of the expert that all positions share; its input is at hand.
-fn share(p: &mut Pass<'_>, mlp: &Mlp, t: &Tensors, unit: &Guard<'_>) {
-    let (n, d, d_ff, s) = (p.rows.len(), p.model.spec().d_model, mlp.d_ff, &mut *p.s);
-    let [gate, up, open] = SHARED_INPUTS.map(|role| t.matrix(role, unit));
-    let down = t.matrix(Role::FfnDownShexp, unit);
-    let (activation, out) = (act(mlp.activation), &mut s.ff[..n * d_ff]);
-    let set = |w, out| Job { w, bias: None, out, mode: Store::Set };
-    p.observer.enter(Phase::Matmul);
-    p.kernels.matmul(p.pool, &s.act, &mut [set(open, &mut s.moe.shared_gate[..n])]);
-    let job = Gated { gate, up, gate_bias: None, up_bias: None, activation, out };
-    p.kernels.matmul_gated(p.pool, &s.act, job);
-    p.observer.enter(Phase::Other);
-    let ff = &s.ff;
+/// The result of the expert that all positions share; its input is at hand.
+fn share(p: &mut Pass<'_>, l: usize, mlp: &Mlp) -> Result<(), Error> {
+    let (n, d, d_ff, t) = (p.rows.len(), p.model.spec().d_model, mlp.d_ff, p.model.layer(l));
+    let activation = act(mlp.activation);
+    p.each_piece(Unit::Stage(l, Stage::FfnIn), |p, piece| {
+        let [gate, up] = [Role::FfnGateShexp, Role::FfnUpShexp].map(|role| t.matrix(role, piece));
+        let out = &mut p.s.ff[..n * d_ff];
+        let job = Gated { gate, up, gate_bias: None, up_bias: None, activation, out };
+        p.kernels.matmul_gated(p.pool, &p.s.act, job);
+    })?;
+    let s = &mut *p.s;
+    let (ff, layout) = (&s.ff, t.layouts(&[Role::FfnDownShexp]));
     let row = |t: usize, out: &mut [f32]| out.copy_from_slice(&ff[t * d_ff..(t + 1) * d_ff]);
-    s.act.fill(p.kernels, p.pool, (n, d_ff), down.layout(), row);
-    p.observer.enter(Phase::Matmul);
-    p.kernels.matmul(p.pool, &s.act, &mut [set(down, &mut s.moe.shared[..n * d])]);
-    p.observer.enter(Phase::Other);
+    s.act.fill(p.kernels, p.pool, (n, d_ff), layout, row);
+    p.each_piece(Unit::Stage(l, Stage::FfnOut), |p, piece| {
+        let (w, out) = (t.matrix(Role::FfnDownShexp, piece), &mut p.s.moe.shared[..n * d]);
+        p.kernels.matmul(p.pool, &p.s.act, &mut [Job { w, bias: None, out, mode: Store::Set }]);
+    })
 }
 
 /// The results of the group of experts from the `start`th on; where the next group starts, if there was one.
@@ -158,7 +158,7 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
     let Group { experts, bounds, end } = group;
     let (places, t) = (group.places(), model.layer(l));
     p.observer.enter(Phase::Weights);
-    let unit = model.weights().unit(Unit::Experts(l, experts))?;
+    let unit = model.weights().piece(Unit::Experts(l, experts), 0)?;
     let layout = |role| t.expert(role, 0, &unit).layout();
     let expert = |k: usize, role, bias| {
         let w = t.expert(role, k, &unit);

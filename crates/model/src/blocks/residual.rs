@@ -6,21 +6,14 @@
 //! ```
 //! A block knows neither the norms around it nor whether another block reads the same `x`.
 
-use atta_kernels::{Job, Layouts, Matrix, Store};
+use atta_kernels::{Job, Layouts, Store};
+use atta_store::{Stage, Unit};
 
 use super::{Normalize, Pass};
 use crate::{
-    Phase,
+    Error, Role,
     spec::{Half, Norm, Wiring},
 };
-
-/// The last product of a block: `W act + bias`.
-pub(crate) struct Last<'a> {
-    /// Weights, `[d_model, d]`.
-    pub(crate) w: Matrix<'a>,
-    /// Added to every row, `[d_model]`.
-    pub(crate) bias: Option<&'a [f32]>,
-}
 
 impl Pass<'_> {
     /// `act = pre(x)`, in the layouts that the first matrices of the block read.
@@ -37,18 +30,25 @@ impl Pass<'_> {
         });
     }
 
-    /// `x += residual_scale * post(W act + bias)`, at once or when the layer is done.
-    pub(crate) fn leave(&mut self, l: usize, half: Half, last: Last<'_>) {
-        let (n, layer) = (self.rows.len() * self.model.spec().d_model, &self.model.spec().layers[l]);
-        let (out, mode) = match layer.is_kept_aside(half) {
-            true => (&mut self.s.y[..n], Store::Set),
-            false => (&mut self.s.x[..n], Store::Add(layer.residual_scale)),
+    /// `x += residual_scale * post(W act + bias)`, at once or when the layer is done: the last product of a block, with the
+    /// matrix and the bias of these roles.
+    pub(crate) fn leave(&mut self, l: usize, half: Half, [weight, bias]: [Role; 2]) -> Result<(), Error> {
+        let (n, t) = (self.rows.len() * self.model.spec().d_model, self.model.layer(l));
+        let (layer, bias) = (&self.model.spec().layers[l], t.vector_opt(bias));
+        let stage = match half {
+            Half::Mixer => Stage::MixerOut,
+            Half::Ffn => Stage::FfnOut,
         };
-        self.observer.enter(Phase::Matmul);
-        let Last { w, bias } = last;
-        self.kernels.matmul(self.pool, &self.s.act, &mut [Job { w, bias, out, mode }]);
-        self.observer.enter(Phase::Other);
+        self.each_piece(Unit::Stage(l, stage), |p, piece| {
+            let (out, mode) = match layer.is_kept_aside(half) {
+                true => (&mut p.s.y[..n], Store::Set),
+                false => (&mut p.s.x[..n], Store::Add(layer.residual_scale)),
+            };
+            let w = t.matrix(weight, piece);
+            p.kernels.matmul(p.pool, &p.s.act, &mut [Job { w, bias, out, mode }]);
+        })?;
         self.settle(l, half);
+        Ok(())
     }
 
     /// Adds what was kept aside, if its time has come.

@@ -1,10 +1,9 @@
 //! The buffers of a step, allocated once for the largest batch and the widest layer.
 
 use atta_kernels::{Activations, AttnScratch};
-use atta_store::{Budget, Reservation};
 
 use super::MoeScratch;
-use crate::{Error, spec::ModelSpec};
+use crate::spec::ModelSpec;
 
 /// The buffers of a step.
 pub(crate) struct Scratch {
@@ -30,39 +29,62 @@ pub(crate) struct Scratch {
     pub(crate) moe: MoeScratch,
 }
 
+/// What buffers are made for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScratchSize {
+    pub(crate) n_threads: usize,
+    /// Rows of a step.
+    pub(crate) n_rows: usize,
+    /// Positions of the context.
+    pub(crate) n_ctx: usize,
+}
+
 impl Scratch {
-    /// Buffers for steps of `n_rows` rows in a context of `n_ctx`, and what they take of the budget: first our own, which
-    /// are of the same order as the rest, then the rest exactly. An absurd size is refused before anything is allocated.
-    pub(crate) fn reserve(
-        spec: &ModelSpec,
-        n_threads: usize,
-        n_rows: usize,
-        n_ctx: usize,
-        budget: &Budget,
-    ) -> Result<(Self, [Reservation; 2]), Error> {
+    /// Buffers for steps of this size.
+    pub(crate) fn new(spec: &ModelSpec, size: ScratchSize) -> Self {
+        let ScratchSize { n_threads, n_rows, n_ctx } = size;
         let (d_q, d_kv, d_ff) = spec.max_widths();
-        // Cosines and sines are counted here too; a head is no wider than all of them.
-        let d_aside = if spec.keeps_aside() { spec.d_model } else { 0 };
-        let widths = [spec.d_model, d_aside, d_q, d_kv, d_kv, d_q, spec.max_d_rope()];
         let n_act_rows = MoeScratch::n_act_rows(spec, n_rows);
-        let per_row = widths.iter().map(|&d| 4 * d as u64).sum::<u64>().saturating_mul(n_rows as u64);
-        let ff_bytes = (4 * d_ff as u64).saturating_mul(n_act_rows as u64);
-        let own_bytes = per_row.saturating_add(ff_bytes).saturating_add(MoeScratch::bytes(spec, n_rows));
-        let own = budget.reserve("activations", own_bytes)?;
         let zeros = |d: usize| vec![0.0; n_rows * d];
-        let scratch = Self {
+        Self {
             x: zeros(spec.d_model),
-            y: zeros(d_aside),
+            y: zeros(d_aside(spec)),
             q: zeros(d_q),
             k: zeros(d_kv),
             v: zeros(d_kv),
             heads: zeros(d_q),
             ff: vec![0.0; n_act_rows * d_ff],
-            act: Activations::new(n_act_rows, spec.d_model.max(d_q).max(d_ff)),
+            act: Activations::new(n_act_rows, d_act(spec)),
             attn: AttnScratch::new(n_rows, spec.max_heads(), spec.max_d_head(), n_ctx, n_threads),
             moe: MoeScratch::new(spec, n_rows),
-        };
-        let rest = (scratch.act.heap_bytes() + scratch.attn.heap_bytes()) as u64;
-        Ok((scratch, [own, budget.reserve("activations", rest)?]))
+        }
     }
+
+    /// Bytes of all of it; cosines and sines are counted here too.
+    pub(crate) fn bytes(spec: &ModelSpec, size: ScratchSize) -> u64 {
+        let ScratchSize { n_threads, n_rows, n_ctx } = size;
+        let (d_q, d_kv, d_ff) = spec.max_widths();
+        let n_act_rows = MoeScratch::n_act_rows(spec, n_rows);
+        let widths = [spec.d_model, d_aside(spec), d_q, d_kv, d_kv, d_q, spec.max_d_rope()];
+        let floats = |d: usize, n: usize| (4 * d as u64).saturating_mul(n as u64);
+        let parts = [
+            widths.iter().map(|&d| floats(d, n_rows)).fold(0, u64::saturating_add),
+            floats(d_ff, n_act_rows),
+            Activations::bytes(n_act_rows, d_act(spec)),
+            AttnScratch::bytes(n_rows, spec.max_heads(), spec.max_d_head(), n_ctx, n_threads),
+            MoeScratch::bytes(spec, n_rows),
+        ];
+        parts.into_iter().fold(0, u64::saturating_add)
+    }
+}
+
+/// Width of what is kept aside.
+fn d_aside(spec: &ModelSpec) -> usize {
+    if spec.keeps_aside() { spec.d_model } else { 0 }
+}
+
+/// Width of the widest input of a matmul.
+fn d_act(spec: &ModelSpec) -> usize {
+    let (d_q, _, d_ff) = spec.max_widths();
+    spec.d_model.max(d_q).max(d_ff)
 }

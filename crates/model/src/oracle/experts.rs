@@ -2,7 +2,7 @@
 
 use atta_store::{Guard, Unit};
 
-use super::{Rows, decode, dot, gated, project};
+use super::{Rows, decode, dot, gated, matrix, project};
 use crate::{
     Error, Model, Role,
     bind::Tensors,
@@ -10,24 +10,24 @@ use crate::{
 };
 
 /// The sum of the chosen experts' results and of the shared one's, for every row.
-pub(super) fn moe(model: &Model, (l, m): (usize, &Moe), unit: &Guard<'_>, h: &Rows) -> Result<Rows, Error> {
+pub(super) fn moe(model: &Model, (l, m): (usize, &Moe), h: &Rows) -> Result<Rows, Error> {
     let t = model.layer(l);
-    let router = decode(t.matrix(Role::FfnGateInp, unit));
+    let router = matrix(model, l, Role::FfnGateInp)?;
     let all: Vec<u32> = (0..m.n_experts as u32).collect();
-    let experts = model.weights().unit(Unit::Experts(l, &all))?;
+    let experts = model.weights().piece(Unit::Experts(l, &all), 0)?;
+    let shared_roles = [Role::FfnGateShexp, Role::FfnUpShexp, Role::FfnDownShexp, Role::FfnGateInpShexp];
+    let shared = m.shared.iter().flat_map(|_| shared_roles).map(|role| matrix(model, l, role));
+    let shared = shared.collect::<Result<Vec<_>, _>>()?;
     let row = |x: &Vec<f32>| {
         let mut sum = vec![0.0; x.len()];
         for (e, weight) in chosen(m, (&router, t.vector_opt(Role::FfnGateInpBias)), x) {
             add(&mut sum, weight, &expert(m, t, (e, &experts), x));
         }
-        if let Some(shared) = &m.shared {
-            let [gate, up, down, open] =
-                [Role::FfnGateShexp, Role::FfnUpShexp, Role::FfnDownShexp, Role::FfnGateInpShexp]
-                    .map(|role| decode(t.matrix(role, unit)));
+        if let (Some(mlp), [gate, up, down, open]) = (&m.shared, &shared[..]) {
             let x = vec![x.clone()];
-            let inner = gated(shared.activation, &project(&gate, None, &x), project(&up, None, &x));
+            let inner = gated(mlp.activation, &project(gate, None, &x), project(up, None, &x));
             let open = 1.0 / (1.0 + (-dot(&open[0], &x[0])).exp());
-            add(&mut sum, open, &project(&down, None, &inner)[0]);
+            add(&mut sum, open, &project(down, None, &inner)[0]);
         }
         sum.into_iter().map(|y| y as f32).collect()
     };

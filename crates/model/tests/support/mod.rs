@@ -6,7 +6,7 @@ use std::{fs, num::NonZeroUsize, path::PathBuf, sync::Arc};
 use atta_formats::{Gguf, Metadata, TensorInfo, Writer};
 use atta_kernels::{Kernels, Pool};
 use atta_model::{Batch, Cpu, CpuOptions, Error, Executor, KvType, Model, Output, SeqId, Want, spec::ModelSpec};
-use atta_store::{Budget, ModelFiles, Placement};
+use atta_store::{Budget, ModelFiles};
 
 /// A tiny random model with the logits that Hugging Face transformers computes for it.
 pub(crate) struct Golden {
@@ -21,7 +21,7 @@ pub(crate) struct Golden {
 
 impl Golden {
     pub(crate) fn files(&self) -> ModelFiles {
-        ModelFiles::open(&self.path, Placement::Mapped, &Budget::unlimited()).unwrap()
+        ModelFiles::open(&self.path).unwrap()
     }
 
     pub(crate) fn model(&self) -> Arc<Model> {
@@ -73,7 +73,7 @@ impl Golden {
             let (to, from) = (new.offset as usize, old_info.offset as usize);
             bytes[to..to + n].copy_from_slice(&old[from..from + n]);
         }
-        ModelFiles::from_static(&self.name, bytes.leak(), Placement::Mapped, &Budget::unlimited()).unwrap()
+        ModelFiles::from_static(&self.name, bytes.leak()).unwrap()
     }
 }
 

@@ -30,10 +30,11 @@ use lines::{Line, Lines};
 pub(super) fn run(args: &ChatArgs) -> Result<(), Failure> {
     let interrupt = Interrupt::listen();
     let options = args.sampling.generate_options()?;
-    let load_options = load::options(args.model.as_deref(), &args.model_flags)?;
+    let session = args.model_flags.session_options(KvType::default());
+    let load_options = load::options(args.model.as_deref(), &args.model_flags, session)?;
     let file = StatsFile::create(args.report.stats_json.as_deref())?;
-    let mut stats = Stats::of_chat(&args.model_flags);
-    let give_up = || file.give_up(&Stats::of_chat(&args.model_flags));
+    let mut stats = Stats::of_chat();
+    let give_up = || file.give_up(&Stats::of_chat());
     let prepared = interrupt.watch(give_up, || prepare(args, &load_options, &mut stats));
     let result = prepared.and_then(|chat| {
         let lines = Lines::open()?;
@@ -51,7 +52,7 @@ fn prepare(args: &ChatArgs, options: &LoadOptions, stats: &mut Stats) -> Result<
         report::model(&load::name(args.model.as_deref()), &engine);
     }
     let layout = args.chat_template.map_or_else(|| layout(&engine), |name| name.layout());
-    let mut chat = Chat::new(engine.session(&args.model_flags.session_options(KvType::default()))?, layout);
+    let mut chat = Chat::new(engine.session(&options.session)?, layout);
     chat.set_system(args.system.clone());
     stats.account(&engine);
     Ok(chat)

@@ -8,12 +8,12 @@ mod text;
 
 use std::{collections::BTreeMap, path::Path};
 
-use atta::{Budget, Directory, ModelFiles, Placement, TensorInfo, arch, spec::ModelSpec};
+use atta::{Directory, ModelFiles, TensorInfo, arch, spec::ModelSpec};
 
 use crate::{args::InspectArgs, failure::Failure, output::Stdout};
 
 pub(super) fn run(args: &InspectArgs) -> Result<(), Failure> {
-    let files = ModelFiles::open(&args.model, Placement::Mapped, &Budget::unlimited()).map_err(atta::Error::from)?;
+    let files = ModelFiles::open(&args.model).map_err(atta::Error::from)?;
     let view = View::new(&args.model, &files, args.tensors);
     let mut out = Stdout::lock();
     if args.json {

@@ -25,13 +25,14 @@ use saved::{Compared, Saved};
 const DEFAULT_N_CTX: usize = 512;
 
 pub(super) fn run(args: &PerplexityArgs) -> Result<(), Failure> {
-    let options = load::options(Some(&args.model), &args.model_flags)?;
+    let mut session_options = args.model_flags.session_options(KvType::default());
+    session_options.n_ctx = session_options.n_ctx.or(Some(DEFAULT_N_CTX));
+    session_options.n_batch = session_options.n_batch.or(Some(DEFAULT_N_CTX));
+    let options = load::options(Some(&args.model), &args.model_flags, session_options.clone())?;
     let base = args.kld.as_deref().map(Compared::open).transpose()?;
     let engine = load::engine(Some(&args.model), &options)?;
     let chunks = chunks(args, &engine, base.as_ref())?;
-    let mut session_options = args.model_flags.session_options(KvType::default());
     session_options.n_ctx = Some(chunks.n_ctx());
-    session_options.n_batch = session_options.n_batch.or(Some(DEFAULT_N_CTX));
     let mut measurement = Measurement {
         session: engine.session(&session_options)?,
         scores: if base.is_some() { Scores::compared(&engine, &chunks) } else { Scores::new(&engine, &chunks) }?,

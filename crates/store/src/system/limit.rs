@@ -10,15 +10,27 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::memory::kib;
+use super::usage::kib;
 
 /// What a process can address, bytes: 47 bits on the 64-bit processors of today, and half of what a shorter pointer
 /// reaches, which is the most that Rust allocates.
 const ADDRESSABLE: u64 = if usize::BITS == 64 { 1 << 47 } else { isize::MAX as u64 };
 
-/// The smallest of all limits, bytes.
-pub(crate) fn of_process() -> u64 {
+/// The most private memory that this process can have, bytes.
+pub fn memory_limit() -> u64 {
     below(Path::new("/"))
+}
+
+/// The memory that this process can have without taking it from others: what the machine says is available, or less where a
+/// control group says so, bytes. `None` where the system does not say.
+pub fn memory_available() -> Option<u64> {
+    available(Path::new("/"))
+}
+
+fn available(root: &Path) -> Option<u64> {
+    let info = fs::read_to_string(root.join("proc/meminfo")).ok()?;
+    let machine = kib(&info, "MemAvailable:")?;
+    Some(groups(root).map_or(machine, |group| machine.min(group)))
 }
 
 /// The same of a system whose files are below `root`.
@@ -124,6 +136,7 @@ mod tests {
     #[test]
     fn a_system_that_says_nothing_has_an_address_space() {
         assert_eq!(below(Path::new("no/such/root")), ADDRESSABLE);
-        assert!((1 << 20..=ADDRESSABLE).contains(&of_process()));
+        assert_eq!(available(Path::new("no/such/root")), None);
+        assert!((1 << 20..=ADDRESSABLE).contains(&memory_limit()));
     }
 }

@@ -1,0 +1,337 @@
+//! The memory plan: what a model and a session get of a number of bytes, decided before the first token.
+//!
+//! What must be there comes first: the program, the vocabulary, keys and values, the buffers of a step. What is left holds
+//! weights. If it is short, the plan gives up weights that stay in memory, then slots to read ahead into, then the size of a
+//! prompt's batch; the context and the precision of its keys and values only if it was allowed to ([`Fit`]).
+
+use std::path::Path;
+
+use atta_kernels::{Kernels, Pool};
+use atta_model::{Cpu, CpuOptions, KvType, Model, spec::ModelSpec};
+use atta_store::{Budget, Holding, ModelFiles, Plan, Sizes, Streamed, system};
+
+use crate::{Error, SessionOptions, session};
+
+/// Where weights are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WeightsAt {
+    /// In the system's cache of the file, mapped.
+    Mapped,
+    /// In private memory, read once.
+    Resident,
+    /// Read from the file as they are needed, as much as fits held in memory.
+    Streamed,
+}
+
+/// What may be done about a session that does not fit into its memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fit {
+    /// Nothing: it is refused.
+    #[default]
+    AsAsked,
+    /// Keys and values may become f16, and the context shorter.
+    Shrink,
+}
+
+/// Pieces and slots, best first. More readers need more slots; smaller pieces leave more for weights that stay.
+const PORTIONS: [(usize, usize); 5] = [(1 << 20, 6), (1 << 20, 4), (512 << 10, 4), (512 << 10, 3), (256 << 10, 2)];
+
+/// The shortest context that [`Fit::Shrink`] goes down to.
+const MIN_CTX: usize = 128;
+
+/// What the program and each of its threads may still come to take, beyond what they have when a model is loaded.
+const PROGRAM_BYTES: u64 = 1 << 20;
+const THREAD_BYTES: u64 = 64 << 10;
+/// What they take in all, where the system does not say.
+const UNKNOWN_BYTES: u64 = 4 << 20;
+
+/// Of the memory that there is, this share is used if nobody says how much; the rest is for the system's own accounts.
+const AUTO_SHARE: (u64, u64) = (85, 100);
+
+/// How much memory there is and where weights are to be, as far as that can be said before tensors are known.
+#[derive(Clone, Copy)]
+pub(crate) struct Outline {
+    /// Bytes in all.
+    pub(crate) limit: u64,
+    pub(crate) weights: WeightsAt,
+}
+
+impl Outline {
+    /// Takes what was asked for; where nothing was, a file that fits into the memory that there is is mapped, and another one
+    /// is streamed within [`AUTO_SHARE`] of it.
+    pub(crate) fn new(
+        (ram_budget, weights): (Option<u64>, Option<WeightsAt>),
+        files: &ModelFiles,
+        needs: &Needs<'_>,
+    ) -> Self {
+        let available = system::memory_available().unwrap_or(u64::MAX);
+        let room = ram_budget.unwrap_or(available);
+        let fits =
+            files.file_bytes().saturating_add(needs.most()).saturating_add(program_bytes(needs.n_threads, 0)) <= room;
+        let weights = weights.unwrap_or(if fits { WeightsAt::Mapped } else { WeightsAt::Streamed });
+        let limit = match (ram_budget, weights) {
+            (Some(limit), _) => limit,
+            (None, WeightsAt::Streamed) => (available.min(system::memory_limit()) / AUTO_SHARE.1) * AUTO_SHARE.0,
+            (None, _) => system::memory_limit(),
+        };
+        Self { limit, weights }
+    }
+}
+
+/// What a session needs beside weights.
+pub(crate) struct Needs<'a> {
+    pub(crate) spec: &'a ModelSpec,
+    pub(crate) n_threads: usize,
+    pub(crate) session: SessionOptions,
+    pub(crate) fit: Fit,
+}
+
+impl Needs<'_> {
+    /// Bytes of a session as it is wanted.
+    fn most(&self) -> u64 {
+        self.of(&session::resolve(self.spec, &self.session))
+    }
+
+    fn of(&self, options: &session::Resolved) -> u64 {
+        let session::Resolved { n_ctx, n_batch, kv } = *options;
+        let cpu = CpuOptions { n_ctx, n_seqs: 1, n_batch, kv, layers: None };
+        let [cache, scratch] = Cpu::bytes(self.spec, self.n_threads, &cpu);
+        cache.saturating_add(scratch).saturating_add(session::outcome_bytes(self.spec, n_ctx))
+    }
+
+    /// The sessions that would do, best first: batches become smaller; then, if that is allowed, keys and values, and the
+    /// context.
+    pub(crate) fn candidates(&self) -> Vec<session::Resolved> {
+        let first = session::resolve(self.spec, &self.session);
+        let mut contexts = vec![first];
+        if self.fit == Fit::Shrink {
+            contexts.push(session::Resolved { kv: KvType::F16, ..first });
+            let lengths = std::iter::successors(Some(first.n_ctx / 2), |n| Some(n / 2)).take_while(|&n| n >= MIN_CTX);
+            contexts.extend(lengths.map(|n_ctx| session::Resolved { n_ctx, kv: KvType::F16, ..first }));
+        }
+        let batches = |of: session::Resolved| {
+            let fixed = self.session.n_batch.is_some();
+            let smaller = std::iter::successors(Some(of.n_batch.min(of.n_ctx)), |n| Some(n / 2).filter(|&n| n > 0));
+            smaller.take(if fixed { 1 } else { usize::MAX }).map(move |n_batch| session::Resolved { n_batch, ..of })
+        };
+        contexts.into_iter().flat_map(batches).collect()
+    }
+
+    /// The best session that leaves at least `min_weights` bytes of `room` to weights.
+    ///
+    /// # Errors
+    /// [`Error::TooLittleMemory`], which names the smallest budget that would do; `taken` of it is taken already.
+    fn choose(&self, room: u64, min_weights: u64, taken: u64) -> Result<(session::Resolved, u64), Error> {
+        let candidates = self.candidates();
+        let fits = |options: &session::Resolved| room.checked_sub(self.of(options)).filter(|&left| left >= min_weights);
+        if let Some(found) = candidates.iter().find_map(|options| Some((*options, fits(options)?))) {
+            return Ok(found);
+        }
+        let smallest = candidates.iter().map(|options| self.of(options)).min().unwrap_or(0);
+        let smallest = smallest.saturating_add(min_weights).saturating_add(taken);
+        Err(Error::TooLittleMemory { smallest, way_out: self.way_out() })
+    }
+
+    fn way_out(&self) -> String {
+        let n_ctx = session::resolve(self.spec, &self.session).n_ctx;
+        let mut ways = Vec::new();
+        if n_ctx > MIN_CTX {
+            ways.push(format!("-c below {n_ctx}"));
+        }
+        if self.session.kv != KvType::F16 {
+            ways.push("--kv f16".to_owned());
+        }
+        if self.session.n_batch.is_some_and(|n| n > 1) {
+            ways.push("a smaller --batch".to_owned());
+        }
+        if self.fit == Fit::AsAsked && n_ctx > MIN_CTX {
+            ways.push("--fit".to_owned());
+        }
+        match ways.len() {
+            0 => "nothing makes it need less".to_owned(),
+            _ => format!("{} would lower it", ways.join(" or ")),
+        }
+    }
+}
+
+/// A session and the weights that are held beside it.
+pub(crate) struct Decision {
+    pub(crate) session: session::Resolved,
+    pub(crate) holding: Holding,
+}
+
+/// Divides what is left of a budget between weights and a session.
+///
+/// # Errors
+/// [`Error::TooLittleMemory`].
+pub(crate) fn divide(budget: &Budget, plan: &Plan, needs: &Needs<'_>, weights: WeightsAt) -> Result<Decision, Error> {
+    let (room, taken) = (budget.left(), budget.used());
+    if weights == WeightsAt::Resident {
+        let holding = Holding::whole();
+        let (session, _) = needs.choose(room, Sizes::of(plan, &holding).memory(), taken)?;
+        return Ok(Decision { session, holding });
+    }
+    let n_used = needs.spec.layers.iter().filter_map(|l| l.moe()).map(|moe| moe.n_used).max().unwrap_or(0);
+    let least = |&(piece, n_slots): &(usize, usize)| {
+        let holding = Holding { piece_bytes: Some(piece), pinned_bytes: 0, n_slots, n_experts: n_used, method: None };
+        (Sizes::of(plan, &holding), holding)
+    };
+    let portions: Vec<_> = PORTIONS.iter().map(least).collect();
+    let min_weights = portions.iter().map(|(sizes, _)| sizes.memory()).min().unwrap_or(0);
+    let (session, left) = needs.choose(room, min_weights, taken)?;
+    let (sizes, holding) =
+        portions.into_iter().find(|(sizes, _)| sizes.memory() <= left).expect("the least was chosen");
+    Ok(Decision { session, holding: pinned(holding, &sizes, left) })
+}
+
+/// Gives what is left to weights that every token needs, and then to experts.
+fn pinned(holding: Holding, sizes: &Sizes, left: u64) -> Holding {
+    let free = left - sizes.memory();
+    // A model that is held whole needs no ring.
+    let whole = sizes.all <= free + sizes.ring;
+    let (pinned_bytes, free) = if whole { (u64::MAX, free + sizes.ring - sizes.all) } else { (free, 0) };
+    let more = free.checked_div(sizes.per_expert).unwrap_or(0) as usize;
+    Holding { pinned_bytes, n_experts: holding.n_experts + more, ..holding }
+}
+
+/// The best session that fits into what is left of a budget.
+///
+/// # Errors
+/// [`Error::TooLittleMemory`].
+pub(crate) fn beside(budget: &Budget, needs: &Needs<'_>) -> Result<session::Resolved, Error> {
+    needs.choose(budget.left(), 0, budget.used()).map(|(session, _)| session)
+}
+
+/// What the program takes: what it has now beyond `accounted`, and what it may come to take.
+pub(crate) fn program_bytes(n_threads: usize, accounted: u64) -> u64 {
+    let now = system::Usage::now().map_or(UNKNOWN_BYTES, |usage| usage.private().saturating_sub(accounted));
+    now + PROGRAM_BYTES + THREAD_BYTES * n_threads as u64
+}
+
+/// A model whose weights have their places.
+pub(crate) struct Held {
+    pub(crate) model: Model,
+    pub(crate) session: session::Resolved,
+    pub(crate) prediction: Option<Prediction>,
+}
+
+/// What can go wrong on the way to it: only one of the two knows the path of the file.
+pub(crate) enum Refusal {
+    Model(atta_model::Error),
+    Other(Error),
+}
+
+impl Refusal {
+    pub(crate) fn at(self, path: &Path) -> Error {
+        match self {
+            Self::Model(source) => Error::Model { path: path.to_owned(), source },
+            Self::Other(error) => error,
+        }
+    }
+}
+
+impl From<atta_model::Error> for Refusal {
+    fn from(error: atta_model::Error) -> Self {
+        Self::Model(error)
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+/// Binds the tensors of a model and gives its weights their places. The limit holds from then on: what is there before is
+/// part of the smallest budget that would do, which is named if this one does not.
+pub(crate) fn hold(
+    files: ModelFiles,
+    (budget, needs): (&Budget, &Needs<'_>),
+    Outline { limit, weights }: Outline,
+    (kernels, pool): (Kernels, &Pool),
+) -> Result<Held, Refusal> {
+    if weights == WeightsAt::Mapped {
+        let model = Model::with_spec(needs.spec.clone(), files, budget)?;
+        budget.set_limit(limit);
+        return Ok(Held { model, session: beside(budget, needs)?, prediction: None });
+    }
+    let mut decided = None;
+    let model = Model::with_source(needs.spec.clone(), files, budget, |files, plan| -> Result<_, Refusal> {
+        budget.set_limit(limit);
+        let Decision { session, holding } = divide(budget, &plan, needs, weights)?;
+        // Measured while the memory of the weights is still free.
+        let rate = if weights == WeightsAt::Streamed { memory_rate(kernels, pool, budget) } else { 0.0 };
+        decided = Some((session, Sizes::of(&plan, &holding), rate));
+        Ok(Box::new(Streamed::new(files, plan, &holding, budget).map_err(Error::from)?))
+    })?;
+    let (session, sizes, memory_bytes_per_s) = decided.expect("weights were made");
+    let io = model.weights().io();
+    let prediction = (weights == WeightsAt::Streamed).then(|| {
+        Prediction::of(&Costs {
+            weight_bytes: model.matmul_cost().bytes,
+            memory_bytes_per_s,
+            read_bytes: sizes.read_per_sweep as f64 + missed_experts(needs.spec, &sizes),
+            disk_bytes_per_s: io.rate,
+        })
+    });
+    Ok(Held { model, session, prediction })
+}
+
+/// What the memory gives, bytes per second, measured on as much of it as there is to spare.
+fn memory_rate(kernels: Kernels, pool: &Pool, budget: &Budget) -> f64 {
+    let bytes = (budget.left() / 2).clamp(MIN_PROBE_BYTES, MAX_PROBE_BYTES);
+    kernels.read_bandwidth(pool, bytes as usize)
+}
+
+/// Bytes of experts that a token has read for it, if it goes to any of them with equal probability.
+fn missed_experts(spec: &ModelSpec, sizes: &Sizes) -> f64 {
+    let n_used = spec.layers.iter().filter_map(|l| l.moe()).map(|moe| moe.n_used).max().unwrap_or(0);
+    if sizes.per_expert == 0 || sizes.n_experts == 0 {
+        return 0.0;
+    }
+    let places = sizes.experts as f64 / sizes.per_expert as f64;
+    (n_used as u64 * sizes.per_expert) as f64 * (1.0 - places / sizes.n_experts as f64).max(0.0)
+}
+
+/// The buffer on which the memory is measured, bytes.
+const MIN_PROBE_BYTES: u64 = 4 << 20;
+const MAX_PROBE_BYTES: u64 = 64 << 20;
+
+/// What of the memory's rate computing reaches, as measured (docs/performance.md).
+const COMPUTE_SHARE: f64 = 0.75;
+
+/// How many tokens per second a streamed model is going to write.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// Tokens per second.
+    pub decode_tok_s: f64,
+    /// Bytes that are read for each token.
+    pub read_bytes: f64,
+    /// What the disk gave when it was tried, bytes per second; 0 if nothing is read while writing.
+    pub disk_bytes_per_s: f64,
+}
+
+/// What a token costs.
+struct Costs {
+    /// Bytes of weights that are multiplied.
+    weight_bytes: u64,
+    /// What the memory gives, bytes per second.
+    memory_bytes_per_s: f64,
+    /// Bytes that are read from the disk.
+    read_bytes: f64,
+    /// What the disk gives, bytes per second.
+    disk_bytes_per_s: f64,
+}
+
+impl Prediction {
+    /// Reading and computing go on at the same time, so the slower one decides.
+    fn of(costs: &Costs) -> Self {
+        let compute = costs.weight_bytes as f64 / (costs.memory_bytes_per_s * COMPUTE_SHARE);
+        let read = if costs.disk_bytes_per_s > 0.0 { costs.read_bytes / costs.disk_bytes_per_s } else { 0.0 };
+        let decode_tok_s = 1.0 / read.max(compute);
+        Self { decode_tok_s, read_bytes: costs.read_bytes, disk_bytes_per_s: costs.disk_bytes_per_s }
+    }
+}
+
+#[cfg(test)]
+mod tests;
