@@ -19,6 +19,7 @@ mod stats;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    atta::catch_bus_errors();
     match args::parse().and_then(commands::dispatch) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),

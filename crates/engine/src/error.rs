@@ -18,8 +18,13 @@ pub enum Error {
         source: atta_model::Error,
     },
     /// A session and its weights that do not fit into the memory that they were given.
-    #[error("the memory budget is too small: this needs at least {smallest} bytes ({} MiB); {way_out}", .smallest.div_ceil(1 << 20))]
+    #[error(
+        "not enough memory: this needs at least {} MiB and may have {}; {way_out}",
+        .smallest.div_ceil(1 << 20), .budget >> 20
+    )]
     TooLittleMemory {
+        /// What there is, bytes.
+        budget: u64,
         /// The smallest budget that would do, bytes.
         smallest: u64,
         /// Which options would lower it.

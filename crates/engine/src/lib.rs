@@ -35,7 +35,7 @@ mod stop;
 pub use atta_formats::{ArrayValue, Directory, Metadata, Shape, TensorInfo, TensorType, Value};
 pub use atta_kernels::{Kernels, Pool};
 pub use atta_model::{KvType, MatmulCost, Model, arch, oracle, spec};
-pub use atta_store::{Budget, Io, Item, Method, ModelFiles, system};
+pub use atta_store::{Budget, Io, Item, Method, ModelFiles, catch_bus_errors, system};
 pub use atta_tokenizer as tokenizer;
 
 pub use bench::{BenchOptions, BenchReport, TimeSplit};

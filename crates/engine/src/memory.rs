@@ -117,11 +117,12 @@ impl Needs<'_> {
         contexts.into_iter().flat_map(batches).collect()
     }
 
-    /// The best session that leaves at least `min_weights` bytes of `room` to weights.
+    /// The best session that leaves at least `min_weights` bytes of a budget to weights.
     ///
     /// # Errors
-    /// [`Error::TooLittleMemory`], which names the smallest budget that would do; `taken` of it is taken already.
-    fn choose(&self, room: u64, min_weights: u64, taken: u64) -> Result<(session::Resolved, u64), Error> {
+    /// [`Error::TooLittleMemory`], which names the smallest budget that would do.
+    fn choose(&self, budget: &Budget, min_weights: u64) -> Result<(session::Resolved, u64), Error> {
+        let (room, taken, budget) = (budget.left(), budget.used(), budget.limit());
         let candidates = self.candidates();
         let fits = |options: &session::Resolved| room.checked_sub(self.of(options)).filter(|&left| left >= min_weights);
         if let Some(found) = candidates.iter().find_map(|options| Some((*options, fits(options)?))) {
@@ -129,7 +130,7 @@ impl Needs<'_> {
         }
         let smallest = candidates.iter().map(|options| self.of(options)).min().unwrap_or(0);
         let smallest = smallest.saturating_add(min_weights).saturating_add(taken);
-        Err(Error::TooLittleMemory { smallest, way_out: self.way_out() })
+        Err(Error::TooLittleMemory { budget, smallest, way_out: self.way_out() })
     }
 
     fn way_out(&self) -> String {
@@ -165,10 +166,9 @@ pub(crate) struct Decision {
 /// # Errors
 /// [`Error::TooLittleMemory`].
 pub(crate) fn divide(budget: &Budget, plan: &Plan, needs: &Needs<'_>, weights: WeightsAt) -> Result<Decision, Error> {
-    let (room, taken) = (budget.left(), budget.used());
     if weights == WeightsAt::Resident {
         let holding = Holding::whole();
-        let (session, _) = needs.choose(room, Sizes::of(plan, &holding).memory(), taken)?;
+        let (session, _) = needs.choose(budget, Sizes::of(plan, &holding).memory())?;
         return Ok(Decision { session, holding });
     }
     let n_used = needs.spec.layers.iter().filter_map(|l| l.moe()).map(|moe| moe.n_used).max().unwrap_or(0);
@@ -178,7 +178,7 @@ pub(crate) fn divide(budget: &Budget, plan: &Plan, needs: &Needs<'_>, weights: W
     };
     let portions: Vec<_> = PORTIONS.iter().map(least).collect();
     let min_weights = portions.iter().map(|(sizes, _)| sizes.memory()).min().unwrap_or(0);
-    let (session, left) = needs.choose(room, min_weights, taken)?;
+    let (session, left) = needs.choose(budget, min_weights)?;
     let (sizes, holding) =
         portions.into_iter().find(|(sizes, _)| sizes.memory() <= left).expect("the least was chosen");
     Ok(Decision { session, holding: pinned(holding, &sizes, left) })
@@ -199,7 +199,7 @@ fn pinned(holding: Holding, sizes: &Sizes, left: u64) -> Holding {
 /// # Errors
 /// [`Error::TooLittleMemory`].
 pub(crate) fn beside(budget: &Budget, needs: &Needs<'_>) -> Result<session::Resolved, Error> {
-    needs.choose(budget.left(), 0, budget.used()).map(|(session, _)| session)
+    needs.choose(budget, 0).map(|(session, _)| session)
 }
 
 /// What the program takes: what it has now beyond `accounted`, and what it may come to take.

@@ -52,7 +52,8 @@ impl Cpu {
                 Ffn::Moe(m) => moe(&mut pass, l, m)?,
             }
         }
-        self.emit(&batch.rows, out)
+        self.emit(&batch.rows, out)?;
+        Ok(self.model.weights().end()?)
     }
 
     /// `x = embed[token] * embed_scale + position[pos]`.

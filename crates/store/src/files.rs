@@ -9,6 +9,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::Arc,
+    time::SystemTime,
 };
 
 use atta_formats::{
@@ -18,7 +19,7 @@ use atta_formats::{
 
 use crate::{
     Budget, Error, Extent, Reservation,
-    os::{Map, Method, Source},
+    os::{Map, Method, Source, check_unchanged},
 };
 
 /// The files of one model, open, and what they say about themselves.
@@ -34,7 +35,14 @@ struct Shard {
     len: u64,
     /// The file, or as much of it as is kept.
     bytes: SharedBytes,
-    map: Option<Arc<Map>>,
+    map: Option<Mapped>,
+}
+
+/// A mapped file, and what it was when it was mapped.
+struct Mapped {
+    map: Arc<Map>,
+    file: File,
+    modified: Option<SystemTime>,
 }
 
 #[derive(Clone)]
@@ -120,7 +128,18 @@ impl ModelFiles {
     /// # Errors
     /// [`Error::Prewarm`] with what the system says.
     pub fn prewarm(&self) -> Result<(), Error> {
-        self.shards.iter().filter_map(|s| s.map.as_ref()).try_for_each(|m| m.populate()).map_err(Error::Prewarm)
+        self.shards.iter().filter_map(|s| s.map.as_ref()).try_for_each(|m| m.map.populate()).map_err(Error::Prewarm)
+    }
+
+    /// Whether mapped files are still what they were when they were mapped, and all that was read of them could be read.
+    ///
+    /// # Errors
+    /// A file that became shorter, was written to, or could not be read everywhere.
+    pub(crate) fn check_unchanged(&self) -> Result<(), Error> {
+        self.shards.iter().try_for_each(|shard| {
+            let unchanged = shard.map.as_ref().map_or(Ok(()), |mapped| mapped.check(shard.len));
+            unchanged.map_err(|source| Error::Io { path: shard.path().to_owned(), source })
+        })
     }
 
     /// The bytes of an extent, if they are addressable; `None` if they are not, or lie outside of the file.
@@ -186,7 +205,8 @@ impl Shard {
             return Ok(Self { origin, len, bytes: Arc::new([]), map: None });
         }
         let map = Arc::new(Map::new(&file).map_err(io)?);
-        Ok(Self { origin, len, bytes: Arc::new(SharedMap(map.clone())), map: Some(map) })
+        let bytes = Arc::new(SharedMap(map.clone()));
+        Ok(Self { origin, len, bytes, map: Some(Mapped { map, file, modified: meta.modified().ok() }) })
     }
 
     fn path(&self) -> &Path {
@@ -197,6 +217,16 @@ impl Shard {
 
     fn bytes(&self) -> &[u8] {
         self.bytes.as_ref().as_ref()
+    }
+}
+
+impl Mapped {
+    fn check(&self, len: u64) -> io::Result<()> {
+        check_unchanged(&self.file, len, self.modified)?;
+        match self.map.is_damaged() {
+            true => Err(io::Error::other("a part of the file cannot be read")),
+            false => Ok(()),
+        }
     }
 }
 

@@ -18,7 +18,7 @@ mod weights;
 pub use budget::{Budget, Item, Reservation};
 pub use error::Error;
 pub use files::ModelFiles;
-pub use os::Method;
+pub use os::{Method, catch_bus_errors};
 pub use stream::{Holding, Io, Sizes, Streamed};
 pub use unit::{Extent, Guard, Plan, RowTable, Rows, Stage, Stages, Sweep, Unit};
 pub use weights::{InMemory, Weights};

@@ -12,6 +12,14 @@ pub trait Weights: Send + Sync {
         Ok(())
     }
 
+    /// Says that a step is over, before anybody gets its results.
+    ///
+    /// # Errors
+    /// Weights that were not what is in the file.
+    fn end(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// In how many pieces a unit comes.
     fn n_pieces(&self, _unit: Unit<'_>) -> usize {
         1
@@ -66,6 +74,14 @@ impl InMemory {
 }
 
 impl Weights for InMemory {
+    fn begin(&self, _: &Sweep) -> Result<(), Error> {
+        self.files.check_unchanged()
+    }
+
+    fn end(&self) -> Result<(), Error> {
+        self.files.check_unchanged()
+    }
+
     fn piece<'a>(&'a self, unit: Unit<'a>, i: usize) -> Result<Guard<'a>, Error> {
         if i > 0 {
             return Err(Error::NotInPlan);

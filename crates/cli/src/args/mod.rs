@@ -381,7 +381,6 @@ mod tests {
     #[test]
     fn what_later_versions_will_do_is_refused_by_name() {
         assert!(message("atta run --kv q8").contains("not supported yet"));
-        assert!(message("atta run --weights streamed").contains("not supported yet"));
         assert!(message("atta run --schema x").contains("unexpected argument '--schema'"));
     }
 

@@ -88,7 +88,7 @@ fn an_empty_prompt_begins_at_the_begin_token_or_is_refused() {
 #[test]
 fn wrong_usage_is_told_from_failure() {
     let model = model("llama-plain.gguf");
-    let cases: [(&[&str], &str); 16] = [
+    let cases: [(&[&str], &str); 18] = [
         (&["--frob"], "'--frob'"),
         (&["-n", "-1"], "'-n <N>'"),
         (&["-n", "1.5"], "'-n <N>'"),
@@ -100,7 +100,9 @@ fn wrong_usage_is_told_from_failure() {
         (&["--cpus", "0", "-j", "1"], "cannot be used with"),
         (&["--isa", "mmx"], "'--isa <NAME>'"),
         (&["--kv", "q4"], "q4 is not supported yet"),
-        (&["--weights", "streamed"], "streamed is not supported yet"),
+        (&["--weights", "frozen"], "'--weights <WHERE>'"),
+        (&["--ram-budget", "12x"], "expected a size such as 256M"),
+        (&["--ram-budget", "0"], "'--ram-budget <SIZE>'"),
         (&["--top-p", "1.5"], "--top-p is 1.5"),
         (&["-t", "-1"], "-t is -1"),
         (&["--stop", ""], "'--stop <TEXT>'"),
@@ -111,6 +113,7 @@ fn wrong_usage_is_told_from_failure() {
     }
     fails(&["run", "no-such.gguf", "-p", "x", "--prewarm", "--weights", "resident"], 2, &["--prewarm", "resident"]);
     fails(&["bench", &model, "--prewarm", "--weights", "resident"], 2, &["--prewarm", "resident"]);
+    fails(&["run", "no-such.gguf", "-p", "x", "--prewarm", "--weights", "streamed"], 2, &["--prewarm", "streamed"]);
     fails(&["tokenize"], 2, &["<MODEL>"]);
     fails(&["logits", &model, "--tokens", "1,x", "-o", "out"], 2, &["\"x\" is no token id"]);
     fails(&["bench", &model, "-p", "0", "-n", "0"], 2, &["nothing to measure"]);
@@ -167,7 +170,11 @@ fn wide_model() -> Vec<u8> {
 fn a_context_that_no_machine_holds_is_refused_and_not_tried() {
     let scratch = Scratch::new("wide");
     let path = scratch.file("wide.gguf", &wide_model());
-    fails(&["run", &path, "-p", "a", "-c", "16777216"], 1, &["out of memory budget: kv cache", "lower -c"]);
+    fails(
+        &["run", &path, "-p", "a", "-c", "16777216"],
+        1,
+        &["not enough memory: this needs at least", "-c below 16777216"],
+    );
 }
 
 #[test]
@@ -176,7 +183,7 @@ fn a_benchmark_is_made_in_the_context_that_is_asked_for() {
     let scratch = Scratch::new("wide-bench");
     let path = scratch.file("wide.gguf", &wide_model());
     let bench = ["bench", &path, "-p", "1", "-n", "1", "-r", "1", "-c"];
-    fails(&[&bench[..], &["16777216"]].concat(), 1, &["out of memory budget: kv cache"]);
+    fails(&[&bench[..], &["16777216"]].concat(), 1, &["not enough memory: this needs at least"]);
     assert_eq!(atta(&[&bench[..], &["2"]].concat()).status.code(), Some(0));
     fails(&["bench", &path, "-p", "4", "-c", "3"], 2, &["-c 3 is too short"]);
 }

@@ -9,6 +9,8 @@ mod chat_model;
 mod errors;
 mod inspect;
 mod logits;
+#[cfg(target_os = "linux")]
+mod memory;
 mod perplexity;
 mod picolm;
 mod program;

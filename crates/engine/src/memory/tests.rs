@@ -1,3 +1,5 @@
+//! What is left of a budget, and what is expected of a disk.
+
 use super::*;
 
 #[test]

@@ -5,8 +5,14 @@
 
 use std::{fs::File, hint::black_box, io};
 
+use super::bus::Watch;
+
 /// A mapped file. Its pages are shared with the page cache and count as file memory, not as private memory.
-pub(crate) struct Map(memmap2::Mmap);
+pub(crate) struct Map {
+    /// Before the map, so that it ends before it.
+    watch: Watch,
+    map: memmap2::Mmap,
+}
 
 impl Map {
     /// Maps `file` whole.
@@ -14,17 +20,23 @@ impl Map {
         // SAFETY: the map is read-only and private to this value. What the operating system cannot promise is that no
         // other process truncates or rewrites the file while it is mapped; that is documented as the user's duty
         // (docs of `ModelFiles::open`), as it is for every program that maps its input.
-        unsafe { memmap2::Mmap::map(file) }.map(Self)
+        let map = unsafe { memmap2::Mmap::map(file) }?;
+        Ok(Self { watch: Watch::new(&map), map })
+    }
+
+    /// Whether a part of it could not be read, and zeros were put in its place.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.watch.is_damaged()
     }
 
     /// Reads every page now.
     pub(crate) fn populate(&self) -> io::Result<()> {
         #[cfg(target_os = "linux")]
-        if self.0.advise(memmap2::Advice::PopulateRead).is_ok() {
+        if self.map.advise(memmap2::Advice::PopulateRead).is_ok() {
             return Ok(());
         }
         // `black_box` keeps the loads: a fold whose result is unused is removed by the optimizer, and nothing is read.
-        for page in self.0.chunks(4096) {
+        for page in self.map.chunks(4096) {
             black_box(page[0]);
         }
         Ok(())
@@ -33,6 +45,45 @@ impl Map {
 
 impl AsRef<[u8]> for Map {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        &self.map
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// Pages of the map that are in memory, and all of them.
+    fn pages_in_memory(map: &Map) -> (usize, usize) {
+        let mut pages = vec![0u8; map.as_ref().len().div_ceil(4096)];
+        let start = map.as_ref().as_ptr().cast_mut().cast();
+        // SAFETY: the map is alive, and the kernel writes one byte for each of its pages.
+        assert_eq!(unsafe { libc::mincore(start, map.as_ref().len(), pages.as_mut_ptr()) }, 0);
+        (pages.iter().filter(|&&page| page & 1 == 1).count(), pages.len())
+    }
+
+    /// Drops the pages of a file from memory.
+    fn forget(file: &File) {
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    }
+
+    #[test]
+    fn a_map_reads_nothing_until_it_is_read_or_told_to() {
+        let path = std::env::temp_dir().join(format!("atta-map-{}", std::process::id()));
+        std::fs::write(&path, vec![7u8; 4 << 20]).unwrap();
+        let file = File::open(&path).unwrap();
+        forget(&file);
+        let map = Map::new(&file).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let (before, all) = pages_in_memory(&map);
+        // A file system in memory, or one that somebody else reads just now, says nothing about us.
+        if before == 0 {
+            black_box(map.as_ref()[0]);
+            let (touched, _) = pages_in_memory(&map);
+            assert!((1..all).contains(&touched), "{touched} of {all}");
+        }
+        map.populate().unwrap();
+        assert_eq!(pages_in_memory(&map), (all, all));
     }
 }

@@ -130,13 +130,23 @@ impl Source {
     /// # Errors
     /// A file that became shorter or was written to.
     pub(crate) fn check_unchanged(&self) -> io::Result<()> {
-        let Origin::File { cached, modified, .. } = &self.origin else { return Ok(()) };
-        let meta = cached.metadata()?;
-        match meta.len() {
-            len if len < self.len => Err(truncated()),
-            len if len == self.len && meta.modified().ok() == *modified => Ok(()),
-            _ => Err(io::Error::other("the file was changed while it was in use")),
+        match &self.origin {
+            Origin::File { cached, modified, .. } => check_unchanged(cached, self.len, *modified),
+            Origin::Static(_) => Ok(()),
         }
+    }
+}
+
+/// Whether a file still has this length and time.
+///
+/// # Errors
+/// If it does not.
+pub(crate) fn check_unchanged(file: &File, len: u64, modified: Option<SystemTime>) -> io::Result<()> {
+    let meta = file.metadata()?;
+    match meta.len() {
+        now if now < len => Err(truncated()),
+        now if now == len && meta.modified().ok() == modified => Ok(()),
+        _ => Err(io::Error::other("the file was changed while it was in use")),
     }
 }
 

@@ -265,13 +265,17 @@ impl Streamed {
 
 impl Weights for Streamed {
     fn begin(&self, sweep: &Sweep) -> Result<(), Error> {
-        for source in self.disk.sources() {
-            source.check_unchanged().map_err(|e| Error::Io { path: source.path().to_owned(), source: e })?;
-        }
+        self.end()?;
         let layers = self.pieces.of_layers(sweep.layers.clone());
         let circle = Circle { layers, head: self.pieces.of(Unit::Head), wants_head: sweep.wants_head };
         self.ring.begin((&self.pieces.list, &self.disk), &circle, &self.is_pinned);
         Ok(())
+    }
+
+    fn end(&self) -> Result<(), Error> {
+        self.disk.sources().iter().try_for_each(|source| {
+            source.check_unchanged().map_err(|e| Error::Io { path: source.path().to_owned(), source: e })
+        })
     }
 
     fn n_pieces(&self, unit: Unit<'_>) -> usize {
