@@ -17,6 +17,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import statistics
 import sys
 import tempfile
@@ -60,15 +61,15 @@ def bytes_of(limit: str, model: str) -> int:
     return n_bytes // disk.PAGE * disk.PAGE
 
 
-def cases(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """Model and limit of every case whose file is there."""
+def cases(args: argparse.Namespace) -> list[tuple[str, int]]:
+    """Model and limit in bytes of every case whose file is there."""
     found = []
     for case in args.models_and_limits or [f"{args.models}/{case}" for case in CASES]:
         pattern, _, limits = case.rpartition(":")
         models = sorted(glob.glob(pattern)) or [pattern]
         for model in models:
             if all(map(os.path.isfile, files_of(model))) and limits:
-                found += [(model, limit) for limit in limits.split(",")]
+                found += [(model, bytes_of(limit, model)) for limit in limits.split(",")]
             else:
                 note(f"{case}: skipped, no such file, or no limit behind a colon")
     return found
@@ -77,6 +78,9 @@ def cases(args: argparse.Namespace) -> list[tuple[str, str]]:
 def peers(args: argparse.Namespace) -> list[engines.Engine]:
     """The engines that were given, ours first."""
     extra = shlex.split(args.llama_args)
+    for binary in filter(None, [args.atta, args.llama, args.ik, args.picolm]):
+        if not shutil.which(binary):
+            stop(f"{binary}: no such program")
     try:
         chosen = [engines.atta(args.atta, args.ram_budget, shlex.split(args.atta_args))] if args.atta else []
         if args.llama:
@@ -96,7 +100,8 @@ def drop_caches(engine: engines.Engine, model: str) -> None:
     """The model must come from the disk, and the program's own pages should be charged to its run."""
     for path in files_of(model):
         if left := disk.drop(path):
-            stop(f"{path}: {left} bytes stay in the page cache; does another process have it mapped?")
+            why = "is it mapped by another process, or on a tmpfs?" if os.access(path, os.W_OK) else "the kernel tells only who may write to the file"
+            stop(f"{path}: {left} bytes stay in the page cache as far as one can see: {why}")
     if os.path.isfile(engine.binary):
         disk.drop(engine.binary)
 
@@ -121,7 +126,7 @@ class Run:
     def row(self) -> dict:
         """Its figures; None is what cannot be said."""
         said, seen = self.said, self.seen
-        row = {"survived": self.survived, "peak_anon_bytes": seen.peak_private, "peak_rss_bytes": seen.peak_rss,
+        row = {"survived": self.survived, "exit": seen.code, "peak_anon_bytes": seen.peak_private, "peak_rss_bytes": seen.peak_rss,
                "charged_bytes": self.charged, "disk_bytes_s": self.disk, "others_cpu": self.others, "wall_s": seen.wall_s,
                "read_bytes": seen.reads[-1][1] if seen.reads else None}  # fmt: skip
         if not said:
@@ -229,9 +234,9 @@ def show(row: dict, args: argparse.Namespace) -> None:
     print(json.dumps(row) if args.json else line([cell(row) for _, _, cell in COLUMNS], args.markdown), flush=True)
 
 
-def compare(chosen: list[engines.Engine], model: str, limit: str, args: argparse.Namespace, stats: pathlib.Path) -> None:
+def compare(chosen: list[engines.Engine], model: str, limit: int, args: argparse.Namespace, stats: pathlib.Path) -> None:
     """Every engine on one case, in turn, as many rounds as asked for; an engine that did not survive is not tried again."""
-    job = engines.Job(model, bytes_of(limit, model), args.prompt, args.n, args.c, args.j, stats)
+    job = engines.Job(model, limit, args.prompt, args.n, args.c, args.j, stats)
     runs = {engine.name: [] for engine in chosen}
     for _ in range(args.r):
         for engine in chosen:
@@ -271,8 +276,9 @@ def main() -> None:
     chosen, todo = peers(args), cases(args)
     if not chosen or not todo:
         stop("nothing to do: give an engine (--atta, --llama, --ik, --picolm) and a model that is there")
-    show_head(args)
     try:
+        cgroup.make().remove()  # what is missing is better said before the first line of the table
+        show_head(args)
         with tempfile.TemporaryDirectory() as scratch:
             for model, limit in todo:
                 compare(chosen, model, limit, args, pathlib.Path(scratch) / "stats.json")
