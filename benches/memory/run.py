@@ -93,7 +93,7 @@ def peers(args: argparse.Namespace) -> list[engines.Engine]:
             chosen.append(engines.llama("ik_llama.cpp", args.ik, shlex.split(args.ik_args)))
     except (OSError, ValueError) as error:
         stop(str(error))
-    return chosen + ([engines.picolm(args.picolm, [])] if args.picolm else [])
+    return chosen + ([engines.picolm(args.picolm, shlex.split(args.picolm_args))] if args.picolm else [])
 
 
 def drop_caches(engine: engines.Engine, model: str) -> None:
@@ -238,13 +238,14 @@ def compare(chosen: list[engines.Engine], model: str, limit: int, args: argparse
     """Every engine on one case, in turn, as many rounds as asked for; an engine that did not survive is not tried again."""
     job = engines.Job(model, limit, args.prompt, args.n, args.c, args.j, stats)
     runs = {engine.name: [] for engine in chosen}
-    for _ in range(args.r):
+    for rounds_left in reversed(range(args.r)):
         for engine in chosen:
-            if all(row["survived"] == "yes" for row in runs[engine.name]):
-                runs[engine.name].append(run(engine, job, args).row())
-    for engine in chosen:
-        case = {"engine": engine.name, "model": pathlib.Path(model).name, "limit_bytes": job.limit}
-        show(case | {"rounds": len(runs[engine.name])} | median(runs[engine.name]), args)
+            rows = runs[engine.name]
+            if all(row["survived"] == "yes" for row in rows):
+                rows.append(run(engine, job, args).row())
+            if not rounds_left:
+                case = {"engine": engine.name, "model": pathlib.Path(model).name, "limit_bytes": job.limit}
+                show(case | {"rounds": len(rows)} | median(rows), args)
 
 
 def arguments() -> argparse.Namespace:
@@ -259,6 +260,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--ik", help="llama-cli of ik_llama.cpp")
     parser.add_argument("--ik-args", default="")
     parser.add_argument("--picolm", help="the original C program")
+    parser.add_argument("--picolm-args", default="")
     parser.add_argument("-p", "--prompt", default=PROMPT)
     parser.add_argument("-n", type=int, default=32, help="tokens written")
     parser.add_argument("-c", type=int, default=512, help="context")
