@@ -56,13 +56,14 @@ def sample(pid: int, seen: Watched) -> None:
         seen.reads.append((time.monotonic(), io["read_bytes"]))
 
 
-def drain(pipe, chunks: list[bytes], seen: Watched) -> threading.Thread:
-    """Collects what comes out of a pipe, in a thread of its own."""
+def drain(pid: int, pipe, chunks: list[bytes], seen: Watched) -> threading.Thread:
+    """Collects what comes out of a pipe, in a thread of its own; what was read from the disk by then is exact."""
 
     def collect():
         while chunk := os.read(pipe.fileno(), 1 << 16):
             chunks.append(chunk)
             seen.last_output = time.monotonic()
+            sample(pid, seen)
 
     thread = threading.Thread(target=collect)
     thread.start()
@@ -83,7 +84,7 @@ def watch(command: list[str], timeout: float | None = None, interval: float = 0.
     seen, out, err = Watched(), [], []
     started = time.monotonic()
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        threads = [drain(process.stdout, out, seen), drain(process.stderr, err, seen)]
+        threads = [drain(process.pid, process.stdout, out, seen), drain(process.pid, process.stderr, err, seen)]
         while not ended(process, seen):
             sample(process.pid, seen)
             if timeout and not seen.timed_out and time.monotonic() - started > timeout:

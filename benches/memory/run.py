@@ -254,7 +254,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--models", default="target/peers/models", help="directory of the usual models")
     parser.add_argument("--atta", default="target/release/atta", help="ours; '' leaves it out")
     parser.add_argument("--ram-budget", default="auto", help="for atta: auto (no flag), a share of the limit such as 0.85, or a size")
-    parser.add_argument("--atta-args", default="", help="further options for it")
+    parser.add_argument("--atta-args", default="", help="further options for it, as in --atta-args='--weights streamed'")
     parser.add_argument("--llama", help="llama-completion of llama.cpp")
     parser.add_argument("--llama-args", default="")
     parser.add_argument("--ik", help="llama-cli of ik_llama.cpp")
