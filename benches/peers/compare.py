@@ -13,39 +13,18 @@ import argparse
 import json
 import pathlib
 import statistics
-import subprocess
 import sys
-import threading
-import time
 
-
-def private_bytes(pid):
-    """RssAnon + RssShmem of a running process."""
-    try:
-        status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0
-    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-    return sum(int(fields.get(key, "0 kB").split()[0]) * 1024 for key in ("RssAnon", "RssShmem"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from watched import watch  # noqa: E402
 
 
 def run(command):
     """The standard output of a command, and its peak private memory."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    peak = [0]
-
-    def watch():
-        while process.poll() is None:
-            peak[0] = max(peak[0], private_bytes(process.pid))
-            time.sleep(0.02)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    out, err = process.communicate()
-    watcher.join()
-    if process.returncode:
-        sys.exit(f"{' '.join(command)}: exit {process.returncode}\n{err[-2000:]}")
-    return out, peak[0]
+    seen = watch(command)
+    if seen.code:
+        sys.exit(f"{' '.join(command)}: exit {seen.code}\n{seen.err[-2000:]}")
+    return seen.out, seen.peak_private
 
 
 def atta(args, model, threads):
