@@ -15,7 +15,9 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use atta::{Engine, FinishReason, Item, Summary, chat::Reply};
+#[cfg(feature = "chat")]
+use atta::chat::Reply;
+use atta::{Engine, FinishReason, Item, Summary};
 use serde_json::{Value, json};
 
 use crate::{
@@ -50,6 +52,7 @@ impl Stats {
     }
 
     /// The same for a chat, which has answers where a text has none.
+    #[cfg(feature = "chat")]
     pub(crate) fn of_chat(flags: &ModelFlags) -> Self {
         Self { turns: Some(Vec::new()), ..Self::new(flags) }
     }
@@ -75,6 +78,7 @@ impl Stats {
     }
 
     /// An answer has ended; it is the one that the object is about, until the next.
+    #[cfg(feature = "chat")]
     pub(crate) fn answered(&mut self, reply: Reply) {
         self.n_cached = reply.n_cached;
         self.generated(reply.summary);

@@ -2,10 +2,9 @@
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
-use atta::{
-    Budget, DryOptions, GenerateOptions, KvType, LoadOptions, Placement, Sampling, SessionOptions, Threads,
-    chat::Layout,
-};
+#[cfg(feature = "chat")]
+use atta::chat::Layout;
+use atta::{Budget, DryOptions, GenerateOptions, KvType, LoadOptions, Placement, Sampling, SessionOptions, Threads};
 use clap::{Args, ValueEnum, builder::NonEmptyStringValueParser};
 
 use super::value::{self, CpuList};
@@ -118,6 +117,7 @@ impl ModelFlags {
     }
 
     /// The element types of keys and values as they were asked for, or f16.
+    #[cfg(feature = "perplexity")]
     pub(crate) fn kv_name(&self) -> String {
         let name = |half: Option<KvName>| match half.or(self.kv) {
             Some(KvName::F32) => "f32",
@@ -235,6 +235,7 @@ pub(crate) struct ReportFlags {
 }
 
 /// The kinds of chat templates, by the models that made them known.
+#[cfg(feature = "chat")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TemplateName {
     Chatml,
@@ -248,6 +249,7 @@ pub(crate) enum TemplateName {
     Plain,
 }
 
+#[cfg(feature = "chat")]
 impl TemplateName {
     /// How it is written down.
     pub(crate) fn layout(self) -> Layout {
