@@ -210,6 +210,7 @@ mod x86 {
         unsafe { Avx2::assume() },
         ["avx2,fma,f16c"]
     );
+    #[cfg(feature = "avx512")]
     table_with_products!(
         AVX_VNNI,
         "avxvnni",
@@ -218,7 +219,24 @@ mod x86 {
         ["avx2,fma,f16c,avxvnni"],
         AVX2
     );
-    table!(SSE41, "sse41", 16, Scalar, ["ssse3,sse4.1"]);
+    /// Where space is short, byte products are for the formats that most files have; others cost more to unpack anyway.
+    #[cfg(not(feature = "avx512"))]
+    static AVX_VNNI: Table = {
+        macro_rules! products {
+            ($strips:ident, $($method:ident::<$format:ident>),*) => {
+                $($strips[Format::$format as usize] = strip!(
+                    // SAFETY: as above.
+                    unsafe { AvxVnni::assume() },
+                    ["avx2,fma,f16c,avxvnni"],
+                    $method::<$format>
+                );)*
+            };
+        }
+        let mut strips = AVX2.strips;
+        products!(strips, quant_32::<Q4_0>, quant_32::<Q8_0>, k_quant::<Q4K>, k_quant::<Q5K>, k_quant::<Q6K>);
+        Table { name: "avxvnni", strips, ..AVX2 }
+    };
+    table_with_products!(SSE41, "sse41", Scalar, ["ssse3,sse4.1"], SCALAR);
 
     pub(super) fn has_avx2() -> bool {
         is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
