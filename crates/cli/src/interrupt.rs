@@ -40,6 +40,7 @@ impl Interrupt {
     }
 
     /// Forgets that it was pressed: what was asked to stop has stopped, and the program goes on.
+    #[cfg(feature = "chat")]
     pub(crate) fn reset(&self) {
         self.0.store(false, Ordering::Relaxed);
     }

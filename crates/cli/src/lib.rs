@@ -22,6 +22,12 @@
 //! # Features
 //! - `builtin` (default): the small story model that is part of the program, as `builtin()`. It costs its size, a few
 //!   megabytes, in the executable and nothing in private memory, since the system maps it from there.
+//! - `chat` (default): conversations, as the module `chat`, and the command.
+//! - `perplexity` (default): the module `perplexity`, and the command.
+//! - `avx512` (default): kernels for AVX-512 and AMX.
+//! - `comfort` (default): help of the command line in colours and as wide as the terminal, and tips.
+//!
+//! The program without any of them is the one for small boards: `docs/boards.md`.
 
 #![forbid(unsafe_code)]
 

@@ -29,6 +29,7 @@ enum Ending {
     /// Nothing, but a new line for the eyes.
     AsItIs,
     /// The end of its line, since another text follows.
+    #[cfg(feature = "chat")]
     Line,
 }
 
@@ -46,6 +47,7 @@ impl Listener {
     }
 
     /// For a text that others follow, each on lines of its own.
+    #[cfg(feature = "chat")]
     pub(crate) fn of_lines(interrupt: Interrupt) -> Self {
         Self { ending: Ending::Line, ..Self::new(interrupt) }
     }
@@ -84,6 +86,7 @@ impl Listener {
         self.progress.clear();
         let end = |out: &mut Stdout| match self.ending {
             Ending::AsItIs => out.end_line_on_terminal(),
+            #[cfg(feature = "chat")]
             Ending::Line => out.line("").and_then(|()| out.flush()),
         };
         match self.written.and_then(|()| end(&mut self.out)) {

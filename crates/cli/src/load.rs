@@ -21,9 +21,9 @@ pub(crate) fn options(
 ) -> Result<LoadOptions, Failure> {
     let refuse = |why: &str| Err(Failure::Usage(why.to_owned()));
     match (model, flags.weights) {
-        (None, _) if cfg!(not(feature = "builtin")) => {
-            refuse("this build has no built-in model: name a GGUF file, as in `atta run model.gguf`")
-        }
+        (None, _) if cfg!(not(feature = "builtin")) => refuse(
+            "this build has no built-in model (feature `builtin`): name a GGUF file, as in `atta run model.gguf`",
+        ),
         (None, _) if flags.prewarm => refuse("--prewarm reads a file ahead, but the built-in model has none"),
         (_, Some(WeightsName::Resident)) if flags.prewarm => {
             refuse("--prewarm does not apply to --weights resident, which reads all weights anyway")

@@ -14,6 +14,7 @@ impl Progress {
     }
 
     /// Whether anybody sees it, for figures that cost something.
+    #[cfg(feature = "perplexity")]
     pub(crate) fn is_seen(&self) -> bool {
         self.enabled
     }

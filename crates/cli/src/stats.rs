@@ -15,9 +15,10 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+#[cfg(feature = "chat")]
+use atta::chat::Reply;
 use atta::{
     Engine, FinishReason, Io, Item, Summary, WeightsAt,
-    chat::Reply,
     system::{self, Usage},
 };
 use serde_json::{Value, json};
@@ -49,6 +50,7 @@ impl Stats {
     }
 
     /// The same for a chat, which has answers where a text has none.
+    #[cfg(feature = "chat")]
     pub(crate) fn of_chat() -> Self {
         Self { turns: Some(Vec::new()), ..Self::new() }
     }
@@ -76,6 +78,7 @@ impl Stats {
     }
 
     /// An answer has ended; it is the one that the object is about, until the next.
+    #[cfg(feature = "chat")]
     pub(crate) fn answered(&mut self, reply: Reply) {
         self.n_cached = reply.n_cached;
         self.generated(reply.summary);

@@ -18,15 +18,21 @@
 //!
 //! This crate joins the parts: bytes from *store*, text from *tokenizer*, logits from *model*. It has no async, prints
 //! nothing, and reads no environment variable.
+//!
+//! # Features
+//! - `chat` (default): the module `chat`.
+//! - `perplexity` (default): the module `perplexity`.
 
 #![forbid(unsafe_code)]
 
 mod bench;
+#[cfg(feature = "chat")]
 pub mod chat;
 mod engine;
 mod error;
 mod generate;
 mod memory;
+#[cfg(feature = "perplexity")]
 pub mod perplexity;
 mod sampling;
 mod session;

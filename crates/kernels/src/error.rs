@@ -42,6 +42,14 @@ pub enum Error {
         /// Names that would work, separated by commas.
         offered: String,
     },
+    /// The build was made without this instruction set.
+    #[error("this build has no kernels for instruction set `{name}`: it was made without the feature `{feature}`")]
+    LeftOutIsa {
+        /// Name asked for.
+        name: String,
+        /// Feature of this crate that it needs.
+        feature: &'static str,
+    },
     /// Threads cannot be bound to these CPUs.
     #[error("cannot pin a thread to cpu {cpu}: {reason}")]
     Pin {

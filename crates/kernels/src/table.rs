@@ -64,16 +64,52 @@ macro_rules! entry {
     };
 }
 
+/// A strip function of an instruction set.
+macro_rules! strip {
+    ($isa:expr, $features:tt, $method:ident::<$format:ident>) => {{
+        entry!($features strip(strip: Strip<'_>) $isa.$method::<$format>(strip));
+        strip as StripFn
+    }};
+}
+
+/// The strip functions of an instruction set, in the order of [`Format`]; those of float weights are given.
+macro_rules! strips {
+    ($isa:expr, $features:tt, $floats:expr) => {{
+        let [f32, f16, bf16]: [StripFn; 3] = $floats;
+        [
+            f32,
+            f16,
+            bf16,
+            strip!($isa, $features, quant_32::<Q4_0>),
+            strip!($isa, $features, quant_32::<Q4_1>),
+            strip!($isa, $features, quant_32::<Q5_0>),
+            strip!($isa, $features, quant_32::<Q5_1>),
+            strip!($isa, $features, quant_32::<Q8_0>),
+            strip!($isa, $features, quant_32::<IQ4NL>),
+            strip!($isa, $features, quant_32::<MXFP4>),
+            strip!($isa, $features, k_quant::<Q2K>),
+            strip!($isa, $features, k_quant::<Q3K>),
+            strip!($isa, $features, k_quant::<Q4K>),
+            strip!($isa, $features, k_quant::<Q5K>),
+            strip!($isa, $features, k_quant::<Q6K>),
+            strip!($isa, $features, k_quant::<IQ1S>),
+            strip!($isa, $features, k_quant::<IQ1M>),
+            strip!($isa, $features, k_quant::<IQ2XXS>),
+            strip!($isa, $features, k_quant::<IQ2XS>),
+            strip!($isa, $features, k_quant::<IQ2S>),
+            strip!($isa, $features, k_quant::<IQ3XXS>),
+            strip!($isa, $features, k_quant::<IQ3S>),
+            strip!($isa, $features, k_quant::<IQ4XS>),
+            strip!($isa, $features, k_quant::<TQ1_0>),
+            strip!($isa, $features, k_quant::<TQ2_0>),
+        ]
+    }};
+}
+
 /// The table `$table` of an instruction set, from its token and the features that the token proves.
 macro_rules! table {
     ($table:ident, $name:literal, $strip:literal, $isa:expr, $features:tt) => {
         pub(crate) static $table: Table = {
-            macro_rules! strip {
-                                                        ($kernel:expr) => {{
-                                                            entry!($features strip(strip: Strip<'_>) $kernel(strip));
-                                                            strip as StripFn
-                                                        }};
-                                                    }
             entry!($features quantize_256(x: &[f32], out: Row256<'_>) {
                 let (mut codes, (mut scales, mut sums)) = out;
                 activations::for_each_block(x, |b, x| {
@@ -114,33 +150,15 @@ macro_rules! table {
                 granted: || true,
                 strip: $strip,
                 // In the order of `Format`.
-                strips: [
-                    strip!(|strip| $isa.float::<F32>(strip)),
-                    strip!(|strip| $isa.float::<F16>(strip)),
-                    strip!(|strip| $isa.float::<Bf16>(strip)),
-                    strip!(|strip| $isa.quant_32::<Q4_0>(strip)),
-                    strip!(|strip| $isa.quant_32::<Q4_1>(strip)),
-                    strip!(|strip| $isa.quant_32::<Q5_0>(strip)),
-                    strip!(|strip| $isa.quant_32::<Q5_1>(strip)),
-                    strip!(|strip| $isa.quant_32::<Q8_0>(strip)),
-                    strip!(|strip| $isa.quant_32::<IQ4NL>(strip)),
-                    strip!(|strip| $isa.quant_32::<MXFP4>(strip)),
-                    strip!(|strip| $isa.k_quant::<Q2K>(strip)),
-                    strip!(|strip| $isa.k_quant::<Q3K>(strip)),
-                    strip!(|strip| $isa.k_quant::<Q4K>(strip)),
-                    strip!(|strip| $isa.k_quant::<Q5K>(strip)),
-                    strip!(|strip| $isa.k_quant::<Q6K>(strip)),
-                    strip!(|strip| $isa.k_quant::<IQ1S>(strip)),
-                    strip!(|strip| $isa.k_quant::<IQ1M>(strip)),
-                    strip!(|strip| $isa.k_quant::<IQ2XXS>(strip)),
-                    strip!(|strip| $isa.k_quant::<IQ2XS>(strip)),
-                    strip!(|strip| $isa.k_quant::<IQ2S>(strip)),
-                    strip!(|strip| $isa.k_quant::<IQ3XXS>(strip)),
-                    strip!(|strip| $isa.k_quant::<IQ3S>(strip)),
-                    strip!(|strip| $isa.k_quant::<IQ4XS>(strip)),
-                    strip!(|strip| $isa.k_quant::<TQ1_0>(strip)),
-                    strip!(|strip| $isa.k_quant::<TQ2_0>(strip)),
-                ],
+                strips: strips!(
+                    $isa,
+                    $features,
+                    [
+                        strip!($isa, $features, float::<F32>),
+                        strip!($isa, $features, float::<F16>),
+                        strip!($isa, $features, float::<Bf16>),
+                    ]
+                ),
                 quantize_256,
                 quantize_32,
                 attend,
@@ -161,16 +179,85 @@ macro_rules! table {
     };
 }
 
+/// The table of an instruction set that adds byte products to that of `$base`, and shares everything else with it.
+macro_rules! table_with_products {
+    ($table:ident, $name:literal, $isa:expr, $features:tt, $base:ident) => {
+        static $table: Table = {
+    entry!($features dot_loop(rounds: usize, macs: &mut u64) *macs = $isa.dots(rounds));
+            Table {
+                name: $name,
+                strips: strips!($isa, $features, [$base.strips[0], $base.strips[1], $base.strips[2]]),
+                dots: dot_loop,
+                ..$base
+            }
+        };
+    };
+}
+
 table!(SCALAR, "scalar", 16, crate::isa::scalar::Scalar, []);
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::*;
+    use crate::isa::avx2::{Avx2, AvxVnni};
+    use crate::isa::scalar::Scalar;
+
+    table!(
+        AVX2,
+        "avx2",
+        16,
+        // SAFETY: the functions of this table are only called after `tables` found the features.
+        unsafe { Avx2::assume() },
+        ["avx2,fma,f16c"]
+    );
+    #[cfg(feature = "avx512")]
+    table_with_products!(
+        AVX_VNNI,
+        "avxvnni",
+        // SAFETY: as above.
+        unsafe { AvxVnni::assume() },
+        ["avx2,fma,f16c,avxvnni"],
+        AVX2
+    );
+    /// Where space is short, byte products are for the formats that most files have; others cost more to unpack anyway.
+    #[cfg(not(feature = "avx512"))]
+    static AVX_VNNI: Table = {
+        macro_rules! products {
+            ($strips:ident, $($method:ident::<$format:ident>),*) => {
+                $($strips[Format::$format as usize] = strip!(
+                    // SAFETY: as above.
+                    unsafe { AvxVnni::assume() },
+                    ["avx2,fma,f16c,avxvnni"],
+                    $method::<$format>
+                );)*
+            };
+        }
+        let mut strips = AVX2.strips;
+        products!(strips, quant_32::<Q4_0>, quant_32::<Q8_0>, k_quant::<Q4K>, k_quant::<Q5K>, k_quant::<Q6K>);
+        Table { name: "avxvnni", strips, ..AVX2 }
+    };
+    table_with_products!(SSE41, "sse41", Scalar, ["ssse3,sse4.1"], SCALAR);
+
+    pub(super) fn has_avx2() -> bool {
+        is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
+    }
+
+    /// The tables of this CPU, best first.
+    pub(super) fn tables() -> [Option<&'static Table>; 3] {
+        let avx2 = has_avx2();
+        let avx_vnni = avx2 && is_x86_feature_detected!("avxvnni");
+        let sse41 = is_x86_feature_detected!("ssse3") && is_x86_feature_detected!("sse4.1");
+        [avx_vnni.then_some(&AVX_VNNI), avx2.then_some(&AVX2), sse41.then_some(&SSE41)]
+    }
+}
+
+/// The tables that the feature `avx512` is about.
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+mod wide {
+    use super::*;
     use crate::algo::tile;
     use crate::isa::amx::{self, Amx};
-    use crate::isa::avx2::{Avx2, AvxVnni};
     use crate::isa::avx512::Avx512;
-    use crate::isa::scalar::Scalar;
 
     table!(
         AVX512,
@@ -235,47 +322,19 @@ mod x86 {
         ..AVX512
     };
 
-    table!(
-        AVX_VNNI,
-        "avxvnni",
-        16,
-        // SAFETY: as above.
-        unsafe { AvxVnni::assume() },
-        ["avx2,fma,f16c,avxvnni"]
-    );
-    table!(
-        AVX2,
-        "avx2",
-        16,
-        // SAFETY: as above.
-        unsafe { Avx2::assume() },
-        ["avx2,fma,f16c"]
-    );
-    table!(SSE41, "sse41", 16, Scalar, ["ssse3,sse4.1"]);
-
     /// Activation rows from which on tiles are faster than vectors: they need more preparation. Measured on Sapphire Rapids, Q4_K,
     /// GMAC/s of vectors and tiles at 16, 32, 64 and 512 rows: 143 and 91, 155 and 155, 184 and 238, 211 and 394.
     const TILED: usize = 32;
 
     /// The tables of this CPU, best first; of the first one, only the features it shares with the second are certain.
-    pub(super) fn tables() -> [Option<&'static Table>; 5] {
-        let avx2 =
-            is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
-        let avx512 = avx2
+    pub(super) fn tables() -> [Option<&'static Table>; 2] {
+        let avx512 = x86::has_avx2()
             && is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vnni");
-        let avx_vnni = avx2 && is_x86_feature_detected!("avxvnni");
-        let sse41 = is_x86_feature_detected!("ssse3") && is_x86_feature_detected!("sse4.1");
-        [
-            avx512.then_some(&AMX),
-            avx512.then_some(&AVX512),
-            avx_vnni.then_some(&AVX_VNNI),
-            avx2.then_some(&AVX2),
-            sse41.then_some(&SSE41),
-        ]
+        [avx512.then_some(&AMX), avx512.then_some(&AVX512)]
     }
 }
 
@@ -288,28 +347,28 @@ mod arm {
     use std::arch::is_aarch64_feature_detected;
 
     table!(
-        I8MM,
-        "i8mm",
-        16,
-        // SAFETY: the functions of this table are only called after `tables` found the features.
-        Neon(unsafe { UsDot::assume() }),
-        ["neon,i8mm"]
-    );
-    table!(
-        DOTPROD,
-        "dotprod",
-        16,
-        // SAFETY: as above.
-        Neon(unsafe { SDot::assume() }),
-        ["neon,dotprod"]
-    );
-    table!(
         NEON,
         "neon",
         16,
-        // SAFETY: as above.
+        // SAFETY: the functions of this table are only called after `tables` found the features.
         Neon(unsafe { Mull::assume() }),
         ["neon"]
+    );
+    table_with_products!(
+        DOTPROD,
+        "dotprod",
+        // SAFETY: as above.
+        Neon(unsafe { SDot::assume() }),
+        ["neon,dotprod"],
+        NEON
+    );
+    table_with_products!(
+        I8MM,
+        "i8mm",
+        // SAFETY: as above.
+        Neon(unsafe { UsDot::assume() }),
+        ["neon,i8mm"],
+        NEON
     );
 
     /// The tables of this CPU, best first.
@@ -334,7 +393,9 @@ mod wasm {
 
 /// The tables that this CPU can run if they are granted, best first.
 fn offered() -> impl Iterator<Item = &'static Table> {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+    let native = wide::tables().into_iter().chain(x86::tables());
+    #[cfg(all(target_arch = "x86_64", not(feature = "avx512")))]
     let native = x86::tables();
     #[cfg(target_arch = "aarch64")]
     let native = arm::tables();
@@ -354,6 +415,9 @@ pub(crate) fn detect() -> &'static Table {
 }
 
 pub(crate) fn named(name: &str) -> Result<&'static Table, Error> {
+    if cfg!(all(target_arch = "x86_64", not(feature = "avx512"))) && ["amx", "avx512"].contains(&name) {
+        return Err(Error::LeftOutIsa { name: name.to_owned(), feature: "avx512" });
+    }
     offered()
         .find(|table| table.name == name && (table.granted)())
         .ok_or_else(|| Error::UnknownIsa { name: name.to_owned(), offered: names().join(", ") })

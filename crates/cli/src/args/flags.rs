@@ -2,9 +2,9 @@
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
-use atta::{
-    DryOptions, Fit, GenerateOptions, KvType, LoadOptions, Sampling, SessionOptions, Threads, WeightsAt, chat::Layout,
-};
+#[cfg(feature = "chat")]
+use atta::chat::Layout;
+use atta::{DryOptions, Fit, GenerateOptions, KvType, LoadOptions, Sampling, SessionOptions, Threads, WeightsAt};
 use clap::{Args, ValueEnum, builder::NonEmptyStringValueParser};
 
 use super::value::{self, CpuList};
@@ -117,6 +117,7 @@ impl ModelFlags {
     }
 
     /// The element types of keys and values as they were asked for, or f16.
+    #[cfg(feature = "perplexity")]
     pub(crate) fn kv_name(&self) -> String {
         let name = |half: Option<KvName>| match half.or(self.kv) {
             Some(KvName::F32) => "f32",
@@ -234,6 +235,7 @@ pub(crate) struct ReportFlags {
 }
 
 /// The kinds of chat templates, by the models that made them known.
+#[cfg(feature = "chat")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TemplateName {
     Chatml,
@@ -247,6 +249,7 @@ pub(crate) enum TemplateName {
     Plain,
 }
 
+#[cfg(feature = "chat")]
 impl TemplateName {
     /// How it is written down.
     pub(crate) fn layout(self) -> Layout {

@@ -14,7 +14,9 @@ use std::{
 
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 
-pub(crate) use flags::{ModelFlags, ReportFlags, SamplingFlags, TemplateName, WeightsName};
+#[cfg(feature = "chat")]
+pub(crate) use flags::TemplateName;
+pub(crate) use flags::{ModelFlags, ReportFlags, SamplingFlags, WeightsName};
 pub(crate) use value::{TokenSource, token_ids};
 
 use crate::failure::Failure;
@@ -22,33 +24,53 @@ use crate::failure::Failure;
 /// Runs large language models from GGUF files, straight from disk, in little memory.
 #[derive(Debug, Parser)]
 #[command(name = "atta", version, subcommand_required = true, arg_required_else_help = true)]
-#[command(disable_help_subcommand = true, after_help = EXAMPLES)]
+#[command(disable_help_subcommand = true, after_help = examples())]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
-const EXAMPLES: &str = "Examples:
-  atta run -p \"Once upon a time\"              the small model that is built in
-  atta run model.gguf -p \"Once upon a time\"   any GGUF file
-  atta chat model.gguf                        a conversation
-  atta inspect model.gguf                     what is in a file
-  atta bench model.gguf                       how fast it is here
-  atta perplexity model.gguf -f text.txt      how well it predicts a text
-
-Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
+/// What this build can do, and how it ends.
+fn examples() -> String {
+    let all = [
+        (cfg!(feature = "builtin"), "run -p \"Once upon a time\"              the small model that is built in"),
+        (true, "run model.gguf -p \"Once upon a time\"   any GGUF file"),
+        (cfg!(feature = "chat"), "chat model.gguf                        a conversation"),
+        (true, "inspect model.gguf                     what is in a file"),
+        (true, "bench model.gguf                       how fast it is here"),
+        (cfg!(feature = "perplexity"), "perplexity model.gguf -f text.txt      how well it predicts a text"),
+    ];
+    let ours: String = all.iter().filter(|(is_here, _)| *is_here).map(|(_, line)| format!("  atta {line}\n")).collect();
+    format!("Examples:\n{ours}\nExit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.")
+}
 
 /// What is to be done.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(Box<RunArgs>),
+    #[cfg(feature = "chat")]
     Chat(Box<ChatArgs>),
+    #[cfg(not(feature = "chat"))]
+    Chat(Lacking),
     Picolm(PicolmArgs),
     Bench(BenchArgs),
+    #[cfg(feature = "perplexity")]
     Perplexity(PerplexityArgs),
+    #[cfg(not(feature = "perplexity"))]
+    Perplexity(Lacking),
     Tokenize(TokenizeArgs),
     Logits(LogitsArgs),
     Inspect(InspectArgs),
+}
+
+/// Not in this build: it was made without the feature of that name.
+#[cfg(not(all(feature = "chat", feature = "perplexity")))]
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Lacking {
+    /// What would have meant something elsewhere
+    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    _words: Vec<OsString>,
 }
 
 /// Continues a text.
@@ -79,6 +101,7 @@ pub(crate) struct RunArgs {
     pub(crate) report: ReportFlags,
 }
 
+#[cfg(feature = "chat")]
 /// Talks with the model, message by message.
 ///
 /// Messages are lines: edited on a terminal, with the arrow keys for earlier ones, or read from a pipe. Only answers go to
@@ -204,6 +227,7 @@ pub(crate) struct BenchArgs {
     pub(crate) model_flags: ModelFlags,
 }
 
+#[cfg(feature = "perplexity")]
 /// Measures how well the model predicts a text.
 ///
 /// The text is cut into chunks of -c tokens (512 unless said otherwise), of which the second half is scored, with all of

@@ -27,6 +27,7 @@ mod random;
 mod sigma;
 
 pub use breakers::Breakers;
+#[cfg(feature = "perplexity")]
 pub(crate) use logprobs::log_sum_exp;
 pub use logprobs::{LogProb, LogProbs};
 pub use options::{DryOptions, Sampling, SamplingError};

@@ -7,7 +7,7 @@
 //! | matrix tiles | as vectors | `tile.rs`: as `panel.rs`, from 32 rows on |
 //! | float weights | `float.rs`: lanes along the row | the same, in register tiles |
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use super::quad;
 use super::{float, gemm, gemv, measure, panel};
 use crate::Matrix;
@@ -94,7 +94,7 @@ macro_rules! vectors {
     };
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 vectors!(crate::isa::avx512::Avx512, quad, [4, 3], [4, 4]);
 #[cfg(target_arch = "x86_64")]
 vectors!(crate::isa::avx2::AvxVnni, gemv, [2, 3], [2, 3]);

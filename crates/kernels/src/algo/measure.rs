@@ -1,6 +1,6 @@
 //! What the machine can do at best: byte dot products that never leave the registers, and reads that do nothing else.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use crate::isa::amx::{self, Amx};
 use crate::isa::{Flat, Lanes, Row};
 use std::hint::black_box;
@@ -34,7 +34,7 @@ pub(crate) fn dots_of_arrays<I: Flat>(isa: I, n: usize) -> u64 {
 }
 
 /// The same of matrix tiles.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 #[inline(always)]
 pub(crate) fn dots_of_tiles(isa: Amx, n: usize) -> u64 {
     let mut tiles = isa.configure([amx::ROWS; 2], 64);

@@ -15,9 +15,9 @@ pub(crate) mod matmul;
 pub(crate) mod measure;
 pub(crate) mod norm;
 pub(crate) mod panel;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod quad;
 pub(crate) mod quantize;
 pub(crate) mod rope;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod tile;

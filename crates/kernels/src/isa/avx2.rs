@@ -43,6 +43,7 @@ macro_rules! proven {
         })*
     };
 }
+#[cfg(feature = "avx512")]
 pub(super) use proven;
 
 /// Word `i` of the first or the second 8 bytes of a 128-bit lane, eight times: indices for `vpshufb`.
@@ -122,6 +123,7 @@ macro_rules! rows_of_256_bits {
         }
     };
 }
+#[cfg(feature = "avx512")]
 pub(super) use rows_of_256_bits;
 
 /// [`Wide`] but for `dot_codes` and `dot_bytes`.
@@ -191,6 +193,7 @@ macro_rules! wide_of_256_bits {
         }
     };
 }
+#[cfg(feature = "avx512")]
 pub(super) use wide_of_256_bits;
 
 rows_of_256_bits!(Avx2);

@@ -12,13 +12,13 @@
 //! What compilers vectorise by themselves (elementwise loops) is not here: rope, softmax and the quantizer are ordinary
 //! Rust, compiled once per instruction set.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod amx;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod avx512;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod avx512_decode;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod dotprod;
