@@ -1,7 +1,7 @@
 //! What attention reads and writes: paged keys and values, query rows, and scratch. The arithmetic is in
 //! `algo/attention.rs`, the schedule at the end of this file.
 
-use crate::algo::attention::{CHUNK, HEADS, Query, partial_len};
+use crate::algo::attention::{CHUNK, MANY, Out, Query, partial_len, with_work};
 use crate::tiles::{self, Grid, Rows};
 use crate::{Kernels, Pool};
 
@@ -153,7 +153,7 @@ impl<'a> Inputs<'a> {
 }
 
 /// Query rows treated at once; they share the work of reading keys and values.
-const TILE: usize = 16;
+const TILE: usize = MANY;
 
 /// One region: a part is the heads of a tile of rows that share a KV head, or, when those are too few, a chunk of the
 /// context of one row.
@@ -175,7 +175,7 @@ pub(crate) fn attention(k: Kernels, pool: &Pool, a: Attention<'_>) {
 /// Rows of a tile: as many as the heads that are treated at once, fewer if that leaves threads without work.
 fn tile_rows(inputs: &Inputs<'_>, n_threads: usize) -> usize {
     let enough = inputs.n_rows * inputs.kv.n_kv_heads / (4 * n_threads);
-    (HEADS / inputs.group).min(enough).clamp(1, TILE)
+    (MANY / inputs.group).min(enough).clamp(1, TILE)
 }
 
 fn by_tile(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, out: &mut [f32]) {
@@ -188,7 +188,8 @@ fn by_tile(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, out: &mut [f32]) {
         rows.iter_mut().enumerate().for_each(|(t, row)| *row = (inputs.rows)(first + t));
         let mut start = 0;
         for rows in rows.chunk_by(|a, b| std::ptr::eq(a.blocks, b.blocks)) {
-            k.attend(&inputs.query(first + start, h, rows), &mut out.rows_from(start));
+            let query = inputs.query(first + start, h, rows);
+            with_work(&query, |work| k.attend(&query, work, Out::Rows(&mut out.rows_from(start))));
             start += rows.len();
         }
     });
@@ -204,7 +205,7 @@ fn by_chunk(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, partials: &mut [f32], 
         let rows = [(inputs.rows)(t)];
         let query = inputs.query(t, h, &rows);
         if query.chunks().contains(&(i % n_chunks)) {
-            k.attend_chunk(&query, i % n_chunks, partial);
+            with_work(&query, |work| k.attend(&query, work, Out::Chunk(i % n_chunks, partial)));
         }
     });
     for (i, out) in out.chunks_exact_mut(width).enumerate() {
