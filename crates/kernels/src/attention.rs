@@ -234,6 +234,8 @@ mod tests {
         has_sinks: bool,
         /// Last positions of the query rows.
         last: Vec<usize>,
+        /// A position whose key and value are infinite.
+        infinite: usize,
         seed: u64,
     }
 
@@ -249,6 +251,7 @@ mod tests {
                 softcap: None,
                 has_sinks: false,
                 last: vec![0, 5, 127, 128, 300, 511],
+                infinite: usize::MAX,
                 seed: 11,
             }
         }
@@ -264,7 +267,10 @@ mod tests {
             let (mut random, n) = (Random(self.seed), self.n_ctx() * self.n_kv_heads * self.d_head);
             let narrow = |x: f32| f16_to_f32(f32_to_f16(x));
             let mut kv = || random.floats(n).into_iter().map(narrow).collect::<Vec<_>>();
-            let (k, v) = (kv(), kv());
+            let (mut k, mut v) = (kv(), kv());
+            for x in [&mut k, &mut v].map(|x| x.chunks_mut(self.n_kv_heads * self.d_head).nth(self.infinite)) {
+                x.into_iter().flatten().for_each(|x| *x = f32::INFINITY);
+            }
             let q = random.floats(self.last.len() * self.n_heads * self.d_head);
             (k, v, q.into_iter().map(|x| 4.0 * x).collect())
         }
@@ -440,6 +446,17 @@ mod tests {
         // Every fifth head from the second on has a sink of -200.
         for (i, (with, without)) in with.chunks(64).zip(without.chunks(64)).enumerate() {
             assert_eq!(bits(with) == bits(without), i % 8 % 5 == 1, "head {i}");
+        }
+    }
+
+    #[test]
+    fn what_a_row_does_not_see_may_be_infinite() {
+        for (n_heads, n_kv_heads) in [(8, 2), (3, 3)] {
+            let case = Case { n_heads, n_kv_heads, last: (120..160).collect(), ..Case::default() };
+            let (want, width) = (bits(&case.run_alone()), n_heads * case.d_head);
+            let got = bits(&Case { infinite: 139, ..case }.run_alone());
+            assert_eq!(got[..19 * width], want[..19 * width]);
+            assert!(got[19 * width..].chunks(width).all(|row| !f32::from_bits(row[0]).is_finite()));
         }
     }
 

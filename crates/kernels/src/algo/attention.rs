@@ -42,7 +42,8 @@ const FEW: usize = 16;
 /// Sixteen elements of sixteen keys, `[16 elements, 16 keys]`.
 type Keys = [[f32; LANES]; LANES];
 
-/// Memory of [`Work`] for heads of up to `16·VECTORS`, `N` at once; on the stack of the thread.
+/// Memory of [`Work`] for heads of up to `16·VECTORS`, `N` at once; on the stack of the thread. `VECTORS` is a multiple of 4, as
+/// vectors are treated by fours.
 #[repr(align(64))]
 pub(crate) struct Room<const VECTORS: usize, const N: usize> {
     rows: [[[f32; LANES]; VECTORS]; CHUNK],
@@ -55,7 +56,6 @@ pub(crate) struct Room<const VECTORS: usize, const N: usize> {
 }
 
 impl<const VECTORS: usize, const N: usize> Room<VECTORS, N> {
-    /// A multiple of 4, so that vectors can be treated by fours.
     const EMPTY: Self = Self {
         rows: [[[0.0; LANES]; VECTORS]; CHUNK],
         keys: [[[0.0; LANES]; LANES]; VECTORS],
