@@ -1,7 +1,18 @@
-//! What the benchmarks of the kernels multiply: weights of arbitrary codes, and one matmul. It knows no model.
+//! What the benchmarks of the kernels multiply: weights of arbitrary codes, one matmul, and a watch. It knows no model.
 
 use atta_formats::TensorType;
 use atta_kernels::{Activations, Job, Kernels, Matrix, Pool, Store};
+use std::time::Instant;
+
+/// How long `f` takes: the least of seven times, as what neighbours on the machine disturb is not our speed.
+pub fn seconds(mut f: impl FnMut()) -> f64 {
+    let mut once = || {
+        let start = Instant::now();
+        f();
+        start.elapsed().as_secs_f64()
+    };
+    (0..7).map(|_| once()).fold(f64::INFINITY, f64::min)
+}
 
 /// `[d_out, d_in]` weights with random codes; no scale and no float is subnormal, which would be slow.
 ///

@@ -1,23 +1,13 @@
 //! Speed of the kernels on this machine, per format: `cargo run --release -p atta-benches [ISA] [THREADS]`.
 //!
 //! Decode is one row through a matrix larger than the caches (bytes of weights per second matter), so are 8 rows;
-//! prefill is 512 rows through a small one (multiplications per second matter), attention reads a context of 4096.
+//! prefill is 512 rows through a small one (multiplications per second matter). Attention has a program of its own,
+//! `--bin attention`.
 
-use atta_benches::{inputs, weights};
+use atta_benches::{inputs, seconds, weights};
 use atta_formats::TensorType::{self, *};
-use atta_kernels::{Activations, Attention, AttnRow, AttnScratch, Kernels, KvElem, KvLayer, Layouts, Matrix, Pool};
+use atta_kernels::{Activations, Kernels, Layouts, Matrix, Pool};
 use std::num::NonZeroUsize;
-use std::time::Instant;
-
-/// Least of seven: what neighbours on the machine disturb is not our speed.
-fn seconds(mut f: impl FnMut()) -> f64 {
-    let mut once = || {
-        let start = Instant::now();
-        f();
-        start.elapsed().as_secs_f64()
-    };
-    (0..7).map(|_| once()).fold(f64::INFINITY, f64::min)
-}
 
 fn matmul(k: Kernels, pool: &Pool, w: Matrix<'_>, n_rows: usize) -> f64 {
     let x = inputs(k, pool, w, n_rows);
@@ -28,33 +18,6 @@ fn matmul(k: Kernels, pool: &Pool, w: Matrix<'_>, n_rows: usize) -> f64 {
 fn quantize(k: Kernels, pool: &Pool, layout: Layouts) -> f64 {
     let mut x = Activations::new(1, 4096);
     seconds(|| (0..1000).for_each(|_| x.fill(k, pool, (1, 4096), layout, |_, row| row.fill(1.5)))) / 4096e3
-}
-
-/// Llama-like: 32 heads, 8 of keys and values, width 64.
-fn attention(k: Kernels, pool: &Pool, elem: KvElem, n_rows: usize) -> f64 {
-    let (n_ctx, d_head, n_kv_heads, n_heads) = (4096, 64, 8, 32);
-    let matrix = elem.row_bytes(n_ctx * n_kv_heads * d_head);
-    let arena = vec![0x11; 2 * matrix];
-    let kv = KvLayer {
-        arena: &arena,
-        block_bytes: 2 * matrix,
-        k_at: 0,
-        v_at: matrix,
-        block_len: n_ctx,
-        n_kv_heads,
-        d_head,
-        k_elem: elem,
-        v_elem: elem,
-    };
-    let q = vec![0.1; n_rows * n_heads * d_head];
-    let mut out = q.clone();
-    let seen = AttnRow { blocks: &[0], first: 0, last: n_ctx - 1 };
-    let mut scratch = AttnScratch::new(n_rows, n_heads, d_head, n_ctx, pool.n_threads());
-    let (scale, softcap, sinks) = (0.125, None, None);
-    seconds(|| {
-        let (out, scratch) = (&mut out[..], &mut scratch);
-        k.attention(pool, Attention { kv, q: &q, rows: &|_| seen, n_heads, scale, softcap, sinks, out, scratch });
-    })
 }
 
 /// Bytes of the matrices that decoding reads; larger than caches.
@@ -90,10 +53,5 @@ fn main() {
     }
     for (name, layout) in [("Q8_32", Layouts::Q8_32), ("Q8_256", Layouts::Q8_256)] {
         println!("quantize {name}: {:.2} ns per value", quantize(k, &pool, layout) * 1e9);
-    }
-    for (elem, n_rows) in [(KvElem::F32, 1), (KvElem::F16, 1), (KvElem::F16, 16)] {
-        let t = attention(k, &pool, elem, n_rows);
-        let gmac = (n_rows * 32 * 64 * 4096 * 2) as f64 / t / 1e9;
-        println!("attention {elem:?} 4096 positions, {n_rows} rows: {:.2} ms, {gmac:.1} GMAC/s", t * 1e3);
     }
 }

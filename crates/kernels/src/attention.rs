@@ -1,7 +1,7 @@
 //! What attention reads and writes: paged keys and values, query rows, and scratch. The arithmetic is in
 //! `algo/attention.rs`, the schedule at the end of this file.
 
-use crate::algo::attention::{CHUNK, HEADS, Query, partial_len};
+use crate::algo::attention::{CHUNK, MANY, Out, Query, partial_len, with_work};
 use crate::tiles::{self, Grid, Rows};
 use crate::{Kernels, Pool};
 
@@ -156,7 +156,7 @@ impl<'a> Inputs<'a> {
 }
 
 /// Query rows treated at once; they share the work of reading keys and values.
-const TILE: usize = 16;
+const TILE: usize = MANY;
 
 /// One region: a part is the heads of a tile of rows that share a KV head, or, when those are too few, a chunk of the
 /// context of one row.
@@ -178,7 +178,7 @@ pub(crate) fn attention(k: Kernels, pool: &Pool, a: Attention<'_>) {
 /// Rows of a tile: as many as the heads that are treated at once, fewer if that leaves threads without work.
 fn tile_rows(inputs: &Inputs<'_>, n_threads: usize) -> usize {
     let enough = inputs.n_rows * inputs.kv.n_kv_heads / (4 * n_threads);
-    (HEADS / inputs.group).min(enough).clamp(1, TILE)
+    (MANY / inputs.group).min(enough).clamp(1, TILE)
 }
 
 fn by_tile(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, out: &mut [f32]) {
@@ -191,7 +191,8 @@ fn by_tile(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, out: &mut [f32]) {
         rows.iter_mut().enumerate().for_each(|(t, row)| *row = (inputs.rows)(first + t));
         let mut start = 0;
         for rows in rows.chunk_by(|a, b| std::ptr::eq(a.blocks, b.blocks)) {
-            k.attend(&inputs.query(first + start, h, rows), &mut out.rows_from(start));
+            let query = inputs.query(first + start, h, rows);
+            with_work(&query, |work| k.attend(&query, work, Out::Rows(&mut out.rows_from(start))));
             start += rows.len();
         }
     });
@@ -207,7 +208,7 @@ fn by_chunk(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, partials: &mut [f32], 
         let rows = [(inputs.rows)(t)];
         let query = inputs.query(t, h, &rows);
         if query.chunks().contains(&(i % n_chunks)) {
-            k.attend_chunk(&query, i % n_chunks, partial);
+            with_work(&query, |work| k.attend(&query, work, Out::Chunk(i % n_chunks, partial)));
         }
     });
     for (i, out) in out.chunks_exact_mut(width).enumerate() {
@@ -236,6 +237,8 @@ mod tests {
         has_sinks: bool,
         /// Last positions of the query rows.
         last: Vec<usize>,
+        /// A position whose key and value are infinite.
+        infinite: usize,
         seed: u64,
     }
 
@@ -251,6 +254,7 @@ mod tests {
                 softcap: None,
                 has_sinks: false,
                 last: vec![0, 5, 127, 128, 300, 511],
+                infinite: usize::MAX,
                 seed: 11,
             }
         }
@@ -266,7 +270,10 @@ mod tests {
             let (mut random, n) = (Random(self.seed), self.n_ctx() * self.n_kv_heads * self.d_head);
             let narrow = |x: f32| f16_to_f32(f32_to_f16(x));
             let mut kv = || random.floats(n).into_iter().map(narrow).collect::<Vec<_>>();
-            let (k, v) = (kv(), kv());
+            let (mut k, mut v) = (kv(), kv());
+            for x in [&mut k, &mut v].map(|x| x.chunks_mut(self.n_kv_heads * self.d_head).nth(self.infinite)) {
+                x.into_iter().flatten().for_each(|x| *x = f32::INFINITY);
+            }
             let q = random.floats(self.last.len() * self.n_heads * self.d_head);
             (k, v, q.into_iter().map(|x| 4.0 * x).collect())
         }
@@ -442,6 +449,17 @@ mod tests {
         // Every fifth head from the second on has a sink of -200.
         for (i, (with, without)) in with.chunks(64).zip(without.chunks(64)).enumerate() {
             assert_eq!(bits(with) == bits(without), i % 8 % 5 == 1, "head {i}");
+        }
+    }
+
+    #[test]
+    fn what_a_row_does_not_see_may_be_infinite() {
+        for (n_heads, n_kv_heads) in [(8, 2), (3, 3)] {
+            let case = Case { n_heads, n_kv_heads, last: (120..160).collect(), ..Case::default() };
+            let (want, width) = (bits(&case.run_alone()), n_heads * case.d_head);
+            let got = bits(&Case { infinite: 139, ..case }.run_alone());
+            assert_eq!(got[..19 * width], want[..19 * width]);
+            assert!(got[19 * width..].chunks(width).all(|row| !f32::from_bits(row[0]).is_finite()));
         }
     }
 

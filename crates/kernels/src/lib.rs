@@ -20,8 +20,8 @@
 //!   then in f32 `out = out + (d·dx)·isum` and, in formats with a minimum per block, `out = out + (m·dx)·Σx`.
 //! - **Floats** (activations [`Layouts::F32`]): element i goes to lane `i % 16`, `lane = lane + w·x`; the lanes are
 //!   added by halves (8 + 8, 4 + 4, 2 + 2, 1 + 1). Other instruction sets may fuse here.
-//! - **Attention**: chunks of 128 absolute positions, each with its own softmax, merged in order of position; a head's sink
-//!   comes last.
+//! - **Attention**: scores in lanes as for floats, but never fused, and values in order of position; chunks of 128 absolute
+//!   positions, each with its own softmax, merged in order of position; a head's sink comes last.
 //!
 //! # Instruction sets
 //! `scalar` everywhere; on x86-64 also `amx` (tiles for many rows, else as the next), `avx512` (with VNNI), `avxvnni`,

@@ -5,7 +5,7 @@
 //! methods of [`Kernels`] at the end of this file sound.
 
 use crate::activations::{self, Activations, QuantRow, Sums};
-use crate::algo::attention::Query;
+use crate::algo::attention::{Out, Query, Work};
 use crate::algo::gate::Activation;
 use crate::algo::matmul::{MatMul, Strip};
 use crate::algo::{attention, gate, measure, norm, quantize, rope};
@@ -15,7 +15,7 @@ use crate::format::grid::{IQ1M, IQ1S, IQ2S, IQ2XS, IQ2XXS, IQ3S, IQ3XXS};
 use crate::format::{iq4_nl::IQ4NL, iq4_xs::IQ4XS, mxfp4::MXFP4, tq1_0::TQ1_0, tq2_0::TQ2_0};
 use crate::format::{q2_k::Q2K, q3_k::Q3K, q4_k::Q4K, q5_k::Q5K, q6_k::Q6K};
 use crate::format::{q4_0::Q4_0, q4_1::Q4_1, q5_0::Q5_0, q5_1::Q5_1, q8_0::Q8_0};
-use crate::{Error, Kernels, KvElem, Matrix, RopePairing, tiles};
+use crate::{Error, Kernels, KvElem, Matrix, RopePairing};
 use atta_formats::f16::f32_to_f16;
 use std::ops::Range;
 
@@ -39,8 +39,7 @@ pub(crate) struct Table {
     strips: [StripFn; Format::N],
     quantize_256: unsafe fn(&[f32], Row256<'_>),
     quantize_32: unsafe fn(&[f32], Row32<'_>),
-    attend: unsafe fn(&Query<'_>, &mut tiles::Strip<'_>),
-    attend_chunk: unsafe fn(&Query<'_>, usize, &mut [f32]),
+    attend: unsafe fn(&Query<'_>, &mut Work<'_>, Out<'_, '_>),
     merge_chunks: unsafe fn(&[f32], Sinks<'_>, usize, &mut [f32]),
     gate: unsafe fn(Activation, &mut [f32], &[f32]),
     activate: unsafe fn(Activation, &mut [f32]),
@@ -122,9 +121,8 @@ macro_rules! table {
                     quantize::block_32(x, codes.block(b), scales.block(b), sums.block(b))
                 })
             });
-    entry!($features attend(query: &Query<'_>, out: &mut tiles::Strip<'_>) attention::attend($isa, query, out));
-    entry!($features attend_chunk(query: &Query<'_>, chunk: usize, partial: &mut [f32])
-                attention::attend_chunk($isa, query, chunk, partial));
+    entry!($features attend(query: &Query<'_>, work: &mut Work<'_>, out: Out<'_, '_>)
+                attention::attend($isa, query, work, out));
     entry!($features merge_chunks(partials: &[f32], sinks: Sinks<'_>, d_head: usize, out: &mut [f32])
                 attention::merge_chunks(partials, sinks, d_head, out));
     entry!($features gate_up(activation: Activation, gate: &mut [f32], up: &[f32])
@@ -162,7 +160,6 @@ macro_rules! table {
                 quantize_256,
                 quantize_32,
                 attend,
-                attend_chunk,
                 merge_chunks,
                 gate: gate_up,
                 activate: act,
@@ -462,8 +459,7 @@ macro_rules! safe {
 safe! {
     quantize_256(x: &[f32], out: Row256<'_>);
     quantize_32(x: &[f32], out: Row32<'_>);
-    attend(query: &Query<'_>, out: &mut tiles::Strip<'_>);
-    attend_chunk(query: &Query<'_>, chunk: usize, partial: &mut [f32]);
+    attend(query: &Query<'_>, work: &mut Work<'_>, out: Out<'_, '_>);
     merge_chunks(partials: &[f32], sinks: Sinks<'_>, d_head: usize, out: &mut [f32]);
     gate(activation: Activation, gate: &mut [f32], up: &[f32]);
 }

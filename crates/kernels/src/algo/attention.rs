@@ -2,22 +2,27 @@
 //!
 //! ```text
 //! for each chunk of 128 absolute positions that is visible, in order:
-//!     widen the keys of the chunk                     once for all heads and a tile of rows
-//!     s[h][p] = cap(scale · (q[h] · k[p]))            two heads × eight keys; one tree adds the lanes of all 16
-//!     m = max s,  e = exp(s − m),  n = Σ e,  o[h] = Σ e[p]·v[p]      in order of p, four vectors at a time
+//!     s[h][p] = cap(scale · (q[h] · k[p]))            scores.rs: sixteen lanes and one tree, whichever way keys lie
+//!     m = max s,  e = exp(s − m),  n = Σ e            sixteen heads at a time
+//!     o[h] = Σ e[p]·v[p]                              values.rs: in order of p
 //!     merge (m, n, o) into the state of the chunks before
-//! merge (sink[h], 1, 0)                           where heads have a sink: a score that has no value
+//! merge (sink[h], 1, 0)                               where heads have a sink: a score that has no value
 //! out[h] = o / n
 //! ```
 //! The running maximum is Milakov and Gimelshein 2018, the merge of partial results Dao 2023 (FlashDecoding). Because a
 //! chunk is computed from nothing and chunks are cut and merged by absolute position, the bits of the result do not
 //! depend on who computes which chunk, nor on the length of the blocks that hold the positions.
 
-use super::lanes::{self, LANES};
+mod query;
+mod scores;
+mod values;
+
+pub(crate) use query::Query;
+
+use super::lanes::LANES;
 use super::math::{exp_weight, tanh};
-use crate::attention::{AttnRow, D_HEAD_MAX, KvElem, KvLayer};
-use crate::format::float::widen_f16;
-use crate::isa::Floats;
+use crate::attention::D_HEAD_MAX;
+use crate::isa::{Floats, Row};
 use crate::tiles::Strip;
 use std::ops::Range;
 
@@ -29,353 +34,287 @@ pub(crate) fn partial_len(group: usize, d_head: usize) -> usize {
     group * (2 + d_head)
 }
 
-/// Heads treated at once; their scores of a chunk are on the stack.
-pub(crate) const HEADS: usize = 32;
+/// Heads treated at once, whose scores of a chunk are on the stack; multiples of 16.
+pub(crate) const MANY: usize = 64;
+/// The same where there are no more of them: one row, mostly.
+const FEW: usize = 16;
 
-/// Query heads that share a KV head and a block table: the group of heads of each of a few rows.
-pub(crate) struct Query<'a> {
-    pub(crate) kv: &'a KvLayer<'a>,
-    pub(crate) kv_head: usize,
-    /// Query rows, `[n_rows, n_heads, d_head]`, from the first row of this query on.
-    pub(crate) q: &'a [f32],
-    pub(crate) n_heads: usize,
-    /// What the rows see; with one block table.
-    pub(crate) rows: &'a [AttnRow<'a>],
-    pub(crate) scale: f32,
-    pub(crate) softcap: Option<f32>,
-    /// The score of each head's sink, `[n_heads]`.
-    pub(crate) sinks: Option<&'a [f32]>,
+/// Sixteen elements of sixteen keys, `[16 elements, 16 keys]`.
+type Keys = [[f32; LANES]; LANES];
+
+/// Memory of [`Work`] for heads of up to `16·VECTORS`, `N` at once; on the stack of the thread. `VECTORS` is a multiple of 4, as
+/// vectors are treated by fours.
+#[repr(align(64))]
+pub(crate) struct Room<const VECTORS: usize, const N: usize> {
+    rows: [[[f32; LANES]; VECTORS]; CHUNK],
+    keys: [Keys; VECTORS],
+    q: [[[f32; LANES]; VECTORS]; N],
+    values: [[[f32; LANES]; VECTORS]; N],
+    scores: [[f32; CHUNK]; N],
+    visible: [Range<usize>; N],
+    peaks: Peaks<N>,
 }
 
-impl Query<'_> {
-    /// Heads per row.
-    #[inline(always)]
-    pub(crate) fn group(&self) -> usize {
-        self.n_heads / self.kv.n_kv_heads
-    }
+impl<const VECTORS: usize, const N: usize> Room<VECTORS, N> {
+    const EMPTY: Self = Self {
+        rows: [[[0.0; LANES]; VECTORS]; CHUNK],
+        keys: [[[0.0; LANES]; LANES]; VECTORS],
+        q: [[[0.0; LANES]; VECTORS]; N],
+        values: [[[0.0; LANES]; VECTORS]; N],
+        scores: [[0.0; CHUNK]; N],
+        visible: [const { 0..0 }; N],
+        peaks: Peaks::NOTHING,
+    };
 
-    /// Head `i % group` of row `i / group`, `[d_head]`.
-    #[inline(always)]
-    fn head(&self, i: usize) -> &[f32] {
-        let (group, d) = (self.group(), self.kv.d_head);
-        let start = (i / group * self.n_heads + self.kv_head * group + i % group) * d;
-        &self.q[start..start + d]
-    }
-
-    /// The sink of head `i`, if heads have one.
-    #[inline(always)]
-    fn sink(&self, i: usize) -> Option<f32> {
-        self.sinks.map(|sinks| sinks[self.kv_head * self.group() + i % self.group()])
-    }
-
-    /// All positions that some row sees.
-    #[inline(always)]
-    fn seen(&self) -> Range<usize> {
-        let first = self.rows.iter().map(|row| row.first).min().unwrap_or(0);
-        first..self.rows.iter().map(|row| row.last + 1).max().unwrap_or(first)
-    }
-
-    /// The chunks with a visible position.
-    #[inline(always)]
-    pub(crate) fn chunks(&self) -> Range<usize> {
-        let seen = self.seen();
-        seen.start / CHUNK..seen.end.div_ceil(CHUNK)
-    }
-
-    /// The positions of a chunk that head `i` sees, counted from the start of the chunk. May be empty.
-    #[inline(always)]
-    fn visible(&self, i: usize, chunk: usize) -> Range<usize> {
-        let (row, start) = (&self.rows[i / self.group()], chunk * CHUNK);
-        let end = (row.last + 1).saturating_sub(start).min(CHUNK);
-        row.first.saturating_sub(start).min(end)..end
-    }
-
-    /// Widens the rows of the positions that someone sees in a chunk, of the matrix `[n_kv_heads, block_len, d_head]`
-    /// that lies at `at` inside each block, into rows of `out`, `[CHUNK, width]`.
-    #[inline(always)]
-    fn widen_chunk<I: Floats>(&self, isa: I, chunk: usize, (at, elem): (usize, KvElem), width: usize, out: &mut [f32]) {
-        let (kv, seen) = (self.kv, self.seen());
-        let len = elem.row_bytes(kv.d_head);
-        let (mut p, end) = (seen.start.max(chunk * CHUNK), seen.end.min((chunk + 1) * CHUNK));
-        while p < end {
-            // Positions of one block lie behind each other.
-            let n = (kv.block_len - p % kv.block_len).min(end - p);
-            let block = self.rows[0].blocks[p / kv.block_len] as usize * kv.block_bytes;
-            let start = block + at + (self.kv_head * kv.block_len + p % kv.block_len) * len;
-            let rows = kv.arena[start..start + n * len].chunks_exact(len);
-            for (row, out) in rows.zip(out[p % CHUNK * width..].chunks_exact_mut(width)) {
-                widen(isa, row, elem, &mut out[..kv.d_head]);
-            }
-            p += n;
+    fn work(&mut self) -> Work<'_> {
+        Work {
+            width: VECTORS,
+            rows: self.rows.as_flattened_mut(),
+            keys: &mut self.keys,
+            q: self.q.as_flattened_mut(),
+            values: self.values.as_flattened_mut(),
+            scores: &mut self.scores,
+            visible: &mut self.visible,
+            max: &mut self.peaks.max,
+            sum: &mut self.peaks.sum,
         }
     }
 }
 
-/// Widens a row of the cache.
+/// Calls `f` with memory for this query.
+pub(crate) fn with_work(query: &Query<'_>, f: impl FnOnce(&mut Work<'_>)) {
+    let few = query.rows.len() * query.group() <= FEW;
+    match (query.kv.d_head, few) {
+        (..=64, true) => with_room::<4, FEW>(f),
+        (..=64, false) => with_room::<4, MANY>(f),
+        (65..=128, true) => with_room::<8, FEW>(f),
+        (65..=128, false) => with_room::<8, MANY>(f),
+        (129..=256, true) => with_room::<16, FEW>(f),
+        (129..=256, false) => with_room::<16, MANY>(f),
+        // More of these would not fit the stack.
+        _ => with_room::<{ D_HEAD_MAX / LANES }, FEW>(f),
+    }
+}
+
+/// Not inlined, so that only this room is on the stack.
+#[inline(never)]
+fn with_room<const VECTORS: usize, const N: usize>(f: impl FnOnce(&mut Work<'_>)) {
+    let mut room = Room::<VECTORS, N>::EMPTY;
+    f(&mut room.work());
+}
+
+/// Working memory for [`FEW`] or [`MANY`] heads, in vectors of sixteen elements; rows are padded with zeros.
+pub(crate) struct Work<'a> {
+    /// Vectors of a row, a multiple of four.
+    width: usize,
+    /// Keys, then values, of a chunk, `[CHUNK, width]`.
+    rows: &'a mut [[f32; LANES]],
+    /// Sixteen keys, `[width]`.
+    keys: &'a mut [Keys],
+    /// Queries, `[heads, width]`: of few heads as they are, of many four interleaved.
+    q: &'a mut [[f32; LANES]],
+    /// Weighted values of the chunks before, `[heads, width]`.
+    values: &'a mut [[f32; LANES]],
+    scores: &'a mut [[f32; CHUNK]],
+    /// The positions of the chunk that each head sees.
+    visible: &'a mut [Range<usize>],
+    /// Maxima and sums of the softmax over the chunks before.
+    max: &'a mut [f32],
+    sum: &'a mut [f32],
+}
+
+/// Maximum and sum of the softmax of `N` heads.
+struct Peaks<const N: usize> {
+    max: [f32; N],
+    sum: [f32; N],
+}
+
+impl<const N: usize> Peaks<N> {
+    /// Those of nothing: merging into them gives the others.
+    const NOTHING: Self = Self { max: [f32::NEG_INFINITY; N], sum: [0.0; N] };
+}
+
+/// Merges the peaks of a later chunk into those of sixteen heads where `sees`; returns the factors of the values of both.
 #[inline(always)]
-fn widen<I: Floats>(isa: I, bytes: &[u8], elem: KvElem, out: &mut [f32]) {
-    match elem {
-        KvElem::F32 => {
-            for (out, x) in out.iter_mut().zip(bytes.as_chunks().0) {
-                *out = f32::from_le_bytes(*x);
-            }
-        }
-        KvElem::F16 => {
-            let (halves, (out, out_rest)) = (bytes.as_chunks().0, out.as_chunks_mut());
-            let (halves, rest) = halves.as_chunks();
-            for (out, x) in out.iter_mut().zip(halves) {
-                *out = isa.to_array(isa.halves(x));
-            }
-            for (out, x) in out_rest.iter_mut().zip(rest) {
-                *out = widen_f16(u16::from_le_bytes(*x));
-            }
-        }
+fn merge_peaks(
+    (max, sum): (&mut [f32; LANES], &mut [f32; LANES]),
+    (other_max, other_sum): (&[f32; LANES], &[f32; LANES]),
+    sees: &[bool; LANES],
+) -> [[f32; LANES]; 2] {
+    let mut factors = [[0.0; LANES]; 2];
+    for h in 0..LANES {
+        let new_max = if other_max[h] > max[h] { other_max[h] } else { max[h] };
+        let (a, b) = (exp_weight(max[h] - new_max), exp_weight(other_max[h] - new_max));
+        sum[h] = if sees[h] { sum[h] * a + other_sum[h] * b } else { sum[h] };
+        max[h] = if sees[h] { new_max } else { max[h] };
+        (factors[0][h], factors[1][h]) = (a, b);
     }
+    factors
 }
 
-/// Working memory for heads of up to `WIDTH`, a multiple of 64; rows are padded with zeros.
-struct Scratch<const WIDTH: usize> {
-    /// Keys, then values, of a chunk.
-    rows: [[f32; WIDTH]; CHUNK],
-    q: [[f32; WIDTH]; HEADS],
-    scores: [[f32; CHUNK]; HEADS],
-}
-
-/// Softmax state of up to [`HEADS`] heads.
-struct State<const WIDTH: usize> {
-    max: [f32; HEADS],
-    sum: [f32; HEADS],
-    values: [[f32; WIDTH]; HEADS],
-}
-
-impl<const WIDTH: usize> State<WIDTH> {
-    /// The state of nothing: merging into it gives the other. A constant of it would be in the program, and copied from
-    /// there: 190 KB for all widths.
+impl Work<'_> {
+    /// The softmax state of the heads `heads` over the chunks `chunks`.
     #[inline(always)]
-    fn nothing() -> Self {
-        Self { max: [f32::NEG_INFINITY; HEADS], sum: [0.0; HEADS], values: [[0.0; WIDTH]; HEADS] }
+    fn attend<I: Row + Floats>(&mut self, isa: I, query: &Query<'_>, heads: Range<usize>, chunks: Range<usize>) {
+        self.max.fill(f32::NEG_INFINITY);
+        self.sum.fill(0.0);
+        self.values[..heads.len() * self.width].as_flattened_mut().fill(0.0);
+        self.set_queries(query, heads.clone());
+        for chunk in chunks {
+            for (visible, i) in self.visible.iter_mut().zip(heads.clone()) {
+                *visible = query.visible(i, chunk);
+            }
+            match self.treats_few() {
+                true => self.scores_of_few(isa, query, heads.len(), chunk),
+                false => self.scores_of_many(isa, query, heads.len(), chunk),
+            }
+            let factors = self.softmax(isa, query, heads.len());
+            self.add_values(isa, query, chunk, heads.len(), &factors);
+        }
+    }
+
+    /// Whether there are only a few heads.
+    #[inline(always)]
+    fn treats_few(&self) -> bool {
+        self.scores.len() == FEW
+    }
+
+    /// Turns the scores of the first `n` heads into weights relative to their maximum in the chunk; returns the factors of
+    /// the values before and of those of the chunk.
+    #[inline(always)]
+    fn softmax<I: Floats>(&mut self, isa: I, query: &Query<'_>, n: usize) -> [[f32; MANY]; 2] {
+        let mut factors = [[0.0; MANY]; 2];
+        for first in (0..n).step_by(LANES) {
+            let n = LANES.min(n - first);
+            let (scores, visible) = (&mut self.scores[first..first + n], &self.visible[first..first + n]);
+            let (max, sum) = weigh(isa, query, scores, visible);
+            let mut sees = [false; LANES];
+            sees.iter_mut().zip(visible).for_each(|(sees, visible)| *sees = !visible.is_empty());
+            let into = (sixteen(self.max, first), sixteen(self.sum, first));
+            let [a, b] = merge_peaks(into, (&max, &sum), &sees);
+            factors[0][first..first + LANES].copy_from_slice(&a);
+            factors[1][first..first + LANES].copy_from_slice(&b);
+        }
+        factors
     }
 }
 
-/// Heads whose scores are made at once, and keys.
-const PAIR: usize = 2;
-const KEYS: usize = 8;
-
-impl<const WIDTH: usize> Scratch<WIDTH> {
-    const NOTHING: Self = Self { rows: [[0.0; WIDTH]; CHUNK], q: [[0.0; WIDTH]; HEADS], scores: [[0.0; CHUNK]; HEADS] };
-
-    /// Scores of the heads `heads` and the visible positions of a chunk; −∞ where nothing is visible.
-    #[inline(always)]
-    fn scores<I: Floats>(&mut self, isa: I, query: &Query<'_>, heads: Range<usize>, chunk: usize) {
-        let (d, seen) = (query.kv.d_head, query.seen());
-        query.widen_chunk(isa, chunk, (query.kv.k_at, query.kv.k_elem), WIDTH, self.rows.as_flattened_mut());
-        let end = (seen.end - chunk * CHUNK).min(CHUNK);
-        for h in (0..heads.len()).step_by(PAIR) {
-            for p in (0..end).step_by(KEYS) {
-                let totals = dots(isa, [&self.q[h], &self.q[h + 1]], &self.rows[p..p + KEYS], d.div_ceil(LANES));
-                self.scores[h][p..p + KEYS].copy_from_slice(&totals[..KEYS]);
-                self.scores[h + 1][p..p + KEYS].copy_from_slice(&totals[KEYS..]);
-            }
-        }
-        for (i, scores) in heads.zip(&mut self.scores) {
-            let visible = query.visible(i, chunk);
-            scores[..visible.start].fill(f32::NEG_INFINITY);
-            scores[visible.end..].fill(f32::NEG_INFINITY);
-            let scores = &mut scores[visible];
-            scores.iter_mut().for_each(|score| *score *= query.scale);
-            if let Some(cap) = query.softcap {
-                scores.iter_mut().for_each(|score| *score = cap * tanh(*score / cap));
-            }
-        }
-    }
-
-    /// State of the heads over one chunk, from nothing. Heads that see nothing of it get the state of nothing.
-    #[inline(always)]
-    fn attend<I: Floats>(
-        &mut self,
-        isa: I,
-        query: &Query<'_>,
-        heads: Range<usize>,
-        chunk: usize,
-        state: &mut State<WIDTH>,
-    ) {
-        self.scores(isa, query, heads.clone(), chunk);
-        for h in 0..heads.len() {
-            let visible = query.visible(heads.start + h, chunk);
-            (state.max[h], state.sum[h]) = match visible.is_empty() {
-                true => (f32::NEG_INFINITY, 0.0),
-                false => softmax(isa, &mut self.scores[h], visible),
-            };
-        }
-        query.widen_chunk(isa, chunk, (query.kv.v_at, query.kv.v_elem), WIDTH, self.rows.as_flattened_mut());
-        // Four vectors of the values at a time for all heads: that part of the chunk stays in L1.
-        for start in (0..query.kv.d_head).step_by(4 * LANES) {
-            for (h, i) in heads.clone().enumerate() {
-                let (visible, out) = (query.visible(i, chunk), &mut state.values[h][start..]);
-                weighted(isa, &self.rows, start, &self.scores[h], visible, out);
-            }
-        }
-    }
-}
-
-/// Scores of two heads and eight keys, `n` vectors wide: those of the first head, then of the second.
+/// The sixteen from `first` on.
 #[inline(always)]
-fn dots<I: Floats, const WIDTH: usize>(isa: I, q: [&[f32; WIDTH]; 2], keys: &[[f32; WIDTH]], n: usize) -> [f32; 16] {
-    let q = q.map(|q| &q.as_chunks::<LANES>().0[..n]);
-    let keys: &[_; KEYS] = keys.first_chunk().expect("as many keys as are made at once");
-    let mut lanes = [isa.zeros(); 16];
-    // In turns of a few keys, so that the sums of a turn stay in the registers of every machine.
-    for turn in (0..KEYS).step_by(I::KEYS) {
-        for k in 0..n {
-            let q = [isa.floats(&q[0][k]), isa.floats(&q[1][k])];
-            for p in turn..turn + I::KEYS {
-                let key = isa.floats(&keys[p].as_chunks::<LANES>().0[k]);
-                lanes[p] = isa.sum_f(lanes[p], isa.product(q[0], key));
-                lanes[KEYS + p] = isa.sum_f(lanes[KEYS + p], isa.product(q[1], key));
-            }
-        }
-    }
-    isa.to_array(isa.totals_of_16(lanes))
+fn sixteen(x: &mut [f32], first: usize) -> &mut [f32; LANES] {
+    x[first..].first_chunk_mut().expect("heads come in sixteens")
 }
 
-/// `out = Σ weight·row` over the positions `visible`, in order, 64 wide from element `start` on.
+/// Turns the scores of up to sixteen heads into weights relative to their maximum; returns maxima and sums of the weights.
 #[inline(always)]
-fn weighted<I: Floats, const WIDTH: usize>(
+fn weigh<I: Floats>(
     isa: I,
-    rows: &[[f32; WIDTH]; CHUNK],
-    start: usize,
-    weights: &[f32; CHUNK],
-    visible: Range<usize>,
-    out: &mut [f32],
-) {
-    let mut lanes = [isa.zeros(); 4];
-    for (row, weight) in rows[visible.clone()].iter().zip(&weights[visible]) {
-        let (row, weight) = (row[start..].as_chunks::<LANES>().0, isa.splat_all(*weight));
-        let row: &[_; 4] = row.first_chunk().expect("the vectors lie inside the row");
-        for i in 0..4 {
-            lanes[i] = isa.sum_f(lanes[i], isa.product(weight, isa.floats(&row[i])));
+    query: &Query<'_>,
+    scores: &mut [[f32; CHUNK]],
+    visible: &[Range<usize>],
+) -> ([f32; LANES], [f32; LANES]) {
+    let mut lanes = [isa.splat_all(f32::NEG_INFINITY); LANES];
+    for (h, (scores, visible)) in scores.iter_mut().zip(visible).enumerate() {
+        lanes[h] = finish_scores(isa, query, scores, visible);
+    }
+    let lanes = isa.transposed(lanes);
+    let mut max = lanes[0];
+    for h in 1..LANES {
+        max = isa.max_f(max, lanes[h]);
+    }
+    let max = isa.to_array(max);
+    let mut lanes = [isa.zeros(); LANES];
+    for (h, (scores, visible)) in scores.iter_mut().zip(visible).enumerate() {
+        for vector in &mut scores.as_chunks_mut::<LANES>().0[vectors(visible)] {
+            for score in &mut *vector {
+                *score = exp_weight(*score - max[h]);
+            }
+            lanes[h] = isa.sum_f(lanes[h], isa.floats(vector));
         }
     }
-    for (out, lanes) in out.as_chunks_mut::<LANES>().0.iter_mut().zip(lanes) {
-        *out = isa.to_array(lanes);
-    }
+    (max, isa.to_array(isa.totals_of_16(lanes)))
 }
 
-/// Turns scores, −∞ where they are not visible, into weights relative to their maximum; returns the maximum and the sum of
-/// the weights.
+/// The vectors of scores in which something is visible.
 #[inline(always)]
-fn softmax<I: Floats>(isa: I, scores: &mut [f32; CHUNK], visible: Range<usize>) -> (f32, f32) {
-    let mut lanes = [f32::NEG_INFINITY; LANES];
-    for scores in scores.as_chunks::<LANES>().0 {
-        for i in 0..LANES {
-            lanes[i] = if scores[i] > lanes[i] { scores[i] } else { lanes[i] };
-        }
-    }
-    let max = lanes.into_iter().fold(f32::NEG_INFINITY, |max, s| if s > max { s } else { max });
-    // Vectors of which nothing is visible need no exponential.
-    let (first, end) = (visible.start / LANES, visible.end.div_ceil(LANES));
-    let vectors = scores.as_chunks_mut::<LANES>().0;
-    vectors[..first].as_flattened_mut().fill(0.0);
-    vectors[end..].as_flattened_mut().fill(0.0);
-    for vector in &mut vectors[first..end] {
-        for score in vector {
-            *score = exp_weight(*score - max);
-        }
-    }
-    (max, lanes::sum(isa, scores))
+fn vectors(visible: &Range<usize>) -> Range<usize> {
+    visible.start / LANES..visible.end.div_ceil(LANES)
 }
 
-/// Merges the state of a later chunk, one head: values, maximum and sum of each.
+/// Scales and caps the visible scores of a head and makes the others of their vectors −∞; returns the lanes' maxima.
 #[inline(always)]
-fn merge(into: (&mut [f32], &mut f32, &mut f32), from: (&[f32], f32, f32)) {
-    let ((values, max, sum), (other, other_max, other_sum)) = (into, from);
-    let new_max = if other_max > *max { other_max } else { *max };
-    let (a, b) = (exp_weight(*max - new_max), exp_weight(other_max - new_max));
-    for (x, y) in values.iter_mut().zip(other) {
-        *x = *x * a + y * b;
+fn finish_scores<I: Floats>(isa: I, query: &Query<'_>, scores: &mut [f32; CHUNK], visible: &Range<usize>) -> I::F {
+    let seen = vectors(visible);
+    let scale = isa.splat_all(query.scale);
+    for vector in &mut scores.as_chunks_mut::<LANES>().0[seen.clone()] {
+        *vector = isa.to_array(isa.product(isa.floats(vector), scale));
     }
-    *sum = *sum * a + other_sum * b;
-    *max = new_max;
+    if let Some(cap) = query.softcap {
+        scores[visible.clone()].iter_mut().for_each(|score| *score = cap * tanh(*score / cap));
+    }
+    scores[seen.start * LANES..visible.start].fill(f32::NEG_INFINITY);
+    scores[visible.end..seen.end * LANES].fill(f32::NEG_INFINITY);
+    let mut max = isa.splat_all(f32::NEG_INFINITY);
+    for vector in &scores.as_chunks::<LANES>().0[seen] {
+        max = isa.max_f(isa.floats(vector), max);
+    }
+    max
 }
 
 /// `out = values / sum` for one head, whose sink takes part in the sum as a score without a value (Xiao et al. 2024). It is
 /// merged like one more chunk, the last.
 #[inline(always)]
-fn finish(values: &mut [f32], (mut max, mut sum): (f32, f32), sink: Option<f32>) {
+fn finish(values: &mut [f32], max: f32, mut sum: f32, sink: Option<f32>) {
     if let Some(sink) = sink {
-        let nothing = &[0.0; D_HEAD_MAX][..values.len()];
-        merge((values, &mut max, &mut sum), (nothing, sink, 1.0));
+        let new_max = if sink > max { sink } else { max };
+        let (a, b) = (exp_weight(max - new_max), exp_weight(sink - new_max));
+        values.iter_mut().for_each(|x| *x *= a);
+        sum = sum * a + b;
     }
     let inverse = 1.0 / sum;
     values.iter_mut().for_each(|x| *x *= inverse);
 }
 
-/// All visible positions; part `i` of `out` is row `i`, `[group, d_head]`.
+/// Where the result of a query goes.
+pub(crate) enum Out<'a, 'b> {
+    /// Of all visible positions; part `i` is row `i`, `[group, d_head]`.
+    Rows(&'a mut Strip<'b>),
+    /// Of this chunk and a query of one row, not divided by its sums: `[group·d_head values, group maxima, group sums]`.
+    Chunk(usize, &'a mut [f32]),
+}
+
+/// Attention of a query.
 #[inline(always)]
-pub(crate) fn attend<I: Floats>(isa: I, query: &Query<'_>, out: &mut Strip<'_>) {
-    match query.kv.d_head {
-        ..=64 => attend_within::<I, 64>(isa, query, out),
-        65..=128 => attend_within::<I, 128>(isa, query, out),
-        129..=256 => attend_within::<I, 256>(isa, query, out),
-        _ => attend_within::<I, D_HEAD_MAX>(isa, query, out),
+pub(crate) fn attend<I: Row + Floats>(isa: I, query: &Query<'_>, work: &mut Work<'_>, mut out: Out<'_, '_>) {
+    let (n, at_once) = (query.rows.len() * query.group(), work.scores.len());
+    let chunks = match out {
+        Out::Rows(_) => query.chunks(),
+        Out::Chunk(chunk, _) => chunk..chunk + 1,
+    };
+    for start in (0..n).step_by(at_once) {
+        let heads = start..n.min(start + at_once);
+        work.attend(isa, query, heads.clone(), chunks.clone());
+        for (h, i) in heads.enumerate() {
+            work.give(query, h, i, &mut out);
+        }
     }
 }
 
-#[inline(always)]
-fn attend_within<I: Floats, const WIDTH: usize>(isa: I, query: &Query<'_>, out: &mut Strip<'_>) {
-    let (d, group) = (query.kv.d_head, query.group());
-    let n = query.rows.len() * group;
-    let mut scratch = Scratch::<WIDTH>::NOTHING;
-    let mut chunk_state = State::<WIDTH>::nothing();
-    for start in (0..n).step_by(HEADS) {
-        let heads = start..n.min(start + HEADS);
-        let mut state = State::<WIDTH>::nothing();
-        for (h, i) in heads.clone().enumerate() {
-            scratch.q[h][..d].copy_from_slice(query.head(i));
-        }
-        for chunk in query.chunks() {
-            scratch.attend(isa, query, heads.clone(), chunk, &mut chunk_state);
-            for (h, i) in heads.clone().enumerate() {
-                if !query.visible(i, chunk).is_empty() {
-                    let into = (&mut state.values[h][..], &mut state.max[h], &mut state.sum[h]);
-                    merge(into, (&chunk_state.values[h], chunk_state.max[h], chunk_state.sum[h]));
-                }
+impl Work<'_> {
+    /// Stores the state `h`, that of head `i`.
+    #[inline(always)]
+    fn give(&mut self, query: &Query<'_>, h: usize, i: usize, out: &mut Out<'_, '_>) {
+        let (d, group) = (query.kv.d_head, query.group());
+        let values = &mut self.values[h * self.width..].as_flattened_mut()[..d];
+        match out {
+            Out::Rows(out) => {
+                finish(values, self.max[h], self.sum[h], query.sink(i));
+                out.row(i / group)[i % group * d..][..d].copy_from_slice(values);
             }
-        }
-        for (h, i) in heads.enumerate() {
-            finish(&mut state.values[h], (state.max[h], state.sum[h]), query.sink(i));
-            out.row(i / group)[i % group * d..][..d].copy_from_slice(&state.values[h][..d]);
-        }
-    }
-}
-
-/// One chunk of a query of one row. `partial` is `[group·d_head values, group maxima, group sums]`.
-#[inline(always)]
-pub(crate) fn attend_chunk<I: Floats>(isa: I, query: &Query<'_>, chunk: usize, partial: &mut [f32]) {
-    match query.kv.d_head {
-        ..=64 => attend_chunk_within::<I, 64>(isa, query, chunk, partial),
-        65..=128 => attend_chunk_within::<I, 128>(isa, query, chunk, partial),
-        129..=256 => attend_chunk_within::<I, 256>(isa, query, chunk, partial),
-        _ => attend_chunk_within::<I, D_HEAD_MAX>(isa, query, chunk, partial),
-    }
-}
-
-#[inline(always)]
-fn attend_chunk_within<I: Floats, const WIDTH: usize>(isa: I, query: &Query<'_>, chunk: usize, partial: &mut [f32]) {
-    let (d, n) = (query.kv.d_head, query.group());
-    let (values, rest) = partial.split_at_mut(n * d);
-    let (maxima, sums) = rest.split_at_mut(n);
-    let mut scratch = Scratch::<WIDTH>::NOTHING;
-    let mut state = State::<WIDTH>::nothing();
-    for start in (0..n).step_by(HEADS) {
-        let heads = start..n.min(start + HEADS);
-        for (h, i) in heads.clone().enumerate() {
-            scratch.q[h][..d].copy_from_slice(query.head(i));
-        }
-        scratch.attend(isa, query, heads.clone(), chunk, &mut state);
-        for (h, i) in heads.enumerate() {
-            values[i * d..(i + 1) * d].copy_from_slice(&state.values[h][..d]);
-            (maxima[i], sums[i]) = (state.max[h], state.sum[h]);
+            Out::Chunk(_, partial) => {
+                partial[i * d..(i + 1) * d].copy_from_slice(values);
+                (partial[group * d + i], partial[group * d + group + i]) = (self.max[h], self.sum[h]);
+            }
         }
     }
 }
@@ -384,13 +323,22 @@ fn attend_chunk_within<I: Floats, const WIDTH: usize>(isa: I, query: &Query<'_>,
 #[inline(always)]
 pub(crate) fn merge_chunks(partials: &[f32], sinks: Option<&[f32]>, d_head: usize, out: &mut [f32]) {
     let (width, group) = (out.len(), out.len() / d_head);
-    for (h, out) in out.chunks_exact_mut(d_head).enumerate() {
-        let (mut max, mut sum) = (f32::NEG_INFINITY, 0.0);
-        out.fill(0.0);
+    out.fill(0.0);
+    for (first, out) in (0..group).step_by(LANES).zip(out.chunks_mut(LANES * d_head)) {
+        let n = out.len() / d_head;
+        let Peaks { mut max, mut sum } = Peaks::<LANES>::NOTHING;
         for partial in partials.chunks_exact(partial_len(group, d_head)) {
-            let values = &partial[h * d_head..(h + 1) * d_head];
-            merge((out, &mut max, &mut sum), (values, partial[width + h], partial[width + group + h]));
+            let (mut other_max, mut other_sum) = ([0.0; LANES], [0.0; LANES]);
+            other_max[..n].copy_from_slice(&partial[width + first..][..n]);
+            other_sum[..n].copy_from_slice(&partial[width + group + first..][..n]);
+            let [a, b] = merge_peaks((&mut max, &mut sum), (&other_max, &other_sum), &[true; LANES]);
+            let values = partial[first * d_head..].chunks_exact(d_head);
+            for (h, (out, values)) in out.chunks_exact_mut(d_head).zip(values).enumerate() {
+                out.iter_mut().zip(values).for_each(|(x, y)| *x = *x * a[h] + y * b[h]);
+            }
         }
-        finish(out, (max, sum), sinks.map(|sinks| sinks[h]));
+        for (h, out) in out.chunks_exact_mut(d_head).enumerate() {
+            finish(out, max[h], sum[h], sinks.map(|sinks| sinks[first + h]));
+        }
     }
 }

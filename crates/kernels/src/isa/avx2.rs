@@ -348,11 +348,38 @@ fn totals_of_8(x: &[[__m256; 2]; 8]) -> __m256 {
     _mm256_add_ps(_mm256_castpd_ps(low), _mm256_castpd_ps(high))
 }
 
+/// Half `half` of each of eight pairs of vectors, transposed.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn transposed_8(x: &[[__m256; 2]; 8], half: usize) -> [__m256; 8] {
+    // Elements j and 4 + j of four rows in vector j.
+    let mut fours = [[_mm256_setzero_ps(); 4]; 2];
+    for i in 0..2 {
+        let x = [x[4 * i][half], x[4 * i + 1][half], x[4 * i + 2][half], x[4 * i + 3][half]];
+        let (a, b) = (_mm256_unpacklo_ps(x[0], x[1]), _mm256_unpackhi_ps(x[0], x[1]));
+        let (c, d) = (_mm256_unpacklo_ps(x[2], x[3]), _mm256_unpackhi_ps(x[2], x[3]));
+        fours[i] = [
+            _mm256_shuffle_ps::<0x44>(a, c),
+            _mm256_shuffle_ps::<0xee>(a, c),
+            _mm256_shuffle_ps::<0x44>(b, d),
+            _mm256_shuffle_ps::<0xee>(b, d),
+        ];
+    }
+    let mut out = [_mm256_setzero_ps(); 8];
+    for j in 0..4 {
+        out[j] = _mm256_permute2f128_ps::<0x20>(fours[0][j], fours[1][j]);
+        out[4 + j] = _mm256_permute2f128_ps::<0x31>(fours[0][j], fours[1][j]);
+    }
+    out
+}
+
 macro_rules! floats_of_256_bits {
     ($isa:ty) => {
         impl Floats for $isa {
             type F = [__m256; 2];
             const KEYS: usize = 2;
+            const ROWS: usize = 4;
+            const VECTORS: usize = 1;
 
             proven! {
                 fn zeros(self) -> [__m256; 2] { [_mm256_setzero_ps(); 2] }
@@ -386,6 +413,22 @@ macro_rules! floats_of_256_bits {
                 }
                 fn sum_f(self, x: [__m256; 2], y: [__m256; 2]) -> [__m256; 2] {
                     [_mm256_add_ps(x[0], y[0]), _mm256_add_ps(x[1], y[1])]
+                }
+                fn max_f(self, x: [__m256; 2], y: [__m256; 2]) -> [__m256; 2] {
+                    [_mm256_max_ps(x[0], y[0]), _mm256_max_ps(x[1], y[1])]
+                }
+                fn transposed(self, x: [[__m256; 2]; 16]) -> [[__m256; 2]; 16] {
+                    let mut out = x;
+                    for half in 0..2 {
+                        let rows: &[_; 8] = x[8 * half..].first_chunk().expect("eight of sixteen");
+                        for i in 0..2 {
+                            let columns = transposed_8(rows, i);
+                            for j in 0..8 {
+                                out[8 * i + j][half] = columns[j];
+                            }
+                        }
+                    }
+                    out
                 }
                 fn product(self, x: [__m256; 2], y: [__m256; 2]) -> [__m256; 2] {
                     [_mm256_mul_ps(x[0], y[0]), _mm256_mul_ps(x[1], y[1])]

@@ -135,9 +135,43 @@ fn totals_of_16(x: &[__m512; 16]) -> __m512 {
     _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high))
 }
 
+/// Elements j of all vectors in vector j.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn transposed(x: &[__m512; 16]) -> [__m512; 16] {
+    // In 128-bit lane l of `fours[i][j]`, element 4l + j of four rows.
+    let mut fours = [[_mm512_setzero_pd(); 4]; 4];
+    for i in 0..4 {
+        let x = &x[4 * i..4 * i + 4];
+        let (a, b) = (_mm512_unpacklo_ps(x[0], x[1]), _mm512_unpackhi_ps(x[0], x[1]));
+        let (c, d) = (_mm512_unpacklo_ps(x[2], x[3]), _mm512_unpackhi_ps(x[2], x[3]));
+        let [a, b, c, d] = [_mm512_castps_pd(a), _mm512_castps_pd(b), _mm512_castps_pd(c), _mm512_castps_pd(d)];
+        fours[i] =
+            [_mm512_unpacklo_pd(a, c), _mm512_unpackhi_pd(a, c), _mm512_unpacklo_pd(b, d), _mm512_unpackhi_pd(b, d)];
+    }
+    let mut out = [_mm512_setzero_ps(); 16];
+    for j in 0..4 {
+        let even = [
+            _mm512_shuffle_f64x2::<0x88>(fours[0][j], fours[1][j]),
+            _mm512_shuffle_f64x2::<0x88>(fours[2][j], fours[3][j]),
+        ];
+        let odd = [
+            _mm512_shuffle_f64x2::<0xdd>(fours[0][j], fours[1][j]),
+            _mm512_shuffle_f64x2::<0xdd>(fours[2][j], fours[3][j]),
+        ];
+        out[j] = _mm512_castpd_ps(_mm512_shuffle_f64x2::<0x88>(even[0], even[1]));
+        out[4 + j] = _mm512_castpd_ps(_mm512_shuffle_f64x2::<0x88>(odd[0], odd[1]));
+        out[8 + j] = _mm512_castpd_ps(_mm512_shuffle_f64x2::<0xdd>(even[0], even[1]));
+        out[12 + j] = _mm512_castpd_ps(_mm512_shuffle_f64x2::<0xdd>(odd[0], odd[1]));
+    }
+    out
+}
+
 impl Floats for Avx512 {
     type F = __m512;
     const KEYS: usize = 8;
+    const ROWS: usize = 4;
+    const VECTORS: usize = 4;
 
     proven! {
         fn zeros(self) -> __m512 { _mm512_setzero_ps() }
@@ -156,6 +190,8 @@ impl Floats for Avx512 {
             out
         }
         fn sum_f(self, x: __m512, y: __m512) -> __m512 { _mm512_add_ps(x, y) }
+        fn max_f(self, x: __m512, y: __m512) -> __m512 { _mm512_max_ps(x, y) }
+        fn transposed(self, x: [__m512; 16]) -> [__m512; 16] { transposed(&x) }
         fn product(self, x: __m512, y: __m512) -> __m512 { _mm512_mul_ps(x, y) }
         fn mul_add(self, x: __m512, y: __m512, z: __m512) -> __m512 { _mm512_fmadd_ps(x, y, z) }
     }

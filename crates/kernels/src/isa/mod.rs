@@ -157,6 +157,10 @@ pub(crate) trait Floats: Copy + Send + Sync + 'static {
     type F: Copy;
     /// Keys whose sums for two heads fit the registers; divides 8.
     const KEYS: usize;
+    /// Heads whose sums of a vector fit the registers: 4 or 2.
+    const ROWS: usize;
+    /// Vectors of which they do for `ROWS` heads: 4, or else 1.
+    const VECTORS: usize;
 
     fn zeros(self) -> Self::F;
     fn splat_all(self, x: f32) -> Self::F;
@@ -170,7 +174,25 @@ pub(crate) trait Floats: Copy + Send + Sync + 'static {
     fn to_array(self, x: Self::F) -> [f32; 16];
     /// The sum of the lanes of each vector, in the order of `lanes::total`.
     fn totals_of_16(self, x: [Self::F; 16]) -> Self::F;
+    /// Element j of each of sixteen vectors in vector j.
+    #[inline(always)]
+    fn transposed(self, x: [Self::F; 16]) -> [Self::F; 16] {
+        let mut columns = [[0.0; 16]; 16];
+        for i in 0..16 {
+            let row = self.to_array(x[i]);
+            for j in 0..16 {
+                columns[j][i] = row[j];
+            }
+        }
+        let mut out = x;
+        for j in 0..16 {
+            out[j] = self.floats(&columns[j]);
+        }
+        out
+    }
     fn sum_f(self, x: Self::F, y: Self::F) -> Self::F;
+    /// `x` where `x > y`, elsewhere `y`.
+    fn max_f(self, x: Self::F, y: Self::F) -> Self::F;
     /// The product is rounded before anything is added to it.
     fn product(self, x: Self::F, y: Self::F) -> Self::F;
     /// `x·y + z`, rounded once or twice as the machine likes; for float weights only.

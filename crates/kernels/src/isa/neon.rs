@@ -296,6 +296,26 @@ impl<D: Dot> Lanes for Neon<D> {
     }
 }
 
+/// Four vectors, transposed.
+///
+/// # Safety
+/// The CPU must have NEON.
+#[inline(always)]
+unsafe fn turned(x: [float32x4_t; 4]) -> [float32x4_t; 4] {
+    // SAFETY: the caller's obligation.
+    unsafe {
+        // Elements 0 and 2, then 1 and 3, of two vectors each.
+        let even = [vreinterpretq_f64_f32(vtrn1q_f32(x[0], x[1])), vreinterpretq_f64_f32(vtrn1q_f32(x[2], x[3]))];
+        let odd = [vreinterpretq_f64_f32(vtrn2q_f32(x[0], x[1])), vreinterpretq_f64_f32(vtrn2q_f32(x[2], x[3]))];
+        [
+            vreinterpretq_f32_f64(vtrn1q_f64(even[0], even[1])),
+            vreinterpretq_f32_f64(vtrn1q_f64(odd[0], odd[1])),
+            vreinterpretq_f32_f64(vtrn2q_f64(even[0], even[1])),
+            vreinterpretq_f32_f64(vtrn2q_f64(odd[0], odd[1])),
+        ]
+    }
+}
+
 /// Lanes 4i to 4i + 3 by `f(i)`.
 #[inline(always)]
 fn four(f: impl Fn(usize) -> float32x4_t) -> [float32x4_t; 4] {
@@ -305,6 +325,8 @@ fn four(f: impl Fn(usize) -> float32x4_t) -> [float32x4_t; 4] {
 impl<D: Dot> Floats for Neon<D> {
     type F = [float32x4_t; 4];
     const KEYS: usize = 2;
+    const ROWS: usize = 4;
+    const VECTORS: usize = 1;
 
     proven! {
         fn zeros(self) -> [float32x4_t; 4] { [vdupq_n_f32(0.0); 4] }
@@ -331,6 +353,19 @@ impl<D: Dot> Floats for Neon<D> {
         }
         fn sum_f(self, x: [float32x4_t; 4], y: [float32x4_t; 4]) -> [float32x4_t; 4] {
             four(|i| vaddq_f32(x[i], y[i]))
+        }
+        fn max_f(self, x: [float32x4_t; 4], y: [float32x4_t; 4]) -> [float32x4_t; 4] {
+            four(|i| vbslq_f32(vcgtq_f32(x[i], y[i]), x[i], y[i]))
+        }
+        fn transposed(self, x: [[float32x4_t; 4]; 16]) -> [[float32x4_t; 4]; 16] {
+            let mut out = x;
+            for (i, j) in (0..16).map(|k| (k / 4, k % 4)) {
+                let columns = turned([x[4 * i][j], x[4 * i + 1][j], x[4 * i + 2][j], x[4 * i + 3][j]]);
+                for c in 0..4 {
+                    out[4 * j + c][i] = columns[c];
+                }
+            }
+            out
         }
         fn product(self, x: [float32x4_t; 4], y: [float32x4_t; 4]) -> [float32x4_t; 4] {
             four(|i| vmulq_f32(x[i], y[i]))

@@ -150,7 +150,7 @@ impl Flat for Scalar {
 /// The 16 floats of the baseline that every x86-64 has.
 #[cfg(target_arch = "x86_64")]
 mod floats {
-    use std::arch::x86_64::{__m128, _mm_add_ps, _mm_loadu_ps, _mm_mul_ps, _mm_setzero_ps, _mm_storeu_ps};
+    use std::arch::x86_64::{__m128, _mm_add_ps, _mm_loadu_ps, _mm_max_ps, _mm_mul_ps, _mm_setzero_ps, _mm_storeu_ps};
 
     pub(super) type F = [__m128; 4];
 
@@ -190,6 +190,12 @@ mod floats {
         // SAFETY: every x86-64 has SSE.
         unsafe { [_mm_mul_ps(x[0], y[0]), _mm_mul_ps(x[1], y[1]), _mm_mul_ps(x[2], y[2]), _mm_mul_ps(x[3], y[3])] }
     }
+
+    #[inline(always)]
+    pub(super) fn max(x: F, y: F) -> F {
+        // SAFETY: every x86-64 has SSE.
+        unsafe { [_mm_max_ps(x[0], y[0]), _mm_max_ps(x[1], y[1]), _mm_max_ps(x[2], y[2]), _mm_max_ps(x[3], y[3])] }
+    }
 }
 
 /// 16 floats in an array, for the compiler to do what it can.
@@ -227,11 +233,21 @@ mod floats {
         }
         x
     }
+
+    #[inline(always)]
+    pub(super) fn max(mut x: F, y: F) -> F {
+        for i in 0..16 {
+            x[i] = if x[i] > y[i] { x[i] } else { y[i] };
+        }
+        x
+    }
 }
 
 impl Floats for Scalar {
     type F = floats::F;
     const KEYS: usize = 1;
+    const ROWS: usize = 2;
+    const VECTORS: usize = 1;
 
     #[inline(always)]
     fn zeros(self) -> floats::F {
@@ -284,6 +300,11 @@ impl Floats for Scalar {
     #[inline(always)]
     fn sum_f(self, x: floats::F, y: floats::F) -> floats::F {
         floats::add(x, y)
+    }
+
+    #[inline(always)]
+    fn max_f(self, x: floats::F, y: floats::F) -> floats::F {
+        floats::max(x, y)
     }
 
     #[inline(always)]

@@ -371,6 +371,8 @@ fn four(f: impl Fn(usize) -> v128) -> [v128; 4] {
 impl Floats for Simd128 {
     type F = [v128; 4];
     const KEYS: usize = 1;
+    const ROWS: usize = 2;
+    const VECTORS: usize = 1;
 
     #[inline(always)]
     fn zeros(self) -> [v128; 4] {
@@ -419,6 +421,11 @@ impl Floats for Simd128 {
     #[inline(always)]
     fn sum_f(self, x: [v128; 4], y: [v128; 4]) -> [v128; 4] {
         four(|i| f32x4_add(x[i], y[i]))
+    }
+
+    #[inline(always)]
+    fn max_f(self, x: [v128; 4], y: [v128; 4]) -> [v128; 4] {
+        four(|i| f32x4_pmax(y[i], x[i]))
     }
 
     #[inline(always)]

@@ -1,0 +1,124 @@
+//! The query heads that share a KV head, what they see, and how the keys and values they see are widened.
+//!
+//! It knows the pages of the cache and no arithmetic but f16 to f32.
+
+use super::super::lanes::LANES;
+use super::CHUNK;
+use crate::attention::{AttnRow, KvElem, KvLayer};
+use crate::format::float::widen_f16;
+use crate::isa::Floats;
+use std::ops::Range;
+
+/// Query heads that share a KV head and a block table: the group of heads of each of a few rows.
+pub(crate) struct Query<'a> {
+    pub(crate) kv: &'a KvLayer<'a>,
+    pub(crate) kv_head: usize,
+    /// Query rows, `[n_rows, n_heads, d_head]`, from the first row of this query on.
+    pub(crate) q: &'a [f32],
+    pub(crate) n_heads: usize,
+    /// What the rows see; with one block table.
+    pub(crate) rows: &'a [AttnRow<'a>],
+    pub(crate) scale: f32,
+    pub(crate) softcap: Option<f32>,
+    /// The score of each head's sink, `[n_heads]`.
+    pub(crate) sinks: Option<&'a [f32]>,
+}
+
+impl Query<'_> {
+    /// Heads per row.
+    #[inline(always)]
+    pub(crate) fn group(&self) -> usize {
+        self.n_heads / self.kv.n_kv_heads
+    }
+
+    /// Head `i % group` of row `i / group`, `[d_head]`.
+    #[inline(always)]
+    pub(super) fn head(&self, i: usize) -> &[f32] {
+        let (group, d) = (self.group(), self.kv.d_head);
+        let start = (i / group * self.n_heads + self.kv_head * group + i % group) * d;
+        &self.q[start..start + d]
+    }
+
+    /// The sink of head `i`, if heads have one.
+    #[inline(always)]
+    pub(super) fn sink(&self, i: usize) -> Option<f32> {
+        self.sinks.map(|sinks| sinks[self.kv_head * self.group() + i % self.group()])
+    }
+
+    /// All positions that some row sees.
+    #[inline(always)]
+    fn seen(&self) -> Range<usize> {
+        let first = self.rows.iter().map(|row| row.first).min().unwrap_or(0);
+        first..self.rows.iter().map(|row| row.last + 1).max().unwrap_or(first)
+    }
+
+    /// The positions of a chunk that some row sees, counted from the start of the chunk; there must be one.
+    #[inline(always)]
+    pub(super) fn seen_in(&self, chunk: usize) -> Range<usize> {
+        let (seen, start) = (self.seen(), chunk * CHUNK);
+        seen.start.saturating_sub(start)..(seen.end - start).min(CHUNK)
+    }
+
+    /// The chunks with a visible position.
+    #[inline(always)]
+    pub(crate) fn chunks(&self) -> Range<usize> {
+        let seen = self.seen();
+        seen.start / CHUNK..seen.end.div_ceil(CHUNK)
+    }
+
+    /// The positions of a chunk that head `i` sees, counted from the start of the chunk. May be empty.
+    #[inline(always)]
+    pub(super) fn visible(&self, i: usize, chunk: usize) -> Range<usize> {
+        let (row, start) = (&self.rows[i / self.group()], chunk * CHUNK);
+        let end = (row.last + 1).saturating_sub(start).min(CHUNK);
+        row.first.saturating_sub(start).min(end)..end
+    }
+
+    /// Widens the rows of the positions `positions` of the matrix `[n_kv_heads, block_len, d_head]` that lies at `at`
+    /// inside each block, into rows of `width` vectors of `out`, `[positions, width]`.
+    #[inline(always)]
+    pub(super) fn widen<I: Floats>(
+        &self,
+        isa: I,
+        positions: Range<usize>,
+        (at, elem): (usize, KvElem),
+        (width, out): (usize, &mut [[f32; LANES]]),
+    ) {
+        let kv = self.kv;
+        let len = elem.row_bytes(kv.d_head);
+        let mut p = positions.start;
+        while p < positions.end {
+            // Positions of one block lie behind each other.
+            let n = (kv.block_len - p % kv.block_len).min(positions.end - p);
+            let block = self.rows[0].blocks[p / kv.block_len] as usize * kv.block_bytes;
+            let start = block + at + (self.kv_head * kv.block_len + p % kv.block_len) * len;
+            let rows = kv.arena[start..start + n * len].chunks_exact(len);
+            for (row, out) in rows.zip(out[(p - positions.start) * width..].chunks_exact_mut(width)) {
+                widen(isa, row, elem, &mut out.as_flattened_mut()[..kv.d_head]);
+            }
+            p += n;
+        }
+    }
+}
+
+/// Widens a row of the cache.
+#[inline(always)]
+fn widen<I: Floats>(isa: I, bytes: &[u8], elem: KvElem, out: &mut [f32]) {
+    match elem {
+        KvElem::F32 => {
+            for (out, x) in out.iter_mut().zip(bytes.as_chunks().0) {
+                *out = f32::from_le_bytes(*x);
+            }
+        }
+        KvElem::F16 => {
+            let (halves, (out, out_rest)) = (bytes.as_chunks().0, out.as_chunks_mut());
+            let (halves, rest) = halves.as_chunks::<LANES>();
+            for (out, x) in out.iter_mut().zip(halves) {
+                *out = isa.to_array(isa.halves(x));
+            }
+            for (out, x) in out_rest.iter_mut().zip(rest) {
+                *out = widen_f16(u16::from_le_bytes(*x));
+            }
+        }
+    }
+}

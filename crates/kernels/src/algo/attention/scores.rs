@@ -1,0 +1,158 @@
+//! Scores: products of queries and keys, in one order of operations and two ways to get there.
+//!
+//! Element i of a product goes to lane `i % 16`, and one tree adds the lanes, as `algo/lanes.rs` says. For few heads the
+//! lanes are those of a register: keys are read as they lie, and the lanes of sixteen products are added at once. For many
+//! heads keys are transposed, so that a register holds one lane of sixteen positions; nothing is left to add across, and
+//! the tree is walked depth first, so that few of its sums are alive at a time.
+
+use super::super::lanes::LANES;
+use super::{CHUNK, Keys, Query, Work};
+use crate::isa::{Floats, Row};
+use std::ops::Range;
+
+/// Of few heads, those whose scores are made at once, and keys.
+const PAIR: usize = 2;
+const KEYS: usize = 8;
+/// Of many heads, those whose queries are interleaved.
+const QUAD: usize = 4;
+
+/// Sixteen elements of a query of each of four heads.
+type Quads = [[f32; QUAD]; LANES];
+
+impl Work<'_> {
+    /// Takes the queries of the heads `heads`.
+    #[inline(always)]
+    pub(super) fn set_queries(&mut self, query: &Query<'_>, heads: Range<usize>) {
+        for (h, i) in heads.enumerate() {
+            let q = query.head(i);
+            if self.treats_few() {
+                self.q[h * self.width..].as_flattened_mut()[..q.len()].copy_from_slice(q);
+                continue;
+            }
+            let quad = self.q[(h - h % QUAD) * self.width..].as_flattened_mut().as_chunks_mut::<QUAD>().0;
+            quad.iter_mut().zip(q).for_each(|(quad, q)| quad[h % QUAD] = *q);
+        }
+    }
+
+    /// Products of the first `n` heads and the keys that are seen in a chunk.
+    #[inline(always)]
+    pub(super) fn scores_of_few<I: Row + Floats>(&mut self, isa: I, query: &Query<'_>, n: usize, chunk: usize) {
+        let (kv, seen, width) = (query.kv, query.seen_in(chunk), self.width);
+        let positions = chunk * CHUNK + seen.start..chunk * CHUNK + seen.end;
+        query.widen(isa, positions, (kv.k_at, kv.k_elem), (width, &mut self.rows[seen.start * width..]));
+        let n_vectors = kv.d_head.div_ceil(LANES);
+        for h in (0..n).step_by(PAIR) {
+            for p in (seen.start / KEYS * KEYS..seen.end).step_by(KEYS) {
+                let q = [&self.q[h * width..][..n_vectors], &self.q[(h + 1) * width..][..n_vectors]];
+                let totals = dots(isa, q, width, &self.rows[p * width..(p + KEYS) * width]);
+                self.scores[h][p..p + KEYS].copy_from_slice(&totals[..KEYS]);
+                self.scores[h + 1][p..p + KEYS].copy_from_slice(&totals[KEYS..]);
+            }
+        }
+    }
+
+    /// The same for many heads.
+    #[inline(always)]
+    pub(super) fn scores_of_many<I: Row + Floats>(&mut self, isa: I, query: &Query<'_>, n: usize, chunk: usize) {
+        let (kv, seen, width) = (query.kv, query.seen_in(chunk), self.width);
+        let n_vectors = kv.d_head.div_ceil(LANES);
+        for first in (seen.start / LANES * LANES..seen.end).step_by(LANES) {
+            let (start, end) = (first.max(seen.start), seen.end.min(first + LANES));
+            let positions = chunk * CHUNK + start..chunk * CHUNK + end;
+            let rows = &mut self.rows[(start - first) * width..];
+            query.widen(isa, positions, (kv.k_at, kv.k_elem), (width, rows));
+            transpose(isa, width, &self.rows[..LANES * width], &mut self.keys[..n_vectors]);
+            match I::ROWS {
+                4 => self.scores_of_vector::<I, 4>(isa, n_vectors, n, first),
+                _ => self.scores_of_vector::<I, 2>(isa, n_vectors, n, first),
+            }
+        }
+    }
+
+    /// Products of the first `n` heads and sixteen keys, `n_vectors` wide, from position `first` of the chunk on.
+    #[inline(always)]
+    fn scores_of_vector<I: Floats, const R: usize>(&mut self, isa: I, n_vectors: usize, n: usize, first: usize) {
+        let keys = &self.keys[..n_vectors];
+        for h in (0..n).step_by(R) {
+            let seen = |visible: &Range<usize>| visible.start < first + LANES && first < visible.end;
+            if !self.visible[h..h + R].iter().any(seen) {
+                continue;
+            }
+            let quads = self.q[(h - h % QUAD) * self.width..].as_flattened().as_chunks().0.as_chunks().0;
+            let products = products::<I, R>(isa, &quads[..n_vectors], h % QUAD, keys);
+            for r in 0..R {
+                self.scores[h + r][first..first + LANES].copy_from_slice(&isa.to_array(products[r]));
+            }
+        }
+    }
+}
+
+/// Sixteen keys, rows of `width` vectors, of which those that `out` has room for: element i of each into row i.
+#[inline(always)]
+fn transpose<I: Floats>(isa: I, width: usize, keys: &[[f32; LANES]], out: &mut [Keys]) {
+    for (k, out) in out.iter_mut().enumerate() {
+        let mut rows = [isa.zeros(); LANES];
+        for (i, row) in rows.iter_mut().enumerate() {
+            *row = isa.floats(&keys[i * width + k]);
+        }
+        let columns = isa.transposed(rows);
+        for j in 0..LANES {
+            out[j] = isa.to_array(columns[j]);
+        }
+    }
+}
+
+/// Lane `j` of the products of `R` heads, those of `q` from `first` on, and sixteen keys.
+#[inline(always)]
+fn lane<I: Floats, const R: usize>(isa: I, q: &[Quads], first: usize, keys: &[Keys], j: usize) -> [I::F; R] {
+    let mut sums = [isa.zeros(); R];
+    for (k, (q, keys)) in q.iter().zip(keys).enumerate() {
+        let key = isa.floats(&keys[j]);
+        for r in 0..R {
+            let product = isa.product(isa.splat_all(q[j][first + r]), key);
+            sums[r] = if k == 0 { product } else { isa.sum_f(sums[r], product) };
+        }
+    }
+    sums
+}
+
+/// `x + y`.
+#[inline(always)]
+fn sum<I: Floats, const R: usize>(isa: I, mut x: [I::F; R], y: [I::F; R]) -> [I::F; R] {
+    for r in 0..R {
+        x[r] = isa.sum_f(x[r], y[r]);
+    }
+    x
+}
+
+/// The sum of the lanes `j`, `j + 4`, `j + 8` and `j + 12`.
+#[inline(always)]
+fn quarter<I: Floats, const R: usize>(isa: I, q: &[Quads], first: usize, keys: &[Keys], j: usize) -> [I::F; R] {
+    let even = sum(isa, lane(isa, q, first, keys, j), lane(isa, q, first, keys, j + 8));
+    sum(isa, even, sum(isa, lane(isa, q, first, keys, j + 4), lane(isa, q, first, keys, j + 12)))
+}
+
+/// Products of `R` heads and sixteen keys; the tree is that of `lanes::total`.
+#[inline(always)]
+fn products<I: Floats, const R: usize>(isa: I, q: &[Quads], first: usize, keys: &[Keys]) -> [I::F; R] {
+    let even = sum(isa, quarter(isa, q, first, keys, 0), quarter(isa, q, first, keys, 2));
+    sum(isa, even, sum(isa, quarter(isa, q, first, keys, 1), quarter(isa, q, first, keys, 3)))
+}
+
+/// Products of two heads and eight keys, rows of `width` vectors: those of the first head, then of the second.
+#[inline(always)]
+fn dots<I: Floats>(isa: I, q: [&[[f32; LANES]]; PAIR], width: usize, keys: &[[f32; LANES]]) -> [f32; 16] {
+    let mut lanes = [isa.zeros(); 16];
+    // In turns of a few keys, so that the sums of a turn stay in the registers of every machine.
+    for turn in (0..KEYS).step_by(I::KEYS) {
+        for (k, q) in q[0].iter().zip(q[1]).enumerate() {
+            let q = [isa.floats(q.0), isa.floats(q.1)];
+            for p in turn..turn + I::KEYS {
+                let key = isa.floats(&keys[p * width + k]);
+                lanes[p] = isa.sum_f(lanes[p], isa.product(q[0], key));
+                lanes[KEYS + p] = isa.sum_f(lanes[KEYS + p], isa.product(q[1], key));
+            }
+        }
+    }
+    isa.to_array(isa.totals_of_16(lanes))
+}

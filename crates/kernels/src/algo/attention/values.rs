@@ -1,0 +1,117 @@
+//! Values: rows times weights, added in order of position, and merged into those of the chunks before.
+//!
+//! A few heads share every load of a value, and their sums stay in registers over the chunk. What a head does not see must
+//! not even be multiplied by 0, as it may be infinite; so the positions that all of them see are added together, if they
+//! begin at the same one, and what some of them see besides one head at a time.
+
+use super::super::lanes::LANES;
+use super::{CHUNK, MANY, Query, Work};
+use crate::isa::{Floats, Row};
+use std::ops::Range;
+
+/// What the values before and those of the chunk are multiplied by, per head.
+type Factors = [[f32; MANY]; 2];
+
+impl Work<'_> {
+    /// `values = values·a + (Σ weight·value)·b` for the first `n` heads and the values of a chunk, `[a, b]` being `factors`.
+    #[inline(always)]
+    pub(super) fn add_values<I: Row + Floats>(
+        &mut self,
+        isa: I,
+        query: &Query<'_>,
+        chunk: usize,
+        n: usize,
+        factors: &Factors,
+    ) {
+        let (kv, seen, width) = (query.kv, query.seen_in(chunk), self.width);
+        let positions = chunk * CHUNK + seen.start..chunk * CHUNK + seen.end;
+        query.widen(isa, positions, (kv.v_at, kv.v_elem), (width, &mut self.rows[seen.start * width..]));
+        let n_vectors = kv.d_head.div_ceil(LANES);
+        match (I::ROWS, I::VECTORS) {
+            (4, 4) => self.add_strips::<I, 4, 4>(isa, n_vectors, n, factors),
+            (4, _) => self.add_strips::<I, 4, 1>(isa, n_vectors, n, factors),
+            _ => self.add_strips::<I, 2, 1>(isa, n_vectors, n, factors),
+        }
+    }
+
+    /// A strip of `V` vectors of the values at a time for all heads: that part of the chunk stays in L1.
+    #[inline(always)]
+    fn add_strips<I: Floats, const R: usize, const V: usize>(
+        &mut self,
+        isa: I,
+        n_vectors: usize,
+        n: usize,
+        factors: &Factors,
+    ) {
+        for v in (0..n_vectors).step_by(V) {
+            for h in (0..n).step_by(R) {
+                self.add_strip::<I, R, V>(isa, v, h..n.min(h + R), factors);
+            }
+        }
+    }
+
+    /// Up to `R` heads and `V` vectors from `v` on.
+    #[inline(always)]
+    fn add_strip<I: Floats, const R: usize, const V: usize>(
+        &mut self,
+        isa: I,
+        v: usize,
+        heads: Range<usize>,
+        factors: &Factors,
+    ) {
+        let common = common::<R>(&self.visible[heads.clone()]);
+        let weights: &[_; R] = self.scores[heads.start..].first_chunk().expect("heads come in sixteens");
+        let rows = (self.width, v, &*self.rows);
+        let sums = weighted(isa, rows, weights.each_ref(), common.clone(), [[isa.zeros(); V]; R]);
+        for (h, sums) in heads.zip(sums) {
+            let visible = self.visible[h].clone();
+            let besides = if common.is_empty() { visible.clone() } else { common.end..visible.end };
+            let [sums] = weighted(isa, rows, [&self.scores[h]], besides, [sums]);
+            if !visible.is_empty() {
+                let values = &mut self.values[h * self.width + v..][..V];
+                merge(isa, values, sums, [factors[0][h], factors[1][h]]);
+            }
+        }
+    }
+}
+
+/// What `R` heads see together from the first position on that each of them sees; nothing if these differ, or for fewer heads.
+#[inline(always)]
+fn common<const R: usize>(visible: &[Range<usize>]) -> Range<usize> {
+    let (start, mut end) = (visible[0].start, visible[0].end);
+    for visible in visible {
+        end = if visible.start == start { end.min(visible.end) } else { start };
+    }
+    start..if visible.len() == R { end.max(start) } else { start }
+}
+
+/// `sums + Σ weight·row` over `positions`, in order, for `R` heads; of `rows`, which are `width` vectors wide, `V` vectors from
+/// `v` on.
+#[inline(always)]
+fn weighted<I: Floats, const R: usize, const V: usize>(
+    isa: I,
+    (width, v, rows): (usize, usize, &[[f32; LANES]]),
+    weights: [&[f32; CHUNK]; R],
+    positions: Range<usize>,
+    mut sums: [[I::F; V]; R],
+) -> [[I::F; V]; R] {
+    for p in positions {
+        let row: &[_; V] = rows[p * width + v..].first_chunk().expect("the vectors lie inside the row");
+        for r in 0..R {
+            let weight = isa.splat_all(weights[r][p]);
+            for i in 0..V {
+                sums[r][i] = isa.sum_f(sums[r][i], isa.product(weight, isa.floats(&row[i])));
+            }
+        }
+    }
+    sums
+}
+
+/// `values = values·a + sums·b`.
+#[inline(always)]
+fn merge<I: Floats, const V: usize>(isa: I, values: &mut [[f32; LANES]], sums: [I::F; V], [a, b]: [f32; 2]) {
+    let (a, b) = (isa.splat_all(a), isa.splat_all(b));
+    for (values, sums) in values.iter_mut().zip(sums) {
+        *values = isa.to_array(isa.sum_f(isa.product(isa.floats(values), a), isa.product(sums, b)));
+    }
+}
