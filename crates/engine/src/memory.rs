@@ -33,14 +33,15 @@ pub enum Fit {
     Shrink,
 }
 
-/// Pieces and slots, best first. More readers need more slots; smaller pieces leave more for weights that stay.
-const PORTIONS: [(usize, usize); 5] = [(1 << 20, 6), (1 << 20, 4), (512 << 10, 4), (512 << 10, 3), (256 << 10, 2)];
+/// Pieces and slots, best first. Larger pieces cost fewer wakes and less of the processor, smaller ones leave more to weights
+/// that stay.
+const PORTIONS: [(usize, usize); 5] = [(2 << 20, 4), (1 << 20, 4), (512 << 10, 4), (512 << 10, 3), (256 << 10, 2)];
 
 /// The shortest context that [`Fit::Shrink`] goes down to.
 const MIN_CTX: usize = 128;
 
 /// What the program and each of its threads may still come to take, beyond what they have when a model is loaded.
-const PROGRAM_BYTES: u64 = 1 << 20;
+const PROGRAM_BYTES: u64 = 7 << 18;
 const THREAD_BYTES: u64 = 64 << 10;
 /// What they take in all, where the system does not say.
 const UNKNOWN_BYTES: u64 = 4 << 20;

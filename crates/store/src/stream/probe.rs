@@ -15,7 +15,7 @@ use crate::{Error, os::Slot};
 /// How long each number of readers is tried.
 const TRIAL: Duration = Duration::from_millis(120);
 /// How long the best of them is measured.
-const MEASUREMENT: Duration = Duration::from_millis(400);
+const MEASUREMENT: Duration = Duration::from_millis(600);
 /// How much faster more readers have to be to be worth their memory and their noise.
 const GAIN: f64 = 1.05;
 
