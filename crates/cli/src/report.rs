@@ -19,14 +19,15 @@ pub(crate) fn model(name: &str, engine: &Engine) {
 /// could be.
 pub(crate) fn streaming(engine: &Engine) {
     let Some(Prediction { decode_tok_s, read_bytes, disk_bytes_per_s }) = engine.prediction() else { return };
-    let held = bytes(engine.model().weights().io().pinned_bytes);
-    let read = bytes(read_bytes as u64);
+    let io = engine.model().weights().io();
+    let (held, read) = (bytes(io.pinned_bytes + io.expert_bytes), bytes(read_bytes as u64));
+    let or_more = if io.expert_bytes > 0 { ", more where experts are used again" } else { "" };
     let disk = match disk_bytes_per_s {
         rate if rate > 0.0 => format!(" at {:.2} GB/s", rate / 1e9),
         _ => String::new(),
     };
     say(&format!(
-        "atta: streaming: {held} of weights held, {read} read for each token{disk}; expecting {decode_tok_s:.2} tokens/s"
+        "atta: streaming: {held} of weights held, {read} read for each token{disk}; expecting {decode_tok_s:.2} tokens/s{or_more}"
     ));
 }
 

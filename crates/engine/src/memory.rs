@@ -304,7 +304,8 @@ const COMPUTE_SHARE: f64 = 0.75;
 /// How many tokens per second a streamed model is going to write.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
-    /// Tokens per second.
+    /// Tokens per second. Of a model with experts it is the least: nobody knows before how often tokens go to experts that are
+    /// there, so it is what comes of tokens that go to any of them with equal probability.
     pub decode_tok_s: f64,
     /// Bytes that are read for each token.
     pub read_bytes: f64,

@@ -114,6 +114,8 @@ pub struct Io {
     pub sweep_bytes: u64,
     /// Bytes that are held all the time.
     pub pinned_bytes: u64,
+    /// Bytes of places for experts.
+    pub expert_bytes: u64,
 }
 
 /// Weights in memory of our own.
@@ -301,6 +303,7 @@ impl Weights for Streamed {
             rate: self.rate,
             sweep_bytes: self.sizes.read_per_sweep,
             pinned_bytes: self.sizes.pinned,
+            expert_bytes: self.sizes.experts,
         }
     }
 
