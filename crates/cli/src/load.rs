@@ -45,6 +45,7 @@ pub(crate) fn engine(model: Option<&Path>, options: &LoadOptions) -> Result<Engi
     if options.prewarm && engine.weights_at() != WeightsAt::Mapped {
         warn("--prewarm has no effect: the model does not fit into memory and is streamed");
     }
+    report::shrunk(&engine);
     report::streaming(&engine);
     Ok(engine)
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use atta::{Engine, Prediction, Summary, WeightsAt, spec::ModelSpec, system::Usage};
+use atta::{Engine, KvType, Prediction, Summary, WeightsAt, spec::ModelSpec, system::Usage};
 
 use crate::failure::one_line;
 
@@ -13,6 +13,14 @@ pub(crate) fn model(name: &str, engine: &Engine) {
     let (n_bytes, n_tensors) = (bytes(files.file_bytes()), files.directory().tensors().len());
     say(&format!("file: {n_bytes}, {n_tensors} tensors, loaded in {:.1} ms", 1e3 * engine.load_time().as_secs_f64()));
     say(&format!("kernels: {}, threads: {}", engine.kernels().isa(), engine.pool().n_threads()));
+}
+
+/// What `--fit` did.
+pub(crate) fn shrunk(engine: &Engine) {
+    if let Some((n_ctx, kv)) = engine.shrunk() {
+        let kv = if kv == KvType::F16 { ", keys and values as f16" } else { "" };
+        say(&format!("atta: to fit into memory: a context of {n_ctx}{kv}"));
+    }
 }
 
 /// Of a streamed model: how much of it is held, and how fast it is going to be. Nothing else says why it is slower than it

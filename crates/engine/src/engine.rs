@@ -8,14 +8,14 @@ use std::{
 };
 
 use atta_kernels::{Kernels, Pool};
-use atta_model::{Model, arch, spec::ModelSpec};
+use atta_model::{KvType, Model, arch, spec::ModelSpec};
 use atta_store::{Budget, ModelFiles, Reservation};
 use atta_tokenizer::{Special, Tokenizer};
 
 use crate::{
     Error, Fit, Prediction, Session, SessionOptions, WeightsAt,
     memory::{self, Needs, Outline},
-    session::Resolved,
+    session::{self, Resolved},
 };
 
 /// How many threads compute, the caller included.
@@ -48,7 +48,12 @@ pub struct LoadOptions {
     pub session: SessionOptions,
     /// What may be done if that session does not fit.
     pub fit: Fit,
+    /// Bytes that are kept free beside the session, for what is done with its results.
+    pub spare_bytes: u64,
 }
+
+/// Bytes of metadata that no model has.
+const MAX_METADATA: u64 = 256 << 20;
 
 /// A loaded model. Clones share it.
 #[derive(Clone)]
@@ -98,11 +103,19 @@ impl Engine {
         let pool = Arc::new(pool(&options.threads)?);
         let model_error = |source| Error::Model { path: path.clone(), source };
         let spec = arch::lower(files.directory().metadata()).map_err(model_error)?;
-        let needs =
-            Needs { spec: &spec, n_threads: pool.n_threads(), session: options.session.clone(), fit: options.fit };
+        let needs = Needs {
+            spec: &spec,
+            n_threads: pool.n_threads(),
+            session: options.session.clone(),
+            fit: options.fit,
+            spare: options.spare_bytes,
+        };
         let outline = Outline::new((options.ram_budget, options.weights), &files, &needs);
         let (budget, weights) = (Budget::unlimited(), outline.weights);
+        // What stands before the tensors is a few MB; a file that says otherwise is refused before it is copied.
+        budget.set_limit(outline.limit.max(MAX_METADATA));
         let files = if weights == WeightsAt::Mapped { files } else { files.unmapped(&budget)? };
+        budget.set_limit(u64::MAX);
         let tokenizer = Tokenizer::from_metadata(files.directory().metadata())
             .map_err(|source| Error::Tokenizer { path: path.clone(), source })?;
         let vocabulary = budget.reserve("tokenizer", tokenizer.heap_bytes() as u64)?;
@@ -136,7 +149,7 @@ impl Engine {
             return Ok(*planned);
         }
         let n_threads = self.inner.pool.n_threads();
-        let needs = Needs { spec: self.spec(), n_threads, session: options.clone(), fit: Fit::AsAsked };
+        let needs = Needs { spec: self.spec(), n_threads, session: options.clone(), fit: Fit::AsAsked, spare: 0 };
         memory::beside(&self.inner.budget, &needs)
     }
 
@@ -189,6 +202,13 @@ impl Engine {
     /// The account of private memory.
     pub fn budget(&self) -> &Budget {
         &self.inner.budget
+    }
+
+    /// The context and the types of keys and values that were planned, where they are not what was asked for ([`Fit::Shrink`]).
+    pub fn shrunk(&self) -> Option<(usize, KvType)> {
+        let (asked, planned) = &self.inner.planned;
+        let wanted = session::resolve(self.spec(), asked);
+        (wanted.n_ctx != planned.n_ctx || wanted.kv != planned.kv).then_some((planned.n_ctx, planned.kv))
     }
 
     /// Where the weights are.

@@ -19,7 +19,7 @@ pub enum Error {
     },
     /// A session and its weights that do not fit into the memory that they were given.
     #[error(
-        "not enough memory: this needs at least {} MiB and may have {}; {way_out}",
+        "not enough memory: this needs at least {} MiB and may have {} MiB; {way_out}",
         .smallest.div_ceil(1 << 20), .budget >> 20
     )]
     TooLittleMemory {

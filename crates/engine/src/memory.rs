@@ -33,16 +33,21 @@ pub enum Fit {
     Shrink,
 }
 
-/// Pieces and slots, best first. Larger pieces cost fewer wakes and less of the processor, smaller ones leave more to weights
-/// that stay.
-const PORTIONS: [(usize, usize); 5] = [(2 << 20, 4), (1 << 20, 4), (512 << 10, 4), (512 << 10, 3), (256 << 10, 2)];
+/// Pieces and slots, largest first. More slots bridge longer moments in which other programs have the processors; smaller
+/// pieces leave more to weights that stay.
+const PORTIONS: [(usize, usize); 7] =
+    [(2 << 20, 16), (2 << 20, 8), (2 << 20, 4), (1 << 20, 4), (512 << 10, 4), (512 << 10, 3), (256 << 10, 2)];
+
+/// A ring is no larger than this share of the memory of weights, if there is a smaller one.
+const RING_SHARE: u64 = 8;
 
 /// The shortest context that [`Fit::Shrink`] goes down to.
 const MIN_CTX: usize = 128;
 
 /// What the program and each of its threads may still come to take, beyond what they have when a model is loaded.
-const PROGRAM_BYTES: u64 = 7 << 18;
-const THREAD_BYTES: u64 = 64 << 10;
+const PROGRAM_BYTES: u64 = 3 << 18;
+/// Mostly results of strips and attention's scratch, on the stack.
+const THREAD_BYTES: u64 = 384 << 10;
 /// What they take in all, where the system does not say.
 const UNKNOWN_BYTES: u64 = 4 << 20;
 
@@ -85,6 +90,8 @@ pub(crate) struct Needs<'a> {
     pub(crate) n_threads: usize,
     pub(crate) session: SessionOptions,
     pub(crate) fit: Fit,
+    /// Bytes for what the caller does with the results.
+    pub(crate) spare: u64,
 }
 
 impl Needs<'_> {
@@ -97,7 +104,7 @@ impl Needs<'_> {
         let session::Resolved { n_ctx, n_batch, kv } = *options;
         let cpu = CpuOptions { n_ctx, n_seqs: 1, n_batch, kv, layers: None };
         let [cache, scratch] = Cpu::bytes(self.spec, self.n_threads, &cpu);
-        cache.saturating_add(scratch).saturating_add(session::outcome_bytes(self.spec, n_ctx))
+        [scratch, session::outcome_bytes(self.spec, n_ctx), self.spare].into_iter().fold(cache, u64::saturating_add)
     }
 
     /// The sessions that would do, best first: batches become smaller; then, if that is allowed, keys and values, and the
@@ -122,7 +129,7 @@ impl Needs<'_> {
     ///
     /// # Errors
     /// [`Error::TooLittleMemory`], which names the smallest budget that would do.
-    fn choose(&self, budget: &Budget, min_weights: u64) -> Result<(session::Resolved, u64), Error> {
+    fn choose(&self, budget: &Budget, min_weights: u64, weights: WeightsAt) -> Result<(session::Resolved, u64), Error> {
         let (room, taken, budget) = (budget.left(), budget.used(), budget.limit());
         let candidates = self.candidates();
         let fits = |options: &session::Resolved| room.checked_sub(self.of(options)).filter(|&left| left >= min_weights);
@@ -131,13 +138,16 @@ impl Needs<'_> {
         }
         let smallest = candidates.iter().map(|options| self.of(options)).min().unwrap_or(0);
         let smallest = smallest.saturating_add(min_weights).saturating_add(taken);
-        Err(Error::TooLittleMemory { budget, smallest, way_out: self.way_out() })
+        Err(Error::TooLittleMemory { budget, smallest, way_out: self.way_out(weights == WeightsAt::Resident) })
     }
 
-    fn way_out(&self) -> String {
+    fn way_out(&self, is_resident: bool) -> String {
         let n_ctx = session::resolve(self.spec, &self.session).n_ctx;
         let mut ways = Vec::new();
-        if n_ctx > MIN_CTX {
+        if is_resident {
+            ways.push("--weights streamed".to_owned());
+        }
+        if n_ctx > 1 {
             ways.push(format!("-c below {n_ctx}"));
         }
         if self.session.kv != KvType::F16 {
@@ -169,7 +179,7 @@ pub(crate) struct Decision {
 pub(crate) fn divide(budget: &Budget, plan: &Plan, needs: &Needs<'_>, weights: WeightsAt) -> Result<Decision, Error> {
     if weights == WeightsAt::Resident {
         let holding = Holding::whole();
-        let (session, _) = needs.choose(budget, Sizes::of(plan, &holding).memory())?;
+        let (session, _) = needs.choose(budget, Sizes::of(plan, &holding).memory(), weights)?;
         return Ok(Decision { session, holding });
     }
     let n_used = needs.spec.layers.iter().filter_map(|l| l.moe()).map(|moe| moe.n_used).max().unwrap_or(0);
@@ -179,9 +189,11 @@ pub(crate) fn divide(budget: &Budget, plan: &Plan, needs: &Needs<'_>, weights: W
     };
     let portions: Vec<_> = PORTIONS.iter().map(least).collect();
     let min_weights = portions.iter().map(|(sizes, _)| sizes.memory()).min().unwrap_or(0);
-    let (session, left) = needs.choose(budget, min_weights)?;
-    let (sizes, holding) =
-        portions.into_iter().find(|(sizes, _)| sizes.memory() <= left).expect("the least was chosen");
+    let (session, left) = needs.choose(budget, min_weights, weights)?;
+    let is_modest = |sizes: &Sizes| sizes.memory() <= left && sizes.ring <= left / RING_SHARE;
+    let best = portions.iter().position(|(sizes, _)| is_modest(sizes));
+    let best = best.or_else(|| portions.iter().rposition(|(sizes, _)| sizes.memory() <= left));
+    let (sizes, holding) = portions.into_iter().nth(best.expect("the least was chosen")).expect("it is one of them");
     Ok(Decision { session, holding: pinned(holding, &sizes, left) })
 }
 
@@ -200,7 +212,7 @@ fn pinned(holding: Holding, sizes: &Sizes, left: u64) -> Holding {
 /// # Errors
 /// [`Error::TooLittleMemory`].
 pub(crate) fn beside(budget: &Budget, needs: &Needs<'_>) -> Result<session::Resolved, Error> {
-    needs.choose(budget, 0).map(|(session, _)| session)
+    needs.choose(budget, 0, WeightsAt::Mapped).map(|(session, _)| session)
 }
 
 /// What the program takes: what it has now beyond `accounted`, and what it may come to take.
@@ -261,7 +273,7 @@ pub(crate) fn hold(
         budget.set_limit(limit);
         let Decision { session, holding } = divide(budget, &plan, needs, weights)?;
         // Measured while the memory of the weights is still free.
-        let rate = if weights == WeightsAt::Streamed { memory_rate(kernels, pool, budget) } else { 0.0 };
+        let rate = if weights == WeightsAt::Streamed { memory_rate(kernels, pool, budget)? } else { 0.0 };
         decided = Some((session, Sizes::of(&plan, &holding), rate));
         Ok(Box::new(Streamed::new(files, plan, &holding, budget).map_err(Error::from)?))
     })?;
@@ -279,9 +291,10 @@ pub(crate) fn hold(
 }
 
 /// What the memory gives, bytes per second, measured on as much of it as there is to spare.
-fn memory_rate(kernels: Kernels, pool: &Pool, budget: &Budget) -> f64 {
-    let bytes = (budget.left() / 2).clamp(MIN_PROBE_BYTES, MAX_PROBE_BYTES);
-    kernels.read_bandwidth(pool, bytes as usize)
+fn memory_rate(kernels: Kernels, pool: &Pool, budget: &Budget) -> Result<f64, Error> {
+    let bytes = (budget.left() / 2).clamp(MIN_PROBE_BYTES, MAX_PROBE_BYTES).min(budget.left());
+    let _memory = budget.reserve("bandwidth probe", bytes)?;
+    Ok(kernels.read_bandwidth(pool, bytes as usize))
 }
 
 /// Bytes of experts that a token has read for it, if it goes to any of them with equal probability.

@@ -86,7 +86,7 @@ fn way_out(what: &str) -> &'static str {
     match what {
         "kv cache" => "lower -c",
         "activations" => "lower --batch",
-        "weights" => "use --weights mapped",
+        "scores" => "score fewer chunks",
         _ => "this model needs more memory",
     }
 }

@@ -33,16 +33,17 @@ struct Shard {
     origin: Origin,
     /// Length of the whole file, bytes.
     len: u64,
+    /// When the file was written, as it was opened: whoever opens it again must find the same.
+    modified: Option<SystemTime>,
     /// The file, or as much of it as is kept.
     bytes: SharedBytes,
     map: Option<Mapped>,
 }
 
-/// A mapped file, and what it was when it was mapped.
+/// A mapped file.
 struct Mapped {
     map: Arc<Map>,
     file: File,
-    modified: Option<SystemTime>,
 }
 
 #[derive(Clone)]
@@ -70,7 +71,8 @@ impl ModelFiles {
     /// [`Error::Format`] if the bytes are no valid GGUF file.
     pub fn from_static(name: &str, bytes: &'static [u8]) -> Result<Self, Error> {
         let origin = Origin::Static(name.into(), bytes);
-        let shard = Shard { origin, len: bytes.len() as u64, bytes: Arc::new(bytes), map: None };
+        let len = bytes.len() as u64;
+        let shard = Shard { origin, len, modified: None, bytes: Arc::new(bytes), map: None };
         Self::parse(name.as_ref(), vec![shard], None)
     }
 
@@ -92,13 +94,15 @@ impl ModelFiles {
     /// A budget without room for the copies.
     pub fn unmapped(self, budget: &Budget) -> Result<Self, Error> {
         let ends: Vec<usize> = (0..self.shards.len()).map(|i| self.header_end(i)).collect();
-        let headers = budget.reserve("metadata", ends.iter().map(|&end| end as u64).sum())?;
+        let copied = |(shard, end): (&Shard, &usize)| if shard.map.is_some() { *end as u64 } else { 0 };
+        let headers = budget.reserve("metadata", self.shards.iter().zip(&ends).map(copied).sum())?;
         let copy = |(shard, &end): (&Shard, &usize)| {
             let bytes: SharedBytes = match &shard.origin {
                 Origin::File(_) => Arc::new(shard.bytes()[..end].to_vec()),
                 Origin::Static(..) => shard.bytes.clone(),
             };
-            Shard { origin: shard.origin.clone(), len: shard.len, bytes, map: None }
+            let Shard { len, modified, .. } = *shard;
+            Shard { origin: shard.origin.clone(), len, modified, bytes, map: None }
         };
         let shards: Vec<Shard> = self.shards.iter().zip(&ends).map(copy).collect();
         let path = shards[0].path().to_owned();
@@ -137,7 +141,7 @@ impl ModelFiles {
     /// A file that became shorter, was written to, or could not be read everywhere.
     pub(crate) fn check_unchanged(&self) -> Result<(), Error> {
         self.shards.iter().try_for_each(|shard| {
-            let unchanged = shard.map.as_ref().map_or(Ok(()), |mapped| mapped.check(shard.len));
+            let unchanged = shard.map.as_ref().map_or(Ok(()), |mapped| mapped.check(shard.len, shard.modified));
             unchanged.map_err(|source| Error::Io { path: shard.path().to_owned(), source })
         })
     }
@@ -160,9 +164,9 @@ impl ModelFiles {
         }
         self.check(extent)?;
         let shard = &self.shards[usize::from(extent.shard)];
-        let io = |source| Error::Io { path: shard.path().to_owned(), source };
         let mut bytes = vec![0; extent.bytes as usize];
-        Source::open(shard.path(), None).and_then(|file| file.read_small(extent.offset, &mut bytes)).map_err(io)?;
+        let io = |source| Error::Io { path: shard.path().to_owned(), source };
+        shard.source(None)?.read_small(extent.offset, &mut bytes).map_err(io)?;
         Ok(Cow::Owned(bytes))
     }
 
@@ -182,11 +186,7 @@ impl ModelFiles {
 
     /// Opens every shard for reading at given places.
     pub(crate) fn sources(&self, method: Option<Method>) -> Result<Vec<Source>, Error> {
-        let open = |shard: &Shard| match &shard.origin {
-            Origin::File(path) => Source::open(path, method).map_err(|source| Error::Io { path: path.clone(), source }),
-            Origin::Static(name, bytes) => Ok(Source::of_program(name, bytes)),
-        };
-        self.shards.iter().map(open).collect()
+        self.shards.iter().map(|shard| shard.source(method)).collect()
     }
 }
 
@@ -202,11 +202,22 @@ impl Shard {
         let (origin, len) = (Origin::File(path.to_owned()), meta.len());
         if len == 0 {
             // An empty file cannot be mapped; an empty slice gives the parser's "truncated" instead.
-            return Ok(Self { origin, len, bytes: Arc::new([]), map: None });
+            return Ok(Self { origin, len, modified: None, bytes: Arc::new([]), map: None });
         }
         let map = Arc::new(Map::new(&file).map_err(io)?);
         let bytes = Arc::new(SharedMap(map.clone()));
-        Ok(Self { origin, len, bytes, map: Some(Mapped { map, file, modified: meta.modified().ok() }) })
+        Ok(Self { origin, len, modified: meta.modified().ok(), bytes, map: Some(Mapped { map, file }) })
+    }
+
+    /// The shard, opened for reading at given places.
+    fn source(&self, method: Option<Method>) -> Result<Source, Error> {
+        match &self.origin {
+            Origin::Static(name, bytes) => Ok(Source::of_program(name, bytes)),
+            Origin::File(path) => {
+                let open = Source::open(path, method).and_then(|s| s.must_be(self.len, self.modified).map(|()| s));
+                open.map_err(|source| Error::Io { path: path.clone(), source })
+            }
+        }
     }
 
     fn path(&self) -> &Path {
@@ -221,8 +232,8 @@ impl Shard {
 }
 
 impl Mapped {
-    fn check(&self, len: u64) -> io::Result<()> {
-        check_unchanged(&self.file, len, self.modified)?;
+    fn check(&self, len: u64, modified: Option<SystemTime>) -> io::Result<()> {
+        check_unchanged(&self.file, len, modified)?;
         match self.map.is_damaged() {
             true => Err(io::Error::other("a part of the file cannot be read")),
             false => Ok(()),

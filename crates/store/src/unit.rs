@@ -107,7 +107,7 @@ impl Plan {
 pub enum Unit<'a> {
     /// The matrices of one stage of a layer.
     Stage(usize, Stage),
-    /// Some experts of a layer; part `k * n_parts + p` is part `p` of the expert `ids[k]`. Always in one piece.
+    /// Some experts of a layer, all different; part `k * n_parts + p` is part `p` of the expert `ids[k]`. Always in one piece.
     Experts(usize, &'a [u32]),
     /// Some rows of the token embedding; part `i` is row `ids[i]`. Always in one piece.
     EmbedRows(&'a [u32]),

@@ -50,7 +50,7 @@ pub(crate) struct ModelFlags {
     /// fit into that, 85 % of it [default: auto]
     #[arg(long, value_name = "SIZE", value_parser = value::budget)]
     ram_budget: Option<value::RamBudget>,
-    /// Shorten the context, and keep keys and values as f16, rather than refuse what does not fit into memory
+    /// Shorten the context, and keep keys and values as f16, rather than refuse what does not fit into memory; of `run` and `chat`
     #[arg(long)]
     fit: bool,
     /// Have the system read all of a mapped file before the first token
@@ -113,6 +113,17 @@ impl ModelFlags {
             ram_budget: self.ram_budget.and_then(value::RamBudget::bytes),
             session,
             fit: if self.fit { Fit::Shrink } else { Fit::AsAsked },
+            spare_bytes: 0,
+        }
+    }
+
+    /// Refuses what makes sense only where a shorter context is still an answer.
+    pub(crate) fn refuse_fit(&self, command: &str) -> Result<(), Failure> {
+        match self.fit {
+            true => {
+                Err(Failure::Usage(format!("--fit does not apply to `atta {command}`, which needs its context whole")))
+            }
+            false => Ok(()),
         }
     }
 

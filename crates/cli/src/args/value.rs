@@ -99,12 +99,11 @@ pub(super) fn budget(text: &str) -> Result<RamBudget, String> {
     }
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
-    let unit = match unit.to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
-        "" => Some(0),
-        "k" => Some(10),
-        "m" => Some(20),
-        "g" => Some(30),
-        "t" => Some(40),
+    let unit = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => Some(0),
+        "k" | "kb" | "kib" => Some(10),
+        "m" | "mb" | "mib" => Some(20),
+        "g" | "gb" | "gib" => Some(30),
         _ => None,
     };
     let bytes = number.parse::<f64>().ok().zip(unit).map(|(number, shift)| number * f64::from(shift).exp2());
@@ -174,6 +173,18 @@ pub(crate) fn token_ids(text: &str) -> Result<Vec<u32>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_have_a_unit_of_1024_or_none() {
+        let bytes = |text| budget(text).map(|size| size.bytes());
+        for (text, size) in [("7", 7), ("2k", 2048), ("1.5M", 3 << 19), ("64MiB", 64 << 20), ("1gb", 1 << 30)] {
+            assert_eq!(bytes(text), Ok(Some(size)), "{text}");
+        }
+        assert_eq!(bytes("auto"), Ok(None));
+        for text in ["", "0", "-1M", "5iii", "256Mbbb", "1..5G", "M", "1e9", "9999999999G"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn cpu_lists_are_ranges_in_the_order_given() {

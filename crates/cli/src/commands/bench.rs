@@ -14,16 +14,21 @@ use crate::{
 };
 
 pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
-    let mut runs = Vec::new();
+    args.model_flags.refuse_fit("bench")?;
+    let (mut runs, mut last) = (Vec::new(), None);
     for flags in thread_counts(args) {
-        runs.push(measure(args, &flags)?);
+        // Two models at once might not fit.
+        drop(last.take());
+        let (engine, report) = measure(args, &flags)?;
+        runs.push((engine.pool().n_threads(), report));
+        last = Some(engine);
     }
-    let (engine, report) = runs.last().expect("something was measured");
+    let (engine, (_, report)) = last.as_ref().zip(runs.last()).expect("something was measured");
     let mut out = Stdout::lock();
     if args.json {
         let mut object = to_json(args, engine, report);
         if !args.sweep.is_empty() {
-            object["sweep"] = runs.iter().map(|(engine, report)| sweep_json(engine, report)).collect();
+            object["sweep"] = runs.iter().map(sweep_json).collect();
         }
         out.line(&json::line(&object))?;
     } else {
@@ -92,18 +97,18 @@ fn to_json(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> Value {
 }
 
 /// One number of threads of a sweep.
-fn sweep_json(engine: &Engine, report: &BenchReport) -> Value {
+fn sweep_json((n_threads, report): &(usize, BenchReport)) -> Value {
     json!({
-        "threads": engine.pool().n_threads(),
+        "threads": n_threads,
         "prefill_tok_s": report.prefill_tok_s,
         "decode_tok_s": report.decode_tok_s,
     })
 }
 
-fn sweep_table(runs: &[(Engine, BenchReport)]) -> String {
+fn sweep_table(runs: &[(usize, BenchReport)]) -> String {
     let mut table = "\nthreads     prompt tokens/s   text tokens/s\n".to_owned();
-    for (engine, report) in runs {
-        let (n, prompt, text) = (engine.pool().n_threads(), report.prefill_tok_s, report.decode_tok_s);
+    for (n, report) in runs {
+        let (prompt, text) = (report.prefill_tok_s, report.decode_tok_s);
         table += &format!("{n:>7} {prompt:>19.2} {text:>15.2}\n");
     }
     table

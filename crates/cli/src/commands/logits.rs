@@ -10,6 +10,7 @@ use crate::{
 const CHUNK: usize = 512;
 
 pub(super) fn run(args: LogitsArgs) -> Result<(), Failure> {
+    args.model_flags.refuse_fit("logits")?;
     // By default keys and values are exact, since the logits are there to be compared.
     let options = load::options(Some(&args.model), &args.model_flags, args.model_flags.session_options(KvType::F32))?;
     let engine = load::engine(Some(&args.model), &options)?;

@@ -11,7 +11,8 @@ const PLACES: usize = 256;
 
 static MAPS: [Place; PLACES] = [const { Place::new() }; PLACES];
 
-/// A map that is being watched. All of it is atomic, since a handler may look at any time.
+/// A map that is being watched. All of it is atomic, since a handler may look at any time; and it is global, since a handler
+/// gets nothing from the program but the address.
 struct Place {
     is_taken: AtomicBool,
     start: AtomicUsize,
@@ -99,7 +100,8 @@ mod handler {
     /// Puts zeros from the page of `at` to the end of the map, if it is in that map.
     fn mend(place: &Place, at: usize) -> bool {
         let (start, end) = (place.start.load(Ordering::Acquire), place.end.load(Ordering::Acquire));
-        if !(start..end).contains(&at) {
+        // A place that changed hands between the two looks is of no map that the fault could be in.
+        if !(start..end).contains(&at) || place.start.load(Ordering::Acquire) != start {
             return false;
         }
         place.is_damaged.store(true, Ordering::Release);

@@ -83,6 +83,17 @@ impl Source {
         Err(failure)
     }
 
+    /// Refuses a file that is not the one that had this length and time.
+    ///
+    /// # Errors
+    /// As [`check_unchanged`](Self::check_unchanged).
+    pub(crate) fn must_be(&self, len: u64, modified: Option<SystemTime>) -> io::Result<()> {
+        match &self.origin {
+            Origin::File { cached, .. } => check_unchanged(cached, len, modified),
+            Origin::Static(_) => Ok(()),
+        }
+    }
+
     /// Bytes of the program itself.
     pub(crate) fn of_program(name: &Path, bytes: &'static [u8]) -> Self {
         Self { path: name.to_owned(), origin: Origin::Static(bytes), len: bytes.len() as u64 }
@@ -156,6 +167,14 @@ fn fill(file: &File, method: Option<Method>, offset: u64, buf: &mut [u8], needed
     while done < needed {
         match sys::read(file, method, offset + done as u64, &mut buf[done..]) {
             Ok(0) => return Err(truncated()),
+            // What came short goes on at a whole block, where direct reads have to begin.
+            Ok(n) if method == Some(Method::Direct) && done + n < needed => {
+                let whole = (done + n) / ALIGN * ALIGN;
+                if whole == done {
+                    return Err(truncated());
+                }
+                done = whole;
+            }
             Ok(n) => done += n,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),

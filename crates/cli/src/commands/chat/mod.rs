@@ -159,8 +159,10 @@ impl Conversation<'_> {
     fn report(&mut self, reply: Reply) {
         if self.args.report.verbose {
             report::speed(&reply.summary);
+            report::expectation(self.chat.session().engine(), &reply.summary);
         }
         self.stats.answered(reply);
+        self.stats.account(self.chat.session().engine());
         if self.args.report.mem_report {
             report::memory(self.chat.session().engine());
         }

@@ -24,12 +24,18 @@ use saved::{Compared, Saved};
 /// matters less here.
 const DEFAULT_N_CTX: usize = 512;
 
+/// Kept free for scores: those of a million tokens, or of a third of that with a comparison.
+const SCORE_BYTES: u64 = 4 << 20;
+
 pub(super) fn run(args: &PerplexityArgs) -> Result<(), Failure> {
+    args.model_flags.refuse_fit("perplexity")?;
     let mut session_options = args.model_flags.session_options(KvType::default());
-    session_options.n_ctx = session_options.n_ctx.or(Some(DEFAULT_N_CTX));
     session_options.n_batch = session_options.n_batch.or(Some(DEFAULT_N_CTX));
-    let options = load::options(Some(&args.model), &args.model_flags, session_options.clone())?;
     let base = args.kld.as_deref().map(Compared::open).transpose()?;
+    let n_ctx = base.as_ref().map(|base| base.header.chunks.n_ctx()).or(session_options.n_ctx);
+    session_options.n_ctx = n_ctx.or(Some(DEFAULT_N_CTX));
+    let mut options = load::options(Some(&args.model), &args.model_flags, session_options.clone())?;
+    options.spare_bytes = SCORE_BYTES;
     let engine = load::engine(Some(&args.model), &options)?;
     let chunks = chunks(args, &engine, base.as_ref())?;
     session_options.n_ctx = Some(chunks.n_ctx());
