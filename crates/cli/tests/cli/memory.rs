@@ -215,7 +215,8 @@ fn the_table_of_memory_adds_up() {
             line.split_whitespace().last().unwrap().replace(',', "").parse().unwrap()
         };
         let (reserved, counted) = (row("reserved in all"), row("RssAnon + RssShmem"));
-        assert!((counted / reserved - 1.0).abs() < if budget == "1G" { 0.3 } else { 0.06 }, "{budget}: {said}");
+        // Room that the program itself may come to need is reserved, and a small model does not need it.
+        assert!((counted - reserved).abs() < 0.05 * reserved + 1.5e6, "{budget}: {said}");
     }
 }
 
