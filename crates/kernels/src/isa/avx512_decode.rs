@@ -320,14 +320,15 @@ impl Avx512 {
             for r in 0..4 {
                 self.ask_behind(rows[r].as_flattened());
                 let blocks = rows[r];
-                // The scale of block c begins at byte 18·c, which is byte 2·c of 128-bit lane c.
-                let head = self.bytes_64(blocks.as_flattened().first_chunk().expect("72 bytes"));
-                d = _mm512_mask_shuffle_epi8(d, 0x0003_0003_0003_0003 << (2 * r), head, self.bytes_64(&SCALES_OF_ROWS));
                 let at = |c: usize| blocks[c].last_chunk().expect("the nibbles end the block");
                 let nibbles = self.four_lanes([at(0), at(1), at(2), at(3)]);
                 let sum = _mm512_dpbusd_epi32(start, _mm512_and_si512(nibbles, low_4), first);
                 let high = _mm512_and_si512(_mm512_srli_epi16::<4>(nibbles), low_4);
                 dots[r] = _mm512_dpbusd_epi32(sum, high, second);
+                // The scale of block c begins at byte 18·c, which is byte 2·c of 128-bit lane c. Loaded last, or the
+                // compiler makes the nibbles of this by shifts.
+                let head = self.bytes_64(blocks.as_flattened().first_chunk().expect("72 bytes"));
+                d = _mm512_mask_shuffle_epi8(d, 0x0003_0003_0003_0003 << (2 * r), head, self.bytes_64(&SCALES_OF_ROWS));
             }
             let d = _mm512_castsi512_si256(_mm512_permutexvar_epi64(self.lanes_of_64(&EVEN), d));
             let isum = _mm512_cvtepi32_ps(self.fold_rows(dots));
