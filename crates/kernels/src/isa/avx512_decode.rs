@@ -79,6 +79,18 @@ const BLOCK_OF_LANE: [i32; 16] = [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3
 /// The same for registers of the blocks 0 and 1, and of 2 and 3.
 const BLOCK_OF_HALF: [[i32; 16]; 2] =
     [[0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1], [2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3]];
+/// Indices for `vpshufb`: word c of 128-bit lane c in the first four words of that lane.
+const SCALES_OF_ROWS: [u8; 64] = {
+    let mut index = [0x80; 64];
+    let mut i = 0;
+    while i < 32 {
+        index[i / 8 * 16 + i % 8] = (i / 8 * 2 + i % 2) as u8;
+        i += 1;
+    }
+    index
+};
+/// The lower half of each 128-bit lane.
+const EVEN: [i64; 8] = [0, 2, 4, 6, 0, 2, 4, 6];
 
 impl Avx512 {
     proven! {
@@ -91,6 +103,7 @@ impl Avx512 {
         }
         fn words(self, words: &[u16; 32]) -> __m512i { _mm512_loadu_si512(words.as_ptr().cast()) }
         fn lanes(self, lanes: &[i32; 16]) -> __m512i { _mm512_loadu_si512(lanes.as_ptr().cast()) }
+        fn lanes_of_64(self, lanes: &[i64; 8]) -> __m512i { _mm512_loadu_si512(lanes.as_ptr().cast()) }
         fn bytes_64(self, bytes: &[u8; 64]) -> __m512i { _mm512_loadu_si512(bytes.as_ptr().cast()) }
         /// `parts[i]` in 128-bit lane i.
         fn four_lanes(self, parts: [&[u8; 16]; 4]) -> __m512i {
@@ -268,8 +281,7 @@ impl Avx512 {
             _mm512_mul_ps(self.of_blocks(x.scales), v)
         }
 
-        pub(crate) fn q8_0(self, rows: [&[[u8; 34]]; 4], x: Four32<'_>) -> __m512 {
-            let n = rows[0].len();
+        pub(crate) fn q8_0(self, rows: [&[[u8; 34]; 4]; 4], x: Four32<'_>) -> __m512 {
             let sums = _mm_cvtepi16_epi32(_mm_loadl_epi64(x.sums.as_ptr().cast()));
             // Flipping the top bit adds 128 to the codes.
             let offsets = _mm_sub_epi32(_mm_setzero_si128(), _mm_slli_epi32::<7>(sums));
@@ -279,7 +291,7 @@ impl Avx512 {
             let mut dots = [[_mm512_setzero_si512(); 4]; 2];
             for r in 0..4 {
                 self.ask_behind(rows[r].as_flattened());
-                let blocks: [&[u8; 34]; 4] = std::array::from_fn(|c| &rows[r][c.min(n - 1)]);
+                let blocks = rows[r];
                 for c in 0..4 {
                     d[4 * c + r] = u16::from_le_bytes([blocks[c][0], blocks[c][1]]);
                 }
@@ -294,32 +306,33 @@ impl Avx512 {
             _mm512_mul_ps(_mm512_mul_ps(self.halves_16(&d), self.of_blocks(x.scales)), isum)
         }
 
-        pub(crate) fn q4_0(self, rows: [&[[u8; 18]]; 4], x: Four32<'_>) -> __m512 {
-            let n = rows[0].len();
+        pub(crate) fn q4_0(self, rows: [&[[u8; 18]; 4]; 4], x: Four32<'_>) -> __m512 {
             let sums = _mm_cvtepi16_epi32(_mm_loadl_epi64(x.sums.as_ptr().cast()));
             // Codes are lowered by 8.
             let offsets = _mm_sub_epi32(_mm_setzero_si128(), _mm_slli_epi32::<3>(sums));
             let start = _mm512_castsi128_si512(offsets);
             let start = _mm512_maskz_permutexvar_epi32(0x1111, self.lanes(&BLOCK_OF_LANE), start);
             // Low nibbles are the first 16 weights of a block.
-            let (xs, low_4) = (x.codes.as_chunks::<16>().0, _mm512_set1_epi8(15));
-            let first = self.four_lanes_signed([&xs[0], &xs[2], &xs[4], &xs[6]]);
-            let second = self.four_lanes_signed([&xs[1], &xs[3], &xs[5], &xs[7]]);
-            let (mut d, mut dots) = ([0; 16], [_mm512_setzero_si512(); 4]);
+            let (xs, low_4) = (x.codes.as_chunks::<64>().0, _mm512_set1_epi8(15));
+            let (a, b) = (self.codes_64(&xs[0]), self.codes_64(&xs[1]));
+            let (first, second) = (_mm512_shuffle_i32x4::<0x88>(a, b), _mm512_shuffle_i32x4::<0xdd>(a, b));
+            let (mut d, mut dots) = (_mm512_setzero_si512(), [_mm512_setzero_si512(); 4]);
             for r in 0..4 {
                 self.ask_behind(rows[r].as_flattened());
-                let blocks: [&[u8; 18]; 4] = std::array::from_fn(|c| &rows[r][c.min(n - 1)]);
-                for c in 0..4 {
-                    d[4 * c + r] = u16::from_le_bytes([blocks[c][0], blocks[c][1]]);
-                }
+                let blocks = rows[r];
                 let at = |c: usize| blocks[c].last_chunk().expect("the nibbles end the block");
                 let nibbles = self.four_lanes([at(0), at(1), at(2), at(3)]);
                 let sum = _mm512_dpbusd_epi32(start, _mm512_and_si512(nibbles, low_4), first);
                 let high = _mm512_and_si512(_mm512_srli_epi16::<4>(nibbles), low_4);
                 dots[r] = _mm512_dpbusd_epi32(sum, high, second);
+                // The scale of block c begins at byte 18·c, which is byte 2·c of 128-bit lane c. Loaded last, or the
+                // compiler makes the nibbles of this by shifts.
+                let head = self.bytes_64(blocks.as_flattened().first_chunk().expect("72 bytes"));
+                d = _mm512_mask_shuffle_epi8(d, 0x0003_0003_0003_0003 << (2 * r), head, self.bytes_64(&SCALES_OF_ROWS));
             }
+            let d = _mm512_castsi512_si256(_mm512_permutexvar_epi64(self.lanes_of_64(&EVEN), d));
             let isum = _mm512_cvtepi32_ps(self.fold_rows(dots));
-            _mm512_mul_ps(_mm512_mul_ps(self.halves_16(&d), self.of_blocks(x.scales)), isum)
+            _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtph_ps(d), self.of_blocks(x.scales)), isum)
         }
 
         /// `out` of four rows plus the first `n` blocks of a quad, in order.
