@@ -177,6 +177,7 @@ macro_rules! table {
 }
 
 /// The table of an instruction set that adds byte products to that of `$base`, and shares everything else with it.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! table_with_products {
     ($table:ident, $name:literal, $isa:expr, $features:tt, $base:ident) => {
         static $table: Table = {
