@@ -16,6 +16,8 @@ use crate::{Error, os::Slot};
 const TRIAL: Duration = Duration::from_millis(120);
 /// How long the best of them is measured.
 const MEASUREMENT: Duration = Duration::from_millis(600);
+/// How often everything is read at most: a model so small is as fast as it will be after that.
+const ROUNDS: u64 = 4;
 /// How much faster more readers have to be to be worth their memory and their noise.
 const GAIN: f64 = 1.05;
 
@@ -50,8 +52,9 @@ impl Track<'_> {
     fn rate(&mut self, slots: &mut Vec<Slot>, n: usize, time: Duration) -> Result<f64, Error> {
         let (start, before) = (Instant::now(), self.disk.n_bytes());
         let mut on_their_way = VecDeque::new();
+        let enough = ROUNDS * self.pieces.iter().map(|piece| piece.len as u64).sum::<u64>();
         let mut outcome = Ok(());
-        while outcome.is_ok() && start.elapsed() < time {
+        while outcome.is_ok() && start.elapsed() < time && self.disk.n_bytes() - before < enough {
             while on_their_way.len() < n
                 && let Some(slot) = slots.pop()
             {
