@@ -245,28 +245,12 @@ mod sys {
     }
 }
 
-#[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
+/// Systems that read at given places, but always through their cache.
+#[cfg(any(windows, all(unix, not(any(target_os = "linux", target_os = "android")))))]
 mod sys {
+    #[cfg(unix)]
     use std::os::unix::fs::FileExt;
-
-    use super::{File, Method, Path, io};
-
-    pub(super) fn open(path: &Path, method: Method) -> io::Result<File> {
-        match method {
-            Method::Buffered => File::open(path),
-            Method::Direct | Method::DontCache => Err(io::ErrorKind::Unsupported.into()),
-        }
-    }
-
-    pub(super) fn read(file: &File, _: Option<Method>, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        file.read_at(buf, offset)
-    }
-
-    pub(super) fn advise_random(_: &File) {}
-}
-
-#[cfg(windows)]
-mod sys {
+    #[cfg(windows)]
     use std::os::windows::fs::FileExt;
 
     use super::{File, Method, Path, io};
@@ -279,7 +263,10 @@ mod sys {
     }
 
     pub(super) fn read(file: &File, _: Option<Method>, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        file.seek_read(buf, offset)
+        #[cfg(unix)]
+        return file.read_at(buf, offset);
+        #[cfg(windows)]
+        return file.seek_read(buf, offset);
     }
 
     pub(super) fn advise_random(_: &File) {}
