@@ -80,7 +80,7 @@ impl Engine {
         // A streamed model has left as much memory to its session as was planned, and no more.
         let default = (self.weights_at() != WeightsAt::Streamed).then_some(DEFAULT_N_BATCH);
         let n_batch = options.session.n_batch.or(default);
-        let session = self.session(&SessionOptions { n_ctx, n_batch, kv: options.session.kv })?;
+        let session = self.session(&SessionOptions { n_ctx, n_batch, ..options.session.clone() })?;
         let mut bench = Bench::new(session, options);
         bench.round()?;
         bench.forget();

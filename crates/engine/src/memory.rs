@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use atta_kernels::{Kernels, Pool};
-use atta_model::{Cpu, CpuOptions, KvType, Model, spec::ModelSpec};
+use atta_model::{Cpu, KvType, Model, spec::ModelSpec};
 use atta_store::{Budget, Holding, ModelFiles, Plan, Sizes, Streamed, system};
 
 use crate::{Error, SessionOptions, session};
@@ -101,10 +101,9 @@ impl Needs<'_> {
     }
 
     fn of(&self, options: &session::Resolved) -> u64 {
-        let session::Resolved { n_ctx, n_batch, kv } = *options;
-        let cpu = CpuOptions { n_ctx, n_seqs: 1, n_batch, kv, layers: None };
-        let [cache, scratch] = Cpu::bytes(self.spec, self.n_threads, &cpu);
-        [scratch, session::outcome_bytes(self.spec, n_ctx), self.spare].into_iter().fold(cache, u64::saturating_add)
+        let [cache, scratch] = Cpu::bytes(self.spec, self.n_threads, &options.cpu());
+        let outcomes = session::outcome_bytes(self.spec, options.n_ctx).saturating_mul(options.n_seqs as u64);
+        [scratch, outcomes, self.spare].into_iter().fold(cache, u64::saturating_add)
     }
 
     /// The sessions that would do, best first: batches become smaller; then, if that is allowed, keys and values, and the

@@ -1,6 +1,8 @@
 //! A session: one sequence of tokens, its state, and the logits after its last token.
+//!
+//! A session and its forks share an executor, and with it the blocks of what they have in common; each step has it alone.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use atta_model::{Batch, Cpu, CpuOptions, Executor, KvType, Observer, Output, SeqId, Want, spec::ModelSpec};
 use atta_store::Reservation;
@@ -26,6 +28,8 @@ pub struct SessionOptions {
     pub n_batch: Option<usize>,
     /// Element types of keys and values.
     pub kv: KvType,
+    /// Forks that may live beside the session; each is given the memory of a context of its own.
+    pub n_forks: usize,
 }
 
 /// The same with every default filled in.
@@ -34,13 +38,23 @@ pub(crate) struct Resolved {
     pub(crate) n_ctx: usize,
     pub(crate) n_batch: usize,
     pub(crate) kv: KvType,
+    /// Sequences at once.
+    pub(crate) n_seqs: usize,
+}
+
+impl Resolved {
+    /// What an executor for it is made for.
+    pub(crate) fn cpu(&self) -> CpuOptions {
+        let Self { n_ctx, n_batch, kv, n_seqs } = *self;
+        CpuOptions { n_ctx, n_seqs, n_batch, kv, layers: None }
+    }
 }
 
 /// Fills in the defaults; the batch may still become smaller where nobody asked for one.
 pub(crate) fn resolve(spec: &ModelSpec, options: &SessionOptions) -> Resolved {
     let n_ctx = options.n_ctx.unwrap_or(spec.n_ctx_train.min(DEFAULT_N_CTX));
     let n_batch = options.n_batch.unwrap_or((n_ctx / 8).min(DEFAULT_N_BATCH)).clamp(1, n_ctx.max(1));
-    Resolved { n_ctx, n_batch, kv: options.kv }
+    Resolved { n_ctx, n_batch, kv: options.kv, n_seqs: options.n_forks.saturating_add(1) }
 }
 
 /// Bytes of the logits that a session keeps.
@@ -57,7 +71,7 @@ pub(crate) fn outcome_bytes(spec: &ModelSpec, n_ctx: usize) -> u64 {
 /// One sequence of tokens and its state.
 pub struct Session {
     engine: Engine,
-    cpu: Cpu,
+    cpu: Arc<Mutex<Cpu>>,
     seq: SeqId,
     n_ctx: usize,
     n_batch: usize,
@@ -71,21 +85,44 @@ pub struct Session {
 
 impl Session {
     pub(crate) fn new(engine: &Engine, options: &SessionOptions) -> Result<Self, Error> {
-        let Resolved { n_ctx, n_batch, kv } = engine.planned_session(options)?;
-        if n_ctx == 0 {
-            return Err(Error::Context(n_ctx));
+        let planned = engine.planned_session(options)?;
+        if planned.n_ctx == 0 {
+            return Err(Error::Context(planned.n_ctx));
         }
         let logits_memory = engine.budget().reserve("logits", logits_bytes(engine.spec()))?;
-        let cpu_options = CpuOptions { n_ctx, n_seqs: 1, n_batch, kv, layers: None };
         let (model, kernels, pool) = (engine.model().clone(), engine.kernels(), Arc::clone(engine.pool()));
-        let mut cpu = Cpu::new(model, kernels, pool, engine.budget(), cpu_options)?;
+        let mut cpu = Cpu::new(model, kernels, pool, engine.budget(), planned.cpu())?;
         Ok(Self {
             engine: engine.clone(),
             seq: cpu.new_seq()?,
-            cpu,
-            n_ctx,
-            n_batch,
-            tokens: Vec::with_capacity(n_ctx),
+            cpu: Arc::new(Mutex::new(cpu)),
+            n_ctx: planned.n_ctx,
+            n_batch: planned.n_batch,
+            tokens: Vec::with_capacity(planned.n_ctx),
+            batch: Batch::default(),
+            out: Output::default(),
+            last: None,
+            logits_memory,
+        })
+    }
+
+    /// A session with the same past, which goes its own way from here. The past is shared, not copied. Its logits are there
+    /// after its first token.
+    ///
+    /// # Errors
+    /// More forks than [`SessionOptions::n_forks`], or memory that the budget does not grant.
+    pub fn fork(&self) -> Result<Self, Error> {
+        let logits_memory = self.engine.budget().reserve("logits", logits_bytes(self.engine.spec()))?;
+        let mut tokens = Vec::with_capacity(self.n_ctx);
+        tokens.extend_from_slice(&self.tokens);
+        let seq = self.executor().fork(self.seq)?;
+        Ok(Self {
+            engine: self.engine.clone(),
+            cpu: Arc::clone(&self.cpu),
+            seq,
+            n_ctx: self.n_ctx,
+            n_batch: self.n_batch,
+            tokens,
             batch: Batch::default(),
             out: Output::default(),
             last: None,
@@ -168,18 +205,18 @@ impl Session {
         &self.engine
     }
 
-    /// Forgets everything from token `n` on.
+    /// Forgets everything from token `n` on, and returns how many tokens are left: fewer than `n` if there were fewer, or none
+    /// where a layer with a window has already forgotten what token `n` sees.
     ///
     /// # Errors
     /// None that a session can cause itself.
-    pub fn truncate(&mut self, n: usize) -> Result<(), Error> {
-        if n >= self.tokens.len() {
-            return Ok(());
+    pub fn truncate(&mut self, n: usize) -> Result<usize, Error> {
+        if n < self.tokens.len() {
+            let left = self.executor().truncate(self.seq, n)?;
+            self.tokens.truncate(left);
+            self.last = None;
         }
-        self.cpu.truncate(self.seq, n)?;
-        self.tokens.truncate(n);
-        self.last = None;
-        Ok(())
+        Ok(self.tokens.len())
     }
 
     /// Forgets everything from where the session differs from `ids` on, and returns how many tokens are left. At least the
@@ -189,14 +226,16 @@ impl Session {
     /// As [`truncate`](Self::truncate).
     pub fn keep_common(&mut self, ids: &[u32]) -> Result<usize, Error> {
         let same = self.tokens.iter().zip(ids).take_while(|(a, b)| a == b).count();
-        let n = same.min(ids.len().saturating_sub(1));
-        self.truncate(n)?;
-        Ok(n)
+        self.truncate(same.min(ids.len().saturating_sub(1)))
     }
 
     /// Lets an observer hear what each step turns to.
     pub(crate) fn observe(&mut self, observer: Box<dyn Observer>) {
-        self.cpu.observe(observer);
+        self.executor().observe(observer);
+    }
+
+    fn executor(&self) -> MutexGuard<'_, Cpu> {
+        executor(&self.cpu)
     }
 
     fn check_room(&self, n: usize) -> Result<(), Error> {
@@ -214,8 +253,20 @@ impl Session {
             self.batch.push_token(self.seq, pos + i, id, want(i));
         }
         self.last = None;
-        self.cpu.step(&self.batch, &mut self.out)?;
+        executor(&self.cpu).step(&self.batch, &mut self.out)?;
         self.tokens.extend_from_slice(ids);
         Ok(())
     }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // The sequence is there as long as its session.
+        let _ = self.executor().drop_seq(self.seq);
+    }
+}
+
+/// The executor, even if another session panicked over it: a step that fails takes its rows back, so what it holds is whole.
+fn executor(cpu: &Mutex<Cpu>) -> MutexGuard<'_, Cpu> {
+    cpu.lock().unwrap_or_else(PoisonError::into_inner)
 }

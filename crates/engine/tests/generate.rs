@@ -159,6 +159,30 @@ fn settings_that_make_no_sense_are_refused() {
 }
 
 #[test]
+fn forks_share_a_past_and_go_their_own_ways() {
+    let engine = engine("llama-plain.gguf", &LoadOptions::default());
+    let options = SessionOptions { n_ctx: Some(64), n_forks: 1, ..SessionOptions::default() };
+    let logits_of = |ids: &[u32]| {
+        let mut alone = engine.session(&options).unwrap();
+        alone.append(ids).unwrap();
+        alone.logits().unwrap().to_vec()
+    };
+    let mut trunk = engine.session(&options).unwrap();
+    trunk.append(&PROMPT).unwrap();
+    let mut branch = trunk.fork().unwrap();
+    assert!(branch.logits().is_none());
+    assert!(trunk.fork().is_err(), "it was made for one fork");
+    trunk.append(&[7, 8]).unwrap();
+    branch.append(&[9]).unwrap();
+    assert_eq!(trunk.logits().unwrap(), logits_of(&[1, 40, 50, 60, 7, 8]));
+    assert_eq!(branch.logits().unwrap(), logits_of(&[1, 40, 50, 60, 9]));
+    drop(trunk);
+    let mut again = branch.fork().unwrap();
+    again.append(&[3]).unwrap();
+    assert_eq!(again.logits().unwrap(), logits_of(&[1, 40, 50, 60, 9, 3]));
+}
+
+#[test]
 fn the_budget_knows_what_a_session_takes_and_gets_it_back() {
     let engine = engine("llama-plain.gguf", &LoadOptions::default());
     let budget = engine.budget();

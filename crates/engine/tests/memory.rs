@@ -128,7 +128,7 @@ fn a_budget_that_is_too_small_names_one_that_is_not() {
 #[test]
 fn what_does_not_fit_shrinks_only_if_it_may() {
     let (_alone, path) = (alone(), stories());
-    let session = SessionOptions { n_ctx: Some(512), n_batch: None, kv: KvType::F32 };
+    let session = SessionOptions { n_ctx: Some(512), kv: KvType::F32, ..SessionOptions::default() };
     let [least, shrunk] =
         [Fit::AsAsked, Fit::Shrink].map(|fit| smallest(&path, WeightsAt::Streamed, session.clone(), fit));
     assert!(shrunk + 3 * LEEWAY < least, "{shrunk} {least}");

@@ -3,7 +3,7 @@
 //! What happens to the rows then is in `forward.rs`. A batch is let in whole or not at all, and a step that fails halfway
 //! takes its rows back, so that a sequence is always as long as what was computed of it.
 
-use std::{ops::Range, sync::Arc};
+use std::{io::Write, ops::Range, sync::Arc};
 
 use atta_kernels::{Kernels, Pool};
 use atta_store::{Budget, Reservation};
@@ -11,7 +11,7 @@ use atta_store::{Budget, Reservation};
 use crate::{
     Batch, Error, Executor, Input, KvType, Model, Observer, Output, Phase, Row, SeqId, Want,
     blocks::{RopeTables, Scratch, ScratchSize},
-    kv::Cache,
+    kv::{Cache, CacheSize},
     observe::Silent,
     spec::{ModelSpec, Positions},
 };
@@ -80,7 +80,7 @@ impl Executor for Cpu {
         self.cache.fork(seq)
     }
 
-    fn truncate(&mut self, seq: SeqId, n: usize) -> Result<(), Error> {
+    fn truncate(&mut self, seq: SeqId, n: usize) -> Result<usize, Error> {
         self.cache.truncate(seq, n)
     }
 
@@ -88,12 +88,12 @@ impl Executor for Cpu {
         self.cache.drop_seq(seq)
     }
 
-    fn export(&self, seq: SeqId) -> Result<Vec<u8>, Error> {
-        self.cache.export(seq)
+    fn export(&self, seq: SeqId, positions: Range<usize>, out: &mut dyn Write) -> Result<(), Error> {
+        self.cache.export(seq, positions, out)
     }
 
-    fn import(&mut self, state: &[u8]) -> Result<SeqId, Error> {
-        self.cache.import(state)
+    fn append_state(&mut self, seq: SeqId, state: &[u8], n: usize) -> Result<(), Error> {
+        self.cache.append_state(seq, state, n)
     }
 }
 
@@ -114,14 +114,15 @@ impl Cpu {
         let layers = layers.unwrap_or(0..spec.layers.len());
         check_options(spec, &layers, [n_ctx, n_seqs, n_batch])?;
         let size = ScratchSize { n_threads: pool.n_threads(), n_rows: n_batch, n_ctx };
+        let cache_size = CacheSize { kv, n_ctx, n_seqs, n_batch };
         // An absurd size is refused before anything is allocated.
         let memory = [
-            budget.reserve("kv cache", Cache::bytes(spec, layers.clone(), kv, n_ctx, n_seqs))?,
+            budget.reserve("kv cache", Cache::bytes(spec, layers.clone(), &cache_size))?,
             budget.reserve("activations", Scratch::bytes(spec, size))?,
         ];
         let factors = model.globals().rope_factors();
         Ok(Self {
-            cache: Cache::new(spec, layers.clone(), kv, n_ctx, n_seqs),
+            cache: Cache::new(spec, layers.clone(), &cache_size),
             ropes: RopeTables::new(&spec.layers, factors, n_batch, n_ctx),
             scratch: Scratch::new(spec, size),
             ids: Vec::with_capacity(n_batch),
@@ -140,7 +141,8 @@ impl Cpu {
         let CpuOptions { n_ctx, n_seqs, n_batch, kv, layers } = options.clone();
         let layers = layers.unwrap_or(0..spec.layers.len());
         let size = ScratchSize { n_threads, n_rows: n_batch, n_ctx };
-        [Cache::bytes(spec, layers, kv, n_ctx, n_seqs), Scratch::bytes(spec, size)]
+        let cache = CacheSize { kv, n_ctx, n_seqs, n_batch };
+        [Cache::bytes(spec, layers, &cache), Scratch::bytes(spec, size)]
     }
 
     /// Lets `observer` hear what each step turns to.

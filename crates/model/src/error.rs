@@ -127,6 +127,9 @@ pub enum Error {
         what: &'static str,
     },
     /// An exported state that is of another model, of other element types, or cut short.
-    #[error("this state cannot be imported: {0}")]
+    #[error("this state cannot be taken: {0}")]
     State(&'static str),
+    /// A state that could not be written.
+    #[error("writing a state: {0}")]
+    Export(#[source] std::io::Error),
 }

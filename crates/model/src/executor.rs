@@ -3,6 +3,8 @@
 //! It is coarse on purpose. There is no trait of single operations: a backend runs a range of layers for a whole batch in
 //! its own way, and owns the state of the sequences, which may live on a GPU or on another machine.
 
+use std::{io::Write, ops::Range};
+
 use crate::{Batch, Error, Output, SeqId};
 
 /// Runs a range of layers for rows of many sequences.
@@ -36,11 +38,12 @@ pub trait Executor {
     /// [`Error::NoSequence`], or [`Error::NoRoomForSequence`].
     fn fork(&mut self, seq: SeqId) -> Result<SeqId, Error>;
 
-    /// Forgets everything from position `n` on.
+    /// Forgets everything from position `n` on, and returns how many positions are left: `n`, all if there are fewer, or none
+    /// where a layer with a window has already given back what position `n` sees.
     ///
     /// # Errors
     /// [`Error::NoSequence`].
-    fn truncate(&mut self, seq: SeqId, n: usize) -> Result<(), Error>;
+    fn truncate(&mut self, seq: SeqId, n: usize) -> Result<usize, Error>;
 
     /// Ends a sequence; its memory is free again.
     ///
@@ -48,15 +51,18 @@ pub trait Executor {
     /// [`Error::NoSequence`].
     fn drop_seq(&mut self, seq: SeqId) -> Result<(), Error>;
 
-    /// The state of a sequence as bytes, to be imported by an executor of the same model, layers and element types.
+    /// Writes the state of these positions of a sequence as bytes, to be appended by an executor of the same model, layers and
+    /// element types. Of layers with a window only what is still there is written.
     ///
     /// # Errors
-    /// [`Error::NoSequence`].
-    fn export(&self, seq: SeqId) -> Result<Vec<u8>, Error>;
+    /// [`Error::NoSequence`], [`Error::State`] for positions that it does not have, [`Error::Export`].
+    fn export(&self, seq: SeqId, positions: Range<usize>, out: &mut dyn Write) -> Result<(), Error>;
 
-    /// A new sequence from exported bytes. They may come from anywhere: everything is checked but the numbers themselves.
+    /// Appends the first `n` positions of a written state to a sequence that ends where it begins. The bytes may come from
+    /// anywhere: everything is checked but the numbers themselves. A sequence that lacks a part of a window afterwards takes no
+    /// rows; [`truncate`](Self::truncate) says so by leaving nothing of it.
     ///
     /// # Errors
-    /// [`Error::State`], [`Error::NoRoomForSequence`] or [`Error::ContextFull`].
-    fn import(&mut self, state: &[u8]) -> Result<SeqId, Error>;
+    /// [`Error::NoSequence`], [`Error::State`] or [`Error::ContextFull`]; the sequence is as before then.
+    fn append_state(&mut self, seq: SeqId, state: &[u8], n: usize) -> Result<(), Error>;
 }

@@ -12,7 +12,7 @@ use atta_model::{
     spec::{Activation, Attention, Ffn, Mask, Mlp, ModelSpec, Norm, Presence, Rope},
 };
 use atta_store::{Budget, Guard, InMemory, ModelFiles, Unit, Weights};
-use support::{append, bits, cpu, cpu_with, forward, golden};
+use support::{append, bits, cpu, forward, golden};
 
 /// Weights that cannot be read from the `n`th unit on, until they are mended.
 struct Failing {
@@ -81,31 +81,6 @@ fn a_row_that_asked_for_logits_has_no_residual() {
     batch.push_token(seq, 1, 2, Want::Hidden);
     cpu.step(&batch, &mut out).unwrap();
     out.hidden(0);
-}
-
-#[test]
-fn a_state_of_other_layers_is_refused() {
-    let model = golden("llama-plain").model();
-    let part = |layers| cpu_with(&model, 1, CpuOptions { layers: Some(layers), n_ctx: 64, ..CpuOptions::default() });
-    let (mut first, mut second) = (part(0..1), part(1..2));
-    let seq = first.new_seq().unwrap();
-    append(&mut first, seq, &[], 1);
-    let state = first.export(seq).unwrap();
-    assert!(matches!(second.import(&state), Err(Error::State(_))));
-    assert!(first.import(&state).is_err(), "it was made for one sequence");
-}
-
-#[test]
-fn a_state_whose_keys_were_turned_otherwise_is_refused() {
-    for (name, takes_it) in [("phi3-short", false), ("llama-dynamic-rope", false), ("llama-yarn", true)] {
-        let g = golden(name);
-        let part = |n_ctx| cpu_with(&g.model(), 1, CpuOptions { n_ctx, ..CpuOptions::default() });
-        let (mut short, mut long) = (part(64), part(8192));
-        let seq = short.new_seq().unwrap();
-        append(&mut short, seq, &g.tokens[..20], 20);
-        let state = short.export(seq).unwrap();
-        assert_eq!(long.import(&state).is_ok(), takes_it, "{name}");
-    }
 }
 
 #[test]

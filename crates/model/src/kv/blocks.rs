@@ -29,6 +29,12 @@ impl Blocks {
         self.block_bytes
     }
 
+    /// How many sequences hold each block.
+    #[cfg(test)]
+    pub(super) fn holders(&self) -> &[u32] {
+        &self.holders
+    }
+
     pub(super) fn n_free(&self) -> usize {
         self.free.len()
     }

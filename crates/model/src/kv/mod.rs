@@ -1,7 +1,7 @@
 //! The state of sequences: keys and values in blocks, shared between sequences that share a past.
 //!
-//! One arena and one block table per *group* of layers with the same retention, so that (later) window layers can free
-//! their blocks while global layers keep theirs. A block holds [`BLOCK_LEN`] positions of every layer of its group:
+//! One arena and one block table per *group* of layers with the same retention: layers with a window give blocks back while
+//! global layers keep theirs. A block holds [`BLOCK_LEN`] positions of every layer of its group:
 //!
 //! ```text
 //! block:  layer 0 K [n_kv_heads, BLOCK_LEN, d_head] | layer 0 V [same] | layer 1 K | …
@@ -12,10 +12,12 @@
 
 mod blocks;
 mod cache;
+mod plan;
 mod state;
+mod table;
 
 pub use atta_kernels::KvElem;
-pub(crate) use cache::Cache;
+pub(crate) use cache::{Cache, CacheSize};
 
 /// Positions per block. A prompt wastes half a block on average; 32 keeps that below 1 % of a context of 2,048.
 pub(crate) const BLOCK_LEN: usize = 32;

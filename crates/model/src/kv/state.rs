@@ -1,104 +1,160 @@
-//! A sequence as bytes: what is kept when it moves to another executor, or (later) to a disk.
+//! Positions of a sequence as bytes: what is kept when they move to another executor, or to a disk.
 //!
 //! ```text
-//! magic "ATTAKV01" | u32 LE: n_layers, len, first layer, k type, v type, rope regime
-//! per layer u32 LE: n_kv_heads, d_head
-//! per layer: K [n_kv_heads, len, d_head], V [same], elements as in the cache
+//! magic "ATTAKV02" | u32 LE: n_layers, first layer, rope regime, first position, n positions
+//! per layer u32 LE: n_kv_heads, d_head, k type, v type, n missing
+//! per layer: K [n_kv_heads, n positions - n missing, d_head], V [same], elements as in the cache
 //! ```
-//! The bytes may come from anywhere: every header field is compared with the cache, and the length with the header.
+//! Of a layer with a window the first positions may be missing. The bytes may come from anywhere: every header field is compared
+//! with the cache, and the length with the header.
+
+use std::{io::Write, ops::Range};
 
 use atta_kernels::KvElem;
 
 use super::{
     BLOCK_LEN,
-    cache::{Cache, Place},
+    cache::{Cache, Sequence},
+    plan::Place,
 };
 use crate::{Error, SeqId};
 
-const MAGIC: &[u8; 8] = b"ATTAKV01";
+const MAGIC: &[u8; 8] = b"ATTAKV02";
+
+/// What a header says.
+struct Header {
+    start: usize,
+    n: usize,
+    /// Of each layer, positions that are not there.
+    n_missing: Vec<usize>,
+}
 
 impl Cache {
-    /// The state of a sequence.
-    pub(crate) fn export(&self, id: SeqId) -> Result<Vec<u8>, Error> {
+    /// Writes the state of these positions of a sequence.
+    pub(crate) fn export(&self, id: SeqId, positions: Range<usize>, out: &mut dyn Write) -> Result<(), Error> {
         let seq = self.seq(id)?;
-        let mut out = self.header(seq.len);
+        if positions.start > positions.end || positions.end > seq.len {
+            return Err(Error::State("it does not have these positions"));
+        }
+        let from = |place: &Place| seq.tables[place.group].from().clamp(positions.start, positions.end);
+        let n_missing = self.places.iter().map(|place| from(place) - positions.start).collect();
+        let header = Header { start: positions.start, n: positions.len(), n_missing };
+        out.write_all(&self.header(&header)).map_err(Error::Export)?;
         for place in &self.places {
-            for (at, elem) in [(place.k_at, self.kv.k), (place.v_at, self.kv.v)] {
-                for (row, pos) in rows(place, seq.len) {
-                    let block = self.groups[place.group].block(seq.tables[place.group][pos / BLOCK_LEN]);
-                    out.extend_from_slice(&block[place.row_bytes(at, row, elem)]);
+            self.export_layer(seq, place, from(place)..positions.end, out).map_err(Error::Export)?;
+        }
+        Ok(())
+    }
+
+    fn export_layer(
+        &self,
+        seq: &Sequence,
+        place: &Place,
+        positions: Range<usize>,
+        out: &mut dyn Write,
+    ) -> std::io::Result<()> {
+        let (blocks, table) = (&self.groups[place.group].blocks, seq.tables[place.group].blocks());
+        for half in [place.k, place.v] {
+            for h in 0..place.n_kv_heads {
+                for (i, inside) in in_blocks(positions.clone()) {
+                    out.write_all(&blocks.block(table[i])[half.rows(h, inside)])?;
                 }
             }
         }
-        Ok(out)
+        Ok(())
     }
 
-    /// A new sequence with the state that was exported.
-    pub(crate) fn import(&mut self, state: &[u8]) -> Result<SeqId, Error> {
-        let len = self.check(state)?;
-        let id = self.new_seq()?;
-        for _ in 0..len {
-            if let Err(error) = self.extend(id) {
-                self.drop_seq(id)?;
+    /// Appends the first `n` positions of a state to a sequence that ends where the state begins.
+    pub(crate) fn append_state(&mut self, id: SeqId, state: &[u8], n: usize) -> Result<(), Error> {
+        let (header, data) = self.check(state)?;
+        if header.start != self.seq(id)?.len || n > header.n {
+            return Err(Error::State("it is of other positions"));
+        }
+        for _ in 0..n {
+            if let Err(error) = self.add_position(id) {
+                self.truncate(id, header.start)?;
                 return Err(error);
             }
         }
-        self.fill(id, len, &state[self.header(len).len()..]);
-        Ok(id)
+        self.fill(id, &header, n, data);
+        Ok(())
     }
 
-    fn fill(&mut self, id: SeqId, len: usize, mut state: &[u8]) {
-        for i in 0..self.places.len() {
+    /// Copies the rows of the positions that were just added.
+    fn fill(&mut self, id: SeqId, header: &Header, n: usize, mut data: &[u8]) {
+        for (i, &n_missing) in header.n_missing.iter().enumerate() {
             let place = self.places[i];
-            for (at, elem) in [(place.k_at, self.kv.k), (place.v_at, self.kv.v)] {
-                for (row, pos) in rows(&place, len) {
-                    let block = self.seq(id).expect("just made").tables[place.group][pos / BLOCK_LEN];
-                    let range = place.row_bytes(at, row, elem);
-                    let (here, rest) = state.split_at(range.len());
-                    self.groups[place.group].block_mut(block)[range].copy_from_slice(here);
-                    state = rest;
+            let present = header.start + n_missing.min(n)..header.start + n;
+            let (seq, groups) = self.seq_mut(id).expect("it was extended");
+            let (table, group) = (&mut seq.tables[place.group], &mut groups[place.group]);
+            if n_missing > 0 {
+                table.lacks_before(present.start);
+            }
+            // What a window has already let go is not brought back.
+            let kept = present.start.max(table.from())..present.end;
+            for half in [place.k, place.v] {
+                for h in 0..place.n_kv_heads {
+                    let (rows, rest) = data.split_at((header.n - n_missing) * half.row_bytes);
+                    let mut rows = &rows[(kept.start.min(kept.end) - present.start) * half.row_bytes..];
+                    for (i, inside) in in_blocks(kept.clone()) {
+                        let range = half.rows(h, inside);
+                        let (here, after) = rows.split_at(range.len());
+                        group.blocks.block_mut(table.blocks()[i])[range].copy_from_slice(here);
+                        rows = after;
+                    }
+                    data = rest;
                 }
             }
         }
     }
 
-    /// Compares header and length with this cache; the number of positions.
-    fn check(&self, state: &[u8]) -> Result<usize, Error> {
-        let n = state.get(12..16).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes);
-        let len = n.ok_or(Error::State("it is cut short"))? as usize;
-        if len > self.n_ctx() {
+    /// Compares a header with this cache, and the length with the header; what it says, and the rows.
+    fn check<'a>(&self, state: &'a [u8]) -> Result<(Header, &'a [u8]), Error> {
+        let n_layers = self.places.len();
+        let head = state.get(..28 + 20 * n_layers).ok_or(Error::State("it is cut short, or of another model"))?;
+        let field = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize;
+        let n_missing = (0..n_layers).map(|l| field(28 + 20 * l + 16)).collect();
+        let header = Header { start: field(20), n: field(24), n_missing };
+        if header.start.saturating_add(header.n) > self.n_ctx() {
             return Err(Error::ContextFull { n_ctx: self.n_ctx() });
         }
-        if !state.starts_with(&self.header(len)) {
+        if self.header(&header) != head || header.n_missing.iter().any(|&n| n > header.n) {
             return Err(Error::State(
                 "it is of another model, other layers, other element types or another kind of context",
             ));
         }
-        let row_bytes = |p: &Place| self.kv.k.row_bytes(p.d_head) + self.kv.v.row_bytes(p.d_head);
-        let data: usize = self.places.iter().map(|p| len * p.n_kv_heads * row_bytes(p)).sum();
-        if state.len() != self.header(len).len() + data {
+        let row_bytes = |p: &Place| p.n_kv_heads * (p.k.row_bytes + p.v.row_bytes);
+        let data: usize = self.places.iter().zip(&header.n_missing).map(|(p, m)| (header.n - m) * row_bytes(p)).sum();
+        if state.len() != head.len() + data {
             return Err(Error::State("its length does not match its header"));
         }
-        Ok(len)
+        Ok((header, &state[28 + 20 * n_layers..]))
     }
 
-    fn header(&self, len: usize) -> Vec<u8> {
+    fn header(&self, header: &Header) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         let code = |elem| match elem {
             KvElem::F32 => 0,
             KvElem::F16 => 1,
         };
-        let sizes = self.places.iter().flat_map(|p| [p.n_kv_heads as u32, p.d_head as u32]);
         let (n_layers, first) = (self.places.len() as u32, self.first_layer as u32);
-        let fixed = [n_layers, len as u32, first, code(self.kv.k), code(self.kv.v), self.rope_regime as u32];
-        for field in fixed.into_iter().chain(sizes) {
+        let fixed = [n_layers, first, self.rope_regime as u32, header.start as u32, header.n as u32];
+        let layers = self.places.iter().zip(&header.n_missing);
+        let layer = |(p, &missing): (&Place, &usize)| {
+            [p.n_kv_heads as u32, p.d_head as u32, code(p.k.elem), code(p.v.elem), missing as u32]
+        };
+        for field in fixed.into_iter().chain(layers.flat_map(layer)) {
             out.extend_from_slice(&field.to_le_bytes());
         }
         out
     }
 }
 
-/// Row index within a block, and position, of every row of one layer's keys (or values), head by head.
-fn rows(place: &Place, len: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..place.n_kv_heads).flat_map(move |h| (0..len).map(move |pos| (h * BLOCK_LEN + pos % BLOCK_LEN, pos)))
+/// The blocks that hold these positions, and which positions of each.
+fn in_blocks(positions: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
+    let end = if positions.is_empty() { 0 } else { positions.end.div_ceil(BLOCK_LEN) };
+    (positions.start / BLOCK_LEN..end).map(move |i| {
+        let first = i * BLOCK_LEN;
+        (i, positions.start.max(first) - first..positions.end.min(first + BLOCK_LEN) - first)
+    })
 }

@@ -1,0 +1,197 @@
+//! The blocks of one sequence in one group of layers: which it holds, and from where on they say something.
+
+use super::{BLOCK_LEN, blocks::Blocks};
+use crate::spec::Retention;
+
+/// The blocks of the positions of a sequence, in order.
+#[derive(Clone)]
+pub(super) struct Table {
+    /// Block `i` holds positions `32 i..`; those before `n_gone` were given back, their numbers mean nothing.
+    blocks: Vec<u32>,
+    n_gone: usize,
+    /// The first position whose keys and values are there.
+    from: usize,
+}
+
+/// An arena of blocks and how long a sequence keeps them.
+pub(super) struct Group {
+    pub(super) blocks: Blocks,
+    retention: Retention,
+    /// Blocks that a sequence holds at most.
+    share: usize,
+}
+
+impl Table {
+    pub(super) fn new(n_blocks_max: usize) -> Self {
+        Self { blocks: Vec::with_capacity(n_blocks_max), n_gone: 0, from: 0 }
+    }
+
+    pub(super) fn blocks(&self) -> &[u32] {
+        &self.blocks
+    }
+
+    /// The first position whose keys and values are there.
+    pub(super) fn from(&self) -> usize {
+        self.from
+    }
+
+    /// Says that nothing before position `from` is there.
+    pub(super) fn lacks_before(&mut self, from: usize) {
+        self.from = self.from.max(from);
+    }
+
+    fn held(&self) -> &[u32] {
+        &self.blocks[self.n_gone..]
+    }
+}
+
+impl Group {
+    /// Blocks that a sequence of up to `n_ctx` positions holds at most, if up to `n_batch` positions come at once.
+    ///
+    /// Of a window that is what the first row of a batch sees and the batch itself, wherever blocks begin. While fewer rows come
+    /// at once the rest is a past that can be gone back to.
+    pub(super) fn share(retention: Retention, n_ctx: usize, n_batch: usize) -> usize {
+        let all = n_ctx.div_ceil(BLOCK_LEN);
+        match retention {
+            Retention::All => all,
+            Retention::Window(n) => all.min((n.saturating_add(n_batch)).div_ceil(BLOCK_LEN) + 1),
+        }
+    }
+
+    pub(super) fn new(retention: Retention, (share, n_seqs): (usize, usize), block_bytes: usize) -> Self {
+        Self { blocks: Blocks::new(share * n_seqs, block_bytes), retention, share }
+    }
+
+    /// The first position that the one at `len` sees.
+    fn first_needed(&self, len: usize) -> usize {
+        match self.retention {
+            Retention::All => 0,
+            Retention::Window(n) => (len + 1).saturating_sub(n),
+        }
+    }
+
+    /// Whether everything is there that the position at `len` sees.
+    pub(super) fn is_whole(&self, table: &Table, len: usize) -> bool {
+        table.from <= self.first_needed(len)
+    }
+
+    /// Whether [`extend`](Self::extend) will find a block.
+    pub(super) fn has_room(&self, table: &Table, len: usize) -> bool {
+        match table.held().last() {
+            Some(&last) if !len.is_multiple_of(BLOCK_LEN) => !self.blocks.is_shared(last) || self.blocks.n_free() > 0,
+            _ if table.held().len() == self.share => {
+                !self.blocks.is_shared(table.held()[0]) || self.blocks.n_free() > 0
+            }
+            _ => self.blocks.n_free() > 0,
+        }
+    }
+
+    /// Makes the block of position `len` the sequence's own; the oldest goes where it holds its share.
+    pub(super) fn extend(&mut self, table: &mut Table, len: usize) {
+        match table.blocks.last_mut() {
+            Some(last) if !len.is_multiple_of(BLOCK_LEN) => {
+                *last = self.blocks.own(*last).expect("a free block was seen by `has_room`");
+            }
+            _ => {
+                if table.held().len() == self.share {
+                    self.blocks.give_back(table.blocks[table.n_gone]);
+                    table.n_gone += 1;
+                    table.from = table.from.max(table.n_gone * BLOCK_LEN);
+                }
+                table.blocks.extend(self.blocks.take());
+            }
+        }
+    }
+
+    /// Gives back what lies behind position `len`, of which everything that it sees is there, or which is 0.
+    pub(super) fn truncate(&mut self, table: &mut Table, len: usize) {
+        let keep = len.div_ceil(BLOCK_LEN);
+        for &block in &table.blocks[keep.max(table.n_gone)..] {
+            self.blocks.give_back(block);
+        }
+        table.blocks.truncate(keep);
+        table.n_gone = table.n_gone.min(keep);
+        table.from = table.from.min(len);
+    }
+
+    /// A table of the same blocks, which have one more holder.
+    pub(super) fn fork(&mut self, table: &Table) -> Table {
+        table.held().iter().for_each(|&block| self.blocks.share(block));
+        let mut fork = Table::new(table.blocks.capacity());
+        fork.blocks.extend_from_slice(&table.blocks);
+        Table { n_gone: table.n_gone, from: table.from, ..fork }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sequences of one group, of which some are not there.
+    struct Group8 {
+        group: Group,
+        seqs: [Option<(usize, Table)>; 8],
+    }
+
+    impl Group8 {
+        fn new(retention: Retention) -> Self {
+            let share = Group::share(retention, 1000, 8);
+            Self { group: Group::new(retention, (share, 8), 1), seqs: Default::default() }
+        }
+
+        fn act(&mut self, [what, i, j, n]: [usize; 4]) {
+            let group = &mut self.group;
+            match (what, &mut self.seqs[i]) {
+                (0, Some((len, table))) => {
+                    *len = n.min(*len);
+                    *len = if group.is_whole(table, *len) { *len } else { 0 };
+                    group.truncate(table, *len);
+                }
+                (1, Some((len, table))) if i != j => {
+                    let fork = (*len, group.fork(table));
+                    if let Some((_, mut old)) = self.seqs[j].replace(fork) {
+                        group.truncate(&mut old, 0);
+                    }
+                }
+                (_, Some((len, table))) => {
+                    for _ in 0..n.min(1000 - *len) {
+                        assert!(group.has_room(table, *len), "a sequence has its share");
+                        group.extend(table, *len);
+                        *len += 1;
+                        assert!(group.is_whole(table, *len), "a window is there");
+                    }
+                }
+                (_, empty) => *empty = Some((0, Table::new(32))),
+            }
+        }
+
+        /// Every block is held as often as it stands in tables.
+        fn check(&self) {
+            let mut expected = vec![0; self.group.blocks.holders().len()];
+            for (len, table) in self.seqs.iter().flatten() {
+                assert_eq!(table.blocks.len(), len.div_ceil(BLOCK_LEN));
+                assert!(table.held().len() <= self.group.share);
+                table.held().iter().for_each(|&block| expected[block as usize] += 1);
+            }
+            assert_eq!(self.group.blocks.holders(), expected);
+            assert_eq!(self.group.blocks.n_free(), expected.iter().filter(|&&n| n == 0).count());
+        }
+    }
+
+    #[test]
+    fn no_block_is_lost_or_given_back_twice() {
+        for retention in [Retention::All, Retention::Window(1), Retention::Window(100)] {
+            let (mut all, mut state) = (Group8::new(retention), 1u64);
+            let mut random = |n: usize| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 33) as usize % n
+            };
+            for _ in 0..3000 {
+                all.act([random(4), random(8), random(8), random(150)]);
+                all.check();
+            }
+            (0..8).for_each(|i| all.act([0, i, i, 0]));
+            assert!(all.group.blocks.holders().iter().all(|&n| n == 0), "{retention:?}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The state of sequences: shared, given back, taken elsewhere; and never wrong.
+
+mod support;
+
+use std::ops::Range;
+
+use atta_model::{Batch, Cpu, CpuOptions, Error, Executor, KvType, Output, SeqId, Want, spec::Retention};
+use support::{append, bits, cpu, cpu_with, golden, goldens};
+
+const BOTH: [KvType; 2] = [KvType::F32, KvType::F16];
+
+fn export(cpu: &Cpu, seq: SeqId, positions: Range<usize>) -> Vec<u8> {
+    let mut state = Vec::new();
+    cpu.export(seq, positions, &mut state).unwrap();
+    state
+}
+
+/// A new sequence with a state.
+fn import(cpu: &mut Cpu, state: &[u8], n: usize) -> Result<SeqId, Error> {
+    let seq = cpu.new_seq()?;
+    match cpu.append_state(seq, state, n) {
+        Ok(()) => Ok(seq),
+        Err(error) => {
+            cpu.drop_seq(seq).unwrap();
+            Err(error)
+        }
+    }
+}
+
+#[test]
+fn an_exported_state_goes_on_elsewhere_in_whole_and_in_part() {
+    for g in goldens() {
+        let model = g.model();
+        for kv in BOTH {
+            let mut here = cpu(&model, 1, kv);
+            let seq = here.new_seq().unwrap();
+            let ids: Vec<u32> = g.tokens.iter().cycle().take(50).copied().collect();
+            let expected = append(&mut here, seq, &ids, 64);
+            let states = [export(&here, seq, 0..33), export(&here, seq, 33..40)];
+            for n in [33, 34, 37, 40] {
+                let mut there = cpu(&model, 1, kv);
+                let moved = import(&mut there, &states[0], 33).unwrap();
+                there.append_state(moved, &states[1], n - 33).unwrap();
+                assert_eq!(there.truncate(moved, n).unwrap(), n);
+                let got = append(&mut there, moved, &ids[n..], 64);
+                assert!(bits(&got) == bits(&expected[n * model.spec().n_vocab..]), "{} {kv:?} {n}", g.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_damaged_state_is_refused_and_changes_nothing() {
+    let g = golden("qwen2");
+    let model = g.model();
+    let mut here = cpu(&model, 1, KvType::F16);
+    let seq = here.new_seq().unwrap();
+    append(&mut here, seq, &g.tokens, 64);
+    let state = export(&here, seq, 0..37);
+    let mut there = cpu(&model, 1, KvType::F16);
+    for cut in [0, 7, 15, 23, state.len() - 1] {
+        assert!(matches!(import(&mut there, &state[..cut], 0), Err(Error::State(_))), "cut to {cut}");
+    }
+    let header = 28 + 20 * model.spec().layers.len();
+    for byte in 0..header {
+        let mut bad = state.clone();
+        bad[byte] ^= 1;
+        assert!(import(&mut there, &bad, 37).is_err(), "byte {byte} of the header");
+    }
+    assert!(import(&mut there, &state, 38).is_err(), "more positions than it has");
+    let later = export(&here, seq, 5..37);
+    assert!(import(&mut there, &later, 1).is_err(), "it does not begin here");
+    assert!(here.export(seq, 30..g.tokens.len() + 1, &mut Vec::new()).is_err());
+    let mut f32s = cpu(&model, 1, KvType::F32);
+    assert!(matches!(import(&mut f32s, &state, 37), Err(Error::State(_))));
+}
+
+#[test]
+fn a_state_of_other_layers_is_refused() {
+    let model = golden("llama-plain").model();
+    let part = |layers| cpu_with(&model, 1, CpuOptions { layers: Some(layers), n_ctx: 64, ..CpuOptions::default() });
+    let (mut first, mut second) = (part(0..1), part(1..2));
+    let seq = first.new_seq().unwrap();
+    let state = export(&first, seq, 0..0);
+    assert!(matches!(import(&mut second, &state, 0), Err(Error::State(_))));
+    assert!(import(&mut first, &state, 0).is_err(), "it was made for one sequence");
+}
+
+#[test]
+fn a_state_whose_keys_were_turned_otherwise_is_refused() {
+    for (name, takes_it) in [("phi3-short", false), ("llama-dynamic-rope", false), ("llama-yarn", true)] {
+        let g = golden(name);
+        let part = |n_ctx| cpu_with(&g.model(), 1, CpuOptions { n_ctx, ..CpuOptions::default() });
+        let (mut short, mut long) = (part(64), part(8192));
+        let seq = short.new_seq().unwrap();
+        append(&mut short, seq, &g.tokens[..20], 20);
+        let state = export(&short, seq, 0..20);
+        assert_eq!(import(&mut long, &state, 20).is_ok(), takes_it, "{name}");
+    }
+}
+
+/// The tiny models that have layers with a window.
+fn windowed() -> impl Iterator<Item = support::Golden> {
+    let window = |l: &atta_model::spec::LayerSpec| matches!(l.retention(), Retention::Window(_));
+    goldens().into_iter().filter(move |g| g.model().spec().layers.iter().any(window))
+}
+
+fn narrow(n_ctx: usize, n_batch: usize, n_seqs: usize) -> CpuOptions {
+    CpuOptions { n_ctx, n_seqs, n_batch, kv: KvType::F32, layers: None }
+}
+
+#[test]
+fn layers_with_a_window_keep_what_it_needs_and_no_more() {
+    assert!(windowed().count() >= 3);
+    for g in windowed() {
+        let model = g.model();
+        let ids: Vec<u32> = g.tokens.iter().cycle().take(600).copied().collect();
+        let mut all = cpu_with(&model, 1, narrow(600, 600, 1));
+        let mut few = cpu_with(&model, 1, narrow(600, 1, 1));
+        let (a, b) = (all.new_seq().unwrap(), few.new_seq().unwrap());
+        let expected = append(&mut all, a, &ids, 600);
+        assert!(bits(&append(&mut few, b, &ids, 1)) == bits(&expected), "{}", g.name);
+        let bytes = |n_batch| Cpu::bytes(model.spec(), 1, &narrow(600, n_batch, 1))[0];
+        assert!(bytes(1) < bytes(600), "{}", g.name);
+    }
+}
+
+#[test]
+fn what_a_window_gave_back_is_computed_again() {
+    for g in windowed() {
+        let model = g.model();
+        let ids: Vec<u32> = g.tokens.iter().cycle().take(400).copied().collect();
+        let mut cpu = cpu_with(&model, 1, narrow(400, 1, 2));
+        let seq = cpu.new_seq().unwrap();
+        let expected = append(&mut cpu, seq, &ids, 1);
+        let fork = cpu.fork(seq).unwrap();
+        let near = cpu.truncate(fork, 399).unwrap();
+        assert_eq!(near, 399, "{}: a window reaches back by one", g.name);
+        let far = cpu.truncate(seq, 200).unwrap();
+        assert_eq!(far, 0, "{}", g.name);
+        let got = append(&mut cpu, seq, &ids, 1);
+        assert!(bits(&got) == bits(&expected), "{}", g.name);
+        let got = append(&mut cpu, fork, &ids[399..], 1);
+        assert!(bits(&got) == bits(&expected[399 * model.spec().n_vocab..]), "{}", g.name);
+    }
+}
+
+#[test]
+fn a_state_without_its_window_is_not_gone_on_from() {
+    for g in windowed() {
+        let model = g.model();
+        let ids: Vec<u32> = g.tokens.iter().cycle().take(400).copied().collect();
+        let mut here = cpu_with(&model, 1, narrow(400, 1, 1));
+        let seq = here.new_seq().unwrap();
+        let expected = append(&mut here, seq, &ids[..399], 1);
+        let (early, late) = (export(&here, seq, 0..200), export(&here, seq, 200..399));
+        let mut there = cpu_with(&model, 1, narrow(400, 1, 1));
+        let moved = there.new_seq().unwrap();
+        there.append_state(moved, &early, 200).unwrap();
+        let mut batch = Batch::default();
+        batch.push_token(moved, 200, ids[200], Want::Nothing);
+        assert!(matches!(there.step(&batch, &mut Output::default()), Err(Error::State(_))), "{}", g.name);
+        // The last positions are there, and with them the window.
+        there.append_state(moved, &late, 199).unwrap();
+        assert_eq!(there.truncate(moved, 398).unwrap(), 398);
+        let got = append(&mut there, moved, &ids[398..399], 1);
+        assert!(bits(&got) == bits(&expected[398 * model.spec().n_vocab..]), "{}", g.name);
+        assert_eq!(there.truncate(moved, 250).unwrap(), 0);
+    }
+}
+
+/// A small generator of numbers, so that a failure can be had again.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % n
+    }
+}
+
+/// A sequence, and the tokens that it should stand for.
+struct Twin {
+    seq: SeqId,
+    ids: Vec<u32>,
+}
+
+/// Does one thing to one of the twins: appends, goes back, forks another, moves over bytes, or begins again.
+fn act(cpu: &mut Cpu, twins: &mut [Twin], random: &mut Random, n_vocab: usize) {
+    let (i, j) = (random.below(twins.len()), random.below(twins.len()));
+    match random.below(8) {
+        0 => {
+            let n = random.below(twins[i].ids.len() + 1);
+            let kept = cpu.truncate(twins[i].seq, n).unwrap();
+            twins[i].ids.truncate(kept);
+        }
+        1 if i != j => {
+            cpu.drop_seq(twins[j].seq).unwrap();
+            twins[j] = Twin { seq: cpu.fork(twins[i].seq).unwrap(), ids: twins[i].ids.clone() };
+        }
+        2 if i != j => {
+            let n = twins[i].ids.len();
+            let state = export(cpu, twins[i].seq, 0..n);
+            cpu.drop_seq(twins[j].seq).unwrap();
+            let seq = import(cpu, &state, n).unwrap();
+            let kept = cpu.truncate(seq, n).unwrap();
+            twins[j] = Twin { seq, ids: twins[i].ids[..kept].to_vec() };
+        }
+        _ => {
+            let n = random.below(9).min(128 - twins[i].ids.len());
+            let new: Vec<u32> = (0..n).map(|_| random.below(n_vocab) as u32).collect();
+            append(cpu, twins[i].seq, &new, 5);
+            twins[i].ids.extend(new);
+        }
+    }
+}
+
+#[test]
+fn eight_sequences_in_any_order_are_eight_separate_runs() {
+    for (seed, g) in [golden("llama-plain")].into_iter().chain(windowed()).enumerate() {
+        let (model, n_vocab) = (g.model(), g.model().spec().n_vocab);
+        let mut random = Random(seed as u64 + 1);
+        let mut cpu = cpu_with(&model, 1, narrow(128, 8, 8));
+        let mut twins: Vec<_> = (0..8).map(|_| Twin { seq: cpu.new_seq().unwrap(), ids: Vec::new() }).collect();
+        for _ in 0..300 {
+            act(&mut cpu, &mut twins, &mut random, n_vocab);
+        }
+        for twin in &twins {
+            let mut alone = cpu_with(&model, 1, narrow(130, 8, 1));
+            let seq = alone.new_seq().unwrap();
+            append(&mut alone, seq, &twin.ids, 8);
+            let expected = append(&mut alone, seq, &[1], 8);
+            cpu.truncate(twin.seq, twin.ids.len().min(127)).unwrap();
+            if cpu.len(twin.seq).unwrap() < twin.ids.len() {
+                continue;
+            }
+            assert!(bits(&append(&mut cpu, twin.seq, &[1], 8)) == bits(&expected), "{}", g.name);
+        }
+    }
+}
