@@ -64,6 +64,16 @@ pub enum Error {
     /// A context length that the session cannot have.
     #[error("a context of {0} positions, expected at least 1")]
     Context(usize),
+    /// A context of which nothing can be forgotten.
+    #[error("a window of {n_ctx} tokens that keeps the first {n_keep}, expected at least {min}")]
+    ShortWindow {
+        /// Positions of the context.
+        n_ctx: usize,
+        /// Tokens at the beginning that are kept.
+        n_keep: usize,
+        /// The shortest window that keeps so many.
+        min: usize,
+    },
     /// A chunk that leaves no token to score.
     #[error("chunks of {n_ctx} tokens, expected at least {min}: raise -c")]
     ChunkTooShort {

@@ -196,7 +196,7 @@ impl Generation<'_> {
                 break FinishReason::Length;
             }
             if let Some(token) = summary.pending.take() {
-                if self.session.tokens().len() == self.session.n_ctx() {
+                if !self.session.has_room() {
                     summary.pending = Some(token);
                     break FinishReason::Length;
                 }

@@ -50,5 +50,5 @@ pub use error::Error;
 pub use generate::{Event, FinishReason, GenerateOptions, Summary};
 pub use memory::{Fit, Prediction, WeightsAt};
 pub use sampling::{Breakers, DryOptions, LogProb, LogProbs, Sampler, Sampling, SamplingError};
-pub use session::{Session, SessionOptions};
+pub use session::{Overflow, Session, SessionOptions};
 pub use stop::{StopError, StopPiece, StopStrings};

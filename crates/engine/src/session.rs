@@ -2,7 +2,10 @@
 //!
 //! A session and its forks share an executor, and with it the blocks of what they have in common; each step has it alone.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use atta_model::{Batch, Cpu, CpuOptions, Executor, KvType, Observer, Output, SeqId, Want, spec::ModelSpec};
 use atta_store::Reservation;
@@ -28,8 +31,36 @@ pub struct SessionOptions {
     pub n_batch: Option<usize>,
     /// Element types of keys and values.
     pub kv: KvType,
+    /// What happens when the context is full.
+    pub overflow: Overflow,
     /// Forks that may live beside the session; each is given the memory of a context of its own.
     pub n_forks: usize,
+}
+
+/// What happens when a context is full and a token is to come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overflow {
+    /// A generation ends, a prompt is refused.
+    #[default]
+    Stop,
+    /// Half of the context is forgotten, but not the first `n_keep` tokens (Xiao et al. 2024: StreamingLLM). What was
+    /// forgotten has still left its traces in what stays; nothing else of it can be recalled.
+    Shift {
+        /// Tokens at the beginning that stay: without the first few, models lose their balance.
+        n_keep: usize,
+    },
+}
+
+/// Positions are forgotten by multiples of this.
+const GAP_UNIT: usize = 32;
+
+impl Overflow {
+    /// The positions of a full context that are forgotten; `None`: none are.
+    fn gap(self, n_ctx: usize) -> Option<Range<usize>> {
+        let Self::Shift { n_keep } = self else { return None };
+        let n = n_ctx.saturating_sub(n_keep) / 2 / GAP_UNIT * GAP_UNIT;
+        Some(n_keep..n_keep + n)
+    }
 }
 
 /// The same with every default filled in.
@@ -40,13 +71,15 @@ pub(crate) struct Resolved {
     pub(crate) kv: KvType,
     /// Sequences at once.
     pub(crate) n_seqs: usize,
+    pub(crate) overflow: Overflow,
 }
 
 impl Resolved {
     /// What an executor for it is made for.
     pub(crate) fn cpu(&self) -> CpuOptions {
-        let Self { n_ctx, n_batch, kv, n_seqs } = *self;
-        CpuOptions { n_ctx, n_seqs, n_batch, kv, layers: None }
+        let Self { n_ctx, n_batch, kv, n_seqs, overflow } = *self;
+        let n_recent = overflow.gap(n_ctx).map(|gap| n_ctx.saturating_sub(gap.end));
+        CpuOptions { n_ctx, n_seqs, n_batch, kv, layers: None, n_recent }
     }
 }
 
@@ -54,7 +87,8 @@ impl Resolved {
 pub(crate) fn resolve(spec: &ModelSpec, options: &SessionOptions) -> Resolved {
     let n_ctx = options.n_ctx.unwrap_or(spec.n_ctx_train.min(DEFAULT_N_CTX));
     let n_batch = options.n_batch.unwrap_or((n_ctx / 8).min(DEFAULT_N_BATCH)).clamp(1, n_ctx.max(1));
-    Resolved { n_ctx, n_batch, kv: options.kv, n_seqs: options.n_forks.saturating_add(1) }
+    let n_seqs = options.n_forks.saturating_add(1);
+    Resolved { n_ctx, n_batch, kv: options.kv, n_seqs, overflow: options.overflow }
 }
 
 /// Bytes of the logits that a session keeps.
@@ -75,7 +109,11 @@ pub struct Session {
     seq: SeqId,
     n_ctx: usize,
     n_batch: usize,
+    /// What is forgotten each time that the context is full.
+    gap: Option<Range<usize>>,
     tokens: Vec<u32>,
+    /// Tokens that were forgotten, all behind the first `gap.start`.
+    n_forgotten: usize,
     batch: Batch,
     out: Output,
     /// The row of the last step that asked for logits.
@@ -86,8 +124,12 @@ pub struct Session {
 impl Session {
     pub(crate) fn new(engine: &Engine, options: &SessionOptions) -> Result<Self, Error> {
         let planned = engine.planned_session(options)?;
-        if planned.n_ctx == 0 {
-            return Err(Error::Context(planned.n_ctx));
+        let (n_ctx, gap) = (planned.n_ctx, planned.overflow.gap(planned.n_ctx));
+        if n_ctx == 0 {
+            return Err(Error::Context(n_ctx));
+        }
+        if let Some(gap) = gap.as_ref().filter(|gap| gap.is_empty()) {
+            return Err(Error::ShortWindow { n_ctx, n_keep: gap.start, min: gap.start + 2 * GAP_UNIT });
         }
         let logits_memory = engine.budget().reserve("logits", logits_bytes(engine.spec()))?;
         let (model, kernels, pool) = (engine.model().clone(), engine.kernels(), Arc::clone(engine.pool()));
@@ -96,9 +138,11 @@ impl Session {
             engine: engine.clone(),
             seq: cpu.new_seq()?,
             cpu: Arc::new(Mutex::new(cpu)),
-            n_ctx: planned.n_ctx,
+            n_ctx,
             n_batch: planned.n_batch,
-            tokens: Vec::with_capacity(planned.n_ctx),
+            gap,
+            tokens: Vec::with_capacity(n_ctx),
+            n_forgotten: 0,
             batch: Batch::default(),
             out: Output::default(),
             last: None,
@@ -122,7 +166,9 @@ impl Session {
             seq,
             n_ctx: self.n_ctx,
             n_batch: self.n_batch,
+            gap: self.gap.clone(),
             tokens,
+            n_forgotten: self.n_forgotten,
             batch: Batch::default(),
             out: Output::default(),
             last: None,
@@ -144,20 +190,29 @@ impl Session {
     /// # Errors
     /// As [`append`](Self::append).
     pub fn append_with(&mut self, ids: &[u32], mut go_on: impl FnMut(usize) -> bool) -> Result<usize, Error> {
-        self.check_room(ids.len())?;
-        for (i, chunk) in ids.chunks(self.n_batch).enumerate() {
-            let done = i * self.n_batch;
+        if !self.shifts() {
+            self.check_room(ids.len())?;
+        }
+        let mut rest = ids;
+        while !rest.is_empty() {
+            let done = ids.len() - rest.len();
             if !go_on(done) {
                 return Ok(done);
             }
-            let is_last = done + chunk.len() == ids.len();
-            self.step(chunk, |i| if is_last && i + 1 == chunk.len() { Want::Logits } else { Want::Nothing })?;
-            self.last = is_last.then_some(chunk.len() - 1);
+            self.make_room()?;
+            // A context is always shifted when it is full, so that the size of chunks makes no difference.
+            let n = rest.len().min(self.n_batch).min(self.n_ctx - self.n_held());
+            let (chunk, after) = rest.split_at(n);
+            let is_last = after.is_empty();
+            self.step(chunk, |i| if is_last && i + 1 == n { Want::Logits } else { Want::Nothing })?;
+            self.last = is_last.then_some(n - 1);
+            rest = after;
         }
         Ok(ids.len())
     }
 
-    /// Appends tokens and gives the logits after each of them, `[n_vocab]`, to `each`, with its position.
+    /// Appends tokens and gives the logits after each of them, `[n_vocab]`, to `each`, with its position. The context is not
+    /// shifted for them.
     ///
     /// # Errors
     /// As [`append`](Self::append).
@@ -185,7 +240,7 @@ impl Session {
         self.last.map(|row| self.out.logits(row))
     }
 
-    /// All tokens of the session.
+    /// All tokens of the session, those that were forgotten included.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens
     }
@@ -193,6 +248,21 @@ impl Session {
     /// Positions of the context.
     pub fn n_ctx(&self) -> usize {
         self.n_ctx
+    }
+
+    /// Whether another token has a place, be it that others are forgotten for it.
+    pub fn has_room(&self) -> bool {
+        self.shifts() || self.n_held() < self.n_ctx
+    }
+
+    /// Whether tokens are forgotten when the context is full.
+    pub fn shifts(&self) -> bool {
+        self.gap.is_some()
+    }
+
+    /// Tokens that were forgotten to make room.
+    pub fn n_forgotten(&self) -> usize {
+        self.n_forgotten
     }
 
     /// Tokens that are computed at once, at most.
@@ -205,15 +275,21 @@ impl Session {
         &self.engine
     }
 
-    /// Forgets everything from token `n` on, and returns how many tokens are left: fewer than `n` if there were fewer, or none
-    /// where a layer with a window has already forgotten what token `n` sees.
+    /// Forgets everything from token `n` on, and returns how many tokens are left: fewer than `n` if there were fewer, where
+    /// they were forgotten already, or none where a layer with a window has let go of what token `n` sees.
     ///
     /// # Errors
     /// None that a session can cause itself.
     pub fn truncate(&mut self, n: usize) -> Result<usize, Error> {
         if n < self.tokens.len() {
-            let left = self.executor().truncate(self.seq, n)?;
-            self.tokens.truncate(left);
+            let n_kept = self.gap.as_ref().map_or(0, |gap| gap.start);
+            let (held, n_forgotten) = match n.checked_sub(self.n_forgotten) {
+                Some(held) if held > n_kept => (held, self.n_forgotten),
+                _ => (n.min(n_kept), 0),
+            };
+            let left = self.executor().truncate(self.seq, held)?;
+            self.n_forgotten = if left == 0 { 0 } else { n_forgotten };
+            self.tokens.truncate(left + self.n_forgotten);
             self.last = None;
         }
         Ok(self.tokens.len())
@@ -238,8 +314,24 @@ impl Session {
         executor(&self.cpu)
     }
 
+    /// Tokens whose keys and values are there.
+    fn n_held(&self) -> usize {
+        self.tokens.len() - self.n_forgotten
+    }
+
+    /// Forgets some tokens of a full context, if it may.
+    fn make_room(&mut self) -> Result<(), Error> {
+        if self.n_held() == self.n_ctx
+            && let Some(gap) = self.gap.clone()
+        {
+            self.executor().shift(self.seq, gap.clone())?;
+            self.n_forgotten += gap.len();
+        }
+        Ok(())
+    }
+
     fn check_room(&self, n: usize) -> Result<(), Error> {
-        let n_prompt = self.tokens.len() + n;
+        let n_prompt = self.n_held() + n;
         if n_prompt > self.n_ctx {
             return Err(Error::PromptTooLong { n_prompt, n_ctx: self.n_ctx });
         }
@@ -248,7 +340,7 @@ impl Session {
 
     fn step(&mut self, ids: &[u32], want: impl Fn(usize) -> Want) -> Result<(), Error> {
         self.batch.clear();
-        let pos = self.tokens.len();
+        let pos = self.n_held();
         for (i, &id) in ids.iter().enumerate() {
             self.batch.push_token(self.seq, pos + i, id, want(i));
         }

@@ -3,8 +3,8 @@
 use std::{num::NonZeroUsize, ops::ControlFlow, path::PathBuf};
 
 use atta_engine::{
-    BenchOptions, Breakers, DryOptions, Engine, Error, Event, FinishReason, GenerateOptions, LoadOptions, Sampling,
-    Session, SessionOptions, Summary, Threads,
+    BenchOptions, Breakers, DryOptions, Engine, Error, Event, FinishReason, GenerateOptions, LoadOptions, Overflow,
+    Sampling, Session, SessionOptions, Summary, Threads,
 };
 
 fn engine(name: &str, options: &LoadOptions) -> Engine {
@@ -278,4 +278,58 @@ fn a_session_keeps_what_begins_the_same_way_and_leaves_a_token_to_evaluate() {
     assert_eq!((session.tokens(), session.logits()), (&[1, 40, 50][..], None));
     assert_eq!(session.keep_common(&[1, 41, 50]).unwrap(), 1);
     assert_eq!((session.keep_common(&[]).unwrap(), session.tokens().len()), (0, 0));
+}
+
+/// A session that forgets, and the tokens that were appended to it.
+fn shifting(n_ctx: usize, n_batch: usize, n_keep: usize) -> Session {
+    let engine = engine("llama-plain.gguf", &LoadOptions::default());
+    let overflow = Overflow::Shift { n_keep };
+    let options = SessionOptions { n_ctx: Some(n_ctx), n_batch: Some(n_batch), overflow, ..SessionOptions::default() };
+    engine.session(&options).unwrap()
+}
+
+#[test]
+fn a_text_may_be_longer_than_a_context_that_shifts() {
+    let ids: Vec<u32> = (0..300).map(|i| i * 7 % 60 + 3).collect();
+    let logits = |n_batch| {
+        let mut session = shifting(100, n_batch, 4);
+        session.append(&ids).unwrap();
+        assert_eq!((session.tokens(), session.n_forgotten()), (&ids[..], 7 * 32));
+        session.logits().unwrap().to_vec()
+    };
+    assert_eq!(logits(1), logits(64));
+    let mut session = shifting(100, 64, 4);
+    let mut options = options(250);
+    options.sampling.logit_bias = vec![(2, f32::NEG_INFINITY)];
+    let summary = session.generate(&PROMPT, &options, |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!((summary.n_generated, session.tokens().len()), (250, PROMPT.len() + 249));
+}
+
+#[test]
+fn going_back_never_goes_into_what_was_forgotten() {
+    let ids: Vec<u32> = (0..150).map(|i| i * 7 % 60 + 3).collect();
+    let after = |n: usize| {
+        let mut session = shifting(100, 16, 4);
+        session.append(&ids).unwrap();
+        let left = session.truncate(n).unwrap();
+        session.append(&ids[left..]).unwrap();
+        (left, session.n_forgotten(), session.logits().unwrap().to_vec())
+    };
+    // 64 tokens were forgotten, from the fifth on.
+    let whole = after(150);
+    assert_eq!((whole.0, whole.1), (150, 64));
+    assert_eq!(after(140), (140, 64, whole.2.clone()));
+    // There it was 32 that were forgotten when the token came first.
+    assert_eq!((after(120).0, after(120).1), (120, 64));
+    for n in [0, 3, 4, 5, 68] {
+        assert_eq!(after(n), (n.min(4), 64, whole.2.clone()), "back to {n}");
+    }
+    assert!(matches!(
+        engine("llama-plain.gguf", &LoadOptions::default()).session(&SessionOptions {
+            n_ctx: Some(67),
+            overflow: Overflow::Shift { n_keep: 4 },
+            ..SessionOptions::default()
+        }),
+        Err(Error::ShortWindow { min: 68, .. })
+    ));
 }

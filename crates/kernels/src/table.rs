@@ -557,4 +557,19 @@ impl Kernels {
         // SAFETY: as above.
         unsafe { (self.table().store_kv)(x, elem, out) }
     }
+
+    /// The row `[d]` that [`store_kv`](Self::store_kv) made these bytes of, as exactly as they say.
+    ///
+    /// # Panics
+    /// If `bytes` has another length.
+    pub fn load_kv(self, bytes: &[u8], elem: KvElem, out: &mut [f32]) {
+        assert_eq!(bytes.len(), elem.row_bytes(out.len()), "bytes of {} elements", out.len());
+        match elem {
+            KvElem::F32 => out.iter_mut().zip(bytes.as_chunks().0).for_each(|(x, b)| *x = f32::from_le_bytes(*b)),
+            KvElem::F16 => {
+                let halves = bytes.as_chunks().0.iter().map(|b| atta_formats::f16::f16_to_f32(u16::from_le_bytes(*b)));
+                out.iter_mut().zip(halves).for_each(|(x, half)| *x = half);
+            }
+        }
+    }
 }

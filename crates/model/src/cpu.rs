@@ -29,11 +29,20 @@ pub struct CpuOptions {
     pub kv: KvType,
     /// The layers to run; `None`: all.
     pub layers: Option<Range<usize>>,
+    /// Positions that stay behind a gap when a sequence is shifted, at least; `None`: none will be.
+    pub n_recent: Option<usize>,
+}
+
+impl CpuOptions {
+    fn cache(&self) -> CacheSize {
+        let Self { n_ctx, n_seqs, n_batch, kv, n_recent, .. } = *self;
+        CacheSize { kv, n_ctx, n_seqs, n_batch, n_recent }
+    }
 }
 
 impl Default for CpuOptions {
     fn default() -> Self {
-        Self { n_ctx: 4096, n_seqs: 1, n_batch: 512, kv: KvType::F16, layers: None }
+        Self { n_ctx: 4096, n_seqs: 1, n_batch: 512, kv: KvType::F16, layers: None, n_recent: None }
     }
 }
 
@@ -84,6 +93,12 @@ impl Executor for Cpu {
         self.cache.truncate(seq, n)
     }
 
+    fn shift(&mut self, seq: SeqId, gap: Range<usize>) -> Result<(), Error> {
+        check_shifting(self.model.spec())?;
+        let (kernels, turn) = (self.kernels, self.ropes.turn_back(gap.len()));
+        self.cache.shift(seq, gap, kernels, |l, key| turn.apply(kernels, l, key))
+    }
+
     fn drop_seq(&mut self, seq: SeqId) -> Result<(), Error> {
         self.cache.drop_seq(seq)
     }
@@ -110,11 +125,14 @@ impl Cpu {
         options: CpuOptions,
     ) -> Result<Self, Error> {
         let spec = model.spec();
-        let CpuOptions { n_ctx, n_seqs, n_batch, kv, layers } = options;
+        let cache_size = options.cache();
+        let CpuOptions { n_ctx, n_seqs, n_batch, layers, n_recent, .. } = options;
         let layers = layers.unwrap_or(0..spec.layers.len());
         check_options(spec, &layers, [n_ctx, n_seqs, n_batch])?;
+        if n_recent.is_some() {
+            check_shifting(spec)?;
+        }
         let size = ScratchSize { n_threads: pool.n_threads(), n_rows: n_batch, n_ctx };
-        let cache_size = CacheSize { kv, n_ctx, n_seqs, n_batch };
         // An absurd size is refused before anything is allocated.
         let memory = [
             budget.reserve("kv cache", Cache::bytes(spec, layers.clone(), &cache_size))?,
@@ -138,11 +156,9 @@ impl Cpu {
 
     /// Bytes of keys and values, and of buffers, of an executor with so many threads.
     pub fn bytes(spec: &ModelSpec, n_threads: usize, options: &CpuOptions) -> [u64; 2] {
-        let CpuOptions { n_ctx, n_seqs, n_batch, kv, layers } = options.clone();
-        let layers = layers.unwrap_or(0..spec.layers.len());
-        let size = ScratchSize { n_threads, n_rows: n_batch, n_ctx };
-        let cache = CacheSize { kv, n_ctx, n_seqs, n_batch };
-        [Cache::bytes(spec, layers, &cache), Scratch::bytes(spec, size)]
+        let layers = options.layers.clone().unwrap_or(0..spec.layers.len());
+        let size = ScratchSize { n_threads, n_rows: options.n_batch, n_ctx: options.n_ctx };
+        [Cache::bytes(spec, layers, &options.cache()), Scratch::bytes(spec, size)]
     }
 
     /// Lets `observer` hear what each step turns to.
@@ -213,5 +229,15 @@ fn check_options(spec: &ModelSpec, layers: &Range<usize>, sizes: [usize; 3]) -> 
     match sizes.iter().find(|&&size| size == 0 || size > u32::MAX as usize / 2) {
         Some(size) => Err(Error::Options(format!("{size} positions, sequences or rows"))),
         None => Ok(()),
+    }
+}
+
+/// Refuses models whose positions are part of what they compute with, and cannot be changed later.
+fn check_shifting(spec: &ModelSpec) -> Result<(), Error> {
+    match spec.positions {
+        Positions::Learned(_) => {
+            Err(Error::Options("a context that shifts, of a model whose positions are learned".to_owned()))
+        }
+        _ => Ok(()),
     }
 }

@@ -45,6 +45,14 @@ pub trait Executor {
     /// [`Error::NoSequence`].
     fn truncate(&mut self, seq: SeqId, n: usize) -> Result<usize, Error>;
 
+    /// Forgets the positions `gap`; what follows moves up to where it began, and its keys are turned to their new positions. The
+    /// sequence goes on as if it had been so from the start, but for what its layers have read of what is forgotten.
+    ///
+    /// # Errors
+    /// [`Error::NoSequence`], [`Error::State`] unless the gap is a multiple of 32 of its positions, [`Error::Options`] for a
+    /// model whose positions are learned.
+    fn shift(&mut self, seq: SeqId, gap: Range<usize>) -> Result<(), Error>;
+
     /// Ends a sequence; its memory is free again.
     ///
     /// # Errors

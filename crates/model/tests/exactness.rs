@@ -55,7 +55,7 @@ fn a_layer_range_on_two_executors_equals_the_whole() {
         let model = g.model();
         let expected = bits(&forward(&model, &g.tokens));
         let half = |layers| {
-            let options = CpuOptions { n_ctx: 128, n_batch: 128, kv: KvType::F32, layers: Some(layers), n_seqs: 1 };
+            let options = CpuOptions { n_ctx: 128, kv: KvType::F32, layers: Some(layers), ..CpuOptions::default() };
             cpu_with(&model, 1, options)
         };
         let n_layers = model.spec().layers.len();

@@ -4,7 +4,10 @@ mod support;
 
 use std::ops::Range;
 
-use atta_model::{Batch, Cpu, CpuOptions, Error, Executor, KvType, Output, SeqId, Want, spec::Retention};
+use atta_model::{
+    Batch, Cpu, CpuOptions, Error, Executor, KvType, Output, SeqId, Want,
+    spec::{Positions, Retention},
+};
 use support::{append, bits, cpu, cpu_with, golden, goldens};
 
 const BOTH: [KvType; 2] = [KvType::F32, KvType::F16];
@@ -106,7 +109,7 @@ fn windowed() -> impl Iterator<Item = support::Golden> {
 }
 
 fn narrow(n_ctx: usize, n_batch: usize, n_seqs: usize) -> CpuOptions {
-    CpuOptions { n_ctx, n_seqs, n_batch, kv: KvType::F32, layers: None }
+    CpuOptions { n_ctx, n_seqs, n_batch, kv: KvType::F32, layers: None, n_recent: None }
 }
 
 #[test]
@@ -167,6 +170,100 @@ fn a_state_without_its_window_is_not_gone_on_from() {
         assert!(bits(&got) == bits(&expected[398 * model.spec().n_vocab..]), "{}", g.name);
         assert_eq!(there.truncate(moved, 250).unwrap(), 0);
     }
+}
+
+/// Runs the first layer for tokens; what it returns for the last.
+fn first_layer(cpu: &mut Cpu, seq: SeqId, ids: &[u32]) -> Vec<f32> {
+    let (mut batch, mut out) = (Batch::default(), Output::default());
+    for &id in ids {
+        batch.clear();
+        batch.push_token(seq, cpu.len(seq).unwrap(), id, Want::Hidden);
+        cpu.step(&batch, &mut out).unwrap();
+    }
+    out.hidden(0).to_vec()
+}
+
+/// Whether the positions of a model are learned.
+fn learns_positions(g: &support::Golden) -> bool {
+    matches!(g.model().spec().positions, Positions::Learned(_))
+}
+
+#[test]
+fn behind_a_gap_the_first_layer_sees_what_it_would_without_the_forgotten() {
+    // What a layer reads is of its tokens and positions alone only in the first one.
+    for g in goldens().into_iter().filter(|g| !learns_positions(g)) {
+        let model = g.model();
+        let ids: Vec<u32> = g.tokens.iter().cycle().take(128).copied().collect();
+        for gap in [4..68, 0..32, 32..96, 5..101, 63..127] {
+            let options = CpuOptions { layers: Some(0..1), n_recent: Some(0), ..narrow(128, 1, 2) };
+            let mut cpu = cpu_with(&model, 1, options);
+            let (seq, fresh) = (cpu.new_seq().unwrap(), cpu.new_seq().unwrap());
+            first_layer(&mut cpu, seq, &ids[..127]);
+            cpu.shift(seq, gap.clone()).unwrap();
+            assert_eq!(cpu.len(seq).unwrap(), 127 - gap.len());
+            let got = first_layer(&mut cpu, seq, &ids[127..]);
+            let rest: Vec<u32> = ids[..gap.start].iter().chain(&ids[gap.end..]).copied().collect();
+            let expected = first_layer(&mut cpu, fresh, &rest);
+            let error = support::nmse(&got, &expected);
+            assert!(error < 1e-9, "{} {gap:?}: {error}", g.name);
+        }
+    }
+}
+
+#[test]
+fn a_gap_in_one_sequence_is_none_in_its_forks() {
+    for g in [golden("llama-plain")].into_iter().chain(windowed()) {
+        let model = g.model();
+        let ids: Vec<u32> = g.tokens.iter().cycle().take(128).copied().collect();
+        let mut cpu = cpu_with(&model, 1, CpuOptions { n_recent: Some(32), ..narrow(128, 8, 2) });
+        let alone = cpu.new_seq().unwrap();
+        let expected = append(&mut cpu, alone, &ids, 8);
+        cpu.drop_seq(alone).unwrap();
+        let seq = cpu.new_seq().unwrap();
+        append(&mut cpu, seq, &ids[..120], 8);
+        let fork = cpu.fork(seq).unwrap();
+        cpu.shift(seq, 4..68).unwrap();
+        append(&mut cpu, seq, &ids[..8], 8);
+        let got = append(&mut cpu, fork, &ids[120..], 8);
+        assert!(bits(&got) == bits(&expected[120 * model.spec().n_vocab..]), "{}", g.name);
+    }
+}
+
+#[test]
+fn a_shifted_sequence_does_not_depend_on_how_it_came() {
+    for g in [golden("llama-plain")].into_iter().chain(windowed()) {
+        let model = g.model();
+        let ids: Vec<u32> = g.tokens.iter().cycle().take(300).copied().collect();
+        let run = |n_batch| {
+            let options = CpuOptions { n_recent: Some(64), kv: KvType::F16, ..narrow(128, n_batch, 1) };
+            let mut cpu = cpu_with(&model, 1, options);
+            let seq = cpu.new_seq().unwrap();
+            append(&mut cpu, seq, &ids[..128], n_batch);
+            for part in ids[128..].chunks(64) {
+                cpu.shift(seq, 4..68).unwrap();
+                append(&mut cpu, seq, part, n_batch);
+            }
+            append(&mut cpu, seq, &ids[..1], 1)
+        };
+        assert!(bits(&run(1)) == bits(&run(64)), "{}", g.name);
+    }
+}
+
+#[test]
+fn gaps_that_make_no_sense_are_refused() {
+    let model = golden("llama-plain").model();
+    let mut cpu = cpu_with(&model, 1, CpuOptions { n_recent: Some(0), ..narrow(128, 128, 1) });
+    let seq = cpu.new_seq().unwrap();
+    append(&mut cpu, seq, &[1; 100], 128);
+    for gap in [0..0, 0..31, 70..102, 96..128] {
+        assert!(matches!(cpu.shift(seq, gap), Err(Error::State(_))));
+    }
+    assert_eq!(cpu.len(seq).unwrap(), 100);
+    let learned = goldens().into_iter().find(learns_positions).unwrap().model();
+    let pool = std::sync::Arc::new(atta_kernels::Pool::new(std::num::NonZeroUsize::MIN));
+    let options = CpuOptions { n_recent: Some(0), ..narrow(64, 1, 1) };
+    let made = Cpu::new(learned, atta_kernels::Kernels::detect(), pool, &atta_store::Budget::unlimited(), options);
+    assert!(matches!(made.err(), Some(Error::Options(_))));
 }
 
 /// A small generator of numbers, so that a failure can be had again.

@@ -155,7 +155,7 @@ impl ModelFlags {
         };
         let k = of(self.kv_k.or(self.kv)).unwrap_or(kv).k;
         let v = of(self.kv_v.or(self.kv)).unwrap_or(kv).v;
-        SessionOptions { n_ctx: self.n_ctx, n_batch: self.batch, kv: KvType { k, v }, n_forks: 0 }
+        SessionOptions { n_ctx: self.n_ctx, n_batch: self.batch, kv: KvType { k, v }, ..SessionOptions::default() }
     }
 }
 

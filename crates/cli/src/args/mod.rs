@@ -4,6 +4,7 @@
 //! has no meaning; it opens no file and knows no model. [`flags`] holds the options that several commands share, and
 //! turns them into the options of the library.
 
+mod context;
 mod flags;
 mod value;
 
@@ -14,6 +15,7 @@ use std::{
 
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 
+pub(crate) use context::ContextFlags;
 #[cfg(feature = "chat")]
 pub(crate) use flags::TemplateName;
 pub(crate) use flags::{ModelFlags, ReportFlags, SamplingFlags, WeightsName};
@@ -86,6 +88,7 @@ pub(crate) struct Lacking {
   atta run -p \"Once upon a time\"
   atta run model.gguf -p \"The capital of France is\" -n 16 -t 0
   atta run model.gguf -c 8192 --stop END < prompt.txt
+  atta run model.gguf -p \"Dear diary\" -n 100000 --window 1024
   atta run model.gguf -p \"Dear Sir,\" --stats-json stats.json --mem-report")]
 pub(crate) struct RunArgs {
     /// GGUF file; of a split model, any of its files [default: the built-in model]
@@ -97,6 +100,8 @@ pub(crate) struct RunArgs {
     pub(crate) sampling: SamplingFlags,
     #[command(flatten)]
     pub(crate) model_flags: ModelFlags,
+    #[command(flatten)]
+    pub(crate) context: ContextFlags,
     #[command(flatten)]
     pub(crate) report: ReportFlags,
 }
@@ -137,6 +142,8 @@ pub(crate) struct ChatArgs {
     pub(crate) sampling: SamplingFlags,
     #[command(flatten)]
     pub(crate) model_flags: ModelFlags,
+    #[command(flatten)]
+    pub(crate) context: ContextFlags,
     #[command(flatten)]
     pub(crate) report: ReportFlags,
 }

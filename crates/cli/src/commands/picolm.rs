@@ -7,7 +7,7 @@ use atta::{DryOptions, GenerateOptions, Pool, Sampling};
 
 use super::run::{Empty, Job, run_job};
 use crate::{
-    args::{ModelFlags, PicolmArgs, ReportFlags},
+    args::{ContextFlags, ModelFlags, PicolmArgs, ReportFlags},
     failure::Failure,
 };
 
@@ -32,6 +32,7 @@ pub(super) fn run(args: PicolmArgs) -> Result<(), Failure> {
         options,
         // A context of 0 is what PicoLM calls none given.
         model_flags: ModelFlags::of(n_ctx.filter(|&n| n > 0), n_threads),
+        context: ContextFlags::default(),
         report: ReportFlags::default(),
     })
 }

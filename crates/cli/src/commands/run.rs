@@ -8,7 +8,7 @@ use std::{ffi::OsString, path::PathBuf};
 use atta::{FinishReason, GenerateOptions, KvType, LoadOptions, Session};
 
 use crate::{
-    args::{ModelFlags, ReportFlags, RunArgs},
+    args::{ContextFlags, ModelFlags, ReportFlags, RunArgs},
     failure::Failure,
     input::Text,
     interrupt::Interrupt,
@@ -27,6 +27,7 @@ pub(super) struct Job {
     pub(super) empty: Empty,
     pub(super) options: GenerateOptions,
     pub(super) model_flags: ModelFlags,
+    pub(super) context: ContextFlags,
     pub(super) report: ReportFlags,
 }
 
@@ -44,14 +45,14 @@ pub(super) const WAY_OUT: &str = "give it with -p TEXT, or pipe it in";
 
 pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
     let options = args.sampling.generate_options()?;
-    let RunArgs { model, prompt, model_flags, report, .. } = args;
-    run_job(&Job { model, prompt, empty: Empty::Text, options, model_flags, report })
+    let RunArgs { model, prompt, model_flags, context, report, .. } = args;
+    run_job(&Job { model, prompt, empty: Empty::Text, options, model_flags, context, report })
 }
 
 /// Continues a text.
 pub(super) fn run_job(job: &Job) -> Result<(), Failure> {
     let interrupt = Interrupt::listen();
-    let session = job.model_flags.session_options(KvType::default());
+    let session = job.context.apply(job.model_flags.session_options(KvType::default()))?;
     let load_options = load::options(job.model.as_deref(), &job.model_flags, session)?;
     let prompt = Text::given_or_piped(job.prompt.as_deref(), WAY_OUT)?;
 

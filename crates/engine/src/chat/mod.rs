@@ -114,7 +114,7 @@ impl Chat {
     ) -> Result<Reply, Error> {
         let ids = self.ids(message);
         let n_ctx = self.session.n_ctx();
-        if ids.len() > n_ctx {
+        if ids.len() > n_ctx && !self.session.shifts() {
             return Err(Error::PromptTooLong { n_prompt: ids.len(), n_ctx });
         }
         let n_cached = self.session.keep_common(&ids)?;

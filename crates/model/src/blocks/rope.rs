@@ -51,14 +51,46 @@ impl RopeTables {
         }
     }
 
+    /// What turns keys back by `n` positions, whatever theirs are.
+    pub(crate) fn turn_back(&self, n: usize) -> Turn<'_> {
+        let row = |table: &Table| {
+            let angles = table.inv_freq.iter().map(|inv_freq| sin_cos(-(n as f64) * inv_freq));
+            angles.flat_map(|(sin, cos)| [cos as f32, sin as f32]).collect()
+        };
+        Turn { ropes: self, cos_sin: self.tables.iter().map(row).collect() }
+    }
+
     /// Rotates one head, `[d_head]`, of row `t` of this step in layer `l`.
     pub(crate) fn rotate(&self, kernels: Kernels, l: usize, t: usize, head: &mut [f32]) {
         let Some(table) = self.of_layer[l].map(|i| &self.tables[i]) else { return };
         let d = table.rope.d_rope;
-        let pairing = match table.rope.pairing {
+        table.rotate(kernels, &table.cos_sin[t * d..(t + 1) * d], head);
+    }
+}
+
+impl Table {
+    /// Rotates one head by a row of cosines and sines, `[d_rope / 2, (cos, sin)]`.
+    fn rotate(&self, kernels: Kernels, cos_sin: &[f32], head: &mut [f32]) {
+        let pairing = match self.rope.pairing {
             Pairing::Adjacent => RopePairing::Norm,
             Pairing::Halves => RopePairing::Neox,
         };
-        kernels.rope(&mut head[..d], &table.cos_sin[t * d..(t + 1) * d], pairing);
+        kernels.rope(&mut head[..self.rope.d_rope], cos_sin, pairing);
+    }
+}
+
+/// A rotation by some number of positions.
+pub(crate) struct Turn<'a> {
+    ropes: &'a RopeTables,
+    /// Of each table, `[d_rope / 2, (cos, sin)]`; the magnitude is in the keys already.
+    cos_sin: Vec<Vec<f32>>,
+}
+
+impl Turn<'_> {
+    /// Turns a key of layer `l`, `[d_head]`.
+    pub(crate) fn apply(&self, kernels: Kernels, l: usize, key: &mut [f32]) {
+        if let Some(i) = self.ropes.of_layer[l] {
+            self.ropes.tables[i].rotate(kernels, &self.cos_sin[i], key);
+        }
     }
 }

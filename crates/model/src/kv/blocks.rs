@@ -76,6 +76,12 @@ impl Blocks {
         Some(own)
     }
 
+    /// Copies these bytes of a block to the same place of another.
+    pub(super) fn copy(&mut self, from: u32, to: u32, bytes: std::ops::Range<usize>) {
+        let start = from as usize * self.block_bytes;
+        self.arena.copy_within(start + bytes.start..start + bytes.end, to as usize * self.block_bytes + bytes.start);
+    }
+
     pub(super) fn block_mut(&mut self, block: u32) -> &mut [u8] {
         let at = block as usize * self.block_bytes;
         &mut self.arena[at..at + self.block_bytes]

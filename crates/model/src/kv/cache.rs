@@ -33,6 +33,8 @@ pub(crate) struct CacheSize {
     pub(crate) n_seqs: usize,
     /// Positions that come at once.
     pub(crate) n_batch: usize,
+    /// Positions that stay behind a gap; `None`: there are no gaps.
+    pub(crate) n_recent: Option<usize>,
 }
 
 /// Room for one sequence, used again and again.
@@ -51,14 +53,12 @@ pub(super) struct Sequence {
 impl Cache {
     /// Room for sequences of this size.
     pub(crate) fn new(spec: &ModelSpec, layers: Range<usize>, size: &CacheSize) -> Self {
-        let CacheSize { kv, n_ctx, n_seqs, n_batch } = *size;
+        let CacheSize { kv, n_ctx, n_seqs, .. } = *size;
         let first_layer = layers.start;
         let ropes = spec.layers[layers.clone()].iter().filter_map(|l| l.attention().rope.as_ref());
         let rope_regime = ropes.map(|r| r.regime(n_ctx)).max().unwrap_or(0);
         let (places, sizes) = plan(spec, layers, kv);
-        let group = |(retention, block_bytes)| {
-            Group::new(retention, (Group::share(retention, n_ctx, n_batch), n_seqs), block_bytes)
-        };
+        let group = |(retention, bytes)| Group::new(retention, (Group::share(retention, size), n_seqs), bytes);
         let groups = sizes.into_iter().map(group).collect();
         let slots = (0..n_seqs).map(|_| Slot { generation: 0, seq: None }).collect();
         Self { groups, places, slots, first_layer, rope_regime, n_ctx }
@@ -66,9 +66,8 @@ impl Cache {
 
     /// Bytes that [`new`](Self::new) allocates for the same arguments.
     pub(crate) fn bytes(spec: &ModelSpec, layers: Range<usize>, size: &CacheSize) -> u64 {
-        let CacheSize { kv, n_ctx, n_seqs, n_batch } = *size;
-        let (_, sizes) = plan(spec, layers, kv);
-        let n_blocks = |retention| (Group::share(retention, n_ctx, n_batch) as u64).saturating_mul(n_seqs as u64);
+        let (_, sizes) = plan(spec, layers, size.kv);
+        let n_blocks = |retention| (Group::share(retention, size) as u64).saturating_mul(size.n_seqs as u64);
         let bytes = sizes.iter().map(|&(retention, bytes)| n_blocks(retention).saturating_mul(bytes as u64));
         bytes.fold(0, u64::saturating_add)
     }

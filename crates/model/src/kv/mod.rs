@@ -13,6 +13,7 @@
 mod blocks;
 mod cache;
 mod plan;
+mod shift;
 mod state;
 mod table;
 

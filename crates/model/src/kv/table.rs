@@ -1,6 +1,8 @@
 //! The blocks of one sequence in one group of layers: which it holds, and from where on they say something.
 
-use super::{BLOCK_LEN, blocks::Blocks};
+use std::ops::Range;
+
+use super::{BLOCK_LEN, CacheSize, blocks::Blocks};
 use crate::spec::Retention;
 
 /// The blocks of the positions of a sequence, in order.
@@ -49,11 +51,14 @@ impl Group {
     /// Blocks that a sequence of up to `n_ctx` positions holds at most, if up to `n_batch` positions come at once.
     ///
     /// Of a window that is what the first row of a batch sees and the batch itself, wherever blocks begin. While fewer rows come
-    /// at once the rest is a past that can be gone back to.
-    pub(super) fn share(retention: Retention, n_ctx: usize, n_batch: usize) -> usize {
+    /// at once the rest is a past that can be gone back to. Where only `n_recent` positions stay behind a gap, fewer than the
+    /// window, it comes to see what is in front of the gap, so that everything has to stay.
+    pub(super) fn share(retention: Retention, size: &CacheSize) -> usize {
+        let CacheSize { n_ctx, n_batch, n_recent, .. } = *size;
         let all = n_ctx.div_ceil(BLOCK_LEN);
         match retention {
             Retention::All => all,
+            Retention::Window(n) if n_recent.is_some_and(|n_recent| n_recent < n) => all,
             Retention::Window(n) => all.min((n.saturating_add(n_batch)).div_ceil(BLOCK_LEN) + 1),
         }
     }
@@ -114,6 +119,37 @@ impl Group {
         table.from = table.from.min(len);
     }
 
+    /// Takes the positions `gap`, whole blocks, out of a table. Blocks from where it begins are the sequence's own afterwards. If
+    /// that lies within a block, `mix` copies what stands behind it there from one block to another, the one that stays.
+    pub(super) fn close(&mut self, table: &mut Table, gap: &Range<usize>, mix: impl FnOnce(&mut Blocks, [u32; 2])) {
+        let (start, n) = (gap.start / BLOCK_LEN, gap.len() / BLOCK_LEN);
+        let mut first = start;
+        if start >= table.n_gone && !gap.start.is_multiple_of(BLOCK_LEN) {
+            self.own_some(&mut table.blocks[start..start + 1]);
+            // The gap may reach to the end.
+            if let Some(&from) = table.blocks.get(start + n) {
+                mix(&mut self.blocks, [from, table.blocks[start]]);
+            }
+            first += 1;
+        }
+        let removed = first..(first + n).min(table.blocks.len());
+        let held = table.n_gone.clamp(removed.start, removed.end);
+        table.blocks[held..removed.end].iter().for_each(|&block| self.blocks.give_back(block));
+        table.n_gone -= held - removed.start;
+        table.blocks.drain(removed);
+        self.own_some(&mut table.blocks[start.max(table.n_gone)..]);
+        table.from = match table.from {
+            from if from <= gap.start => from,
+            from => from.saturating_sub(gap.len()).max(gap.start),
+        };
+    }
+
+    fn own_some(&mut self, blocks: &mut [u32]) {
+        for block in blocks {
+            *block = self.blocks.own(*block).expect("a sequence has its share of blocks");
+        }
+    }
+
     /// A table of the same blocks, which have one more holder.
     pub(super) fn fork(&mut self, table: &Table) -> Table {
         table.held().iter().for_each(|&block| self.blocks.share(block));
@@ -135,7 +171,9 @@ mod tests {
 
     impl Group8 {
         fn new(retention: Retention) -> Self {
-            let share = Group::share(retention, 1000, 8);
+            let kv = crate::KvType::F16;
+            let size = CacheSize { kv, n_ctx: 1000, n_seqs: 8, n_batch: 8, n_recent: Some(500) };
+            let share = Group::share(retention, &size);
             Self { group: Group::new(retention, (share, 8), 1), seqs: Default::default() }
         }
 
@@ -151,6 +189,15 @@ mod tests {
                     let fork = (*len, group.fork(table));
                     if let Some((_, mut old)) = self.seqs[j].replace(fork) {
                         group.truncate(&mut old, 0);
+                    }
+                }
+                (2, Some((len, table))) => {
+                    // Half of what there is at most, as a window needs the rest.
+                    let gap = i..i + (*len).saturating_sub(i) / 2 / BLOCK_LEN * BLOCK_LEN;
+                    if *len == 1000 && !gap.is_empty() {
+                        group.close(table, &gap, |_, [from, to]| assert_ne!(from, to));
+                        *len -= gap.len();
+                        assert!(group.is_whole(table, *len));
                     }
                 }
                 (_, Some((len, table))) => {
@@ -187,7 +234,7 @@ mod tests {
                 (state >> 33) as usize % n
             };
             for _ in 0..3000 {
-                all.act([random(4), random(8), random(8), random(150)]);
+                all.act([random(5), random(8), random(8), random(150)]);
                 all.check();
             }
             (0..8).for_each(|i| all.act([0, i, i, 0]));

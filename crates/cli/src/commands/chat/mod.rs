@@ -30,7 +30,7 @@ use lines::{Line, Lines};
 pub(super) fn run(args: &ChatArgs) -> Result<(), Failure> {
     let interrupt = Interrupt::listen();
     let options = args.sampling.generate_options()?;
-    let session = args.model_flags.session_options(KvType::default());
+    let session = args.context.apply(args.model_flags.session_options(KvType::default()))?;
     let load_options = load::options(args.model.as_deref(), &args.model_flags, session)?;
     let file = StatsFile::create(args.report.stats_json.as_deref())?;
     let mut stats = Stats::of_chat();
@@ -171,7 +171,7 @@ impl Conversation<'_> {
     /// Says why an answer has no end, to somebody who might wonder.
     fn explain_cut(&self) {
         if self.lines.is_terminal() {
-            let is_full = self.chat.session().tokens().len() == self.chat.session().n_ctx();
+            let is_full = !self.chat.session().has_room();
             notice(if is_full { "(cut off: the context is full, see -c)" } else { "(cut off: see -n)" });
         }
     }
