@@ -39,7 +39,7 @@ const PORTIONS: [(usize, usize); 7] =
     [(2 << 20, 16), (2 << 20, 8), (2 << 20, 4), (1 << 20, 4), (512 << 10, 4), (512 << 10, 3), (256 << 10, 2)];
 
 /// A ring is no larger than this share of the memory of weights, if there is a smaller one.
-const RING_SHARE: u64 = 8;
+const RING_SHARE: u64 = 5;
 
 /// The shortest context that [`Fit::Shrink`] goes down to.
 const MIN_CTX: usize = 128;
