@@ -214,8 +214,9 @@ fn plan(spec: &ModelSpec, layers: Range<usize>, kv: KvType) -> (Vec<Place>, Vec<
             groups.len() - 1
         });
         let k_at = groups[group].1;
-        let v_at = k_at + kv.k.row_bytes(BLOCK_LEN * a.d_kv());
-        groups[group].1 = v_at + kv.v.row_bytes(BLOCK_LEN * a.d_kv());
+        let n_rows = BLOCK_LEN * a.n_kv_heads;
+        let v_at = k_at + n_rows * kv.k.row_bytes(a.d_head);
+        groups[group].1 = v_at + n_rows * kv.v.row_bytes(a.d_head);
         places.push(Place { group, k_at, v_at, n_kv_heads: a.n_kv_heads, d_head: a.d_head });
     }
     (places, groups)

@@ -87,6 +87,8 @@ impl Cache {
         let code = |elem| match elem {
             KvElem::F32 => 0,
             KvElem::F16 => 1,
+            KvElem::Q8 => 2,
+            KvElem::Q4 => 3,
         };
         let sizes = self.places.iter().flat_map(|p| [p.n_kv_heads as u32, p.d_head as u32]);
         let (n_layers, first) = (self.places.len() as u32, self.first_layer as u32);
