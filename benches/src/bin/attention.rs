@@ -1,11 +1,10 @@
-//! Speed of attention on this machine: `cargo run --release -p atta-benches --bin attention [ISA] [THREADS]`.
+//! Speed of attention on this machine: `cargo run --release -p atta-benches --bin attention [ISA] [THREADS] [TYPE]`.
 //!
 //! Prefill is 512 rows that see each other and what came before them, in caches; what counts are multiplications per
 //! second. Decode is one row that sees a context of 4096, of as many layers as no cache holds; what counts are bytes of
-//! keys and values per second. Both are f16.
+//! keys and values per second, and positions. Both for each type that keys and values can have.
 
-use atta_benches::{seconds, weights};
-use atta_formats::TensorType;
+use atta_benches::seconds;
 use atta_kernels::{Attention, AttnRow, AttnScratch, Kernels, KvElem, KvLayer, Pool};
 use std::num::NonZeroUsize;
 
@@ -29,40 +28,52 @@ const SHAPES: [Shape; 4] = [
     Shape { n_heads: 16, n_kv_heads: 16, d_head: 64 },
 ];
 
-impl Shape {
+const ELEMS: [KvElem; 3] = [KvElem::F16, KvElem::Q8, KvElem::Q4];
+
+/// A shape, and the type of its keys and values.
+#[derive(Clone, Copy)]
+struct Case {
+    shape: Shape,
+    elem: KvElem,
+}
+
+impl Case {
     /// Bytes of the keys, or values, of a block.
     fn matrix_bytes(self) -> usize {
-        KvElem::F16.row_bytes(BLOCK_LEN * self.n_kv_heads * self.d_head)
+        BLOCK_LEN * self.shape.n_kv_heads * self.elem.row_bytes(self.shape.d_head)
     }
 
     /// Keys and values of the last layer; the layers lie behind each other in each block, as in the engine.
     fn layer(self, arena: &[u8], (layer, n_layers): (usize, usize)) -> KvLayer<'_> {
-        let matrix = self.matrix_bytes();
-        let (n_kv_heads, d_head, block_bytes) = (self.n_kv_heads, self.d_head, 2 * n_layers * matrix);
-        let (k_at, v_at) = (2 * layer * matrix, (2 * layer + 1) * matrix);
-        let (k_elem, v_elem) = (KvElem::F16, KvElem::F16);
+        let (matrix, Shape { n_kv_heads, d_head, .. }) = (self.matrix_bytes(), self.shape);
+        let (k_at, v_at, block_bytes) = (2 * layer * matrix, (2 * layer + 1) * matrix, 2 * n_layers * matrix);
+        let (k_elem, v_elem) = (self.elem, self.elem);
         KvLayer { arena, block_bytes, k_at, v_at, block_len: BLOCK_LEN, n_kv_heads, d_head, k_elem, v_elem }
     }
 
-    /// Keys and values of random codes, `[n_blocks, n_layers, 2, n_kv_heads, BLOCK_LEN, d_head]`.
-    fn arena(self, n_ctx: usize, n_layers: usize) -> Vec<u8> {
-        let width = 2 * n_layers * self.n_kv_heads * self.d_head;
-        weights(TensorType::F16, n_ctx.next_multiple_of(BLOCK_LEN), width)
+    /// Keys and values, `[n_blocks, n_layers, 2, n_kv_heads, BLOCK_LEN, d_head]`: copies of one block.
+    fn arena(self, k: Kernels, n_ctx: usize, n_layers: usize) -> Vec<u8> {
+        let (mut block, d) = (vec![0; 2 * self.matrix_bytes()], self.shape.d_head);
+        for (i, row) in block.chunks_exact_mut(self.elem.row_bytes(d)).enumerate() {
+            let x: Vec<f32> = (0..d).map(|j| ((i * 31 + j * 17) % 29) as f32 * 0.1 - 1.4).collect();
+            k.store_kv(&x, self.elem, row);
+        }
+        block.repeat(n_layers * n_ctx.div_ceil(BLOCK_LEN))
     }
 
     /// Seconds of attention in all layers of the last `n_rows` of `n_ctx` positions.
     fn attend(self, (k, pool): (Kernels, &Pool), n_rows: usize, n_ctx: usize, n_layers: usize) -> f64 {
-        let arena = self.arena(n_ctx, n_layers);
+        let (arena, Shape { n_heads, d_head, .. }) = (self.arena(k, n_ctx, n_layers), self.shape);
         let blocks: Vec<u32> = (0..n_ctx.div_ceil(BLOCK_LEN) as u32).collect();
-        let q: Vec<f32> = (0..n_rows * self.n_heads * self.d_head).map(|i| (i % 13) as f32 * 0.02 - 0.12).collect();
+        let q: Vec<f32> = (0..n_rows * n_heads * d_head).map(|i| (i % 13) as f32 * 0.02 - 0.12).collect();
         let mut out = q.clone();
-        let mut scratch = AttnScratch::new(n_rows, self.n_heads, self.d_head, n_ctx, pool.n_threads());
-        let scale = 1.0 / (self.d_head as f32).sqrt();
+        let mut scratch = AttnScratch::new(n_rows, n_heads, d_head, n_ctx, pool.n_threads());
+        let scale = 1.0 / (d_head as f32).sqrt();
         seconds(|| {
             for layer in 0..n_layers {
                 let (kv, out, scratch) = (self.layer(&arena, (layer, n_layers)), &mut out[..], &mut scratch);
                 let rows = &|t| AttnRow { blocks: &blocks, first: 0, last: n_ctx - n_rows + t };
-                let (q, n_heads, softcap, sinks) = (&q, self.n_heads, None, None);
+                let (q, softcap, sinks) = (&q, None, None);
                 k.attention(pool, Attention { kv, q, rows, n_heads, scale, softcap, sinks, out, scratch });
             }
         })
@@ -70,12 +81,30 @@ impl Shape {
 
     fn prefill(self, on: (Kernels, &Pool), n_rows: usize, n_ctx: usize) -> f64 {
         let seen: usize = (n_ctx - n_rows + 1..=n_ctx).sum();
-        (2 * seen * self.n_heads * self.d_head) as f64 / self.attend(on, n_rows, n_ctx, 1)
+        (2 * seen * self.shape.n_heads * self.shape.d_head) as f64 / self.attend(on, n_rows, n_ctx, 1)
     }
 
+    /// Bytes of keys and values per second.
     fn decode(self, on: (Kernels, &Pool), n_ctx: usize) -> f64 {
-        let n_layers = LARGE / (2 * n_ctx / BLOCK_LEN * self.matrix_bytes());
-        LARGE as f64 / self.attend(on, 1, n_ctx, n_layers)
+        let layer = 2 * n_ctx / BLOCK_LEN * self.matrix_bytes();
+        let n_layers = LARGE / layer;
+        (n_layers * layer) as f64 / self.attend(on, 1, n_ctx, n_layers)
+    }
+
+    fn print(self, on: (Kernels, &Pool)) {
+        let prefill = [512, 4096].map(|n_ctx| self.prefill(on, 512, n_ctx) / 1e9);
+        let decode = self.decode(on, 4096);
+        let Shape { n_heads, n_kv_heads, d_head } = self.shape;
+        let positions = decode * BLOCK_LEN as f64 / (2 * self.matrix_bytes()) as f64;
+        println!(
+            "{n_heads:2} heads, {n_kv_heads:2} of kv, width {d_head:3}, {:?}: 512 rows of 512 {:5.1} GMAC/s, of 4096 {:5.1} \
+             GMAC/s   decode at 4096 {:5.1} GB/s = {:5.1} GMAC/s",
+            self.elem,
+            prefill[0],
+            prefill[1],
+            decode / 1e9,
+            positions * (2 * n_heads * d_head) as f64 / 1e9
+        );
     }
 }
 
@@ -86,17 +115,10 @@ fn main() {
     let pool = Pool::new(NonZeroUsize::new(n_threads).expect("at least one thread"));
     let bandwidth = k.read_bandwidth(&pool, LARGE) / 1e9;
     println!("{}, {n_threads} threads; reads {bandwidth:.1} GB/s", k.isa());
-    for shape in SHAPES {
-        let on = (k, &pool);
-        let prefill = [512, 4096].map(|n_ctx| shape.prefill(on, 512, n_ctx) / 1e9);
-        let decode = shape.decode(on, 4096) / 1e9;
-        let Shape { n_heads, n_kv_heads, d_head } = shape;
-        println!(
-            "{n_heads:2} heads, {n_kv_heads:2} of kv, width {d_head:3}: 512 rows of 512 {:5.1} GMAC/s, of 4096 {:5.1} \
-             GMAC/s   decode at 4096 {decode:5.1} GB/s = {:4.1} GMAC/s",
-            prefill[0],
-            prefill[1],
-            decode / 2.0 * (n_heads / n_kv_heads) as f64
-        );
+    let only = args.next();
+    let wanted = |elem: &KvElem| only.as_ref().is_none_or(|name| *name == format!("{elem:?}"));
+    for (shape, elem) in SHAPES.into_iter().flat_map(|shape| ELEMS.map(|elem| (shape, elem))).filter(|(_, e)| wanted(e))
+    {
+        Case { shape, elem }.print((k, &pool));
     }
 }

@@ -31,6 +31,7 @@ pub(crate) fn options(
         (_, Some(WeightsName::Streamed)) if flags.prewarm => {
             refuse("--prewarm does not apply to --weights streamed, which maps nothing")
         }
+        _ if flags.edges_are_idle() => refuse("--kv-edges is about layers that are not q4: give --kv q4"),
         _ => Ok(flags.load_options(session)),
     }
 }

@@ -18,7 +18,11 @@ pub(crate) fn model(name: &str, engine: &Engine) {
 /// What `--fit` did.
 pub(crate) fn shrunk(engine: &Engine) {
     if let Some((n_ctx, kv)) = engine.shrunk() {
-        let kv = if kv == KvType::F16 { ", keys and values as f16" } else { "" };
+        let kv = match kv {
+            KvType::F16 => ", keys and values as f16",
+            KvType::Q8 => ", keys and values as q8",
+            _ => "",
+        };
         say(&format!("atta: to fit into memory: a context of {n_ctx}{kv}"));
     }
 }

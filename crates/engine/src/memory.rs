@@ -29,7 +29,7 @@ pub enum Fit {
     /// Nothing: it is refused.
     #[default]
     AsAsked,
-    /// Keys and values may become f16, and the context shorter.
+    /// Keys and values may become f16, then q8, and then the context shorter.
     Shrink,
 }
 
@@ -112,9 +112,10 @@ impl Needs<'_> {
         let first = session::resolve(self.spec, &self.session);
         let mut contexts = vec![first];
         if self.fit == Fit::Shrink {
-            contexts.push(session::Resolved { kv: KvType::F16, ..first });
+            contexts.extend(self.smaller_kv(first.kv).map(|kv| session::Resolved { kv, ..first }));
+            let smallest = contexts[contexts.len() - 1];
             let lengths = std::iter::successors(Some(first.n_ctx / 2), |n| Some(n / 2)).take_while(|&n| n >= MIN_CTX);
-            contexts.extend(lengths.map(|n_ctx| session::Resolved { n_ctx, kv: KvType::F16, ..first }));
+            contexts.extend(lengths.map(|n_ctx| session::Resolved { n_ctx, ..smallest }));
         }
         let batches = |of: session::Resolved| {
             let fixed = self.session.n_batch.is_some();
@@ -122,6 +123,12 @@ impl Needs<'_> {
             smaller.take(if fixed { 1 } else { usize::MAX }).map(move |n_batch| session::Resolved { n_batch, ..of })
         };
         contexts.into_iter().flat_map(batches).collect()
+    }
+
+    /// What keys and values may become, in place of what was asked for.
+    fn smaller_kv(&self, asked: KvType) -> impl Iterator<Item = KvType> {
+        let bytes = |kv| self.spec.state_bytes(kv, 1).iter().sum::<u64>();
+        [KvType::F16, KvType::Q8].into_iter().filter(move |&kv| bytes(kv) < bytes(asked))
     }
 
     /// The best session that leaves at least `min_weights` bytes of a budget to weights.
@@ -149,8 +156,8 @@ impl Needs<'_> {
         if n_ctx > 1 {
             ways.push(format!("-c below {n_ctx}"));
         }
-        if self.session.kv != KvType::F16 {
-            ways.push("--kv f16".to_owned());
+        if self.smaller_kv(self.session.kv).next().is_some() {
+            ways.push("--kv q8".to_owned());
         }
         if self.session.n_batch.is_some_and(|n| n > 1) {
             ways.push("a smaller --batch".to_owned());

@@ -140,7 +140,7 @@ fn what_does_not_fit_shrinks_only_if_it_may() {
         ..LoadOptions::default()
     };
     let error = Engine::open(&path, &options(Fit::AsAsked)).err().unwrap().to_string();
-    assert!(error.contains("-c below 512") && error.contains("--kv f16") && error.contains("--fit"), "{error}");
+    assert!(error.contains("-c below 512") && error.contains("--kv q8") && error.contains("--fit"), "{error}");
     let engine = Engine::open(&path, &options(Fit::Shrink)).unwrap();
     let session = engine.session(&session).unwrap();
     assert!((128..=512).contains(&session.n_ctx()));

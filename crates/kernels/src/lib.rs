@@ -21,7 +21,8 @@
 //! - **Floats** (activations [`Layouts::F32`]): element i goes to lane `i % 16`, `lane = lane + w·x`; the lanes are
 //!   added by halves (8 + 8, 4 + 4, 2 + 2, 1 + 1). Other instruction sets may fuse here.
 //! - **Attention**: scores in lanes as for floats, but never fused, and values in order of position; chunks of 128 absolute
-//!   positions, each with its own softmax, merged in order of position; a head's sink comes last.
+//!   positions, each with its own softmax, merged in order of position; a head's sink comes last. Scores with quantized
+//!   keys are integer products and the f32 steps of `algo/attention/codes.rs`.
 //!
 //! # Instruction sets
 //! `scalar` everywhere; on x86-64 also `amx` (tiles for many rows, else as the next), `avx512` (with VNNI), `avxvnni`,
@@ -61,6 +62,7 @@ pub use activations::Activations;
 pub use algo::gate::Activation;
 pub use algo::math;
 pub use algo::rope::RopePairing;
+pub(crate) use attention::Q4_GROUP;
 pub use attention::{Attention, AttnRow, AttnScratch, D_HEAD_MAX, KvElem, KvLayer};
 pub use error::Error;
 pub use kernels::{Gated, GatedGroups, Groups, Job, Kernels, Store};

@@ -8,15 +8,14 @@ use crate::activations::{self, Activations, QuantRow, Sums};
 use crate::algo::attention::{Out, Query, Work};
 use crate::algo::gate::Activation;
 use crate::algo::matmul::{MatMul, Strip};
-use crate::algo::{attention, gate, measure, norm, quantize, rope};
+use crate::algo::{attention, gate, hadamard, kv, measure, norm, quantize, rope};
 use crate::format::Format;
 use crate::format::float::{Bf16, F16, F32};
 use crate::format::grid::{IQ1M, IQ1S, IQ2S, IQ2XS, IQ2XXS, IQ3S, IQ3XXS};
 use crate::format::{iq4_nl::IQ4NL, iq4_xs::IQ4XS, mxfp4::MXFP4, tq1_0::TQ1_0, tq2_0::TQ2_0};
 use crate::format::{q2_k::Q2K, q3_k::Q3K, q4_k::Q4K, q5_k::Q5K, q6_k::Q6K};
 use crate::format::{q4_0::Q4_0, q4_1::Q4_1, q5_0::Q5_0, q5_1::Q5_1, q8_0::Q8_0};
-use crate::{Error, Kernels, KvElem, Matrix, RopePairing};
-use atta_formats::f16::f32_to_f16;
+use crate::{D_HEAD_MAX, Error, Kernels, KvElem, Matrix, RopePairing};
 use std::ops::Range;
 
 type StripFn = unsafe fn(Strip<'_>);
@@ -49,6 +48,8 @@ pub(crate) struct Table {
     rope: unsafe fn(&mut [f32], &[f32], RopePairing),
     add_assign: unsafe fn(&mut [f32], &[f32]),
     store_kv: unsafe fn(&[f32], KvElem, &mut [u8]),
+    load_kv: unsafe fn(&[u8], KvElem, &mut [f32]),
+    hadamard: unsafe fn(&mut [f32]),
     dots: unsafe fn(usize, &mut u64),
     read: unsafe fn(&[u8], (usize, usize)),
 }
@@ -137,7 +138,9 @@ macro_rules! table {
     entry!($features rotate(x: &mut [f32], cos_sin: &[f32], pairing: RopePairing)
                 rope::rope(x, cos_sin, pairing));
     entry!($features add_assign(out: &mut [f32], x: &[f32]) norm::add_assign(out, x));
-    entry!($features store(x: &[f32], elem: KvElem, out: &mut [u8]) store_row(x, elem, out));
+    entry!($features store(x: &[f32], elem: KvElem, out: &mut [u8]) kv::store(x, elem, out));
+    entry!($features load(bytes: &[u8], elem: KvElem, out: &mut [f32]) kv::widen($isa, bytes, elem, out));
+    entry!($features hadamard(x: &mut [f32]) hadamard::rotate(x));
     entry!($features dot_loop(rounds: usize, macs: &mut u64) *macs = $isa.dots(rounds));
             entry!($features read_loop(bytes: &[u8], way: (usize, usize)) match way {
                 (1, ahead) => measure::read::<_, 1>($isa, bytes, ahead),
@@ -169,6 +172,8 @@ macro_rules! table {
                 rope: rotate,
                 add_assign,
                 store_kv: store,
+                load_kv: load,
+                hadamard,
                 dots: dot_loop,
                 read: read_loop,
             }
@@ -425,23 +430,6 @@ pub(crate) fn names() -> Vec<&'static str> {
     offered().filter(|table| (table.granted)()).map(|table| table.name).collect()
 }
 
-/// `x` in the element type of a cache, little endian.
-#[inline(always)]
-fn store_row(x: &[f32], elem: KvElem, out: &mut [u8]) {
-    match elem {
-        KvElem::F32 => {
-            for (out, x) in out.as_chunks_mut().0.iter_mut().zip(x) {
-                *out = x.to_le_bytes();
-            }
-        }
-        KvElem::F16 => {
-            for (out, x) in out.as_chunks_mut().0.iter_mut().zip(x) {
-                *out = f32_to_f16(*x).to_le_bytes();
-            }
-        }
-    }
-}
-
 /// A safe method of [`Kernels`] for a function of the table.
 macro_rules! safe {
     ($($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty),*);)*) => {
@@ -463,6 +451,8 @@ safe! {
     attend(query: &Query<'_>, work: &mut Work<'_>, out: Out<'_, '_>);
     merge_chunks(partials: &[f32], sinks: Sinks<'_>, d_head: usize, out: &mut [f32]);
     gate(activation: Activation, gate: &mut [f32], up: &[f32]);
+    /// See `algo/hadamard.rs`.
+    hadamard(x: &mut [f32]);
 }
 
 impl Kernels {
@@ -548,28 +538,36 @@ impl Kernels {
         unsafe { (self.table().add_assign)(out, x) }
     }
 
-    /// `x`, `[d]`, as `elem`, little endian, into `out`, `[d · bytes of elem]`.
+    /// The head `x`, `[d]`, as `elem` into `out`, `[elem.row_bytes(d)]`.
     ///
     /// # Panics
-    /// If `out` has another length.
+    /// If `out` has another length, or `x` is wider than [`D_HEAD_MAX`] and the type rotated.
     pub fn store_kv(self, x: &[f32], elem: KvElem, out: &mut [u8]) {
         assert_eq!(out.len(), elem.row_bytes(x.len()), "bytes of {} elements", x.len());
+        let mut rotated = [0.0; D_HEAD_MAX];
+        let x = if elem.is_rotated() {
+            assert!(x.len() <= D_HEAD_MAX, "a rotated head of {} elements", x.len());
+            let rotated = &mut rotated[..x.len()];
+            rotated.copy_from_slice(x);
+            self.hadamard(rotated);
+            rotated
+        } else {
+            x
+        };
         // SAFETY: as above.
         unsafe { (self.table().store_kv)(x, elem, out) }
     }
 
-    /// The row `[d]` that [`store_kv`](Self::store_kv) made these bytes of, as exactly as they say.
+    /// What [`store_kv`](Self::store_kv) stored as `bytes`, `[elem.row_bytes(d)]`, as near as `elem` keeps it, into `out`, `[d]`.
     ///
     /// # Panics
     /// If `bytes` has another length.
     pub fn load_kv(self, bytes: &[u8], elem: KvElem, out: &mut [f32]) {
         assert_eq!(bytes.len(), elem.row_bytes(out.len()), "bytes of {} elements", out.len());
-        match elem {
-            KvElem::F32 => out.iter_mut().zip(bytes.as_chunks().0).for_each(|(x, b)| *x = f32::from_le_bytes(*b)),
-            KvElem::F16 => {
-                let halves = bytes.as_chunks().0.iter().map(|b| atta_formats::f16::f16_to_f32(u16::from_le_bytes(*b)));
-                out.iter_mut().zip(halves).for_each(|(x, half)| *x = half);
-            }
+        // SAFETY: as above.
+        unsafe { (self.table().load_kv)(bytes, elem, out) }
+        if elem.is_rotated() {
+            self.hadamard(out);
         }
     }
 }

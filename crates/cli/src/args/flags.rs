@@ -29,7 +29,8 @@ pub(crate) struct ModelFlags {
     /// Instruction set to use [default: the best of this CPU]
     #[arg(long, value_name = "NAME", value_parser = ISAS)]
     isa: Option<String>,
-    /// Element type of keys and values: f16 or f32, twice the memory [default: f16; of `atta logits`: f32]
+    /// Element type of keys and values: f32, f16, q8 (half of f16's memory, hardly any loss) or q4 (a third; docs/kv-cache.md has
+    /// the losses) [default: f16; of `atta logits`: f32]
     #[arg(long, value_name = "TYPE", value_parser = kv_elem)]
     kv: Option<KvName>,
     /// Element type of keys alone [default: as --kv]
@@ -38,6 +39,9 @@ pub(crate) struct ModelFlags {
     /// Element type of values alone [default: as --kv]
     #[arg(long, value_name = "TYPE", value_parser = kv_elem)]
     kv_v: Option<KvName>,
+    /// Where keys or values are q4, those of the first and the last N layers are q8 [default: 2]
+    #[arg(long, value_name = "N", value_parser = value::count, allow_negative_numbers = true)]
+    kv_edges: Option<usize>,
     /// Prompt tokens to compute at once; more is faster, and takes memory [default: an eighth of -c, at most 512;
     /// of `atta perplexity`: 512]
     #[arg(long, value_name = "N", value_parser = value::positions, allow_negative_numbers = true)]
@@ -63,6 +67,20 @@ pub(crate) struct ModelFlags {
 pub(crate) enum KvName {
     F32,
     F16,
+    Q8,
+    Q4,
+}
+
+impl KvName {
+    /// Keys and values of this type.
+    fn kv_type(self) -> KvType {
+        match self {
+            Self::F32 => KvType::F32,
+            Self::F16 => KvType::F16,
+            Self::Q8 => KvType::Q8,
+            Self::Q4 => KvType::Q4,
+        }
+    }
 }
 
 /// Where weights are.
@@ -77,8 +95,9 @@ fn kv_elem(text: &str) -> Result<KvName, String> {
     match text {
         "f32" => Ok(KvName::F32),
         "f16" => Ok(KvName::F16),
-        "q8" | "q4" => Err(format!("{text} is not supported yet, expected f32 or f16")),
-        _ => Err("expected f32 or f16".to_owned()),
+        "q8" => Ok(KvName::Q8),
+        "q4" => Ok(KvName::Q4),
+        _ => Err("expected f32, f16, q8 or q4".to_owned()),
     }
 }
 
@@ -133,8 +152,17 @@ impl ModelFlags {
         let name = |half: Option<KvName>| match half.or(self.kv) {
             Some(KvName::F32) => "f32",
             Some(KvName::F16) | None => "f16",
+            Some(KvName::Q8) => "q8",
+            Some(KvName::Q4) => "q4",
         };
-        format!("{} {}", name(self.kv_k), name(self.kv_v))
+        let edges = self.kv_edges.map(|n| format!(" edges {n}")).unwrap_or_default();
+        format!("{} {}{edges}", name(self.kv_k), name(self.kv_v))
+    }
+
+    /// Whether layers are excepted from something that none is.
+    pub(crate) fn edges_are_idle(&self) -> bool {
+        let is_q4 = |half: Option<KvName>| matches!(half.or(self.kv), Some(KvName::Q4));
+        self.kv_edges.is_some() && !is_q4(self.kv_k) && !is_q4(self.kv_v)
     }
 
     fn threads(&self) -> Threads {
@@ -147,15 +175,10 @@ impl ModelFlags {
 
     /// What the session is to be made for; `kv` holds where the flags do not say otherwise.
     pub(crate) fn session_options(&self, kv: KvType) -> SessionOptions {
-        let of = |name: Option<KvName>| {
-            name.map(|name| match name {
-                KvName::F32 => KvType::F32,
-                KvName::F16 => KvType::F16,
-            })
-        };
-        let k = of(self.kv_k.or(self.kv)).unwrap_or(kv).k;
-        let v = of(self.kv_v.or(self.kv)).unwrap_or(kv).v;
-        SessionOptions { n_ctx: self.n_ctx, n_batch: self.batch, kv: KvType { k, v }, ..SessionOptions::default() }
+        let of = |half: Option<KvName>| half.or(self.kv).map_or(kv, KvName::kv_type);
+        let n_edge_layers = self.kv_edges.unwrap_or(kv.n_edge_layers);
+        let kv = KvType { k: of(self.kv_k).k, v: of(self.kv_v).v, n_edge_layers };
+        SessionOptions { n_ctx: self.n_ctx, n_batch: self.batch, kv, ..SessionOptions::default() }
     }
 }
 
@@ -357,8 +380,9 @@ mod tests {
         let kv = |line| parse(line).model.session_options(KvType::F32).kv;
         assert_eq!(kv("x"), KvType::F32);
         assert_eq!(kv("x --kv f16"), KvType::F16);
-        assert_eq!(kv("x --kv f16 --kv-k f32"), KvType { k: KvType::F32.k, v: KvType::F16.v });
-        assert_eq!(kv("x --kv-v f16"), KvType { k: KvType::F32.k, v: KvType::F16.v });
+        assert_eq!(kv("x --kv f16 --kv-k f32"), KvType { k: KvType::F32.k, ..KvType::F16 });
+        assert_eq!(kv("x --kv-v q8"), KvType { v: KvType::Q8.v, ..KvType::F32 });
+        assert_eq!(kv("x --kv q4 --kv-edges 0"), KvType { n_edge_layers: 0, ..KvType::Q4 });
     }
 
     #[test]

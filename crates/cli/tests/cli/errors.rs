@@ -88,7 +88,7 @@ fn an_empty_prompt_begins_at_the_begin_token_or_is_refused() {
 #[test]
 fn wrong_usage_is_told_from_failure() {
     let model = model("llama-plain.gguf");
-    let cases: [(&[&str], &str); 18] = [
+    let cases: [(&[&str], &str); 19] = [
         (&["--frob"], "'--frob'"),
         (&["-n", "-1"], "'-n <N>'"),
         (&["-n", "1.5"], "'-n <N>'"),
@@ -99,7 +99,8 @@ fn wrong_usage_is_told_from_failure() {
         (&["--cpus", "2-1"], "'--cpus <LIST>'"),
         (&["--cpus", "0", "-j", "1"], "cannot be used with"),
         (&["--isa", "mmx"], "'--isa <NAME>'"),
-        (&["--kv", "q4"], "q4 is not supported yet"),
+        (&["--kv", "q5"], "expected f32, f16, q8 or q4"),
+        (&["--kv", "q8", "--kv-edges", "1"], "--kv-edges"),
         (&["--weights", "frozen"], "'--weights <WHERE>'"),
         (&["--ram-budget", "12x"], "expected a size such as 256M"),
         (&["--ram-budget", "0"], "'--ram-budget <SIZE>'"),

@@ -224,7 +224,7 @@ fn the_table_of_memory_adds_up() {
 fn what_does_not_fit_is_refused_with_a_way_out_and_fits_with_it() {
     let run = ["run", large(), "-p", "x", "-n", "4", "-c", "2048", "--kv", "f32", "--ram-budget", "24M"];
     let refused = error_of(&command(&run).output().unwrap(), 1);
-    for part in ["at least", "-c below 2048", "--kv f16", "--fit"] {
+    for part in ["at least", "-c below 2048", "--kv q8", "--fit"] {
         assert!(refused.contains(part), "{part}: {refused}");
     }
     text(&limited(24 * MIB * 100 / 85, &[&run[..], &["--fit"]].concat()));

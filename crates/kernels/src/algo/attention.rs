@@ -2,28 +2,32 @@
 //!
 //! ```text
 //! for each chunk of 128 absolute positions that is visible, in order:
-//!     s[h][p] = cap(scale · (q[h] · k[p]))            scores.rs: sixteen lanes and one tree, whichever way keys lie
+//!     s[h][p] = cap(scale · (q[h] · k[p]))            scores.rs: sixteen lanes and one tree, whichever way keys lie;
+//!                                                     codes.rs: of quantized keys, in integers
 //!     m = max s,  e = exp(s − m),  n = Σ e            sixteen heads at a time
 //!     o[h] = Σ e[p]·v[p]                              values.rs: in order of p
 //!     merge (m, n, o) into the state of the chunks before
 //! merge (sink[h], 1, 0)                               where heads have a sink: a score that has no value
-//! out[h] = o / n
+//! out[h] = o / n                                      rotated, if the values are; the caller turns it back
 //! ```
 //! The running maximum is Milakov and Gimelshein 2018, the merge of partial results Dao 2023 (FlashDecoding). Because a
 //! chunk is computed from nothing and chunks are cut and merged by absolute position, the bits of the result do not
 //! depend on who computes which chunk, nor on the length of the blocks that hold the positions.
 
+mod codes;
 mod query;
 mod scores;
+mod stored;
 mod values;
 
 pub(crate) use query::Query;
 
 use super::lanes::LANES;
 use super::math::{exp_weight, tanh};
-use crate::attention::D_HEAD_MAX;
-use crate::isa::{Floats, Row};
+use crate::attention::{D_HEAD_MAX, KvElem};
+use crate::isa::{Codes, Floats, KeyCodes};
 use crate::tiles::Strip;
+use codes::Ints;
 use std::ops::Range;
 
 /// Positions per chunk.
@@ -50,6 +54,11 @@ pub(crate) struct Room<const VECTORS: usize, const N: usize> {
     keys: [Keys; VECTORS],
     q: [[[f32; LANES]; VECTORS]; N],
     values: [[[f32; LANES]; VECTORS]; N],
+    q_codes: [[[i8; LANES]; VECTORS]; N],
+    q_sums: [[f32; VECTORS]; N],
+    q_scales: [f32; N],
+    codes: [KeyCodes; VECTORS],
+    scales: [[f32; CHUNK]; VECTORS],
     scores: [[f32; CHUNK]; N],
     visible: [Range<usize>; N],
     peaks: Peaks<N>,
@@ -62,14 +71,27 @@ impl<const VECTORS: usize, const N: usize> Room<VECTORS, N> {
         keys: [[[0.0; LANES]; LANES]; VECTORS],
         q: [[[0.0; LANES]; VECTORS]; N],
         values: [[[0.0; LANES]; VECTORS]; N],
+        q_codes: [[[0; LANES]; VECTORS]; N],
+        q_sums: [[0.0; VECTORS]; N],
+        q_scales: [0.0; N],
+        codes: [[[0; LANES]; LANES]; VECTORS],
+        scales: [[0.0; CHUNK]; VECTORS],
         scores: [[0.0; CHUNK]; N],
         visible: [const { 0..0 }; N],
         peaks: Peaks { max: [0.0; N], sum: [0.0; N] },
     };
 
     fn work(&mut self) -> Work<'_> {
+        let ints = Ints {
+            q: self.q_codes.as_flattened_mut(),
+            sums: self.q_sums.as_flattened_mut(),
+            scales: &mut self.q_scales,
+            keys: &mut self.codes,
+        };
         Work {
             width: VECTORS,
+            ints,
+            scales: &mut self.scales,
             rows: self.rows.as_flattened_mut(),
             keys: &mut self.keys,
             q: self.q.as_flattened_mut(),
@@ -108,7 +130,11 @@ fn with_room<const VECTORS: usize, const N: usize>(f: impl FnOnce(&mut Work<'_>)
 pub(crate) struct Work<'a> {
     /// Vectors of a row, a multiple of four.
     width: usize,
-    /// Keys, then values, of a chunk, `[CHUNK, width]`.
+    /// Of quantized keys.
+    ints: Ints<'a>,
+    /// Scales of quantized keys, then values, of a chunk, `[width, CHUNK]`.
+    scales: &'a mut [[f32; CHUNK]],
+    /// A few keys, then the values of a chunk, `[CHUNK, width]`.
     rows: &'a mut [[f32; LANES]],
     /// Sixteen keys, `[width]`.
     keys: &'a mut [Keys],
@@ -156,16 +182,21 @@ fn merge_peaks(
 impl Work<'_> {
     /// The softmax state of the heads `heads` over the chunks `chunks`.
     #[inline(always)]
-    fn attend<I: Row + Floats>(&mut self, isa: I, query: &Query<'_>, heads: Range<usize>, chunks: Range<usize>) {
+    fn attend<I: Codes>(&mut self, isa: I, query: &Query<'_>, heads: Range<usize>, chunks: Range<usize>) {
         self.max.fill(f32::NEG_INFINITY);
         self.sum.fill(0.0);
         self.values[..heads.len() * self.width].as_flattened_mut().fill(0.0);
-        self.set_queries(query, heads.clone());
+        let of_codes = matches!(query.kv.k_elem, KvElem::Q8 | KvElem::Q4);
+        match of_codes {
+            true => self.set_codes(query, heads.clone()),
+            false => self.set_queries(query, heads.clone()),
+        }
         for chunk in chunks {
             for (visible, i) in self.visible.iter_mut().zip(heads.clone()) {
                 *visible = query.visible(i, chunk);
             }
             match self.treats_few() {
+                _ if of_codes => self.scores_of_codes(isa, query, heads.len(), chunk),
                 true => self.scores_of_few(isa, query, heads.len(), chunk),
                 false => self.scores_of_many(isa, query, heads.len(), chunk),
             }
@@ -286,7 +317,7 @@ pub(crate) enum Out<'a, 'b> {
 
 /// Attention of a query.
 #[inline(always)]
-pub(crate) fn attend<I: Row + Floats>(isa: I, query: &Query<'_>, work: &mut Work<'_>, mut out: Out<'_, '_>) {
+pub(crate) fn attend<I: Codes>(isa: I, query: &Query<'_>, work: &mut Work<'_>, mut out: Out<'_, '_>) {
     let (n, at_once) = (query.rows.len() * query.group(), work.scores.len());
     let chunks = match out {
         Out::Rows(_) => query.chunks(),

@@ -9,6 +9,8 @@ pub(crate) mod float;
 pub(crate) mod gate;
 pub(crate) mod gemm;
 pub(crate) mod gemv;
+pub(crate) mod hadamard;
+pub(crate) mod kv;
 pub(crate) mod lanes;
 pub mod math;
 pub(crate) mod matmul;

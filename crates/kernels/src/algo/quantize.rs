@@ -3,10 +3,10 @@
 use crate::activations::{Codes, GroupSums, Sums};
 
 /// Blocks whose largest magnitude is below this are stored as zero: their reciprocal scale could overflow.
-const TINY: f32 = 1e-35;
+pub(super) const TINY: f32 = 1e-35;
 
 /// Adding this puts the integer nearest to a small f32 into its lowest bits, ties to even.
-const ROUND: f32 = 12_582_912.0;
+pub(super) const ROUND: f32 = 12_582_912.0;
 
 #[inline(always)]
 fn largest_magnitude<const N: usize>(x: &[f32; N]) -> f32 {

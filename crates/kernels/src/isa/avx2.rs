@@ -3,7 +3,7 @@
 //! [`Avx2`] multiplies bytes by `vpmaddubsw` and pairs by `vpmaddwd`, [`AvxVnni`] does both in one `vpdpbusd`. Everything
 //! else is shared by the macros below; AVX-512 machines use the row operations too, since 32 codes fill 256 bits.
 
-use super::{Floats, Lanes, Row, Wide};
+use super::{Codes, Floats, KeyCodes, Lanes, Row, Wide};
 use std::arch::x86_64::*;
 
 /// Proof of AVX2, FMA and F16C.
@@ -443,3 +443,102 @@ macro_rules! floats_of_256_bits {
 
 floats_of_256_bits!(Avx2);
 floats_of_256_bits!(AvxVnni);
+
+/// Word j of each of sixteen rows in bytes 64·j to 64·j + 63.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn words_of_16(rows: &KeyCodes) -> KeyCodes {
+    let mut out = [[0; 16]; 16];
+    for half in 0..2 {
+        let mut two = [_mm256_setzero_si256(); 4];
+        for i in 0..4 {
+            let (a, b) = (&rows[8 * half + i], &rows[8 * half + i + 4]);
+            // SAFETY: reads the 16 bytes of each row.
+            let (a, b) = unsafe { (_mm_loadu_si128(a.as_ptr().cast()), _mm_loadu_si128(b.as_ptr().cast())) };
+            two[i] = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(a), b);
+        }
+        let (a, b) = (_mm256_unpacklo_epi32(two[0], two[1]), _mm256_unpackhi_epi32(two[0], two[1]));
+        let (c, d) = (_mm256_unpacklo_epi32(two[2], two[3]), _mm256_unpackhi_epi32(two[2], two[3]));
+        let words = [
+            _mm256_unpacklo_epi64(a, c),
+            _mm256_unpackhi_epi64(a, c),
+            _mm256_unpacklo_epi64(b, d),
+            _mm256_unpackhi_epi64(b, d),
+        ];
+        for j in 0..4 {
+            let out: &mut [[u8; 16]; 2] = out[4 * j + 2 * half..].first_chunk_mut().expect("two of sixteen");
+            // SAFETY: writes the 32 bytes of its reference.
+            unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), words[j]) }
+        }
+    }
+    out
+}
+
+impl Codes for Avx2 {
+    type N = [__m256i; 2];
+
+    proven! {
+        fn arranged(self, keys: &KeyCodes) -> KeyCodes { words_of_16(keys) }
+        fn no_sums(self) -> [__m256i; 2] { [_mm256_setzero_si256(); 2] }
+        // One factor must be unsigned: the sign of the code goes to x. Two products of at most 127·127 fit i16.
+        fn dots<const R: usize>(self, sums: [[__m256i; 2]; R], keys: &KeyCodes, x: [&[i8; 16]; R]) -> [[__m256i; 2]; R] {
+            let (mut sums, ones) = (sums, _mm256_set1_epi16(1));
+            for j in 0..4 {
+                let at = keys.as_ptr().add(4 * j).cast::<__m256i>();
+                let keys = [_mm256_loadu_si256(at), _mm256_loadu_si256(at.add(1))];
+                let sizes = [_mm256_abs_epi8(keys[0]), _mm256_abs_epi8(keys[1])];
+                for r in 0..R {
+                    let x = _mm256_set1_epi32(x[r].as_ptr().cast::<i32>().add(j).read_unaligned());
+                    for i in 0..2 {
+                        let pairs = _mm256_maddubs_epi16(sizes[i], _mm256_sign_epi8(x, keys[i]));
+                        sums[r][i] = _mm256_add_epi32(sums[r][i], _mm256_madd_epi16(pairs, ones));
+                    }
+                }
+            }
+            sums
+        }
+        // Eight products of at most 15·127 fit i16.
+        fn dots_of_nibbles<const R: usize>(
+            self,
+            sums: [[__m256i; 2]; R],
+            keys: &KeyCodes,
+            x: [&[i8; 16]; R]
+        ) -> [[__m256i; 2]; R] {
+            let (mut sums, mut pairs) = (sums, [[_mm256_setzero_si256(); 2]; R]);
+            for j in 0..4 {
+                let at = keys.as_ptr().add(4 * j).cast::<__m256i>();
+                let keys = [_mm256_loadu_si256(at), _mm256_loadu_si256(at.add(1))];
+                for r in 0..R {
+                    let x = _mm256_set1_epi32(x[r].as_ptr().cast::<i32>().add(j).read_unaligned());
+                    for i in 0..2 {
+                        pairs[r][i] = _mm256_add_epi16(pairs[r][i], _mm256_maddubs_epi16(keys[i], x));
+                    }
+                }
+            }
+            for r in 0..R {
+                for i in 0..2 {
+                    let fours = _mm256_madd_epi16(pairs[r][i], _mm256_set1_epi16(1));
+                    sums[r][i] = _mm256_add_epi32(sums[r][i], fours);
+                }
+            }
+            sums
+        }
+        fn as_floats(self, x: [__m256i; 2]) -> [__m256; 2] { [_mm256_cvtepi32_ps(x[0]), _mm256_cvtepi32_ps(x[1])] }
+        fn signed(self, codes: &[u8; 16]) -> [__m256; 2] {
+            let codes = _mm_loadu_si128(codes.as_ptr().cast());
+            let high = _mm_unpackhi_epi64(codes, codes);
+            [_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(high))]
+        }
+        fn low_nibbles(self, bytes: &[u8; 16]) -> [__m256; 2] {
+            let codes = _mm_and_si128(_mm_loadu_si128(bytes.as_ptr().cast()), _mm_set1_epi8(15));
+            let high = _mm_unpackhi_epi64(codes, codes);
+            [_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(high))]
+        }
+        fn high_nibbles(self, bytes: &[u8; 16]) -> [__m256; 2] {
+            let codes = _mm_srli_epi16::<4>(_mm_loadu_si128(bytes.as_ptr().cast()));
+            let codes = _mm_and_si128(codes, _mm_set1_epi8(15));
+            let high = _mm_unpackhi_epi64(codes, codes);
+            [_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(high))]
+        }
+    }
+}

@@ -4,7 +4,7 @@
 //! formats of `avx512_decode.rs`.
 
 use super::avx2::{proven, rows_of_256_bits, wide_of_256_bits};
-use super::{Floats, Lanes, Row, Wide};
+use super::{Codes, Floats, KeyCodes, Lanes, Row, Wide};
 use std::arch::x86_64::*;
 
 /// Proof of AVX-512 F, BW, VL, DQ and VNNI, and of AVX2, FMA and F16C.
@@ -194,5 +194,58 @@ impl Floats for Avx512 {
         fn transposed(self, x: [__m512; 16]) -> [__m512; 16] { transposed(&x) }
         fn product(self, x: __m512, y: __m512) -> __m512 { _mm512_mul_ps(x, y) }
         fn mul_add(self, x: __m512, y: __m512, z: __m512) -> __m512 { _mm512_fmadd_ps(x, y, z) }
+    }
+}
+
+impl Codes for Avx512 {
+    type N = __m512i;
+
+    proven! {
+        fn arranged(self, keys: &KeyCodes) -> KeyCodes {
+            let mut out = [[0; 16]; 16];
+            let words = self.columns::<16>(keys, 0);
+            for j in 0..4 {
+                let out: &mut [[u8; 16]; 4] = out[4 * j..].first_chunk_mut().expect("four of sixteen");
+                _mm512_storeu_si512(out.as_mut_ptr().cast(), words[j]);
+            }
+            out
+        }
+        fn no_sums(self) -> __m512i { _mm512_setzero_si512() }
+        // One factor must be unsigned: where the code is negative, x changes its sign.
+        fn dots<const R: usize>(self, sums: [__m512i; R], keys: &KeyCodes, x: [&[i8; 16]; R]) -> [__m512i; R] {
+            let (mut sums, zero) = (sums, _mm512_setzero_si512());
+            for j in 0..4 {
+                let keys = _mm512_loadu_si512(keys.as_ptr().add(4 * j).cast());
+                let (sizes, negative) = (_mm512_abs_epi8(keys), _mm512_movepi8_mask(keys));
+                for r in 0..R {
+                    let x = _mm512_set1_epi32(x[r].as_ptr().cast::<i32>().add(j).read_unaligned());
+                    sums[r] = _mm512_dpbusd_epi32(sums[r], sizes, _mm512_mask_sub_epi8(x, negative, zero, x));
+                }
+            }
+            sums
+        }
+        fn dots_of_nibbles<const R: usize>(self, sums: [__m512i; R], keys: &KeyCodes, x: [&[i8; 16]; R]) -> [__m512i; R] {
+            let mut sums = sums;
+            for j in 0..4 {
+                let keys = _mm512_loadu_si512(keys.as_ptr().add(4 * j).cast());
+                for r in 0..R {
+                    let x = _mm512_set1_epi32(x[r].as_ptr().cast::<i32>().add(j).read_unaligned());
+                    sums[r] = _mm512_dpbusd_epi32(sums[r], keys, x);
+                }
+            }
+            sums
+        }
+        fn as_floats(self, x: __m512i) -> __m512 { _mm512_cvtepi32_ps(x) }
+        fn signed(self, codes: &[u8; 16]) -> __m512 {
+            _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(codes.as_ptr().cast())))
+        }
+        fn low_nibbles(self, bytes: &[u8; 16]) -> __m512 {
+            let codes = _mm_and_si128(_mm_loadu_si128(bytes.as_ptr().cast()), _mm_set1_epi8(15));
+            _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes))
+        }
+        fn high_nibbles(self, bytes: &[u8; 16]) -> __m512 {
+            let codes = _mm_srli_epi16::<4>(_mm_loadu_si128(bytes.as_ptr().cast()));
+            _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_and_si128(codes, _mm_set1_epi8(15))))
+        }
     }
 }

@@ -39,6 +39,11 @@ impl Dot for UsDot {
             );
             out
         }
+        // The sign of w goes to x, as one factor is unsigned.
+        fn dot_signed(self, acc: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
+            let x = vbslq_s8(vcltzq_s8(w), vnegq_s8(x), x);
+            self.dot(acc, vreinterpretq_u8_s8(vabsq_s8(w)), x)
+        }
         fn dot_scaled(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t, scale: i32) -> int32x4_t {
             vmlaq_n_s32(acc, self.dot(vdupq_n_s32(0), w, x), scale)
         }

@@ -8,6 +8,7 @@
 //! - [`Wide`]: dot products of one activation row with several weight rows; memory-bound decoding.
 //! - [`Lanes`]: one 32-bit lane per weight row, for many activation rows at once; compute-bound prefill.
 //! - [`Floats`]: 16 floats, the lanes of `algo/lanes.rs`.
+//! - [`Codes`]: the codes of quantized keys and values, sixteen at a time.
 //!
 //! What compilers vectorise by themselves (elementwise loops) is not here: rope, softmax and the quantizer are ordinary
 //! Rust, compiled once per instruction set.
@@ -197,4 +198,31 @@ pub(crate) trait Floats: Copy + Send + Sync + 'static {
     fn product(self, x: Self::F, y: Self::F) -> Self::F;
     /// `x·y + z`, rounded once or twice as the machine likes; for float weights only.
     fn mul_add(self, x: Self::F, y: Self::F, z: Self::F) -> Self::F;
+}
+
+/// Sixteen codes of each of sixteen keys, in the order that the instruction set likes.
+pub(crate) type KeyCodes = [[u8; 16]; 16];
+
+/// Operations on the codes of quantized keys and values.
+pub(crate) trait Codes: Row + Floats {
+    /// 16 i32, one for each key.
+    type N: Copy;
+
+    /// Puts the codes of the keys, rows of sixteen, into the order in which products read them.
+    fn arranged(self, keys: &KeyCodes) -> KeyCodes;
+    fn no_sums(self) -> Self::N;
+    /// `sums + Σ code·x` of `R` rows `x`; all signed, and no code is −128.
+    fn dots<const R: usize>(self, sums: [Self::N; R], keys: &KeyCodes, x: [&[i8; 16]; R]) -> [Self::N; R];
+    /// As [`Self::dots`] for codes from 0 to 15.
+    #[inline(always)]
+    fn dots_of_nibbles<const R: usize>(self, sums: [Self::N; R], keys: &KeyCodes, x: [&[i8; 16]; R]) -> [Self::N; R] {
+        self.dots(sums, keys, x)
+    }
+    fn as_floats(self, x: Self::N) -> Self::F;
+    /// Signed bytes as floats.
+    fn signed(self, codes: &[u8; 16]) -> Self::F;
+    /// Low nibbles as floats.
+    fn low_nibbles(self, bytes: &[u8; 16]) -> Self::F;
+    /// High nibbles as floats.
+    fn high_nibbles(self, bytes: &[u8; 16]) -> Self::F;
 }

@@ -4,7 +4,7 @@
 //! [`Dot`]: [`Mull`] here multiplies in 16 bits, `dotprod.rs` and `i8mm.rs` have instructions for the whole product.
 //! Two registers hold 32 codes; 4 weight rows make a vector of the panel.
 
-use super::{Floats, Lanes, Row, Wide};
+use super::{Codes, Floats, KeyCodes, Lanes, Row, Wide};
 use std::arch::aarch64::*;
 use std::arch::asm;
 
@@ -27,6 +27,8 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
     fn dot(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t) -> int32x4_t;
     /// As [`Self::dot`] for any `w`.
     fn dot_any(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t) -> int32x4_t;
+    /// `acc + Σ w·x` of the four bytes of each lane, both signed and `w` not −128.
+    fn dot_signed(self, acc: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t;
     /// Adds `scale·Σ w·x` to the sum of the lanes; `w` at most 127, `scale` from −128 to 127.
     fn dot_scaled(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t, scale: i32) -> int32x4_t;
 }
@@ -50,6 +52,9 @@ impl Dot for Mull {
             let w = vreinterpretq_s8_u8(w);
             let (low, high) = (vmull_s8(vget_low_s8(w), vget_low_s8(x)), vmull_high_s8(w, x));
             vpadalq_s16(acc, vpaddq_s16(low, high))
+        }
+        fn dot_signed(self, acc: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
+            self.dot(acc, vreinterpretq_u8_s8(w), x)
         }
         // The codes less 128, and 128·Σ x.
         fn dot_any(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t) -> int32x4_t {
@@ -381,6 +386,69 @@ impl<D: Dot> Floats for Neon<D> {
                 vaddq_f32(vreinterpretq_f32_f64(vtrn1q_f64(a, b)), vreinterpretq_f32_f64(vtrn2q_f64(a, b)))
             };
             four(|i| vpaddq_f32(two(4 * i), two(4 * i + 2)))
+        }
+    }
+}
+
+/// Signed bytes as floats.
+///
+/// # Safety
+/// The CPU must have NEON.
+#[inline(always)]
+unsafe fn floats_of_bytes(bytes: int8x16_t) -> [float32x4_t; 4] {
+    // SAFETY: the caller's obligation.
+    unsafe {
+        let (low, high) = (vmovl_s8(vget_low_s8(bytes)), vmovl_high_s8(bytes));
+        [
+            vcvtq_f32_s32(vmovl_s16(vget_low_s16(low))),
+            vcvtq_f32_s32(vmovl_high_s16(low)),
+            vcvtq_f32_s32(vmovl_s16(vget_low_s16(high))),
+            vcvtq_f32_s32(vmovl_high_s16(high)),
+        ]
+    }
+}
+
+impl<D: Dot> Codes for Neon<D> {
+    type N = [int32x4_t; 4];
+
+    proven! {
+        // Word j of each row in bytes 64·j to 64·j + 63: loading with stride four transposes.
+        fn arranged(self, keys: &KeyCodes) -> KeyCodes {
+            let mut out = [[0; 16]; 16];
+            for i in 0..4 {
+                let four = vld4q_u32(keys.as_ptr().add(4 * i).cast());
+                vst1q_u32(out.as_mut_ptr().add(i).cast(), four.0);
+                vst1q_u32(out.as_mut_ptr().add(4 + i).cast(), four.1);
+                vst1q_u32(out.as_mut_ptr().add(8 + i).cast(), four.2);
+                vst1q_u32(out.as_mut_ptr().add(12 + i).cast(), four.3);
+            }
+            out
+        }
+        fn no_sums(self) -> [int32x4_t; 4] { [vdupq_n_s32(0); 4] }
+        fn dots<const R: usize>(
+            self,
+            sums: [[int32x4_t; 4]; R],
+            keys: &KeyCodes,
+            x: [&[i8; 16]; R]
+        ) -> [[int32x4_t; 4]; R] {
+            let mut sums = sums;
+            for j in 0..4 {
+                for r in 0..R {
+                    let x = vreinterpretq_s8_s32(vdupq_n_s32(x[r].as_ptr().cast::<i32>().add(j).read_unaligned()));
+                    for i in 0..4 {
+                        sums[r][i] = self.0.dot_signed(sums[r][i], vld1q_s8(keys[4 * j + i].as_ptr().cast()), x);
+                    }
+                }
+            }
+            sums
+        }
+        fn as_floats(self, x: [int32x4_t; 4]) -> [float32x4_t; 4] { four(|i| vcvtq_f32_s32(x[i])) }
+        fn signed(self, codes: &[u8; 16]) -> [float32x4_t; 4] { floats_of_bytes(vld1q_s8(codes.as_ptr().cast())) }
+        fn low_nibbles(self, bytes: &[u8; 16]) -> [float32x4_t; 4] {
+            floats_of_bytes(vreinterpretq_s8_u8(vandq_u8(vld1q_u8(bytes.as_ptr()), vdupq_n_u8(15))))
+        }
+        fn high_nibbles(self, bytes: &[u8; 16]) -> [float32x4_t; 4] {
+            floats_of_bytes(vreinterpretq_s8_u8(vshrq_n_u8::<4>(vld1q_u8(bytes.as_ptr()))))
         }
     }
 }

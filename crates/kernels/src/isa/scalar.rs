@@ -4,7 +4,7 @@
 //! products into the vector instructions of the build's baseline; byte-wise array maps they leave as calls, so codes are
 //! unpacked in u64.
 
-use super::{Flat, Floats, Row};
+use super::{Codes, Flat, Floats, KeyCodes, Row};
 use crate::algo::lanes::total;
 use crate::format::float::widen_f16;
 use atta_formats::f16::bf16_to_f32;
@@ -315,5 +315,70 @@ impl Floats for Scalar {
     #[inline(always)]
     fn mul_add(self, x: floats::F, y: floats::F, z: floats::F) -> floats::F {
         floats::add(floats::mul(x, y), z)
+    }
+}
+
+impl Codes for Scalar {
+    type N = [i32; 16];
+
+    /// As they are: compilers know the product of two rows.
+    #[inline(always)]
+    fn arranged(self, keys: &KeyCodes) -> KeyCodes {
+        *keys
+    }
+
+    #[inline(always)]
+    fn no_sums(self) -> [i32; 16] {
+        [0; 16]
+    }
+
+    #[inline(always)]
+    fn dots<const R: usize>(self, mut sums: [[i32; 16]; R], keys: &KeyCodes, x: [&[i8; 16]; R]) -> [[i32; 16]; R] {
+        for (sums, x) in sums.iter_mut().zip(x) {
+            for (sum, key) in sums.iter_mut().zip(keys) {
+                let mut dot = 0;
+                for i in 0..16 {
+                    dot += i32::from(key[i] as i8) * i32::from(x[i]);
+                }
+                *sum += dot;
+            }
+        }
+        sums
+    }
+
+    #[inline(always)]
+    fn as_floats(self, x: [i32; 16]) -> floats::F {
+        let mut wide = [0.0; 16];
+        for i in 0..16 {
+            wide[i] = x[i] as f32;
+        }
+        floats::load(&wide)
+    }
+
+    #[inline(always)]
+    fn signed(self, codes: &[u8; 16]) -> floats::F {
+        let mut wide = [0.0; 16];
+        for i in 0..16 {
+            wide[i] = f32::from(codes[i] as i8);
+        }
+        floats::load(&wide)
+    }
+
+    #[inline(always)]
+    fn low_nibbles(self, bytes: &[u8; 16]) -> floats::F {
+        let mut wide = [0.0; 16];
+        for i in 0..16 {
+            wide[i] = f32::from(bytes[i] & 15);
+        }
+        floats::load(&wide)
+    }
+
+    #[inline(always)]
+    fn high_nibbles(self, bytes: &[u8; 16]) -> floats::F {
+        let mut wide = [0.0; 16];
+        for i in 0..16 {
+            wide[i] = f32::from(bytes[i] >> 4);
+        }
+        floats::load(&wide)
     }
 }

@@ -4,7 +4,7 @@
 //! There is no product of bytes that sums four; even and odd bytes are widened to i16 in place, whose products are
 //! summed in pairs (`i32x4.dot_i16x8_s`): two of these are the four products of a lane, for any codes.
 
-use super::{Floats, Lanes, Row, Wide};
+use super::{Codes, Floats, KeyCodes, Lanes, Row, Wide};
 use crate::format::float::widen_f16;
 use std::arch::wasm32::*;
 
@@ -43,6 +43,26 @@ fn dot(acc: v128, w: v128, x: v128) -> v128 {
     let even = i32x4_dot_i16x8(v128_and(w, u16x8_splat(0xff)), i16x8_shr(i16x8_shl(x, 8), 8));
     let odd = i32x4_dot_i16x8(u16x8_shr(w, 8), i16x8_shr(x, 8));
     i32x4_add(acc, i32x4_add(even, odd))
+}
+
+/// As [`dot`], with `w` signed.
+#[inline(always)]
+fn dot_signed(acc: v128, w: v128, x: v128) -> v128 {
+    let even = i32x4_dot_i16x8(i16x8_shr(i16x8_shl(w, 8), 8), i16x8_shr(i16x8_shl(x, 8), 8));
+    let odd = i32x4_dot_i16x8(i16x8_shr(w, 8), i16x8_shr(x, 8));
+    i32x4_add(acc, i32x4_add(even, odd))
+}
+
+/// Signed bytes as floats.
+#[inline(always)]
+fn floats_of_bytes(bytes: v128) -> [v128; 4] {
+    let (low, high) = (i16x8_extend_low_i8x16(bytes), i16x8_extend_high_i8x16(bytes));
+    [
+        f32x4_convert_i32x4(i32x4_extend_low_i16x8(low)),
+        f32x4_convert_i32x4(i32x4_extend_high_i16x8(low)),
+        f32x4_convert_i32x4(i32x4_extend_low_i16x8(high)),
+        f32x4_convert_i32x4(i32x4_extend_high_i16x8(high)),
+    ]
 }
 
 /// 16 bytes as numbers.
@@ -450,5 +470,69 @@ impl Floats for Simd128 {
             let (a, b) = (two(4 * i), two(4 * i + 2));
             f32x4_add(i32x4_shuffle::<0, 2, 4, 6>(a, b), i32x4_shuffle::<1, 3, 5, 7>(a, b))
         })
+    }
+}
+
+impl Codes for Simd128 {
+    type N = [v128; 4];
+
+    /// Word j of each row in bytes 64·j to 64·j + 63.
+    #[inline(always)]
+    fn arranged(self, keys: &KeyCodes) -> KeyCodes {
+        let mut out = [[0; 16]; 16];
+        for i in 0..4 {
+            let rows = [
+                load(&keys[4 * i], 0),
+                load(&keys[4 * i + 1], 0),
+                load(&keys[4 * i + 2], 0),
+                load(&keys[4 * i + 3], 0),
+            ];
+            // Words 0 and 1, then words 2 and 3, of two rows each.
+            let first = [i32x4_shuffle::<0, 4, 1, 5>(rows[0], rows[1]), i32x4_shuffle::<0, 4, 1, 5>(rows[2], rows[3])];
+            let last = [i32x4_shuffle::<2, 6, 3, 7>(rows[0], rows[1]), i32x4_shuffle::<2, 6, 3, 7>(rows[2], rows[3])];
+            store(&mut out[i], 0, i64x2_shuffle::<0, 2>(first[0], first[1]));
+            store(&mut out[4 + i], 0, i64x2_shuffle::<1, 3>(first[0], first[1]));
+            store(&mut out[8 + i], 0, i64x2_shuffle::<0, 2>(last[0], last[1]));
+            store(&mut out[12 + i], 0, i64x2_shuffle::<1, 3>(last[0], last[1]));
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn no_sums(self) -> [v128; 4] {
+        [i32x4_splat(0); 4]
+    }
+
+    #[inline(always)]
+    fn dots<const R: usize>(self, mut sums: [[v128; 4]; R], keys: &KeyCodes, x: [&[i8; 16]; R]) -> [[v128; 4]; R] {
+        for j in 0..4 {
+            for r in 0..R {
+                let x = self.splat4(&x[r].as_chunks().0[j]);
+                for i in 0..4 {
+                    sums[r][i] = dot_signed(sums[r][i], load(&keys[4 * j + i], 0), x);
+                }
+            }
+        }
+        sums
+    }
+
+    #[inline(always)]
+    fn as_floats(self, x: [v128; 4]) -> [v128; 4] {
+        four(|i| f32x4_convert_i32x4(x[i]))
+    }
+
+    #[inline(always)]
+    fn signed(self, codes: &[u8; 16]) -> [v128; 4] {
+        floats_of_bytes(load(codes, 0))
+    }
+
+    #[inline(always)]
+    fn low_nibbles(self, bytes: &[u8; 16]) -> [v128; 4] {
+        floats_of_bytes(v128_and(load(bytes, 0), u8x16_splat(15)))
+    }
+
+    #[inline(always)]
+    fn high_nibbles(self, bytes: &[u8; 16]) -> [v128; 4] {
+        floats_of_bytes(u8x16_shr(load(bytes, 0), 4))
     }
 }

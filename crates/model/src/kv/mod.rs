@@ -30,13 +30,31 @@ pub struct KvType {
     pub k: KvElem,
     /// Of values.
     pub v: KvElem,
+    /// So many layers at each end of the model have Q8 where others have Q4: errors of the first ones pass through all the
+    /// others, and those of the last ones are not made good any more.
+    pub n_edge_layers: usize,
 }
 
 impl KvType {
     /// Keys and values in f32.
-    pub const F32: Self = Self { k: KvElem::F32, v: KvElem::F32 };
+    pub const F32: Self = Self::of(KvElem::F32);
     /// Keys and values in f16, the default.
-    pub const F16: Self = Self { k: KvElem::F16, v: KvElem::F16 };
+    pub const F16: Self = Self::of(KvElem::F16);
+    /// Keys and values in 8 bits and a scale.
+    pub const Q8: Self = Self::of(KvElem::Q8);
+    /// Keys and values in 4 bits, a scale and a minimum; Q8 in the first and the last two layers.
+    pub const Q4: Self = Self::of(KvElem::Q4);
+
+    /// Keys and values of one type.
+    pub const fn of(elem: KvElem) -> Self {
+        Self { k: elem, v: elem, n_edge_layers: 2 }
+    }
+
+    /// The element types of keys and values in layer `l` of `n_layers`.
+    pub fn of_layer(&self, l: usize, n_layers: usize) -> [KvElem; 2] {
+        let is_edge = l < self.n_edge_layers || l + self.n_edge_layers >= n_layers;
+        [self.k, self.v].map(|elem| if is_edge && elem == KvElem::Q4 { KvElem::Q8 } else { elem })
+    }
 }
 
 impl Default for KvType {

@@ -34,8 +34,8 @@ pub(super) type GroupSize = (Retention, usize);
 pub(super) fn plan(spec: &ModelSpec, layers: Range<usize>, kv: KvType) -> (Vec<Place>, Vec<GroupSize>) {
     let mut groups: Vec<GroupSize> = Vec::new();
     let mut places = Vec::new();
-    for layer in &spec.layers[layers] {
-        let (a, retention) = (layer.attention(), layer.retention());
+    for l in layers {
+        let (a, retention) = (spec.layers[l].attention(), spec.layers[l].retention());
         let group = groups.iter().position(|(r, _)| *r == retention).unwrap_or_else(|| {
             groups.push((retention, 0));
             groups.len() - 1
@@ -45,7 +45,7 @@ pub(super) fn plan(spec: &ModelSpec, layers: Range<usize>, kv: KvType) -> (Vec<P
             groups[group].1 += a.n_kv_heads * BLOCK_LEN * row_bytes;
             Half { at, elem, row_bytes }
         };
-        let (k, v) = (half(kv.k), half(kv.v));
+        let [k, v] = kv.of_layer(l, spec.layers.len()).map(&mut half);
         places.push(Place { group, n_kv_heads: a.n_kv_heads, d_head: a.d_head, k, v });
     }
     (places, groups)

@@ -136,6 +136,8 @@ impl Cache {
         let code = |elem| match elem {
             KvElem::F32 => 0,
             KvElem::F16 => 1,
+            KvElem::Q8 => 2,
+            KvElem::Q4 => 3,
         };
         let (n_layers, first) = (self.places.len() as u32, self.first_layer as u32);
         let fixed = [n_layers, first, self.rope_regime as u32, header.start as u32, header.n as u32];

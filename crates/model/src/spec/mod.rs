@@ -323,7 +323,10 @@ impl ModelSpec {
 
     /// Bytes of key-value state of each layer for `n_ctx` positions.
     pub fn state_bytes(&self, kv: KvType, n_ctx: usize) -> Vec<u64> {
-        let row_bytes = |l: &LayerSpec| kv.k.row_bytes(l.attention().d_kv()) + kv.v.row_bytes(l.attention().d_kv());
-        self.layers.iter().map(|l| (n_ctx as u64).saturating_mul(row_bytes(l) as u64)).collect()
+        let row_bytes = |l: usize| {
+            let a = self.layers[l].attention();
+            kv.of_layer(l, self.layers.len()).iter().map(|elem| a.n_kv_heads * elem.row_bytes(a.d_head)).sum::<usize>()
+        };
+        (0..self.layers.len()).map(|l| (n_ctx as u64).saturating_mul(row_bytes(l) as u64)).collect()
     }
 }

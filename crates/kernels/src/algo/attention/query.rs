@@ -1,12 +1,10 @@
-//! The query heads that share a KV head, what they see, and how the keys and values they see are widened.
+//! The query heads that share a KV head, what they see, and where the keys and values they see lie.
 //!
-//! It knows the pages of the cache and no arithmetic but f16 to f32.
+//! It knows the pages of the cache and no arithmetic.
 
-use super::super::lanes::LANES;
 use super::CHUNK;
+use super::stored::Stored;
 use crate::attention::{AttnRow, KvElem, KvLayer};
-use crate::format::float::widen_f16;
-use crate::isa::Floats;
 use std::ops::Range;
 
 /// Query heads that share a KV head and a block table: the group of heads of each of a few rows.
@@ -74,51 +72,23 @@ impl Query<'_> {
         row.first.saturating_sub(start).min(end)..end
     }
 
-    /// Widens the rows of the positions `positions` of the matrix `[n_kv_heads, block_len, d_head]` that lies at `at`
-    /// inside each block, into rows of `width` vectors of `out`, `[positions, width]`.
+    /// The rows that are seen in a chunk, of the matrix `[n_kv_heads, block_len, d_head]` that lies at `at` inside each block.
     #[inline(always)]
-    pub(super) fn widen<I: Floats>(
-        &self,
-        isa: I,
-        positions: Range<usize>,
-        (at, elem): (usize, KvElem),
-        (width, out): (usize, &mut [[f32; LANES]]),
-    ) {
-        let kv = self.kv;
+    pub(super) fn stored(&self, chunk: usize, (at, elem): (usize, KvElem)) -> Stored<'_> {
+        let (kv, seen) = (self.kv, self.seen_in(chunk));
         let len = elem.row_bytes(kv.d_head);
-        let mut p = positions.start;
-        while p < positions.end {
+        let mut out: Stored<'_> = [&[]; CHUNK];
+        let mut i = seen.start;
+        while i < seen.end {
             // Positions of one block lie behind each other.
-            let n = (kv.block_len - p % kv.block_len).min(positions.end - p);
+            let p = chunk * CHUNK + i;
+            let n = (kv.block_len - p % kv.block_len).min(seen.end - i);
             let block = self.rows[0].blocks[p / kv.block_len] as usize * kv.block_bytes;
             let start = block + at + (self.kv_head * kv.block_len + p % kv.block_len) * len;
             let rows = kv.arena[start..start + n * len].chunks_exact(len);
-            for (row, out) in rows.zip(out[(p - positions.start) * width..].chunks_exact_mut(width)) {
-                widen(isa, row, elem, &mut out.as_flattened_mut()[..kv.d_head]);
-            }
-            p += n;
+            out[i..i + n].iter_mut().zip(rows).for_each(|(out, row)| *out = row);
+            i += n;
         }
-    }
-}
-
-/// Widens a row of the cache.
-#[inline(always)]
-fn widen<I: Floats>(isa: I, bytes: &[u8], elem: KvElem, out: &mut [f32]) {
-    match elem {
-        KvElem::F32 => {
-            for (out, x) in out.iter_mut().zip(bytes.as_chunks().0) {
-                *out = f32::from_le_bytes(*x);
-            }
-        }
-        KvElem::F16 => {
-            let (halves, (out, out_rest)) = (bytes.as_chunks().0, out.as_chunks_mut());
-            let (halves, rest) = halves.as_chunks::<LANES>();
-            for (out, x) in out.iter_mut().zip(halves) {
-                *out = isa.to_array(isa.halves(x));
-            }
-            for (out, x) in out_rest.iter_mut().zip(rest) {
-                *out = widen_f16(u16::from_le_bytes(*x));
-            }
-        }
+        out
     }
 }

@@ -1,13 +1,14 @@
-//! Scores: products of queries and keys, in one order of operations and two ways to get there.
+//! Scores with keys that are floats: products, in one order of operations and two ways to get there.
 //!
 //! Element i of a product goes to lane `i % 16`, and one tree adds the lanes, as `algo/lanes.rs` says. For few heads the
 //! lanes are those of a register: keys are read as they lie, and the lanes of sixteen products are added at once. For many
 //! heads keys are transposed, so that a register holds one lane of sixteen positions; nothing is left to add across, and
 //! the tree is walked depth first, so that few of its sums are alive at a time.
 
+use super::super::kv::widen_floats;
 use super::super::lanes::LANES;
-use super::{CHUNK, Keys, Query, Work};
-use crate::isa::{Floats, Row};
+use super::{Keys, Query, Work};
+use crate::isa::{Codes, Floats};
 use std::ops::Range;
 
 /// Of few heads, those whose scores are made at once, and keys.
@@ -36,15 +37,17 @@ impl Work<'_> {
 
     /// Products of the first `n` heads and the keys that are seen in a chunk.
     #[inline(always)]
-    pub(super) fn scores_of_few<I: Row + Floats>(&mut self, isa: I, query: &Query<'_>, n: usize, chunk: usize) {
+    pub(super) fn scores_of_few<I: Codes>(&mut self, isa: I, query: &Query<'_>, n: usize, chunk: usize) {
         let (kv, seen, width) = (query.kv, query.seen_in(chunk), self.width);
-        let positions = chunk * CHUNK + seen.start..chunk * CHUNK + seen.end;
-        query.widen(isa, positions, (kv.k_at, kv.k_elem), (width, &mut self.rows[seen.start * width..]));
-        let n_vectors = kv.d_head.div_ceil(LANES);
-        for h in (0..n).step_by(PAIR) {
-            for p in (seen.start / KEYS * KEYS..seen.end).step_by(KEYS) {
+        let (stored, n_vectors) = (query.stored(chunk, (kv.k_at, kv.k_elem)), kv.d_head.div_ceil(LANES));
+        // A few keys for all heads: widened, they stay in L1.
+        for p in (seen.start / KEYS * KEYS..seen.end).step_by(KEYS) {
+            for (row, out) in stored[p..p + KEYS].iter().zip(self.rows.chunks_exact_mut(width)) {
+                widen_floats(isa, row, kv.k_elem, &mut out.as_flattened_mut()[..kv.d_head]);
+            }
+            for h in (0..n).step_by(PAIR) {
                 let q = [&self.q[h * width..][..n_vectors], &self.q[(h + 1) * width..][..n_vectors]];
-                let totals = dots(isa, q, width, &self.rows[p * width..(p + KEYS) * width]);
+                let totals = dots(isa, q, width, &self.rows[..KEYS * width]);
                 self.scores[h][p..p + KEYS].copy_from_slice(&totals[..KEYS]);
                 self.scores[h + 1][p..p + KEYS].copy_from_slice(&totals[KEYS..]);
             }
@@ -53,14 +56,13 @@ impl Work<'_> {
 
     /// The same for many heads.
     #[inline(always)]
-    pub(super) fn scores_of_many<I: Row + Floats>(&mut self, isa: I, query: &Query<'_>, n: usize, chunk: usize) {
+    pub(super) fn scores_of_many<I: Codes>(&mut self, isa: I, query: &Query<'_>, n: usize, chunk: usize) {
         let (kv, seen, width) = (query.kv, query.seen_in(chunk), self.width);
-        let n_vectors = kv.d_head.div_ceil(LANES);
+        let (stored, n_vectors) = (query.stored(chunk, (kv.k_at, kv.k_elem)), kv.d_head.div_ceil(LANES));
         for first in (seen.start / LANES * LANES..seen.end).step_by(LANES) {
-            let (start, end) = (first.max(seen.start), seen.end.min(first + LANES));
-            let positions = chunk * CHUNK + start..chunk * CHUNK + end;
-            let rows = &mut self.rows[(start - first) * width..];
-            query.widen(isa, positions, (kv.k_at, kv.k_elem), (width, rows));
+            for (row, out) in stored[first..first + LANES].iter().zip(self.rows.chunks_exact_mut(width)) {
+                widen_floats(isa, row, kv.k_elem, &mut out.as_flattened_mut()[..kv.d_head]);
+            }
             transpose(isa, width, &self.rows[..LANES * width], &mut self.keys[..n_vectors]);
             match I::ROWS {
                 4 => self.scores_of_vector::<I, 4>(isa, n_vectors, n, first),
