@@ -20,6 +20,11 @@ pub(crate) struct Golden {
 }
 
 impl Golden {
+    /// The file.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        fs::read(&self.path).unwrap()
+    }
+
     pub(crate) fn files(&self) -> ModelFiles {
         ModelFiles::open(&self.path).unwrap()
     }
