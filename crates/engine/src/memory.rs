@@ -71,12 +71,12 @@ impl Outline {
         needs: &Needs<'_>,
     ) -> Self {
         let available = system::memory_available().unwrap_or(u64::MAX);
-        let room = ram_budget.unwrap_or(available);
+        let room = ram_budget.map_or(available, |budget| budget.min(system::memory_limit()));
         let fits =
             files.file_bytes().saturating_add(needs.most()).saturating_add(program_bytes(needs.n_threads, 0)) <= room;
         let weights = weights.unwrap_or(if fits { WeightsAt::Mapped } else { WeightsAt::Streamed });
         let limit = match (ram_budget, weights) {
-            (Some(limit), _) => limit,
+            (Some(limit), _) => limit.min(system::memory_limit()),
             (None, WeightsAt::Streamed) => (available.min(system::memory_limit()) / AUTO_SHARE.1) * AUTO_SHARE.0,
             (None, _) => system::memory_limit(),
         };

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::usage::kib;
+use super::usage::{Usage, kib};
 
 /// What a process can address, bytes: 47 bits on the 64-bit processors of today, and half of what a shorter pointer
 /// reaches, which is the most that Rust allocates.
@@ -21,21 +21,35 @@ pub fn memory_limit() -> u64 {
     below(Path::new("/"))
 }
 
+/// What a control group says of a directory with that limit.
+type Measure<'a> = &'a dyn Fn(&Path, u64) -> u64;
+
 /// The memory that this process can have without taking it from others: what the machine says is available, or less where a
 /// control group says so, bytes. `None` where the system does not say.
 pub fn memory_available() -> Option<u64> {
-    available(Path::new("/"))
+    available(Path::new("/"), Usage::now().map_or(0, |usage| usage.private()))
 }
 
-fn available(root: &Path) -> Option<u64> {
+/// The same of a system whose files are below `root`, of a process that has `own` private bytes.
+fn available(root: &Path, own: u64) -> Option<u64> {
     let info = fs::read_to_string(root.join("proc/meminfo")).ok()?;
     let machine = kib(&info, "MemAvailable:")?;
-    Some(groups(root).map_or(machine, |group| machine.min(group)))
+    let left = |directory: &Path, limit: u64| limit.saturating_sub(anonymous(directory).saturating_sub(own));
+    Some(groups(root, &left).map_or(machine, |group| machine.min(group)))
+}
+
+/// Memory that the processes of a group have and the system cannot take back, bytes.
+fn anonymous(directory: &Path) -> u64 {
+    let stat = fs::read_to_string(directory.join("memory.stat")).unwrap_or_default();
+    let lines = stat.lines().filter_map(|line| line.split_once(' '));
+    // Version 2 says `anon` and `shmem`, both with the groups below; version 1 says so with `total_`, and counts `shmem` apart.
+    let ours = lines.filter(|(key, _)| ["anon", "shmem", "total_rss", "total_shmem"].contains(key));
+    ours.filter_map(|(_, bytes)| bytes.trim().parse::<u64>().ok()).sum()
 }
 
 /// The same of a system whose files are below `root`.
 fn below(root: &Path) -> u64 {
-    [machine(root), groups(root)].into_iter().flatten().fold(ADDRESSABLE, u64::min)
+    [machine(root), groups(root, &|_, limit| limit)].into_iter().flatten().fold(ADDRESSABLE, u64::min)
 }
 
 /// Memory and swap, bytes.
@@ -46,33 +60,34 @@ fn machine(root: &Path) -> Option<u64> {
 
 /// The strictest of the control groups that this process is in, bytes. Swap is not added to it: whoever sets such a
 /// limit means memory.
-fn groups(root: &Path) -> Option<u64> {
+fn groups(root: &Path, measure: Measure<'_>) -> Option<u64> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
-    groups.lines().filter_map(|line| of_group(&root.join("sys/fs/cgroup"), line)).min()
+    groups.lines().filter_map(|line| of_group(&root.join("sys/fs/cgroup"), line, measure)).min()
 }
 
 /// `line` is `id:controllers:path`; of version 2 it has no controllers. Where both versions are in use, version 2 is
 /// mounted as `unified`.
-fn of_group(mounts: &Path, line: &str) -> Option<u64> {
+fn of_group(mounts: &Path, line: &str, measure: Measure<'_>) -> Option<u64> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (controllers, group) = (fields.next()?, fields.next()?.trim_start_matches('/'));
-    let v2 = |mount: &Path| on_the_way(mount, group, "memory.max");
+    let v2 = |mount: &Path| on_the_way(mount, group, ("memory.max", measure));
     match controllers {
         "" => [v2(mounts), v2(&mounts.join("unified"))].into_iter().flatten().min(),
         _ if controllers.split(',').any(|controller| controller == "memory") => {
-            on_the_way(&mounts.join("memory"), group, "memory.limit_in_bytes")
+            on_the_way(&mounts.join("memory"), group, ("memory.limit_in_bytes", measure))
         }
         _ => None,
     }
 }
 
-/// The smallest number in the files called `name` from a group to the root of its hierarchy. In a container the group
+/// The least of what is measured with the numbers in the files called `name` from a group to the root of its hierarchy. In a container the group
 /// may be mounted as that root, and its path need not exist.
-fn on_the_way(mount: &Path, group: &str, name: &str) -> Option<u64> {
+fn on_the_way(mount: &Path, group: &str, (name, measure): (&str, Measure<'_>)) -> Option<u64> {
     let group: PathBuf = mount.join(group);
     let directories = group.ancestors().take_while(|directory| directory.starts_with(mount));
     // Without a limit the file says `max`, or in version 1 a number that no machine has.
-    directories.filter_map(|directory| fs::read_to_string(directory.join(name)).ok()?.trim().parse().ok()).min()
+    let limit = |directory: &Path| fs::read_to_string(directory.join(name)).ok()?.trim().parse().ok();
+    directories.filter_map(|directory| Some(measure(directory, limit(directory)?))).min()
 }
 
 #[cfg(test)]
@@ -81,16 +96,41 @@ mod tests {
 
     /// The limit of a system of 8 MiB and these files.
     fn limit(name: &str, files: &[(&str, &str)]) -> u64 {
+        with_files(name, files, below)
+    }
+
+    /// What a system of 8 MiB, of which 7 are available, and these files is measured to have.
+    fn with_files<T>(name: &str, files: &[(&str, &str)], measure: impl FnOnce(&Path) -> T) -> T {
         let root = std::env::temp_dir().join(format!("atta-limit-{name}-{}", std::process::id()));
-        let machine = ("proc/meminfo", "MemTotal:  6144 kB\nSwapTotal:  2048 kB\n");
+        let machine = ("proc/meminfo", "MemTotal:  6144 kB\nSwapTotal:  2048 kB\nMemAvailable:  7168 kB\n");
         for (path, text) in files.iter().chain([&machine]) {
             let path = root.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        let limit = below(&root);
+        let measured = measure(&root);
         fs::remove_dir_all(root).unwrap();
-        limit
+        measured
+    }
+
+    #[test]
+    fn what_others_of_a_group_have_is_not_available() {
+        let v2 = [
+            ("proc/self/cgroup", "0::/a\n"),
+            ("sys/fs/cgroup/a/memory.max", "5000000\n"),
+            ("sys/fs/cgroup/a/memory.stat", "anon 3000000\nfile 900000\nshmem 500000\nanon_thp 7\n"),
+        ];
+        let v1 = [
+            ("proc/self/cgroup", "4:memory:/a\n"),
+            ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "5000000\n"),
+            ("sys/fs/cgroup/memory/a/memory.stat", "rss 1\ncache 900000\ntotal_rss 3000000\ntotal_shmem 500000\n"),
+        ];
+        for files in [&v2, &v1] {
+            let left = with_files("others", files, |root| available(root, 1_000_000));
+            assert_eq!(left, Some(2_500_000));
+        }
+        assert_eq!(with_files("alone", &v2[..2], |root| available(root, 0)), Some(5_000_000));
+        assert_eq!(with_files("no-group", &[], |root| available(root, 0)), Some(7 << 20));
     }
 
     #[test]
@@ -136,7 +176,7 @@ mod tests {
     #[test]
     fn a_system_that_says_nothing_has_an_address_space() {
         assert_eq!(below(Path::new("no/such/root")), ADDRESSABLE);
-        assert_eq!(available(Path::new("no/such/root")), None);
+        assert_eq!(available(Path::new("no/such/root"), 0), None);
         assert!((1 << 20..=ADDRESSABLE).contains(&memory_limit()));
     }
 }
