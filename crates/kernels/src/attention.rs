@@ -258,6 +258,7 @@ fn by_chunk(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, partials: &mut [f32], 
 mod tests {
     use super::*;
     use crate::algo::hadamard::rotate;
+    use crate::isa::scalar::Scalar;
     use crate::testing::{Random, bits, pool};
     use atta_formats::f16::{f16_to_f32, f32_to_f16};
 
@@ -425,10 +426,10 @@ mod tests {
                 k.load_kv(&bytes, self.elem, row);
             }
             for q in q.chunks_mut(self.d_head).filter(|_| self.elem.is_rotated()) {
-                rotate(q);
+                rotate(Scalar, q);
                 let step = q.iter().fold(0f32, |max, x| max.max(x.abs())) / 127.0;
                 q.iter_mut().for_each(|x| *x = (*x / step).round_ties_even() * step);
-                rotate(q);
+                rotate(Scalar, q);
             }
             (keys, values, q)
         }

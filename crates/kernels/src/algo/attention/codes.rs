@@ -83,12 +83,12 @@ impl Work<'_> {
 
     /// Takes the heads `heads` of a query whose keys are quantized.
     #[inline(always)]
-    pub(super) fn set_codes(&mut self, query: &Query<'_>, heads: Range<usize>) {
+    pub(super) fn set_codes<I: Codes>(&mut self, isa: I, query: &Query<'_>, heads: Range<usize>) {
         for (h, i) in heads.enumerate() {
             let q = query.head(i);
             let rotated = &mut self.q[h * self.width..].as_flattened_mut()[..q.len()];
             rotated.copy_from_slice(q);
-            hadamard::rotate(rotated);
+            hadamard::rotate(isa, rotated);
             self.ints.set_query(rotated, (h, self.width));
         }
     }
