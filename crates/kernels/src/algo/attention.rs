@@ -188,7 +188,7 @@ impl Work<'_> {
         self.values[..heads.len() * self.width].as_flattened_mut().fill(0.0);
         let of_codes = matches!(query.kv.k_elem, KvElem::Q8 | KvElem::Q4);
         match of_codes {
-            true => self.set_codes(isa, query, heads.clone()),
+            true => self.set_codes(query, heads.clone()),
             false => self.set_queries(query, heads.clone()),
         }
         for chunk in chunks {

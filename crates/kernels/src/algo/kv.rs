@@ -49,13 +49,19 @@ pub(crate) fn widen<I: Codes>(isa: I, bytes: &[u8], elem: KvElem, out: &mut [f32
 /// The elements of a row of f32 or f16.
 #[inline(always)]
 pub(super) fn widen_floats<I: Floats>(isa: I, bytes: &[u8], elem: KvElem, out: &mut [f32]) {
+    let (out, out_rest) = out.as_chunks_mut();
     if elem == KvElem::F32 {
-        for (out, x) in out.iter_mut().zip(bytes.as_chunks().0) {
-            *out = f32::from_le_bytes(*x);
+        let (singles, rest) = bytes.as_chunks().0.as_chunks::<LANES>();
+        for (out, x) in out.iter_mut().zip(singles) {
+            *out = isa.to_array(isa.singles(x));
+        }
+        if !rest.is_empty() {
+            let wide = isa.to_array(isa.singles(&padded(rest, [0; 4])));
+            out_rest.copy_from_slice(&wide[..rest.len()]);
         }
         return;
     }
-    let (halves, (out, out_rest)) = (bytes.as_chunks().0, out.as_chunks_mut());
+    let halves = bytes.as_chunks().0;
     let (halves, rest) = halves.as_chunks::<LANES>();
     for (out, x) in out.iter_mut().zip(halves) {
         *out = isa.to_array(isa.halves(x));

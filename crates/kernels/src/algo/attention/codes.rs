@@ -9,7 +9,7 @@
 //! for few heads and for many: words of four codes of each key are transposed, so that nothing is added across lanes.
 
 use super::super::kv::quantize_query;
-use super::super::{hadamard, lanes::LANES};
+use super::super::lanes::LANES;
 use super::stored::{read_scales, take_codes};
 use super::{CHUNK, Query, Work};
 use crate::KvElem;
@@ -83,12 +83,12 @@ impl Work<'_> {
 
     /// Takes the heads `heads` of a query whose keys are quantized.
     #[inline(always)]
-    pub(super) fn set_codes<I: Codes>(&mut self, isa: I, query: &Query<'_>, heads: Range<usize>) {
+    pub(super) fn set_codes(&mut self, query: &Query<'_>, heads: Range<usize>) {
         for (h, i) in heads.enumerate() {
             let q = query.head(i);
             let rotated = &mut self.q[h * self.width..].as_flattened_mut()[..q.len()];
             rotated.copy_from_slice(q);
-            hadamard::rotate(isa, rotated);
+            query.kernels.hadamard(rotated);
             self.ints.set_query(rotated, (h, self.width));
         }
     }
