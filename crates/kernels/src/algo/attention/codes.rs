@@ -96,7 +96,7 @@ impl Work<'_> {
 
 /// Vector `v` of the codes of `R` heads from `h` on.
 #[inline(always)]
-fn codes_of<'a, const R: usize>(q: &'a [[i8; LANES]], (h, width): (usize, usize), v: usize) -> [&'a [i8; LANES]; R] {
+fn codes_of<const R: usize>(q: &[[i8; LANES]], (h, width): (usize, usize), v: usize) -> [&[i8; LANES]; R] {
     std::array::from_fn(|r| &q[(h + r) * width + v])
 }
 
