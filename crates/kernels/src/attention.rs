@@ -165,10 +165,10 @@ impl<'a> Inputs<'a> {
     }
 
     /// The query heads of the KV head `h` in the rows from `first` on, of which `rows` says what they see.
-    fn query<'b>(&'b self, first: usize, h: usize, rows: &'b [AttnRow<'b>]) -> Query<'b> {
+    fn query<'b>(&'b self, kernels: Kernels, first: usize, h: usize, rows: &'b [AttnRow<'b>]) -> Query<'b> {
         let (kv, n_heads) = (&self.kv, self.n_heads());
         let q = &self.q[first * n_heads * kv.d_head..];
-        Query { kv, kv_head: h, q, n_heads, rows, scale: self.scale, softcap: self.softcap, sinks: self.sinks }
+        Query { kernels, kv, kv_head: h, q, n_heads, rows, scale: self.scale, softcap: self.softcap, sinks: self.sinks }
     }
 
     /// The sinks of the query heads that share the KV head `h`, `[group]`.
@@ -224,7 +224,7 @@ fn by_tile(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, out: &mut [f32]) {
         rows.iter_mut().enumerate().for_each(|(t, row)| *row = (inputs.rows)(first + t));
         let mut start = 0;
         for rows in rows.chunk_by(|a, b| std::ptr::eq(a.blocks, b.blocks)) {
-            let query = inputs.query(first + start, h, rows);
+            let query = inputs.query(k, first + start, h, rows);
             with_work(&query, |work| k.attend(&query, work, Out::Rows(&mut out.rows_from(start))));
             start += rows.len();
         }
@@ -240,7 +240,7 @@ fn by_chunk(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, partials: &mut [f32], 
     tiles::deal(pool, &mut Rows::new(partials, len), |i, partial| {
         let (t, h) = (i / n_chunks / n_kv_heads, i / n_chunks % n_kv_heads);
         let rows = [(inputs.rows)(t)];
-        let query = inputs.query(t, h, &rows);
+        let query = inputs.query(k, t, h, &rows);
         if query.chunks().contains(&(i % n_chunks)) {
             with_work(&query, |work| k.attend(&query, work, Out::Chunk(i % n_chunks, partial)));
         }
@@ -258,6 +258,7 @@ fn by_chunk(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, partials: &mut [f32], 
 mod tests {
     use super::*;
     use crate::algo::hadamard::rotate;
+    use crate::isa::scalar::Scalar;
     use crate::testing::{Random, bits, pool};
     use atta_formats::f16::{f16_to_f32, f32_to_f16};
 
@@ -425,10 +426,10 @@ mod tests {
                 k.load_kv(&bytes, self.elem, row);
             }
             for q in q.chunks_mut(self.d_head).filter(|_| self.elem.is_rotated()) {
-                rotate(q);
+                rotate(Scalar, q);
                 let step = q.iter().fold(0f32, |max, x| max.max(x.abs())) / 127.0;
                 q.iter_mut().for_each(|x| *x = (*x / step).round_ties_even() * step);
-                rotate(q);
+                rotate(Scalar, q);
             }
             (keys, values, q)
         }

@@ -15,6 +15,7 @@ use crate::format::grid::{IQ1M, IQ1S, IQ2S, IQ2XS, IQ2XXS, IQ3S, IQ3XXS};
 use crate::format::{iq4_nl::IQ4NL, iq4_xs::IQ4XS, mxfp4::MXFP4, tq1_0::TQ1_0, tq2_0::TQ2_0};
 use crate::format::{q2_k::Q2K, q3_k::Q3K, q4_k::Q4K, q5_k::Q5K, q6_k::Q6K};
 use crate::format::{q4_0::Q4_0, q4_1::Q4_1, q5_0::Q5_0, q5_1::Q5_1, q8_0::Q8_0};
+use crate::isa::scalar::Scalar;
 use crate::{D_HEAD_MAX, Error, Kernels, KvElem, Matrix, RopePairing};
 use std::ops::Range;
 
@@ -48,7 +49,6 @@ pub(crate) struct Table {
     rope: unsafe fn(&mut [f32], &[f32], RopePairing),
     add_assign: unsafe fn(&mut [f32], &[f32]),
     store_kv: unsafe fn(&[f32], KvElem, &mut [u8]),
-    load_kv: unsafe fn(&[u8], KvElem, &mut [f32]),
     hadamard: unsafe fn(&mut [f32]),
     dots: unsafe fn(usize, &mut u64),
     read: unsafe fn(&[u8], (usize, usize)),
@@ -139,8 +139,7 @@ macro_rules! table {
                 rope::rope(x, cos_sin, pairing));
     entry!($features add_assign(out: &mut [f32], x: &[f32]) norm::add_assign(out, x));
     entry!($features store(x: &[f32], elem: KvElem, out: &mut [u8]) kv::store(x, elem, out));
-    entry!($features load(bytes: &[u8], elem: KvElem, out: &mut [f32]) kv::widen($isa, bytes, elem, out));
-    entry!($features hadamard(x: &mut [f32]) hadamard::rotate(x));
+    entry!($features hadamard(x: &mut [f32]) hadamard::rotate($isa, x));
     entry!($features dot_loop(rounds: usize, macs: &mut u64) *macs = $isa.dots(rounds));
             entry!($features read_loop(bytes: &[u8], way: (usize, usize)) match way {
                 (1, ahead) => measure::read::<_, 1>($isa, bytes, ahead),
@@ -172,7 +171,6 @@ macro_rules! table {
                 rope: rotate,
                 add_assign,
                 store_kv: store,
-                load_kv: load,
                 hadamard,
                 dots: dot_loop,
                 read: read_loop,
@@ -197,13 +195,12 @@ macro_rules! table_with_products {
     };
 }
 
-table!(SCALAR, "scalar", 16, crate::isa::scalar::Scalar, []);
+table!(SCALAR, "scalar", 16, Scalar, []);
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::*;
     use crate::isa::avx2::{Avx2, AvxVnni};
-    use crate::isa::scalar::Scalar;
 
     table!(
         AVX2,
@@ -564,8 +561,8 @@ impl Kernels {
     /// If `bytes` has another length.
     pub fn load_kv(self, bytes: &[u8], elem: KvElem, out: &mut [f32]) {
         assert_eq!(bytes.len(), elem.row_bytes(out.len()), "bytes of {} elements", out.len());
-        // SAFETY: as above.
-        unsafe { (self.table().load_kv)(bytes, elem, out) }
+        // It is not called so often that it should be compiled for every instruction set.
+        kv::widen(Scalar, bytes, elem, out);
         if elem.is_rotated() {
             self.hadamard(out);
         }

@@ -8,62 +8,76 @@
 //! ```
 //! The matrix is its own inverse and leaves products of two rows as they are. Every element has one order of sums.
 
-/// Elements that one vector or two hold: pairs inside them are found by constant shuffles.
-const NEAR: usize = 16;
+use super::lanes::LANES;
+use crate::isa::Floats;
 
 /// Rotates one head `x`, `[d]`.
 #[inline(always)]
-pub(crate) fn rotate(x: &mut [f32]) {
+pub(crate) fn rotate<I: Floats>(isa: I, x: &mut [f32]) {
     if x.len() % 2 == 1 {
         return;
     }
     let n = 1 << x.len().trailing_zeros();
     let factor = 1.0 / (n as f32).sqrt();
     for block in x.chunks_exact_mut(n) {
-        let start = near(block);
-        for half in (start..n.trailing_zeros()).map(|i| 1 << i) {
-            far(block, half);
+        match block.as_chunks_mut() {
+            (vectors, []) => rotate_vectors(isa, vectors, factor),
+            (_, few) => rotate_few(few, factor),
         }
-        block.iter_mut().for_each(|x| *x *= factor);
     }
 }
 
-/// Pairs inside sixteen elements, where the block has as many; returns how many of the steps that was.
+/// A block of whole vectors: pairs inside them, then pairs of them.
 #[inline(always)]
-fn near(block: &mut [f32]) -> u32 {
-    let (sixteens, rest) = block.as_chunks_mut::<NEAR>();
-    for x in sixteens {
+fn rotate_vectors<I: Floats>(isa: I, x: &mut [[f32; LANES]], factor: f32) {
+    for x in &mut *x {
         step::<1>(x);
         step::<2>(x);
         step::<4>(x);
         step::<8>(x);
     }
-    if rest.is_empty() { NEAR.trailing_zeros() } else { 0 }
+    for half in (0..x.len().trailing_zeros()).map(|i| 1 << i) {
+        for pair in x.chunks_exact_mut(2 * half) {
+            let (low, high) = pair.split_at_mut(half);
+            for (low, high) in low.iter_mut().zip(high) {
+                let (a, b) = (isa.floats(low), isa.floats(high));
+                *low = isa.to_array(isa.sum_f(a, b));
+                *high = isa.to_array(isa.sum_f(a, isa.product(b, isa.splat_all(-1.0))));
+            }
+        }
+    }
+    for x in x {
+        *x = isa.to_array(isa.product(isa.floats(x), isa.splat_all(factor)));
+    }
 }
 
 /// Pairs that lie `HALF` apart.
 #[inline(always)]
-fn step<const HALF: usize>(x: &mut [f32; NEAR]) {
+fn step<const HALF: usize>(x: &mut [f32; LANES]) {
     let old = *x;
-    for i in 0..NEAR {
+    for i in 0..LANES {
         x[i] = if i & HALF == 0 { old[i] + old[i ^ HALF] } else { old[i ^ HALF] - old[i] };
     }
 }
 
-/// The same for pairs of whole vectors.
+/// A block that is shorter than a vector.
 #[inline(always)]
-fn far(block: &mut [f32], half: usize) {
-    for pair in block.chunks_exact_mut(2 * half) {
-        let (low, high) = pair.split_at_mut(half);
-        for (low, high) in low.iter_mut().zip(high) {
-            (*low, *high) = (*low + *high, *low - *high);
+fn rotate_few(x: &mut [f32], factor: f32) {
+    let mut padded = [0.0; LANES];
+    padded[..x.len()].copy_from_slice(x);
+    for half in [1, 2, 4].into_iter().filter(|&half| half < x.len()) {
+        let old = padded;
+        for i in 0..LANES {
+            padded[i] = if i & half == 0 { old[i] + old[i ^ half] } else { old[i ^ half] - old[i] };
         }
     }
+    x.iter_mut().zip(padded).for_each(|(x, y)| *x = y * factor);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::isa::scalar::Scalar;
     use crate::testing::{Random, bits};
 
     /// Row `i` of the matrix of `n` has the signs of the parities of `i & j`.
@@ -81,9 +95,9 @@ mod tests {
         for d in [1, 2, 4, 6, 8, 16, 33, 40, 64, 80, 96, 128, 256, 1024] {
             let x = Random(d as u64).floats(d);
             let mut turned = x.clone();
-            rotate(&mut turned);
+            rotate(Scalar, &mut turned);
             assert!(turned.iter().zip(by_definition(&x)).all(|(x, y)| (f64::from(*x) - y).abs() < 1e-5), "{d}");
-            rotate(&mut turned);
+            rotate(Scalar, &mut turned);
             assert!(turned.iter().zip(&x).all(|(x, y)| (x - y).abs() < 1e-5), "{d}");
         }
     }
@@ -92,7 +106,7 @@ mod tests {
     fn an_odd_width_is_left_as_it_is() {
         let mut x = Random(3).floats(33);
         let want = bits(&x);
-        rotate(&mut x);
+        rotate(Scalar, &mut x);
         assert_eq!(bits(&x), want);
     }
 }

@@ -49,20 +49,35 @@ pub(crate) fn widen<I: Codes>(isa: I, bytes: &[u8], elem: KvElem, out: &mut [f32
 /// The elements of a row of f32 or f16.
 #[inline(always)]
 pub(super) fn widen_floats<I: Floats>(isa: I, bytes: &[u8], elem: KvElem, out: &mut [f32]) {
+    let (out, out_rest) = out.as_chunks_mut();
     if elem == KvElem::F32 {
-        for (out, x) in out.iter_mut().zip(bytes.as_chunks().0) {
-            *out = f32::from_le_bytes(*x);
+        let (singles, rest) = bytes.as_chunks().0.as_chunks::<LANES>();
+        for (out, x) in out.iter_mut().zip(singles) {
+            *out = isa.to_array(isa.singles(x));
+        }
+        if !rest.is_empty() {
+            let wide = isa.to_array(isa.singles(&padded(rest, [0; 4])));
+            out_rest.copy_from_slice(&wide[..rest.len()]);
         }
         return;
     }
-    let (halves, (out, out_rest)) = (bytes.as_chunks().0, out.as_chunks_mut());
+    let halves = bytes.as_chunks().0;
     let (halves, rest) = halves.as_chunks::<LANES>();
     for (out, x) in out.iter_mut().zip(halves) {
         *out = isa.to_array(isa.halves(x));
     }
-    for (out, x) in out_rest.iter_mut().zip(rest) {
-        *out = half(*x);
+    if !rest.is_empty() {
+        let wide = isa.to_array(isa.halves(&padded(rest, [0; 2])));
+        out_rest.copy_from_slice(&wide[..rest.len()]);
     }
+}
+
+/// Fewer than sixteen, then `filler`: what is left at an end is computed as everything before it, which takes less code.
+#[inline(always)]
+fn padded<T: Copy>(rest: &[T], filler: T) -> [T; LANES] {
+    let mut out = [filler; LANES];
+    out[..rest.len()].copy_from_slice(rest);
+    out
 }
 
 /// An f16 as it is stored.
@@ -146,8 +161,9 @@ fn widen_q8<I: Codes>(isa: I, bytes: &[u8], out: &mut [f32]) {
     for (out, codes) in out.iter_mut().zip(codes) {
         *out = isa.to_array(isa.product(isa.splat_all(scale), isa.signed(codes)));
     }
-    for (out, code) in out_rest.iter_mut().zip(rest) {
-        *out = scale * f32::from(*code as i8);
+    if !rest.is_empty() {
+        let wide = isa.to_array(isa.product(isa.splat_all(scale), isa.signed(&padded(rest, 0))));
+        out_rest.copy_from_slice(&wide[..rest.len()]);
     }
 }
 
@@ -188,35 +204,36 @@ pub(super) fn q4_head(group: &[u8]) -> [f32; 2] {
     [half(head[0]), half(head[1])]
 }
 
-/// The codes of a short group, element by element.
+/// The nibbles of a short group, as many as a whole one has.
 #[inline(always)]
-pub(super) fn short_codes(group: &[u8], out: &mut [u8]) {
-    let nibbles = &group[Q4_HEAD..];
-    let (low, high) = out.split_at_mut(nibbles.len());
-    low.iter_mut().zip(nibbles).for_each(|(out, byte)| *out = byte & 15);
-    high.iter_mut().zip(nibbles).for_each(|(out, byte)| *out = byte >> 4);
+pub(super) fn short_nibbles(group: &[u8]) -> [u8; LANES] {
+    padded(&group[Q4_HEAD..], 0)
 }
 
-/// `min + scale·code`.
+/// `min + scale·code` of low nibbles, and of high ones.
+#[inline(always)]
+fn widen_nibbles<I: Codes>(isa: I, [scale, min]: [f32; 2], nibbles: &[u8; LANES]) -> [[f32; LANES]; 2] {
+    let (scale, min) = (isa.splat_all(scale), isa.splat_all(min));
+    let low = isa.sum_f(min, isa.product(scale, isa.low_nibbles(nibbles)));
+    let high = isa.sum_f(min, isa.product(scale, isa.high_nibbles(nibbles)));
+    [isa.to_array(low), isa.to_array(high)]
+}
+
 #[inline(always)]
 fn widen_q4<I: Codes>(isa: I, bytes: &[u8], out: &mut [f32]) {
     // By elements: 31 of them take as many bytes as 32.
     let (out, out_rest) = out.as_chunks_mut::<Q4_GROUP>();
     let (groups, rest) = bytes.split_at(out.len() * Q4_BYTES);
     for (group, out) in groups.as_chunks::<Q4_BYTES>().0.iter().zip(out) {
-        let [scale, min] = q4_head(group);
         let nibbles = group.last_chunk().expect("a group ends with its nibbles");
-        for (half, out) in out.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
-            let codes = if half == 0 { isa.low_nibbles(nibbles) } else { isa.high_nibbles(nibbles) };
-            *out = isa.to_array(isa.sum_f(isa.splat_all(min), isa.product(isa.splat_all(scale), codes)));
-        }
+        let wide = widen_nibbles(isa, q4_head(group), nibbles);
+        out.copy_from_slice(wide.as_flattened());
     }
     if !out_rest.is_empty() {
-        let ([scale, min], mut codes) = (q4_head(rest), [0; Q4_GROUP]);
-        short_codes(rest, &mut codes[..out_rest.len()]);
-        for (out, code) in out_rest.iter_mut().zip(codes) {
-            *out = min + scale * f32::from(code);
-        }
+        let [low, high] = widen_nibbles(isa, q4_head(rest), &short_nibbles(rest));
+        let (out_low, out_high) = out_rest.split_at_mut(rest.len() - Q4_HEAD);
+        out_low.copy_from_slice(&low[..out_low.len()]);
+        out_high.copy_from_slice(&high[..out_high.len()]);
     }
 }
 
@@ -246,7 +263,7 @@ mod tests {
     /// Of a row, rotated elements before and after it was stored.
     fn rotated(x: &[f32], elem: KvElem) -> (Vec<f32>, Vec<f32>, Vec<u8>) {
         let (bytes, mut before, mut after) = (stored(x, elem), x.to_vec(), vec![f32::NAN; x.len()]);
-        rotate(&mut before);
+        rotate(Scalar, &mut before);
         widen(Scalar, &bytes, elem, &mut after);
         (before, after, bytes)
     }
@@ -290,7 +307,7 @@ mod tests {
             let x = Random(7).floats(d);
             let (_, mut want, bytes) = rotated(&x, elem);
             if elem.is_rotated() {
-                rotate(&mut want);
+                rotate(Scalar, &mut want);
             }
             let got = loaded(&bytes, elem, d);
             assert_eq!(bits(&got), bits(&want));

@@ -35,11 +35,15 @@ impl SDot {
 }
 
 impl Dot for SDot {
+    #[inline(always)]
+    fn dot_signed(self, acc: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
+        self.sdot(acc, w, x)
+    }
+
     proven! {
         fn dot(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t) -> int32x4_t {
             self.sdot(acc, vreinterpretq_s8_u8(w), x)
         }
-        fn dot_signed(self, acc: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t { self.sdot(acc, w, x) }
         // The codes less 128, and 128·Σ x.
         fn dot_any(self, acc: int32x4_t, w: uint8x16_t, x: int8x16_t) -> int32x4_t {
             let sums = self.sdot(vdupq_n_s32(0), vdupq_n_s8(64), x);

@@ -9,7 +9,7 @@
 //! for few heads and for many: words of four codes of each key are transposed, so that nothing is added across lanes.
 
 use super::super::kv::quantize_query;
-use super::super::{hadamard, lanes::LANES};
+use super::super::lanes::LANES;
 use super::stored::{read_scales, take_codes};
 use super::{CHUNK, Query, Work};
 use crate::KvElem;
@@ -88,7 +88,7 @@ impl Work<'_> {
             let q = query.head(i);
             let rotated = &mut self.q[h * self.width..].as_flattened_mut()[..q.len()];
             rotated.copy_from_slice(q);
-            hadamard::rotate(rotated);
+            query.kernels.hadamard(rotated);
             self.ints.set_query(rotated, (h, self.width));
         }
     }

@@ -4,11 +4,14 @@
 
 use super::CHUNK;
 use super::stored::Stored;
+use crate::Kernels;
 use crate::attention::{AttnRow, KvElem, KvLayer};
 use std::ops::Range;
 
 /// Query heads that share a KV head and a block table: the group of heads of each of a few rows.
 pub(crate) struct Query<'a> {
+    /// Has the rotation of heads as a function of its own: inlined here, it would be in the program twice.
+    pub(crate) kernels: Kernels,
     pub(crate) kv: &'a KvLayer<'a>,
     pub(crate) kv_head: usize,
     /// Query rows, `[n_rows, n_heads, d_head]`, from the first row of this query on.

@@ -2,7 +2,7 @@
 //!
 //! It knows the layouts of [`KvElem`] and neither queries nor weights.
 
-use super::super::kv::{Q4_BYTES, Q4_HEAD, short_codes};
+use super::super::kv::{Q4_BYTES, Q4_HEAD, short_nibbles};
 use super::super::lanes::LANES;
 use super::{CHUNK, vectors};
 use crate::isa::{Codes, Floats, KeyCodes};
@@ -133,7 +133,10 @@ fn take_q4<I: Codes>(isa: I, row: &[u8], d: usize, i: usize, keys: &mut [KeyCode
         (keys[0][i], keys[1][i]) = halves_of(&both);
     }
     if !rest.is_empty() {
-        short_codes(rest, &mut both[..d % Q4_GROUP]);
+        isa.store(isa.nibbles(&short_nibbles(rest)), &mut both);
+        // Its high nibbles follow its low ones at once.
+        let n_low = rest.len() - Q4_HEAD;
+        both.copy_within(LANES..LANES + d % Q4_GROUP - n_low, n_low);
         (keys[2 * groups.len()][i], keys[2 * groups.len() + 1][i]) = halves_of(&both);
     }
 }

@@ -28,7 +28,7 @@ impl Work<'_> {
     ) {
         let (kv, seen, width) = (query.kv, query.seen_in(chunk), self.width);
         let stored = &query.stored(chunk, (kv.v_at, kv.v_elem));
-        let directly = self.treats_few() && kv.d_head.is_multiple_of(LANES * I::VECTORS);
+        let directly = I::WIDENS_OFTEN && self.treats_few() && kv.d_head.is_multiple_of(LANES * I::VECTORS);
         let n_vectors = kv.d_head.div_ceil(LANES);
         let (scores, visible, values) = (&*self.scores, &self.visible[..n], &mut *self.values);
         let mut sums = Sums { width, n_vectors, scores, visible, values, factors };
