@@ -83,4 +83,17 @@ pub enum Error {
     /// Saved log-probabilities that cannot be used.
     #[error("no usable file of saved logits: {0}")]
     Baseline(String),
+    /// A cache of prompts that cannot be used or written to.
+    #[cfg(feature = "cache")]
+    #[error("{path}: {source}", path = .path.display())]
+    Cache {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A saved session that cannot be used.
+    #[cfg(feature = "cache")]
+    #[error("{0}")]
+    Saved(#[from] crate::Flaw),
 }
