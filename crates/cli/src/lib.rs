@@ -22,6 +22,7 @@
 //! # Features
 //! - `builtin` (default): the small story model that is part of the program, as `builtin()`. It costs its size, a few
 //!   megabytes, in the executable and nothing in private memory, since the system maps it from there.
+//! - `cache` (default): the state of prompts on disk, as `PromptCache`, and the command.
 //! - `chat` (default): conversations, as the module `chat`, and the command.
 //! - `perplexity` (default): the module `perplexity`, and the command.
 //! - `avx512` (default): kernels for AVX-512 and AMX.

@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 use atta::Event;
 
 use crate::{
-    failure::Failure, interrupt::Interrupt, memory::PeakPrivate, output::Stdout, progress::Progress, stats::Stats,
+    failure::Failure, interrupt::Interrupt, load::warn, memory::PeakPrivate, output::Stdout, progress::Progress,
+    stats::Stats,
 };
 
 /// Private memory is looked at whenever this many tokens have come.
@@ -20,6 +21,8 @@ pub(crate) struct Listener {
     peak: PeakPrivate,
     n_generated: usize,
     written: Result<(), Failure>,
+    /// Said at the end, when no line of the text is unfinished.
+    notes: Vec<String>,
     ending: Ending,
 }
 
@@ -42,6 +45,7 @@ impl Listener {
             peak: PeakPrivate::default(),
             n_generated: 0,
             written: Ok(()),
+            notes: Vec::new(),
             ending: Ending::AsItIs,
         }
     }
@@ -56,6 +60,7 @@ impl Listener {
         match event {
             Event::Prompt { done, total } => self.prompt(done, total),
             Event::Token { n, .. } => self.token(n),
+            Event::Note(note) => self.notes.push(note.to_owned()),
             Event::Text(text) => self.written = self.out.write(text).and_then(|()| self.out.flush()),
         }
         if self.written.is_err() || self.interrupt.is_asked() {
@@ -89,7 +94,9 @@ impl Listener {
             #[cfg(feature = "chat")]
             Ending::Line => out.line("").and_then(|()| out.flush()),
         };
-        match self.written.and_then(|()| end(&mut self.out)) {
+        let written = self.written.and_then(|()| end(&mut self.out));
+        self.notes.iter().for_each(|note| warn(note));
+        match written {
             // Ctrl-C reaches everybody in a pipeline, so that our reader may be gone before we are.
             Err(Failure::ClosedPipe) if self.interrupt.is_asked() => Err(Failure::Interrupted),
             written => written,

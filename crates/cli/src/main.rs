@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod cache;
 mod commands;
 mod failure;
 mod input;

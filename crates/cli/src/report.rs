@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use atta::{Engine, KvType, Prediction, Summary, WeightsAt, spec::ModelSpec, system::Usage};
 
-use crate::failure::one_line;
+use crate::{cache::Recalled, failure::one_line};
 
 /// What was loaded, and what it runs on.
 pub(crate) fn model(name: &str, engine: &Engine) {
@@ -71,6 +71,13 @@ pub(crate) fn spec_line(spec: &ModelSpec) -> String {
         "{} layers, d_model {d_model}, d_ff {d_ff}, {n_vocab} tokens, trained for {n_ctx_train} positions",
         layers.len()
     )
+}
+
+/// What of the prompt did not have to be read.
+pub(crate) fn recalled(Recalled { n_tokens, time }: Recalled) {
+    if n_tokens > 0 {
+        say(&format!("cache: {n_tokens} tokens of the prompt in {:.1} ms", 1e3 * time.as_secs_f64()));
+    }
 }
 
 /// How fast it went.

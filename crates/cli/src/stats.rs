@@ -4,8 +4,11 @@
 //! `generated_tokens` counts the token that ends the text, which is chosen like any other and costs as much, although
 //! no text comes from it. Times are seconds, rates tokens per second.
 //!
-//! Of a chat the object is about the last answer, and `turns` has those four of every one: `prompt_tokens`,
-//! `cached_tokens`, which were in the context already, `generated_tokens` and `finish_reason`.
+//! `cached_tokens` are those of `prompt_tokens` whose state was there already, in the context of a chat or a cache; they are no
+//! part of `prefill_tok_s`. `restore_s` is how long it took to get them from a cache; of a chat it is 0.
+//!
+//! Of a chat the object is about the last answer, and `turns` has those four of every one: `prompt_tokens`, `cached_tokens`,
+//! `generated_tokens` and `finish_reason`.
 //!
 //! Null is what nobody can say: memory off Linux, `io_wait_s` of a mapped model, since waiting for a page cannot be told
 //! from computing, and `predicted_decode_tok_s` of weights that are in memory.
@@ -23,14 +26,16 @@ use atta::{
 };
 use serde_json::{Value, json};
 
-use crate::{failure::Failure, json, memory::PeakPrivate, output::NewFile, report::weights_name};
+use crate::{cache::Recalled, failure::Failure, json, memory::PeakPrivate, output::NewFile, report::weights_name};
 
 /// What is known of a run so far; a run that fails leaves the rest at zero.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     pub(crate) n_prompt: usize,
     pub(crate) n_generated: usize,
+    /// How many of them needed no computing.
     n_cached: usize,
+    restore_s: f64,
     /// The answers of a chat, oldest first; none for a single text.
     turns: Option<Vec<Value>>,
     pub(crate) peak: PeakPrivate,
@@ -64,6 +69,11 @@ impl Stats {
         self.peak.sample();
     }
 
+    /// A part of the prompt did not have to be read.
+    pub(crate) fn recalled(&mut self, Recalled { n_tokens, time }: Recalled) {
+        (self.n_cached, self.restore_s) = (n_tokens, time.as_secs_f64());
+    }
+
     /// Takes down what memory is reserved for, which is the most while a session lives.
     pub(crate) fn account(&mut self, engine: &Engine) {
         self.memory = engine.budget().items();
@@ -72,7 +82,7 @@ impl Stats {
 
     /// The generation has ended.
     pub(crate) fn generated(&mut self, summary: Summary) {
-        (self.n_prompt, self.n_generated) = (summary.n_prompt, summary.n_generated);
+        (self.n_prompt, self.n_generated) = (self.n_cached + summary.n_prompt, summary.n_generated);
         self.summary = Some(summary);
         self.peak.sample();
     }
@@ -82,7 +92,6 @@ impl Stats {
     pub(crate) fn answered(&mut self, reply: Reply) {
         self.n_cached = reply.n_cached;
         self.generated(reply.summary);
-        self.n_prompt += self.n_cached;
         let turn = json!({
             "prompt_tokens": self.n_prompt,
             "cached_tokens": self.n_cached,
@@ -107,6 +116,7 @@ impl Stats {
             "generated_tokens": self.n_generated,
             "finish_reason": self.finish_reason(failure),
             "load_s": self.load_s,
+            "restore_s": self.restore_s,
             "prefill_s": seconds(|s| s.prefill_time.as_secs_f64()),
             "decode_s": seconds(|s| s.decode_time.as_secs_f64()),
             "prefill_tok_s": seconds(Summary::prefill_tok_s),

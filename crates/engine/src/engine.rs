@@ -12,6 +12,8 @@ use atta_model::{KvType, Model, arch, spec::ModelSpec};
 use atta_store::{Budget, ModelFiles, Reservation};
 use atta_tokenizer::{Special, Tokenizer};
 
+#[cfg(feature = "cache")]
+use crate::prompt_cache::Key;
 use crate::{
     Error, Fit, Prediction, Session, SessionOptions, WeightsAt,
     memory::{self, Needs, Outline},
@@ -72,6 +74,9 @@ struct Inner {
     prediction: Option<Prediction>,
     /// The session that memory was kept free for, as it was asked for and as it fits.
     planned: (SessionOptions, Resolved),
+    /// Made when it is first asked for.
+    #[cfg(feature = "cache")]
+    identity: std::sync::OnceLock<Key>,
     _memory: [Reservation; 3],
 }
 
@@ -137,6 +142,8 @@ impl Engine {
             weights,
             prediction: held.prediction,
             planned,
+            #[cfg(feature = "cache")]
+            identity: std::sync::OnceLock::new(),
             _memory: [vocabulary, directory, program],
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -187,6 +194,16 @@ impl Engine {
     /// What the model is.
     pub fn spec(&self) -> &ModelSpec {
         self.inner.model.spec()
+    }
+
+    /// What tells this model from all others.
+    #[cfg(feature = "cache")]
+    pub(crate) fn identity(&self) -> Result<Key, Error> {
+        if let Some(key) = self.inner.identity.get() {
+            return Ok(*key);
+        }
+        let key = Key::of_model(self.inner.model.weights().files())?;
+        Ok(*self.inner.identity.get_or_init(|| key))
     }
 
     /// The kernels in use.

@@ -64,6 +64,10 @@ pub enum Error {
     /// A context length that the session cannot have.
     #[error("a context of {0} positions, expected at least 1")]
     Context(usize),
+    /// A session whose state is that of no text.
+    #[cfg(feature = "cache")]
+    #[error("the session has forgotten {0} tokens to make room, so that its state cannot be exported")]
+    Forgotten(usize),
     /// A context of which nothing can be forgotten.
     #[error("a window of {n_ctx} tokens that keeps the first {n_keep}, expected at least {min}")]
     ShortWindow {
@@ -93,4 +97,17 @@ pub enum Error {
     /// Saved log-probabilities that cannot be used.
     #[error("no usable file of saved logits: {0}")]
     Baseline(String),
+    /// A cache of prompts that cannot be used or written to.
+    #[cfg(feature = "cache")]
+    #[error("{path}: {source}", path = .path.display())]
+    Cache {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A saved session that cannot be used.
+    #[cfg(feature = "cache")]
+    #[error("{0}")]
+    Saved(#[from] crate::Flaw),
 }

@@ -51,6 +51,8 @@ pub enum Event<'a> {
     },
     /// Text that is final: whole characters, never a part of a stop string.
     Text(&'a str),
+    /// What did not go as it should and changes nothing of the text, in one line.
+    Note(&'a str),
 }
 
 /// Why the generation ended.
@@ -111,6 +113,17 @@ impl Session {
         options: &GenerateOptions,
         mut on_event: impl FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<Summary, Error> {
+        self.generate_after(prompt, options, &mut |_| None, &mut on_event)
+    }
+
+    /// The same, with something to be done when the prompt has been read, which may have to say something.
+    pub(crate) fn generate_after(
+        &mut self,
+        prompt: &[u32],
+        options: &GenerateOptions,
+        when_read: &mut dyn FnMut(&Self) -> Option<String>,
+        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<Summary, Error> {
         if prompt.is_empty() && self.logits().is_none() {
             return Err(Error::EmptyPrompt);
         }
@@ -129,11 +142,15 @@ impl Session {
             pending: None,
         };
         if read == total && on_event(Event::Prompt { done: total, total }).is_continue() {
+            if let Some(note) = when_read(self) {
+                // Whoever wants to stop says so at the first token.
+                let _ = on_event(Event::Note(&note));
+            }
             let engine = self.engine().clone();
             let decoder = StreamDecoder::after_prompt(engine.tokenizer());
             let n_predict = options.n_predict;
             let generation = Generation { session: self, chooser: &mut chooser, decoder, stop: &mut stop, n_predict };
-            generation.run(&mut summary, &mut on_event)?;
+            generation.run(&mut summary, on_event)?;
         }
         Ok(summary)
     }
@@ -188,7 +205,7 @@ impl Generation<'_> {
     fn run(
         mut self,
         summary: &mut Summary,
-        on_event: &mut impl FnMut(Event<'_>) -> ControlFlow<()>,
+        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         let start = Instant::now();
         let reason = loop {
@@ -220,7 +237,7 @@ impl Generation<'_> {
     fn choose(
         &mut self,
         summary: &mut Summary,
-        on_event: &mut impl FnMut(Event<'_>) -> ControlFlow<()>,
+        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Option<FinishReason> {
         let token = self.chooser.choose(self.session);
         summary.n_generated += 1;
@@ -242,7 +259,7 @@ impl Generation<'_> {
     fn flush(
         &mut self,
         reason: FinishReason,
-        on_event: &mut impl FnMut(Event<'_>) -> ControlFlow<()>,
+        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         if reason == FinishReason::Interrupted {
             return ControlFlow::Continue(());
@@ -254,6 +271,6 @@ impl Generation<'_> {
 }
 
 /// Hands text to the caller, if there is any.
-fn say(text: &str, on_event: &mut impl FnMut(Event<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
+fn say(text: &str, on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
     if text.is_empty() { ControlFlow::Continue(()) } else { on_event(Event::Text(text)) }
 }

@@ -20,6 +20,7 @@
 //! nothing, and reads no environment variable.
 //!
 //! # Features
+//! - `cache` (default): `PromptCache`, and sessions as bytes.
 //! - `chat` (default): the module `chat`.
 //! - `perplexity` (default): the module `perplexity`.
 
@@ -34,6 +35,8 @@ mod generate;
 mod memory;
 #[cfg(feature = "perplexity")]
 pub mod perplexity;
+#[cfg(feature = "cache")]
+mod prompt_cache;
 mod sampling;
 mod session;
 mod stop;
@@ -49,6 +52,8 @@ pub use engine::{Engine, LoadOptions, Threads};
 pub use error::Error;
 pub use generate::{Event, FinishReason, GenerateOptions, Summary};
 pub use memory::{Fit, Prediction, WeightsAt};
+#[cfg(feature = "cache")]
+pub use prompt_cache::{Flaw, PromptCache, Restored, SavedPrompt};
 pub use sampling::{Breakers, DryOptions, LogProb, LogProbs, Sampler, Sampling, SamplingError};
 pub use session::{Overflow, Session, SessionOptions};
 pub use stop::{StopError, StopPiece, StopStrings};

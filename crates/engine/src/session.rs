@@ -2,6 +2,8 @@
 //!
 //! A session and its forks share an executor, and with it the blocks of what they have in common; each step has it alone.
 
+#[cfg(feature = "cache")]
+use std::io::Write;
 use std::{
     ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -303,6 +305,29 @@ impl Session {
     pub fn keep_common(&mut self, ids: &[u32]) -> Result<usize, Error> {
         let same = self.tokens.iter().zip(ids).take_while(|(a, b)| a == b).count();
         self.truncate(same.min(ids.len().saturating_sub(1)))
+    }
+
+    /// Writes the state of these positions.
+    #[cfg(feature = "cache")]
+    pub(crate) fn export_state(&self, positions: Range<usize>, out: &mut dyn Write) -> Result<(), atta_model::Error> {
+        self.executor().export(self.seq, positions, out)
+    }
+
+    /// Appends tokens whose state is known: the beginning of `state`, which begins where the session ends.
+    #[cfg(feature = "cache")]
+    pub(crate) fn append_state(&mut self, ids: &[u32], state: &[u8]) -> Result<(), atta_model::Error> {
+        self.executor().append_state(self.seq, state, ids.len())?;
+        self.tokens.extend_from_slice(ids);
+        self.last = None;
+        Ok(())
+    }
+
+    /// Forgets everything if a window is not complete after [`append_state`](Self::append_state); how many tokens are left.
+    #[cfg(feature = "cache")]
+    pub(crate) fn settle(&mut self) -> Result<usize, Error> {
+        let left = self.executor().truncate(self.seq, self.tokens.len())?;
+        self.tokens.truncate(left);
+        Ok(left)
     }
 
     /// Lets an observer hear what each step turns to.

@@ -40,6 +40,18 @@ struct Shard {
     map: Option<Mapped>,
 }
 
+/// What is known of a file without reading its tensors.
+pub(crate) struct FileFacts<'a> {
+    /// Bytes.
+    pub(crate) len: u64,
+    /// When it was written, as far as the system knows.
+    pub(crate) modified: Option<SystemTime>,
+    /// What stands before the tensors.
+    pub(crate) header: &'a [u8],
+    /// Part of the program.
+    pub(crate) is_static: bool,
+}
+
 /// A mapped file.
 struct Mapped {
     map: Arc<Map>,
@@ -182,6 +194,16 @@ impl ModelFiles {
     pub(crate) fn out_of_file(&self, Extent { shard, offset, bytes }: Extent) -> Error {
         let file_bytes = self.shards.get(usize::from(shard)).map_or(0, |shard| shard.len);
         Error::OutOfFile { shard, offset, bytes, file_bytes }
+    }
+
+    /// What is known of each file.
+    pub(crate) fn facts(&self) -> impl Iterator<Item = FileFacts<'_>> {
+        self.shards.iter().enumerate().map(|(i, shard)| FileFacts {
+            len: shard.len,
+            modified: shard.modified,
+            header: &shard.bytes()[..self.header_end(i)],
+            is_static: matches!(shard.origin, Origin::Static(..)),
+        })
     }
 
     /// Opens every shard for reading at given places.

@@ -9,6 +9,8 @@
 mod budget;
 mod error;
 mod files;
+mod fingerprint;
+mod mapped;
 mod os;
 mod stream;
 pub mod system;
@@ -18,6 +20,7 @@ mod weights;
 pub use budget::{Budget, Item, Reservation};
 pub use error::Error;
 pub use files::ModelFiles;
+pub use mapped::MappedFile;
 pub use os::{Method, catch_bus_errors};
 pub use stream::{Holding, Io, Sizes, Streamed};
 pub use unit::{Extent, Guard, Plan, RowTable, Rows, Stage, Stages, Sweep, Unit};

@@ -249,6 +249,21 @@ pub(crate) struct SamplingFlags {
     stop: Vec<String>,
 }
 
+/// Where the state of the prompt is kept.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Cache")]
+pub(crate) struct CacheFlags {
+    /// Keep the state of prompts at PATH, and do not compute again what is there: a directory for many prompts if it is one
+    /// or ends in /, else a file for the last one
+    ///
+    /// The text is the same as without. What is there of another model, or damaged, is not used.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) cache: Option<PathBuf>,
+    /// Bytes that such a directory may hold, such as 256M; what was used least recently goes first [default: 1G]
+    #[arg(long, value_name = "SIZE", value_parser = value::size, requires = "cache")]
+    pub(crate) cache_size: Option<u64>,
+}
+
 /// What is said beside the text.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Output")]

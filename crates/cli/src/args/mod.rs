@@ -18,7 +18,7 @@ use clap::{Args, Parser, Subcommand, error::ErrorKind};
 pub(crate) use context::ContextFlags;
 #[cfg(feature = "chat")]
 pub(crate) use flags::TemplateName;
-pub(crate) use flags::{ModelFlags, ReportFlags, SamplingFlags, WeightsName};
+pub(crate) use flags::{CacheFlags, ModelFlags, ReportFlags, SamplingFlags, WeightsName};
 pub(crate) use value::{TokenSource, token_ids};
 
 use crate::failure::Failure;
@@ -54,6 +54,10 @@ pub(crate) enum Command {
     Chat(Box<ChatArgs>),
     #[cfg(not(feature = "chat"))]
     Chat(Lacking),
+    #[cfg(feature = "cache")]
+    Cache(CacheArgs),
+    #[cfg(not(feature = "cache"))]
+    Cache(Lacking),
     Picolm(PicolmArgs),
     Bench(BenchArgs),
     #[cfg(feature = "perplexity")]
@@ -66,7 +70,7 @@ pub(crate) enum Command {
 }
 
 /// Not in this build: it was made without the feature of that name.
-#[cfg(not(all(feature = "chat", feature = "perplexity")))]
+#[cfg(not(all(feature = "cache", feature = "chat", feature = "perplexity")))]
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Lacking {
@@ -89,6 +93,7 @@ pub(crate) struct Lacking {
   atta run model.gguf -p \"The capital of France is\" -n 16 -t 0
   atta run model.gguf -c 8192 --stop END < prompt.txt
   atta run model.gguf -p \"Dear diary\" -n 100000 --window 1024
+  atta run model.gguf --cache prompts/ < long.txt
   atta run model.gguf -p \"Dear Sir,\" --stats-json stats.json --mem-report")]
 pub(crate) struct RunArgs {
     /// GGUF file; of a split model, any of its files [default: the built-in model]
@@ -102,6 +107,8 @@ pub(crate) struct RunArgs {
     pub(crate) model_flags: ModelFlags,
     #[command(flatten)]
     pub(crate) context: ContextFlags,
+    #[command(flatten)]
+    pub(crate) cache: CacheFlags,
     #[command(flatten)]
     pub(crate) report: ReportFlags,
 }
@@ -145,7 +152,56 @@ pub(crate) struct ChatArgs {
     #[command(flatten)]
     pub(crate) context: ContextFlags,
     #[command(flatten)]
+    pub(crate) cache: CacheFlags,
+    #[command(flatten)]
     pub(crate) report: ReportFlags,
+}
+
+#[cfg(feature = "cache")]
+/// Shows or removes what --cache keeps.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  atta cache ls prompts/
+  atta cache rm prompts/ 1f2e3d4c5b6a
+  atta cache rm prompts/ --all")]
+pub(crate) struct CacheArgs {
+    #[command(subcommand)]
+    pub(crate) action: CacheAction,
+}
+
+#[cfg(feature = "cache")]
+/// What is to be done with a cache.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CacheAction {
+    Ls(CacheLsArgs),
+    Rm(CacheRmArgs),
+}
+
+#[cfg(feature = "cache")]
+/// Lists prompts, those used last in front: key, tokens, bytes, last use, model.
+///
+/// Bytes that prompts share are counted in each.
+#[derive(Debug, Args)]
+pub(crate) struct CacheLsArgs {
+    /// Directory or file, as given to --cache
+    pub(crate) path: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[cfg(feature = "cache")]
+/// Removes prompts, but for what others share.
+#[derive(Debug, Args)]
+pub(crate) struct CacheRmArgs {
+    /// Directory or file, as given to --cache
+    pub(crate) path: PathBuf,
+    /// Prompts, by keys or the first digits of them
+    #[arg(value_name = "KEY", required_unless_present = "all")]
+    pub(crate) keys: Vec<String>,
+    /// Remove all prompts
+    #[arg(long, conflicts_with = "keys")]
+    pub(crate) all: bool,
 }
 
 /// Continues a text, with the options of PicoLM.
@@ -190,7 +246,7 @@ pub(crate) struct PicolmArgs {
     /// Not supported yet: output that is valid JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Not supported yet: keep the state of the prompt in FILE
+    /// Keep the state of the prompt and the text in FILE, and use what is there of it; PicoLM's own files are refused
     #[arg(long, value_name = "FILE")]
     pub(crate) cache: Option<PathBuf>,
 }

@@ -92,11 +92,16 @@ impl RamBudget {
     }
 }
 
-/// A number of bytes with a unit of 1024, such as `256M`, `1.5G`, `64MiB`; or `auto`.
+/// A number of bytes as [`size`] has it, or `auto`.
 pub(super) fn budget(text: &str) -> Result<RamBudget, String> {
-    if text == "auto" {
-        return Ok(RamBudget::Auto);
+    match text {
+        "auto" => Ok(RamBudget::Auto),
+        _ => size(text).map(RamBudget::Bytes).map_err(|expected| expected + ", or auto"),
     }
+}
+
+/// A number of bytes with a unit of 1024, such as `256M`, `1.5G`, `64MiB`.
+pub(super) fn size(text: &str) -> Result<u64, String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let unit = match unit.to_ascii_lowercase().as_str() {
@@ -108,8 +113,8 @@ pub(super) fn budget(text: &str) -> Result<RamBudget, String> {
     };
     let bytes = number.parse::<f64>().ok().zip(unit).map(|(number, shift)| number * f64::from(shift).exp2());
     match bytes {
-        Some(bytes) if (1.0..1e18).contains(&bytes) => Ok(RamBudget::Bytes(bytes as u64)),
-        _ => Err("expected a size such as 256M or 1.5G, or auto".to_owned()),
+        Some(bytes) if (1.0..1e18).contains(&bytes) => Ok(bytes as u64),
+        _ => Err("expected a size such as 256M or 1.5G".to_owned()),
     }
 }
 

@@ -1,6 +1,8 @@
 //! The commands, one file each: from what was typed to results on standard output.
 
 mod bench;
+#[cfg(feature = "cache")]
+mod cache;
 #[cfg(feature = "chat")]
 mod chat;
 mod inspect;
@@ -21,6 +23,10 @@ pub(crate) fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Chat(args) => chat::run(&args),
         #[cfg(not(feature = "chat"))]
         Command::Chat(_) => Err(lacks("chat")),
+        #[cfg(feature = "cache")]
+        Command::Cache(args) => cache::run(&args),
+        #[cfg(not(feature = "cache"))]
+        Command::Cache(_) => Err(lacks("cache")),
         Command::Picolm(args) => picolm::run(args),
         Command::Bench(args) => bench::run(&args),
         #[cfg(feature = "perplexity")]
@@ -34,7 +40,7 @@ pub(crate) fn dispatch(command: Command) -> Result<(), Failure> {
 }
 
 /// A command that goes by the name of the feature that it needs.
-#[cfg(not(all(feature = "chat", feature = "perplexity")))]
+#[cfg(not(all(feature = "cache", feature = "chat", feature = "perplexity")))]
 fn lacks(feature: &str) -> Failure {
     Failure::Usage(format!("this build has no `atta {feature}`: it was made without the feature `{feature}`"))
 }

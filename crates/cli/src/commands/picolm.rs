@@ -7,7 +7,7 @@ use atta::{DryOptions, GenerateOptions, Pool, Sampling};
 
 use super::run::{Empty, Job, run_job};
 use crate::{
-    args::{ContextFlags, ModelFlags, PicolmArgs, ReportFlags},
+    args::{CacheFlags, ContextFlags, ModelFlags, PicolmArgs, ReportFlags},
     failure::Failure,
 };
 
@@ -15,16 +15,14 @@ use crate::{
 const DEFAULT_THREADS: usize = 4;
 
 pub(super) fn run(args: PicolmArgs) -> Result<(), Failure> {
-    for (option, is_given) in [("--json", args.json), ("--cache", args.cache.is_some())] {
-        if is_given {
-            return Err(Failure::Usage(format!("{option} is not supported yet: leave it away")));
-        }
+    if args.json {
+        return Err(Failure::Usage("--json is not supported yet: leave it away".to_owned()));
     }
     let options =
         GenerateOptions { n_predict: args.n_predict, sampling: sampling(&args), ..GenerateOptions::default() };
     options.sampling.validate().map_err(|error| Failure::Usage(error.to_string()))?;
     let n_threads = args.n_threads.unwrap_or_else(|| DEFAULT_THREADS.min(Pool::default_threads()));
-    let PicolmArgs { model, prompt, n_ctx, .. } = args;
+    let PicolmArgs { model, prompt, n_ctx, cache, .. } = args;
     run_job(&Job {
         model: Some(model),
         prompt,
@@ -33,6 +31,7 @@ pub(super) fn run(args: PicolmArgs) -> Result<(), Failure> {
         // A context of 0 is what PicoLM calls none given.
         model_flags: ModelFlags::of(n_ctx.filter(|&n| n > 0), n_threads),
         context: ContextFlags::default(),
+        cache: CacheFlags { cache, cache_size: None },
         report: ReportFlags::default(),
     })
 }

@@ -8,7 +8,8 @@ use std::{ffi::OsString, path::PathBuf};
 use atta::{FinishReason, GenerateOptions, KvType, LoadOptions, Session};
 
 use crate::{
-    args::{ContextFlags, ModelFlags, ReportFlags, RunArgs},
+    args::{CacheFlags, ContextFlags, ModelFlags, ReportFlags, RunArgs},
+    cache::{Cache, Recalled},
     failure::Failure,
     input::Text,
     interrupt::Interrupt,
@@ -28,6 +29,7 @@ pub(super) struct Job {
     pub(super) options: GenerateOptions,
     pub(super) model_flags: ModelFlags,
     pub(super) context: ContextFlags,
+    pub(super) cache: CacheFlags,
     pub(super) report: ReportFlags,
 }
 
@@ -45,8 +47,8 @@ pub(super) const WAY_OUT: &str = "give it with -p TEXT, or pipe it in";
 
 pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
     let options = args.sampling.generate_options()?;
-    let RunArgs { model, prompt, model_flags, context, report, .. } = args;
-    run_job(&Job { model, prompt, empty: Empty::Text, options, model_flags, context, report })
+    let RunArgs { model, prompt, model_flags, context, cache, report, .. } = args;
+    run_job(&Job { model, prompt, empty: Empty::Text, options, model_flags, context, cache, report })
 }
 
 /// Continues a text.
@@ -59,7 +61,9 @@ pub(super) fn run_job(job: &Job) -> Result<(), Failure> {
     let file = StatsFile::create(job.report.stats_json.as_deref())?;
     let mut stats = Stats::new();
     let give_up = || file.give_up(&Stats::new());
-    let prepared = interrupt.watch(give_up, || prepare(job, &load_options, prompt, &mut stats));
+    let cache = Cache::open(&job.cache);
+    let prepared =
+        cache.and_then(|cache| interrupt.watch(give_up, || prepare(job, (&load_options, cache), prompt, &mut stats)));
     let result = prepared.and_then(|prepared| generate(job, prepared, Listener::new(interrupt), &mut stats));
     let written = file.write(&stats, result.as_ref().err());
     result.and(written)
@@ -68,11 +72,18 @@ pub(super) fn run_job(job: &Job) -> Result<(), Failure> {
 /// All that a generation needs.
 struct Prepared {
     session: Session,
+    cache: Cache,
     ids: Vec<u32>,
+    recalled: Recalled,
 }
 
 /// Loads the model and reads the prompt.
-fn prepare(job: &Job, options: &LoadOptions, prompt: Text, stats: &mut Stats) -> Result<Prepared, Failure> {
+fn prepare(
+    job: &Job,
+    (options, cache): (&LoadOptions, Cache),
+    prompt: Text,
+    stats: &mut Stats,
+) -> Result<Prepared, Failure> {
     let engine = load::engine(job.model.as_deref(), options)?;
     stats.loaded(&engine);
     if job.report.verbose {
@@ -84,23 +95,26 @@ fn prepare(job: &Job, options: &LoadOptions, prompt: Text, stats: &mut Stats) ->
     }
     let ids = engine.prompt_ids(&text);
     stats.n_prompt = ids.len();
-    let session = engine.session(&options.session)?;
+    let mut session = engine.session(&options.session)?;
     stats.account(&engine);
-    Ok(Prepared { session, ids })
+    let recalled = cache.restore(&mut session, &ids)?;
+    stats.recalled(recalled);
+    Ok(Prepared { session, cache, ids, recalled })
 }
 
 fn generate(
     job: &Job,
-    Prepared { mut session, ids }: Prepared,
+    Prepared { mut session, cache, ids, recalled }: Prepared,
     mut listener: Listener,
     stats: &mut Stats,
 ) -> Result<(), Failure> {
-    let ended = session.generate(&ids, &job.options, |event| listener.hear(event));
+    let ended =
+        cache.generate(&mut session, (&ids[recalled.n_tokens..], &job.options), &mut |event| listener.hear(event));
     let written = listener.end(stats);
     let summary = ended?;
     stats.generated(summary.clone());
     stats.account(session.engine());
-    report_end(job, &session, &summary);
+    report_end(job, &session, &summary, recalled);
     written?;
     match summary.finish_reason {
         FinishReason::Interrupted => Err(Failure::Interrupted),
@@ -109,8 +123,9 @@ fn generate(
 }
 
 /// What was asked for on standard error, while the memory is still in use.
-fn report_end(job: &Job, session: &Session, summary: &atta::Summary) {
+fn report_end(job: &Job, session: &Session, summary: &atta::Summary, recalled: Recalled) {
     if job.report.verbose {
+        report::recalled(recalled);
         report::speed(summary);
     }
     report::expectation(session.engine(), summary);

@@ -3,6 +3,8 @@
 //! Every test starts the program as a user would. Models are the tiny random ones of `tests/golden/models`, whose
 //! vocabularies have 96 tokens, and the one that is built in.
 
+#[cfg(feature = "cache")]
+mod cache;
 #[cfg(feature = "chat")]
 mod chat;
 #[cfg(feature = "chat")]

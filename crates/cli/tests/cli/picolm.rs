@@ -55,7 +55,6 @@ fn what_is_not_supported_yet_says_so() {
     let model = model("llama-plain.gguf");
     let error = |more: &[&str]| error_of(&atta(&[&["picolm", &model, "-p", "x"], more].concat()), 2);
     assert!(error(&["--json"]).contains("--json is not supported yet"));
-    assert!(error(&["--cache", "file"]).contains("--cache is not supported yet"));
     assert!(error(&["--top-k", "3"]).contains("unexpected argument '--top-k'"));
     assert!(error(&["-k", "40"]).contains("from 0 to 1"));
     assert!(error(&["-t", "-1"]).contains("-t is -1"));

@@ -107,6 +107,7 @@ fn statistics_have_every_key_of_the_contract() {
             "generated_tokens",
             "finish_reason",
             "load_s",
+            "restore_s",
             "prefill_s",
             "decode_s",
             "prefill_tok_s",

@@ -37,12 +37,15 @@ impl Turn {
     }
 }
 
+/// Whoever hears of an answer.
+type OnEvent<'a> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'a;
+
 /// How an answer went.
 #[derive(Clone, Debug)]
 pub struct Reply {
     /// How the generation went; its prompt is what had to be evaluated.
     pub summary: Summary,
-    /// Tokens of the conversation that were in the session already.
+    /// Tokens of the conversation that were in the session or a cache already.
     pub n_cached: usize,
 }
 
@@ -53,13 +56,29 @@ pub struct Chat {
     guarded: Vec<String>,
     system: Option<String>,
     turns: Vec<Turn>,
+    #[cfg(feature = "cache")]
+    cache: Option<crate::PromptCache>,
 }
 
 impl Chat {
     /// An empty conversation in a session of its own.
     pub fn new(session: Session, layout: Layout) -> Self {
         let guarded = render::guarded(session.engine().tokenizer(), layout.markers());
-        Self { session, layout, guarded, system: None, turns: Vec::new() }
+        Self {
+            session,
+            layout,
+            guarded,
+            system: None,
+            turns: Vec::new(),
+            #[cfg(feature = "cache")]
+            cache: None,
+        }
+    }
+
+    /// Has the state of the conversation restored from a cache and saved there, message by message.
+    #[cfg(feature = "cache")]
+    pub fn set_cache(&mut self, cache: crate::PromptCache) {
+        self.cache = Some(cache);
     }
 
     /// The session behind it.
@@ -117,11 +136,15 @@ impl Chat {
         if ids.len() > n_ctx && !self.session.shifts() {
             return Err(Error::PromptTooLong { n_prompt: ids.len(), n_ctx });
         }
-        let n_cached = self.session.keep_common(&ids)?;
+        let (n_cached, notes) = self.recall(&ids)?;
+        for note in &notes {
+            // Whoever wants to stop says so when the prompt is read.
+            let _ = on_event(Event::Note(note));
+        }
         let mut options = options.clone();
         options.stop.extend(self.layout.stop(self.session.engine().tokenizer()).map(str::to_owned));
         let mut answer = String::new();
-        let summary = self.session.generate(&ids[n_cached..], &options, |event| match event {
+        let summary = self.answer(&ids[n_cached..], &options, &mut |event| match event {
             Event::Text(text) => {
                 let text = if answer.is_empty() { text.trim_start() } else { text };
                 answer.push_str(text);
@@ -134,6 +157,29 @@ impl Chat {
             self.turns.push(Turn { user: message.to_owned(), answer, ids });
         }
         Ok(Reply { summary, n_cached })
+    }
+
+    /// Keeps of the session what begins the same way, or more if a cache has more; what there is to say about that comes with it.
+    fn recall(&mut self, ids: &[u32]) -> Result<(usize, Vec<String>), Error> {
+        #[cfg(feature = "cache")]
+        if let Some(cache) = &self.cache {
+            let restored = self.session.restore(cache, ids)?;
+            return Ok((restored.n_tokens, restored.notes));
+        }
+        Ok((self.session.keep_common(ids)?, Vec::new()))
+    }
+
+    fn answer(
+        &mut self,
+        prompt: &[u32],
+        options: &GenerateOptions,
+        on_event: &mut OnEvent<'_>,
+    ) -> Result<Summary, Error> {
+        #[cfg(feature = "cache")]
+        if let Some(cache) = &self.cache {
+            return self.session.generate_saving(cache, prompt, options, on_event);
+        }
+        self.session.generate(prompt, options, on_event)
     }
 
     /// The ids of the conversation, up to where the answer to `message` begins.

@@ -66,7 +66,7 @@ impl Cache {
 
     /// Appends the first `n` positions of a state to a sequence that ends where the state begins.
     pub(crate) fn append_state(&mut self, id: SeqId, state: &[u8], n: usize) -> Result<(), Error> {
-        let (header, data) = self.check(state)?;
+        let (header, data) = self.check(state, n)?;
         if header.start != self.seq(id)?.len || n > header.n {
             return Err(Error::State("it is of other positions"));
         }
@@ -108,14 +108,15 @@ impl Cache {
         }
     }
 
-    /// Compares a header with this cache, and the length with the header; what it says, and the rows.
-    fn check<'a>(&self, state: &'a [u8]) -> Result<(Header, &'a [u8]), Error> {
+    /// Compares a header with this cache, of which it may take `n` positions, and the length with the header; what it says, and
+    /// the rows.
+    fn check<'a>(&self, state: &'a [u8], n: usize) -> Result<(Header, &'a [u8]), Error> {
         let n_layers = self.places.len();
         let head = state.get(..28 + 20 * n_layers).ok_or(Error::State("it is cut short, or of another model"))?;
         let field = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize;
         let n_missing = (0..n_layers).map(|l| field(28 + 20 * l + 16)).collect();
         let header = Header { start: field(20), n: field(24), n_missing };
-        if header.start.saturating_add(header.n) > self.n_ctx() {
+        if header.start.saturating_add(n) > self.n_ctx() {
             return Err(Error::ContextFull { n_ctx: self.n_ctx() });
         }
         if self.header(&header) != head || header.n_missing.iter().any(|&n| n > header.n) {
@@ -123,9 +124,10 @@ impl Cache {
                 "it is of another model, other layers, other element types or another kind of context",
             ));
         }
-        let row_bytes = |p: &Place| p.n_kv_heads * (p.k.row_bytes + p.v.row_bytes);
-        let data: usize = self.places.iter().zip(&header.n_missing).map(|(p, m)| (header.n - m) * row_bytes(p)).sum();
-        if state.len() != head.len() + data {
+        let row_bytes = |p: &Place| (p.n_kv_heads * (p.k.row_bytes + p.v.row_bytes)) as u64;
+        let layer_bytes = |(p, m): (&Place, &usize)| row_bytes(p).saturating_mul((header.n - m) as u64);
+        let data = self.places.iter().zip(&header.n_missing).map(layer_bytes).fold(0, u64::saturating_add);
+        if (state.len() - head.len()) as u64 != data {
             return Err(Error::State("its length does not match its header"));
         }
         Ok((header, &state[28 + 20 * n_layers..]))

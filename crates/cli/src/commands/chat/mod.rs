@@ -17,6 +17,7 @@ use atta::{
 
 use crate::{
     args::ChatArgs,
+    cache::Cache,
     failure::{Failure, one_line},
     interrupt::Interrupt,
     listener::Listener,
@@ -35,7 +36,8 @@ pub(super) fn run(args: &ChatArgs) -> Result<(), Failure> {
     let file = StatsFile::create(args.report.stats_json.as_deref())?;
     let mut stats = Stats::of_chat();
     let give_up = || file.give_up(&Stats::of_chat());
-    let prepared = interrupt.watch(give_up, || prepare(args, &load_options, &mut stats));
+    let cache = Cache::open(&args.cache);
+    let prepared = cache.and_then(|cache| interrupt.watch(give_up, || prepare(args, &load_options, cache, &mut stats)));
     let result = prepared.and_then(|chat| {
         let lines = Lines::open()?;
         Conversation { args, chat, lines, options, interrupt, file: &file, stats: &mut stats }.run()
@@ -45,7 +47,7 @@ pub(super) fn run(args: &ChatArgs) -> Result<(), Failure> {
 }
 
 /// Loads the model.
-fn prepare(args: &ChatArgs, options: &LoadOptions, stats: &mut Stats) -> Result<Chat, Failure> {
+fn prepare(args: &ChatArgs, options: &LoadOptions, cache: Cache, stats: &mut Stats) -> Result<Chat, Failure> {
     let engine = load::engine(args.model.as_deref(), options)?;
     stats.loaded(&engine);
     if args.report.verbose {
@@ -54,6 +56,7 @@ fn prepare(args: &ChatArgs, options: &LoadOptions, stats: &mut Stats) -> Result<
     let layout = args.chat_template.map_or_else(|| layout(&engine), |name| name.layout());
     let mut chat = Chat::new(engine.session(&options.session)?, layout);
     chat.set_system(args.system.clone());
+    cache.give_to(&mut chat);
     stats.account(&engine);
     Ok(chat)
 }

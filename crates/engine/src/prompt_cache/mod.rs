@@ -1,0 +1,425 @@
+//! The state of prompts on disk: what one process has computed, the next one does not compute again.
+//!
+//! A state is named by a hash of everything that it depends on (`key.rs`) and written as segments (`segment.rs`), in files that
+//! appear whole or not at all (`whole.rs`): one file for one prompt, or a directory of them for many (`directory.rs`). Whatever is
+//! wrong with a file, it is not used and somebody is told; text is the same with and without a cache.
+//!
+//! Knows no text and no sampling, and prints nothing.
+
+mod directory;
+mod key;
+mod segment;
+mod single;
+mod whole;
+
+use std::{
+    io::{self, Write},
+    ops::{ControlFlow, Range},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant, SystemTime},
+};
+
+use atta_store::MappedFile;
+
+pub(crate) use key::Key;
+pub use segment::Flaw;
+
+use crate::{Error, Event, GenerateOptions, Session, Summary};
+use directory::Directory;
+use segment::{Draft, Segment};
+use single::Single;
+
+/// Tokens that must be new for a session to be saved again while it goes on.
+const MIN_NEW: usize = 16;
+
+/// Where states of prompts are kept: a file for one prompt, or a directory for many.
+///
+/// Several processes may use the same one at the same time, on the same file system.
+pub struct PromptCache {
+    place: Place,
+    /// Nothing is saved any more, since it cannot be, or must not.
+    is_closed: AtomicBool,
+}
+
+enum Place {
+    File(Single),
+    Directory(Directory),
+}
+
+/// What a cache had for a text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Tokens of the text that the session holds now.
+    pub n_tokens: usize,
+    /// How long that took.
+    pub time: Duration,
+    /// Files that were not used, and why, a line for each.
+    pub notes: Vec<String>,
+}
+
+/// A prompt in a cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedPrompt {
+    /// Its name, in hexadecimal digits.
+    pub key: String,
+    /// Its length.
+    pub n_tokens: usize,
+    /// Bytes on disk, those that other prompts share included.
+    pub bytes: u64,
+    /// When it was saved or restored last, as far as the system knows.
+    pub last_use: Option<SystemTime>,
+    /// The name of its model.
+    pub model: String,
+}
+
+impl PromptCache {
+    /// A path that ends in a separator or is a directory is one, with states of at most `limit` bytes in all, of which those go
+    /// first that were used least recently; any other path is a file of one state. A directory is created if it is not there.
+    ///
+    /// # Errors
+    /// [`Error::Cache`] for a path at which neither can be.
+    pub fn open(path: &Path, limit: u64) -> Result<Self, Error> {
+        let place = if names_directory(path) {
+            Directory::open(path, limit).map(Place::Directory)
+        } else {
+            Single::open(path).map(Place::File)
+        };
+        let place = place.map_err(|source| Error::Cache { path: path.to_owned(), source })?;
+        Ok(Self { place, is_closed: AtomicBool::new(false) })
+    }
+
+    /// Whether it is a directory.
+    pub fn is_directory(&self) -> bool {
+        matches!(self.place, Place::Directory(_))
+    }
+
+    /// The prompts in it, those used last in front.
+    ///
+    /// # Errors
+    /// [`Error::Cache`] if it cannot be read.
+    pub fn prompts(&self) -> Result<Vec<SavedPrompt>, Error> {
+        let prompts = match &self.place {
+            Place::File(file) => file.prompts(),
+            Place::Directory(directory) => directory.prompts(),
+        };
+        let mut sorted: Vec<SavedPrompt> = Vec::new();
+        for prompt in prompts.map_err(|source| self.error(source))? {
+            let is_before = |other: &SavedPrompt| (prompt.last_use, &other.key) < (other.last_use, &prompt.key);
+            sorted.insert(sorted.partition_point(is_before), prompt);
+        }
+        Ok(sorted)
+    }
+
+    /// Removes a prompt, but for what others share; `key` is as many digits of its key as tell it from the others.
+    ///
+    /// # Errors
+    /// [`Error::Cache`] if there is not exactly one, or it cannot be removed.
+    pub fn remove(&self, key: &str) -> Result<(), Error> {
+        let keys = self.prompts()?.into_iter().map(|prompt| prompt.key).filter(|k| k.starts_with(key));
+        let keys: Vec<String> = keys.collect();
+        match (keys.as_slice(), &self.place) {
+            ([_], Place::File(file)) => file.remove(),
+            ([key], Place::Directory(directory)) => directory.remove(key),
+            ([], _) => Err(io::Error::new(io::ErrorKind::NotFound, format!("no prompt has the key {key}"))),
+            _ => Err(io::Error::other(format!("{} prompts have a key that begins with {key}", keys.len()))),
+        }
+        .map_err(|source| self.error(source))
+    }
+
+    /// Removes all prompts, and nothing else.
+    ///
+    /// # Errors
+    /// [`Error::Cache`] if one cannot be removed.
+    pub fn clear(&self) -> Result<(), Error> {
+        let cleared = match &self.place {
+            Place::File(file) => file.remove(),
+            Place::Directory(directory) => directory.clear(),
+        };
+        cleared.map_err(|source| self.error(source))
+    }
+
+    fn path(&self) -> &Path {
+        match &self.place {
+            Place::File(file) => file.path(),
+            Place::Directory(directory) => directory.path(),
+        }
+    }
+
+    fn error(&self, source: io::Error) -> Error {
+        Error::Cache { path: self.path().to_owned(), source }
+    }
+}
+
+/// An error of the system that names neither of two paths, made one that does.
+fn no_folder(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            io::Error::new(io::ErrorKind::NotFound, "the folder that it would be in does not exist")
+        }
+        _ => error,
+    }
+}
+
+fn names_directory(path: &Path) -> bool {
+    let ends_in_separator =
+        path.as_os_str().as_encoded_bytes().last().is_some_and(|&c| std::path::is_separator(c.into()));
+    ends_in_separator || path.is_dir()
+}
+
+impl Session {
+    /// Makes the session hold the beginning of `ids`, as much of it as it holds already or the cache knows, and says how much
+    /// that is. At least the last token is not part of it, so that to append the rest gives its logits.
+    ///
+    /// # Errors
+    /// A model whose file cannot be read. What is wrong with the cache is no error: it is in [`Restored::notes`].
+    pub fn restore(&mut self, cache: &PromptCache, ids: &[u32]) -> Result<Restored, Error> {
+        let start = Instant::now();
+        let n_kept = self.keep_common(ids)?;
+        let wanted = &ids[..ids.len().saturating_sub(1).min(self.n_ctx())];
+        let mut notes = Vec::new();
+        if n_kept < wanted.len() {
+            let root = Key::root(self)?;
+            let pieces = match &cache.place {
+                Place::File(file) => file.find(root, wanted, &mut notes),
+                Place::Directory(directory) => directory.find(root, wanted, &mut notes),
+            };
+            if pieces.iter().map(|piece| piece.n).sum::<usize>() > n_kept {
+                self.take(&pieces, wanted, &mut notes)?;
+            }
+            // A damaged file that cannot be removed is looked at twice.
+            notes.dedup_by(|a, b| a.line == b.line);
+            if notes.iter().any(|note| note.is_foreign_file) {
+                cache.is_closed.store(true, Ordering::Relaxed);
+            }
+        }
+        let notes = notes.into_iter().map(|note| note.line).collect();
+        Ok(Restored { n_tokens: self.tokens().len(), time: start.elapsed(), notes })
+    }
+
+    /// Replaces what the session holds by pieces of saved states.
+    fn take(&mut self, pieces: &[Piece], ids: &[u32], notes: &mut Vec<Note>) -> Result<(), Error> {
+        self.truncate(0)?;
+        for Piece { saved, n } in pieces {
+            let start = self.tokens().len();
+            let appended = saved.segment().is_ok_and(|s| self.append_state(&ids[start..start + n], s.state).is_ok());
+            if !appended || saved.map.is_damaged() {
+                self.truncate(start)?;
+                notes.push(Note::of(&saved.path, Flaw::State));
+                // It would never be of use.
+                let _ = std::fs::remove_file(&saved.path);
+                break;
+            }
+            whole::touch(&saved.path);
+        }
+        self.settle().map(|_| ())
+    }
+
+    /// Saves the state of all tokens of the session, as far as it is not saved yet.
+    ///
+    /// Once the session has forgotten tokens there is nothing to save: no prompt has its state.
+    ///
+    /// # Errors
+    /// [`Error::Cache`] if it cannot be written, or must not, since something else is there.
+    pub fn save(&self, cache: &PromptCache) -> Result<(), Error> {
+        let (root, source) = (Key::root(self)?, Source::new(self));
+        match &cache.place {
+            _ if self.tokens().is_empty() || self.n_forgotten() > 0 => Ok(()),
+            Place::File(file) => file.save(&source, root),
+            Place::Directory(directory) => directory.save(&source, root),
+        }
+    }
+
+    /// Generates as [`generate`](Self::generate) does, and saves the session when the prompt has been read and at the end, also
+    /// if the caller ended it; each time only if there are at least 16 new tokens. A state that cannot be saved is an
+    /// [`Event::Note`], and nothing is saved to that cache any more.
+    ///
+    /// # Errors
+    /// As [`generate`](Self::generate).
+    pub fn generate_saving(
+        &mut self,
+        cache: &PromptCache,
+        prompt: &[u32],
+        options: &GenerateOptions,
+        mut on_event: impl FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<Summary, Error> {
+        let mut n_saved = self.tokens().len();
+        let mut save = |session: &Self| {
+            let n_tokens = session.tokens().len();
+            if n_tokens < n_saved + MIN_NEW || cache.is_closed.load(Ordering::Relaxed) {
+                return None;
+            }
+            n_saved = n_tokens;
+            let failure = session.save(cache).err()?;
+            cache.is_closed.store(true, Ordering::Relaxed);
+            Some(format!("the state of the prompt cannot be kept: {failure}"))
+        };
+        let summary = self.generate_after(prompt, options, &mut save, &mut on_event)?;
+        if let Some(note) = save(self) {
+            // There is nothing left to be stopped.
+            let _ = on_event(Event::Note(&note));
+        }
+        Ok(summary)
+    }
+
+    /// Writes the tokens of the session and their state, to be read by [`import`](Self::import).
+    ///
+    /// # Errors
+    /// What the writer says; [`Error::Forgotten`] for a session that has forgotten tokens.
+    pub fn export(&self, out: &mut impl Write) -> Result<(), Error> {
+        if self.n_forgotten() > 0 {
+            return Err(Error::Forgotten(self.n_forgotten()));
+        }
+        let source = Source::new(self);
+        let draft = source.draft(0, Key::root(self)?, self.tokens())?;
+        Ok(source.write(&draft, out)?)
+    }
+
+    /// Replaces what the session holds by what [`export`](Self::export) wrote in a session of the same model, version,
+    /// instruction set, kind of context and type of keys and values, and returns how many tokens that is. Its logits are there
+    /// after the next token. The bytes may come from anywhere.
+    ///
+    /// # Errors
+    /// [`Error::Saved`] with what is wrong with the bytes; the session is empty if that was found out late.
+    pub fn import(&mut self, bytes: &[u8]) -> Result<usize, Error> {
+        let segment = Segment::read(bytes)?;
+        segment.verify()?;
+        if segment.parent != Key::root(self)? || segment.start != 0 {
+            return Err(Flaw::Foreign.into());
+        }
+        let (ids, n_vocab): (Vec<u32>, _) = (segment.tokens().collect(), self.engine().spec().n_vocab);
+        if ids.len() > self.n_ctx() {
+            return Err(Error::PromptTooLong { n_prompt: ids.len(), n_ctx: self.n_ctx() });
+        }
+        self.truncate(0)?;
+        let fits = ids.iter().all(|&id| (id as usize) < n_vocab) && self.append_state(&ids, segment.state).is_ok();
+        if !fits || self.settle()? < ids.len() {
+            return Err(Flaw::State.into());
+        }
+        Ok(ids.len())
+    }
+}
+
+/// A session that is to be written.
+struct Source<'a> {
+    session: &'a Session,
+    label: String,
+}
+
+impl<'a> Source<'a> {
+    fn new(session: &'a Session) -> Self {
+        let metadata = session.engine().model().weights().files().directory().metadata();
+        let text = |key| metadata.str(key).ok().flatten();
+        let label = text("general.name").or_else(|| text("general.architecture")).unwrap_or_default();
+        Self { session, label: label.to_owned() }
+    }
+
+    /// Bytes of the state of these positions.
+    fn state_bytes(&self, positions: Range<usize>) -> Result<u64, Error> {
+        let mut counter = Counter(0);
+        self.session.export_state(positions, &mut counter)?;
+        Ok(counter.0)
+    }
+
+    /// A segment of tokens of the session, which begin at position `start`.
+    fn draft<'b>(&'b self, start: usize, parent: Key, tokens: &'b [u32]) -> Result<Draft<'b>, Error> {
+        let state_bytes = self.state_bytes(start..start + tokens.len())?;
+        Ok(Draft { start, parent, tokens, label: &self.label, state_bytes })
+    }
+
+    fn write(&self, draft: &Draft<'_>, out: &mut dyn Write) -> Result<(), atta_model::Error> {
+        draft.write(out, |out| self.session.export_state(draft.start..draft.start + draft.tokens.len(), out))
+    }
+
+    /// Whether the session has all of the state of a segment that its own tokens begin with: of layers with a window one of the
+    /// two may lack what the other has.
+    fn has_all_of(&self, other: &Segment<'_>) -> Result<bool, Error> {
+        Ok(self.state_bytes(other.positions())? >= other.state.len() as u64)
+    }
+
+    /// Whether a segment goes on after the tokens of a draft, and lacks as little of their state.
+    fn is_in(&self, draft: &Draft<'_>, longer: &Segment<'_>) -> Result<bool, Error> {
+        let n_tokens = draft.tokens.len();
+        let is_same = (longer.parent, longer.start) == (draft.parent, draft.start);
+        if !is_same || longer.n_shared(draft.tokens) < n_tokens {
+            return Ok(false);
+        }
+        // Without what layers with a window may lack, every position has as many bytes.
+        let head_bytes = self.state_bytes(0..0)?;
+        let per_token = |state_bytes: u64, n: usize| state_bytes.saturating_sub(head_bytes) as f64 / n as f64;
+        Ok(per_token(longer.state.len() as u64, longer.n_tokens()) >= per_token(draft.state_bytes, n_tokens))
+    }
+
+    /// Writes a file in the place of what may be there.
+    fn save(&self, path: &Path, draft: &Draft<'_>) -> Result<(), Error> {
+        let written = whole::replace(path, |file| match self.write(draft, file) {
+            Err(atta_model::Error::Export(error)) => Err(error),
+            other => other.map_err(as_text),
+        });
+        written.map_err(|source| Error::Cache { path: path.to_owned(), source })
+    }
+}
+
+/// An error of the system with the text of another one. The text alone, since what an error may say for debugging is a lot of
+/// program.
+fn as_text(error: impl std::fmt::Display) -> io::Error {
+    io::Error::other(error.to_string())
+}
+
+/// Counts what is written.
+struct Counter(u64);
+
+impl Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A file of a cache, mapped.
+struct Saved {
+    path: PathBuf,
+    map: MappedFile,
+}
+
+impl Saved {
+    fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), map: MappedFile::open(path)? })
+    }
+
+    fn segment(&self) -> Result<Segment<'_>, Flaw> {
+        Segment::read(self.map.bytes())
+    }
+
+    /// As a piece of its first `n` tokens, if all of it is what was written.
+    fn into_piece(self, n: usize) -> Result<Piece, Flaw> {
+        self.segment()?.verify()?;
+        Ok(Piece { saved: self, n })
+    }
+}
+
+/// The first tokens of a segment that was checked.
+struct Piece {
+    saved: Saved,
+    n: usize,
+}
+
+/// Why a file is not used.
+struct Note {
+    line: String,
+    is_foreign_file: bool,
+}
+
+impl Note {
+    fn of(path: &Path, flaw: Flaw) -> Self {
+        Self { line: format!("{} is not used: {flaw}", path.display()), is_foreign_file: flaw.is_foreign_file() }
+    }
+
+    fn of_system(path: &Path, error: &io::Error) -> Self {
+        Self { line: format!("{} is not used: {error}", path.display()), is_foreign_file: false }
+    }
+}
