@@ -33,13 +33,18 @@ pub enum Fit {
     Shrink,
 }
 
-/// Pieces and slots, largest first. More slots bridge longer moments in which other programs have the processors; smaller
-/// pieces leave more to weights that stay.
-const PORTIONS: [(usize, usize); 7] =
-    [(2 << 20, 16), (2 << 20, 8), (2 << 20, 4), (1 << 20, 4), (512 << 10, 4), (512 << 10, 3), (256 << 10, 2)];
-
-/// A ring is no larger than this share of the memory of weights, if there is a smaller one.
-const RING_SHARE: u64 = 5;
+/// Pieces, slots, and the share of the memory of weights that such a ring may be, largest ring first. More slots bridge longer
+/// moments in which other programs have the processors, and keep the disk busy; smaller pieces leave more to weights that stay.
+/// Below 16 MB of ring the disk is not used fully, which costs more than the weights that a ring takes the place of.
+const PORTIONS: [(usize, usize, u64); 7] = [
+    (2 << 20, 16, 5),
+    (2 << 20, 8, 2),
+    (2 << 20, 4, 2),
+    (1 << 20, 4, 2),
+    (512 << 10, 4, 2),
+    (512 << 10, 3, 2),
+    (256 << 10, 2, 2),
+];
 
 /// The shortest context that [`Fit::Shrink`] goes down to.
 const MIN_CTX: usize = 128;
@@ -189,17 +194,17 @@ pub(crate) fn divide(budget: &Budget, plan: &Plan, needs: &Needs<'_>, weights: W
         return Ok(Decision { session, holding });
     }
     let n_used = needs.spec.layers.iter().filter_map(|l| l.moe()).map(|moe| moe.n_used).max().unwrap_or(0);
-    let least = |&(piece, n_slots): &(usize, usize)| {
+    let least = |&(piece, n_slots, share): &(usize, usize, u64)| {
         let holding = Holding { piece_bytes: Some(piece), pinned_bytes: 0, n_slots, n_experts: n_used, method: None };
-        (Sizes::of(plan, &holding), holding)
+        (Sizes::of(plan, &holding), holding, share)
     };
     let portions: Vec<_> = PORTIONS.iter().map(least).collect();
-    let min_weights = portions.iter().map(|(sizes, _)| sizes.memory()).min().unwrap_or(0);
+    let min_weights = portions.iter().map(|(sizes, ..)| sizes.memory()).min().unwrap_or(0);
     let (session, left) = needs.choose(budget, min_weights, weights)?;
-    let is_modest = |sizes: &Sizes| sizes.memory() <= left && sizes.ring <= left / RING_SHARE;
-    let best = portions.iter().position(|(sizes, _)| is_modest(sizes));
-    let best = best.or_else(|| portions.iter().rposition(|(sizes, _)| sizes.memory() <= left));
-    let (sizes, holding) = portions.into_iter().nth(best.expect("the least was chosen")).expect("it is one of them");
+    let is_modest = |(sizes, _, share): &(Sizes, Holding, u64)| sizes.memory() <= left && sizes.ring <= left / share;
+    let best = portions.iter().position(is_modest);
+    let best = best.or_else(|| portions.iter().rposition(|(sizes, ..)| sizes.memory() <= left));
+    let (sizes, holding, _) = portions.into_iter().nth(best.expect("the least was chosen")).expect("it is one of them");
     Ok(Decision { session, holding: pinned(holding, &sizes, left) })
 }
 

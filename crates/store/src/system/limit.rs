@@ -41,10 +41,13 @@ fn available(root: &Path, own: u64) -> Option<u64> {
 /// Memory that the processes of a group have and the system cannot take back, bytes.
 fn anonymous(directory: &Path) -> u64 {
     let stat = fs::read_to_string(directory.join("memory.stat")).unwrap_or_default();
-    let lines = stat.lines().filter_map(|line| line.split_once(' '));
-    // Version 2 says `anon` and `shmem`, both with the groups below; version 1 says so with `total_`, and counts `shmem` apart.
-    let ours = lines.filter(|(key, _)| ["anon", "shmem", "total_rss", "total_shmem"].contains(key));
-    ours.filter_map(|(_, bytes)| bytes.trim().parse::<u64>().ok()).sum()
+    let value = |key: &str| {
+        let line = stat.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
+        line.trim().parse::<u64>().ok()
+    };
+    // Version 1 counts a group without those below, and calls the sums `total_`.
+    let of = |v1: &str, v2: &str| value(v1).or_else(|| value(v2)).unwrap_or(0);
+    of("total_rss", "anon").saturating_add(of("total_shmem", "shmem"))
 }
 
 /// The same of a system whose files are below `root`.
@@ -123,7 +126,10 @@ mod tests {
         let v1 = [
             ("proc/self/cgroup", "4:memory:/a\n"),
             ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "5000000\n"),
-            ("sys/fs/cgroup/memory/a/memory.stat", "rss 1\ncache 900000\ntotal_rss 3000000\ntotal_shmem 500000\n"),
+            (
+                "sys/fs/cgroup/memory/a/memory.stat",
+                "rss 1\nshmem 2\ncache 900000\ntotal_rss 3000000\ntotal_shmem 500000\n",
+            ),
         ];
         for files in [&v2, &v1] {
             let left = with_files("others", files, |root| available(root, 1_000_000));
