@@ -202,3 +202,36 @@ fn reports_go_to_standard_error() {
         assert!(said.contains(part), "{part}: {said}");
     }
 }
+
+#[test]
+fn a_text_goes_on_beyond_a_window_and_ends_with_a_context() {
+    let (scratch, model) = (Scratch::new("window"), model(ENDLESS));
+    let path = scratch.path("stats.json");
+    let generated = |more: &[&str]| {
+        let fixed = ["run", &model, "-p", "the stone", "-t", "0", "-n", "300", "--stats-json", &path];
+        let text = stdout(&[&fixed, more].concat());
+        let stats = stats(&path);
+        assert_eq!(stats["finish_reason"], "length");
+        (stats["generated_tokens"].as_u64().unwrap(), text)
+    };
+    let (n, text) = generated(&["--window", "100"]);
+    assert_eq!(n, 300);
+    assert_eq!(generated(&["-c", "100", "--context-shift", "--batch", "3"]).1, text);
+    assert!(generated(&["-c", "100"]).0 < 100);
+}
+
+#[test]
+fn smaller_keys_and_values_take_less_memory_and_give_text() {
+    let (scratch, model) = (Scratch::new("kv"), model(ENDLESS));
+    let path = scratch.path("stats.json");
+    let kv_bytes = |more: &[&str]| {
+        let fixed = ["run", &model, "-p", "the stone", "-t", "0", "-n", "20", "--stats-json", &path];
+        assert!(!stdout(&[&fixed, more].concat()).is_empty());
+        let stats = stats(&path);
+        let items = stats["memory"].as_array().unwrap();
+        items.iter().find(|item| item["name"] == "kv cache").unwrap()["bytes"].as_u64().unwrap()
+    };
+    let sizes = ["f32", "f16", "q8", "q4"]
+        .map(|kv| kv_bytes(&["--kv", kv, "--kv-edges", "0"].as_slice()[..if kv == "q4" { 4 } else { 2 }]));
+    assert!(sizes.is_sorted_by(|a, b| a > b), "{sizes:?}");
+}
