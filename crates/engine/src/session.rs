@@ -131,7 +131,7 @@ impl Session {
             return Err(Error::Context(n_ctx));
         }
         if let Some(gap) = gap.as_ref().filter(|gap| gap.is_empty()) {
-            return Err(Error::ShortWindow { n_ctx, n_keep: gap.start, min: gap.start + 2 * GAP_UNIT });
+            return Err(Error::ShortWindow { n_ctx, n_keep: gap.start, min: gap.start.saturating_add(2 * GAP_UNIT) });
         }
         let logits_memory = engine.budget().reserve("logits", logits_bytes(engine.spec()))?;
         let (model, kernels, pool) = (engine.model().clone(), engine.kernels(), Arc::clone(engine.pool()));
