@@ -73,9 +73,9 @@ pub(crate) fn spec_line(spec: &ModelSpec) -> String {
     )
 }
 
-/// What of the prompt did not have to be read.
+/// What of the prompt did not have to be read. Without a cache that took no time, and there is nothing to say.
 pub(crate) fn recalled(Recalled { n_tokens, time }: Recalled) {
-    if n_tokens > 0 {
+    if n_tokens > 0 && !time.is_zero() {
         say(&format!("cache: {n_tokens} tokens of the prompt in {:.1} ms", 1e3 * time.as_secs_f64()));
     }
 }

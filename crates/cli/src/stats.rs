@@ -5,7 +5,7 @@
 //! no text comes from it. Times are seconds, rates tokens per second.
 //!
 //! `cached_tokens` are those of `prompt_tokens` whose state was there already, in the context of a chat or a cache; they are no
-//! part of `prefill_tok_s`. `restore_s` is how long it took to get them from a cache; of a chat it is 0.
+//! part of `prefill_tok_s`. `restore_s` is how long it took to get them from a cache.
 //!
 //! Of a chat the object is about the last answer, and `turns` has those four of every one: `prompt_tokens`, `cached_tokens`,
 //! `generated_tokens` and `finish_reason`.
@@ -90,7 +90,7 @@ impl Stats {
     /// An answer has ended; it is the one that the object is about, until the next.
     #[cfg(feature = "chat")]
     pub(crate) fn answered(&mut self, reply: Reply) {
-        self.n_cached = reply.n_cached;
+        self.recalled(Recalled { n_tokens: reply.n_cached, time: reply.restore_time });
         self.generated(reply.summary);
         let turn = json!({
             "prompt_tokens": self.n_prompt,

@@ -116,13 +116,14 @@ impl Session {
         self.generate_after(prompt, options, &mut |_| None, &mut on_event)
     }
 
-    /// The same, with something to be done when the prompt has been read, which may have to say something.
+    /// The same; `save` is called when the prompt has been read, and before anything is forgotten for the first time. It may have
+    /// something to say.
     pub(crate) fn generate_after(
         &mut self,
         prompt: &[u32],
         options: &GenerateOptions,
-        when_read: &mut dyn FnMut(&Self) -> Option<String>,
-        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+        save: &mut Save<'_>,
+        on_event: &mut OnEvent<'_>,
     ) -> Result<Summary, Error> {
         if prompt.is_empty() && self.logits().is_none() {
             return Err(Error::EmptyPrompt);
@@ -131,7 +132,7 @@ impl Session {
         let mut stop = StopStrings::new(options.stop.clone())?;
         let start = Instant::now();
         let total = prompt.len();
-        let read = self.append_with(prompt, |done| on_event(Event::Prompt { done, total }).is_continue())?;
+        let read = self.read(prompt, save, on_event)?;
         let mut summary = Summary {
             finish_reason: FinishReason::Interrupted,
             n_prompt: read,
@@ -142,17 +143,42 @@ impl Session {
             pending: None,
         };
         if read == total && on_event(Event::Prompt { done: total, total }).is_continue() {
-            if let Some(note) = when_read(self) {
-                // Whoever wants to stop says so at the first token.
-                let _ = on_event(Event::Note(&note));
-            }
+            note(save(self), on_event);
             let engine = self.engine().clone();
             let decoder = StreamDecoder::after_prompt(engine.tokenizer());
             let n_predict = options.n_predict;
-            let generation = Generation { session: self, chooser: &mut chooser, decoder, stop: &mut stop, n_predict };
+            let generation =
+                Generation { session: self, chooser: &mut chooser, decoder, stop: &mut stop, n_predict, save };
             generation.run(&mut summary, on_event)?;
         }
         Ok(summary)
+    }
+
+    /// Appends the prompt, in two parts if something is forgotten on the way; how much of it the caller let pass.
+    fn read(&mut self, prompt: &[u32], save: &mut Save<'_>, on_event: &mut OnEvent<'_>) -> Result<usize, Error> {
+        let total = prompt.len();
+        let n_first = self.n_until_gap().map_or(total, |n| n.min(total));
+        let (first, rest) = prompt.split_at(n_first);
+        let read = self.append_with(first, |done| on_event(Event::Prompt { done, total }).is_continue())?;
+        if read < n_first || rest.is_empty() {
+            return Ok(read);
+        }
+        note(save(self), on_event);
+        let go_on = |done| on_event(Event::Prompt { done: n_first + done, total }).is_continue();
+        Ok(n_first + self.append_with(rest, go_on)?)
+    }
+}
+
+/// Whoever hears of a generation.
+type OnEvent<'a> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'a;
+
+/// What is done with a session whose state may be of use later.
+type Save<'a> = dyn FnMut(&mut Session) -> Option<String> + 'a;
+
+fn note(line: Option<String>, on_event: &mut OnEvent<'_>) {
+    if let Some(line) = line {
+        // Whoever wants to stop says so at the next event.
+        let _ = on_event(Event::Note(&line));
     }
 }
 
@@ -193,20 +219,17 @@ impl Chooser {
 }
 
 /// One generation under way.
-struct Generation<'a> {
+struct Generation<'a, 's> {
     session: &'a mut Session,
     chooser: &'a mut Chooser,
     decoder: StreamDecoder<'a>,
     stop: &'a mut StopStrings,
     n_predict: usize,
+    save: &'a mut Save<'s>,
 }
 
-impl Generation<'_> {
-    fn run(
-        mut self,
-        summary: &mut Summary,
-        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
+impl Generation<'_, '_> {
+    fn run(mut self, summary: &mut Summary, on_event: &mut OnEvent<'_>) -> Result<(), Error> {
         let start = Instant::now();
         let reason = loop {
             if summary.n_generated == self.n_predict {
@@ -216,6 +239,9 @@ impl Generation<'_> {
                 if !self.session.has_room() {
                     summary.pending = Some(token);
                     break FinishReason::Length;
+                }
+                if self.session.n_until_gap() == Some(0) {
+                    note((self.save)(self.session), on_event);
                 }
                 self.session.append(&[token])?;
             }
@@ -234,11 +260,7 @@ impl Generation<'_> {
     }
 
     /// Chooses a token and says its text; a reason if that was the last one.
-    fn choose(
-        &mut self,
-        summary: &mut Summary,
-        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
-    ) -> Option<FinishReason> {
+    fn choose(&mut self, summary: &mut Summary, on_event: &mut OnEvent<'_>) -> Option<FinishReason> {
         let token = self.chooser.choose(self.session);
         summary.n_generated += 1;
         summary.pending = Some(token);
@@ -256,11 +278,7 @@ impl Generation<'_> {
     }
 
     /// Says what was held back; after a stop string that is nothing.
-    fn flush(
-        &mut self,
-        reason: FinishReason,
-        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
+    fn flush(&mut self, reason: FinishReason, on_event: &mut OnEvent<'_>) -> ControlFlow<()> {
         if reason == FinishReason::Interrupted {
             return ControlFlow::Continue(());
         }
@@ -271,6 +289,6 @@ impl Generation<'_> {
 }
 
 /// Hands text to the caller, if there is any.
-fn say(text: &str, on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
+fn say(text: &str, on_event: &mut OnEvent<'_>) -> ControlFlow<()> {
     if text.is_empty() { ControlFlow::Continue(()) } else { on_event(Event::Text(text)) }
 }

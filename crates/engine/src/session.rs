@@ -116,6 +116,8 @@ pub struct Session {
     tokens: Vec<u32>,
     /// Tokens that were forgotten, all behind the first `gap.start`.
     n_forgotten: usize,
+    /// Tokens whose state was saved, or restored, last; 0 without a prompt cache.
+    pub(crate) n_saved: usize,
     batch: Batch,
     out: Output,
     /// The row of the last step that asked for logits.
@@ -131,7 +133,7 @@ impl Session {
             return Err(Error::Context(n_ctx));
         }
         if let Some(gap) = gap.as_ref().filter(|gap| gap.is_empty()) {
-            return Err(Error::ShortWindow { n_ctx, n_keep: gap.start, min: gap.start + 2 * GAP_UNIT });
+            return Err(Error::ShortWindow { n_ctx, n_keep: gap.start, min: gap.start.saturating_add(2 * GAP_UNIT) });
         }
         let logits_memory = engine.budget().reserve("logits", logits_bytes(engine.spec()))?;
         let (model, kernels, pool) = (engine.model().clone(), engine.kernels(), Arc::clone(engine.pool()));
@@ -145,6 +147,7 @@ impl Session {
             gap,
             tokens: Vec::with_capacity(n_ctx),
             n_forgotten: 0,
+            n_saved: 0,
             batch: Batch::default(),
             out: Output::default(),
             last: None,
@@ -171,6 +174,7 @@ impl Session {
             gap: self.gap.clone(),
             tokens,
             n_forgotten: self.n_forgotten,
+            n_saved: self.n_saved,
             batch: Batch::default(),
             out: Output::default(),
             last: None,
@@ -267,6 +271,12 @@ impl Session {
         self.n_forgotten
     }
 
+    /// How many tokens may be appended before anything is forgotten for the first time; `None` if that has happened, or never will.
+    pub(crate) fn n_until_gap(&self) -> Option<usize> {
+        let is_whole = self.shifts() && self.n_forgotten == 0;
+        is_whole.then(|| self.n_ctx - self.tokens.len())
+    }
+
     /// Tokens that are computed at once, at most.
     pub fn n_batch(&self) -> usize {
         self.n_batch
@@ -292,6 +302,7 @@ impl Session {
             let left = self.executor().truncate(self.seq, held)?;
             self.n_forgotten = if left == 0 { 0 } else { n_forgotten };
             self.tokens.truncate(left + self.n_forgotten);
+            self.n_saved = self.n_saved.min(self.tokens.len());
             self.last = None;
         }
         Ok(self.tokens.len())

@@ -22,7 +22,7 @@ pub(crate) struct ContextFlags {
     #[arg(long)]
     context_shift: bool,
     /// Tokens at the beginning that are never forgotten, of --window and --context-shift [default: 4]
-    #[arg(long, value_name = "N", value_parser = value::count, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = value::positions_or_0, allow_negative_numbers = true)]
     sinks: Option<usize>,
 }
 
@@ -70,6 +70,7 @@ mod tests {
         assert_eq!(overflow("x"), Some((None, Overflow::Stop)));
         assert_eq!(overflow("x --window 256"), Some((Some(256), Overflow::Shift { n_keep: 4 })));
         assert_eq!(overflow("x --context-shift --sinks 0"), Some((None, Overflow::Shift { n_keep: 0 })));
+        assert_eq!(overflow(&format!("x --context-shift --sinks {}", usize::MAX)), None);
         for wrong in ["x --sinks 4", "x -c 100 --window 100", "x --window 0", "x --window 100 --context-shift"] {
             assert_eq!(overflow(wrong), None, "{wrong}");
         }

@@ -37,8 +37,8 @@ fn the_text_is_the_same_for_a_miss_a_hit_and_a_part_of_one() {
         assert_eq!((miss, counts(&prompt(1), &cache)), (0, (n, n - 1)));
         let (n, part) = counts(&prompt(2), &cache);
         assert!(part > n / 2 && part < n - 1, "{part} of {n}");
-        // Nothing but the token that begins all texts.
-        assert_eq!(counts("and so on", &cache).1, 1);
+        // The token that begins all texts is not worth a file.
+        assert_eq!(counts("and so on", &cache).1, 0);
         // What is left of the others is in the directory.
         assert_eq!(counts(&prompt(1), &cache).1 > 1, cache.ends_with('/'));
     }
@@ -59,14 +59,19 @@ fn a_chat_goes_on_in_another_process_where_it_was() {
         let output = atta_with_input(&args, input.as_bytes());
         assert_eq!(String::from_utf8_lossy(&output.stderr), "");
         let stats: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
-        (output.stdout, stats["turns"].clone())
+        (output.stdout, stats)
     };
     let lines = "the king of the land\nand then\n";
-    let (expected, _) = talk(lines, &[]);
+    let (expected, without) = talk(lines, &[]);
     let (first, _) = talk(lines, &["--cache", &cache]);
-    let (second, turns) = talk(lines, &["--cache", &cache]);
+    let (second, with) = talk(lines, &["--cache", &cache]);
     assert_eq!((&first, &second), (&expected, &expected));
+    assert!(without["restore_s"] == 0.0 && with["restore_s"].as_f64().unwrap() > 0.0);
+    let turns = &with["turns"];
     assert_eq!(turns[0]["cached_tokens"].as_u64().unwrap() + 1, turns[0]["prompt_tokens"].as_u64().unwrap());
+    let args = ["chat", &model, "-n", "20", "-t", "0", "-c", "500", "--cache", &cache, "--verbose"];
+    let said = String::from_utf8(atta_with_input(&args, lines.as_bytes()).stderr).unwrap();
+    assert!(said.lines().any(|line| line.starts_with("cache: ")), "{said}");
 }
 
 #[test]

@@ -8,7 +8,7 @@
 mod layout;
 mod render;
 
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, time::Duration};
 
 use atta_tokenizer::Special;
 
@@ -47,6 +47,16 @@ pub struct Reply {
     pub summary: Summary,
     /// Tokens of the conversation that were in the session or a cache already.
     pub n_cached: usize,
+    /// How long it took to get them from a cache; zero without one.
+    pub restore_time: Duration,
+}
+
+/// What there is of a conversation before it is read.
+#[derive(Default)]
+struct Recalled {
+    n_tokens: usize,
+    time: Duration,
+    notes: Vec<String>,
 }
 
 /// A conversation.
@@ -136,7 +146,7 @@ impl Chat {
         if ids.len() > n_ctx && !self.session.shifts() {
             return Err(Error::PromptTooLong { n_prompt: ids.len(), n_ctx });
         }
-        let (n_cached, notes) = self.recall(&ids)?;
+        let Recalled { n_tokens: n_cached, time: restore_time, notes } = self.recall(&ids)?;
         for note in &notes {
             // Whoever wants to stop says so when the prompt is read.
             let _ = on_event(Event::Note(note));
@@ -156,17 +166,17 @@ impl Chat {
             let ids = self.answer_ids(ids.len(), &answer, &summary);
             self.turns.push(Turn { user: message.to_owned(), answer, ids });
         }
-        Ok(Reply { summary, n_cached })
+        Ok(Reply { summary, n_cached, restore_time })
     }
 
     /// Keeps of the session what begins the same way, or more if a cache has more; what there is to say about that comes with it.
-    fn recall(&mut self, ids: &[u32]) -> Result<(usize, Vec<String>), Error> {
+    fn recall(&mut self, ids: &[u32]) -> Result<Recalled, Error> {
         #[cfg(feature = "cache")]
         if let Some(cache) = &self.cache {
-            let restored = self.session.restore(cache, ids)?;
-            return Ok((restored.n_tokens, restored.notes));
+            let crate::Restored { n_tokens, time, notes } = self.session.restore(cache, ids)?;
+            return Ok(Recalled { n_tokens, time, notes });
         }
-        Ok((self.session.keep_common(ids)?, Vec::new()))
+        Ok(Recalled { n_tokens: self.session.keep_common(ids)?, ..Recalled::default() })
     }
 
     fn answer(

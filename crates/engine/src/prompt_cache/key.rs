@@ -1,7 +1,7 @@
 //! Keys: the name of a state is a hash of everything that it depends on.
 //!
 //! ```text
-//! root  = BLAKE3(versions, model, instruction set, ropes, state header of no positions)
+//! root  = BLAKE3(versions, numerics, model, instruction set, ropes, state header of no positions)
 //! child = BLAKE3(parent, tokens)
 //! ```
 //! The state header has shapes and element types of keys and values, and the rope regime. The instruction set is part of it,
@@ -14,6 +14,9 @@ use crate::{Error, Session};
 
 pub(crate) const KEY_BYTES: usize = 32;
 
+/// Raise it when a change of kernels or of the forward pass changes bits of keys and values within one version of the program.
+const NUMERICS: u32 = 1;
+
 /// What a state depends on, as a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key(pub(crate) [u8; KEY_BYTES]);
@@ -24,6 +27,7 @@ impl Key {
         let engine = session.engine();
         let mut parts = Parts(Hasher::new());
         parts.add(&VERSION.to_le_bytes());
+        parts.add(&NUMERICS.to_le_bytes());
         parts.add(env!("CARGO_PKG_VERSION").as_bytes());
         parts.add(&engine.identity()?.0);
         parts.add(engine.kernels().isa().as_bytes());

@@ -1,12 +1,13 @@
 //! The state of prompts on disk: what one process has computed, the next one does not compute again.
 //!
 //! A state is named by a hash of everything that it depends on (`key.rs`) and written as segments (`segment.rs`), in files that
-//! appear whole or not at all (`whole.rs`): one file for one prompt, or a directory of them for many (`directory.rs`). Whatever is
+//! appear whole or not at all (`whole.rs`): one file for one prompt, or a directory of them for many (`directory.rs`, `entry.rs`). Whatever is
 //! wrong with a file, it is not used and somebody is told; text is the same with and without a cache.
 //!
 //! Knows no text and no sampling, and prints nothing.
 
 mod directory;
+mod entry;
 mod key;
 mod segment;
 mod single;
@@ -33,6 +34,9 @@ use single::Single;
 /// Tokens that must be new for a session to be saved again while it goes on.
 const MIN_NEW: usize = 16;
 
+/// Tokens that a cache must have more than the session for its files to be read.
+const MIN_GAIN: usize = 16;
+
 /// Where states of prompts are kept: a file for one prompt, or a directory for many.
 ///
 /// Several processes may use the same one at the same time, on the same file system.
@@ -40,6 +44,8 @@ pub struct PromptCache {
     place: Place,
     /// Nothing is saved any more, since it cannot be, or must not.
     is_closed: AtomicBool,
+    /// It was said that its file is of something else.
+    is_told: AtomicBool,
 }
 
 enum Place {
@@ -86,7 +92,7 @@ impl PromptCache {
             Single::open(path).map(Place::File)
         };
         let place = place.map_err(|source| Error::Cache { path: path.to_owned(), source })?;
-        Ok(Self { place, is_closed: AtomicBool::new(false) })
+        Ok(Self { place, is_closed: AtomicBool::new(false), is_told: AtomicBool::new(false) })
     }
 
     /// Whether it is a directory.
@@ -103,12 +109,9 @@ impl PromptCache {
             Place::File(file) => file.prompts(),
             Place::Directory(directory) => directory.prompts(),
         };
-        let mut sorted: Vec<SavedPrompt> = Vec::new();
-        for prompt in prompts.map_err(|source| self.error(source))? {
-            let is_before = |other: &SavedPrompt| (prompt.last_use, &other.key) < (other.last_use, &prompt.key);
-            sorted.insert(sorted.partition_point(is_before), prompt);
-        }
-        Ok(sorted)
+        let mut prompts = prompts.map_err(|source| self.error(source))?;
+        prompts.sort_by(|a, b| (b.last_use, &a.key).cmp(&(a.last_use, &b.key)));
+        Ok(prompts)
     }
 
     /// Removes a prompt, but for what others share; `key` is as many digits of its key as tell it from the others.
@@ -137,6 +140,36 @@ impl PromptCache {
             Place::Directory(directory) => directory.clear(),
         };
         cleared.map_err(|source| self.error(source))
+    }
+
+    fn find(&self, lookup: &Lookup<'_>, notes: &mut Vec<Note>) -> Vec<Piece> {
+        match &self.place {
+            Place::File(file) => file.find(lookup, notes),
+            Place::Directory(directory) => directory.find(lookup, notes),
+        }
+    }
+
+    /// Sorts out what was said before, and heeds the rest.
+    fn hear(&self, notes: &mut Vec<Note>) {
+        let is_foreign = |note: &Note| note.flaw.is_some_and(|flaw| flaw.is_foreign_file() || flaw == Flaw::Foreign);
+        if notes.iter().any(|note| note.flaw.is_some_and(Flaw::is_foreign_file)) {
+            self.is_closed.store(true, Ordering::Relaxed);
+        }
+        if notes.iter().any(is_foreign) && self.is_told.swap(true, Ordering::Relaxed) {
+            notes.retain(|note| !is_foreign(note));
+        }
+    }
+
+    /// Says that a file is damaged, and removes it: it would never be of use.
+    fn discard(&self, path: &Path, flaw: Flaw, notes: &mut Vec<Note>) {
+        match &self.place {
+            Place::Directory(_) => directory::discard(path, flaw, notes),
+            Place::File(_) => {
+                notes.push(Note::of(path, flaw));
+                // It is overwritten if it cannot be removed by us.
+                let _ = std::fs::remove_file(path);
+            }
+        }
     }
 
     fn path(&self) -> &Path {
@@ -169,50 +202,64 @@ fn names_directory(path: &Path) -> bool {
 
 impl Session {
     /// Makes the session hold the beginning of `ids`, as much of it as it holds already or the cache knows, and says how much
-    /// that is. At least the last token is not part of it, so that to append the rest gives its logits.
+    /// that is. At least the last token is not part of it, so that to append the rest gives its logits. A cache is of use if it has
+    /// at least 16 tokens more than the session.
     ///
     /// # Errors
     /// A model whose file cannot be read. What is wrong with the cache is no error: it is in [`Restored::notes`].
     pub fn restore(&mut self, cache: &PromptCache, ids: &[u32]) -> Result<Restored, Error> {
         let start = Instant::now();
-        let n_kept = self.keep_common(ids)?;
+        let n_min = self.keep_common(ids)? + MIN_GAIN;
         let wanted = &ids[..ids.len().saturating_sub(1).min(self.n_ctx())];
         let mut notes = Vec::new();
-        if n_kept < wanted.len() {
-            let root = Key::root(self)?;
-            let pieces = match &cache.place {
-                Place::File(file) => file.find(root, wanted, &mut notes),
-                Place::Directory(directory) => directory.find(root, wanted, &mut notes),
-            };
-            if pieces.iter().map(|piece| piece.n).sum::<usize>() > n_kept {
-                self.take(&pieces, wanted, &mut notes)?;
+        if n_min <= wanted.len() {
+            let lookup = Lookup { root: Key::root(self)?, ids: wanted, n_min };
+            let pieces = cache.find(&lookup, &mut notes);
+            if !pieces.is_empty() {
+                self.take(cache, (pieces, wanted), &mut notes)?;
             }
-            // A damaged file that cannot be removed is looked at twice.
-            notes.dedup_by(|a, b| a.line == b.line);
-            if notes.iter().any(|note| note.is_foreign_file) {
-                cache.is_closed.store(true, Ordering::Relaxed);
-            }
+            cache.hear(&mut notes);
         }
         let notes = notes.into_iter().map(|note| note.line).collect();
         Ok(Restored { n_tokens: self.tokens().len(), time: start.elapsed(), notes })
     }
 
-    /// Replaces what the session holds by pieces of saved states.
-    fn take(&mut self, pieces: &[Piece], ids: &[u32], notes: &mut Vec<Note>) -> Result<(), Error> {
+    /// Replaces what the session holds by pieces of saved states, of which one at a time is mapped: bus errors are caught in a
+    /// limited number of maps.
+    fn take(
+        &mut self,
+        cache: &PromptCache,
+        (pieces, ids): (Vec<Piece>, &[u32]),
+        notes: &mut Vec<Note>,
+    ) -> Result<(), Error> {
         self.truncate(0)?;
-        for Piece { saved, n } in pieces {
+        for Piece { at, parent, n } in pieces {
             let start = self.tokens().len();
-            let appended = saved.segment().is_ok_and(|s| self.append_state(&ids[start..start + n], s.state).is_ok());
-            if !appended || saved.map.is_damaged() {
+            let Some(saved) = at.open(notes) else { break };
+            let taken = self.take_one(&saved, parent, &ids[start..start + n]);
+            let Saved { path, map } = saved;
+            drop(map);
+            if let Err(flaw) = taken {
                 self.truncate(start)?;
-                notes.push(Note::of(&saved.path, Flaw::State));
-                // It would never be of use.
-                let _ = std::fs::remove_file(&saved.path);
+                cache.discard(&path, flaw, notes);
                 break;
             }
-            whole::touch(&saved.path);
+            whole::touch(&path);
         }
-        self.settle().map(|_| ())
+        self.n_saved = self.settle()?;
+        Ok(())
+    }
+
+    /// Appends these tokens, which a saved state begins with, if all of it is what was written.
+    fn take_one(&mut self, saved: &Saved, parent: Key, ids: &[u32]) -> Result<(), Flaw> {
+        let segment = saved.segment()?;
+        let is_here = (segment.parent, segment.start) == (parent, self.tokens().len());
+        if !is_here || segment.n_shared(ids) < ids.len() {
+            return Err(Flaw::Misplaced);
+        }
+        segment.verify()?;
+        self.append_state(ids, segment.state).map_err(|_| Flaw::State)?;
+        if saved.map.is_damaged() { Err(Flaw::State) } else { Ok(()) }
     }
 
     /// Saves the state of all tokens of the session, as far as it is not saved yet.
@@ -221,17 +268,32 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::Cache`] if it cannot be written, or must not, since something else is there.
-    pub fn save(&self, cache: &PromptCache) -> Result<(), Error> {
+    pub fn save(&mut self, cache: &PromptCache) -> Result<(), Error> {
+        if self.tokens().is_empty() || self.n_forgotten() > 0 {
+            return Ok(());
+        }
         let (root, source) = (Key::root(self)?, Source::new(self));
         match &cache.place {
-            _ if self.tokens().is_empty() || self.n_forgotten() > 0 => Ok(()),
             Place::File(file) => file.save(&source, root),
             Place::Directory(directory) => directory.save(&source, root),
-        }
+        }?;
+        self.n_saved = self.tokens().len();
+        Ok(())
     }
 
-    /// Generates as [`generate`](Self::generate) does, and saves the session when the prompt has been read and at the end, also
-    /// if the caller ended it; each time only if there are at least 16 new tokens. A state that cannot be saved is an
+    /// Saves the session if that is worth it; what there is to say if it cannot be saved.
+    fn save_new(&mut self, cache: &PromptCache) -> Option<String> {
+        if self.tokens().len() < self.n_saved + MIN_NEW || cache.is_closed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let failure = self.save(cache).err()?;
+        cache.is_closed.store(true, Ordering::Relaxed);
+        Some(format!("the state of the prompt cannot be kept: {failure}"))
+    }
+
+    /// Generates as [`generate`](Self::generate) does, and saves the session when the prompt has been read, before something is
+    /// forgotten for the first time, and at the end, also if the caller ended it; each time only if there are at least 16 tokens that
+    /// are not saved yet. A state that cannot be saved is an
     /// [`Event::Note`], and nothing is saved to that cache any more.
     ///
     /// # Errors
@@ -243,19 +305,8 @@ impl Session {
         options: &GenerateOptions,
         mut on_event: impl FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<Summary, Error> {
-        let mut n_saved = self.tokens().len();
-        let mut save = |session: &Self| {
-            let n_tokens = session.tokens().len();
-            if n_tokens < n_saved + MIN_NEW || cache.is_closed.load(Ordering::Relaxed) {
-                return None;
-            }
-            n_saved = n_tokens;
-            let failure = session.save(cache).err()?;
-            cache.is_closed.store(true, Ordering::Relaxed);
-            Some(format!("the state of the prompt cannot be kept: {failure}"))
-        };
-        let summary = self.generate_after(prompt, options, &mut save, &mut on_event)?;
-        if let Some(note) = save(self) {
+        let summary = self.generate_after(prompt, options, &mut |session| session.save_new(cache), &mut on_event)?;
+        if let Some(note) = self.save_new(cache) {
             // There is nothing left to be stopped.
             let _ = on_event(Event::Note(&note));
         }
@@ -395,31 +446,81 @@ impl Saved {
         Segment::read(self.map.bytes())
     }
 
-    /// As a piece of its first `n` tokens, if all of it is what was written.
-    fn into_piece(self, n: usize) -> Result<Piece, Flaw> {
-        self.segment()?.verify()?;
-        Ok(Piece { saved: self, n })
+    /// The same; `None` if it cannot be read, which is noted, or is not there any more.
+    fn open_noted(path: &Path, notes: &mut Vec<Note>) -> Option<Self> {
+        match Self::open(path) {
+            Ok(saved) => Some(saved),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
+                notes.push(Note::of_system(path, &error));
+                None
+            }
+        }
     }
 }
 
-/// The first tokens of a segment that was checked.
+/// What is looked for.
+struct Lookup<'a> {
+    root: Key,
+    ids: &'a [u32],
+    /// Fewer tokens are not worth it.
+    n_min: usize,
+}
+
+impl Lookup<'_> {
+    fn if_enough(&self, pieces: Vec<Piece>) -> Vec<Piece> {
+        if pieces.iter().map(|piece| piece.n).sum::<usize>() >= self.n_min { pieces } else { Vec::new() }
+    }
+}
+
+/// The first `n` tokens of a segment, which nobody has checked yet.
 struct Piece {
-    saved: Saved,
+    at: At,
+    /// The key of what stands in front of it.
+    parent: Key,
     n: usize,
+}
+
+/// Where a segment is.
+enum At {
+    /// In a file whose name says what is in it.
+    Name(PathBuf),
+    /// In a file in whose place another may be by now.
+    Map(Saved),
+}
+
+impl Piece {
+    fn of_name(path: &Path, parent: Key, n: usize) -> Self {
+        Self { at: At::Name(path.to_owned()), parent, n }
+    }
+
+    fn of_map(saved: Saved, parent: Key, n: usize) -> Self {
+        Self { at: At::Map(saved), parent, n }
+    }
+}
+
+impl At {
+    fn open(self, notes: &mut Vec<Note>) -> Option<Saved> {
+        match self {
+            Self::Name(path) => Saved::open_noted(&path, notes),
+            Self::Map(saved) => Some(saved),
+        }
+    }
 }
 
 /// Why a file is not used.
 struct Note {
     line: String,
-    is_foreign_file: bool,
+    /// What is wrong with it, unless that is settled.
+    flaw: Option<Flaw>,
 }
 
 impl Note {
     fn of(path: &Path, flaw: Flaw) -> Self {
-        Self { line: format!("{} is not used: {flaw}", path.display()), is_foreign_file: flaw.is_foreign_file() }
+        Self { line: format!("{} is not used: {flaw}", path.display()), flaw: Some(flaw) }
     }
 
     fn of_system(path: &Path, error: &io::Error) -> Self {
-        Self { line: format!("{} is not used: {error}", path.display()), is_foreign_file: false }
+        Self { line: format!("{} is not used: {error}", path.display()), flaw: None }
     }
 }

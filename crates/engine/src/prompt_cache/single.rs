@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Draft, Flaw, Key, Note, Piece, Saved, SavedPrompt, Segment, Source, as_text, whole};
+use super::{Flaw, Key, Lookup, Note, Piece, Saved, SavedPrompt, Source, as_text, whole};
 use crate::Error;
 
 /// The file, which need not be there.
@@ -42,43 +42,42 @@ impl Single {
         }
     }
 
-    /// As much of the state as these tokens begin with.
-    pub(super) fn find(&self, root: Key, ids: &[u32], notes: &mut Vec<Note>) -> Vec<Piece> {
+    /// As much of the state as the text begins with.
+    pub(super) fn find(&self, lookup: &Lookup<'_>, notes: &mut Vec<Note>) -> Vec<Piece> {
         let found = match self.saved() {
-            Ok(Some(saved)) => piece(saved, root, ids).map_err(|flaw| Note::of(&self.path, flaw)),
+            Ok(Some(saved)) => piece(saved, lookup).map_err(|flaw| Note::of(&self.path, flaw)),
             Ok(None) => Ok(None),
             Err(error) => Err(Note::of_system(&self.path, &error)),
         };
-        found
-            .unwrap_or_else(|note| {
-                notes.push(note);
-                None
-            })
-            .into_iter()
-            .collect()
+        let found = found.unwrap_or_else(|note| {
+            notes.push(note);
+            None
+        });
+        lookup.if_enough(found.into_iter().collect())
     }
 
-    /// Replaces the state, but not one that goes on after ours, and not one that is the beginning of ours and has a part of a window
-    /// that we have let go.
+    /// Replaces the state, but not one that goes on after ours.
     pub(super) fn save(&self, source: &Source<'_>, root: Key) -> Result<(), Error> {
         let blame = |source| Error::Cache { path: self.path.clone(), source };
-        self.remove_abandoned();
+        self.unfinished().for_each(|path| whole::remove_abandoned(&path));
         let draft = source.draft(0, root, source.session.tokens())?;
-        let saved = self.saved().map_err(blame)?;
-        match saved.as_ref().map(Saved::segment) {
-            Some(Err(flaw)) if flaw.is_foreign_file() => Err(blame(as_text(flaw))),
-            Some(Ok(old)) if is_better(&old, &draft, source)? && old.verify().is_ok() => Ok(()),
-            _ => source.save(&self.path, &draft),
+        if let Some(old) = self.saved().map_err(blame)? {
+            match old.segment() {
+                Err(flaw) if flaw.is_foreign_file() => return Err(blame(as_text(flaw))),
+                Ok(old) if source.is_in(&draft, &old)? && old.verify().is_ok() => return Ok(()),
+                // The map is gone before its file is replaced, which some systems insist on.
+                _ => {}
+            }
         }
+        source.save(&self.path, &draft)
     }
 
-    fn remove_abandoned(&self) {
+    /// Files that were to become this one.
+    fn unfinished(&self) -> impl Iterator<Item = PathBuf> {
         let entries = fs::read_dir(folder(&self.path)).into_iter().flatten().flatten();
-        let name = self.path.file_name().unwrap_or_default();
-        let is_ours = |other: &str| whole::unfinished(other).is_some_and(|of| of == name);
-        entries
-            .filter(|e| e.file_name().to_str().is_some_and(is_ours))
-            .for_each(|e| whole::remove_abandoned(&e.path()));
+        let name = self.path.file_name().unwrap_or_default().to_owned();
+        let is_ours = move |other: &str| whole::unfinished(other).is_some_and(|of| name == of);
+        entries.filter(move |e| e.file_name().to_str().is_some_and(&is_ours)).map(|e| e.path())
     }
 
     pub(super) fn prompts(&self) -> io::Result<Vec<SavedPrompt>> {
@@ -95,9 +94,11 @@ impl Single {
         }])
     }
 
-    /// Removes the file, if it is ours.
+    /// Removes the file, if it is ours, and what was to become it.
     pub(super) fn remove(&self) -> io::Result<()> {
-        self.remove_abandoned();
+        for path in self.unfinished() {
+            fs::remove_file(path)?;
+        }
         match self.saved()?.map(|saved| saved.segment().err()) {
             None => Ok(()),
             Some(Some(flaw)) if flaw.is_foreign_file() => Err(as_text(flaw)),
@@ -106,21 +107,13 @@ impl Single {
     }
 }
 
-fn is_better(old: &Segment<'_>, draft: &Draft<'_>, source: &Source<'_>) -> Result<bool, Error> {
-    let is_beginning = old.parent == draft.parent && old.n_shared(draft.tokens) == old.n_tokens();
-    Ok(source.is_in(draft, old)? || (is_beginning && !source.has_all_of(old)?))
-}
-
-fn piece(saved: Saved, root: Key, ids: &[u32]) -> Result<Option<Piece>, Flaw> {
+fn piece(saved: Saved, lookup: &Lookup<'_>) -> Result<Option<Piece>, Flaw> {
     let segment = saved.segment()?;
-    if segment.parent != root || segment.start != 0 {
-        // A key that was damaged looks like one of another model.
-        return Err(segment.verify().err().unwrap_or(Flaw::Foreign));
+    if segment.parent != lookup.root || segment.start != 0 {
+        return Err(Flaw::Foreign);
     }
-    match segment.n_shared(ids) {
-        0 => Ok(None),
-        n => saved.into_piece(n).map(Some),
-    }
+    let n = segment.n_shared(lookup.ids);
+    Ok((n > 0).then(|| Piece::of_map(saved, lookup.root, n)))
 }
 
 /// The directory of a file.

@@ -3,7 +3,7 @@
 //! A process that is killed leaves a file of the other name, which somebody else removes when it has grown old.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, OpenOptions},
     io,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
@@ -51,12 +51,21 @@ fn create_beside(path: &Path) -> io::Result<(Unfinished, File)> {
     let mut attempt = 0;
     loop {
         let other = path.with_file_name(format!(".{name}.{}-{attempt}{ENDING}", std::process::id()));
-        match File::create_new(&other) {
+        match private().open(&other) {
             Ok(file) => return Ok((Unfinished { path: other, is_renamed: false }, file)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < MAX_ATTEMPTS => attempt += 1,
             Err(error) => return Err(error),
         }
     }
+}
+
+/// How a file is created that nobody else may read: prompts are in it.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
 }
 
 /// Whether a name is that of an unfinished file, and of which one.
@@ -105,6 +114,8 @@ mod tests {
         replace(&path, |file| io::Write::write_all(file, b"new").and(Err(io::Error::other("no")))).unwrap_err();
         assert_eq!((fs::read_to_string(&path).unwrap(), fs::read_dir(&folder).unwrap().count()), ("old".into(), 1));
         write("new").unwrap();
+        #[cfg(unix)]
+        assert_eq!(std::os::unix::fs::MetadataExt::mode(&fs::metadata(&path).unwrap()) & 0o777, 0o600);
         assert_eq!((fs::read_to_string(&path).unwrap(), fs::read_dir(&folder).unwrap().count()), ("new".into(), 1));
         fs::remove_dir_all(folder).unwrap();
     }

@@ -17,7 +17,7 @@ use atta::{
 
 use crate::{
     args::ChatArgs,
-    cache::Cache,
+    cache::{Cache, Recalled},
     failure::{Failure, one_line},
     interrupt::Interrupt,
     listener::Listener,
@@ -161,6 +161,7 @@ impl Conversation<'_> {
     /// Says what was asked for beside the answer, and takes it down.
     fn report(&mut self, reply: Reply) {
         if self.args.report.verbose {
+            report::recalled(Recalled { n_tokens: reply.n_cached, time: reply.restore_time });
             report::speed(&reply.summary);
             report::expectation(self.chat.session().engine(), &reply.summary);
         }
