@@ -192,9 +192,8 @@ impl Work<'_> {
             false => self.set_queries(query, heads.clone()),
         }
         for chunk in chunks {
-            for (visible, i) in self.visible.iter_mut().zip(heads.clone()) {
-                *visible = query.visible(i, chunk);
-            }
+            let chunk = &query.chunk(chunk);
+            query.set_visible(chunk, heads.clone(), self.visible);
             match self.treats_few() {
                 _ if of_codes => self.scores_of_codes(isa, query, heads.len(), chunk),
                 true => self.scores_of_few(isa, query, heads.len(), chunk),
