@@ -2,10 +2,10 @@
 //! `algo/attention.rs`, the schedule at the end of this file.
 
 use crate::algo::attention::{CHUNK, MANY, Out, Query, partial_len, with_work};
-use crate::tiles::{self, Grid, Rows};
+use crate::tiles::{self, Grid};
 use crate::{Kernels, Pool};
 
-/// Widest head the kernels handle; they keep a key on the stack.
+/// Widest head the kernels handle; they keep the values of a chunk on the stack.
 pub const D_HEAD_MAX: usize = 1024;
 
 /// Rows for which the chunks of a context may be shared out among threads. With more rows there is work enough.
@@ -232,18 +232,29 @@ fn by_tile(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, out: &mut [f32]) {
     });
 }
 
+/// Chunks of a part, where there are enough of them: they share a room, to zero which takes as long as a chunk of few heads.
+const RUN: usize = 4;
+
 /// `partials` is `[n_queries, n_chunks, partial]`. The caller merges: a few thousand operations per chunk.
 fn by_chunk(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, partials: &mut [f32], out: &mut [f32]) {
     let (len, n_kv_heads) = (partial_len(inputs.group, inputs.kv.d_head), inputs.kv.n_kv_heads);
     let width = inputs.group * inputs.kv.d_head;
-    let n_chunks = partials.len() / len / (out.len() / width);
-    tiles::deal(pool, &mut Rows::new(partials, len), |i, partial| {
-        let (t, h) = (i / n_chunks / n_kv_heads, i / n_chunks % n_kv_heads);
-        let rows = [(inputs.rows)(t)];
-        let query = inputs.query(k, t, h, &rows);
-        if query.chunks().contains(&(i % n_chunks)) {
-            with_work(&query, |work| k.attend(&query, work, Out::Chunk(i % n_chunks, partial)));
+    let n_queries = out.len() / width;
+    let n_chunks = partials.len() / len / n_queries;
+    let run = (n_queries * n_chunks / (4 * pool.n_threads())).clamp(1, RUN);
+    tiles::deal(pool, &mut Grid::new(partials, n_queries, 1, run * len), |i, mut part| {
+        let (i, first) = (i / n_chunks.div_ceil(run), part.columns().start / len);
+        let rows = [(inputs.rows)(i / n_kv_heads)];
+        let query = inputs.query(k, i / n_kv_heads, i % n_kv_heads, &rows);
+        let seen = query.chunks();
+        let chunks = seen.start.max(first)..seen.end.min(first + run);
+        if chunks.is_empty() {
+            return;
         }
+        let partials = part.row(0).chunks_exact_mut(len).skip(chunks.start - first);
+        with_work(&query, |work| {
+            chunks.zip(partials).for_each(|(chunk, partial)| k.attend(&query, work, Out::Chunk(chunk, partial)));
+        });
     });
     for (i, out) in out.chunks_exact_mut(width).enumerate() {
         let row = (inputs.rows)(i / n_kv_heads);
