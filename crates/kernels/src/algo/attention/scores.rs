@@ -3,7 +3,8 @@
 //! Element i of a product goes to lane `i % 16`, and one tree adds the lanes, as `algo/lanes.rs` says. For few heads the
 //! lanes are those of a register: keys are read as they lie, and the lanes of sixteen products are added at once. For many
 //! heads keys are transposed, so that a register holds one lane of sixteen positions; nothing is left to add across, and
-//! the tree is walked depth first, so that few of its sums are alive at a time.
+//! the tree is walked depth first, so that few of its sums are alive at a time. Without it, plain code would be 18 KB smaller
+//! and attention of a prompt a third slower, as measured with SSE2.
 
 use super::super::kv::widen_floats;
 use super::super::lanes::LANES;
