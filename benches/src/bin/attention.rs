@@ -1,8 +1,9 @@
-//! Speed of attention on this machine: `cargo run --release -p atta-benches --bin attention [ISA] [THREADS] [TYPE]`.
+//! Speed of attention on this machine: `cargo run --release -p atta-benches --bin attention [ISA] [THREADS] [TYPE]`,
+//! the type being that of keys and values: f16, q8 or q4.
 //!
 //! Prefill is 512 rows that see each other and what came before them, in caches; what counts are multiplications per
 //! second. Decode is one row that sees a context of 4096, of as many layers as no cache holds; what counts are bytes of
-//! keys and values per second, and positions. Both for each type that keys and values can have.
+//! keys and values per second, and positions. Both for each of these types if none is given.
 
 use atta_benches::seconds;
 use atta_kernels::{Attention, AttnRow, AttnScratch, Kernels, KvElem, KvLayer, Pool};
@@ -108,17 +109,20 @@ impl Case {
     }
 }
 
+fn elem_named(name: &str) -> KvElem {
+    let named = |elem: &KvElem| format!("{elem:?}").eq_ignore_ascii_case(name);
+    ELEMS.into_iter().find(named).expect("the name of a type: f16, q8 or q4")
+}
+
 fn main() {
     let mut args = std::env::args().skip(1);
     let k = args.next().map_or_else(Kernels::detect, |name| Kernels::named(&name).expect("the name of an isa"));
     let n_threads = args.next().map_or(1, |n| n.parse().expect("a number of threads"));
     let pool = Pool::new(NonZeroUsize::new(n_threads).expect("at least one thread"));
+    let elems = args.next().map_or(ELEMS.to_vec(), |name| vec![elem_named(&name)]);
     let bandwidth = k.read_bandwidth(&pool, LARGE) / 1e9;
     println!("{}, {n_threads} threads; reads {bandwidth:.1} GB/s", k.isa());
-    let only = args.next();
-    let wanted = |elem: &KvElem| only.as_ref().is_none_or(|name| *name == format!("{elem:?}"));
-    for (shape, elem) in SHAPES.into_iter().flat_map(|shape| ELEMS.map(|elem| (shape, elem))).filter(|(_, e)| wanted(e))
-    {
-        Case { shape, elem }.print((k, &pool));
+    for shape in SHAPES {
+        elems.iter().for_each(|&elem| Case { shape, elem }.print((k, &pool)));
     }
 }

@@ -2,10 +2,10 @@
 //! `algo/attention.rs`, the schedule at the end of this file.
 
 use crate::algo::attention::{CHUNK, MANY, Out, Query, partial_len, with_work};
-use crate::tiles::{self, Grid, Rows};
+use crate::tiles::{self, Grid};
 use crate::{Kernels, Pool};
 
-/// Widest head the kernels handle; they keep a key on the stack.
+/// Widest head the kernels handle; they keep the values of a chunk on the stack.
 pub const D_HEAD_MAX: usize = 1024;
 
 /// Rows for which the chunks of a context may be shared out among threads. With more rows there is work enough.
@@ -232,18 +232,29 @@ fn by_tile(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, out: &mut [f32]) {
     });
 }
 
+/// Chunks of a part, where there are enough of them: they share a room, to zero which takes as long as a chunk of few heads.
+const RUN: usize = 4;
+
 /// `partials` is `[n_queries, n_chunks, partial]`. The caller merges: a few thousand operations per chunk.
 fn by_chunk(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, partials: &mut [f32], out: &mut [f32]) {
     let (len, n_kv_heads) = (partial_len(inputs.group, inputs.kv.d_head), inputs.kv.n_kv_heads);
     let width = inputs.group * inputs.kv.d_head;
-    let n_chunks = partials.len() / len / (out.len() / width);
-    tiles::deal(pool, &mut Rows::new(partials, len), |i, partial| {
-        let (t, h) = (i / n_chunks / n_kv_heads, i / n_chunks % n_kv_heads);
-        let rows = [(inputs.rows)(t)];
-        let query = inputs.query(k, t, h, &rows);
-        if query.chunks().contains(&(i % n_chunks)) {
-            with_work(&query, |work| k.attend(&query, work, Out::Chunk(i % n_chunks, partial)));
+    let n_queries = out.len() / width;
+    let n_chunks = partials.len() / len / n_queries;
+    let run = (n_queries * n_chunks / (4 * pool.n_threads())).clamp(1, RUN);
+    tiles::deal(pool, &mut Grid::new(partials, n_queries, 1, run * len), |i, mut part| {
+        let (i, first) = (i / n_chunks.div_ceil(run), part.columns().start / len);
+        let rows = [(inputs.rows)(i / n_kv_heads)];
+        let query = inputs.query(k, i / n_kv_heads, i % n_kv_heads, &rows);
+        let seen = query.chunks();
+        let chunks = seen.start.max(first)..seen.end.min(first + run);
+        if chunks.is_empty() {
+            return;
         }
+        let partials = part.row(0).chunks_exact_mut(len).skip(chunks.start - first);
+        with_work(&query, |work| {
+            chunks.zip(partials).for_each(|(chunk, partial)| k.attend(&query, work, Out::Chunk(chunk, partial)));
+        });
     });
     for (i, out) in out.chunks_exact_mut(width).enumerate() {
         let row = (inputs.rows)(i / n_kv_heads);
@@ -271,6 +282,8 @@ mod tests {
         d_head: usize,
         block_len: usize,
         elem: KvElem,
+        /// Type of the values, where it is not that of the keys.
+        v_elem: Option<KvElem>,
         window: usize,
         softcap: Option<f32>,
         has_sinks: bool,
@@ -278,6 +291,8 @@ mod tests {
         last: Vec<usize>,
         /// A position whose key and value are infinite.
         infinite: usize,
+        /// An element of the queries that is NaN.
+        nan: usize,
         seed: u64,
     }
 
@@ -289,11 +304,13 @@ mod tests {
                 d_head: 64,
                 block_len: 32,
                 elem: KvElem::F32,
+                v_elem: None,
                 window: usize::MAX,
                 softcap: None,
                 has_sinks: false,
                 last: vec![0, 5, 127, 128, 300, 511],
                 infinite: usize::MAX,
+                nan: usize::MAX,
                 seed: 11,
             }
         }
@@ -313,8 +330,15 @@ mod tests {
             for x in [&mut k, &mut v].map(|x| x.chunks_mut(self.n_kv_heads * self.d_head).nth(self.infinite)) {
                 x.into_iter().flatten().for_each(|x| *x = f32::INFINITY);
             }
-            let q = random.floats(self.last.len() * self.n_heads * self.d_head);
-            (k, v, q.into_iter().map(|x| 4.0 * x).collect())
+            let mut q = random.floats(self.last.len() * self.n_heads * self.d_head);
+            q.iter_mut().for_each(|x| *x *= 4.0);
+            q.get_mut(self.nan).into_iter().for_each(|x| *x = f32::NAN);
+            (k, v, q)
+        }
+
+        /// Types of keys and values.
+        fn elems(&self) -> [KvElem; 2] {
+            [self.elem, self.v_elem.unwrap_or(self.elem)]
         }
 
         fn row(&self, last: usize) -> (usize, usize) {
@@ -337,20 +361,21 @@ mod tests {
         fn run_on(&self, k: Kernels, n_threads: usize, scratch: &mut AttnScratch) -> Vec<f32> {
             let (keys, values, q) = self.inputs();
             let (width, n_blocks) = (self.n_kv_heads * self.d_head, self.n_ctx().div_ceil(self.block_len));
-            let matrix = self.block_len * self.n_kv_heads * self.elem.row_bytes(self.d_head);
+            let [k_elem, v_elem] = self.elems();
+            let [k_len, v_len] =
+                [k_elem, v_elem].map(|elem| self.block_len * self.n_kv_heads * elem.row_bytes(self.d_head));
             // A block holds [other layer's keys, values, keys of ours], so that neither begins at 0.
-            let (block_bytes, v_at, k_at) = (3 * matrix, matrix, 2 * matrix);
+            let (block_bytes, v_at, k_at) = (2 * k_len + v_len, k_len, k_len + v_len);
             let mut arena = vec![0xffu8; n_blocks * block_bytes];
             let blocks: Vec<u32> = (0..n_blocks as u32).rev().collect();
             for p in 0..self.n_ctx() {
                 for h in 0..self.n_kv_heads {
-                    let row = self.elem.row_bytes(self.d_head);
-                    let inside = (h * self.block_len + p % self.block_len) * row;
-                    let start = blocks[p / self.block_len] as usize * block_bytes + inside;
+                    let block = blocks[p / self.block_len] as usize * block_bytes;
                     let from = p * width + h * self.d_head..p * width + (h + 1) * self.d_head;
-                    for (at, x) in [(k_at, &keys), (v_at, &values)] {
-                        let out = &mut arena[start + at..start + at + row];
-                        k.store_kv(&x[from.clone()], self.elem, out);
+                    for (at, x, elem) in [(k_at, &keys, k_elem), (v_at, &values, v_elem)] {
+                        let row = elem.row_bytes(self.d_head);
+                        let start = block + at + (h * self.block_len + p % self.block_len) * row;
+                        k.store_kv(&x[from.clone()], elem, &mut arena[start..start + row]);
                     }
                 }
             }
@@ -365,8 +390,8 @@ mod tests {
                 block_len: self.block_len,
                 n_kv_heads: self.n_kv_heads,
                 d_head: self.d_head,
-                k_elem: self.elem,
-                v_elem: self.elem,
+                k_elem,
+                v_elem,
             };
             let (n_heads, scale, softcap, sinks) = (self.n_heads, self.scale(), self.softcap, self.sinks());
             let (rows, sinks, out_of) = (|t: usize| rows[t], sinks.as_deref(), &mut out);
@@ -420,10 +445,12 @@ mod tests {
         /// Keys, values and queries as they take part in the arithmetic, in the basis in which they were given.
         fn kept(&self) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
             let (mut keys, mut values, mut q) = self.inputs();
-            let (k, mut bytes) = (Kernels::detect(), vec![0; self.elem.row_bytes(self.d_head)]);
-            for row in [&mut keys, &mut values].into_iter().flat_map(|x| x.chunks_mut(self.d_head)) {
-                k.store_kv(row, self.elem, &mut bytes);
-                k.load_kv(&bytes, self.elem, row);
+            for (x, elem) in [&mut keys, &mut values].into_iter().zip(self.elems()) {
+                let (k, mut bytes) = (Kernels::detect(), vec![0; elem.row_bytes(self.d_head)]);
+                for row in x.chunks_mut(self.d_head) {
+                    k.store_kv(row, elem, &mut bytes);
+                    k.load_kv(&bytes, elem, row);
+                }
             }
             for q in q.chunks_mut(self.d_head).filter(|_| self.elem.is_rotated()) {
                 rotate(Scalar, q);
@@ -436,13 +463,13 @@ mod tests {
 
         /// As the type of the elements defines it, but for the rounding of f32.
         fn check(&self) {
-            self.compare(&self.kept(), if self.elem.is_rotated() { 2e-5 } else { 1e-6 });
+            self.compare(&self.kept(), if self.elems().iter().any(|elem| elem.is_rotated()) { 2e-5 } else { 1e-6 });
         }
 
         fn compare(&self, inputs: &(Vec<f32>, Vec<f32>, Vec<f32>), tolerance: f64) {
             let got = self.run(1, &mut self.scratch(1));
             for (i, (&got, want)) in got.iter().zip(self.reference(inputs)).enumerate() {
-                assert!((f64::from(got) - want).abs() < tolerance, "{:?} output {i}: {got} {want}", self.elem);
+                assert!((f64::from(got) - want).abs() < tolerance, "{:?} output {i}: {got} {want}", self.elems());
             }
         }
     }
@@ -466,18 +493,23 @@ mod tests {
     #[test]
     fn every_isa_gives_the_bits_of_scalar() {
         let rows = |n: usize| (200..200 + n).collect::<Vec<_>>();
-        for (n_heads, n_kv_heads, d_head, n_rows) in
-            [(8, 2, 64, 40), (9, 3, 33, 5), (4, 4, 128, 20), (7, 1, 16, 1), (40, 1, 80, 3)]
-        {
+        let few = [(9, 3, 33, 5), (7, 1, 16, 1), (40, 1, 80, 3), (6, 2, 31, 2)];
+        let many = [(8, 2, 64, 40), (4, 4, 128, 20), (9, 3, 31, 30), (2, 1, 63, 40)];
+        for (i, (n_heads, n_kv_heads, d_head, n_rows)) in few.into_iter().chain(many).enumerate() {
             let cases = ELEMS.into_iter().zip([(Some(3.0), 100), (None, usize::MAX), (None, 90), (Some(5.0), 300)]);
-            for (elem, (softcap, window)) in cases {
-                let (last, case) = (rows(n_rows), Case { has_sinks: softcap.is_none(), ..Case::default() });
+            for (j, (elem, (softcap, window))) in cases.enumerate() {
+                let (last, v_elem) = (rows(n_rows), Some(ELEMS[(i + j) % 4]));
+                let case = Case { has_sinks: softcap.is_none(), v_elem, ..Case::default() };
                 let case = Case { n_heads, n_kv_heads, d_head, elem, softcap, window, last, ..case };
                 let want = case.scalar();
                 for k in Kernels::available().into_iter().map(|name| Kernels::named(name).unwrap()) {
                     for n_threads in [1, 2] {
                         let got = bits(&case.run_on(k, n_threads, &mut case.scratch(n_threads)));
-                        assert!(got == want, "{} {n_heads} {n_kv_heads} {d_head} {elem:?} {n_threads}", k.isa());
+                        assert!(
+                            got == want,
+                            "{} {n_heads} {n_kv_heads} {d_head} {elem:?} {v_elem:?} {n_threads}",
+                            k.isa()
+                        );
                     }
                 }
             }
@@ -487,10 +519,20 @@ mod tests {
     #[test]
     fn any_grouping_and_width_of_heads_works() {
         let last = vec![0, 140];
-        for (n_heads, n_kv_heads, d_head) in [(1, 1, 1), (3, 3, 20), (10, 1, 80), (9, 3, 33), (4, 2, 512), (5, 1, 1024)]
+        for (n_heads, n_kv_heads, d_head) in
+            [(1, 1, 1), (3, 3, 20), (2, 1, 31), (10, 1, 80), (9, 3, 33), (6, 2, 63), (4, 2, 512), (5, 1, 1024)]
         {
             for elem in [KvElem::F32, KvElem::Q8, KvElem::Q4] {
                 Case { n_heads, n_kv_heads, d_head, elem, last: last.clone(), ..Case::default() }.check();
+            }
+        }
+    }
+
+    #[test]
+    fn keys_and_values_may_have_different_types() {
+        for (elem, v_elem) in ELEMS.into_iter().flat_map(|elem| ELEMS.map(|v_elem| (elem, Some(v_elem)))) {
+            for d_head in [48, 63] {
+                Case { elem, v_elem, d_head, last: vec![7, 200], ..Case::default() }.check();
             }
         }
     }
@@ -533,6 +575,17 @@ mod tests {
             let got = bits(&Case { infinite: 139, ..case }.run_alone());
             assert_eq!(got[..19 * width], want[..19 * width]);
             assert!(got[19 * width..].chunks(width).all(|row| !f32::from_bits(row[0]).is_finite()));
+        }
+    }
+
+    #[test]
+    fn a_nan_in_a_query_shows_whatever_the_keys_are() {
+        for (elem, d_head) in ELEMS.into_iter().flat_map(|elem| [(elem, 33), (elem, 64)]) {
+            let case = Case { elem, d_head, nan: 2 * d_head, last: vec![0, 200], ..Case::default() };
+            let out = case.run_alone();
+            for (i, head) in out.chunks(d_head).enumerate() {
+                assert!(head.iter().all(|x| x.is_nan() == (i == 2)), "{elem:?} {d_head}, head {i}");
+            }
         }
     }
 

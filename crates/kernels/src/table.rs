@@ -1,8 +1,8 @@
 //! The table of functions of an instruction set: the algorithms, compiled under its target features.
 //!
-//! `table!` makes the only `#[target_feature]` functions of the crate. They are `unsafe` to call because the CPU must
-//! have the features; [`detect`] and [`named`] hand out a table only after asking the CPU, which is what makes the safe
-//! methods of [`Kernels`] at the end of this file sound.
+//! `entry!` makes `#[target_feature]` functions of them, which alone call those in `isa/`. They are `unsafe` to call because
+//! the CPU must have the features; [`detect`] and [`named`] hand out a table only after asking the CPU, which is what makes
+//! the safe methods of [`Kernels`] at the end of this file sound.
 
 use crate::activations::{self, Activations, QuantRow, Sums};
 use crate::algo::attention::{Out, Query, Work};
@@ -541,18 +541,17 @@ impl Kernels {
     /// If `out` has another length, or `x` is wider than [`D_HEAD_MAX`] and the type rotated.
     pub fn store_kv(self, x: &[f32], elem: KvElem, out: &mut [u8]) {
         assert_eq!(out.len(), elem.row_bytes(x.len()), "bytes of {} elements", x.len());
-        let mut rotated = [0.0; D_HEAD_MAX];
-        let x = if elem.is_rotated() {
-            assert!(x.len() <= D_HEAD_MAX, "a rotated head of {} elements", x.len());
-            let rotated = &mut rotated[..x.len()];
-            rotated.copy_from_slice(x);
-            self.hadamard(rotated);
-            rotated
-        } else {
-            x
-        };
+        if !elem.is_rotated() {
+            // SAFETY: as above.
+            return unsafe { (self.table().store_kv)(x, elem, out) };
+        }
+        assert!(x.len() <= D_HEAD_MAX, "a rotated head of {} elements", x.len());
+        let mut room = [0.0; D_HEAD_MAX];
+        let rotated = &mut room[..x.len()];
+        rotated.copy_from_slice(x);
+        self.hadamard(rotated);
         // SAFETY: as above.
-        unsafe { (self.table().store_kv)(x, elem, out) }
+        unsafe { (self.table().store_kv)(rotated, elem, out) }
     }
 
     /// What [`store_kv`](Self::store_kv) stored as `bytes`, `[elem.row_bytes(d)]`, as near as `elem` keeps it, into `out`, `[d]`.

@@ -22,7 +22,7 @@ mod values;
 
 pub(crate) use query::Query;
 
-use super::lanes::LANES;
+use super::lanes::{LANES, padded};
 use super::math::{exp_weight, tanh};
 use crate::attention::{D_HEAD_MAX, KvElem};
 use crate::isa::{Codes, Floats, KeyCodes};
@@ -138,7 +138,7 @@ pub(crate) struct Work<'a> {
     rows: &'a mut [[f32; LANES]],
     /// Sixteen keys, `[width]`.
     keys: &'a mut [Keys],
-    /// Queries, `[heads, width]`: of few heads as they are, of many four interleaved.
+    /// Queries, `[heads, width]`: of few heads as they are, of many four interleaved; rotated, where keys are codes.
     q: &'a mut [[f32; LANES]],
     /// Weighted values of the chunks before, `[heads, width]`.
     values: &'a mut [[f32; LANES]],
@@ -192,9 +192,8 @@ impl Work<'_> {
             false => self.set_queries(query, heads.clone()),
         }
         for chunk in chunks {
-            for (visible, i) in self.visible.iter_mut().zip(heads.clone()) {
-                *visible = query.visible(i, chunk);
-            }
+            let chunk = &query.chunk(chunk);
+            query.set_visible(chunk, heads.clone(), self.visible);
             match self.treats_few() {
                 _ if of_codes => self.scores_of_codes(isa, query, heads.len(), chunk),
                 true => self.scores_of_few(isa, query, heads.len(), chunk),
@@ -294,17 +293,29 @@ fn finish_scores<I: Floats>(isa: I, query: &Query<'_>, scores: &mut [f32; CHUNK]
 }
 
 /// `out = values / sum` for one head, whose sink takes part in the sum as a score without a value (Xiao et al. 2024). It is
-/// merged like one more chunk, the last.
-#[inline(always)]
+/// merged like one more chunk, the last. Not inlined: it is called once per head, and would be in every table twice.
+#[inline(never)]
 fn finish(values: &mut [f32], max: f32, mut sum: f32, sink: Option<f32>) {
     if let Some(sink) = sink {
         let new_max = if sink > max { sink } else { max };
         let (a, b) = (exp_weight(max - new_max), exp_weight(sink - new_max));
-        values.iter_mut().for_each(|x| *x *= a);
+        multiply(values, a);
         sum = sum * a + b;
     }
-    let inverse = 1.0 / sum;
-    values.iter_mut().for_each(|x| *x *= inverse);
+    multiply(values, 1.0 / sum);
+}
+
+/// `x = x·factor`.
+#[inline(always)]
+fn multiply(x: &mut [f32], factor: f32) {
+    let (vectors, rest) = x.as_chunks_mut::<LANES>();
+    for x in vectors {
+        *x = x.map(|x| x * factor);
+    }
+    if !rest.is_empty() {
+        let product = padded(rest).map(|x| x * factor);
+        rest.copy_from_slice(&product[..rest.len()]);
+    }
 }
 
 /// Where the result of a query goes.
@@ -366,11 +377,34 @@ pub(crate) fn merge_chunks(partials: &[f32], sinks: Option<&[f32]>, d_head: usiz
             let [a, b] = merge_peaks((&mut max, &mut sum), (&other_max, &other_sum), &[true; LANES]);
             let values = partial[first * d_head..].chunks_exact(d_head);
             for (h, (out, values)) in out.chunks_exact_mut(d_head).zip(values).enumerate() {
-                out.iter_mut().zip(values).for_each(|(x, y)| *x = *x * a[h] + y * b[h]);
+                add_multiple(out, values, [a[h], b[h]]);
             }
         }
         for (h, out) in out.chunks_exact_mut(d_head).enumerate() {
             finish(out, max[h], sum[h], sinks.map(|sinks| sinks[first + h]));
         }
     }
+}
+
+/// `x = x·a + y·b`. Sixteen at a time and the end padded: of a loop over single elements the compiler makes several versions.
+#[inline(always)]
+fn add_multiple(x: &mut [f32], y: &[f32], factors: [f32; 2]) {
+    let ((x, x_rest), (y, y_rest)) = (x.as_chunks_mut::<LANES>(), y.as_chunks::<LANES>());
+    for (x, y) in x.iter_mut().zip(y) {
+        *x = sum_of_multiples(x, y, factors);
+    }
+    if !x_rest.is_empty() {
+        let sum = sum_of_multiples(&padded(x_rest), &padded(y_rest), factors);
+        x_rest.copy_from_slice(&sum[..x_rest.len()]);
+    }
+}
+
+/// `x·a + y·b`.
+#[inline(always)]
+fn sum_of_multiples(x: &[f32; LANES], y: &[f32; LANES], [a, b]: [f32; 2]) -> [f32; LANES] {
+    let mut out = [0.0; LANES];
+    for i in 0..LANES {
+        out[i] = x[i] * a + y[i] * b;
+    }
+    out
 }

@@ -14,7 +14,7 @@ use crate::isa::Floats;
 /// Rotates one head `x`, `[d]`.
 #[inline(always)]
 pub(crate) fn rotate<I: Floats>(isa: I, x: &mut [f32]) {
-    if x.len() % 2 == 1 {
+    if x.is_empty() || x.len() % 2 == 1 {
         return;
     }
     let n = 1 << x.len().trailing_zeros();
@@ -103,10 +103,12 @@ mod tests {
     }
 
     #[test]
-    fn an_odd_width_is_left_as_it_is() {
-        let mut x = Random(3).floats(33);
-        let want = bits(&x);
-        rotate(Scalar, &mut x);
-        assert_eq!(bits(&x), want);
+    fn an_odd_width_and_none_are_left_as_they_are() {
+        for d in [33, 1, 0] {
+            let mut x = Random(3).floats(d);
+            let want = bits(&x);
+            rotate(Scalar, &mut x);
+            assert_eq!(bits(&x), want);
+        }
     }
 }

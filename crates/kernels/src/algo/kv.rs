@@ -120,10 +120,13 @@ fn largest_magnitude(x: &[f32]) -> f32 {
     lanes.iter().chain(rest).fold(0.0, |max, x| if x.abs() > max { x.abs() } else { max })
 }
 
-/// The codes of a head of a query, at most 127 in magnitude; returns their scale.
+/// The codes of a head of a query, at most 127 in magnitude; returns their scale. That of a NaN is NaN, so that the scores are
+/// as those of floats.
 #[inline(always)]
 pub(super) fn quantize_query(x: &[f32], codes: &mut [i8]) -> f32 {
-    let max = largest_magnitude(x);
+    // Bits of magnitudes are ordered as these are, and above them are those of NaN.
+    let max = x.iter().fold(0, |max, x| x.abs().to_bits().cast_signed().max(max));
+    let max = f32::from_bits(max.cast_unsigned());
     let scale = if max < TINY { 0.0 } else { max / 127.0 };
     let inverse = inverse(scale);
     for (out, x) in codes.iter_mut().zip(x) {

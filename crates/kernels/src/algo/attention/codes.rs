@@ -10,6 +10,7 @@
 
 use super::super::kv::quantize_query;
 use super::super::lanes::LANES;
+use super::query::Chunk;
 use super::stored::{read_scales, take_codes};
 use super::{CHUNK, Query, Work};
 use crate::KvElem;
@@ -43,10 +44,10 @@ impl Ints<'_> {
 impl Work<'_> {
     /// Products of the first `n` heads and the keys that are seen in a chunk.
     #[inline(always)]
-    pub(super) fn scores_of_codes<I: Codes>(&mut self, isa: I, query: &Query<'_>, n: usize, chunk: usize) {
-        let (kv, seen) = (query.kv, query.seen_in(chunk));
+    pub(super) fn scores_of_codes<I: Codes>(&mut self, isa: I, query: &Query<'_>, n: usize, chunk: &Chunk) {
+        let (kv, seen) = (query.kv, &chunk.seen);
         let (rows, shape) = (query.stored(chunk, (kv.k_at, kv.k_elem)), (kv.k_elem, kv.d_head));
-        read_scales(isa, &rows, &seen, shape, self.scales);
+        read_scales(isa, &rows, seen, shape, self.scales);
         for first in (seen.start / LANES * LANES..seen.end).step_by(LANES) {
             take_codes(isa, &rows.as_chunks().0[first / LANES], shape, self.ints.keys);
             match I::ROWS {

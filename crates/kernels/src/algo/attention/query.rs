@@ -1,6 +1,7 @@
 //! The query heads that share a KV head, what they see, and where the keys and values they see lie.
 //!
-//! It knows the pages of the cache and no arithmetic.
+//! It knows the pages of the cache and no arithmetic. What is asked once per chunk is not inlined: nothing in it is for an
+//! instruction set, and in each of their functions several times it would be 28 KB.
 
 use super::CHUNK;
 use super::stored::Stored;
@@ -23,6 +24,13 @@ pub(crate) struct Query<'a> {
     pub(crate) softcap: Option<f32>,
     /// The score of each head's sink, `[n_heads]`.
     pub(crate) sinks: Option<&'a [f32]>,
+}
+
+/// A chunk of absolute positions.
+pub(super) struct Chunk {
+    index: usize,
+    /// The positions that some row sees, counted from the start of the chunk; not empty.
+    pub(super) seen: Range<usize>,
 }
 
 impl Query<'_> {
@@ -53,38 +61,41 @@ impl Query<'_> {
         first..self.rows.iter().map(|row| row.last + 1).max().unwrap_or(first)
     }
 
-    /// The positions of a chunk that some row sees, counted from the start of the chunk; there must be one.
-    #[inline(always)]
-    pub(super) fn seen_in(&self, chunk: usize) -> Range<usize> {
-        let (seen, start) = (self.seen(), chunk * CHUNK);
-        seen.start.saturating_sub(start)..(seen.end - start).min(CHUNK)
+    /// Chunk `index`, of which some row must see a position.
+    #[inline(never)]
+    pub(super) fn chunk(&self, index: usize) -> Chunk {
+        let (seen, start) = (self.seen(), index * CHUNK);
+        Chunk { index, seen: seen.start.saturating_sub(start)..(seen.end - start).min(CHUNK) }
     }
 
     /// The chunks with a visible position.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn chunks(&self) -> Range<usize> {
         let seen = self.seen();
         seen.start / CHUNK..seen.end.div_ceil(CHUNK)
     }
 
-    /// The positions of a chunk that head `i` sees, counted from the start of the chunk. May be empty.
-    #[inline(always)]
-    pub(super) fn visible(&self, i: usize, chunk: usize) -> Range<usize> {
-        let (row, start) = (&self.rows[i / self.group()], chunk * CHUNK);
-        let end = (row.last + 1).saturating_sub(start).min(CHUNK);
-        row.first.saturating_sub(start).min(end)..end
+    /// The positions of a chunk that each of `heads` sees, counted from the start of the chunk. May be empty.
+    #[inline(never)]
+    pub(super) fn set_visible(&self, chunk: &Chunk, heads: Range<usize>, visible: &mut [Range<usize>]) {
+        let start = chunk.index * CHUNK;
+        for (visible, i) in visible.iter_mut().zip(heads) {
+            let row = &self.rows[i / self.group()];
+            let end = (row.last + 1).saturating_sub(start).min(CHUNK);
+            *visible = row.first.saturating_sub(start).min(end)..end;
+        }
     }
 
     /// The rows that are seen in a chunk, of the matrix `[n_kv_heads, block_len, d_head]` that lies at `at` inside each block.
-    #[inline(always)]
-    pub(super) fn stored(&self, chunk: usize, (at, elem): (usize, KvElem)) -> Stored<'_> {
-        let (kv, seen) = (self.kv, self.seen_in(chunk));
+    #[inline(never)]
+    pub(super) fn stored(&self, chunk: &Chunk, (at, elem): (usize, KvElem)) -> Stored<'_> {
+        let (kv, seen) = (self.kv, &chunk.seen);
         let len = elem.row_bytes(kv.d_head);
         let mut out: Stored<'_> = [&[]; CHUNK];
         let mut i = seen.start;
         while i < seen.end {
             // Positions of one block lie behind each other.
-            let p = chunk * CHUNK + i;
+            let p = chunk.index * CHUNK + i;
             let n = (kv.block_len - p % kv.block_len).min(seen.end - i);
             let block = self.rows[0].blocks[p / kv.block_len] as usize * kv.block_bytes;
             let start = block + at + (self.kv_head * kv.block_len + p % kv.block_len) * len;

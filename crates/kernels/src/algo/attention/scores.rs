@@ -3,10 +3,12 @@
 //! Element i of a product goes to lane `i % 16`, and one tree adds the lanes, as `algo/lanes.rs` says. For few heads the
 //! lanes are those of a register: keys are read as they lie, and the lanes of sixteen products are added at once. For many
 //! heads keys are transposed, so that a register holds one lane of sixteen positions; nothing is left to add across, and
-//! the tree is walked depth first, so that few of its sums are alive at a time.
+//! the tree is walked depth first, so that few of its sums are alive at a time. Without it, plain code would be 18 KB smaller
+//! and attention of a prompt a third slower, as measured with SSE2.
 
 use super::super::kv::widen_floats;
 use super::super::lanes::LANES;
+use super::query::Chunk;
 use super::{Keys, Query, Work};
 use crate::isa::{Codes, Floats};
 use std::ops::Range;
@@ -37,8 +39,8 @@ impl Work<'_> {
 
     /// Products of the first `n` heads and the keys that are seen in a chunk.
     #[inline(always)]
-    pub(super) fn scores_of_few<I: Codes>(&mut self, isa: I, query: &Query<'_>, n: usize, chunk: usize) {
-        let (kv, seen, width) = (query.kv, query.seen_in(chunk), self.width);
+    pub(super) fn scores_of_few<I: Codes>(&mut self, isa: I, query: &Query<'_>, n: usize, chunk: &Chunk) {
+        let (kv, seen, width) = (query.kv, &chunk.seen, self.width);
         let (stored, n_vectors) = (query.stored(chunk, (kv.k_at, kv.k_elem)), kv.d_head.div_ceil(LANES));
         // A few keys for all heads: widened, they stay in L1.
         for p in (seen.start / KEYS * KEYS..seen.end).step_by(KEYS) {
@@ -56,8 +58,8 @@ impl Work<'_> {
 
     /// The same for many heads.
     #[inline(always)]
-    pub(super) fn scores_of_many<I: Codes>(&mut self, isa: I, query: &Query<'_>, n: usize, chunk: usize) {
-        let (kv, seen, width) = (query.kv, query.seen_in(chunk), self.width);
+    pub(super) fn scores_of_many<I: Codes>(&mut self, isa: I, query: &Query<'_>, n: usize, chunk: &Chunk) {
+        let (kv, seen, width) = (query.kv, &chunk.seen, self.width);
         let (stored, n_vectors) = (query.stored(chunk, (kv.k_at, kv.k_elem)), kv.d_head.div_ceil(LANES));
         for first in (seen.start / LANES * LANES..seen.end).step_by(LANES) {
             for (row, out) in stored[first..first + LANES].iter().zip(self.rows.chunks_exact_mut(width)) {

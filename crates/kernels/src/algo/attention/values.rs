@@ -6,6 +6,7 @@
 
 use super::super::kv::widen;
 use super::super::lanes::LANES;
+use super::query::Chunk;
 use super::stored::{Halves, Q4, Q8, Source, Widened, read_scales};
 use super::{CHUNK, MANY, Query, Work};
 use crate::isa::{Codes, Floats};
@@ -22,11 +23,11 @@ impl Work<'_> {
         &mut self,
         isa: I,
         query: &Query<'_>,
-        chunk: usize,
+        chunk: &Chunk,
         n: usize,
         factors: &Factors,
     ) {
-        let (kv, seen, width) = (query.kv, query.seen_in(chunk), self.width);
+        let (kv, seen, width) = (query.kv, &chunk.seen, self.width);
         let stored = &query.stored(chunk, (kv.v_at, kv.v_elem));
         let directly = I::WIDENS_OFTEN && self.treats_few() && kv.d_head.is_multiple_of(LANES * I::VECTORS);
         let n_vectors = kv.d_head.div_ceil(LANES);
@@ -35,11 +36,11 @@ impl Work<'_> {
         match kv.v_elem {
             KvElem::F16 if directly => sums.add(isa, &Halves(stored)),
             KvElem::Q8 if directly => {
-                read_scales(isa, stored, &seen, (kv.v_elem, kv.d_head), self.scales);
+                read_scales(isa, stored, seen, (kv.v_elem, kv.d_head), self.scales);
                 sums.add(isa, &Q8(stored, self.scales));
             }
             KvElem::Q4 if directly && kv.d_head.is_multiple_of(Q4_GROUP) => {
-                read_scales(isa, stored, &seen, (kv.v_elem, kv.d_head), self.scales);
+                read_scales(isa, stored, seen, (kv.v_elem, kv.d_head), self.scales);
                 sums.add(isa, &Q4(stored, self.scales));
             }
             elem => {
