@@ -466,12 +466,6 @@ mod tests {
     }
 
     #[test]
-    fn what_later_versions_will_do_is_refused_by_name() {
-        assert!(message("atta run --kv q8").contains("not supported yet"));
-        assert!(message("atta run --schema x").contains("unexpected argument '--schema'"));
-    }
-
-    #[test]
     fn a_program_called_picolm_is_that_command() {
         let words = |line: &str| words(line.split(' ').map(OsString::from)).join(" ".as_ref());
         assert_eq!(words("/usr/bin/picolm m.gguf -k 0.5"), "atta picolm m.gguf -k 0.5");
