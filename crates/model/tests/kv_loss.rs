@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use atta_model::{Executor, KvType, Model};
 use atta_store::{Budget, ModelFiles};
-use support::{append, cpu, golden, goldens};
+use support::{append, cpu, golden, some_goldens};
 
 const Q4_EVERYWHERE: KvType = KvType { n_edge_layers: 0, ..KvType::Q4 };
 
@@ -54,7 +54,7 @@ fn with_large_key_biases() -> Arc<Model> {
 #[test]
 fn eight_bits_lose_little_and_four_more() {
     let mut worst = [(0.0, String::new()), (0.0, String::new())];
-    for g in goldens() {
+    for g in some_goldens() {
         let model = g.model();
         for (kv, worst) in [KvType::Q8, Q4_EVERYWHERE].into_iter().zip(&mut worst) {
             let kld = divergence(&model, kv, &ids(&g));
