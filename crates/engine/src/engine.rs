@@ -106,27 +106,10 @@ impl Engine {
             None => Kernels::detect(),
         };
         let pool = Arc::new(pool(&options.threads)?);
-        let model_error = |source| Error::Model { path: path.clone(), source };
-        let spec = arch::lower(files.directory().metadata()).map_err(model_error)?;
-        let needs = Needs {
-            spec: &spec,
-            n_threads: pool.n_threads(),
-            session: options.session.clone(),
-            fit: options.fit,
-            spare: options.spare_bytes,
-        };
-        let outline = Outline::new((options.ram_budget, options.weights), &files, &needs);
-        let (budget, weights) = (Budget::unlimited(), outline.weights);
-        // What stands before the tensors is a few MB; a file that says otherwise is refused before it is copied.
-        budget.set_limit(outline.limit.max(MAX_METADATA));
-        let files = if weights == WeightsAt::Mapped { files } else { files.unmapped(&budget)? };
-        budget.set_limit(u64::MAX);
-        let tokenizer = Tokenizer::from_metadata(files.directory().metadata())
-            .map_err(|source| Error::Tokenizer { path: path.clone(), source })?;
-        let vocabulary = budget.reserve("tokenizer", tokenizer.heap_bytes() as u64)?;
-        let directory = budget.reserve("tensor directory", files.directory().heap_bytes() as u64)?;
-        let program = memory::program_bytes(pool.n_threads(), budget.used());
-        let program = budget.reserve("program and stacks", program)?;
+        let n_threads = pool.n_threads();
+        let Prepared { files, spec, tokenizer, budget, outline, memory } =
+            Prepared::new(&path, files, options, n_threads)?;
+        let needs = options.needs(&spec, n_threads);
         let held = memory::hold(files, (&budget, &needs), outline, (kernels, &pool)).map_err(|e| e.at(&path))?;
         if options.prewarm {
             held.model.weights().files().prewarm()?;
@@ -139,12 +122,12 @@ impl Engine {
             pool,
             budget,
             load_time: start.elapsed(),
-            weights,
+            weights: outline.weights,
             prediction: held.prediction,
             planned,
             #[cfg(feature = "cache")]
             identity: std::sync::OnceLock::new(),
-            _memory: [vocabulary, directory, program],
+            _memory: memory,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -244,7 +227,56 @@ impl Engine {
     }
 }
 
-fn pool(threads: &Threads) -> Result<Pool, Error> {
+/// A model as far as its metadata goes: what its memory is planned with.
+pub(crate) struct Prepared {
+    pub(crate) files: ModelFiles,
+    pub(crate) spec: ModelSpec,
+    pub(crate) tokenizer: Tokenizer,
+    pub(crate) budget: Budget,
+    pub(crate) outline: Outline,
+    /// Of the vocabulary, the directory and the program.
+    pub(crate) memory: [Reservation; 3],
+}
+
+impl Prepared {
+    pub(crate) fn new(path: &Path, files: ModelFiles, options: &LoadOptions, n_threads: usize) -> Result<Self, Error> {
+        let model_error = |source| Error::Model { path: path.to_owned(), source };
+        let spec = arch::lower(files.directory().metadata()).map_err(model_error)?;
+        let outline = Outline::new((options.ram_budget, options.weights), &files, &options.needs(&spec, n_threads));
+        let budget = Budget::unlimited();
+        // What stands before the tensors is a few MB; a file that says otherwise is refused before it is copied.
+        budget.set_limit(outline.limit.max(MAX_METADATA));
+        let files = if outline.weights == WeightsAt::Mapped { files } else { files.unmapped(&budget)? };
+        budget.set_limit(u64::MAX);
+        let tokenizer = Tokenizer::from_metadata(files.directory().metadata())
+            .map_err(|source| Error::Tokenizer { path: path.to_owned(), source })?;
+        let vocabulary = budget.reserve("tokenizer", tokenizer.heap_bytes() as u64)?;
+        let directory = budget.reserve("tensor directory", files.directory().heap_bytes() as u64)?;
+        let program = memory::program_bytes(n_threads, budget.used());
+        let program = budget.reserve("program and stacks", program)?;
+        Ok(Self { files, spec, tokenizer, budget, outline, memory: [vocabulary, directory, program] })
+    }
+}
+
+impl LoadOptions {
+    /// What the session needs, with so many threads.
+    pub(crate) fn needs<'a>(&self, spec: &'a ModelSpec, n_threads: usize) -> Needs<'a> {
+        Needs { spec, n_threads, session: self.session.clone(), fit: self.fit, spare: self.spare_bytes }
+    }
+}
+
+impl Threads {
+    /// How many there are of them.
+    pub(crate) fn count(&self) -> usize {
+        match self {
+            Self::Auto => Pool::default_threads().max(1),
+            Self::Count(n) => n.get(),
+            Self::Cpus(cpus) => cpus.len(),
+        }
+    }
+}
+
+pub(crate) fn pool(threads: &Threads) -> Result<Pool, Error> {
     match threads {
         Threads::Auto => Ok(Pool::new(NonZeroUsize::new(Pool::default_threads()).unwrap_or(NonZeroUsize::MIN))),
         Threads::Count(n) => Ok(Pool::new(*n)),

@@ -43,7 +43,7 @@ mod stop;
 
 pub use atta_formats::{ArrayValue, Directory, Metadata, Shape, TensorInfo, TensorType, Value};
 pub use atta_kernels::{Kernels, Pool};
-pub use atta_model::{KvType, MatmulCost, Model, arch, oracle, spec};
+pub use atta_model::{Inputs, KvType, MatmulCost, Model, Observer, Phase, Role, arch, oracle, spec};
 pub use atta_store::{Budget, Io, Item, Method, ModelFiles, catch_bus_errors, system};
 pub use atta_tokenizer as tokenizer;
 
@@ -51,7 +51,7 @@ pub use bench::{BenchOptions, BenchReport, TimeSplit};
 pub use engine::{Engine, LoadOptions, Threads};
 pub use error::Error;
 pub use generate::{Event, FinishReason, GenerateOptions, Summary};
-pub use memory::{Fit, Prediction, WeightsAt};
+pub use memory::{Fit, MemoryPlan, Prediction, WeightsAt};
 #[cfg(feature = "cache")]
 pub use prompt_cache::{Flaw, PromptCache, Restored, SavedPrompt};
 pub use sampling::{Breakers, DryOptions, LogProb, LogProbs, Sampler, Sampling, SamplingError};

@@ -12,6 +12,10 @@ use atta_store::{Budget, Holding, ModelFiles, Plan, Sizes, Streamed, system};
 
 use crate::{Error, SessionOptions, session};
 
+mod plan;
+
+pub use plan::MemoryPlan;
+
 /// Where weights are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WeightsAt {

@@ -94,7 +94,7 @@ pub(crate) fn resolve(spec: &ModelSpec, options: &SessionOptions) -> Resolved {
 }
 
 /// Bytes of the logits that a session keeps.
-fn logits_bytes(spec: &ModelSpec) -> u64 {
+pub(crate) fn logits_bytes(spec: &ModelSpec) -> u64 {
     4 * spec.n_vocab as u64
 }
 
@@ -341,8 +341,8 @@ impl Session {
         Ok(left)
     }
 
-    /// Lets an observer hear what each step turns to.
-    pub(crate) fn observe(&mut self, observer: Box<dyn Observer>) {
+    /// Lets an observer hear what each step turns to, and what passes through it.
+    pub fn observe(&mut self, observer: Box<dyn Observer>) {
         self.executor().observe(observer);
     }
 

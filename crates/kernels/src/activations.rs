@@ -164,6 +164,11 @@ impl Activations {
         });
     }
 
+    /// All rows, `[n_rows, d]`; exact whatever the layouts.
+    pub fn rows(&self) -> &[f32] {
+        &self.values[..self.n_rows * self.d]
+    }
+
     /// Row `t`, `[d]`; exact whatever the layouts.
     #[inline(always)]
     pub(crate) fn f32_row(&self, t: usize) -> &[f32] {

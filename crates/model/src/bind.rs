@@ -111,6 +111,16 @@ impl Model {
     }
 }
 
+impl ModelSpec {
+    /// Whether a file has exactly the tensors of this model.
+    ///
+    /// # Errors
+    /// A tensor that is missing, has another shape, is of a type that we do not run, or that the model has no use for.
+    pub fn check_tensors(&self, directory: &Directory) -> Result<(), Error> {
+        match_tensors(&self.tensors(), directory).map(|_| ())
+    }
+}
+
 /// The tensors of a file, each where a spec has it.
 struct Bound {
     globals: Tensors,

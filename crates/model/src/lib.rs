@@ -27,5 +27,5 @@ pub use cpu::{Cpu, CpuOptions};
 pub use error::Error;
 pub use executor::Executor;
 pub use kv::{KvElem, KvType};
-pub use observe::{Observer, Phase};
+pub use observe::{Inputs, Observer, Phase};
 pub use tensors::{Home, Role, TensorReq};

@@ -36,3 +36,9 @@ impl MappedFile {
         self.map.as_ref().is_some_and(Map::is_damaged)
     }
 }
+
+impl AsRef<[u8]> for MappedFile {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
+    }
+}

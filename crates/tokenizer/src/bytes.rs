@@ -4,7 +4,7 @@
 //! are, in order, the characters from U+0100 on.
 
 /// The character of a byte.
-pub(crate) fn to_char(byte: u8) -> char {
+pub fn to_char(byte: u8) -> char {
     match byte {
         b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF => char::from(byte),
         0..=b' ' => from_u256(u32::from(byte)),
@@ -14,7 +14,7 @@ pub(crate) fn to_char(byte: u8) -> char {
 }
 
 /// The byte of a character.
-pub(crate) fn from_char(c: char) -> Option<u8> {
+pub fn from_char(c: char) -> Option<u8> {
     match u32::from(c) {
         code @ (0x21..=0x7E | 0xA1..=0xAC | 0xAE..=0xFF) => u8::try_from(code).ok(),
         code @ 0x100..=0x120 => u8::try_from(code - 0x100).ok(),

@@ -30,7 +30,7 @@
 #![forbid(unsafe_code)]
 
 mod bpe;
-mod bytes;
+pub mod bytes;
 mod characters;
 mod error;
 mod index;

@@ -146,6 +146,11 @@ impl Writer {
         self.put(key, payload);
     }
 
+    /// Takes a value away; one that is set again stands last.
+    pub fn remove(&mut self, key: &str) {
+        self.entries.retain(|(k, _)| k != key);
+    }
+
     /// Sets a value as it was read from another file. For `general.alignment` use [`Writer::set_alignment`].
     pub fn set_value(&mut self, key: &str, value: Value<'_>) {
         let payload = match value {

@@ -31,7 +31,7 @@ pub(crate) fn attention(p: &mut Pass<'_>, l: usize) -> Result<(), Error> {
 /// `q, k, v = W pre(x) + b`.
 fn project_inputs(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error> {
     let (n, t) = (p.rows.len(), p.model.layer(l));
-    p.enter(l, Half::Mixer, t.layouts(&[Role::AttnQ, Role::AttnK, Role::AttnV]));
+    p.enter(l, Half::Mixer, &[Role::AttnQ, Role::AttnK, Role::AttnV]);
     p.each_piece(Unit::Stage(l, Stage::MixerIn), |p, piece| {
         let s = &mut *p.s;
         let job = |w, bias, out| Job { w: t.matrix(w, piece), bias: t.vector_opt(bias), out, mode: Store::Set };

@@ -19,7 +19,7 @@ use crate::{
 /// `x += residual_scale * post(mlp(pre(x)))` for layer `l`, whose perceptron has a gate.
 pub(crate) fn gated_mlp(p: &mut Pass<'_>, l: usize, m: &Mlp) -> Result<(), Error> {
     let (n, t) = (p.rows.len(), p.model.layer(l));
-    p.enter(l, Half::Ffn, t.layouts(&[Role::FfnGate, Role::FfnUp]));
+    p.enter(l, Half::Ffn, &[Role::FfnGate, Role::FfnUp]);
     let [gate_bias, up_bias] = [Role::FfnGateBias, Role::FfnUpBias].map(|role| t.vector_opt(role));
     let activation = act(m.activation);
     p.each_piece(Unit::Stage(l, Stage::FfnIn), |p, piece| {
@@ -33,7 +33,7 @@ pub(crate) fn gated_mlp(p: &mut Pass<'_>, l: usize, m: &Mlp) -> Result<(), Error
 /// The same without a gate; the hidden layer gets its activation when it is read.
 pub(crate) fn plain_mlp(p: &mut Pass<'_>, l: usize, m: &Mlp) -> Result<(), Error> {
     let (n, t) = (p.rows.len(), p.model.layer(l));
-    p.enter(l, Half::Ffn, t.layouts(&[Role::FfnUp]));
+    p.enter(l, Half::Ffn, &[Role::FfnUp]);
     p.each_piece(Unit::Stage(l, Stage::FfnIn), |p, piece| {
         let (w, bias) = (t.matrix(Role::FfnUp, piece), t.vector_opt(Role::FfnUpBias));
         let out = &mut p.s.ff[..n * m.d_ff];

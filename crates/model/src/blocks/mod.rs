@@ -15,7 +15,7 @@ mod scratch;
 use atta_kernels::{Kernels, Pool};
 use atta_store::{Guard, Unit};
 
-use crate::{Error, Model, Observer, Phase, Row, kv::Cache};
+use crate::{Error, Inputs, Model, Observer, Phase, Role, Row, kv::Cache};
 
 pub(crate) use attention::attention;
 pub(crate) use mlp::{gated_mlp, plain_mlp};
@@ -38,6 +38,12 @@ pub(crate) struct Pass<'a> {
 }
 
 impl Pass<'_> {
+    /// Lets the observer hear that what was filled last is multiplied with these matrices.
+    pub(crate) fn tell(&mut self, layer: usize, roles: &[Role]) {
+        let (rows, d) = (self.s.act.rows(), self.s.act.d());
+        self.observer.inputs(Inputs { layer, roles, expert: None, rows, d });
+    }
+
     /// Multiplies with each piece of a unit, as it comes.
     pub(crate) fn each_piece(
         &mut self,

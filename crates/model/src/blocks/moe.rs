@@ -106,6 +106,8 @@ fn route(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
     let (layouts, s) = (t.layouts(&[Role::FfnGateInp]) | t.layouts(shared), &mut *p.s);
     let h = &s.moe.h;
     s.act.fill(p.kernels, p.pool, (n, d), layouts, |t, out| out.copy_from_slice(&h[t * d..(t + 1) * d]));
+    p.tell(l, &[Role::FfnGateInp]);
+    p.tell(l, shared);
     p.each_piece(Unit::Stage(l, Stage::Router), |p, piece| {
         let MoeScratch { routing, shared_gate, .. } = &mut p.s.moe;
         let (w, bias) = (t.matrix(Role::FfnGateInp, piece), t.vector_opt(Role::FfnGateInpBias));
@@ -144,6 +146,7 @@ fn share(p: &mut Pass<'_>, l: usize, mlp: &Mlp) -> Result<(), Error> {
     let (ff, layout) = (&s.ff, t.layouts(&[Role::FfnDownShexp]));
     let row = |t: usize, out: &mut [f32]| out.copy_from_slice(&ff[t * d_ff..(t + 1) * d_ff]);
     s.act.fill(p.kernels, p.pool, (n, d_ff), layout, row);
+    p.tell(l, &[Role::FfnDownShexp]);
     p.each_piece(Unit::Stage(l, Stage::FfnOut), |p, piece| {
         let (w, out) = (t.matrix(Role::FfnDownShexp, piece), &mut p.s.moe.shared[..n * d]);
         p.kernels.matmul(p.pool, &p.s.act, &mut [Job { w, bias: None, out, mode: Store::Set }]);
@@ -171,6 +174,7 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
         let t = routing.row_at(places.start + i);
         out.copy_from_slice(&h[t * d..(t + 1) * d]);
     });
+    group.tell(p.observer, l, &[Role::FfnGateExps, Role::FfnUpExps], &s.act);
     let gate = &|k| expert(k, Role::FfnGateExps, Role::FfnGateExpsBias);
     let up = &|k| expert(k, Role::FfnUpExps, Role::FfnUpExpsBias);
     let (activation, out) = (act(m.expert.activation), &mut s.ff[..places.len() * d_ff]);
@@ -181,6 +185,7 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
     let ff = &s.ff;
     let row = |i: usize, out: &mut [f32]| out.copy_from_slice(&ff[i * d_ff..(i + 1) * d_ff]);
     s.act.fill(p.kernels, p.pool, (places.len(), d_ff), layout(Role::FfnDownExps), row);
+    group.tell(p.observer, l, &[Role::FfnDownExps], &s.act);
     let w = &|k| expert(k, Role::FfnDownExps, Role::FfnDownExpsBias);
     let out = &mut y[places.start * d..places.end * d];
     p.observer.enter(Phase::Matmul);

@@ -6,7 +6,7 @@
 //! ```
 //! A block knows neither the norms around it nor whether another block reads the same `x`.
 
-use atta_kernels::{Job, Layouts, Store};
+use atta_kernels::{Job, Store};
 use atta_store::{Stage, Unit};
 
 use super::{Normalize, Pass};
@@ -16,18 +16,19 @@ use crate::{
 };
 
 impl Pass<'_> {
-    /// `act = pre(x)`, in the layouts that the first matrices of the block read.
-    pub(crate) fn enter(&mut self, l: usize, half: Half, layouts: Layouts) {
+    /// `act = pre(x)`, for these matrices, the first of the block.
+    pub(crate) fn enter(&mut self, l: usize, half: Half, roles: &[Role]) {
         let (n, d, t) = (self.rows.len(), self.model.spec().d_model, self.model.layer(l));
         let (kernels, s) = (self.kernels, &mut *self.s);
         let (pre, x) = (self.model.spec().layers[l].pre(half), &s.x);
-        s.act.fill(kernels, self.pool, (n, d), layouts, |row, out| {
+        s.act.fill(kernels, self.pool, (n, d), t.layouts(roles), |row, out| {
             let x = &x[row * d..(row + 1) * d];
             match pre {
                 Some((norm, roles)) => norm.apply(kernels, x, t.affine(roles), out),
                 None => out.copy_from_slice(x),
             }
         });
+        self.tell(l, roles);
     }
 
     /// `x += residual_scale * post(W act + bias)`, at once or when the layer is done: the last product of a block, with the
@@ -35,6 +36,7 @@ impl Pass<'_> {
     pub(crate) fn leave(&mut self, l: usize, half: Half, [weight, bias]: [Role; 2]) -> Result<(), Error> {
         let (n, t) = (self.rows.len() * self.model.spec().d_model, self.model.layer(l));
         let (layer, bias) = (&self.model.spec().layers[l], t.vector_opt(bias));
+        self.tell(l, &[weight]);
         let stage = match half {
             Half::Mixer => Stage::MixerOut,
             Half::Ffn => Stage::FfnOut,

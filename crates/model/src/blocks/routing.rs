@@ -6,7 +6,12 @@
 
 use std::ops::Range;
 
-use crate::spec::{ModelSpec, Moe};
+use atta_kernels::Activations;
+
+use crate::{
+    Inputs, Observer, Role,
+    spec::{ModelSpec, Moe},
+};
 
 /// An expert of a row, and the factor of its result.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -129,6 +134,15 @@ impl Group<'_> {
     /// The places of all of them.
     pub(crate) fn places(&self) -> Range<usize> {
         self.bounds[0]..self.bounds[self.bounds.len() - 1]
+    }
+
+    /// Lets an observer hear which rows are multiplied with which expert's matrices.
+    pub(crate) fn tell(&self, observer: &mut dyn Observer, layer: usize, roles: &[Role], act: &Activations) {
+        let d = act.d();
+        for (&expert, places) in self.experts.iter().zip(self.bounds.windows(2)) {
+            let rows = &act.rows()[(places[0] - self.bounds[0]) * d..(places[1] - self.bounds[0]) * d];
+            observer.inputs(Inputs { layer, roles, expert: Some(expert as usize), rows, d });
+        }
     }
 }
 

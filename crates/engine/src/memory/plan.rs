@@ -1,0 +1,117 @@
+//! The memory plan of a model that is not loaded: what an engine and a session would take, item by item.
+//!
+//! It is made by the code that decides for an engine, and stops where weights would be read. Of the file it touches the
+//! metadata and the vectors.
+
+use std::path::Path;
+
+use atta_kernels::Kernels;
+use atta_model::{Cpu, KvType, Model};
+use atta_store::{InMemory, Item, ModelFiles, Sizes, Weights};
+
+use super::{Decision, MAX_PROBE_BYTES, MIN_PROBE_BYTES, Needs, Refusal, WeightsAt, beside, divide, missed_experts};
+use crate::{
+    Error, LoadOptions,
+    engine::{self, Prepared},
+    session::{self, Resolved},
+};
+
+/// What would be in memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemoryPlan {
+    /// Where weights would be.
+    pub weights: WeightsAt,
+    /// Private bytes that may be used.
+    pub limit_bytes: u64,
+    /// Positions of the context.
+    pub n_ctx: usize,
+    /// Tokens of a prompt that are computed at once.
+    pub n_batch: usize,
+    /// Element types of keys and values.
+    pub kv: KvType,
+    /// Private memory, by what it is for.
+    pub items: Vec<Item>,
+    /// Bytes of the file that are mapped, and that the system may drop; 0 unless weights are mapped.
+    pub mapped_bytes: u64,
+    /// Bytes of streamed weights that are read for each token; of experts, if it goes to any of them with equal probability.
+    pub read_bytes: f64,
+    /// Bytes of weights that are multiplied for each token.
+    pub token_bytes: u64,
+}
+
+impl MemoryPlan {
+    /// Plans as [`Engine::open`](crate::Engine::open) would.
+    ///
+    /// # Errors
+    /// As those of `open`, but for what only reading weights brings to light.
+    pub fn of(path: &Path, options: &LoadOptions) -> Result<Self, Error> {
+        let n_threads = options.threads.count();
+        let prepared = Prepared::new(path, ModelFiles::open(path)?, options, n_threads)?;
+        let Prepared { files, spec, budget, outline, memory: _memory, .. } = prepared;
+        let (needs, file_bytes) = (options.needs(&spec, n_threads), files.file_bytes());
+        let mut decided = None;
+        let source = |_: ModelFiles, plan| -> Result<Box<dyn Weights>, Refusal> {
+            budget.set_limit(outline.limit);
+            let (session, sizes) = match outline.weights {
+                WeightsAt::Mapped => (beside(&budget, &needs)?, Sizes::default()),
+                weights => {
+                    let Decision { session, holding } = divide(&budget, &plan, &needs, weights)?;
+                    (session, Sizes::of(&plan, &holding))
+                }
+            };
+            // While the copy of the metadata, which the files hold, is still there.
+            decided = Some((session, sizes, budget.items()));
+            let mapped = ModelFiles::open(path).map_err(Error::from)?;
+            Ok(Box::new(InMemory::new(mapped, plan).map_err(Error::from)?))
+        };
+        let model = Model::with_source(spec.clone(), files, &budget, source).map_err(|e| e.at(path))?;
+        let (session, sizes, reserved) = decided.expect("weights were made");
+        let is = |weights| outline.weights == weights;
+        let read_bytes = sizes.read_per_sweep as f64 + missed_experts(&spec, &sizes);
+        Ok(Self {
+            weights: outline.weights,
+            limit_bytes: outline.limit,
+            n_ctx: session.n_ctx,
+            n_batch: session.n_batch,
+            kv: session.kv,
+            items: reserved.into_iter().chain(items(&needs, &session, &sizes)).collect(),
+            mapped_bytes: if is(WeightsAt::Mapped) { file_bytes } else { 0 },
+            read_bytes: if is(WeightsAt::Streamed) { read_bytes } else { 0.0 },
+            token_bytes: model.matmul_cost().bytes,
+        })
+    }
+
+    /// All private bytes.
+    pub fn private_bytes(&self) -> u64 {
+        self.items.iter().map(|item| item.bytes).sum()
+    }
+
+    /// Bytes per second that this machine reads from memory, measured with the threads of the options, for a moment. What a
+    /// token reads may fit into a cache, so the buffer is as large, up to 64 MB.
+    ///
+    /// # Errors
+    /// An instruction set or CPUs that this machine lacks.
+    pub fn read_bandwidth(&self, options: &LoadOptions) -> Result<f64, Error> {
+        let kernels = options.isa.as_deref().map_or_else(|| Ok(Kernels::detect()), Kernels::named)?;
+        let bytes = self.token_bytes.clamp(MIN_PROBE_BYTES, MAX_PROBE_BYTES);
+        Ok(kernels.read_bandwidth(&engine::pool(&options.threads)?, bytes as usize))
+    }
+}
+
+/// What weights, a session and its sampler take, by the names under which they reserve it.
+fn items(needs: &Needs<'_>, session: &Resolved, sizes: &Sizes) -> Vec<Item> {
+    let spec = needs.spec;
+    let [cache, activations] = Cpu::bytes(spec, needs.n_threads, &session.cpu());
+    let logits = session::logits_bytes(spec);
+    let sampling = session::outcome_bytes(spec, session.n_ctx) - logits;
+    let all = [
+        ("pinned weights", sizes.pinned),
+        ("read-ahead", sizes.ring),
+        ("experts", sizes.experts),
+        ("logits", logits),
+        ("kv cache", cache),
+        ("activations", activations),
+        ("sampler", sampling),
+    ];
+    all.into_iter().filter(|(_, bytes)| *bytes > 0).map(|(name, bytes)| Item { name, bytes }).collect()
+}
