@@ -1,4 +1,4 @@
-"""Writes the trained model as GGUF, matrices Q8_0 and norms F32.
+"""Writes the trained model as GGUF, matrices Q8_0 (or, with --f32, as they are) and norms F32.
 
     python models/stories/export.py --run DIR --out crates/cli/assets/stories.gguf
 """
@@ -40,12 +40,12 @@ def tensors(weights, config):
     yield "output_norm.weight", weights["norm.weight"].numpy()
 
 
-def add_metadata(w, config):
+def add_metadata(w, config, file_type):
     w.add_name("atta stories")
     w.add_description("A very small model that tells little stories in plain English; made by models/stories of atta.")
     w.add_license("MIT OR Apache-2.0")
     w.add_languages(["en"])
-    w.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
+    w.add_file_type(file_type)
     w.add_quantization_version(2)
     w.add_vocab_size(config.n_vocab)
     w.add_context_length(config.n_ctx)
@@ -86,15 +86,16 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--run", required=True, help="what train.py wrote")
     parser.add_argument("--out", required=True)
+    parser.add_argument("--f32", action="store_true")
     args = parser.parse_args()
     saved = torch.load(Path(args.run) / "model.pt", weights_only=True)
     config = Config(**saved["config"])
     w = gguf.GGUFWriter(args.out, "llama")
-    add_metadata(w, config)
+    add_metadata(w, config, gguf.LlamaFileType.ALL_F32 if args.f32 else gguf.LlamaFileType.MOSTLY_Q8_0)
     add_tokenizer(w, spm.SentencePieceProcessor(model_file=str(Path(args.run) / "tokenizer.model")))
     for name, array in tensors(saved["weights"], config):
         array = np.ascontiguousarray(array, dtype=np.float32)
-        if array.ndim == 1:
+        if array.ndim == 1 or args.f32:
             w.add_tensor(name, array)
         else:
             w.add_tensor(name, gguf.quants.quantize(array, Q8_0), raw_dtype=Q8_0)

@@ -25,6 +25,7 @@ import generate
 from model import Config, Model
 
 BOS, EOS, IGNORE = 1, 2, -100
+PRECISION = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 N_HELD_OUT = 600
 PROMPTS = ["Once upon a time", "The little ant", "There was a girl named Mia who", "One day, a robot", "It was a rainy morning when"]
 
@@ -82,8 +83,8 @@ def batch(rows):
 class Muon:
     """Momentum, made orthogonal by Newton-Schulz (Jordan et al. 2024); matrices of one shape go through together."""
 
-    def __init__(self, parameters, momentum=0.95, weight_decay=0.02):
-        self.momentum, self.weight_decay = momentum, weight_decay
+    def __init__(self, parameters, precision, momentum=0.95, weight_decay=0.02):
+        self.momentum, self.weight_decay, self.precision = momentum, weight_decay, precision
         self.groups = {}
         for p in parameters:
             self.groups.setdefault(tuple(p.shape), []).append(p)
@@ -94,9 +95,19 @@ class Muon:
         for shape, parameters in self.groups.items():
             gradient = torch.stack([p.grad for p in parameters])
             buffer = self.buffers[shape].lerp_(gradient, 1 - self.momentum)
-            update = shared(orthogonal, gradient.lerp(buffer, self.momentum)) * (0.2 * max(shape) ** 0.5)
+            update = shared(self.orthogonal, gradient.lerp(buffer, self.momentum)) * (0.2 * max(shape) ** 0.5)
             for p, u in zip(parameters, update):
                 p.mul_(1 - lr * self.weight_decay).sub_(u, alpha=lr)
+
+    def orthogonal(self, x, steps=5):
+        """x: [n, rows, columns], each brought near to the orthogonal matrix closest to it."""
+        tall = x.shape[1] > x.shape[2]
+        y = (x.mT if tall else x).to(self.precision)
+        y = y / (y.norm(dim=(1, 2), keepdim=True) + 1e-7)
+        for _ in range(steps):
+            a = y @ y.mT
+            y = 3.4445 * y + (-4.7750 * a + 2.0315 * a @ a) @ y
+        return (y.mT if tall else y).float()
 
 
 def shared(f, x):
@@ -110,37 +121,26 @@ def shared(f, x):
     return y
 
 
-def orthogonal(x, steps=5):
-    """x: [n, rows, columns], each brought near to the orthogonal matrix closest to it."""
-    tall = x.shape[1] > x.shape[2]
-    y = (x.mT if tall else x).bfloat16()
-    y = y / (y.norm(dim=(1, 2), keepdim=True) + 1e-7)
-    for _ in range(steps):
-        a = y @ y.mT
-        y = 3.4445 * y + (-4.7750 * a + 2.0315 * a @ a) @ y
-    return (y.mT if tall else y).float()
-
-
 def rate(progress, step, warmup=30):
     """Warm-up, level for a quarter of the time, then straight down to (almost) nothing."""
     return min(1.0, (step + 1) / warmup, max(0.01, (1.0 - progress) / 0.75))
 
 
-def loss_of(model, ids, targets, device):
-    with torch.autocast(device, dtype=torch.bfloat16):
+def loss_of(model, ids, targets, device, precision):
+    with torch.autocast(device, dtype=torch.bfloat16, enabled=precision == torch.bfloat16):
         logits = model(ids.to(device))
     return F.cross_entropy(logits.flatten(0, 1).float(), targets.to(device).flatten(), ignore_index=IGNORE)
 
 
 @torch.no_grad()
-def held_out_loss(model, rows, device):
+def held_out_loss(model, rows, device, precision):
     """Mean over tokens, in nats."""
     total, count = 0.0, 0
     stream = sorted(rows, key=len)
     for start in range(0, len(stream), 8):
         ids, targets = batch(stream[start : start + 8])
         n = int((targets != IGNORE).sum())
-        total += float(loss_of(model, ids, targets, device)) * n
+        total += float(loss_of(model, ids, targets, device, precision)) * n
         count += n
     return total / count
 
@@ -182,17 +182,17 @@ def agreed(value):
 
 
 def train(args, rank, n_ranks, model, rows, held_out, out):
-    run = torch.compile(loss_of) if args.compile else loss_of
+    run, precision = torch.compile(loss_of) if args.compile else loss_of, PRECISION[args.precision]
     parameters = list(model.parameters())
     matrices = [p for p in model.blocks.parameters() if p.ndim == 2]
     chosen = {id(p) for p in matrices}
-    muon = Muon(matrices)
+    muon = Muon(matrices, precision)
     adam = torch.optim.AdamW([p for p in parameters if id(p) not in chosen], lr=args.lr, betas=(0.9, 0.98), weight_decay=0.0)
     stream = windows(rows[rank::n_ranks], args.width, args.batch_tokens // args.width // n_ranks, seed=3 + rank)
     started, step, mean, next_look = time.time(), 0, None, 0.0
     while (progress := agreed((time.time() - started) / (60 * args.minutes))) < 1:
         ids = next(stream)
-        loss = run(model, ids[:, :-1], ids[:, 1:], args.device)
+        loss = run(model, ids[:, :-1], ids[:, 1:], args.device, precision)
         loss.backward()
         average_gradients(parameters)
         lr = args.lr * rate(progress, step)
@@ -214,7 +214,7 @@ def train(args, rank, n_ranks, model, rows, held_out, out):
 
 
 def report(out, model, held_out, args, step, mean, started):
-    loss = held_out_loss(model, held_out, args.device)
+    loss = held_out_loss(model, held_out, args.device, PRECISION[args.precision])
     line = {"step": step, "tokens": step * args.batch_tokens, "minutes": round((time.time() - started) / 60, 2),
             "train": round(mean or 0, 4), "held_out": round(loss, 4), "perplexity": round(math.exp(loss), 3)}  # fmt: skip
     print(line, flush=True)
@@ -233,7 +233,7 @@ def work(rank, n_ranks, args, tokenizer, rows, held_out):
         dist.init_process_group("gloo", init_method=f"file://{args.out}/meet", rank=rank, world_size=n_ranks)
     torch.manual_seed(0)
     out = Path(args.out)
-    model = Model(Config()).to(args.device)
+    model = Model(args.shape).to(args.device)
     if args.resume:
         model.load_state_dict(torch.load(args.resume, weights_only=True)["weights"])
     train(args, rank, n_ranks, model, rows, held_out, out)
@@ -250,6 +250,10 @@ def prepare(args, out, config):
     return encode(tokenizer, stories[N_HELD_OUT:], config.n_ctx, seed=2), encode(tokenizer, stories[:N_HELD_OUT], config.n_ctx, seed=1)
 
 
+def shape(text):
+    return Config(**{name: int(value) for name, value in (part.split("=") for part in text.split(","))})
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", required=True)
@@ -262,14 +266,16 @@ def main():
     parser.add_argument("--lr", type=float, default=5e-3)
     parser.add_argument("--looks", type=int, default=20)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--precision", choices=PRECISION, default="bfloat16", help="float32 for CPUs without bf16 arithmetic")
+    parser.add_argument("--shape", type=shape, default=Config(), help="fields of the configuration, as in n_layers=5,d_model=512,d_ff=1536")
     parser.add_argument("--resume", help="a model.pt to go on from")
     args = parser.parse_args()
     out = Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
     (out / "meet").unlink(missing_ok=True)
     clock = time.time()
-    rows, held_out = prepare(args, out, Config())
-    n = sum(p.numel() for p in Model(Config()).parameters())
+    rows, held_out = prepare(args, out, args.shape)
+    n = sum(p.numel() for p in Model(args.shape).parameters())
     print(f"{len(rows)} stories, {sum(map(len, rows)) / 1e6:.2f} M tokens, {n / 1e6:.2f} M parameters, data ready after {time.time() - clock:.0f} s", flush=True)
     arguments = (args.processes, args, str(out / "tokenizer.model"), rows, held_out)
     if args.processes > 1:

@@ -1,0 +1,464 @@
+//! The families of models that are read: what their configurations leave unsaid, how they call their tensors, and what llama.cpp's
+//! converter does to them. One row for each class of transformers; a new architecture is a new row.
+//!
+//! Sources: the configuration classes of transformers 5 (defaults), and the converter of llama.cpp (what becomes of tensors).
+
+use atta_model::Role;
+use serde_json::Value;
+
+use super::config::Config;
+use crate::Error;
+
+/// What is particular about the models of some classes.
+pub(super) struct Family {
+    /// What a configuration says in `architectures`.
+    pub(super) classes: &'static [&'static str],
+    /// What a GGUF file says in `general.architecture`.
+    pub(super) arch: &'static str,
+    /// Fields that need not be written, as a JSON object.
+    pub(super) defaults: &'static str,
+    /// Fields that change what is computed, with the one value that is read, as JSON; null is fine, too.
+    pub(super) fixed: &'static [(&'static str, &'static str)],
+    /// Numbers that some models multiply or bound something with, and their keys.
+    pub(super) multipliers: &'static [(&'static str, &'static str)],
+    /// Which layers have a window.
+    pub(super) window: Window,
+    /// Whether positions enter by rotation.
+    pub(super) is_rotated: bool,
+    /// Whether files say how much of a head is rotated.
+    pub(super) names_d_rope: bool,
+    /// How files say longrope.
+    pub(super) long: Long,
+    /// What is in front of the names of a layer's tensors; `{l}` is its number.
+    pub(super) prefix: &'static str,
+    /// Tensors that are called otherwise than in a llama. An empty name: it never has one.
+    pub(super) names: &'static [(Role, &'static str)],
+    /// Tensors that stay one in files: GGUF's name and the checkpoint's.
+    pub(super) fused: &'static [(&'static str, &'static str)],
+    /// Experts, where there are some.
+    pub(super) experts: Option<Experts>,
+    /// Whether rows of q and k are put into the order of adjacent pairs.
+    pub(super) is_paired: bool,
+    /// Whether matrices of layers are stored as `[d_in, d_out]`.
+    pub(super) is_transposed: bool,
+    /// Whether the norm before the perceptron is called by its name in the checkpoint (`post_attention_norm`).
+    pub(super) keeps_post_norm_name: bool,
+    /// What is added to the weights of norms.
+    pub(super) norm_offset: f32,
+    /// Fields that say how matrices were rounded in training, with the value that says so.
+    pub(super) ternary: Option<(&'static str, u64)>,
+}
+
+/// Which layers look back through a window, if the configuration does not list them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Window {
+    /// None; files cannot say it.
+    None,
+    /// All in transformers, and none in files.
+    Dropped,
+    /// All, if there is a window.
+    All,
+    /// All but every `n`th.
+    Every(u64),
+    /// All but every `n`th, and files list them.
+    Listed(u64),
+    /// Those from `max_window_layers` on, if `use_sliding_window` says so; files cannot say it.
+    Last,
+}
+
+/// How files say longrope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Long {
+    /// Not at all.
+    Unread,
+    /// By what rotated elements are multiplied by.
+    ByMagnitude,
+}
+
+/// The experts of a family.
+pub(super) struct Experts {
+    /// What is in front of all names of theirs.
+    pub(super) prefix: &'static str,
+    /// Gate, up and down of one expert.
+    pub(super) parts: [&'static str; 3],
+    /// How gate and up lie where they are one tensor for all experts.
+    pub(super) joined: Joined,
+    /// Fields that say widths, and their keys.
+    pub(super) widths: &'static [(&'static str, &'static str)],
+    /// Whether the weights of chosen experts are divided by their sum, if files say nothing.
+    pub(super) are_renormalized: bool,
+}
+
+/// How gate and up of all experts are one tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Joined {
+    /// `[n_experts, 2 d_ff, d_model]`: gate before up.
+    Halves,
+    /// `[n_experts, d_model, 2 d_ff]`: a column of gate, a column of up.
+    Columns,
+}
+
+/// What all others are described by their differences from.
+const LLAMA: Family = Family {
+    classes: &["LlamaForCausalLM", "LLaMAForCausalLM"],
+    arch: "llama",
+    defaults: "{}",
+    fixed: &[],
+    multipliers: &[],
+    window: Window::None,
+    is_rotated: true,
+    names_d_rope: true,
+    long: Long::Unread,
+    prefix: "model.layers.{l}.",
+    names: &[],
+    fused: &[],
+    experts: None,
+    is_paired: true,
+    is_transposed: false,
+    keeps_post_norm_name: false,
+    norm_offset: 0.0,
+    ternary: None,
+};
+
+/// The same for models that rotate halves of heads.
+const HALVES: Family = Family { names_d_rope: false, is_paired: false, ..LLAMA };
+
+const QWEN_EXPERTS: Experts = Experts {
+    prefix: "mlp.experts.",
+    parts: ["gate_proj.weight", "up_proj.weight", "down_proj.weight"],
+    joined: Joined::Halves,
+    widths: &[
+        ("moe_intermediate_size", "expert_feed_forward_length"),
+        ("shared_expert_intermediate_size", "expert_shared_feed_forward_length"),
+    ],
+    are_renormalized: false,
+};
+
+const GEMMA_NORMS: &[(Role, &str)] = &[(Role::FfnNorm, "pre_feedforward_layernorm.weight")];
+
+const FAMILIES: &[Family] = &[
+    LLAMA,
+    Family {
+        classes: &["MistralForCausalLM"],
+        defaults: r#"{"num_key_value_heads": 8}"#,
+        window: Window::Dropped,
+        ..LLAMA
+    },
+    Family {
+        classes: &["MixtralForCausalLM"],
+        defaults: r#"{"rope_theta": 1e6, "num_local_experts": 8, "num_experts_per_tok": 2, "num_key_value_heads": 8}"#,
+        window: Window::Dropped,
+        names: &[(Role::FfnGateInp, "block_sparse_moe.gate.weight")],
+        experts: Some(Experts {
+            prefix: "block_sparse_moe.experts.",
+            parts: ["w1.weight", "w3.weight", "w2.weight"],
+            widths: &[],
+            are_renormalized: true,
+            ..QWEN_EXPERTS
+        }),
+        ..LLAMA
+    },
+    Family {
+        classes: &["Ministral3ForCausalLM", "Mistral3ForConditionalGeneration"],
+        arch: "mistral3",
+        window: Window::Dropped,
+        ..LLAMA
+    },
+    Family {
+        classes: &["GraniteForCausalLM"],
+        arch: "granite",
+        defaults: r#"{"attention_multiplier": 1.0, "embedding_multiplier": 1.0, "residual_multiplier": 1.0, "logits_scaling": 1.0}"#,
+        multipliers: &[
+            ("attention_multiplier", "attention.scale"),
+            ("embedding_multiplier", "embedding_scale"),
+            ("residual_multiplier", "residual_scale"),
+            ("logits_scaling", "logit_scale"),
+        ],
+        ..LLAMA
+    },
+    Family {
+        classes: &["SmolLM3ForCausalLM"],
+        arch: "smollm3",
+        defaults: r#"{"rope_theta": 2e6, "tie_word_embeddings": true, "num_key_value_heads": 4}"#,
+        fixed: &[("no_rope_layer_interval", "4")],
+        window: Window::Last,
+        ..LLAMA
+    },
+    Family { classes: &["Qwen2ForCausalLM"], arch: "qwen2", window: Window::Last, ..HALVES },
+    Family {
+        classes: &["Qwen3ForCausalLM"],
+        arch: "qwen3",
+        defaults: r#"{"head_dim": 128}"#,
+        window: Window::Last,
+        ..HALVES
+    },
+    Family {
+        classes: &["Qwen2MoeForCausalLM"],
+        arch: "qwen2moe",
+        defaults: r#"{"norm_topk_prob": false}"#,
+        fixed: &[("decoder_sparse_step", "1"), ("mlp_only_layers", "[]")],
+        window: Window::Last,
+        experts: Some(QWEN_EXPERTS),
+        ..HALVES
+    },
+    Family {
+        classes: &["Qwen3MoeForCausalLM"],
+        arch: "qwen3moe",
+        defaults: r#"{"norm_topk_prob": false, "head_dim": 128}"#,
+        fixed: &[("decoder_sparse_step", "1"), ("mlp_only_layers", "[]")],
+        window: Window::Last,
+        experts: Some(Experts { are_renormalized: true, ..QWEN_EXPERTS }),
+        ..HALVES
+    },
+    Family {
+        classes: &["GemmaForCausalLM"],
+        arch: "gemma",
+        defaults: r#"{"tie_word_embeddings": true, "head_dim": 256}"#,
+        fixed: &[("use_bidirectional_attention", "false")],
+        norm_offset: 1.0,
+        ..HALVES
+    },
+    Family {
+        classes: &["Gemma2ForCausalLM"],
+        arch: "gemma2",
+        defaults: r#"{"tie_word_embeddings": true, "head_dim": 256, "sliding_window": 4096, "query_pre_attn_scalar": 256,
+            "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}"#,
+        fixed: &[("use_bidirectional_attention", "false")],
+        multipliers: &[
+            ("attn_logit_softcapping", "attn_logit_softcapping"),
+            ("final_logit_softcapping", "final_logit_softcapping"),
+        ],
+        window: Window::Every(2),
+        names: GEMMA_NORMS,
+        norm_offset: 1.0,
+        ..HALVES
+    },
+    Family {
+        classes: &["Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"],
+        arch: "gemma3",
+        defaults: r#"{"tie_word_embeddings": true, "vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216,
+            "num_hidden_layers": 26, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+            "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "query_pre_attn_scalar": 256,
+            "sliding_window": 4096, "rope_theta": 1e6, "rope_local_base_freq": 1e4}"#,
+        fixed: &[("use_bidirectional_attention", "false")],
+        multipliers: &[("final_logit_softcapping", "final_logit_softcapping")],
+        window: Window::Every(6),
+        names: GEMMA_NORMS,
+        norm_offset: 1.0,
+        ..HALVES
+    },
+    Family { classes: &["Olmo2ForCausalLM", "Olmo3ForCausalLM"], arch: "olmo2", window: Window::Listed(4), ..HALVES },
+    Family {
+        classes: &["PhiForCausalLM"],
+        arch: "phi2",
+        defaults: r#"{"partial_rotary_factor": 0.5, "layer_norm_eps": 1e-5}"#,
+        fixed: &[("qk_layernorm", "false")],
+        names_d_rope: true,
+        names: &[
+            (Role::OutputNorm, "model.final_layernorm.weight"),
+            (Role::OutputNormBias, "model.final_layernorm.bias"),
+            (Role::AttnOutput, "self_attn.dense.weight"),
+            (Role::AttnOutputBias, "self_attn.dense.bias"),
+            (Role::FfnUp, "mlp.fc1.weight"),
+            (Role::FfnUpBias, "mlp.fc1.bias"),
+            (Role::FfnDown, "mlp.fc2.weight"),
+            (Role::FfnDownBias, "mlp.fc2.bias"),
+        ],
+        ..HALVES
+    },
+    Family {
+        classes: &["Phi3ForCausalLM"],
+        arch: "phi3",
+        defaults: r#"{"original_max_position_embeddings": 4096}"#,
+        window: Window::All,
+        names_d_rope: true,
+        long: Long::ByMagnitude,
+        fused: &[("attn_qkv.weight", "self_attn.qkv_proj.weight"), ("ffn_up.weight", "mlp.gate_up_proj.weight")],
+        ..HALVES
+    },
+    Family {
+        classes: &["GPT2LMHeadModel"],
+        arch: "gpt2",
+        defaults: r#"{"tie_word_embeddings": true, "layer_norm_epsilon": 1e-5}"#,
+        fixed: &[
+            ("scale_attn_weights", "true"),
+            ("scale_attn_by_inverse_layer_idx", "false"),
+            ("add_cross_attention", "false"),
+        ],
+        is_rotated: false,
+        prefix: "h.{l}.",
+        names: &[
+            (Role::TokenEmbd, "wte.weight"),
+            (Role::PositionEmbd, "wpe.weight"),
+            (Role::OutputNorm, "ln_f.weight"),
+            (Role::OutputNormBias, "ln_f.bias"),
+            (Role::AttnNorm, "ln_1.weight"),
+            (Role::AttnNormBias, "ln_1.bias"),
+            (Role::AttnOutput, "attn.c_proj.weight"),
+            (Role::AttnOutputBias, "attn.c_proj.bias"),
+            (Role::FfnNorm, "ln_2.weight"),
+            (Role::FfnNormBias, "ln_2.bias"),
+            (Role::FfnUp, "mlp.c_fc.weight"),
+            (Role::FfnUpBias, "mlp.c_fc.bias"),
+            (Role::FfnDown, "mlp.c_proj.weight"),
+            (Role::FfnDownBias, "mlp.c_proj.bias"),
+        ],
+        fused: &[("attn_qkv.weight", "attn.c_attn.weight"), ("attn_qkv.bias", "attn.c_attn.bias")],
+        is_transposed: true,
+        ..HALVES
+    },
+    Family {
+        classes: &["GptOssForCausalLM"],
+        arch: "gpt-oss",
+        defaults: r#"{"rope_theta": 150000.0, "head_dim": 64, "sliding_window": 128, "num_local_experts": 128,
+            "num_experts_per_tok": 4}"#,
+        window: Window::Every(2),
+        names: &[
+            (Role::FfnGateInp, "mlp.router.weight"),
+            (Role::FfnGateInpBias, "mlp.router.bias"),
+            (Role::FfnGateExpsBias, "mlp.experts.gate_up_proj_bias"),
+            (Role::FfnUpExpsBias, "mlp.experts.gate_up_proj_bias"),
+            (Role::FfnDownExpsBias, "mlp.experts.down_proj_bias"),
+        ],
+        experts: Some(Experts {
+            joined: Joined::Columns,
+            widths: &[("intermediate_size", "expert_feed_forward_length")],
+            are_renormalized: true,
+            ..QWEN_EXPERTS
+        }),
+        keeps_post_norm_name: true,
+        ..HALVES
+    },
+    Family {
+        classes: &["BitNetForCausalLM"],
+        arch: "bitnet",
+        defaults: r#"{"rope_theta": 500000.0, "num_key_value_heads": 5}"#,
+        ..HALVES
+    },
+    Family {
+        // Models of 1bitLLM, whose code is not in transformers.
+        classes: &["BitnetForCausalLM"],
+        arch: "bitnet",
+        names: &[(Role::AttnSubNorm, "self_attn.inner_attn_ln.weight"), (Role::FfnSubNorm, "mlp.ffn_layernorm.weight")],
+        ternary: Some(("weight_bits", 1)),
+        ..HALVES
+    },
+];
+
+impl Family {
+    /// The family of a configuration.
+    pub(super) fn of(c: &Config) -> Result<&'static Self, Error> {
+        let class = c.list_opt("architectures")?.and_then(|all| all.first());
+        let class = class.and_then(Value::as_str).ok_or_else(|| c.wrong("architectures is missing"))?;
+        let family = FAMILIES.iter().find(|family| family.classes.contains(&class));
+        family.ok_or_else(|| c.wrong(format!("architectures is {class:?}, which is not read")))
+    }
+
+    /// Refuses what would be computed otherwise.
+    pub(super) fn check_fixed(&self, c: &Config) -> Result<(), Error> {
+        for (field, only) in self.fixed.iter().chain(&[("is_causal", "true"), ("rope_interleaved", "false")]) {
+            let only: Value = serde_json::from_str(only).expect("the values of a family are JSON");
+            if let Some(value) = c.get(field).filter(|value| **value != only) {
+                return Err(c.not_read(field, value));
+            }
+        }
+        Ok(())
+    }
+
+    /// The window of each layer.
+    pub(super) fn windows(&self, c: &Config) -> Result<Vec<Option<u64>>, Error> {
+        let n_layers = c.count(&["num_hidden_layers", "n_layer"])?;
+        if n_layers > MAX_LAYERS {
+            return Err(c.wrong(format!("num_hidden_layers is {n_layers}, expected at most {MAX_LAYERS}")));
+        }
+        let window = c.count_opt(&["sliding_window"])?;
+        let listed = c.list_opt("layer_types")?;
+        let pattern = c.count_opt(&["sliding_window_pattern", "_sliding_window_pattern"])?;
+        let is_used = c.flag_opt("use_sliding_window")?.unwrap_or(false);
+        let first = c.count_opt(&["max_window_layers"])?.unwrap_or(0);
+        let slides = |l: u64| match (self.window, listed) {
+            (Window::None | Window::Dropped, _) => Ok(false),
+            (Window::All, _) => Ok(true),
+            (_, Some(listed)) => match listed.get(l as usize).and_then(Value::as_str) {
+                Some("sliding_attention") => Ok(true),
+                Some("full_attention") => Ok(false),
+                _ => Err(c.wrong(format!("layer_types does not say what layer {l} is"))),
+            },
+            (Window::Every(n) | Window::Listed(n), None) => Ok(!(l + 1).is_multiple_of(pattern.unwrap_or(n).max(1))),
+            (Window::Last, None) => Ok(is_used && l >= first),
+        };
+        (0..n_layers).map(|l| slides(l).map(|slides| window.filter(|_| slides))).collect()
+    }
+
+    /// What the checkpoint calls a tensor in which files, too, have several.
+    pub(super) fn fused(&self, within: &str) -> Option<&'static str> {
+        self.fused.iter().find(|(name, _)| *name == within).map(|(_, from)| *from)
+    }
+
+    /// The name of a tensor in a checkpoint.
+    pub(super) fn name(&self, role: Role, layer: Option<usize>) -> String {
+        let own = self.names.iter().find(|(of, _)| *of == role).map(|(_, name)| *name);
+        self.in_layer(own.unwrap_or_else(|| usual_name(role)), layer)
+    }
+
+    /// A name with the number of its layer in front.
+    pub(super) fn in_layer(&self, name: &str, layer: Option<usize>) -> String {
+        match layer {
+            Some(l) => format!("{}{name}", self.prefix.replace("{l}", &l.to_string())),
+            None => name.to_owned(),
+        }
+    }
+}
+
+/// No model has more layers.
+const MAX_LAYERS: u64 = 4096;
+
+/// What a llama calls a tensor, and what has become usual for those that it does not have.
+pub(super) fn usual_name(role: Role) -> &'static str {
+    match role {
+        Role::TokenEmbd => "model.embed_tokens.weight",
+        Role::PositionEmbd => "model.embed_positions.weight",
+        Role::OutputNorm => "model.norm.weight",
+        Role::OutputNormBias => "model.norm.bias",
+        Role::Output => "lm_head.weight",
+        Role::OutputBias => "lm_head.bias",
+        Role::AttnNorm => "input_layernorm.weight",
+        Role::AttnNormBias => "input_layernorm.bias",
+        Role::AttnQ => "self_attn.q_proj.weight",
+        Role::AttnQBias => "self_attn.q_proj.bias",
+        Role::AttnK => "self_attn.k_proj.weight",
+        Role::AttnKBias => "self_attn.k_proj.bias",
+        Role::AttnV => "self_attn.v_proj.weight",
+        Role::AttnVBias => "self_attn.v_proj.bias",
+        Role::AttnQNorm => "self_attn.q_norm.weight",
+        Role::AttnKNorm => "self_attn.k_norm.weight",
+        Role::AttnSubNorm => "self_attn.attn_sub_norm.weight",
+        Role::AttnOutput => "self_attn.o_proj.weight",
+        Role::AttnOutputBias => "self_attn.o_proj.bias",
+        Role::AttnSinks => "self_attn.sinks",
+        Role::AttnPostNorm | Role::FfnNorm => "post_attention_layernorm.weight",
+        Role::FfnNormBias => "post_attention_layernorm.bias",
+        Role::FfnPostNorm => "post_feedforward_layernorm.weight",
+        Role::FfnGate => "mlp.gate_proj.weight",
+        Role::FfnGateBias => "mlp.gate_proj.bias",
+        Role::FfnUp => "mlp.up_proj.weight",
+        Role::FfnUpBias => "mlp.up_proj.bias",
+        Role::FfnSubNorm => "mlp.ffn_sub_norm.weight",
+        Role::FfnDown => "mlp.down_proj.weight",
+        Role::FfnDownBias => "mlp.down_proj.bias",
+        Role::FfnGateInp => "mlp.gate.weight",
+        Role::FfnGateInpBias => "mlp.gate.bias",
+        Role::FfnGateInpShexp => "mlp.shared_expert_gate.weight",
+        Role::FfnGateShexp => "mlp.shared_expert.gate_proj.weight",
+        Role::FfnUpShexp => "mlp.shared_expert.up_proj.weight",
+        Role::FfnDownShexp => "mlp.shared_expert.down_proj.weight",
+        Role::FfnGateExps => "mlp.experts.gate_proj.weight",
+        Role::FfnUpExps => "mlp.experts.up_proj.weight",
+        Role::FfnDownExps => "mlp.experts.down_proj.weight",
+        Role::FfnGateExpsBias => "mlp.experts.gate_proj.bias",
+        Role::FfnUpExpsBias => "mlp.experts.up_proj.bias",
+        Role::FfnDownExpsBias => "mlp.experts.down_proj.bias",
+        // Computed from the configuration.
+        Role::RopeFreqs | Role::RopeFactorsShort | Role::RopeFactorsLong => "",
+    }
+}

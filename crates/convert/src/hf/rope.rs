@@ -1,0 +1,215 @@
+//! The rotation that a configuration describes: as keys, as tensors of factors, and as what transformers makes of it.
+//!
+//! Transformers 5 writes `rope_parameters`, one object or one for each type of layer; transformers 4 wrote `rope_theta`,
+//! `rope_scaling` and others side by side. Source of the formulas: `modeling_rope_utils.py` of transformers.
+
+use std::f64::consts::PI;
+
+use serde_json::{Map, Value};
+
+use super::{config::Config, keys::Keys};
+use crate::Error;
+
+/// What a configuration says of the rotation.
+pub(super) struct Rope<'a> {
+    config: &'a Config,
+    /// Of layers that see everything.
+    full: Map<String, Value>,
+    /// Of layers with a window, if they have parameters of their own.
+    sliding: Option<Map<String, Value>>,
+}
+
+/// Stretching of the rotation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Plain,
+    Linear,
+    Dynamic,
+    Yarn,
+    Llama3,
+    Long,
+}
+
+/// Fields that transformers 4 wrote beside `rope_scaling`.
+const MIRRORED: [&str; 3] = ["rope_theta", "partial_rotary_factor", "original_max_position_embeddings"];
+
+impl<'a> Rope<'a> {
+    pub(super) fn new(config: &'a Config) -> Result<Self, Error> {
+        let new = config.object_opt("rope_parameters")?;
+        let old = config.object_opt("rope_scaling")?;
+        let of = |kind: &str| new.and_then(|all| all.get(kind)?.as_object().cloned());
+        let mut full = of("full_attention").or(new.or(old).cloned()).unwrap_or_default();
+        for (name, value) in MIRRORED.iter().filter_map(|name| Some((name, config.get(name)?))) {
+            full.entry(*name).or_insert_with(|| value.clone());
+        }
+        let local =
+            config.get("rope_local_base_freq").map(|theta| Map::from_iter([("rope_theta".to_owned(), theta.clone())]));
+        Ok(Self { config, full, sliding: of("sliding_attention").or(local) })
+    }
+
+    pub(super) fn kind(&self) -> Result<Kind, Error> {
+        let name = ["rope_type", "type"].into_iter().find_map(|key| self.full.get(key));
+        match name.map(|name| name.as_str().unwrap_or_default()) {
+            None | Some("default") => Ok(Kind::Plain),
+            Some("linear") => Ok(Kind::Linear),
+            Some("dynamic") => Ok(Kind::Dynamic),
+            Some("yarn") => Ok(Kind::Yarn),
+            Some("llama3") => Ok(Kind::Llama3),
+            Some("longrope" | "su") => Ok(Kind::Long),
+            Some(_) => Err(self.config.not_read("rope_type", name.unwrap_or(&Value::Null))),
+        }
+    }
+
+    /// A number of the parameters; 0 and null are none, as in transformers.
+    fn number_opt(&self, name: &str) -> Result<Option<f64>, Error> {
+        match self.full.get(name).filter(|value| !value.is_null()) {
+            None => Ok(None),
+            Some(value) => match super::config::number(value) {
+                Some(x) => Ok(Some(x).filter(|&x| x != 0.0)),
+                None => Err(self.config.wrong(format!("{name} is {value}, expected a number"))),
+            },
+        }
+    }
+
+    fn number(&self, name: &str) -> Result<f64, Error> {
+        self.number_opt(name)?.ok_or_else(|| self.config.wrong(format!("{name} of the rope is missing")))
+    }
+
+    fn flag(&self, name: &str, default: bool) -> bool {
+        self.full.get(name).and_then(Value::as_bool).unwrap_or(default)
+    }
+
+    /// The base of layers that see everything.
+    pub(super) fn theta(&self) -> Result<f64, Error> {
+        Ok(self.number_opt("rope_theta")?.unwrap_or(10_000.0))
+    }
+
+    /// The base of layers with a window, if they have one of their own.
+    pub(super) fn theta_swa(&self) -> Result<Option<f64>, Error> {
+        let Some(sliding) = &self.sliding else { return Ok(None) };
+        if let Some(kind) = sliding.get("rope_type").filter(|kind| *kind != "default") {
+            return Err(self.config.not_read("rope_type of sliding_attention", kind));
+        }
+        match sliding.get("rope_theta").map(|theta| super::config::number(theta).ok_or(theta)) {
+            Some(Err(theta)) => Err(self.config.wrong(format!("rope_theta is {theta}, expected a number"))),
+            other => Ok(other.and_then(Result::ok)),
+        }
+    }
+
+    /// The part of a head that is rotated.
+    pub(super) fn partial(&self) -> Result<f64, Error> {
+        Ok(self.number_opt("partial_rotary_factor")?.unwrap_or(1.0))
+    }
+
+    /// Positions of the original training.
+    pub(super) fn n_ctx_orig(&self) -> Result<u64, Error> {
+        match self.number_opt("original_max_position_embeddings")? {
+            Some(n) if n >= 1.0 => Ok(n as u64),
+            _ => self.config.count(&["max_position_embeddings"]),
+        }
+    }
+
+    /// Whether the ramp of YaRN ends at whole pairs.
+    pub(super) fn is_truncated(&self) -> bool {
+        self.flag("truncate", true)
+    }
+
+    /// What the rotated elements are multiplied by.
+    pub(super) fn magnitude(&self) -> Result<f64, Error> {
+        match (self.kind()?, self.number_opt("attention_factor")?) {
+            (Kind::Yarn | Kind::Long, Some(given)) => Ok(given),
+            (Kind::Yarn, None) => self.yarn_magnitude(),
+            (Kind::Long, None) => self.long_magnitude(),
+            _ => Ok(1.0),
+        }
+    }
+
+    fn yarn_magnitude(&self) -> Result<f64, Error> {
+        let factor = self.number("factor")?;
+        let of = |mscale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * mscale * factor.ln() + 1.0 };
+        Ok(match (self.number_opt("mscale")?, self.number_opt("mscale_all_dim")?) {
+            (Some(one), Some(all)) => of(one) / of(all),
+            _ => of(1.0),
+        })
+    }
+
+    fn long_magnitude(&self) -> Result<f64, Error> {
+        let original = self.n_ctx_orig()? as f64;
+        let n_ctx = self.config.count(&["max_position_embeddings"])? as f64;
+        let factor = self.number_opt("factor")?.unwrap_or(n_ctx / original);
+        Ok(if factor <= 1.0 { 1.0 } else { (1.0 + factor.ln() / original.ln()).sqrt() })
+    }
+
+    /// The keys of every architecture that rotates.
+    pub(super) fn write(&self, keys: &mut Keys) -> Result<(), Error> {
+        keys.number("rope.freq_base", self.theta()?);
+        if let Some(theta) = self.theta_swa()? {
+            keys.number("rope.freq_base_swa", theta);
+        }
+        match self.kind()? {
+            Kind::Plain | Kind::Llama3 | Kind::Long => {}
+            Kind::Linear => {
+                keys.text("rope.scaling.type", "linear");
+                keys.number("rope.scaling.factor", self.number("factor")?);
+            }
+            Kind::Dynamic => self.write_dynamic(keys)?,
+            Kind::Yarn => self.write_yarn(keys)?,
+        }
+        Ok(())
+    }
+
+    /// No other program writes these; the context is the one that is stretched to.
+    fn write_dynamic(&self, keys: &mut Keys) -> Result<(), Error> {
+        let (factor, n_ctx) = (self.number("factor")?, self.config.count(&["max_position_embeddings"])?);
+        keys.text("rope.scaling.type", "dynamic");
+        keys.number("rope.scaling.factor", factor);
+        keys.count("rope.scaling.original_context_length", n_ctx);
+        keys.count("context_length", (n_ctx as f64 * factor) as u64);
+        Ok(())
+    }
+
+    fn write_yarn(&self, keys: &mut Keys) -> Result<(), Error> {
+        keys.text("rope.scaling.type", "yarn");
+        keys.number("rope.scaling.factor", self.number("factor")?);
+        keys.count("rope.scaling.original_context_length", self.n_ctx_orig()?);
+        for name in ["beta_fast", "beta_slow"] {
+            if let Some(beta) = self.number_opt(name)? {
+                keys.number(&format!("rope.scaling.yarn_{name}"), beta);
+            }
+        }
+        match (self.number_opt("attention_factor")?, self.number_opt("mscale")?, self.number_opt("mscale_all_dim")?) {
+            (Some(given), ..) => keys.number("rope.scaling.yarn_attn_factor", given),
+            (None, Some(1.0), Some(all)) => keys.number("rope.scaling.yarn_log_multiplier", all),
+            (None, Some(_), Some(_)) => keys.number("rope.scaling.yarn_attn_factor", self.yarn_magnitude()?),
+            _ => {}
+        }
+        if let Some(beta) = self.number_opt("llama_4_scaling_beta")? {
+            keys.number("attention.temperature_scale", beta);
+        }
+        Ok(())
+    }
+
+    /// Llama 3's divisors of the angles, `[d_rope / 2]`: 1 for short waves, the factor for long ones, a ramp between.
+    pub(super) fn llama3_factors(&self, d_rope: usize) -> Result<Vec<f32>, Error> {
+        let (factor, theta) = (self.number("factor")?, self.theta()?);
+        let [low, high] = [self.number("low_freq_factor")?, self.number("high_freq_factor")?];
+        let n_ctx_orig = self.number("original_max_position_embeddings")?;
+        let divisor = |i: usize| {
+            let wave = 2.0 * PI * theta.powf((2 * i) as f64 / d_rope as f64);
+            let ramp = ((n_ctx_orig / wave - low) / (high - low)).clamp(0.0, 1.0);
+            (1.0 / ((1.0 - ramp) / factor + ramp)) as f32
+        };
+        match low < high {
+            true => Ok((0..d_rope / 2).map(divisor).collect()),
+            false => Err(self.config.wrong(format!("low_freq_factor is {low}, expected less than high_freq_factor"))),
+        }
+    }
+
+    /// The factors of longrope.
+    pub(super) fn long_factors(&self, name: &str) -> Result<Vec<f32>, Error> {
+        let list = self.full.get(name).and_then(Value::as_array);
+        let list = list.and_then(|list| list.iter().map(super::config::number).collect::<Option<Vec<_>>>());
+        let list = list.ok_or_else(|| self.config.wrong(format!("{name} of the rope is no list of numbers")))?;
+        Ok(list.into_iter().map(|x| x as f32).collect())
+    }
+}

@@ -1,0 +1,218 @@
+//! Importance matrices: how much an error in each column of a matrix matters.
+//!
+//! What a column is multiplied with, squared and summed over the tokens of a text, says how far an error in its weights goes.
+//! Sums are kept per tensor, and per expert of a tensor that has several. Files are llama.cpp's: GGUF with two tensors
+//! for each matrix, `NAME.in_sum2`, `[n_experts, d]`, and `NAME.counts`, `[n_experts, 1]`, both F32.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use atta_formats::{TensorType, Writer, decode};
+
+use crate::{Checkpoint, Error, Stored, Tensor, gguf};
+
+const DATASETS: &str = "imatrix.datasets";
+const CHUNK_COUNT: &str = "imatrix.chunk_count";
+const CHUNK_SIZE: &str = "imatrix.chunk_size";
+const SUMS: &str = ".in_sum2";
+const COUNTS: &str = ".counts";
+/// The most rows that a count may say: 2^53.
+const MAX_COUNT: f32 = 9_007_199_254_740_992.0;
+
+/// What is known of the inputs of matrices.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Importance {
+    /// By name of the tensor.
+    entries: BTreeMap<String, Entry>,
+    /// Names of the texts it was made from.
+    pub datasets: Vec<String>,
+    /// Chunks of text seen.
+    pub n_chunks: u32,
+    /// Tokens of a chunk.
+    pub chunk_size: u32,
+}
+
+/// What is known of the inputs of one tensor.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Entry {
+    /// Sums of squares, `[n_experts, d]`.
+    sums: Vec<f64>,
+    /// Rows that were summed, `[n_experts]`.
+    counts: Vec<u64>,
+}
+
+impl Entry {
+    /// Adds rows, `[n_rows, d]`, that were multiplied with expert `i` of `n`.
+    ///
+    /// # Panics
+    /// If there is no such expert, or rows were added before that had another width or number of experts.
+    pub fn add(&mut self, (i, n): (usize, usize), rows: &[f32], d: usize) {
+        if self.sums.is_empty() {
+            (self.sums, self.counts) = (vec![0.0; n * d], vec![0; n]);
+        }
+        assert_eq!(self.sums.len(), n * d, "rows of another width");
+        self.spread(n);
+        let sums = &mut self.sums[i * d..(i + 1) * d];
+        for row in rows.chunks_exact(d) {
+            sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += f64::from(x * x));
+        }
+        self.counts[i] += (rows.len() / d) as u64;
+    }
+
+    /// Mean squares, `[n_experts, d]`; 1 where nothing was seen.
+    pub fn weights(&self) -> Vec<f32> {
+        let d = self.sums.len() / self.counts.len().max(1);
+        let mean = |(i, sum): (usize, &f64)| match self.counts[i / d] {
+            0 => 1.0,
+            // As in llama.cpp: both are f32 first.
+            n => *sum as f32 / n as f32,
+        };
+        self.sums.iter().enumerate().map(mean).collect()
+    }
+
+    /// Counts, and sums of all of them.
+    pub fn shape(&self) -> [usize; 2] {
+        [self.counts.len(), self.sums.len()]
+    }
+
+    /// Whether it is of a tensor of this shape, outermost first.
+    pub(crate) fn fits(&self, dims: &[u64]) -> bool {
+        let d = dims.last().copied().unwrap_or(1);
+        let n_experts: u64 = dims.iter().rev().skip(2).product();
+        // Files of llama.cpp may count once for all experts.
+        let counts = [1, n_experts].contains(&(self.counts.len() as u64));
+        counts && n_experts.checked_mul(d) == Some(self.sums.len() as u64)
+    }
+
+    /// Makes room for the counts of `n` experts, where one was kept for all of them.
+    fn spread(&mut self, n: usize) {
+        if self.counts.len() == 1 {
+            self.counts.resize(n, self.counts[0]);
+        }
+    }
+
+    /// Experts that no token was sent to.
+    pub fn n_unseen(&self) -> usize {
+        self.counts.iter().filter(|&&n| n == 0).count()
+    }
+}
+
+impl Importance {
+    /// The inputs of a tensor.
+    pub fn entry(&self, tensor: &str) -> Option<&Entry> {
+        self.entries.get(tensor)
+    }
+
+    /// The inputs of a tensor, none so far if it is new.
+    pub fn entry_mut(&mut self, tensor: &str) -> &mut Entry {
+        if !self.entries.contains_key(tensor) {
+            self.entries.insert(tensor.to_owned(), Entry::default());
+        }
+        self.entries.get_mut(tensor).expect("it was put there")
+    }
+
+    /// All entries, by name.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.entries.iter().map(|(name, entry)| (name.as_str(), entry))
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// A file that is no importance matrix, sums without counts, and what is not finite or is negative.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let file = gguf::open(path);
+        let at = |why: String| Error::File { path: path.to_owned(), why };
+        let file = file.map_err(|error| match path.extension() {
+            // The form before GGUF, which has no mark of its own.
+            Some(ext) if ext == "dat" => {
+                at("is an older form: llama-imatrix --in-file OLD.dat -o NEW.gguf converts it".into())
+            }
+            _ => error,
+        })?;
+        let about = file.describe()?.metadata;
+        if about.str("general.type")? != Some("imatrix") {
+            return Err(at("is no importance matrix: general.type is not \"imatrix\"".to_owned()));
+        }
+        let names = about.strs(DATASETS)?;
+        let mut all = Self {
+            datasets: names.iter().flat_map(|n| n.iter()).map(|n| String::from_utf8_lossy(n).into_owned()).collect(),
+            n_chunks: about.u32(CHUNK_COUNT)?.unwrap_or(0),
+            chunk_size: about.u32(CHUNK_SIZE)?.unwrap_or(0),
+            ..Self::default()
+        };
+        for tensor in &file.tensors {
+            let values = values(tensor).map_err(|error| error.of(&tensor.name))?;
+            let bad = || at(format!("{}: holds what is no sum of squares and no count", tensor.name));
+            // Larger counts are not exact as f32, and no text has as many tokens.
+            let most = if tensor.name.ends_with(COUNTS) { MAX_COUNT } else { f32::MAX };
+            if values.iter().any(|v| !(0.0..=most).contains(v)) {
+                return Err(bad());
+            }
+            match (tensor.name.strip_suffix(SUMS), tensor.name.strip_suffix(COUNTS)) {
+                (Some(name), _) => all.entry_mut(name).sums = values.iter().map(|&v| v.into()).collect(),
+                (_, Some(name)) => all.entry_mut(name).counts = values.iter().map(|v| v.round() as u64).collect(),
+                _ => return Err(at(format!("{}: is no part of an importance matrix", tensor.name))),
+            }
+        }
+        for (name, Entry { sums, counts }) in &all.entries {
+            if sums.is_empty() || counts.is_empty() || sums.len() % counts.len() != 0 {
+                return Err(at(format!("{name}: {} sums do not go with {} counts", sums.len(), counts.len())));
+            }
+        }
+        Ok(all)
+    }
+
+    /// As a checkpoint, to be written.
+    pub fn checkpoint(&self) -> Checkpoint {
+        let mut metadata = Writer::new();
+        metadata.set_str("general.type", "imatrix");
+        metadata.set_strs(DATASETS, &self.datasets);
+        metadata.set_u32(CHUNK_COUNT, self.n_chunks);
+        metadata.set_u32(CHUNK_SIZE, self.chunk_size);
+        let pair = |(name, Entry { sums, counts }): (&String, &Entry)| {
+            let (n, d) = (counts.len(), sums.len() / counts.len().max(1));
+            let sums = floats(format!("{name}{SUMS}"), [n, d], sums.iter().map(|&sum| sum as f32));
+            [sums, floats(format!("{name}{COUNTS}"), [n, 1], counts.iter().map(|&n| n as f32))]
+        };
+        Checkpoint { metadata, tensors: self.entries.iter().flat_map(pair).collect(), files: Vec::new() }
+    }
+}
+
+/// All weights of a small tensor.
+fn values(tensor: &Tensor) -> Result<Vec<f32>, Error> {
+    let bytes = tensor.rows.stored().unwrap_or_default();
+    let mut values = vec![0.0; bytes.len() / 4];
+    match tensor.ty {
+        TensorType::F32 => decode(TensorType::F32, bytes, &mut values)?,
+        ty => return Err(Error::Shape { dims: tensor.dims.clone(), ty }),
+    }
+    Ok(values)
+}
+
+fn floats(name: String, dims: [usize; 2], values: impl Iterator<Item = f32>) -> Tensor {
+    let bytes: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
+    let dims = dims.map(|d| d as u64).to_vec();
+    let rows = Stored::new(Arc::new(bytes), 0, &dims, TensorType::F32).expect("as many values as the shape has");
+    Tensor { name, dims, ty: TensorType::F32, rows: Box::new(rows) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_mean_squares_and_one_where_nothing_was_seen() {
+        let mut entry = Entry::default();
+        entry.add((1, 2), &[1.0, 2.0, 3.0, 4.0], 2);
+        assert_eq!(entry.weights(), [1.0, 1.0, 5.0, 10.0]);
+        assert_eq!(entry.n_unseen(), 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "another width")]
+    fn rows_of_one_tensor_are_equally_wide() {
+        let mut entry = Entry::default();
+        entry.add((0, 1), &[1.0], 1);
+        entry.add((0, 1), &[1.0, 1.0], 2);
+    }
+}

@@ -1,0 +1,18 @@
+//! Metadata on their way into a file, as whoever opens the file will see them.
+
+use std::sync::Arc;
+
+use atta_formats::{Gguf, Metadata, Writer};
+
+use crate::Error;
+
+/// What a reader will find of what is written.
+pub(crate) fn parsed(writer: &Writer) -> Result<Metadata, Error> {
+    Ok(file(writer.clone())?.metadata)
+}
+
+/// The file that a reader will find, its tensors included.
+pub(crate) fn file(writer: Writer) -> Result<Gguf, Error> {
+    let layout = writer.finish()?;
+    Ok(Gguf::parse(Arc::new(layout.header), layout.file_bytes)?)
+}

@@ -1,0 +1,202 @@
+//! What a conversion will do, before anything is written: the type of each tensor, and what is lost.
+
+use atta_formats::TensorType;
+use regex_lite::Regex;
+
+use crate::{
+    Checkpoint, Error, Importance, Tensor, quantize,
+    recipe::{Chooser, Facts, Mix, Shape, fitting, is_quantized, order},
+};
+
+/// No model has more layers; what a file says is counted with.
+const MAX_LAYERS: usize = 1 << 16;
+
+/// Which types tensors get.
+#[derive(Clone, Debug, Default)]
+pub struct Types {
+    /// A mix; `None`: every tensor keeps its type.
+    pub mix: Option<&'static Mix>,
+    /// The base type of the mix for all tensors that it speaks of, instead of its rules.
+    pub pure: bool,
+    /// Types for tensors whose names match, before any rule; the first that matches wins.
+    pub overrides: Vec<(Regex, TensorType)>,
+}
+
+/// What happens to one tensor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// Index in [`Checkpoint::tensors`].
+    pub tensor: usize,
+    /// The type that it gets.
+    pub ty: TensorType,
+    /// What is to be said about it.
+    pub notes: Vec<Note>,
+}
+
+/// What a user should know about a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// It was quantized before: errors add up.
+    Requantized,
+    /// Its rows are no whole blocks of the type that it should have had.
+    DoesNotFit(TensorType),
+    /// There is an importance matrix, but nothing in it about this tensor.
+    NoImportance,
+}
+
+/// Everything that will happen, in the order in which tensors are written.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Tensors in their order.
+    pub steps: Vec<Step>,
+    /// Bytes of all tensors afterwards.
+    pub n_bytes: u64,
+    /// Weights of all tensors.
+    pub n_weights: u64,
+    /// Indices of the overrides that no tensor was found for.
+    pub idle_overrides: Vec<usize>,
+}
+
+impl Plan {
+    /// Decides for every tensor.
+    ///
+    /// # Errors
+    /// A type that cannot be made or read, an importance matrix of other shapes, or none where one is needed.
+    pub fn new(checkpoint: &Checkpoint, types: &Types, importance: Option<&Importance>) -> Result<Self, Error> {
+        let tensors = &checkpoint.tensors;
+        let mut order_of: Vec<usize> = (0..tensors.len()).collect();
+        if types.mix.is_some() {
+            order_of.sort_by(|&a, &b| order(&tensors[a].name).cmp(&order(&tensors[b].name)));
+        }
+        let facts = facts(checkpoint, importance.is_some())?;
+        let names = || tensors.iter().map(|t| t.name.as_str());
+        let mut chooser = types.mix.map(|mix| Chooser::new(mix, facts, names()));
+        let mut plan = Self {
+            steps: Vec::with_capacity(tensors.len()),
+            n_bytes: 0,
+            n_weights: 0,
+            idle_overrides: idle_overrides(checkpoint, types),
+        };
+        for i in order_of {
+            let tensor = &tensors[i];
+            let step = step(i, tensor, types, chooser.as_mut(), importance);
+            plan.push(tensor, step.map_err(|error| error.of(&tensor.name))?)?;
+        }
+        Ok(plan)
+    }
+
+    fn push(&mut self, tensor: &Tensor, step: Step) -> Result<(), Error> {
+        let shape = || Error::Shape { dims: tensor.dims.clone(), ty: step.ty };
+        let row = usize::try_from(tensor.d_row()).ok().and_then(|d| step.ty.row_bytes(d)).ok_or_else(shape)?;
+        self.n_bytes += tensor.n_rows() * row as u64;
+        self.n_weights += tensor.n_rows() * tensor.d_row();
+        self.steps.push(step);
+        Ok(())
+    }
+}
+
+/// Which overrides decide nothing.
+fn idle_overrides(checkpoint: &Checkpoint, types: &Types) -> Vec<usize> {
+    let first = |tensor: &Tensor| {
+        let is_one = is_quantized(Shape { name: &tensor.name, dims: &tensor.dims });
+        types.overrides.iter().position(|(name, _)| is_one && name.is_match(&tensor.name))
+    };
+    let used: Vec<_> = checkpoint.tensors.iter().filter_map(first).collect();
+    (0..types.overrides.len()).filter(|i| !used.contains(i)).collect()
+}
+
+/// What mixes want to know of a model.
+fn facts(checkpoint: &Checkpoint, has_importance: bool) -> Result<Facts, Error> {
+    let about = checkpoint.describe()?.metadata;
+    let arch = about.str("general.architecture")?.unwrap_or_default();
+    let count = |key: &str| Ok::<_, Error>(about.u64(&format!("{arch}.{key}"))?.map_or(0, |n| n as usize));
+    // Some models have another number of heads in every layer; the first one speaks for all.
+    let heads = |key: &str| {
+        let key = format!("{arch}.{key}");
+        let unsigned = || about.u32s(&key).ok().flatten().and_then(|all| all.get(0)).map(u64::from);
+        let signed = || about.i32s(&key).ok().flatten().and_then(|all| all.get(0)).and_then(|n| n.try_into().ok());
+        let n = about.u64(&key).ok().flatten().or_else(unsigned).or_else(signed);
+        n.map_or(0, |n| n as usize)
+    };
+    let (n_heads, n_layers) = (heads("attention.head_count"), count("block_count")?);
+    let n_kv_heads = match heads("attention.head_count_kv") {
+        0 => n_heads,
+        n => n,
+    };
+    let n_group = n_heads / n_kv_heads.max(1);
+    Ok(Facts {
+        n_layers: n_layers.min(MAX_LAYERS),
+        n_group,
+        n_experts: count("expert_count")?,
+        is_70b: n_layers == 80 && n_group > 1,
+        is_tied: !checkpoint.tensors.iter().any(|t| t.name == "output.weight"),
+        has_importance,
+    })
+}
+
+fn step(
+    i: usize,
+    tensor: &Tensor,
+    types: &Types,
+    chooser: Option<&mut Chooser>,
+    importance: Option<&Importance>,
+) -> Result<Step, Error> {
+    let mut notes = Vec::new();
+    let wanted = wanted(tensor, types, chooser);
+    let ty = fitting(wanted, tensor.d_row());
+    if ty != wanted {
+        notes.push(Note::DoesNotFit(wanted));
+    }
+    if ty != tensor.ty {
+        if !tensor.ty.has_codec() {
+            return Err(atta_formats::Error::NoCodec { ty: tensor.ty }.into());
+        }
+        if !quantize::supports(ty) {
+            return Err(Error::NoQuantizer { ty, needs_importance: false });
+        }
+        if tensor.ty.block_len() > 1 {
+            notes.push(Note::Requantized);
+        }
+    }
+    if ty != tensor.ty || tensor.rows.stored().is_none() {
+        check_importance(tensor, ty, types, importance, &mut notes)?;
+    }
+    Ok(Step { tensor: i, ty, notes })
+}
+
+/// The type that a tensor should have, if its rows allow it.
+fn wanted(tensor: &Tensor, types: &Types, chooser: Option<&mut Chooser>) -> TensorType {
+    let shape = Shape { name: &tensor.name, dims: &tensor.dims };
+    if !is_quantized(shape) {
+        return tensor.ty;
+    }
+    if let Some((_, ty)) = types.overrides.iter().find(|(name, _)| name.is_match(&tensor.name)) {
+        return *ty;
+    }
+    match (types.mix, chooser) {
+        (Some(mix), _) if types.pure || mix.is_float() => mix.base,
+        (_, Some(chooser)) => chooser.choose(shape),
+        _ => tensor.ty,
+    }
+}
+
+fn check_importance(
+    tensor: &Tensor,
+    ty: TensorType,
+    types: &Types,
+    importance: Option<&Importance>,
+    notes: &mut Vec<Note>,
+) -> Result<(), Error> {
+    let is_end = ["token_embd.weight", "output.weight"].contains(&tensor.name.as_str());
+    let needs = !is_end && types.mix.is_some_and(|mix| mix.needs_importance(ty)) || quantize::needs_importance(ty);
+    let entry = importance.and_then(|importance| importance.entry(&tensor.name));
+    match entry {
+        None if needs => return Err(Error::NoQuantizer { ty, needs_importance: true }),
+        None if importance.is_some() && !is_end && ty.block_len() > 1 => notes.push(Note::NoImportance),
+        Some(entry) if !entry.fits(&tensor.dims) => {
+            return Err(Error::ImportanceShape { got: entry.shape(), dims: tensor.dims.clone() });
+        }
+        _ => {}
+    }
+    Ok(())
+}

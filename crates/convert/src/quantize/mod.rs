@@ -1,0 +1,220 @@
+//! Quantizers: f32 rows to blocks of every type that files are made with.
+//!
+//! The scalar decoders of `atta-formats` say what a block means; a quantizer looks for the block that means something near.
+//! What is near is ggml's choice: the blocks are those of its `ggml_quantize_chunk`, bit for bit, so that a file of ours is
+//! as good as a file of llama.cpp's and every experience with these holds. Source: `ggml-quants.c` of the ggml project.
+//!
+//! A call uses one thread, and rows allocate nothing. They are independent of each other, so a caller may cut a tensor
+//! anywhere.
+//!
+//! One difference is on purpose: of IQ3_S, llama.cpp (as of ggml 0.25.3) shifts all entries and signs behind a sub-block of
+//! zeros by one sub-block, so that what follows is decoded as other weights.
+
+mod codebook;
+mod float;
+mod k_minimum;
+mod k_signed;
+mod nonlinear;
+mod pack;
+mod plain;
+mod search;
+mod ternary;
+mod weighted;
+
+use atta_formats::TensorType;
+
+use crate::Error;
+use search::Codebook;
+
+/// Whether [`quantize`] makes blocks of this type.
+pub fn supports(ty: TensorType) -> bool {
+    use TensorType::*;
+    match ty {
+        F32 | F16 | BF16 | Q8_0 | Q4_0 | Q4_1 | Q5_0 | Q5_1 | Q2_K | Q3_K | Q4_K | Q5_K | Q6_K => true,
+        IQ4_NL | IQ4_XS | TQ1_0 | TQ2_0 | MXFP4 | IQ2_S | IQ3_XXS | IQ3_S => true,
+        _ => needs_importance(ty),
+    }
+}
+
+/// Whether [`quantize`] makes blocks of this type with importance only: what is left of so few bits is worth nothing if it
+/// is not known which weights matter.
+pub fn needs_importance(ty: TensorType) -> bool {
+    matches!(ty, TensorType::IQ2_XXS | TensorType::IQ2_XS)
+}
+
+/// Quantizes whole rows of `x`, `[n_rows, d_row]`, into blocks of `ty`.
+///
+/// `importance`, `[d_row]`, says how much an error in a column matters (the mean square of what it is multiplied with);
+/// without it the search weighs errors by the weights themselves, as llama.cpp does. Floats, Q8_0, MXFP4 and the ternary
+/// types have nothing to choose, and are the same with and without it.
+///
+/// IQ2 and IQ3 work out codebooks first, which takes longer than many rows: [`Quantizer`] keeps them.
+///
+/// # Errors
+/// Those of [`Quantizer::new`] and [`Quantizer::rows`].
+pub fn quantize(
+    ty: TensorType,
+    x: &[f32],
+    d_row: usize,
+    importance: Option<&[f32]>,
+    out: &mut [u8],
+) -> Result<(), Error> {
+    Quantizer::new(ty)?.rows(x, d_row, importance, out)
+}
+
+/// What a type needs to be made. Any number of threads may use it.
+pub struct Quantizer {
+    ty: TensorType,
+    book: Book,
+}
+
+/// The codebook of a type.
+enum Book {
+    None,
+    Eight(Codebook<8>),
+    Four(Codebook<4>),
+}
+
+impl Quantizer {
+    /// # Errors
+    /// [`Error::NoQuantizer`].
+    pub fn new(ty: TensorType) -> Result<Self, Error> {
+        let book = match ty {
+            _ if !supports(ty) => return Err(Error::NoQuantizer { ty, needs_importance: false }),
+            TensorType::IQ2_XXS => Book::Eight(codebook::iq2_xxs_book()),
+            TensorType::IQ2_XS => Book::Eight(codebook::iq2_xs_book()),
+            TensorType::IQ2_S => Book::Eight(codebook::iq2_s_book()),
+            TensorType::IQ3_XXS => Book::Four(codebook::iq3_xxs_book()),
+            TensorType::IQ3_S => Book::Four(codebook::iq3_s_book()),
+            _ => Book::None,
+        };
+        Ok(Self { ty, book })
+    }
+
+    /// Quantizes whole rows of `x`, `[n_rows, d_row]`; see [`quantize`].
+    ///
+    /// # Errors
+    /// [`Error::NoQuantizer`] if there has to be importance, [`Error::NotFinite`], and [`Error::Shape`] if rows are no
+    /// whole blocks or lengths do not agree.
+    pub fn rows(&self, x: &[f32], d_row: usize, importance: Option<&[f32]>, out: &mut [u8]) -> Result<(), Error> {
+        let ty = self.ty;
+        if needs_importance(ty) && importance.is_none() {
+            return Err(Error::NoQuantizer { ty, needs_importance: true });
+        }
+        let shape = || Error::Shape { dims: vec![x.len() as u64, d_row as u64], ty };
+        let row_bytes = ty.row_bytes(d_row).filter(|_| d_row > 0).ok_or_else(shape)?;
+        let n_rows = x.len() / d_row;
+        let fits = n_rows * d_row == x.len() && n_rows.checked_mul(row_bytes) == Some(out.len());
+        if !fits || importance.is_some_and(|importance| importance.len() != d_row) {
+            return Err(shape());
+        }
+        for (x, out) in x.chunks_exact(d_row).zip(out.chunks_exact_mut(row_bytes)) {
+            check_finite(x)?;
+            let row = Row { x, importance };
+            match &self.book {
+                Book::None => row.encode(ty, out),
+                Book::Eight(book) => row.encode_by_eight(ty, book, out),
+                Book::Four(book) => row.encode_by_four(ty, book, out),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Looks at exponents only, all at once; where the culprit stands is found when there is one.
+fn check_finite(x: &[f32]) -> Result<(), Error> {
+    const EXPONENT: u32 = f32::INFINITY.to_bits();
+    let any = x.iter().fold(false, |any, x| any | (x.to_bits() & EXPONENT == EXPONENT));
+    match x.iter().position(|x| any && !x.is_finite()) {
+        Some(at) => Err(Error::NotFinite { at, value: x[at] }),
+        None => Ok(()),
+    }
+}
+
+/// A row, and how much its columns matter.
+#[derive(Clone, Copy)]
+struct Row<'a> {
+    /// Weights, `[d_row]`.
+    x: &'a [f32],
+    /// `[d_row]`.
+    importance: Option<&'a [f32]>,
+}
+
+impl Row<'_> {
+    /// Types without a codebook.
+    fn encode(self, ty: TensorType, out: &mut [u8]) {
+        let Self { x, importance } = self;
+        match (ty, importance) {
+            (TensorType::F32, _) => self.plain(out, float::f32),
+            (TensorType::F16, _) => self.plain(out, float::f16),
+            (TensorType::BF16, _) => self.plain(out, float::bf16),
+            (TensorType::Q8_0, _) => self.plain(out, plain::q8_0),
+            (TensorType::MXFP4, _) => self.plain(out, nonlinear::mxfp4),
+            (TensorType::TQ1_0, _) => self.plain(out, ternary::tq1_0),
+            (TensorType::TQ2_0, _) => self.plain(out, ternary::tq2_0),
+            (TensorType::Q4_0, None) => self.plain(out, plain::q4_0),
+            (TensorType::Q4_1, None) => self.plain(out, plain::q4_1),
+            (TensorType::Q5_0, None) => self.plain(out, plain::q5_0),
+            (TensorType::Q5_1, None) => self.plain(out, plain::q5_1),
+            (TensorType::Q4_0, Some(importance)) => weighted::q4_0(x, importance, out),
+            (TensorType::Q4_1, Some(importance)) => weighted::q4_1(x, importance, out),
+            (TensorType::Q5_0, Some(importance)) => weighted::q5_0(x, importance, out),
+            (TensorType::Q5_1, Some(importance)) => weighted::q5_1(x, importance, out),
+            (TensorType::Q2_K, _) => self.weighed(out, k_minimum::q2_k),
+            (TensorType::Q3_K, _) => self.weighed(out, k_signed::q3_k),
+            (TensorType::Q4_K, _) => self.weighed(out, k_minimum::q4_k),
+            (TensorType::Q5_K, _) => self.weighed(out, k_minimum::q5_k),
+            (TensorType::Q6_K, _) => self.weighed(out, k_signed::q6_k),
+            (TensorType::IQ4_NL, _) => nonlinear::iq4_nl(x, importance, out),
+            (TensorType::IQ4_XS, _) => self.weighed(out, nonlinear::iq4_xs),
+            _ => unreachable!("the type is supported"),
+        }
+    }
+
+    /// Types with a codebook for 8 weights.
+    fn encode_by_eight(self, ty: TensorType, book: &Codebook<8>, out: &mut [u8]) {
+        match ty {
+            TensorType::IQ2_S => self.weighed(out, |x, importance, out| codebook::iq2_s(book, x, importance, out)),
+            TensorType::IQ2_XS => self.known(out, |x, importance, out| codebook::iq2_xs(book, x, importance, out)),
+            _ => self.known(out, |x, importance, out| codebook::iq2_xxs(book, x, importance, out)),
+        }
+    }
+
+    /// Types with a codebook for 4 weights.
+    fn encode_by_four(self, ty: TensorType, book: &Codebook<4>, out: &mut [u8]) {
+        match ty {
+            TensorType::IQ3_S => self.weighed(out, |x, importance, out| codebook::iq3_s(book, x, importance, out)),
+            _ => self.weighed(out, |x, importance, out| codebook::iq3_xxs(book, x, importance, out)),
+        }
+    }
+
+    /// As [`Row::weighed`], for types that need importance.
+    #[inline(always)]
+    fn known<const BYTES: usize>(self, out: &mut [u8], encode: impl Fn(&[f32; 256], &[f32; 256], &mut [u8; BYTES])) {
+        self.weighed(out, |x, importance, block| encode(x, importance.expect("checked for all rows"), block));
+    }
+
+    /// Makes each block of its `LEN` weights alone.
+    #[inline(always)]
+    fn plain<const LEN: usize, const BYTES: usize>(
+        self,
+        out: &mut [u8],
+        encode: impl Fn(&[f32; LEN], &mut [u8; BYTES]),
+    ) {
+        for (x, block) in self.x.as_chunks().0.iter().zip(out.as_chunks_mut().0) {
+            encode(x, block);
+        }
+    }
+
+    /// Makes each block of its `LEN` weights and their importance.
+    #[inline(always)]
+    fn weighed<const LEN: usize, const BYTES: usize>(
+        self,
+        out: &mut [u8],
+        encode: impl Fn(&[f32; LEN], Option<&[f32; LEN]>, &mut [u8; BYTES]),
+    ) {
+        for (b, (x, block)) in self.x.as_chunks().0.iter().zip(out.as_chunks_mut().0).enumerate() {
+            encode(x, self.importance.map(|importance| &importance.as_chunks().0[b]), block);
+        }
+    }
+}

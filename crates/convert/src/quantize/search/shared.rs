@@ -1,0 +1,85 @@
+//! The scale of a block's scales: unsigned codes for numbers that are not negative, `x ≈ scale·l` with `l` from 0.
+//!
+//! What is minimised is `Σ w·(x − scale·l)²`: over nine candidates first, then by descent as in [`super::descend`].
+
+use super::{LEAST, lanes::nearest};
+
+/// Finds a scale for `x`, and the codes up to `largest`.
+pub(crate) fn shared_scale<const N: usize>(x: &[f32; N], weights: &[f32; N], largest: i32) -> (f32, [u8; N]) {
+    let highest = x.iter().fold(0.0, |max: f32, &x| if max > x { max } else { x });
+    if highest < LEAST {
+        return (0.0, [0; N]);
+    }
+    let per_number = best_candidate(x, weights, highest, largest);
+    let mut codes = x.map(|x| nearest(per_number * x).min(largest) as u8);
+    let (mut xl, mut ll) = (0.0, 0.0);
+    for i in 0..N {
+        let l = nearest(per_number * x[i]).min(largest) as f32;
+        xl += weights[i] * x[i] * l;
+        ll += weights[i] * l * l;
+    }
+    let mut sums = Sums { xl, ll };
+    for _ in 0..5 {
+        let mut changed = false;
+        for i in 0..N {
+            changed |= sums.improve(x[i], weights[i], largest, &mut codes[i]);
+        }
+        if !changed {
+            break;
+        }
+    }
+    (if sums.ll > 0.0 { sums.xl / sums.ll } else { 0.0 }, codes)
+}
+
+/// How many codes per number: the candidate whose own error is least.
+fn best_candidate<const N: usize>(x: &[f32; N], weights: &[f32; N], highest: f32, largest: i32) -> f32 {
+    let mut best = largest as f32 / highest;
+    // Of negative numbers, which there are few of, the first candidate sees codes that wrapped around.
+    let mut least = error(x, weights, best, |code| code as u8 as f32);
+    for step in [-4i8, -3, -2, -1, 1, 2, 3, 4] {
+        let tried = (0.1 * f32::from(step) + largest as f32) / highest;
+        let error = error(x, weights, tried, |code| code.min(largest) as f32);
+        if error < least {
+            (best, least) = (tried, error);
+        }
+    }
+    best
+}
+
+fn error<const N: usize>(x: &[f32; N], weights: &[f32; N], per_number: f32, stored: impl Fn(i32) -> f32) -> f32 {
+    let scale = 1.0 / per_number;
+    let mut sum = 0.0;
+    for (&x, &w) in x.iter().zip(weights) {
+        let difference = x - scale * stored(nearest(per_number * x));
+        sum += w * difference * difference;
+    }
+    sum
+}
+
+/// What a scale is computed of.
+struct Sums {
+    xl: f32,
+    ll: f32,
+}
+
+impl Sums {
+    /// Rounds one number again under the best scale for all the others; whether its code changed.
+    fn improve(&mut self, x: f32, w: f32, largest: i32, code: &mut u8) -> bool {
+        let old = f32::from(*code);
+        let (xl, ll) = (self.xl - w * x * old, self.ll - w * old * old);
+        if !(xl > 0.0 && ll > 0.0) {
+            return false;
+        }
+        let new = nearest(x * ll / xl).min(largest);
+        if new == i32::from(*code) {
+            return false;
+        }
+        let (xl, ll) = (xl + w * x * new as f32, ll + w * new as f32 * new as f32);
+        let better = xl * xl * self.ll > self.xl * self.xl * ll;
+        if better {
+            *self = Self { xl, ll };
+            *code = new as u8;
+        }
+        better
+    }
+}

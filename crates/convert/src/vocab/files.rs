@@ -1,0 +1,160 @@
+//! The files of a vocabulary, in memory.
+//!
+//! Knows their names and no formats. The one idea: whoever finds something wrong asks the file for the error, so that
+//! every message names it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::Error;
+
+/// No vocabulary known comes near this.
+const MAX_VOCAB_BYTES: u64 = 256 << 20;
+/// What stands beside it is read into a tree, which is some twenty times as large.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+
+/// Files with templates beside the main one; more is an attack.
+const MAX_TEMPLATES: usize = 64;
+
+const TEMPLATES: &str = "additional_chat_templates";
+
+const NAMES: &[&str] = &[
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "config.json",
+    "generation_config.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "tekken.json",
+    "vocab.json",
+    "merges.txt",
+];
+
+/// Whether a file holds all tokens.
+fn is_vocabulary(name: &str) -> bool {
+    let names = ["tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "merges.txt"];
+    names.contains(&name) || name.ends_with(".tiktoken")
+}
+
+/// The files of a directory that say something about the vocabulary.
+#[derive(Clone, Default, Debug)]
+pub struct Files {
+    dir: PathBuf,
+    contents: BTreeMap<String, Vec<u8>>,
+}
+
+impl Files {
+    /// Reads what is there.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if a file that is there cannot be read, [`Error::File`] if one is larger than 256 MiB or only a pointer
+    /// of Git LFS.
+    pub fn open(dir: &Path) -> Result<Self, Error> {
+        let mut files = Self { dir: dir.to_owned(), contents: BTreeMap::new() };
+        for name in NAMES {
+            files.load(name, &dir.join(name))?;
+        }
+        for name in names_in(dir)?.iter().filter(|name| name.ends_with(".tiktoken")).take(1) {
+            files.load(name, &dir.join(name))?;
+        }
+        let templates = names_in(&dir.join(TEMPLATES))?;
+        for name in templates.iter().filter(|name| name.ends_with(".jinja")).take(MAX_TEMPLATES) {
+            let name = format!("{TEMPLATES}/{name}");
+            files.load(&name, &dir.join(&name))?;
+        }
+        Ok(files)
+    }
+
+    /// Adds a file, or takes the place of one, under its name from the directory on.
+    pub fn insert(&mut self, name: &str, bytes: Vec<u8>) {
+        self.contents.insert(name.to_owned(), bytes);
+    }
+
+    fn load(&mut self, name: &str, path: &Path) -> Result<(), Error> {
+        let io = |source| Error::Io { path: path.to_owned(), source };
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(io(error)),
+        };
+        let mut bytes = Vec::new();
+        let max = if is_vocabulary(name) { MAX_VOCAB_BYTES } else { MAX_FILE_BYTES };
+        file.take(max + 1).read_to_end(&mut bytes).map_err(io)?;
+        let wrong = |why| Err(Error::File { path: path.to_owned(), why });
+        if bytes.len() as u64 > max {
+            return wrong(format!("expected at most {max} bytes"));
+        }
+        if bytes.starts_with(b"version https://git-lfs") {
+            return wrong("a pointer of Git LFS, not the file itself".to_owned());
+        }
+        self.insert(name, bytes);
+        Ok(())
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<Input<'_>> {
+        let bytes = self.contents.get(name)?;
+        Some(Input { path: self.dir.join(name), bytes })
+    }
+
+    /// The first file whose name ends so.
+    pub(super) fn with_extension(&self, suffix: &str) -> Option<Input<'_>> {
+        let name = self.contents.keys().find(|name| name.ends_with(suffix))?;
+        self.get(name)
+    }
+
+    /// The templates beside the main one, by their names.
+    pub(super) fn additional_templates(&self) -> impl Iterator<Item = (&str, Input<'_>)> {
+        self.contents.keys().filter_map(|name| {
+            let stem = name.strip_prefix(TEMPLATES)?.strip_prefix('/')?.strip_suffix(".jinja")?;
+            Some((stem, self.get(name)?))
+        })
+    }
+
+    /// Something is wrong with the directory as a whole.
+    pub(super) fn wrong(&self, why: impl Into<String>) -> Error {
+        Error::File { path: self.dir.clone(), why: why.into() }
+    }
+}
+
+/// Names of the files in a directory, sorted; none if there is no such directory.
+fn names_in(dir: &Path) -> Result<Vec<String>, Error> {
+    let io = |source| Error::Io { path: dir.to_owned(), source };
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(io(error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        names.extend(entry.map_err(io)?.file_name().into_string());
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// One file.
+pub(super) struct Input<'a> {
+    path: PathBuf,
+    pub(super) bytes: &'a [u8],
+}
+
+impl<'a> Input<'a> {
+    pub(super) fn wrong(&self, why: impl Into<String>) -> Error {
+        Error::File { path: self.path.clone(), why: why.into() }
+    }
+
+    pub(super) fn text(&self) -> Result<&'a str, Error> {
+        let text = str::from_utf8(self.bytes);
+        text.map_err(|error| self.wrong(format!("byte {} is not UTF-8", error.valid_up_to())))
+    }
+
+    pub(super) fn json(&self) -> Result<Value, Error> {
+        serde_json::from_slice(self.bytes).map_err(|error| self.wrong(error.to_string()))
+    }
+}

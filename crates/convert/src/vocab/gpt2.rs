@@ -1,0 +1,64 @@
+//! `vocab.json` and `merges.txt`: byte-level vocabularies as GPT-2 had them, before there was a tokenizer.json.
+//!
+//! Knows nothing of models but the classes that cut text in a way of their own. The one idea: two files are the model of a
+//! tokenizer.json, and what is said of text beside them is the name of a class.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::added::{self, Spelling};
+use super::files::Input;
+use super::hugging_face;
+use super::table::Table;
+use super::{Source, Vocabulary};
+use crate::Error;
+
+/// Classes of tokenizers and the pre-tokenizers that they have in their code.
+const CLASSES: &[(&str, &str)] = &[("GPT2Tokenizer", "gpt-2"), ("Qwen2Tokenizer", "qwen2")];
+
+/// The vocabulary of the two files.
+pub(super) fn vocabulary(
+    (vocab, merges): (&Input<'_>, &Input<'_>),
+    source: &Source<'_>,
+    mut table: Table,
+) -> Result<Vocabulary, Error> {
+    let name = match &source.options.pre {
+        Some(name) => name.clone(),
+        None => name(source)?,
+    };
+    let added = source.added()?;
+    let ids: HashMap<String, u64> =
+        serde_json::from_slice(vocab.bytes).map_err(|error| vocab.wrong(error.to_string()))?;
+    hugging_face::fill(&mut table, ids, &added).map_err(|why| vocab.wrong(why))?;
+    let mut found = Vocabulary { merges: Some(lines(merges)?), ..Vocabulary::new(table, "gpt2", name) };
+    added::put(&mut found, added, Spelling::Plain);
+    Ok(found)
+}
+
+/// The pre-tokenizer of the class that tokenizer_config.json names; without one it is GPT-2's.
+fn name(source: &Source<'_>) -> Result<String, Error> {
+    let Some(file) = source.files.get("tokenizer_config.json") else { return Ok("gpt-2".to_owned()) };
+    let config = file.json()?;
+    let class = config.get("tokenizer_class").and_then(Value::as_str).unwrap_or("GPT2Tokenizer");
+    let known = CLASSES.iter().find(|(name, _)| class.strip_suffix("Fast").unwrap_or(class) == *name);
+    let why = || format!("tokenizer_class {class} says nothing of its pre-tokenizer: name it by --pre NAME");
+    known.map(|(_, pre)| (*pre).to_owned()).ok_or_else(|| file.wrong(why()))
+}
+
+/// Lines of two halves, after one that says which version it is.
+fn lines(file: &Input<'_>) -> Result<Vec<String>, Error> {
+    let mut merges = Vec::new();
+    for (line, n) in file.text()?.lines().zip(1..) {
+        let is_head = n == 1 && line.starts_with("#version");
+        if is_head || line.trim().is_empty() {
+            continue;
+        }
+        let mut halves = line.split_ascii_whitespace();
+        let (Some(left), Some(right), None) = (halves.next(), halves.next(), halves.next()) else {
+            return Err(file.wrong(format!("line {n}: expected two halves of a merge")));
+        };
+        merges.push([left, right].join(" "));
+    }
+    Ok(merges)
+}

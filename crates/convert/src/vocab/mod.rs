@@ -1,0 +1,176 @@
+//! The vocabulary of a directory as the metadata that GGUF has for it, and the chat template beside it.
+//!
+//! It refuses to know how text is cut: that is the business of `atta-tokenizer`, which must find here everything that it
+//! needs. The one idea: every source (tokenizer.json, SentencePiece, tiktoken, vocab.json) becomes one `Vocabulary`, and
+//! what belongs on top of it (added tokens, tokens with a role, templates) does not care which it was.
+//!
+//! All of it works on bytes that are in memory ([`Files`]); only [`Files::open`] touches a disk.
+
+mod added;
+mod byte_level;
+mod characters;
+mod expressions;
+mod files;
+mod gpt2;
+mod hugging_face;
+mod pre;
+mod roles;
+mod sentencepiece;
+mod table;
+mod template;
+mod tiktoken;
+
+use std::path::Path;
+
+use atta_formats::Writer;
+use serde_json::Value;
+
+pub use files::Files;
+
+pub(crate) use byte_level::unspell;
+
+use crate::Error;
+use added::Added;
+use hugging_face::TokenizerJson;
+use roles::{Configs, Ids};
+use table::Table;
+
+/// What the user says about the vocabulary.
+#[derive(Clone, Default, Debug)]
+pub struct Options {
+    /// The name of the pre-tokenizer (`tokenizer.ggml.pre`), for one that is not recognized.
+    pub pre: Option<String>,
+}
+
+/// Puts the vocabulary of a directory into the metadata, with one token for each of the `n_vocab` rows of the embedding.
+/// What a user should know about it is returned, one sentence each.
+///
+/// # Errors
+/// If there is no vocabulary, or none that atta can run, or files contradict each other; [`Error::File`] says which and why.
+pub fn read(dir: &Path, n_vocab: u64, options: &Options, out: &mut Writer) -> Result<Vec<String>, Error> {
+    write(&Files::open(dir)?, n_vocab, options, out)
+}
+
+/// [`read`], from files in memory.
+///
+/// # Errors
+/// As [`read`].
+pub fn write(files: &Files, n_vocab: u64, options: &Options, out: &mut Writer) -> Result<Vec<String>, Error> {
+    let file = files.get("tokenizer.json");
+    let json = file.as_ref().map(TokenizerJson::parse).transpose()?;
+    let source = Source { files, json: json.as_ref(), options };
+    let mut found = source.find(Table::new(files, n_vocab)?)?;
+    if let Some(pre) = options.pre.as_ref().filter(|&pre| *pre != found.pre) {
+        return Err(files.wrong(format!("--pre {pre}: the pre-tokenizer of this vocabulary can only be {}", found.pre)));
+    }
+    let configs = Configs::parse(files)?;
+    found.add_space_prefix = found.add_space_prefix.map(|says| configs.add_prefix_space().unwrap_or(says));
+    let roles = configs.roles(&mut found, json.as_ref().map_or(&Value::Null, |json| &json.post_processor));
+    found.write(out);
+    roles.write(out);
+    template::write(files, &configs, out)?;
+    Ok(found.warnings)
+}
+
+/// Puts the vocabulary of Llama 3 into the metadata, from the bytes of its tokens in their order.
+pub(crate) fn write_llama3(tokens: &[&[u8]], out: &mut Writer) -> Result<(), String> {
+    let files = Files::default();
+    let said = |error: Error| error.to_string();
+    let mut found = tiktoken::llama3_vocabulary(tokens, Table::new(&files, tokens.len() as u64).map_err(said)?)?;
+    let roles = Configs::parse(&files).map_err(said)?.roles(&mut found, &Value::Null);
+    found.write(out);
+    roles.write(out);
+    Ok(())
+}
+
+/// A vocabulary on its way to GGUF.
+struct Vocabulary {
+    table: Table,
+    /// `tokenizer.ggml.model`.
+    model: &'static str,
+    /// `tokenizer.ggml.pre`.
+    pre: String,
+    /// `left right`, best first.
+    merges: Option<Vec<String>>,
+    /// `tokenizer.ggml.add_space_prefix`.
+    add_space_prefix: Option<bool>,
+    /// `tokenizer.ggml.remove_extra_whitespaces`.
+    remove_extra_whitespaces: Option<bool>,
+    /// What the source itself says about tokens with a role; other files have the first word.
+    ids: Ids,
+    /// Whether a text begins with BOS, if nobody else says so.
+    add_bos: Option<bool>,
+    warnings: Vec<String>,
+}
+
+impl Vocabulary {
+    fn new(table: Table, model: &'static str, pre: impl Into<String>) -> Self {
+        Self {
+            table,
+            model,
+            pre: pre.into(),
+            merges: None,
+            add_space_prefix: None,
+            remove_extra_whitespaces: None,
+            ids: Ids::default(),
+            add_bos: None,
+            warnings: Vec::new(),
+        }
+    }
+
+    fn write(&self, out: &mut Writer) {
+        out.set_str("tokenizer.ggml.model", self.model);
+        out.set_str("tokenizer.ggml.pre", &self.pre);
+        self.table.write(out);
+        if let Some(merges) = &self.merges {
+            out.set_strs("tokenizer.ggml.merges", merges);
+        }
+        for (key, value) in [
+            ("tokenizer.ggml.add_space_prefix", self.add_space_prefix),
+            ("tokenizer.ggml.remove_extra_whitespaces", self.remove_extra_whitespaces),
+        ] {
+            if let Some(value) = value {
+                out.set_bool(key, value);
+            }
+        }
+    }
+}
+
+/// Where a vocabulary is to be found, and what the user says about it.
+struct Source<'a> {
+    files: &'a Files,
+    json: Option<&'a TokenizerJson<'a>>,
+    options: &'a Options,
+}
+
+impl Source<'_> {
+    /// The first source that is there, in llama.cpp's order.
+    fn find(&self, table: Table) -> Result<Vocabulary, Error> {
+        let model = self.files.get("tokenizer.model");
+        if let Some(file) = model.as_ref().filter(|file| file.bytes.first() == Some(&sentencepiece::FIRST_BYTE)) {
+            return sentencepiece::vocabulary(file, self, table);
+        }
+        if let Some(json) = self.json {
+            return json.vocabulary(self, table);
+        }
+        if let Some(file) = model.or_else(|| self.files.with_extension(".tiktoken")) {
+            return tiktoken::vocabulary(&file, self, table);
+        }
+        if let Some(file) = self.files.get("tekken.json") {
+            return tiktoken::tekken::vocabulary(&file, table);
+        }
+        if let Some((vocab, merges)) = self.files.get("vocab.json").zip(self.files.get("merges.txt")) {
+            return gpt2::vocabulary((&vocab, &merges), self, table);
+        }
+        let expected =
+            "expected tokenizer.json, tokenizer.model, *.tiktoken, tekken.json, or vocab.json and merges.txt";
+        Err(self.files.wrong(format!("no vocabulary: {expected}")))
+    }
+
+    /// The added tokens of all files.
+    fn added(&self) -> Result<Vec<Added>, Error> {
+        let mut added = added::beside(self.files)?;
+        added.extend(self.json.iter().flat_map(|json| json.added.iter().cloned()));
+        Ok(added)
+    }
+}

@@ -1,0 +1,165 @@
+//! `tokenizer.model` of SentencePiece: pieces with scores, `llama` in GGUF.
+//!
+//! Knows no other file but for what is added on top. The one idea: a model is pieces and two short lists of settings, of
+//! which few matter; settings that readers of GGUF do not heed are told to the user.
+//!
+//! Source: `sentencepiece_model.proto` of google/sentencepiece: numbers of fields, and what is meant where one is missing.
+
+mod wire;
+
+use super::added::{self, Spelling};
+use super::files::Input;
+use super::roles::Ids;
+use super::table::{Kind, Table, Token};
+use super::{Source, Vocabulary};
+use crate::Error;
+use wire::{Fields, Value};
+
+/// What a model begins with: its first piece.
+pub(super) const FIRST_BYTE: u8 = 0x0A;
+
+const UNIGRAM: u64 = 1;
+const BPE: u64 = 2;
+
+/// What matters of `TrainerSpec` and `NormalizerSpec`.
+struct Settings<'a> {
+    model_type: u64,
+    /// -1 for none.
+    ids: [(&'static str, i64); 4],
+    normalizer: &'a [u8],
+    has_charsmap: bool,
+    add_dummy_prefix: bool,
+    remove_extra_whitespaces: bool,
+    escape_whitespaces: bool,
+    whitespace_is_suffix: bool,
+}
+
+impl Default for Settings<'_> {
+    fn default() -> Self {
+        Self {
+            model_type: UNIGRAM,
+            ids: [("unk", 0), ("bos", 1), ("eos", 2), ("pad", -1)],
+            normalizer: b"",
+            has_charsmap: false,
+            add_dummy_prefix: true,
+            remove_extra_whitespaces: true,
+            escape_whitespaces: true,
+            whitespace_is_suffix: false,
+        }
+    }
+}
+
+/// The vocabulary of a model, with the added tokens of other files in their places.
+pub(super) fn vocabulary(file: &Input<'_>, source: &Source<'_>, mut table: Table) -> Result<Vocabulary, Error> {
+    let cut = |at| file.wrong(format!("no field of a SentencePiece model at byte {at}"));
+    let mut settings = Settings::default();
+    let (mut id, mut beyond) = (0, 0);
+    for field in Fields::of(file.bytes) {
+        match field.map_err(cut)? {
+            (1, Value::Bytes(piece)) => {
+                let token = token(piece).ok_or_else(|| file.wrong(format!("piece {id} is damaged")))?;
+                beyond += u64::from(!table.replace(id, token));
+                id += 1;
+            }
+            (2, Value::Bytes(spec)) => {
+                settings.read_trainer(spec).ok_or_else(|| file.wrong("trainer_spec is damaged"))?
+            }
+            (3, Value::Bytes(spec)) => {
+                settings.read_normalizer(spec).ok_or_else(|| file.wrong("normalizer_spec is damaged"))?;
+            }
+            _ => {}
+        }
+    }
+    settings.refuse_what_cannot_be_run(file)?;
+    if id == 0 {
+        return Err(file.wrong("a SentencePiece model without pieces"));
+    }
+    table.has_scores = true;
+    let mut found = Vocabulary::new(table, "llama", "default");
+    if beyond > 0 {
+        found.warnings.push(format!("{beyond} pieces are left out: the embedding has {} rows only", found.table.len()));
+    }
+    settings.apply(&mut found);
+    added::put(&mut found, source.added()?, Spelling::Marked);
+    Ok(found)
+}
+
+/// A `SentencePiece`: text, score and type.
+fn token(piece: &[u8]) -> Option<Token> {
+    let mut token = Token::new("", Kind::Normal);
+    for field in Fields::of(piece) {
+        match field.ok()? {
+            (1, Value::Bytes(text)) => token.text = text.to_vec(),
+            (2, Value::Fixed32(bits)) => token.score = f32::from_bits(bits),
+            (3, Value::Varint(kind)) => token.kind = kind_of(kind)?,
+            _ => {}
+        }
+    }
+    if token.kind == Kind::UserDefined {
+        // Cut out of plain text, where a space is a space.
+        token.text = String::from_utf8_lossy(&token.text).replace('▁', " ").into_bytes();
+    }
+    Some(token)
+}
+
+/// The numbers are the same in both formats.
+fn kind_of(number: u64) -> Option<Kind> {
+    use Kind::{Byte, Control, Normal, Unknown, Unused, UserDefined};
+    [Normal, Unknown, Control, UserDefined, Unused, Byte].into_iter().find(|&kind| kind as u64 == number)
+}
+
+impl<'a> Settings<'a> {
+    fn read_trainer(&mut self, spec: &[u8]) -> Option<()> {
+        for field in Fields::of(spec) {
+            match field.ok()? {
+                (3, Value::Varint(kind)) => self.model_type = kind,
+                (24, Value::Varint(flag)) => self.whitespace_is_suffix = flag != 0,
+                (number @ 40..=43, Value::Varint(id)) => self.ids[number as usize - 40].1 = i64::from(id as i32),
+                _ => {}
+            }
+        }
+        Some(())
+    }
+
+    fn read_normalizer(&mut self, spec: &'a [u8]) -> Option<()> {
+        for field in Fields::of(spec) {
+            match field.ok()? {
+                (1, Value::Bytes(name)) => self.normalizer = name,
+                (2, Value::Bytes(charsmap)) => self.has_charsmap = !charsmap.is_empty(),
+                (3, Value::Varint(flag)) => self.add_dummy_prefix = flag != 0,
+                (4, Value::Varint(flag)) => self.remove_extra_whitespaces = flag != 0,
+                (5, Value::Varint(flag)) => self.escape_whitespaces = flag != 0,
+                _ => {}
+            }
+        }
+        Some(())
+    }
+
+    fn refuse_what_cannot_be_run(&self, file: &Input<'_>) -> Result<(), Error> {
+        match self.model_type {
+            BPE if !self.escape_whitespaces => {
+                Err(file.wrong("escape_whitespaces is false, which has no place in GGUF"))
+            }
+            BPE if self.whitespace_is_suffix => {
+                Err(file.wrong("treat_whitespace_as_suffix is true, which has no place in GGUF"))
+            }
+            BPE => Ok(()),
+            UNIGRAM => Err(file.wrong("a SentencePiece model of type unigram (UGM) cannot be run: expected BPE")),
+            other => Err(file.wrong(format!("a SentencePiece model of type {other} cannot be run: expected BPE (2)"))),
+        }
+    }
+
+    fn apply(&self, found: &mut Vocabulary) {
+        found.add_space_prefix = Some(self.add_dummy_prefix);
+        found.remove_extra_whitespaces = Some(self.remove_extra_whitespaces);
+        let held = self.ids.iter().filter_map(|&(name, id)| Some((name, u32::try_from(id).ok()?)));
+        found.ids = held.filter(|&(_, id)| found.table.holds(id.into())).collect::<Ids>();
+        if self.has_charsmap {
+            let name = String::from_utf8_lossy(self.normalizer);
+            found.warnings.push(format!("the normalizer {name} will not be applied"));
+        }
+        if self.remove_extra_whitespaces {
+            found.warnings.push("runs of spaces will not become one, as remove_extra_whitespaces asks for".to_owned());
+        }
+    }
+}

@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""Directories to convert: the tiny models of models_golden.py as transformers saves them.
+
+    convert_golden.py ../golden/convert           # those that are kept in the repository
+    convert_golden.py --all SOMEWHERE             # every row, as transformers 5 and 4 write it; look at them with HF_ROWS=SOMEWHERE
+
+A directory is called after its row, so that the GGUF file of that row in tests/golden/models says what must come out,
+with a suffix for each thing that is particular: `v4`, a configuration as transformers 4 wrote it (made here from the one
+that transformers 5 writes); `shards`, several files and an index; `text`, the text part of a multimodal model; `bf16`,
+weights of 16 bits, for space.  Below `quantized` are models whose weights are quantized, beside `expected.safetensors`:
+what transformers (or torch) makes of them.
+"""
+import argparse
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers.integrations.bitnet import pack_weights, unpack_weights
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
+from models_golden import MODELS, build
+
+KEPT = ["gemma.v4.bf16", "gemma2.bf16", "gemma3.text.v4.bf16", "gpt-oss.bf16", "gpt2.v4.bf16", "granite.bf16", "llama3-rope.v4.bf16",
+        "mistral3.bf16", "olmo3.bf16", "phi2.v4.bf16", "phi3-long.v4", "qwen2.shards.bf16", "qwen2moe-old.bf16", "qwen3.bf16",
+        "qwen3moe.bf16", "smollm3.bf16"]
+
+
+def as_version_4(config):
+    """The fields of transformers 4."""
+    c = dict(config, transformers_version="4.51.3", torch_dtype=config["dtype"])
+    del c["dtype"]
+    rope = c.pop("rope_parameters", None)
+    if rope and "full_attention" in rope:
+        if c["model_type"] == "gemma3_text":
+            c["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+            c["sliding_window_pattern"] = 6
+            del c["_sliding_window_pattern"], c["layer_types"]
+        rope = rope["full_attention"]
+    if rope:
+        rope = dict(rope)
+        c["rope_theta"] = rope.pop("rope_theta")
+        if "partial_rotary_factor" in rope:
+            c["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
+        kind = rope.pop("rope_type")
+        if kind == "longrope":                      # the original context stood beside
+            rope = {"type": "longrope", **{k: v for k, v in rope.items() if k != "original_max_position_embeddings"}}
+        c["rope_scaling"] = None if kind == "default" else {"rope_type": kind, **rope} if "type" not in rope else rope
+    if c["model_type"] == "gpt2":
+        c["n_ctx"] = c["n_positions"]
+    if c["model_type"] in ("gemma2", "qwen2", "qwen3", "smollm3"):
+        c.pop("layer_types", None)
+    return c
+
+
+def as_text_part(config, tensors):
+    """A model for images and text, of which this is the text part."""
+    text = {k: v for k, v in config.items() if k not in ("architectures", "transformers_version", "torch_dtype")}
+    named = {"Gemma3ForCausalLM": "Gemma3ForConditionalGeneration", "Ministral3ForCausalLM": "Mistral3ForConditionalGeneration"}
+    whole = {"architectures": [named[config["architectures"][0]]], "model_type": "gemma3", "image_token_index": 95, "text_config": text,
+             "vision_config": {"hidden_size": 4, "num_hidden_layers": 1}, "transformers_version": "4.51.3"}
+    tensors = {f"language_model.{k}": v for k, v in tensors.items()}
+    other = {"vision_tower.vision_model.embeddings.patch_embedding.weight": torch.zeros(4, 3, 2, 2),
+             "multi_modal_projector.mm_input_projection_weight": torch.zeros(4, 24)}
+    return whole, {**tensors, **other}
+
+
+def save(folder, config, tensors, n_shards):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+    tensors = {k: v.contiguous() for k, v in tensors.items()}
+    if n_shards == 1:
+        return save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    names, index = sorted(tensors), {}
+    for i in range(n_shards):
+        shard = f"model-{i + 1:05}-of-{n_shards:05}.safetensors"
+        part = {name: tensors[name] for name in names[i::n_shards]}
+        save_file(part, folder / shard, metadata={"format": "pt"})
+        index |= {name: shard for name in part}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}, indent=1) + "\n")
+
+
+def write(out, label, scratch):
+    """One directory: a row and what is particular about it."""
+    name, *particular = label.split(".")
+    number, row = next((i, row) for i, row in enumerate(MODELS, 1) if row.name == name)
+    build(row, row.seed or number).save_pretrained(scratch)
+    config, tensors = json.loads((scratch / "config.json").read_text()), load_file(scratch / "model.safetensors")
+    if "bf16" in particular:
+        config["dtype"], tensors = "bfloat16", {k: v.bfloat16() for k, v in tensors.items()}
+    if "v4" in particular:
+        config = as_version_4(config)
+    if "text" in particular:
+        config, tensors = as_text_part(config, tensors)
+    save(out / label, config, tensors, 3 if "shards" in particular else 1)
+
+
+# Quantized weights
+
+def of_kind(name, **fields):
+    """A model of one layer whose weights are drawn like those of a row."""
+    row = next(row for row in MODELS if row.name == name)
+    return build(replace(row, d_model=32, d_ff=32, n_layers=1, **fields), 1).bfloat16()
+
+
+def mxfp4():
+    """gpt-oss, its experts in blocks."""
+    model = of_kind("gpt-oss", heads=(2, 1), d_head=16, experts=(2, 1, 32, 0), rope={}, extra={"sliding_window": 15})
+    gen = torch.Generator().manual_seed(1)
+    tensors, expected = dict(model.state_dict()), {}
+    for role, rows in (("gate_up_proj", 64), ("down_proj", 32)):
+        at = f"model.layers.0.mlp.experts.{role}"
+        blocks = torch.randint(0, 256, (2, rows, 1, 16), dtype=torch.uint8, generator=gen)
+        scales = torch.randint(118, 124, (2, rows, 1), dtype=torch.uint8, generator=gen)
+        w = convert_moe_packed_tensors(blocks, scales, dtype=torch.float32).transpose(1, 2)    # [n, d_out, d_in]
+        del tensors[at]
+        tensors |= {f"{at}_blocks": blocks, f"{at}_scales": scales}
+        expected |= {"blk.0.ffn_down_exps.weight": w} if rows == 32 else {"blk.0.ffn_gate_exps.weight": w[:, ::2], "blk.0.ffn_up_exps.weight": w[:, 1::2]}
+    return model, tensors, expected, {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]}
+
+
+NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+         "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+EXPECTED = ("attn_k", "ffn_down")                   # the others are no different
+
+
+def bitnet(quantization, of):
+    """A BitNet whose matrices `of` makes: (tensors to add, weights that they mean)."""
+    model = of_kind("bitnet", heads=(2, 1))
+    tensors, expected = dict(model.state_dict()), {}
+    for name, gguf in NAMES.items():
+        at = f"model.layers.0.{name}.weight"
+        new, means = of(at, tensors.pop(at))
+        tensors |= new
+        expected |= {f"blk.0.{gguf}.weight": means} if gguf in EXPECTED else {}
+    return model, tensors, expected, {"quant_method": "bitnet", **quantization}
+
+
+def ternary(w):
+    """-1, 0 and 1, and by what they were multiplied: WeightQuant in transformers."""
+    w = w.float()
+    scale = 1.0 / w.abs().mean().clamp_(min=1e-5)
+    return (w * scale).round().clamp(-1, 1), scale
+
+
+def packed(at, w, multiplied):
+    signs, scale = ternary(w)
+    stored = 1 / scale if multiplied else scale
+    bytes = pack_weights(signs.clone())
+    signs = unpack_weights(bytes, torch.float32)
+    return {at: bytes, f"{at}_scale": stored.reshape(1)}, signs * stored if multiplied else signs / stored
+
+
+def online(at, w):
+    signs, scale = ternary(w)
+    return {at: w}, signs / scale
+
+
+def fp8():
+    """Qwen3, its matrices in 8-bit floats with a scale for each block."""
+    model = of_kind("qwen3", heads=(2, 1))
+    tensors, expected = dict(model.state_dict()), {}
+    tensors.pop("lm_head.weight", None)
+    gen = torch.Generator().manual_seed(1)
+    for name, gguf in NAMES.items():
+        at = f"model.layers.0.{name}.weight"
+        w = tensors[at].to(torch.float8_e4m3fn)
+        scales = 0.5 + torch.rand(-(-w.shape[0] // 24), -(-w.shape[1] // 20), generator=gen)
+        tensors |= {at: w, f"{at}_scale_inv": scales}
+        spread = scales.repeat_interleave(24, 0).repeat_interleave(20, 1)[:w.shape[0], :w.shape[1]]
+        expected |= {f"blk.0.{gguf}.weight": w.float() * spread} if gguf in EXPECTED else {}
+    return model, tensors, expected, {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [24, 20]}
+
+
+def write_quantized(out, scratch):
+    auto = {"linear_class": "autobitlinear"}
+    for name, (model, tensors, expected, quantization) in {
+        "mxfp4": mxfp4(),
+        "bitnet": bitnet({}, lambda at, w: packed(at, w, False)),
+        "bitnet-offline": bitnet({**auto, "quantization_mode": "offline"}, lambda at, w: packed(at, w, True)),
+        "bitnet-online": bitnet({**auto, "quantization_mode": "online"}, online),
+        "fp8": fp8(),
+    }.items():
+        model.config.save_pretrained(scratch)
+        config = json.loads((scratch / "config.json").read_text())
+        config["architectures"], config["quantization_config"] = [type(model).__name__], quantization
+        if model.config.tie_word_embeddings:
+            tensors.pop("lm_head.weight", None)
+        save(out / name, config, tensors, 1)
+        save_file({k: v.contiguous() for k, v in expected.items()}, out / name / "expected.safetensors")
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("out", type=Path, help="tests/golden/convert")
+    ap.add_argument("--all", action="store_true", help="every row, as both versions write it")
+    a = ap.parse_args()
+    transformers.logging.set_verbosity_error()
+    scratch = a.out / "scratch"
+    everything = [f"{row.name}{kind}" for row in MODELS for kind in ("", ".v4", ".shards.bf16")] + ["mistral3.text"]
+    for label in everything if a.all else KEPT:
+        write(a.out, label, scratch)
+    if not a.all:
+        write_quantized(a.out / "quantized", scratch)
+    shutil.rmtree(scratch)
+
+
+if __name__ == "__main__":
+    main()
