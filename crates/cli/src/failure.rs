@@ -60,6 +60,13 @@ impl From<atta::Error> for Failure {
     }
 }
 
+#[cfg(feature = "convert")]
+impl From<atta::convert::Error> for Failure {
+    fn from(error: atta::convert::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
 /// A message as one line that cannot steer a terminal: names in it may come from a hostile file.
 pub(crate) fn one_line(message: &str) -> String {
     message.chars().flat_map(visible).collect()

@@ -24,7 +24,11 @@
 //!   megabytes, in the executable and nothing in private memory, since the system maps it from there.
 //! - `cache` (default): the state of prompts on disk, as `PromptCache`, and the command.
 //! - `chat` (default): conversations, as the module `chat`, and the command.
+//! - `convert` (default): conversion and quantization, as the module `convert`, and the commands `convert` and `imatrix`.
 //! - `perplexity` (default): the module `perplexity`, and the command.
+//! - `pull` (default): the command `atta pull`, and models by the names of their repositories. The library that does it is
+//!   the crate `atta-hub`.
+//! - `survey` (default): what `atta inspect` works out beyond what is written in a file.
 //! - `avx512` (default): kernels for AVX-512 and AMX.
 //! - `comfort` (default): help of the command line in colours and as wide as the terminal, and tips.
 //!
@@ -32,6 +36,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "convert")]
+pub use atta_convert as convert;
 pub use atta_engine::*;
 
 #[cfg(feature = "builtin")]

@@ -1,8 +1,9 @@
-//! From MODEL on the command line to a loaded model: a file, or the one in the program if none is named.
+//! From MODEL on the command line to a loaded model: a file, one that was pulled, or the one in the program if none is
+//! named.
 
 use std::{
     io::{self, Write},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use atta::{Engine, LoadOptions, SessionOptions, WeightsAt};
@@ -39,7 +40,7 @@ pub(crate) fn options(
 /// Loads the model; warnings about it go to standard error.
 pub(crate) fn engine(model: Option<&Path>, options: &LoadOptions) -> Result<Engine, Failure> {
     let engine = match model {
-        Some(path) => Engine::open(path, options)?,
+        Some(path) => Engine::open(&locate(path)?, options)?,
         None => built_in(options)?,
     };
     engine.tokenizer().warnings().iter().for_each(|warning| warn(warning));
@@ -59,6 +60,28 @@ pub(crate) fn name(model: Option<&Path>) -> String {
 /// A line on standard error that does not end the work.
 pub(crate) fn warn(message: &str) {
     let _ = writeln!(io::stderr(), "atta: warning: {}", one_line(message));
+}
+
+/// The file that MODEL names.
+#[cfg(feature = "pull")]
+pub(crate) fn locate(model: &Path) -> Result<PathBuf, Failure> {
+    crate::hub::locate(model)
+}
+
+/// The file that MODEL names.
+#[cfg(not(feature = "pull"))]
+pub(crate) fn locate(model: &Path) -> Result<PathBuf, Failure> {
+    Ok(model.to_owned())
+}
+
+/// The file or directory that SRC names: one that is there, or what was pulled of a repository.
+#[cfg(feature = "convert")]
+pub(crate) fn locate_source(source: &Path) -> Result<PathBuf, Failure> {
+    #[cfg(feature = "pull")]
+    let source = crate::hub::locate_source(source)?;
+    #[cfg(not(feature = "pull"))]
+    let source = source.to_owned();
+    Ok(source)
 }
 
 #[cfg(feature = "builtin")]

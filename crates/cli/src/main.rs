@@ -6,6 +6,8 @@ mod args;
 mod cache;
 mod commands;
 mod failure;
+#[cfg(feature = "pull")]
+mod hub;
 mod input;
 mod interrupt;
 mod json;

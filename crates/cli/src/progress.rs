@@ -42,6 +42,14 @@ impl Progress {
         }
     }
 
+    /// Wipes a line that belongs to work which is being given up.
+    #[cfg(feature = "pull")]
+    pub(crate) fn wipe() {
+        let mut line = Self::new();
+        line.busy("");
+        line.clear();
+    }
+
     fn overwrite(&self, text: &str) {
         // Progress that cannot be shown is no reason to stop.
         let _ = write!(io::stderr(), "\r\x1b[K{text}");

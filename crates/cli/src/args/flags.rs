@@ -146,6 +146,12 @@ impl ModelFlags {
         }
     }
 
+    /// Whether an instruction set was asked for.
+    #[cfg(feature = "survey")]
+    pub(crate) fn names_isa(&self) -> bool {
+        self.isa.is_some()
+    }
+
     /// The element types of keys and values as they were asked for, or f16.
     #[cfg(feature = "perplexity")]
     pub(crate) fn kv_name(&self) -> String {
@@ -313,6 +319,13 @@ impl TemplateName {
             Self::Plain => Layout::Plain,
         }
     }
+}
+
+/// How a layout is called on the command line.
+#[cfg(all(feature = "chat", feature = "survey"))]
+pub(crate) fn layout_name(layout: Layout) -> Option<String> {
+    let name = TemplateName::value_variants().iter().find(|name| name.layout() == layout)?;
+    Some(name.to_possible_value()?.get_name().to_owned())
 }
 
 impl SamplingFlags {

@@ -5,6 +5,8 @@
 //! turns them into the options of the library.
 
 mod context;
+#[cfg(feature = "convert")]
+mod convert;
 mod flags;
 mod value;
 
@@ -13,11 +15,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
+#[cfg(feature = "pull")]
+use atta_hub::{Request, Revision};
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 
 pub(crate) use context::ContextFlags;
+#[cfg(feature = "convert")]
+pub(crate) use convert::{ConvertArgs, ImatrixArgs, Kind};
 #[cfg(feature = "chat")]
 pub(crate) use flags::TemplateName;
+#[cfg(all(feature = "chat", feature = "survey"))]
+pub(crate) use flags::layout_name;
 pub(crate) use flags::{CacheFlags, ModelFlags, ReportFlags, SamplingFlags, WeightsName};
 pub(crate) use value::{TokenSource, token_ids};
 
@@ -38,9 +46,11 @@ fn examples() -> String {
         (cfg!(feature = "builtin"), "run -p \"Once upon a time\"              the small model that is built in"),
         (true, "run model.gguf -p \"Once upon a time\"   any GGUF file"),
         (cfg!(feature = "chat"), "chat model.gguf                        a conversation"),
+        (cfg!(feature = "pull"), "pull org/repo                          a model from Hugging Face"),
         (true, "inspect model.gguf                     what is in a file"),
         (true, "bench model.gguf                       how fast it is here"),
         (cfg!(feature = "perplexity"), "perplexity model.gguf -f text.txt      how well it predicts a text"),
+        (cfg!(feature = "convert"), "convert a.gguf b.gguf --type q4_k_m    a smaller file"),
     ];
     let ours: String = all.iter().filter(|(is_here, _)| *is_here).map(|(_, line)| format!("  atta {line}\n")).collect();
     format!("Examples:\n{ours}\nExit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.")
@@ -58,6 +68,10 @@ pub(crate) enum Command {
     Cache(CacheArgs),
     #[cfg(not(feature = "cache"))]
     Cache(Lacking),
+    #[cfg(feature = "pull")]
+    Pull(PullArgs),
+    #[cfg(not(feature = "pull"))]
+    Pull(Lacking),
     Picolm(PicolmArgs),
     Bench(BenchArgs),
     #[cfg(feature = "perplexity")]
@@ -67,10 +81,18 @@ pub(crate) enum Command {
     Tokenize(TokenizeArgs),
     Logits(LogitsArgs),
     Inspect(InspectArgs),
+    #[cfg(feature = "convert")]
+    Convert(Box<ConvertArgs>),
+    #[cfg(not(feature = "convert"))]
+    Convert(Lacking),
+    #[cfg(feature = "convert")]
+    Imatrix(ImatrixArgs),
+    #[cfg(not(feature = "convert"))]
+    Imatrix(Lacking),
 }
 
 /// Not in this build: it was made without the feature of that name.
-#[cfg(not(all(feature = "cache", feature = "chat", feature = "perplexity")))]
+#[cfg(not(all(feature = "cache", feature = "chat", feature = "convert", feature = "perplexity", feature = "pull")))]
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Lacking {
@@ -96,7 +118,7 @@ pub(crate) struct Lacking {
   atta run model.gguf --cache prompts/ < long.txt
   atta run model.gguf -p \"Dear Sir,\" --stats-json stats.json --mem-report")]
 pub(crate) struct RunArgs {
-    /// GGUF file; of a split model, any of its files [default: the built-in model]
+    /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
     pub(crate) model: Option<PathBuf>,
     /// Text to continue [default: what comes on standard input, byte for byte]
     #[arg(short, value_name = "TEXT", allow_hyphen_values = true)]
@@ -137,7 +159,7 @@ Examples:
   atta chat model.gguf --system \"You answer in one sentence.\"
   echo \"What is a leafcutter ant?\" | atta chat model.gguf -t 0")]
 pub(crate) struct ChatArgs {
-    /// GGUF file; of a split model, any of its files [default: the built-in model]
+    /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
     pub(crate) model: Option<PathBuf>,
     /// What the model is told in front of everything
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
@@ -204,6 +226,35 @@ pub(crate) struct CacheRmArgs {
     pub(crate) all: bool,
 }
 
+#[cfg(feature = "pull")]
+/// Downloads a model from Hugging Face.
+///
+/// Standard output gets the path of the file, of the first one of a split model, or of the directory if there is no GGUF
+/// file and all that a conversion needs was taken. Then `atta run org/repo` finds it.
+///
+/// Of several files the first of these types is taken: Q4_K_M, Q4_K_S, Q4_0, IQ4_XS, Q5_K_M, Q5_K_S, Q6_K, Q8_0, Q3_K_M,
+/// MXFP4, BF16, F16. Every byte is checked against the hashes of the repository. A pull that was stopped goes on where it
+/// was; files lie where Hugging Face's own programs look for them.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  atta pull Qwen/Qwen3-0.6B-GGUF
+  atta pull Qwen/Qwen3-0.6B-GGUF:q8_0
+  atta run \"$(atta pull Qwen/Qwen3-0.6B-GGUF)\" -p \"Once upon a time\"
+
+Environment: HF_TOKEN, or the file `token` in HF_HOME: for what is private or gated. HF_HOME, HF_HUB_CACHE: where files
+go. HF_ENDPOINT: another hub. HF_HUB_OFFLINE=1: only look into the cache. HTTPS_PROXY, NO_PROXY.")]
+pub(crate) struct PullArgs {
+    /// Repository, and which of its files: by path, or by type such as q4_k_m in any case
+    #[arg(value_name = "ORG/REPO[:FILE|QUANT]", value_parser = value::request)]
+    pub(crate) request: Request,
+    /// Branch, tag or commit [default: main]
+    #[arg(long, value_name = "R", value_parser = value::revision)]
+    pub(crate) revision: Option<Revision>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Continues a text, with the options of PicoLM.
 ///
 /// For programs and scripts that call `picolm`: a link of that name to this program is this command. -k is top-p here, and
@@ -216,7 +267,7 @@ pub(crate) struct CacheRmArgs {
   ln -s \"$(command -v atta)\" picolm; echo \"Explain gravity\" | ./picolm model.gguf -n 100 -j 4"
 )]
 pub(crate) struct PicolmArgs {
-    /// GGUF file
+    /// GGUF file, or ORG/REPO[:QUANT] that was pulled
     pub(crate) model: PathBuf,
     /// Text to continue [default: what comes on standard input, byte for byte]
     #[arg(short, value_name = "TEXT", allow_hyphen_values = true)]
@@ -261,7 +312,7 @@ pub(crate) struct PicolmArgs {
   atta bench model.gguf -p 0 -n 32 -d 4096 -j 4 --json
   atta bench model.gguf --sweep 1,2,4")]
 pub(crate) struct BenchArgs {
-    /// GGUF file
+    /// GGUF file, or ORG/REPO[:QUANT] that was pulled
     pub(crate) model: PathBuf,
     /// Tokens to read; 0: do not measure
     #[arg(short = 'p', value_name = "N", default_value = "512")]
@@ -305,7 +356,7 @@ pub(crate) struct BenchArgs {
   atta perplexity model-q4.gguf --kld f16.logits --json
   atta perplexity model.gguf -f wiki.txt --resume wiki.progress")]
 pub(crate) struct PerplexityArgs {
-    /// GGUF file; of a split model, any of its files
+    /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled
     pub(crate) model: PathBuf,
     /// File with the text
     #[arg(short = 'f', value_name = "TEXT", required_unless_present = "kld")]
@@ -342,7 +393,7 @@ pub(crate) struct PerplexityArgs {
   atta tokenize model.gguf --ids --bos < text.txt
   atta tokenize model.gguf --special \"<|im_start|>user\"")]
 pub(crate) struct TokenizeArgs {
-    /// GGUF file
+    /// GGUF file, or ORG/REPO[:QUANT] that was pulled
     pub(crate) model: PathBuf,
     /// Text; without it or with `-`, standard input, byte for byte
     pub(crate) text: Option<OsString>,
@@ -366,7 +417,7 @@ pub(crate) struct TokenizeArgs {
   atta logits model.gguf --tokens 1,15043,3186 -o logits.f32
   atta tokenize model.gguf --ids \"Hello\" | atta logits model.gguf --tokens - -o logits.f32")]
 pub(crate) struct LogitsArgs {
-    /// GGUF file
+    /// GGUF file, or ORG/REPO[:QUANT] that was pulled
     pub(crate) model: PathBuf,
     /// Ids, separated by commas or spaces; `@FILE` reads them from a file, `-` from standard input
     #[arg(long, value_name = "IDS", required = true, value_parser = value::token_source, allow_hyphen_values = true)]
@@ -380,13 +431,15 @@ pub(crate) struct LogitsArgs {
 
 /// Shows what is in a GGUF file: metadata, tensors, and the model they make.
 ///
-/// No architecture that we run is needed.
+/// No architecture that we run is needed. With one that we do, there is also what memory it would take with these options,
+/// without loading it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   atta inspect model.gguf
+  atta inspect model.gguf -c 32768 --kv q8 --ram-budget 2G --speed
   atta inspect model.gguf --tensors --json")]
 pub(crate) struct InspectArgs {
-    /// GGUF file; of a split model, any of its files
+    /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled
     pub(crate) model: PathBuf,
     /// List every tensor
     #[arg(long)]
@@ -394,6 +447,13 @@ pub(crate) struct InspectArgs {
     /// Print one JSON object, with strings in full
     #[arg(long)]
     pub(crate) json: bool,
+    /// Measure what the memory gives, and say how many tokens per second that allows at most
+    #[cfg(feature = "survey")]
+    #[arg(long)]
+    pub(crate) speed: bool,
+    #[cfg(feature = "survey")]
+    #[command(flatten)]
+    pub(crate) model_flags: ModelFlags,
 }
 
 /// Reads the command line. Asked for help or the version, prints that and ends the program.

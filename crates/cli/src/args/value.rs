@@ -118,6 +118,18 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A repository, and maybe one of its files.
+#[cfg(feature = "pull")]
+pub(super) fn request(text: &str) -> Result<atta_hub::Request, String> {
+    text.parse().map_err(|error: atta_hub::Error| error.to_string())
+}
+
+/// A branch, tag or commit.
+#[cfg(feature = "pull")]
+pub(super) fn revision(text: &str) -> Result<atta_hub::Revision, String> {
+    text.parse().map_err(|error: atta_hub::Error| error.to_string())
+}
+
 /// A number of positions, or 0 for as many as the model says.
 pub(super) fn positions_or_0(text: &str) -> Result<usize, String> {
     within(text, 0, MAX_POSITIONS)

@@ -5,11 +5,17 @@ mod bench;
 mod cache;
 #[cfg(feature = "chat")]
 mod chat;
+#[cfg(feature = "convert")]
+mod convert;
+#[cfg(feature = "convert")]
+mod imatrix;
 mod inspect;
 mod logits;
 #[cfg(feature = "perplexity")]
 mod perplexity;
 mod picolm;
+#[cfg(feature = "pull")]
+mod pull;
 mod run;
 mod tokenize;
 
@@ -22,25 +28,37 @@ pub(crate) fn dispatch(command: Command) -> Result<(), Failure> {
         #[cfg(feature = "chat")]
         Command::Chat(args) => chat::run(&args),
         #[cfg(not(feature = "chat"))]
-        Command::Chat(_) => Err(lacks("chat")),
+        Command::Chat(_) => Err(lacks("chat", "chat")),
         #[cfg(feature = "cache")]
         Command::Cache(args) => cache::run(&args),
         #[cfg(not(feature = "cache"))]
-        Command::Cache(_) => Err(lacks("cache")),
+        Command::Cache(_) => Err(lacks("cache", "cache")),
+        #[cfg(feature = "pull")]
+        Command::Pull(args) => pull::run(args),
+        #[cfg(not(feature = "pull"))]
+        Command::Pull(_) => Err(lacks("pull", "pull")),
         Command::Picolm(args) => picolm::run(args),
         Command::Bench(args) => bench::run(&args),
         #[cfg(feature = "perplexity")]
         Command::Perplexity(args) => perplexity::run(&args),
         #[cfg(not(feature = "perplexity"))]
-        Command::Perplexity(_) => Err(lacks("perplexity")),
+        Command::Perplexity(_) => Err(lacks("perplexity", "perplexity")),
         Command::Tokenize(args) => tokenize::run(args),
         Command::Logits(args) => logits::run(args),
         Command::Inspect(args) => inspect::run(&args),
+        #[cfg(feature = "convert")]
+        Command::Convert(args) => convert::run(&args),
+        #[cfg(not(feature = "convert"))]
+        Command::Convert(_) => Err(lacks("convert", "convert")),
+        #[cfg(feature = "convert")]
+        Command::Imatrix(args) => imatrix::run(&args),
+        #[cfg(not(feature = "convert"))]
+        Command::Imatrix(_) => Err(lacks("imatrix", "convert")),
     }
 }
 
-/// A command that goes by the name of the feature that it needs.
-#[cfg(not(all(feature = "cache", feature = "chat", feature = "perplexity")))]
-fn lacks(feature: &str) -> Failure {
-    Failure::Usage(format!("this build has no `atta {feature}`: it was made without the feature `{feature}`"))
+/// A command that needs a feature.
+#[cfg(not(all(feature = "cache", feature = "chat", feature = "convert", feature = "perplexity", feature = "pull")))]
+fn lacks(command: &str, feature: &str) -> Failure {
+    Failure::Usage(format!("this build has no `atta {command}`: it was made without the feature `{feature}`"))
 }

@@ -5,7 +5,13 @@ use atta::{
     tokenizer::{Special, Tokenizer},
 };
 
-use crate::{args::TokenizeArgs, failure::Failure, input::Text, load::warn, output::Stdout};
+use crate::{
+    args::TokenizeArgs,
+    failure::Failure,
+    input::Text,
+    load::{locate, warn},
+    output::Stdout,
+};
 
 pub(super) fn run(args: TokenizeArgs) -> Result<(), Failure> {
     let given = args.text.as_deref().filter(|text| *text != "-");
@@ -13,7 +19,7 @@ pub(super) fn run(args: TokenizeArgs) -> Result<(), Failure> {
         Some(_) if given.is_none() => Text::Stdin,
         _ => Text::given_or_piped(given, "give it after MODEL, or pipe it in")?,
     };
-    let files = ModelFiles::open(&args.model).map_err(atta::Error::from)?;
+    let files = ModelFiles::open(&locate(&args.model)?).map_err(atta::Error::from)?;
     let tokenizer =
         Tokenizer::from_metadata(files.directory().metadata()).map_err(|error| Failure::at(&args.model, error))?;
     tokenizer.warnings().iter().for_each(|warning| warn(warning));

@@ -75,3 +75,83 @@ fn a_benchmark_is_one_object() {
     let table = stdout(&["bench", &model("llama-plain.gguf"), "-p", "0", "-n", "4", "-r", "1"]);
     assert!(table.contains("tokens/s") && table.contains("text") && !table.contains("prompt  "), "{table}");
 }
+
+#[cfg(feature = "survey")]
+#[test]
+fn what_a_model_would_take_is_itemised_without_loading_it() {
+    let path = model("mixtral.gguf");
+    let plan = |more: &[&str]| json(&[&["inspect", &path, "--json", "-j", "2"], more].concat());
+    let object = plan(&["-c", "64", "--kv", "q8", "--ram-budget", "64M"]);
+    let memory = &object["memory"];
+    for (key, expected) in [("n_ctx", 64), ("limit_bytes", 64 << 20), ("read_bytes_per_token", 0)] {
+        assert_eq!(memory[key], expected, "{key}");
+    }
+    assert_eq!([&memory["kv_k"], &memory["kv_v"], &memory["weights"]], ["q8", "q8", "mapped"]);
+    let items = memory["items"].as_array().unwrap();
+    let sum: u64 = items.iter().map(|item| item["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(memory["private_bytes"], sum);
+    assert!(items.iter().any(|item| item["name"] == "kv cache"), "{items:?}");
+    assert_eq!([&object["max_decode_tok_s"], &object["read_bytes_per_s"]], [&Value::Null, &Value::Null]);
+    assert_eq!(object["model"]["layers"][0]["n_experts_used"], 2);
+
+    let streamed = plan(&["--weights", "streamed", "--speed"]);
+    assert!(streamed["memory"]["items"].as_array().unwrap().iter().any(|item| item["name"] == "experts"));
+    assert!(streamed["max_decode_tok_s"].as_f64().unwrap() > 0.0);
+    let small = plan(&["--ram-budget", "1M"]);
+    assert!(small["memory"].is_null());
+    assert!(small["memory_error"].as_str().unwrap().starts_with("not enough memory"), "{small}");
+}
+
+#[cfg(feature = "survey")]
+#[test]
+fn vocabulary_template_and_bytes_are_told_to_people_and_programs() {
+    let path = model("llama-plain.gguf");
+    let object = json(&["inspect", &path, "--json"]);
+    assert_eq!(
+        (&object["tokenizer"]["n_tokens"], &object["tokenizer"]["special"]["bos"]["id"]),
+        (&96.into(), &1.into())
+    );
+    assert!(object["chat_template"].is_null());
+    let layers = object["bytes"]["layers"].as_array().unwrap();
+    let sum = |row: &Value| -> u64 {
+        row.as_object().unwrap().iter().filter(|(key, _)| *key != "layer").map(|(_, n)| n.as_u64().unwrap()).sum()
+    };
+    let all = layers.iter().map(sum).sum::<u64>() + sum(&object["bytes"]["outside_layers"]);
+    assert_eq!((layers.len(), &object["tensors_total"]["bytes"]), (2, &all.into()));
+    let text = stdout(&["inspect", &path]);
+    for part in
+        ["memory, for a context of", "kv cache", "tokenizer: SentencePiece", "bos 1", "chat template: none", "layer 1 "]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(text.contains('█') && !text.contains('\u{1b}') && text.lines().all(|line| line.chars().count() < 200));
+}
+
+#[cfg(feature = "survey")]
+#[test]
+fn options_that_say_nothing_here_are_refused() {
+    let path = model("llama-plain.gguf");
+    for option in [&["--prewarm"][..], &["--isa", "scalar"]] {
+        crate::program::error_of(&crate::program::atta(&[&["inspect", &path], option].concat()), 2);
+    }
+}
+
+#[cfg(feature = "survey")]
+#[test]
+fn a_file_of_an_unknown_kind_is_shown_as_far_as_it_goes() {
+    let scratch = Scratch::new("unknown");
+    let mut writer = Writer::new();
+    writer.set_str("general.architecture", "nobody-knows");
+    writer.set_str("tokenizer.chat_template", "{% for m in messages %}<|im_start|>\n{% endfor %}");
+    let layout = writer.finish().unwrap();
+    let mut bytes = layout.header;
+    bytes.resize(layout.file_bytes as usize, 0);
+    let path = scratch.file("unknown.gguf", &bytes);
+    let object = json(&["inspect", &path, "--json", "--speed"]);
+    assert!(object["memory"].is_null() && object["memory_error"].as_str().unwrap().contains("nobody-knows"));
+    assert!(object["tokenizer_error"].is_string() && object["max_decode_tok_s"].is_null());
+    assert_eq!(object["chat_template"]["first_line"], "{% for m in messages %}<|im_start|>");
+    #[cfg(feature = "chat")]
+    assert_eq!(object["chat_template"]["kind"], "chatml");
+    assert!(stdout(&["inspect", &path]).contains("model: cannot be run here"));
+}

@@ -10,7 +10,13 @@ mod chat;
 #[cfg(feature = "chat")]
 #[path = "../../../engine/tests/chat_model/mod.rs"]
 mod chat_model;
+#[cfg(feature = "convert")]
+mod convert;
 mod errors;
+#[cfg(feature = "pull")]
+#[allow(dead_code, reason = "the tests of its own crate use all of it")]
+#[path = "../../../hub/tests/support/mod.rs"]
+mod hub;
 mod inspect;
 mod logits;
 #[cfg(target_os = "linux")]
@@ -19,6 +25,8 @@ mod memory;
 mod perplexity;
 mod picolm;
 mod program;
+#[cfg(feature = "pull")]
+mod pull;
 mod run;
 mod streams;
 #[cfg(feature = "chat")]

@@ -111,6 +111,8 @@ fn layer(layer: &atta::spec::LayerSpec) -> Value {
         "d_head": a.d_head,
         "window": window,
         "d_ff": layer.mlp().d_ff,
+        "n_experts": layer.moe().map(|moe| moe.n_experts),
+        "n_experts_used": layer.moe().map(|moe| moe.n_used),
     })
 }
 

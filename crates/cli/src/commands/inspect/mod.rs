@@ -1,25 +1,36 @@
-//! `atta inspect`: what is in a file, for people or as JSON.
+//! `atta inspect`: what is in a file, for people or as JSON, and what follows from it (`survey`).
 //!
 //! It needs no tensor and no architecture that we run. Names and texts in a file may be hostile: nothing in them
 //! reaches a terminal unescaped.
 
 mod json;
+#[cfg(feature = "survey")]
+mod survey;
 mod text;
 
 use std::{collections::BTreeMap, path::Path};
 
 use atta::{Directory, ModelFiles, TensorInfo, arch, spec::ModelSpec};
 
-use crate::{args::InspectArgs, failure::Failure, output::Stdout};
+use crate::{args::InspectArgs, failure::Failure, load::locate, output::Stdout};
 
 pub(super) fn run(args: &InspectArgs) -> Result<(), Failure> {
-    let files = ModelFiles::open(&args.model).map_err(atta::Error::from)?;
+    let path = locate(&args.model)?;
+    let files = ModelFiles::open(&path).map_err(atta::Error::from)?;
     let view = View::new(&args.model, &files, args.tensors);
+    #[cfg(feature = "survey")]
+    let survey = survey::Survey::of(&path, &view, args)?;
     let mut out = Stdout::lock();
     if args.json {
-        out.line(&crate::json::pretty(&json::render(&view)))?;
+        let object = json::render(&view);
+        #[cfg(feature = "survey")]
+        let object = survey.add_to(object);
+        out.line(&crate::json::pretty(&object))?;
     } else {
         out.write(&text::render(&view))?;
+        #[cfg(feature = "survey")]
+        out.write(&survey.text())?;
+        out.write(&text::tensors(&view))?;
     }
     out.flush()
 }

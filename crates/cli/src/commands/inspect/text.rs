@@ -25,11 +25,13 @@ pub(super) fn render(view: &View<'_>) -> String {
     lines.extend(totals(view));
     lines.push(String::new());
     lines.extend(model(view));
-    if let Some(tensors) = view.tensors {
-        lines.push(String::new());
-        lines.extend(list(tensors));
-    }
     lines.join("\n") + "\n"
+}
+
+/// Every tensor, if asked for.
+pub(super) fn tensors(view: &View<'_>) -> String {
+    let lines = view.tensors.map(list).unwrap_or_default();
+    if lines.is_empty() { String::new() } else { format!("\n{}\n", lines.join("\n")) }
 }
 
 fn metadata(view: &View<'_>) -> Vec<String> {
@@ -99,7 +101,9 @@ fn layers_line(first: usize, run: &[LayerSpec]) -> String {
         Mask::Window(n) => format!(", window {n}"),
     };
     let (n_heads, n_kv_heads, d_head, d_ff) = (a.n_heads, a.n_kv_heads, a.d_head, mlp.d_ff);
-    format!("{name}: {n_heads} heads ({n_kv_heads} of keys and values) of {d_head}{mask}, d_ff {d_ff}")
+    let experts = run[0].moe().map(|moe| format!(" of each of {} experts, {} per token", moe.n_experts, moe.n_used));
+    let experts = experts.unwrap_or_default();
+    format!("{name}: {n_heads} heads ({n_kv_heads} of keys and values) of {d_head}{mask}, d_ff {d_ff}{experts}")
 }
 
 fn list(tensors: &[TensorInfo]) -> Vec<String> {

@@ -1,0 +1,226 @@
+//! `atta convert`: a model from one file or directory to another.
+
+use std::{collections::BTreeMap, ops::ControlFlow, path::PathBuf};
+
+use atta::convert::{
+    Checkpoint, Error, Existing, Importance, Note, Options, Plan, SourceOptions, Types, convert,
+    llama2c::{self, Leap, Loss, Report},
+    open,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    args::{ConvertArgs, Kind},
+    failure::Failure,
+    interrupt::Interrupt,
+    load::{self, warn},
+    output::Stdout,
+    progress::Progress,
+    report::{bytes, grouped},
+};
+
+/// How many tensors a warning names.
+const NAMED: usize = 3;
+
+/// Weights per group of LEAP's int8, where they divide every row.
+const LEAP_GROUP: u32 = 64;
+
+pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
+    check_target(args)?;
+    let (mut notes, source) = (Vec::new(), SourceOptions { tokenizer: args.tokenizer.clone(), pre: args.pre.clone() });
+    let checkpoint = open(&load::locate_source(&args.src)?, &source, &mut notes)?;
+    notes.iter().for_each(|note| warn(note));
+    match args.to {
+        Kind::Gguf => to_gguf(args, &checkpoint),
+        Kind::LeapF32 => to_leap(args, &checkpoint, Leap::F32),
+        Kind::LeapInt8 => to_leap(args, &checkpoint, Leap::Int8 { group_size: LEAP_GROUP }),
+    }
+}
+
+/// Nothing that exists is overwritten by accident, nothing is begun that cannot be ended, and no option means nothing.
+fn check_target(args: &ConvertArgs) -> Result<(), Failure> {
+    let of_gguf = [
+        (args.mix.is_some(), "--type"),
+        (args.imatrix.is_some(), "--imatrix"),
+        (!args.tensor_types.is_empty(), "--tensor-type"),
+        (args.split.is_some(), "--split"),
+        (args.dry_run, "--dry-run"),
+        (args.threads.is_some(), "-j"),
+    ];
+    if let Some((_, name)) = of_gguf.iter().find(|(is_given, _)| *is_given && args.to != Kind::Gguf) {
+        return Err(Failure::Usage(format!("{name} does not apply to --to leap-f32 and leap-int8")));
+    }
+    if args.imatrix.is_some() && args.mix.is_none() && args.tensor_types.is_empty() {
+        return Err(Failure::Usage("--imatrix is for quantizing: give --type too".to_owned()));
+    }
+    let beside = (args.to != Kind::Gguf).then(|| llama2c::tokenizer_path(&args.dst));
+    let taken = [Some(args.dst.clone()), beside].into_iter().flatten().find(|path| path.exists());
+    match taken.filter(|_| !args.dry_run && !args.force) {
+        Some(path) => Err(Failure::at(&path, "exists already: give another name or directory, or --force")),
+        None => Ok(()),
+    }
+}
+
+fn to_gguf(args: &ConvertArgs, checkpoint: &Checkpoint) -> Result<(), Failure> {
+    let options = options(args)?;
+    let plan = Plan::new(checkpoint, &options.types, options.importance.as_ref())?;
+    warnings(checkpoint, &plan);
+    for &i in &plan.idle_overrides {
+        let (name, ty) = &args.tensor_types[i];
+        warn(&format!("--tensor-type {name}={ty} decides nothing: no matrix of that name, or others come first"));
+    }
+    let files = if args.dry_run { Vec::new() } else { write(args, checkpoint, &options)? };
+    let summary = Summary { checkpoint, plan: &plan, files };
+    say(args, || summary.json(), || summary.text())
+}
+
+fn to_leap(args: &ConvertArgs, checkpoint: &Checkpoint, to: Leap) -> Result<(), Failure> {
+    let mut watch = Watch::new();
+    let report = stopped(llama2c::convert(checkpoint, &args.dst, to, &mut |done, total| watch.hear(done, total, "")))?;
+    drop(watch);
+    report.dropped.iter().for_each(|what| warn(what));
+    let files = [args.dst.clone(), llama2c::tokenizer_path(&args.dst)];
+    say(args, || leap_json(&report, &files), || leap_text(&report, &files))
+}
+
+fn say(args: &ConvertArgs, json: impl Fn() -> Value, text: impl Fn() -> String) -> Result<(), Failure> {
+    let mut out = Stdout::lock();
+    match args.json {
+        true => out.line(&crate::json::pretty(&json()))?,
+        false => out.write(&text())?,
+    }
+    out.flush()
+}
+
+fn leap_text(report: &Report, files: &[PathBuf]) -> String {
+    let loss = |(name, loss): (&&str, &Loss)| {
+        format!("{name:<20} error {:>7.3} % on average, {:>7.2} % at most\n", 100.0 * loss.mean(), 100.0 * loss.max())
+    };
+    let group =
+        report.group_size.map(|n| format!("groups of {n}; errors as parts of the mean weight\n")).unwrap_or_default();
+    let names: String = files.iter().map(|path| format!("{}\n", path.display())).collect();
+    format!("{group}{}{names}", report.losses.iter().map(loss).collect::<String>())
+}
+
+fn leap_json(report: &Report, files: &[PathBuf]) -> Value {
+    let loss = |(name, loss): (&&str, &Loss)| json!({ "tensors": name, "mean": loss.mean(), "max": loss.max() });
+    json!({
+        "files": files.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
+        "group_size": report.group_size,
+        "losses": report.losses.iter().map(loss).collect::<Vec<_>>(),
+    })
+}
+
+fn options(args: &ConvertArgs) -> Result<Options, Failure> {
+    let importance = args.imatrix.as_deref().map(Importance::open).transpose()?;
+    let cpus = || std::thread::available_parallelism().map_or(1, usize::from);
+    Ok(Options {
+        types: Types { mix: args.mix, pure: args.pure, overrides: args.tensor_types.clone() },
+        importance,
+        importance_name: args.imatrix.as_deref().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
+        n_threads: args.threads.unwrap_or_else(cpus),
+        max_shard_bytes: args.split,
+        existing: if args.force { Existing::Replace } else { Existing::Keep },
+    })
+}
+
+fn write(args: &ConvertArgs, checkpoint: &Checkpoint, options: &Options) -> Result<Vec<PathBuf>, Failure> {
+    let mut watch = Watch::new();
+    stopped(convert(checkpoint, &args.dst, options, &mut |at| watch.hear(at.done, at.total, at.tensor)))
+}
+
+/// Shows how far the work is, and hears whether it is to go on.
+struct Watch {
+    interrupt: Interrupt,
+    progress: Progress,
+}
+
+impl Watch {
+    fn new() -> Self {
+        Self { interrupt: Interrupt::listen(), progress: Progress::new() }
+    }
+
+    fn hear(&mut self, done: u64, total: u64, what: &str) -> ControlFlow<()> {
+        self.progress.busy(&format!("{} % of {} {what}", 100 * done / total.max(1), bytes(total)));
+        if self.interrupt.is_asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+/// What Ctrl-C has ended is no failure.
+fn stopped<T>(result: Result<T, Error>) -> Result<T, Failure> {
+    match result {
+        Err(Error::Stopped) => Err(Failure::Interrupted),
+        result => Ok(result?),
+    }
+}
+
+/// Says what the user would not expect.
+fn warnings(checkpoint: &Checkpoint, plan: &Plan) {
+    let mut by_note: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for step in &plan.steps {
+        for note in &step.notes {
+            let said = match note {
+                Note::Requantized => {
+                    "were quantized already, and errors add up: start from F16, BF16 or F32 if you can"
+                }
+                Note::DoesNotFit(_) => "have rows that are no whole blocks of their type, and get another one",
+                Note::NoImportance => "are not in the importance matrix, and are quantized without",
+            };
+            by_note.entry(said).or_default().push(&checkpoint.tensors[step.tensor].name);
+        }
+    }
+    for (said, names) in by_note {
+        let more = if names.len() > NAMED { ", …" } else { "" };
+        warn(&format!("{} tensors {said} ({}{more})", names.len(), names[..names.len().min(NAMED)].join(", ")));
+    }
+}
+
+/// What was done, or would be.
+struct Summary<'a> {
+    checkpoint: &'a Checkpoint,
+    plan: &'a Plan,
+    files: Vec<PathBuf>,
+}
+
+impl Summary<'_> {
+    fn bits_per_weight(&self) -> f64 {
+        8.0 * self.plan.n_bytes as f64 / self.plan.n_weights.max(1) as f64
+    }
+
+    /// Tensors and bytes by type before and after, most bytes first.
+    fn changes(&self) -> Vec<([&'static str; 2], [u64; 2])> {
+        let mut changes = BTreeMap::<_, [u64; 2]>::new();
+        for step in &self.plan.steps {
+            let tensor = &self.checkpoint.tensors[step.tensor];
+            let row_bytes = step.ty.row_bytes(tensor.d_row() as usize).unwrap_or(0);
+            let [n, bytes] = changes.entry([tensor.ty.name(), step.ty.name()]).or_default();
+            *n += 1;
+            *bytes += tensor.n_rows() * row_bytes as u64;
+        }
+        let mut changes: Vec<_> = changes.into_iter().collect();
+        changes.sort_by_key(|(names, [_, bytes])| (std::cmp::Reverse(*bytes), *names));
+        changes
+    }
+
+    fn text(&self) -> String {
+        let line = |([from, to], [n, size]): &([&str; 2], [u64; 2])| {
+            let to = if from == to { String::new() } else { format!(" -> {to}") };
+            format!("{:<16} {n:>5} tensors {:>10}\n", format!("{from}{to}"), bytes(*size))
+        };
+        let all: String = self.changes().iter().map(line).collect();
+        let names: String = self.files.iter().map(|path| format!("{}\n", path.display())).collect();
+        let (size, n) = (bytes(self.plan.n_bytes), grouped(self.plan.n_weights.into()));
+        format!("{all}{size} for {n} weights, {:.2} bits each\n{names}", self.bits_per_weight())
+    }
+
+    fn json(&self) -> Value {
+        let change = |([from, to], [n, bytes]): &([&str; 2], [u64; 2])| json!({ "from": from, "to": to, "tensors": n, "bytes": bytes });
+        json!({
+            "files": self.files.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
+            "bytes": self.plan.n_bytes,
+            "weights": self.plan.n_weights,
+            "bits_per_weight": self.bits_per_weight(),
+            "types": self.changes().iter().map(change).collect::<Vec<_>>(),
+        })
+    }
+}

@@ -1,0 +1,81 @@
+//! The survey as more keys of the object.
+
+use atta::MemoryPlan;
+use serde_json::{Map, Value, json};
+
+use super::{
+    Survey,
+    bytes::{Bytes, Role, Row},
+    kv_names,
+    vocabulary::Vocabulary,
+};
+use crate::report::weights_name;
+
+pub(super) fn add(survey: &Survey, mut object: Value) -> Value {
+    either(&mut object, ("memory", "memory_error"), &survey.memory, memory);
+    object["read_bytes_per_s"] = json!(survey.read_bytes_per_s);
+    object["max_decode_tok_s"] = json!(survey.most_tok_s());
+    either(&mut object, ("tokenizer", "tokenizer_error"), &survey.vocabulary, tokenizer);
+    object["chat_template"] = survey.template.as_ref().map_or(
+        Value::Null,
+        |template| json!({ "bytes": template.n_bytes, "kind": template.layout, "first_line": template.first_line }),
+    );
+    object["bytes"] = bytes(&survey.bytes);
+    object
+}
+
+/// A value, or null and what stands in its way.
+fn either<T>(object: &mut Value, keys: (&str, &str), result: &Result<T, String>, to_json: fn(&T) -> Value) {
+    match result {
+        Ok(value) => object[keys.0] = to_json(value),
+        Err(why) => {
+            object[keys.0] = Value::Null;
+            object[keys.1] = json!(why);
+        }
+    }
+}
+
+fn memory(plan: &MemoryPlan) -> Value {
+    let [k, v] = kv_names(plan.kv);
+    let items: Vec<Value> = plan.items.iter().map(|item| json!({ "name": item.name, "bytes": item.bytes })).collect();
+    json!({
+        "n_ctx": plan.n_ctx,
+        "n_batch": plan.n_batch,
+        "kv_k": k,
+        "kv_v": v,
+        "weights": weights_name(plan.weights),
+        "limit_bytes": plan.limit_bytes,
+        "private_bytes": plan.private_bytes(),
+        "items": items,
+        "mapped_bytes": plan.mapped_bytes,
+        "read_bytes_per_token": plan.read_bytes as u64,
+        "weight_bytes_per_token": plan.token_bytes,
+    })
+}
+
+fn tokenizer(vocabulary: &Vocabulary) -> Value {
+    let roles = vocabulary.roles.iter();
+    let roles: Map<String, Value> =
+        roles.map(|(role, id, text)| ((*role).to_owned(), json!({ "id": id, "text": text }))).collect();
+    json!({
+        "model": vocabulary.model,
+        "pre": vocabulary.pre,
+        "n_tokens": vocabulary.n_tokens,
+        "special": roles,
+        "eog": vocabulary.eog,
+        "add_bos": vocabulary.adds_bos,
+        "add_eos": vocabulary.adds_eos,
+    })
+}
+
+fn bytes(bytes: &Bytes) -> Value {
+    let layers: Vec<Value> = bytes.layers.iter().map(|(l, layer)| row(layer, Some(*l))).collect();
+    json!({ "outside_layers": row(&bytes.outside, None), "layers": layers })
+}
+
+fn row(row: &Row, layer: Option<u32>) -> Value {
+    let named = layer.map(|l| ("layer".to_owned(), json!(l)));
+    let roles = Role::ALL.into_iter().filter(|role| row[*role as usize] > 0);
+    let roles = roles.map(|role| (role.name().to_owned(), json!(row[role as usize])));
+    Value::Object(named.into_iter().chain(roles).collect())
+}

@@ -1,0 +1,134 @@
+//! Hugging Face as the environment has it, and models that go by the names of their repositories.
+//!
+//! The variables are those of Hugging Face's own programs. Nothing here but `atta pull` uses the network.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use atta_hub::{Cache, Error, Options, Proxy, Request};
+
+use crate::failure::Failure;
+
+/// How many repositories an error lists.
+const MAX_LISTED: usize = 10;
+
+/// Where pulled files are.
+pub(crate) fn cache() -> Result<Cache, Failure> {
+    let directory = variable("HF_HUB_CACHE").map(PathBuf::from).or_else(|| Some(home()?.join("hub")));
+    let directory = directory.ok_or_else(|| Failure::Failed("no place for models is known: set HF_HOME".to_owned()))?;
+    Ok(Cache::at(directory))
+}
+
+/// How the hub is reached.
+pub(crate) fn options() -> Result<Options, Failure> {
+    let endpoint = variable("HF_ENDPOINT").map(|text| text.to_string_lossy().into_owned());
+    Ok(Options {
+        endpoint: endpoint.unwrap_or_else(|| Options::default().endpoint),
+        token: token()?,
+        proxy: Proxy::Environment,
+        ..Options::default()
+    })
+}
+
+/// Whether the network is not to be used.
+pub(crate) fn is_offline() -> bool {
+    let said = variable("HF_HUB_OFFLINE").map(|text| text.to_string_lossy().to_ascii_uppercase());
+    said.is_some_and(|said| ["1", "ON", "YES", "TRUE"].contains(&said.as_str()))
+}
+
+/// The file of a pulled model, if `model` is no path and may be the name of one.
+pub(crate) fn locate(model: &Path) -> Result<PathBuf, Failure> {
+    match request(model) {
+        Some(request) if !model.exists() => find(&request),
+        _ => Ok(model.to_owned()),
+    }
+}
+
+/// The file or directory of what was pulled, if `source` is no path and may be the name of a repository.
+#[cfg(feature = "convert")]
+pub(crate) fn locate_source(source: &Path) -> Result<PathBuf, Failure> {
+    let Some(request) = request(source).filter(|_| !source.exists()) else { return Ok(source.to_owned()) };
+    let cache = cache()?;
+    cache.find(&request)?.map(|pulled| pulled.path).ok_or_else(|| absent(&request, &cache))
+}
+
+/// `models/a.gguf` has the form of a name too, but is a path with a mistake in it.
+fn request(model: &Path) -> Option<Request> {
+    let request: Request = model.to_str()?.parse().ok()?;
+    let is_path = request.wanted.is_none() && model.extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf"));
+    (!is_path).then_some(request)
+}
+
+fn find(request: &Request) -> Result<PathBuf, Failure> {
+    let cache = cache()?;
+    match cache.find(request) {
+        Ok(Some(pulled)) if pulled.path.is_dir() => Err(Failure::Failed(format!(
+            "{request}: it has no GGUF file; `atta convert {} model.gguf` makes one",
+            pulled.path.display()
+        ))),
+        Ok(Some(pulled)) => Ok(pulled.path),
+        Ok(None) => Err(absent(request, &cache)),
+        Err(error @ Error::Choice { .. }) => Err(Failure::Failed(format!("{error}; to get it: `atta pull {request}`"))),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Nothing of a repository is here.
+pub(crate) fn absent(request: &Request, cache: &Cache) -> Failure {
+    let repos = cache.repositories().unwrap_or_default();
+    let mut names: Vec<String> = repos.iter().take(MAX_LISTED).map(ToString::to_string).collect();
+    if repos.len() > MAX_LISTED {
+        names.push(format!("{} more", repos.len() - MAX_LISTED));
+    }
+    let there = if names.is_empty() { "is empty".to_owned() } else { format!("has {}", names.join(", ")) };
+    Failure::Failed(format!(
+        "{request}: neither a file nor in the cache {}, which {there}; to get it: `atta pull {request}`",
+        cache.root().display()
+    ))
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// The secret, from the environment or as `hf auth login` has left it.
+fn token() -> Result<Option<String>, Failure> {
+    if let Some(token) = variable("HF_TOKEN") {
+        return Ok(Some(token.to_string_lossy().trim().to_owned()));
+    }
+    let Some(path) = home().map(|home| home.join("token")).filter(|path| path.exists()) else { return Ok(None) };
+    let token = fs::read_to_string(&path).map_err(|error| Failure::at(&path, error))?;
+    Ok(Some(token.trim().to_owned()).filter(|token| !token.is_empty()))
+}
+
+/// The directory of Hugging Face's programs.
+fn home() -> Option<PathBuf> {
+    let cache = || variable("XDG_CACHE_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cache")));
+    variable("HF_HOME").map(PathBuf::from).or_else(|| Some(cache()?.join("huggingface")))
+}
+
+/// A variable that is set to something.
+fn variable(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_told_from_names() {
+        for name in ["org/repo", "org/repo:q4_0", "org/repo:m.gguf", "a.b/c-d"] {
+            assert!(request(Path::new(name)).is_some(), "{name}");
+        }
+        for path in ["model.gguf", "models/m.gguf", "models/m.GGUF", "./a/b", "/a/b", "a/b/c", "../a"] {
+            assert!(request(Path::new(path)).is_none(), "{path}");
+        }
+    }
+}
