@@ -1,5 +1,7 @@
 //! Text and ids from the command line, from files and from standard input, byte for byte.
 
+#[cfg(feature = "constrain")]
+use std::path::Path;
 use std::{
     ffi::OsStr,
     io::{self, IsTerminal, Read},
@@ -35,6 +37,16 @@ impl Text {
             Self::Given(bytes) => Ok(bytes),
             Self::Stdin => read_stdin(),
         }
+    }
+}
+
+/// The text of a file, or of standard input where the file is called -.
+#[cfg(feature = "constrain")]
+pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
+    let not_utf8 = |_| Failure::at(path, "not UTF-8 text");
+    match path.as_os_str() == "-" {
+        true => String::from_utf8(read_stdin()?).map_err(not_utf8),
+        false => String::from_utf8(std::fs::read(path).map_err(|error| Failure::at(path, error))?).map_err(not_utf8),
     }
 }
 

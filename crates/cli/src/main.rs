@@ -17,6 +17,7 @@ mod memory;
 mod output;
 mod progress;
 mod report;
+mod shape;
 mod stats;
 
 use std::process::ExitCode;

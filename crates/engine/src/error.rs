@@ -50,6 +50,10 @@ pub enum Error {
     /// A stop string that makes no sense.
     #[error(transparent)]
     Stop(#[from] crate::StopError),
+    /// A constraint that cannot be kept to.
+    #[cfg(feature = "constrain")]
+    #[error(transparent)]
+    Constraint(#[from] crate::ConstraintError),
     /// More tokens than the context holds.
     #[error("the prompt has {n_prompt} tokens, but the context holds {n_ctx}: raise -c or shorten the prompt")]
     PromptTooLong {

@@ -5,10 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atta_store::Reservation;
-use atta_tokenizer::StreamDecoder;
+use atta_tokenizer::{Control, StreamDecoder};
 
-use crate::{Breakers, Error, LogProbs, Sampler, Sampling, Session, stop::StopStrings};
+use crate::{Error, LogProbs, Sampling, Session, chooser::Chooser, rules::Rules, stop::StopStrings};
 
 /// What is generated, and for how long.
 #[derive(Clone, Debug)]
@@ -20,13 +19,31 @@ pub struct GenerateOptions {
     /// Texts that end the generation; they are not part of it.
     pub stop: Vec<String>,
     /// Whether log-probabilities come with each token: those of so many of the best tokens, and of the chosen one. They
-    /// cost a pass over the vocabulary.
+    /// cost a pass over the vocabulary. Tokens that a constraint forces have none.
     pub n_logprobs: Option<usize>,
+    /// What becomes of control tokens in the text.
+    pub control: Control,
+    /// What the text must look like.
+    #[cfg(feature = "constrain")]
+    pub constraint: Option<crate::Constraint>,
+    /// What happens when the text reaches its length before a constraint is met.
+    #[cfg(feature = "constrain")]
+    pub on_length: crate::OnLength,
 }
 
 impl Default for GenerateOptions {
     fn default() -> Self {
-        Self { n_predict: 256, sampling: Sampling::default(), stop: Vec::new(), n_logprobs: None }
+        Self {
+            n_predict: 256,
+            sampling: Sampling::default(),
+            stop: Vec::new(),
+            n_logprobs: None,
+            control: Control::default(),
+            #[cfg(feature = "constrain")]
+            constraint: None,
+            #[cfg(feature = "constrain")]
+            on_length: crate::OnLength::default(),
+        }
     }
 }
 
@@ -81,8 +98,10 @@ pub struct Summary {
     pub decode_time: Duration,
     /// Time of the first token, which needs no step of its own.
     pub first_token_time: Duration,
-    /// The last token: chosen, but not part of the session yet. A caller that goes on appends it first.
-    pub pending: Option<u32>,
+    /// The last tokens: chosen, but not part of the session yet. A caller that goes on appends them first.
+    pub pending: Vec<u32>,
+    /// Bytes of text behind the last token that nobody has chosen: what made a constrained text complete.
+    pub n_closing_bytes: usize,
 }
 
 impl Summary {
@@ -129,6 +148,7 @@ impl Session {
             return Err(Error::EmptyPrompt);
         }
         let mut chooser = Chooser::new(self, options)?;
+        let mut rules = Rules::new(self.engine(), options)?;
         let mut stop = StopStrings::new(options.stop.clone())?;
         let start = Instant::now();
         let total = prompt.len();
@@ -140,15 +160,16 @@ impl Session {
             prefill_time: start.elapsed(),
             decode_time: Duration::ZERO,
             first_token_time: Duration::ZERO,
-            pending: None,
+            pending: Vec::new(),
+            n_closing_bytes: 0,
         };
         if read == total && on_event(Event::Prompt { done: total, total }).is_continue() {
             note(save(self), on_event);
             let engine = self.engine().clone();
-            let decoder = StreamDecoder::after_prompt(engine.tokenizer());
+            let decoder = StreamDecoder::after_prompt(engine.tokenizer()).with_control(options.control);
             let n_predict = options.n_predict;
-            let generation =
-                Generation { session: self, chooser: &mut chooser, decoder, stop: &mut stop, n_predict, save };
+            let (chooser, rules, stop) = (&mut chooser, &mut rules, &mut stop);
+            let generation = Generation { session: self, chooser, rules, decoder, stop, n_predict, save };
             generation.run(&mut summary, on_event)?;
         }
         Ok(summary)
@@ -182,46 +203,11 @@ fn note(line: Option<String>, on_event: &mut OnEvent<'_>) {
     }
 }
 
-/// A sampler with a copy of the logits to work on: penalties change them in place, and those of the session must stay.
-struct Chooser {
-    sampler: Sampler,
-    /// `[n_vocab]`
-    logits: Vec<f32>,
-    logprobs: Option<LogProbs>,
-    _memory: Reservation,
-}
-
-impl Chooser {
-    fn new(session: &Session, options: &GenerateOptions) -> Result<Self, Error> {
-        let engine = session.engine();
-        let n_vocab = engine.spec().n_vocab;
-        let mut sampler = Sampler::new(options.sampling.clone(), n_vocab)?;
-        if options.sampling.dry.applies() {
-            sampler =
-                sampler.with_breakers(Breakers::find(engine.tokenizer(), &options.sampling.dry.sequence_breakers));
-        }
-        let logprobs = options.n_logprobs.map(|n_top| LogProbs::new(n_top, n_vocab));
-        let bytes = sampler.heap_bytes() + 4 * n_vocab + logprobs.as_ref().map_or(0, LogProbs::heap_bytes);
-        let memory = engine.budget().reserve("sampler", bytes as u64)?;
-        Ok(Self { sampler, logits: vec![0.0; n_vocab], logprobs, _memory: memory })
-    }
-
-    /// The token that follows a session.
-    fn choose(&mut self, session: &Session) -> u32 {
-        let logits = session.logits().expect("the last step asked for logits");
-        self.logits.copy_from_slice(logits);
-        let token = self.sampler.sample(&mut self.logits, session.tokens());
-        if let Some(logprobs) = &mut self.logprobs {
-            logprobs.fill(logits, token);
-        }
-        token
-    }
-}
-
 /// One generation under way.
 struct Generation<'a, 's> {
     session: &'a mut Session,
     chooser: &'a mut Chooser,
+    rules: &'a mut Rules,
     decoder: StreamDecoder<'a>,
     stop: &'a mut StopStrings,
     n_predict: usize,
@@ -232,49 +218,84 @@ impl Generation<'_, '_> {
     fn run(mut self, summary: &mut Summary, on_event: &mut OnEvent<'_>) -> Result<(), Error> {
         let start = Instant::now();
         let reason = loop {
-            if summary.n_generated == self.n_predict {
+            if summary.n_generated == self.n_predict || summary.pending.len() > self.session.room() {
                 break FinishReason::Length;
             }
-            if let Some(token) = summary.pending.take() {
-                if !self.session.has_room() {
-                    summary.pending = Some(token);
-                    break FinishReason::Length;
-                }
-                if self.session.n_until_gap() == Some(0) {
-                    note((self.save)(self.session), on_event);
-                }
-                self.session.append(&[token])?;
-            }
-            let finished = self.choose(summary, on_event);
+            self.append(&mut summary.pending, on_event)?;
+            let finished = self.choose(summary, on_event)?;
             summary.decode_time = start.elapsed();
-            if summary.n_generated == 1 {
+            if summary.first_token_time.is_zero() {
                 summary.first_token_time = summary.decode_time;
             }
             if let Some(reason) = finished {
                 break reason;
             }
         };
+        if reason == FinishReason::Length {
+            summary.n_closing_bytes = self.close(on_event)?;
+        }
         summary.finish_reason =
             if self.flush(reason, on_event).is_break() { FinishReason::Interrupted } else { reason };
         Ok(())
     }
 
-    /// Chooses a token and says its text; a reason if that was the last one.
-    fn choose(&mut self, summary: &mut Summary, on_event: &mut OnEvent<'_>) -> Option<FinishReason> {
-        let token = self.chooser.choose(self.session);
-        summary.n_generated += 1;
-        summary.pending = Some(token);
-        if self.session.engine().tokenizer().is_eog(token) {
-            return Some(FinishReason::Stop);
+    fn append(&mut self, pending: &mut Vec<u32>, on_event: &mut OnEvent<'_>) -> Result<(), Error> {
+        if pending.is_empty() {
+            return Ok(());
         }
+        if self.session.n_until_gap().is_some_and(|n| n < pending.len()) {
+            note((self.save)(self.session), on_event);
+        }
+        self.session.append(pending)?;
+        pending.clear();
+        Ok(())
+    }
+
+    /// Chooses a token and says its text, and that of the tokens that must follow; a reason if there is nothing to follow.
+    fn choose(&mut self, summary: &mut Summary, on_event: &mut OnEvent<'_>) -> Result<Option<FinishReason>, Error> {
+        let Some(token) = self.chooser.choose(self.session, self.rules)? else {
+            return Ok(Some(FinishReason::Stop));
+        };
+        if self.session.engine().tokenizer().is_eog(token) {
+            summary.n_generated += 1;
+            summary.pending.push(token);
+            return Ok(Some(FinishReason::Stop));
+        }
+        let mut finished = self.take(token, Origin::Chosen, summary, on_event);
+        let room = self.session.room().saturating_sub(summary.pending.len());
+        let follow = self.rules.follow(token, room.min(self.n_predict - summary.n_generated))?;
+        for token in follow {
+            finished = finished.or_else(|| self.take(token, Origin::Forced, summary, on_event));
+        }
+        Ok(finished.or_else(|| self.rules.is_complete().then_some(FinishReason::Stop)))
+    }
+
+    /// Says the text of a token that was chosen or had to be.
+    fn take(
+        &mut self,
+        token: u32,
+        origin: Origin,
+        summary: &mut Summary,
+        on_event: &mut OnEvent<'_>,
+    ) -> Option<FinishReason> {
+        summary.n_generated += 1;
+        summary.pending.push(token);
         let piece = self.stop.push(&self.decoder.push(token));
         let flow = say(piece.text, on_event);
-        let (n, logprobs) = (summary.n_generated, self.chooser.logprobs.as_ref());
+        let (n, logprobs) = (summary.n_generated, self.chooser.logprobs().filter(|_| origin == Origin::Chosen));
         match (piece.stopped, flow.is_continue() && on_event(Event::Token { n, id: token, logprobs }).is_continue()) {
             (true, _) => Some(FinishReason::Stop),
             (false, false) => Some(FinishReason::Interrupted),
             (false, true) => None,
         }
+    }
+
+    /// Makes a text complete that has reached its length; the number of bytes that it took.
+    fn close(&mut self, on_event: &mut OnEvent<'_>) -> Result<usize, Error> {
+        let text = self.rules.close(&mut self.decoder)?;
+        // A generation that has ended cannot be interrupted.
+        let _ = say(self.stop.push(&text).text, on_event);
+        Ok(text.len())
     }
 
     /// Says what was held back; after a stop string that is nothing.
@@ -286,6 +307,15 @@ impl Generation<'_, '_> {
         say(piece.text, on_event)?;
         say(self.stop.flush(), on_event)
     }
+}
+
+/// Who has said that a token is next.
+#[derive(Clone, Copy, PartialEq)]
+enum Origin {
+    /// The model and the sampler.
+    Chosen,
+    /// A constraint, which left nothing else.
+    Forced,
 }
 
 /// Hands text to the caller, if there is any.

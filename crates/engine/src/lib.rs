@@ -22,6 +22,7 @@
 //! # Features
 //! - `cache` (default): `PromptCache`, and sessions as bytes.
 //! - `chat` (default): the module `chat`.
+//! - `constrain` (default): `Constraint`, texts that must be JSON or of a grammar.
 //! - `perplexity` (default): the module `perplexity`.
 
 #![forbid(unsafe_code)]
@@ -29,6 +30,9 @@
 mod bench;
 #[cfg(feature = "chat")]
 pub mod chat;
+mod chooser;
+#[cfg(feature = "constrain")]
+mod constraint;
 mod engine;
 mod error;
 mod generate;
@@ -37,6 +41,7 @@ mod memory;
 pub mod perplexity;
 #[cfg(feature = "cache")]
 mod prompt_cache;
+mod rules;
 mod sampling;
 mod session;
 mod stop;
@@ -46,8 +51,11 @@ pub use atta_kernels::{Kernels, Pool};
 pub use atta_model::{Inputs, KvType, MatmulCost, Model, Observer, Phase, Role, arch, oracle, spec};
 pub use atta_store::{Budget, Io, Item, Method, ModelFiles, catch_bus_errors, system};
 pub use atta_tokenizer as tokenizer;
+pub use atta_tokenizer::Control;
 
 pub use bench::{BenchOptions, BenchReport, TimeSplit};
+#[cfg(feature = "constrain")]
+pub use constraint::{Closing, Constraint, ConstraintError, Guide, OnLength};
 pub use engine::{Engine, LoadOptions, Threads};
 pub use error::Error;
 pub use generate::{Event, FinishReason, GenerateOptions, Summary};

@@ -258,7 +258,12 @@ impl Session {
 
     /// Whether another token has a place, be it that others are forgotten for it.
     pub fn has_room(&self) -> bool {
-        self.shifts() || self.n_held() < self.n_ctx
+        self.room() > 0
+    }
+
+    /// How many tokens have a place.
+    pub fn room(&self) -> usize {
+        if self.shifts() { usize::MAX } else { self.n_ctx - self.n_held() }
     }
 
     /// Whether tokens are forgotten when the context is full.

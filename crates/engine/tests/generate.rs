@@ -21,12 +21,7 @@ const PROMPT: [u32; 4] = [1, 40, 50, 60];
 
 /// Tokens that a random model hardly ends by itself.
 fn options(n_predict: usize) -> GenerateOptions {
-    GenerateOptions {
-        n_predict,
-        sampling: Sampling { seed: 7, ..Sampling::default() },
-        stop: Vec::new(),
-        n_logprobs: None,
-    }
+    GenerateOptions { n_predict, sampling: Sampling { seed: 7, ..Sampling::default() }, ..GenerateOptions::default() }
 }
 
 fn run(session: &mut Session, options: &GenerateOptions) -> (String, Summary) {
@@ -125,12 +120,11 @@ fn a_caller_can_stop_while_the_prompt_is_read_and_after_any_text() {
 #[test]
 fn generation_goes_on_where_it_ended() {
     let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
-    let greedy =
-        |n_predict| GenerateOptions { n_predict, sampling: greedy.clone(), stop: Vec::new(), n_logprobs: None };
+    let greedy = |n_predict| GenerateOptions { n_predict, sampling: greedy.clone(), ..GenerateOptions::default() };
     let (whole, _) = run(&mut session(64), &greedy(12));
     let mut session = session(64);
     let (mut text, summary) = run(&mut session, &greedy(5));
-    let rest = session.generate(&[summary.pending.unwrap()], &greedy(7), |event| {
+    let rest = session.generate(&summary.pending, &greedy(7), |event| {
         if let Event::Text(piece) = event {
             text.push_str(piece);
         }

@@ -48,6 +48,6 @@ mod words;
 mod wpm;
 
 pub use error::Error;
-pub use stream::StreamDecoder;
+pub use stream::{Control, StreamDecoder};
 pub use tokenizer::{Special, Tokenizer};
 pub use vocab::TokenKind;

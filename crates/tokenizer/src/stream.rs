@@ -4,32 +4,60 @@
 //! one that may still be completed wait here; what can no longer become one is U+FFFD. The pieces together are what
 //! decoding all tokens at once gives, read as UTF-8 with replacements.
 
+use crate::TokenKind;
 use crate::tokenizer::{Place, Tokenizer};
 
 /// Turns tokens into pieces of valid UTF-8.
 pub struct StreamDecoder<'t> {
     tokenizer: &'t Tokenizer,
     place: Place,
+    control: Control,
     /// At most three bytes between calls.
     pending: Vec<u8>,
+}
+
+/// What becomes of control tokens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Control {
+    /// They are no text.
+    #[default]
+    Hidden,
+    /// They are written as the vocabulary spells them, for programs that look for them. Tokens at which generation ends
+    /// are not.
+    Shown,
 }
 
 impl<'t> StreamDecoder<'t> {
     /// For a text that begins with the first token pushed.
     pub fn new(tokenizer: &'t Tokenizer) -> Self {
-        Self { tokenizer, place: Place::First, pending: Vec::new() }
+        Self { tokenizer, place: Place::First, control: Control::Hidden, pending: Vec::new() }
     }
 
     /// For a text that goes on after a prompt: the space in front of the first token is part of it.
     pub fn after_prompt(tokenizer: &'t Tokenizer) -> Self {
-        Self { tokenizer, place: Place::Later, pending: Vec::new() }
+        Self { tokenizer, place: Place::Later, control: Control::Hidden, pending: Vec::new() }
+    }
+
+    /// The same, with something else done about control tokens.
+    pub fn with_control(self, control: Control) -> Self {
+        Self { control, ..self }
+    }
+
+    /// The text that these bytes complete, which no token stands for.
+    pub fn push_bytes(&mut self, bytes: &[u8]) -> String {
+        self.pending.extend_from_slice(bytes);
+        self.place = Place::Later;
+        self.take_complete()
     }
 
     /// The text that a token completes; empty for control tokens and for parts of characters.
     pub fn push(&mut self, id: u32) -> String {
-        self.pending.extend_from_slice(&self.tokenizer.visible_bytes(id, self.place));
-        self.place = Place::Later;
-        self.take_complete()
+        let is_shown = self.control == Control::Shown
+            && self.tokenizer.kind(id) == TokenKind::Control
+            && !self.tokenizer.is_eog(id);
+        let bytes =
+            if is_shown { self.tokenizer.token_bytes(id) } else { self.tokenizer.visible_bytes(id, self.place) };
+        self.push_bytes(&bytes)
     }
 
     /// The end of the text: U+FFFD if a character never came to its end, else nothing.

@@ -92,13 +92,21 @@ impl Tokenizer {
     /// The text may be any bytes. SentencePiece vocabularies encode invalid UTF-8 as it is, in byte tokens; byte pair
     /// encoding sees one U+FFFD for each such byte; WordPiece drops it. llama.cpp does the same.
     pub fn encode(&self, text: impl AsRef<[u8]>, special: Special) -> Vec<u32> {
-        let text = text.as_ref();
         let partition = match special {
             Special::Plain => &self.always,
             Special::Parse => &self.parsed,
         };
+        self.encode_parts(text.as_ref(), partition, true)
+    }
+
+    /// The tokens of a text that goes on after another one, in which nothing is special: without the space that
+    /// SentencePiece puts in front of a text.
+    pub fn encode_after(&self, text: &str) -> Vec<u32> {
+        self.encode_parts(text.as_bytes(), &self.always, false)
+    }
+
+    fn encode_parts(&self, text: &[u8], partition: &Partition, mut after_special: bool) -> Vec<u32> {
         let mut ids = Vec::with_capacity(text.len() / 4 + 1);
-        let mut after_special = true;
         for fragment in partition.cut(&Context { vocab: &self.vocab, strip: &self.strip }, text) {
             match fragment {
                 Fragment::Token(id) => ids.push(id),
@@ -144,6 +152,11 @@ impl Tokenizer {
             Model::Bpe(bpe) if bpe.alphabet() == Alphabet::Bytes => Cow::Owned(from_alphabet(text)),
             _ => unmark_spaces(text),
         }
+    }
+
+    /// Whether the tokens of a text stand for exactly its bytes. Not those of WordPiece.
+    pub fn is_lossless(&self) -> bool {
+        !matches!(self.model, Model::Wpm(_))
     }
 
     /// What a token adds to the text.

@@ -132,7 +132,7 @@ impl ModelFlags {
             ram_budget: self.ram_budget.and_then(value::RamBudget::bytes),
             session,
             fit: if self.fit { Fit::Shrink } else { Fit::AsAsked },
-            spare_bytes: 0,
+            ..LoadOptions::default()
         }
     }
 
@@ -353,7 +353,12 @@ impl SamplingFlags {
     /// What is generated, checked.
     pub(crate) fn generate_options(&self) -> Result<GenerateOptions, Failure> {
         let sampling = self.sampling()?;
-        Ok(GenerateOptions { n_predict: self.n_predict, sampling, stop: self.stop.clone(), n_logprobs: None })
+        Ok(GenerateOptions {
+            n_predict: self.n_predict,
+            sampling,
+            stop: self.stop.clone(),
+            ..GenerateOptions::default()
+        })
     }
 
     fn dry(&self) -> DryOptions {

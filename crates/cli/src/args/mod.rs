@@ -8,6 +8,7 @@ mod context;
 #[cfg(feature = "convert")]
 mod convert;
 mod flags;
+mod shape;
 mod value;
 
 use std::{
@@ -27,6 +28,9 @@ pub(crate) use flags::TemplateName;
 #[cfg(all(feature = "chat", feature = "survey"))]
 pub(crate) use flags::layout_name;
 pub(crate) use flags::{CacheFlags, ModelFlags, ReportFlags, SamplingFlags, WeightsName};
+pub(crate) use shape::ShapeFlags;
+#[cfg(feature = "constrain")]
+pub(crate) use shape::{JsonKind, OnLengthName};
 pub(crate) use value::{TokenSource, token_ids};
 
 use crate::failure::Failure;
@@ -115,6 +119,7 @@ pub(crate) struct Lacking {
   atta run model.gguf -p \"The capital of France is\" -n 16 -t 0
   atta run model.gguf -c 8192 --stop END < prompt.txt
   atta run model.gguf -p \"Dear diary\" -n 100000 --window 1024
+  atta run model.gguf -p \"A person, as JSON:\" --schema person.json
   atta run model.gguf --cache prompts/ < long.txt
   atta run model.gguf -p \"Dear Sir,\" --stats-json stats.json --mem-report")]
 pub(crate) struct RunArgs {
@@ -125,6 +130,8 @@ pub(crate) struct RunArgs {
     pub(crate) prompt: Option<OsString>,
     #[command(flatten)]
     pub(crate) sampling: SamplingFlags,
+    #[command(flatten)]
+    pub(crate) shape: ShapeFlags,
     #[command(flatten)]
     pub(crate) model_flags: ModelFlags,
     #[command(flatten)]
@@ -169,6 +176,8 @@ pub(crate) struct ChatArgs {
     pub(crate) chat_template: Option<TemplateName>,
     #[command(flatten)]
     pub(crate) sampling: SamplingFlags,
+    #[command(flatten)]
+    pub(crate) shape: ShapeFlags,
     #[command(flatten)]
     pub(crate) model_flags: ModelFlags,
     #[command(flatten)]

@@ -7,19 +7,18 @@ use atta::{DryOptions, GenerateOptions, Pool, Sampling};
 
 use super::run::{Empty, Job, run_job};
 use crate::{
-    args::{CacheFlags, ContextFlags, ModelFlags, PicolmArgs, ReportFlags},
+    args::{CacheFlags, ContextFlags, ModelFlags, PicolmArgs, ReportFlags, ShapeFlags},
     failure::Failure,
+    shape,
 };
 
 /// How many threads PicoLM takes if nobody says otherwise; we take fewer where there are fewer cores.
 const DEFAULT_THREADS: usize = 4;
 
 pub(super) fn run(args: PicolmArgs) -> Result<(), Failure> {
-    if args.json {
-        return Err(Failure::Usage("--json is not supported yet: leave it away".to_owned()));
-    }
     let options =
         GenerateOptions { n_predict: args.n_predict, sampling: sampling(&args), ..GenerateOptions::default() };
+    let options = if args.json { shape::apply(&ShapeFlags::json(), options)? } else { options };
     options.sampling.validate().map_err(|error| Failure::Usage(error.to_string()))?;
     let n_threads = args.n_threads.unwrap_or_else(|| DEFAULT_THREADS.min(Pool::default_threads()));
     let PicolmArgs { model, prompt, n_ctx, cache, .. } = args;

@@ -14,7 +14,7 @@ use crate::{
     input::Text,
     interrupt::Interrupt,
     listener::Listener,
-    load, report,
+    load, report, shape,
     stats::{Stats, StatsFile},
 };
 
@@ -46,7 +46,10 @@ pub(super) enum Empty {
 pub(super) const WAY_OUT: &str = "give it with -p TEXT, or pipe it in";
 
 pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
-    let options = args.sampling.generate_options()?;
+    if args.shape.takes_stdin() && args.prompt.is_none() {
+        return Err(Failure::Usage("--schema - takes standard input: give the prompt with -p TEXT".to_owned()));
+    }
+    let options = shape::apply(&args.shape, args.sampling.generate_options()?)?;
     let RunArgs { model, prompt, model_flags, context, cache, report, .. } = args;
     run_job(&Job { model, prompt, empty: Empty::Text, options, model_flags, context, cache, report })
 }
@@ -56,6 +59,7 @@ pub(super) fn run_job(job: &Job) -> Result<(), Failure> {
     let interrupt = Interrupt::listen();
     let session = job.context.apply(job.model_flags.session_options(KvType::default()))?;
     let load_options = load::options(job.model.as_deref(), &job.model_flags, session)?;
+    let load_options = shape::keep_free(load_options, &job.options);
     let prompt = Text::given_or_piped(job.prompt.as_deref(), WAY_OUT)?;
 
     let file = StatsFile::create(job.report.stats_json.as_deref())?;

@@ -210,8 +210,8 @@ impl Chat {
     /// The ids of an answer that began at `start`, without what ended it.
     fn answer_ids(&self, start: usize, answer: &str, summary: &Summary) -> Vec<u32> {
         let tokenizer = self.session.engine().tokenizer();
-        let last = summary.pending.filter(|&id| !tokenizer.is_eog(id));
-        if last.is_some() && summary.finish_reason == FinishReason::Stop {
+        let last: Vec<u32> = summary.pending.iter().copied().filter(|&id| !tokenizer.is_eog(id)).collect();
+        if !last.is_empty() && summary.finish_reason == FinishReason::Stop {
             // A stop string ended it somewhere within the tokens.
             return tokenizer.encode(answer, Special::Plain);
         }

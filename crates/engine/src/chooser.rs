@@ -1,0 +1,47 @@
+//! Chooses the token that follows a session: its logits, what may not be, and a sampler.
+
+use atta_store::Reservation;
+
+use crate::{Breakers, Error, GenerateOptions, LogProbs, Sampler, Session, rules::Rules};
+
+/// A sampler with a copy of the logits to work on: penalties change them in place, and those of the session must stay.
+pub(crate) struct Chooser {
+    sampler: Sampler,
+    /// `[n_vocab]`
+    logits: Vec<f32>,
+    logprobs: Option<LogProbs>,
+    _memory: Reservation,
+}
+
+impl Chooser {
+    pub(crate) fn new(session: &Session, options: &GenerateOptions) -> Result<Self, Error> {
+        let engine = session.engine();
+        let n_vocab = engine.spec().n_vocab;
+        let mut sampler = Sampler::new(options.sampling.clone(), n_vocab)?;
+        if options.sampling.dry.applies() {
+            sampler =
+                sampler.with_breakers(Breakers::find(engine.tokenizer(), &options.sampling.dry.sequence_breakers));
+        }
+        let logprobs = options.n_logprobs.map(|n_top| LogProbs::new(n_top, n_vocab));
+        let bytes = sampler.heap_bytes() + 4 * n_vocab + logprobs.as_ref().map_or(0, LogProbs::heap_bytes);
+        let memory = engine.budget().reserve("sampler", bytes as u64)?;
+        Ok(Self { sampler, logits: vec![0.0; n_vocab], logprobs, _memory: memory })
+    }
+
+    /// The token that follows a session; `None` if none can.
+    pub(crate) fn choose(&mut self, session: &Session, rules: &mut Rules) -> Result<Option<u32>, Error> {
+        let logits = session.logits().expect("the last step asked for logits");
+        self.logits.copy_from_slice(logits);
+        rules.restrict(&mut self.logits)?;
+        let token = rules.nearest(self.sampler.sample(&mut self.logits, session.tokens()));
+        if let Some((logprobs, token)) = self.logprobs.as_mut().zip(token) {
+            logprobs.fill(logits, token);
+        }
+        Ok(token)
+    }
+
+    /// What the model thought of the token that was chosen last, if anybody wants to know.
+    pub(crate) fn logprobs(&self) -> Option<&LogProbs> {
+        self.logprobs.as_ref()
+    }
+}

@@ -1,0 +1,114 @@
+//! What all constrained texts of a model share: its vocabulary as a trie, and the makers of parsers.
+//!
+//! Made when the first of them begins. Most of the memory is three tries, the vocabulary's and two that llguidance keeps
+//! of its own; slices, which would make masks cheaper, would double that.
+
+use std::{sync::Arc, thread};
+
+use atta_store::{Budget, Reservation};
+use atta_tokenizer::Tokenizer;
+use llguidance::{
+    Matcher, ParserFactory,
+    api::{ParserLimits, TopLevelGrammar},
+    toktrie::{InferenceCapabilities, TokEnv, TokTrie},
+};
+
+use super::{ConstraintError, vocabulary::Vocabulary};
+use crate::Error;
+
+/// Bytes per token of a vocabulary while the tries are made, generously: 104 to 132 bytes were measured afterwards and
+/// 180 to 220 at the peak, with vocabularies of 32,000 to 152,000 tokens.
+const BYTES_PER_TOKEN: u64 = 256;
+
+/// For the parser of one text, with what its lexer learns on the way.
+pub(super) const GUIDE_BYTES: u64 = 2 << 20;
+
+/// For reading a grammar: 1.2 KB for each of a chain of rules, of which the longest grammar may have 40,000. What is not used
+/// of it is no memory.
+const STACK_BYTES: usize = 64 << 20;
+
+/// What memory is to be kept free for constrained texts with so many tokens in the vocabulary.
+pub(crate) fn planned_bytes(n_vocab: usize) -> u64 {
+    BYTES_PER_TOKEN * n_vocab as u64 + GUIDE_BYTES
+}
+
+/// A vocabulary, ready for grammars.
+pub(crate) struct Grammars {
+    pub(super) tokenizer: Arc<Tokenizer>,
+    pub(super) budget: Budget,
+    pub(super) factory: ParserFactory,
+    _memory: Reservation,
+}
+
+impl Grammars {
+    pub(crate) fn new(tokenizer: &Arc<Tokenizer>, budget: &Budget) -> Result<Self, Error> {
+        let peak = budget.reserve("grammar", BYTES_PER_TOKEN * tokenizer.n_vocab() as u64)?;
+        let vocabulary = Vocabulary::new(Arc::clone(tokenizer))?;
+        let env: TokEnv = Arc::new(vocabulary);
+        let factory = factory(&env)?;
+        drop(peak);
+        let memory = budget.reserve("grammar", 3 * trie_bytes(env.tok_trie()))?;
+        Ok(Self { tokenizer: Arc::clone(tokenizer), budget: budget.clone(), factory, _memory: memory })
+    }
+}
+
+/// Makes parsers of grammars that may be anybody's.
+pub(super) fn factory(env: &TokEnv) -> Result<ParserFactory, ConstraintError> {
+    let capabilities = InferenceCapabilities { ff_tokens: env.tokenize_is_canonical(), ..Default::default() };
+    let made = ParserFactory::new(env, capabilities, &[]);
+    let mut factory = made.map_err(|error| ConstraintError::Vocabulary(format!("{error:#}")))?;
+    factory.quiet();
+    *factory.limits_mut() = limits();
+    Ok(factory)
+}
+
+/// What a grammar may cost. At llguidance's own limits a grammar can take a minute, and its lexer 500 MB.
+fn limits() -> ParserLimits {
+    ParserLimits {
+        max_lexer_states: 16_384,
+        max_grammar_size: 20_000,
+        verbose_errors: false,
+        ..ParserLimits::default()
+    }
+}
+
+/// Bytes of heap of a trie, which does not tell: 8 for a node, in a vector that was doubled; 12 for a token and its bytes.
+fn trie_bytes(trie: &TokTrie) -> u64 {
+    let n_nodes = trie.root().subtree_size().next_power_of_two();
+    let n_bytes: usize = (0..trie.vocab_size() as u32).map(|id| trie.token(id).len()).sum();
+    (8 * n_nodes + 12 * trie.vocab_size() + n_bytes) as u64
+}
+
+/// A parser, or why there is none. It is made on a stack of its own, because a chain of rules is followed to its end.
+pub(super) fn parser(factory: &ParserFactory, grammar: TopLevelGrammar) -> Result<Matcher, String> {
+    let make = || Matcher::new(factory.create_parser(grammar));
+    let matcher = thread::scope(|scope| {
+        let maker = thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, make);
+        let maker = maker.map_err(|error| format!("no thread to read it: {error}"))?;
+        maker.join().map_err(|_| "it cannot be read".to_owned())
+    })?;
+    match matcher.get_error() {
+        None => Ok(matcher),
+        Some(error) => Err(reason(&error)),
+    }
+}
+
+/// Characters of a reason at most: some of them repeat the whole grammar.
+const MAX_REASON: usize = 300;
+
+/// What llguidance says, in one short line and in words that lead somewhere.
+pub(super) fn reason(error: &str) -> String {
+    let telling = error.lines().find_map(|line| line.trim().strip_prefix("error: "));
+    let line = telling.or_else(|| error.lines().find(|line| !line.trim().is_empty())).unwrap_or("no reason is given");
+    let line = match line.strip_prefix("Unimplemented keys: ") {
+        Some(keys) => format!("keywords that are not supported: {}", keys.trim_matches(['[', ']'])),
+        None if line.starts_with("oneOf constraints") => {
+            "\"oneOf\" is supported only where its alternatives exclude each other; \"anyOf\" is, always".to_owned()
+        }
+        None => line.to_owned(),
+    };
+    match line.char_indices().nth(MAX_REASON) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}

@@ -1,0 +1,146 @@
+//! One constrained text under way. Knows logits as numbers to be struck out, and tokens; nothing of who chooses.
+
+use std::sync::Arc;
+
+use atta_store::Reservation;
+use llguidance::{Matcher, api::TopLevelGrammar, toktrie::SimpleVob};
+
+use super::{
+    Closing, Constraint, ConstraintError, closing,
+    grammars::{GUIDE_BYTES, Grammars, parser, reason},
+};
+use crate::Error;
+
+/// Tokens in one word of a mask.
+const WORD: usize = u32::BITS as usize;
+
+/// Says which tokens may follow.
+pub struct Guide {
+    grammars: Arc<Grammars>,
+    /// What it was made from, for [`closing`](Self::closing).
+    grammar: TopLevelGrammar,
+    matcher: Matcher,
+    /// What may follow, as it was found last: a bit per token, and one for the end.
+    mask: SimpleVob,
+    tokens: Vec<u32>,
+    _memory: Reservation,
+}
+
+impl Guide {
+    pub(crate) fn new(grammars: &Arc<Grammars>, constraint: &Constraint) -> Result<Self, Error> {
+        let memory = grammars.budget.reserve("grammar", GUIDE_BYTES)?;
+        let grammar = constraint.grammar()?;
+        let matcher = parser(&grammars.factory, grammar.clone()).map_err(|what| constraint.error(what))?;
+        let (grammars, mask) = (Arc::clone(grammars), SimpleVob::new());
+        Ok(Self { grammars, grammar, matcher, mask, tokens: Vec::new(), _memory: memory })
+    }
+
+    /// Makes impossible (−∞) what may not follow. `logits` \[n_vocab\] may be longer than the vocabulary: padding is
+    /// impossible too.
+    ///
+    /// Where the text may end here, the tokens that end a generation stay possible, otherwise not.
+    ///
+    /// # Errors
+    /// [`ConstraintError::Stuck`] if nothing may follow.
+    pub fn restrict(&mut self, logits: &mut [f32]) -> Result<(), ConstraintError> {
+        self.mask = self.matcher.compute_mask_or_eos().map_err(|error| stuck(&error))?;
+        let ends: Vec<(u32, f32)> = match self.may_end() {
+            true => self.eog().iter().map(|&id| (id, logits[id as usize])).collect(),
+            false => Vec::new(),
+        };
+        for (tokens, &word) in logits.chunks_mut(WORD).zip(self.mask.as_slice()) {
+            strike(tokens, word);
+        }
+        let n_masked = self.n_vocab().min(logits.len());
+        logits[n_masked..].fill(f32::NEG_INFINITY);
+        ends.into_iter().for_each(|(id, logit)| logits[id as usize] = logit);
+        Ok(())
+    }
+
+    /// `token` if it may follow, as [`restrict`](Self::restrict) found last, else the first that may: nobody can choose well
+    /// from logits that are no numbers. `None` if the text can only end, and no token of the vocabulary ends one.
+    pub fn nearest(&self, token: u32) -> Option<u32> {
+        let (n_vocab, eog) = (self.n_vocab(), self.eog());
+        let is_possible =
+            |id: u32| ((id as usize) < n_vocab && self.mask.get(id as usize)) || (self.may_end() && eog.contains(&id));
+        let others = || self.mask.first_bit_set().map(|id| id as u32).filter(|&id| is_possible(id));
+        let end = || eog.first().copied().filter(|&id| is_possible(id));
+        Some(token).filter(|&id| is_possible(id)).or_else(others).or_else(end)
+    }
+
+    /// Goes on by a token that may follow and does not end the text.
+    ///
+    /// # Errors
+    /// [`ConstraintError::Stuck`] if it may not.
+    pub fn accept(&mut self, token: u32) -> Result<(), ConstraintError> {
+        self.tokens.push(token);
+        self.matcher.consume_token(token).map_err(|error| stuck(&error))
+    }
+
+    /// Tokens that must follow now, `max` at most, and goes on by them. They are those that the tokenizer makes of the text
+    /// that must follow.
+    ///
+    /// # Errors
+    /// [`ConstraintError::Stuck`], which cannot be its own doing.
+    pub fn forced(&mut self, max: usize) -> Result<Vec<u32>, ConstraintError> {
+        if self.is_complete() {
+            return Ok(Vec::new());
+        }
+        let mut tokens = self.matcher.compute_ff_tokens();
+        tokens.truncate(max);
+        self.tokens.extend_from_slice(&tokens);
+        self.matcher.consume_tokens(&tokens).map_err(|error| stuck(&error))?;
+        Ok(tokens)
+    }
+
+    /// Whether nothing can follow.
+    pub fn is_complete(&self) -> bool {
+        self.matcher.is_stopped()
+    }
+
+    /// The shortest text that makes it complete; empty if it is.
+    ///
+    /// # Errors
+    /// [`ConstraintError::Endless`] if none was found among the short ones.
+    pub fn closing(&mut self) -> Result<Vec<Closing>, ConstraintError> {
+        if self.is_complete() || self.matcher.is_accepting().map_err(|error| stuck(&error))? {
+            return Ok(Vec::new());
+        }
+        closing::shortest(&self.grammars, &self.grammar, &self.tokens)
+    }
+
+    /// Tokens so far.
+    pub fn n_tokens(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Whether the text may end here, as [`restrict`](Self::restrict) found last.
+    fn may_end(&self) -> bool {
+        self.mask.get(self.n_vocab())
+    }
+
+    fn n_vocab(&self) -> usize {
+        self.grammars.tokenizer.n_vocab()
+    }
+
+    fn eog(&self) -> &[u32] {
+        self.grammars.tokenizer.eog()
+    }
+}
+
+/// Makes those of 32 tokens impossible that are not in `word`.
+fn strike(logits: &mut [f32], word: u32) {
+    match word {
+        u32::MAX => {}
+        0 => logits.fill(f32::NEG_INFINITY),
+        _ => {
+            let barred = logits.iter_mut().enumerate().filter(|(i, _)| word >> i & 1 == 0);
+            barred.for_each(|(_, logit)| *logit = f32::NEG_INFINITY);
+        }
+    }
+}
+
+/// What llguidance says when it cannot go on.
+fn stuck(error: &impl ToString) -> ConstraintError {
+    ConstraintError::Stuck(reason(&error.to_string()))
+}

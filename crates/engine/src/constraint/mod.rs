@@ -1,0 +1,119 @@
+//! What a text must look like: JSON, a schema, a regular expression, a grammar.
+//!
+//! Knows bytes and tokens, no model, no session and no sampler. The one idea: after every token *llguidance* says which
+//! tokens may follow, from the bytes that they really stand for, and the rest of the vocabulary becomes impossible. What
+//! is sampled from what is left is nobody's business here.
+//!
+//! [`Grammars`] is what a vocabulary needs once, [`Guide`] one text under way, [`closing`] the shortest way to its end.
+
+mod closing;
+mod grammars;
+mod guide;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod vocabulary;
+
+use llguidance::api::TopLevelGrammar;
+
+pub use closing::Closing;
+pub use guide::Guide;
+
+pub(crate) use grammars::{Grammars, planned_bytes};
+
+/// What a text must look like from its first byte to its last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Constraint {
+    /// A JSON object.
+    JsonObject,
+    /// Any JSON value.
+    JsonValue,
+    /// A JSON value that a schema allows (JSON Schema, drafts 4 to 2020-12). Keywords that cannot be kept to are errors.
+    /// Properties come in the order of the schema, others after them.
+    Schema(String),
+    /// A text that a regular expression matches as a whole, in the syntax of the crate *regex*, without anchors and
+    /// look-around.
+    Regex(String),
+    /// A text of a grammar in llguidance's dialect of Lark.
+    Lark(String),
+}
+
+/// What happens when a constrained text reaches its length before its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnLength {
+    /// The shortest text that ends it is added. It is not the model's, and no token of the session.
+    #[default]
+    Close,
+    /// It stays as it is: the beginning of a valid text.
+    Cut,
+    /// An error.
+    Fail,
+}
+
+/// Why a constraint cannot be kept to.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConstraintError {
+    /// A schema that is no JSON, or asks for what cannot be done.
+    #[error("schema: {0}")]
+    Schema(String),
+    /// A regular expression that is none, or too complex.
+    #[error("regular expression: {0}")]
+    Regex(String),
+    /// A grammar that is none, or too complex.
+    #[error("grammar: {0}")]
+    Grammar(String),
+    /// A vocabulary that cannot be constrained.
+    #[error("this vocabulary cannot be constrained: {0}")]
+    Vocabulary(String),
+    /// The text cannot go on: it became too complex, or no token fits.
+    #[error("no token fits the constraint: {0}")]
+    Stuck(String),
+    /// No way to the end of the text was found.
+    #[error("found no short end for the text after {n_tokens} tokens: raise -n, or take --on-length cut")]
+    Endless {
+        /// Tokens of the text so far.
+        n_tokens: usize,
+    },
+    /// The text was to be an error if it reached its length before its end.
+    #[error("the text is not complete after {n_tokens} tokens: raise -n, or take --on-length close")]
+    Unfinished {
+        /// Tokens of the text so far.
+        n_tokens: usize,
+    },
+}
+
+/// The rules of JSON.
+const JSON: &str = include_str!("json.lark");
+
+/// Bytes of a schema, and of a regular expression or a grammar, at most.
+const MAX_SCHEMA_BYTES: usize = 4 << 20;
+const MAX_GRAMMAR_BYTES: usize = 256 << 10;
+
+impl Constraint {
+    /// What llguidance takes it for.
+    fn grammar(&self) -> Result<TopLevelGrammar, ConstraintError> {
+        let (Self::Schema(text) | Self::Regex(text) | Self::Lark(text)) = self else {
+            let start = if *self == Self::JsonObject { "object" } else { "value" };
+            return Ok(TopLevelGrammar::from_lark(format!("start: SPACE? {start}\n{JSON}")));
+        };
+        let max = if matches!(self, Self::Schema(_)) { MAX_SCHEMA_BYTES } else { MAX_GRAMMAR_BYTES };
+        if text.len() > max {
+            return Err(self.error(format!("{} bytes, expected at most {max}", text.len())));
+        }
+        match self {
+            Self::Schema(_) => Ok(TopLevelGrammar::from_json_schema(schema::parse(text)?)),
+            Self::Regex(_) => Ok(TopLevelGrammar::from_regex(text)),
+            _ => Ok(TopLevelGrammar::from_lark(text.clone())),
+        }
+    }
+
+    /// What is wrong with it.
+    fn error(&self, what: String) -> ConstraintError {
+        match self {
+            Self::JsonObject | Self::JsonValue | Self::Schema(_) => ConstraintError::Schema(what),
+            Self::Regex(_) => ConstraintError::Regex(what),
+            Self::Lark(_) => ConstraintError::Grammar(what),
+        }
+    }
+}

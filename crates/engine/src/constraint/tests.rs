@@ -1,0 +1,330 @@
+//! Texts of random tokens: what a model that has learnt nothing would write, if it wrote by the rules.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use atta_formats::{Gguf, SharedBytes};
+use atta_store::Budget;
+use atta_tokenizer::Tokenizer;
+use boon::{Compiler, SchemaIndex, Schemas};
+use serde_json::{Value, json};
+
+use super::{Closing, Constraint, Grammars, Guide};
+use crate::{Sampler, Sampling};
+
+/// Texts per constraint, over all vocabularies.
+const N_TEXTS: usize = 1000;
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The vocabularies that are in the repository: byte-level, two kinds of SentencePiece, and that of the built-in model.
+fn small() -> Vec<Arc<Grammars>> {
+    let names = ["tests/golden/tokenizer/bpe.gguf", "tests/golden/tokenizer/spm.gguf"];
+    let more = ["tests/golden/tokenizer/gemma4.gguf", "crates/cli/assets/stories.gguf"];
+    names.iter().chain(&more).map(|name| grammars(&repository().join(name))).collect()
+}
+
+/// Vocabularies of real models, where they are at hand.
+fn real() -> Vec<Arc<Grammars>> {
+    let folder = repository().join("../shared/data/vocab");
+    let names = ["llama-spm", "llama-bpe", "qwen2", "gpt-2", "deepseek-coder"];
+    let paths = names.iter().map(|name| folder.join(format!("ggml-vocab-{name}.gguf")));
+    paths.filter(|path| path.exists()).map(|path| grammars(&path)).collect()
+}
+
+fn grammars(path: &Path) -> Arc<Grammars> {
+    let bytes = std::fs::read(path).unwrap();
+    let n_bytes = bytes.len() as u64;
+    let gguf = Gguf::parse(Arc::new(bytes) as SharedBytes, n_bytes).unwrap();
+    let tokenizer = Tokenizer::from_metadata(&gguf.metadata).unwrap();
+    Arc::new(Grammars::new(&Arc::new(tokenizer), &Budget::unlimited()).unwrap())
+}
+
+/// A text of random tokens.
+struct Draw {
+    text: Vec<u8>,
+    is_complete: bool,
+    /// What makes it complete.
+    closing: Vec<u8>,
+}
+
+/// Writes `n` tokens at most, at temperature 2.
+fn draw(grammars: &Arc<Grammars>, constraint: &Constraint, n: usize, seed: u64) -> Draw {
+    let mut guide = Guide::new(grammars, constraint).unwrap();
+    let tokenizer = Arc::clone(&grammars.tokenizer);
+    let sampling = Sampling { temperature: 2.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed, ..Sampling::default() };
+    let mut sampler = Sampler::new(sampling, tokenizer.n_vocab()).unwrap();
+    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut text = Vec::new();
+    let mut is_complete = false;
+    for _ in 0..n {
+        let mut logits: Vec<f32> = (0..tokenizer.n_vocab()).map(|_| noise(&mut random)).collect();
+        guide.restrict(&mut logits).unwrap();
+        let Some(token) = guide.nearest(sampler.sample(&mut logits, &[])) else { break };
+        is_complete = tokenizer.is_eog(token);
+        if is_complete {
+            break;
+        }
+        guide.accept(token).unwrap();
+        text.extend_from_slice(&tokenizer.token_bytes(token));
+        for token in guide.forced(n).unwrap() {
+            text.extend_from_slice(&tokenizer.token_bytes(token));
+        }
+        is_complete = guide.is_complete();
+        if is_complete {
+            break;
+        }
+    }
+    let closing = guide.closing().unwrap_or_else(|e| panic!("{e} after {:?}", String::from_utf8_lossy(&text)));
+    Draw { text, is_complete, closing: closing.into_iter().flat_map(bytes).collect() }
+}
+
+fn bytes(part: Closing) -> Vec<u8> {
+    match part {
+        Closing::Bytes(bytes) => bytes,
+        Closing::Token(id) => panic!("a token without text: {id}"),
+    }
+}
+
+/// A logit, roughly normal, with a few that are far from all others.
+fn noise(random: &mut u64) -> f32 {
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    let sum: u32 = random.to_le_bytes().iter().map(|&byte| u32::from(byte)).sum();
+    (sum as f32 - 1020.0) / 100.0
+}
+
+/// Draws texts from every vocabulary, and has each of them, complete or closed, looked at.
+fn check_all(constraint: &Constraint, vocabularies: &[Arc<Grammars>], n_texts: usize, accepts: impl Fn(&[u8]) -> bool) {
+    let mut n_complete = 0;
+    for (i, grammars) in (0..n_texts).zip(vocabularies.iter().cycle()) {
+        let n = 4 + i % 40;
+        let Draw { text, is_complete, closing } = draw(grammars, constraint, n, i as u64);
+        assert!(!is_complete || closing.is_empty(), "{constraint:?}: a complete text is closed");
+        let whole = [&text[..], &closing].concat();
+        let shown = format!("{:?} + {:?}", String::from_utf8_lossy(&text), String::from_utf8_lossy(&closing));
+        assert!(accepts(&whole), "{constraint:?}: text {i}: {shown}");
+        n_complete += usize::from(is_complete);
+    }
+    println!("{n_texts} texts, {n_complete} of them complete by themselves: {:.60}", format!("{constraint:?}"));
+}
+
+/// What somebody else thinks of a value.
+struct Judge {
+    schemas: Schemas,
+    index: SchemaIndex,
+}
+
+impl Judge {
+    fn new(schema: &Value) -> Self {
+        let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+        compiler.add_resource("test.json", schema.clone()).unwrap();
+        let index = compiler.compile("test.json", &mut schemas).unwrap();
+        Self { schemas, index }
+    }
+
+    /// A number that does not fit into a double is JSON, but not to our parser: a schema says nothing about it.
+    fn accepts(&self, text: &[u8]) -> bool {
+        match serde_json::from_slice(text) {
+            Ok(value) => self.schemas.validate(&value, self.index).is_ok(),
+            Err(error) => error.to_string().contains("number out of range"),
+        }
+    }
+}
+
+/// No two spaces, nor any other white space, outside of strings.
+fn is_terse(text: &[u8]) -> bool {
+    let (mut in_string, mut escaped, mut before) = (false, false, 0);
+    for &byte in text {
+        if !in_string && (matches!(byte, b'\n' | b'\r' | b'\t') || (byte == b' ' && before == b' ')) {
+            return false;
+        }
+        in_string ^= byte == b'"' && !escaped;
+        escaped = in_string && byte == b'\\' && !escaped;
+        before = byte;
+    }
+    true
+}
+
+fn schemas() -> Vec<Value> {
+    let person = json!({
+        "type": "object",
+        "properties": {
+            "name": { "type": "string", "minLength": 2, "maxLength": 20 },
+            "age": { "type": "integer", "minimum": 0, "maximum": 130 },
+            "email": { "type": "string", "format": "email" },
+            "tags": { "type": "array", "items": { "enum": ["a", "b", "ça", "\"q\"\\"] }, "maxItems": 3 },
+        },
+        "required": ["name", "age"],
+        "additionalProperties": false,
+    });
+    let tree = json!({
+        "$defs": { "node": {
+            "type": "object",
+            "properties": {
+                "value": { "type": "number" },
+                "children": { "type": "array", "items": { "$ref": "#/$defs/node" } },
+            },
+            "required": ["value", "children"],
+            "additionalProperties": false,
+        } },
+        "$ref": "#/$defs/node",
+    });
+    let long = json!({ "type": "string", "minLength": 300, "pattern": "^[a-zé]+$" });
+    let choice = json!({ "anyOf": [
+        { "type": "null" },
+        { "type": "array", "items": { "type": "boolean" }, "minItems": 4 },
+        { "const": { "kind": "x", "n": [1, 2.5, "three"] } },
+        { "type": "string", "format": "date-time" },
+    ] });
+    let open = json!({ "type": "object", "minProperties": 1, "additionalProperties": { "type": ["string", "null"] } });
+    vec![person, tree, long, choice, open]
+}
+
+#[test]
+fn any_object_and_any_value_are_json() {
+    let is_object =
+        |text: &[u8]| is_terse(text) && serde_json::from_slice::<Value>(text).is_ok_and(|value| value.is_object());
+    check_all(&Constraint::JsonObject, &small(), N_TEXTS, is_object);
+    let is_json = |text: &[u8]| is_terse(text) && serde_json::from_slice::<Value>(text).is_ok();
+    check_all(&Constraint::JsonValue, &small(), N_TEXTS, is_json);
+}
+
+#[test]
+fn whatever_a_schema_lets_through_is_valid() {
+    let vocabularies = small();
+    for schema in schemas() {
+        let judge = Judge::new(&schema);
+        let constraint = Constraint::Schema(schema.to_string());
+        check_all(&constraint, &vocabularies, N_TEXTS, |text| is_terse(text) && judge.accepts(text));
+    }
+}
+
+#[test]
+fn regular_expressions_and_grammars_are_kept_to() {
+    let vocabularies = small();
+    let is_date = |text: &[u8]| {
+        let text = str::from_utf8(text).unwrap();
+        let parts: Vec<&str> = text.split('-').collect();
+        parts.iter().map(|part| part.len()).eq([4, 2, 2]) && text.bytes().all(|b| b == b'-' || b.is_ascii_digit())
+    };
+    check_all(&Constraint::Regex("[0-9]{4}-[0-9]{2}-[0-9]{2}".to_owned()), &vocabularies, N_TEXTS, is_date);
+    let is_kana = |text: &[u8]| {
+        let text = str::from_utf8(text).unwrap();
+        text.strip_suffix('。')
+            .is_some_and(|kana| kana.chars().count() > 2 && kana.chars().all(|c| ('ぁ'..='ん').contains(&c)))
+    };
+    check_all(&Constraint::Regex("[ぁ-ん]{3,}。".to_owned()), &vocabularies, N_TEXTS, is_kana);
+    let sums = "start: term (\" + \" term)*\nterm: NUMBER | \"(\" start \")\"\nNUMBER: /[1-9][0-9]{0,3}/";
+    let is_sum = |text: &[u8]| {
+        let text = str::from_utf8(text).unwrap();
+        let (opened, closed) = (text.matches('(').count(), text.matches(')').count());
+        opened == closed && !text.contains("()") && text.ends_with(|c: char| c == ')' || c.is_ascii_digit())
+    };
+    check_all(&Constraint::Lark(sums.to_owned()), &vocabularies, N_TEXTS, is_sum);
+}
+
+#[test]
+fn real_vocabularies_keep_to_them_too() {
+    let vocabularies = real();
+    let judges: Vec<(Value, Judge)> = schemas()
+        .into_iter()
+        .map(|s| {
+            let judge = Judge::new(&s);
+            (s, judge)
+        })
+        .collect();
+    if !vocabularies.is_empty() {
+        for (schema, judge) in &judges {
+            check_all(&Constraint::Schema(schema.to_string()), &vocabularies, 20, |text| judge.accepts(text));
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_kept_to_says_what_and_why() {
+    let grammars = &small()[0];
+    let error = |constraint| Guide::new(grammars, &constraint).err().map(|error| error.to_string()).unwrap_or_default();
+    let schema = |text: &str| error(Constraint::Schema(text.to_owned()));
+    let unsupported = |keyword: &str| format!("schema: keywords that are not supported: \"{keyword}\"");
+    assert_eq!(schema(r#"{"type": "object", "propertyNames": {"pattern": "a"}}"#), unsupported("propertyNames"));
+    assert_eq!(schema(r#"{"type": "array", "uniqueItems": true}"#), unsupported("uniqueItems"));
+    assert_eq!(schema(r#"{"not": {"type": "string"}}"#), unsupported("not"));
+    let overlapping = r#"{"oneOf": [{"type": "string", "maxLength": 3}, {"type": "string", "minLength": 2}]}"#;
+    assert!(schema(overlapping).contains("\"oneOf\" is supported only where"));
+    assert!(schema(r#"{"$ref": "https://example.com/schema"}"#).contains("https://example.com/schema"));
+    assert_eq!(schema(r#"{"type": "string", "format": "klingon"}"#), "schema: Unknown format: klingon");
+    assert!(schema(r#"{"type": "integer", "minimum": 3, "maximum": 2}"#).contains("minimum (3)"));
+    let regex = |text: &str| error(Constraint::Regex(text.to_owned()));
+    assert_eq!(regex("(a"), "regular expression: unclosed group");
+    assert!(regex("(?=a)b").contains("look-around"));
+    let lark = |text: &str| error(Constraint::Lark(text.to_owned()));
+    assert_eq!(lark("start: a"), "grammar: at 1(8): unknown name: \"a\"");
+}
+
+/// Whether it is refused, or else the first masks and an end are found.
+fn is_over_within_a_second(grammars: &Arc<Grammars>, constraint: &Constraint) {
+    let start = std::time::Instant::now();
+    if let Ok(mut guide) = Guide::new(grammars, constraint) {
+        let mut logits = vec![0.0; grammars.tokenizer.n_vocab()];
+        for _ in 0..8 {
+            if guide.restrict(&mut logits).is_err() {
+                break;
+            }
+            let Some(token) = guide.nearest(0).filter(|&id| !grammars.tokenizer.is_eog(id)) else { break };
+            if guide.accept(token).is_err() || guide.is_complete() {
+                break;
+            }
+            logits.fill(0.0);
+        }
+        let _ = guide.closing();
+    }
+    // Ten times what it takes on a machine that has nothing else to do.
+    assert!(start.elapsed().as_secs() < 10, "{constraint:?} took {:?}", start.elapsed());
+}
+
+#[test]
+fn hostile_constraints_cost_little() {
+    let grammars = small().swap_remove(0);
+    let nested = |n: usize, open: &str, close: &str, inner: &str| [&open.repeat(n), inner, &close.repeat(n)].concat();
+    let regexes = [
+        "((a{1,1000}){1,1000}){1,1000}".to_owned(),
+        "(.*a){30}[ab]{30}|(x+x+)+y".to_owned(),
+        "(a|aa|aaa|b*)*c".to_owned(),
+        ".*".repeat(500),
+        nested(60_000, "(", ")", "a"),
+        nested(60_000, "(", ")*", "a"),
+        "[a-z]{1,60000}".to_owned(),
+        "a?".repeat(3000) + &"a".repeat(3000),
+    ];
+    let larks = [
+        format!("start: {}", nested(60_000, "(", ")", "\"a\"")),
+        "start: start start | \"a\" | \"\"".to_owned(),
+        "start: a*\na: b*\nb: start*".to_owned(),
+        format!("start: {}", "\"a\"? ".repeat(20_000)),
+        "start: /(a|b)*a(a|b){40}/".to_owned(),
+        (0..5000).map(|i| format!("r{i}: r{} r{} \"x\" | \"y\"\n", i + 1, i + 1)).collect::<String>()
+            + "r5000: \"z\"\nstart: r0",
+        (0..17_000).map(|i| format!("r{i}: r{}\n", i + 1)).collect::<String>() + "r17000: \"z\"\nstart: r0",
+        (0..12_000).map(|i| format!("R{i}: \"x\" R{}\n", i + 1)).collect::<String>() + "R12000: \"z\"\nstart: R0",
+    ];
+    let wide: Vec<String> = (0..3000).map(|i| format!("\"p{i}\":{{\"type\":\"string\",\"maxLength\":{i}}}")).collect();
+    let schemas = [
+        nested(60_000, "{\"items\":", "}", "{}"),
+        nested(100, "{\"items\":", "}", "{}"),
+        nested(100, "{\"anyOf\":[{},", "]}", "{}"),
+        format!("{{\"type\":\"object\",\"properties\":{{{}}}}}", wide.join(",")),
+        "{\"type\":\"string\",\"minLength\":100000}".to_owned(),
+        "{\"type\":\"array\",\"minItems\":100000,\"items\":{}}".to_owned(),
+        "{\"$defs\":{\"a\":{\"$ref\":\"#/$defs/b\"},\"b\":{\"$ref\":\"#/$defs/a\"}},\"$ref\":\"#/$defs/a\"}".to_owned(),
+        "{\"type\":\"string\",\"pattern\":\"^(([a-z])+.)+[A-Z]([a-z])+$\"}".to_owned(),
+    ];
+    regexes.into_iter().for_each(|text| is_over_within_a_second(&grammars, &Constraint::Regex(text)));
+    larks.into_iter().for_each(|text| is_over_within_a_second(&grammars, &Constraint::Lark(text)));
+    schemas.into_iter().for_each(|text| is_over_within_a_second(&grammars, &Constraint::Schema(text)));
+}
