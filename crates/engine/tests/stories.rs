@@ -76,8 +76,7 @@ fn a_story_is_whole_sentences_and_comes_to_an_end() {
         let options = GenerateOptions {
             n_predict: 500,
             sampling: Sampling { temperature, ..Sampling::default() },
-            stop: Vec::new(),
-            n_logprobs: None,
+            ..GenerateOptions::default()
         };
         let mut text = String::from("Once upon a time");
         let mut session = engine.session(&SessionOptions::default()).unwrap();

@@ -28,6 +28,8 @@ mod program;
 #[cfg(feature = "pull")]
 mod pull;
 mod run;
+#[cfg(all(feature = "constrain", feature = "builtin"))]
+mod shape;
 mod streams;
 #[cfg(feature = "chat")]
 mod terminal;

@@ -43,6 +43,17 @@ fn no_more_tokens_than_asked_for() {
 }
 
 #[test]
+#[cfg(feature = "constrain")]
+fn json_is_what_picoclaw_asks_for() {
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/stories.gguf");
+    for n in ["1", "40", "256"] {
+        let output = atta_with_input(&["picolm", model, "-n", n, "-j", "4", "--json"], b"An object: ");
+        let value: Result<serde_json::Value, _> = serde_json::from_slice(&output.stdout);
+        assert!(output.status.success() && value.is_ok_and(|value| value.is_object()), "{output:?}");
+    }
+}
+
+#[test]
 fn an_empty_prompt_is_wrong_usage() {
     let model = model("llama-plain.gguf");
     for output in [atta(&["picolm", &model, "-p", ""]), atta(&["picolm", &model])] {
@@ -51,10 +62,9 @@ fn an_empty_prompt_is_wrong_usage() {
 }
 
 #[test]
-fn what_is_not_supported_yet_says_so() {
+fn what_picolm_does_not_have_is_refused() {
     let model = model("llama-plain.gguf");
     let error = |more: &[&str]| error_of(&atta(&[&["picolm", &model, "-p", "x"], more].concat()), 2);
-    assert!(error(&["--json"]).contains("--json is not supported yet"));
     assert!(error(&["--top-k", "3"]).contains("unexpected argument '--top-k'"));
     assert!(error(&["-k", "40"]).contains("from 0 to 1"));
     assert!(error(&["-t", "-1"]).contains("-t is -1"));

@@ -175,7 +175,7 @@ fn schemas() -> Vec<Value> {
         } },
         "$ref": "#/$defs/node",
     });
-    let long = json!({ "type": "string", "minLength": 300, "pattern": "^[a-zé]+$" });
+    let long = json!({ "type": "string", "minLength": 60, "pattern": "^[a-zé]+$" });
     let choice = json!({ "anyOf": [
         { "type": "null" },
         { "type": "array", "items": { "type": "boolean" }, "minItems": 4 },
