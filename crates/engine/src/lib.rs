@@ -29,6 +29,10 @@
 mod bench;
 #[cfg(feature = "chat")]
 pub mod chat;
+pub mod constraint {
+    //! What limits an output.
+    pub mod gbnf;
+}
 mod engine;
 mod error;
 mod generate;
