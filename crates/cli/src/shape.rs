@@ -62,7 +62,9 @@ fn constraint(flags: &ShapeFlags) -> Result<atta::Constraint, Failure> {
     }
     if let Some(path) = &flags.grammar {
         let text = input::read_text(path)?;
-        return Ok(Constraint::Lark(text));
+        // In Lark only a comment or a string has this.
+        let is_gbnf = path.extension().is_some_and(|extension| extension == "gbnf") || text.contains("::=");
+        return Ok(if is_gbnf { Constraint::Gbnf(text) } else { Constraint::Lark(text) });
     }
     Ok(match (&flags.regex, flags.json) {
         (Some(regex), _) => Constraint::Regex(regex.clone()),

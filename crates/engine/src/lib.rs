@@ -55,7 +55,7 @@ pub use atta_tokenizer::Control;
 
 pub use bench::{BenchOptions, BenchReport, TimeSplit};
 #[cfg(feature = "constrain")]
-pub use constraint::{Closing, Constraint, ConstraintError, Guide, OnLength};
+pub use constraint::{Closing, Constraint, ConstraintError, Guide, OnLength, gbnf};
 pub use engine::{Engine, LoadOptions, Threads};
 pub use error::Error;
 pub use generate::{Event, FinishReason, GenerateOptions, Summary};

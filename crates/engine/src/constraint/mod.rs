@@ -7,6 +7,7 @@
 //! [`Grammars`] is what a vocabulary needs once, [`Guide`] one text under way, [`closing`] the shortest way to its end.
 
 mod closing;
+pub mod gbnf;
 mod grammars;
 mod guide;
 mod schema;
@@ -36,6 +37,8 @@ pub enum Constraint {
     Regex(String),
     /// A text of a grammar in llguidance's dialect of Lark.
     Lark(String),
+    /// A text of a grammar in llama.cpp's GBNF.
+    Gbnf(String),
 }
 
 /// What happens when a constrained text reaches its length before its end.
@@ -93,7 +96,7 @@ const MAX_GRAMMAR_BYTES: usize = 256 << 10;
 impl Constraint {
     /// What llguidance takes it for.
     fn grammar(&self) -> Result<TopLevelGrammar, ConstraintError> {
-        let (Self::Schema(text) | Self::Regex(text) | Self::Lark(text)) = self else {
+        let (Self::Schema(text) | Self::Regex(text) | Self::Lark(text) | Self::Gbnf(text)) = self else {
             let start = if *self == Self::JsonObject { "object" } else { "value" };
             return Ok(TopLevelGrammar::from_lark(format!("start: SPACE? {start}\n{JSON}")));
         };
@@ -104,6 +107,9 @@ impl Constraint {
         match self {
             Self::Schema(_) => Ok(TopLevelGrammar::from_json_schema(schema::parse(text)?)),
             Self::Regex(_) => Ok(TopLevelGrammar::from_regex(text)),
+            Self::Gbnf(_) => {
+                Ok(TopLevelGrammar::from_lark(gbnf::to_lark(text).map_err(|e| self.error(e.to_string()))?))
+            }
             _ => Ok(TopLevelGrammar::from_lark(text.clone())),
         }
     }
@@ -113,7 +119,7 @@ impl Constraint {
         match self {
             Self::JsonObject | Self::JsonValue | Self::Schema(_) => ConstraintError::Schema(what),
             Self::Regex(_) => ConstraintError::Regex(what),
-            Self::Lark(_) => ConstraintError::Grammar(what),
+            Self::Lark(_) | Self::Gbnf(_) => ConstraintError::Grammar(what),
         }
     }
 }

@@ -1,0 +1,252 @@
+//! In which order terminals may come: after each place of a grammar, the places that may be next. A rule that ends goes
+//! on after any of its uses, whichever it was; so there may be more next places than there really are, never fewer.
+
+use super::expr::Expr;
+use std::collections::HashMap;
+
+/// A terminal, token or rule in the body of a rule.
+pub(super) struct Place<'a> {
+    pub(super) leaf: Leaf<'a>,
+    rule: usize,
+    /// Places of the same body that may be next.
+    then: Vec<usize>,
+    /// Whether the body may end here.
+    is_last: bool,
+}
+
+pub(super) enum Leaf<'a> {
+    Lexeme(&'a Expr),
+    Token,
+    Rule(usize),
+}
+
+/// Rows are the sets of terminals and tokens that may be next somewhere.
+pub(super) struct Flow<'a> {
+    /// In the order in which they are written.
+    pub(super) places: Vec<Place<'a>>,
+    pub(super) rows: Vec<Vec<usize>>,
+    /// The row at the beginning.
+    pub(super) start: usize,
+    /// The row after each place.
+    pub(super) next: Vec<usize>,
+    bodies: Vec<Ends>,
+    /// Places that name each rule.
+    uses: Vec<Vec<usize>>,
+}
+
+/// Where an expression begins and ends, and whether without any place in it.
+#[derive(Clone)]
+struct Ends {
+    first: Vec<usize>,
+    last: Vec<usize>,
+    is_nullable: bool,
+}
+
+impl<'a> Flow<'a> {
+    /// `None` if that takes more than `steps`, of which those taken are subtracted.
+    pub(super) fn new(bodies: &'a [Expr], root: usize, steps: &mut usize) -> Option<Self> {
+        let (places, rows, next) = (Vec::new(), Vec::new(), Vec::new());
+        let mut flow = Self { places, rows, start: 0, next, bodies: Vec::new(), uses: vec![Vec::new(); bodies.len()] };
+        for (rule, body) in bodies.iter().enumerate() {
+            let ends = flow.build(body, rule, steps)?;
+            for &place in &ends.last {
+                flow.places[place].is_last = true;
+            }
+            flow.bodies.push(ends);
+        }
+        flow.number_rows(root, steps)?;
+        Some(flow)
+    }
+
+    fn build(&mut self, expr: &'a Expr, rule: usize, steps: &mut usize) -> Option<Ends> {
+        Some(match expr {
+            Expr::Lexeme(regular) => self.place(Leaf::Lexeme(regular), rule),
+            Expr::Token(_) => self.place(Leaf::Token, rule),
+            Expr::Rule(named) => {
+                self.uses[*named].push(self.places.len());
+                self.place(Leaf::Rule(*named), rule)
+            }
+            Expr::Alt(choices) => self.choice(choices, rule, steps)?,
+            Expr::Repeat(inner, times) => {
+                let mut ends = self.build(inner, rule, steps)?;
+                if times.max != Some(1) {
+                    self.link(&ends.last, &ends.first, steps)?;
+                }
+                ends.is_nullable |= times.min == 0;
+                ends
+            }
+            Expr::Seq(_) | Expr::Set(_) => self.sequence(expr.children(), rule, steps)?,
+        })
+    }
+
+    fn place(&mut self, leaf: Leaf<'a>, rule: usize) -> Ends {
+        let at = self.places.len();
+        self.places.push(Place { leaf, rule, then: Vec::new(), is_last: false });
+        Ends { first: vec![at], last: vec![at], is_nullable: false }
+    }
+
+    fn choice(&mut self, choices: &'a [Expr], rule: usize, steps: &mut usize) -> Option<Ends> {
+        let mut all = Ends { first: Vec::new(), last: Vec::new(), is_nullable: false };
+        for choice in choices {
+            let ends = self.build(choice, rule, steps)?;
+            all.first.extend(ends.first);
+            all.last.extend(ends.last);
+            all.is_nullable |= ends.is_nullable;
+        }
+        Some(all)
+    }
+
+    fn sequence(&mut self, parts: &'a [Expr], rule: usize, steps: &mut usize) -> Option<Ends> {
+        let mut all = Ends { first: Vec::new(), last: Vec::new(), is_nullable: true };
+        for part in parts {
+            let ends = self.build(part, rule, steps)?;
+            self.link(&all.last, &ends.first, steps)?;
+            if all.is_nullable {
+                all.first.extend(&ends.first);
+            }
+            if !ends.is_nullable {
+                all.last.clear();
+            }
+            all.last.extend(ends.last);
+            all.is_nullable &= ends.is_nullable;
+        }
+        Some(all)
+    }
+
+    fn link(&mut self, from: &[usize], to: &[usize], steps: &mut usize) -> Option<()> {
+        *steps = steps.checked_sub(from.len() * to.len())?;
+        for &place in from {
+            self.places[place].then.extend(to);
+        }
+        Some(())
+    }
+
+    fn number_rows(&mut self, root: usize, steps: &mut usize) -> Option<()> {
+        let mut numbers = HashMap::new();
+        let mut row_of = |row: Vec<usize>, rows: &mut Vec<Vec<usize>>| {
+            *numbers.entry(row.clone()).or_insert_with(|| {
+                rows.push(row);
+                rows.len() - 1
+            })
+        };
+        let mut rows = Vec::new();
+        self.start = row_of(self.reach(Walk::enter(self, root), steps)?, &mut rows);
+        for place in 0..self.places.len() {
+            let number = match self.places[place].leaf {
+                Leaf::Rule(_) => self.start,
+                Leaf::Lexeme(_) | Leaf::Token => row_of(self.reach(Walk::after(self, place), steps)?, &mut rows),
+            };
+            self.next.push(number);
+        }
+        self.rows = rows;
+        Some(())
+    }
+
+    /// The terminals and tokens that are reached from here, ascending.
+    fn reach(&self, mut walk: Walk, steps: &mut usize) -> Option<Vec<usize>> {
+        let mut found = Vec::new();
+        while let Some(place) = walk.open.pop() {
+            match self.places[place].leaf {
+                Leaf::Rule(rule) => walk.enter_rule(self, rule),
+                Leaf::Lexeme(_) | Leaf::Token => found.push(place),
+            }
+        }
+        *steps = steps.checked_sub(walk.n_steps)?;
+        found.sort_unstable();
+        Some(found)
+    }
+}
+
+/// What was seen on the way to the next terminals.
+struct Walk {
+    open: Vec<usize>,
+    is_seen: Vec<bool>,
+    is_entered: Vec<bool>,
+    is_left: Vec<bool>,
+    n_steps: usize,
+}
+
+impl Walk {
+    fn new(flow: &Flow<'_>) -> Self {
+        let n_rules = flow.bodies.len();
+        Self {
+            open: Vec::new(),
+            is_seen: vec![false; flow.places.len()],
+            is_entered: vec![false; n_rules],
+            is_left: vec![false; n_rules],
+            n_steps: (flow.places.len() + n_rules) / 64,
+        }
+    }
+
+    fn enter(flow: &Flow<'_>, rule: usize) -> Self {
+        let mut walk = Self::new(flow);
+        walk.enter_rule(flow, rule);
+        walk
+    }
+
+    fn after(flow: &Flow<'_>, place: usize) -> Self {
+        let mut walk = Self::new(flow);
+        walk.leave_places(flow, vec![place]);
+        walk
+    }
+
+    fn enter_rule(&mut self, flow: &Flow<'_>, rule: usize) {
+        if std::mem::replace(&mut self.is_entered[rule], true) {
+            return;
+        }
+        self.add(&flow.bodies[rule].first);
+        if flow.bodies[rule].is_nullable {
+            self.leave_rule(flow, rule);
+        }
+    }
+
+    fn leave_rule(&mut self, flow: &Flow<'_>, rule: usize) {
+        if !std::mem::replace(&mut self.is_left[rule], true) {
+            self.leave_places(flow, flow.uses[rule].clone());
+        }
+    }
+
+    /// Goes on after these places, and after the rules that end with them.
+    fn leave_places(&mut self, flow: &Flow<'_>, mut places: Vec<usize>) {
+        while let Some(place) = places.pop() {
+            let Place { then, is_last, rule, .. } = &flow.places[place];
+            self.add(then);
+            if *is_last && !std::mem::replace(&mut self.is_left[*rule], true) {
+                places.extend(&flow.uses[*rule]);
+            }
+        }
+    }
+
+    fn add(&mut self, places: &[usize]) {
+        self.n_steps += 1 + places.len();
+        for &place in places {
+            if !std::mem::replace(&mut self.is_seen[place], true) {
+                self.open.push(place);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::expr::Times;
+    use super::*;
+
+    fn terminal(c: char) -> Expr {
+        Expr::Lexeme(Box::new(Expr::character(c)))
+    }
+
+    #[test]
+    fn a_rule_goes_on_after_any_of_its_uses() {
+        // 0 = "(" 1 ")" | 1 "."; 1 = "x"?: places 0 to 4, and 5.
+        let nested = Expr::seq([terminal('('), Expr::Rule(1), terminal(')')]);
+        let root = Expr::alt([nested, Expr::seq([Expr::Rule(1), terminal('.')])]);
+        let bodies = [root, terminal('x').repeat(Times::OPTIONAL)];
+        let flow = Flow::new(&bodies, 0, &mut 1000).unwrap();
+        assert_eq!(flow.rows[flow.start], [0, 2, 4, 5]);
+        assert_eq!(flow.rows[flow.next[0]], [2, 4, 5]);
+        assert_eq!(flow.rows[flow.next[5]], [2, 4]);
+        assert!(flow.rows[flow.next[4]].is_empty());
+        assert!(Flow::new(&bodies, 0, &mut 3).is_none());
+    }
+}
