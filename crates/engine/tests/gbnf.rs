@@ -215,6 +215,8 @@ fn texts_that_the_longest_match_would_lose() {
 fn tokens_stand_for_themselves() {
     // The numbers of the tokens are those of their bytes here.
     check("root ::= \"a\" <[98]> (root | \"c\")", &["abc", "ababc"], &["ab", "aac", "abb"]);
+    // Where both may stand, the token is taken: "by" is lost.
+    check("root ::= <[98]> \"x\" | \"b\" \"y\" | \"c\"", &["bx", "c"], &["by", "b"]);
     check("root ::= \"a\" !<[98]> (root | \"c\")", &["acc", "a.azc"], &["abc", "acb"]);
 }
 

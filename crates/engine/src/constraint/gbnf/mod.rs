@@ -28,6 +28,10 @@ use expr::Expr;
 /// A rule that is defined twice is what its last definition says, as in llama.cpp. Rules may begin with themselves.
 /// What can never end is left out. A token that is negated by name (`!<name>`) is refused, by number it is not.
 ///
+/// Where a token (`<name>`, `<[id]>`, `!<[id]>`) and characters may stand in the same place, and the token spells the
+/// beginning of what the characters may be, llguidance takes the token and forgets the characters: texts may be lost
+/// there, none is added. Without tokens the texts are the same.
+///
 /// # Errors
 /// If the text is not GBNF, a rule is missing, no text is finite, or the grammar is larger or deeper than can be
 /// translated in bounded time.
