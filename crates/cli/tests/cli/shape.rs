@@ -61,8 +61,8 @@ fn what_happens_at_the_length_is_for_the_user_to_say() {
     assert!(serde_json::from_slice::<Value>(&run("close").stdout).is_ok());
     let (cut, failed) = (run("cut"), run("fail"));
     assert!(cut.status.success() && serde_json::from_slice::<Value>(&cut.stdout).is_err());
-    assert!(error_of(&failed, 1).contains("not complete after 3 tokens"));
-    assert_eq!(cut.stdout, failed.stdout);
+    assert_eq!((failed.status.code(), &failed.stdout), (Some(1), &cut.stdout));
+    assert!(String::from_utf8_lossy(&failed.stderr).contains("not complete after 3 tokens"));
 }
 
 #[test]
