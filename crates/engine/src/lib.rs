@@ -21,7 +21,7 @@
 //!
 //! # Features
 //! - `cache` (default): `PromptCache`, and sessions as bytes.
-//! - `chat` (default): the module `chat`.
+//! - `chat` (default): the modules `chat` and `tools`.
 //! - `perplexity` (default): the module `perplexity`.
 
 #![forbid(unsafe_code)]
@@ -40,6 +40,8 @@ mod prompt_cache;
 mod sampling;
 mod session;
 mod stop;
+#[cfg(feature = "chat")]
+pub mod tools;
 
 pub use atta_formats::{ArrayValue, Directory, Metadata, Shape, TensorInfo, TensorType, Value};
 pub use atta_kernels::{Kernels, Pool};
