@@ -108,13 +108,11 @@ impl Parser {
 
     /// Not what was expected: it is text, and perhaps the beginning of something else.
     fn unexpected(&mut self, place: Place) {
-        let held = std::mem::take(&mut self.held);
-        let (before, token) = held.split_at(self.token);
-        if !place.follows_marker() {
-            self.pieces.text(before);
+        let token = self.held.split_off(self.token);
+        if place.follows_marker() {
+            self.held.clear();
         }
-        self.enter(State::Text);
-        token.chars().for_each(|c| self.take(c));
+        self.read_again(&token);
     }
 
     fn go(&mut self, next: Next) {
@@ -248,15 +246,20 @@ impl Parser {
         self.enter(State::Expect(after));
     }
 
-    /// What seemed to become a call is text; the last bytes are read again.
+    /// What seemed to become a call is none; the last bytes are no part of it.
     fn break_off(&mut self, n_again: usize) {
-        let mut held = std::mem::take(&mut self.held);
-        let again = held.split_off(held.len() - n_again);
-        self.held = held;
+        let again = self.held.split_off(self.held.len() - n_again);
         self.tell_of_call();
+        self.read_again(&again);
+    }
+
+    /// What is held is text, but for white space at its end; that may stand before a marker, which may begin in `again`.
+    fn read_again(&mut self, again: &str) {
+        let n_solid = self.held.trim_end_matches(is_space).len();
+        let space = self.held.split_off(n_solid);
         self.give_up();
         self.enter(State::Text);
-        again.chars().for_each(|c| self.take(c));
+        space.chars().chain(again.chars()).for_each(|c| self.take(c));
     }
 
     /// All that is held is text; a call of which somebody was told is none.
