@@ -113,23 +113,23 @@ fn a_missing_end_marker_does_not_matter() {
 fn llama_calls_are_the_whole_answer() {
     let one = "{\"name\": \"f\", \"parameters\": {\"a\": \"\\u00e9\\ud83d\\ude00\"}}";
     let f = |id| call(id, "f", json!({"a": "é😀"}));
-    assert_eq!(outcome(Format::Llama3, one), answer("", &[f("call_1")]));
-    assert_eq!(outcome(Format::Llama3, &format!("<|python_tag|>{one}")), answer("", &[f("call_1")]));
+    assert_eq!(outcome(Format::Bare, one), answer("", &[f("call_1")]));
+    assert_eq!(outcome(Format::Bare, &format!("<|python_tag|>{one}")), answer("", &[f("call_1")]));
     assert_eq!(
-        outcome(Format::Llama3, &format!("\n{one}; {one};{one}")),
+        outcome(Format::Bare, &format!("\n{one}; {one};{one}")),
         answer("", &[f("call_1"), f("call_2"), f("call_3")])
     );
-    assert!(is_text(Format::Llama3, &format!("Like this: {one}")));
-    assert!(is_text(Format::Llama3, "<|python_tag|>print(1)"));
+    assert!(is_text(Format::Bare, &format!("Like this: {one}")));
+    assert!(is_text(Format::Bare, "<|python_tag|>print(1)"));
     let typed = "{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}";
-    assert_eq!(outcome(Format::Llama3, typed), answer("", &[call("call_1", "f", json!({}))]));
+    assert_eq!(outcome(Format::Bare, typed), answer("", &[call("call_1", "f", json!({}))]));
 }
 
 #[test]
 fn an_answer_in_json_is_no_call() {
     for text in ["{\"name\": \"Ann\", \"age\": 5}", "{\"name\": \"Ann\"}", "{\"name\": 5", "{\"x\": {\"name\": \"f\"}}"]
     {
-        assert!(is_text(Format::Llama3, text), "{text}");
+        assert!(is_text(Format::Bare, text), "{text}");
         assert!(is_text(Format::Generic, text), "{text}");
     }
 }
@@ -140,7 +140,7 @@ fn mistral_calls_are_a_list_with_ids_or_a_row_of_names() {
     let calls = [call("abcDEF123", "f", json!({"a": 1})), call("000000002", "g", json!({}))];
     let row = "Well. [TOOL_CALLS]f[ARGS]{\"a\": 1}[TOOL_CALLS]g[CALL_ID]abc[ARGS] {}";
     let named = [call("000000001", "f", json!({"a": 1})), call("abc", "g", json!({}))];
-    for format in [Format::Mistral, Format::MistralArgs] {
+    for format in [Format::MarkedList, Format::MarkedName] {
         assert_eq!(outcome(format, list), answer("", &calls));
         assert_eq!(outcome(format, row), answer("Well.", &named));
     }
@@ -182,10 +182,8 @@ fn thoughts_stand_apart() {
 
 #[test]
 fn thoughts_may_have_been_opened_by_the_prompt() {
-    let (_, outcome) = read_chunks(
-        Parser::new(Format::Llama3, true),
-        ["\nhm {\n", "</th", "ink>\n{\"name\":\"f\",\"parameters\":{}}"],
-    );
+    let (_, outcome) =
+        read_chunks(Parser::new(Format::Bare, true), ["\nhm {\n", "</th", "ink>\n{\"name\":\"f\",\"parameters\":{}}"]);
     assert_eq!(outcome, Outcome { reasoning: "hm {".into(), ..answer("", &[call("call_1", "f", json!({}))]) });
 }
 
@@ -209,7 +207,7 @@ fn malformed_calls_are_text() {
         for text in [format!("<tool_call>\n{body}\n</tool_call>"), format!("Hm.\n<tool_call>{body}")] {
             assert!(is_text(Format::Hermes, &text), "{text}");
         }
-        assert!(is_text(Format::Mistral, &format!("[TOOL_CALLS] [{body}]")), "{body}");
+        assert!(is_text(Format::MarkedList, &format!("[TOOL_CALLS] [{body}]")), "{body}");
         assert!(is_text(Format::Generic, &format!("{{\"tool_calls\": [{body}]}}")), "{body}");
     }
 }
@@ -222,7 +220,7 @@ fn a_good_call_after_a_malformed_one_is_a_call() {
         assert_eq!(outcome(Format::Hermes, &format!("{bad}\n{good}")), answer(bad, std::slice::from_ref(&f)), "{bad}");
     }
     let row = "[TOOL_CALLS]f[TOOL_CALLS]f[ARGS]{}";
-    assert_eq!(outcome(Format::MistralArgs, row), answer("[TOOL_CALLS]f", &[call("000000001", "f", json!({}))]));
+    assert_eq!(outcome(Format::MarkedName, row), answer("[TOOL_CALLS]f", &[call("000000001", "f", json!({}))]));
 }
 
 #[test]
@@ -254,7 +252,7 @@ fn hostile_text_is_read_in_linear_time() {
     for text in texts.into_iter().chain([deep, nested]) {
         assert!(is_text(Format::Hermes, &text));
     }
-    assert!(is_text(Format::Mistral, &"[TOOL_CALLS]a[".repeat(60_000)));
+    assert!(is_text(Format::MarkedList, &"[TOOL_CALLS]a[".repeat(60_000)));
     assert_eq!(outcome(Format::Generic, &format!("{{\"response\":\"{}", "\\u0041".repeat(60_000))).text.len(), 60_000);
 }
 

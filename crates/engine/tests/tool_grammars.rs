@@ -179,12 +179,12 @@ fn samples(format: Format) -> [String; 2] {
     let (a, b) = (with("arguments", "get_weather", weather), with("arguments", "get", get));
     match format {
         Format::Hermes => [hermes(&a), format!("{}\n{}", hermes(&a), hermes(&b))],
-        Format::Llama3 => {
+        Format::Bare => {
             let (a, b) = (with("parameters", "get_weather", weather), with("parameters", "get", get));
             [a.clone(), format!("{a}; {b}")]
         }
-        Format::Mistral => [format!("[TOOL_CALLS] [{a}]"), format!("[TOOL_CALLS] [{a}, {b}]")],
-        Format::MistralArgs => {
+        Format::MarkedList => [format!("[TOOL_CALLS] [{a}]"), format!("[TOOL_CALLS] [{a}, {b}]")],
+        Format::MarkedName => {
             let (a, b) = (format!("[TOOL_CALLS]get_weather[ARGS]{weather}"), format!("[TOOL_CALLS]get[ARGS]{get}"));
             [a.clone(), a + &b]
         }
@@ -251,8 +251,8 @@ fn text_is_let_through_where_it_may_be_and_cannot_begin_a_call() {
         }
         assert!(!accepts(&ToolChoice::None, &one));
         assert!(!accepts(&ToolChoice::Auto, &format!("{one} and more")));
-        let may_follow_text = matches!(format, Format::Hermes | Format::Mistral | Format::MistralArgs);
-        let is_text = format == Format::Llama3;
+        let may_follow_text = matches!(format, Format::Hermes | Format::MarkedList | Format::MarkedName);
+        let is_text = format == Format::Bare;
         assert_eq!(accepts(&ToolChoice::Auto, &format!("I look.\n{one}")), may_follow_text || is_text);
     });
 }
@@ -302,7 +302,7 @@ fn thoughts_stand_in_front_where_they_may() {
 #[test]
 fn a_call_of_mistral_may_have_an_id_of_nine_characters() {
     let (vocabulary, tools) = (Vocabulary::new(), tools());
-    let lark = grammar(&vocabulary, &rules(Format::Mistral, &tools, &ToolChoice::Auto), false);
+    let lark = grammar(&vocabulary, &rules(Format::MarkedList, &tools, &ToolChoice::Auto), false);
     let with = |id: &str| format!("[TOOL_CALLS] [{{\"name\": \"now\", \"arguments\": {{}}, \"id\": \"{id}\"}}]");
     assert!(vocabulary.accepts(&lark, &with("abcDEF123"), false));
     assert!(!vocabulary.accepts(&lark, &with("abcDEF12"), false));
@@ -312,9 +312,9 @@ fn a_call_of_mistral_may_have_an_id_of_nine_characters() {
 #[test]
 fn a_python_tag_may_stand_in_front_where_the_vocabulary_has_one() {
     let (vocabulary, tools) = (Vocabulary::new(), tools());
-    let tagged = format!("<|python_tag|>{}", samples(Format::Llama3)[0]);
+    let tagged = format!("<|python_tag|>{}", samples(Format::Bare)[0]);
     let accepts = |control| {
-        let lark = grammar(&vocabulary, &rules(Format::Llama3, &tools, &ToolChoice::Auto), control);
+        let lark = grammar(&vocabulary, &rules(Format::Bare, &tools, &ToolChoice::Auto), control);
         vocabulary.accepts(&lark, &tagged, control)
     };
     assert!(accepts(true) && !accepts(false));

@@ -16,12 +16,12 @@ pub enum Format {
     Hermes,
     /// `{"name": …, "parameters": {…}}` is all of the answer; `<|python_tag|>` may stand in front, and `; ` between
     /// several: Llama 3.1 to 3.3.
-    Llama3,
+    Bare,
     /// `[TOOL_CALLS] [{"name": …, "arguments": {…}}]`, each call with an `id` of 9 characters if it likes: Mistral 7B 0.3,
     /// Nemo.
-    Mistral,
+    MarkedList,
     /// `[TOOL_CALLS]name[ARGS]{…}`, one after another: Mistral since tokenizer version 11.
-    MistralArgs,
+    MarkedName,
     /// `{"tool_calls": [{"name": …, "arguments": {…}}]}` or `{"response": "…"}`, for models without a way of their own.
     /// They have to be told by [`Format::instructions`].
     Generic,
@@ -32,7 +32,7 @@ const OTHER_XML: [&str; 2] = ["<function=", "<arg_key>"];
 
 impl Format {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Hermes, Self::Llama3, Self::Mistral, Self::MistralArgs, Self::Generic];
+    pub const ALL: [Self; 5] = [Self::Hermes, Self::Bare, Self::MarkedList, Self::MarkedName, Self::Generic];
 
     /// The format that a chat template writes calls in; [`Format::Generic`] if it writes none, or in a way that we do not
     /// know.
@@ -41,9 +41,9 @@ impl Format {
         if has(TOOL_CALL) && !OTHER_XML.into_iter().any(has) {
             Self::Hermes
         } else if has(TOOL_CALLS) {
-            if has(ARGS) { Self::MistralArgs } else { Self::Mistral }
+            if has(ARGS) { Self::MarkedName } else { Self::MarkedList }
         } else if has("<|start_header_id|>") && has("\"parameters\": ") {
-            Self::Llama3
+            Self::Bare
         } else {
             Self::Generic
         }
@@ -54,8 +54,8 @@ impl Format {
     pub fn markers(self) -> &'static [&'static str] {
         match self {
             Self::Hermes => &[THINK, THINK_END, TOOL_CALL, TOOL_CALL_END],
-            Self::Llama3 => &[THINK, THINK_END, PYTHON_TAG],
-            Self::Mistral | Self::MistralArgs => &[THINK, THINK_END, TOOL_CALLS, CALL_ID, ARGS],
+            Self::Bare => &[THINK, THINK_END, PYTHON_TAG],
+            Self::MarkedList | Self::MarkedName => &[THINK, THINK_END, TOOL_CALLS, CALL_ID, ARGS],
             Self::Generic => &[THINK, THINK_END],
         }
     }
@@ -90,9 +90,9 @@ mod tests {
     fn a_template_shows_its_format() {
         let of = Format::of_template;
         assert_eq!(of(r#"{{- '\n<tool_call>\n{"name": "' }}{{ tool_call.name }}"#), Format::Hermes);
-        assert_eq!(of(r#"{{ '<|start_header_id|>' }}{{- '"parameters": ' }}{{ a | tojson }}"#), Format::Llama3);
-        assert_eq!(of(r#"{{ "[TOOL_CALLS] [" }}{% for t in message.tool_calls %}"#), Format::Mistral);
-        assert_eq!(of(r#"{{ '[TOOL_CALLS]' + name + '[ARGS]' + arguments }}"#), Format::MistralArgs);
+        assert_eq!(of(r#"{{ '<|start_header_id|>' }}{{- '"parameters": ' }}{{ a | tojson }}"#), Format::Bare);
+        assert_eq!(of(r#"{{ "[TOOL_CALLS] [" }}{% for t in message.tool_calls %}"#), Format::MarkedList);
+        assert_eq!(of(r#"{{ '[TOOL_CALLS]' + name + '[ARGS]' + arguments }}"#), Format::MarkedName);
         assert_eq!(of("{{ '<start_of_turn>' + role }}"), Format::Generic);
         assert_eq!(of(""), Format::Generic);
     }
@@ -112,7 +112,7 @@ mod tests {
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
             let expected = match name.split(['-', '.']).next().unwrap() {
                 "NousResearch" | "Qwen" => Format::Hermes,
-                "meta" => Format::Llama3,
+                "meta" => Format::Bare,
                 // This copy of SmolLM3's template leaves tools out.
                 "HuggingFaceTB" | "google" | "microsoft" => Format::Generic,
                 _ => continue,

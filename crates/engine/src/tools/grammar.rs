@@ -144,8 +144,8 @@ impl Lark<'_> {
     fn free_text(&mut self) {
         let trigger = match self.rules.format {
             Format::Hermes => format!("(?s:.*){}", regex(TOOL_CALL)),
-            Format::Mistral | Format::MistralArgs => format!("(?s:.*){}", regex(TOOL_CALLS)),
-            Format::Llama3 => {
+            Format::MarkedList | Format::MarkedName => format!("(?s:.*){}", regex(TOOL_CALLS)),
+            Format::Bare => {
                 let keys = "(name|arguments|parameters|type)";
                 format!(r#"{SPACE}({}|\{{{SPACE}"{keys}")"#, regex(PYTHON_TAG))
             }
@@ -160,8 +160,8 @@ impl Lark<'_> {
         let may_be_text = *self.rules.choice == ToolChoice::Auto;
         match self.rules.format {
             Format::Hermes => self.marked_answer(TOOL_CALL, may_be_text),
-            Format::Mistral | Format::MistralArgs => self.marked_answer(TOOL_CALLS, may_be_text),
-            Format::Llama3 => self.line(if may_be_text { "answer: TEXT? | calls" } else { "answer: calls" }),
+            Format::MarkedList | Format::MarkedName => self.marked_answer(TOOL_CALLS, may_be_text),
+            Format::Bare => self.line(if may_be_text { "answer: TEXT? | calls" } else { "answer: calls" }),
             Format::Generic => {
                 self.line(if may_be_text { "answer: calls | response" } else { "answer: calls" });
                 if may_be_text {
@@ -199,9 +199,9 @@ impl Lark<'_> {
         self.sequence();
         let call = match self.rules.format {
             Format::Hermes => r#"/\n?\{ ?"name": ?"/ tool / ?\}/"#.to_owned(),
-            Format::Llama3 => format!(r#"/{GAP}\{{ ?"name": ?"/ tool / ?\}}/"#),
-            Format::Mistral => r#"/ ?\{ ?"name": ?"/ tool /(, ?"id": ?"[a-zA-Z0-9]{9}")? ?\}/"#.to_owned(),
-            Format::MistralArgs => "tool".to_owned(),
+            Format::Bare => format!(r#"/{GAP}\{{ ?"name": ?"/ tool / ?\}}/"#),
+            Format::MarkedList => r#"/ ?\{ ?"name": ?"/ tool /(, ?"id": ?"[a-zA-Z0-9]{9}")? ?\}/"#.to_owned(),
+            Format::MarkedName => "tool".to_owned(),
             Format::Generic => r#"/ ?\{ ?"name": ?"/ tool / ?\}/"#.to_owned(),
         };
         self.line(&format!("call: {call}"));
@@ -223,16 +223,16 @@ impl Lark<'_> {
                 Some(token) => format!("(\"\\n\"? {token} call {end})*"),
                 None => format!(r"(/\n?{}/ call {end})*", regex(TOOL_CALL)),
             },
-            Format::MistralArgs => format!("({} call)*", self.token(TOOL_CALLS).unwrap_or(format!("\"{TOOL_CALLS}\""))),
-            Format::Llama3 => "(/; ?/ call)*".to_owned(),
-            Format::Mistral | Format::Generic => "(/, ?/ call)*".to_owned(),
+            Format::MarkedName => format!("({} call)*", self.token(TOOL_CALLS).unwrap_or(format!("\"{TOOL_CALLS}\""))),
+            Format::Bare => "(/; ?/ call)*".to_owned(),
+            Format::MarkedList | Format::Generic => "(/, ?/ call)*".to_owned(),
         };
         let again = if self.rules.repeats() { again } else { String::new() };
         let calls = match self.rules.format {
             Format::Hermes => format!("call {end} {again}"),
-            Format::MistralArgs => format!("call {again}"),
-            Format::Llama3 => format!("{} call {again}", self.python_tag()),
-            Format::Mistral => format!(r"/ ?\[/ call {again} / ?\]/"),
+            Format::MarkedName => format!("call {again}"),
+            Format::Bare => format!("{} call {again}", self.python_tag()),
+            Format::MarkedList => format!(r"/ ?\[/ call {again} / ?\]/"),
             Format::Generic => format!(r#"/{GAP}\{{ ?"tool_calls": ?\[/ call {again} / ?\] ?\}}/"#),
         };
         self.line(&format!("calls: {calls}"));
@@ -246,12 +246,12 @@ impl Lark<'_> {
     /// A name, and what stands between it and the arguments.
     fn name(&self, name: &str) -> String {
         match self.rules.format {
-            Format::Llama3 => format!(r#""{name}\"" /, ?"parameters": ?/"#),
-            Format::MistralArgs => match self.token(ARGS) {
+            Format::Bare => format!(r#""{name}\"" /, ?"parameters": ?/"#),
+            Format::MarkedName => match self.token(ARGS) {
                 Some(token) => format!("\"{name}\" {token}"),
                 None => format!("\"{name}{ARGS}\""),
             },
-            Format::Hermes | Format::Mistral | Format::Generic => format!(r#""{name}\"" /, ?"arguments": ?/"#),
+            Format::Hermes | Format::MarkedList | Format::Generic => format!(r#""{name}\"" /, ?"arguments": ?/"#),
         }
     }
 

@@ -158,8 +158,8 @@ impl Parser {
         match (&self.state, self.format) {
             (State::Reasoning, _) => Some((THINK_END, Next::Done(Place::Answer))),
             (_, Format::Hermes) => Some((TOOL_CALL, Next::To(Place::Object))),
-            (_, Format::Mistral | Format::MistralArgs) => Some((TOOL_CALLS, Next::To(Place::List))),
-            (_, Format::Llama3 | Format::Generic) => None,
+            (_, Format::MarkedList | Format::MarkedName) => Some((TOOL_CALLS, Next::To(Place::List))),
+            (_, Format::Bare | Format::Generic) => None,
         }
     }
 
@@ -211,8 +211,8 @@ impl Parser {
 
     /// The brace with which a call begins is the last character that is held.
     fn begin_call(&mut self, after: Place) {
-        let is_mistral = matches!(self.format, Format::Mistral | Format::MistralArgs);
-        let scan = if is_mistral { CallScan::object_with_id() } else { CallScan::object() };
+        let may_have_ids = matches!(self.format, Format::MarkedList | Format::MarkedName);
+        let scan = if may_have_ids { CallScan::object_with_id() } else { CallScan::object() };
         self.state = State::Call(Box::new(scan), after);
         self.scan('{');
     }
@@ -291,7 +291,7 @@ impl Parser {
     fn made_id(&self) -> String {
         let n = self.first + self.pieces.n_begun();
         match self.format {
-            Format::Mistral | Format::MistralArgs => format!("{n:09}"),
+            Format::MarkedList | Format::MarkedName => format!("{n:09}"),
             _ => format!("call_{n}"),
         }
     }

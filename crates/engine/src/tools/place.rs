@@ -64,8 +64,8 @@ pub(super) const CALL_ID: &str = "[CALL_ID]";
 type Table = &'static [(&'static str, Next)];
 
 const HERMES: Table = &[(TOOL_CALL, Next::To(Place::Object)), (THINK, Next::Reasoning)];
-const MISTRAL: Table = &[(TOOL_CALLS, Next::To(Place::List)), (THINK, Next::Reasoning)];
-const LLAMA: Table = &[("{", Next::Call(Place::Next)), (PYTHON_TAG, Next::To(Place::Object)), (THINK, Next::Reasoning)];
+const MARKED: Table = &[(TOOL_CALLS, Next::To(Place::List)), (THINK, Next::Reasoning)];
+const BARE: Table = &[("{", Next::Call(Place::Next)), (PYTHON_TAG, Next::To(Place::Object)), (THINK, Next::Reasoning)];
 const GENERIC: Table = &[("{", Next::To(Place::Key)), (THINK, Next::Reasoning)];
 
 impl Place {
@@ -75,7 +75,7 @@ impl Place {
             Self::Start => openers(format),
             // Thoughts come once.
             Self::Answer => without_thoughts(openers(format)),
-            Self::Object if format == Format::Llama3 => &[("{", Next::Call(Place::Next))],
+            Self::Object if format == Format::Bare => &[("{", Next::Call(Place::Next))],
             Self::Object => &[("{", Next::Call(Place::Close))],
             Self::Close => &[(TOOL_CALL_END, Next::Done(Place::Next))],
             Self::Next => more(format),
@@ -106,8 +106,8 @@ impl Place {
 fn openers(format: Format) -> Table {
     match format {
         Format::Hermes => HERMES,
-        Format::Mistral | Format::MistralArgs => MISTRAL,
-        Format::Llama3 => LLAMA,
+        Format::MarkedList | Format::MarkedName => MARKED,
+        Format::Bare => BARE,
         Format::Generic => GENERIC,
     }
 }
@@ -119,8 +119,8 @@ fn without_thoughts(table: Table) -> Table {
 /// What goes on with calls after one.
 fn more(format: Format) -> Table {
     match format {
-        Format::Hermes | Format::Mistral | Format::MistralArgs => without_thoughts(openers(format)),
-        Format::Llama3 => &[(";", Next::To(Place::Object))],
+        Format::Hermes | Format::MarkedList | Format::MarkedName => without_thoughts(openers(format)),
+        Format::Bare => &[(";", Next::To(Place::Object))],
         Format::Generic => &[],
     }
 }
