@@ -26,6 +26,21 @@ pub enum Thinking {
     Open,
 }
 
+impl Thinking {
+    /// What a template and the prompt that it has made say: whether it knows thoughts, and whether the prompt ends within
+    /// one or behind one.
+    pub fn of_prompt(template: &str, prompt: &str) -> Self {
+        let prompt = prompt.trim_end();
+        if prompt.ends_with(THINK) {
+            Self::Open
+        } else if template.contains(THINK) && !prompt.ends_with(THINK_END) {
+            Self::Maybe
+        } else {
+            Self::Never
+        }
+    }
+}
+
 /// What a model may write.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'a> {
@@ -274,4 +289,24 @@ fn regex(text: &str) -> String {
         let _ = write!(regex, "{escape}{c}");
     }
     regex
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prompt_shows_whether_thoughts_come() {
+        let template = "{{ '<think>' }}";
+        assert_eq!(Thinking::of_prompt(template, "<|im_start|>assistant\n"), Thinking::Maybe);
+        assert_eq!(Thinking::of_prompt(template, "<|im_start|>assistant\n<think>\n"), Thinking::Open);
+        assert_eq!(Thinking::of_prompt(template, "<|im_start|>assistant\n<think>\n\n</think>\n\n"), Thinking::Never);
+        assert_eq!(Thinking::of_prompt("", "<|im_start|>assistant\n"), Thinking::Never);
+    }
+
+    #[test]
+    fn markers_and_names_mean_themselves_in_a_regular_expression() {
+        assert_eq!(regex("</tool_call>"), r"<\/tool_call>");
+        assert_eq!(regex("[A]<|b|>.-"), r"\[A\]<\|b\|>\.\-");
+    }
 }
