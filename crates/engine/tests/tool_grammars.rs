@@ -321,6 +321,25 @@ fn a_python_tag_may_stand_in_front_where_the_vocabulary_has_one() {
 }
 
 #[test]
+fn whatever_order_a_parser_reads_is_no_text_for_a_grammar() {
+    let (vocabulary, tools) = (Vocabulary::new(), tools());
+    let lark = grammar(&vocabulary, &rules(Format::Bare, &tools, &ToolChoice::Auto), false);
+    let texts = [
+        "{\"parameters\": {}, \"name\": \"now\"}",
+        "{\"arguments\": {}, \"name\": \"now\"}",
+        " {\n\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}",
+        "\t{ \"name\": \"now\", \"parameters\": {\"no\": 1}}",
+    ];
+    for text in texts {
+        assert_eq!(read(Format::Bare, Thinking::Never, text).calls.len(), 1, "{text}");
+        assert!(!vocabulary.accepts(&lark, text, false), "{text}");
+    }
+    let escaped = "{\"\\u006eame\": \"now\", \"parameters\": {}}";
+    assert_eq!(read(Format::Bare, Thinking::Never, escaped).text, escaped);
+    assert!(vocabulary.accepts(&lark, escaped, false));
+}
+
+#[test]
 fn a_tool_that_is_not_there_is_an_error() {
     let (tools, none) = (tools(), ToolSet::default());
     let error =
