@@ -193,6 +193,8 @@ fn malformed_calls_are_text() {
         ["", "[]", "{}", "{\"name\": \"f\"}", "{\"arguments\": {}}", "{\"name\": \"\", \"arguments\": {}}"];
     let more = [
         "{\"name\": \"f\", \"arguments\": []}",
+        "{\"name\": \"f g\", \"arguments\": {}}",
+        "{\"name\": \"\\u0066\", \"arguments\": {}}",
         "{\"name\": \"f\", \"arguments\": \"{}\"}",
         "{\"name\": \"f\", \"name\": \"g\", \"arguments\": {}}",
         "{\"name\": \"f\", \"arguments\": {}, \"parameters\": {}}",

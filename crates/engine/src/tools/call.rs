@@ -6,10 +6,10 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::json::{Json, Malformed, is_space};
-
-/// Characters of an id that a model gives.
-const MAX_ID_CHARS: usize = 64;
+use super::{
+    definition::is_name,
+    json::{Json, Malformed, is_space},
+};
 
 /// Follows a call.
 #[derive(Clone, Debug)]
@@ -163,16 +163,16 @@ impl CallScan {
         Ok(())
     }
 
-    /// Takes the value of a field that has ended.
+    /// Takes the value of a field that has ended. Names and ids are plain, without escapes, as those of tools are.
     fn set(&mut self, field: Field, text: &str, end: usize) -> Result<(), Malformed> {
         if field == Field::Arguments {
             self.arguments.iter_mut().for_each(|span| span.end = Some(end));
             return Ok(());
         }
-        let text: String = serde_json::from_str(text).map_err(|_| Malformed)?;
+        let text = text.trim_matches('"');
         match field {
-            Field::Name if !text.is_empty() => self.name = Some(text),
-            Field::Id if (1..=MAX_ID_CHARS).contains(&text.len()) => self.id = Some(text),
+            Field::Name if is_name(text) => self.name = Some(text.to_owned()),
+            Field::Id if is_name(text) => self.id = Some(text.to_owned()),
             Field::Type if text == "function" => {}
             _ => return Err(Malformed),
         }
