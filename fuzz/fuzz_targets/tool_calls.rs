@@ -1,5 +1,5 @@
-//! Any text as the output of a model, in every format: cutting it makes no difference, and what is read makes sense; and
-//! any text as definitions of tools. See README.md for how to run.
+//! Any text as the output of a model, in every format: cutting it makes no difference, and what is read makes sense;
+//! and any text as definitions of tools. See README.md for how to run.
 #![no_main]
 
 use atta_engine::tools::{Format, Outcome, Parser, Piece, Rules, Thinking, ToolChoice, ToolSet};

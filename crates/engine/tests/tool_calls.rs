@@ -136,7 +136,8 @@ fn an_answer_in_json_is_no_call() {
 
 #[test]
 fn mistral_calls_are_a_list_with_ids_or_a_row_of_names() {
-    let list = "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": 1}, \"id\": \"abcDEF123\"}, {\"name\": \"g\", \"arguments\": {}}]";
+    let list = "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": 1}, \"id\": \"abcDEF123\"}, \
+                {\"name\": \"g\", \"arguments\": {}}]";
     let calls = [call("abcDEF123", "f", json!({"a": 1})), call("000000002", "g", json!({}))];
     let row = "Well. [TOOL_CALLS]f[ARGS]{\"a\": 1}[TOOL_CALLS]g[CALL_ID]abc[ARGS] {}";
     let named = [call("000000001", "f", json!({"a": 1})), call("abc", "g", json!({}))];
@@ -305,9 +306,12 @@ fn fragment() -> impl Strategy<Value = String> {
 /// Outputs as models write them.
 fn valid() -> impl Strategy<Value = String> {
     select(vec![
-        "I look.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": {\"b\": \"}</tool_call>\"}}}\n</tool_call>\n<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>",
-        "<think>\nhm\n</think>\n\n{\"name\": \"f\", \"parameters\": {\"a\": [1, 2]}}; {\"name\": \"g\", \"parameters\": {}}",
-        "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": \"\\u00e9\"}, \"id\": \"abcdef123\"}, {\"name\": \"g\", \"arguments\": {}}]",
+        "I look.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": {\"b\": \"}</tool_call>\"}}}\n\
+         </tool_call>\n<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>",
+        "<think>\nhm\n</think>\n\n{\"name\": \"f\", \"parameters\": {\"a\": [1, 2]}}; \
+         {\"name\": \"g\", \"parameters\": {}}",
+        "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": \"\\u00e9\"}, \
+         \"id\": \"abcdef123\"}, {\"name\": \"g\", \"arguments\": {}}]",
         "Hm [TOOL_CALLS]f[CALL_ID]abcdef123[ARGS]{\"a\": 1}[TOOL_CALLS]g[ARGS]{}",
         "{\"tool_calls\": [{\"name\": \"f\", \"arguments\": {\"a\": null}}]}",
         "{\"response\": \"it is \\\"so\\\" \\ud83d\\ude00\"}",
@@ -343,7 +347,8 @@ fn solid(text: &str) -> String {
     text.chars().filter(|c| !" \t\r\n".contains(*c)).collect()
 }
 
-/// Whether pieces stand in a text in their order, with nothing around them but markers, frames of calls and white space.
+/// Whether pieces stand in a text in their order, with nothing around them but markers, frames of calls and white
+/// space.
 fn is_accounted_for(text: &str, pieces: &[Piece], calls: &[ToolCall]) -> bool {
     let broken = |i: usize| pieces.iter().any(|piece| *piece == Piece::CallBroken { index: i });
     let given: Vec<String> = pieces
@@ -393,7 +398,11 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_lost_but_replies_whose_escapes_are_decoded(text in output(), format in select(Format::ALL.to_vec()), open in any::<bool>()) {
+    fn nothing_is_lost_but_replies_whose_escapes_are_decoded(
+        text in output(),
+        format in select(Format::ALL.to_vec()),
+        open in any::<bool>(),
+    ) {
         prop_assume!(format != Format::Generic || !text.contains("response"));
         let (pieces, outcome) = read_chunks(Parser::new(format, open), [text.as_str()]);
         prop_assert!(is_accounted_for(&text, &pieces, &outcome.calls), "{:?} {:?}", text, pieces);

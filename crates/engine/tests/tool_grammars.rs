@@ -1,5 +1,5 @@
-//! The grammars of tool calls, in the library that they are written for: what they let through, that it is read back as it
-//! was meant, and that whoever follows them at random makes only valid calls.
+//! The grammars of tool calls, in the library that they are written for: what they let through, that it is read back as
+//! it was meant, and that whoever follows them at random makes only valid calls.
 #![cfg(feature = "chat")]
 
 use std::sync::Arc;
@@ -363,8 +363,9 @@ fn without_tools_an_answer_is_text() {
 
 #[test]
 fn a_tool_whose_schema_is_refused_can_be_found() {
-    let text = r#"[{"name": "good"}, {"name": "bad", "parameters": {"properties": {"a": {"oneOf": [{}, {"type": "null"}]}}}}]"#;
-    let (vocabulary, tools) = (Vocabulary::new(), ToolSet::parse(text).unwrap());
+    let bad = r#"{"properties": {"a": {"oneOf": [{}, {"type": "null"}]}}}"#;
+    let text = format!(r#"[{{"name": "good"}}, {{"name": "bad", "parameters": {bad}}}]"#);
+    let (vocabulary, tools) = (Vocabulary::new(), ToolSet::parse(&text).unwrap());
     let compiles = |lark: String| vocabulary.factory.create_parser(TopLevelGrammar::from_lark(lark)).is_ok();
     let found: Vec<(&str, bool)> = Rules::arguments(&tools).map(|(name, lark)| (name, compiles(lark))).collect();
     assert_eq!(found, [("good", true), ("bad", false)]);

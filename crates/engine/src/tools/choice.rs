@@ -1,4 +1,5 @@
-//! Whether a model may call tools, must, or must not. Knows no tools: whether a name exists is found out by the grammar.
+//! Whether a model may call tools, must, or must not. Knows no tools: whether a name exists is found out by the
+//! grammar.
 
 use std::{convert::Infallible, str::FromStr};
 

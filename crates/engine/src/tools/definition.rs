@@ -1,7 +1,7 @@
 //! Definitions of tools, in the form that OpenAI's interface gave them.
 //!
-//! Knows no format of a model. Definitions are kept as they were written, for the template; the schema of the parameters
-//! is kept a second time as a grammar wants it.
+//! Knows no format of a model. Definitions are kept as they were written, for the template; the schema of the
+//! parameters is kept a second time as a grammar wants it.
 
 use serde_json::{Map, Value, json};
 
@@ -37,8 +37,8 @@ impl ToolSet {
     /// within `function` may also stand alone.
     ///
     /// # Errors
-    /// [`ToolError`] if it is not that, if a name is not `[a-zA-Z0-9_.-]{1,64}` or not unique, if a schema has a keyword that
-    /// no grammar can say, or if there is more of anything than the limits allow.
+    /// [`ToolError`] if it is not that, if a name is not `[a-zA-Z0-9_.-]{1,64}` or not unique, if a schema has a
+    /// keyword that no grammar can say, or if there is more of anything than the limits allow.
     pub fn parse(json: &str) -> Result<Self, ToolError> {
         if json.len() > MAX_BYTES {
             return Err(ToolError::TooLarge { n_bytes: json.len(), max: MAX_BYTES });

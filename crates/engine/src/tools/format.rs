@@ -17,8 +17,8 @@ pub enum Format {
     /// `{"name": …, "parameters": {…}}` is all of the answer; `<|python_tag|>` may stand in front, and `; ` between
     /// several: Llama 3.1 to 3.3.
     Bare,
-    /// `[TOOL_CALLS] [{"name": …, "arguments": {…}}]`, each call with an `id` of 9 characters if it likes: Mistral 7B 0.3,
-    /// Nemo.
+    /// `[TOOL_CALLS] [{"name": …, "arguments": {…}}]`, each call with an `id` of 9 characters if it likes: Mistral 7B
+    /// 0.3, Nemo.
     MarkedList,
     /// `[TOOL_CALLS]name[ARGS]{…}`, one after another: Mistral since tokenizer version 11.
     MarkedName,
@@ -34,8 +34,8 @@ impl Format {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Hermes, Self::Bare, Self::MarkedList, Self::MarkedName, Self::Generic];
 
-    /// The format that a chat template writes calls in; [`Format::Generic`] if it writes none, or in a way that we do not
-    /// know.
+    /// The format that a chat template writes calls in; [`Format::Generic`] if it writes none, or in a way that we do
+    /// not know.
     pub fn of_template(source: &str) -> Self {
         let has = |text: &str| source.contains(text);
         if has(TOOL_CALL) && !OTHER_XML.into_iter().any(has) {
@@ -49,8 +49,8 @@ impl Format {
         }
     }
 
-    /// The texts that are looked for in the output. Where one is a control token of the vocabulary, the parser has to be
-    /// given its text all the same.
+    /// The texts that are looked for in the output. Where one is a control token of the vocabulary, the parser has to
+    /// be given its text all the same.
     pub fn markers(self) -> &'static [&'static str] {
         match self {
             Self::Hermes => &[THINK, THINK_END, TOOL_CALL, TOOL_CALL_END],

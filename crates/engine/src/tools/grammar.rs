@@ -1,9 +1,9 @@
 //! Grammars in which calls are always right, for llguidance, in its dialect of Lark.
 //!
 //! Knows no vocabulary but the ids of markers, and no grammar library: it writes text. The one idea: a lexeme that is
-//! free text and one that begins a call are matched side by side, and the text may not contain what begins a call, so that
-//! whoever has written that much can only go on with a valid call. What stands in braces has at most one space between
-//! tokens.
+//! free text and one that begins a call are matched side by side, and the text may not contain what begins a call, so
+//! that whoever has written that much can only go on with a valid call. What stands in braces has at most one space
+//! between tokens.
 
 use std::fmt::Write;
 
@@ -27,8 +27,8 @@ pub enum Thinking {
 }
 
 impl Thinking {
-    /// What a template and the prompt that it has made say: whether it knows thoughts, and whether the prompt ends within
-    /// one or behind one.
+    /// What a template and the prompt that it has made say: whether it knows thoughts, and whether the prompt ends
+    /// within one or behind one.
     pub fn of_prompt(template: &str, prompt: &str) -> Self {
         let prompt = prompt.trim_end();
         if prompt.ends_with(THINK) {
@@ -61,7 +61,8 @@ impl Rules<'_> {
     /// that is written with other tokens.
     ///
     /// # Errors
-    /// [`ToolError::Unknown`] if a tool is named that is not there, [`ToolError::NoTools`] if a call is required of none.
+    /// [`ToolError::Unknown`] if a tool is named that is not there, [`ToolError::NoTools`] if a call is required of
+    /// none.
     pub fn grammar(&self, marker: &dyn Fn(&str) -> Option<u32>) -> Result<String, ToolError> {
         let tools = self.callable()?;
         let mut lark = Lark { rules: self, marker, text: String::new() };
@@ -208,8 +209,8 @@ impl Lark<'_> {
     }
 
     /// The calls, one rule per tool: its name and its arguments belong together. What they share stands in rules of its
-    /// own: with 128 tools and 287 tokens, the slowest mask takes 0.1 to 0.3 ms, and 1.2 to 2.2 ms where each tool has a
-    /// lexeme from the brace on.
+    /// own: with 128 tools and 287 tokens, the slowest mask takes 0.1 to 0.3 ms, and 1.2 to 2.2 ms where each tool has
+    /// a lexeme from the brace on.
     fn calls(&mut self, tools: &[&Tool]) {
         self.sequence();
         let call = match self.rules.format {

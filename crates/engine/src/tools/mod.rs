@@ -2,8 +2,8 @@
 //!
 //! Knows no session, no vocabulary, no template engine and no terminal: definitions come as JSON, markers as a function
 //! from text to token id, output as text in pieces. The one idea: [`Rules::grammar`] and [`Parser`] speak of the same
-//! language per [`Format`]. What the grammar lets through as text is text for the parser, and what begins like a call is
-//! one; without a grammar the parser reads whatever a model writes, and gives what is no call as text.
+//! language per [`Format`]. What the grammar lets through as text is text for the parser, and what begins like a call
+//! is one; without a grammar the parser reads whatever a model writes, and gives what is no call as text.
 
 mod call;
 mod choice;

@@ -1,8 +1,8 @@
 //! Calls, thoughts and text out of what a model writes, while it writes.
 //!
-//! Knows no tools and no grammar: it reads whatever comes. The one idea: every character is looked at once, and `held` is
-//! exactly the text that is not accounted for yet. What becomes a call is dropped from it, what does not is given out as
-//! text, so that nothing is lost but markers and the white space next to them.
+//! Knows no tools and no grammar: it reads whatever comes. The one idea: every character is looked at once, and `held`
+//! is exactly the text that is not accounted for yet. What becomes a call is dropped from it, what does not is given
+//! out as text, so that nothing is lost but markers and the white space next to them.
 
 use serde_json::{Value, from_str};
 
@@ -253,7 +253,8 @@ impl Parser {
         self.read_again(&again);
     }
 
-    /// What is held is text, but for white space at its end; that may stand before a marker, which may begin in `again`.
+    /// What is held is text, but for white space at its end; that may stand before a marker, which may begin in
+    /// `again`.
     fn read_again(&mut self, again: &str) {
         let n_solid = self.held.trim_end_matches(is_space).len();
         let space = self.held.split_off(n_solid);
