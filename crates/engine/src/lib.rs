@@ -21,7 +21,7 @@
 //!
 //! # Features
 //! - `cache` (default): `PromptCache`, and sessions as bytes.
-//! - `chat` (default): the module `chat`.
+//! - `chat` (default): the modules `chat` and `tools`; with it comes `constrain`.
 //! - `constrain` (default): `Constraint`, texts that must be JSON or of a grammar.
 //! - `perplexity` (default): the module `perplexity`.
 
@@ -45,6 +45,8 @@ mod rules;
 mod sampling;
 mod session;
 mod stop;
+#[cfg(feature = "chat")]
+pub mod tools;
 
 pub use atta_formats::{ArrayValue, Directory, Metadata, Shape, TensorInfo, TensorType, Value};
 pub use atta_kernels::{Kernels, Pool};

@@ -1,0 +1,224 @@
+//! One call, while it is written: an object with a name and arguments, or the arguments of a call whose name is known.
+//!
+//! Knows no markers and nothing of what stands around the object. Keeps places in the text, which the parser holds.
+
+use std::ops::Range;
+
+use serde_json::Value;
+
+use super::{
+    definition::is_name,
+    json::{Json, Malformed, is_space},
+};
+
+/// Follows a call.
+#[derive(Clone, Debug)]
+pub(super) struct CallScan {
+    json: Json,
+    name: Option<String>,
+    id: Option<String>,
+    /// Where the arguments begin in the text, and where they end once they do.
+    arguments: Option<Span>,
+    fields: Fields,
+    /// How far the arguments were given out; `None`: the call has not been told of.
+    pub(super) given: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    start: usize,
+    end: Option<usize>,
+}
+
+/// How the object is read.
+#[derive(Clone, Debug)]
+enum Fields {
+    /// All of it are arguments.
+    Arguments,
+    /// It has fields of these kinds.
+    Named(Named),
+}
+
+#[derive(Clone, Debug, Default)]
+struct Named {
+    /// Whether it may have an id, which may come last.
+    ids: bool,
+    /// Where the string that is being read begins.
+    token: usize,
+    /// The field of which the value comes or is being read.
+    field: Option<Field>,
+    seen: Vec<Field>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Name,
+    Arguments,
+    Id,
+    Type,
+}
+
+impl CallScan {
+    /// An object with a name and arguments, in this order or the other.
+    pub(super) fn object() -> Self {
+        Self::new(None, None, Fields::Named(Named::default()))
+    }
+
+    /// As [`CallScan::object`], and with an id if it likes.
+    pub(super) fn object_with_id() -> Self {
+        Self::new(None, None, Fields::Named(Named { ids: true, ..Named::default() }))
+    }
+
+    /// The arguments of a call whose name is known.
+    pub(super) fn arguments_of(name: String, id: Option<String>) -> Self {
+        Self::new(Some(name), id, Fields::Arguments)
+    }
+
+    fn new(name: Option<String>, id: Option<String>, fields: Fields) -> Self {
+        Self { json: Json::new(), name, id, arguments: None, fields, given: None }
+    }
+
+    /// Takes the next character, which stands at the end of `held`. Says whether it was the last one.
+    ///
+    /// # Errors
+    /// [`Malformed`] if no call goes on like this.
+    pub(super) fn push(&mut self, held: &str, c: char) -> Result<bool, Malformed> {
+        let at = held.len() - c.len_utf8();
+        let before = Before::of(&self.json);
+        self.json.push(c)?;
+        match &mut self.fields {
+            Fields::Arguments => self.whole(held, at),
+            Fields::Named(_) => self.field(held, at, c, before)?,
+        }
+        if self.json.is_done() && (self.name.is_none() || self.arguments.is_none()) {
+            return Err(Malformed);
+        }
+        Ok(self.json.is_done())
+    }
+
+    /// Whether name and id are known, and arguments have begun.
+    pub(super) fn can_begin(&self) -> bool {
+        let id_may_come = matches!(&self.fields, Fields::Named(Named { ids: true, .. })) && self.id.is_none();
+        self.name.is_some() && self.arguments.is_some() && (!id_may_come || self.json.is_done())
+    }
+
+    /// The name, which is empty until it is known.
+    pub(super) fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+
+    /// The id, which is empty until it is known.
+    pub(super) fn id(&self) -> &str {
+        self.id.as_deref().unwrap_or_default()
+    }
+
+    /// Gives it an id if the model gave none.
+    pub(super) fn set_missing_id(&mut self, id: String) {
+        self.id.get_or_insert(id);
+    }
+
+    /// Where in the text the arguments are, as far as they go.
+    pub(super) fn arguments_range(&self, held: &str) -> Range<usize> {
+        self.arguments.map_or(0..0, |span| span.start..span.end.unwrap_or(held.len()))
+    }
+
+    /// The arguments of a complete call.
+    ///
+    /// # Errors
+    /// [`Malformed`] if they are no values that we can hold, such as half a surrogate pair.
+    pub(super) fn arguments(&self, held: &str) -> Result<Value, Malformed> {
+        serde_json::from_str(&held[self.arguments_range(held)]).map_err(|_| Malformed)
+    }
+
+    fn whole(&mut self, held: &str, at: usize) {
+        if self.json.depth() == 1 && self.arguments.is_none() {
+            self.arguments = Some(Span { start: at, end: None });
+        }
+        if let (true, Some(span)) = (self.json.is_done(), &mut self.arguments) {
+            span.end = Some(held.len());
+        }
+    }
+
+    /// Follows the fields of the outermost object.
+    fn field(&mut self, held: &str, at: usize, c: char, before: Before) -> Result<(), Malformed> {
+        let Fields::Named(named) = &mut self.fields else { return Ok(()) };
+        if before.depth != 1 && self.json.depth() != 1 {
+            return Ok(());
+        }
+        if self.json.is_in_key() && !before.in_key {
+            named.token = at;
+        } else if self.json.awaits_colon() && before.in_key {
+            named.key(&held[named.token + 1..at])?;
+        } else if before.awaits_value && !is_space(c) {
+            let field = named.value(at, c)?;
+            if field == Field::Arguments {
+                self.arguments = Some(Span { start: at, end: None });
+            }
+        } else if self.json.is_after_value()
+            && let Some(field) = named.field.take()
+        {
+            let text = &held[named.token..];
+            self.set(field, text, held.len())?;
+        }
+        Ok(())
+    }
+
+    /// Takes the value of a field that has ended. Names and ids are plain, without escapes, as those of tools are.
+    fn set(&mut self, field: Field, text: &str, end: usize) -> Result<(), Malformed> {
+        if field == Field::Arguments {
+            self.arguments.iter_mut().for_each(|span| span.end = Some(end));
+            return Ok(());
+        }
+        let text = text.trim_matches('"');
+        match field {
+            Field::Name if is_name(text) => self.name = Some(text.to_owned()),
+            Field::Id if is_name(text) => self.id = Some(text.to_owned()),
+            Field::Type if text == "function" => {}
+            _ => return Err(Malformed),
+        }
+        Ok(())
+    }
+}
+
+impl Named {
+    /// A key has ended; each field may come once.
+    fn key(&mut self, key: &str) -> Result<(), Malformed> {
+        let field = match key {
+            "name" => Field::Name,
+            "arguments" | "parameters" => Field::Arguments,
+            "type" => Field::Type,
+            "id" if self.ids => Field::Id,
+            _ => return Err(Malformed),
+        };
+        if self.seen.contains(&field) {
+            return Err(Malformed);
+        }
+        self.seen.push(field);
+        self.field = Some(field);
+        Ok(())
+    }
+
+    /// A value begins.
+    fn value(&mut self, at: usize, c: char) -> Result<Field, Malformed> {
+        self.token = at;
+        match self.field {
+            Some(Field::Arguments) if c == '{' => Ok(Field::Arguments),
+            Some(field) if field != Field::Arguments && c == '"' => Ok(field),
+            _ => Err(Malformed),
+        }
+    }
+}
+
+/// Where a text was before a character.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    depth: usize,
+    in_key: bool,
+    awaits_value: bool,
+}
+
+impl Before {
+    fn of(json: &Json) -> Self {
+        Self { depth: json.depth(), in_key: json.is_in_key(), awaits_value: json.awaits_value() }
+    }
+}

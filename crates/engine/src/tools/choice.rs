@@ -1,0 +1,47 @@
+//! Whether a model may call tools, must, or must not. Knows no tools: whether a name exists is found out by the
+//! grammar.
+
+use std::{convert::Infallible, str::FromStr};
+
+/// Whether a model may call tools.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// It writes text or calls, as it likes.
+    #[default]
+    Auto,
+    /// It calls at least one tool.
+    Required,
+    /// It writes text.
+    None,
+    /// It calls the tool of that name, once.
+    Named(String),
+}
+
+/// Anything but `auto`, `required` and `none` is the name of a tool; such a tool that is called `auto` cannot be named.
+impl FromStr for ToolChoice {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match text {
+            "auto" => Self::Auto,
+            "required" => Self::Required,
+            "none" => Self::None,
+            name => Self::Named(name.to_owned()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_choices_and_anything_else_names_a_tool() {
+        let parse = |text: &str| text.parse::<ToolChoice>().unwrap();
+        assert_eq!(parse("auto"), ToolChoice::Auto);
+        assert_eq!(parse("required"), ToolChoice::Required);
+        assert_eq!(parse("none"), ToolChoice::None);
+        assert_eq!(parse("Auto"), ToolChoice::Named("Auto".into()));
+        assert_eq!(ToolChoice::default(), ToolChoice::Auto);
+    }
+}

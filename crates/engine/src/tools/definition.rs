@@ -1,0 +1,275 @@
+//! Definitions of tools, in the form that OpenAI's interface gave them.
+//!
+//! Knows no format of a model. Definitions are kept as they were written, for the template; the schema of the
+//! parameters is kept a second time as a grammar wants it.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    error::ToolError,
+    schema::{arguments_schema, check_keywords},
+};
+
+/// Bytes of all definitions together.
+const MAX_BYTES: usize = 1 << 20;
+const MAX_TOOLS: usize = 128;
+/// Arrays and objects within one another in a definition; what reads the grammar recurses over them.
+const MAX_DEPTH: usize = 64;
+const MAX_NAME_CHARS: usize = 64;
+
+/// Tools that a model may call.
+#[derive(Clone, Debug, Default)]
+pub struct ToolSet {
+    definitions: Vec<Value>,
+    tools: Vec<Tool>,
+}
+
+/// What a grammar needs of a tool.
+#[derive(Clone, Debug)]
+pub(super) struct Tool {
+    pub(super) name: String,
+    /// What its arguments must match, always an object.
+    pub(super) arguments: Value,
+}
+
+impl ToolSet {
+    /// Reads a JSON array of `{"type": "function", "function": {"name", "description", "parameters"}}`; what stands
+    /// within `function` may also stand alone.
+    ///
+    /// # Errors
+    /// [`ToolError`] if it is not that, if a name is not `[a-zA-Z0-9_.-]{1,64}` or not unique, if a schema has a
+    /// keyword that no grammar can say, or if there is more of anything than the limits allow.
+    pub fn parse(json: &str) -> Result<Self, ToolError> {
+        if json.len() > MAX_BYTES {
+            return Err(ToolError::TooLarge { n_bytes: json.len(), max: MAX_BYTES });
+        }
+        match serde_json::from_str(json).map_err(|error| ToolError::Json(error.to_string()))? {
+            Value::Array(list) => Self::from_values(list),
+            other => Err(ToolError::NotAnArray(kind(&other))),
+        }
+    }
+
+    /// As [`ToolSet::parse`], of values that were read already.
+    ///
+    /// # Errors
+    /// As [`ToolSet::parse`].
+    pub fn from_values(list: Vec<Value>) -> Result<Self, ToolError> {
+        if list.len() > MAX_TOOLS {
+            return Err(ToolError::TooMany { n: list.len(), max: MAX_TOOLS });
+        }
+        let mut set = Self::default();
+        for (i, definition) in list.into_iter().enumerate() {
+            set.add(i, definition)?;
+        }
+        Ok(set)
+    }
+
+    /// The definitions for a template, each with its wrapper, and with parameters even where none were given.
+    pub fn definitions(&self) -> &[Value] {
+        &self.definitions
+    }
+
+    /// The names, in the order of the definitions.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tools.iter().map(|tool| tool.name.as_str())
+    }
+
+    /// Whether there is a tool of that name.
+    pub fn contains(&self, name: &str) -> bool {
+        self.names().any(|other| other == name)
+    }
+
+    /// Whether there is no tool.
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+
+    pub(super) fn tools(&self) -> &[Tool] {
+        &self.tools
+    }
+
+    fn add(&mut self, i: usize, definition: Value) -> Result<(), ToolError> {
+        if !is_shallower(&definition, MAX_DEPTH) {
+            let what = format!("nested deeper than {MAX_DEPTH} levels");
+            return Err(ToolError::Definition { tool: place(i), what });
+        }
+        let mut wrapper = wrapped(i, definition)?;
+        let function = function(i, &mut wrapper)?;
+        let tool = tool(i, function)?;
+        if self.contains(&tool.name) {
+            return Err(ToolError::Duplicate(tool.name));
+        }
+        self.tools.push(tool);
+        self.definitions.push(Value::Object(wrapper));
+        Ok(())
+    }
+}
+
+/// A definition with the wrapper, whether it had one or not.
+fn wrapped(i: usize, definition: Value) -> Result<Map<String, Value>, ToolError> {
+    let Value::Object(object) = definition else {
+        return Err(wrong(place(i), "definition", "an object", &definition));
+    };
+    if object.contains_key("function") {
+        return Ok(object);
+    }
+    let mut wrapper = Map::new();
+    wrapper.insert("type".into(), "function".into());
+    wrapper.insert("function".into(), object.into());
+    Ok(wrapper)
+}
+
+fn function(i: usize, wrapper: &mut Map<String, Value>) -> Result<&mut Map<String, Value>, ToolError> {
+    let ty = wrapper.get("type").cloned().unwrap_or_else(|| "function".into());
+    if ty != "function" {
+        return Err(ToolError::Definition { tool: place(i), what: format!("type {ty}, expected \"function\"") });
+    }
+    match wrapper.get_mut("function") {
+        Some(Value::Object(function)) => Ok(function),
+        other => Err(wrong(place(i), "function", "an object", &other.cloned().unwrap_or_default())),
+    }
+}
+
+/// Checks a function, and gives it parameters if it has none.
+fn tool(i: usize, function: &mut Map<String, Value>) -> Result<Tool, ToolError> {
+    let name = match function.get("name") {
+        Some(Value::String(name)) => name.clone(),
+        other => return Err(wrong(place(i), "name", "a string", other.unwrap_or(&Value::Null))),
+    };
+    if !is_name(&name) {
+        let what = format!("name {:?}, expected 1 to {MAX_NAME_CHARS} of a-z A-Z 0-9 _ . -", shortened(&name));
+        return Err(ToolError::Definition { tool: place(i), what });
+    }
+    if let Some(other) = function.get("description").filter(|text| !text.is_string()) {
+        return Err(wrong(format!("tool {name}"), "description", "a string", other));
+    }
+    let schema = function.entry("parameters").or_insert_with(|| json!({"type": "object", "properties": {}}));
+    let Value::Object(schema) = schema else {
+        return Err(wrong(format!("tool {name}"), "parameters", "an object, a JSON schema", schema));
+    };
+    if let Some(ty) = schema.get("type").filter(|ty| *ty != "object") {
+        let what = format!("parameters of type {ty}, expected \"object\"");
+        return Err(ToolError::Definition { tool: format!("tool {name}"), what });
+    }
+    check_keywords(&name, schema)?;
+    let arguments = arguments_schema(schema);
+    Ok(Tool { name, arguments })
+}
+
+/// Whether a name is one that templates and markers cannot mistake.
+pub(super) fn is_name(name: &str) -> bool {
+    (1..=MAX_NAME_CHARS).contains(&name.len()) && name.chars().all(is_name_char)
+}
+
+pub(super) fn is_name_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-')
+}
+
+/// Whether no more than `max` arrays and objects lie within one another. Recurses no deeper than that.
+fn is_shallower(value: &Value, max: usize) -> bool {
+    match value {
+        Value::Array(items) => max > 0 && items.iter().all(|item| is_shallower(item, max - 1)),
+        Value::Object(fields) => max > 0 && fields.values().all(|item| is_shallower(item, max - 1)),
+        _ => true,
+    }
+}
+
+fn place(i: usize) -> String {
+    format!("tool {} of the list", i + 1)
+}
+
+fn wrong(tool: String, field: &str, expected: &str, got: &Value) -> ToolError {
+    ToolError::Definition { tool, what: format!("{field} is {}, expected {expected}", kind(got)) }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "missing or null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// As much of a name as belongs into an error.
+fn shortened(name: &str) -> String {
+    name.chars().take(MAX_NAME_CHARS + 1).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(json: &str) -> String {
+        ToolSet::parse(json).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_function_gets_its_wrapper_and_keeps_what_it_says() {
+        let bare = r#"{"name": "f", "description": "d", "parameters": {"type": "object"}, "strict": true}"#;
+        let wrapped = format!(r#"{{"type": "function", "function": {bare}}}"#);
+        let set = ToolSet::parse(&format!("[{bare}]")).unwrap();
+        assert_eq!(set.definitions(), ToolSet::parse(&format!("[{wrapped}]")).unwrap().definitions());
+        assert_eq!(set.definitions()[0].to_string(), wrapped.replace(": ", ":").replace(", ", ","));
+    }
+
+    #[test]
+    fn a_tool_without_parameters_takes_none() {
+        let set = ToolSet::parse(r#"[{"name": "f"}]"#).unwrap();
+        assert_eq!(set.definitions()[0]["function"]["parameters"], json!({"type": "object", "properties": {}}));
+        assert!(set.contains("f") && !set.contains("g"));
+    }
+
+    #[test]
+    fn no_tools_are_a_set() {
+        assert!(ToolSet::parse("[]").unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_not_a_definition_is_refused_with_its_place() {
+        assert_eq!(error("{}"), "the tools are an object, expected an array of definitions");
+        assert!(error("[").starts_with("the tools are not JSON: "));
+        assert_eq!(error("[1]"), "tool 1 of the list: definition is a number, expected an object");
+        assert_eq!(error(r#"[{"name": "f"}, {}]"#), "tool 2 of the list: name is missing or null, expected a string");
+        let image = r#"[{"type": "image", "function": {}}]"#;
+        assert_eq!(error(image), "tool 1 of the list: type \"image\", expected \"function\"");
+        let text = r#"[{"type": "function", "function": "f"}]"#;
+        assert_eq!(error(text), "tool 1 of the list: function is a string, expected an object");
+        assert_eq!(error(r#"[{"name": "f", "description": 1}]"#), "tool f: description is a number, expected a string");
+    }
+
+    #[test]
+    fn parameters_are_the_schema_of_an_object() {
+        let refused = |p: &str| error(&format!(r#"[{{"name": "f", "parameters": {p}}}]"#));
+        assert_eq!(refused("true"), "tool f: parameters is a boolean, expected an object, a JSON schema");
+        assert_eq!(refused(r#"{"type": "string"}"#), "tool f: parameters of type \"string\", expected \"object\"");
+    }
+
+    #[test]
+    fn names_are_short_plain_and_unique() {
+        for name in ["", "a b", "é", "a\\\"b", &"x".repeat(65)] {
+            let message = error(&format!(r#"[{{"name": "{name}"}}]"#));
+            assert!(message.ends_with("expected 1 to 64 of a-z A-Z 0-9 _ . -"), "{message}");
+        }
+        assert!(ToolSet::parse(&format!(r#"[{{"name": "{}"}}, {{"name": "a-b.c_D9"}}]"#, "x".repeat(64))).is_ok());
+        assert_eq!(error(r#"[{"name": "f"}, {"name": "g"}, {"name": "f"}]"#), "two tools are called f");
+    }
+
+    #[test]
+    fn there_are_limits_to_number_size_and_nesting() {
+        let many: Vec<String> = (0..129).map(|i| format!(r#"{{"name": "f{i}"}}"#)).collect();
+        assert_eq!(error(&format!("[{}]", many.join(","))), "there are 129 tools, expected at most 128");
+        assert!(ToolSet::parse(&format!("[{}]", many[..128].join(","))).is_ok());
+        let large = format!(r#"[{{"name": "f", "description": "{}"}}]"#, "x".repeat(MAX_BYTES));
+        assert!(error(&large).starts_with("the tools have "));
+        let deep = |n: usize| {
+            let (open, close) = (r#"{"items":"#.repeat(n), "}".repeat(n));
+            format!(r#"[{{"name": "f", "parameters": {{"properties": {{"a": {open}{{}}{close}}}}}}}]"#)
+        };
+        assert_eq!(error(&deep(61)), "tool 1 of the list: nested deeper than 64 levels");
+        assert!(ToolSet::parse(&deep(60)).is_ok());
+        assert!(error(&deep(30_000)).contains("recursion limit exceeded"));
+    }
+}

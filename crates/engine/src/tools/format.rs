@@ -1,0 +1,132 @@
+//! How models write calls, and which of these ways a template teaches.
+//!
+//! Knows templates as text only: what one writes around a call is in its source.
+
+use super::{
+    ToolSet,
+    place::{ARGS, CALL_ID, PYTHON_TAG, THINK, THINK_END, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS},
+};
+
+/// How a model writes calls.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// `<tool_call>\n{"name": …, "arguments": {…}}\n</tool_call>`, one after another: Hermes 2 Pro, Qwen 2.5 and 3,
+    /// SmolLM3.
+    Hermes,
+    /// `{"name": …, "parameters": {…}}` is all of the answer; `<|python_tag|>` may stand in front, and `; ` between
+    /// several: Llama 3.1 to 3.3.
+    Bare,
+    /// `[TOOL_CALLS] [{"name": …, "arguments": {…}}]`, each call with an `id` of 9 characters if it likes: Mistral 7B
+    /// 0.3, Nemo.
+    MarkedList,
+    /// `[TOOL_CALLS]name[ARGS]{…}`, one after another: Mistral since tokenizer version 11.
+    MarkedName,
+    /// `{"tool_calls": [{"name": …, "arguments": {…}}]}` or `{"response": "…"}`, for models without a way of their own.
+    /// They have to be told by [`Format::instructions`].
+    Generic,
+}
+
+/// What marks a call of `<tool_call>` that is not JSON.
+const OTHER_XML: [&str; 2] = ["<function=", "<arg_key>"];
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Hermes, Self::Bare, Self::MarkedList, Self::MarkedName, Self::Generic];
+
+    /// The format that a chat template writes calls in; [`Format::Generic`] if it writes none, or in a way that we do
+    /// not know.
+    pub fn of_template(source: &str) -> Self {
+        let has = |text: &str| source.contains(text);
+        if has(TOOL_CALL) && !OTHER_XML.into_iter().any(has) {
+            Self::Hermes
+        } else if has(TOOL_CALLS) {
+            if has(ARGS) { Self::MarkedName } else { Self::MarkedList }
+        } else if has("<|start_header_id|>") && has("\"parameters\": ") {
+            Self::Bare
+        } else {
+            Self::Generic
+        }
+    }
+
+    /// The texts that are looked for in the output. Where one is a control token of the vocabulary, the parser has to
+    /// be given its text all the same.
+    pub fn markers(self) -> &'static [&'static str] {
+        match self {
+            Self::Hermes => &[THINK, THINK_END, TOOL_CALL, TOOL_CALL_END],
+            Self::Bare => &[THINK, THINK_END, PYTHON_TAG],
+            Self::MarkedList | Self::MarkedName => &[THINK, THINK_END, TOOL_CALLS, CALL_ID, ARGS],
+            Self::Generic => &[THINK, THINK_END],
+        }
+    }
+
+    /// What the system message has to say about the tools, if the template does not say it; such a template must not be
+    /// given tools.
+    pub fn instructions(self, tools: &ToolSet) -> Option<String> {
+        if self != Self::Generic || tools.is_empty() {
+            return None;
+        }
+        let mut text = String::from(INSTRUCTIONS);
+        for definition in tools.definitions() {
+            text.push('\n');
+            text.push_str(&definition["function"].to_string());
+        }
+        Some(text)
+    }
+}
+
+const INSTRUCTIONS: &str = r#"You can use tools. Answer with one JSON object and nothing else.
+To use tools: {"tool_calls": [{"name": "<name of the tool>", "arguments": {<its arguments>}}]}
+To answer the user: {"response": "<your answer>"}
+Each line below is a tool; "parameters" is the JSON schema of its arguments."#;
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    #[test]
+    fn a_template_shows_its_format() {
+        let of = Format::of_template;
+        assert_eq!(of(r#"{{- '\n<tool_call>\n{"name": "' }}{{ tool_call.name }}"#), Format::Hermes);
+        assert_eq!(of(r#"{{ '<|start_header_id|>' }}{{- '"parameters": ' }}{{ a | tojson }}"#), Format::Bare);
+        assert_eq!(of(r#"{{ "[TOOL_CALLS] [" }}{% for t in message.tool_calls %}"#), Format::MarkedList);
+        assert_eq!(of(r#"{{ '[TOOL_CALLS]' + name + '[ARGS]' + arguments }}"#), Format::MarkedName);
+        assert_eq!(of("{{ '<start_of_turn>' + role }}"), Format::Generic);
+        assert_eq!(of(""), Format::Generic);
+    }
+
+    #[test]
+    fn calls_that_are_not_json_are_no_format_of_ours() {
+        assert_eq!(Format::of_template("{{ '<tool_call>\\n<function=' + name + '>' }}"), Format::Generic);
+        assert_eq!(Format::of_template("{{ '<tool_call>' + name }}{{ '<arg_key>' }}"), Format::Generic);
+    }
+
+    /// Templates of others are not ours to copy; they are tested where somebody has put them.
+    #[test]
+    fn templates_of_models_are_told_apart() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/chat-templates");
+        let Ok(entries) = fs::read_dir(directory) else { return };
+        for path in entries.map(|entry| entry.unwrap().path()) {
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            let expected = match name.split(['-', '.']).next().unwrap() {
+                "NousResearch" | "Qwen" => Format::Hermes,
+                "meta" => Format::Bare,
+                // This copy of SmolLM3's template leaves tools out.
+                "HuggingFaceTB" | "google" | "microsoft" => Format::Generic,
+                _ => continue,
+            };
+            assert_eq!(Format::of_template(&fs::read_to_string(path).unwrap()), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_models_without_a_format_are_told_one() {
+        let tools = ToolSet::parse(r#"[{"name": "f"}, {"name": "g"}]"#).unwrap();
+        assert_eq!(Format::Hermes.instructions(&tools), None);
+        assert_eq!(Format::Generic.instructions(&ToolSet::default()), None);
+        let text = Format::Generic.instructions(&tools).unwrap();
+        assert!(text.ends_with("\n{\"name\":\"g\",\"parameters\":{\"type\":\"object\",\"properties\":{}}}"), "{text}");
+    }
+}

@@ -1,0 +1,329 @@
+//! Calls, thoughts and text out of what a model writes, while it writes.
+//!
+//! Knows no tools and no grammar: it reads whatever comes. The one idea: every character is looked at once, and `held`
+//! is exactly the text that is not accounted for yet. What becomes a call is dropped from it, what does not is given
+//! out as text, so that nothing is lost but markers and the white space next to them.
+
+use serde_json::{Value, from_str};
+
+use super::{
+    Format, Outcome, Piece, ToolCall,
+    call::CallScan,
+    definition::is_name_char,
+    json::is_space,
+    piece::Pieces,
+    place::{ARGS, CALL_ID, Next, Place, THINK_END, TOOL_CALL, TOOL_CALLS},
+};
+
+/// Characters of a name in front of `[ARGS]`, its id included.
+const MAX_HEAD_CHARS: usize = 160;
+
+/// Reads the output of a model, piece by piece.
+///
+/// What comes out does not depend on how the text was cut, but for how [`Piece::Text`], [`Piece::Reasoning`] and
+/// [`Piece::CallArguments`] are cut.
+#[derive(Clone, Debug)]
+pub struct Parser {
+    format: Format,
+    state: State,
+    /// Text that may still become a marker or a call, white space in front included.
+    held: String,
+    /// Where in `held` the white space ends.
+    token: usize,
+    /// The number of the first call, for its id.
+    first: usize,
+    pieces: Pieces,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Expect(Place),
+    Text,
+    Reasoning,
+    /// A name between `[TOOL_CALLS]` and `[ARGS]`.
+    Head,
+    /// A call, and where it leads.
+    Call(Box<CallScan>, Place),
+    /// A string that is the answer; `held` is an escape that has begun.
+    Reply,
+}
+
+impl Parser {
+    /// In front of an answer. `thinking_open`: the prompt has opened `<think>` already.
+    pub fn new(format: Format, thinking_open: bool) -> Self {
+        let state = if thinking_open { State::Reasoning } else { State::Expect(Place::Start) };
+        Self { format, state, held: String::new(), token: 0, first: 1, pieces: Pieces::default() }
+    }
+
+    /// Numbers the ids that it makes on after so many calls, so that they are unique in a conversation.
+    pub fn after_calls(mut self, n: usize) -> Self {
+        self.first = n + 1;
+        self
+    }
+
+    /// Takes more of the output and says what is certain now.
+    pub fn push(&mut self, text: &str) -> Vec<Piece> {
+        text.chars().for_each(|c| self.take(c));
+        self.tell_of_call();
+        self.pieces.take()
+    }
+
+    /// The output has ended: what was held back is text.
+    pub fn finish(mut self) -> (Vec<Piece>, Outcome) {
+        match &self.state {
+            State::Reasoning => self.give(self.held.len()),
+            State::Expect(place) if place.follows_marker() => self.pieces.text(&self.held[self.token..]),
+            _ => self.give_up(),
+        }
+        self.pieces.finish()
+    }
+
+    fn take(&mut self, c: char) {
+        match &self.state {
+            State::Expect(place) => self.expect(*place, c),
+            State::Text | State::Reasoning => self.running(c),
+            State::Head => self.head(c),
+            State::Call(..) => self.call(c),
+            State::Reply => self.reply(c),
+        }
+    }
+
+    /// A character where only certain texts may come.
+    fn expect(&mut self, place: Place, c: char) {
+        self.held.push(c);
+        if is_space(c) && self.token + 1 == self.held.len() {
+            self.token += 1;
+            return;
+        }
+        let token = &self.held[self.token..];
+        let expected = place.expected(self.format);
+        if let Some((_, next)) = expected.iter().find(|(text, _)| *text == token) {
+            self.go(*next);
+        } else if place == Place::List && token.chars().all(is_name_char) {
+            self.state = State::Head;
+        } else if !expected.iter().any(|(text, _)| text.starts_with(token)) {
+            self.unexpected(place);
+        }
+    }
+
+    /// Not what was expected: it is text, and perhaps the beginning of something else.
+    fn unexpected(&mut self, place: Place) {
+        let token = self.held.split_off(self.token);
+        if place.follows_marker() {
+            self.held.clear();
+        }
+        self.read_again(&token);
+    }
+
+    fn go(&mut self, next: Next) {
+        match next {
+            Next::To(place) => {
+                self.state = State::Expect(place);
+                self.token = self.held.len();
+            }
+            Next::Done(place) => self.enter(State::Expect(place)),
+            Next::Reasoning => self.enter(State::Reasoning),
+            Next::Reply => self.enter(State::Reply),
+            Next::Call(after) => self.begin_call(after),
+        }
+    }
+
+    /// Goes on with nothing held.
+    fn enter(&mut self, state: State) {
+        self.held.clear();
+        self.token = 0;
+        self.state = state;
+    }
+
+    /// A character of text or thoughts.
+    fn running(&mut self, c: char) {
+        if is_space(c) {
+            self.give_token();
+            self.held.push(c);
+            self.token = self.held.len();
+            return;
+        }
+        self.held.push(c);
+        let Some((marker, next)) = self.marker() else { return self.give_token() };
+        while !marker.starts_with(&self.held[self.token..]) {
+            self.give_char();
+        }
+        if self.held[self.token..] == *marker {
+            self.go(next);
+        }
+    }
+
+    /// What ends text or thoughts, and where it leads.
+    fn marker(&self) -> Option<(&'static str, Next)> {
+        match (&self.state, self.format) {
+            (State::Reasoning, _) => Some((THINK_END, Next::Done(Place::Answer))),
+            (_, Format::Hermes) => Some((TOOL_CALL, Next::To(Place::Object))),
+            (_, Format::MarkedList | Format::MarkedName) => Some((TOOL_CALLS, Next::To(Place::List))),
+            (_, Format::Bare | Format::Generic) => None,
+        }
+    }
+
+    /// Gives out all that is held, if it is more than white space.
+    fn give_token(&mut self) {
+        if self.token < self.held.len() {
+            self.give(self.held.len());
+        }
+    }
+
+    /// Gives out the white space and one character behind it.
+    fn give_char(&mut self) {
+        let n_bytes = self.held[self.token..].chars().next().map_or(0, char::len_utf8);
+        self.give(self.token + n_bytes);
+    }
+
+    /// Gives out the beginning of what is held; white space in front of all thoughts is dropped.
+    fn give(&mut self, n_bytes: usize) {
+        let text = &self.held[..n_bytes];
+        match self.state {
+            State::Reasoning if self.pieces.has_reasoning() => self.pieces.reasoning(text),
+            State::Reasoning => self.pieces.reasoning(text.trim_start_matches(is_space)),
+            _ => self.pieces.text(text),
+        }
+        self.held.drain(..n_bytes);
+        self.token = 0;
+    }
+
+    /// A character between `[TOOL_CALLS]` and `[ARGS]`: a name, and perhaps an id behind `[CALL_ID]`.
+    fn head(&mut self, c: char) {
+        self.held.push(c);
+        let head = &self.held[self.token..];
+        let bracket = head.rfind('[');
+        let goes_on = match bracket.map(|at| &head[at..]) {
+            None => is_name_char(c),
+            Some(tail) => ARGS.starts_with(tail) || CALL_ID.starts_with(tail) || follows_call_id(tail),
+        };
+        if !goes_on || head.len() > MAX_HEAD_CHARS {
+            let n_again = bracket.map_or(c.len_utf8(), |at| head.len() - at);
+            self.break_off(n_again);
+        } else if let Some(head) = head.strip_suffix(ARGS) {
+            let (name, id) = head
+                .split_once(CALL_ID)
+                .map_or((head, None), |(name, id)| (name, Some(id).filter(|id| !id.is_empty())));
+            let scan = CallScan::arguments_of(name.to_owned(), id.map(str::to_owned));
+            self.state = State::Call(Box::new(scan), Place::Next);
+        }
+    }
+
+    /// The brace with which a call begins is the last character that is held.
+    fn begin_call(&mut self, after: Place) {
+        let may_have_ids = matches!(self.format, Format::MarkedList | Format::MarkedName);
+        let scan = if may_have_ids { CallScan::object_with_id() } else { CallScan::object() };
+        self.state = State::Call(Box::new(scan), after);
+        self.scan('{');
+    }
+
+    fn call(&mut self, c: char) {
+        self.held.push(c);
+        self.scan(c);
+    }
+
+    /// Follows a call by the character that was held last.
+    fn scan(&mut self, c: char) {
+        let State::Call(scan, after) = &mut self.state else { return };
+        let after = *after;
+        match scan.push(&self.held, c) {
+            Ok(false) => {}
+            Ok(true) => match scan.arguments(&self.held) {
+                Ok(arguments) => self.complete(arguments, after),
+                Err(_) => self.break_off(0),
+            },
+            Err(_) => self.break_off(c.len_utf8()),
+        }
+    }
+
+    /// A call has ended.
+    fn complete(&mut self, arguments: Value, after: Place) {
+        self.tell_of_call();
+        if let State::Call(scan, _) = &self.state {
+            let (id, name) = (scan.id().to_owned(), scan.name().to_owned());
+            self.pieces.call(ToolCall { id, name, arguments });
+        }
+        self.enter(State::Expect(after));
+    }
+
+    /// What seemed to become a call is none; the last bytes are no part of it.
+    fn break_off(&mut self, n_again: usize) {
+        let again = self.held.split_off(self.held.len() - n_again);
+        self.tell_of_call();
+        self.read_again(&again);
+    }
+
+    /// What is held is text, but for white space at its end; that may stand before a marker, which may begin in
+    /// `again`.
+    fn read_again(&mut self, again: &str) {
+        let n_solid = self.held.trim_end_matches(is_space).len();
+        let space = self.held.split_off(n_solid);
+        self.give_up();
+        self.enter(State::Text);
+        space.chars().chain(again.chars()).for_each(|c| self.take(c));
+    }
+
+    /// All that is held is text; a call of which somebody was told is none.
+    fn give_up(&mut self) {
+        if matches!(&self.state, State::Call(scan, _) if scan.given.is_some()) {
+            self.pieces.broken();
+        }
+        self.pieces.text(&self.held);
+    }
+
+    /// Tells of the call that is being read as much as is known.
+    fn tell_of_call(&mut self) {
+        let made_id = self.made_id();
+        let State::Call(scan, _) = &mut self.state else { return };
+        if !scan.can_begin() {
+            return;
+        }
+        let range = scan.arguments_range(&self.held);
+        let given = scan.given.unwrap_or_else(|| {
+            scan.set_missing_id(made_id);
+            self.pieces.begin(scan.id().to_owned(), scan.name().to_owned());
+            range.start
+        });
+        self.pieces.arguments(&self.held[given..range.end]);
+        scan.given = Some(range.end);
+    }
+
+    /// The id of the next call, if the model gives none. Mistral's templates insist on 9 characters.
+    fn made_id(&self) -> String {
+        let n = self.first + self.pieces.n_begun();
+        match self.format {
+            Format::MarkedList | Format::MarkedName => format!("{n:09}"),
+            _ => format!("call_{n}"),
+        }
+    }
+
+    /// A character of an answer in quotation marks.
+    fn reply(&mut self, c: char) {
+        if !self.held.is_empty() || c == '\\' {
+            self.escape(c);
+        } else if c == '"' {
+            self.enter(State::Expect(Place::ObjectEnd));
+        } else if c < ' ' {
+            self.enter(State::Text);
+            self.take(c);
+        } else {
+            self.pieces.text(c.encode_utf8(&mut [0; 4]));
+        }
+    }
+
+    /// A character of an escape, which ends where it means something, or nothing any more.
+    fn escape(&mut self, c: char) {
+        self.held.push(c);
+        if let Ok(text) = from_str::<String>(&format!("\"{}\"", self.held)) {
+            self.pieces.text(&text);
+            self.enter(State::Reply);
+        } else if from_str::<String>(&format!("\"{}", self.held)).is_err_and(|error| !error.is_eof()) {
+            self.break_off(0);
+        }
+    }
+}
+
+/// Whether a text is the marker of an id and as much of the id as there is.
+fn follows_call_id(tail: &str) -> bool {
+    tail.strip_prefix(CALL_ID).is_some_and(|id| id.chars().all(is_name_char))
+}

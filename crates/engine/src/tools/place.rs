@@ -1,0 +1,144 @@
+//! What a parser expects between calls: markers, brackets and colons, as a table.
+//!
+//! Knows no state. A place is left by the first of its texts that is complete; no text of a place begins another one.
+
+use super::Format;
+
+/// Where a parser is, outside of text, thoughts and calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Nothing was written but white space.
+    Start,
+    /// Thoughts have ended.
+    Answer,
+    /// A call must begin.
+    Object,
+    /// A call has ended, and a marker should say so.
+    Close,
+    /// Calls have ended; more may come.
+    Next,
+    /// A list of calls, or the name of one.
+    List,
+    /// The first or next call of a list.
+    Item,
+    /// A call of a list has ended.
+    ItemEnd,
+    /// The only key of an answer in JSON.
+    Key,
+    /// The colon before calls.
+    CallsColon,
+    /// The bracket before calls.
+    CallsList,
+    /// The colon before a reply.
+    ReplyColon,
+    /// The quotation mark before a reply.
+    ReplyQuote,
+    /// The brace at the end of an answer in JSON.
+    ObjectEnd,
+}
+
+/// Where to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// To another place; what was read belongs to what may yet turn out to be text.
+    To(Place),
+    /// To another place; what was read is accounted for.
+    Done(Place),
+    /// Thoughts begin.
+    Reasoning,
+    /// A call has begun with this brace; the place is that after it.
+    Call(Place),
+    /// A reply in quotation marks begins.
+    Reply,
+}
+
+pub(super) const THINK: &str = "<think>";
+pub(super) const THINK_END: &str = "</think>";
+pub(super) const PYTHON_TAG: &str = "<|python_tag|>";
+pub(super) const TOOL_CALL: &str = "<tool_call>";
+pub(super) const TOOL_CALL_END: &str = "</tool_call>";
+pub(super) const TOOL_CALLS: &str = "[TOOL_CALLS]";
+pub(super) const ARGS: &str = "[ARGS]";
+pub(super) const CALL_ID: &str = "[CALL_ID]";
+
+type Table = &'static [(&'static str, Next)];
+
+const HERMES: Table = &[(TOOL_CALL, Next::To(Place::Object)), (THINK, Next::Reasoning)];
+const MARKED: Table = &[(TOOL_CALLS, Next::To(Place::List)), (THINK, Next::Reasoning)];
+const BARE: Table = &[("{", Next::Call(Place::Next)), (PYTHON_TAG, Next::To(Place::Object)), (THINK, Next::Reasoning)];
+const GENERIC: Table = &[("{", Next::To(Place::Key)), (THINK, Next::Reasoning)];
+
+impl Place {
+    /// What may come here, and where it leads.
+    pub(super) fn expected(self, format: Format) -> Table {
+        match self {
+            Self::Start => openers(format),
+            // Thoughts come once.
+            Self::Answer => without_thoughts(openers(format)),
+            Self::Object if format == Format::Bare => &[("{", Next::Call(Place::Next))],
+            Self::Object => &[("{", Next::Call(Place::Close))],
+            Self::Close => &[(TOOL_CALL_END, Next::Done(Place::Next))],
+            Self::Next => more(format),
+            Self::List => &[("[", Next::To(Place::Item))],
+            Self::Item => &[("{", Next::Call(Place::ItemEnd))],
+            Self::ItemEnd if format == Format::Generic => {
+                &[(",", Next::To(Place::Item)), ("]", Next::Done(Place::ObjectEnd))]
+            }
+            Self::ItemEnd => &[(",", Next::To(Place::Item)), ("]", Next::Done(Place::Next))],
+            Self::Key => {
+                &[("\"tool_calls\"", Next::To(Place::CallsColon)), ("\"response\"", Next::To(Place::ReplyColon))]
+            }
+            Self::CallsColon => &[(":", Next::To(Place::CallsList))],
+            Self::CallsList => &[("[", Next::To(Place::Item))],
+            Self::ReplyColon => &[(":", Next::To(Place::ReplyQuote))],
+            Self::ReplyQuote => &[("\"", Next::Reply)],
+            Self::ObjectEnd => &[("}", Next::Done(Place::Next))],
+        }
+    }
+
+    /// Whether white space here belongs to a marker in front of it, and not to the answer.
+    pub(super) fn follows_marker(self) -> bool {
+        matches!(self, Self::Answer | Self::Close | Self::Next | Self::ItemEnd | Self::ObjectEnd)
+    }
+}
+
+/// What begins calls of a format, thoughts last.
+fn openers(format: Format) -> Table {
+    match format {
+        Format::Hermes => HERMES,
+        Format::MarkedList | Format::MarkedName => MARKED,
+        Format::Bare => BARE,
+        Format::Generic => GENERIC,
+    }
+}
+
+fn without_thoughts(table: Table) -> Table {
+    &table[..table.len() - 1]
+}
+
+/// What goes on with calls after one.
+fn more(format: Format) -> Table {
+    match format {
+        Format::Hermes | Format::MarkedList | Format::MarkedName => without_thoughts(openers(format)),
+        Format::Bare => &[(";", Next::To(Place::Object))],
+        Format::Generic => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_of_a_place_begins_another_one() {
+        use Place::*;
+        let places = [Start, Answer, Object, Close, Next, List, Item, ItemEnd, Key, CallsColon, CallsList, ReplyColon];
+        for format in Format::ALL {
+            for place in places.into_iter().chain([ReplyQuote, ObjectEnd]) {
+                let texts: Vec<&str> = place.expected(format).iter().map(|(text, _)| *text).collect();
+                let clashes = |a: &str| texts.iter().filter(|b| b.starts_with(a)).count() > 1;
+                assert!(!texts.iter().any(|a| clashes(a)), "{format:?} {place:?}");
+            }
+        }
+    }
+}

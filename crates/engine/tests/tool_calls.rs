@@ -1,0 +1,410 @@
+//! Calls out of text: what each format looks like, what is none, and that cutting the text makes no difference.
+#![cfg(feature = "chat")]
+
+use atta_engine::tools::{Format, Outcome, Parser, Piece, ToolCall};
+use proptest::{prelude::*, sample::select};
+use serde_json::{Value, json};
+
+/// Joins what belongs together, so that only what came out counts, and not in which pieces.
+fn joined(pieces: impl IntoIterator<Item = Piece>) -> Vec<Piece> {
+    let mut all: Vec<Piece> = Vec::new();
+    for piece in pieces {
+        match (all.last_mut(), piece) {
+            (Some(Piece::Text(last)), Piece::Text(text)) => last.push_str(&text),
+            (Some(Piece::Reasoning(last)), Piece::Reasoning(text)) => last.push_str(&text),
+            (Some(Piece::CallArguments { fragment: last, .. }), Piece::CallArguments { fragment, .. }) => {
+                last.push_str(&fragment);
+            }
+            (_, piece) => all.push(piece),
+        }
+    }
+    all
+}
+
+fn read_chunks<'a>(parser: Parser, chunks: impl IntoIterator<Item = &'a str>) -> (Vec<Piece>, Outcome) {
+    let mut parser = parser;
+    let mut pieces = Vec::new();
+    for chunk in chunks {
+        pieces.extend(parser.push(chunk));
+    }
+    let (rest, outcome) = parser.finish();
+    pieces.extend(rest);
+    (joined(pieces), outcome)
+}
+
+/// Reads a text whole, and demands the same of it character by character.
+fn read(format: Format, text: &str) -> (Vec<Piece>, Outcome) {
+    let whole = read_chunks(Parser::new(format, false), [text]);
+    let chars: Vec<String> = text.chars().map(String::from).collect();
+    assert_eq!(read_chunks(Parser::new(format, false), chars.iter().map(String::as_str)), whole, "{text}");
+    whole
+}
+
+fn call(id: &str, name: &str, arguments: Value) -> ToolCall {
+    ToolCall { id: id.into(), name: name.into(), arguments }
+}
+
+fn answer(text: &str, calls: &[ToolCall]) -> Outcome {
+    Outcome { text: text.into(), calls: calls.to_vec(), ..Outcome::default() }
+}
+
+fn outcome(format: Format, text: &str) -> Outcome {
+    read(format, text).1
+}
+
+/// Whether a text comes out as it went in.
+fn is_text(format: Format, text: &str) -> bool {
+    let outcome = outcome(format, text);
+    outcome.text == text && outcome.calls.is_empty() && outcome.reasoning.is_empty()
+}
+
+#[test]
+fn text_is_text_in_every_format() {
+    for format in Format::ALL {
+        for text in
+            ["", "Hello.", " \n two lines\n\n", "a < b, [1], x; y", "日本 <", "[TOOL", "<tool_cal", "{\"a\": 1}"]
+        {
+            assert!(is_text(format, text), "{format:?} {text:?}");
+        }
+    }
+}
+
+#[test]
+fn a_call_is_told_of_as_it_comes() {
+    let text = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": [1, \"}\"]}}\n</tool_call>";
+    let (pieces, outcome) = read(Format::Hermes, text);
+    let arguments = "{\"a\": [1, \"}\"]}".to_owned();
+    let expected = [
+        Piece::CallBegin { index: 0, id: "call_1".into(), name: "f".into() },
+        Piece::CallArguments { index: 0, fragment: arguments },
+        Piece::Call(call("call_1", "f", json!({"a": [1, "}"]}))),
+    ];
+    assert_eq!(pieces, expected);
+    assert_eq!(outcome, answer("", &[call("call_1", "f", json!({"a": [1, "}"]}))]));
+}
+
+#[test]
+fn arguments_are_given_out_before_they_end() {
+    let mut parser = Parser::new(Format::Hermes, false);
+    assert_eq!(parser.push("Hm <tool_call>{\"name\":\"f\","), [Piece::Text("Hm".into())]);
+    let begin = Piece::CallBegin { index: 0, id: "call_1".into(), name: "f".into() };
+    let first = Piece::CallArguments { index: 0, fragment: "{\"a\":\"é".into() };
+    assert_eq!(parser.push("\"arguments\":{\"a\":\"é"), [begin, first]);
+    assert_eq!(parser.push("x"), [Piece::CallArguments { index: 0, fragment: "x".into() }]);
+}
+
+#[test]
+fn hermes_calls_follow_text_and_one_another() {
+    let one = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
+    let two = "<tool_call>{\"arguments\":{\"b\":{\"c\":\"</tool_call>\"}},\"name\":\"g\"}</tool_call>";
+    let (f, g) = (call("call_1", "f", json!({})), call("call_2", "g", json!({"b": {"c": "</tool_call>"}})));
+    assert_eq!(outcome(Format::Hermes, &format!("I look.\n{one}\n{two}\n")), answer("I look.", &[f, g]));
+}
+
+#[test]
+fn a_missing_end_marker_does_not_matter() {
+    let one = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}";
+    let f = call("call_1", "f", json!({}));
+    assert_eq!(outcome(Format::Hermes, one), answer("", std::slice::from_ref(&f)));
+    assert_eq!(outcome(Format::Hermes, &format!("{one}\n and so on")), answer("and so on", &[f]));
+}
+
+#[test]
+fn llama_calls_are_the_whole_answer() {
+    let one = "{\"name\": \"f\", \"parameters\": {\"a\": \"\\u00e9\\ud83d\\ude00\"}}";
+    let f = |id| call(id, "f", json!({"a": "é😀"}));
+    assert_eq!(outcome(Format::Bare, one), answer("", &[f("call_1")]));
+    assert_eq!(outcome(Format::Bare, &format!("<|python_tag|>{one}")), answer("", &[f("call_1")]));
+    assert_eq!(
+        outcome(Format::Bare, &format!("\n{one}; {one};{one}")),
+        answer("", &[f("call_1"), f("call_2"), f("call_3")])
+    );
+    assert!(is_text(Format::Bare, &format!("Like this: {one}")));
+    assert!(is_text(Format::Bare, "<|python_tag|>print(1)"));
+    let typed = "{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}";
+    assert_eq!(outcome(Format::Bare, typed), answer("", &[call("call_1", "f", json!({}))]));
+}
+
+#[test]
+fn an_answer_in_json_is_no_call() {
+    for text in ["{\"name\": \"Ann\", \"age\": 5}", "{\"name\": \"Ann\"}", "{\"name\": 5", "{\"x\": {\"name\": \"f\"}}"]
+    {
+        assert!(is_text(Format::Bare, text), "{text}");
+        assert!(is_text(Format::Generic, text), "{text}");
+    }
+}
+
+#[test]
+fn mistral_calls_are_a_list_with_ids_or_a_row_of_names() {
+    let list = "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": 1}, \"id\": \"abcDEF123\"}, \
+                {\"name\": \"g\", \"arguments\": {}}]";
+    let calls = [call("abcDEF123", "f", json!({"a": 1})), call("000000002", "g", json!({}))];
+    let row = "Well. [TOOL_CALLS]f[ARGS]{\"a\": 1}[TOOL_CALLS]g[CALL_ID]abc[ARGS] {}";
+    let named = [call("000000001", "f", json!({"a": 1})), call("abc", "g", json!({}))];
+    for format in [Format::MarkedList, Format::MarkedName] {
+        assert_eq!(outcome(format, list), answer("", &calls));
+        assert_eq!(outcome(format, row), answer("Well.", &named));
+    }
+}
+
+#[test]
+fn a_generic_answer_is_calls_or_a_reply() {
+    let calls =
+        "{\"tool_calls\": [{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"g\", \"arguments\": {\"a\": \"]\"}}]}";
+    let expected = [call("call_1", "f", json!({})), call("call_2", "g", json!({"a": "]"}))];
+    assert_eq!(outcome(Format::Generic, calls), answer("", &expected));
+    let reply = "{\"response\": \"a \\\"b\\\"\\n\\u00e9 \\ud83d\\ude00 {\\\"tool_calls\\\": <tool_call>\"}\n";
+    assert_eq!(outcome(Format::Generic, reply), answer("a \"b\"\né 😀 {\"tool_calls\": <tool_call>", &[]));
+}
+
+#[test]
+fn a_reply_that_goes_wrong_is_not_lost() {
+    let text = |reply: &str| outcome(Format::Generic, reply).text;
+    assert_eq!(text("{\"response\": \"cut o"), "cut o");
+    assert_eq!(text("{\"response\": \"cut \\u00"), "cut \\u00");
+    assert_eq!(text("{\"response\": \"half \\ud83d rest\"}"), "half \\ud83d rest\"}");
+    assert_eq!(text("{\"response\": \"line\nbreak\"}"), "line\nbreak\"}");
+    assert_eq!(text("{\"response\": \"a\", \"b\": 1}"), "a, \"b\": 1}");
+    assert_eq!(text("{\"respon"), "{\"respon");
+}
+
+#[test]
+fn thoughts_stand_apart() {
+    let call_text = "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
+    let text = format!("\n<think>\nWell: {call_text} </thin\n</think>\n\nNow. <think>\n{call_text}");
+    let expected = Outcome {
+        reasoning: format!("Well: {call_text} </thin"),
+        ..answer("Now. <think>", &[call("call_1", "f", json!({}))])
+    };
+    assert_eq!(outcome(Format::Hermes, &text), expected);
+    assert_eq!(outcome(Format::Hermes, "<think>\n\n</think>\n\nHi"), answer("Hi", &[]));
+    assert_eq!(outcome(Format::Hermes, "<think> no end").reasoning, "no end");
+}
+
+#[test]
+fn thoughts_may_have_been_opened_by_the_prompt() {
+    let (_, outcome) =
+        read_chunks(Parser::new(Format::Bare, true), ["\nhm {\n", "</th", "ink>\n{\"name\":\"f\",\"parameters\":{}}"]);
+    assert_eq!(outcome, Outcome { reasoning: "hm {".into(), ..answer("", &[call("call_1", "f", json!({}))]) });
+}
+
+#[test]
+fn malformed_calls_are_text() {
+    let beginnings =
+        ["", "[]", "{}", "{\"name\": \"f\"}", "{\"arguments\": {}}", "{\"name\": \"\", \"arguments\": {}}"];
+    let more = [
+        "{\"name\": \"f\", \"arguments\": []}",
+        "{\"name\": \"f g\", \"arguments\": {}}",
+        "{\"name\": \"\\u0066\", \"arguments\": {}}",
+        "{\"name\": \"f\", \"arguments\": \"{}\"}",
+        "{\"name\": \"f\", \"name\": \"g\", \"arguments\": {}}",
+        "{\"name\": \"f\", \"arguments\": {}, \"parameters\": {}}",
+        "{\"name\": \"f\", \"thought\": \"x\", \"arguments\": {}}",
+        "{\"name\": \"f\", \"arguments\": {\"a\": 1e999}}",
+        "{\"name\": \"f\", \"arguments\": {\"a\": \"\\ud800\"}}",
+        "{\"name\": \"f\", \"arguments\": {\"a\": \"line\nbreak\"}}",
+        "{\"name\": \"f\", \"arguments\": {\"a\":}}",
+        "{\"name\": \"f\", \"arguments\": {\"a\": 1",
+    ];
+    for body in beginnings.iter().chain(&more) {
+        for text in [format!("<tool_call>\n{body}\n</tool_call>"), format!("Hm.\n<tool_call>{body}")] {
+            assert!(is_text(Format::Hermes, &text), "{text}");
+        }
+        assert!(is_text(Format::MarkedList, &format!("[TOOL_CALLS] [{body}]")), "{body}");
+        assert!(is_text(Format::Generic, &format!("{{\"tool_calls\": [{body}]}}")), "{body}");
+    }
+}
+
+#[test]
+fn a_good_call_after_a_malformed_one_is_a_call() {
+    let good = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
+    let f = call("call_1", "f", json!({}));
+    for bad in ["<tool_call>", "<tool_call>{\"name\": \"f", "<tool_call>{\"name\": \"f\", oops}</tool_call>"] {
+        assert_eq!(outcome(Format::Hermes, &format!("{bad}\n{good}")), answer(bad, std::slice::from_ref(&f)), "{bad}");
+    }
+    let row = "[TOOL_CALLS]f[TOOL_CALLS]f[ARGS]{}";
+    assert_eq!(outcome(Format::MarkedName, row), answer("[TOOL_CALLS]f", &[call("000000001", "f", json!({}))]));
+}
+
+#[test]
+fn a_call_that_was_told_of_too_early_is_taken_back() {
+    let text = "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": x}}";
+    let (pieces, outcome) = read(Format::Hermes, text);
+    let expected = [
+        Piece::CallBegin { index: 0, id: "call_1".into(), name: "f".into() },
+        Piece::CallArguments { index: 0, fragment: "{\"a\": ".into() },
+        Piece::CallBroken { index: 0 },
+        Piece::Text(text.into()),
+    ];
+    assert_eq!(pieces, expected);
+    assert_eq!(outcome, Outcome { n_broken: 1, ..answer(text, &[]) });
+}
+
+#[test]
+fn ids_go_on_from_those_of_the_conversation() {
+    let text = "<tool_call>{\"name\": \"f\", \"arguments\": {}}";
+    let (_, outcome) = read_chunks(Parser::new(Format::Hermes, false).after_calls(7), [text]);
+    assert_eq!(outcome.calls[0].id, "call_8");
+}
+
+#[test]
+fn hostile_text_is_read_in_linear_time() {
+    let texts = ["<tool_call>".repeat(60_000), "<tool_call>{\"".repeat(60_000), " ".repeat(600_000)];
+    let deep = format!("<tool_call>{{\"name\":\"f\",\"arguments\":{{\"a\":{}", "[".repeat(600_000));
+    let nested = format!("<tool_call>{{\"name\":\"{}", "<tool_call>{".repeat(60_000));
+    for text in texts.into_iter().chain([deep, nested]) {
+        assert!(is_text(Format::Hermes, &text));
+    }
+    assert!(is_text(Format::MarkedList, &"[TOOL_CALLS]a[".repeat(60_000)));
+    assert_eq!(outcome(Format::Generic, &format!("{{\"response\":\"{}", "\\u0041".repeat(60_000))).text.len(), 60_000);
+}
+
+/// What outputs are made of, good and bad.
+fn fragment() -> impl Strategy<Value = String> {
+    let markers = vec![
+        "<tool_call>",
+        "</tool_call>",
+        "<think>",
+        "</think>",
+        "[TOOL_CALLS]",
+        "[ARGS]",
+        "[CALL_ID]",
+        "<|python_tag|>",
+        "<tool_",
+        "[TOOL",
+        "</thi",
+        "{\"name\": \"f\", \"arguments\": ",
+        "{\"name\":\"g\",\"parameters\":",
+        "{\"a\": 1}",
+        "{}",
+        "}",
+        "]",
+        "[",
+        "{",
+        ";",
+        ",",
+        "\"",
+        "\\",
+        "\\u00e9",
+        "\\ud83d",
+        "\"id\": \"abcdefghi\"",
+        "f",
+        "\n",
+        " ",
+        "\n\n",
+        "{\"tool_calls\": [",
+        "{\"response\": \"",
+        "é",
+        "日本",
+        "1e999",
+        "\"name\": \"h\"",
+        "\"arguments\": {}",
+    ];
+    prop_oneof![6 => select(markers).prop_map(str::to_owned), 1 => "[ -~]{0,4}", 1 => "\\PC{0,2}"]
+}
+
+/// Outputs as models write them.
+fn valid() -> impl Strategy<Value = String> {
+    select(vec![
+        "I look.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": {\"b\": \"}</tool_call>\"}}}\n\
+         </tool_call>\n<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>",
+        "<think>\nhm\n</think>\n\n{\"name\": \"f\", \"parameters\": {\"a\": [1, 2]}}; \
+         {\"name\": \"g\", \"parameters\": {}}",
+        "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": \"\\u00e9\"}, \
+         \"id\": \"abcdef123\"}, {\"name\": \"g\", \"arguments\": {}}]",
+        "Hm [TOOL_CALLS]f[CALL_ID]abcdef123[ARGS]{\"a\": 1}[TOOL_CALLS]g[ARGS]{}",
+        "{\"tool_calls\": [{\"name\": \"f\", \"arguments\": {\"a\": null}}]}",
+        "{\"response\": \"it is \\\"so\\\" \\ud83d\\ude00\"}",
+    ])
+    .prop_map(str::to_owned)
+}
+
+/// A valid output with one piece cut out and another put there.
+fn mutated() -> impl Strategy<Value = String> {
+    (valid(), any::<prop::sample::Index>(), 0usize..6, fragment()).prop_map(|(text, at, n, new)| {
+        let chars: Vec<char> = text.chars().collect();
+        let at = at.index(chars.len());
+        let (before, after) = (&chars[..at], &chars[(at + n).min(chars.len())..]);
+        before.iter().collect::<String>() + &new + &after.iter().collect::<String>()
+    })
+}
+
+fn output() -> impl Strategy<Value = String> {
+    let salad = prop::collection::vec(fragment(), 0..24).prop_map(|parts| parts.concat());
+    prop_oneof![1 => valid(), 3 => mutated(), 4 => salad]
+}
+
+/// `text` cut at characters.
+fn chunks<'a>(text: &'a str, cuts: &[prop::sample::Index]) -> Vec<&'a str> {
+    let bounds: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
+    let mut at: Vec<usize> = cuts.iter().map(|cut| bounds[cut.index(bounds.len())]).chain([0, text.len()]).collect();
+    at.sort_unstable();
+    at.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect()
+}
+
+/// The characters of a text that are not JSON's white space.
+fn solid(text: &str) -> String {
+    text.chars().filter(|c| !" \t\r\n".contains(*c)).collect()
+}
+
+/// Whether pieces stand in a text in their order, with nothing around them but markers, frames of calls and white
+/// space.
+fn is_accounted_for(text: &str, pieces: &[Piece], calls: &[ToolCall]) -> bool {
+    let broken = |i: usize| pieces.iter().any(|piece| *piece == Piece::CallBroken { index: i });
+    let given: Vec<String> = pieces
+        .iter()
+        .filter_map(|piece| match piece {
+            Piece::Text(text) | Piece::Reasoning(text) => Some(solid(text)),
+            Piece::CallArguments { index, fragment } if !broken(*index) => Some(solid(fragment)),
+            _ => None,
+        })
+        .filter(|text| !text.is_empty())
+        .collect();
+    stand(&solid(text), &given, &frame_words(calls))
+}
+
+/// Whether texts stand in another one with nothing but `words` around them.
+fn stand(rest: &str, given: &[String], words: &[String]) -> bool {
+    let is_frame = |text: &str| words.iter().fold(text.to_owned(), |left, word| left.replace(word, "")).is_empty();
+    let Some((first, more)) = given.split_first() else { return is_frame(rest) };
+    let mut places = rest.char_indices().map(|(at, _)| at).filter(|&at| rest[at..].starts_with(first));
+    places.any(|at| is_frame(&rest[..at]) && stand(&rest[at + first.len()..], more, words))
+}
+
+/// What may stand around, longest first.
+fn frame_words(calls: &[ToolCall]) -> Vec<String> {
+    let markers = Format::ALL.iter().flat_map(|format| format.markers()).map(|marker| marker.to_string());
+    let names = calls.iter().flat_map(|call| [call.name.clone(), call.id.clone()]);
+    let keys = ["arguments", "parameters", "type", "function", "name", "id", "tool_calls"].map(str::to_owned);
+    let brackets = "{}[],:;\"".chars().map(String::from);
+    let mut words: Vec<String> = markers.chain(names).chain(keys).chain(brackets).map(|word| solid(&word)).collect();
+    words.sort_by_key(|word| std::cmp::Reverse(word.len()));
+    words
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn what_comes_out_does_not_depend_on_how_the_text_was_cut(
+        text in output(),
+        format in select(Format::ALL.to_vec()),
+        open in any::<bool>(),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+    ) {
+        let whole = read_chunks(Parser::new(format, open), [text.as_str()]);
+        prop_assert_eq!(&read_chunks(Parser::new(format, open), chunks(&text, &cuts)), &whole);
+        let chars: Vec<String> = text.chars().map(String::from).collect();
+        prop_assert_eq!(&read_chunks(Parser::new(format, open), chars.iter().map(String::as_str)), &whole);
+    }
+
+    #[test]
+    fn nothing_is_lost_but_replies_whose_escapes_are_decoded(
+        text in output(),
+        format in select(Format::ALL.to_vec()),
+        open in any::<bool>(),
+    ) {
+        prop_assume!(format != Format::Generic || !text.contains("response"));
+        let (pieces, outcome) = read_chunks(Parser::new(format, open), [text.as_str()]);
+        prop_assert!(is_accounted_for(&text, &pieces, &outcome.calls), "{:?} {:?}", text, pieces);
+    }
+}

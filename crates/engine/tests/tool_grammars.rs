@@ -1,0 +1,461 @@
+//! The grammars of tool calls, in the library that they are written for: what they let through, that it is read back as
+//! it was meant, and that whoever follows them at random makes only valid calls.
+#![cfg(feature = "chat")]
+
+use std::sync::Arc;
+
+use atta_engine::tools::{Format, Outcome, Parser, Rules, Thinking, ToolCall, ToolChoice, ToolError, ToolSet};
+use llguidance::{
+    Matcher, ParserFactory,
+    api::TopLevelGrammar,
+    toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie},
+};
+use serde_json::{Value, json};
+
+/// Markers that a vocabulary may have as control tokens.
+const CONTROL: [&str; 8] =
+    ["<tool_call>", "</tool_call>", "<think>", "</think>", "[TOOL_CALLS]", "[ARGS]", "<|python_tag|>", "<|other|>"];
+/// Longer tokens, some of them across the border of a marker.
+const WORDS: [&str; 22] = [
+    "<tool",
+    "_call>",
+    "call>\n{\"",
+    "<th",
+    "think>",
+    "</",
+    "[TOOL_CALLS",
+    "] [",
+    "{\"name\": \"",
+    "\", \"arguments\": {",
+    "{\"",
+    "\": ",
+    "}}",
+    "\n</tool_call>\n",
+    "; {\"name\": \"",
+    "\"parameters\": {",
+    "get_",
+    "weather",
+    "[ARGS]{",
+    "{\"tool_calls\": [",
+    "{\"response\": \"",
+    "\n\n",
+];
+const EOS: u32 = 256;
+
+/// A vocabulary of bytes, an end, and longer tokens; the markers are control tokens, or text like any other.
+struct Vocabulary {
+    factory: ParserFactory,
+    tokens: Vec<String>,
+    n_text: usize,
+}
+
+impl Vocabulary {
+    fn new() -> Self {
+        let mut tokens: Vec<String> = WORDS.map(str::to_owned).to_vec();
+        let n_text = tokens.len();
+        tokens.extend(CONTROL.map(str::to_owned));
+        let bytes = (0..=255u8).map(|byte| vec![byte]).chain([b"\xff<eos>".to_vec()]);
+        let words = tokens.iter().enumerate().map(|(i, word)| match i < n_text {
+            true => word.clone().into_bytes(),
+            false => [b"\xff", word.as_bytes()].concat(),
+        });
+        let all: Vec<Vec<u8>> = bytes.chain(words).collect();
+        let trie = TokTrie::from(&TokRxInfo::new(all.len() as u32, EOS), &all);
+        let env: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
+        let factory = ParserFactory::new(&env, InferenceCapabilities::default(), &[]).unwrap();
+        Self { factory, tokens, n_text }
+    }
+
+    fn control_id(&self, marker: &str) -> Option<u32> {
+        let at = CONTROL.iter().position(|text| *text == marker)?;
+        Some(EOS + 1 + (self.n_text + at) as u32)
+    }
+
+    fn matcher(&self, lark: &str) -> Matcher {
+        let parser = self.factory.create_parser(TopLevelGrammar::from_lark(lark.to_owned()));
+        Matcher::new(Ok(parser.unwrap_or_else(|error| panic!("{error}\n{lark}"))))
+    }
+
+    /// Whether a text is a whole output, written with bytes and, if they are `control`, with tokens for markers.
+    fn accepts(&self, lark: &str, text: &str, control: bool) -> bool {
+        let mut matcher = self.matcher(lark);
+        let follows = self
+            .ids(text, control)
+            .into_iter()
+            .all(|id| matcher.compute_mask_or_eos().unwrap().is_allowed(id) && matcher.consume_token(id).is_ok());
+        follows && matcher.is_accepting().unwrap()
+    }
+
+    fn ids(&self, text: &str, control: bool) -> Vec<u32> {
+        let mut ids = Vec::new();
+        let mut rest = text;
+        while let Some(byte) = rest.bytes().next() {
+            let marker = CONTROL.iter().find(|marker| control && rest.starts_with(**marker));
+            ids.push(marker.map_or(byte.into(), |marker| self.control_id(marker).unwrap()));
+            rest = match marker {
+                Some(marker) => &rest[marker.len()..],
+                // Bytes of a character are pushed one by one.
+                None => {
+                    let n = rest.chars().next().unwrap().len_utf8();
+                    ids.extend(rest.as_bytes()[1..n].iter().map(|&byte| u32::from(byte)));
+                    &rest[n..]
+                }
+            };
+        }
+        ids
+    }
+
+    fn bytes(&self, id: u32) -> Vec<u8> {
+        match id {
+            0..EOS => vec![id as u8],
+            _ => self.tokens[(id - EOS - 1) as usize].clone().into_bytes(),
+        }
+    }
+}
+
+fn tools() -> ToolSet {
+    let tools = json!([
+        {"name": "get_weather", "parameters": {"type": "object", "required": ["city"], "properties": {
+            "city": {"type": "string"}, "unit": {"enum": ["C", "F"]}}}},
+        {"name": "get", "parameters": {"properties": {"n": {"type": "integer"}}}},
+        {"name": "a.b-c", "parameters": {"type": "object", "$defs": {"node": {"type": "object", "properties": {
+            "id": {"type": "integer"}, "next": {"$ref": "#/$defs/node"}}, "additionalProperties": false}},
+            "properties": {"head": {"$ref": "#/$defs/node"}, "tags": {"type": "array", "items": {"type": "boolean"}}}}},
+        {"name": "now"},
+    ]);
+    ToolSet::parse(&tools.to_string()).unwrap()
+}
+
+/// Whether a call matches what [`tools`] says, checked by hand.
+fn is_valid(call: &ToolCall) -> bool {
+    let Value::Object(arguments) = &call.arguments else { return false };
+    let only = |names: &[&str]| arguments.keys().all(|key| names.contains(&key.as_str()));
+    let all = |key: &str, is: &dyn Fn(&Value) -> bool| arguments.get(key).is_none_or(is);
+    match call.name.as_str() {
+        "get_weather" => {
+            only(&["city", "unit"])
+                && call.arguments["city"].is_string()
+                && all("unit", &|unit| *unit == "C" || *unit == "F")
+        }
+        "get" => only(&["n"]) && all("n", &is_integer),
+        "a.b-c" => {
+            only(&["head", "tags"])
+                && all("head", &is_node)
+                && all("tags", &|tags| tags.as_array().is_some_and(|tags| tags.iter().all(Value::is_boolean)))
+        }
+        "now" => arguments.is_empty(),
+        _ => false,
+    }
+}
+
+fn is_integer(value: &Value) -> bool {
+    value.as_f64().is_some_and(|number| number.fract() == 0.0)
+}
+
+fn is_node(value: &Value) -> bool {
+    let Value::Object(node) = value else { return false };
+    node.iter().all(|(key, value)| match key.as_str() {
+        "id" => is_integer(value),
+        "next" => is_node(value),
+        _ => false,
+    })
+}
+
+fn read(format: Format, thinking: Thinking, text: &str) -> Outcome {
+    let mut parser = Parser::new(format, thinking == Thinking::Open);
+    parser.push(text);
+    parser.finish().1
+}
+
+fn rules<'a>(format: Format, tools: &'a ToolSet, choice: &'a ToolChoice) -> Rules<'a> {
+    Rules { format, tools, choice, parallel: true, thinking: Thinking::Never }
+}
+
+/// As models write a call, and two calls in a row.
+fn samples(format: Format) -> [String; 2] {
+    let hermes = |call: &str| format!("<tool_call>\n{call}\n</tool_call>");
+    let with = |key: &str, name: &str, args: &str| format!("{{\"name\": \"{name}\", \"{key}\": {args}}}");
+    let (weather, get) = ("{\"city\": \"Kyiv \\\"}\", \"unit\": \"C\"}", "{\"n\": 7}");
+    let (a, b) = (with("arguments", "get_weather", weather), with("arguments", "get", get));
+    match format {
+        Format::Hermes => [hermes(&a), format!("{}\n{}", hermes(&a), hermes(&b))],
+        Format::Bare => {
+            let (a, b) = (with("parameters", "get_weather", weather), with("parameters", "get", get));
+            [a.clone(), format!("{a}; {b}")]
+        }
+        Format::MarkedList => [format!("[TOOL_CALLS] [{a}]"), format!("[TOOL_CALLS] [{a}, {b}]")],
+        Format::MarkedName => {
+            let (a, b) = (format!("[TOOL_CALLS]get_weather[ARGS]{weather}"), format!("[TOOL_CALLS]get[ARGS]{get}"));
+            [a.clone(), a + &b]
+        }
+        _ => [format!("{{\"tool_calls\": [{a}]}}"), format!("{{\"tool_calls\": [{a}, {b}]}}")],
+    }
+}
+
+/// Each format with its markers as control tokens and as text.
+fn each(mut check: impl FnMut(&Vocabulary, Format, bool)) {
+    let vocabulary = Vocabulary::new();
+    for format in Format::ALL {
+        for control in [false, true] {
+            check(&vocabulary, format, control);
+        }
+    }
+}
+
+fn grammar(vocabulary: &Vocabulary, rules: &Rules<'_>, control: bool) -> String {
+    rules.grammar(&|marker| vocabulary.control_id(marker).filter(|_| control)).unwrap()
+}
+
+#[test]
+fn calls_are_let_through_as_models_write_them_and_read_back() {
+    let (tools, choices) = (tools(), [ToolChoice::Auto, ToolChoice::Required, ToolChoice::Named("get_weather".into())]);
+    each(|vocabulary, format, control| {
+        let [one, two] = samples(format);
+        for choice in &choices {
+            let lark = grammar(vocabulary, &rules(format, &tools, choice), control);
+            assert!(vocabulary.accepts(&lark, &one, control), "{one}\n{lark}");
+            let may_repeat = !matches!(choice, ToolChoice::Named(_));
+            assert_eq!(vocabulary.accepts(&lark, &two, control), may_repeat, "{two}\n{lark}");
+            let single = grammar(vocabulary, &Rules { parallel: false, ..rules(format, &tools, choice) }, control);
+            assert!(
+                vocabulary.accepts(&single, &one, control) && !vocabulary.accepts(&single, &two, control),
+                "{single}"
+            );
+        }
+        let outcome = read(format, Thinking::Never, &two);
+        let names: Vec<&str> = outcome.calls.iter().map(|call| call.name.as_str()).collect();
+        assert_eq!((names, outcome.text.as_str()), (vec!["get_weather", "get"], ""));
+        assert!(outcome.calls.iter().all(is_valid));
+    });
+}
+
+#[test]
+fn text_is_let_through_where_it_may_be_and_cannot_begin_a_call() {
+    let tools = tools();
+    each(|vocabulary, format, control| {
+        let [one, _] = samples(format);
+        let accepts = |choice: &ToolChoice, text: &str| {
+            vocabulary.accepts(&grammar(vocabulary, &rules(format, &tools, choice), control), text, control)
+        };
+        let texts = ["Hello.\n\n日本", "", "a < b [TOOL <tool_", "{\"a\": [1]}"];
+        for text in texts {
+            assert!(accepts(&ToolChoice::None, text), "{format:?} {text}");
+            assert_eq!(accepts(&ToolChoice::Auto, text), format != Format::Generic, "{format:?} {text}");
+            assert!(!accepts(&ToolChoice::Required, text), "{format:?} {text}");
+        }
+        for choice in [ToolChoice::None, ToolChoice::Auto] {
+            // Half a call, from behind its marker, or its key.
+            let n = one.find("\"get_weather").unwrap_or(one.find("get_").unwrap());
+            assert!(!accepts(&choice, &one[..n]), "{format:?} {choice:?}");
+            assert!(!accepts(&choice, &one.replace("get_weather", "get_wether")), "{format:?} {choice:?}");
+        }
+        assert!(!accepts(&ToolChoice::None, &one));
+        assert!(!accepts(&ToolChoice::Auto, &format!("{one} and more")));
+        let may_follow_text = matches!(format, Format::Hermes | Format::MarkedList | Format::MarkedName);
+        let is_text = format == Format::Bare;
+        assert_eq!(accepts(&ToolChoice::Auto, &format!("I look.\n{one}")), may_follow_text || is_text);
+    });
+}
+
+#[test]
+fn arguments_belong_to_their_tool_and_have_at_most_one_space() {
+    let tools = tools();
+    each(|vocabulary, format, control| {
+        let [one, _] = samples(format);
+        let lark = grammar(vocabulary, &rules(format, &tools, &ToolChoice::Required), control);
+        let other_tool = one.replace("get_weather", "get");
+        let other_field = one.replace("unit", "town");
+        let other_value = one.replace("\"C\"", "\"K\"");
+        let no_city = one.replace("\"city\": \"Kyiv \\\"}\", ", "");
+        for text in [other_tool, other_field, other_value, no_city, one.replace("\"city\": ", "\"city\":  ")] {
+            assert!(!vocabulary.accepts(&lark, &text, control), "{text}");
+        }
+        assert!(vocabulary.accepts(&lark, &one.replace("\": ", "\":").replace("\", \"", "\",\""), control), "{one}");
+    });
+}
+
+#[test]
+fn thoughts_stand_in_front_where_they_may() {
+    let (tools, call) = (tools(), |format| samples(format)[0].clone());
+    each(|vocabulary, format, control| {
+        let accepts = |choice: &ToolChoice, thinking: Thinking, text: &str| {
+            let rules = Rules { thinking, ..rules(format, &tools, choice) };
+            vocabulary.accepts(&grammar(vocabulary, &rules, control), text, control)
+        };
+        let rest = format!("\nhm {{\"name\" [TOOL\n</think>\n\n{}", call(format));
+        let thought = format!("<think>{rest}");
+        for choice in [ToolChoice::Auto, ToolChoice::Required, ToolChoice::Named("get_weather".into())] {
+            assert!(accepts(&choice, Thinking::Maybe, &thought), "{format:?} {choice:?} {control}");
+            assert!(accepts(&choice, Thinking::Maybe, &call(format)), "{format:?} {choice:?} {control}");
+            assert!(accepts(&choice, Thinking::Open, &rest), "{format:?} {choice:?} {control}");
+            assert!(!accepts(&choice, Thinking::Open, &call(format)), "{format:?} {choice:?} {control}");
+            assert!(!accepts(&choice, Thinking::Never, &thought), "{format:?} {choice:?} {control}");
+        }
+        assert!(accepts(&ToolChoice::None, Thinking::Maybe, "<think>\n\n</think>\n\nHi"));
+        assert!(accepts(&ToolChoice::None, Thinking::Open, "no\n</think>\n\nHi"));
+        assert!(!accepts(&ToolChoice::None, Thinking::Open, "no"));
+        assert_eq!(read(format, Thinking::Maybe, &thought).reasoning, "hm {\"name\" [TOOL");
+        assert_eq!(read(format, Thinking::Open, &rest).calls.len(), 1);
+    });
+}
+
+#[test]
+fn a_call_of_mistral_may_have_an_id_of_nine_characters() {
+    let (vocabulary, tools) = (Vocabulary::new(), tools());
+    let lark = grammar(&vocabulary, &rules(Format::MarkedList, &tools, &ToolChoice::Auto), false);
+    let with = |id: &str| format!("[TOOL_CALLS] [{{\"name\": \"now\", \"arguments\": {{}}, \"id\": \"{id}\"}}]");
+    assert!(vocabulary.accepts(&lark, &with("abcDEF123"), false));
+    assert!(!vocabulary.accepts(&lark, &with("abcDEF12"), false));
+    assert!(!vocabulary.accepts(&lark, &with("abcDEF12-"), false));
+}
+
+#[test]
+fn a_python_tag_may_stand_in_front_where_the_vocabulary_has_one() {
+    let (vocabulary, tools) = (Vocabulary::new(), tools());
+    let tagged = format!("<|python_tag|>{}", samples(Format::Bare)[0]);
+    let accepts = |control| {
+        let lark = grammar(&vocabulary, &rules(Format::Bare, &tools, &ToolChoice::Auto), control);
+        vocabulary.accepts(&lark, &tagged, control)
+    };
+    assert!(accepts(true) && !accepts(false));
+}
+
+#[test]
+fn whatever_order_a_parser_reads_is_no_text_for_a_grammar() {
+    let (vocabulary, tools) = (Vocabulary::new(), tools());
+    let lark = grammar(&vocabulary, &rules(Format::Bare, &tools, &ToolChoice::Auto), false);
+    let texts = [
+        "{\"parameters\": {}, \"name\": \"now\"}",
+        "{\"arguments\": {}, \"name\": \"now\"}",
+        " {\n\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}",
+        "\t{ \"name\": \"now\", \"parameters\": {\"no\": 1}}",
+    ];
+    for text in texts {
+        assert_eq!(read(Format::Bare, Thinking::Never, text).calls.len(), 1, "{text}");
+        assert!(!vocabulary.accepts(&lark, text, false), "{text}");
+    }
+    let escaped = "{\"\\u006eame\": \"now\", \"parameters\": {}}";
+    assert_eq!(read(Format::Bare, Thinking::Never, escaped).text, escaped);
+    assert!(vocabulary.accepts(&lark, escaped, false));
+}
+
+#[test]
+fn a_tool_that_is_not_there_is_an_error() {
+    let (tools, none) = (tools(), ToolSet::default());
+    let error =
+        |tools: &ToolSet, choice: ToolChoice| rules(Format::Hermes, tools, &choice).grammar(&|_| None).unwrap_err();
+    let message = error(&tools, ToolChoice::Named("f".into())).to_string();
+    assert_eq!(message, "there is no tool \"f\", only get_weather, get, a.b-c, now");
+    assert_eq!(error(&none, ToolChoice::Required), ToolError::NoTools);
+    assert_eq!(error(&none, ToolChoice::Named("f".into())), ToolError::NoTools);
+}
+
+#[test]
+fn without_tools_an_answer_is_text() {
+    let none = ToolSet::default();
+    each(|vocabulary, format, control| {
+        let lark = grammar(vocabulary, &rules(format, &none, &ToolChoice::Auto), control);
+        assert!(
+            vocabulary.accepts(&lark, "Hello.", control) && !vocabulary.accepts(&lark, &samples(format)[0], control)
+        );
+    });
+}
+
+#[test]
+fn a_tool_whose_schema_is_refused_can_be_found() {
+    let bad = r#"{"properties": {"a": {"oneOf": [{}, {"type": "null"}]}}}"#;
+    let text = format!(r#"[{{"name": "good"}}, {{"name": "bad", "parameters": {bad}}}]"#);
+    let (vocabulary, tools) = (Vocabulary::new(), ToolSet::parse(&text).unwrap());
+    let compiles = |lark: String| vocabulary.factory.create_parser(TopLevelGrammar::from_lark(lark)).is_ok();
+    let found: Vec<(&str, bool)> = Rules::arguments(&tools).map(|(name, lark)| (name, compiles(lark))).collect();
+    assert_eq!(found, [("good", true), ("bad", false)]);
+}
+
+/// A small generator of numbers (SplitMix64), so that a failure can be repeated.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    /// One of the tokens, those that lead somewhere more often.
+    fn choose(&mut self, allowed: &[u32]) -> u32 {
+        let weight = |id: u32| match id {
+            EOS => 8,
+            _ if id > EOS => 30,
+            0x22 | 0x7d | 0x5d | 0x2c | 0x30 => 40,
+            0x20..0x7f => 4,
+            _ => 1,
+        };
+        let mut left = self.next() % allowed.iter().map(|&id| weight(id)).sum::<u64>();
+        let found = allowed.iter().find(|&&id| left.checked_sub(weight(id)).inspect(|n| left = *n).is_none());
+        *found.expect("the number is less than the sum")
+    }
+}
+
+/// Follows a grammar at random; says whether it came to an end.
+fn walk(vocabulary: &Vocabulary, lark: &str, random: &mut Random) -> (Vec<u8>, bool) {
+    let mut matcher = vocabulary.matcher(lark);
+    let mut bytes = Vec::new();
+    for _ in 0..250 {
+        let mask = matcher.compute_mask_or_eos().unwrap();
+        let allowed: Vec<u32> = mask.iter().collect();
+        assert!(!allowed.is_empty(), "no way on\n{lark}");
+        let id = random.choose(&allowed);
+        if id == EOS {
+            return (bytes, true);
+        }
+        matcher.consume_token(id).unwrap();
+        bytes.extend(vocabulary.bytes(id));
+    }
+    (bytes, false)
+}
+
+/// What must be true of everything that a grammar lets through.
+fn check(rules: &Rules<'_>, text: &str, finished: bool) -> Outcome {
+    let outcome = read(rules.format, rules.thinking, text);
+    let context = || format!("{rules:?}\n{text:?}\n{outcome:?}");
+    assert!(outcome.calls.iter().all(is_valid), "{}", context());
+    let n = outcome.calls.len();
+    match rules.choice {
+        ToolChoice::None => assert_eq!(n, 0, "{}", context()),
+        ToolChoice::Named(name) => assert!(outcome.calls.iter().all(|call| call.name == *name), "{}", context()),
+        _ => {}
+    }
+    assert!(n <= 1 || rules.parallel && !matches!(rules.choice, ToolChoice::Named(_)), "{}", context());
+    if finished {
+        assert_eq!(outcome.n_broken, 0, "{}", context());
+        let must_call = matches!(rules.choice, ToolChoice::Required | ToolChoice::Named(_));
+        assert!(!must_call || n > 0 && outcome.text.is_empty(), "{}", context());
+    }
+    outcome
+}
+
+#[test]
+fn whoever_follows_a_grammar_at_random_makes_only_valid_calls() {
+    let tools = tools();
+    let choices = [ToolChoice::Auto, ToolChoice::Required, ToolChoice::None, ToolChoice::Named("a.b-c".into())];
+    let (mut random, mut n_finished, mut n_calls, mut n_thoughts, mut n_texts) = (Random(1), 0, 0, 0, 0);
+    each(|vocabulary, format, control| {
+        for choice in &choices {
+            for thinking in [Thinking::Never, Thinking::Maybe, Thinking::Open] {
+                let rules = Rules { parallel: random.next() % 4 > 0, thinking, ..rules(format, &tools, choice) };
+                let lark = grammar(vocabulary, &rules, control);
+                for _ in 0..10 {
+                    let (bytes, finished) = walk(vocabulary, &lark, &mut random);
+                    let outcome = check(&rules, &String::from_utf8_lossy(&bytes), finished);
+                    n_finished += usize::from(finished);
+                    n_calls += outcome.calls.len();
+                    n_thoughts += usize::from(!outcome.reasoning.is_empty());
+                    n_texts += usize::from(!outcome.text.is_empty());
+                }
+            }
+        }
+    });
+    println!("{n_finished} finished of 1200, {n_calls} calls, {n_thoughts} thoughts, {n_texts} texts");
+    assert!(n_finished > 400 && n_calls > 300 && n_thoughts > 200 && n_texts > 200, "the walks lead nowhere");
+}

@@ -1,0 +1,62 @@
+//! Any text as the output of a model, in every format: cutting it makes no difference, and what is read makes sense;
+//! and any text as definitions of tools. See README.md for how to run.
+#![no_main]
+
+use atta_engine::tools::{Format, Outcome, Parser, Piece, Rules, Thinking, ToolChoice, ToolSet};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((&first, rest)) = bytes.split_first() else { return };
+    let Ok(text) = std::str::from_utf8(rest) else { return };
+    // The first byte says whether thoughts are open, and after how many characters the text is cut.
+    let (open, every) = (first & 1 == 1, usize::from(first >> 1 & 15) + 2);
+    for format in Format::ALL {
+        let whole = read(format, open, text, usize::MAX);
+        assert_eq!(read(format, open, text, 1), whole);
+        assert_eq!(read(format, open, text, every), whole);
+        assert!(whole.calls.iter().all(|call| call.arguments.is_object() && !call.name.is_empty()));
+    }
+    define(text);
+});
+
+/// Reads a text, so many characters at a time.
+fn read(format: Format, open: bool, text: &str, n_chars: usize) -> Outcome {
+    let mut parser = Parser::new(format, open);
+    let mut pieces = Vec::new();
+    let chars: Vec<char> = text.chars().collect();
+    for chunk in chars.chunks(n_chars.min(chars.len().max(1))) {
+        pieces.extend(parser.push(&chunk.iter().collect::<String>()));
+    }
+    let (rest, outcome) = parser.finish();
+    pieces.extend(rest);
+    check(&pieces, &outcome);
+    outcome
+}
+
+/// The pieces say what the outcome says, and arguments are those of their call.
+fn check(pieces: &[Piece], outcome: &Outcome) {
+    let (mut text, mut reasoning, mut arguments, mut n_broken) = (String::new(), String::new(), String::new(), 0);
+    for piece in pieces {
+        match piece {
+            Piece::Text(more) => text += more,
+            Piece::Reasoning(more) => reasoning += more,
+            Piece::CallBegin { .. } => arguments.clear(),
+            Piece::CallArguments { fragment, .. } => arguments += fragment,
+            Piece::Call(call) => {
+                assert_eq!(serde_json::from_str::<serde_json::Value>(&arguments).ok().as_ref(), Some(&call.arguments));
+            }
+            Piece::CallBroken { .. } => n_broken += 1,
+        }
+    }
+    assert_eq!((&text, &reasoning, n_broken), (&outcome.text, &outcome.reasoning, outcome.n_broken));
+}
+
+fn define(text: &str) {
+    let Ok(tools) = ToolSet::parse(text) else { return };
+    assert_eq!(tools.definitions().len(), tools.names().count());
+    for format in Format::ALL {
+        let choice = ToolChoice::Auto;
+        let rules = Rules { format, tools: &tools, choice: &choice, parallel: true, thinking: Thinking::Maybe };
+        rules.grammar(&|_| None).expect("nothing is required");
+    }
+}
