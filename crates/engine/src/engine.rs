@@ -192,6 +192,12 @@ impl Engine {
         self.inner.model.weights().files().directory().metadata().str("tokenizer.chat_template").ok().flatten()
     }
 
+    /// Another chat template of the file, by its name: `tool_use`, `rag`.
+    pub fn chat_template_named(&self, name: &str) -> Option<&str> {
+        let metadata = self.inner.model.weights().files().directory().metadata();
+        metadata.str(&format!("tokenizer.chat_template.{name}")).ok().flatten()
+    }
+
     /// Text to ids and back.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.inner.tokenizer

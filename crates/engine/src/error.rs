@@ -62,6 +62,10 @@ pub enum Error {
         /// Positions of the context.
         n_ctx: usize,
     },
+    /// A chat template that cannot be read, or that refuses the conversation.
+    #[cfg(feature = "chat")]
+    #[error(transparent)]
+    Template(#[from] crate::chat::TemplateError),
     /// Nothing to continue: no text, and the vocabulary has no begin token to start from.
     #[error("the prompt is empty, and this model has no begin-of-sequence token to start from")]
     EmptyPrompt,

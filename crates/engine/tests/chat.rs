@@ -6,19 +6,25 @@ use std::ops::ControlFlow;
 
 use atta_engine::{
     Engine, Error, Event, FinishReason, GenerateOptions, LoadOptions, Sampling, SessionOptions,
-    chat::{Chat, Layout},
+    chat::{Chat, Conversation, Message, Origin, Template, ToolCall, prompt_ids},
     tokenizer::Special,
 };
-use chat_model::{CHATML, chat_model};
+use chat_model::{CHATML, CHATML_TEMPLATE, chat_model};
 
 fn engine(markers: &[(&str, i32)]) -> Engine {
-    let bytes = chat_model("llama-plain.gguf", "{{ '<|im_start|>' }}", markers).leak();
+    engine_with(CHATML_TEMPLATE, markers)
+}
+
+fn engine_with(template: &str, markers: &[(&str, i32)]) -> Engine {
+    let bytes = chat_model("llama-plain.gguf", template, markers).leak();
     Engine::from_static("chat model", bytes, &LoadOptions::default()).unwrap()
 }
 
 fn chat_of(engine: &Engine, n_ctx: usize) -> Chat {
     let session = engine.session(&SessionOptions { n_ctx: Some(n_ctx), ..SessionOptions::default() }).unwrap();
-    Chat::new(session, Layout::of_template(engine.chat_template().unwrap()).unwrap())
+    let (template, origin) = Template::of_engine(engine).unwrap();
+    assert_eq!(origin, Origin::File);
+    Chat::new(session, template)
 }
 
 fn chat(n_ctx: usize) -> Chat {
@@ -60,46 +66,14 @@ fn a_turn_is_written_as_the_template_has_it_and_only_what_is_new_is_evaluated() 
 
     let held = chat.session().tokens().to_vec();
     let (second, cached, n_second) = say(&mut chat, "and then");
-    // All that the session held is still there, and the tokens of the first turn were not evaluated again. The last token
-    // of the answer was chosen and not evaluated, so it comes first.
+    // All that the session held is still there, and the tokens of the first turn were not evaluated again. The last
+    // token of the answer was chosen and not evaluated, so it comes first.
     assert_eq!((cached, &chat.session().tokens()[..held.len()]), (held.len(), &held[..]));
     let rest = "<|im_end|>\n<|im_start|>user\nand then<|im_end|>\n<|im_start|>assistant\n";
     let rest = &parsed(&engine, rest)[1..];
     assert_eq!(n_second, rest.len() + 1);
     assert_eq!(chat.session().tokens()[held.len() + 1..][..rest.len()], *rest);
-    assert_eq!([chat.turns()[0].answer(), chat.turns()[1].answer()], [first, second]);
-}
-
-#[test]
-fn every_layout_is_written_as_its_models_know_it() {
-    let expected = [
-        (
-            Layout::ImStart,
-            "<|im_start|>system\n{S}<|im_end|>\n<|im_start|>user\n{U}<|im_end|>\n<|im_start|>assistant\n",
-        ),
-        (
-            Layout::HeaderId,
-            "<|start_header_id|>system<|end_header_id|>\n\n{S}<|eot_id|><|start_header_id|>user<|end_header_id|>\n\n{U}\
-             <|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
-        ),
-        (Layout::StartOfTurn, "<start_of_turn>user\n{S}\n\n{U}<end_of_turn>\n<start_of_turn>model\n"),
-        (Layout::InstSys, "[INST] <<SYS>>\n{S}\n<</SYS>>\n\n{U} [/INST]"),
-        (Layout::Inst, "[INST] {S}\n\n{U} [/INST]"),
-        (Layout::BarsEnd, "<|system|>\n{S}<|end|>\n<|user|>\n{U}<|end|>\n<|assistant|>\n"),
-        (Layout::Bars, "<|system|>\n{S}</s>\n<|user|>\n{U}</s>\n<|assistant|>\n"),
-        (Layout::Plain, "{S}\n\nUser: {U}\nAssistant:"),
-    ];
-    let markers = ["<|im_start|>", "<|im_end|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"];
-    let more = ["<start_of_turn>", "<end_of_turn>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>"];
-    let engine = engine(&markers.iter().chain(&more).map(|&marker| (marker, 3)).collect::<Vec<_>>());
-    for (layout, text) in expected {
-        let session = engine.session(&SessionOptions { n_ctx: Some(200), ..SessionOptions::default() }).unwrap();
-        let mut chat = Chat::new(session, layout);
-        chat.set_system(Some("the land".to_owned()));
-        let (.., n) = say(&mut chat, "a king");
-        let want = parsed(&engine, &text.replace("{S}", "the land").replace("{U}", "a king"));
-        assert_eq!(chat.session().tokens()[..n], want, "{layout:?}");
-    }
+    assert_eq!([&chat.messages()[1].content, &chat.messages()[3].content], [&first, &second]);
 }
 
 #[test]
@@ -116,12 +90,12 @@ fn reused_state_is_that_of_a_session_that_read_it_all_at_once() {
 #[test]
 fn a_restored_conversation_goes_on() {
     let mut chat = chat(256);
-    chat.restore([("the king".to_owned(), "went out".to_owned())]);
+    chat.restore(vec![Message::user("the king"), Message::assistant("went out")]);
     let (_, cached, evaluated) = say(&mut chat, "and then");
-    assert_eq!((cached, chat.turns().len()), (0, 2));
-    let engine = chat.session().engine();
-    let known = engine.tokenizer().encode("went out", Special::Plain);
-    assert!(chat.session().tokens()[..evaluated].windows(known.len()).any(|ids| ids == known));
+    assert_eq!((cached, chat.messages().len()), (0, 4));
+    let said = "<|im_start|>user\nthe king<|im_end|>\n<|im_start|>assistant\nwent out<|im_end|>\n";
+    let known = parsed(chat.session().engine(), said);
+    assert_eq!(chat.session().tokens()[..evaluated][..known.len()], known);
 }
 
 #[test]
@@ -131,7 +105,7 @@ fn clearing_keeps_the_system_message_and_its_state() {
     let (first, ..) = say(&mut chat, "the stone");
     say(&mut chat, "and then");
     chat.clear();
-    assert!(chat.turns().is_empty() && chat.system() == Some("be kind"));
+    assert!(chat.messages().is_empty() && chat.system() == Some("be kind"));
     let (again, cached, evaluated) = say(&mut chat, "the stone");
     assert_eq!(again, first);
     assert!(cached > 8 && evaluated >= 1, "{cached} cached, {evaluated} evaluated");
@@ -174,10 +148,10 @@ fn markers_of_other_templates_are_text_too() {
 fn a_conversation_that_does_not_fit_is_refused_and_stays_as_it_was() {
     let mut chat = chat(80);
     say(&mut chat, "the king");
-    let (turns, n) = (chat.turns().to_vec(), chat.session().tokens().len());
+    let (messages, n) = (chat.messages().to_vec(), chat.session().tokens().len());
     let error = chat.say(&"the king of the land ".repeat(20), &options(8), |_| ControlFlow::Continue(())).unwrap_err();
     assert!(matches!(error, Error::PromptTooLong { n_ctx: 80, .. }), "{error}");
-    assert_eq!((chat.turns(), chat.session().tokens().len()), (&turns[..], n));
+    assert_eq!((chat.messages(), chat.session().tokens().len()), (&messages[..], n));
     chat.clear();
     assert!(!say(&mut chat, "the king").0.is_empty());
 }
@@ -208,18 +182,104 @@ fn an_interrupted_answer_is_kept_as_far_as_it_went() {
     assert_eq!(say(&mut chat, "go on").1, n);
     assert!(chat.session().tokens().len() > n + 3);
     // Stopped before the answer: as if nothing had been said.
-    let turns = chat.turns().len();
+    let n_messages = chat.messages().len();
     chat.say("never mind", &options(5), |_| ControlFlow::Break(())).unwrap();
-    assert_eq!(chat.turns().len(), turns);
+    assert_eq!(chat.messages().len(), n_messages);
 }
 
 #[test]
-fn a_layout_without_tokens_of_its_own_ends_at_its_text() {
+fn a_template_without_tokens_of_its_own_ends_at_its_text() {
     let engine = engine(&[]);
     let session = engine.session(&SessionOptions { n_ctx: Some(200), ..SessionOptions::default() }).unwrap();
-    let mut chat = Chat::new(session, Layout::Plain);
+    let mut chat = Chat::new(session, Template::plain(Default::default()));
     chat.set_system(Some("they talk".to_owned()));
     say(&mut chat, "the king");
+    assert_eq!(chat.prompt().unwrap().text.matches("User:").count(), 1);
     let (_, cached, _) = say(&mut chat, "and then");
     assert!(cached > 20, "{cached}");
+}
+
+#[test]
+fn begin_of_text_is_there_once_whoever_writes_it() {
+    let ids = |template: &str| {
+        let engine = engine_with(template, &CHATML);
+        let (template, _) = Template::of_engine(&engine).unwrap();
+        let messages = [Message::user("<s>a")];
+        let conversation = Conversation { messages: &messages, ..Conversation::default() };
+        (engine.tokenizer().bos().unwrap(), prompt_ids(&engine, &template, &conversation).unwrap().ids)
+    };
+    for template in [
+        "{{ messages[0].content }}",
+        "{{ bos_token + messages[0].content }}",
+        "{{ bos_token * 3 + messages[0].content }}",
+    ] {
+        let (bos, ids) = ids(template);
+        assert_eq!(ids.iter().filter(|&&id| id == bos).count(), 1, "{template}");
+        assert_eq!(ids[0], bos, "{template}");
+    }
+}
+
+#[test]
+fn a_template_without_system_messages_gets_them_in_the_first_of_the_user() {
+    let raising = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}\
+                   {% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}";
+    let engine = engine_with(raising, &CHATML);
+    let mut chat = chat_of(&engine, 200);
+    chat.set_system(Some("be kind".to_owned()));
+    chat.push(Message::user("hi"));
+    assert_eq!(chat.prompt().unwrap().text, "<|im_start|>user\nbe kind\n\nhi<|im_end|>\n");
+    // Who asks the template itself hears what it raises.
+    let (template, _) = Template::of_engine(&engine).unwrap();
+    let messages = [Message::system("be kind")];
+    let conversation = Conversation { messages: &messages, ..Conversation::default() };
+    assert_eq!(prompt_ids(&engine, &template, &conversation).unwrap_err().to_string(), "no system");
+}
+
+#[test]
+fn a_conversation_that_the_template_refuses_is_an_error_and_stays_as_it_was() {
+    let engine = engine_with("{{ raise_exception('not with me') }}", &CHATML);
+    let mut chat = chat_of(&engine, 200);
+    let error = chat.say("hi", &options(8), |_| ControlFlow::Continue(())).unwrap_err();
+    assert_eq!((error.to_string().as_str(), chat.messages().len()), ("not with me", 0));
+}
+
+#[test]
+fn without_a_template_the_vocabulary_decides() {
+    for (markers, want) in [(&CHATML[..], Origin::ChatMl), (&[], Origin::Plain)] {
+        let bytes = chat_model("llama-plain.gguf", "", markers);
+        let bytes = replaced(bytes, b"tokenizer.chat_template", b"tokenizer.chat_templat_").leak();
+        let engine = Engine::from_static("no template", bytes, &LoadOptions::default()).unwrap();
+        assert_eq!(Template::of_engine(&engine).unwrap().1, want);
+    }
+}
+
+/// The key of a file under another name.
+fn replaced(mut bytes: Vec<u8>, old: &[u8], new: &[u8]) -> Vec<u8> {
+    let at = bytes.windows(old.len()).position(|window| window == old).unwrap();
+    bytes[at..][..old.len()].copy_from_slice(new);
+    bytes
+}
+
+#[test]
+fn calls_and_their_results_are_part_of_a_conversation_and_never_markers() {
+    let engine = engine_with(
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}\
+         {{ m.tool_calls|tojson if m.tool_calls }}<|im_end|>\n{% endfor %}",
+        &[("<|im_start|>", 3), ("<|im_end|>", 3)],
+    );
+    let mut chat = chat_of(&engine, 900);
+    chat.set_tools(vec![serde_json::json!({ "function": { "name": "<|im_end|>" } })]);
+    let call =
+        ToolCall { id: "1".into(), name: "f".into(), arguments: serde_json::json!({ "<|im_end|>": "<|im_start|>" }) };
+    chat.restore(vec![
+        Message::user("hi"),
+        Message::assistant_calling("<|im_end|>", vec![call]),
+        Message::tool("1", "f", "<|im_start|>user"),
+    ]);
+    let prompt = chat.prompt().unwrap();
+    let count = |text| {
+        let id = engine.tokenizer().token_id(text).unwrap();
+        (prompt.text.matches(text).count(), prompt.ids.iter().filter(|&&token| token == id).count())
+    };
+    assert_eq!((count("<|im_start|>"), count("<|im_end|>")), ((5, 3), (5, 3)));
 }

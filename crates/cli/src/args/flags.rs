@@ -1,9 +1,9 @@
 //! Options that several commands share, and what they mean to the library.
 
+#[cfg(feature = "chat")]
+use std::str::FromStr;
 use std::{num::NonZeroUsize, path::PathBuf};
 
-#[cfg(feature = "chat")]
-use atta::chat::Layout;
 use atta::{DryOptions, Fit, GenerateOptions, KvType, LoadOptions, Sampling, SessionOptions, Threads, WeightsAt};
 use clap::{Args, ValueEnum, builder::NonEmptyStringValueParser};
 
@@ -289,43 +289,29 @@ pub(crate) struct ReportFlags {
     pub(crate) verbose: bool,
 }
 
-/// The kinds of chat templates, by the models that made them known.
+/// Which chat template is used instead of the file's.
 #[cfg(feature = "chat")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TemplateName {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TemplateChoice {
     Chatml,
-    Llama2,
-    Llama3,
-    Mistral,
-    Gemma,
-    Phi3,
-    Zephyr,
-    /// Lines with `User:` and `Assistant:`
+    /// Lines with `User:` and `Assistant:`.
     Plain,
+    /// A template in Jinja.
+    File(PathBuf),
 }
 
 #[cfg(feature = "chat")]
-impl TemplateName {
-    /// How it is written down.
-    pub(crate) fn layout(self) -> Layout {
-        match self {
-            Self::Chatml => Layout::ImStart,
-            Self::Llama2 => Layout::InstSys,
-            Self::Llama3 => Layout::HeaderId,
-            Self::Mistral => Layout::Inst,
-            Self::Gemma => Layout::StartOfTurn,
-            Self::Phi3 => Layout::BarsEnd,
-            Self::Zephyr => Layout::Bars,
-            Self::Plain => Layout::Plain,
+impl FromStr for TemplateChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "chatml" => Ok(Self::Chatml),
+            "plain" => Ok(Self::Plain),
+            path if path.contains(['/', '\\', '.']) => Ok(Self::File(path.into())),
+            _ => Err("expected chatml, plain, or a file with a template in Jinja, such as ./chat.jinja".to_owned()),
         }
     }
-}
-
-/// How a layout is called on the command line.
-#[cfg(all(feature = "chat", feature = "survey"))]
-pub(crate) fn layout_name(layout: Layout) -> Option<String> {
-    let name = TemplateName::value_variants().iter().find(|name| name.layout() == layout)?;
-    Some(name.to_possible_value()?.get_name().to_owned())
 }
 
 impl SamplingFlags {

@@ -24,9 +24,7 @@ pub(crate) use context::ContextFlags;
 #[cfg(feature = "convert")]
 pub(crate) use convert::{ConvertArgs, ImatrixArgs, Kind};
 #[cfg(feature = "chat")]
-pub(crate) use flags::TemplateName;
-#[cfg(all(feature = "chat", feature = "survey"))]
-pub(crate) use flags::layout_name;
+pub(crate) use flags::TemplateChoice;
 pub(crate) use flags::{CacheFlags, ModelFlags, ReportFlags, SamplingFlags, WeightsName};
 pub(crate) use shape::ShapeFlags;
 #[cfg(feature = "constrain")]
@@ -148,8 +146,9 @@ pub(crate) struct RunArgs {
 /// Messages are lines: edited on a terminal, with the arrow keys for earlier ones, or read from a pipe. Only answers go to
 /// standard output. Without MODEL, the small model that is built in, which tells stories and knows no conversation.
 ///
-/// What a message is put between is taken from the chat template of the file. Seven kinds of templates are known; for
-/// others, and without one, messages become lines with `User:` and `Assistant:`. Special tokens in a message are text.
+/// How messages are put to the model is what the chat template of the file says, a program that is interpreted. Without
+/// one they are put as ChatML if the vocabulary has its markers, else as lines with `User:` and `Assistant:`. Special tokens
+/// in a message are text.
 ///
 /// Ctrl-C stops an answer and keeps the chat, which ends with Ctrl-C at the prompt after that, with Ctrl-D, or with /exit.
 #[derive(Debug, Args)]
@@ -171,9 +170,11 @@ pub(crate) struct ChatArgs {
     /// What the model is told in front of everything
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) system: Option<String>,
-    /// How messages are put to the model [default: as the chat template of the file]
-    #[arg(long, value_name = "NAME", value_enum)]
-    pub(crate) chat_template: Option<TemplateName>,
+    /// How messages are put to the model [default: as the chat template of the model's file says]
+    ///
+    /// `chatml`, `plain`, or a file with a template in Jinja.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) chat_template: Option<TemplateChoice>,
     #[command(flatten)]
     pub(crate) sampling: SamplingFlags,
     #[command(flatten)]

@@ -49,9 +49,12 @@ fn the_text_is_the_same_for_a_miss_a_hit_and_a_part_of_one() {
 #[test]
 #[cfg(feature = "chat")]
 fn a_chat_goes_on_in_another_process_where_it_was() {
-    use crate::{chat_model::CHATML, program::atta_with_input};
+    use crate::{
+        chat_model::{CHATML, CHATML_TEMPLATE},
+        program::atta_with_input,
+    };
     let scratch = Scratch::new("cache-chat");
-    let bytes = crate::chat_model::chat_model("llama-plain.gguf", "{{ '<|im_start|>' }}", &CHATML);
+    let bytes = crate::chat_model::chat_model("llama-plain.gguf", CHATML_TEMPLATE, &CHATML);
     let (model, cache) = (scratch.file("chat.gguf", &bytes), scratch.path("cache/"));
     let talk = |input: &str, more: &[&str]| {
         let file = scratch.path("stats.json");

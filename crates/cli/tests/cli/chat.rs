@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    chat_model::{CHATML, chat_model},
+    chat_model::{CHATML, CHATML_TEMPLATE, chat_model},
     program::{Scratch, atta, atta_with_input, error_of, model, text_of},
 };
 
@@ -16,7 +16,7 @@ pub(crate) struct ChatModel {
 impl ChatModel {
     pub(crate) fn new(name: &str) -> Self {
         let scratch = Scratch::new(name);
-        let path = scratch.file("chat.gguf", &chat_model("llama-plain.gguf", "<|im_start|>", &CHATML));
+        let path = scratch.file("chat.gguf", &chat_model("llama-plain.gguf", CHATML_TEMPLATE, &CHATML));
         Self { scratch, path }
     }
 
@@ -191,7 +191,20 @@ fn a_model_without_a_template_is_talked_to_in_lines_with_a_warning() {
 #[test]
 fn a_template_that_nobody_knows_is_wrong_usage() {
     let error = error_of(&atta(&["chat", &model("llama-plain.gguf"), "--chat-template", "x"]), 2);
-    assert!(error.contains("chatml") && error.contains("llama3"), "{error}");
+    assert!(error.contains("chatml") && error.contains("plain") && error.contains("Jinja"), "{error}");
+}
+
+#[test]
+fn a_template_of_ones_own_is_a_file() {
+    let chat = ChatModel::new("chat-template");
+    let path = chat.scratch.file("own.jinja", "{% for m in messages %}{{ m.content }}\n{% endfor %}".as_bytes());
+    assert_ne!(chat.answers("the king\n", &["--chat-template", &path]), chat.answers("the king\n", &[]));
+    let path = chat.scratch.file("bad.jinja", b"{% for %}");
+    assert!(
+        chat.fails("the king\n", &["--chat-template", &path]).contains("bad.jinja: the chat template cannot be read")
+    );
+    let path = chat.scratch.file("raises.jinja", b"{{ raise_exception('Nobody may speak') }}");
+    assert!(chat.fails("the king\n", &["--chat-template", &path]).contains("Nobody may speak"));
 }
 
 #[test]

@@ -1,41 +1,28 @@
 //! A conversation: what was said, and a session whose state is reused from turn to turn.
 //!
-//! Knows no terminal and no files. The one idea: the ids of the whole conversation are made anew for every message, from
-//! the ids of what the model said itself and the text of everything else, and the session keeps as much of its state as
-//! begins the same way. So nothing has to be kept in step: after an error, a new system message or a cleared history the
-//! common beginning is simply shorter.
+//! Knows no terminal and no files. The one idea: the whole conversation is written down anew by its template for every
+//! answer. If that begins with what was written last and the answer to it, the ids of both are kept, as the model chose
+//! them; else everything is encoded anew. The session keeps as much of its state as begins the same way. So nothing has
+//! to be kept in step: after an error, a new system message or a cleared history the common beginning is simply
+//! shorter.
 
-mod layout;
-mod render;
+mod default;
+mod message;
+mod prompt;
+mod stop;
+mod template;
 
 use std::{ops::ControlFlow, time::Duration};
 
 use atta_tokenizer::Special;
+use serde_json::{Map, Value};
 
-pub use layout::Layout;
+pub use default::Origin;
+pub use message::{Conversation, Message, Role};
+pub use prompt::{Prompt, prompt_ids};
+pub use template::{DateTime, SpecialTexts, Template, TemplateError};
 
 use crate::{Error, Event, FinishReason, GenerateOptions, Session, Summary};
-
-/// A message of the user and the answer to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Turn {
-    user: String,
-    answer: String,
-    /// The answer as the model gave it.
-    ids: Vec<u32>,
-}
-
-impl Turn {
-    /// What the user said.
-    pub fn user(&self) -> &str {
-        &self.user
-    }
-
-    /// What the model said.
-    pub fn answer(&self) -> &str {
-        &self.answer
-    }
-}
 
 /// Whoever hears of an answer.
 type OnEvent<'a> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'a;
@@ -43,6 +30,8 @@ type OnEvent<'a> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'a;
 /// How an answer went.
 #[derive(Clone, Debug)]
 pub struct Reply {
+    /// What the model said, without white space in front.
+    pub text: String,
     /// How the generation went; its prompt is what had to be evaluated.
     pub summary: Summary,
     /// Tokens of the conversation that were in the session or a cache already.
@@ -59,27 +48,47 @@ struct Recalled {
     notes: Vec<String>,
 }
 
+/// A prompt and the answer to it.
+struct Known {
+    /// As the template may write both: with white space in front of the answer as it came, and without.
+    texts: [String; 2],
+    ids: Vec<u32>,
+}
+
 /// A conversation.
 pub struct Chat {
     session: Session,
-    layout: Layout,
-    guarded: Vec<String>,
+    template: Template,
+    takes_system: bool,
+    guard: prompt::Guard,
+    /// What has to end an answer as text, because the vocabulary has no token for it.
+    stop: Option<String>,
     system: Option<String>,
-    turns: Vec<Turn>,
+    messages: Vec<Message>,
+    tools: Vec<Value>,
+    now: Option<DateTime>,
+    extra: Map<String, Value>,
+    known: Option<Known>,
     #[cfg(feature = "cache")]
     cache: Option<crate::PromptCache>,
 }
 
 impl Chat {
     /// An empty conversation in a session of its own.
-    pub fn new(session: Session, layout: Layout) -> Self {
-        let guarded = render::guarded(session.engine().tokenizer(), layout.markers());
+    pub fn new(session: Session, template: Template) -> Self {
+        let tokenizer = session.engine().tokenizer();
         Self {
+            takes_system: template.takes_system(),
+            guard: prompt::Guard::new(tokenizer, &template),
+            stop: stop::stop_text(tokenizer, &template),
             session,
-            layout,
-            guarded,
+            template,
             system: None,
-            turns: Vec::new(),
+            messages: Vec::new(),
+            tools: Vec::new(),
+            now: None,
+            extra: Map::new(),
+            known: None,
             #[cfg(feature = "cache")]
             cache: None,
         }
@@ -96,9 +105,9 @@ impl Chat {
         &self.session
     }
 
-    /// What has been said.
-    pub fn turns(&self) -> &[Turn] {
-        &self.turns
+    /// What has been said, without what the model was told in front of it.
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
     }
 
     /// What the model was told in front of everything.
@@ -106,24 +115,51 @@ impl Chat {
         self.system.as_deref()
     }
 
-    /// Tells the model something in front of everything; `None`: nothing. What has been said stays.
+    /// Tells the model something in front of everything; `None`: nothing. What has been said stays. To a template that
+    /// takes no system messages it is given as the beginning of the first message of the user.
     pub fn set_system(&mut self, text: Option<String>) {
         self.system = text;
     }
 
-    /// Forgets what has been said, but not the system message.
-    pub fn clear(&mut self) {
-        self.turns.clear();
+    /// Which functions the model may call, as OpenAI's interface defines them. Whether it knows how depends on its
+    /// template.
+    pub fn set_tools(&mut self, tools: Vec<Value>) {
+        self.tools = tools;
     }
 
-    /// Replaces what has been said by pairs of a message and its answer.
-    pub fn restore(&mut self, turns: impl IntoIterator<Item = (String, String)>) {
-        let tokenizer = self.session.engine().tokenizer();
-        let turn = |(user, answer): (String, String)| {
-            let ids = tokenizer.encode(&answer, Special::Plain);
-            Turn { user, answer, ids }
-        };
-        self.turns = turns.into_iter().map(turn).collect();
+    /// What time it is, for templates that tell the model.
+    pub fn set_now(&mut self, now: Option<DateTime>) {
+        self.now = now;
+    }
+
+    /// Gives a template a variable more, such as `enable_thinking`.
+    pub fn set_variable(&mut self, name: impl Into<String>, value: Value) {
+        self.extra.insert(name.into(), value);
+    }
+
+    /// Forgets what has been said, but not the system message.
+    pub fn clear(&mut self) {
+        self.messages.clear();
+    }
+
+    /// Replaces what has been said.
+    pub fn restore(&mut self, messages: Vec<Message>) {
+        self.messages = messages;
+    }
+
+    /// Adds what somebody said: a user, the model, a tool. Nothing is evaluated.
+    pub fn push(&mut self, message: Message) {
+        self.messages.push(message);
+    }
+
+    /// The conversation up to where the next answer begins, as the model would read it.
+    ///
+    /// # Errors
+    /// What the template raises.
+    pub fn prompt(&self) -> Result<Prompt, TemplateError> {
+        let marked = self.marked()?;
+        let text = marked.replace(template::SENTINEL, "");
+        Ok(Prompt { text, ids: self.ids(&marked) })
     }
 
     /// Says something, and hears the answer by `on_event`, without white space in front. Only what the session does not
@@ -133,15 +169,35 @@ impl Chat {
     /// went; a message that was interrupted before its answer began, and one that failed, is none.
     ///
     /// # Errors
-    /// [`Error::PromptTooLong`] if the conversation does not fit the context with this message, and nothing is evaluated
-    /// then; those of [`Session::generate`].
+    /// Those of [`answer`](Self::answer).
     pub fn say(
         &mut self,
         message: &str,
         options: &GenerateOptions,
+        on_event: impl FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<Reply, Error> {
+        self.messages.push(Message::user(message));
+        let reply = self.answer(options, on_event);
+        match &reply {
+            Ok(reply) if reply.summary.n_generated > 0 => self.messages.push(Message::assistant(&reply.text)),
+            _ => drop(self.messages.pop()),
+        }
+        reply
+    }
+
+    /// Hears an answer to what has been said. It is not part of the conversation until it is [pushed](Self::push), as
+    /// text or as the calls that it holds; if the template writes that as the model did, its state is used again.
+    ///
+    /// # Errors
+    /// [`Error::Template`] if the template refuses the conversation; [`Error::PromptTooLong`] if it does not fit the
+    /// context, and nothing is evaluated then; those of [`Session::generate`].
+    pub fn answer(
+        &mut self,
+        options: &GenerateOptions,
         mut on_event: impl FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<Reply, Error> {
-        let ids = self.ids(message);
+        let prompt = self.marked()?;
+        let ids = self.ids(&prompt);
         let n_ctx = self.session.n_ctx();
         if ids.len() > n_ctx && !self.session.shifts() {
             return Err(Error::PromptTooLong { n_prompt: ids.len(), n_ctx });
@@ -152,24 +208,23 @@ impl Chat {
             let _ = on_event(Event::Note(note));
         }
         let mut options = options.clone();
-        options.stop.extend(self.layout.stop(self.session.engine().tokenizer()).map(str::to_owned));
-        let mut answer = String::new();
-        let summary = self.answer(&ids[n_cached..], &options, &mut |event| match event {
-            Event::Text(text) => {
-                let text = if answer.is_empty() { text.trim_start() } else { text };
-                answer.push_str(text);
-                if text.is_empty() { ControlFlow::Continue(()) } else { on_event(Event::Text(text)) }
+        options.stop.extend(self.stop.clone());
+        let (mut said, mut text) = (String::new(), String::new());
+        let summary = self.generate(&ids[n_cached..], &options, &mut |event| match event {
+            Event::Text(piece) => {
+                said.push_str(piece);
+                let piece = if text.is_empty() { piece.trim_start() } else { piece };
+                text.push_str(piece);
+                if piece.is_empty() { ControlFlow::Continue(()) } else { on_event(Event::Text(piece)) }
             }
             other => on_event(other),
         })?;
-        if summary.n_generated > 0 {
-            let ids = self.answer_ids(ids.len(), &answer, &summary);
-            self.turns.push(Turn { user: message.to_owned(), answer, ids });
-        }
-        Ok(Reply { summary, n_cached, restore_time })
+        self.remember(&prompt, ids, [&said, &text], &summary);
+        Ok(Reply { text, summary, n_cached, restore_time })
     }
 
-    /// Keeps of the session what begins the same way, or more if a cache has more; what there is to say about that comes with it.
+    /// Keeps of the session what begins the same way, or more if a cache has more; what there is to say about that
+    /// comes with it.
     fn recall(&mut self, ids: &[u32]) -> Result<Recalled, Error> {
         #[cfg(feature = "cache")]
         if let Some(cache) = &self.cache {
@@ -179,7 +234,7 @@ impl Chat {
         Ok(Recalled { n_tokens: self.session.keep_common(ids)?, ..Recalled::default() })
     }
 
-    fn answer(
+    fn generate(
         &mut self,
         prompt: &[u32],
         options: &GenerateOptions,
@@ -192,19 +247,50 @@ impl Chat {
         self.session.generate(prompt, options, on_event)
     }
 
-    /// The ids of the conversation, up to where the answer to `message` begins.
-    fn ids(&self, message: &str) -> Vec<u32> {
-        let tokenizer = self.session.engine().tokenizer();
-        let mut ids = render::Ids::new(tokenizer, self.layout.markers(), &self.guarded);
-        let mut system = self.system.as_deref().filter(|text| !text.is_empty());
-        self.layout.begin(&mut ids, &mut system);
-        for turn in &self.turns {
-            self.layout.user(&mut ids, &turn.user, &mut system);
-            ids.tokens(&turn.ids);
-            ids.trusted(self.layout.close());
+    /// The conversation as the template writes it, with marks in what others have written.
+    fn marked(&self) -> Result<String, TemplateError> {
+        let messages = self.with_system();
+        let conversation = Conversation {
+            messages: &messages,
+            tools: &self.tools,
+            add_generation_prompt: true,
+            now: self.now,
+            extra: self.extra.clone(),
+        };
+        self.guard.render(&self.template, &conversation)
+    }
+
+    /// What has been said, with what the model is told in front of it.
+    fn with_system(&self) -> Vec<Message> {
+        let mut messages = self.messages.clone();
+        let Some(system) = self.system.as_deref().filter(|text| !text.is_empty()) else { return messages };
+        if self.takes_system {
+            messages.insert(0, Message::system(system));
+        } else if let Some(first) = messages.iter_mut().find(|message| message.role == Role::User) {
+            first.content = format!("{system}\n\n{}", first.content);
         }
-        self.layout.user(&mut ids, message, &mut system);
-        ids.finish()
+        messages
+    }
+
+    fn ids(&self, marked: &str) -> Vec<u32> {
+        let tokenizer = self.session.engine().tokenizer();
+        let known = self.known.as_ref();
+        let goes_on =
+            known.and_then(|known| Some((known, known.texts.iter().find_map(|t| marked.strip_prefix(t.as_str()))?)));
+        match goes_on {
+            Some((known, rest)) => [&known.ids[..], &prompt::continued(tokenizer, rest)].concat(),
+            None => prompt::encode(tokenizer, marked),
+        }
+    }
+
+    /// Keeps what was read and said, with its ids. `said` is the answer as it came and without white space in front.
+    fn remember(&mut self, prompt: &str, mut ids: Vec<u32>, said: [&str; 2], summary: &Summary) {
+        if summary.n_generated == 0 {
+            return;
+        }
+        ids.extend(self.answer_ids(ids.len(), said[0], summary));
+        let texts = said.map(|answer| format!("{prompt}{}", self.guard.answer(answer)));
+        self.known = Some(Known { texts, ids });
     }
 
     /// The ids of an answer that began at `start`, without what ended it.

@@ -37,3 +37,7 @@ pub(crate) fn chat_model(name: &str, template: &str, markers: &[(&str, i32)]) ->
 
 /// The tokens of ChatML.
 pub(crate) const CHATML: [(&str, i32); 2] = [("<|im_start|>", 3), ("<|im_end|>", 3)];
+
+/// A template that writes it.
+pub(crate) const CHATML_TEMPLATE: &str = "{% for m in messages %}<|im_start|>{{ m.role + '\n' + m.content }}<|im_end|>\n{% endfor %}\
+                                          {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";

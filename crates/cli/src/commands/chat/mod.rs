@@ -8,15 +8,18 @@ mod command;
 mod lines;
 mod transcript;
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use atta::{
     Engine, Error, FinishReason, GenerateOptions, KvType, LoadOptions,
-    chat::{Chat, Layout, Reply},
+    chat::{Chat, DateTime, Origin, Reply, SpecialTexts, Template},
 };
 
 use crate::{
-    args::ChatArgs,
+    args::{ChatArgs, TemplateChoice},
     cache::{Cache, Recalled},
     failure::{Failure, one_line},
     interrupt::Interrupt,
@@ -53,29 +56,45 @@ fn prepare(args: &ChatArgs, options: &LoadOptions, cache: Cache, stats: &mut Sta
     if args.report.verbose {
         report::model(&load::name(args.model.as_deref()), &engine);
     }
-    let layout = args.chat_template.map_or_else(|| layout(&engine), |name| name.layout());
-    let mut chat = Chat::new(engine.session(&options.session)?, layout);
+    let template = template(&engine, args.chat_template.as_ref())?;
+    let mut chat = Chat::new(engine.session(&options.session)?, template);
+    chat.set_now(SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|time| DateTime::from_unix(time.as_secs())));
     chat.set_system(args.system.clone());
     cache.give_to(&mut chat);
     stats.account(&engine);
     Ok(chat)
 }
 
-/// The layout of the file's template, or one that might do.
-fn layout(engine: &Engine) -> Layout {
-    let known = engine.chat_template().and_then(Layout::of_template);
-    known.unwrap_or_else(|| {
-        let has = if engine.chat_template().is_some() {
-            "its chat template is none that we know"
-        } else {
-            "it has no chat template"
-        };
-        load::warn(&format!(
-            "this model may not be made for chat: {has}, so that messages become lines with `User:` and `Assistant:`; \
-             another way can be chosen with --chat-template"
-        ));
-        Layout::Plain
-    })
+/// The template that was asked for, else the file's, else one that might do.
+fn template(engine: &Engine, choice: Option<&TemplateChoice>) -> Result<Template, Failure> {
+    let texts = SpecialTexts::of(engine.tokenizer());
+    match choice {
+        Some(TemplateChoice::Chatml) => Ok(Template::chatml(texts)),
+        Some(TemplateChoice::Plain) => Ok(Template::plain(texts)),
+        Some(TemplateChoice::File(path)) => {
+            let source = std::fs::read_to_string(path).map_err(|error| Failure::at(path, error))?;
+            Template::new(&source, texts).map_err(|error| Failure::at(path, error))
+        }
+        None => {
+            let found = Template::of_engine(engine);
+            let (template, origin) = found.map_err(|error| Failure::Failed(format!("{error}; see --chat-template")))?;
+            explain(origin);
+            Ok(template)
+        }
+    }
+}
+
+/// Says what is done where the file has no template.
+fn explain(origin: Origin) {
+    let written = match origin {
+        Origin::File => return,
+        Origin::ChatMl => "messages are written as ChatML, whose markers its vocabulary has",
+        Origin::Plain => "messages become lines with `User:` and `Assistant:`",
+    };
+    load::warn(&format!(
+        "this model may not be made for chat: it has no chat template, so that {written}; another way can be chosen with \
+         --chat-template"
+    ));
 }
 
 /// A chat and the user of it.

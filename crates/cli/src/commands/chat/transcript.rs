@@ -3,20 +3,18 @@
 
 use std::path::Path;
 
-use atta::chat::Chat;
-use serde_json::{Value, json};
+use atta::chat::{Chat, Message, Role};
+use serde_json::Value;
 
 use crate::{failure::Failure, json, output::NewFile};
 
 const EXPECTED: &str = "expected a list of messages, each with role and content: system first or not at all, then user \
-                        and assistant in turns";
+                        and assistant in turns, with the tools that it calls in between";
 
 /// Writes what has been said.
 pub(super) fn save(chat: &Chat, path: &Path) -> Result<(), Failure> {
-    let message = |role, content| json!({ "role": role, "content": content });
-    let system = chat.system().map(|text| message("system", text));
-    let turns = chat.turns().iter().flat_map(|t| [message("user", t.user()), message("assistant", t.answer())]);
-    let messages: Vec<Value> = system.into_iter().chain(turns).collect();
+    let system = chat.system().map(Message::system);
+    let messages: Vec<Value> = system.iter().chain(chat.messages()).map(Message::to_json).collect();
     let mut file = NewFile::create(path)?;
     file.write((json::pretty(&Value::Array(messages)) + "\n").as_bytes())?;
     file.finish()
@@ -26,34 +24,42 @@ pub(super) fn save(chat: &Chat, path: &Path) -> Result<(), Failure> {
 pub(super) fn load(chat: &mut Chat, path: &Path) -> Result<(), Failure> {
     let text = std::fs::read(path).map_err(|error| Failure::at(path, error))?;
     let value: Value = serde_json::from_slice(&text).map_err(|error| Failure::at(path, error))?;
-    let (system, turns) = conversation(&value).ok_or_else(|| Failure::at(path, EXPECTED))?;
+    let (system, messages) = conversation(&value).ok_or_else(|| Failure::at(path, EXPECTED))?;
     chat.set_system(system);
-    chat.restore(turns);
+    chat.restore(messages);
     Ok(())
 }
 
-/// The system message, and pairs of a message and its answer.
-type Conversation = (Option<String>, Vec<(String, String)>);
-
-fn conversation(value: &Value) -> Option<Conversation> {
-    let mut messages = value.as_array()?.as_slice();
-    let system = messages.first().and_then(|first| content(first, "system"));
-    if system.is_some() {
-        messages = &messages[1..];
-    }
-    let pairs = messages.chunks(2).map(|pair| match pair {
-        [user, assistant] => Some((content(user, "user")?, content(assistant, "assistant")?)),
-        _ => None,
+/// The system message, and what has been said.
+fn conversation(value: &Value) -> Option<(Option<String>, Vec<Message>)> {
+    let mut messages = value.as_array()?.iter().map(Message::from_json).collect::<Option<Vec<_>>>()?;
+    let has_system = messages.first().is_some_and(|first| first.role == Role::System);
+    let system = has_system.then(|| messages.remove(0).content);
+    let mut before = None;
+    let fits = messages.iter().all(|message| {
+        let fits = follows(before, message);
+        before = Some(message);
+        fits
     });
-    Some((system, pairs.collect::<Option<_>>()?))
+    let ends = before.is_none_or(|last| last.role == Role::Assistant && last.tool_calls.is_empty());
+    (fits && ends).then_some((system, messages))
 }
 
-fn content(message: &Value, role: &str) -> Option<String> {
-    (message["role"] == role).then(|| message["content"].as_str().map(str::to_owned))?
+/// Whether a message can come after another, or first.
+fn follows(before: Option<&Message>, message: &Message) -> bool {
+    let is_open = before.is_some_and(|before| before.role == Role::Tool || !before.tool_calls.is_empty());
+    match message.role {
+        Role::System => false,
+        Role::User => before.is_none_or(|before| before.role == Role::Assistant && !is_open),
+        Role::Assistant => before.is_some_and(|before| matches!(before.role, Role::User | Role::Tool)),
+        Role::Tool => is_open,
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn message(role: &str, content: &str) -> Value {
@@ -61,13 +67,24 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_has_a_system_message_first_and_then_pairs() {
+    fn a_conversation_has_a_system_message_first_and_then_turns() {
         let (s, u, a) = (message("system", "s"), message("user", "u"), message("assistant", "a"));
-        let pair = ("u".to_owned(), "a".to_owned());
-        assert_eq!(conversation(&json!([s, u, a])), Some((Some("s".into()), vec![pair.clone()])));
-        assert_eq!(conversation(&json!([u, a, u, a])), Some((None, vec![pair.clone(), pair])));
+        let turn = [Message::user("u"), Message::assistant("a")];
+        assert_eq!(conversation(&json!([s, u, a])), Some((Some("s".into()), turn.to_vec())));
+        assert_eq!(conversation(&json!([u, a, u, a])), Some((None, [turn.clone(), turn].concat())));
         assert_eq!(conversation(&json!([])), Some((None, vec![])));
         for bad in [json!({}), json!([u]), json!([a, u]), json!([u, a, s]), json!(["u", "a"]), json!([s, s])] {
+            assert_eq!(conversation(&bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn tools_speak_between_a_call_and_an_answer() {
+        let (u, a, t) = (message("user", "u"), message("assistant", "a"), message("tool", "t"));
+        let function = json!({ "name": "f", "arguments": "{}" });
+        let call = json!({ "role": "assistant", "tool_calls": [{ "id": "1", "function": function }] });
+        assert_eq!(conversation(&json!([u, call, t, t, call, t, a])).unwrap().1.len(), 7);
+        for bad in [json!([u, t, a]), json!([u, call, u, a]), json!([u, call]), json!([u, a, t, a])] {
             assert_eq!(conversation(&bad), None, "{bad}");
         }
     }

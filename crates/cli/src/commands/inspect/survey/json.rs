@@ -18,7 +18,7 @@ pub(super) fn add(survey: &Survey, mut object: Value) -> Value {
     either(&mut object, ("tokenizer", "tokenizer_error"), &survey.vocabulary, tokenizer);
     object["chat_template"] = survey.template.as_ref().map_or(
         Value::Null,
-        |template| json!({ "bytes": template.n_bytes, "kind": template.layout, "first_line": template.first_line }),
+        |template| json!({ "bytes": template.n_bytes, "error": template.error, "first_line": template.first_line }),
     );
     object["bytes"] = bytes(&survey.bytes);
     object

@@ -30,8 +30,8 @@ pub(super) struct Survey {
 /// What a file says about how messages are put to its model.
 struct Template {
     n_bytes: usize,
-    /// Of the layouts that we know.
-    layout: Option<String>,
+    /// Why it cannot be used, if that is so.
+    error: Option<String>,
     first_line: String,
 }
 
@@ -77,17 +77,18 @@ impl Survey {
 impl Template {
     fn of(template: &str) -> Self {
         let first_line = template.trim_start().lines().next().unwrap_or_default().to_owned();
-        Self { n_bytes: template.len(), layout: layout(template), first_line }
+        Self { n_bytes: template.len(), error: template_error(template), first_line }
     }
 }
 
 #[cfg(feature = "chat")]
-fn layout(template: &str) -> Option<String> {
-    atta::chat::Layout::of_template(template).and_then(crate::args::layout_name)
+fn template_error(template: &str) -> Option<String> {
+    use atta::chat::{SpecialTexts, Template};
+    Template::new(template, SpecialTexts::default()).err().map(|error| error.to_string())
 }
 
 #[cfg(not(feature = "chat"))]
-fn layout(_: &str) -> Option<String> {
+fn template_error(_: &str) -> Option<String> {
     None
 }
 

@@ -78,13 +78,13 @@ fn tokenizer(vocabulary: &Vocabulary) -> Vec<String> {
 }
 
 fn template(template: Option<&Template>) -> String {
-    let Some(Template { n_bytes, layout, first_line }) = template else {
+    let Some(Template { n_bytes, error, first_line }) = template else {
         return "chat template: none".to_owned();
     };
-    let known = layout.as_deref().unwrap_or("none that we know");
     let mut shown: String = first_line.chars().take(LINE_CHARS).collect();
     if shown.len() < first_line.len() {
         shown.push('…');
     }
-    format!("chat template: {known}, {} bytes: {}", grouped(*n_bytes as i128), one_line(&shown))
+    let error = error.as_ref().map_or(String::new(), |error| format!("\n  {}", one_line(error)));
+    format!("chat template: {} bytes: {}{error}", grouped(*n_bytes as i128), one_line(&shown))
 }

@@ -1,0 +1,117 @@
+//! Which template is used: the one of the file, and what is used where it has none.
+//!
+//! Knows names in metadata and two texts of our own. The defaults are templates like any other, so that there is one
+//! way.
+
+use super::template::{SpecialTexts, Template, TemplateError};
+use crate::Engine;
+
+/// ChatML, as in OpenAI's description of it, 2023.
+const CHATML: &str = "\
+{%- macro calls(message) %}
+    {%- for call in message.tool_calls or [] %}
+        {{- '\\n' if message.content or not loop.first }}
+        {{- {'name': call.function.name, 'arguments': call.function.arguments}|tojson }}
+    {%- endfor %}
+{%- endmacro %}
+{%- for message in messages %}
+    {{- '<|im_start|>' + message.role + '\\n' + message.content + calls(message) + '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\\n' }}
+{%- endif %}";
+
+/// Lines with names, which even a model that was never taught to talk may go on with.
+const PLAIN: &str = "\
+{%- set names = {'user': 'User: ', 'assistant': 'Assistant: ', 'tool': 'Tool: '} %}
+{%- for message in messages %}
+    {%- if message.role == 'system' %}
+        {{- message.content + '\\n\\n' }}
+    {%- else %}
+        {{- names[message.role] + message.content }}
+        {%- for call in message.tool_calls or [] %}
+            {{- {'name': call.function.name, 'arguments': call.function.arguments}|tojson }}
+        {%- endfor %}
+        {{- '\\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- 'Assistant:' }}
+{%- endif %}";
+
+/// Where a template comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The file of the model.
+    File,
+    /// The file has none, but its vocabulary has the markers of ChatML.
+    ChatMl,
+    /// The file has none, and nothing says what it would be.
+    Plain,
+}
+
+impl Template {
+    /// The template of a model, and another one for tools where its file has that. Without any: ChatML if the
+    /// vocabulary has `<|im_start|>`, else lines with `User:` and `Assistant:`.
+    ///
+    /// # Errors
+    /// Those of [`Template::new`], about the template in the file.
+    pub fn of_engine(engine: &Engine) -> Result<(Self, Origin), TemplateError> {
+        let texts = SpecialTexts::of(engine.tokenizer());
+        let Some(source) = engine.chat_template() else {
+            let has_markers = engine.tokenizer().token_id("<|im_start|>").is_some();
+            let default =
+                if has_markers { (Self::chatml(texts), Origin::ChatMl) } else { (Self::plain(texts), Origin::Plain) };
+            return Ok(default);
+        };
+        let template = Self::new(source, texts)?;
+        let template = match engine.chat_template_named("tool_use") {
+            Some(source) => template.with_tool_use(source)?,
+            None => template,
+        };
+        Ok((template, Origin::File))
+    }
+
+    /// `<|im_start|>user` … `<|im_end|>`.
+    pub fn chatml(texts: SpecialTexts) -> Self {
+        Self::new(CHATML, texts).expect("our own template is one")
+    }
+
+    /// `User:` … `Assistant:`.
+    pub fn plain(texts: SpecialTexts) -> Self {
+        Self::new(PLAIN, texts).expect("our own template is one")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::message::{Conversation, Message};
+    use super::*;
+    use crate::tools::ToolCall;
+    use serde_json::json;
+
+    #[test]
+    fn defaults_write_every_kind_of_message() {
+        let call = |id: &str| ToolCall { id: id.into(), name: "f".into(), arguments: json!({ "x": 1 }) };
+        let messages = [
+            Message::system("S"),
+            Message::user("U"),
+            Message::assistant_calling("A", vec![call("1"), call("2")]),
+            Message::tool("1", "f", "T"),
+        ];
+        let conversation = Conversation { messages: &messages, add_generation_prompt: true, ..Conversation::default() };
+        let calls = "{\"name\": \"f\", \"arguments\": {\"x\": 1}}";
+        assert_eq!(
+            Template::plain(SpecialTexts::default()).render(&conversation).unwrap(),
+            format!("S\n\nUser: U\nAssistant: A{calls}{calls}\nTool: T\nAssistant:")
+        );
+        assert_eq!(
+            Template::chatml(SpecialTexts::default()).render(&conversation).unwrap(),
+            format!(
+                "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n\
+                 <|im_start|>assistant\nA\n{calls}\n{calls}\
+                 <|im_end|>\n<|im_start|>tool\nT<|im_end|>\n<|im_start|>assistant\n"
+            )
+        );
+    }
+}

@@ -1,0 +1,207 @@
+//! From a conversation to ids: what a template has written, with its special tokens and nobody else's.
+//!
+//! Knows texts and tokens, and nothing of sessions. The one idea: a template gives one string, in which special tokens
+//! are recognised by their text; so wherever somebody else's text holds such a text, a character that is none is put
+//! into it before the template sees it, and the result is cut there and encoded in pieces.
+
+use std::collections::{BTreeMap, HashSet};
+
+use atta_tokenizer::{Special, TokenKind, Tokenizer};
+use serde_json::Value;
+
+use super::{
+    message::{Conversation, Message, Role},
+    template::{SENTINEL, SpecialTexts, Template, TemplateError},
+};
+use crate::{Engine, tools::ToolCall};
+
+/// A conversation as a model reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prompt {
+    /// As the template has written it.
+    pub text: String,
+    /// Begin of text in front, where the vocabulary wants it.
+    pub ids: Vec<u32>,
+}
+
+/// Writes a conversation down and encodes it. Nothing in its messages, tools or further variables becomes a special
+/// token, but for tags around thoughts and calls in what the model itself has said.
+///
+/// # Errors
+/// Those of [`Template::render`].
+pub fn prompt_ids(
+    engine: &Engine,
+    template: &Template,
+    conversation: &Conversation<'_>,
+) -> Result<Prompt, TemplateError> {
+    let tokenizer = engine.tokenizer();
+    let marked = Guard::new(tokenizer, template).render(template, conversation)?;
+    let ids = encode(tokenizer, &marked);
+    Ok(Prompt { text: marked.replace(SENTINEL, ""), ids })
+}
+
+/// The ids of a rendered text, with begin of text once where the vocabulary wants it.
+pub(super) fn encode(tokenizer: &Tokenizer, marked: &str) -> Vec<u32> {
+    let mut ids = continued(tokenizer, marked);
+    let Some(bos) = tokenizer.bos() else { return ids };
+    let n_first = ids.iter().take_while(|&&id| id == bos).count();
+    if n_first == 0 && tokenizer.add_bos() {
+        ids.insert(0, bos);
+    }
+    ids.drain(..n_first.saturating_sub(1));
+    ids
+}
+
+/// The ids of a later part of a rendered text.
+pub(super) fn continued(tokenizer: &Tokenizer, marked: &str) -> Vec<u32> {
+    let pieces = marked.split(SENTINEL).filter(|piece| !piece.is_empty());
+    pieces.flat_map(|piece| tokenizer.encode(piece, Special::Parse)).collect()
+}
+
+impl SpecialTexts {
+    /// Those of a vocabulary.
+    pub fn of(tokenizer: &Tokenizer) -> Self {
+        let text = |id: Option<u32>| Some(String::from_utf8_lossy(tokenizer.token_text(id?)).into_owned());
+        let [bos, eos] = [tokenizer.bos(), tokenizer.eos()].map(text);
+        Self { bos, eos, unknown: text(tokenizer.unknown()), padding: text(tokenizer.padding()) }
+    }
+}
+
+/// Texts of tokens that only a template may write.
+pub(super) struct Guard {
+    /// In what the model said.
+    control: Specials,
+    /// In what anybody else said.
+    all: Specials,
+}
+
+impl Guard {
+    /// Control tokens; and of those that are always found in a text because the file calls them user-defined, the ones
+    /// that look like what a template writes: `<|…|>`, and whatever this one names. Other user-defined tokens, such as
+    /// runs of spaces or the tags of HTML, are a way to write text.
+    pub(super) fn new(tokenizer: &Tokenizer, template: &Template) -> Self {
+        let sources = [template.source(false), template.source(true)];
+        let is_bracketed = |text: &str| (text.starts_with("<|") || text.starts_with("<｜")) && text.ends_with('>');
+        let is_named = |text: &str| !text.trim().is_empty() && sources.iter().any(|source| source.contains(text));
+        let (mut control, mut all) = (Specials::default(), Specials::default());
+        for id in 0..tokenizer.n_vocab() as u32 {
+            let kind = tokenizer.kind(id);
+            let Ok(text) = str::from_utf8(tokenizer.token_text(id)) else { continue };
+            let is_tag = matches!(text, "<think>" | "</think>");
+            match kind {
+                _ if text.is_empty() => continue,
+                TokenKind::Control | TokenKind::Unknown if !is_tag => control.insert(text),
+                TokenKind::Control | TokenKind::Unknown => {}
+                TokenKind::UserDefined if is_bracketed(text) || is_named(text) => {}
+                _ => continue,
+            }
+            all.insert(text);
+        }
+        Self { control, all }
+    }
+
+    /// Renders a conversation with marks in it.
+    pub(super) fn render(&self, template: &Template, conversation: &Conversation<'_>) -> Result<String, TemplateError> {
+        let messages: Vec<Message> = conversation.messages.iter().map(|message| self.message(message)).collect();
+        let tools: Vec<Value> = conversation.tools.iter().map(|tool| value_marked(tool, &self.all)).collect();
+        let extra = conversation.extra.iter().map(|(name, value)| (name.clone(), value_marked(value, &self.all)));
+        let (messages, tools, extra) = (&messages[..], &tools[..], extra.collect());
+        template.render(&Conversation { messages, tools, extra, ..*conversation })
+    }
+
+    /// What the model said, as a template gets it.
+    pub(super) fn answer(&self, text: &str) -> String {
+        self.control.marked(text)
+    }
+
+    fn message(&self, message: &Message) -> Message {
+        let texts = if message.role == Role::Assistant { &self.control } else { &self.all };
+        let mark = |text: &String| texts.marked(text);
+        let call = |call: &ToolCall| ToolCall {
+            id: mark(&call.id),
+            name: mark(&call.name),
+            arguments: value_marked(&call.arguments, texts),
+        };
+        Message {
+            role: message.role,
+            content: mark(&message.content),
+            reasoning: message.reasoning.as_ref().map(mark),
+            tool_calls: message.tool_calls.iter().map(call).collect(),
+            tool_call_id: message.tool_call_id.as_ref().map(mark),
+            name: message.name.as_ref().map(mark),
+        }
+    }
+}
+
+/// With marks in all texts, those of keys included.
+fn value_marked(value: &Value, texts: &Specials) -> Value {
+    match value {
+        Value::String(text) => texts.marked(text).into(),
+        Value::Array(items) => items.iter().map(|item| value_marked(item, texts)).collect(),
+        Value::Object(pairs) => {
+            pairs.iter().map(|(key, item)| (texts.marked(key), value_marked(item, texts))).collect()
+        }
+        other => other.clone(),
+    }
+}
+
+/// Texts to look for. A vocabulary may have thousands of them, but few lengths and few first characters.
+#[derive(Default)]
+struct Specials {
+    by_bytes: BTreeMap<usize, HashSet<String>>,
+    first: HashSet<char>,
+}
+
+impl Specials {
+    fn insert(&mut self, text: &str) {
+        self.first.extend(text.chars().next());
+        self.by_bytes.entry(text.len()).or_default().insert(text.to_owned());
+    }
+
+    /// A text with a sentinel behind the first character of each special text in it, and at its end where the
+    /// beginning of one stands there that the template might complete.
+    fn marked(&self, text: &str) -> String {
+        let text = text.replace(SENTINEL, "\u{FFFD}");
+        let mut out = String::with_capacity(text.len());
+        for (at, c) in text.char_indices() {
+            out.push(c);
+            if self.first.contains(&c) && self.begins(&text[at..]) {
+                out.push(SENTINEL);
+            }
+        }
+        if self.by_bytes.values().flatten().any(|special| ends_with_part(&text, special)) {
+            out.push(SENTINEL);
+        }
+        out
+    }
+
+    fn begins(&self, text: &str) -> bool {
+        self.by_bytes.iter().any(|(&n, specials)| text.get(..n).is_some_and(|part| specials.contains(part)))
+    }
+}
+
+/// Whether a text ends with a beginning of `special`.
+fn ends_with_part(text: &str, special: &str) -> bool {
+    special.char_indices().skip(1).any(|(n, _)| text.ends_with(&special[..n]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_special_texts_are_marked() {
+        let mut specials = Specials::default();
+        ["<|a|>", "</s>"].iter().for_each(|text| specials.insert(text));
+        for (text, want) in [
+            ("plain < text", "plain < text"),
+            ("x<|a|>y", "x<\u{FDD0}|a|>y"),
+            ("<<|a|></s>", "<<\u{FDD0}|a|><\u{FDD0}/s>"),
+            ("ends <|a", "ends <|a\u{FDD0}"),
+            ("was \u{FDD0} there", "was \u{FFFD} there"),
+            ("é</s>é", "é<\u{FDD0}/s>é"),
+        ] {
+            assert_eq!(specials.marked(text), want);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What a template may make of values that the interpreter does not count.
+//!
+//! It refuses to know templates. The interpreter counts instructions and bytes, but not what it costs to compare two
+//! values or to drop one, which may be lists of lists that share their parts: few to make, and very many to visit. The
+//! one idea: every value that is kept or compared is visited once before, at a price, and only up to a depth.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use minijinja::{Error, ErrorKind, Value, value::ValueKind};
+
+/// Lists within lists at most: dropping and printing recurse.
+const MAX_DEPTH: usize = 100;
+/// Parts of one value at most, beside those that the conversation may have.
+const MAX_PARTS: usize = 10_000;
+/// Bytes of text that cost as much as a part.
+const BYTES_PER_PART: usize = 1024;
+
+/// What is left to visit.
+pub(super) struct Budget {
+    left: AtomicI64,
+    max_parts: usize,
+}
+
+impl Budget {
+    /// Enough for a template that looks at each part of a conversation of so many bytes a few dozen times.
+    pub(super) fn new(n_input_bytes: usize) -> Self {
+        let max_parts = MAX_PARTS + n_input_bytes / 8;
+        let left = i64::try_from(max_parts.saturating_mul(100)).unwrap_or(i64::MAX);
+        Self { left: AtomicI64::new(left), max_parts }
+    }
+
+    /// Visits a value, and says whether there is a namespace in it.
+    pub(super) fn weigh(&self, value: &Value) -> Result<bool, Error> {
+        let mut has_namespace = false;
+        let mut todo = vec![(value.clone(), 0)];
+        let mut n_parts = 0;
+        while let Some((value, depth)) = todo.pop() {
+            n_parts += 1 + value.as_str().map_or(0, |text| text.len() / BYTES_PER_PART);
+            if n_parts > self.max_parts || depth > MAX_DEPTH {
+                return Err(refused("the template makes a value that is too large"));
+            }
+            has_namespace |= is_namespace(&value);
+            let room = self.max_parts - n_parts;
+            todo.extend(parts(&value).take(room.saturating_add(1)).map(|part| (part, depth + 1)));
+        }
+        self.spend(n_parts)?;
+        Ok(has_namespace)
+    }
+
+    fn spend(&self, n: usize) -> Result<(), Error> {
+        let n = i64::try_from(n).unwrap_or(i64::MAX);
+        let left = self.left.fetch_sub(n, Ordering::Relaxed);
+        if left > n { Ok(()) } else { Err(Error::from(ErrorKind::OutOfFuel)) }
+    }
+}
+
+fn parts(value: &Value) -> Box<dyn Iterator<Item = Value>> {
+    match value.kind() {
+        ValueKind::Seq | ValueKind::Iterable | ValueKind::Map => {}
+        _ => return Box::new(std::iter::empty()),
+    }
+    let Some(object) = value.as_object().cloned() else { return Box::new(std::iter::empty()) };
+    if value.kind() != ValueKind::Map {
+        let items: Vec<Value> = object.try_iter().into_iter().flatten().collect();
+        return Box::new(items.into_iter());
+    }
+    let items: Vec<Value> = object.try_iter_pairs().into_iter().flatten().map(|(_, part)| part).collect();
+    Box::new(items.into_iter())
+}
+
+/// The interpreter's own, the only values that can come to hold themselves.
+pub(super) fn is_namespace(value: &Value) -> bool {
+    value.as_object().is_some_and(|object| object.type_name().ends_with("::Namespace"))
+}
+
+pub(super) fn refused(why: &'static str) -> Error {
+    Error::new(ErrorKind::InvalidOperation, why)
+}

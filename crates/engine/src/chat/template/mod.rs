@@ -1,0 +1,312 @@
+//! Chat templates: programs in Jinja that write a conversation down for a model.
+//!
+//! It refuses to know tokens, files and a clock. The one idea: the result is that of `apply_chat_template` of Hugging
+//! Face transformers, byte for byte, errors as errors; and since a template is foreign code, what it may cost is
+//! limited: its size, the depth of everything, and an allowance of instructions, bytes and visited values.
+
+mod budget;
+mod json;
+mod python;
+mod source;
+mod strftime;
+
+use std::sync::Arc;
+
+use minijinja::{
+    Environment, Error, ErrorKind, Value,
+    syntax::SyntaxConfig,
+    value::{Kwargs, Rest, Serde, ValueKind},
+};
+use serde_json::{Map, json};
+
+pub use strftime::DateTime;
+
+use self::budget::{Budget, is_namespace, refused};
+use super::message::{Conversation, Message};
+
+/// What marks a place in a text that a template only passes on: a character that is none.
+pub(super) const SENTINEL: char = '\u{FDD0}';
+
+/// What a template may use: an instruction costs one, as do 64 bytes. A message takes a few hundred.
+const FUEL: u64 = 100_000;
+/// And so much more for each byte of the conversation.
+const FUEL_PER_BYTE: u64 = 4;
+/// How deep calls of macros and loops may be within each other; a call counts four.
+const MAX_RECURSION: usize = 200;
+/// What the interpreter calls a template; it stands in its errors.
+const NAME: &str = "chat template";
+
+/// What went wrong with a template.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateError {
+    /// What no template needs.
+    #[error("the chat template has more than {limit} {what}")]
+    TooLarge {
+        /// Of what there is too much.
+        what: &'static str,
+        /// How much there may be.
+        limit: usize,
+    },
+    /// A template that is not one.
+    #[error("the chat template cannot be read: {0}")]
+    Syntax(String),
+    /// What the template itself says of the conversation, by `raise_exception`.
+    #[error("{0}")]
+    Raised(String),
+    /// A template that failed, or took too much.
+    #[error("the chat template failed: {0}")]
+    Failed(String),
+}
+
+/// Texts of tokens with a role that templates write, where a vocabulary has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpecialTexts {
+    /// `bos_token`, the begin of a text.
+    pub bos: Option<String>,
+    /// `eos_token`, the end of a text.
+    pub eos: Option<String>,
+    /// `unk_token`, what has no token.
+    pub unknown: Option<String>,
+    /// `pad_token`, what fills up.
+    pub padding: Option<String>,
+}
+
+/// How a template takes the content of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Contents {
+    /// As a string.
+    Text,
+    /// As a list of parts with a type, of which there is one.
+    Parts,
+}
+
+/// A template, and another for conversations with tools if there is one.
+#[derive(Clone, Debug)]
+pub struct Template {
+    program: Program,
+    with_tools: Option<Program>,
+    texts: SpecialTexts,
+}
+
+impl Template {
+    /// Reads a template.
+    ///
+    /// # Errors
+    /// [`TemplateError::Syntax`] and [`TemplateError::TooLarge`].
+    pub fn new(source: &str, texts: SpecialTexts) -> Result<Self, TemplateError> {
+        Ok(Self { program: Program::new(source, &texts)?, with_tools: None, texts })
+    }
+
+    /// The same, with another one for conversations with tools.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_tool_use(self, source: &str) -> Result<Self, TemplateError> {
+        Ok(Self { with_tools: Some(Program::new(source, &self.texts)?), ..self })
+    }
+
+    /// Writes a conversation down.
+    ///
+    /// # Errors
+    /// [`TemplateError::Raised`] if the template refuses the conversation, [`TemplateError::Failed`] if it fails or
+    /// takes too long.
+    pub fn render(&self, conversation: &Conversation<'_>) -> Result<String, TemplateError> {
+        self.program(conversation).render(conversation, &self.texts)
+    }
+
+    /// Whether system messages are written: some templates raise an exception, some drop them.
+    pub fn takes_system(&self) -> bool {
+        let messages = [Message::system(PROBE), Message::user("a")];
+        let conversation = Conversation { messages: &messages, add_generation_prompt: true, ..Conversation::default() };
+        self.render(&conversation).is_ok_and(|text| text.contains(PROBE))
+    }
+
+    /// The template itself; with tools, the one for them.
+    pub fn source(&self, with_tools: bool) -> &str {
+        let program = self.with_tools.as_ref().filter(|_| with_tools).unwrap_or(&self.program);
+        &program.source
+    }
+
+    fn program(&self, conversation: &Conversation<'_>) -> &Program {
+        self.with_tools.as_ref().filter(|_| !conversation.tools.is_empty()).unwrap_or(&self.program)
+    }
+}
+
+/// What no template writes.
+const PROBE: &str = "atta7probe";
+
+#[derive(Clone, Debug)]
+struct Program {
+    source: String,
+    /// The source as the interpreter takes it.
+    rewritten: String,
+    contents: Contents,
+}
+
+impl Program {
+    fn new(source: &str, texts: &SpecialTexts) -> Result<Self, TemplateError> {
+        let rewritten = source::rewrite(source)?;
+        let mut program = Self { source: source.to_owned(), rewritten, contents: Contents::Text };
+        environment(&Arc::new(Budget::new(0)), None)
+            .add_template(NAME, &program.rewritten)
+            .map_err(|error| TemplateError::Syntax(error.to_string()))?;
+        program.contents = program.probe(texts);
+        Ok(program)
+    }
+
+    /// Content as a string, unless only parts get through.
+    fn probe(&self, texts: &SpecialTexts) -> Contents {
+        let messages = [Message::user(PROBE)];
+        let conversation = Conversation { messages: &messages, ..Conversation::default() };
+        let gets_through = |contents| {
+            let program = Self { contents, ..self.clone() };
+            let text = program.render(&conversation, texts).unwrap_or_default();
+            // In quotes it would be a list that was printed.
+            text.split_once(PROBE).is_some_and(|(_, after)| !after.starts_with(['\'', '"']))
+        };
+        if !gets_through(Contents::Text) && gets_through(Contents::Parts) { Contents::Parts } else { Contents::Text }
+    }
+
+    fn render(&self, conversation: &Conversation<'_>, texts: &SpecialTexts) -> Result<String, TemplateError> {
+        let context = context(conversation, self.contents, texts);
+        let n_bytes = json_bytes(&context);
+        let mut environment = environment(&Arc::new(Budget::new(n_bytes)), conversation.now);
+        environment.set_fuel(Some(FUEL + FUEL_PER_BYTE * n_bytes as u64));
+        environment.add_template(NAME, &self.rewritten).map_err(|error| TemplateError::Syntax(error.to_string()))?;
+        let template = environment.get_template(NAME).map_err(failed)?;
+        template.render(Value::from(Serde(context))).map_err(failed)
+    }
+}
+
+fn failed(error: Error) -> TemplateError {
+    let mut source = std::error::Error::source(&error);
+    while let Some(cause) = source {
+        if let Some(Raised(message)) = cause.downcast_ref() {
+            return TemplateError::Raised(message.clone());
+        }
+        source = cause.source();
+    }
+    match error.kind() {
+        ErrorKind::OutOfFuel => TemplateError::Failed("it takes too long".to_owned()),
+        _ => TemplateError::Failed(error.to_string()),
+    }
+}
+
+/// The variables of a template.
+fn context(conversation: &Conversation<'_>, contents: Contents, texts: &SpecialTexts) -> serde_json::Value {
+    let messages: Vec<_> = conversation.messages.iter().map(|message| message_json(message, contents)).collect();
+    let tools = if conversation.tools.is_empty() { json!(null) } else { json!(conversation.tools) };
+    let mut context = Map::new();
+    let named = [
+        ("bos_token", &texts.bos),
+        ("eos_token", &texts.eos),
+        ("unk_token", &texts.unknown),
+        ("pad_token", &texts.padding),
+    ];
+    for (name, text) in named {
+        context.extend(text.as_ref().map(|text| (name.to_owned(), json!(text))));
+    }
+    let given = [
+        ("messages", json!(messages)),
+        ("tools", tools),
+        ("documents", json!(null)),
+        ("add_generation_prompt", json!(conversation.add_generation_prompt)),
+    ];
+    context.extend(given.map(|(name, value)| (name.to_owned(), value)));
+    context.extend(conversation.extra.clone());
+    context.into()
+}
+
+/// A message as transformers hands it on: what was thought has two names.
+fn message_json(message: &Message, contents: Contents) -> serde_json::Value {
+    let mut object = message.to_json();
+    if contents == Contents::Parts {
+        object["content"] = json!([{ "type": "text", "text": message.content }]);
+    }
+    if let Some(reasoning) = &message.reasoning {
+        object["thinking"] = json!(reasoning);
+    }
+    object
+}
+
+/// Bytes of the texts in a value, and a few for everything else. It is as deep as whoever made it has made it.
+fn json_bytes(value: &serde_json::Value) -> usize {
+    let (mut todo, mut n_bytes) = (vec![value], 0);
+    while let Some(value) = todo.pop() {
+        n_bytes += 8 + value.as_str().map_or(0, str::len);
+        todo.extend(value.as_array().into_iter().flatten());
+        todo.extend(value.as_object().into_iter().flat_map(Map::values));
+    }
+    n_bytes
+}
+
+/// What a template raises.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Raised(String);
+
+fn raise_exception(message: &Value) -> Result<Value, Error> {
+    let message = message.to_string();
+    Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
+}
+
+/// Jinja as transformers sets it up, and what our rewritten sources call.
+fn environment<'s>(budget: &Arc<Budget>, now: Option<DateTime>) -> Environment<'s> {
+    let mut environment = Environment::new();
+    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+    environment.set_syntax(syntax.expect("the ordinary delimiters differ from each other"));
+    environment.set_fuel(Some(FUEL));
+    environment.set_recursion_limit(MAX_RECURSION);
+    environment.set_unknown_method_callback(python::method);
+    environment.add_function("raise_exception", raise_exception);
+    environment.add_function("dict", python::dict);
+    environment
+        .add_filter("tojson", |value: &Value, args: Rest<Value>, kwargs: Kwargs| json::tojson(value, &args, &kwargs));
+    environment.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
+    environment.add_test("sequence", |value: &Value| {
+        matches!(value.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map)
+    });
+    environment.add_filter("int", python::int);
+    environment.add_filter("float", python::float);
+    environment.add_function(source::ITEMS, python::items);
+    environment.add_filter(source::REMAINDER, python::remainder);
+    if let Some(now) = now {
+        environment.add_function("strftime_now", move |format: &str| now.format(format));
+    }
+    add_scales(&mut environment, budget);
+    environment
+}
+
+/// What weighs values.
+fn add_scales(environment: &mut Environment<'_>, budget: &Arc<Budget>) {
+    let scales = budget.clone();
+    let weighed = move |value: Value| scales.weigh(&value).map(|_| value);
+    environment.add_filter(source::WEIGHED, weighed.clone());
+    environment.add_function(source::WEIGHED, weighed);
+    let scales = budget.clone();
+    environment.add_function(source::KEPT, move |value: Value, in_namespace: bool| {
+        let holds_namespace = scales.weigh(&value)?;
+        if holds_namespace && (in_namespace || !is_namespace(&value)) {
+            return Err(refused("a namespace cannot be part of a value"));
+        }
+        Ok(value)
+    });
+    let scales = budget.clone();
+    environment.set_formatter(move |out, state, value| {
+        scales.weigh(value)?;
+        let float = json::python_float(value).map(Value::from);
+        minijinja::escape_formatter(out, state, float.as_ref().unwrap_or(value))
+    });
+    for name in ["eq", "equalto", "=="] {
+        let scales = budget.clone();
+        environment.add_test(name, move |a: &Value, b: &Value| scales.weigh(b).map(|_| a == b));
+    }
+    for name in ["ne", "!="] {
+        let scales = budget.clone();
+        environment.add_test(name, move |a: &Value, b: &Value| scales.weigh(b).map(|_| a != b));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,420 @@
+//! From a template as transformers takes it to one that minijinja takes, and that is harmless to compile.
+//!
+//! It refuses to know what a template means: it sees tags, and in them tokens. The one idea: what minijinja lacks is
+//! written in words that it has (`a % b` as a filter, `{% generation %}` as `{% with %}`), and where a template could
+//! make values that are dear to compare or too deep to drop, a call that weighs them is written around them. The
+//! compiler recurses over long expressions, so their length is limited here.
+
+use super::TemplateError;
+
+/// Bytes of a template at most. Those of the hub have up to 25 KB.
+const MAX_BYTES: usize = 256 << 10;
+/// Tokens between the ends of a tag, and `elif`s of a template, at most: the compiler takes a stack frame or two for
+/// each.
+const MAX_TOKENS: usize = 1000;
+/// Brackets within brackets at most.
+const MAX_NESTED: usize = 30;
+
+/// What the rewritten source calls.
+pub(super) const REMAINDER: &str = "atta_remainder";
+pub(super) const WEIGHED: &str = "atta_weighed";
+pub(super) const ITEMS: &str = "atta_items";
+pub(super) const KEPT: &str = "atta_kept";
+
+/// Filters that compare their items with each other.
+const COMPARING: [&str; 6] = ["sort", "unique", "groupby", "dictsort", "min", "max"];
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Token<'a> {
+    Space(&'a str),
+    Text(&'a str),
+    /// A name, a keyword or a number.
+    Word(&'a str),
+    Sign(&'a str),
+}
+
+impl<'a> Token<'a> {
+    fn text(self) -> &'a str {
+        match self {
+            Self::Space(text) | Self::Text(text) | Self::Word(text) | Self::Sign(text) => text,
+        }
+    }
+
+    /// Whether an operand can end here.
+    fn is_operand(self) -> bool {
+        match self {
+            Self::Text(_) => true,
+            Self::Word(word) => !KEYWORDS.contains(&word),
+            Self::Sign(sign) => matches!(sign, ")" | "]" | "}"),
+            Self::Space(_) => false,
+        }
+    }
+
+    fn is_constant(self) -> bool {
+        const NAMED: [&str; 6] = ["true", "false", "none", "True", "False", "None"];
+        match self {
+            Self::Text(_) => true,
+            Self::Word(word) => NAMED.contains(&word) || word.starts_with(|c: char| c.is_ascii_digit()),
+            _ => false,
+        }
+    }
+}
+
+const KEYWORDS: [&str; 8] = ["and", "or", "not", "if", "else", "in", "is", "recursive"];
+const COMPARISONS: [&str; 6] = ["==", "!=", "<", ">", "<=", ">="];
+
+/// Rewrites a template.
+///
+/// # Errors
+/// One that is too large, or with tags that are.
+pub(super) fn rewrite(source: &str) -> Result<String, TemplateError> {
+    if source.len() > MAX_BYTES {
+        return Err(TemplateError::TooLarge { what: "bytes", limit: MAX_BYTES });
+    }
+    // As Jinja2 reads them.
+    let source = source.replace("\r\n", "\n").replace('\r', "\n");
+    let mut out = String::with_capacity(source.len() + source.len() / 8);
+    let (mut rest, mut n_elif) = (source.as_str(), 0);
+    while let Some(at) = next_tag(rest) {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        rest = match &rest[..2] {
+            "{#" => comment(rest, &mut out),
+            _ => tag(rest, &mut out, &mut n_elif)?,
+        };
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+fn next_tag(text: &str) -> Option<usize> {
+    let braces = text.match_indices('{').map(|(at, _)| at);
+    braces.into_iter().find(|&at| matches!(text.as_bytes().get(at + 1), Some(b'{' | b'%' | b'#')))
+}
+
+fn comment<'a>(text: &'a str, out: &mut String) -> &'a str {
+    let end = text.find("#}").map_or(text.len(), |at| at + 2);
+    out.push_str(&text[..end]);
+    &text[end..]
+}
+
+/// A tag, and what follows it up to `endraw` if it is `raw`.
+fn tag<'a>(text: &'a str, out: &mut String, n_elif: &mut usize) -> Result<&'a str, TemplateError> {
+    let close = if text.starts_with("{{") { "}}" } else { "%}" };
+    let start = 2 + usize::from(text[2..].starts_with(['-', '+']));
+    out.push_str(&text[..start]);
+    let (tokens, rest) = tokens(&text[start..], close)?;
+    let name = if close == "%}" { first_word(&tokens) } else { "" };
+    *n_elif += usize::from(name == "elif");
+    if *n_elif > MAX_TOKENS {
+        return Err(TemplateError::TooLarge { what: "`elif`s", limit: MAX_TOKENS });
+    }
+    Rewriter { tokens: &tokens, at: 0, n_nested: 0, out }.tag(name)?;
+    let (end, after) = rest.split_at(rest.find(close).map_or(rest.len(), |at| at + 2));
+    out.push_str(end);
+    if name != "raw" {
+        return Ok(after);
+    }
+    let n = raw_bytes(after);
+    out.push_str(&after[..n]);
+    Ok(&after[n..])
+}
+
+fn first_word<'a>(tokens: &[Token<'a>]) -> &'a str {
+    let first = tokens.iter().find(|token| !matches!(token, Token::Space(_)));
+    first.map_or("", |token| token.text())
+}
+
+/// How far it is to the tag that ends what is raw.
+fn raw_bytes(text: &str) -> usize {
+    let tags = text.match_indices("{%").map(|(at, _)| at);
+    let name = |at: &usize| text[at + 2..].trim_start_matches(['-', '+']).trim_start().starts_with("endraw");
+    tags.into_iter().find(name).unwrap_or(text.len())
+}
+
+/// The tokens of a tag, and the text from its end on, which has the sign that trims white space in front.
+fn tokens<'a>(mut text: &'a str, close: &str) -> Result<(Vec<Token<'a>>, &'a str), TemplateError> {
+    let (mut tokens, mut n_tokens, mut n_braces) = (Vec::new(), 0, 0_usize);
+    while !text.is_empty() {
+        let is_end = |text: &str| text.starts_with(close) && (close == "%}" || n_braces == 0);
+        if is_end(text) || (text.starts_with(['-', '+']) && is_end(&text[1..])) {
+            break;
+        }
+        let (token, rest) = token(text);
+        match token {
+            Token::Sign("{") => n_braces += 1,
+            Token::Sign("}") => n_braces = n_braces.saturating_sub(1),
+            _ => {}
+        }
+        n_tokens += usize::from(!matches!(token, Token::Space(_)));
+        if n_tokens > MAX_TOKENS {
+            return Err(TemplateError::TooLarge { what: "words and signs in a tag", limit: MAX_TOKENS });
+        }
+        tokens.push(token);
+        text = rest;
+    }
+    Ok((tokens, text))
+}
+
+/// The first token of a text that is not empty.
+fn token<'a>(text: &'a str) -> (Token<'a>, &'a str) {
+    const PAIRS: [&str; 6] = ["==", "!=", "<=", ">=", "**", "//"];
+    let first = text.chars().next().unwrap_or_default();
+    let until = |is_in: fn(char) -> bool| text.find(|c| !is_in(c)).unwrap_or(text.len());
+    let (make, n): (fn(&'a str) -> Token<'a>, _) = match first {
+        '"' | '\'' => (Token::Text, quoted_bytes(text, first)),
+        c if c.is_whitespace() => (Token::Space, until(char::is_whitespace)),
+        c if is_word(c) => (Token::Word, until(is_word)),
+        _ if PAIRS.iter().any(|pair| text.starts_with(pair)) => (Token::Sign, 2),
+        c => (Token::Sign, c.len_utf8()),
+    };
+    (make(&text[..n]), &text[n..])
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// The bytes of a text in quotes, or of all that is left if it does not end.
+fn quoted_bytes(text: &str, quote: char) -> usize {
+    let mut is_escaped = false;
+    let end = text.char_indices().skip(1).find(|&(_, c)| {
+        let is_end = c == quote && !is_escaped;
+        is_escaped = c == '\\' && !is_escaped;
+        is_end
+    });
+    end.map_or(text.len(), |(at, _)| at + 1)
+}
+
+/// Writes the tokens of a tag.
+struct Rewriter<'t, 'a> {
+    tokens: &'t [Token<'a>],
+    at: usize,
+    n_nested: usize,
+    out: &'t mut String,
+}
+
+impl<'a> Rewriter<'_, 'a> {
+    fn tag(&mut self, name: &str) -> Result<(), TemplateError> {
+        let written = match name {
+            "generation" => Some("with"),
+            "endgeneration" => Some("endwith"),
+            _ => None,
+        };
+        if let Some(written) = written {
+            self.spaces();
+            self.at += 1;
+            self.out.push_str(written);
+        }
+        match name {
+            "set" => self.set()?,
+            "for" => self.loop_over()?,
+            _ => {}
+        }
+        self.until(|_| false)
+    }
+
+    /// `for TARGET in VALUE`: a loop over none is an error.
+    fn loop_over(&mut self) -> Result<(), TemplateError> {
+        while let Some(token) = self.copy() {
+            if token == Token::Word("in") {
+                self.out.push_str(&format!(" {ITEMS}("));
+                self.until(|token| matches!(token, Token::Word("if" | "recursive")))?;
+                self.out.push(')');
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// `set TARGET = VALUE`: what is kept is weighed.
+    fn set(&mut self) -> Result<(), TemplateError> {
+        let is_attribute = self.tokens.iter().take_while(|&&t| t != Token::Sign("=")).any(|&t| t == Token::Sign("."));
+        while let Some(token) = self.copy() {
+            if token == Token::Sign("=") {
+                self.out.push_str(&format!(" {KEPT}(("));
+                self.until(|_| false)?;
+                self.out.push_str(&format!("), {is_attribute})"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Up to the first token that `is_end` says, or the end of brackets.
+    fn until(&mut self, is_end: fn(Token<'_>) -> bool) -> Result<(), TemplateError> {
+        let mut before = Token::Space("");
+        // Whether `%` would take less than what is in front of it.
+        let mut binds = false;
+        while let Some(token) = self.peek() {
+            match token {
+                Token::Sign(")" | "]" | "}") => return Ok(()),
+                token if is_end(token) => return Ok(()),
+                Token::Sign("(" | "[" | "{") => self.brackets()?,
+                Token::Sign("%") if !binds && before.is_operand() => self.remainder()?,
+                Token::Sign(sign) if COMPARISONS.contains(&sign) => self.comparison()?,
+                Token::Word("in") if before.is_operand() || before == Token::Word("not") => self.comparison()?,
+                Token::Sign("|") => self.filter(),
+                _ => drop(self.copy()),
+            }
+            binds = match token {
+                Token::Sign("*" | "/" | "//" | "**") => true,
+                Token::Sign("-") => !before.is_operand(),
+                Token::Sign("." | "|" | "%" | "(" | "[" | "{") | Token::Text(_) => binds,
+                Token::Word(word) => binds && !KEYWORDS.contains(&word),
+                _ => false,
+            };
+            before = if matches!(token, Token::Sign("(" | "[" | "{" | "%")) { Token::Sign(")") } else { token };
+        }
+        Ok(())
+    }
+
+    fn brackets(&mut self) -> Result<(), TemplateError> {
+        self.n_nested += 1;
+        if self.n_nested > MAX_NESTED {
+            return Err(TemplateError::TooLarge { what: "brackets within brackets", limit: MAX_NESTED });
+        }
+        self.copy();
+        self.until(|_| false)?;
+        self.copy();
+        self.n_nested -= 1;
+        Ok(())
+    }
+
+    /// `|name`, with a weighing filter in front of one that compares.
+    fn filter(&mut self) {
+        self.copy();
+        if matches!(self.peek(), Some(Token::Word(name)) if COMPARING.contains(&name)) {
+            self.out.push_str(WEIGHED);
+            self.out.push('|');
+        }
+    }
+
+    /// `% OPERAND` as `|remainder(OPERAND)`, which binds as tightly to what is in front.
+    fn remainder(&mut self) -> Result<(), TemplateError> {
+        self.at += 1;
+        self.out.push_str(&format!("|{REMAINDER}("));
+        self.operand()?;
+        self.out.push(')');
+        Ok(())
+    }
+
+    fn operand(&mut self) -> Result<(), TemplateError> {
+        while matches!(self.peek(), Some(Token::Sign("-" | "+"))) {
+            self.copy();
+        }
+        match self.peek() {
+            Some(Token::Sign("(" | "[" | "{")) => self.brackets()?,
+            Some(token) if token.is_operand() && !matches!(token, Token::Sign(_)) => drop(self.copy()),
+            _ => return Ok(()),
+        }
+        loop {
+            match self.peek() {
+                Some(Token::Sign("(" | "[")) => self.brackets()?,
+                Some(Token::Sign("." | "**")) => {
+                    self.copy();
+                    self.copy();
+                }
+                Some(Token::Sign("|")) => {
+                    self.filter();
+                    self.copy();
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// A comparison, with its right side weighed unless that is a constant.
+    fn comparison(&mut self) -> Result<(), TemplateError> {
+        self.copy();
+        if self.peek().is_none_or(Token::is_constant) {
+            return Ok(());
+        }
+        self.out.push_str(&format!(" {WEIGHED}("));
+        self.until(|token| match token {
+            Token::Sign(sign) => COMPARISONS.contains(&sign) || matches!(sign, "," | ":" | "="),
+            Token::Word(word) => matches!(word, "and" | "or" | "if" | "else" | "in" | "not"),
+            _ => false,
+        })?;
+        self.out.push(')');
+        Ok(())
+    }
+
+    /// The next token, with the spaces in front of it written.
+    fn peek(&mut self) -> Option<Token<'a>> {
+        self.spaces();
+        self.tokens.get(self.at).copied()
+    }
+
+    fn spaces(&mut self) {
+        while let Some(Token::Space(space)) = self.tokens.get(self.at) {
+            self.out.push_str(space);
+            self.at += 1;
+        }
+    }
+
+    fn copy(&mut self) -> Option<Token<'a>> {
+        let token = self.peek()?;
+        self.out.push_str(token.text());
+        self.at += 1;
+        Some(token)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remainder_is_a_filter_on_what_stands_in_front() {
+        for (source, want) in [
+            ("{{ '%s' % x }}", "{{ '%s' |atta_remainder( x )}}"),
+            ("{{ a % b.c[0]|f(1) + d }}", "{{ a |atta_remainder( b.c[0]|f(1) )+ d }}"),
+            ("{{ '%s %s' % (x, y % 2) }}", "{{ '%s %s' |atta_remainder( (x, y |atta_remainder( 2)) )}}"),
+            ("{{ a * b % c }}", "{{ a * b % c }}"),
+            ("{% if loop.index0 % 2 == 0 %}", "{% if loop.index0 |atta_remainder( 2 )== 0 %}"),
+        ] {
+            assert_eq!(rewrite(source).unwrap(), want);
+        }
+    }
+
+    #[test]
+    fn what_is_kept_and_what_is_compared_is_weighed() {
+        for (source, want) in [
+            ("{% set x = a, b %}", "{% set x = atta_kept(( a, b ), false)%}"),
+            ("{%- set ns.x = 1 -%}", "{%- set ns.x = atta_kept(( 1 ), true)-%}"),
+            ("{% set x %}a{% endset %}", "{% set x %}a{% endset %}"),
+            ("{{ a == b and c }}", "{{ a ==  atta_weighed(b )and c }}"),
+            ("{{ a == 'b' }}", "{{ a == 'b' }}"),
+            ("{{ a not in b.c }}", "{{ a not in  atta_weighed(b.c )}}"),
+            ("{% for a in b if a in c %}", "{% for a in atta_items( b )if a in  atta_weighed(c )%}"),
+            ("{{ a|sort }}", "{{ a|atta_weighed|sort }}"),
+        ] {
+            assert_eq!(rewrite(source).unwrap(), want);
+        }
+    }
+
+    #[test]
+    fn blocks_of_generation_become_blocks_that_there_are() {
+        let got = rewrite("{%- generation -%} a {%+ endgeneration %}").unwrap();
+        assert_eq!(got, "{%- with -%} a {%+ endwith %}");
+    }
+
+    #[test]
+    fn what_is_no_tag_stays_as_it_is() {
+        for source in
+            ["a % b { c", "{# a % b #}{{ x }}", "{% raw %}{{ a % b }}{% endraw %}", "{{ '%} }} % {{' }}", "{{ 'a"]
+        {
+            assert_eq!(rewrite(source).unwrap(), source);
+        }
+        assert_eq!(rewrite("a\r\nb\rc").unwrap(), "a\nb\nc");
+    }
+
+    #[test]
+    fn tags_that_would_be_too_deep_are_refused() {
+        for source in
+            ["{{ 1".to_owned() + &"+x".repeat(60_000), "{{".to_owned() + &"(".repeat(60_000), "{% elif %}".repeat(2000)]
+        {
+            assert!(matches!(rewrite(&source), Err(TemplateError::TooLarge { .. })));
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Templates against Hugging Face transformers, byte for byte, errors as errors.
+
+use std::path::{Path, PathBuf};
+
+use atta_engine::chat::{Conversation, DateTime, Message, SpecialTexts, Template, TemplateError};
+use serde_json::{Map, Value};
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/chat")
+}
+
+/// A template of ours, or one of those that models were published with, which may not be there.
+fn template(name: &str) -> Option<String> {
+    let ours = golden().join("templates").join(name);
+    let published = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/chat-templates").join(name);
+    std::fs::read_to_string(ours).or_else(|_| std::fs::read_to_string(published)).ok()
+}
+
+/// What is rendered, in the words of the goldens.
+struct Case<'a> {
+    messages: Vec<Message>,
+    tools: Vec<Value>,
+    given: &'a Map<String, Value>,
+}
+
+impl<'a> Case<'a> {
+    fn new(given: &'a Value) -> Self {
+        let list = |key: &str| given[key].as_array().cloned().unwrap_or_default();
+        let messages = list("messages").iter().map(|message| Message::from_json(message).unwrap()).collect();
+        Self { messages, tools: list("tools"), given: given.as_object().unwrap() }
+    }
+
+    fn conversation(&self, now: DateTime) -> Conversation<'_> {
+        let named = ["messages", "tools", "add_generation_prompt"];
+        let extra = self.given.iter().filter(|(key, _)| !named.contains(&key.as_str()));
+        Conversation {
+            messages: &self.messages,
+            tools: &self.tools,
+            add_generation_prompt: self.given.get("add_generation_prompt").is_none_or(|value| value == true),
+            now: Some(now),
+            extra: extra.map(|(key, value)| (key.clone(), value.clone())).collect(),
+        }
+    }
+}
+
+/// What is wrong with a result, if anything.
+fn difference(want: &Value, got: &Result<String, TemplateError>) -> Option<String> {
+    match (&want["text"], &want["raises"], got) {
+        (Value::String(want), _, Ok(got)) if want == got => None,
+        (Value::String(want), _, Ok(got)) => {
+            let at = want.chars().zip(got.chars()).take_while(|(a, b)| a == b).count();
+            let near = |text: &str| text.chars().skip(at.saturating_sub(30)).take(70).collect::<String>();
+            Some(format!("at {at}: want {:?} got {:?}", near(want), near(got)))
+        }
+        (Value::String(_), _, Err(error)) => Some(format!("failed: {error}")),
+        (_, Value::String(message), Err(TemplateError::Raised(got))) if message == got => None,
+        (_, Value::Null, Err(TemplateError::Failed(_) | TemplateError::Syntax(_))) => None,
+        (_, message, got) => Some(format!("want {message}, got {got:?}")),
+    }
+}
+
+#[test]
+fn templates_write_what_transformers_writes() {
+    let goldens: Value = serde_json::from_slice(&std::fs::read(golden().join("goldens.json")).unwrap()).unwrap();
+    let now = DateTime::from_unix(goldens["now"].as_u64().unwrap());
+    let text = |key: &str| goldens[key].as_str().map(str::to_owned);
+    let texts = SpecialTexts { bos: text("bos_token"), eos: text("eos_token"), ..SpecialTexts::default() };
+    let (mut n_compared, mut wrong) = (0, Vec::new());
+    for case in goldens["cases"].as_array().unwrap() {
+        let [name, conversation] = ["template", "conversation"].map(|key| case[key].as_str().unwrap());
+        let Some(source) = template(name) else { continue };
+        let given = Case::new(&goldens["conversations"][conversation]);
+        let got = Template::new(&source, texts.clone()).and_then(|t| t.render(&given.conversation(now)));
+        n_compared += 1;
+        wrong.extend(difference(case, &got).map(|what| format!("{name}, {conversation}: {what}")));
+    }
+    assert!(wrong.is_empty(), "{} of {n_compared}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(n_compared >= 30, "our own templates are always there, but {n_compared} were compared");
+}
