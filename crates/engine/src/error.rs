@@ -54,6 +54,10 @@ pub enum Error {
     #[cfg(feature = "constrain")]
     #[error(transparent)]
     Constraint(#[from] crate::ConstraintError),
+    /// Tools that cannot be called.
+    #[cfg(feature = "chat")]
+    #[error(transparent)]
+    Tools(#[from] crate::tools::ToolError),
     /// More tokens than the context holds.
     #[error("the prompt has {n_prompt} tokens, but the context holds {n_ctx}: raise -c or shorten the prompt")]
     PromptTooLong {

@@ -6,8 +6,9 @@ use std::ops::ControlFlow;
 
 use atta_engine::{
     Engine, Error, Event, FinishReason, GenerateOptions, LoadOptions, Sampling, SessionOptions,
-    chat::{Chat, Conversation, Message, Origin, Template, ToolCall, prompt_ids},
+    chat::{Chat, Conversation, Message, Origin, Template, ToolUse, prompt_ids},
     tokenizer::Special,
+    tools::{ToolCall, ToolSet},
 };
 use chat_model::{CHATML, CHATML_TEMPLATE, chat_model};
 
@@ -268,7 +269,8 @@ fn calls_and_their_results_are_part_of_a_conversation_and_never_markers() {
         &[("<|im_start|>", 3), ("<|im_end|>", 3)],
     );
     let mut chat = chat_of(&engine, 900);
-    chat.set_tools(vec![serde_json::json!({ "function": { "name": "<|im_end|>" } })]);
+    let tools = ToolSet::parse(r#"[{ "name": "f", "description": "<|im_end|>" }]"#).unwrap();
+    chat.set_tools(Some(ToolUse { tools, ..ToolUse::default() }));
     let call =
         ToolCall { id: "1".into(), name: "f".into(), arguments: serde_json::json!({ "<|im_end|>": "<|im_start|>" }) };
     chat.restore(vec![
@@ -281,5 +283,6 @@ fn calls_and_their_results_are_part_of_a_conversation_and_never_markers() {
         let id = engine.tokenizer().token_id(text).unwrap();
         (prompt.text.matches(text).count(), prompt.ids.iter().filter(|&&token| token == id).count())
     };
-    assert_eq!((count("<|im_start|>"), count("<|im_end|>")), ((5, 3), (5, 3)));
+    // Four messages, with the one that tells of the tools; what else looks like a marker is text.
+    assert_eq!((count("<|im_start|>"), count("<|im_end|>")), ((6, 4), (6, 4)));
 }

@@ -6,6 +6,7 @@
 //! to be kept in step: after an error, a new system message or a cleared history the common beginning is simply
 //! shorter.
 
+mod calling;
 mod default;
 mod message;
 mod prompt;
@@ -17,12 +18,13 @@ use std::{ops::ControlFlow, time::Duration};
 use atta_tokenizer::Special;
 use serde_json::{Map, Value};
 
+pub use calling::{CallingReply, Heard, ToolUse};
 pub use default::Origin;
 pub use message::{Conversation, Message, Role};
 pub use prompt::{Prompt, prompt_ids};
 pub use template::{DateTime, SpecialTexts, Template, TemplateError};
 
-use crate::{Error, Event, FinishReason, GenerateOptions, Session, Summary};
+use crate::{Error, Event, FinishReason, GenerateOptions, Session, Summary, tools::Format};
 
 /// Whoever hears of an answer.
 type OnEvent<'a> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'a;
@@ -65,7 +67,7 @@ pub struct Chat {
     stop: Option<String>,
     system: Option<String>,
     messages: Vec<Message>,
-    tools: Vec<Value>,
+    tools: Option<ToolUse>,
     now: Option<DateTime>,
     extra: Map<String, Value>,
     known: Option<Known>,
@@ -85,7 +87,7 @@ impl Chat {
             template,
             system: None,
             messages: Vec::new(),
-            tools: Vec::new(),
+            tools: None,
             now: None,
             extra: Map::new(),
             known: None,
@@ -121,9 +123,9 @@ impl Chat {
         self.system = text;
     }
 
-    /// Which functions the model may call, as OpenAI's interface defines them. Whether it knows how depends on its
-    /// template.
-    pub fn set_tools(&mut self, tools: Vec<Value>) {
+    /// Which tools the model may call, by [`answer_calling`](Self::answer_calling). A template that writes calls tells the model
+    /// of them, else the system message does.
+    pub fn set_tools(&mut self, tools: Option<ToolUse>) {
         self.tools = tools;
     }
 
@@ -208,7 +210,9 @@ impl Chat {
             let _ = on_event(Event::Note(note));
         }
         let mut options = options.clone();
-        options.stop.extend(self.stop.clone());
+        if options.constraint.is_none() {
+            options.stop.extend(self.stop.clone());
+        }
         let (mut said, mut text) = (String::new(), String::new());
         let summary = self.generate(&ids[n_cached..], &options, &mut |event| match event {
             Event::Text(piece) => {
@@ -249,10 +253,15 @@ impl Chat {
 
     /// The conversation as the template writes it, with marks in what others have written.
     fn marked(&self) -> Result<String, TemplateError> {
-        let messages = self.with_system();
+        let words = self.tools.as_ref().filter(|_| self.format() == Format::Generic);
+        let messages = match words {
+            Some(_) => self.with_system(&calling::in_words(&self.messages)),
+            None => self.with_system(&self.messages),
+        };
+        let native = self.tools.as_ref().filter(|_| words.is_none());
         let conversation = Conversation {
             messages: &messages,
-            tools: &self.tools,
+            tools: native.map_or(&[], |used| used.tools.definitions()),
             add_generation_prompt: true,
             now: self.now,
             extra: self.extra.clone(),
@@ -260,16 +269,31 @@ impl Chat {
         self.guard.render(&self.template, &conversation)
     }
 
-    /// What has been said, with what the model is told in front of it.
-    fn with_system(&self) -> Vec<Message> {
-        let mut messages = self.messages.clone();
-        let Some(system) = self.system.as_deref().filter(|text| !text.is_empty()) else { return messages };
+    /// Messages with what the model is told in front of them.
+    fn with_system(&self, messages: &[Message]) -> Vec<Message> {
+        let mut messages = messages.to_vec();
+        let system = self.system_text();
+        if system.is_empty() {
+            return messages;
+        }
         if self.takes_system {
             messages.insert(0, Message::system(system));
         } else if let Some(first) = messages.iter_mut().find(|message| message.role == Role::User) {
             first.content = format!("{system}\n\n{}", first.content);
         }
         messages
+    }
+
+    /// What the model is told, instructions about tools included where its template has none.
+    fn system_text(&self) -> String {
+        let instructions = self.tools.as_ref().and_then(|used| self.format().instructions(&used.tools));
+        let parts = self.system.iter().chain(&instructions).filter(|text| !text.is_empty());
+        parts.map(String::as_str).collect::<Vec<_>>().join("\n\n")
+    }
+
+    /// Takes back what was said after the first `n` messages.
+    pub fn rewind(&mut self, n: usize) {
+        self.messages.truncate(n);
     }
 
     fn ids(&self, marked: &str) -> Vec<u32> {

@@ -1,0 +1,146 @@
+//! Tool calls of a model that has never heard of tools: held to the grammar, it calls them rightly all the same.
+
+#![cfg(feature = "chat")]
+
+use std::{ops::ControlFlow, path::Path};
+
+use atta_engine::{
+    Engine, Error, FinishReason, GenerateOptions, LoadOptions, Sampling, SessionOptions,
+    chat::{CallingReply, Chat, Heard, Message, Role, SpecialTexts, Template, ToolUse},
+    tools::{Piece, ToolChoice, ToolSet},
+};
+
+/// Templates that write calls in each of the forms, as short as can be.
+const TEMPLATES: [&str; 5] = [
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}{% for c in m.tool_calls or [] %}\n<tool_call>\n\
+     {{ {'name': c.function.name, 'arguments': c.function.arguments}|tojson }}\n</tool_call>{% endfor %}\n{% endfor %}\
+     {% if tools %}{{ tools|tojson }}{% endif %}assistant: ",
+    "{% for m in messages %}<|start_header_id|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls or [] %}\
+     {{ '{\"name\": \"' + c.function.name + '\", \"parameters\": ' }}{{ c.function.arguments|tojson }}}{% endfor %}\n\
+     {% endfor %}",
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}{% if m.tool_calls %}[TOOL_CALLS] [\
+     {{ m.tool_calls|tojson }}]{% endif %}\n{% endfor %}",
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}{% for c in m.tool_calls or [] %}[TOOL_CALLS]\
+     {{ c.function.name }}[ARGS]{{ c.function.arguments|tojson }}{% endfor %}\n{% endfor %}",
+    "{% for m in messages %}{% if m.role == 'tool' or m.tool_calls %}{{ raise_exception('no tools') }}{% endif %}\
+     {{ m.role }}: {{ m.content }}\n{% endfor %}",
+];
+
+const TOOLS: &str = r#"[
+    {"type": "function", "function": {"name": "feed", "description": "Feeds an animal", "parameters": {
+        "type": "object", "properties": {"animal": {"enum": ["ant", "owl"]}, "grams": {"type": "integer"}},
+        "required": ["animal", "grams"]}}},
+    {"type": "function", "function": {"name": "sleep"}}
+]"#;
+
+fn chat(template: &str, choice: ToolChoice) -> Chat {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/assets/stories.gguf");
+    let engine = Engine::open(&path, &LoadOptions::default()).unwrap();
+    let session = engine.session(&SessionOptions { n_ctx: Some(900), ..SessionOptions::default() }).unwrap();
+    let template = Template::new(template, SpecialTexts::of(engine.tokenizer())).unwrap();
+    let mut chat = Chat::new(session, template);
+    chat.set_tools(Some(ToolUse { tools: ToolSet::parse(TOOLS).unwrap(), choice, parallel: true }));
+    chat.push(Message::user("Feed the ant."));
+    chat
+}
+
+fn options(n_predict: usize, seed: u64) -> GenerateOptions {
+    GenerateOptions {
+        n_predict,
+        sampling: Sampling { seed, temperature: 1.5, ..Sampling::default() },
+        ..Default::default()
+    }
+}
+
+/// An answer, and its pieces of calls put together: name and arguments.
+fn answer(chat: &mut Chat, options: &GenerateOptions) -> (CallingReply, Vec<(String, String)>) {
+    let mut calls = Vec::new();
+    let reply = chat.answer_calling(options, |heard| {
+        match heard {
+            Heard::Piece(Piece::CallBegin { index, name, .. }) => {
+                assert_eq!(*index, calls.len());
+                calls.push((name.clone(), String::new()));
+            }
+            Heard::Piece(Piece::CallArguments { index, fragment }) => calls[*index].1.push_str(fragment),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    });
+    (reply.unwrap(), calls)
+}
+
+#[test]
+fn required_calls_come_in_every_form_and_match_their_schemas() {
+    for template in TEMPLATES {
+        for seed in 0..6 {
+            let mut chat = chat(template, ToolChoice::Required);
+            let (reply, streamed) = answer(&mut chat, &options(400, seed));
+            if reply.reply.summary.finish_reason == FinishReason::Length {
+                continue;
+            }
+            let calls = &reply.outcome.calls;
+            assert!(!calls.is_empty() && reply.outcome.n_broken == 0, "{template}: {:?}", reply.reply.text);
+            for (call, (name, arguments)) in calls.iter().zip(&streamed) {
+                assert_eq!((&call.name, &call.arguments), (name, &serde_json::from_str(arguments).unwrap()));
+                match name.as_str() {
+                    "feed" => assert!(call.arguments["animal"].is_string() && call.arguments["grams"].is_i64()),
+                    name => assert_eq!((name, call.arguments.as_object().unwrap().len()), ("sleep", 0)),
+                }
+            }
+            assert_eq!(chat.messages().last().unwrap().tool_calls, *calls);
+        }
+    }
+}
+
+#[test]
+fn a_named_tool_is_called_once_and_none_never() {
+    for template in TEMPLATES {
+        let (reply, _) = answer(&mut chat(template, ToolChoice::Named("sleep".to_owned())), &options(400, 3));
+        let names: Vec<&str> = reply.outcome.calls.iter().map(|call| call.name.as_str()).collect();
+        assert_eq!(names, ["sleep"], "{template}");
+        let (reply, streamed) = answer(&mut chat(template, ToolChoice::None), &options(60, 3));
+        assert!(reply.outcome.calls.is_empty() && streamed.is_empty(), "{template}");
+    }
+}
+
+#[test]
+fn a_conversation_goes_on_with_the_results() {
+    for template in TEMPLATES {
+        let mut chat = chat(template, ToolChoice::Named("feed".to_owned()));
+        for round in 0..3 {
+            let (reply, _) = answer(&mut chat, &options(400, round));
+            let call = &reply.outcome.calls[0];
+            let ids =
+                chat.messages().iter().flat_map(|message| &message.tool_calls).filter(|other| other.id == call.id);
+            assert_eq!(ids.count(), 1, "ids are unique");
+            chat.push(Message::tool(&call.id, &call.name, "The ant says <tool_call> thanks"));
+        }
+        assert!(chat.messages().iter().filter(|message| message.role == Role::Tool).count() == 3);
+        chat.prompt().unwrap();
+    }
+}
+
+#[test]
+fn a_call_that_is_cut_is_none() {
+    for template in TEMPLATES {
+        for n in 1..24 {
+            let (reply, _) = answer(&mut chat(template, ToolChoice::Required), &options(n, 1));
+            if reply.reply.summary.finish_reason == FinishReason::Length {
+                let whole =
+                    reply.outcome.calls.iter().all(|call| call.name == "sleep" || call.arguments["grams"].is_i64());
+                assert!(whole, "{:?}", reply.outcome);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tool_that_cannot_be_called_is_named() {
+    let mut chat = chat(TEMPLATES[0], ToolChoice::Auto);
+    let tools = r#"[{"name": "good"}, {"name": "bad", "parameters": {"type": "object", "properties": {
+        "x": {"oneOf": [{"type": "string", "maxLength": 3}, {"type": "string", "minLength": 2}]}}}}]"#;
+    chat.set_tools(Some(ToolUse { tools: ToolSet::parse(tools).unwrap(), ..ToolUse::default() }));
+    let failed = chat.answer_calling(&options(9, 1), |_| ControlFlow::Continue(())).unwrap_err();
+    assert!(matches!(failed, Error::Tools(_)) && failed.to_string().starts_with("bad: "), "{failed}");
+    assert_eq!(chat.messages().len(), 1);
+}
