@@ -20,6 +20,7 @@ pub(crate) struct Listener {
     progress: Progress,
     peak: PeakPrivate,
     n_generated: usize,
+    has_text: bool,
     written: Result<(), Failure>,
     /// Said at the end, when no line of the text is unfinished.
     notes: Vec<String>,
@@ -34,6 +35,9 @@ enum Ending {
     /// The end of its line, since another text follows.
     #[cfg(feature = "chat")]
     Line,
+    /// The same, if there is a text.
+    #[cfg(feature = "chat")]
+    LineOfText,
 }
 
 impl Listener {
@@ -44,6 +48,7 @@ impl Listener {
             progress: Progress::new(),
             peak: PeakPrivate::default(),
             n_generated: 0,
+            has_text: false,
             written: Ok(()),
             notes: Vec::new(),
             ending: Ending::AsItIs,
@@ -56,12 +61,21 @@ impl Listener {
         Self { ending: Ending::Line, ..Self::new(interrupt) }
     }
 
+    /// For a text that others follow, and that may have none itself.
+    #[cfg(feature = "chat")]
+    pub(crate) fn of_rounds(interrupt: Interrupt) -> Self {
+        Self { ending: Ending::LineOfText, ..Self::new(interrupt) }
+    }
+
     pub(crate) fn hear(&mut self, event: Event<'_>) -> ControlFlow<()> {
         match event {
             Event::Prompt { done, total } => self.prompt(done, total),
             Event::Token { n, .. } => self.token(n),
             Event::Note(note) => self.notes.push(note.to_owned()),
-            Event::Text(text) => self.written = self.out.write(text).and_then(|()| self.out.flush()),
+            Event::Text(text) => {
+                self.has_text = true;
+                self.written = self.out.write(text).and_then(|()| self.out.flush());
+            }
         }
         if self.written.is_err() || self.interrupt.is_asked() {
             return ControlFlow::Break(());
@@ -92,7 +106,9 @@ impl Listener {
         let end = |out: &mut Stdout| match self.ending {
             Ending::AsItIs => out.end_line_on_terminal(),
             #[cfg(feature = "chat")]
-            Ending::Line => out.line("").and_then(|()| out.flush()),
+            Ending::LineOfText if !self.has_text => Ok(()),
+            #[cfg(feature = "chat")]
+            Ending::Line | Ending::LineOfText => out.line("").and_then(|()| out.flush()),
         };
         let written = self.written.and_then(|()| end(&mut self.out));
         self.notes.iter().for_each(|note| warn(note));

@@ -5,6 +5,8 @@
 mod args;
 mod cache;
 mod commands;
+#[cfg(feature = "chat")]
+mod conversation;
 mod failure;
 #[cfg(feature = "pull")]
 mod hub;
@@ -19,6 +21,8 @@ mod progress;
 mod report;
 mod shape;
 mod stats;
+#[cfg(feature = "chat")]
+mod tools;
 
 use std::process::ExitCode;
 

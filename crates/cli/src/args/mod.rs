@@ -9,6 +9,7 @@ mod context;
 mod convert;
 mod flags;
 mod shape;
+mod tools;
 mod value;
 
 use std::{
@@ -29,6 +30,9 @@ pub(crate) use flags::{CacheFlags, ModelFlags, ReportFlags, SamplingFlags, Weigh
 pub(crate) use shape::ShapeFlags;
 #[cfg(feature = "constrain")]
 pub(crate) use shape::{JsonKind, OnLengthName};
+#[cfg(feature = "chat")]
+pub(crate) use tools::RunnerFlags;
+pub(crate) use tools::ToolFlags;
 pub(crate) use value::{TokenSource, token_ids};
 
 use crate::failure::Failure;
@@ -118,6 +122,7 @@ pub(crate) struct Lacking {
   atta run model.gguf -c 8192 --stop END < prompt.txt
   atta run model.gguf -p \"Dear diary\" -n 100000 --window 1024
   atta run model.gguf -p \"A person, as JSON:\" --schema person.json
+  atta run model.gguf -p \"Is it warm in Lima?\" --tools tools.json
   atta run model.gguf --cache prompts/ < long.txt
   atta run model.gguf -p \"Dear Sir,\" --stats-json stats.json --mem-report")]
 pub(crate) struct RunArgs {
@@ -130,6 +135,8 @@ pub(crate) struct RunArgs {
     pub(crate) sampling: SamplingFlags,
     #[command(flatten)]
     pub(crate) shape: ShapeFlags,
+    #[command(flatten)]
+    pub(crate) tools: ToolFlags,
     #[command(flatten)]
     pub(crate) model_flags: ModelFlags,
     #[command(flatten)]
@@ -163,7 +170,8 @@ A message that begins with / is written with two of them.
 
 Examples:
   atta chat model.gguf --system \"You answer in one sentence.\"
-  echo \"What is a leafcutter ant?\" | atta chat model.gguf -t 0")]
+  echo \"What is a leafcutter ant?\" | atta chat model.gguf -t 0
+  atta chat model.gguf --tools tools.json --tool-cmd ./run-tool")]
 pub(crate) struct ChatArgs {
     /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
     pub(crate) model: Option<PathBuf>,
@@ -179,6 +187,10 @@ pub(crate) struct ChatArgs {
     pub(crate) sampling: SamplingFlags,
     #[command(flatten)]
     pub(crate) shape: ShapeFlags,
+    #[command(flatten)]
+    pub(crate) tools: ToolFlags,
+    #[command(flatten)]
+    pub(crate) runner: RunnerFlags,
     #[command(flatten)]
     pub(crate) model_flags: ModelFlags,
     #[command(flatten)]

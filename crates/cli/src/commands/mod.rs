@@ -4,6 +4,8 @@ mod bench;
 #[cfg(feature = "cache")]
 mod cache;
 #[cfg(feature = "chat")]
+mod call;
+#[cfg(feature = "chat")]
 mod chat;
 #[cfg(feature = "convert")]
 mod convert;
@@ -24,6 +26,10 @@ use crate::{args::Command, failure::Failure};
 /// Does what was asked for.
 pub(crate) fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
+        #[cfg(feature = "chat")]
+        Command::Run(args) if args.tools.tools.is_some() => call::run(*args),
+        #[cfg(not(feature = "chat"))]
+        Command::Run(args) if args.tools.tools.is_some() => Err(lacks("run --tools", "chat")),
         Command::Run(args) => run::run(*args),
         #[cfg(feature = "chat")]
         Command::Chat(args) => chat::run(&args),

@@ -37,6 +37,16 @@ impl Lines {
         Ok(Self::Terminal(Box::new(Editor::with_history(config, history).map_err(unusable)?)))
     }
 
+    /// Whether somebody at a terminal says yes; nobody does in a pipe.
+    pub(super) fn agrees(&mut self, question: &str) -> Result<bool, Failure> {
+        let Self::Terminal(editor) = self else { return Ok(false) };
+        match editor.readline(question) {
+            Ok(answer) => Ok(matches!(answer.trim(), "y" | "Y" | "yes")),
+            Err(ReadlineError::Interrupted | ReadlineError::Eof) => Ok(false),
+            Err(error) => Err(unusable(error)),
+        }
+    }
+
     pub(super) fn is_terminal(&self) -> bool {
         matches!(self, Self::Terminal(_))
     }

@@ -4,28 +4,28 @@
 //! terminal a command or message that fails is reported and the chat goes on, since somebody is there to do something
 //! else; in a pipe it ends the program.
 
+mod agent;
 mod command;
 mod lines;
 mod transcript;
 
-use std::{
-    io::{self, Write},
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::io::{self, Write};
 
 use atta::{
-    Engine, Error, FinishReason, GenerateOptions, KvType, LoadOptions,
-    chat::{Chat, DateTime, Origin, Reply, SpecialTexts, Template},
+    Error, FinishReason, GenerateOptions, KvType, LoadOptions,
+    chat::{Chat, Reply},
 };
 
 use crate::{
-    args::{ChatArgs, TemplateChoice},
+    args::ChatArgs,
     cache::{Cache, Recalled},
+    conversation,
     failure::{Failure, one_line},
     interrupt::Interrupt,
     listener::Listener,
-    load, report,
+    load, report, shape,
     stats::{Stats, StatsFile},
+    tools,
 };
 
 use command::Command;
@@ -33,9 +33,12 @@ use lines::{Line, Lines};
 
 pub(super) fn run(args: &ChatArgs) -> Result<(), Failure> {
     let interrupt = Interrupt::listen();
-    let options = args.sampling.generate_options()?;
+    refuse_what_needs_stdin(args)?;
+    let options = shape::apply(&args.shape, args.sampling.generate_options()?)?;
     let session = args.context.apply(args.model_flags.session_options(KvType::default()))?;
     let load_options = load::options(args.model.as_deref(), &args.model_flags, session)?;
+    let constrained = options.constraint.is_some() || args.tools.tools.is_some();
+    let load_options = LoadOptions { constrained, ..load_options };
     let file = StatsFile::create(args.report.stats_json.as_deref())?;
     let mut stats = Stats::of_chat();
     let give_up = || file.give_up(&Stats::of_chat());
@@ -43,10 +46,26 @@ pub(super) fn run(args: &ChatArgs) -> Result<(), Failure> {
     let prepared = cache.and_then(|cache| interrupt.watch(give_up, || prepare(args, &load_options, cache, &mut stats)));
     let result = prepared.and_then(|chat| {
         let lines = Lines::open()?;
+        if args.runner.tool_cmd.is_some() && !args.runner.yes && !lines.is_terminal() {
+            return Err(Failure::Usage("there is no terminal to ask at before a tool is run: give --yes".to_owned()));
+        }
         Conversation { args, chat, lines, options, interrupt, file: &file, stats: &mut stats }.run()
     });
     let written = file.write(&stats, result.as_ref().err());
     result.and(written)
+}
+
+/// Messages come on standard input, and so would these.
+fn refuse_what_needs_stdin(args: &ChatArgs) -> Result<(), Failure> {
+    if args.shape.takes_stdin() || args.tools.takes_stdin() {
+        return Err(Failure::Usage(
+            "`atta chat` reads messages from standard input: name a file in place of -".to_owned(),
+        ));
+    }
+    if args.tools.tools.is_some() && args.runner.tool_cmd.is_none() {
+        return Err(Failure::Usage("--tools needs somebody who runs them: give --tool-cmd PROGRAM".to_owned()));
+    }
+    Ok(())
 }
 
 /// Loads the model.
@@ -56,45 +75,12 @@ fn prepare(args: &ChatArgs, options: &LoadOptions, cache: Cache, stats: &mut Sta
     if args.report.verbose {
         report::model(&load::name(args.model.as_deref()), &engine);
     }
-    let template = template(&engine, args.chat_template.as_ref())?;
-    let mut chat = Chat::new(engine.session(&options.session)?, template);
-    chat.set_now(SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|time| DateTime::from_unix(time.as_secs())));
+    let mut chat = conversation::open(&engine, &options.session, args.chat_template.as_ref())?;
     chat.set_system(args.system.clone());
+    chat.set_tools(tools::tool_use(&args.tools)?);
     cache.give_to(&mut chat);
     stats.account(&engine);
     Ok(chat)
-}
-
-/// The template that was asked for, else the file's, else one that might do.
-fn template(engine: &Engine, choice: Option<&TemplateChoice>) -> Result<Template, Failure> {
-    let texts = SpecialTexts::of(engine.tokenizer());
-    match choice {
-        Some(TemplateChoice::Chatml) => Ok(Template::chatml(texts)),
-        Some(TemplateChoice::Plain) => Ok(Template::plain(texts)),
-        Some(TemplateChoice::File(path)) => {
-            let source = std::fs::read_to_string(path).map_err(|error| Failure::at(path, error))?;
-            Template::new(&source, texts).map_err(|error| Failure::at(path, error))
-        }
-        None => {
-            let found = Template::of_engine(engine);
-            let (template, origin) = found.map_err(|error| Failure::Failed(format!("{error}; see --chat-template")))?;
-            explain(origin);
-            Ok(template)
-        }
-    }
-}
-
-/// Says what is done where the file has no template.
-fn explain(origin: Origin) {
-    let written = match origin {
-        Origin::File => return,
-        Origin::ChatMl => "messages are written as ChatML, whose markers its vocabulary has",
-        Origin::Plain => "messages become lines with `User:` and `Assistant:`",
-    };
-    load::warn(&format!(
-        "this model may not be made for chat: it has no chat template, so that {written}; another way can be chosen with \
-         --chat-template"
-    ));
 }
 
 /// A chat and the user of it.
@@ -147,7 +133,12 @@ impl Conversation<'_> {
             Command::Save(path) => transcript::save(&self.chat, path)?,
             Command::Load(path) => transcript::load(&mut self.chat, path)?,
             Command::Wrong(why) => return Err(Failure::Failed(why)),
-            Command::Say(text) => return self.say(text),
+            Command::Say(text) => {
+                return match &self.args.runner.tool_cmd {
+                    Some(program) => self.say_with_tools(text, program),
+                    None => self.say(text),
+                };
+            }
         }
         Ok(Next::GoOn)
     }

@@ -1,0 +1,25 @@
+//! `--tools`: definitions from a file, and calls as lines of JSON.
+
+use atta::{
+    chat::ToolUse,
+    tools::{ToolCall, ToolSet},
+};
+use serde_json::json;
+
+use crate::{args::ToolFlags, failure::Failure, input};
+
+/// The tools that are asked for, if any.
+pub(crate) fn tool_use(flags: &ToolFlags) -> Result<Option<ToolUse>, Failure> {
+    let Some(path) = &flags.tools else { return Ok(None) };
+    let tools = ToolSet::parse(&input::read_text(path)?).map_err(|error| Failure::at(path, error))?;
+    let choice = match &flags.tool_choice {
+        Some(choice) => choice.parse().map_err(|error| Failure::Usage(format!("--tool-choice: {error}")))?,
+        None => atta::tools::ToolChoice::Auto,
+    };
+    Ok(Some(ToolUse { tools, choice, parallel: true }))
+}
+
+/// A call in a line.
+pub(crate) fn line(call: &ToolCall) -> String {
+    json!({ "id": call.id, "name": call.name, "arguments": call.arguments }).to_string()
+}
