@@ -62,8 +62,9 @@ fn constraint(flags: &ShapeFlags) -> Result<atta::Constraint, Failure> {
     }
     if let Some(path) = &flags.grammar {
         let text = input::read_text(path)?;
-        // In Lark only a comment or a string has this.
-        let is_gbnf = path.extension().is_some_and(|extension| extension == "gbnf") || text.contains("::=");
+        let is_called = |name: &str| path.extension().is_some_and(|extension| extension == name);
+        // In Lark only a comment or a string has the sign.
+        let is_gbnf = is_called("gbnf") || (!is_called("lark") && text.contains("::="));
         return Ok(if is_gbnf { Constraint::Gbnf(text) } else { Constraint::Lark(text) });
     }
     Ok(match (&flags.regex, flags.json) {

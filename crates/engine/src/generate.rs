@@ -23,7 +23,7 @@ pub struct GenerateOptions {
     pub n_logprobs: Option<usize>,
     /// What becomes of control tokens in the text.
     pub control: Control,
-    /// What the text must look like.
+    /// What the text must look like. A stop string ends it all the same.
     #[cfg(feature = "constrain")]
     pub constraint: Option<crate::Constraint>,
     /// What happens when the text reaches its length before a constraint is met.
@@ -256,7 +256,7 @@ impl Generation<'_, '_> {
         let Some(token) = self.chooser.choose(self.session, self.rules)? else {
             return Ok(Some(FinishReason::Stop));
         };
-        if self.session.engine().tokenizer().is_eog(token) {
+        if self.session.engine().tokenizer().is_eog(token) && self.rules.may_end() {
             summary.n_generated += 1;
             summary.pending.push(token);
             return Ok(Some(FinishReason::Stop));
@@ -293,8 +293,9 @@ impl Generation<'_, '_> {
     /// Makes a text complete that has reached its length; the number of bytes that it took.
     fn close(&mut self, on_event: &mut OnEvent<'_>) -> Result<usize, Error> {
         let text = self.rules.close(&mut self.decoder)?;
-        // A generation that has ended cannot be interrupted.
-        let _ = say(self.stop.push(&text).text, on_event);
+        // A generation that has ended cannot be interrupted; nor is what must end it looked through for stop strings.
+        let _ = say(self.stop.flush(), on_event);
+        let _ = say(&text, on_event);
         Ok(text.len())
     }
 
@@ -303,8 +304,10 @@ impl Generation<'_, '_> {
         if reason == FinishReason::Interrupted {
             return ControlFlow::Continue(());
         }
-        let piece = self.stop.push(&self.decoder.flush());
-        say(piece.text, on_event)?;
+        let rest = self.decoder.flush();
+        if !self.rules.drops_half_characters() {
+            say(self.stop.push(&rest).text, on_event)?;
+        }
         say(self.stop.flush(), on_event)
     }
 }

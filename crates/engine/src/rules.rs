@@ -42,6 +42,16 @@ impl Rules {
         Ok(guide.forced(max)?)
     }
 
+    /// Whether a token that ends generations ends this one here: a grammar may ask for such a token in its middle.
+    pub(crate) fn may_end(&self) -> bool {
+        self.guide.as_ref().is_none_or(Guide::may_end)
+    }
+
+    /// Whether half a character at the end is no text: a constrained text that was cut is the beginning of a valid one.
+    pub(crate) fn drops_half_characters(&self) -> bool {
+        self.guide.is_some()
+    }
+
     /// Whether nothing can follow.
     pub(crate) fn is_complete(&self) -> bool {
         self.guide.as_ref().is_some_and(Guide::is_complete)
@@ -52,10 +62,13 @@ impl Rules {
         let Some(guide) = self.guide.as_mut().filter(|_| self.on_length != OnLength::Cut) else {
             return Ok(String::new());
         };
-        let parts = guide.closing()?;
-        if self.on_length == OnLength::Fail && !parts.is_empty() {
-            return Err(ConstraintError::Unfinished { n_tokens: guide.n_tokens() }.into());
+        if self.on_length == OnLength::Fail {
+            return match guide.is_valid()? {
+                true => Ok(String::new()),
+                false => Err(ConstraintError::Unfinished { n_tokens: guide.n_tokens() }.into()),
+            };
         }
+        let parts = guide.closing()?;
         let texts = parts.iter().map(|part| match part {
             Closing::Bytes(bytes) => decoder.push_bytes(bytes),
             Closing::Token(id) => decoder.push(*id),
@@ -80,6 +93,14 @@ impl Rules {
 
     pub(crate) fn follow(&mut self, _: u32, _: usize) -> Result<Vec<u32>, Error> {
         Ok(Vec::new())
+    }
+
+    pub(crate) fn may_end(&self) -> bool {
+        true
+    }
+
+    pub(crate) fn drops_half_characters(&self) -> bool {
+        false
     }
 
     pub(crate) fn is_complete(&self) -> bool {

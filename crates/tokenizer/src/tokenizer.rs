@@ -96,27 +96,28 @@ impl Tokenizer {
             Special::Plain => &self.always,
             Special::Parse => &self.parsed,
         };
-        self.encode_parts(text.as_ref(), partition, true)
+        self.encode_parts(text.as_ref(), partition, Prefix::Wanted)
     }
 
     /// The tokens of a text that goes on after another one, in which nothing is special: without the space that
     /// SentencePiece puts in front of a text.
     pub fn encode_after(&self, text: &str) -> Vec<u32> {
-        self.encode_parts(text.as_bytes(), &self.always, false)
+        self.encode_parts(text.as_bytes(), &self.always, Prefix::Never)
     }
 
-    fn encode_parts(&self, text: &[u8], partition: &Partition, mut after_special: bool) -> Vec<u32> {
+    fn encode_parts(&self, text: &[u8], partition: &Partition, prefix: Prefix) -> Vec<u32> {
+        let mut begins = prefix == Prefix::Wanted;
         let mut ids = Vec::with_capacity(text.len() / 4 + 1);
         for fragment in partition.cut(&Context { vocab: &self.vocab, strip: &self.strip }, text) {
             match fragment {
                 Fragment::Token(id) => ids.push(id),
                 Fragment::Text(ref range) => match &self.model {
                     Model::Bpe(bpe) => bpe.encode(&self.vocab, &text[range.clone()], &mut ids),
-                    Model::Spm(spm) => spm.encode(&self.vocab, &text[range.clone()], after_special, &mut ids),
+                    Model::Spm(spm) => spm.encode(&self.vocab, &text[range.clone()], begins, &mut ids),
                     Model::Wpm(wpm) => wpm.encode(&self.vocab, &text[range.clone()], &mut ids),
                 },
             }
-            after_special = matches!(fragment, Fragment::Token(_));
+            begins = prefix == Prefix::Wanted && matches!(fragment, Fragment::Token(_));
         }
         ids
     }
@@ -154,7 +155,7 @@ impl Tokenizer {
         }
     }
 
-    /// Whether the tokens of a text stand for exactly its bytes. Not those of WordPiece.
+    /// Whether the tokens of a text stand for its bytes, as a rule. Not those of WordPiece.
     pub fn is_lossless(&self) -> bool {
         !matches!(self.model, Model::Wpm(_))
     }
@@ -251,6 +252,13 @@ impl Tokenizer {
         };
         self.vocab.heap_bytes() + model + self.always.heap_bytes() + self.parsed.heap_bytes()
     }
+}
+
+/// The space that SentencePiece puts in front of a text, and of what follows a special token.
+#[derive(Clone, Copy, PartialEq)]
+enum Prefix {
+    Wanted,
+    Never,
 }
 
 /// Where a token stands in a text.

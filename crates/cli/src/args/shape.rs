@@ -19,7 +19,7 @@ pub(crate) struct ShapeFlags {
     #[arg(long, value_name = "R", conflicts_with = "grammar", value_parser = NonEmptyStringValueParser::new())]
     #[arg(allow_hyphen_values = true)]
     pub(crate) regex: Option<String>,
-    /// Write a text of this grammar, in GBNF (llama.cpp's) or Lark (llguidance's)
+    /// Write a text of this grammar, in GBNF (llama.cpp's) or Lark (llguidance's); -: as above
     #[arg(long, value_name = "FILE")]
     pub(crate) grammar: Option<PathBuf>,
     /// What happens when such a text is as long as -n or -c allow and not complete: the shortest end is added, it stays as
@@ -51,7 +51,7 @@ impl ShapeFlags {
 
     /// Whether standard input is spoken for.
     pub(crate) fn takes_stdin(&self) -> bool {
-        self.schema.as_deref().is_some_and(|path| path.as_os_str() == "-")
+        [&self.schema, &self.grammar].into_iter().flatten().any(|path| path.as_os_str() == "-")
     }
 
     /// JSON, and nothing else about it.

@@ -47,7 +47,9 @@ pub(super) const WAY_OUT: &str = "give it with -p TEXT, or pipe it in";
 
 pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
     if args.shape.takes_stdin() && args.prompt.is_none() {
-        return Err(Failure::Usage("--schema - takes standard input: give the prompt with -p TEXT".to_owned()));
+        return Err(Failure::Usage(
+            "--schema - and --grammar - take standard input: give the prompt with -p TEXT".to_owned(),
+        ));
     }
     let options = shape::apply(&args.shape, args.sampling.generate_options()?)?;
     let RunArgs { model, prompt, model_flags, context, cache, report, .. } = args;

@@ -1,9 +1,9 @@
-//! The shortest way from the middle of a text to its end, found without the model.
+//! A short way from the middle of a text to its end, found without the model.
 //!
-//! The one idea: the same grammar over a vocabulary of single bytes. There the mask says which bytes may follow, and a
-//! search by breadth finds the end. States are told apart by what may follow them, of states alike only a few are
-//! followed, and of bytes alike (the inside of a string) only some are tried; every end that is found is one, though,
-//! because the grammar has accepted it.
+//! The one idea: the same grammar over a vocabulary of single bytes, where the mask says which bytes may follow. A search by
+//! breadth finds the shortest end if it is near. A long end (an array that lacks 400 items) is found by always taking the
+//! byte that looks most like an end. What loops that way (`a*b`) is left to a longer search by breadth. Every end that
+//! is found is one, because the grammar has accepted it.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -16,7 +16,7 @@ use llguidance::{
 use super::{
     ConstraintError,
     grammars::{Grammars, factory, parser},
-    vocabulary::{trie, word},
+    vocabulary::{is_name, trie, word},
 };
 
 /// A part of a text that no model has written.
@@ -28,8 +28,12 @@ pub enum Closing {
     Token(u32),
 }
 
-/// Steps of the search at most: about a second.
-const MAX_STEPS: usize = 40_000;
+/// Steps of the first search, 20 to 60 ms, and of the last one, about a second.
+const FEW_STEPS: usize = 30_000;
+const MANY_STEPS: usize = 500_000;
+
+/// Bytes of an end at most.
+const MAX_BYTES: usize = 1 << 16;
 
 /// States with the same future, as far as one byte shows it, that are followed from the same length.
 const MAX_ALIKE: usize = 3;
@@ -38,19 +42,30 @@ const MAX_ALIKE: usize = 3;
 const SOME: usize = 24;
 const ALL: usize = 256;
 
-/// Bytes that are tried first: what ends strings, lists and words; then what is short.
-const PREFERRED: &[u8] = b"\"}])>'\n ;,:0e1a[{(<-.A@/_+=#TZ";
+/// If more bytes may follow, this is free text, and a dot in it is as good as anything.
+const FREE_TEXT: usize = 64;
 
-/// What ends the text after `tokens`.
-pub(super) fn shortest(
+/// Bytes that are tried first: what ends strings, lists and words; then what is short. What opens something comes last.
+const FIRST: &[u8] = b"\"}])>'\n;,: 0e1a.-A@/_+=#TZ";
+const LAST: &[u8] = b"{[(<";
+
+/// Bytes per token of a vocabulary for the second one: its words, tries and their making.
+const BYTES_PER_TOKEN: u64 = 128;
+
+/// What ends the text after `tokens`. `has_names`: whether the grammar may ask for tokens by name.
+pub(super) fn short(
     grammars: &Arc<Grammars>,
-    grammar: &TopLevelGrammar,
+    (grammar, has_names): (&TopLevelGrammar, bool),
     tokens: &[u32],
-) -> Result<Vec<Closing>, ConstraintError> {
-    let endless = ConstraintError::Endless { n_tokens: tokens.len() };
-    let mut search = Search::new(grammars, grammar, tokens).map_err(|_| endless.clone())?;
-    let path = search.run(SOME).or_else(|| search.run(ALL)).ok_or(endless)?;
-    Ok(search.alphabet.spell(&path))
+) -> Result<Vec<Closing>, crate::Error> {
+    let endless = || ConstraintError::Endless { n_tokens: tokens.len() };
+    let alphabet = Alphabet { end: if has_names { grammars.tokenizer.n_vocab() as u32 } else { 0 } };
+    let _memory = grammars.budget.reserve("grammar", BYTES_PER_TOKEN * u64::from(alphabet.end) + (1 << 20))?;
+    let mut search = Search::new(grammars, grammar, (alphabet, tokens)).map_err(|_| endless())?;
+    let near = search.by_breadth(SOME, FEW_STEPS);
+    let far = near.or_else(|| search.greedily());
+    let path = far.or_else(|| search.by_breadth(SOME, MANY_STEPS)).or_else(|| search.by_breadth(ALL, MANY_STEPS));
+    Ok(search.alphabet.spell(&path.ok_or_else(endless)?))
 }
 
 /// Symbols: the tokens that have names, by their own ids, the end, and the bytes behind them.
@@ -61,6 +76,14 @@ struct Alphabet {
 impl Alphabet {
     fn byte(&self, byte: u8) -> u32 {
         self.end + 1 + u32::from(byte)
+    }
+
+    /// The bytes of each symbol.
+    fn words(&self, grammars: &Grammars) -> Vec<Vec<u8>> {
+        let named = |id| Some(word(&grammars.tokenizer, id)).filter(|word| is_name(word)).unwrap_or_default();
+        let names = (0..self.end).map(named).chain([b"\xff<end>".to_vec()]);
+        // The byte that marks names is in no text.
+        names.chain((0..=255).map(|byte| if byte == 0xff { Vec::new() } else { vec![byte] })).collect()
     }
 
     fn spell(&self, path: &[u32]) -> Vec<Closing> {
@@ -89,29 +112,27 @@ struct Search {
 
 impl Search {
     /// A search from behind `tokens`.
-    fn new(grammars: &Grammars, grammar: &TopLevelGrammar, tokens: &[u32]) -> Result<Self, String> {
-        let tokenizer = &grammars.tokenizer;
-        let alphabet = Alphabet { end: tokenizer.n_vocab() as u32 };
-        let named = |id| Some(word(tokenizer, id)).filter(|word| is_name(word)).unwrap_or_default();
-        let mut words: Vec<Vec<u8>> = (0..alphabet.end).map(named).collect();
-        words.push(b"\xff<end>".to_vec());
-        // The byte that marks names is in no text.
-        words.extend((0..=255).map(|byte| if byte == 0xff { Vec::new() } else { vec![byte] }));
-        let trie = trie(&words, tokenizer.n_vocab()).map_err(|error| error.to_string())?;
-        drop(words);
+    fn new(
+        grammars: &Grammars,
+        grammar: &TopLevelGrammar,
+        (alphabet, tokens): (Alphabet, &[u32]),
+    ) -> Result<Self, String> {
+        let trie = trie(&alphabet.words(grammars), alphabet.end as usize);
         let env: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
         let factory = factory(&env).map_err(|error| error.to_string())?;
         let mut matcher = parser(&factory, grammar.clone())?;
         for &id in tokens {
-            let bytes = word(tokenizer, id);
+            let bytes = word(&grammars.tokenizer, id);
             let symbols = if is_name(&bytes) { vec![id] } else { bytes.iter().map(|&b| alphabet.byte(b)).collect() };
             matcher.consume_tokens(&symbols).map_err(|error| error.to_string())?;
         }
         Ok(Self { alphabet, matcher, at: Path::new(), n_steps: 0 })
     }
 
-    /// The way to the nearest end. If more than `n_tried` bytes may follow, only some are tried.
-    fn run(&mut self, n_tried: usize) -> Option<Path> {
+    /// The way to the nearest end. If more than `n_tried` bytes may follow, only some are tried. `None` if it takes more
+    /// steps.
+    fn by_breadth(&mut self, n_tried: usize, max_steps: usize) -> Option<Path> {
+        self.n_steps = 0;
         let mut level = vec![Path::new()];
         while !level.is_empty() {
             let mut next = Vec::new();
@@ -127,29 +148,52 @@ impl Search {
                 if *seen <= MAX_ALIKE {
                     next.extend(self.tried(&mask, n_tried).into_iter().map(|symbol| [&path[..], &[symbol]].concat()));
                 }
+                if self.n_steps > max_steps {
+                    return None;
+                }
             }
             level = next;
         }
         None
     }
 
-    /// Takes the matcher there; `None` if the search has taken too long.
+    /// The way that looks most like an end at every step.
+    fn greedily(&mut self) -> Option<Path> {
+        self.go_to(&[])?;
+        while !self.matcher.is_accepting().ok()? {
+            let mask = self.matcher.compute_mask().ok()?;
+            let symbol = *self.tried(&mask, SOME).first()?;
+            self.matcher.consume_token(symbol).ok()?;
+            self.at.push(symbol);
+            if self.at.len() > MAX_BYTES {
+                return None;
+            }
+        }
+        Some(self.at.clone())
+    }
+
+    /// Takes the matcher there.
     fn go_to(&mut self, path: &[u32]) -> Option<()> {
         let same = self.at.iter().zip(path).take_while(|(a, b)| a == b).count();
         self.matcher.rollback(self.at.len() - same).ok()?;
         self.matcher.consume_tokens(&path[same..]).ok()?;
         self.n_steps += 1 + self.at.len() + path.len() - 2 * same;
         self.at = path.to_vec();
-        (self.n_steps <= MAX_STEPS).then_some(())
+        Some(())
     }
 
     /// The symbols of a mask that are worth a try, best first.
     fn tried(&self, mask: &SimpleVob, n_tried: usize) -> Vec<u32> {
         let is_byte = |&symbol: &u32| symbol > self.alphabet.end;
         let (bytes, names): (Vec<u32>, Vec<u32>) = mask.to_list().into_iter().partition(is_byte);
-        let preferred = PREFERRED.iter().map(|&byte| self.alphabet.byte(byte)).filter(|symbol| bytes.contains(symbol));
-        let mut tried: Vec<u32> = preferred.collect();
-        let others = bytes.iter().filter(|symbol| !tried.contains(symbol)).copied();
+        let allowed = |list: &[u8]| -> Vec<u32> {
+            list.iter().map(|&byte| self.alphabet.byte(byte)).filter(|symbol| bytes.contains(symbol)).collect()
+        };
+        let mut tried = if bytes.len() > FREE_TEXT { allowed(b"\".") } else { Vec::new() };
+        let first = allowed(FIRST).into_iter().filter(|symbol| !tried.contains(symbol)).collect::<Vec<_>>();
+        tried.extend(first);
+        let last = allowed(LAST);
+        let others = bytes.iter().filter(|symbol| !tried.contains(symbol) && !last.contains(symbol)).copied();
         let others: Vec<u32> = match bytes.len() <= n_tried {
             true => others.collect(),
             // The lowest and the highest, such as the ends of the range that ends a character.
@@ -157,10 +201,7 @@ impl Search {
         };
         tried.extend(others);
         tried.extend(names.into_iter().filter(|&id| id != self.alphabet.end));
+        tried.extend(last);
         tried
     }
-}
-
-fn is_name(word: &[u8]) -> bool {
-    word.len() > 1 && word[0] == 0xff
 }

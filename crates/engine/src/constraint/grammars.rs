@@ -10,18 +10,27 @@ use atta_tokenizer::Tokenizer;
 use llguidance::{
     Matcher, ParserFactory,
     api::{ParserLimits, TopLevelGrammar},
-    toktrie::{InferenceCapabilities, TokEnv, TokTrie},
+    toktrie::{InferenceCapabilities, TokEnv},
 };
 
-use super::{ConstraintError, vocabulary::Vocabulary};
+use super::{
+    ConstraintError,
+    vocabulary::{Vocabulary, Words},
+};
 use crate::Error;
 
-/// Bytes per token of a vocabulary while the tries are made, generously: 104 to 132 bytes were measured afterwards and
-/// 180 to 220 at the peak, with vocabularies of 32,000 to 152,000 tokens.
+/// Bytes per token that are kept free before the vocabulary is known: 104 to 132 bytes are held afterwards, and 180 to 240
+/// at the peak, with vocabularies of 32,000 to 152,000 tokens.
 const BYTES_PER_TOKEN: u64 = 256;
 
-/// For the parser of one text, with what its lexer learns on the way.
-pub(super) const GUIDE_BYTES: u64 = 2 << 20;
+/// For the parser of one text, with what its lexer learns on the way: half of it is used after 50 tokens of most schemas. It
+/// may become 16 MB with the most states that are allowed.
+const GUIDE_BYTES: u64 = 2 << 20;
+
+/// What a parser of a constraint of so many bytes takes. Its values and its grammar are larger than its text.
+pub(super) fn guide_bytes(n_text: usize) -> u64 {
+    GUIDE_BYTES + 16 * n_text as u64
+}
 
 /// For reading a grammar: 1.2 KB for each of a chain of rules, of which the longest grammar may have 40,000. What is not used
 /// of it is no memory.
@@ -42,12 +51,13 @@ pub(crate) struct Grammars {
 
 impl Grammars {
     pub(crate) fn new(tokenizer: &Arc<Tokenizer>, budget: &Budget) -> Result<Self, Error> {
-        let peak = budget.reserve("grammar", BYTES_PER_TOKEN * tokenizer.n_vocab() as u64)?;
-        let vocabulary = Vocabulary::new(Arc::clone(tokenizer))?;
-        let env: TokEnv = Arc::new(vocabulary);
+        let words = Words::new(tokenizer);
+        let memory = budget.reserve("grammar", 3 * words.trie_bytes())?;
+        let making = budget.reserve("grammar", words.making_bytes())?;
+        let env: TokEnv = Arc::new(Vocabulary::new(Arc::clone(tokenizer), &words)?);
+        drop(words);
         let factory = factory(&env)?;
-        drop(peak);
-        let memory = budget.reserve("grammar", 3 * trie_bytes(env.tok_trie()))?;
+        drop(making);
         Ok(Self { tokenizer: Arc::clone(tokenizer), budget: budget.clone(), factory, _memory: memory })
     }
 }
@@ -64,19 +74,7 @@ pub(super) fn factory(env: &TokEnv) -> Result<ParserFactory, ConstraintError> {
 
 /// What a grammar may cost. At llguidance's own limits a grammar can take a minute, and its lexer 500 MB.
 fn limits() -> ParserLimits {
-    ParserLimits {
-        max_lexer_states: 16_384,
-        max_grammar_size: 20_000,
-        verbose_errors: false,
-        ..ParserLimits::default()
-    }
-}
-
-/// Bytes of heap of a trie, which does not tell: 8 for a node, in a vector that was doubled; 12 for a token and its bytes.
-fn trie_bytes(trie: &TokTrie) -> u64 {
-    let n_nodes = trie.root().subtree_size().next_power_of_two();
-    let n_bytes: usize = (0..trie.vocab_size() as u32).map(|id| trie.token(id).len()).sum();
-    (8 * n_nodes + 12 * trie.vocab_size() + n_bytes) as u64
+    ParserLimits { max_lexer_states: 8192, max_grammar_size: 20_000, verbose_errors: false, ..ParserLimits::default() }
 }
 
 /// A parser, or why there is none. It is made on a stack of its own, because a chain of rules is followed to its end.

@@ -7,7 +7,7 @@ use llguidance::{Matcher, api::TopLevelGrammar, toktrie::SimpleVob};
 
 use super::{
     Closing, Constraint, ConstraintError, closing,
-    grammars::{GUIDE_BYTES, Grammars, parser, reason},
+    grammars::{Grammars, guide_bytes, parser, reason},
 };
 use crate::Error;
 
@@ -19,6 +19,8 @@ pub struct Guide {
     grammars: Arc<Grammars>,
     /// What it was made from, for [`closing`](Self::closing).
     grammar: TopLevelGrammar,
+    /// Whether that may ask for tokens by name.
+    has_names: bool,
     matcher: Matcher,
     /// What may follow, as it was found last: a bit per token, and one for the end.
     mask: SimpleVob,
@@ -28,11 +30,12 @@ pub struct Guide {
 
 impl Guide {
     pub(crate) fn new(grammars: &Arc<Grammars>, constraint: &Constraint) -> Result<Self, Error> {
-        let memory = grammars.budget.reserve("grammar", GUIDE_BYTES)?;
+        let memory = grammars.budget.reserve("grammar", guide_bytes(constraint.n_bytes()))?;
         let grammar = constraint.grammar()?;
         let matcher = parser(&grammars.factory, grammar.clone()).map_err(|what| constraint.error(what))?;
-        let (grammars, mask) = (Arc::clone(grammars), SimpleVob::new());
-        Ok(Self { grammars, grammar, matcher, mask, tokens: Vec::new(), _memory: memory })
+        let mask = grammars.factory.tok_env().tok_trie().alloc_token_set();
+        let (grammars, has_names) = (Arc::clone(grammars), constraint.may_name_tokens());
+        Ok(Self { grammars, grammar, has_names, matcher, mask, tokens: Vec::new(), _memory: memory })
     }
 
     /// Makes impossible (−∞) what may not follow. `logits` \[n_vocab\] may be longer than the vocabulary: padding is
@@ -42,6 +45,9 @@ impl Guide {
     ///
     /// # Errors
     /// [`ConstraintError::Stuck`] if nothing may follow.
+    ///
+    /// # Panics
+    /// If there are fewer logits than tokens.
     pub fn restrict(&mut self, logits: &mut [f32]) -> Result<(), ConstraintError> {
         self.mask = self.matcher.compute_mask_or_eos().map_err(|error| stuck(&error))?;
         let ends: Vec<(u32, f32)> = match self.may_end() {
@@ -81,7 +87,7 @@ impl Guide {
     /// that must follow.
     ///
     /// # Errors
-    /// [`ConstraintError::Stuck`], which cannot be its own doing.
+    /// [`ConstraintError::Stuck`] if the text has become too complex.
     pub fn forced(&mut self, max: usize) -> Result<Vec<u32>, ConstraintError> {
         if self.is_complete() {
             return Ok(Vec::new());
@@ -98,15 +104,23 @@ impl Guide {
         self.matcher.is_stopped()
     }
 
-    /// The shortest text that makes it complete; empty if it is.
+    /// Whether the text may end here.
     ///
     /// # Errors
-    /// [`ConstraintError::Endless`] if none was found among the short ones.
-    pub fn closing(&mut self) -> Result<Vec<Closing>, ConstraintError> {
-        if self.is_complete() || self.matcher.is_accepting().map_err(|error| stuck(&error))? {
+    /// [`ConstraintError::Stuck`] if the text has become too complex to say.
+    pub fn is_valid(&mut self) -> Result<bool, ConstraintError> {
+        Ok(self.is_complete() || self.matcher.is_accepting().map_err(|error| stuck(&error))?)
+    }
+
+    /// A short text that makes it valid; empty if it is.
+    ///
+    /// # Errors
+    /// [`ConstraintError::Endless`] if none was found; memory that the budget does not grant.
+    pub fn closing(&mut self) -> Result<Vec<Closing>, Error> {
+        if self.is_valid()? {
             return Ok(Vec::new());
         }
-        closing::shortest(&self.grammars, &self.grammar, &self.tokens)
+        closing::short(&self.grammars, (&self.grammar, self.has_names), &self.tokens)
     }
 
     /// Tokens so far.
@@ -115,7 +129,7 @@ impl Guide {
     }
 
     /// Whether the text may end here, as [`restrict`](Self::restrict) found last.
-    fn may_end(&self) -> bool {
+    pub fn may_end(&self) -> bool {
         self.mask.get(self.n_vocab())
     }
 

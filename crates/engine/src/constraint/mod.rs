@@ -4,7 +4,7 @@
 //! tokens may follow, from the bytes that they really stand for, and the rest of the vocabulary becomes impossible. What
 //! is sampled from what is left is nobody's business here.
 //!
-//! [`Grammars`] is what a vocabulary needs once, [`Guide`] one text under way, [`closing`] the shortest way to its end.
+//! [`Grammars`] is what a vocabulary needs once, [`Guide`] one text under way, [`closing`] a short way to its end.
 
 mod closing;
 pub mod gbnf;
@@ -44,7 +44,7 @@ pub enum Constraint {
 /// What happens when a constrained text reaches its length before its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnLength {
-    /// The shortest text that ends it is added. It is not the model's, and no token of the session.
+    /// A short text that ends it is added. It is not the model's, and no token of the session.
     #[default]
     Close,
     /// It stays as it is: the beginning of a valid text.
@@ -94,6 +94,19 @@ const MAX_SCHEMA_BYTES: usize = 4 << 20;
 const MAX_GRAMMAR_BYTES: usize = 256 << 10;
 
 impl Constraint {
+    /// Bytes of its text.
+    fn n_bytes(&self) -> usize {
+        match self {
+            Self::JsonObject | Self::JsonValue => 0,
+            Self::Schema(text) | Self::Regex(text) | Self::Lark(text) | Self::Gbnf(text) => text.len(),
+        }
+    }
+
+    /// Whether it can ask for a token by its name or number.
+    fn may_name_tokens(&self) -> bool {
+        matches!(self, Self::Lark(_) | Self::Gbnf(_))
+    }
+
     /// What llguidance takes it for.
     fn grammar(&self) -> Result<TopLevelGrammar, ConstraintError> {
         let (Self::Schema(text) | Self::Regex(text) | Self::Lark(text) | Self::Gbnf(text)) = self else {

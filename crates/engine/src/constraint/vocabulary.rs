@@ -1,7 +1,7 @@
 //! A vocabulary as llguidance wants it: the bytes of every token.
 //!
 //! The one idea: the end of a text is a token of its own behind the vocabulary, so that it does not matter how many
-//! tokens end a generation, or whether there is one.
+//! tokens end a generation, or whether there is one. Those that do are names, whatever text they have.
 
 use std::sync::Arc;
 
@@ -13,8 +13,57 @@ use super::ConstraintError;
 /// Longer tokens are never chosen: a trie is at most 1,024 deep.
 const MAX_TOKEN_BYTES: usize = 1000;
 
-/// A trie has at most 2²² nodes, of which each byte may become one.
-const MAX_BYTES: usize = 4_000_000;
+/// A trie has at most 2²² nodes.
+const MAX_NODES: usize = 4_000_000;
+
+/// The words of a model's tokens, and what they take.
+pub(super) struct Words {
+    words: Vec<Vec<u8>>,
+    n_nodes: usize,
+}
+
+impl Words {
+    /// The bytes of every token and of the end. Of tokens with the same bytes one stays, a whole one rather than a byte.
+    pub(super) fn new(tokenizer: &Tokenizer) -> Self {
+        let mut words: Vec<Vec<u8>> = (0..tokenizer.n_vocab() as u32).map(|id| word(tokenizer, id)).collect();
+        words.push(marked(b"<end>"));
+        let is_byte = |id: u32| tokenizer.kind(id) == TokenKind::Byte;
+        let mut order: Vec<u32> = (0..words.len() as u32).collect();
+        let key = |id: u32| (&words[id as usize], is_byte(id), id);
+        order.sort_unstable_by(|&a, &b| key(a).cmp(&key(b)));
+        let mut n_nodes = 1;
+        let mut before: Option<u32> = None;
+        for id in order {
+            let last = before.map_or(&[][..], |last| &words[last as usize]);
+            let word = &words[id as usize];
+            n_nodes += word.len() - common(last, word);
+            match before.is_some() && last == word {
+                true => words[id as usize] = Vec::new(),
+                false => before = Some(id),
+            }
+        }
+        Self { words, n_nodes }
+    }
+
+    /// Bytes of heap of a trie of them: 8 for a node, in a vector that was doubled; 12 for a word, and its bytes.
+    pub(super) fn trie_bytes(&self) -> u64 {
+        let n_bytes: usize = self.words.iter().map(Vec::len).sum();
+        (8 * self.n_nodes.next_power_of_two() + 12 * self.words.len() + n_bytes) as u64
+    }
+
+    /// Bytes of heap while a trie is made, beside it: the words, and nodes of 20 bytes.
+    pub(super) fn making_bytes(&self) -> u64 {
+        let words: usize =
+            self.words.iter().map(|word| size_of::<Vec<u8>>() + word.len().next_multiple_of(16) + 8).sum();
+        let n_nodes = (3 * self.words.len()).max(self.n_nodes.next_power_of_two());
+        (words + 20 * n_nodes) as u64
+    }
+}
+
+/// How long two words are the same.
+fn common(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
 
 /// The tokens of a model.
 pub(super) struct Vocabulary {
@@ -23,33 +72,35 @@ pub(super) struct Vocabulary {
 }
 
 impl Vocabulary {
-    pub(super) fn new(tokenizer: Arc<Tokenizer>) -> Result<Self, ConstraintError> {
-        let mut words: Vec<Vec<u8>> = (0..tokenizer.n_vocab() as u32).map(|id| word(&tokenizer, id)).collect();
-        words.push(marked(b"<end>"));
-        Ok(Self { trie: trie(&words, tokenizer.n_vocab())?, tokenizer })
+    pub(super) fn new(tokenizer: Arc<Tokenizer>, words: &Words) -> Result<Self, ConstraintError> {
+        if words.n_nodes > MAX_NODES {
+            let what = format!("its tokens make a trie of {} nodes, expected at most {MAX_NODES}", words.n_nodes);
+            return Err(ConstraintError::Vocabulary(what));
+        }
+        Ok(Self { trie: trie(&words.words, tokenizer.n_vocab()), tokenizer })
     }
 }
 
 /// The trie of some words, of which one is the end.
-pub(super) fn trie(words: &[Vec<u8>], end: usize) -> Result<TokTrie, ConstraintError> {
-    let n_bytes: usize = words.iter().map(Vec::len).sum();
-    if n_bytes > MAX_BYTES {
-        let what = format!("its tokens have {n_bytes} bytes, expected at most {MAX_BYTES}");
-        return Err(ConstraintError::Vocabulary(what));
-    }
-    Ok(TokTrie::from(&TokRxInfo::new(words.len() as u32, end as u32), words))
+pub(super) fn trie(words: &[Vec<u8>], end: usize) -> TokTrie {
+    TokTrie::from(&TokRxInfo::new(words.len() as u32, end as u32), words)
 }
 
 /// What a token is to a grammar: bytes, a name that only a grammar writes, or nothing.
 pub(super) fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
     let word = match tokenizer.kind(id) {
         TokenKind::Control | TokenKind::Unknown => marked(tokenizer.token_text(id)),
+        _ if tokenizer.is_eog(id) => marked(tokenizer.token_text(id)),
         _ => tokenizer.token_bytes(id).into_owned(),
     };
     // No text has a byte that is the mark.
-    let is_name = word.first() == Some(&MARK) && word.len() > 1;
     let is_text = !word.contains(&MARK);
-    if word.len() <= MAX_TOKEN_BYTES && (is_name || is_text) { word } else { Vec::new() }
+    if word.len() <= MAX_TOKEN_BYTES && (is_name(&word) || is_text) { word } else { Vec::new() }
+}
+
+/// Whether a word is a name.
+pub(super) fn is_name(word: &[u8]) -> bool {
+    word.len() > 1 && word[0] == MARK
 }
 
 const MARK: u8 = TokTrie::SPECIAL_TOKEN_MARKER;
@@ -63,14 +114,12 @@ impl TokenizerEnv for Vocabulary {
         &self.trie
     }
 
-    /// The tokens of bytes in the middle of a text. Half a character at the end is no text, so it goes by the trie.
+    /// The tokens of bytes in the middle of a text; by the trie alone where the tokenizer would change them, as it does with
+    /// half a character.
     fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<TokenId> {
-        let mut ids = Vec::new();
-        for chunk in bytes.utf8_chunks() {
-            ids.extend(self.tokenizer.encode_after(chunk.valid()));
-            ids.extend(self.trie.greedy_tokenize(chunk.invalid()));
-        }
-        ids
+        let ids = str::from_utf8(bytes).map(|text| self.tokenizer.encode_after(text)).unwrap_or_default();
+        let spelled = ids.iter().flat_map(|&id| self.trie.token(id));
+        if spelled.eq(bytes) { ids } else { self.trie.greedy_tokenize(bytes) }
     }
 
     fn tokenize_is_canonical(&self) -> bool {
