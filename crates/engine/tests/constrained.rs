@@ -80,6 +80,29 @@ fn a_text_that_is_cut_is_closed_left_or_an_error() {
 }
 
 #[test]
+fn a_text_that_is_cut_within_a_character_ends_before_it() {
+    let engine = engine();
+    let regex = Constraint::Regex("漢字".to_owned());
+    for n in 0..7 {
+        let options = GenerateOptions { on_length: OnLength::Cut, ..options(regex.clone(), n) };
+        let (text, _) = generate(&engine, &options).unwrap();
+        assert!("漢字".starts_with(&text), "{n}: {text:?}");
+    }
+}
+
+#[test]
+fn a_token_that_ends_generations_ends_no_text_that_is_not_complete() {
+    let engine = engine();
+    let eos = engine.tokenizer().eos().unwrap();
+    let lark = Constraint::Lark(format!("start: (\"yes\" | \"so\") (<[{eos}]> | \"x\") \"no\""));
+    let sampling = Sampling { logit_bias: vec![(eos, 1e30)], ..Sampling::default() };
+    let options = GenerateOptions { sampling, on_length: OnLength::Fail, ..options(lark, 64) };
+    let (text, summary) = generate(&engine, &options).unwrap();
+    assert!(text == "yesno" || text == "sono", "{text}");
+    assert_eq!(summary.finish_reason, FinishReason::Stop);
+}
+
+#[test]
 fn what_must_follow_is_not_chosen() {
     let engine = engine();
     let mut session = engine.session(&SessionOptions::default()).unwrap();

@@ -34,3 +34,5 @@ mod streams;
 #[cfg(feature = "chat")]
 mod terminal;
 mod tokenize;
+#[cfg(all(feature = "chat", feature = "builtin"))]
+mod tools;

@@ -28,19 +28,23 @@ pub enum Closing {
     Token(u32),
 }
 
-/// Steps of the first search, 20 to 60 ms, and of the last one, about a second.
-const FEW_STEPS: usize = 30_000;
-const MANY_STEPS: usize = 500_000;
-
 /// Bytes of an end at most.
 const MAX_BYTES: usize = 1 << 16;
 
-/// States with the same future, as far as one byte shows it, that are followed from the same length.
-const MAX_ALIKE: usize = 3;
+/// How much of what is alike is followed.
+#[derive(Clone, Copy)]
+struct Breadth {
+    /// States with the same future, as far as one byte shows it, at the same length.
+    n_alike: usize,
+    /// If so few bytes may follow, all of them are tried, else only some.
+    n_tried: usize,
+    n_steps: usize,
+}
 
-/// If so few bytes may follow, all of them are tried: at first, and if that found no end.
-const SOME: usize = 24;
-const ALL: usize = 256;
+/// A first search, of 20 to 60 ms, and the last ones, of about a second each.
+const NARROW: Breadth = Breadth { n_alike: 3, n_tried: 24, n_steps: 30_000 };
+const WIDE: Breadth = Breadth { n_alike: 200, n_tried: 24, n_steps: 500_000 };
+const FULL: Breadth = Breadth { n_alike: 3, n_tried: 256, n_steps: 500_000 };
 
 /// If more bytes may follow, this is free text, and a dot in it is as good as anything.
 const FREE_TEXT: usize = 64;
@@ -62,9 +66,8 @@ pub(super) fn short(
     let alphabet = Alphabet { end: if has_names { grammars.tokenizer.n_vocab() as u32 } else { 0 } };
     let _memory = grammars.budget.reserve("grammar", BYTES_PER_TOKEN * u64::from(alphabet.end) + (1 << 20))?;
     let mut search = Search::new(grammars, grammar, (alphabet, tokens)).map_err(|_| endless())?;
-    let near = search.by_breadth(SOME, FEW_STEPS);
-    let far = near.or_else(|| search.greedily());
-    let path = far.or_else(|| search.by_breadth(SOME, MANY_STEPS)).or_else(|| search.by_breadth(ALL, MANY_STEPS));
+    let near = search.by_breadth(NARROW).or_else(|| search.greedily());
+    let path = near.or_else(|| search.by_breadth(WIDE)).or_else(|| search.by_breadth(FULL));
     Ok(search.alphabet.spell(&path.ok_or_else(endless)?))
 }
 
@@ -129,30 +132,33 @@ impl Search {
         Ok(Self { alphabet, matcher, at: Path::new(), n_steps: 0 })
     }
 
-    /// The way to the nearest end. If more than `n_tried` bytes may follow, only some are tried. `None` if it takes more
-    /// steps.
-    fn by_breadth(&mut self, n_tried: usize, max_steps: usize) -> Option<Path> {
+    /// The way to the nearest end of those that are followed; `None` if it takes more steps.
+    fn by_breadth(&mut self, breadth: Breadth) -> Option<Path> {
         self.n_steps = 0;
         let mut level = vec![Path::new()];
         while !level.is_empty() {
-            let mut next = Vec::new();
-            let mut alike: HashMap<SimpleVob, usize> = HashMap::new();
+            let mut alike: Vec<(SimpleVob, Vec<Path>)> = Vec::new();
+            let mut places: HashMap<SimpleVob, usize> = HashMap::new();
             for path in level {
                 self.go_to(&path)?;
                 if self.matcher.is_accepting().ok()? {
                     return Some(path);
                 }
                 let mask = self.matcher.compute_mask().ok()?;
-                let seen = alike.entry(mask.clone()).or_default();
-                *seen += 1;
-                if *seen <= MAX_ALIKE {
-                    next.extend(self.tried(&mask, n_tried).into_iter().map(|symbol| [&path[..], &[symbol]].concat()));
+                let place = *places.entry(mask.clone()).or_insert(alike.len());
+                match alike.get_mut(place) {
+                    Some((_, paths)) => paths.push(path),
+                    None => alike.push((mask, vec![path])),
                 }
-                if self.n_steps > max_steps {
+                if self.n_steps > breadth.n_steps {
                     return None;
                 }
             }
-            level = next;
+            let followed = alike.iter().flat_map(|(mask, paths)| {
+                let symbols = self.tried(mask, breadth.n_tried);
+                spread(paths, breadth.n_alike).flat_map(move |path| extended(path, symbols.clone()))
+            });
+            level = followed.collect();
         }
         None
     }
@@ -162,7 +168,7 @@ impl Search {
         self.go_to(&[])?;
         while !self.matcher.is_accepting().ok()? {
             let mask = self.matcher.compute_mask().ok()?;
-            let symbol = *self.tried(&mask, SOME).first()?;
+            let symbol = *self.tried(&mask, NARROW.n_tried).first()?;
             self.matcher.consume_token(symbol).ok()?;
             self.at.push(symbol);
             if self.at.len() > MAX_BYTES {
@@ -204,4 +210,15 @@ impl Search {
         tried.extend(last);
         tried
     }
+}
+
+/// At most `n` of some ways, from all over: those that begin the same way lie side by side.
+fn spread(paths: &[Path], n: usize) -> impl Iterator<Item = &Path> {
+    let n_kept = n.min(paths.len());
+    (0..n_kept).map(move |i| &paths[i * paths.len() / n_kept])
+}
+
+/// A way, and one step more.
+fn extended(path: &Path, symbols: Vec<u32>) -> impl Iterator<Item = Path> {
+    symbols.into_iter().map(move |symbol| [&path[..], &[symbol]].concat())
 }

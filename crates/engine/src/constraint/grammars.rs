@@ -24,7 +24,7 @@ use crate::Error;
 const BYTES_PER_TOKEN: u64 = 256;
 
 /// For the parser of one text, with what its lexer learns on the way: half of it is used after 50 tokens of most schemas. It
-/// may become 16 MB with the most states that are allowed.
+/// may become 32 MB with the most states that are allowed, at 1 KB each: strings of up to 3,600 characters, say.
 const GUIDE_BYTES: u64 = 2 << 20;
 
 /// What a parser of a constraint of so many bytes takes. Its values and its grammar are larger than its text.
@@ -74,7 +74,12 @@ pub(super) fn factory(env: &TokEnv) -> Result<ParserFactory, ConstraintError> {
 
 /// What a grammar may cost. At llguidance's own limits a grammar can take a minute, and its lexer 500 MB.
 fn limits() -> ParserLimits {
-    ParserLimits { max_lexer_states: 8192, max_grammar_size: 20_000, verbose_errors: false, ..ParserLimits::default() }
+    ParserLimits {
+        max_lexer_states: 32_768,
+        max_grammar_size: 20_000,
+        verbose_errors: false,
+        ..ParserLimits::default()
+    }
 }
 
 /// A parser, or why there is none. It is made on a stack of its own, because a chain of rules is followed to its end.

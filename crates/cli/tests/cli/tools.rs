@@ -1,0 +1,100 @@
+//! `atta run --tools` and `atta chat --tools --tool-cmd`: calls of a model that has never heard of tools.
+
+use serde_json::Value;
+
+use crate::program::{Scratch, atta, atta_with_input, error_of};
+
+const TOOLS: &str = r#"[{"type": "function", "function": {"name": "feed", "parameters": {"type": "object",
+    "properties": {"animal": {"enum": ["ant", "owl"]}}, "required": ["animal"]}}}]"#;
+
+fn lines(text: &[u8]) -> Vec<Value> {
+    str::from_utf8(text).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The built-in model has no template, which is worth a warning before the error.
+fn fails(output: &std::process::Output, code: i32, what: &str) {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(code) && errors.lines().last().unwrap().contains(what), "{errors}");
+}
+
+#[test]
+fn calls_are_lines_of_json() {
+    let scratch = Scratch::new("calls");
+    let tools = scratch.file("tools.json", TOOLS.as_bytes());
+    let run = |choice: &str| {
+        let output = atta(&["run", "-p", "Feed!", "--tools", &tools, "--tool-choice", choice, "-n", "400"]);
+        assert!(output.status.success(), "{output:?}");
+        lines(&output.stdout)
+    };
+    // A model that calls for ever is cut off, and half a call is text.
+    for call in run("required").iter().chain(&run("feed")).filter(|line| line.get("content").is_none()) {
+        assert!(call["name"] == "feed" && call["id"].is_string(), "{call}");
+        assert!(call["arguments"]["animal"] == "ant" || call["arguments"]["animal"] == "owl", "{call}");
+    }
+    assert!(run("none").iter().all(|line| line["content"].is_string()));
+}
+
+#[test]
+fn tools_come_on_standard_input_too_and_must_be_some() {
+    let piped = atta_with_input(
+        &["run", "-p", "Feed!", "--tools", "-", "--tool-choice", "feed", "-n", "300"],
+        TOOLS.as_bytes(),
+    );
+    assert_eq!(lines(&piped.stdout).len(), 1);
+    let scratch = Scratch::new("bad-tools");
+    let tools = scratch.file("tools.json", TOOLS.as_bytes());
+    let bad = scratch.file("bad.json", b"[{\"name\": \"a b\"}]");
+    fails(&atta(&["run", "-p", "x", "--tools", &bad]), 1, "a b");
+    fails(&atta(&["run", "-p", "x", "--tools", &tools, "--tool-choice", "fly"]), 1, "fly");
+    for wrong in [&["--tools", &tools, "--json"][..], &["--tool-choice", "none"], &["--tools", &tools, "--stop", "x"]] {
+        error_of(&atta(&[&["run", "-p", "x"], wrong].concat()), 2);
+    }
+}
+
+/// A program that is a tool: it says what it was asked.
+#[cfg(unix)]
+fn program(scratch: &Scratch, text: &str) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    let path = scratch.file("tool.sh", text.as_bytes());
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+#[cfg(unix)]
+fn a_program_runs_the_calls_and_the_model_hears_what_it_says() {
+    let scratch = Scratch::new("agent");
+    let (tools, log) = (scratch.file("tools.json", TOOLS.as_bytes()), scratch.path("log"));
+    let tool = program(&scratch, &format!("#!/bin/sh\necho \"$1 $(cat)\" | tee -a {log}\n"));
+    let saved = scratch.path("chat.json");
+    let input = format!("Feed the ant!\n/save {saved}\n");
+    let chat = ["chat", "--tools", &tools, "--tool-cmd", &tool, "--yes", "-n", "120", "-c", "1900", "--seed", "5"];
+    let output = atta_with_input(&chat, input.as_bytes());
+    assert!(output.status.success(), "{output:?}");
+    let n_run = std::fs::read_to_string(&log).unwrap_or_default().lines().count();
+    let calls = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(calls.matches("call: {").count(), n_run, "{calls}");
+    let conversation: Value = serde_json::from_slice(&std::fs::read(&saved).unwrap()).unwrap();
+    let heard = conversation.to_string().matches("\"role\":\"tool\"").count();
+    assert_eq!(heard, n_run, "{conversation}");
+}
+
+#[test]
+#[cfg(unix)]
+fn nothing_is_run_that_nobody_allows() {
+    let scratch = Scratch::new("unasked");
+    let tools = scratch.file("tools.json", TOOLS.as_bytes());
+    let tool = program(&scratch, "#!/bin/sh\nexit 3\n");
+    let chat = ["chat", "--tools", &tools, "--tool-cmd", &tool];
+    fails(&atta_with_input(&chat, b"hi\n"), 2, "--yes");
+    assert!(error_of(&atta_with_input(&["chat", "--tools", &tools], b"hi\n"), 2).contains("--tool-cmd"));
+    error_of(&atta_with_input(&["chat", "--tool-cmd", &tool], b"hi\n"), 2);
+}
+
+#[test]
+fn answers_of_a_chat_have_the_shape_that_is_asked_for() {
+    let output = atta_with_input(&["chat", "--json", "-n", "30"], b"one\ntwo\n");
+    assert!(output.status.success());
+    let answers = lines(&output.stdout);
+    assert!(answers.len() == 2 && answers.iter().all(Value::is_object), "{answers:?}");
+}
