@@ -23,7 +23,9 @@
 //! - `builtin` (default): the small story model that is part of the program, as `builtin()`. It costs its size, a few
 //!   megabytes, in the executable and nothing in private memory, since the system maps it from there.
 //! - `cache` (default): the state of prompts on disk, as `PromptCache`, and the command.
-//! - `chat` (default): conversations, as the module `chat`, and the command.
+//! - `chat` (default): conversations and tool calls, as the modules `chat` and `tools`, and the command. With it comes
+//!   `constrain`.
+//! - `constrain` (default): texts that must be JSON or of a grammar, as `Constraint`, and `--json` and its like.
 //! - `convert` (default): conversion and quantization, as the module `convert`, and the commands `convert` and `imatrix`.
 //! - `perplexity` (default): the module `perplexity`, and the command.
 //! - `pull` (default): the command `atta pull`, and models by the names of their repositories. The library that does it is

@@ -16,6 +16,7 @@ pub(crate) struct ToolFlags {
     pub(crate) tool_choice: Option<String>,
 }
 
+#[cfg(feature = "chat")]
 impl ToolFlags {
     /// Whether standard input is spoken for.
     pub(crate) fn takes_stdin(&self) -> bool {
