@@ -274,6 +274,13 @@ fn hostile_grammars_take_no_time() {
         format!("root ::= \"(\" root \")\" | {}", many(40_000, &|i| format!("\"w{i}\" | ")) + "\"x\""),
         format!("root ::= \"(\" root \")\" | {}", many(2_000, &|i| format!("\"w{i}\" root | ")) + "\"x\""),
         format!("root ::= \"(\" root {} \")\" | \"x\"", many(1_000, &|_| "[a-z]? ".to_owned())),
+        format!("root ::= ({})+", many(4_000, &|_| "\"a\"? ".to_owned())),
+        format!("root ::= \"(\" root \")\" | \"x\" ({})+", many(4_000, &|_| "\"a\"? ".to_owned())),
+        format!(
+            "root ::= \"(\" root {} \")\" | \"x\"\n{}r0 ::= \"a\"?",
+            "r8 ".repeat(20),
+            many(8, &|i| format!("r{} ::= (r{i} r{i})? | \"{i}\"\n", i + 1))
+        ),
         format!("root ::= {} | \"(\" root \")\"", many(1_000, &|_| "(\"a\" | \"b\"*)? ".to_owned())),
         format!("root ::= \"(\" root \")\" | {}", many(300, &|i| format!("[a-z]+ \"{i}\" [a-z]* root | ")) + "\"x\""),
         "x".repeat(1 << 20),
