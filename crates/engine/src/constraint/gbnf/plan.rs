@@ -125,10 +125,11 @@ pub(super) fn divide(regular: Expr, cut: Cut) -> Expr {
     }
 }
 
-/// Divides all terminals down to single characters.
+/// Divides all terminals down to single characters. Their parts may be empty where they stand, so nothing grows.
 pub(super) fn into_characters(planned: Expr) -> Expr {
     match planned {
-        Expr::Lexeme(regular) if !matches!(*regular, Expr::Set(_)) => into_characters(divide(*regular, Cut::Open)),
+        Expr::Lexeme(regular) => into_characters(*regular),
+        Expr::Set(set) => Expr::Lexeme(Box::new(Expr::Set(set))),
         other => other.map(&mut into_characters),
     }
 }
