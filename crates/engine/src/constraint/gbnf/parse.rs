@@ -61,8 +61,7 @@ impl<'a> Parser<'a> {
         let root = *self.rules.get("root").ok_or(GbnfError::NoRoot)?;
         let mut bodies = Vec::with_capacity(self.bodies.len());
         for (body, &(name, at)) in self.bodies.into_iter().zip(&self.uses) {
-            let (line, column) = place(self.source, at);
-            bodies.push(body.ok_or_else(|| GbnfError::UndefinedRule { line, column, name: name.to_owned() })?);
+            bodies.push(body.ok_or_else(|| undefined(self.source, name, at))?);
         }
         Ok(Grammar { bodies, root })
     }
@@ -342,6 +341,11 @@ impl<'a> Parser<'a> {
         let got = self.peek().map_or("the end".to_owned(), |c| format!("{c:?}"));
         GbnfError::Syntax { line, column, expected, got }
     }
+}
+
+fn undefined(source: &str, name: &str, at: usize) -> GbnfError {
+    let (line, column) = place(source, at);
+    GbnfError::UndefinedRule { line, column, name: name.to_owned() }
 }
 
 fn is_name(c: char) -> bool {
