@@ -230,7 +230,7 @@ impl<'a> Parser<'a> {
             'x' => return self.hex(2),
             'u' => return self.hex(4),
             'U' => return self.hex(8),
-            _ => return Err(self.unexpected("one of n r t x u U \\ \" [ ] - after \"\\\"")),
+            _ => return Err(self.unexpected("one of n r t x u U \\ \" [ ] - ^ / after \"\\\"")),
         };
         self.at += 1;
         Ok(escaped)
@@ -371,7 +371,10 @@ mod tests {
     fn errors_say_where_and_what_was_expected() {
         assert_eq!(message("root ::= \"a\" )\n"), "1:14: expected an item, \"|\" or the end of the line, got ')'");
         assert_eq!(message("root ::= \"a\"\nx = y"), "2:3: expected \"::=\", got '='");
-        assert_eq!(message("root ::= \"a\\q\""), "1:13: expected one of n r t x u U \\ \" [ ] - after \"\\\", got 'q'");
+        assert_eq!(
+            message("root ::= \"a\\q\""),
+            "1:13: expected one of n r t x u U \\ \" [ ] - ^ / after \"\\\", got 'q'"
+        );
         assert_eq!(message("root ::= \"a"), "1:12: expected a character, got the end");
         assert_eq!(message("root ::= (\n  word\n)"), "2:3: rule \"word\" is not defined");
         assert_eq!(message("a ::= \"é\""), "no rule \"root\"");
@@ -405,8 +408,8 @@ mod tests {
 
     #[test]
     fn escapes_are_characters() {
-        let grammar = parse(r#"root ::= "\x41\u00e9\U0001F600\n\t\r\\\"\[\]" [\]\--a\\]"#).unwrap();
-        let characters = "A\u{e9}\u{1F600}\n\t\r\\\"[]".chars().map(Expr::character);
+        let grammar = parse(r#"root ::= "\x41\u00e9\U0001F600\n\t\r\\\"\[\]\^\/" [\]\--a\\]"#).unwrap();
+        let characters = "A\u{e9}\u{1F600}\n\t\r\\\"[]^/".chars().map(Expr::character);
         let class = Expr::Set(CharSet::new([(0x5D, 0x5D), (0x2D, 0x61)]));
         assert_eq!(grammar.bodies, [Expr::seq(characters.chain([class]))]);
     }
