@@ -283,6 +283,10 @@ fn hostile_grammars_take_no_time() {
         ),
         format!("root ::= {} | \"(\" root \")\"", many(1_000, &|_| "(\"a\" | \"b\"*)? ".to_owned())),
         format!("root ::= \"(\" root \")\" | {}", many(300, &|i| format!("[a-z]+ \"{i}\" [a-z]* root | ")) + "\"x\""),
+        format!(
+            "root ::= r0\n{}r3900 ::= \"x\"",
+            many(3900, &|i| format!("r{i} ::= \"{}\" r{}\n", "a".repeat(35), i + 1))
+        ),
         "x".repeat(1 << 20),
     ];
     for source in sources {
