@@ -190,18 +190,22 @@ fn split_sequence(parts: &[Expr], rule: usize, end: End) -> (Expr, Expr) {
 
 /// Puts rules to where they are named, one level of them (rules that move are filled too, so that a chain takes a
 /// logarithmic number of rounds); false if there was nothing to do.
-fn inline(grammar: &mut Grammar, mut room: usize) -> bool {
-    let movable = movable_rules(grammar);
-    let mut is_changed = false;
-    for rule in 0..grammar.bodies.len() {
-        let body = std::mem::replace(&mut grammar.bodies[rule], Expr::EMPTY);
-        grammar.bodies[rule] = with_bodies(body, &movable, 0, &mut room, &mut is_changed);
+fn inline(grammar: &mut Grammar, room: usize) -> bool {
+    let mut inliner = Inliner { movable: movable_rules(grammar), room, is_changed: false };
+    for body in &mut grammar.bodies {
+        *body = inliner.fill(std::mem::replace(body, Expr::EMPTY), 0);
     }
-    is_changed
+    inliner.is_changed
 }
 
-/// The rules that should stand where they are named, with depth and size.
-fn movable_rules(grammar: &Grammar) -> Vec<Option<(Expr, usize, usize)>> {
+/// A rule that should stand where it is named.
+struct Movable {
+    body: Expr,
+    depth: usize,
+    size: usize,
+}
+
+fn movable_rules(grammar: &Grammar) -> Vec<Option<Movable>> {
     let mut n_uses = vec![0_usize; grammar.bodies.len()];
     grammar.bodies.iter().for_each(|body| body.each_rule(&mut |named| n_uses[named] += 1));
     let is_movable = |rule: usize, body: &Expr| {
@@ -212,28 +216,32 @@ fn movable_rules(grammar: &Grammar) -> Vec<Option<(Expr, usize, usize)>> {
     let bodies = grammar.bodies.iter().enumerate();
     let measured = |(rule, body): (usize, &Expr)| {
         let (depth, size) = (body.depth(), body.size());
-        (is_movable(rule, body) && depth < INLINE_DEPTH && size <= INLINE_SIZE).then(|| (body.clone(), depth, size))
+        let is_small = depth < INLINE_DEPTH && size <= INLINE_SIZE;
+        (is_small && is_movable(rule, body)).then(|| Movable { body: body.clone(), depth, size })
     };
     bodies.map(measured).collect()
 }
 
-fn with_bodies(
-    expr: Expr,
-    movable: &[Option<(Expr, usize, usize)>],
-    depth: usize,
-    room: &mut usize,
-    is_changed: &mut bool,
-) -> Expr {
-    let Expr::Rule(rule) = expr else {
-        return expr.map(&mut |part| with_bodies(part, movable, depth + 1, room, is_changed));
-    };
-    match &movable[rule] {
-        Some((body, levels, size)) if depth + levels <= INLINE_DEPTH && size <= room => {
-            *room -= size;
-            *is_changed = true;
-            body.clone()
+struct Inliner {
+    /// By rule.
+    movable: Vec<Option<Movable>>,
+    /// Parts by which the grammar may still grow.
+    room: usize,
+    is_changed: bool,
+}
+
+impl Inliner {
+    /// An expression with the bodies of rules in place of their names, as far as they fit in; `level` is its own depth.
+    fn fill(&mut self, expr: Expr, level: usize) -> Expr {
+        let Expr::Rule(rule) = expr else { return expr.map(&mut |part| self.fill(part, level + 1)) };
+        match &self.movable[rule] {
+            Some(Movable { body, depth, size }) if level + depth <= INLINE_DEPTH && *size <= self.room => {
+                self.room -= size;
+                self.is_changed = true;
+                body.clone()
+            }
+            _ => expr,
         }
-        _ => expr,
     }
 }
 
