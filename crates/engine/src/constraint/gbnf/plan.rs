@@ -83,8 +83,8 @@ impl Choices {
     }
 }
 
-/// Parts that may all be empty are repeated when the empty text is taken out, once per part before them. What would grow
-/// more than this many times is divided.
+/// Parts that may all be empty are repeated when the empty text is taken out, once per part before them. What would
+/// grow more than this many times is divided.
 const MAX_GROWTH: usize = 8;
 
 /// A terminal for a regular expression; the empty text is left outside, since llguidance has no empty terminals.
