@@ -17,10 +17,18 @@ fn factory() -> ParserFactory {
     factory
 }
 
+fn matcher(lark: &str) -> Matcher {
+    Matcher::new(FACTORY.with(|factory| factory.create_parser(TopLevelGrammar::from_lark(lark.to_owned()))))
+}
+
+/// Why llguidance does not take the grammar, if it does not.
+pub(crate) fn error_of(lark: &str) -> Option<String> {
+    matcher(lark).get_error()
+}
+
 /// Whether the grammar takes the whole text and may end after it.
 pub(crate) fn accepts(lark: &str, text: &[u8]) -> bool {
-    let parser = FACTORY.with(|factory| factory.create_parser(TopLevelGrammar::from_lark(lark.to_owned())));
-    let mut matcher = Matcher::new(parser);
+    let mut matcher = matcher(lark);
     if let Some(error) = matcher.get_error() {
         panic!("{error}\n{lark}");
     }

@@ -1,14 +1,14 @@
-//! Regular expressions as automata of positions (Glushkov 1961), for one question: can a text of one terminal be the
+//! Regular expressions as automata, for one question: can a text of one terminal be the
 //! beginning of a text of another, and how does that go on?
 //!
 //! Repetitions with large numbers are taken as unbounded ones: the answer may be yes where it should be no.
 
 use super::charset::{ByteSet, CharSet};
 use super::expr::{Expr, Times};
+use super::places::{Ends, Place, Places};
 use super::plan::Cut;
 
 /// States, one per character that is written in the expression.
-#[derive(Debug)]
 pub(super) struct Automaton {
     positions: Vec<Position>,
     first: Vec<u32>,
@@ -17,12 +17,11 @@ pub(super) struct Automaton {
     is_sequence: bool,
 }
 
-#[derive(Debug)]
-struct Position {
+type Position = Place<Character>;
+
+struct Character {
     set: CharSet,
     lead: ByteSet,
-    is_last: bool,
-    next: Vec<u32>,
     /// The part of the sequence, if the expression is one.
     part: usize,
 }
@@ -46,7 +45,7 @@ pub(super) struct Overlap {
 impl Automaton {
     /// `None` if it would be too large.
     pub(super) fn new(expr: &Expr) -> Option<Self> {
-        let mut builder = Builder::default();
+        let mut builder = Builder { places: Places::new(MAX_EDGES), part: 0 };
         let parts = match expr {
             Expr::Seq(parts) => parts.as_slice(),
             other => std::slice::from_ref(other),
@@ -55,7 +54,7 @@ impl Automaton {
         for (part, inner) in parts.iter().enumerate() {
             builder.part = part;
             let ends = builder.build(inner)?;
-            whole = builder.chain(whole, ends)?;
+            whole = builder.places.chain(whole, ends)?;
         }
         Some(builder.finish(whole, matches!(expr, Expr::Seq(_))))
     }
@@ -70,7 +69,7 @@ impl Automaton {
             *steps = steps.checked_sub(ours.len() * theirs.len())?;
             for (&i, &j) in ours.iter().flat_map(|i| theirs.iter().map(move |j| (i, j))) {
                 let seen = &mut is_seen[i as usize * other.positions.len() + j as usize];
-                if !*seen && self.positions[i as usize].set.intersects(&other.positions[j as usize].set) {
+                if !*seen && self.positions[i as usize].leaf.set.intersects(&other.positions[j as usize].leaf.set) {
                     *seen = true;
                     open.push((i, j));
                 }
@@ -92,10 +91,10 @@ impl Automaton {
     /// Notes every way on from a position.
     fn extend(&self, from: &Position, extensions: &mut Vec<(ByteSet, Cut)>) {
         for &next in &from.next {
-            let to = &self.positions[next as usize];
-            let cut = match (self.is_sequence, from.part == to.part) {
+            let to = &self.positions[next as usize].leaf;
+            let cut = match (self.is_sequence, from.leaf.part == to.part) {
                 (false, _) => Cut::Open,
-                (true, true) => Cut::Around(from.part),
+                (true, true) => Cut::Around(to.part),
                 (true, false) => Cut::Before(to.part),
             };
             match extensions.iter_mut().find(|(_, known)| *known == cut) {
@@ -106,77 +105,42 @@ impl Automaton {
     }
 }
 
-/// Where a part begins and ends.
-#[derive(Clone)]
-struct Ends {
-    first: Vec<u32>,
-    last: Vec<u32>,
-    is_nullable: bool,
-}
-
-impl Ends {
-    const EMPTY: Self = Self { first: Vec::new(), last: Vec::new(), is_nullable: true };
-    const NOTHING: Self = Self { first: Vec::new(), last: Vec::new(), is_nullable: false };
-}
-
-#[derive(Default)]
 struct Builder {
-    positions: Vec<Position>,
-    n_edges: usize,
+    places: Places<Character>,
+    /// The part of the sequence that is being built.
     part: usize,
 }
 
 impl Builder {
     fn finish(mut self, whole: Ends, is_sequence: bool) -> Automaton {
-        let mut first_bytes = ByteSet::default();
-        for &position in &whole.last {
-            self.positions[position as usize].is_last = true;
+        self.places.finish(&whole);
+        let (positions, mut first_bytes) = (self.places.all, ByteSet::default());
+        for &first in &whole.first {
+            first_bytes.add(positions[first as usize].leaf.lead);
         }
-        for &position in &whole.first {
-            first_bytes.add(self.positions[position as usize].lead);
-        }
-        Automaton { positions: self.positions, first: whole.first, first_bytes, is_sequence }
+        Automaton { positions, first: whole.first, first_bytes, is_sequence }
     }
 
     fn build(&mut self, expr: &Expr) -> Option<Ends> {
         match expr {
             Expr::Set(set) => self.position(set),
             Expr::Seq(parts) => parts.iter().try_fold(Ends::EMPTY, |before, part| {
-                let ends = self.build(part)?;
-                self.chain(before, ends)
+                let after = self.build(part)?;
+                self.places.chain(before, after)
             }),
-            Expr::Alt(choices) => choices.iter().try_fold(Ends::NOTHING, |mut all, choice| {
-                let ends = self.build(choice)?;
-                all.first.extend(ends.first);
-                all.last.extend(ends.last);
-                all.is_nullable |= ends.is_nullable;
-                Some(all)
-            }),
+            Expr::Alt(choices) => {
+                choices.iter().try_fold(Ends::NOTHING, |all, choice| Some(all.or(self.build(choice)?)))
+            }
             Expr::Repeat(inner, times) => self.repeat(inner, *times),
             Expr::Rule(_) | Expr::Token(_) | Expr::Lexeme(_) => None,
         }
     }
 
     fn position(&mut self, set: &CharSet) -> Option<Ends> {
-        if self.positions.len() >= MAX_POSITIONS {
+        if self.places.all.len() >= MAX_POSITIONS {
             return None;
         }
-        let at = u32::try_from(self.positions.len()).ok()?;
-        let (lead, set) = (set.lead_bytes(), set.clone());
-        self.positions.push(Position { set, lead, is_last: false, next: Vec::new(), part: self.part });
-        Some(Ends { first: vec![at], last: vec![at], is_nullable: false })
-    }
-
-    fn chain(&mut self, before: Ends, after: Ends) -> Option<Ends> {
-        self.link(&before.last, &after.first)?;
-        let (mut first, mut last) = (before.first, after.last);
-        if before.is_nullable {
-            first.extend(after.first);
-        }
-        if after.is_nullable {
-            last.extend(before.last);
-        }
-        Some(Ends { first, last, is_nullable: before.is_nullable && after.is_nullable })
+        self.places.add(Character { lead: set.lead_bytes(), set: set.clone(), part: self.part })
     }
 
     fn repeat(&mut self, inner: &Expr, times: Times) -> Option<Ends> {
@@ -189,27 +153,16 @@ impl Builder {
             let is_end = copy + 1 == copies && times.max.is_none();
             let mut ends = if is_end { self.unbounded(inner, 1)? } else { self.build(inner)? };
             ends.is_nullable |= copy >= times.min;
-            whole = self.chain(whole, ends)?;
+            whole = self.places.chain(whole, ends)?;
         }
         Some(whole)
     }
 
     fn unbounded(&mut self, inner: &Expr, min: u32) -> Option<Ends> {
-        let mut ends = self.build(inner)?;
-        self.link(&ends.last, &ends.first)?;
+        let once = self.build(inner)?;
+        let mut ends = self.places.again(once)?;
         ends.is_nullable |= min == 0;
         Some(ends)
-    }
-
-    fn link(&mut self, from: &[u32], to: &[u32]) -> Option<()> {
-        self.n_edges += from.len() * to.len();
-        if self.n_edges > MAX_EDGES {
-            return None;
-        }
-        for &position in from {
-            self.positions[position as usize].next.extend(to);
-        }
-        Some(())
     }
 }
 

@@ -2,16 +2,13 @@
 //! on after any of its uses, whichever it was; so there may be more next places than there really are, never fewer.
 
 use super::expr::Expr;
+use super::places::{Ends, Place, Places};
 use std::collections::HashMap;
 
-/// A terminal, token or rule in the body of a rule.
-pub(super) struct Place<'a> {
-    pub(super) leaf: Leaf<'a>,
+/// A terminal, token or rule, and in the body of which rule.
+pub(super) struct Written<'a> {
+    pub(super) what: Leaf<'a>,
     rule: usize,
-    /// Places of the same body that may be next.
-    then: Vec<usize>,
-    /// Whether the body may end here.
-    is_last: bool,
 }
 
 pub(super) enum Leaf<'a> {
@@ -23,7 +20,7 @@ pub(super) enum Leaf<'a> {
 /// Rows are the sets of terminals and tokens that may be next somewhere.
 pub(super) struct Flow<'a> {
     /// In the order in which they are written.
-    pub(super) places: Vec<Place<'a>>,
+    pub(super) places: Vec<Place<Written<'a>>>,
     pub(super) rows: Vec<Vec<usize>>,
     /// The row at the beginning.
     pub(super) start: usize,
@@ -34,91 +31,22 @@ pub(super) struct Flow<'a> {
     uses: Vec<Vec<usize>>,
 }
 
-/// Where an expression begins and ends, and whether without any place in it.
-#[derive(Clone)]
-struct Ends {
-    first: Vec<usize>,
-    last: Vec<usize>,
-    is_nullable: bool,
-}
-
 impl<'a> Flow<'a> {
     /// `None` if that takes more than `steps`, of which those taken are subtracted.
     pub(super) fn new(bodies: &'a [Expr], root: usize, steps: &mut usize) -> Option<Self> {
-        let (places, rows, next) = (Vec::new(), Vec::new(), Vec::new());
-        let mut flow = Self { places, rows, start: 0, next, bodies: Vec::new(), uses: vec![Vec::new(); bodies.len()] };
+        let mut builder = Builder { places: Places::new(*steps), rule: 0, uses: vec![Vec::new(); bodies.len()] };
+        let mut ends = Vec::with_capacity(bodies.len());
         for (rule, body) in bodies.iter().enumerate() {
-            let ends = flow.build(body, rule, steps)?;
-            for &place in &ends.last {
-                flow.places[place].is_last = true;
-            }
-            flow.bodies.push(ends);
+            builder.rule = rule;
+            let whole = builder.build(body)?;
+            builder.places.finish(&whole);
+            ends.push(whole);
         }
+        let Builder { places: Places { all: places, room }, uses, .. } = builder;
+        *steps = room;
+        let mut flow = Self { places, rows: Vec::new(), start: 0, next: Vec::new(), bodies: ends, uses };
         flow.number_rows(root, steps)?;
         Some(flow)
-    }
-
-    fn build(&mut self, expr: &'a Expr, rule: usize, steps: &mut usize) -> Option<Ends> {
-        Some(match expr {
-            Expr::Lexeme(regular) => self.place(Leaf::Lexeme(regular), rule),
-            Expr::Token(_) => self.place(Leaf::Token, rule),
-            Expr::Rule(named) => {
-                self.uses[*named].push(self.places.len());
-                self.place(Leaf::Rule(*named), rule)
-            }
-            Expr::Alt(choices) => self.choice(choices, rule, steps)?,
-            Expr::Repeat(inner, times) => {
-                let mut ends = self.build(inner, rule, steps)?;
-                if times.max != Some(1) {
-                    self.link(&ends.last, &ends.first, steps)?;
-                }
-                ends.is_nullable |= times.min == 0;
-                ends
-            }
-            Expr::Seq(_) | Expr::Set(_) => self.sequence(expr.children(), rule, steps)?,
-        })
-    }
-
-    fn place(&mut self, leaf: Leaf<'a>, rule: usize) -> Ends {
-        let at = self.places.len();
-        self.places.push(Place { leaf, rule, then: Vec::new(), is_last: false });
-        Ends { first: vec![at], last: vec![at], is_nullable: false }
-    }
-
-    fn choice(&mut self, choices: &'a [Expr], rule: usize, steps: &mut usize) -> Option<Ends> {
-        let mut all = Ends { first: Vec::new(), last: Vec::new(), is_nullable: false };
-        for choice in choices {
-            let ends = self.build(choice, rule, steps)?;
-            all.first.extend(ends.first);
-            all.last.extend(ends.last);
-            all.is_nullable |= ends.is_nullable;
-        }
-        Some(all)
-    }
-
-    fn sequence(&mut self, parts: &'a [Expr], rule: usize, steps: &mut usize) -> Option<Ends> {
-        let mut all = Ends { first: Vec::new(), last: Vec::new(), is_nullable: true };
-        for part in parts {
-            let ends = self.build(part, rule, steps)?;
-            self.link(&all.last, &ends.first, steps)?;
-            if all.is_nullable {
-                all.first.extend(&ends.first);
-            }
-            if !ends.is_nullable {
-                all.last.clear();
-            }
-            all.last.extend(ends.last);
-            all.is_nullable &= ends.is_nullable;
-        }
-        Some(all)
-    }
-
-    fn link(&mut self, from: &[usize], to: &[usize], steps: &mut usize) -> Option<()> {
-        *steps = steps.checked_sub(from.len() * to.len())?;
-        for &place in from {
-            self.places[place].then.extend(to);
-        }
-        Some(())
     }
 
     fn number_rows(&mut self, root: usize, steps: &mut usize) -> Option<()> {
@@ -132,7 +60,7 @@ impl<'a> Flow<'a> {
         let mut rows = Vec::new();
         self.start = row_of(self.reach(Walk::enter(self, root), steps)?, &mut rows);
         for place in 0..self.places.len() {
-            let number = match self.places[place].leaf {
+            let number = match self.places[place].leaf.what {
                 Leaf::Rule(_) => self.start,
                 Leaf::Lexeme(_) | Leaf::Token => row_of(self.reach(Walk::after(self, place), steps)?, &mut rows),
             };
@@ -146,7 +74,7 @@ impl<'a> Flow<'a> {
     fn reach(&self, mut walk: Walk, steps: &mut usize) -> Option<Vec<usize>> {
         let mut found = Vec::new();
         while let Some(place) = walk.open.pop() {
-            match self.places[place].leaf {
+            match self.places[place].leaf.what {
                 Leaf::Rule(rule) => walk.enter_rule(self, rule),
                 Leaf::Lexeme(_) | Leaf::Token => found.push(place),
             }
@@ -154,6 +82,44 @@ impl<'a> Flow<'a> {
         *steps = steps.checked_sub(walk.n_steps)?;
         found.sort_unstable();
         Some(found)
+    }
+}
+
+/// Builds the bodies one after the other.
+struct Builder<'a> {
+    places: Places<Written<'a>>,
+    /// The rule that is being built.
+    rule: usize,
+    uses: Vec<Vec<usize>>,
+}
+
+impl<'a> Builder<'a> {
+    fn build(&mut self, expr: &'a Expr) -> Option<Ends> {
+        match expr {
+            Expr::Lexeme(regular) => self.place(Leaf::Lexeme(regular)),
+            Expr::Token(_) => self.place(Leaf::Token),
+            Expr::Rule(named) => {
+                self.uses[*named].push(self.places.all.len());
+                self.place(Leaf::Rule(*named))
+            }
+            Expr::Alt(choices) => {
+                choices.iter().try_fold(Ends::NOTHING, |all, choice| Some(all.or(self.build(choice)?)))
+            }
+            Expr::Repeat(inner, times) => {
+                let once = self.build(inner)?;
+                let mut ends = if times.max == Some(1) { once } else { self.places.again(once)? };
+                ends.is_nullable |= times.min == 0;
+                Some(ends)
+            }
+            Expr::Seq(_) | Expr::Set(_) => expr.children().iter().try_fold(Ends::EMPTY, |before, part| {
+                let after = self.build(part)?;
+                self.places.chain(before, after)
+            }),
+        }
+    }
+
+    fn place(&mut self, leaf: Leaf<'a>) -> Option<Ends> {
+        self.places.add(Written { what: leaf, rule: self.rule })
     }
 }
 
@@ -209,17 +175,17 @@ impl Walk {
     /// Goes on after these places, and after the rules that end with them.
     fn leave_places(&mut self, flow: &Flow<'_>, mut places: Vec<usize>) {
         while let Some(place) = places.pop() {
-            let Place { then, is_last, rule, .. } = &flow.places[place];
-            self.add(then);
+            let Place { leaf: Written { rule, .. }, next, is_last } = &flow.places[place];
+            self.add(next);
             if *is_last && !std::mem::replace(&mut self.is_left[*rule], true) {
                 places.extend(&flow.uses[*rule]);
             }
         }
     }
 
-    fn add(&mut self, places: &[usize]) {
+    fn add(&mut self, places: &[u32]) {
         self.n_steps += 1 + places.len();
-        for &place in places {
+        for place in places.iter().map(|&place| place as usize) {
             if !std::mem::replace(&mut self.is_seen[place], true) {
                 self.open.push(place);
             }

@@ -15,6 +15,7 @@ mod expr;
 mod flow;
 mod loops;
 mod parse;
+mod places;
 mod plan;
 mod reduce;
 mod refine;

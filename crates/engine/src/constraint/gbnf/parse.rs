@@ -61,8 +61,7 @@ impl<'a> Parser<'a> {
         let root = *self.rules.get("root").ok_or(GbnfError::NoRoot)?;
         let mut bodies = Vec::with_capacity(self.bodies.len());
         for (body, &(name, at)) in self.bodies.into_iter().zip(&self.uses) {
-            let (line, column) = place(self.source, at);
-            bodies.push(body.ok_or_else(|| GbnfError::UndefinedRule { line, column, name: name.to_owned() })?);
+            bodies.push(body.ok_or_else(|| undefined(self.source, name, at))?);
         }
         Ok(Grammar { bodies, root })
     }
@@ -231,7 +230,7 @@ impl<'a> Parser<'a> {
             'x' => return self.hex(2),
             'u' => return self.hex(4),
             'U' => return self.hex(8),
-            _ => return Err(self.unexpected("one of n r t x u U \\ \" [ ] - after \"\\\"")),
+            _ => return Err(self.unexpected("one of n r t x u U \\ \" [ ] - ^ / after \"\\\"")),
         };
         self.at += 1;
         Ok(escaped)
@@ -344,6 +343,11 @@ impl<'a> Parser<'a> {
     }
 }
 
+fn undefined(source: &str, name: &str, at: usize) -> GbnfError {
+    let (line, column) = place(source, at);
+    GbnfError::UndefinedRule { line, column, name: name.to_owned() }
+}
+
 fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_')
 }
@@ -367,7 +371,10 @@ mod tests {
     fn errors_say_where_and_what_was_expected() {
         assert_eq!(message("root ::= \"a\" )\n"), "1:14: expected an item, \"|\" or the end of the line, got ')'");
         assert_eq!(message("root ::= \"a\"\nx = y"), "2:3: expected \"::=\", got '='");
-        assert_eq!(message("root ::= \"a\\q\""), "1:13: expected one of n r t x u U \\ \" [ ] - after \"\\\", got 'q'");
+        assert_eq!(
+            message("root ::= \"a\\q\""),
+            "1:13: expected one of n r t x u U \\ \" [ ] - ^ / after \"\\\", got 'q'"
+        );
         assert_eq!(message("root ::= \"a"), "1:12: expected a character, got the end");
         assert_eq!(message("root ::= (\n  word\n)"), "2:3: rule \"word\" is not defined");
         assert_eq!(message("a ::= \"é\""), "no rule \"root\"");
@@ -401,8 +408,8 @@ mod tests {
 
     #[test]
     fn escapes_are_characters() {
-        let grammar = parse(r#"root ::= "\x41\u00e9\U0001F600\n\t\r\\\"\[\]" [\]\--a\\]"#).unwrap();
-        let characters = "A\u{e9}\u{1F600}\n\t\r\\\"[]".chars().map(Expr::character);
+        let grammar = parse(r#"root ::= "\x41\u00e9\U0001F600\n\t\r\\\"\[\]\^\/" [\]\--a\\]"#).unwrap();
+        let characters = "A\u{e9}\u{1F600}\n\t\r\\\"[]^/".chars().map(Expr::character);
         let class = Expr::Set(CharSet::new([(0x5D, 0x5D), (0x2D, 0x61)]));
         assert_eq!(grammar.bodies, [Expr::seq(characters.chain([class]))]);
     }

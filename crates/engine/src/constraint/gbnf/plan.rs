@@ -3,7 +3,7 @@
 //!
 //! When a terminal does harm is decided elsewhere (`refine`).
 
-use super::expr::{Expr, Times};
+use super::expr::{Expr, Times, Weight};
 
 /// Where a terminal is to be divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,18 +83,15 @@ impl Choices {
     }
 }
 
-/// Parts that may all be empty are one terminal up to this number, because without the empty text they are written once
-/// per part.
-const MAX_EMPTY_PARTS: usize = 32;
+/// Parts that may all be empty are repeated when the empty text is taken out, once per part before them. What would
+/// grow more than this many times is divided.
+const MAX_GROWTH: usize = 8;
 
 /// A terminal for a regular expression; the empty text is left outside, since llguidance has no empty terminals.
 fn lexeme(expr: Expr) -> Expr {
-    let is_nullable = expr.is_nullable();
-    match &expr {
-        Expr::Seq(parts) if is_nullable && parts.len() > MAX_EMPTY_PARTS => {
-            return Expr::seq(parts.iter().cloned().map(lexeme));
-        }
-        _ => {}
+    let Weight { size, solid_size, is_nullable } = expr.weigh();
+    if solid_size > MAX_GROWTH * size {
+        return divide(expr, Cut::Open);
     }
     match expr.solid() {
         Expr::Alt(choices) if choices.is_empty() => {
@@ -128,10 +125,11 @@ pub(super) fn divide(regular: Expr, cut: Cut) -> Expr {
     }
 }
 
-/// Divides all terminals down to single characters.
+/// Divides all terminals down to single characters. Their parts may be empty where they stand, so nothing grows.
 pub(super) fn into_characters(planned: Expr) -> Expr {
     match planned {
-        Expr::Lexeme(regular) if !matches!(*regular, Expr::Set(_)) => into_characters(divide(*regular, Cut::Open)),
+        Expr::Lexeme(regular) => into_characters(*regular),
+        Expr::Set(set) => Expr::Lexeme(Box::new(Expr::Set(set))),
         other => other.map(&mut into_characters),
     }
 }
@@ -162,7 +160,9 @@ mod tests {
     fn what_may_be_empty_is_optional_outside() {
         let star = planned("[a]*");
         assert!(matches!(&star, Expr::Repeat(inner, Times::OPTIONAL) if matches!(**inner, Expr::Lexeme(_))));
+        assert_eq!(terminals(&planned(&"[a]? ".repeat(10))), 1);
         assert_eq!(terminals(&planned(&"[a]? ".repeat(100))), 100);
+        assert_eq!(terminals(&planned(&format!("({})+", "[a]? ".repeat(100)))), 100);
     }
 
     #[test]

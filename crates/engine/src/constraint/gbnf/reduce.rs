@@ -18,9 +18,11 @@ const INLINE_SIZE: usize = 2000;
 pub(super) const MAX_SIZE: usize = 200_000;
 
 /// Rounds after which the grammar is left as it is, which is right at any time.
-const MAX_ROUNDS: usize = 100;
+const MAX_ROUNDS: usize = 32;
 
 pub(super) fn reduce(grammar: &mut Grammar) -> Result<(), GbnfError> {
+    forget_unused(grammar);
+    checked_size(grammar)?;
     remove_endless(grammar)?;
     for _ in 0..MAX_ROUNDS {
         forget_unused(grammar);
@@ -28,40 +30,81 @@ pub(super) fn reduce(grammar: &mut Grammar) -> Result<(), GbnfError> {
             let body = std::mem::replace(&mut grammar.bodies[rule], Expr::EMPTY);
             grammar.bodies[rule] = without_recursion_at_ends(body, rule);
         }
-        let size: usize = grammar.bodies.iter().map(Expr::size).sum();
-        limit("parts of the grammar", size, MAX_SIZE)?;
+        let size = checked_size(grammar)?;
         limit("levels of nesting", grammar.bodies.iter().map(Expr::depth).max().unwrap_or(0), MAX_DEPTH)?;
         if !inline(grammar, MAX_SIZE - size) {
             break;
         }
     }
+    forget_unused(grammar);
     Ok(())
+}
+
+fn checked_size(grammar: &Grammar) -> Result<usize, GbnfError> {
+    let size = grammar.bodies.iter().map(Expr::size).sum();
+    limit("parts of the grammar", size, MAX_SIZE)?;
+    Ok(size)
 }
 
 /// Takes out every alternative that can never end.
 fn remove_endless(grammar: &mut Grammar) -> Result<(), GbnfError> {
-    let mut ends = vec![false; grammar.bodies.len()];
-    loop {
-        let before = ends.clone();
-        for (rule, body) in grammar.bodies.iter().enumerate() {
-            ends[rule] = ends[rule] || can_end(body, &ends);
-        }
-        if ends == before {
-            break;
-        }
-    }
+    let ends = Endings::of(&grammar.bodies);
     for body in &mut grammar.bodies {
         *body = without_endless(std::mem::replace(body, Expr::EMPTY), &ends);
     }
     if ends[grammar.root] { Ok(()) } else { Err(GbnfError::Endless) }
 }
 
-fn can_end(expr: &Expr, ends: &[bool]) -> bool {
-    match expr {
-        Expr::Rule(rule) => ends[*rule],
-        Expr::Alt(choices) => choices.iter().any(|choice| can_end(choice, ends)),
-        Expr::Repeat(_, Times { min: 0, .. }) => true,
-        other => other.children().iter().all(|part| can_end(part, ends)),
+/// What can end, found from the characters up: each part is looked at once. The first nodes are the rules, each
+/// waiting for its body; the others are the parts of the bodies.
+struct Endings {
+    /// Of each node, how many more must be able to end before it can.
+    n_missing: Vec<usize>,
+    /// Nodes that wait for each node.
+    waiting: Vec<Vec<usize>>,
+    /// Nodes that can end and have not told those that wait.
+    ready: Vec<usize>,
+}
+
+impl Endings {
+    /// Whether each rule can end.
+    fn of(bodies: &[Expr]) -> Vec<bool> {
+        let (n_missing, waiting) = (vec![1; bodies.len()], vec![Vec::new(); bodies.len()]);
+        let mut endings = Self { n_missing, waiting, ready: Vec::new() };
+        for (rule, body) in bodies.iter().enumerate() {
+            endings.add(body, rule);
+        }
+        while let Some(node) = endings.ready.pop() {
+            for waiting in std::mem::take(&mut endings.waiting[node]) {
+                endings.one_less(waiting);
+            }
+        }
+        endings.n_missing[..bodies.len()].iter().map(|&n| n == 0).collect()
+    }
+
+    fn add(&mut self, expr: &Expr, waiting: usize) {
+        if let Expr::Rule(rule) = expr {
+            self.waiting[*rule].push(waiting);
+            return;
+        }
+        let node = self.n_missing.len();
+        self.n_missing.push(match expr {
+            Expr::Alt(_) => 1,
+            Expr::Repeat(_, Times { min: 0, .. }) => 0,
+            other => other.children().len(),
+        });
+        self.waiting.push(vec![waiting]);
+        if self.n_missing[node] == 0 {
+            self.ready.push(node);
+        }
+        expr.children().iter().for_each(|part| self.add(part, node));
+    }
+
+    fn one_less(&mut self, node: usize) {
+        if self.n_missing[node] == 1 {
+            self.ready.push(node);
+        }
+        self.n_missing[node] = self.n_missing[node].saturating_sub(1);
     }
 }
 
@@ -147,18 +190,22 @@ fn split_sequence(parts: &[Expr], rule: usize, end: End) -> (Expr, Expr) {
 
 /// Puts rules to where they are named, one level of them (rules that move are filled too, so that a chain takes a
 /// logarithmic number of rounds); false if there was nothing to do.
-fn inline(grammar: &mut Grammar, mut room: usize) -> bool {
-    let movable = movable_rules(grammar);
-    let mut is_changed = false;
-    for rule in 0..grammar.bodies.len() {
-        let body = std::mem::replace(&mut grammar.bodies[rule], Expr::EMPTY);
-        grammar.bodies[rule] = with_bodies(body, &movable, 0, &mut room, &mut is_changed);
+fn inline(grammar: &mut Grammar, room: usize) -> bool {
+    let mut inliner = Inliner { movable: movable_rules(grammar), room, is_changed: false };
+    for body in &mut grammar.bodies {
+        *body = inliner.fill(std::mem::replace(body, Expr::EMPTY), 0);
     }
-    is_changed
+    inliner.is_changed
 }
 
-/// The rules that should stand where they are named, with depth and size.
-fn movable_rules(grammar: &Grammar) -> Vec<Option<(Expr, usize, usize)>> {
+/// A rule that should stand where it is named.
+struct Movable {
+    body: Expr,
+    depth: usize,
+    size: usize,
+}
+
+fn movable_rules(grammar: &Grammar) -> Vec<Option<Movable>> {
     let mut n_uses = vec![0_usize; grammar.bodies.len()];
     grammar.bodies.iter().for_each(|body| body.each_rule(&mut |named| n_uses[named] += 1));
     let is_movable = |rule: usize, body: &Expr| {
@@ -169,28 +216,32 @@ fn movable_rules(grammar: &Grammar) -> Vec<Option<(Expr, usize, usize)>> {
     let bodies = grammar.bodies.iter().enumerate();
     let measured = |(rule, body): (usize, &Expr)| {
         let (depth, size) = (body.depth(), body.size());
-        (is_movable(rule, body) && depth < INLINE_DEPTH && size <= INLINE_SIZE).then(|| (body.clone(), depth, size))
+        let is_small = depth < INLINE_DEPTH && size <= INLINE_SIZE;
+        (is_small && is_movable(rule, body)).then(|| Movable { body: body.clone(), depth, size })
     };
     bodies.map(measured).collect()
 }
 
-fn with_bodies(
-    expr: Expr,
-    movable: &[Option<(Expr, usize, usize)>],
-    depth: usize,
-    room: &mut usize,
-    is_changed: &mut bool,
-) -> Expr {
-    let Expr::Rule(rule) = expr else {
-        return expr.map(&mut |part| with_bodies(part, movable, depth + 1, room, is_changed));
-    };
-    match &movable[rule] {
-        Some((body, levels, size)) if depth + levels <= INLINE_DEPTH && size <= room => {
-            *room -= size;
-            *is_changed = true;
-            body.clone()
+struct Inliner {
+    /// By rule.
+    movable: Vec<Option<Movable>>,
+    /// Parts by which the grammar may still grow.
+    room: usize,
+    is_changed: bool,
+}
+
+impl Inliner {
+    /// An expression with the bodies of rules in place of their names, as far as they fit in; `level` is its own depth.
+    fn fill(&mut self, expr: Expr, level: usize) -> Expr {
+        let Expr::Rule(rule) = expr else { return expr.map(&mut |part| self.fill(part, level + 1)) };
+        match &self.movable[rule] {
+            Some(Movable { body, depth, size }) if level + depth <= INLINE_DEPTH && *size <= self.room => {
+                self.room -= size;
+                self.is_changed = true;
+                body.clone()
+            }
+            _ => expr,
         }
-        _ => expr,
     }
 }
 

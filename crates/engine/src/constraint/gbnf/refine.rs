@@ -12,7 +12,7 @@ use super::automaton::{Automaton, Overlap};
 use super::charset::ByteSet;
 use super::error::GbnfError;
 use super::expr::Expr;
-use super::flow::{Flow, Leaf, Place};
+use super::flow::{Flow, Leaf};
 use super::parse::limit;
 use super::plan::{Cut, divide, into_characters};
 use super::reduce::MAX_SIZE;
@@ -68,7 +68,7 @@ fn apply(expr: Expr, cuts: &HashMap<usize, Cut>, place: &mut usize) -> Expr {
 /// The terminals to be divided, by place; `None` if that takes too many steps.
 fn find_cuts(bodies: &[Expr], root: usize, overlaps: &mut Overlaps) -> Option<HashMap<usize, Cut>> {
     let flow = Flow::new(bodies, root, &mut overlaps.steps)?;
-    let kinds: Vec<Kind> = flow.places.iter().map(|place| overlaps.kind(place)).collect();
+    let kinds: Vec<Kind> = flow.places.iter().map(|place| overlaps.kind(&place.leaf.what)).collect();
     let large = kinds.iter().enumerate().filter(|(_, kind)| matches!(kind, Kind::Large));
     let mut cuts: HashMap<usize, Cut> = large.map(|(place, _)| (place, Cut::Open)).collect();
     if cuts.is_empty() {
@@ -99,9 +99,9 @@ struct Overlaps {
 }
 
 impl Overlaps {
-    fn kind(&mut self, place: &Place<'_>) -> Kind {
-        let Leaf::Lexeme(regular) = place.leaf else {
-            return if matches!(place.leaf, Leaf::Token) { Kind::Token } else { Kind::Rule };
+    fn kind(&mut self, leaf: &Leaf<'_>) -> Kind {
+        let Leaf::Lexeme(regular) = *leaf else {
+            return if matches!(leaf, Leaf::Token) { Kind::Token } else { Kind::Rule };
         };
         if !self.known.contains_key(regular) {
             let automaton = Automaton::new(regular).map(|automaton| {
