@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     error::ToolError,
-    schema::{arguments_schema, check_keywords},
+    schema::{self, arguments_schema},
 };
 
 /// Bytes of all definitions together.
@@ -151,7 +151,7 @@ fn tool(i: usize, function: &mut Map<String, Value>) -> Result<Tool, ToolError> 
         let what = format!("parameters of type {ty}, expected \"object\"");
         return Err(ToolError::Definition { tool: format!("tool {name}"), what });
     }
-    check_keywords(&name, schema)?;
+    schema::check(&name, schema)?;
     let arguments = arguments_schema(schema);
     Ok(Tool { name, arguments })
 }

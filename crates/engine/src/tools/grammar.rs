@@ -11,8 +11,8 @@ use super::{
     Format, ToolChoice, ToolError, ToolSet,
     definition::Tool,
     place::{ARGS, PYTHON_TAG, THINK, THINK_END, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS},
-    schema::spacing,
 };
+use crate::constraint::schema::{self, Spaces};
 
 /// Whether thoughts stand in front of the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -204,7 +204,7 @@ impl Lark<'_> {
 
     /// An answer in text of a model without a format.
     fn response(&mut self) {
-        let string = serde_json::json!({"type": "string", "x-guidance": spacing()});
+        let string = serde_json::json!({"type": "string", schema::OPTIONS: schema::options(Spaces::BehindSeparators)});
         self.line(&format!(r#"response: /{GAP}\{{ ?"response": ?/ %json {string} / ?\}}/"#));
     }
 
