@@ -1,7 +1,7 @@
 //! Schemas as llguidance takes them: its options of JSON, and what it would take but not keep to, or not survive.
 //!
-//! Knows JSON and the keywords that lead to other schemas; what keywords mean is llguidance's. Whoever compiles a schema
-//! has it looked at here first, be it that of an answer or that of a tool.
+//! Knows JSON and the keywords that lead to other schemas; what keywords mean is llguidance's. Whoever compiles a
+//! schema has it looked at here first, be it that of an answer or that of a tool.
 //!
 //! White space of JSON is free, and a model that writes spaces for ever writes valid JSON for ever: between two tokens
 //! of it there is one space at most.
@@ -37,8 +37,8 @@ pub(crate) enum Spaces {
     BehindSeparators,
 }
 
-/// llguidance's options of JSON: at most one space, and no `\u`, because a name that is taken could be written with it a
-/// second time, as one of those that are not.
+/// llguidance's options of JSON: at most one space, and no `\u`, because a name that is taken could be written with it
+/// a second time, as one of those that are not.
 pub(crate) fn options(spaces: Spaces) -> Value {
     let escapes = "nrbtf\\\"";
     match spaces {
@@ -122,6 +122,7 @@ pub(crate) fn check(schema: &Value) -> Result<(), String> {
         if !seen.insert(std::ptr::from_ref(next)) {
             continue;
         }
+        check_values(keys)?;
         check_min_properties(keys)?;
         if let Some(Value::String(reference)) = keys.get("$ref") {
             left.extend(references.follow(reference)?);
@@ -129,6 +130,25 @@ pub(crate) fn check(schema: &Value) -> Result<(), String> {
         left.extend(subschemas(keys).map(|(_, one)| one));
     }
     Ok(())
+}
+
+/// Some value must be left that can be written without `\u`.
+fn check_values(schema: &Map<String, Value>) -> Result<(), String> {
+    let can_be = schema.get("const").is_none_or(is_writable);
+    let can_be_one_of = schema.get("enum").and_then(Value::as_array).is_none_or(|all| all.iter().any(is_writable));
+    if can_be && can_be_one_of {
+        return Ok(());
+    }
+    Err("a value with control characters, which would need escapes with \"\\u\"".to_owned())
+}
+
+fn is_writable(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.chars().all(|c| !c.is_ascii_control() || "\n\r\t\u{8}\u{c}".contains(c)),
+        Value::Array(items) => items.iter().all(is_writable),
+        Value::Object(fields) => fields.values().all(is_writable),
+        _ => true,
+    }
 }
 
 /// llguidance counts the fields that nobody has named by their number, the same name twice: it can be held to one of
