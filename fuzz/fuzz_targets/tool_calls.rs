@@ -14,14 +14,17 @@ fuzz_target!(|bytes: &[u8]| {
         let whole = read(format, open, text, usize::MAX);
         assert_eq!(read(format, open, text, 1), whole);
         assert_eq!(read(format, open, text, every), whole);
-        assert!(whole.calls.iter().all(|call| call.arguments.is_object() && !call.name.is_empty()));
+        for call in &whole.calls {
+            assert!(call.arguments.is_object() && is_name(&call.name) && is_name(&call.id));
+            assert_eq!(whole.calls.iter().filter(|other| other.id == call.id).count(), 1);
+        }
     }
     define(text);
 });
 
 /// Reads a text, so many characters at a time.
 fn read(format: Format, open: bool, text: &str, n_chars: usize) -> Outcome {
-    let mut parser = Parser::new(format, open);
+    let mut parser = Parser::new(format, if open { Thinking::Open } else { Thinking::Maybe });
     let mut pieces = Vec::new();
     let chars: Vec<char> = text.chars().collect();
     for chunk in chars.chunks(n_chars.min(chars.len().max(1))) {
@@ -31,6 +34,11 @@ fn read(format: Format, open: bool, text: &str, n_chars: usize) -> Outcome {
     pieces.extend(rest);
     check(&pieces, &outcome);
     outcome
+}
+
+/// Whether names of tools look like this, and ids.
+fn is_name(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
 }
 
 /// The pieces say what the outcome says, and arguments are those of their call.

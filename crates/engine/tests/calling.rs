@@ -5,7 +5,7 @@
 use std::{ops::ControlFlow, path::Path};
 
 use atta_engine::{
-    Engine, Error, FinishReason, GenerateOptions, LoadOptions, Sampling, SessionOptions,
+    Constraint, Engine, Error, FinishReason, GenerateOptions, LoadOptions, Sampling, SessionOptions,
     chat::{CallingReply, Chat, Heard, Message, Role, SpecialTexts, Template, ToolUse},
     tools::{Piece, ToolChoice, ToolSet},
 };
@@ -100,6 +100,17 @@ fn a_named_tool_is_called_once_and_none_never() {
         assert_eq!(names, ["sleep"], "{template}");
         let (reply, streamed) = answer(&mut chat(template, ToolChoice::None), &options(60, 3));
         assert!(reply.outcome.calls.is_empty() && streamed.is_empty(), "{template}");
+    }
+}
+
+#[test]
+fn where_nothing_can_be_called_an_answer_keeps_to_the_constraint_of_the_options() {
+    for template in TEMPLATES {
+        let constraint = Some(Constraint::Regex("\\{\"name\": \"[A-Z][a-z]{2}\"\\}".to_owned()));
+        let options = GenerateOptions { constraint, ..options(60, 3) };
+        let (reply, streamed) = answer(&mut chat(template, ToolChoice::None), &options);
+        let text = reply.outcome.text;
+        assert!(text.starts_with("{\"name\": \"") && text.ends_with("\"}") && streamed.is_empty(), "{text}");
     }
 }
 

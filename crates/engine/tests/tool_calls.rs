@@ -1,7 +1,9 @@
 //! Calls out of text: what each format looks like, what is none, and that cutting the text makes no difference.
 #![cfg(feature = "chat")]
 
-use atta_engine::tools::{Format, Outcome, Parser, Piece, ToolCall};
+use std::time::{Duration, Instant};
+
+use atta_engine::tools::{Format, Outcome, Parser, Piece, Thinking, ToolCall};
 use proptest::{prelude::*, sample::select};
 use serde_json::{Value, json};
 
@@ -34,9 +36,9 @@ fn read_chunks<'a>(parser: Parser, chunks: impl IntoIterator<Item = &'a str>) ->
 
 /// Reads a text whole, and demands the same of it character by character.
 fn read(format: Format, text: &str) -> (Vec<Piece>, Outcome) {
-    let whole = read_chunks(Parser::new(format, false), [text]);
+    let whole = read_chunks(Parser::new(format, Thinking::Maybe), [text]);
     let chars: Vec<String> = text.chars().map(String::from).collect();
-    assert_eq!(read_chunks(Parser::new(format, false), chars.iter().map(String::as_str)), whole, "{text}");
+    assert_eq!(read_chunks(Parser::new(format, Thinking::Maybe), chars.iter().map(String::as_str)), whole, "{text}");
     whole
 }
 
@@ -85,7 +87,7 @@ fn a_call_is_told_of_as_it_comes() {
 
 #[test]
 fn arguments_are_given_out_before_they_end() {
-    let mut parser = Parser::new(Format::Hermes, false);
+    let mut parser = Parser::new(Format::Hermes, Thinking::Maybe);
     assert_eq!(parser.push("Hm <tool_call>{\"name\":\"f\","), [Piece::Text("Hm".into())]);
     let begin = Piece::CallBegin { index: 0, id: "call_1".into(), name: "f".into() };
     let first = Piece::CallArguments { index: 0, fragment: "{\"a\":\"é".into() };
@@ -140,7 +142,7 @@ fn mistral_calls_are_a_list_with_ids_or_a_row_of_names() {
                 {\"name\": \"g\", \"arguments\": {}}]";
     let calls = [call("abcDEF123", "f", json!({"a": 1})), call("000000002", "g", json!({}))];
     let row = "Well. [TOOL_CALLS]f[ARGS]{\"a\": 1}[TOOL_CALLS]g[CALL_ID]abc[ARGS] {}";
-    let named = [call("000000001", "f", json!({"a": 1})), call("abc", "g", json!({}))];
+    let named = [call("000000001", "f", json!({"a": 1})), call("000000002", "g", json!({}))];
     for format in [Format::MarkedList, Format::MarkedName] {
         assert_eq!(outcome(format, list), answer("", &calls));
         assert_eq!(outcome(format, row), answer("Well.", &named));
@@ -183,8 +185,10 @@ fn thoughts_stand_apart() {
 
 #[test]
 fn thoughts_may_have_been_opened_by_the_prompt() {
-    let (_, outcome) =
-        read_chunks(Parser::new(Format::Bare, true), ["\nhm {\n", "</th", "ink>\n{\"name\":\"f\",\"parameters\":{}}"]);
+    let (_, outcome) = read_chunks(
+        Parser::new(Format::Bare, Thinking::Open),
+        ["\nhm {\n", "</th", "ink>\n{\"name\":\"f\",\"parameters\":{}}"],
+    );
     assert_eq!(outcome, Outcome { reasoning: "hm {".into(), ..answer("", &[call("call_1", "f", json!({}))]) });
 }
 
@@ -241,22 +245,84 @@ fn a_call_that_was_told_of_too_early_is_taken_back() {
 }
 
 #[test]
-fn ids_go_on_from_those_of_the_conversation() {
-    let text = "<tool_call>{\"name\": \"f\", \"arguments\": {}}";
-    let (_, outcome) = read_chunks(Parser::new(Format::Hermes, false).after_calls(7), [text]);
-    assert_eq!(outcome.calls[0].id, "call_8");
+fn ids_go_on_from_those_of_the_conversation_and_never_repeat() {
+    let hermes = Parser::new(Format::Hermes, Thinking::Maybe).after_calls(["call_1", "x", "call_4"]);
+    let two = "<tool_call>{\"name\": \"f\", \"arguments\": {}}".repeat(2);
+    let ids = |(_, outcome): (Vec<Piece>, Outcome)| -> Vec<String> {
+        outcome.calls.into_iter().map(|call| call.id).collect()
+    };
+    assert_eq!(ids(read_chunks(hermes, [two.as_str()])), ["call_5", "call_6"]);
+    let row = ["abcDEF123", "abcDEF123", "000000004", "abc", "old456789"]
+        .map(|id| format!("[TOOL_CALLS]f[CALL_ID]{id}[ARGS]{{}}"))
+        .concat();
+    let marked = Parser::new(Format::MarkedName, Thinking::Maybe).after_calls(["old456789"]);
+    let expected = ["abcDEF123", "000000003", "000000004", "000000005", "000000006"];
+    assert_eq!(ids(read_chunks(marked, [row.as_str()])), expected);
+}
+
+#[test]
+fn a_row_of_calls_has_names_and_ids_that_are_some() {
+    for head in
+        ["f[CALL_ID]a[CALL_ID]b", "f[CALL_ID]a[CALL_ID]", &"f".repeat(65), &format!("f[CALL_ID]{}", "i".repeat(65))]
+    {
+        assert!(is_text(Format::MarkedName, &format!("[TOOL_CALLS]{head}[ARGS]{{}}")), "{head}");
+    }
+    let longest = format!("[TOOL_CALLS]{}[CALL_ID]{}[ARGS]{{}}", "f".repeat(64), "i".repeat(64));
+    assert_eq!(outcome(Format::MarkedName, &longest).calls[0].name.len(), 64);
+    assert_eq!(outcome(Format::MarkedName, "[TOOL_CALLS]f[CALL_ID][ARGS]{}").calls[0].id, "000000001");
+}
+
+#[test]
+fn a_later_call_that_is_broken_leaves_its_marker_to_those_before_it() {
+    let list = "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"g\"}]";
+    let expected = answer(", {\"name\": \"g\"}]", &[call("000000001", "f", json!({}))]);
+    assert_eq!(outcome(Format::MarkedList, list), expected);
+}
+
+#[test]
+fn thoughts_that_nobody_expected_are_thoughts() {
+    let (_, outcome) = read_chunks(Parser::new(Format::Hermes, Thinking::Never), ["<think>hm</think>Hi"]);
+    assert_eq!((outcome.reasoning.as_str(), outcome.text.as_str()), ("hm", "Hi"));
+}
+
+/// Texts of a length in proportion to `n` that would be read over and over by a parser that looks back.
+fn hostile(n: usize) -> Vec<(Format, String)> {
+    let hermes = [
+        "<tool_call>".repeat(n),
+        "<tool_call>{\"".repeat(n),
+        " ".repeat(10 * n),
+        format!("<tool_call>{{\"name\":\"f\",\"arguments\":{{\"a\":{}", "[".repeat(10 * n)),
+        format!("<tool_call>{{\"name\":\"{}", "<tool_call>{".repeat(n)),
+    ];
+    let taken: String = (0..n).map(|i| format!("[TOOL_CALLS]f[CALL_ID]{:09}[ARGS]{{}}", 2 * i + 2)).collect();
+    let others = [
+        (Format::MarkedList, "[TOOL_CALLS]a[".repeat(n)),
+        (Format::Generic, format!("{{\"response\":\"{}", "\\u0041".repeat(n))),
+        (Format::MarkedName, taken),
+    ];
+    hermes.map(|text| (Format::Hermes, text)).into_iter().chain(others).collect()
+}
+
+/// The least of three measurements.
+fn time_of(format: Format, text: &str) -> Duration {
+    let once = || {
+        let start = Instant::now();
+        let mut parser = Parser::new(format, Thinking::Maybe);
+        parser.push(text);
+        parser.finish();
+        start.elapsed()
+    };
+    (0..3).map(|_| once()).min().unwrap()
 }
 
 #[test]
 fn hostile_text_is_read_in_linear_time() {
-    let texts = ["<tool_call>".repeat(60_000), "<tool_call>{\"".repeat(60_000), " ".repeat(600_000)];
-    let deep = format!("<tool_call>{{\"name\":\"f\",\"arguments\":{{\"a\":{}", "[".repeat(600_000));
-    let nested = format!("<tool_call>{{\"name\":\"{}", "<tool_call>{".repeat(60_000));
-    for text in texts.into_iter().chain([deep, nested]) {
-        assert!(is_text(Format::Hermes, &text));
+    for ((format, few), (_, many)) in hostile(10_000).into_iter().zip(hostile(80_000)) {
+        let (short, long) = (time_of(format, &few), time_of(format, &many));
+        // Eight times as much; a parser that looked back would take 64 times as long.
+        let most = 24 * short + Duration::from_millis(20);
+        assert!(long < most, "{:.40} took {short:?} and {long:?}", few);
     }
-    assert!(is_text(Format::MarkedList, &"[TOOL_CALLS]a[".repeat(60_000)));
-    assert_eq!(outcome(Format::Generic, &format!("{{\"response\":\"{}", "\\u0041".repeat(60_000))).text.len(), 60_000);
 }
 
 /// What outputs are made of, good and bad.
@@ -273,8 +339,8 @@ fn fragment() -> impl Strategy<Value = String> {
         "<tool_",
         "[TOOL",
         "</thi",
-        "{\"name\": \"f\", \"arguments\": ",
-        "{\"name\":\"g\",\"parameters\":",
+        "{\"name\": \"first_tool\", \"arguments\": ",
+        "{\"name\":\"second_tool\",\"parameters\":",
         "{\"a\": 1}",
         "{}",
         "}",
@@ -289,6 +355,8 @@ fn fragment() -> impl Strategy<Value = String> {
         "\\ud83d",
         "\"id\": \"abcdefghi\"",
         "f",
+        "[TOOL_CALLS]third_tool",
+        "[TOOL_CALLS]third_tool[CALL_ID]abcdefghi[ARGS]",
         "\n",
         " ",
         "\n\n",
@@ -297,7 +365,7 @@ fn fragment() -> impl Strategy<Value = String> {
         "é",
         "日本",
         "1e999",
-        "\"name\": \"h\"",
+        "\"name\": \"third_tool\"",
         "\"arguments\": {}",
     ];
     prop_oneof![6 => select(markers).prop_map(str::to_owned), 1 => "[ -~]{0,4}", 1 => "\\PC{0,2}"]
@@ -306,14 +374,14 @@ fn fragment() -> impl Strategy<Value = String> {
 /// Outputs as models write them.
 fn valid() -> impl Strategy<Value = String> {
     select(vec![
-        "I look.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": {\"b\": \"}</tool_call>\"}}}\n\
-         </tool_call>\n<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>",
-        "<think>\nhm\n</think>\n\n{\"name\": \"f\", \"parameters\": {\"a\": [1, 2]}}; \
-         {\"name\": \"g\", \"parameters\": {}}",
-        "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": \"\\u00e9\"}, \
-         \"id\": \"abcdef123\"}, {\"name\": \"g\", \"arguments\": {}}]",
-        "Hm [TOOL_CALLS]f[CALL_ID]abcdef123[ARGS]{\"a\": 1}[TOOL_CALLS]g[ARGS]{}",
-        "{\"tool_calls\": [{\"name\": \"f\", \"arguments\": {\"a\": null}}]}",
+        "I look.\n<tool_call>\n{\"name\": \"first_tool\", \"arguments\": {\"a\": {\"b\": \"}</tool_call>\"}}}\n\
+         </tool_call>\n<tool_call>\n{\"name\": \"second_tool\", \"arguments\": {}}\n</tool_call>",
+        "<think>\nhm\n</think>\n\n{\"name\": \"first_tool\", \"parameters\": {\"a\": [1, 2]}}; \
+         {\"name\": \"second_tool\", \"parameters\": {}}",
+        "[TOOL_CALLS] [{\"name\": \"first_tool\", \"arguments\": {\"a\": \"\\u00e9\"}, \
+         \"id\": \"abcdef123\"}, {\"name\": \"second_tool\", \"arguments\": {}}]",
+        "Hm [TOOL_CALLS]first_tool[CALL_ID]abcdef123[ARGS]{\"a\": 1}[TOOL_CALLS]second_tool[ARGS]{}",
+        "{\"tool_calls\": [{\"name\": \"first_tool\", \"arguments\": {\"a\": null}}]}",
         "{\"response\": \"it is \\\"so\\\" \\ud83d\\ude00\"}",
     ])
     .prop_map(str::to_owned)
@@ -342,6 +410,10 @@ fn chunks<'a>(text: &'a str, cuts: &[prop::sample::Index]) -> Vec<&'a str> {
     at.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect()
 }
 
+fn is_name(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
+}
+
 /// The characters of a text that are not JSON's white space.
 fn solid(text: &str) -> String {
     text.chars().filter(|c| !" \t\r\n".contains(*c)).collect()
@@ -360,7 +432,8 @@ fn is_accounted_for(text: &str, pieces: &[Piece], calls: &[ToolCall]) -> bool {
         })
         .filter(|text| !text.is_empty())
         .collect();
-    stand(&solid(text), &given, &frame_words(calls))
+    let text = solid(text);
+    stand(&text, &given, &frame_words(&text, calls))
 }
 
 /// Whether texts stand in another one with nothing but `words` around them.
@@ -371,10 +444,18 @@ fn stand(rest: &str, given: &[String], words: &[String]) -> bool {
     places.any(|at| is_frame(&rest[..at]) && stand(&rest[at + first.len()..], more, words))
 }
 
-/// What may stand around, longest first.
-fn frame_words(calls: &[ToolCall]) -> Vec<String> {
+/// What the model wanted as ids; a call may have got another one.
+fn wanted_ids(text: &str) -> impl Iterator<Item = String> {
+    let behind = ["[CALL_ID]", "\"id\":\""].into_iter().flat_map(|mark| text.split(mark).skip(1));
+    behind
+        .map(|rest| rest.chars().take_while(|&c| is_name(&c.to_string())).collect())
+        .filter(|id: &String| !id.is_empty())
+}
+
+/// What may stand around in a text, longest first.
+fn frame_words(text: &str, calls: &[ToolCall]) -> Vec<String> {
     let markers = Format::ALL.iter().flat_map(|format| format.markers()).map(|marker| marker.to_string());
-    let names = calls.iter().flat_map(|call| [call.name.clone(), call.id.clone()]);
+    let names = calls.iter().map(|call| call.name.clone()).chain(wanted_ids(text));
     let keys = ["arguments", "parameters", "type", "function", "name", "id", "tool_calls"].map(str::to_owned);
     let brackets = "{}[],:;\"".chars().map(String::from);
     let mut words: Vec<String> = markers.chain(names).chain(keys).chain(brackets).map(|word| solid(&word)).collect();
@@ -391,10 +472,16 @@ proptest! {
         open in any::<bool>(),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {
-        let whole = read_chunks(Parser::new(format, open), [text.as_str()]);
-        prop_assert_eq!(&read_chunks(Parser::new(format, open), chunks(&text, &cuts)), &whole);
+        let thinking = if open { Thinking::Open } else { Thinking::Maybe };
+        let parser = || Parser::new(format, thinking).after_calls(["call_2"]);
+        let whole = read_chunks(parser(), [text.as_str()]);
+        for call in &whole.1.calls {
+            prop_assert!(is_name(&call.name) && is_name(&call.id) && call.id != "call_2");
+            prop_assert_eq!(whole.1.calls.iter().filter(|other| other.id == call.id).count(), 1);
+        }
+        prop_assert_eq!(&read_chunks(parser(), chunks(&text, &cuts)), &whole);
         let chars: Vec<String> = text.chars().map(String::from).collect();
-        prop_assert_eq!(&read_chunks(Parser::new(format, open), chars.iter().map(String::as_str)), &whole);
+        prop_assert_eq!(&read_chunks(parser(), chars.iter().map(String::as_str)), &whole);
     }
 
     #[test]
@@ -404,7 +491,8 @@ proptest! {
         open in any::<bool>(),
     ) {
         prop_assume!(format != Format::Generic || !text.contains("response"));
-        let (pieces, outcome) = read_chunks(Parser::new(format, open), [text.as_str()]);
+        let thinking = if open { Thinking::Open } else { Thinking::Maybe };
+        let (pieces, outcome) = read_chunks(Parser::new(format, thinking), [text.as_str()]);
         prop_assert!(is_accounted_for(&text, &pieces, &outcome.calls), "{:?} {:?}", text, pieces);
     }
 }

@@ -2,15 +2,16 @@
 //! it was meant, and that whoever follows them at random makes only valid calls.
 #![cfg(feature = "chat")]
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use atta_engine::tools::{Format, Outcome, Parser, Rules, Thinking, ToolCall, ToolChoice, ToolError, ToolSet};
+use boon::{Compiler, SchemaIndex, Schemas};
 use llguidance::{
     Matcher, ParserFactory,
     api::TopLevelGrammar,
     toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Markers that a vocabulary may have as control tokens.
 const CONTROL: [&str; 8] =
@@ -122,47 +123,43 @@ fn tools() -> ToolSet {
             "id": {"type": "integer"}, "next": {"$ref": "#/$defs/node"}}, "additionalProperties": false}},
             "properties": {"head": {"$ref": "#/$defs/node"}, "tags": {"type": "array", "items": {"type": "boolean"}}}}},
         {"name": "now"},
+        {"name": "open", "parameters": {"type": "object", "properties": {"o": {"type": "object",
+            "properties": {"n": {"type": "integer"}}, "additionalProperties": {"type": "string"}}},
+            "required": ["o"]}},
     ]);
     ToolSet::parse(&tools.to_string()).unwrap()
 }
 
-/// Whether a call matches what [`tools`] says, checked by hand.
-fn is_valid(call: &ToolCall) -> bool {
-    let Value::Object(arguments) = &call.arguments else { return false };
-    let only = |names: &[&str]| arguments.keys().all(|key| names.contains(&key.as_str()));
-    let all = |key: &str, is: &dyn Fn(&Value) -> bool| arguments.get(key).is_none_or(is);
-    match call.name.as_str() {
-        "get_weather" => {
-            only(&["city", "unit"])
-                && call.arguments["city"].is_string()
-                && all("unit", &|unit| *unit == "C" || *unit == "F")
-        }
-        "get" => only(&["n"]) && all("n", &is_integer),
-        "a.b-c" => {
-            only(&["head", "tags"])
-                && all("head", &is_node)
-                && all("tags", &|tags| tags.as_array().is_some_and(|tags| tags.iter().all(Value::is_boolean)))
-        }
-        "now" => arguments.is_empty(),
-        _ => false,
+/// What somebody else thinks of arguments, by tool.
+struct Judge {
+    schemas: Schemas,
+    by_tool: HashMap<String, SchemaIndex>,
+}
+
+impl Judge {
+    fn new(tools: &ToolSet) -> Self {
+        let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+        let by_tool = tools.definitions().iter().map(|definition| {
+            let name = definition["function"]["name"].as_str().unwrap().to_owned();
+            compiler.add_resource(&name, definition["function"]["parameters"].clone()).unwrap();
+            let index = compiler.compile(&name, &mut schemas).unwrap();
+            (name, index)
+        });
+        let by_tool = by_tool.collect();
+        Self { schemas, by_tool }
+    }
+
+    fn accepts(&self, call: &ToolCall) -> bool {
+        let index = self.by_tool.get(&call.name);
+        index.is_some_and(|&index| self.schemas.validate(&call.arguments, index).is_ok())
     }
 }
 
-fn is_integer(value: &Value) -> bool {
-    value.as_f64().is_some_and(|number| number.fract() == 0.0)
-}
-
-fn is_node(value: &Value) -> bool {
-    let Value::Object(node) = value else { return false };
-    node.iter().all(|(key, value)| match key.as_str() {
-        "id" => is_integer(value),
-        "next" => is_node(value),
-        _ => false,
-    })
-}
-
 fn read(format: Format, thinking: Thinking, text: &str) -> Outcome {
-    let mut parser = Parser::new(format, thinking == Thinking::Open);
+    finished(Parser::new(format, thinking), text)
+}
+
+fn finished(mut parser: Parser, text: &str) -> Outcome {
     parser.push(text);
     parser.finish().1
 }
@@ -203,7 +200,7 @@ fn each(mut check: impl FnMut(&Vocabulary, Format, bool)) {
 }
 
 fn grammar(vocabulary: &Vocabulary, rules: &Rules<'_>, control: bool) -> String {
-    rules.grammar(&|marker| vocabulary.control_id(marker).filter(|_| control)).unwrap()
+    rules.grammar(&|marker| vocabulary.control_id(marker).filter(|_| control)).unwrap().expect("a tool can be called")
 }
 
 #[test]
@@ -214,7 +211,7 @@ fn calls_are_let_through_as_models_write_them_and_read_back() {
         for choice in &choices {
             let lark = grammar(vocabulary, &rules(format, &tools, choice), control);
             assert!(vocabulary.accepts(&lark, &one, control), "{one}\n{lark}");
-            let may_repeat = !matches!(choice, ToolChoice::Named(_));
+            let may_repeat = format != Format::Bare && !matches!(choice, ToolChoice::Named(_));
             assert_eq!(vocabulary.accepts(&lark, &two, control), may_repeat, "{two}\n{lark}");
             let single = grammar(vocabulary, &Rules { parallel: false, ..rules(format, &tools, choice) }, control);
             assert!(
@@ -225,7 +222,7 @@ fn calls_are_let_through_as_models_write_them_and_read_back() {
         let outcome = read(format, Thinking::Never, &two);
         let names: Vec<&str> = outcome.calls.iter().map(|call| call.name.as_str()).collect();
         assert_eq!((names, outcome.text.as_str()), (vec!["get_weather", "get"], ""));
-        assert!(outcome.calls.iter().all(is_valid));
+        assert!(outcome.calls.iter().all(|call| Judge::new(&tools).accepts(call)));
     });
 }
 
@@ -239,17 +236,13 @@ fn text_is_let_through_where_it_may_be_and_cannot_begin_a_call() {
         };
         let texts = ["Hello.\n\n日本", "", "a < b [TOOL <tool_", "{\"a\": [1]}"];
         for text in texts {
-            assert!(accepts(&ToolChoice::None, text), "{format:?} {text}");
             assert_eq!(accepts(&ToolChoice::Auto, text), format != Format::Generic, "{format:?} {text}");
             assert!(!accepts(&ToolChoice::Required, text), "{format:?} {text}");
         }
-        for choice in [ToolChoice::None, ToolChoice::Auto] {
-            // Half a call, from behind its marker, or its key.
-            let n = one.find("\"get_weather").unwrap_or(one.find("get_").unwrap());
-            assert!(!accepts(&choice, &one[..n]), "{format:?} {choice:?}");
-            assert!(!accepts(&choice, &one.replace("get_weather", "get_wether")), "{format:?} {choice:?}");
-        }
-        assert!(!accepts(&ToolChoice::None, &one));
+        // Half a call, from behind its marker, or its key.
+        let n = one.find("\"get_weather").unwrap_or(one.find("get_").unwrap());
+        assert!(!accepts(&ToolChoice::Auto, &one[..n]), "{format:?}");
+        assert!(!accepts(&ToolChoice::Auto, &one.replace("get_weather", "get_wether")), "{format:?}");
         assert!(!accepts(&ToolChoice::Auto, &format!("{one} and more")));
         let may_follow_text = matches!(format, Format::Hermes | Format::MarkedList | Format::MarkedName);
         let is_text = format == Format::Bare;
@@ -291,9 +284,6 @@ fn thoughts_stand_in_front_where_they_may() {
             assert!(!accepts(&choice, Thinking::Open, &call(format)), "{format:?} {choice:?} {control}");
             assert!(!accepts(&choice, Thinking::Never, &thought), "{format:?} {choice:?} {control}");
         }
-        assert!(accepts(&ToolChoice::None, Thinking::Maybe, "<think>\n\n</think>\n\nHi"));
-        assert!(accepts(&ToolChoice::None, Thinking::Open, "no\n</think>\n\nHi"));
-        assert!(!accepts(&ToolChoice::None, Thinking::Open, "no"));
         assert_eq!(read(format, Thinking::Maybe, &thought).reasoning, "hm {\"name\" [TOOL");
         assert_eq!(read(format, Thinking::Open, &rest).calls.len(), 1);
     });
@@ -327,7 +317,7 @@ fn whatever_order_a_parser_reads_is_no_text_for_a_grammar() {
     let texts = [
         "{\"parameters\": {}, \"name\": \"now\"}",
         "{\"arguments\": {}, \"name\": \"now\"}",
-        " {\n\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}",
+        " {\n\"type\" : \"function\", \"name\": \"f\", \"parameters\": {}}",
         "\t{ \"name\": \"now\", \"parameters\": {\"no\": 1}}",
     ];
     for text in texts {
@@ -345,20 +335,68 @@ fn a_tool_that_is_not_there_is_an_error() {
     let error =
         |tools: &ToolSet, choice: ToolChoice| rules(Format::Hermes, tools, &choice).grammar(&|_| None).unwrap_err();
     let message = error(&tools, ToolChoice::Named("f".into())).to_string();
-    assert_eq!(message, "there is no tool \"f\", only get_weather, get, a.b-c, now");
+    assert_eq!(message, "there is no tool \"f\", only get_weather, get, a.b-c, now, open");
     assert_eq!(error(&none, ToolChoice::Required), ToolError::NoTools);
     assert_eq!(error(&none, ToolChoice::Named("f".into())), ToolError::NoTools);
 }
 
 #[test]
-fn without_tools_an_answer_is_text() {
-    let none = ToolSet::default();
-    each(|vocabulary, format, control| {
-        let lark = grammar(vocabulary, &rules(format, &none, &ToolChoice::Auto), control);
-        assert!(
-            vocabulary.accepts(&lark, "Hello.", control) && !vocabulary.accepts(&lark, &samples(format)[0], control)
-        );
-    });
+fn where_nothing_can_be_called_nothing_is_held_to_anything_or_read_as_a_call() {
+    let (tools, none) = (tools(), ToolSet::default());
+    for format in Format::ALL {
+        for (tools, choice) in [(&none, ToolChoice::Auto), (&none, ToolChoice::None), (&tools, ToolChoice::None)] {
+            let rules = Rules { thinking: Thinking::Maybe, ..rules(format, tools, &choice) };
+            assert_eq!(rules.grammar(&|_| Some(1)).unwrap(), None);
+            for text in [&samples(format)[0], "{\"name\": \"Ann\"}", "{\"tool_calls\": []}", "a <tool_call> b\n"] {
+                let expected = Outcome { reasoning: "hm".into(), text: text.into(), ..Outcome::default() };
+                assert_eq!(finished(rules.parser(), &format!("<think>hm</think>{text}")), expected);
+                assert_eq!(finished(rules.parser(), text).text, text);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reply_is_read_where_the_model_was_told_to_write_one() {
+    let (tools, none, reply) = (tools(), ToolSet::default(), "{\"response\": \"a\\nb\"}");
+    let read = |format, tools| finished(rules(format, tools, &ToolChoice::None).parser(), reply).text;
+    assert_eq!(read(Format::Generic, &tools), "a\nb");
+    assert_eq!(read(Format::Generic, &none), reply);
+    assert_eq!(read(Format::Hermes, &tools), reply);
+}
+
+#[test]
+fn a_call_of_llama_may_say_that_it_is_one_and_other_objects_with_a_type_are_text() {
+    let (vocabulary, tools, choice) = (Vocabulary::new(), tools(), ToolChoice::Auto);
+    let lark = grammar(&vocabulary, &rules(Format::Bare, &tools, &choice), false);
+    for call in [
+        "{\"type\": \"function\", \"name\": \"now\", \"parameters\": {}}",
+        "{ \"type\":\"function\",\"name\":\"now\",\"parameters\":{}}",
+    ] {
+        assert!(vocabulary.accepts(&lark, call, false), "{call}");
+        assert_eq!(read(Format::Bare, Thinking::Never, call).calls.len(), 1, "{call}");
+    }
+    for text in [
+        "{\"type\": \"object\"}",
+        "{\"type\": \"functional\", \"name\": 1}",
+        "{\"type\": 5}",
+        "{\"types\": []}",
+        "{\"type\": \"func",
+    ] {
+        assert!(vocabulary.accepts(&lark, text, false), "{text}");
+        assert_eq!(read(Format::Bare, Thinking::Never, text).text, text);
+    }
+    assert!(!vocabulary.accepts(&lark, "{\"type\": \"function\"}", false));
+}
+
+#[test]
+fn a_name_cannot_be_written_a_second_time_in_another_way() {
+    let (vocabulary, tools) = (Vocabulary::new(), tools());
+    let lark = grammar(&vocabulary, &rules(Format::Bare, &tools, &ToolChoice::Required), false);
+    let call = |o: &str| format!("{{\"name\": \"open\", \"parameters\": {{\"o\": {o}}}}}");
+    let accepts = |o: &str| vocabulary.accepts(&lark, &call(o), false);
+    assert!(accepts("{\"n\": 1, \"m\": \"x\"}"));
+    assert!(!accepts("{\"n\": 1, \"n\": \"x\"}") && !accepts("{\"n\": 1, \"\\u006e\": \"x\"}"));
 }
 
 #[test]
@@ -416,18 +454,16 @@ fn walk(vocabulary: &Vocabulary, lark: &str, random: &mut Random) -> (Vec<u8>, b
 }
 
 /// What must be true of everything that a grammar lets through.
-fn check(rules: &Rules<'_>, text: &str, finished: bool) -> Outcome {
-    let outcome = read(rules.format, rules.thinking, text);
+fn check(rules: &Rules<'_>, judge: &Judge, text: &str, is_whole: bool) -> Outcome {
+    let outcome = finished(rules.parser(), text);
     let context = || format!("{rules:?}\n{text:?}\n{outcome:?}");
-    assert!(outcome.calls.iter().all(is_valid), "{}", context());
+    assert!(outcome.calls.iter().all(|call| judge.accepts(call)), "{}", context());
     let n = outcome.calls.len();
-    match rules.choice {
-        ToolChoice::None => assert_eq!(n, 0, "{}", context()),
-        ToolChoice::Named(name) => assert!(outcome.calls.iter().all(|call| call.name == *name), "{}", context()),
-        _ => {}
+    if let ToolChoice::Named(name) = rules.choice {
+        assert!(outcome.calls.iter().all(|call| call.name == *name), "{}", context());
     }
     assert!(n <= 1 || rules.parallel && !matches!(rules.choice, ToolChoice::Named(_)), "{}", context());
-    if finished {
+    if is_whole {
         assert_eq!(outcome.n_broken, 0, "{}", context());
         let must_call = matches!(rules.choice, ToolChoice::Required | ToolChoice::Named(_));
         assert!(!must_call || n > 0 && outcome.text.is_empty(), "{}", context());
@@ -438,7 +474,9 @@ fn check(rules: &Rules<'_>, text: &str, finished: bool) -> Outcome {
 #[test]
 fn whoever_follows_a_grammar_at_random_makes_only_valid_calls() {
     let tools = tools();
-    let choices = [ToolChoice::Auto, ToolChoice::Required, ToolChoice::None, ToolChoice::Named("a.b-c".into())];
+    let names = ["a.b-c", "open"].map(|name| ToolChoice::Named(name.into()));
+    let choices: Vec<ToolChoice> = [ToolChoice::Auto, ToolChoice::Required].into_iter().chain(names).collect();
+    let judge = Judge::new(&tools);
     let (mut random, mut n_finished, mut n_calls, mut n_thoughts, mut n_texts) = (Random(1), 0, 0, 0, 0);
     each(|vocabulary, format, control| {
         for choice in &choices {
@@ -447,7 +485,7 @@ fn whoever_follows_a_grammar_at_random_makes_only_valid_calls() {
                 let lark = grammar(vocabulary, &rules, control);
                 for _ in 0..10 {
                     let (bytes, finished) = walk(vocabulary, &lark, &mut random);
-                    let outcome = check(&rules, &String::from_utf8_lossy(&bytes), finished);
+                    let outcome = check(&rules, &judge, &String::from_utf8_lossy(&bytes), finished);
                     n_finished += usize::from(finished);
                     n_calls += outcome.calls.len();
                     n_thoughts += usize::from(!outcome.reasoning.is_empty());

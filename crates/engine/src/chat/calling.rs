@@ -47,7 +47,8 @@ pub struct CallingReply {
 impl Chat {
     /// Hears an answer to what has been said that may call the tools of [`set_tools`](Self::set_tools), and makes it part of
     /// the conversation. Calls always match the schemas of their tools. A call that the length limit cuts is text, never
-    /// a call with what is left of its arguments.
+    /// a call with what is left of its arguments. Where nothing can be called, the answer is whatever the model writes,
+    /// or what the constraint of the options makes of it.
     ///
     /// # Errors
     /// [`Error::Tools`] if a schema cannot be kept to or a tool is asked for that is not there; those of
@@ -58,16 +59,11 @@ impl Chat {
         mut on_heard: impl FnMut(Heard<'_>) -> ControlFlow<()>,
     ) -> Result<CallingReply, Error> {
         let (constraint, mut parser) = self.calling_rules()?;
-        let control = Control::Shown;
-        let mut stop = options.stop.clone();
-        stop.extend(self.stop.clone());
-        let options = GenerateOptions {
-            constraint: Some(constraint),
-            on_length: OnLength::Cut,
-            control,
-            stop,
-            ..options.clone()
-        };
+        let mut options = GenerateOptions { control: Control::Shown, ..options.clone() };
+        if constraint.is_some() {
+            options.stop.extend(self.stop.clone());
+            options = GenerateOptions { constraint, on_length: OnLength::Cut, ..options };
+        }
         let answered = self.answer(&options, |event| match event {
             Event::Text(text) => hear_all(&parser.push(text), &mut on_heard),
             other => on_heard(Heard::Event(other)),
@@ -82,8 +78,8 @@ impl Chat {
         Ok(CallingReply { reply, outcome })
     }
 
-    /// What the next answer is held to, and who reads it.
-    fn calling_rules(&self) -> Result<(Constraint, Parser), Error> {
+    /// What the next answer is held to, if to anything, and who reads it.
+    fn calling_rules(&self) -> Result<(Option<Constraint>, Parser), Error> {
         let none = ToolUse::default();
         let ToolUse { tools, choice, parallel } = self.tools.as_ref().unwrap_or(&none);
         let format = self.format();
@@ -91,9 +87,9 @@ impl Chat {
         let tokenizer = self.session.engine().tokenizer();
         let marker = |text: &str| tokenizer.token_id(text).filter(|&id| tokenizer.kind(id) == TokenKind::Control);
         let rules = Rules { format, tools, choice, parallel: *parallel, thinking };
-        let n_calls = self.messages.iter().map(|message| message.tool_calls.len()).sum();
-        let parser = Parser::new(format, thinking == Thinking::Open).after_calls(n_calls);
-        Ok((Constraint::Lark(rules.grammar(&marker)?), parser))
+        let calls = self.messages.iter().flat_map(|message| &message.tool_calls);
+        let parser = rules.parser().after_calls(calls.map(|call| call.id.as_str()));
+        Ok((rules.grammar(&marker)?.map(Constraint::Lark), parser))
     }
 
     /// How the model writes calls.

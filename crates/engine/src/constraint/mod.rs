@@ -10,7 +10,7 @@ mod closing;
 pub mod gbnf;
 mod grammars;
 mod guide;
-mod schema;
+pub(crate) mod schema;
 #[cfg(test)]
 mod tests;
 mod vocabulary;

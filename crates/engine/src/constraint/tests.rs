@@ -192,7 +192,13 @@ fn schemas() -> Vec<Value> {
         { "type": "string", "format": "date-time" },
     ] });
     let open = json!({ "type": "object", "minProperties": 1, "additionalProperties": { "type": ["string", "null"] } });
-    vec![person, tree, long, choice, open]
+    let mixed = json!({
+        "type": "object",
+        "properties": { "n": { "type": "integer" }, "o": { "properties": { "n": { "type": "boolean" } } } },
+        "patternProperties": { "^[xy]": { "type": "number" } },
+        "additionalProperties": { "type": ["string", "object"] },
+    });
+    vec![person, tree, long, choice, open, mixed]
 }
 
 #[test]
@@ -414,6 +420,62 @@ fn takes(grammars: &Arc<Grammars>, constraint: &Constraint, text: &[u8]) -> bool
         }
     }
     guide.closing().is_ok_and(|closing| closing.is_empty())
+}
+
+#[test]
+fn a_name_cannot_be_written_a_second_time_in_another_way() {
+    let grammars = small().swap_remove(0);
+    let schema = json!({"properties": {"n": {"type": "integer"}, "a\nb": {"type": "integer"}}, "required": ["n"]});
+    let constraint = Constraint::Schema(schema.to_string());
+    let taken = |text: &str| takes(&grammars, &constraint, text.as_bytes());
+    assert!(taken(r#"{"n": 1, "a\nb": 2, "m": "x"}"#));
+    assert!(!taken(r#"{"n": 1, "n": "x"}"#) && !taken(r#"{"n": 1, "\u006e": "x"}"#));
+    assert!(!taken(r#"{"n": 1, "a\nb": "x"}"#) && !taken(r#"{"n": 1, "a\u000ab": "x"}"#));
+}
+
+#[test]
+fn a_value_that_cannot_be_written_is_an_error() {
+    let grammars = small().swap_remove(0);
+    let made = |text: &str| Guide::new(&grammars, &Constraint::Schema(text.to_owned())).map(|_| ());
+    assert!(made(r#"{"const": "\u0001"}"#).is_err());
+    assert!(made(r#"{"items": {"enum": [["\u007f"]]}}"#).is_err());
+    assert!(made(r#"{"enum": ["\u0001", "a"]}"#).is_ok() && made(r#"{"const": "\n\u0008\u00ff"}"#).is_ok());
+    assert!(made(r#"{"minProperties": 2}"#).unwrap_err().to_string().contains("\"minProperties\" of 2"));
+}
+
+/// `n` definitions, each of which leads to the next one.
+fn chain(n: usize, link: impl Fn(String) -> String) -> String {
+    let one = |i: usize| format!("\"d{i}\":{},", link(format!("{{\"$ref\":\"#/$defs/d{}\"}}", i + 1)));
+    let definitions: String = (0..n).map(one).collect();
+    format!("{{\"$defs\":{{{definitions}\"d{n}\":{{\"type\":\"object\"}}}},\"$ref\":\"#/$defs/d0\"}}")
+}
+
+#[test]
+fn chains_of_references_are_followed_to_their_end_or_refused() {
+    let grammars = small().swap_remove(0);
+    let all_of = |next: String| format!("{{\"allOf\":[{next},{{\"properties\":{{\"a\":{next}}}}}]}}");
+    let any_of = |next: String| format!("{{\"allOf\":[{next},{{\"anyOf\":[{{\"minItems\":1}},{{\"maxItems\":2}}]}}]}}");
+    let deep = |next: String| format!("{}{next}{}", "{\"items\":".repeat(8), "}".repeat(8));
+    let schemas = [
+        chain(498, |next| next),
+        chain(498, deep),
+        chain(25_000, |next| next),
+        chain(498, all_of),
+        chain(25_000, all_of),
+        chain(498, any_of),
+        chain(25_000, any_of),
+    ];
+    let outcome = |schema: &String| {
+        let start = std::time::Instant::now();
+        let made = Guide::new(&grammars, &Constraint::Schema(schema.clone())).map(|_| ());
+        assert!(start.elapsed().as_secs() < 10, "{made:?} took {:?}", start.elapsed());
+        made.err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    let outcomes: Vec<String> = schemas.iter().map(outcome).collect();
+    let refused = "schema: \"$ref\" to more than 500 different places";
+    assert!(outcomes[0].is_empty() && outcomes[1].contains("grammar size"), "{outcomes:?}");
+    assert!(outcomes[3].contains("stack level") && outcomes[5].contains("too large"), "{outcomes:?}");
+    assert_eq!([&outcomes[2], &outcomes[4], &outcomes[6]], [refused; 3]);
 }
 
 /// By hand, because the suite is not ours: `JSON_SCHEMA_TEST_SUITE=…/tests/draft2020-12 cargo test -p atta-engine --lib

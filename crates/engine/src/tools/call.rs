@@ -107,14 +107,14 @@ impl CallScan {
         self.name.as_deref().unwrap_or_default()
     }
 
-    /// The id, which is empty until it is known.
-    pub(super) fn id(&self) -> &str {
-        self.id.as_deref().unwrap_or_default()
+    /// The id, if there is one yet.
+    pub(super) fn id(&self) -> Option<&str> {
+        self.id.as_deref()
     }
 
-    /// Gives it an id if the model gave none.
-    pub(super) fn set_missing_id(&mut self, id: String) {
-        self.id.get_or_insert(id);
+    /// Gives it an id, instead of that of the model.
+    pub(super) fn set_id(&mut self, id: String) {
+        self.id = Some(id);
     }
 
     /// Where in the text the arguments are, as far as they go.

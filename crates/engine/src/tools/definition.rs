@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     error::ToolError,
-    schema::{arguments_schema, check_keywords},
+    schema::{self, arguments_schema},
 };
 
 /// Bytes of all definitions together.
@@ -58,13 +58,20 @@ impl ToolSet {
             return Err(ToolError::TooMany { n: list.len(), max: MAX_TOOLS });
         }
         let mut set = Self::default();
+        let mut n_bytes = 0;
         for (i, definition) in list.into_iter().enumerate() {
+            check_depth(i, &definition)?;
+            n_bytes += definition.to_string().len();
+            if n_bytes > MAX_BYTES {
+                return Err(ToolError::TooLarge { n_bytes, max: MAX_BYTES });
+            }
             set.add(i, definition)?;
         }
         Ok(set)
     }
 
-    /// The definitions for a template, each with its wrapper, and with parameters even where none were given.
+    /// The definitions for a template, each with its wrapper, and with a description and properties, if empty ones,
+    /// even where none were given: templates take them for granted.
     pub fn definitions(&self) -> &[Value] {
         &self.definitions
     }
@@ -89,10 +96,6 @@ impl ToolSet {
     }
 
     fn add(&mut self, i: usize, definition: Value) -> Result<(), ToolError> {
-        if !is_shallower(&definition, MAX_DEPTH) {
-            let what = format!("nested deeper than {MAX_DEPTH} levels");
-            return Err(ToolError::Definition { tool: place(i), what });
-        }
         let mut wrapper = wrapped(i, definition)?;
         let function = function(i, &mut wrapper)?;
         let tool = tool(i, function)?;
@@ -130,7 +133,7 @@ fn function(i: usize, wrapper: &mut Map<String, Value>) -> Result<&mut Map<Strin
     }
 }
 
-/// Checks a function, and gives it parameters if it has none.
+/// Checks a function, and gives it what templates take for granted.
 fn tool(i: usize, function: &mut Map<String, Value>) -> Result<Tool, ToolError> {
     let name = match function.get("name") {
         Some(Value::String(name)) => name.clone(),
@@ -151,8 +154,13 @@ fn tool(i: usize, function: &mut Map<String, Value>) -> Result<Tool, ToolError> 
         let what = format!("parameters of type {ty}, expected \"object\"");
         return Err(ToolError::Definition { tool: format!("tool {name}"), what });
     }
-    check_keywords(&name, schema)?;
+    schema::check(&name, schema)?;
     let arguments = arguments_schema(schema);
+    schema.entry("properties").or_insert_with(|| json!({}));
+    if !function.contains_key("description") {
+        let behind_name = 1 + function.keys().position(|key| key == "name").unwrap_or(0);
+        function.shift_insert(behind_name, "description".into(), "".into());
+    }
     Ok(Tool { name, arguments })
 }
 
@@ -163,6 +171,14 @@ pub(super) fn is_name(name: &str) -> bool {
 
 pub(super) fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-')
+}
+
+/// Refuses a definition that is nested too deep, before anybody recurses over it.
+fn check_depth(i: usize, definition: &Value) -> Result<(), ToolError> {
+    if is_shallower(definition, MAX_DEPTH) {
+        return Ok(());
+    }
+    Err(ToolError::Definition { tool: place(i), what: format!("nested deeper than {MAX_DEPTH} levels") })
 }
 
 /// Whether no more than `max` arrays and objects lie within one another. Recurses no deeper than that.
@@ -208,7 +224,8 @@ mod tests {
 
     #[test]
     fn a_function_gets_its_wrapper_and_keeps_what_it_says() {
-        let bare = r#"{"name": "f", "description": "d", "parameters": {"type": "object"}, "strict": true}"#;
+        let parameters = r#"{"type": "object", "properties": {}}"#;
+        let bare = format!(r#"{{"name": "f", "description": "d", "parameters": {parameters}, "strict": true}}"#);
         let wrapped = format!(r#"{{"type": "function", "function": {bare}}}"#);
         let set = ToolSet::parse(&format!("[{bare}]")).unwrap();
         assert_eq!(set.definitions(), ToolSet::parse(&format!("[{wrapped}]")).unwrap().definitions());
@@ -220,6 +237,14 @@ mod tests {
         let set = ToolSet::parse(r#"[{"name": "f"}]"#).unwrap();
         assert_eq!(set.definitions()[0]["function"]["parameters"], json!({"type": "object", "properties": {}}));
         assert!(set.contains("f") && !set.contains("g"));
+    }
+
+    #[test]
+    fn what_templates_take_for_granted_is_there_and_changes_no_meaning() {
+        let set = ToolSet::parse(r#"[{"x": 1, "name": "f", "parameters": {"type": "object"}}]"#).unwrap();
+        let expected = r#"{"x":1,"name":"f","description":"","parameters":{"type":"object","properties":{}}}"#;
+        assert_eq!(set.definitions()[0]["function"].to_string(), expected);
+        assert_eq!(set.tools()[0].arguments.get("additionalProperties"), None);
     }
 
     #[test]
@@ -264,6 +289,9 @@ mod tests {
         assert!(ToolSet::parse(&format!("[{}]", many[..128].join(","))).is_ok());
         let large = format!(r#"[{{"name": "f", "description": "{}"}}]"#, "x".repeat(MAX_BYTES));
         assert!(error(&large).starts_with("the tools have "));
+        let half = |name: &str| json!({"name": name, "description": "x".repeat(MAX_BYTES / 2)});
+        let read_before = ToolSet::from_values(vec![half("f"), half("g")]).unwrap_err();
+        assert!(matches!(read_before, ToolError::TooLarge { max: MAX_BYTES, .. }), "{read_before}");
         let deep = |n: usize| {
             let (open, close) = (r#"{"items":"#.repeat(n), "}".repeat(n));
             format!(r#"[{{"name": "f", "parameters": {{"properties": {{"a": {open}{{}}{close}}}}}}}]"#)

@@ -14,8 +14,9 @@ pub enum Format {
     /// `<tool_call>\n{"name": …, "arguments": {…}}\n</tool_call>`, one after another: Hermes 2 Pro, Qwen 2.5 and 3,
     /// SmolLM3.
     Hermes,
-    /// `{"name": …, "parameters": {…}}` is all of the answer; `<|python_tag|>` may stand in front, and `; ` between
-    /// several: Llama 3.1 to 3.3.
+    /// `{"name": …, "parameters": {…}}` is all of the answer, perhaps with `"type": "function"` before the name;
+    /// `<|python_tag|>` may stand in front: Llama 3.1 to 3.3. Several, with `; ` between them, are read, but the template
+    /// takes one.
     Bare,
     /// `[TOOL_CALLS] [{"name": …, "arguments": {…}}]`, each call with an `id` of 9 characters if it likes: Mistral 7B
     /// 0.3, Nemo.
@@ -27,7 +28,7 @@ pub enum Format {
     Generic,
 }
 
-/// What marks a call of `<tool_call>` that is not JSON.
+/// What marks a call that is not JSON, whatever stands around it.
 const OTHER_XML: [&str; 2] = ["<function=", "<arg_key>"];
 
 impl Format {
@@ -38,7 +39,9 @@ impl Format {
     /// not know.
     pub fn of_template(source: &str) -> Self {
         let has = |text: &str| source.contains(text);
-        if has(TOOL_CALL) && !OTHER_XML.into_iter().any(has) {
+        if OTHER_XML.into_iter().any(has) {
+            Self::Generic
+        } else if has(TOOL_CALL) {
             Self::Hermes
         } else if has(TOOL_CALLS) {
             if has(ARGS) { Self::MarkedName } else { Self::MarkedList }
@@ -101,6 +104,7 @@ mod tests {
     fn calls_that_are_not_json_are_no_format_of_ours() {
         assert_eq!(Format::of_template("{{ '<tool_call>\\n<function=' + name + '>' }}"), Format::Generic);
         assert_eq!(Format::of_template("{{ '<tool_call>' + name }}{{ '<arg_key>' }}"), Format::Generic);
+        assert_eq!(Format::of_template("{{ '[TOOL_CALLS]<function=' + name + '>' }}"), Format::Generic);
     }
 
     /// Templates of others are not ours to copy; they are tested where somebody has put them.
@@ -127,6 +131,11 @@ mod tests {
         assert_eq!(Format::Hermes.instructions(&tools), None);
         assert_eq!(Format::Generic.instructions(&ToolSet::default()), None);
         let text = Format::Generic.instructions(&tools).unwrap();
-        assert!(text.ends_with("\n{\"name\":\"g\",\"parameters\":{\"type\":\"object\",\"properties\":{}}}"), "{text}");
+        assert!(
+            text.ends_with(
+                "\n{\"name\":\"g\",\"description\":\"\",\"parameters\":{\"type\":\"object\",\"properties\":{}}}"
+            ),
+            "{text}"
+        );
     }
 }

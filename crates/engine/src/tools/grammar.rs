@@ -8,11 +8,11 @@
 use std::fmt::Write;
 
 use super::{
-    Format, ToolChoice, ToolError, ToolSet,
+    Format, Parser, ToolChoice, ToolError, ToolSet,
     definition::Tool,
-    place::{ARGS, PYTHON_TAG, THINK, THINK_END, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS},
-    schema::spacing,
+    place::{ARGS, PYTHON_TAG, Syntax, THINK, THINK_END, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS},
 };
+use crate::constraint::schema::{self, Spaces};
 
 /// Whether thoughts stand in front of the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,31 +50,44 @@ pub struct Rules<'a> {
     pub tools: &'a ToolSet,
     /// Whether it must.
     pub choice: &'a ToolChoice,
-    /// Whether it may call more than once; a named tool is called once all the same.
+    /// Whether it may call more than once; a named tool is called once all the same, and so is any of [`Format::Bare`],
+    /// whose template refuses a message with more calls.
     pub parallel: bool,
     /// Whether it thinks first.
     pub thinking: Thinking,
 }
 
 impl Rules<'_> {
-    /// The grammar. `marker` gives the id of a text that is a control token of the vocabulary, and nothing for a text
-    /// that is written with other tokens.
+    /// The grammar; none where nothing can be called, and anything may be written. `marker` gives the id of a text that
+    /// is a control token of the vocabulary, and nothing for a text that is written with other tokens.
     ///
     /// # Errors
     /// [`ToolError::Unknown`] if a tool is named that is not there, [`ToolError::NoTools`] if a call is required of
     /// none.
-    pub fn grammar(&self, marker: &dyn Fn(&str) -> Option<u32>) -> Result<String, ToolError> {
+    pub fn grammar(&self, marker: &dyn Fn(&str) -> Option<u32>) -> Result<Option<String>, ToolError> {
         let tools = self.callable()?;
+        if tools.is_empty() {
+            return Ok(None);
+        }
         let mut lark = Lark { rules: self, marker, text: String::new() };
         lark.start();
         lark.free_text();
-        if tools.is_empty() {
-            lark.line("answer: TEXT?");
-        } else {
-            lark.answer();
-            lark.calls(&tools);
-        }
-        Ok(lark.text)
+        lark.answer();
+        lark.calls(&tools);
+        Ok(Some(lark.text))
+    }
+
+    /// Who reads what follows these rules. Where nothing can be called, nothing is a call; but a model that was told to
+    /// put its answers into `{"response": …}` may do so.
+    pub fn parser(&self) -> Parser {
+        let is_told = self.format == Format::Generic && !self.tools.is_empty();
+        let syntax = match self.choice {
+            ToolChoice::None if is_told => Syntax::Reply,
+            ToolChoice::None => Syntax::Plain,
+            _ if self.tools.is_empty() => Syntax::Plain,
+            _ => Syntax::Calls(self.format),
+        };
+        Parser::of(syntax, self.thinking)
     }
 
     /// Grammars of the arguments alone, by tool: whoever compiles grammars finds out with them which tool has a schema
@@ -104,7 +117,7 @@ impl Rules<'_> {
     }
 
     fn repeats(&self) -> bool {
-        self.parallel && !matches!(self.choice, ToolChoice::Named(_))
+        self.parallel && self.format != Format::Bare && !matches!(self.choice, ToolChoice::Named(_))
     }
 }
 
@@ -162,8 +175,8 @@ impl Lark<'_> {
             Format::Hermes => format!("(?s:.*){}", regex(TOOL_CALL)),
             Format::MarkedList | Format::MarkedName => format!("(?s:.*){}", regex(TOOL_CALLS)),
             Format::Bare => {
-                let keys = "(name|arguments|parameters|type)";
-                format!(r#"{SPACE}({}|\{{{SPACE}"{keys}")"#, regex(PYTHON_TAG))
+                let key = format!(r#""(name|arguments|parameters|type"{SPACE}:{SPACE}"function)""#);
+                format!(r"{SPACE}({}|\{{{SPACE}{key})", regex(PYTHON_TAG))
             }
             Format::Generic => format!(r#"{SPACE}\{{{SPACE}"(tool_calls|response)""#),
         };
@@ -204,7 +217,7 @@ impl Lark<'_> {
 
     /// An answer in text of a model without a format.
     fn response(&mut self) {
-        let string = serde_json::json!({"type": "string", "x-guidance": spacing()});
+        let string = serde_json::json!({"type": "string", schema::OPTIONS: schema::options(Spaces::BehindSeparators)});
         self.line(&format!(r#"response: /{GAP}\{{ ?"response": ?/ %json {string} / ?\}}/"#));
     }
 
@@ -215,7 +228,7 @@ impl Lark<'_> {
         self.sequence();
         let call = match self.rules.format {
             Format::Hermes => r#"/\n?\{ ?"name": ?"/ tool / ?\}/"#.to_owned(),
-            Format::Bare => format!(r#"/{GAP}\{{ ?"name": ?"/ tool / ?\}}/"#),
+            Format::Bare => format!(r#"/{GAP}\{{ ?("type": ?"function", ?)?"name": ?"/ tool / ?\}}/"#),
             Format::MarkedList => r#"/ ?\{ ?"name": ?"/ tool /(, ?"id": ?"[a-zA-Z0-9]{9}")? ?\}/"#.to_owned(),
             Format::MarkedName => "tool".to_owned(),
             Format::Generic => r#"/ ?\{ ?"name": ?"/ tool / ?\}/"#.to_owned(),
@@ -240,14 +253,14 @@ impl Lark<'_> {
                 None => format!(r"(/\n?{}/ call {end})*", regex(TOOL_CALL)),
             },
             Format::MarkedName => format!("({} call)*", self.token(TOOL_CALLS).unwrap_or(format!("\"{TOOL_CALLS}\""))),
-            Format::Bare => "(/; ?/ call)*".to_owned(),
+            Format::Bare => String::new(),
             Format::MarkedList | Format::Generic => "(/, ?/ call)*".to_owned(),
         };
         let again = if self.rules.repeats() { again } else { String::new() };
         let calls = match self.rules.format {
             Format::Hermes => format!("call {end} {again}"),
             Format::MarkedName => format!("call {again}"),
-            Format::Bare => format!("{} call {again}", self.python_tag()),
+            Format::Bare => format!("{} call", self.python_tag()),
             Format::MarkedList => format!(r"/ ?\[/ call {again} / ?\]/"),
             Format::Generic => format!(r#"/{GAP}\{{ ?"tool_calls": ?\[/ call {again} / ?\] ?\}}/"#),
         };

@@ -11,6 +11,7 @@ mod definition;
 mod error;
 mod format;
 mod grammar;
+mod ids;
 mod json;
 mod parser;
 mod piece;
@@ -28,7 +29,7 @@ pub use piece::{Outcome, Piece};
 /// A call that a model made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolCall {
-    /// What the result refers to; unique within an answer.
+    /// What the result refers to; unique in the conversation, if [`Parser::after_calls`] was told of it.
     pub id: String,
     /// Which tool. The parser knows no definitions: without a grammar it may be one that does not exist.
     pub name: String,

@@ -7,12 +7,13 @@
 use serde_json::{Value, from_str};
 
 use super::{
-    Format, Outcome, Piece, ToolCall,
+    Format, Outcome, Piece, Thinking, ToolCall,
     call::CallScan,
-    definition::is_name_char,
+    definition::{is_name, is_name_char},
+    ids::{Form, Ids},
     json::is_space,
     piece::Pieces,
-    place::{ARGS, CALL_ID, Next, Place, THINK_END, TOOL_CALL, TOOL_CALLS},
+    place::{ARGS, CALL_ID, Next, Place, Syntax, THINK_END, TOOL_CALL, TOOL_CALLS},
 };
 
 /// Characters of a name in front of `[ARGS]`, its id included.
@@ -24,14 +25,13 @@ const MAX_HEAD_CHARS: usize = 160;
 /// [`Piece::CallArguments`] are cut.
 #[derive(Clone, Debug)]
 pub struct Parser {
-    format: Format,
+    syntax: Syntax,
     state: State,
     /// Text that may still become a marker or a call, white space in front included.
     held: String,
     /// Where in `held` the white space ends.
     token: usize,
-    /// The number of the first call, for its id.
-    first: usize,
+    ids: Ids,
     pieces: Pieces,
 }
 
@@ -49,15 +49,24 @@ enum State {
 }
 
 impl Parser {
-    /// In front of an answer. `thinking_open`: the prompt has opened `<think>` already.
-    pub fn new(format: Format, thinking_open: bool) -> Self {
-        let state = if thinking_open { State::Reasoning } else { State::Expect(Place::Start) };
-        Self { format, state, held: String::new(), token: 0, first: 1, pieces: Pieces::default() }
+    /// In front of an answer that may call tools. Thoughts that the model was not expected to have are thoughts all the
+    /// same.
+    pub fn new(format: Format, thinking: Thinking) -> Self {
+        Self::of(Syntax::Calls(format), thinking)
     }
 
-    /// Numbers the ids that it makes on after so many calls, so that they are unique in a conversation.
-    pub fn after_calls(mut self, n: usize) -> Self {
-        self.first = n + 1;
+    pub(super) fn of(syntax: Syntax, thinking: Thinking) -> Self {
+        let state = match thinking {
+            Thinking::Open => State::Reasoning,
+            Thinking::Maybe | Thinking::Never => State::Expect(Place::Start),
+        };
+        let form = if is_marked(syntax) { Form::Nine } else { Form::Word };
+        Self { syntax, state, held: String::new(), token: 0, ids: Ids::new(form), pieces: Pieces::default() }
+    }
+
+    /// Gives no call one of these ids, which calls of the conversation have, and goes on counting after them.
+    pub fn after_calls<'a>(mut self, ids: impl IntoIterator<Item = &'a str>) -> Self {
+        ids.into_iter().for_each(|id| self.ids.take(id));
         self
     }
 
@@ -96,7 +105,7 @@ impl Parser {
             return;
         }
         let token = &self.held[self.token..];
-        let expected = place.expected(self.format);
+        let expected = place.expected(self.syntax);
         if let Some((_, next)) = expected.iter().find(|(text, _)| *text == token) {
             self.go(*next);
         } else if place == Place::List && token.chars().all(is_name_char) {
@@ -155,11 +164,10 @@ impl Parser {
 
     /// What ends text or thoughts, and where it leads.
     fn marker(&self) -> Option<(&'static str, Next)> {
-        match (&self.state, self.format) {
+        match (&self.state, self.syntax) {
             (State::Reasoning, _) => Some((THINK_END, Next::Done(Place::Answer))),
-            (_, Format::Hermes) => Some((TOOL_CALL, Next::To(Place::Object))),
-            (_, Format::MarkedList | Format::MarkedName) => Some((TOOL_CALLS, Next::To(Place::List))),
-            (_, Format::Bare | Format::Generic) => None,
+            (_, Syntax::Calls(Format::Hermes)) => Some((TOOL_CALL, Next::To(Place::Object))),
+            (_, syntax) => is_marked(syntax).then_some((TOOL_CALLS, Next::To(Place::List))),
         }
     }
 
@@ -201,18 +209,16 @@ impl Parser {
             let n_again = bracket.map_or(c.len_utf8(), |at| head.len() - at);
             self.break_off(n_again);
         } else if let Some(head) = head.strip_suffix(ARGS) {
-            let (name, id) = head
-                .split_once(CALL_ID)
-                .map_or((head, None), |(name, id)| (name, Some(id).filter(|id| !id.is_empty())));
-            let scan = CallScan::arguments_of(name.to_owned(), id.map(str::to_owned));
-            self.state = State::Call(Box::new(scan), Place::Next);
+            match named(head) {
+                Some(scan) => self.state = State::Call(Box::new(scan), Place::Next),
+                None => self.break_off(0),
+            }
         }
     }
 
     /// The brace with which a call begins is the last character that is held.
     fn begin_call(&mut self, after: Place) {
-        let may_have_ids = matches!(self.format, Format::MarkedList | Format::MarkedName);
-        let scan = if may_have_ids { CallScan::object_with_id() } else { CallScan::object() };
+        let scan = if is_marked(self.syntax) { CallScan::object_with_id() } else { CallScan::object() };
         self.state = State::Call(Box::new(scan), after);
         self.scan('{');
     }
@@ -240,7 +246,7 @@ impl Parser {
     fn complete(&mut self, arguments: Value, after: Place) {
         self.tell_of_call();
         if let State::Call(scan, _) = &self.state {
-            let (id, name) = (scan.id().to_owned(), scan.name().to_owned());
+            let (id, name) = (scan.id().unwrap_or_default().to_owned(), scan.name().to_owned());
             self.pieces.call(ToolCall { id, name, arguments });
         }
         self.enter(State::Expect(after));
@@ -273,28 +279,19 @@ impl Parser {
 
     /// Tells of the call that is being read as much as is known.
     fn tell_of_call(&mut self) {
-        let made_id = self.made_id();
         let State::Call(scan, _) = &mut self.state else { return };
         if !scan.can_begin() {
             return;
         }
         let range = scan.arguments_range(&self.held);
         let given = scan.given.unwrap_or_else(|| {
-            scan.set_missing_id(made_id);
-            self.pieces.begin(scan.id().to_owned(), scan.name().to_owned());
+            let id = self.ids.give(scan.id());
+            scan.set_id(id.clone());
+            self.pieces.begin(id, scan.name().to_owned());
             range.start
         });
         self.pieces.arguments(&self.held[given..range.end]);
         scan.given = Some(range.end);
-    }
-
-    /// The id of the next call, if the model gives none. Mistral's templates insist on 9 characters.
-    fn made_id(&self) -> String {
-        let n = self.first + self.pieces.n_begun();
-        match self.format {
-            Format::MarkedList | Format::MarkedName => format!("{n:09}"),
-            _ => format!("call_{n}"),
-        }
     }
 
     /// A character of an answer in quotation marks.
@@ -321,6 +318,19 @@ impl Parser {
             self.break_off(0);
         }
     }
+}
+
+/// Whether calls stand behind `[TOOL_CALLS]`.
+fn is_marked(syntax: Syntax) -> bool {
+    matches!(syntax, Syntax::Calls(Format::MarkedList | Format::MarkedName))
+}
+
+/// The call whose name, and perhaps id, stand in front of `[ARGS]`.
+fn named(head: &str) -> Option<CallScan> {
+    let (name, id) = head.split_once(CALL_ID).unwrap_or((head, ""));
+    let id = Some(id).filter(|id| !id.is_empty());
+    let is_call = is_name(name) && id.is_none_or(is_name);
+    is_call.then(|| CallScan::arguments_of(name.to_owned(), id.map(str::to_owned)))
 }
 
 /// Whether a text is the marker of an id and as much of the id as there is.

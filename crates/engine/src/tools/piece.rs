@@ -27,7 +27,8 @@ pub enum Piece {
     },
     /// A call that is complete.
     Call(ToolCall),
-    /// A call that had begun turned out to be none: it follows as text, with its marker.
+    /// A call that had begun turned out to be none: what there is of it follows as text. So does its marker, if no call
+    /// before it has the same one (the later calls of a list).
     CallBroken {
         /// That of the beginning.
         index: usize,
@@ -77,11 +78,6 @@ impl Pieces {
     /// Whether a thought has been written down.
     pub(super) fn has_reasoning(&self) -> bool {
         !self.outcome.reasoning.is_empty()
-    }
-
-    /// How many calls have begun.
-    pub(super) fn n_begun(&self) -> usize {
-        self.n_begun
     }
 
     pub(super) fn begin(&mut self, id: String, name: String) {

@@ -4,6 +4,17 @@
 
 use super::Format;
 
+/// What a parser reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Syntax {
+    /// Text, thoughts and calls.
+    Calls(Format),
+    /// Thoughts, and text that may be a reply in the form of [`Format::Generic`].
+    Reply,
+    /// Thoughts and text.
+    Plain,
+}
+
 /// Where a parser is, outside of text, thoughts and calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -67,24 +78,26 @@ const HERMES: Table = &[(TOOL_CALL, Next::To(Place::Object)), (THINK, Next::Reas
 const MARKED: Table = &[(TOOL_CALLS, Next::To(Place::List)), (THINK, Next::Reasoning)];
 const BARE: Table = &[("{", Next::Call(Place::Next)), (PYTHON_TAG, Next::To(Place::Object)), (THINK, Next::Reasoning)];
 const GENERIC: Table = &[("{", Next::To(Place::Key)), (THINK, Next::Reasoning)];
+const PLAIN: Table = &[(THINK, Next::Reasoning)];
 
 impl Place {
     /// What may come here, and where it leads.
-    pub(super) fn expected(self, format: Format) -> Table {
+    pub(super) fn expected(self, syntax: Syntax) -> Table {
         match self {
-            Self::Start => openers(format),
+            Self::Start => openers(syntax),
             // Thoughts come once.
-            Self::Answer => without_thoughts(openers(format)),
-            Self::Object if format == Format::Bare => &[("{", Next::Call(Place::Next))],
+            Self::Answer => without_thoughts(openers(syntax)),
+            Self::Object if syntax == Syntax::Calls(Format::Bare) => &[("{", Next::Call(Place::Next))],
             Self::Object => &[("{", Next::Call(Place::Close))],
             Self::Close => &[(TOOL_CALL_END, Next::Done(Place::Next))],
-            Self::Next => more(format),
+            Self::Next => more(syntax),
             Self::List => &[("[", Next::To(Place::Item))],
             Self::Item => &[("{", Next::Call(Place::ItemEnd))],
-            Self::ItemEnd if format == Format::Generic => {
+            Self::ItemEnd if syntax == Syntax::Calls(Format::Generic) => {
                 &[(",", Next::To(Place::Item)), ("]", Next::Done(Place::ObjectEnd))]
             }
             Self::ItemEnd => &[(",", Next::To(Place::Item)), ("]", Next::Done(Place::Next))],
+            Self::Key if syntax == Syntax::Reply => &[("\"response\"", Next::To(Place::ReplyColon))],
             Self::Key => {
                 &[("\"tool_calls\"", Next::To(Place::CallsColon)), ("\"response\"", Next::To(Place::ReplyColon))]
             }
@@ -102,13 +115,14 @@ impl Place {
     }
 }
 
-/// What begins calls of a format, thoughts last.
-fn openers(format: Format) -> Table {
-    match format {
-        Format::Hermes => HERMES,
-        Format::MarkedList | Format::MarkedName => MARKED,
-        Format::Bare => BARE,
-        Format::Generic => GENERIC,
+/// What begins calls and replies, thoughts last.
+fn openers(syntax: Syntax) -> Table {
+    match syntax {
+        Syntax::Calls(Format::Hermes) => HERMES,
+        Syntax::Calls(Format::MarkedList | Format::MarkedName) => MARKED,
+        Syntax::Calls(Format::Bare) => BARE,
+        Syntax::Calls(Format::Generic) | Syntax::Reply => GENERIC,
+        Syntax::Plain => PLAIN,
     }
 }
 
@@ -117,11 +131,11 @@ fn without_thoughts(table: Table) -> Table {
 }
 
 /// What goes on with calls after one.
-fn more(format: Format) -> Table {
-    match format {
-        Format::Hermes | Format::MarkedList | Format::MarkedName => without_thoughts(openers(format)),
-        Format::Bare => &[(";", Next::To(Place::Object))],
-        Format::Generic => &[],
+fn more(syntax: Syntax) -> Table {
+    match syntax {
+        Syntax::Calls(Format::Hermes | Format::MarkedList | Format::MarkedName) => without_thoughts(openers(syntax)),
+        Syntax::Calls(Format::Bare) => &[(";", Next::To(Place::Object))],
+        Syntax::Calls(Format::Generic) | Syntax::Reply | Syntax::Plain => &[],
     }
 }
 
@@ -133,11 +147,11 @@ mod tests {
     fn no_text_of_a_place_begins_another_one() {
         use Place::*;
         let places = [Start, Answer, Object, Close, Next, List, Item, ItemEnd, Key, CallsColon, CallsList, ReplyColon];
-        for format in Format::ALL {
+        for syntax in Format::ALL.map(Syntax::Calls).into_iter().chain([Syntax::Reply, Syntax::Plain]) {
             for place in places.into_iter().chain([ReplyQuote, ObjectEnd]) {
-                let texts: Vec<&str> = place.expected(format).iter().map(|(text, _)| *text).collect();
+                let texts: Vec<&str> = place.expected(syntax).iter().map(|(text, _)| *text).collect();
                 let clashes = |a: &str| texts.iter().filter(|b| b.starts_with(a)).count() > 1;
-                assert!(!texts.iter().any(|a| clashes(a)), "{format:?} {place:?}");
+                assert!(!texts.iter().any(|a| clashes(a)), "{syntax:?} {place:?}");
             }
         }
     }

@@ -3,9 +3,10 @@
 //! Knows no format. The one idea: a keyword that would be left out of account is an error with a place, because a call
 //! that does not match its schema is worse than none.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::error::ToolError;
+use crate::constraint::schema::{self, Spaces, subschemas, subschemas_mut};
 
 type Object = Map<String, Value>;
 
@@ -30,68 +31,37 @@ const UNSUPPORTED: [&str; 18] = [
     "unevaluatedProperties",
     "uniqueItems",
 ];
-/// Keywords with one schema, or (in old drafts) a list of them.
-const ONE: [&str; 3] = ["items", "additionalItems", "additionalProperties"];
-/// Keywords with a list of schemas.
-const LIST: [&str; 4] = ["prefixItems", "allOf", "anyOf", "oneOf"];
-/// Keywords with schemas by name.
-const NAMED: [&str; 4] = ["properties", "patternProperties", "$defs", "definitions"];
 /// What says of an object which fields it has, but `properties`.
 const OTHER_FIELDS: [&str; 8] =
     ["$ref", "additionalProperties", "allOf", "anyOf", "maxProperties", "minProperties", "oneOf", "patternProperties"];
 
-/// Refuses a schema in which anything would be left out of account.
+/// What a keyword or a value says to readers and not to a grammar.
+const REMARKS: [&str; 5] = ["$comment", "default", "description", "examples", "title"];
+
+/// Refuses a schema in which anything would be left out of account, or that is too much.
 ///
 /// # Errors
-/// [`ToolError::Keyword`] with the first such keyword.
-pub(super) fn check_keywords(tool: &str, schema: &Object) -> Result<(), ToolError> {
-    check_at(tool, &mut String::new(), schema)
+/// [`ToolError::Keyword`] with the first keyword that is not supported, [`ToolError::Definition`] with what else is
+/// wrong.
+pub(super) fn check(tool: &str, schema: &Object) -> Result<(), ToolError> {
+    check_at(tool, &mut String::new(), schema)?;
+    let schema = Value::Object(schema.clone());
+    schema::check(&schema).map_err(|what| ToolError::Definition { tool: format!("tool {tool}"), what })
 }
 
 /// Recurses as deep as the definition is nested, which is limited.
 fn check_at(tool: &str, at: &mut String, schema: &Object) -> Result<(), ToolError> {
-    for (key, value) in schema {
-        let key = key.as_str();
-        if UNSUPPORTED.contains(&key) {
-            return Err(ToolError::Keyword { tool: tool.into(), at: at.clone(), keyword: key.into() });
-        }
-        match value {
-            Value::Object(one) if ONE.contains(&key) => below(tool, at, key, one)?,
-            Value::Object(named) if NAMED.contains(&key) => below_all(tool, at, key, named.iter())?,
-            Value::Array(list) if ONE.contains(&key) || LIST.contains(&key) => {
-                let names: Vec<String> = (0..list.len()).map(|i| i.to_string()).collect();
-                below_all(tool, at, key, names.iter().zip(list))?;
-            }
-            _ => {}
-        }
+    let refused = |keyword: &&String| keyword.as_str() == schema::OPTIONS || UNSUPPORTED.contains(&keyword.as_str());
+    if let Some(keyword) = schema.keys().find(refused) {
+        return Err(ToolError::Keyword { tool: tool.into(), at: at.clone(), keyword: keyword.clone() });
     }
-    Ok(())
-}
-
-fn below(tool: &str, at: &mut String, key: &str, schema: &Object) -> Result<(), ToolError> {
-    let length = at.len();
-    at.push('/');
-    at.push_str(&key.replace('~', "~0").replace('/', "~1"));
-    check_at(tool, at, schema)?;
-    at.truncate(length);
-    Ok(())
-}
-
-fn below_all<'a>(
-    tool: &str,
-    at: &mut String,
-    key: &str,
-    schemas: impl Iterator<Item = (&'a String, &'a Value)>,
-) -> Result<(), ToolError> {
-    let length = at.len();
-    at.push('/');
-    at.push_str(key);
-    for (name, schema) in schemas {
-        if let Value::Object(schema) = schema {
-            below(tool, at, name, schema)?;
-        }
+    for (below, schema) in subschemas(schema) {
+        let Value::Object(schema) = schema else { continue };
+        let length = at.len();
+        at.push_str(&below);
+        check_at(tool, at, schema)?;
+        at.truncate(length);
     }
-    at.truncate(length);
     Ok(())
 }
 
@@ -99,17 +69,19 @@ fn below_all<'a>(
 /// defined where the definition only lists some. Every value that matches it matches `schema`.
 pub(super) fn arguments_schema(schema: &Object) -> Value {
     let mut schema = schema.clone();
+    drop_remarks(&mut schema);
     schema.insert("type".into(), "object".into());
     if lists_its_fields(&schema) {
         schema.insert("additionalProperties".into(), false.into());
     }
-    schema.insert("x-guidance".into(), spacing());
+    schema.insert(schema::OPTIONS.into(), schema::options(Spaces::BehindSeparators));
     Value::Object(schema)
 }
 
-/// llguidance's options of JSON: a comma or colon and at most one space, nothing else.
-pub(super) fn spacing() -> Value {
-    json!({"whitespace_flexible": false, "item_separator": ", ?", "key_separator": ": ?"})
+/// Leaves out what no grammar needs: most of a definition is descriptions.
+fn drop_remarks(schema: &mut Object) {
+    schema.retain(|key, _| !REMARKS.contains(&key.as_str()));
+    subschemas_mut(schema).filter_map(Value::as_object_mut).for_each(drop_remarks);
 }
 
 /// Whether `properties` are all that is known of its fields, and all that are required.
@@ -126,23 +98,24 @@ fn lists_its_fields(schema: &Object) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
-    fn check(schema: Value) -> Option<String> {
-        check_keywords("f", schema.as_object().unwrap()).err().map(|error| error.to_string())
+    fn refused(schema: Value) -> Option<String> {
+        check("f", schema.as_object().unwrap()).err().map(|error| error.to_string())
     }
 
     #[test]
     fn an_unsupported_keyword_is_an_error_with_tool_and_place() {
         let message =
             |at: &str, key: &str| Some(format!("tool f: parameters{at}: the keyword {key:?} is not supported"));
-        assert_eq!(check(json!({"not": {}})), message("", "not"));
+        assert_eq!(refused(json!({"not": {}})), message("", "not"));
         assert_eq!(
-            check(json!({"properties": {"a/b": {"uniqueItems": true}}})),
+            refused(json!({"properties": {"a/b": {"uniqueItems": true}}})),
             message("/properties/a~1b", "uniqueItems")
         );
         let nested = json!({"anyOf": [{}, {"items": [{"additionalProperties": {"if": {}}}]}]});
-        assert_eq!(check(nested), message("/anyOf/1/items/0/additionalProperties", "if"));
-        assert_eq!(check(json!({"$defs": {"t": {"contains": {}}}})), message("/$defs/t", "contains"));
+        assert_eq!(refused(nested), message("/anyOf/1/items/0/additionalProperties", "if"));
+        assert_eq!(refused(json!({"$defs": {"t": {"contains": {}}}})), message("/$defs/t", "contains"));
     }
 
     #[test]
@@ -151,7 +124,7 @@ mod tests {
             "properties": {"not": {"type": "string", "enum": [{"if": 1}]}, "contains": {"default": {"not": 1}}},
             "required": ["not"], "x-order": 1, "$defs": {"if": true}, "examples": [{"then": 1}],
         });
-        assert_eq!(check(schema), None);
+        assert_eq!(refused(schema), None);
     }
 
     #[test]
@@ -163,5 +136,30 @@ mod tests {
         assert_eq!(closed(json!({"properties": {}, "additionalProperties": true})), Some(true.into()));
         assert_eq!(closed(json!({"properties": {}, "anyOf": [{}]})), None);
         assert_eq!(closed(json!({"type": "object"})), None);
+    }
+
+    #[test]
+    fn remarks_are_left_out_and_fields_of_their_names_are_not() {
+        let schema = json!({"title": "T", "description": "d", "properties": {
+            "title": {"type": "string", "description": "d", "default": "x", "examples": ["y"], "$comment": "z"},
+            "default": {"const": {"title": "kept"}},
+        }, "$defs": {"title": {"items": {"title": "T", "minLength": 1}}}});
+        let expected = json!({
+            "properties": {"title": {"type": "string"}, "default": {"const": {"title": "kept"}}},
+            "$defs": {"title": {"items": {"minLength": 1}}},
+            "type": "object", "additionalProperties": false,
+            "x-guidance": schema::options(Spaces::BehindSeparators),
+        });
+        assert_eq!(arguments_schema(schema.as_object().unwrap()), expected);
+    }
+
+    #[test]
+    fn what_no_schema_may_say_is_refused_of_a_tool_too() {
+        let counted = refused(json!({"properties": {"a": {"minProperties": 2}}})).unwrap();
+        assert!(counted.starts_with("tool f: \"minProperties\" of 2 where 0 are required"), "{counted}");
+        let many: Vec<Value> = (0..501).map(|i| json!({"$ref": format!("#/$defs/{i}")})).collect();
+        assert_eq!(refused(json!({"anyOf": many})).unwrap(), "tool f: \"$ref\" to more than 500 different places");
+        let options = refused(json!({"properties": {"a": {"x-guidance": {"lenient": true}}}})).unwrap();
+        assert_eq!(options, "tool f: parameters/properties/a: the keyword \"x-guidance\" is not supported");
     }
 }
