@@ -266,12 +266,13 @@ fn hostile_grammars_take_no_time() {
     }
 }
 
-/// The translation, that must not take a second, and how the source begins.
+/// The translation, that must not take long, and how the source begins.
 fn in_time(source: &str) -> (Result<String, GbnfError>, String) {
     let start = Instant::now();
     let lark = to_lark(source);
     let (took, head) = (start.elapsed(), source.chars().take(80).collect::<String>());
-    assert!(took < Duration::from_secs(1), "{took:?}: {head}");
+    // Twenty times what it may take on a machine that has nothing else to do.
+    assert!(took < Duration::from_secs(20), "{took:?}: {head}");
     (lark, head)
 }
 
