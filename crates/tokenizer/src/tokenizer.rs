@@ -92,21 +92,25 @@ impl Tokenizer {
     /// The text may be any bytes. SentencePiece vocabularies encode invalid UTF-8 as it is, in byte tokens; byte pair
     /// encoding sees one U+FFFD for each such byte; WordPiece drops it. llama.cpp does the same.
     pub fn encode(&self, text: impl AsRef<[u8]>, special: Special) -> Vec<u32> {
-        let partition = match special {
-            Special::Plain => &self.always,
-            Special::Parse => &self.parsed,
-        };
-        self.encode_parts(text.as_ref(), partition, Prefix::Wanted)
+        self.encode_parts(text.as_ref(), self.partition(special), Prefix::Everywhere)
     }
 
-    /// The tokens of a text that goes on after another one, in which nothing is special: without the space that
-    /// SentencePiece puts in front of a text.
-    pub fn encode_after(&self, text: &str) -> Vec<u32> {
-        self.encode_parts(text.as_bytes(), &self.always, Prefix::Never)
+    /// The tokens of a text that goes on after another one: without the space that SentencePiece puts in front of a text. It
+    /// puts one behind special tokens too, which stays if they are parsed; plain text has none.
+    pub fn encode_after(&self, text: &str, special: Special) -> Vec<u32> {
+        let prefix = if special == Special::Parse { Prefix::BehindSpecial } else { Prefix::Never };
+        self.encode_parts(text.as_bytes(), self.partition(special), prefix)
+    }
+
+    fn partition(&self, special: Special) -> &Partition {
+        match special {
+            Special::Plain => &self.always,
+            Special::Parse => &self.parsed,
+        }
     }
 
     fn encode_parts(&self, text: &[u8], partition: &Partition, prefix: Prefix) -> Vec<u32> {
-        let mut begins = prefix == Prefix::Wanted;
+        let mut begins = prefix == Prefix::Everywhere;
         let mut ids = Vec::with_capacity(text.len() / 4 + 1);
         for fragment in partition.cut(&Context { vocab: &self.vocab, strip: &self.strip }, text) {
             match fragment {
@@ -117,7 +121,7 @@ impl Tokenizer {
                     Model::Wpm(wpm) => wpm.encode(&self.vocab, &text[range.clone()], &mut ids),
                 },
             }
-            begins = prefix == Prefix::Wanted && matches!(fragment, Fragment::Token(_));
+            begins = prefix != Prefix::Never && matches!(fragment, Fragment::Token(_));
         }
         ids
     }
@@ -254,10 +258,11 @@ impl Tokenizer {
     }
 }
 
-/// The space that SentencePiece puts in front of a text, and of what follows a special token.
+/// Where SentencePiece puts a space: in front of a text, and behind special tokens.
 #[derive(Clone, Copy, PartialEq)]
 enum Prefix {
-    Wanted,
+    Everywhere,
+    BehindSpecial,
     Never,
 }
 

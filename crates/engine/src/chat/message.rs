@@ -144,6 +144,14 @@ pub struct Conversation<'a> {
     pub extra: Map<String, Value>,
 }
 
+impl<'a> Conversation<'a> {
+    /// One by which to find out what a template does. It has a time, since a template may insist on that.
+    pub(super) fn probe(messages: &'a [Message]) -> Self {
+        let now = Some(DateTime { year: 2024, month: 1, day: 1, hour: 0, minute: 0, second: 0 });
+        Self { messages, now, ..Self::default() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -302,8 +302,8 @@ impl Chat {
         let goes_on =
             known.and_then(|known| Some((known, known.texts.iter().find_map(|t| marked.strip_prefix(t.as_str()))?)));
         match goes_on {
-            Some((known, rest)) => [&known.ids[..], &prompt::continued(tokenizer, rest)].concat(),
-            None => prompt::encode(tokenizer, marked),
+            Some((known, rest)) => [&known.ids[..], &self.guard.continued(tokenizer, rest)].concat(),
+            None => self.guard.encode(tokenizer, marked),
         }
     }
 

@@ -4,7 +4,7 @@
 //! are recognised by their text; so wherever somebody else's text holds such a text, a character that is none is put
 //! into it before the template sees it, and the result is cut there and encoded in pieces.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use atta_tokenizer::{Special, TokenKind, Tokenizer};
 use serde_json::Value;
@@ -35,27 +35,10 @@ pub fn prompt_ids(
     conversation: &Conversation<'_>,
 ) -> Result<Prompt, TemplateError> {
     let tokenizer = engine.tokenizer();
-    let marked = Guard::new(tokenizer, template).render(template, conversation)?;
-    let ids = encode(tokenizer, &marked);
+    let guard = Guard::new(tokenizer, template);
+    let marked = guard.render(template, conversation)?;
+    let ids = guard.encode(tokenizer, &marked);
     Ok(Prompt { text: marked.replace(SENTINEL, ""), ids })
-}
-
-/// The ids of a rendered text, with begin of text once where the vocabulary wants it.
-pub(super) fn encode(tokenizer: &Tokenizer, marked: &str) -> Vec<u32> {
-    let mut ids = continued(tokenizer, marked);
-    let Some(bos) = tokenizer.bos() else { return ids };
-    let n_first = ids.iter().take_while(|&&id| id == bos).count();
-    if n_first == 0 && tokenizer.add_bos() {
-        ids.insert(0, bos);
-    }
-    ids.drain(..n_first.saturating_sub(1));
-    ids
-}
-
-/// The ids of a later part of a rendered text.
-pub(super) fn continued(tokenizer: &Tokenizer, marked: &str) -> Vec<u32> {
-    let pieces = marked.split(SENTINEL).filter(|piece| !piece.is_empty());
-    pieces.flat_map(|piece| tokenizer.encode(piece, Special::Parse)).collect()
 }
 
 impl SpecialTexts {
@@ -100,6 +83,27 @@ impl Guard {
         Self { control, all }
     }
 
+    /// The ids of a rendered text, with begin of text once where the vocabulary wants it.
+    pub(super) fn encode(&self, tokenizer: &Tokenizer, marked: &str) -> Vec<u32> {
+        let pieces = self.all.pieces(marked);
+        let (first, rest) = pieces.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
+        let mut ids = tokenizer.encode(first, Special::Parse);
+        ids.extend(rest.iter().flat_map(|piece| tokenizer.encode_after(piece, Special::Parse)));
+        let Some(bos) = tokenizer.bos() else { return ids };
+        let n_first = ids.iter().take_while(|&&id| id == bos).count();
+        if n_first == 0 && tokenizer.add_bos() {
+            ids.insert(0, bos);
+        }
+        ids.drain(..n_first.saturating_sub(1));
+        ids
+    }
+
+    /// The ids of a later part of a rendered text.
+    pub(super) fn continued(&self, tokenizer: &Tokenizer, marked: &str) -> Vec<u32> {
+        let pieces = self.all.pieces(marked);
+        pieces.iter().flat_map(|piece| tokenizer.encode_after(piece, Special::Parse)).collect()
+    }
+
     /// Renders a conversation with marks in it.
     pub(super) fn render(&self, template: &Template, conversation: &Conversation<'_>) -> Result<String, TemplateError> {
         let messages: Vec<Message> = conversation.messages.iter().map(|message| self.message(message)).collect();
@@ -109,18 +113,18 @@ impl Guard {
         template.render(&Conversation { messages, tools, extra, ..*conversation })
     }
 
-    /// What the model said, as a template gets it.
+    /// What the model said, as a template gets it: with marks only in whole special texts, because templates look for tags in it.
     pub(super) fn answer(&self, text: &str) -> String {
-        self.control.marked(text)
+        self.control.marked_where_found(text)
     }
 
     fn message(&self, message: &Message) -> Message {
-        let texts = if message.role == Role::Assistant { &self.control } else { &self.all };
-        let mark = |text: &String| texts.marked(text);
+        let is_answer = message.role == Role::Assistant;
+        let mark = |text: &String| if is_answer { self.answer(text) } else { self.all.marked(text) };
         let call = |call: &ToolCall| ToolCall {
             id: mark(&call.id),
             name: mark(&call.name),
-            arguments: value_marked(&call.arguments, texts),
+            arguments: value_marked(&call.arguments, &self.all),
         };
         Message {
             role: message.role,
@@ -150,33 +154,74 @@ fn value_marked(value: &Value, texts: &Specials) -> Value {
 struct Specials {
     by_bytes: BTreeMap<usize, HashSet<String>>,
     first: HashSet<char>,
+    /// First characters, and brackets and the like within.
+    telling: HashSet<char>,
 }
 
 impl Specials {
     fn insert(&mut self, text: &str) {
         self.first.extend(text.chars().next());
+        self.telling.extend(text.chars().next());
+        let is_telling = |c: &char| !c.is_alphanumeric() && !c.is_whitespace() && !matches!(c, '_' | '-' | '.');
+        self.telling.extend(text.chars().filter(is_telling));
         self.by_bytes.entry(text.len()).or_default().insert(text.to_owned());
     }
 
-    /// A text with a sentinel behind the first character of each special text in it, and at its end where the
-    /// beginning of one stands there that the template might complete.
+    /// A text with a sentinel behind each character that tells of special texts, whatever the template makes of it.
     fn marked(&self, text: &str) -> String {
-        let text = text.replace(SENTINEL, "\u{FFFD}");
-        let mut out = String::with_capacity(text.len());
-        for (at, c) in text.char_indices() {
-            out.push(c);
-            if self.first.contains(&c) && self.begins(&text[at..]) {
-                out.push(SENTINEL);
-            }
-        }
-        if self.by_bytes.values().flatten().any(|special| ends_with_part(&text, special)) {
+        self.with_marks(text, |_, c| self.telling.contains(&c))
+    }
+
+    /// A text with a sentinel behind the first character of each special text in it, and at its end where the beginning of
+    /// one stands there that the template might complete.
+    fn marked_where_found(&self, text: &str) -> String {
+        let mut out = self.with_marks(text, |rest, c| self.first.contains(&c) && self.lengths(rest).next().is_some());
+        if self.by_bytes.values().flatten().any(|special| ends_with_part(text, special)) {
             out.push(SENTINEL);
         }
         out
     }
 
-    fn begins(&self, text: &str) -> bool {
-        self.by_bytes.iter().any(|(&n, specials)| text.get(..n).is_some_and(|part| specials.contains(part)))
+    /// A text with a sentinel behind each character that is chosen, which is shown with what begins there.
+    fn with_marks(&self, text: &str, is_marked: impl Fn(&str, char) -> bool) -> String {
+        let text = text.replace(SENTINEL, "\u{FFFD}");
+        let mut out = String::with_capacity(text.len());
+        for (at, c) in text.char_indices() {
+            out.push(c);
+            if is_marked(&text[at..], c) {
+                out.push(SENTINEL);
+            }
+        }
+        out
+    }
+
+    /// How long the special texts are that begin here, bytes.
+    fn lengths(&self, text: &str) -> impl Iterator<Item = usize> {
+        let sets = self.by_bytes.iter().map(|(&n, specials)| (n, specials));
+        let begins = sets.filter(|(n, specials)| text.get(..*n).is_some_and(|part| specials.contains(part)));
+        begins.map(|(n, _)| n)
+    }
+
+    /// A rendered text without its marks, cut behind the first character of each special text that holds one.
+    fn pieces(&self, marked: &str) -> Vec<String> {
+        let mut text = String::with_capacity(marked.len());
+        // Where the characters end that somebody else has written.
+        let mut marks = BTreeSet::new();
+        for part in marked.split_inclusive(SENTINEL) {
+            text.push_str(part.strip_suffix(SENTINEL).unwrap_or(part));
+            if part.ends_with(SENTINEL) {
+                marks.insert(text.len());
+            }
+        }
+        let is_foreign = |at: usize| {
+            let lengths = || self.lengths(&text[at..]);
+            self.first.contains(&text[at..].chars().next().unwrap_or_default())
+                && lengths().any(|n| marks.range(at + 1..=at + n).next().is_some())
+        };
+        let found = text.char_indices().filter(|(at, _)| is_foreign(*at)).map(|(at, c)| at + c.len_utf8());
+        let cuts: Vec<usize> = [0].into_iter().chain(found).chain([text.len()]).collect();
+        let pieces = cuts.windows(2).map(|cut| text[cut[0]..cut[1]].to_owned());
+        pieces.filter(|piece| !piece.is_empty()).collect()
     }
 }
 
@@ -189,10 +234,14 @@ fn ends_with_part(text: &str, special: &str) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn only_special_texts_are_marked() {
+    fn specials() -> Specials {
         let mut specials = Specials::default();
         ["<|a|>", "</s>"].iter().for_each(|text| specials.insert(text));
+        specials
+    }
+
+    #[test]
+    fn in_an_answer_only_special_texts_are_marked() {
         for (text, want) in [
             ("plain < text", "plain < text"),
             ("x<|a|>y", "x<\u{FDD0}|a|>y"),
@@ -201,7 +250,24 @@ mod tests {
             ("was \u{FDD0} there", "was \u{FFFD} there"),
             ("é</s>é", "é<\u{FDD0}/s>é"),
         ] {
-            assert_eq!(specials.marked(text), want);
+            assert_eq!(specials().marked_where_found(text), want);
+        }
+    }
+
+    #[test]
+    fn special_texts_are_cut_where_any_of_it_is_somebody_elses() {
+        let marked = |text: &str| specials().marked(text);
+        for (rendered, want) in [
+            ("<|a|>x</s>".to_owned(), vec!["<|a|>x</s>"]),
+            (marked("x<|a|>y < z"), vec!["x<", "|a|>y < z"]),
+            (format!("<{}>", marked("|a|")), vec!["<", "|a|>"]),
+            (format!("{}|a|>", marked("<")), vec!["<", "|a|>"]),
+            (format!("<|a{}", marked("|>")), vec!["<", "|a|>"]),
+            (marked("<|xa|>").replace('x', ""), vec!["<", "|a|>"]),
+            (format!("{}<|a|>{}", marked("<"), marked("|>")), vec!["<<|a|>|>"]),
+            (String::new(), vec![]),
+        ] {
+            assert_eq!(specials().pieces(&rendered), want, "{rendered:?}");
         }
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn stop_text(tokenizer: &Tokenizer, template: &Template) -> Option<St
 fn after_answer(template: &Template) -> Option<String> {
     let [first, answer, second] = SAID;
     let messages = [Message::user(first), Message::assistant(answer), Message::user(second)];
-    let text = template.render(&Conversation { messages: &messages, ..Conversation::default() }).ok()?;
+    let text = template.render(&Conversation::probe(&messages)).ok()?;
     let (_, after) = text.split_once(answer)?;
     Some(after.split_once(second)?.0.to_owned())
 }

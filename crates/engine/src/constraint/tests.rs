@@ -7,7 +7,7 @@ use std::{
 
 use atta_formats::{Gguf, SharedBytes};
 use atta_store::Budget;
-use atta_tokenizer::Tokenizer;
+use atta_tokenizer::{Special, Tokenizer};
 use boon::{Compiler, SchemaIndex, Schemas};
 use serde_json::{Value, json};
 
@@ -555,7 +555,7 @@ fn a_token_that_ends_generations_is_no_text() {
     let mut guide = Guide::new(&grammars, &Constraint::JsonObject).unwrap();
     let mut logits = vec![0.0; grammars.tokenizer.n_vocab()];
     for byte in ["{", "\""] {
-        guide.accept(grammars.tokenizer.encode_after(byte)[0]).unwrap();
+        guide.accept(grammars.tokenizer.encode_after(byte, Special::Plain)[0]).unwrap();
         logits.fill(0.0);
         guide.restrict(&mut logits).unwrap();
         assert!(logits[letter as usize] == f32::NEG_INFINITY && !guide.may_end());
@@ -569,7 +569,7 @@ fn a_grammar_may_ask_for_a_token_that_ends_generations_in_its_middle() {
     let lark = Constraint::Lark(format!("start: \"yes\" <[{eos}]> \"no\""));
     let mut guide = Guide::new(&grammars, &lark).unwrap();
     let mut logits = vec![0.0; grammars.tokenizer.n_vocab()];
-    for token in grammars.tokenizer.encode_after("yes") {
+    for token in grammars.tokenizer.encode_after("yes", Special::Plain) {
         guide.accept(token).unwrap();
     }
     guide.restrict(&mut logits).unwrap();

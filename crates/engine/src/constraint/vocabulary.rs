@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use atta_tokenizer::{TokenKind, Tokenizer};
+use atta_tokenizer::{Special, TokenKind, Tokenizer};
 use llguidance::toktrie::{TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 
 use super::ConstraintError;
@@ -126,7 +126,8 @@ impl TokenizerEnv for Vocabulary {
     /// The tokens of bytes in the middle of a text; by the trie alone where the tokenizer would change them, as it does with
     /// half a character.
     fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<TokenId> {
-        let ids = str::from_utf8(bytes).map(|text| self.tokenizer.encode_after(text)).unwrap_or_default();
+        let ids =
+            str::from_utf8(bytes).map(|text| self.tokenizer.encode_after(text, Special::Plain)).unwrap_or_default();
         let spelled = ids.iter().flat_map(|&id| self.trie.token(id));
         if spelled.eq(bytes) { ids } else { self.trie.greedy_tokenize(bytes) }
     }

@@ -118,7 +118,7 @@ impl Template {
     /// Whether system messages are written: some templates raise an exception, some drop them.
     pub fn takes_system(&self) -> bool {
         let messages = [Message::system(PROBE), Message::user("a")];
-        let conversation = Conversation { messages: &messages, add_generation_prompt: true, ..Conversation::default() };
+        let conversation = Conversation { add_generation_prompt: true, ..Conversation::probe(&messages) };
         self.render(&conversation).is_ok_and(|text| text.contains(PROBE))
     }
 
@@ -158,7 +158,7 @@ impl Program {
     /// Content as a string, unless only parts get through.
     fn probe(&self, texts: &SpecialTexts) -> Contents {
         let messages = [Message::user(PROBE)];
-        let conversation = Conversation { messages: &messages, ..Conversation::default() };
+        let conversation = Conversation::probe(&messages);
         let gets_through = |contents| {
             let program = Self { contents, ..self.clone() };
             let text = program.render(&conversation, texts).unwrap_or_default();
@@ -298,6 +298,8 @@ fn add_scales(environment: &mut Environment<'_>, budget: &Arc<Budget>) {
         let float = json::python_float(value).map(Value::from);
         minijinja::escape_formatter(out, state, float.as_ref().unwrap_or(value))
     });
+    // None is not, in Python; what is undefined is, in Jinja.
+    environment.add_test("iterable", |value: &Value| !value.is_none() && value.try_iter().is_ok());
     for name in ["eq", "equalto", "=="] {
         let scales = budget.clone();
         environment.add_test(name, move |a: &Value, b: &Value| scales.weigh(b).map(|_| a == b));
