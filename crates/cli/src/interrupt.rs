@@ -39,6 +39,12 @@ impl Interrupt {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// Does what Ctrl-C does.
+    #[cfg(all(test, feature = "chat"))]
+    pub(crate) fn ask(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
     /// Forgets that it was pressed: what was asked to stop has stopped, and the program goes on.
     #[cfg(feature = "chat")]
     pub(crate) fn reset(&self) {

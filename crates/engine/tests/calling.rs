@@ -7,7 +7,7 @@ use std::{ops::ControlFlow, path::Path};
 use atta_engine::{
     Constraint, Engine, Error, FinishReason, GenerateOptions, LoadOptions, Sampling, SessionOptions,
     chat::{CallingReply, Chat, Heard, Message, Role, SpecialTexts, Template, ToolUse},
-    tools::{Piece, ToolChoice, ToolSet},
+    tools::{Piece, ToolCall, ToolChoice, ToolSet},
 };
 
 /// Templates that write calls in each of the forms, as short as can be.
@@ -154,4 +154,24 @@ fn a_tool_that_cannot_be_called_is_named() {
     let failed = chat.answer_calling(&options(9, 1), |_| ControlFlow::Continue(())).unwrap_err();
     assert!(matches!(failed, Error::Tools(_)) && failed.to_string().starts_with("bad: "), "{failed}");
     assert_eq!(chat.messages().len(), 1);
+}
+
+#[test]
+fn a_call_that_begins_like_what_ends_an_answer_is_whole() {
+    let template = "{% for m in messages %}{{ m.role }}: {{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>\n\
+                    {{ {'name': c.function.name, 'arguments': c.function.arguments}|tojson }}\n</tool_call>\
+                    {% endfor %}{% if m.role == 'assistant' %}<tool_call>\n{% endif %}{% endfor %}";
+    let mut chat = chat(template, ToolChoice::Named("sleep".to_owned()));
+    let (reply, _) = answer(&mut chat, &options(400, 1));
+    assert_eq!(reply.outcome.calls.len(), 1, "{:?}", reply.reply.text);
+}
+
+#[test]
+fn no_call_gets_the_id_of_one_that_was_restored() {
+    let mut chat = chat(TEMPLATES[0], ToolChoice::Named("sleep".to_owned()));
+    let old = ToolCall { id: "call_2".into(), name: "sleep".into(), arguments: serde_json::json!({}) };
+    let said = [Message::user("a"), Message::assistant_calling("", vec![old]), Message::tool("call_2", "sleep", "b")];
+    chat.restore(said.to_vec());
+    let (reply, _) = answer(&mut chat, &options(400, 1));
+    assert_eq!(reply.outcome.calls[0].id, "call_3");
 }

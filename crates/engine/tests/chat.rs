@@ -191,11 +191,18 @@ fn an_interrupted_answer_is_kept_as_far_as_it_went() {
 #[test]
 fn a_template_without_tokens_of_its_own_ends_at_its_text() {
     let engine = engine(&[]);
-    let session = engine.session(&SessionOptions { n_ctx: Some(200), ..SessionOptions::default() }).unwrap();
-    let mut chat = Chat::new(session, Template::plain(Default::default()));
-    chat.set_system(Some("they talk".to_owned()));
-    say(&mut chat, "the king");
-    assert_eq!(chat.prompt().unwrap().text.matches("User:").count(), 1);
+    let session = engine.session(&SessionOptions { n_ctx: Some(600), ..SessionOptions::default() }).unwrap();
+    let template = "{% for m in messages %}{{ m.content }} and {% endfor %}";
+    let mut chat = Chat::new(session, Template::new(template, SpecialTexts::default()).unwrap());
+    chat.set_system(Some("they talk of many things, long and with pleasure".to_owned()));
+    // A model that writes nothing but these words, in any order.
+    let mut babbling = options(400);
+    let words = engine.tokenizer().encode("king and", Special::Plain);
+    babbling.sampling = Sampling { seed: 4, temperature: 9.0, top_k: 0, min_p: 0.0, ..Sampling::default() };
+    babbling.sampling.logit_bias = words.iter().map(|&id| (id, 100.0)).collect();
+    let reply = chat.say("the king", &babbling, |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(reply.summary.finish_reason, FinishReason::Stop, "{:?} {words:?}", reply.text);
+    assert!(!reply.text.is_empty() && !reply.text.contains(" and"), "{:?}", reply.text);
     let (_, cached, _) = say(&mut chat, "and then");
     assert!(cached > 20, "{cached}");
 }
@@ -284,7 +291,7 @@ fn calls_and_their_results_are_part_of_a_conversation_and_never_markers() {
         (prompt.text.matches(text).count(), prompt.ids.iter().filter(|&&token| token == id).count())
     };
     // Four messages, with the one that tells of the tools; what else looks like a marker is text.
-    assert_eq!((count("<|im_start|>"), count("<|im_end|>")), ((6, 4), (6, 4)));
+    assert_eq!((count("<|im_start|>"), count("<|im_end|>")), ((6, 4), (7, 4)));
 }
 
 #[test]

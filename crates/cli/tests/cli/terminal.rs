@@ -6,7 +6,10 @@ use std::process::Command;
 
 use rexpect::{reader::Options, session::PtySession, spawn_with_options};
 
-use crate::chat::{ChatModel, ENDLESS};
+use crate::{
+    chat::{ChatModel, ENDLESS},
+    program::Scratch,
+};
 
 /// The chat of a tiny model on a terminal, after its first prompt.
 fn chat(model: &ChatModel, more: &[&str]) -> PtySession {
@@ -141,6 +144,29 @@ fn an_answer_that_is_cut_off_says_so() {
     session.exp_string("> ").unwrap();
     session.send_line("/exit").unwrap();
     assert_eq!(code(session), 0);
+}
+
+#[test]
+fn ctrl_c_and_ctrl_d_at_the_question_end_the_message_and_keep_the_chat() {
+    let scratch = Scratch::new("tty-tools");
+    let tools = scratch.file("tools.json", br#"[{"name": "feed"}]"#);
+    let (missing, saved) = (scratch.path("missing"), scratch.path("saved.json"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_atta"));
+    command.args(["chat", "--tools", &tools, "--tool-choice", "feed", "--tool-cmd", &missing]).env("TERM", "xterm");
+    let options = Options::new().timeout_ms(Some(30_000)).strip_ansi_escape_codes(true);
+    let mut session = spawn_with_options(command, options).unwrap();
+    session.exp_string("> ").unwrap();
+    for control in ['c', 'd'] {
+        session.send_line("the king").unwrap();
+        session.exp_string("run it? [y/N] ").unwrap();
+        session.send_control(control).unwrap();
+        session.exp_string("> ").unwrap();
+    }
+    session.send_line(&format!("/save {saved}")).unwrap();
+    session.exp_string("> ").unwrap();
+    session.send_line("/exit").unwrap();
+    assert_eq!(code(session), 0);
+    assert_eq!(std::fs::read_to_string(saved).unwrap().trim(), "[]");
 }
 
 #[test]

@@ -92,6 +92,20 @@ fn nothing_is_run_that_nobody_allows() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_message_without_an_answer_is_none() {
+    let scratch = Scratch::new("unanswered");
+    let (tools, saved) = (scratch.file("tools.json", TOOLS.as_bytes()), scratch.path("chat.json"));
+    let tool = program(&scratch, "#!/bin/sh\n");
+    let input = format!("Feed the ant!\n/save {saved}\n");
+    let chat = ["chat", "--tools", &tools, "--tool-cmd", &tool, "--yes", "-n", "0"];
+    let output = atta_with_input(&chat, input.as_bytes());
+    assert!(output.status.success(), "{output:?}");
+    let conversation: Value = serde_json::from_slice(&std::fs::read(&saved).unwrap()).unwrap();
+    assert_eq!(conversation, Value::Array(vec![]));
+}
+
+#[test]
 fn answers_of_a_chat_have_the_shape_that_is_asked_for() {
     let output = atta_with_input(&["chat", "--json", "-n", "30"], b"one\ntwo\n");
     assert!(output.status.success());

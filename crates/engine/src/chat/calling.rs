@@ -6,12 +6,12 @@
 
 use std::ops::ControlFlow;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Chat, Message, Reply, Role};
 use crate::{
     Constraint, Control, Error, Event, GenerateOptions, OnLength,
-    tools::{Format, Outcome, Parser, Piece, Rules, Thinking, ToolChoice, ToolError, ToolSet},
+    tools::{Format, Outcome, Parser, Piece, Rules, Thinking, ToolCall, ToolChoice, ToolError, ToolSet},
 };
 use atta_tokenizer::TokenKind;
 
@@ -61,7 +61,7 @@ impl Chat {
         let (constraint, mut parser) = self.calling_rules()?;
         let mut options = GenerateOptions { control: Control::Shown, ..options.clone() };
         if constraint.is_some() {
-            options.stop.extend(self.stop.clone());
+            options.stop.extend(self.stop_beside_calls());
             options = GenerateOptions { constraint, on_length: OnLength::Cut, ..options };
         }
         let answered = self.answer(&options, |event| match event {
@@ -90,6 +90,13 @@ impl Chat {
         let calls = self.messages.iter().flat_map(|message| &message.tool_calls);
         let parser = rules.parser().after_calls(calls.map(|call| call.id.as_str()));
         Ok((rules.grammar(&marker)?.map(Constraint::Lark), parser))
+    }
+
+    /// What ends an answer as text, unless a call would begin with it: its own grammar ends that answer.
+    fn stop_beside_calls(&self) -> Option<String> {
+        let format = self.format();
+        let begins_call = |stop: &String| format.markers().iter().any(|marker| stop.trim_start().starts_with(marker));
+        self.stop.clone().filter(|stop| !begins_call(stop))
     }
 
     /// How the model writes calls.
@@ -141,19 +148,22 @@ fn result(message: &Message) -> String {
     format!("Result of {}: {}", message.name.as_deref().unwrap_or("the tool"), message.content)
 }
 
-/// An answer in the form of [`Format::Generic`].
+/// An answer in the form of [`Format::Generic`]. That has either a text or calls; where another model has written both, they
+/// stand in one object, so that nothing is lost and the model has one turn.
 fn answer(message: &Message) -> String {
-    if message.tool_calls.is_empty() {
-        return json!({ "response": message.content }).to_string();
+    let call = |call: &ToolCall| json!({ "name": call.name, "arguments": call.arguments });
+    let calls: Vec<Value> = message.tool_calls.iter().map(call).collect();
+    match (message.content.as_str(), calls.is_empty()) {
+        (text, true) => json!({ "response": text }),
+        ("", false) => json!({ "tool_calls": calls }),
+        (text, false) => json!({ "response": text, "tool_calls": calls }),
     }
-    let call = |call: &crate::tools::ToolCall| json!({ "name": call.name, "arguments": call.arguments });
-    json!({ "tool_calls": message.tool_calls.iter().map(call).collect::<Vec<_>>() }).to_string()
+    .to_string()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::ToolCall;
 
     #[test]
     fn words_take_turns() {
@@ -176,5 +186,13 @@ mod tests {
             (Role::User, "c"),
         ];
         assert_eq!(words, want.map(|(role, text)| (role, text.to_owned())));
+    }
+
+    #[test]
+    fn words_keep_a_text_beside_calls() {
+        let call = ToolCall { id: "1".into(), name: "f".into(), arguments: json!({}) };
+        let words = in_words(&[Message::user("a"), Message::assistant_calling("I look.", vec![call])]);
+        let both = r#"{"response":"I look.","tool_calls":[{"name":"f","arguments":{}}]}"#;
+        assert_eq!(words[1], Message::assistant(both));
     }
 }

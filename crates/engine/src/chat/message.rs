@@ -98,11 +98,14 @@ impl Message {
         object
     }
 
-    /// Reads what [`to_json`](Self::to_json) writes; also arguments as a text of JSON, and a content of null. `None`
-    /// for anything else.
+    /// Reads what [`to_json`](Self::to_json) writes; also arguments as a text of JSON, and what other programs write where
+    /// there is nothing: calls or a content of null, arguments without any text. `None` for anything else.
     pub fn from_json(value: &Value) -> Option<Self> {
         let role = Role::named(value["role"].as_str()?)?;
-        let calls = value.get("tool_calls").map_or(Some(&[][..]), |calls| calls.as_array().map(Vec::as_slice))?;
+        let calls = match &value["tool_calls"] {
+            Value::Null => &[][..],
+            calls => calls.as_array()?,
+        };
         let tool_calls = calls.iter().map(call_of_json).collect::<Option<Vec<_>>>()?;
         let content = match &value["content"] {
             Value::String(text) => text.clone(),
@@ -122,6 +125,7 @@ fn call_json(call: &ToolCall) -> Value {
 fn call_of_json(value: &Value) -> Option<ToolCall> {
     let function = &value["function"];
     let arguments = match function.get("arguments")? {
+        Value::String(text) if text.is_empty() => json!({}),
         Value::String(text) => serde_json::from_str(text).ok()?,
         arguments => arguments.clone(),
     };
@@ -177,13 +181,25 @@ mod tests {
             { "id": "1", "function": { "name": "f", "arguments": "{\"x\": 1}" } },
         ] });
         assert_eq!(Message::from_json(&value).unwrap().tool_calls[0].arguments, json!({ "x": 1 }));
+        let value = json!({ "role": "assistant", "content": null, "tool_calls": [
+            { "id": "1", "function": { "name": "f", "arguments": "" } },
+        ] });
+        assert_eq!(Message::from_json(&value).unwrap().tool_calls[0].arguments, json!({}));
         let broken = json!({ "function": { "name": "f", "arguments": "{" } });
         for bad in [
             json!({ "role": "user" }),
             json!({ "role": "nobody", "content": "a" }),
             json!({ "role": "assistant", "content": "", "tool_calls": [broken] }),
+            json!({ "role": "assistant", "content": "", "tool_calls": "none" }),
+            json!({ "role": "assistant", "content": null, "tool_calls": null }),
         ] {
             assert_eq!(Message::from_json(&bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn calls_of_null_are_none() {
+        let value = json!({ "role": "assistant", "content": "a", "tool_calls": null });
+        assert_eq!(Message::from_json(&value), Some(Message::assistant("a")));
     }
 }

@@ -4,65 +4,74 @@
 //! what it prints is the result.
 
 use std::{
-    io::{Read, Write},
+    ops::ControlFlow::{self, Break, Continue},
     path::Path,
-    process::{Child, Command, Stdio},
-    thread,
 };
 
 use atta::{
     Error, Event, FinishReason,
-    chat::{Heard, Message},
-    tools::{Outcome, Piece, ToolCall},
+    chat::{Heard, Message, Role},
+    tools::{Piece, ToolCall},
 };
 
-use super::{Conversation, Next, full, notice};
+use super::{Conversation, Next, full, lines::Consent, notice, program};
 use crate::{failure::Failure, listener::Listener, tools};
-
-/// Bytes of a result that the model is told.
-const MAX_RESULT: usize = 64 << 10;
 
 /// Answers with calls in a row: a model may call for ever.
 const MAX_ROUNDS: usize = 16;
+
+/// The answer that is put behind calls after which none came: only then can a message of the user follow.
+const NO_ANSWER: &str = "(no answer)";
 
 impl Conversation<'_> {
     pub(super) fn say_with_tools(&mut self, text: &str, program: &Path) -> Result<Next, Failure> {
         let n_before = self.chat.messages().len();
         self.chat.push(Message::user(text));
         let next = self.rounds(program);
-        // What was not answered is no part of the conversation.
-        if !matches!(next, Ok(Next::GoOn)) {
-            self.chat.rewind(n_before);
+        match &next {
+            Ok(_) => self.settle(n_before),
+            Err(_) => self.chat.rewind(n_before),
         }
         next
     }
 
     fn rounds(&mut self, program: &Path) -> Result<Next, Failure> {
+        self.interrupt.reset();
         for _ in 0..MAX_ROUNDS {
-            self.interrupt.reset();
-            let Some(outcome) = self.hear_round()? else { return Ok(Next::Stopped) };
-            if outcome.calls.is_empty() {
-                return Ok(Next::GoOn);
-            }
-            for call in &outcome.calls {
-                let result = self.result_of(call, program)?;
-                if self.interrupt.is_asked() {
+            let calls = match self.hear_round()? {
+                Continue(calls) => calls,
+                Break(next) => return Ok(next),
+            };
+            for call in &calls {
+                let Some(result) = self.result_of(call, program)? else {
                     self.interrupt.reset();
                     return Ok(Next::Stopped);
-                }
+                };
                 self.chat.push(Message::tool(&call.id, &call.name, result));
             }
         }
         Err(Failure::Failed(format!("the model has called tools {MAX_ROUNDS} times in a row, and given no answer")))
     }
 
-    /// One answer; none if Ctrl-C has stopped it.
-    fn hear_round(&mut self) -> Result<Option<Outcome>, Failure> {
+    /// Takes back what has no answer, but not calls that were run.
+    fn settle(&mut self, n_before: usize) {
+        let said = &self.chat.messages()[n_before..];
+        let n = n_settled(said);
+        let is_open = n.checked_sub(1).is_some_and(|last| said[last].role == Role::Tool);
+        self.chat.rewind(n_before + n);
+        if is_open {
+            self.chat.push(Message::assistant(NO_ANSWER));
+        }
+    }
+
+    /// One answer: the calls in it, or how the message has ended.
+    fn hear_round(&mut self) -> Result<ControlFlow<Next, Vec<ToolCall>>, Failure> {
+        let n_before = self.chat.messages().len();
         let mut listener = Listener::of_rounds(self.interrupt.clone());
         let said = self.chat.answer_calling(&self.options, |heard| match heard {
             Heard::Event(event) => listener.hear(event),
             Heard::Piece(Piece::Text(text)) => listener.hear(Event::Text(text)),
-            Heard::Piece(_) => std::ops::ControlFlow::Continue(()),
+            Heard::Piece(_) => Continue(()),
         });
         if let Err(Error::PromptTooLong { n_prompt, n_ctx }) = said {
             return Err(full(n_prompt, n_ctx));
@@ -73,48 +82,62 @@ impl Conversation<'_> {
         self.report(answer.reply);
         if self.interrupt.is_asked() {
             self.interrupt.reset();
-            return Ok(None);
+            self.chat.rewind(n_before);
+            return Ok(Break(Next::Stopped));
         }
         written?;
         if reason == FinishReason::Length {
             self.explain_cut();
         }
-        Ok(Some(answer.outcome))
+        let calls = answer.outcome.calls;
+        Ok(if calls.is_empty() { Break(Next::GoOn) } else { Continue(calls) })
     }
 
-    /// Runs a tool, if the user agrees.
-    fn result_of(&mut self, call: &ToolCall, program: &Path) -> Result<String, Failure> {
+    /// Runs a tool, if the user agrees; none if the user wants no more of this message.
+    fn result_of(&mut self, call: &ToolCall, program: &Path) -> Result<Option<String>, Failure> {
         notice(&format!("call: {}", tools::line(call)));
-        if !self.args.runner.yes && !self.lines.agrees("run it? [y/N] ")? {
-            return Ok("The user does not allow this call.".to_owned());
+        let consent = if self.args.runner.yes { Consent::Yes } else { self.lines.ask("run it? [y/N] ")? };
+        match consent {
+            Consent::Yes => program::run(program, call, &self.interrupt).map_err(|error| Failure::at(program, error)),
+            Consent::No => Ok(Some("The user does not allow this call.".to_owned())),
+            Consent::Stop => Ok(None),
         }
-        run(program, call).map_err(|error| Failure::at(program, error))
     }
 }
 
-/// What a program prints for a call, and how it ended if not well.
-fn run(program: &Path, call: &ToolCall) -> std::io::Result<String> {
-    let mut command = Command::new(program);
-    let mut child = command.arg(&call.name).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-    let output = talk(&mut child, call.arguments.to_string().as_bytes())?;
-    let status = child.wait()?;
-    let mut text = String::from_utf8_lossy(&output[..output.len().min(MAX_RESULT)]).into_owned();
-    if output.len() > MAX_RESULT {
-        text.push_str("… (cut off)");
-    } else if !status.success() {
-        text.push_str(&format!("\n(failed: {status})"));
+/// How many of these messages, the first of them the user's, are settled: an answer, or rounds of calls that all have
+/// their results. None if it is the first alone.
+fn n_settled(said: &[Message]) -> usize {
+    let mut n = 0;
+    let mut rest = said.get(1..).unwrap_or_default();
+    while let [answer, results @ ..] = rest {
+        let n_calls = answer.tool_calls.len();
+        if results.len() < n_calls {
+            break;
+        }
+        rest = &results[n_calls..];
+        n = said.len() - rest.len();
     }
-    Ok(text)
+    n
 }
 
-/// Writes to a program and reads from it, at the same time; a byte more than a result may have.
-fn talk(child: &mut Child, input: &[u8]) -> std::io::Result<Vec<u8>> {
-    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-    let mut output = Vec::new();
-    thread::scope(|scope| {
-        // A program may not want to read, and end.
-        scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input)));
-        stdout.map_or(Ok(0), |stdout| stdout.take(MAX_RESULT as u64 + 1).read_to_end(&mut output))
-    })?;
-    Ok(output)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_with_all_their_results_are_settled() {
+        let call = |id: &str| ToolCall { id: id.into(), name: "f".into(), arguments: serde_json::json!({}) };
+        let said = [
+            Message::user("a"),
+            Message::assistant_calling("", vec![call("1"), call("2")]),
+            Message::tool("1", "f", "one"),
+            Message::tool("2", "f", "two"),
+            Message::assistant_calling("", vec![call("3")]),
+            Message::tool("3", "f", "three"),
+            Message::assistant("b"),
+        ];
+        let n: Vec<usize> = (0..=said.len()).map(|n| n_settled(&said[..n])).collect();
+        assert_eq!(n, [0, 0, 0, 0, 4, 4, 6, 7]);
+    }
 }

@@ -26,6 +26,14 @@ pub(super) enum Line {
     End,
 }
 
+/// What is said to a question.
+pub(super) enum Consent {
+    Yes,
+    No,
+    /// Ctrl-C or Ctrl-D.
+    Stop,
+}
+
 impl Lines {
     /// A terminal, if the user types and reads at one.
     pub(super) fn open() -> Result<Self, Failure> {
@@ -37,12 +45,13 @@ impl Lines {
         Ok(Self::Terminal(Box::new(Editor::with_history(config, history).map_err(unusable)?)))
     }
 
-    /// Whether somebody at a terminal says yes; nobody does in a pipe.
-    pub(super) fn agrees(&mut self, question: &str) -> Result<bool, Failure> {
-        let Self::Terminal(editor) = self else { return Ok(false) };
+    /// What somebody at a terminal says to a question; in a pipe nobody says yes.
+    pub(super) fn ask(&mut self, question: &str) -> Result<Consent, Failure> {
+        let Self::Terminal(editor) = self else { return Ok(Consent::No) };
         match editor.readline(question) {
-            Ok(answer) => Ok(matches!(answer.trim(), "y" | "Y" | "yes")),
-            Err(ReadlineError::Interrupted | ReadlineError::Eof) => Ok(false),
+            Ok(answer) if matches!(answer.trim(), "y" | "Y" | "yes") => Ok(Consent::Yes),
+            Ok(_) => Ok(Consent::No),
+            Err(ReadlineError::Interrupted | ReadlineError::Eof) => Ok(Consent::Stop),
             Err(error) => Err(unusable(error)),
         }
     }

@@ -7,6 +7,7 @@
 mod agent;
 mod command;
 mod lines;
+mod program;
 mod transcript;
 
 use std::io::{self, Write};
