@@ -2,8 +2,8 @@
 //!
 //! It refuses to know templates. The interpreter counts instructions and bytes, but not what it costs to compare two
 //! values or to drop one, which may be lists of lists that share their parts: few to make, and very many to visit. The
-//! one idea: every value that a template makes is visited once before it is used, at a price, and only up to a depth and a
-//! number of parts, those that are shared counted each time.
+//! one idea: every value that a template makes is visited once before it is used, at a price, and only up to a depth
+//! and a number of parts, those that are shared counted each time.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

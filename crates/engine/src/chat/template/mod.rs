@@ -2,8 +2,8 @@
 //!
 //! It refuses to know tokens, files and a clock. The one idea: the result is that of `apply_chat_template` of Hugging
 //! Face transformers, byte for byte, errors as errors; and since a template is foreign code, what it may cost is
-//! limited: its size, the depth of everything, and an allowance of instructions and bytes, and of parts of the values that
-//! it makes by brackets, sums, filters and calls.
+//! limited: its size, the depth of everything, and an allowance of instructions and bytes, and of parts of the values
+//! that it makes by brackets, sums, filters and calls.
 
 mod budget;
 mod json;

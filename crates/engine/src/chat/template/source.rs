@@ -2,8 +2,8 @@
 //!
 //! It refuses to know what a template means: it sees tags, and in them tokens. The one idea: what minijinja lacks is
 //! written in words that it has (`a % b` as a filter, `{% generation %}` as `{% with %}`), and where a template could
-//! make values that are dear to visit or too deep to drop (by brackets, sums, filters and calls), a call that weighs them
-//! is written around them. The compiler recurses over long expressions, so their length is limited here.
+//! make values that are dear to visit or too deep to drop (by brackets, sums, filters and calls), a call that weighs
+//! them is written around them. The compiler recurses over long expressions, so their length is limited here.
 
 use super::TemplateError;
 
