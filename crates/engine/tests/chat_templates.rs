@@ -77,3 +77,24 @@ fn templates_write_what_transformers_writes() {
     assert!(wrong.is_empty(), "{} of {n_compared}:\n{}", wrong.len(), wrong.join("\n"));
     assert!(n_compared >= 30, "our own templates are always there, but {n_compared} were compared");
 }
+
+#[test]
+fn a_long_conversation_is_no_attack() {
+    let turn = |i: usize| if i % 2 == 0 { Message::user(format!("question {i}")) } else { Message::assistant("yes") };
+    let messages: Vec<Message> = (0..4001).map(turn).collect();
+    let conversation = Conversation { messages: &messages, add_generation_prompt: true, ..Conversation::default() };
+    let ours = Template::chatml(SpecialTexts::default());
+    assert_eq!(ours.render(&conversation).unwrap().matches("<|im_start|>").count(), 4002);
+    // Templates of others are not ours to copy; they are tried where somebody has put them.
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/chat-templates");
+    for entry in std::fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        let template = Template::new(&std::fs::read_to_string(&path).unwrap(), SpecialTexts::default()).unwrap();
+        let now = DateTime::from_unix(1_700_000_000);
+        let tools = [serde_json::json!({ "type": "function", "function": { "name": "f", "description": "does it",
+            "parameters": { "type": "object", "properties": {}, "required": [] } } })];
+        let rendered = template.render(&Conversation { now: Some(now), tools: &tools, ..conversation.clone() });
+        let text = rendered.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert!(text.contains("question 4000"), "{}", path.display());
+    }
+}

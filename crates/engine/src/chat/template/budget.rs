@@ -2,7 +2,8 @@
 //!
 //! It refuses to know templates. The interpreter counts instructions and bytes, but not what it costs to compare two
 //! values or to drop one, which may be lists of lists that share their parts: few to make, and very many to visit. The
-//! one idea: every value that is kept or compared is visited once before, at a price, and only up to a depth.
+//! one idea: every value that a template makes is visited once before it is used, at a price, and only up to a depth
+//! and a number of parts, those that are shared counted each time.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -41,7 +42,7 @@ impl Budget {
             }
             has_namespace |= is_namespace(&value);
             let room = self.max_parts - n_parts;
-            todo.extend(parts(&value).take(room.saturating_add(1)).map(|part| (part, depth + 1)));
+            todo.extend(parts(&value, room.saturating_add(1)).into_iter().map(|part| (part, depth + 1)));
         }
         self.spend(n_parts)?;
         Ok(has_namespace)
@@ -54,18 +55,17 @@ impl Budget {
     }
 }
 
-fn parts(value: &Value) -> Box<dyn Iterator<Item = Value>> {
+/// The first parts of a value, keys among them.
+fn parts(value: &Value, n: usize) -> Vec<Value> {
+    let Some(object) = value.as_object() else { return Vec::new() };
     match value.kind() {
-        ValueKind::Seq | ValueKind::Iterable | ValueKind::Map => {}
-        _ => return Box::new(std::iter::empty()),
+        ValueKind::Map => {
+            let pairs = object.try_iter_pairs().into_iter().flatten();
+            pairs.flat_map(|(key, part)| [key, part]).take(n).collect()
+        }
+        ValueKind::Seq | ValueKind::Iterable => object.try_iter().into_iter().flatten().take(n).collect(),
+        _ => Vec::new(),
     }
-    let Some(object) = value.as_object().cloned() else { return Box::new(std::iter::empty()) };
-    if value.kind() != ValueKind::Map {
-        let items: Vec<Value> = object.try_iter().into_iter().flatten().collect();
-        return Box::new(items.into_iter());
-    }
-    let items: Vec<Value> = object.try_iter_pairs().into_iter().flatten().map(|(_, part)| part).collect();
-    Box::new(items.into_iter())
 }
 
 /// The interpreter's own, the only values that can come to hold themselves.

@@ -14,6 +14,8 @@ use super::budget::refused;
 const MAX_DEPTH: usize = 100;
 const MAX_BYTES: usize = 16 << 20;
 const MAX_INDENT: usize = 100;
+/// Bytes that one of a text may become.
+const ESCAPE_BYTES: usize = 6;
 
 struct Style {
     ensure_ascii: bool,
@@ -52,7 +54,8 @@ impl Style {
     }
 
     fn write(&self, value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
-        if depth > MAX_DEPTH || out.len() > MAX_BYTES {
+        let n_bytes = value.as_str().map_or(0, |text| text.len().saturating_mul(ESCAPE_BYTES));
+        if depth > MAX_DEPTH || out.len().saturating_add(n_bytes) > MAX_BYTES {
             return Err(refused("the template makes JSON that is too large"));
         }
         match value.kind() {

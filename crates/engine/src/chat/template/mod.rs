@@ -2,7 +2,8 @@
 //!
 //! It refuses to know tokens, files and a clock. The one idea: the result is that of `apply_chat_template` of Hugging
 //! Face transformers, byte for byte, errors as errors; and since a template is foreign code, what it may cost is
-//! limited: its size, the depth of everything, and an allowance of instructions, bytes and visited values.
+//! limited: its size, the depth of everything, and an allowance of instructions and bytes, and of parts of the values
+//! that it makes by brackets, sums, filters and calls.
 
 mod budget;
 mod json;
@@ -13,7 +14,7 @@ mod strftime;
 use std::sync::Arc;
 
 use minijinja::{
-    Environment, Error, ErrorKind, Value,
+    Environment, Error, ErrorKind, State, Value,
     syntax::SyntaxConfig,
     value::{Kwargs, Rest, Serde, ValueKind},
 };
@@ -31,6 +32,8 @@ pub(super) const SENTINEL: char = '\u{FDD0}';
 const FUEL: u64 = 100_000;
 /// And so much more for each byte of the conversation.
 const FUEL_PER_BYTE: u64 = 4;
+/// Bytes of a text that a method looks at for an instruction.
+const BYTES_PER_FUEL: u64 = 64;
 /// How deep calls of macros and loops may be within each other; a call counts four.
 const MAX_RECURSION: usize = 200;
 /// What the interpreter calls a template; it stands in its errors.
@@ -258,9 +261,13 @@ fn environment<'s>(budget: &Arc<Budget>, now: Option<DateTime>) -> Environment<'
     environment.set_syntax(syntax.expect("the ordinary delimiters differ from each other"));
     environment.set_fuel(Some(FUEL));
     environment.set_recursion_limit(MAX_RECURSION);
-    environment.set_unknown_method_callback(python::method);
     environment.add_function("raise_exception", raise_exception);
-    environment.add_function("dict", python::dict);
+    environment.add_filter("trim", python::trim);
+    // Lists that are not made before somebody asks for their parts, and what prints without being counted.
+    for name in ["chain", "zip", "pprint"] {
+        environment.remove_filter(name);
+    }
+    environment.remove_global("debug");
     environment
         .add_filter("tojson", |value: &Value, args: Rest<Value>, kwargs: Kwargs| json::tojson(value, &args, &kwargs));
     environment.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
@@ -270,7 +277,6 @@ fn environment<'s>(budget: &Arc<Budget>, now: Option<DateTime>) -> Environment<'
     environment.add_filter("int", python::int);
     environment.add_filter("float", python::float);
     environment.add_function(source::ITEMS, python::items);
-    environment.add_filter(source::REMAINDER, python::remainder);
     if let Some(now) = now {
         environment.add_function("strftime_now", move |format: &str| now.format(format));
     }
@@ -300,14 +306,59 @@ fn add_scales(environment: &mut Environment<'_>, budget: &Arc<Budget>) {
     });
     // None is not, in Python; what is undefined is, in Jinja.
     environment.add_test("iterable", |value: &Value| !value.is_none() && value.try_iter().is_ok());
-    for name in ["eq", "equalto", "=="] {
-        let scales = budget.clone();
-        environment.add_test(name, move |a: &Value, b: &Value| scales.weigh(b).map(|_| a == b));
+    for (names, test) in COMPARISONS {
+        for name in *names {
+            let (scales, test) = (budget.clone(), *test);
+            environment.add_test(*name, move |a: &Value, b: &Value| {
+                scales.weigh(a)?;
+                scales.weigh(b)?;
+                Ok::<_, Error>(test(a, b))
+            });
+        }
     }
-    for name in ["ne", "!="] {
-        let scales = budget.clone();
-        environment.add_test(name, move |a: &Value, b: &Value| scales.weigh(b).map(|_| a != b));
-    }
+    let scales = budget.clone();
+    environment.add_test("in", move |state: &State, part: &Value, whole: &Value| {
+        scales.weigh(part)?;
+        scales.weigh(whole)?;
+        minijinja::tests::is_in(state, part, whole)
+    });
+    add_weighing_calls(environment, budget);
+}
+
+type Comparison = fn(&Value, &Value) -> bool;
+
+/// The tests that compare, and their names.
+const COMPARISONS: &[(&[&str], Comparison)] = &[
+    (&["eq", "equalto", "=="], |a, b| a == b),
+    (&["ne", "!="], |a, b| a != b),
+    (&["lt", "lessthan", "<"], |a, b| a < b),
+    (&["le", "<="], |a, b| a <= b),
+    (&["gt", "greaterthan", ">"], |a, b| a > b),
+    (&["ge", ">="], |a, b| a >= b),
+];
+
+/// Functions of ours that compare or print what they are given.
+fn add_weighing_calls(environment: &mut Environment<'_>, budget: &Arc<Budget>) {
+    let scales = budget.clone();
+    environment.add_function("dict", move |args: Rest<Value>, kwargs: Kwargs| {
+        args.iter().try_for_each(|arg| scales.weigh(arg).map(drop))?;
+        python::dict(args, kwargs)
+    });
+    let scales = budget.clone();
+    environment.add_filter(source::REMAINDER, move |left: &Value, right: &Value| {
+        scales.weigh(left)?;
+        scales.weigh(right)?;
+        python::remainder(left, right)
+    });
+    let scales = budget.clone();
+    environment.set_unknown_method_callback(move |state, value, name, args| {
+        for visited in args.iter().chain((value.kind() != ValueKind::Map).then_some(value)) {
+            scales.weigh(visited)?;
+            // A method may look at each character.
+            state.consume_fuel(visited.as_str().map_or(0, |text| text.len() as u64 / BYTES_PER_FUEL))?;
+        }
+        python::method(state, value, name, args)
+    });
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Knows values and methods, and nothing of templates. The contributed methods are taken where they do what Python does
 //! and cannot make more than the interpreter's fuel pays for; the others are here.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use minijinja::{
     Error, ErrorKind, State, Value, filters,
@@ -18,6 +18,10 @@ use super::budget::refused;
 const MAX_BYTES: usize = 16 << 20;
 /// A width or precision in a format at most.
 const MAX_WIDTH: u32 = 10_000;
+/// Characters to strip at most.
+const MAX_STRIPPED: usize = 256;
+/// Bytes that one of a text may become in quotes.
+const ESCAPE_BYTES: usize = 4;
 
 /// A method that the interpreter does not know.
 pub(super) fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
@@ -70,7 +74,7 @@ fn text_method(text: &str, name: &str, args: &[Value]) -> Option<Result<Value, E
         "swapcase" => no_args(args).map(|()| text.chars().flat_map(swapped).collect::<String>().into()),
         "casefold" => no_args(args).map(|()| text.to_lowercase().into()),
         "title" => no_args(args).map(|()| title(text).into()),
-        "format" => checked_widths(text).and_then(|()| format(FormatStyle::StrFormat, text, args)).map(Value::from),
+        "format" => formatted(FormatStyle::StrFormat, text, args),
         _ => return None,
     })
 }
@@ -91,9 +95,20 @@ fn is_space(c: char) -> bool {
 
 fn trimmed(text: &str, args: &[Value], start: bool, end: bool) -> Result<Value, Error> {
     let (set,): (Option<&str>,) = from_args(args)?;
+    if set.is_some_and(|set| set.len() > MAX_STRIPPED) {
+        return Err(refused("the template strips too many characters"));
+    }
     let is_cut = |c: char| set.map_or_else(|| is_space(c), |set| set.contains(c));
     let text = if start { text.trim_start_matches(is_cut) } else { text };
     Ok(Value::from(if end { text.trim_end_matches(is_cut) } else { text }))
+}
+
+/// The filter `trim(chars=None)`.
+pub(super) fn trim(value: &Value, args: Rest<Value>) -> Result<Value, Error> {
+    match value.as_str() {
+        Some(text) => trimmed(text, &args, true, true),
+        None => trimmed(&value.to_string(), &args, true, true),
+    }
 }
 
 /// `split` and `rsplit`, with a separator or at white space, at most so many times.
@@ -241,15 +256,24 @@ fn checked_widths(text: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// A text with its fields filled in, unless that could be too long.
+fn formatted(style: FormatStyle, text: &str, args: &[Value]) -> Result<Value, Error> {
+    checked_widths(text)?;
+    let n_fields = text.matches(['{', '%']).count();
+    let n_longest = args.iter().map(|arg| arg.as_str().map_or_else(|| arg.to_string().len(), str::len)).max();
+    let n_filled = n_fields.saturating_mul(n_longest.unwrap_or(0)).saturating_mul(ESCAPE_BYTES);
+    fits(text.len().saturating_add(n_filled))?;
+    format(style, text, args).map(Value::from)
+}
+
 /// `left % right`: texts are formatted, numbers divided.
 pub(super) fn remainder(left: &Value, right: &Value) -> Result<Value, Error> {
     let Some(text) = left.as_str() else { return number_remainder(left, right) };
-    checked_widths(text)?;
     let args = match right.as_object().filter(|object| object.is::<Tuple>()) {
         Some(_) => right.try_iter()?.collect(),
         None => vec![right.clone()],
     };
-    format(FormatStyle::Printf, text, &args).map(Value::from)
+    formatted(FormatStyle::Printf, text, &args)
 }
 
 /// As Python has it: of the sign of the right side.
@@ -268,36 +292,45 @@ fn number_remainder(left: &Value, right: &Value) -> Result<Value, Error> {
     Ok(Value::from(a - b * (a / b).floor()))
 }
 
-/// `dict(…)` of a mapping and keywords.
+/// `dict(…)` of a mapping and keywords; of two equal keys the later counts.
 pub(super) fn dict(args: Rest<Value>, kwargs: Kwargs) -> Result<Value, Error> {
-    let mut pairs = Vec::new();
+    let mut made = Dict::default();
     for arg in args.iter() {
         let object = arg.as_object().and_then(|object| object.try_iter_pairs());
-        pairs.extend(object.ok_or_else(|| refused("dict takes a mapping and keywords"))?);
+        let pairs = object.ok_or_else(|| refused("dict takes a mapping and keywords"))?;
+        pairs.for_each(|(key, value)| made.insert(key, value));
     }
     for name in kwargs.args() {
-        pairs.push((Value::from(name), kwargs.get(name)?));
+        made.insert(Value::from(name), kwargs.get(name)?);
     }
-    Ok(Value::from_object(Dict(pairs)))
+    Ok(Value::from_object(made))
 }
 
-/// A mapping in the order in which it was written; of two equal keys the later counts.
-#[derive(Debug)]
-struct Dict(Vec<(Value, Value)>);
+/// A mapping in the order in which its keys were first written.
+#[derive(Debug, Default)]
+struct Dict {
+    pairs: Vec<(Value, Value)>,
+    /// Where a key is among the pairs.
+    places: HashMap<Value, usize>,
+}
+
+impl Dict {
+    fn insert(&mut self, key: Value, value: Value) {
+        let place = *self.places.entry(key.clone()).or_insert(self.pairs.len());
+        match self.pairs.get_mut(place) {
+            Some(pair) => pair.1 = value,
+            None => self.pairs.push((key, value)),
+        }
+    }
+}
 
 impl Object for Dict {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
-        self.0.iter().rev().find(|(own, _)| own == key).map(|(_, value)| value.clone())
+        self.places.get(key).map(|&place| self.pairs[place].1.clone())
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        let mut keys: Vec<Value> = Vec::with_capacity(self.0.len());
-        self.0.iter().for_each(|(key, _)| {
-            if !keys.contains(key) {
-                keys.push(key.clone())
-            }
-        });
-        Enumerator::Values(keys)
+        Enumerator::Values(self.pairs.iter().map(|(key, _)| key.clone()).collect())
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! It refuses to know what a template means: it sees tags, and in them tokens. The one idea: what minijinja lacks is
 //! written in words that it has (`a % b` as a filter, `{% generation %}` as `{% with %}`), and where a template could
-//! make values that are dear to compare or too deep to drop, a call that weighs them is written around them. The
-//! compiler recurses over long expressions, so their length is limited here.
+//! make values that are dear to visit or too deep to drop (by brackets, sums, filters and calls), a call that weighs
+//! them is written around them. The compiler recurses over long expressions, so their length is limited here.
 
 use super::TemplateError;
 
@@ -21,8 +21,8 @@ pub(super) const WEIGHED: &str = "atta_weighed";
 pub(super) const ITEMS: &str = "atta_items";
 pub(super) const KEPT: &str = "atta_kept";
 
-/// Filters that compare their items with each other.
-const COMPARING: [&str; 6] = ["sort", "unique", "groupby", "dictsort", "min", "max"];
+/// Filters that look at no more than the items of a list, and not into those.
+const SHALLOW: [&str; 9] = ["length", "count", "first", "last", "list", "default", "d", "selectattr", "rejectattr"];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Token<'a> {
@@ -105,6 +105,7 @@ fn tag<'a>(text: &'a str, out: &mut String, n_elif: &mut usize) -> Result<&'a st
     out.push_str(&text[..start]);
     let (tokens, rest) = tokens(&text[start..], close)?;
     let name = if close == "%}" { first_word(&tokens) } else { "" };
+    refuse_changed(&tokens)?;
     *n_elif += usize::from(name == "elif");
     if *n_elif > MAX_TOKENS {
         return Err(TemplateError::TooLarge { what: "`elif`s", limit: MAX_TOKENS });
@@ -118,6 +119,17 @@ fn tag<'a>(text: &'a str, out: &mut String, n_elif: &mut usize) -> Result<&'a st
     let n = raw_bytes(after);
     out.push_str(&after[..n]);
     Ok(&after[n..])
+}
+
+/// `loop.changed` compares values that nobody weighs.
+fn refuse_changed(tokens: &[Token<'_>]) -> Result<(), TemplateError> {
+    let mut words = tokens.iter().filter(|token| !matches!(token, Token::Space(_))).peekable();
+    while let Some(word) = words.next() {
+        if *word == Token::Sign(".") && words.peek() == Some(&&Token::Word("changed")) {
+            return Err(TemplateError::Syntax("`loop.changed` is not known here".to_owned()));
+        }
+    }
+    Ok(())
 }
 
 fn first_word<'a>(tokens: &[Token<'a>]) -> &'a str {
@@ -186,6 +198,36 @@ fn quoted_bytes(text: &str, quote: char) -> usize {
     end.map_or(text.len(), |(at, _)| at + 1)
 }
 
+/// What stands between two signs that bind less than a sum.
+#[derive(Default)]
+struct Operand {
+    /// Where it begins in what is written.
+    start: Option<usize>,
+    /// Whether there is a sum, a product, a filter or a call in it.
+    makes: bool,
+    /// Whether a test has begun, whose name cannot be weighed.
+    is_test: bool,
+}
+
+impl Operand {
+    fn see(&mut self, token: Token<'_>, is_after_operand: bool, at: usize) {
+        if ends_operand(token) {
+            return;
+        }
+        self.is_test |= token == Token::Word("is");
+        self.start = if self.is_test { None } else { self.start.or(Some(at)) };
+        self.makes |= is_after_operand && matches!(token, Token::Sign("+" | "*" | "|" | "("));
+    }
+}
+
+fn ends_operand(token: Token<'_>) -> bool {
+    match token {
+        Token::Sign(sign) => COMPARISONS.contains(&sign) || matches!(sign, "," | ":" | "=" | "~"),
+        Token::Word(word) => word != "is" && KEYWORDS.contains(&word),
+        _ => false,
+    }
+}
+
 /// Writes the tokens of a tag.
 struct Rewriter<'t, 'a> {
     tokens: &'t [Token<'a>],
@@ -207,11 +249,25 @@ impl<'a> Rewriter<'_, 'a> {
             self.out.push_str(written);
         }
         match name {
+            "" => {}
             "set" => self.set()?,
             "for" => self.loop_over()?,
+            "macro" | "call" | "filter" => return self.signature(),
+            _ if written.is_none() => drop(self.copy()),
             _ => {}
         }
         self.until(|_| false)
+    }
+
+    /// What is no expression, but has some in brackets.
+    fn signature(&mut self) -> Result<(), TemplateError> {
+        loop {
+            match self.peek() {
+                Some(Token::Sign("(" | "[" | "{")) => self.brackets()?,
+                Some(_) => drop(self.copy()),
+                None => return Ok(()),
+            }
+        }
     }
 
     /// `for TARGET in VALUE`: a loop over none is an error.
@@ -245,27 +301,68 @@ impl<'a> Rewriter<'_, 'a> {
         let mut before = Token::Space("");
         // Whether `%` would take less than what is in front of it.
         let mut binds = false;
+        let mut operand = Operand::default();
         while let Some(token) = self.peek() {
-            match token {
-                Token::Sign(")" | "]" | "}") => return Ok(()),
-                token if is_end(token) => return Ok(()),
-                Token::Sign("(" | "[" | "{") => self.brackets()?,
-                Token::Sign("%") if !binds && before.is_operand() => self.remainder()?,
-                Token::Sign(sign) if COMPARISONS.contains(&sign) => self.comparison()?,
-                Token::Word("in") if before.is_operand() || before == Token::Word("not") => self.comparison()?,
-                Token::Sign("|") => self.filter(),
-                _ => drop(self.copy()),
+            if matches!(token, Token::Sign(")" | "]" | "}")) || is_end(token) {
+                break;
             }
+            let is_operand = before.is_operand();
+            if ends_operand(token) {
+                self.weigh(&mut operand);
+            }
+            operand.see(token, is_operand, self.out.len());
+            self.step(token, before, binds)?;
             binds = match token {
                 Token::Sign("*" | "/" | "//" | "**") => true,
-                Token::Sign("-") => !before.is_operand(),
+                Token::Sign("-") => !is_operand,
                 Token::Sign("." | "|" | "%" | "(" | "[" | "{") | Token::Text(_) => binds,
                 Token::Word(word) => binds && !KEYWORDS.contains(&word),
                 _ => false,
             };
             before = if matches!(token, Token::Sign("(" | "[" | "{" | "%")) { Token::Sign(")") } else { token };
         }
+        self.weigh(&mut operand);
         Ok(())
+    }
+
+    /// One token, or all that belongs to it.
+    fn step(&mut self, token: Token<'a>, before: Token<'a>, binds: bool) -> Result<(), TemplateError> {
+        let is_operand = before.is_operand();
+        match token {
+            Token::Sign("(" | "[" | "{") if is_operand => self.brackets(),
+            Token::Sign("(" | "[" | "{") => {
+                self.call_weighed(self.out.len());
+                self.brackets()?;
+                self.out.push(')');
+                Ok(())
+            }
+            Token::Sign("%") if !binds && is_operand => self.remainder(),
+            Token::Sign(sign) if COMPARISONS.contains(&sign) => self.comparison(),
+            Token::Word("in") if is_operand || before == Token::Word("not") => self.comparison(),
+            Token::Sign("|") => {
+                self.filter();
+                Ok(())
+            }
+            _ => {
+                self.copy();
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes a call that weighs around an operand which makes something.
+    fn weigh(&mut self, operand: &mut Operand) {
+        if let (Some(start), true) = (operand.start, operand.makes) {
+            self.call_weighed(start);
+            self.out.push(')');
+        }
+        *operand = Operand::default();
+    }
+
+    /// Begins a call that weighs at a place in what is written, apart from a word in front.
+    fn call_weighed(&mut self, at: usize) {
+        let space = if self.out[..at].ends_with(is_word) { " " } else { "" };
+        self.out.insert_str(at, &format!("{space}{WEIGHED}("));
     }
 
     fn brackets(&mut self) -> Result<(), TemplateError> {
@@ -280,10 +377,10 @@ impl<'a> Rewriter<'_, 'a> {
         Ok(())
     }
 
-    /// `|name`, with a weighing filter in front of one that compares.
+    /// `|name`, with a weighing filter in front of one that may look at everything.
     fn filter(&mut self) {
         self.copy();
-        if matches!(self.peek(), Some(Token::Word(name)) if COMPARING.contains(&name)) {
+        if matches!(self.peek(), Some(Token::Word(name)) if !SHALLOW.contains(&name)) {
             self.out.push_str(WEIGHED);
             self.out.push('|');
         }
@@ -368,9 +465,9 @@ mod tests {
     fn a_remainder_is_a_filter_on_what_stands_in_front() {
         for (source, want) in [
             ("{{ '%s' % x }}", "{{ '%s' |atta_remainder( x )}}"),
-            ("{{ a % b.c[0]|f(1) + d }}", "{{ a |atta_remainder( b.c[0]|f(1) )+ d }}"),
+            ("{{ a % b.c[0]|f(1) + d }}", "{{ atta_weighed(a |atta_remainder( b.c[0]|atta_weighed|f(1) )+ d )}}"),
             ("{{ '%s %s' % (x, y % 2) }}", "{{ '%s %s' |atta_remainder( (x, y |atta_remainder( 2)) )}}"),
-            ("{{ a * b % c }}", "{{ a * b % c }}"),
+            ("{{ a * b % c }}", "{{ atta_weighed(a * b % c )}}"),
             ("{% if loop.index0 % 2 == 0 %}", "{% if loop.index0 |atta_remainder( 2 )== 0 %}"),
         ] {
             assert_eq!(rewrite(source).unwrap(), want);
@@ -387,7 +484,15 @@ mod tests {
             ("{{ a == 'b' }}", "{{ a == 'b' }}"),
             ("{{ a not in b.c }}", "{{ a not in  atta_weighed(b.c )}}"),
             ("{% for a in b if a in c %}", "{% for a in atta_items( b )if a in  atta_weighed(c )%}"),
-            ("{{ a|sort }}", "{{ a|atta_weighed|sort }}"),
+            ("{{ [a, b] }}", "{{ atta_weighed([a, b]) }}"),
+            ("{{ f(x, (y + 1)) }}", "{{ atta_weighed(f(x, atta_weighed((atta_weighed(y + 1)))) )}}"),
+            ("{{ a * b ~ c is not none }}", "{{ atta_weighed(a * b )~ c is not none }}"),
+            ("{% macro f(a, b=[1]) %}", "{% macro f(a, b=atta_weighed([1])) %}"),
+            ("{% call(a) f(b) %}", "{% call(a) f(b) %}"),
+            ("{% elif a + b > c %}", "{% elif atta_weighed(a + b )>  atta_weighed(c )%}"),
+            ("{{ not(a) }}", "{{ not atta_weighed((a)) }}"),
+            ("{{ a|length }}", "{{ atta_weighed(a|length )}}"),
+            ("{{ a|sort }}", "{{ atta_weighed(a|atta_weighed|sort )}}"),
         ] {
             assert_eq!(rewrite(source).unwrap(), want);
         }

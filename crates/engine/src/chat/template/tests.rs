@@ -72,11 +72,25 @@ fn conversations_with_tools_have_a_template_of_their_own() {
     assert_eq!(template.render(&Conversation { tools: &tools, ..Conversation::default() }).unwrap(), "tools");
 }
 
+/// With a clock.
+fn timed(source: &str) -> (Result<String, TemplateError>, Duration) {
+    let (start, now) = (Instant::now(), Some(DateTime::from_unix(0)));
+    let messages = [Message::user("hi"), Message::assistant("yes")];
+    let conversation = Conversation { messages: &messages, now, ..Conversation::default() };
+    let result = Template::new(source, SpecialTexts::default()).and_then(|template| template.render(&conversation));
+    (result, start.elapsed())
+}
+
+/// Fails so, but only when it is run.
+fn fails_when_run(what: &str, source: &str) {
+    fails(what, source);
+    let error = render(source).unwrap_err();
+    assert!(matches!(error, TemplateError::Failed(_)), "{what}: {error}");
+}
+
 /// Fails within a second, or two on a busy machine, and on the stack of a test, which has 2 MiB.
 fn fails(what: &str, source: &str) {
-    let start = Instant::now();
-    let result = render(source);
-    let time = start.elapsed();
+    let (result, time) = timed(source);
     assert!(result.is_err(), "{what}: {:?} bytes", result.map(|text| text.len()));
     assert!(time < Duration::from_secs(2), "{what}: {time:?}");
 }
@@ -151,6 +165,80 @@ fn what_would_never_end_or_would_fill_the_memory_fails() {
         ("long comparisons", long),
         ("a namespace in itself", "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}"),
         ("a namespace in a list", "{% set ns = namespace() %}{% set ns.x = [ns] %}{{ ns }}"),
+    ] {
+        fails(what, source);
+    }
+}
+
+/// A list that doubles thrice with each call of a macro, and what is done to it at last.
+fn grown(step: &str, end: &str) -> String {
+    format!(
+        "{{% macro f(x,n) %}}{{% if n %}}{{{{ f({step},n-1) }}}}{{% else %}}{{{{ {end} }}}}{{% endif %}}\
+             {{% endmacro %}}{{{{ f([1],15) }}}}"
+    )
+}
+
+#[test]
+fn values_that_share_their_parts_are_refused_when_they_are_made() {
+    for end in [
+        "x ~ ''",
+        "x|string",
+        "'%s' % x",
+        "'{}'.format(x)",
+        "{x:1}",
+        "x|upper",
+        "x|join",
+        "x|replace('a','b')",
+        "x|indent",
+        "x|tojson",
+        "(x,x)|string",
+        "raise_exception(x)",
+        "strftime_now(x)",
+        "x == x",
+        "dict(a=x)|string",
+    ] {
+        fails_when_run(end, &grown("[x,x,x,x,x,x,x,x]", end));
+    }
+    for step in [
+        "(x*8)|batch(8)|list",
+        "dict(a=x,b=x,c=x,d=x,e=x,f=x)",
+        "(x,x,x,x,x,x,x,x)",
+        "{1:x,2:x,3:x,4:x,5:x,6:x}",
+        "[y]*8|map('default',x)|list",
+    ] {
+        fails_when_run(step, &grown(step, "x ~ ''"));
+    }
+    let with = "{% with x2=[x1,x1] %}{% with x1=[x2,x2] %}".repeat(30);
+    let with = format!("{{% set x1=[1] %}}{with}{{{{ x1 ~ '' }}}}{}", "{% endwith %}".repeat(60));
+    fails_when_run("with", &with);
+    let loops = "{% for x in [[x,x]] %}".repeat(35);
+    fails_when_run("loops", &format!("{{% set x=[1] %}}{loops}{{{{ x ~ '' }}}}{}", "{% endfor %}".repeat(35)));
+    fails_when_run("a product of shared parts", "{% set x=[1]*5000 %}{{ [x]*5000 ~ '' }}");
+}
+
+#[test]
+fn methods_and_filters_that_would_take_long_are_refused() {
+    let d = "{% set ns = namespace(d={}) %}{% for i in range(1300) %}{% set ns.d = dict(ns.d, **{i|string: 1}) %}\
+             {% endfor %}{% for i in range(3000) %}{% set n = ns.d|length %}{% endfor %}";
+    let (_, time) = timed(d);
+    assert!(time < Duration::from_secs(2), "{time:?}");
+    for (what, source) in [
+        ("fields", "{% set x='a'*1000000 %}{{ ('{0}'*100000).format(x)|length }}"),
+        ("fields by %", "{% set x='a'*1000000 %}{{ ('%(a)s'*300) % {'a':x} }}"),
+        ("strip", "{{ ('a'*1000000).strip('b'*1000000+'a') }}"),
+        ("trim", "{{ ('a'*1000000)|trim('b'*1000000+'a') }}"),
+        (
+            "in by name",
+            "{% set y=[1]*5000 %}{% set z=[1]*4999+[2] %}{% for i in range(2000) %}\
+                        {% set w = [z]|select('in', [y]*1000)|list %}{% endfor %}",
+        ),
+        ("json", "{{ (['\\x01'*1000000]*50)|tojson }}"),
+        ("a loop that has changed", "{% for i in [1] %}{{ loop.changed(i) }}{% endfor %}"),
+        (
+            "looks at each character",
+            "{% set x='a'*1000000 %}{% for i in range(9000) %}{% if x.islower() %}{% endif %}\
+                                     {% endfor %}",
+        ),
     ] {
         fails(what, source);
     }
