@@ -107,7 +107,7 @@ fn wrong_usage_is_told_from_failure() {
         (&["--top-p", "1.5"], "--top-p is 1.5"),
         (&["-t", "-1"], "-t is -1"),
         (&["--stop", ""], "'--stop <TEXT>'"),
-        (&["--schema", "x"], "'--schema'"),
+        (&["--json", "--regex", "x"], "cannot be used with"),
     ];
     for (options, part) in cases {
         fails(&[&["run", &model, "-p", "x"], options].concat(), 2, &[part]);
