@@ -80,7 +80,8 @@ fn templates_write_what_transformers_writes() {
 
 #[test]
 fn a_long_conversation_is_no_attack() {
-    let turn = |i: usize| if i.is_multiple_of(2) { Message::user(format!("question {i}")) } else { Message::assistant("yes") };
+    let turn =
+        |i: usize| if i.is_multiple_of(2) { Message::user(format!("question {i}")) } else { Message::assistant("yes") };
     let messages: Vec<Message> = (0..4001).map(turn).collect();
     let conversation = Conversation { messages: &messages, add_generation_prompt: true, ..Conversation::default() };
     let ours = Template::chatml(SpecialTexts::default());
