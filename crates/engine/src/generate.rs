@@ -98,6 +98,8 @@ pub struct Summary {
     pub decode_time: Duration,
     /// Time of the first token, which needs no step of its own.
     pub first_token_time: Duration,
+    /// Tokens that this time was for: the first, and those that a constraint had follow it.
+    pub n_first: usize,
     /// The last tokens: chosen, but not part of the session yet. A caller that goes on appends them first.
     pub pending: Vec<u32>,
     /// Bytes of text behind the last token that nobody has chosen: what made a constrained text complete.
@@ -110,9 +112,12 @@ impl Summary {
         rate(self.n_prompt, self.prefill_time)
     }
 
-    /// Generated tokens per second, without the first.
+    /// Generated tokens per second, without the first and those that had to follow it, which need no step before them.
     pub fn decode_tok_s(&self) -> f64 {
-        rate(self.n_generated.saturating_sub(1), self.decode_time.saturating_sub(self.first_token_time))
+        rate(
+            self.n_generated.saturating_sub(self.n_first.max(1)),
+            self.decode_time.saturating_sub(self.first_token_time),
+        )
     }
 }
 
@@ -160,6 +165,7 @@ impl Session {
             prefill_time: start.elapsed(),
             decode_time: Duration::ZERO,
             first_token_time: Duration::ZERO,
+            n_first: 0,
             pending: Vec::new(),
             n_closing_bytes: 0,
         };
@@ -224,8 +230,8 @@ impl Generation<'_, '_> {
             self.append(&mut summary.pending, on_event)?;
             let finished = self.choose(summary, on_event)?;
             summary.decode_time = start.elapsed();
-            if summary.first_token_time.is_zero() {
-                summary.first_token_time = summary.decode_time;
+            if summary.n_first == 0 {
+                (summary.n_first, summary.first_token_time) = (summary.n_generated, summary.decode_time);
             }
             if let Some(reason) = finished {
                 break reason;

@@ -120,7 +120,12 @@ fn what_must_follow_is_not_chosen() {
     });
     assert!(text.starts_with("The little dog ran to the house. ") && text.ends_with(" he slept."), "{text}");
     assert!(n_chosen < 5 && n_forced > 7, "{n_chosen} chosen, {n_forced} forced");
-    assert_eq!(summary.unwrap().n_generated, n_chosen + n_forced);
+    let summary = summary.unwrap();
+    assert_eq!(summary.n_generated, n_chosen + n_forced);
+    // Tokens that came with the first took none of the time that a rate is made of.
+    assert!((2..summary.n_generated).contains(&summary.n_first), "{}", summary.n_first);
+    let (n, time) = (summary.n_generated - summary.n_first, summary.decode_time - summary.first_token_time);
+    assert!((summary.decode_tok_s() * time.as_secs_f64() - n as f64).abs() < 1e-6);
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(crate) struct ShapeFlags {
     /// Write a text of this grammar, in GBNF (llama.cpp's) or Lark (llguidance's); -: as above
     #[arg(long, value_name = "FILE")]
     pub(crate) grammar: Option<PathBuf>,
-    /// What happens when such a text is as long as -n or -c allow and not complete: the shortest end is added, it stays as
+    /// What happens when such a text is as long as -n or -c allow and not complete: a short end is added, it stays as
     /// it is, or that is a failure [default: close]
     #[arg(long, value_name = "WHAT", value_enum)]
     pub(crate) on_length: Option<OnLengthName>,
