@@ -1,6 +1,6 @@
 """Reads the GGUF file back, runs it in float32 and writes what the engine's tests compare with.
 
-    python models/stories/check.py --gguf crates/cli/assets/stories.gguf --run DIR --golden models/stories/golden.json
+    python models/stories/check.py --gguf tests/golden/stories.gguf --run DIR --golden models/stories/golden.json
 
 The weights are the dequantized ones of the file, so the golden tells of the engine and not of the quantization.
 """
@@ -9,39 +9,21 @@ import argparse
 import hashlib
 import json
 import math
+import sys
 from pathlib import Path
 
-import gguf
 import sentencepiece as spm
 import torch
 
 import generate
 import train
-from export import BLOCK_TENSORS, halves
-from model import Config, Model
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
+import gguf_file  # noqa: E402
+import loop  # noqa: E402
 
 N_GREEDY = 48
 GOLDEN_PROMPTS = ["Once upon a time", "The little ant", "There was a girl named Mia who", "One day, a small robot", "It was a rainy morning when"]
-
-
-def read(path):
-    """The file as a float32 torch model."""
-    reader = gguf.GGUFReader(path)
-    field = lambda key: reader.fields["llama." + key].contents()
-    config = Config(
-        n_vocab=field("vocab_size"), n_ctx=field("context_length"), n_layers=field("block_count"), n_heads=field("attention.head_count"),
-        n_kv_heads=field("attention.head_count_kv"), d_model=field("embedding_length"), d_ff=field("feed_forward_length"),
-        rope_base=field("rope.freq_base"), norm_eps=field("attention.layer_norm_rms_epsilon"),
-    )  # fmt: skip
-    arrays = {t.name: gguf.quants.dequantize(t.data, t.tensor_type) for t in reader.tensors}
-    weights = {"embed.weight": arrays["token_embd.weight"], "norm.weight": arrays["output_norm.weight"]}
-    for l in range(config.n_layers):
-        for ours, theirs in BLOCK_TENSORS.items():
-            w = arrays[f"blk.{l}.{theirs}"]
-            weights[f"blocks.{l}.{ours}"] = halves(w, config.d_head) if ours in ("attn.q.weight", "attn.k.weight") else w
-    model = Model(config)
-    model.load_state_dict({k: torch.tensor(v).float() for k, v in weights.items()})
-    return model.eval()
 
 
 @torch.no_grad()
@@ -74,7 +56,7 @@ def main():
     parser.add_argument("--golden")
     parser.add_argument("--samples", action="store_true")
     args = parser.parse_args()
-    model = read(args.gguf)
+    model = gguf_file.read(args.gguf)
     tokenizer = spm.SentencePieceProcessor(model_file=str(Path(args.run) / "tokenizer.model"))
     if args.golden:
         made = golden(model, tokenizer, args.gguf)
@@ -82,10 +64,10 @@ def main():
         Path(args.golden).write_text(f'{{"sha256": "{made["sha256"]}",\n "cases": [\n  {cases}\n ]}}\n')
     stories = [generate.story(i) for i in range(train.N_HELD_OUT)]
     rows = train.encode(tokenizer, stories, model.config.n_ctx, seed=1)
-    loss = train.held_out_loss(model, rows, "cpu")
-    print(f"held out: {loss:.4f} nats a token, perplexity {math.exp(loss):.3f}, {sum(map(len, rows))} tokens")
+    loss = loop.held_out_loss(model, rows, "cpu", torch.float32)
+    print(f"held out: {loss:.4f} nats a token, perplexity {math.exp(loss):.3f}, {sum(len(ids) for ids, _ in rows)} tokens")
     if args.samples:
-        train.samples(model, tokenizer, Path(args.run), "gguf")
+        train.samples(str(Path(args.run) / "tokenizer.model"), model, Path(args.run))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 
     perplexity_golden.py path/to/llama-perplexity tests/golden/perplexity
 
-The directory holds stories.txt, stories of the built-in model. Written are letters.txt, the same in the few letters that
+The directory holds stories.txt, stories of the story model. Written are letters.txt, the same in the few letters that
 the vocabulary of the tiny models has; figures.json; and llama-plain.logits: the log-probabilities that llama.cpp saved
 of the tiny model of that name, in its own format. llama-bias, which has the same vocabulary and other weights, is
 compared with them.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = ROOT / "tests/golden/models"
-STORIES = ROOT / "crates/cli/assets/stories.gguf"
+STORIES = ROOT / "tests/golden/stories.gguf"
 
 
 def run(tool, *args):

@@ -4,7 +4,7 @@
     sampling_golden.py path/to/libllama.so tests/golden/sampling.json
 
 libllama is called through ctypes. Typical and top-n-sigma get 40 seeded logits and say which ids stay. DRY gets 2,048
-logits of zero, the vocabulary of the built-in model with breakers in it, and a text as history, which repeats itself;
+logits of zero, the vocabulary of the story model with breakers in it, and a text as history, which repeats itself;
 kept are the penalties that are not zero.
 """
 import ctypes
@@ -14,7 +14,7 @@ import sys
 from ctypes import POINTER, Structure, byref, c_bool, c_char_p, c_float, c_int32, c_int64, c_size_t, c_void_p
 from pathlib import Path
 
-STORIES = Path(__file__).resolve().parents[2] / "crates/cli/assets/stories.gguf"
+STORIES = Path(__file__).resolve().parents[2] / "tests/golden/stories.gguf"
 TEXT = ('The bird said: "I can fly." The dog said: "I can run." The bird said: "I can fly and I can run." Then the dog '
         'and the bird went to the tree. The dog and the bird went to the tree and the dog and the bird')
 # More than llama_model_params takes.

@@ -1,10 +1,12 @@
-//! What a window forgets: how often the built-in model recalls a name that it has read so many tokens ago.
+//! What a window forgets: how often the story model (models/stories) recalls a name that it has read so many tokens ago.
 //!
 //! `cargo run --release --example needle [WINDOW …]` prints a table: distance, and for the full context and each window
 //! (`--window N --sinks 4`) how often the name is more probable than all the other names, by its first token. The names are
 //! in no story that the model was trained on, and what stands before and between names nobody.
 
-use atta::{Engine, LoadOptions, Overflow, Session, SessionOptions, builtin};
+use std::path::Path;
+
+use atta::{Engine, LoadOptions, Overflow, Session, SessionOptions};
 
 /// The context that the model was trained for.
 const N_CTX: usize = 512;
@@ -34,8 +36,8 @@ const BEFORE: &str = " \"Look!\" said";
 
 fn main() -> Result<(), atta::Error> {
     let windows: Vec<usize> = std::env::args().skip(1).map(|n| n.parse().expect("a number of tokens")).collect();
-    let model = builtin();
-    let engine = Engine::from_static(model.name, model.bytes, &LoadOptions::default())?;
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stories.gguf");
+    let engine = Engine::open(&path, &LoadOptions::default())?;
     let full = SessionOptions { n_ctx: Some(N_CTX), ..SessionOptions::default() };
     let window = |&n| SessionOptions { n_ctx: Some(n), overflow: Overflow::Shift { n_keep: SINKS }, ..full.clone() };
     let kinds: Vec<SessionOptions> = [full.clone()].into_iter().chain(windows.iter().map(window)).collect();

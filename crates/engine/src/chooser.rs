@@ -1,10 +1,10 @@
-//! Chooses the token that follows a session: its logits, what may not be, and a sampler.
+//! Chooses the token that follows a text: its logits, what may not be, and a sampler.
 
 use atta_store::Reservation;
 
-use crate::{Breakers, Error, GenerateOptions, LogProbs, Sampler, Session, rules::Rules};
+use crate::{Breakers, Engine, Error, GenerateOptions, LogProbs, Sampler, rules::Rules};
 
-/// A sampler with a copy of the logits to work on: penalties change them in place, and those of the session must stay.
+/// A sampler with a copy of the logits to work on: penalties change them in place, and those of the step must stay.
 pub(crate) struct Chooser {
     sampler: Sampler,
     /// `[n_vocab]`
@@ -14,8 +14,7 @@ pub(crate) struct Chooser {
 }
 
 impl Chooser {
-    pub(crate) fn new(session: &Session, options: &GenerateOptions) -> Result<Self, Error> {
-        let engine = session.engine();
+    pub(crate) fn new(engine: &Engine, options: &GenerateOptions) -> Result<Self, Error> {
         let n_vocab = engine.spec().n_vocab;
         let mut sampler = Sampler::new(options.sampling.clone(), n_vocab)?;
         if options.sampling.dry.applies() {
@@ -28,12 +27,11 @@ impl Chooser {
         Ok(Self { sampler, logits: vec![0.0; n_vocab], logprobs, _memory: memory })
     }
 
-    /// The token that follows a session; `None` if none can.
-    pub(crate) fn choose(&mut self, session: &Session, rules: &mut Rules) -> Result<Option<u32>, Error> {
-        let logits = session.logits().expect("the last step asked for logits");
+    /// The token that follows `tokens`, after which there were `logits`, \[n_vocab\]; `None` if none can.
+    pub(crate) fn choose(&mut self, logits: &[f32], tokens: &[u32], rules: &mut Rules) -> Result<Option<u32>, Error> {
         self.logits.copy_from_slice(logits);
         rules.restrict(&mut self.logits)?;
-        let token = rules.nearest(self.sampler.sample(&mut self.logits, session.tokens()));
+        let token = rules.nearest(self.sampler.sample(&mut self.logits, tokens));
         if let Some((logprobs, token)) = self.logprobs.as_mut().zip(token) {
             logprobs.fill(logits, token);
         }

@@ -198,6 +198,10 @@ impl Engine {
         metadata.str(&format!("tokenizer.chat_template.{name}")).ok().flatten()
     }
 
+    pub(crate) fn shared_tokenizer(&self) -> &Arc<Tokenizer> {
+        &self.inner.tokenizer
+    }
+
     /// Text to ids and back.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.inner.tokenizer

@@ -5,9 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atta_tokenizer::{Control, StreamDecoder};
+use atta_tokenizer::Control;
 
-use crate::{Error, LogProbs, Sampling, Session, chooser::Chooser, rules::Rules, stop::StopStrings};
+use crate::{
+    Error, LogProbs, Sampling, Session,
+    writer::{Past, Writer},
+};
 
 /// What is generated, and for how long.
 #[derive(Clone, Debug)]
@@ -152,9 +155,7 @@ impl Session {
         if prompt.is_empty() && self.logits().is_none() {
             return Err(Error::EmptyPrompt);
         }
-        let mut chooser = Chooser::new(self, options)?;
-        let mut rules = Rules::new(self.engine(), options)?;
-        let mut stop = StopStrings::new(options.stop.clone())?;
+        let writer = Writer::new(self.engine(), options)?;
         let start = Instant::now();
         let total = prompt.len();
         let read = self.read(prompt, save, on_event)?;
@@ -171,12 +172,7 @@ impl Session {
         };
         if read == total && on_event(Event::Prompt { done: total, total }).is_continue() {
             note(save(self), on_event);
-            let engine = self.engine().clone();
-            let decoder = StreamDecoder::after_prompt(engine.tokenizer()).with_control(options.control);
-            let n_predict = options.n_predict;
-            let (chooser, rules, stop) = (&mut chooser, &mut rules, &mut stop);
-            let generation = Generation { session: self, chooser, rules, decoder, stop, n_predict, save };
-            generation.run(&mut summary, on_event)?;
+            self.write(writer, &mut summary, save, on_event)?;
         }
         Ok(summary)
     }
@@ -194,10 +190,42 @@ impl Session {
         let go_on = |done| on_event(Event::Prompt { done: n_first + done, total }).is_continue();
         Ok(n_first + self.append_with(rest, go_on)?)
     }
+
+    /// Writes on until the text ends.
+    fn write(
+        &mut self,
+        mut writer: Writer,
+        summary: &mut Summary,
+        save: &mut Save<'_>,
+        on_event: &mut OnEvent<'_>,
+    ) -> Result<(), Error> {
+        let start = Instant::now();
+        let reason = loop {
+            if writer.is_at_length(self.room()) {
+                break FinishReason::Length;
+            }
+            if self.n_until_gap().is_some_and(|n| n < writer.pending().len()) {
+                note(save(self), on_event);
+            }
+            self.append(writer.pending())?;
+            let logits = self.logits().expect("the last step asked for logits");
+            let finished = writer.go_on(Past { logits, tokens: self.tokens(), room: self.room() }, on_event)?;
+            summary.decode_time = start.elapsed();
+            if summary.n_first == 0 {
+                (summary.n_first, summary.first_token_time) = (writer.n_generated(), summary.decode_time);
+            }
+            if let Some(reason) = finished {
+                break reason;
+            }
+        };
+        (summary.finish_reason, summary.n_closing_bytes) = writer.end(reason, on_event)?;
+        (summary.n_generated, summary.pending) = (writer.n_generated(), writer.into_pending());
+        Ok(())
+    }
 }
 
 /// Whoever hears of a generation.
-type OnEvent<'a> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'a;
+pub(crate) type OnEvent<'a> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'a;
 
 /// What is done with a session whose state may be of use later.
 type Save<'a> = dyn FnMut(&mut Session) -> Option<String> + 'a;
@@ -207,127 +235,4 @@ fn note(line: Option<String>, on_event: &mut OnEvent<'_>) {
         // Whoever wants to stop says so at the next event.
         let _ = on_event(Event::Note(&line));
     }
-}
-
-/// One generation under way.
-struct Generation<'a, 's> {
-    session: &'a mut Session,
-    chooser: &'a mut Chooser,
-    rules: &'a mut Rules,
-    decoder: StreamDecoder<'a>,
-    stop: &'a mut StopStrings,
-    n_predict: usize,
-    save: &'a mut Save<'s>,
-}
-
-impl Generation<'_, '_> {
-    fn run(mut self, summary: &mut Summary, on_event: &mut OnEvent<'_>) -> Result<(), Error> {
-        let start = Instant::now();
-        let reason = loop {
-            if summary.n_generated == self.n_predict || summary.pending.len() > self.session.room() {
-                break FinishReason::Length;
-            }
-            self.append(&mut summary.pending, on_event)?;
-            let finished = self.choose(summary, on_event)?;
-            summary.decode_time = start.elapsed();
-            if summary.n_first == 0 {
-                (summary.n_first, summary.first_token_time) = (summary.n_generated, summary.decode_time);
-            }
-            if let Some(reason) = finished {
-                break reason;
-            }
-        };
-        if reason == FinishReason::Length {
-            summary.n_closing_bytes = self.close(on_event)?;
-        }
-        summary.finish_reason =
-            if self.flush(reason, on_event).is_break() { FinishReason::Interrupted } else { reason };
-        Ok(())
-    }
-
-    fn append(&mut self, pending: &mut Vec<u32>, on_event: &mut OnEvent<'_>) -> Result<(), Error> {
-        if pending.is_empty() {
-            return Ok(());
-        }
-        if self.session.n_until_gap().is_some_and(|n| n < pending.len()) {
-            note((self.save)(self.session), on_event);
-        }
-        self.session.append(pending)?;
-        pending.clear();
-        Ok(())
-    }
-
-    /// Chooses a token and says its text, and that of the tokens that must follow; a reason if there is nothing to follow.
-    fn choose(&mut self, summary: &mut Summary, on_event: &mut OnEvent<'_>) -> Result<Option<FinishReason>, Error> {
-        let Some(token) = self.chooser.choose(self.session, self.rules)? else {
-            return Ok(Some(FinishReason::Stop));
-        };
-        if self.session.engine().tokenizer().is_eog(token) && self.rules.may_end() {
-            summary.n_generated += 1;
-            summary.pending.push(token);
-            return Ok(Some(FinishReason::Stop));
-        }
-        let mut finished = self.take(token, Origin::Chosen, summary, on_event);
-        let room = self.session.room().saturating_sub(summary.pending.len());
-        let follow = self.rules.follow(token, room.min(self.n_predict - summary.n_generated))?;
-        for token in follow {
-            finished = finished.or_else(|| self.take(token, Origin::Forced, summary, on_event));
-        }
-        Ok(finished.or_else(|| self.rules.is_complete().then_some(FinishReason::Stop)))
-    }
-
-    /// Says the text of a token that was chosen or had to be.
-    fn take(
-        &mut self,
-        token: u32,
-        origin: Origin,
-        summary: &mut Summary,
-        on_event: &mut OnEvent<'_>,
-    ) -> Option<FinishReason> {
-        summary.n_generated += 1;
-        summary.pending.push(token);
-        let piece = self.stop.push(&self.decoder.push(token));
-        let flow = say(piece.text, on_event);
-        let (n, logprobs) = (summary.n_generated, self.chooser.logprobs().filter(|_| origin == Origin::Chosen));
-        match (piece.stopped, flow.is_continue() && on_event(Event::Token { n, id: token, logprobs }).is_continue()) {
-            (true, _) => Some(FinishReason::Stop),
-            (false, false) => Some(FinishReason::Interrupted),
-            (false, true) => None,
-        }
-    }
-
-    /// Makes a text complete that has reached its length; the number of bytes that it took.
-    fn close(&mut self, on_event: &mut OnEvent<'_>) -> Result<usize, Error> {
-        let text = self.rules.close(&mut self.decoder)?;
-        // A generation that has ended cannot be interrupted; nor is what must end it looked through for stop strings.
-        let _ = say(self.stop.flush(), on_event);
-        let _ = say(&text, on_event);
-        Ok(text.len())
-    }
-
-    /// Says what was held back; after a stop string that is nothing.
-    fn flush(&mut self, reason: FinishReason, on_event: &mut OnEvent<'_>) -> ControlFlow<()> {
-        if reason == FinishReason::Interrupted {
-            return ControlFlow::Continue(());
-        }
-        let rest = self.decoder.flush();
-        if !self.rules.drops_half_characters() {
-            say(self.stop.push(&rest).text, on_event)?;
-        }
-        say(self.stop.flush(), on_event)
-    }
-}
-
-/// Who has said that a token is next.
-#[derive(Clone, Copy, PartialEq)]
-enum Origin {
-    /// The model and the sampler.
-    Chosen,
-    /// A constraint, which left nothing else.
-    Forced,
-}
-
-/// Hands text to the caller, if there is any.
-fn say(text: &str, on_event: &mut OnEvent<'_>) -> ControlFlow<()> {
-    if text.is_empty() { ControlFlow::Continue(()) } else { on_event(Event::Text(text)) }
 }

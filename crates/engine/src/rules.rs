@@ -1,7 +1,9 @@
 //! What a generation has to keep to, if anything: a guide, and what is done where a text is cut. Without the feature
 //! `constrain` there is nothing to keep to.
 
-use atta_tokenizer::StreamDecoder;
+use std::sync::Arc;
+
+use atta_tokenizer::{StreamDecoder, Tokenizer};
 
 #[cfg(feature = "constrain")]
 use crate::{Closing, ConstraintError, Guide, OnLength};
@@ -58,7 +60,7 @@ impl Rules {
     }
 
     /// The text that makes one complete that was cut.
-    pub(crate) fn close(&mut self, decoder: &mut StreamDecoder<'_>) -> Result<String, Error> {
+    pub(crate) fn close(&mut self, decoder: &mut StreamDecoder<Arc<Tokenizer>>) -> Result<String, Error> {
         let Some(guide) = self.guide.as_mut().filter(|_| self.on_length != OnLength::Cut) else {
             return Ok(String::new());
         };
@@ -107,7 +109,7 @@ impl Rules {
         false
     }
 
-    pub(crate) fn close(&mut self, _: &mut StreamDecoder<'_>) -> Result<String, Error> {
+    pub(crate) fn close(&mut self, _: &mut StreamDecoder<Arc<Tokenizer>>) -> Result<String, Error> {
         Ok(String::new())
     }
 }

@@ -34,7 +34,7 @@ const TOOLS: &str = r#"[
 ]"#;
 
 fn chat(template: &str, choice: ToolChoice) -> Chat {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/assets/stories.gguf");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stories.gguf");
     let engine = Engine::open(&path, &LoadOptions::default()).unwrap();
     let session = engine.session(&SessionOptions { n_ctx: Some(900), ..SessionOptions::default() }).unwrap();
     let template = Template::new(template, SpecialTexts::of(engine.tokenizer())).unwrap();

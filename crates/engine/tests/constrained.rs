@@ -14,7 +14,7 @@ use atta_engine::{
 use serde_json::Value;
 
 fn engine() -> Engine {
-    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/assets/stories.gguf");
+    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stories.gguf");
     Engine::open(&path, &LoadOptions::default()).unwrap()
 }
 

@@ -26,7 +26,7 @@ fn model(name: &str) -> PathBuf {
 }
 
 fn stories() -> PathBuf {
-    model("crates/cli/assets/stories.gguf")
+    model("tests/golden/stories.gguf")
 }
 
 fn session_of(n_ctx: usize) -> SessionOptions {

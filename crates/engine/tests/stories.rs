@@ -1,4 +1,4 @@
-//! The built-in model against the PyTorch model that it was exported from: the same tokens, the same next words.
+//! The story model against the PyTorch model that it was exported from: the same tokens, the same next words.
 //!
 //! `models/stories/golden.json` holds greedy continuations by the float32 model on the dequantized weights of the file.
 
@@ -12,7 +12,7 @@ fn root() -> PathBuf {
 }
 
 fn engine() -> Engine {
-    Engine::open(&root().join("crates/cli/assets/stories.gguf"), &LoadOptions::default()).unwrap()
+    Engine::open(&root().join("tests/golden/stories.gguf"), &LoadOptions::default()).unwrap()
 }
 
 fn cases() -> Vec<Value> {

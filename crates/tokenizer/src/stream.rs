@@ -4,12 +4,14 @@
 //! one that may still be completed wait here; what can no longer become one is U+FFFD. The pieces together are what
 //! decoding all tokens at once gives, read as UTF-8 with replacements.
 
+use std::ops::Deref;
+
 use crate::TokenKind;
 use crate::tokenizer::{Place, Tokenizer};
 
-/// Turns tokens into pieces of valid UTF-8.
-pub struct StreamDecoder<'t> {
-    tokenizer: &'t Tokenizer,
+/// Turns tokens into pieces of valid UTF-8. It borrows its tokenizer, or holds it in an `Arc`.
+pub struct StreamDecoder<T> {
+    tokenizer: T,
     place: Place,
     control: Control,
     /// At most three bytes between calls.
@@ -27,14 +29,14 @@ pub enum Control {
     Shown,
 }
 
-impl<'t> StreamDecoder<'t> {
+impl<T: Deref<Target = Tokenizer>> StreamDecoder<T> {
     /// For a text that begins with the first token pushed.
-    pub fn new(tokenizer: &'t Tokenizer) -> Self {
+    pub fn new(tokenizer: T) -> Self {
         Self { tokenizer, place: Place::First, control: Control::Hidden, pending: Vec::new() }
     }
 
     /// For a text that goes on after a prompt: the space in front of the first token is part of it.
-    pub fn after_prompt(tokenizer: &'t Tokenizer) -> Self {
+    pub fn after_prompt(tokenizer: T) -> Self {
         Self { tokenizer, place: Place::Later, control: Control::Hidden, pending: Vec::new() }
     }
 
@@ -52,12 +54,13 @@ impl<'t> StreamDecoder<'t> {
 
     /// The text that a token completes; empty for control tokens and for parts of characters.
     pub fn push(&mut self, id: u32) -> String {
-        let is_shown = self.control == Control::Shown
-            && self.tokenizer.kind(id) == TokenKind::Control
-            && !self.tokenizer.is_eog(id);
-        let bytes =
-            if is_shown { self.tokenizer.token_bytes(id) } else { self.tokenizer.visible_bytes(id, self.place) };
-        self.push_bytes(&bytes)
+        let tokenizer = &*self.tokenizer;
+        let is_shown =
+            self.control == Control::Shown && tokenizer.kind(id) == TokenKind::Control && !tokenizer.is_eog(id);
+        let bytes = if is_shown { tokenizer.token_bytes(id) } else { tokenizer.visible_bytes(id, self.place) };
+        self.pending.extend_from_slice(&bytes);
+        self.place = Place::Later;
+        self.take_complete()
     }
 
     /// The end of the text: U+FFFD if a character never came to its end, else nothing.

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::program::{Scratch, atta, error_of, model, stdout};
 
-/// The built-in model as a file: 256 wide, so that every type fits.
-const STORIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/stories.gguf");
+/// The story model as a file: 256 wide, so that every type fits.
+const STORIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/stories.gguf");
 const TEXT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/stories/README.md");
 
 /// Standard output of a run that may warn.

@@ -17,7 +17,7 @@ use crate::program::{Scratch, command, error_of};
 
 const MIB: u64 = 1 << 20;
 
-/// A model of 60 million parameters around the vocabulary of the built-in one, made once for all tests.
+/// A model of 60 million parameters around the vocabulary of the story model, made once for all tests.
 fn large() -> &'static str {
     static PATH: OnceLock<String> = OnceLock::new();
     PATH.get_or_init(|| {
@@ -31,7 +31,7 @@ fn large() -> &'static str {
 }
 
 fn large_bytes() -> Vec<u8> {
-    let stories = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/stories.gguf");
+    let stories = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stories.gguf");
     let files = atta::ModelFiles::open(&stories).unwrap();
     let metadata = files.directory().metadata();
     let embedding = files.directory().tensor("token_embd.weight").unwrap();

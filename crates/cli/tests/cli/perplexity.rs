@@ -28,7 +28,7 @@ fn assert_agrees(got: &Value, key: &str, want: &Value) {
 
 #[test]
 fn perplexity_is_that_of_llama_cpp() {
-    let stories = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/stories.gguf");
+    let stories = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stories.gguf");
     for (name, model, text) in [
         ("stories", stories.to_str().unwrap().to_owned(), golden("stories.txt")),
         ("llama-plain", model("llama-plain.gguf"), golden("letters.txt")),
@@ -173,7 +173,7 @@ fn what_cannot_be_measured_is_an_error_that_says_why() {
     assert!(error(&[&plain, "-f", "nowhere"], 1).contains("nowhere"));
     let cut = scratch.file("cut", &fs::read(&base).unwrap()[..20_000]);
     assert!(error(&[&plain, "--kld", &cut], 1).contains("20000 bytes of 37556"));
-    let stories = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/stories.gguf");
+    let stories = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stories.gguf");
     assert!(error(&[stories.to_str().unwrap(), "--kld", &base], 1).contains("96 tokens, and this one has 2048"));
 }
 

@@ -45,7 +45,7 @@ fn no_more_tokens_than_asked_for() {
 #[test]
 #[cfg(feature = "constrain")]
 fn json_is_what_picoclaw_asks_for() {
-    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/stories.gguf");
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/stories.gguf");
     for n in ["1", "40", "256"] {
         let output = atta_with_input(&["picolm", model, "-n", n, "-j", "4", "--json"], b"An object: ");
         let value: Result<serde_json::Value, _> = serde_json::from_slice(&output.stdout);

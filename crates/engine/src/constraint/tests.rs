@@ -21,10 +21,10 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The vocabularies that are in the repository: byte-level, two kinds of SentencePiece, and that of the built-in model.
+/// The vocabularies that are in the repository: byte-level, two kinds of SentencePiece, and that of the story model.
 fn small() -> Vec<Arc<Grammars>> {
     let names = ["tests/golden/tokenizer/bpe.gguf", "tests/golden/tokenizer/spm.gguf"];
-    let more = ["tests/golden/tokenizer/gemma4.gguf", "crates/cli/assets/stories.gguf"];
+    let more = ["tests/golden/tokenizer/gemma4.gguf", "tests/golden/stories.gguf"];
     names.iter().chain(&more).map(|name| grammars(&repository().join(name))).collect()
 }
 
@@ -534,7 +534,7 @@ fn ends_are_found_however_long_or_deep_they_are() {
 
 /// A vocabulary of our own tests with other metadata.
 fn patched(change: impl FnOnce(&mut atta_formats::Writer)) -> Arc<Grammars> {
-    let bytes = std::fs::read(repository().join("crates/cli/assets/stories.gguf")).unwrap();
+    let bytes = std::fs::read(repository().join("tests/golden/stories.gguf")).unwrap();
     let n_bytes = bytes.len() as u64;
     let gguf = Gguf::parse(Arc::new(bytes) as SharedBytes, n_bytes).unwrap();
     let mut writer = atta_formats::Writer::new();

@@ -44,7 +44,7 @@ fn typical_and_top_n_sigma_leave_what_llama_cpp_leaves() {
 
 #[test]
 fn dry_penalises_what_llama_cpp_penalises_with_breakers_in_a_real_vocabulary() {
-    let stories = ModelFiles::open(&file("crates/cli/assets/stories.gguf")).unwrap();
+    let stories = ModelFiles::open(&file("tests/golden/stories.gguf")).unwrap();
     let tokenizer = Tokenizer::from_metadata(stories.directory().metadata()).unwrap();
     let golden = golden();
     let history = ids(&golden["history"]);

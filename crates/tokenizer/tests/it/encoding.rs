@@ -21,7 +21,7 @@ fn texts() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }
 
-fn stream(decoder: &mut StreamDecoder<'_>, ids: &[u32]) -> String {
+fn stream(decoder: &mut StreamDecoder<&Tokenizer>, ids: &[u32]) -> String {
     let text: String = ids.iter().map(|&id| decoder.push(id)).collect();
     text + &decoder.flush()
 }

@@ -1,0 +1,239 @@
+"""Learning: the optimizer, the stream of token windows, and the loop that stops by the clock.
+
+Knows token ids and weights of tokens, not what they say. One process, or several that share the gradients (a CPU does
+best with one process a core, each with one thread).
+"""
+
+import json
+import math
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from model import Config, Model
+
+PRECISION = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+PAD = 0
+
+
+def windows(rows, width, n_rows, seed):
+    """Batches of ids and weights, [n_rows, width + 1] each, cut from one long stream of shuffled rows, for ever.
+
+    rows: [(ids, weights)]; the shape of a batch never changes.
+    """
+    rng = np.random.default_rng(seed)
+    while True:
+        order = rng.permutation(len(rows))
+        ids = np.concatenate([rows[i][0] for i in order]).astype(np.int64)
+        weights = np.concatenate([rows[i][1] for i in order]).astype(np.float32)
+        n = (len(ids) - 1) // (width * n_rows)
+        for start in range(0, n * width * n_rows, width * n_rows):
+            cut = [slice(s, s + width + 1) for s in range(start, start + width * n_rows, width)]
+            yield torch.from_numpy(np.stack([ids[s] for s in cut])), torch.from_numpy(np.stack([weights[s] for s in cut]))
+
+
+def padded(rows):
+    """Rows side by side, each on its own, filled up with tokens of no weight."""
+    width = (max(len(ids) for ids, _ in rows) + 6) // 8 * 8 + 1
+    ids, weights = np.full((len(rows), width), PAD, dtype=np.int64), np.zeros((len(rows), width), dtype=np.float32)
+    for i, (row, weight) in enumerate(rows):
+        ids[i, : len(row)], weights[i, : len(row)] = row, weight
+    return torch.from_numpy(ids), torch.from_numpy(weights)
+
+
+class Muon:
+    """Momentum, made orthogonal by Newton-Schulz (Jordan et al. 2024); matrices of one shape go through together."""
+
+    def __init__(self, parameters, precision, momentum=0.95, weight_decay=0.02):
+        self.momentum, self.weight_decay, self.precision = momentum, weight_decay, precision
+        self.groups = {}
+        for p in parameters:
+            self.groups.setdefault(tuple(p.shape), []).append(p)
+        self.buffers = {shape: torch.zeros(len(ps), *shape, device=ps[0].device) for shape, ps in self.groups.items()}
+
+    @torch.no_grad()
+    def step(self, lr):
+        for shape, parameters in self.groups.items():
+            gradient = torch.stack([p.grad for p in parameters])
+            buffer = self.buffers[shape].lerp_(gradient, 1 - self.momentum)
+            update = shared(self.orthogonal, gradient.lerp(buffer, self.momentum)) * (0.2 * max(shape) ** 0.5)
+            for p, u in zip(parameters, update):
+                p.mul_(1 - lr * self.weight_decay).sub_(u, alpha=lr)
+
+    def orthogonal(self, x, steps=5):
+        """x: [n, rows, columns], each brought near to the orthogonal matrix closest to it."""
+        tall = x.shape[1] > x.shape[2]
+        y = (x.mT if tall else x).to(self.precision)
+        y = y / (y.norm(dim=(1, 2), keepdim=True) + 1e-7)
+        for _ in range(steps):
+            a = y @ y.mT
+            y = 3.4445 * y + (-4.7750 * a + 2.0315 * a @ a) @ y
+        return (y.mT if tall else y).float()
+
+
+def shared(f, x):
+    """f(x) for a stack x, each process doing its part of the stack."""
+    if not dist.is_initialized():
+        return f(x)
+    rank, n = dist.get_rank(), dist.get_world_size()
+    y = torch.zeros_like(x)
+    y[rank::n] = f(x[rank::n])
+    dist.all_reduce(y)
+    return y
+
+
+def rate(progress, step, warmup=30):
+    """Warm-up, level for a quarter of the time, then straight down to (almost) nothing."""
+    return min(1.0, (step + 1) / warmup, max(0.01, (1.0 - progress) / 0.75))
+
+
+def loss_of(model, ids, weights, device, precision):
+    """The weighted mean over tokens, in nats; ids and weights: [batch, time + 1]."""
+    with torch.autocast(device, dtype=torch.bfloat16, enabled=precision == torch.bfloat16):
+        logits = model(ids[:, :-1])
+    losses = F.cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten(), reduction="none")
+    w = weights[:, 1:].flatten()
+    return (losses * w).sum() / w.sum()
+
+
+@torch.no_grad()
+def held_out_loss(model, rows, device, precision):
+    """Mean over the tokens that count, in nats."""
+    total, count = 0.0, 0.0
+    rows = sorted(rows, key=lambda row: len(row[0]))
+    for start in range(0, len(rows), 8):
+        ids, weights = padded(rows[start : start + 8])
+        n = float(weights[:, 1:].sum())
+        total += float(loss_of(model, ids.to(device), weights.to(device), device, precision)) * n
+        count += n
+    return total / count
+
+
+def average_gradients(parameters):
+    """One all-reduce for all gradients, when several processes train together; then their norm is at most 1."""
+    if dist.is_initialized():
+        flat = torch.cat([p.grad.flatten() for p in parameters])
+        dist.all_reduce(flat)
+        flat /= dist.get_world_size()
+        for p, g in zip(parameters, flat.split([p.numel() for p in parameters])):
+            p.grad.copy_(g.view_as(p))
+        norm = flat.norm()
+    else:
+        norm = torch.cat([p.grad.flatten() for p in parameters]).norm()
+    if norm > 1.0:
+        for p in parameters:
+            p.grad.mul_(1.0 / norm)
+
+
+def agreed(value):
+    """The first process decides, so that all learn at the same rate and stop at the same step."""
+    if not dist.is_initialized():
+        return value
+    box = torch.tensor([value])
+    dist.broadcast(box, 0)
+    return float(box)
+
+
+def train(args, rank, n_ranks, model, rows, held_out, out):
+    """Until the time is up; every `1 / looks` of it the losses are written down and the model is saved.
+
+    held_out: {name: rows}.
+    """
+    run, precision = torch.compile(loss_of) if args.compile else loss_of, PRECISION[args.precision]
+    parameters = list(model.parameters())
+    matrices = [p for p in model.blocks.parameters() if p.ndim == 2]
+    chosen = {id(p) for p in matrices}
+    muon = Muon(matrices, precision)
+    adam = torch.optim.AdamW([p for p in parameters if id(p) not in chosen], lr=args.lr, betas=(0.9, 0.98), weight_decay=0.0)
+    stream = windows(rows[rank::n_ranks], args.width, args.batch_tokens // args.width // n_ranks, seed=3 + rank)
+    started, step, mean, next_look = time.time(), 0, None, 0.0
+    while (progress := agreed((time.time() - started) / (60 * args.minutes))) < 1:
+        ids, weights = next(stream)
+        loss = run(model, ids.to(args.device), weights.to(args.device), args.device, precision)
+        loss.backward()
+        average_gradients(parameters)
+        lr = args.lr * rate(progress, step)
+        adam.param_groups[0]["lr"] = lr
+        adam.step()
+        muon.step(lr)
+        for p in parameters:
+            p.grad = None
+        step += 1
+        if step % 10 == 0:
+            mean = float(loss.detach()) if mean is None else 0.8 * mean + 0.2 * float(loss.detach())
+        if rank == 0 and mean is not None and progress >= next_look:
+            next_look = progress + 1 / args.looks
+            report(out, model, {name: rows[:100] for name, rows in held_out.items()}, args, step, mean, started)
+            save(model, out)
+    if rank == 0:
+        report(out, model, held_out, args, step, mean, started)
+        save(model, out)
+
+
+def report(out, model, held_out, args, step, mean, started):
+    line = {"step": step, "tokens": step * args.batch_tokens, "minutes": round((time.time() - started) / 60, 2), "train": round(mean or 0, 4)}
+    for name, rows in held_out.items():
+        loss = held_out_loss(model, rows, args.device, PRECISION[args.precision])
+        line |= {name: round(loss, 4), f"{name} perplexity": round(math.exp(loss), 3)}
+    print(line, flush=True)
+    with open(out / "log.jsonl", "a") as log:
+        log.write(json.dumps(line) + "\n")
+
+
+def save(model, out):
+    torch.save({"config": asdict(model.config), "weights": {k: v.cpu() for k, v in model.state_dict().items()}}, out / "model.pt")
+
+
+def load(path):
+    """The model that `save` wrote, on the CPU."""
+    saved = torch.load(path, weights_only=True)
+    model = Model(Config(**saved["config"]))
+    model.load_state_dict(saved["weights"])
+    return model
+
+
+def work(rank, n_ranks, args, rows, held_out, finish):
+    """One training process; on a CPU one for each core, each with one thread."""
+    if n_ranks > 1:
+        torch.set_num_threads(1)
+        dist.init_process_group("gloo", init_method=f"file://{args.out}/meet", rank=rank, world_size=n_ranks)
+    torch.manual_seed(0)
+    out = Path(args.out)
+    model = (load(args.resume) if args.resume else Model(args.shape)).to(args.device)
+    train(args, rank, n_ranks, model, rows, held_out, out)
+    if rank == 0:
+        finish(model.eval(), out)
+
+
+def start(args, rows, held_out, finish):
+    """Trains in `args.processes` processes; `finish(model, out)` is called in the first one at the end."""
+    (Path(args.out) / "meet").unlink(missing_ok=True)
+    arguments = (args.processes, args, rows, held_out, finish)
+    if args.processes > 1:
+        torch.multiprocessing.spawn(work, arguments, nprocs=args.processes)
+    else:
+        work(0, *arguments)
+
+
+def shape(text):
+    return Config(**{name: int(value) for name, value in (part.split("=") for part in text.split(","))})
+
+
+def add_options(parser, default_shape, lr=5e-3):
+    """The options that all trainings have."""
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--minutes", type=float, default=7)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--processes", type=int, default=1, help="training processes (CPU: one a core)")
+    parser.add_argument("--batch-tokens", type=int, default=16384)
+    parser.add_argument("--width", type=int, default=512)
+    parser.add_argument("--lr", type=float, default=lr)
+    parser.add_argument("--looks", type=int, default=20)
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--precision", choices=PRECISION, default="bfloat16", help="float32 for CPUs without bf16 arithmetic")
+    parser.add_argument("--shape", type=shape, default=default_shape, help="fields of the configuration, as in n_layers=5,d_model=512,d_ff=1536")
+    parser.add_argument("--resume", help="a model.pt to go on from")
