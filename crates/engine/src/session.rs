@@ -81,7 +81,7 @@ impl Resolved {
     pub(crate) fn cpu(&self) -> CpuOptions {
         let Self { n_ctx, n_batch, kv, n_seqs, overflow } = *self;
         let n_recent = overflow.gap(n_ctx).map(|gap| n_ctx.saturating_sub(gap.end));
-        CpuOptions { n_ctx, n_seqs, n_batch, kv, layers: None, n_recent }
+        CpuOptions { n_ctx, n_seqs, n_batch, kv, layers: None, n_recent, n_shared: None }
     }
 }
 

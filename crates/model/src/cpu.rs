@@ -31,18 +31,21 @@ pub struct CpuOptions {
     pub layers: Option<Range<usize>>,
     /// Positions that stay behind a gap when a sequence is shifted, at least; `None`: none will be.
     pub n_recent: Option<usize>,
+    /// Positions of all sequences together that have keys and values, at least; `None`: every sequence may be as long as it can.
+    /// With fewer, a step may find no room ([`Error::OutOfBlocks`]), and sequences cannot be shifted.
+    pub n_shared: Option<usize>,
 }
 
 impl CpuOptions {
     fn cache(&self) -> CacheSize {
-        let Self { n_ctx, n_seqs, n_batch, kv, n_recent, .. } = *self;
-        CacheSize { kv, n_ctx, n_seqs, n_batch, n_recent }
+        let Self { n_ctx, n_seqs, n_batch, kv, n_recent, n_shared, .. } = *self;
+        CacheSize { kv, n_ctx, n_seqs, n_batch, n_recent, n_shared }
     }
 }
 
 impl Default for CpuOptions {
     fn default() -> Self {
-        Self { n_ctx: 4096, n_seqs: 1, n_batch: 512, kv: KvType::F16, layers: None, n_recent: None }
+        Self { n_ctx: 4096, n_seqs: 1, n_batch: 512, kv: KvType::F16, layers: None, n_recent: None, n_shared: None }
     }
 }
 
@@ -53,6 +56,7 @@ pub struct Cpu {
     pub(crate) pool: Arc<Pool>,
     pub(crate) layers: Range<usize>,
     n_batch: usize,
+    n_shared: Option<usize>,
     pub(crate) cache: Cache,
     pub(crate) ropes: RopeTables,
     pub(crate) scratch: Scratch,
@@ -95,6 +99,9 @@ impl Executor for Cpu {
 
     fn shift(&mut self, seq: SeqId, gap: Range<usize>) -> Result<(), Error> {
         check_shifting(self.model.spec())?;
+        if self.n_shared.is_some() {
+            return Err(Error::Options("a shift of sequences that share their room".to_owned()));
+        }
         let (kernels, turn) = (self.kernels, self.ropes.turn_back(gap.len()));
         self.cache.shift(seq, gap, kernels, |l, key| turn.apply(kernels, l, key))
     }
@@ -128,9 +135,12 @@ impl Cpu {
         let cache_size = options.cache();
         let CpuOptions { n_ctx, n_seqs, n_batch, layers, n_recent, .. } = options;
         let layers = layers.unwrap_or(0..spec.layers.len());
-        check_options(spec, &layers, [n_ctx, n_seqs, n_batch])?;
+        check_options(spec, &layers, [n_ctx, n_seqs, n_batch, options.n_shared.unwrap_or(n_ctx)])?;
         if n_recent.is_some() {
             check_shifting(spec)?;
+            if options.n_shared.is_some() {
+                return Err(Error::Options("sequences that share their room, and are shifted".to_owned()));
+            }
         }
         let size = ScratchSize { n_threads: pool.n_threads(), n_rows: n_batch, n_ctx };
         // An absurd size is refused before anything is allocated.
@@ -151,6 +161,7 @@ impl Cpu {
             pool,
             layers,
             n_batch,
+            n_shared: options.n_shared,
         })
     }
 
@@ -215,7 +226,7 @@ impl Cpu {
 }
 
 /// Refuses sizes of nothing, and layers that the model does not have.
-fn check_options(spec: &ModelSpec, layers: &Range<usize>, sizes: [usize; 3]) -> Result<(), Error> {
+fn check_options(spec: &ModelSpec, layers: &Range<usize>, sizes: [usize; 4]) -> Result<(), Error> {
     let n_layers = spec.layers.len();
     if layers.is_empty() || layers.end > n_layers {
         return Err(Error::Options(format!("layers {layers:?} of a model of {n_layers}")));

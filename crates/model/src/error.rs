@@ -111,7 +111,10 @@ pub enum Error {
     /// The executor was made for fewer sequences.
     #[error("all {0} sequences are in use")]
     NoRoomForSequence(usize),
-    /// All blocks of the key-value cache are taken.
+    /// All blocks of the key-value cache are taken, by all sequences together.
+    #[error("there is no more room for keys and values")]
+    OutOfBlocks,
+    /// A sequence is as long as it can be.
     #[error("the context is full: {n_ctx} positions; raise -c or shorten the prompt")]
     ContextFull {
         /// Positions that fit.

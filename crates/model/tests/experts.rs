@@ -94,7 +94,15 @@ fn a_token_alone_asks_for_its_own_experts_and_no_others() {
 fn an_executor_of_single_rows_gives_the_same_bits() {
     for g in MODELS.map(golden) {
         let model = g.model();
-        let options = CpuOptions { n_ctx: 128, n_seqs: 1, n_batch: 1, kv: KvType::F32, layers: None, n_recent: None };
+        let options = CpuOptions {
+            n_ctx: 128,
+            n_seqs: 1,
+            n_batch: 1,
+            kv: KvType::F32,
+            layers: None,
+            n_recent: None,
+            n_shared: None,
+        };
         let mut cpu = cpu_with(&model, 2, options);
         let seq = cpu.new_seq().unwrap();
         let got = append(&mut cpu, seq, &g.tokens, 1);

@@ -88,7 +88,15 @@ fn by_oracle(g: &Golden) -> Vec<f32> {
 
 /// The forward pass with kernels that give the same bits on every machine.
 fn forward(g: &Golden) -> Vec<f32> {
-    let options = CpuOptions { n_ctx: 128, n_seqs: 1, n_batch: 128, kv: KvType::F32, layers: None, n_recent: None };
+    let options = CpuOptions {
+        n_ctx: 128,
+        n_seqs: 1,
+        n_batch: 128,
+        kv: KvType::F32,
+        layers: None,
+        n_recent: None,
+        n_shared: None,
+    };
     let (kernels, pool) = (Kernels::named("scalar").unwrap(), Arc::new(Pool::new(NonZeroUsize::MIN)));
     let mut cpu = Cpu::new(g.model(), kernels, pool, &Budget::unlimited(), options).unwrap();
     let seq = cpu.new_seq().unwrap();

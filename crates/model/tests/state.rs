@@ -112,7 +112,7 @@ fn windowed() -> impl Iterator<Item = support::Golden> {
 }
 
 fn narrow(n_ctx: usize, n_batch: usize, n_seqs: usize) -> CpuOptions {
-    CpuOptions { n_ctx, n_seqs, n_batch, kv: KvType::F32, layers: None, n_recent: None }
+    CpuOptions { n_ctx, n_seqs, n_batch, kv: KvType::F32, layers: None, n_recent: None, n_shared: None }
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub(crate) struct CacheSize {
     pub(crate) n_batch: usize,
     /// Positions that stay behind a gap; `None`: there are no gaps.
     pub(crate) n_recent: Option<usize>,
+    /// Positions of all sequences together, at least; `None`: each has its own.
+    pub(crate) n_shared: Option<usize>,
 }
 
 /// Room for one sequence, used again and again.
@@ -58,7 +60,7 @@ impl Cache {
         let ropes = spec.layers[layers.clone()].iter().filter_map(|l| l.attention().rope.as_ref());
         let rope_regime = ropes.map(|r| r.regime(n_ctx)).max().unwrap_or(0);
         let (places, sizes) = plan(spec, layers, kv);
-        let group = |(retention, bytes)| Group::new(retention, (Group::share(retention, size), n_seqs), bytes);
+        let group = |(retention, bytes)| Group::new(retention, size, bytes);
         let groups = sizes.into_iter().map(group).collect();
         let slots = (0..n_seqs).map(|_| Slot { generation: 0, seq: None }).collect();
         Self { groups, places, slots, first_layer, rope_regime, n_ctx }
@@ -67,8 +69,9 @@ impl Cache {
     /// Bytes that [`new`](Self::new) allocates for the same arguments.
     pub(crate) fn bytes(spec: &ModelSpec, layers: Range<usize>, size: &CacheSize) -> u64 {
         let (_, sizes) = plan(spec, layers, size.kv);
-        let n_blocks = |retention| (Group::share(retention, size) as u64).saturating_mul(size.n_seqs as u64);
-        let bytes = sizes.iter().map(|&(retention, bytes)| n_blocks(retention).saturating_mul(bytes as u64));
+        let bytes = sizes
+            .iter()
+            .map(|&(retention, bytes)| (Group::n_blocks(retention, size) as u64).saturating_mul(bytes as u64));
         bytes.fold(0, u64::saturating_add)
     }
 
@@ -147,9 +150,12 @@ impl Cache {
         let n_ctx = self.n_ctx;
         let (seq, groups) = self.seq_mut(id)?;
         let len = seq.len;
-        // A full group is found before any group is changed.
-        if len == n_ctx || !groups.iter().zip(&seq.tables).all(|(group, table)| group.has_room(table, len)) {
+        if len == n_ctx {
             return Err(Error::ContextFull { n_ctx });
+        }
+        // A full group is found before any group is changed.
+        if !groups.iter().zip(&seq.tables).all(|(group, table)| group.has_room(table, len)) {
+            return Err(Error::OutOfBlocks);
         }
         for (table, group) in seq.tables.iter_mut().zip(groups) {
             group.extend(table, len);

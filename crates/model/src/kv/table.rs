@@ -63,8 +63,17 @@ impl Group {
         }
     }
 
-    pub(super) fn new(retention: Retention, (share, n_seqs): (usize, usize), block_bytes: usize) -> Self {
-        Self { blocks: Blocks::new(share * n_seqs, block_bytes), retention, share }
+    /// Blocks of all sequences. Where they share their room, each may have a last block that is not full.
+    pub(super) fn n_blocks(retention: Retention, size: &CacheSize) -> usize {
+        let share = Self::share(retention, size);
+        let all = share.saturating_mul(size.n_seqs);
+        let shared = |n: usize| n.div_ceil(BLOCK_LEN).saturating_add(size.n_seqs).max(share).min(all);
+        size.n_shared.map_or(all, shared)
+    }
+
+    pub(super) fn new(retention: Retention, size: &CacheSize, block_bytes: usize) -> Self {
+        let blocks = Blocks::new(Self::n_blocks(retention, size), block_bytes);
+        Self { blocks, retention, share: Self::share(retention, size) }
     }
 
     /// The first position that the one at `len` sees.
@@ -172,9 +181,8 @@ mod tests {
     impl Group8 {
         fn new(retention: Retention) -> Self {
             let kv = crate::KvType::F16;
-            let size = CacheSize { kv, n_ctx: 1000, n_seqs: 8, n_batch: 8, n_recent: Some(500) };
-            let share = Group::share(retention, &size);
-            Self { group: Group::new(retention, (share, 8), 1), seqs: Default::default() }
+            let size = CacheSize { kv, n_ctx: 1000, n_seqs: 8, n_batch: 8, n_recent: Some(500), n_shared: None };
+            Self { group: Group::new(retention, &size, 1), seqs: Default::default() }
         }
 
         fn act(&mut self, [what, i, j, n]: [usize; 4]) {

@@ -112,7 +112,7 @@ pub(crate) fn golden(name: &str) -> Golden {
 
 /// An executor for small tests: 128 positions, 4 sequences.
 pub(crate) fn cpu(model: &Arc<Model>, n_threads: usize, kv: KvType) -> Cpu {
-    let options = CpuOptions { n_ctx: 128, n_seqs: 4, n_batch: 128, kv, layers: None, n_recent: None };
+    let options = CpuOptions { n_ctx: 128, n_seqs: 4, n_batch: 128, kv, layers: None, n_recent: None, n_shared: None };
     cpu_with(model, n_threads, options)
 }
 
