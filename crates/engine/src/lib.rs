@@ -27,6 +27,7 @@
 
 #![forbid(unsafe_code)]
 
+mod batcher;
 mod bench;
 #[cfg(feature = "chat")]
 pub mod chat;
@@ -47,6 +48,7 @@ mod session;
 mod stop;
 #[cfg(feature = "chat")]
 pub mod tools;
+mod writer;
 
 pub use atta_formats::{ArrayValue, Directory, Metadata, Shape, TensorInfo, TensorType, Value};
 pub use atta_kernels::{Kernels, Pool};
@@ -55,6 +57,7 @@ pub use atta_store::{Budget, Io, Item, Method, ModelFiles, catch_bus_errors, sys
 pub use atta_tokenizer as tokenizer;
 pub use atta_tokenizer::Control;
 
+pub use batcher::{Batcher, BatcherOptions, Counts, Done, Job, JobId, OnUpdate, Update};
 pub use bench::{BenchOptions, BenchReport, TimeSplit};
 #[cfg(feature = "constrain")]
 pub use constraint::{Closing, Constraint, ConstraintError, Guide, OnLength, gbnf};

@@ -10,10 +10,9 @@ use serde_json::{Value, json};
 
 use super::{Chat, Message, Reply, Role};
 use crate::{
-    Constraint, Control, Error, Event, GenerateOptions, OnLength,
-    tools::{Format, Outcome, Parser, Piece, Rules, Thinking, ToolCall, ToolChoice, ToolError, ToolSet},
+    Error, Event, GenerateOptions,
+    tools::{Outcome, Piece, ToolCall, ToolChoice, ToolSet},
 };
-use atta_tokenizer::TokenKind;
 
 /// Which tools a model has, and how it may use them.
 #[derive(Clone, Debug, Default)]
@@ -58,17 +57,13 @@ impl Chat {
         options: &GenerateOptions,
         mut on_heard: impl FnMut(Heard<'_>) -> ControlFlow<()>,
     ) -> Result<CallingReply, Error> {
-        let (constraint, mut parser) = self.calling_rules()?;
-        let mut options = GenerateOptions { control: Control::Shown, ..options.clone() };
-        if constraint.is_some() {
-            options.stop.extend(self.stop_beside_calls());
-            options = GenerateOptions { constraint, on_length: OnLength::Cut, ..options };
-        }
+        let prompt = self.prompt()?.text;
+        let (options, mut parser) = self.form.rules(&self.said(), &prompt, options)?;
         let answered = self.answer(&options, |event| match event {
             Event::Text(text) => hear_all(&parser.push(text), &mut on_heard),
             other => on_heard(Heard::Event(other)),
         });
-        let reply = answered.map_err(|error| self.blame(error))?;
+        let reply = answered.map_err(|error| self.form.blame(error, self.tools.as_ref()))?;
         let (pieces, outcome) = parser.finish();
         // The generation has ended, so that nobody can end it.
         let _ = hear_all(&pieces, &mut on_heard);
@@ -76,43 +71,6 @@ impl Chat {
             self.messages.push(message(&outcome));
         }
         Ok(CallingReply { reply, outcome })
-    }
-
-    /// What the next answer is held to, if to anything, and who reads it.
-    fn calling_rules(&self) -> Result<(Option<Constraint>, Parser), Error> {
-        let none = ToolUse::default();
-        let ToolUse { tools, choice, parallel } = self.tools.as_ref().unwrap_or(&none);
-        let format = self.format();
-        let thinking = Thinking::of_prompt(self.template.source(true), &self.prompt()?.text);
-        let tokenizer = self.session.engine().tokenizer();
-        let marker = |text: &str| tokenizer.token_id(text).filter(|&id| tokenizer.kind(id) == TokenKind::Control);
-        let rules = Rules { format, tools, choice, parallel: *parallel, thinking };
-        let calls = self.messages.iter().flat_map(|message| &message.tool_calls);
-        let parser = rules.parser().after_calls(calls.map(|call| call.id.as_str()));
-        Ok((rules.grammar(&marker)?.map(Constraint::Lark), parser))
-    }
-
-    /// What ends an answer as text, unless a call would begin with it: its own grammar ends that answer.
-    fn stop_beside_calls(&self) -> Option<String> {
-        let format = self.format();
-        let begins_call = |stop: &String| format.markers().iter().any(|marker| stop.trim_start().starts_with(marker));
-        self.stop.clone().filter(|stop| !begins_call(stop))
-    }
-
-    /// How the model writes calls.
-    pub(super) fn format(&self) -> Format {
-        Format::of_template(self.template.source(true))
-    }
-
-    /// Finds the tool whose schema makes the grammar one that cannot be kept to.
-    fn blame(&self, error: Error) -> Error {
-        let (Error::Constraint(_), Some(ToolUse { tools, .. })) = (&error, &self.tools) else { return error };
-        let engine = self.session.engine();
-        let culprit = Rules::arguments(tools).find_map(|(tool, lark)| match engine.guide(&Constraint::Lark(lark)) {
-            Err(Error::Constraint(what)) => Some((tool.to_owned(), what.to_string())),
-            _ => None,
-        });
-        culprit.map_or(error, |(tool, what)| ToolError::Definition { tool, what }.into())
     }
 }
 

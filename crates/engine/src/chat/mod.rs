@@ -8,6 +8,7 @@
 
 mod calling;
 mod default;
+mod form;
 mod message;
 mod prompt;
 mod stop;
@@ -20,11 +21,12 @@ use serde_json::{Map, Value};
 
 pub use calling::{CallingReply, Heard, ToolUse};
 pub use default::Origin;
+pub use form::{Asked, Form, Said};
 pub use message::{Conversation, Message, Role};
 pub use prompt::{Prompt, prompt_ids};
 pub use template::{DateTime, SpecialTexts, Template, TemplateError};
 
-use crate::{Error, Event, FinishReason, GenerateOptions, Session, Summary, tools::Format};
+use crate::{Error, Event, FinishReason, GenerateOptions, Session, Summary};
 
 /// Whoever hears of an answer.
 type OnEvent<'a> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'a;
@@ -60,11 +62,7 @@ struct Known {
 /// A conversation.
 pub struct Chat {
     session: Session,
-    template: Template,
-    takes_system: bool,
-    guard: prompt::Guard,
-    /// What has to end an answer as text, because the vocabulary has no token for it.
-    stop: Option<String>,
+    form: Form,
     system: Option<String>,
     messages: Vec<Message>,
     tools: Option<ToolUse>,
@@ -78,13 +76,9 @@ pub struct Chat {
 impl Chat {
     /// An empty conversation in a session of its own.
     pub fn new(session: Session, template: Template) -> Self {
-        let tokenizer = session.engine().tokenizer();
         Self {
-            takes_system: template.takes_system(),
-            guard: prompt::Guard::new(tokenizer, &template),
-            stop: stop::stop_text(tokenizer, &template),
+            form: Form::new(session.engine(), template),
             session,
-            template,
             system: None,
             messages: Vec::new(),
             tools: None,
@@ -211,7 +205,7 @@ impl Chat {
         }
         let mut options = options.clone();
         if options.constraint.is_none() {
-            options.stop.extend(self.stop.clone());
+            options.stop.extend(self.form.stop().map(str::to_owned));
         }
         let (mut said, mut text) = (String::new(), String::new());
         let summary = self.generate(&ids[n_cached..], &options, &mut |event| match event {
@@ -253,42 +247,17 @@ impl Chat {
 
     /// The conversation as the template writes it, with marks in what others have written.
     fn marked(&self) -> Result<String, TemplateError> {
-        let words = self.tools.as_ref().filter(|_| self.format() == Format::Generic);
-        let messages = match words {
-            Some(_) => self.with_system(&calling::in_words(&self.messages)),
-            None => self.with_system(&self.messages),
-        };
-        let native = self.tools.as_ref().filter(|_| words.is_none());
-        let conversation = Conversation {
-            messages: &messages,
-            tools: native.map_or(&[], |used| used.tools.definitions()),
-            add_generation_prompt: true,
+        self.form.marked(&self.said())
+    }
+
+    fn said(&self) -> Said<'_> {
+        Said {
+            messages: &self.messages,
+            system: self.system.as_deref(),
+            tools: self.tools.as_ref(),
             now: self.now,
-            extra: self.extra.clone(),
-        };
-        self.guard.render(&self.template, &conversation)
-    }
-
-    /// Messages with what the model is told in front of them.
-    fn with_system(&self, messages: &[Message]) -> Vec<Message> {
-        let mut messages = messages.to_vec();
-        let system = self.system_text();
-        if system.is_empty() {
-            return messages;
+            extra: Some(&self.extra),
         }
-        if self.takes_system {
-            messages.insert(0, Message::system(system));
-        } else if let Some(first) = messages.iter_mut().find(|message| message.role == Role::User) {
-            first.content = format!("{system}\n\n{}", first.content);
-        }
-        messages
-    }
-
-    /// What the model is told, instructions about tools included where its template has none.
-    fn system_text(&self) -> String {
-        let instructions = self.tools.as_ref().and_then(|used| self.format().instructions(&used.tools));
-        let parts = self.system.iter().chain(&instructions).filter(|text| !text.is_empty());
-        parts.map(String::as_str).collect::<Vec<_>>().join("\n\n")
     }
 
     /// Takes back what was said after the first `n` messages.
@@ -302,8 +271,8 @@ impl Chat {
         let goes_on =
             known.and_then(|known| Some((known, known.texts.iter().find_map(|t| marked.strip_prefix(t.as_str()))?)));
         match goes_on {
-            Some((known, rest)) => [&known.ids[..], &self.guard.continued(tokenizer, rest)].concat(),
-            None => self.guard.encode(tokenizer, marked),
+            Some((known, rest)) => [&known.ids[..], &self.form.guard().continued(tokenizer, rest)].concat(),
+            None => self.form.guard().encode(tokenizer, marked),
         }
     }
 
@@ -313,7 +282,7 @@ impl Chat {
             return;
         }
         ids.extend(self.answer_ids(ids.len(), said[0], summary));
-        let texts = said.map(|answer| format!("{prompt}{}", self.guard.answer(answer)));
+        let texts = said.map(|answer| format!("{prompt}{}", self.form.guard().answer(answer)));
         self.known = Some(Known { texts, ids });
     }
 

@@ -1,0 +1,340 @@
+//! Many texts at once: jobs come and go, and each step computes rows of all of them.
+//!
+//! Knows no threads, no network and no deadlines: whoever owns a [`Batcher`] calls [`step`](Batcher::step) while there is
+//! work, and hears what came of it. The one idea: a job is a text of which some tokens have been evaluated. One that
+//! writes is a token or two ahead, one whose prompt is read a thousand; a step brings each as far as its share of rows goes,
+//! writers first. A sequence whose job has ended stays until its room is needed, and whoever begins with the same tokens
+//! begins with a fork of it.
+//!
+//! Logits do not depend on what else is in a batch, so a text is the same, bit for bit, as if it had been written alone.
+
+mod job;
+mod pace;
+mod seats;
+
+use std::{collections::VecDeque, ops::ControlFlow, time::Duration};
+
+use atta_model::{Batch, Cpu, CpuOptions, Error as ModelError, Executor, KvType, Output, Want};
+
+pub use job::{Done, Job, JobId};
+
+use crate::{Engine, Error, Event, FinishReason};
+use job::Running;
+use pace::Pace;
+use seats::{Beginning, Seats};
+
+/// What a batcher is made for.
+#[derive(Clone, Debug)]
+pub struct BatcherOptions {
+    /// Positions that a text may have.
+    pub n_ctx: usize,
+    /// Texts that are read or written at the same time.
+    pub n_jobs: usize,
+    /// Sequences that stay after their jobs have ended, for those that begin the same way.
+    pub n_kept: usize,
+    /// Positions of all sequences together that have keys and values; at least `n_ctx`.
+    pub n_shared: usize,
+    /// Rows of a step.
+    pub n_batch: usize,
+    /// Element types of keys and values.
+    pub kv: KvType,
+    /// How long those that write may have to wait for those that are read, about.
+    pub max_gap: Duration,
+}
+
+/// What is told of a job.
+#[derive(Clone, Copy, Debug)]
+pub enum Update<'a> {
+    /// As a session would tell of it.
+    Event(Event<'a>),
+    /// It has come to its end.
+    Done(&'a Done),
+    /// It has failed, and is no more.
+    Failed(&'a Error),
+}
+
+/// Whoever hears of jobs; to break is to cancel that job.
+pub type OnUpdate<'a> = dyn FnMut(JobId, Update<'_>) -> ControlFlow<()> + 'a;
+
+/// What a batcher has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Steps.
+    pub n_steps: u64,
+    /// Tokens of prompts that were evaluated.
+    pub n_read: u64,
+    /// Tokens of prompts that a kept or a running sequence had evaluated.
+    pub n_reused: u64,
+    /// Tokens that were written.
+    pub n_written: u64,
+    /// Jobs that lost their place for want of room, and were read again later.
+    pub n_preempted: u64,
+    /// Kept sequences that were given up for want of room.
+    pub n_evicted: u64,
+}
+
+/// Jobs, their sequences, and the executor that they share.
+pub struct Batcher {
+    engine: Engine,
+    cpu: Cpu,
+    options: BatcherOptions,
+    seats: Seats,
+    queue: VecDeque<Running>,
+    /// A job has lost its place, and none has ended since: nobody is let in.
+    is_full: bool,
+    next_id: u64,
+    pace: Pace,
+    counts: Counts,
+    batch: Batch,
+    out: Output,
+    /// For each job of a step: its seat, how many rows, and the row of its logits, if it has come to the end of its text.
+    shares: Vec<Share>,
+}
+
+/// What a job gets of a step.
+#[derive(Clone, Copy)]
+struct Share {
+    seat: usize,
+    n_rows: usize,
+    logits: Option<usize>,
+}
+
+impl Batcher {
+    /// An executor of its own, with memory for all that may come.
+    ///
+    /// # Errors
+    /// Memory that the budget does not grant, sizes of nothing.
+    pub fn new(engine: &Engine, options: BatcherOptions) -> Result<Self, Error> {
+        let n_seqs = options.n_jobs + options.n_kept;
+        let n_shared = Some(options.n_shared.max(options.n_ctx));
+        let BatcherOptions { n_ctx, n_batch, kv, .. } = options;
+        let cpu = CpuOptions { n_ctx, n_seqs, n_batch, kv, layers: None, n_recent: None, n_shared };
+        let (model, kernels, pool) = (engine.model().clone(), engine.kernels(), engine.pool().clone());
+        Ok(Self {
+            cpu: Cpu::new(model, kernels, pool, engine.budget(), cpu)?,
+            engine: engine.clone(),
+            seats: Seats::new(options.n_jobs, n_seqs),
+            queue: VecDeque::new(),
+            is_full: false,
+            next_id: 0,
+            pace: Pace::new(options.max_gap),
+            counts: Counts::default(),
+            batch: Batch::default(),
+            out: Output::default(),
+            shares: Vec::new(),
+            options,
+        })
+    }
+
+    /// Puts a job at the end of the queue; those of a higher priority go first.
+    ///
+    /// # Errors
+    /// [`Error::PromptTooLong`], [`Error::EmptyPrompt`].
+    pub fn submit(&mut self, job: Job) -> Result<JobId, Error> {
+        let (n_prompt, n_ctx) = (job.prompt.len(), self.options.n_ctx);
+        match n_prompt {
+            0 => return Err(Error::EmptyPrompt),
+            n if n > n_ctx => return Err(Error::PromptTooLong { n_prompt, n_ctx }),
+            _ => {}
+        }
+        let id = JobId(self.next_id);
+        self.next_id += 1;
+        self.enqueue(Running::new(id, job));
+        Ok(id)
+    }
+
+    /// Ends a job wherever it is; nothing more is told of it. Its text stays for those that begin the same way.
+    pub fn cancel(&mut self, id: JobId) {
+        self.queue.retain(|job| job.id != id);
+        if let Some(seat) = self.seats.find(id) {
+            self.leave(seat);
+        }
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.seats.n_running() == 0
+    }
+
+    /// Jobs that have not begun, or were taken their place.
+    pub fn n_waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Jobs under way.
+    pub fn n_running(&self) -> usize {
+        self.seats.n_running()
+    }
+
+    /// What has been done so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The engine behind it.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// What it was made for.
+    pub fn options(&self) -> &BatcherOptions {
+        &self.options
+    }
+
+    /// Gives up all sequences that are kept.
+    pub fn forget(&mut self) {
+        while self.seats.evict(&mut self.cpu, None) {
+            self.counts.n_evicted += 1;
+        }
+    }
+
+    /// Lets jobs in, evaluates a batch of rows, and goes on with every text that has come to its end.
+    ///
+    /// # Errors
+    /// A step that failed, as one does that cannot read its weights; all jobs are as before. What goes wrong with one job is
+    /// told of that job.
+    pub fn step(&mut self, on_update: &mut OnUpdate<'_>) -> Result<(), Error> {
+        self.admit();
+        loop {
+            self.fill();
+            if self.batch.rows.is_empty() {
+                return Ok(());
+            }
+            let timer = self.pace.start();
+            match self.cpu.step(&self.batch, &mut self.out) {
+                Ok(()) => {
+                    self.pace.stop(timer, self.batch.rows.len());
+                    break;
+                }
+                Err(ModelError::OutOfBlocks) => self.make_room()?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.counts.n_steps += 1;
+        for share in std::mem::take(&mut self.shares) {
+            self.go_on(share, on_update);
+        }
+        Ok(())
+    }
+
+    /// Gives places to those who wait, in the order of the queue. One that begins like a prompt that is just being read waits for
+    /// it, because it can take over more of it later than now.
+    fn admit(&mut self) {
+        let mut i = 0;
+        while i < self.queue.len() && self.seats.has_place() && !self.is_full {
+            match self.seats.beginning(&self.queue[i].text) {
+                Beginning::Later => i += 1,
+                Beginning::Now(from) => {
+                    let job = self.queue.remove(i).expect("it was just looked at");
+                    let (n_reused, n_evicted) = self.seats.sit(job, from, &mut self.cpu);
+                    self.counts.n_reused += n_reused as u64;
+                    self.counts.n_evicted += n_evicted;
+                }
+            }
+        }
+    }
+
+    /// The rows of a step: first of all who write, the longest waiting first, then of prompts, in the order in which they came, as
+    /// many as the gap allows. A quarter of the rows is theirs in any case.
+    fn fill(&mut self) {
+        self.batch.clear();
+        self.shares.clear();
+        let (writing, reading) = self.seats.in_turn();
+        let n_batch = self.options.n_batch;
+        let mut left = if reading.is_empty() { n_batch } else { n_batch - n_batch.div_ceil(4) };
+        for seat in writing {
+            left -= self.give(seat, left);
+        }
+        left = n_batch - self.batch.rows.len();
+        if !self.shares.is_empty() {
+            left = left.min(self.pace.rows_beside(self.batch.rows.len()));
+        }
+        for seat in reading {
+            left -= self.give(seat, left);
+        }
+    }
+
+    /// Puts up to `max` rows of a job into the batch; how many.
+    fn give(&mut self, seat: usize, max: usize) -> usize {
+        let place = self.seats.at(seat);
+        let rest = &place.text()[place.n_done..];
+        let n_rows = rest.len().min(max);
+        if n_rows == 0 {
+            return 0;
+        }
+        let is_end = n_rows == rest.len();
+        for (i, &token) in rest[..n_rows].iter().enumerate() {
+            let want = if is_end && i + 1 == n_rows { Want::Logits } else { Want::Nothing };
+            self.batch.push_token(place.seq, place.n_done + i, token, want);
+        }
+        self.shares.push(Share { seat, n_rows, logits: is_end.then(|| self.batch.rows.len() - 1) });
+        n_rows
+    }
+
+    /// Makes room for keys and values: a kept sequence goes, or, if there is none, the job that came last goes back to the queue.
+    fn make_room(&mut self) -> Result<(), Error> {
+        if self.seats.evict(&mut self.cpu, None) {
+            self.counts.n_evicted += 1;
+            return Ok(());
+        }
+        match self.seats.preempt(&mut self.cpu) {
+            Some(job) => {
+                self.counts.n_preempted += 1;
+                self.is_full = true;
+                self.enqueue(job);
+                Ok(())
+            }
+            // One text alone always has room: there are at least `n_ctx` positions.
+            None => Err(ModelError::OutOfBlocks.into()),
+        }
+    }
+
+    fn leave(&mut self, seat: usize) {
+        self.seats.leave(seat);
+        self.is_full = false;
+    }
+
+    /// Behind all of the same or a higher priority that came before.
+    fn enqueue(&mut self, job: Running) {
+        let at = self.queue.partition_point(|other| other.order() <= job.order());
+        self.queue.insert(at, job);
+    }
+
+    /// Notes what was evaluated of a job, and chooses its next token if that was all of its text.
+    fn go_on(&mut self, share: Share, on_update: &mut OnUpdate<'_>) {
+        let n_ctx = self.options.n_ctx;
+        self.seats.touch(share.seat);
+        let place = self.seats.at_mut(share.seat);
+        place.n_done += share.n_rows;
+        let (n_done, Some(job)) = (place.n_done, &mut place.job) else { return };
+        let id = job.id;
+        let was_reading = job.note_rows(n_done);
+        if was_reading {
+            self.counts.n_read += share.n_rows as u64;
+        }
+        let Some(row) = share.logits else {
+            let update = Update::Event(Event::Prompt { done: n_done, total: job.n_prompt });
+            if was_reading && on_update(id, update).is_break() {
+                self.leave(share.seat);
+            }
+            return;
+        };
+        let n_before = job.n_written();
+        let ended = job.write(self.out.logits(row), n_ctx, &mut |event| on_update(id, Update::Event(event)));
+        self.counts.n_written += (job.n_written() - n_before) as u64;
+        match ended {
+            Ok(None) => {}
+            Ok(Some(FinishReason::Interrupted)) => self.leave(share.seat),
+            Ok(Some(reason)) => {
+                let done = job.done(reason);
+                self.leave(share.seat);
+                // It has ended anyway.
+                let _ = on_update(id, Update::Done(&done));
+            }
+            Err(error) => {
+                self.leave(share.seat);
+                let _ = on_update(id, Update::Failed(&error));
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Who has which sequence: jobs under way, and texts that are kept because another may begin the same way.
+//!
+//! Knows neither rows nor logits. The one idea: a kept text is a sequence without a job. What a new text has in common with
+//! any sequence is forked, not computed; blocks are counted below, so the same beginning is there once however many share
+//! it.
+
+use atta_model::{Cpu, Executor, SeqId};
+
+use super::job::{JobId, Running};
+
+/// Waiting for a prompt that is being read is worth it for so many tokens more, at least. It takes no longer than until these
+/// tokens are read.
+const WORTH_WAITING: usize = 8;
+
+/// Tokens that a grammar may have follow another, so that all of them are pending at once; with more, a job reads.
+const MAX_PENDING: usize = 32;
+
+/// A sequence, and perhaps a job.
+pub(super) struct Seat {
+    pub(super) seq: SeqId,
+    pub(super) job: Option<Running>,
+    /// What is evaluated, once the job has left.
+    kept: Vec<u32>,
+    /// Tokens of the text that are evaluated.
+    pub(super) n_done: usize,
+    /// When it was used last; larger is later.
+    used: u64,
+}
+
+impl Seat {
+    /// Whether a job goes on writing with its next rows; one that has lost its place has to be read again first.
+    fn is_writing(&self) -> bool {
+        self.job.as_ref().is_some_and(|job| job.is_writing() && job.text.len() - self.n_done <= MAX_PENDING)
+    }
+
+    /// What is, or is going to be, evaluated.
+    pub(super) fn text(&self) -> &[u32] {
+        self.job.as_ref().map_or(&self.kept, |job| &job.text)
+    }
+}
+
+/// Where a text may begin.
+pub(super) enum Beginning {
+    /// Behind the first tokens of a sequence, or as a new one.
+    Now(Option<Source>),
+    /// A prompt that begins the same way is being read.
+    Later,
+}
+
+/// So many tokens of the sequence in that seat.
+#[derive(Clone, Copy)]
+pub(super) struct Source {
+    seat: usize,
+    n: usize,
+}
+
+pub(super) struct Seats {
+    /// Empty ones are free sequences of the executor.
+    seats: Vec<Option<Seat>>,
+    n_jobs: usize,
+    n_running: usize,
+    clock: u64,
+}
+
+impl Seats {
+    /// For so many jobs, and so many sequences in all.
+    pub(super) fn new(n_jobs: usize, n_seqs: usize) -> Self {
+        Self { seats: (0..n_seqs).map(|_| None).collect(), n_jobs, n_running: 0, clock: 0 }
+    }
+
+    pub(super) fn at(&self, seat: usize) -> &Seat {
+        self.seats[seat].as_ref().expect("a seat that was just used")
+    }
+
+    pub(super) fn at_mut(&mut self, seat: usize) -> &mut Seat {
+        self.seats[seat].as_mut().expect("a seat that was just used")
+    }
+
+    pub(super) fn n_running(&self) -> usize {
+        self.n_running
+    }
+
+    pub(super) fn has_place(&self) -> bool {
+        self.n_running < self.n_jobs
+    }
+
+    pub(super) fn find(&self, id: JobId) -> Option<usize> {
+        self.taken().find(|(_, seat)| seat.job.as_ref().is_some_and(|job| job.id == id)).map(|(i, _)| i)
+    }
+
+    fn taken(&self) -> impl Iterator<Item = (usize, &Seat)> {
+        self.seats.iter().enumerate().filter_map(|(i, seat)| Some((i, seat.as_ref()?)))
+    }
+
+    /// Seats of jobs that write, the one whose last row is longest ago first, and of those that are read, in the order of the
+    /// queue.
+    pub(super) fn in_turn(&self) -> (Vec<usize>, Vec<usize>) {
+        let jobs = self.taken().filter_map(|(i, seat)| Some((i, seat, seat.job.as_ref()?)));
+        let (mut writing, mut reading): (Vec<_>, Vec<_>) = jobs.partition(|(_, seat, _)| seat.is_writing());
+        writing.sort_by_key(|(_, seat, _)| seat.used);
+        reading.sort_by_key(|(_, _, job)| job.order());
+        let seats = |list: Vec<(usize, &Seat, &Running)>| list.into_iter().map(|(i, _, _)| i).collect();
+        (seats(writing), seats(reading))
+    }
+
+    /// Where a text may begin: the longest common beginning with any sequence, without the last token, whose logits are
+    /// wanted.
+    pub(super) fn beginning(&self, text: &[u32]) -> Beginning {
+        let text = &text[..text.len() - 1];
+        let same = |other: &[u32]| text.iter().zip(other).take_while(|(a, b)| a == b).count();
+        let best = self.taken().map(|(i, seat)| Source { seat: i, n: same(&seat.text()[..seat.n_done]) });
+        let best = best.max_by_key(|source| source.n).filter(|source| source.n > 0);
+        let reading = self.taken().filter(|(_, seat)| seat.job.is_some() && !seat.is_writing());
+        let coming = reading.map(|(_, seat)| same(seat.text())).max().unwrap_or(0);
+        match coming >= best.map_or(0, |source| source.n) + WORTH_WAITING {
+            true => Beginning::Later,
+            false => Beginning::Now(best),
+        }
+    }
+
+    /// Gives a job a sequence; how many tokens of it are evaluated, and how many kept sequences had to go.
+    pub(super) fn sit(&mut self, mut job: Running, from: Option<Source>, cpu: &mut Cpu) -> (usize, u64) {
+        let (place, seq, n_evicted) = match from {
+            Some(source) if self.may_take_over(source) => {
+                let seat = self.seats[source.seat].take().expect("it was found there");
+                (source.seat, seat.seq, 0)
+            }
+            _ => {
+                let n_evicted = u64::from(self.free_seat().is_none() && self.evict(cpu, from.map(|s| s.seat)));
+                let place = self.free_seat().expect("there are more sequences than jobs");
+                let seq = match from {
+                    Some(source) => cpu.fork(self.at(source.seat).seq),
+                    None => cpu.new_seq(),
+                };
+                (place, seq.expect("a seat stands for a free sequence"), n_evicted)
+            }
+        };
+        // A layer with a window may have let go of what would be needed; then nothing is left.
+        let n_done = cpu.truncate(seq, from.map_or(0, |source| source.n)).expect("the sequence is there");
+        job.begin(n_done);
+        self.n_running += 1;
+        let used = self.tick();
+        self.seats[place] = Some(Seat { seq, job: Some(job), kept: Vec::new(), n_done, used });
+        (n_done, n_evicted)
+    }
+
+    /// Whether a kept sequence may be gone on with itself: it ends where the text goes on, or there is no other place.
+    fn may_take_over(&self, source: Source) -> bool {
+        let seat = self.at(source.seat);
+        let is_only = || self.free_seat().is_none() && !self.taken().any(|(i, s)| s.job.is_none() && i != source.seat);
+        seat.job.is_none() && (source.n == seat.n_done || is_only())
+    }
+
+    fn free_seat(&self) -> Option<usize> {
+        self.seats.iter().position(Option::is_none)
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// Notes that a job had rows in a step.
+    pub(super) fn touch(&mut self, seat: usize) {
+        let now = self.tick();
+        self.at_mut(seat).used = now;
+    }
+
+    /// Ends a job; what was evaluated of it is kept.
+    pub(super) fn leave(&mut self, seat: usize) {
+        let now = self.tick();
+        let seat = self.at_mut(seat);
+        if let Some(job) = seat.job.take() {
+            seat.kept = job.text;
+            seat.kept.truncate(seat.n_done);
+            seat.used = now;
+            self.n_running -= 1;
+        }
+    }
+
+    /// Gives up the kept sequence that was used longest ago, but not that in seat `but`; whether there was one.
+    pub(super) fn evict(&mut self, cpu: &mut Cpu, but: Option<usize>) -> bool {
+        let kept = self.taken().filter(|&(i, seat)| seat.job.is_none() && Some(i) != but);
+        let Some(oldest) = kept.min_by_key(|(_, seat)| seat.used).map(|(i, _)| i) else { return false };
+        self.vacate(oldest, cpu);
+        true
+    }
+
+    /// Takes the place of the job that is last in the order of the queue, unless it is the only one.
+    pub(super) fn preempt(&mut self, cpu: &mut Cpu) -> Option<Running> {
+        if self.n_running < 2 {
+            return None;
+        }
+        let jobs = self.taken().filter_map(|(i, seat)| Some((i, seat.job.as_ref()?.order())));
+        let (last, _) = jobs.max_by_key(|&(_, order)| order)?;
+        self.n_running -= 1;
+        self.vacate(last, cpu)
+    }
+
+    fn vacate(&mut self, seat: usize, cpu: &mut Cpu) -> Option<Running> {
+        let seat = self.seats[seat].take()?;
+        cpu.drop_seq(seat.seq).expect("a seat has a sequence");
+        seat.job
+    }
+}

@@ -1,0 +1,188 @@
+//! How a model is talked to: its template, and all that follows from it. No session: the same form serves many
+//! conversations.
+//!
+//! Knows what is said, not how it is evaluated.
+
+use atta_tokenizer::TokenKind;
+use serde_json::{Map, Value};
+
+use super::{
+    DateTime, Message, Origin, Prompt, Role, Template, TemplateError, ToolUse, calling, message::Conversation,
+    prompt::Guard, stop, template::SENTINEL,
+};
+use crate::{
+    Constraint, Control, Engine, Error, GenerateOptions, OnLength,
+    tools::{Format, Parser, Rules, Thinking, ToolError},
+};
+
+/// A template, and what was found out about it.
+pub struct Form {
+    engine: Engine,
+    template: Template,
+    takes_system: bool,
+    guard: Guard,
+    /// What has to end an answer as text, because the vocabulary has no token for it.
+    stop: Option<String>,
+}
+
+/// What is said to a model.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Said<'a> {
+    /// Oldest first.
+    pub messages: &'a [Message],
+    /// What it is told in front of everything.
+    pub system: Option<&'a str>,
+    /// What it may call.
+    pub tools: Option<&'a ToolUse>,
+    /// The time, for templates that tell the model.
+    pub now: Option<DateTime>,
+    /// Further variables of the template.
+    pub extra: Option<&'a Map<String, Value>>,
+}
+
+/// What has to be done to hear an answer.
+pub struct Asked {
+    /// The prompt.
+    pub prompt: Prompt,
+    /// What the answer is held to, beside what was asked for.
+    pub options: GenerateOptions,
+    /// Who reads it.
+    pub parser: Parser,
+}
+
+impl Form {
+    /// Of this template.
+    pub fn new(engine: &Engine, template: Template) -> Self {
+        let tokenizer = engine.tokenizer();
+        Self {
+            takes_system: template.takes_system(),
+            guard: Guard::new(tokenizer, &template),
+            stop: stop::stop_text(tokenizer, &template),
+            engine: engine.clone(),
+            template,
+        }
+    }
+
+    /// Of the template of the file, or of one that might do.
+    ///
+    /// # Errors
+    /// Those of [`Template::of_engine`].
+    pub fn of_engine(engine: &Engine) -> Result<(Self, Origin), TemplateError> {
+        let (template, origin) = Template::of_engine(engine)?;
+        Ok((Self::new(engine, template), origin))
+    }
+
+    /// The prompt of an answer, what the answer is held to, and who reads it. Calls always match the schemas of their tools,
+    /// and then a constraint of `options` counts for nothing.
+    ///
+    /// # Errors
+    /// [`Error::Template`] if the template refuses the conversation, [`Error::Tools`] if a tool is asked for that is not there
+    /// or whose schema cannot be kept to.
+    pub fn ask(&self, said: &Said<'_>, options: &GenerateOptions) -> Result<Asked, Error> {
+        let marked = self.marked(said)?;
+        let text = marked.replace(SENTINEL, "");
+        let (mut options, parser) = self.rules(said, &text, options)?;
+        if options.constraint.is_none() {
+            options.stop.extend(self.stop.clone());
+        }
+        let ids = self.guard.encode(self.engine.tokenizer(), &marked);
+        Ok(Asked { prompt: Prompt { text, ids }, options, parser })
+    }
+
+    /// What has to end an answer as text.
+    pub(super) fn stop(&self) -> Option<&str> {
+        self.stop.as_deref()
+    }
+
+    pub(super) fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// What the answer to a prompt is held to, if to anything, and who reads it.
+    pub(super) fn rules(
+        &self,
+        said: &Said<'_>,
+        prompt: &str,
+        options: &GenerateOptions,
+    ) -> Result<(GenerateOptions, Parser), Error> {
+        let none = ToolUse::default();
+        let ToolUse { tools, choice, parallel } = said.tools.unwrap_or(&none);
+        let format = self.format();
+        let thinking = Thinking::of_prompt(self.template.source(true), prompt);
+        let tokenizer = self.engine.tokenizer();
+        let marker = |text: &str| tokenizer.token_id(text).filter(|&id| tokenizer.kind(id) == TokenKind::Control);
+        let rules = Rules { format, tools, choice, parallel: *parallel, thinking };
+        let calls = said.messages.iter().flat_map(|message| &message.tool_calls);
+        let parser = rules.parser().after_calls(calls.map(|call| call.id.as_str()));
+        let mut options = GenerateOptions { control: Control::Shown, ..options.clone() };
+        if let Some(grammar) = rules.grammar(&marker)? {
+            options.stop.extend(self.stop_beside_calls());
+            options.constraint = Some(Constraint::Lark(grammar));
+            options.on_length = OnLength::Cut;
+        }
+        Ok((options, parser))
+    }
+
+    /// What ends an answer as text, unless a call would begin with it: its own grammar ends that answer.
+    fn stop_beside_calls(&self) -> Option<String> {
+        let format = self.format();
+        let begins_call = |stop: &String| format.markers().iter().any(|marker| stop.trim_start().starts_with(marker));
+        self.stop.clone().filter(|stop| !begins_call(stop))
+    }
+
+    /// How the model writes calls.
+    fn format(&self) -> Format {
+        Format::of_template(self.template.source(true))
+    }
+
+    /// Finds the tool whose schema makes the grammar one that cannot be kept to.
+    pub fn blame(&self, error: Error, tools: Option<&ToolUse>) -> Error {
+        let (Error::Constraint(_), Some(ToolUse { tools, .. })) = (&error, tools) else { return error };
+        let culprit =
+            Rules::arguments(tools).find_map(|(tool, lark)| match self.engine.guide(&Constraint::Lark(lark)) {
+                Err(Error::Constraint(what)) => Some((tool.to_owned(), what.to_string())),
+                _ => None,
+            });
+        culprit.map_or(error, |(tool, what)| ToolError::Definition { tool, what }.into())
+    }
+
+    /// The conversation as the template writes it, with marks in what others have written.
+    pub(super) fn marked(&self, said: &Said<'_>) -> Result<String, TemplateError> {
+        let words = said.tools.filter(|_| self.format() == Format::Generic);
+        let messages = match words {
+            Some(_) => self.with_system(said, &calling::in_words(said.messages)),
+            None => self.with_system(said, said.messages),
+        };
+        let native = said.tools.filter(|_| words.is_none());
+        let conversation = Conversation {
+            messages: &messages,
+            tools: native.map_or(&[], |used| used.tools.definitions()),
+            add_generation_prompt: true,
+            now: said.now,
+            extra: said.extra.cloned().unwrap_or_default(),
+        };
+        self.guard.render(&self.template, &conversation)
+    }
+
+    /// Messages with what the model is told in front of them.
+    fn with_system(&self, said: &Said<'_>, messages: &[Message]) -> Vec<Message> {
+        let mut messages = messages.to_vec();
+        let system = self.system_text(said);
+        if system.is_empty() {
+            return messages;
+        }
+        if self.takes_system {
+            messages.insert(0, Message::system(system));
+        } else if let Some(first) = messages.iter_mut().find(|message| message.role == Role::User) {
+            first.content = format!("{system}\n\n{}", first.content);
+        }
+        messages
+    }
+
+    /// What the model is told, instructions about tools included where its template has none.
+    fn system_text(&self, said: &Said<'_>) -> String {
+        let instructions = said.tools.and_then(|used| self.format().instructions(&used.tools));
+        let parts = said.system.into_iter().chain(instructions.as_deref()).filter(|text| !text.is_empty());
+        parts.collect::<Vec<_>>().join("\n\n")
+    }
+}

@@ -1,0 +1,253 @@
+//! Many texts at once are the texts that each would have been alone, whatever comes and goes beside it.
+
+use std::{collections::HashMap, ops::ControlFlow, path::Path, time::Duration};
+
+use atta_engine::{
+    Batcher, BatcherOptions, Constraint, Counts, Done, Engine, Event, FinishReason, GenerateOptions, Job, JobId,
+    KvType, LoadOptions, Sampling, SessionOptions, Update,
+};
+
+const N_CTX: usize = 256;
+
+fn engine(model: &str) -> Engine {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden").join(model);
+    Engine::open(&path, &LoadOptions::default()).unwrap()
+}
+
+fn options(n_jobs: usize, n_kept: usize, n_shared: usize) -> BatcherOptions {
+    BatcherOptions {
+        n_ctx: N_CTX,
+        n_jobs,
+        n_kept,
+        n_shared,
+        n_batch: 48,
+        kv: KvType::F16,
+        max_gap: Duration::from_millis(5),
+    }
+}
+
+/// What is asked for.
+#[derive(Clone)]
+struct Wish {
+    prompt: Vec<u32>,
+    options: GenerateOptions,
+}
+
+fn wish(engine: &Engine, text: &str, n_predict: usize, seed: u64) -> Wish {
+    let sampling = Sampling { seed, temperature: 1.0, repeat_penalty: 1.1, ..Sampling::default() };
+    let options = GenerateOptions { n_predict, sampling, ..GenerateOptions::default() };
+    Wish { prompt: engine.prompt_ids(text.as_bytes()), options }
+}
+
+/// The text of a session of its own, and why it ended.
+fn alone(engine: &Engine, wish: &Wish) -> (String, FinishReason) {
+    let mut session = engine.session(&SessionOptions { n_ctx: Some(N_CTX), ..SessionOptions::default() }).unwrap();
+    let mut text = String::new();
+    let summary = session.generate(&wish.prompt, &wish.options, |event| {
+        if let Event::Text(piece) = event {
+            text.push_str(piece);
+        }
+        ControlFlow::Continue(())
+    });
+    (text, summary.unwrap().finish_reason)
+}
+
+/// What came of each job.
+#[derive(Default)]
+struct Heard {
+    texts: HashMap<JobId, String>,
+    done: HashMap<JobId, Done>,
+    /// In the order in which they ended.
+    order: Vec<JobId>,
+}
+
+impl Heard {
+    fn step(&mut self, batcher: &mut Batcher) {
+        batcher
+            .step(&mut |id, update| {
+                match update {
+                    Update::Event(Event::Text(piece)) => self.texts.entry(id).or_default().push_str(piece),
+                    Update::Event(_) => {}
+                    Update::Done(done) => {
+                        self.order.push(id);
+                        assert!(self.done.insert(id, done.clone()).is_none(), "nothing ends twice");
+                    }
+                    Update::Failed(error) => panic!("{error}"),
+                }
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+    }
+
+    fn to_the_end(&mut self, batcher: &mut Batcher) {
+        while !batcher.is_idle() {
+            self.step(batcher);
+        }
+    }
+}
+
+fn submit(batcher: &mut Batcher, wish: &Wish) -> JobId {
+    let job = Job::new(batcher.engine(), wish.prompt.clone(), &wish.options).unwrap();
+    batcher.submit(job).unwrap()
+}
+
+/// Prompts that share beginnings, of different lengths.
+fn wishes(engine: &Engine) -> Vec<Wish> {
+    let tale = "Once upon a time there was a little fox who lived in a forest. One morning, the fox found a key. ";
+    let long = tale.repeat(4);
+    let mut wishes = Vec::new();
+    for (i, end) in ["", "It", "The key was", "\"Look!\" said the fox."].into_iter().enumerate() {
+        for (j, start) in [tale, &long, "The little ant", "One day"].into_iter().enumerate() {
+            wishes.push(wish(engine, &format!("{start}{end}"), 20 + 40 * j, (4 * i + j) as u64));
+        }
+    }
+    let json = Constraint::JsonObject;
+    wishes.push(Wish {
+        options: GenerateOptions { constraint: Some(json), ..wishes[3].options.clone() },
+        ..wishes[3].clone()
+    });
+    wishes[7].options.stop = vec![" the".to_owned()];
+    wishes[8].options.n_predict = 0;
+    wishes
+}
+
+/// All of them, coming in at random, with some cancelled; compared with what each is alone.
+fn all_at_once(model: &str, options: BatcherOptions) -> Counts {
+    let engine = engine(model);
+    let wishes = wishes(&engine);
+    let mut batcher = Batcher::new(&engine, options).unwrap();
+    let (mut heard, mut random, mut asked) = (Heard::default(), 7u64, Vec::new());
+    for wish in wishes.iter().chain(&wishes) {
+        let id = submit(&mut batcher, wish);
+        asked.push((id, wish));
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        for _ in 0..random >> 62 {
+            heard.step(&mut batcher);
+        }
+        if random >> 40 & 7 == 0 {
+            let extra = submit(&mut batcher, &wishes[5]);
+            heard.step(&mut batcher);
+            batcher.cancel(extra);
+        }
+    }
+    heard.to_the_end(&mut batcher);
+    for (id, wish) in asked {
+        let (text, reason) = alone(&engine, wish);
+        assert_eq!(heard.texts.get(&id).map_or("", String::as_str), text);
+        let done = &heard.done[&id];
+        assert_eq!((done.finish_reason, done.n_prompt), (reason, wish.prompt.len()));
+    }
+    batcher.counts()
+}
+
+#[test]
+fn beside_others_is_as_alone() {
+    let counts = all_at_once("stories.gguf", options(8, 8, 16 * N_CTX));
+    assert!(counts.n_reused > counts.n_read, "{counts:?}");
+    assert_eq!(counts.n_preempted, 0);
+}
+
+#[test]
+fn without_room_texts_are_read_again_and_are_the_same() {
+    let counts = all_at_once("stories.gguf", options(8, 0, N_CTX));
+    assert!(counts.n_preempted > 0, "{counts:?}");
+}
+
+#[test]
+fn one_place_is_enough() {
+    all_at_once("stories.gguf", options(1, 0, N_CTX));
+}
+
+#[test]
+fn what_many_begin_with_is_read_once() {
+    let engine = engine("stories.gguf");
+    let mut batcher = Batcher::new(&engine, options(16, 0, 16 * N_CTX)).unwrap();
+    let start = "The old mill stood by the stream, and nobody had lived in it for a hundred years. ".repeat(5);
+    let wishes: Vec<Wish> = (0..16).map(|i| wish(&engine, &format!("{start}User {i}:"), 8, i)).collect();
+    let mut heard = Heard::default();
+    for wish in &wishes {
+        submit(&mut batcher, wish);
+    }
+    heard.to_the_end(&mut batcher);
+    let (n_start, n_first) = (engine.prompt_ids(start.as_bytes()).len() as u64, wishes[0].prompt.len() as u64);
+    let counts = batcher.counts();
+    assert!(n_start > 80 && counts.n_read < n_first + 15 * (n_first - n_start + 3), "{n_start} {counts:?}");
+    assert_eq!(heard.done.len(), 16);
+}
+
+#[test]
+fn equals_get_the_same_share() {
+    let engine = engine("stories.gguf");
+    // More writers than rows.
+    let few = BatcherOptions { n_batch: 3, ..options(7, 0, 8 * N_CTX) };
+    let mut batcher = Batcher::new(&engine, few).unwrap();
+    let mut heard = HashMap::new();
+    for i in 0..7 {
+        let mut wish = wish(&engine, "One day", 200, i);
+        wish.options.sampling.logit_bias = vec![(engine.tokenizer().eos().unwrap(), f32::NEG_INFINITY)];
+        heard.insert(submit(&mut batcher, &wish), 0);
+    }
+    let mut step = |heard: &mut HashMap<JobId, usize>| {
+        let mut count = |id, update: Update<'_>| {
+            if let Update::Event(Event::Token { n, .. }) = update {
+                heard.insert(id, n);
+            }
+            ControlFlow::Continue(())
+        };
+        batcher.step(&mut count).unwrap();
+    };
+    while heard.values().any(|&n| n == 0) {
+        step(&mut heard);
+    }
+    let before = heard.clone();
+    (0..100).for_each(|_| step(&mut heard));
+    let written: Vec<usize> = heard.iter().map(|(id, n)| n - before[id]).collect();
+    // 300 rows for seven.
+    assert!(written.iter().all(|n| (42..=43).contains(n)), "{written:?}");
+}
+
+#[test]
+fn who_has_priority_goes_first() {
+    let engine = engine("stories.gguf");
+    let mut batcher = Batcher::new(&engine, options(1, 0, N_CTX)).unwrap();
+    let wish = wish(&engine, "One day", 3, 1);
+    let job = |priority| Job::new(&engine, wish.prompt.clone(), &wish.options).unwrap().with_priority(priority);
+    let ids: Vec<JobId> = [0, 0, 2, 1].into_iter().map(|priority| batcher.submit(job(priority)).unwrap()).collect();
+    let mut heard = Heard::default();
+    heard.to_the_end(&mut batcher);
+    assert_eq!(heard.order, [ids[2], ids[3], ids[0], ids[1]]);
+}
+
+#[test]
+fn who_breaks_or_is_cancelled_hears_no_more() {
+    let engine = engine("stories.gguf");
+    let mut batcher = Batcher::new(&engine, options(2, 0, 2 * N_CTX)).unwrap();
+    let wishes: Vec<Wish> = (0..3).map(|i| wish(&engine, "One day", 100, i)).collect();
+    let ids: Vec<JobId> = wishes.iter().map(|wish| submit(&mut batcher, wish)).collect();
+    let mut n_heard = 0;
+    while n_heard == 0 {
+        let mut once = |id, update: Update<'_>| match (id == ids[0], update) {
+            (true, Update::Event(Event::Token { .. })) => {
+                n_heard += 1;
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        };
+        batcher.step(&mut once).unwrap();
+    }
+    batcher.cancel(ids[2]);
+    let mut heard = Heard::default();
+    heard.to_the_end(&mut batcher);
+    assert_eq!(heard.order, [ids[1]]);
+    assert_eq!((batcher.n_running(), batcher.n_waiting()), (0, 0));
+}
+
+#[test]
+fn what_cannot_begin_is_refused() {
+    let engine = engine("stories.gguf");
+    let mut batcher = Batcher::new(&engine, options(1, 0, N_CTX)).unwrap();
+    let job = |prompt| Job::new(&engine, prompt, &GenerateOptions::default()).unwrap();
+    assert!(batcher.submit(job(Vec::new())).is_err());
+    assert!(batcher.submit(job(vec![1; N_CTX + 1])).is_err());
+    assert!(batcher.is_idle());
+}
