@@ -172,6 +172,11 @@ impl Cpu {
         [Cache::bytes(spec, layers, &options.cache()), Scratch::bytes(spec, size)]
     }
 
+    /// Positions that have keys and values, shared ones once, in whole blocks; and how many there may be.
+    pub fn n_positions(&self) -> (usize, usize) {
+        self.cache.taken()
+    }
+
     /// Lets `observer` hear what each step turns to.
     pub fn observe(&mut self, observer: Box<dyn Observer>) {
         self.observer = observer;

@@ -8,6 +8,8 @@ mod context;
 #[cfg(feature = "convert")]
 mod convert;
 mod flags;
+#[cfg(feature = "server")]
+mod serve;
 mod shape;
 mod tools;
 mod value;
@@ -27,6 +29,8 @@ pub(crate) use convert::{ConvertArgs, ImatrixArgs, Kind};
 #[cfg(feature = "chat")]
 pub(crate) use flags::TemplateChoice;
 pub(crate) use flags::{CacheFlags, ModelFlags, ReportFlags, SamplingFlags, WeightsName};
+#[cfg(feature = "server")]
+pub(crate) use serve::ServeArgs;
 pub(crate) use shape::ShapeFlags;
 #[cfg(feature = "constrain")]
 pub(crate) use shape::{JsonKind, OnLengthName};
@@ -52,6 +56,10 @@ fn examples() -> String {
         (cfg!(feature = "builtin"), "run -p \"Once upon a time\"              the small model that is built in"),
         (true, "run model.gguf -p \"Once upon a time\"   any GGUF file"),
         (cfg!(feature = "chat"), "chat model.gguf                        a conversation"),
+        (
+            cfg!(feature = "server"),
+            "serve model.gguf                       clients of OpenAI's interface, and browsers",
+        ),
         (cfg!(feature = "pull"), "pull org/repo                          a model from Hugging Face"),
         (true, "inspect model.gguf                     what is in a file"),
         (true, "bench model.gguf                       how fast it is here"),
@@ -70,6 +78,10 @@ pub(crate) enum Command {
     Chat(Box<ChatArgs>),
     #[cfg(not(feature = "chat"))]
     Chat(Lacking),
+    #[cfg(feature = "server")]
+    Serve(Box<ServeArgs>),
+    #[cfg(not(feature = "server"))]
+    Serve(Lacking),
     #[cfg(feature = "cache")]
     Cache(CacheArgs),
     #[cfg(not(feature = "cache"))]
@@ -98,7 +110,14 @@ pub(crate) enum Command {
 }
 
 /// Not in this build: it was made without the feature of that name.
-#[cfg(not(all(feature = "cache", feature = "chat", feature = "convert", feature = "perplexity", feature = "pull")))]
+#[cfg(not(all(
+    feature = "cache",
+    feature = "chat",
+    feature = "convert",
+    feature = "perplexity",
+    feature = "pull",
+    feature = "server"
+)))]
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Lacking {

@@ -19,6 +19,8 @@ mod picolm;
 #[cfg(feature = "pull")]
 mod pull;
 mod run;
+#[cfg(feature = "server")]
+mod serve;
 mod tokenize;
 
 use crate::{args::Command, failure::Failure};
@@ -35,6 +37,10 @@ pub(crate) fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Chat(args) => chat::run(&args),
         #[cfg(not(feature = "chat"))]
         Command::Chat(_) => Err(lacks("chat", "chat")),
+        #[cfg(feature = "server")]
+        Command::Serve(args) => serve::run(&args),
+        #[cfg(not(feature = "server"))]
+        Command::Serve(_) => Err(lacks("serve", "server")),
         #[cfg(feature = "cache")]
         Command::Cache(args) => cache::run(&args),
         #[cfg(not(feature = "cache"))]
@@ -64,7 +70,14 @@ pub(crate) fn dispatch(command: Command) -> Result<(), Failure> {
 }
 
 /// A command that needs a feature.
-#[cfg(not(all(feature = "cache", feature = "chat", feature = "convert", feature = "perplexity", feature = "pull")))]
+#[cfg(not(all(
+    feature = "cache",
+    feature = "chat",
+    feature = "convert",
+    feature = "perplexity",
+    feature = "pull",
+    feature = "server"
+)))]
 fn lacks(command: &str, feature: &str) -> Failure {
     Failure::Usage(format!("this build has no `atta {command}`: it was made without the feature `{feature}`"))
 }

@@ -166,6 +166,11 @@ impl Batcher {
         self.seats.n_running()
     }
 
+    /// Positions that have keys and values, shared ones once, in whole blocks; and how many there may be.
+    pub fn n_positions(&self) -> (usize, usize) {
+        self.cpu.n_positions()
+    }
+
     /// What has been done so far.
     pub fn counts(&self) -> Counts {
         self.counts

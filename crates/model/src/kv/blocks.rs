@@ -35,6 +35,10 @@ impl Blocks {
         &self.holders
     }
 
+    pub(super) fn n_blocks(&self) -> usize {
+        self.holders.len()
+    }
+
     pub(super) fn n_free(&self) -> usize {
         self.free.len()
     }

@@ -75,6 +75,15 @@ impl Cache {
         bytes.fold(0, u64::saturating_add)
     }
 
+    /// Positions whose blocks are taken, and how many there are, of the layers that keep most.
+    pub(crate) fn taken(&self) -> (usize, usize) {
+        let group = self.groups.iter().max_by_key(|group| group.blocks.n_blocks());
+        group.map_or((0, 0), |group| {
+            let n = group.blocks.n_blocks();
+            ((n - group.blocks.n_free()) * BLOCK_LEN, n * BLOCK_LEN)
+        })
+    }
+
     /// Positions that a sequence may have.
     pub(crate) fn n_ctx(&self) -> usize {
         self.n_ctx

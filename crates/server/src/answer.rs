@@ -1,0 +1,156 @@
+//! Answers while they come: news of several jobs, read as text, thoughts and calls.
+//!
+//! Knows no interface of any other server. What comes out is for one that writes it down at once, and for one that waits
+//! for all of it.
+
+use std::{
+    collections::VecDeque,
+    task::{Context, Poll},
+};
+
+use atta_engine::{
+    Done, FinishReason,
+    tools::{Outcome, Parser, Piece},
+};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::{
+    refusal::Refusal,
+    worker::{Heard, News, Thought},
+};
+
+/// Something that happened to one of several answers.
+#[derive(Debug)]
+pub(crate) enum Happening {
+    /// Its text, thoughts or calls grew.
+    Piece(Piece),
+    /// A token was chosen, and this is what the model thought of it.
+    Thought(Thought),
+    /// It is complete.
+    End(End),
+}
+
+/// A complete answer.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) done: Done,
+    /// What it was altogether.
+    pub(crate) outcome: Outcome,
+}
+
+impl End {
+    /// Why it ended, as OpenAI's interface has it.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self.done.finish_reason {
+            FinishReason::Length => "length",
+            _ if !self.outcome.calls.is_empty() => "tool_calls",
+            _ => "stop",
+        }
+    }
+}
+
+/// Answers that are being written.
+pub(crate) struct Answers {
+    news: UnboundedReceiver<Heard>,
+    /// One for each answer that is not complete.
+    readers: Vec<Option<Reader>>,
+    ready: VecDeque<(usize, Happening)>,
+}
+
+/// Reads the text of an answer.
+pub(crate) enum Reader {
+    /// As text, and nothing else.
+    Plain(String),
+    /// As a message, which does not begin with white space.
+    Message {
+        /// Finds thoughts and calls.
+        parser: Box<Parser>,
+        /// Whether anything but white space has come.
+        has_begun: bool,
+    },
+}
+
+impl Reader {
+    pub(crate) fn message(parser: Parser) -> Self {
+        Self::Message { parser: Box::new(parser), has_begun: false }
+    }
+
+    fn read(&mut self, text: String) -> Vec<Piece> {
+        match self {
+            Self::Plain(all) => {
+                all.push_str(&text);
+                vec![Piece::Text(text)]
+            }
+            Self::Message { parser, has_begun } => {
+                let text = if *has_begun { &text } else { text.trim_start() };
+                *has_begun |= !text.is_empty();
+                if text.is_empty() { Vec::new() } else { parser.push(text) }
+            }
+        }
+    }
+
+    fn finish(self) -> (Vec<Piece>, Outcome) {
+        match self {
+            Self::Plain(text) => (Vec::new(), Outcome { text, ..Outcome::default() }),
+            Self::Message { parser, .. } => parser.finish(),
+        }
+    }
+}
+
+impl Answers {
+    /// One reader for each job.
+    pub(crate) fn new(news: UnboundedReceiver<Heard>, readers: Vec<Reader>) -> Self {
+        Self { news, readers: readers.into_iter().map(Some).collect(), ready: VecDeque::new() }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.readers.len()
+    }
+
+    /// What happens next, to which of them; `None` when all are complete.
+    pub(crate) async fn next(&mut self) -> Option<Result<(usize, Happening), Refusal>> {
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(usize, Happening), Refusal>>> {
+        loop {
+            if let Some(happening) = self.ready.pop_front() {
+                return Poll::Ready(Some(Ok(happening)));
+            }
+            if self.readers.iter().all(Option::is_none) {
+                return Poll::Ready(None);
+            }
+            match self.news.poll_recv(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some((i, News::Failed(refusal)))) => {
+                    self.readers[i] = None;
+                    return Poll::Ready(Some(Err(refusal)));
+                }
+                Poll::Ready(Some((i, news))) => self.read(i, news),
+                // The thread that computes is gone.
+                Poll::Ready(None) => {
+                    self.readers.clear();
+                    return Poll::Ready(Some(Err(Refusal::stopping())));
+                }
+            }
+        }
+    }
+
+    fn read(&mut self, i: usize, news: News) {
+        match news {
+            News::Text(text) => {
+                let pieces = self.readers[i].as_mut().map_or_else(Vec::new, |reader| reader.read(text));
+                self.ready.extend(pieces.into_iter().map(|piece| (i, Happening::Piece(piece))));
+            }
+            News::Token(thought) => self.ready.push_back((i, Happening::Thought(thought))),
+            News::Done(done) => {
+                let Some(reader) = self.readers[i].take() else { return };
+                let (pieces, outcome) = reader.finish();
+                self.ready.extend(pieces.into_iter().map(|piece| (i, Happening::Piece(piece))));
+                self.ready.push_back((i, Happening::End(End { done, outcome })));
+            }
+            News::Failed(_) => unreachable!("it was looked at before"),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What all requests share: the model, the thread that computes, and what the server was told.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use atta_engine::{Engine, chat::Form};
+
+use crate::{ServerOptions, metrics::Metrics, refusal::Refusal, worker::Worker};
+
+/// The server's state.
+pub(crate) struct App {
+    pub(crate) engine: Engine,
+    /// How the model is talked to.
+    pub(crate) form: Form,
+    pub(crate) worker: Worker,
+    pub(crate) options: ServerOptions,
+    pub(crate) metrics: Metrics,
+    /// Seconds since 1970.
+    pub(crate) started: u64,
+    is_stopping: AtomicBool,
+    n_ids: AtomicU64,
+}
+
+impl App {
+    pub(crate) fn new(engine: Engine, form: Form, worker: Worker, options: ServerOptions) -> Self {
+        Self {
+            engine,
+            form,
+            worker,
+            options,
+            metrics: Metrics::default(),
+            started: now(),
+            is_stopping: AtomicBool::new(false),
+            n_ids: AtomicU64::new(0),
+        }
+    }
+
+    /// What the model is called in answers.
+    pub(crate) fn name(&self) -> &str {
+        self.options.names.first().map_or("atta", String::as_str)
+    }
+
+    /// Refuses a name that is not one of the model's.
+    pub(crate) fn check_name(&self, name: Option<&str>) -> Result<(), Refusal> {
+        match name {
+            Some(name) if !self.options.names.iter().any(|ours| ours == name) => Err(Refusal::no_model(name)),
+            _ => Ok(()),
+        }
+    }
+
+    /// An id that no other answer of this server has, and hardly one of another.
+    pub(crate) fn id(&self, prefix: &str) -> String {
+        let n = self.n_ids.fetch_add(1, Ordering::Relaxed);
+        format!("{prefix}{:x}{n:06x}", self.started)
+    }
+
+    /// From now on nobody gets in.
+    pub(crate) fn close(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}

@@ -1,0 +1,61 @@
+//! Bodies of requests: as long as they may be, within the time they may take, and JSON of which every field is known.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use http_body_util::{BodyExt, Limited};
+use serde::de::DeserializeOwned;
+
+use crate::refusal::Refusal;
+
+/// Reads a body and understands it.
+pub(crate) async fn json<T: DeserializeOwned>(body: Body, max: usize, timeout: Duration) -> Result<T, Refusal> {
+    let collected = tokio::time::timeout(timeout, Limited::new(body, max).collect()).await;
+    let bytes = match collected.map_err(|_| Refusal::too_slow())? {
+        Ok(whole) => whole.to_bytes(),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => return Err(Refusal::too_large(max)),
+        Err(error) => return Err(Refusal::bad(format!("the body broke off: {error}"))),
+    };
+    parse(&bytes)
+}
+
+/// An unknown field is an error that names it.
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        let message = error.to_string();
+        match field(&message) {
+            Some((name, "unknown")) => Refusal::field(name, format!("the field {name:?} is not supported")),
+            Some((name, _)) => Refusal::field(name, format!("the field {name:?} is missing")),
+            None => Refusal::bad(format!("this is no request in JSON: {message}")),
+        }
+    })
+}
+
+/// The field that serde's message is about, and what is wrong with it.
+fn field(message: &str) -> Option<(&str, &'static str)> {
+    let (kind, rest) = [("unknown", "unknown field `"), ("missing", "missing field `")]
+        .into_iter()
+        .find_map(|(kind, start)| Some((kind, message.strip_prefix(start)?)))?;
+    Some((rest.split_once('`')?.0, kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Ask {
+        #[serde(rename = "n")]
+        _n: u32,
+    }
+
+    #[test]
+    fn a_field_that_is_not_known_or_not_there_is_named() {
+        let param = |text: &str| parse::<Ask>(text.as_bytes()).unwrap_err().param;
+        assert_eq!(param(r#"{"n": 1, "seeed": 2}"#).as_deref(), Some("seeed"));
+        assert_eq!(param("{}").as_deref(), Some("n"));
+        assert_eq!(param(r#"{"n": "x"}"#), None);
+        assert!(parse::<Ask>(b"\xff").is_err());
+    }
+}

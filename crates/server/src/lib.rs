@@ -1,0 +1,112 @@
+//! A loaded model behind HTTP: many clients at once, each of which gets its text token by token.
+//!
+//! Knows the interfaces of other servers, and nothing of weights or kernels. The one idea: what a client asks for becomes
+//! jobs of a [`Batcher`](atta_engine::Batcher), which a thread of its own runs; everything else is translation, of
+//! requests into jobs (`openai/`) and of what is heard of them into events on the wire. The only crate with async code,
+//! and that is one thread too.
+//!
+//! No path or address in a request ever names a file or another machine.
+
+#![forbid(unsafe_code)]
+
+mod access;
+mod answer;
+mod app;
+mod body;
+mod listen;
+mod metrics;
+mod openai;
+mod page;
+mod prepare;
+mod refusal;
+mod routes;
+mod worker;
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use atta_engine::{BatcherOptions, Engine};
+
+pub use listen::{Server, Stopper};
+
+/// What is served, and to whom.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Where clients connect.
+    pub listen: Listen,
+    /// What they must know; without any, whatever they say is right.
+    pub api_keys: Vec<String>,
+    /// Serves other machines without a key.
+    pub insecure: bool,
+    /// What the model is called; a request may name any of these, and the first is the one in answers.
+    pub names: Vec<String>,
+    /// Texts at once, and their memory.
+    pub batcher: BatcherOptions,
+    /// Requests that may wait for a place; more are told to come back later.
+    pub max_queue: usize,
+    /// Bytes of a request's body.
+    pub max_body: usize,
+    /// Connections at once.
+    pub max_connections: usize,
+    /// How long the head or the body of a request may take to come.
+    pub read_timeout: Duration,
+    /// How long texts may go on after the server was asked to stop.
+    pub grace: Duration,
+    /// Whether each request becomes a line on standard error.
+    pub log: Log,
+}
+
+/// Where clients connect.
+#[derive(Clone, Debug)]
+pub enum Listen {
+    /// An address; port 0 takes a free one.
+    Tcp(SocketAddr),
+    /// A socket in the file system, for programs of this machine.
+    Unix(PathBuf),
+}
+
+/// How requests are written down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Log {
+    /// Not at all.
+    #[default]
+    Off,
+    /// As a line for people.
+    Text,
+    /// As a line of JSON.
+    Json,
+}
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The model cannot be used this way.
+    #[error(transparent)]
+    Engine(#[from] atta_engine::Error),
+    /// The address cannot be had.
+    #[error("{place}: {source}")]
+    Listen {
+        /// The address or the path.
+        place: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Other machines would get in.
+    #[error(
+        "{0} can be reached by other machines: give --api-key, or --insecure if everybody who can reach it may use it"
+    )]
+    Open(SocketAddr),
+    /// The system has no thread or no timer.
+    #[error("the server cannot start: {0}")]
+    Start(#[source] std::io::Error),
+}
+
+impl Server {
+    /// Listens; nobody is served until [`run`](Self::run).
+    ///
+    /// # Errors
+    /// An address that cannot be had or that would let everybody in, memory that the budget does not grant, a chat
+    /// template that cannot be read.
+    pub fn bind(engine: &Engine, options: ServerOptions) -> Result<Self, ServeError> {
+        Self::new(engine, options)
+    }
+}

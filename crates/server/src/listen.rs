@@ -1,0 +1,257 @@
+//! Connections: who gets in, how long they may take, and how the server ends.
+
+use std::{
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    pin::pin,
+    sync::Arc,
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use atta_engine::{Batcher, Engine, chat::Form};
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, UnixListener},
+    runtime::Runtime,
+    signal::unix::{Signal, SignalKind, signal},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+};
+
+use crate::{Listen, ServeError, ServerOptions, app::App, routes, worker::Worker};
+
+/// Threads that make jobs of requests.
+const MAX_BLOCKING_THREADS: usize = 2;
+/// After an accept that failed, as one does when there are no more file descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A server that listens.
+pub struct Server {
+    app: Arc<App>,
+    runtime: Runtime,
+    listener: Listener,
+    compute: JoinHandle<()>,
+    stop: watch::Sender<bool>,
+}
+
+/// Ends a server from another thread.
+#[derive(Clone)]
+pub struct Stopper(watch::Sender<bool>);
+
+impl Stopper {
+    /// Nobody gets in any more; texts under way may go on for as long as the options say.
+    pub fn stop(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+/// What asks a program to end.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+impl Server {
+    pub(crate) fn new(engine: &Engine, options: ServerOptions) -> Result<Self, ServeError> {
+        if let Listen::Tcp(address) = options.listen
+            && !address.ip().is_loopback()
+            && options.api_keys.is_empty()
+            && !options.insecure
+        {
+            return Err(ServeError::Open(address));
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(MAX_BLOCKING_THREADS)
+            .build()
+            .map_err(ServeError::Start)?;
+        let listener = runtime.block_on(Listener::bind(&options.listen))?;
+        let (form, _) = Form::of_engine(engine).map_err(atta_engine::Error::from)?;
+        let batcher = Batcher::new(engine, options.batcher.clone())?;
+        let (worker, compute) = Worker::start(batcher, options.max_queue).map_err(ServeError::Start)?;
+        let app = Arc::new(App::new(engine.clone(), form, worker, options));
+        Ok(Self { app, runtime, listener, compute, stop: watch::Sender::new(false) })
+    }
+
+    /// Where it listens: an address with its port, or a path.
+    pub fn place(&self) -> String {
+        match &self.listener {
+            Listener::Tcp(listener) => {
+                listener.local_addr().map_or_else(|e| e.to_string(), |at| format!("http://{at}"))
+            }
+            Listener::Unix(_, path) => format!("unix:{}", path.display()),
+        }
+    }
+
+    /// What ends it.
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.stop.clone())
+    }
+
+    /// Serves until it is stopped by its [`Stopper`].
+    pub fn run(self) {
+        self.run_until(std::future::pending());
+    }
+
+    /// Serves until Ctrl-C or SIGTERM; another one cuts texts that are still being written.
+    ///
+    /// # Errors
+    /// Signals that the system does not let us hear.
+    pub fn run_until_signal(self) -> Result<(), ServeError> {
+        let guard = self.runtime.enter();
+        let mut signals = Signals::listen().map_err(ServeError::Start)?;
+        drop(guard);
+        let stopper = self.stopper();
+        self.run_until(async move {
+            signals.next().await;
+            stopper.stop();
+            signals.next().await;
+        });
+        Ok(())
+    }
+
+    /// Serves until it is stopped; what is written then is cut when `cut` is ready, if the grace is not over before.
+    fn run_until(self, cut: impl Future<Output = ()>) {
+        let Self { app, runtime, listener, compute, stop } = self;
+        runtime.block_on(async {
+            tokio::select! {
+                () = serve(&app, &listener, &stop) => {}
+                () = cut => {}
+            }
+        });
+        app.worker.stop();
+        // Connections that are still there are cut, and with them their jobs.
+        runtime.shutdown_background();
+        drop(app);
+        // A panic of that thread has been told of.
+        let _ = compute.join();
+        if let Listener::Unix(_, path) = listener {
+            // It may have been taken away already.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Listener {
+    async fn bind(listen: &Listen) -> Result<Self, ServeError> {
+        let failed = |place: String| move |source| ServeError::Listen { place, source };
+        match listen {
+            Listen::Tcp(address) => {
+                let listener = TcpListener::bind(address).await.map_err(failed(address.to_string()))?;
+                Ok(Self::Tcp(listener))
+            }
+            Listen::Unix(path) => {
+                let listener = bind_unix(path).map_err(failed(path.display().to_string()))?;
+                Ok(Self::Unix(listener, path.clone()))
+            }
+        }
+    }
+
+    async fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        Ok(match self {
+            Self::Tcp(listener) => {
+                let (stream, _): (_, SocketAddr) = listener.accept().await?;
+                // A token is a small packet that somebody waits for.
+                stream.set_nodelay(true)?;
+                Box::new(stream)
+            }
+            Self::Unix(listener, _) => Box::new(listener.accept().await?.0),
+        })
+    }
+}
+
+/// A socket that a server has left behind is replaced; one that answers is not, nor is any other file.
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    use std::os::unix::{fs::FileTypeExt, net::UnixStream};
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    if is_socket && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+        std::fs::remove_file(path)?;
+    }
+    UnixListener::bind(path)
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// Takes connections until the server is stopped, and waits for those that are open then.
+async fn serve(app: &Arc<App>, listener: &Listener, stop: &watch::Sender<bool>) {
+    let router = routes::router(Arc::clone(app));
+    let places = Arc::new(Semaphore::new(app.options.max_connections));
+    loop {
+        let place = Arc::clone(&places).acquire_owned();
+        let connection = async {
+            // The semaphore is never closed.
+            let place = place.await.ok()?;
+            Some((listener.accept().await, place))
+        };
+        tokio::select! {
+            () = stop_asked(stop.subscribe()) => break,
+            accepted = connection => match accepted {
+                Some((Ok(stream), place)) => {
+                    tokio::spawn(connect(Arc::clone(app), router.clone(), stream, place, stop.subscribe()));
+                }
+                _ => tokio::time::sleep(PAUSE).await,
+            },
+        }
+    }
+    app.close();
+    let all = u32::try_from(app.options.max_connections).unwrap_or(u32::MAX);
+    // Whoever takes longer is cut.
+    let _ = tokio::time::timeout(app.options.grace, places.acquire_many(all)).await;
+}
+
+/// Comes back when the server is asked to stop, or is gone.
+async fn stop_asked(mut stopped: watch::Receiver<bool>) {
+    let _ = stopped.wait_for(|&stopped| stopped).await;
+}
+
+/// Serves one connection, from one request to the next.
+async fn connect(
+    app: Arc<App>,
+    router: Router,
+    stream: Box<dyn Stream>,
+    _place: OwnedSemaphorePermit,
+    stopped: watch::Receiver<bool>,
+) {
+    app.metrics.connected();
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(app.options.read_timeout).max_buf_size(64 << 10);
+    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut connection = pin!(connection);
+    // What goes wrong with a connection is the client's to see.
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        () = stop_asked(stopped) => {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
+        }
+    }
+    app.metrics.disconnected();
+}

@@ -1,0 +1,282 @@
+//! `POST /v1/chat/completions`.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use atta_engine::{
+    GenerateOptions,
+    chat::{Message, Said, ToolUse},
+    tools::{Piece, ToolCall, ToolChoice},
+};
+use axum::{
+    Json,
+    response::{IntoResponse, Response},
+};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{
+    events::{self, Writer},
+    sampling::{OneOrMore, Wanted, n_answers},
+    says::{ResponseFormat, Says, name_results, tool_use},
+    wire::{Usage, thought},
+};
+use crate::{
+    answer::{Answers, End, Happening},
+    app::{self, App},
+    prepare,
+    refusal::Refusal,
+};
+
+/// Alternatives of a token that may be asked for.
+const MAX_TOP_LOGPROBS: usize = 20;
+
+/// What may be asked for. Fields with an underscore mean nothing to us, and nothing to the answer.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ChatRequest {
+    messages: Vec<Says>,
+    model: Option<String>,
+    #[serde(default)]
+    stream: bool,
+    stream_options: Option<StreamOptions>,
+    n: Option<usize>,
+    max_tokens: Option<usize>,
+    max_completion_tokens: Option<usize>,
+    stop: Option<OneOrMore>,
+    temperature: Option<f32>,
+    top_p: Option<f32>,
+    top_k: Option<usize>,
+    min_p: Option<f32>,
+    typical_p: Option<f32>,
+    repeat_penalty: Option<f32>,
+    presence_penalty: Option<f32>,
+    frequency_penalty: Option<f32>,
+    logit_bias: Option<BTreeMap<String, f32>>,
+    seed: Option<i64>,
+    logprobs: Option<bool>,
+    top_logprobs: Option<usize>,
+    response_format: Option<ResponseFormat>,
+    tools: Option<Vec<Value>>,
+    tool_choice: Option<Value>,
+    parallel_tool_calls: Option<bool>,
+    /// Further variables of the chat template.
+    chat_template_kwargs: Option<Map<String, Value>>,
+    #[serde(rename = "user")]
+    _user: Option<String>,
+    #[serde(rename = "metadata")]
+    _metadata: Option<Value>,
+    store: Option<bool>,
+    #[serde(rename = "safety_identifier")]
+    _safety_identifier: Option<String>,
+    #[serde(rename = "prompt_cache_key")]
+    _prompt_cache_key: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StreamOptions {
+    #[serde(default)]
+    pub(super) include_usage: bool,
+    #[serde(default, rename = "include_obfuscation")]
+    _include_obfuscation: bool,
+}
+
+/// A request that makes sense.
+struct Ask {
+    messages: Vec<Message>,
+    tools: Option<ToolUse>,
+    extra: Map<String, Value>,
+    options: GenerateOptions,
+    n: usize,
+    stream: bool,
+    include_usage: bool,
+}
+
+impl ChatRequest {
+    fn into_ask(self, max_answers: usize) -> Result<Ask, Refusal> {
+        if self.store == Some(true) {
+            return Err(Refusal::field("store", "this server stores nothing"));
+        }
+        if self.messages.is_empty() {
+            return Err(Refusal::field("messages", "there are no messages"));
+        }
+        let n_logprobs = match (self.logprobs.unwrap_or(false), self.top_logprobs) {
+            (_, Some(n)) if n > MAX_TOP_LOGPROBS => {
+                return Err(Refusal::field("top_logprobs", format!("{n}, expected at most {MAX_TOP_LOGPROBS}")));
+            }
+            (false, Some(n)) if n > 0 => {
+                return Err(Refusal::field("top_logprobs", "it is of no use without logprobs: true"));
+            }
+            (false, _) => None,
+            (true, n) => Some(n.unwrap_or(0)),
+        };
+        let mut messages = self.messages.into_iter().map(Says::into_message).collect::<Result<Vec<_>, _>>()?;
+        name_results(&mut messages);
+        let tools = tool_use(self.tools, self.tool_choice, self.parallel_tool_calls)?;
+        let constraint = self.response_format.map_or(Ok(None), ResponseFormat::into_constraint)?;
+        if constraint.is_some() && tools.as_ref().is_some_and(|tools| tools.choice != ToolChoice::None) {
+            return Err(Refusal::field(
+                "response_format",
+                "it cannot be combined with tools; tool_choice: \"none\" may",
+            ));
+        }
+        let wanted = Wanted {
+            temperature: self.temperature,
+            top_p: self.top_p,
+            top_k: self.top_k,
+            min_p: self.min_p,
+            typical_p: self.typical_p,
+            repeat_penalty: self.repeat_penalty,
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+            logit_bias: self.logit_bias,
+            seed: self.seed,
+            stop: self.stop,
+            max_tokens: self.max_completion_tokens.or(self.max_tokens),
+            n_logprobs,
+        };
+        Ok(Ask {
+            messages,
+            tools,
+            extra: self.chat_template_kwargs.unwrap_or_default(),
+            options: GenerateOptions { constraint, ..wanted.into_options()? },
+            n: n_answers(self.n, max_answers)?,
+            stream: self.stream,
+            include_usage: self.stream_options.unwrap_or_default().include_usage,
+        })
+    }
+}
+
+/// Answers a conversation.
+pub(crate) async fn answer(app: Arc<App>, request: ChatRequest) -> Result<Response, Refusal> {
+    app.check_name(request.model.as_deref())?;
+    let ask = request.into_ask(app.options.batcher.n_jobs)?;
+    let (stream, include_usage, n) = (ask.stream, ask.include_usage, ask.n);
+    let shared = Arc::clone(&app);
+    let answers = prepare::begin(&app, move || {
+        let said =
+            Said { messages: &ask.messages, tools: ask.tools.as_ref(), extra: Some(&ask.extra), ..Said::default() };
+        prepare::answers(&shared, &said, &ask.options, ask.n)
+    })
+    .await?;
+    let head = Head { id: app.id("chatcmpl-"), created: app::now(), app };
+    if stream {
+        return Ok(events::stream(answers, Chunks { head, usage: Usage::default(), include_usage, n }));
+    }
+    whole(&head, answers, n).await
+}
+
+/// What is the same in all parts of an answer.
+struct Head {
+    id: String,
+    created: u64,
+    app: Arc<App>,
+}
+
+impl Head {
+    fn object(&self, kind: &str, choices: Value) -> Value {
+        json!({
+            "id": self.id, "object": kind, "created": self.created, "model": self.app.name(),
+            "system_fingerprint": null, "choices": choices,
+        })
+    }
+}
+
+/// All answers, when they are complete.
+async fn whole(head: &Head, mut answers: Answers, n: usize) -> Result<Response, Refusal> {
+    let mut choices = vec![Value::Null; n];
+    let mut thoughts: Vec<Vec<Value>> = vec![Vec::new(); n];
+    let mut usage = Usage::default();
+    while let Some(happening) = answers.next().await {
+        match happening? {
+            (_, Happening::Piece(_)) => {}
+            (i, Happening::Thought(one)) => thoughts[i].push(thought(&head.app, &one)),
+            (i, Happening::End(end)) => {
+                usage.add(&end.done);
+                choices[i] = choice(i, &end, std::mem::take(&mut thoughts[i]));
+            }
+        }
+    }
+    let mut body = head.object("chat.completion", choices.into());
+    body["usage"] = usage.to_json();
+    Ok(Json(body).into_response())
+}
+
+fn choice(i: usize, end: &End, thoughts: Vec<Value>) -> Value {
+    let outcome = &end.outcome;
+    let has_content = !outcome.text.is_empty() || outcome.calls.is_empty();
+    let mut message = json!({ "role": "assistant", "content": has_content.then_some(&outcome.text), "refusal": null });
+    if !outcome.reasoning.is_empty() {
+        message["reasoning_content"] = outcome.reasoning.trim().into();
+    }
+    if !outcome.calls.is_empty() {
+        message["tool_calls"] = outcome.calls.iter().map(call).collect();
+    }
+    let logprobs = (!thoughts.is_empty()).then(|| json!({ "content": thoughts, "refusal": null }));
+    json!({ "index": i, "message": message, "logprobs": logprobs, "finish_reason": end.reason() })
+}
+
+/// A call; its arguments are a text of JSON, as the interface has it.
+fn call(call: &ToolCall) -> Value {
+    let function = json!({ "name": call.name, "arguments": call.arguments.to_string() });
+    json!({ "id": call.id, "type": "function", "function": function })
+}
+
+/// An answer in parts.
+struct Chunks {
+    head: Head,
+    usage: Usage,
+    include_usage: bool,
+    n: usize,
+}
+
+impl Chunks {
+    fn chunk(&self, i: usize, delta: Value, logprobs: Option<Value>, reason: Option<&str>) -> Value {
+        let choice = json!({ "index": i, "delta": delta, "logprobs": logprobs, "finish_reason": reason });
+        let mut chunk = self.head.object("chat.completion.chunk", json!([choice]));
+        if self.include_usage {
+            chunk["usage"] = Value::Null;
+        }
+        chunk
+    }
+}
+
+impl Writer for Chunks {
+    fn begin(&mut self) -> Vec<Value> {
+        (0..self.n).map(|i| self.chunk(i, json!({ "role": "assistant", "content": "" }), None, None)).collect()
+    }
+
+    fn write(&mut self, i: usize, happening: Happening) -> Vec<Value> {
+        let delta = match happening {
+            Happening::Piece(Piece::Text(text)) => json!({ "content": text }),
+            Happening::Piece(Piece::Reasoning(text)) => json!({ "reasoning_content": text }),
+            Happening::Piece(Piece::CallBegin { index, id, name }) => {
+                let function = json!({ "name": name, "arguments": "" });
+                json!({ "tool_calls": [{ "index": index, "id": id, "type": "function", "function": function }] })
+            }
+            Happening::Piece(Piece::CallArguments { index, fragment }) => {
+                json!({ "tool_calls": [{ "index": index, "function": { "arguments": fragment } }] })
+            }
+            // A call that was cut off stays what it is: there is no way to take it back.
+            Happening::Piece(Piece::Call(_) | Piece::CallBroken { .. }) => return Vec::new(),
+            Happening::Thought(one) => {
+                let logprobs = json!({ "content": [thought(&self.head.app, &one)], "refusal": null });
+                return vec![self.chunk(i, json!({}), Some(logprobs), None)];
+            }
+            Happening::End(end) => {
+                self.usage.add(&end.done);
+                return vec![self.chunk(i, json!({}), None, Some(end.reason()))];
+            }
+        };
+        vec![self.chunk(i, delta, None, None)]
+    }
+
+    fn end(&mut self) -> Vec<Value> {
+        if !self.include_usage {
+            return Vec::new();
+        }
+        let mut last = self.head.object("chat.completion.chunk", json!([]));
+        last["usage"] = self.usage.to_json();
+        vec![last]
+    }
+}

@@ -1,0 +1,262 @@
+//! `POST /v1/completions`: a text goes on.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use atta_engine::tools::Piece;
+use axum::{
+    Json,
+    response::{IntoResponse, Response},
+};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{
+    chat::StreamOptions,
+    events::{self, Writer},
+    sampling::{OneOrMore, Wanted, n_answers},
+    wire::{Usage, logprob},
+};
+use crate::{
+    answer::{Answers, Happening},
+    app::{self, App},
+    prepare,
+    refusal::Refusal,
+    worker::Thought,
+};
+
+/// Alternatives of a token that may be asked for.
+const MAX_LOGPROBS: usize = 20;
+/// Prompts of one request.
+const MAX_PROMPTS: usize = 64;
+
+/// What may be asked for. Fields with an underscore mean nothing to us, and nothing to the answer.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CompletionRequest {
+    prompt: Prompt,
+    model: Option<String>,
+    #[serde(default)]
+    stream: bool,
+    stream_options: Option<StreamOptions>,
+    n: Option<usize>,
+    max_tokens: Option<usize>,
+    stop: Option<OneOrMore>,
+    temperature: Option<f32>,
+    top_p: Option<f32>,
+    top_k: Option<usize>,
+    min_p: Option<f32>,
+    typical_p: Option<f32>,
+    repeat_penalty: Option<f32>,
+    presence_penalty: Option<f32>,
+    frequency_penalty: Option<f32>,
+    logit_bias: Option<BTreeMap<String, f32>>,
+    seed: Option<i64>,
+    logprobs: Option<usize>,
+    echo: Option<bool>,
+    best_of: Option<usize>,
+    suffix: Option<String>,
+    #[serde(rename = "user")]
+    _user: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Prompt {
+    Text(String),
+    Texts(Vec<String>),
+    Tokens(Vec<u32>),
+    ManyTokens(Vec<Vec<u32>>),
+}
+
+impl Prompt {
+    fn into_ids(self, app: &App) -> Result<Vec<Vec<u32>>, Refusal> {
+        let of = |text: &String| app.engine.prompt_ids(text.as_bytes());
+        let prompts = match self {
+            Self::Text(text) => vec![of(&text)],
+            Self::Texts(texts) => texts.iter().map(of).collect(),
+            Self::Tokens(ids) => vec![ids],
+            Self::ManyTokens(all) => all,
+        };
+        let n_vocab = app.engine.spec().n_vocab;
+        match prompts.iter().flatten().find(|&&id| id as usize >= n_vocab) {
+            Some(id) => Err(Refusal::field("prompt", format!("token {id}, of a model that has {n_vocab}"))),
+            None if prompts.is_empty() || prompts.len() > MAX_PROMPTS => {
+                Err(Refusal::field("prompt", format!("{} prompts, expected 1 to {MAX_PROMPTS}", prompts.len())))
+            }
+            None => Ok(prompts),
+        }
+    }
+}
+
+/// Tokens of an answer where nobody has said how many: what the interface has.
+const DEFAULT_MAX_TOKENS: usize = 16;
+
+/// Goes on with each prompt.
+pub(crate) async fn answer(app: Arc<App>, request: CompletionRequest) -> Result<Response, Refusal> {
+    app.check_name(request.model.as_deref())?;
+    if request.echo == Some(true) {
+        return Err(Refusal::field("echo", "echo is not supported"));
+    }
+    if request.suffix.is_some_and(|suffix| !suffix.is_empty()) {
+        return Err(Refusal::field("suffix", "suffix is not supported"));
+    }
+    if request.best_of.is_some_and(|best| Some(best) != request.n && best != 1) {
+        return Err(Refusal::field("best_of", "best_of is not supported"));
+    }
+    if request.logprobs.is_some_and(|n| n > MAX_LOGPROBS) {
+        return Err(Refusal::field("logprobs", format!("expected at most {MAX_LOGPROBS}")));
+    }
+    let n = n_answers(request.n, app.options.batcher.n_jobs)?;
+    let wanted = Wanted {
+        temperature: request.temperature,
+        top_p: request.top_p,
+        top_k: request.top_k,
+        min_p: request.min_p,
+        typical_p: request.typical_p,
+        repeat_penalty: request.repeat_penalty,
+        presence_penalty: request.presence_penalty,
+        frequency_penalty: request.frequency_penalty,
+        logit_bias: request.logit_bias,
+        seed: request.seed,
+        stop: request.stop,
+        max_tokens: Some(request.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS)),
+        n_logprobs: request.logprobs,
+    };
+    let options = wanted.into_options()?;
+    let (shared, prompt) = (Arc::clone(&app), request.prompt);
+    let answers = prepare::begin(&app, move || {
+        let prompts = prompt.into_ids(&shared)?;
+        prepare::texts(&shared, &prompts, &options, n)
+    })
+    .await?;
+    let include_usage = request.stream_options.unwrap_or_default().include_usage;
+    let head = Head { id: app.id("cmpl-"), created: app::now(), app };
+    if request.stream {
+        let writer = Chunks { head, usage: Usages::new(n), include_usage, offsets: vec![0; answers.len()] };
+        return Ok(events::stream(answers, writer));
+    }
+    whole(&head, answers, n).await
+}
+
+/// What is the same in all parts of an answer.
+struct Head {
+    id: String,
+    created: u64,
+    app: Arc<App>,
+}
+
+impl Head {
+    fn object(&self, choices: Value) -> Value {
+        json!({
+            "id": self.id, "object": "text_completion", "created": self.created, "model": self.app.name(),
+            "choices": choices,
+        })
+    }
+}
+
+/// Usage of prompts that have `n` answers each.
+struct Usages {
+    n: usize,
+    prompts: Vec<Usage>,
+}
+
+impl Usages {
+    fn new(n: usize) -> Self {
+        Self { n, prompts: Vec::new() }
+    }
+
+    fn add(&mut self, i: usize, done: &atta_engine::Done) {
+        let at = i / self.n;
+        self.prompts.resize(self.prompts.len().max(at + 1), Usage::default());
+        self.prompts[at].add(done);
+    }
+
+    fn to_json(&self) -> Value {
+        self.prompts.iter().copied().reduce(Usage::and).unwrap_or_default().to_json()
+    }
+}
+
+/// All of them, when they are complete.
+async fn whole(head: &Head, mut answers: Answers, n: usize) -> Result<Response, Refusal> {
+    let mut choices = vec![Value::Null; answers.len()];
+    let mut thoughts: Vec<Vec<Thought>> = (0..answers.len()).map(|_| Vec::new()).collect();
+    let mut usage = Usages::new(n);
+    while let Some(happening) = answers.next().await {
+        match happening? {
+            (_, Happening::Piece(_)) => {}
+            (i, Happening::Thought(one)) => thoughts[i].push(one),
+            (i, Happening::End(end)) => {
+                usage.add(i, &end.done);
+                let logprobs = (!thoughts[i].is_empty()).then(|| logprobs(&head.app, &thoughts[i], &mut 0));
+                let (text, reason) = (&end.outcome.text, end.reason());
+                choices[i] = json!({ "text": text, "index": i, "logprobs": logprobs, "finish_reason": reason });
+            }
+        }
+    }
+    let mut body = head.object(choices.into());
+    body["usage"] = usage.to_json();
+    Ok(Json(body).into_response())
+}
+
+/// Tokens with their log-probabilities, as this interface lists them; `offset`: bytes of text so far.
+fn logprobs(app: &App, thoughts: &[Thought], offset: &mut usize) -> Value {
+    let (mut tokens, mut chosen, mut top, mut offsets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for thought in thoughts {
+        let entry = logprob(app, thought.chosen);
+        offsets.push(*offset);
+        *offset += entry["token"].as_str().map_or(0, str::len);
+        let best = thought.top.iter().map(|&token| logprob(app, token));
+        let best: Map<String, Value> =
+            best.map(|one| (one["token"].as_str().unwrap_or_default().to_owned(), one["logprob"].clone())).collect();
+        tokens.push(entry["token"].clone());
+        chosen.push(entry["logprob"].clone());
+        top.push(Value::Object(best));
+    }
+    json!({ "tokens": tokens, "token_logprobs": chosen, "top_logprobs": top, "text_offset": offsets })
+}
+
+/// Texts in parts.
+struct Chunks {
+    head: Head,
+    usage: Usages,
+    include_usage: bool,
+    /// Bytes of each text that log-probabilities were told of.
+    offsets: Vec<usize>,
+}
+
+impl Chunks {
+    fn chunk(&self, i: usize, text: &str, logprobs: Option<Value>, reason: Option<&str>) -> Vec<Value> {
+        let choice = json!({ "text": text, "index": i, "logprobs": logprobs, "finish_reason": reason });
+        vec![self.head.object(json!([choice]))]
+    }
+}
+
+impl Writer for Chunks {
+    fn begin(&mut self) -> Vec<Value> {
+        Vec::new()
+    }
+
+    fn write(&mut self, i: usize, happening: Happening) -> Vec<Value> {
+        match happening {
+            Happening::Piece(Piece::Text(text)) => self.chunk(i, &text, None, None),
+            Happening::Piece(_) => Vec::new(),
+            Happening::Thought(one) => {
+                let logprobs = logprobs(&self.head.app, &[one], &mut self.offsets[i]);
+                self.chunk(i, "", Some(logprobs), None)
+            }
+            Happening::End(end) => {
+                self.usage.add(i, &end.done);
+                self.chunk(i, "", None, Some(end.reason()))
+            }
+        }
+    }
+
+    fn end(&mut self) -> Vec<Value> {
+        if !self.include_usage {
+            return Vec::new();
+        }
+        let mut last = self.head.object(json!([]));
+        last["usage"] = self.usage.to_json();
+        vec![last]
+    }
+}

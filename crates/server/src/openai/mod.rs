@@ -1,0 +1,10 @@
+//! OpenAI's interface: `/v1/chat/completions`, `/v1/completions`, `/v1/models`.
+//!
+//! Source: OpenAI, "API reference", 2025. A field that is not supported is refused by its name.
+
+pub(crate) mod chat;
+pub(crate) mod completions;
+mod events;
+mod sampling;
+mod says;
+mod wire;

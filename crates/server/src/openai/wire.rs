@@ -1,0 +1,56 @@
+//! Pieces of answers that chat and completions write alike.
+
+use atta_engine::{Done, LogProb};
+use serde_json::{Value, json};
+
+use crate::{app::App, worker::Thought};
+
+/// What was used by several answers to one prompt: the prompt counts once.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Usage {
+    n_prompt: usize,
+    n_cached: usize,
+    n_generated: usize,
+}
+
+impl Usage {
+    /// Adds an answer to the same prompt as those before.
+    pub(super) fn add(&mut self, done: &Done) {
+        self.n_prompt = self.n_prompt.max(done.n_prompt);
+        // The first of several reads the prompt; for the others it is there.
+        self.n_cached = if self.n_generated == 0 { done.n_cached } else { self.n_cached.min(done.n_cached) };
+        self.n_generated += done.n_generated;
+    }
+
+    /// Of two prompts.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            n_prompt: self.n_prompt + other.n_prompt,
+            n_cached: self.n_cached + other.n_cached,
+            n_generated: self.n_generated + other.n_generated,
+        }
+    }
+
+    pub(super) fn to_json(self) -> Value {
+        json!({
+            "prompt_tokens": self.n_prompt,
+            "completion_tokens": self.n_generated,
+            "total_tokens": self.n_prompt + self.n_generated,
+            "prompt_tokens_details": { "cached_tokens": self.n_cached },
+        })
+    }
+}
+
+/// A token as OpenAI's interface writes it, with its log-probability. One that is impossible has the number that this
+/// interface has for it.
+pub(super) fn logprob(app: &App, token: LogProb) -> Value {
+    let bytes = app.engine.tokenizer().token_bytes(token.id);
+    json!({ "token": String::from_utf8_lossy(&bytes), "logprob": token.logprob.max(-9999.0), "bytes": bytes })
+}
+
+/// An entry of a chat answer's `logprobs.content`.
+pub(super) fn thought(app: &App, thought: &Thought) -> Value {
+    let mut entry = logprob(app, thought.chosen);
+    entry["top_logprobs"] = thought.top.iter().map(|&token| logprob(app, token)).collect();
+    entry
+}

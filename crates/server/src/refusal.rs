@@ -1,0 +1,129 @@
+//! What a client is told when it does not get what it asked for: a status, and an error in the form of OpenAI's interface.
+
+use atta_engine::Error;
+use axum::{
+    Json,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde_json::json;
+
+/// An answer that is an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    pub(crate) message: String,
+    /// Which field is at fault.
+    pub(crate) param: Option<String>,
+    pub(crate) code: Option<&'static str>,
+}
+
+/// Seconds after which a client may try again.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("2");
+
+impl Refusal {
+    fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self { status, message: message.into(), param: None, code: None }
+    }
+
+    /// A request that makes no sense.
+    pub(crate) fn bad(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    /// A field that makes no sense, or is not supported.
+    pub(crate) fn field(name: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { param: Some(name.into()), ..Self::bad(message) }
+    }
+
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, message)
+    }
+
+    pub(crate) fn wrong_method(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, message)
+    }
+
+    pub(crate) fn no_model(name: &str) -> Self {
+        let code = Some("model_not_found");
+        Self { code, param: Some("model".to_owned()), ..Self::not_found(format!("there is no model {name:?} here")) }
+    }
+
+    pub(crate) fn wrong_key() -> Self {
+        let code = Some("invalid_api_key");
+        Self { code, ..Self::new(StatusCode::UNAUTHORIZED, "this server wants an API key, and this is none of its") }
+    }
+
+    pub(crate) fn busy() -> Self {
+        let code = Some("queue_full");
+        Self { code, ..Self::new(StatusCode::TOO_MANY_REQUESTS, "too many requests are waiting; try again later") }
+    }
+
+    pub(crate) fn too_large(max: usize) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {max} bytes"))
+    }
+
+    pub(crate) fn too_slow() -> Self {
+        Self::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time")
+    }
+
+    /// Something of ours that must not happen.
+    pub(crate) fn broken() -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "the server made a mistake with this request")
+    }
+
+    pub(crate) fn stopping() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
+    }
+
+    /// A job that failed while it was written.
+    pub(crate) fn failed(error: &Error) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+    }
+
+    /// Whether it is the server's fault.
+    fn is_ours(&self) -> bool {
+        self.status.is_server_error()
+    }
+
+    /// The error alone, for a stream that has begun.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        let kind = match self.status {
+            StatusCode::UNAUTHORIZED => "authentication_error",
+            StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+            _ if self.is_ours() => "server_error",
+            _ => "invalid_request_error",
+        };
+        json!({ "error": { "message": self.message, "type": kind, "param": self.param, "code": self.code } })
+    }
+}
+
+/// What the engine says about a job: mostly that the client asked for something that cannot be.
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        match error {
+            Error::PromptTooLong { n_prompt, n_ctx } => {
+                let message = format!("the prompt has {n_prompt} tokens, but the context of this server holds {n_ctx}");
+                Self { code: Some("context_length_exceeded"), ..Self::field("messages", message) }
+            }
+            Error::EmptyPrompt => Self::bad(message),
+            Error::Constraint(_) => Self::field("response_format", message),
+            Error::Tools(_) => Self::field("tools", message),
+            Error::Template(_) => Self::field("messages", message),
+            Error::Sampling(_) | Error::Stop(_) => Self::bad(message),
+            Error::Store(_) => Self::new(StatusCode::SERVICE_UNAVAILABLE, message),
+            _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, message),
+        }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(self.to_json())).into_response();
+        if self.status == StatusCode::TOO_MANY_REQUESTS || self.status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
+        }
+        response
+    }
+}

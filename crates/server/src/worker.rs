@@ -1,0 +1,218 @@
+//! The thread that computes, and how the rest of the server talks to it.
+//!
+//! Knows jobs, not what they are for. The one idea: whoever asks holds the receiving end of a channel; when that is gone, so
+//! is the job, at its next token.
+
+use std::{
+    collections::HashMap,
+    ops::ControlFlow,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{self, Receiver, Sender, TryRecvError},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use atta_engine::{Batcher, Counts, Done, Event, Job, JobId, LogProb, LogProbs, Update};
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::refusal::Refusal;
+
+/// What is heard of a job, with the number that its owner gave it.
+pub(crate) type Heard = (usize, News);
+
+/// What is heard of a job.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// More text.
+    Text(String),
+    /// A token was chosen, and this is what the model thought of it.
+    Token(Thought),
+    /// It has come to its end.
+    Done(Done),
+    /// It has not.
+    Failed(Refusal),
+}
+
+/// A token with its log-probability, and the best ones at its place.
+#[derive(Debug)]
+pub(crate) struct Thought {
+    pub(crate) chosen: LogProb,
+    pub(crate) top: Vec<LogProb>,
+}
+
+impl Thought {
+    fn of(logprobs: &LogProbs) -> Self {
+        Self { chosen: logprobs.chosen(), top: logprobs.top().to_vec() }
+    }
+}
+
+enum Command {
+    Submit { job: Box<Job>, number: usize, news: UnboundedSender<Heard> },
+    Stop,
+}
+
+/// How it is going, for whoever wants to know.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Status {
+    pub(crate) counts: Counts,
+    pub(crate) n_running: usize,
+    pub(crate) n_waiting: usize,
+    /// That have keys and values.
+    pub(crate) n_positions: usize,
+    pub(crate) n_positions_max: usize,
+    /// The longest time from one step to the next while a text was written.
+    pub(crate) max_gap: Duration,
+}
+
+#[derive(Default)]
+struct Shared {
+    status: Mutex<Status>,
+    /// Jobs that were sent and are not read yet.
+    n_sent: AtomicUsize,
+}
+
+/// Where jobs are sent.
+#[derive(Clone)]
+pub(crate) struct Worker {
+    commands: Sender<Command>,
+    shared: Arc<Shared>,
+    max_queue: usize,
+}
+
+impl Worker {
+    /// Starts the thread. It ends after [`stop`](Self::stop), when there is nothing left to do.
+    pub(crate) fn start(batcher: Batcher, max_queue: usize) -> std::io::Result<(Self, JoinHandle<()>)> {
+        let (commands, received) = mpsc::channel();
+        let shared = Arc::new(Shared::default());
+        let desk =
+            Desk { batcher, commands: received, shared: Arc::clone(&shared), owners: HashMap::new(), last: None };
+        let thread = thread::Builder::new().name("atta-compute".to_owned()).spawn(move || desk.run())?;
+        Ok((Self { commands, shared, max_queue }, thread))
+    }
+
+    /// Puts jobs into the queue, all or none; their news come by the channel, numbered from 0.
+    pub(crate) fn submit(&self, jobs: Vec<Job>, news: &UnboundedSender<Heard>) -> Result<(), Refusal> {
+        let status = self.status();
+        let n_sent = self.shared.n_sent.load(Ordering::Relaxed);
+        if status.n_waiting + n_sent + jobs.len() > self.max_queue.max(jobs.len()) {
+            return Err(Refusal::busy());
+        }
+        for (number, job) in jobs.into_iter().enumerate() {
+            self.shared.n_sent.fetch_add(1, Ordering::Relaxed);
+            let command = Command::Submit { job: Box::new(job), number, news: news.clone() };
+            self.commands.send(command).map_err(|_| Refusal::stopping())?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        *self.shared.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the thread end when all jobs have.
+    pub(crate) fn stop(&self) {
+        // If it is not there any more, it has ended.
+        let _ = self.commands.send(Command::Stop);
+    }
+}
+
+/// What the thread has.
+struct Desk {
+    batcher: Batcher,
+    commands: Receiver<Command>,
+    shared: Arc<Shared>,
+    owners: HashMap<JobId, (usize, UnboundedSender<Heard>)>,
+    /// When the last step ended, if texts were being written.
+    last: Option<Instant>,
+}
+
+impl Desk {
+    fn run(mut self) {
+        let mut is_stopping = false;
+        loop {
+            let command = match self.batcher.is_idle() {
+                true if is_stopping => return,
+                true => self.commands.recv().map_err(|_| TryRecvError::Disconnected),
+                false => self.commands.try_recv(),
+            };
+            match command {
+                Ok(Command::Submit { job, number, news }) => self.take(*job, number, news),
+                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => is_stopping = true,
+                Err(TryRecvError::Empty) => self.step(),
+            }
+            self.publish();
+        }
+    }
+
+    fn take(&mut self, job: Job, number: usize, news: UnboundedSender<Heard>) {
+        self.shared.n_sent.fetch_sub(1, Ordering::Relaxed);
+        // Whoever is gone does not need it.
+        if news.is_closed() {
+            return;
+        }
+        match self.batcher.submit(job) {
+            Ok(id) => drop(self.owners.insert(id, (number, news))),
+            Err(error) => drop(news.send((number, News::Failed(error.into())))),
+        }
+    }
+
+    fn step(&mut self) {
+        let gone: Vec<JobId> =
+            self.owners.iter().filter(|(_, (_, news))| news.is_closed()).map(|(&id, _)| id).collect();
+        for id in gone {
+            self.batcher.cancel(id);
+            self.owners.remove(&id);
+        }
+        let owners = &mut self.owners;
+        let stepped = self.batcher.step(&mut |id, update| tell(owners, id, update));
+        if let Err(error) = stepped {
+            let refusal = Refusal::from(error);
+            for (id, (number, news)) in self.owners.drain() {
+                self.batcher.cancel(id);
+                let _ = news.send((number, News::Failed(refusal.clone())));
+            }
+        }
+    }
+
+    /// Writes down how it is going.
+    fn publish(&mut self) {
+        let now = Instant::now();
+        let gap = self.last.map_or(Duration::ZERO, |last| now - last);
+        self.last = (self.batcher.n_running() > 0).then_some(now);
+        let (n_positions, n_positions_max) = self.batcher.n_positions();
+        let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
+        *status = Status {
+            counts: self.batcher.counts(),
+            n_running: self.batcher.n_running(),
+            n_waiting: self.batcher.n_waiting(),
+            n_positions,
+            n_positions_max,
+            max_gap: status.max_gap.max(gap),
+        };
+    }
+}
+
+/// Passes on what is heard of a job; a job whose owner is gone ends.
+fn tell(
+    owners: &mut HashMap<JobId, (usize, UnboundedSender<Heard>)>,
+    id: JobId,
+    update: Update<'_>,
+) -> ControlFlow<()> {
+    let Some((number, sender)) = owners.get(&id) else { return ControlFlow::Break(()) };
+    let (news, is_last) = match update {
+        Update::Event(Event::Text(text)) => (News::Text(text.to_owned()), false),
+        Update::Event(Event::Token { logprobs: Some(logprobs), .. }) => (News::Token(Thought::of(logprobs)), false),
+        Update::Event(_) if sender.is_closed() => return ControlFlow::Break(()),
+        Update::Event(_) => return ControlFlow::Continue(()),
+        Update::Done(done) => (News::Done(done.clone()), true),
+        Update::Failed(error) => (News::Failed(Refusal::failed(error)), true),
+    };
+    let sent = sender.send((*number, news));
+    if is_last || sent.is_err() {
+        owners.remove(&id);
+    }
+    if sent.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+}

@@ -1,0 +1,733 @@
+// The chat page. A conversation is the list of messages that the interface takes; what only the page needs (`stats`,
+// `error`, …) stands beside those fields, and `wire` leaves it out. First the state, then the network, then the views.
+
+import { Markdown, codeBlock, el, prettyJson } from './markdown.js';
+
+const $ = (id) => document.getElementById(id);
+const on = (target, type, act) => target.addEventListener(type, act);
+const SAMPLING = ['temperature', 'top_p', 'top_k', 'min_p', 'max_tokens', 'seed'];
+const NO_SETTINGS = { model: '', system: '', format: 'text', schema: '', tools: '', tool_choice: 'auto' };
+const NARROW = matchMedia('(max-width: 60rem)');
+const STORE = 'atta.chat.';
+
+const chats = new Map();
+const runs = new Map(); // id of a conversation → {answer, controller}
+const server = { models: [], n_ctx: 0, tools: true, metrics: {} };
+let chat = null;
+let views = new Map(); // answer → its view, of the conversation that is shown
+let stick = true; // whether the thread follows its end
+
+class Failure extends Error {}
+
+// Conversations
+
+function newChat() {
+  const settings = { ...NO_SETTINGS, ...chat?.settings };
+  return { id: `${Date.now()}-${Math.random()}`, title: '', updated: Date.now(), settings, messages: [] };
+}
+
+function loadChats() {
+  for (const key of Object.keys(localStorage).filter((name) => name.startsWith(STORE))) {
+    try {
+      const saved = JSON.parse(localStorage.getItem(key));
+      chats.set(saved.id, saved);
+    } catch { /* not ours */ }
+  }
+}
+
+function save(which) {
+  if (!which.messages.length || which.deleted) return;
+  chats.set(which.id, which);
+  store(STORE + which.id, JSON.stringify(which));
+  showChats();
+}
+
+function store(key, value) {
+  try { localStorage.setItem(key, value); } catch { notify('This browser has no room left for conversations. Export or delete some.'); }
+}
+
+function openChat(which) {
+  chat = which;
+  notify('');
+  fillSettings();
+  showThread();
+  showChats();
+  showMeters();
+  toEnd();
+  if (!NARROW.matches) $('input').focus();
+}
+
+function deleteChat(which) {
+  runs.get(which.id)?.controller.abort();
+  which.deleted = true;
+  chats.delete(which.id);
+  localStorage.removeItem(STORE + which.id);
+  if (which === chat) openChat(byTime()[0] ?? newChat());
+  else showChats();
+  notify(`Deleted “${titleOf(which)}”.`, { label: 'Undo', act: () => { delete which.deleted; save(which); openChat(which); } });
+}
+
+function exportChat(which) {
+  const file = new Blob([JSON.stringify(which, null, 2)], { type: 'application/json' });
+  const link = el('a', { href: URL.createObjectURL(file), download: `${titleOf(which)}.json` });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+const byTime = () => [...chats.values()].sort((a, b) => b.updated - a.updated);
+const titleOf = (which) => which.title || 'New chat';
+const running = () => runs.get(chat.id);
+const stop = () => running()?.controller.abort();
+const isEmpty = (message) => !message.content && !message.tool_calls?.length;
+
+// Requests
+
+function requestBody() {
+  const { system, format, tool_choice } = chat.settings;
+  const body = { model: $('model').value || 'default', messages: wire(chat.messages), stream: true, stream_options: { include_usage: true } };
+  if (system.trim()) body.messages.unshift({ role: 'system', content: system });
+  for (const name of SAMPLING) if (chat.settings[name]) body[name] = Number(chat.settings[name]);
+  if (format === 'json') body.response_format = { type: 'json_object' };
+  if (format === 'schema') body.response_format = { type: 'json_schema', json_schema: { name: 'answer', strict: true, schema: parsed(checkSchema, 'schema') } };
+  const tools = server.tools ? parsed(checkTools, 'tools') : [];
+  if (tools.length) Object.assign(body, { tools, tool_choice });
+  return body;
+}
+
+/** The messages as the interface wants them. A question that got no answer is not sent again. */
+function wire(messages) {
+  const out = [];
+  messages.forEach((message, i) => {
+    if (message.role !== 'assistant' || !isEmpty(message)) out.push(wireMessage(message));
+    else if (i + 1 < messages.length && out.at(-1)?.role === 'user') out.pop();
+  });
+  return out;
+}
+
+function wireMessage({ role, content, tool_calls, tool_call_id }) {
+  return { role, content: content || (tool_calls ? null : ''), tool_calls, tool_call_id };
+}
+
+function checkSchema(text) {
+  const schema = JSON.parse(text);
+  if (schema?.constructor !== Object) throw new Error('an object is expected');
+  return schema;
+}
+
+function checkTools(text) {
+  if (!text.trim()) return [];
+  const tools = [JSON.parse(text)].flat();
+  return tools.map((tool) => {
+    const given = tool?.function ?? tool;
+    if (typeof given?.name !== 'string') throw new Error('every tool needs a "name"');
+    return { type: 'function', function: given };
+  });
+}
+
+function parsed(check, field) {
+  try { return check(chat.settings[field]); } catch (error) {
+    togglePanel('panel', true);
+    throw new Failure(`The ${field === 'schema' ? 'JSON Schema' : 'list of tools'} cannot be used: ${error.message}`);
+  }
+}
+
+async function ask(path, options = {}) {
+  const key = sessionStorage.getItem('atta.key');
+  const headers = { 'Content-Type': 'application/json', ...(key && { Authorization: `Bearer ${key}` }) };
+  const response = await fetch(path, { ...options, headers }).catch((error) => {
+    if (error.name === 'AbortError') throw error;
+    throw new Failure('The server cannot be reached.');
+  });
+  if (!response.ok) throw new Failure(await failureOf(response));
+  return response;
+}
+
+async function failureOf(response) {
+  const hint = response.status === 401 ? '. The API key is set under Settings.' : '';
+  const { error } = await response.json().catch(() => ({}));
+  return (error?.message ?? error ?? `The server says ${response.status} ${response.statusText}`) + hint;
+}
+
+/** The data of server-sent events, up to `[DONE]`. */
+async function* eventsOf(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = '';
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) throw new Failure('The connection ended before the answer did.');
+    const lines = (rest + value).split(/\r?\n/);
+    rest = lines.pop();
+    for (const line of lines.filter((text) => text.startsWith('data:'))) {
+      const data = line.slice(5).trim();
+      if (data === '[DONE]') return;
+      yield JSON.parse(data);
+    }
+  }
+}
+
+// Answers
+
+async function answer() {
+  const which = chat;
+  const message = { role: 'assistant', content: '', json: chat.settings.format !== 'text' };
+  const run = { answer: message, controller: new AbortController(), started: performance.now(), chunks: 0 };
+  runs.set(which.id, run);
+  which.messages.push(message);
+  showThread();
+  try {
+    await receive(run, JSON.stringify(requestBody()));
+  } catch (error) {
+    if (error.name === 'AbortError') message.stopped = true;
+    else message.error = error instanceof Failure ? error.message : `The answer could not be read: ${error.message}`;
+  }
+  finish(which, run);
+}
+
+async function receive(run, body) {
+  const response = await ask('v1/chat/completions', { method: 'POST', body, signal: run.controller.signal });
+  for await (const chunk of eventsOf(response)) {
+    if (chunk.error) throw new Failure(chunk.error.message ?? String(chunk.error));
+    if (chunk.usage) run.usage = chunk.usage;
+    const choice = chunk.choices?.[0];
+    if (choice?.finish_reason) run.answer.finish = choice.finish_reason;
+    if (choice?.delta) take(run, choice.delta);
+  }
+}
+
+function take(run, delta) {
+  const message = run.answer;
+  const thought = delta.reasoning_content ?? delta.reasoning;
+  if (!delta.content && !thought && !delta.tool_calls) return;
+  run.first ??= performance.now();
+  run.last = performance.now();
+  run.chunks += 1;
+  if (thought) message.reasoning = (message.reasoning ?? '') + thought;
+  if (delta.content) message.content += delta.content;
+  for (const piece of delta.tool_calls ?? []) takeCall(message, piece);
+  message.stats = statsOf(run);
+  refresh(message);
+}
+
+function takeCall(message, piece) {
+  message.tool_calls ??= [];
+  const call = (message.tool_calls[piece.index ?? 0] ??= { id: '', type: 'function', function: { name: '', arguments: '' } });
+  call.id ||= piece.id ?? '';
+  call.function.name += piece.function?.name ?? '';
+  call.function.arguments += piece.function?.arguments ?? '';
+}
+
+function statsOf({ started, first, last, chunks, usage }) {
+  return {
+    tokens: usage?.completion_tokens ?? chunks,
+    exact: Boolean(usage),
+    prompt: usage?.prompt_tokens,
+    cached: usage?.prompt_tokens_details?.cached_tokens,
+    wait_ms: first - started,
+    write_ms: last - first,
+  };
+}
+
+function finish(which, run) {
+  const message = run.answer;
+  runs.delete(which.id);
+  if (message.stats) message.stats = statsOf(run);
+  dropBrokenCalls(message);
+  which.updated = Date.now();
+  save(which);
+  views.get(message)?.();
+  readMetrics();
+  if (which !== chat) return;
+  showRunning();
+  announce(message);
+}
+
+/** Calls that a stop or the length limit has cut cannot be sent back to the server. */
+function dropBrokenCalls(message) {
+  if (!message.tool_calls) return;
+  const whole = message.tool_calls.filter((call) => !message.stopped && !message.error && !problemOf(JSON.parse, call?.function.arguments));
+  if (whole.length) message.tool_calls = whole;
+  else delete message.tool_calls;
+}
+
+function announce(message) {
+  const calls = message.tool_calls?.map((call) => `Calls ${call.function.name}. `).join('') ?? '';
+  $('announce').textContent = `${calls}${message.content} ${message.error ?? ''} ${message.stopped ? 'Stopped.' : ''}`;
+}
+
+function send(text) {
+  if (running() || !text.trim()) return false;
+  if (openCalls().length) return notify('First give the results of the tool calls.'), false;
+  notify('');
+  chat.title ||= text.trim().replace(/\s+/g, ' ').slice(0, 60);
+  chat.messages.push({ role: 'user', content: text });
+  chat.updated = Date.now();
+  stick = true;
+  proceed();
+  return true;
+}
+
+function proceed() {
+  save(chat);
+  showThread();
+  answer();
+}
+
+function regenerate() {
+  if (running()) return;
+  notify('');
+  if (chat.messages.at(-1)?.role === 'assistant') chat.messages.pop();
+  proceed();
+}
+
+/** The calls of the last answer that have no result yet. */
+function openCalls() {
+  const last = chat.messages.at(-1);
+  return last?.role === 'assistant' ? last.tool_calls ?? [] : [];
+}
+
+function sendResults() {
+  const fields = $('thread').querySelectorAll('.turn:last-child .call textarea');
+  openCalls().forEach(({ id }, i) => chat.messages.push({ role: 'tool', tool_call_id: id, content: fields[i].value }));
+  proceed();
+}
+
+// The thread
+
+function showThread() {
+  views = new Map();
+  $('thread').replaceChildren(...chat.messages.flatMap((message, i) => turn(message, i)));
+  $('title').textContent = titleOf(chat);
+  document.title = chat.title ? `${chat.title} – atta` : 'atta';
+  showRunning();
+  follow();
+}
+
+function showRunning() {
+  $('send').dataset.does = running() ? 'stop' : 'send';
+  $('send').textContent = running() ? 'Stop' : 'Send';
+  showChats();
+}
+
+function turn(message, index) {
+  if (message.role === 'user') return userTurn(message, index);
+  return message.role === 'assistant' ? answerTurn(message) : [];
+}
+
+function userTurn(message, index) {
+  const node = el('article.turn.user', {},
+    el('h2.sr', {}, 'You'),
+    el('div.body', {}, message.content),
+    el('span.actions', {}, button('Edit', () => editTurn(node, message, index))));
+  return node;
+}
+
+function editTurn(node, message, index) {
+  if (running()) return;
+  const area = el('textarea', { value: message.content, 'aria-label': 'Edit your message' });
+  const done = () => {
+    if (!area.value.trim()) return;
+    chat.messages.length = index;
+    send(area.value);
+  };
+  const cancel = () => { showThread(); $('input').focus(); };
+  on(area, 'keydown', (event) => {
+    if (isEnter(event)) event.preventDefault(), done();
+    if (event.key === 'Escape') event.stopPropagation(), cancel();
+  });
+  on(area, 'input', () => fit(area));
+  node.replaceChildren(el('div.edit', {}, area,
+    el('div.row', {}, button('Send', done, 'primary'), button('Cancel', cancel, 'plain'), el('p.note', {}, 'What follows is answered anew.'))));
+  fit(area);
+  area.focus();
+}
+
+function answerTurn(message) {
+  const parts = {
+    thoughts: el('details.thoughts', {}, el('summary'), el('div')),
+    body: el('div.body.md'),
+    calls: el('div.calls'),
+    failure: el('p.failure'),
+    stats: el('span.stats'),
+    actions: el('span.actions'),
+  };
+  const node = el('article.turn.assistant', {},
+    el('h2.sr', {}, 'Answer'), parts.thoughts, parts.body, parts.calls, parts.failure,
+    el('footer.foot', {}, parts.stats, parts.actions));
+  const body = new Markdown(parts.body);
+  const update = () => updateAnswer(message, node, parts, body);
+  views.set(message, update);
+  update();
+  return node;
+}
+
+function updateAnswer(message, node, parts, body) {
+  const live = running()?.answer === message;
+  node.dataset.state = live ? 'live' : message.error ? 'failed' : message.stopped ? 'stopped' : 'done';
+  node.setAttribute('aria-busy', live);
+  parts.body.classList.toggle('waiting', live && isEmpty(message));
+  showThoughts(parts.thoughts, message, live);
+  if (message.json) parts.body.replaceChildren(...(message.content ? [codeBlock(prettyJson(message.content), 'json')] : []));
+  else body.update(message.content, live);
+  parts.calls.replaceChildren(...callCards(message, live));
+  parts.failure.textContent = message.error ?? '';
+  parts.failure.hidden = !message.error;
+  parts.stats.textContent = statsLine(message, live);
+  parts.actions.replaceChildren(...(live ? [] : answerActions(message)));
+  follow();
+}
+
+function answerActions(message) {
+  const copy = button('Copy', () => copyText(copy, message.content));
+  const again = button(message.error ? 'Try again' : 'Regenerate', regenerate);
+  return [...(message.content ? [copy] : []), ...(message === chat.messages.at(-1) ? [again] : [])];
+}
+
+function showThoughts(view, { reasoning, content, tool_calls }, live) {
+  view.hidden = !reasoning;
+  view.firstChild.textContent = live && !content && !tool_calls ? 'Thinking …' : 'Thoughts';
+  view.lastChild.textContent = reasoning?.trim() ?? '';
+}
+
+function statsLine({ stats, stopped, finish: reason }, live) {
+  const marks = [stopped && 'stopped', reason === 'length' && 'cut at the token limit'].filter(Boolean);
+  if (!stats || live && stats.tokens < 2) return marks.join(' · ');
+  const speed = stats.tokens > 1 && stats.write_ms > 0 ? `${number((stats.tokens - 1) / stats.write_ms * 1000, 1)} tokens/s` : '';
+  const tokens = `${stats.exact ? '' : '≈ '}${number(stats.tokens)} ${stats.tokens === 1 ? 'token' : 'tokens'}`;
+  const cached = stats.cached ? ` (${number(stats.cached)} cached)` : '';
+  const prompt = stats.prompt ? `prompt ${number(stats.prompt)}${cached} in ${number(stats.wait_ms / 1000, 1)} s` : '';
+  return [tokens, speed, prompt, ...marks].filter(Boolean).join(' · ');
+}
+
+const number = (value, digits = 0) => value.toLocaleString('en', { maximumFractionDigits: digits, minimumFractionDigits: digits });
+
+function callCards(message, live) {
+  if (!message.tool_calls) return [];
+  const open = !live && message === chat.messages.at(-1);
+  const cards = message.tool_calls.filter(Boolean).map((call) => callCard(call, open));
+  if (open) cards.push(el('div.row', {}, button(cards.length > 1 ? 'Send results' : 'Send result', sendResults, 'primary')));
+  return cards;
+}
+
+function callCard(call, open) {
+  const name = call.function.name;
+  const card = el('section.call', { 'aria-label': `Call of ${name}` }, el('h3', {}, el('span', {}, 'calls '), name), el('pre', {}, prettyJson(call.function.arguments)));
+  const result = chat.messages.find((message) => message.role === 'tool' && message.tool_call_id === call.id);
+  if (result) card.append(el('div.result', {}, 'Result', el('pre', {}, result.content)));
+  else if (open) card.append(resultField());
+  return card;
+}
+
+function resultField() {
+  const area = el('textarea', { rows: 2, placeholder: 'What the tool answers', spellcheck: false });
+  on(area, 'input', () => fit(area));
+  return el('label.result', {}, 'Result', area);
+}
+
+const dirty = new Set();
+
+/** Shows what has come for `message`, once per frame. */
+function refresh(message) {
+  if (!dirty.size) requestAnimationFrame(() => { for (const each of dirty) views.get(each)?.(); dirty.clear(); });
+  dirty.add(message);
+}
+
+function follow() {
+  if (stick) $('scroll').scrollTop = $('scroll').scrollHeight;
+  $('down').hidden = stick;
+}
+
+function toEnd() {
+  stick = true;
+  follow();
+}
+
+function button(label, act, style = '') {
+  const node = el('button', { type: 'button', className: style }, label);
+  on(node, 'click', act);
+  return node;
+}
+
+async function copyText(node, text) {
+  const label = node.textContent;
+  await (navigator.clipboard?.writeText(text) ?? copyByHand(text));
+  node.textContent = 'Copied';
+  setTimeout(() => { node.textContent = label; }, 1500);
+}
+
+/** For plain http from another machine, where there is no clipboard interface. */
+function copyByHand(text) {
+  const area = el('textarea', { value: text, className: 'sr' });
+  document.body.append(area);
+  area.select();
+  document.execCommand('copy');
+  area.remove();
+}
+
+/** A line above the message field; `action` is {label, act}. */
+function notify(text, action) {
+  const close = button(action?.label ?? 'Dismiss', () => { notify(''); action?.act(); });
+  $('notice').replaceChildren(...(text ? [el('span', {}, text), close] : []));
+}
+
+// The list of conversations
+
+function showChats() {
+  if ($('chats').querySelector('input')) return;
+  $('chats').replaceChildren(...byTime().map(chatRow));
+}
+
+function chatRow(which) {
+  const open = button(titleOf(which), () => { openChat(which); if (NARROW.matches) togglePanel('nav', false); }, 'open');
+  if (which === chat) open.setAttribute('aria-current', 'true');
+  const row = el('li', { className: `${which === chat ? 'current' : ''} ${runs.has(which.id) ? 'busy' : ''}` }, open, el('span.tools', {},
+    icon('rename', 'Rename', which, () => renameRow(row, which)),
+    icon('export', 'Export', which, () => exportChat(which)),
+    icon('delete', 'Delete', which, () => deleteChat(which))));
+  return row;
+}
+
+function icon(name, label, which, act) {
+  const node = button('', act, 'icon');
+  const svg = $('down').firstChild.cloneNode(true);
+  svg.firstChild.setAttribute('href', `#i-${name}`);
+  node.setAttribute('aria-label', `${label} ${titleOf(which)}`);
+  node.title = label;
+  node.append(svg);
+  return node;
+}
+
+function renameRow(row, which) {
+  const field = el('input', { value: which.title, 'aria-label': 'Title' });
+  const end = (keep) => {
+    if (!field.isConnected) return;
+    if (keep && field.value.trim()) which.title = field.value.trim();
+    row.replaceChildren();
+    save(which);
+    $('title').textContent = titleOf(chat);
+  };
+  on(field, 'blur', () => end(true));
+  on(field, 'keydown', (event) => {
+    if (isEnter(event)) end(true);
+    if (event.key === 'Escape') event.stopPropagation(), end(false);
+  });
+  row.replaceChildren(field);
+  field.select();
+}
+
+// Settings
+
+function fillSettings() {
+  for (const field of $('settings').elements) if (field.name) field.value = chat.settings[field.name] ?? '';
+  showModels();
+  showSettings();
+}
+
+function changeSetting({ target }) {
+  chat.settings[target.name] = target.value;
+  save(chat);
+  showSettings();
+}
+
+function showSettings() {
+  const { format, schema, tools } = chat.settings;
+  $('schema-field').hidden = format !== 'schema';
+  $('tools-field').hidden = !server.tools;
+  showProblem('schema', schema.trim() ? problemOf(checkSchema, schema) : '');
+  showProblem('tools', problemOf(checkTools, tools));
+  showModes(format, tools);
+}
+
+function problemOf(check, text) {
+  try { check(text); return ''; } catch (error) { return error.message; }
+}
+
+function showProblem(name, problem) {
+  $(`${name}-error`).textContent = problem;
+  $('settings').elements[name].setAttribute('aria-invalid', Boolean(problem));
+}
+
+/** What is unusual about the next answer, next to the message field. */
+function showModes(format, tools) {
+  const modes = [{ json: 'JSON', schema: 'JSON Schema' }[format], server.tools && tools.trim() && 'Tools'].filter(Boolean);
+  $('modes').hidden = !modes.length;
+  $('modes').textContent = modes.join(', ');
+}
+
+function showModels() {
+  const select = $('model');
+  select.replaceChildren(...server.models.map((name) => el('option', { value: name }, name)));
+  select.value = server.models.includes(chat.settings.model) ? chat.settings.model : server.models[0] ?? '';
+  select.disabled = server.models.length < 2;
+}
+
+function showTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  $('theme').value = theme;
+}
+
+function togglePanel(id, open = $(id).hidden) {
+  const panel = $(id);
+  if (panel.hidden !== open) return;
+  const hadFocus = panel.contains(document.activeElement);
+  panel.hidden = !open;
+  $(`toggle-${id}`).setAttribute('aria-expanded', open);
+  coverMain();
+  if (open && NARROW.matches) panel.querySelector('.close').focus();
+  else if (hadFocus) $(`toggle-${id}`).focus();
+}
+
+function coverMain() {
+  const covered = NARROW.matches && !($('nav').hidden && $('panel').hidden);
+  document.body.classList.toggle('covered', covered);
+  $('main').inert = covered;
+}
+
+function closePanels() {
+  togglePanel('nav', false);
+  togglePanel('panel', false);
+}
+
+// The server
+
+async function readServer() {
+  try {
+    const { data } = await (await ask('v1/models')).json();
+    server.models = data.map((model) => model.id);
+    notify('');
+  } catch (error) {
+    notify(error.message, { label: 'Try again', act: readServer });
+  }
+  await readProps();
+  fillSettings();
+  readMetrics();
+}
+
+async function readProps() {
+  try {
+    const props = await (await ask('props')).json();
+    server.n_ctx = props.n_ctx ?? 0;
+    server.tools = props.tools ?? true;
+    if (!server.models.length && props.model) server.models = [props.model];
+  } catch { /* The page works without. */ }
+}
+
+async function readMetrics() {
+  try {
+    const text = await (await ask('metrics')).text();
+    server.metrics = { bytes: metric(text, 'memory_bytes'), kv: metric(text, 'kv_tokens'), kvMax: metric(text, 'kv_tokens_max') };
+  } catch { /* nor does it need these */ }
+  showMeters();
+}
+
+/** A value of the Prometheus text format. */
+function metric(text, name) {
+  return Number(new RegExp(`^atta_${name}(?:\\{.*\\})? +(\\S+)`, 'm').exec(text)?.[1] ?? 0);
+}
+
+function showMeters() {
+  const { bytes, kv, kvMax } = server.metrics;
+  const stats = chat.messages.findLast((message) => message.stats?.exact)?.stats;
+  showContext(stats ? stats.prompt + stats.tokens : 0, server.n_ctx || kvMax || 0);
+  $('memory').hidden = !bytes;
+  $('memory').textContent = bytes ? `${size(bytes)} memory` : '';
+  $('memory').title = kvMax ? `The server keeps ${number(kv)} tokens of ${number(kvMax)}` : '';
+}
+
+function showContext(used, limit) {
+  const meter = $('context');
+  meter.hidden = !limit;
+  meter.setAttribute('aria-valuemax', limit);
+  meter.setAttribute('aria-valuenow', used);
+  meter.classList.toggle('full', used > 0.9 * limit);
+  meter.style.setProperty('--part', `${Math.min(100, 100 * used / (limit || 1))}%`);
+  meter.lastChild.textContent = `${number(used)} / ${number(limit)}`;
+}
+
+function size(bytes) {
+  return bytes < 1e9 ? `${number(bytes / 1e6)} MB` : `${number(bytes / 1e9, 2)} GB`;
+}
+
+// The keyboard and the rest
+
+const isEnter = (event) => event.key === 'Enter' && !event.shiftKey && !event.isComposing;
+
+function fit(area) {
+  area.style.height = 'auto';
+  area.style.height = `${area.scrollHeight + area.offsetHeight - area.clientHeight}px`;
+}
+
+function submit() {
+  if (send($('input').value)) $('input').value = '';
+  fit($('input'));
+}
+
+function composerKey(event) {
+  if (isEnter(event)) event.preventDefault(), submit();
+  if (event.key === 'ArrowUp' && !$('input').value && !event.isComposing) editLast(event);
+}
+
+function editLast(event) {
+  const index = chat.messages.findLastIndex((message) => message.role === 'user');
+  if (index < 0 || running()) return;
+  event.preventDefault();
+  editTurn([...$('thread').querySelectorAll('.turn.user')].at(-1), chat.messages[index], index);
+}
+
+function pageKey(event) {
+  if (event.key === 'k' && (event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey) {
+    event.preventDefault();
+    startChat();
+  }
+  if (event.key === 'Escape') $('main').inert ? closePanels() : stop();
+}
+
+function startChat() {
+  if (NARROW.matches) closePanels();
+  openChat(newChat());
+  $('input').focus();
+}
+
+function leave() {
+  for (const [id, run] of runs) {
+    run.answer.stopped = true;
+    dropBrokenCalls(run.answer);
+    save(chats.get(id));
+  }
+}
+
+function listen() {
+  on($('composer'), 'submit', (event) => { event.preventDefault(); running() ? stop() : submit(); });
+  on($('input'), 'keydown', composerKey);
+  on($('input'), 'input', () => fit($('input')));
+  on($('new'), 'click', startChat);
+  on($('down'), 'click', toEnd);
+  on($('modes'), 'click', () => togglePanel('panel', true));
+  on($('scrim'), 'click', closePanels);
+  on($('settings'), 'input', changeSetting);
+  on($('model'), 'change', ({ target }) => { chat.settings.model = target.value; save(chat); });
+  on($('key'), 'change', ({ target }) => { sessionStorage.setItem('atta.key', target.value.trim()); readServer(); });
+  for (const form of [$('settings'), $('connection')]) on(form, 'submit', (event) => event.preventDefault());
+  on($('theme'), 'change', ({ target }) => { showTheme(target.value); store('atta.theme', target.value); });
+  for (const id of ['nav', 'panel']) {
+    on($(`toggle-${id}`), 'click', () => togglePanel(id));
+    on($(id).querySelector('.close'), 'click', () => togglePanel(id, false));
+  }
+  on($('thread'), 'click', ({ target }) => target.matches('.copy') && copyText(target, target.closest('.code').querySelector('code').textContent));
+  on($('scroll'), 'scroll', ({ target }) => { stick = target.scrollHeight - target.scrollTop - target.clientHeight < 48; $('down').hidden = stick; });
+  for (const part of [$('scroll'), $('composer')]) new ResizeObserver(follow).observe(part);
+  on(NARROW, 'change', coverMain);
+  on(document, 'keydown', pageKey);
+  on(window, 'pagehide', leave);
+}
+
+function start() {
+  showTheme(localStorage.getItem('atta.theme') ?? 'auto');
+  $('key').value = sessionStorage.getItem('atta.key') ?? '';
+  loadChats();
+  listen();
+  togglePanel('nav', !NARROW.matches);
+  openChat(byTime()[0] ?? newChat());
+  readServer();
+}
+
+start();
