@@ -20,6 +20,8 @@ mod page;
 mod prepare;
 mod refusal;
 mod routes;
+mod signals;
+mod socket;
 mod worker;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};

@@ -1,14 +1,6 @@
 //! Connections: who gets in, how long they may take, and how the server ends.
 
-use std::{
-    io,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    pin::pin,
-    sync::Arc,
-    thread::JoinHandle,
-    time::Duration,
-};
+use std::{pin::pin, sync::Arc, thread::JoinHandle, time::Duration};
 
 use atta_engine::{Batcher, Engine, chat::Form};
 use axum::Router;
@@ -18,14 +10,18 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, UnixListener},
     runtime::Runtime,
-    signal::unix::{Signal, SignalKind, signal},
     sync::{OwnedSemaphorePermit, Semaphore, watch},
 };
 
-use crate::{Listen, ServeError, ServerOptions, app::App, routes, worker::Worker};
+use crate::{
+    Listen, ServeError, ServerOptions,
+    app::App,
+    routes,
+    signals::Signals,
+    socket::{Listener, Stream},
+    worker::Worker,
+};
 
 /// Threads that make jobs of requests.
 const MAX_BLOCKING_THREADS: usize = 2;
@@ -50,30 +46,6 @@ impl Stopper {
     pub fn stop(&self) {
         self.0.send_replace(true);
     }
-}
-
-/// What asks a program to end.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
-}
-
-enum Listener {
-    Tcp(TcpListener),
-    Unix(UnixListener, PathBuf),
 }
 
 impl Server {
@@ -101,12 +73,7 @@ impl Server {
 
     /// Where it listens: an address with its port, or a path.
     pub fn place(&self) -> String {
-        match &self.listener {
-            Listener::Tcp(listener) => {
-                listener.local_addr().map_or_else(|e| e.to_string(), |at| format!("http://{at}"))
-            }
-            Listener::Unix(_, path) => format!("unix:{}", path.display()),
-        }
+        self.listener.place()
     }
 
     /// What ends it.
@@ -151,54 +118,9 @@ impl Server {
         drop(app);
         // A panic of that thread has been told of.
         let _ = compute.join();
-        if let Listener::Unix(_, path) = listener {
-            // It may have been taken away already.
-            let _ = std::fs::remove_file(path);
-        }
+        listener.close();
     }
 }
-
-impl Listener {
-    async fn bind(listen: &Listen) -> Result<Self, ServeError> {
-        let failed = |place: String| move |source| ServeError::Listen { place, source };
-        match listen {
-            Listen::Tcp(address) => {
-                let listener = TcpListener::bind(address).await.map_err(failed(address.to_string()))?;
-                Ok(Self::Tcp(listener))
-            }
-            Listen::Unix(path) => {
-                let listener = bind_unix(path).map_err(failed(path.display().to_string()))?;
-                Ok(Self::Unix(listener, path.clone()))
-            }
-        }
-    }
-
-    async fn accept(&self) -> io::Result<Box<dyn Stream>> {
-        Ok(match self {
-            Self::Tcp(listener) => {
-                let (stream, _): (_, SocketAddr) = listener.accept().await?;
-                // A token is a small packet that somebody waits for.
-                stream.set_nodelay(true)?;
-                Box::new(stream)
-            }
-            Self::Unix(listener, _) => Box::new(listener.accept().await?.0),
-        })
-    }
-}
-
-/// A socket that a server has left behind is replaced; one that answers is not, nor is any other file.
-fn bind_unix(path: &Path) -> io::Result<UnixListener> {
-    use std::os::unix::{fs::FileTypeExt, net::UnixStream};
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
-    if is_socket && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-        std::fs::remove_file(path)?;
-    }
-    UnixListener::bind(path)
-}
-
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// Takes connections until the server is stopped, and waits for those that are open then.
 async fn serve(app: &Arc<App>, listener: &Listener, stop: &watch::Sender<bool>) {

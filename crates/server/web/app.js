@@ -1,7 +1,7 @@
 // The chat page. A conversation is the list of messages that the interface takes; what only the page needs (`stats`,
 // `error`, …) stands beside those fields, and `wire` leaves it out. First the state, then the network, then the views.
 
-import { Markdown, codeBlock, el, prettyJson } from './markdown.js';
+import { Markdown, codeBlock, el, morph, prettyJson } from './markdown.js';
 
 const $ = (id) => document.getElementById(id);
 const on = (target, type, act) => target.addEventListener(type, act);
@@ -43,7 +43,7 @@ function save(which) {
 }
 
 function store(key, value) {
-  try { localStorage.setItem(key, value); } catch { notify('This browser has no room left for conversations. Export or delete some.'); }
+  try { localStorage.setItem(key, value); } catch { notify('This browser has no room left: delete some conversations.'); }
 }
 
 function openChat(which) {
@@ -69,9 +69,7 @@ function deleteChat(which) {
 
 function exportChat(which) {
   const file = new Blob([JSON.stringify(which, null, 2)], { type: 'application/json' });
-  const link = el('a', { href: URL.createObjectURL(file), download: `${titleOf(which)}.json` });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  el('a', { href: URL.createObjectURL(file), download: `${titleOf(which)}.json` }).click();
 }
 
 const byTime = () => [...chats.values()].sort((a, b) => b.updated - a.updated);
@@ -178,7 +176,7 @@ async function answer() {
     await receive(run, JSON.stringify(requestBody()));
   } catch (error) {
     if (error.name === 'AbortError') message.stopped = true;
-    else message.error = error instanceof Failure ? error.message : `The answer could not be read: ${error.message}`;
+    else if (!message.stopped) message.error = error instanceof Failure ? error.message : `The answer could not be read: ${error.message}`;
   }
   finish(which, run);
 }
@@ -323,7 +321,7 @@ function userTurn(message, index) {
 
 function editTurn(node, message, index) {
   if (running()) return;
-  const area = el('textarea', { value: message.content, 'aria-label': 'Edit your message' });
+  const area = el('textarea', { value: message.content, rows: 1, 'aria-label': 'Edit your message' });
   const done = () => {
     if (!area.value.trim()) return;
     chat.messages.length = index;
@@ -366,7 +364,7 @@ function updateAnswer(message, node, parts, body) {
   node.setAttribute('aria-busy', live);
   parts.body.classList.toggle('waiting', live && isEmpty(message));
   showThoughts(parts.thoughts, message, live);
-  if (message.json) parts.body.replaceChildren(...(message.content ? [codeBlock(prettyJson(message.content), 'json')] : []));
+  if (message.json) showJson(parts.body, message.content);
   else body.update(message.content, live);
   parts.calls.replaceChildren(...callCards(message, live));
   parts.failure.textContent = message.error ?? '';
@@ -374,6 +372,13 @@ function updateAnswer(message, node, parts, body) {
   parts.stats.textContent = statsLine(message, live);
   parts.actions.replaceChildren(...(live ? [] : answerActions(message)));
   follow();
+}
+
+function showJson(root, content) {
+  if (!content) return;
+  const block = codeBlock(prettyJson(content), 'json');
+  if (root.firstChild) morph(root.firstChild, block);
+  else root.append(block);
 }
 
 function answerActions(message) {
@@ -522,8 +527,8 @@ function fillSettings() {
   showSettings();
 }
 
-function changeSetting({ target }) {
-  chat.settings[target.name] = target.value;
+function changeSetting({ target: { name, value } }) {
+  chat.settings[name] = value;
   save(chat);
   showSettings();
 }
@@ -546,7 +551,6 @@ function showProblem(name, problem) {
   $('settings').elements[name].setAttribute('aria-invalid', Boolean(problem));
 }
 
-/** What is unusual about the next answer, next to the message field. */
 function showModes(format, tools) {
   const modes = [{ json: 'JSON', schema: 'JSON Schema' }[format], server.tools && tools.trim() && 'Tools'].filter(Boolean);
   $('modes').hidden = !modes.length;
@@ -630,7 +634,7 @@ function showMeters() {
   showContext(stats ? stats.prompt + stats.tokens : 0, server.n_ctx || kvMax || 0);
   $('memory').hidden = !bytes;
   $('memory').textContent = bytes ? `${size(bytes)} memory` : '';
-  $('memory').title = kvMax ? `The server keeps ${number(kv)} tokens of ${number(kvMax)}` : '';
+  $('memory').title = kvMax ? `${number(kv)} of ${number(kvMax)} tokens are kept` : '';
 }
 
 function showContext(used, limit) {

@@ -261,7 +261,7 @@ function closed(text) {
   const plain = text.replace(/`[^`\n]*`/g, '');
   const tick = plain.lastIndexOf('`');
   if (tick >= 0 && /\S/.test(plain.slice(tick + 1))) return `${text}\``;
-  const halfLink = /\[([^[\]]{1,500})\](?:\([^\s()]{0,2000})?$/.exec(text);
+  const halfLink = /\[([^[\]]{1,500})\]\([^\s()]{0,2000}$/.exec(text);
   if (halfLink) return text.slice(0, halfLink.index) + halfLink[1];
   const stars = plain.split('**');
   return stars.length % 2 === 0 && /^\S/.test(stars.at(-1)) ? `${text.trimEnd()}**` : text;

@@ -1,0 +1,346 @@
+"""Drives the page of a running `atta serve` in Chromium: python page.py URL SCREENSHOTS [--browser PATH].
+
+Needs `pip install playwright` and a Chromium. What a model writes is not foreseen: the checks on a real answer are about
+its course, and where the text matters (Markdown, tools, errors) the answer is one that stands here. Exits 1 on failure.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+
+from playwright.sync_api import Page, expect, sync_playwright
+
+FINISHED = ".turn.assistant:last-child:not([data-state=live])"
+COMPLETIONS = "**/v1/chat/completions"
+HOSTILE = """# Title <img src=x onerror="window.pwned=1">
+
+<script>window.pwned=2</script> and **bold <b onclick=alert(1)>text</b>**, [bad](javascript:window.pwned=3),
+[worse](data:text/html,<script>1</script>), [good](https://example.org/a_(b)) and `code <i>`.
+
+- one
+  1. nested
+- two
+
+| a | b |
+|---|--:|
+| 1 | <svg onload=window.pwned=4> |
+
+> quoted
+
+```html
+<img src=x onerror=window.pwned=5>
+```
+"""
+
+
+class Browser:
+    """Pages that fail the run when a script or the content security policy complains."""
+
+    def __init__(self, browser, url: str, shots: Path):
+        self.browser, self.url, self.shots = browser, url, shots
+        self.complaints: list[str] = []
+
+    def open(self, width=1280, height=860, scheme="light", **options) -> Page:
+        viewport = {"width": width, "height": height}
+        page = self.browser.new_context(viewport=viewport, color_scheme=scheme, **options).new_page()
+        page.set_default_timeout(20_000)
+        page.on("pageerror", lambda error: self.complaints.append(f"exception: {error}"))
+        page.on("console", lambda line: self.note(line))
+        page.goto(self.url)
+        expect(page.locator("#model option").first).to_be_attached()
+        set_up(page, max_tokens=48)
+        return page
+
+    def note(self, line) -> None:
+        # Answers that are errors, and servers without /props or /metrics, are no defects of the page.
+        if line.type == "error" and "Failed to load resource" not in line.text:
+            self.complaints.append(f"console: {line.text}")
+
+    def shoot(self, page: Page, name: str) -> None:
+        page.screenshot(path=self.shots / f"{name}.png")
+
+
+def set_up(page: Page, **settings) -> None:
+    """Sets fields of the settings, through the fields."""
+    was_open = page.locator("#panel").is_visible()
+    if not was_open:
+        page.click("#toggle-panel")
+    for name, value in settings.items():
+        field = page.locator(f"#settings [name={name}]")
+        field.select_option(value) if name in ("format", "tool_choice") else field.fill(str(value))
+    if not was_open:
+        page.click("#panel .close")
+
+
+def say(page: Page, text: str) -> None:
+    page.fill("#input", text)
+    page.press("#input", "Enter")
+
+
+def finish(page: Page, state="done") -> None:
+    page.wait_for_selector(FINISHED, timeout=120_000)
+    expect(page.locator(".turn.assistant").last).to_have_attribute("data-state", state)
+    expect(page.locator("#send")).to_have_text("Send")
+
+
+def saved(page: Page) -> list[dict]:
+    """The messages of the conversation that was changed last."""
+    return page.evaluate("""() => Object.keys(localStorage).filter((key) => key.startsWith('atta.chat.'))
+        .map((key) => JSON.parse(localStorage[key])).sort((a, b) => b.updated - a.updated)[0].messages""")
+
+
+def answer_with(page: Page, *deltas: dict) -> list[dict]:
+    """Has the next requests answered with these pieces; returns the list that the requests will be put into."""
+    requests: list[dict] = []
+    chunks = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+    chunks.append({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": len(deltas), "total_tokens": 7 + len(deltas)}})
+    body = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+
+    def fulfil(route):
+        requests.append(route.request.post_data_json)
+        route.fulfill(status=200, content_type="text/event-stream", body=body)
+
+    page.unroute(COMPLETIONS)
+    page.route(COMPLETIONS, fulfil)
+    return requests
+
+
+def check_policy(site: Browser) -> None:
+    page = site.open()
+    policy = page.request.get(site.url).headers.get("content-security-policy", "")
+    assert "default-src 'self'" in policy and "unsafe" not in policy, f"content security policy: {policy!r}"
+
+
+def check_send(site: Browser) -> None:
+    page = site.open()
+    site.shoot(page, "empty")
+    say(page, "Once upon a time")
+    finish(page)
+    message = saved(page)[-1]
+    text = message["content"].strip() or message.get("reasoning", "").strip()
+    assert text, "the answer is empty"
+    assert message["stats"]["exact"] and message["stats"]["tokens"] <= 48, f"usage: {message['stats']}"
+    expect(page.locator(".stats").last).to_contain_text("token")
+    expect(page.locator("#announce")).to_contain_text(message["content"].strip()[:10])
+    site.shoot(page, "answer")
+    page.reload()
+    expect(page.locator(".turn")).to_have_count(2)
+
+
+def check_stop(site: Browser) -> None:
+    page = site.open()
+    set_up(page, max_tokens="")
+    say(page, "Count to ten thousand, in words.")
+    expect(page.locator("#send")).to_have_text("Stop")
+    page.keyboard.press("Escape")
+    finish(page, "stopped")
+    set_up(page, max_tokens=8)
+    say(page, "Hello")
+    finish(page)
+
+
+def check_regenerate(site: Browser) -> None:
+    page = site.open()
+    set_up(page, max_tokens=12, seed=1)
+    say(page, "Hello")
+    finish(page)
+    first = saved(page)[-1]
+    page.get_by_role("button", name="Regenerate").click()
+    finish(page)
+    expect(page.locator(".turn")).to_have_count(2)
+    again = saved(page)[-1]
+    same = all(again.get(part) == first.get(part) for part in ("content", "reasoning"))
+    assert same, "the same seed gave another text"
+
+
+def check_json(site: Browser) -> None:
+    page = site.open()
+    set_up(page, format="json", max_tokens=200)
+    say(page, "Describe an ant.")
+    finish(page)
+    json.loads(saved(page)[-1]["content"])
+    expect(page.locator(".code.wrap")).to_be_visible()
+    site.shoot(page, "json")
+    set_up(page, format="schema", schema='{"type": "obj')
+    say(page, "Again.")
+    finish(page, "failed")
+    expect(page.locator(".failure").last).to_contain_text("JSON Schema")
+
+
+def check_markdown(site: Browser) -> None:
+    page = site.open()
+    answer_with(page, *({"content": HOSTILE[i : i + 5]} for i in range(0, len(HOSTILE), 5)))
+    say(page, '<img src=x onerror="window.pwned=6">')
+    finish(page)
+    thread = page.locator("#thread")
+    assert thread.locator("img, script, iframe, b, svg, [onerror], [onclick], [onload]").count() == 0, "markup came through"
+    links = thread.locator("a").evaluate_all("(all) => all.map((a) => [a.href, a.rel])")
+    assert links == [["https://example.org/a_(b)", "noopener noreferrer"]], f"links: {links}"
+    for selector in ["h3", "strong", "ul > li > ol > li", "table td.right", "blockquote", ".code code", "p > code"]:
+        assert thread.locator(selector).count(), f"no {selector}"
+    assert page.evaluate("window.pwned") is None, "a script ran"
+    site.shoot(page, "markdown")
+    check_prefixes(page)
+
+
+def check_prefixes(page: Page) -> None:
+    """What has come piece by piece must look as if it had come at once."""
+    same = page.evaluate("""async (text) => {
+        const { Markdown } = await import('/markdown.js');
+        const [slow, fast] = [document.createElement('div'), document.createElement('div')];
+        const view = new Markdown(slow);
+        for (let n = 1; n <= text.length; n += 1) view.update(text.slice(0, n), true);
+        view.update(text, false);
+        new Markdown(fast).update(text, false);
+        return slow.innerHTML === fast.innerHTML;
+    }""", HOSTILE)
+    assert same, "the text that came in pieces looks different"
+
+
+def check_tools(site: Browser) -> None:
+    page = site.open()
+    if not page.locator("#tools-field").evaluate("(field) => !field.hidden"):
+        return
+    set_up(page, tools='[{"name": "get_weather", "parameters": {"type": "object"}}]')
+    call = {"index": 0, "id": "abc123def", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": '}}
+    requests = answer_with(page, {"tool_calls": [call]}, {"tool_calls": [{"index": 0, "function": {"arguments": '"Lima"}'}}]})
+    say(page, "Is it warm in Lima?")
+    finish(page)
+    expect(page.locator(".call h3")).to_contain_text("get_weather")
+    assert requests[0]["tools"][0]["function"]["name"] == "get_weather"
+    site.shoot(page, "tools")
+    requests = answer_with(page, {"content": "Yes."})
+    page.fill(".call textarea", "17 °C")
+    page.get_by_role("button", name="Send result").click()
+    finish(page)
+    calls, result = requests[0]["messages"][-2:]
+    assert calls["tool_calls"][0]["function"]["arguments"] == '{"city": "Lima"}', calls
+    assert result == {"role": "tool", "tool_call_id": "abc123def", "content": "17 °C"}, result
+
+
+def check_errors(site: Browser) -> None:
+    page = site.open()
+    error = json.dumps({"error": {"message": "out of memory: 9 MB needed"}})
+    page.route(COMPLETIONS, lambda route: route.fulfill(status=503, content_type="application/json", body=error))
+    say(page, "Hello")
+    finish(page, "failed")
+    expect(page.locator(".failure")).to_have_text("out of memory: 9 MB needed")
+    site.shoot(page, "error")
+    requests = answer_with(page, {"content": "Better."})
+    page.get_by_role("button", name="Try again").click()
+    finish(page)
+    assert [message["role"] for message in requests[0]["messages"]] == ["user"], requests
+
+
+def check_keyboard(site: Browser) -> None:
+    page = site.open()
+    requests = answer_with(page, {"content": "Fine."})
+    page.focus("#input")
+    page.keyboard.type("one")
+    page.keyboard.press("Shift+Enter")
+    page.keyboard.type("two")
+    page.keyboard.press("Enter")
+    finish(page)
+    assert requests[-1]["messages"] == [{"role": "user", "content": "one\ntwo"}], requests
+    page.focus("#input")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.type(" three")
+    page.keyboard.press("Enter")
+    finish(page)
+    assert requests[-1]["messages"] == [{"role": "user", "content": "one\ntwo three"}], requests
+    page.keyboard.press("Control+k")
+    expect(page.locator(".turn")).to_have_count(0)
+    expect(page.locator("#input")).to_be_focused()
+
+
+def check_conversations(site: Browser) -> None:
+    page = site.open()
+    answer_with(page, {"content": "Fine."})
+    for text in ["first", "second"]:
+        say(page, text)
+        finish(page)
+        page.keyboard.press("Control+k")
+    row = page.locator("#chats li", has_text="first")
+    row.hover()
+    row.get_by_role("button", name="Rename").click()
+    page.keyboard.type("renamed")
+    page.keyboard.press("Enter")
+    row = page.locator("#chats li", has_text="renamed")
+    row.hover()
+    with page.expect_download() as download:
+        row.get_by_role("button", name="Export").click()
+    assert json.loads(Path(download.value.path()).read_text())["messages"][0]["content"] == "first"
+    row.hover()
+    row.get_by_role("button", name="Delete").click()
+    expect(page.locator("#chats li")).to_have_count(1)
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("#chats li")).to_have_count(2)
+
+
+def check_phone(site: Browser) -> None:
+    page = site.open(360, 740, is_mobile=True, has_touch=True, device_scale_factor=2)
+    answer_with(page, {"content": HOSTILE})
+    say(page, "w" * 100)
+    finish(page)
+    width = page.evaluate("Math.max(document.documentElement.scrollWidth, document.getElementById('scroll').scrollWidth)")
+    assert width <= 360, f"the page is {width} px wide"
+    site.shoot(page, "phone")
+    page.click("#toggle-nav")
+    site.shoot(page, "phone-nav")
+    page.keyboard.press("Escape")
+    expect(page.locator("#nav")).to_be_hidden()
+    page.click("#toggle-panel")
+    site.shoot(page, "phone-panel")
+
+
+def check_dark(site: Browser) -> None:
+    page = site.open(scheme="dark")
+    answer_with(page, {"content": HOSTILE})
+    say(page, "Hello")
+    finish(page)
+    site.shoot(page, "dark")
+    page.select_option("#theme", "light")
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.select_option("#theme", "dark")
+    assert light != page.evaluate("getComputedStyle(document.body).backgroundColor"), "the switch does nothing"
+
+
+CHECKS = [check_policy, check_send, check_stop, check_regenerate, check_json, check_markdown, check_tools, check_errors,
+          check_keyboard, check_conversations, check_phone, check_dark]
+
+
+def run(check, site: Browser) -> bool:
+    """Whether `check` passed; says so."""
+    site.complaints.clear()
+    try:
+        check(site)
+        assert not site.complaints, "; ".join(site.complaints)
+        print(f"ok    {check.__name__}", flush=True)
+        return True
+    except Exception as error:  # a failed check must not hide the others
+        print(f"FAIL  {check.__name__}: {error}", flush=True)
+        return False
+    finally:
+        for context in site.browser.contexts:
+            context.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("url")
+    parser.add_argument("shots", type=Path)
+    parser.add_argument("--browser", default=shutil.which("chromium") or shutil.which("google-chrome"))
+    args = parser.parse_args()
+    args.shots.mkdir(parents=True, exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=args.browser, args=["--no-sandbox"])
+        site = Browser(browser, args.url.rstrip("/") + "/", args.shots)
+        passed = [run(check, site) for check in CHECKS]
+        browser.close()
+    return 0 if all(passed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
