@@ -37,6 +37,9 @@ pub struct SessionOptions {
     pub overflow: Overflow,
     /// Forks that may live beside the session; each is given the memory of a context of its own.
     pub n_forks: usize,
+    /// Contexts that the session and its forks have room for together; `None`: each has its own. With fewer, a step may find no
+    /// room.
+    pub n_contexts: Option<usize>,
 }
 
 /// What happens when a context is full and a token is to come.
@@ -73,15 +76,18 @@ pub(crate) struct Resolved {
     pub(crate) kv: KvType,
     /// Sequences at once.
     pub(crate) n_seqs: usize,
+    /// Contexts that there is room for, if not one for each sequence.
+    pub(crate) n_contexts: Option<usize>,
     pub(crate) overflow: Overflow,
 }
 
 impl Resolved {
     /// What an executor for it is made for.
     pub(crate) fn cpu(&self) -> CpuOptions {
-        let Self { n_ctx, n_batch, kv, n_seqs, overflow } = *self;
+        let Self { n_ctx, n_batch, kv, n_seqs, n_contexts, overflow } = *self;
+        let n_shared = n_contexts.map(|n| n.max(1).saturating_mul(n_ctx));
         let n_recent = overflow.gap(n_ctx).map(|gap| n_ctx.saturating_sub(gap.end));
-        CpuOptions { n_ctx, n_seqs, n_batch, kv, layers: None, n_recent, n_shared: None }
+        CpuOptions { n_ctx, n_seqs, n_batch, kv, layers: None, n_recent, n_shared }
     }
 }
 
@@ -90,7 +96,8 @@ pub(crate) fn resolve(spec: &ModelSpec, options: &SessionOptions) -> Resolved {
     let n_ctx = options.n_ctx.unwrap_or(spec.n_ctx_train.min(DEFAULT_N_CTX));
     let n_batch = options.n_batch.unwrap_or((n_ctx / 8).min(DEFAULT_N_BATCH)).clamp(1, n_ctx.max(1));
     let n_seqs = options.n_forks.saturating_add(1);
-    Resolved { n_ctx, n_batch, kv: options.kv, n_seqs, overflow: options.overflow }
+    let (n_contexts, overflow) = (options.n_contexts, options.overflow);
+    Resolved { n_ctx, n_batch, kv: options.kv, n_seqs, n_contexts, overflow }
 }
 
 /// Bytes of the logits that a session keeps.

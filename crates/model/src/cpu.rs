@@ -172,6 +172,14 @@ impl Cpu {
         [Cache::bytes(spec, layers, &options.cache()), Scratch::bytes(spec, size)]
     }
 
+    /// What [`truncate`](Executor::truncate) of a sequence to `n` positions would leave.
+    ///
+    /// # Errors
+    /// [`Error::NoSequence`].
+    pub fn keeps(&self, seq: SeqId, n: usize) -> Result<usize, Error> {
+        self.cache.keeps(seq, n)
+    }
+
     /// Positions that have keys and values, shared ones once, in whole blocks; and how many there may be.
     pub fn n_positions(&self) -> (usize, usize) {
         self.cache.taken()

@@ -101,11 +101,6 @@ impl Running {
         }
     }
 
-    /// Whether the rows that were just evaluated, up to `n_done`, were of its prompt.
-    pub(super) fn note_rows(&self, n_done: usize) -> bool {
-        n_done <= self.n_prompt
-    }
-
     pub(super) fn is_writing(&self) -> bool {
         self.first.is_some()
     }
@@ -131,9 +126,7 @@ impl Running {
             self.text.extend_from_slice(self.writer.pending());
             return Ok(None);
         };
-        let (reason, n_closing) = self.writer.end(reason, on_event)?;
-        self.n_closing_bytes = n_closing;
-        Ok(Some(reason))
+        self.end(reason, on_event).map(Some)
     }
 
     /// Notes that the prompt has been read, the first time; a reason if nothing is to be written after it.
@@ -151,6 +144,23 @@ impl Running {
             return Some(FinishReason::Interrupted);
         }
         self.writer.is_at_length(room).then_some(FinishReason::Length)
+    }
+
+    /// A constrained text without a short end stays as it is: an error would cost its client all of it.
+    fn end(
+        &mut self,
+        reason: FinishReason,
+        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<FinishReason, Error> {
+        match self.writer.end(reason, on_event) {
+            Ok((reason, n_closing)) => {
+                self.n_closing_bytes = n_closing;
+                Ok(reason)
+            }
+            #[cfg(feature = "constrain")]
+            Err(Error::Constraint(crate::ConstraintError::Endless { .. })) => Ok(reason),
+            Err(error) => Err(error),
+        }
     }
 
     pub(super) fn done(&self, finish_reason: FinishReason) -> Done {

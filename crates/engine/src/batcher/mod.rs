@@ -12,32 +12,33 @@ mod job;
 mod pace;
 mod seats;
 
-use std::{collections::VecDeque, ops::ControlFlow, time::Duration};
+use std::{
+    collections::VecDeque,
+    ops::ControlFlow,
+    time::{Duration, Instant},
+};
 
-use atta_model::{Batch, Cpu, CpuOptions, Error as ModelError, Executor, KvType, Output, Want};
+use atta_model::{Batch, Cpu, Error as ModelError, Executor, Output, Want};
+use atta_store::Reservation;
 
 pub use job::{Done, Job, JobId};
 
-use crate::{Engine, Error, Event, FinishReason};
+use crate::{Engine, Error, Event, FinishReason, SessionOptions, session::logits_bytes};
 use job::Running;
 use pace::Pace;
-use seats::{Beginning, Seats};
+use seats::{Beginning, Seats, Source};
+
+/// Positions that are kept free for each text under way when another one begins.
+const SPARE: usize = 32;
 
 /// What a batcher is made for.
 #[derive(Clone, Debug)]
 pub struct BatcherOptions {
-    /// Positions that a text may have.
-    pub n_ctx: usize,
-    /// Texts that are read or written at the same time.
+    /// The length and the types of each text; `n_forks` and one more are the sequences that there are, those of texts under way
+    /// and those that are kept for texts that begin the same way, and `n_contexts` is the room that they share.
+    pub session: SessionOptions,
+    /// Texts that are read or written at the same time; not more than there are sequences.
     pub n_jobs: usize,
-    /// Sequences that stay after their jobs have ended, for those that begin the same way.
-    pub n_kept: usize,
-    /// Positions of all sequences together that have keys and values; at least `n_ctx`.
-    pub n_shared: usize,
-    /// Rows of a step.
-    pub n_batch: usize,
-    /// Element types of keys and values.
-    pub kv: KvType,
     /// How long those that write may have to wait for those that are read, about.
     pub max_gap: Duration,
 }
@@ -77,11 +78,10 @@ pub struct Counts {
 pub struct Batcher {
     engine: Engine,
     cpu: Cpu,
-    options: BatcherOptions,
+    n_ctx: usize,
+    n_batch: usize,
     seats: Seats,
     queue: VecDeque<Running>,
-    /// A job has lost its place, and none has ended since: nobody is let in.
-    is_full: bool,
     next_id: u64,
     pace: Pace,
     counts: Counts,
@@ -89,6 +89,7 @@ pub struct Batcher {
     out: Output,
     /// For each job of a step: its seat, how many rows, and the row of its logits, if it has come to the end of its text.
     shares: Vec<Share>,
+    _logits_memory: Reservation,
 }
 
 /// What a job gets of a step.
@@ -104,38 +105,51 @@ impl Batcher {
     ///
     /// # Errors
     /// Memory that the budget does not grant, sizes of nothing.
-    pub fn new(engine: &Engine, options: BatcherOptions) -> Result<Self, Error> {
-        let n_seqs = options.n_jobs + options.n_kept;
-        let n_shared = Some(options.n_shared.max(options.n_ctx));
-        let BatcherOptions { n_ctx, n_batch, kv, .. } = options;
-        let cpu = CpuOptions { n_ctx, n_seqs, n_batch, kv, layers: None, n_recent: None, n_shared };
+    pub fn new(engine: &Engine, options: &BatcherOptions) -> Result<Self, Error> {
+        let planned = engine.planned_session(&options.session)?;
+        let n_jobs = options.n_jobs;
+        if !(1..=planned.n_seqs).contains(&n_jobs) {
+            let why = format!("{n_jobs} jobs and {} sequences", planned.n_seqs);
+            return Err(ModelError::Options(why).into());
+        }
+        if planned.n_batch < 2 {
+            // Who writes and who reads would have to take turns.
+            return Err(ModelError::Options("many texts and batches of one row".to_owned()).into());
+        }
+        let logits = logits_bytes(engine.spec()).saturating_mul(n_jobs as u64);
+        let logits_memory = engine.budget().reserve("logits", logits)?;
         let (model, kernels, pool) = (engine.model().clone(), engine.kernels(), engine.pool().clone());
         Ok(Self {
-            cpu: Cpu::new(model, kernels, pool, engine.budget(), cpu)?,
+            cpu: Cpu::new(model, kernels, pool, engine.budget(), planned.cpu())?,
             engine: engine.clone(),
-            seats: Seats::new(options.n_jobs, n_seqs),
+            n_ctx: planned.n_ctx,
+            n_batch: planned.n_batch,
+            seats: Seats::new(n_jobs, planned.n_seqs),
             queue: VecDeque::new(),
-            is_full: false,
             next_id: 0,
             pace: Pace::new(options.max_gap),
             counts: Counts::default(),
             batch: Batch::default(),
             out: Output::default(),
             shares: Vec::new(),
-            options,
+            _logits_memory: logits_memory,
         })
     }
 
     /// Puts a job at the end of the queue; those of a higher priority go first.
     ///
     /// # Errors
-    /// [`Error::PromptTooLong`], [`Error::EmptyPrompt`].
+    /// [`Error::PromptTooLong`], [`Error::EmptyPrompt`], a token that the model does not have.
     pub fn submit(&mut self, job: Job) -> Result<JobId, Error> {
-        let (n_prompt, n_ctx) = (job.prompt.len(), self.options.n_ctx);
-        match n_prompt {
-            0 => return Err(Error::EmptyPrompt),
-            n if n > n_ctx => return Err(Error::PromptTooLong { n_prompt, n_ctx }),
-            _ => {}
+        let (n_prompt, n_ctx, n_vocab) = (job.prompt.len(), self.n_ctx, self.engine.spec().n_vocab);
+        if n_prompt == 0 {
+            return Err(Error::EmptyPrompt);
+        }
+        if n_prompt > n_ctx {
+            return Err(Error::PromptTooLong { n_prompt, n_ctx });
+        }
+        if let Some(&id) = job.prompt.iter().find(|&&id| id as usize >= n_vocab) {
+            return Err(ModelError::Token { id, n_vocab }.into());
         }
         let id = JobId(self.next_id);
         self.next_id += 1;
@@ -147,7 +161,7 @@ impl Batcher {
     pub fn cancel(&mut self, id: JobId) {
         self.queue.retain(|job| job.id != id);
         if let Some(seat) = self.seats.find(id) {
-            self.leave(seat);
+            self.seats.leave(seat);
         }
     }
 
@@ -181,9 +195,9 @@ impl Batcher {
         &self.engine
     }
 
-    /// What it was made for.
-    pub fn options(&self) -> &BatcherOptions {
-        &self.options
+    /// Positions that a text may have.
+    pub fn n_ctx(&self) -> usize {
+        self.n_ctx
     }
 
     /// Gives up all sequences that are kept.
@@ -205,10 +219,10 @@ impl Batcher {
             if self.batch.rows.is_empty() {
                 return Ok(());
             }
-            let timer = self.pace.start();
+            let start = Instant::now();
             match self.cpu.step(&self.batch, &mut self.out) {
                 Ok(()) => {
-                    self.pace.stop(timer, self.batch.rows.len());
+                    self.pace.note(start.elapsed(), self.batch.rows.len());
                     break;
                 }
                 Err(ModelError::OutOfBlocks) => self.make_room()?,
@@ -222,14 +236,18 @@ impl Batcher {
         Ok(())
     }
 
-    /// Gives places to those who wait, in the order of the queue. One that begins like a prompt that is just being read waits for
-    /// it, because it can take over more of it later than now.
+    /// Gives places to those who wait, in the order of the queue, as long as there is room for what has to be read. One that begins
+    /// like a prompt that is just being read waits for it, because it can take over more of it later than now.
     fn admit(&mut self) {
         let mut i = 0;
-        while i < self.queue.len() && self.seats.has_place() && !self.is_full {
-            match self.seats.beginning(&self.queue[i].text) {
+        while i < self.queue.len() && self.seats.has_place() {
+            let text = &self.queue[i].text;
+            match self.seats.beginning(text, &self.cpu) {
                 Beginning::Later => i += 1,
                 Beginning::Now(from) => {
+                    if !self.clear_room(text.len() - from.map_or(0, |from| from.n), from) {
+                        return;
+                    }
                     let job = self.queue.remove(i).expect("it was just looked at");
                     let (n_reused, n_evicted) = self.seats.sit(job, from, &mut self.cpu);
                     self.counts.n_reused += n_reused as u64;
@@ -239,13 +257,29 @@ impl Batcher {
         }
     }
 
-    /// The rows of a step: first of all who write, the longest waiting first, then of prompts, in the order in which they came, as
-    /// many as the gap allows. A quarter of the rows is theirs in any case.
+    /// Gives up kept sequences until there is room for so many positions, and some for those who write; whether there is. One text
+    /// alone always has room.
+    fn clear_room(&mut self, n: usize, from: Option<Source>) -> bool {
+        loop {
+            let (n_taken, n_all) = self.cpu.n_positions();
+            let n_spare = (self.seats.n_running() + 1) * SPARE;
+            if n_all - n_taken >= n.saturating_add(n_spare) {
+                return true;
+            }
+            if !self.seats.evict(&mut self.cpu, from.map(|from| from.seat)) {
+                return self.seats.n_running() == 0;
+            }
+            self.counts.n_evicted += 1;
+        }
+    }
+
+    /// The rows of a step: first of all who write, the longest waiting first, then of prompts, as many as the gap allows. A quarter
+    /// of the rows is theirs in any case.
     fn fill(&mut self) {
         self.batch.clear();
         self.shares.clear();
         let (writing, reading) = self.seats.in_turn();
-        let n_batch = self.options.n_batch;
+        let n_batch = self.n_batch;
         let mut left = if reading.is_empty() { n_batch } else { n_batch - n_batch.div_ceil(4) };
         for seat in writing {
             left -= self.give(seat, left);
@@ -254,15 +288,16 @@ impl Batcher {
         if !self.shares.is_empty() {
             left = left.min(self.pace.rows_beside(self.batch.rows.len()));
         }
-        for seat in reading {
-            left -= self.give(seat, left);
+        let rests: Vec<usize> = reading.iter().map(|&seat| self.seats.at(seat).rest().len()).collect();
+        for (seat, n_rows) in reading.into_iter().zip(pace::portions(&rests, left)) {
+            self.give(seat, n_rows);
         }
     }
 
     /// Puts up to `max` rows of a job into the batch; how many.
     fn give(&mut self, seat: usize, max: usize) -> usize {
         let place = self.seats.at(seat);
-        let rest = &place.text()[place.n_done..];
+        let rest = place.rest();
         let n_rows = rest.len().min(max);
         if n_rows == 0 {
             return 0;
@@ -285,18 +320,12 @@ impl Batcher {
         match self.seats.preempt(&mut self.cpu) {
             Some(job) => {
                 self.counts.n_preempted += 1;
-                self.is_full = true;
                 self.enqueue(job);
                 Ok(())
             }
             // One text alone always has room: there are at least `n_ctx` positions.
             None => Err(ModelError::OutOfBlocks.into()),
         }
-    }
-
-    fn leave(&mut self, seat: usize) {
-        self.seats.leave(seat);
-        self.is_full = false;
     }
 
     /// Behind all of the same or a higher priority that came before.
@@ -307,20 +336,20 @@ impl Batcher {
 
     /// Notes what was evaluated of a job, and chooses its next token if that was all of its text.
     fn go_on(&mut self, share: Share, on_update: &mut OnUpdate<'_>) {
-        let n_ctx = self.options.n_ctx;
+        let n_ctx = self.n_ctx;
         self.seats.touch(share.seat);
         let place = self.seats.at_mut(share.seat);
         place.n_done += share.n_rows;
         let (n_done, Some(job)) = (place.n_done, &mut place.job) else { return };
         let id = job.id;
-        let was_reading = job.note_rows(n_done);
+        let was_reading = n_done <= job.n_prompt;
         if was_reading {
             self.counts.n_read += share.n_rows as u64;
         }
         let Some(row) = share.logits else {
             let update = Update::Event(Event::Prompt { done: n_done, total: job.n_prompt });
             if was_reading && on_update(id, update).is_break() {
-                self.leave(share.seat);
+                self.seats.leave(share.seat);
             }
             return;
         };
@@ -329,15 +358,15 @@ impl Batcher {
         self.counts.n_written += (job.n_written() - n_before) as u64;
         match ended {
             Ok(None) => {}
-            Ok(Some(FinishReason::Interrupted)) => self.leave(share.seat),
+            Ok(Some(FinishReason::Interrupted)) => self.seats.leave(share.seat),
             Ok(Some(reason)) => {
                 let done = job.done(reason);
-                self.leave(share.seat);
+                self.seats.leave(share.seat);
                 // It has ended anyway.
                 let _ = on_update(id, Update::Done(&done));
             }
             Err(error) => {
-                self.leave(share.seat);
+                self.seats.leave(share.seat);
                 let _ = on_update(id, Update::Failed(&error));
             }
         }

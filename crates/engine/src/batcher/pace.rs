@@ -3,7 +3,7 @@
 //! The one idea: a step's time is measured, and a row's time follows from it. A batch with few rows reads all weights for
 //! them, so that its rows look dear, and the next one gets fewer than it could: the estimate is on the safe side.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Fewer rows than this cost a step about as much as one.
 const MIN_ROWS: usize = 16;
@@ -21,15 +21,12 @@ impl Pace {
         Self { max_gap, row_time: None }
     }
 
-    pub(super) fn start(&self) -> Instant {
-        Instant::now()
-    }
-
-    pub(super) fn stop(&mut self, start: Instant, n_rows: usize) {
+    /// Notes how long a step took.
+    pub(super) fn note(&mut self, time: Duration, n_rows: usize) {
         if n_rows < MIN_ROWS {
             return;
         }
-        let time = start.elapsed().as_secs_f64() / n_rows as f64;
+        let time = time.as_secs_f64() / n_rows as f64;
         self.row_time = Some(self.row_time.map_or(time, |mean| mean + NEW * (time - mean)));
     }
 
@@ -41,9 +38,38 @@ impl Pace {
     }
 }
 
+/// Divides rows among prompts of which `rests` tokens are to be read, in the order of the queue: half of them are the first one's,
+/// so that a long prompt comes to its end; the others get theirs shortest first, so that a short one need not wait for a
+/// long one.
+pub(super) fn portions(rests: &[usize], n_rows: usize) -> Vec<usize> {
+    let mut portions = vec![0; rests.len()];
+    let Some(&first) = rests.first() else { return portions };
+    portions[0] = first.min(n_rows.div_ceil(2));
+    let mut left = n_rows - portions[0];
+    let mut others: Vec<usize> = (1..rests.len()).collect();
+    others.sort_by_key(|&i| rests[i]);
+    for i in others {
+        portions[i] = rests[i].min(left);
+        left -= portions[i];
+    }
+    portions[0] += left.min(first - portions[0]);
+    portions
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_prompt_goes_on_and_short_ones_do_not_wait_for_it() {
+        assert!(portions(&[], 10).is_empty());
+        assert_eq!(portions(&[100], 10), [10]);
+        assert_eq!(portions(&[100, 3], 10), [7, 3]);
+        assert_eq!(portions(&[100, 50, 3], 10), [5, 2, 3]);
+        assert_eq!(portions(&[2, 50, 3], 10), [2, 5, 3]);
+        assert_eq!(portions(&[5, 5], 0), [0, 0]);
+        assert_eq!(portions(&[5, 5], 1), [1, 0]);
+    }
 
     #[test]
     fn a_slow_machine_gets_fewer_rows_and_never_none() {

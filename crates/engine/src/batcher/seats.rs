@@ -33,6 +33,11 @@ impl Seat {
         self.job.as_ref().is_some_and(|job| job.is_writing() && job.text.len() - self.n_done <= MAX_PENDING)
     }
 
+    /// What is to be evaluated.
+    pub(super) fn rest(&self) -> &[u32] {
+        &self.text()[self.n_done..]
+    }
+
     /// What is, or is going to be, evaluated.
     pub(super) fn text(&self) -> &[u32] {
         self.job.as_ref().map_or(&self.kept, |job| &job.text)
@@ -50,8 +55,8 @@ pub(super) enum Beginning {
 /// So many tokens of the sequence in that seat.
 #[derive(Clone, Copy)]
 pub(super) struct Source {
-    seat: usize,
-    n: usize,
+    pub(super) seat: usize,
+    pub(super) n: usize,
 }
 
 pub(super) struct Seats {
@@ -105,10 +110,12 @@ impl Seats {
 
     /// Where a text may begin: the longest common beginning with any sequence, without the last token, whose logits are
     /// wanted.
-    pub(super) fn beginning(&self, text: &[u32]) -> Beginning {
+    pub(super) fn beginning(&self, text: &[u32], cpu: &Cpu) -> Beginning {
         let text = &text[..text.len() - 1];
         let same = |other: &[u32]| text.iter().zip(other).take_while(|(a, b)| a == b).count();
-        let best = self.taken().map(|(i, seat)| Source { seat: i, n: same(&seat.text()[..seat.n_done]) });
+        // A layer with a window may have let go of what would be needed.
+        let kept = |seat: &Seat| cpu.keeps(seat.seq, same(&seat.text()[..seat.n_done])).unwrap_or(0);
+        let best = self.taken().map(|(i, seat)| Source { seat: i, n: kept(seat) });
         let best = best.max_by_key(|source| source.n).filter(|source| source.n > 0);
         let reading = self.taken().filter(|(_, seat)| seat.job.is_some() && !seat.is_writing());
         let coming = reading.map(|(_, seat)| same(seat.text())).max().unwrap_or(0);
@@ -135,7 +142,6 @@ impl Seats {
                 (place, seq.expect("a seat stands for a free sequence"), n_evicted)
             }
         };
-        // A layer with a window may have let go of what would be needed; then nothing is left.
         let n_done = cpu.truncate(seq, from.map_or(0, |source| source.n)).expect("the sequence is there");
         job.begin(n_done);
         self.n_running += 1;

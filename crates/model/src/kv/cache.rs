@@ -125,12 +125,19 @@ impl Cache {
         Ok(fork)
     }
 
+    /// What [`truncate`](Self::truncate) to `len` would leave.
+    pub(crate) fn keeps(&self, id: SeqId, len: usize) -> Result<usize, Error> {
+        let seq = self.seq(id)?;
+        let len = seq.len.min(len);
+        let is_whole = self.groups.iter().zip(&seq.tables).all(|(group, table)| group.is_whole(table, len));
+        Ok(if is_whole { len } else { 0 })
+    }
+
     /// Forgets everything from position `len` on; all, if a window does not reach back that far any more. Returns what is left.
     pub(crate) fn truncate(&mut self, id: SeqId, len: usize) -> Result<usize, Error> {
+        let left = self.keeps(id, len)?;
         let (seq, groups) = self.seq_mut(id)?;
-        let len = seq.len.min(len);
-        let is_whole = groups.iter().zip(&seq.tables).all(|(group, table)| group.is_whole(table, len));
-        seq.len = if is_whole { len } else { 0 };
+        seq.len = left;
         for (table, group) in seq.tables.iter_mut().zip(groups) {
             group.truncate(table, seq.len);
         }
