@@ -12,7 +12,7 @@ use atta_engine::{
     Done, FinishReason,
     tools::{Outcome, Parser, Piece},
 };
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::{OwnedSemaphorePermit, mpsc::UnboundedReceiver};
 
 use crate::{
     refusal::Refusal,
@@ -55,6 +55,8 @@ pub(crate) struct Answers {
     /// One for each answer that is not complete.
     readers: Vec<Option<Reader>>,
     ready: VecDeque<(usize, Happening)>,
+    /// That of the request, until it is answered or its client is gone.
+    _place: OwnedSemaphorePermit,
 }
 
 /// Reads the text of an answer.
@@ -99,8 +101,8 @@ impl Reader {
 
 impl Answers {
     /// One reader for each job.
-    pub(crate) fn new(news: UnboundedReceiver<Heard>, readers: Vec<Reader>) -> Self {
-        Self { news, readers: readers.into_iter().map(Some).collect(), ready: VecDeque::new() }
+    pub(crate) fn new(news: UnboundedReceiver<Heard>, readers: Vec<Reader>, place: OwnedSemaphorePermit) -> Self {
+        Self { news, readers: readers.into_iter().map(Some).collect(), ready: VecDeque::new(), _place: place }
     }
 
     /// How many there are.

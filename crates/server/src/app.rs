@@ -1,11 +1,15 @@
 //! What all requests share: the model, the thread that computes, and what the server was told.
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use atta_engine::{Engine, chat::Form};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{ServerOptions, metrics::Metrics, refusal::Refusal, worker::Worker};
 
@@ -16,6 +20,10 @@ pub(crate) struct App {
     pub(crate) form: Form,
     pub(crate) worker: Worker,
     pub(crate) options: ServerOptions,
+    /// Positions that a text may have.
+    pub(crate) n_ctx: usize,
+    /// One for each request that is answered or waits.
+    places: Arc<Semaphore>,
     pub(crate) metrics: Metrics,
     /// Seconds since 1970.
     pub(crate) started: u64,
@@ -24,8 +32,11 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(engine: Engine, form: Form, worker: Worker, options: ServerOptions) -> Self {
+    pub(crate) fn new(engine: Engine, form: Form, worker: Worker, n_ctx: usize, options: ServerOptions) -> Self {
+        let n_places = options.batcher.n_jobs.saturating_add(options.max_queue).min(Semaphore::MAX_PERMITS);
         Self {
+            n_ctx,
+            places: Arc::new(Semaphore::new(n_places)),
             engine,
             form,
             worker,
@@ -35,6 +46,11 @@ impl App {
             is_stopping: AtomicBool::new(false),
             n_ids: AtomicU64::new(0),
         }
+    }
+
+    /// A place for a request, if there is one.
+    pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        Arc::clone(&self.places).try_acquire_owned().map_err(|_| Refusal::busy())
     }
 
     /// What the model is called in answers.

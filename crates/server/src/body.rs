@@ -2,33 +2,42 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use http_body_util::{BodyExt, Limited};
+use hyper::body::Body as _;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::refusal::Refusal;
 
-/// Reads a body and understands it.
-pub(crate) async fn json<T: DeserializeOwned>(body: Body, max: usize, timeout: Duration) -> Result<T, Refusal> {
+/// Reads a body.
+pub(crate) async fn read(body: Body, max: usize, timeout: Duration) -> Result<Bytes, Refusal> {
+    if body.size_hint().lower() > max as u64 {
+        return Err(Refusal::too_large(max));
+    }
     let collected = tokio::time::timeout(timeout, Limited::new(body, max).collect()).await;
-    let bytes = match collected.map_err(|_| Refusal::too_slow())? {
-        Ok(whole) => whole.to_bytes(),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => return Err(Refusal::too_large(max)),
-        Err(error) => return Err(Refusal::bad(format!("the body broke off: {error}"))),
-    };
-    parse(&bytes)
+    match collected.map_err(|_| Refusal::too_slow())? {
+        Ok(whole) => Ok(whole.to_bytes()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Refusal::too_large(max)),
+        Err(error) => Err(Refusal::bad(format!("the body broke off: {error}"))),
+    }
 }
 
-/// An unknown field is an error that names it.
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
-    serde_json::from_slice(bytes).map_err(|error| {
+/// Understands a body, which takes a while if it is long. An unknown field is an error that names it, unless it is null.
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
+    let bad = |error: serde_json::Error| {
         let message = error.to_string();
         match field(&message) {
             Some((name, "unknown")) => Refusal::field(name, format!("the field {name:?} is not supported")),
             Some((name, _)) => Refusal::field(name, format!("the field {name:?} is missing")),
             None => Refusal::bad(format!("this is no request in JSON: {message}")),
         }
-    })
+    };
+    let mut value: Value = serde_json::from_slice(bytes).map_err(bad)?;
+    if let Some(fields) = value.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    serde_json::from_value(value).map_err(bad)
 }
 
 /// The field that serde's message is about, and what is wrong with it.
@@ -56,6 +65,7 @@ mod tests {
         assert_eq!(param(r#"{"n": 1, "seeed": 2}"#).as_deref(), Some("seeed"));
         assert_eq!(param("{}").as_deref(), Some("n"));
         assert_eq!(param(r#"{"n": "x"}"#), None);
+        assert!(parse::<Ask>(br#"{"n": 1, "functions": null}"#).is_ok());
         assert!(parse::<Ask>(b"\xff").is_err());
     }
 }

@@ -57,6 +57,13 @@ pub struct ServerOptions {
     pub log: Log,
 }
 
+impl ServerOptions {
+    /// Whether only this machine can reach it, by an address.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self.listen, Listen::Tcp(address) if address.ip().is_loopback())
+    }
+}
+
 /// Where clients connect.
 #[derive(Clone, Debug)]
 pub enum Listen {
@@ -97,6 +104,12 @@ pub enum ServeError {
         "{0} can be reached by other machines: give --api-key, or --insecure if everybody who can reach it may use it"
     )]
     Open(SocketAddr),
+    /// A key that everybody knows.
+    #[error("an empty API key would let everybody in")]
+    EmptyKey,
+    /// The thread that computes has come to grief, which is a mistake of ours.
+    #[error("the server has made a mistake and has ended")]
+    Broken,
     /// The system has no thread or no timer.
     #[error("the server cannot start: {0}")]
     Start(#[source] std::io::Error),

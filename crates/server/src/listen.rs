@@ -19,7 +19,7 @@ use crate::{
     app::App,
     routes,
     signals::Signals,
-    socket::{Listener, Stream},
+    socket::{Listener, Patient, Stream},
     worker::Worker,
 };
 
@@ -57,18 +57,24 @@ impl Server {
         {
             return Err(ServeError::Open(address));
         }
+        if options.api_keys.iter().any(|key| key.trim().is_empty()) {
+            return Err(ServeError::EmptyKey);
+        }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
             .max_blocking_threads(MAX_BLOCKING_THREADS)
             .build()
             .map_err(ServeError::Start)?;
-        let listener = runtime.block_on(Listener::bind(&options.listen))?;
         let (form, _) = Form::of_engine(engine).map_err(atta_engine::Error::from)?;
-        let batcher = Batcher::new(engine, options.batcher.clone())?;
-        let (worker, compute) = Worker::start(batcher, options.max_queue).map_err(ServeError::Start)?;
-        let app = Arc::new(App::new(engine.clone(), form, worker, options));
-        Ok(Self { app, runtime, listener, compute, stop: watch::Sender::new(false) })
+        let batcher = Batcher::new(engine, &options.batcher)?;
+        let (n_ctx, stop) = (batcher.n_ctx(), watch::Sender::new(false));
+        let listener = runtime.block_on(Listener::bind(&options.listen))?;
+        // A server that cannot compute had better end, and be started again.
+        let stopper = Stopper(stop.clone());
+        let (worker, compute) = Worker::start(batcher, move || stopper.stop()).map_err(ServeError::Start)?;
+        let app = Arc::new(App::new(engine.clone(), form, worker, n_ctx, options));
+        Ok(Self { app, runtime, listener, compute, stop })
     }
 
     /// Where it listens: an address with its port, or a path.
@@ -82,14 +88,17 @@ impl Server {
     }
 
     /// Serves until it is stopped by its [`Stopper`].
-    pub fn run(self) {
-        self.run_until(std::future::pending());
+    ///
+    /// # Errors
+    /// [`ServeError::Broken`].
+    pub fn run(self) -> Result<(), ServeError> {
+        self.run_until(std::future::pending())
     }
 
     /// Serves until Ctrl-C or SIGTERM; another one cuts texts that are still being written.
     ///
     /// # Errors
-    /// Signals that the system does not let us hear.
+    /// Signals that the system does not let us hear; [`ServeError::Broken`].
     pub fn run_until_signal(self) -> Result<(), ServeError> {
         let guard = self.runtime.enter();
         let mut signals = Signals::listen().map_err(ServeError::Start)?;
@@ -99,16 +108,15 @@ impl Server {
             signals.next().await;
             stopper.stop();
             signals.next().await;
-        });
-        Ok(())
+        })
     }
 
     /// Serves until it is stopped; what is written then is cut when `cut` is ready, if the grace is not over before.
-    fn run_until(self, cut: impl Future<Output = ()>) {
+    fn run_until(self, cut: impl Future<Output = ()>) -> Result<(), ServeError> {
         let Self { app, runtime, listener, compute, stop } = self;
         runtime.block_on(async {
             tokio::select! {
-                () = serve(&app, &listener, &stop) => {}
+                () = serve(&app, listener, &stop) => {}
                 () = cut => {}
             }
         });
@@ -116,14 +124,12 @@ impl Server {
         // Connections that are still there are cut, and with them their jobs.
         runtime.shutdown_background();
         drop(app);
-        // A panic of that thread has been told of.
-        let _ = compute.join();
-        listener.close();
+        compute.join().map_err(|_| ServeError::Broken)
     }
 }
 
 /// Takes connections until the server is stopped, and waits for those that are open then.
-async fn serve(app: &Arc<App>, listener: &Listener, stop: &watch::Sender<bool>) {
+async fn serve(app: &Arc<App>, listener: Listener, stop: &watch::Sender<bool>) {
     let router = routes::router(Arc::clone(app));
     let places = Arc::new(Semaphore::new(app.options.max_connections));
     loop {
@@ -144,6 +150,8 @@ async fn serve(app: &Arc<App>, listener: &Listener, stop: &watch::Sender<bool>) 
         }
     }
     app.close();
+    // Whoever comes now is told at once that nobody is here.
+    drop(listener);
     let all = u32::try_from(app.options.max_connections).unwrap_or(u32::MAX);
     // Whoever takes longer is cut.
     let _ = tokio::time::timeout(app.options.grace, places.acquire_many(all)).await;
@@ -162,7 +170,8 @@ async fn connect(
     _place: OwnedSemaphorePermit,
     stopped: watch::Receiver<bool>,
 ) {
-    app.metrics.connected();
+    let _counted = app.metrics.connected();
+    let stream = Patient::new(stream, app.options.read_timeout);
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(app.options.read_timeout).max_buf_size(64 << 10);
     let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
@@ -175,5 +184,4 @@ async fn connect(
             let _ = connection.await;
         }
     }
-    app.metrics.disconnected();
 }

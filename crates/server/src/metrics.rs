@@ -27,12 +27,19 @@ impl Metrics {
         };
     }
 
-    pub(crate) fn connected(&self) {
+    /// Counts a connection as long as what is returned lives.
+    pub(crate) fn connected(&self) -> Connected<'_> {
         self.n_connections.fetch_add(1, Ordering::Relaxed);
+        Connected(self)
     }
+}
 
-    pub(crate) fn disconnected(&self) {
-        self.n_connections.fetch_sub(1, Ordering::Relaxed);
+/// An open connection.
+pub(crate) struct Connected<'a>(&'a Metrics);
+
+impl Drop for Connected<'_> {
+    fn drop(&mut self) {
+        self.0.n_connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a client is told when it does not get what it asked for: a status, and an error in the form of OpenAI's interface.
 
-use atta_engine::Error;
+use atta_engine::{Error, SamplingError};
 use axum::{
     Json,
     http::{HeaderValue, StatusCode, header},
@@ -54,6 +54,11 @@ impl Refusal {
         Self { code, ..Self::new(StatusCode::UNAUTHORIZED, "this server wants an API key, and this is none of its") }
     }
 
+    /// A page of another site asks.
+    pub(crate) fn foreign() -> Self {
+        Self::new(StatusCode::FORBIDDEN, "pages of other sites may not ask this server")
+    }
+
     pub(crate) fn busy() -> Self {
         let code = Some("queue_full");
         Self { code, ..Self::new(StatusCode::TOO_MANY_REQUESTS, "too many requests are waiting; try again later") }
@@ -79,6 +84,29 @@ impl Refusal {
     /// A job that failed while it was written.
     pub(crate) fn failed(error: &Error) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+    }
+
+    /// A setting, by the name that it has in requests.
+    fn of_sampling(error: &SamplingError) -> Self {
+        match error {
+            SamplingError::OutOfRange { option, value, expected } => {
+                let name = match *option {
+                    "-t" => "temperature".to_owned(),
+                    option => option.trim_start_matches('-').replace('-', "_"),
+                };
+                let message = format!("{name} is {value}, expected {expected}");
+                Self::field(name, message)
+            }
+            SamplingError::BiasedToken { id, n_vocab } => {
+                Self::field("logit_bias", format!("token {id}, of a model that has {n_vocab}"))
+            }
+            other => Self::bad(other.to_string()),
+        }
+    }
+
+    /// The same, about another field.
+    pub(crate) fn about(self, field: &str) -> Self {
+        Self { param: self.param.map(|_| field.to_owned()), ..self }
     }
 
     /// Whether it is the server's fault.
@@ -111,7 +139,8 @@ impl From<Error> for Refusal {
             Error::Constraint(_) => Self::field("response_format", message),
             Error::Tools(_) => Self::field("tools", message),
             Error::Template(_) => Self::field("messages", message),
-            Error::Sampling(_) | Error::Stop(_) => Self::bad(message),
+            Error::Sampling(error) => Self::of_sampling(&error),
+            Error::Stop(_) => Self::field("stop", "a text of no characters occurs everywhere"),
             Error::Store(_) => Self::new(StatusCode::SERVICE_UNAVAILABLE, message),
             _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, message),
         }

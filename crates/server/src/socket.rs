@@ -1,10 +1,17 @@
 //! Where connections come from: an address, or on Unix a socket in the file system.
 
-use std::{io, net::SocketAddr};
+use std::{
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpListener,
+    time::{Instant, Sleep},
 };
 #[cfg(unix)]
 use {
@@ -56,25 +63,78 @@ impl Listener {
         Ok(match self {
             Self::Tcp(listener) => {
                 let (stream, _): (_, SocketAddr) = listener.accept().await?;
-                // A token is a small packet that somebody waits for.
-                stream.set_nodelay(true)?;
+                // A token is a small packet that somebody waits for; without this it comes a little later.
+                let _ = stream.set_nodelay(true);
                 Box::new(stream)
             }
             #[cfg(unix)]
             Self::Unix(listener, _) => Box::new(listener.accept().await?.0),
         })
     }
+}
 
-    /// Takes a socket out of the file system again.
-    pub(crate) fn close(self) {
-        match self {
-            Self::Tcp(_) => {}
-            #[cfg(unix)]
-            Self::Unix(_, path) => {
-                // It may have been taken away already.
-                let _ = std::fs::remove_file(path);
-            }
+/// A socket in the file system goes with its listener.
+impl Drop for Listener {
+    fn drop(&mut self) {
+        #[cfg(unix)]
+        if let Self::Unix(_, path) = self {
+            // It may have been taken away already.
+            let _ = std::fs::remove_file(path);
         }
+    }
+}
+
+/// A connection whose other end must not let us wait for too long to write.
+pub(crate) struct Patient {
+    stream: Box<dyn Stream>,
+    patience: Duration,
+    /// Runs while a write waits.
+    timer: Pin<Box<Sleep>>,
+    is_waiting: bool,
+}
+
+impl Patient {
+    pub(crate) fn new(stream: Box<dyn Stream>, patience: Duration) -> Self {
+        Self { stream, patience, timer: Box::pin(tokio::time::sleep(patience)), is_waiting: false }
+    }
+
+    /// What a write came to, or that it has waited for too long.
+    fn watch<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.is_waiting = false;
+            return written;
+        }
+        if !self.is_waiting {
+            self.is_waiting = true;
+            self.timer.as_mut().reset(Instant::now() + self.patience);
+        }
+        self.timer.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Patient {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Patient {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write(cx, buf);
+        this.watch(written, cx)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let flushed = Pin::new(&mut this.stream).poll_flush(cx);
+        this.watch(flushed, cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let shut = Pin::new(&mut this.stream).poll_shutdown(cx);
+        this.watch(shut, cx)
     }
 }
 

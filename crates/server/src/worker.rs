@@ -8,7 +8,7 @@ use std::{
     ops::ControlFlow,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
         mpsc::{self, Receiver, Sender, TryRecvError},
     },
     thread::{self, JoinHandle},
@@ -70,8 +70,7 @@ pub(crate) struct Status {
 #[derive(Default)]
 struct Shared {
     status: Mutex<Status>,
-    /// Jobs that were sent and are not read yet.
-    n_sent: AtomicUsize,
+    has_ended: AtomicBool,
 }
 
 /// Where jobs are sent.
@@ -79,33 +78,45 @@ struct Shared {
 pub(crate) struct Worker {
     commands: Sender<Command>,
     shared: Arc<Shared>,
-    max_queue: usize,
 }
 
 impl Worker {
-    /// Starts the thread. It ends after [`stop`](Self::stop), when there is nothing left to do.
-    pub(crate) fn start(batcher: Batcher, max_queue: usize) -> std::io::Result<(Self, JoinHandle<()>)> {
+    /// Starts the thread. It ends after [`stop`](Self::stop), when there is nothing left to do. However it ends, `on_end` is called.
+    pub(crate) fn start(
+        batcher: Batcher,
+        on_end: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<(Self, JoinHandle<()>)> {
         let (commands, received) = mpsc::channel();
         let shared = Arc::new(Shared::default());
-        let desk =
-            Desk { batcher, commands: received, shared: Arc::clone(&shared), owners: HashMap::new(), last: None };
-        let thread = thread::Builder::new().name("atta-compute".to_owned()).spawn(move || desk.run())?;
-        Ok((Self { commands, shared, max_queue }, thread))
+        let desk = Desk {
+            batcher,
+            commands: received,
+            shared: Arc::clone(&shared),
+            owners: HashMap::new(),
+            last: None,
+            max_gap: Duration::ZERO,
+        };
+        let end = End { shared: Arc::clone(&shared), on_end: Some(Box::new(on_end)) };
+        let work = move || {
+            let _end = end;
+            desk.run();
+        };
+        let thread = thread::Builder::new().name("atta-compute".to_owned()).spawn(work)?;
+        Ok((Self { commands, shared }, thread))
     }
 
-    /// Puts jobs into the queue, all or none; their news come by the channel, numbered from 0.
+    /// Puts jobs into the queue; their news come by the channel, numbered from 0.
     pub(crate) fn submit(&self, jobs: Vec<Job>, news: &UnboundedSender<Heard>) -> Result<(), Refusal> {
-        let status = self.status();
-        let n_sent = self.shared.n_sent.load(Ordering::Relaxed);
-        if status.n_waiting + n_sent + jobs.len() > self.max_queue.max(jobs.len()) {
-            return Err(Refusal::busy());
-        }
         for (number, job) in jobs.into_iter().enumerate() {
-            self.shared.n_sent.fetch_add(1, Ordering::Relaxed);
             let command = Command::Submit { job: Box::new(job), number, news: news.clone() };
             self.commands.send(command).map_err(|_| Refusal::stopping())?;
         }
         Ok(())
+    }
+
+    /// Whether the thread is there no more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.shared.has_ended.load(Ordering::Relaxed)
     }
 
     pub(crate) fn status(&self) -> Status {
@@ -119,28 +130,47 @@ impl Worker {
     }
 }
 
+/// Tells of the end of the thread, even if that is a panic.
+struct End {
+    shared: Arc<Shared>,
+    on_end: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.shared.has_ended.store(true, Ordering::Relaxed);
+        if let Some(on_end) = self.on_end.take() {
+            on_end();
+        }
+    }
+}
+
 /// What the thread has.
 struct Desk {
     batcher: Batcher,
     commands: Receiver<Command>,
     shared: Arc<Shared>,
     owners: HashMap<JobId, (usize, UnboundedSender<Heard>)>,
-    /// When the last step ended, if texts were being written.
+    /// When the last step ended, if there is another one to come.
     last: Option<Instant>,
+    max_gap: Duration,
 }
 
 impl Desk {
     fn run(mut self) {
-        let mut is_stopping = false;
+        // Whether nobody can send anything any more, which is as good as being asked to stop.
+        let (mut is_stopping, mut is_alone) = (false, false);
         loop {
             let command = match self.batcher.is_idle() {
-                true if is_stopping => return,
+                true if is_stopping || is_alone => return,
                 true => self.commands.recv().map_err(|_| TryRecvError::Disconnected),
+                false if is_alone => Err(TryRecvError::Empty),
                 false => self.commands.try_recv(),
             };
             match command {
                 Ok(Command::Submit { job, number, news }) => self.take(*job, number, news),
-                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => is_stopping = true,
+                Ok(Command::Stop) => is_stopping = true,
+                Err(TryRecvError::Disconnected) => is_alone = true,
                 Err(TryRecvError::Empty) => self.step(),
             }
             self.publish();
@@ -148,7 +178,6 @@ impl Desk {
     }
 
     fn take(&mut self, job: Job, number: usize, news: UnboundedSender<Heard>) {
-        self.shared.n_sent.fetch_sub(1, Ordering::Relaxed);
         // Whoever is gone does not need it.
         if news.is_closed() {
             return;
@@ -168,6 +197,9 @@ impl Desk {
         }
         let owners = &mut self.owners;
         let stepped = self.batcher.step(&mut |id, update| tell(owners, id, update));
+        let now = Instant::now();
+        self.max_gap = self.max_gap.max(self.last.map_or(Duration::ZERO, |last| now - last));
+        self.last = (self.batcher.n_running() > 0).then_some(now);
         if let Err(error) = stepped {
             let refusal = Refusal::from(error);
             for (id, (number, news)) in self.owners.drain() {
@@ -178,10 +210,7 @@ impl Desk {
     }
 
     /// Writes down how it is going.
-    fn publish(&mut self) {
-        let now = Instant::now();
-        let gap = self.last.map_or(Duration::ZERO, |last| now - last);
-        self.last = (self.batcher.n_running() > 0).then_some(now);
+    fn publish(&self) {
         let (n_positions, n_positions_max) = self.batcher.n_positions();
         let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
         *status = Status {
@@ -190,7 +219,7 @@ impl Desk {
             n_waiting: self.batcher.n_waiting(),
             n_positions,
             n_positions_max,
-            max_gap: status.max_gap.max(gap),
+            max_gap: self.max_gap,
         };
     }
 }

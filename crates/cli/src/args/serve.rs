@@ -6,17 +6,15 @@ use std::{
     time::Duration,
 };
 
-use atta::{BatcherOptions, Engine, KvType, SessionOptions};
+use atta::{BatcherOptions, KvType, SessionOptions};
 use atta_server::{Listen, Log, ServerOptions};
 use clap::{Args, ValueEnum};
 
 use super::{ModelFlags, value};
 use crate::failure::Failure;
 
-/// Contexts whose keys and values have room at once, where nobody says how many tokens that should be.
-const CONTEXTS: usize = 4;
 /// Kept texts for each that may be written.
-const KEPT: usize = 2;
+const KEPT: usize = 1;
 
 /// Serves a model to other programs, and to browsers, as OpenAI's interface has it.
 ///
@@ -57,9 +55,9 @@ pub(crate) struct ServeArgs {
     /// Texts that are written at the same time
     #[arg(long, value_name = "N", default_value = "8", value_parser = value::positions)]
     parallel: usize,
-    /// Tokens of all texts together that have keys and values [default: four times the context]
-    #[arg(long, value_name = "N", value_parser = value::positions)]
-    kv_tokens: Option<usize>,
+    /// Contexts that all texts together have room for; more texts that begin the same way are kept, too
+    #[arg(long, value_name = "N", default_value = "4", value_parser = value::positions)]
+    contexts: usize,
     /// Requests that may wait; more are refused with 429
     #[arg(long, value_name = "N", default_value = "64", value_parser = value::count)]
     queue: usize,
@@ -67,10 +65,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", default_value = "1024", value_parser = value::positions)]
     connections: usize,
     /// How long a request may take to come, in seconds
-    #[arg(long, value_name = "S", default_value = "30", value_parser = value::count)]
+    #[arg(long, value_name = "S", default_value = "30", value_parser = value::positions)]
     timeout: usize,
-    /// Bytes of a request at most, such as 8M
-    #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = value::size)]
+    /// Bytes of a request at most, such as 4M
+    #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = value::size)]
     max_body: u64,
     /// A line on standard error for each request
     #[arg(long, value_name = "HOW", value_enum)]
@@ -87,29 +85,19 @@ enum LogName {
 }
 
 impl ServeArgs {
-    /// The session that memory is kept free for: one that is as long as all texts together.
-    pub(crate) fn planned(&self) -> SessionOptions {
+    /// The texts that memory is kept free for.
+    pub(crate) fn session(&self) -> SessionOptions {
         let session = self.model_flags.session_options(KvType::default());
-        let all = self.kv_tokens.or(session.n_ctx.map(|n_ctx| n_ctx.saturating_mul(CONTEXTS)));
-        SessionOptions { n_ctx: all.max(session.n_ctx), ..session }
+        let n_seqs = self.parallel.saturating_mul(1 + KEPT);
+        SessionOptions { n_forks: n_seqs - 1, n_contexts: Some(self.contexts), ..session }
     }
 
-    /// The server of a model that has been loaded.
+    /// The server of a model that has been loaded for that.
     ///
     /// # Errors
     /// A file of keys that cannot be read or holds none.
-    pub(crate) fn server_options(&self, engine: &Engine) -> Result<ServerOptions, Failure> {
-        let session = self.model_flags.session_options(KvType::default());
-        let n_ctx = session.n_ctx.unwrap_or(engine.spec().n_ctx_train.min(DEFAULT_N_CTX));
-        let batcher = BatcherOptions {
-            n_ctx,
-            n_jobs: self.parallel,
-            n_kept: self.parallel.saturating_mul(KEPT),
-            n_shared: self.kv_tokens.unwrap_or(n_ctx.saturating_mul(CONTEXTS)).max(n_ctx),
-            n_batch: session.n_batch.unwrap_or((n_ctx / 8).clamp(64, 512)).max(2 * self.parallel),
-            kv: session.kv,
-            max_gap: MAX_GAP,
-        };
+    pub(crate) fn server_options(&self) -> Result<ServerOptions, Failure> {
+        let batcher = BatcherOptions { session: self.session(), n_jobs: self.parallel, max_gap: MAX_GAP };
         let listen = match &self.unix {
             Some(path) => Listen::Unix(path.clone()),
             None => Listen::Tcp(SocketAddr::new(self.host, self.port)),
@@ -151,17 +139,47 @@ impl ServeArgs {
     }
 
     fn names(&self) -> Vec<String> {
-        if !self.alias.is_empty() {
-            return self.alias.clone();
+        match (self.alias.is_empty(), &self.model) {
+            (false, _) => self.alias.clone(),
+            (true, None) => vec!["atta-home".to_owned()],
+            (true, Some(model)) => vec![name(model)],
         }
-        let stem = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-        vec![self.model.as_deref().and_then(stem).unwrap_or_else(|| "atta-home".to_owned())]
     }
 }
 
-/// The longest context if none is asked for.
-const DEFAULT_N_CTX: usize = 4096;
+/// What a model is called: its file without what every model's has, or its repository without whose it is.
+fn name(model: &Path) -> String {
+    let last = model.file_name().unwrap_or(model.as_os_str()).to_string_lossy();
+    let Some(stem) = last.strip_suffix(".gguf") else {
+        return last.split(':').next().unwrap_or(&last).to_owned();
+    };
+    let is_part = |tail: &str| tail.len() == 14 && tail.get(5..9) == Some("-of-");
+    match stem.len().checked_sub(15).and_then(|at| Some((stem.get(..at)?, stem.get(at + 1..)?))) {
+        Some((start, tail)) if is_part(tail) => start.to_owned(),
+        _ => stem.to_owned(),
+    }
+}
+
 /// How long those who write wait for those whose prompts are read.
 const MAX_GAP: Duration = Duration::from_millis(100);
 /// How long texts may go on after Ctrl-C.
 const GRACE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_called_after_its_file_or_its_repository() {
+        let names = [
+            ("a/Qwen3-0.6B-Q4_K_M.gguf", "Qwen3-0.6B-Q4_K_M"),
+            ("big-00001-of-00003.gguf", "big"),
+            ("Qwen/Qwen3-0.6B-GGUF", "Qwen3-0.6B-GGUF"),
+            ("HuggingFaceTB/SmolLM2-1.7B:Q4_K_M", "SmolLM2-1.7B"),
+            ("short.gguf", "short"),
+        ];
+        for (model, expected) in names {
+            assert_eq!(name(Path::new(model)), expected);
+        }
+    }
+}

@@ -8,11 +8,11 @@ use crate::{args::ServeArgs, failure::Failure, load};
 
 pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
     args.model_flags.refuse_fit("serve")?;
-    let load_options = load::options(args.model.as_deref(), &args.model_flags, args.planned())?;
+    let load_options = load::options(args.model.as_deref(), &args.model_flags, args.session())?;
     let load_options = atta::LoadOptions { constrained: true, ..load_options };
     // Until the model is loaded, Ctrl-C ends the program at once; then the server listens to it.
     let engine = load::engine(args.model.as_deref(), &load_options)?;
-    let server = Server::bind(&engine, args.server_options(&engine)?).map_err(|error| match error {
+    let server = Server::bind(&engine, args.server_options()?).map_err(|error| match error {
         ServeError::Open(_) => Failure::Usage(error.to_string()),
         error => Failure::Failed(error.to_string()),
     })?;

@@ -9,6 +9,7 @@ use atta_engine::{
 };
 use axum::{
     Json,
+    body::Body,
     response::{IntoResponse, Response},
 };
 use serde::Deserialize;
@@ -23,21 +24,24 @@ use super::{
 use crate::{
     answer::{Answers, End, Happening},
     app::{self, App},
-    prepare,
+    body,
+    prepare::{self, Prepared},
     refusal::Refusal,
 };
 
 /// Alternatives of a token that may be asked for.
 const MAX_TOP_LOGPROBS: usize = 20;
 
+/// Variables of a template that say what was said.
+const OURS: [&str; 5] = ["messages", "tools", "documents", "add_generation_prompt", "bos_token"];
+
 /// What may be asked for. Fields with an underscore mean nothing to us, and nothing to the answer.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ChatRequest {
+struct ChatRequest {
     messages: Vec<Says>,
     model: Option<String>,
-    #[serde(default)]
-    stream: bool,
+    stream: Option<bool>,
     stream_options: Option<StreamOptions>,
     n: Option<usize>,
     max_tokens: Option<usize>,
@@ -66,6 +70,8 @@ pub(crate) struct ChatRequest {
     #[serde(rename = "metadata")]
     _metadata: Option<Value>,
     store: Option<bool>,
+    modalities: Option<Vec<String>>,
+    service_tier: Option<String>,
     #[serde(rename = "safety_identifier")]
     _safety_identifier: Option<String>,
     #[serde(rename = "prompt_cache_key")]
@@ -75,10 +81,9 @@ pub(crate) struct ChatRequest {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StreamOptions {
-    #[serde(default)]
-    pub(super) include_usage: bool,
-    #[serde(default, rename = "include_obfuscation")]
-    _include_obfuscation: bool,
+    pub(super) include_usage: Option<bool>,
+    #[serde(rename = "include_obfuscation")]
+    _include_obfuscation: Option<bool>,
 }
 
 /// A request that makes sense.
@@ -87,15 +92,23 @@ struct Ask {
     tools: Option<ToolUse>,
     extra: Map<String, Value>,
     options: GenerateOptions,
-    n: usize,
-    stream: bool,
-    include_usage: bool,
+    how: How,
 }
 
 impl ChatRequest {
     fn into_ask(self, max_answers: usize) -> Result<Ask, Refusal> {
         if self.store == Some(true) {
             return Err(Refusal::field("store", "this server stores nothing"));
+        }
+        if self.modalities.is_some_and(|kinds| kinds != ["text"]) {
+            return Err(Refusal::field("modalities", "this server writes text only"));
+        }
+        if self.service_tier.is_some_and(|tier| tier != "auto" && tier != "default") {
+            return Err(Refusal::field("service_tier", "this server has one tier"));
+        }
+        let extra = self.chat_template_kwargs.unwrap_or_default();
+        if let Some(name) = OURS.into_iter().find(|&name| extra.contains_key(name)) {
+            return Err(Refusal::field("chat_template_kwargs", format!("{name} is a field of its own")));
         }
         if self.messages.is_empty() {
             return Err(Refusal::field("messages", "there are no messages"));
@@ -138,32 +151,43 @@ impl ChatRequest {
         Ok(Ask {
             messages,
             tools,
-            extra: self.chat_template_kwargs.unwrap_or_default(),
+            extra,
             options: GenerateOptions { constraint, ..wanted.into_options()? },
-            n: n_answers(self.n, max_answers)?,
-            stream: self.stream,
-            include_usage: self.stream_options.unwrap_or_default().include_usage,
+            how: How {
+                n: n_answers(self.n, max_answers)?,
+                stream: self.stream == Some(true),
+                include_usage: self.stream_options.unwrap_or_default().include_usage == Some(true),
+            },
         })
     }
 }
 
 /// Answers a conversation.
-pub(crate) async fn answer(app: Arc<App>, request: ChatRequest) -> Result<Response, Refusal> {
+pub(crate) async fn answer(app: Arc<App>, body: Body) -> Result<Response, Refusal> {
+    let (answers, how) = prepare::begin(&app, body, prepared).await?;
+    let head = Head { id: app.id("chatcmpl-"), created: app::now(), app };
+    match how.stream {
+        true => Ok(events::stream(answers, Chunks { head, usage: Usage::default(), how })),
+        false => whole(&head, answers, how.n).await,
+    }
+}
+
+/// How the answers are to be sent.
+#[derive(Clone, Copy)]
+struct How {
+    n: usize,
+    stream: bool,
+    include_usage: bool,
+}
+
+fn prepared(app: &App, body: &[u8]) -> Result<(Prepared, How), Refusal> {
+    let request: ChatRequest = body::parse(body)?;
     app.check_name(request.model.as_deref())?;
     let ask = request.into_ask(app.options.batcher.n_jobs)?;
-    let (stream, include_usage, n) = (ask.stream, ask.include_usage, ask.n);
-    let shared = Arc::clone(&app);
-    let answers = prepare::begin(&app, move || {
-        let said =
-            Said { messages: &ask.messages, tools: ask.tools.as_ref(), extra: Some(&ask.extra), ..Said::default() };
-        prepare::answers(&shared, &said, &ask.options, ask.n)
-    })
-    .await?;
-    let head = Head { id: app.id("chatcmpl-"), created: app::now(), app };
-    if stream {
-        return Ok(events::stream(answers, Chunks { head, usage: Usage::default(), include_usage, n }));
-    }
-    whole(&head, answers, n).await
+    let tools = ask.tools.as_ref();
+    let said = Said { messages: &ask.messages, tools, extra: Some(&ask.extra), ..Said::default() };
+    let prepared = prepare::answers(app, &said, &ask.options, ask.how.n)?;
+    Ok((prepared, ask.how))
 }
 
 /// What is the same in all parts of an answer.
@@ -226,15 +250,14 @@ fn call(call: &ToolCall) -> Value {
 struct Chunks {
     head: Head,
     usage: Usage,
-    include_usage: bool,
-    n: usize,
+    how: How,
 }
 
 impl Chunks {
     fn chunk(&self, i: usize, delta: Value, logprobs: Option<Value>, reason: Option<&str>) -> Value {
         let choice = json!({ "index": i, "delta": delta, "logprobs": logprobs, "finish_reason": reason });
         let mut chunk = self.head.object("chat.completion.chunk", json!([choice]));
-        if self.include_usage {
+        if self.how.include_usage {
             chunk["usage"] = Value::Null;
         }
         chunk
@@ -243,7 +266,7 @@ impl Chunks {
 
 impl Writer for Chunks {
     fn begin(&mut self) -> Vec<Value> {
-        (0..self.n).map(|i| self.chunk(i, json!({ "role": "assistant", "content": "" }), None, None)).collect()
+        (0..self.how.n).map(|i| self.chunk(i, json!({ "role": "assistant", "content": "" }), None, None)).collect()
     }
 
     fn write(&mut self, i: usize, happening: Happening) -> Vec<Value> {
@@ -272,7 +295,7 @@ impl Writer for Chunks {
     }
 
     fn end(&mut self) -> Vec<Value> {
-        if !self.include_usage {
+        if !self.how.include_usage {
             return Vec::new();
         }
         let mut last = self.head.object("chat.completion.chunk", json!([]));

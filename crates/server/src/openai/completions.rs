@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use atta_engine::tools::Piece;
 use axum::{
     Json,
+    body::Body,
     response::{IntoResponse, Response},
 };
 use serde::Deserialize;
@@ -19,7 +20,8 @@ use super::{
 use crate::{
     answer::{Answers, Happening},
     app::{self, App},
-    prepare,
+    body,
+    prepare::{self, Prepared},
     refusal::Refusal,
     worker::Thought,
 };
@@ -32,11 +34,10 @@ const MAX_PROMPTS: usize = 64;
 /// What may be asked for. Fields with an underscore mean nothing to us, and nothing to the answer.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct CompletionRequest {
+struct CompletionRequest {
     prompt: Prompt,
     model: Option<String>,
-    #[serde(default)]
-    stream: bool,
+    stream: Option<bool>,
     stream_options: Option<StreamOptions>,
     n: Option<usize>,
     max_tokens: Option<usize>,
@@ -70,6 +71,14 @@ enum Prompt {
 
 impl Prompt {
     fn into_ids(self, app: &App) -> Result<Vec<Vec<u32>>, Refusal> {
+        let n = match &self {
+            Self::Text(_) | Self::Tokens(_) => 1,
+            Self::Texts(texts) => texts.len(),
+            Self::ManyTokens(all) => all.len(),
+        };
+        if !(1..=MAX_PROMPTS).contains(&n) {
+            return Err(Refusal::field("prompt", format!("{n} prompts, expected 1 to {MAX_PROMPTS}")));
+        }
         let of = |text: &String| app.engine.prompt_ids(text.as_bytes());
         let prompts = match self {
             Self::Text(text) => vec![of(&text)],
@@ -80,9 +89,6 @@ impl Prompt {
         let n_vocab = app.engine.spec().n_vocab;
         match prompts.iter().flatten().find(|&&id| id as usize >= n_vocab) {
             Some(id) => Err(Refusal::field("prompt", format!("token {id}, of a model that has {n_vocab}"))),
-            None if prompts.is_empty() || prompts.len() > MAX_PROMPTS => {
-                Err(Refusal::field("prompt", format!("{} prompts, expected 1 to {MAX_PROMPTS}", prompts.len())))
-            }
             None => Ok(prompts),
         }
     }
@@ -92,50 +98,76 @@ impl Prompt {
 const DEFAULT_MAX_TOKENS: usize = 16;
 
 /// Goes on with each prompt.
-pub(crate) async fn answer(app: Arc<App>, request: CompletionRequest) -> Result<Response, Refusal> {
-    app.check_name(request.model.as_deref())?;
-    if request.echo == Some(true) {
-        return Err(Refusal::field("echo", "echo is not supported"));
-    }
-    if request.suffix.is_some_and(|suffix| !suffix.is_empty()) {
-        return Err(Refusal::field("suffix", "suffix is not supported"));
-    }
-    if request.best_of.is_some_and(|best| Some(best) != request.n && best != 1) {
-        return Err(Refusal::field("best_of", "best_of is not supported"));
-    }
-    if request.logprobs.is_some_and(|n| n > MAX_LOGPROBS) {
-        return Err(Refusal::field("logprobs", format!("expected at most {MAX_LOGPROBS}")));
-    }
-    let n = n_answers(request.n, app.options.batcher.n_jobs)?;
-    let wanted = Wanted {
-        temperature: request.temperature,
-        top_p: request.top_p,
-        top_k: request.top_k,
-        min_p: request.min_p,
-        typical_p: request.typical_p,
-        repeat_penalty: request.repeat_penalty,
-        presence_penalty: request.presence_penalty,
-        frequency_penalty: request.frequency_penalty,
-        logit_bias: request.logit_bias,
-        seed: request.seed,
-        stop: request.stop,
-        max_tokens: Some(request.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS)),
-        n_logprobs: request.logprobs,
-    };
-    let options = wanted.into_options()?;
-    let (shared, prompt) = (Arc::clone(&app), request.prompt);
-    let answers = prepare::begin(&app, move || {
-        let prompts = prompt.into_ids(&shared)?;
-        prepare::texts(&shared, &prompts, &options, n)
-    })
-    .await?;
-    let include_usage = request.stream_options.unwrap_or_default().include_usage;
+pub(crate) async fn answer(app: Arc<App>, body: Body) -> Result<Response, Refusal> {
+    let (answers, how) = prepare::begin(&app, body, prepared).await?;
     let head = Head { id: app.id("cmpl-"), created: app::now(), app };
-    if request.stream {
-        let writer = Chunks { head, usage: Usages::new(n), include_usage, offsets: vec![0; answers.len()] };
+    if how.stream {
+        let offsets = vec![0; answers.len()];
+        let writer = Chunks { head, usage: Usages::new(how.n), include_usage: how.include_usage, offsets };
         return Ok(events::stream(answers, writer));
     }
-    whole(&head, answers, n).await
+    whole(&head, answers, how.n).await
+}
+
+/// How the answers are to be sent.
+struct How {
+    n: usize,
+    stream: bool,
+    include_usage: bool,
+}
+
+fn prepared(app: &App, body: &[u8]) -> Result<(Prepared, How), Refusal> {
+    let request: CompletionRequest = body::parse(body)?;
+    app.check_name(request.model.as_deref())?;
+    request.refuse_unsupported()?;
+    let how = How {
+        n: n_answers(request.n, app.options.batcher.n_jobs)?,
+        stream: request.stream == Some(true),
+        include_usage: request.stream_options.as_ref().is_some_and(|options| options.include_usage == Some(true)),
+    };
+    let (prompt, wanted) = request.into_wanted();
+    let options = wanted.into_options()?;
+    let prompts = prompt.into_ids(app)?;
+    let prepared = prepare::texts(app, &prompts, &options, how.n).map_err(|refusal| refusal.about("prompt"))?;
+    Ok((prepared, how))
+}
+
+impl CompletionRequest {
+    fn refuse_unsupported(&self) -> Result<(), Refusal> {
+        let refuse = |name: &str| Err(Refusal::field(name, format!("{name} is not supported")));
+        if self.echo == Some(true) {
+            return refuse("echo");
+        }
+        if self.suffix.as_ref().is_some_and(|suffix| !suffix.is_empty()) {
+            return refuse("suffix");
+        }
+        if self.best_of.is_some_and(|best| best != self.n.unwrap_or(1)) {
+            return refuse("best_of");
+        }
+        if self.logprobs.is_some_and(|n| n > MAX_LOGPROBS) {
+            return Err(Refusal::field("logprobs", format!("expected at most {MAX_LOGPROBS}")));
+        }
+        Ok(())
+    }
+
+    fn into_wanted(self) -> (Prompt, Wanted) {
+        let wanted = Wanted {
+            temperature: self.temperature,
+            top_p: self.top_p,
+            top_k: self.top_k,
+            min_p: self.min_p,
+            typical_p: self.typical_p,
+            repeat_penalty: self.repeat_penalty,
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+            logit_bias: self.logit_bias,
+            seed: self.seed,
+            stop: self.stop,
+            max_tokens: Some(self.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS)),
+            n_logprobs: self.logprobs,
+        };
+        (self.prompt, wanted)
+    }
 }
 
 /// What is the same in all parts of an answer.
@@ -198,13 +230,13 @@ async fn whole(head: &Head, mut answers: Answers, n: usize) -> Result<Response, 
     Ok(Json(body).into_response())
 }
 
-/// Tokens with their log-probabilities, as this interface lists them; `offset`: bytes of text so far.
+/// Tokens with their log-probabilities, as this interface lists them; `offset`: characters of text so far.
 fn logprobs(app: &App, thoughts: &[Thought], offset: &mut usize) -> Value {
     let (mut tokens, mut chosen, mut top, mut offsets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for thought in thoughts {
         let entry = logprob(app, thought.chosen);
         offsets.push(*offset);
-        *offset += entry["token"].as_str().map_or(0, str::len);
+        *offset += entry["token"].as_str().map_or(0, |text| text.chars().count());
         let best = thought.top.iter().map(|&token| logprob(app, token));
         let best: Map<String, Value> =
             best.map(|one| (one["token"].as_str().unwrap_or_default().to_owned(), one["logprob"].clone())).collect();
@@ -220,14 +252,18 @@ struct Chunks {
     head: Head,
     usage: Usages,
     include_usage: bool,
-    /// Bytes of each text that log-probabilities were told of.
+    /// Characters of each text that log-probabilities were told of.
     offsets: Vec<usize>,
 }
 
 impl Chunks {
     fn chunk(&self, i: usize, text: &str, logprobs: Option<Value>, reason: Option<&str>) -> Vec<Value> {
         let choice = json!({ "text": text, "index": i, "logprobs": logprobs, "finish_reason": reason });
-        vec![self.head.object(json!([choice]))]
+        let mut chunk = self.head.object(json!([choice]));
+        if self.include_usage {
+            chunk["usage"] = Value::Null;
+        }
+        vec![chunk]
     }
 }
 

@@ -9,6 +9,8 @@ use crate::refusal::Refusal;
 
 /// Texts that end an answer, at most.
 const MAX_STOPS: usize = 16;
+/// Bytes of such a text.
+const MAX_STOP_BYTES: usize = 256;
 /// Tokens with a bias, at most.
 const MAX_BIASES: usize = 1024;
 
@@ -66,6 +68,9 @@ impl Wanted {
         let stop = self.stop.map_or_else(Vec::new, OneOrMore::into_vec);
         if stop.len() > MAX_STOPS {
             return Err(Refusal::field("stop", format!("{} texts, expected at most {MAX_STOPS}", stop.len())));
+        }
+        if stop.iter().any(|text| text.len() > MAX_STOP_BYTES) {
+            return Err(Refusal::field("stop", format!("a text of more than {MAX_STOP_BYTES} bytes")));
         }
         let n_predict = self.max_tokens.unwrap_or(usize::MAX);
         Ok(GenerateOptions { n_predict, sampling, stop, n_logprobs: self.n_logprobs, ..GenerateOptions::default() })

@@ -1,5 +1,7 @@
 //! Messages and tools of a request, in our own words.
 
+use std::collections::HashMap;
+
 use atta_engine::{
     Constraint,
     chat::{Message, Role, ToolUse},
@@ -20,8 +22,10 @@ pub(super) struct Says {
     tool_calls: Option<Vec<Call>>,
     tool_call_id: Option<String>,
     reasoning_content: Option<String>,
-    #[serde(rename = "refusal")]
-    _refusal: Option<()>,
+    refusal: Option<String>,
+    /// What a client library has made of the content.
+    #[serde(rename = "parsed")]
+    _parsed: Option<Value>,
     #[serde(rename = "audio")]
     _audio: Option<()>,
     #[serde(rename = "function_call")]
@@ -71,7 +75,7 @@ impl Says {
         let tool_calls = tool_calls.into_iter().map(Call::into_call).collect::<Result<Vec<_>, _>>()?;
         let content = match self.content {
             Some(content) => content.into_text()?,
-            None if role == Role::Assistant => String::new(),
+            None if role == Role::Assistant => self.refusal.unwrap_or_default(),
             None => return Err(Refusal::field("messages", format!("a message of {} without content", self.role))),
         };
         let (reasoning, tool_call_id, name) = (self.reasoning_content, self.tool_call_id, self.name);
@@ -109,13 +113,11 @@ impl Call {
 
 /// Gives results the name of the function that they are of, which templates may want and the interface does not have.
 pub(super) fn name_results(messages: &mut [Message]) {
-    for i in 0..messages.len() {
-        let (before, rest) = messages.split_at_mut(i);
-        let message = &mut rest[0];
+    let mut names: HashMap<String, String> = HashMap::new();
+    for message in messages {
+        names.extend(message.tool_calls.iter().map(|call| (call.id.clone(), call.name.clone())));
         if message.role == Role::Tool && message.name.is_none() {
-            let calls = before.iter().rev().flat_map(|message| &message.tool_calls);
-            let call = calls.into_iter().find(|call| Some(&call.id) == message.tool_call_id.as_ref());
-            message.name = call.map(|call| call.name.clone());
+            message.name = message.tool_call_id.as_ref().and_then(|id| names.get(id).cloned());
         }
     }
 }
@@ -139,7 +141,13 @@ pub(super) fn tool_use(
     }
     let tools = ToolSet::from_values(tools.into_iter().map(without_null).collect());
     let tools = tools.map_err(|error| Refusal::field("tools", error.to_string()))?;
-    Ok(Some(ToolUse { tools, choice: tool_choice(choice)?, parallel: parallel.unwrap_or(true) }))
+    let choice = tool_choice(choice)?;
+    match &choice {
+        ToolChoice::Named(name) if !tools.contains(name) => {
+            Err(Refusal::field("tool_choice", format!("there is no tool {name:?} to choose")))
+        }
+        _ => Ok(Some(ToolUse { tools, choice, parallel: parallel.unwrap_or(true) })),
+    }
 }
 
 /// `strict`, which is always so here, and fields that are null, are nothing that a tool needs.

@@ -1,0 +1,112 @@
+"""Drives `atta serve` with the clients that people have: python run.py --atta PATH [--only PART].
+
+Needs `pip install -r requirements.txt`. What a model says is not foreseen, except where a grammar leaves no choice; the
+checks are about form and course. Each test gets the server that all share, and may start others. Exits 1 on failure, and
+when a test that is known to fail does not: then it is to be taken out of KNOWN.
+"""
+
+import argparse
+import inspect
+import os
+import signal
+import sys
+import time
+import traceback
+import warnings
+
+import langchain_chat
+import openai_chat
+import openai_stream
+import operation
+from serving import Server
+
+TEST_S = 120
+FILES = [openai_chat, openai_stream, langchain_chat, operation]
+# What the server does not do yet, and why the test is right.
+KNOWN = {
+    "openai_chat.test_logprobs_spell_the_content": "white space before a message is cut from its content, not from its logprobs",
+    "openai_chat.test_calls_of_other_answers_have_other_ids": "the calls of every first answer are call_1, call_2, ...",
+    "openai_chat.test_what_parse_gave_is_echoed": "messages may not have a field parsed",
+    "openai_chat.test_a_refusal_is_echoed": "a refusal that is not null is refused",
+    "openai_chat.test_fields_that_are_null_are_not_there": "stream and stream_options.include_usage may not be null",
+    "openai_chat.test_fields_that_say_the_usual_are_taken": "service_tier and modalities are not known",
+    "openai_chat.test_offsets_of_text_are_in_characters": "text_offset counts bytes",
+    "openai_chat.test_a_model_is_found": "there is no GET /v1/models/{id}",
+    "openai_chat.test_a_setting_beyond_its_limits_is_named": "what the engine refuses has no param",
+    "openai_chat.test_a_field_of_the_wrong_type_is_named": "a value of the wrong type has no param",
+    "openai_chat.test_a_tool_that_is_not_there_is_refused": "param is tools",
+    "openai_chat.test_a_prompt_beyond_the_context_is_refused": "param is messages where there are none",
+    "openai_chat.test_a_full_queue_refuses": "--queue 0 lets one request wait",
+    "openai_stream.test_logprobs_come_with_their_text": "they come in a chunk of their own",
+    "openai_stream.test_text_streams_with_usage": "chunks of completions have no usage: null",
+    "operation.test_a_length_beyond_the_limit_is_refused_at_once": "the length is not looked at before the body has come",
+    "operation.test_a_stopping_server_takes_nobody": "the socket listens until the last stream has ended",
+    "operation.test_other_sites_cannot_ask": "origins are not looked at",
+    "operation.test_names_that_were_bent_here_get_nothing": "host names are not looked at",
+}
+
+
+def tests(part: str) -> list:
+    """Functions whose names begin with test_, as they stand in the files."""
+    found = [(f"{file.__name__}.{name}", test) for file in FILES for name, test in inspect.getmembers(file, inspect.isfunction)
+             if name.startswith("test_") and test.__module__ == file.__name__]
+    found.sort(key=lambda pair: (FILES.index(sys.modules[pair[1].__module__]), pair[1].__code__.co_firstlineno))
+    return [(name, test) for name, test in found if part in name]
+
+
+def too_long(*_):
+    raise TimeoutError(f"it took more than {TEST_S} s")
+
+
+def reason_of(error: BaseException) -> str:
+    """The error in a line, with the line of the test."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if os.path.dirname(frame.filename) == os.path.dirname(__file__)]
+    text = " ".join(str(error).split()) or frames[-1].line
+    return f"{type(error).__name__}: {text[:300]} ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})"
+
+
+def run(test, server: Server) -> str | None:
+    """Why it failed, if it did."""
+    signal.alarm(TEST_S)
+    try:
+        test(server)
+    except Exception as error:
+        return reason_of(error)
+    finally:
+        signal.alarm(0)
+    return None
+
+
+def verdict(name: str, reason: str | None) -> tuple[bool, str]:
+    """Whether that is as it should be, and the line for it."""
+    match (reason, KNOWN.get(name)):
+        case (None, None):
+            return True, f"ok {name}"
+        case (None, _):
+            return False, f"FAILED {name}: it is in KNOWN, and does not fail"
+        case (_, None):
+            return False, f"FAILED {name}: {reason}"
+        case (_, why):
+            return True, f"known {name}: {why}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--atta", required=True, help="the program")
+    parser.add_argument("--only", default="", help="part of the names of the tests to run")
+    args = parser.parse_args()
+    signal.signal(signal.SIGALRM, too_long)
+    # Pydantic's, of the clients' own parsed messages.
+    warnings.simplefilter("ignore", UserWarning)
+    start, verdicts = time.monotonic(), []
+    with Server(os.path.abspath(args.atta), "-c", "4096") as server:
+        for name, test in tests(args.only):
+            is_right, line = verdict(name, run(test, server))
+            print(line, flush=True)
+            verdicts.append(is_right)
+    print(f"{len(verdicts)} tests, {verdicts.count(False)} failed, {time.monotonic() - start:.0f} s")
+    return 0 if verdicts and all(verdicts) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
