@@ -10,6 +10,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+import gguf_file
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -189,7 +190,9 @@ def save(model, out):
 
 
 def load(path):
-    """The model that `save` wrote, on the CPU."""
+    """The model that `save` wrote, or that of a GGUF file, on the CPU."""
+    if str(path).endswith(".gguf"):
+        return gguf_file.read(path)
     saved = torch.load(path, weights_only=True)
     model = Model(Config(**saved["config"]))
     model.load_state_dict(saved["weights"])
@@ -236,4 +239,4 @@ def add_options(parser, default_shape, lr=5e-3):
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--precision", choices=PRECISION, default="bfloat16", help="float32 for CPUs without bf16 arithmetic")
     parser.add_argument("--shape", type=shape, default=default_shape, help="fields of the configuration, as in n_layers=5,d_model=512,d_ff=1536")
-    parser.add_argument("--resume", help="a model.pt to go on from")
+    parser.add_argument("--resume", help="a model.pt or a GGUF file to go on from")

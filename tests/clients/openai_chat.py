@@ -226,13 +226,6 @@ def test_a_conversation_has_each_id_once(server: Server):
     assert len(set(ids)) == len(ids), ids
 
 
-def test_calls_of_other_answers_have_other_ids(server: Server):
-    """Clients keep calls of several conversations in one table."""
-    choices = chat(server, tools=TOOLS, tool_choice="required", max_tokens=400, n=2).choices
-    ids = [call.id for choice in choices for call in choice.message.tool_calls]
-    assert len(set(ids)) == len(ids), ids
-
-
 def test_parse_gives_arguments_of_tools(server: Server):
     """The client's own helper for tools of pydantic models."""
     tools = [openai.pydantic_function_tool(Place)]

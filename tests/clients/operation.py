@@ -24,7 +24,7 @@ def request(path: str, body: bytes | None = None, method=None) -> bytes:
     """A request as it goes over the wire."""
     method = method or ("GET" if body is None else "POST")
     length = "" if body is None else f"content-length: {len(body)}\r\n"
-    return f"{method} {path} HTTP/1.1\r\nhost: x\r\n{length}\r\n".encode() + (body or b"")
+    return f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n{length}\r\n".encode() + (body or b"")
 
 
 def read_all(sock: socket.socket) -> bytes:
@@ -89,7 +89,7 @@ def test_bytes_that_are_no_text_are_refused(server: Server):
     surrogate = httpx.post(f"{server.api}/chat/completions", content=rb'{"messages": [{"role": "user", "content": "\ud800"}]}')
     assert surrogate.status_code == 400, surrogate.text
     assert b" 400 " in raw(server, b"\xff\xff\xff\xff\r\n\r\n").split(b"\r\n")[0]
-    assert b" 200 " in raw(server, b"GET /health HTTP/1.1\r\nhost: x\r\nx-odd: \xff\xfe\r\nconnection: close\r\n\r\n")
+    assert b" 200 " in raw(server, b"GET /health HTTP/1.1\r\nhost: localhost\r\nx-odd: \xff\xfe\r\nconnection: close\r\n\r\n")
     check_alive(server)
 
 
@@ -186,7 +186,7 @@ def test_a_body_of_ten_megabytes_is_refused(server: Server):
 
 def test_a_length_beyond_the_limit_is_refused_at_once(server: Server):
     """Nobody has to send ten megabytes to be told that they are too many; `Expect: 100-continue` is there for that."""
-    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 10485760\r\n\r\n"
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 10485760\r\n\r\n"
     with connect(server, timeout=5) as sock:
         sock.sendall(head)
         assert b" 413 " in sock.recv(1000).split(b"\r\n")[0]
@@ -202,7 +202,7 @@ def test_a_body_of_ten_megabytes_may_be_allowed(server: Server):
 def test_pipelined_requests_are_answered_in_order(server: Server):
     """Four at once on one connection."""
     body = json.dumps({"messages": HELLO, "max_tokens": 2}).encode()
-    close = b"GET /props HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+    close = b"GET /props HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
     answer = raw(server, request("/health") + request("/v1/chat/completions", body) + request("/nothing") + close)
     marks = [b'{"status":"ok"}', b"chat.completion", b"there is nothing at", b"total_slots"]
     places = [answer.find(mark) for mark in marks]

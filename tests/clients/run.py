@@ -25,24 +25,6 @@ FILES = [openai_chat, openai_stream, langchain_chat, operation]
 # What the server does not do yet, and why the test is right.
 KNOWN = {
     "openai_chat.test_logprobs_spell_the_content": "white space before a message is cut from its content, not from its logprobs",
-    "openai_chat.test_calls_of_other_answers_have_other_ids": "the calls of every first answer are call_1, call_2, ...",
-    "openai_chat.test_what_parse_gave_is_echoed": "messages may not have a field parsed",
-    "openai_chat.test_a_refusal_is_echoed": "a refusal that is not null is refused",
-    "openai_chat.test_fields_that_are_null_are_not_there": "stream and stream_options.include_usage may not be null",
-    "openai_chat.test_fields_that_say_the_usual_are_taken": "service_tier and modalities are not known",
-    "openai_chat.test_offsets_of_text_are_in_characters": "text_offset counts bytes",
-    "openai_chat.test_a_model_is_found": "there is no GET /v1/models/{id}",
-    "openai_chat.test_a_setting_beyond_its_limits_is_named": "what the engine refuses has no param",
-    "openai_chat.test_a_field_of_the_wrong_type_is_named": "a value of the wrong type has no param",
-    "openai_chat.test_a_tool_that_is_not_there_is_refused": "param is tools",
-    "openai_chat.test_a_prompt_beyond_the_context_is_refused": "param is messages where there are none",
-    "openai_chat.test_a_full_queue_refuses": "--queue 0 lets one request wait",
-    "openai_stream.test_logprobs_come_with_their_text": "they come in a chunk of their own",
-    "openai_stream.test_text_streams_with_usage": "chunks of completions have no usage: null",
-    "operation.test_a_length_beyond_the_limit_is_refused_at_once": "the length is not looked at before the body has come",
-    "operation.test_a_stopping_server_takes_nobody": "the socket listens until the last stream has ended",
-    "operation.test_other_sites_cannot_ask": "origins are not looked at",
-    "operation.test_names_that_were_bent_here_get_nothing": "host names are not looked at",
 }
 
 

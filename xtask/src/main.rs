@@ -8,15 +8,18 @@ mod source;
 mod tidy;
 
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
-const USAGE: &str =
-    "usage: cargo xtask tidy\n\n  tidy   check the house rules; prints `path:line: message` for each breach";
+const USAGE: &str = "usage: cargo xtask tidy | eval-builtin [OPTIONS]
+
+  tidy           check the house rules; prints `path:line: message` for each breach
+  eval-builtin   try the built-in model on commands; --help lists its options";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy(),
+        ["eval-builtin", ..] => eval_builtin(&args[1..]),
         ["help" | "-h" | "--help"] => {
             println!("{USAGE}");
             ExitCode::SUCCESS
@@ -24,6 +27,20 @@ fn main() -> ExitCode {
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)
+        }
+    }
+}
+
+/// The example is not built with this program, which would take as long as the engine.
+fn eval_builtin(args: &[String]) -> ExitCode {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let build = ["run", "--quiet", "--release", "--package", "atta", "--example", "home", "--"];
+    match Command::new(cargo).args(build).args(args).status() {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("eval-builtin: {error}");
+            ExitCode::FAILURE
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The model that is part of the program: a GGUF file like any other, but for where its bytes are.
 //!
-//! It is trained by the scripts in `models/stories`. This file knows its name and its bytes, and nothing of what they
+//! It is trained by the scripts in `models/home`. This file knows its name and its bytes, and nothing of what they
 //! say.
 
 /// A model in the program.
@@ -13,9 +13,9 @@ pub struct Builtin {
     pub bytes: &'static [u8],
 }
 
-/// The story model.
+/// The model that runs a house and tells stories.
 pub fn builtin() -> Builtin {
-    Builtin { name: "built-in model", bytes: include_bytes!("../assets/stories.gguf") }
+    Builtin { name: "built-in model", bytes: include_bytes!("../assets/home.gguf") }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@
 //! ```
 //!
 //! # Features
-//! - `builtin` (default): the small story model that is part of the program, as `builtin()`. It costs its size, a few
+//! - `builtin` (default): the small model that is part of the program, as `builtin()`. It costs its size, a few
 //!   megabytes, in the executable and nothing in private memory, since the system maps it from there.
 //! - `cache` (default): the state of prompts on disk, as `PromptCache`, and the command.
 //! - `chat` (default): conversations and tool calls, as the modules `chat` and `tools`, and the command. With it comes
@@ -30,6 +30,7 @@
 //! - `perplexity` (default): the module `perplexity`, and the command.
 //! - `pull` (default): the command `atta pull`, and models by the names of their repositories. The library that does it is
 //!   the crate `atta-hub`.
+//! - `server` (default): the command `atta serve`; the library that does it is the crate `atta-server`.
 //! - `survey` (default): what `atta inspect` works out beyond what is written in a file.
 //! - `avx512` (default): kernels for AVX-512 and AMX.
 //! - `comfort` (default): help of the command line in colours and as wide as the terminal, and tips.

@@ -78,7 +78,7 @@ impl Heard {
             .unwrap();
     }
 
-    fn to_the_end(&mut self, batcher: &mut Batcher) {
+    fn finish(&mut self, batcher: &mut Batcher) {
         while !batcher.is_idle() {
             self.step(batcher);
         }
@@ -129,7 +129,7 @@ fn all_at_once(model: &str, options: BatcherOptions) -> Counts {
             batcher.cancel(extra);
         }
     }
-    heard.to_the_end(&mut batcher);
+    heard.finish(&mut batcher);
     for (id, wish) in asked {
         let (text, reason) = alone(&engine, wish);
         assert_eq!(heard.texts.get(&id).map_or("", String::as_str), text);
@@ -174,7 +174,7 @@ fn what_many_begin_with_is_read_once() {
     for wish in &wishes {
         submit(&mut batcher, wish);
     }
-    heard.to_the_end(&mut batcher);
+    heard.finish(&mut batcher);
     let (n_start, n_first) = (engine.prompt_ids(start.as_bytes()).len() as u64, wishes[0].prompt.len() as u64);
     let counts = batcher.counts();
     assert!(n_start > 80 && counts.n_read < n_first + 15 * (n_first - n_start + 3), "{n_start} {counts:?}");
@@ -221,7 +221,7 @@ fn who_has_priority_goes_first() {
     let job = |priority| Job::new(&engine, wish.prompt.clone(), &wish.options).unwrap().with_priority(priority);
     let ids: Vec<JobId> = [0, 0, 2, 1].into_iter().map(|priority| batcher.submit(job(priority)).unwrap()).collect();
     let mut heard = Heard::default();
-    heard.to_the_end(&mut batcher);
+    heard.finish(&mut batcher);
     assert_eq!(heard.order, [ids[2], ids[3], ids[0], ids[1]]);
 }
 
@@ -244,7 +244,7 @@ fn who_breaks_or_is_cancelled_hears_no_more() {
     }
     batcher.cancel(ids[2]);
     let mut heard = Heard::default();
-    heard.to_the_end(&mut batcher);
+    heard.finish(&mut batcher);
     assert_eq!(heard.order, [ids[1]]);
     assert_eq!((batcher.n_running(), batcher.n_waiting()), (0, 0));
 }

@@ -65,7 +65,7 @@ mod tests {
             headers.insert("host", host.parse().unwrap());
             is_from_here(&headers, true)
         };
-        assert!(["localhost", "LOCALHOST:1", "127.0.0.1:8080", "[::1]:8080", "::1"].into_iter().all(named));
+        assert!(["localhost", "LOCALHOST:1", "127.0.0.1:8080", "[::1]:8080", "[::1]"].into_iter().all(named));
         assert!(!["evil.example:8080", "localhost.evil.example", ""].into_iter().any(named));
     }
 

@@ -23,21 +23,23 @@ pub(crate) async fn read(body: Body, max: usize, timeout: Duration) -> Result<By
     }
 }
 
-/// Understands a body, which takes a while if it is long. An unknown field is an error that names it, unless it is null.
+/// Understands a body, which takes a while if it is long. A field that is unknown, unless it is null, or that has a value of
+/// another type is named.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
-    let bad = |error: serde_json::Error| {
-        let message = error.to_string();
-        match field(&message) {
-            Some((name, "unknown")) => Refusal::field(name, format!("the field {name:?} is not supported")),
-            Some((name, _)) => Refusal::field(name, format!("the field {name:?} is missing")),
-            None => Refusal::bad(format!("this is no request in JSON: {message}")),
-        }
-    };
-    let mut value: Value = serde_json::from_slice(bytes).map_err(bad)?;
+    let value: Result<Value, _> = serde_json::from_slice(bytes);
+    let mut value = value.map_err(|error| Refusal::bad(format!("this is no JSON: {error}")))?;
     if let Some(fields) = value.as_object_mut() {
         fields.retain(|_, value| !value.is_null());
     }
-    serde_json::from_value(value).map_err(bad)
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let (path, message) = (error.path().to_string(), error.inner().to_string());
+        match (field(&message), path.split(['.', '[']).next()) {
+            (Some((name, "unknown")), _) => Refusal::field(name, format!("the field {name:?} is not supported")),
+            (Some((name, _)), _) => Refusal::field(name, format!("the field {name:?} is missing")),
+            (None, Some(name)) if !name.is_empty() => Refusal::field(name, format!("{path}: {message}")),
+            (None, _) => Refusal::bad(message),
+        }
+    })
 }
 
 /// The field that serde's message is about, and what is wrong with it.
@@ -64,7 +66,8 @@ mod tests {
         let param = |text: &str| parse::<Ask>(text.as_bytes()).unwrap_err().param;
         assert_eq!(param(r#"{"n": 1, "seeed": 2}"#).as_deref(), Some("seeed"));
         assert_eq!(param("{}").as_deref(), Some("n"));
-        assert_eq!(param(r#"{"n": "x"}"#), None);
+        assert_eq!(param(r#"{"n": "x"}"#).as_deref(), Some("n"));
+        assert_eq!(param("[]"), None);
         assert!(parse::<Ask>(br#"{"n": 1, "functions": null}"#).is_ok());
         assert!(parse::<Ask>(b"\xff").is_err());
     }

@@ -170,7 +170,7 @@ pub(crate) struct RunArgs {
 /// Talks with the model, message by message.
 ///
 /// Messages are lines: edited on a terminal, with the arrow keys for earlier ones, or read from a pipe. Only answers go to
-/// standard output. Without MODEL, the small model that is built in, which tells stories and knows no conversation.
+/// standard output. Without MODEL, the small model that is built in, which runs a house (examples/home) and tells stories.
 ///
 /// How messages are put to the model is what the chat template of the file says, a program that is interpreted. Without
 /// one they are put as ChatML if the vocabulary has its markers, else as lines with `User:` and `Assistant:`. Special tokens
@@ -190,7 +190,8 @@ A message that begins with / is written with two of them.
 Examples:
   atta chat model.gguf --system \"You answer in one sentence.\"
   echo \"What is a leafcutter ant?\" | atta chat model.gguf -t 0
-  atta chat model.gguf --tools tools.json --tool-cmd ./run-tool")]
+  atta chat model.gguf --tools tools.json --tool-cmd ./run-tool
+  atta chat --tools examples/home/tools.json --tool-cmd examples/home/house.py -t 0")]
 pub(crate) struct ChatArgs {
     /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
     pub(crate) model: Option<PathBuf>,

@@ -11,7 +11,7 @@ fn lines(text: &[u8]) -> Vec<Value> {
     str::from_utf8(text).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The built-in model has no template, which is worth a warning before the error.
+/// There may be warnings before the error.
 fn fails(output: &std::process::Output, code: i32, what: &str) {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(code) && errors.lines().last().unwrap().contains(what), "{errors}");

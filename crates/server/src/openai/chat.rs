@@ -157,6 +157,7 @@ impl ChatRequest {
                 n: n_answers(self.n, max_answers)?,
                 stream: self.stream == Some(true),
                 include_usage: self.stream_options.unwrap_or_default().include_usage == Some(true),
+                logprobs: n_logprobs.is_some(),
             },
         })
     }
@@ -167,7 +168,10 @@ pub(crate) async fn answer(app: Arc<App>, body: Body) -> Result<Response, Refusa
     let (answers, how) = prepare::begin(&app, body, prepared).await?;
     let head = Head { id: app.id("chatcmpl-"), created: app::now(), app };
     match how.stream {
-        true => Ok(events::stream(answers, Chunks { head, usage: Usage::default(), how })),
+        true => {
+            let held = vec![None; how.n];
+            Ok(events::stream(answers, Chunks { head, usage: Usage::default(), how, held }))
+        }
         false => whole(&head, answers, how.n).await,
     }
 }
@@ -178,6 +182,7 @@ struct How {
     n: usize,
     stream: bool,
     include_usage: bool,
+    logprobs: bool,
 }
 
 fn prepared(app: &App, body: &[u8]) -> Result<(Prepared, How), Refusal> {
@@ -251,6 +256,8 @@ struct Chunks {
     head: Head,
     usage: Usage,
     how: How,
+    /// Text of each answer that waits for the log-probabilities that come with it.
+    held: Vec<Option<String>>,
 }
 
 impl Chunks {
@@ -264,34 +271,48 @@ impl Chunks {
     }
 }
 
+/// What a piece adds to a message.
+fn delta(piece: Piece) -> Option<Value> {
+    Some(match piece {
+        Piece::Text(text) => json!({ "content": text }),
+        Piece::Reasoning(text) => json!({ "reasoning_content": text }),
+        Piece::CallBegin { index, id, name } => {
+            let function = json!({ "name": name, "arguments": "" });
+            json!({ "tool_calls": [{ "index": index, "id": id, "type": "function", "function": function }] })
+        }
+        Piece::CallArguments { index, fragment } => {
+            json!({ "tool_calls": [{ "index": index, "function": { "arguments": fragment } }] })
+        }
+        // A call that was cut off stays what it is: there is no way to take it back.
+        Piece::Call(_) | Piece::CallBroken { .. } => return None,
+    })
+}
+
 impl Writer for Chunks {
     fn begin(&mut self) -> Vec<Value> {
         (0..self.how.n).map(|i| self.chunk(i, json!({ "role": "assistant", "content": "" }), None, None)).collect()
     }
 
     fn write(&mut self, i: usize, happening: Happening) -> Vec<Value> {
+        if let Happening::Thought(one) = happening {
+            let logprobs = json!({ "content": [thought(&self.head.app, &one)], "refusal": null });
+            let text = self.held[i].take().unwrap_or_default();
+            return vec![self.chunk(i, json!({ "content": text }), Some(logprobs), None)];
+        }
+        let held = self.held[i].take().map(|text| self.chunk(i, json!({ "content": text }), None, None));
         let delta = match happening {
-            Happening::Piece(Piece::Text(text)) => json!({ "content": text }),
-            Happening::Piece(Piece::Reasoning(text)) => json!({ "reasoning_content": text }),
-            Happening::Piece(Piece::CallBegin { index, id, name }) => {
-                let function = json!({ "name": name, "arguments": "" });
-                json!({ "tool_calls": [{ "index": index, "id": id, "type": "function", "function": function }] })
+            Happening::Piece(Piece::Text(text)) if self.how.logprobs => {
+                self.held[i] = Some(text);
+                None
             }
-            Happening::Piece(Piece::CallArguments { index, fragment }) => {
-                json!({ "tool_calls": [{ "index": index, "function": { "arguments": fragment } }] })
-            }
-            // A call that was cut off stays what it is: there is no way to take it back.
-            Happening::Piece(Piece::Call(_) | Piece::CallBroken { .. }) => return Vec::new(),
-            Happening::Thought(one) => {
-                let logprobs = json!({ "content": [thought(&self.head.app, &one)], "refusal": null });
-                return vec![self.chunk(i, json!({}), Some(logprobs), None)];
-            }
+            Happening::Piece(piece) => delta(piece).map(|delta| self.chunk(i, delta, None, None)),
             Happening::End(end) => {
                 self.usage.add(&end.done);
-                return vec![self.chunk(i, json!({}), None, Some(end.reason()))];
+                Some(self.chunk(i, json!({}), None, Some(end.reason())))
             }
+            Happening::Thought(_) => None,
         };
-        vec![self.chunk(i, delta, None, None)]
+        held.into_iter().chain(delta).collect()
     }
 
     fn end(&mut self) -> Vec<Value> {

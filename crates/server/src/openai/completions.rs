@@ -102,8 +102,9 @@ pub(crate) async fn answer(app: Arc<App>, body: Body) -> Result<Response, Refusa
     let (answers, how) = prepare::begin(&app, body, prepared).await?;
     let head = Head { id: app.id("cmpl-"), created: app::now(), app };
     if how.stream {
-        let offsets = vec![0; answers.len()];
-        let writer = Chunks { head, usage: Usages::new(how.n), include_usage: how.include_usage, offsets };
+        let (held, offsets) = (vec![None; answers.len()], vec![0; answers.len()]);
+        let (usage, How { include_usage, logprobs, .. }) = (Usages::new(how.n), how);
+        let writer = Chunks { head, usage, include_usage, logprobs, held, offsets };
         return Ok(events::stream(answers, writer));
     }
     whole(&head, answers, how.n).await
@@ -114,6 +115,7 @@ struct How {
     n: usize,
     stream: bool,
     include_usage: bool,
+    logprobs: bool,
 }
 
 fn prepared(app: &App, body: &[u8]) -> Result<(Prepared, How), Refusal> {
@@ -124,6 +126,7 @@ fn prepared(app: &App, body: &[u8]) -> Result<(Prepared, How), Refusal> {
         n: n_answers(request.n, app.options.batcher.n_jobs)?,
         stream: request.stream == Some(true),
         include_usage: request.stream_options.as_ref().is_some_and(|options| options.include_usage == Some(true)),
+        logprobs: request.logprobs.is_some(),
     };
     let (prompt, wanted) = request.into_wanted();
     let options = wanted.into_options()?;
@@ -252,18 +255,21 @@ struct Chunks {
     head: Head,
     usage: Usages,
     include_usage: bool,
+    logprobs: bool,
+    /// Text of each that waits for the log-probabilities that come with it.
+    held: Vec<Option<String>>,
     /// Characters of each text that log-probabilities were told of.
     offsets: Vec<usize>,
 }
 
 impl Chunks {
-    fn chunk(&self, i: usize, text: &str, logprobs: Option<Value>, reason: Option<&str>) -> Vec<Value> {
+    fn chunk(&self, i: usize, text: &str, logprobs: Option<Value>, reason: Option<&str>) -> Value {
         let choice = json!({ "text": text, "index": i, "logprobs": logprobs, "finish_reason": reason });
         let mut chunk = self.head.object(json!([choice]));
         if self.include_usage {
             chunk["usage"] = Value::Null;
         }
-        vec![chunk]
+        chunk
     }
 }
 
@@ -273,18 +279,25 @@ impl Writer for Chunks {
     }
 
     fn write(&mut self, i: usize, happening: Happening) -> Vec<Value> {
-        match happening {
-            Happening::Piece(Piece::Text(text)) => self.chunk(i, &text, None, None),
-            Happening::Piece(_) => Vec::new(),
-            Happening::Thought(one) => {
-                let logprobs = logprobs(&self.head.app, &[one], &mut self.offsets[i]);
-                self.chunk(i, "", Some(logprobs), None)
+        if let Happening::Thought(one) = happening {
+            let logprobs = logprobs(&self.head.app, &[one], &mut self.offsets[i]);
+            let text = self.held[i].take().unwrap_or_default();
+            return vec![self.chunk(i, &text, Some(logprobs), None)];
+        }
+        let held = self.held[i].take().map(|text| self.chunk(i, &text, None, None));
+        let more = match happening {
+            Happening::Piece(Piece::Text(text)) if self.logprobs => {
+                self.held[i] = Some(text);
+                None
             }
+            Happening::Piece(Piece::Text(text)) => Some(self.chunk(i, &text, None, None)),
             Happening::End(end) => {
                 self.usage.add(i, &end.done);
-                self.chunk(i, "", None, Some(end.reason()))
+                Some(self.chunk(i, "", None, Some(end.reason())))
             }
-        }
+            Happening::Piece(_) | Happening::Thought(_) => None,
+        };
+        held.into_iter().chain(more).collect()
     }
 
     fn end(&mut self) -> Vec<Value> {
