@@ -1,0 +1,103 @@
+"""Many clients at once: how fast the server writes for them, how evenly, and what it costs.
+
+    python benches/server/load.py ATTA MODEL|- [--clients 1,8] [--seconds 60] [-- OPTIONS OF atta serve]
+
+Starts `atta serve` (`-` for MODEL is the built-in one), has N clients ask for streams one after another, each with a
+prompt of its own, and prints a line per N: tokens per second of all, the least and the most that a client got, the
+median and the 99th percentile of the time between two tokens, answers other than 200, and the private memory of the
+server before and after. Standard library only.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import subprocess
+import time
+from dataclasses import dataclass, field
+
+WORDS = "the little old red fox house river stone bird tree morning light road friend story apple winter".split()
+
+
+@dataclass
+class Client:
+    n_tokens: int = 0
+    n_answers: int = 0
+    refused: dict = field(default_factory=dict)
+    gaps: list = field(default_factory=list)
+
+
+def private_kib(pid):
+    fields = dict(line.split(":", 1) for line in open(f"/proc/{pid}/status") if ":" in line)
+    return int(fields["RssAnon"].split()[0])
+
+
+async def ask(place, body, client, end):
+    """One answer, as a stream; every event with text is a token."""
+    host, port = place
+    reader, writer = await asyncio.open_connection(host, port)
+    data = json.dumps(body).encode()
+    writer.write(f"POST /v1/completions HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: {len(data)}\r\n\r\n".encode() + data)
+    status = (await reader.readline()).split()[1].decode()
+    if status != "200":
+        client.refused[status] = client.refused.get(status, 0) + 1
+        writer.close()
+        await asyncio.sleep(0.5)
+        return
+    last = None
+    while line := await reader.readline():
+        if b'"text":"' in line and b'"text":""' not in line:
+            now = time.monotonic()
+            if last is not None:
+                client.gaps.append(now - last)
+            last = now
+            client.n_tokens += 1
+        if time.monotonic() > end:
+            break
+    client.n_answers += 1
+    writer.close()
+
+
+async def work(place, number, end):
+    client, rng = Client(), random.Random(number)
+    while time.monotonic() < end:
+        prompt = " ".join(rng.choices(WORDS, k=rng.randint(10, 60)))
+        body = {"prompt": prompt, "max_tokens": 200, "stream": True, "seed": rng.randrange(1 << 30)}
+        await ask(place, body, client, end)
+    return client
+
+
+async def measure(place, n, seconds, pid):
+    before = private_kib(pid)
+    end = time.monotonic() + seconds
+    clients = await asyncio.gather(*(work(place, i, end) for i in range(n)))
+    tokens = [client.n_tokens for client in clients]
+    gaps = sorted(gap for client in clients for gap in client.gaps)
+    at = lambda share: 1000 * gaps[min(len(gaps) - 1, int(share * len(gaps)))] if gaps else 0.0
+    refused = {status: sum(c.refused.get(status, 0) for c in clients) for c in clients for status in c.refused}
+    print(f"| {n} | {sum(tokens) / seconds:.1f} | {min(tokens)}–{max(tokens)} | {at(0.5):.1f} | {at(0.99):.1f} | {1000 * gaps[-1] if gaps else 0:.0f} "
+          f"| {refused or 'none'} | {before / 1024:.1f} → {private_kib(pid) / 1024:.1f} |", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("atta")
+    parser.add_argument("model")
+    parser.add_argument("--clients", default="1,8")
+    parser.add_argument("--seconds", type=float, default=60)
+    args, more = parser.parse_known_args()
+    model = [] if args.model == "-" else [args.model]
+    command = [args.atta, "serve", *model, "--port", "0", *(option for option in more if option != "--")]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        host, port = server.stdout.readline().strip().removeprefix("http://").rsplit(":", 1)
+        print("| clients | tokens/s | per client | median gap, ms | p99 | longest | refused | private MiB |\n|---|---|---|---|---|---|---|---|")
+        for n in (int(n) for n in args.clients.split(",")):
+            asyncio.run(measure((host, int(port)), n, args.seconds, server.pid))
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+if __name__ == "__main__":
+    main()
