@@ -28,7 +28,7 @@ const USAGE: &str =
   --model FILE   another model than the built-in one
   --cases FILE   other cases than models/home/test.jsonl
   --slice N      N cases only, spread evenly over all of them
-  --gate         exit code 1 below the rates of models/home/README.md
+  --gate         exit code 1 below 85 % of the calls and 80 % of the refusals
   --show         print the cases that went wrong
   --json         print the rates as JSON";
 

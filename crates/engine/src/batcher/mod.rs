@@ -200,13 +200,6 @@ impl Batcher {
         self.n_ctx
     }
 
-    /// Gives up all sequences that are kept.
-    pub fn forget(&mut self) {
-        while self.seats.evict(&mut self.cpu, None) {
-            self.counts.n_evicted += 1;
-        }
-    }
-
     /// Lets jobs in, evaluates a batch of rows, and goes on with every text that has come to its end.
     ///
     /// # Errors

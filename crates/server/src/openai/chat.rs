@@ -81,9 +81,18 @@ struct ChatRequest {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StreamOptions {
-    pub(super) include_usage: Option<bool>,
-    #[serde(rename = "include_obfuscation")]
-    _include_obfuscation: Option<bool>,
+    include_usage: Option<bool>,
+    include_obfuscation: Option<bool>,
+}
+
+impl StreamOptions {
+    /// Whether the last chunk tells what was used.
+    pub(super) fn includes_usage(&self) -> Result<bool, Refusal> {
+        match self.include_obfuscation {
+            Some(true) => Err(Refusal::field("stream_options", "include_obfuscation is not supported")),
+            _ => Ok(self.include_usage == Some(true)),
+        }
+    }
 }
 
 /// A request that makes sense.
@@ -156,7 +165,7 @@ impl ChatRequest {
             how: How {
                 n: n_answers(self.n, max_answers)?,
                 stream: self.stream == Some(true),
-                include_usage: self.stream_options.unwrap_or_default().include_usage == Some(true),
+                include_usage: self.stream_options.unwrap_or_default().includes_usage()?,
                 logprobs: n_logprobs.is_some(),
             },
         })

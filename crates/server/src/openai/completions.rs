@@ -125,7 +125,7 @@ fn prepared(app: &App, body: &[u8]) -> Result<(Prepared, How), Refusal> {
     let how = How {
         n: n_answers(request.n, app.options.batcher.n_jobs)?,
         stream: request.stream == Some(true),
-        include_usage: request.stream_options.as_ref().is_some_and(|options| options.include_usage == Some(true)),
+        include_usage: request.stream_options.as_ref().map_or(Ok(false), StreamOptions::includes_usage)?,
         logprobs: request.logprobs.is_some(),
     };
     let (prompt, wanted) = request.into_wanted();
