@@ -39,8 +39,14 @@ pub(crate) fn options(
 
 /// Loads the model; warnings about it go to standard error.
 pub(crate) fn engine(model: Option<&Path>, options: &LoadOptions) -> Result<Engine, Failure> {
-    let engine = match model {
-        Some(path) => Engine::open(&locate(path)?, options)?,
+    let path = model.map(locate).transpose()?;
+    Ok(engine_at(path.as_deref(), options)?)
+}
+
+/// The same of a file that is there.
+pub(crate) fn engine_at(path: Option<&Path>, options: &LoadOptions) -> Result<Engine, atta::Error> {
+    let engine = match path {
+        Some(path) => Engine::open(path, options)?,
         None => built_in(options)?,
     };
     engine.tokenizer().warnings().iter().for_each(|warning| warn(warning));
@@ -85,12 +91,12 @@ pub(crate) fn locate_source(source: &Path) -> Result<PathBuf, Failure> {
 }
 
 #[cfg(feature = "builtin")]
-fn built_in(options: &LoadOptions) -> Result<Engine, Failure> {
+fn built_in(options: &LoadOptions) -> Result<Engine, atta::Error> {
     let atta::Builtin { name, bytes } = atta::builtin();
-    Ok(Engine::from_static(name, bytes, options)?)
+    Engine::from_static(name, bytes, options)
 }
 
 #[cfg(not(feature = "builtin"))]
-fn built_in(_: &LoadOptions) -> Result<Engine, Failure> {
+fn built_in(_: &LoadOptions) -> Result<Engine, atta::Error> {
     unreachable!("options refuses it")
 }

@@ -50,6 +50,8 @@ pub struct LoadOptions {
     /// All private memory of the program, bytes; `None`: what the system has or, where weights are streamed, 85 % of what it
     /// has available.
     pub ram_budget: Option<u64>,
+    /// What other models in this program have of it, bytes.
+    pub beside: u64,
     /// The session that memory is kept free for.
     pub session: SessionOptions,
     /// What may be done if that session does not fit.
@@ -280,7 +282,7 @@ impl Prepared {
     pub(crate) fn new(path: &Path, files: ModelFiles, options: &LoadOptions, n_threads: usize) -> Result<Self, Error> {
         let model_error = |source| Error::Model { path: path.to_owned(), source };
         let spec = arch::lower(files.directory().metadata()).map_err(model_error)?;
-        let outline = Outline::new((options.ram_budget, options.weights), &files, &options.needs(&spec, n_threads));
+        let outline = Outline::new(options, &files, &options.needs(&spec, n_threads));
         let budget = Budget::unlimited();
         // What stands before the tensors is a few MB; a file that says otherwise is refused before it is copied.
         budget.set_limit(outline.limit.max(MAX_METADATA));
@@ -290,7 +292,7 @@ impl Prepared {
             .map_err(|source| Error::Tokenizer { path: path.to_owned(), source })?;
         let vocabulary = budget.reserve("tokenizer", tokenizer.heap_bytes() as u64)?;
         let directory = budget.reserve("tensor directory", files.directory().heap_bytes() as u64)?;
-        let program = memory::program_bytes(n_threads, budget.used());
+        let program = memory::program_bytes(n_threads, budget.used().saturating_add(options.beside));
         let program = budget.reserve("program and stacks", program)?;
         Ok(Self { files, spec, tokenizer, budget, outline, memory: [vocabulary, directory, program] })
     }

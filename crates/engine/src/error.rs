@@ -123,3 +123,10 @@ pub enum Error {
     #[error("{0}")]
     Saved(#[from] crate::Flaw),
 }
+
+impl Error {
+    /// Whether the same may succeed once something else has given its memory back.
+    pub fn is_about_memory(&self) -> bool {
+        matches!(self, Self::TooLittleMemory { .. } | Self::Store(atta_store::Error::OverBudget { .. }))
+    }
+}

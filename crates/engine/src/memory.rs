@@ -10,7 +10,7 @@ use atta_kernels::{Kernels, Pool};
 use atta_model::{Cpu, KvType, Model, spec::ModelSpec};
 use atta_store::{Budget, Holding, ModelFiles, Plan, Sizes, Streamed, system};
 
-use crate::{Error, SessionOptions, session};
+use crate::{Error, LoadOptions, SessionOptions, session};
 
 mod plan;
 
@@ -74,20 +74,20 @@ pub(crate) struct Outline {
 impl Outline {
     /// Takes what was asked for; where nothing was, a file that fits into the memory that there is is mapped, and another one
     /// is streamed within [`AUTO_SHARE`] of it.
-    pub(crate) fn new(
-        (ram_budget, weights): (Option<u64>, Option<WeightsAt>),
-        files: &ModelFiles,
-        needs: &Needs<'_>,
-    ) -> Self {
-        let available = system::memory_available().unwrap_or(u64::MAX);
-        let room = ram_budget.map_or(available, |budget| budget.min(system::memory_limit()));
+    pub(crate) fn new(options: &LoadOptions, files: &ModelFiles, needs: &Needs<'_>) -> Self {
+        let LoadOptions { weights, beside, .. } = *options;
+        let ram_budget = options.ram_budget.map(|budget| budget.saturating_sub(beside));
+        let available = system::memory_available(beside).unwrap_or(u64::MAX);
+        let most = system::memory_limit().saturating_sub(beside);
+        let room = ram_budget.map_or(available, |budget| budget.min(most));
         let fits =
-            files.file_bytes().saturating_add(needs.most()).saturating_add(program_bytes(needs.n_threads, 0)) <= room;
+            files.file_bytes().saturating_add(needs.most()).saturating_add(program_bytes(needs.n_threads, beside))
+                <= room;
         let weights = weights.unwrap_or(if fits { WeightsAt::Mapped } else { WeightsAt::Streamed });
         let limit = match (ram_budget, weights) {
-            (Some(limit), _) => limit.min(system::memory_limit()),
-            (None, WeightsAt::Streamed) => (available.min(system::memory_limit()) / AUTO_SHARE.1) * AUTO_SHARE.0,
-            (None, _) => system::memory_limit(),
+            (Some(limit), _) => limit.min(most),
+            (None, WeightsAt::Streamed) => (available.min(most) / AUTO_SHARE.1) * AUTO_SHARE.0,
+            (None, _) => most,
         };
         Self { limit, weights }
     }

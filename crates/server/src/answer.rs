@@ -5,6 +5,7 @@
 
 use std::{
     collections::VecDeque,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -15,6 +16,7 @@ use atta_engine::{
 use tokio::sync::{OwnedSemaphorePermit, mpsc::UnboundedReceiver};
 
 use crate::{
+    models::Model,
     refusal::Refusal,
     worker::{Heard, News, Thought},
 };
@@ -55,6 +57,7 @@ pub(crate) struct Answers {
     /// One for each answer that is not complete.
     readers: Vec<Option<Reader>>,
     ready: VecDeque<(usize, Happening)>,
+    model: Arc<Model>,
     /// That of the request, until it is answered or its client is gone.
     _place: OwnedSemaphorePermit,
 }
@@ -101,8 +104,19 @@ impl Reader {
 
 impl Answers {
     /// One reader for each job.
-    pub(crate) fn new(news: UnboundedReceiver<Heard>, readers: Vec<Reader>, place: OwnedSemaphorePermit) -> Self {
-        Self { news, readers: readers.into_iter().map(Some).collect(), ready: VecDeque::new(), _place: place }
+    pub(crate) fn new(
+        model: Arc<Model>,
+        news: UnboundedReceiver<Heard>,
+        readers: Vec<Reader>,
+        place: OwnedSemaphorePermit,
+    ) -> Self {
+        let readers = readers.into_iter().map(Some).collect();
+        Self { news, readers, ready: VecDeque::new(), model, _place: place }
+    }
+
+    /// Whose they are.
+    pub(crate) fn model(&self) -> &Arc<Model> {
+        &self.model
     }
 
     /// How many there are.

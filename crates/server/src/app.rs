@@ -1,4 +1,4 @@
-//! What all requests share: the model, the thread that computes, and what the server was told.
+//! What all requests share: the models, and what the server was told.
 
 use std::{
     sync::{
@@ -8,20 +8,14 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use atta_engine::{Engine, chat::Form};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::{ServerOptions, metrics::Metrics, refusal::Refusal, worker::Worker};
+use crate::{ServerOptions, metrics::Metrics, models::Models, refusal::Refusal};
 
 /// The server's state.
 pub(crate) struct App {
-    pub(crate) engine: Engine,
-    /// How the model is talked to.
-    pub(crate) form: Form,
-    pub(crate) worker: Worker,
+    pub(crate) models: Arc<Models>,
     pub(crate) options: ServerOptions,
-    /// Positions that a text may have.
-    pub(crate) n_ctx: usize,
     /// One for each request that is answered or waits.
     places: Arc<Semaphore>,
     pub(crate) metrics: Metrics,
@@ -32,14 +26,11 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(engine: Engine, form: Form, worker: Worker, n_ctx: usize, options: ServerOptions) -> Self {
+    pub(crate) fn new(models: Models, options: ServerOptions) -> Self {
         let n_places = options.batcher.n_jobs.saturating_add(options.max_queue).min(Semaphore::MAX_PERMITS);
         Self {
-            n_ctx,
+            models: Arc::new(models),
             places: Arc::new(Semaphore::new(n_places)),
-            engine,
-            form,
-            worker,
             options,
             metrics: Metrics::default(),
             started: now(),
@@ -51,19 +42,6 @@ impl App {
     /// A place for a request, if there is one.
     pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, Refusal> {
         Arc::clone(&self.places).try_acquire_owned().map_err(|_| Refusal::busy())
-    }
-
-    /// What the model is called in answers.
-    pub(crate) fn name(&self) -> &str {
-        self.options.names.first().map_or("atta", String::as_str)
-    }
-
-    /// Refuses a name that is not one of the model's.
-    pub(crate) fn check_name(&self, name: Option<&str>) -> Result<(), Refusal> {
-        match name {
-            Some(name) if !self.options.names.iter().any(|ours| ours == name) => Err(Refusal::no_model(name)),
-            _ => Ok(()),
-        }
     }
 
     /// An id that no other answer of this server has, and hardly one of another.

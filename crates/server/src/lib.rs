@@ -1,4 +1,4 @@
-//! A loaded model behind HTTP: many clients at once, each of which gets its text token by token.
+//! Models behind HTTP: many clients at once, each of which gets its text token by token.
 //!
 //! Knows the interfaces of other servers, and nothing of weights or kernels. The one idea: what a client asks for becomes
 //! jobs of a [`Batcher`](atta_engine::Batcher), which a thread of its own runs; everything else is translation, of
@@ -13,22 +13,29 @@ mod access;
 mod answer;
 mod app;
 mod body;
+mod dialect;
 mod listen;
 mod metrics;
+mod models;
+mod native;
 mod openai;
 mod page;
 mod prepare;
 mod refusal;
 mod routes;
+mod sampling;
 mod signals;
 mod socket;
+mod stream;
+mod turns;
 mod worker;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use atta_engine::{BatcherOptions, Engine};
+use atta_engine::BatcherOptions;
 
 pub use listen::{Server, Stopper};
+pub use models::{ModelSource, Open};
 
 /// What is served, and to whom.
 #[derive(Clone, Debug)]
@@ -39,9 +46,7 @@ pub struct ServerOptions {
     pub api_keys: Vec<String>,
     /// Serves other machines without a key.
     pub insecure: bool,
-    /// What the model is called; a request may name any of these, and the first is the one in answers.
-    pub names: Vec<String>,
-    /// Texts at once, and their memory.
+    /// Texts of a model at once, and their memory.
     pub batcher: BatcherOptions,
     /// Requests that may wait for a place; more are told to come back later.
     pub max_queue: usize,
@@ -51,6 +56,10 @@ pub struct ServerOptions {
     pub max_connections: usize,
     /// How long the head or the body of a request may take to come.
     pub read_timeout: Duration,
+    /// How long an answer may take from its request on; then it ends as at its length.
+    pub max_time: Option<Duration>,
+    /// A model that nobody has used for so long is taken out of memory; the next request loads it again.
+    pub idle_unload: Option<Duration>,
     /// How long texts may go on after the server was asked to stop.
     pub grace: Duration,
     /// Whether each request becomes a line on standard error.
@@ -104,6 +113,15 @@ pub enum ServeError {
         "{0} can be reached by other machines: give --api-key, or --insecure if everybody who can reach it may use it"
     )]
     Open(SocketAddr),
+    /// There is nothing to serve.
+    #[error("there is no model to serve")]
+    NoModel,
+    /// A model that nobody can ask for.
+    #[error("a model has no name")]
+    NoName,
+    /// Two models that requests could not tell apart.
+    #[error("two models are called {0:?}")]
+    SameName(String),
     /// A key that everybody knows.
     #[error("an empty API key would let everybody in")]
     EmptyKey,
@@ -116,12 +134,12 @@ pub enum ServeError {
 }
 
 impl Server {
-    /// Listens; nobody is served until [`run`](Self::run).
+    /// Listens; nobody is served until [`run`](Self::run). The first model is loaded now, the others when they are asked for.
     ///
     /// # Errors
     /// An address that cannot be had or that would let everybody in, memory that the budget does not grant, a chat
     /// template that cannot be read.
-    pub fn bind(engine: &Engine, options: ServerOptions) -> Result<Self, ServeError> {
-        Self::new(engine, options)
+    pub fn bind(models: Vec<ModelSource>, options: ServerOptions) -> Result<Self, ServeError> {
+        Self::new(models, options)
     }
 }

@@ -1,8 +1,7 @@
 //! Connections: who gets in, how long they may take, and how the server ends.
 
-use std::{pin::pin, sync::Arc, thread::JoinHandle, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
-use atta_engine::{Batcher, Engine, chat::Form};
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::{
@@ -15,16 +14,18 @@ use tokio::{
 };
 
 use crate::{
-    Listen, ServeError, ServerOptions,
+    Listen, ModelSource, ServeError, ServerOptions,
     app::App,
+    models::Models,
     routes,
     signals::Signals,
     socket::{Listener, Patient, Stream},
-    worker::Worker,
 };
 
-/// Threads that make jobs of requests.
-const MAX_BLOCKING_THREADS: usize = 2;
+/// Threads that make jobs of requests, and one that loads a model meanwhile.
+const MAX_BLOCKING_THREADS: usize = 3;
+/// How often idle models are looked for.
+const LOOK: Duration = Duration::from_millis(500);
 /// After an accept that failed, as one does when there are no more file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -33,7 +34,6 @@ pub struct Server {
     app: Arc<App>,
     runtime: Runtime,
     listener: Listener,
-    compute: JoinHandle<()>,
     stop: watch::Sender<bool>,
 }
 
@@ -49,7 +49,7 @@ impl Stopper {
 }
 
 impl Server {
-    pub(crate) fn new(engine: &Engine, options: ServerOptions) -> Result<Self, ServeError> {
+    pub(crate) fn new(models: Vec<ModelSource>, options: ServerOptions) -> Result<Self, ServeError> {
         if let Listen::Tcp(address) = options.listen
             && !address.ip().is_loopback()
             && options.api_keys.is_empty()
@@ -66,15 +66,13 @@ impl Server {
             .max_blocking_threads(MAX_BLOCKING_THREADS)
             .build()
             .map_err(ServeError::Start)?;
-        let (form, _) = Form::of_engine(engine).map_err(atta_engine::Error::from)?;
-        let batcher = Batcher::new(engine, &options.batcher)?;
-        let (n_ctx, stop) = (batcher.n_ctx(), watch::Sender::new(false));
         let listener = runtime.block_on(Listener::bind(&options.listen))?;
+        let stop = watch::Sender::new(false);
         // A server that cannot compute had better end, and be started again.
         let stopper = Stopper(stop.clone());
-        let (worker, compute) = Worker::start(batcher, move || stopper.stop()).map_err(ServeError::Start)?;
-        let app = Arc::new(App::new(engine.clone(), form, worker, n_ctx, options));
-        Ok(Self { app, runtime, listener, compute, stop })
+        let models = Models::new(models, options.batcher.clone(), Arc::new(move || stopper.stop()))?;
+        let app = Arc::new(App::new(models, options));
+        Ok(Self { app, runtime, listener, stop })
     }
 
     /// Where it listens: an address with its port, or a path.
@@ -113,18 +111,19 @@ impl Server {
 
     /// Serves until it is stopped; what is written then is cut when `cut` is ready, if the grace is not over before.
     fn run_until(self, cut: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let Self { app, runtime, listener, compute, stop } = self;
+        let Self { app, runtime, listener, stop } = self;
         runtime.block_on(async {
             tokio::select! {
                 () = serve(&app, listener, &stop) => {}
                 () = cut => {}
             }
         });
-        app.worker.stop();
         // Connections that are still there are cut, and with them their jobs.
         runtime.shutdown_background();
-        drop(app);
-        compute.join().map_err(|_| ServeError::Broken)
+        match app.models.close() {
+            true => Ok(()),
+            false => Err(ServeError::Broken),
+        }
     }
 }
 
@@ -132,6 +131,7 @@ impl Server {
 async fn serve(app: &Arc<App>, listener: Listener, stop: &watch::Sender<bool>) {
     let router = routes::router(Arc::clone(app));
     let places = Arc::new(Semaphore::new(app.options.max_connections));
+    let care = tokio::spawn(unload(Arc::clone(app)));
     loop {
         let place = Arc::clone(&places).acquire_owned();
         let connection = async {
@@ -150,6 +150,7 @@ async fn serve(app: &Arc<App>, listener: Listener, stop: &watch::Sender<bool>) {
         }
     }
     app.close();
+    care.abort();
     // Whoever comes now is told at once that nobody is here.
     drop(listener);
     let all = u32::try_from(app.options.max_connections).unwrap_or(u32::MAX);
@@ -160,6 +161,17 @@ async fn serve(app: &Arc<App>, listener: Listener, stop: &watch::Sender<bool>) {
 /// Comes back when the server is asked to stop, or is gone.
 async fn stop_asked(mut stopped: watch::Receiver<bool>) {
     let _ = stopped.wait_for(|&stopped| stopped).await;
+}
+
+/// Takes models out of memory that nobody uses, if they may go.
+async fn unload(app: Arc<App>) {
+    let Some(idle) = app.options.idle_unload else { return };
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let models = Arc::clone(&app.models);
+        // A thread that came to grief has told of it by itself.
+        let _ = tokio::task::spawn_blocking(move || models.unload_idle(idle)).await;
+    }
 }
 
 /// Serves one connection, from one request to the next.

@@ -45,8 +45,9 @@ impl Drop for Connected<'_> {
 
 /// All of it.
 pub(crate) fn text(app: &App) -> String {
-    let (status, metrics) = (app.worker.status(), &app.metrics);
-    let counts = status.counts;
+    let (status, metrics) = (app.models.status(), &app.metrics);
+    let (counts, loaded) = (status.counts, app.models.loaded());
+    let memory: u64 = loaded.iter().map(|model| model.engine.budget().used()).sum();
     let read = |n: &AtomicU64| n.load(Ordering::Relaxed) as f64;
     let rows = [
         ("atta_requests_total", "counter", "Requests answered", read(&metrics.n_requests)),
@@ -64,7 +65,8 @@ pub(crate) fn text(app: &App) -> String {
         ("atta_step_gap_seconds_max", "gauge", "Longest time between two steps", status.max_gap.as_secs_f64()),
         ("atta_kv_tokens", "gauge", "Positions that are taken", status.n_positions as f64),
         ("atta_kv_tokens_max", "gauge", "Positions there are", status.n_positions_max as f64),
-        ("atta_memory_bytes", "gauge", "Private memory accounted for", app.engine.budget().used() as f64),
+        ("atta_memory_bytes", "gauge", "Private memory accounted for", memory as f64),
+        ("atta_models_loaded", "gauge", "Models in memory", loaded.len() as f64),
     ];
     let mut out = String::new();
     for (name, kind, help, value) in rows {

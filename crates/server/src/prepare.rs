@@ -1,7 +1,7 @@
 //! From what was said to jobs: the template, the tokens, the grammar. It takes milliseconds, and with a new grammar more, so
 //! that it is done on a thread where nobody else has to wait for it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use atta_engine::{
     Error, GenerateOptions, Job,
@@ -9,11 +9,14 @@ use atta_engine::{
 };
 
 use axum::body::Body;
+use serde::de::DeserializeOwned;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
     answer::{Answers, Reader},
     app::{self, App},
     body,
+    models::Model,
     refusal::Refusal,
 };
 
@@ -23,57 +26,118 @@ pub(crate) struct Prepared {
     pub(crate) readers: Vec<Reader>,
 }
 
+impl Prepared {
+    /// Lets its jobs go before those of a lower priority while they wait.
+    pub(crate) fn with_priority(self, priority: u8) -> Self {
+        let jobs = self.jobs.into_iter().map(|job| job.with_priority(priority)).collect();
+        Self { jobs, ..self }
+    }
+}
+
+/// A request that names a model.
+pub(crate) trait Ask: DeserializeOwned + Send + 'static {
+    /// Its name, if it is given.
+    fn model(&self) -> Option<&str>;
+}
+
+/// A request that was read, its model, and its place among those that are answered or wait.
+pub(crate) struct Asked<R> {
+    pub(crate) request: R,
+    pub(crate) model: Arc<Model>,
+    pub(crate) place: OwnedSemaphorePermit,
+}
+
+impl<R: Ask> Asked<R> {
+    /// Reads a request, and has its model loaded if it is not in memory.
+    pub(crate) async fn read(app: &App, body: Body) -> Result<Self, Refusal> {
+        if app.is_stopping() {
+            return Err(Refusal::stopping());
+        }
+        let place = app.place()?;
+        let bytes = body::read(body, app.options.max_body, app.options.read_timeout).await?;
+        // The place is held by the work, which goes on if the client goes away.
+        let (request, place): (R, _) = elsewhere(move || Ok((body::parse(&bytes)?, place))).await?;
+        let model = app.models.get(request.model()).await?;
+        Ok(Self { request, model, place })
+    }
+
+    /// Answers it where nobody waits for that.
+    pub(crate) async fn map<T: Send + 'static>(
+        self,
+        answer: impl FnOnce(&Model, R) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let Self { request, model, place } = self;
+        let work = move || {
+            let _place = place;
+            answer(&model, request)
+        };
+        elsewhere(work).await
+    }
+}
+
 /// Reads a request, has jobs made of it where nobody waits for it, and puts them into the queue. `make` may return more than
 /// jobs.
-pub(crate) async fn begin<T: Send + 'static>(
-    app: &Arc<App>,
+pub(crate) async fn begin<R: Ask, T: Send + 'static>(
+    app: &App,
     body: Body,
-    make: impl FnOnce(&App, &[u8]) -> Result<(Prepared, T), Refusal> + Send + 'static,
+    make: impl FnOnce(&Model, R) -> Result<(Prepared, T), Refusal> + Send + 'static,
 ) -> Result<(Answers, T), Refusal> {
-    if app.is_stopping() {
-        return Err(Refusal::stopping());
-    }
-    let place = app.place()?;
-    let bytes = body::read(body, app.options.max_body, app.options.read_timeout).await?;
-    let shared = Arc::clone(app);
-    // The place is held by the work, which goes on if the client goes away.
-    let made = tokio::task::spawn_blocking(move || make(&shared, &bytes).map(|made| (made, place))).await;
-    let ((Prepared { jobs, readers }, more), place) = made.map_err(|_| Refusal::broken())??;
+    let until = app.options.max_time.map(|time| Instant::now() + time);
+    let Asked { request, model, place } = Asked::read(app, body).await?;
+    let work = move || make(&model, request).map(|made| (made, model, place));
+    let ((Prepared { jobs, readers }, more), model, place) = elsewhere(work).await?;
     let (sender, news) = tokio::sync::mpsc::unbounded_channel();
-    app.worker.submit(jobs, &sender)?;
-    Ok((Answers::new(news, readers, place), more))
+    model.worker.submit(jobs, &sender, until)?;
+    Ok((Answers::new(model, news, readers, place), more))
+}
+
+/// Does what takes a while on another thread.
+async fn elsewhere<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| Refusal::broken())?
 }
 
 /// Answers to a conversation, `n` of them.
-pub(crate) fn answers(app: &App, said: &Said<'_>, options: &GenerateOptions, n: usize) -> Result<Prepared, Refusal> {
+pub(crate) fn answers(
+    model: &Model,
+    said: &Said<'_>,
+    options: &GenerateOptions,
+    n: usize,
+) -> Result<Prepared, Refusal> {
     let said = Said { now: Some(DateTime::from_unix(app::now())), ..*said };
-    let asked = app.form.ask(&said, options)?;
-    let jobs = jobs(app, &asked.prompt.ids, &asked.options, n);
-    let jobs = jobs.map_err(|error| app.form.blame(error, said.tools))?;
+    let asked = model.form.ask(&said, options)?;
+    let jobs = jobs(model, &asked.prompt.ids, &asked.options, n);
+    let jobs = jobs.map_err(|error| model.form.blame(error, said.tools))?;
     let readers = (0..n).map(|_| Reader::message(asked.parser.clone())).collect();
     Ok(Prepared { jobs, readers })
 }
 
 /// Texts that go on after a prompt, `n` of each.
-pub(crate) fn texts(app: &App, prompts: &[Vec<u32>], options: &GenerateOptions, n: usize) -> Result<Prepared, Refusal> {
+pub(crate) fn texts(
+    model: &Model,
+    prompts: &[Vec<u32>],
+    options: &GenerateOptions,
+    n: usize,
+) -> Result<Prepared, Refusal> {
     let mut all = Prepared { jobs: Vec::new(), readers: Vec::new() };
     for ids in prompts {
-        all.jobs.extend(jobs(app, ids, options, n)?);
+        all.jobs.extend(jobs(model, ids, options, n)?);
         all.readers.extend((0..n).map(|_| Reader::Plain(String::new())));
     }
     Ok(all)
 }
 
 /// Each with another seed.
-fn jobs(app: &App, ids: &[u32], options: &GenerateOptions, n: usize) -> Result<Vec<Job>, Error> {
-    let (n_prompt, n_ctx) = (ids.len(), app.n_ctx);
+fn jobs(model: &Model, ids: &[u32], options: &GenerateOptions, n: usize) -> Result<Vec<Job>, Error> {
+    let (n_prompt, n_ctx) = (ids.len(), model.n_ctx);
     if n_prompt > n_ctx {
         return Err(Error::PromptTooLong { n_prompt, n_ctx });
     }
     let job = |i: usize| {
         let mut options = options.clone();
         options.sampling.seed = options.sampling.seed.wrapping_add(i as u64);
-        Job::new(&app.engine, ids.to_vec(), &options)
+        Job::new(&model.engine, ids.to_vec(), &options)
     };
     (0..n).map(job).collect()
 }

@@ -1,12 +1,13 @@
-//! What a client is told when it does not get what it asked for: a status, and an error in the form of OpenAI's interface.
+//! What a client is told when it does not get what it asked for. How it is written is its interface's affair
+//! ([`Dialect`](crate::dialect::Dialect)).
 
 use atta_engine::{Error, SamplingError};
 use axum::{
-    Json,
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use serde_json::json;
+
+use crate::ServeError;
 
 /// An answer that is an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +17,24 @@ pub(crate) struct Refusal {
     /// Which field is at fault.
     pub(crate) param: Option<String>,
     pub(crate) code: Option<&'static str>,
+}
+
+/// What kind of refusal it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The request is wrong.
+    Wrong,
+    NotFound,
+    /// The key is wrong.
+    Key,
+    Foreign,
+    TooLarge,
+    /// There is no place.
+    Busy,
+    /// It may be there later.
+    Unavailable,
+    /// Our mistake.
+    Ours,
 }
 
 /// Seconds after which a client may try again.
@@ -77,6 +96,12 @@ impl Refusal {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "the server made a mistake with this request")
     }
 
+    /// A model that cannot be had now.
+    pub(crate) fn not_loaded(error: &ServeError) -> Self {
+        let code = Some("model_not_loaded");
+        Self { code, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, format!("the model cannot be loaded: {error}")) }
+    }
+
     pub(crate) fn stopping() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
     }
@@ -109,20 +134,17 @@ impl Refusal {
         Self { param: self.param.map(|_| field.to_owned()), ..self }
     }
 
-    /// Whether it is the server's fault.
-    fn is_ours(&self) -> bool {
-        self.status.is_server_error()
-    }
-
-    /// The error alone, for a stream that has begun.
-    pub(crate) fn to_json(&self) -> serde_json::Value {
-        let kind = match self.status {
-            StatusCode::UNAUTHORIZED => "authentication_error",
-            StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
-            _ if self.is_ours() => "server_error",
-            _ => "invalid_request_error",
-        };
-        json!({ "error": { "message": self.message, "type": kind, "param": self.param, "code": self.code } })
+    pub(crate) fn kind(&self) -> Kind {
+        match self.status {
+            StatusCode::UNAUTHORIZED => Kind::Key,
+            StatusCode::FORBIDDEN => Kind::Foreign,
+            StatusCode::NOT_FOUND => Kind::NotFound,
+            StatusCode::PAYLOAD_TOO_LARGE => Kind::TooLarge,
+            StatusCode::TOO_MANY_REQUESTS => Kind::Busy,
+            StatusCode::SERVICE_UNAVAILABLE => Kind::Unavailable,
+            status if status.is_server_error() => Kind::Ours,
+            _ => Kind::Wrong,
+        }
     }
 }
 
@@ -147,12 +169,14 @@ impl From<Error> for Refusal {
     }
 }
 
+/// Without a body: whoever knows the path writes it.
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let mut response = (self.status, Json(self.to_json())).into_response();
-        if self.status == StatusCode::TOO_MANY_REQUESTS || self.status == StatusCode::SERVICE_UNAVAILABLE {
+        let mut response = self.status.into_response();
+        if matches!(self.kind(), Kind::Busy | Kind::Unavailable) {
             response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
         }
+        response.extensions_mut().insert(self);
         response
     }
 }

@@ -18,7 +18,7 @@ use std::{
 use atta_engine::{Batcher, Counts, Done, Event, Job, JobId, LogProb, LogProbs, Update};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::refusal::Refusal;
+use crate::{refusal::Refusal, turns::Turns};
 
 /// What is heard of a job, with the number that its owner gave it.
 pub(crate) type Heard = (usize, News);
@@ -50,8 +50,17 @@ impl Thought {
 }
 
 enum Command {
-    Submit { job: Box<Job>, number: usize, news: UnboundedSender<Heard> },
+    Submit { job: Box<Job>, owner: Owner },
     Stop,
+}
+
+/// Whose a job is.
+struct Owner {
+    /// That of the job among those of its owner.
+    number: usize,
+    news: UnboundedSender<Heard>,
+    /// When it has to end.
+    until: Option<Instant>,
 }
 
 /// How it is going, for whoever wants to know.
@@ -67,10 +76,26 @@ pub(crate) struct Status {
     pub(crate) max_gap: Duration,
 }
 
+impl Status {
+    /// Of two threads.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            counts: self.counts.and(other.counts),
+            n_running: self.n_running + other.n_running,
+            n_waiting: self.n_waiting + other.n_waiting,
+            n_positions: self.n_positions + other.n_positions,
+            n_positions_max: self.n_positions_max + other.n_positions_max,
+            max_gap: self.max_gap.max(other.max_gap),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Shared {
     status: Mutex<Status>,
     has_ended: AtomicBool,
+    /// It was asked to end.
+    may_end: AtomicBool,
 }
 
 /// Where jobs are sent.
@@ -81,22 +106,25 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts the thread. It ends after [`stop`](Self::stop), when there is nothing left to do. However it ends, `on_end` is called.
+    /// Starts the thread. It ends after [`stop`](Self::stop), when there is nothing left to do. If it ends otherwise, `on_grief` is
+    /// called.
     pub(crate) fn start(
         batcher: Batcher,
-        on_end: impl FnOnce() + Send + 'static,
+        turns: Arc<Turns>,
+        on_grief: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<(Self, JoinHandle<()>)> {
         let (commands, received) = mpsc::channel();
         let shared = Arc::new(Shared::default());
         let desk = Desk {
             batcher,
+            turns,
             commands: received,
             shared: Arc::clone(&shared),
             owners: HashMap::new(),
             last: None,
             max_gap: Duration::ZERO,
         };
-        let end = End { shared: Arc::clone(&shared), on_end: Some(Box::new(on_end)) };
+        let end = End { shared: Arc::clone(&shared), on_grief: Some(Box::new(on_grief)) };
         let work = move || {
             let _end = end;
             desk.run();
@@ -105,11 +133,16 @@ impl Worker {
         Ok((Self { commands, shared }, thread))
     }
 
-    /// Puts jobs into the queue; their news come by the channel, numbered from 0.
-    pub(crate) fn submit(&self, jobs: Vec<Job>, news: &UnboundedSender<Heard>) -> Result<(), Refusal> {
+    /// Puts jobs into the queue; their news come by the channel, numbered from 0. What is not complete by `until` ends there.
+    pub(crate) fn submit(
+        &self,
+        jobs: Vec<Job>,
+        news: &UnboundedSender<Heard>,
+        until: Option<Instant>,
+    ) -> Result<(), Refusal> {
         for (number, job) in jobs.into_iter().enumerate() {
-            let command = Command::Submit { job: Box::new(job), number, news: news.clone() };
-            self.commands.send(command).map_err(|_| Refusal::stopping())?;
+            let owner = Owner { number, news: news.clone(), until };
+            self.commands.send(Command::Submit { job: Box::new(job), owner }).map_err(|_| Refusal::stopping())?;
         }
         Ok(())
     }
@@ -125,6 +158,7 @@ impl Worker {
 
     /// Lets the thread end when all jobs have.
     pub(crate) fn stop(&self) {
+        self.shared.may_end.store(true, Ordering::Relaxed);
         // If it is not there any more, it has ended.
         let _ = self.commands.send(Command::Stop);
     }
@@ -133,14 +167,15 @@ impl Worker {
 /// Tells of the end of the thread, even if that is a panic.
 struct End {
     shared: Arc<Shared>,
-    on_end: Option<Box<dyn FnOnce() + Send>>,
+    on_grief: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Drop for End {
     fn drop(&mut self) {
         self.shared.has_ended.store(true, Ordering::Relaxed);
-        if let Some(on_end) = self.on_end.take() {
-            on_end();
+        let is_well = self.shared.may_end.load(Ordering::Relaxed) && !thread::panicking();
+        if let Some(on_grief) = self.on_grief.take().filter(|_| !is_well) {
+            on_grief();
         }
     }
 }
@@ -148,9 +183,10 @@ impl Drop for End {
 /// What the thread has.
 struct Desk {
     batcher: Batcher,
+    turns: Arc<Turns>,
     commands: Receiver<Command>,
     shared: Arc<Shared>,
-    owners: HashMap<JobId, (usize, UnboundedSender<Heard>)>,
+    owners: HashMap<JobId, Owner>,
     /// When the last step ended, if there is another one to come.
     last: Option<Instant>,
     max_gap: Duration,
@@ -168,7 +204,7 @@ impl Desk {
                 false => self.commands.try_recv(),
             };
             match command {
-                Ok(Command::Submit { job, number, news }) => self.take(*job, number, news),
+                Ok(Command::Submit { job, owner }) => self.take(*job, owner),
                 Ok(Command::Stop) => is_stopping = true,
                 Err(TryRecvError::Disconnected) => is_alone = true,
                 Err(TryRecvError::Empty) => self.step(),
@@ -177,35 +213,48 @@ impl Desk {
         }
     }
 
-    fn take(&mut self, job: Job, number: usize, news: UnboundedSender<Heard>) {
+    fn take(&mut self, job: Job, owner: Owner) {
         // Whoever is gone does not need it.
-        if news.is_closed() {
+        if owner.news.is_closed() {
             return;
         }
         match self.batcher.submit(job) {
-            Ok(id) => drop(self.owners.insert(id, (number, news))),
-            Err(error) => drop(news.send((number, News::Failed(error.into())))),
+            Ok(id) => drop(self.owners.insert(id, owner)),
+            Err(error) => drop(owner.news.send((owner.number, News::Failed(error.into())))),
         }
     }
 
     fn step(&mut self) {
-        let gone: Vec<JobId> =
-            self.owners.iter().filter(|(_, (_, news))| news.is_closed()).map(|(&id, _)| id).collect();
-        for id in gone {
-            self.batcher.cancel(id);
-            self.owners.remove(&id);
-        }
+        self.dismiss();
         let owners = &mut self.owners;
+        let turn = self.turns.wait();
         let stepped = self.batcher.step(&mut |id, update| tell(owners, id, update));
+        drop(turn);
         let now = Instant::now();
         self.max_gap = self.max_gap.max(self.last.map_or(Duration::ZERO, |last| now - last));
         self.last = (self.batcher.n_running() > 0).then_some(now);
         if let Err(error) = stepped {
             let refusal = Refusal::from(error);
-            for (id, (number, news)) in self.owners.drain() {
+            for (id, owner) in self.owners.drain() {
                 self.batcher.cancel(id);
-                let _ = news.send((number, News::Failed(refusal.clone())));
+                let _ = owner.news.send((owner.number, News::Failed(refusal.clone())));
             }
+        }
+    }
+
+    /// Ends the jobs of those who are gone, and those whose time is up.
+    fn dismiss(&mut self) {
+        let now = Instant::now();
+        let is_late = |owner: &Owner| owner.until.is_some_and(|until| until <= now);
+        let ended = self.owners.iter().filter(|(_, owner)| owner.news.is_closed() || is_late(owner));
+        let ended: Vec<(JobId, bool)> = ended.map(|(&id, owner)| (id, owner.news.is_closed())).collect();
+        for (id, is_gone) in ended {
+            let owners = &mut self.owners;
+            match is_gone {
+                true => self.batcher.cancel(id),
+                false => self.batcher.finish(id, &mut |id, update| tell(owners, id, update)),
+            }
+            self.owners.remove(&id);
         }
     }
 
@@ -225,12 +274,8 @@ impl Desk {
 }
 
 /// Passes on what is heard of a job; a job whose owner is gone ends.
-fn tell(
-    owners: &mut HashMap<JobId, (usize, UnboundedSender<Heard>)>,
-    id: JobId,
-    update: Update<'_>,
-) -> ControlFlow<()> {
-    let Some((number, sender)) = owners.get(&id) else { return ControlFlow::Break(()) };
+fn tell(owners: &mut HashMap<JobId, Owner>, id: JobId, update: Update<'_>) -> ControlFlow<()> {
+    let Some(Owner { number, news: sender, .. }) = owners.get(&id) else { return ControlFlow::Break(()) };
     let (news, is_last) = match update {
         Update::Event(Event::Text(text)) => (News::Text(text.to_owned()), false),
         Update::Event(Event::Token { logprobs: Some(logprobs), .. }) => (News::Token(Thought::of(logprobs)), false),

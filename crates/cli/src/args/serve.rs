@@ -16,7 +16,7 @@ use crate::failure::Failure;
 /// Kept texts for each that may be written.
 const KEPT: usize = 1;
 
-/// Serves a model to other programs, and to browsers, as OpenAI's interface has it.
+/// Serves models to other programs, and to browsers, as OpenAI's interface has it.
 ///
 /// Requests are answered at the same time: their tokens are computed together, and what several of them begin with is read once.
 /// Each answer is the same, bit for bit, as if it had been the only one.
@@ -29,8 +29,10 @@ const KEPT: usize = 1;
 
 Paths: /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize, /health, /metrics, /props, and a page at /")]
 pub(crate) struct ServeArgs {
-    /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
-    pub(crate) model: Option<PathBuf>,
+    /// GGUF files, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled. The first is loaded now, others when
+    /// they are asked for [default: the built-in model]
+    #[arg(value_name = "MODEL")]
+    pub(crate) models: Vec<PathBuf>,
     /// Address to listen at; others than those of this machine need --api-key or --insecure
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     host: IpAddr,
@@ -49,10 +51,11 @@ pub(crate) struct ServeArgs {
     /// Serve other machines without a key
     #[arg(long)]
     insecure: bool,
-    /// What the model is called; may be given several times [default: the name of its file]
+    /// What the model is called; may be given several times. Of several models: NAME=MODEL, another name for the one that is
+    /// called MODEL [default: the names of their files]
     #[arg(long, value_name = "NAME")]
     alias: Vec<String>,
-    /// Texts that are written at the same time
+    /// Texts of a model that are written at the same time
     #[arg(long, value_name = "N", default_value = "8", value_parser = value::positions)]
     parallel: usize,
     /// Contexts that all texts together have room for; more texts that begin the same way are kept, too
@@ -67,6 +70,12 @@ pub(crate) struct ServeArgs {
     /// How long a request may take to come, in seconds
     #[arg(long, value_name = "S", default_value = "30", value_parser = value::positions)]
     timeout: usize,
+    /// Seconds that an answer may take from its request on; then it ends as at its length
+    #[arg(long, value_name = "S", value_parser = value::positions)]
+    max_time: Option<usize>,
+    /// Seconds after which a model that nobody uses is taken out of memory; the next request loads it again
+    #[arg(long, value_name = "S", value_parser = value::positions)]
+    idle_unload: Option<usize>,
     /// Bytes of a request at most, such as 4M
     #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = value::size)]
     max_body: u64,
@@ -106,12 +115,13 @@ impl ServeArgs {
             listen,
             api_keys: self.keys()?,
             insecure: self.insecure,
-            names: self.names(),
             batcher,
             max_queue: self.queue,
             max_body: usize::try_from(self.max_body).unwrap_or(usize::MAX),
             max_connections: self.connections,
-            read_timeout: Duration::from_secs(self.timeout as u64),
+            read_timeout: seconds(self.timeout),
+            max_time: self.max_time.map(seconds),
+            idle_unload: self.idle_unload.map(seconds),
             grace: GRACE,
             log: match self.log {
                 None => Log::Off,
@@ -138,13 +148,35 @@ impl ServeArgs {
         }
     }
 
-    fn names(&self) -> Vec<String> {
-        match (self.alias.is_empty(), &self.model) {
-            (false, _) => self.alias.clone(),
-            (true, None) => vec!["atta-home".to_owned()],
-            (true, Some(model)) => vec![name(model)],
+    /// What each model is called, in their order.
+    ///
+    /// # Errors
+    /// An alias of no model.
+    pub(crate) fn names(&self) -> Result<Vec<Vec<String>>, Failure> {
+        let refuse = |why: String| Err(Failure::Usage(why));
+        if self.models.len() < 2 {
+            let own = || vec![self.models.first().map_or_else(|| BUILT_IN.to_owned(), |model| name(model))];
+            return Ok(vec![if self.alias.is_empty() { own() } else { self.alias.clone() }]);
         }
+        let mut names: Vec<Vec<String>> = self.models.iter().map(|model| vec![name(model)]).collect();
+        for alias in &self.alias {
+            let Some((alias, model)) = alias.split_once('=') else {
+                return refuse(format!("--alias {alias}: of which model? Of several, it is NAME=MODEL"));
+            };
+            match names.iter_mut().find(|names| names[0] == model) {
+                Some(names) => names.push(alias.to_owned()),
+                None => return refuse(format!("--alias {alias}={model}: there is no model {model:?}")),
+            }
+        }
+        Ok(names)
     }
+}
+
+/// What the model in the program is called.
+const BUILT_IN: &str = "atta-home";
+
+fn seconds(n: usize) -> Duration {
+    Duration::from_secs(n as u64)
 }
 
 /// What a model is called: its file without what every model's has, or its repository without whose it is.

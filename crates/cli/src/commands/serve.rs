@@ -1,23 +1,45 @@
-//! `atta serve`: loads a model, and serves it until Ctrl-C or SIGTERM. Where it listens is the only line on standard output.
+//! `atta serve`: loads a model, and serves it and others until Ctrl-C or SIGTERM. Where it listens is the only line on standard
+//! output.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
 
-use atta_server::{ServeError, Server};
+use atta::{LoadOptions, MemoryPlan};
+use atta_server::{ModelSource, ServeError, Server};
 
 use crate::{args::ServeArgs, failure::Failure, load};
 
 pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
     args.model_flags.refuse_fit("serve")?;
-    let load_options = load::options(args.model.as_deref(), &args.model_flags, args.session())?;
-    let load_options = atta::LoadOptions { constrained: true, ..load_options };
-    // Until the model is loaded, Ctrl-C ends the program at once; then the server listens to it.
-    let engine = load::engine(args.model.as_deref(), &load_options)?;
-    let server = Server::bind(&engine, args.server_options()?).map_err(|error| match error {
-        ServeError::Open(_) => Failure::Usage(error.to_string()),
+    // Until the first model is loaded, Ctrl-C ends the program at once; then the server listens to it.
+    let server = Server::bind(sources(args)?, args.server_options()?).map_err(|error| match error {
+        ServeError::Open(_) | ServeError::SameName(_) => Failure::Usage(error.to_string()),
         error => Failure::Failed(error.to_string()),
     })?;
     let mut out = io::stdout();
     // Who has started it may not want to know.
     let _ = writeln!(out, "{}", server.place()).and_then(|()| out.flush());
     server.run_until_signal().map_err(|error| Failure::Failed(error.to_string()))
+}
+
+/// The models. Those that are not loaded now are looked at now, so that what is wrong with a file is said at once.
+fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>, Failure> {
+    let models: Vec<Option<PathBuf>> = match args.models.is_empty() {
+        true => vec![None],
+        false => args.models.iter().cloned().map(Some).collect(),
+    };
+    let mut sources = Vec::new();
+    for (model, names) in models.into_iter().zip(args.names()?) {
+        let options = load::options(model.as_deref(), &args.model_flags, args.session())?;
+        let options = LoadOptions { constrained: true, ..options };
+        let path = model.as_deref().map(load::locate).transpose()?;
+        if let Some(path) = path.as_deref().filter(|_| !sources.is_empty()) {
+            MemoryPlan::of(path, &options)?;
+        }
+        let open = move |beside| load::engine_at(path.as_deref(), &LoadOptions { beside, ..options.clone() });
+        sources.push(ModelSource { names, open: Box::new(open) });
+    }
+    Ok(sources)
 }

@@ -147,7 +147,7 @@ impl Running {
     }
 
     /// A constrained text without a short end stays as it is: an error would cost its client all of it.
-    fn end(
+    pub(super) fn end(
         &mut self,
         reason: FinishReason,
         on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,

@@ -74,6 +74,21 @@ pub struct Counts {
     pub n_evicted: u64,
 }
 
+impl Counts {
+    /// Of two batchers.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            n_steps: self.n_steps + other.n_steps,
+            n_read: self.n_read + other.n_read,
+            n_reused: self.n_reused + other.n_reused,
+            n_written: self.n_written + other.n_written,
+            n_preempted: self.n_preempted + other.n_preempted,
+            n_evicted: self.n_evicted + other.n_evicted,
+        }
+    }
+}
+
 /// Jobs, their sequences, and the executor that they share.
 pub struct Batcher {
     engine: Engine,
@@ -161,6 +176,19 @@ impl Batcher {
     pub fn cancel(&mut self, id: JobId) {
         self.queue.retain(|job| job.id != id);
         if let Some(seat) = self.seats.find(id) {
+            self.seats.leave(seat);
+        }
+    }
+
+    /// Ends a job wherever it is, as if it had come to its length.
+    pub fn finish(&mut self, id: JobId, on_update: &mut OnUpdate<'_>) {
+        let queued = self.queue.iter().position(|job| job.id == id).and_then(|i| self.queue.remove(i));
+        if let Some(mut job) = queued {
+            finish(&mut job, on_update);
+        } else if let Some(seat) = self.seats.find(id) {
+            if let Some(job) = &mut self.seats.at_mut(seat).job {
+                finish(job, on_update);
+            }
             self.seats.leave(seat);
         }
     }
@@ -349,19 +377,29 @@ impl Batcher {
         let n_before = job.n_written();
         let ended = job.write(self.out.logits(row), n_ctx, &mut |event| on_update(id, Update::Event(event)));
         self.counts.n_written += (job.n_written() - n_before) as u64;
-        match ended {
-            Ok(None) => {}
-            Ok(Some(FinishReason::Interrupted)) => self.seats.leave(share.seat),
-            Ok(Some(reason)) => {
-                let done = job.done(reason);
-                self.seats.leave(share.seat);
-                // It has ended anyway.
-                let _ = on_update(id, Update::Done(&done));
-            }
-            Err(error) => {
-                self.seats.leave(share.seat);
-                let _ = on_update(id, Update::Failed(&error));
-            }
-        }
+        let ended = match ended {
+            Ok(None) => return,
+            Ok(Some(reason)) => Ok(reason),
+            Err(error) => Err(error),
+        };
+        conclude(job, ended, on_update);
+        self.seats.leave(share.seat);
     }
+}
+
+/// Ends a job as if it had come to its length.
+fn finish(job: &mut Running, on_update: &mut OnUpdate<'_>) {
+    let id = job.id;
+    let ended = job.end(FinishReason::Length, &mut |event| on_update(id, Update::Event(event)));
+    conclude(job, ended, on_update);
+}
+
+/// Tells how a job has ended, unless whoever hears of it has ended it.
+fn conclude(job: &Running, ended: Result<FinishReason, Error>, on_update: &mut OnUpdate<'_>) {
+    // It has ended anyway, whatever is answered.
+    let _ = match ended {
+        Ok(FinishReason::Interrupted) => ControlFlow::Continue(()),
+        Ok(reason) => on_update(job.id, Update::Done(&job.done(reason))),
+        Err(error) => on_update(job.id, Update::Failed(&error)),
+    };
 }

@@ -16,17 +16,19 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    events::{self, Writer},
-    sampling::{OneOrMore, Wanted, n_answers},
     says::{ResponseFormat, Says, name_results, tool_use},
-    wire::{Usage, thought},
+    tier::Tier,
+    wire::{Usage, done, thought},
 };
 use crate::{
     answer::{Answers, End, Happening},
     app::{self, App},
-    body,
-    prepare::{self, Prepared},
+    dialect::Dialect,
+    models::Model,
+    prepare::{self, Ask, Prepared},
     refusal::Refusal,
+    sampling::{OneOrMore, Wanted, n_answers},
+    stream::{self, Event, Writer},
 };
 
 /// Alternatives of a token that may be asked for.
@@ -71,7 +73,7 @@ struct ChatRequest {
     _metadata: Option<Value>,
     store: Option<bool>,
     modalities: Option<Vec<String>>,
-    service_tier: Option<String>,
+    service_tier: Option<Tier>,
     #[serde(rename = "safety_identifier")]
     _safety_identifier: Option<String>,
     #[serde(rename = "prompt_cache_key")]
@@ -96,7 +98,7 @@ impl StreamOptions {
 }
 
 /// A request that makes sense.
-struct Ask {
+struct Understood {
     messages: Vec<Message>,
     tools: Option<ToolUse>,
     extra: Map<String, Value>,
@@ -105,15 +107,12 @@ struct Ask {
 }
 
 impl ChatRequest {
-    fn into_ask(self, max_answers: usize) -> Result<Ask, Refusal> {
+    fn into_ask(self, max_answers: usize) -> Result<Understood, Refusal> {
         if self.store == Some(true) {
             return Err(Refusal::field("store", "this server stores nothing"));
         }
         if self.modalities.is_some_and(|kinds| kinds != ["text"]) {
             return Err(Refusal::field("modalities", "this server writes text only"));
-        }
-        if self.service_tier.is_some_and(|tier| tier != "auto" && tier != "default") {
-            return Err(Refusal::field("service_tier", "this server has one tier"));
         }
         let extra = self.chat_template_kwargs.unwrap_or_default();
         if let Some(name) = OURS.into_iter().find(|&name| extra.contains_key(name)) {
@@ -157,13 +156,14 @@ impl ChatRequest {
             max_tokens: self.max_completion_tokens.or(self.max_tokens),
             n_logprobs,
         };
-        Ok(Ask {
+        Ok(Understood {
             messages,
             tools,
             extra,
             options: GenerateOptions { constraint, ..wanted.into_options()? },
             how: How {
                 n: n_answers(self.n, max_answers)?,
+                tier: self.service_tier,
                 stream: self.stream == Some(true),
                 include_usage: self.stream_options.unwrap_or_default().includes_usage()?,
                 logprobs: n_logprobs.is_some(),
@@ -172,16 +172,22 @@ impl ChatRequest {
     }
 }
 
+impl Ask for ChatRequest {
+    fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+}
+
 /// Answers a conversation.
 pub(crate) async fn answer(app: Arc<App>, body: Body) -> Result<Response, Refusal> {
     let (answers, how) = prepare::begin(&app, body, prepared).await?;
-    let head = Head { id: app.id("chatcmpl-"), created: app::now(), app };
+    let head = Head { id: app.id("chatcmpl-"), created: app::now(), model: Arc::clone(answers.model()) };
     match how.stream {
         true => {
             let held = vec![None; how.n];
-            Ok(events::stream(answers, Chunks { head, usage: Usage::default(), how, held }))
+            Ok(stream::events(answers, Chunks { head, usage: Usage::default(), how, held }))
         }
-        false => whole(&head, answers, how.n).await,
+        false => whole(&head, answers, how).await,
     }
 }
 
@@ -189,46 +195,46 @@ pub(crate) async fn answer(app: Arc<App>, body: Body) -> Result<Response, Refusa
 #[derive(Clone, Copy)]
 struct How {
     n: usize,
+    tier: Option<Tier>,
     stream: bool,
     include_usage: bool,
     logprobs: bool,
 }
 
-fn prepared(app: &App, body: &[u8]) -> Result<(Prepared, How), Refusal> {
-    let request: ChatRequest = body::parse(body)?;
-    app.check_name(request.model.as_deref())?;
-    let ask = request.into_ask(app.options.batcher.n_jobs)?;
+fn prepared(model: &Model, request: ChatRequest) -> Result<(Prepared, How), Refusal> {
+    let ask = request.into_ask(model.n_jobs)?;
     let tools = ask.tools.as_ref();
     let said = Said { messages: &ask.messages, tools, extra: Some(&ask.extra), ..Said::default() };
-    let prepared = prepare::answers(app, &said, &ask.options, ask.how.n)?;
-    Ok((prepared, ask.how))
+    let prepared = prepare::answers(model, &said, &ask.options, ask.how.n)?;
+    Ok((prepared.with_priority(ask.how.tier.unwrap_or_default().priority()), ask.how))
 }
 
 /// What is the same in all parts of an answer.
 struct Head {
     id: String,
     created: u64,
-    app: Arc<App>,
+    model: Arc<Model>,
 }
 
 impl Head {
     fn object(&self, kind: &str, choices: Value) -> Value {
         json!({
-            "id": self.id, "object": kind, "created": self.created, "model": self.app.name(),
+            "id": self.id, "object": kind, "created": self.created, "model": self.model.name,
             "system_fingerprint": null, "choices": choices,
         })
     }
 }
 
 /// All answers, when they are complete.
-async fn whole(head: &Head, mut answers: Answers, n: usize) -> Result<Response, Refusal> {
+async fn whole(head: &Head, mut answers: Answers, how: How) -> Result<Response, Refusal> {
+    let n = how.n;
     let mut choices = vec![Value::Null; n];
     let mut thoughts: Vec<Vec<Value>> = vec![Vec::new(); n];
     let mut usage = Usage::default();
     while let Some(happening) = answers.next().await {
         match happening? {
             (_, Happening::Piece(_)) => {}
-            (i, Happening::Thought(one)) => thoughts[i].push(thought(&head.app, &one)),
+            (i, Happening::Thought(one)) => thoughts[i].push(thought(&head.model, &one)),
             (i, Happening::End(end)) => {
                 usage.add(&end.done);
                 choices[i] = choice(i, &end, std::mem::take(&mut thoughts[i]));
@@ -237,6 +243,7 @@ async fn whole(head: &Head, mut answers: Answers, n: usize) -> Result<Response, 
     }
     let mut body = head.object("chat.completion", choices.into());
     body["usage"] = usage.to_json();
+    body["service_tier"] = how.tier.unwrap_or_default().name().into();
     Ok(Json(body).into_response())
 }
 
@@ -298,15 +305,16 @@ fn delta(piece: Piece) -> Option<Value> {
 }
 
 impl Writer for Chunks {
-    fn begin(&mut self) -> Vec<Value> {
-        (0..self.how.n).map(|i| self.chunk(i, json!({ "role": "assistant", "content": "" }), None, None)).collect()
+    fn begin(&mut self) -> Vec<Event> {
+        let first = |i| self.chunk(i, json!({ "role": "assistant", "content": "" }), None, None).into();
+        (0..self.how.n).map(first).collect()
     }
 
-    fn write(&mut self, i: usize, happening: Happening) -> Vec<Value> {
+    fn write(&mut self, i: usize, happening: Happening) -> Vec<Event> {
         if let Happening::Thought(one) = happening {
-            let logprobs = json!({ "content": [thought(&self.head.app, &one)], "refusal": null });
+            let logprobs = json!({ "content": [thought(&self.head.model, &one)], "refusal": null });
             let text = self.held[i].take().unwrap_or_default();
-            return vec![self.chunk(i, json!({ "content": text }), Some(logprobs), None)];
+            return vec![self.chunk(i, json!({ "content": text }), Some(logprobs), None).into()];
         }
         let held = self.held[i].take().map(|text| self.chunk(i, json!({ "content": text }), None, None));
         let delta = match happening {
@@ -321,15 +329,19 @@ impl Writer for Chunks {
             }
             Happening::Thought(_) => None,
         };
-        held.into_iter().chain(delta).collect()
+        held.into_iter().chain(delta).map(Event::from).collect()
     }
 
-    fn end(&mut self) -> Vec<Value> {
+    fn end(&mut self) -> Vec<Event> {
         if !self.how.include_usage {
-            return Vec::new();
+            return vec![done()];
         }
         let mut last = self.head.object("chat.completion.chunk", json!([]));
         last["usage"] = self.usage.to_json();
-        vec![last]
+        vec![last.into(), done()]
+    }
+
+    fn fail(&mut self, refusal: &Refusal) -> Vec<Event> {
+        vec![Dialect::OpenAi.error(refusal, None).into()]
     }
 }

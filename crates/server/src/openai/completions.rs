@@ -13,16 +13,18 @@ use serde_json::{Map, Value, json};
 
 use super::{
     chat::StreamOptions,
-    events::{self, Writer},
-    sampling::{OneOrMore, Wanted, n_answers},
-    wire::{Usage, logprob},
+    tier::Tier,
+    wire::{Usage, done, logprob},
 };
 use crate::{
     answer::{Answers, Happening},
     app::{self, App},
-    body,
-    prepare::{self, Prepared},
+    dialect::Dialect,
+    models::Model,
+    prepare::{self, Ask, Prepared},
     refusal::Refusal,
+    sampling::{OneOrMore, Wanted, n_answers},
+    stream::{self, Event, Writer},
     worker::Thought,
 };
 
@@ -70,7 +72,7 @@ enum Prompt {
 }
 
 impl Prompt {
-    fn into_ids(self, app: &App) -> Result<Vec<Vec<u32>>, Refusal> {
+    fn into_ids(self, model: &Model) -> Result<Vec<Vec<u32>>, Refusal> {
         let n = match &self {
             Self::Text(_) | Self::Tokens(_) => 1,
             Self::Texts(texts) => texts.len(),
@@ -79,18 +81,24 @@ impl Prompt {
         if !(1..=MAX_PROMPTS).contains(&n) {
             return Err(Refusal::field("prompt", format!("{n} prompts, expected 1 to {MAX_PROMPTS}")));
         }
-        let of = |text: &String| app.engine.prompt_ids(text.as_bytes());
+        let of = |text: &String| model.engine.prompt_ids(text.as_bytes());
         let prompts = match self {
             Self::Text(text) => vec![of(&text)],
             Self::Texts(texts) => texts.iter().map(of).collect(),
             Self::Tokens(ids) => vec![ids],
             Self::ManyTokens(all) => all,
         };
-        let n_vocab = app.engine.spec().n_vocab;
+        let n_vocab = model.engine.spec().n_vocab;
         match prompts.iter().flatten().find(|&&id| id as usize >= n_vocab) {
             Some(id) => Err(Refusal::field("prompt", format!("token {id}, of a model that has {n_vocab}"))),
             None => Ok(prompts),
         }
+    }
+}
+
+impl Ask for CompletionRequest {
+    fn model(&self) -> Option<&str> {
+        self.model.as_deref()
     }
 }
 
@@ -100,12 +108,12 @@ const DEFAULT_MAX_TOKENS: usize = 16;
 /// Goes on with each prompt.
 pub(crate) async fn answer(app: Arc<App>, body: Body) -> Result<Response, Refusal> {
     let (answers, how) = prepare::begin(&app, body, prepared).await?;
-    let head = Head { id: app.id("cmpl-"), created: app::now(), app };
+    let head = Head { id: app.id("cmpl-"), created: app::now(), model: Arc::clone(answers.model()) };
     if how.stream {
         let (held, offsets) = (vec![None; answers.len()], vec![0; answers.len()]);
         let (usage, How { include_usage, logprobs, .. }) = (Usages::new(how.n), how);
         let writer = Chunks { head, usage, include_usage, logprobs, held, offsets };
-        return Ok(events::stream(answers, writer));
+        return Ok(stream::events(answers, writer));
     }
     whole(&head, answers, how.n).await
 }
@@ -118,21 +126,19 @@ struct How {
     logprobs: bool,
 }
 
-fn prepared(app: &App, body: &[u8]) -> Result<(Prepared, How), Refusal> {
-    let request: CompletionRequest = body::parse(body)?;
-    app.check_name(request.model.as_deref())?;
+fn prepared(model: &Model, request: CompletionRequest) -> Result<(Prepared, How), Refusal> {
     request.refuse_unsupported()?;
     let how = How {
-        n: n_answers(request.n, app.options.batcher.n_jobs)?,
+        n: n_answers(request.n, model.n_jobs)?,
         stream: request.stream == Some(true),
         include_usage: request.stream_options.as_ref().map_or(Ok(false), StreamOptions::includes_usage)?,
         logprobs: request.logprobs.is_some(),
     };
     let (prompt, wanted) = request.into_wanted();
     let options = wanted.into_options()?;
-    let prompts = prompt.into_ids(app)?;
-    let prepared = prepare::texts(app, &prompts, &options, how.n).map_err(|refusal| refusal.about("prompt"))?;
-    Ok((prepared, how))
+    let prompts = prompt.into_ids(model)?;
+    let prepared = prepare::texts(model, &prompts, &options, how.n).map_err(|refusal| refusal.about("prompt"))?;
+    Ok((prepared.with_priority(Tier::default().priority()), how))
 }
 
 impl CompletionRequest {
@@ -177,13 +183,13 @@ impl CompletionRequest {
 struct Head {
     id: String,
     created: u64,
-    app: Arc<App>,
+    model: Arc<Model>,
 }
 
 impl Head {
     fn object(&self, choices: Value) -> Value {
         json!({
-            "id": self.id, "object": "text_completion", "created": self.created, "model": self.app.name(),
+            "id": self.id, "object": "text_completion", "created": self.created, "model": self.model.name,
             "choices": choices,
         })
     }
@@ -222,7 +228,7 @@ async fn whole(head: &Head, mut answers: Answers, n: usize) -> Result<Response, 
             (i, Happening::Thought(one)) => thoughts[i].push(one),
             (i, Happening::End(end)) => {
                 usage.add(i, &end.done);
-                let logprobs = (!thoughts[i].is_empty()).then(|| logprobs(&head.app, &thoughts[i], &mut 0));
+                let logprobs = (!thoughts[i].is_empty()).then(|| logprobs(&head.model, &thoughts[i], &mut 0));
                 let (text, reason) = (&end.outcome.text, end.reason());
                 choices[i] = json!({ "text": text, "index": i, "logprobs": logprobs, "finish_reason": reason });
             }
@@ -234,13 +240,13 @@ async fn whole(head: &Head, mut answers: Answers, n: usize) -> Result<Response, 
 }
 
 /// Tokens with their log-probabilities, as this interface lists them; `offset`: characters of text so far.
-fn logprobs(app: &App, thoughts: &[Thought], offset: &mut usize) -> Value {
+fn logprobs(model: &Model, thoughts: &[Thought], offset: &mut usize) -> Value {
     let (mut tokens, mut chosen, mut top, mut offsets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for thought in thoughts {
-        let entry = logprob(app, thought.chosen);
+        let entry = logprob(model, thought.chosen);
         offsets.push(*offset);
         *offset += entry["token"].as_str().map_or(0, |text| text.chars().count());
-        let best = thought.top.iter().map(|&token| logprob(app, token));
+        let best = thought.top.iter().map(|&token| logprob(model, token));
         let best: Map<String, Value> =
             best.map(|one| (one["token"].as_str().unwrap_or_default().to_owned(), one["logprob"].clone())).collect();
         tokens.push(entry["token"].clone());
@@ -274,15 +280,15 @@ impl Chunks {
 }
 
 impl Writer for Chunks {
-    fn begin(&mut self) -> Vec<Value> {
+    fn begin(&mut self) -> Vec<Event> {
         Vec::new()
     }
 
-    fn write(&mut self, i: usize, happening: Happening) -> Vec<Value> {
+    fn write(&mut self, i: usize, happening: Happening) -> Vec<Event> {
         if let Happening::Thought(one) = happening {
-            let logprobs = logprobs(&self.head.app, &[one], &mut self.offsets[i]);
+            let logprobs = logprobs(&self.head.model, &[one], &mut self.offsets[i]);
             let text = self.held[i].take().unwrap_or_default();
-            return vec![self.chunk(i, &text, Some(logprobs), None)];
+            return vec![self.chunk(i, &text, Some(logprobs), None).into()];
         }
         let held = self.held[i].take().map(|text| self.chunk(i, &text, None, None));
         let more = match happening {
@@ -297,15 +303,19 @@ impl Writer for Chunks {
             }
             Happening::Piece(_) | Happening::Thought(_) => None,
         };
-        held.into_iter().chain(more).collect()
+        held.into_iter().chain(more).map(Event::from).collect()
     }
 
-    fn end(&mut self) -> Vec<Value> {
+    fn end(&mut self) -> Vec<Event> {
         if !self.include_usage {
-            return Vec::new();
+            return vec![done()];
         }
         let mut last = self.head.object(json!([]));
         last["usage"] = self.usage.to_json();
-        vec![last]
+        vec![last.into(), done()]
+    }
+
+    fn fail(&mut self, refusal: &Refusal) -> Vec<Event> {
+        vec![Dialect::OpenAi.error(refusal, None).into()]
     }
 }

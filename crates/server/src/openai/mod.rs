@@ -4,7 +4,7 @@
 
 pub(crate) mod chat;
 pub(crate) mod completions;
-mod events;
-mod sampling;
+pub(crate) mod models;
 mod says;
+mod tier;
 mod wire;

@@ -3,7 +3,7 @@
 use atta_engine::{Done, LogProb};
 use serde_json::{Value, json};
 
-use crate::{app::App, worker::Thought};
+use crate::{models::Model, stream::Event, worker::Thought};
 
 /// What was used by several answers to one prompt: the prompt counts once.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,14 +43,19 @@ impl Usage {
 
 /// A token as OpenAI's interface writes it, with its log-probability. One that is impossible has the number that this
 /// interface has for it.
-pub(super) fn logprob(app: &App, token: LogProb) -> Value {
-    let bytes = app.engine.tokenizer().token_bytes(token.id);
+pub(super) fn logprob(model: &Model, token: LogProb) -> Value {
+    let bytes = model.engine.tokenizer().token_bytes(token.id);
     json!({ "token": String::from_utf8_lossy(&bytes), "logprob": token.logprob.max(-9999.0), "bytes": bytes })
 }
 
 /// An entry of a chat answer's `logprobs.content`.
-pub(super) fn thought(app: &App, thought: &Thought) -> Value {
-    let mut entry = logprob(app, thought.chosen);
-    entry["top_logprobs"] = thought.top.iter().map(|&token| logprob(app, token)).collect();
+pub(super) fn thought(model: &Model, thought: &Thought) -> Value {
+    let mut entry = logprob(model, thought.chosen);
+    entry["top_logprobs"] = thought.top.iter().map(|&token| logprob(model, token)).collect();
     entry
+}
+
+/// What stands behind the last event.
+pub(super) fn done() -> Event {
+    Event { name: None, data: "[DONE]".to_owned() }
 }

@@ -25,9 +25,10 @@ pub fn memory_limit() -> u64 {
 type Measure<'a> = &'a dyn Fn(&Path, u64) -> u64;
 
 /// The memory that this process can have without taking it from others: what the machine says is available, or less where a
-/// control group says so, bytes. `None` where the system does not say.
-pub fn memory_available() -> Option<u64> {
-    available(Path::new("/"), Usage::now().map_or(0, |usage| usage.private()))
+/// control group says so, bytes. Of what it has already it keeps `kept`. `None` where the system does not say.
+pub fn memory_available(kept: u64) -> Option<u64> {
+    let own = Usage::now().map_or(0, |usage| usage.private());
+    available(Path::new("/"), own.saturating_sub(kept))
 }
 
 /// The same of a system whose files are below `root`, of a process that has `own` private bytes.

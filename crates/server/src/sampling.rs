@@ -1,4 +1,4 @@
-//! Fields of a request that say how tokens are chosen and where a text ends; chat and completions share them.
+//! Fields of a request that say how tokens are chosen and where a text ends, whatever interface has them.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ const MAX_BIASES: usize = 1024;
 /// One text or several.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-pub(super) enum OneOrMore {
+pub(crate) enum OneOrMore {
     One(String),
     More(Vec<String>),
 }
 
 impl OneOrMore {
-    pub(super) fn into_vec(self) -> Vec<String> {
+    pub(crate) fn into_vec(self) -> Vec<String> {
         match self {
             Self::One(text) => vec![text],
             Self::More(texts) => texts,
@@ -33,24 +33,24 @@ impl OneOrMore {
 
 /// What was asked for; what was not has the engine's default.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
-    pub(super) temperature: Option<f32>,
-    pub(super) top_p: Option<f32>,
-    pub(super) top_k: Option<usize>,
-    pub(super) min_p: Option<f32>,
-    pub(super) typical_p: Option<f32>,
-    pub(super) repeat_penalty: Option<f32>,
-    pub(super) presence_penalty: Option<f32>,
-    pub(super) frequency_penalty: Option<f32>,
-    pub(super) logit_bias: Option<BTreeMap<String, f32>>,
-    pub(super) seed: Option<i64>,
-    pub(super) stop: Option<OneOrMore>,
-    pub(super) max_tokens: Option<usize>,
-    pub(super) n_logprobs: Option<usize>,
+pub(crate) struct Wanted {
+    pub(crate) temperature: Option<f32>,
+    pub(crate) top_p: Option<f32>,
+    pub(crate) top_k: Option<usize>,
+    pub(crate) min_p: Option<f32>,
+    pub(crate) typical_p: Option<f32>,
+    pub(crate) repeat_penalty: Option<f32>,
+    pub(crate) presence_penalty: Option<f32>,
+    pub(crate) frequency_penalty: Option<f32>,
+    pub(crate) logit_bias: Option<BTreeMap<String, f32>>,
+    pub(crate) seed: Option<i64>,
+    pub(crate) stop: Option<OneOrMore>,
+    pub(crate) max_tokens: Option<usize>,
+    pub(crate) n_logprobs: Option<usize>,
 }
 
 impl Wanted {
-    pub(super) fn into_options(self) -> Result<GenerateOptions, Refusal> {
+    pub(crate) fn into_options(self) -> Result<GenerateOptions, Refusal> {
         let default = Sampling::default();
         let sampling = Sampling {
             temperature: self.temperature.unwrap_or(default.temperature),
@@ -96,7 +96,7 @@ fn any_seed() -> u64 {
 }
 
 /// Checks how many answers are asked for.
-pub(super) fn n_answers(n: Option<usize>, max: usize) -> Result<usize, Refusal> {
+pub(crate) fn n_answers(n: Option<usize>, max: usize) -> Result<usize, Refusal> {
     match n.unwrap_or(1) {
         n if (1..=max).contains(&n) => Ok(n),
         n => Err(Refusal::field("n", format!("{n} answers, expected 1 to {max}"))),

@@ -1,0 +1,66 @@
+//! Whose interface a path belongs to, and how it says that something went wrong.
+
+use axum::{
+    Json,
+    response::{IntoResponse, Response},
+};
+use serde_json::{Value, json};
+
+use crate::refusal::{Kind, Refusal};
+
+/// An interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    OpenAi,
+    Anthropic,
+    Ollama,
+}
+
+impl Dialect {
+    /// That of a path; ours are like OpenAI's.
+    pub(crate) fn of(path: &str) -> Self {
+        match path {
+            "/v1/messages" | "/v1/messages/count_tokens" => Self::Anthropic,
+            path if path.starts_with("/api/") => Self::Ollama,
+            _ => Self::OpenAi,
+        }
+    }
+
+    /// An error alone.
+    pub(crate) fn error(self, refusal: &Refusal, request_id: Option<&str>) -> Value {
+        let Refusal { message, param, code, .. } = refusal;
+        let kind = self.kind(refusal.kind());
+        match self {
+            Self::OpenAi => json!({ "error": { "message": message, "type": kind, "param": param, "code": code } }),
+            Self::Anthropic => {
+                let error = json!({ "type": kind, "message": message });
+                json!({ "type": "error", "error": error, "request_id": request_id })
+            }
+            Self::Ollama => json!({ "error": message }),
+        }
+    }
+
+    fn kind(self, kind: Kind) -> &'static str {
+        match (self, kind) {
+            (_, Kind::Key) => "authentication_error",
+            (_, Kind::Busy) => "rate_limit_error",
+            (Self::Anthropic, Kind::Foreign) => "permission_error",
+            (Self::Anthropic, Kind::NotFound) => "not_found_error",
+            (Self::Anthropic, Kind::TooLarge) => "request_too_large",
+            (Self::Anthropic, Kind::Unavailable) => "overloaded_error",
+            (Self::Anthropic, Kind::Ours) => "api_error",
+            (_, Kind::Ours | Kind::Unavailable) => "server_error",
+            _ => "invalid_request_error",
+        }
+    }
+
+    /// The response that a refusal is, if it is one.
+    pub(crate) fn respond(self, mut response: Response, request_id: &str) -> Response {
+        let Some(refusal) = response.extensions_mut().remove::<Refusal>() else { return response };
+        let mut written = (response.status(), Json(self.error(&refusal, Some(request_id)))).into_response();
+        written
+            .headers_mut()
+            .extend(std::mem::take(response.headers_mut()).into_iter().filter_map(|(k, v)| Some((k?, v))));
+        written
+    }
+}

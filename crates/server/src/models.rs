@@ -1,0 +1,245 @@
+//! The models of a server: which there are, by what names requests know them, and which of them are in memory.
+//!
+//! A model is loaded when somebody asks for it. If there is no room for it, the one goes that nobody has used for longest;
+//! so does, after a while, one that nobody uses. One that answers is never taken away.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use atta_engine::{Batcher, BatcherOptions, Counts, Engine, Error, chat::Form};
+
+use crate::{
+    ServeError,
+    refusal::Refusal,
+    turns::Turns,
+    worker::{Status, Worker},
+};
+
+/// Loads a model beside others that hold so many bytes of private memory.
+pub type Open = dyn Fn(u64) -> Result<Engine, Error> + Send + Sync;
+
+/// A model that can be loaded.
+pub struct ModelSource {
+    /// What requests may call it; the first is its name in answers.
+    pub names: Vec<String>,
+    /// How it is loaded; it may be called again after the model was taken out of memory.
+    pub open: Box<Open>,
+}
+
+/// A model in memory.
+pub(crate) struct Model {
+    /// What it is called in answers.
+    pub(crate) name: String,
+    pub(crate) engine: Engine,
+    /// How it is talked to.
+    pub(crate) form: Form,
+    pub(crate) worker: Worker,
+    /// Positions that a text may have.
+    pub(crate) n_ctx: usize,
+    /// Texts at once.
+    pub(crate) n_jobs: usize,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Model {
+    /// Lets the thread end when all its jobs have, and waits for that; whether it ended well.
+    fn end(&self) -> bool {
+        self.worker.stop();
+        let thread = lock(&self.thread).take();
+        thread.is_none_or(|thread| thread.join().is_ok())
+    }
+}
+
+struct Entry {
+    source: ModelSource,
+    place: Mutex<Place>,
+}
+
+/// Where a model is if it is loaded. Whoever uses it holds another `Arc`, which comes from here only.
+struct Place {
+    model: Option<Arc<Model>>,
+    last_use: Instant,
+}
+
+/// All models.
+pub(crate) struct Models {
+    entries: Vec<Entry>,
+    batcher: BatcherOptions,
+    turns: Arc<Turns>,
+    /// Called when a thread that computes comes to grief.
+    on_grief: Arc<dyn Fn() + Send + Sync>,
+    /// Held by whoever loads.
+    loading: Arc<tokio::sync::Mutex<()>>,
+    /// What models have done that are not in memory any more.
+    past: Mutex<Counts>,
+}
+
+impl Models {
+    /// The first one is loaded at once.
+    pub(crate) fn new(
+        sources: Vec<ModelSource>,
+        batcher: BatcherOptions,
+        on_grief: Arc<dyn Fn() + Send + Sync>,
+    ) -> Result<Self, ServeError> {
+        let place = || Mutex::new(Place { model: None, last_use: Instant::now() });
+        let models = Self {
+            entries: sources.into_iter().map(|source| Entry { source, place: place() }).collect(),
+            batcher,
+            turns: Arc::default(),
+            on_grief,
+            loading: Arc::default(),
+            past: Mutex::default(),
+        };
+        models.check_names()?;
+        models.load(0)?;
+        Ok(models)
+    }
+
+    fn check_names(&self) -> Result<(), ServeError> {
+        let mut names: Vec<&str> = self.names().collect();
+        names.sort_unstable();
+        let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
+        match twice {
+            Some(pair) => Err(ServeError::SameName(pair[0].to_owned())),
+            None if self.entries.iter().any(|entry| entry.source.names.is_empty()) => Err(ServeError::NoName),
+            None if self.entries.is_empty() => Err(ServeError::NoModel),
+            None => Ok(()),
+        }
+    }
+
+    /// All names of all models.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().flat_map(|entry| entry.source.names.iter().map(String::as_str))
+    }
+
+    /// The first name of the model that has this one, and whether it is in memory; without a name, of the first model.
+    pub(crate) fn look_up(&self, name: Option<&str>) -> Result<(&str, Option<Arc<Model>>), Refusal> {
+        let entry = &self.entries[self.find(name)?];
+        Ok((&entry.source.names[0], lock(&entry.place).model.clone()))
+    }
+
+    /// The first names, and whether each model is in memory.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.entries.iter().map(|entry| (entry.source.names[0].as_str(), lock(&entry.place).model.is_some()))
+    }
+
+    fn find(&self, name: Option<&str>) -> Result<usize, Refusal> {
+        let Some(name) = name else { return Ok(0) };
+        let found = self.entries.iter().position(|entry| entry.source.names.iter().any(|ours| ours == name));
+        found.ok_or_else(|| Refusal::no_model(name))
+    }
+
+    /// The model of that name, which is loaded if it is not there.
+    pub(crate) async fn get(self: &Arc<Self>, name: Option<&str>) -> Result<Arc<Model>, Refusal> {
+        let i = self.find(name)?;
+        if let Some(model) = self.take(i) {
+            return Ok(model);
+        }
+        // It is held by the work, which goes on if the client goes away.
+        let turn = Arc::clone(&self.loading).lock_owned().await;
+        if let Some(model) = self.take(i) {
+            return Ok(model);
+        }
+        let models = Arc::clone(self);
+        let work = move || {
+            let _turn = turn;
+            models.load(i)
+        };
+        let loaded = tokio::task::spawn_blocking(work).await.map_err(|_| Refusal::broken())?;
+        loaded.map_err(|error| Refusal::not_loaded(&error))
+    }
+
+    /// The model, if it is in memory; it counts as used.
+    fn take(&self, i: usize) -> Option<Arc<Model>> {
+        let mut place = lock(&self.entries[i].place);
+        place.last_use = Instant::now();
+        place.model.clone()
+    }
+
+    /// Loads a model, and gives up others for it.
+    fn load(&self, i: usize) -> Result<Arc<Model>, ServeError> {
+        loop {
+            match self.open(i) {
+                Ok(model) => {
+                    let model = Arc::new(model);
+                    *lock(&self.entries[i].place) = Place { model: Some(Arc::clone(&model)), last_use: Instant::now() };
+                    return Ok(model);
+                }
+                Err(ServeError::Engine(error)) if error.is_about_memory() && self.unload_oldest() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn open(&self, i: usize) -> Result<Model, ServeError> {
+        let source = &self.entries[i].source;
+        let taken = self.loaded().iter().map(|model| model.engine.budget().used()).sum();
+        let engine = (source.open)(taken)?;
+        let (form, _) = Form::of_engine(&engine).map_err(Error::from)?;
+        let batcher = Batcher::new(&engine, &self.batcher)?;
+        let n_ctx = batcher.n_ctx();
+        let on_grief = Arc::clone(&self.on_grief);
+        let started = Worker::start(batcher, Arc::clone(&self.turns), move || on_grief());
+        let (worker, thread) = started.map_err(ServeError::Start)?;
+        let (name, n_jobs) = (source.names[0].clone(), self.batcher.n_jobs);
+        Ok(Model { name, engine, form, worker, n_ctx, n_jobs, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Those that are in memory.
+    pub(crate) fn loaded(&self) -> Vec<Arc<Model>> {
+        self.entries.iter().filter_map(|entry| lock(&entry.place).model.clone()).collect()
+    }
+
+    /// Whether one can compute no more.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.loaded().iter().any(|model| model.worker.has_ended())
+    }
+
+    /// Takes those out of memory that nobody has used for so long.
+    pub(crate) fn unload_idle(&self, idle: Duration) {
+        for entry in &self.entries {
+            self.unload(entry, |place| place.last_use.elapsed() >= idle);
+        }
+    }
+
+    /// Takes the one out of memory that nobody has used for longest; whether there was one.
+    fn unload_oldest(&self) -> bool {
+        let mut entries: Vec<&Entry> = self.entries.iter().collect();
+        entries.sort_by_key(|entry| lock(&entry.place).last_use);
+        entries.into_iter().any(|entry| self.unload(entry, |_| true))
+    }
+
+    /// Takes a model out of memory if nobody uses it; whether it was there.
+    fn unload(&self, entry: &Entry, may: impl Fn(&Place) -> bool) -> bool {
+        let model = {
+            let (mut past, mut place) = (lock(&self.past), lock(&entry.place));
+            let is_unused = place.model.as_ref().is_some_and(|model| Arc::strong_count(model) == 1);
+            let Some(model) = (if is_unused && may(&place) { place.model.take() } else { None }) else { return false };
+            *past = past.and(model.worker.status().counts);
+            model
+        };
+        // If its thread came to grief, it has told of it by itself.
+        model.end();
+        true
+    }
+
+    /// How it is going with all of them together.
+    pub(crate) fn status(&self) -> Status {
+        // What is just being moved from the one to the other is counted once.
+        let past = lock(&self.past);
+        let now = self.loaded().iter().map(|model| model.worker.status()).fold(Status::default(), Status::and);
+        Status { counts: now.counts.and(*past), ..now }
+    }
+
+    /// Lets all threads end when all their jobs have; whether they ended well.
+    pub(crate) fn close(&self) -> bool {
+        self.loaded().iter().fold(true, |is_well, model| model.end() && is_well)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,119 @@
+//! Our own paths: tokens of a text and back, as llama.cpp's server has them, and how the server is.
+
+use std::sync::Arc;
+
+use atta_engine::tokenizer::Special;
+use axum::{
+    Json,
+    body::Body,
+    extract::{Query, State},
+    http::{HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    app::App,
+    metrics,
+    models::Model,
+    prepare::{Ask, Asked},
+    refusal::Refusal,
+};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tokenize {
+    content: String,
+    model: Option<String>,
+    #[serde(default)]
+    add_special: bool,
+    #[serde(default = "yes")]
+    parse_special: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Ask for Tokenize {
+    fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+}
+
+/// The tokens of a text.
+pub(crate) async fn tokenize(State(app): State<Arc<App>>, body: Body) -> Result<Json<Value>, Refusal> {
+    Asked::read(&app, body).await?.map(tokens).await.map(Json)
+}
+
+fn tokens(model: &Model, request: Tokenize) -> Result<Value, Refusal> {
+    let Tokenize { content, add_special, parse_special, .. } = request;
+    let tokenizer = model.engine.tokenizer();
+    let bos = tokenizer.bos().filter(|_| add_special && tokenizer.add_bos());
+    let special = if parse_special { Special::Parse } else { Special::Plain };
+    let ids: Vec<u32> = bos.into_iter().chain(tokenizer.encode(content.as_bytes(), special)).collect();
+    Ok(json!({ "tokens": ids }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Detokenize {
+    tokens: Vec<u32>,
+    model: Option<String>,
+}
+
+impl Ask for Detokenize {
+    fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+}
+
+/// The text of tokens.
+pub(crate) async fn detokenize(State(app): State<Arc<App>>, body: Body) -> Result<Json<Value>, Refusal> {
+    Asked::read(&app, body).await?.map(text).await.map(Json)
+}
+
+fn text(model: &Model, request: Detokenize) -> Result<Value, Refusal> {
+    let (tokens, tokenizer) = (request.tokens, model.engine.tokenizer());
+    if let Some(id) = tokens.iter().find(|&&id| id as usize >= tokenizer.n_vocab()) {
+        return Err(Refusal::field("tokens", format!("token {id}, of a model that has {}", tokenizer.n_vocab())));
+    }
+    let bytes = tokenizer.decode(&tokens);
+    Ok(json!({ "content": String::from_utf8_lossy(&bytes) }))
+}
+
+/// Whether the server can answer.
+pub(crate) async fn health(State(app): State<Arc<App>>) -> Result<Json<Value>, Refusal> {
+    if app.is_stopping() || app.models.is_broken() {
+        return Err(Refusal::stopping());
+    }
+    Ok(Json(json!({ "status": "ok" })))
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Which {
+    model: Option<String>,
+}
+
+/// What a model is, as far as that is known without loading it.
+pub(crate) async fn props(State(app): State<Arc<App>>, which: Query<Which>) -> Result<Json<Value>, Refusal> {
+    let (name, model) = app.models.look_up(which.model.as_deref())?;
+    let models: Vec<Value> =
+        app.models.all().map(|(name, is_loaded)| json!({ "name": name, "loaded": is_loaded })).collect();
+    Ok(Json(json!({
+        "model": name,
+        "models": models,
+        "n_ctx": model.as_ref().map(|model| model.n_ctx),
+        "n_vocab": model.as_ref().map(|model| model.engine.spec().n_vocab),
+        "chat_template": model.as_ref().and_then(|model| model.engine.chat_template()),
+        "total_slots": app.options.batcher.n_jobs,
+        "version": env!("CARGO_PKG_VERSION"),
+    })))
+}
+
+/// Counts for Prometheus.
+pub(crate) async fn prometheus(State(app): State<Arc<App>>) -> Response {
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    ([(header::CONTENT_TYPE, kind)], metrics::text(&app)).into_response()
+}
