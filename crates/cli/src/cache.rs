@@ -2,6 +2,8 @@
 //!
 //! A build without the feature `cache` has the option, and refuses it by the name of the feature.
 
+#[cfg(feature = "server")]
+use std::sync::Arc;
 use std::{ops::ControlFlow, time::Duration};
 
 #[cfg(feature = "chat")]
@@ -42,6 +44,14 @@ impl Cache {
             )));
         }
         Ok(Self { cache: Some(cache) })
+    }
+
+    /// The same for many texts at once: always a directory.
+    #[cfg(feature = "server")]
+    pub(crate) fn shared(flags: &CacheFlags) -> Result<Option<Arc<PromptCache>>, Failure> {
+        // A path that ends in a separator names one.
+        let cache = flags.cache.as_ref().map(|path| path.join(""));
+        Ok(Self::open(&CacheFlags { cache, ..flags.clone() })?.cache.map(Arc::new))
     }
 
     /// Restores as much of a prompt as there is.

@@ -27,6 +27,7 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "batch")]
 mod batcher;
 mod bench;
 #[cfg(feature = "chat")]
@@ -57,6 +58,7 @@ pub use atta_store::{Budget, Io, Item, Method, ModelFiles, catch_bus_errors, sys
 pub use atta_tokenizer as tokenizer;
 pub use atta_tokenizer::Control;
 
+#[cfg(feature = "batch")]
 pub use batcher::{Batcher, BatcherOptions, Counts, Done, Job, JobId, OnUpdate, Update};
 pub use bench::{BenchOptions, BenchReport, TimeSplit};
 #[cfg(feature = "constrain")]

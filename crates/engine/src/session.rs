@@ -2,8 +2,6 @@
 //!
 //! A session and its forks share an executor, and with it the blocks of what they have in common; each step has it alone.
 
-#[cfg(feature = "cache")]
-use std::io::Write;
 use std::{
     ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -115,7 +113,7 @@ pub(crate) fn outcome_bytes(spec: &ModelSpec, n_ctx: usize) -> u64 {
 pub struct Session {
     engine: Engine,
     cpu: Arc<Mutex<Cpu>>,
-    seq: SeqId,
+    pub(crate) seq: SeqId,
     n_ctx: usize,
     n_batch: usize,
     /// What is forgotten each time that the context is full.
@@ -330,27 +328,13 @@ impl Session {
         self.truncate(same.min(ids.len().saturating_sub(1)))
     }
 
-    /// Writes the state of these positions.
+    /// Notes that these tokens are what the sequence holds now.
     #[cfg(feature = "cache")]
-    pub(crate) fn export_state(&self, positions: Range<usize>, out: &mut dyn Write) -> Result<(), atta_model::Error> {
-        self.executor().export(self.seq, positions, out)
-    }
-
-    /// Appends tokens whose state is known: the beginning of `state`, which begins where the session ends.
-    #[cfg(feature = "cache")]
-    pub(crate) fn append_state(&mut self, ids: &[u32], state: &[u8]) -> Result<(), atta_model::Error> {
-        self.executor().append_state(self.seq, state, ids.len())?;
+    pub(crate) fn hold(&mut self, ids: &[u32]) {
+        self.tokens.clear();
         self.tokens.extend_from_slice(ids);
+        self.n_forgotten = 0;
         self.last = None;
-        Ok(())
-    }
-
-    /// Forgets everything if a window is not complete after [`append_state`](Self::append_state); how many tokens are left.
-    #[cfg(feature = "cache")]
-    pub(crate) fn settle(&mut self) -> Result<usize, Error> {
-        let left = self.executor().truncate(self.seq, self.tokens.len())?;
-        self.tokens.truncate(left);
-        Ok(left)
     }
 
     /// Lets an observer hear what each step turns to, and what passes through it.
@@ -358,7 +342,7 @@ impl Session {
         self.executor().observe(observer);
     }
 
-    fn executor(&self) -> MutexGuard<'_, Cpu> {
+    pub(crate) fn executor(&self) -> MutexGuard<'_, Cpu> {
         executor(&self.cpu)
     }
 

@@ -1,10 +1,18 @@
 //! Many texts at once are the texts that each would have been alone, whatever comes and goes beside it.
+#![cfg(feature = "batch")]
 
-use std::{collections::HashMap, ops::ControlFlow, path::Path, time::Duration};
+use std::{
+    collections::HashMap,
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use atta_engine::{
     Batcher, BatcherOptions, Constraint, Counts, Done, Engine, Event, FinishReason, GenerateOptions, Job, JobId,
-    LoadOptions, Sampling, SessionOptions, Update,
+    LoadOptions, PromptCache, Sampling, SessionOptions, Update,
 };
 
 const N_CTX: usize = 256;
@@ -19,7 +27,7 @@ fn options(n_jobs: usize, n_kept: usize, n_contexts: usize) -> BatcherOptions {
     let n_forks = n_jobs + n_kept - 1;
     let (n_ctx, n_batch, n_contexts) = (Some(N_CTX), Some(48), Some(n_contexts));
     let session = SessionOptions { n_ctx, n_batch, n_forks, n_contexts, ..SessionOptions::default() };
-    BatcherOptions { session, n_jobs, max_gap: Duration::from_millis(5) }
+    BatcherOptions { session, n_jobs, max_gap: Duration::from_millis(5), cache: None }
 }
 
 /// What is asked for.
@@ -157,6 +165,73 @@ fn windows_are_as_alone_too() {
     for model in ["models/gemma2.gguf", "models/gemma3.gguf"] {
         all_at_once(model, options(4, 4, 2));
     }
+}
+
+/// A directory for a test, empty.
+fn shelf(name: &str) -> (PathBuf, Option<Arc<PromptCache>>) {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("shelf-{name}"));
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).unwrap();
+    let cache = PromptCache::open(&path, 1 << 30).unwrap();
+    (path, Some(Arc::new(cache)))
+}
+
+#[test]
+fn texts_that_come_and_go_by_the_disk_are_the_same() {
+    for (model, name) in [("stories.gguf", "all"), ("models/gemma3.gguf", "windows")] {
+        let (_, cache) = shelf(name);
+        // One sequence is kept at most, so that most beginnings are found on disk or nowhere.
+        let counts = all_at_once(model, BatcherOptions { cache, ..options(2, 1, 2) });
+        assert!(counts.n_restored > 0 || name == "windows", "{counts:?}");
+    }
+}
+
+#[test]
+fn what_made_room_comes_back_and_outlives_the_batcher() {
+    let engine = engine("stories.gguf");
+    let (path, cache) = shelf("comes-back");
+    let options = BatcherOptions { cache, ..options(1, 0, 1) };
+    let tale = |animal: &str| format!("Once upon a time, there was a {animal} who lived in a forest. ").repeat(6);
+    let [fox, bear] = ["fox", "bear"].map(|animal| wish(&engine, &tale(animal), 20, 3));
+    let write = |batcher: &mut Batcher, wish: &Wish| {
+        let mut heard = Heard::default();
+        let id = submit(batcher, wish);
+        heard.finish(batcher);
+        assert_eq!(heard.texts[&id], alone(&engine, wish).0);
+        heard.done[&id].n_cached
+    };
+    let mut batcher = Batcher::new(&engine, &options).unwrap();
+    assert_eq!(write(&mut batcher, &fox), 0);
+    assert!(write(&mut batcher, &bear) < 10, "they begin alike");
+    let n_cached = write(&mut batcher, &fox);
+    assert_eq!(n_cached, fox.prompt.len() - 1, "all but the token whose logits are wanted");
+    assert_eq!(batcher.counts().n_restored as usize, n_cached);
+    batcher.save_kept();
+    drop(batcher);
+
+    let mut next = Batcher::new(&engine, &options).unwrap();
+    assert_eq!(write(&mut next, &bear), bear.prompt.len() - 1);
+    assert!(next.take_notes().is_empty());
+    drop(next);
+
+    for file in fs::read_dir(&path).unwrap() {
+        let file = file.unwrap().path();
+        let mut bytes = fs::read(&file).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(&file, bytes).unwrap();
+    }
+    let mut last = Batcher::new(&engine, &options).unwrap();
+    assert!(write(&mut last, &bear) < bear.prompt.len() - 1);
+    assert!(last.take_notes().iter().any(|note| note.contains("not used")));
+}
+
+#[test]
+fn a_file_is_no_place_for_many_texts() {
+    let engine = engine("stories.gguf");
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-shelf");
+    let cache = Some(Arc::new(PromptCache::open(&file, 1 << 20).unwrap()));
+    assert!(Batcher::new(&engine, &BatcherOptions { cache, ..options(1, 0, 1) }).is_err());
 }
 
 #[test]

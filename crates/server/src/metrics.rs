@@ -59,6 +59,7 @@ pub(crate) fn text(app: &App) -> String {
         ("atta_steps_total", "counter", "Batches computed", counts.n_steps as f64),
         ("atta_prompt_tokens_total", "counter", "Tokens of prompts computed", counts.n_read as f64),
         ("atta_prompt_tokens_reused_total", "counter", "Tokens of prompts that were there", counts.n_reused as f64),
+        ("atta_prompt_tokens_restored_total", "counter", "Tokens of prompts from the disk", counts.n_restored as f64),
         ("atta_generated_tokens_total", "counter", "Tokens written", counts.n_written as f64),
         ("atta_preemptions_total", "counter", "Texts that lost their place for a while", counts.n_preempted as f64),
         ("atta_evictions_total", "counter", "Kept texts given up", counts.n_evicted as f64),

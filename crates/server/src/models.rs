@@ -236,7 +236,8 @@ impl Models {
 
     /// Lets all threads end when all their jobs have; whether they ended well.
     pub(crate) fn close(&self) -> bool {
-        self.loaded().iter().fold(true, |is_well, model| model.end() && is_well)
+        let ended: Vec<bool> = self.loaded().iter().map(|model| model.end()).collect();
+        ended.into_iter().all(|is_well| is_well)
     }
 }
 

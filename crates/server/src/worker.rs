@@ -5,6 +5,7 @@
 
 use std::{
     collections::HashMap,
+    io::Write,
     ops::ControlFlow,
     sync::{
         Arc, Mutex, PoisonError,
@@ -198,7 +199,7 @@ impl Desk {
         let (mut is_stopping, mut is_alone) = (false, false);
         loop {
             let command = match self.batcher.is_idle() {
-                true if is_stopping || is_alone => return,
+                true if is_stopping || is_alone => return self.end(),
                 true => self.commands.recv().map_err(|_| TryRecvError::Disconnected),
                 false if is_alone => Err(TryRecvError::Empty),
                 false => self.commands.try_recv(),
@@ -210,6 +211,20 @@ impl Desk {
                 Err(TryRecvError::Empty) => self.step(),
             }
             self.publish();
+        }
+    }
+
+    /// Leaves on disk, if there is a place for it, what others may ask for again.
+    fn end(&mut self) {
+        self.batcher.save_kept();
+        self.warn();
+    }
+
+    /// Tells of what is wrong with files of the cache.
+    fn warn(&mut self) {
+        for note in self.batcher.take_notes() {
+            // A warning that nobody reads is none.
+            let _ = writeln!(std::io::stderr(), "atta: warning: {note}");
         }
     }
 
@@ -230,6 +245,7 @@ impl Desk {
         let turn = self.turns.wait();
         let stepped = self.batcher.step(&mut |id, update| tell(owners, id, update));
         drop(turn);
+        self.warn();
         let now = Instant::now();
         self.max_gap = self.max_gap.max(self.last.map_or(Duration::ZERO, |last| now - last));
         self.last = (self.batcher.n_running() > 0).then_some(now);

@@ -10,8 +10,8 @@ use atta::{BatcherOptions, KvType, SessionOptions};
 use atta_server::{Listen, Log, ServerOptions};
 use clap::{Args, ValueEnum};
 
-use super::{ModelFlags, value};
-use crate::failure::Failure;
+use super::{CacheFlags, ModelFlags, value};
+use crate::{cache::Cache, failure::Failure};
 
 /// Kept texts for each that may be written.
 const KEPT: usize = 1;
@@ -82,6 +82,13 @@ pub(crate) struct ServeArgs {
     /// A line on standard error for each request
     #[arg(long, value_name = "HOW", value_enum)]
     log: Option<LogName>,
+    /// Directory for the state of texts that have to make room in memory, and of all when the server ends: who begins the same way
+    /// goes on from there
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// Bytes that it may hold, such as 256M; what was used least recently goes first [default: 1G]
+    #[arg(long, value_name = "SIZE", value_parser = value::size, requires = "cache")]
+    cache_size: Option<u64>,
     #[command(flatten)]
     pub(crate) model_flags: ModelFlags,
 }
@@ -104,9 +111,11 @@ impl ServeArgs {
     /// The server of a model that has been loaded for that.
     ///
     /// # Errors
-    /// A file of keys that cannot be read or holds none.
+    /// A file of keys that cannot be read or holds none, a path that cannot be a cache.
     pub(crate) fn server_options(&self) -> Result<ServerOptions, Failure> {
-        let batcher = BatcherOptions { session: self.session(), n_jobs: self.parallel, max_gap: MAX_GAP };
+        let cache = CacheFlags { cache: self.cache.clone(), cache_size: self.cache_size };
+        let (session, cache) = (self.session(), Cache::shared(&cache)?);
+        let batcher = BatcherOptions { session, n_jobs: self.parallel, max_gap: MAX_GAP, cache };
         let listen = match &self.unix {
             Some(path) => Listen::Unix(path.clone()),
             None => Listen::Tcp(SocketAddr::new(self.host, self.port)),

@@ -11,10 +11,12 @@
 mod job;
 mod pace;
 mod seats;
+mod shelf;
 
 use std::{
     collections::VecDeque,
     ops::ControlFlow,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -23,10 +25,11 @@ use atta_store::Reservation;
 
 pub use job::{Done, Job, JobId};
 
-use crate::{Engine, Error, Event, FinishReason, SessionOptions, session::logits_bytes};
+use crate::{Engine, Error, Event, FinishReason, PromptCache, SessionOptions, session::logits_bytes};
 use job::Running;
 use pace::Pace;
 use seats::{Beginning, Seats, Source};
+use shelf::Shelf;
 
 /// Positions that are kept free for each text under way when another one begins.
 const SPARE: usize = 32;
@@ -41,6 +44,8 @@ pub struct BatcherOptions {
     pub n_jobs: usize,
     /// How long those that write may have to wait for those that are read, about.
     pub max_gap: Duration,
+    /// A directory for texts that make room for others, and that come back when one begins the same way.
+    pub cache: Option<Arc<PromptCache>>,
 }
 
 /// What is told of a job.
@@ -66,6 +71,8 @@ pub struct Counts {
     pub n_read: u64,
     /// Tokens of prompts that a kept or a running sequence had evaluated.
     pub n_reused: u64,
+    /// Tokens of prompts that came from the disk.
+    pub n_restored: u64,
     /// Tokens that were written.
     pub n_written: u64,
     /// Jobs that lost their place for want of room, and were read again later.
@@ -82,6 +89,7 @@ impl Counts {
             n_steps: self.n_steps + other.n_steps,
             n_read: self.n_read + other.n_read,
             n_reused: self.n_reused + other.n_reused,
+            n_restored: self.n_restored + other.n_restored,
             n_written: self.n_written + other.n_written,
             n_preempted: self.n_preempted + other.n_preempted,
             n_evicted: self.n_evicted + other.n_evicted,
@@ -96,6 +104,7 @@ pub struct Batcher {
     n_ctx: usize,
     n_batch: usize,
     seats: Seats,
+    shelf: Option<Shelf>,
     queue: VecDeque<Running>,
     next_id: u64,
     pace: Pace,
@@ -134,8 +143,11 @@ impl Batcher {
         let logits = logits_bytes(engine.spec()).saturating_mul(n_jobs as u64);
         let logits_memory = engine.budget().reserve("logits", logits)?;
         let (model, kernels, pool) = (engine.model().clone(), engine.kernels(), engine.pool().clone());
+        let mut cpu = Cpu::new(model, kernels, pool, engine.budget(), planned.cpu())?;
+        let shelf = options.cache.clone().map(|cache| Shelf::new(engine, &mut cpu, cache)).transpose()?;
         Ok(Self {
-            cpu: Cpu::new(model, kernels, pool, engine.budget(), planned.cpu())?,
+            cpu,
+            shelf,
             engine: engine.clone(),
             n_ctx: planned.n_ctx,
             n_batch: planned.n_batch,
@@ -269,13 +281,76 @@ impl Batcher {
                     if !self.clear_room(text.len() - from.map_or(0, |from| from.n), from) {
                         return;
                     }
-                    let job = self.queue.remove(i).expect("it was just looked at");
-                    let (n_reused, n_evicted) = self.seats.sit(job, from, &mut self.cpu);
-                    self.counts.n_reused += n_reused as u64;
-                    self.counts.n_evicted += n_evicted;
+                    self.begin(i, from);
                 }
             }
         }
+    }
+
+    /// Gives the job at a place of the queue a sequence, with what there is of its text in memory or, if that is more, on disk.
+    fn begin(&mut self, i: usize, from: Option<Source>) {
+        let (text, n) = (&self.queue[i].text, from.map_or(0, |from| from.n));
+        let n_text = text.len();
+        let mut found = self.shelf.as_mut().map_or_else(Vec::new, |shelf| shelf.find(text, n));
+        if !found.is_empty() && !self.clear_room(n_text, from) {
+            found.clear();
+        }
+        let from = from.filter(|_| found.is_empty());
+        self.make_ready(from);
+        let job = self.queue.remove(i).expect("it was just looked at");
+        let seat = self.seats.sit(job, from, &mut self.cpu);
+        let place = self.seats.at_mut(seat);
+        self.counts.n_reused += place.n_done as u64;
+        if let Some(shelf) = self.shelf.as_mut().filter(|_| !found.is_empty()) {
+            let n = shelf.fill((&mut self.cpu, place.seq), found, place.text());
+            place.restored(n);
+            self.counts.n_restored += n as u64;
+        }
+        if let Some(job) = &mut place.job {
+            job.begin(place.n_done);
+        }
+    }
+
+    /// Sees that there is a sequence for a text that begins there.
+    fn make_ready(&mut self, from: Option<Source>) {
+        match from {
+            Some(source) if self.seats.may_take_over(source) => {
+                if source.n < self.seats.at(source.seat).n_done {
+                    self.save(source.seat);
+                }
+            }
+            _ if self.seats.has_free_seat() => {}
+            _ => drop(self.evict(from.map(|from| from.seat))),
+        }
+    }
+
+    /// Gives up the kept sequence that was used longest ago, but not that in seat `but`; whether there was one.
+    fn evict(&mut self, but: Option<usize>) -> bool {
+        let Some(seat) = self.seats.oldest_kept(but) else { return false };
+        self.save(seat);
+        self.seats.vacate(seat, &mut self.cpu);
+        self.counts.n_evicted += 1;
+        true
+    }
+
+    /// Puts what a sequence holds on disk, if there is a place for that and it is not there.
+    fn save(&mut self, seat: usize) {
+        let Some(shelf) = &mut self.shelf else { return };
+        let place = self.seats.at_mut(seat);
+        let seq = place.seq;
+        if let Some(tokens) = place.unsaved() {
+            shelf.save((&self.cpu, seq), tokens);
+        }
+    }
+
+    /// Puts all kept texts on disk, for those who begin the same way after this batcher is gone.
+    pub fn save_kept(&mut self) {
+        self.seats.kept().into_iter().for_each(|seat| self.save(seat));
+    }
+
+    /// What was wrong with the directory of texts or files in it, a line for each, since this was asked last.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        self.shelf.as_mut().map_or_else(Vec::new, Shelf::take_notes)
     }
 
     /// Gives up kept sequences until there is room for so many positions, and some for those who write; whether there is. One text
@@ -287,10 +362,9 @@ impl Batcher {
             if n_all - n_taken >= n.saturating_add(n_spare) {
                 return true;
             }
-            if !self.seats.evict(&mut self.cpu, from.map(|from| from.seat)) {
+            if !self.evict(from.map(|from| from.seat)) {
                 return self.seats.n_running() == 0;
             }
-            self.counts.n_evicted += 1;
         }
     }
 
@@ -334,8 +408,7 @@ impl Batcher {
 
     /// Makes room for keys and values: a kept sequence goes, or, if there is none, the job that came last goes back to the queue.
     fn make_room(&mut self) -> Result<(), Error> {
-        if self.seats.evict(&mut self.cpu, None) {
-            self.counts.n_evicted += 1;
+        if self.evict(None) {
             return Ok(());
         }
         match self.seats.preempt(&mut self.cpu) {

@@ -7,6 +7,7 @@
 use atta_model::{Cpu, Executor, SeqId};
 
 use super::job::{JobId, Running};
+use crate::prompt_cache::MIN_NEW;
 
 /// Waiting for a prompt that is being read is worth it for so many tokens more, at least. It takes no longer than until these
 /// tokens are read.
@@ -25,12 +26,28 @@ pub(super) struct Seat {
     pub(super) n_done: usize,
     /// When it was used last; larger is later.
     used: u64,
+    /// Tokens that are on disk, too.
+    n_saved: usize,
 }
 
 impl Seat {
     /// Whether a job goes on writing with its next rows; one that has lost its place has to be read again first.
     fn is_writing(&self) -> bool {
         self.job.as_ref().is_some_and(|job| job.is_writing() && job.text.len() - self.n_done <= MAX_PENDING)
+    }
+
+    /// What is evaluated, if so much of it is not on disk that it is worth saving; it counts as saved then.
+    pub(super) fn unsaved(&mut self) -> Option<&[u32]> {
+        if self.n_done < self.n_saved + MIN_NEW {
+            return None;
+        }
+        self.n_saved = self.n_done;
+        Some(&self.text()[..self.n_done])
+    }
+
+    /// Notes that its sequence holds so many tokens of the text now, which came from the disk.
+    pub(super) fn restored(&mut self, n: usize) {
+        (self.n_done, self.n_saved) = (n, n);
     }
 
     /// What is to be evaluated.
@@ -125,36 +142,40 @@ impl Seats {
         }
     }
 
-    /// Gives a job a sequence; how many tokens of it are evaluated, and how many kept sequences had to go.
-    pub(super) fn sit(&mut self, mut job: Running, from: Option<Source>, cpu: &mut Cpu) -> (usize, u64) {
-        let (place, seq, n_evicted) = match from {
+    /// Gives a job the sequence of a place that is ready for it; which seat that is.
+    pub(super) fn sit(&mut self, job: Running, from: Option<Source>, cpu: &mut Cpu) -> usize {
+        let n_saved = from.map_or(0, |source| self.at(source.seat).n_saved);
+        let (place, seq) = match from {
             Some(source) if self.may_take_over(source) => {
                 let seat = self.seats[source.seat].take().expect("it was found there");
-                (source.seat, seat.seq, 0)
+                (source.seat, seat.seq)
             }
             _ => {
-                let n_evicted = u64::from(self.free_seat().is_none() && self.evict(cpu, from.map(|s| s.seat)));
-                let place = self.free_seat().expect("there are more sequences than jobs");
+                let place = self.free_seat().expect("a place was made ready");
                 let seq = match from {
                     Some(source) => cpu.fork(self.at(source.seat).seq),
                     None => cpu.new_seq(),
                 };
-                (place, seq.expect("a seat stands for a free sequence"), n_evicted)
+                (place, seq.expect("a seat stands for a free sequence"))
             }
         };
         let n_done = cpu.truncate(seq, from.map_or(0, |source| source.n)).expect("the sequence is there");
-        job.begin(n_done);
         self.n_running += 1;
-        let used = self.tick();
-        self.seats[place] = Some(Seat { seq, job: Some(job), kept: Vec::new(), n_done, used });
-        (n_done, n_evicted)
+        let (used, n_saved) = (self.tick(), n_saved.min(n_done));
+        self.seats[place] = Some(Seat { seq, job: Some(job), kept: Vec::new(), n_done, used, n_saved });
+        place
     }
 
     /// Whether a kept sequence may be gone on with itself: it ends where the text goes on, or there is no other place.
-    fn may_take_over(&self, source: Source) -> bool {
+    pub(super) fn may_take_over(&self, source: Source) -> bool {
         let seat = self.at(source.seat);
-        let is_only = || self.free_seat().is_none() && !self.taken().any(|(i, s)| s.job.is_none() && i != source.seat);
+        let is_only = || !self.has_free_seat() && !self.taken().any(|(i, s)| s.job.is_none() && i != source.seat);
         seat.job.is_none() && (source.n == seat.n_done || is_only())
+    }
+
+    /// Whether there is a sequence that nobody has.
+    pub(super) fn has_free_seat(&self) -> bool {
+        self.free_seat().is_some()
     }
 
     fn free_seat(&self) -> Option<usize> {
@@ -184,12 +205,15 @@ impl Seats {
         }
     }
 
-    /// Gives up the kept sequence that was used longest ago, but not that in seat `but`; whether there was one.
-    pub(super) fn evict(&mut self, cpu: &mut Cpu, but: Option<usize>) -> bool {
+    /// The kept sequence that was used longest ago, but not that in seat `but`.
+    pub(super) fn oldest_kept(&self, but: Option<usize>) -> Option<usize> {
         let kept = self.taken().filter(|&(i, seat)| seat.job.is_none() && Some(i) != but);
-        let Some(oldest) = kept.min_by_key(|(_, seat)| seat.used).map(|(i, _)| i) else { return false };
-        self.vacate(oldest, cpu);
-        true
+        kept.min_by_key(|(_, seat)| seat.used).map(|(i, _)| i)
+    }
+
+    /// All sequences without a job.
+    pub(super) fn kept(&self) -> Vec<usize> {
+        self.taken().filter(|(_, seat)| seat.job.is_none()).map(|(i, _)| i).collect()
     }
 
     /// Takes the place of the job that is last in the order of the queue, unless it is the only one.
@@ -203,7 +227,8 @@ impl Seats {
         self.vacate(last, cpu)
     }
 
-    fn vacate(&mut self, seat: usize, cpu: &mut Cpu) -> Option<Running> {
+    /// Gives up a sequence.
+    pub(super) fn vacate(&mut self, seat: usize, cpu: &mut Cpu) -> Option<Running> {
         let seat = self.seats[seat].take()?;
         cpu.drop_seq(seat.seq).expect("a seat has a sequence");
         seat.job

@@ -26,6 +26,7 @@ const SEGMENT_LEN: usize = 128;
 /// used last.
 const MAX_OPENED: usize = 64;
 
+#[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
     /// Bytes of all files.
@@ -85,7 +86,7 @@ impl Directory {
         let listing = self.list().map_err(blame)?;
         let tree = Tree::new(&listing.entries);
         let (mut parent, mut bytes) = (root, 0);
-        for (i, tokens) in source.session.tokens().chunks(SEGMENT_LEN).enumerate() {
+        for (i, tokens) in source.tokens.chunks(SEGMENT_LEN).enumerate() {
             let draft = source.draft(i * SEGMENT_LEN, parent, tokens)?;
             bytes += draft.file_bytes();
             if bytes > self.limit && i == 0 {

@@ -7,10 +7,11 @@
 //! The state header has shapes and element types of keys and values, and the rope regime. The instruction set is part of it,
 //! since weights that are no integers give other roundings on another one.
 
+use atta_model::{Cpu, Executor, SeqId};
 use blake3::Hasher;
 
 use super::segment::VERSION;
-use crate::{Error, Session};
+use crate::{Engine, Error};
 
 pub(crate) const KEY_BYTES: usize = 32;
 
@@ -22,9 +23,8 @@ const NUMERICS: u32 = 1;
 pub(crate) struct Key(pub(crate) [u8; KEY_BYTES]);
 
 impl Key {
-    /// The key of an empty text in this session.
-    pub(crate) fn root(session: &Session) -> Result<Self, Error> {
-        let engine = session.engine();
+    /// The key of an empty text in sequences like this one.
+    pub(crate) fn root(engine: &Engine, cpu: &Cpu, seq: SeqId) -> Result<Self, Error> {
         let mut parts = Parts(Hasher::new());
         parts.add(&VERSION.to_le_bytes());
         parts.add(&NUMERICS.to_le_bytes());
@@ -35,7 +35,7 @@ impl Key {
             parts.add(format!("{:?}", layer.attention().rope).as_bytes());
         }
         let mut header = Vec::new();
-        session.export_state(0..0, &mut header)?;
+        cpu.export(seq, 0..0, &mut header)?;
         parts.add(&header);
         Ok(parts.end())
     }

@@ -21,25 +21,27 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use atta_model::{Cpu, Executor, SeqId};
 use atta_store::MappedFile;
 
 pub(crate) use key::Key;
 pub use segment::Flaw;
 
-use crate::{Error, Event, GenerateOptions, Session, Summary};
+use crate::{Engine, Error, Event, GenerateOptions, Session, Summary};
 use directory::Directory;
 use segment::{Draft, Segment};
 use single::Single;
 
 /// Tokens that must be new for a session to be saved again while it goes on.
-const MIN_NEW: usize = 16;
+pub(crate) const MIN_NEW: usize = 16;
 
 /// Tokens that a cache must have more than the session for its files to be read.
-const MIN_GAIN: usize = 16;
+pub(crate) const MIN_GAIN: usize = 16;
 
 /// Where states of prompts are kept: a file for one prompt, or a directory for many.
 ///
 /// Several processes may use the same one at the same time, on the same file system.
+#[derive(Debug)]
 pub struct PromptCache {
     place: Place,
     /// Nothing is saved any more, since it cannot be, or must not.
@@ -48,6 +50,7 @@ pub struct PromptCache {
     is_told: AtomicBool,
 }
 
+#[derive(Debug)]
 enum Place {
     File(Single),
     Directory(Directory),
@@ -142,15 +145,66 @@ impl PromptCache {
         cleared.map_err(|source| self.error(source))
     }
 
-    fn find(&self, lookup: &Lookup<'_>, notes: &mut Vec<Note>) -> Vec<Piece> {
+    /// What there is of a text, if it is enough.
+    pub(crate) fn look_up(&self, lookup: &Lookup<'_>, notes: &mut Vec<String>) -> Vec<Piece> {
+        let mut found = Vec::new();
+        let pieces = match &self.place {
+            Place::File(file) => file.find(lookup, &mut found),
+            Place::Directory(directory) => directory.find(lookup, &mut found),
+        };
+        self.hear(found, notes);
+        pieces
+    }
+
+    /// Replaces what a sequence holds by pieces of saved states, of which one at a time is mapped: bus errors are caught in a
+    /// limited number of maps. Returns how many tokens of the text it holds then.
+    pub(crate) fn fill(
+        &self,
+        (cpu, seq): (&mut Cpu, SeqId),
+        pieces: Vec<Piece>,
+        ids: &[u32],
+        notes: &mut Vec<String>,
+    ) -> Result<usize, Error> {
+        cpu.truncate(seq, 0)?;
+        let (mut found, mut n_held) = (Vec::new(), 0);
+        for Piece { at, parent, n } in pieces {
+            let Some(saved) = at.open(&mut found) else { break };
+            let taken = saved.append((cpu, seq), (parent, n_held), &ids[n_held..n_held + n]);
+            let Saved { path, map } = saved;
+            drop(map);
+            if let Err(flaw) = taken {
+                cpu.truncate(seq, n_held)?;
+                self.discard(&path, flaw, &mut found);
+                break;
+            }
+            n_held += n;
+            whole::touch(&path);
+        }
+        self.hear(found, notes);
+        // Nothing is left if a window is not complete.
+        Ok(cpu.truncate(seq, n_held)?)
+    }
+
+    /// Saves the state of the tokens of a sequence.
+    pub(crate) fn save(&self, source: &Source<'_>, root: Key) -> Result<(), Error> {
         match &self.place {
-            Place::File(file) => file.find(lookup, notes),
-            Place::Directory(directory) => directory.find(lookup, notes),
+            Place::File(file) => file.save(source, root),
+            Place::Directory(directory) => directory.save(source, root),
         }
     }
 
-    /// Sorts out what was said before, and heeds the rest.
-    fn hear(&self, notes: &mut Vec<Note>) {
+    /// Saves something, unless that has failed before; what there is to say if it fails now.
+    pub(crate) fn unless_closed(&self, save: impl FnOnce() -> Result<(), Error>) -> Option<String> {
+        if self.is_closed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let failure = save().err()?;
+        self.is_closed.store(true, Ordering::Relaxed);
+        Some(format!("the state of the prompt cannot be kept: {failure}"))
+    }
+
+    /// Heeds what was found out about files, and passes on what was not said before.
+    fn hear(&self, mut notes: Vec<Note>, lines: &mut Vec<String>) {
         let is_foreign = |note: &Note| note.flaw.is_some_and(|flaw| flaw.is_foreign_file() || flaw == Flaw::Foreign);
         if notes.iter().any(|note| note.flaw.is_some_and(Flaw::is_foreign_file)) {
             self.is_closed.store(true, Ordering::Relaxed);
@@ -158,6 +212,7 @@ impl PromptCache {
         if notes.iter().any(is_foreign) && self.is_told.swap(true, Ordering::Relaxed) {
             notes.retain(|note| !is_foreign(note));
         }
+        lines.extend(notes.into_iter().map(|note| note.line));
     }
 
     /// Says that a file is damaged, and removes it: it would never be of use.
@@ -172,7 +227,7 @@ impl PromptCache {
         }
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         match &self.place {
             Place::File(file) => file.path(),
             Place::Directory(directory) => directory.path(),
@@ -213,53 +268,20 @@ impl Session {
         let wanted = &ids[..ids.len().saturating_sub(1).min(self.n_ctx())];
         let mut notes = Vec::new();
         if n_min <= wanted.len() {
-            let lookup = Lookup { root: Key::root(self)?, ids: wanted, n_min };
-            let pieces = cache.find(&lookup, &mut notes);
-            if !pieces.is_empty() {
-                self.take(cache, (pieces, wanted), &mut notes)?;
+            let root = self.root()?;
+            let found = cache.look_up(&Lookup { root, ids: wanted, n_min }, &mut notes);
+            if !found.is_empty() {
+                let n = cache.fill((&mut self.executor(), self.seq), found, wanted, &mut notes)?;
+                self.hold(&wanted[..n]);
+                self.n_saved = n;
             }
-            cache.hear(&mut notes);
         }
-        let notes = notes.into_iter().map(|note| note.line).collect();
         Ok(Restored { n_tokens: self.tokens().len(), time: start.elapsed(), notes })
     }
 
-    /// Replaces what the session holds by pieces of saved states, of which one at a time is mapped: bus errors are caught in a
-    /// limited number of maps.
-    fn take(
-        &mut self,
-        cache: &PromptCache,
-        (pieces, ids): (Vec<Piece>, &[u32]),
-        notes: &mut Vec<Note>,
-    ) -> Result<(), Error> {
-        self.truncate(0)?;
-        for Piece { at, parent, n } in pieces {
-            let start = self.tokens().len();
-            let Some(saved) = at.open(notes) else { break };
-            let taken = self.take_one(&saved, parent, &ids[start..start + n]);
-            let Saved { path, map } = saved;
-            drop(map);
-            if let Err(flaw) = taken {
-                self.truncate(start)?;
-                cache.discard(&path, flaw, notes);
-                break;
-            }
-            whole::touch(&path);
-        }
-        self.n_saved = self.settle()?;
-        Ok(())
-    }
-
-    /// Appends these tokens, which a saved state begins with, if all of it is what was written.
-    fn take_one(&mut self, saved: &Saved, parent: Key, ids: &[u32]) -> Result<(), Flaw> {
-        let segment = saved.segment()?;
-        let is_here = (segment.parent, segment.start) == (parent, self.tokens().len());
-        if !is_here || segment.n_shared(ids) < ids.len() {
-            return Err(Flaw::Misplaced);
-        }
-        segment.verify()?;
-        self.append_state(ids, segment.state).map_err(|_| Flaw::State)?;
-        if saved.map.is_damaged() { Err(Flaw::State) } else { Ok(()) }
+    /// The key of an empty text.
+    fn root(&self) -> Result<Key, Error> {
+        Key::root(self.engine(), &self.executor(), self.seq)
     }
 
     /// Saves the state of all tokens of the session, as far as it is not saved yet.
@@ -272,23 +294,18 @@ impl Session {
         if self.tokens().is_empty() || self.n_forgotten() > 0 {
             return Ok(());
         }
-        let (root, source) = (Key::root(self)?, Source::new(self));
-        match &cache.place {
-            Place::File(file) => file.save(&source, root),
-            Place::Directory(directory) => directory.save(&source, root),
-        }?;
+        let root = self.root()?;
+        cache.save(&Source::new(self.engine(), (&self.executor(), self.seq), self.tokens()), root)?;
         self.n_saved = self.tokens().len();
         Ok(())
     }
 
     /// Saves the session if that is worth it; what there is to say if it cannot be saved.
     fn save_new(&mut self, cache: &PromptCache) -> Option<String> {
-        if self.tokens().len() < self.n_saved + MIN_NEW || cache.is_closed.load(Ordering::Relaxed) {
+        if self.tokens().len() < self.n_saved + MIN_NEW {
             return None;
         }
-        let failure = self.save(cache).err()?;
-        cache.is_closed.store(true, Ordering::Relaxed);
-        Some(format!("the state of the prompt cannot be kept: {failure}"))
+        cache.unless_closed(|| self.save(cache))
     }
 
     /// Generates as [`generate`](Self::generate) does, and saves the session when the prompt has been read, before something is
@@ -321,8 +338,10 @@ impl Session {
         if self.n_forgotten() > 0 {
             return Err(Error::Forgotten(self.n_forgotten()));
         }
-        let source = Source::new(self);
-        let draft = source.draft(0, Key::root(self)?, self.tokens())?;
+        let root = self.root()?;
+        let cpu = self.executor();
+        let source = Source::new(self.engine(), (&cpu, self.seq), self.tokens());
+        let draft = source.draft(0, root, self.tokens())?;
         Ok(source.write(&draft, out)?)
     }
 
@@ -335,7 +354,7 @@ impl Session {
     pub fn import(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         let segment = Segment::read(bytes)?;
         segment.verify()?;
-        if segment.parent != Key::root(self)? || segment.start != 0 {
+        if segment.parent != self.root()? || segment.start != 0 {
             return Err(Flaw::Foreign.into());
         }
         let (ids, n_vocab): (Vec<u32>, _) = (segment.tokens().collect(), self.engine().spec().n_vocab);
@@ -343,46 +362,55 @@ impl Session {
             return Err(Error::PromptTooLong { n_prompt: ids.len(), n_ctx: self.n_ctx() });
         }
         self.truncate(0)?;
-        let fits = ids.iter().all(|&id| (id as usize) < n_vocab) && self.append_state(&ids, segment.state).is_ok();
-        if !fits || self.settle()? < ids.len() {
+        let fits = ids.iter().all(|&id| (id as usize) < n_vocab);
+        let mut cpu = self.executor();
+        let is_in = fits && cpu.append_state(self.seq, segment.state, ids.len()).is_ok();
+        // Nothing is left if a window is not complete.
+        if !is_in || cpu.truncate(self.seq, ids.len())? < ids.len() {
+            cpu.truncate(self.seq, 0)?;
             return Err(Flaw::State.into());
         }
+        drop(cpu);
+        self.hold(&ids);
         Ok(ids.len())
     }
 }
 
-/// A session that is to be written.
-struct Source<'a> {
-    session: &'a Session,
+/// A sequence that is to be written.
+pub(crate) struct Source<'a> {
+    cpu: &'a Cpu,
+    seq: SeqId,
+    /// What it holds.
+    tokens: &'a [u32],
     label: String,
 }
 
 impl<'a> Source<'a> {
-    fn new(session: &'a Session) -> Self {
-        let metadata = session.engine().model().weights().files().directory().metadata();
+    pub(crate) fn new(engine: &Engine, (cpu, seq): (&'a Cpu, SeqId), tokens: &'a [u32]) -> Self {
+        let metadata = engine.model().weights().files().directory().metadata();
         let text = |key| metadata.str(key).ok().flatten();
         let label = text("general.name").or_else(|| text("general.architecture")).unwrap_or_default();
-        Self { session, label: label.to_owned() }
+        Self { cpu, seq, tokens, label: label.to_owned() }
     }
 
     /// Bytes of the state of these positions.
     fn state_bytes(&self, positions: Range<usize>) -> Result<u64, Error> {
         let mut counter = Counter(0);
-        self.session.export_state(positions, &mut counter)?;
+        self.cpu.export(self.seq, positions, &mut counter)?;
         Ok(counter.0)
     }
 
-    /// A segment of tokens of the session, which begin at position `start`.
+    /// A segment of tokens of the sequence, which begin at position `start`.
     fn draft<'b>(&'b self, start: usize, parent: Key, tokens: &'b [u32]) -> Result<Draft<'b>, Error> {
         let state_bytes = self.state_bytes(start..start + tokens.len())?;
         Ok(Draft { start, parent, tokens, label: &self.label, state_bytes })
     }
 
     fn write(&self, draft: &Draft<'_>, out: &mut dyn Write) -> Result<(), atta_model::Error> {
-        draft.write(out, |out| self.session.export_state(draft.start..draft.start + draft.tokens.len(), out))
+        draft.write(out, |out| self.cpu.export(self.seq, draft.start..draft.start + draft.tokens.len(), out))
     }
 
-    /// Whether the session has all of the state of a segment that its own tokens begin with: of layers with a window one of the
+    /// Whether the sequence has all of the state of a segment that its own tokens begin with: of layers with a window one of the
     /// two may lack what the other has.
     fn has_all_of(&self, other: &Segment<'_>) -> Result<bool, Error> {
         Ok(self.state_bytes(other.positions())? >= other.state.len() as u64)
@@ -446,6 +474,18 @@ impl Saved {
         Segment::read(self.map.bytes())
     }
 
+    /// Appends these tokens, which it begins with, to a sequence of so many, if all of it is what was written.
+    fn append(&self, (cpu, seq): (&mut Cpu, SeqId), (parent, n_held): (Key, usize), ids: &[u32]) -> Result<(), Flaw> {
+        let segment = self.segment()?;
+        let is_here = (segment.parent, segment.start) == (parent, n_held);
+        if !is_here || segment.n_shared(ids) < ids.len() {
+            return Err(Flaw::Misplaced);
+        }
+        segment.verify()?;
+        cpu.append_state(seq, segment.state, ids.len()).map_err(|_| Flaw::State)?;
+        if self.map.is_damaged() { Err(Flaw::State) } else { Ok(()) }
+    }
+
     /// The same; `None` if it cannot be read, which is noted, or is not there any more.
     fn open_noted(path: &Path, notes: &mut Vec<Note>) -> Option<Self> {
         match Self::open(path) {
@@ -460,11 +500,11 @@ impl Saved {
 }
 
 /// What is looked for.
-struct Lookup<'a> {
-    root: Key,
-    ids: &'a [u32],
+pub(crate) struct Lookup<'a> {
+    pub(crate) root: Key,
+    pub(crate) ids: &'a [u32],
     /// Fewer tokens are not worth it.
-    n_min: usize,
+    pub(crate) n_min: usize,
 }
 
 impl Lookup<'_> {
@@ -474,7 +514,7 @@ impl Lookup<'_> {
 }
 
 /// The first `n` tokens of a segment, which nobody has checked yet.
-struct Piece {
+pub(crate) struct Piece {
     at: At,
     /// The key of what stands in front of it.
     parent: Key,

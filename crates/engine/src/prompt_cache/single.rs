@@ -9,6 +9,7 @@ use super::{Flaw, Key, Lookup, Note, Piece, Saved, SavedPrompt, Source, as_text,
 use crate::Error;
 
 /// The file, which need not be there.
+#[derive(Debug)]
 pub(super) struct Single {
     path: PathBuf,
 }
@@ -60,7 +61,7 @@ impl Single {
     pub(super) fn save(&self, source: &Source<'_>, root: Key) -> Result<(), Error> {
         let blame = |source| Error::Cache { path: self.path.clone(), source };
         self.unfinished().for_each(|path| whole::remove_abandoned(&path));
-        let draft = source.draft(0, root, source.session.tokens())?;
+        let draft = source.draft(0, root, source.tokens)?;
         if let Some(old) = self.saved().map_err(blame)? {
             match old.segment() {
                 Err(flaw) if flaw.is_foreign_file() => return Err(blame(as_text(flaw))),

@@ -1,11 +1,15 @@
 //! Several models, their memory, and how long an answer may take.
 
 use std::{
+    fs,
     io::Read,
+    path::Path,
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
+use atta_engine::PromptCache;
 use atta_server::{ServeError, Server, ServerOptions};
 
 use crate::running::{ENDLESS, Running, options, source, source_within};
@@ -102,6 +106,28 @@ fn an_answer_that_takes_too_long_ends_as_at_its_length() {
     }
     assert!(start.elapsed() < Duration::from_secs(10));
     server.stop();
+}
+
+#[test]
+fn what_was_read_outlives_the_server() {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kept-texts/");
+    let _ = fs::remove_dir_all(&path);
+    let mut options = options();
+    options.batcher.cache = Some(Arc::new(PromptCache::open(&path, 1 << 30).unwrap()));
+    let prompt = "Once upon a time there was a fox who lived in a forest. ".repeat(5);
+    let ask = format!(r#"{{"prompt": "{prompt}", "max_tokens": 4, "temperature": 0}}"#);
+    let answers = [0, 1].map(|_| {
+        let server = Running::start(options.clone());
+        let answer = server.ask("/v1/completions", &ask);
+        let restored = server.count("atta_prompt_tokens_restored_total");
+        server.stop();
+        (answer, restored)
+    });
+    assert!(answers[0].1 == 0.0 && answers[1].1 > 50.0, "{answers:?}");
+    assert!(answers[1].0.contains(&format!(r#""cached_tokens":{}"#, answers[1].1)), "{answers:?}");
+    let text =
+        |answer: &str| answer.split(r#""text":"#).nth(1).and_then(|rest| rest.split(',').next()).unwrap().to_owned();
+    assert_eq!(text(&answers[0].0), text(&answers[1].0));
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub(crate) fn options() -> ServerOptions {
         listen: Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))),
         api_keys: Vec::new(),
         insecure: false,
-        batcher: BatcherOptions { session, n_jobs: 2, max_gap: Duration::from_millis(50) },
+        batcher: BatcherOptions { session, n_jobs: 2, max_gap: Duration::from_millis(50), cache: None },
         max_queue: 1,
         max_body: 100_000,
         max_connections: 20,
