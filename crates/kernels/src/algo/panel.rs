@@ -84,6 +84,22 @@ impl Stage {
     }
 }
 
+/// Vectors of so many lanes have tiles of two activation rows, too: a tile of one waits for its own sums. Others do without, so
+/// that a program for boards stays small.
+const PAIRS_FROM: usize = 16;
+
+/// Of `n` activation rows: how many go in tiles of T, and where the tiles of two behind those end.
+#[inline(always)]
+fn parts<I: Lanes, const T: usize>(n: usize) -> (usize, usize) {
+    let whole = n / T * T;
+    if I::LANES < PAIRS_FROM {
+        return (whole, whole);
+    }
+    // A row left alone makes two pairs with a tile of three.
+    let whole = if T == 3 && n % T == 1 && n > T { whole - T } else { whole };
+    (whole, n - (n - whole) % 2)
+}
+
 /// The rows of a strip, the last one repeated where there are none left.
 #[inline(always)]
 pub(super) fn blocks<'a, B>(strip: &Strip<'a>, of: impl Fn(&'a [u8]) -> &'a [B]) -> [&'a [B]; ROWS] {
@@ -103,11 +119,16 @@ pub(crate) fn k_quant<I: Lanes, F: KQuant, const R: usize, const T: usize>(isa: 
         let of_block = x.at(b, strip.rows.start)..x.at(b, strip.rows.end);
         let x =
             Inputs { codes: &x.codes[of_block.clone()], scales: &x.scales[of_block.clone()], sums: &x.sums[of_block] };
-        let whole = strip.rows.len() / T * T;
+        let (whole, pairs) = parts::<I, T>(strip.rows.len());
         for t in (0..whole).step_by(T) {
             k_quant_tile::<I, F, R, T>(isa, &panel, &x.at(t), &mut strip.acc[t * R * I::LANES..]);
         }
-        for t in whole..strip.rows.len() {
+        if PAIRS_FROM <= I::LANES {
+            for t in (whole..pairs).step_by(2) {
+                k_quant_tile::<I, F, R, 2>(isa, &panel, &x.at(t), &mut strip.acc[t * R * I::LANES..]);
+            }
+        }
+        for t in pairs..strip.rows.len() {
             k_quant_tile::<I, F, R, 1>(isa, &panel, &x.at(t), &mut strip.acc[t * R * I::LANES..]);
         }
     }
@@ -115,13 +136,20 @@ pub(crate) fn k_quant<I: Lanes, F: KQuant, const R: usize, const T: usize>(isa: 
 
 /// Bytes of its own row that a block is unpacked ahead of what is asked for from memory: with few activation rows this
 /// algorithm waits for memory, and processors do not follow 64 rows at once by themselves.
-const AHEAD: usize = 640;
+const AHEAD: usize = 432;
 
-/// Asks for the lines [`AHEAD`] bytes behind those that begin in the block.
+/// How far ahead of what stands `at` so many bytes of a row of `row_bytes` bytes memory is asked: behind the end of the row its
+/// successor is the row of the next strip, of which nothing has been read, and not the next row.
 #[inline(always)]
-fn prefetch<I: Lanes>(isa: I, block: &[u8]) {
+fn ahead(at: usize, row_bytes: usize, n_rows: usize) -> usize {
+    if at + AHEAD < row_bytes { AHEAD } else { AHEAD + (n_rows - 1) * row_bytes }
+}
+
+/// Asks for the lines so many bytes behind those that begin in the block.
+#[inline(always)]
+fn prefetch<I: Lanes>(isa: I, block: &[u8], ahead: usize) {
     for line in 0..block.len().div_ceil(64) {
-        isa.prefetch(block, AHEAD + 64 * line);
+        isa.prefetch(block, ahead + 64 * line);
     }
 }
 
@@ -135,9 +163,11 @@ pub(super) fn k_quant_vector<I: Lanes, F: KQuant, const R: usize>(
     panel: &mut Panel<I, R>,
     r: usize,
 ) {
+    let block_bytes = size_of::<F::Block>();
+    let ahead = ahead(b * block_bytes, rows[0].len() * block_bytes, R * I::LANES);
     for (i, row) in rows[..I::LANES].iter().enumerate() {
         let block = &row[b];
-        prefetch(isa, block.as_ref());
+        prefetch(isa, block.as_ref(), ahead);
         stage.head(i, &F::head(block));
         for g in 0..8 {
             stage.codes(isa, i, g, F::codes(isa, block, g));
@@ -278,11 +308,16 @@ pub(crate) fn quant_32<I: Lanes, F: Quant32, const R: usize, const T: usize>(isa
         let of_block = x.at(b, strip.rows.start)..x.at(b, strip.rows.end);
         let x =
             Inputs { codes: &x.codes[of_block.clone()], scales: &x.scales[of_block.clone()], sums: &x.sums[of_block] };
-        let whole = strip.rows.len() / T * T;
+        let (whole, pairs) = parts::<I, T>(strip.rows.len());
         for t in (0..whole).step_by(T) {
             quant_32_tile::<I, F, R, T>(isa, &panel, &x.at(t), n_groups, &mut strip.acc[t * R * I::LANES..]);
         }
-        for t in whole..strip.rows.len() {
+        if PAIRS_FROM <= I::LANES {
+            for t in (whole..pairs).step_by(2) {
+                quant_32_tile::<I, F, R, 2>(isa, &panel, &x.at(t), n_groups, &mut strip.acc[t * R * I::LANES..]);
+            }
+        }
+        for t in pairs..strip.rows.len() {
             quant_32_tile::<I, F, R, 1>(isa, &panel, &x.at(t), n_groups, &mut strip.acc[t * R * I::LANES..]);
         }
     }
@@ -298,9 +333,11 @@ pub(super) fn quant_32_vector<I: Lanes, F: Quant32, const R: usize>(
     panel: &mut Panel<I, R>,
     r: usize,
 ) {
+    let block_bytes = size_of::<F::Block>();
+    let ahead = ahead(groups.start * block_bytes, rows[0].len() * block_bytes, R * I::LANES);
     for (i, row) in rows[..I::LANES].iter().enumerate() {
         for (g, block) in row[groups.clone()].iter().enumerate() {
-            prefetch(isa, block.as_ref());
+            prefetch(isa, block.as_ref(), ahead);
             stage.codes(isa, i, g, F::codes(isa, block));
             stage.d_32[g][i] = F::d(block);
             if F::MINS {
