@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Alternatives of a token that may be asked for.
-const MAX_TOP_LOGPROBS: usize = 20;
+pub(super) const MAX_TOP_LOGPROBS: usize = 20;
 
 /// Variables of a template that say what was said.
 const OURS: [&str; 5] = ["messages", "tools", "documents", "add_generation_prompt", "bos_token"];
@@ -114,10 +114,7 @@ impl ChatRequest {
         if self.modalities.is_some_and(|kinds| kinds != ["text"]) {
             return Err(Refusal::field("modalities", "this server writes text only"));
         }
-        let extra = self.chat_template_kwargs.unwrap_or_default();
-        if let Some(name) = OURS.into_iter().find(|&name| extra.contains_key(name)) {
-            return Err(Refusal::field("chat_template_kwargs", format!("{name} is a field of its own")));
-        }
+        let extra = variables(self.chat_template_kwargs)?;
         if self.messages.is_empty() {
             return Err(Refusal::field("messages", "there are no messages"));
         }
@@ -169,6 +166,15 @@ impl ChatRequest {
                 logprobs: n_logprobs.is_some(),
             },
         })
+    }
+}
+
+/// Further variables of a template, none of which is a field of its own.
+pub(super) fn variables(given: Option<Map<String, Value>>) -> Result<Map<String, Value>, Refusal> {
+    let given = given.unwrap_or_default();
+    match OURS.into_iter().find(|&name| given.contains_key(name)) {
+        Some(name) => Err(Refusal::field("chat_template_kwargs", format!("{name} is a field of its own"))),
+        None => Ok(given),
     }
 }
 

@@ -1,10 +1,11 @@
-//! OpenAI's interface: `/v1/chat/completions`, `/v1/completions`, `/v1/models`.
+//! OpenAI's interface: `/v1/chat/completions`, `/v1/completions`, `/v1/responses`, `/v1/models`.
 //!
 //! Source: OpenAI, "API reference", 2025. A field that is not supported is refused by its name.
 
 pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod models;
+pub(crate) mod responses;
 mod says;
 mod tier;
 mod wire;
