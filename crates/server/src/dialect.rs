@@ -81,3 +81,18 @@ fn named(refusal: &Refusal) -> String {
         _ => refusal.message.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn anthropics_errors_name_the_field_in_their_message() {
+        let message = |message: &str| {
+            let refusal = Refusal::field("tools", message);
+            Dialect::Anthropic.error(&refusal, None)["error"]["message"].clone()
+        };
+        assert_eq!(message("there are too many"), "tools: there are too many");
+        assert_eq!(message("there are too many tools"), "there are too many tools");
+    }
+}
