@@ -11,6 +11,8 @@ from serving import HELLO, Server, refused, wait_idle
 HOUSE = json.loads((Path(__file__).parents[2] / "examples" / "home" / "tools.json").read_text())
 TOOLS = [{"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]} for tool in HOUSE]
 LIGHT = [{"role": "user", "content": "turn on the kitchen light"}]
+# What the client has no arguments for any more, and the interface has.
+SAMPLING = ("temperature", "top_p", "top_k")
 STORY = [{"role": "user", "content": "Tell me a story about a fox."}]
 # A call that no model can make short.
 ENDLESS = {
@@ -32,13 +34,20 @@ def fields_of(server: Server, messages, fields: dict) -> dict:
     return {"model": server.model(), "messages": messages, "max_tokens": 24, "temperature": 0, **fields}
 
 
+def arguments_of(server: Server, messages, fields: dict) -> dict:
+    """The same as arguments of the client."""
+    fields = fields_of(server, messages, fields)
+    extra = {name: fields.pop(name) for name in SAMPLING if name in fields}
+    return fields | {"extra_body": extra | fields.get("extra_body", {})}
+
+
 def ask(server: Server, messages=HELLO, **fields):
-    return client(server).messages.create(**fields_of(server, messages, fields))
+    return client(server).messages.create(**arguments_of(server, messages, fields))
 
 
 def streamed(server: Server, messages=HELLO, **fields):
     """What the client's own helper makes of a stream."""
-    with client(server).messages.stream(**fields_of(server, messages, fields)) as stream:
+    with client(server).messages.stream(**arguments_of(server, messages, fields)) as stream:
         return stream.get_final_message()
 
 
@@ -101,7 +110,7 @@ def test_a_stream_says_what_the_whole_says(server: Server):
     """Text, reason and usage."""
     whole, parts = ask(server, STORY, max_tokens=80), streamed(server, STORY, max_tokens=80)
     assert said(whole) == said(parts), (whole, parts)
-    with client(server).messages.stream(**fields_of(server, STORY, {"max_tokens": 80})) as stream:
+    with client(server).messages.stream(**arguments_of(server, STORY, {"max_tokens": 80})) as stream:
         assert "".join(stream.text_stream) == text_of(whole)
 
 
@@ -223,7 +232,7 @@ def test_fields_that_say_the_usual_are_taken(server: Server):
     taken = {"metadata": {"user_id": "me"}, "service_tier": "auto", "thinking": {"type": "disabled"}, "top_k": 5, "top_p": 0.9}
     for name, value in taken.items():
         assert ask(server, **{name: value}).role == "assistant", name
-    assert client(server).beta.messages.create(**fields_of(server, HELLO, {})).role == "assistant"
+    assert client(server).beta.messages.create(**arguments_of(server, HELLO, {})).role == "assistant"
 
 
 def check_named(server: Server, wrong: list):
@@ -287,7 +296,7 @@ def test_keys_are_asked_for(server: Server):
 def test_closing_a_stream_frees_its_place(server: Server):
     """A call that would have been long ends soon."""
     before = server.count("generated_tokens_total")
-    fields = fields_of(server, HELLO, {"tools": [ENDLESS], "tool_choice": {"type": "any"}, "max_tokens": 4000})
+    fields = arguments_of(server, HELLO, {"tools": [ENDLESS], "tool_choice": {"type": "any"}, "max_tokens": 4000})
     with client(server).messages.stream(**fields) as stream:
         next(event for event in stream if event.type == "input_json")
         assert server.count("jobs_running") == 1

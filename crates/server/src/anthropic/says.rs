@@ -1,6 +1,6 @@
 //! Messages of a request, in our own words.
 //!
-//! There a message is a list of blocks; here it is a text with thoughts and calls, and a result is a message of its own.
+//! There a message is a list of blocks; here it is a text with thoughts and calls, and a result is a message by itself.
 
 use std::collections::HashMap;
 
