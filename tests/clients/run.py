@@ -14,6 +14,7 @@ import time
 import traceback
 import warnings
 
+import anthropic_messages
 import langchain_chat
 import openai_chat
 import openai_responses
@@ -22,7 +23,7 @@ import operation
 from serving import Server
 
 TEST_S = 120
-FILES = [openai_chat, openai_stream, openai_responses, langchain_chat, operation]
+FILES = [openai_chat, openai_stream, openai_responses, langchain_chat, anthropic_messages, operation]
 # What the server does not do yet, and why the test is right: name of the test to reason.
 KNOWN: dict[str, str] = {}
 

@@ -31,7 +31,8 @@ pub struct StopStrings {
     /// What the last call gave out, then what is held back.
     buffer: String,
     n_given_bytes: usize,
-    stopped: bool,
+    /// Which of them has occurred.
+    found: Option<usize>,
 }
 
 impl StopStrings {
@@ -43,7 +44,7 @@ impl StopStrings {
         if stops.iter().any(String::is_empty) {
             return Err(StopError::Empty);
         }
-        Ok(Self { stops, buffer: String::new(), n_given_bytes: 0, stopped: false })
+        Ok(Self { stops, buffer: String::new(), n_given_bytes: 0, found: None })
     }
 
     /// Takes the next piece of text and returns what can be printed of all so far. After a stop string has occurred
@@ -51,11 +52,16 @@ impl StopStrings {
     pub fn push(&mut self, text: &str) -> StopPiece<'_> {
         self.buffer.drain(..self.n_given_bytes);
         self.n_given_bytes = 0;
-        if !self.stopped {
+        if self.found.is_none() {
             self.buffer.push_str(text);
             self.n_given_bytes = self.printable_bytes();
         }
-        StopPiece { text: &self.buffer[..self.n_given_bytes], stopped: self.stopped }
+        StopPiece { text: &self.buffer[..self.n_given_bytes], stopped: self.found.is_some() }
+    }
+
+    /// The stop string that has ended the text.
+    pub fn found(&self) -> Option<&str> {
+        self.found.map(|i| self.stops[i].as_str())
     }
 
     /// The text held back, when generation ends for another reason; empty after a stop string. The next text starts
@@ -68,22 +74,22 @@ impl StopStrings {
 
     /// How much of the buffer can be given out; what comes after a stop string is dropped.
     fn printable_bytes(&mut self) -> usize {
-        if let Some(start) = self.earliest_stop() {
+        if let Some((start, i)) = self.earliest_stop() {
             self.buffer.truncate(start);
-            self.stopped = true;
+            self.found = Some(i);
             return start;
         }
         let held = self.stops.iter().map(|stop| begun_bytes(&self.buffer, stop)).max();
         self.buffer.len() - held.unwrap_or(0)
     }
 
-    /// Where the stop string starts that is complete first, the longest of those.
-    fn earliest_stop(&self) -> Option<usize> {
-        let found = self.stops.iter().filter_map(|stop| {
+    /// Where the stop string starts that is complete first, the longest of those, and which it is.
+    fn earliest_stop(&self) -> Option<(usize, usize)> {
+        let found = self.stops.iter().enumerate().filter_map(|(i, stop)| {
             let start = self.buffer.find(stop)?;
-            Some((start + stop.len(), start))
+            Some((start + stop.len(), start, i))
         });
-        found.min().map(|(_, start)| start)
+        found.min().map(|(_, start, i)| (start, i))
     }
 }
 
@@ -150,6 +156,17 @@ mod tests {
     fn the_stop_string_complete_first_wins_and_the_longest_of_those() {
         assert_eq!(stops(&["abcd", "c"]).push("xabcd"), piece("xab", true));
         assert_eq!(stops(&["bc", "abc"]).push("xabcd"), piece("x", true));
+    }
+
+    #[test]
+    fn the_stop_string_that_ended_the_text_is_known() {
+        let mut s = stops(&["bc", "abc", "c"]);
+        s.push("xab");
+        assert_eq!(s.found(), None);
+        s.push("cc");
+        assert_eq!(s.found(), Some("abc"));
+        s.flush();
+        assert_eq!(s.found(), Some("abc"));
     }
 
     #[test]

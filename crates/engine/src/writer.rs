@@ -66,6 +66,11 @@ impl Writer {
         self.n_generated
     }
 
+    /// The stop string that has ended the text.
+    pub(crate) fn stop_found(&self) -> Option<&str> {
+        self.stop.found()
+    }
+
     /// Whether the text is as long as it may be, where so many tokens have a place.
     pub(crate) fn is_at_length(&self, room: usize) -> bool {
         self.n_generated == self.n_predict || self.pending.len() > room

@@ -20,7 +20,8 @@ impl Dialect {
     /// That of a path; ours are like OpenAI's.
     pub(crate) fn of(path: &str) -> Self {
         match path {
-            "/v1/messages" | "/v1/messages/count_tokens" => Self::Anthropic,
+            "/v1/messages" => Self::Anthropic,
+            path if path.starts_with("/v1/messages/") => Self::Anthropic,
             path if path.starts_with("/api/") => Self::Ollama,
             _ => Self::OpenAi,
         }
@@ -33,7 +34,7 @@ impl Dialect {
         match self {
             Self::OpenAi => json!({ "error": { "message": message, "type": kind, "param": param, "code": code } }),
             Self::Anthropic => {
-                let error = json!({ "type": kind, "message": message });
+                let error = json!({ "type": kind, "message": named(refusal) });
                 json!({ "type": "error", "error": error, "request_id": request_id })
             }
             Self::Ollama => json!({ "error": message }),
@@ -54,6 +55,14 @@ impl Dialect {
         }
     }
 
+    /// Headers that have the id of a request.
+    pub(crate) fn id_headers(self) -> &'static [&'static str] {
+        match self {
+            Self::OpenAi | Self::Ollama => &["x-request-id"],
+            Self::Anthropic => &["x-request-id", "request-id"],
+        }
+    }
+
     /// The response that a refusal is, if it is one.
     pub(crate) fn respond(self, mut response: Response, request_id: &str) -> Response {
         let Some(refusal) = response.extensions_mut().remove::<Refusal>() else { return response };
@@ -62,5 +71,28 @@ impl Dialect {
             .headers_mut()
             .extend(std::mem::take(response.headers_mut()).into_iter().filter_map(|(k, v)| Some((k?, v))));
         written
+    }
+}
+
+/// The message with the field that it is about, for interfaces that have no other place for it.
+fn named(refusal: &Refusal) -> String {
+    match &refusal.param {
+        Some(param) if !refusal.message.contains(param) => format!("{param}: {}", refusal.message),
+        _ => refusal.message.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn anthropics_errors_name_the_field_in_their_message() {
+        let message = |message: &str| {
+            let refusal = Refusal::field("tools", message);
+            Dialect::Anthropic.error(&refusal, None)["error"]["message"].clone()
+        };
+        assert_eq!(message("there are too many"), "tools: there are too many");
+        assert_eq!(message("there are too many tools"), "there are too many tools");
     }
 }

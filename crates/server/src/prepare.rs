@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 
 use atta_engine::{
     Error, GenerateOptions, Job,
-    chat::{DateTime, Said},
+    chat::{self, DateTime, Said},
 };
 
 use axum::body::Body;
@@ -19,6 +19,9 @@ use crate::{
     models::Model,
     refusal::Refusal,
 };
+
+/// The priority of a job for which nobody has asked for another.
+pub(crate) const USUAL_PRIORITY: u8 = 1;
 
 /// Jobs, and who reads what they write.
 pub(crate) struct Prepared {
@@ -98,6 +101,12 @@ async fn elsewhere<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(|_| Refusal::broken())?
 }
 
+/// The prompt of an answer to a conversation, now.
+pub(crate) fn ask(model: &Model, said: &Said<'_>, options: &GenerateOptions) -> Result<chat::Asked, Refusal> {
+    let said = Said { now: Some(DateTime::from_unix(app::now())), ..*said };
+    Ok(model.form.ask(&said, options)?)
+}
+
 /// Answers to a conversation, `n` of them.
 pub(crate) fn answers(
     model: &Model,
@@ -105,8 +114,7 @@ pub(crate) fn answers(
     options: &GenerateOptions,
     n: usize,
 ) -> Result<Prepared, Refusal> {
-    let said = Said { now: Some(DateTime::from_unix(app::now())), ..*said };
-    let asked = model.form.ask(&said, options)?;
+    let asked = ask(model, said, options)?;
     let jobs = jobs(model, &asked.prompt.ids, &asked.options, n);
     let jobs = jobs.map_err(|error| model.form.blame(error, said.tools))?;
     let readers = (0..n).map(|_| Reader::message(asked.parser.clone())).collect();
@@ -137,7 +145,7 @@ fn jobs(model: &Model, ids: &[u32], options: &GenerateOptions, n: usize) -> Resu
     let job = |i: usize| {
         let mut options = options.clone();
         options.sampling.seed = options.sampling.seed.wrapping_add(i as u64);
-        Job::new(&model.engine, ids.to_vec(), &options)
+        Ok(Job::new(&model.engine, ids.to_vec(), &options)?.with_priority(USUAL_PRIORITY))
     };
     (0..n).map(job).collect()
 }

@@ -134,6 +134,11 @@ impl Refusal {
         Self { param: self.param.map(|_| field.to_owned()), ..self }
     }
 
+    /// The same, where the interface has another name for that field.
+    pub(crate) fn renamed(self, ours: &str, theirs: &str) -> Self {
+        if self.param.as_deref() == Some(ours) { self.about(theirs) } else { self }
+    }
+
     pub(crate) fn kind(&self) -> Kind {
         match self.status {
             StatusCode::UNAUTHORIZED => Kind::Key,

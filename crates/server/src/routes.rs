@@ -19,6 +19,7 @@ use serde_json::json;
 
 use crate::{
     Log, access,
+    anthropic::{count, messages},
     app::App,
     dialect::Dialect,
     native,
@@ -36,6 +37,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/chat/completions", post(chat_completions))
         .route("/v1/completions", post(text_completions))
         .route("/v1/responses", post(model_responses))
+        .route("/v1/messages", post(anthropic_messages))
+        .route("/v1/messages/count_tokens", post(anthropic_count))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*name}", get(models::one))
         .route("/tokenize", post(native::tokenize))
@@ -67,9 +70,10 @@ async fn around(State(app): State<Arc<App>>, request: Request, next: Next) -> Re
     } else {
         next.run(request).await
     };
-    let mut response = Dialect::of(&path).respond(response, &id);
+    let dialect = Dialect::of(&path);
+    let mut response = dialect.respond(response, &id);
     if let Ok(value) = HeaderValue::from_str(&id) {
-        response.headers_mut().insert("x-request-id", value);
+        dialect.id_headers().iter().for_each(|name| drop(response.headers_mut().insert(*name, value.clone())));
     }
     app.metrics.request(response.status().as_u16());
     log(app.options.log, &id, &method, &path, response.status().as_u16(), start.elapsed());
@@ -99,6 +103,14 @@ async fn text_completions(State(app): State<Arc<App>>, body: Body) -> Result<Res
 
 async fn model_responses(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
     responses::answer(app, body).await
+}
+
+async fn anthropic_messages(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
+    messages::answer(app, body).await
+}
+
+async fn anthropic_count(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
+    count::answer(app, body).await
 }
 
 async fn file(uri: Uri) -> Response {

@@ -114,11 +114,8 @@ impl<W: Writer> Stream for ServerSent<W> {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.get_mut().0.poll(cx).map(|event| {
             let Event { name, data } = event?;
-            let event = sse::Event::default().data(data);
-            Some(Ok(match name {
-                Some(name) => event.event(name),
-                None => event,
-            }))
+            let event = name.map_or_else(sse::Event::default, |name| sse::Event::default().event(name));
+            Some(Ok(event.data(data)))
         })
     }
 }

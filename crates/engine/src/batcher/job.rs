@@ -30,6 +30,11 @@ impl Job {
         Ok(Self { prompt, priority: 0, writer: Writer::new(engine, options)? })
     }
 
+    /// Tokens of its prompt.
+    pub fn n_prompt(&self) -> usize {
+        self.prompt.len()
+    }
+
     /// Lets it go before those of a lower priority while it waits; 0 without this.
     #[must_use]
     pub fn with_priority(self, priority: u8) -> Self {
@@ -42,6 +47,8 @@ impl Job {
 pub struct Done {
     /// Why it ended.
     pub finish_reason: FinishReason,
+    /// The stop string that ended it, if one did.
+    pub stop: Option<String>,
     /// Tokens of the prompt.
     pub n_prompt: usize,
     /// Tokens of the prompt that did not have to be evaluated.
@@ -169,6 +176,7 @@ impl Running {
         };
         Done {
             finish_reason,
+            stop: self.writer.stop_found().map(str::to_owned),
             n_prompt: self.n_prompt,
             n_cached: self.n_cached,
             n_generated: self.n_written(),

@@ -89,6 +89,11 @@ impl Form {
         Ok(Asked { prompt: Prompt { text, ids }, options, parser })
     }
 
+    /// Whether the template has a switch of this name, such as `enable_thinking`.
+    pub fn has_switch(&self, name: &str) -> bool {
+        [false, true].into_iter().any(|with_tools| self.template.source(with_tools).contains(name))
+    }
+
     /// What has to end an answer as text.
     pub(super) fn stop(&self) -> Option<&str> {
         self.stop.as_deref()

@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::prepare::USUAL_PRIORITY;
+
 /// A class of requests. Those of a higher one begin first if there are more than can be answered at once; nobody is interrupted for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -21,8 +23,8 @@ impl Tier {
     pub(super) fn priority(self) -> u8 {
         match self {
             Self::Flex => 0,
-            Self::Default => 1,
-            Self::Priority => 2,
+            Self::Default => USUAL_PRIORITY,
+            Self::Priority => USUAL_PRIORITY + 1,
         }
     }
 

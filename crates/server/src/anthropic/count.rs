@@ -1,0 +1,55 @@
+//! `POST /v1/messages/count_tokens`: how long a prompt would be.
+
+use std::sync::Arc;
+
+use atta_engine::GenerateOptions;
+use axum::{
+    Json,
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    says::{Blocks, Plain, Turn},
+    talk::{Talk, Thinking},
+    tools::{Choice, Tool},
+};
+use crate::{
+    app::App,
+    models::Model,
+    prepare::{self, Ask, Asked},
+    refusal::Refusal,
+};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CountRequest {
+    messages: Vec<Turn>,
+    model: Option<String>,
+    system: Option<Blocks<Plain>>,
+    tools: Option<Vec<Tool>>,
+    tool_choice: Option<Choice>,
+    thinking: Option<Thinking>,
+    #[serde(rename = "cache_control")]
+    _cache_control: Option<Value>,
+}
+
+impl Ask for CountRequest {
+    fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+}
+
+/// Counts the tokens of a prompt.
+pub(crate) async fn answer(app: Arc<App>, body: Body) -> Result<Response, Refusal> {
+    let count = Asked::read(&app, body).await?.map(count).await?;
+    Ok(Json(json!({ "input_tokens": count })).into_response())
+}
+
+fn count(model: &Model, request: CountRequest) -> Result<usize, Refusal> {
+    let CountRequest { messages: turns, system, tools, tool_choice, thinking, .. } = request;
+    let talk = Talk { turns, system, tools, tool_choice, thinking }.understood(model)?;
+    Ok(prepare::ask(model, &talk.said(), &GenerateOptions::default())?.prompt.ids.len())
+}
