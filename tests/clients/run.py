@@ -15,13 +15,14 @@ import traceback
 import warnings
 
 import langchain_chat
+import ollama_chat
 import openai_chat
 import openai_stream
 import operation
 from serving import Server
 
 TEST_S = 120
-FILES = [openai_chat, openai_stream, langchain_chat, operation]
+FILES = [openai_chat, openai_stream, langchain_chat, ollama_chat, operation]
 # What the server does not do yet, and why the test is right: name of the test to reason.
 KNOWN: dict[str, str] = {}
 

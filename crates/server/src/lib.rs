@@ -2,7 +2,7 @@
 //!
 //! Knows the interfaces of other servers, and nothing of weights or kernels. The one idea: what a client asks for becomes
 //! jobs of a [`Batcher`](atta_engine::Batcher), which a thread of its own runs; everything else is translation, of
-//! requests into jobs (`openai/`) and of what is heard of them into events on the wire. The only crate with async code,
+//! requests into jobs (`openai/`, `ollama/`) and of what is heard of them into events on the wire. The only crate with async code,
 //! and that is one thread too.
 //!
 //! No path or address in a request ever names a file or another machine.
@@ -18,6 +18,7 @@ mod listen;
 mod metrics;
 mod models;
 mod native;
+mod ollama;
 mod openai;
 mod page;
 mod prepare;

@@ -21,7 +21,7 @@ use crate::{
     Log, access,
     app::App,
     dialect::Dialect,
-    native,
+    native, ollama,
     openai::{chat, completions, models},
     page,
     refusal::Refusal,
@@ -37,6 +37,12 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/completions", post(text_completions))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*name}", get(models::one))
+        .route("/api/chat", post(ollama_chat))
+        .route("/api/generate", post(ollama_generate))
+        .route("/api/tags", get(ollama::models::tags))
+        .route("/api/ps", get(ollama::models::running))
+        .route("/api/show", post(ollama::models::show))
+        .route("/api/version", get(ollama::models::version))
         .route("/tokenize", post(native::tokenize))
         .route("/detokenize", post(native::detokenize))
         .route("/health", get(native::health))
@@ -94,6 +100,14 @@ async fn chat_completions(State(app): State<Arc<App>>, body: Body) -> Result<Res
 
 async fn text_completions(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
     completions::answer(app, body).await
+}
+
+async fn ollama_chat(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
+    ollama::chat::answer(app, body).await
+}
+
+async fn ollama_generate(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
+    ollama::generate::answer(app, body).await
 }
 
 async fn file(uri: Uri) -> Response {

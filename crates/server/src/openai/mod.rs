@@ -5,6 +5,6 @@
 pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod models;
-mod says;
+pub(crate) mod says;
 mod tier;
-mod wire;
+pub(crate) mod wire;
