@@ -16,6 +16,7 @@ import warnings
 
 import anthropic_messages
 import langchain_chat
+import ollama_chat
 import openai_chat
 import openai_responses
 import openai_stream
@@ -23,7 +24,7 @@ import operation
 from serving import Server
 
 TEST_S = 120
-FILES = [openai_chat, openai_stream, openai_responses, langchain_chat, anthropic_messages, operation]
+FILES = [openai_chat, openai_stream, openai_responses, langchain_chat, anthropic_messages, ollama_chat, operation]
 # What the server does not do yet, and why the test is right: name of the test to reason.
 KNOWN: dict[str, str] = {}
 

@@ -7,6 +7,7 @@ use std::{
     collections::VecDeque,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use atta_engine::{
@@ -58,6 +59,7 @@ pub(crate) struct Answers {
     readers: Vec<Option<Reader>>,
     ready: VecDeque<(usize, Happening)>,
     model: Arc<Model>,
+    load_time: Duration,
     /// That of the request, until it is answered or its client is gone.
     _place: OwnedSemaphorePermit,
 }
@@ -106,17 +108,23 @@ impl Answers {
     /// One reader for each job.
     pub(crate) fn new(
         model: Arc<Model>,
+        load_time: Duration,
         news: UnboundedReceiver<Heard>,
         readers: Vec<Reader>,
         place: OwnedSemaphorePermit,
     ) -> Self {
         let readers = readers.into_iter().map(Some).collect();
-        Self { news, readers, ready: VecDeque::new(), model, _place: place }
+        Self { news, readers, ready: VecDeque::new(), model, load_time, _place: place }
     }
 
     /// Whose they are.
     pub(crate) fn model(&self) -> &Arc<Model> {
         &self.model
+    }
+
+    /// How long it took to have the model in memory.
+    pub(crate) fn load_time(&self) -> Duration {
+        self.load_time
     }
 
     /// How many there are.

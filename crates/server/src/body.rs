@@ -23,11 +23,14 @@ pub(crate) async fn read(body: Body, max: usize, timeout: Duration) -> Result<By
     }
 }
 
-/// Understands a body, which takes a while if it is long. A field that is unknown, unless it is null, or that has a value of
-/// another type is named.
+/// Understands a body, which takes a while if it is long.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     let value: Result<Value, _> = serde_json::from_slice(bytes);
-    let mut value = value.map_err(|error| Refusal::bad(format!("this is no JSON: {error}")))?;
+    understand(value.map_err(|error| Refusal::bad(format!("this is no JSON: {error}")))?)
+}
+
+/// Understands an object. A field that is unknown, unless it is null, or that has a value of another type is named.
+pub(crate) fn understand<T: DeserializeOwned>(mut value: Value) -> Result<T, Refusal> {
     if let Some(fields) = value.as_object_mut() {
         fields.retain(|_, value| !value.is_null());
     }

@@ -2,8 +2,8 @@
 //!
 //! Knows the interfaces of other servers, and nothing of weights or kernels. The one idea: what a client asks for becomes
 //! jobs of a [`Batcher`](atta_engine::Batcher), which a thread of its own runs; everything else is translation, of
-//! requests into jobs (`openai/`, `anthropic/`) and of what is heard of them into events on the wire. The only crate with
-//! async code, and that is one thread too.
+//! requests into jobs (`openai/`, `anthropic/`, `ollama/`) and of what is heard of them into events on the wire. The only
+//! crate with async code, and that is one thread too.
 //!
 //! No path or address in a request ever names a file or another machine.
 
@@ -19,6 +19,7 @@ mod listen;
 mod metrics;
 mod models;
 mod native;
+mod ollama;
 mod openai;
 mod page;
 mod prepare;

@@ -165,9 +165,12 @@ async fn stop_asked(mut stopped: watch::Receiver<bool>) {
 
 /// Takes models out of memory that nobody uses, if they may go.
 async fn unload(app: Arc<App>) {
-    let Some(idle) = app.options.idle_unload else { return };
+    let idle = app.options.idle_unload;
     loop {
         tokio::time::sleep(LOOK).await;
+        if !app.models.has_idle(idle) {
+            continue;
+        }
         let models = Arc::clone(&app.models);
         // A thread that came to grief has told of it by itself.
         let _ = tokio::task::spawn_blocking(move || models.unload_idle(idle)).await;

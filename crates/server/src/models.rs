@@ -18,6 +18,9 @@ use crate::{
     worker::{Status, Worker},
 };
 
+/// What stands behind names where another server has several versions of a model.
+const LATEST: &str = ":latest";
+
 /// Loads a model beside others that hold so many bytes of private memory.
 pub type Open = dyn Fn(u64) -> Result<Engine, Error> + Send + Sync;
 
@@ -58,10 +61,38 @@ struct Entry {
     place: Mutex<Place>,
 }
 
+/// How long a model stays in memory after its last use, where that request has said so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stay {
+    For(Duration),
+    Always,
+}
+
 /// Where a model is if it is loaded. Whoever uses it holds another `Arc`, which comes from here only.
 struct Place {
     model: Option<Arc<Model>>,
     last_use: Instant,
+    stay: Option<Stay>,
+}
+
+impl Place {
+    fn new(model: Option<Arc<Model>>) -> Self {
+        Self { model, last_use: Instant::now(), stay: None }
+    }
+
+    /// How long it stays if nobody uses it, on a server where that is `idle`; `None`: always.
+    fn time_left(&self, idle: Option<Duration>) -> Option<Duration> {
+        let time = match self.stay {
+            Some(Stay::For(time)) => Some(time),
+            Some(Stay::Always) => None,
+            None => idle,
+        };
+        Some(time?.saturating_sub(self.last_use.elapsed()))
+    }
+
+    fn is_due(&self, idle: Option<Duration>) -> bool {
+        self.model.is_some() && self.time_left(idle) == Some(Duration::ZERO)
+    }
 }
 
 /// All models.
@@ -84,7 +115,7 @@ impl Models {
         batcher: BatcherOptions,
         on_grief: Arc<dyn Fn() + Send + Sync>,
     ) -> Result<Self, ServeError> {
-        let place = || Mutex::new(Place { model: None, last_use: Instant::now() });
+        let place = || Mutex::new(Place::new(None));
         let models = Self {
             entries: sources.into_iter().map(|source| Entry { source, place: place() }).collect(),
             batcher,
@@ -128,34 +159,37 @@ impl Models {
 
     fn find(&self, name: Option<&str>) -> Result<usize, Refusal> {
         let Some(name) = name else { return Ok(0) };
-        let found = self.entries.iter().position(|entry| entry.source.names.iter().any(|ours| ours == name));
+        let of = |name: &str| self.entries.iter().position(|entry| entry.source.names.iter().any(|ours| ours == name));
+        let found = of(name).or_else(|| of(name.strip_suffix(LATEST)?));
         found.ok_or_else(|| Refusal::no_model(name))
     }
 
-    /// The model of that name, which is loaded if it is not there.
-    pub(crate) async fn get(self: &Arc<Self>, name: Option<&str>) -> Result<Arc<Model>, Refusal> {
+    /// The model of that name, which is loaded if it is not there, and stays for so long.
+    pub(crate) async fn get(self: &Arc<Self>, name: Option<&str>, stay: Option<Stay>) -> Result<Arc<Model>, Refusal> {
         let i = self.find(name)?;
-        if let Some(model) = self.take(i) {
+        if let Some(model) = self.take(i, stay) {
             return Ok(model);
         }
         // It is held by the work, which goes on if the client goes away.
         let turn = Arc::clone(&self.loading).lock_owned().await;
-        if let Some(model) = self.take(i) {
+        if let Some(model) = self.take(i, stay) {
             return Ok(model);
         }
         let models = Arc::clone(self);
         let work = move || {
             let _turn = turn;
-            models.load(i)
+            let model = models.load(i)?;
+            models.take(i, stay);
+            Ok(model)
         };
         let loaded = tokio::task::spawn_blocking(work).await.map_err(|_| Refusal::broken())?;
-        loaded.map_err(|error| Refusal::not_loaded(&error))
+        loaded.map_err(|error: ServeError| Refusal::not_loaded(&error))
     }
 
     /// The model, if it is in memory; it counts as used.
-    fn take(&self, i: usize) -> Option<Arc<Model>> {
+    fn take(&self, i: usize, stay: Option<Stay>) -> Option<Arc<Model>> {
         let mut place = lock(&self.entries[i].place);
-        place.last_use = Instant::now();
+        (place.last_use, place.stay) = (Instant::now(), stay);
         place.model.clone()
     }
 
@@ -165,7 +199,7 @@ impl Models {
             match self.open(i) {
                 Ok(model) => {
                     let model = Arc::new(model);
-                    *lock(&self.entries[i].place) = Place { model: Some(Arc::clone(&model)), last_use: Instant::now() };
+                    *lock(&self.entries[i].place) = Place::new(Some(Arc::clone(&model)));
                     return Ok(model);
                 }
                 Err(ServeError::Engine(error)) if error.is_about_memory() && self.unload_oldest() => {}
@@ -193,15 +227,29 @@ impl Models {
         self.entries.iter().filter_map(|entry| lock(&entry.place).model.clone()).collect()
     }
 
+    /// The same, and how long each of them stays if nobody uses it.
+    pub(crate) fn stays(&self, idle: Option<Duration>) -> Vec<(Arc<Model>, Option<Duration>)> {
+        let stay = |entry: &Entry| {
+            let place = lock(&entry.place);
+            Some((place.model.clone()?, place.time_left(idle)))
+        };
+        self.entries.iter().filter_map(stay).collect()
+    }
+
     /// Whether one can compute no more.
     pub(crate) fn is_broken(&self) -> bool {
         self.loaded().iter().any(|model| model.worker.has_ended())
     }
 
-    /// Takes those out of memory that nobody has used for so long.
-    pub(crate) fn unload_idle(&self, idle: Duration) {
+    /// Whether there are some that nobody has used for so long.
+    pub(crate) fn has_idle(&self, idle: Option<Duration>) -> bool {
+        self.entries.iter().any(|entry| lock(&entry.place).is_due(idle))
+    }
+
+    /// Takes those out of memory that nobody has used for so long, or for as long as their last user wanted them to stay.
+    pub(crate) fn unload_idle(&self, idle: Option<Duration>) {
         for entry in &self.entries {
-            self.unload(entry, |place| place.last_use.elapsed() >= idle);
+            self.unload(entry, |place| place.is_due(idle));
         }
     }
 

@@ -1,11 +1,14 @@
 //! From what was said to jobs: the template, the tokens, the grammar. It takes milliseconds, and with a new grammar more, so
 //! that it is done on a thread where nobody else has to wait for it.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use atta_engine::{
     Error, GenerateOptions, Job,
-    chat::{self, DateTime, Said},
+    chat::{self, DateTime, Prompt, Said},
 };
 
 use axum::body::Body;
@@ -16,7 +19,7 @@ use crate::{
     answer::{Answers, Reader},
     app::{self, App},
     body,
-    models::Model,
+    models::{Model, Stay},
     refusal::Refusal,
 };
 
@@ -41,6 +44,11 @@ impl Prepared {
 pub(crate) trait Ask: DeserializeOwned + Send + 'static {
     /// Its name, if it is given.
     fn model(&self) -> Option<&str>;
+
+    /// How long the model is to stay in memory then, if it says so.
+    fn stay(&self) -> Option<Stay> {
+        None
+    }
 }
 
 /// A request that was read, its model, and its place among those that are answered or wait.
@@ -48,6 +56,8 @@ pub(crate) struct Asked<R> {
     pub(crate) request: R,
     pub(crate) model: Arc<Model>,
     pub(crate) place: OwnedSemaphorePermit,
+    /// How long it took to have the model in memory.
+    pub(crate) load_time: Duration,
 }
 
 impl<R: Ask> Asked<R> {
@@ -60,8 +70,9 @@ impl<R: Ask> Asked<R> {
         let bytes = body::read(body, app.options.max_body, app.options.read_timeout).await?;
         // The place is held by the work, which goes on if the client goes away.
         let (request, place): (R, _) = elsewhere(move || Ok((body::parse(&bytes)?, place))).await?;
-        let model = app.models.get(request.model()).await?;
-        Ok(Self { request, model, place })
+        let start = Instant::now();
+        let model = app.models.get(request.model(), request.stay()).await?;
+        Ok(Self { request, model, place, load_time: start.elapsed() })
     }
 
     /// Answers it where nobody waits for that.
@@ -69,7 +80,7 @@ impl<R: Ask> Asked<R> {
         self,
         answer: impl FnOnce(&Model, R) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
-        let Self { request, model, place } = self;
+        let Self { request, model, place, .. } = self;
         let work = move || {
             let _place = place;
             answer(&model, request)
@@ -86,12 +97,12 @@ pub(crate) async fn begin<R: Ask, T: Send + 'static>(
     make: impl FnOnce(&Model, R) -> Result<(Prepared, T), Refusal> + Send + 'static,
 ) -> Result<(Answers, T), Refusal> {
     let until = app.options.max_time.map(|time| Instant::now() + time);
-    let Asked { request, model, place } = Asked::read(app, body).await?;
+    let Asked { request, model, place, load_time } = Asked::read(app, body).await?;
     let work = move || make(&model, request).map(|made| (made, model, place));
     let ((Prepared { jobs, readers }, more), model, place) = elsewhere(work).await?;
     let (sender, news) = tokio::sync::mpsc::unbounded_channel();
     model.worker.submit(jobs, &sender, until)?;
-    Ok((Answers::new(model, news, readers, place), more))
+    Ok((Answers::new(model, load_time, news, readers, place), more))
 }
 
 /// Does what takes a while on another thread.
@@ -114,11 +125,29 @@ pub(crate) fn answers(
     options: &GenerateOptions,
     n: usize,
 ) -> Result<Prepared, Refusal> {
+    answers_after(model, &[], said, options, n).map(|(prepared, _)| prepared)
+}
+
+/// Answers to a conversation behind the tokens of an earlier one, and what they answer.
+pub(crate) fn answers_after(
+    model: &Model,
+    before: &[u32],
+    said: &Said<'_>,
+    options: &GenerateOptions,
+    n: usize,
+) -> Result<(Prepared, Prompt), Refusal> {
     let asked = ask(model, said, options)?;
-    let jobs = jobs(model, &asked.prompt.ids, &asked.options, n);
+    let mut prompt = asked.prompt;
+    if let Some(&first) = before.first() {
+        // A text begins once.
+        let n_skipped =
+            usize::from(prompt.ids.first() == Some(&first) && model.engine.tokenizer().bos() == Some(first));
+        prompt.ids.splice(..n_skipped, before.iter().copied());
+    }
+    let jobs = jobs(model, &prompt.ids, &asked.options, n);
     let jobs = jobs.map_err(|error| model.form.blame(error, said.tools))?;
     let readers = (0..n).map(|_| Reader::message(asked.parser.clone())).collect();
-    Ok(Prepared { jobs, readers })
+    Ok((Prepared { jobs, readers }, prompt))
 }
 
 /// Texts that go on after a prompt, `n` of each.

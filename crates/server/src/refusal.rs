@@ -65,7 +65,7 @@ impl Refusal {
 
     pub(crate) fn no_model(name: &str) -> Self {
         let code = Some("model_not_found");
-        Self { code, param: Some("model".to_owned()), ..Self::not_found(format!("there is no model {name:?} here")) }
+        Self { code, param: Some("model".to_owned()), ..Self::not_found(format!("model {name:?} not found")) }
     }
 
     pub(crate) fn wrong_key() -> Self {

@@ -8,7 +8,6 @@ use std::{
 
 use axum::{
     Router,
-    body::Body,
     extract::{Request, State},
     http::{HeaderValue, Method, Uri},
     middleware::{self, Next},
@@ -22,7 +21,7 @@ use crate::{
     anthropic::{count, messages},
     app::App,
     dialect::Dialect,
-    native,
+    native, ollama,
     openai::{chat, completions, models, responses},
     page,
     refusal::Refusal,
@@ -34,13 +33,19 @@ const OPEN: [&str; 1] = ["/health"];
 /// All that the server answers.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let mut router = Router::new()
-        .route("/v1/chat/completions", post(chat_completions))
-        .route("/v1/completions", post(text_completions))
-        .route("/v1/responses", post(model_responses))
-        .route("/v1/messages", post(anthropic_messages))
-        .route("/v1/messages/count_tokens", post(anthropic_count))
+        .route("/v1/chat/completions", post(chat::answer))
+        .route("/v1/completions", post(completions::answer))
+        .route("/v1/responses", post(responses::answer))
+        .route("/v1/messages", post(messages::answer))
+        .route("/v1/messages/count_tokens", post(count::answer))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*name}", get(models::one))
+        .route("/api/chat", post(ollama::chat::answer))
+        .route("/api/generate", post(ollama::generate::answer))
+        .route("/api/tags", get(ollama::models::tags))
+        .route("/api/ps", get(ollama::models::running))
+        .route("/api/show", post(ollama::models::show))
+        .route("/api/version", get(ollama::models::version))
         .route("/tokenize", post(native::tokenize))
         .route("/detokenize", post(native::detokenize))
         .route("/health", get(native::health))
@@ -91,26 +96,6 @@ fn log(how: Log, id: &str, method: &Method, path: &str, status: u16, time: Durat
     };
     // A log that nobody reads is none.
     let _ = writeln!(std::io::stderr(), "{line}");
-}
-
-async fn chat_completions(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
-    chat::answer(app, body).await
-}
-
-async fn text_completions(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
-    completions::answer(app, body).await
-}
-
-async fn model_responses(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
-    responses::answer(app, body).await
-}
-
-async fn anthropic_messages(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
-    messages::answer(app, body).await
-}
-
-async fn anthropic_count(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
-    count::answer(app, body).await
 }
 
 async fn file(uri: Uri) -> Response {

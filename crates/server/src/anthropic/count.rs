@@ -6,6 +6,7 @@ use atta_engine::GenerateOptions;
 use axum::{
     Json,
     body::Body,
+    extract::State,
     response::{IntoResponse, Response},
 };
 use serde::Deserialize;
@@ -43,7 +44,7 @@ impl Ask for CountRequest {
 }
 
 /// Counts the tokens of a prompt.
-pub(crate) async fn answer(app: Arc<App>, body: Body) -> Result<Response, Refusal> {
+pub(crate) async fn answer(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
     let count = Asked::read(&app, body).await?.map(count).await?;
     Ok(Json(json!({ "input_tokens": count })).into_response())
 }

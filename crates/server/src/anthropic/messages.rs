@@ -6,6 +6,7 @@ use atta_engine::{Done, FinishReason, GenerateOptions};
 use axum::{
     Json,
     body::Body,
+    extract::State,
     response::{IntoResponse, Response},
 };
 use serde::Deserialize;
@@ -96,7 +97,7 @@ struct How {
 }
 
 /// Answers a conversation.
-pub(crate) async fn answer(app: Arc<App>, body: Body) -> Result<Response, Refusal> {
+pub(crate) async fn answer(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
     let (answers, How { stream, stops, n_prompt }) = prepare::begin(&app, body, prepared).await?;
     let head = Head { id: app.id("msg_"), model: Arc::clone(answers.model()), stops };
     if stream { Ok(stream::events(answers, Parts::new(head, n_prompt))) } else { whole(&head, answers).await }

@@ -10,6 +10,7 @@ use atta_engine::{
 use axum::{
     Json,
     body::Body,
+    extract::State,
     response::{IntoResponse, Response},
 };
 use serde::Deserialize;
@@ -185,7 +186,7 @@ impl Ask for ChatRequest {
 }
 
 /// Answers a conversation.
-pub(crate) async fn answer(app: Arc<App>, body: Body) -> Result<Response, Refusal> {
+pub(crate) async fn answer(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
     let (answers, how) = prepare::begin(&app, body, prepared).await?;
     let head = Head { id: app.id("chatcmpl-"), created: app::now(), model: Arc::clone(answers.model()) };
     match how.stream {

@@ -6,6 +6,7 @@ use atta_engine::tools::Piece;
 use axum::{
     Json,
     body::Body,
+    extract::State,
     response::{IntoResponse, Response},
 };
 use serde::Deserialize;
@@ -106,7 +107,7 @@ impl Ask for CompletionRequest {
 const DEFAULT_MAX_TOKENS: usize = 16;
 
 /// Goes on with each prompt.
-pub(crate) async fn answer(app: Arc<App>, body: Body) -> Result<Response, Refusal> {
+pub(crate) async fn answer(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
     let (answers, how) = prepare::begin(&app, body, prepared).await?;
     let head = Head { id: app.id("cmpl-"), created: app::now(), model: Arc::clone(answers.model()) };
     if how.stream {

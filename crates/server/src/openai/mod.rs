@@ -6,6 +6,6 @@ pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod models;
 pub(crate) mod responses;
-mod says;
+pub(crate) mod says;
 mod tier;
-mod wire;
+pub(crate) mod wire;

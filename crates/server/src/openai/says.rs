@@ -123,7 +123,7 @@ pub(super) fn name_results(messages: &mut [Message]) {
 }
 
 /// Which tools may be called, if any.
-pub(super) fn tool_use(
+pub(crate) fn tool_use(
     tools: Option<Vec<Value>>,
     choice: Option<Value>,
     parallel: Option<bool>,

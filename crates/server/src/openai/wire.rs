@@ -49,7 +49,7 @@ pub(super) fn logprob(model: &Model, token: LogProb) -> Value {
 }
 
 /// An entry of a chat answer's `logprobs.content`.
-pub(super) fn thought(model: &Model, thought: &Thought) -> Value {
+pub(crate) fn thought(model: &Model, thought: &Thought) -> Value {
     let mut entry = logprob(model, thought.chosen);
     entry["top_logprobs"] = thought.top.iter().map(|&token| logprob(model, token)).collect();
     entry

@@ -92,6 +92,21 @@ fn a_model_that_nobody_uses_goes_and_comes_back() {
 }
 
 #[test]
+fn a_model_stays_as_long_as_its_last_user_wanted() {
+    let server = Running::start(options());
+    let ask = |keep_alive: &str| {
+        server.ask("/api/generate", &format!(r#"{{"model": "stories:latest", "keep_alive": {keep_alive}}}"#))
+    };
+    assert!(ask("0").contains(r#""done_reason":"unload""#));
+    server.wait_until("the model is gone", |server| server.count("atta_models_loaded") == 0.0);
+    assert!(ask(r#""1h""#).contains(r#""done_reason":"load""#));
+    assert!(server.ask("/api/ps", "").contains("expires_at"));
+    assert_ok(&server.ask("/v1/completions", &short("stories")));
+    assert!(!server.ask("/api/ps", "").contains("expires_at"), "the server's own time counts again");
+    server.stop();
+}
+
+#[test]
 fn an_answer_that_takes_too_long_ends_as_at_its_length() {
     let server =
         Running::start(ServerOptions { max_time: Some(Duration::from_millis(400)), max_queue: 1, ..options() });

@@ -17,6 +17,7 @@ use atta_engine::chat::Said;
 use axum::{
     Json,
     body::Body,
+    extract::State,
     response::{IntoResponse, Response},
 };
 
@@ -35,7 +36,7 @@ use crate::{
 };
 
 /// Answers a conversation.
-pub(crate) async fn answer(app: Arc<App>, body: Body) -> Result<Response, Refusal> {
+pub(crate) async fn answer(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
     let (answers, how) = prepare::begin(&app, body, prepared).await?;
     let (id, model) = (app.id(""), Arc::clone(answers.model()));
     let output = Output::new(id.clone(), how.logprobs);

@@ -1,0 +1,89 @@
+//! `POST /api/chat`.
+
+use std::{sync::Arc, time::Instant};
+
+use atta_engine::chat::Said;
+use axum::{body::Body, extract::State, response::Response};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{
+    PRIORITY,
+    keep_alive::KeepAlive,
+    says::{Says, messages},
+    settings::{Settings, reason_of_nothing},
+    tell::{Form, How, tell},
+};
+use crate::{
+    app::App,
+    models::{Model, Stay},
+    openai::says::tool_use,
+    prepare::{self, Ask, Prepared},
+    refusal::Refusal,
+};
+
+/// What may be asked for.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChatRequest {
+    model: String,
+    #[serde(default)]
+    messages: Vec<Says>,
+    tools: Option<Vec<Value>>,
+    options: Option<Map<String, Value>>,
+    format: Option<Value>,
+    stream: Option<bool>,
+    think: Option<Value>,
+    keep_alive: Option<KeepAlive>,
+    logprobs: Option<bool>,
+    top_logprobs: Option<usize>,
+    truncate: Option<bool>,
+    shift: Option<bool>,
+}
+
+impl Ask for ChatRequest {
+    fn model(&self) -> Option<&str> {
+        Some(&self.model)
+    }
+
+    fn stay(&self) -> Option<Stay> {
+        self.keep_alive.map(|KeepAlive(stay)| stay)
+    }
+}
+
+/// Answers a conversation.
+pub(crate) async fn answer(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
+    let start = Instant::now();
+    let (answers, how) = prepare::begin(&app, body, prepared).await?;
+    tell(answers, how, start).await
+}
+
+fn prepared(model: &Model, request: ChatRequest) -> Result<(Prepared, How), Refusal> {
+    let reason_of_nothing = reason_of_nothing(request.stay());
+    let settings = Settings {
+        options: request.options,
+        format: request.format,
+        think: request.think,
+        logprobs: request.logprobs,
+        top_logprobs: request.top_logprobs,
+        truncate: request.truncate,
+        shift: request.shift,
+    };
+    let understood = settings.understand(model.n_ctx)?;
+    let messages = messages(request.messages)?;
+    let tools = tool_use(request.tools, None, None)?;
+    if tools.is_some() && understood.options.constraint.is_some() {
+        return Err(Refusal::field("format", "format cannot be combined with tools"));
+    }
+    let is_stream = request.stream.unwrap_or(true);
+    let logprobs = understood.options.n_logprobs.is_some();
+    let how = How { form: Form::Chat, is_stream, logprobs, reason_of_nothing };
+    if messages.is_empty() {
+        return Ok((Prepared { jobs: Vec::new(), readers: Vec::new() }, how));
+    }
+    let extra = understood.extra();
+    let said = Said { messages: &messages, tools: tools.as_ref(), extra: Some(&extra), ..Said::default() };
+    let (prepared, prompt) = prepare::answers_after(model, &[], &said, &understood.options, 1)?;
+    understood.check_thinking(model, &prompt.text)?;
+    Ok((prepared.with_priority(PRIORITY), how))
+}

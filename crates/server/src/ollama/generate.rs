@@ -1,0 +1,148 @@
+//! `POST /api/generate`: an answer to a text, or what follows it.
+
+use std::{sync::Arc, time::Instant};
+
+use atta_engine::chat::{Message, Said};
+use axum::{body::Body, extract::State, response::Response};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{
+    PRIORITY,
+    keep_alive::KeepAlive,
+    settings::{Settings, THINK, Understood, reason_of_nothing},
+    tell::{Form, How, Read, tell},
+};
+use crate::{
+    app::App,
+    models::{Model, Stay},
+    prepare::{self, Ask, Prepared},
+    refusal::Refusal,
+};
+
+/// What may be asked for.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GenerateRequest {
+    model: String,
+    #[serde(default)]
+    prompt: String,
+    #[serde(default)]
+    system: String,
+    #[serde(default)]
+    context: Vec<u32>,
+    #[serde(default)]
+    raw: bool,
+    #[serde(default)]
+    suffix: String,
+    #[serde(default)]
+    template: String,
+    #[serde(default)]
+    images: Vec<Value>,
+    options: Option<Map<String, Value>>,
+    format: Option<Value>,
+    stream: Option<bool>,
+    think: Option<Value>,
+    keep_alive: Option<KeepAlive>,
+    logprobs: Option<bool>,
+    top_logprobs: Option<usize>,
+    truncate: Option<bool>,
+    shift: Option<bool>,
+}
+
+impl Ask for GenerateRequest {
+    fn model(&self) -> Option<&str> {
+        Some(&self.model)
+    }
+
+    fn stay(&self) -> Option<Stay> {
+        self.keep_alive.map(|KeepAlive(stay)| stay)
+    }
+}
+
+/// Answers a text.
+pub(crate) async fn answer(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
+    let start = Instant::now();
+    let (answers, how) = prepare::begin(&app, body, prepared).await?;
+    tell(answers, how, start).await
+}
+
+fn prepared(model: &Model, request: GenerateRequest) -> Result<(Prepared, How), Refusal> {
+    request.refuse_unsupported(model.engine.spec().n_vocab)?;
+    let reason_of_nothing = reason_of_nothing(request.stay());
+    let (asked, settings, is_stream) = request.divide();
+    let understood = settings.understand(model.n_ctx)?;
+    let logprobs = understood.options.n_logprobs.is_some();
+    let (prepared, form) = match asked {
+        Asked { prompt, .. } if prompt.is_empty() => {
+            (Prepared { jobs: Vec::new(), readers: Vec::new() }, Form::Generate(None))
+        }
+        Asked { prompt, raw: true, .. } => (raw(model, &prompt, &understood)?, Form::Generate(None)),
+        asked => {
+            let (prepared, read) = in_template(model, asked, &understood)?;
+            (prepared, Form::Generate(Some(read)))
+        }
+    };
+    Ok((prepared.with_priority(PRIORITY), How { form, is_stream, logprobs, reason_of_nothing }))
+}
+
+/// What a request is about.
+struct Asked {
+    prompt: String,
+    system: String,
+    context: Vec<u32>,
+    raw: bool,
+}
+
+impl GenerateRequest {
+    fn refuse_unsupported(&self, n_vocab: usize) -> Result<(), Refusal> {
+        let refuse = |name: &str| Err(Refusal::field(name, format!("{name} is not supported")));
+        let not_raw = |name: &str| Err(Refusal::field(name, format!("{name} is of no use with raw: true")));
+        match self {
+            Self { suffix, .. } if !suffix.is_empty() => refuse("suffix"),
+            Self { template, .. } if !template.is_empty() => refuse("template"),
+            Self { images, .. } if !images.is_empty() => refuse("images"),
+            Self { raw: true, system, .. } if !system.is_empty() => not_raw("system"),
+            Self { raw: true, context, .. } if !context.is_empty() => not_raw("context"),
+            Self { raw: true, think: Some(_), .. } => not_raw("think"),
+            Self { context, .. } => match context.iter().find(|&&id| id as usize >= n_vocab) {
+                Some(id) => {
+                    Err(Refusal::field("context", format!("context has token {id}, of a model that has {n_vocab}")))
+                }
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// What it is about, how that is written, and whether it is sent at once.
+    fn divide(self) -> (Asked, Settings, bool) {
+        let settings = Settings {
+            options: self.options,
+            format: self.format,
+            think: self.think,
+            logprobs: self.logprobs,
+            top_logprobs: self.top_logprobs,
+            truncate: self.truncate,
+            shift: self.shift,
+        };
+        let asked = Asked { prompt: self.prompt, system: self.system, context: self.context, raw: self.raw };
+        (asked, settings, self.stream.unwrap_or(true))
+    }
+}
+
+/// The text goes on.
+fn raw(model: &Model, prompt: &str, understood: &Understood) -> Result<Prepared, Refusal> {
+    let ids = model.engine.prompt_ids(prompt.as_bytes());
+    prepare::texts(model, &[ids], &understood.options, 1)
+}
+
+/// The text is what a user says.
+fn in_template(model: &Model, asked: Asked, understood: &Understood) -> Result<(Prepared, Read), Refusal> {
+    let (messages, extra) = ([Message::user(asked.prompt)], understood.extra());
+    let system = Some(asked.system.as_str());
+    let said = Said { messages: &messages, system, extra: Some(&extra), ..Said::default() };
+    let (prepared, prompt) = prepare::answers_after(model, &asked.context, &said, &understood.options, 1)?;
+    understood.check_thinking(model, &prompt.text)?;
+    let is_thinking = prompt.text.trim_end().ends_with(THINK);
+    Ok((prepared, Read { ids: prompt.ids, is_thinking }))
+}
