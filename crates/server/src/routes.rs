@@ -22,7 +22,7 @@ use crate::{
     app::App,
     dialect::Dialect,
     native,
-    openai::{chat, completions, models},
+    openai::{chat, completions, embeddings, models},
     page,
     refusal::Refusal,
 };
@@ -35,6 +35,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     let mut router = Router::new()
         .route("/v1/chat/completions", post(chat_completions))
         .route("/v1/completions", post(text_completions))
+        .route("/v1/embeddings", post(text_embeddings))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*name}", get(models::one))
         .route("/tokenize", post(native::tokenize))
@@ -94,6 +95,10 @@ async fn chat_completions(State(app): State<Arc<App>>, body: Body) -> Result<Res
 
 async fn text_completions(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
     completions::answer(app, body).await
+}
+
+async fn text_embeddings(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
+    embeddings::answer(app, body).await
 }
 
 async fn file(uri: Uri) -> Response {
