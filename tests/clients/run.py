@@ -16,12 +16,13 @@ import warnings
 
 import langchain_chat
 import openai_chat
+import openai_embeddings
 import openai_stream
 import operation
 from serving import Server
 
 TEST_S = 120
-FILES = [openai_chat, openai_stream, langchain_chat, operation]
+FILES = [openai_chat, openai_stream, openai_embeddings, langchain_chat, operation]
 # What the server does not do yet, and why the test is right: name of the test to reason.
 KNOWN: dict[str, str] = {}
 

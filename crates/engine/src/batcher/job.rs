@@ -233,12 +233,7 @@ impl Running {
 }
 
 /// Tells that the prompt has been read; a reason if nothing is to be written after it.
-fn begin_writing(
-    writer: &Writer,
-    n_prompt: usize,
-    room: usize,
-    on_event: &mut OnEvent<'_>,
-) -> Option<FinishReason> {
+fn begin_writing(writer: &Writer, n_prompt: usize, room: usize, on_event: &mut OnEvent<'_>) -> Option<FinishReason> {
     if on_event(Event::Prompt { done: n_prompt, total: n_prompt }).is_break() {
         return Some(FinishReason::Interrupted);
     }

@@ -12,6 +12,8 @@ mod counts;
 mod job;
 mod pace;
 mod seats;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::VecDeque,
