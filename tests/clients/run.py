@@ -18,13 +18,23 @@ import anthropic_messages
 import langchain_chat
 import ollama_chat
 import openai_chat
+import openai_embeddings
 import openai_responses
 import openai_stream
 import operation
 from serving import Server
 
 TEST_S = 120
-FILES = [openai_chat, openai_stream, openai_responses, langchain_chat, anthropic_messages, ollama_chat, operation]
+FILES = [
+    openai_chat,
+    openai_stream,
+    openai_responses,
+    openai_embeddings,
+    langchain_chat,
+    anthropic_messages,
+    ollama_chat,
+    operation,
+]
 # What the server does not do yet, and why the test is right: name of the test to reason.
 KNOWN: dict[str, str] = {}
 

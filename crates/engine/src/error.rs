@@ -73,6 +73,9 @@ pub enum Error {
     /// Nothing to continue: no text, and the vocabulary has no begin token to start from.
     #[error("the prompt is empty, and this model has no begin-of-sequence token to start from")]
     EmptyPrompt,
+    /// A model that gives no vector of a text, by what its file says.
+    #[error("the model's pooling is of type {0}: it gives no vectors of texts, unless a pooling is asked for")]
+    Pooling(u32),
     /// A context length that the session cannot have.
     #[error("a context of {0} positions, expected at least 1")]
     Context(usize),

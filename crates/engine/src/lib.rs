@@ -41,6 +41,7 @@ mod generate;
 mod memory;
 #[cfg(feature = "perplexity")]
 pub mod perplexity;
+mod pooling;
 #[cfg(feature = "cache")]
 mod prompt_cache;
 mod rules;
@@ -67,6 +68,7 @@ pub use engine::{Engine, LoadOptions, Threads};
 pub use error::Error;
 pub use generate::{Event, FinishReason, GenerateOptions, Summary};
 pub use memory::{Fit, MemoryPlan, Prediction, WeightsAt};
+pub use pooling::Pooling;
 #[cfg(feature = "cache")]
 pub use prompt_cache::{Flaw, PromptCache, Restored, SavedPrompt};
 pub use sampling::{Breakers, DryOptions, LogProb, LogProbs, Sampler, Sampling, SamplingError};

@@ -79,6 +79,7 @@ impl Heard {
                         self.order.push(id);
                         assert!(self.done.insert(id, done.clone()).is_none(), "nothing ends twice");
                     }
+                    Update::Embedding(_) => panic!("nobody has asked for a vector"),
                     Update::Failed(error) => panic!("{error}"),
                 }
                 ControlFlow::Continue(())

@@ -9,11 +9,11 @@
 //! many sequences the rows belong to. Logits are bit-equal for any batch, thread count and chunking, because every row
 //! is computed by the same operations in the same order.
 
-use atta_kernels::{Job, Store, math::tanh};
+use atta_kernels::{Job, Kernels, Store, math::tanh};
 use atta_store::{Sweep, Unit};
 
 use crate::{
-    Batch, Cpu, Error, Input, Output, Phase, Role, Row, Want,
+    Batch, Cpu, Error, Input, Model, Output, Phase, Role, Row, Want,
     blocks::{Normalize, Pass, attention, gated_mlp, moe, plain_mlp},
     spec::Ffn,
 };
@@ -104,12 +104,11 @@ impl Cpu {
         if self.ids.is_empty() {
             return Ok(());
         }
-        let (norm, globals, weights) = (spec.head.norm, model.globals(), model.weights());
-        let affine = globals.affine([Role::OutputNorm, Role::OutputNormBias]);
+        let (globals, weights) = (model.globals(), model.weights());
         let (wanted, x) = (&self.ids, &s.x);
         s.act.fill(kernels, &self.pool, (wanted.len(), d), model.head_layout(), |i, h| {
             let t = wanted[i] as usize;
-            norm.apply(kernels, &x[t * d..(t + 1) * d], affine, h);
+            model.output_norm(kernels, &x[t * d..(t + 1) * d], h);
         });
         for i in 0..weights.n_pieces(Unit::Head) {
             self.observer.enter(Phase::Weights);
@@ -126,6 +125,14 @@ impl Cpu {
             out.all_logits_mut().iter_mut().for_each(|z| *z = cap * tanh(*z / cap));
         }
         Ok(())
+    }
+}
+
+impl Model {
+    /// `norm(x)`, what logits are made of, of a residual `x` after the last layer; both `[d_model]`.
+    pub fn output_norm(&self, kernels: Kernels, x: &[f32], normed: &mut [f32]) {
+        let affine = self.globals().affine([Role::OutputNorm, Role::OutputNormBias]);
+        self.spec().head.norm.apply(kernels, x, affine, normed);
     }
 }
 

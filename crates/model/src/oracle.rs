@@ -19,6 +19,19 @@ mod experts;
 /// # Errors
 /// A token out of range, more tokens than learned positions, or weights that cannot be read.
 pub fn logits(model: &Model, tokens: &[u32]) -> Result<Vec<f32>, Error> {
+    head(model, &output_normed(model, &residuals(model, tokens)?))
+}
+
+/// What the logits of every position are made of, `[tokens.len(), d_model]`.
+///
+/// # Errors
+/// As [`logits`].
+pub fn normed(model: &Model, tokens: &[u32]) -> Result<Vec<f32>, Error> {
+    Ok(output_normed(model, &residuals(model, tokens)?).concat())
+}
+
+/// The residuals after the last layer.
+fn residuals(model: &Model, tokens: &[u32]) -> Result<Rows, Error> {
     let spec = model.spec();
     let mut x = embed(model, tokens)?;
     for (l, layer) in spec.layers.iter().enumerate() {
@@ -37,7 +50,7 @@ pub fn logits(model: &Model, tokens: &[u32]) -> Result<Vec<f32>, Error> {
             }
         }
     }
-    head(model, &x)
+    Ok(x)
 }
 
 fn pre(layer: &LayerSpec, t: &Tensors, half: Half, x: &Rows) -> Rows {
@@ -97,15 +110,19 @@ fn embed(model: &Model, tokens: &[u32]) -> Result<Rows, Error> {
     Ok(x)
 }
 
-fn head(model: &Model, x: &Rows) -> Result<Vec<f32>, Error> {
+fn output_normed(model: &Model, x: &Rows) -> Rows {
+    let t = model.globals();
+    let (weight, bias) = (t.vector(Role::OutputNorm), t.vector_opt(Role::OutputNormBias));
+    map_rows(x, |x| normalized(model.spec().head.norm, x, weight, bias))
+}
+
+fn head(model: &Model, h: &Rows) -> Result<Vec<f32>, Error> {
     let head = &model.spec().head;
     let (t, mut w) = (model.globals(), Rows::new());
     for i in 0..model.weights().n_pieces(Unit::Head) {
         w.extend(decode(model.head(&model.weights().piece(Unit::Head, i)?)));
     }
-    let (weight, bias) = (t.vector(Role::OutputNorm), t.vector_opt(Role::OutputNormBias));
-    let h = map_rows(x, |x| normalized(head.norm, x, weight, bias));
-    let mut logits = project(&w, t.vector_opt(Role::OutputBias), &h).concat();
+    let mut logits = project(&w, t.vector_opt(Role::OutputBias), h).concat();
     for z in &mut logits {
         *z *= head.logit_scale;
         if let Some(cap) = head.softcap {

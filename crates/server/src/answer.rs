@@ -39,6 +39,8 @@ pub(crate) struct End {
     pub(crate) done: Done,
     /// What it was altogether.
     pub(crate) outcome: Outcome,
+    /// What the text was as a vector, if that was asked for and there was time for it.
+    pub(crate) vector: Vec<f32>,
 }
 
 impl End {
@@ -64,7 +66,7 @@ pub(crate) struct Answers {
     _place: OwnedSemaphorePermit,
 }
 
-/// Reads the text of an answer.
+/// Reads an answer.
 pub(crate) enum Reader {
     /// As text, and nothing else.
     Plain(String),
@@ -75,6 +77,8 @@ pub(crate) enum Reader {
         /// Whether anything but white space has come.
         has_begun: bool,
     },
+    /// As a vector.
+    Vector(Vec<f32>),
 }
 
 impl Reader {
@@ -93,13 +97,19 @@ impl Reader {
                 *has_begun |= !text.is_empty();
                 if text.is_empty() { Vec::new() } else { parser.push(text) }
             }
+            Self::Vector(_) => Vec::new(),
         }
     }
 
-    fn finish(self) -> (Vec<Piece>, Outcome) {
+    fn finish(self, done: Done) -> (Vec<Piece>, End) {
+        let nothing = End { done, outcome: Outcome::default(), vector: Vec::new() };
         match self {
-            Self::Plain(text) => (Vec::new(), Outcome { text, ..Outcome::default() }),
-            Self::Message { parser, .. } => parser.finish(),
+            Self::Plain(text) => (Vec::new(), End { outcome: Outcome { text, ..Outcome::default() }, ..nothing }),
+            Self::Message { parser, .. } => {
+                let (pieces, outcome) = parser.finish();
+                (pieces, End { outcome, ..nothing })
+            }
+            Self::Vector(vector) => (Vec::new(), End { vector, ..nothing }),
         }
     }
 }
@@ -168,11 +178,12 @@ impl Answers {
                 self.ready.extend(pieces.into_iter().map(|piece| (i, Happening::Piece(piece))));
             }
             News::Token(thought) => self.ready.push_back((i, Happening::Thought(thought))),
+            News::Embedding(vector) => self.readers[i] = Some(Reader::Vector(vector)),
             News::Done(done) => {
                 let Some(reader) = self.readers[i].take() else { return };
-                let (pieces, outcome) = reader.finish();
+                let (pieces, end) = reader.finish(done);
                 self.ready.extend(pieces.into_iter().map(|piece| (i, Happening::Piece(piece))));
-                self.ready.push_back((i, Happening::End(End { done, outcome })));
+                self.ready.push_back((i, Happening::End(end)));
             }
             News::Failed(_) => unreachable!("it was looked at before"),
         }

@@ -34,7 +34,7 @@ mod worker;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use atta_engine::BatcherOptions;
+use atta_engine::{BatcherOptions, Pooling};
 
 pub use listen::{Server, Stopper};
 pub use models::{ModelSource, Open};
@@ -50,6 +50,8 @@ pub struct ServerOptions {
     pub insecure: bool,
     /// Texts of a model at once, and their memory.
     pub batcher: BatcherOptions,
+    /// How texts become vectors where a request does not say; `None`: as the file of the model says.
+    pub pooling: Option<Pooling>,
     /// Requests that may wait for a place; more are told to come back later.
     pub max_queue: usize,
     /// Bytes of a request's body.

@@ -91,6 +91,11 @@ impl Refusal {
         Self::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time")
     }
 
+    /// An answer that is of no use before it is complete.
+    pub(crate) fn out_of_time() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "there was not time enough for the answer")
+    }
+
     /// Something of ours that must not happen.
     pub(crate) fn broken() -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "the server made a mistake with this request")
@@ -163,6 +168,7 @@ impl From<Error> for Refusal {
                 Self { code: Some("context_length_exceeded"), ..Self::field("messages", message) }
             }
             Error::EmptyPrompt => Self::bad(message),
+            Error::Pooling(_) => Self::field("pooling", message),
             Error::Constraint(_) => Self::field("response_format", message),
             Error::Tools(_) => Self::field("tools", message),
             Error::Template(_) => Self::field("messages", message),

@@ -22,7 +22,7 @@ use crate::{
     app::App,
     dialect::Dialect,
     native, ollama,
-    openai::{chat, completions, models, responses},
+    openai::{chat, completions, embeddings, models, responses},
     page,
     refusal::Refusal,
 };
@@ -36,6 +36,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/chat/completions", post(chat::answer))
         .route("/v1/completions", post(completions::answer))
         .route("/v1/responses", post(responses::answer))
+        .route("/v1/embeddings", post(embeddings::answer))
         .route("/v1/messages", post(messages::answer))
         .route("/v1/messages/count_tokens", post(count::answer))
         .route("/v1/models", get(models::list))

@@ -31,6 +31,8 @@ pub(crate) enum News {
     Text(String),
     /// A token was chosen, and this is what the model thought of it.
     Token(Thought),
+    /// The vector of its text.
+    Embedding(Vec<f32>),
     /// It has come to its end.
     Done(Done),
     /// It has not.
@@ -295,6 +297,7 @@ fn tell(owners: &mut HashMap<JobId, Owner>, id: JobId, update: Update<'_>) -> Co
     let (news, is_last) = match update {
         Update::Event(Event::Text(text)) => (News::Text(text.to_owned()), false),
         Update::Event(Event::Token { logprobs: Some(logprobs), .. }) => (News::Token(Thought::of(logprobs)), false),
+        Update::Embedding(vector) => (News::Embedding(vector.to_vec()), false),
         Update::Event(_) if sender.is_closed() => return ControlFlow::Break(()),
         Update::Event(_) => return ControlFlow::Continue(()),
         Update::Done(done) => (News::Done(done.clone()), true),

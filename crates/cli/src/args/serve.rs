@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use atta::{BatcherOptions, KvType, SessionOptions};
+use atta::{BatcherOptions, KvType, Pooling, SessionOptions};
 use atta_server::{Listen, Log, ServerOptions};
 use clap::{Args, ValueEnum};
 
@@ -27,7 +27,7 @@ const KEPT: usize = 1;
   atta serve model.gguf --host 0.0.0.0 --api-key-file keys.txt
   curl localhost:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}'
 
-Paths: /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize, /health, /metrics, /props, and a page at /")]
+Paths: /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, /tokenize, /detokenize, /health, /metrics, /props, and a page at /")]
 pub(crate) struct ServeArgs {
     /// GGUF files, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled. The first is loaded now, others when
     /// they are asked for [default: the built-in model]
@@ -61,6 +61,9 @@ pub(crate) struct ServeArgs {
     /// Contexts that all texts together have room for; more texts that begin the same way are kept, too
     #[arg(long, value_name = "N", default_value = "4", value_parser = value::positions)]
     contexts: usize,
+    /// How texts become vectors where a request does not say [default: as the model's file says, else last]
+    #[arg(long, value_name = "HOW", value_enum)]
+    pooling: Option<PoolingName>,
     /// Requests that may wait; more are refused with 429
     #[arg(long, value_name = "N", default_value = "64", value_parser = value::count)]
     queue: usize,
@@ -100,6 +103,24 @@ enum LogName {
     Json,
 }
 
+/// Which hidden states become the vector of a text.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PoolingName {
+    Mean,
+    Last,
+    Cls,
+}
+
+impl From<PoolingName> for Pooling {
+    fn from(name: PoolingName) -> Self {
+        match name {
+            PoolingName::Mean => Self::Mean,
+            PoolingName::Last => Self::Last,
+            PoolingName::Cls => Self::Cls,
+        }
+    }
+}
+
 impl ServeArgs {
     /// The texts that memory is kept free for.
     pub(crate) fn session(&self) -> SessionOptions {
@@ -125,6 +146,7 @@ impl ServeArgs {
             api_keys: self.keys()?,
             insecure: self.insecure,
             batcher,
+            pooling: self.pooling.map(Pooling::from),
             max_queue: self.queue,
             max_body: usize::try_from(self.max_body).unwrap_or(usize::MAX),
             max_connections: self.connections,

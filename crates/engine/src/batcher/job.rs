@@ -1,12 +1,17 @@
 //! A job: what is asked for, how far it is, and what came of it.
 
 use std::{
-    ops::ControlFlow,
+    ops::{ControlFlow, Range},
     time::{Duration, Instant},
 };
 
+use atta_model::{Output, Want};
+
+use super::Update;
 use crate::{
-    Engine, Error, Event, FinishReason, GenerateOptions,
+    Engine, Error, Event, FinishReason, GenerateOptions, Pooling,
+    generate::OnEvent,
+    pooling::Pooled,
     writer::{Past, Writer},
 };
 
@@ -14,11 +19,20 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JobId(pub u64);
 
-/// A text to be written after a prompt. It is made before it is submitted, since a grammar takes time to make.
+/// A text to be written after a prompt, or a prompt that is only to be read. It is made before it is submitted, since a
+/// grammar takes time to make.
 pub struct Job {
     pub(super) prompt: Vec<u32>,
     priority: u8,
-    writer: Writer,
+    work: Work,
+}
+
+/// What comes of the text of a job.
+enum Work {
+    /// More of it.
+    Write(Box<Writer>),
+    /// A vector.
+    Pool(Pooled),
 }
 
 impl Job {
@@ -27,7 +41,12 @@ impl Job {
     /// # Errors
     /// A sampler setting out of range, a constraint that cannot be kept to, memory that the budget does not grant.
     pub fn new(engine: &Engine, prompt: Vec<u32>, options: &GenerateOptions) -> Result<Self, Error> {
-        Ok(Self { prompt, priority: 0, writer: Writer::new(engine, options)? })
+        Ok(Self { prompt, priority: 0, work: Work::Write(Box::new(Writer::new(engine, options)?)) })
+    }
+
+    /// The tokens of `prompt` as a vector, which is told of once, by [`Update::Embedding`].
+    pub fn embedding(prompt: Vec<u32>, pooling: Pooling) -> Self {
+        Self { prompt, priority: 0, work: Work::Pool(Pooled::new(pooling)) }
     }
 
     /// Tokens of its prompt.
@@ -69,7 +88,7 @@ pub struct Done {
 pub(super) struct Running {
     pub(super) id: JobId,
     priority: u8,
-    writer: Writer,
+    work: Work,
     /// Prompt and what was written; all of it has to be evaluated before the next token is chosen.
     pub(super) text: Vec<u32>,
     pub(super) n_prompt: usize,
@@ -85,7 +104,7 @@ impl Running {
         Self {
             id,
             priority: job.priority,
-            writer: job.writer,
+            work: job.work,
             n_prompt: job.prompt.len(),
             text: job.prompt,
             n_cached: 0,
@@ -103,6 +122,9 @@ impl Running {
 
     /// Notes that it has a place, with so many tokens evaluated already.
     pub(super) fn begin(&mut self, n_cached: usize) {
+        if let Work::Pool(pooled) = &mut self.work {
+            pooled.restart();
+        }
         if self.began.is_none() {
             (self.began, self.n_cached) = (Some(Instant::now()), n_cached);
         }
@@ -113,53 +135,90 @@ impl Running {
     }
 
     pub(super) fn n_written(&self) -> usize {
-        self.writer.n_generated()
+        match &self.work {
+            Work::Write(writer) => writer.n_generated(),
+            Work::Pool(_) => 0,
+        }
     }
 
-    /// Chooses what follows the text; why it has ended, if it has.
-    pub(super) fn write(
+    fn stop_found(&self) -> Option<&str> {
+        match &self.work {
+            Work::Write(writer) => writer.stop_found(),
+            Work::Pool(_) => None,
+        }
+    }
+
+    /// Whether nothing is written.
+    pub(super) fn is_only_read(&self) -> bool {
+        matches!(self.work, Work::Pool(_))
+    }
+
+    /// Whether it may begin with what was evaluated for another one.
+    pub(super) fn may_share(&self) -> bool {
+        match &self.work {
+            Work::Write(_) => true,
+            Work::Pool(pooled) => pooled.may_share(),
+        }
+    }
+
+    /// What the token at this position of the text is evaluated for.
+    pub(super) fn want(&self, pos: usize) -> Want {
+        let n = self.text.len();
+        match &self.work {
+            Work::Write(_) if pos + 1 == n => Want::Logits,
+            Work::Pool(pooled) if pooled.wants(pos, n) => Want::Hidden,
+            _ => Want::Nothing,
+        }
+    }
+
+    /// Takes in what was wanted besides logits of rows that were evaluated, of which the first is at `pos` of the text.
+    pub(super) fn take_in(&mut self, engine: &Engine, out: &Output, rows: Range<usize>, pos: usize) {
+        let n = self.text.len();
+        let Work::Pool(pooled) = &mut self.work else { return };
+        for (row, pos) in rows.zip(pos..) {
+            if pooled.wants(pos, n) {
+                pooled.add(engine, out.hidden(row));
+            }
+        }
+    }
+
+    /// Goes on after the whole text, whose last row in `out` is `row`: chooses what follows, or tells of the vector. Why it has
+    /// ended, if it has.
+    pub(super) fn go_on(
         &mut self,
-        logits: &[f32],
+        out: &Output,
+        row: usize,
         n_ctx: usize,
-        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+        on_update: &mut dyn FnMut(Update<'_>) -> ControlFlow<()>,
     ) -> Result<Option<FinishReason>, Error> {
-        let room = n_ctx - self.text.len();
-        let ended = match self.begin_writing(room, on_event) {
-            None => self.writer.go_on(Past { logits, tokens: &self.text, room }, on_event)?,
+        let was_reading = !self.is_writing();
+        self.first.get_or_insert_with(Instant::now);
+        let writer = match &mut self.work {
+            Work::Write(writer) => writer,
+            Work::Pool(pooled) => {
+                let flow = on_update(Update::Embedding(&pooled.vector()));
+                return Ok(Some(if flow.is_break() { FinishReason::Interrupted } else { FinishReason::Stop }));
+            }
+        };
+        let mut on_event = |event: Event<'_>| on_update(Update::Event(event));
+        let (n_prompt, room) = (self.n_prompt, n_ctx - self.text.len());
+        let begun = if was_reading { begin_writing(writer, n_prompt, room, &mut on_event) } else { None };
+        let ended = match begun {
+            None => writer.go_on(Past { logits: out.logits(row), tokens: &self.text, room }, &mut on_event)?,
             ended => ended,
         };
         // What is pending now has to have a place, too.
-        let Some(reason) = ended.or_else(|| self.writer.is_at_length(room).then_some(FinishReason::Length)) else {
-            self.text.extend_from_slice(self.writer.pending());
+        let Some(reason) = ended.or_else(|| writer.is_at_length(room).then_some(FinishReason::Length)) else {
+            self.text.extend_from_slice(writer.pending());
             return Ok(None);
         };
-        self.end(reason, on_event).map(Some)
-    }
-
-    /// Notes that the prompt has been read, the first time; a reason if nothing is to be written after it.
-    fn begin_writing(
-        &mut self,
-        room: usize,
-        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
-    ) -> Option<FinishReason> {
-        if self.is_writing() {
-            return None;
-        }
-        self.first = Some(Instant::now());
-        let total = self.n_prompt;
-        if on_event(Event::Prompt { done: total, total }).is_break() {
-            return Some(FinishReason::Interrupted);
-        }
-        self.writer.is_at_length(room).then_some(FinishReason::Length)
+        self.end(reason, &mut on_event).map(Some)
     }
 
     /// A constrained text without a short end stays as it is: an error would cost its client all of it.
-    pub(super) fn end(
-        &mut self,
-        reason: FinishReason,
-        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
-    ) -> Result<FinishReason, Error> {
-        match self.writer.end(reason, on_event) {
+    pub(super) fn end(&mut self, reason: FinishReason, on_event: &mut OnEvent<'_>) -> Result<FinishReason, Error> {
+        let Work::Write(writer) = &mut self.work else { return Ok(reason) };
+        match writer.end(reason, on_event) {
             Ok((reason, n_closing)) => {
                 self.n_closing_bytes = n_closing;
                 Ok(reason)
@@ -176,7 +235,7 @@ impl Running {
         };
         Done {
             finish_reason,
-            stop: self.writer.stop_found().map(str::to_owned),
+            stop: self.stop_found().map(str::to_owned),
             n_prompt: self.n_prompt,
             n_cached: self.n_cached,
             n_generated: self.n_written(),
@@ -186,4 +245,12 @@ impl Running {
             decode_time: between(self.first, Some(Instant::now())),
         }
     }
+}
+
+/// Tells that the prompt has been read; a reason if nothing is to be written after it.
+fn begin_writing(writer: &Writer, n_prompt: usize, room: usize, on_event: &mut OnEvent<'_>) -> Option<FinishReason> {
+    if on_event(Event::Prompt { done: n_prompt, total: n_prompt }).is_break() {
+        return Some(FinishReason::Interrupted);
+    }
+    writer.is_at_length(room).then_some(FinishReason::Length)
 }

@@ -8,14 +8,17 @@
 //!
 //! Logits do not depend on what else is in a batch, so a text is the same, bit for bit, as if it had been written alone.
 
+mod counts;
 mod job;
 mod pace;
 mod seats;
 mod shelf;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::VecDeque,
-    ops::ControlFlow,
+    ops::{ControlFlow, Range},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -23,6 +26,7 @@ use std::{
 use atta_model::{Batch, Cpu, Error as ModelError, Executor, Output, Want};
 use atta_store::Reservation;
 
+pub use counts::Counts;
 pub use job::{Done, Job, JobId};
 
 use crate::{Engine, Error, Event, FinishReason, PromptCache, SessionOptions, session::logits_bytes};
@@ -33,6 +37,8 @@ use shelf::Shelf;
 
 /// Positions that are kept free for each text under way when another one begins.
 const SPARE: usize = 32;
+/// Hidden states of a step; a text of which more are wanted is read in smaller chunks.
+const MAX_HIDDEN_BYTES: usize = 1 << 20;
 
 /// What a batcher is made for.
 #[derive(Clone, Debug)]
@@ -53,6 +59,8 @@ pub struct BatcherOptions {
 pub enum Update<'a> {
     /// As a session would tell of it.
     Event(Event<'a>),
+    /// The vector of a text that was only to be read, of length 1, `[d_model]`; its end comes next.
+    Embedding(&'a [f32]),
     /// It has come to its end.
     Done(&'a Done),
     /// It has failed, and is no more.
@@ -61,41 +69,6 @@ pub enum Update<'a> {
 
 /// Whoever hears of jobs; to break is to cancel that job.
 pub type OnUpdate<'a> = dyn FnMut(JobId, Update<'_>) -> ControlFlow<()> + 'a;
-
-/// What a batcher has done so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Steps.
-    pub n_steps: u64,
-    /// Tokens of prompts that were evaluated.
-    pub n_read: u64,
-    /// Tokens of prompts that a kept or a running sequence had evaluated.
-    pub n_reused: u64,
-    /// Tokens of prompts that came from the disk.
-    pub n_restored: u64,
-    /// Tokens that were written.
-    pub n_written: u64,
-    /// Jobs that lost their place for want of room, and were read again later.
-    pub n_preempted: u64,
-    /// Kept sequences that were given up for want of room.
-    pub n_evicted: u64,
-}
-
-impl Counts {
-    /// Of two batchers.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self {
-            n_steps: self.n_steps + other.n_steps,
-            n_read: self.n_read + other.n_read,
-            n_reused: self.n_reused + other.n_reused,
-            n_restored: self.n_restored + other.n_restored,
-            n_written: self.n_written + other.n_written,
-            n_preempted: self.n_preempted + other.n_preempted,
-            n_evicted: self.n_evicted + other.n_evicted,
-        }
-    }
-}
 
 /// Jobs, their sequences, and the executor that they share.
 pub struct Batcher {
@@ -111,17 +84,16 @@ pub struct Batcher {
     counts: Counts,
     batch: Batch,
     out: Output,
-    /// For each job of a step: its seat, how many rows, and the row of its logits, if it has come to the end of its text.
     shares: Vec<Share>,
+    /// Rows of a step that may want hidden states.
+    n_hidden: usize,
     _logits_memory: Reservation,
 }
 
 /// What a job gets of a step.
-#[derive(Clone, Copy)]
 struct Share {
     seat: usize,
-    n_rows: usize,
-    logits: Option<usize>,
+    rows: Range<usize>,
 }
 
 impl Batcher {
@@ -159,6 +131,7 @@ impl Batcher {
             batch: Batch::default(),
             out: Output::default(),
             shares: Vec::new(),
+            n_hidden: (MAX_HIDDEN_BYTES / (4 * engine.spec().d_model)).max(1),
             _logits_memory: logits_memory,
         })
     }
@@ -274,8 +247,13 @@ impl Batcher {
     fn admit(&mut self) {
         let mut i = 0;
         while i < self.queue.len() && self.seats.has_place() {
-            let text = &self.queue[i].text;
-            match self.seats.beginning(text, &self.cpu) {
+            let job = &self.queue[i];
+            let text = &job.text;
+            let beginning = match job.may_share() {
+                true => self.seats.beginning(text, &self.cpu),
+                false => Beginning::Now(None),
+            };
+            match beginning {
                 Beginning::Later => i += 1,
                 Beginning::Now(from) => {
                     if !self.clear_room(text.len() - from.map_or(0, |from| from.n), from) {
@@ -289,9 +267,10 @@ impl Batcher {
 
     /// Gives the job at a place of the queue a sequence, with what there is of its text in memory or, if that is more, on disk.
     fn begin(&mut self, i: usize, from: Option<Source>) {
-        let (text, n) = (&self.queue[i].text, from.map_or(0, |from| from.n));
-        let n_text = text.len();
-        let mut found = self.shelf.as_mut().map_or_else(Vec::new, |shelf| shelf.find(text, n));
+        let (job, n) = (&self.queue[i], from.map_or(0, |from| from.n));
+        let n_text = job.text.len();
+        let shelf = self.shelf.as_mut().filter(|_| job.may_share());
+        let mut found = shelf.map_or_else(Vec::new, |shelf| shelf.find(&job.text, n));
         if !found.is_empty() && !self.clear_room(n_text, from) {
             found.clear();
         }
@@ -392,17 +371,22 @@ impl Batcher {
     /// Puts up to `max` rows of a job into the batch; how many.
     fn give(&mut self, seat: usize, max: usize) -> usize {
         let place = self.seats.at(seat);
-        let rest = place.rest();
-        let n_rows = rest.len().min(max);
-        if n_rows == 0 {
-            return 0;
+        let Some(job) = &place.job else { return 0 };
+        let start = self.batch.rows.len();
+        let mut n_hidden = self.batch.rows.iter().filter(|row| row.want == Want::Hidden).count();
+        for (&token, pos) in place.rest().iter().take(max).zip(place.n_done..) {
+            let want = job.want(pos);
+            n_hidden += usize::from(want == Want::Hidden);
+            if n_hidden > self.n_hidden {
+                break;
+            }
+            self.batch.push_token(place.seq, pos, token, want);
         }
-        let is_end = n_rows == rest.len();
-        for (i, &token) in rest[..n_rows].iter().enumerate() {
-            let want = if is_end && i + 1 == n_rows { Want::Logits } else { Want::Nothing };
-            self.batch.push_token(place.seq, place.n_done + i, token, want);
+        let rows = start..self.batch.rows.len();
+        let n_rows = rows.len();
+        if n_rows > 0 {
+            self.shares.push(Share { seat, rows });
         }
-        self.shares.push(Share { seat, n_rows, logits: is_end.then(|| self.batch.rows.len() - 1) });
         n_rows
     }
 
@@ -428,27 +412,29 @@ impl Batcher {
         self.queue.insert(at, job);
     }
 
-    /// Notes what was evaluated of a job, and chooses its next token if that was all of its text.
-    fn go_on(&mut self, share: Share, on_update: &mut OnUpdate<'_>) {
+    /// Notes what was evaluated of a job, and goes on with it if that was all of its text.
+    fn go_on(&mut self, Share { seat, rows }: Share, on_update: &mut OnUpdate<'_>) {
         let n_ctx = self.n_ctx;
-        self.seats.touch(share.seat);
-        let place = self.seats.at_mut(share.seat);
-        place.n_done += share.n_rows;
+        self.seats.touch(seat);
+        let place = self.seats.at_mut(seat);
+        let pos = place.n_done;
+        place.n_done += rows.len();
         let (n_done, Some(job)) = (place.n_done, &mut place.job) else { return };
         let id = job.id;
         let was_reading = n_done <= job.n_prompt;
         if was_reading {
-            self.counts.n_read += share.n_rows as u64;
+            self.counts.n_read += rows.len() as u64;
         }
-        let Some(row) = share.logits else {
+        job.take_in(&self.engine, &self.out, rows.clone(), pos);
+        if n_done < job.text.len() {
             let update = Update::Event(Event::Prompt { done: n_done, total: job.n_prompt });
             if was_reading && on_update(id, update).is_break() {
-                self.seats.leave(share.seat);
+                self.seats.leave(seat);
             }
             return;
-        };
+        }
         let n_before = job.n_written();
-        let ended = job.write(self.out.logits(row), n_ctx, &mut |event| on_update(id, Update::Event(event)));
+        let ended = job.go_on(&self.out, rows.end - 1, n_ctx, &mut |update| on_update(id, update));
         self.counts.n_written += (job.n_written() - n_before) as u64;
         let ended = match ended {
             Ok(None) => return,
@@ -456,7 +442,7 @@ impl Batcher {
             Err(error) => Err(error),
         };
         conclude(job, ended, on_update);
-        self.seats.leave(share.seat);
+        self.seats.leave(seat);
     }
 }
 

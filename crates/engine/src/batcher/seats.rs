@@ -193,14 +193,15 @@ impl Seats {
         self.at_mut(seat).used = now;
     }
 
-    /// Ends a job; what was evaluated of it is kept.
+    /// Ends a job; what was evaluated of it is kept. That of a text that was only to be read goes before all others: most of them
+    /// are never seen again.
     pub(super) fn leave(&mut self, seat: usize) {
         let now = self.tick();
         let seat = self.at_mut(seat);
         if let Some(job) = seat.job.take() {
+            seat.used = if job.is_only_read() { 0 } else { now };
             seat.kept = job.text;
             seat.kept.truncate(seat.n_done);
-            seat.used = now;
             self.n_running -= 1;
         }
     }

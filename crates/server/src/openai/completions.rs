@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     chat::StreamOptions,
+    prompt::{Limits, Prompt},
     tier::Tier,
     wire::{Usage, done, logprob},
 };
@@ -32,7 +33,7 @@ use crate::{
 /// Alternatives of a token that may be asked for.
 const MAX_LOGPROBS: usize = 20;
 /// Prompts of one request.
-const MAX_PROMPTS: usize = 64;
+const PROMPTS: Limits = Limits { field: "prompt", max: 64 };
 
 /// What may be asked for. Fields with an underscore mean nothing to us, and nothing to the answer.
 #[derive(Debug, Deserialize)]
@@ -61,40 +62,6 @@ struct CompletionRequest {
     suffix: Option<String>,
     #[serde(rename = "user")]
     _user: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum Prompt {
-    Text(String),
-    Texts(Vec<String>),
-    Tokens(Vec<u32>),
-    ManyTokens(Vec<Vec<u32>>),
-}
-
-impl Prompt {
-    fn into_ids(self, model: &Model) -> Result<Vec<Vec<u32>>, Refusal> {
-        let n = match &self {
-            Self::Text(_) | Self::Tokens(_) => 1,
-            Self::Texts(texts) => texts.len(),
-            Self::ManyTokens(all) => all.len(),
-        };
-        if !(1..=MAX_PROMPTS).contains(&n) {
-            return Err(Refusal::field("prompt", format!("{n} prompts, expected 1 to {MAX_PROMPTS}")));
-        }
-        let of = |text: &String| model.engine.prompt_ids(text.as_bytes());
-        let prompts = match self {
-            Self::Text(text) => vec![of(&text)],
-            Self::Texts(texts) => texts.iter().map(of).collect(),
-            Self::Tokens(ids) => vec![ids],
-            Self::ManyTokens(all) => all,
-        };
-        let n_vocab = model.engine.spec().n_vocab;
-        match prompts.iter().flatten().find(|&&id| id as usize >= n_vocab) {
-            Some(id) => Err(Refusal::field("prompt", format!("token {id}, of a model that has {n_vocab}"))),
-            None => Ok(prompts),
-        }
-    }
 }
 
 impl Ask for CompletionRequest {
@@ -137,7 +104,7 @@ fn prepared(model: &Model, request: CompletionRequest) -> Result<(Prepared, How)
     };
     let (prompt, wanted) = request.into_wanted();
     let options = wanted.into_options()?;
-    let prompts = prompt.into_ids(model)?;
+    let prompts = prompt.into_ids(model, PROMPTS, |text| model.engine.prompt_ids(text))?;
     let prepared = prepare::texts(model, &prompts, &options, how.n).map_err(|refusal| refusal.about("prompt"))?;
     Ok((prepared.with_priority(Tier::default().priority()), how))
 }

@@ -41,6 +41,7 @@ pub(crate) fn options() -> ServerOptions {
         api_keys: Vec::new(),
         insecure: false,
         batcher: BatcherOptions { session, n_jobs: 2, max_gap: Duration::from_millis(50), cache: None },
+        pooling: None,
         max_queue: 1,
         max_body: 100_000,
         max_connections: 20,
