@@ -51,9 +51,11 @@ impl Listener {
     }
 
     /// What to call it.
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn place(&self, scheme: &str) -> String {
         match self {
-            Self::Tcp(listener) => listener.local_addr().map_or_else(|e| e.to_string(), |at| format!("http://{at}")),
+            Self::Tcp(listener) => {
+                listener.local_addr().map_or_else(|e| e.to_string(), |at| format!("{scheme}://{at}"))
+            }
             #[cfg(unix)]
             Self::Unix(_, path) => format!("unix:{}", path.display()),
         }

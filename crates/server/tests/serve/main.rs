@@ -1,5 +1,8 @@
 //! Servers in this process, and raw connections to them.
 
+mod manners;
 mod models;
 mod requests;
 mod running;
+#[cfg(feature = "tls")]
+mod tls;
