@@ -47,6 +47,13 @@ def rss(server: Server, kind="RssAnon") -> int:
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith(kind))
 
 
+def test_paths_that_are_no_text_are_refused(server: Server):
+    """In the form of the interface."""
+    for path in ("/v1/models/%ff", "/props?model=a&model=b", "/v1/models/" + "x" * 10_000, "/props?" + "a=b&" * 1000 + "model=%ff"):
+        answer = httpx.get(server.place + path)
+        assert answer.status_code in (400, 404) and answer.json()["error"]["message"], (path[:60], answer.text)
+
+
 def test_noise_is_refused(server: Server):
     """Bytes that mean nothing, and texts that are cut."""
     dice = random.Random(1)

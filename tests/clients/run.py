@@ -19,10 +19,11 @@ import openai_chat
 import openai_stream
 import operation
 import robust
+import starting
 from serving import Server
 
 TEST_S = 120
-FILES = [openai_chat, openai_stream, langchain_chat, operation, robust]
+FILES = [openai_chat, openai_stream, langchain_chat, operation, starting, robust]
 # What the server does not do yet, and why the test is right: name of the test to reason.
 KNOWN: dict[str, str] = {}
 

@@ -18,8 +18,8 @@ pub(crate) fn is_allowed(keys: &[String], headers: &HeaderMap) -> bool {
 /// Whether a request comes from no page of another site, for servers without keys: a browser says where a page is from that
 /// posts, and by which name it has found the server. So a page that somebody happens to open cannot have this machine work
 /// for it, nor can one whose name is made to mean this machine after it was loaded (`names`: whether the name counts).
-/// Where connections are encrypted (`scheme`), pages that came without that are of another site, whoever sent them; the other
-/// way round somebody may have encrypted them in front of us.
+/// Where connections are encrypted (`scheme`), pages that were not are of another site, since anybody may have changed them;
+/// the other way round, somebody in front of us may have done it.
 pub(crate) fn is_from_here(headers: &HeaderMap, scheme: &str, names: bool) -> bool {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
     let host = text(header::HOST);

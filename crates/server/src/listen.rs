@@ -139,7 +139,8 @@ impl Server {
 async fn serve(app: &Arc<App>, listener: Listener, stop: &watch::Sender<bool>) {
     let router = routes::router(Arc::clone(app));
     let places = Arc::new(Semaphore::new(app.options.max_connections));
-    let (care, watch) = (tokio::spawn(unload(Arc::clone(app))), tokio::spawn(watch_heat(Arc::clone(app))));
+    let care = tokio::spawn(unload(Arc::clone(app)));
+    tokio::spawn(watch_heat(Arc::clone(app)));
     loop {
         let place = Arc::clone(&places).acquire_owned();
         let connection = async {
@@ -159,7 +160,6 @@ async fn serve(app: &Arc<App>, listener: Listener, stop: &watch::Sender<bool>) {
     }
     app.close();
     care.abort();
-    watch.abort();
     // Whoever comes now is told at once that nobody is here.
     drop(listener);
     let all = u32::try_from(app.options.max_connections).unwrap_or(u32::MAX);

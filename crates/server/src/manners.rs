@@ -32,7 +32,7 @@ const MIN_PARTS: u32 = 2;
 const MARGIN: f64 = 5.0;
 /// Cool readings, one after another, until a part comes back.
 const N_COOL: u32 = 5;
-/// Processors of which none reaches this part of its highest frequency, and which are not cool, were slowed down by the system.
+/// Where no processor reaches this part of its highest frequency, and it is not cool, the system has slowed them down.
 const SLOWED: f64 = 0.5;
 /// The longest pause: commands wait for its end.
 const MAX_PAUSE: Duration = Duration::from_secs(1);

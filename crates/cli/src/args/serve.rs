@@ -87,7 +87,7 @@ pub(crate) struct ServeArgs {
     /// Seconds after which a model that nobody uses is taken out of memory; the next request loads it again
     #[arg(long, value_name = "S", value_parser = value::positions)]
     idle_unload: Option<usize>,
-    /// Compute for a part of the time only, down to a quarter, while the machine is hotter than that many degrees Celsius
+    /// Compute for a part of the time only, a quarter at least, while the machine is hotter than that many degrees Celsius
     #[arg(long, value_name = "DEGREES", value_parser = value::celsius)]
     cool: Option<usize>,
     /// Bytes of a request at most, such as 4M
