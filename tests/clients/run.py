@@ -1,4 +1,4 @@
-"""Drives `atta serve` with the clients that people have: python run.py --atta PATH [--only PART].
+"""Drives `atta serve` with the clients that people have: python run.py --atta PATH [--only PART] [--slow].
 
 Needs `pip install -r requirements.txt`. What a model says is not foreseen, except where a grammar leaves no choice; the
 checks are about form and course. Each test gets the server that all share, and may start others. Exits 1 on failure, and
@@ -22,6 +22,8 @@ import openai_embeddings
 import openai_responses
 import openai_stream
 import operation
+import robust
+import starting
 from serving import Server
 
 TEST_S = 120
@@ -34,15 +36,17 @@ FILES = [
     anthropic_messages,
     ollama_chat,
     operation,
+    starting,
+    robust,
 ]
 # What the server does not do yet, and why the test is right: name of the test to reason.
 KNOWN: dict[str, str] = {}
 
 
-def tests(part: str) -> list:
-    """Functions whose names begin with test_, as they stand in the files."""
+def tests(part: str, kind: str) -> list:
+    """Functions whose names begin so, as they stand in the files."""
     found = [(f"{file.__name__}.{name}", test) for file in FILES for name, test in inspect.getmembers(file, inspect.isfunction)
-             if name.startswith("test_") and test.__module__ == file.__name__]
+             if name.startswith(kind) and test.__module__ == file.__name__]
     found.sort(key=lambda pair: (FILES.index(sys.modules[pair[1].__module__]), pair[1].__code__.co_firstlineno))
     return [(name, test) for name, test in found if part in name]
 
@@ -87,13 +91,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--atta", required=True, help="the program")
     parser.add_argument("--only", default="", help="part of the names of the tests to run")
+    parser.add_argument("--slow", action="store_true", help="run what takes long, and nothing else")
     args = parser.parse_args()
     signal.signal(signal.SIGALRM, too_long)
     # Pydantic's, of the clients' own parsed messages.
     warnings.simplefilter("ignore", UserWarning)
     start, verdicts = time.monotonic(), []
     with Server(os.path.abspath(args.atta), "-c", "4096") as server:
-        for name, test in tests(args.only):
+        for name, test in tests(args.only, "slow_" if args.slow else "test_"):
             is_right, line = verdict(name, run(test, server))
             print(line, flush=True)
             verdicts.append(is_right)

@@ -30,7 +30,8 @@ fn engine(name: &str, n_threads: usize) -> Engine {
 fn batcher(engine: &Engine, n_batch: usize, n_contexts: usize) -> Batcher {
     let (n_ctx, n_batch, n_contexts) = (Some(128), Some(n_batch), Some(n_contexts));
     let session = SessionOptions { n_ctx, n_batch, n_contexts, n_forks: 7, kv: KvType::F32, ..Default::default() };
-    Batcher::new(engine, &BatcherOptions { session, n_jobs: 4, max_gap: Duration::from_millis(5) }).unwrap()
+    Batcher::new(engine, &BatcherOptions { session, n_jobs: 4, max_gap: Duration::from_millis(5), cache: None })
+        .unwrap()
 }
 
 /// What came of each job.

@@ -18,10 +18,16 @@ pub(crate) fn is_allowed(keys: &[String], headers: &HeaderMap) -> bool {
 /// Whether a request comes from no page of another site, for servers without keys: a browser says where a page is from that
 /// posts, and by which name it has found the server. So a page that somebody happens to open cannot have this machine work
 /// for it, nor can one whose name is made to mean this machine after it was loaded (`names`: whether the name counts).
-pub(crate) fn is_from_here(headers: &HeaderMap, names: bool) -> bool {
+/// Where connections are encrypted (`scheme`), pages that were not are of another site, since anybody may have changed them;
+/// the other way round, somebody in front of us may have done it.
+pub(crate) fn is_from_here(headers: &HeaderMap, scheme: &str, names: bool) -> bool {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
     let host = text(header::HOST);
-    let is_ours = |origin: &str| origin.split_once("://").is_some_and(|(_, site)| Some(site) == host);
+    let is_ours = |origin: &str| {
+        origin
+            .split_once("://")
+            .is_some_and(|(theirs, site)| Some(site) == host && (scheme != "https" || theirs == scheme))
+    };
     text(header::ORIGIN).is_none_or(is_ours) && (!names || host.is_none_or(is_plain))
 }
 
@@ -54,7 +60,7 @@ mod tests {
             if let Some(origin) = origin {
                 headers.insert("origin", origin.parse().unwrap());
             }
-            is_from_here(&headers, true)
+            is_from_here(&headers, "http", true)
         };
         assert!(of(None) && of(Some("http://localhost:8080")));
         for other in ["http://evil.example", "null", "http://localhost:8081", ""] {
@@ -63,10 +69,22 @@ mod tests {
         let named = |host: &str| {
             let mut headers = HeaderMap::new();
             headers.insert("host", host.parse().unwrap());
-            is_from_here(&headers, true)
+            is_from_here(&headers, "http", true)
         };
         assert!(["localhost", "LOCALHOST:1", "127.0.0.1:8080", "[::1]:8080", "[::1]"].into_iter().all(named));
         assert!(!["evil.example:8080", "localhost.evil.example", ""].into_iter().any(named));
+    }
+
+    #[test]
+    fn pages_that_anybody_may_have_changed_are_not_from_an_encrypted_server() {
+        let of = |origin: &str, scheme| {
+            let mut headers = HeaderMap::new();
+            headers.insert("host", "server.example".parse().unwrap());
+            headers.insert("origin", origin.parse().unwrap());
+            is_from_here(&headers, scheme, false)
+        };
+        assert!(of("https://server.example", "https") && !of("http://server.example", "https"));
+        assert!(of("https://server.example", "http") && of("http://server.example", "http"));
     }
 
     #[test]

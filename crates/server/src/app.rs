@@ -10,7 +10,7 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::{ServerOptions, metrics::Metrics, models::Models, refusal::Refusal};
+use crate::{ServerOptions, manners::Manners, metrics::Metrics, models::Models, refusal::Refusal};
 
 /// The server's state.
 pub(crate) struct App {
@@ -19,6 +19,8 @@ pub(crate) struct App {
     /// One for each request that is answered or waits.
     places: Arc<Semaphore>,
     pub(crate) metrics: Metrics,
+    /// If the machine is to be kept cool.
+    pub(crate) manners: Option<Arc<Manners>>,
     /// Seconds since 1970.
     pub(crate) started: u64,
     is_stopping: AtomicBool,
@@ -26,13 +28,14 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(models: Models, options: ServerOptions) -> Self {
+    pub(crate) fn new(models: Models, manners: Option<Arc<Manners>>, options: ServerOptions) -> Self {
         let n_places = options.batcher.n_jobs.saturating_add(options.max_queue).min(Semaphore::MAX_PERMITS);
         Self {
             models: Arc::new(models),
             places: Arc::new(Semaphore::new(n_places)),
             options,
             metrics: Metrics::default(),
+            manners,
             started: now(),
             is_stopping: AtomicBool::new(false),
             n_ids: AtomicU64::new(0),

@@ -16,6 +16,7 @@ mod app;
 mod body;
 mod dialect;
 mod listen;
+mod manners;
 mod metrics;
 mod models;
 mod native;
@@ -29,6 +30,8 @@ mod sampling;
 mod signals;
 mod socket;
 mod stream;
+#[cfg(feature = "tls")]
+mod tls;
 mod turns;
 mod worker;
 
@@ -37,13 +40,19 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use atta_engine::{BatcherOptions, Pooling};
 
 pub use listen::{Server, Stopper};
+pub use manners::Cooling;
 pub use models::{ModelSource, Open};
+#[cfg(feature = "tls")]
+pub use tls::Tls;
 
 /// What is served, and to whom.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Where clients connect.
     pub listen: Listen,
+    /// Connections are encrypted, and only such ones are taken.
+    #[cfg(feature = "tls")]
+    pub tls: Option<Tls>,
     /// What they must know; without any, whatever they say is right.
     pub api_keys: Vec<String>,
     /// Serves other machines without a key.
@@ -66,6 +75,8 @@ pub struct ServerOptions {
     pub idle_unload: Option<Duration>,
     /// How long texts may go on after the server was asked to stop.
     pub grace: Duration,
+    /// Pauses between steps while the machine is hot.
+    pub cooling: Option<Cooling>,
     /// Whether each request becomes a line on standard error.
     pub log: Log,
 }
@@ -74,6 +85,15 @@ impl ServerOptions {
     /// Whether only this machine can reach it, by an address.
     pub(crate) fn is_local(&self) -> bool {
         matches!(self.listen, Listen::Tcp(address) if address.ip().is_loopback())
+    }
+
+    /// How addresses of it begin.
+    pub(crate) fn scheme(&self) -> &'static str {
+        #[cfg(feature = "tls")]
+        if self.tls.is_some() {
+            return "https";
+        }
+        "http"
     }
 }
 
@@ -112,6 +132,17 @@ pub enum ServeError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// There is no certificate, or no key for it.
+    #[error("{}: {why}", path.display())]
+    Tls {
+        /// Which of both is at fault.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Nobody knows how hot the machine is.
+    #[error("{}: no thermal zone with a temperature that can be read", .0.display())]
+    NoTemperature(PathBuf),
     /// Other machines would get in.
     #[error(
         "{0} can be reached by other machines: give --api-key, or --insecure if everybody who can reach it may use it"
@@ -142,7 +173,7 @@ impl Server {
     ///
     /// # Errors
     /// An address that cannot be had or that would let everybody in, memory that the budget does not grant, a chat
-    /// template that cannot be read.
+    /// template that cannot be read, a machine to be kept cool that does not say how hot it is.
     pub fn bind(models: Vec<ModelSource>, options: ServerOptions) -> Result<Self, ServeError> {
         Self::new(models, options)
     }

@@ -1,6 +1,6 @@
 //! Connections: who gets in, how long they may take, and how the server ends.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{io, pin::pin, sync::Arc, time::Duration};
 
 use axum::Router;
 use hyper::server::conn::http1;
@@ -16,10 +16,12 @@ use tokio::{
 use crate::{
     Listen, ModelSource, ServeError, ServerOptions,
     app::App,
+    manners::Manners,
     models::Models,
     routes,
     signals::Signals,
     socket::{Listener, Patient, Stream},
+    turns::Turns,
 };
 
 /// Threads that make jobs of requests, and one that loads a model meanwhile.
@@ -68,16 +70,22 @@ impl Server {
             .map_err(ServeError::Start)?;
         let listener = runtime.block_on(Listener::bind(&options.listen))?;
         let stop = watch::Sender::new(false);
+        let manners = options.cooling.clone().map(Manners::new).transpose()?.map(Arc::new);
         // A server that cannot compute had better end, and be started again.
         let stopper = Stopper(stop.clone());
-        let models = Models::new(models, options.batcher.clone(), Arc::new(move || stopper.stop()))?;
-        let app = Arc::new(App::new(models, options));
+        let models = Models::new(
+            models,
+            options.batcher.clone(),
+            Turns::with(manners.clone()),
+            Arc::new(move || stopper.stop()),
+        )?;
+        let app = Arc::new(App::new(models, manners, options));
         Ok(Self { app, runtime, listener, stop })
     }
 
     /// Where it listens: an address with its port, or a path.
     pub fn place(&self) -> String {
-        self.listener.place()
+        self.listener.place(self.app.options.scheme())
     }
 
     /// What ends it.
@@ -132,6 +140,7 @@ async fn serve(app: &Arc<App>, listener: Listener, stop: &watch::Sender<bool>) {
     let router = routes::router(Arc::clone(app));
     let places = Arc::new(Semaphore::new(app.options.max_connections));
     let care = tokio::spawn(unload(Arc::clone(app)));
+    tokio::spawn(watch_heat(Arc::clone(app)));
     loop {
         let place = Arc::clone(&places).acquire_owned();
         let connection = async {
@@ -177,6 +186,35 @@ async fn unload(app: Arc<App>) {
     }
 }
 
+/// Looks how hot the machine is, if it is to be kept cool.
+async fn watch_heat(app: Arc<App>) {
+    let Some(manners) = &app.manners else { return };
+    loop {
+        tokio::time::sleep(manners.interval()).await;
+        let manners = Arc::clone(manners);
+        // Some sensors take a while to answer.
+        let _ = tokio::task::spawn_blocking(move || manners.look()).await;
+    }
+}
+
+/// What comes of it, or nothing if the server is asked to stop before.
+async fn unless_asked<T>(stopped: watch::Receiver<bool>, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        done = work => Some(done),
+        () = stop_asked(stopped) => None,
+    }
+}
+
+/// A connection on which HTTP is spoken. A client that is slow about it holds up nobody else.
+async fn open(stream: Box<dyn Stream>, options: &ServerOptions) -> io::Result<Box<dyn Stream>> {
+    let stream: Box<dyn Stream> = Box::new(Patient::new(stream, options.read_timeout));
+    #[cfg(feature = "tls")]
+    if let Some(tls) = &options.tls {
+        return tls.accept(stream, options.read_timeout).await;
+    }
+    Ok(stream)
+}
+
 /// Serves one connection, from one request to the next.
 async fn connect(
     app: Arc<App>,
@@ -186,7 +224,7 @@ async fn connect(
     stopped: watch::Receiver<bool>,
 ) {
     let _counted = app.metrics.connected();
-    let stream = Patient::new(stream, app.options.read_timeout);
+    let Some(Ok(stream)) = unless_asked(stopped.clone(), open(stream, &app.options)).await else { return };
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(app.options.read_timeout).max_buf_size(64 << 10);
     let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));

@@ -69,8 +69,16 @@ pub(crate) fn text(app: &App) -> String {
         ("atta_memory_bytes", "gauge", "Private memory accounted for", memory as f64),
         ("atta_models_loaded", "gauge", "Models in memory", loaded.len() as f64),
     ];
+    let mood = app.manners.as_ref().map(|manners| manners.mood());
+    let warmth = mood.map(|mood| {
+        [
+            ("atta_temperature_celsius", "gauge", "Temperature of the hottest thermal zone", mood.celsius),
+            ("atta_duty", "gauge", "Part of the time that may be computed", mood.duty),
+            ("atta_pauses_total", "counter", "Steps with a pause behind them", mood.n_pauses as f64),
+        ]
+    });
     let mut out = String::new();
-    for (name, kind, help, value) in rows {
+    for (name, kind, help, value) in rows.into_iter().chain(warmth.into_iter().flatten()) {
         // Writing to a String does not fail.
         let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
     }

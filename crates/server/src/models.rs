@@ -113,13 +113,14 @@ impl Models {
     pub(crate) fn new(
         sources: Vec<ModelSource>,
         batcher: BatcherOptions,
+        turns: Turns,
         on_grief: Arc<dyn Fn() + Send + Sync>,
     ) -> Result<Self, ServeError> {
         let place = || Mutex::new(Place::new(None));
         let models = Self {
             entries: sources.into_iter().map(|source| Entry { source, place: place() }).collect(),
             batcher,
-            turns: Arc::default(),
+            turns: Arc::new(turns),
             on_grief,
             loading: Arc::default(),
             past: Mutex::default(),

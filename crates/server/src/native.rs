@@ -6,7 +6,7 @@ use atta_engine::tokenizer::Special;
 use axum::{
     Json,
     body::Body,
-    extract::{Query, State},
+    extract::{Query, State, rejection::QueryRejection},
     http::{HeaderValue, header},
     response::{IntoResponse, Response},
 };
@@ -97,7 +97,11 @@ pub(crate) struct Which {
 }
 
 /// What a model is, as far as that is known without loading it.
-pub(crate) async fn props(State(app): State<Arc<App>>, which: Query<Which>) -> Result<Json<Value>, Refusal> {
+pub(crate) async fn props(
+    State(app): State<Arc<App>>,
+    which: Result<Query<Which>, QueryRejection>,
+) -> Result<Json<Value>, Refusal> {
+    let Query(which) = which.map_err(|error| Refusal::bad(error.body_text()))?;
     let (name, model) = app.models.look_up(which.model.as_deref())?;
     let models: Vec<Value> =
         app.models.all().map(|(name, is_loaded)| json!({ "name": name, "loaded": is_loaded })).collect();

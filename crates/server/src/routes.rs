@@ -69,7 +69,7 @@ async fn around(State(app): State<Arc<App>>, request: Request, next: Next) -> Re
     let is_open = OPEN.contains(&path.as_str()) || page::paths().any(|open| open == path);
     let headers = request.headers();
     let (has_keys, names) = (!app.options.api_keys.is_empty(), app.options.is_local());
-    let response = if !has_keys && !access::is_from_here(headers, names) {
+    let response = if !has_keys && !access::is_from_here(headers, app.options.scheme(), names) {
         Refusal::foreign().into_response()
     } else if !is_open && !access::is_allowed(&app.options.api_keys, headers) {
         Refusal::wrong_key().into_response()

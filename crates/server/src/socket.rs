@@ -10,7 +10,7 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpListener,
+    net::{TcpListener, TcpSocket},
     time::{Instant, Sleep},
 };
 #[cfg(unix)]
@@ -20,6 +20,9 @@ use {
 };
 
 use crate::{Listen, ServeError};
+
+/// Connections that wait to be taken. One more of those that come at once tries again after a second.
+const BACKLOG: u32 = 1024;
 
 /// A connection.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -36,10 +39,7 @@ impl Listener {
     pub(crate) async fn bind(listen: &Listen) -> Result<Self, ServeError> {
         let failed = |place: String| move |source| ServeError::Listen { place, source };
         match listen {
-            Listen::Tcp(address) => {
-                let listener = TcpListener::bind(address).await.map_err(failed(address.to_string()))?;
-                Ok(Self::Tcp(listener))
-            }
+            Listen::Tcp(address) => bind_tcp(*address).map(Self::Tcp).map_err(failed(address.to_string())),
             #[cfg(unix)]
             Listen::Unix(path) => {
                 let listener = bind_unix(path).map_err(failed(path.display().to_string()))?;
@@ -51,9 +51,11 @@ impl Listener {
     }
 
     /// What to call it.
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn place(&self, scheme: &str) -> String {
         match self {
-            Self::Tcp(listener) => listener.local_addr().map_or_else(|e| e.to_string(), |at| format!("http://{at}")),
+            Self::Tcp(listener) => {
+                listener.local_addr().map_or_else(|e| e.to_string(), |at| format!("{scheme}://{at}"))
+            }
             #[cfg(unix)]
             Self::Unix(_, path) => format!("unix:{}", path.display()),
         }
@@ -136,6 +138,16 @@ impl AsyncWrite for Patient {
         let shut = Pin::new(&mut this.stream).poll_shutdown(cx);
         this.watch(shut, cx)
     }
+}
+
+/// An address, which a server that has just ended may have had.
+fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // On Windows this would let two servers have it at the same time.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// A socket that a server has left behind is replaced; one that answers is not, nor is any other file.

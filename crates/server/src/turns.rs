@@ -1,12 +1,20 @@
 //! Models take turns: one step of one of them computes at a time, so that their threads do not get into each other's way.
+//! On a machine that must be kept cool there is a pause behind a turn, in which none computes.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Instant,
+};
+
+use crate::manners::Manners;
 
 /// Whoever came first is next; a mutex alone lets one thread come back again and again.
 #[derive(Default)]
 pub(crate) struct Turns {
     tickets: Mutex<Tickets>,
     changed: Condvar,
+    manners: Option<Arc<Manners>>,
 }
 
 #[derive(Default)]
@@ -16,9 +24,17 @@ struct Tickets {
 }
 
 /// The right to compute, until it is dropped.
-pub(crate) struct Turn<'a>(&'a Turns);
+pub(crate) struct Turn<'a> {
+    turns: &'a Turns,
+    began: Instant,
+}
 
 impl Turns {
+    /// With pauses as these manners want them.
+    pub(crate) fn with(manners: Option<Arc<Manners>>) -> Self {
+        Self { manners, ..Self::default() }
+    }
+
     /// Waits for one's turn.
     pub(crate) fn wait(&self) -> Turn<'_> {
         let mut tickets = self.tickets();
@@ -27,7 +43,7 @@ impl Turns {
         while tickets.called != mine {
             tickets = self.changed.wait(tickets).unwrap_or_else(PoisonError::into_inner);
         }
-        Turn(self)
+        Turn { turns: self, began: Instant::now() }
     }
 
     fn tickets(&self) -> MutexGuard<'_, Tickets> {
@@ -37,8 +53,11 @@ impl Turns {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.tickets().called += 1;
-        self.0.changed.notify_all();
+        if let Some(manners) = &self.turns.manners {
+            thread::sleep(manners.pause(self.began.elapsed()));
+        }
+        self.turns.tickets().called += 1;
+        self.turns.changed.notify_all();
     }
 }
 

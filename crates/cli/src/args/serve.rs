@@ -7,7 +7,9 @@ use std::{
 };
 
 use atta::{BatcherOptions, KvType, Pooling, SessionOptions};
-use atta_server::{Listen, Log, ServerOptions};
+#[cfg(feature = "tls")]
+use atta_server::Tls;
+use atta_server::{Cooling, Listen, Log, ServerOptions};
 use clap::{Args, ValueEnum};
 
 use super::{CacheFlags, ModelFlags, value};
@@ -25,6 +27,7 @@ const KEPT: usize = 1;
   atta serve                                     the built-in model, at http://127.0.0.1:8080
   atta serve model.gguf --port 9000 --parallel 4
   atta serve model.gguf --host 0.0.0.0 --api-key-file keys.txt
+  atta serve model.gguf --tls-cert cert.pem --tls-key key.pem
   curl localhost:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}'
 
 Paths: /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, /tokenize, /detokenize, /health, /metrics, /props, and a page at /")]
@@ -42,6 +45,14 @@ pub(crate) struct ServeArgs {
     /// Listen at this socket in the file system instead
     #[arg(long, value_name = "PATH", conflicts_with_all = ["host", "port"])]
     unix: Option<PathBuf>,
+    /// Encrypt connections, with the certificates in this file of PEM: the server's first, then those that vouch for it
+    #[cfg(feature = "tls")]
+    #[arg(long, value_name = "FILE", requires = "tls_key", conflicts_with = "unix")]
+    tls_cert: Option<PathBuf>,
+    /// The key of that certificate, as PEM
+    #[cfg(feature = "tls")]
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// What clients must know; may be given several times. Other users of this machine can see it here
     #[arg(long, value_name = "KEY")]
     api_key: Vec<String>,
@@ -79,6 +90,9 @@ pub(crate) struct ServeArgs {
     /// Seconds after which a model that nobody uses is taken out of memory; the next request loads it again
     #[arg(long, value_name = "S", value_parser = value::positions)]
     idle_unload: Option<usize>,
+    /// Compute for a part of the time only, a quarter at least, while the machine is hotter than that many degrees Celsius
+    #[arg(long, value_name = "DEGREES", value_parser = value::celsius)]
+    cool: Option<usize>,
     /// Bytes of a request at most, such as 4M
     #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = value::size)]
     max_body: u64,
@@ -132,7 +146,7 @@ impl ServeArgs {
     /// The server of a model that has been loaded for that.
     ///
     /// # Errors
-    /// A file of keys that cannot be read or holds none, a path that cannot be a cache.
+    /// A file of keys that cannot be read or holds none, a path that cannot be a cache, a certificate that cannot be used.
     pub(crate) fn server_options(&self) -> Result<ServerOptions, Failure> {
         let cache = CacheFlags { cache: self.cache.clone(), cache_size: self.cache_size };
         let (session, cache) = (self.session(), Cache::shared(&cache)?);
@@ -143,6 +157,8 @@ impl ServeArgs {
         };
         Ok(ServerOptions {
             listen,
+            #[cfg(feature = "tls")]
+            tls: self.tls()?,
             api_keys: self.keys()?,
             insecure: self.insecure,
             batcher,
@@ -154,12 +170,23 @@ impl ServeArgs {
             max_time: self.max_time.map(seconds),
             idle_unload: self.idle_unload.map(seconds),
             grace: GRACE,
+            cooling: self.cool.map(|celsius| Cooling {
+                celsius: celsius as f64,
+                sys: PathBuf::from("/sys"),
+                interval: LOOK,
+            }),
             log: match self.log {
                 None => Log::Off,
                 Some(LogName::Text) => Log::Text,
                 Some(LogName::Json) => Log::Json,
             },
         })
+    }
+
+    #[cfg(feature = "tls")]
+    fn tls(&self) -> Result<Option<Tls>, Failure> {
+        let Some((cert, key)) = self.tls_cert.as_deref().zip(self.tls_key.as_deref()) else { return Ok(None) };
+        Tls::open(cert, key).map(Some).map_err(|error| Failure::Failed(error.to_string()))
     }
 
     fn keys(&self) -> Result<Vec<String>, Failure> {
@@ -225,6 +252,8 @@ fn name(model: &Path) -> String {
 
 /// How long those who write wait for those whose prompts are read.
 const MAX_GAP: Duration = Duration::from_millis(100);
+/// How often the temperature is looked at.
+const LOOK: Duration = Duration::from_secs(1);
 /// How long texts may go on after Ctrl-C.
 const GRACE: Duration = Duration::from_secs(10);
 

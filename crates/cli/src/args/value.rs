@@ -40,6 +40,12 @@ pub(super) fn threads(text: &str) -> Result<usize, String> {
     within(text, 1, MAX_THREADS)
 }
 
+/// A temperature that a machine may be kept at, in degrees Celsius.
+#[cfg(feature = "server")]
+pub(super) fn celsius(text: &str) -> Result<usize, String> {
+    within(text, 30, 120)
+}
+
 /// A count without a limit of its own; 0 has a meaning.
 pub(super) fn count(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| "expected a whole number, 0 or more".to_owned())

@@ -8,7 +8,7 @@ fn vector(n_hidden: usize) -> (Vec<f32>, u64) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stories.gguf");
     let engine = Engine::open(&path, &LoadOptions::default()).unwrap();
     let session = SessionOptions { n_ctx: Some(128), n_batch: Some(64), n_forks: 1, ..SessionOptions::default() };
-    let options = BatcherOptions { session, n_jobs: 2, max_gap: Duration::from_millis(50) };
+    let options = BatcherOptions { session, n_jobs: 2, max_gap: Duration::from_millis(50), cache: None };
     let mut batcher = Batcher::new(&engine, &options).unwrap();
     batcher.n_hidden = n_hidden;
     let ids: Vec<u32> = (10..70).collect();

@@ -164,7 +164,7 @@ pub(super) fn k_quant_vector<I: Lanes, F: KQuant, const R: usize>(
     r: usize,
 ) {
     let block_bytes = size_of::<F::Block>();
-    let ahead = ahead(b * block_bytes, rows[0].len() * block_bytes, R * I::LANES);
+    let ahead = ahead(b * block_bytes, size_of_val(rows[0]), R * I::LANES);
     for (i, row) in rows[..I::LANES].iter().enumerate() {
         let block = &row[b];
         prefetch(isa, block.as_ref(), ahead);
@@ -334,7 +334,7 @@ pub(super) fn quant_32_vector<I: Lanes, F: Quant32, const R: usize>(
     r: usize,
 ) {
     let block_bytes = size_of::<F::Block>();
-    let ahead = ahead(groups.start * block_bytes, rows[0].len() * block_bytes, R * I::LANES);
+    let ahead = ahead(groups.start * block_bytes, size_of_val(rows[0]), R * I::LANES);
     for (i, row) in rows[..I::LANES].iter().enumerate() {
         for (g, block) in row[groups.clone()].iter().enumerate() {
             prefetch(isa, block.as_ref(), ahead);

@@ -38,6 +38,8 @@ pub(crate) fn options() -> ServerOptions {
     };
     ServerOptions {
         listen: Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))),
+        #[cfg(feature = "tls")]
+        tls: None,
         api_keys: Vec::new(),
         insecure: false,
         batcher: BatcherOptions { session, n_jobs: 2, max_gap: Duration::from_millis(50), cache: None },
@@ -49,6 +51,7 @@ pub(crate) fn options() -> ServerOptions {
         max_time: None,
         idle_unload: None,
         grace: Duration::from_millis(300),
+        cooling: None,
         log: Log::Off,
     }
 }
