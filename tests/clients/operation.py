@@ -52,7 +52,7 @@ def check_alive(server: Server):
 
 def test_what_is_not_there_is_said_so(server: Server):
     """Paths and methods, with an error in the interface's form."""
-    for path in ("/v1/embeddings", "/v2", "/../etc/passwd", "/%00", "/v1/chat/completions/", "/%ff"):
+    for path in ("/v1/moderations", "/v2", "/../etc/passwd", "/%00", "/v1/chat/completions/", "/%ff"):
         answer = httpx.get(server.place + path)
         assert answer.status_code == 404 and answer.json()["error"]["type"] == "invalid_request_error", (path, answer.text)
     for method, path in (("GET", "/v1/chat/completions"), ("DELETE", "/health"), ("BREW", "/v1/models"), ("PUT", "/v1/completions")):
