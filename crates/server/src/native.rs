@@ -6,7 +6,7 @@ use atta_engine::tokenizer::Special;
 use axum::{
     Json,
     body::Body,
-    extract::{Query, State},
+    extract::{Query, State, rejection::QueryRejection},
     http::{HeaderValue, header},
     response::{IntoResponse, Response},
 };
@@ -23,7 +23,7 @@ use crate::{
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Tokenize {
+pub(crate) struct Tokenize {
     content: String,
     model: Option<String>,
     #[serde(default)]
@@ -58,7 +58,7 @@ fn tokens(model: &Model, request: Tokenize) -> Result<Value, Refusal> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Detokenize {
+pub(crate) struct Detokenize {
     tokens: Vec<u32>,
     model: Option<String>,
 }
@@ -92,12 +92,17 @@ pub(crate) async fn health(State(app): State<Arc<App>>) -> Result<Json<Value>, R
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Which {
     model: Option<String>,
 }
 
 /// What a model is, as far as that is known without loading it.
-pub(crate) async fn props(State(app): State<Arc<App>>, which: Query<Which>) -> Result<Json<Value>, Refusal> {
+pub(crate) async fn props(
+    State(app): State<Arc<App>>,
+    which: Result<Query<Which>, QueryRejection>,
+) -> Result<Json<Value>, Refusal> {
+    let Query(which) = which.map_err(|error| Refusal::bad(error.body_text()))?;
     let (name, model) = app.models.look_up(which.model.as_deref())?;
     let models: Vec<Value> =
         app.models.all().map(|(name, is_loaded)| json!({ "name": name, "loaded": is_loaded })).collect();

@@ -41,7 +41,7 @@ const OURS: [&str; 5] = ["messages", "tools", "documents", "add_generation_promp
 /// What may be asked for. Fields with an underscore mean nothing to us, and nothing to the answer.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ChatRequest {
+pub(crate) struct ChatRequest {
     messages: Vec<Says>,
     model: Option<String>,
     stream: Option<bool>,

@@ -37,7 +37,7 @@ const MAX_PROMPTS: usize = 64;
 /// What may be asked for. Fields with an underscore mean nothing to us, and nothing to the answer.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CompletionRequest {
+pub(crate) struct CompletionRequest {
     prompt: Prompt,
     model: Option<String>,
     stream: Option<bool>,
@@ -138,7 +138,8 @@ fn prepared(model: &Model, request: CompletionRequest) -> Result<(Prepared, How)
     let (prompt, wanted) = request.into_wanted();
     let options = wanted.into_options()?;
     let prompts = prompt.into_ids(model)?;
-    let prepared = prepare::texts(model, &prompts, &options, how.n).map_err(|refusal| refusal.about("prompt"))?;
+    let prepared =
+        prepare::texts(model, &prompts, &options, how.n).map_err(|refusal| refusal.renamed("messages", "prompt"))?;
     Ok((prepared.with_priority(Tier::default().priority()), how))
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     Json,
-    extract::{Path, State},
+    extract::{Path, State, rejection::PathRejection},
     response::{IntoResponse, Response},
 };
 use serde_json::{Value, json};
@@ -18,7 +18,11 @@ pub(crate) async fn list(State(app): State<Arc<App>>) -> Response {
 }
 
 /// One of them.
-pub(crate) async fn one(State(app): State<Arc<App>>, Path(name): Path<String>) -> Result<Response, Refusal> {
+pub(crate) async fn one(
+    State(app): State<Arc<App>>,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<Response, Refusal> {
+    let Path(name) = name.map_err(|error| Refusal::bad(error.body_text()))?;
     app.models.look_up(Some(&name))?;
     Ok(Json(described(&app, &name)).into_response())
 }

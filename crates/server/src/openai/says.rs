@@ -152,8 +152,10 @@ pub(crate) fn tool_use(
 
 /// `strict`, which is always so here, and fields that are null, are nothing that a tool needs.
 fn without_null(mut tool: Value) -> Value {
-    if let Some(function) = tool.get_mut("function").and_then(Value::as_object_mut) {
-        function.retain(|key, value| key != "strict" && !value.is_null());
+    let has_wrapper = tool.get("function").is_some();
+    let function = if has_wrapper { tool.get_mut("function") } else { Some(&mut tool) };
+    if let Some(fields) = function.and_then(Value::as_object_mut) {
+        fields.retain(|key, value| key != "strict" && !value.is_null());
     }
     tool
 }

@@ -31,7 +31,7 @@ const LOGPROBS: &str = "message.output_text.logprobs";
 /// A request. Some of its fields mean nothing to us, and are told as they came.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ResponseRequest {
+pub(crate) struct ResponseRequest {
     input: Value,
     model: Option<String>,
     instructions: Option<String>,
