@@ -69,7 +69,7 @@ mod tests {
     }
 
     /// What is said of a body of some of the fields.
-    fn missing<T: DeserializeOwned>(fields: Map<String, Value>) -> Option<String> {
+    fn refused<T: DeserializeOwned>(fields: Map<String, Value>) -> Option<String> {
         let refusal = body::parse::<T>(Value::Object(fields).to_string().as_bytes()).err()?;
         Some(refusal.message)
     }
@@ -82,11 +82,11 @@ mod tests {
         has_the_fields_of::<T>(schema);
         assert_eq!(names(example), names(&schema["required"]), "{path}");
         let example = example.as_object().unwrap();
-        assert_eq!(missing::<T>(example.clone()), None, "{path}");
+        assert_eq!(refused::<T>(example.clone()), None, "{path}");
         for name in example.keys() {
             let mut fields = example.clone();
             fields.remove(name);
-            assert_eq!(missing::<T>(fields), Some(format!("the field {name:?} is missing")), "{path}");
+            assert_eq!(refused::<T>(fields), Some(format!("the field {name:?} is missing")), "{path}");
         }
     }
 
