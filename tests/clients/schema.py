@@ -45,6 +45,10 @@ def before_load_schema(_context, raw_schema):
     name, schemas = os.environ["ATTA_MODEL"], raw_schema["components"]["schemas"]
     schemas["TokenId"]["maximum"] = int(os.environ["ATTA_TOKENS"]) - 1
     schemas["ModelName"] = {"enum": [name, None]}
+    # Numbers have 32 bits, and this is the greatest of which nothing is left.
+    schemas["RepeatPenalty"]["exclusiveMinimum"] = 2**-150
+    # Most answers in parts, which comes first.
+    schemas["Stream"] = {"enum": [True, False, None]}
     for choice in ("ToolChoice", "FlatToolChoice", "CustomToolChoice"):
         schemas[choice] = {"type": "null"}
     schemas["Thinking"] = {"type": "null"}
