@@ -5,8 +5,11 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Body as _;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error},
+};
+use serde_json::{Map, Value};
 
 use crate::refusal::Refusal;
 
@@ -47,6 +50,12 @@ pub(crate) fn understand<T: DeserializeOwned>(mut value: Value) -> Result<T, Ref
             (None, _) => Refusal::bad(message),
         }
     })
+}
+
+/// An object within a body: serde would take a list of its values as well.
+pub(crate) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Option<T>, D::Error> {
+    let fields = Option::<Map<String, Value>>::deserialize(from)?;
+    fields.map(|fields| T::deserialize(Value::Object(fields))).transpose().map_err(Error::custom)
 }
 
 /// The field that serde's message is about, and what is wrong with it.

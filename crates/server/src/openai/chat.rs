@@ -45,6 +45,7 @@ pub(crate) struct ChatRequest {
     messages: Vec<Says>,
     model: Option<String>,
     stream: Option<bool>,
+    #[serde(default, deserialize_with = "crate::body::object")]
     stream_options: Option<StreamOptions>,
     n: Option<usize>,
     max_tokens: Option<usize>,
@@ -62,6 +63,7 @@ pub(crate) struct ChatRequest {
     seed: Option<i64>,
     logprobs: Option<bool>,
     top_logprobs: Option<usize>,
+    #[serde(default, deserialize_with = "crate::body::object")]
     response_format: Option<ResponseFormat>,
     tools: Option<Vec<Value>>,
     tool_choice: Option<Value>,

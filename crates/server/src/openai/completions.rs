@@ -41,6 +41,7 @@ pub(crate) struct CompletionRequest {
     prompt: Prompt,
     model: Option<String>,
     stream: Option<bool>,
+    #[serde(default, deserialize_with = "crate::body::object")]
     stream_options: Option<StreamOptions>,
     n: Option<usize>,
     max_tokens: Option<usize>,

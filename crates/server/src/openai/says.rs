@@ -177,6 +177,7 @@ fn tool_choice(choice: Option<Value>) -> Result<ToolChoice, Refusal> {
 pub(super) struct ResponseFormat {
     #[serde(rename = "type")]
     kind: String,
+    #[serde(default, deserialize_with = "crate::body::object")]
     json_schema: Option<NamedSchema>,
 }
 
@@ -194,11 +195,16 @@ struct NamedSchema {
 
 impl ResponseFormat {
     pub(super) fn into_constraint(self) -> Result<Option<Constraint>, Refusal> {
-        match (self.kind.as_str(), self.json_schema.and_then(|named| named.schema)) {
+        match (self.kind.as_str(), self.json_schema) {
             ("text", None) => Ok(None),
             ("json_object", None) => Ok(Some(Constraint::JsonObject)),
-            ("json_schema", Some(schema)) => Ok(Some(Constraint::Schema(schema.to_string()))),
-            ("json_schema", None) => Err(Refusal::field("response_format", "the schema is missing")),
+            ("json_schema", Some(NamedSchema { schema: Some(schema), .. })) => {
+                Ok(Some(Constraint::Schema(schema.to_string())))
+            }
+            ("json_schema", _) => Err(Refusal::field("response_format", "the schema is missing")),
+            ("text" | "json_object", Some(_)) => {
+                Err(Refusal::field("response_format", "json_schema is of use with type \"json_schema\" only"))
+            }
             (kind, _) => Err(Refusal::field("response_format", format!("type {kind:?} is not supported"))),
         }
     }

@@ -36,6 +36,7 @@ pub(crate) struct ResponseRequest {
     model: Option<String>,
     instructions: Option<String>,
     stream: Option<bool>,
+    #[serde(default, deserialize_with = "crate::body::object")]
     stream_options: Option<StreamOptions>,
     max_output_tokens: Option<usize>,
     stop: Option<OneOrMore>,
@@ -51,6 +52,7 @@ pub(crate) struct ResponseRequest {
     logit_bias: Option<BTreeMap<String, f32>>,
     include: Option<Vec<String>>,
     top_logprobs: Option<usize>,
+    #[serde(default, deserialize_with = "crate::body::object")]
     text: Option<Text>,
     tools: Option<Vec<Value>>,
     tool_choice: Option<Value>,
