@@ -29,14 +29,9 @@ fn engine(name: &str, n_threads: usize) -> Engine {
 /// Of contexts of 128 positions, with room for so many.
 fn batcher(engine: &Engine, n_batch: usize, n_contexts: usize) -> Batcher {
     let (n_ctx, n_batch, n_contexts) = (Some(128), Some(n_batch), Some(n_contexts));
-<<<<<<< HEAD
-    let session = SessionOptions { n_ctx, n_batch, n_contexts, n_forks: 7, kv: KvType::F32, ..Default::default() };
+    let session = SessionOptions { n_ctx, n_batch, n_contexts, n_forks: 3, kv: KvType::F32, ..Default::default() };
     Batcher::new(engine, &BatcherOptions { session, n_jobs: 4, max_gap: Duration::from_millis(5), cache: None })
         .unwrap()
-=======
-    let session = SessionOptions { n_ctx, n_batch, n_contexts, n_forks: 3, kv: KvType::F32, ..Default::default() };
-    Batcher::new(engine, &BatcherOptions { session, n_jobs: 4, max_gap: Duration::from_millis(5), cache: None }).unwrap()
->>>>>>> embeddings
 }
 
 /// What came of each job.

@@ -5,8 +5,11 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Body as _;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error},
+};
+use serde_json::{Map, Value};
 
 use crate::refusal::Refusal;
 
@@ -25,8 +28,12 @@ pub(crate) async fn read(body: Body, max: usize, timeout: Duration) -> Result<By
 
 /// Understands a body, which takes a while if it is long.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
-    let value: Result<Value, _> = serde_json::from_slice(bytes);
-    understand(value.map_err(|error| Refusal::bad(format!("this is no JSON: {error}")))?)
+    match serde_json::from_slice(bytes) {
+        Ok(object @ Value::Object(_)) => understand(object),
+        // Serde would take a list of the values of all fields.
+        Ok(_) => Err(Refusal::bad("this is no JSON object")),
+        Err(error) => Err(Refusal::bad(format!("this is no JSON: {error}"))),
+    }
 }
 
 /// Understands an object. A field that is unknown, unless it is null, or that has a value of another type is named.
@@ -43,6 +50,12 @@ pub(crate) fn understand<T: DeserializeOwned>(mut value: Value) -> Result<T, Ref
             (None, _) => Refusal::bad(message),
         }
     })
+}
+
+/// An object within a body: serde would take a list of its values as well.
+pub(crate) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Option<T>, D::Error> {
+    let fields = Option::<Map<String, Value>>::deserialize(from)?;
+    fields.map(|fields| T::deserialize(Value::Object(fields))).transpose().map_err(Error::custom)
 }
 
 /// The field that serde's message is about, and what is wrong with it.
@@ -71,6 +84,7 @@ mod tests {
         assert_eq!(param("{}").as_deref(), Some("n"));
         assert_eq!(param(r#"{"n": "x"}"#).as_deref(), Some("n"));
         assert_eq!(param("[]"), None);
+        assert!(parse::<Ask>(b"[1]").is_err(), "a list of values has no names");
         assert!(parse::<Ask>(br#"{"n": 1, "functions": null}"#).is_ok());
         assert!(parse::<Ask>(b"\xff").is_err());
     }

@@ -22,6 +22,7 @@ mod models;
 mod native;
 mod ollama;
 mod openai;
+mod openapi;
 mod page;
 mod prepare;
 mod refusal;

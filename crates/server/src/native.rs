@@ -23,7 +23,7 @@ use crate::{
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Tokenize {
+pub(crate) struct Tokenize {
     content: String,
     model: Option<String>,
     #[serde(default)]
@@ -58,7 +58,7 @@ fn tokens(model: &Model, request: Tokenize) -> Result<Value, Refusal> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Detokenize {
+pub(crate) struct Detokenize {
     tokens: Vec<u32>,
     model: Option<String>,
 }
@@ -92,6 +92,7 @@ pub(crate) async fn health(State(app): State<Arc<App>>) -> Result<Json<Value>, R
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Which {
     model: Option<String>,
 }

@@ -12,7 +12,7 @@ use axum::{
     http::{HeaderValue, Method, Uri},
     middleware::{self, Next},
     response::{IntoResponse, Response},
-    routing::{get, post},
+    routing::{MethodRouter, get, post},
 };
 use serde_json::json;
 
@@ -23,43 +23,61 @@ use crate::{
     dialect::Dialect,
     native, ollama,
     openai::{chat, completions, embeddings, models, responses},
-    page,
+    openapi, page,
     refusal::Refusal,
 };
 
-/// Paths that need no key: the page asks for it, and whoever watches the server may not have one.
-const OPEN: [&str; 1] = ["/health"];
+/// Paths that need no key, beside the page, which asks for it: whoever watches the server may not have one, and what
+/// describes it is the same for all servers.
+const OPEN: [&str; 2] = ["/health", "/openapi.json"];
+
+/// A path and who answers there.
+type Route = (&'static str, MethodRouter<Arc<App>>);
 
 /// All that the server answers.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    let mut router = Router::new()
-        .route("/v1/chat/completions", post(chat::answer))
-        .route("/v1/completions", post(completions::answer))
-        .route("/v1/responses", post(responses::answer))
-        .route("/v1/embeddings", post(embeddings::answer))
-        .route("/v1/messages", post(messages::answer))
-        .route("/v1/messages/count_tokens", post(count::answer))
-        .route("/v1/models", get(models::list))
-        .route("/v1/models/{*name}", get(models::one))
-        .route("/api/chat", post(ollama::chat::answer))
-        .route("/api/generate", post(ollama::generate::answer))
-        .route("/api/tags", get(ollama::models::tags))
-        .route("/api/ps", get(ollama::models::running))
-        .route("/api/show", post(ollama::models::show))
-        .route("/api/version", get(ollama::models::version))
-        .route("/tokenize", post(native::tokenize))
-        .route("/detokenize", post(native::detokenize))
-        .route("/health", get(native::health))
-        .route("/props", get(native::props))
-        .route("/metrics", get(native::prometheus));
-    for path in page::paths() {
-        router = router.route(path, get(file));
-    }
-    router
+    let files = page::paths().map(|path| (path, get(file)));
+    gets()
+        .into_iter()
+        .chain(posts())
+        .chain(files)
+        .fold(Router::new(), |router, (path, who)| router.route(path, who))
         .fallback(nothing)
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(Arc::clone(&app), around))
         .with_state(app)
+}
+
+/// What is to be had, beside the page.
+pub(crate) fn gets() -> [Route; 9] {
+    [
+        ("/v1/models", get(models::list)),
+        ("/v1/models/{*name}", get(models::one)),
+        ("/api/tags", get(ollama::models::tags)),
+        ("/api/ps", get(ollama::models::running)),
+        ("/api/version", get(ollama::models::version)),
+        ("/health", get(native::health)),
+        ("/props", get(native::props)),
+        ("/metrics", get(native::prometheus)),
+        ("/openapi.json", get(openapi::document)),
+    ]
+}
+
+/// What takes a request with a body.
+pub(crate) fn posts() -> [Route; 11] {
+    [
+        ("/v1/chat/completions", post(chat::answer)),
+        ("/v1/completions", post(completions::answer)),
+        ("/v1/responses", post(responses::answer)),
+        ("/v1/embeddings", post(embeddings::answer)),
+        ("/v1/messages", post(messages::answer)),
+        ("/v1/messages/count_tokens", post(count::answer)),
+        ("/api/chat", post(ollama::chat::answer)),
+        ("/api/generate", post(ollama::generate::answer)),
+        ("/api/show", post(ollama::models::show)),
+        ("/tokenize", post(native::tokenize)),
+        ("/detokenize", post(native::detokenize)),
+    ]
 }
 
 /// What is done around every request.

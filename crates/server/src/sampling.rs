@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use atta_engine::{GenerateOptions, Sampling};
+use atta_engine::{Error, GenerateOptions, Sampling, StopError};
 use serde::Deserialize;
 
 use crate::refusal::Refusal;
@@ -65,9 +65,14 @@ impl Wanted {
             seed: self.seed.map_or_else(any_seed, i64::cast_unsigned),
             ..default
         };
+        // Once more than the engine does it, for requests of which nothing is written.
+        sampling.validate().map_err(Error::from)?;
         let stop = self.stop.map_or_else(Vec::new, OneOrMore::into_vec);
         if stop.len() > MAX_STOPS {
             return Err(Refusal::field("stop", format!("{} texts, expected at most {MAX_STOPS}", stop.len())));
+        }
+        if stop.iter().any(String::is_empty) {
+            return Err(Error::from(StopError::Empty).into());
         }
         if stop.iter().any(|text| text.len() > MAX_STOP_BYTES) {
             return Err(Refusal::field("stop", format!("a text of more than {MAX_STOP_BYTES} bytes")));

@@ -26,7 +26,7 @@ use crate::{
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CountRequest {
+pub(crate) struct CountRequest {
     messages: Vec<Turn>,
     model: Option<String>,
     system: Option<Blocks<Plain>>,

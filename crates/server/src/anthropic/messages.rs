@@ -32,7 +32,7 @@ use crate::{
 /// What may be asked for. Fields with an underscore mean nothing to us, and nothing to the answer.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct MessagesRequest {
+pub(crate) struct MessagesRequest {
     messages: Vec<Turn>,
     max_tokens: usize,
     model: Option<String>,

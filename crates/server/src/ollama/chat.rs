@@ -25,7 +25,7 @@ use crate::{
 /// What may be asked for.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ChatRequest {
+pub(crate) struct ChatRequest {
     model: String,
     #[serde(default)]
     messages: Vec<Says>,

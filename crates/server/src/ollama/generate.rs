@@ -23,7 +23,7 @@ use crate::{
 /// What may be asked for.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct GenerateRequest {
+pub(crate) struct GenerateRequest {
     model: String,
     #[serde(default)]
     prompt: String,

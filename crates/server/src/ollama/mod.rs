@@ -8,7 +8,7 @@ pub(crate) mod generate;
 mod keep_alive;
 pub(crate) mod models;
 mod says;
-mod settings;
+pub(crate) mod settings;
 mod tell;
 
 /// That of requests which do not say how urgent they are.

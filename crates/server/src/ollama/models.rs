@@ -60,7 +60,7 @@ pub(crate) async fn version() -> Json<Value> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Show {
+pub(crate) struct Show {
     model: String,
     #[serde(default)]
     verbose: bool,

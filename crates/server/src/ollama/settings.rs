@@ -43,7 +43,7 @@ pub(super) struct Understood {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Options {
+pub(crate) struct Options {
     temperature: Option<f32>,
     top_k: Option<usize>,
     top_p: Option<f32>,

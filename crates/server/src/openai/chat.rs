@@ -41,10 +41,11 @@ const OURS: [&str; 5] = ["messages", "tools", "documents", "add_generation_promp
 /// What may be asked for. Fields with an underscore mean nothing to us, and nothing to the answer.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ChatRequest {
+pub(crate) struct ChatRequest {
     messages: Vec<Says>,
     model: Option<String>,
     stream: Option<bool>,
+    #[serde(default, deserialize_with = "crate::body::object")]
     stream_options: Option<StreamOptions>,
     n: Option<usize>,
     max_tokens: Option<usize>,
@@ -62,6 +63,7 @@ struct ChatRequest {
     seed: Option<i64>,
     logprobs: Option<bool>,
     top_logprobs: Option<usize>,
+    #[serde(default, deserialize_with = "crate::body::object")]
     response_format: Option<ResponseFormat>,
     tools: Option<Vec<Value>>,
     tool_choice: Option<Value>,

@@ -38,10 +38,11 @@ const PROMPTS: Limits = Limits { field: "prompt", max: 64 };
 /// What may be asked for. Fields with an underscore mean nothing to us, and nothing to the answer.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CompletionRequest {
+pub(crate) struct CompletionRequest {
     prompt: Prompt,
     model: Option<String>,
     stream: Option<bool>,
+    #[serde(default, deserialize_with = "crate::body::object")]
     stream_options: Option<StreamOptions>,
     n: Option<usize>,
     max_tokens: Option<usize>,
@@ -105,7 +106,8 @@ fn prepared(model: &Model, request: CompletionRequest) -> Result<(Prepared, How)
     let (prompt, wanted) = request.into_wanted();
     let options = wanted.into_options()?;
     let prompts = prompt.into_ids(model, PROMPTS, |text| model.engine.prompt_ids(text))?;
-    let prepared = prepare::texts(model, &prompts, &options, how.n).map_err(|refusal| refusal.about("prompt"))?;
+    let prepared =
+        prepare::texts(model, &prompts, &options, how.n).map_err(|refusal| refusal.renamed("messages", "prompt"))?;
     Ok((prepared.with_priority(Tier::default().priority()), how))
 }
 

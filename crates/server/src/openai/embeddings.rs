@@ -30,7 +30,7 @@ const INPUTS: Limits = Limits { field: "input", max: 2048 };
 /// What may be asked for. Fields with an underscore mean nothing to us, and nothing to the answer.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct EmbeddingRequest {
+pub(crate) struct EmbeddingRequest {
     input: Prompt,
     model: Option<String>,
     encoding_format: Option<Encoding>,

@@ -152,8 +152,10 @@ pub(crate) fn tool_use(
 
 /// `strict`, which is always so here, and fields that are null, are nothing that a tool needs.
 fn without_null(mut tool: Value) -> Value {
-    if let Some(function) = tool.get_mut("function").and_then(Value::as_object_mut) {
-        function.retain(|key, value| key != "strict" && !value.is_null());
+    let has_wrapper = tool.get("function").is_some();
+    let function = if has_wrapper { tool.get_mut("function") } else { Some(&mut tool) };
+    if let Some(fields) = function.and_then(Value::as_object_mut) {
+        fields.retain(|key, value| key != "strict" && !value.is_null());
     }
     tool
 }
@@ -175,6 +177,7 @@ fn tool_choice(choice: Option<Value>) -> Result<ToolChoice, Refusal> {
 pub(super) struct ResponseFormat {
     #[serde(rename = "type")]
     kind: String,
+    #[serde(default, deserialize_with = "crate::body::object")]
     json_schema: Option<NamedSchema>,
 }
 
@@ -192,11 +195,16 @@ struct NamedSchema {
 
 impl ResponseFormat {
     pub(super) fn into_constraint(self) -> Result<Option<Constraint>, Refusal> {
-        match (self.kind.as_str(), self.json_schema.and_then(|named| named.schema)) {
+        match (self.kind.as_str(), self.json_schema) {
             ("text", None) => Ok(None),
             ("json_object", None) => Ok(Some(Constraint::JsonObject)),
-            ("json_schema", Some(schema)) => Ok(Some(Constraint::Schema(schema.to_string()))),
-            ("json_schema", None) => Err(Refusal::field("response_format", "the schema is missing")),
+            ("json_schema", Some(NamedSchema { schema: Some(schema), .. })) => {
+                Ok(Some(Constraint::Schema(schema.to_string())))
+            }
+            ("json_schema", _) => Err(Refusal::field("response_format", "the schema is missing")),
+            ("text" | "json_object", Some(_)) => {
+                Err(Refusal::field("response_format", "json_schema is of use with type \"json_schema\" only"))
+            }
             (kind, _) => Err(Refusal::field("response_format", format!("type {kind:?} is not supported"))),
         }
     }

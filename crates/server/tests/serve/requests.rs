@@ -59,12 +59,12 @@ fn slow_and_large_requests_are_not_waited_for() {
 }
 
 #[test]
-fn keys_are_asked_for_everywhere_but_for_health_and_the_page() {
+fn keys_are_asked_for_everywhere_but_for_health_the_description_and_the_page() {
     let server = Running::start(ServerOptions { api_keys: vec!["secret".to_owned()], ..options() });
     for path in ["/v1/models", "/metrics", "/props", "/nowhere"] {
         assert!(server.ask(path, "").starts_with("HTTP/1.1 401"), "{path}");
     }
-    for path in ["/health", "/", "/app.js"] {
+    for path in ["/health", "/openapi.json", "/", "/app.js"] {
         assert!(server.ask(path, "").starts_with("HTTP/1.1 200"), "{path}");
     }
     let mut stream = TcpStream::connect(&server.address).unwrap();

@@ -7,7 +7,7 @@
 mod head;
 mod input;
 mod output;
-mod request;
+pub(crate) mod request;
 mod stream;
 mod tools;
 

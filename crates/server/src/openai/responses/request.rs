@@ -31,11 +31,12 @@ const LOGPROBS: &str = "message.output_text.logprobs";
 /// A request. Some of its fields mean nothing to us, and are told as they came.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ResponseRequest {
+pub(crate) struct ResponseRequest {
     input: Value,
     model: Option<String>,
     instructions: Option<String>,
     stream: Option<bool>,
+    #[serde(default, deserialize_with = "crate::body::object")]
     stream_options: Option<StreamOptions>,
     max_output_tokens: Option<usize>,
     stop: Option<OneOrMore>,
@@ -51,6 +52,7 @@ pub(super) struct ResponseRequest {
     logit_bias: Option<BTreeMap<String, f32>>,
     include: Option<Vec<String>>,
     top_logprobs: Option<usize>,
+    #[serde(default, deserialize_with = "crate::body::object")]
     text: Option<Text>,
     tools: Option<Vec<Value>>,
     tool_choice: Option<Value>,
