@@ -1,3 +1,5 @@
+//! Hidden states of a step are few, however many a text has.
+
 use std::path::Path;
 
 use super::*;
