@@ -188,21 +188,6 @@ impl Engine {
         bos.into_iter().chain(tokenizer.encode(text, Special::Parse)).collect()
     }
 
-    /// The ids of a text that is to become a vector: those of a prompt, and end-of-sequence where the vocabulary wants it.
-    pub fn embedding_ids(&self, text: &[u8]) -> Vec<u32> {
-        let tokenizer = &self.inner.tokenizer;
-        let eos = tokenizer.eos().filter(|_| tokenizer.add_eos());
-        self.prompt_ids(text).into_iter().chain(eos).collect()
-    }
-
-    /// How the file wants texts to become vectors, as it numbers that.
-    pub(crate) fn pooling_type(&self) -> Option<u32> {
-        let metadata = self.inner.model.weights().files().directory().metadata();
-        // What is of another type says nothing.
-        let arch = metadata.str("general.architecture").ok().flatten()?;
-        metadata.u32(&format!("{arch}.pooling_type")).ok().flatten()
-    }
-
     /// The chat template of the file, a program in Jinja.
     pub fn chat_template(&self) -> Option<&str> {
         // One that is no string is none.

@@ -74,6 +74,7 @@ pub enum Error {
     #[error("the prompt is empty, and this model has no begin-of-sequence token to start from")]
     EmptyPrompt,
     /// A model that gives no vector of a text, by what its file says.
+    #[cfg(feature = "batch")]
     #[error("the model's pooling is of type {0}: it gives no vectors of texts, unless a pooling is asked for")]
     Pooling(u32),
     /// A context length that the session cannot have.

@@ -41,6 +41,7 @@ mod generate;
 mod memory;
 #[cfg(feature = "perplexity")]
 pub mod perplexity;
+#[cfg(feature = "batch")]
 mod pooling;
 #[cfg(feature = "cache")]
 mod prompt_cache;
@@ -68,6 +69,7 @@ pub use engine::{Engine, LoadOptions, Threads};
 pub use error::Error;
 pub use generate::{Event, FinishReason, GenerateOptions, Summary};
 pub use memory::{Fit, MemoryPlan, Prediction, WeightsAt};
+#[cfg(feature = "batch")]
 pub use pooling::Pooling;
 #[cfg(feature = "cache")]
 pub use prompt_cache::{Flaw, PromptCache, Restored, SavedPrompt};

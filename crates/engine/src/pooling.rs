@@ -42,6 +42,23 @@ impl Pooling {
     }
 }
 
+impl Engine {
+    /// The ids of a text that is to become a vector: those of a prompt, and end-of-sequence where the vocabulary wants it.
+    pub fn embedding_ids(&self, text: &[u8]) -> Vec<u32> {
+        let tokenizer = self.tokenizer();
+        let eos = tokenizer.eos().filter(|_| tokenizer.add_eos());
+        self.prompt_ids(text).into_iter().chain(eos).collect()
+    }
+
+    /// How the file wants texts to become vectors, as it numbers that.
+    fn pooling_type(&self) -> Option<u32> {
+        let metadata = self.model().weights().files().directory().metadata();
+        // What is of another type says nothing.
+        let arch = metadata.str("general.architecture").ok().flatten()?;
+        metadata.u32(&format!("{arch}.pooling_type")).ok().flatten()
+    }
+}
+
 /// The hidden states of one text, as far as it was read.
 pub(crate) struct Pooled {
     pooling: Pooling,

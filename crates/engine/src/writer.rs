@@ -67,6 +67,7 @@ impl Writer {
     }
 
     /// The stop string that has ended the text.
+    #[cfg(feature = "batch")]
     pub(crate) fn stop_found(&self) -> Option<&str> {
         self.stop.found()
     }

@@ -86,13 +86,13 @@ impl Stage {
 
 /// Vectors of so many lanes have tiles of two activation rows, too: a tile of one waits for its own sums. Others do without, so
 /// that a program for boards stays small.
-const PAIRS_FROM: usize = 16;
+const WIDE: usize = 16;
 
 /// Of `n` activation rows: how many go in tiles of T, and where the tiles of two behind those end.
 #[inline(always)]
 fn parts<I: Lanes, const T: usize>(n: usize) -> (usize, usize) {
     let whole = n / T * T;
-    if I::LANES < PAIRS_FROM {
+    if I::LANES < WIDE {
         return (whole, whole);
     }
     // A row left alone makes two pairs with a tile of three.
@@ -123,7 +123,7 @@ pub(crate) fn k_quant<I: Lanes, F: KQuant, const R: usize, const T: usize>(isa: 
         for t in (0..whole).step_by(T) {
             k_quant_tile::<I, F, R, T>(isa, &panel, &x.at(t), &mut strip.acc[t * R * I::LANES..]);
         }
-        if PAIRS_FROM <= I::LANES {
+        if WIDE <= I::LANES {
             for t in (whole..pairs).step_by(2) {
                 k_quant_tile::<I, F, R, 2>(isa, &panel, &x.at(t), &mut strip.acc[t * R * I::LANES..]);
             }
@@ -141,8 +141,11 @@ const AHEAD: usize = 432;
 /// How far ahead of what stands `at` so many bytes of a row of `row_bytes` bytes memory is asked: behind the end of the row its
 /// successor is the row of the next strip, of which nothing has been read, and not the next row.
 #[inline(always)]
-fn ahead(at: usize, row_bytes: usize, n_rows: usize) -> usize {
-    if at + AHEAD < row_bytes { AHEAD } else { AHEAD + (n_rows - 1) * row_bytes }
+fn ahead<I: Lanes, const R: usize>(at: usize, row_bytes: usize) -> usize {
+    match I::LANES >= WIDE && at + AHEAD >= row_bytes {
+        true => AHEAD + (R * I::LANES - 1) * row_bytes,
+        false => AHEAD,
+    }
 }
 
 /// Asks for the lines so many bytes behind those that begin in the block.
@@ -164,7 +167,7 @@ pub(super) fn k_quant_vector<I: Lanes, F: KQuant, const R: usize>(
     r: usize,
 ) {
     let block_bytes = size_of::<F::Block>();
-    let ahead = ahead(b * block_bytes, size_of_val(rows[0]), R * I::LANES);
+    let ahead = ahead::<I, R>(b * block_bytes, size_of_val(rows[0]));
     for (i, row) in rows[..I::LANES].iter().enumerate() {
         let block = &row[b];
         prefetch(isa, block.as_ref(), ahead);
@@ -312,7 +315,7 @@ pub(crate) fn quant_32<I: Lanes, F: Quant32, const R: usize, const T: usize>(isa
         for t in (0..whole).step_by(T) {
             quant_32_tile::<I, F, R, T>(isa, &panel, &x.at(t), n_groups, &mut strip.acc[t * R * I::LANES..]);
         }
-        if PAIRS_FROM <= I::LANES {
+        if WIDE <= I::LANES {
             for t in (whole..pairs).step_by(2) {
                 quant_32_tile::<I, F, R, 2>(isa, &panel, &x.at(t), n_groups, &mut strip.acc[t * R * I::LANES..]);
             }
@@ -334,7 +337,7 @@ pub(super) fn quant_32_vector<I: Lanes, F: Quant32, const R: usize>(
     r: usize,
 ) {
     let block_bytes = size_of::<F::Block>();
-    let ahead = ahead(groups.start * block_bytes, size_of_val(rows[0]), R * I::LANES);
+    let ahead = ahead::<I, R>(groups.start * block_bytes, size_of_val(rows[0]));
     for (i, row) in rows[..I::LANES].iter().enumerate() {
         for (g, block) in row[groups.clone()].iter().enumerate() {
             prefetch(isa, block.as_ref(), ahead);
