@@ -44,8 +44,11 @@ pub(crate) fn understand<T: DeserializeOwned>(mut value: Value) -> Result<T, Ref
     serde_path_to_error::deserialize(value).map_err(|error| {
         let (path, message) = (error.path().to_string(), error.inner().to_string());
         match (field(&message), path.split(['.', '[']).next()) {
-            (Some((name, "unknown")), _) => Refusal::field(name, format!("the field {name:?} is not supported")),
-            (Some((name, _)), _) => Refusal::field(name, format!("the field {name:?} is missing")),
+            (Some((name, what)), Some(outer)) if is_within(&path, name) => Refusal::field(
+                outer,
+                format!("{}: the field {name:?} is {what}", path.trim_end_matches(&format!(".{name}"))),
+            ),
+            (Some((name, what)), _) => Refusal::field(name, format!("the field {name:?} is {what}")),
             (None, Some(name)) if !name.is_empty() => Refusal::field(name, format!("{path}: {message}")),
             (None, _) => Refusal::bad(message),
         }
@@ -58,9 +61,14 @@ pub(crate) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) ->
     fields.map(|fields| T::deserialize(Value::Object(fields))).transpose().map_err(Error::custom)
 }
 
+/// Whether the field of an error is not one of the body itself.
+fn is_within(path: &str, name: &str) -> bool {
+    !["", ".", "?", name].contains(&path)
+}
+
 /// The field that serde's message is about, and what is wrong with it.
 fn field(message: &str) -> Option<(&str, &'static str)> {
-    let (kind, rest) = [("unknown", "unknown field `"), ("missing", "missing field `")]
+    let (kind, rest) = [("not supported", "unknown field `"), ("missing", "missing field `")]
         .into_iter()
         .find_map(|(kind, start)| Some((kind, message.strip_prefix(start)?)))?;
     Some((rest.split_once('`')?.0, kind))
@@ -77,6 +85,12 @@ mod tests {
         _n: u32,
     }
 
+    #[derive(Debug, serde::Deserialize)]
+    struct Outer {
+        #[serde(rename = "inner")]
+        _inner: Vec<Ask>,
+    }
+
     #[test]
     fn a_field_that_is_not_known_or_not_there_is_named() {
         let param = |text: &str| parse::<Ask>(text.as_bytes()).unwrap_err().param;
@@ -84,6 +98,11 @@ mod tests {
         assert_eq!(param("{}").as_deref(), Some("n"));
         assert_eq!(param(r#"{"n": "x"}"#).as_deref(), Some("n"));
         assert_eq!(param("[]"), None);
+        let nested = parse::<Outer>(br#"{"inner": [{"n": 1, "m": 2}]}"#).unwrap_err();
+        assert_eq!(nested.param.as_deref(), Some("inner"));
+        assert_eq!(nested.message, r#"inner[0]: the field "m" is not supported"#);
+        let nested = parse::<Outer>(br#"{"inner": [{}]}"#).unwrap_err();
+        assert_eq!(nested.message, r#"inner[0]: the field "n" is missing"#);
         assert!(parse::<Ask>(b"[1]").is_err(), "a list of values has no names");
         assert!(parse::<Ask>(br#"{"n": 1, "functions": null}"#).is_ok());
         assert!(parse::<Ask>(b"\xff").is_err());

@@ -180,9 +180,7 @@ async fn unload(app: Arc<App>) {
         if !app.models.has_idle(idle) {
             continue;
         }
-        let models = Arc::clone(&app.models);
-        // A thread that came to grief has told of it by itself.
-        let _ = tokio::task::spawn_blocking(move || models.unload_idle(idle)).await;
+        app.models.unload_idle(idle).await;
     }
 }
 

@@ -87,10 +87,20 @@ impl Place {
             Some(Stay::Always) => None,
             None => idle,
         };
-        Some(time?.saturating_sub(self.last_use.elapsed()))
+        let unused = if self.is_used() { Duration::ZERO } else { self.last_use.elapsed() };
+        Some(time?.saturating_sub(unused))
     }
 
-    fn is_due(&self, idle: Option<Duration>) -> bool {
+    /// Whether somebody is being answered.
+    fn is_used(&self) -> bool {
+        self.model.as_ref().is_some_and(|model| Arc::strong_count(model) > 1)
+    }
+
+    /// Whether nobody has used it for so long; who uses it now does so until the next look.
+    fn is_due(&mut self, idle: Option<Duration>) -> bool {
+        if self.is_used() {
+            self.last_use = Instant::now();
+        }
         self.model.is_some() && self.time_left(idle) == Some(Duration::ZERO)
     }
 }
@@ -232,7 +242,8 @@ impl Models {
     pub(crate) fn stays(&self, idle: Option<Duration>) -> Vec<(Arc<Model>, Option<Duration>)> {
         let stay = |entry: &Entry| {
             let place = lock(&entry.place);
-            Some((place.model.clone()?, place.time_left(idle)))
+            let left = place.time_left(idle);
+            Some((place.model.clone()?, left))
         };
         self.entries.iter().filter_map(stay).collect()
     }
@@ -247,11 +258,19 @@ impl Models {
         self.entries.iter().any(|entry| lock(&entry.place).is_due(idle))
     }
 
-    /// Takes those out of memory that nobody has used for so long, or for as long as their last user wanted them to stay.
-    pub(crate) fn unload_idle(&self, idle: Option<Duration>) {
-        for entry in &self.entries {
-            self.unload(entry, |place| place.is_due(idle));
-        }
+    /// Takes those out of memory that nobody has used for so long, or for as long as their last user wanted them to stay. Nobody
+    /// loads meanwhile, since they are there until their threads have ended.
+    pub(crate) async fn unload_idle(self: &Arc<Self>, idle: Option<Duration>) {
+        let turn = Arc::clone(&self.loading).lock_owned().await;
+        let models = Arc::clone(self);
+        let work = move || {
+            let _turn = turn;
+            for entry in &models.entries {
+                models.unload(entry, |place| place.is_due(idle));
+            }
+        };
+        // A thread that came to grief has told of it by itself.
+        let _ = tokio::task::spawn_blocking(work).await;
     }
 
     /// Takes the one out of memory that nobody has used for longest; whether there was one.
@@ -262,11 +281,11 @@ impl Models {
     }
 
     /// Takes a model out of memory if nobody uses it; whether it was there.
-    fn unload(&self, entry: &Entry, may: impl Fn(&Place) -> bool) -> bool {
+    fn unload(&self, entry: &Entry, may: impl Fn(&mut Place) -> bool) -> bool {
         let model = {
             let (mut past, mut place) = (lock(&self.past), lock(&entry.place));
-            let is_unused = place.model.as_ref().is_some_and(|model| Arc::strong_count(model) == 1);
-            let Some(model) = (if is_unused && may(&place) { place.model.take() } else { None }) else { return false };
+            let may_go = !place.is_used() && may(&mut place);
+            let Some(model) = (if may_go { place.model.take() } else { None }) else { return false };
             *past = past.and(model.worker.status().counts);
             model
         };
@@ -283,8 +302,10 @@ impl Models {
         Status { counts: now.counts.and(*past), ..now }
     }
 
-    /// Lets all threads end when all their jobs have; whether they ended well.
+    /// Lets all threads end when all their jobs have, those included that are just being taken out of memory; whether they ended
+    /// well. For a thread outside of the runtime.
     pub(crate) fn close(&self) -> bool {
+        let _turn = self.loading.blocking_lock();
         let ended: Vec<bool> = self.loaded().iter().map(|model| model.end()).collect();
         ended.into_iter().all(|is_well| is_well)
     }

@@ -122,6 +122,7 @@ impl Refusal {
             SamplingError::OutOfRange { option, value, expected } => {
                 let name = match *option {
                     "-t" => "temperature".to_owned(),
+                    "--typical" => "typical_p".to_owned(),
                     option => option.trim_start_matches('-').replace('-', "_"),
                 };
                 let message = format!("{name} is {value}, expected {expected}");

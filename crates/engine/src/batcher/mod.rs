@@ -271,7 +271,9 @@ impl Batcher {
         let n_text = job.text.len();
         let shelf = self.shelf.as_mut().filter(|_| job.may_share());
         let mut found = shelf.map_or_else(Vec::new, |shelf| shelf.find(&job.text, n));
-        if !found.is_empty() && !self.clear_room(n_text, from) {
+        // It takes the place of what is in memory, which may go if that is all that is in its way.
+        let beside = from.filter(|_| self.seats.n_running() > 0);
+        if !found.is_empty() && !self.clear_room(n_text, beside) {
             found.clear();
         }
         let from = from.filter(|_| found.is_empty());

@@ -172,12 +172,15 @@ impl PromptCache {
             let taken = saved.append((cpu, seq), (parent, n_held), &ids[n_held..n_held + n]);
             let Saved { path, map } = saved;
             drop(map);
-            if let Err(flaw) = taken {
-                cpu.truncate(seq, n_held)?;
-                self.discard(&path, flaw, &mut found);
-                break;
+            match taken {
+                Ok(true) => n_held += n,
+                Ok(false) => break,
+                Err(flaw) => {
+                    cpu.truncate(seq, n_held)?;
+                    self.discard(&path, flaw, &mut found);
+                    break;
+                }
             }
-            n_held += n;
             whole::touch(&path);
         }
         self.hear(found, notes);
@@ -474,16 +477,20 @@ impl Saved {
         Segment::read(self.map.bytes())
     }
 
-    /// Appends these tokens, which it begins with, to a sequence of so many, if all of it is what was written.
-    fn append(&self, (cpu, seq): (&mut Cpu, SeqId), (parent, n_held): (Key, usize), ids: &[u32]) -> Result<(), Flaw> {
+    /// Appends these tokens, which it begins with, to a sequence of so many, if all of it is what was written. Not if there is no
+    /// room for them.
+    fn append(&self, (cpu, seq): (&mut Cpu, SeqId), (parent, n_held): (Key, usize), ids: &[u32]) -> Result<bool, Flaw> {
         let segment = self.segment()?;
         let is_here = (segment.parent, segment.start) == (parent, n_held);
         if !is_here || segment.n_shared(ids) < ids.len() {
             return Err(Flaw::Misplaced);
         }
         segment.verify()?;
-        cpu.append_state(seq, segment.state, ids.len()).map_err(|_| Flaw::State)?;
-        if self.map.is_damaged() { Err(Flaw::State) } else { Ok(()) }
+        match cpu.append_state(seq, segment.state, ids.len()) {
+            Ok(()) if !self.map.is_damaged() => Ok(true),
+            Err(atta_model::Error::OutOfBlocks) => Ok(false),
+            _ => Err(Flaw::State),
+        }
     }
 
     /// The same; `None` if it cannot be read, which is noted, or is not there any more.

@@ -4,6 +4,7 @@
 
 use std::{
     collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -28,7 +29,8 @@ pub(crate) async fn tags(State(app): State<Arc<App>>) -> Result<Json<Value>, Ref
 fn described(app: &App, name: &str) -> Result<Value, Refusal> {
     let (_, model) = app.models.look_up(Some(name))?;
     let mut object = json!({
-        "name": name, "model": name, "modified_at": since(app), "details": details(model.as_deref()),
+        "name": name, "model": name, "modified_at": since(app), "digest": digest(name),
+        "details": details(model.as_deref()),
     });
     if let Some(model) = model {
         object["size"] = file_bytes(&model).into();
@@ -41,12 +43,11 @@ pub(crate) async fn running(State(app): State<Arc<App>>) -> Json<Value> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let one = |(model, stay): (Arc<Model>, Option<Duration>)| {
         let mut object = json!({
-            "name": model.name, "model": model.name, "details": details(Some(&model)), "size": memory_bytes(&model),
-            "size_vram": 0, "context_length": model.n_ctx,
+            "name": model.name, "model": model.name, "digest": digest(&model.name), "details": details(Some(&model)),
+            "size": memory_bytes(&model), "size_vram": 0, "context_length": model.n_ctx,
         });
-        if let Some(stay) = stay {
-            object["expires_at"] = stamp(now.saturating_add(stay)).into();
-        }
+        // One that always stays has a time that nobody lives to see.
+        object["expires_at"] = stamp(stay.map_or(Duration::MAX, |stay| now.saturating_add(stay))).into();
         object
     };
     let models: Vec<Value> = app.models.stays(app.options.idle_unload).into_iter().map(one).collect();
@@ -62,18 +63,36 @@ pub(crate) async fn version() -> Json<Value> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Show {
     model: String,
+    /// What the model was called by in earlier versions.
+    name: Option<String>,
+    system: Option<String>,
+    template: Option<String>,
+    options: Option<Map<String, Value>>,
     #[serde(default)]
     verbose: bool,
+}
+
+impl Show {
+    /// The model's name. Ollama's own programs send all fields, empty ones too, and may name it in the older one.
+    fn into_name(self) -> Result<String, Refusal> {
+        let said = [
+            ("verbose", self.verbose),
+            ("system", self.system.is_some_and(|text| !text.is_empty())),
+            ("template", self.template.is_some_and(|text| !text.is_empty())),
+            ("options", self.options.is_some_and(|options| !options.is_empty())),
+        ];
+        if let Some((name, _)) = said.into_iter().find(|(_, is_said)| *is_said) {
+            return Err(Refusal::field(name, format!("{name} is not supported")));
+        }
+        Ok(Some(self.model).filter(|name| !name.is_empty()).or(self.name).unwrap_or_default())
+    }
 }
 
 /// What is known of one.
 pub(crate) async fn show(State(app): State<Arc<App>>, body: Body) -> Result<Json<Value>, Refusal> {
     let max = app.options.max_body.min(MAX_SHOW);
     let request: Show = body::parse(&body::read(body, max, app.options.read_timeout).await?)?;
-    if request.verbose {
-        return Err(Refusal::field("verbose", "verbose is not supported"));
-    }
-    let (_, model) = app.models.look_up(Some(&request.model))?;
+    let (_, model) = app.models.look_up(Some(&request.into_name()?))?;
     let mut object = json!({
         "modified_at": since(&app), "details": details(model.as_deref()), "capabilities": ["completion", "tools"],
         "model_info": model.as_deref().map_or_else(Map::new, info),
@@ -86,6 +105,16 @@ pub(crate) async fn show(State(app): State<Arc<App>>, body: Body) -> Result<Json
         object["capabilities"] = json!(["completion", "tools", "thinking"]);
     }
     Ok(Json(object))
+}
+
+/// What tells a model from others, as programs of Ollama show it: 64 hexadecimal digits, made of its name.
+fn digest(name: &str) -> String {
+    let part = |i: u8| {
+        let mut hasher = DefaultHasher::new();
+        (i, name).hash(&mut hasher);
+        format!("{:016x}", hasher.finish())
+    };
+    (0..4).map(part).collect()
 }
 
 /// A model has been here as it is since the server was started.

@@ -91,6 +91,9 @@ impl Understood {
     pub(super) fn check_thinking(&self, model: &Model, prompt: &str) -> Result<(), Refusal> {
         match self.think {
             Some(true) if !can_think(model) => Err(Refusal::field("think", "think: this model does not think")),
+            Some(false) if can_think(model) && !model.form.has_switch(ENABLE_THINKING) => {
+                Err(Refusal::field("think", "think: whether this model thinks cannot be chosen"))
+            }
             Some(false) if prompt.trim_end().ends_with(THINK) => {
                 Err(Refusal::field("think", "think: this model always thinks"))
             }

@@ -166,7 +166,9 @@ fn tool_choice(choice: Option<Value>) -> Result<ToolChoice, Refusal> {
         (Some("auto"), _) => Ok(ToolChoice::Auto),
         (Some("none"), _) => Ok(ToolChoice::None),
         (Some("required"), _) => Ok(ToolChoice::Required),
-        (_, Some(name)) => Ok(ToolChoice::Named(name.to_owned())),
+        (_, Some(name)) if matches!(choice["type"].as_str(), None | Some("function")) => {
+            Ok(ToolChoice::Named(name.to_owned()))
+        }
         _ => Err(Refusal::field("tool_choice", format!("{choice} is no choice"))),
     }
 }

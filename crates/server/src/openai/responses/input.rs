@@ -110,8 +110,9 @@ impl Item {
             Self::Message { role, content, .. } => {
                 let (role, text) = (role_named(&role)?, content.into_text()?);
                 match messages.last_mut() {
-                    Some(last) if role == Role::Assistant && last.role == role && last.content.is_empty() => {
-                        last.content = text;
+                    Some(last) if role == Role::Assistant && last.role == role => {
+                        let between = if last.content.is_empty() { "" } else { "\n" };
+                        last.content += &format!("{between}{text}");
                     }
                     _ => messages.push(Message { role, ..Message::user(text) }),
                 }

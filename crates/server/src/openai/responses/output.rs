@@ -181,6 +181,10 @@ impl Output {
     }
 
     fn begin(&mut self, kind: Kind) {
+        if self.held.is_empty() && !matches!(kind, Kind::Message) {
+            // They are of tokens that are no text.
+            self.thoughts.clear();
+        }
         self.close(COMPLETED);
         let id = format!("{}_{}_{}", kind.prefix(), self.id, self.items.len());
         let open = Open { kind, id, text: String::new(), logprobs: Vec::new() };
