@@ -28,12 +28,12 @@ const USAGE: &str =
   --model FILE   another model than the built-in one
   --cases FILE   other cases than models/home/test.jsonl
   --slice N      N cases only, spread evenly over all of them
-  --gate         exit code 1 below 85 % of the calls and 80 % of the refusals
+  --gate         exit code 1 below 90 % of the calls and 80 % of the refusals
   --show         print the cases that went wrong
   --json         print the rates as JSON";
 
 /// What has to be reached, in percent: calls that are exactly right, and words where no tool fits.
-const GATES: [(Total, f64); 2] = [(Total::Calls, 85.0), (Total::Refusals, 80.0)];
+const GATES: [(Total, f64); 2] = [(Total::Calls, 90.0), (Total::Refusals, 80.0)];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -215,9 +215,7 @@ fn logprobs(model: &Model, thoughts: &[Thought], offset: &mut usize) -> Value {
     for thought in thoughts {
         let entry = logprob(model, thought.chosen);
         offsets.push(*offset);
-        let bytes = model.engine.tokenizer().token_bytes(thought.chosen.id);
-        // A character begins with its first byte, in whichever token that is.
-        *offset += bytes.iter().filter(|&&byte| byte & 0xC0 != 0x80).count();
+        *offset += entry["token"].as_str().map_or(0, |text| text.chars().count());
         let best = thought.top.iter().map(|&token| logprob(model, token));
         let best: Map<String, Value> =
             best.map(|one| (one["token"].as_str().unwrap_or_default().to_owned(), one["logprob"].clone())).collect();
