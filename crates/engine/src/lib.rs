@@ -56,7 +56,7 @@ mod writer;
 pub use atta_formats::{ArrayValue, Directory, Metadata, Shape, TensorInfo, TensorType, Value};
 pub use atta_kernels::{Kernels, Pool};
 pub use atta_model::{Inputs, KvType, MatmulCost, Model, Observer, Phase, Role, arch, oracle, spec};
-pub use atta_store::{Budget, Io, Item, Method, ModelFiles, catch_bus_errors, system};
+pub use atta_store::{Budget, Io, Item, Method, ModelFiles, catch_bus_errors, give_back_memory, system};
 pub use atta_tokenizer as tokenizer;
 pub use atta_tokenizer::Control;
 

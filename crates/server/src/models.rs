@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atta_engine::{Batcher, BatcherOptions, Counts, Engine, Error, chat::Form};
+use atta_engine::{Batcher, BatcherOptions, Counts, Engine, Error, chat::Form, give_back_memory};
 
 use crate::{
     ServeError,
@@ -291,6 +291,8 @@ impl Models {
         };
         // If its thread came to grief, it has told of it by itself.
         model.end();
+        drop(model);
+        give_back_memory();
         true
     }
 

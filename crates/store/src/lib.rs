@@ -21,7 +21,7 @@ pub use budget::{Budget, Item, Reservation};
 pub use error::Error;
 pub use files::ModelFiles;
 pub use mapped::MappedFile;
-pub use os::{Method, catch_bus_errors};
+pub use os::{Method, catch_bus_errors, give_back_memory};
 pub use stream::{Holding, Io, Sizes, Streamed};
 pub use unit::{Extent, Guard, Plan, RowTable, Rows, Stage, Stages, Sweep, Unit};
 pub use weights::{InMemory, Weights};
