@@ -18,7 +18,7 @@ use crate::{cache::Cache, failure::Failure};
 /// Kept texts for each that may be written.
 const KEPT: usize = 1;
 
-/// Serves models to other programs, and to browsers, as OpenAI's interface has it.
+/// Serves models to other programs, as the interfaces of OpenAI, Anthropic and Ollama have it, and to browsers.
 ///
 /// Requests are answered at the same time: their tokens are computed together, and what several of them begin with is read once.
 /// Each answer is the same, bit for bit, as if it had been the only one.
@@ -29,8 +29,10 @@ const KEPT: usize = 1;
   atta serve model.gguf --host 0.0.0.0 --api-key-file keys.txt
   atta serve model.gguf --tls-cert cert.pem --tls-key key.pem
   curl localhost:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}'
+  atta serve a.gguf b.gguf --ram-budget 4G --idle-unload 300
 
-Paths: /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, /tokenize, /detokenize, /health, /metrics, /props, and a page at /")]
+Paths: OpenAI's /v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings, /v1/models; Anthropic's /v1/messages; Ollama's
+/api/chat, /api/generate, /api/tags; /tokenize, /detokenize, /health, /metrics, /props, /openapi.json, and a page at /")]
 pub(crate) struct ServeArgs {
     /// GGUF files, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled. The first is loaded now, others when
     /// they are asked for [default: the built-in model]

@@ -136,15 +136,21 @@ pub(crate) fn k_quant<I: Lanes, F: KQuant, const R: usize, const T: usize>(isa: 
 
 /// Bytes of its own row that a block is unpacked ahead of what is asked for from memory: with few activation rows this
 /// algorithm waits for memory, and processors do not follow 64 rows at once by themselves.
-const AHEAD: usize = 432;
+const AHEAD: usize = 640;
+/// The same for vectors of [`WIDE`] lanes.
+const WIDE_AHEAD: usize = 432;
 
 /// How far ahead of what stands `at` so many bytes of a row of `row_bytes` bytes memory is asked: behind the end of the row its
-/// successor is the row of the next strip, of which nothing has been read, and not the next row.
+/// successor is the row of the next strip, of which nothing has been read, and not the next row. Narrower vectors do without
+/// that, so that a program for boards stays small.
 #[inline(always)]
 fn ahead<I: Lanes, const R: usize>(at: usize, row_bytes: usize) -> usize {
-    match I::LANES >= WIDE && at + AHEAD >= row_bytes {
-        true => AHEAD + (R * I::LANES - 1) * row_bytes,
-        false => AHEAD,
+    if I::LANES < WIDE {
+        return AHEAD;
+    }
+    match at + WIDE_AHEAD < row_bytes {
+        true => WIDE_AHEAD,
+        false => WIDE_AHEAD + (R * I::LANES - 1) * row_bytes,
     }
 }
 
