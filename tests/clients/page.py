@@ -1,16 +1,21 @@
-"""Drives the page of a running `atta serve` in Chromium: python page.py URL SCREENSHOTS [--browser PATH].
+"""Drives the page of `atta serve` in Chromium: python page.py --atta PATH [--shots FOLDER] [--browser PATH].
 
-Needs `pip install playwright` and a Chromium. What a model writes is not foreseen: the checks on a real answer are about
+Needs `pip install -r page.txt` and a Chromium. What a model writes is not foreseen: the checks on a real answer are about
 its course, and where the text matters (Markdown, tools, errors) the answer is one that stands here. Exits 1 on failure.
 """
 
 import argparse
 import json
+import os
 import shutil
 import sys
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from playwright.sync_api import Page, expect, sync_playwright
+
+from serving import Server
 
 FINISHED = ".turn.assistant:last-child:not([data-state=live])"
 COMPLETIONS = "**/v1/chat/completions"
@@ -332,14 +337,17 @@ def run(check, site: Browser) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("url")
-    parser.add_argument("shots", type=Path)
+    parser.add_argument("--atta", required=True, help="the program")
+    parser.add_argument("--shots", type=Path, help="pictures go here, instead of nowhere")
     parser.add_argument("--browser", default=shutil.which("chromium") or shutil.which("google-chrome"))
     args = parser.parse_args()
-    args.shots.mkdir(parents=True, exist_ok=True)
-    with sync_playwright() as playwright:
+    with ExitStack() as stack:
+        shots = args.shots or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        shots.mkdir(parents=True, exist_ok=True)
+        server = stack.enter_context(Server(os.path.abspath(args.atta)))
+        playwright = stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(executable_path=args.browser, args=["--no-sandbox"])
-        site = Browser(browser, args.url.rstrip("/") + "/", args.shots)
+        site = Browser(browser, f"{server.place}/", shots)
         passed = [run(check, site) for check in CHECKS]
         browser.close()
     return 0 if all(passed) else 1
