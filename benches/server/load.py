@@ -1,19 +1,25 @@
 """Many clients at once: how fast the server writes for them, how evenly, and what it costs.
 
-    python benches/server/load.py ATTA MODEL|- [--clients 1,8] [--seconds 60] [-- OPTIONS OF atta serve]
+    python benches/server/load.py ATTA MODEL|- [--clients 1,8] [--seconds 60] [--warm-up 0] [--rounds 1] [--llama-server PATH]
+        [-- OPTIONS OF atta serve]
 
 Starts `atta serve` (`-` for MODEL is the built-in one), has N clients ask for streams one after another, each with a
 prompt of its own, and prints a line per N: tokens per second of all, the least and the most that a client got, the
 median and the 99th percentile of the time between two tokens, answers other than 200, and the private memory of the
-server before and after. Standard library only.
+server before and after. With --llama-server that program serves the same file in turn, with as many slots as there are
+clients and as many threads as there are cores, and is asked the same. Standard library only.
 """
 
 import argparse
 import asyncio
+import contextlib
 import json
+import os
 import random
+import socket
 import subprocess
 import time
+import urllib.request
 from dataclasses import dataclass, field
 
 WORDS = "the little old red fox house river stone bird tree morning light road friend story apple winter".split()
@@ -67,16 +73,54 @@ async def work(place, number, end):
     return client
 
 
+async def drive(place, n, seconds):
+    end = time.monotonic() + seconds
+    return await asyncio.gather(*(work(place, i, end) for i in range(n)))
+
+
 async def measure(place, n, seconds, pid):
     before = private_kib(pid)
-    end = time.monotonic() + seconds
-    clients = await asyncio.gather(*(work(place, i, end) for i in range(n)))
+    clients = await drive(place, n, seconds)
     tokens = [client.n_tokens for client in clients]
     gaps = sorted(gap for client in clients for gap in client.gaps)
     at = lambda share: 1000 * gaps[min(len(gaps) - 1, int(share * len(gaps)))] if gaps else 0.0
     refused = {status: sum(c.refused.get(status, 0) for c in clients) for c in clients for status in c.refused}
-    print(f"| {n} | {sum(tokens) / seconds:.1f} | {min(tokens)}–{max(tokens)} | {at(0.5):.1f} | {at(0.99):.1f} | {1000 * gaps[-1] if gaps else 0:.0f} "
+    print(f" {n} | {sum(tokens) / seconds:.1f} | {min(tokens)}–{max(tokens)} | {at(0.5):.1f} | {at(0.99):.1f} | {1000 * gaps[-1] if gaps else 0:.0f} "
           f"| {refused or 'none'} | {before / 1024:.1f} → {private_kib(pid) / 1024:.1f} |", flush=True)
+
+
+@contextlib.contextmanager
+def running(command, **options):
+    server = subprocess.Popen(command, text=True, **options)
+    try:
+        yield server
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+@contextlib.contextmanager
+def atta(args, more, _n):
+    model = [] if args.model == "-" else [args.model]
+    command = [args.atta, "serve", *model, "--port", "0", *(option for option in more if option != "--")]
+    with running(command, stdout=subprocess.PIPE) as server:
+        host, port = server.stdout.readline().strip().removeprefix("http://").rsplit(":", 1)
+        yield (host, int(port)), server.pid
+
+
+@contextlib.contextmanager
+def llama_server(args, _more, n):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [args.llama_server, "-m", args.model, "-np", str(n), "-c", str(2048 * n), "-t", str(os.cpu_count()), "--port", str(port)]
+    with running(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        for _ in range(600):
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health") as answer:
+                if answer.status == 200:
+                    break
+            time.sleep(0.1)
+        yield ("127.0.0.1", port), server.pid
 
 
 def main():
@@ -85,18 +129,18 @@ def main():
     parser.add_argument("model")
     parser.add_argument("--clients", default="1,8")
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--warm-up", type=float, default=0, help="seconds with the same clients before anything is counted")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--llama-server")
     args, more = parser.parse_known_args()
-    model = [] if args.model == "-" else [args.model]
-    command = [args.atta, "serve", *model, "--port", "0", *(option for option in more if option != "--")]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        host, port = server.stdout.readline().strip().removeprefix("http://").rsplit(":", 1)
-        print("| clients | tokens/s | per client | median gap, ms | p99 | longest | refused | private MiB |\n|---|---|---|---|---|---|---|---|")
-        for n in (int(n) for n in args.clients.split(",")):
-            asyncio.run(measure((host, int(port)), n, args.seconds, server.pid))
-    finally:
-        server.terminate()
-        server.wait(20)
+    print("| server | clients | tokens/s | per client | median gap, ms | p99 | longest | refused | private MiB |\n|---|---|---|---|---|---|---|---|---|")
+    for n in (int(n) for _ in range(args.rounds) for n in args.clients.split(",")):
+        for serve in [atta, *([llama_server] if args.llama_server else [])]:
+            with serve(args, more, n) as (place, pid):
+                if args.warm_up:
+                    asyncio.run(drive(place, n, args.warm_up))
+                print(f"| {serve.__name__} |", end="")
+                asyncio.run(measure(place, n, args.seconds, pid))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@
 
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use super::quad;
-use super::{float, gemm, gemv, measure, panel};
+use super::{float, gemm, gemv, measure, panel, unpack};
 use crate::Matrix;
 use crate::activations::Activations;
 use crate::format::{FloatFormat, KQuant, Quant32};
@@ -61,15 +61,16 @@ impl MatMul for Scalar {
     }
 }
 
-/// The algorithms for vectors, with that for one activation row and with the register tile of the panel and of float weights: rows (of a vector each), tokens.
+/// The algorithms for vectors, with that for one activation row, the way to unpack a panel, and the register tile of the panel and
+/// of float weights: rows (of a vector each), tokens.
 macro_rules! vectors {
-    ($isa:ty, $decode:ident, [$r:literal, $t:literal], [$float_r:literal, $float_t:literal]) => {
+    ($isa:ty, $decode:ident, $unpack:ident, [$r:literal, $t:literal], [$float_r:literal, $float_t:literal]) => {
         impl MatMul for $isa {
             #[inline(always)]
             fn k_quant<F: KQuant>(self, strip: Strip<'_>) {
                 match strip.rows.len() {
                     1 => $decode::k_quant::<F>(self, strip),
-                    _ => panel::k_quant::<_, F, $r, $t>(self, strip),
+                    _ => panel::k_quant::<_, unpack::$unpack, F, $r, $t>(self, strip),
                 }
             }
 
@@ -77,7 +78,7 @@ macro_rules! vectors {
             fn quant_32<F: Quant32>(self, strip: Strip<'_>) {
                 match strip.rows.len() {
                     1 => $decode::quant_32::<F>(self, strip),
-                    _ => panel::quant_32::<_, F, $r, $t>(self, strip),
+                    _ => panel::quant_32::<_, unpack::$unpack, F, $r, $t>(self, strip),
                 }
             }
 
@@ -95,16 +96,16 @@ macro_rules! vectors {
 }
 
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-vectors!(crate::isa::avx512::Avx512, quad, [4, 3], [4, 4]);
+vectors!(crate::isa::avx512::Avx512, quad, Turned, [4, 3], [4, 4]);
 #[cfg(target_arch = "x86_64")]
-vectors!(crate::isa::avx2::AvxVnni, gemv, [2, 3], [2, 3]);
+vectors!(crate::isa::avx2::AvxVnni, gemv, Staged, [2, 3], [2, 3]);
 #[cfg(target_arch = "x86_64")]
-vectors!(crate::isa::avx2::Avx2, gemv, [2, 3], [2, 3]);
+vectors!(crate::isa::avx2::Avx2, gemv, Staged, [2, 3], [2, 3]);
 #[cfg(target_arch = "aarch64")]
-vectors!(crate::isa::neon::Neon<crate::isa::i8mm::UsDot>, gemv, [4, 4], [2, 2]);
+vectors!(crate::isa::neon::Neon<crate::isa::i8mm::UsDot>, gemv, Staged, [4, 4], [2, 2]);
 #[cfg(target_arch = "aarch64")]
-vectors!(crate::isa::neon::Neon<crate::isa::dotprod::SDot>, gemv, [4, 4], [2, 2]);
+vectors!(crate::isa::neon::Neon<crate::isa::dotprod::SDot>, gemv, Staged, [4, 4], [2, 2]);
 #[cfg(target_arch = "aarch64")]
-vectors!(crate::isa::neon::Neon<crate::isa::neon::Mull>, gemv, [4, 4], [2, 2]);
+vectors!(crate::isa::neon::Neon<crate::isa::neon::Mull>, gemv, Staged, [4, 4], [2, 2]);
 #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
-vectors!(crate::isa::wasm::Simd128, gemv, [4, 2], [1, 2]);
+vectors!(crate::isa::wasm::Simd128, gemv, Staged, [4, 2], [1, 2]);

@@ -23,3 +23,4 @@ pub(crate) mod quantize;
 pub(crate) mod rope;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod tile;
+pub(crate) mod unpack;

@@ -11,84 +11,19 @@
 //!         out[t][r] += f32 rule
 //! ```
 //! Measured on Zen 5 (a probe of the same loop), R = 4, T = 3 of 16-lane vectors: 72-74 % of the peak of byte dot products; R2 T7 71, R4 T4 71, R2 T4
-//! 67, R1 T12 64. Transposing the decoder's codes instead of unpacking transposed bytes keeps one decoder per format and
-//! costs about 2 % at 512 rows. The panel and the staging rows live on the stack.
+//! 67, R1 T12 64. The panel, which `unpack.rs` fills, lives on the stack.
 
 use super::matmul::Strip;
+use super::unpack::{Ahead, Panel, Unpack, WIDE};
 use crate::activations::{Codes, Sums};
-use crate::format::{Half, Head, KQuant, Quant32};
+use crate::format::{KQuant, Quant32};
 use crate::isa::Lanes;
 
 /// Rows of a strip at most.
 const ROWS: usize = 64;
 
-/// 256 weights of R vectors of rows, lane = row.
-pub(super) struct Panel<I: Lanes, const R: usize> {
-    pub(super) codes: [[I::W; R]; 64],
-    /// Integer scales of the groups of a K-quant.
-    pub(super) scale: [[I::N; R]; 16],
-    /// Their minima, four in a word.
-    pub(super) min: [[I::W; R]; 4],
-    /// `d` of each group of 32; of the K-quants `d·K` and `dmin`.
-    pub(super) d: [[I::L; R]; 8],
-    /// `m` of each group of 32.
-    pub(super) m: [[I::L; R]; 8],
-}
-
-impl<I: Lanes, const R: usize> Panel<I, R> {
-    #[inline(always)]
-    pub(super) fn new(isa: I) -> Self {
-        let (w, zero) = (isa.splat4(&[0; 4]), isa.splat(0));
-        let d = [[isa.splat_float(0.0); R]; 8];
-        Self { codes: [[w; R]; 64], scale: [[zero; R]; 16], min: [[w; R]; 4], d, m: d }
-    }
-}
-
-/// The decoded rows of one vector, before they are transposed.
-#[repr(C, align(64))]
-pub(super) struct Stage {
-    codes: [[u8; 256]; 16],
-    scale: [[u8; 16]; 16],
-    min: [[u8; 16]; 16],
-    /// f16, as `dmin` and `m_32`.
-    d: [u16; 16],
-    dmin: [u16; 16],
-    /// Of the groups of 32, each what the format says.
-    pub(super) d_32: [[u16; 16]; 8],
-    pub(super) m_32: [[u16; 16]; 8],
-}
-
-impl Stage {
-    pub(super) const NOTHING: Self = Self {
-        codes: [[0; 256]; 16],
-        scale: [[0; 16]; 16],
-        min: [[0; 16]; 16],
-        d: [0; 16],
-        dmin: [0; 16],
-        d_32: [[0; 16]; 8],
-        m_32: [[0; 16]; 8],
-    };
-
-    #[inline(always)]
-    fn codes<I: Lanes>(&mut self, isa: I, row: usize, g: usize, codes: I::V) {
-        isa.store(codes, &mut self.codes[row].as_chunks_mut::<32>().0[g]);
-    }
-
-    #[inline(always)]
-    fn head(&mut self, row: usize, head: &Head) {
-        for (out, words) in [(&mut self.scale[row], head.scale), (&mut self.min[row], head.min)] {
-            out[..8].copy_from_slice(&words[0].to_le_bytes());
-            out[8..].copy_from_slice(&words[1].to_le_bytes());
-        }
-        (self.d[row], self.dmin[row]) = (head.d, head.dmin);
-    }
-}
-
-/// Vectors of so many lanes have tiles of two activation rows, too: a tile of one waits for its own sums. Others do without, so
-/// that a program for boards stays small.
-const WIDE: usize = 16;
-
-/// Of `n` activation rows: how many go in tiles of T, and where the tiles of two behind those end.
+/// Of `n` activation rows: how many go in tiles of T, and where the tiles of two behind those end, of which vectors that
+/// are not [`WIDE`] have none; a tile of one waits for its own sums.
 #[inline(always)]
 fn parts<I: Lanes, const T: usize>(n: usize) -> (usize, usize) {
     let whole = n / T * T;
@@ -100,6 +35,12 @@ fn parts<I: Lanes, const T: usize>(n: usize) -> (usize, usize) {
     (whole, n - (n - whole) % 2)
 }
 
+/// Tiles that those parts of `n` activation rows are.
+#[inline(always)]
+fn n_tiles<const T: usize>(n: usize, (whole, pairs): (usize, usize)) -> usize {
+    whole / T + (pairs - whole) / 2 + n - pairs
+}
+
 /// The rows of a strip, the last one repeated where there are none left.
 #[inline(always)]
 pub(super) fn blocks<'a, B>(strip: &Strip<'a>, of: impl Fn(&'a [u8]) -> &'a [B]) -> [&'a [B]; ROWS] {
@@ -109,102 +50,32 @@ pub(super) fn blocks<'a, B>(strip: &Strip<'a>, of: impl Fn(&'a [u8]) -> &'a [B])
 
 /// Strip of a K-quant, `R·LANES` rows wide.
 #[inline(always)]
-pub(crate) fn k_quant<I: Lanes, F: KQuant, const R: usize, const T: usize>(isa: I, strip: Strip<'_>) {
+pub(crate) fn k_quant<I: Lanes, U: Unpack<I>, F: KQuant, const R: usize, const T: usize>(isa: I, strip: Strip<'_>) {
     let (rows, x) = (blocks(&strip, F::blocks), strip.x.q8_256());
-    let (mut panel, mut stage) = (Panel::<I, R>::new(isa), Stage::NOTHING);
+    let (mut panel, mut unpack) = (Panel::<I, R>::new(isa), U::new());
+    let (parts, mut ahead) = (parts::<I, T>(strip.rows.len()), Ahead::new(strip.w.row(0), R * I::LANES));
+    let n_times = n_tiles::<T>(strip.rows.len(), parts) * F::GROUPS;
     for b in 0..rows[0].len() {
+        ahead.piece(R * I::LANES * size_of::<F::Block>(), 4 * R);
         for r in 0..R {
-            k_quant_vector::<I, F, R>(isa, &rows[r * I::LANES..], b, &mut stage, &mut panel, r);
+            ahead.ask(isa);
+            unpack.k_quant::<F, R>(isa, &rows[r * I::LANES..], b, &mut panel, r);
         }
+        ahead.rest(n_times);
         let of_block = x.at(b, strip.rows.start)..x.at(b, strip.rows.end);
         let x =
             Inputs { codes: &x.codes[of_block.clone()], scales: &x.scales[of_block.clone()], sums: &x.sums[of_block] };
-        let (whole, pairs) = parts::<I, T>(strip.rows.len());
+        let (whole, pairs) = parts;
         for t in (0..whole).step_by(T) {
-            k_quant_tile::<I, F, R, T>(isa, &panel, &x.at(t), &mut strip.acc[t * R * I::LANES..]);
+            k_quant_tile::<I, F, R, T>(isa, &panel, &x.at(t), &mut ahead, &mut strip.acc[t * R * I::LANES..]);
         }
         if WIDE <= I::LANES {
             for t in (whole..pairs).step_by(2) {
-                k_quant_tile::<I, F, R, 2>(isa, &panel, &x.at(t), &mut strip.acc[t * R * I::LANES..]);
+                k_quant_tile::<I, F, R, 2>(isa, &panel, &x.at(t), &mut ahead, &mut strip.acc[t * R * I::LANES..]);
             }
         }
         for t in pairs..strip.rows.len() {
-            k_quant_tile::<I, F, R, 1>(isa, &panel, &x.at(t), &mut strip.acc[t * R * I::LANES..]);
-        }
-    }
-}
-
-/// Bytes of its own row that a block is unpacked ahead of what is asked for from memory: with few activation rows this
-/// algorithm waits for memory, and processors do not follow 64 rows at once by themselves.
-const AHEAD: usize = 640;
-/// The same for vectors of [`WIDE`] lanes.
-const WIDE_AHEAD: usize = 432;
-
-/// How far ahead of what stands `at` so many bytes of a row of `row_bytes` bytes memory is asked: behind the end of the row its
-/// successor is the row of the next strip, of which nothing has been read, and not the next row. Narrower vectors do without
-/// that, so that a program for boards stays small.
-#[inline(always)]
-fn ahead<I: Lanes, const R: usize>(at: usize, row_bytes: usize) -> usize {
-    if I::LANES < WIDE {
-        return AHEAD;
-    }
-    match at + WIDE_AHEAD < row_bytes {
-        true => WIDE_AHEAD,
-        false => WIDE_AHEAD + (R * I::LANES - 1) * row_bytes,
-    }
-}
-
-/// Asks for the lines so many bytes behind those that begin in the block.
-#[inline(always)]
-fn prefetch<I: Lanes>(isa: I, block: &[u8], ahead: usize) {
-    for line in 0..block.len().div_ceil(64) {
-        isa.prefetch(block, ahead + 64 * line);
-    }
-}
-
-/// Block `b` of the first `LANES` rows into vector `r` of the panel.
-#[inline(always)]
-pub(super) fn k_quant_vector<I: Lanes, F: KQuant, const R: usize>(
-    isa: I,
-    rows: &[&[F::Block]],
-    b: usize,
-    stage: &mut Stage,
-    panel: &mut Panel<I, R>,
-    r: usize,
-) {
-    let block_bytes = size_of::<F::Block>();
-    let ahead = ahead::<I, R>(b * block_bytes, size_of_val(rows[0]));
-    for (i, row) in rows[..I::LANES].iter().enumerate() {
-        let block = &row[b];
-        prefetch(isa, block.as_ref(), ahead);
-        stage.head(i, &F::head(block));
-        for g in 0..8 {
-            stage.codes(isa, i, g, F::codes(isa, block, g));
-        }
-    }
-    transpose_codes(isa, stage, panel, r);
-    for c in 0..F::GROUPS / 4 {
-        let words = isa.columns(&stage.scale, 0);
-        for j in 0..4 {
-            panel.scale[4 * c + j][r] = isa.byte(words[c], j);
-        }
-    }
-    if F::MINS {
-        let words = isa.columns(&stage.min, 0);
-        for c in 0..4 {
-            panel.min[c][r] = words[c];
-        }
-    }
-    panel.d[0][r] = isa.mul_lanes(isa.widen_lanes(&stage.d), isa.splat_float(F::K));
-    panel.d[1][r] = isa.widen_lanes(&stage.dmin);
-}
-
-#[inline(always)]
-fn transpose_codes<I: Lanes, const R: usize>(isa: I, stage: &Stage, panel: &mut Panel<I, R>, r: usize) {
-    for c in 0..16 {
-        let words = isa.columns(&stage.codes, c);
-        for j in 0..4 {
-            panel.codes[4 * c + j][r] = words[j];
+            k_quant_tile::<I, F, R, 1>(isa, &panel, &x.at(t), &mut ahead, &mut strip.acc[t * R * I::LANES..]);
         }
     }
 }
@@ -230,6 +101,7 @@ fn k_quant_tile<I: Lanes, F: KQuant, const R: usize, const T: usize>(
     isa: I,
     panel: &Panel<I, R>,
     x: &Inputs<'_, f32, Sums>,
+    ahead: &mut Ahead<'_>,
     acc: &mut [f32],
 ) {
     let codes: [&[[i8; 4]; 64]; T] = words_of(x.codes);
@@ -237,6 +109,7 @@ fn k_quant_tile<I: Lanes, F: KQuant, const R: usize, const T: usize>(
     let words = 64 / F::GROUPS;
     let mut isum = [[isa.splat(0); T]; R];
     for g in 0..F::GROUPS {
+        ahead.ask(isa);
         let mut c = [[isa.splat(0); T]; R];
         if F::OFFSET != 0 {
             for t in 0..T {
@@ -306,62 +179,54 @@ fn bias<I: Lanes, F: KQuant, const R: usize, const T: usize>(
 
 /// Strip of a format with blocks of 32, `R·LANES` rows wide.
 #[inline(always)]
-pub(crate) fn quant_32<I: Lanes, F: Quant32, const R: usize, const T: usize>(isa: I, strip: Strip<'_>) {
+pub(crate) fn quant_32<I: Lanes, U: Unpack<I>, F: Quant32, const R: usize, const T: usize>(isa: I, strip: Strip<'_>) {
     let (rows, x) = (blocks(&strip, F::blocks), strip.x.q8_32());
-    let (mut panel, mut stage) = (Panel::<I, R>::new(isa), Stage::NOTHING);
+    let (mut panel, mut unpack) = (Panel::<I, R>::new(isa), U::new());
+    let (parts, mut ahead) = (parts::<I, T>(strip.rows.len()), Ahead::new(strip.w.row(0), R * I::LANES));
+    let n_tiles = n_tiles::<T>(strip.rows.len(), parts);
     for b in 0..rows[0].len().div_ceil(8) {
         let n_groups = (rows[0].len() - 8 * b).min(8);
+        ahead.piece(R * I::LANES * n_groups * size_of::<F::Block>(), 4 * R);
         for r in 0..R {
-            quant_32_vector::<I, F, R>(isa, &rows[r * I::LANES..], 8 * b..8 * b + n_groups, &mut stage, &mut panel, r);
+            ahead.ask(isa);
+            unpack.quant_32::<F, R>(isa, &rows[r * I::LANES..], 8 * b..8 * b + n_groups, &mut panel, r);
         }
+        ahead.rest(n_tiles * n_groups);
         let of_block = x.at(b, strip.rows.start)..x.at(b, strip.rows.end);
         let x =
             Inputs { codes: &x.codes[of_block.clone()], scales: &x.scales[of_block.clone()], sums: &x.sums[of_block] };
-        let (whole, pairs) = parts::<I, T>(strip.rows.len());
+        let (whole, pairs) = parts;
         for t in (0..whole).step_by(T) {
-            quant_32_tile::<I, F, R, T>(isa, &panel, &x.at(t), n_groups, &mut strip.acc[t * R * I::LANES..]);
+            quant_32_tile::<I, F, R, T>(
+                isa,
+                &panel,
+                &x.at(t),
+                n_groups,
+                &mut ahead,
+                &mut strip.acc[t * R * I::LANES..],
+            );
         }
         if WIDE <= I::LANES {
             for t in (whole..pairs).step_by(2) {
-                quant_32_tile::<I, F, R, 2>(isa, &panel, &x.at(t), n_groups, &mut strip.acc[t * R * I::LANES..]);
+                quant_32_tile::<I, F, R, 2>(
+                    isa,
+                    &panel,
+                    &x.at(t),
+                    n_groups,
+                    &mut ahead,
+                    &mut strip.acc[t * R * I::LANES..],
+                );
             }
         }
         for t in pairs..strip.rows.len() {
-            quant_32_tile::<I, F, R, 1>(isa, &panel, &x.at(t), n_groups, &mut strip.acc[t * R * I::LANES..]);
-        }
-    }
-}
-
-/// Up to 8 blocks of the first `LANES` rows into vector `r` of the panel.
-#[inline(always)]
-pub(super) fn quant_32_vector<I: Lanes, F: Quant32, const R: usize>(
-    isa: I,
-    rows: &[&[F::Block]],
-    groups: std::ops::Range<usize>,
-    stage: &mut Stage,
-    panel: &mut Panel<I, R>,
-    r: usize,
-) {
-    let block_bytes = size_of::<F::Block>();
-    let ahead = ahead::<I, R>(groups.start * block_bytes, size_of_val(rows[0]));
-    for (i, row) in rows[..I::LANES].iter().enumerate() {
-        for (g, block) in row[groups.clone()].iter().enumerate() {
-            prefetch(isa, block.as_ref(), ahead);
-            stage.codes(isa, i, g, F::codes(isa, block));
-            stage.d_32[g][i] = F::d(block);
-            if F::MINS {
-                stage.m_32[g][i] = F::m(block);
-            }
-        }
-    }
-    transpose_codes(isa, stage, panel, r);
-    for g in 0..8 {
-        panel.d[g][r] = match F::D {
-            Half::F16 => isa.widen_lanes(&stage.d_32[g]),
-            Half::Bf16 => isa.brain_lanes(&stage.d_32[g]),
-        };
-        if F::MINS {
-            panel.m[g][r] = isa.widen_lanes(&stage.m_32[g]);
+            quant_32_tile::<I, F, R, 1>(
+                isa,
+                &panel,
+                &x.at(t),
+                n_groups,
+                &mut ahead,
+                &mut strip.acc[t * R * I::LANES..],
+            );
         }
     }
 }
@@ -373,6 +238,7 @@ fn quant_32_tile<I: Lanes, F: Quant32, const R: usize, const T: usize>(
     panel: &Panel<I, R>,
     x: &Inputs<'_, [f32; 8], [i16; 8]>,
     n_groups: usize,
+    ahead: &mut Ahead<'_>,
     acc: &mut [f32],
 ) {
     let codes: [&[[i8; 4]; 64]; T] = words_of(x.codes);
@@ -384,6 +250,7 @@ fn quant_32_tile<I: Lanes, F: Quant32, const R: usize, const T: usize>(
         }
     }
     for g in 0..n_groups {
+        ahead.ask(isa);
         let first: [I::N; T] = std::array::from_fn(|t| isa.splat(-i32::from(F::OFFSET) * i32::from(x.sums[t][g])));
         let mut c = [first; R];
         for k in 8 * g..8 * g + 8 {

@@ -12,7 +12,8 @@
 //! product is done twice, which tiles can afford. The f32 rule and its order are those of `panel.rs`, so the bits are too.
 
 use super::matmul::Strip;
-use super::panel::{Inputs, Panel, Stage, blocks, k_quant_vector, quant_32_vector};
+use super::panel::{Inputs, blocks};
+use super::unpack::{Ahead, Panel, Turned, Unpack};
 use crate::activations::{Codes, Sums};
 use crate::format::{KQuant, Quant32};
 use crate::isa::Lanes;
@@ -35,12 +36,15 @@ const AT_ONCE: usize = 2;
 #[inline(always)]
 pub(crate) fn k_quant<F: KQuant>(isa: Amx, strip: Strip<'_>) {
     let (rows, x) = (blocks(&strip, F::blocks), strip.x.q8_256());
-    let (mut panel, mut stage) = (Panel::<Avx512, R>::new(isa.vectors()), Stage::NOTHING);
+    let (mut panel, mut unpack) = (Panel::<Avx512, R>::new(isa.vectors()), <Turned as Unpack<Avx512>>::new());
+    let mut ahead = Ahead::new(strip.w.row(0), 16 * R);
     let mut planes = [[[isa.vectors().splat(0); R]; 64]; 2];
     let mut tiles = isa.configure([amx::ROWS; 2], 64);
     for b in 0..rows[0].len() {
+        ahead.piece(16 * R * size_of::<F::Block>(), R);
         for r in 0..R {
-            k_quant_vector::<_, F, R>(isa.vectors(), &rows[r * 16..], b, &mut stage, &mut panel, r);
+            ahead.ask(isa.vectors());
+            unpack.k_quant::<F, R>(isa.vectors(), &rows[r * 16..], b, &mut panel, r);
         }
         split::<F>(isa, &panel, &mut planes);
         let of_block = x.at(b, strip.rows.start)..x.at(b, strip.rows.end);
@@ -223,14 +227,15 @@ fn k_quant_rule<F: KQuant>(
 #[inline(always)]
 pub(crate) fn quant_32<F: Quant32>(isa: Amx, strip: Strip<'_>) {
     let (rows, x) = (blocks(&strip, F::blocks), strip.x.q8_32());
-    let (mut panel, mut stage) = (Panel::<Avx512, R>::new(isa.vectors()), Stage::NOTHING);
+    let (mut panel, mut unpack) = (Panel::<Avx512, R>::new(isa.vectors()), <Turned as Unpack<Avx512>>::new());
+    let mut ahead = Ahead::new(strip.w.row(0), 16 * R);
     let mut tiles = isa.configure([amx::ROWS; 2], 32);
     for b in 0..rows[0].len().div_ceil(8) {
         let groups = 8 * b..rows[0].len().min(8 * b + 8);
-        // Groups that are missing at the end of a row add zero.
-        (stage.d_32, stage.m_32) = ([[0; 16]; 8], [[0; 16]; 8]);
+        ahead.piece(16 * R * groups.len() * size_of::<F::Block>(), R);
         for r in 0..R {
-            quant_32_vector::<_, F, R>(isa.vectors(), &rows[r * 16..], groups.clone(), &mut stage, &mut panel, r);
+            ahead.ask(isa.vectors());
+            unpack.quant_32::<F, R>(isa.vectors(), &rows[r * 16..], groups.clone(), &mut panel, r);
         }
         for code in panel.codes.as_flattened_mut() {
             *code = isa.signed(*code, F::OFFSET);

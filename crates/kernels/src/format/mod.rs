@@ -22,7 +22,9 @@ pub(crate) mod tq1_0;
 pub(crate) mod tq2_0;
 
 use crate::Layouts;
-use crate::isa::{Floats, Row};
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+use crate::isa::Words;
+use crate::isa::{Floats, Lanes, Row};
 use atta_formats::TensorType;
 use atta_formats::f16::bf16_to_f32;
 
@@ -126,6 +128,25 @@ fn half_at(block: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([block[at], block[at + 1]])
 }
 
+/// Where a decoder puts 256 weights of as many rows as a vector has lanes, lane = row.
+pub(crate) trait Columns<I: Lanes> {
+    /// Codes 4·k to 4·k + 3 of each row, unsigned.
+    fn codes(&mut self, k: usize, codes: I::W);
+    /// Scales of sub-blocks 4·c to 4·c + 3.
+    fn scales(&mut self, c: usize, scales: I::W);
+    /// Their minima.
+    fn minima(&mut self, c: usize, minima: I::W);
+    /// `d·K` and `dmin`.
+    fn factors(&mut self, d: I::L, dmin: I::L);
+}
+
+/// The 16 bytes from `at` on of each block.
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[inline(always)]
+fn column<'a, const N: usize>(blocks: &[&'a [u8; N]; 16], at: usize) -> [&'a [u8; 16]; 16] {
+    std::array::from_fn(|i| blocks[i][at..].first_chunk().expect("16 bytes of a block"))
+}
+
 /// Blocks of 256 weights with integer scales per 16 or 32: `w = d·K·scale·(code − OFFSET) − dmin·min`.
 pub(crate) trait KQuant: 'static {
     /// Bytes of a block.
@@ -147,6 +168,13 @@ pub(crate) trait KQuant: 'static {
     fn head(block: &Self::Block) -> Head;
     /// Codes 32·g to 32·g + 31, unsigned.
     fn codes<I: Row>(isa: I, block: &Self::Block, g: usize) -> I::V;
+    /// The same and the head of a block of each row, transposed as they are; whether the format has a way to do that, which is
+    /// worth while if whole words of fields become whole words of codes.
+    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+    #[inline(always)]
+    fn turned<I: Words>(_: I, _: &[&Self::Block; 16], _: &mut impl Columns<I>) -> bool {
+        false
+    }
 }
 
 /// What a scale of 16 bits is.
@@ -193,6 +221,12 @@ pub(crate) trait Quant32: 'static {
     }
     /// The 32 codes, unsigned.
     fn codes<I: Row>(isa: I, block: &Self::Block) -> I::V;
+    /// Those of a block of each row, codes 4·k to 4·k + 3 in word k, transposed as they are; if the format has a way to do that.
+    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+    #[inline(always)]
+    fn turned<I: Words>(_: I, _: &[&Self::Block; 16]) -> Option<[I::W; 8]> {
+        None
+    }
 }
 
 /// Weights that are floats already.

@@ -3,6 +3,11 @@
 use super::{Format, Head, KQuant, half_at};
 use crate::isa::Row;
 use atta_formats::layout::{self, four_bit_group};
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+use {
+    super::{Columns, column},
+    crate::isa::Words,
+};
 
 /// The format.
 pub(crate) struct Q4K;
@@ -18,6 +23,17 @@ pub(crate) fn six_bit_scales(packed: &[u8; 12]) -> ([u64; 2], [u64; 2]) {
         [u64::from(low & 0x3f3f_3f3f) | (u64::from(high) << 32), 0]
     };
     (both(scale, rest, scale), both(min, rest >> 4, min))
+}
+
+/// The same of a block of each row of which the first four words, transposed, are `words`; and their factors.
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[inline(always)]
+pub(crate) fn turned_head<I: Words>(isa: I, [halves, scale, min, rest]: [I::W; 4], out: &mut impl Columns<I>) {
+    out.factors(isa.half(halves, false), isa.half(halves, true));
+    out.scales(0, isa.field(scale, 0, 63));
+    out.scales(1, isa.join(isa.field(rest, 0, 15), isa.field(scale, 2, 0x30)));
+    out.minima(0, isa.field(min, 0, 63));
+    out.minima(1, isa.join(isa.field(rest, 4, 15), isa.field(min, 2, 0x30)));
 }
 
 impl KQuant for Q4K {
@@ -43,5 +59,20 @@ impl KQuant for Q4K {
     fn codes<I: Row>(isa: I, block: &[u8; 144], g: usize) -> I::V {
         let (bytes, shift) = four_bit_group(layout::Q4K(block).qs(), g);
         isa.and(isa.shr(isa.load(bytes), shift), 15)
+    }
+
+    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+    #[inline(always)]
+    fn turned<I: Words>(isa: I, blocks: &[&[u8; 144]; 16], out: &mut impl Columns<I>) -> bool {
+        turned_head(isa, isa.turned(&column(blocks, 0)), out);
+        for c in 0..8 {
+            let words = isa.turned(&column(blocks, 16 + 16 * c));
+            for (j, word) in words.into_iter().enumerate() {
+                let k = c / 2 * 16 + c % 2 * 4 + j;
+                out.codes(k, isa.field(word, 0, 15));
+                out.codes(k + 8, isa.field(word, 4, 15));
+            }
+        }
+        true
     }
 }

@@ -4,6 +4,11 @@ use super::q4_k::six_bit_scales;
 use super::{Format, Head, KQuant, half_at};
 use crate::isa::Row;
 use atta_formats::layout::{self, four_bit_group};
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+use {
+    super::{Columns, column, q4_k::turned_head},
+    crate::isa::Words,
+};
 
 /// The format.
 pub(crate) struct Q5K;
@@ -34,5 +39,23 @@ impl KQuant for Q5K {
         let low = isa.and(isa.shr(isa.load(bytes), shift), 15);
         let high = isa.and(isa.shr(isa.load(block.qh()), g), 1);
         isa.or(low, isa.shl(high, 4))
+    }
+
+    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+    #[inline(always)]
+    fn turned<I: Words>(isa: I, blocks: &[&[u8; 176]; 16], out: &mut impl Columns<I>) -> bool {
+        turned_head(isa, isa.turned(&column(blocks, 0)), out);
+        let high = [isa.turned(&column(blocks, 16)), isa.turned(&column(blocks, 32))];
+        for c in 0..8 {
+            let words = isa.turned(&column(blocks, 48 + 16 * c));
+            for j in 0..4 {
+                for half in 0..2 {
+                    let (g, high) = (c / 2 * 2 + half, high[c % 2][j]);
+                    let codes = isa.join(isa.field(words[j], 4 * half as i32, 15), isa.field(high, g as i32 - 4, 16));
+                    out.codes(8 * g + c % 2 * 4 + j, codes);
+                }
+            }
+        }
+        true
     }
 }

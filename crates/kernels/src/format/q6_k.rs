@@ -3,6 +3,11 @@
 use super::{Format, Head, KQuant, half_at, two_words};
 use crate::isa::Row;
 use atta_formats::layout;
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+use {
+    super::{Columns, column},
+    crate::isa::Words,
+};
 
 /// The format.
 pub(crate) struct Q6K;
@@ -33,5 +38,33 @@ impl KQuant for Q6K {
         let ((high0, shift), (high1, _)) = (block.high_group(2 * g), block.high_group(2 * g + 1));
         let high = isa.and(isa.shr(isa.load_pair(high0, high1), shift), 3);
         isa.or(low, isa.shl(high, 4))
+    }
+
+    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+    #[inline(always)]
+    fn turned<I: Words>(isa: I, blocks: &[&[u8; 210]; 16], out: &mut impl Columns<I>) -> bool {
+        let halves = std::array::from_fn(|i| half_at(blocks[i], 208));
+        out.factors(isa.widen_lanes(&halves), isa.splat_float(0.0));
+        let scales = isa.turned(&column(blocks, 192));
+        for (c, word) in scales.into_iter().enumerate() {
+            out.scales(c, word);
+        }
+        for c in 0..4 {
+            // Of half a block, 128 weights: 64 bytes of low bits, 32 of high bits.
+            let (half, at) = (c / 2, 16 * (c % 2));
+            let high = isa.turned(&column(blocks, 128 + 32 * half + at));
+            for i in 0..2 {
+                let low = isa.turned(&column(blocks, 64 * half + 32 * i + at));
+                for j in 0..4 {
+                    for nibble in 0..2 {
+                        let quarter = 2 * nibble + i;
+                        let bits = isa.field(high[j], 2 * quarter as i32 - 4, 0x30);
+                        let codes = isa.join(isa.field(low[j], 4 * nibble as i32, 15), bits);
+                        out.codes(32 * half + 8 * quarter + 4 * (c % 2) + j, codes);
+                    }
+                }
+            }
+        }
+        true
     }
 }

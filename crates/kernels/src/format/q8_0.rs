@@ -3,6 +3,8 @@
 use super::{Format, Quant32, half_at};
 use crate::isa::Row;
 use atta_formats::layout;
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+use {super::column, crate::isa::Words};
 
 /// The format.
 pub(crate) struct Q8_0;
@@ -25,5 +27,16 @@ impl Quant32 for Q8_0 {
     #[inline(always)]
     fn codes<I: Row>(isa: I, block: &[u8; 34]) -> I::V {
         isa.xor(isa.load(layout::Q8_0(block).qs()), 0x80)
+    }
+
+    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+    #[inline(always)]
+    fn turned<I: Words>(isa: I, blocks: &[&[u8; 34]; 16]) -> Option<[I::W; 8]> {
+        let words = [isa.turned(&column(blocks, 2)), isa.turned(&column(blocks, 18))];
+        let mut codes = [words[0][0]; 8];
+        for k in 0..8 {
+            codes[k] = isa.flip(words[k / 4][k % 4], 0x80);
+        }
+        Some(codes)
     }
 }

@@ -4,7 +4,7 @@
 //! formats of `avx512_decode.rs`.
 
 use super::avx2::{proven, rows_of_256_bits, wide_of_256_bits};
-use super::{Codes, Floats, KeyCodes, Lanes, Row, Wide};
+use super::{Codes, Floats, KeyCodes, Lanes, Row, Wide, Words};
 use std::arch::x86_64::*;
 
 /// Proof of AVX-512 F, BW, VL, DQ and VNNI, and of AVX2, FMA and F16C.
@@ -63,19 +63,12 @@ impl Lanes for Avx512 {
     type N = __m512i;
     type L = __m512;
 
+    #[inline(always)]
+    fn columns<const B: usize>(self, rows: &[[u8; B]; 16], c: usize) -> [__m512i; 4] {
+        self.turned(&std::array::from_fn(|r| rows[r][16 * c..].first_chunk().expect("16 bytes of a row")))
+    }
+
     proven! {
-        fn columns<const B: usize>(self, rows: &[[u8; B]; 16], c: usize) -> [__m512i; 4] {
-            assert!(16 * c + 16 <= B);
-            let at = |r: usize| _mm_loadu_si128(rows[r].as_ptr().add(16 * c).cast());
-            // Rows r, r + 4, r + 8 and r + 12 in the four 128-bit lanes; masked broadcasts need no shuffle port.
-            let four = |r: usize| {
-                let v = _mm512_castsi128_si512(at(r));
-                let v = _mm512_mask_broadcast_i32x4(v, 0x00f0, at(r + 4));
-                let v = _mm512_mask_broadcast_i32x4(v, 0x0f00, at(r + 8));
-                _mm512_mask_broadcast_i32x4(v, 0xf000, at(r + 12))
-            };
-            self.turn([four(0), four(1), four(2), four(3)])
-        }
         fn splat4(self, bytes: &[i8; 4]) -> __m512i {
             _mm512_set1_epi32(i32::from_le_bytes(bytes.map(|byte| byte as u8)))
         }
@@ -107,6 +100,36 @@ impl Lanes for Avx512 {
         fn store_to(self, x: __m512, out: &mut [f32]) {
             let out: &mut [f32; 16] = out.try_into().expect("sixteen lanes");
             _mm512_storeu_ps(out.as_mut_ptr(), x)
+        }
+    }
+}
+
+impl Words for Avx512 {
+    proven! {
+        fn turned(self, rows: &[&[u8; 16]; 16]) -> [__m512i; 4] {
+            let at = |r: usize| _mm_loadu_si128(rows[r].as_ptr().cast());
+            // Rows r, r + 4, r + 8 and r + 12 in the four 128-bit lanes; masked broadcasts need no shuffle port.
+            let four = |r: usize| {
+                let v = _mm512_castsi128_si512(at(r));
+                let v = _mm512_mask_broadcast_i32x4(v, 0x00f0, at(r + 4));
+                let v = _mm512_mask_broadcast_i32x4(v, 0x0f00, at(r + 8));
+                _mm512_mask_broadcast_i32x4(v, 0xf000, at(r + 12))
+            };
+            self.turn([four(0), four(1), four(2), four(3)])
+        }
+        fn field(self, w: __m512i, down: i32, mask: u8) -> __m512i {
+            let w = match down {
+                0 => w,
+                1.. => _mm512_srl_epi32(w, _mm_cvtsi32_si128(down)),
+                _ => _mm512_sll_epi32(w, _mm_cvtsi32_si128(-down)),
+            };
+            _mm512_and_si512(w, _mm512_set1_epi8(mask as i8))
+        }
+        fn join(self, v: __m512i, w: __m512i) -> __m512i { _mm512_or_si512(v, w) }
+        fn flip(self, w: __m512i, mask: u8) -> __m512i { _mm512_xor_si512(w, _mm512_set1_epi8(mask as i8)) }
+        fn half(self, w: __m512i, upper: bool) -> __m512 {
+            let w = if upper { _mm512_srli_epi32::<16>(w) } else { w };
+            _mm512_cvtph_ps(_mm512_cvtepi32_epi16(w))
         }
     }
 }

@@ -7,6 +7,7 @@
 //! - [`Flat`]: integer dot products of arrays, for machines of which nothing is known.
 //! - [`Wide`]: dot products of one activation row with several weight rows; memory-bound decoding.
 //! - [`Lanes`]: one 32-bit lane per weight row, for many activation rows at once; compute-bound prefill.
+//! - [`Words`]: the same for rows that are unpacked together, where registers are long enough for that.
 //! - [`Floats`]: 16 floats, the lanes of `algo/lanes.rs`.
 //! - [`Codes`]: the codes of quantized keys and values, sixteen at a time.
 //!
@@ -149,6 +150,21 @@ pub(crate) trait Lanes: Row {
     fn load_from(self, x: &[f32]) -> Self::L;
     /// `out` is `[LANES]`.
     fn store_to(self, x: Self::L, out: &mut [f32]);
+}
+
+/// What formats are unpacked with whose blocks are transposed as they lie in memory.
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+pub(crate) trait Words: Lanes {
+    /// Transposes 16 bytes of each of `LANES` rows: word i of the row of each lane in vector i.
+    fn turned(self, rows: &[&[u8; 16]; 16]) -> [Self::W; 4];
+    /// Of each lane shifted down by `down` bits, or up where that is less than zero, the bits of `mask` in each byte.
+    fn field(self, w: Self::W, down: i32, mask: u8) -> Self::W;
+    /// The bits of both.
+    fn join(self, v: Self::W, w: Self::W) -> Self::W;
+    /// Each byte with the bits of `mask` turned over.
+    fn flip(self, w: Self::W, mask: u8) -> Self::W;
+    /// The f16 in the lower or the upper half of each lane.
+    fn half(self, w: Self::W, upper: bool) -> Self::L;
 }
 
 /// Operations on 16 floats, one for each lane of `algo/lanes.rs`. Left to itself, the compiler makes pairs of them,

@@ -1,0 +1,366 @@
+//! Blocks of weight rows made into a panel: transposed, so that a lane is a row.
+//!
+//! Knows how blocks become vectors, and how they are asked for from memory; not what is multiplied. There are two ways:
+//! [`Staged`] decodes row by row with the decoder that each format has anyway, and transposes the codes; [`Turned`]
+//! transposes the blocks as they lie in memory and unpacks all rows at once. The second takes half of the instructions, but a
+//! format must say how, and 512-bit registers are what is worth it: Q4_K times 8 activation rows, from the second level
+//! cache, went from 7.9 to 10.0 GB/s.
+//!
+//! With few activation rows memory is what is waited for, and no processor follows 64 rows at once by itself. [`Ahead`] asks for
+//! the strip after this one, in the order of memory and a few lines at a time all along: a core has room for a dozen or so
+//! lines under way, and one that asks for more waits. Asked for by the rows of a block, 48 lines in a row, nothing overlapped
+//! (8 rows took 2.4 times as long as one, now 1.9; 16 took 3.3 times, now 2.7). Asking for lines of the level 2 cache
+//! only, or reading the lines instead, was slower.
+
+use crate::format::{Columns, Half, Head, KQuant, Quant32};
+use crate::isa::Lanes;
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+use crate::isa::Words;
+use std::ops::Range;
+
+/// Vectors of so many lanes have what a program for boards, which must stay small, does without: [`Ahead`], and tiles of two
+/// activation rows.
+pub(super) const WIDE: usize = 16;
+
+/// 256 weights of R vectors of rows, lane = row.
+pub(crate) struct Panel<I: Lanes, const R: usize> {
+    pub(super) codes: [[I::W; R]; 64],
+    /// Integer scales of the groups of a K-quant.
+    pub(super) scale: [[I::N; R]; 16],
+    /// Their minima, four in a word.
+    pub(super) min: [[I::W; R]; 4],
+    /// `d` of each group of 32; of the K-quants `d·K` and `dmin`.
+    pub(super) d: [[I::L; R]; 8],
+    /// `m` of each group of 32.
+    pub(super) m: [[I::L; R]; 8],
+}
+
+impl<I: Lanes, const R: usize> Panel<I, R> {
+    #[inline(always)]
+    pub(super) fn new(isa: I) -> Self {
+        let (w, zero) = (isa.splat4(&[0; 4]), isa.splat(0));
+        let d = [[isa.splat_float(0.0); R]; 8];
+        Self { codes: [[w; R]; 64], scale: [[zero; R]; 16], min: [[w; R]; 4], d, m: d }
+    }
+
+    #[inline(always)]
+    fn vector(&mut self, isa: I, r: usize) -> Vector<'_, I, R> {
+        Vector { isa, panel: self, r }
+    }
+}
+
+/// Vector `r` of a panel.
+struct Vector<'a, I: Lanes, const R: usize> {
+    isa: I,
+    panel: &'a mut Panel<I, R>,
+    r: usize,
+}
+
+impl<I: Lanes, const R: usize> Columns<I> for Vector<'_, I, R> {
+    #[inline(always)]
+    fn codes(&mut self, k: usize, codes: I::W) {
+        self.panel.codes[k][self.r] = codes;
+    }
+
+    #[inline(always)]
+    fn scales(&mut self, c: usize, scales: I::W) {
+        for j in 0..4 {
+            self.panel.scale[4 * c + j][self.r] = self.isa.byte(scales, j);
+        }
+    }
+
+    #[inline(always)]
+    fn minima(&mut self, c: usize, minima: I::W) {
+        self.panel.min[c][self.r] = minima;
+    }
+
+    #[inline(always)]
+    fn factors(&mut self, d: I::L, dmin: I::L) {
+        (self.panel.d[0][self.r], self.panel.d[1][self.r]) = (d, dmin);
+    }
+}
+
+/// A way from blocks to vectors of a panel.
+pub(crate) trait Unpack<I: Lanes> {
+    fn new() -> Self;
+
+    /// Block `b` of the first `LANES` rows into vector `r`.
+    fn k_quant<F: KQuant, const R: usize>(
+        &mut self,
+        isa: I,
+        rows: &[&[F::Block]],
+        b: usize,
+        panel: &mut Panel<I, R>,
+        r: usize,
+    );
+
+    /// Up to 8 blocks of the first `LANES` rows into vector `r`. Groups that are missing, at the end of a row, add zero: their
+    /// codes mean nothing, their factors are none.
+    fn quant_32<F: Quant32, const R: usize>(
+        &mut self,
+        isa: I,
+        rows: &[&[F::Block]],
+        groups: Range<usize>,
+        panel: &mut Panel<I, R>,
+        r: usize,
+    );
+}
+
+/// The decoded rows of one vector, before they are transposed.
+#[repr(C, align(64))]
+pub(crate) struct Staged {
+    codes: [[u8; 256]; 16],
+    scale: [[u8; 16]; 16],
+    min: [[u8; 16]; 16],
+    /// f16, as `dmin` and `m_32`.
+    d: [u16; 16],
+    dmin: [u16; 16],
+    factors: Factors,
+}
+
+/// Of the groups of 32, each what the format says.
+struct Factors {
+    d: [[u16; 16]; 8],
+    m: [[u16; 16]; 8],
+}
+
+impl Factors {
+    const NOTHING: Self = Self { d: [[0; 16]; 8], m: [[0; 16]; 8] };
+
+    /// Groups from `g` on are missing.
+    #[inline(always)]
+    fn end(&mut self, g: usize) {
+        for g in g..8 {
+            (self.d[g], self.m[g]) = ([0; 16], [0; 16]);
+        }
+    }
+
+    /// Of group `g` of row `i`.
+    #[inline(always)]
+    fn take<F: Quant32>(&mut self, i: usize, g: usize, block: &F::Block) {
+        self.d[g][i] = F::d(block);
+        if F::MINS {
+            self.m[g][i] = F::m(block);
+        }
+    }
+
+    #[inline(always)]
+    fn give<I: Lanes, F: Quant32, const R: usize>(&self, isa: I, panel: &mut Panel<I, R>, r: usize) {
+        for g in 0..8 {
+            panel.d[g][r] = match F::D {
+                Half::F16 => isa.widen_lanes(&self.d[g]),
+                Half::Bf16 => isa.brain_lanes(&self.d[g]),
+            };
+            if F::MINS {
+                panel.m[g][r] = isa.widen_lanes(&self.m[g]);
+            }
+        }
+    }
+}
+
+impl Staged {
+    #[inline(always)]
+    fn codes<I: Lanes>(&mut self, isa: I, row: usize, g: usize, codes: I::V) {
+        isa.store(codes, &mut self.codes[row].as_chunks_mut::<32>().0[g]);
+    }
+
+    #[inline(always)]
+    fn head(&mut self, row: usize, head: &Head) {
+        for (out, words) in [(&mut self.scale[row], head.scale), (&mut self.min[row], head.min)] {
+            out[..8].copy_from_slice(&words[0].to_le_bytes());
+            out[8..].copy_from_slice(&words[1].to_le_bytes());
+        }
+        (self.d[row], self.dmin[row]) = (head.d, head.dmin);
+    }
+
+    #[inline(always)]
+    fn turn_codes<I: Lanes>(&self, isa: I, out: &mut impl Columns<I>) {
+        for c in 0..16 {
+            let words = isa.columns(&self.codes, c);
+            for j in 0..4 {
+                out.codes(4 * c + j, words[j]);
+            }
+        }
+    }
+}
+
+impl<I: Lanes> Unpack<I> for Staged {
+    #[inline(always)]
+    fn new() -> Self {
+        Self {
+            codes: [[0; 256]; 16],
+            scale: [[0; 16]; 16],
+            min: [[0; 16]; 16],
+            d: [0; 16],
+            dmin: [0; 16],
+            factors: Factors::NOTHING,
+        }
+    }
+
+    #[inline(always)]
+    fn k_quant<F: KQuant, const R: usize>(
+        &mut self,
+        isa: I,
+        rows: &[&[F::Block]],
+        b: usize,
+        panel: &mut Panel<I, R>,
+        r: usize,
+    ) {
+        for (i, row) in rows[..I::LANES].iter().enumerate() {
+            let block = &row[b];
+            prefetch(isa, block.as_ref());
+            self.head(i, &F::head(block));
+            for g in 0..8 {
+                self.codes(isa, i, g, F::codes(isa, block, g));
+            }
+        }
+        let mut out = panel.vector(isa, r);
+        self.turn_codes(isa, &mut out);
+        let words = isa.columns(&self.scale, 0);
+        for c in 0..F::GROUPS / 4 {
+            out.scales(c, words[c]);
+        }
+        if F::MINS {
+            let words = isa.columns(&self.min, 0);
+            for c in 0..4 {
+                out.minima(c, words[c]);
+            }
+        }
+        let d = isa.mul_lanes(isa.widen_lanes(&self.d), isa.splat_float(F::K));
+        out.factors(d, isa.widen_lanes(&self.dmin));
+    }
+
+    #[inline(always)]
+    fn quant_32<F: Quant32, const R: usize>(
+        &mut self,
+        isa: I,
+        rows: &[&[F::Block]],
+        groups: Range<usize>,
+        panel: &mut Panel<I, R>,
+        r: usize,
+    ) {
+        for (i, row) in rows[..I::LANES].iter().enumerate() {
+            for (g, block) in row[groups.clone()].iter().enumerate() {
+                prefetch(isa, block.as_ref());
+                self.codes(isa, i, g, F::codes(isa, block));
+                self.factors.take::<F>(i, g, block);
+            }
+        }
+        self.turn_codes(isa, &mut panel.vector(isa, r));
+        self.factors.end(groups.len());
+        self.factors.give::<I, F, R>(isa, panel, r);
+    }
+}
+
+/// Blocks are transposed as they lie in memory, if the format says how to go on; else as [`Staged`].
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+pub(crate) struct Turned(Staged);
+
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+impl<I: Words> Unpack<I> for Turned {
+    #[inline(always)]
+    fn new() -> Self {
+        Self(<Staged as Unpack<I>>::new())
+    }
+
+    #[inline(always)]
+    fn k_quant<F: KQuant, const R: usize>(
+        &mut self,
+        isa: I,
+        rows: &[&[F::Block]],
+        b: usize,
+        panel: &mut Panel<I, R>,
+        r: usize,
+    ) {
+        let blocks: [&F::Block; 16] = std::array::from_fn(|i| &rows[i][b]);
+        if !F::turned(isa, &blocks, &mut panel.vector(isa, r)) {
+            self.0.k_quant::<F, R>(isa, rows, b, panel, r);
+        }
+    }
+
+    #[inline(always)]
+    fn quant_32<F: Quant32, const R: usize>(
+        &mut self,
+        isa: I,
+        rows: &[&[F::Block]],
+        groups: Range<usize>,
+        panel: &mut Panel<I, R>,
+        r: usize,
+    ) {
+        for (g, b) in groups.clone().enumerate() {
+            let blocks: [&F::Block; 16] = std::array::from_fn(|i| &rows[i][b]);
+            let Some(codes) = F::turned(isa, &blocks) else {
+                return self.0.quant_32::<F, R>(isa, rows, groups, panel, r);
+            };
+            for k in 0..8 {
+                panel.codes[8 * g + k][r] = codes[k];
+            }
+            for i in 0..16 {
+                self.0.factors.take::<F>(i, g, blocks[i]);
+            }
+        }
+        self.0.factors.end(groups.len());
+        self.0.factors.give::<I, F, R>(isa, panel, r);
+    }
+}
+
+/// Bytes of its own row that a block is unpacked ahead of what is asked for, where there is no [`Ahead`].
+const NEAR: usize = 640;
+
+/// Asks for the lines so far behind those that begin in the block.
+#[inline(always)]
+fn prefetch<I: Lanes>(isa: I, block: &[u8]) {
+    if I::LANES < WIDE {
+        for line in 0..block.len().div_ceil(64) {
+            isa.prefetch(block, NEAR + 64 * line);
+        }
+    }
+}
+
+/// What is asked for from memory: of the next strip, the piece that lies where the one at hand lies in this.
+pub(super) struct Ahead<'a> {
+    /// This strip, or the beginning of it.
+    strip: &'a [u8],
+    /// Where the next line is, behind the start of this strip.
+    next: usize,
+    /// Lines that are left of the piece.
+    n_left: usize,
+    at_once: usize,
+}
+
+impl<'a> Ahead<'a> {
+    const LINE: usize = 64;
+
+    /// `row` is the first of `n_rows` of the strip.
+    #[inline(always)]
+    pub(super) fn new(row: &'a [u8], n_rows: usize) -> Self {
+        Self { strip: row, next: n_rows * row.len(), n_left: 0, at_once: 0 }
+    }
+
+    /// The next so many bytes are the piece; whoever asks `n_times` has asked for all of it.
+    #[inline(always)]
+    pub(super) fn piece(&mut self, n_bytes: usize, n_times: usize) {
+        self.n_left = n_bytes.div_ceil(Self::LINE);
+        self.rest(n_times);
+    }
+
+    /// As many times are left.
+    #[inline(always)]
+    pub(super) fn rest(&mut self, n_times: usize) {
+        self.at_once = self.n_left.div_ceil(n_times.max(1));
+    }
+
+    /// Asks for a few lines.
+    #[inline(always)]
+    pub(super) fn ask<I: Lanes>(&mut self, isa: I) {
+        if I::LANES < WIDE {
+            return;
+        }
+        let n = self.at_once.min(self.n_left);
+        for i in 0..n {
+            isa.prefetch(self.strip, self.next + Self::LINE * i);
+        }
+        self.next += Self::LINE * n;
+        self.n_left -= n;
+    }
+}
