@@ -84,6 +84,14 @@ struct Product<'a> {
     mode: Store,
 }
 
+/// What a product is of.
+pub(crate) struct Input<'a> {
+    pub(crate) x: &'a Activations,
+    pub(crate) rows: Range<usize>,
+    /// How many strips further on is the one that this thread computes next; 0 if none.
+    pub(crate) skip: usize,
+}
+
 /// The two products of a gated half.
 struct Factors<'a> {
     gate: Product<'a>,
@@ -166,30 +174,31 @@ impl Kernels {
                 *out = Some(Columns::new(job.out, x.n_rows(), self.0.strip).only(job.w.rows()));
             }
             let mut parts = Chain(outs);
-            tiles::deal(pool, &mut parts, |_, (k, strip)| {
+            tiles::deal_in_turn(pool, &mut parts, |turn, (k, strip)| {
                 let product = products[k].expect("an output has a product");
-                self.product_of(&product, x, 0..x.n_rows(), strip);
+                self.product_of(&product, Input { x, rows: 0..x.n_rows(), skip: turn.skip() }, strip);
             });
         }
     }
 
-    /// One strip of a product of the rows `rows` of `x`.
-    fn product_of(self, product: &Product<'_>, x: &Activations, rows: Range<usize>, out: Strip<'_>) {
-        match rows.len() * self.0.strip {
-            n if n <= ACC_ROW => self.product::<ACC_ROW>(product, x, rows, out),
-            n if n <= ACC_FEW => self.product::<ACC_FEW>(product, x, rows, out),
-            _ => self.product::<ACC>(product, x, rows, out),
+    /// One strip of a product.
+    fn product_of(self, product: &Product<'_>, input: Input<'_>, out: Strip<'_>) {
+        match input.rows.len() * self.0.strip {
+            n if n <= ACC_ROW => self.product::<ACC_ROW>(product, input, out),
+            n if n <= ACC_FEW => self.product::<ACC_FEW>(product, input, out),
+            _ => self.product::<ACC>(product, input, out),
         }
     }
 
     /// The same, as many rows at a time as `N` floats hold.
-    fn product<const N: usize>(self, product: &Product<'_>, x: &Activations, all: Range<usize>, mut out: Strip<'_>) {
+    fn product<const N: usize>(self, product: &Product<'_>, input: Input<'_>, mut out: Strip<'_>) {
+        let Input { x, rows: all, skip } = input;
         let (columns, mut acc) = (out.columns(), Acc([0.0; N]));
         let (w, width) = (product.w.row_range(out.columns()), self.0.strip);
         for start in all.clone().step_by(N / width) {
             let rows = start..all.end.min(start + N / width);
             let acc = acc.rows(rows.len() * width, start - all.start);
-            self.strip(w, x, rows.clone(), acc);
+            self.strip(w, Input { x, rows: rows.clone(), skip }, acc);
             for (t, y) in rows.zip(acc.chunks_exact_mut(width)) {
                 product.store(columns.clone(), &mut y[..columns.len()], out.row(t - all.start));
             }
@@ -207,19 +216,22 @@ impl Kernels {
         let factor = |w, bias| Product::new(x, w, bias, out.len());
         let factors = Factors { gate: factor(gate, gate_bias), up: factor(up, up_bias), activation };
         let mut parts = Columns::new(out, x.n_rows(), self.0.strip).only(gate.rows());
-        tiles::deal(pool, &mut parts, |_, strip| self.gated_of(&factors, x, 0..x.n_rows(), strip));
+        tiles::deal_in_turn(pool, &mut parts, |turn, strip| {
+            self.gated_of(&factors, Input { x, rows: 0..x.n_rows(), skip: turn.skip() }, strip);
+        });
     }
 
-    /// One strip of a gated product of the rows `rows` of `x`.
-    fn gated_of(self, factors: &Factors<'_>, x: &Activations, rows: Range<usize>, out: Strip<'_>) {
-        match rows.len() * self.0.strip {
-            n if n <= ACC_ROW => self.gated::<ACC_ROW>(factors, x, rows, out),
-            n if n <= ACC_FEW => self.gated::<ACC_FEW>(factors, x, rows, out),
-            _ => self.gated::<ACC>(factors, x, rows, out),
+    /// One strip of a gated product.
+    fn gated_of(self, factors: &Factors<'_>, input: Input<'_>, out: Strip<'_>) {
+        match input.rows.len() * self.0.strip {
+            n if n <= ACC_ROW => self.gated::<ACC_ROW>(factors, input, out),
+            n if n <= ACC_FEW => self.gated::<ACC_FEW>(factors, input, out),
+            _ => self.gated::<ACC>(factors, input, out),
         }
     }
 
-    fn gated<const N: usize>(self, factors: &Factors<'_>, x: &Activations, all: Range<usize>, mut out: Strip<'_>) {
+    fn gated<const N: usize>(self, factors: &Factors<'_>, input: Input<'_>, mut out: Strip<'_>) {
+        let Input { x, rows: all, skip } = input;
         let Factors { gate, up, activation } = factors;
         let (columns, width) = (out.columns(), self.0.strip);
         let (gate_w, up_w) = (gate.w.row_range(columns.clone()), up.w.row_range(columns.clone()));
@@ -227,8 +239,8 @@ impl Kernels {
         for start in all.clone().step_by(N / width) {
             let (rows, done) = (start..all.end.min(start + N / width), start - all.start);
             let (gate_acc, up_acc) = (gate_acc.rows(rows.len() * width, done), up_acc.rows(rows.len() * width, done));
-            self.strip(gate_w, x, rows.clone(), gate_acc);
-            self.strip(up_w, x, rows.clone(), up_acc);
+            self.strip(gate_w, Input { x, rows: rows.clone(), skip }, gate_acc);
+            self.strip(up_w, Input { x, rows: rows.clone(), skip }, up_acc);
             gate.add_bias(columns.clone(), width, gate_acc);
             up.add_bias(columns.clone(), width, up_acc);
             self.gate(*activation, gate_acc, up_acc);

@@ -4,7 +4,7 @@
 //! the CPU must have the features; [`detect`] and [`named`] hand out a table only after asking the CPU, which is what makes
 //! the safe methods of [`Kernels`] at the end of this file sound.
 
-use crate::activations::{self, Activations, QuantRow, Sums};
+use crate::activations::{self, QuantRow, Sums};
 use crate::algo::attention::{Out, Query, Work};
 use crate::algo::gate::Activation;
 use crate::algo::matmul::{MatMul, Strip};
@@ -16,8 +16,8 @@ use crate::format::{iq4_nl::IQ4NL, iq4_xs::IQ4XS, mxfp4::MXFP4, tq1_0::TQ1_0, tq
 use crate::format::{q2_k::Q2K, q3_k::Q3K, q4_k::Q4K, q5_k::Q5K, q6_k::Q6K};
 use crate::format::{q4_0::Q4_0, q4_1::Q4_1, q5_0::Q5_0, q5_1::Q5_1, q8_0::Q8_0};
 use crate::isa::scalar::Scalar;
+use crate::kernels::Input;
 use crate::{D_HEAD_MAX, Error, Kernels, KvElem, Matrix, RopePairing};
-use std::ops::Range;
 
 type StripFn = unsafe fn(Strip<'_>);
 
@@ -468,12 +468,13 @@ impl Kernels {
     }
 
     /// `acc[t][r] = w[r] · x[t]`, `acc` is `[rows.len(), strip]`; columns behind `w.d_out()` mean nothing.
-    pub(crate) fn strip(self, w: Matrix<'_>, x: &Activations, rows: Range<usize>, acc: &mut [f32]) {
+    pub(crate) fn strip(self, w: Matrix<'_>, input: Input<'_>, acc: &mut [f32]) {
+        let Input { x, rows, skip } = input;
         let width = self.table().strip;
         debug_assert!(acc.len() == rows.len() * width && w.d_out() <= width);
         let strip = self.table().strips[w.format() as usize];
         // SAFETY: as above.
-        unsafe { strip(Strip { w, x, rows, acc, width }) }
+        unsafe { strip(Strip { w, x, rows, skip, acc, width }) }
     }
 
     /// `out = x / rms(x) · weight`, all `[d]`: `x·(1/√(mean(x²) + eps))·weight`.

@@ -33,6 +33,25 @@ pub(crate) unsafe trait Split: Sync {
 /// works on neighbours at first and no thread has much to do when the others are finished.
 /// The exclusive borrow lasts as long as the parts, so that parts of two deals cannot coexist.
 pub(crate) fn deal<'p, S: Split + 'p>(pool: &Pool, parts: &'p mut S, f: impl Fn(usize, S::Part<'p>) + Sync) {
+    deal_in_turn(pool, parts, |turn, part| f(turn.i, part));
+}
+
+/// A part's place among those that a thread gets.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn {
+    i: usize,
+    next: usize,
+}
+
+impl Turn {
+    /// How many parts further on is the one that the thread gets next, as far as can be told; 0 if there is none.
+    pub(crate) fn skip(self) -> usize {
+        self.next - self.i
+    }
+}
+
+/// As [`deal`], of which each part's turn is known.
+pub(crate) fn deal_in_turn<'p, S: Split + 'p>(pool: &Pool, parts: &'p mut S, f: impl Fn(Turn, S::Part<'p>) + Sync) {
     let (n, next) = (parts.n_parts(), AtomicUsize::new(0));
     let (turns, parts) = (4 * pool.n_threads(), &*parts);
     let end = |start: usize| start + ((n - start) / turns).max(1);
@@ -40,8 +59,11 @@ pub(crate) fn deal<'p, S: Split + 'p>(pool: &Pool, parts: &'p mut S, f: impl Fn(
     let work = || {
         while let Ok(start) = take() {
             for i in start..end(start) {
+                // Behind a share comes the first part that nobody has, unless another thread is quicker.
+                let after = if i + 1 < end(start) { i + 1 } else { next.load(Ordering::Relaxed) };
+                let turn = Turn { i, next: if after < n { after } else { i } };
                 // SAFETY: `i < n`, and the counter gives every index out once, so the part is seen by this call only.
-                f(i, unsafe { parts.part(i) });
+                f(turn, unsafe { parts.part(i) });
             }
         }
     };

@@ -53,7 +53,7 @@ impl Decoded {
 /// Strip of a K-quant.
 #[inline(always)]
 pub(crate) fn k_quant<I: Flat, F: KQuant>(isa: I, strip: Strip<'_>) {
-    let Strip { w, x, rows, acc, width } = strip;
+    let Strip { w, x, rows, acc, width, .. } = strip;
     debug_assert_eq!(w.format(), F::FORMAT);
     let (x, first) = (x.q8_256(), rows.start);
     let mut decoded = Decoded::NOTHING;
@@ -86,7 +86,7 @@ fn k_quant_block<I: Flat, F: KQuant>(isa: I, block: &Decoded, x: &Quants<f32, Su
 /// Strip of a format with blocks of 32.
 #[inline(always)]
 pub(crate) fn quant_32<I: Flat, F: Quant32>(isa: I, strip: Strip<'_>) {
-    let Strip { w, x, rows, acc, width } = strip;
+    let Strip { w, x, rows, acc, width, .. } = strip;
     debug_assert_eq!(w.format(), F::FORMAT);
     let (x, first) = (x.q8_32(), rows.start);
     let (mut decoded, mut d, mut m) = ([[0; 32]; 8], [0.0; 8], [0.0; 8]);

@@ -24,6 +24,8 @@ pub(crate) struct Strip<'a> {
     pub(crate) x: &'a Activations,
     /// Activation rows.
     pub(crate) rows: Range<usize>,
+    /// How many strips further on is the one that this thread computes next; 0 if none. Nothing but speed depends on it.
+    pub(crate) skip: usize,
     /// `[rows.len(), width]`, where `width` is the strip width of the instruction set, at least the rows of `w`.
     /// Zeros at first. Columns behind those mean nothing.
     pub(crate) acc: &'a mut [f32],

@@ -45,7 +45,11 @@ fn n_tiles<const T: usize>(n: usize, (whole, pairs): (usize, usize)) -> usize {
 #[inline(always)]
 pub(super) fn blocks<'a, B>(strip: &Strip<'a>, of: impl Fn(&'a [u8]) -> &'a [B]) -> [&'a [B]; ROWS] {
     let w = strip.w;
-    std::array::from_fn(|r| of(w.row(r.min(w.d_out() - 1))))
+    let mut rows = [of(w.row(0)); ROWS];
+    for (r, row) in rows.iter_mut().enumerate() {
+        *row = of(w.row(r.min(w.d_out() - 1)));
+    }
+    rows
 }
 
 /// Strip of a K-quant, `R·LANES` rows wide.
@@ -53,7 +57,7 @@ pub(super) fn blocks<'a, B>(strip: &Strip<'a>, of: impl Fn(&'a [u8]) -> &'a [B])
 pub(crate) fn k_quant<I: Lanes, U: Unpack<I>, F: KQuant, const R: usize, const T: usize>(isa: I, strip: Strip<'_>) {
     let (rows, x) = (blocks(&strip, F::blocks), strip.x.q8_256());
     let (mut panel, mut unpack) = (Panel::<I, R>::new(isa), U::new());
-    let (parts, mut ahead) = (parts::<I, T>(strip.rows.len()), Ahead::new(strip.w.row(0), R * I::LANES));
+    let (parts, mut ahead) = (parts::<I, T>(strip.rows.len()), Ahead::new(&strip, R * I::LANES));
     let n_times = n_tiles::<T>(strip.rows.len(), parts) * F::GROUPS;
     for b in 0..rows[0].len() {
         ahead.piece(R * I::LANES * size_of::<F::Block>(), 4 * R);
@@ -182,7 +186,7 @@ fn bias<I: Lanes, F: KQuant, const R: usize, const T: usize>(
 pub(crate) fn quant_32<I: Lanes, U: Unpack<I>, F: Quant32, const R: usize, const T: usize>(isa: I, strip: Strip<'_>) {
     let (rows, x) = (blocks(&strip, F::blocks), strip.x.q8_32());
     let (mut panel, mut unpack) = (Panel::<I, R>::new(isa), U::new());
-    let (parts, mut ahead) = (parts::<I, T>(strip.rows.len()), Ahead::new(strip.w.row(0), R * I::LANES));
+    let (parts, mut ahead) = (parts::<I, T>(strip.rows.len()), Ahead::new(&strip, R * I::LANES));
     let n_tiles = n_tiles::<T>(strip.rows.len(), parts);
     for b in 0..rows[0].len().div_ceil(8) {
         let n_groups = (rows[0].len() - 8 * b).min(8);

@@ -37,7 +37,7 @@ const AT_ONCE: usize = 2;
 pub(crate) fn k_quant<F: KQuant>(isa: Amx, strip: Strip<'_>) {
     let (rows, x) = (blocks(&strip, F::blocks), strip.x.q8_256());
     let (mut panel, mut unpack) = (Panel::<Avx512, R>::new(isa.vectors()), <Turned as Unpack<Avx512>>::new());
-    let mut ahead = Ahead::new(strip.w.row(0), 16 * R);
+    let mut ahead = Ahead::new(&strip, 16 * R);
     let mut planes = [[[isa.vectors().splat(0); R]; 64]; 2];
     let mut tiles = isa.configure([amx::ROWS; 2], 64);
     for b in 0..rows[0].len() {
@@ -228,7 +228,7 @@ fn k_quant_rule<F: KQuant>(
 pub(crate) fn quant_32<F: Quant32>(isa: Amx, strip: Strip<'_>) {
     let (rows, x) = (blocks(&strip, F::blocks), strip.x.q8_32());
     let (mut panel, mut unpack) = (Panel::<Avx512, R>::new(isa.vectors()), <Turned as Unpack<Avx512>>::new());
-    let mut ahead = Ahead::new(strip.w.row(0), 16 * R);
+    let mut ahead = Ahead::new(&strip, 16 * R);
     let mut tiles = isa.configure([amx::ROWS; 2], 32);
     for b in 0..rows[0].len().div_ceil(8) {
         let groups = 8 * b..rows[0].len().min(8 * b + 8);

@@ -7,11 +7,12 @@
 //! cache, went from 7.9 to 10.0 GB/s.
 //!
 //! With few activation rows memory is what is waited for, and no processor follows 64 rows at once by itself. [`Ahead`] asks for
-//! the strip after this one, in the order of memory and a few lines at a time all along: a core has room for a dozen or so
+//! the strip that the thread computes next, in the order of memory and a few lines at a time all along: a core has room for a dozen or so
 //! lines under way, and one that asks for more waits. Asked for by the rows of a block, 48 lines in a row, nothing overlapped
 //! (8 rows took 2.4 times as long as one, now 1.9; 16 took 3.3 times, now 2.7). Asking for lines of the level 2 cache
 //! only, or reading the lines instead, was slower.
 
+use super::matmul::Strip;
 use crate::format::{Columns, Half, Head, KQuant, Quant32};
 use crate::isa::Lanes;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
@@ -254,13 +255,25 @@ impl<I: Lanes> Unpack<I> for Staged {
 
 /// Blocks are transposed as they lie in memory, if the format says how to go on; else as [`Staged`].
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-pub(crate) struct Turned(Staged);
+pub(crate) struct Turned {
+    factors: Factors,
+    /// Made when it is wanted.
+    staged: Option<Staged>,
+}
+
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+impl Turned {
+    #[inline(always)]
+    fn staged<I: Lanes>(&mut self) -> &mut Staged {
+        self.staged.get_or_insert_with(<Staged as Unpack<I>>::new)
+    }
+}
 
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 impl<I: Words> Unpack<I> for Turned {
     #[inline(always)]
     fn new() -> Self {
-        Self(<Staged as Unpack<I>>::new())
+        Self { factors: Factors::NOTHING, staged: None }
     }
 
     #[inline(always)]
@@ -272,9 +285,9 @@ impl<I: Words> Unpack<I> for Turned {
         panel: &mut Panel<I, R>,
         r: usize,
     ) {
-        let blocks: [&F::Block; 16] = std::array::from_fn(|i| &rows[i][b]);
+        let blocks = blocks_at(rows, b);
         if !F::turned(isa, &blocks, &mut panel.vector(isa, r)) {
-            self.0.k_quant::<F, R>(isa, rows, b, panel, r);
+            self.staged::<I>().k_quant::<F, R>(isa, rows, b, panel, r);
         }
     }
 
@@ -288,20 +301,31 @@ impl<I: Words> Unpack<I> for Turned {
         r: usize,
     ) {
         for (g, b) in groups.clone().enumerate() {
-            let blocks: [&F::Block; 16] = std::array::from_fn(|i| &rows[i][b]);
+            let blocks = blocks_at(rows, b);
             let Some(codes) = F::turned(isa, &blocks) else {
-                return self.0.quant_32::<F, R>(isa, rows, groups, panel, r);
+                return self.staged::<I>().quant_32::<F, R>(isa, rows, groups, panel, r);
             };
             for k in 0..8 {
                 panel.codes[8 * g + k][r] = codes[k];
             }
             for i in 0..16 {
-                self.0.factors.take::<F>(i, g, blocks[i]);
+                self.factors.take::<F>(i, g, blocks[i]);
             }
         }
-        self.0.factors.end(groups.len());
-        self.0.factors.give::<I, F, R>(isa, panel, r);
+        self.factors.end(groups.len());
+        self.factors.give::<I, F, R>(isa, panel, r);
     }
+}
+
+/// Block `b` of each row.
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[inline(always)]
+fn blocks_at<'a, B>(rows: &[&'a [B]], b: usize) -> [&'a B; 16] {
+    let mut blocks = [&rows[0][b]; 16];
+    for i in 1..16 {
+        blocks[i] = &rows[i][b];
+    }
+    blocks
 }
 
 /// Bytes of its own row that a block is unpacked ahead of what is asked for, where there is no [`Ahead`].
@@ -331,10 +355,11 @@ pub(super) struct Ahead<'a> {
 impl<'a> Ahead<'a> {
     const LINE: usize = 64;
 
-    /// `row` is the first of `n_rows` of the strip.
+    /// Of a strip of `n_rows` rows.
     #[inline(always)]
-    pub(super) fn new(row: &'a [u8], n_rows: usize) -> Self {
-        Self { strip: row, next: n_rows * row.len(), n_left: 0, at_once: 0 }
+    pub(super) fn new(strip: &Strip<'a>, n_rows: usize) -> Self {
+        let row = strip.w.row(0);
+        Self { strip: row, next: strip.skip * n_rows * row.len(), n_left: 0, at_once: 0 }
     }
 
     /// The next so many bytes are the piece; whoever asks `n_times` has asked for all of it.
@@ -353,7 +378,7 @@ impl<'a> Ahead<'a> {
     /// Asks for a few lines.
     #[inline(always)]
     pub(super) fn ask<I: Lanes>(&mut self, isa: I) {
-        if I::LANES < WIDE {
+        if I::LANES < WIDE || self.next == 0 {
             return;
         }
         let n = self.at_once.min(self.n_left);

@@ -144,7 +144,12 @@ pub(crate) trait Columns<I: Lanes> {
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 #[inline(always)]
 fn column<'a, const N: usize>(blocks: &[&'a [u8; N]; 16], at: usize) -> [&'a [u8; 16]; 16] {
-    std::array::from_fn(|i| blocks[i][at..].first_chunk().expect("16 bytes of a block"))
+    // Not by `array::from_fn`, which is left as a call.
+    let mut out = [&[0; 16]; 16];
+    for (out, block) in out.iter_mut().zip(blocks) {
+        *out = block[at..].first_chunk().expect("16 bytes of a block");
+    }
+    out
 }
 
 /// Blocks of 256 weights with integer scales per 16 or 32: `w = d·K·scale·(code − OFFSET) − dmin·min`.

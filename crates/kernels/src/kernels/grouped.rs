@@ -4,7 +4,7 @@
 //! to it. So one region does the eight experts of a single token as well as the crowd of a prompt, and the work is dealt
 //! by strips, whoever they belong to. What a row's result is does not depend on its group's other rows.
 
-use super::{Factors, Product};
+use super::{Factors, Input, Product};
 use crate::tiles::{self, Band, Bands};
 use crate::{Activation, Activations, Kernels, Matrix, Pool};
 
@@ -45,9 +45,9 @@ impl Kernels {
         let Groups { bounds, w, out } = job;
         let n_out = out.len();
         let mut parts = self.bands(x, bounds, out);
-        tiles::deal(pool, &mut parts, |_, Band { group, rows, strip }| {
+        tiles::deal_in_turn(pool, &mut parts, |turn, Band { group, rows, strip }| {
             let (w, bias) = w(group);
-            self.product_of(&Product::new(x, w, bias, n_out), x, rows, strip);
+            self.product_of(&Product::new(x, w, bias, n_out), Input { x, rows, skip: turn.skip() }, strip);
         });
     }
 
@@ -59,10 +59,10 @@ impl Kernels {
         let GatedGroups { bounds, gate, up, activation, out } = job;
         let n_out = out.len();
         let mut parts = self.bands(x, bounds, out);
-        tiles::deal(pool, &mut parts, |_, Band { group, rows, strip }| {
+        tiles::deal_in_turn(pool, &mut parts, |turn, Band { group, rows, strip }| {
             let factor = |(w, bias)| Product::new(x, w, bias, n_out);
             let factors = Factors { gate: factor(gate(group)), up: factor(up(group)), activation };
-            self.gated_of(&factors, x, rows, strip);
+            self.gated_of(&factors, Input { x, rows, skip: turn.skip() }, strip);
         });
     }
 
