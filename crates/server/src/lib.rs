@@ -15,6 +15,7 @@ mod anthropic;
 mod app;
 mod body;
 mod dialect;
+mod direct;
 mod listen;
 mod manners;
 mod metrics;
@@ -40,6 +41,9 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use atta_engine::{BatcherOptions, Pooling};
 
+// Not part of the interface: tests here and the fuzz target ask without a connection.
+#[doc(hidden)]
+pub use direct::Answer;
 pub use listen::{Server, Stopper};
 pub use manners::Cooling;
 pub use models::{ModelSource, Open};

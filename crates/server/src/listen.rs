@@ -33,8 +33,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// A server that listens.
 pub struct Server {
-    app: Arc<App>,
-    runtime: Runtime,
+    pub(crate) app: Arc<App>,
+    pub(crate) runtime: Runtime,
     listener: Listener,
     stop: watch::Sender<bool>,
 }

@@ -168,6 +168,10 @@ pub(crate) fn texts(
 /// Each with another seed.
 fn jobs(model: &Model, ids: &[u32], options: &GenerateOptions, n: usize) -> Result<Vec<Job>, Error> {
     let (n_prompt, n_ctx) = (ids.len(), model.n_ctx);
+    // The batcher says the same, but then a stream has begun.
+    if n_prompt == 0 {
+        return Err(Error::EmptyPrompt);
+    }
     if n_prompt > n_ctx {
         return Err(Error::PromptTooLong { n_prompt, n_ctx });
     }

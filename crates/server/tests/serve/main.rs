@@ -1,9 +1,12 @@
-//! Servers in this process, and raw connections to them.
+//! Servers in this process: raw connections to them, and requests without any.
 
+mod bodies;
 mod embeddings;
+mod form;
 mod manners;
 mod models;
 mod requests;
 mod running;
+mod tiny;
 #[cfg(feature = "tls")]
 mod tls;
