@@ -7,7 +7,7 @@ Starts `atta serve` (`-` for MODEL is the built-in one), has N clients ask for s
 prompt of its own, and prints a line per N: tokens per second of all, the least and the most that a client got, the
 median and the 99th percentile of the time between two tokens, answers other than 200, and the private memory of the
 server before and after. With --llama-server that program serves the same file in turn, with as many slots as there are
-clients and as many threads as there are cores, and is asked the same. Standard library only.
+clients and a thread for each processor, and is asked the same. Standard library only.
 """
 
 import argparse
@@ -73,14 +73,14 @@ async def work(place, number, end):
     return client
 
 
-async def drive(place, n, seconds):
+async def drive(place, numbers, seconds):
     end = time.monotonic() + seconds
-    return await asyncio.gather(*(work(place, i, end) for i in range(n)))
+    return await asyncio.gather(*(work(place, i, end) for i in numbers))
 
 
 async def measure(place, n, seconds, pid):
     before = private_kib(pid)
-    clients = await drive(place, n, seconds)
+    clients = await drive(place, range(n), seconds)
     tokens = [client.n_tokens for client in clients]
     gaps = sorted(gap for client in clients for gap in client.gaps)
     at = lambda share: 1000 * gaps[min(len(gaps) - 1, int(share * len(gaps)))] if gaps else 0.0
@@ -96,7 +96,10 @@ def running(command, **options):
         yield server
     finally:
         server.terminate()
-        server.wait(20)
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            server.kill()
 
 
 @contextlib.contextmanager
@@ -113,13 +116,15 @@ def llama_server(args, _more, n):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [args.llama_server, "-m", args.model, "-np", str(n), "-c", str(2048 * n), "-t", str(os.cpu_count()), "--port", str(port)]
+    command = [args.llama_server, "-m", args.model, "-np", str(n), "-c", str(2048 * n), "-t", str(len(os.sched_getaffinity(0))), "--port", str(port)]
     with running(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        for _ in range(600):
+        while server.poll() is None:
             with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health") as answer:
                 if answer.status == 200:
                     break
             time.sleep(0.1)
+        else:
+            raise SystemExit(f"{command[0]} ended with {server.returncode}")
         yield ("127.0.0.1", port), server.pid
 
 
@@ -133,12 +138,14 @@ def main():
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--llama-server")
     args, more = parser.parse_known_args()
+    if args.llama_server and args.model == "-":
+        parser.error("the built-in model is no file that another program could serve")
     print("| server | clients | tokens/s | per client | median gap, ms | p99 | longest | refused | private MiB |\n|---|---|---|---|---|---|---|---|---|")
     for n in (int(n) for _ in range(args.rounds) for n in args.clients.split(",")):
         for serve in [atta, *([llama_server] if args.llama_server else [])]:
             with serve(args, more, n) as (place, pid):
                 if args.warm_up:
-                    asyncio.run(drive(place, n, args.warm_up))
+                    asyncio.run(drive(place, range(1000, 1000 + n), args.warm_up))  # other prompts
                 print(f"| {serve.__name__} |", end="")
                 asyncio.run(measure(place, n, args.seconds, pid))
 

@@ -115,6 +115,11 @@ impl<'a> Product<'a> {
         }
     }
 
+    /// `skip` strips of `width` columns behind those, if the matrix goes so far, else 0.
+    fn within(&self, columns: &Range<usize>, width: usize, skip: usize) -> usize {
+        if columns.start + skip * width < self.w.rows().end { skip } else { 0 }
+    }
+
     /// Stores the strip's results `y`, `[columns]`, of one row.
     fn store(&self, columns: Range<usize>, y: &mut [f32], out: &mut [f32]) {
         self.add_bias(columns, y.len(), y);
@@ -195,6 +200,7 @@ impl Kernels {
         let Input { x, rows: all, skip } = input;
         let (columns, mut acc) = (out.columns(), Acc([0.0; N]));
         let (w, width) = (product.w.row_range(out.columns()), self.0.strip);
+        let skip = product.within(&columns, width, skip);
         for start in all.clone().step_by(N / width) {
             let rows = start..all.end.min(start + N / width);
             let acc = acc.rows(rows.len() * width, start - all.start);
@@ -235,6 +241,7 @@ impl Kernels {
         let Factors { gate, up, activation } = factors;
         let (columns, width) = (out.columns(), self.0.strip);
         let (gate_w, up_w) = (gate.w.row_range(columns.clone()), up.w.row_range(columns.clone()));
+        let skip = gate.within(&columns, width, skip);
         let (mut gate_acc, mut up_acc) = (Acc([0.0; N]), Acc([0.0; N]));
         for start in all.clone().step_by(N / width) {
             let (rows, done) = (start..all.end.min(start + N / width), start - all.start);

@@ -4,7 +4,7 @@
 //! and allocates nothing per call: buffers ([`Activations`], [`AttnScratch`]) are made once for the largest case.
 //!
 //! The one idea: **formats + instruction sets + algorithms, not their product**. A quantization format is one short
-//! safe decoder (`format/`), an instruction set is one set of small operations on a token that proves the CPU has it
+//! safe decoder (`format/`; five have another one for long registers), an instruction set is one set of small operations on a token that proves the CPU has it
 //! (`isa/`), an algorithm is written once over both (`algo/`). `table.rs` instantiates them under the right
 //! `#[target_feature]` and [`Kernels`] is a pointer to the resulting table of functions, passed as a value.
 //!

@@ -25,7 +25,7 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-/// Not for programs, which have [`run`](Self::run): nothing is unloaded here, and nothing that is under way can be stopped.
+// Not for programs, which have `run`: nothing is unloaded here, and nothing that is under way can be stopped.
 impl Server {
     /// Paths that take a request with a body.
     #[doc(hidden)]

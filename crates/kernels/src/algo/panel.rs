@@ -60,6 +60,7 @@ pub(crate) fn k_quant<I: Lanes, U: Unpack<I>, F: KQuant, const R: usize, const T
     let (parts, mut ahead) = (parts::<I, T>(strip.rows.len()), Ahead::new(&strip, R * I::LANES));
     let n_times = n_tiles::<T>(strip.rows.len(), parts) * F::GROUPS;
     for b in 0..rows[0].len() {
+        // A quarter while blocks are unpacked, which takes about as much of the time; the rest between products.
         ahead.piece(R * I::LANES * size_of::<F::Block>(), 4 * R);
         for r in 0..R {
             ahead.ask(isa);
@@ -203,9 +204,8 @@ pub(crate) fn quant_32<I: Lanes, U: Unpack<I>, F: Quant32, const R: usize, const
         for t in (0..whole).step_by(T) {
             quant_32_tile::<I, F, R, T>(
                 isa,
-                &panel,
+                (&panel, n_groups),
                 &x.at(t),
-                n_groups,
                 &mut ahead,
                 &mut strip.acc[t * R * I::LANES..],
             );
@@ -214,9 +214,8 @@ pub(crate) fn quant_32<I: Lanes, U: Unpack<I>, F: Quant32, const R: usize, const
             for t in (whole..pairs).step_by(2) {
                 quant_32_tile::<I, F, R, 2>(
                     isa,
-                    &panel,
+                    (&panel, n_groups),
                     &x.at(t),
-                    n_groups,
                     &mut ahead,
                     &mut strip.acc[t * R * I::LANES..],
                 );
@@ -225,9 +224,8 @@ pub(crate) fn quant_32<I: Lanes, U: Unpack<I>, F: Quant32, const R: usize, const
         for t in pairs..strip.rows.len() {
             quant_32_tile::<I, F, R, 1>(
                 isa,
-                &panel,
+                (&panel, n_groups),
                 &x.at(t),
-                n_groups,
                 &mut ahead,
                 &mut strip.acc[t * R * I::LANES..],
             );
@@ -239,9 +237,8 @@ pub(crate) fn quant_32<I: Lanes, U: Unpack<I>, F: Quant32, const R: usize, const
 #[inline(always)]
 fn quant_32_tile<I: Lanes, F: Quant32, const R: usize, const T: usize>(
     isa: I,
-    panel: &Panel<I, R>,
+    (panel, n_groups): (&Panel<I, R>, usize),
     x: &Inputs<'_, [f32; 8], [i16; 8]>,
-    n_groups: usize,
     ahead: &mut Ahead<'_>,
     acc: &mut [f32],
 ) {

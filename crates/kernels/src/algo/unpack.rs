@@ -2,15 +2,15 @@
 //!
 //! Knows how blocks become vectors, and how they are asked for from memory; not what is multiplied. There are two ways:
 //! [`Staged`] decodes row by row with the decoder that each format has anyway, and transposes the codes; [`Turned`]
-//! transposes the blocks as they lie in memory and unpacks all rows at once. The second takes half of the instructions, but a
-//! format must say how, and 512-bit registers are what is worth it: Q4_K times 8 activation rows, from the second level
-//! cache, went from 7.9 to 10.0 GB/s.
+//! transposes the blocks as they lie in memory and unpacks all rows at once, which takes half of the instructions. A format
+//! must say how, and registers must be long: the program for boards would grow too large with it. Q4_K times 8 activation
+//! rows, from the level 2 cache, went from 7.9 to 10.0 GB/s of weights on a core with AVX-512.
 //!
-//! With few activation rows memory is what is waited for, and no processor follows 64 rows at once by itself. [`Ahead`] asks for
-//! the strip that the thread computes next, in the order of memory and a few lines at a time all along: a core has room for a dozen or so
-//! lines under way, and one that asks for more waits. Asked for by the rows of a block, 48 lines in a row, nothing overlapped
-//! (8 rows took 2.4 times as long as one, now 1.9; 16 took 3.3 times, now 2.7). Asking for lines of the level 2 cache
-//! only, or reading the lines instead, was slower.
+//! With few activation rows it is memory that is waited for, and no processor follows 64 rows at once by itself. [`Ahead`]
+//! asks for the strip that the thread computes next, in the order of memory and a few lines at a time all along: a core has
+//! a dozen or so lines under way, and waits when it asks for more. When the lines of a block of 16 rows were asked for
+//! at once, nothing overlapped (8 rows took 2.4 times as long as one, now 1.9; 16 took 3.3 times, now 2.8). Asking for them
+//! in the level 2 cache only, or reading them instead, was slower.
 
 use super::matmul::Strip;
 use crate::format::{Columns, Half, Head, KQuant, Quant32};
@@ -341,11 +341,12 @@ fn prefetch<I: Lanes>(isa: I, block: &[u8]) {
     }
 }
 
-/// What is asked for from memory: of the next strip, the piece that lies where the one at hand lies in this.
+/// What is asked for from memory: the next strip in the order of memory, for each block of this one as many bytes as the
+/// blocks of all its rows have.
 pub(super) struct Ahead<'a> {
-    /// This strip, or the beginning of it.
-    strip: &'a [u8],
-    /// Where the next line is, behind the start of this strip.
+    /// The first row of this strip.
+    row: &'a [u8],
+    /// Where the next line is, behind the start of this strip; 0 if no strip comes next.
     next: usize,
     /// Lines that are left of the piece.
     n_left: usize,
@@ -359,7 +360,7 @@ impl<'a> Ahead<'a> {
     #[inline(always)]
     pub(super) fn new(strip: &Strip<'a>, n_rows: usize) -> Self {
         let row = strip.w.row(0);
-        Self { strip: row, next: strip.skip * n_rows * row.len(), n_left: 0, at_once: 0 }
+        Self { row, next: strip.skip * n_rows * row.len(), n_left: 0, at_once: 0 }
     }
 
     /// The next so many bytes are the piece; whoever asks `n_times` has asked for all of it.
@@ -383,7 +384,7 @@ impl<'a> Ahead<'a> {
         }
         let n = self.at_once.min(self.n_left);
         for i in 0..n {
-            isa.prefetch(self.strip, self.next + Self::LINE * i);
+            isa.prefetch(self.row, self.next + Self::LINE * i);
         }
         self.next += Self::LINE * n;
         self.n_left -= n;

@@ -25,7 +25,7 @@ pub(crate) fn six_bit_scales(packed: &[u8; 12]) -> ([u64; 2], [u64; 2]) {
     (both(scale, rest, scale), both(min, rest >> 4, min))
 }
 
-/// The same of a block of each row of which the first four words, transposed, are `words`; and their factors.
+/// The same, and the factors, of a block of each row: of its first four words, transposed.
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 #[inline(always)]
 pub(crate) fn turned_head<I: Words>(isa: I, [halves, scale, min, rest]: [I::W; 4], out: &mut impl Columns<I>) {

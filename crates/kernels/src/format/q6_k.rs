@@ -43,7 +43,10 @@ impl KQuant for Q6K {
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     #[inline(always)]
     fn turned<I: Words>(isa: I, blocks: &[&[u8; 210]; 16], out: &mut impl Columns<I>) -> bool {
-        let halves = std::array::from_fn(|i| half_at(blocks[i], 208));
+        let mut halves = [0; 16];
+        for (half, block) in halves.iter_mut().zip(blocks) {
+            *half = half_at(*block, 208);
+        }
         out.factors(isa.widen_lanes(&halves), isa.splat_float(0.0));
         let scales = isa.turned(&column(blocks, 192));
         for (c, word) in scales.into_iter().enumerate() {

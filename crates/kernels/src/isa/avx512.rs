@@ -65,7 +65,11 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn columns<const B: usize>(self, rows: &[[u8; B]; 16], c: usize) -> [__m512i; 4] {
-        self.turned(&std::array::from_fn(|r| rows[r][16 * c..].first_chunk().expect("16 bytes of a row")))
+        let mut columns = [&[0; 16]; 16];
+        for (column, row) in columns.iter_mut().zip(rows) {
+            *column = row[16 * c..].first_chunk().expect("16 bytes of a row");
+        }
+        self.turned(&columns)
     }
 
     proven! {
