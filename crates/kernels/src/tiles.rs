@@ -36,6 +36,22 @@ pub(crate) fn deal<'p, S: Split + 'p>(pool: &Pool, parts: &'p mut S, f: impl Fn(
     deal_in_turn(pool, parts, |turn, part| f(turn.i, part));
 }
 
+/// As [`deal`], of which each part's turn is known.
+pub(crate) fn deal_in_turn<'p, S: Split + 'p>(pool: &Pool, parts: &'p mut S, f: impl Fn(Turn, S::Part<'p>) + Sync) {
+    let shares = Shares { n: parts.n_parts(), turns: 4 * pool.n_threads(), next: AtomicUsize::new(0) };
+    let parts = &*parts;
+    let work = || {
+        while let Some(share) = shares.take() {
+            for i in share.clone() {
+                let turn = shares.turn(i, share.end);
+                // SAFETY: `i < n`, and the counter gives every index out once, so the part is seen by this call only.
+                f(turn, unsafe { parts.part(i) });
+            }
+        }
+    };
+    if shares.n <= 1 { work() } else { pool.run(&work) }
+}
+
 /// A part's place among those that a thread gets.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn {
@@ -50,24 +66,29 @@ impl Turn {
     }
 }
 
-/// As [`deal`], of which each part's turn is known.
-pub(crate) fn deal_in_turn<'p, S: Split + 'p>(pool: &Pool, parts: &'p mut S, f: impl Fn(Turn, S::Part<'p>) + Sync) {
-    let (n, next) = (parts.n_parts(), AtomicUsize::new(0));
-    let (turns, parts) = (4 * pool.n_threads(), &*parts);
-    let end = |start: usize| start + ((n - start) / turns).max(1);
-    let take = || next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |start| (start < n).then(|| end(start)));
-    let work = || {
-        while let Ok(start) = take() {
-            for i in start..end(start) {
-                // Behind a share comes the first part that nobody has, unless another thread is quicker.
-                let after = if i + 1 < end(start) { i + 1 } else { next.load(Ordering::Relaxed) };
-                let turn = Turn { i, next: if after < n { after } else { i } };
-                // SAFETY: `i < n`, and the counter gives every index out once, so the part is seen by this call only.
-                f(turn, unsafe { parts.part(i) });
-            }
-        }
-    };
-    if n <= 1 { work() } else { pool.run(&work) }
+/// Which parts nobody has taken. Its functions are calls wherever parts are dealt: a program for boards stays small.
+struct Shares {
+    n: usize,
+    turns: usize,
+    next: AtomicUsize,
+}
+
+impl Shares {
+    #[inline(never)]
+    fn take(&self) -> Option<Range<usize>> {
+        let end = |start: usize| start + ((self.n - start) / self.turns).max(1);
+        let more = |start| (start < self.n).then(|| end(start));
+        let start = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(start..end(start))
+    }
+
+    /// The turn of part `i` of a share that ends at `end`. Behind a share comes the first part that nobody has, unless another
+    /// thread is quicker.
+    #[inline(never)]
+    fn turn(&self, i: usize, end: usize) -> Turn {
+        let next = if i + 1 < end { i + 1 } else { self.next.load(Ordering::Relaxed) };
+        Turn { i, next: if next < self.n { next } else { i } }
+    }
 }
 
 /// Indices without a buffer.

@@ -45,11 +45,7 @@ fn n_tiles<const T: usize>(n: usize, (whole, pairs): (usize, usize)) -> usize {
 #[inline(always)]
 pub(super) fn blocks<'a, B>(strip: &Strip<'a>, of: impl Fn(&'a [u8]) -> &'a [B]) -> [&'a [B]; ROWS] {
     let w = strip.w;
-    let mut rows = [of(w.row(0)); ROWS];
-    for (r, row) in rows.iter_mut().enumerate() {
-        *row = of(w.row(r.min(w.d_out() - 1)));
-    }
-    rows
+    std::array::from_fn(|r| of(w.row(r.min(w.d_out() - 1))))
 }
 
 /// Strip of a K-quant, `R·LANES` rows wide.

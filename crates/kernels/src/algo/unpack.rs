@@ -95,8 +95,8 @@ pub(crate) trait Unpack<I: Lanes> {
         r: usize,
     );
 
-    /// Up to 8 blocks of the first `LANES` rows into vector `r`. Groups that are missing, at the end of a row, add zero: their
-    /// codes mean nothing, their factors are none.
+    /// Up to 8 blocks of the first `LANES` rows into vector `r`. The codes of groups that are missing, at the end of a row, mean
+    /// nothing; their factors are zero in vectors that are [`WIDE`], and mean nothing in others.
     fn quant_32<F: Quant32, const R: usize>(
         &mut self,
         isa: I,
@@ -248,7 +248,9 @@ impl<I: Lanes> Unpack<I> for Staged {
             }
         }
         self.turn_codes(isa, &mut panel.vector(isa, r));
-        self.factors.end(groups.len());
+        if WIDE <= I::LANES {
+            self.factors.end(groups.len());
+        }
         self.factors.give::<I, F, R>(isa, panel, r);
     }
 }
