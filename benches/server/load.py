@@ -100,6 +100,7 @@ def running(command, **options):
             server.wait(20)
         except subprocess.TimeoutExpired:
             server.kill()
+            server.wait()
 
 
 @contextlib.contextmanager

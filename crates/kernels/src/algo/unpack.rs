@@ -2,14 +2,14 @@
 //!
 //! Knows how blocks become vectors, and how they are asked for from memory; not what is multiplied. There are two ways:
 //! [`Staged`] decodes row by row with the decoder that each format has anyway, and transposes the codes; [`Turned`]
-//! transposes the blocks as they lie in memory and unpacks all rows at once, which takes half of the instructions. A format
+//! transposes the blocks as they lie in memory and unpacks all rows at once, which takes fewer instructions. A format
 //! must say how, and registers must be long: the program for boards would grow too large with it. Q4_K times 8 activation
 //! rows, from the level 2 cache, went from 7.9 to 10.0 GB/s of weights on a core with AVX-512.
 //!
 //! With few activation rows it is memory that is waited for, and no processor follows 64 rows at once by itself. [`Ahead`]
 //! asks for the strip that the thread computes next, in the order of memory and a few lines at a time all along: a core has
 //! a dozen or so lines under way, and waits when it asks for more. When the lines of a block of 16 rows were asked for
-//! at once, nothing overlapped (8 rows took 2.4 times as long as one, now 1.9; 16 took 3.3 times, now 2.8). Asking for them
+//! at once, nothing overlapped (8 rows took 2.4 times as long as one, now 2.0; 16 took 3.3 times, now 2.8). Asking for them
 //! in the level 2 cache only, or reading them instead, was slower.
 
 use super::matmul::Strip;
