@@ -2,14 +2,16 @@
 
 use std::{
     io::{Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::TcpStream,
     path::Path,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use atta_engine::{BatcherOptions, Engine, LoadOptions, SessionOptions};
-use atta_server::{Listen, Log, ModelSource, ServeError, Server, ServerOptions, Stopper};
+use atta_server::{ModelSource, ServeError, Server, ServerOptions, Stopper};
+
+use crate::tiny;
 
 /// Answers that end only at their length, which is far away.
 pub(crate) const ENDLESS: &str =
@@ -28,31 +30,17 @@ pub(crate) fn source_within(name: &str, ram_budget: Option<u64>, session: Sessio
     ModelSource { names: vec![name.to_owned()], open: Box::new(open) }
 }
 
+/// For texts that are long, and connections that come together.
 pub(crate) fn options() -> ServerOptions {
-    let session = SessionOptions {
-        n_ctx: Some(4096),
-        n_batch: Some(64),
-        n_forks: 3,
-        n_contexts: Some(2),
-        ..SessionOptions::default()
-    };
+    let usual = tiny::options();
+    let session = SessionOptions { n_ctx: Some(4096), n_batch: Some(64), ..usual.batcher.session };
     ServerOptions {
-        listen: Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))),
-        #[cfg(feature = "tls")]
-        tls: None,
-        api_keys: Vec::new(),
-        insecure: false,
-        batcher: BatcherOptions { session, n_jobs: 2, max_gap: Duration::from_millis(50), cache: None },
-        pooling: None,
-        max_queue: 1,
-        max_body: 100_000,
+        batcher: BatcherOptions { session, ..usual.batcher },
         max_connections: 20,
         read_timeout: Duration::from_millis(500),
         max_time: None,
-        idle_unload: None,
         grace: Duration::from_millis(300),
-        cooling: None,
-        log: Log::Off,
+        ..usual
     }
 }
 

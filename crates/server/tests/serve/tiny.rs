@@ -42,7 +42,8 @@ fn session() -> SessionOptions {
     SessionOptions { n_ctx, n_batch, n_forks: 3, n_contexts: Some(2), ..SessionOptions::default() }
 }
 
-fn options() -> ServerOptions {
+/// With a port of its own and no keys.
+pub(crate) fn options() -> ServerOptions {
     ServerOptions {
         listen: Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))),
         #[cfg(feature = "tls")]
