@@ -7,25 +7,22 @@
 //!         eight such sums (8 isum; or 4 isum and 4 bias) -> one vector by a tree of horizontal adds
 //!         out[rows] += f32 rule
 //! ```
-//! Codes never leave the registers. The prefetch runs linearly through the matrix, [`AHEAD`] bytes in front of the
-//! arithmetic and spread over it: without it a core waits for memory half of the time.
+//! Codes never leave the registers. The prefetch asks for the strip that the thread computes next, in the four streams of
+//! [`Next`] and spread over the arithmetic: without it a core waits for memory half of the time.
 
 use super::matmul::Strip;
+use super::unpack::Next;
 use crate::activations::{Quants, Sums};
 use crate::format::{Half, KQuant, Quant32};
 use crate::isa::Wide;
-
-/// Bytes between what is multiplied and what is asked for from memory: more than the eight rows of a tile where they are
-/// short, less than an L1. Measured on Sapphire Rapids, one thread, Q4_K of width 2048, in GB/s of 16 that a read loop gets:
-/// none 6, 2 to 4 KB 8.4, 12 to 28 KB 9.5 to 10; into L2 instead of L1 the same; NTA 4 to 5.
-const AHEAD: usize = 20 << 10;
 
 /// Strip of a K-quant.
 #[inline(always)]
 pub(crate) fn k_quant<F: KQuant>(isa: impl Wide, strip: Strip<'_>) {
     let (step, d_out) = (if F::MINS { 4 } else { 8 }, strip.w.d_out());
+    let next = Next::new(&strip, d_out);
     for r in (0..d_out).step_by(step) {
-        let sums = k_quant_rows::<_, F>(isa, &strip, r);
+        let sums = k_quant_rows::<_, F>(isa, &strip, r, next.behind(r * strip.w.row(0).len()));
         let out = &mut strip.acc[r..d_out.min(r + step)];
         out.copy_from_slice(&sums[..out.len()]);
     }
@@ -33,19 +30,18 @@ pub(crate) fn k_quant<F: KQuant>(isa: impl Wide, strip: Strip<'_>) {
 
 /// Products of the rows from `r`, the last one repeated where there are none left.
 #[inline(always)]
-fn k_quant_rows<I: Wide, F: KQuant>(isa: I, strip: &Strip<'_>, r: usize) -> [f32; 8] {
+fn k_quant_rows<I: Wide, F: KQuant>(isa: I, strip: &Strip<'_>, r: usize, next: Next<'_>) -> [f32; 8] {
     let (x, w) = (strip.x.q8_256(), strip.w);
     let n_rows = if F::MINS { 4 } else { 8 };
     let rows: [&[F::Block]; 8] = std::array::from_fn(|i| F::blocks(w.row((r + i).min(w.d_out() - 1))));
     let n = rows[0].len();
     let rows = rows.map(|row| &row[..n]);
-    let lines = Lines { bytes: w.row(r), at: AHEAD, step: size_of::<F::Block>() };
     let mut out = isa.splat8(0.0);
     for b in 0..n {
         let at = x.at(b, strip.rows.start);
         let (mut sums, mut d) = ([isa.start(0); 8], [0; 8]);
         for i in 0..n_rows {
-            lines.prefetch(isa, n_rows * b + i);
+            next.block(isa, n_rows * b + i, size_of::<F::Block>());
             let block = &rows[i][b];
             let head = F::head(block);
             sums[i] = block_sum::<I, F>(isa, block, head.scale, x, at);
@@ -93,8 +89,9 @@ fn block_sum<I: Wide, F: KQuant>(isa: I, block: &F::Block, scale: [u64; 2], x: &
 #[inline(always)]
 pub(crate) fn quant_32<F: Quant32>(isa: impl Wide, strip: Strip<'_>) {
     let d_out = strip.w.d_out();
+    let next = Next::new(&strip, d_out);
     for r in (0..d_out).step_by(8) {
-        let sums = quant_32_rows::<_, F>(isa, &strip, r);
+        let sums = quant_32_rows::<_, F>(isa, &strip, r, next.behind(r * strip.w.row(0).len()));
         let out = &mut strip.acc[r..d_out.min(r + 8)];
         out.copy_from_slice(&sums[..out.len()]);
     }
@@ -102,12 +99,11 @@ pub(crate) fn quant_32<F: Quant32>(isa: impl Wide, strip: Strip<'_>) {
 
 /// As [`k_quant_rows`].
 #[inline(always)]
-fn quant_32_rows<I: Wide, F: Quant32>(isa: I, strip: &Strip<'_>, r: usize) -> [f32; 8] {
+fn quant_32_rows<I: Wide, F: Quant32>(isa: I, strip: &Strip<'_>, r: usize, next: Next<'_>) -> [f32; 8] {
     let (x, w) = (strip.x.q8_32(), strip.w);
     let rows: [&[F::Block]; 8] = std::array::from_fn(|i| F::blocks(w.row((r + i).min(w.d_out() - 1))));
     let n = rows[0].len();
     let rows = rows.map(|row| &row[..n]);
-    let lines = Lines { bytes: w.row(r), at: AHEAD, step: size_of::<F::Block>() };
     let mut out = isa.splat8(0.0);
     for b in 0..n {
         let (at, g) = (x.at(b / 8, strip.rows.start), b % 8);
@@ -115,7 +111,7 @@ fn quant_32_rows<I: Wide, F: Quant32>(isa: I, strip: &Strip<'_>, r: usize) -> [f
         let first = isa.start(-i32::from(F::OFFSET) * i32::from(x.sums[at][g]));
         let (mut sums, mut d, mut m) = ([first; 8], [0; 8], [0; 8]);
         for i in 0..8 {
-            lines.prefetch(isa, 8 * b + i);
+            next.block(isa, 8 * b + i, size_of::<F::Block>());
             let block = &rows[i][b];
             let v = F::codes(isa, block);
             sums[i] = if F::OFFSET > 64 { isa.dot_bytes(first, v, codes) } else { isa.dot_codes(first, v, codes) };
@@ -135,25 +131,4 @@ fn quant_32_rows<I: Wide, F: Quant32>(isa: I, strip: &Strip<'_>, r: usize) -> [f
     let mut sums = [0.0; 8];
     isa.store8(out, &mut sums);
     sums
-}
-
-/// The cache lines in front of the arithmetic.
-struct Lines<'a> {
-    /// From the first row of the tile on.
-    bytes: &'a [u8],
-    /// Distance in bytes.
-    at: usize,
-    /// Bytes of a block.
-    step: usize,
-}
-
-impl Lines<'_> {
-    /// Asks for the lines that begin in the block `i` of the tile, counted linearly, `at` bytes further on.
-    #[inline(always)]
-    fn prefetch<I: Wide>(&self, isa: I, i: usize) {
-        let start = self.at + i * self.step;
-        for line in 0..self.step.div_ceil(64) {
-            isa.prefetch(self.bytes, start + 64 * line);
-        }
-    }
 }

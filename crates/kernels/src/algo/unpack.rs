@@ -13,9 +13,9 @@
 
 use super::matmul::Strip;
 use crate::format::{Columns, Half, Head, KQuant, Quant32};
-use crate::isa::Lanes;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use crate::isa::Words;
+use crate::isa::{Lanes, Row};
 use std::ops::Range;
 
 /// Vectors of so many lanes have what a program for boards, which must stay small, does without: [`Ahead`], and tiles of two
@@ -342,16 +342,55 @@ fn prefetch<I: Lanes>(isa: I, block: &[u8]) {
     }
 }
 
-/// What is asked for from memory: the next strip, for each block of this one as many bytes as the blocks of all its rows
-/// have. A line of each of its [`Self::STREAMS`] parts in turn: a core reads several streams that lie far apart faster than one.
-pub(super) struct Ahead<'a> {
+/// The strip that a thread computes next, as it is asked for from memory: line after line, one of each of its
+/// [`Self::STREAMS`] parts in turn, because a core reads several streams that lie far apart faster than one.
+pub(super) struct Next<'a> {
     /// The first row of this strip.
     row: &'a [u8],
     /// Where the next strip starts, behind the start of this one; 0 if no strip comes next.
     start: usize,
     /// Bytes of a part.
     part: usize,
-    /// The next line: of part `line % STREAMS`.
+}
+
+impl<'a> Next<'a> {
+    const LINE: usize = 64;
+    const STREAMS: usize = 4;
+
+    /// Behind a strip of `n_rows` rows.
+    #[inline(always)]
+    pub(super) fn new(strip: &Strip<'a>, n_rows: usize) -> Self {
+        let row = strip.w.row(0);
+        let n_bytes = n_rows * row.len();
+        let part = n_bytes.div_ceil(Self::STREAMS * Self::LINE) * Self::LINE;
+        Self { row, start: strip.skip * n_bytes, part }
+    }
+
+    #[inline(always)]
+    fn line<I: Row>(&self, isa: I, line: usize) {
+        let (part, line) = (line % Self::STREAMS, line / Self::STREAMS);
+        isa.prefetch(self.row, self.start + self.part * part + Self::LINE * line);
+    }
+
+    /// What is left behind so many bytes.
+    #[inline(always)]
+    pub(super) fn behind(&self, n_bytes: usize) -> Self {
+        Self { start: self.start + n_bytes / Self::STREAMS, ..*self }
+    }
+
+    /// Asks for the lines of a block of part `i % STREAMS`, behind `i / STREAMS` others.
+    #[inline(always)]
+    pub(super) fn block<I: Row>(&self, isa: I, i: usize, n_bytes: usize) {
+        let at = self.start + self.part * (i % Self::STREAMS) + i / Self::STREAMS * n_bytes;
+        for line in 0..n_bytes.div_ceil(Self::LINE) {
+            isa.prefetch(self.row, at + Self::LINE * line);
+        }
+    }
+}
+
+/// The [`Next`] strip in pieces: for each block of this one as many bytes as the blocks of all its rows have.
+pub(super) struct Ahead<'a> {
+    next: Next<'a>,
     line: usize,
     /// Lines that are left of the piece.
     n_left: usize,
@@ -359,22 +398,16 @@ pub(super) struct Ahead<'a> {
 }
 
 impl<'a> Ahead<'a> {
-    const LINE: usize = 64;
-    const STREAMS: usize = 4;
-
-    /// Of a strip of `n_rows` rows.
+    /// Behind a strip of `n_rows` rows.
     #[inline(always)]
     pub(super) fn new(strip: &Strip<'a>, n_rows: usize) -> Self {
-        let row = strip.w.row(0);
-        let n_bytes = n_rows * row.len();
-        let part = n_bytes.div_ceil(Self::STREAMS * Self::LINE) * Self::LINE;
-        Self { row, start: strip.skip * n_bytes, part, line: 0, n_left: 0, at_once: 0 }
+        Self { next: Next::new(strip, n_rows), line: 0, n_left: 0, at_once: 0 }
     }
 
     /// The next so many bytes are the piece; whoever asks `n_times` has asked for all of it.
     #[inline(always)]
     pub(super) fn piece(&mut self, n_bytes: usize, n_times: usize) {
-        self.n_left = n_bytes.div_ceil(Self::LINE);
+        self.n_left = n_bytes.div_ceil(Next::LINE);
         self.rest(n_times);
     }
 
@@ -387,14 +420,11 @@ impl<'a> Ahead<'a> {
     /// Asks for a few lines.
     #[inline(always)]
     pub(super) fn ask<I: Lanes>(&mut self, isa: I) {
-        if I::LANES < WIDE || self.start == 0 {
+        if I::LANES < WIDE || self.next.start == 0 {
             return;
         }
         let n = self.at_once.min(self.n_left);
-        for line in self.line..self.line + n {
-            let (part, line) = (line % Self::STREAMS, line / Self::STREAMS);
-            isa.prefetch(self.row, self.start + self.part * part + Self::LINE * line);
-        }
+        (self.line..self.line + n).for_each(|line| self.next.line(isa, line));
         self.line += n;
         self.n_left -= n;
     }
