@@ -347,7 +347,7 @@ fn prefetch<I: Lanes>(isa: I, block: &[u8]) {
 pub(super) struct Next<'a> {
     /// The first row of this strip.
     row: &'a [u8],
-    /// Where the next strip starts, behind the start of this one; 0 if no strip comes next.
+    /// Where the next strip starts, behind the start of this one; 0 if no strip comes next: then it is this one.
     start: usize,
     /// Bytes of a part.
     part: usize,
