@@ -2,8 +2,8 @@
 //! the type being that of keys and values: f16, q8 or q4.
 //!
 //! Prefill is 512 rows that see each other and what came before them, in caches; what counts are multiplications per
-//! second. Decode is one row that sees a context of 4096, of as many layers as no cache holds; what counts are bytes of
-//! keys and values per second, and positions. Both for each of these types if none is given.
+//! second. Decode is one row that sees a context of 4096, of as many layers as no cache holds, and one layer of a shorter
+//! context that caches hold; what counts are bytes of keys and values per second. All for each of these types if none is given.
 
 use atta_benches::seconds;
 use atta_kernels::{Attention, AttnRow, AttnScratch, Kernels, KvElem, KvLayer, Pool};
@@ -13,6 +13,8 @@ use std::num::NonZeroUsize;
 const BLOCK_LEN: usize = 32;
 /// Bytes of all layers in decoding.
 const LARGE: usize = 512 << 20;
+/// Bytes of keys and values that a core's own caches hold.
+const SMALL: usize = 1 << 20;
 
 /// Query heads, heads of keys and values, width of a head.
 #[derive(Clone, Copy)]
@@ -86,25 +88,27 @@ impl Case {
     }
 
     /// Bytes of keys and values per second.
-    fn decode(self, on: (Kernels, &Pool), n_ctx: usize) -> f64 {
-        let layer = 2 * n_ctx / BLOCK_LEN * self.matrix_bytes();
-        let n_layers = LARGE / layer;
-        (n_layers * layer) as f64 / self.attend(on, 1, n_ctx, n_layers)
+    fn decode(self, on: (Kernels, &Pool), n_blocks: usize, n_layers: usize) -> f64 {
+        let layer = 2 * n_blocks * self.matrix_bytes();
+        (n_layers * layer) as f64 / self.attend(on, 1, n_blocks * BLOCK_LEN, n_layers)
     }
 
     fn print(self, on: (Kernels, &Pool)) {
         let prefill = [512, 4096].map(|n_ctx| self.prefill(on, 512, n_ctx) / 1e9);
-        let decode = self.decode(on, 4096);
+        let (n_blocks, block) = (4096 / BLOCK_LEN, 2 * self.matrix_bytes());
+        let (decode, cached) =
+            (self.decode(on, n_blocks, LARGE / (n_blocks * block)), self.decode(on, SMALL / block, 1));
         let Shape { n_heads, n_kv_heads, d_head } = self.shape;
         let positions = decode * BLOCK_LEN as f64 / (2 * self.matrix_bytes()) as f64;
         println!(
             "{n_heads:2} heads, {n_kv_heads:2} of kv, width {d_head:3}, {:?}: 512 rows of 512 {:5.1} GMAC/s, of 4096 {:5.1} \
-             GMAC/s   decode at 4096 {:5.1} GB/s = {:5.1} GMAC/s",
+             GMAC/s   decode at 4096 {:5.1} GB/s = {:5.1} GMAC/s, cached {:5.1} GB/s",
             self.elem,
             prefill[0],
             prefill[1],
             decode / 1e9,
-            positions * (2 * n_heads * d_head) as f64 / 1e9
+            positions * (2 * n_heads * d_head) as f64 / 1e9,
+            cached / 1e9
         );
     }
 }

@@ -78,13 +78,20 @@ impl<S: Copy + Send, M: Copy + Send> Quants<S, M> {
     }
 }
 
+/// Bytes that rows begin at a multiple of: a cache line for machines whose vectors are as long as one, where a load that lies in
+/// two lines takes twice the time; for others nothing, so that a program for boards stays small.
+const ALIGNED: usize = if cfg!(feature = "avx512") { 64 } else { 4 };
+/// Floats in front of that, at most.
+const SLACK: usize = ALIGNED / 4 - 1;
+
 /// Inputs of matmuls, `[n_rows, d]`, in the layouts that the kernels read.
 pub struct Activations {
     n_rows: usize,
     d: usize,
     layouts: Layouts,
-    /// `[n_rows, d]`.
+    /// `[n_rows, d]` from `start` on.
     values: Vec<f32>,
+    start: usize,
     q8_256: Quants<f32, Sums>,
     q8_32: Quants<[f32; 8], [i16; 8]>,
 }
@@ -93,11 +100,13 @@ impl Activations {
     /// Buffers for up to `n_rows_max` rows of up to `d_max` values. Memory that is never filled is never touched.
     pub fn new(n_rows_max: usize, d_max: usize) -> Self {
         let n_blocks = n_rows_max * d_max.div_ceil(256);
+        let values = vec![0.0; n_rows_max * d_max + SLACK];
         Self {
             n_rows: 0,
             d: 0,
             layouts: Layouts::EMPTY,
-            values: vec![0.0; n_rows_max * d_max],
+            start: Some(values.as_ptr().align_offset(ALIGNED)).filter(|at| (0..=SLACK).contains(at)).unwrap_or(0),
+            values,
             q8_256: Quants::new(n_blocks, 0.0, Sums::default()),
             q8_32: Quants::new(n_blocks, [0.0; 8], [0; 8]),
         }
@@ -113,7 +122,12 @@ impl Activations {
         let n_blocks = (n_rows_max as u64).saturating_mul(d_max.div_ceil(256) as u64);
         let of_block = Quants::<f32, Sums>::BLOCK_BYTES + Quants::<[f32; 8], [i16; 8]>::BLOCK_BYTES;
         let values = (4 * n_rows_max as u64).saturating_mul(d_max as u64);
-        values.saturating_add(n_blocks.saturating_mul(of_block))
+        values.saturating_add(4 * SLACK as u64).saturating_add(n_blocks.saturating_mul(of_block))
+    }
+
+    #[inline(always)]
+    fn start(&self) -> usize {
+        if cfg!(feature = "avx512") { self.start } else { 0 }
     }
 
     /// Rows filled last.
@@ -146,11 +160,12 @@ impl Activations {
     ) {
         let (n_rows, d) = shape;
         assert!(n_rows > 0 && d > 0, "activations of shape [{n_rows}, {d}]");
-        assert!(n_rows * d <= self.values.len(), "activations [{n_rows}, {d}] are larger than their buffers");
+        assert!(n_rows * d <= self.values.len() - SLACK, "activations [{n_rows}, {d}] are larger than their buffers");
         (self.n_rows, self.d, self.layouts) = (n_rows, d, layouts);
+        let start = self.start();
         let n_blocks = |layout| if layouts.contains(layout) { d.div_ceil(256) } else { 0 };
         let mut parts = (
-            Rows::new(&mut self.values[..n_rows * d], d),
+            Rows::new(&mut self.values[start..start + n_rows * d], d),
             (self.q8_256.rows(n_blocks(Layouts::Q8_256), n_rows), self.q8_32.rows(n_blocks(Layouts::Q8_32), n_rows)),
         );
         tiles::deal(pool, &mut parts, |t, (x, (q8_256, q8_32))| {
@@ -166,13 +181,13 @@ impl Activations {
 
     /// All rows, `[n_rows, d]`; exact whatever the layouts.
     pub fn rows(&self) -> &[f32] {
-        &self.values[..self.n_rows * self.d]
+        &self.values[self.start()..self.start() + self.n_rows * self.d]
     }
 
     /// Row `t`, `[d]`; exact whatever the layouts.
     #[inline(always)]
     pub(crate) fn f32_row(&self, t: usize) -> &[f32] {
-        &self.values[t * self.d..(t + 1) * self.d]
+        &self.values[self.start() + t * self.d..self.start() + (t + 1) * self.d]
     }
 
     #[inline(always)]
@@ -217,6 +232,7 @@ mod tests {
         let mut a = Activations::new(n_rows, d);
         let both = Layouts::Q8_32 | Layouts::Q8_256;
         a.fill(Kernels::detect(), &pool(3), (n_rows, d), both, |t, row| row.copy_from_slice(&x[t * d..(t + 1) * d]));
+        assert_eq!(a.rows().as_ptr().addr() % ALIGNED, 0);
         for (t, row) in x.chunks(d).enumerate() {
             assert_eq!(a.f32_row(t), row);
             for (b, block) in row.chunks(256).enumerate() {

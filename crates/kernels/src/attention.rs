@@ -367,7 +367,7 @@ mod tests {
             // A block holds [other layer's keys, values, keys of ours], so that neither begins at 0.
             let (block_bytes, v_at, k_at) = (2 * k_len + v_len, k_len, k_len + v_len);
             let mut arena = vec![0xffu8; n_blocks * block_bytes];
-            let blocks: Vec<u32> = (0..n_blocks as u32).rev().collect();
+            let mut blocks: Vec<u32> = (0..n_blocks as u32).rev().collect();
             for p in 0..self.n_ctx() {
                 for h in 0..self.n_kv_heads {
                     let block = blocks[p / self.block_len] as usize * block_bytes;
@@ -379,6 +379,10 @@ mod tests {
                     }
                 }
             }
+            // What nobody sees need not be a block.
+            let first = self.last.iter().map(|&last| self.row(last).0).min().unwrap();
+            blocks[..first / self.block_len].fill(u32::MAX);
+            blocks.extend([u32::MAX; 9]);
             let rows: Vec<_> =
                 self.last.iter().map(|&last| AttnRow { blocks: &blocks, first: self.row(last).0, last }).collect();
             let mut out = vec![f32::NAN; q.len()];

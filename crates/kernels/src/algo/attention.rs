@@ -14,6 +14,7 @@
 //! chunk is computed from nothing and chunks are cut and merged by absolute position, the bits of the result do not
 //! depend on who computes which chunk, nor on the length of the blocks that hold the positions.
 
+mod ahead;
 mod codes;
 mod query;
 mod scores;

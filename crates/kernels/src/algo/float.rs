@@ -7,16 +7,18 @@
 //!     out[r][t] = sum of the lanes
 //! ```
 //! Every weight that is loaded and widened serves T rows and every activation R. An output has its own lanes, so its
-//! bits do not depend on the tile it falls into.
+//! bits do not depend on the tile it falls into. A single activation row waits for memory, where the strip that comes next is
+//! asked for as in `gemv.rs`.
 
 use super::lanes::{LANES, padded, total};
 use super::matmul::Strip;
+use super::unpack::Next;
 use crate::format::FloatFormat;
-use crate::isa::Floats;
+use crate::isa::{Floats, Row};
 
 /// Strip of a float format.
 #[inline(always)]
-pub(crate) fn float<I: Floats, F: FloatFormat, const R: usize, const T: usize>(isa: I, mut strip: Strip<'_>) {
+pub(crate) fn float<I: Floats + Row, F: FloatFormat, const R: usize, const T: usize>(isa: I, mut strip: Strip<'_>) {
     let n = strip.rows.len();
     let (whole, d_out) = (n / T * T, strip.w.d_out());
     // Activations outside, weights inside: a tile of activation rows stays in L1 while the strip passes.
@@ -34,11 +36,24 @@ pub(crate) fn float<I: Floats, F: FloatFormat, const R: usize, const T: usize>(i
 
 /// Weight rows from `r`, the last one repeated where there are none left; activation rows from `t`.
 #[inline(always)]
-fn tile<I: Floats, F: FloatFormat, const R: usize, const T: usize>(isa: I, strip: &mut Strip<'_>, r: usize, t: usize) {
+fn tile<I: Floats + Row, F: FloatFormat, const R: usize, const T: usize>(
+    isa: I,
+    strip: &mut Strip<'_>,
+    r: usize,
+    t: usize,
+) {
     let (d_out, first) = (strip.w.d_out(), strip.rows.start);
     let w: [&[F::Weight]; R] = std::array::from_fn(|i| F::weights(strip.w.row((r + i).min(d_out - 1))));
     let x: [&[f32]; T] = std::array::from_fn(|j| strip.x.f32_row(first + t + j));
-    let sums = dots::<I, F, R, T>(isa, w, x);
+    // F32 was read a tenth slower so, with AVX-512.
+    let asks = I::ASKS && T == 1 && strip.rows.len() == 1 && size_of::<F::Weight>() < 4;
+    let next = asks.then(|| Next::new(strip, d_out).behind(r * strip.w.row(0).len()));
+    let ask = |k: usize| {
+        if let Some(next) = &next {
+            next.block(isa, k, R * LANES * size_of::<F::Weight>());
+        }
+    };
+    let sums = dots::<I, F, R, T>(isa, w, x, ask);
     for j in 0..T {
         let out = &mut strip.acc[(t + j) * strip.width..][r..d_out.min(r + R)];
         for (i, out) in out.iter_mut().enumerate() {
@@ -47,23 +62,29 @@ fn tile<I: Floats, F: FloatFormat, const R: usize, const T: usize>(isa: I, strip
     }
 }
 
-/// Lanes of `w[r] · x[t]`.
+/// Lanes of `w[r] · x[t]`; `ask(k)` is called with every sixteen weights of the rows.
 #[inline(always)]
 fn dots<I: Floats, F: FloatFormat, const R: usize, const T: usize>(
     isa: I,
     w: [&[F::Weight]; R],
     x: [&[f32]; T],
+    ask: impl Fn(usize),
 ) -> [[I::F; T]; R] {
     let mut lanes = [[isa.zeros(); T]; R];
     let n = w[0].len() / LANES;
     let (w, w_rest) = (w.map(|w| &w.as_chunks::<LANES>().0[..n]), w.map(|w| w.as_chunks::<LANES>().1));
     let (x, x_rest) = (x.map(|x| &x.as_chunks::<LANES>().0[..n]), x.map(|x| x.as_chunks::<LANES>().1));
     for k in 0..n {
-        let x = x.map(|x| isa.floats(&x[k]));
+        ask(k);
+        // A loop: `map` would be a call.
+        let mut vectors = [isa.zeros(); T];
+        for t in 0..T {
+            vectors[t] = isa.floats(&x[t][k]);
+        }
         for r in 0..R {
             let wide = F::load(isa, &w[r][k]);
             for t in 0..T {
-                lanes[r][t] = isa.mul_add(wide, x[t], lanes[r][t]);
+                lanes[r][t] = isa.mul_add(wide, vectors[t], lanes[r][t]);
             }
         }
     }

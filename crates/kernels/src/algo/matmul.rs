@@ -5,11 +5,11 @@
 //! | plain | `gemm.rs`: decode to i16, one flat dot product | the same, decoded once for 16 rows |
 //! | vectors | `gemv.rs`: codes never leave the registers; 512-bit ones: `quad.rs` | `panel.rs`: transposed once, lane = weight row |
 //! | matrix tiles | as vectors | `tile.rs`: as `panel.rs`, from 32 rows on |
-//! | float weights | `float.rs`: lanes along the row | the same, in register tiles |
+//! | float weights | `float.rs`: lanes along the row | the same, in register tiles; 512-bit vectors, from 16 rows on: `float_many.rs` |
 
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-use super::quad;
 use super::{float, gemm, gemv, measure, panel, unpack};
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+use super::{float_many, quad};
 use crate::Matrix;
 use crate::activations::Activations;
 use crate::format::{FloatFormat, KQuant, Quant32};
@@ -63,10 +63,10 @@ impl MatMul for Scalar {
     }
 }
 
-/// The algorithms for vectors, with that for one activation row, the way to unpack a panel, and the register tile of the panel and
-/// of float weights: rows (of a vector each), tokens.
+/// The algorithms for vectors, with that for one activation row, the way to unpack a panel, the register tile of the panel, and the
+/// algorithm and tile of float weights: rows (of a vector each), tokens.
 macro_rules! vectors {
-    ($isa:ty, $decode:ident, $unpack:ident, [$r:literal, $t:literal], [$float_r:literal, $float_t:literal]) => {
+    ($isa:ty, $decode:ident, $unpack:ident, [$r:literal, $t:literal], $float:ident [$float_r:literal, $float_t:literal]) => {
         impl MatMul for $isa {
             #[inline(always)]
             fn k_quant<F: KQuant>(self, strip: Strip<'_>) {
@@ -86,7 +86,7 @@ macro_rules! vectors {
 
             #[inline(always)]
             fn float<F: FloatFormat>(self, strip: Strip<'_>) {
-                float::float::<_, F, $float_r, $float_t>(self, strip)
+                $float::float::<_, F, $float_r, $float_t>(self, strip)
             }
 
             #[inline(always)]
@@ -98,16 +98,16 @@ macro_rules! vectors {
 }
 
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-vectors!(crate::isa::avx512::Avx512, quad, Turned, [4, 3], [4, 4]);
+vectors!(crate::isa::avx512::Avx512, quad, Turned, [4, 3], float_many[8, 3]);
 #[cfg(target_arch = "x86_64")]
-vectors!(crate::isa::avx2::AvxVnni, gemv, Staged, [2, 3], [2, 3]);
+vectors!(crate::isa::avx2::AvxVnni, gemv, Staged, [2, 3], float[2, 3]);
 #[cfg(target_arch = "x86_64")]
-vectors!(crate::isa::avx2::Avx2, gemv, Staged, [2, 3], [2, 3]);
+vectors!(crate::isa::avx2::Avx2, gemv, Staged, [2, 3], float[2, 3]);
 #[cfg(target_arch = "aarch64")]
-vectors!(crate::isa::neon::Neon<crate::isa::i8mm::UsDot>, gemv, Staged, [4, 4], [2, 2]);
+vectors!(crate::isa::neon::Neon<crate::isa::i8mm::UsDot>, gemv, Staged, [4, 4], float[2, 2]);
 #[cfg(target_arch = "aarch64")]
-vectors!(crate::isa::neon::Neon<crate::isa::dotprod::SDot>, gemv, Staged, [4, 4], [2, 2]);
+vectors!(crate::isa::neon::Neon<crate::isa::dotprod::SDot>, gemv, Staged, [4, 4], float[2, 2]);
 #[cfg(target_arch = "aarch64")]
-vectors!(crate::isa::neon::Neon<crate::isa::neon::Mull>, gemv, Staged, [4, 4], [2, 2]);
+vectors!(crate::isa::neon::Neon<crate::isa::neon::Mull>, gemv, Staged, [4, 4], float[2, 2]);
 #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
-vectors!(crate::isa::wasm::Simd128, gemv, Staged, [4, 2], [1, 2]);
+vectors!(crate::isa::wasm::Simd128, gemv, Staged, [4, 2], float[1, 2]);

@@ -80,6 +80,8 @@ macro_rules! rows_of_256_bits {
     ($isa:ty) => {
         impl Row for $isa {
             type V = __m256i;
+            // A program for boards, which is without AVX-512, must stay small.
+            const ASKS: bool = cfg!(feature = "avx512");
 
             proven! {
                 fn load(self, bytes: &[u8; 32]) -> __m256i { _mm256_loadu_si256(bytes.as_ptr().cast()) }

@@ -36,6 +36,8 @@ pub(crate) mod wasm;
 pub(crate) trait Row: Copy + Send + Sync + 'static {
     /// 32 bytes.
     type V: Copy;
+    /// Whether float weights, keys and values that come next are asked for.
+    const ASKS: bool = false;
 
     fn load(self, bytes: &[u8; 32]) -> Self::V;
     fn store(self, v: Self::V, bytes: &mut [u8; 32]);

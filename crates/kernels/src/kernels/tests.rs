@@ -168,6 +168,23 @@ fn a_row_gets_the_same_bits_whoever_its_neighbours_and_threads_are() {
 }
 
 #[test]
+fn wide_rows_of_floats_get_the_same_bits_beside_others() {
+    let mut random = Random(21);
+    for (k, ty) in kernels().flat_map(|k| [TensorType::F16, TensorType::BF16, TensorType::F32].map(|ty| (k, ty))) {
+        for (d_in, d_out) in [(5, 1), (1024, 8), (1040, 3), (2055, 67)] {
+            let bytes = random.weights(ty, d_out, d_in, 0.01);
+            let w = Matrix::new(ty, d_out, d_in, &bytes).unwrap();
+            let x = random.floats(101 * d_in);
+            let alone: Vec<f32> = x.chunks(d_in).flat_map(|x| matmul(k, 1, w, x)).collect();
+            for (n_rows, n_threads) in [(15, 1), (16, 1), (20, 2), (96, 1), (97, 3), (101, 1)] {
+                let got = matmul(k, n_threads, w, &x[..n_rows * d_in]);
+                assert_eq!(bits(&got), bits(&alone[..got.len()]), "{} {ty} {d_in} {n_rows}", k.isa());
+            }
+        }
+    }
+}
+
+#[test]
 fn more_rows_than_results_fit_are_made_in_turns() {
     let (mut random, k) = (Random(16), Kernels::detect());
     for ty in [TensorType::Q4_K, TensorType::Q8_0, TensorType::F16] {

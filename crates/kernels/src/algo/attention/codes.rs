@@ -48,7 +48,9 @@ impl Work<'_> {
         let (kv, seen) = (query.kv, &chunk.seen);
         let (rows, shape) = (query.stored(chunk, (kv.k_at, kv.k_elem)), (kv.k_elem, kv.d_head));
         read_scales(isa, &rows, seen, shape, self.scales);
+        let ahead = query.ahead::<I>(chunk, (kv.k_at, kv.k_elem));
         for first in (seen.start / LANES * LANES..seen.end).step_by(LANES) {
+            ahead.ask(isa, first..first + LANES);
             take_codes(isa, &rows.as_chunks().0[first / LANES], shape, self.ints.keys);
             match I::ROWS {
                 4 => self.scores_of_sixteen::<I, 4>(isa, shape, n, first),

@@ -28,7 +28,7 @@ pub(crate) struct Query<'a> {
 
 /// A chunk of absolute positions.
 pub(super) struct Chunk {
-    index: usize,
+    pub(super) index: usize,
     /// The positions that some row sees, counted from the start of the chunk; not empty.
     pub(super) seen: Range<usize>,
 }
@@ -56,7 +56,7 @@ impl Query<'_> {
 
     /// All positions that some row sees.
     #[inline(always)]
-    fn seen(&self) -> Range<usize> {
+    pub(super) fn seen(&self) -> Range<usize> {
         let first = self.rows.iter().map(|row| row.first).min().unwrap_or(0);
         first..self.rows.iter().map(|row| row.last + 1).max().unwrap_or(first)
     }

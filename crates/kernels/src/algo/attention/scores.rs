@@ -42,8 +42,10 @@ impl Work<'_> {
     pub(super) fn scores_of_few<I: Codes>(&mut self, isa: I, query: &Query<'_>, n: usize, chunk: &Chunk) {
         let (kv, seen, width) = (query.kv, &chunk.seen, self.width);
         let (stored, n_vectors) = (query.stored(chunk, (kv.k_at, kv.k_elem)), kv.d_head.div_ceil(LANES));
+        let ahead = query.ahead::<I>(chunk, (kv.k_at, kv.k_elem));
         // A few keys for all heads: widened, they stay in L1.
         for p in (seen.start / KEYS * KEYS..seen.end).step_by(KEYS) {
+            ahead.ask(isa, p..p + KEYS);
             for (row, out) in stored[p..p + KEYS].iter().zip(self.rows.chunks_exact_mut(width)) {
                 widen_floats(isa, row, kv.k_elem, &mut out.as_flattened_mut()[..kv.d_head]);
             }

@@ -6,12 +6,16 @@
 
 use super::super::kv::widen;
 use super::super::lanes::LANES;
+use super::ahead::Ahead;
 use super::query::Chunk;
 use super::stored::{Halves, Q4, Q8, Source, Widened, read_scales};
 use super::{CHUNK, MANY, Query, Work};
 use crate::isa::{Codes, Floats};
 use crate::{KvElem, Q4_GROUP};
 use std::ops::Range;
+
+/// Positions after which more of the values that come next are asked for.
+const PIECE: usize = 8;
 
 /// What the values before and those of the chunk are multiplied by, per head.
 type Factors = [[f32; MANY]; 2];
@@ -29,10 +33,11 @@ impl Work<'_> {
     ) {
         let (kv, seen, width) = (query.kv, &chunk.seen, self.width);
         let stored = &query.stored(chunk, (kv.v_at, kv.v_elem));
+        let ahead = query.ahead::<I>(chunk, (kv.v_at, kv.v_elem));
         let directly = I::WIDENS_OFTEN && self.treats_few() && kv.d_head.is_multiple_of(LANES * I::VECTORS);
         let n_vectors = kv.d_head.div_ceil(LANES);
         let (scores, visible, values) = (&*self.scores, &self.visible[..n], &mut *self.values);
-        let mut sums = Sums { width, n_vectors, scores, visible, values, factors };
+        let mut sums = Sums { width, n_vectors, scores, visible, values, factors, ahead };
         match kv.v_elem {
             KvElem::F16 if directly => sums.add(isa, &Halves(stored)),
             KvElem::Q8 if directly => {
@@ -65,6 +70,7 @@ struct Sums<'a> {
     /// `[heads, width]`.
     values: &'a mut [[f32; LANES]],
     factors: &'a Factors,
+    ahead: Ahead<'a>,
 }
 
 impl Sums<'_> {
@@ -99,7 +105,16 @@ impl Sums<'_> {
     ) {
         let common = common::<R>(&self.visible[heads.clone()]);
         let weights: &[_; R] = self.scores[heads.start..].first_chunk().expect("heads come in sixteens");
-        let sums = weighted(isa, (source, v), weights.each_ref(), common.clone(), [[isa.zeros(); V]; R]);
+        let mut sums = [[isa.zeros(); V]; R];
+        let asks = I::ASKS && self.ahead.asks() && v == 0 && heads.start == 0;
+        let n_at_once = if asks { PIECE } else { CHUNK };
+        for start in (0..CHUNK).step_by(n_at_once) {
+            if asks {
+                self.ahead.ask(isa, start..start + PIECE);
+            }
+            let positions = common.start.max(start)..common.end.min(start + n_at_once);
+            sums = weighted(isa, (source, v), weights.each_ref(), positions, sums);
+        }
         for (h, sums) in heads.zip(sums) {
             let visible = self.visible[h].clone();
             let besides = if common.is_empty() { visible.clone() } else { common.end..visible.end };
