@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""atta and llama.cpp side by side: same files, same run, alternating.
+"""atta and its peers side by side: same files, same run, in turn.
 
-    compare.py MODEL.gguf … [-p 512] [-n 64] [-t 1,2] [-r 5] [--llama-bench PATH] [--atta PATH] [--markdown]
+    compare.py MODEL.gguf … [-p 512] [-n 64] [-t 1,2] [-r 5] [--peer NAME=PATH …] [--atta PATH] [--isa NAME] [--markdown]
 
-Each round runs one engine, then the other; figures are medians over the rounds, ratios are medians of the rounds'
-ratios, since a shared machine drifts more from minute to minute than the engines differ. Both read a prompt of -p tokens
-from an empty context and write -n tokens, with one warm-up of their own. llama-bench is that of llama.cpp; README.md
-says how to build it. Peak private memory (RssAnon) is sampled while each engine runs.
+Each round runs atta, then each peer; figures are medians over the rounds, ratios are medians of the rounds' ratios, since
+a shared machine drifts more from minute to minute than the engines differ. All read a prompt of -p tokens from an empty
+context and write -n tokens, with one warm-up of their own. A peer is a llama-bench, of llama.cpp or of a fork of it;
+README.md says how to build them. Peak private memory (RssAnon) is sampled while each engine runs.
 """
 
 import argparse
@@ -28,39 +28,54 @@ def run(command):
 
 
 def atta(args, model, threads):
-    out, peak = run([args.atta, "bench", model, "-p", str(args.p), "-n", str(args.n), "-r", "1", "-j", str(threads), "--json"])
+    """Tokens per second of reading and of writing, and private bytes."""
+    isa = ["--isa", args.isa] if args.isa else []
+    out, peak = run([args.atta, "bench", model, "-p", str(args.p), "-n", str(args.n), "-r", "1", "-j", str(threads), "--json", *isa])
     report = json.loads(out)
     return report["prefill_tok_s"], report["decode_tok_s"], peak
 
 
-def llama(args, model, threads):
-    out, peak = run([args.llama_bench, "-m", model, "-p", str(args.p), "-n", str(args.n), "-r", "1", "-t", str(threads), "-o", "json"])
-    rates = {bool(row["n_gen"]): row["avg_ts"] for row in json.loads(out)}
+def peer(args, path, model, threads):
+    """The same of a llama-bench."""
+    out, peak = run([path, "-m", model, "-p", str(args.p), "-n", str(args.n), "-r", "1", "-t", str(threads), "-o", "json"])
+    # Forks print lines of their own in front.
+    start = out.find("[\n")
+    if start < 0:
+        sys.exit(f"{path} printed no JSON")
+    rates = {bool(row["n_gen"]): row["avg_ts"] for row in json.loads(out[start:])}
     return rates.get(False, 0.0), rates.get(True, 0.0), peak
 
 
 def compare(args, model, threads):
-    rounds = [(atta(args, model, threads), llama(args, model, threads)) for _ in range(args.r)]
-    ours, theirs = zip(*rounds)
-    median = lambda rows, i: statistics.median(row[i] for row in rows)
-    ratio = lambda i: statistics.median(a[i] / b[i] for a, b in rounds if b[i])
-    return {
-        "model": pathlib.Path(model).name, "threads": threads,
-        "prefill": {"atta": median(ours, 0), "llama.cpp": median(theirs, 0), "ratio": ratio(0)},
-        "decode": {"atta": median(ours, 1), "llama.cpp": median(theirs, 1), "ratio": ratio(1)},
-        "private_bytes": {"atta": max(r[2] for r in ours), "llama.cpp": max(r[2] for r in theirs)},
-    }  # fmt: skip
+    """{model, threads, engines: {name: {prefill, decode, private_bytes, and for peers how many times as fast atta is}}}"""
+    engines = {"atta": lambda: atta(args, model, threads)}
+    engines |= {name: lambda path=path: peer(args, path, model, threads) for name, path in args.peer}
+    rounds = [{name: measure() for name, measure in engines.items()} for _ in range(args.r)]
+    row = {"model": pathlib.Path(model).name, "threads": threads, "engines": {}}
+    for name in engines:
+        seen = row["engines"][name] = {"private_bytes": max(r[name][2] for r in rounds)}
+        for i, what in enumerate(("prefill", "decode")):
+            seen[what] = statistics.median(r[name][i] for r in rounds)
+            if name != "atta" and all(r[name][i] for r in rounds):
+                seen[f"{what}_ratio"] = statistics.median(r["atta"][i] / r[name][i] for r in rounds)
+    return row
 
 
 def show(row, markdown):
-    p, d, m = row["prefill"], row["decode"], row["private_bytes"]
-    cells = [
-        f"{row['model']:36}", f"{row['threads']:2}",
-        f"{p['atta']:7.1f}", f"{p['llama.cpp']:7.1f}", f"{p['ratio']:5.2f}",
-        f"{d['atta']:7.1f}", f"{d['llama.cpp']:7.1f}", f"{d['ratio']:5.2f}",
-        f"{m['atta'] / 1e6:7.0f}", f"{m['llama.cpp'] / 1e6:7.0f}",
-    ]  # fmt: skip
-    print("| " + " | ".join(cells) + " |" if markdown else " ".join(cells), flush=True)
+    """A line for each engine."""
+    for name, seen in row["engines"].items():
+        cells = [f"{row['model']:24}", f"{row['threads']:2}", f"{name:16}"]
+        for what in ("prefill", "decode"):
+            cells += [f"{seen[what]:7.1f}", f"{seen[f'{what}_ratio']:5.2f}" if f"{what}_ratio" in seen else " " * 5]
+        cells.append(f"{seen['private_bytes'] / 1e6:7.0f}")
+        print("| " + " | ".join(cells) + " |" if markdown else " ".join(cells), flush=True)
+
+
+def named_path(text):
+    name, _, path = text.partition("=")
+    if not path or name == "atta":
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=PATH of a peer")
+    return name, path
 
 
 def main():
@@ -71,12 +86,14 @@ def main():
     parser.add_argument("-t", default="1,2", help="numbers of threads")
     parser.add_argument("-r", type=int, default=5, help="rounds")
     parser.add_argument("--atta", default="target/release/atta")
-    parser.add_argument("--llama-bench", default="target/peers/build/bin/llama-bench")
+    parser.add_argument("--isa", help="instruction set for atta, such as avx512 beside peers that were built without AMX")
+    parser.add_argument("--peer", type=named_path, action="append", metavar="NAME=PATH", help="a llama-bench; may be given again")
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--json", action="store_true", help="one object a line instead of a table")
     args = parser.parse_args()
+    args.peer = args.peer or [("llama.cpp", "target/peers/build/bin/llama-bench")]
     if not args.json:
-        head = ["model", "threads", "prefill atta", "llama.cpp", "ratio", "decode atta", "llama.cpp", "ratio", "MB atta", "llama.cpp"]
+        head = ["model", "threads", "engine", "prefill", "atta is … times as fast", "decode", "atta is … times as fast", "private MB"]
         print("| " + " | ".join(head) + " |\n|" + "---|" * len(head) if args.markdown else "  ".join(head), flush=True)
     for model in args.models:
         for threads in map(int, args.t.split(",")):
