@@ -233,9 +233,9 @@ def wish(rng, offered):
 def offered_tools(rng):
     """Which tools there are: mostly all, in their order; sometimes some, sometimes in another order."""
     kind = rng.random()
-    if kind < 0.62:
+    if kind < 0.48:
         return TOOLS
-    if kind < 0.65:
+    if kind < 0.51:
         return []
     share = 0.05 + 0.95 * rng.random() ** 1.5
     some = [tool for tool in TOOLS if chance(rng, share)] or [one_of(rng, TOOLS)]
