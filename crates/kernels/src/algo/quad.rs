@@ -47,11 +47,13 @@ pub(crate) fn quant_32<F: Quant32>(isa: Avx512, strip: Strip<'_>) {
 fn quads_of_256<F: KQuant>(
     isa: Avx512,
     strip: Strip<'_>,
-    kernel: impl Fn(Avx512, [&[F::Block]; 4], Four256<'_>) -> __m512,
+    kernel: impl Fn(Avx512, [&[F::Block]; 4], Four256<'_>, usize) -> __m512,
 ) {
     let (x, t) = (strip.x.q8_256(), strip.rows.start);
     let quarter = strip.w.d_out().div_ceil(4);
+    let further = Further::new(&strip, quarter);
     for r in 0..quarter {
+        let far = further.of_row(r);
         let (rows, mut out) = (four_rows(strip.w, F::blocks, r, quarter), isa.no_quad());
         for b in (0..rows[0].len()).step_by(4) {
             let n = (rows[0].len() - b).min(4);
@@ -59,7 +61,7 @@ fn quads_of_256<F: KQuant>(
             let codes = std::array::from_fn(|c| &x.codes[at[c]].0);
             let sums = std::array::from_fn(|c| &x.sums[at[c]]);
             let inputs = Four256 { codes, sums, scales: std::array::from_fn(|c| x.scales[at[c]]) };
-            let quad = kernel(isa, rows.map(|row| &row[b..b + n]), inputs);
+            let quad = kernel(isa, rows.map(|row| &row[b..b + n]), inputs, far);
             out = isa.add_quad(out, quad, n);
         }
         store(isa.four_floats(out), (r, quarter), &mut strip.acc[..strip.w.d_out()]);
@@ -68,20 +70,20 @@ fn quads_of_256<F: KQuant>(
 
 /// A format with blocks of 32 that has a kernel here. A trait, as only its methods can be inlined at two calls for sure.
 trait Quad32<const B: usize>: Quant32<Block = [u8; B]> {
-    fn quad(isa: Avx512, rows: [&[[u8; B]; 4]; 4], x: Four32<'_>) -> __m512;
+    fn quad(isa: Avx512, rows: [&[[u8; B]; 4]; 4], x: Four32<'_>, far: usize) -> __m512;
 }
 
 impl Quad32<18> for Q4_0 {
     #[inline(always)]
-    fn quad(isa: Avx512, rows: [&[[u8; 18]; 4]; 4], x: Four32<'_>) -> __m512 {
-        isa.q4_0(rows, x)
+    fn quad(isa: Avx512, rows: [&[[u8; 18]; 4]; 4], x: Four32<'_>, far: usize) -> __m512 {
+        isa.q4_0(rows, x, far)
     }
 }
 
 impl Quad32<34> for Q8_0 {
     #[inline(always)]
-    fn quad(isa: Avx512, rows: [&[[u8; 34]; 4]; 4], x: Four32<'_>) -> __m512 {
-        isa.q8_0(rows, x)
+    fn quad(isa: Avx512, rows: [&[[u8; 34]; 4]; 4], x: Four32<'_>, far: usize) -> __m512 {
+        isa.q8_0(rows, x, far)
     }
 }
 
@@ -94,18 +96,52 @@ fn quads_of_32<F: Quad32<B>, const B: usize>(isa: Avx512, strip: Strip<'_>) {
         let (sums, scales) = (x.sums[at].as_chunks().0[half], x.scales[at].as_chunks().0[half]);
         Four32 { codes: &x.codes[at].0.as_chunks().0[half], sums, scales }
     };
+    let further = Further::new(&strip, quarter);
     for r in 0..quarter {
+        let far = further.of_row(r);
         let (rows, mut out) = (four_rows(strip.w, F::blocks, r, quarter), isa.no_quad());
         let n = rows[0].len() / 4;
         let fours = rows.map(|row| &row.as_chunks::<4>().0[..n]);
         for q in 0..n {
-            out = isa.add_quad(out, F::quad(isa, fours.map(|row| &row[q]), input(q)), 4);
+            out = isa.add_quad(out, F::quad(isa, fours.map(|row| &row[q]), input(q), far), 4);
         }
         if rows[0].len() > 4 * n {
             let rests = rows.map(|row| padded(row.as_chunks::<4>().1));
-            out = isa.add_quad(out, F::quad(isa, rests.each_ref(), input(n)), rows[0].len() - 4 * n);
+            out = isa.add_quad(out, F::quad(isa, rests.each_ref(), input(n), far), rows[0].len() - 4 * n);
         }
         store(isa.four_floats(out), (r, quarter), &mut strip.acc[..strip.w.d_out()]);
+    }
+}
+
+/// What is asked for while a row is read: the row some rows behind it in the same quarter, or, from the last rows of a
+/// quarter, in that of the strip that the thread computes next. A quarter is a few pages long; asked for in the order of
+/// memory only, its beginning would be waited for each time.
+struct Further {
+    quarter: usize,
+    n_rows: usize,
+    /// Bytes to the row of the same quarter.
+    here: usize,
+    /// Bytes to the row of the next strip.
+    next: usize,
+}
+
+impl Further {
+    /// Bytes, in whole rows; from memory into the L2.
+    const DISTANCE: usize = 2 << 10;
+
+    #[inline(always)]
+    fn new(strip: &Strip<'_>, quarter: usize) -> Self {
+        let row = strip.w.row(0).len();
+        let n_rows = Self::DISTANCE.div_ceil(row.max(1)).min(quarter);
+        let here = n_rows * row;
+        // Where no strip comes next, that is a row of this one.
+        let next = here + (strip.skip * strip.w.d_out()).saturating_sub(quarter) * row;
+        Self { quarter, n_rows, here, next }
+    }
+
+    #[inline(always)]
+    fn of_row(&self, r: usize) -> usize {
+        if r + self.n_rows < self.quarter { self.here } else { self.next }
     }
 }
 

@@ -31,8 +31,6 @@ pub(crate) struct Four32<'a> {
 
 /// Bytes between what is multiplied and what is asked for, from the L2.
 const NEAR: usize = 1 << 10;
-/// The same, from memory into the L2.
-const FAR: usize = 2 << 10;
 
 /// Indices for `vpshufb` that widen byte `low` of a word of 8 to all words of the lower half, byte `high` to the upper.
 const fn bytes_of_halves(low: u8, high: u8) -> [u8; 64] {
@@ -94,11 +92,11 @@ const EVEN: [i64; 8] = [0, 2, 4, 6, 0, 2, 4, 6];
 
 impl Avx512 {
     proven! {
-        /// Asks for the lines [`NEAR`] and [`FAR`] bytes behind those of `bytes`, which need not exist.
-        fn ask_behind(self, bytes: &[u8]) {
+        /// Asks for the lines [`NEAR`] and `far` bytes behind those of `bytes`, which need not exist.
+        fn ask_behind(self, bytes: &[u8], far: usize) {
             for line in (0..bytes.len()).step_by(64) {
                 _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(line + NEAR).cast());
-                _mm_prefetch::<_MM_HINT_T1>(bytes.as_ptr().wrapping_add(line + FAR).cast());
+                _mm_prefetch::<_MM_HINT_T1>(bytes.as_ptr().wrapping_add(line.wrapping_add(far)).cast());
             }
         }
         fn words(self, words: &[u16; 32]) -> __m512i { _mm512_loadu_si512(words.as_ptr().cast()) }
@@ -156,7 +154,7 @@ impl Avx512 {
 
         /// Q4_K (blocks of 144 bytes) and Q5_K (of 176).
         pub(crate) fn nibbles_k<const B: usize>(
-            self, rows: [&[[u8; B]]; 4], x: Four256<'_>
+            self, rows: [&[[u8; B]]; 4], x: Four256<'_>, far: usize
         ) -> __m512 {
             let n = rows[0].len();
             let mut heads = [_mm512_setzero_si512(); 4];
@@ -199,7 +197,7 @@ impl Avx512 {
                 }
                 let mut dots = [_mm512_setzero_si512(); 4];
                 for r in 0..4 {
-                    self.ask_behind(&rows[r][c]);
+                    self.ask_behind(&rows[r][c], far);
                     let codes = self.codes_of_nibbles(&rows[r][c]);
                     let word = _mm512_set1_epi64(words[r / 2][2 * c + r % 2]);
                     let mut sum = _mm512_setzero_si512();
@@ -243,7 +241,7 @@ impl Avx512 {
             ]
         }
 
-        pub(crate) fn q6_k(self, rows: [&[[u8; 210]]; 4], x: Four256<'_>) -> __m512 {
+        pub(crate) fn q6_k(self, rows: [&[[u8; 210]]; 4], x: Four256<'_>, far: usize) -> __m512 {
             let (low_4, top_2) = (_mm512_set1_epi8(0x0f), _mm512_set1_epi8(0x30));
             let (left, right) = (self.words(const { &halves_of(4, 2) }), self.words(const { &halves_of(0, 2) }));
             let (mut d, mut blocks) = ([0; 16], [_mm512_setzero_si512(); 4]);
@@ -252,7 +250,7 @@ impl Avx512 {
                 let sums = _mm256_loadu_si256(x.sums[c].of_16.whole.as_ptr().cast());
                 let mut dots = [_mm512_setzero_si512(); 4];
                 for r in 0..4 {
-                    self.ask_behind(&rows[r][c]);
+                    self.ask_behind(&rows[r][c], far);
                     let block = &rows[r][c];
                     d[4 * c + r] = u16::from_le_bytes([block[208], block[209]]);
                     let scales = _mm256_cvtepi8_epi16(_mm_loadu_si128(block.as_ptr().add(192).cast()));
@@ -281,7 +279,7 @@ impl Avx512 {
             _mm512_mul_ps(self.of_blocks(x.scales), v)
         }
 
-        pub(crate) fn q8_0(self, rows: [&[[u8; 34]; 4]; 4], x: Four32<'_>) -> __m512 {
+        pub(crate) fn q8_0(self, rows: [&[[u8; 34]; 4]; 4], x: Four32<'_>, far: usize) -> __m512 {
             let sums = _mm_cvtepi16_epi32(_mm_loadl_epi64(x.sums.as_ptr().cast()));
             // Flipping the top bit adds 128 to the codes.
             let offsets = _mm_sub_epi32(_mm_setzero_si128(), _mm_slli_epi32::<7>(sums));
@@ -290,7 +288,7 @@ impl Avx512 {
             let (xs, mut d) = (x.codes.as_chunks::<64>().0, [0; 16]);
             let mut dots = [[_mm512_setzero_si512(); 4]; 2];
             for r in 0..4 {
-                self.ask_behind(rows[r].as_flattened());
+                self.ask_behind(rows[r].as_flattened(), far);
                 let blocks = rows[r];
                 for c in 0..4 {
                     d[4 * c + r] = u16::from_le_bytes([blocks[c][0], blocks[c][1]]);
@@ -306,7 +304,7 @@ impl Avx512 {
             _mm512_mul_ps(_mm512_mul_ps(self.halves_16(&d), self.of_blocks(x.scales)), isum)
         }
 
-        pub(crate) fn q4_0(self, rows: [&[[u8; 18]; 4]; 4], x: Four32<'_>) -> __m512 {
+        pub(crate) fn q4_0(self, rows: [&[[u8; 18]; 4]; 4], x: Four32<'_>, far: usize) -> __m512 {
             let sums = _mm_cvtepi16_epi32(_mm_loadl_epi64(x.sums.as_ptr().cast()));
             // Codes are lowered by 8.
             let offsets = _mm_sub_epi32(_mm_setzero_si128(), _mm_slli_epi32::<3>(sums));
@@ -318,7 +316,7 @@ impl Avx512 {
             let (first, second) = (_mm512_shuffle_i32x4::<0x88>(a, b), _mm512_shuffle_i32x4::<0xdd>(a, b));
             let (mut d, mut dots) = (_mm512_setzero_si512(), [_mm512_setzero_si512(); 4]);
             for r in 0..4 {
-                self.ask_behind(rows[r].as_flattened());
+                self.ask_behind(rows[r].as_flattened(), far);
                 let blocks = rows[r];
                 let at = |c: usize| blocks[c].last_chunk().expect("the nibbles end the block");
                 let nibbles = self.four_lanes([at(0), at(1), at(2), at(3)]);
