@@ -37,8 +37,8 @@ TEMPLATE = """\
 {%- endif %}
 """
 
-# How much a token of each kind counts in training: the user's words are a help to learn the language, no more.
-TOOLS_WEIGHT, USER_WEIGHT, RESULT_WEIGHT, ANSWER_WEIGHT = 0, 1, 0, 4
+# How much a token counts in training: nothing where it is given; what is said of a call's result less than the call.
+GIVEN_WEIGHT, ANSWER_WEIGHT, REPORT_WEIGHT = 0, 4, 1
 
 
 def as_json(value):
@@ -51,13 +51,13 @@ def call_text(name, arguments):
 
 def pieces(tools, messages):
     """[(text, weight)] of a conversation, special tokens as their text; messages as in OpenAI's interface."""
-    out = [(BEGIN, 0)]
+    out = [(BEGIN, GIVEN_WEIGHT)]
     if tools:
-        out.append((TOOLS + "".join(" " + name for name in tools) + END, TOOLS_WEIGHT))
-    for message in messages:
+        out.append((TOOLS + "".join(" " + name for name in tools) + END, GIVEN_WEIGHT))
+    for before, message in zip([{}, *messages], messages):
         role = message["role"]
         calls = "".join(call_text(call["name"], call["arguments"]) for call in message.get("tool_calls", []))
-        weight = {"assistant": ANSWER_WEIGHT, "tool": RESULT_WEIGHT}.get(role, USER_WEIGHT)
-        out.append((f"<|{role}|>", 0))
+        weight = GIVEN_WEIGHT if role != "assistant" else REPORT_WEIGHT if before.get("role") == "tool" else ANSWER_WEIGHT
+        out.append((f"<|{role}|>", GIVEN_WEIGHT))
         out.append((message.get("content", "") + calls + END, weight))
     return out

@@ -37,7 +37,7 @@ WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L
 BARE_WORDS = WORDS.replace(r"[^\r\n\p{L}\p{N}]?\p{L}+", r"_?\p{L}+")
 N_SPACED = 400
 N_HELD_OUT = 400
-STORY_WEIGHT = 2
+STORY_WEIGHT = 1
 SHAPE = Config(n_vocab=3072, n_ctx=1024, n_layers=6, d_ff=640)
 
 

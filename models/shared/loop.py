@@ -19,31 +19,80 @@ from model import Config, Model
 
 PRECISION = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 PAD = 0
+# Of texts that narrower windows would hold, so that distant positions stay known.
+SHARE_OF_WIDEST = 0.05
 
 
-def windows(rows, width, n_rows, seed):
-    """Batches of ids and weights, [n_rows, width + 1] each, cut from one long stream of shuffled rows, for ever.
+def windows(rows, widths, n_tokens, seed):
+    """Batches of ids and weights, [n_tokens // width, width + 1] each, for ever, `width` being one of `widths`.
 
-    rows: [(ids, weights)]; the shape of a batch never changes.
+    rows: [(ids, weights)], in another order each time round. Whole texts stand side by side in a window, as many as it
+    holds, and no text is begun that does not end in it; what is longer than the widest window is cut.
     """
     rng = np.random.default_rng(seed)
+    packers = {width: Packer(width, n_tokens // width) for width in widths}
     while True:
-        order = rng.permutation(len(rows))
-        ids = np.concatenate([rows[i][0] for i in order]).astype(np.int64)
-        weights = np.concatenate([rows[i][1] for i in order]).astype(np.float32)
-        n = (len(ids) - 1) // (width * n_rows)
-        for start in range(0, n * width * n_rows, width * n_rows):
-            cut = [slice(s, s + width + 1) for s in range(start, start + width * n_rows, width)]
-            yield torch.from_numpy(np.stack([ids[s] for s in cut])), torch.from_numpy(np.stack([weights[s] for s in cut]))
+        for i in rng.permutation(len(rows)):
+            for start in range(0, len(rows[i][0]), widths[-1] + 1):
+                ids, weights = (part[start : start + widths[-1] + 1] for part in rows[i])
+                fitting = [width for width in widths if len(ids) <= width + 1]
+                batch = packers[fitting[-1] if rng.random() < SHARE_OF_WIDEST else fitting[0]].add(ids, weights)
+                if batch:
+                    yield batch
+
+
+class Packer:
+    """Puts texts into the fullest of some windows that are not full yet."""
+
+    N_OPEN = 32
+
+    def __init__(self, width, n_windows):
+        self.width, self.n_windows, self.open, self.full = width, n_windows, [], []
+
+    def add(self, ids, weights):
+        """A batch, if there are enough windows now."""
+        room = self.width + 1 - len(ids)
+        fullest = max((window for window in self.open if window.length <= room), key=lambda window: window.length, default=None)
+        if fullest is None:
+            fullest = Window()
+            self.open.append(fullest)
+        fullest.add(ids, weights)
+        if len(self.open) > self.N_OPEN:
+            self.open.sort(key=lambda window: window.length)
+            self.full.append(self.open.pop())
+        if len(self.full) < self.n_windows:
+            return None
+        batch, self.full = self.full, []
+        return filled_up([window.ids for window in batch], [window.weights for window in batch], self.width + 1)
+
+
+class Window:
+    """Texts side by side."""
+
+    def __init__(self):
+        self.ids, self.weights, self.length = [], [], 0
+
+    def add(self, ids, weights):
+        self.ids.append(ids)
+        self.weights.append(weights)
+        self.length += len(ids)
+
+
+def filled_up(ids, weights, width):
+    """Lists of pieces, one list a row, as two matrices of that width, with tokens of no weight behind."""
+    shape = (len(ids), width)
+    out = np.full(shape, PAD, dtype=np.int64), np.zeros(shape, dtype=np.float32)
+    for matrix, rows in zip(out, (ids, weights)):
+        for i, pieces in enumerate(rows):
+            row = np.concatenate(pieces)
+            matrix[i, : len(row)] = row
+    return tuple(torch.from_numpy(matrix) for matrix in out)
 
 
 def padded(rows):
     """Rows side by side, each on its own, filled up with tokens of no weight."""
     width = (max(len(ids) for ids, _ in rows) + 6) // 8 * 8 + 1
-    ids, weights = np.full((len(rows), width), PAD, dtype=np.int64), np.zeros((len(rows), width), dtype=np.float32)
-    for i, (row, weight) in enumerate(rows):
-        ids[i, : len(row)], weights[i, : len(row)] = row, weight
-    return torch.from_numpy(ids), torch.from_numpy(weights)
+    return filled_up([[ids] for ids, _ in rows], [[weights] for _, weights in rows], width)
 
 
 class Muon:
@@ -150,10 +199,10 @@ def train(args, rank, n_ranks, model, rows, held_out, out):
     chosen = {id(p) for p in matrices}
     muon = Muon(matrices, precision)
     adam = torch.optim.AdamW([p for p in parameters if id(p) not in chosen], lr=args.lr, betas=(0.9, 0.98), weight_decay=0.0)
-    stream = windows(rows[rank::n_ranks], args.width, args.batch_tokens // args.width // n_ranks, seed=3 + rank)
+    stream = windows(rows, args.widths, args.batch_tokens, seed=3)
     started, step, mean, next_look = time.time(), 0, None, 0.0
     while (progress := agreed((time.time() - started) / (60 * args.minutes))) < 1:
-        ids, weights = next(stream)
+        ids, weights = (part[rank::n_ranks] for part in next(stream))
         loss = run(model, ids.to(args.device), weights.to(args.device), args.device, precision)
         loss.backward()
         average_gradients(parameters)
@@ -226,6 +275,10 @@ def shape(text):
     return Config(**{name: int(value) for name, value in (part.split("=") for part in text.split(","))})
 
 
+def widths(text):
+    return sorted(int(width) for width in text.split(","))
+
+
 def add_options(parser, default_shape, lr=5e-3):
     """The options that all trainings have."""
     parser.add_argument("--out", required=True)
@@ -233,7 +286,7 @@ def add_options(parser, default_shape, lr=5e-3):
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--processes", type=int, default=1, help="training processes (CPU: one a core)")
     parser.add_argument("--batch-tokens", type=int, default=16384)
-    parser.add_argument("--width", type=int, default=512)
+    parser.add_argument("--widths", type=widths, default=[512], help="tokens of a window: one number, or some, as in 256,512,1024")
     parser.add_argument("--lr", type=float, default=lr)
     parser.add_argument("--looks", type=int, default=20)
     parser.add_argument("--compile", action="store_true")
