@@ -8,6 +8,7 @@ import json
 import random
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import alarms
@@ -45,6 +46,19 @@ SPEAK = ["hey, ", "hi, ", "hello, ", "ok, ", "so, ", "um, ", "excuse me, ", "tel
 JOINTS = [" and ", " and ", " and ", " and ", " and then ", ", then ", ", ", ", and ", " and also ", " and please ", ". then ", ", also ", " then ", " as well as ", " plus ", ", after that "]
 QUESTION_JOINTS = [" and ", ", and ", "? and ", ". also, ", ". ", " and also "]
 KEYS = {a: b for a, b in zip("abcdefghijklmnopqrstuvwxyz", "sq vn xf sr wd dg fh gj uo hk jl kp nk bm ip ol wa et ad ry yi cb qe zc tu xs".split())}
+
+
+@dataclass(frozen=True)
+class Habits:
+    """How people talk: the share of turns with typing errors, and of requests that another one follows in the same sentence."""
+
+    typing_errors: float = 0.1
+    joins: float = 0.26
+
+
+USUAL = Habits()
+# More of what is hard to learn.
+HARD = Habits(typing_errors=0.22, joins=0.4)
 
 
 def weighted(rng, weights):
@@ -147,10 +161,10 @@ def with_accents(rng, text, calls):
     return changed(text, calls, lambda value: "".join(letters.get(c, c) for c in value))
 
 
-def typed(rng, made, text):
+def typed(rng, made, text, habits):
     """(text, calls) as somebody types or says it: case, marks, errors."""
     calls = made.calls
-    if chance(rng, 0.1):
+    if chance(rng, habits.typing_errors):
         text = with_typos(rng, text)
     question = made.form == "question" or text.endswith("?")
     text = text.rstrip("?")
@@ -174,9 +188,9 @@ def typed(rng, made, text):
     return text.replace("{", "").replace("}", ""), calls
 
 
-def turn(rng, made, text=None):
+def turn(rng, made, habits):
     """The messages of one exchange."""
-    user, calls = typed(rng, made, polite(rng, made) if text is None else text)
+    user, calls = typed(rng, made, polite(rng, made), habits)
     messages = [{"role": "user", "content": user}]
     if calls:
         messages.append({"role": "assistant", "tool_calls": [{"name": name, "arguments": arguments} for name, arguments in calls]})
@@ -192,7 +206,7 @@ def sentence(text):
     return text if text.endswith((".", "!", "?", '"')) else text + "."
 
 
-def story_turn(rng):
+def story_turn(rng, habits):
     """Somebody asks for a story."""
     text = generate.story(int(rng.random() * 1e9))
     about = [creature for creature in CREATURES if re.search(rf"\b{creature}\b", text[:160])]
@@ -200,7 +214,7 @@ def story_turn(rng):
                        "do you know a story", "can you tell a story", "tell a little story", "story time", "I want to hear a story", "how about a story"])  # fmt: skip
     if about and chance(rng, 0.7):
         ask += f" about a {about[0]}"
-    return turn(rng, Request(ask, "command" if ask.startswith(("tell", "read", "make")) else "statement", reply=text))[0]
+    return turn(rng, Request(ask, "command" if ask.startswith(("tell", "read", "make")) else "statement", reply=text), habits)[0]
 
 
 def not_offered(rng, made, offered):
@@ -209,20 +223,20 @@ def not_offered(rng, made, offered):
     return Request(made.text, made.form, reply=talk.offered_not(rng, missing))
 
 
-def one_or_more(rng):
-    """A request; one in four is two or three in one sentence."""
+def one_or_more(rng, habits):
+    """A request; some are two or three in one sentence."""
     made = request(rng, weighted(rng, MODULES))
-    while chance(rng, 0.26) and len(made.calls) < 3:
+    while chance(rng, habits.joins) and len(made.calls) < 3:
         second = request(rng, weighted(rng, MODULES))
         both = joined(rng, made, second) if "error" not in str(made.results + second.results) else None
         made = both or made
     return made
 
 
-def wish(rng, offered):
+def wish(rng, offered, habits):
     """A request; where tools are few, it is one for them a little more often than chance has it."""
     for _ in range(4):
-        made = one_or_more(rng)
+        made = one_or_more(rng, habits)
         if all(name in offered for name, _ in made.calls):
             return made
         if chance(rng, 0.5):
@@ -244,8 +258,8 @@ def offered_tools(rng):
     return some
 
 
-def conversation(n):
-    """(tools, messages) of that number."""
+def conversation(n, habits=USUAL):
+    """(tools, messages) of that number, always the same for the same habits."""
     rng = random.Random(f"atta home {n}")
     offered = offered_tools(rng)
     messages, last, length = [], None, 1 + int(rng.random() * 5)
@@ -256,21 +270,21 @@ def conversation(n):
             made = FOLLOWS[last[0]](rng, last[1])
             if made is None:
                 continue
-            more, calls = turn(rng, made)
+            more, calls = turn(rng, made, habits)
         elif kind < 0.75:
-            more, calls = turn(rng, wish(rng, offered))
+            more, calls = turn(rng, wish(rng, offered, habits), habits)
         elif kind < 0.93:
-            more, calls = turn(rng, request(rng, talk))
+            more, calls = turn(rng, request(rng, talk), habits)
         elif kind < 0.98:
             names = [name for name in talk.ANSWERS if name in offered]
             if not names:
                 continue
             name = one_of(rng, names)
-            more, calls = turn(rng, talk.MISSING[name](rng))
-            answer, calls = turn(rng, talk.ANSWERS[name](rng))
+            more, calls = turn(rng, talk.MISSING[name](rng), habits)
+            answer, calls = turn(rng, talk.ANSWERS[name](rng), habits)
             more = more + answer
         else:
-            more, calls, length = story_turn(rng), [], 0
+            more, calls, length = story_turn(rng, habits), [], 0
         messages += more
         last = calls[0] if len(calls) == 1 else None
     return offered, messages

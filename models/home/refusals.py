@@ -685,7 +685,7 @@ def turned(text):
 
 def refuse(rng):
     form, pattern, slots, kind, answers = rng.choices(ROWS, cum_weights=SUMS)[0]
-    values = {slot: SLOTS[slot](rng) for slot in slots}
+    values = {slot: SLOTS[slot](rng) for slot in sorted(slots)}
     answer, named = one_of(rng, [a for a in answers if a[1] <= slots])
     if chance(rng, 0.15):
         values = {slot: value.lower() for slot, value in values.items()}

@@ -51,7 +51,8 @@ def story_start(story, rng):
 
 
 def written_conversation(n):
-    return chat.pieces(*compose.conversation(n))
+    """What is learned from is harder than what is held out."""
+    return chat.pieces(*compose.conversation(n, compose.HARD if n >= N_HELD_OUT else compose.USUAL))
 
 
 def written_story(n):
@@ -129,7 +130,7 @@ def prepare(args, out):
         numbers = lambda n: [*range(N_HELD_OUT), *range(N_HELD_OUT + args.first, N_HELD_OUT + args.first + n)]
         conversations = pool.map(written_conversation, numbers(args.conversations), chunksize=500)
         stories = pool.map(written_story, numbers(args.stories), chunksize=500)
-    check_template([compose.conversation(n) for n in range(500)])
+    check_template([compose.conversation(n, compose.HARD) for n in range(500)])
     file = out / "tokenizer.json"
     if not file.exists():
         sample = conversations[N_HELD_OUT : N_HELD_OUT + 20_000] + stories[N_HELD_OUT : N_HELD_OUT + 4_000]
