@@ -1,4 +1,5 @@
-//! Speed of the kernels on this machine, per format: `cargo run --release -p atta-benches [ISA] [THREADS]`.
+//! Speed of the kernels on this machine, per format: `cargo run --release -p atta-benches [ISA] [THREADS] [FORMAT]…`, all
+//! formats if none is named.
 //!
 //! Decode is one row through a matrix larger than the caches (bytes of weights per second matter), so are 8 rows;
 //! prefill is 512 rows through a small one (multiplications per second matter). Attention has a program of its own,
@@ -42,13 +43,23 @@ fn format(k: Kernels, pool: &Pool, ty: TensorType, d_in: usize) {
     );
 }
 
+const FORMATS: [TensorType; 15] =
+    [Q4_0, Q4_1, Q5_0, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ2_XXS, IQ4_XS, TQ2_0, F16, BF16, F32];
+
+/// Those of the formats that have the names.
+fn named(names: impl Iterator<Item = String>) -> Vec<TensorType> {
+    let find = |name: String| FORMATS.into_iter().find(|ty| ty.name() == name).expect("the name of a format");
+    names.map(find).collect()
+}
+
 fn main() {
     let mut args = std::env::args().skip(1);
     let k = args.next().map_or_else(Kernels::detect, |name| Kernels::named(&name).expect("the name of an isa"));
     let n_threads = args.next().map_or(1, |n| n.parse().expect("a number of threads"));
     let pool = Pool::new(NonZeroUsize::new(n_threads).expect("at least one thread"));
     println!("{}, {n_threads} threads; shares of the int8 peak and of the best read loop, measured per line", k.isa());
-    for ty in [Q4_0, Q4_1, Q5_0, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ2_XXS, IQ4_XS, TQ2_0, F16, BF16, F32] {
+    let formats = named(args);
+    for ty in if formats.is_empty() { FORMATS.to_vec() } else { formats } {
         format(k, &pool, ty, 2048);
     }
     for (name, layout) in [("Q8_32", Layouts::Q8_32), ("Q8_256", Layouts::Q8_256)] {

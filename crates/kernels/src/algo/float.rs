@@ -8,7 +8,7 @@
 //! ```
 //! Every weight that is loaded and widened serves T rows and every activation R. An output has its own lanes, so its
 //! bits do not depend on the tile it falls into. A single activation row waits for memory, where the strip that comes next is
-//! asked for as in `gemv.rs`.
+//! asked for as in `gemv.rs`; 512-bit vectors take it from `quad.rs` instead.
 
 use super::lanes::{LANES, padded, total};
 use super::matmul::Strip;
@@ -18,18 +18,18 @@ use crate::isa::{Floats, Row};
 
 /// Strip of a float format.
 #[inline(always)]
-pub(crate) fn float<I: Floats + Row, F: FloatFormat, const R: usize, const T: usize>(isa: I, mut strip: Strip<'_>) {
+pub(crate) fn float<F: FloatFormat, const R: usize, const T: usize>(isa: impl Floats + Row, mut strip: Strip<'_>) {
     let n = strip.rows.len();
     let (whole, d_out) = (n / T * T, strip.w.d_out());
     // Activations outside, weights inside: a tile of activation rows stays in L1 while the strip passes.
     for t in (0..whole).step_by(T) {
         for r in (0..d_out).step_by(R) {
-            tile::<I, F, R, T>(isa, &mut strip, r, t);
+            tile::<_, F, R, T>(isa, &mut strip, r, t);
         }
     }
     for t in whole..n {
         for r in (0..d_out).step_by(R) {
-            tile::<I, F, R, 1>(isa, &mut strip, r, t);
+            tile::<_, F, R, 1>(isa, &mut strip, r, t);
         }
     }
 }
@@ -45,7 +45,7 @@ fn tile<I: Floats + Row, F: FloatFormat, const R: usize, const T: usize>(
     let (d_out, first) = (strip.w.d_out(), strip.rows.start);
     let w: [&[F::Weight]; R] = std::array::from_fn(|i| F::weights(strip.w.row((r + i).min(d_out - 1))));
     let x: [&[f32]; T] = std::array::from_fn(|j| strip.x.f32_row(first + t + j));
-    // F32 was read a tenth slower so, with AVX-512.
+    // Not F32: a tenth slower with AVX-512, as long as that came here; not measured with AVX2.
     let asks = I::ASKS && T == 1 && strip.rows.len() == 1 && size_of::<F::Weight>() < 4;
     let next = asks.then(|| Next::new(strip, d_out).behind(r * strip.w.row(0).len()));
     let ask = |k: usize| {
@@ -64,7 +64,7 @@ fn tile<I: Floats + Row, F: FloatFormat, const R: usize, const T: usize>(
 
 /// Lanes of `w[r] · x[t]`; `ask(k)` is called with every sixteen weights of the rows.
 #[inline(always)]
-fn dots<I: Floats, F: FloatFormat, const R: usize, const T: usize>(
+pub(super) fn dots<I: Floats, F: FloatFormat, const R: usize, const T: usize>(
     isa: I,
     w: [&[F::Weight]; R],
     x: [&[f32]; T],

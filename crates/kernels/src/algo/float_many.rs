@@ -11,11 +11,12 @@
 //! as many instructions of the same ports as half of the products of four rows; here it is done once for the whole band.
 //! 512 rows of width 2048 on a core of a Xeon, GFMA/s: F16 50 to 61, BF16 54 to 59, F32 37 to 56.
 
-use super::float;
 use super::lanes::{LANES, padded};
 use super::matmul::Strip;
+use super::{float, quad};
 use crate::format::FloatFormat;
-use crate::isa::{Floats, Row};
+use crate::isa::Floats;
+use crate::isa::avx512::Avx512;
 
 /// With fewer activation rows memory is waited for, which is read best while weights are widened as they are multiplied.
 const MANY: usize = 16;
@@ -31,12 +32,15 @@ type Lanes = [f32; LANES];
 #[repr(align(64))]
 struct Wide<const R: usize>([[Lanes; R]; PIECE]);
 
-/// Strip of a float format, in tiles of R weight rows and T activation rows; of few activation rows in those of `float.rs`.
+/// Strip of a float format, in tiles of R weight rows and T activation rows; of few activation rows in those of `float.rs`, of one in
+/// `quad.rs`.
 #[inline(always)]
-pub(crate) fn float<I: Floats + Row, F: FloatFormat, const R: usize, const T: usize>(isa: I, mut strip: Strip<'_>) {
+pub(crate) fn float<F: FloatFormat, const R: usize, const T: usize>(isa: Avx512, mut strip: Strip<'_>) {
     let n = strip.rows.len();
-    if n < MANY {
-        return float::float::<I, F, 4, 4>(isa, strip);
+    match n {
+        1 => return quad::float::<F>(isa, strip),
+        _ if n < MANY => return float::float::<F, 4, 4>(isa, strip),
+        _ => {}
     }
     let (mut wide, mut lanes) = (Wide([[[0.0; LANES]; R]; PIECE]), [[[isa.zeros(); T]; R]; TILES]);
     // Bands of one size, nearly.
@@ -44,7 +48,7 @@ pub(crate) fn float<I: Floats + Row, F: FloatFormat, const R: usize, const T: us
     for t in (0..n).step_by(n_rows) {
         for r in (0..strip.w.d_out()).step_by(R) {
             let n_tiles = (n - t).div_ceil(T).min(n_rows / T);
-            band::<I, F, R, T>(isa, &mut strip, (r, t), &mut wide, &mut lanes[..n_tiles]);
+            band::<_, F, R, T>(isa, &mut strip, (r, t), &mut wide, &mut lanes[..n_tiles]);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! | plain | `gemm.rs`: decode to i16, one flat dot product | the same, decoded once for 16 rows |
 //! | vectors | `gemv.rs`: codes never leave the registers; 512-bit ones: `quad.rs` | `panel.rs`: transposed once, lane = weight row |
 //! | matrix tiles | as vectors | `tile.rs`: as `panel.rs`, from 32 rows on |
-//! | float weights | `float.rs`: lanes along the row | the same, in register tiles; 512-bit vectors, from 16 rows on: `float_many.rs` |
+//! | float weights | `float.rs`: lanes along the row; 512-bit vectors: four rows of `quad.rs` | the same, in register tiles; 512-bit vectors, from 16 rows on: `float_many.rs` |
 
 use super::{float, gemm, gemv, measure, panel, unpack};
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
@@ -54,7 +54,7 @@ impl MatMul for Scalar {
 
     #[inline(always)]
     fn float<F: FloatFormat>(self, strip: Strip<'_>) {
-        float::float::<_, F, 1, 2>(self, strip)
+        float::float::<F, 1, 2>(self, strip)
     }
 
     #[inline(always)]
@@ -86,7 +86,7 @@ macro_rules! vectors {
 
             #[inline(always)]
             fn float<F: FloatFormat>(self, strip: Strip<'_>) {
-                $float::float::<_, F, $float_r, $float_t>(self, strip)
+                $float::float::<F, $float_r, $float_t>(self, strip)
             }
 
             #[inline(always)]

@@ -7,17 +7,21 @@
 //!         16 dot products -> one vector by a tree; lane 4·block + row: f32 rule up to the sum
 //!         out[rows] += blocks 0, 1, 2, 3, in order
 //! ```
-//! Rows of different quarters, because a core reads several streams that lie far apart faster than one.
+//! Rows of different quarters, because a core reads several streams that lie far apart faster than one. Float weights
+//! are four rows, too, each with the lanes of `float.rs`.
 //! Blocks that are missing at the end of a row are left out, rows that are missing repeat the last one. Formats
 //! without a kernel here go through `gemv.rs`. Blocks of 32 are so short that their kernels are given four of each
 //! row without exception, the last ones from a padded copy: with a number of blocks that is known only at run time
 //! they had branches and loops around the prefetches: Q8_0 from the cache 23 GB/s instead of 41 (Sapphire Rapids).
 
-use super::gemv;
+use super::lanes::{LANES, total};
 use super::matmul::Strip;
+use super::{float, gemv};
 use crate::Matrix;
-use crate::format::{Format, KQuant, Quant32};
-use crate::format::{q4_0::Q4_0, q4_k::Q4K, q5_k::Q5K, q6_k::Q6K, q8_0::Q8_0};
+use crate::format::{FloatFormat, Format, KQuant, Quant32};
+use crate::format::{iq4_xs::IQ4XS, q2_k::Q2K, q4_k::Q4K, q5_k::Q5K, q6_k::Q6K};
+use crate::format::{q4_0::Q4_0, q5_0::Q5_0, q8_0::Q8_0};
+use crate::isa::Floats;
 use crate::isa::avx512::Avx512;
 use crate::isa::avx512_decode::{Four32, Four256};
 use std::arch::x86_64::__m512;
@@ -26,9 +30,11 @@ use std::arch::x86_64::__m512;
 #[inline(always)]
 pub(crate) fn k_quant<F: KQuant>(isa: Avx512, strip: Strip<'_>) {
     match F::FORMAT {
+        Format::Q2K => quads_of_256::<Q2K>(isa, strip, Avx512::q2_k),
         Format::Q4K => quads_of_256::<Q4K>(isa, strip, Avx512::nibbles_k),
         Format::Q5K => quads_of_256::<Q5K>(isa, strip, Avx512::nibbles_k),
         Format::Q6K => quads_of_256::<Q6K>(isa, strip, Avx512::q6_k),
+        Format::IQ4XS => quads_of_256::<IQ4XS>(isa, strip, Avx512::iq4_xs),
         _ => gemv::k_quant::<F>(isa, strip),
     }
 }
@@ -38,6 +44,7 @@ pub(crate) fn k_quant<F: KQuant>(isa: Avx512, strip: Strip<'_>) {
 pub(crate) fn quant_32<F: Quant32>(isa: Avx512, strip: Strip<'_>) {
     match F::FORMAT {
         Format::Q4_0 => quads_of_32::<Q4_0, _>(isa, strip),
+        Format::Q5_0 => quads_of_32::<Q5_0, _>(isa, strip),
         Format::Q8_0 => quads_of_32::<Q8_0, _>(isa, strip),
         _ => gemv::quant_32::<F>(isa, strip),
     }
@@ -80,6 +87,13 @@ impl Quad32<18> for Q4_0 {
     }
 }
 
+impl Quad32<22> for Q5_0 {
+    #[inline(always)]
+    fn quad(isa: Avx512, rows: [&[[u8; 22]; 4]; 4], x: Four32<'_>, far: usize) -> __m512 {
+        isa.q5_0(rows, x, far)
+    }
+}
+
 impl Quad32<34> for Q8_0 {
     #[inline(always)]
     fn quad(isa: Avx512, rows: [&[[u8; 34]; 4]; 4], x: Four32<'_>, far: usize) -> __m512 {
@@ -110,6 +124,32 @@ fn quads_of_32<F: Quad32<B>, const B: usize>(isa: Avx512, strip: Strip<'_>) {
             out = isa.add_quad(out, F::quad(isa, rests.each_ref(), input(n), far), rows[0].len() - 4 * n);
         }
         store(isa.four_floats(out), (r, quarter), &mut strip.acc[..strip.w.d_out()]);
+    }
+}
+
+/// Strip of a float format: the lanes of `float.rs`, and their bits.
+#[inline(always)]
+pub(crate) fn float<F: FloatFormat>(isa: Avx512, strip: Strip<'_>) {
+    const LINE: usize = 64;
+    let (x, quarter) = (strip.x.f32_row(strip.rows.start), strip.w.d_out().div_ceil(4));
+    let further = Further::new(&strip, quarter);
+    let quarter_bytes = quarter * strip.w.row(0).len();
+    // Sixteen weights of some of the rows are a line's share of all four.
+    let n_asked = 4 * LANES * size_of::<F::Weight>() / LINE;
+    for r in 0..quarter {
+        let (far, row) = (further.of_row(r), strip.w.row(r));
+        let ask = |k: usize| {
+            for i in 0..n_asked {
+                let line = k * n_asked + i;
+                isa.ask_far(row, far + line % 4 * quarter_bytes + line / 4 * LINE);
+            }
+        };
+        let lanes = float::dots::<_, F, 4, 1>(isa, four_rows(strip.w, F::weights, r, quarter), [x], ask);
+        let mut four = [0.0; 4];
+        for i in 0..4 {
+            four[i] = total(isa.to_array(lanes[i][0]));
+        }
+        store(four, (r, quarter), &mut strip.acc[..strip.w.d_out()]);
     }
 }
 

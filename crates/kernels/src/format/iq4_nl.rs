@@ -18,7 +18,7 @@ pub(super) const fn raised(values: &[i8; 16], offset: i16) -> [u8; 16] {
 }
 
 /// The table of IQ4_NL and IQ4_XS, raised by 128.
-pub(super) const CODES: [u8; 16] = raised(&IQ4_VALUES, 128);
+pub(crate) const CODES: [u8; 16] = raised(&IQ4_VALUES, 128);
 
 impl Quant32 for IQ4NL {
     type Block = [u8; 18];

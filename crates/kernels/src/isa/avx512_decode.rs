@@ -3,7 +3,8 @@
 //! A quad yields one vector whose lane 4·block + row is what that block adds to the output of that row. What one block
 //! needs, 16 blocks share: their headers are transposed and unpacked at once, and their dot products are summed across
 //! lanes by one tree. Codes are multiplied as bytes (`vpmaddubsw`) and the pairs by scales that a shuffle spreads over
-//! the register (`vpmaddwd`), so nothing but the codes is as wide as the weights. Fields: `atta_formats::layout`.
+//! the register (`vpmaddwd`), so nothing but the codes is as wide as the weights; codes of eight bits, whose pairs would not fit,
+//! and those of blocks with one scale four at a time (`vpdpbusd`). Fields: `atta_formats::layout`.
 
 // Indices name rows and blocks that several arrays share.
 #![allow(clippy::needless_range_loop)]
@@ -11,6 +12,8 @@
 use super::avx2::proven;
 use super::avx512::Avx512;
 use crate::activations::Sums;
+use crate::format::iq4_nl::CODES;
+use crate::format::{KQuant, iq4_xs::IQ4XS};
 use std::arch::x86_64::*;
 
 /// Four blocks of 256 activations.
@@ -77,6 +80,9 @@ const BLOCK_OF_LANE: [i32; 16] = [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3
 /// The same for registers of the blocks 0 and 1, and of 2 and 3.
 const BLOCK_OF_HALF: [[i32; 16]; 2] =
     [[0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1], [2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3]];
+/// Spread eight scales, four at a time, over the four lanes of what belongs to each.
+const SCALES_OF_LANES: [[i32; 16]; 2] =
+    [[0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3], [4, 4, 4, 4, 5, 5, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7]];
 /// Indices for `vpshufb`: word c of 128-bit lane c in the first four words of that lane.
 const SCALES_OF_ROWS: [u8; 64] = {
     let mut index = [0x80; 64];
@@ -96,8 +102,12 @@ impl Avx512 {
         fn ask_behind(self, bytes: &[u8], far: usize) {
             for line in (0..bytes.len()).step_by(64) {
                 _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(line + NEAR).cast());
-                _mm_prefetch::<_MM_HINT_T1>(bytes.as_ptr().wrapping_add(line.wrapping_add(far)).cast());
+                self.ask_far(bytes, line.wrapping_add(far));
             }
+        }
+        /// Asks for the line `offset` bytes behind the start of `bytes`, which need not exist, from memory into the L2.
+        pub(crate) fn ask_far(self, bytes: &[u8], offset: usize) {
+            _mm_prefetch::<_MM_HINT_T1>(bytes.as_ptr().wrapping_add(offset).cast());
         }
         fn words(self, words: &[u16; 32]) -> __m512i { _mm512_loadu_si512(words.as_ptr().cast()) }
         fn lanes(self, lanes: &[i32; 16]) -> __m512i { _mm512_loadu_si512(lanes.as_ptr().cast()) }
@@ -229,8 +239,7 @@ impl Avx512 {
                 return codes;
             }
             // Bit s of byte j is the fifth bit of weight j of sub-block s.
-            let fifth: &[u8; 32] = block[16..].first_chunk().expect("the fifth bits follow the header");
-            let v = _mm512_broadcast_i64x4(_mm256_loadu_si256(fifth.as_ptr().cast()));
+            let v = self.twice(block[16..].first_chunk().expect("the fifth bits follow the header"));
             let bit = _mm512_set1_epi8(16);
             let with = |codes, shifted| _mm512_or_si512(codes, _mm512_and_si512(shifted, bit));
             [
@@ -279,6 +288,109 @@ impl Avx512 {
             _mm512_mul_ps(self.of_blocks(x.scales), v)
         }
 
+        pub(crate) fn iq4_xs(self, rows: [&[[u8; 136]]; 4], x: Four256<'_>, far: usize) -> __m512 {
+            let (low_4, table) = (_mm512_set1_epi8(15), _mm512_broadcast_i32x4(_mm_loadu_si128(CODES.as_ptr().cast())));
+            let (mut d, mut blocks) = ([0; 16], [_mm512_setzero_si512(); 4]);
+            for c in 0..rows[0].len() {
+                let xs = x.codes[c].as_chunks::<128>().0;
+                let xs = [self.halves_of_groups(&xs[0]), self.halves_of_groups(&xs[1])];
+                let sums = _mm_loadu_si128(x.sums[c].of_32.whole.as_ptr().cast());
+                let mut dots = [_mm512_setzero_si512(); 4];
+                for r in 0..4 {
+                    self.ask_behind(&rows[r][c], far);
+                    let (block, head) = (&rows[r][c], IQ4XS::head(&rows[r][c]));
+                    d[4 * c + r] = head.d;
+                    let scales = _mm_cvtsi64_si128(head.scale[0] as i64);
+                    // Codes are lowered by 128.
+                    let offset = _mm_slli_epi32::<7>(_mm_madd_epi16(_mm_cvtepi8_epi16(scales), sums));
+                    let mut sum = _mm512_zextsi128_si512(_mm_sub_epi32(_mm_setzero_si128(), offset));
+                    let scales = _mm512_castsi256_si512(_mm256_cvtepi8_epi32(scales));
+                    for h in 0..2 {
+                        let nibbles = _mm512_loadu_si512(block.as_ptr().add(8 + 64 * h).cast());
+                        let low = _mm512_and_si512(nibbles, low_4);
+                        let high = _mm512_and_si512(_mm512_srli_epi16::<4>(nibbles), low_4);
+                        let dot = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_shuffle_epi8(table, low), xs[h][0]);
+                        let dot = _mm512_dpbusd_epi32(dot, _mm512_shuffle_epi8(table, high), xs[h][1]);
+                        let spread = _mm512_permutexvar_epi32(self.lanes(&SCALES_OF_LANES[h]), scales);
+                        sum = _mm512_add_epi32(sum, _mm512_mullo_epi32(dot, spread));
+                    }
+                    dots[r] = sum;
+                }
+                blocks[c] = self.fold_rows(dots);
+            }
+            let v = _mm512_mul_ps(self.halves_16(&d), self.fold_blocks(blocks));
+            _mm512_mul_ps(self.of_blocks(x.scales), v)
+        }
+
+        pub(crate) fn q2_k(self, rows: [&[[u8; 84]]; 4], x: Four256<'_>, far: usize) -> __m512 {
+            let (n, low_4) = (rows[0].len(), _mm512_set1_epi8(15));
+            let mut heads = [_mm512_setzero_si512(); 4];
+            for r in 0..4 {
+                let at = |c: usize| head_of(&rows[r][c.min(n - 1)]);
+                heads[r] = self.four_lanes([at(0), at(1), at(2), at(3)]);
+            }
+            let mut mins = self.turn(heads);
+            // The upper nibbles. A loop: `map` would be a call.
+            for words in &mut mins {
+                *words = _mm512_and_si512(_mm512_srli_epi16::<4>(*words), low_4);
+            }
+            let sums = |i: usize| &x.sums[i].of_16;
+            let high = self.four_lanes_signed([&sums(0).high, &sums(1).high, &sums(2).high, &sums(3).high]);
+            let low = self.four_lanes_signed([&sums(0).low, &sums(1).low, &sums(2).low, &sums(3).low]);
+            let bias = _mm512_slli_epi32::<8>(self.dot_words(_mm512_setzero_si512(), mins, high));
+            let bias = self.dot_words(bias, mins, low);
+
+            let (mut halves, mut blocks) = ([0; 16], [_mm512_setzero_si512(); 4]);
+            for c in 0..n {
+                let xs = x.codes[c].as_chunks::<64>().0;
+                let mut dots = [_mm512_setzero_si512(); 4];
+                for r in 0..4 {
+                    self.ask_behind(&rows[r][c], far);
+                    let block = &rows[r][c];
+                    halves[4 * c + r] = i32::from_le_bytes(*block.last_chunk().expect("d and dmin end the block"));
+                    let scales = _mm_loadu_si128(head_of(block).as_ptr().cast());
+                    let scales = _mm_and_si128(scales, _mm512_castsi512_si128(low_4));
+                    let scales = _mm512_castsi256_si512(_mm256_cvtepi8_epi16(scales));
+                    let codes = self.pairs_of_bits(block[16..].first_chunk().expect("the codes follow the scales"));
+                    let mut sum = _mm512_setzero_si512();
+                    for i in 0..4 {
+                        let spread = _mm512_permutexvar_epi16(self.words(&SCALES_OF_16[i]), scales);
+                        sum = self.dot_pairs(sum, codes[i], self.codes_64(&xs[i]), spread);
+                    }
+                    dots[r] = sum;
+                }
+                blocks[c] = self.fold_rows(dots);
+            }
+            let halves = self.lanes(&halves);
+            let v = _mm512_mul_ps(self.low_halves(halves), self.fold_blocks(blocks));
+            let dmin = self.low_halves(_mm512_srli_epi32::<16>(halves));
+            let v = _mm512_sub_ps(v, _mm512_mul_ps(dmin, _mm512_cvtepi32_ps(bias)));
+            _mm512_mul_ps(self.of_blocks(x.scales), v)
+        }
+        /// `acc + Σ word k of v[k]·word k of the 128-bit lane of x`, as bytes, those of `x` signed.
+        fn dot_words(self, acc: __m512i, v: [__m512i; 4], x: __m512i) -> __m512i {
+            let acc = _mm512_dpbusd_epi32(acc, v[0], _mm512_shuffle_epi32::<0x00>(x));
+            let acc = _mm512_dpbusd_epi32(acc, v[1], _mm512_shuffle_epi32::<0x55>(x));
+            let acc = _mm512_dpbusd_epi32(acc, v[2], _mm512_shuffle_epi32::<0xaa>(x));
+            _mm512_dpbusd_epi32(acc, v[3], _mm512_shuffle_epi32::<0xff>(x))
+        }
+        /// 32 bytes in the lower and the upper half.
+        fn twice(self, bytes: &[u8; 32]) -> __m512i {
+            _mm512_broadcast_i64x4(_mm256_loadu_si256(bytes.as_ptr().cast()))
+        }
+        /// The two-bit codes of a block, 64 at a time: bits 2·j and 2·j + 1 of 32 bytes are 32 weights.
+        fn pairs_of_bits(self, bytes: &[u8; 64]) -> [__m512i; 4] {
+            let (bytes, two) = (bytes.as_chunks::<32>().0, _mm512_set1_epi8(3));
+            let (first, second) = (self.twice(&bytes[0]), self.twice(&bytes[1]));
+            let (low, high) = (self.words(const { &halves_of(0, 2) }), self.words(const { &halves_of(4, 6) }));
+            [
+                _mm512_and_si512(_mm512_srlv_epi16(first, low), two),
+                _mm512_and_si512(_mm512_srlv_epi16(first, high), two),
+                _mm512_and_si512(_mm512_srlv_epi16(second, low), two),
+                _mm512_and_si512(_mm512_srlv_epi16(second, high), two),
+            ]
+        }
+
         pub(crate) fn q8_0(self, rows: [&[[u8; 34]; 4]; 4], x: Four32<'_>, far: usize) -> __m512 {
             let sums = _mm_cvtepi16_epi32(_mm_loadl_epi64(x.sums.as_ptr().cast()));
             // Flipping the top bit adds 128 to the codes.
@@ -305,16 +417,8 @@ impl Avx512 {
         }
 
         pub(crate) fn q4_0(self, rows: [&[[u8; 18]; 4]; 4], x: Four32<'_>, far: usize) -> __m512 {
-            let sums = _mm_cvtepi16_epi32(_mm_loadl_epi64(x.sums.as_ptr().cast()));
-            // Codes are lowered by 8.
-            let offsets = _mm_sub_epi32(_mm_setzero_si128(), _mm_slli_epi32::<3>(sums));
-            let start = _mm512_castsi128_si512(offsets);
-            let start = _mm512_maskz_permutexvar_epi32(0x1111, self.lanes(&BLOCK_OF_LANE), start);
-            // Low nibbles are the first 16 weights of a block.
-            let (xs, low_4) = (x.codes.as_chunks::<64>().0, _mm512_set1_epi8(15));
-            let (a, b) = (self.codes_64(&xs[0]), self.codes_64(&xs[1]));
-            let (first, second) = (_mm512_shuffle_i32x4::<0x88>(a, b), _mm512_shuffle_i32x4::<0xdd>(a, b));
-            let (mut d, mut dots) = (_mm512_setzero_si512(), [_mm512_setzero_si512(); 4]);
+            let (start, [first, second]) = (self.offsets(x.sums, 8), self.halves_of_groups(x.codes));
+            let (low_4, mut d, mut dots) = (_mm512_set1_epi8(15), _mm512_setzero_si512(), [_mm512_setzero_si512(); 4]);
             for r in 0..4 {
                 self.ask_behind(rows[r].as_flattened(), far);
                 let blocks = rows[r];
@@ -331,6 +435,44 @@ impl Avx512 {
             let d = _mm512_castsi512_si256(_mm512_permutexvar_epi64(self.lanes_of_64(&EVEN), d));
             let isum = _mm512_cvtepi32_ps(self.fold_rows(dots));
             _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtph_ps(d), self.of_blocks(x.scales)), isum)
+        }
+
+        pub(crate) fn q5_0(self, rows: [&[[u8; 22]; 4]; 4], x: Four32<'_>, far: usize) -> __m512 {
+            let (start, [first, second]) = (self.offsets(x.sums, 16), self.halves_of_groups(x.codes));
+            let (low_4, bit) = (_mm512_set1_epi8(15), _mm512_set1_epi8(16));
+            let (mut d, mut dots) = ([0; 16], [_mm512_setzero_si512(); 4]);
+            for r in 0..4 {
+                self.ask_behind(rows[r].as_flattened(), far);
+                let blocks = rows[r];
+                // The fifth bits of the low and the high nibbles.
+                let mut fifth = [0, 0];
+                for c in 0..4 {
+                    let half = |at: usize| u16::from_le_bytes([blocks[c][at], blocks[c][at + 1]]);
+                    d[4 * c + r] = half(0);
+                    fifth[0] |= u64::from(half(2)) << (16 * c);
+                    fifth[1] |= u64::from(half(4)) << (16 * c);
+                }
+                let at = |c: usize| blocks[c].last_chunk().expect("the nibbles end the block");
+                let nibbles = self.four_lanes([at(0), at(1), at(2), at(3)]);
+                let low = _mm512_and_si512(nibbles, low_4);
+                let high = _mm512_and_si512(_mm512_srli_epi16::<4>(nibbles), low_4);
+                let sum = _mm512_dpbusd_epi32(start, _mm512_mask_add_epi8(low, fifth[0], low, bit), first);
+                dots[r] = _mm512_dpbusd_epi32(sum, _mm512_mask_add_epi8(high, fifth[1], high, bit), second);
+            }
+            let isum = _mm512_cvtepi32_ps(self.fold_rows(dots));
+            _mm512_mul_ps(_mm512_mul_ps(self.halves_16(&d), self.of_blocks(x.scales)), isum)
+        }
+        /// The first halves of four groups of 32 codes, and the second ones: what low and high nibbles are multiplied with.
+        fn halves_of_groups(self, codes: &[i8; 128]) -> [__m512i; 2] {
+            let codes = codes.as_chunks().0;
+            let (a, b) = (self.codes_64(&codes[0]), self.codes_64(&codes[1]));
+            [_mm512_shuffle_i32x4::<0x88>(a, b), _mm512_shuffle_i32x4::<0xdd>(a, b)]
+        }
+        /// Where the sums of four blocks start whose codes are lowered by `offset`, in the first element of a 128-bit lane each.
+        fn offsets(self, sums: [i16; 4], offset: i32) -> __m512i {
+            let sums = _mm_cvtepi16_epi32(_mm_loadl_epi64(sums.as_ptr().cast()));
+            let start = _mm512_castsi128_si512(_mm_mullo_epi32(sums, _mm_set1_epi32(-offset)));
+            _mm512_maskz_permutexvar_epi32(0x1111, self.lanes(&BLOCK_OF_LANE), start)
         }
 
         /// `out` of four rows plus the first `n` blocks of a quad, in order.

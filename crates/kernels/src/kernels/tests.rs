@@ -42,7 +42,7 @@ fn widths(ty: TensorType) -> Vec<usize> {
     match ty.block_len() {
         1 => vec![1, 3, 15, 16, 17, 31, 33, 100, 257],
         32 => vec![32, 64, 224, 256, 288, 544],
-        _ => vec![256, 512, 1280],
+        _ => vec![256, 512, 768, 1280],
     }
 }
 
@@ -109,11 +109,12 @@ fn quantized_products_follow_the_rule_bit_for_bit() {
             let bytes = random.weights(ty, 18, d_in, scale);
             let w = Matrix::new(ty, 18, d_in, &bytes).unwrap();
             let x = random.floats(3 * d_in);
-            let (got, a) = (matmul(k, 1, w, &x), filled(k, 3, d_in, &x));
+            let (got, one, a) = (matmul(k, 1, w, &x), matmul(k, 1, w, &x[..d_in]), filled(k, 3, d_in, &x));
             for (i, got) in got.iter().enumerate() {
                 let want = by_the_rule(ty, w.row(i % 18), &a, i / 18);
                 assert_eq!(got.to_bits(), want.to_bits(), "{} {ty} {d_in}: {got} {want}", k.isa());
             }
+            assert_eq!(bits(&one), bits(&got[..18]), "{} {ty} {d_in}: one row alone", k.isa());
         }
     }
 }
