@@ -25,7 +25,8 @@
 //!   keys are integer products and the f32 steps of `algo/attention/codes.rs`.
 //!
 //! # Instruction sets
-//! `scalar` everywhere; on x86-64 also `amx` (tiles for many rows, else as the next), `avx512` (with VNNI), `avxvnni`,
+//! `scalar` everywhere; on x86-64 also `amx` (tiles for many rows, else as the next), `avx512` (with VNNI), `avx512seq` (the same,
+//! but weights for one activation row read in the order of memory; the better of the two on Zen 5), `avxvnni`,
 //! `avx2` (with FMA and F16C) and `sse41` (the plain algorithms, compiled for it); on aarch64 `i8mm`, `dotprod` and
 //! `neon`; on WebAssembly `simd128`, if the module is built with it. [`Kernels::detect`] takes the first of these that the
 //! CPU has.

@@ -255,6 +255,7 @@ mod x86 {
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 mod wide {
     use super::*;
+    use crate::algo::quad::{self, Sequence};
     use crate::algo::tile;
     use crate::isa::amx::{self, Amx};
     use crate::isa::avx512::Avx512;
@@ -322,19 +323,83 @@ mod wide {
         ..AVX512
     };
 
+    /// As [`AVX512`], but for the order in which the weights for one activation row are read.
+    macro_rules! in_sequence {
+        ($($method:ident::<$format:ident>),* $(,)?) => {{
+            let mut strips = AVX512.strips;
+            $(strips[Format::$format as usize] = {
+                entry!(["avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni"] strip(strip: Strip<'_>) {
+                    if strip.rows.len() > 1 {
+                        // SAFETY: both tables need the same features.
+                        return unsafe { AVX512.strips[Format::$format as usize](strip) };
+                    }
+                    // SAFETY: the functions of this table are only called after `tables` found the features.
+                    quad::$method::<$format, Sequence>(unsafe { Avx512::assume() }, strip)
+                });
+                strip
+            };)*
+            strips
+        }};
+    }
+
+    static AVX512_SEQ: Table = Table {
+        name: "avx512seq",
+        strips: in_sequence![
+            float_in::<F32>,
+            float_in::<F16>,
+            float_in::<Bf16>,
+            quant_32_in::<Q4_0>,
+            quant_32_in::<Q5_0>,
+            quant_32_in::<Q8_0>,
+            k_quant_in::<Q2K>,
+            k_quant_in::<Q4K>,
+            k_quant_in::<Q5K>,
+            k_quant_in::<Q6K>,
+            k_quant_in::<IQ4XS>,
+        ],
+        ..AVX512
+    };
+
+    /// Whether a core reads one stream of weights faster than four: those of AMD from family 1Ah on, which is Zen 5. Measured on
+    /// a server's Zen 5 (faster), and in an earlier form on Sapphire Rapids (slower): `docs/performance.md`.
+    fn prefers_sequence() -> bool {
+        use std::arch::x86_64::__cpuid;
+        let vendor = __cpuid(0);
+        let vendor = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
+        vendor.as_flattened() == b"AuthenticAMD" && family(__cpuid(1).eax) >= 0x1a
+    }
+
+    /// The family of a processor of AMD from its signature, `eax` of leaf 1.
+    fn family(signature: u32) -> u32 {
+        let (base, extended) = (signature >> 8 & 0xf, signature >> 20 & 0xff);
+        if base == 0xf { base + extended } else { base }
+    }
+
     /// Activation rows from which on tiles are faster than vectors: they need more preparation. Measured on Sapphire Rapids, Q4_K,
     /// GMAC/s of vectors and tiles at 16, 32, 64 and 512 rows: 143 and 91, 155 and 155, 184 and 238, 211 and 394.
     const TILED: usize = 32;
 
     /// The tables of this CPU, best first; of the first one, only the features it shares with the second are certain.
-    pub(super) fn tables() -> [Option<&'static Table>; 2] {
+    pub(super) fn tables() -> [Option<&'static Table>; 3] {
         let avx512 = x86::has_avx2()
             && is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vnni");
-        [avx512.then_some(&AMX), avx512.then_some(&AVX512)]
+        let [first, second] =
+            if avx512 && prefers_sequence() { [&AVX512_SEQ, &AVX512] } else { [&AVX512, &AVX512_SEQ] };
+        [&AMX, first, second].map(|table| avx512.then_some(table))
+    }
+
+    #[cfg(test)]
+    mod tests {
+        #[test]
+        fn families_are_as_amd_says() {
+            // Zen 5 (Turin), Zen 4 (Genoa), Zen 2 (Rome), and a K7, which has no extended family.
+            let signatures = [0x00b0_0f21, 0x00a1_0f11, 0x0083_0f10, 0x0000_0662];
+            assert_eq!(signatures.map(super::family), [0x1a, 0x19, 0x17, 0x6]);
+        }
     }
 }
 
@@ -415,7 +480,7 @@ pub(crate) fn detect() -> &'static Table {
 }
 
 pub(crate) fn named(name: &str) -> Result<&'static Table, Error> {
-    if cfg!(all(target_arch = "x86_64", not(feature = "avx512"))) && ["amx", "avx512"].contains(&name) {
+    if cfg!(all(target_arch = "x86_64", not(feature = "avx512"))) && ["amx", "avx512", "avx512seq"].contains(&name) {
         return Err(Error::LeftOutIsa { name: name.to_owned(), feature: "avx512" });
     }
     offered()

@@ -11,7 +11,8 @@ use super::value::{self, CpuList};
 use crate::failure::Failure;
 
 /// Every instruction set there may be; which of them this CPU has is for the library to say.
-const ISAS: [&str; 10] = ["scalar", "sse41", "avx2", "avxvnni", "avx512", "amx", "neon", "dotprod", "i8mm", "simd128"];
+const ISAS: [&str; 11] =
+    ["scalar", "sse41", "avx2", "avxvnni", "avx512", "avx512seq", "amx", "neon", "dotprod", "i8mm", "simd128"];
 
 /// How a model is loaded and run.
 #[derive(Clone, Debug, Default, Args)]

@@ -1,14 +1,15 @@
 //! As `gemv.rs`, for 512-bit registers: one activation row times four weight rows, four blocks of each at a time.
 //!
 //! ```text
-//! for 4 weight rows at once, one of each quarter of the strip:
+//! for 4 weight rows at once:
 //!     for 4 blocks at once:
 //!         16 headers -> scales, minima, d; for each block, for each row: prefetch, dot product
 //!         16 dot products -> one vector by a tree; lane 4·block + row: f32 rule up to the sum
 //!         out[rows] += blocks 0, 1, 2, 3, in order
 //! ```
-//! Rows of different quarters, because a core reads several streams that lie far apart faster than one. Float weights
-//! are four rows, too, each with the lanes of `float.rs`.
+//! There are two ways to choose the rows: [`Quarters`], one of each quarter of the strip, for cores that read several streams that
+//! lie far apart faster than one, and [`Sequence`], for those that do not. The bits are the same.
+//! Float weights are four rows, too, each with the lanes of `float.rs`.
 //! Blocks that are missing at the end of a row are left out, rows that are missing repeat the last one. Formats
 //! without a kernel here go through `gemv.rs`. Blocks of 32 are so short that their kernels are given four of each
 //! row without exception, the last ones from a padded copy: with a number of blocks that is known only at run time
@@ -23,18 +24,24 @@ use crate::format::{iq4_xs::IQ4XS, q2_k::Q2K, q4_k::Q4K, q5_k::Q5K, q6_k::Q6K};
 use crate::format::{q4_0::Q4_0, q5_0::Q5_0, q8_0::Q8_0};
 use crate::isa::Floats;
 use crate::isa::avx512::Avx512;
-use crate::isa::avx512_decode::{Four32, Four256};
-use std::arch::x86_64::__m512;
+use crate::isa::avx512_decode::{Ask, Behind, Four32, Inputs256, LINE, Onwards};
+use std::arch::x86_64::{__m128, __m512};
 
 /// Strip of a K-quant.
 #[inline(always)]
 pub(crate) fn k_quant<F: KQuant>(isa: Avx512, strip: Strip<'_>) {
+    k_quant_in::<F, Quarters>(isa, strip)
+}
+
+/// As [`k_quant`], in the order `O`.
+#[inline(always)]
+pub(crate) fn k_quant_in<F: KQuant, O: Order>(isa: Avx512, strip: Strip<'_>) {
     match F::FORMAT {
-        Format::Q2K => quads_of_256::<Q2K>(isa, strip, Avx512::q2_k),
-        Format::Q4K => quads_of_256::<Q4K>(isa, strip, Avx512::nibbles_k),
-        Format::Q5K => quads_of_256::<Q5K>(isa, strip, Avx512::nibbles_k),
-        Format::Q6K => quads_of_256::<Q6K>(isa, strip, Avx512::q6_k),
-        Format::IQ4XS => quads_of_256::<IQ4XS>(isa, strip, Avx512::iq4_xs),
+        Format::Q2K => quads_of_256::<Q2K, _, O>(isa, strip),
+        Format::Q4K => quads_of_256::<Q4K, _, O>(isa, strip),
+        Format::Q5K => quads_of_256::<Q5K, _, O>(isa, strip),
+        Format::Q6K => quads_of_256::<Q6K, _, O>(isa, strip),
+        Format::IQ4XS => quads_of_256::<IQ4XS, _, O>(isa, strip),
         _ => gemv::k_quant::<F>(isa, strip),
     }
 }
@@ -42,146 +49,297 @@ pub(crate) fn k_quant<F: KQuant>(isa: Avx512, strip: Strip<'_>) {
 /// Strip of a format with blocks of 32.
 #[inline(always)]
 pub(crate) fn quant_32<F: Quant32>(isa: Avx512, strip: Strip<'_>) {
+    quant_32_in::<F, Quarters>(isa, strip)
+}
+
+/// As [`quant_32`], in the order `O`.
+#[inline(always)]
+pub(crate) fn quant_32_in<F: Quant32, O: Order>(isa: Avx512, strip: Strip<'_>) {
     match F::FORMAT {
-        Format::Q4_0 => quads_of_32::<Q4_0, _>(isa, strip),
-        Format::Q5_0 => quads_of_32::<Q5_0, _>(isa, strip),
-        Format::Q8_0 => quads_of_32::<Q8_0, _>(isa, strip),
+        Format::Q4_0 => quads_of_32::<Q4_0, _, O>(isa, strip),
+        Format::Q5_0 => quads_of_32::<Q5_0, _, O>(isa, strip),
+        Format::Q8_0 => quads_of_32::<Q8_0, _, O>(isa, strip),
         _ => gemv::quant_32::<F>(isa, strip),
     }
 }
 
+/// A format with blocks of 256 that has a kernel here, for N blocks of each row.
+trait Quad256<const B: usize>: KQuant<Block = [u8; B]> {
+    fn quad<const N: usize>(isa: Avx512, rows: [&[[u8; B]; N]; 4], x: Inputs256<'_, N>, ask: impl Ask) -> __m512;
+}
+
+macro_rules! quad_256 {
+    ($($format:ident, $b:literal, $kernel:ident;)*) => {
+        $(impl Quad256<$b> for $format {
+            #[inline(always)]
+            fn quad<const N: usize>(isa: Avx512, rows: [&[[u8; $b]; N]; 4], x: Inputs256<'_, N>, ask: impl Ask) -> __m512 {
+                isa.$kernel(rows, x, ask)
+            }
+        })*
+    };
+}
+quad_256! {
+    Q2K, 84, q2_k;
+    Q4K, 144, nibbles_k;
+    Q5K, 176, nibbles_k;
+    Q6K, 210, q6_k;
+    IQ4XS, 136, iq4_xs;
+}
+
 #[inline(always)]
-fn quads_of_256<F: KQuant>(
-    isa: Avx512,
-    strip: Strip<'_>,
-    kernel: impl Fn(Avx512, [&[F::Block]; 4], Four256<'_>, usize) -> __m512,
-) {
-    let (x, t) = (strip.x.q8_256(), strip.rows.start);
-    let quarter = strip.w.d_out().div_ceil(4);
-    let further = Further::new(&strip, quarter);
-    for r in 0..quarter {
-        let far = further.of_row(r);
-        let (rows, mut out) = (four_rows(strip.w, F::blocks, r, quarter), isa.no_quad());
-        for b in (0..rows[0].len()).step_by(4) {
-            let n = (rows[0].len() - b).min(4);
-            let at: [usize; 4] = std::array::from_fn(|c| x.at(b + c.min(n - 1), t));
-            let codes = std::array::from_fn(|c| &x.codes[at[c]].0);
-            let sums = std::array::from_fn(|c| &x.sums[at[c]]);
-            let inputs = Four256 { codes, sums, scales: std::array::from_fn(|c| x.scales[at[c]]) };
-            let quad = kernel(isa, rows.map(|row| &row[b..b + n]), inputs, far);
-            out = isa.add_quad(out, quad, n);
+fn quads_of_256<F: Quad256<B>, const B: usize, O: Order>(isa: Avx512, strip: Strip<'_>) {
+    let order = O::new(&strip);
+    for i in 0..strip.w.d_out().div_ceil(4) {
+        let (places, mut out) = (order.rows(i), isa.no_quad());
+        let rows = four_rows(strip.w, F::blocks, places);
+        let n_fours = rows[0].len() / 4;
+        let fours = rows.map(|row| &row.as_chunks::<4>().0[..n_fours]);
+        for q in 0..n_fours {
+            let ask = order.ask(&strip, i, 4 * q * B);
+            let quad = F::quad(isa, fours.map(|row| &row[q]), inputs_256(&strip, 4 * q), ask);
+            out = isa.add_quad(out, quad, 4);
         }
-        store(isa.four_floats(out), (r, quarter), &mut strip.acc[..strip.w.d_out()]);
+        let rests = rows.map(|row| row.as_chunks::<4>().1);
+        let ask = order.ask(&strip, i, 4 * n_fours * B);
+        out = match rests[0].len() {
+            0 => out,
+            1 => rest_256::<F, B, 1>(isa, &strip, (out, 4 * n_fours), rests, ask),
+            2 => rest_256::<F, B, 2>(isa, &strip, (out, 4 * n_fours), rests, ask),
+            _ => rest_256::<F, B, 3>(isa, &strip, (out, 4 * n_fours), rests, ask),
+        };
+        store(isa.four_floats(out), places, &mut strip.acc[..strip.w.d_out()]);
+    }
+}
+
+/// `out` plus the last N blocks, from block `b` on.
+#[inline(always)]
+fn rest_256<F: Quad256<B>, const B: usize, const N: usize>(
+    isa: Avx512,
+    strip: &Strip<'_>,
+    (out, b): (__m128, usize),
+    rests: [&[[u8; B]]; 4],
+    ask: impl Ask,
+) -> __m128 {
+    let rows = rests.map(|row| row.first_chunk().expect("N blocks are left"));
+    isa.add_quad(out, F::quad::<N>(isa, rows, inputs_256(strip, b), ask), N)
+}
+
+/// Blocks of the activation row of a strip, from block `b` on.
+#[inline(always)]
+fn inputs_256<'a, const N: usize>(strip: &Strip<'a>, b: usize) -> Inputs256<'a, N> {
+    let x = strip.x.q8_256();
+    let at: [usize; 4] = std::array::from_fn(|c| x.at(b + c.min(N - 1), strip.rows.start));
+    Inputs256 {
+        codes: std::array::from_fn(|c| &x.codes[at[c]].0),
+        sums: std::array::from_fn(|c| &x.sums[at[c]]),
+        scales: std::array::from_fn(|c| x.scales[at[c]]),
     }
 }
 
 /// A format with blocks of 32 that has a kernel here. A trait, as only its methods can be inlined at two calls for sure.
 trait Quad32<const B: usize>: Quant32<Block = [u8; B]> {
-    fn quad(isa: Avx512, rows: [&[[u8; B]; 4]; 4], x: Four32<'_>, far: usize) -> __m512;
+    fn quad(isa: Avx512, rows: [&[[u8; B]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512;
 }
 
 impl Quad32<18> for Q4_0 {
     #[inline(always)]
-    fn quad(isa: Avx512, rows: [&[[u8; 18]; 4]; 4], x: Four32<'_>, far: usize) -> __m512 {
-        isa.q4_0(rows, x, far)
+    fn quad(isa: Avx512, rows: [&[[u8; 18]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512 {
+        isa.q4_0(rows, x, ask)
     }
 }
 
 impl Quad32<22> for Q5_0 {
     #[inline(always)]
-    fn quad(isa: Avx512, rows: [&[[u8; 22]; 4]; 4], x: Four32<'_>, far: usize) -> __m512 {
-        isa.q5_0(rows, x, far)
+    fn quad(isa: Avx512, rows: [&[[u8; 22]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512 {
+        isa.q5_0(rows, x, ask)
     }
 }
 
 impl Quad32<34> for Q8_0 {
     #[inline(always)]
-    fn quad(isa: Avx512, rows: [&[[u8; 34]; 4]; 4], x: Four32<'_>, far: usize) -> __m512 {
-        isa.q8_0(rows, x, far)
+    fn quad(isa: Avx512, rows: [&[[u8; 34]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512 {
+        isa.q8_0(rows, x, ask)
     }
 }
 
 #[inline(always)]
-fn quads_of_32<F: Quad32<B>, const B: usize>(isa: Avx512, strip: Strip<'_>) {
+fn quads_of_32<F: Quad32<B>, const B: usize, O: Order>(isa: Avx512, strip: Strip<'_>) {
     let (x, t) = (strip.x.q8_32(), strip.rows.start);
-    let quarter = strip.w.d_out().div_ceil(4);
     let input = |q: usize| {
         let (at, half) = (x.at(q / 2, t), q % 2);
         let (sums, scales) = (x.sums[at].as_chunks().0[half], x.scales[at].as_chunks().0[half]);
         Four32 { codes: &x.codes[at].0.as_chunks().0[half], sums, scales }
     };
-    let further = Further::new(&strip, quarter);
-    for r in 0..quarter {
-        let far = further.of_row(r);
-        let (rows, mut out) = (four_rows(strip.w, F::blocks, r, quarter), isa.no_quad());
-        let n = rows[0].len() / 4;
-        let fours = rows.map(|row| &row.as_chunks::<4>().0[..n]);
-        for q in 0..n {
-            out = isa.add_quad(out, F::quad(isa, fours.map(|row| &row[q]), input(q), far), 4);
+    let order = O::new(&strip);
+    for i in 0..strip.w.d_out().div_ceil(4) {
+        let (places, mut out) = (order.rows(i), isa.no_quad());
+        let rows = four_rows(strip.w, F::blocks, places);
+        let n_fours = rows[0].len() / 4;
+        let fours = rows.map(|row| &row.as_chunks::<4>().0[..n_fours]);
+        for q in 0..n_fours {
+            let ask = order.ask(&strip, i, 4 * q * B);
+            out = isa.add_quad(out, F::quad(isa, fours.map(|row| &row[q]), input(q), ask), 4);
         }
-        if rows[0].len() > 4 * n {
+        if rows[0].len() > 4 * n_fours {
             let rests = rows.map(|row| padded(row.as_chunks::<4>().1));
-            out = isa.add_quad(out, F::quad(isa, rests.each_ref(), input(n), far), rows[0].len() - 4 * n);
+            let ask = order.ask(&strip, i, 4 * n_fours * B);
+            out = isa.add_quad(out, F::quad(isa, rests.each_ref(), input(n_fours), ask), rows[0].len() - 4 * n_fours);
         }
-        store(isa.four_floats(out), (r, quarter), &mut strip.acc[..strip.w.d_out()]);
+        store(isa.four_floats(out), places, &mut strip.acc[..strip.w.d_out()]);
     }
 }
 
 /// Strip of a float format: the lanes of `float.rs`, and their bits.
 #[inline(always)]
 pub(crate) fn float<F: FloatFormat>(isa: Avx512, strip: Strip<'_>) {
-    const LINE: usize = 64;
-    let (x, quarter) = (strip.x.f32_row(strip.rows.start), strip.w.d_out().div_ceil(4));
-    let further = Further::new(&strip, quarter);
-    let quarter_bytes = quarter * strip.w.row(0).len();
+    float_in::<F, Quarters>(isa, strip)
+}
+
+/// As [`float`], in the order `O`.
+#[inline(always)]
+pub(crate) fn float_in<F: FloatFormat, O: Order>(isa: Avx512, strip: Strip<'_>) {
+    let (x, order) = (strip.x.f32_row(strip.rows.start), O::new(&strip));
     // Sixteen weights of some of the rows are a line's share of all four.
     let n_asked = 4 * LANES * size_of::<F::Weight>() / LINE;
-    for r in 0..quarter {
-        let (far, row) = (further.of_row(r), strip.w.row(r));
+    for i in 0..strip.w.d_out().div_ceil(4) {
         let ask = |k: usize| {
-            for i in 0..n_asked {
-                let line = k * n_asked + i;
-                isa.ask_far(row, far + line % 4 * quarter_bytes + line / 4 * LINE);
+            for line in k * n_asked..(k + 1) * n_asked {
+                order.ask_line(isa, &strip, i, line);
             }
         };
-        let lanes = float::dots::<_, F, 4, 1>(isa, four_rows(strip.w, F::weights, r, quarter), [x], ask);
+        let rows = four_rows(strip.w, F::weights, order.rows(i));
+        let lanes = float::dots::<_, F, 4, 1>(isa, rows, [x], ask);
         let mut four = [0.0; 4];
-        for i in 0..4 {
-            four[i] = total(isa.to_array(lanes[i][0]));
+        for r in 0..4 {
+            four[r] = total(isa.to_array(lanes[r][0]));
         }
-        store(four, (r, quarter), &mut strip.acc[..strip.w.d_out()]);
+        store(four, order.rows(i), &mut strip.acc[..strip.w.d_out()]);
     }
 }
 
-/// What is asked for while a row is read: the row some rows behind it in the same quarter, or, from the last rows of a
-/// quarter, in that of the strip that the thread computes next. A quarter is a few pages long; asked for in the order of
-/// memory only, its beginning would be waited for each time.
-struct Further {
+/// Which rows of a strip are computed together, and what is asked for meanwhile.
+pub(crate) trait Order: Copy {
+    type Ask<'a>: Ask;
+
+    fn new(strip: &Strip<'_>) -> Self;
+
+    /// The rows of four `i`; at the end some of them may not exist.
+    fn rows(&self, i: usize) -> [usize; 4];
+
+    /// What is asked for while a quad of four `i` is computed, which begins at byte `at` of each row.
+    fn ask<'a>(&self, strip: &Strip<'a>, i: usize, at: usize) -> Self::Ask<'a>;
+
+    /// Asks for one line, the `line`-th while four `i` is computed.
+    fn ask_line(&self, isa: Avx512, strip: &Strip<'_>, i: usize, line: usize);
+}
+
+/// One row of each quarter of the strip. What is asked for is the row some rows behind it in the same quarter, or, from the
+/// last rows of a quarter, in that of the strip that the thread computes next. A quarter is a few pages long; asked for in the
+/// order of memory only, its beginning would be waited for each time.
+#[derive(Clone, Copy)]
+pub(crate) struct Quarters {
+    /// Rows of a quarter.
     quarter: usize,
-    n_rows: usize,
-    /// Bytes to the row of the same quarter.
+    /// How many of them have what is asked for in the same quarter.
+    n_here: usize,
+    row_bytes: usize,
+    /// Bytes from what is read to what is asked for in the same quarter.
     here: usize,
-    /// Bytes to the row of the next strip.
+    /// The same in the next strip.
     next: usize,
 }
 
-impl Further {
+impl Quarters {
     /// Bytes, in whole rows; from memory into the L2.
     const DISTANCE: usize = 2 << 10;
 
     #[inline(always)]
-    fn new(strip: &Strip<'_>, quarter: usize) -> Self {
-        let row = strip.w.row(0).len();
-        let n_rows = Self::DISTANCE.div_ceil(row.max(1)).min(quarter);
-        let here = n_rows * row;
-        // Where no strip comes next, that is a row of this one.
-        let next = here + (strip.skip * strip.w.d_out()).saturating_sub(quarter) * row;
-        Self { quarter, n_rows, here, next }
+    fn far(&self, i: usize) -> usize {
+        if i < self.n_here { self.here } else { self.next }
+    }
+}
+
+impl Order for Quarters {
+    type Ask<'a> = Behind;
+
+    #[inline(always)]
+    fn new(strip: &Strip<'_>) -> Self {
+        let (quarter, row_bytes) = (strip.w.d_out().div_ceil(4), strip.w.row(0).len());
+        let ahead = Self::DISTANCE.div_ceil(row_bytes.max(1)).min(quarter);
+        let here = ahead * row_bytes;
+        // Where no strip comes next, a row of this one.
+        let next = here + (strip.skip * strip.w.d_out()).saturating_sub(quarter) * row_bytes;
+        Self { quarter, n_here: quarter - ahead, row_bytes, here, next }
     }
 
     #[inline(always)]
-    fn of_row(&self, r: usize) -> usize {
-        if r + self.n_rows < self.quarter { self.here } else { self.next }
+    fn rows(&self, i: usize) -> [usize; 4] {
+        [i, i + self.quarter, i + 2 * self.quarter, i + 3 * self.quarter]
+    }
+
+    #[inline(always)]
+    fn ask<'a>(&self, _: &Strip<'a>, i: usize, _: usize) -> Behind {
+        Behind(self.far(i))
+    }
+
+    #[inline(always)]
+    fn ask_line(&self, isa: Avx512, strip: &Strip<'_>, i: usize, line: usize) {
+        let at = line % 4 * self.quarter * self.row_bytes + line / 4 * LINE;
+        isa.ask_far(strip.w.row(i), at + self.far(i));
+    }
+}
+
+/// Rows as they lie in memory. What is asked for is in the order of memory, too, some fours further on, and from the last fours of
+/// the strip in the one that the thread computes next. Whole fours, because the rows of one are read side by side: what lies a
+/// few KB behind the first of them is about to be read of the third.
+#[derive(Clone, Copy)]
+pub(crate) struct Sequence {
+    /// Bytes of four rows.
+    four: usize,
+    /// How many fours have what is asked for in the same strip.
+    n_here: usize,
+    /// Bytes from what is read to what is asked for in the same strip.
+    here: usize,
+    /// The same in the next strip.
+    next: usize,
+}
+
+impl Sequence {
+    /// Bytes, in whole fours; from memory into the L1.
+    const DISTANCE: usize = 9 << 10;
+
+    #[inline(always)]
+    fn ahead(&self, i: usize, at: usize) -> usize {
+        i * self.four + at + if i < self.n_here { self.here } else { self.next }
+    }
+}
+
+impl Order for Sequence {
+    type Ask<'a> = Onwards<'a>;
+
+    #[inline(always)]
+    fn new(strip: &Strip<'_>) -> Self {
+        let (d_out, row_bytes) = (strip.w.d_out(), strip.w.row(0).len());
+        let (four, n_fours) = (4 * row_bytes, d_out.div_ceil(4));
+        let ahead = Self::DISTANCE.div_ceil(four.max(1)).min(n_fours);
+        // Where no strip comes next, what is being read.
+        let next = strip.skip.checked_sub(1).map_or(0, |skipped| ahead * four + skipped * d_out * row_bytes);
+        Self { four, n_here: n_fours - ahead, here: ahead * four, next }
+    }
+
+    #[inline(always)]
+    fn rows(&self, i: usize) -> [usize; 4] {
+        [4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3]
+    }
+
+    #[inline(always)]
+    fn ask<'a>(&self, strip: &Strip<'a>, i: usize, at: usize) -> Onwards<'a> {
+        Onwards { bytes: strip.w.row(0), at: self.ahead(i, 4 * at) }
+    }
+
+    #[inline(always)]
+    fn ask_line(&self, isa: Avx512, strip: &Strip<'_>, i: usize, line: usize) {
+        isa.ask_near(strip.w.row(0), self.ahead(i, line * LINE));
     }
 }
 
@@ -193,16 +351,19 @@ fn padded<const B: usize>(blocks: &[[u8; B]]) -> [[u8; B]; 4] {
     padded
 }
 
-/// The blocks of row `r` of each quarter of the rows, the last row repeated where there are none left.
+/// Four rows, the last row of the strip in place of those behind it. By name, as `from_fn` would be a call.
 #[inline(always)]
-fn four_rows<'a, B>(w: Matrix<'a>, blocks: impl Fn(&'a [u8]) -> &'a [B], r: usize, quarter: usize) -> [&'a [B]; 4] {
-    std::array::from_fn(|i| blocks(w.row((i * quarter + r).min(w.d_out() - 1))))
+fn four_rows<'a, B>(w: Matrix<'a>, blocks: fn(&'a [u8]) -> &'a [B], [a, b, c, d]: [usize; 4]) -> [&'a [B]; 4] {
+    let last = w.d_out() - 1;
+    [blocks(w.row(a.min(last))), blocks(w.row(b.min(last))), blocks(w.row(c.min(last))), blocks(w.row(d.min(last)))]
 }
 
 /// Of the rows that there are.
 #[inline(always)]
-fn store(four: [f32; 4], (r, quarter): (usize, usize), out: &mut [f32]) {
-    for (out, y) in out.iter_mut().skip(r).step_by(quarter).zip(four) {
-        *out = y;
+fn store(four: [f32; 4], places: [usize; 4], out: &mut [f32]) {
+    for i in 0..4 {
+        if let Some(out) = out.get_mut(places[i]) {
+            *out = four[i];
+        }
     }
 }

@@ -32,11 +32,11 @@ impl AvxVnni {
 
 /// Methods whose bodies are intrinsics of features that the token proves.
 macro_rules! proven {
-    ($($(#[$doc:meta])* $vis:vis fn $name:ident $(<const $n:ident: usize>)? ($this:ident $(, $arg:ident: $ty:ty)*)
+    ($($(#[$doc:meta])* $vis:vis fn $name:ident $(<$(const $n:ident: usize),+>)? ($this:ident $(, $arg:ident: $ty:ty)*)
     $(-> $out:ty)? { $($body:tt)* })*) => {
         $($(#[$doc])*
         #[inline(always)]
-        $vis fn $name $(<const $n: usize>)? ($this $(, $arg: $ty)*) $(-> $out)? {
+        $vis fn $name $(<$(const $n: usize),+>)? ($this $(, $arg: $ty)*) $(-> $out)? {
             // SAFETY: the token proves the features of the intrinsics, and pointers come from references to arrays that
             // hold what is accessed.
             unsafe { $($body)* }

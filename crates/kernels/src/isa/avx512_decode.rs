@@ -16,11 +16,11 @@ use crate::format::iq4_nl::CODES;
 use crate::format::{KQuant, iq4_xs::IQ4XS};
 use std::arch::x86_64::*;
 
-/// Four blocks of 256 activations.
+/// Up to four blocks of 256 activations; scales that are missing are those of others.
 #[derive(Clone, Copy)]
-pub(crate) struct Four256<'a> {
-    pub(crate) codes: [&'a [i8; 256]; 4],
-    pub(crate) sums: [&'a Sums; 4],
+pub(crate) struct Inputs256<'a, const N: usize> {
+    pub(crate) codes: [&'a [i8; 256]; N],
+    pub(crate) sums: [&'a Sums; N],
     pub(crate) scales: [f32; 4],
 }
 
@@ -31,6 +31,47 @@ pub(crate) struct Four32<'a> {
     pub(crate) sums: [i16; 4],
     pub(crate) scales: [f32; 4],
 }
+
+/// What is asked for from memory while a quad is computed.
+pub(crate) trait Ask: Copy {
+    /// The part of it that is asked for while `block` is read: block `c` of row `r` of the quad, or, with `c` 0, all blocks of
+    /// the row.
+    fn ask(self, isa: Avx512, block: &[u8], c: usize, r: usize);
+}
+
+/// The lines [`NEAR`] behind what is read, and those so many bytes behind it.
+#[derive(Clone, Copy)]
+pub(crate) struct Behind(pub(crate) usize);
+
+impl Ask for Behind {
+    #[inline(always)]
+    fn ask(self, isa: Avx512, block: &[u8], _: usize, _: usize) {
+        for line in (0..block.len()).step_by(LINE) {
+            isa.ask_near(block, line + NEAR);
+            isa.ask_far(block, line + self.0);
+        }
+    }
+}
+
+/// As many lines as the quad has, in the order of memory, from byte `at` of `bytes` on.
+#[derive(Clone, Copy)]
+pub(crate) struct Onwards<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) at: usize,
+}
+
+impl Ask for Onwards<'_> {
+    #[inline(always)]
+    fn ask(self, isa: Avx512, block: &[u8], c: usize, r: usize) {
+        // Some lines twice: what depends on `r` in any other way is not unrolled.
+        for line in (0..block.len()).step_by(LINE) {
+            isa.ask_near(self.bytes, self.at + (4 * c + r) * block.len() + line);
+        }
+    }
+}
+
+/// Bytes of a cache line.
+pub(crate) const LINE: usize = 64;
 
 /// Bytes between what is multiplied and what is asked for, from the L2.
 const NEAR: usize = 1 << 10;
@@ -98,12 +139,9 @@ const EVEN: [i64; 8] = [0, 2, 4, 6, 0, 2, 4, 6];
 
 impl Avx512 {
     proven! {
-        /// Asks for the lines [`NEAR`] and `far` bytes behind those of `bytes`, which need not exist.
-        fn ask_behind(self, bytes: &[u8], far: usize) {
-            for line in (0..bytes.len()).step_by(64) {
-                _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(line + NEAR).cast());
-                self.ask_far(bytes, line.wrapping_add(far));
-            }
+        /// Asks for the line `offset` bytes behind the start of `bytes`, which need not exist, into the L1.
+        pub(crate) fn ask_near(self, bytes: &[u8], offset: usize) {
+            _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(offset).cast());
         }
         /// Asks for the line `offset` bytes behind the start of `bytes`, which need not exist, from memory into the L2.
         pub(crate) fn ask_far(self, bytes: &[u8], offset: usize) {
@@ -163,13 +201,12 @@ impl Avx512 {
         }
 
         /// Q4_K (blocks of 144 bytes) and Q5_K (of 176).
-        pub(crate) fn nibbles_k<const B: usize>(
-            self, rows: [&[[u8; B]]; 4], x: Four256<'_>, far: usize
+        pub(crate) fn nibbles_k<const B: usize, const N: usize>(
+            self, rows: [&[[u8; B]; N]; 4], x: Inputs256<'_, N>, ask: impl Ask
         ) -> __m512 {
-            let n = rows[0].len();
             let mut heads = [_mm512_setzero_si512(); 4];
             for r in 0..4 {
-                let at = |c: usize| head_of(&rows[r][c.min(n - 1)]);
+                let at = |c: usize| head_of(&rows[r][c.min(N - 1)]);
                 heads[r] = self.four_lanes([at(0), at(1), at(2), at(3)]);
             }
             // d and dmin, then bytes 0 to 3, 4 to 7 and 8 to 11 of the six-bit scales; see `format/q4_k.rs`.
@@ -188,7 +225,7 @@ impl Avx512 {
             _mm512_storeu_si512(words[0].as_mut_ptr().cast(), even);
             _mm512_storeu_si512(words[1].as_mut_ptr().cast(), odd);
 
-            let sums = |i: usize| &x.sums[i].of_32;
+            let sums = |i: usize| &x.sums[i.min(N - 1)].of_32;
             let high = self.four_lanes_signed([&sums(0).high, &sums(1).high, &sums(2).high, &sums(3).high]);
             let low = self.four_lanes_signed([&sums(0).low, &sums(1).low, &sums(2).low, &sums(3).low]);
             let bias = _mm512_dpbusd_epi32(_mm512_setzero_si512(), mins[0], _mm512_shuffle_epi32::<0x00>(high));
@@ -198,7 +235,7 @@ impl Avx512 {
             let bias = _mm512_dpbusd_epi32(bias, mins[1], _mm512_shuffle_epi32::<0x55>(low));
 
             let mut blocks = [_mm512_setzero_si512(); 4];
-            for c in 0..n {
+            for c in 0..N {
                 let groups = x.codes[c].as_chunks::<32>().0;
                 let mut xs = [_mm512_setzero_si512(); 4];
                 for i in 0..4 {
@@ -207,7 +244,7 @@ impl Avx512 {
                 }
                 let mut dots = [_mm512_setzero_si512(); 4];
                 for r in 0..4 {
-                    self.ask_behind(&rows[r][c], far);
+                    ask.ask(self, &rows[r][c], c, r);
                     let codes = self.codes_of_nibbles(&rows[r][c]);
                     let word = _mm512_set1_epi64(words[r / 2][2 * c + r % 2]);
                     let mut sum = _mm512_setzero_si512();
@@ -250,16 +287,18 @@ impl Avx512 {
             ]
         }
 
-        pub(crate) fn q6_k(self, rows: [&[[u8; 210]]; 4], x: Four256<'_>, far: usize) -> __m512 {
+        pub(crate) fn q6_k<const N: usize>(
+            self, rows: [&[[u8; 210]; N]; 4], x: Inputs256<'_, N>, ask: impl Ask
+        ) -> __m512 {
             let (low_4, top_2) = (_mm512_set1_epi8(0x0f), _mm512_set1_epi8(0x30));
             let (left, right) = (self.words(const { &halves_of(4, 2) }), self.words(const { &halves_of(0, 2) }));
             let (mut d, mut blocks) = ([0; 16], [_mm512_setzero_si512(); 4]);
-            for c in 0..rows[0].len() {
+            for c in 0..N {
                 let xs = x.codes[c].as_chunks::<64>().0;
                 let sums = _mm256_loadu_si256(x.sums[c].of_16.whole.as_ptr().cast());
                 let mut dots = [_mm512_setzero_si512(); 4];
                 for r in 0..4 {
-                    self.ask_behind(&rows[r][c], far);
+                    ask.ask(self, &rows[r][c], c, r);
                     let block = &rows[r][c];
                     d[4 * c + r] = u16::from_le_bytes([block[208], block[209]]);
                     let scales = _mm256_cvtepi8_epi16(_mm_loadu_si128(block.as_ptr().add(192).cast()));
@@ -288,16 +327,18 @@ impl Avx512 {
             _mm512_mul_ps(self.of_blocks(x.scales), v)
         }
 
-        pub(crate) fn iq4_xs(self, rows: [&[[u8; 136]]; 4], x: Four256<'_>, far: usize) -> __m512 {
+        pub(crate) fn iq4_xs<const N: usize>(
+            self, rows: [&[[u8; 136]; N]; 4], x: Inputs256<'_, N>, ask: impl Ask
+        ) -> __m512 {
             let (low_4, table) = (_mm512_set1_epi8(15), _mm512_broadcast_i32x4(_mm_loadu_si128(CODES.as_ptr().cast())));
             let (mut d, mut blocks) = ([0; 16], [_mm512_setzero_si512(); 4]);
-            for c in 0..rows[0].len() {
+            for c in 0..N {
                 let xs = x.codes[c].as_chunks::<128>().0;
                 let xs = [self.halves_of_groups(&xs[0]), self.halves_of_groups(&xs[1])];
                 let sums = _mm_loadu_si128(x.sums[c].of_32.whole.as_ptr().cast());
                 let mut dots = [_mm512_setzero_si512(); 4];
                 for r in 0..4 {
-                    self.ask_behind(&rows[r][c], far);
+                    ask.ask(self, &rows[r][c], c, r);
                     let (block, head) = (&rows[r][c], IQ4XS::head(&rows[r][c]));
                     d[4 * c + r] = head.d;
                     let scales = _mm_cvtsi64_si128(head.scale[0] as i64);
@@ -322,11 +363,13 @@ impl Avx512 {
             _mm512_mul_ps(self.of_blocks(x.scales), v)
         }
 
-        pub(crate) fn q2_k(self, rows: [&[[u8; 84]]; 4], x: Four256<'_>, far: usize) -> __m512 {
-            let (n, low_4) = (rows[0].len(), _mm512_set1_epi8(15));
+        pub(crate) fn q2_k<const N: usize>(
+            self, rows: [&[[u8; 84]; N]; 4], x: Inputs256<'_, N>, ask: impl Ask
+        ) -> __m512 {
+            let low_4 = _mm512_set1_epi8(15);
             let mut heads = [_mm512_setzero_si512(); 4];
             for r in 0..4 {
-                let at = |c: usize| head_of(&rows[r][c.min(n - 1)]);
+                let at = |c: usize| head_of(&rows[r][c.min(N - 1)]);
                 heads[r] = self.four_lanes([at(0), at(1), at(2), at(3)]);
             }
             let mut mins = self.turn(heads);
@@ -334,18 +377,18 @@ impl Avx512 {
             for words in &mut mins {
                 *words = _mm512_and_si512(_mm512_srli_epi16::<4>(*words), low_4);
             }
-            let sums = |i: usize| &x.sums[i].of_16;
+            let sums = |i: usize| &x.sums[i.min(N - 1)].of_16;
             let high = self.four_lanes_signed([&sums(0).high, &sums(1).high, &sums(2).high, &sums(3).high]);
             let low = self.four_lanes_signed([&sums(0).low, &sums(1).low, &sums(2).low, &sums(3).low]);
             let bias = _mm512_slli_epi32::<8>(self.dot_words(_mm512_setzero_si512(), mins, high));
             let bias = self.dot_words(bias, mins, low);
 
             let (mut halves, mut blocks) = ([0; 16], [_mm512_setzero_si512(); 4]);
-            for c in 0..n {
+            for c in 0..N {
                 let xs = x.codes[c].as_chunks::<64>().0;
                 let mut dots = [_mm512_setzero_si512(); 4];
                 for r in 0..4 {
-                    self.ask_behind(&rows[r][c], far);
+                    ask.ask(self, &rows[r][c], c, r);
                     let block = &rows[r][c];
                     halves[4 * c + r] = i32::from_le_bytes(*block.last_chunk().expect("d and dmin end the block"));
                     let scales = _mm_loadu_si128(head_of(block).as_ptr().cast());
@@ -391,7 +434,7 @@ impl Avx512 {
             ]
         }
 
-        pub(crate) fn q8_0(self, rows: [&[[u8; 34]; 4]; 4], x: Four32<'_>, far: usize) -> __m512 {
+        pub(crate) fn q8_0(self, rows: [&[[u8; 34]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512 {
             let sums = _mm_cvtepi16_epi32(_mm_loadl_epi64(x.sums.as_ptr().cast()));
             // Flipping the top bit adds 128 to the codes.
             let offsets = _mm_sub_epi32(_mm_setzero_si128(), _mm_slli_epi32::<7>(sums));
@@ -400,7 +443,7 @@ impl Avx512 {
             let (xs, mut d) = (x.codes.as_chunks::<64>().0, [0; 16]);
             let mut dots = [[_mm512_setzero_si512(); 4]; 2];
             for r in 0..4 {
-                self.ask_behind(rows[r].as_flattened(), far);
+                ask.ask(self, rows[r].as_flattened(), 0, r);
                 let blocks = rows[r];
                 for c in 0..4 {
                     d[4 * c + r] = u16::from_le_bytes([blocks[c][0], blocks[c][1]]);
@@ -416,11 +459,11 @@ impl Avx512 {
             _mm512_mul_ps(_mm512_mul_ps(self.halves_16(&d), self.of_blocks(x.scales)), isum)
         }
 
-        pub(crate) fn q4_0(self, rows: [&[[u8; 18]; 4]; 4], x: Four32<'_>, far: usize) -> __m512 {
+        pub(crate) fn q4_0(self, rows: [&[[u8; 18]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512 {
             let (start, [first, second]) = (self.offsets(x.sums, 8), self.halves_of_groups(x.codes));
             let (low_4, mut d, mut dots) = (_mm512_set1_epi8(15), _mm512_setzero_si512(), [_mm512_setzero_si512(); 4]);
             for r in 0..4 {
-                self.ask_behind(rows[r].as_flattened(), far);
+                ask.ask(self, rows[r].as_flattened(), 0, r);
                 let blocks = rows[r];
                 let at = |c: usize| blocks[c].last_chunk().expect("the nibbles end the block");
                 let nibbles = self.four_lanes([at(0), at(1), at(2), at(3)]);
@@ -437,12 +480,12 @@ impl Avx512 {
             _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtph_ps(d), self.of_blocks(x.scales)), isum)
         }
 
-        pub(crate) fn q5_0(self, rows: [&[[u8; 22]; 4]; 4], x: Four32<'_>, far: usize) -> __m512 {
+        pub(crate) fn q5_0(self, rows: [&[[u8; 22]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512 {
             let (start, [first, second]) = (self.offsets(x.sums, 16), self.halves_of_groups(x.codes));
             let (low_4, bit) = (_mm512_set1_epi8(15), _mm512_set1_epi8(16));
             let (mut d, mut dots) = ([0; 16], [_mm512_setzero_si512(); 4]);
             for r in 0..4 {
-                self.ask_behind(rows[r].as_flattened(), far);
+                ask.ask(self, rows[r].as_flattened(), 0, r);
                 let blocks = rows[r];
                 // The fifth bits of the low and the high nibbles.
                 let mut fifth = [0, 0];
