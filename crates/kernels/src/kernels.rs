@@ -195,7 +195,9 @@ impl Kernels {
         }
     }
 
-    /// The same, as many rows at a time as `N` floats hold.
+    /// The same, as many rows at a time as `N` floats hold. Not inlined: where one function holds the frames of all `N`, a single
+    /// row, too, touches every page of the largest.
+    #[inline(never)]
     fn product<const N: usize>(self, product: &Product<'_>, input: Input<'_>, mut out: Strip<'_>) {
         let Input { x, rows: all, skip } = input;
         let (columns, mut acc) = (out.columns(), Acc([0.0; N]));
@@ -236,6 +238,8 @@ impl Kernels {
         }
     }
 
+    /// The same, as many rows at a time as `N` floats hold. Not inlined, as [`Self::product`].
+    #[inline(never)]
     fn gated<const N: usize>(self, factors: &Factors<'_>, input: Input<'_>, mut out: Strip<'_>) {
         let Input { x, rows: all, skip } = input;
         let Factors { gate, up, activation } = factors;
