@@ -8,6 +8,7 @@ pub(super) const TINY: f32 = 1e-35;
 /// Adding this puts the integer nearest to a small f32 into its lowest bits, ties to even.
 pub(super) const ROUND: f32 = 12_582_912.0;
 
+/// NaN counts as 0.
 #[inline(always)]
 fn largest_magnitude<const N: usize>(x: &[f32; N]) -> f32 {
     let mut lanes = [0f32; 16];
@@ -16,7 +17,12 @@ fn largest_magnitude<const N: usize>(x: &[f32; N]) -> f32 {
             lanes[i] = if x[i].abs() > lanes[i] { x[i].abs() } else { lanes[i] };
         }
     }
-    lanes.into_iter().fold(0.0, f32::max)
+    // The bits of what is not negative have the same order, and compilers may take the maximum of integers in any order.
+    let mut largest = 0;
+    for x in lanes {
+        largest = x.to_bits().max(largest);
+    }
+    f32::from_bits(largest)
 }
 
 /// Writes the codes of `x`, at most 127 in magnitude, and returns their scale: `x ≈ scale·code`. All zero: scale 0.
@@ -37,8 +43,12 @@ fn quantize<const N: usize>(x: &[f32; N], codes: &mut [i8; N]) -> f32 {
 
 #[inline(always)]
 fn sums<const N: usize, const LEN: usize>(codes: &[i8; 256]) -> [i16; N] {
-    let groups = codes.as_chunks::<LEN>().0;
-    std::array::from_fn(|g| groups[g].iter().map(|&code| i16::from(code)).sum())
+    // A loop: `from_fn` would be a call.
+    let mut sums = [0; N];
+    for (sum, group) in sums.iter_mut().zip(codes.as_chunks::<LEN>().0) {
+        *sum = group.iter().map(|&code| i16::from(code)).sum();
+    }
+    sums
 }
 
 /// Splits sums so that `whole = 256·high + low`, with `low` from −128 to 127.
