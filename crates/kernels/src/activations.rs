@@ -26,6 +26,8 @@ pub(crate) struct GroupSums {
 pub(crate) struct Sums {
     pub(crate) of_16: GroupSums,
     pub(crate) of_32: GroupSums,
+    /// Of groups of 16: the first two codes of each four, the last two.
+    pub(crate) halves: [[i16; 2]; 16],
 }
 
 impl Sums {
@@ -33,6 +35,16 @@ impl Sums {
     #[inline(always)]
     pub(crate) fn of(&self, n_groups: usize) -> &GroupSums {
         if n_groups == 8 { &self.of_32 } else { &self.of_16 }
+    }
+
+    /// The halves of group `g` of 8 or 16.
+    #[inline(always)]
+    pub(crate) fn halves(&self, n_groups: usize, g: usize) -> [i16; 2] {
+        if n_groups == 16 {
+            return self.halves[g];
+        }
+        let [a, b] = [self.halves[2 * g], self.halves[2 * g + 1]];
+        [a[0] + b[0], a[1] + b[1]]
     }
 }
 
@@ -252,6 +264,10 @@ mod tests {
                 assert_eq!(groups.whole[g], codes.iter().map(|&code| i16::from(code)).sum());
                 assert_eq!(groups.whole[g], 256 * i16::from(groups.high[g]) + i16::from(groups.low[g]));
             }
+        }
+        for (g, codes) in codes.chunks(16).enumerate() {
+            let half = |at: usize| codes.chunks(4).map(|word| i16::from(word[at]) + i16::from(word[at + 1])).sum();
+            assert_eq!(q.sums[at].halves[g], [half(0), half(2)]);
         }
         let (q, at) = (a.q8_32(), a.q8_32().at(b, t));
         for (j, x) in x.chunks(32).enumerate() {

@@ -102,7 +102,7 @@ vectors!(crate::isa::avx512::Avx512, quad, Turned, [4, 3], float_many[8, 3]);
 #[cfg(target_arch = "x86_64")]
 vectors!(crate::isa::avx2::AvxVnni, gemv, Staged, [2, 3], float[2, 3]);
 #[cfg(target_arch = "x86_64")]
-vectors!(crate::isa::avx2::Avx2, gemv, Staged, [2, 3], float[2, 3]);
+vectors!(crate::isa::avx2::Avx2, gemv, Staged, [2, 4], float[2, 3]);
 #[cfg(target_arch = "aarch64")]
 vectors!(crate::isa::neon::Neon<crate::isa::i8mm::UsDot>, gemv, Staged, [4, 4], float[2, 2]);
 #[cfg(target_arch = "aarch64")]

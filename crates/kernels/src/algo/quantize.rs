@@ -42,13 +42,29 @@ fn quantize<const N: usize>(x: &[f32; N], codes: &mut [i8; N]) -> f32 {
 }
 
 #[inline(always)]
-fn sums<const N: usize, const LEN: usize>(codes: &[i8; 256]) -> [i16; N] {
+fn sums_of_32(codes: &[i8; 256]) -> [i16; 8] {
     // A loop: `from_fn` would be a call.
-    let mut sums = [0; N];
-    for (sum, group) in sums.iter_mut().zip(codes.as_chunks::<LEN>().0) {
+    let mut sums = [0; 8];
+    for (sum, group) in sums.iter_mut().zip(codes.as_chunks::<32>().0) {
         *sum = group.iter().map(|&code| i16::from(code)).sum();
     }
     sums
+}
+
+/// Of each 16 codes: the sums of the first two and of the last two of each four, 16 bits of a word each, as bytes raised by 128.
+#[inline(always)]
+fn halves(codes: &[i8; 256]) -> [[i16; 2]; 16] {
+    const EVEN: u32 = 0x00ff_00ff;
+    let mut halves = [[0; 2]; 16];
+    for (halves, group) in halves.iter_mut().zip(codes.as_chunks::<16>().0) {
+        let mut sums = 0;
+        for word in group.as_chunks::<4>().0 {
+            let raised = u32::from_le_bytes(word.map(|code| code as u8)) ^ 0x8080_8080;
+            sums += (raised & EVEN) + (raised >> 8 & EVEN);
+        }
+        *halves = [sums as i16 - 8 * 128, (sums >> 16) as i16 - 8 * 128];
+    }
+    halves
 }
 
 /// Splits sums so that `whole = 256·high + low`, with `low` from −128 to 127.
@@ -66,12 +82,15 @@ fn split(whole: [i16; 16]) -> GroupSums {
 #[inline(always)]
 pub(crate) fn block_256(x: &[f32; 256], codes: &mut Codes, scale: &mut f32, sums_out: &mut Sums) {
     *scale = quantize(x, &mut codes.0);
-    let of_16 = sums::<16, 16>(&codes.0);
-    let mut of_32 = [0; 16];
+    let halves = halves(&codes.0);
+    let (mut of_16, mut of_32) = ([0; 16], [0; 16]);
+    for i in 0..16 {
+        of_16[i] = halves[i][0] + halves[i][1];
+    }
     for i in 0..8 {
         of_32[i] = of_16[2 * i] + of_16[2 * i + 1];
     }
-    *sums_out = Sums { of_16: split(of_16), of_32: split(of_32) };
+    *sums_out = Sums { of_16: split(of_16), of_32: split(of_32), halves };
 }
 
 /// One scale for each 32 of 256 values; also the sum of each 32 codes.
@@ -81,5 +100,5 @@ pub(crate) fn block_32(x: &[f32; 256], codes: &mut Codes, scales: &mut [f32; 8],
     for ((x, codes), scale) in parts.zip(scales) {
         *scale = quantize(x, codes);
     }
-    *sum = sums::<8, 32>(&codes.0);
+    *sum = sums_of_32(&codes.0);
 }

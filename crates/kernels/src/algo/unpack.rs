@@ -22,6 +22,13 @@ use std::ops::Range;
 /// activation rows.
 pub(super) const WIDE: usize = 16;
 
+/// Whether codes raised by `offset` are multiplied as any bytes. Pairs of products of 126 and 127 leave no room for a third
+/// in an i16, those of codes that are lowered first do.
+#[inline(always)]
+pub(super) const fn any_bytes<I: Lanes>(offset: i16) -> bool {
+    offset > if I::PAIRS { 32 } else { 64 }
+}
+
 /// 256 weights of R vectors of rows, lane = row.
 pub(crate) struct Panel<I: Lanes, const R: usize> {
     pub(super) codes: [[I::W; R]; 64],
@@ -65,7 +72,7 @@ impl<I: Lanes, const R: usize> Columns<I> for Vector<'_, I, R> {
     #[inline(always)]
     fn scales(&mut self, c: usize, scales: I::W) {
         for j in 0..4 {
-            self.panel.scale[4 * c + j][self.r] = self.isa.byte(scales, j);
+            self.panel.scale[4 * c + j][self.r] = self.isa.scale(scales, j);
         }
     }
 
@@ -173,12 +180,13 @@ impl Staged {
         (self.d[row], self.dmin[row]) = (head.d, head.dmin);
     }
 
+    /// Codes raised by `offset`.
     #[inline(always)]
-    fn turn_codes<I: Lanes>(&self, isa: I, out: &mut impl Columns<I>) {
+    fn turn_codes<I: Lanes>(&self, isa: I, offset: i16, out: &mut impl Columns<I>) {
         for c in 0..16 {
             let words = isa.columns(&self.codes, c);
             for j in 0..4 {
-                out.codes(4 * c + j, words[j]);
+                out.codes(4 * c + j, if any_bytes::<I>(offset) { isa.any_codes(words[j], offset) } else { words[j] });
             }
         }
     }
@@ -215,7 +223,7 @@ impl<I: Lanes> Unpack<I> for Staged {
             }
         }
         let mut out = panel.vector(isa, r);
-        self.turn_codes(isa, &mut out);
+        self.turn_codes(isa, F::OFFSET, &mut out);
         let words = isa.columns(&self.scale, 0);
         for c in 0..F::GROUPS / 4 {
             out.scales(c, words[c]);
@@ -246,7 +254,7 @@ impl<I: Lanes> Unpack<I> for Staged {
                 self.factors.take::<F>(i, g, block);
             }
         }
-        self.turn_codes(isa, &mut panel.vector(isa, r));
+        self.turn_codes(isa, F::OFFSET, &mut panel.vector(isa, r));
         if WIDE <= I::LANES {
             self.factors.end(groups.len());
         }

@@ -75,6 +75,7 @@ macro_rules! grids {
                 type Block = [u8; $bytes];
                 const FORMAT: Format = Format::$format;
                 const OFFSET: i16 = OFFSET as i16;
+                const LARGEST: i16 = 2 * Self::OFFSET - 2;
                 const GROUPS: usize = <layout::$format<'static> as Signed>::N_SCALES;
                 const MINS: bool = false;
                 const K: f32 = <layout::$format<'static> as Signed>::K;

@@ -24,6 +24,7 @@ impl Quant32 for IQ4NL {
     type Block = [u8; 18];
     const FORMAT: Format = Format::IQ4NL;
     const OFFSET: i16 = 128;
+    const LARGEST: i16 = 255;
 
     #[inline(always)]
     fn blocks(row: &[u8]) -> &[[u8; 18]] {

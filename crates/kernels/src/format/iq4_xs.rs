@@ -26,6 +26,7 @@ impl KQuant for IQ4XS {
     type Block = [u8; 136];
     const FORMAT: Format = Format::IQ4XS;
     const OFFSET: i16 = 128;
+    const LARGEST: i16 = 255;
     const GROUPS: usize = 8;
     const MINS: bool = false;
 

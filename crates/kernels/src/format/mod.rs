@@ -161,6 +161,8 @@ pub(crate) trait KQuant: 'static {
     /// What lowers the unsigned codes, a power of two or 0. Codes are at most 127 if it is at most 64, and any byte
     /// if it is more; their products with a scale fit i16 once they are lowered.
     const OFFSET: i16;
+    /// No code is larger.
+    const LARGEST: i16;
     /// Sub-blocks with a scale of their own: 8 or 16.
     const GROUPS: usize;
     /// Whether the format has minima.
@@ -210,6 +212,8 @@ pub(crate) trait Quant32: 'static {
     const FORMAT: Format;
     /// What lowers the unsigned codes. Codes are at most 127 if it is at most 64, and any byte if it is more.
     const OFFSET: i16;
+    /// No code is larger.
+    const LARGEST: i16;
     /// What the scale is.
     const D: Half = Half::F16;
     /// Whether the format has minima.

@@ -14,6 +14,7 @@ impl Quant32 for MXFP4 {
     type Block = [u8; 17];
     const FORMAT: Format = Format::MXFP4;
     const OFFSET: i16 = 12;
+    const LARGEST: i16 = 24;
     const D: Half = Half::Bf16;
 
     #[inline(always)]

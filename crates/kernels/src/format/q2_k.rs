@@ -18,6 +18,7 @@ impl KQuant for Q2K {
     type Block = [u8; 84];
     const FORMAT: Format = Format::Q2K;
     const OFFSET: i16 = 0;
+    const LARGEST: i16 = 3;
     const GROUPS: usize = 16;
     const MINS: bool = true;
 

@@ -25,6 +25,7 @@ impl KQuant for Q3K {
     type Block = [u8; 110];
     const FORMAT: Format = Format::Q3K;
     const OFFSET: i16 = 4;
+    const LARGEST: i16 = 7;
     const GROUPS: usize = 16;
     const MINS: bool = false;
 

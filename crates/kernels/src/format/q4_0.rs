@@ -13,6 +13,7 @@ impl Quant32 for Q4_0 {
     type Block = [u8; 18];
     const FORMAT: Format = Format::Q4_0;
     const OFFSET: i16 = 8;
+    const LARGEST: i16 = 15;
 
     #[inline(always)]
     fn blocks(row: &[u8]) -> &[[u8; 18]] {

@@ -11,6 +11,7 @@ impl Quant32 for Q4_1 {
     type Block = [u8; 20];
     const FORMAT: Format = Format::Q4_1;
     const OFFSET: i16 = 0;
+    const LARGEST: i16 = 15;
     const MINS: bool = true;
 
     #[inline(always)]

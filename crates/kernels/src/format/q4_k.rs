@@ -40,6 +40,7 @@ impl KQuant for Q4K {
     type Block = [u8; 144];
     const FORMAT: Format = Format::Q4K;
     const OFFSET: i16 = 0;
+    const LARGEST: i16 = 15;
     const GROUPS: usize = 8;
     const MINS: bool = true;
 

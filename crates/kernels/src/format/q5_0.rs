@@ -11,6 +11,7 @@ impl Quant32 for Q5_0 {
     type Block = [u8; 22];
     const FORMAT: Format = Format::Q5_0;
     const OFFSET: i16 = 16;
+    const LARGEST: i16 = 31;
 
     #[inline(always)]
     fn blocks(row: &[u8]) -> &[[u8; 22]] {

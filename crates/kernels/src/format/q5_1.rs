@@ -11,6 +11,7 @@ impl Quant32 for Q5_1 {
     type Block = [u8; 24];
     const FORMAT: Format = Format::Q5_1;
     const OFFSET: i16 = 0;
+    const LARGEST: i16 = 31;
     const MINS: bool = true;
 
     #[inline(always)]

@@ -17,6 +17,7 @@ impl KQuant for Q5K {
     type Block = [u8; 176];
     const FORMAT: Format = Format::Q5K;
     const OFFSET: i16 = 0;
+    const LARGEST: i16 = 31;
     const GROUPS: usize = 8;
     const MINS: bool = true;
 

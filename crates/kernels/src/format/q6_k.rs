@@ -16,6 +16,7 @@ impl KQuant for Q6K {
     type Block = [u8; 210];
     const FORMAT: Format = Format::Q6K;
     const OFFSET: i16 = 32;
+    const LARGEST: i16 = 63;
     const GROUPS: usize = 16;
     const MINS: bool = false;
 

@@ -13,6 +13,7 @@ impl Quant32 for Q8_0 {
     type Block = [u8; 34];
     const FORMAT: Format = Format::Q8_0;
     const OFFSET: i16 = 128;
+    const LARGEST: i16 = 255;
 
     #[inline(always)]
     fn blocks(row: &[u8]) -> &[[u8; 34]] {

@@ -45,6 +45,7 @@ impl KQuant for TQ1_0 {
     type Block = [u8; 54];
     const FORMAT: Format = Format::TQ1_0;
     const OFFSET: i16 = 1;
+    const LARGEST: i16 = 2;
     const GROUPS: usize = 8;
     const MINS: bool = false;
 

@@ -3,7 +3,7 @@
 //! [`Avx2`] multiplies bytes by `vpmaddubsw` and pairs by `vpmaddwd`, [`AvxVnni`] does both in one `vpdpbusd`. Everything
 //! else is shared by the macros below; AVX-512 machines use the row operations too, since 32 codes fill 256 bits.
 
-use super::{Codes, Floats, KeyCodes, Lanes, Row, Wide};
+use super::{Codes, Floats, KeyCodes, Lanes, Row, Wide, products_of_four};
 use std::arch::x86_64::*;
 
 /// Proof of AVX2, FMA and F16C.
@@ -252,7 +252,7 @@ impl Wide for AvxVnni {
     }
 }
 
-/// [`Lanes`] but for `dot4` and `dot4_bytes`.
+/// [`Lanes`] but for products.
 macro_rules! lanes_of_256_bits {
     () => {
         const LANES: usize = 8;
@@ -278,13 +278,8 @@ macro_rules! lanes_of_256_bits {
                 _mm256_set1_epi32(i32::from_le_bytes(bytes.map(|byte| byte as u8)))
             }
             fn opaque(self, w: __m256i) -> __m256i { opaque(w) }
-            fn byte(self, w: __m256i, j: usize) -> __m256i {
-                let top = _mm256_sll_epi32(w, _mm_cvtsi32_si128(24 - 8 * j as i32));
-                _mm256_srai_epi32::<24>(top)
-            }
             fn splat(self, x: i32) -> __m256i { _mm256_set1_epi32(x) }
             fn add(self, x: __m256i, y: __m256i) -> __m256i { _mm256_add_epi32(x, y) }
-            fn mul(self, x: __m256i, y: __m256i) -> __m256i { _mm256_mullo_epi32(x, y) }
             fn times_256(self, x: __m256i) -> __m256i { _mm256_slli_epi32::<8>(x) }
             fn to_floats(self, x: __m256i) -> __m256 { _mm256_cvtepi32_ps(x) }
             fn widen_lanes(self, bits: &[u16; 16]) -> __m256 {
@@ -313,18 +308,53 @@ macro_rules! lanes_of_256_bits {
 impl Lanes for Avx2 {
     lanes_of_256_bits!();
 
+    /// Two i16 in each lane.
+    type P = __m256i;
+    const PAIRS: bool = true;
+
+    // Products are opaque so that the compiler leaves their order as it is: it would do all of one row first, whose inputs
+    // do not fit the registers.
     proven! {
-        fn dot4(self, acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
-            _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1)))
+        // Twice, as words.
+        fn scale(self, w: __m256i, j: usize) -> __m256i {
+            let top = _mm256_sll_epi32(w, _mm_cvtsi32_si128(24 - 8 * j as i32));
+            let high = _mm256_srai_epi16::<8>(top);
+            _mm256_or_si256(_mm256_andnot_si256(_mm256_set1_epi32(0xffff), high), _mm256_srli_epi32::<16>(high))
         }
-        fn dot4_bytes(self, acc: __m256i, w: __m256i, x: __m256i) -> __m256i { dot_any(acc, w, x) }
+        fn dot4(self, acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
+            opaque(_mm256_add_epi16(acc, _mm256_maddubs_epi16(w, x)))
+        }
+        // One factor must be unsigned: the sign of `w` goes to `x`.
+        fn dot4_bytes(self, acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
+            opaque(_mm256_add_epi16(acc, _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))))
+        }
+        fn any_codes(self, w: __m256i, offset: i16) -> __m256i { _mm256_sub_epi8(w, _mm256_set1_epi8(offset as i8)) }
+        fn open(self, n: __m256i) -> (__m256i, __m256i) { (n, _mm256_setzero_si256()) }
+        fn lowered(self, offset: i16, _sum: i16, halves: [i16; 2]) -> __m256i {
+            let halves = u32::from(halves[0] as u16) | u32::from(halves[1] as u16) << 16;
+            _mm256_mullo_epi16(_mm256_set1_epi32(halves as i32), _mm256_set1_epi16(-offset))
+        }
+        fn close(self, n: __m256i, p: __m256i) -> __m256i {
+            _mm256_add_epi32(n, _mm256_madd_epi16(p, _mm256_set1_epi16(1)))
+        }
+        fn close_scaled(self, n: __m256i, p: __m256i, scale: __m256i) -> __m256i {
+            _mm256_add_epi32(n, _mm256_madd_epi16(p, scale))
+        }
     }
 }
 
 impl Lanes for AvxVnni {
     lanes_of_256_bits!();
+    products_of_four!();
 
     proven! {
+        fn scale(self, w: __m256i, j: usize) -> __m256i {
+            let top = _mm256_sll_epi32(w, _mm_cvtsi32_si128(24 - 8 * j as i32));
+            _mm256_srai_epi32::<24>(top)
+        }
+        fn close_scaled(self, n: __m256i, p: __m256i, scale: __m256i) -> __m256i {
+            _mm256_add_epi32(n, _mm256_mullo_epi32(p, scale))
+        }
         fn dot4(self, acc: __m256i, w: __m256i, x: __m256i) -> __m256i { _mm256_dpbusd_avx_epi32(acc, w, x) }
         fn dot4_bytes(self, acc: __m256i, w: __m256i, x: __m256i) -> __m256i { _mm256_dpbusd_avx_epi32(acc, w, x) }
     }

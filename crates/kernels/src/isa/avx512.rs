@@ -4,7 +4,7 @@
 //! formats of `avx512_decode.rs`.
 
 use super::avx2::{proven, rows_of_256_bits, wide_of_256_bits};
-use super::{Codes, Floats, KeyCodes, Lanes, Row, Wide, Words};
+use super::{Codes, Floats, KeyCodes, Lanes, Row, Wide, Words, products_of_four};
 use std::arch::x86_64::*;
 
 /// Proof of AVX-512 F, BW, VL, DQ and VNNI, and of AVX2, FMA and F16C.
@@ -63,6 +63,8 @@ impl Lanes for Avx512 {
     type N = __m512i;
     type L = __m512;
 
+    products_of_four!();
+
     #[inline(always)]
     fn columns<const B: usize>(self, rows: &[[u8; B]; 16], c: usize) -> [__m512i; 4] {
         let mut columns = [&[0; 16]; 16];
@@ -77,7 +79,7 @@ impl Lanes for Avx512 {
             _mm512_set1_epi32(i32::from_le_bytes(bytes.map(|byte| byte as u8)))
         }
         fn opaque(self, w: __m512i) -> __m512i { opaque(w) }
-        fn byte(self, w: __m512i, j: usize) -> __m512i {
+        fn scale(self, w: __m512i, j: usize) -> __m512i {
             let top = _mm512_sll_epi32(w, _mm_cvtsi32_si128(24 - 8 * j as i32));
             _mm512_srai_epi32::<24>(top)
         }
@@ -85,7 +87,9 @@ impl Lanes for Avx512 {
         fn dot4(self, acc: __m512i, w: __m512i, x: __m512i) -> __m512i { _mm512_dpbusd_epi32(acc, w, x) }
         fn dot4_bytes(self, acc: __m512i, w: __m512i, x: __m512i) -> __m512i { _mm512_dpbusd_epi32(acc, w, x) }
         fn add(self, x: __m512i, y: __m512i) -> __m512i { _mm512_add_epi32(x, y) }
-        fn mul(self, x: __m512i, y: __m512i) -> __m512i { _mm512_mullo_epi32(x, y) }
+        fn close_scaled(self, n: __m512i, p: __m512i, scale: __m512i) -> __m512i {
+            _mm512_add_epi32(n, _mm512_mullo_epi32(p, scale))
+        }
         fn times_256(self, x: __m512i) -> __m512i { _mm512_slli_epi32::<8>(x) }
         fn to_floats(self, x: __m512i) -> __m512 { _mm512_cvtepi32_ps(x) }
         fn widen_lanes(self, bits: &[u16; 16]) -> __m512 { _mm512_cvtph_ps(_mm256_loadu_si256(bits.as_ptr().cast())) }

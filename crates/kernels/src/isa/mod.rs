@@ -121,6 +121,10 @@ pub(crate) trait Lanes: Row {
     type N: Copy;
     /// An f32 in each lane.
     type L: Copy;
+    /// Sums of products: [`Self::N`], or two i16 in each lane where bytes are multiplied in pairs.
+    type P: Copy;
+    /// Whether it is the latter: sums of the first two and of the last two products of each word, which wrap around.
+    const PAIRS: bool;
 
     /// Transposes bytes 16·c to 16·c + 15 of the first `LANES` rows: word i of the row of each lane in vector i.
     fn columns<const B: usize>(self, rows: &[[u8; B]; 16], c: usize) -> [Self::W; 4];
@@ -128,15 +132,27 @@ pub(crate) trait Lanes: Row {
     fn splat4(self, bytes: &[i8; 4]) -> Self::W;
     /// `w`, of which the compiler no longer knows anything: keeps it from taking a measurement's work out of its loop.
     fn opaque(self, w: Self::W) -> Self::W;
-    /// Signed byte `j` of each lane.
-    fn byte(self, w: Self::W, j: usize) -> Self::N;
     fn splat(self, x: i32) -> Self::N;
+    /// Signed byte `j` of each lane, as [`Self::close_scaled`] wants it.
+    fn scale(self, w: Self::W, j: usize) -> Self::N;
     /// `acc + Σ w·x` in each lane; `w` unsigned and at most 127, `x` signed.
-    fn dot4(self, acc: Self::N, w: Self::W, x: Self::W) -> Self::N;
-    /// As [`Self::dot4`] for any `w`.
-    fn dot4_bytes(self, acc: Self::N, w: Self::W, x: Self::W) -> Self::N;
+    fn dot4(self, acc: Self::P, w: Self::W, x: Self::W) -> Self::P;
+    /// As [`Self::dot4`] for any bytes, which [`Self::any_codes`] made of codes; no `x` is −128.
+    fn dot4_bytes(self, acc: Self::P, w: Self::W, x: Self::W) -> Self::P;
+    /// Unsigned codes as [`Self::dot4_bytes`] wants them: if products come in [pairs](Self::PAIRS), less `offset` and signed.
+    #[inline(always)]
+    fn any_codes(self, w: Self::W, _offset: i16) -> Self::W {
+        w
+    }
+    /// `n` as what products are added to: `n = number + Σ products`.
+    fn open(self, n: Self::N) -> (Self::N, Self::P);
+    /// `−offset·Σ x` of a word or more, by the sum of `x`, and those of the first two and the last two of each word.
+    fn lowered(self, offset: i16, sum: i16, halves: [i16; 2]) -> Self::P;
+    /// `n + Σ p`.
+    fn close(self, n: Self::N, p: Self::P) -> Self::N;
+    /// `n + scale·Σ p`.
+    fn close_scaled(self, n: Self::N, p: Self::P, scale: Self::N) -> Self::N;
     fn add(self, x: Self::N, y: Self::N) -> Self::N;
-    fn mul(self, x: Self::N, y: Self::N) -> Self::N;
     /// `x·256`.
     fn times_256(self, x: Self::N) -> Self::N;
     fn to_floats(self, x: Self::N) -> Self::L;
@@ -153,6 +169,30 @@ pub(crate) trait Lanes: Row {
     /// `out` is `[LANES]`.
     fn store_to(self, x: Self::L, out: &mut [f32]);
 }
+
+/// [`Lanes::P`] where four products are added to an i32 at once.
+macro_rules! products_of_four {
+    () => {
+        type P = Self::N;
+        const PAIRS: bool = false;
+
+        #[inline(always)]
+        fn open(self, n: Self::N) -> (Self::N, Self::N) {
+            (self.splat(0), n)
+        }
+
+        #[inline(always)]
+        fn lowered(self, offset: i16, sum: i16, _: [i16; 2]) -> Self::N {
+            self.splat(-i32::from(offset) * i32::from(sum))
+        }
+
+        #[inline(always)]
+        fn close(self, n: Self::N, p: Self::N) -> Self::N {
+            self.add(n, p)
+        }
+    };
+}
+pub(crate) use products_of_four;
 
 /// What formats are unpacked with whose blocks are transposed as they lie in memory.
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]

@@ -4,7 +4,7 @@
 //! [`Dot`]: [`Mull`] here multiplies in 16 bits, `dotprod.rs` and `i8mm.rs` have instructions for the whole product.
 //! Two registers hold 32 codes; 4 weight rows make a vector of the panel.
 
-use super::{Codes, Floats, KeyCodes, Lanes, Row, Wide};
+use super::{Codes, Floats, KeyCodes, Lanes, Row, Wide, products_of_four};
 use std::arch::aarch64::*;
 use std::arch::asm;
 
@@ -246,6 +246,8 @@ impl<D: Dot> Lanes for Neon<D> {
     type N = int32x4_t;
     type L = float32x4_t;
 
+    products_of_four!();
+
     proven! {
         fn columns<const B: usize>(self, rows: &[[u8; B]; 16], c: usize) -> [uint8x16_t; 4] {
             assert!(16 * c + 16 <= B);
@@ -270,7 +272,7 @@ impl<D: Dot> Lanes for Neon<D> {
             asm!("/* {:v} */", inout(vreg) out, options(nomem, nostack, preserves_flags));
             out
         }
-        fn byte(self, w: uint8x16_t, j: usize) -> int32x4_t {
+        fn scale(self, w: uint8x16_t, j: usize) -> int32x4_t {
             vshrq_n_s32::<24>(vshlq_s32(vreinterpretq_s32_u8(w), vdupq_n_s32(24 - 8 * j as i32)))
         }
         fn splat(self, x: i32) -> int32x4_t { vdupq_n_s32(x) }
@@ -281,7 +283,7 @@ impl<D: Dot> Lanes for Neon<D> {
             self.0.dot_any(acc, w, vreinterpretq_s8_u8(x))
         }
         fn add(self, x: int32x4_t, y: int32x4_t) -> int32x4_t { vaddq_s32(x, y) }
-        fn mul(self, x: int32x4_t, y: int32x4_t) -> int32x4_t { vmulq_s32(x, y) }
+        fn close_scaled(self, n: int32x4_t, p: int32x4_t, scale: int32x4_t) -> int32x4_t { vmlaq_s32(n, p, scale) }
         fn times_256(self, x: int32x4_t) -> int32x4_t { vshlq_n_s32::<8>(x) }
         fn to_floats(self, x: int32x4_t) -> float32x4_t { vcvtq_f32_s32(x) }
         fn widen_lanes(self, bits: &[u16; 16]) -> float32x4_t { widen(bits.as_ptr()) }

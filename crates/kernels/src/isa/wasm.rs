@@ -4,7 +4,7 @@
 //! There is no product of bytes that sums four; even and odd bytes are widened to i16 in place, whose products are
 //! summed in pairs (`i32x4.dot_i16x8_s`): two of these are the four products of a lane, for any codes.
 
-use super::{Codes, Floats, KeyCodes, Lanes, Row, Wide};
+use super::{Codes, Floats, KeyCodes, Lanes, Row, Wide, products_of_four};
 use crate::format::float::widen_f16;
 use std::arch::wasm32::*;
 
@@ -273,6 +273,8 @@ impl Lanes for Simd128 {
     type N = v128;
     type L = v128;
 
+    products_of_four!();
+
     #[inline(always)]
     fn columns<const B: usize>(self, rows: &[[u8; B]; 16], c: usize) -> [v128; 4] {
         let at = |r: usize| load(&rows[r], 16 * c);
@@ -300,7 +302,7 @@ impl Lanes for Simd128 {
     }
 
     #[inline(always)]
-    fn byte(self, w: v128, j: usize) -> v128 {
+    fn scale(self, w: v128, j: usize) -> v128 {
         i32x4_shr(i32x4_shl(w, 24 - 8 * j as u32), 24)
     }
 
@@ -325,8 +327,8 @@ impl Lanes for Simd128 {
     }
 
     #[inline(always)]
-    fn mul(self, x: v128, y: v128) -> v128 {
-        i32x4_mul(x, y)
+    fn close_scaled(self, n: v128, p: v128, scale: v128) -> v128 {
+        i32x4_add(n, i32x4_mul(p, scale))
     }
 
     #[inline(always)]
