@@ -72,13 +72,14 @@ fn block_sum<I: Wide, F: KQuant>(isa: I, block: &F::Block, scale: [u64; 2], x: &
     let scales = if F::GROUPS == 8 { isa.scales_of_32(scale[0]) } else { isa.scales_of_16(scale) };
     let mut sum = match F::OFFSET {
         0 => isa.start(0),
+        65.. if I::SIGNED => isa.start(0),
         offset => isa.dot_sums(scale, &x.sums[at].of(F::GROUPS).whole, -i32::from(offset)),
     };
     let codes = x.codes[at].0.as_chunks::<32>().0;
     for g in 0..8 {
         let v = F::codes(isa, block, g);
         sum = match F::OFFSET {
-            65.. => isa.dot_scaled_bytes(sum, v, &codes[g], scales, g),
+            65.. => isa.dot_scaled_bytes(sum, isa.any_bytes(v, F::OFFSET), &codes[g], scales, g),
             _ => isa.dot_scaled(sum, v, &codes[g], scales, g),
         };
     }
@@ -108,13 +109,19 @@ fn quant_32_rows<I: Wide, F: Quant32>(isa: I, strip: &Strip<'_>, r: usize, next:
     for b in 0..n {
         let (at, g) = (x.at(b / 8, strip.rows.start), b % 8);
         let codes = &x.codes[at].0.as_chunks::<32>().0[g];
-        let first = isa.start(-i32::from(F::OFFSET) * i32::from(x.sums[at][g]));
+        let any = F::OFFSET > 64;
+        let first = if any && I::SIGNED { 0 } else { -i32::from(F::OFFSET) * i32::from(x.sums[at][g]) };
+        let first = isa.start(first);
         let (mut sums, mut d, mut m) = ([first; 8], [0; 8], [0; 8]);
         for i in 0..8 {
             next.block(isa, 8 * b + i, size_of::<F::Block>());
             let block = &rows[i][b];
             let v = F::codes(isa, block);
-            sums[i] = if F::OFFSET > 64 { isa.dot_bytes(first, v, codes) } else { isa.dot_codes(first, v, codes) };
+            sums[i] = if any {
+                isa.dot_bytes(first, isa.any_bytes(v, F::OFFSET), codes)
+            } else {
+                isa.dot_codes(first, v, codes)
+            };
             (d[i], m[i]) = (F::d(block), F::m(block));
         }
         let d = match F::D {

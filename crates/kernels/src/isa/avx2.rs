@@ -153,7 +153,7 @@ macro_rules! wide_of_256_bits {
                 let scale = _mm256_shuffle_epi8(scales, _mm256_broadcastsi128_si256(spread));
                 _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, scale))
             }
-            // The top bit apart: two products with a whole byte do not fit i16.
+            // The sign of the code goes to x, or the top bit apart: two products with a whole byte do not fit i16.
             fn dot_scaled_bytes(
                 self,
                 acc: __m256i,
@@ -162,6 +162,10 @@ macro_rules! wide_of_256_bits {
                 scales: __m256i,
                 g: usize
             ) -> __m256i {
+                if Self::SIGNED {
+                    let x = $crate::isa::avx2::signed_by(codes, x);
+                    return self.dot_scaled(acc, _mm256_abs_epi8(codes), &x, scales, g);
+                }
                 let top = _mm256_set1_epi8(-128);
                 let acc = self.dot_scaled(acc, _mm256_andnot_si256(top, codes), x, scales, g);
                 self.dot_scaled(acc, _mm256_and_si256(top, codes), x, scales, g)
@@ -204,13 +208,18 @@ rows_of_256_bits!(AvxVnni);
 impl Wide for Avx2 {
     wide_of_256_bits!();
 
+    const SIGNED: bool = true;
+
     proven! {
         fn dot_codes(self, acc: __m256i, codes: __m256i, x: &[i8; 32]) -> __m256i {
             let pairs = _mm256_maddubs_epi16(codes, _mm256_loadu_si256(x.as_ptr().cast()));
             _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
         }
+        fn any_bytes(self, codes: __m256i, offset: i16) -> __m256i {
+            _mm256_sub_epi8(codes, _mm256_set1_epi8(offset as i8))
+        }
         fn dot_bytes(self, acc: __m256i, codes: __m256i, x: &[i8; 32]) -> __m256i {
-            dot_any(acc, codes, _mm256_loadu_si256(x.as_ptr().cast()))
+            self.dot_codes(acc, _mm256_abs_epi8(codes), &signed_by(codes, x))
         }
     }
 }
@@ -224,19 +233,17 @@ fn opaque(mut w: __m256i) -> __m256i {
     w
 }
 
-/// `acc + Σ w·x` for any bytes `w`: the top bit apart, because `vpmaddubsw` saturates beyond 127.
-///
-/// # Safety
-/// The CPU must have AVX2.
-#[inline(always)]
-unsafe fn dot_any(acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
-    // SAFETY: the caller's obligation.
+/// `x` with the sign of `codes`: what their magnitudes are multiplied with.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn signed_by(codes: __m256i, x: &[i8; 32]) -> [i8; 32] {
+    let mut out = [0; 32];
+    // SAFETY: reads and writes the 32 bytes of each.
     unsafe {
-        let (top, ones) = (_mm256_set1_epi8(-128), _mm256_set1_epi16(1));
-        let low = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_andnot_si256(top, w), x), ones);
-        let high = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_and_si256(top, w), x), ones);
-        _mm256_add_epi32(acc, _mm256_add_epi32(low, high))
+        let x = _mm256_sign_epi8(_mm256_loadu_si256(x.as_ptr().cast()), codes);
+        _mm256_storeu_si256(out.as_mut_ptr().cast(), x);
     }
+    out
 }
 
 impl Wide for AvxVnni {

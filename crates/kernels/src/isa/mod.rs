@@ -79,6 +79,8 @@ pub(crate) trait Wide: Row {
     type S: Copy;
     /// 8 f32.
     type F8: Copy;
+    /// Whether codes that are not at most 127 are multiplied as signed bytes.
+    const SIGNED: bool = false;
 
     /// Sums whose total is `total`.
     fn start(self, total: i32) -> Self::A;
@@ -88,11 +90,16 @@ pub(crate) trait Wide: Row {
     fn scales_of_32(self, scales: u64) -> Self::S;
     /// `acc + Σ scale·code·x` of the group `g` of 32 weights. Codes are at most 127.
     fn dot_scaled(self, acc: Self::A, codes: Self::V, x: &[i8; 32], scales: Self::S, g: usize) -> Self::A;
-    /// As [`Self::dot_scaled`] for any codes.
+    /// Codes less `offset` if they are wanted [signed](Self::SIGNED), else as they are.
+    #[inline(always)]
+    fn any_bytes(self, codes: Self::V, _offset: i16) -> Self::V {
+        codes
+    }
+    /// As [`Self::dot_scaled`] for any codes, by way of [`Self::any_bytes`].
     fn dot_scaled_bytes(self, acc: Self::A, codes: Self::V, x: &[i8; 32], scales: Self::S, g: usize) -> Self::A;
     /// `acc + Σ code·x`. Codes are at most 127.
     fn dot_codes(self, acc: Self::A, codes: Self::V, x: &[i8; 32]) -> Self::A;
-    /// `acc + Σ code·x` of any codes.
+    /// `acc + Σ code·x` of any codes, by way of [`Self::any_bytes`].
     fn dot_bytes(self, acc: Self::A, codes: Self::V, x: &[i8; 32]) -> Self::A;
     /// `factor·Σ a·b`, the bytes of `a` signed.
     fn dot_sums(self, a: [u64; 2], b: &[i16; 16], factor: i32) -> Self::A;
