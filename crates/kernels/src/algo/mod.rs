@@ -8,6 +8,8 @@ pub(crate) mod attention;
 pub(crate) mod float;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod float_many;
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+pub(crate) mod four;
 pub(crate) mod gate;
 pub(crate) mod gemm;
 pub(crate) mod gemv;

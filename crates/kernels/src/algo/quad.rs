@@ -353,14 +353,18 @@ fn padded<const B: usize>(blocks: &[[u8; B]]) -> [[u8; B]; 4] {
 
 /// Four rows, the last row of the strip in place of those behind it. By name, as `from_fn` would be a call.
 #[inline(always)]
-fn four_rows<'a, B>(w: Matrix<'a>, blocks: fn(&'a [u8]) -> &'a [B], [a, b, c, d]: [usize; 4]) -> [&'a [B]; 4] {
+pub(super) fn four_rows<'a, B>(
+    w: Matrix<'a>,
+    blocks: fn(&'a [u8]) -> &'a [B],
+    [a, b, c, d]: [usize; 4],
+) -> [&'a [B]; 4] {
     let last = w.d_out() - 1;
     [blocks(w.row(a.min(last))), blocks(w.row(b.min(last))), blocks(w.row(c.min(last))), blocks(w.row(d.min(last)))]
 }
 
 /// Of the rows that there are.
 #[inline(always)]
-fn store(four: [f32; 4], places: [usize; 4], out: &mut [f32]) {
+pub(super) fn store(four: [f32; 4], places: [usize; 4], out: &mut [f32]) {
     for i in 0..4 {
         if let Some(out) = out.get_mut(places[i]) {
             *out = four[i];
