@@ -18,9 +18,9 @@ use crate::isa::Words;
 use crate::isa::{Lanes, Row};
 use std::ops::Range;
 
-/// Vectors of so many lanes have what a program for boards, which must stay small, does without: [`Ahead`], and tiles of two
-/// activation rows.
-pub(super) const WIDE: usize = 16;
+/// Vectors of so many lanes have [`Ahead`] and tiles of two activation rows; those of a program for boards, which must stay small,
+/// do without.
+pub(super) const WIDE: usize = if cfg!(feature = "avx512") { 8 } else { 16 };
 
 /// Whether codes raised by `offset` are multiplied as any bytes. Pairs of products of 126 and 127 leave no room for a third
 /// in an i16, those of codes that are lowered first do.
