@@ -37,8 +37,8 @@ TEMPLATE = """\
 {%- endif %}
 """
 
-# How much a token counts in training: nothing where it is given; what is said of a call's result less than the call.
-GIVEN_WEIGHT, ANSWER_WEIGHT, REPORT_WEIGHT = 0, 4, 1
+# How much a token counts in training: nothing where it is given; words, of which many would do, less than a call.
+GIVEN_WEIGHT, REPORT_WEIGHT, WORDS_WEIGHT, CALL_WEIGHT = 0, 1, 2, 8
 
 
 def as_json(value):
@@ -57,7 +57,8 @@ def pieces(tools, messages):
     for before, message in zip([{}, *messages], messages):
         role = message["role"]
         calls = "".join(call_text(call["name"], call["arguments"]) for call in message.get("tool_calls", []))
-        weight = GIVEN_WEIGHT if role != "assistant" else REPORT_WEIGHT if before.get("role") == "tool" else ANSWER_WEIGHT
+        spoken = REPORT_WEIGHT if before.get("role") == "tool" else WORDS_WEIGHT
+        weight = GIVEN_WEIGHT if role != "assistant" else CALL_WEIGHT if calls else spoken
         out.append((f"<|{role}|>", GIVEN_WEIGHT))
         out.append((message.get("content", "") + calls + END, weight))
     return out

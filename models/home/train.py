@@ -14,7 +14,7 @@ import re
 import sys
 import time
 from collections import Counter
-from functools import partial
+from functools import cache, partial
 from multiprocessing import Pool
 from pathlib import Path
 
@@ -29,6 +29,7 @@ import generate
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "shared"))
 import loop  # noqa: E402
+from choose import Choice  # noqa: E402
 from model import Config, Model  # noqa: E402
 
 # The pre-tokenizer that GGUF calls `qwen2`: words with the mark or space in front of them, single digits, runs of marks.
@@ -37,7 +38,6 @@ WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L
 BARE_WORDS = WORDS.replace(r"[^\r\n\p{L}\p{N}]?\p{L}+", r"_?\p{L}+")
 N_SPACED = 400
 N_HELD_OUT = 400
-STORY_WEIGHT = 1
 SHAPE = Config(n_vocab=3072, n_ctx=1024, n_layers=6, d_ff=640)
 
 
@@ -56,7 +56,7 @@ def written_conversation(n):
 
 
 def written_story(n):
-    return [(chat.BEGIN, 0), (story_start(generate.story(n), random.Random(n)) + chat.END, STORY_WEIGHT)]
+    return [(chat.BEGIN, 0), (story_start(generate.story(n), random.Random(n)) + chat.END, chat.REPORT_WEIGHT)]
 
 
 def first_words(conversations):
@@ -99,16 +99,22 @@ def make_tokenizer(texts, conversations, n_vocab):
     return Tokenizer.from_str(json.dumps(as_json))
 
 
-def encode(tokenizer, documents, n_ctx):
-    """Rows of ids and weights."""
-    ids = iter(tokenizer.encode_batch([text for document in documents for text, _ in document]))
-    rows = []
-    for document in documents:
-        parts = [(next(ids).ids, weight) for _, weight in document]
-        row = np.array([id for part, _ in parts for id in part], dtype=np.uint16)
-        weights = np.concatenate([np.full(len(part), weight, dtype=np.uint8) for part, weight in parts])
-        rows.append((row[: n_ctx + 1], weights[: n_ctx + 1]))
-    return rows
+def encoded(tokenizer_file, n_ctx, write, n):
+    """Ids and weights of the text that `write` makes of that number.
+
+    The first word of an answer counts like a call: it is where the model decides for words.
+    """
+    tokenizer, ids, weights = loaded(tokenizer_file), [], []
+    for text, weight in write(n):
+        part = tokenizer.encode(text).ids
+        ids += part
+        weights += [chat.CALL_WEIGHT if weight == chat.WORDS_WEIGHT else weight] + [weight] * (len(part) - 1) if part else []
+    return np.array(ids[: n_ctx + 1], dtype=np.uint16), np.array(weights[: n_ctx + 1], dtype=np.uint8)
+
+
+@cache
+def loaded(tokenizer_file):
+    return Tokenizer.from_file(tokenizer_file)
 
 
 def check_template(documents):
@@ -126,26 +132,33 @@ def check_template(documents):
 
 def prepare(args, out):
     """Rows to learn from and held-out rows; a tokenizer already in `out` is kept."""
-    with Pool() as pool:
-        numbers = lambda n: [*range(N_HELD_OUT), *range(N_HELD_OUT + args.first, N_HELD_OUT + args.first + n)]
-        conversations = pool.map(written_conversation, numbers(args.conversations), chunksize=500)
-        stories = pool.map(written_story, numbers(args.stories), chunksize=500)
     check_template([compose.conversation(n, compose.HARD) for n in range(500)])
+    numbers = lambda n: [*range(N_HELD_OUT), *range(N_HELD_OUT + args.first, N_HELD_OUT + args.first + n)]
     file = out / "tokenizer.json"
-    if not file.exists():
-        sample = conversations[N_HELD_OUT : N_HELD_OUT + 20_000] + stories[N_HELD_OUT : N_HELD_OUT + 4_000]
-        marks = "|".join(re.escape(mark) for mark in chat.SPECIAL)
-        texts = [part for document in sample for text, _ in document for part in re.split(marks, text)]
-        make_tokenizer(texts, [compose.conversation(n) for n in range(20_000)], args.shape.n_vocab).save(str(file))
-    tokenizer = Tokenizer.from_file(str(file))
-    conversations, stories = encode(tokenizer, conversations, args.shape.n_ctx), encode(tokenizer, stories, args.shape.n_ctx)
+    with Pool() as pool:
+        if not file.exists():
+            sample = pool.map(written_conversation, numbers(args.conversations)[N_HELD_OUT:][:20_000], chunksize=500)
+            sample += pool.map(written_story, numbers(args.stories)[N_HELD_OUT:][:4_000], chunksize=500)
+            marks = "|".join(re.escape(mark) for mark in chat.SPECIAL)
+            texts = [part for document in sample for text, _ in document for part in re.split(marks, text)]
+            make_tokenizer(texts, [compose.conversation(n) for n in range(20_000)], args.shape.n_vocab).save(str(file))
+        conversations = pool.map(partial(encoded, str(file), args.shape.n_ctx, written_conversation), numbers(args.conversations), chunksize=500)
+        stories = pool.map(partial(encoded, str(file), args.shape.n_ctx, written_story), numbers(args.stories), chunksize=500)
     held_out = {"conversations": conversations[:N_HELD_OUT], "stories": stories[:N_HELD_OUT]}
     return conversations[N_HELD_OUT:] + stories[N_HELD_OUT:], held_out
 
 
+def choice(args, tokenizer_file):
+    """Calls and the decision for one are what a text is judged by."""
+    if args.share == 1:
+        return None
+    tokenizer = loaded(tokenizer_file)
+    return Choice(args.share, chat.CALL_WEIGHT, tokenizer.token_to_id(chat.ASSISTANT), tokenizer.token_to_id(chat.CALL))
+
+
 def finish(tokenizer_file, model, out):
     """One answer, as a sign of life."""
-    tokenizer = Tokenizer.from_file(tokenizer_file)
+    tokenizer = loaded(tokenizer_file)
     document = chat.pieces(compose.TOOLS, [{"role": "user", "content": "turn on the kitchen light and set a timer for ten minutes"}])
     ids = [id for text, _ in document + [(chat.ASSISTANT, 0)] for id in tokenizer.encode(text).ids]
     print(tokenizer.decode(model.generate(ids, 80, stop=tokenizer.token_to_id(chat.END)), skip_special_tokens=False))
@@ -157,7 +170,10 @@ def main():
     parser.add_argument("--conversations", type=int, default=120_000)
     parser.add_argument("--stories", type=int, default=30_000)
     parser.add_argument("--first", type=int, default=0, help="number of the first conversation and story, so that another run has others")
+    parser.add_argument("--share", type=float, default=1.0, help="of the tokens read, learned from: those of conversations that go wrong")
     args = parser.parse_args()
+    if not 0 < args.share <= 1:
+        parser.error("--share: above 0, at most 1")
     out = Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
     clock = time.time()
@@ -165,7 +181,7 @@ def main():
     n = sum(p.numel() for p in Model(args.shape).parameters())
     n_tokens = sum(len(ids) for ids, _ in rows)
     print(f"{len(rows)} texts, {n_tokens / 1e6:.2f} M tokens, {n / 1e6:.2f} M parameters, data ready after {time.time() - clock:.0f} s", flush=True)
-    loop.start(args, rows, held_out, partial(finish, str(out / "tokenizer.json")))
+    loop.start(args, rows, held_out, partial(finish, str(out / "tokenizer.json")), choice(args, str(out / "tokenizer.json")))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Learning: the optimizer, the stream of token windows, and the loop that stops by the clock.
+"""Learning: the optimizer, and the loop that stops by the clock.
 
 Knows token ids and weights of tokens, not what they say. One process, or several that share the gradients (a CPU does
 best with one process a core, each with one thread).
@@ -8,91 +8,18 @@ import json
 import math
 import time
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import gguf_file
-import numpy as np
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from choose import Chooser
 from model import Config, Model
+from pack import padded, windows
 
 PRECISION = {"bfloat16": torch.bfloat16, "float32": torch.float32}
-PAD = 0
-# Of texts that narrower windows would hold, so that distant positions stay known.
-SHARE_OF_WIDEST = 0.05
-
-
-def windows(rows, widths, n_tokens, seed):
-    """Batches of ids and weights, [n_tokens // width, width + 1] each, for ever, `width` being one of `widths`.
-
-    rows: [(ids, weights)], in another order each time round. Whole texts stand side by side in a window, as many as it
-    holds, and no text is begun that does not end in it; what is longer than the widest window is cut.
-    """
-    rng = np.random.default_rng(seed)
-    packers = {width: Packer(width, n_tokens // width) for width in widths}
-    while True:
-        for i in rng.permutation(len(rows)):
-            for start in range(0, len(rows[i][0]), widths[-1] + 1):
-                ids, weights = (part[start : start + widths[-1] + 1] for part in rows[i])
-                fitting = [width for width in widths if len(ids) <= width + 1]
-                batch = packers[fitting[-1] if rng.random() < SHARE_OF_WIDEST else fitting[0]].add(ids, weights)
-                if batch:
-                    yield batch
-
-
-class Packer:
-    """Puts texts into the fullest of some windows that are not full yet."""
-
-    N_OPEN = 32
-
-    def __init__(self, width, n_windows):
-        self.width, self.n_windows, self.open, self.full = width, n_windows, [], []
-
-    def add(self, ids, weights):
-        """A batch, if there are enough windows now."""
-        room = self.width + 1 - len(ids)
-        fullest = max((window for window in self.open if window.length <= room), key=lambda window: window.length, default=None)
-        if fullest is None:
-            fullest = Window()
-            self.open.append(fullest)
-        fullest.add(ids, weights)
-        if len(self.open) > self.N_OPEN:
-            self.open.sort(key=lambda window: window.length)
-            self.full.append(self.open.pop())
-        if len(self.full) < self.n_windows:
-            return None
-        batch, self.full = self.full, []
-        return filled_up([window.ids for window in batch], [window.weights for window in batch], self.width + 1)
-
-
-class Window:
-    """Texts side by side."""
-
-    def __init__(self):
-        self.ids, self.weights, self.length = [], [], 0
-
-    def add(self, ids, weights):
-        self.ids.append(ids)
-        self.weights.append(weights)
-        self.length += len(ids)
-
-
-def filled_up(ids, weights, width):
-    """Lists of pieces, one list a row, as two matrices of that width, with tokens of no weight behind."""
-    shape = (len(ids), width)
-    out = np.full(shape, PAD, dtype=np.int64), np.zeros(shape, dtype=np.float32)
-    for matrix, rows in zip(out, (ids, weights)):
-        for i, pieces in enumerate(rows):
-            row = np.concatenate(pieces)
-            matrix[i, : len(row)] = row
-    return tuple(torch.from_numpy(matrix) for matrix in out)
-
-
-def padded(rows):
-    """Rows side by side, each on its own, filled up with tokens of no weight."""
-    width = (max(len(ids) for ids, _ in rows) + 6) // 8 * 8 + 1
-    return filled_up([[ids] for ids, _ in rows], [[weights] for _, weights in rows], width)
 
 
 class Muon:
@@ -139,6 +66,11 @@ def shared(f, x):
 def rate(progress, step, warmup=30):
     """Warm-up, level for a quarter of the time, then straight down to (almost) nothing."""
     return min(1.0, (step + 1) / warmup, max(0.01, (1.0 - progress) / 0.75))
+
+
+def hidden_of(model, device, precision, ids):
+    with torch.no_grad(), torch.autocast(device, dtype=torch.bfloat16, enabled=precision == torch.bfloat16):
+        return model.hidden(ids.to(device))
 
 
 def loss_of(model, ids, weights, device, precision):
@@ -188,7 +120,16 @@ def agreed(value):
     return float(box)
 
 
-def train(args, rank, n_ranks, model, rows, held_out, out):
+def batches(args, rank, n_ranks, model, rows, choice):
+    """What this process learns from: ids and weights, for ever; with a choice, each process reads rows of its own."""
+    if not choice:
+        return (tuple(part[rank::n_ranks] for part in batch) for batch in windows(rows, args.widths, args.batch_tokens, seed=3))
+    hidden = torch.compile(hidden_of) if args.compile else hidden_of
+    hidden = partial(hidden, model, args.device, PRECISION[args.precision])
+    return Chooser(rows[rank::n_ranks], args.widths, args.batch_tokens // n_ranks, choice, hidden, model.embed.weight, seed=3 + rank)
+
+
+def train(args, rank, n_ranks, model, rows, held_out, choice, out):
     """Until the time is up; every `1 / looks` of it the losses are written down and the model is saved.
 
     held_out: {name: rows}.
@@ -199,10 +140,10 @@ def train(args, rank, n_ranks, model, rows, held_out, out):
     chosen = {id(p) for p in matrices}
     muon = Muon(matrices, precision)
     adam = torch.optim.AdamW([p for p in parameters if id(p) not in chosen], lr=args.lr, betas=(0.9, 0.98), weight_decay=0.0)
-    stream = windows(rows, args.widths, args.batch_tokens, seed=3)
+    stream = batches(args, rank, n_ranks, model, rows, choice)
     started, step, mean, next_look = time.time(), 0, None, 0.0
     while (progress := agreed((time.time() - started) / (60 * args.minutes))) < 1:
-        ids, weights = (part[rank::n_ranks] for part in next(stream))
+        ids, weights = next(stream)
         loss = run(model, ids.to(args.device), weights.to(args.device), args.device, precision)
         loss.backward()
         average_gradients(parameters)
@@ -217,15 +158,17 @@ def train(args, rank, n_ranks, model, rows, held_out, out):
             mean = float(loss.detach()) if mean is None else 0.8 * mean + 0.2 * float(loss.detach())
         if rank == 0 and mean is not None and progress >= next_look:
             next_look = progress + 1 / args.looks
-            report(out, model, {name: rows[:100] for name, rows in held_out.items()}, args, step, mean, started)
+            report(out, model, {name: rows[:100] for name, rows in held_out.items()}, args, stream, step, mean, started)
             save(model, out)
     if rank == 0:
-        report(out, model, held_out, args, step, mean, started)
+        report(out, model, held_out, args, stream, step, mean, started)
         save(model, out)
 
 
-def report(out, model, held_out, args, step, mean, started):
+def report(out, model, held_out, args, stream, step, mean, started):
     line = {"step": step, "tokens": step * args.batch_tokens, "minutes": round((time.time() - started) / 60, 2), "train": round(mean or 0, 4)}
+    if isinstance(stream, Chooser):
+        line |= {"read": stream.n_read * args.processes, "threshold": round(stream.threshold.value, 4)}
     for name, rows in held_out.items():
         loss = held_out_loss(model, rows, args.device, PRECISION[args.precision])
         line |= {name: round(loss, 4), f"{name} perplexity": round(math.exp(loss), 3)}
@@ -248,7 +191,7 @@ def load(path):
     return model
 
 
-def work(rank, n_ranks, args, rows, held_out, finish):
+def work(rank, n_ranks, args, rows, held_out, finish, choice):
     """One training process; on a CPU one for each core, each with one thread."""
     if n_ranks > 1:
         torch.set_num_threads(1)
@@ -256,15 +199,18 @@ def work(rank, n_ranks, args, rows, held_out, finish):
     torch.manual_seed(0)
     out = Path(args.out)
     model = (load(args.resume) if args.resume else Model(args.shape)).to(args.device)
-    train(args, rank, n_ranks, model, rows, held_out, out)
+    train(args, rank, n_ranks, model, rows, held_out, choice, out)
     if rank == 0:
         finish(model.eval(), out)
 
 
-def start(args, rows, held_out, finish):
-    """Trains in `args.processes` processes; `finish(model, out)` is called in the first one at the end."""
+def start(args, rows, held_out, finish, choice=None):
+    """Trains in `args.processes` processes; `finish(model, out)` is called in the first one at the end.
+
+    choice: None to learn from all texts.
+    """
     (Path(args.out) / "meet").unlink(missing_ok=True)
-    arguments = (args.processes, args, rows, held_out, finish)
+    arguments = (args.processes, args, rows, held_out, finish, choice)
     if args.processes > 1:
         torch.multiprocessing.spawn(work, arguments, nprocs=args.processes)
     else:

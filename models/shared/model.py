@@ -116,13 +116,17 @@ class Model(nn.Module):
         if isinstance(module, (nn.Linear, nn.Embedding)):
             nn.init.normal_(module.weight, std=0.02)
 
-    def forward(self, ids):
-        """ids: [batch, time] to logits: [batch, time, n_vocab]; the embedding is also the output matrix."""
+    def hidden(self, ids):
+        """ids: [batch, time] to what stands in front of the output matrix: [batch, time, d_model]."""
         t = ids.shape[1]
         x = self.embed(ids)
         for block in self.blocks:
             x = block(x, self.cos[:t], self.sin[:t])
-        return F.linear(self.norm(x), self.embed.weight)
+        return self.norm(x)
+
+    def forward(self, ids):
+        """ids: [batch, time] to logits: [batch, time, n_vocab]; the embedding is also the output matrix."""
+        return F.linear(self.hidden(ids), self.embed.weight)
 
     @torch.no_grad()
     def generate(self, ids, n, temperature=0.0, stop=2, generator=None):
