@@ -93,7 +93,7 @@ class Chooser:
 
     def __next__(self):
         """Ids and weights, [n_tokens // width, width + 1] each."""
-        for _ in range(self.n_a_batch - (len(self.waiting) > N_WAITING)):
+        for _ in range(self.n_a_batch - max(0, len(self.waiting) - N_WAITING)):
             self.read_batch()
         while not self.waiting:
             self.read_batch()
