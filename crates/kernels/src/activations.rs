@@ -26,7 +26,7 @@ pub(crate) struct GroupSums {
 pub(crate) struct Sums {
     pub(crate) of_16: GroupSums,
     pub(crate) of_32: GroupSums,
-    /// Of groups of 16: the first two codes of each four, the last two.
+    /// Of groups of 16: the first two codes of each four, the last two. For AVX2, which adds products in pairs.
     pub(crate) halves: [[i16; 2]; 16],
 }
 
@@ -304,6 +304,18 @@ mod tests {
         let mut a = Activations::new(1, 256);
         a.fill(Kernels::detect(), &pool(1), (1, 256), Layouts::Q8_256, |_, row| row.copy_from_slice(&x));
         assert_eq!(a.q8_256().codes[0].0[..6], [127, 0, 2, 2, 0, -2]);
+    }
+
+    #[test]
+    fn no_code_is_less_than_minus_127() {
+        let mut x = [1f32; 256];
+        (x[3], x[40], x[80]) = (f32::from_bits(0x7fc0_0080), f32::INFINITY, -f32::INFINITY);
+        for k in Kernels::available().into_iter().map(|name| Kernels::named(name).unwrap()) {
+            let mut a = Activations::new(1, 256);
+            let both = Layouts::Q8_32 | Layouts::Q8_256;
+            a.fill(k, &pool(1), (1, 256), both, |_, row| row.copy_from_slice(&x));
+            assert!(a.q8_256().codes[0].0.iter().chain(&a.q8_32().codes[0].0).all(|&code| code >= -127), "{}", k.isa());
+        }
     }
 
     #[test]

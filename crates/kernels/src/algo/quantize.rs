@@ -36,7 +36,8 @@ fn quantize<const N: usize>(x: &[f32; N], codes: &mut [i8; N]) -> f32 {
     let scale = amax / 127.0;
     let inverse = 1.0 / scale;
     for (code, x) in codes.iter_mut().zip(x) {
-        *code = (x * inverse + ROUND).to_bits().wrapping_sub(ROUND.to_bits()) as i8;
+        // What is not a number may give any bits, but sums of products rely on −127.
+        *code = ((x * inverse + ROUND).to_bits().wrapping_sub(ROUND.to_bits()) as i8).max(-127);
     }
     scale
 }
