@@ -79,7 +79,7 @@ fn block_sum<I: Wide, F: KQuant>(isa: I, block: &F::Block, scale: [u64; 2], x: &
     for g in 0..8 {
         let v = F::codes(isa, block, g);
         sum = match F::OFFSET {
-            65.. => isa.dot_scaled_bytes(sum, isa.any_bytes(v, F::OFFSET), &codes[g], scales, g),
+            65.. => isa.dot_scaled_bytes(sum, isa.any_codes(v, F::OFFSET), &codes[g], scales, g),
             _ => isa.dot_scaled(sum, v, &codes[g], scales, g),
         };
     }
@@ -118,7 +118,7 @@ fn quant_32_rows<I: Wide, F: Quant32>(isa: I, strip: &Strip<'_>, r: usize, next:
             let block = &rows[i][b];
             let v = F::codes(isa, block);
             sums[i] = if any {
-                isa.dot_bytes(first, isa.any_bytes(v, F::OFFSET), codes)
+                isa.dot_bytes(first, isa.any_codes(v, F::OFFSET), codes)
             } else {
                 isa.dot_codes(first, v, codes)
             };

@@ -11,14 +11,14 @@
 //!         out[t][r] += f32 rule
 //! ```
 //! Where bytes are multiplied in pairs (AVX2), c holds two i16 in each lane, as many words as fit are summed in it, and the scale
-//! multiplies and widens it: two instructions a word instead of three. Codes that are lowered begin with the sums of their
-//! halves and wrap around; those of 7 bits and more are made signed, and their signs go to x.
+//! multiplies and widens it: two instructions a word instead of three. Codes of K-quants that are lowered begin with the sums of
+//! their halves and wrap around; those of 7 bits and more are made signed, and their signs go to x.
 //!
 //! Measured on Zen 5 (a probe of the same loop), R = 4, T = 3 of 16-lane vectors: 72-74 % of the peak of byte dot products; R2 T7 71, R4 T4 71, R2 T4
 //! 67, R1 T12 64. The panel, which `unpack.rs` fills, lives on the stack.
 
 use super::matmul::Strip;
-use super::unpack::{Ahead, Panel, Unpack, WIDE, any_bytes};
+use super::unpack::{Ahead, Panel, Unpack, WIDE, is_any};
 use crate::activations::{Codes, Sums};
 use crate::format::{KQuant, Quant32};
 use crate::isa::Lanes;
@@ -113,15 +113,23 @@ fn k_quant_tile<I: Lanes, F: KQuant, const R: usize, const T: usize>(
     let codes: [&[[i8; 4]; 64]; T] = words_of(x.codes);
     let sums: [&Sums; T] = std::array::from_fn(|t| &x.sums[t]);
     let words = 64 / F::GROUPS;
-    // What is lowered afterwards wraps around on the way.
+    // What is lowered wraps around on the way, so that its whole group has to be summed at once.
     let at_once =
         const { words_at_once::<I>(if F::OFFSET == 0 { F::LARGEST } else { magnitude(F::OFFSET, F::LARGEST) }) };
+    const {
+        assert!(
+            !I::PAIRS
+                || F::OFFSET == 0
+                || is_any::<I>(F::OFFSET)
+                || words_at_once::<I>(magnitude(F::OFFSET, F::LARGEST)) >= 64 / F::GROUPS
+        )
+    };
     let at_once = at_once.min(words);
     let mut isum = [[isa.splat(0); T]; R];
     for g in 0..F::GROUPS {
         ahead.ask(isa);
         let mut sum = [[isa.open(isa.splat(0)).1; T]; R];
-        if F::OFFSET != 0 && !(I::PAIRS && any_bytes::<I>(F::OFFSET)) {
+        if F::OFFSET != 0 && !(I::PAIRS && is_any::<I>(F::OFFSET)) {
             for t in 0..T {
                 let (whole, halves) = (sums[t].of(F::GROUPS).whole[g], sums[t].halves(F::GROUPS, g));
                 (0..R).for_each(|r| sum[r][t] = isa.lowered(F::OFFSET, whole, halves));
@@ -183,7 +191,7 @@ fn multiply<I: Lanes, const R: usize, const T: usize>(
             for r in 0..R {
                 for t in 0..T {
                     let w = panel.codes[k][r];
-                    sum[r][t] = if any_bytes::<I>(offset) {
+                    sum[r][t] = if is_any::<I>(offset) {
                         isa.dot4_bytes(sum[r][t], w, x[t])
                     } else {
                         isa.dot4(sum[r][t], w, x[t])
@@ -290,8 +298,8 @@ fn quant_32_tile<I: Lanes, F: Quant32, const R: usize, const T: usize>(
 ) {
     let codes: [&[[i8; 4]; 64]; T] = words_of(x.codes);
     let width = R * I::LANES;
-    let lowered = if any_bytes::<I>(F::OFFSET) { magnitude(F::OFFSET, F::LARGEST) } else { F::LARGEST };
-    let at_once = words_at_once::<I>(lowered).min(8);
+    let largest = if is_any::<I>(F::OFFSET) { magnitude(F::OFFSET, F::LARGEST) } else { F::LARGEST };
+    let at_once = words_at_once::<I>(largest).min(8);
     let mut out = [[isa.splat_float(0.0); T]; R];
     for r in 0..R {
         for t in 0..T {
@@ -302,7 +310,7 @@ fn quant_32_tile<I: Lanes, F: Quant32, const R: usize, const T: usize>(
         ahead.ask(isa);
         let zero = isa.splat(0);
         let (mut c, mut sum) = ([[zero; T]; R], [[isa.open(zero).1; T]; R]);
-        if F::OFFSET != 0 && !(I::PAIRS && any_bytes::<I>(F::OFFSET)) {
+        if F::OFFSET != 0 && !(I::PAIRS && is_any::<I>(F::OFFSET)) {
             for t in 0..T {
                 let first = isa.open(isa.splat(-i32::from(F::OFFSET) * i32::from(x.sums[t][g])));
                 (0..R).for_each(|r| (c[r][t], sum[r][t]) = first);

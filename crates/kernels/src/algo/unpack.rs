@@ -25,7 +25,7 @@ pub(super) const WIDE: usize = if cfg!(feature = "avx512") { 8 } else { 16 };
 /// Whether codes raised by `offset` are multiplied as any bytes. Pairs of products of 126 and 127 leave no room for a third
 /// in an i16, those of codes that are lowered first do.
 #[inline(always)]
-pub(super) const fn any_bytes<I: Lanes>(offset: i16) -> bool {
+pub(super) const fn is_any<I: Lanes>(offset: i16) -> bool {
     offset > if I::PAIRS { 32 } else { 64 }
 }
 
@@ -180,13 +180,13 @@ impl Staged {
         (self.d[row], self.dmin[row]) = (head.d, head.dmin);
     }
 
-    /// Codes raised by `offset`.
+    /// Codes raised by `offset`, which come out as [`Columns::codes`] has them.
     #[inline(always)]
     fn turn_codes<I: Lanes>(&self, isa: I, offset: i16, out: &mut impl Columns<I>) {
         for c in 0..16 {
             let words = isa.columns(&self.codes, c);
             for j in 0..4 {
-                out.codes(4 * c + j, if any_bytes::<I>(offset) { isa.any_codes(words[j], offset) } else { words[j] });
+                out.codes(4 * c + j, if is_any::<I>(offset) { isa.any_codes(words[j], offset) } else { words[j] });
             }
         }
     }

@@ -130,7 +130,7 @@ fn half_at(block: &[u8], at: usize) -> u16 {
 
 /// Where a decoder puts 256 weights of as many rows as a vector has lanes, lane = row.
 pub(crate) trait Columns<I: Lanes> {
-    /// Codes 4·k to 4·k + 3 of each row, unsigned.
+    /// Codes 4·k to 4·k + 3 of each row, unsigned, or what [`Lanes::any_codes`] makes of them.
     fn codes(&mut self, k: usize, codes: I::W);
     /// Scales of sub-blocks 4·c to 4·c + 3.
     fn scales(&mut self, c: usize, scales: I::W);
@@ -247,4 +247,71 @@ pub(crate) trait FloatFormat: 'static {
     fn weights(row: &[u8]) -> &[Self::Weight];
     fn widen(weight: &Self::Weight) -> f32;
     fn load<I: Floats>(isa: I, weights: &[Self::Weight; 16]) -> I::F;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isa::scalar::Scalar;
+    use crate::testing::Random;
+
+    fn blocks<B>(blocks: fn(&[u8]) -> &[B]) -> Vec<u8> {
+        let mut random = Random(31);
+        let bytes: Vec<u8> = (0..500 * size_of::<B>()).map(|_| random.next() as u8).collect();
+        assert_eq!(blocks(&bytes).len(), 500);
+        bytes
+    }
+
+    fn stored(v: <Scalar as Row>::V) -> [u8; 32] {
+        let mut codes = [0; 32];
+        Scalar.store(v, &mut codes);
+        codes
+    }
+
+    fn check(format: Format, codes: impl Iterator<Item = [u8; 32]>, (offset, largest): (i16, i16)) {
+        let found = codes.flatten().max().unwrap();
+        assert!(i16::from(found) <= largest, "{format:?}: {found} of {largest}");
+        assert!(largest <= if offset > 64 { 255 } else { 127 }, "{format:?}");
+    }
+
+    fn k_quant<F: KQuant>() {
+        let bytes = blocks(F::blocks);
+        let codes = F::blocks(&bytes).iter().flat_map(|block| (0..8).map(|g| stored(F::codes(Scalar, block, g))));
+        check(F::FORMAT, codes, (F::OFFSET, F::LARGEST));
+    }
+
+    fn quant_32<F: Quant32>() {
+        let bytes = blocks(F::blocks);
+        check(
+            F::FORMAT,
+            F::blocks(&bytes).iter().map(|block| stored(F::codes(Scalar, block))),
+            (F::OFFSET, F::LARGEST),
+        );
+    }
+
+    #[test]
+    fn no_bytes_make_a_larger_code_than_the_format_says() {
+        quant_32::<q4_0::Q4_0>();
+        quant_32::<q4_1::Q4_1>();
+        quant_32::<q5_0::Q5_0>();
+        quant_32::<q5_1::Q5_1>();
+        quant_32::<q8_0::Q8_0>();
+        quant_32::<iq4_nl::IQ4NL>();
+        quant_32::<mxfp4::MXFP4>();
+        k_quant::<q2_k::Q2K>();
+        k_quant::<q3_k::Q3K>();
+        k_quant::<q4_k::Q4K>();
+        k_quant::<q5_k::Q5K>();
+        k_quant::<q6_k::Q6K>();
+        k_quant::<grid::IQ1S>();
+        k_quant::<grid::IQ1M>();
+        k_quant::<grid::IQ2XXS>();
+        k_quant::<grid::IQ2XS>();
+        k_quant::<grid::IQ2S>();
+        k_quant::<grid::IQ3XXS>();
+        k_quant::<grid::IQ3S>();
+        k_quant::<iq4_xs::IQ4XS>();
+        k_quant::<tq1_0::TQ1_0>();
+        k_quant::<tq2_0::TQ2_0>();
+    }
 }

@@ -11,7 +11,7 @@ impl KQuant for TQ2_0 {
     type Block = [u8; 66];
     const FORMAT: Format = Format::TQ2_0;
     const OFFSET: i16 = 1;
-    const LARGEST: i16 = 2;
+    const LARGEST: i16 = 3;
     const GROUPS: usize = 8;
     const MINS: bool = false;
 

@@ -215,7 +215,7 @@ impl Wide for Avx2 {
             let pairs = _mm256_maddubs_epi16(codes, _mm256_loadu_si256(x.as_ptr().cast()));
             _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
         }
-        fn any_bytes(self, codes: __m256i, offset: i16) -> __m256i {
+        fn any_codes(self, codes: __m256i, offset: i16) -> __m256i {
             _mm256_sub_epi8(codes, _mm256_set1_epi8(offset as i8))
         }
         fn dot_bytes(self, acc: __m256i, codes: __m256i, x: &[i8; 32]) -> __m256i {

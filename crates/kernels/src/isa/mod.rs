@@ -94,14 +94,14 @@ pub(crate) trait Wide: Row {
     fn dot_scaled(self, acc: Self::A, codes: Self::V, x: &[i8; 32], scales: Self::S, g: usize) -> Self::A;
     /// Codes less `offset` if they are wanted [signed](Self::SIGNED), else as they are.
     #[inline(always)]
-    fn any_bytes(self, codes: Self::V, _offset: i16) -> Self::V {
+    fn any_codes(self, codes: Self::V, _offset: i16) -> Self::V {
         codes
     }
-    /// As [`Self::dot_scaled`] for any codes, by way of [`Self::any_bytes`].
+    /// As [`Self::dot_scaled`] for any codes, by way of [`Self::any_codes`]; no `x` is −128.
     fn dot_scaled_bytes(self, acc: Self::A, codes: Self::V, x: &[i8; 32], scales: Self::S, g: usize) -> Self::A;
     /// `acc + Σ code·x`. Codes are at most 127.
     fn dot_codes(self, acc: Self::A, codes: Self::V, x: &[i8; 32]) -> Self::A;
-    /// `acc + Σ code·x` of any codes, by way of [`Self::any_bytes`].
+    /// `acc + Σ code·x` of any codes, by way of [`Self::any_codes`]; no `x` is −128.
     fn dot_bytes(self, acc: Self::A, codes: Self::V, x: &[i8; 32]) -> Self::A;
     /// `factor·Σ a·b`, the bytes of `a` signed.
     fn dot_sums(self, a: [u64; 2], b: &[i16; 16], factor: i32) -> Self::A;
