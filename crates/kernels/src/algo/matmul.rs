@@ -7,8 +7,10 @@
 //! | matrix tiles | as vectors | `tile.rs`: as `panel.rs`, from 32 rows on |
 //! | float weights | `float.rs`: lanes along the row; 512-bit vectors: four rows of `quad.rs` | the same, in register tiles; 512-bit vectors, from 16 rows on: `float_many.rs` |
 
-#[cfg(not(all(target_arch = "x86_64", feature = "avx512")))]
+#[cfg(not(target_arch = "x86_64"))]
 use super::gemv;
+#[cfg(all(target_arch = "x86_64", not(feature = "avx512")))]
+use super::gemv as four;
 use super::{float, gemm, measure, panel, unpack};
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use super::{float_many, four, quad};
@@ -101,14 +103,10 @@ macro_rules! vectors {
 
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 vectors!(crate::isa::avx512::Avx512, quad, Turned, [4, 3], float_many[8, 3]);
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[cfg(target_arch = "x86_64")]
 vectors!(crate::isa::avx2::AvxVnni, four, Staged, [2, 3], float[2, 3]);
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[cfg(target_arch = "x86_64")]
 vectors!(crate::isa::avx2::Avx2, four, Staged, [2, 4], float[2, 3]);
-#[cfg(all(target_arch = "x86_64", not(feature = "avx512")))]
-vectors!(crate::isa::avx2::AvxVnni, gemv, Staged, [2, 3], float[2, 3]);
-#[cfg(all(target_arch = "x86_64", not(feature = "avx512")))]
-vectors!(crate::isa::avx2::Avx2, gemv, Staged, [2, 4], float[2, 3]);
 #[cfg(target_arch = "aarch64")]
 vectors!(crate::isa::neon::Neon<crate::isa::i8mm::UsDot>, gemv, Staged, [4, 4], float[2, 2]);
 #[cfg(target_arch = "aarch64")]
