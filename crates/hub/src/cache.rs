@@ -3,7 +3,8 @@
 //! is the commit that a branch or tag was when it was asked for last.
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -16,6 +17,8 @@ use crate::{
     name::{check_path, is_commit, is_hash, native},
 };
 
+/// How many names that others have taken are passed by.
+const MAX_ATTEMPTS: u32 = 100;
 /// How deep directories of a repository are looked into.
 const MAX_DEPTH: usize = 8;
 /// How many files of a snapshot are looked at.
@@ -154,13 +157,8 @@ impl Cache {
             return Ok(link);
         }
         create_parent(&link)?;
-        // Beside the place and then there, since another pull may do the same.
-        let temporary = link.with_file_name(format!(".{}.{}", entry.digest.hex(), std::process::id()));
         let blob = self.blob(repo, &entry.digest);
-        symlink(Path::new(&target), &temporary)
-            .or_else(|_| fs::hard_link(&blob, &temporary))
-            .or_else(|_| fs::copy(&blob, &temporary).map(drop))
-            .map_err(Error::at(&temporary))?;
+        let temporary = link_beside(&link, (Path::new(&target), &blob)).map_err(Error::at(&link))?;
         fs::rename(&temporary, &link).map_err(Error::at(&link))?;
         Ok(link)
     }
@@ -170,6 +168,31 @@ impl Cache {
         let path = self.snapshot(repo, commit).join(native(&entry.path));
         fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.len() == entry.bytes).then_some(path)
     }
+}
+
+/// Makes a link to a blob beside the place where it is to be, since another pull may do the same, and gives its path. Nothing that
+/// is there is written to: a pull of the same number, in another container or killed, may have left a link to the very blob.
+fn link_beside(link: &Path, (target, blob): (&Path, &Path)) -> io::Result<PathBuf> {
+    let name = blob.file_name().unwrap_or_default().to_string_lossy();
+    let mut attempt = 0;
+    loop {
+        let temporary = link.with_file_name(format!(".{name}.{}.{attempt}", std::process::id()));
+        let made = symlink(target, &temporary).or_else(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Err(error),
+            _ => fs::hard_link(blob, &temporary).or_else(|_| copy_new(blob, &temporary)),
+        });
+        match made {
+            Ok(()) => return Ok(temporary),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < MAX_ATTEMPTS => attempt += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Copies to a file that is not there yet.
+fn copy_new(from: &Path, to: &Path) -> io::Result<()> {
+    let (mut from, mut new) = (File::open(from)?, File::create_new(to)?);
+    io::copy(&mut from, &mut new).map(drop).inspect_err(|_| drop(fs::remove_file(to)))
 }
 
 /// Creates the directory that a file is to be in.

@@ -6,12 +6,13 @@ use std::{collections::BTreeMap, fmt};
 const PREFERRED: [&str; 12] =
     ["Q4_K_M", "Q4_K_S", "Q4_0", "IQ4_XS", "Q5_K_M", "Q5_K_S", "Q6_K", "Q8_0", "Q3_K_M", "MXFP4", "BF16", "F16"];
 /// Files that a conversion reads besides weights.
-const BESIDE_WEIGHTS: [&str; 13] = [
+const BESIDE_WEIGHTS: [&str; 14] = [
     "config.json",
     "params.json",
     "generation_config.json",
     "tokenizer.json",
     "tokenizer.model",
+    "tekken.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",
@@ -25,6 +26,8 @@ const BESIDE_WEIGHTS: [&str; 13] = [
 /// index that may come with them.
 const WEIGHTS: [(&str, &str); 4] =
     [("model", ".safetensors"), ("", ".safetensors"), ("pytorch_model", ".bin"), ("consolidated", ".pth")];
+/// Where further chat templates lie.
+const TEMPLATES: &str = "additional_chat_templates/";
 /// How many names an error lists.
 const MAX_LISTED: usize = 20;
 
@@ -161,7 +164,7 @@ fn first_file(model: &Model<'_>) -> String {
     model.shards.iter().min().map_or_else(String::new, |(_, path)| (*path).to_owned())
 }
 
-/// All that a conversion needs, at the root of the repository.
+/// All that a conversion needs, at the root of the repository, and chat templates.
 fn checkpoint<'a>(paths: &[&'a str]) -> Result<Choice<'a>, NoChoice> {
     let at_root: Vec<&str> = paths.iter().copied().filter(|path| !path.contains('/')).collect();
     let has_config = at_root.iter().any(|path| matches!(*path, "config.json" | "params.json"));
@@ -169,7 +172,9 @@ fn checkpoint<'a>(paths: &[&'a str]) -> Result<Choice<'a>, NoChoice> {
     let nothing = || NoChoice::Nothing { wanted: None, there: Vec::new() };
     let mut files = found.ok_or_else(nothing)??;
     let beside = |path: &&str| BESIDE_WEIGHTS.contains(path) || path.ends_with(".tiktoken");
-    files.splice(0..0, at_root.iter().copied().filter(beside));
+    let is_template = |path: &&str| path.starts_with(TEMPLATES) && path.ends_with(".jinja");
+    let templates = paths.iter().copied().filter(is_template);
+    files.splice(0..0, at_root.iter().copied().filter(beside).chain(templates));
     Ok(Choice::Checkpoint(files))
 }
 
@@ -300,12 +305,15 @@ mod tests {
             "pytorch_model.bin",
             "onnx/model.safetensors",
             "tokenizer.json",
+            "tekken.json",
             "qwen.tiktoken",
+            "additional_chat_templates/tool_use.jinja",
+            "additional_chat_templates/README.md",
         ];
         assert_eq!(
             files(&paths, None),
-            "checkpoint config.json tokenizer.json qwen.tiktoken model-00001-of-00002.safetensors \
-             model-00002-of-00002.safetensors model.safetensors.index.json"
+            "checkpoint config.json tokenizer.json tekken.json qwen.tiktoken additional_chat_templates/tool_use.jinja \
+             model-00001-of-00002.safetensors model-00002-of-00002.safetensors model.safetensors.index.json"
         );
         assert_eq!(files(&["config.json", "pytorch_model.bin"], None), "checkpoint config.json pytorch_model.bin");
         assert_eq!(files(&["params.json", "consolidated.00.pth"], None), "checkpoint params.json consolidated.00.pth");

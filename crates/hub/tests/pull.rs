@@ -484,3 +484,16 @@ fn an_older_snapshot_is_found_too() {
     assert_eq!(find("org/m").commit, newer);
     assert_eq!(find("org/m:q8_0").path, pulled.path);
 }
+
+#[test]
+#[cfg(unix)]
+fn a_link_that_a_killed_pull_has_left_costs_no_content() {
+    let (scratch, server, repo) = (Scratch::new("left"), Server::start(|asked| repo().answer(asked)), repo());
+    let first = scratch.pull(&server, "org/m").unwrap();
+    let (link, content) = (&first.files[0].path, &repo.files[2].1);
+    fs::remove_file(link).unwrap();
+    let left = link.with_file_name(format!(".{}.{}.0", hash(content), std::process::id()));
+    std::os::unix::fs::symlink(format!("../../blobs/{}", hash(content)), &left).unwrap();
+    scratch.pull(&server, "org/m").unwrap();
+    assert_eq!(&fs::read(link).unwrap(), content);
+}
