@@ -87,9 +87,11 @@ pub fn convert(
     drafts.into_iter().map(|(draft, path)| draft.keep().map(|()| path)).collect()
 }
 
-/// Where shard `no` of `n` lies.
+/// Where shard `no` of `n` lies. Of the name only its ending as a GGUF file is left out: others are part of it, as in `qwen2.5`.
 fn shard_path(dst: &Path, no: u16, n: u16) -> PathBuf {
-    dst.with_file_name(shard_file_name(&dst.file_stem().unwrap_or_default().to_string_lossy(), no, n))
+    let is_gguf = dst.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"));
+    let stem = if is_gguf { dst.file_stem() } else { dst.file_name() };
+    dst.with_file_name(shard_file_name(&stem.unwrap_or_default().to_string_lossy(), no, n))
 }
 
 /// The steps of each file.
@@ -343,5 +345,18 @@ fn check_finite(ty: TensorType, bytes: &[u8], at: usize) -> Result<(), Error> {
             halves().find(|(_, v)| v & 0x7f80 == 0x7f80).map_or(Ok(()), |(i, v)| bad(i, f16::bf16_to_f32(v), 2))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_have_the_whole_name_but_for_the_ending_of_a_gguf_file() {
+        let name = |dst| shard_path(Path::new(dst), 0, 2).to_str().unwrap().to_owned();
+        assert_eq!(name("a/model.gguf"), "a/model-00001-of-00002.gguf");
+        assert_eq!(name("model.GGUF"), "model-00001-of-00002.gguf");
+        assert_eq!(name("Qwen2.5-0.5B"), "Qwen2.5-0.5B-00001-of-00002.gguf");
     }
 }

@@ -295,9 +295,39 @@ fn part(name: &str, n_dims: usize) -> Part {
     }
 }
 
-/// Whether mixes speak of a tensor at all: matrices do, but for routers, positions and what is never multiplied.
+/// What stays as it is whatever the mix, as in llama.cpp: routers, positions, convolutions of a few taps, and small matrices that its
+/// kernels want in floats.
+const KEPT: [&str; 26] = [
+    "_norm.weight",
+    "ffn_gate_inp",
+    "ssm_conv1d",
+    "shortconv.conv.weight",
+    "altup",
+    "laurel",
+    "per_layer_model_proj",
+    "token_types.weight",
+    "attn_rel_b.weight",
+    ".position_embd.",
+    "time_mix_first.weight",
+    "time_mix_w0.weight",
+    "time_mix_w1.weight",
+    "time_mix_w2.weight",
+    "time_mix_v0.weight",
+    "time_mix_v1.weight",
+    "time_mix_v2.weight",
+    "time_mix_a0.weight",
+    "time_mix_a1.weight",
+    "time_mix_a2.weight",
+    "time_mix_g1.weight",
+    "time_mix_g2.weight",
+    "time_mix_decay_w1.weight",
+    "time_mix_decay_w2.weight",
+    "time_mix_lerp_fused.weight",
+    "time_mix_lerp_w.weight",
+];
+
+/// Whether mixes speak of a tensor at all: matrices do, but for what is [`KEPT`].
 pub(crate) fn is_quantized(tensor: Shape<'_>) -> bool {
-    const KEPT: [&str; 3] = ["_norm.weight", "ffn_gate_inp", "ssm_conv1d"];
     let Shape { name, dims } = tensor;
     let n_dims = dims.iter().skip_while(|&&d| d == 1).count();
     let is_kept = KEPT.iter().any(|part| name.contains(part)) || name == "position_embd.weight";
@@ -401,6 +431,9 @@ mod tests {
         let is = |name, dims| is_quantized(Shape { name, dims });
         assert!(is("blk.0.attn_q.weight", &[8, 8]) && is("blk.0.ffn_up_exps.weight", &[4, 8, 8]));
         assert!(!is("blk.0.ffn_gate_inp.weight", &[4, 8]) && !is("position_embd.weight", &[4, 8]));
+        assert!(!is("blk.0.shortconv.conv.weight", &[8, 3]) && is("blk.0.shortconv.in_proj.weight", &[8, 8]));
+        assert!(!is("blk.0.time_mix_w1.weight", &[8, 8]) && is("blk.0.time_mix_key.weight", &[8, 8]));
+        assert!(!is("token_types.weight", &[8, 2]) && !is("blk.0.laurel_l.weight", &[8, 8]));
         assert!(!is("blk.0.attn_q.bias", &[8, 8]) && !is("output_norm.weight", &[8]) && !is("x.weight", &[1, 8]));
     }
 

@@ -241,6 +241,29 @@ fn a_model_that_llama2c_would_compute_otherwise_is_refused() {
 }
 
 #[test]
+fn weights_that_are_no_numbers_are_refused() {
+    struct Bad(f32);
+    impl Rows for Bad {
+        fn read(&self, _: u64, out: &mut [f32]) -> Result<(), Error> {
+            out.fill(1.0);
+            out[out.len() - 1] = self.0;
+            Ok(())
+        }
+    }
+    let int8 = Leap::Int8 { group_size: 64 };
+    let norms = ("wide-v2.bin", "output_norm.weight", int8);
+    for (file, name, to) in [("small-v1.bin", "blk.1.ffn_down.weight", Leap::F32), norms] {
+        for value in [f32::NAN, f32::INFINITY] {
+            let mut checkpoint = open(file);
+            let tensor = checkpoint.tensors.iter_mut().find(|tensor| tensor.name == name).unwrap();
+            tensor.rows = Box::new(Bad(value));
+            let why = refusal(&checkpoint, to);
+            assert!(why.contains(&format!("holds a weight of {value}")), "{name}: {why}");
+        }
+    }
+}
+
+#[test]
 fn tensors_without_a_place_and_places_without_a_tensor_are_refused() {
     let mut checkpoint = open("small-v1.bin");
     checkpoint.tensors[1].name = "blk.0.attn_q.bias".into();

@@ -149,12 +149,21 @@ fn write_tensor(
         tensor.rows.read(first, weights)?;
         bytes.clear();
         match place.group {
-            None => bytes.extend(weights.iter().flat_map(|w| w.to_le_bytes())),
+            None => floats(weights, &mut bytes)?,
             Some(group) => quantize(weights, group as usize, &mut bytes, &mut scales, loss)?,
         }
         out.write(&bytes)?;
     }
     out.write(&scales)
+}
+
+/// Weights as they are.
+fn floats(weights: &[f32], bytes: &mut Vec<u8>) -> Result<(), Error> {
+    if let Some(at) = weights.iter().position(|w| !w.is_finite()) {
+        return Err(Error::NotFinite { at, value: weights[at] });
+    }
+    bytes.extend(weights.iter().flat_map(|w| w.to_le_bytes()));
+    Ok(())
 }
 
 /// Weights of whole rows, about a megabyte of them.

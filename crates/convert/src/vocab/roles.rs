@@ -218,7 +218,8 @@ impl Marks {
     fn first(&mut self, mark: Option<&str>) {
         let Some(mark) = mark else { return };
         let is_bos = self.texts.entry("bos").or_insert_with(|| mark.to_owned()) == mark;
-        self.add_bos = Some(is_bos);
+        // What tokenizer_config.json says counts, as in llama.cpp's converter.
+        self.add_bos = self.add_bos.or(Some(is_bos));
         if !is_bos {
             self.warnings.push(format!("a text will not get {mark} in front of it: that is not BOS"));
         }
@@ -227,7 +228,7 @@ impl Marks {
     /// What stands behind a text. If it is not EOS, it becomes EOS, and EOS the end of a turn: embedding models have it so.
     fn last(&mut self, mark: Option<&str>) {
         let Some(mark) = mark else { return };
-        self.add_eos = Some(true);
+        self.add_eos = self.add_eos.or(Some(true));
         let old = self.texts.insert("eos", mark.to_owned());
         if let Some(old) = old.filter(|old| old != mark) {
             self.texts.entry("eot").or_insert(old);

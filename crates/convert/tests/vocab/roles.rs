@@ -79,6 +79,19 @@ fn with_template(single: &Value, config: &str) -> (Metadata, Vec<String>) {
 }
 
 #[test]
+fn flags_of_tokenizer_config_count_more_than_a_template() {
+    let mark = |text: &str| json!({"SpecialToken": {"id": text, "type_id": 0}});
+    let around = json!([mark("<|begin|>"), {"Sequence": {"id": "A", "type_id": 0}}, mark("<|im_end|>")]);
+    for (said, expected) in [("", true), (r#", "add_bos_token": false, "add_eos_token": false"#, false)] {
+        let config = format!(r#"{{"bos_token": "<|begin|>", "eos_token": "<|im_end|>"{said}}}"#);
+        let (metadata, _) = with_template(&around, &config);
+        for key in ["tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token"] {
+            assert_eq!(metadata.bool(key).unwrap(), Some(expected), "{key}, {config}");
+        }
+    }
+}
+
+#[test]
 fn a_template_says_what_stands_around_a_text() {
     let mark = |text: &str| json!({"SpecialToken": {"id": text, "type_id": 0}});
     let text = || json!({"Sequence": {"id": "A", "type_id": 0}});
