@@ -6,7 +6,7 @@ mod support;
 use atta_formats::{Metadata, Value, Writer};
 use atta_model::{
     Cpu, CpuOptions, Error, Model, arch,
-    spec::{Activation, Factors},
+    spec::{Activation, Factors, Mask},
 };
 use atta_store::{Budget, ModelFiles};
 use support::{Golden, Told, golden, goldens};
@@ -141,6 +141,30 @@ fn heads_that_do_not_divide_are_refused() {
         let odd = |w: &mut Writer| w.set_u32(&format!("{}.attention.head_count", g.arch), 31);
         let error = load(g.altered(odd, as_it_is)).err().map(|e| e.to_string());
         assert!(error.is_some_and(|e| e.contains("31 heads") || e.contains("blk.0.attn_q")), "{}", g.name);
+    }
+}
+
+#[test]
+fn attention_to_what_comes_later_is_refused() {
+    for g in goldens() {
+        let with = |causal: bool| with_key(&g, "attention.causal", |w, key| w.set_bool(key, causal));
+        must_name(with(false), &g, "attention.causal", "false");
+        assert_eq!(with(true), None, "{}", g.name);
+    }
+}
+
+#[test]
+fn layers_with_a_window_are_not_stretched_where_others_are() {
+    let g = golden("gemma3");
+    let stretched = g.metadata("", |w| {
+        w.set_str("gemma3.rope.scaling.type", "yarn");
+        w.set_f32("gemma3.rope.scaling.factor", 8.0);
+        w.set_u32("gemma3.rope.scaling.original_context_length", 64);
+    });
+    let spec = arch::lower(&stretched).unwrap();
+    for attention in spec.layers.iter().map(|layer| layer.attention()) {
+        let is_stretched = attention.rope.as_ref().unwrap().magnitude > 1.0;
+        assert_eq!(is_stretched, matches!(attention.mask, Mask::Causal), "{attention:?}");
     }
 }
 

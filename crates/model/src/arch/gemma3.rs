@@ -26,7 +26,7 @@ pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
         if let Some(window) = window.filter(|_| pattern[l]) {
             let a = layer.attention_mut();
             a.mask = Mask::Window(window);
-            a.rope = a.rope.take().map(|rope| Rope { base, scaling: RopeScaling::None, ..rope });
+            a.rope = a.rope.take().map(|rope| Rope { base, scaling: RopeScaling::None, magnitude: 1.0, ..rope });
         }
     })
 }

@@ -86,6 +86,10 @@ fn attention(m: &Meta<'_>, d_model: usize) -> Result<Attention, Error> {
     {
         return Err(m.unsupported("attention.value_length", d_v));
     }
+    // Models that see what comes later, as some that make vectors do.
+    if m.flag_opt("attention.causal")? == Some(false) {
+        return Err(m.unsupported("attention.causal", false));
+    }
     Ok(Attention {
         n_heads,
         n_kv_heads,
