@@ -32,7 +32,7 @@ pub enum Threads {
     Auto,
     /// So many.
     Count(NonZeroUsize),
-    /// One for each of these CPUs, pinned to it; the calling thread is pinned to the first.
+    /// One for each of these CPUs, pinned to it; the thread that computes is pinned to the first.
     Cpus(Vec<usize>),
 }
 

@@ -12,12 +12,13 @@ use crate::tiles::{self, Indices, Rows};
 use crate::{Error, topology};
 use std::any::Any;
 use std::cell::UnsafeCell;
+use std::collections::BTreeSet;
 use std::hint::spin_loop;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle, Thread};
+use std::thread::{self, JoinHandle, Thread, ThreadId};
 use std::time::{Duration, Instant};
 
 /// Longest wait for the next region before a worker parks: about a serial section between two regions of a token.
@@ -157,32 +158,41 @@ impl Drop for CloseOnDrop<'_> {
 /// alone. Dropping the pool ends and joins its threads.
 pub struct Pool {
     shared: Arc<Shared>,
-    /// Held by the thread whose region is running.
-    region: Mutex<()>,
+    /// Held by the thread whose region is running; which one is bound to `cpu`.
+    region: Mutex<Option<ThreadId>>,
+    /// The CPU of the caller, if threads are bound.
+    cpu: Option<usize>,
     workers: Vec<(Thread, JoinHandle<()>)>,
 }
 
 impl Pool {
     /// A pool of `n_threads` threads, the caller's included. If the system refuses a thread, the pool has fewer.
     pub fn new(n_threads: NonZeroUsize) -> Self {
-        Self::spawn(n_threads.get(), |_| Ok(())).unwrap_or_else(|_| unreachable!("nothing is pinned"))
+        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        Self::spawn(n_threads.get(), cores, |_| Ok(())).unwrap_or_else(|_| unreachable!("nothing is pinned"))
     }
 
-    /// A pool with one thread per CPU of `cpus`, bound to it. The calling thread is bound to the first of them and
-    /// stays so after the pool is gone: build the pool on the thread that will use it.
+    /// A pool with one thread per CPU of `cpus`, bound to it. A thread that calls is bound to the first of them from its first
+    /// region on, and stays so after the pool is gone; one that only makes the pool stays as it is, and so do the threads that
+    /// it starts.
     ///
     /// # Errors
     /// [`Error::NoCpus`] for an empty list; [`Error::Pin`] if the system refuses a CPU or cannot bind threads.
     pub fn with_cpus(cpus: &[usize]) -> Result<Self, Error> {
         let &first = cpus.first().ok_or(Error::NoCpus)?;
-        let owned = cpus.to_vec();
-        let pool = Self::spawn(cpus.len(), move |worker| topology::pin(owned[worker]))?;
-        topology::pin(first)?;
+        try_to_pin(first)?;
+        let (owned, n_cores) = (cpus.to_vec(), cpus.iter().collect::<BTreeSet<_>>().len());
+        let mut pool = Self::spawn(cpus.len(), n_cores, move |worker| topology::pin(owned[worker]))?;
+        pool.cpu = Some(first);
         Ok(pool)
     }
 
-    fn spawn(n: usize, prepare: impl Fn(usize) -> Result<(), Error> + Send + Sync + 'static) -> Result<Self, Error> {
-        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    /// `n` threads for so many cores, each prepared before it waits for work.
+    fn spawn(
+        n: usize,
+        n_cores: usize,
+        prepare: impl Fn(usize) -> Result<(), Error> + Send + Sync + 'static,
+    ) -> Result<Self, Error> {
         let shared = Arc::new(Shared {
             epoch: Padded(AtomicUsize::new(0)),
             gate: Padded(AtomicUsize::new(CLOSED)),
@@ -190,9 +200,9 @@ impl Pool {
             panic: Mutex::new(None),
             parked: (0..n).map(|_| Padded(AtomicBool::new(false))).collect(),
             stop: AtomicBool::new(false),
-            spin: if n > cores { Duration::ZERO } else { SPIN_MAX },
+            spin: if n > n_cores { Duration::ZERO } else { SPIN_MAX },
         });
-        let mut pool = Self { shared, region: Mutex::new(()), workers: Vec::new() };
+        let mut pool = Self { shared, region: Mutex::new(None), cpu: None, workers: Vec::new() };
         let prepare = Arc::new(prepare);
         let (report, reports) = std::sync::mpsc::channel();
         for worker in 1..n {
@@ -222,15 +232,16 @@ impl Pool {
 
     /// Runs `work` on the caller and on every worker that arrives before the caller is done.
     pub(crate) fn run(&self, work: &(dyn Fn() + Sync)) {
-        if self.workers.is_empty() {
+        if self.workers.is_empty() && self.cpu.is_none() {
             return work();
         }
-        // A panic poisons nothing here: the guard protects no data.
-        let region = match self.region.try_lock() {
+        // A panic poisons nothing here: who is bound is known before the work begins.
+        let mut region = match self.region.try_lock() {
             Ok(region) => region,
             Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(std::sync::TryLockError::WouldBlock) => return work(),
         };
+        self.bind(&mut region);
         self.open(work);
         let close = CloseOnDrop(&self.shared);
         work();
@@ -239,6 +250,16 @@ impl Pool {
         drop(region);
         if let Some(panic) = panic {
             resume_unwind(panic);
+        }
+    }
+
+    /// Binds the caller to its CPU, if that is wanted and not done.
+    fn bind(&self, bound: &mut Option<ThreadId>) {
+        let Some(cpu) = self.cpu else { return };
+        let caller = thread::current().id();
+        if bound.replace(caller) != Some(caller) {
+            // It was possible when the pool was made. Where it no longer is, what is computed is the same.
+            let _ = topology::pin(cpu);
         }
     }
 
@@ -284,6 +305,13 @@ impl Pool {
     pub fn default_threads() -> usize {
         topology::default_threads()
     }
+}
+
+/// Whether a thread can be bound to `cpu`, tried on one of its own.
+fn try_to_pin(cpu: usize) -> Result<(), Error> {
+    let refused = |error: std::io::Error| Error::Pin { cpu, reason: error.to_string() };
+    let tried = thread::Builder::new().spawn(move || topology::pin(cpu)).map_err(refused)?;
+    tried.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 impl Drop for Pool {
@@ -395,14 +423,40 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn pinned_pools_work_and_missing_cpus_are_errors() {
-        // On a thread of its own, because that thread stays pinned.
+    fn threads_are_pinned_when_they_compute_and_missing_cpus_are_errors() {
+        // On threads of their own, because those stay pinned.
         thread::spawn(|| {
-            let cpu = topology::allowed_cpus().unwrap()[0];
-            let pool = Pool::with_cpus(&[cpu, cpu]).unwrap();
-            assert_eq!(pool.n_threads(), 2);
-            pool.for_each(10, |_| assert_eq!(topology::allowed_cpus().unwrap(), [cpu]));
+            let allowed = topology::allowed_cpus().unwrap();
+            let cpu = allowed[0];
+            for cpus in [vec![cpu], vec![cpu, cpu]] {
+                let pool = Pool::with_cpus(&cpus).unwrap();
+                assert_eq!(pool.n_threads(), cpus.len());
+                thread::scope(|scope| {
+                    scope.spawn(|| {
+                        assert_eq!(topology::allowed_cpus().unwrap(), allowed, "made, and not used");
+                        pool.for_each(10, |_| assert_eq!(topology::allowed_cpus().unwrap(), [cpu]));
+                    });
+                });
+            }
+            assert_eq!(topology::allowed_cpus().unwrap(), allowed);
             assert!(matches!(Pool::with_cpus(&[cpu, 1 << 20]), Err(Error::Pin { cpu: 1_048_576, .. })));
+            assert!(matches!(Pool::with_cpus(&[1 << 20]), Err(Error::Pin { cpu: 1_048_576, .. })));
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_pinned_pool_spins_wherever_it_is_made_unless_cpus_are_shared() {
+        thread::spawn(|| {
+            let allowed = topology::allowed_cpus().unwrap();
+            topology::pin(allowed[0]).unwrap();
+            let spin = |cpus: &[usize]| Pool::with_cpus(cpus).map(|pool| pool.shared.spin);
+            assert_eq!(spin(&[allowed[0]; 2]).unwrap(), Duration::ZERO);
+            if let [a, b, ..] = allowed[..] {
+                assert_eq!(spin(&[a, b]).unwrap(), SPIN_MAX);
+            }
         })
         .join()
         .unwrap();
