@@ -80,7 +80,12 @@ impl Engine {
         // A streamed model has left as much memory to its session as was planned, and no more.
         let default = (self.weights_at() != WeightsAt::Streamed).then_some(DEFAULT_N_BATCH);
         let n_batch = options.session.n_batch.or(default);
-        let session = self.session(&SessionOptions { n_ctx, n_batch, ..options.session.clone() })?;
+        let session = |n_batch| self.session(&SessionOptions { n_ctx, n_batch, ..options.session.clone() });
+        // Nobody has asked for as many rows as there may be no memory for.
+        let session = match session(n_batch) {
+            Err(error) if error.is_about_memory() && options.session.n_batch.is_none() => session(None)?,
+            made => made?,
+        };
         let mut bench = Bench::new(session, options);
         bench.round()?;
         bench.forget();

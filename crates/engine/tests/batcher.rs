@@ -12,7 +12,7 @@ use std::{
 
 use atta_engine::{
     Batcher, BatcherOptions, Constraint, Counts, Done, Engine, Event, FinishReason, GenerateOptions, Job, JobId,
-    LoadOptions, PromptCache, Sampling, SessionOptions, Update,
+    LoadOptions, Pooling, PromptCache, Sampling, SessionOptions, Update,
 };
 
 const N_CTX: usize = 256;
@@ -225,6 +225,39 @@ fn what_made_room_comes_back_and_outlives_the_batcher() {
     let mut last = Batcher::new(&engine, &options).unwrap();
     assert!(write(&mut last, &bear) < bear.prompt.len() - 1);
     assert!(last.take_notes().iter().any(|note| note.contains("not used")));
+}
+
+#[test]
+fn what_could_not_be_kept_is_tried_again_at_the_end() {
+    let engine = engine("stories.gguf");
+    let (path, cache) = shelf("tried-again");
+    let mut batcher = Batcher::new(&engine, &BatcherOptions { cache, ..options(1, 0, 1) }).unwrap();
+    fs::remove_dir(&path).unwrap();
+    for animal in ["fox", "bear"] {
+        submit(&mut batcher, &wish(&engine, &format!("The {animal} went into the forest. ").repeat(8), 2, 3));
+        Heard::default().finish(&mut batcher);
+    }
+    let notes = batcher.take_notes();
+    assert!(notes.iter().filter(|note| note.contains("cannot be kept")).count() == 1, "{notes:?}");
+    fs::create_dir(&path).unwrap();
+    batcher.save_kept();
+    assert!(fs::read_dir(&path).unwrap().count() > 0);
+}
+
+#[test]
+fn texts_that_are_only_read_have_no_place_on_disk() {
+    let engine = engine("stories.gguf");
+    let (path, cache) = shelf("only-read");
+    let mut batcher = Batcher::new(&engine, &BatcherOptions { cache, ..options(1, 0, 1) }).unwrap();
+    for animal in ["fox", "bear", "owl"] {
+        let prompt = engine.prompt_ids(format!("The {animal} went into the forest. ").repeat(8).as_bytes());
+        batcher.submit(Job::embedding(prompt, Pooling::Mean)).unwrap();
+        while !batcher.is_idle() {
+            batcher.step(&mut |_, _| ControlFlow::Continue(())).unwrap();
+        }
+    }
+    batcher.save_kept();
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
 }
 
 #[test]

@@ -471,6 +471,44 @@ fn text_is_the_same_with_a_cache_and_saved_when_the_prompt_was_read() {
     assert_eq!(run(Some(&cache), 0), (expected, 149));
 }
 
+/// What is said of a text that is read and not gone on with.
+fn notes_of(engine: &Engine, cache: &PromptCache, ids: &[u32]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let options = GenerateOptions { n_predict: 0, ..GenerateOptions::default() };
+    let on_event = |event: Event<'_>| {
+        if let Event::Note(note) = event {
+            notes.push(note.to_owned());
+        }
+        ControlFlow::Continue(())
+    };
+    session(engine).generate_saving(cache, ids, &options, on_event).unwrap();
+    notes
+}
+
+#[test]
+fn a_text_larger_than_all_may_be_keeps_no_other_from_being_saved() {
+    let (scratch, engine) = (Scratch::new("too-large"), engine("qwen2-untied.gguf"));
+    save(&engine, &scratch.directory(u64::MAX), &text(1, 60));
+    let cache = scratch.directory(2 * scratch.bytes());
+    let notes = notes_of(&engine, &cache, &text(2, 300));
+    assert!(notes.len() == 1 && notes[0].contains("128 tokens take"), "{notes:?}");
+    assert!(notes_of(&engine, &cache, &text(3, 300)).is_empty(), "it was said");
+    assert!(notes_of(&engine, &cache, &text(4, 50)).is_empty());
+    assert_eq!(hit(&engine, &cache, &text(4, 50)), 49);
+}
+
+#[test]
+fn after_a_failure_nothing_is_saved_for_a_while() {
+    let (scratch, engine) = (Scratch::new("failing"), engine("qwen2-untied.gguf"));
+    let cache = scratch.directory(u64::MAX);
+    let path = scratch.0.join("many");
+    fs::remove_dir(&path).unwrap();
+    assert_eq!(notes_of(&engine, &cache, &text(1, 60)).len(), 1);
+    fs::create_dir(&path).unwrap();
+    assert!(notes_of(&engine, &cache, &text(2, 60)).is_empty());
+    assert!(scratch.files().is_empty(), "a full disk is not tried for each text");
+}
+
 #[test]
 fn a_session_goes_on_where_it_was_exported() {
     let (engine, ids) = (engine("gemma3.gguf"), text(1, 90));

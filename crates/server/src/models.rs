@@ -4,6 +4,7 @@
 //! so does, after a while, one that nobody uses. One that answers is never taken away.
 
 use std::{
+    io::Write,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -194,7 +195,12 @@ impl Models {
             Ok(model)
         };
         let loaded = tokio::task::spawn_blocking(work).await.map_err(|_| Refusal::broken())?;
-        loaded.map_err(|error: ServeError| Refusal::not_loaded(&error))
+        loaded.map_err(|error: ServeError| {
+            let name = &self.entries[i].source.names[0];
+            // A warning that nobody reads is none.
+            let _ = writeln!(std::io::stderr(), "atta: warning: model {name:?} cannot be loaded: {error}");
+            Refusal::not_loaded(name, &error)
+        })
     }
 
     /// The model, if it is in memory; it counts as used.

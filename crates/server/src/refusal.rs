@@ -101,10 +101,16 @@ impl Refusal {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "the server made a mistake with this request")
     }
 
-    /// A model that cannot be had now.
-    pub(crate) fn not_loaded(error: &ServeError) -> Self {
-        let code = Some("model_not_loaded");
-        Self { code, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, format!("the model cannot be loaded: {error}")) }
+    /// A model that cannot be had now, because others have the memory; or at all, of which a client learns no more, since the error
+    /// names files of this machine.
+    pub(crate) fn not_loaded(name: &str, error: &ServeError) -> Self {
+        let refusal = match error {
+            ServeError::Engine(error) if error.is_about_memory() => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, format!("the model cannot be loaded: {error}"))
+            }
+            _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, format!("model {name:?} cannot be loaded")),
+        };
+        Self { code: Some("model_not_loaded"), ..refusal }
     }
 
     pub(crate) fn stopping() -> Self {

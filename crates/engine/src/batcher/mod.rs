@@ -318,14 +318,16 @@ impl Batcher {
     fn save(&mut self, seat: usize) {
         let Some(shelf) = &mut self.shelf else { return };
         let place = self.seats.at_mut(seat);
-        let seq = place.seq;
-        if let Some(tokens) = place.unsaved() {
-            shelf.save((&self.cpu, seq), tokens);
+        if place.unsaved().is_some_and(|tokens| shelf.save((&self.cpu, place.seq), tokens)) {
+            place.saved();
         }
     }
 
     /// Puts all kept texts on disk, for those who begin the same way after this batcher is gone.
     pub fn save_kept(&mut self) {
+        if let Some(shelf) = &self.shelf {
+            shelf.try_again();
+        }
         self.seats.kept().into_iter().for_each(|seat| self.save(seat));
     }
 

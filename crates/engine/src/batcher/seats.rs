@@ -36,13 +36,14 @@ impl Seat {
         self.job.as_ref().is_some_and(|job| job.is_writing() && job.text.len() - self.n_done <= MAX_PENDING)
     }
 
-    /// What is evaluated, if so much of it is not on disk that it is worth saving; it counts as saved then.
-    pub(super) fn unsaved(&mut self) -> Option<&[u32]> {
-        if self.n_done < self.n_saved + MIN_NEW {
-            return None;
-        }
+    /// What is evaluated, if so much of it is not on disk that it is worth saving.
+    pub(super) fn unsaved(&self) -> Option<&[u32]> {
+        (self.n_done >= self.n_saved + MIN_NEW).then(|| &self.text()[..self.n_done])
+    }
+
+    /// Notes that all that is evaluated is on disk.
+    pub(super) fn saved(&mut self) {
         self.n_saved = self.n_done;
-        Some(&self.text()[..self.n_done])
     }
 
     /// Notes that its sequence holds so many tokens of the text now, which came from the disk.
@@ -193,13 +194,16 @@ impl Seats {
         self.at_mut(seat).used = now;
     }
 
-    /// Ends a job; what was evaluated of it is kept. That of a text that was only to be read goes before all others: most of them
-    /// are never seen again.
+    /// Ends a job; what was evaluated of it is kept. That of a text that was only to be read goes before all others, and is not
+    /// worth a place on disk: most of them are never seen again.
     pub(super) fn leave(&mut self, seat: usize) {
         let now = self.tick();
         let seat = self.at_mut(seat);
         if let Some(job) = seat.job.take() {
-            seat.used = if job.is_only_read() { 0 } else { now };
+            seat.used = now;
+            if job.is_only_read() {
+                (seat.used, seat.n_saved) = (0, seat.n_done);
+            }
             seat.kept = job.text;
             seat.kept.truncate(seat.n_done);
             self.n_running -= 1;

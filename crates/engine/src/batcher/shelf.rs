@@ -45,10 +45,19 @@ impl Shelf {
         self.cache.fill(into, found, text, &mut self.notes).expect("the sequence is there")
     }
 
-    /// Keeps what a sequence holds.
-    pub(super) fn save(&mut self, (cpu, seq): (&Cpu, SeqId), tokens: &[u32]) {
+    /// Keeps what a sequence holds; whether it is kept.
+    pub(super) fn save(&mut self, (cpu, seq): (&Cpu, SeqId), tokens: &[u32]) -> bool {
         let source = Source::new(&self.engine, (cpu, seq), tokens);
-        self.notes.extend(self.cache.unless_closed(|| self.cache.save(&source, self.root)));
+        let saved = self.cache.try_to_save(|| self.cache.save(&source, self.root));
+        saved.unwrap_or_else(|note| {
+            self.notes.push(note);
+            false
+        })
+    }
+
+    /// Lets the next text be kept if it can be, whatever has failed.
+    pub(super) fn try_again(&self) {
+        self.cache.end_pause();
     }
 
     /// What was wrong with files, since this was asked last.

@@ -26,7 +26,7 @@ pub use message::{Conversation, Message, Role};
 pub use prompt::{Prompt, prompt_ids};
 pub use template::{DateTime, SpecialTexts, Template, TemplateError};
 
-use crate::{Error, Event, FinishReason, GenerateOptions, Session, Summary};
+use crate::{Error, Event, FinishReason, GenerateOptions, Session, Summary, tools::ToolChoice};
 
 /// Whoever hears of an answer.
 type OnEvent<'a> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'a;
@@ -121,6 +121,12 @@ impl Chat {
     /// of them, else the system message does.
     pub fn set_tools(&mut self, tools: Option<ToolUse>) {
         self.tools = tools;
+    }
+
+    /// Whether the model may call tools, must, or must not, in the answers to come; how it was. Without tools, nothing.
+    pub fn set_tool_choice(&mut self, choice: ToolChoice) -> Option<ToolChoice> {
+        let tools = self.tools.as_mut()?;
+        Some(std::mem::replace(&mut tools.choice, choice))
     }
 
     /// What time it is, for templates that tell the model.

@@ -17,7 +17,10 @@ use std::{
     io::{self, Write},
     ops::{ControlFlow, Range},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant, SystemTime},
 };
 
@@ -38,16 +41,23 @@ pub(crate) const MIN_NEW: usize = 16;
 /// Tokens that a cache must have more than the session for its files to be read.
 pub(crate) const MIN_GAIN: usize = 16;
 
+/// How long nothing is saved after that has failed: a full disk would be written to in vain at the end of every text.
+const PAUSE: Duration = Duration::from_secs(60);
+
 /// Where states of prompts are kept: a file for one prompt, or a directory for many.
 ///
 /// Several processes may use the same one at the same time, on the same file system.
 #[derive(Debug)]
 pub struct PromptCache {
     place: Place,
-    /// Nothing is saved any more, since it cannot be, or must not.
+    /// Nothing is saved any more, since something else is there.
     is_closed: AtomicBool,
+    /// Until when nothing is saved, since that has failed.
+    pause: Mutex<Option<Instant>>,
     /// It was said that its file is of something else.
     is_told: AtomicBool,
+    /// It was said that a text is larger than all may be.
+    is_too_large_told: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -95,7 +105,13 @@ impl PromptCache {
             Single::open(path).map(Place::File)
         };
         let place = place.map_err(|source| Error::Cache { path: path.to_owned(), source })?;
-        Ok(Self { place, is_closed: AtomicBool::new(false), is_told: AtomicBool::new(false) })
+        Ok(Self {
+            place,
+            is_closed: AtomicBool::new(false),
+            pause: Mutex::default(),
+            is_told: AtomicBool::default(),
+            is_too_large_told: AtomicBool::default(),
+        })
     }
 
     /// Whether it is a directory.
@@ -196,14 +212,29 @@ impl PromptCache {
         }
     }
 
-    /// Saves something, unless that has failed before; what there is to say if it fails now.
-    pub(crate) fn unless_closed(&self, save: impl FnOnce() -> Result<(), Error>) -> Option<String> {
-        if self.is_closed.load(Ordering::Relaxed) {
-            return None;
+    /// Saves something, unless it must not be or has just failed; whether it is saved, or what there is to say if it fails now.
+    pub(crate) fn try_to_save(&self, save: impl FnOnce() -> Result<(), Error>) -> Result<bool, String> {
+        let pause = || self.pause.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_closed.load(Ordering::Relaxed) || pause().is_some_and(|end| Instant::now() < end) {
+            return Ok(false);
         }
-        let failure = save().err()?;
-        self.is_closed.store(true, Ordering::Relaxed);
-        Some(format!("the state of the prompt cannot be kept: {failure}"))
+        match save() {
+            Ok(()) => Ok(true),
+            // Others are smaller.
+            Err(error) if is_too_large(&error) && self.is_too_large_told.swap(true, Ordering::Relaxed) => Ok(false),
+            Err(error) => {
+                if !is_too_large(&error) {
+                    *pause() = Some(Instant::now() + PAUSE);
+                }
+                Err(format!("the state of the prompt cannot be kept: {error}"))
+            }
+        }
+    }
+
+    /// Lets the next save be tried, whatever has failed.
+    #[cfg(feature = "batch")]
+    pub(crate) fn end_pause(&self) {
+        *self.pause.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Heeds what was found out about files, and passes on what was not said before.
@@ -240,6 +271,12 @@ impl PromptCache {
     fn error(&self, source: io::Error) -> Error {
         Error::Cache { path: self.path().to_owned(), source }
     }
+}
+
+/// Whether a text is larger than all may be; that a user may not write so much is an error of the system.
+fn is_too_large(error: &Error) -> bool {
+    matches!(error, Error::Cache { source, .. }
+        if source.kind() == io::ErrorKind::QuotaExceeded && source.raw_os_error().is_none())
 }
 
 /// An error of the system that names neither of two paths, made one that does.
@@ -308,13 +345,13 @@ impl Session {
         if self.tokens().len() < self.n_saved + MIN_NEW {
             return None;
         }
-        cache.unless_closed(|| self.save(cache))
+        cache.try_to_save(|| self.save(cache)).err()
     }
 
     /// Generates as [`generate`](Self::generate) does, and saves the session when the prompt has been read, before something is
     /// forgotten for the first time, and at the end, also if the caller ended it; each time only if there are at least 16 tokens that
     /// are not saved yet. A state that cannot be saved is an
-    /// [`Event::Note`], and nothing is saved to that cache any more.
+    /// [`Event::Note`], and nothing is saved to that cache for a minute.
     ///
     /// # Errors
     /// As [`generate`](Self::generate).

@@ -9,8 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atta_engine::PromptCache;
-use atta_server::{ServeError, Server, ServerOptions};
+use atta_engine::{Engine, LoadOptions, PromptCache};
+use atta_server::{ModelSource, ServeError, Server, ServerOptions};
 
 use crate::running::{ENDLESS, Running, options, source, source_within};
 
@@ -39,6 +39,20 @@ fn models_are_told_apart_by_their_names() {
     assert!(without.contains(r#""model":"first""#), "{without}");
     assert!(server.ask("/v1/models", "").contains("second"));
     assert!(server.ask("/props?model=second", "").contains(r#""n_ctx":4096"#));
+    server.stop();
+}
+
+#[test]
+fn a_model_that_cannot_be_loaded_is_no_reason_to_try_again_and_names_no_file() {
+    let missing = Path::new("/secret/place/model.gguf");
+    let gone = ModelSource {
+        names: vec!["gone".to_owned()],
+        open: Box::new(|_| Engine::open(missing, &LoadOptions::default())),
+    };
+    let server = Running::with(vec![source("first"), gone], options());
+    let refused = server.ask("/v1/completions", &short("gone"));
+    assert!(refused.starts_with("HTTP/1.1 500") && !refused.contains("retry-after"), "{refused}");
+    assert!(refused.contains("gone") && !refused.contains("secret"), "{refused}");
     server.stop();
 }
 
