@@ -78,15 +78,22 @@ impl NewFile {
 
     /// Writes bytes.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.out.write_all(bytes).map_err(|error| Failure::at(&self.path, format_args!("cannot write: {error}")))
+        self.out.write_all(bytes).map_err(|error| self.failed(error))
+    }
+
+    /// The failure of a write. A reader of a pipe may have enough.
+    fn failed(&self, error: io::Error) -> Failure {
+        match (&self.temporary, error.kind()) {
+            (None, io::ErrorKind::BrokenPipe) => Failure::ClosedPipe,
+            _ => Failure::at(&self.path, format_args!("cannot write: {error}")),
+        }
     }
 
     /// Gives it its name.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
-        let blame = |error| Failure::at(&self.path, format_args!("cannot write: {error}"));
-        self.out.flush().map_err(blame)?;
+        self.out.flush().map_err(|error| self.failed(error))?;
         if let Some(temporary) = &self.temporary {
-            fs::rename(temporary, &self.path).map_err(blame)?;
+            fs::rename(temporary, &self.path).map_err(|error| self.failed(error))?;
             self.temporary = None;
         }
         Ok(())

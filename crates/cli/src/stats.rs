@@ -162,6 +162,15 @@ impl StatsFile {
         Ok(Self(Mutex::new(path.map(NewFile::create).transpose()?)))
     }
 
+    /// The failure of a run that has not begun, once it is written down; that the command line was wrong is not.
+    pub(crate) fn of_failure(path: Option<&Path>, stats: &Stats, failure: Failure) -> Failure {
+        if !matches!(failure, Failure::Usage(_)) {
+            // Of two failures the first is the one to hear of.
+            let _ = Self::create(path).and_then(|file| file.write(stats, Some(&failure)));
+        }
+        failure
+    }
+
     /// Writes it, the first time it is called.
     pub(crate) fn write(&self, stats: &Stats, failure: Option<&Failure>) -> Result<(), Failure> {
         let file = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();

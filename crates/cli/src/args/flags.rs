@@ -18,7 +18,8 @@ const ISAS: [&str; 11] =
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelFlags {
-    /// Tokens of the context, prompt and text together [default: what the model was trained for, at most 4096]
+    /// Tokens of the context, prompt and text together [default: what the model was trained for, at most 4096; of `perplexity`
+    /// and `imatrix` 512, of `bench` what it needs]
     #[arg(short = 'c', value_name = "CTX", value_parser = value::positions, allow_negative_numbers = true)]
     pub(crate) n_ctx: Option<usize>,
     /// Threads to compute with [default: the physical cores that this process may use]

@@ -21,6 +21,8 @@ use std::{
 
 #[cfg(feature = "pull")]
 use atta_hub::{Request, Revision};
+#[cfg(feature = "cache")]
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 
 pub(crate) use context::ContextFlags;
@@ -261,7 +263,7 @@ pub(crate) struct CacheRmArgs {
     /// Directory or file, as given to --cache
     pub(crate) path: PathBuf,
     /// Prompts, by keys or the first digits of them
-    #[arg(value_name = "KEY", required_unless_present = "all")]
+    #[arg(value_name = "KEY", required_unless_present = "all", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) keys: Vec<String>,
     /// Remove all prompts
     #[arg(long, conflicts_with = "keys")]
@@ -336,7 +338,7 @@ pub(crate) struct PicolmArgs {
     /// Threads to compute with [default: 4, or as many as there are cores]
     #[arg(short = 'j', value_name = "THREADS", value_parser = value::threads, allow_negative_numbers = true)]
     pub(crate) n_threads: Option<usize>,
-    /// Not supported yet: output that is valid JSON
+    /// Write a JSON object and nothing else
     #[arg(long)]
     pub(crate) json: bool,
     /// Keep the state of the prompt and the text in FILE, and use what is there of it; PicoLM's own files are refused
@@ -414,7 +416,7 @@ pub(crate) struct PerplexityArgs {
     pub(crate) kld: Option<PathBuf>,
     /// Note in FILE what is done, and go on from there if it exists
     ///
-    /// After Ctrl-C or a power cut the same command goes on with the next chunk, and its figures are the same to the last
+    /// After Ctrl-C, or killed, the same command goes on with the next chunk, and its figures are the same to the last
     /// digit. The file of --save-logits grows in place then.
     #[arg(long, value_name = "FILE")]
     pub(crate) resume: Option<PathBuf>,

@@ -111,7 +111,7 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let unit = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => Some(0),
+        "b" => Some(0),
         "k" | "kb" | "kib" => Some(10),
         "m" | "mb" | "mib" => Some(20),
         "g" | "gb" | "gib" => Some(30),
@@ -198,13 +198,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_have_a_unit_of_1024_or_none() {
+    fn sizes_have_a_unit_of_1024() {
         let bytes = |text| budget(text).map(|size| size.bytes());
-        for (text, size) in [("7", 7), ("2k", 2048), ("1.5M", 3 << 19), ("64MiB", 64 << 20), ("1gb", 1 << 30)] {
+        for (text, size) in [("7b", 7), ("2k", 2048), ("1.5M", 3 << 19), ("64MiB", 64 << 20), ("1gb", 1 << 30)] {
             assert_eq!(bytes(text), Ok(Some(size)), "{text}");
         }
         assert_eq!(bytes("auto"), Ok(None));
-        for text in ["", "0", "-1M", "5iii", "256Mbbb", "1..5G", "M", "1e9", "9999999999G"] {
+        for text in ["", "0", "7", "256", "-1M", "5iii", "256Mbbb", "1..5G", "M", "1e9", "9999999999G"] {
             assert!(bytes(text).is_err(), "{text}");
         }
     }

@@ -35,12 +35,14 @@ pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
     let load_options = load::options(args.model.as_deref(), &args.model_flags, session)?;
     let load_options = LoadOptions { constrained: true, ..load_options };
     let prompt = Text::given_or_piped(args.prompt.as_deref(), WAY_OUT)?;
-    let tools = tools::tool_use(&args.tools)?;
     let file = StatsFile::create(args.report.stats_json.as_deref())?;
     let mut stats = Stats::new();
     let give_up = || file.give_up(&Stats::new());
     let cache = Cache::open(&args.cache);
-    let prepare = |cache| prepare(&args, &load_options, (cache, tools), prompt, &mut stats);
+    let prepare = |cache| {
+        let tools = tools::tool_use(&args.tools)?;
+        prepare(&args, &load_options, (cache, tools), prompt, &mut stats)
+    };
     let prepared = cache.and_then(|cache| interrupt.watch(give_up, || prepare(cache)));
     let result = prepared.and_then(|chat| answer(&args, chat, Listener::new(interrupt), &mut stats));
     let written = file.write(&stats, result.as_ref().err());

@@ -51,7 +51,8 @@ pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
             "--schema - and --grammar - take standard input: give the prompt with -p TEXT".to_owned(),
         ));
     }
-    let options = shape::apply(&args.shape, args.sampling.generate_options()?)?;
+    let options = shape::apply(&args.shape, args.sampling.generate_options()?)
+        .map_err(|failure| StatsFile::of_failure(args.report.stats_json.as_deref(), &Stats::new(), failure))?;
     let RunArgs { model, prompt, model_flags, context, cache, report, .. } = args;
     run_job(&Job { model, prompt, empty: Empty::Text, options, model_flags, context, cache, report })
 }

@@ -118,6 +118,8 @@ fn a_path_that_cannot_be_a_cache_is_found_out_before_the_work() {
     assert!(fails(1, &["--cache", &scratch.path("no/file")]).contains("folder that it would be in does not exist"));
     assert!(fails(2, &["--cache", &file, "--cache-size", "1M"]).contains("--cache-size limits a directory"));
     assert!(fails(2, &["--cache-size", "1M"]).contains("--cache <PATH>"));
+    assert!(fails(2, &["--cache", &file, "--cache-size", "256"]).contains("such as 256M"));
+    error_of(&atta(&["cache", "rm", &file, ""]), 2);
     assert!(fails(2, &["--cache", &file, "--cache-size", "much"]).contains("such as 256M"));
 }
 

@@ -81,7 +81,7 @@ fn threads_and_batches_change_no_digit() {
     }
 }
 
-/// Cuts a journal off after `n` bytes of records, as a power cut would.
+/// Cuts a journal off after `n` bytes of records, as a kill would.
 fn cut(journal: &str, n: usize) {
     let bytes = fs::read(journal).unwrap();
     let n_head = 1 + bytes.iter().position(|&byte| byte == b'\n').unwrap();

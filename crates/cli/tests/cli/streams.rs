@@ -57,6 +57,28 @@ fn every_command_bears_a_closed_pipe() {
 
 #[test]
 #[cfg(target_os = "linux")]
+fn a_closed_pipe_by_the_name_of_a_file_is_borne_too() {
+    let ids: Vec<String> = (0..200).map(|i| (3 + i % 50).to_string()).collect();
+    let args = ["logits", &model("llama-plain.gguf"), "--tokens", &ids.join(","), "-o", "/dev/stdout"];
+    let mut child = command(&args).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+}
+
+#[test]
+fn ctrl_c_in_the_last_line_of_a_pipe_is_an_interruption() {
+    let model = model("llama-bias.gguf");
+    let args = ["chat", &model, "-t", "0", "-n", "1000000", "-c", "1000000", "--logit-bias", "2-inf"];
+    let mut child = command(&args).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"x\n").unwrap();
+    first_byte(&mut child);
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
 fn a_full_disk_is_a_failure() {
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let model = model("llama-plain.gguf");

@@ -81,6 +81,34 @@ fn a_program_runs_the_calls_and_the_model_hears_what_it_says() {
 
 #[test]
 #[cfg(unix)]
+fn a_tool_that_must_be_called_is_called_once_for_each_message() {
+    let scratch = Scratch::new("must-call");
+    let log = scratch.path("log");
+    let tool = program(&scratch, &format!("#!/bin/sh\necho $1 >> {log}\necho '{{\"ok\": true}}'\n"));
+    let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/home/tools.json");
+    for choice in ["required", "set_light"] {
+        let chat = ["chat", "--tools", tools, "--tool-cmd", &tool, "--yes", "-t", "0", "--tool-choice", choice];
+        let output = atta_with_input(&chat, b"turn on the kitchen light\nturn it off\n");
+        assert!(output.status.success() && !output.stdout.is_empty(), "{output:?}");
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), "set_light\nset_light\n", "{choice}");
+        std::fs::remove_file(&log).unwrap();
+    }
+}
+
+#[test]
+fn a_run_that_does_not_begin_leaves_its_statistics() {
+    let scratch = Scratch::new("unbegun");
+    let stats = scratch.path("stats.json");
+    for missing in [["--schema", "no/file"], ["--grammar", "no/file"], ["--tools", "no/file"]] {
+        fails(&atta(&[&["run", "-p", "x", "--stats-json", &stats], &missing[..]].concat()), 1, "no/file");
+        let written: Value = serde_json::from_slice(&std::fs::read(&stats).unwrap()).unwrap();
+        assert!(written["error"].as_str().unwrap().contains("no/file"), "{written}");
+        std::fs::remove_file(&stats).unwrap();
+    }
+}
+
+#[test]
+#[cfg(unix)]
 fn nothing_is_run_that_nobody_allows() {
     let scratch = Scratch::new("unasked");
     let tools = scratch.file("tools.json", TOOLS.as_bytes());

@@ -11,7 +11,7 @@ use std::{
 use atta::{
     Error, Event, FinishReason,
     chat::{Heard, Message, Role},
-    tools::{Piece, ToolCall},
+    tools::{Piece, ToolCall, ToolChoice},
 };
 
 use super::{Conversation, Next, full, lines::Consent, notice, program};
@@ -37,20 +37,31 @@ impl Conversation<'_> {
 
     fn rounds(&mut self, program: &Path) -> Result<Next, Failure> {
         self.interrupt.reset();
-        for _ in 0..MAX_ROUNDS {
-            let calls = match self.hear_round()? {
-                Continue(calls) => calls,
-                Break(next) => return Ok(next),
-            };
-            for call in &calls {
-                let Some(result) = self.result_of(call, program)? else {
-                    self.interrupt.reset();
-                    return Ok(Next::Stopped);
-                };
-                self.chat.push(Message::tool(&call.id, &call.name, result));
-            }
+        if let Break(next) = self.round(program)? {
+            return Ok(next);
         }
-        Err(Failure::Failed(format!("the model has called tools {MAX_ROUNDS} times in a row, and given no answer")))
+        // Whoever must call a tool has done so; of a call in every round there would be no end.
+        let choice = self.chat.set_tool_choice(ToolChoice::Auto);
+        let next = (1..MAX_ROUNDS).find_map(|_| self.round(program).map(ControlFlow::break_value).transpose());
+        choice.map(|choice| self.chat.set_tool_choice(choice));
+        let endless = format!("the model has called tools {MAX_ROUNDS} times in a row, and given no answer");
+        next.unwrap_or(Err(Failure::Failed(endless)))
+    }
+
+    /// An answer, and what came of the calls in it.
+    fn round(&mut self, program: &Path) -> Result<ControlFlow<Next>, Failure> {
+        let calls = match self.hear_round()? {
+            Continue(calls) => calls,
+            Break(next) => return Ok(Break(next)),
+        };
+        for call in &calls {
+            let Some(result) = self.result_of(call, program)? else {
+                self.interrupt.reset();
+                return Ok(Break(Next::Stopped));
+            };
+            self.chat.push(Message::tool(&call.id, &call.name, result));
+        }
+        Ok(Continue(()))
     }
 
     /// Takes back what has no answer, but not calls that were run.

@@ -35,7 +35,12 @@ use lines::{Line, Lines};
 pub(super) fn run(args: &ChatArgs) -> Result<(), Failure> {
     let interrupt = Interrupt::listen();
     refuse_what_needs_stdin(args)?;
-    let options = shape::apply(&args.shape, args.sampling.generate_options()?)?;
+    let lines = Lines::open()?;
+    if args.runner.tool_cmd.is_some() && !args.runner.yes && !lines.is_terminal() {
+        return Err(Failure::Usage("there is no terminal to ask at before a tool is run: give --yes".to_owned()));
+    }
+    let options = shape::apply(&args.shape, args.sampling.generate_options()?)
+        .map_err(|failure| StatsFile::of_failure(args.report.stats_json.as_deref(), &Stats::of_chat(), failure))?;
     let session = args.context.apply(args.model_flags.session_options(KvType::default()))?;
     let load_options = load::options(args.model.as_deref(), &args.model_flags, session)?;
     let constrained = options.constraint.is_some() || args.tools.tools.is_some();
@@ -45,13 +50,8 @@ pub(super) fn run(args: &ChatArgs) -> Result<(), Failure> {
     let give_up = || file.give_up(&Stats::of_chat());
     let cache = Cache::open(&args.cache);
     let prepared = cache.and_then(|cache| interrupt.watch(give_up, || prepare(args, &load_options, cache, &mut stats)));
-    let result = prepared.and_then(|chat| {
-        let lines = Lines::open()?;
-        if args.runner.tool_cmd.is_some() && !args.runner.yes && !lines.is_terminal() {
-            return Err(Failure::Usage("there is no terminal to ask at before a tool is run: give --yes".to_owned()));
-        }
-        Conversation { args, chat, lines, options, interrupt, file: &file, stats: &mut stats }.run()
-    });
+    let result = prepared
+        .and_then(|chat| Conversation { args, chat, lines, options, interrupt, file: &file, stats: &mut stats }.run());
     let written = file.write(&stats, result.as_ref().err());
     result.and(written)
 }
@@ -71,6 +71,7 @@ fn refuse_what_needs_stdin(args: &ChatArgs) -> Result<(), Failure> {
 
 /// Loads the model.
 fn prepare(args: &ChatArgs, options: &LoadOptions, cache: Cache, stats: &mut Stats) -> Result<Chat, Failure> {
+    let tools = tools::tool_use(&args.tools)?;
     let engine = load::engine(args.model.as_deref(), options)?;
     stats.loaded(&engine);
     if args.report.verbose {
@@ -78,7 +79,7 @@ fn prepare(args: &ChatArgs, options: &LoadOptions, cache: Cache, stats: &mut Sta
     }
     let mut chat = conversation::open(&engine, &options.session, args.chat_template.as_ref())?;
     chat.set_system(args.system.clone());
-    chat.set_tools(tools::tool_use(&args.tools)?);
+    chat.set_tools(tools);
     cache.give_to(&mut chat);
     stats.account(&engine);
     Ok(chat)
@@ -104,6 +105,7 @@ impl Conversation<'_> {
         loop {
             let (file, stats) = (self.file, &*self.stats);
             match self.lines.next(&self.interrupt, || file.give_up(stats))? {
+                Line::End if pressed && !self.lines.is_terminal() => return Err(Failure::Interrupted),
                 Line::End => return Ok(()),
                 Line::Interrupt if pressed => return Err(Failure::Interrupted),
                 Line::Interrupt => {
@@ -113,6 +115,10 @@ impl Conversation<'_> {
                 Line::Text(text) => match self.obey(Command::parse(&text)) {
                     Ok(Next::Leave) => return Ok(()),
                     Ok(Next::GoOn) => pressed = false,
+                    // The next line may be a task for the same tools.
+                    Ok(Next::Stopped) if self.args.runner.tool_cmd.is_some() && !self.lines.is_terminal() => {
+                        return Err(Failure::Interrupted);
+                    }
                     Ok(Next::Stopped) => pressed = true,
                     Err(Failure::Failed(message) | Failure::Usage(message)) if self.lines.is_terminal() => {
                         Failure::Failed(message).report();

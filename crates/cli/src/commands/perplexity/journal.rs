@@ -8,6 +8,7 @@ use std::{
     fs::File,
     io::{Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
+    time::UNIX_EPOCH,
 };
 
 use atta::perplexity::{BaseScores, Scores};
@@ -31,7 +32,7 @@ impl Journal {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(blame)?;
         let mut journal = Self { file, path: path.to_owned(), n_scored: to.chunks.n_scored() };
-        let head = head(args, to);
+        let head = head(args, to)?;
         if bytes.is_empty() {
             journal.write((json::line(&head) + "\n").as_bytes())?;
             return Ok(journal);
@@ -107,23 +108,32 @@ impl Journal {
 }
 
 /// What the scores depend on; neither threads nor batches are among it.
-fn head(args: &PerplexityArgs, of: &Measurement) -> Value {
+fn head(args: &PerplexityArgs, of: &Measurement) -> Result<Value, Failure> {
     let engine = of.session.engine();
-    json!({
+    let (files, mut content) = (engine.model().weights().files(), FNV_START);
+    files.fingerprint(|bytes| content = fnv(content, bytes)).map_err(atta::Error::from)?;
+    let text = of.chunks.ids().iter().fold(FNV_START, |hash, id| fnv(hash, &id.to_le_bytes()));
+    let baseline = args.kld.as_ref().map(|path| std::fs::metadata(path).and_then(|meta| meta.modified()));
+    let baseline = baseline.transpose().ok().flatten().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    Ok(json!({
         "atta_perplexity": 1,
         "model": args.model.to_string_lossy(),
-        "model_bytes": engine.model().weights().files().file_bytes(),
+        "model_bytes": files.file_bytes(),
+        "model_content": format!("{content:016x}"),
+        "isa": engine.kernels().isa(),
         "n_ctx": of.chunks.n_ctx(),
         "n_chunks": of.chunks.len(),
-        "text": format!("{:016x}", fingerprint(of.chunks.ids())),
+        "text": format!("{text:016x}"),
         "kv": args.model_flags.kv_name(),
         "kld": args.kld.as_ref().map(|path| path.to_string_lossy()),
+        "kld_modified": baseline.map(|time| format!("{}.{:09}", time.as_secs(), time.subsec_nanos())),
         "save_logits": args.save_logits.as_ref().map(|path| path.to_string_lossy()),
-    })
+    }))
 }
 
-/// FNV-1a over the bytes of ids: enough to tell texts apart that nobody made alike on purpose.
-fn fingerprint(ids: &[u32]) -> u64 {
-    let bytes = ids.iter().flat_map(|id| id.to_le_bytes());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// FNV-1a, going on from `hash`: enough to tell contents apart that nobody made alike on purpose.
+fn fnv(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
