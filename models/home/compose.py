@@ -223,6 +223,11 @@ def not_offered(rng, made, offered):
     return Request(made.text, made.form, reply=talk.offered_not(rng, missing))
 
 
+def if_offered(rng, made, offered):
+    """The same request, with words for an answer if a tool that it needs is not there."""
+    return made if all(name in offered for name, _ in made.calls) else not_offered(rng, made, offered)
+
+
 def one_or_more(rng, habits):
     """A request; some are two or three in one sentence."""
     made = request(rng, weighted(rng, MODULES))
@@ -237,11 +242,9 @@ def wish(rng, offered, habits):
     """A request; where tools are few, it is one for them a little more often than chance has it."""
     for _ in range(4):
         made = one_or_more(rng, habits)
-        if all(name in offered for name, _ in made.calls):
-            return made
-        if chance(rng, 0.5):
+        if all(name in offered for name, _ in made.calls) or chance(rng, 0.5):
             break
-    return not_offered(rng, made, offered)
+    return if_offered(rng, made, offered)
 
 
 def offered_tools(rng):
@@ -270,7 +273,7 @@ def conversation(n, habits=USUAL):
             made = FOLLOWS[last[0]](rng, last[1])
             if made is None:
                 continue
-            more, calls = turn(rng, made, habits)
+            more, calls = turn(rng, if_offered(rng, made, offered), habits)
         elif kind < 0.75:
             more, calls = turn(rng, wish(rng, offered, habits), habits)
         elif kind < 0.93:

@@ -58,7 +58,6 @@ def probabilities(scores, threshold):
     return np.clip(np.asarray(scores) / threshold, FLOOR, 1.0)
 
 
-@torch.no_grad()
 def decisive_losses(hidden, output, ids, marks, choice):
     """[(mark, nats)] summed over the tokens with that mark; marks: like ids, 0 where a token does not decide.
 
@@ -99,6 +98,7 @@ class Chooser:
             self.read_batch()
         return self.waiting.popleft()
 
+    @torch.no_grad()
     def read_batch(self):
         ids, marks = self.next_to_read()
         self.n_read += ids.numel() - len(ids)

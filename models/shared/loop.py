@@ -69,28 +69,32 @@ def rate(progress, step, warmup=30):
 
 
 def hidden_of(model, device, precision, ids):
-    with torch.no_grad(), torch.autocast(device, dtype=torch.bfloat16, enabled=precision == torch.bfloat16):
-        return model.hidden(ids.to(device))
-
-
-def loss_of(model, ids, weights, device, precision):
-    """The weighted mean over tokens, in nats; ids and weights: [batch, time + 1]."""
+    """ids: [batch, time] to what stands in front of the output matrix, in that precision."""
     with torch.autocast(device, dtype=torch.bfloat16, enabled=precision == torch.bfloat16):
-        logits = model(ids[:, :-1])
-    losses = F.cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten(), reduction="none")
+        return model.hidden(ids.to(device)).to(precision)
+
+
+def loss_of(hidden, output, ids, weights):
+    """The weighted mean over tokens, in nats; ids and weights: [batch, time + 1].
+
+    hidden: the network up to the output matrix [n_vocab, d_model]; what does not count is not multiplied with that.
+    """
     w = weights[:, 1:].flatten()
-    return (losses * w).sum() / w.sum()
+    counts = w.nonzero()[:, 0]
+    x = hidden(ids[:, :-1]).flatten(0, 1)[counts]
+    losses = F.cross_entropy(F.linear(x, output.to(x.dtype)).float(), ids[:, 1:].flatten()[counts], reduction="none")
+    return (losses * w[counts]).sum() / w.sum()
 
 
 @torch.no_grad()
 def held_out_loss(model, rows, device, precision):
     """Mean over the tokens that count, in nats."""
-    total, count = 0.0, 0.0
+    total, count, hidden = 0.0, 0.0, partial(hidden_of, model, device, precision)
     rows = sorted(rows, key=lambda row: len(row[0]))
     for start in range(0, len(rows), 8):
         ids, weights = padded(rows[start : start + 8])
         n = float(weights[:, 1:].sum())
-        total += float(loss_of(model, ids.to(device), weights.to(device), device, precision)) * n
+        total += float(loss_of(hidden, model.embed.weight, ids.to(device), weights.to(device))) * n
         count += n
     return total / count
 
@@ -120,13 +124,11 @@ def agreed(value):
     return float(box)
 
 
-def batches(args, rank, n_ranks, model, rows, choice):
+def batches(args, rank, n_ranks, hidden, output, rows, choice):
     """What this process learns from: ids and weights, for ever; with a choice, each process reads rows of its own."""
     if not choice:
         return (tuple(part[rank::n_ranks] for part in batch) for batch in windows(rows, args.widths, args.batch_tokens, seed=3))
-    hidden = torch.compile(hidden_of) if args.compile else hidden_of
-    hidden = partial(hidden, model, args.device, PRECISION[args.precision])
-    return Chooser(rows[rank::n_ranks], args.widths, args.batch_tokens // n_ranks, choice, hidden, model.embed.weight, seed=3 + rank)
+    return Chooser(rows[rank::n_ranks], args.widths, args.batch_tokens // n_ranks, choice, hidden, output, seed=3 + rank)
 
 
 def train(args, rank, n_ranks, model, rows, held_out, choice, out):
@@ -134,17 +136,17 @@ def train(args, rank, n_ranks, model, rows, held_out, choice, out):
 
     held_out: {name: rows}.
     """
-    run, precision = torch.compile(loss_of) if args.compile else loss_of, PRECISION[args.precision]
-    parameters = list(model.parameters())
+    precision, output, parameters = PRECISION[args.precision], model.embed.weight, list(model.parameters())
+    hidden = partial(torch.compile(hidden_of) if args.compile else hidden_of, model, args.device, precision)
     matrices = [p for p in model.blocks.parameters() if p.ndim == 2]
     chosen = {id(p) for p in matrices}
     muon = Muon(matrices, precision)
     adam = torch.optim.AdamW([p for p in parameters if id(p) not in chosen], lr=args.lr, betas=(0.9, 0.98), weight_decay=0.0)
-    stream = batches(args, rank, n_ranks, model, rows, choice)
+    stream = batches(args, rank, n_ranks, hidden, output, rows, choice)
     started, step, mean, next_look = time.time(), 0, None, 0.0
     while (progress := agreed((time.time() - started) / (60 * args.minutes))) < 1:
         ids, weights = next(stream)
-        loss = run(model, ids.to(args.device), weights.to(args.device), args.device, precision)
+        loss = loss_of(hidden, output, ids.to(args.device), weights.to(args.device))
         loss.backward()
         average_gradients(parameters)
         lr = args.lr * rate(progress, step)
