@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """atta and its peers side by side: same files, same run, in turn.
 
-    compare.py MODEL.gguf … [-p 512] [-n 64] [-t 1,2] [-r 5] [--peer NAME=PATH …] [--atta PATH] [--isa NAME] [--markdown]
+    compare.py MODEL.gguf … [-p 512] [-n 64] [-d 0] [-t 1,2] [-r 5] [--peer NAME=PATH …] [--atta PATH] [--isa NAME] [--markdown]
 
 Each round runs atta, then each peer; figures are medians over the rounds, ratios are medians of the rounds' ratios, since
-a shared machine drifts more from minute to minute than the engines differ. All read a prompt of -p tokens from an empty
-context and write -n tokens, with one warm-up of their own. A peer is a llama-bench, of llama.cpp or of a fork of it;
-README.md says how to build them. Peak private memory (RssAnon) is sampled while each engine runs.
+a shared machine drifts more from minute to minute than the engines differ. All read a prompt of -p tokens and write -n
+tokens, each behind -d tokens of context, with one warm-up of their own. A peer is a llama-bench, of llama.cpp or of a fork
+of it; README.md says how to build them. Peak private memory (RssAnon) is sampled while each engine runs. Under the engines
+stands what atta measured of the machine in the same rounds, and how much of it atta used.
 """
 
 import argparse
@@ -18,6 +19,9 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from watched import watch  # noqa: E402
 
+# What `atta bench` says of the machine: bytes and int8 products per second at best, and the shares of them that it used.
+MACHINE = ("read_bytes_per_s", "int8_mac_per_s", "decode_share", "prefill_share")
+
 
 def run(command):
     """The standard output of a command, and its peak private memory."""
@@ -27,48 +31,66 @@ def run(command):
     return seen.out, seen.peak_private
 
 
+def workload(args):
+    """What to measure; both kinds of programs call it the same. Depth only where there is one: not all forks know it."""
+    depth = ["-d", str(args.d)] if args.d else []
+    return ["-p", str(args.p), "-n", str(args.n), "-r", "1", *depth]
+
+
 def atta(args, model, threads):
-    """Tokens per second of reading and of writing, and private bytes."""
+    """{prefill, decode: tokens per second, private_bytes, and the four of MACHINE}"""
     isa = ["--isa", args.isa] if args.isa else []
-    out, peak = run([args.atta, "bench", model, "-p", str(args.p), "-n", str(args.n), "-r", "1", "-j", str(threads), "--json", *isa])
+    out, peak = run([args.atta, "bench", model, *workload(args), "-j", str(threads), "--json", *isa])
     report = json.loads(out)
-    return report["prefill_tok_s"], report["decode_tok_s"], peak
+    rates = {"prefill": report["prefill_tok_s"], "decode": report["decode_tok_s"], "private_bytes": peak}
+    return rates | {key: report[key] for key in MACHINE}
 
 
 def peer(args, path, model, threads):
-    """The same of a llama-bench."""
-    out, peak = run([path, "-m", model, "-p", str(args.p), "-n", str(args.n), "-r", "1", "-t", str(threads), "-o", "json"])
+    """The same of a llama-bench, which knows nothing of the machine."""
+    out, peak = run([path, "-m", model, *workload(args), "-t", str(threads), "-o", "json"])
     # Forks print lines of their own in front.
     start = out.find("[\n")
     if start < 0:
         sys.exit(f"{path} printed no JSON")
     rates = {bool(row["n_gen"]): row["avg_ts"] for row in json.loads(out[start:])}
-    return rates.get(False, 0.0), rates.get(True, 0.0), peak
+    return {"prefill": rates.get(False, 0.0), "decode": rates.get(True, 0.0), "private_bytes": peak}
 
 
 def compare(args, model, threads):
-    """{model, threads, engines: {name: {prefill, decode, private_bytes, and for peers how many times as fast atta is}}}"""
+    """{model, threads, depth, engines: {name: {prefill, decode, private_bytes, and for peers how many times as fast atta is}}, machine: MACHINE}"""
     engines = {"atta": lambda: atta(args, model, threads)}
     engines |= {name: lambda path=path: peer(args, path, model, threads) for name, path in args.peer}
     rounds = [{name: measure() for name, measure in engines.items()} for _ in range(args.r)]
-    row = {"model": pathlib.Path(model).name, "threads": threads, "engines": {}}
+    row = {"model": pathlib.Path(model).name, "threads": threads, "depth": args.d, "engines": {}}
     for name in engines:
-        seen = row["engines"][name] = {"private_bytes": max(r[name][2] for r in rounds)}
-        for i, what in enumerate(("prefill", "decode")):
-            seen[what] = statistics.median(r[name][i] for r in rounds)
-            if name != "atta" and all(r[name][i] for r in rounds):
-                seen[f"{what}_ratio"] = statistics.median(r["atta"][i] / r[name][i] for r in rounds)
+        seen = row["engines"][name] = {"private_bytes": max(r[name]["private_bytes"] for r in rounds)}
+        for what in ("prefill", "decode"):
+            seen[what] = statistics.median(r[name][what] for r in rounds)
+            if name != "atta" and all(r[name][what] for r in rounds):
+                seen[f"{what}_ratio"] = statistics.median(r["atta"][what] / r[name][what] for r in rounds)
+    row["machine"] = {key: statistics.median(r["atta"][key] for r in rounds) for key in MACHINE}
     return row
 
 
 def show(row, markdown):
-    """A line for each engine."""
+    """A line for each engine, and one for the machine."""
     for name, seen in row["engines"].items():
         cells = [f"{row['model']:24}", f"{row['threads']:2}", f"{name:16}"]
         for what in ("prefill", "decode"):
             cells += [f"{seen[what]:7.1f}", f"{seen[f'{what}_ratio']:5.2f}" if f"{what}_ratio" in seen else " " * 5]
         cells.append(f"{seen['private_bytes'] / 1e6:7.0f}")
         print("| " + " | ".join(cells) + " |" if markdown else " ".join(cells), flush=True)
+    show_machine(row, markdown)
+
+
+def show_machine(row, markdown):
+    """In the columns of prefill and decode what limits each, and beside it atta's share."""
+    seen = row["machine"]
+    cells = [f"{row['model']:24}", f"{row['threads']:2}", f"{'machine':16}"]
+    cells += [f"{seen['int8_mac_per_s'] / 1e9:.1f} GMAC/s", f"{seen['prefill_share']:.0%} used"]
+    cells += [f"{seen['read_bytes_per_s'] / 1e9:.1f} GB/s", f"{seen['decode_share']:.0%} used", ""]
+    print("| " + " | ".join(cells) + " |" if markdown else " ".join(cells).rstrip(), flush=True)
 
 
 def named_path(text):
@@ -83,6 +105,7 @@ def main():
     parser.add_argument("models", nargs="+")
     parser.add_argument("-p", type=int, default=512, help="tokens of the prompt")
     parser.add_argument("-n", type=int, default=64, help="tokens written")
+    parser.add_argument("-d", type=int, default=0, metavar="DEPTH", help="tokens in the context before either starts")
     parser.add_argument("-t", default="1,2", help="numbers of threads")
     parser.add_argument("-r", type=int, default=5, help="rounds")
     parser.add_argument("--atta", default="target/release/atta")

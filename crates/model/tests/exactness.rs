@@ -3,8 +3,13 @@
 
 mod support;
 
-use atta_model::{Batch, CpuOptions, Error, Executor, KvType, Output, Want};
-use support::{append, bits, cpu, cpu_with, forward, golden, goldens};
+use std::{collections::HashSet, sync::Arc};
+
+use atta_kernels::Kernels;
+use atta_model::{Batch, Cpu, CpuOptions, Error, Executor, KvType, Model, Output, Want};
+use support::{
+    append, bits, cpu, cpu_by, cpu_with, forward, golden, goldens, quantized::Blocks, some_goldens, stories, tokens,
+};
 
 /// Of kinds of keys and values; where tests run by emulation fewer, in which every type has its place.
 const KINDS: &[KvType] = if cfg!(target_arch = "x86_64") {
@@ -151,5 +156,130 @@ fn sequences_that_are_gone_are_not_found_and_their_room_is_free_again() {
         }
         seqs.iter().for_each(|&seq| cpu.drop_seq(seq).unwrap());
         assert!(matches!(cpu.len(seqs[0]), Err(Error::NoSequence(_))));
+    }
+}
+
+/// Longer than a batch of 512, and than four of the chunks in which attention is computed; where tests run by emulation
+/// longer than a block of keys.
+const N_LONG: usize = if cfg!(target_arch = "x86_64") { 520 } else { 40 };
+
+/// Models of quantized matrices: K-quants without and with experts, blocks of 32, and a file of Q8_0 as people have it.
+fn quantized_models() -> Vec<(&'static str, Arc<Model>)> {
+    let wide = |name, blocks| (name, golden(name).quantized(blocks));
+    let mut all = vec![wide("llama-plain", Blocks::Of256), wide("gpt-oss", Blocks::Of32)];
+    if cfg!(target_arch = "x86_64") {
+        all.extend([wide("qwen2moe", Blocks::Of256), ("stories", stories())]);
+    }
+    all
+}
+
+/// An executor with room for two long sequences.
+fn long(kernels: Kernels, model: &Arc<Model>, n_threads: usize) -> Cpu {
+    let options = CpuOptions { n_ctx: 544, n_seqs: 2, n_batch: 512, ..CpuOptions::default() };
+    cpu_by(kernels, model, n_threads, options)
+}
+
+/// The bits of a long text's logits by the best instruction set, in batches as large as they can be. Of a model that
+/// always says the same they would be equal whatever is broken.
+fn expected_of(model: &Arc<Model>, tokens: &[u32]) -> Vec<u32> {
+    let mut cpu = long(Kernels::detect(), model, 1);
+    let seq = cpu.new_seq().unwrap();
+    let logits = append(&mut cpu, seq, tokens, 512);
+    assert!(logits.iter().all(|z| z.is_finite()));
+    let different: HashSet<_> = logits.chunks(model.spec().n_vocab).map(bits).collect();
+    assert_eq!(different.len(), tokens.len(), "every token says something else");
+    bits(&logits)
+}
+
+/// The logits of a text whose rows come alone, then a few at a time, then all together: every path of the kernels once.
+fn in_portions(cpu: &mut Cpu, tokens: &[u32]) -> Vec<f32> {
+    let (seq, mut left, mut logits) = (cpu.new_seq().unwrap(), tokens, Vec::new());
+    for n in [1, 1, 1, 2, 3, 4, 5, 7, tokens.len()] {
+        let (portion, rest) = left.split_at(n.min(left.len()));
+        logits.extend(append(cpu, seq, portion, 512));
+        left = rest;
+    }
+    logits
+}
+
+#[test]
+fn threads_and_batches_do_not_change_a_bit_of_quantized_models() {
+    for (name, model) in quantized_models() {
+        let tokens = tokens(&model, N_LONG);
+        let expected = expected_of(&model, &tokens);
+        for (n_threads, n_batch) in [(1, 1), (1, 7), (4, 1), (4, 7), (4, 512)] {
+            let mut cpu = long(Kernels::detect(), &model, n_threads);
+            let seq = cpu.new_seq().unwrap();
+            let got = append(&mut cpu, seq, &tokens, n_batch);
+            assert!(bits(&got) == expected, "{name}: -j {n_threads} --batch {n_batch}");
+        }
+    }
+}
+
+#[test]
+fn instruction_sets_do_not_change_a_bit_of_quantized_models() {
+    for (name, model) in quantized_models() {
+        let tokens = tokens(&model, N_LONG);
+        let expected = expected_of(&model, &tokens);
+        for isa in Kernels::available() {
+            // The plain loops take ten times as long: by them the first chunk of attention and a bit of the next.
+            let is_plain = ["scalar", "sse41"].contains(&isa);
+            let (n, n_threads) = if is_plain { (N_LONG.min(136), &[4][..]) } else { (N_LONG, &[1, 4][..]) };
+            for &n_threads in n_threads {
+                let mut cpu = long(Kernels::named(isa).unwrap(), &model, n_threads);
+                let got = bits(&in_portions(&mut cpu, &tokens[..n]));
+                assert!(got == expected[..got.len()], "{name}: {isa} -j {n_threads}");
+            }
+        }
+    }
+}
+
+#[test]
+fn instruction_sets_do_not_change_a_bit_of_any_architecture() {
+    for (i, g) in some_goldens().iter().enumerate() {
+        let model = g.quantized([Blocks::Of32, Blocks::Of256][i % 2]);
+        let (tokens, kv) = (tokens(&model, 40), KINDS[i / 2 % KINDS.len()]);
+        let run = |isa| {
+            let options = CpuOptions { n_ctx: 64, kv, ..CpuOptions::default() };
+            bits(&in_portions(&mut cpu_by(Kernels::named(isa).unwrap(), &model, 1, options), &tokens))
+        };
+        let expected = run("scalar");
+        for isa in Kernels::available().into_iter().filter(|&isa| isa != "scalar") {
+            assert!(run(isa) == expected, "{}: {isa}, {kv:?}", g.name);
+        }
+    }
+}
+
+/// The logits of the first of two texts, of which so many rows each share a batch, in turn as long as there are any.
+fn beside(cpu: &mut Cpu, [ours, theirs]: [&[u32]; 2], [n_ours, n_theirs]: [usize; 2]) -> Vec<f32> {
+    let (a, b) = (cpu.new_seq().unwrap(), cpu.new_seq().unwrap());
+    let (mut batch, mut out, mut logits) = (Batch::default(), Output::default(), Vec::new());
+    let mut theirs = theirs.chunks(n_theirs);
+    for ours in ours.chunks(n_ours) {
+        batch.clear();
+        let (at, theirs) = ([cpu.len(a).unwrap(), cpu.len(b).unwrap()], theirs.next().unwrap_or_default());
+        for i in 0..ours.len().max(theirs.len()) {
+            theirs.get(i).into_iter().for_each(|&id| batch.push_token(b, at[1] + i, id, Want::Logits));
+            ours.get(i).into_iter().for_each(|&id| batch.push_token(a, at[0] + i, id, Want::Logits));
+        }
+        cpu.step(&batch, &mut out).unwrap();
+        let rows = batch.rows.iter().enumerate().filter(|(_, row)| row.seq == a);
+        rows.for_each(|(i, _)| logits.extend_from_slice(out.logits(i)));
+    }
+    logits
+}
+
+#[test]
+fn neighbours_do_not_change_a_bit_of_quantized_models() {
+    for (name, model) in quantized_models() {
+        // As many as fill a batch with those of the neighbour, and some.
+        let tokens = tokens(&model, N_LONG.min(300));
+        let expected = expected_of(&model, &tokens);
+        let others: Vec<u32> = tokens.iter().rev().copied().collect();
+        for n_rows in [[1, 1], [7, 5], [256, 256]] {
+            let mut cpu = long(Kernels::detect(), &model, 2);
+            let got = beside(&mut cpu, [&tokens, &others], n_rows);
+            assert!(bits(&got) == expected, "{name}: {n_rows:?} rows");
+        }
     }
 }

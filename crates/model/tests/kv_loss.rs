@@ -58,6 +58,7 @@ fn eight_bits_lose_little_and_four_more() {
         let model = g.model();
         for (kv, worst) in [KvType::Q8, Q4_EVERYWHERE].into_iter().zip(&mut worst) {
             let kld = divergence(&model, kv, &ids(&g));
+            assert!(kld.is_finite(), "{} {kv:?}: {kld}", g.name);
             if kld > worst.0 {
                 *worst = (kld, g.name.clone());
             }

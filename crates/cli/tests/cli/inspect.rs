@@ -76,6 +76,26 @@ fn a_benchmark_is_one_object() {
     assert!(table.contains("tokens/s") && table.contains("text") && !table.contains("prompt  "), "{table}");
 }
 
+#[test]
+fn a_sweep_has_an_entry_and_a_row_for_each_number_of_threads() {
+    let path = model("llama-plain.gguf");
+    let sweep = ["bench", &path, "-p", "2", "-n", "2", "-r", "1", "--sweep", "2,1,3"];
+    let object = json(&[&sweep[..], &["--json"]].concat());
+    let entries = object["sweep"].as_array().unwrap();
+    assert_eq!(entries.iter().map(|entry| entry["threads"].as_u64().unwrap()).collect::<Vec<_>>(), [2, 1, 3]);
+    for rate in ["prefill_tok_s", "decode_tok_s"] {
+        assert!(entries.iter().all(|entry| entry[rate].as_f64().unwrap() > 0.0), "{rate}: {entries:?}");
+        assert_eq!(object[rate], entries[2][rate], "details are those of the last one");
+    }
+    assert_eq!(object["threads"], 3);
+
+    let text = stdout(&sweep);
+    let (_, table) = text.split_once("\nthreads ").expect("the sweep has a table of its own");
+    let first_cells = table.lines().skip(1).map(|row| row.split_whitespace().next().unwrap());
+    assert_eq!(first_cells.collect::<Vec<_>>(), ["2", "1", "3"], "{text}");
+    assert!(table.lines().skip(1).all(|row| row.split_whitespace().count() == 3), "{text}");
+}
+
 #[cfg(feature = "survey")]
 #[test]
 fn what_a_model_would_take_is_itemised_without_loading_it() {

@@ -22,6 +22,7 @@ fn matmul(k: Kernels, n_threads: usize, w: Matrix<'_>, x: &[f32]) -> Vec<f32> {
     let mut out = vec![f32::NAN; n_rows * w.d_out()];
     let job = Job { w, bias: None, out: &mut out, mode: Store::Set };
     k.matmul(&pool(n_threads), &filled(k, n_rows, w.d_in(), x), &mut [job]);
+    assert!(out.iter().all(|y| y.is_finite()), "{} {} {n_rows}", k.isa(), w.tensor_type());
     out
 }
 
@@ -41,13 +42,19 @@ fn decoded_product(w: Matrix<'_>, x: &[f32]) -> Vec<f64> {
 fn widths(ty: TensorType) -> Vec<usize> {
     match ty.block_len() {
         1 => vec![1, 3, 15, 16, 17, 31, 33, 100, 257],
-        32 => vec![32, 64, 224, 256, 288, 544],
+        32 => vec![32, 64, 96, 128, 160, 192, 224, 256, 288, 544],
         _ => vec![256, 512, 768, 1024, 1280, 1792],
     }
 }
 
+/// Those, and of some types widths that models have.
+fn all_widths(ty: TensorType) -> Vec<usize> {
+    let is_wide = [TensorType::Q4_K, TensorType::Q6_K, TensorType::Q8_0].contains(&ty);
+    [widths(ty), if is_wide { vec![2048, 5632] } else { vec![] }].concat()
+}
+
 /// The codec with `d·K` and `dmin` set to 1 or 0 yields the integers: `(scale·code, min)` of each weight of a block.
-fn integers(ty: TensorType, block: &[u8]) -> (Vec<i64>, Vec<i64>) {
+fn integers(ty: TensorType, block: &[u8]) -> [Vec<i64>; 2] {
     let with = |scales: [f32; 2]| {
         let mut block = block.to_vec();
         set_scales(ty, &mut block, scales);
@@ -56,29 +63,38 @@ fn integers(ty: TensorType, block: &[u8]) -> (Vec<i64>, Vec<i64>) {
         out.into_iter().map(|x| x as i64).collect::<Vec<_>>()
     };
     let mins = if has_mins(ty) { with([0.0, 1.0]) } else { vec![0; ty.block_len()] };
-    (with([1.0, 0.0]), mins.into_iter().map(|min| -min).collect())
+    [with([1.0, 0.0]), mins.into_iter().map(|min| -min).collect()]
+}
+
+/// A block as the rule reads it: its integers, its minima, and what these are multiplied with.
+struct Block([Vec<i64>; 2], [f32; 2]);
+
+/// The blocks of each row of a matrix.
+fn rows_of_blocks(w: Matrix<'_>) -> Vec<Vec<Block>> {
+    let ty = w.tensor_type();
+    let block = |bytes: &[u8]| Block(integers(ty, bytes), scales(ty, bytes));
+    (0..w.d_out()).map(|i| w.row(i).chunks(ty.block_bytes()).map(block).collect()).collect()
 }
 
 /// `w · x` of one row by the rule in the crate's documentation, with the activations of row `t`.
-fn by_the_rule(ty: TensorType, row: &[u8], a: &Activations, t: usize) -> f32 {
+fn by_the_rule(ty: TensorType, row: &[Block], a: &Activations, t: usize) -> f32 {
     let dot = |w: &[i64], x: &[i8]| w.iter().zip(x).map(|(w, &x)| w * i64::from(x)).sum::<i64>() as f32;
     let mut out = 0f32;
-    for (b, block) in row.chunks(ty.block_bytes()).enumerate() {
-        let ((w, mins), [d, second]) = (integers(ty, block), scales(ty, block));
+    for (b, Block([w, mins], [d, second])) in row.iter().enumerate() {
         if ty.block_len() == 32 {
             let (q, at) = (a.q8_32(), a.q8_32().at(b / 8, t));
             let part = b % 8 * 32..b % 8 * 32 + 32;
             let (x, dx) = (&q.codes[at].0[part], q.scales[at][b % 8]);
-            out += (d * dx) * dot(&w, x);
+            out += (d * dx) * dot(w, x);
             if has_mins(ty) {
                 out += (second * dx) * dot(&[1; 32], x);
             }
             continue;
         }
         let (q, at) = (a.q8_256(), a.q8_256().at(b, t));
-        let mut v = d * dot(&w, &q.codes[at].0);
+        let mut v = d * dot(w, &q.codes[at].0);
         if has_mins(ty) {
-            v -= second * dot(&mins, &q.codes[at].0);
+            v -= second * dot(mins, &q.codes[at].0);
         }
         out += q.scales[at] * v;
     }
@@ -88,33 +104,59 @@ fn by_the_rule(ty: TensorType, row: &[u8], a: &Activations, t: usize) -> f32 {
 #[test]
 fn products_agree_with_decoded_weights() {
     let mut random = Random(3);
-    for (k, ty) in kernels().flat_map(|k| TYPES.map(|ty| (k, ty))) {
+    for ty in TYPES {
         // Rounding activations to int8 costs about 2e-5 for uniform inputs; floats only round their sums.
         let limit = if ty.block_len() == 1 { 1e-12 } else { 1e-4 };
-        for d_in in widths(ty) {
+        for d_in in all_widths(ty) {
             let bytes = random.weights(ty, 37, d_in, 0.01);
             let w = Matrix::new(ty, 37, d_in, &bytes).unwrap();
             let x = random.floats(3 * d_in);
-            let error = nmse(&matmul(k, 2, w, &x), &decoded_product(w, &x));
-            assert!(error < limit, "{} {ty} {d_in}: {error:e}", k.isa());
+            let want = decoded_product(w, &x);
+            for k in kernels() {
+                let error = nmse(&matmul(k, 2, w, &x), &want);
+                assert!(error < limit, "{} {ty} {d_in}: {error:e}", k.isa());
+            }
+        }
+    }
+}
+
+#[test]
+fn floats_of_any_scale_agree_with_decoded_weights() {
+    use TensorType::{BF16, F16, F32};
+    let mut random = Random(22);
+    // Results near the largest float and near the smallest normal one, and halves that are large and that are subnormal.
+    let of_f16 = [(F16, 6e4, 1e30), (F16, 6e4, 1.0), (F16, 1e-6, 1.0), (F16, 1e-6, 1e-28)];
+    let wide = [(1e35, 1.0), (1e18, 1e17), (1e-17, 1e-17), (1e-34, 1.0)];
+    let cases = of_f16.into_iter().chain([F32, BF16].into_iter().flat_map(|ty| wide.map(|(w, x)| (ty, w, x))));
+    for ((ty, of_w, of_x), d_in) in cases.flat_map(|case| [17, 257, 1040].map(|d_in| (case, d_in))) {
+        let bytes = random.weights(ty, 7, d_in, of_w);
+        let w = Matrix::new(ty, 7, d_in, &bytes).unwrap();
+        let x: Vec<f32> = random.floats(35 * d_in).into_iter().map(|x| x * of_x).collect();
+        let want = decoded_product(w, &x);
+        for (k, n_rows) in kernels().flat_map(|k| [1, 35].map(|n_rows| (k, n_rows))) {
+            let error = nmse(&matmul(k, 1, w, &x[..n_rows * d_in]), &want[..n_rows * 7]);
+            assert!(error < 1e-12, "{} {ty} {of_w} {of_x} {d_in}: {error:e}", k.isa());
         }
     }
 }
 
 #[test]
 fn quantized_products_follow_the_rule_bit_for_bit() {
-    let mut random = Random(4);
-    for (k, &ty) in kernels().flat_map(|k| TYPES[3..].iter().map(move |ty| (k, ty))) {
-        for (d_in, scale) in widths(ty).into_iter().flat_map(|d| [1e-7, 0.01, 20_000.0].map(|scale| (d, scale))) {
-            let bytes = random.weights(ty, 18, d_in, scale);
+    let (mut random, scalar) = (Random(4), Kernels::named("scalar").unwrap());
+    let scales = [(1e-7, 1e-20), (0.01, 1.0), (20_000.0, 1e20)];
+    for (&ty, (of_w, of_x)) in TYPES[3..].iter().flat_map(|ty| scales.map(|scales| (ty, scales))) {
+        for d_in in all_widths(ty) {
+            let bytes = random.weights(ty, 18, d_in, of_w);
             let w = Matrix::new(ty, 18, d_in, &bytes).unwrap();
-            let x = random.floats(3 * d_in);
-            let (got, one, a) = (matmul(k, 1, w, &x), matmul(k, 1, w, &x[..d_in]), filled(k, 3, d_in, &x));
-            for (i, got) in got.iter().enumerate() {
-                let want = by_the_rule(ty, w.row(i % 18), &a, i / 18);
-                assert_eq!(got.to_bits(), want.to_bits(), "{} {ty} {d_in}: {got} {want}", k.isa());
+            // Rows enough for matrix tiles, and some that are left over.
+            let x: Vec<f32> = random.floats(35 * d_in).into_iter().map(|x| x * of_x).collect();
+            let (rows, a) = (rows_of_blocks(w), filled(scalar, 35, d_in, &x));
+            let want: Vec<f32> = (0..35 * 18).map(|i| by_the_rule(ty, &rows[i % 18], &a, i / 18)).collect();
+            for (k, n_rows) in kernels().flat_map(|k| [1, 3, 35].map(|n_rows| (k, n_rows))) {
+                let got = matmul(k, 1, w, &x[..n_rows * d_in]);
+                let wrong = got.iter().zip(&want).find(|(got, want)| got.to_bits() != want.to_bits());
+                assert!(wrong.is_none(), "{} {ty} {d_in} {n_rows}: {wrong:?}", k.isa());
             }
-            assert_eq!(bits(&one), bits(&got[..18]), "{} {ty} {d_in}: one row alone", k.isa());
         }
     }
 }
@@ -130,7 +172,7 @@ fn extreme_codes_do_not_overflow() {
             let w = Matrix::new(ty, 1, 512, &bytes).unwrap();
             // One row, and enough of them for matrix tiles.
             let x = [sign; 33 * 512];
-            let want = by_the_rule(ty, w.row(0), &filled(k, 1, 512, &x[..512]), 0);
+            let want = by_the_rule(ty, &rows_of_blocks(w)[0], &filled(k, 1, 512, &x[..512]), 0);
             for y in matmul(k, 1, w, &x[..512]).into_iter().chain(matmul(k, 1, w, &x)) {
                 assert_eq!(y.to_bits(), want.to_bits(), "{} {ty} {byte:#x}", k.isa());
             }
@@ -231,46 +273,53 @@ fn a_matrix_in_pieces_gives_the_bits_of_the_whole() {
 
 #[test]
 fn jobs_share_an_input_and_add_bias_and_residual() {
-    let (mut random, k) = (Random(7), Kernels::detect());
+    let mut random = Random(7);
     let types = [TensorType::Q4_K, TensorType::Q6_K, TensorType::Q8_0, TensorType::F16];
     let weights: Vec<_> = (0..10).map(|i| random.weights(types[i % 4], 20 + i, 512, 0.01)).collect();
     let matrix = |i: usize| Matrix::new(types[i % 4], 20 + i, 512, &weights[i]).unwrap();
     let (x, bias, residual) = (random.floats(2 * 512), random.floats(40), random.floats(80));
-    let mut outs: Vec<Vec<f32>> = (0..10).map(|i| residual[..2 * (20 + i)].to_vec()).collect();
-    let mut jobs: Vec<_> = outs
-        .iter_mut()
-        .enumerate()
-        .map(|(i, out)| Job {
-            w: matrix(i),
-            bias: (i % 3 == 0).then_some(&bias[..20 + i]),
-            out,
-            mode: if i % 2 == 0 { Store::Set } else { Store::Add(0.5) },
-        })
-        .collect();
-    k.matmul(&pool(3), &filled(k, 2, 512, &x), &mut jobs);
-    for (i, out) in outs.iter().enumerate() {
-        for (j, (&got, mut want)) in out.iter().zip(matmul(k, 1, matrix(i), &x)).enumerate() {
-            want += if i % 3 == 0 { bias[j % (20 + i)] } else { 0.0 };
-            let want = if i % 2 == 0 { want } else { residual[j] + 0.5 * want };
-            assert_eq!(got, want, "job {i} output {j}");
+    let bias_of = |i: usize| i.is_multiple_of(3).then_some(&bias[..20 + i]);
+    for k in kernels() {
+        let mut outs: Vec<Vec<f32>> = (0..10).map(|i| residual[..2 * (20 + i)].to_vec()).collect();
+        let mode = |i: usize| if i.is_multiple_of(2) { Store::Set } else { Store::Add(0.5) };
+        let job = |(i, out)| Job { w: matrix(i), bias: bias_of(i), out, mode: mode(i) };
+        let mut jobs: Vec<_> = outs.iter_mut().map(|out| &mut out[..]).enumerate().map(job).collect();
+        k.matmul(&pool(3), &filled(k, 2, 512, &x), &mut jobs);
+        for (i, out) in outs.iter().enumerate() {
+            for (j, (&got, mut want)) in out.iter().zip(matmul(k, 1, matrix(i), &x)).enumerate() {
+                want += bias_of(i).map_or(0.0, |bias| bias[j % (20 + i)]);
+                let want = if i % 2 == 0 { want } else { residual[j] + 0.5 * want };
+                assert_eq!(got, want, "{} job {i} output {j}", k.isa());
+            }
         }
     }
 }
 
 #[test]
 fn a_gated_product_is_activation_of_gate_times_up() {
-    let (mut random, k) = (Random(8), Kernels::detect());
-    let (gate, up) = (random.weights(TensorType::Q4_K, 50, 256, 0.01), random.weights(TensorType::Q8_0, 50, 256, 0.1));
-    let gate = Matrix::new(TensorType::Q4_K, 50, 256, &gate).unwrap();
-    let up = Matrix::new(TensorType::Q8_0, 50, 256, &up).unwrap();
-    for n_rows in [1, 3, 130] {
-        let x = random.floats(n_rows * 256);
-        let mut out = vec![0.0; n_rows * 50];
-        let job = Gated { gate, up, gate_bias: None, up_bias: None, activation: Activation::Silu, out: &mut out };
-        k.matmul_gated(&pool(3), &filled(k, n_rows, 256, &x), job);
-        let want = matmul(k, 1, gate, &x).into_iter().zip(matmul(k, 1, up, &x)).map(|(g, u)| g * math::sigmoid(g) * u);
-        assert_eq!(bits(&out), bits(&want.collect::<Vec<_>>()));
+    let (mut random, n_types, pool) = (Random(8), TYPES.len(), pool(3));
+    // Pairs of types with the same layout of inputs and with different ones.
+    for (i, away) in (0..n_types).flat_map(|i| [0, 9].map(|away| (i, away))) {
+        let types = [TYPES[i], TYPES[(i + away) % n_types]];
+        let (bytes, x) = (types.map(|ty| random.weights(ty, 50, 256, 0.01)), random.floats(130 * 256));
+        let [gate, up] = [0, 1].map(|j| Matrix::new(types[j], 50, 256, &bytes[j]).unwrap());
+        let [gate_bias, up_bias] = [(); 2].map(|()| random.floats(50));
+        for (k, n_rows) in kernels().flat_map(|k| [1, 3, 130].map(|n_rows| (k, n_rows))) {
+            let (x, mut out) = (&x[..n_rows * 256], vec![f32::NAN; n_rows * 50]);
+            let (gate_bias, up_bias) = (Some(&gate_bias[..]), Some(&up_bias[..]));
+            let job = Gated { gate, up, gate_bias, up_bias, activation: Activation::Silu, out: &mut out };
+            k.matmul_gated(&pool, &filled(k, n_rows, 256, x), job);
+            let sums = [(gate, gate_bias), (up, up_bias)].map(|(w, bias)| with_bias(matmul(k, 1, w, x), bias.unwrap()));
+            let want: Vec<f32> = sums[0].iter().zip(&sums[1]).map(|(&g, u)| g * math::sigmoid(g) * u).collect();
+            assert_eq!(bits(&out), bits(&want), "{} {types:?} {n_rows}", k.isa());
+        }
     }
+}
+
+/// `y` with `bias`, `[d_out]`, added to each row.
+fn with_bias(mut y: Vec<f32>, bias: &[f32]) -> Vec<f32> {
+    y.chunks_mut(bias.len()).for_each(|row| row.iter_mut().zip(bias).for_each(|(y, bias)| *y += bias));
+    y
 }
 
 const ACTIVATIONS: [Activation; 6] = [

@@ -1,6 +1,8 @@
 //! What the tests of this crate share: the tiny models of `tests/golden/models`, and a short way to run one.
 #![allow(dead_code, reason = "each test binary uses its own part of this module")]
 
+pub(crate) mod quantized;
+
 use std::{fs, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
 use atta_formats::{Gguf, Metadata, TensorInfo, Writer};
@@ -110,6 +112,18 @@ pub(crate) fn golden(name: &str) -> Golden {
     goldens().into_iter().find(|g| g.name == name).unwrap()
 }
 
+/// The little model of stories, in Q8_0: the one file here whose matrices are as those that people have.
+pub(crate) fn stories() -> Arc<Model> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stories.gguf");
+    Arc::new(Model::load(ModelFiles::open(&path).unwrap(), &Budget::unlimited()).unwrap())
+}
+
+/// Tokens of a model in no order.
+pub(crate) fn tokens(model: &Model, n: usize) -> Vec<u32> {
+    let n_vocab = model.spec().n_vocab as u32;
+    (0..n as u32).map(|i| (i.wrapping_mul(0x9E37_79B1) >> 8) % n_vocab).collect()
+}
+
 /// An executor for small tests: 128 positions, 4 sequences.
 pub(crate) fn cpu(model: &Arc<Model>, n_threads: usize, kv: KvType) -> Cpu {
     let options = CpuOptions { n_ctx: 128, n_seqs: 4, n_batch: 128, kv, layers: None, n_recent: None, n_shared: None };
@@ -117,8 +131,13 @@ pub(crate) fn cpu(model: &Arc<Model>, n_threads: usize, kv: KvType) -> Cpu {
 }
 
 pub(crate) fn cpu_with(model: &Arc<Model>, n_threads: usize, options: CpuOptions) -> Cpu {
+    cpu_by(Kernels::detect(), model, n_threads, options)
+}
+
+/// The same by an instruction set that is not the best.
+pub(crate) fn cpu_by(kernels: Kernels, model: &Arc<Model>, n_threads: usize, options: CpuOptions) -> Cpu {
     let pool = Arc::new(Pool::new(NonZeroUsize::new(n_threads).unwrap()));
-    Cpu::new(model.clone(), Kernels::detect(), pool, &Budget::unlimited(), options).unwrap()
+    Cpu::new(model.clone(), kernels, pool, &Budget::unlimited(), options).unwrap()
 }
 
 /// Appends tokens in chunks of `n_batch`; the logits of all of them.

@@ -1,0 +1,141 @@
+//! Models of quantized matrices: the tiny ones made wider, with blocks of random codes in place of their weights. What such
+//! a model says means nothing, but it is computed as that of the files that people have.
+
+use std::sync::Arc;
+
+use atta_formats::{TensorType, Writer, decode, f16::f32_to_f16};
+use atta_model::{Home, Model, Role, TensorReq, arch, spec::Presence};
+use atta_store::{Budget, ModelFiles};
+
+use super::Golden;
+
+/// What the matrices of a model are made of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Blocks {
+    /// Blocks of 32 weights, in widths that are no multiples of 256.
+    Of32,
+    /// Blocks of 256 weights, but of 32 where a width is no multiple of that.
+    Of256,
+}
+
+impl Blocks {
+    /// What is written over the sizes of a tiny model.
+    fn sizes(self) -> [(&'static str, u32); 7] {
+        let [d_model, d_ff, d_head, d_expert] = match self {
+            Self::Of32 => [96, 160, 32, 64],
+            Self::Of256 => [256, 512, 64, 256],
+        };
+        [
+            ("context_length", 1024),
+            ("embedding_length", d_model),
+            ("feed_forward_length", d_ff),
+            ("attention.key_length", d_head),
+            ("attention.value_length", d_head),
+            ("expert_feed_forward_length", d_expert),
+            ("expert_shared_feed_forward_length", d_expert),
+        ]
+    }
+
+    /// Different ones for matrices that are multiplied together. Routers too have codes: of floats they could choose
+    /// differently on an instruction set that rounds them otherwise.
+    fn type_of(self, req: &TensorReq) -> TensorType {
+        use TensorType::*;
+        let is_wide = self == Self::Of256 && req.shape.last().unwrap().is_multiple_of(256);
+        let [of_32, of_256] = match req.role {
+            role if role.home() == Home::Kept => return F32,
+            Role::TokenEmbd | Role::Output => [Q8_0, Q6_K],
+            Role::AttnQ | Role::FfnGate | Role::FfnGateShexp => [Q4_0, Q4_K],
+            Role::AttnK | Role::FfnUp | Role::FfnUpExps => [Q5_1, Q5_K],
+            Role::AttnV | Role::FfnDown | Role::FfnDownExps => [Q5_0, Q6_K],
+            Role::AttnOutput | Role::FfnGateExps | Role::FfnDownShexp => [Q4_1, Q3_K],
+            Role::FfnUpShexp => [IQ4_NL, Q2_K],
+            _ => [IQ4_NL, IQ4_XS],
+        };
+        if is_wide { of_256 } else { of_32 }
+    }
+}
+
+/// Where the f16 scales of a block are, and how many times the first each is if weights are to have no mean.
+fn scales(ty: TensorType) -> &'static [(usize, f32)] {
+    use TensorType::*;
+    match ty {
+        Q4_0 | Q5_0 | Q8_0 | IQ4_NL | IQ4_XS => &[(0, 1.0)],
+        Q4_1 => &[(0, 1.0), (2, -7.5)],
+        Q5_1 => &[(0, 1.0), (2, -15.5)],
+        Q2_K => &[(80, 1.0), (82, 1.5)],
+        Q3_K => &[(108, 1.0)],
+        Q4_K => &[(0, 1.0), (2, 7.5)],
+        Q5_K => &[(0, 1.0), (2, 15.5)],
+        Q6_K => &[(208, 1.0)],
+        _ => panic!("{ty} is in no mixture"),
+    }
+}
+
+/// A seeded stream of numbers (xorshift64*, Vigna 2014).
+struct Random(u64);
+
+impl Random {
+    fn byte(&mut self) -> u8 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 56) as u8
+    }
+
+    /// The bytes of a tensor: weights of a norm around 1, and of a matrix such that its products are as large as its inputs.
+    fn tensor(&mut self, ty: TensorType, req: &TensorReq) -> Vec<u8> {
+        let n: usize = req.shape.iter().product();
+        if ty == TensorType::F32 {
+            let mean = if req.role.name().ends_with(".bias") { 0.0 } else { 1.0 };
+            return (0..n).flat_map(|_| (mean + f32::from(self.byte()) / 512.0 - 0.25).to_le_bytes()).collect();
+        }
+        let size = 1.0 / (*req.shape.last().unwrap() as f32).sqrt();
+        (0..n / ty.block_len()).flat_map(|_| self.block(ty, size)).collect()
+    }
+
+    /// A block of random codes whose weights are `size` in the mean of squares.
+    fn block(&mut self, ty: TensorType, size: f32) -> Vec<u8> {
+        let mut block: Vec<u8> = (0..ty.block_bytes()).map(|_| self.byte()).collect();
+        let mut weights = vec![0.0f32; ty.block_len()];
+        set_scales(ty, &mut block, 1.0);
+        decode(ty, &block, &mut weights).unwrap();
+        let mean_square = weights.iter().map(|w| w * w).sum::<f32>() / weights.len() as f32;
+        set_scales(ty, &mut block, size / mean_square.sqrt());
+        block
+    }
+}
+
+fn set_scales(ty: TensorType, block: &mut [u8], d: f32) {
+    for &(at, times) in scales(ty) {
+        block[at..at + 2].copy_from_slice(&f32_to_f16(d * times).to_le_bytes());
+    }
+}
+
+impl Golden {
+    /// The same architecture, wider and of other weights; with those optional tensors that the file has.
+    pub(crate) fn quantized(&self, blocks: Blocks) -> Arc<Model> {
+        let sizes = blocks.sizes().map(|(key, size)| (format!("{}.{key}", self.arch), size));
+        let set = |w: &mut Writer| sizes.iter().for_each(|(key, size)| w.set_u32(key, *size));
+        let mut reqs = arch::lower(&self.metadata("", set)).unwrap().tensors();
+        let files = self.files();
+        reqs.retain(|req| req.presence == Presence::Required || files.directory().tensor(&req.name()).is_some());
+        let bytes = file(self.writer("", set), &reqs, blocks);
+        let files = ModelFiles::from_static(&self.name, bytes.leak()).unwrap();
+        Arc::new(Model::load(files, &Budget::unlimited()).unwrap())
+    }
+}
+
+fn file(mut w: Writer, reqs: &[TensorReq], blocks: Blocks) -> Vec<u8> {
+    for req in reqs {
+        let dims: Vec<u64> = req.shape.iter().map(|&d| d as u64).collect();
+        w.add_tensor(&req.name(), &dims, blocks.type_of(req)).unwrap();
+    }
+    let (layout, mut random) = (w.finish().unwrap(), Random(1));
+    let mut bytes = layout.header;
+    for (req, info) in reqs.iter().zip(&layout.tensors) {
+        bytes.resize(info.offset as usize, 0);
+        bytes.extend(random.tensor(info.ty, req));
+    }
+    bytes.resize(layout.file_bytes as usize, 0);
+    bytes
+}
