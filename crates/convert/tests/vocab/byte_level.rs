@@ -41,7 +41,7 @@ fn merges_are_read_in_both_forms() {
 #[test]
 fn a_template_that_begins_with_a_mark_adds_it_as_bos() {
     let json = base().to_string();
-    let config = r#"{"bos_token": "<|begin|>", "eos_token": {"content": "<|im_end|>"}, "add_bos_token": false}"#;
+    let config = r#"{"bos_token": "<|begin|>", "eos_token": {"content": "<|im_end|>"}}"#;
     let metadata = converted(&[("tokenizer.json", &json), ("tokenizer_config.json", config)], 1310);
     let tokenizer = Tokenizer::from_metadata(&metadata).unwrap();
     assert_eq!((tokenizer.bos(), tokenizer.eos()), (Some(0), Some(2)));
