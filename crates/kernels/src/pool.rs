@@ -12,7 +12,6 @@ use crate::tiles::{self, Indices, Rows};
 use crate::{Error, topology};
 use std::any::Any;
 use std::cell::UnsafeCell;
-use std::collections::BTreeSet;
 use std::hint::spin_loop;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -169,7 +168,7 @@ impl Pool {
     /// A pool of `n_threads` threads, the caller's included. If the system refuses a thread, the pool has fewer.
     pub fn new(n_threads: NonZeroUsize) -> Self {
         let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Self::spawn(n_threads.get(), cores, |_| Ok(())).unwrap_or_else(|_| unreachable!("nothing is pinned"))
+        Self::spawn(n_threads.get(), cores, None).unwrap_or_else(|_| unreachable!("nothing is pinned"))
     }
 
     /// A pool with one thread per CPU of `cpus`, bound to it. A thread that calls is bound to the first of them from its first
@@ -180,19 +179,13 @@ impl Pool {
     /// [`Error::NoCpus`] for an empty list; [`Error::Pin`] if the system refuses a CPU or cannot bind threads.
     pub fn with_cpus(cpus: &[usize]) -> Result<Self, Error> {
         let &first = cpus.first().ok_or(Error::NoCpus)?;
-        try_to_pin(first)?;
-        let (owned, n_cores) = (cpus.to_vec(), cpus.iter().collect::<BTreeSet<_>>().len());
-        let mut pool = Self::spawn(cpus.len(), n_cores, move |worker| topology::pin(owned[worker]))?;
-        pool.cpu = Some(first);
-        Ok(pool)
+        topology::try_to_pin(first)?;
+        let n_cores = (0..cpus.len()).filter(|&i| !cpus[..i].contains(&cpus[i])).count();
+        Self::spawn(cpus.len(), n_cores, Some(cpus))
     }
 
-    /// `n` threads for so many cores, each prepared before it waits for work.
-    fn spawn(
-        n: usize,
-        n_cores: usize,
-        prepare: impl Fn(usize) -> Result<(), Error> + Send + Sync + 'static,
-    ) -> Result<Self, Error> {
+    /// `n` threads for so many cores, each on its CPU if there are any.
+    fn spawn(n: usize, n_cores: usize, cpus: Option<&[usize]>) -> Result<Self, Error> {
         let shared = Arc::new(Shared {
             epoch: Padded(AtomicUsize::new(0)),
             gate: Padded(AtomicUsize::new(CLOSED)),
@@ -202,13 +195,12 @@ impl Pool {
             stop: AtomicBool::new(false),
             spin: if n > n_cores { Duration::ZERO } else { SPIN_MAX },
         });
-        let mut pool = Self { shared, region: Mutex::new(None), cpu: None, workers: Vec::new() };
-        let prepare = Arc::new(prepare);
+        let mut pool = Self { shared, region: Mutex::new(None), cpu: cpus.map(|cpus| cpus[0]), workers: Vec::new() };
         let (report, reports) = std::sync::mpsc::channel();
         for worker in 1..n {
-            let (shared, prepare, report) = (pool.shared.clone(), prepare.clone(), report.clone());
+            let (shared, report, cpu) = (pool.shared.clone(), report.clone(), cpus.map(|cpus| cpus[worker]));
             let main = move || {
-                let prepared = prepare(worker);
+                let prepared = cpu.map_or(Ok(()), topology::pin);
                 let failed = prepared.is_err();
                 // The pool waits for this report; if it is gone, there is nothing left to tell.
                 let _ = report.send(prepared);
@@ -305,13 +297,6 @@ impl Pool {
     pub fn default_threads() -> usize {
         topology::default_threads()
     }
-}
-
-/// Whether a thread can be bound to `cpu`, tried on one of its own.
-fn try_to_pin(cpu: usize) -> Result<(), Error> {
-    let refused = |error: std::io::Error| Error::Pin { cpu, reason: error.to_string() };
-    let tried = thread::Builder::new().spawn(move || topology::pin(cpu)).map_err(refused)?;
-    tried.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 impl Drop for Pool {

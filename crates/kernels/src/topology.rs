@@ -12,7 +12,7 @@ pub(crate) fn default_threads() -> usize {
     imp::usable_cores().unwrap_or(logical).clamp(1, logical)
 }
 
-pub(crate) use imp::pin;
+pub(crate) use imp::{pin, try_to_pin};
 
 #[cfg(test)]
 #[cfg(target_os = "linux")]
@@ -33,6 +33,14 @@ mod imp {
         let mut set = CpuSet::new();
         set.set(cpu);
         sched_setaffinity(None, &set).map_err(|error| Error::Pin { cpu, reason: error.to_string() })
+    }
+
+    /// Whether the calling thread could be bound to `cpu`; it stays as it is.
+    pub(crate) fn try_to_pin(cpu: usize) -> Result<(), Error> {
+        let blame = |error: rustix::io::Errno| Error::Pin { cpu, reason: error.to_string() };
+        let before = sched_getaffinity(None).map_err(blame)?;
+        pin(cpu)?;
+        sched_setaffinity(None, &before).map_err(blame)
     }
 
     /// The CPUs in the affinity mask of the calling thread, ascending.
@@ -63,6 +71,10 @@ mod imp {
     /// Binding is not offered here.
     pub(crate) fn pin(cpu: usize) -> Result<(), Error> {
         Err(Error::Pin { cpu, reason: "not offered on this system".into() })
+    }
+
+    pub(crate) fn try_to_pin(cpu: usize) -> Result<(), Error> {
+        pin(cpu)
     }
 
     pub(super) fn usable_cores() -> Option<usize> {
