@@ -295,9 +295,9 @@ fn part(name: &str, n_dims: usize) -> Part {
     }
 }
 
-/// What stays as it is whatever the mix, as in llama.cpp: routers, positions, convolutions of a few taps, and small matrices that its
-/// kernels want in floats.
-const KEPT: [&str; 26] = [
+/// What stays as it is whatever the mix, as in llama.cpp: routers, positions, convolutions of a few taps, small matrices that its
+/// kernels want in floats, and parts of image encoders.
+const KEPT: [&str; 31] = [
     "_norm.weight",
     "ffn_gate_inp",
     "ssm_conv1d",
@@ -307,7 +307,13 @@ const KEPT: [&str; 26] = [
     "per_layer_model_proj",
     "token_types.weight",
     "attn_rel_b.weight",
-    ".position_embd.",
+    ".position_embd",
+    "sam.pos_embd",
+    "sam.neck.",
+    "sam.net_",
+    ".rel_pos",
+    ".patch_embd",
+    ".patch_merger",
     "time_mix_first.weight",
     "time_mix_w0.weight",
     "time_mix_w1.weight",
@@ -323,7 +329,6 @@ const KEPT: [&str; 26] = [
     "time_mix_decay_w1.weight",
     "time_mix_decay_w2.weight",
     "time_mix_lerp_fused.weight",
-    "time_mix_lerp_w.weight",
 ];
 
 /// Whether mixes speak of a tensor at all: matrices do, but for what is [`KEPT`].

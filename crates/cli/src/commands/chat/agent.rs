@@ -43,7 +43,9 @@ impl Conversation<'_> {
         // Whoever must call a tool has done so; of a call in every round there would be no end.
         let choice = self.chat.set_tool_choice(ToolChoice::Auto);
         let next = (1..MAX_ROUNDS).find_map(|_| self.round(program).map(ControlFlow::break_value).transpose());
-        choice.map(|choice| self.chat.set_tool_choice(choice));
+        if let Some(choice) = choice {
+            self.chat.set_tool_choice(choice);
+        }
         let endless = format!("the model has called tools {MAX_ROUNDS} times in a row, and given no answer");
         next.unwrap_or(Err(Failure::Failed(endless)))
     }
