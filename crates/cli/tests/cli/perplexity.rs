@@ -145,6 +145,20 @@ fn an_interrupted_comparison_goes_on_too() {
 }
 
 #[test]
+fn a_model_of_the_same_name_with_other_weights_is_another_measurement() {
+    let scratch = Scratch::new("ppl-replaced");
+    let mut bytes = fs::read(model("llama-plain.gguf")).unwrap();
+    let (text, journal) = (golden("letters.txt"), scratch.path("journal"));
+    let replaced = scratch.file("model.gguf", &bytes);
+    let args = ["perplexity", &replaced, "-f", &text, "-c", "32", "--resume", &journal];
+    assert!(atta(&args).status.success());
+    assert!(atta(&args).status.success(), "the same file");
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&replaced, bytes).unwrap();
+    assert!(error_of(&atta(&args), 1).contains("model_content"));
+}
+
+#[test]
 fn a_journal_of_another_measurement_is_refused() {
     let scratch = Scratch::new("ppl-journal");
     let (plain, text, journal) = (model("llama-plain.gguf"), golden("letters.txt"), scratch.path("journal"));
