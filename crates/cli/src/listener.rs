@@ -67,10 +67,17 @@ impl Listener {
         Self { ending: Ending::LineOfText, ..Self::new(interrupt) }
     }
 
+    /// Notes that there is no answer, but perhaps the beginning of one.
+    #[cfg(feature = "chat")]
+    pub(crate) fn failed(&mut self) {
+        self.ending = Ending::LineOfText;
+    }
+
     pub(crate) fn hear(&mut self, event: Event<'_>) -> ControlFlow<()> {
         match event {
             Event::Prompt { done, total } => self.prompt(done, total),
             Event::Token { n, .. } => self.token(n),
+            Event::Held => {}
             Event::Note(note) => self.notes.push(note.to_owned()),
             Event::Text(text) => {
                 self.has_text = true;

@@ -30,7 +30,7 @@ impl Chooser {
     /// The token that follows `tokens`, after which there were `logits`, \[n_vocab\]; `None` if none can.
     pub(crate) fn choose(&mut self, logits: &[f32], tokens: &[u32], rules: &mut Rules) -> Result<Option<u32>, Error> {
         self.logits.copy_from_slice(logits);
-        rules.restrict(&mut self.logits)?;
+        rules.restrict(logits, &mut self.logits)?;
         let token = rules.nearest(self.sampler.sample(&mut self.logits, tokens));
         if let Some((logprobs, token)) = self.logprobs.as_mut().zip(token) {
             logprobs.fill(logits, token);

@@ -32,6 +32,10 @@ pub struct GenerateOptions {
     /// What happens when the text reaches its length before a constraint is met.
     #[cfg(feature = "constrain")]
     pub on_length: crate::OnLength,
+    /// How calls begin in a constrained text that may be taken back. For each token of a name there is a step of its own then,
+    /// even where the constraint forces it.
+    #[cfg(feature = "constrain")]
+    pub call_start: Option<crate::CallStart>,
 }
 
 impl Default for GenerateOptions {
@@ -46,6 +50,8 @@ impl Default for GenerateOptions {
             constraint: None,
             #[cfg(feature = "constrain")]
             on_length: crate::OnLength::default(),
+            #[cfg(feature = "constrain")]
+            call_start: None,
         }
     }
 }
@@ -69,6 +75,9 @@ pub enum Event<'a> {
         /// What the model thought of it, if asked for.
         logprobs: Option<&'a LogProbs>,
     },
+    /// A token was chosen that may be taken back. If it is not, it is told of later; if the text is interrupted before, it is none
+    /// of its tokens.
+    Held,
     /// Text that is final: whole characters, never a part of a stop string.
     Text(&'a str),
     /// What did not go as it should and changes nothing of the text, in one line.
@@ -210,6 +219,7 @@ impl Session {
             self.append(writer.pending())?;
             let logits = self.logits().expect("the last step asked for logits");
             let finished = writer.go_on(Past { logits, tokens: self.tokens(), room: self.room() }, on_event)?;
+            self.take_back(writer.cut())?;
             summary.decode_time = start.elapsed();
             if summary.n_first == 0 {
                 (summary.n_first, summary.first_token_time) = (writer.n_generated(), summary.decode_time);
@@ -219,6 +229,7 @@ impl Session {
             }
         };
         (summary.finish_reason, summary.n_closing_bytes) = writer.end(reason, on_event)?;
+        self.take_back(writer.cut())?;
         (summary.n_generated, summary.pending) = (writer.n_generated(), writer.into_pending());
         Ok(())
     }

@@ -27,6 +27,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "constrain")]
+mod backtrack;
 #[cfg(feature = "batch")]
 mod batcher;
 mod bench;
@@ -60,6 +62,8 @@ pub use atta_store::{Budget, Io, Item, Method, ModelFiles, catch_bus_errors, giv
 pub use atta_tokenizer as tokenizer;
 pub use atta_tokenizer::Control;
 
+#[cfg(feature = "constrain")]
+pub use backtrack::{CallStart, NamePlace, Thoughts};
 #[cfg(feature = "batch")]
 pub use batcher::{Batcher, BatcherOptions, Counts, Done, Job, JobId, OnUpdate, Update};
 pub use bench::{BenchOptions, BenchReport, TimeSplit};

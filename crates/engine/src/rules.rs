@@ -1,12 +1,12 @@
-//! What a generation has to keep to, if anything: a guide, and what is done where a text is cut. Without the feature
-//! `constrain` there is nothing to keep to.
+//! What a generation has to keep to, if anything: a guide, what is done where a text is cut, and a call that may be taken
+//! back. Without the feature `constrain` there is nothing to keep to.
 
 use std::sync::Arc;
 
 use atta_tokenizer::{StreamDecoder, Tokenizer};
 
 #[cfg(feature = "constrain")]
-use crate::{Closing, ConstraintError, Guide, OnLength};
+use crate::{Closing, ConstraintError, Guide, OnLength, backtrack::Backtrack};
 use crate::{Engine, Error, GenerateOptions};
 
 #[derive(Default)]
@@ -15,19 +15,37 @@ pub(crate) struct Rules {
     guide: Option<Guide>,
     #[cfg(feature = "constrain")]
     on_length: OnLength,
+    /// Only beside a guide.
+    #[cfg(feature = "constrain")]
+    backtrack: Option<Backtrack>,
+}
+
+/// A call that was taken back.
+pub(crate) struct TakenBack {
+    /// Tokens, the marker included.
+    pub(crate) n_tokens: usize,
+    /// In front of the marker, `[n_vocab]`.
+    pub(crate) logits: Vec<f32>,
 }
 
 #[cfg(feature = "constrain")]
 impl Rules {
     pub(crate) fn new(engine: &Engine, options: &GenerateOptions) -> Result<Self, Error> {
         let guide = options.constraint.as_ref().map(|constraint| engine.guide(constraint)).transpose()?;
-        Ok(Self { guide, on_length: options.on_length })
+        let start = options.call_start.filter(|_| guide.is_some());
+        let backtrack = start.map(|start| Backtrack::new(engine, start)).transpose()?;
+        Ok(Self { guide, on_length: options.on_length, backtrack })
     }
 
-    /// Makes impossible what may not follow; `logits` \[n_vocab\].
-    pub(crate) fn restrict(&mut self, logits: &mut [f32]) -> Result<(), Error> {
-        if let Some(guide) = &mut self.guide {
-            guide.restrict(logits)?;
+    /// Makes impossible what may not follow; `logits` are a copy of the `model`'s, \[n_vocab\].
+    pub(crate) fn restrict(&mut self, model: &[f32], logits: &mut [f32]) -> Result<(), Error> {
+        let Some(guide) = &mut self.guide else { return Ok(()) };
+        guide.restrict(logits)?;
+        if let Some(backtrack) = &mut self.backtrack {
+            backtrack.bar(logits, guide.eog());
+            if backtrack.is_in_name() {
+                backtrack.narrow(model, logits, |id| guide.token_bytes(id));
+            }
         }
         Ok(())
     }
@@ -37,11 +55,53 @@ impl Rules {
         self.guide.as_ref().map_or(Some(token), |guide| guide.nearest(token))
     }
 
+    /// Takes a call back that the model did not mean, as the last [`restrict`](Self::restrict) has shown, off the end of a text of
+    /// `n_written` tokens.
+    pub(crate) fn take_back(&mut self, n_written: usize) -> Result<Option<TakenBack>, Error> {
+        let doubtful = self.backtrack.as_mut().filter(|backtrack| backtrack.is_doubtful());
+        let Some((backtrack, guide)) = doubtful.zip(self.guide.as_mut()) else { return Ok(None) };
+        let taken = backtrack.take_back(n_written);
+        guide.go_back(taken.n_tokens)?;
+        Ok(Some(taken))
+    }
+
+    /// Begins a call that may be taken back if this token, chosen from these logits `[n_vocab]`, is the marker of one.
+    pub(crate) fn begin(&mut self, token: u32, logits: &[f32]) {
+        let has_choice = self.guide.as_ref().is_some_and(Guide::has_choice);
+        if let Some(backtrack) = self.backtrack.as_mut().filter(|b| has_choice && b.may_begin(token)) {
+            backtrack.begin(logits);
+        }
+    }
+
+    /// Whether what is written is part of a call that may be taken back.
+    pub(crate) fn holds(&self) -> bool {
+        self.backtrack.as_ref().is_some_and(Backtrack::is_open)
+    }
+
+    /// Takes no call back that has begun.
+    pub(crate) fn settle(&mut self) {
+        if let Some(backtrack) = &mut self.backtrack {
+            backtrack.settle();
+        }
+    }
+
     /// Goes on by a token that does not end the text, and by `max` tokens at most that must follow it.
     pub(crate) fn follow(&mut self, token: u32, max: usize) -> Result<Vec<u32>, Error> {
         let Some(guide) = &mut self.guide else { return Ok(Vec::new()) };
         guide.accept(token)?;
-        Ok(guide.forced(max)?)
+        let Some(backtrack) = &mut self.backtrack else { return Ok(guide.forced(max)?) };
+        backtrack.push(token, &guide.token_bytes(token));
+        let mut forced = Vec::new();
+        // What the model thinks of a name is seen only where it is chosen token by token.
+        while forced.len() < max && !backtrack.is_in_name() {
+            let next = guide.forced(if backtrack.is_open() { 1 } else { max - forced.len() })?;
+            if next.is_empty() {
+                break;
+            }
+            next.iter().for_each(|&id| backtrack.push(id, &guide.token_bytes(id)));
+            forced.extend(next);
+        }
+        Ok(forced)
     }
 
     /// Whether a token that ends generations ends this one here: a grammar may ask for such a token in its middle.
@@ -85,13 +145,25 @@ impl Rules {
         Ok(Self::default())
     }
 
-    pub(crate) fn restrict(&mut self, _: &mut [f32]) -> Result<(), Error> {
+    pub(crate) fn restrict(&mut self, _: &[f32], _: &mut [f32]) -> Result<(), Error> {
         Ok(())
     }
 
     pub(crate) fn nearest(&self, token: u32) -> Option<u32> {
         Some(token)
     }
+
+    pub(crate) fn take_back(&mut self, _: usize) -> Result<Option<TakenBack>, Error> {
+        Ok(None)
+    }
+
+    pub(crate) fn begin(&mut self, _: u32, _: &[f32]) {}
+
+    pub(crate) fn holds(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn settle(&mut self) {}
 
     pub(crate) fn follow(&mut self, _: u32, _: usize) -> Result<Vec<u32>, Error> {
         Ok(Vec::new())

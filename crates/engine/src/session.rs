@@ -318,6 +318,16 @@ impl Session {
         Ok(self.tokens.len())
     }
 
+    /// Forgets the last `n` tokens. Where a layer has let go of what was in front of them, that is evaluated again.
+    pub(crate) fn take_back(&mut self, n: usize) -> Result<(), Error> {
+        if n == 0 {
+            return Ok(());
+        }
+        let rest = self.tokens[..self.tokens.len() - n].to_vec();
+        let left = self.truncate(rest.len())?;
+        self.append(&rest[left..])
+    }
+
     /// Forgets everything from where the session differs from `ids` on, and returns how many tokens are left. At least the
     /// last of `ids` is not among them, so that to append the rest gives its logits.
     ///

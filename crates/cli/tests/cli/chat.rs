@@ -205,6 +205,8 @@ fn a_template_of_ones_own_is_a_file() {
     );
     let path = chat.scratch.file("raises.jinja", b"{{ raise_exception('Nobody may speak') }}");
     assert!(chat.fails("the king\n", &["--chat-template", &path]).contains("Nobody may speak"));
+    let output = atta_with_input(&chat.args(&["--chat-template", &path]), b"the king\n");
+    assert!(output.stdout.is_empty(), "no answer is no line");
 }
 
 #[test]

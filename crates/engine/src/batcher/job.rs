@@ -92,6 +92,8 @@ pub(super) struct Running {
     /// Prompt and what was written; all of it has to be evaluated before the next token is chosen.
     pub(super) text: Vec<u32>,
     pub(super) n_prompt: usize,
+    /// Tokens that the last step has taken off the end of the text, after they were evaluated.
+    pub(super) n_cut: usize,
     n_cached: usize,
     n_closing_bytes: usize,
     submitted: Instant,
@@ -107,6 +109,7 @@ impl Running {
             work: job.work,
             n_prompt: job.prompt.len(),
             text: job.prompt,
+            n_cut: 0,
             n_cached: 0,
             n_closing_bytes: 0,
             submitted: Instant::now(),
@@ -204,9 +207,12 @@ impl Running {
         let (n_prompt, room) = (self.n_prompt, n_ctx - self.text.len());
         let begun = if was_reading { begin_writing(writer, n_prompt, room, &mut on_event) } else { None };
         let ended = match begun {
-            None => writer.go_on(Past { logits: out.logits(row), tokens: &self.text, room }, &mut on_event)?,
-            ended => ended,
+            None => writer.go_on(Past { logits: out.logits(row), tokens: &self.text, room }, &mut on_event),
+            ended => Ok(ended),
         };
+        self.n_cut = writer.cut();
+        self.text.truncate(self.text.len() - self.n_cut);
+        let (ended, room) = (ended?, n_ctx - self.text.len());
         // What is pending now has to have a place, too.
         let Some(reason) = ended.or_else(|| writer.is_at_length(room).then_some(FinishReason::Length)) else {
             self.text.extend_from_slice(writer.pending());

@@ -439,14 +439,20 @@ impl Batcher {
         }
         let n_before = job.n_written();
         let ended = job.go_on(&self.out, rows.end - 1, n_ctx, &mut |update| on_update(id, update));
-        self.counts.n_written += (job.n_written() - n_before) as u64;
-        let ended = match ended {
-            Ok(None) => return,
-            Ok(Some(reason)) => Ok(reason),
-            Err(error) => Err(error),
-        };
-        conclude(job, ended, on_update);
-        self.seats.leave(seat);
+        let (ended, n_cut) = (ended.transpose(), job.n_cut);
+        // What was taken back has been written once; what nobody was told of when the text was interrupted has not.
+        self.counts.n_written += (job.n_written() + n_cut).saturating_sub(n_before) as u64;
+        let has_ended = ended.is_some();
+        if let Some(ended) = ended {
+            conclude(job, ended, on_update);
+        }
+        if n_cut > 0 {
+            let left = self.cpu.truncate(place.seq, n_done - n_cut).expect("a seat has a sequence");
+            place.truncated(left);
+        }
+        if has_ended {
+            self.seats.leave(seat);
+        }
     }
 }
 

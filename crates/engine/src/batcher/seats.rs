@@ -51,6 +51,11 @@ impl Seat {
         (self.n_done, self.n_saved) = (n, n);
     }
 
+    /// Notes that its sequence was cut behind so many tokens.
+    pub(super) fn truncated(&mut self, n: usize) {
+        (self.n_done, self.n_saved) = (n, self.n_saved.min(n));
+    }
+
     /// What is to be evaluated.
     pub(super) fn rest(&self) -> &[u32] {
         &self.text()[self.n_done..]

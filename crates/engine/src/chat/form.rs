@@ -115,7 +115,10 @@ impl Form {
         let format = self.format();
         let thinking = Thinking::of_prompt(self.template.source(true), prompt);
         let tokenizer = self.engine.tokenizer();
-        let marker = |text: &str| tokenizer.token_id(text).filter(|&id| tokenizer.kind(id) == TokenKind::Control);
+        let token = |text: &str, kinds: &[TokenKind]| {
+            tokenizer.token_id(text).filter(|&id| kinds.contains(&tokenizer.kind(id)))
+        };
+        let marker = |text: &str| token(text, &[TokenKind::Control]);
         let rules = Rules { format, tools, choice, parallel: *parallel, thinking };
         let calls = said.messages.iter().flat_map(|message| &message.tool_calls);
         let parser = rules.parser().after_calls(calls.map(|call| call.id.as_str()));
@@ -124,6 +127,7 @@ impl Form {
             options.stop.extend(self.stop_beside_calls());
             options.constraint = Some(Constraint::Lark(grammar));
             options.on_length = OnLength::Cut;
+            options.call_start = rules.call_start(&|text| token(text, &[TokenKind::Control, TokenKind::UserDefined]));
         }
         Ok((options, parser))
     }

@@ -298,7 +298,7 @@ impl Chat {
         let last: Vec<u32> = summary.pending.iter().copied().filter(|&id| !tokenizer.is_eog(id)).collect();
         if !last.is_empty() && summary.finish_reason == FinishReason::Stop {
             // A stop string ended it somewhere within the tokens.
-            return tokenizer.encode(answer, Special::Plain);
+            return tokenizer.encode_after(answer, Special::Plain);
         }
         self.session.tokens()[start..].iter().copied().chain(last).collect()
     }

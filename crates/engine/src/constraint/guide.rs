@@ -1,6 +1,6 @@
 //! One constrained text under way. Knows logits as numbers to be struck out, and tokens; nothing of who chooses.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use atta_store::Reservation;
 use llguidance::{Matcher, api::TopLevelGrammar, toktrie::SimpleVob};
@@ -99,6 +99,26 @@ impl Guide {
         Ok(tokens)
     }
 
+    /// Goes back by the last `n` tokens.
+    ///
+    /// # Errors
+    /// [`ConstraintError::Stuck`] if there were fewer, or the grammar has `max_tokens=` or `stop=`.
+    pub(crate) fn go_back(&mut self, n: usize) -> Result<(), ConstraintError> {
+        self.matcher.rollback(n).map_err(|error| stuck(&error))?;
+        self.tokens.truncate(self.tokens.len() - n);
+        Ok(())
+    }
+
+    /// What a token stands for.
+    pub(crate) fn token_bytes(&self, token: u32) -> Cow<'_, [u8]> {
+        self.grammars.tokenizer.token_bytes(token)
+    }
+
+    /// Whether there is more than one way to go on, as [`restrict`](Self::restrict) found last; to end is one.
+    pub(crate) fn has_choice(&self) -> bool {
+        self.mask.num_set() > 1
+    }
+
     /// Whether nothing can follow.
     pub fn is_complete(&self) -> bool {
         self.matcher.is_stopped()
@@ -137,7 +157,8 @@ impl Guide {
         self.grammars.tokenizer.n_vocab()
     }
 
-    fn eog(&self) -> &[u32] {
+    /// The tokens that end a generation.
+    pub(crate) fn eog(&self) -> &[u32] {
         self.grammars.tokenizer.eog()
     }
 }

@@ -12,7 +12,10 @@ use super::{
     definition::Tool,
     place::{ARGS, PYTHON_TAG, Syntax, THINK, THINK_END, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS},
 };
-use crate::constraint::schema::{self, Spaces};
+use crate::{
+    CallStart, NamePlace, Thoughts,
+    constraint::schema::{self, Spaces},
+};
 
 /// Whether thoughts stand in front of the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,6 +78,26 @@ impl Rules<'_> {
         lark.answer();
         lark.calls(&tools);
         Ok(Some(lark.text))
+    }
+
+    /// How a call begins that may be taken back for text, where the model need not call: behind a marker that is one token of
+    /// the vocabulary, of which `marker` gives the id; whether it is a control token makes no difference here. Where the model
+    /// thinks, so must the tags around thoughts be.
+    pub fn call_start(&self, marker: &dyn Fn(&str) -> Option<u32>) -> Option<CallStart> {
+        let (text, name) = match self.format {
+            Format::Hermes => (TOOL_CALL, NamePlace::FirstValue),
+            Format::MarkedList => (TOOL_CALLS, NamePlace::FirstValue),
+            Format::MarkedName => (TOOL_CALLS, NamePlace::UpToBracket),
+            Format::Bare | Format::Generic => return None,
+        };
+        let thoughts = match self.thinking {
+            Thinking::Never => None,
+            Thinking::Maybe | Thinking::Open => {
+                Some(Thoughts { begin: marker(THINK)?, end: marker(THINK_END)?, open: self.thinking == Thinking::Open })
+            }
+        };
+        let may_be_text = *self.choice == ToolChoice::Auto;
+        marker(text).filter(|_| may_be_text).map(|marker| CallStart { marker, name, thoughts })
     }
 
     /// Who reads what follows these rules. Where nothing can be called, nothing is a call; but a model that was told to

@@ -157,6 +157,9 @@ impl Conversation<'_> {
         if let Err(Error::PromptTooLong { n_prompt, n_ctx }) = said {
             return Err(full(n_prompt, n_ctx));
         }
+        if said.is_err() {
+            listener.failed();
+        }
         let written = listener.end(self.stats);
         let reply = said?;
         let reason = reply.summary.finish_reason;
