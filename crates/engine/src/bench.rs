@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atta_model::{MatmulCost, Observer, Phase};
+use atta_model::{
+    KvType, MatmulCost, Observer, Phase,
+    spec::{ModelSpec, Retention},
+};
 
 use crate::{Engine, Error, Session, SessionOptions, WeightsAt, session::DEFAULT_N_BATCH};
 
@@ -48,8 +51,10 @@ pub struct BenchReport {
     pub prefill_split: TimeSplit,
     /// Where the time of generating went, sum of the repetitions.
     pub decode_split: TimeSplit,
-    /// What one token takes at least.
+    /// What one token takes of weights at least.
     pub cost: MatmulCost,
+    /// Bytes of keys and values that a token of the text reads, on the mean.
+    pub state_bytes: f64,
     /// Bytes that this machine reads from memory per second, with as many threads.
     pub read_bytes_per_s: f64,
     /// Products of bytes that it adds up per second, with the same threads and instruction set.
@@ -98,6 +103,7 @@ impl Engine {
             prefill_split: bench.prefill.split,
             decode_split: bench.decode.split,
             cost: self.model().matmul_cost(),
+            state_bytes: state_bytes(self.spec(), options.session.kv, options.depth, options.n_gen),
             read_bytes_per_s: self.read_bandwidth()?,
             int8_mac_per_s: self.kernels().int8_peak(self.pool()),
         })
@@ -116,9 +122,9 @@ impl Engine {
 }
 
 impl BenchReport {
-    /// Weights read while generating, as a share of what the machine can read.
+    /// Weights, keys and values read while generating, as a share of what the machine can read.
     pub fn decode_share(&self) -> f64 {
-        self.decode_tok_s * self.cost.bytes as f64 / self.read_bytes_per_s
+        self.decode_tok_s * (self.cost.bytes as f64 + self.state_bytes) / self.read_bytes_per_s
     }
 
     /// Products with weights while reading the prompt, as a share of what the machine can do. The head, which only the last
@@ -126,6 +132,18 @@ impl BenchReport {
     pub fn prefill_share(&self) -> f64 {
         self.prefill_tok_s * self.cost.macs as f64 / self.int8_mac_per_s
     }
+}
+
+/// Bytes of keys and values that each of `n_gen` tokens behind `depth` others sees, on the mean.
+fn state_bytes(spec: &ModelSpec, kv: KvType, depth: usize, n_gen: usize) -> f64 {
+    let of_one = spec.state_bytes(kv, 1);
+    let seen = |layer: usize, pos: usize| match spec.layers[layer].retention() {
+        Retention::All => pos + 1,
+        Retention::Window(n) => n.min(pos + 1),
+    };
+    let of_token =
+        |pos| of_one.iter().enumerate().map(|(layer, &bytes)| bytes as f64 * seen(layer, pos) as f64).sum::<f64>();
+    (depth..depth + n_gen).map(of_token).sum::<f64>() / n_gen.max(1) as f64
 }
 
 /// A session under measurement.

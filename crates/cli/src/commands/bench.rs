@@ -102,14 +102,20 @@ fn sweep_json((n_threads, report): &(usize, BenchReport)) -> Value {
         "threads": n_threads,
         "prefill_tok_s": report.prefill_tok_s,
         "decode_tok_s": report.decode_tok_s,
+        "read_bytes_per_s": report.read_bytes_per_s,
+        "int8_mac_per_s": report.int8_mac_per_s,
+        "decode_share": report.decode_share(),
+        "prefill_share": report.prefill_share(),
     })
 }
 
+/// Shares are those of what as many threads can do.
 fn sweep_table(runs: &[(usize, BenchReport)]) -> String {
-    let mut table = "\nthreads     prompt tokens/s   text tokens/s\n".to_owned();
+    let mut table = "\nthreads     prompt tokens/s  of int8   text tokens/s  of reads\n".to_owned();
     for (n, report) in runs {
         let (prompt, text) = (report.prefill_tok_s, report.decode_tok_s);
-        table += &format!("{n:>7} {prompt:>19.2} {text:>15.2}\n");
+        let [of_int8, of_reads] = [report.prefill_share(), report.decode_share()].map(|share| 100.0 * share);
+        table += &format!("{n:>7} {prompt:>19.2} {of_int8:>7.0}% {text:>15.2} {of_reads:>8.0}%\n");
     }
     table
 }

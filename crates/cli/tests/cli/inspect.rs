@@ -83,7 +83,7 @@ fn a_sweep_has_an_entry_and_a_row_for_each_number_of_threads() {
     let object = json(&[&sweep[..], &["--json"]].concat());
     let entries = object["sweep"].as_array().unwrap();
     assert_eq!(entries.iter().map(|entry| entry["threads"].as_u64().unwrap()).collect::<Vec<_>>(), [2, 1, 3]);
-    for rate in ["prefill_tok_s", "decode_tok_s"] {
+    for rate in ["prefill_tok_s", "decode_tok_s", "prefill_share", "decode_share"] {
         assert!(entries.iter().all(|entry| entry[rate].as_f64().unwrap() > 0.0), "{rate}: {entries:?}");
         assert_eq!(object[rate], entries[2][rate], "details are those of the last one");
     }
@@ -93,7 +93,7 @@ fn a_sweep_has_an_entry_and_a_row_for_each_number_of_threads() {
     let (_, table) = text.split_once("\nthreads ").expect("the sweep has a table of its own");
     let first_cells = table.lines().skip(1).map(|row| row.split_whitespace().next().unwrap());
     assert_eq!(first_cells.collect::<Vec<_>>(), ["2", "1", "3"], "{text}");
-    assert!(table.lines().skip(1).all(|row| row.split_whitespace().count() == 3), "{text}");
+    assert!(table.lines().skip(1).all(|row| row.split_whitespace().count() == 5), "{text}");
 }
 
 #[cfg(feature = "survey")]
