@@ -5,7 +5,7 @@
 
 use crate::table::{self, Table};
 use crate::tiles::{self, Chain, Columns, Strip};
-use crate::{Activation, Activations, Attention, Error, Matrix, Pool, attention};
+use crate::{Activation, Activations, Attention, Error, Matrix, Pool, attention, scratch};
 use std::ops::Range;
 
 mod grouped;
@@ -23,6 +23,9 @@ const ACC: usize = 512 * 64;
 /// Results of a strip, on cache lines of their own: vectors that straddle two lines cost twice.
 #[repr(align(64))]
 struct Acc<const N: usize>([f32; N]);
+
+// Gate and up have one each.
+const _: () = assert!(2 * size_of::<Acc<ACC>>() + scratch::PANEL <= scratch::THREAD);
 
 impl<const N: usize> Acc<N> {
     /// The first `n`, zeros; they are already where `first_row` is 0.

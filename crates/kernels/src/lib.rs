@@ -53,6 +53,7 @@ mod kernels;
 mod matrix;
 mod measure;
 mod pool;
+mod scratch;
 mod table;
 #[cfg(test)]
 mod testing;

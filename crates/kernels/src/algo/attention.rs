@@ -27,6 +27,7 @@ use super::lanes::{LANES, padded};
 use super::math::{exp_weight, tanh};
 use crate::attention::{D_HEAD_MAX, KvElem};
 use crate::isa::{Codes, Floats, KeyCodes};
+use crate::scratch;
 use crate::tiles::Strip;
 use codes::Ints;
 use std::ops::Range;
@@ -123,6 +124,7 @@ pub(crate) fn with_work(query: &Query<'_>, f: impl FnOnce(&mut Work<'_>)) {
 /// Not inlined, so that only this room is on the stack.
 #[inline(never)]
 fn with_room<const VECTORS: usize, const N: usize>(f: impl FnOnce(&mut Work<'_>)) {
+    const { assert!(size_of::<Room<VECTORS, N>>() <= scratch::THREAD) };
     let mut room = Room::<VECTORS, N>::EMPTY;
     f(&mut room.work());
 }

@@ -17,6 +17,7 @@ use super::{float, quad};
 use crate::format::FloatFormat;
 use crate::isa::Floats;
 use crate::isa::avx512::Avx512;
+use crate::scratch;
 
 /// With fewer activation rows memory is waited for, which is read best while weights are widened as they are multiplied.
 const MANY: usize = 16;
@@ -42,6 +43,7 @@ pub(crate) fn float<F: FloatFormat, const R: usize, const T: usize>(isa: Avx512,
         _ if n < MANY => return float::float::<F, 4, 4>(isa, strip),
         _ => {}
     }
+    const { assert!(size_of::<Wide<R>>() + size_of::<[[[Lanes; T]; R]; TILES]>() <= scratch::PANEL) };
     let (mut wide, mut lanes) = (Wide([[[0.0; LANES]; R]; PIECE]), [[[isa.zeros(); T]; R]; TILES]);
     // Bands of one size, nearly.
     let n_rows = n.div_ceil(n.div_ceil(TILES * T)).next_multiple_of(T);

@@ -16,6 +16,7 @@ use crate::format::{Columns, Half, Head, KQuant, Quant32};
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use crate::isa::Words;
 use crate::isa::{Lanes, Row};
+use crate::scratch;
 use std::ops::Range;
 
 /// Vectors of so many lanes have [`Ahead`] and tiles of two activation rows; those of a program for boards, which must stay small,
@@ -45,6 +46,7 @@ pub(crate) struct Panel<I: Lanes, const R: usize> {
 impl<I: Lanes, const R: usize> Panel<I, R> {
     #[inline(always)]
     pub(super) fn new(isa: I) -> Self {
+        const { assert!(size_of::<Self>() <= scratch::PANEL) };
         let (w, zero) = (isa.splat4(&[0; 4]), isa.splat(0));
         let d = [[isa.splat_float(0.0); R]; 8];
         Self { codes: [[w; R]; 64], scale: [[zero; R]; 16], min: [[w; R]; 4], d, m: d }
