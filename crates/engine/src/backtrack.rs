@@ -241,6 +241,7 @@ impl NamePlace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use atta_store::Budget;
 
     #[test]
     fn names_are_where_their_place_says() {
@@ -261,6 +262,77 @@ mod tests {
         }
         let bare = NamePlace::UpToBracket;
         assert!(bare.is_next(b"") && !bare.is_complete(b"set_light") && bare.is_complete(b"set_light[ARGS]"));
+    }
+
+    /// A call that has begun behind a marker of such a probability; the marker is token 4 of 5.
+    fn begun(p_marker: f32) -> Backtrack {
+        let logits = [(1.0 - p_marker).ln(), f32::NEG_INFINITY, f32::NEG_INFINITY, f32::NEG_INFINITY, p_marker.ln()];
+        let mut backtrack = Backtrack {
+            start: CallStart { marker: 4, name: NamePlace::FirstValue, thoughts: None },
+            thinks: false,
+            begun: false,
+            is_settled: false,
+            n_tokens: 0,
+            text: Vec::new(),
+            p_marker: 0.0,
+            share: 1.0,
+            logits: Vec::new(),
+            barred: Barred::Nothing,
+            _memory: Budget::unlimited().reserve("sampler", 0).unwrap(),
+        };
+        backtrack.begin(&logits);
+        backtrack.push(4, b"<call>");
+        backtrack
+    }
+
+    #[test]
+    fn a_call_is_doubted_if_the_model_meant_another_name_and_was_not_certain_to_call() {
+        let texts: [&[u8]; 5] = [b"set", b"get", b"\"", b"\"}", b"<call>"];
+        let model = [0.02f32, 0.6, 0.06, 0.28, 0.04].map(f32::ln);
+        let left = |ids: &[usize]| {
+            std::array::from_fn::<f32, 5, _>(|id| if ids.contains(&id) { model[id] } else { f32::NEG_INFINITY })
+        };
+        let doubtful = |p_marker: f32, ids: &[usize]| {
+            let mut backtrack = begun(p_marker);
+            backtrack.narrow(&model, &left(ids), |id| Cow::Borrowed(texts[id as usize]));
+            (backtrack.is_doubtful(), (100.0 * backtrack.share).round())
+        };
+        assert_eq!(doubtful(0.9, &[0]), (true, 2.0));
+        assert_eq!(doubtful(0.99, &[0]), (false, 2.0), "it was certain to call");
+        assert_eq!(doubtful(0.5, &[0, 1]), (false, 62.0));
+        // However it ends a name, it is that name.
+        assert_eq!(doubtful(0.5, &[2]), (false, 34.0));
+    }
+
+    #[test]
+    fn the_first_call_is_judged_and_neither_thoughts_nor_later_ones() {
+        let mut backtrack = begun(0.5);
+        assert!(!backtrack.may_begin(4), "it has begun");
+        assert_eq!(backtrack.take_back(3).n_tokens, 1);
+        assert!(backtrack.may_begin(4) && !backtrack.may_begin(3));
+        backtrack.begin(&[0.0; 5]);
+        backtrack.settle();
+        assert!(!backtrack.may_begin(4));
+        let mut thinker = begun(0.5);
+        thinker.take_back(3);
+        thinker.start.thoughts = Some(Thoughts { begin: 0, end: 1, open: false });
+        for (token, may_begin) in [(2, true), (0, false), (2, false), (1, true)] {
+            thinker.push(token, b"");
+            assert_eq!(thinker.may_begin(4), may_begin, "behind {token}");
+        }
+    }
+
+    #[test]
+    fn a_text_does_not_end_where_the_call_was_all_of_it() {
+        for (n_written, barred) in [(1, [false, true, false, false, true]), (2, [false, false, false, false, true])] {
+            let mut backtrack = begun(0.5);
+            backtrack.take_back(n_written);
+            for barred in [barred, [false; 5]] {
+                let mut logits = [0.0; 5];
+                backtrack.bar(&mut logits, &[1]);
+                assert_eq!(logits.map(|logit| logit == f32::NEG_INFINITY), barred);
+            }
+        }
     }
 
     #[test]

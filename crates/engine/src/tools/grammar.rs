@@ -342,6 +342,32 @@ mod tests {
     }
 
     #[test]
+    fn a_call_may_be_taken_back_behind_a_token_where_text_may_be_instead() {
+        let tools = ToolSet::parse(r#"[{"name": "f"}]"#).unwrap();
+        let start = |format, choice: ToolChoice, thinking, marker: &dyn Fn(&str) -> Option<u32>| {
+            Rules { format, tools: &tools, choice: &choice, parallel: true, thinking }.call_start(marker)
+        };
+        let known = |text: &str| Some(text.len() as u32);
+        let of =
+            |format| start(format, ToolChoice::Auto, Thinking::Never, &known).map(|start| (start.marker, start.name));
+        let expected = [
+            Some((11, NamePlace::FirstValue)),
+            None,
+            Some((12, NamePlace::FirstValue)),
+            Some((12, NamePlace::UpToBracket)),
+            None,
+        ];
+        assert_eq!(Format::ALL.map(of), expected);
+        assert_eq!(start(Format::Hermes, ToolChoice::Auto, Thinking::Never, &|_| None), None);
+        assert_eq!(start(Format::Hermes, ToolChoice::Required, Thinking::Never, &known), None);
+        let thinks = |thinking| start(Format::Hermes, ToolChoice::Auto, thinking, &known).unwrap().thoughts.unwrap();
+        assert_eq!(thinks(Thinking::Open), Thoughts { begin: 7, end: 8, open: true });
+        assert!(!thinks(Thinking::Maybe).open);
+        let no_tags = |text: &str| (text == TOOL_CALL).then_some(1);
+        assert_eq!(start(Format::Hermes, ToolChoice::Auto, Thinking::Maybe, &no_tags), None);
+    }
+
+    #[test]
     fn markers_and_names_mean_themselves_in_a_regular_expression() {
         assert_eq!(regex("</tool_call>"), r"<\/tool_call>");
         assert_eq!(regex("[A]<|b|>.-"), r"\[A\]<\|b\|>\.\-");
