@@ -69,8 +69,11 @@ pub(crate) struct Backtrack {
 impl Backtrack {
     pub(crate) fn new(engine: &Engine, start: CallStart) -> Result<Self, Error> {
         let n_vocab = engine.spec().n_vocab;
-        let memory = engine.budget().reserve("sampler", 4 * n_vocab as u64)?;
-        Ok(Self {
+        Ok(Self::within(engine.budget().reserve("sampler", 4 * n_vocab as u64)?, start, n_vocab))
+    }
+
+    fn within(memory: Reservation, start: CallStart, n_vocab: usize) -> Self {
+        Self {
             start,
             thinks: start.thoughts.is_some_and(|thoughts| thoughts.open),
             begun: false,
@@ -82,7 +85,7 @@ impl Backtrack {
             logits: Vec::with_capacity(n_vocab),
             barred: Barred::Nothing,
             _memory: memory,
-        })
+        }
     }
 
     /// Whether a call has begun that may be taken back.
@@ -131,7 +134,8 @@ impl Backtrack {
     ///
     /// A model may end a name in other ways than the grammar, which is about what stands behind it, and no matter here.
     pub(crate) fn narrow<'t>(&mut self, model: &[f32], left: &[f32], bytes: impl Fn(u32) -> Cow<'t, [u8]>) {
-        let ends_name = |id: usize| bytes(id as u32).first() == Some(&self.start.name.delimiter());
+        let is_open = self.start.name.is_open(&self.text);
+        let ends_name = |id: usize| is_open && bytes(id as u32).first() == Some(&self.start.name.delimiter());
         let weights = Weights::of(model);
         let is_left = |id: usize| left[id] > f32::NEG_INFINITY;
         let may_end = (0..left.len()).any(|id| is_left(id) && ends_name(id));
@@ -213,10 +217,19 @@ impl NamePlace {
     /// Whether the next token may be one of the name, behind this text.
     fn is_next(self, text: &[u8]) -> bool {
         match self {
+            // Behind the colon, which may have a token with the mark in front of the name.
             Self::FirstValue => {
                 let behind_key = text.splitn(3, |&byte| byte == b'"').nth(2);
                 behind_key.is_some_and(|rest| rest.contains(&b':'))
             }
+            Self::UpToBracket => true,
+        }
+    }
+
+    /// Whether the name has begun in this text, if only just.
+    fn is_open(self, text: &[u8]) -> bool {
+        match self {
+            Self::FirstValue => n_quotes(text) > 2,
             Self::UpToBracket => true,
         }
     }
@@ -232,10 +245,14 @@ impl NamePlace {
     /// Whether the name is complete in this text.
     fn is_complete(self, text: &[u8]) -> bool {
         match self {
-            Self::FirstValue => text.iter().filter(|&&byte| byte == b'"').count() > 3,
+            Self::FirstValue => n_quotes(text) > 3,
             Self::UpToBracket => text.contains(&b'['),
         }
     }
+}
+
+fn n_quotes(text: &[u8]) -> usize {
+    text.iter().filter(|&&byte| byte == b'"').count()
 }
 
 #[cfg(test)]
@@ -267,19 +284,8 @@ mod tests {
     /// A call that has begun behind a marker of such a probability; the marker is token 4 of 5.
     fn begun(p_marker: f32) -> Backtrack {
         let logits = [(1.0 - p_marker).ln(), f32::NEG_INFINITY, f32::NEG_INFINITY, f32::NEG_INFINITY, p_marker.ln()];
-        let mut backtrack = Backtrack {
-            start: CallStart { marker: 4, name: NamePlace::FirstValue, thoughts: None },
-            thinks: false,
-            begun: false,
-            is_settled: false,
-            n_tokens: 0,
-            text: Vec::new(),
-            p_marker: 0.0,
-            share: 1.0,
-            logits: Vec::new(),
-            barred: Barred::Nothing,
-            _memory: Budget::unlimited().reserve("sampler", 0).unwrap(),
-        };
+        let start = CallStart { marker: 4, name: NamePlace::FirstValue, thoughts: None };
+        let mut backtrack = Backtrack::within(Budget::unlimited().reserve("sampler", 0).unwrap(), start, 5);
         backtrack.begin(&logits);
         backtrack.push(4, b"<call>");
         backtrack
@@ -294,6 +300,7 @@ mod tests {
         };
         let doubtful = |p_marker: f32, ids: &[usize]| {
             let mut backtrack = begun(p_marker);
+            backtrack.push(0, b"{\"name\": \"");
             backtrack.narrow(&model, &left(ids), |id| Cow::Borrowed(texts[id as usize]));
             (backtrack.is_doubtful(), (100.0 * backtrack.share).round())
         };

@@ -32,8 +32,8 @@ pub struct GenerateOptions {
     /// What happens when the text reaches its length before a constraint is met.
     #[cfg(feature = "constrain")]
     pub on_length: crate::OnLength,
-    /// How calls begin in a constrained text that may be taken back. For each token of a name there is a step of its own then,
-    /// even where the constraint forces it.
+    /// How the first call of a constrained text begins, which may be taken back. For each token of its name there is a step of its
+    /// own then, even where the constraint forces it.
     #[cfg(feature = "constrain")]
     pub call_start: Option<crate::CallStart>,
 }
@@ -219,7 +219,11 @@ impl Session {
             self.append(writer.pending())?;
             let logits = self.logits().expect("the last step asked for logits");
             let finished = writer.go_on(Past { logits, tokens: self.tokens(), room: self.room() }, on_event)?;
-            self.take_back(writer.cut())?;
+            let n_cut = writer.cut();
+            if n_cut > 0 {
+                self.take_back(n_cut, writer.pending().is_empty())?;
+                summary.n_first = summary.n_first.min(1);
+            }
             summary.decode_time = start.elapsed();
             if summary.n_first == 0 {
                 (summary.n_first, summary.first_token_time) = (writer.n_generated(), summary.decode_time);
@@ -229,7 +233,7 @@ impl Session {
             }
         };
         (summary.finish_reason, summary.n_closing_bytes) = writer.end(reason, on_event)?;
-        self.take_back(writer.cut())?;
+        self.take_back(writer.cut(), writer.pending().is_empty())?;
         (summary.n_generated, summary.pending) = (writer.n_generated(), writer.into_pending());
         Ok(())
     }

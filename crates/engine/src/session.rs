@@ -318,13 +318,14 @@ impl Session {
         Ok(self.tokens.len())
     }
 
-    /// Forgets the last `n` tokens. Where a layer has let go of what was in front of them, that is evaluated again.
-    pub(crate) fn take_back(&mut self, n: usize) -> Result<(), Error> {
+    /// Forgets the last `n` tokens; what logits are to be there after is evaluated again, and so is what was in front of them where a
+    /// layer has let go of it.
+    pub(crate) fn take_back(&mut self, n: usize, with_logits: bool) -> Result<(), Error> {
         if n == 0 {
             return Ok(());
         }
         let rest = self.tokens[..self.tokens.len() - n].to_vec();
-        let left = self.truncate(rest.len())?;
+        let left = self.truncate(rest.len() - usize::from(with_logits).min(rest.len()))?;
         self.append(&rest[left..])
     }
 

@@ -156,19 +156,21 @@ impl Writer {
     }
 
     /// Takes back what nobody was told of.
-    fn drop_held(&mut self) -> FinishReason {
+    fn drop_held(&mut self) {
         let n_pending = self.pending.len().min(self.held.len());
         self.pending.truncate(self.pending.len() - n_pending);
         self.n_taken_back += self.held.len() - n_pending;
         self.n_generated -= self.held.len();
         self.held.clear();
-        FinishReason::Interrupted
     }
 
-    /// Says what was held back.
+    /// Says what was held back; if the text ends on the way, what is left of it is taken back.
     fn tell_held(&mut self, on_event: &mut OnEvent<'_>) -> Option<FinishReason> {
-        let speech = &mut self.speech;
-        self.held.drain(..).find_map(|held| speech.tell(held.n, held.id, held.logprobs.as_ref(), on_event))
+        let mut held = std::mem::take(&mut self.held).into_iter();
+        let ended = held.find_map(|held| self.speech.tell(held.n, held.id, held.logprobs.as_ref(), on_event));
+        self.held.extend(held);
+        self.drop_held();
+        ended
     }
 
     /// Makes a text complete that has reached its length, and says what was held back; why it has ended, and how many bytes were
@@ -180,7 +182,10 @@ impl Writer {
     ) -> Result<(FinishReason, usize), Error> {
         self.rules.settle();
         let reason = match reason {
-            FinishReason::Interrupted => self.drop_held(),
+            FinishReason::Interrupted => {
+                self.drop_held();
+                reason
+            }
             FinishReason::Stop | FinishReason::Length => self.tell_held(on_event).unwrap_or(reason),
         };
         let n_closing = if reason == FinishReason::Length { self.close(on_event)? } else { 0 };

@@ -111,18 +111,24 @@ fn nothing_is_left_of_a_call_that_was_taken_back() {
     }
 }
 
-#[test]
-fn a_call_that_is_certain_is_told_of_from_its_marker_on() {
-    let [engine, _] = engines();
+/// A prompt after which a call comes whose name is any: the model is not doubted, and the mark that ends the name comes at once.
+fn ask_certain(engine: &Engine) -> Asked {
     let ids = ["\"", MARKER].map(|text| engine.tokenizer().token_id(text).unwrap());
-    // Any name is one, so that the model is not doubted; the mark that ends it comes at once.
-    let lark =
-        format!("start: TEXT? (<[{}]> CALL)?\nTEXT: /[a-z ]+/\nCALL: /\\{{\"name\":[^\"]*\"[^\"]*\"[a-z ]*/\n", ids[1]);
-    let mut asked = ask(&engine, ToolChoice::Auto, 24, 1);
+    let mut asked = ask(engine, ToolChoice::Auto, 24, 1);
+    let call = r#"\{"name":[^"]*"[^"]*"[a-z ]*"#;
+    let lark = format!("start: TEXT? (<[{}]> CALL)?\nTEXT: /[a-z ]+/\nCALL: /{call}/\n", ids[1]);
     asked.options.constraint = Some(Constraint::Lark(lark));
     asked.options.sampling.logit_bias = ids.map(|id| (id, 1000.0)).to_vec();
     asked.options.n_logprobs = Some(2);
-    let (mut session, mut heard, mut chosen) = (session(&engine), Heard::default(), Vec::new());
+    asked
+}
+
+#[test]
+fn a_call_that_is_certain_is_told_of_from_its_marker_on() {
+    let [engine, _] = engines();
+    let [quote, marker] = ["\"", MARKER].map(|text| engine.tokenizer().token_id(text).unwrap());
+    let (asked, mut session, mut heard, mut chosen) =
+        (ask_certain(&engine), session(&engine), Heard::default(), Vec::new());
     let generated = session.generate(&asked.prompt.ids, &asked.options, |event| {
         if let Event::Token { id, logprobs: Some(logprobs), .. } = event {
             assert_eq!(logprobs.chosen().id, id);
@@ -133,8 +139,29 @@ fn a_call_that_is_certain_is_told_of_from_its_marker_on() {
     });
     let summary = generated.unwrap();
     assert!(heard.text.starts_with("<tool_call>{\"name\":\"\"") && heard.n_held > 3, "{heard:?}");
-    assert!(chosen[..2] == [ids[1], ids[0]] && heard.ids.len() > chosen.len(), "{chosen:?} of {heard:?}");
-    assert_eq!(heard.ids.iter().filter(|&&id| id == ids[1]).count(), 1);
+    assert!(chosen[..2] == [marker, quote] && heard.ids.len() > chosen.len(), "{chosen:?} of {heard:?}");
+    assert_eq!(heard.ids.iter().filter(|&&id| id == marker).count(), 1);
+    check(&engine, &mut session, &asked, &heard, &summary);
+}
+
+#[test]
+fn a_call_that_is_interrupted_or_stopped_while_it_is_told_of_has_no_more_tokens_than_were_told() {
+    let [engine, _] = engines();
+    for n in 1..5 {
+        let (asked, mut session, mut heard) = (ask_certain(&engine), session(&engine), Heard::default());
+        let generated = session.generate(&asked.prompt.ids, &asked.options, |event| {
+            heard.hear(event);
+            if heard.ids.len() == n { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        let summary = generated.unwrap();
+        assert_eq!((summary.finish_reason, summary.n_generated, heard.ids.len()), (FinishReason::Interrupted, n, n));
+        assert!(session.logits().is_some() || !summary.pending.is_empty(), "it can be gone on with");
+        check(&engine, &mut session, &asked, &heard, &summary);
+    }
+    let (mut asked, mut session) = (ask_certain(&engine), session(&engine));
+    asked.options.stop = vec!["{\"na".to_owned()];
+    let (heard, summary) = write(&mut session, &asked);
+    assert_eq!((heard.text.as_str(), summary.finish_reason), (MARKER, FinishReason::Stop));
     check(&engine, &mut session, &asked, &heard, &summary);
 }
 

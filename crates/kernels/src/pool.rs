@@ -15,7 +15,7 @@ use std::cell::UnsafeCell;
 use std::hint::spin_loop;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle, Thread, ThreadId};
 use std::time::{Duration, Instant};
@@ -102,8 +102,10 @@ impl Shared {
         }
         let parked = &self.parked[worker].0;
         loop {
-            // Sequentially consistent, as is the caller's side: either it sees the flag, or we see its new epoch.
+            // Sequentially consistent, as is the caller's side: either it sees the flag, or we see its new epoch. The fence is for
+            // emulators: qemu 7.2 lets the load overtake the store where aarch64's own instructions forbid it.
             parked.store(true, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
             if self.epoch.0.load(Ordering::SeqCst) != seen {
                 parked.store(false, Ordering::Relaxed);
                 return (budget / 2).max(SPIN_MIN.min(self.spin));

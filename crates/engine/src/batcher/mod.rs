@@ -440,7 +440,7 @@ impl Batcher {
         let n_before = job.n_written();
         let ended = job.go_on(&self.out, rows.end - 1, n_ctx, &mut |update| on_update(id, update));
         let (ended, n_cut) = (ended.transpose(), job.n_cut);
-        // What was taken back has been written once; what nobody was told of when the text was interrupted has not.
+        // Chosen is chosen, whatever is taken back. Of a text that was interrupted there may be less than before.
         self.counts.n_written += (job.n_written() + n_cut).saturating_sub(n_before) as u64;
         let has_ended = ended.is_some();
         if let Some(ended) = ended {

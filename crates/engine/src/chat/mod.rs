@@ -296,7 +296,8 @@ impl Chat {
     fn answer_ids(&self, start: usize, answer: &str, summary: &Summary) -> Vec<u32> {
         let tokenizer = self.session.engine().tokenizer();
         let last: Vec<u32> = summary.pending.iter().copied().filter(|&id| !tokenizer.is_eog(id)).collect();
-        if !last.is_empty() && summary.finish_reason == FinishReason::Stop {
+        let is_ended = summary.pending.last().is_some_and(|&id| tokenizer.is_eog(id));
+        if !is_ended && summary.finish_reason == FinishReason::Stop {
             // A stop string ended it somewhere within the tokens.
             return tokenizer.encode_after(answer, Special::Plain);
         }
