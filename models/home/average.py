@@ -27,7 +27,7 @@ def main():
     mean.load_state_dict({name: sum(w[name] for w in weights) / len(weights) for name in weights[0]})
     out = Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
-    loop.save(mean, out / "model.pt")
+    loop.save(mean, out)
     shutil.copy(Path(__file__).with_name("tokenizer.json"), out)
 
 

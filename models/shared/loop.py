@@ -4,7 +4,6 @@ Knows token ids and weights of tokens, not what they say. One process, or severa
 best with one process a core, each with one thread).
 """
 
-import copy
 import json
 import math
 import time
@@ -51,25 +50,6 @@ class Muon:
             a = y @ y.mT
             y = 3.4445 * y + (-4.7750 * a + 2.0315 * a @ a) @ y
         return (y.mT if tall else y).float()
-
-
-class Mean:
-    """The mean of the weights so far, those of step t counting like t**POWER (Shamir and Zhang 2013).
-
-    The last fifth of the steps makes most of it: it has less of the noise of single steps, and lags behind by little.
-    """
-
-    POWER = 3
-
-    def __init__(self, model):
-        self.model, self.n_steps = copy.deepcopy(model), 0
-
-    @torch.no_grad()
-    def add(self, model):
-        self.n_steps += 1
-        share = (self.POWER + 1) / (self.n_steps + self.POWER)
-        for mean, p in zip(self.model.parameters(), model.parameters()):
-            mean.lerp_(p, share)
 
 
 def shared(f, x):
@@ -152,7 +132,7 @@ def batches(args, rank, n_ranks, hidden, output, rows, choice):
 
 
 def train(args, rank, n_ranks, model, rows, held_out, choice, out):
-    """Until the time is up; returns the mean of the weights. Every `1 / looks` of the time losses and weights are written down.
+    """Until the time is up; every `1 / looks` of it the losses are written down and the model is saved.
 
     held_out: {name: rows}.
     """
@@ -162,8 +142,8 @@ def train(args, rank, n_ranks, model, rows, held_out, choice, out):
     chosen = {id(p) for p in matrices}
     muon = Muon(matrices, precision)
     adam = torch.optim.AdamW([p for p in parameters if id(p) not in chosen], lr=args.lr, betas=(0.9, 0.98), weight_decay=0.0)
-    stream, mean = batches(args, rank, n_ranks, hidden, output, rows, choice), Mean(model)
-    started, step, recent, next_look = time.time(), 0, None, 0.0
+    stream = batches(args, rank, n_ranks, hidden, output, rows, choice)
+    started, step, mean, next_look = time.time(), 0, None, 0.0
     while (progress := agreed((time.time() - started) / (60 * args.minutes))) < 1:
         ids, weights = next(stream)
         loss = loss_of(hidden, output, ids.to(args.device), weights.to(args.device))
@@ -175,35 +155,32 @@ def train(args, rank, n_ranks, model, rows, held_out, choice, out):
         muon.step(lr)
         for p in parameters:
             p.grad = None
-        mean.add(model)
         step += 1
         if step % 10 == 0:
-            recent = float(loss.detach()) if recent is None else 0.8 * recent + 0.2 * float(loss.detach())
-        if rank == 0 and recent is not None and progress >= next_look:
+            mean = float(loss.detach()) if mean is None else 0.8 * mean + 0.2 * float(loss.detach())
+        if rank == 0 and mean is not None and progress >= next_look:
             next_look = progress + 1 / args.looks
-            look(out, model, mean.model, {name: rows[:100] for name, rows in held_out.items()}, args, stream, step, recent, started)
+            report(out, model, {name: rows[:100] for name, rows in held_out.items()}, args, stream, step, mean, started)
+            save(model, out)
     if rank == 0:
-        look(out, model, mean.model, held_out, args, stream, step, recent, started)
-    return mean.model
+        report(out, model, held_out, args, stream, step, mean, started)
+        save(model, out)
 
 
-def look(out, last, mean, held_out, args, stream, step, recent, started):
-    """A line of the log, with the losses of the weights as they are last and of their mean; both are saved."""
-    line = {"step": step, "tokens": step * args.batch_tokens, "minutes": round((time.time() - started) / 60, 2), "train": round(recent or 0, 4)}
+def report(out, model, held_out, args, stream, step, mean, started):
+    line = {"step": step, "tokens": step * args.batch_tokens, "minutes": round((time.time() - started) / 60, 2), "train": round(mean or 0, 4)}
     if isinstance(stream, Chooser):
         line |= {"read": stream.n_read * args.processes, "threshold": round(stream.threshold.value, 4)}
     for name, rows in held_out.items():
-        losses = [held_out_loss(model, rows, args.device, PRECISION[args.precision]) for model in (last, mean)]
-        line |= {f"{name}, last": round(losses[0], 4), name: round(losses[1], 4), f"{name} perplexity": round(math.exp(losses[1]), 3)}
+        loss = held_out_loss(model, rows, args.device, PRECISION[args.precision])
+        line |= {name: round(loss, 4), f"{name} perplexity": round(math.exp(loss), 3)}
     print(line, flush=True)
     with open(out / "log.jsonl", "a") as log:
         log.write(json.dumps(line) + "\n")
-    save(last, out / "last.pt")
-    save(mean, out / "model.pt")
 
 
-def save(model, file):
-    torch.save({"config": asdict(model.config), "weights": {k: v.cpu() for k, v in model.state_dict().items()}}, file)
+def save(model, out):
+    torch.save({"config": asdict(model.config), "weights": {k: v.cpu() for k, v in model.state_dict().items()}}, out / "model.pt")
 
 
 def load(path):
@@ -229,9 +206,9 @@ def work(rank, n_ranks, args, rows, held_out, finish, choice):
     torch.manual_seed(0)
     out = Path(args.out)
     model = (load(args.resume) if args.resume else Model(args.shape)).to(args.device)
-    mean = train(args, rank, n_ranks, model, rows, held_out, choice, out)
+    train(args, rank, n_ranks, model, rows, held_out, choice, out)
     if rank == 0:
-        finish(mean.eval(), out)
+        finish(model.eval(), out)
 
 
 def start(args, rows, held_out, finish, choice=None):
