@@ -131,6 +131,18 @@ pub enum Error {
 impl Error {
     /// Whether the same may succeed once something else has given its memory back.
     pub fn is_about_memory(&self) -> bool {
-        matches!(self, Self::TooLittleMemory { .. } | Self::Store(atta_store::Error::OverBudget { .. }))
+        self.missing_bytes().is_some()
+    }
+
+    /// Bytes of memory that something else has to give back before the same can succeed; it may then lack more. `None` if
+    /// memory is not what was missing.
+    pub fn missing_bytes(&self) -> Option<u64> {
+        match *self {
+            Self::TooLittleMemory { budget, smallest, .. } => Some(smallest.saturating_sub(budget)),
+            Self::Store(atta_store::Error::OverBudget { asked, used, limit, .. }) => {
+                Some(used.saturating_add(asked).saturating_sub(limit))
+            }
+            _ => None,
+        }
     }
 }

@@ -22,6 +22,9 @@ use crate::{
 /// What stands behind names where another server has several versions of a model.
 const LATEST: &str = ":latest";
 
+/// What a model gives back at most that its budget does not count, bytes: the tables of its tokenizer and its template.
+const UNCOUNTED: u64 = 64 << 20;
+
 /// Loads a model beside others that hold so many bytes of private memory.
 pub type Open = dyn Fn(u64) -> Result<Engine, Error> + Send + Sync;
 
@@ -219,7 +222,7 @@ impl Models {
                     *lock(&self.entries[i].place) = Place::new(Some(Arc::clone(&model)));
                     return Ok(model);
                 }
-                Err(ServeError::Engine(error)) if error.is_about_memory() && self.unload_oldest() => {}
+                Err(ServeError::Engine(error)) if self.may_help(&error) && self.unload_oldest() => {}
                 Err(error) => return Err(error),
             }
         }
@@ -277,6 +280,17 @@ impl Models {
         };
         // A thread that came to grief has told of it by itself.
         let _ = tokio::task::spawn_blocking(work).await;
+    }
+
+    /// Whether it can be mended by giving up models that nobody uses: one that would not fit without them either leaves
+    /// them alone.
+    fn may_help(&self, error: &Error) -> bool {
+        let unused = |entry: &Entry| {
+            let place = lock(&entry.place);
+            place.model.as_ref().filter(|_| !place.is_used()).map_or(0, |model| model.engine.budget().used())
+        };
+        let given_back = UNCOUNTED + self.entries.iter().map(unused).sum::<u64>();
+        error.missing_bytes().is_some_and(|missing| missing <= given_back)
     }
 
     /// Takes the one out of memory that nobody has used for longest; whether there was one.

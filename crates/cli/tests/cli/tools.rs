@@ -96,6 +96,23 @@ fn a_tool_that_must_be_called_is_called_once_for_each_message() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_result_that_does_not_fit_is_cut_and_the_message_goes_on() {
+    let scratch = Scratch::new("long-result");
+    let saved = scratch.path("chat.json");
+    let tool = program(&scratch, "#!/bin/sh\necho '{\"ok\": true}'; seq -s ' ' 2000\n");
+    let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/home/tools.json");
+    let chat = ["chat", "--tools", tools, "--tool-cmd", &tool, "--yes", "-t", "0", "--tool-choice", "set_light"];
+    let input = format!("turn on the kitchen light\n/save {saved}\n");
+    let output = atta_with_input(&chat, input.as_bytes());
+    assert!(output.status.success() && !output.stdout.is_empty(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr).matches("do not fit into the context").count(), 1);
+    let conversation: Value = serde_json::from_slice(&std::fs::read(&saved).unwrap()).unwrap();
+    let heard = conversation[2]["content"].as_str().unwrap();
+    assert!(heard.contains("1 2 3 ") && heard.ends_with(" (cut off)"), "{heard}");
+}
+
+#[test]
 fn a_run_that_does_not_begin_leaves_its_statistics() {
     let scratch = Scratch::new("unbegun");
     let stats = scratch.path("stats.json");

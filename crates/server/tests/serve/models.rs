@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atta_engine::{Engine, LoadOptions, PromptCache};
+use atta_engine::{Engine, Error, LoadOptions, PromptCache};
 use atta_server::{ModelSource, ServeError, Server, ServerOptions};
 
 use crate::running::{ENDLESS, Running, options, source, source_within};
@@ -74,7 +74,9 @@ fn a_model_makes_room_for_another_one_but_not_while_it_answers() {
     let bytes = alone.count("atta_memory_bytes");
     alone.stop();
     let budget = Some((1.5 * bytes) as u64);
-    let server = Running::with(vec![within("first", budget), within("second", budget)], options.clone());
+    let too_little = || Error::TooLittleMemory { budget: 1 << 30, smallest: 1 << 40, way_out: String::new() };
+    let huge = ModelSource { names: vec!["huge".to_owned()], open: Box::new(move |_| Err(too_little())) };
+    let server = Running::with(vec![within("first", budget), within("second", budget), huge], options.clone());
     let endless = server.send("/v1/completions", ENDLESS);
     server.wait_until("an answer is written", |server| server.count("atta_generated_tokens_total") > 5.0);
     let refused = server.ask("/v1/completions", &short("second"));
@@ -87,6 +89,8 @@ fn a_model_makes_room_for_another_one_but_not_while_it_answers() {
         assert!(server.count("atta_models_loaded") == 1.0, "there is room for one");
         assert!(server.count("atta_memory_bytes") <= 1.5 * bytes);
     }
+    assert!(server.ask("/v1/completions", &short("huge")).starts_with("HTTP/1.1 503"));
+    assert!(server.count("atta_models_loaded") == 1.0, "no model goes for one that does not fit even so");
     server.stop();
 }
 

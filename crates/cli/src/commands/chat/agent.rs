@@ -14,11 +14,19 @@ use atta::{
     tools::{Piece, ToolCall, ToolChoice},
 };
 
-use super::{Conversation, Next, full, lines::Consent, notice, program};
+use super::{
+    Conversation, Next, full,
+    lines::Consent,
+    notice,
+    program::{self, CUT_OFF},
+};
 use crate::{failure::Failure, listener::Listener, tools};
 
 /// Answers with calls in a row: a model may call for ever.
 const MAX_ROUNDS: usize = 16;
+
+/// The part of the context that results of calls leave to the answer behind them, one in so many.
+const ANSWER_SHARE: usize = 8;
 
 /// The answer that is put behind calls after which none came: only then can a message of the user follow.
 const NO_ANSWER: &str = "(no answer)";
@@ -63,6 +71,7 @@ impl Conversation<'_> {
             };
             self.chat.push(Message::tool(&call.id, &call.name, result));
         }
+        self.make_room()?;
         Ok(Continue(()))
     }
 
@@ -106,6 +115,34 @@ impl Conversation<'_> {
         Ok(if calls.is_empty() { Break(Next::GoOn) } else { Continue(calls) })
     }
 
+    /// Shortens results of calls until the context has room for an answer behind them, or they can be no shorter.
+    fn make_room(&mut self) -> Result<(), Failure> {
+        let session = self.chat.session();
+        let most = if session.shifts() { usize::MAX } else { session.n_ctx() - session.n_ctx() / ANSWER_SHARE };
+        let mut is_cut = false;
+        while self.chat.prompt().map_err(Error::from)?.ids.len() > most && self.shorten_result() {
+            if !std::mem::replace(&mut is_cut, true) {
+                notice("the results of the calls do not fit into the context: the model is told how they begin");
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves half of the longest result that the last message of the user has led to; whether there was one to shorten.
+    fn shorten_result(&mut self) -> bool {
+        let messages = self.chat.messages();
+        let first = messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
+        let results = (first..messages.len()).filter(|&i| messages[i].role == Role::Tool);
+        let longest = results.max_by_key(|&i| messages[i].content.len());
+        let shorter = longest.and_then(|i| Some((i, half(&messages[i].content)?)));
+        let Some((at, content)) = shorter else { return false };
+        let mut rest = messages[at..].to_vec();
+        rest[0].content = content;
+        self.chat.rewind(at);
+        rest.into_iter().for_each(|message| self.chat.push(message));
+        true
+    }
+
     /// Runs a tool, if the user agrees; none if the user wants no more of this message.
     fn result_of(&mut self, call: &ToolCall, program: &Path) -> Result<Option<String>, Failure> {
         notice(&format!("call: {}", tools::line(call)));
@@ -116,6 +153,13 @@ impl Conversation<'_> {
             Consent::Stop => Ok(None),
         }
     }
+}
+
+/// The first half of a result, and that it is not all; `None` if that would be no shorter.
+fn half(result: &str) -> Option<String> {
+    let text = result.strip_suffix(CUT_OFF).unwrap_or(result);
+    let shorter = format!("{}{CUT_OFF}", &text[..text.floor_char_boundary(text.len() / 2)]);
+    (shorter.len() < result.len()).then_some(shorter)
 }
 
 /// How many of these messages, the first of them the user's, are settled: an answer, or rounds of calls that all have
@@ -137,6 +181,14 @@ fn n_settled(said: &[Message]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_result_is_halved_until_nothing_is_left_of_it() {
+        assert_eq!(half("0123456789012345678901234567890é").unwrap(), format!("0123456789012345{CUT_OFF}"));
+        assert_eq!(half(&format!("0123é{CUT_OFF}")).unwrap(), format!("012{CUT_OFF}"));
+        assert_eq!(half(&format!("é{CUT_OFF}")).unwrap(), CUT_OFF);
+        assert_eq!((half(CUT_OFF), half("short")), (None, None));
+    }
 
     #[test]
     fn rounds_with_all_their_results_are_settled() {

@@ -19,6 +19,9 @@ use crate::interrupt::Interrupt;
 /// Bytes of a result that the model is told.
 const MAX_RESULT: usize = 64 << 10;
 
+/// Stands behind as much of a result as the model is told, if that is not all.
+pub(super) const CUT_OFF: &str = "… (cut off)";
+
 /// How often a program is asked whether it has ended.
 const POLL: Duration = Duration::from_millis(10);
 
@@ -68,7 +71,7 @@ impl Program {
     fn end(&mut self) -> io::Result<Option<String>> {
         if self.output.len() > MAX_RESULT {
             let text = String::from_utf8_lossy(&self.output[..MAX_RESULT]);
-            return Ok(Some(format!("{text}… (cut off)")));
+            return Ok(Some(format!("{text}{CUT_OFF}")));
         }
         if self.exit.is_none() {
             self.exit = self.child.try_wait()?.map(|status| (status, Instant::now()));
@@ -165,8 +168,8 @@ mod tests {
     fn a_program_that_prints_for_ever_is_cut_off() {
         for script in ["yes", "trap '' PIPE; while :; do echo yes; done"] {
             let said = says(script);
-            assert_eq!(said.len(), MAX_RESULT + "… (cut off)".len());
-            assert!(said.starts_with("y") && said.ends_with("… (cut off)"));
+            assert_eq!(said.len(), MAX_RESULT + CUT_OFF.len());
+            assert!(said.starts_with("y") && said.ends_with(CUT_OFF));
         }
     }
 
