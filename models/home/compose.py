@@ -50,15 +50,18 @@ KEYS = {a: b for a, b in zip("abcdefghijklmnopqrstuvwxyz", "sq vn xf sr wd dg fh
 
 @dataclass(frozen=True)
 class Habits:
-    """How people talk: the share of turns with typing errors, and of requests that another one follows in the same sentence."""
+    """How people talk: the share of turns with typing errors, of requests that another one follows in the same sentence, and
+    of turns behind a call that change it: behind calculations and conversions, and behind other calls."""
 
     typing_errors: float = 0.1
     joins: float = 0.26
+    changed_sums: float = 0.25
+    changed_calls: float = 0.25
 
 
 USUAL = Habits()
 # More of what is hard to learn.
-HARD = Habits(typing_errors=0.22, joins=0.4)
+HARD = Habits(typing_errors=0.22, joins=0.45, changed_sums=0.7)
 
 
 def weighted(rng, weights):
@@ -269,7 +272,8 @@ def conversation(n, habits=USUAL):
     while length > 0 or not messages:
         length -= 1
         kind = rng.random()
-        if last and last[0] in FOLLOWS and kind < 0.25:
+        changes = habits.changed_sums if last and last[0] in arithmetic.FOLLOWS else habits.changed_calls
+        if last and last[0] in FOLLOWS and kind < changes:
             made = FOLLOWS[last[0]](rng, last[1])
             if made is None:
                 continue
