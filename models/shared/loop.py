@@ -6,6 +6,8 @@ best with one process a core, each with one thread).
 
 import json
 import math
+import signal
+import sys
 import time
 from dataclasses import asdict
 from functools import partial
@@ -219,7 +221,9 @@ def start(args, rows, held_out, finish, choice=None):
     meeting(args).unlink(missing_ok=True)
     arguments = (args.processes, args, rows, held_out, finish, choice)
     if args.processes > 1:
-        torch.multiprocessing.spawn(work, arguments, nprocs=args.processes)
+        # Whoever is told to end takes its processes along, which would go on for as long as they were told.
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+        torch.multiprocessing.spawn(work, arguments, nprocs=args.processes, daemon=True)
     else:
         work(0, *arguments)
 
