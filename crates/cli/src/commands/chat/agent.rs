@@ -28,6 +28,10 @@ const MAX_ROUNDS: usize = 16;
 /// The part of the context that results of calls leave to the answer behind them, one in so many.
 const ANSWER_SHARE: usize = 8;
 
+/// Bytes of a result that is shortened only if the conversation does not fit else: where little was left before it, it would
+/// lose what it says for a room that it has not taken.
+const SHORT: usize = 256;
+
 /// The answer that is put behind calls after which none came: only then can a message of the user follow.
 const NO_ANSWER: &str = "(no answer)";
 
@@ -118,21 +122,28 @@ impl Conversation<'_> {
     /// Shortens results of calls until the context has room for an answer behind them, or they can be no shorter.
     fn make_room(&mut self) -> Result<(), Failure> {
         let session = self.chat.session();
-        let most = if session.shifts() { usize::MAX } else { session.n_ctx() - session.n_ctx() / ANSWER_SHARE };
+        // What shifts has room for everything.
+        let n_ctx = if session.shifts() { usize::MAX } else { session.n_ctx() };
         let mut is_cut = false;
-        while self.chat.prompt().map_err(Error::from)?.ids.len() > most && self.shorten_result() {
+        loop {
+            let n_prompt = self.chat.prompt().map_err(Error::from)?.ids.len();
+            let is_enough = n_prompt <= n_ctx - n_ctx / ANSWER_SHARE;
+            if is_enough || !self.shorten_result(if n_prompt > n_ctx { 0 } else { SHORT }) {
+                return Ok(());
+            }
             if !std::mem::replace(&mut is_cut, true) {
                 notice("the results of the calls do not fit into the context: the model is told how they begin");
             }
         }
-        Ok(())
     }
 
-    /// Leaves half of the longest result that the last message of the user has led to; whether there was one to shorten.
-    fn shorten_result(&mut self) -> bool {
+    /// Leaves half of the longest result that the last message of the user has led to, of those of more bytes than
+    /// that; whether there was one to shorten.
+    fn shorten_result(&mut self, n_bytes: usize) -> bool {
         let messages = self.chat.messages();
         let first = messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
-        let results = (first..messages.len()).filter(|&i| messages[i].role == Role::Tool);
+        let is_long = |message: &Message| message.role == Role::Tool && message.content.len() > n_bytes;
+        let results = (first..messages.len()).filter(|&i| is_long(&messages[i]));
         let longest = results.max_by_key(|&i| messages[i].content.len());
         let shorter = longest.and_then(|i| Some((i, half(&messages[i].content)?)));
         let Some((at, content)) = shorter else { return false };
