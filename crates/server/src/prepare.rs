@@ -51,28 +51,63 @@ pub(crate) trait Ask: DeserializeOwned + Send + 'static {
     }
 }
 
-/// A request that was read, its model, and its place among those that are answered or wait.
-pub(crate) struct Asked<R> {
+/// A request that was read, and its place among those that are answered or wait.
+pub(crate) struct Received<R> {
     pub(crate) request: R,
-    pub(crate) model: Arc<Model>,
-    pub(crate) place: OwnedSemaphorePermit,
-    /// How long it took to have the model in memory.
-    pub(crate) load_time: Duration,
+    place: OwnedSemaphorePermit,
+    /// When its answer has to end.
+    until: Option<Instant>,
 }
 
-impl<R: Ask> Asked<R> {
-    /// Reads a request, and has its model loaded if it is not in memory.
+impl<R: Ask> Received<R> {
     pub(crate) async fn read(app: &App, body: Body) -> Result<Self, Refusal> {
+        let until = app.options.max_time.map(|time| Instant::now() + time);
         if app.is_stopping() {
             return Err(Refusal::stopping());
         }
         let place = app.place()?;
         let bytes = body::read(body, app.options.max_body, app.options.read_timeout).await?;
         // The place is held by the work, which goes on if the client goes away.
-        let (request, place): (R, _) = elsewhere(move || Ok((body::parse(&bytes)?, place))).await?;
+        elsewhere(move || Ok(Self { request: body::parse(&bytes)?, place, until })).await
+    }
+
+    /// Has its model loaded if it is not in memory.
+    async fn with_model(self, app: &App) -> Result<Asked<R>, Refusal> {
+        let Self { request, place, .. } = self;
         let start = Instant::now();
         let model = app.models.get(request.model(), request.stay()).await?;
-        Ok(Self { request, model, place, load_time: start.elapsed() })
+        Ok(Asked { request, model, place, load_time: start.elapsed() })
+    }
+
+    /// As [`begin`].
+    pub(crate) async fn begin<T: Send + 'static>(
+        self,
+        app: &App,
+        make: impl FnOnce(&Model, R) -> Result<(Prepared, T), Refusal> + Send + 'static,
+    ) -> Result<(Answers, T), Refusal> {
+        let until = self.until;
+        let Asked { request, model, place, load_time } = self.with_model(app).await?;
+        let work = move || make(&model, request).map(|made| (made, model, place));
+        let ((Prepared { jobs, readers }, more), model, place) = elsewhere(work).await?;
+        let (sender, news) = tokio::sync::mpsc::unbounded_channel();
+        model.worker.submit(jobs, &sender, until)?;
+        Ok((Answers::new(model, load_time, news, readers, place), more))
+    }
+}
+
+/// A request that was read, its model, and its place.
+pub(crate) struct Asked<R> {
+    request: R,
+    model: Arc<Model>,
+    place: OwnedSemaphorePermit,
+    /// How long it took to have the model in memory.
+    load_time: Duration,
+}
+
+impl<R: Ask> Asked<R> {
+    /// Reads a request, and has its model loaded if it is not in memory.
+    pub(crate) async fn read(app: &App, body: Body) -> Result<Self, Refusal> {
+        Received::read(app, body).await?.with_model(app).await
     }
 
     /// Answers it where nobody waits for that.
@@ -96,13 +131,7 @@ pub(crate) async fn begin<R: Ask, T: Send + 'static>(
     body: Body,
     make: impl FnOnce(&Model, R) -> Result<(Prepared, T), Refusal> + Send + 'static,
 ) -> Result<(Answers, T), Refusal> {
-    let until = app.options.max_time.map(|time| Instant::now() + time);
-    let Asked { request, model, place, load_time } = Asked::read(app, body).await?;
-    let work = move || make(&model, request).map(|made| (made, model, place));
-    let ((Prepared { jobs, readers }, more), model, place) = elsewhere(work).await?;
-    let (sender, news) = tokio::sync::mpsc::unbounded_channel();
-    model.worker.submit(jobs, &sender, until)?;
-    Ok((Answers::new(model, load_time, news, readers, place), more))
+    Received::read(app, body).await?.begin(app, make).await
 }
 
 /// Does what takes a while on another thread.

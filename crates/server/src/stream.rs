@@ -101,7 +101,16 @@ pub(crate) fn events<W: Writer>(answers: Answers, writer: W) -> Response {
 
 /// A response of one line for each event, whose names are not told.
 pub(crate) fn lines<W: Writer>(answers: Answers, writer: W) -> Response {
-    let mut response = Body::from_stream(Lines(Events::new(answers, writer))).into_response();
+    of_lines(Body::from_stream(Lines(Events::new(answers, writer))))
+}
+
+/// A response of one line.
+pub(crate) fn line(value: Value) -> Response {
+    of_lines(Body::from(Event::from(value).data + "\n"))
+}
+
+fn of_lines(body: Body) -> Response {
+    let mut response = body.into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
     response
 }

@@ -1,6 +1,6 @@
 //! `POST /api/chat`.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use atta_engine::chat::Said;
 use axum::{body::Body, extract::State, response::Response};
@@ -8,11 +8,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
-    PRIORITY,
+    ForModel, PRIORITY,
     keep_alive::KeepAlive,
     says::{Says, messages},
     settings::{Settings, reason_of_nothing},
-    tell::{Form, How, tell},
+    tell::{Form, How},
 };
 use crate::{
     app::App,
@@ -51,11 +51,17 @@ impl Ask for ChatRequest {
     }
 }
 
+impl ForModel for ChatRequest {
+    fn farewell(&self) -> Option<How> {
+        let Self { messages, tools: None, options: None, format: None, think: None, .. } = self else { return None };
+        let Self { logprobs: None, top_logprobs: None, truncate: None, shift: None, .. } = self else { return None };
+        if messages.is_empty() { How::farewell(Form::Chat, self.stream, self.stay()) } else { None }
+    }
+}
+
 /// Answers a conversation.
 pub(crate) async fn answer(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
-    let start = Instant::now();
-    let (answers, how) = prepare::begin(&app, body, prepared).await?;
-    tell(answers, how, start).await
+    super::answer(&app, body, prepared).await
 }
 
 fn prepared(model: &Model, request: ChatRequest) -> Result<(Prepared, How), Refusal> {

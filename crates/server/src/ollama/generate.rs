@@ -1,6 +1,6 @@
 //! `POST /api/generate`: an answer to a text, or what follows it.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use atta_engine::chat::{Message, Said};
 use axum::{body::Body, extract::State, response::Response};
@@ -8,10 +8,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
-    PRIORITY,
+    ForModel, PRIORITY,
     keep_alive::KeepAlive,
     settings::{Settings, THINK, Understood, reason_of_nothing},
-    tell::{Form, How, Read, tell},
+    tell::{Form, How, Read},
 };
 use crate::{
     app::App,
@@ -60,11 +60,22 @@ impl Ask for GenerateRequest {
     }
 }
 
+impl ForModel for GenerateRequest {
+    fn farewell(&self) -> Option<How> {
+        let Self { prompt, system, context, raw: false, suffix, template, images, .. } = self else { return None };
+        let Self { options: None, format: None, think: None, logprobs: None, top_logprobs: None, .. } = self else {
+            return None;
+        };
+        let Self { truncate: None, shift: None, .. } = self else { return None };
+        let is_empty = [prompt, system, suffix, template].into_iter().all(String::is_empty);
+        let is_bare = is_empty && context.is_empty() && images.is_empty();
+        if is_bare { How::farewell(Form::Generate(None), self.stream, self.stay()) } else { None }
+    }
+}
+
 /// Answers a text.
 pub(crate) async fn answer(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
-    let start = Instant::now();
-    let (answers, how) = prepare::begin(&app, body, prepared).await?;
-    tell(answers, how, start).await
+    super::answer(&app, body, prepared).await
 }
 
 fn prepared(model: &Model, request: GenerateRequest) -> Result<(Prepared, How), Refusal> {

@@ -11,5 +11,40 @@ mod says;
 pub(crate) mod settings;
 mod tell;
 
+use std::time::Instant;
+
+use axum::{body::Body, response::Response};
+
+use self::tell::How;
+use crate::{
+    app::App,
+    models::Model,
+    prepare::{Ask, Prepared, Received},
+    refusal::Refusal,
+};
+
 /// That of requests which do not say how urgent they are.
 const PRIORITY: u8 = 1;
+
+/// A request for an answer or, without words, for the model to come or go.
+trait ForModel: Ask {
+    /// How a request is answered that wants nothing but that its model leaves memory.
+    fn farewell(&self) -> Option<How>;
+}
+
+/// Answers a request; a model that is to leave is not loaded for it.
+async fn answer<R: ForModel>(
+    app: &App,
+    body: Body,
+    prepared: impl FnOnce(&Model, R) -> Result<(Prepared, How), Refusal> + Send + 'static,
+) -> Result<Response, Refusal> {
+    let start = Instant::now();
+    let received = Received::<R>::read(app, body).await?;
+    if let Some(how) = received.request.farewell()
+        && let (name, None) = app.models.look_up(received.request.model())?
+    {
+        return Ok(how.nothing(name));
+    }
+    let (answers, how) = received.begin(app, prepared).await?;
+    tell::tell(answers, how, start).await
+}

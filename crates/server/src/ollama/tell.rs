@@ -19,11 +19,11 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-use super::settings::THINK;
+use super::settings::{THINK, reason_of_nothing};
 use crate::{
     answer::{Answers, End, Happening},
     dialect::Dialect,
-    models::Model,
+    models::{Model, Stay},
     openai::wire::thought,
     refusal::Refusal,
     stream::{self, Event, Writer},
@@ -54,6 +54,43 @@ pub(super) struct How {
     pub(super) logprobs: bool,
     /// What is said of a request for nothing but the model.
     pub(super) reason_of_nothing: &'static str,
+}
+
+impl How {
+    /// For a request without words, if it wants the model to leave memory at once.
+    pub(super) fn farewell(form: Form, stream: Option<bool>, stay: Option<Stay>) -> Option<Self> {
+        let is_farewell = stay == Some(Stay::For(Duration::ZERO));
+        let reason_of_nothing = reason_of_nothing(stay);
+        is_farewell.then(|| Self { form, is_stream: stream.unwrap_or(true), logprobs: false, reason_of_nothing })
+    }
+
+    /// The answer to a request without words, of a model that is not in memory.
+    pub(super) fn nothing(&self, model: &str) -> Response {
+        let line = self.last_of_nothing(model);
+        if self.is_stream { stream::line(line) } else { Json(line).into_response() }
+    }
+
+    fn line(&self, model: &str, part: Part) -> Value {
+        let mut line = json!({ "model": model, "created_at": now(), "done": false });
+        match self.form {
+            Form::Chat => line["message"] = part.into_message(),
+            Form::Generate(_) => {
+                line["response"] = part.text.into();
+                if !part.thinking.is_empty() {
+                    line["thinking"] = part.thinking.into();
+                }
+            }
+        }
+        line
+    }
+
+    /// The line of a request without words.
+    fn last_of_nothing(&self, model: &str) -> Value {
+        let mut line = self.line(model, Part::default());
+        line["done"] = true.into();
+        line["done_reason"] = self.reason_of_nothing.into();
+        line
+    }
 }
 
 /// Something that was said.
@@ -103,17 +140,7 @@ struct Teller {
 
 impl Teller {
     fn line(&self, part: Part) -> Value {
-        let mut line = json!({ "model": self.model.name, "created_at": now(), "done": false });
-        match self.how.form {
-            Form::Chat => line["message"] = part.into_message(),
-            Form::Generate(_) => {
-                line["response"] = part.text.into();
-                if !part.thinking.is_empty() {
-                    line["thinking"] = part.thinking.into();
-                }
-            }
-        }
-        line
+        self.how.line(&self.model.name, part)
     }
 
     fn text(&self, text: String) -> Value {
@@ -138,12 +165,8 @@ impl Teller {
         line
     }
 
-    /// The line of a request without words.
     fn nothing(&self) -> Value {
-        let mut line = self.text(String::new());
-        line["done"] = true.into();
-        line["done_reason"] = self.how.reason_of_nothing.into();
-        line
+        self.how.last_of_nothing(&self.model.name)
     }
 }
 

@@ -117,6 +117,13 @@ fn a_model_stays_as_long_as_its_last_user_wanted() {
     };
     assert!(ask("0").contains(r#""done_reason":"unload""#));
     server.wait_until("the model is gone", |server| server.count("atta_models_loaded") == 0.0);
+    let bye = r#"{"model": "stories", "keep_alive": 0, "stream": false, "messages": []}"#;
+    for again in [ask("0"), server.ask("/api/chat", bye)] {
+        assert_ok(&again);
+        assert!(again.contains(r#""done_reason":"unload""#), "{again}");
+        assert!(server.count("atta_models_loaded") == 0.0, "a model that is to leave is not loaded for it");
+    }
+    assert!(server.ask("/api/chat", &bye.replace("stories", "third")).starts_with("HTTP/1.1 404"));
     assert!(ask(r#""1h""#).contains(r#""done_reason":"load""#));
     assert!(!server.ask("/api/ps", "").contains(r#""expires_at":"9999"#));
     assert_ok(&server.ask("/v1/completions", &short("stories")));
