@@ -53,9 +53,12 @@ impl Ask for ChatRequest {
 
 impl ForModel for ChatRequest {
     fn farewell(&self) -> Option<How> {
-        let Self { messages, tools: None, options: None, format: None, think: None, .. } = self else { return None };
-        let Self { logprobs: None, top_logprobs: None, truncate: None, shift: None, .. } = self else { return None };
-        if messages.is_empty() { How::farewell(Form::Chat, self.stream, self.stay()) } else { None }
+        #[rustfmt::skip] // Every field, so that a new one cannot be forgotten here.
+        let Self {
+            model: _, messages, tools: None, options: None, format: None, stream, think: None, keep_alive: _,
+            logprobs: None, top_logprobs: None, truncate: None, shift: None,
+        } = self else { return None };
+        if messages.is_empty() { How::farewell(Form::Chat, *stream, self.stay()) } else { None }
     }
 }
 

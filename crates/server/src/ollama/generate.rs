@@ -62,14 +62,14 @@ impl Ask for GenerateRequest {
 
 impl ForModel for GenerateRequest {
     fn farewell(&self) -> Option<How> {
-        let Self { prompt, system, context, raw: false, suffix, template, images, .. } = self else { return None };
-        let Self { options: None, format: None, think: None, logprobs: None, top_logprobs: None, .. } = self else {
-            return None;
-        };
-        let Self { truncate: None, shift: None, .. } = self else { return None };
+        #[rustfmt::skip] // Every field, so that a new one cannot be forgotten here.
+        let Self {
+            model: _, prompt, system, context, raw: false, suffix, template, images, options: None, format: None, stream,
+            think: None, keep_alive: _, logprobs: None, top_logprobs: None, truncate: None, shift: None,
+        } = self else { return None };
         let is_empty = [prompt, system, suffix, template].into_iter().all(String::is_empty);
         let is_bare = is_empty && context.is_empty() && images.is_empty();
-        if is_bare { How::farewell(Form::Generate(None), self.stream, self.stay()) } else { None }
+        if is_bare { How::farewell(Form::Generate(None), *stream, self.stay()) } else { None }
     }
 }
 
