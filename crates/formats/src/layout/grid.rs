@@ -41,13 +41,20 @@ block! {
     IQ1M, 56: { qs: 32 at 0, qh: 16 at 32, scales: 8 at 48, }
 }
 
-/// The 32 signs that four times 7 bits stand for: the eighth makes the number of minus signs even.
+/// Four times 7 bits, one behind the other, as four bytes.
 #[inline(always)]
-fn even_signs(packed: u32) -> u32 {
-    (0..4).fold(0, |signs, i| {
-        let seven = (packed >> (7 * i)) & 127;
-        signs | (seven | (seven.count_ones() & 1) << 7) << (8 * i)
-    })
+pub fn spread_sevens(packed: u32) -> u32 {
+    let halves = (packed & 0x3fff) | (packed & 0x0fff_c000) << 2;
+    (halves & 0x007f_007f) | (halves & 0x3f80_3f80) << 1
+}
+
+/// Signs of which each byte stores 7: the eighth makes the number of minus signs even.
+#[inline(always)]
+pub fn even_signs(sevens: u32) -> u32 {
+    // Bit 0 of each byte becomes the sum of its bits, whatever the others get from their neighbours.
+    let fours = sevens ^ (sevens >> 4);
+    let pairs = fours ^ (fours >> 2);
+    sevens | ((pairs ^ (pairs >> 1)) & 0x0101_0101) << 7
 }
 
 /// Nibble `i` of `bytes`.
@@ -91,10 +98,10 @@ impl IQ2XXS<'_> {
         std::array::from_fn(|i| self.qs()[8 * g + i].into())
     }
 
-    /// Signs of group `g` < 8.
+    /// Four times 7 signs of group `g` < 8, one behind the other: [`spread_sevens`], [`even_signs`]. The top 4 bits are not theirs.
     #[inline(always)]
-    pub fn group_signs(self, g: usize) -> u32 {
-        even_signs(u32_at(self.qs(), 8 * g + 4))
+    pub fn packed_signs(self, g: usize) -> u32 {
+        u32_at(self.qs(), 8 * g + 4)
     }
 }
 
@@ -116,7 +123,7 @@ impl Signed for IQ2XXS<'_> {
     /// ±8, ±25, ±43.
     #[inline(always)]
     fn codes(self, g: usize, out: &mut [i8; 32]) {
-        signed(&grids::IQ2_XXS, self.entries(g), self.group_signs(g), out);
+        signed(&grids::IQ2_XXS, self.entries(g), even_signs(spread_sevens(self.packed_signs(g))), out);
     }
 }
 
@@ -132,10 +139,13 @@ impl IQ2XS<'_> {
         std::array::from_fn(|i| self.word(4 * g + i) & 511)
     }
 
-    /// Signs of group `g` < 8.
+    /// Signs of group `g` < 8, 7 in each byte: [`even_signs`].
     #[inline(always)]
-    pub fn group_signs(self, g: usize) -> u32 {
-        even_signs((0..4).fold(0, |signs, i| signs | u32::from(self.word(4 * g + i) >> 9) << (7 * i)))
+    pub fn sevens(self, g: usize) -> u32 {
+        let words = u64::from(u32_at(self.qs(), 8 * g)) | u64::from(u32_at(self.qs(), 8 * g + 4)) << 32;
+        let sevens = words >> 9 & 0x007f_007f_007f_007f;
+        let pairs = (sevens | sevens >> 8) & 0x0000_ffff_0000_ffff;
+        (pairs | pairs >> 16) as u32
     }
 }
 
@@ -157,7 +167,7 @@ impl Signed for IQ2XS<'_> {
     /// ±8, ±25, ±43.
     #[inline(always)]
     fn codes(self, g: usize, out: &mut [i8; 32]) {
-        signed(&grids::IQ2_XS, self.entries(g), self.group_signs(g), out);
+        signed(&grids::IQ2_XS, self.entries(g), even_signs(self.sevens(g)), out);
     }
 }
 
@@ -205,10 +215,10 @@ impl IQ3XXS<'_> {
         std::array::from_fn(|i| self.qs()[8 * g + i].into())
     }
 
-    /// Signs of group `g` < 8.
+    /// Four times 7 signs of group `g` < 8, one behind the other: [`spread_sevens`], [`even_signs`]. The top 4 bits are not theirs.
     #[inline(always)]
-    pub fn group_signs(self, g: usize) -> u32 {
-        even_signs(u32_at(self.scales(), 4 * g))
+    pub fn packed_signs(self, g: usize) -> u32 {
+        u32_at(self.scales(), 4 * g)
     }
 }
 
@@ -230,7 +240,7 @@ impl Signed for IQ3XXS<'_> {
     /// −62 to 62.
     #[inline(always)]
     fn codes(self, g: usize, out: &mut [i8; 32]) {
-        signed(&grids::IQ3_XXS, self.entries(g), self.group_signs(g), out);
+        signed(&grids::IQ3_XXS, self.entries(g), even_signs(spread_sevens(self.packed_signs(g))), out);
     }
 }
 
@@ -393,11 +403,13 @@ mod tests {
 
     #[test]
     fn the_eighth_sign_makes_them_even() {
-        assert_eq!(even_signs(0), 0);
-        assert_eq!(even_signs(0b0000001), 0b1000_0001);
-        assert_eq!(even_signs(0b0000011), 0b0000_0011);
-        assert_eq!(even_signs(0b1111111 << 21), 0xff << 24);
-        assert_eq!(even_signs(0xf << 28), 0, "the scale above the signs is not theirs");
+        let signs = |packed| even_signs(spread_sevens(packed));
+        assert_eq!(signs(0), 0);
+        assert_eq!(signs(0b0000001), 0b1000_0001);
+        assert_eq!(signs(0b0000011), 0b0000_0011);
+        assert_eq!(signs(0b1111111 << 21), 0xff << 24);
+        assert_eq!(signs(0b1000001 << 7 | 0b1101 << 14), 0b1000_1101 << 16 | 0b0100_0001 << 8);
+        assert_eq!(signs(0xf << 28), 0, "the scale above the signs is not theirs");
     }
 
     #[test]

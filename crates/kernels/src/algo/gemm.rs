@@ -42,10 +42,11 @@ impl Decoded {
     #[inline(always)]
     fn decode<I: Flat, F: KQuant>(&mut self, isa: I, block: &F::Block) {
         self.head = F::head(block);
-        let head = self.head;
+        let (head, signs) = (self.head, F::signs(isa, block));
         let scale = |i: usize| head.scale_of(i * F::GROUPS / 16);
         for (g, out) in self.w.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-            isa.scaled(F::codes(isa, block, g), F::OFFSET, [scale(2 * g), scale(2 * g + 1)], out);
+            let codes = F::unsigned(isa, block, signs.as_ref(), g);
+            isa.scaled(codes, F::OFFSET, [scale(2 * g), scale(2 * g + 1)], out);
         }
     }
 }

@@ -75,9 +75,9 @@ fn block_sum<I: Wide, F: KQuant>(isa: I, block: &F::Block, scale: [u64; 2], x: &
         65.. if I::SIGNED => isa.start(0),
         offset => isa.dot_sums(scale, &x.sums[at].of(F::GROUPS).whole, -i32::from(offset)),
     };
-    let codes = x.codes[at].0.as_chunks::<32>().0;
+    let (codes, signs) = (x.codes[at].0.as_chunks::<32>().0, F::signs(isa, block));
     for g in 0..8 {
-        let v = F::codes(isa, block, g);
+        let v = F::unsigned(isa, block, signs.as_ref(), g);
         sum = match F::OFFSET {
             65.. => isa.dot_scaled_bytes(sum, isa.any_codes(v, F::OFFSET), &codes[g], scales, g),
             _ => isa.dot_scaled(sum, v, &codes[g], scales, g),

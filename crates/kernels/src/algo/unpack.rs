@@ -220,8 +220,9 @@ impl<I: Lanes> Unpack<I> for Staged {
             let block = &row[b];
             prefetch(isa, block.as_ref());
             self.head(i, &F::head(block));
+            let signs = F::signs(isa, block);
             for g in 0..8 {
-                self.codes(isa, i, g, F::codes(isa, block, g));
+                self.codes(isa, i, g, F::unsigned(isa, block, signs.as_ref(), g));
             }
         }
         let mut out = panel.vector(isa, r);

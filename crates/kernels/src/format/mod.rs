@@ -173,8 +173,22 @@ pub(crate) trait KQuant: 'static {
     /// The blocks of a row of weights.
     fn blocks(row: &[u8]) -> &[Self::Block];
     fn head(block: &Self::Block) -> Head;
-    /// Codes 32·g to 32·g + 31, unsigned.
+    /// Codes 32·g to 32·g + 31, unsigned, but for [`Self::signs`].
     fn codes<I: Row>(isa: I, block: &Self::Block, g: usize) -> I::V;
+    /// Signs that are stored apart from the codes, then lowered by 64: bit i of word g is set where weight 32·g + i is negative.
+    #[inline(always)]
+    fn signs<I: Row>(_: I, _: &Self::Block) -> Option<[u32; 8]> {
+        None
+    }
+    /// [`Self::codes`] with what [`Self::signs`] said of them.
+    #[inline(always)]
+    fn unsigned<I: Row>(isa: I, block: &Self::Block, signs: Option<&[u32; 8]>, g: usize) -> I::V {
+        let codes = Self::codes(isa, block, g);
+        match signs {
+            Some(signs) => isa.raised(codes, signs[g]),
+            None => codes,
+        }
+    }
     /// The same and the head of a block of each row, transposed as they are; whether the format has a way to do that, which is
     /// worth while if whole words of fields become whole words of codes.
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
@@ -276,7 +290,10 @@ mod tests {
 
     fn k_quant<F: KQuant>() {
         let bytes = blocks(F::blocks);
-        let codes = F::blocks(&bytes).iter().flat_map(|block| (0..8).map(|g| stored(F::codes(Scalar, block, g))));
+        let codes = F::blocks(&bytes).iter().flat_map(|block| {
+            let signs = F::signs(Scalar, block);
+            (0..8).map(move |g| stored(F::unsigned(Scalar, block, signs.as_ref(), g)))
+        });
         check(F::FORMAT, codes, (F::OFFSET, F::LARGEST));
     }
 

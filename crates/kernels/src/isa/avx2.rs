@@ -32,11 +32,11 @@ impl AvxVnni {
 
 /// Methods whose bodies are intrinsics of features that the token proves.
 macro_rules! proven {
-    ($($(#[$doc:meta])* $vis:vis fn $name:ident $(<$(const $n:ident: usize),+>)? ($this:ident $(, $arg:ident: $ty:ty)*)
+    ($($(#[$doc:meta])* $vis:vis fn $name:ident $(<$(const $n:ident: $of:ty),+>)? ($this:ident $(, $arg:ident: $ty:ty)*)
     $(-> $out:ty)? { $($body:tt)* })*) => {
         $($(#[$doc])*
         #[inline(always)]
-        $vis fn $name $(<$(const $n: usize),+>)? ($this $(, $arg: $ty)*) $(-> $out)? {
+        $vis fn $name $(<$(const $n: $of),+>)? ($this $(, $arg: $ty)*) $(-> $out)? {
             // SAFETY: the token proves the features of the intrinsics, and pointers come from references to arrays that
             // hold what is accessed.
             unsafe { $($body)* }
@@ -73,6 +73,9 @@ pub(super) const EVEN_ODD: [u8; 16] = [0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9,
 /// Byte k/8 of four in byte k of the lane pair, to test one bit in each.
 pub(super) const BYTE_OF_BIT: [u8; 32] =
     [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3];
+/// Set bits of a nibble.
+#[cfg(feature = "avx512")]
+pub(super) const ONES: [u8; 16] = [0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4];
 /// Bit k % 8.
 pub(super) const BIT: i64 = 0x8040_2010_0804_0201_u64 as i64;
 
@@ -87,6 +90,14 @@ macro_rules! rows_of_256_bits {
                 fn load(self, bytes: &[u8; 32]) -> __m256i { _mm256_loadu_si256(bytes.as_ptr().cast()) }
                 fn store(self, v: __m256i, bytes: &mut [u8; 32]) {
                     _mm256_storeu_si256(bytes.as_mut_ptr().cast(), v)
+                }
+                fn words_of_64(self, words: [u64; 4]) -> __m256i {
+                    let [a, b, c, d] = words.map(|word| word as i64);
+                    _mm256_set_epi64x(d, c, b, a)
+                }
+                fn words_of_32(self, words: [u32; 8]) -> __m256i {
+                    let [a, b, c, d, e, f, g, h] = words.map(|word| word as i32);
+                    _mm256_setr_epi32(a, b, c, d, e, f, g, h)
                 }
                 fn load_pair(self, low: &[u8; 16], high: &[u8; 16]) -> __m256i {
                     let low = _mm_loadu_si128(low.as_ptr().cast());
@@ -117,6 +128,33 @@ macro_rules! rows_of_256_bits {
                 fn look_up(self, table: &[u8; 16], v: __m256i) -> __m256i {
                     let table = _mm_loadu_si128(table.as_ptr().cast());
                     _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), v)
+                }
+                fn raised(self, codes: __m256i, signs: u32) -> __m256i {
+                    let index = _mm256_loadu_si256($crate::isa::avx2::BYTE_OF_BIT.as_ptr().cast());
+                    let bit = _mm256_set1_epi64x($crate::isa::avx2::BIT);
+                    let bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(signs as i32), index);
+                    let minus = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
+                    let signed = _mm256_sub_epi8(_mm256_xor_si256(codes, minus), minus);
+                    _mm256_add_epi8(signed, _mm256_set1_epi8(64))
+                }
+                /// Not for boards, whose programs must stay small.
+                #[cfg(feature = "avx512")]
+                fn even_signs<const PACKED: bool>(self, words: [u32; 8]) -> [u32; 8] {
+                    let (mut sevens, nibble) = (self.words_of_32(words), _mm256_set1_epi8(15));
+                    if PACKED {
+                        let and = |v, mask| _mm256_and_si256(v, _mm256_set1_epi32(mask));
+                        let high = _mm256_slli_epi32::<2>(and(sevens, 0x0fff_c000));
+                        let halves = _mm256_or_si256(and(sevens, 0x3fff), high);
+                        let odd = _mm256_slli_epi32::<1>(and(halves, 0x3f80_3f80));
+                        sevens = _mm256_or_si256(and(halves, 0x007f_007f), odd);
+                    }
+                    // How many bits each nibble has; the sum of both, if odd, becomes the top bit.
+                    let low = self.look_up(&$crate::isa::avx2::ONES, _mm256_and_si256(sevens, nibble));
+                    let high = self.look_up(&$crate::isa::avx2::ONES, _mm256_and_si256(_mm256_srli_epi16::<4>(sevens), nibble));
+                    let top = _mm256_and_si256(_mm256_slli_epi16::<7>(_mm256_add_epi8(low, high)), _mm256_set1_epi8(-128));
+                    let mut signs = [0; 8];
+                    _mm256_storeu_si256(signs.as_mut_ptr().cast(), _mm256_or_si256(sevens, top));
+                    signs
                 }
                 fn prefetch(self, bytes: &[u8], offset: usize) {
                     _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(offset).cast())

@@ -35,6 +35,8 @@ pub(crate) mod scalar;
 pub(crate) mod wasm;
 
 /// Operations on 32 weight codes of one row.
+use atta_formats::layout::{even_signs, spread_sevens};
+
 pub(crate) trait Row: Copy + Send + Sync + 'static {
     /// 32 bytes.
     type V: Copy;
@@ -43,6 +45,14 @@ pub(crate) trait Row: Copy + Send + Sync + 'static {
 
     fn load(self, bytes: &[u8; 32]) -> Self::V;
     fn store(self, v: Self::V, bytes: &mut [u8; 32]);
+    /// One word behind the other.
+    fn words_of_64(self, words: [u64; 4]) -> Self::V;
+    /// One word behind the other.
+    #[inline(always)]
+    fn words_of_32(self, words: [u32; 8]) -> Self::V {
+        let word = |i: usize| u64::from(words[2 * i]) | u64::from(words[2 * i + 1]) << 32;
+        self.words_of_64([word(0), word(1), word(2), word(3)])
+    }
     /// `low` in bytes 0 to 15, `high` in bytes 16 to 31.
     fn load_pair(self, low: &[u8; 16], high: &[u8; 16]) -> Self::V;
     /// Low nibbles of `bytes` in bytes 0 to 15, high nibbles in bytes 16 to 31.
@@ -58,8 +68,25 @@ pub(crate) trait Row: Copy + Send + Sync + 'static {
     fn shl(self, v: Self::V, n: usize) -> Self::V;
     /// `table[i]` for each byte i of `v`, at most 15.
     fn look_up(self, table: &[u8; 16], v: Self::V) -> Self::V;
+    /// 64 + code, or 64 − code where a bit of `signs` is set. Codes are at most 62.
+    fn raised(self, codes: Self::V, signs: u32) -> Self::V;
+    /// [`even_signs`] of each word, or, if they are `PACKED`, of what [`spread_sevens`] makes of it.
+    #[inline(always)]
+    fn even_signs<const PACKED: bool>(self, words: [u32; 8]) -> [u32; 8] {
+        even_signs_of::<PACKED>(words)
+    }
     /// Asks for the cache line `offset` bytes after the start of `bytes`, which need not exist.
     fn prefetch(self, bytes: &[u8], offset: usize);
+}
+
+/// [`Row::even_signs`] for all instruction sets; a call where programs must stay small.
+#[cfg_attr(feature = "avx512", inline(always))]
+#[cfg_attr(not(feature = "avx512"), inline(never))]
+fn even_signs_of<const PACKED: bool>(mut words: [u32; 8]) -> [u32; 8] {
+    for word in &mut words {
+        *word = even_signs(if PACKED { spread_sevens(*word) } else { *word });
+    }
+    words
 }
 
 /// Integer dot products of arrays.

@@ -88,6 +88,10 @@ impl<D: Dot> Row for Neon<D> {
             vst1q_u8(bytes.as_mut_ptr(), v[0]);
             vst1q_u8(bytes.as_mut_ptr().add(16), v[1]);
         }
+        fn words_of_64(self, words: [u64; 4]) -> [uint8x16_t; 2] {
+            let pair = |low, high| vcombine_u8(vcreate_u8(low), vcreate_u8(high));
+            [pair(words[0], words[1]), pair(words[2], words[3])]
+        }
         fn load_pair(self, low: &[u8; 16], high: &[u8; 16]) -> [uint8x16_t; 2] {
             [vld1q_u8(low.as_ptr()), vld1q_u8(high.as_ptr())]
         }
@@ -122,6 +126,14 @@ impl<D: Dot> Row for Neon<D> {
         fn look_up(self, table: &[u8; 16], v: [uint8x16_t; 2]) -> [uint8x16_t; 2] {
             let table = vld1q_u8(table.as_ptr());
             [vqtbl1q_u8(table, v[0]), vqtbl1q_u8(table, v[1])]
+        }
+        fn raised(self, codes: [uint8x16_t; 2], signs: u32) -> [uint8x16_t; 2] {
+            let (bit, signs, offset) = (vld1q_u8(BITS.as_ptr()), signs.to_le_bytes(), vdupq_n_u8(64));
+            let half = |codes, low, high| {
+                let minus = vtstq_u8(vcombine_u8(vdup_n_u8(low), vdup_n_u8(high)), bit);
+                vbslq_u8(minus, vsubq_u8(offset, codes), vaddq_u8(offset, codes))
+            };
+            [half(codes[0], signs[0], signs[1]), half(codes[1], signs[2], signs[3])]
         }
         fn prefetch(self, bytes: &[u8], offset: usize) {
             let at = bytes.as_ptr().wrapping_add(offset);

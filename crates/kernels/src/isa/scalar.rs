@@ -63,6 +63,11 @@ impl Row for Scalar {
     fn prefetch(self, _: &[u8], _: usize) {}
 
     #[inline(always)]
+    fn words_of_64(self, words: [u64; 4]) -> [u64; 4] {
+        words
+    }
+
+    #[inline(always)]
     fn load_pair(self, low: &[u8; 16], high: &[u8; 16]) -> [u64; 4] {
         let [a, b] = words(low.as_chunks().0.first_chunk().expect("16 bytes are 2 words"));
         let [c, d] = words(high.as_chunks().0.first_chunk().expect("16 bytes are 2 words"));
@@ -115,6 +120,14 @@ impl Row for Scalar {
             *byte = table[usize::from(*byte & 15)];
         }
         self.load(&bytes)
+    }
+
+    #[inline(always)]
+    fn raised(self, codes: [u64; 4], signs: u32) -> [u64; 4] {
+        let minus = self.bits(&signs.to_le_bytes());
+        // 64 − code is 128 − (64 + code), and 127 − x is x with all bits but the top one flipped.
+        let raised = |i: usize| ((codes[i] | splat(64)) ^ ((minus[i] << 7) - minus[i])) + minus[i];
+        [raised(0), raised(1), raised(2), raised(3)]
     }
 }
 

@@ -99,6 +99,15 @@ fn widen_brains<const N: usize>(bits: &[u16; N], at: usize) -> v128 {
     u32x4(x(0), x(1), x(2), x(3))
 }
 
+/// All bits of byte i where bit i of `bits` is set.
+#[inline(always)]
+fn masks(bits: [u8; 4]) -> [v128; 2] {
+    let bit = u64x2_splat(0x8040_2010_0804_0201);
+    let spread = |byte: u8| u64::from(byte) * 0x0101_0101_0101_0101;
+    let half = |low, high| i8x16_eq(v128_and(u64x2(spread(low), spread(high)), bit), bit);
+    [half(bits[0], bits[1]), half(bits[2], bits[3])]
+}
+
 impl Row for Simd128 {
     type V = [v128; 2];
 
@@ -114,6 +123,11 @@ impl Row for Simd128 {
     }
 
     #[inline(always)]
+    fn words_of_64(self, words: [u64; 4]) -> [v128; 2] {
+        [u64x2(words[0], words[1]), u64x2(words[2], words[3])]
+    }
+
+    #[inline(always)]
     fn load_pair(self, low: &[u8; 16], high: &[u8; 16]) -> [v128; 2] {
         [load(low, 0), load(high, 0)]
     }
@@ -126,13 +140,7 @@ impl Row for Simd128 {
 
     #[inline(always)]
     fn bits(self, bits: &[u8; 4]) -> [v128; 2] {
-        let bit = u64x2_splat(0x8040_2010_0804_0201);
-        let spread = |byte: u8| u64::from(byte) * 0x0101_0101_0101_0101;
-        let half = |low, high| {
-            let set = v128_and(u64x2(spread(low), spread(high)), bit);
-            u8x16_min(set, u8x16_splat(1))
-        };
-        [half(bits[0], bits[1]), half(bits[2], bits[3])]
+        masks(*bits).map(|set| v128_and(set, u8x16_splat(1)))
     }
 
     #[inline(always)]
@@ -163,6 +171,13 @@ impl Row for Simd128 {
     #[inline(always)]
     fn look_up(self, table: &[u8; 16], v: [v128; 2]) -> [v128; 2] {
         v.map(|v| u8x16_swizzle(load(table, 0), v))
+    }
+
+    #[inline(always)]
+    fn raised(self, codes: [v128; 2], signs: u32) -> [v128; 2] {
+        let (minus, offset) = (masks(signs.to_le_bytes()), u8x16_splat(64));
+        let half = |i: usize| v128_bitselect(u8x16_sub(offset, codes[i]), u8x16_add(offset, codes[i]), minus[i]);
+        [half(0), half(1)]
     }
 
     /// There is no such instruction.
