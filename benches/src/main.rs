@@ -43,9 +43,9 @@ fn format(k: Kernels, pool: &Pool, ty: TensorType, d_in: usize) {
     );
 }
 
-const FORMATS: [TensorType; 21] = [
-    Q4_0, Q4_1, Q5_0, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ4_XS,
-    TQ2_0, F16, BF16, F32,
+const FORMATS: [TensorType; 25] = [
+    Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, MXFP4, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, IQ2_S,
+    IQ3_XXS, IQ3_S, IQ4_XS, TQ1_0, TQ2_0, F16, BF16, F32,
 ];
 
 /// Those of the formats that have the names.

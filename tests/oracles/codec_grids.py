@@ -57,7 +57,9 @@ def main() -> None:
         out.append(f"/// {doc}\npub static {name}: [[i8; {n}]; {len(words)}] = unpack::<_, _, {bits}>(&PACKED_{name}, &{list(values)});\n")
     for name, cls, n, bits, _, _ in GRIDS:
         words = packed(cls, n, bits)
-        out.append(f"#[rustfmt::skip]\nconst PACKED_{name}: [u16; {len(words)}] = [")
+        # Those of 512 entries or fewer are looked up packed, too.
+        public = f"/// Entries of {name}, {bits} bits per code.\n" if len(words) <= 512 else ""
+        out.append(f"{public}#[rustfmt::skip]\n{'pub ' if public else ''}const PACKED_{name}: [u16; {len(words)}] = [")
         out += ["    " + " ".join(f"{w:#06x}," for w in words[i : i + 16]) for i in range(0, len(words), 16)]
         out.append("];\n")
     path = pathlib.Path(__file__).resolve().parents[2] / "crates/formats/src/layout/grids.rs"

@@ -19,6 +19,7 @@ use super::lanes::{LANES, total};
 use super::matmul::Strip;
 use super::{float, gemv};
 use crate::Matrix;
+use crate::format::grid::{IQ1M, IQ1S, IQ2S, IQ2XS, IQ2XXS, IQ3S, IQ3XXS};
 use crate::format::{FloatFormat, Format, KQuant, Quant32};
 use crate::format::{iq4_xs::IQ4XS, q2_k::Q2K, q4_k::Q4K, q5_k::Q5K, q6_k::Q6K};
 use crate::format::{q4_0::Q4_0, q5_0::Q5_0, q8_0::Q8_0};
@@ -42,6 +43,13 @@ pub(crate) fn k_quant_in<F: KQuant, O: Order>(isa: Avx512, strip: Strip<'_>) {
         Format::Q5K => quads_of_256::<Q5K, _, O>(isa, strip),
         Format::Q6K => quads_of_256::<Q6K, _, O>(isa, strip),
         Format::IQ4XS => quads_of_256::<IQ4XS, _, O>(isa, strip),
+        Format::IQ1S => quads_of_256::<IQ1S, _, O>(isa, strip),
+        Format::IQ1M => quads_of_256::<IQ1M, _, O>(isa, strip),
+        Format::IQ2XXS => quads_of_256::<IQ2XXS, _, O>(isa, strip),
+        Format::IQ2XS => quads_of_256::<IQ2XS, _, O>(isa, strip),
+        Format::IQ2S => quads_of_256::<IQ2S, _, O>(isa, strip),
+        Format::IQ3XXS => quads_of_256::<IQ3XXS, _, O>(isa, strip),
+        Format::IQ3S => quads_of_256::<IQ3S, _, O>(isa, strip),
         _ => gemv::k_quant::<F>(isa, strip),
     }
 }
@@ -69,11 +77,11 @@ trait Quad256<const B: usize>: KQuant<Block = [u8; B]> {
 }
 
 macro_rules! quad_256 {
-    ($($format:ident, $b:literal, $kernel:ident;)*) => {
+    ($($format:ident, $b:literal, $kernel:ident $(::<$of:ty>)?;)*) => {
         $(impl Quad256<$b> for $format {
             #[inline(always)]
             fn quad<const N: usize>(isa: Avx512, rows: [&[[u8; $b]; N]; 4], x: Inputs256<'_, N>, ask: impl Ask) -> __m512 {
-                isa.$kernel(rows, x, ask)
+                isa.$kernel $(::<$of, $b, N>)? (rows, x, ask)
             }
         })*
     };
@@ -84,6 +92,13 @@ quad_256! {
     Q5K, 176, nibbles_k;
     Q6K, 210, q6_k;
     IQ4XS, 136, iq4_xs;
+    IQ1S, 50, codebook::<IQ1S>;
+    IQ1M, 56, codebook::<IQ1M>;
+    IQ2XXS, 66, codebook::<IQ2XXS>;
+    IQ2XS, 74, codebook::<IQ2XS>;
+    IQ2S, 82, codebook::<IQ2S>;
+    IQ3XXS, 98, codebook::<IQ3XXS>;
+    IQ3S, 110, codebook::<IQ3S>;
 }
 
 #[inline(always)]

@@ -75,9 +75,34 @@ pub(super) const BYTE_OF_BIT: [u8; 32] =
     [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3];
 /// Set bits of a nibble.
 #[cfg(feature = "avx512")]
-pub(super) const ONES: [u8; 16] = [0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4];
+const ONES: [u8; 16] = [0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4];
 /// Bit k % 8.
 pub(super) const BIT: i64 = 0x8040_2010_0804_0201_u64 as i64;
+
+/// [`layout::spread_sevens`](atta_formats::layout::spread_sevens) of each word.
+#[cfg(feature = "avx512")]
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn spread_sevens(words: __m256i) -> __m256i {
+    let and = |v, mask| _mm256_and_si256(v, _mm256_set1_epi32(mask));
+    let halves = _mm256_or_si256(and(words, 0x3fff), _mm256_slli_epi32::<2>(and(words, 0x0fff_c000)));
+    _mm256_or_si256(and(halves, 0x007f_007f), _mm256_slli_epi32::<1>(and(halves, 0x3f80_3f80)))
+}
+
+/// [`layout::even_signs`](atta_formats::layout::even_signs) of each word.
+#[cfg(feature = "avx512")]
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn even_signs(sevens: __m256i) -> __m256i {
+    let nibble = _mm256_set1_epi8(15);
+    // SAFETY: reads the 16 bytes of the table.
+    let ones = _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(ONES.as_ptr().cast()) });
+    let low = _mm256_shuffle_epi8(ones, _mm256_and_si256(sevens, nibble));
+    let high = _mm256_shuffle_epi8(ones, _mm256_and_si256(_mm256_srli_epi16::<4>(sevens), nibble));
+    // How many bits are set; if that is odd, the top bit is.
+    let odd = _mm256_slli_epi16::<7>(_mm256_add_epi8(low, high));
+    _mm256_or_si256(sevens, _mm256_and_si256(odd, _mm256_set1_epi8(-128)))
+}
 
 macro_rules! rows_of_256_bits {
     ($isa:ty) => {
@@ -140,20 +165,10 @@ macro_rules! rows_of_256_bits {
                 /// Not for boards, whose programs must stay small.
                 #[cfg(feature = "avx512")]
                 fn even_signs<const PACKED: bool>(self, words: [u32; 8]) -> [u32; 8] {
-                    let (mut sevens, nibble) = (self.words_of_32(words), _mm256_set1_epi8(15));
-                    if PACKED {
-                        let and = |v, mask| _mm256_and_si256(v, _mm256_set1_epi32(mask));
-                        let high = _mm256_slli_epi32::<2>(and(sevens, 0x0fff_c000));
-                        let halves = _mm256_or_si256(and(sevens, 0x3fff), high);
-                        let odd = _mm256_slli_epi32::<1>(and(halves, 0x3f80_3f80));
-                        sevens = _mm256_or_si256(and(halves, 0x007f_007f), odd);
-                    }
-                    // How many bits each nibble has; the sum of both, if odd, becomes the top bit.
-                    let low = self.look_up(&$crate::isa::avx2::ONES, _mm256_and_si256(sevens, nibble));
-                    let high = self.look_up(&$crate::isa::avx2::ONES, _mm256_and_si256(_mm256_srli_epi16::<4>(sevens), nibble));
-                    let top = _mm256_and_si256(_mm256_slli_epi16::<7>(_mm256_add_epi8(low, high)), _mm256_set1_epi8(-128));
+                    let words = self.words_of_32(words);
+                    let words = if PACKED { $crate::isa::avx2::spread_sevens(words) } else { words };
                     let mut signs = [0; 8];
-                    _mm256_storeu_si256(signs.as_mut_ptr().cast(), _mm256_or_si256(sevens, top));
+                    _mm256_storeu_si256(signs.as_mut_ptr().cast(), $crate::isa::avx2::even_signs(words));
                     signs
                 }
                 fn prefetch(self, bytes: &[u8], offset: usize) {

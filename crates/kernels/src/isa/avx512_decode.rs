@@ -87,12 +87,12 @@ const fn bytes_of_halves(low: u8, high: u8) -> [u8; 64] {
     index
 }
 
-/// Indices for `vpermw`: words `first` to `first + 3`, eight times each.
-const fn words_from(first: u16) -> [u16; 32] {
+/// Indices for `vpermw`: the words from `first` on, `n` times each.
+pub(super) const fn words_from(first: u16, n: usize) -> [u16; 32] {
     let mut index = [0; 32];
     let mut i = 0;
     while i < 32 {
-        index[i] = first + i as u16 / 8;
+        index[i] = first + (i / n) as u16;
         i += 1;
     }
     index
@@ -115,7 +115,8 @@ const NIBBLE_GROUPS: [[usize; 2]; 4] = [[0, 2], [1, 3], [4, 6], [5, 7]];
 const SCALES_OF_32: [[u8; 64]; 4] =
     [bytes_of_halves(0, 2), bytes_of_halves(1, 3), bytes_of_halves(4, 6), bytes_of_halves(5, 7)];
 /// Spread the sixteen scales of a block over the products of 64 weights each.
-const SCALES_OF_16: [[u16; 32]; 4] = [words_from(0), words_from(4), words_from(8), words_from(12)];
+pub(super) const SCALES_OF_16: [[u16; 32]; 4] =
+    [words_from(0, 8), words_from(4, 8), words_from(8, 8), words_from(12, 8)];
 /// Element i/4 in lane i: what belongs to block i/4 of a quad.
 const BLOCK_OF_LANE: [i32; 16] = [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3];
 /// The same for registers of the blocks 0 and 1, and of 2 and 3.
@@ -147,7 +148,7 @@ impl Avx512 {
         pub(crate) fn ask_far(self, bytes: &[u8], offset: usize) {
             _mm_prefetch::<_MM_HINT_T1>(bytes.as_ptr().wrapping_add(offset).cast());
         }
-        fn words(self, words: &[u16; 32]) -> __m512i { _mm512_loadu_si512(words.as_ptr().cast()) }
+        pub(super) fn words(self, words: &[u16; 32]) -> __m512i { _mm512_loadu_si512(words.as_ptr().cast()) }
         fn lanes(self, lanes: &[i32; 16]) -> __m512i { _mm512_loadu_si512(lanes.as_ptr().cast()) }
         fn lanes_of_64(self, lanes: &[i64; 8]) -> __m512i { _mm512_loadu_si512(lanes.as_ptr().cast()) }
         fn bytes_64(self, bytes: &[u8; 64]) -> __m512i { _mm512_loadu_si512(bytes.as_ptr().cast()) }
@@ -170,22 +171,22 @@ impl Avx512 {
             let v = _mm512_castsi256_si512(_mm256_loadu_si256(low.as_ptr().cast()));
             _mm512_inserti64x4::<1>(v, _mm256_loadu_si256(high.as_ptr().cast()))
         }
-        fn codes_64(self, codes: &[i8; 64]) -> __m512i { _mm512_loadu_si512(codes.as_ptr().cast()) }
+        pub(super) fn codes_64(self, codes: &[i8; 64]) -> __m512i { _mm512_loadu_si512(codes.as_ptr().cast()) }
         /// Widens the low f16 of each lane.
         fn low_halves(self, v: __m512i) -> __m512 { _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)) }
         /// Widens sixteen f16.
-        fn halves_16(self, bits: &[u16; 16]) -> __m512 { _mm512_cvtph_ps(_mm256_loadu_si256(bits.as_ptr().cast())) }
+        pub(super) fn halves_16(self, bits: &[u16; 16]) -> __m512 { _mm512_cvtph_ps(_mm256_loadu_si256(bits.as_ptr().cast())) }
         /// Element i/4 in lane i.
-        fn of_blocks(self, x: [f32; 4]) -> __m512 {
+        pub(super) fn of_blocks(self, x: [f32; 4]) -> __m512 {
             let x = _mm512_castps128_ps512(_mm_loadu_ps(x.as_ptr()));
             _mm512_permutexvar_ps(self.lanes(&BLOCK_OF_LANE), x)
         }
         /// `acc + Σ scale·code·x`.
-        fn dot_pairs(self, acc: __m512i, codes: __m512i, x: __m512i, scales: __m512i) -> __m512i {
+        pub(super) fn dot_pairs(self, acc: __m512i, codes: __m512i, x: __m512i, scales: __m512i) -> __m512i {
             _mm512_add_epi32(acc, _mm512_madd_epi16(_mm512_maddubs_epi16(codes, x), scales))
         }
         /// The sum of 128-bit lane i of `v[r]` in element r of lane i.
-        fn fold_rows(self, v: [__m512i; 4]) -> __m512i {
+        pub(super) fn fold_rows(self, v: [__m512i; 4]) -> __m512i {
             let a = _mm512_add_epi32(_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));
             let b = _mm512_add_epi32(_mm512_unpacklo_epi32(v[2], v[3]), _mm512_unpackhi_epi32(v[2], v[3]));
             _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b))
@@ -195,7 +196,7 @@ impl Avx512 {
             _mm512_add_epi32(_mm512_shuffle_i32x4::<0x88>(a, b), _mm512_shuffle_i32x4::<0xdd>(a, b))
         }
         /// `isum` of a quad from the sums of each of its blocks by [`Self::fold_rows`].
-        fn fold_blocks(self, v: [__m512i; 4]) -> __m512 {
+        pub(super) fn fold_blocks(self, v: [__m512i; 4]) -> __m512 {
             let (a, b) = (self.fold_lanes(v[0], v[1]), self.fold_lanes(v[2], v[3]));
             _mm512_cvtepi32_ps(self.fold_lanes(a, b))
         }

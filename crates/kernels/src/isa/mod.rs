@@ -24,6 +24,8 @@ pub(crate) mod avx2_decode;
 pub(crate) mod avx512;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod avx512_decode;
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+pub(crate) mod avx512_grid;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod dotprod;
 #[cfg(target_arch = "aarch64")]

@@ -1,0 +1,357 @@
+//! As `avx512_decode.rs`, for formats with codebooks: quads, 64 codes at a time.
+//!
+//! Codebooks of up to 512 entries lie packed in registers (or the L1), 32 words each, and 32 entries are looked up at once by
+//! `vpermi2w`; then the words are spread to bytes. Larger ones are loaded from, 8 codes at a time, with indices that
+//! are put together 32 at a time. Signs are masks, and go to the inputs. Fields: `atta_formats::layout`.
+
+// Indices name rows and blocks that several arrays share.
+#![allow(clippy::needless_range_loop)]
+
+use super::avx2::{even_signs, proven, spread_sevens};
+use super::avx512::Avx512;
+use super::avx512_decode::{Ask, Inputs256, SCALES_OF_16, words_from};
+use crate::format::KQuant;
+use crate::format::grid::{IQ1M, IQ1S, IQ2S, IQ2XS, IQ2XXS, IQ3S, IQ3XXS};
+use atta_formats::layout::{self, Signed, grids};
+use std::arch::x86_64::*;
+
+/// A format with blocks of `B` bytes that is unpacked here.
+pub(crate) trait Codebook<const B: usize>: KQuant<Block = [u8; B]> {
+    /// What lowers the codes as they are here.
+    const LOWERED: i32 = 0;
+
+    fn unpacked(isa: Avx512, block: &[u8; B]) -> Unpacked;
+    /// f16.
+    fn d(block: &[u8; B]) -> u16;
+}
+
+/// A block of 256 weights.
+pub(crate) struct Unpacked {
+    /// Unsigned, at most 62.
+    codes: [__m512i; 4],
+    /// Bit i of word k: whether code 64·k + i is negative.
+    minus: Option<[u64; 4]>,
+    /// The scale of each group in a word; of eight groups in the lower half.
+    scales: __m256i,
+}
+
+/// Words of a packed codebook.
+#[repr(C, align(64))]
+struct Packed<const N: usize>([u16; N]);
+
+static IQ2_XXS: Packed<256> = Packed(grids::PACKED_IQ2_XXS);
+static IQ2_XS: Packed<512> = Packed(grids::PACKED_IQ2_XS);
+static IQ3_XXS: Packed<256> = Packed(grids::PACKED_IQ3_XXS);
+static IQ3_S: Packed<512> = Packed(grids::PACKED_IQ3_S);
+
+/// What codes of 2 or 3 bits stand for.
+const OF_2_BITS: [u8; 16] = [8, 25, 43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+const OF_IQ3_XXS: [u8; 16] = [4, 12, 20, 28, 36, 44, 52, 62, 0, 0, 0, 0, 0, 0, 0, 0];
+const OF_IQ3_S: [u8; 16] = [1, 3, 5, 7, 9, 11, 13, 15, 0, 0, 0, 0, 0, 0, 0, 0];
+
+/// Spread the scales of eight groups over the products of 64 weights each.
+const SCALES_OF_32: [[u16; 32]; 4] = [words_from(0, 16), words_from(2, 16), words_from(4, 16), words_from(6, 16)];
+
+/// `first + step·(i % 4)` in word i: how far each of four fields is to be shifted.
+const fn steps(first: i16, step: i16) -> [i16; 32] {
+    let mut shifts = [0; 32];
+    let mut i = 0;
+    while i < 32 {
+        shifts[i] = first + step * (i % 4) as i16;
+        i += 1;
+    }
+    shifts
+}
+
+impl Avx512 {
+    proven! {
+        fn shifts(self, shifts: &[i16; 32]) -> __m512i { _mm512_loadu_si512(shifts.as_ptr().cast()) }
+        /// Words at indices of 8 bits.
+        fn look_up_256(self, table: &[u16; 256], indices: __m512i) -> __m512i {
+            let table = table.as_chunks::<32>().0;
+            let of_64 = |i: usize| {
+                _mm512_permutex2var_epi16(self.words(&table[2 * i]), indices, self.words(&table[2 * i + 1]))
+            };
+            let bit_6 = _mm512_test_epi16_mask(indices, _mm512_set1_epi16(64));
+            let bit_7 = _mm512_test_epi16_mask(indices, _mm512_set1_epi16(128));
+            let low = _mm512_mask_mov_epi16(of_64(0), bit_6, of_64(1));
+            let high = _mm512_mask_mov_epi16(of_64(2), bit_6, of_64(3));
+            _mm512_mask_mov_epi16(low, bit_7, high)
+        }
+        /// Words at indices of 8 bits and a ninth.
+        fn look_up_512(self, table: &[u16; 512], indices: __m512i, ninth: u32) -> __m512i {
+            let table = table.as_chunks::<256>().0;
+            let (low, high) = (self.look_up_256(&table[0], indices), self.look_up_256(&table[1], indices));
+            _mm512_mask_mov_epi16(low, ninth, high)
+        }
+        /// Codes of 2 bits, eight in each word, 64 in each vector.
+        fn codes_of_pairs(self, words: __m512i, values: &[u8; 16]) -> [__m512i; 4] {
+            [
+                self.bytes_of_pairs(_mm512_castsi512_si128(words), values),
+                self.bytes_of_pairs(_mm512_extracti32x4_epi32::<1>(words), values),
+                self.bytes_of_pairs(_mm512_extracti32x4_epi32::<2>(words), values),
+                self.bytes_of_pairs(_mm512_extracti32x4_epi32::<3>(words), values),
+            ]
+        }
+        fn bytes_of_pairs(self, words: __m128i, values: &[u8; 16]) -> __m512i {
+            let v = _mm512_cvtepu16_epi64(words);
+            let v = _mm512_and_si512(_mm512_or_si512(v, _mm512_slli_epi64::<24>(v)), _mm512_set1_epi32(0xff));
+            let v = _mm512_and_si512(_mm512_or_si512(v, _mm512_slli_epi32::<12>(v)), _mm512_set1_epi16(0x0f));
+            let v = _mm512_and_si512(_mm512_or_si512(v, _mm512_slli_epi16::<6>(v)), _mm512_set1_epi8(3));
+            self.values(values, v)
+        }
+        /// Codes of 3 bits, four in each word, 64 in each vector.
+        fn codes_of_threes(self, words: [__m512i; 2], values: &[u8; 16]) -> [__m512i; 4] {
+            [
+                self.bytes_of_threes(_mm512_castsi512_si256(words[0]), values),
+                self.bytes_of_threes(_mm512_extracti64x4_epi64::<1>(words[0]), values),
+                self.bytes_of_threes(_mm512_castsi512_si256(words[1]), values),
+                self.bytes_of_threes(_mm512_extracti64x4_epi64::<1>(words[1]), values),
+            ]
+        }
+        fn bytes_of_threes(self, words: __m256i, values: &[u8; 16]) -> __m512i {
+            let v = _mm512_cvtepu16_epi32(words);
+            let v = _mm512_and_si512(_mm512_or_si512(v, _mm512_slli_epi32::<10>(v)), _mm512_set1_epi16(0x3f));
+            let v = _mm512_and_si512(_mm512_or_si512(v, _mm512_slli_epi16::<5>(v)), _mm512_set1_epi8(7));
+            self.values(values, v)
+        }
+        fn values(self, values: &[u8; 16], v: __m512i) -> __m512i {
+            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(values.as_ptr().cast()));
+            _mm512_shuffle_epi8(table, v)
+        }
+        /// Entries of 8 codes.
+        fn entries<const N: usize>(self, grid: &[[i8; 8]; N], indices: __m512i) -> [__m512i; 4] {
+            const { assert!(N.is_power_of_two()) };
+            let mut at = [0_u16; 32];
+            _mm512_storeu_si512(at.as_mut_ptr().cast(), indices);
+            let mut codes = [_mm512_setzero_si512(); 4];
+            for i in 0..4 {
+                let word = |k: usize| i64::from_le_bytes(grid[usize::from(at[8 * i + k]) % N].map(|code| code as u8));
+                codes[i] = _mm512_setr_epi64(word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7));
+            }
+            codes
+        }
+        /// 32 bytes as words.
+        fn widened(self, bytes: &[u8]) -> __m512i {
+            let bytes: &[u8; 32] = bytes.first_chunk().expect("32 indices");
+            _mm512_cvtepu8_epi16(_mm256_loadu_si256(bytes.as_ptr().cast()))
+        }
+        fn loaded_64(self, bytes: &[u8]) -> __m512i {
+            let bytes: &[u8; 64] = bytes.first_chunk().expect("64 bytes");
+            _mm512_loadu_si512(bytes.as_ptr().cast())
+        }
+        fn loaded_16(self, bytes: &[u8]) -> __m128i {
+            let bytes: &[u8; 16] = bytes.first_chunk().expect("16 bytes");
+            _mm_loadu_si128(bytes.as_ptr().cast())
+        }
+        fn loaded_8(self, bytes: &[u8]) -> __m128i {
+            let bytes: &[u8; 8] = bytes.first_chunk().expect("8 bytes");
+            _mm_loadl_epi64(bytes.as_ptr().cast())
+        }
+        /// Word i of the eight in words 4·i to 4·i + 3.
+        fn of_four_entries(self, words: __m128i) -> __m512i {
+            _mm512_permutexvar_epi16(self.words(const { &words_from(0, 4) }), _mm512_castsi128_si512(words))
+        }
+        /// `2·s + 1`, which is what a scale stands for.
+        fn odd(self, scales: __m256i) -> __m256i {
+            _mm256_add_epi16(_mm256_add_epi16(scales, scales), _mm256_set1_epi16(1))
+        }
+        /// Scales of 4 bits, the low nibble first.
+        fn odd_nibbles(self, bytes: __m128i) -> __m256i {
+            let words = _mm_cvtepu8_epi16(bytes);
+            let nibbles = _mm_and_si128(_mm_or_si128(words, _mm_slli_epi16::<4>(words)), _mm_set1_epi8(15));
+            self.odd(_mm256_cvtepu8_epi16(nibbles))
+        }
+        fn masks(self, signs: __m256i) -> Option<[u64; 4]> {
+            let mut masks = [0; 4];
+            _mm256_storeu_si256(masks.as_mut_ptr().cast(), signs);
+            Some(masks)
+        }
+
+        fn iq2_xxs(self, block: &[u8; 66]) -> Unpacked {
+            // Of each group four indices, then 28 signs and the scale.
+            let groups = self.loaded_64(&block[2..]);
+            let indices = _mm512_cvtepu8_epi16(_mm512_cvtepi64_epi32(groups));
+            let signs = spread_sevens(_mm512_cvtepi64_epi32(_mm512_srli_epi64::<32>(groups)));
+            let scales = _mm512_cvtepi64_epi16(_mm512_srli_epi64::<60>(groups));
+            Unpacked {
+                codes: self.codes_of_pairs(self.look_up_256(&IQ2_XXS.0, indices), &OF_2_BITS),
+                minus: self.masks(even_signs(signs)),
+                scales: self.odd(_mm256_castsi128_si256(scales)),
+            }
+        }
+        fn iq2_xs(self, block: &[u8; 74]) -> Unpacked {
+            // Indices of 9 bits, then 7 signs.
+            let words = self.loaded_64(&block[2..]);
+            let ninth = _mm512_test_epi16_mask(words, _mm512_set1_epi16(256));
+            let signs = _mm512_cvtepi16_epi8(_mm512_srli_epi16::<9>(words));
+            Unpacked {
+                codes: self.codes_of_pairs(self.look_up_512(&IQ2_XS.0, words, ninth), &OF_2_BITS),
+                minus: self.masks(even_signs(signs)),
+                scales: self.odd_nibbles(self.loaded_8(&block[66..])),
+            }
+        }
+        fn iq2_s(self, block: &[u8; 82]) -> Unpacked {
+            let high = self.of_four_entries(_mm_cvtepu8_epi16(self.loaded_8(&block[66..])));
+            let high = _mm512_sllv_epi16(high, self.shifts(const { &steps(8, -2) }));
+            let indices = _mm512_or_si512(self.widened(&block[2..]), _mm512_and_si512(high, _mm512_set1_epi16(0x300)));
+            Unpacked {
+                codes: self.entries(&grids::IQ2_S, indices),
+                minus: masks_of(&block[34..66]),
+                scales: self.odd_nibbles(self.loaded_8(&block[74..])),
+            }
+        }
+        fn iq3_xxs(self, block: &[u8; 98]) -> Unpacked {
+            let words = [
+                self.look_up_256(&IQ3_XXS.0, self.widened(&block[2..])),
+                self.look_up_256(&IQ3_XXS.0, self.widened(&block[34..])),
+            ];
+            // Of each group 28 signs and the scale.
+            let groups: &[u8; 32] = block.last_chunk().expect("words end the block");
+            let groups = _mm256_loadu_si256(groups.as_ptr().cast());
+            let scales = _mm256_cvtepi32_epi16(_mm256_srli_epi32::<28>(groups));
+            Unpacked {
+                codes: self.codes_of_threes(words, &OF_IQ3_XXS),
+                minus: self.masks(even_signs(spread_sevens(groups))),
+                scales: self.odd(_mm256_castsi128_si256(scales)),
+            }
+        }
+        fn iq3_s(self, block: &[u8; 110]) -> Unpacked {
+            let ninth = u64::from_le_bytes(*block[66..].first_chunk().expect("a bit of each index"));
+            let words = [
+                self.look_up_512(&IQ3_S.0, self.widened(&block[2..]), ninth as u32),
+                self.look_up_512(&IQ3_S.0, self.widened(&block[34..]), (ninth >> 32) as u32),
+            ];
+            let scales = i32::from_le_bytes(*block.last_chunk().expect("scales end the block"));
+            Unpacked {
+                codes: self.codes_of_threes(words, &OF_IQ3_S),
+                minus: masks_of(&block[74..106]),
+                scales: self.odd_nibbles(_mm_cvtsi32_si128(scales)),
+            }
+        }
+        /// Codes raised by 9.
+        fn iq1_s(self, block: &[u8; 50]) -> Unpacked {
+            // Of each group 3 high bits of 4 indices, 3 bits of the scale and the sign of the shift.
+            let groups = self.loaded_16(&block[34..]);
+            let high = _mm512_srlv_epi16(self.of_four_entries(groups), self.shifts(const { &steps(0, 3) }));
+            let high = _mm512_slli_epi16::<8>(_mm512_and_si512(high, _mm512_set1_epi16(7)));
+            let mut codes = self.entries(&grids::IQ1, _mm512_or_si512(self.widened(&block[2..]), high));
+            // 10 or 8.
+            let minus = _mm_and_si128(_mm_srai_epi16::<15>(groups), _mm_set1_epi8(2));
+            let shifts = _mm512_castsi128_si512(_mm_sub_epi8(_mm_set1_epi8(10), minus));
+            for i in 0..4 {
+                let shifts = _mm512_permutexvar_epi16(self.words(&SCALES_OF_32[i]), shifts);
+                codes[i] = _mm512_add_epi8(codes[i], shifts);
+            }
+            let scales = _mm_and_si128(_mm_srli_epi16::<12>(groups), _mm_set1_epi16(7));
+            Unpacked { codes, minus: None, scales: self.odd(_mm256_castsi128_si256(scales)) }
+        }
+        /// Codes raised by 9.
+        fn iq1_m(self, block: &[u8; 56]) -> Unpacked {
+            // A nibble of each index: 3 high bits and the sign of the shift.
+            let pairs = _mm256_cvtepu8_epi16(self.loaded_16(&block[32..]));
+            let nibbles = _mm256_or_si256(pairs, _mm256_slli_epi16::<4>(pairs));
+            let nibbles = _mm512_cvtepu8_epi16(_mm256_and_si256(nibbles, _mm256_set1_epi8(15)));
+            let high = _mm512_slli_epi16::<8>(_mm512_and_si512(nibbles, _mm512_set1_epi16(7)));
+            let mut codes = self.entries(&grids::IQ1, _mm512_or_si512(self.widened(block), high));
+            let minus = _mm512_test_epi16_mask(nibbles, _mm512_set1_epi16(8)).to_le_bytes();
+            for i in 0..4 {
+                let shifts = _mm512_mask_mov_epi64(_mm512_set1_epi8(10), minus[i], _mm512_set1_epi8(8));
+                codes[i] = _mm512_add_epi8(codes[i], shifts);
+            }
+            // Four words of four scales of 3 bits.
+            let words = self.of_four_entries(self.loaded_8(&block[48..]));
+            let scales = _mm512_castsi512_si256(_mm512_srlv_epi16(words, self.shifts(const { &steps(0, 3) })));
+            Unpacked { codes, minus: None, scales: self.odd(_mm256_and_si256(scales, _mm256_set1_epi16(7))) }
+        }
+
+        /// `−lowered·Σ scale·x` of a block, in some of the lanes.
+        fn lowered_by(self, lowered: i32, scales: __m256i, sums: &[i16; 16]) -> __m512i {
+            if lowered == 0 {
+                return _mm512_setzero_si512();
+            }
+            let sums = _mm256_madd_epi16(scales, _mm256_loadu_si256(sums.as_ptr().cast()));
+            _mm512_zextsi256_si512(_mm256_mullo_epi32(sums, _mm256_set1_epi32(-lowered)))
+        }
+        /// `acc` and the products of 64 codes with the inputs, which are negative where `minus` is set.
+        fn dot_signed(self, acc: __m512i, codes: __m512i, x: &[i8; 64], minus: u64, scales: __m512i) -> __m512i {
+            let x = self.codes_64(x);
+            let x = _mm512_mask_sub_epi8(x, minus, _mm512_setzero_si512(), x);
+            self.dot_pairs(acc, codes, x, scales)
+        }
+        fn spread(self, n_groups: usize, i: usize, scales: __m256i) -> __m512i {
+            let index = if n_groups == 16 { &SCALES_OF_16[i] } else { &SCALES_OF_32[i] };
+            _mm512_permutexvar_epi16(self.words(index), _mm512_castsi256_si512(scales))
+        }
+        fn finished(self, k: f32, d: &[u16; 16], blocks: [__m512i; 4], x_scales: [f32; 4]) -> __m512 {
+            let d = _mm512_mul_ps(self.halves_16(d), _mm512_set1_ps(k));
+            _mm512_mul_ps(self.of_blocks(x_scales), _mm512_mul_ps(d, self.fold_blocks(blocks)))
+        }
+        fn no_products(self) -> __m512i { _mm512_setzero_si512() }
+    }
+
+    /// A quad of a format with a codebook.
+    #[inline(always)]
+    pub(crate) fn codebook<F: Codebook<B>, const B: usize, const N: usize>(
+        self,
+        rows: [&[[u8; B]; N]; 4],
+        x: Inputs256<'_, N>,
+        ask: impl Ask,
+    ) -> __m512 {
+        let (mut d, mut blocks) = ([0; 16], [self.no_products(); 4]);
+        for c in 0..N {
+            let xs = x.codes[c].as_chunks::<64>().0;
+            let mut dots = [self.no_products(); 4];
+            for r in 0..4 {
+                ask.ask(self, &rows[r][c], c, r);
+                d[4 * c + r] = F::d(&rows[r][c]);
+                let Unpacked { codes, minus, scales } = F::unpacked(self, &rows[r][c]);
+                let mut sum = self.lowered_by(F::LOWERED, scales, &x.sums[c].of(F::GROUPS).whole);
+                for i in 0..4 {
+                    let spread = self.spread(F::GROUPS, i, scales);
+                    sum = match minus {
+                        Some(minus) => self.dot_signed(sum, codes[i], &xs[i], minus[i], spread),
+                        None => self.dot_pairs(sum, codes[i], self.codes_64(&xs[i]), spread),
+                    };
+                }
+                dots[r] = sum;
+            }
+            blocks[c] = self.fold_rows(dots);
+        }
+        self.finished(F::K, &d, blocks, x.scales)
+    }
+}
+
+/// Signs that are stored as they are.
+#[inline(always)]
+fn masks_of(signs: &[u8]) -> Option<[u64; 4]> {
+    let words: &[[u8; 8]; 4] = signs.as_chunks().0.first_chunk().expect("256 signs");
+    Some([0, 1, 2, 3].map(|i| u64::from_le_bytes(words[i])))
+}
+
+macro_rules! codebooks {
+    ($($format:ident, $bytes:literal, $unpack:ident $(, lowered by $lowered:literal)?;)*) => {
+        $(impl Codebook<$bytes> for $format {
+            $(const LOWERED: i32 = $lowered;)?
+
+            #[inline(always)]
+            fn unpacked(isa: Avx512, block: &[u8; $bytes]) -> Unpacked {
+                isa.$unpack(block)
+            }
+
+            #[inline(always)]
+            fn d(block: &[u8; $bytes]) -> u16 {
+                layout::$format(block).d_bits()
+            }
+        })*
+    };
+}
+codebooks! {
+    IQ1S, 50, iq1_s, lowered by 9;
+    IQ1M, 56, iq1_m, lowered by 9;
+    IQ2XXS, 66, iq2_xxs;
+    IQ2XS, 74, iq2_xs;
+    IQ2S, 82, iq2_s;
+    IQ3XXS, 98, iq3_xxs;
+    IQ3S, 110, iq3_s;
+}
