@@ -23,8 +23,12 @@ pub fn weights(ty: TensorType, d_out: usize, d_in: usize) -> Vec<u8> {
     let mut state = 1u32;
     let random = |i: usize| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let float_end = ty.block_len() == 1 && i % ty.block_bytes() == ty.block_bytes() - 1;
-        if float_end { 0x3c } else { (state >> 24) as u8 & 0x3f | 0x04 }
+        let at = i % ty.block_bytes();
+        match (state >> 24) as u8 & 0x3f | 0x04 {
+            _ if ty.block_len() == 1 && at == ty.block_bytes() - 1 => 0x3c,
+            exponent if ty == TensorType::MXFP4 && at == 0 => exponent | 0x40,
+            byte => byte,
+        }
     };
     (0..n).map(random).collect()
 }

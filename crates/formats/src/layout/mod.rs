@@ -44,7 +44,7 @@ mod signed;
 mod ternary;
 
 pub use grid::{IQ1M, IQ1S, IQ2S, IQ2XS, IQ2XXS, IQ3S, IQ3XXS, even_signs, spread_sevens};
-pub use nonlinear::{IQ4_VALUES, IQ4NL, IQ4XS, MXFP4, MXFP4_VALUES};
+pub use nonlinear::{IQ4_VALUES, IQ4NL, IQ4XS, MXFP4, MXFP4_VALUES, half_power};
 pub use signed::Signed;
 pub use ternary::{TQ1_0, TQ2_0};
 

@@ -24,6 +24,15 @@ block! {
     MXFP4, 17: { e: 1 at 0, qs: 16 at 1, }
 }
 
+/// Half of 2 to the power of `e` − 127.
+#[inline(always)]
+pub fn half_power(e: u8) -> f32 {
+    let e = i32::from(e);
+    // The largest of both: subnormal is what has an `e` of 0 or 1.
+    let (normal, subnormal) = ((e - 1) << 23, ((e & 1) + 1) << 21);
+    f32::from_bits(normal.max(subnormal) as u32)
+}
+
 impl IQ4NL<'_> {
     /// Writes the codes, −127 to 113.
     #[inline(always)]
@@ -36,10 +45,7 @@ impl MXFP4<'_> {
     /// The scale: half of 2 to the power of `e` − 127, because the codes are doubled. From 2^-128, a subnormal, to 2^127.
     #[inline(always)]
     pub fn d(self) -> f32 {
-        match u32::from(self.e()[0]) {
-            e @ 0..2 => f32::from_bits(0x0020_0000 << e),
-            e => f32::from_bits((e - 1) << 23),
-        }
+        half_power(self.e()[0])
     }
 
     /// Writes the codes, −12 to 12.

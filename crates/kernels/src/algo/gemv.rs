@@ -126,7 +126,7 @@ fn quant_32_rows<I: Wide, F: Quant32>(isa: I, strip: &Strip<'_>, r: usize, next:
         }
         let d = match F::D {
             Half::F16 => isa.widen8(&d),
-            Half::Bf16 => isa.brains8(&d),
+            Half::Power => isa.powers8(&d),
         };
         let dx = isa.splat8(x.scales[at][g]);
         out = isa.add8(out, isa.mul8(isa.mul8(d, dx), isa.totals(sums)));

@@ -21,6 +21,7 @@ use super::{float, gemv};
 use crate::Matrix;
 use crate::format::grid::{IQ1M, IQ1S, IQ2S, IQ2XS, IQ2XXS, IQ3S, IQ3XXS};
 use crate::format::{FloatFormat, Format, KQuant, Quant32};
+use crate::format::{iq4_nl, iq4_nl::IQ4NL, mxfp4, mxfp4::MXFP4};
 use crate::format::{iq4_xs::IQ4XS, q2_k::Q2K, q4_k::Q4K, q5_k::Q5K, q6_k::Q6K};
 use crate::format::{q4_0::Q4_0, q5_0::Q5_0, q8_0::Q8_0};
 use crate::isa::Floats;
@@ -67,6 +68,8 @@ pub(crate) fn quant_32_in<F: Quant32, O: Order>(isa: Avx512, strip: Strip<'_>) {
         Format::Q4_0 => quads_of_32::<Q4_0, _, O>(isa, strip),
         Format::Q5_0 => quads_of_32::<Q5_0, _, O>(isa, strip),
         Format::Q8_0 => quads_of_32::<Q8_0, _, O>(isa, strip),
+        Format::IQ4NL => quads_of_32::<IQ4NL, _, O>(isa, strip),
+        Format::MXFP4 => quads_of_32::<MXFP4, _, O>(isa, strip),
         _ => gemv::quant_32::<F>(isa, strip),
     }
 }
@@ -174,6 +177,34 @@ impl Quad32<34> for Q8_0 {
     #[inline(always)]
     fn quad(isa: Avx512, rows: [&[[u8; 34]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512 {
         isa.q8_0(rows, x, ask)
+    }
+}
+
+/// The scales of a quad, lane 4·block + row.
+#[inline(always)]
+fn scales_of_32<F: Quant32<Block = [u8; B]>, const B: usize>(rows: [&[[u8; B]; 4]; 4]) -> [u16; 16] {
+    let mut d = [0; 16];
+    for r in 0..4 {
+        for c in 0..4 {
+            d[4 * c + r] = F::d(&rows[r][c]);
+        }
+    }
+    d
+}
+
+impl Quad32<18> for IQ4NL {
+    #[inline(always)]
+    fn quad(isa: Avx512, rows: [&[[u8; 18]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512 {
+        let d = isa.halves_16(&scales_of_32::<Self, 18>(rows));
+        isa.nibbles_of_table(rows, x, (&iq4_nl::CODES, Self::OFFSET), d, ask)
+    }
+}
+
+impl Quad32<17> for MXFP4 {
+    #[inline(always)]
+    fn quad(isa: Avx512, rows: [&[[u8; 17]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512 {
+        let d = isa.powers_16(&scales_of_32::<Self, 17>(rows));
+        isa.nibbles_of_table(rows, x, (&mxfp4::CODES, Self::OFFSET), d, ask)
     }
 }
 

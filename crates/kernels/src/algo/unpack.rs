@@ -158,7 +158,7 @@ impl Factors {
         for g in 0..8 {
             panel.d[g][r] = match F::D {
                 Half::F16 => isa.widen_lanes(&self.d[g]),
-                Half::Bf16 => isa.brain_lanes(&self.d[g]),
+                Half::Power => isa.power_lanes(&self.d[g]),
             };
             if F::MINS {
                 panel.m[g][r] = isa.widen_lanes(&self.m[g]);

@@ -26,7 +26,7 @@ use crate::Layouts;
 use crate::isa::Words;
 use crate::isa::{Floats, Lanes, Row};
 use atta_formats::TensorType;
-use atta_formats::f16::bf16_to_f32;
+use atta_formats::layout::half_power;
 
 macro_rules! formats {
     ($($format:ident = $ty:ident, $layout:ident;)*) => {
@@ -203,8 +203,8 @@ pub(crate) trait KQuant: 'static {
 pub(crate) enum Half {
     /// IEEE binary16.
     F16,
-    /// The upper half of a binary32.
-    Bf16,
+    /// The exponent `e` of [`half_power`].
+    Power,
 }
 
 impl Half {
@@ -213,7 +213,7 @@ impl Half {
     pub(crate) fn widen(self, bits: u16) -> f32 {
         match self {
             Self::F16 => float::widen_f16(bits),
-            Self::Bf16 => bf16_to_f32(bits),
+            Self::Power => half_power(bits as u8),
         }
     }
 }

@@ -8,24 +8,24 @@ use atta_formats::layout::{self, MXFP4_VALUES};
 /// The format.
 pub(crate) struct MXFP4;
 
-const CODES: [u8; 16] = raised(&MXFP4_VALUES, MXFP4::OFFSET);
+/// The table, raised by 12.
+pub(crate) const CODES: [u8; 16] = raised(&MXFP4_VALUES, MXFP4::OFFSET);
 
 impl Quant32 for MXFP4 {
     type Block = [u8; 17];
     const FORMAT: Format = Format::MXFP4;
     const OFFSET: i16 = 12;
     const LARGEST: i16 = 24;
-    const D: Half = Half::Bf16;
+    const D: Half = Half::Power;
 
     #[inline(always)]
     fn blocks(row: &[u8]) -> &[[u8; 17]] {
         row.as_chunks().0
     }
 
-    /// A power of two has no bits behind those of a bfloat16, not even where it is subnormal.
     #[inline(always)]
     fn d(block: &[u8; 17]) -> u16 {
-        (layout::MXFP4(block).d().to_bits() >> 16) as u16
+        layout::MXFP4(block).e()[0].into()
     }
 
     #[inline(always)]

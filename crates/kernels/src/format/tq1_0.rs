@@ -1,7 +1,7 @@
 //! TQ1_0: 256 digits of base 3, five in a byte, with one scale and an offset of 1.
 //!
-//! A byte is a fraction whose digits come out by multiplication, so codes are made by plain code, compiled once for all
-//! instruction sets.
+//! A byte is a fraction whose digits come out by multiplication: what is in front of a digit is dropped, then three times the
+//! rest carries it.
 
 use super::{Format, Head, KQuant, each, half_at};
 use crate::isa::Row;
@@ -9,36 +9,30 @@ use crate::isa::Row;
 /// The format.
 pub(crate) struct TQ1_0;
 
-/// Digit `n` < 5 of each byte.
-#[inline(always)]
-fn digits<const N: usize>(bytes: &[u8; N], n: usize) -> [u8; N] {
-    let before = [1, 3, 9, 27, 81][n];
-    let mut out = [0; N];
-    for (out, byte) in out.iter_mut().zip(bytes) {
-        *out = ((u16::from(byte.wrapping_mul(before)) * 3) >> 8) as u8;
+/// What drops the digits in front of those that weights 32·g to 32·g + 31 are: digit g of 32 bytes, then two digits of 16 bytes
+/// each, at last one of these and four of 4.
+const fn factors(g: usize) -> [u8; 32] {
+    let (mut factors, mut i) = ([0; 32], 0);
+    while i < 32 {
+        let digit = match (g, i / 16) {
+            (0..5, _) => g,
+            (5 | 6, half) => 2 * g - 10 + half,
+            (_, 0) => 4,
+            _ => (i - 16) / 4,
+        };
+        factors[i] = [1, 3, 9, 27, 81][digit];
+        i += 1;
     }
-    out
+    factors
 }
 
-/// Weights 32·g to 32·g + 31: digit g of 32 bytes, then two digits of 16 bytes each, at last one of these and four of 4.
-#[inline(never)]
-fn unpack(block: &[u8; 54], g: usize) -> [u8; 32] {
-    let (wide, rest) = block.split_first_chunk::<32>().expect("54 bytes are more than 32");
-    let (narrow, rest) = rest.split_first_chunk::<16>().expect("22 bytes are more than 16");
-    let mut out = [0; 32];
-    let ([low, high], _) = out.as_chunks_mut::<16>() else { unreachable!("32 are twice 16") };
-    match g {
-        0..5 => return digits(wide, g),
-        5 | 6 => (*low, *high) = (digits(narrow, 2 * g - 10), digits(narrow, 2 * g - 9)),
-        _ => {
-            *low = digits(narrow, 4);
-            let last = rest.first_chunk::<4>().expect("6 bytes are more than 4");
-            for (n, high) in high.as_chunks_mut().0.iter_mut().enumerate() {
-                *high = digits(last, n);
-            }
-        }
-    }
-    out
+const FACTORS: [[u8; 32]; 8] =
+    [factors(0), factors(1), factors(2), factors(3), factors(4), factors(5), factors(6), factors(7)];
+
+/// Four times four bytes.
+#[inline(always)]
+fn repeated(bytes: [u8; 4]) -> [u8; 16] {
+    (u128::from(u32::from_le_bytes(bytes)) * 0x0000_0001_0000_0001_0000_0001_0000_0001).to_le_bytes()
 }
 
 impl KQuant for TQ1_0 {
@@ -61,6 +55,13 @@ impl KQuant for TQ1_0 {
 
     #[inline(always)]
     fn codes<I: Row>(isa: I, block: &[u8; 54], g: usize) -> I::V {
-        isa.load(&unpack(block, g))
+        let (wide, rest) = block.split_first_chunk::<32>().expect("54 bytes are more than 32");
+        let (narrow, rest) = rest.split_first_chunk::<16>().expect("22 bytes are more than 16");
+        let bytes = match g {
+            0..5 => isa.load(wide),
+            5 | 6 => isa.load_pair(narrow, narrow),
+            _ => isa.load_pair(narrow, &repeated(*rest.first_chunk().expect("6 bytes are more than 4"))),
+        };
+        isa.digits(bytes, &FACTORS[g])
     }
 }

@@ -104,6 +104,18 @@ pub(super) fn even_signs(sevens: __m256i) -> __m256i {
     _mm256_or_si256(sevens, _mm256_and_si256(odd, _mm256_set1_epi8(-128)))
 }
 
+/// [`layout::half_power`](atta_formats::layout::half_power) of each exponent.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn half_powers(exponents: &[u16; 8]) -> __m256 {
+    // SAFETY: reads the 16 bytes of the reference.
+    let e = _mm256_cvtepu16_epi32(unsafe { _mm_loadu_si128(exponents.as_ptr().cast()) });
+    let one = _mm256_set1_epi32(1);
+    let normal = _mm256_slli_epi32::<23>(_mm256_sub_epi32(e, one));
+    let subnormal = _mm256_slli_epi32::<21>(_mm256_add_epi32(_mm256_and_si256(e, one), one));
+    _mm256_castsi256_ps(_mm256_max_epi32(normal, subnormal))
+}
+
 macro_rules! rows_of_256_bits {
     ($isa:ty) => {
         impl Row for $isa {
@@ -153,6 +165,15 @@ macro_rules! rows_of_256_bits {
                 fn look_up(self, table: &[u8; 16], v: __m256i) -> __m256i {
                     let table = _mm_loadu_si128(table.as_ptr().cast());
                     _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), v)
+                }
+                // Each byte of a word as its upper half: what the multiplication modulo 256 drops is what words drop.
+                fn digits(self, v: __m256i, factors: &[u8; 32]) -> __m256i {
+                    let (factors, three) = (self.load(factors), _mm256_set1_epi16(3));
+                    let even = _mm256_mullo_epi16(v, _mm256_slli_epi16::<8>(factors));
+                    let high = _mm256_and_si256(v, _mm256_set1_epi16(-256));
+                    let odd = _mm256_mullo_epi16(high, _mm256_srli_epi16::<8>(factors));
+                    let odd = _mm256_slli_epi16::<8>(_mm256_mulhi_epu16(odd, three));
+                    _mm256_or_si256(_mm256_mulhi_epu16(even, three), odd)
                 }
                 fn raised(self, codes: __m256i, signs: u32) -> __m256i {
                     let index = _mm256_loadu_si256($crate::isa::avx2::BYTE_OF_BIT.as_ptr().cast());
@@ -239,10 +260,7 @@ macro_rules! wide_of_256_bits {
             }
             fn store8(self, x: __m256, out: &mut [f32; 8]) { _mm256_storeu_ps(out.as_mut_ptr(), x) }
             fn widen8(self, bits: &[u16; 8]) -> __m256 { _mm256_cvtph_ps(_mm_loadu_si128(bits.as_ptr().cast())) }
-            fn brains8(self, bits: &[u16; 8]) -> __m256 {
-                let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(bits.as_ptr().cast()));
-                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
-            }
+            fn powers8(self, exponents: &[u16; 8]) -> __m256 { $crate::isa::avx2::half_powers(exponents) }
             fn mul8(self, x: __m256, y: __m256) -> __m256 { _mm256_mul_ps(x, y) }
             fn add8(self, x: __m256, y: __m256) -> __m256 { _mm256_add_ps(x, y) }
             fn splat8(self, x: f32) -> __m256 { _mm256_set1_ps(x) }
@@ -345,9 +363,8 @@ macro_rules! lanes_of_256_bits {
             fn widen_lanes(self, bits: &[u16; 16]) -> __m256 {
                 _mm256_cvtph_ps(_mm_loadu_si128(bits.as_ptr().cast()))
             }
-            fn brain_lanes(self, bits: &[u16; 16]) -> __m256 {
-                let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(bits.as_ptr().cast()));
-                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
+            fn power_lanes(self, exponents: &[u16; 16]) -> __m256 {
+                $crate::isa::avx2::half_powers(exponents.first_chunk().expect("eight of sixteen"))
             }
             fn splat_float(self, x: f32) -> __m256 { _mm256_set1_ps(x) }
             fn mul_lanes(self, x: __m256, y: __m256) -> __m256 { _mm256_mul_ps(x, y) }

@@ -74,6 +74,11 @@ impl Lanes for Avx512 {
         self.turned(&columns)
     }
 
+    #[inline(always)]
+    fn power_lanes(self, exponents: &[u16; 16]) -> __m512 {
+        self.powers_16(exponents)
+    }
+
     proven! {
         fn splat4(self, bytes: &[i8; 4]) -> __m512i {
             _mm512_set1_epi32(i32::from_le_bytes(bytes.map(|byte| byte as u8)))
@@ -93,10 +98,6 @@ impl Lanes for Avx512 {
         fn times_256(self, x: __m512i) -> __m512i { _mm512_slli_epi32::<8>(x) }
         fn to_floats(self, x: __m512i) -> __m512 { _mm512_cvtepi32_ps(x) }
         fn widen_lanes(self, bits: &[u16; 16]) -> __m512 { _mm512_cvtph_ps(_mm256_loadu_si256(bits.as_ptr().cast())) }
-        fn brain_lanes(self, bits: &[u16; 16]) -> __m512 {
-            let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(bits.as_ptr().cast()));
-            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
-        }
         fn splat_float(self, x: f32) -> __m512 { _mm512_set1_ps(x) }
         fn mul_lanes(self, x: __m512, y: __m512) -> __m512 { _mm512_mul_ps(x, y) }
         fn add_lanes(self, x: __m512, y: __m512) -> __m512 { _mm512_add_ps(x, y) }

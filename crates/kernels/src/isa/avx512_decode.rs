@@ -175,7 +175,7 @@ impl Avx512 {
         /// Widens the low f16 of each lane.
         fn low_halves(self, v: __m512i) -> __m512 { _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)) }
         /// Widens sixteen f16.
-        pub(super) fn halves_16(self, bits: &[u16; 16]) -> __m512 { _mm512_cvtph_ps(_mm256_loadu_si256(bits.as_ptr().cast())) }
+        pub(crate) fn halves_16(self, bits: &[u16; 16]) -> __m512 { _mm512_cvtph_ps(_mm256_loadu_si256(bits.as_ptr().cast())) }
         /// Element i/4 in lane i.
         pub(super) fn of_blocks(self, x: [f32; 4]) -> __m512 {
             let x = _mm512_castps128_ps512(_mm_loadu_ps(x.as_ptr()));
@@ -479,6 +479,35 @@ impl Avx512 {
             let d = _mm512_castsi512_si256(_mm512_permutexvar_epi64(self.lanes_of_64(&EVEN), d));
             let isum = _mm512_cvtepi32_ps(self.fold_rows(dots));
             _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtph_ps(d), self.of_blocks(x.scales)), isum)
+        }
+
+        /// Formats whose nibbles stand for the numbers of a table, raised by `offset`. `d` is theirs, lane 4·block + row.
+        pub(crate) fn nibbles_of_table<const B: usize>(
+            self, rows: [&[[u8; B]; 4]; 4], x: Four32<'_>, table: (&[u8; 16], i16), d: __m512, ask: impl Ask
+        ) -> __m512 {
+            let (table, offset) = (_mm512_broadcast_i32x4(_mm_loadu_si128(table.0.as_ptr().cast())), i32::from(table.1));
+            let (start, [first, second]) = (self.offsets(x.sums, offset), self.halves_of_groups(x.codes));
+            let (low_4, mut dots) = (_mm512_set1_epi8(15), [_mm512_setzero_si512(); 4]);
+            for r in 0..4 {
+                ask.ask(self, rows[r].as_flattened(), 0, r);
+                let blocks = rows[r];
+                let at = |c: usize| blocks[c].last_chunk().expect("the nibbles end the block");
+                let nibbles = self.four_lanes([at(0), at(1), at(2), at(3)]);
+                let low = _mm512_shuffle_epi8(table, _mm512_and_si512(nibbles, low_4));
+                let high = _mm512_and_si512(_mm512_srli_epi16::<4>(nibbles), low_4);
+                let sum = _mm512_dpbusd_epi32(start, low, first);
+                dots[r] = _mm512_dpbusd_epi32(sum, _mm512_shuffle_epi8(table, high), second);
+            }
+            let isum = _mm512_cvtepi32_ps(self.fold_rows(dots));
+            _mm512_mul_ps(_mm512_mul_ps(d, self.of_blocks(x.scales)), isum)
+        }
+        /// [`half_power`](atta_formats::layout::half_power) of sixteen exponents.
+        pub(crate) fn powers_16(self, exponents: &[u16; 16]) -> __m512 {
+            let e = _mm512_cvtepu16_epi32(_mm256_loadu_si256(exponents.as_ptr().cast()));
+            let one = _mm512_set1_epi32(1);
+            let normal = _mm512_slli_epi32::<23>(_mm512_sub_epi32(e, one));
+            let subnormal = _mm512_slli_epi32::<21>(_mm512_add_epi32(_mm512_and_si512(e, one), one));
+            _mm512_castsi512_ps(_mm512_max_epi32(normal, subnormal))
         }
 
         pub(crate) fn q5_0(self, rows: [&[[u8; 22]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512 {

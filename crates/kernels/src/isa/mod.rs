@@ -70,6 +70,8 @@ pub(crate) trait Row: Copy + Send + Sync + 'static {
     fn shl(self, v: Self::V, n: usize) -> Self::V;
     /// `table[i]` for each byte i of `v`, at most 15.
     fn look_up(self, table: &[u8; 16], v: Self::V) -> Self::V;
+    /// The carry of three times each byte, after it was multiplied by its factor modulo 256.
+    fn digits(self, v: Self::V, factors: &[u8; 32]) -> Self::V;
     /// 64 + code, or 64 − code where a bit of `signs` is set. Codes are at most 62.
     fn raised(self, codes: Self::V, signs: u32) -> Self::V;
     /// [`even_signs`] of each word, or, if they are `PACKED`, of what [`spread_sevens`] makes of it.
@@ -140,8 +142,8 @@ pub(crate) trait Wide: Row {
     fn store8(self, x: Self::F8, out: &mut [f32; 8]);
     /// Widens eight f16.
     fn widen8(self, bits: &[u16; 8]) -> Self::F8;
-    /// Widens eight bfloat16.
-    fn brains8(self, bits: &[u16; 8]) -> Self::F8;
+    /// [`half_power`](atta_formats::layout::half_power) of eight exponents.
+    fn powers8(self, exponents: &[u16; 8]) -> Self::F8;
     fn mul8(self, x: Self::F8, y: Self::F8) -> Self::F8;
     fn add8(self, x: Self::F8, y: Self::F8) -> Self::F8;
     fn splat8(self, x: f32) -> Self::F8;
@@ -196,8 +198,8 @@ pub(crate) trait Lanes: Row {
     fn to_floats(self, x: Self::N) -> Self::L;
     /// The f16 of the first `LANES` of `bits`.
     fn widen_lanes(self, bits: &[u16; 16]) -> Self::L;
-    /// The bfloat16 of the first `LANES` of `bits`.
-    fn brain_lanes(self, bits: &[u16; 16]) -> Self::L;
+    /// [`half_power`](atta_formats::layout::half_power) of the first `LANES` exponents.
+    fn power_lanes(self, exponents: &[u16; 16]) -> Self::L;
     fn splat_float(self, x: f32) -> Self::L;
     fn mul_lanes(self, x: Self::L, y: Self::L) -> Self::L;
     fn add_lanes(self, x: Self::L, y: Self::L) -> Self::L;

@@ -127,6 +127,15 @@ impl<D: Dot> Row for Neon<D> {
             let table = vld1q_u8(table.as_ptr());
             [vqtbl1q_u8(table, v[0]), vqtbl1q_u8(table, v[1])]
         }
+        fn digits(self, v: [uint8x16_t; 2], factors: &[u8; 32]) -> [uint8x16_t; 2] {
+            let factors = self.load(factors);
+            // Three times 86 is more than 256, three times 171 more than twice that; a comparison gives −1.
+            let digit = |rest| {
+                let once = vcgeq_u8(rest, vdupq_n_u8(86));
+                vsubq_u8(vsubq_u8(vdupq_n_u8(0), once), vcgeq_u8(rest, vdupq_n_u8(171)))
+            };
+            [digit(vmulq_u8(v[0], factors[0])), digit(vmulq_u8(v[1], factors[1]))]
+        }
         fn raised(self, codes: [uint8x16_t; 2], signs: u32) -> [uint8x16_t; 2] {
             let (bit, signs, offset) = (vld1q_u8(BITS.as_ptr()), signs.to_le_bytes(), vdupq_n_u8(64));
             let half = |codes, low, high| {
@@ -203,8 +212,8 @@ impl<D: Dot> Wide for Neon<D> {
             vst1q_f32(out.as_mut_ptr().add(4), x[1]);
         }
         fn widen8(self, bits: &[u16; 8]) -> [float32x4_t; 2] { [widen(bits.as_ptr()), widen(bits.as_ptr().add(4))] }
-        fn brains8(self, bits: &[u16; 8]) -> [float32x4_t; 2] {
-            [widen_brains(bits.as_ptr()), widen_brains(bits.as_ptr().add(4))]
+        fn powers8(self, exponents: &[u16; 8]) -> [float32x4_t; 2] {
+            [half_powers(exponents.as_ptr()), half_powers(exponents.as_ptr().add(4))]
         }
         fn mul8(self, x: [float32x4_t; 2], y: [float32x4_t; 2]) -> [float32x4_t; 2] {
             [vmulq_f32(x[0], y[0]), vmulq_f32(x[1], y[1])]
@@ -242,14 +251,19 @@ unsafe fn widen(bits: *const u16) -> float32x4_t {
     unsafe { vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(bits))) }
 }
 
-/// Widens four bfloat16.
+/// [`layout::half_power`](atta_formats::layout::half_power) of four exponents.
 ///
 /// # Safety
-/// `bits` must point to four.
+/// `exponents` must point to four.
 #[inline(always)]
-unsafe fn widen_brains(bits: *const u16) -> float32x4_t {
+unsafe fn half_powers(exponents: *const u16) -> float32x4_t {
     // SAFETY: the caller's obligation.
-    unsafe { vreinterpretq_f32_u32(vshll_n_u16::<16>(vld1_u16(bits))) }
+    unsafe {
+        let (e, one) = (vreinterpretq_s32_u32(vmovl_u16(vld1_u16(exponents))), vdupq_n_s32(1));
+        let normal = vshlq_n_s32::<23>(vsubq_s32(e, one));
+        let subnormal = vshlq_n_s32::<21>(vaddq_s32(vandq_s32(e, one), one));
+        vreinterpretq_f32_s32(vmaxq_s32(normal, subnormal))
+    }
 }
 
 impl<D: Dot> Lanes for Neon<D> {
@@ -299,7 +313,7 @@ impl<D: Dot> Lanes for Neon<D> {
         fn times_256(self, x: int32x4_t) -> int32x4_t { vshlq_n_s32::<8>(x) }
         fn to_floats(self, x: int32x4_t) -> float32x4_t { vcvtq_f32_s32(x) }
         fn widen_lanes(self, bits: &[u16; 16]) -> float32x4_t { widen(bits.as_ptr()) }
-        fn brain_lanes(self, bits: &[u16; 16]) -> float32x4_t { widen_brains(bits.as_ptr()) }
+        fn power_lanes(self, exponents: &[u16; 16]) -> float32x4_t { half_powers(exponents.as_ptr()) }
         fn splat_float(self, x: f32) -> float32x4_t { vdupq_n_f32(x) }
         fn mul_lanes(self, x: float32x4_t, y: float32x4_t) -> float32x4_t { vmulq_f32(x, y) }
         fn add_lanes(self, x: float32x4_t, y: float32x4_t) -> float32x4_t { vaddq_f32(x, y) }

@@ -44,6 +44,25 @@ fn scale_word(codes: u64, offset: i16, scale: i16, out: &mut [i16; 8]) {
     }
 }
 
+/// [`Row::raised`]; a call where programs must stay small.
+#[cfg_attr(feature = "avx512", inline(always))]
+#[cfg_attr(not(feature = "avx512"), inline(never))]
+fn raised(codes: [u64; 4], signs: u32) -> [u64; 4] {
+    let minus = Scalar.bits(&signs.to_le_bytes());
+    // 64 − code is 128 − (64 + code), and 127 − x is x with all bits but the top one flipped.
+    let raised = |i: usize| ((codes[i] | splat(64)) ^ ((minus[i] << 7) - minus[i])) + minus[i];
+    [raised(0), raised(1), raised(2), raised(3)]
+}
+
+/// [`Row::digits`]; a call where programs must stay small.
+#[cfg_attr(feature = "avx512", inline(always))]
+#[cfg_attr(not(feature = "avx512"), inline(never))]
+fn replace_by_digits(bytes: &mut [u8; 32], factors: &[u8; 32]) {
+    for (byte, factor) in bytes.iter_mut().zip(factors) {
+        *byte = ((u16::from(byte.wrapping_mul(*factor)) * 3) >> 8) as u8;
+    }
+}
+
 impl Row for Scalar {
     type V = [u64; 4];
 
@@ -123,11 +142,16 @@ impl Row for Scalar {
     }
 
     #[inline(always)]
+    fn digits(self, v: [u64; 4], factors: &[u8; 32]) -> [u64; 4] {
+        let mut bytes = [0; 32];
+        self.store(v, &mut bytes);
+        replace_by_digits(&mut bytes, factors);
+        self.load(&bytes)
+    }
+
+    #[inline(always)]
     fn raised(self, codes: [u64; 4], signs: u32) -> [u64; 4] {
-        let minus = self.bits(&signs.to_le_bytes());
-        // 64 − code is 128 − (64 + code), and 127 − x is x with all bits but the top one flipped.
-        let raised = |i: usize| ((codes[i] | splat(64)) ^ ((minus[i] << 7) - minus[i])) + minus[i];
-        [raised(0), raised(1), raised(2), raised(3)]
+        raised(codes, signs)
     }
 }
 

@@ -92,11 +92,13 @@ fn widen<const N: usize>(bits: &[u16; N], at: usize) -> v128 {
     f32x4(x(0), x(1), x(2), x(3))
 }
 
-/// The four bfloat16 from `at` on.
+/// [`half_power`](atta_formats::layout::half_power) of the four exponents from `at` on.
 #[inline(always)]
-fn widen_brains<const N: usize>(bits: &[u16; N], at: usize) -> v128 {
-    let x = |i: usize| u32::from(bits[at + i]) << 16;
-    u32x4(x(0), x(1), x(2), x(3))
+fn half_powers<const N: usize>(exponents: &[u16; N], at: usize) -> v128 {
+    let e = |i: usize| i32::from(exponents[at + i]);
+    let (e, one) = (i32x4(e(0), e(1), e(2), e(3)), i32x4_splat(1));
+    let (normal, subnormal) = (i32x4_shl(i32x4_sub(e, one), 23), i32x4_shl(i32x4_add(v128_and(e, one), one), 21));
+    i32x4_max(normal, subnormal)
 }
 
 /// All bits of byte i where bit i of `bits` is set.
@@ -171,6 +173,19 @@ impl Row for Simd128 {
     #[inline(always)]
     fn look_up(self, table: &[u8; 16], v: [v128; 2]) -> [v128; 2] {
         v.map(|v| u8x16_swizzle(load(table, 0), v))
+    }
+
+    #[inline(always)]
+    fn digits(self, v: [v128; 2], factors: &[u8; 32]) -> [v128; 2] {
+        // Three times 86 is more than 256, three times 171 more than twice that; a comparison gives −1.
+        let digit = |v, factors| {
+            let low = v128_and(u16x8_extmul_low_u8x16(v, factors), u16x8_splat(0xff));
+            let high = v128_and(u16x8_extmul_high_u8x16(v, factors), u16x8_splat(0xff));
+            let rest = u8x16_narrow_i16x8(low, high);
+            let once = u8x16_sub(u8x16_splat(0), u8x16_ge(rest, u8x16_splat(86)));
+            u8x16_sub(once, u8x16_ge(rest, u8x16_splat(171)))
+        };
+        [digit(v[0], load(factors, 0)), digit(v[1], load(factors, 16))]
     }
 
     #[inline(always)]
@@ -257,8 +272,8 @@ impl Wide for Simd128 {
     }
 
     #[inline(always)]
-    fn brains8(self, bits: &[u16; 8]) -> [v128; 2] {
-        [widen_brains(bits, 0), widen_brains(bits, 4)]
+    fn powers8(self, exponents: &[u16; 8]) -> [v128; 2] {
+        [half_powers(exponents, 0), half_powers(exponents, 4)]
     }
 
     #[inline(always)]
@@ -362,8 +377,8 @@ impl Lanes for Simd128 {
     }
 
     #[inline(always)]
-    fn brain_lanes(self, bits: &[u16; 16]) -> v128 {
-        widen_brains(bits, 0)
+    fn power_lanes(self, exponents: &[u16; 16]) -> v128 {
+        half_powers(exponents, 0)
     }
 
     #[inline(always)]
