@@ -1,10 +1,12 @@
 """Tests of packing and choosing: `python models/shared/check.py` (a few seconds; needs PyTorch, so CI does not run it)."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 import torch.nn.functional as F
 from choose import FLOOR, Choice, Chooser, Threshold, decisive_losses, probabilities
-from model import Config, Model
+from model import Config, Model, grow
 from pack import PAD, cut, padded, windows
 
 CONFIG = Config(n_vocab=50, n_ctx=64, n_layers=1, n_heads=2, n_kv_heads=1, d_model=16, d_ff=16)
@@ -104,6 +106,18 @@ def test_chosen_texts_stand_for_all():
     assert weights.max() <= 8 / FLOOR + 1e-3
     n_learned = sum(int((batch[0] != PAD).sum()) for batch in batches) - n_read * n_others / n_deciding
     assert abs(n_learned / n_read / CHOICE.share - 1) < 0.1, n_learned / n_read
+
+
+def test_what_grows_computes_the_same():
+    torch.manual_seed(10)
+    model, ids = Model(replace(CONFIG, n_layers=2)), torch.randint(0, 50, (2, 20))
+    with torch.no_grad():
+        before = model(ids)
+        grow(model, 4)
+        assert len(model.blocks) == model.config.n_layers == 4
+        assert torch.equal(model(ids), before)
+        model.blocks[2].attn.o.weight.add_(0.1)
+        assert not torch.equal(model(ids), before)
 
 
 if __name__ == "__main__":

@@ -69,10 +69,11 @@ def read(path):
     """The file as a float32 torch model."""
     reader = gguf.GGUFReader(path)
     field = lambda key: reader.fields["llama." + key].contents()
+    shortest = lambda x: float(str(np.float32(x)))
     config = Config(
         n_vocab=field("vocab_size"), n_ctx=field("context_length"), n_layers=field("block_count"), n_heads=field("attention.head_count"),
         n_kv_heads=field("attention.head_count_kv"), d_model=field("embedding_length"), d_ff=field("feed_forward_length"),
-        rope_base=field("rope.freq_base"), norm_eps=field("attention.layer_norm_rms_epsilon"),
+        rope_base=field("rope.freq_base"), norm_eps=shortest(field("attention.layer_norm_rms_epsilon")),
     )  # fmt: skip
     arrays = {t.name: gguf.quants.dequantize(t.data, t.tensor_type) for t in reader.tensors}
     weights = {"embed.weight": arrays["token_embd.weight"], "norm.weight": arrays["output_norm.weight"]}

@@ -9,7 +9,7 @@ import math
 import signal
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from choose import Chooser
-from model import Config, Model
+from model import Config, Model, grow
 from pack import padded, windows
 
 PRECISION = {"bfloat16": torch.bfloat16, "float32": torch.float32}
@@ -195,6 +195,17 @@ def load(path):
     return model
 
 
+def begun(args):
+    """The model of `args.shape` to train: a new one, or the one to go on from, with as many blocks more as it lacks."""
+    if not args.resume:
+        return Model(args.shape)
+    model = load(args.resume)
+    if replace(args.shape, n_layers=model.config.n_layers) != model.config or args.shape.n_layers < model.config.n_layers:
+        raise SystemExit(f"--resume: {model.config} cannot become --shape {args.shape}")
+    grow(model, args.shape.n_layers)
+    return model
+
+
 def meeting(args):
     """The file by which the processes find each other."""
     return (Path(args.out) / "meet").resolve()
@@ -207,7 +218,7 @@ def work(rank, n_ranks, args, rows, held_out, finish, choice):
         dist.init_process_group("gloo", init_method=meeting(args).as_uri(), rank=rank, world_size=n_ranks)
     torch.manual_seed(0)
     out = Path(args.out)
-    model = (load(args.resume) if args.resume else Model(args.shape)).to(args.device)
+    model = begun(args).to(args.device)
     train(args, rank, n_ranks, model, rows, held_out, choice, out)
     if rank == 0:
         finish(model.eval(), out)
@@ -249,4 +260,4 @@ def add_options(parser, default_shape, lr=5e-3):
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--precision", choices=PRECISION, default="bfloat16", help="float32 for CPUs without bf16 arithmetic")
     parser.add_argument("--shape", type=shape, default=default_shape, help="fields of the configuration, as in n_layers=5,d_model=512,d_ff=1536")
-    parser.add_argument("--resume", help="a model.pt or a GGUF file to go on from")
+    parser.add_argument("--resume", help="a model.pt or a GGUF file to go on from; blocks that --shape has more begin as no-ops")

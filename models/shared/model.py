@@ -4,7 +4,8 @@ Rotary positions turn the pairs (i, i + d_head / 2), which is fast here; GGUF's 
 (2i, 2i+1), so the export reorders the rows of q and k. Knows nothing about data or files.
 """
 
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -142,3 +143,15 @@ class Model(nn.Module):
             if token == stop:
                 break
         return out[len(ids) :]
+
+
+@torch.no_grad()
+def grow(model, n_layers):
+    """Gives a model more blocks and leaves what it computes: copies of the one in the middle that add nothing yet (Wu et al. 2024)."""
+    blocks, middle = list(model.blocks), len(model.blocks) // 2
+    new = [deepcopy(blocks[middle]) for _ in range(n_layers - len(blocks))]
+    for block in new:
+        nn.init.zeros_(block.attn.o.weight)
+        nn.init.zeros_(block.ffn.down.weight)
+    model.blocks = nn.ModuleList(blocks[: middle + 1] + new + blocks[middle + 1 :])
+    model.config = replace(model.config, n_layers=n_layers)
