@@ -19,15 +19,20 @@ pub fn seconds(mut f: impl FnMut()) -> f64 {
 /// # Panics
 /// If `d_in` is not a whole number of blocks.
 pub fn weights(ty: TensorType, d_out: usize, d_in: usize) -> Vec<u8> {
+    use TensorType::*;
     let n = d_out * ty.row_bytes(d_in).expect("widths here are whole blocks");
     let mut state = 1u32;
     let random = |i: usize| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let at = i % ty.block_bytes();
-        match (state >> 24) as u8 & 0x3f | 0x04 {
-            _ if ty.block_len() == 1 && at == ty.block_bytes() - 1 => 0x3c,
-            exponent if ty == TensorType::MXFP4 && at == 0 => exponent | 0x40,
-            byte => byte,
+        let (byte, at) = ((state >> 24) as u8, i % ty.block_bytes());
+        match ty {
+            F16 | BF16 | F32 if at == ty.block_bytes() - 1 => 0x3c,
+            MXFP4 if at == 0 => byte & 0x3f | 0x40,
+            // Their scale is in the first two bytes; indices of all sizes are what makes them slow.
+            IQ1_S | IQ2_XXS | IQ2_XS | IQ2_S | IQ3_XXS | IQ3_S if at != 1 => byte,
+            // Its scale is in the upper halves of words at the end.
+            IQ1_M if at < 48 => byte,
+            _ => byte & 0x3f | 0x04,
         }
     };
     (0..n).map(random).collect()

@@ -342,6 +342,7 @@ mod wide {
         }};
     }
 
+    // Formats with codebooks are left out: they wait for arithmetic, in any order.
     static AVX512_SEQ: Table = Table {
         name: "avx512seq",
         strips: in_sequence![
@@ -351,6 +352,8 @@ mod wide {
             quant_32_in::<Q4_0>,
             quant_32_in::<Q5_0>,
             quant_32_in::<Q8_0>,
+            quant_32_in::<IQ4NL>,
+            quant_32_in::<MXFP4>,
             k_quant_in::<Q2K>,
             k_quant_in::<Q4K>,
             k_quant_in::<Q5K>,

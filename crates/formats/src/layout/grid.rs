@@ -1,7 +1,8 @@
 //! The IQ formats with codebooks: an index names 8 (or 4) codes at once, and signs or a shift are stored beside it.
 //!
 //! The codebooks are in [`grids`]. Every view says, per group of 32 weights, the indices (`entries`) and the signs
-//! (`group_signs`, bit i for weight i, set if negative) or shifts (`deltas`); [`Signed`] puts them together.
+//! (`group_signs`, bit i for weight i, set if negative; or seven of eight of them, as `sevens` or `packed_signs`) or shifts
+//! (`deltas`); [`Signed`] puts them together.
 
 use super::{Signed, grids, u16_at, u32_at};
 

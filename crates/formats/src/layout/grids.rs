@@ -18,23 +18,35 @@ const fn unpack<const ENTRIES: usize, const N: usize, const BITS: usize>(
     grid
 }
 
+/// What the packed codes of IQ2 stand for.
+pub const IQ2_VALUES: [i8; 3] = [8, 25, 43];
+
+/// What the packed codes of IQ3_XXS stand for.
+pub const IQ3_XXS_VALUES: [i8; 8] = [4, 12, 20, 28, 36, 44, 52, 62];
+
+/// What the packed codes of IQ3_S stand for.
+pub const IQ3_S_VALUES: [i8; 8] = [1, 3, 5, 7, 9, 11, 13, 15];
+
+/// What the packed codes of IQ1 stand for.
+pub const IQ1_VALUES: [i8; 3] = [-8, 0, 8];
+
 /// Entries of IQ2_XXS.
-pub static IQ2_XXS: [[i8; 8]; 256] = unpack::<_, _, 2>(&PACKED_IQ2_XXS, &[8, 25, 43]);
+pub static IQ2_XXS: [[i8; 8]; 256] = unpack::<_, _, 2>(&PACKED_IQ2_XXS, &IQ2_VALUES);
 
 /// Entries of IQ2_XS.
-pub static IQ2_XS: [[i8; 8]; 512] = unpack::<_, _, 2>(&PACKED_IQ2_XS, &[8, 25, 43]);
+pub static IQ2_XS: [[i8; 8]; 512] = unpack::<_, _, 2>(&PACKED_IQ2_XS, &IQ2_VALUES);
 
 /// Entries of IQ2_S.
-pub static IQ2_S: [[i8; 8]; 1024] = unpack::<_, _, 2>(&PACKED_IQ2_S, &[8, 25, 43]);
+pub static IQ2_S: [[i8; 8]; 1024] = unpack::<_, _, 2>(&PACKED_IQ2_S, &IQ2_VALUES);
 
 /// Entries of IQ3_XXS.
-pub static IQ3_XXS: [[i8; 4]; 256] = unpack::<_, _, 3>(&PACKED_IQ3_XXS, &[4, 12, 20, 28, 36, 44, 52, 62]);
+pub static IQ3_XXS: [[i8; 4]; 256] = unpack::<_, _, 3>(&PACKED_IQ3_XXS, &IQ3_XXS_VALUES);
 
 /// Entries of IQ3_S.
-pub static IQ3_S: [[i8; 4]; 512] = unpack::<_, _, 3>(&PACKED_IQ3_S, &[1, 3, 5, 7, 9, 11, 13, 15]);
+pub static IQ3_S: [[i8; 4]; 512] = unpack::<_, _, 3>(&PACKED_IQ3_S, &IQ3_S_VALUES);
 
 /// Entries of IQ1_S and IQ1_M, 8 times what they are in ggml.
-pub static IQ1: [[i8; 8]; 2048] = unpack::<_, _, 2>(&PACKED_IQ1, &[-8, 0, 8]);
+pub static IQ1: [[i8; 8]; 2048] = unpack::<_, _, 2>(&PACKED_IQ1, &IQ1_VALUES);
 
 /// Entries of IQ2_XXS, 2 bits per code.
 #[rustfmt::skip]

@@ -24,11 +24,11 @@ block! {
     MXFP4, 17: { e: 1 at 0, qs: 16 at 1, }
 }
 
-/// Half of 2 to the power of `e` − 127.
+/// Half of the number that `e` is in E8M0, which is 2 to the power of `e` − 127.
 #[inline(always)]
 pub fn half_power(e: u8) -> f32 {
     let e = i32::from(e);
-    // The largest of both: subnormal is what has an `e` of 0 or 1.
+    // The larger of both: subnormal is what has an `e` of 0 or 1.
     let (normal, subnormal) = ((e - 1) << 23, ((e & 1) + 1) << 21);
     f32::from_bits(normal.max(subnormal) as u32)
 }

@@ -45,7 +45,7 @@ impl Decoded {
         let (head, signs) = (self.head, F::signs(isa, block));
         let scale = |i: usize| head.scale_of(i * F::GROUPS / 16);
         for (g, out) in self.w.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-            let codes = F::unsigned(isa, block, signs.as_ref(), g);
+            let codes = F::raised_codes(isa, block, signs.as_ref(), g);
             isa.scaled(codes, F::OFFSET, [scale(2 * g), scale(2 * g + 1)], out);
         }
     }

@@ -13,7 +13,7 @@
 use super::matmul::Strip;
 use super::unpack::Next;
 use crate::activations::{Quants, Sums};
-use crate::format::{Half, KQuant, Quant32};
+use crate::format::{KQuant, Quant32, ScaleKind};
 use crate::isa::Wide;
 
 /// Strip of a K-quant.
@@ -77,7 +77,7 @@ fn block_sum<I: Wide, F: KQuant>(isa: I, block: &F::Block, scale: [u64; 2], x: &
     };
     let (codes, signs) = (x.codes[at].0.as_chunks::<32>().0, F::signs(isa, block));
     for g in 0..8 {
-        let v = F::unsigned(isa, block, signs.as_ref(), g);
+        let v = F::raised_codes(isa, block, signs.as_ref(), g);
         sum = match F::OFFSET {
             65.. => isa.dot_scaled_bytes(sum, isa.any_codes(v, F::OFFSET), &codes[g], scales, g),
             _ => isa.dot_scaled(sum, v, &codes[g], scales, g),
@@ -125,8 +125,8 @@ fn quant_32_rows<I: Wide, F: Quant32>(isa: I, strip: &Strip<'_>, r: usize, next:
             (d[i], m[i]) = (F::d(block), F::m(block));
         }
         let d = match F::D {
-            Half::F16 => isa.widen8(&d),
-            Half::Power => isa.powers8(&d),
+            ScaleKind::F16 => isa.widen8(&d),
+            ScaleKind::E8M0 => isa.powers8(&d),
         };
         let dx = isa.splat8(x.scales[at][g]);
         out = isa.add8(out, isa.mul8(isa.mul8(d, dx), isa.totals(sums)));

@@ -12,7 +12,7 @@
 //! of a Xeon, 8 rows of Q4_K, GB/s: the lines of a block of 16 rows at once 5.2, in one stream 6.0, two 7.7, four 8.1, eight 8.0).
 
 use super::matmul::Strip;
-use crate::format::{Columns, Half, Head, KQuant, Quant32};
+use crate::format::{Columns, Head, KQuant, Quant32, ScaleKind};
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use crate::isa::Words;
 use crate::isa::{Lanes, Row};
@@ -157,8 +157,8 @@ impl Factors {
     fn give<I: Lanes, F: Quant32, const R: usize>(&self, isa: I, panel: &mut Panel<I, R>, r: usize) {
         for g in 0..8 {
             panel.d[g][r] = match F::D {
-                Half::F16 => isa.widen_lanes(&self.d[g]),
-                Half::Power => isa.power_lanes(&self.d[g]),
+                ScaleKind::F16 => isa.widen_lanes(&self.d[g]),
+                ScaleKind::E8M0 => isa.power_lanes(&self.d[g]),
             };
             if F::MINS {
                 panel.m[g][r] = isa.widen_lanes(&self.m[g]);
@@ -222,7 +222,7 @@ impl<I: Lanes> Unpack<I> for Staged {
             self.head(i, &F::head(block));
             let signs = F::signs(isa, block);
             for g in 0..8 {
-                self.codes(isa, i, g, F::unsigned(isa, block, signs.as_ref(), g));
+                self.codes(isa, i, g, F::raised_codes(isa, block, signs.as_ref(), g));
             }
         }
         let mut out = panel.vector(isa, r);

@@ -5,11 +5,8 @@
 //! here. Fields: `atta_formats::layout`.
 
 use super::{Format, Head, KQuant, each};
-use crate::isa::Row;
+use crate::isa::{RAISED, Row};
 use atta_formats::layout::{self, Signed, grids};
-
-/// What makes codes from −62 to 62 unsigned; byte products of pairs of them cannot saturate.
-const OFFSET: u8 = 64;
 
 /// Scales of a block. A call where programs must stay small: nothing in it depends on the instruction set.
 #[cfg_attr(feature = "avx512", inline(always))]
@@ -22,7 +19,7 @@ fn head<B: Signed>(block: B) -> Head {
     Head { scale, min: [0; 2], d: block.d_bits(), dmin: 0 }
 }
 
-/// Eight words; written out, because compilers leave `map` over arrays as a call.
+/// Eight words; written out, as `array::from_fn` is left as a call.
 #[inline(always)]
 fn eight(word: impl Fn(usize) -> u32) -> [u32; 8] {
     [word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7)]
@@ -41,51 +38,51 @@ fn fours<I: Row>(isa: I, grid: &[[i8; 4]], entries: [u16; 8]) -> I::V {
     isa.words_of_32(eight(|i| u32::from_le_bytes(grid[usize::from(entries[i])].map(|code| code as u8))))
 }
 
-/// Codes from −8 to 8, each entry with its shift, raised by [`OFFSET`].
+/// Codes from −8 to 8, each entry with its shift, raised by [`RAISED`].
 #[inline(always)]
 fn shifted<I: Row>(isa: I, grid: &[[i8; 8]], entries: [u16; 4], shifts: [i8; 4]) -> I::V {
     let word = |i: usize| {
         let codes = u64::from_le_bytes(grid[usize::from(entries[i])].map(|code| code as u8));
         // Flipping the top bit raises by 128, so that nothing is borrowed from the next byte.
-        (codes ^ each(0x80)) - each(128 - OFFSET.wrapping_add_signed(shifts[i]))
+        (codes ^ each(0x80)) - each(128 - RAISED.wrapping_add_signed(shifts[i]))
     };
     isa.words_of_64([word(0), word(1), word(2), word(3)])
 }
 
 macro_rules! grids {
-    ($($format:ident, $bytes:literal: |$isa:ident, $block:ident, $g:ident| $codes:expr $(, |$with:tt, $whole:ident| $signs:expr)?;)*) => {
+    ($($format:ident: |$isa:ident, $block:ident, $g:ident| $codes:expr $(, |$with:tt, $whole:ident| $signs:expr)?;)*) => {
         $(
             /// The format.
             pub(crate) struct $format;
 
             impl KQuant for $format {
-                type Block = [u8; $bytes];
+                type Block = [u8; layout::$format::BYTES];
                 const FORMAT: Format = Format::$format;
-                const OFFSET: i16 = OFFSET as i16;
+                const OFFSET: i16 = RAISED as i16;
                 const LARGEST: i16 = 2 * Self::OFFSET - 2;
                 const GROUPS: usize = <layout::$format<'static> as Signed>::N_SCALES;
                 const MINS: bool = false;
                 const K: f32 = <layout::$format<'static> as Signed>::K;
 
                 #[inline(always)]
-                fn blocks(row: &[u8]) -> &[[u8; $bytes]] {
+                fn blocks(row: &[u8]) -> &[[u8; layout::$format::BYTES]] {
                     row.as_chunks().0
                 }
 
                 #[inline(always)]
-                fn head(block: &[u8; $bytes]) -> Head {
+                fn head(block: &[u8; layout::$format::BYTES]) -> Head {
                     head(layout::$format(block))
                 }
 
                 #[inline(always)]
-                fn codes<I: Row>($isa: I, block: &[u8; $bytes], $g: usize) -> I::V {
+                fn codes<I: Row>($isa: I, block: &[u8; layout::$format::BYTES], $g: usize) -> I::V {
                     let $block = layout::$format(block);
                     $codes
                 }
 
                 $(
                     #[inline(always)]
-                    fn signs<I: Row>($with: I, block: &[u8; $bytes]) -> Option<[u32; 8]> {
+                    fn signs<I: Row>($with: I, block: &[u8; layout::$format::BYTES]) -> Option<[u32; 8]> {
                         let $whole = layout::$format(block);
                         Some($signs)
                     }
@@ -95,13 +92,13 @@ macro_rules! grids {
     };
 }
 
-// Format, bytes of a block: its codes 32·g to 32·g + 31, and signs that are stored apart.
+// Format: its codes 32·g to 32·g + 31, and signs that are stored apart.
 grids! {
-    IQ1S, 50: |isa, b, g| shifted(isa, &grids::IQ1, b.entries(g), b.deltas(g));
-    IQ1M, 56: |isa, b, g| shifted(isa, &grids::IQ1, b.entries(g), b.deltas(g));
-    IQ2XXS, 66: |isa, b, g| eights(isa, &grids::IQ2_XXS, b.entries(g)), |isa, b| isa.even_signs::<true>(eight(|g| b.packed_signs(g)));
-    IQ2XS, 74: |isa, b, g| eights(isa, &grids::IQ2_XS, b.entries(g)), |isa, b| isa.even_signs::<false>(eight(|g| b.sevens(g)));
-    IQ2S, 82: |isa, b, g| eights(isa, &grids::IQ2_S, b.entries(g)), |_, b| eight(|g| b.group_signs(g));
-    IQ3XXS, 98: |isa, b, g| fours(isa, &grids::IQ3_XXS, b.entries(g)), |isa, b| isa.even_signs::<true>(eight(|g| b.packed_signs(g)));
-    IQ3S, 110: |isa, b, g| fours(isa, &grids::IQ3_S, b.entries(g)), |_, b| eight(|g| b.group_signs(g));
+    IQ1S: |isa, b, g| shifted(isa, &grids::IQ1, b.entries(g), b.deltas(g));
+    IQ1M: |isa, b, g| shifted(isa, &grids::IQ1, b.entries(g), b.deltas(g));
+    IQ2XXS: |isa, b, g| eights(isa, &grids::IQ2_XXS, b.entries(g)), |isa, b| isa.even_signs::<true>(eight(|g| b.packed_signs(g)));
+    IQ2XS: |isa, b, g| eights(isa, &grids::IQ2_XS, b.entries(g)), |isa, b| isa.even_signs::<false>(eight(|g| b.sevens(g)));
+    IQ2S: |isa, b, g| eights(isa, &grids::IQ2_S, b.entries(g)), |_, b| eight(|g| b.group_signs(g));
+    IQ3XXS: |isa, b, g| fours(isa, &grids::IQ3_XXS, b.entries(g)), |isa, b| isa.even_signs::<true>(eight(|g| b.packed_signs(g)));
+    IQ3S: |isa, b, g| fours(isa, &grids::IQ3_S, b.entries(g)), |_, b| eight(|g| b.group_signs(g));
 }

@@ -173,16 +173,17 @@ pub(crate) trait KQuant: 'static {
     /// The blocks of a row of weights.
     fn blocks(row: &[u8]) -> &[Self::Block];
     fn head(block: &Self::Block) -> Head;
-    /// Codes 32·g to 32·g + 31, unsigned, but for [`Self::signs`].
+    /// Codes 32·g to 32·g + 31, unsigned; of a format with [`Self::signs`] their magnitudes, at most 62.
     fn codes<I: Row>(isa: I, block: &Self::Block, g: usize) -> I::V;
-    /// Signs that are stored apart from the codes, then lowered by 64: bit i of word g is set where weight 32·g + i is negative.
+    /// Signs, if the format stores them apart: bit i of word g is set where weight 32·g + i is negative. [`Self::OFFSET`] is
+    /// [`RAISED`](crate::isa::RAISED) then.
     #[inline(always)]
     fn signs<I: Row>(_: I, _: &Self::Block) -> Option<[u32; 8]> {
         None
     }
-    /// [`Self::codes`] with what [`Self::signs`] said of them.
+    /// [`Self::codes`], raised, with [`Self::signs`].
     #[inline(always)]
-    fn unsigned<I: Row>(isa: I, block: &Self::Block, signs: Option<&[u32; 8]>, g: usize) -> I::V {
+    fn raised_codes<I: Row>(isa: I, block: &Self::Block, signs: Option<&[u32; 8]>, g: usize) -> I::V {
         let codes = Self::codes(isa, block, g);
         match signs {
             Some(signs) => isa.raised(codes, signs[g]),
@@ -198,22 +199,22 @@ pub(crate) trait KQuant: 'static {
     }
 }
 
-/// What a scale of 16 bits is.
+/// What the scale of a block is.
 #[derive(Clone, Copy)]
-pub(crate) enum Half {
+pub(crate) enum ScaleKind {
     /// IEEE binary16.
     F16,
     /// The exponent `e` of [`half_power`].
-    Power,
+    E8M0,
 }
 
-impl Half {
+impl ScaleKind {
     /// The same number as an f32.
     #[inline(always)]
     pub(crate) fn widen(self, bits: u16) -> f32 {
         match self {
             Self::F16 => float::widen_f16(bits),
-            Self::Power => half_power(bits as u8),
+            Self::E8M0 => half_power(bits as u8),
         }
     }
 }
@@ -229,7 +230,7 @@ pub(crate) trait Quant32: 'static {
     /// No code is larger.
     const LARGEST: i16;
     /// What the scale is.
-    const D: Half = Half::F16;
+    const D: ScaleKind = ScaleKind::F16;
     /// Whether the format has minima.
     const MINS: bool = false;
 
@@ -292,7 +293,7 @@ mod tests {
         let bytes = blocks(F::blocks);
         let codes = F::blocks(&bytes).iter().flat_map(|block| {
             let signs = F::signs(Scalar, block);
-            (0..8).map(move |g| stored(F::unsigned(Scalar, block, signs.as_ref(), g)))
+            (0..8).map(move |g| stored(F::raised_codes(Scalar, block, signs.as_ref(), g)))
         });
         check(F::FORMAT, codes, (F::OFFSET, F::LARGEST));
     }

@@ -1,7 +1,7 @@
 //! MXFP4: 32 floats of four bits, doubled into integers by a table, whose scale is a power of two.
 
 use super::iq4_nl::raised;
-use super::{Format, Half, Quant32};
+use super::{Format, Quant32, ScaleKind};
 use crate::isa::Row;
 use atta_formats::layout::{self, MXFP4_VALUES};
 
@@ -16,7 +16,7 @@ impl Quant32 for MXFP4 {
     const FORMAT: Format = Format::MXFP4;
     const OFFSET: i16 = 12;
     const LARGEST: i16 = 24;
-    const D: Half = Half::Power;
+    const D: ScaleKind = ScaleKind::E8M0;
 
     #[inline(always)]
     fn blocks(row: &[u8]) -> &[[u8; 17]] {

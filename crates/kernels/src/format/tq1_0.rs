@@ -9,8 +9,8 @@ use crate::isa::Row;
 /// The format.
 pub(crate) struct TQ1_0;
 
-/// What drops the digits in front of those that weights 32·g to 32·g + 31 are: digit g of 32 bytes, then two digits of 16 bytes
-/// each, at last one of these and four of 4.
+/// Powers of 3 that drop the digits in front of the wanted ones. Weights 32·g to 32·g + 31 are digit g of 32 bytes, then two
+/// digits of 16 bytes each, at last one of these and four of 4.
 const fn factors(g: usize) -> [u8; 32] {
     let (mut factors, mut i) = ([0; 32], 0);
     while i < 32 {

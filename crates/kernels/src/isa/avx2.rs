@@ -181,7 +181,7 @@ macro_rules! rows_of_256_bits {
                     let bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(signs as i32), index);
                     let minus = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
                     let signed = _mm256_sub_epi8(_mm256_xor_si256(codes, minus), minus);
-                    _mm256_add_epi8(signed, _mm256_set1_epi8(64))
+                    _mm256_add_epi8(signed, _mm256_set1_epi8($crate::isa::RAISED as i8))
                 }
                 /// Not for boards, whose programs must stay small.
                 #[cfg(feature = "avx512")]

@@ -1,7 +1,7 @@
 //! AVX-512 with byte dot products (VNNI): 16 weight rows per vector.
 //!
 //! Rows are decoded 256 bits at a time, as 32 codes fill no more; panels and floats are 512 bits wide, and so are the
-//! formats of `avx512_decode.rs`.
+//! formats of `avx512_decode.rs` and `avx512_grid.rs`.
 
 use super::avx2::{proven, rows_of_256_bits, wide_of_256_bits};
 use super::{Codes, Floats, KeyCodes, Lanes, Row, Wide, Words, products_of_four};

@@ -151,7 +151,7 @@ impl Avx512 {
         pub(super) fn words(self, words: &[u16; 32]) -> __m512i { _mm512_loadu_si512(words.as_ptr().cast()) }
         fn lanes(self, lanes: &[i32; 16]) -> __m512i { _mm512_loadu_si512(lanes.as_ptr().cast()) }
         fn lanes_of_64(self, lanes: &[i64; 8]) -> __m512i { _mm512_loadu_si512(lanes.as_ptr().cast()) }
-        fn bytes_64(self, bytes: &[u8; 64]) -> __m512i { _mm512_loadu_si512(bytes.as_ptr().cast()) }
+        pub(super) fn bytes_64(self, bytes: &[u8; 64]) -> __m512i { _mm512_loadu_si512(bytes.as_ptr().cast()) }
         /// `parts[i]` in 128-bit lane i.
         fn four_lanes(self, parts: [&[u8; 16]; 4]) -> __m512i {
             let v = _mm512_castsi128_si512(_mm_loadu_si128(parts[0].as_ptr().cast()));

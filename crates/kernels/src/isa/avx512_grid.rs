@@ -17,8 +17,8 @@ use std::arch::x86_64::*;
 
 /// A format with blocks of `B` bytes that is unpacked here.
 pub(crate) trait Codebook<const B: usize>: KQuant<Block = [u8; B]> {
-    /// What lowers the codes as they are here.
-    const LOWERED: i32 = 0;
+    /// By how much the codes of [`Self::unpacked`] are raised.
+    const RAISED_BY: i32 = 0;
 
     fn unpacked(isa: Avx512, block: &[u8; B]) -> Unpacked;
     /// f16.
@@ -31,7 +31,7 @@ pub(crate) struct Unpacked {
     codes: [__m512i; 4],
     /// Bit i of word k: whether code 64·k + i is negative.
     minus: Option<[u64; 4]>,
-    /// The scale of each group in a word; of eight groups in the lower half.
+    /// The scale of each group in a word; of eight groups in the lower half, and something in the upper one.
     scales: __m256i,
 }
 
@@ -44,13 +44,22 @@ static IQ2_XS: Packed<512> = Packed(grids::PACKED_IQ2_XS);
 static IQ3_XXS: Packed<256> = Packed(grids::PACKED_IQ3_XXS);
 static IQ3_S: Packed<512> = Packed(grids::PACKED_IQ3_S);
 
-/// What codes of 2 or 3 bits stand for.
-const OF_2_BITS: [u8; 16] = [8, 25, 43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-const OF_IQ3_XXS: [u8; 16] = [4, 12, 20, 28, 36, 44, 52, 62, 0, 0, 0, 0, 0, 0, 0, 0];
-const OF_IQ3_S: [u8; 16] = [1, 3, 5, 7, 9, 11, 13, 15, 0, 0, 0, 0, 0, 0, 0, 0];
+/// What codes of 2 or 3 bits stand for, as a table for `vpshufb`.
+const OF_IQ2: [u8; 16] = table(&grids::IQ2_VALUES);
+const OF_IQ3_XXS: [u8; 16] = table(&grids::IQ3_XXS_VALUES);
+const OF_IQ3_S: [u8; 16] = table(&grids::IQ3_S_VALUES);
 
-/// Spread the scales of eight groups over the products of 64 weights each.
-const SCALES_OF_32: [[u16; 32]; 4] = [words_from(0, 16), words_from(2, 16), words_from(4, 16), words_from(6, 16)];
+const fn table(values: &[i8]) -> [u8; 16] {
+    let (mut table, mut i) = ([0; 16], 0);
+    while i < values.len() {
+        table[i] = values[i] as u8;
+        i += 1;
+    }
+    table
+}
+
+/// Spread words of eight groups, two at a time, over 64 weights.
+const WORDS_OF_GROUPS: [[u16; 32]; 4] = [words_from(0, 16), words_from(2, 16), words_from(4, 16), words_from(6, 16)];
 
 /// `first + step·(i % 4)` in word i: how far each of four fields is to be shifted.
 const fn steps(first: i16, step: i16) -> [i16; 32] {
@@ -126,28 +135,16 @@ impl Avx512 {
             _mm512_storeu_si512(at.as_mut_ptr().cast(), indices);
             let mut codes = [_mm512_setzero_si512(); 4];
             for i in 0..4 {
+                // `% N` says to the compiler what the masks of indices do.
                 let word = |k: usize| i64::from_le_bytes(grid[usize::from(at[8 * i + k]) % N].map(|code| code as u8));
                 codes[i] = _mm512_setr_epi64(word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7));
             }
             codes
         }
         /// 32 bytes as words.
-        fn widened(self, bytes: &[u8]) -> __m512i {
-            let bytes: &[u8; 32] = bytes.first_chunk().expect("32 indices");
-            _mm512_cvtepu8_epi16(_mm256_loadu_si256(bytes.as_ptr().cast()))
-        }
-        fn loaded_64(self, bytes: &[u8]) -> __m512i {
-            let bytes: &[u8; 64] = bytes.first_chunk().expect("64 bytes");
-            _mm512_loadu_si512(bytes.as_ptr().cast())
-        }
-        fn loaded_16(self, bytes: &[u8]) -> __m128i {
-            let bytes: &[u8; 16] = bytes.first_chunk().expect("16 bytes");
-            _mm_loadu_si128(bytes.as_ptr().cast())
-        }
-        fn loaded_8(self, bytes: &[u8]) -> __m128i {
-            let bytes: &[u8; 8] = bytes.first_chunk().expect("8 bytes");
-            _mm_loadl_epi64(bytes.as_ptr().cast())
-        }
+        fn widened(self, bytes: &[u8; 32]) -> __m512i { _mm512_cvtepu8_epi16(_mm256_loadu_si256(bytes.as_ptr().cast())) }
+        fn loaded_16(self, bytes: &[u8; 16]) -> __m128i { _mm_loadu_si128(bytes.as_ptr().cast()) }
+        fn loaded_8(self, bytes: &[u8; 8]) -> __m128i { _mm_loadl_epi64(bytes.as_ptr().cast()) }
         /// Word i of the eight in words 4·i to 4·i + 3.
         fn of_four_entries(self, words: __m128i) -> __m512i {
             _mm512_permutexvar_epi16(self.words(const { &words_from(0, 4) }), _mm512_castsi128_si512(words))
@@ -168,110 +165,111 @@ impl Avx512 {
             Some(masks)
         }
 
-        fn iq2_xxs(self, block: &[u8; 66]) -> Unpacked {
+        fn iq2_xxs(self, block: layout::IQ2XXS<'_>) -> Unpacked {
             // Of each group four indices, then 28 signs and the scale.
-            let groups = self.loaded_64(&block[2..]);
+            let groups = self.bytes_64(block.qs());
             let indices = _mm512_cvtepu8_epi16(_mm512_cvtepi64_epi32(groups));
             let signs = spread_sevens(_mm512_cvtepi64_epi32(_mm512_srli_epi64::<32>(groups)));
             let scales = _mm512_cvtepi64_epi16(_mm512_srli_epi64::<60>(groups));
             Unpacked {
-                codes: self.codes_of_pairs(self.look_up_256(&IQ2_XXS.0, indices), &OF_2_BITS),
+                codes: self.codes_of_pairs(self.look_up_256(&IQ2_XXS.0, indices), &OF_IQ2),
                 minus: self.masks(even_signs(signs)),
-                scales: self.odd(_mm256_castsi128_si256(scales)),
+                scales: self.odd(_mm256_zextsi128_si256(scales)),
             }
         }
-        fn iq2_xs(self, block: &[u8; 74]) -> Unpacked {
+        fn iq2_xs(self, block: layout::IQ2XS<'_>) -> Unpacked {
             // Indices of 9 bits, then 7 signs.
-            let words = self.loaded_64(&block[2..]);
+            let words = self.bytes_64(block.qs());
             let ninth = _mm512_test_epi16_mask(words, _mm512_set1_epi16(256));
             let signs = _mm512_cvtepi16_epi8(_mm512_srli_epi16::<9>(words));
             Unpacked {
-                codes: self.codes_of_pairs(self.look_up_512(&IQ2_XS.0, words, ninth), &OF_2_BITS),
+                codes: self.codes_of_pairs(self.look_up_512(&IQ2_XS.0, words, ninth), &OF_IQ2),
                 minus: self.masks(even_signs(signs)),
-                scales: self.odd_nibbles(self.loaded_8(&block[66..])),
+                scales: self.odd_nibbles(self.loaded_8(block.scales())),
             }
         }
-        fn iq2_s(self, block: &[u8; 82]) -> Unpacked {
-            let high = self.of_four_entries(_mm_cvtepu8_epi16(self.loaded_8(&block[66..])));
+        fn iq2_s(self, block: layout::IQ2S<'_>) -> Unpacked {
+            let high = self.of_four_entries(_mm_cvtepu8_epi16(self.loaded_8(block.qh())));
             let high = _mm512_sllv_epi16(high, self.shifts(const { &steps(8, -2) }));
-            let indices = _mm512_or_si512(self.widened(&block[2..]), _mm512_and_si512(high, _mm512_set1_epi16(0x300)));
+            let indices = _mm512_or_si512(self.widened(block.qs()), _mm512_and_si512(high, _mm512_set1_epi16(0x300)));
             Unpacked {
                 codes: self.entries(&grids::IQ2_S, indices),
-                minus: masks_of(&block[34..66]),
-                scales: self.odd_nibbles(self.loaded_8(&block[74..])),
+                minus: masks_of(block.signs()),
+                scales: self.odd_nibbles(self.loaded_8(block.scales())),
             }
         }
-        fn iq3_xxs(self, block: &[u8; 98]) -> Unpacked {
+        fn iq3_xxs(self, block: layout::IQ3XXS<'_>) -> Unpacked {
+            let [low, high] = halves(block.qs());
             let words = [
-                self.look_up_256(&IQ3_XXS.0, self.widened(&block[2..])),
-                self.look_up_256(&IQ3_XXS.0, self.widened(&block[34..])),
+                self.look_up_256(&IQ3_XXS.0, self.widened(low)),
+                self.look_up_256(&IQ3_XXS.0, self.widened(high)),
             ];
             // Of each group 28 signs and the scale.
-            let groups: &[u8; 32] = block.last_chunk().expect("words end the block");
-            let groups = _mm256_loadu_si256(groups.as_ptr().cast());
+            let groups = _mm256_loadu_si256(block.scales().as_ptr().cast());
             let scales = _mm256_cvtepi32_epi16(_mm256_srli_epi32::<28>(groups));
             Unpacked {
                 codes: self.codes_of_threes(words, &OF_IQ3_XXS),
                 minus: self.masks(even_signs(spread_sevens(groups))),
-                scales: self.odd(_mm256_castsi128_si256(scales)),
+                scales: self.odd(_mm256_zextsi128_si256(scales)),
             }
         }
-        fn iq3_s(self, block: &[u8; 110]) -> Unpacked {
-            let ninth = u64::from_le_bytes(*block[66..].first_chunk().expect("a bit of each index"));
+        fn iq3_s(self, block: layout::IQ3S<'_>) -> Unpacked {
+            let ninth = u64::from_le_bytes(*block.qh());
+            let [low, high] = halves(block.qs());
             let words = [
-                self.look_up_512(&IQ3_S.0, self.widened(&block[2..]), ninth as u32),
-                self.look_up_512(&IQ3_S.0, self.widened(&block[34..]), (ninth >> 32) as u32),
+                self.look_up_512(&IQ3_S.0, self.widened(low), ninth as u32),
+                self.look_up_512(&IQ3_S.0, self.widened(high), (ninth >> 32) as u32),
             ];
-            let scales = i32::from_le_bytes(*block.last_chunk().expect("scales end the block"));
+            let scales = i32::from_le_bytes(*block.scales());
             Unpacked {
                 codes: self.codes_of_threes(words, &OF_IQ3_S),
-                minus: masks_of(&block[74..106]),
+                minus: masks_of(block.signs()),
                 scales: self.odd_nibbles(_mm_cvtsi32_si128(scales)),
             }
         }
         /// Codes raised by 9.
-        fn iq1_s(self, block: &[u8; 50]) -> Unpacked {
+        fn iq1_s(self, block: layout::IQ1S<'_>) -> Unpacked {
             // Of each group 3 high bits of 4 indices, 3 bits of the scale and the sign of the shift.
-            let groups = self.loaded_16(&block[34..]);
+            let groups = self.loaded_16(block.qh());
             let high = _mm512_srlv_epi16(self.of_four_entries(groups), self.shifts(const { &steps(0, 3) }));
             let high = _mm512_slli_epi16::<8>(_mm512_and_si512(high, _mm512_set1_epi16(7)));
-            let mut codes = self.entries(&grids::IQ1, _mm512_or_si512(self.widened(&block[2..]), high));
+            let mut codes = self.entries(&grids::IQ1, _mm512_or_si512(self.widened(block.qs()), high));
             // 10 or 8.
             let minus = _mm_and_si128(_mm_srai_epi16::<15>(groups), _mm_set1_epi8(2));
             let shifts = _mm512_castsi128_si512(_mm_sub_epi8(_mm_set1_epi8(10), minus));
             for i in 0..4 {
-                let shifts = _mm512_permutexvar_epi16(self.words(&SCALES_OF_32[i]), shifts);
+                let shifts = _mm512_permutexvar_epi16(self.words(&WORDS_OF_GROUPS[i]), shifts);
                 codes[i] = _mm512_add_epi8(codes[i], shifts);
             }
             let scales = _mm_and_si128(_mm_srli_epi16::<12>(groups), _mm_set1_epi16(7));
-            Unpacked { codes, minus: None, scales: self.odd(_mm256_castsi128_si256(scales)) }
+            Unpacked { codes, minus: None, scales: self.odd(_mm256_zextsi128_si256(scales)) }
         }
         /// Codes raised by 9.
-        fn iq1_m(self, block: &[u8; 56]) -> Unpacked {
+        fn iq1_m(self, block: layout::IQ1M<'_>) -> Unpacked {
             // A nibble of each index: 3 high bits and the sign of the shift.
-            let pairs = _mm256_cvtepu8_epi16(self.loaded_16(&block[32..]));
+            let pairs = _mm256_cvtepu8_epi16(self.loaded_16(block.qh()));
             let nibbles = _mm256_or_si256(pairs, _mm256_slli_epi16::<4>(pairs));
             let nibbles = _mm512_cvtepu8_epi16(_mm256_and_si256(nibbles, _mm256_set1_epi8(15)));
             let high = _mm512_slli_epi16::<8>(_mm512_and_si512(nibbles, _mm512_set1_epi16(7)));
-            let mut codes = self.entries(&grids::IQ1, _mm512_or_si512(self.widened(block), high));
+            let mut codes = self.entries(&grids::IQ1, _mm512_or_si512(self.widened(block.qs()), high));
             let minus = _mm512_test_epi16_mask(nibbles, _mm512_set1_epi16(8)).to_le_bytes();
             for i in 0..4 {
                 let shifts = _mm512_mask_mov_epi64(_mm512_set1_epi8(10), minus[i], _mm512_set1_epi8(8));
                 codes[i] = _mm512_add_epi8(codes[i], shifts);
             }
             // Four words of four scales of 3 bits.
-            let words = self.of_four_entries(self.loaded_8(&block[48..]));
+            let words = self.of_four_entries(self.loaded_8(block.scales()));
             let scales = _mm512_castsi512_si256(_mm512_srlv_epi16(words, self.shifts(const { &steps(0, 3) })));
             Unpacked { codes, minus: None, scales: self.odd(_mm256_and_si256(scales, _mm256_set1_epi16(7))) }
         }
 
-        /// `−lowered·Σ scale·x` of a block, in some of the lanes.
-        fn lowered_by(self, lowered: i32, scales: __m256i, sums: &[i16; 16]) -> __m512i {
-            if lowered == 0 {
+        /// `−raised·Σ scale·x` of a block, in some of the lanes.
+        fn lowered(self, raised: i32, scales: __m256i, sums: &[i16; 16]) -> __m512i {
+            if raised == 0 {
                 return _mm512_setzero_si512();
             }
             let sums = _mm256_madd_epi16(scales, _mm256_loadu_si256(sums.as_ptr().cast()));
-            _mm512_zextsi256_si512(_mm256_mullo_epi32(sums, _mm256_set1_epi32(-lowered)))
+            _mm512_zextsi256_si512(_mm256_mullo_epi32(sums, _mm256_set1_epi32(-raised)))
         }
         /// `acc` and the products of 64 codes with the inputs, which are negative where `minus` is set.
         fn dot_signed(self, acc: __m512i, codes: __m512i, x: &[i8; 64], minus: u64, scales: __m512i) -> __m512i {
@@ -280,7 +278,7 @@ impl Avx512 {
             self.dot_pairs(acc, codes, x, scales)
         }
         fn spread(self, n_groups: usize, i: usize, scales: __m256i) -> __m512i {
-            let index = if n_groups == 16 { &SCALES_OF_16[i] } else { &SCALES_OF_32[i] };
+            let index = if n_groups == 16 { &SCALES_OF_16[i] } else { &WORDS_OF_GROUPS[i] };
             _mm512_permutexvar_epi16(self.words(index), _mm512_castsi256_si512(scales))
         }
         fn finished(self, k: f32, d: &[u16; 16], blocks: [__m512i; 4], x_scales: [f32; 4]) -> __m512 {
@@ -306,7 +304,7 @@ impl Avx512 {
                 ask.ask(self, &rows[r][c], c, r);
                 d[4 * c + r] = F::d(&rows[r][c]);
                 let Unpacked { codes, minus, scales } = F::unpacked(self, &rows[r][c]);
-                let mut sum = self.lowered_by(F::LOWERED, scales, &x.sums[c].of(F::GROUPS).whole);
+                let mut sum = self.lowered(F::RAISED_BY, scales, &x.sums[c].of(F::GROUPS).whole);
                 for i in 0..4 {
                     let spread = self.spread(F::GROUPS, i, scales);
                     sum = match minus {
@@ -322,36 +320,43 @@ impl Avx512 {
     }
 }
 
+/// The indices of the first and the second 128 weights.
+#[inline(always)]
+fn halves(bytes: &[u8; 64]) -> [&[u8; 32]; 2] {
+    let halves = bytes.as_chunks().0;
+    [&halves[0], &halves[1]]
+}
+
 /// Signs that are stored as they are.
 #[inline(always)]
-fn masks_of(signs: &[u8]) -> Option<[u64; 4]> {
-    let words: &[[u8; 8]; 4] = signs.as_chunks().0.first_chunk().expect("256 signs");
+fn masks_of(signs: &[u8; 32]) -> Option<[u64; 4]> {
+    let words = signs.as_chunks().0;
     Some([0, 1, 2, 3].map(|i| u64::from_le_bytes(words[i])))
 }
 
 macro_rules! codebooks {
-    ($($format:ident, $bytes:literal, $unpack:ident $(, lowered by $lowered:literal)?;)*) => {
-        $(impl Codebook<$bytes> for $format {
-            $(const LOWERED: i32 = $lowered;)?
+    ($($format:ident, $unpack:ident $(, raised by $raised:literal)?;)*) => {
+        $(impl Codebook<{ layout::$format::BYTES }> for $format {
+            $(const RAISED_BY: i32 = $raised;)?
 
             #[inline(always)]
-            fn unpacked(isa: Avx512, block: &[u8; $bytes]) -> Unpacked {
-                isa.$unpack(block)
+            fn unpacked(isa: Avx512, block: &[u8; layout::$format::BYTES]) -> Unpacked {
+                isa.$unpack(layout::$format(block))
             }
 
             #[inline(always)]
-            fn d(block: &[u8; $bytes]) -> u16 {
+            fn d(block: &[u8; layout::$format::BYTES]) -> u16 {
                 layout::$format(block).d_bits()
             }
         })*
     };
 }
 codebooks! {
-    IQ1S, 50, iq1_s, lowered by 9;
-    IQ1M, 56, iq1_m, lowered by 9;
-    IQ2XXS, 66, iq2_xxs;
-    IQ2XS, 74, iq2_xs;
-    IQ2S, 82, iq2_s;
-    IQ3XXS, 98, iq3_xxs;
-    IQ3S, 110, iq3_s;
+    IQ1S, iq1_s, raised by 9;
+    IQ1M, iq1_m, raised by 9;
+    IQ2XXS, iq2_xxs;
+    IQ2XS, iq2_xs;
+    IQ2S, iq2_s;
+    IQ3XXS, iq3_xxs;
+    IQ3S, iq3_s;
 }

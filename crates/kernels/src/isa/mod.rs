@@ -14,6 +14,8 @@
 //! What compilers vectorise by themselves (elementwise loops) is not here: rope, softmax and the quantizer are ordinary
 //! Rust, compiled once per instruction set.
 
+use atta_formats::layout::{even_signs, spread_sevens};
+
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod amx;
 #[cfg(target_arch = "x86_64")]
@@ -36,9 +38,10 @@ pub(crate) mod scalar;
 #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
 pub(crate) mod wasm;
 
-/// Operations on 32 weight codes of one row.
-use atta_formats::layout::{even_signs, spread_sevens};
+/// What makes codes from −62 to 62 unsigned; byte products of pairs of them cannot saturate.
+pub(crate) const RAISED: u8 = 64;
 
+/// Operations on 32 weight codes of one row.
 pub(crate) trait Row: Copy + Send + Sync + 'static {
     /// 32 bytes.
     type V: Copy;
@@ -72,7 +75,7 @@ pub(crate) trait Row: Copy + Send + Sync + 'static {
     fn look_up(self, table: &[u8; 16], v: Self::V) -> Self::V;
     /// The carry of three times each byte, after it was multiplied by its factor modulo 256.
     fn digits(self, v: Self::V, factors: &[u8; 32]) -> Self::V;
-    /// 64 + code, or 64 − code where a bit of `signs` is set. Codes are at most 62.
+    /// [`RAISED`] + code, or [`RAISED`] − code where a bit of `signs` is set. Codes are at most 62.
     fn raised(self, codes: Self::V, signs: u32) -> Self::V;
     /// [`even_signs`] of each word, or, if they are `PACKED`, of what [`spread_sevens`] makes of it.
     #[inline(always)]

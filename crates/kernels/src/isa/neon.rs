@@ -4,7 +4,7 @@
 //! [`Dot`]: [`Mull`] here multiplies in 16 bits, `dotprod.rs` and `i8mm.rs` have instructions for the whole product.
 //! Two registers hold 32 codes; 4 weight rows make a vector of the panel.
 
-use super::{Codes, Floats, KeyCodes, Lanes, Row, Wide, products_of_four};
+use super::{Codes, Floats, KeyCodes, Lanes, RAISED, Row, Wide, products_of_four};
 use std::arch::aarch64::*;
 use std::arch::asm;
 
@@ -137,7 +137,7 @@ impl<D: Dot> Row for Neon<D> {
             [digit(vmulq_u8(v[0], factors[0])), digit(vmulq_u8(v[1], factors[1]))]
         }
         fn raised(self, codes: [uint8x16_t; 2], signs: u32) -> [uint8x16_t; 2] {
-            let (bit, signs, offset) = (vld1q_u8(BITS.as_ptr()), signs.to_le_bytes(), vdupq_n_u8(64));
+            let (bit, signs, offset) = (vld1q_u8(BITS.as_ptr()), signs.to_le_bytes(), vdupq_n_u8(RAISED));
             let half = |codes, low, high| {
                 let minus = vtstq_u8(vcombine_u8(vdup_n_u8(low), vdup_n_u8(high)), bit);
                 vbslq_u8(minus, vsubq_u8(offset, codes), vaddq_u8(offset, codes))

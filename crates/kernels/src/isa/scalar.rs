@@ -4,7 +4,7 @@
 //! products into the vector instructions of the build's baseline; byte-wise array maps they leave as calls, so codes are
 //! unpacked in u64.
 
-use super::{Codes, Flat, Floats, KeyCodes, Row};
+use super::{Codes, Flat, Floats, KeyCodes, RAISED, Row};
 use crate::algo::lanes::total;
 use crate::format::float::widen_f16;
 use atta_formats::f16::bf16_to_f32;
@@ -49,8 +49,8 @@ fn scale_word(codes: u64, offset: i16, scale: i16, out: &mut [i16; 8]) {
 #[cfg_attr(not(feature = "avx512"), inline(never))]
 fn raised(codes: [u64; 4], signs: u32) -> [u64; 4] {
     let minus = Scalar.bits(&signs.to_le_bytes());
-    // 64 − code is 128 − (64 + code), and 127 − x is x with all bits but the top one flipped.
-    let raised = |i: usize| ((codes[i] | splat(64)) ^ ((minus[i] << 7) - minus[i])) + minus[i];
+    // RAISED is 64, and 64 − code 128 − (64 + code), and 127 − x is x with all bits but the top one flipped.
+    let raised = |i: usize| ((codes[i] | splat(RAISED)) ^ ((minus[i] << 7) - minus[i])) + minus[i];
     [raised(0), raised(1), raised(2), raised(3)]
 }
 

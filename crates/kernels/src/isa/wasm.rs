@@ -4,7 +4,7 @@
 //! There is no product of bytes that sums four; even and odd bytes are widened to i16 in place, whose products are
 //! summed in pairs (`i32x4.dot_i16x8_s`): two of these are the four products of a lane, for any codes.
 
-use super::{Codes, Floats, KeyCodes, Lanes, Row, Wide, products_of_four};
+use super::{Codes, Floats, KeyCodes, Lanes, RAISED, Row, Wide, products_of_four};
 use crate::format::float::widen_f16;
 use std::arch::wasm32::*;
 
@@ -190,7 +190,7 @@ impl Row for Simd128 {
 
     #[inline(always)]
     fn raised(self, codes: [v128; 2], signs: u32) -> [v128; 2] {
-        let (minus, offset) = (masks(signs.to_le_bytes()), u8x16_splat(64));
+        let (minus, offset) = (masks(signs.to_le_bytes()), u8x16_splat(RAISED));
         let half = |i: usize| v128_bitselect(u8x16_sub(offset, codes[i]), u8x16_add(offset, codes[i]), minus[i]);
         [half(0), half(1)]
     }

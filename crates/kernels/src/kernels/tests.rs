@@ -162,6 +162,26 @@ fn quantized_products_follow_the_rule_bit_for_bit() {
 }
 
 #[test]
+fn the_least_and_the_largest_exponents_of_mxfp4_are_exact() {
+    let mut random = Random(29);
+    for (e, of_x) in [(0, 1e20), (1, 1e20), (2, 1e20), (3, 1e20), (254, 1e-20), (255, 1e-20)] {
+        let mut bytes = random.weights(TensorType::MXFP4, 21, 160, 1.0);
+        bytes.chunks_mut(17).for_each(|block| block[0] = e);
+        let w = Matrix::new(TensorType::MXFP4, 21, 160, &bytes).unwrap();
+        let x: Vec<f32> = random.floats(35 * 160).into_iter().map(|x| x * of_x).collect();
+        for (k, n) in kernels().flat_map(|k| [1, 3, 35].map(|n| (k, n))) {
+            let (got, a) = (matmul(k, 1, w, &x[..n * 160]), filled(k, n, 160, &x[..n * 160]));
+            for (i, row) in rows_of_blocks(w).iter().enumerate() {
+                for t in 0..n {
+                    let want = by_the_rule(TensorType::MXFP4, row, &a, t);
+                    assert_eq!(got[t * 21 + i].to_bits(), want.to_bits(), "{} {e} {n}: {i}, {t}", k.isa());
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn extreme_codes_do_not_overflow() {
     for (k, &ty) in kernels().flat_map(|k| TYPES[3..].iter().map(move |ty| (k, ty))) {
         for (byte, sign) in [0x00, 0x7f, 0x80, 0xff].into_iter().flat_map(|byte| [(byte, 1.0), (byte, -1.0)]) {
