@@ -22,7 +22,7 @@ use crate::Matrix;
 use crate::format::grid::{IQ1M, IQ1S, IQ2S, IQ2XS, IQ2XXS, IQ3S, IQ3XXS};
 use crate::format::{FloatFormat, Format, KQuant, Quant32};
 use crate::format::{iq4_nl, iq4_nl::IQ4NL, mxfp4, mxfp4::MXFP4};
-use crate::format::{iq4_xs::IQ4XS, q2_k::Q2K, q4_k::Q4K, q5_k::Q5K, q6_k::Q6K};
+use crate::format::{iq4_xs::IQ4XS, q2_k::Q2K, q4_k::Q4K, q5_k::Q5K, q6_k::Q6K, tq1_0::TQ1_0};
 use crate::format::{q4_0::Q4_0, q5_0::Q5_0, q8_0::Q8_0};
 use crate::isa::Floats;
 use crate::isa::avx512::Avx512;
@@ -44,6 +44,7 @@ pub(crate) fn k_quant_in<F: KQuant, O: Order>(isa: Avx512, strip: Strip<'_>) {
         Format::Q5K => quads_of_256::<Q5K, _, O>(isa, strip),
         Format::Q6K => quads_of_256::<Q6K, _, O>(isa, strip),
         Format::IQ4XS => quads_of_256::<IQ4XS, _, O>(isa, strip),
+        Format::TQ1_0 => quads_of_256::<TQ1_0, _, O>(isa, strip),
         Format::IQ1S => quads_of_256::<IQ1S, _, O>(isa, strip),
         Format::IQ1M => quads_of_256::<IQ1M, _, O>(isa, strip),
         Format::IQ2XXS => quads_of_256::<IQ2XXS, _, O>(isa, strip),
@@ -95,6 +96,7 @@ quad_256! {
     Q5K, 176, nibbles_k;
     Q6K, 210, q6_k;
     IQ4XS, 136, iq4_xs;
+    TQ1_0, 54, tq1_0;
     IQ1S, 50, codebook::<IQ1S>;
     IQ1M, 56, codebook::<IQ1M>;
     IQ2XXS, 66, codebook::<IQ2XXS>;

@@ -26,7 +26,8 @@ const fn factors(g: usize) -> [u8; 32] {
     factors
 }
 
-const FACTORS: [[u8; 32]; 8] =
+/// Those of all groups.
+pub(crate) const FACTORS: [[u8; 32]; 8] =
     [factors(0), factors(1), factors(2), factors(3), factors(4), factors(5), factors(6), factors(7)];
 
 /// Four times four bytes.

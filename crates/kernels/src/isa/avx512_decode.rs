@@ -13,7 +13,7 @@ use super::avx2::proven;
 use super::avx512::Avx512;
 use crate::activations::Sums;
 use crate::format::iq4_nl::CODES;
-use crate::format::{KQuant, iq4_xs::IQ4XS};
+use crate::format::{KQuant, iq4_xs::IQ4XS, tq1_0};
 use std::arch::x86_64::*;
 
 /// Up to four blocks of 256 activations; scales that are missing are those of others.
@@ -134,6 +134,15 @@ const SCALES_OF_ROWS: [u8; 64] = {
         i += 1;
     }
     index
+};
+/// Of TQ1_0, for 64 weights each.
+const FACTORS: [[u8; 64]; 4] = {
+    let (mut factors, mut i) = ([[0; 64]; 4], 0);
+    while i < 256 {
+        factors[i / 64][i % 64] = tq1_0::FACTORS[i / 32][i % 32];
+        i += 1;
+    }
+    factors
 };
 /// The lower half of each 128-bit lane.
 const EVEN: [i64; 8] = [0, 2, 4, 6, 0, 2, 4, 6];
@@ -409,6 +418,46 @@ impl Avx512 {
             let v = _mm512_mul_ps(self.low_halves(halves), self.fold_blocks(blocks));
             let dmin = self.low_halves(_mm512_srli_epi32::<16>(halves));
             let v = _mm512_sub_ps(v, _mm512_mul_ps(dmin, _mm512_cvtepi32_ps(bias)));
+            _mm512_mul_ps(self.of_blocks(x.scales), v)
+        }
+        pub(crate) fn tq1_0<const N: usize>(
+            self, rows: [&[[u8; 54]; N]; 4], x: Inputs256<'_, N>, ask: impl Ask
+        ) -> __m512 {
+            let (odd, three) = (_mm512_set1_epi16(-256), _mm512_set1_epi16(3));
+            let (mut d, mut blocks) = ([0; 16], [_mm512_setzero_si512(); 4]);
+            for c in 0..N {
+                let xs = x.codes[c].as_chunks::<64>().0;
+                // Digits are lowered by 1.
+                let sums = _mm_loadu_si128(x.sums[c].of_32.whole.as_ptr().cast());
+                let start = _mm512_zextsi128_si512(_mm_madd_epi16(sums, _mm_set1_epi16(-1)));
+                let mut dots = [_mm512_setzero_si512(); 4];
+                for r in 0..4 {
+                    ask.ask(self, &rows[r][c], c, r);
+                    let block = &rows[r][c];
+                    d[4 * c + r] = u16::from_le_bytes([block[52], block[53]]);
+                    // What the four times 64 digits are in; see `format/tq1_0.rs`.
+                    let narrow = _mm_loadu_si128(block.as_ptr().add(32).cast());
+                    let last = i32::from_le_bytes([block[48], block[49], block[50], block[51]]);
+                    let wide = self.twice(block.first_chunk().expect("54 bytes are more than 32"));
+                    let narrow = _mm512_broadcast_i32x4(narrow);
+                    let both = _mm512_mask_mov_epi64(wide, 0xf0, narrow);
+                    let bytes = [wide, wide, both, _mm512_mask_set1_epi32(narrow, 0xf000, last)];
+                    let mut sum = start;
+                    for i in 0..4 {
+                        // Even and odd bytes apart, each in the upper half of a word.
+                        let (x, factors) = (self.codes_64(&xs[i]), self.bytes_64(&FACTORS[i]));
+                        let digits = _mm512_mullo_epi16(bytes[i], _mm512_slli_epi16::<8>(factors));
+                        sum = _mm512_dpbusd_epi32(sum, _mm512_mulhi_epu16(digits, three), x);
+                        let factors = _mm512_srli_epi16::<8>(factors);
+                        let digits = _mm512_mullo_epi16(_mm512_and_si512(bytes[i], odd), factors);
+                        let x = _mm512_srli_epi16::<8>(x);
+                        sum = _mm512_dpbusd_epi32(sum, _mm512_mulhi_epu16(digits, three), x);
+                    }
+                    dots[r] = sum;
+                }
+                blocks[c] = self.fold_rows(dots);
+            }
+            let v = _mm512_mul_ps(self.halves_16(&d), self.fold_blocks(blocks));
             _mm512_mul_ps(self.of_blocks(x.scales), v)
         }
         /// `acc + Σ word k of v[k]·word k of the 128-bit lane of x`, as bytes, those of `x` signed.
