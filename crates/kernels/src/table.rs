@@ -342,7 +342,7 @@ mod wide {
         }};
     }
 
-    // Formats with codebooks are left out: they wait for arithmetic, in any order.
+    // Formats with codebooks and TQ1_0 are left out: they wait for arithmetic, in any order.
     static AVX512_SEQ: Table = Table {
         name: "avx512seq",
         strips: in_sequence![
