@@ -30,7 +30,7 @@ import generate
 sys.path.append(str(Path(__file__).resolve().parents[1] / "shared"))
 import loop  # noqa: E402
 from choose import Choice  # noqa: E402
-from model import Config, Model  # noqa: E402
+from model import Config  # noqa: E402
 
 # The pre-tokenizer that GGUF calls `qwen2`: words with the mark or space in front of them, single digits, runs of marks.
 WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -177,8 +177,9 @@ def main():
     out = Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
     clock = time.time()
+    # Before the data is made, so that a model that cannot be gone on from is refused at once.
+    n = sum(p.numel() for p in loop.begun(args).parameters())
     rows, held_out = prepare(args, out)
-    n = sum(p.numel() for p in Model(args.shape).parameters())
     n_tokens = sum(len(ids) for ids, _ in rows)
     print(f"{len(rows)} texts, {n_tokens / 1e6:.2f} M tokens, {n / 1e6:.2f} M parameters, data ready after {time.time() - clock:.0f} s", flush=True)
     loop.start(args, rows, held_out, partial(finish, str(out / "tokenizer.json")), choice(args, str(out / "tokenizer.json")))

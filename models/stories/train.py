@@ -22,7 +22,7 @@ import generate
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
 import loop  # noqa: E402
-from model import Config, Model  # noqa: E402
+from model import Config  # noqa: E402
 
 BOS, EOS = 1, 2
 N_HELD_OUT = 600
@@ -89,8 +89,9 @@ def main():
     out = Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
     clock = time.time()
+    # Before the data is made, so that a model that cannot be gone on from is refused at once.
+    n = sum(p.numel() for p in loop.begun(args).parameters())
     rows, held_out = prepare(args, out, args.shape)
-    n = sum(p.numel() for p in Model(args.shape).parameters())
     n_tokens = sum(len(ids) for ids, _ in rows)
     print(f"{len(rows)} stories, {n_tokens / 1e6:.2f} M tokens, {n / 1e6:.2f} M parameters, data ready after {time.time() - clock:.0f} s", flush=True)
     loop.start(args, rows, {"held_out": held_out}, partial(samples, str(out / "tokenizer.model")))
