@@ -12,6 +12,7 @@ use super::gemv;
 use super::matmul::Strip;
 use super::quad::{four_rows, store};
 use super::unpack::Next;
+use crate::format::grid::{IQ1M, IQ1S, IQ2S, IQ2XS, IQ2XXS, IQ3S, IQ3XXS};
 use crate::format::{Format, KQuant, q4_k::Q4K, q5_k::Q5K, q6_k::Q6K};
 use crate::isa::Wide;
 use crate::isa::avx2::Avx2;
@@ -20,17 +21,6 @@ use std::arch::x86_64::__m128;
 
 pub(crate) use gemv::quant_32;
 
-/// Strip of a K-quant.
-#[inline(always)]
-pub(crate) fn k_quant<F: KQuant>(isa: impl Wide + HasAvx2, strip: Strip<'_>) {
-    match F::FORMAT {
-        Format::Q4K => fours::<Q4K, _>(isa.avx2(), strip),
-        Format::Q5K => fours::<Q5K, _>(isa.avx2(), strip),
-        Format::Q6K => fours::<Q6K, _>(isa.avx2(), strip),
-        _ => gemv::k_quant::<F>(isa, strip),
-    }
-}
-
 /// A format that has a kernel here.
 trait Four<const B: usize>: KQuant<Block = [u8; B]> {
     /// A block of each of four rows, without the scale of the activations; `ask(i)` is called four times in between.
@@ -38,19 +28,35 @@ trait Four<const B: usize>: KQuant<Block = [u8; B]> {
 }
 
 macro_rules! four {
-    ($($format:ident, $b:literal, $kernel:ident;)*) => {
+    ($($format:ident, $b:literal, $kernel:ident $(::<$of:ty>)?;)*) => {
         $(impl Four<$b> for $format {
             #[inline(always)]
             fn four(isa: Avx2, blocks: [&[u8; $b]; 4], x: Input<'_>, ask: impl Fn(usize)) -> __m128 {
-                isa.$kernel(blocks, x, ask)
+                isa.$kernel $(::<$of, $b>)? (blocks, x, ask)
             }
         })*
+
+        /// Strip of a K-quant.
+        #[inline(always)]
+        pub(crate) fn k_quant<F: KQuant>(isa: impl Wide + HasAvx2, strip: Strip<'_>) {
+            match F::FORMAT {
+                $(Format::$format => fours::<$format, _>(isa.avx2(), strip),)*
+                _ => gemv::k_quant::<F>(isa, strip),
+            }
+        }
     };
 }
 four! {
     Q4K, 144, nibbles_k;
     Q5K, 176, nibbles_k;
     Q6K, 210, q6_k;
+    IQ1S, 50, codebook::<IQ1S>;
+    IQ1M, 56, codebook::<IQ1M>;
+    IQ2XXS, 66, codebook::<IQ2XXS>;
+    IQ2XS, 74, codebook::<IQ2XS>;
+    IQ2S, 82, codebook::<IQ2S>;
+    IQ3XXS, 98, codebook::<IQ3XXS>;
+    IQ3S, 110, codebook::<IQ3S>;
 }
 
 #[inline(always)]

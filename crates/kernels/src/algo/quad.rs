@@ -35,27 +35,6 @@ pub(crate) fn k_quant<F: KQuant>(isa: Avx512, strip: Strip<'_>) {
     k_quant_in::<F, Quarters>(isa, strip)
 }
 
-/// As [`k_quant`], in the order `O`.
-#[inline(always)]
-pub(crate) fn k_quant_in<F: KQuant, O: Order>(isa: Avx512, strip: Strip<'_>) {
-    match F::FORMAT {
-        Format::Q2K => quads_of_256::<Q2K, _, O>(isa, strip),
-        Format::Q4K => quads_of_256::<Q4K, _, O>(isa, strip),
-        Format::Q5K => quads_of_256::<Q5K, _, O>(isa, strip),
-        Format::Q6K => quads_of_256::<Q6K, _, O>(isa, strip),
-        Format::IQ4XS => quads_of_256::<IQ4XS, _, O>(isa, strip),
-        Format::TQ1_0 => quads_of_256::<TQ1_0, _, O>(isa, strip),
-        Format::IQ1S => quads_of_256::<IQ1S, _, O>(isa, strip),
-        Format::IQ1M => quads_of_256::<IQ1M, _, O>(isa, strip),
-        Format::IQ2XXS => quads_of_256::<IQ2XXS, _, O>(isa, strip),
-        Format::IQ2XS => quads_of_256::<IQ2XS, _, O>(isa, strip),
-        Format::IQ2S => quads_of_256::<IQ2S, _, O>(isa, strip),
-        Format::IQ3XXS => quads_of_256::<IQ3XXS, _, O>(isa, strip),
-        Format::IQ3S => quads_of_256::<IQ3S, _, O>(isa, strip),
-        _ => gemv::k_quant::<F>(isa, strip),
-    }
-}
-
 /// Strip of a format with blocks of 32.
 #[inline(always)]
 pub(crate) fn quant_32<F: Quant32>(isa: Avx512, strip: Strip<'_>) {
@@ -88,6 +67,15 @@ macro_rules! quad_256 {
                 isa.$kernel $(::<$of, $b, N>)? (rows, x, ask)
             }
         })*
+
+        /// As [`k_quant`], in the order `O`.
+        #[inline(always)]
+        pub(crate) fn k_quant_in<F: KQuant, O: Order>(isa: Avx512, strip: Strip<'_>) {
+            match F::FORMAT {
+                $(Format::$format => quads_of_256::<$format, _, O>(isa, strip),)*
+                _ => gemv::k_quant::<F>(isa, strip),
+            }
+        }
     };
 }
 quad_256! {

@@ -27,14 +27,14 @@ fn eight(word: impl Fn(usize) -> u32) -> [u32; 8] {
 
 /// Four entries of 8 codes.
 #[inline(always)]
-fn eights<I: Row>(isa: I, grid: &[[i8; 8]], entries: [u16; 4]) -> I::V {
+pub(crate) fn eights<I: Row>(isa: I, grid: &[[i8; 8]], entries: [u16; 4]) -> I::V {
     let word = |i: usize| u64::from_le_bytes(grid[usize::from(entries[i])].map(|code| code as u8));
     isa.words_of_64([word(0), word(1), word(2), word(3)])
 }
 
 /// Eight entries of 4 codes.
 #[inline(always)]
-fn fours<I: Row>(isa: I, grid: &[[i8; 4]], entries: [u16; 8]) -> I::V {
+pub(crate) fn fours<I: Row>(isa: I, grid: &[[i8; 4]], entries: [u16; 8]) -> I::V {
     isa.words_of_32(eight(|i| u32::from_le_bytes(grid[usize::from(entries[i])].map(|code| code as u8))))
 }
 

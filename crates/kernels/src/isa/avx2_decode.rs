@@ -65,13 +65,14 @@ static BYTES_OF_ROWS: [[[u8; 32]; 4]; 4] = [
     [widened(12), widened(13), widened(14), widened(15)],
 ];
 /// Each word of a lane everywhere in it; in memory, where a shuffle takes them from without an instruction more.
-static WORDS: [[u8; 32]; 8] = [spread(0), spread(1), spread(2), spread(3), spread(4), spread(5), spread(6), spread(7)];
+pub(super) static WORDS: [[u8; 32]; 8] =
+    [spread(0), spread(1), spread(2), spread(3), spread(4), spread(5), spread(6), spread(7)];
 
 /// The reference through an empty piece of assembler. If the compiler knew what indices say, it would make two instructions of a
 /// shuffle; and if it knew that rows are multiplied with the same input, it would load that once, for which there are not
 /// registers enough.
 #[inline(always)]
-fn unknown<T>(x: &T) -> &T {
+pub(super) fn unknown<T>(x: &T) -> &T {
     let mut x = &raw const *x;
     // SAFETY: the text is a comment, so `x` is what it was.
     unsafe {
@@ -102,7 +103,7 @@ impl Avx2 {
             ]
         }
         /// The sum of each vector.
-        fn four_totals(self, v: [__m256i; 4]) -> __m128 {
+        pub(super) fn four_totals(self, v: [__m256i; 4]) -> __m128 {
             let a = _mm256_add_epi32(_mm256_unpacklo_epi32(v[0], v[1]), _mm256_unpackhi_epi32(v[0], v[1]));
             let b = _mm256_add_epi32(_mm256_unpacklo_epi32(v[2], v[3]), _mm256_unpackhi_epi32(v[2], v[3]));
             let c = _mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));

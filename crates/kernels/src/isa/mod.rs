@@ -23,6 +23,8 @@ pub(crate) mod avx2;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod avx2_decode;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+pub(crate) mod avx2_grid;
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod avx512;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod avx512_decode;
