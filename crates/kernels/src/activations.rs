@@ -265,6 +265,7 @@ mod tests {
                 assert_eq!(groups.whole[g], 256 * i16::from(groups.high[g]) + i16::from(groups.low[g]));
             }
         }
+        assert_eq!(q.sums[at].of_32.whole[8..], [0; 8]);
         for (g, codes) in codes.chunks(16).enumerate() {
             let half = |at: usize| codes.chunks(4).map(|word| i16::from(word[at]) + i16::from(word[at + 1])).sum();
             assert_eq!(q.sums[at].halves[g], [half(0), half(2)]);

@@ -1,9 +1,9 @@
-//! As `gemv.rs`, for the formats of most files and registers of 256 bits: one activation row times four weight rows.
+//! As `gemv.rs`, for registers of 256 bits: one activation row times four weight rows.
 //!
 //! ```text
 //! for 4 weight rows at once:
 //!     for each block b, in order:
-//!         4 headers -> scales and minima (Q4_K, Q5_K), d; for each row: prefetch, dot product
+//!         4 headers -> scales and minima (Q4_K, Q5_K), d; for each row: prefetch, what is its own (codebooks), dot product
 //!         4 dot products -> one vector by a tree; f32 rule
 //! ```
 //! Formats without a kernel here go through `gemv.rs`. A program for boards, which must stay small, is without all this.

@@ -17,9 +17,9 @@
 
 use super::lanes::{LANES, total};
 use super::matmul::Strip;
-use super::{float, gemv};
+use super::{float, four, gemv};
 use crate::Matrix;
-use crate::format::grid::{IQ1M, IQ1S, IQ2S, IQ2XS, IQ2XXS, IQ3S, IQ3XXS};
+use crate::format::grid::{IQ2XS, IQ2XXS, IQ3S, IQ3XXS};
 use crate::format::{FloatFormat, Format, KQuant, Quant32};
 use crate::format::{iq4_nl, iq4_nl::IQ4NL, mxfp4, mxfp4::MXFP4};
 use crate::format::{iq4_xs::IQ4XS, q2_k::Q2K, q4_k::Q4K, q5_k::Q5K, q6_k::Q6K, tq1_0::TQ1_0};
@@ -73,7 +73,7 @@ macro_rules! quad_256 {
         pub(crate) fn k_quant_in<F: KQuant, O: Order>(isa: Avx512, strip: Strip<'_>) {
             match F::FORMAT {
                 $(Format::$format => quads_of_256::<$format, _, O>(isa, strip),)*
-                _ => gemv::k_quant::<F>(isa, strip),
+                _ => four::k_quant::<F>(isa, strip),
             }
         }
     };
@@ -85,11 +85,8 @@ quad_256! {
     Q6K, 210, q6_k;
     IQ4XS, 136, iq4_xs;
     TQ1_0, 54, tq1_0;
-    IQ1S, 50, codebook::<IQ1S>;
-    IQ1M, 56, codebook::<IQ1M>;
     IQ2XXS, 66, codebook::<IQ2XXS>;
     IQ2XS, 74, codebook::<IQ2XS>;
-    IQ2S, 82, codebook::<IQ2S>;
     IQ3XXS, 98, codebook::<IQ3XXS>;
     IQ3S, 110, codebook::<IQ3S>;
 }

@@ -27,14 +27,14 @@ fn eight(word: impl Fn(usize) -> u32) -> [u32; 8] {
 
 /// Four entries of 8 codes.
 #[inline(always)]
-pub(crate) fn eights<I: Row>(isa: I, grid: &[[i8; 8]], entries: [u16; 4]) -> I::V {
+pub(crate) fn entries_of_8<I: Row>(isa: I, grid: &[[i8; 8]], entries: [u16; 4]) -> I::V {
     let word = |i: usize| u64::from_le_bytes(grid[usize::from(entries[i])].map(|code| code as u8));
     isa.words_of_64([word(0), word(1), word(2), word(3)])
 }
 
 /// Eight entries of 4 codes.
 #[inline(always)]
-pub(crate) fn fours<I: Row>(isa: I, grid: &[[i8; 4]], entries: [u16; 8]) -> I::V {
+pub(crate) fn entries_of_4<I: Row>(isa: I, grid: &[[i8; 4]], entries: [u16; 8]) -> I::V {
     isa.words_of_32(eight(|i| u32::from_le_bytes(grid[usize::from(entries[i])].map(|code| code as u8))))
 }
 
@@ -96,9 +96,9 @@ macro_rules! grids {
 grids! {
     IQ1S: |isa, b, g| shifted(isa, &grids::IQ1, b.entries(g), b.deltas(g));
     IQ1M: |isa, b, g| shifted(isa, &grids::IQ1, b.entries(g), b.deltas(g));
-    IQ2XXS: |isa, b, g| eights(isa, &grids::IQ2_XXS, b.entries(g)), |isa, b| isa.even_signs::<true>(eight(|g| b.packed_signs(g)));
-    IQ2XS: |isa, b, g| eights(isa, &grids::IQ2_XS, b.entries(g)), |isa, b| isa.even_signs::<false>(eight(|g| b.sevens(g)));
-    IQ2S: |isa, b, g| eights(isa, &grids::IQ2_S, b.entries(g)), |_, b| eight(|g| b.group_signs(g));
-    IQ3XXS: |isa, b, g| fours(isa, &grids::IQ3_XXS, b.entries(g)), |isa, b| isa.even_signs::<true>(eight(|g| b.packed_signs(g)));
-    IQ3S: |isa, b, g| fours(isa, &grids::IQ3_S, b.entries(g)), |_, b| eight(|g| b.group_signs(g));
+    IQ2XXS: |isa, b, g| entries_of_8(isa, &grids::IQ2_XXS, b.entries(g)), |isa, b| isa.even_signs::<true>(eight(|g| b.packed_signs(g)));
+    IQ2XS: |isa, b, g| entries_of_8(isa, &grids::IQ2_XS, b.entries(g)), |isa, b| isa.even_signs::<false>(eight(|g| b.sevens(g)));
+    IQ2S: |isa, b, g| entries_of_8(isa, &grids::IQ2_S, b.entries(g)), |_, b| eight(|g| b.group_signs(g));
+    IQ3XXS: |isa, b, g| entries_of_4(isa, &grids::IQ3_XXS, b.entries(g)), |isa, b| isa.even_signs::<true>(eight(|g| b.packed_signs(g)));
+    IQ3S: |isa, b, g| entries_of_4(isa, &grids::IQ3_S, b.entries(g)), |_, b| eight(|g| b.group_signs(g));
 }

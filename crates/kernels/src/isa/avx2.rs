@@ -104,6 +104,23 @@ pub(super) fn even_signs(sevens: __m256i) -> __m256i {
     _mm256_or_si256(sevens, _mm256_and_si256(odd, _mm256_set1_epi8(-128)))
 }
 
+/// `2·s + 1` in each word, which is what the scale of a format with a codebook stands for.
+#[cfg(feature = "avx512")]
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn odd(scales: __m256i) -> __m256i {
+    _mm256_add_epi16(_mm256_add_epi16(scales, scales), _mm256_set1_epi16(1))
+}
+
+/// The nibbles of the low eight bytes, the low one of each first.
+#[cfg(feature = "avx512")]
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn nibbles(bytes: __m128i) -> __m128i {
+    let words = _mm_cvtepu8_epi16(bytes);
+    _mm_and_si128(_mm_or_si128(words, _mm_slli_epi16::<4>(words)), _mm_set1_epi8(15))
+}
+
 /// [`layout::half_power`](atta_formats::layout::half_power) of each exponent.
 #[inline]
 #[target_feature(enable = "avx2")]

@@ -6,6 +6,7 @@
 //! takes about 90 instructions of a processor so, by itself in `algo/gemv.rs` 140.
 
 use super::avx2::{Avx2, AvxVnni, EVEN_ODD, proven};
+use super::avx512::Avx512;
 use crate::activations::Sums;
 use std::arch::x86_64::*;
 
@@ -18,6 +19,14 @@ impl HasAvx2 for Avx2 {
     #[inline(always)]
     fn avx2(self) -> Avx2 {
         self
+    }
+}
+
+impl HasAvx2 for Avx512 {
+    #[inline(always)]
+    fn avx2(self) -> Avx2 {
+        // SAFETY: the proof of AVX-512 is one of AVX2, FMA and F16C, too.
+        unsafe { Avx2::assume() }
     }
 }
 
@@ -83,12 +92,12 @@ pub(super) fn unknown<T>(x: &T) -> &T {
 
 impl Avx2 {
     proven! {
-        fn bytes_16(self, bytes: &[u8; 16]) -> __m128i { _mm_loadu_si128(bytes.as_ptr().cast()) }
+        pub(super) fn bytes_16(self, bytes: &[u8; 16]) -> __m128i { _mm_loadu_si128(bytes.as_ptr().cast()) }
         fn bytes_32(self, bytes: &[u8; 32]) -> __m256i { _mm256_loadu_si256(bytes.as_ptr().cast()) }
-        fn codes_32(self, codes: &[i8; 32]) -> __m256i { _mm256_loadu_si256(codes.as_ptr().cast()) }
+        pub(super) fn codes_32(self, codes: &[i8; 32]) -> __m256i { _mm256_loadu_si256(codes.as_ptr().cast()) }
         /// `acc + Σ scale·code·x`.
-        fn add_pairs(self, acc: __m256i, codes: __m256i, x: &[i8; 32], scales: __m256i) -> __m256i {
-            _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(codes, self.codes_32(x)), scales))
+        pub(super) fn add_pairs(self, acc: __m256i, codes: __m256i, x: __m256i, scales: __m256i) -> __m256i {
+            _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(codes, x), scales))
         }
         /// Word i of the rows in vector i.
         fn transposed_words(self, rows: [&[u8; 16]; 4]) -> [__m128i; 4] {
@@ -143,8 +152,8 @@ impl Avx2 {
                 for c in 0..4 {
                     let [low, high] = self.nibbles_of(block, c);
                     let scale = |i: usize| _mm256_shuffle_epi8(scales[c / 2], self.bytes_32(&spread[2 * (c % 2) + i]));
-                    even = self.add_pairs(even, low, &groups[2 * c], scale(0));
-                    odd = self.add_pairs(odd, high, &groups[2 * c + 1], scale(1));
+                    even = self.add_pairs(even, low, self.codes_32(&groups[2 * c]), scale(0));
+                    odd = self.add_pairs(odd, high, self.codes_32(&groups[2 * c + 1]), scale(1));
                 }
                 dots[r] = _mm256_add_epi32(even, odd);
             }
@@ -198,7 +207,7 @@ impl Avx2 {
                     let at = |at: usize| self.bytes_32(block[at..].first_chunk().expect("the codes begin the block"));
                     let (a, b, top) = (at(64 * h), at(64 * h + 32), at(128 + 32 * h));
                     let with = |low, top| _mm256_or_si256(_mm256_and_si256(low, low_4), _mm256_and_si256(top, top_2));
-                    let x = |i: usize| &groups[4 * h + i];
+                    let x = |i: usize| self.codes_32(&groups[4 * h + i]);
                     even = self.add_pairs(even, with(a, _mm256_slli_epi16::<4>(top)), x(0), scale(4 * h));
                     odd = self.add_pairs(odd, with(b, _mm256_slli_epi16::<2>(top)), x(1), scale(4 * h + 1));
                     even = self.add_pairs(even, with(_mm256_srli_epi16::<4>(a), top), x(2), scale(4 * h + 2));

@@ -1,25 +1,31 @@
 //! As `avx2_decode.rs`, for formats with codebooks.
 //!
-//! Scales, signs and indices of a block are put together by vectors; then entries are loaded, 8 (or 4) codes at a time. Signs go
-//! to the inputs, so that codes need not be raised. A block of IQ2_XXS takes 227 instructions of a processor, as compiled.
+//! ```text
+//! for each of four blocks:
+//!     scales, signs and indices by vectors
+//!     for each group of 32: entries, 8 (or 4) codes at a time; inputs with the signs; products and the scale
+//! ```
+//! Codes with signs need not be raised so; those of IQ1, which have shifts instead, are. A block of IQ2_XXS takes 227
+//! instructions of a processor, as compiled. Fields: `atta_formats::layout`.
 
 use super::Row;
-use super::avx2::{Avx2, BIT, BYTE_OF_BIT, even_signs, proven, spread_sevens};
+use super::avx2::{Avx2, BIT, BYTE_OF_BIT, even_signs, nibbles, odd, proven, spread_sevens};
 use super::avx2_decode::{Input, WORDS, unknown};
 use crate::activations::Sums;
 use crate::format::KQuant;
-use crate::format::grid::{IQ1M, IQ1S, IQ2S, IQ2XS, IQ2XXS, IQ3S, IQ3XXS, eights, fours};
+use crate::format::grid::{IQ1M, IQ1S, IQ2S, IQ2XS, IQ2XXS, IQ3S, IQ3XXS, entries_of_4, entries_of_8};
 use atta_formats::layout::{self, Signed, grids};
 use std::arch::x86_64::*;
 
 /// A format with blocks of `B` bytes that is unpacked here.
 pub(crate) trait Codebook<const B: usize>: KQuant<Block = [u8; B]> {
-    /// Indices, where they are not bytes of the block; and what else codes need.
+    /// Indices, where they are put together for a whole block; and the shifts of entries.
     type At;
 
+    /// What `block` needs beside its codes; `sums` are those of its inputs.
     fn unpacked(isa: Avx2, block: &[u8; B], sums: &Sums) -> Unpacked<Self::At>;
     /// Codes 32·g to 32·g + 31, unsigned, at most 62.
-    fn entries(isa: Avx2, block: &[u8; B], at: &Self::At, g: usize) -> __m256i;
+    fn unsigned_codes(isa: Avx2, block: &[u8; B], at: &Self::At, g: usize) -> __m256i;
     /// f16.
     fn d(block: &[u8; B]) -> u16;
 }
@@ -60,26 +66,28 @@ const fn factors(first: [u32; 2], step: u32, n: usize) -> [i16; 16] {
 impl Avx2 {
     proven! {
         fn loaded_8(self, bytes: &[u8; 8]) -> __m128i { _mm_loadl_epi64(bytes.as_ptr().cast()) }
-        fn loaded_16(self, bytes: &[u8; 16]) -> __m128i { _mm_loadu_si128(bytes.as_ptr().cast()) }
         fn loaded_words(self, words: &[i16; 16]) -> __m256i { _mm256_loadu_si256(words.as_ptr().cast()) }
         fn zero(self) -> __m256i { _mm256_setzero_si256() }
         /// 16 bytes as words.
-        fn widened(self, bytes: &[u8; 16]) -> __m256i { _mm256_cvtepu8_epi16(self.loaded_16(bytes)) }
+        fn widened(self, bytes: &[u8; 16]) -> __m256i { _mm256_cvtepu8_epi16(self.bytes_16(bytes)) }
         fn in_both_lanes(self, v: __m128i) -> __m256i { _mm256_broadcastsi128_si256(v) }
-        /// `2·s + 1`, which is what a scale stands for.
-        fn odd(self, scales: __m256i) -> __m256i {
-            _mm256_add_epi16(_mm256_add_epi16(scales, scales), _mm256_set1_epi16(1))
-        }
         /// Scales of 4 bits, the low nibbles those of first halves.
         fn odd_nibbles(self, bytes: &[u8; 8]) -> __m256i {
             let words = _mm_cvtepu8_epi16(self.loaded_8(bytes));
             let halves = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(words), _mm_srli_epi16::<4>(words));
-            self.odd(_mm256_and_si256(halves, _mm256_set1_epi16(15)))
+            odd(_mm256_and_si256(halves, _mm256_set1_epi16(15)))
         }
         /// Scales in the top 4 bits of eight words.
         fn odd_tops(self, groups: __m256i) -> __m256i {
             let tops = _mm256_srli_epi32::<28>(groups);
-            self.odd(_mm256_permute4x64_epi64::<0b10_00_10_00>(_mm256_packus_epi32(tops, tops)))
+            odd(_mm256_permute4x64_epi64::<0b10_00_10_00>(_mm256_packus_epi32(tops, tops)))
+        }
+        /// Scales of 3 bits, four in each of four words.
+        fn odd_threes(self, words: &[u8; 8]) -> __m256i {
+            let words = self.in_both_lanes(self.loaded_8(words));
+            let words = _mm256_shuffle_epi8(words, self.load(const { &repeated([0, 0], 2) }));
+            let scales = _mm256_mullo_epi16(words, self.loaded_words(const { &factors([9, 6], 6, 2) }));
+            odd(_mm256_and_si256(_mm256_srli_epi16::<9>(scales), _mm256_set1_epi16(7)))
         }
         fn words(self, v: __m256i) -> [u32; 8] {
             let mut words = [0; 8];
@@ -91,9 +99,9 @@ impl Avx2 {
             _mm256_storeu_si256(indices.as_mut_ptr().cast(), v);
             indices
         }
-        /// `Σ scale·sum`, in some of the lanes.
-        fn lowered(self, scales: __m256i, sums: __m256i) -> __m256i {
-            _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_madd_epi16(scales, sums))
+        /// `−Σ factor·sum`, in some of the lanes.
+        fn lowered(self, factors: __m256i, sums: __m256i) -> __m256i {
+            _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_madd_epi16(factors, sums))
         }
 
         fn iq2_xxs(self, block: layout::IQ2XXS<'_>) -> Unpacked<()> {
@@ -132,7 +140,7 @@ impl Avx2 {
             };
             Unpacked {
                 at: [index(0, const { &repeated([0, 2], 4) }), index(1, const { &repeated([4, 6], 4) })],
-                minus: Some(signs_of(block.signs())),
+                minus: IQ2S::signs(self, block.0),
                 scales: self.odd_nibbles(block.scales()),
                 start: self.zero(),
             }
@@ -149,32 +157,31 @@ impl Avx2 {
         }
         fn iq3_s(self, block: layout::IQ3S<'_>) -> Unpacked<[[u16; 16]; 4]> {
             let (low, ninth) = (block.qs().as_chunks().0, block.qh().as_chunks().0);
-            let bit = self.loaded_words(&WORD_BITS);
+            let bit = self.loaded_words(const { &WORD_BITS });
             let index = |i: usize| {
                 let set = _mm256_and_si256(_mm256_set1_epi16(i16::from_le_bytes(ninth[i])), bit);
                 let high = _mm256_and_si256(_mm256_cmpeq_epi16(set, bit), _mm256_set1_epi16(256));
                 self.indices(_mm256_or_si256(self.widened(&low[i]), high))
             };
-            let bytes = _mm_cvtepu8_epi16(_mm_cvtsi32_si128(i32::from_le_bytes(*block.scales())));
-            let nibbles = _mm_and_si128(_mm_or_si128(bytes, _mm_slli_epi16::<4>(bytes)), _mm_set1_epi8(15));
+            let nibbles = nibbles(_mm_cvtsi32_si128(i32::from_le_bytes(*block.scales())));
             Unpacked {
                 at: [index(0), index(1), index(2), index(3)],
-                minus: Some(signs_of(block.signs())),
-                scales: self.odd(self.in_both_lanes(_mm_cvtepu8_epi16(nibbles))),
+                minus: IQ3S::signs(self, block.0),
+                scales: odd(self.in_both_lanes(_mm_cvtepu8_epi16(nibbles))),
                 start: self.zero(),
             }
         }
         /// Codes raised by 8: the shift, which is that of a group, goes to the sums.
         fn iq1_s(self, block: layout::IQ1S<'_>, sums: &Sums) -> Unpacked<[[u16; 16]; 2]> {
             // Of each group 3 high bits of 4 indices, 3 bits of the scale and the sign of the shift.
-            let (low, groups) = (block.qs().as_chunks().0, self.in_both_lanes(self.loaded_16(block.qh())));
+            let (low, groups) = (block.qs().as_chunks().0, self.in_both_lanes(self.bytes_16(block.qh())));
             let index = |i: usize, order: &[u8; 32]| {
                 let high = _mm256_shuffle_epi8(groups, self.load(order));
                 let high = _mm256_mullo_epi16(high, self.loaded_words(const { &factors([9, 9], 3, 4) }));
                 let high = _mm256_and_si256(_mm256_srli_epi16::<1>(high), _mm256_set1_epi16(0x700));
                 self.indices(_mm256_or_si256(self.widened(&low[i]), high))
             };
-            let scales = self.odd(_mm256_and_si256(_mm256_srli_epi16::<12>(groups), _mm256_set1_epi16(7)));
+            let scales = odd(_mm256_and_si256(_mm256_srli_epi16::<12>(groups), _mm256_set1_epi16(7)));
             // 7 or 9.
             let minus = _mm256_and_si256(_mm256_srai_epi16::<15>(groups), _mm256_set1_epi16(2));
             let raised = _mm256_mullo_epi16(scales, _mm256_add_epi16(minus, _mm256_set1_epi16(7)));
@@ -182,6 +189,7 @@ impl Avx2 {
                 at: [index(0, const { &repeated([0, 2], 4) }), index(1, const { &repeated([4, 6], 4) })],
                 minus: None,
                 scales,
+                // Zeros behind the first eight.
                 start: self.lowered(raised, self.loaded_words(&sums.of_32.whole)),
             }
         }
@@ -197,11 +205,7 @@ impl Avx2 {
             // 10 or 8.
             let minus = _mm256_and_si256(_mm256_srli_epi16::<2>(nibbles), _mm256_set1_epi8(2));
             let shifts = self.words(_mm256_sub_epi8(_mm256_set1_epi8(10), minus));
-            // Four words of four scales of 3 bits.
-            let words = self.in_both_lanes(self.loaded_8(block.scales()));
-            let words = _mm256_shuffle_epi8(words, self.load(const { &repeated([0, 0], 2) }));
-            let scales = _mm256_mullo_epi16(words, self.loaded_words(const { &factors([9, 6], 6, 2) }));
-            let scales = self.odd(_mm256_and_si256(_mm256_srli_epi16::<9>(scales), _mm256_set1_epi16(7)));
+            let scales = self.odd_threes(block.scales());
             // Sums of first halves in the low lane, of second halves in the high one.
             let sums = _mm256_shuffle_epi8(self.loaded_words(&sums.of_16.whole), self.load(const { &EVEN_ODD_WORDS }));
             let sums = _mm256_permute4x64_epi64::<0b11_01_10_00>(sums);
@@ -223,18 +227,13 @@ impl Avx2 {
         fn sum(self, a: __m256i, b: __m256i) -> __m256i { _mm256_add_epi32(a, b) }
         fn sum_of_bytes(self, a: __m256i, b: __m256i) -> __m256i { _mm256_add_epi8(a, b) }
         fn splat_byte(self, byte: i8) -> __m256i { _mm256_set1_epi8(byte) }
-        fn inputs(self, x: &[i8; 32]) -> __m256i { _mm256_loadu_si256(x.as_ptr().cast()) }
-        /// `x`, negative where `minus` is set.
+        /// `x`, none of which is −128, negative where `minus` is set.
         fn negated(self, x: &[i8; 32], minus: u32) -> __m256i {
             let bit = _mm256_set1_epi64x(BIT);
             let minus = _mm256_cmpeq_epi8(_mm256_and_si256(self.of_eight(minus), bit), bit);
-            _mm256_sign_epi8(self.inputs(x), _mm256_or_si256(minus, _mm256_set1_epi8(1)))
+            _mm256_sign_epi8(self.codes_32(x), _mm256_or_si256(minus, _mm256_set1_epi8(1)))
         }
-        /// `acc + Σ scale·code·x`.
-        fn add_group(self, acc: __m256i, codes: __m256i, x: __m256i, scales: __m256i, spread: &[u8; 32]) -> __m256i {
-            let scales = _mm256_shuffle_epi8(scales, self.load(spread));
-            _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(codes, x), scales))
-        }
+        fn spread(self, scales: __m256i, g: usize) -> __m256i { _mm256_shuffle_epi8(scales, self.load(&unknown(&WORDS)[g])) }
         fn scaled(self, k: f32, d: &[u16; 4], totals: __m128) -> __m128 {
             let d = _mm_mul_ps(_mm_cvtph_ps(_mm_loadl_epi64(d.as_ptr().cast())), _mm_set1_ps(k));
             _mm_mul_ps(d, totals)
@@ -286,9 +285,10 @@ impl Avx2 {
     ) -> __m256i {
         let x = match minus {
             Some(minus) => self.negated(x, minus[g]),
-            None => self.inputs(x),
+            None => self.codes_32(x),
         };
-        self.add_group(acc, F::entries(self, block, at, g), x, *scales, &unknown(&WORDS)[g])
+        // 2·62·127 fits an i16.
+        self.add_pairs(acc, F::unsigned_codes(self, block, at, g), x, self.spread(*scales, g))
     }
 }
 
@@ -313,21 +313,22 @@ const WORD_BITS: [i16; 16] = {
     bits
 };
 
-/// Signs that are stored as they are.
+/// Those of group `g`; `% N` says to the compiler what the masks of indices do.
 #[inline(always)]
-fn signs_of(signs: &[u8; 32]) -> [u32; 8] {
-    let words = signs.as_chunks().0;
-    [0, 1, 2, 3, 4, 5, 6, 7].map(|g| u32::from_le_bytes(words[g]))
-}
-
-/// Indices of group `g` in a codebook of N entries, which `% N` says to the compiler.
-#[inline(always)]
-fn of_group<const N: usize, const ENTRIES: usize>(indices: &[[u16; 16]], g: usize) -> [u16; ENTRIES] {
+fn indices_of<const N: usize, const CODES: usize, const ENTRIES: usize>(
+    _: &[[i8; CODES]; N],
+    indices: &[[u16; 16]],
+    g: usize,
+) -> [u16; ENTRIES] {
+    const { assert!(N.is_power_of_two() && CODES * ENTRIES == 32) };
     indices.as_flattened().as_chunks().0[g].map(|index| index % N as u16)
 }
 
 macro_rules! codebooks {
-    ($($format:ident, $unpack:ident($($sums:ident)?) -> $at:ty: |$isa:ident, $block:ident, $indices:ident, $g:ident| $codes:expr;)*) => {
+    (
+        $($format:ident, $unpack:ident($($sums:ident)?) -> $at:ty:
+        |$isa:ident, $block:ident, $indices:ident, $g:ident| $codes:expr;)*
+    ) => {
         $(impl Codebook<{ layout::$format::BYTES }> for $format {
             type At = $at;
 
@@ -338,7 +339,7 @@ macro_rules! codebooks {
             }
 
             #[inline(always)]
-            fn entries($isa: Avx2, $block: &[u8; layout::$format::BYTES], $indices: &$at, $g: usize) -> __m256i {
+            fn unsigned_codes($isa: Avx2, $block: &[u8; layout::$format::BYTES], $indices: &$at, $g: usize) -> __m256i {
                 $codes
             }
 
@@ -351,12 +352,12 @@ macro_rules! codebooks {
 }
 codebooks! {
     IQ1S, iq1_s(sums) -> [[u16; 16]; 2]: |isa, _b, at, g|
-        isa.sum_of_bytes(eights(isa, &grids::IQ1, of_group::<2048, 4>(at, g)), isa.splat_byte(8));
+        isa.sum_of_bytes(entries_of_8(isa, &grids::IQ1, indices_of(&grids::IQ1, at, g)), isa.splat_byte(8));
     IQ1M, iq1_m(sums) -> ([[u16; 16]; 2], [u32; 8]): |isa, _b, at, g|
-        isa.sum_of_bytes(eights(isa, &grids::IQ1, of_group::<2048, 4>(&at.0, g)), isa.of_eight(at.1[g]));
+        isa.sum_of_bytes(entries_of_8(isa, &grids::IQ1, indices_of(&grids::IQ1, &at.0, g)), isa.of_eight(at.1[g]));
     IQ2XXS, iq2_xxs() -> (): |isa, b, _at, g| Self::codes(isa, b, g);
     IQ2XS, iq2_xs() -> (): |isa, b, _at, g| Self::codes(isa, b, g);
-    IQ2S, iq2_s() -> [[u16; 16]; 2]: |isa, _b, at, g| eights(isa, &grids::IQ2_S, of_group::<1024, 4>(at, g));
+    IQ2S, iq2_s() -> [[u16; 16]; 2]: |isa, _b, at, g| entries_of_8(isa, &grids::IQ2_S, indices_of(&grids::IQ2_S, at, g));
     IQ3XXS, iq3_xxs() -> (): |isa, b, _at, g| Self::codes(isa, b, g);
-    IQ3S, iq3_s() -> [[u16; 16]; 4]: |isa, _b, at, g| fours(isa, &grids::IQ3_S, of_group::<512, 8>(at, g));
+    IQ3S, iq3_s() -> [[u16; 16]; 4]: |isa, _b, at, g| entries_of_4(isa, &grids::IQ3_S, indices_of(&grids::IQ3_S, at, g));
 }

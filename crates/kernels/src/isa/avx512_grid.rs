@@ -1,25 +1,22 @@
 //! As `avx512_decode.rs`, for formats with codebooks: quads, 64 codes at a time.
 //!
 //! Codebooks of up to 512 entries lie packed in registers (or the L1), 32 words each, and 32 entries are looked up at once by
-//! `vpermi2w`; then the words are spread to bytes. Larger ones are loaded from, 8 codes at a time, with indices that
-//! are put together 32 at a time. Signs are masks, and go to the inputs. Fields: `atta_formats::layout`.
+//! `vpermi2w`; then the words are spread to bytes. Signs are masks, and go to the inputs. Fields: `atta_formats::layout`.
+//! Formats with larger codebooks, whose entries are loaded one by one, are not faster here than in `avx2_grid.rs`.
 
 // Indices name rows and blocks that several arrays share.
 #![allow(clippy::needless_range_loop)]
 
-use super::avx2::{even_signs, proven, spread_sevens};
+use super::avx2::{even_signs, nibbles, odd, proven, spread_sevens};
 use super::avx512::Avx512;
 use super::avx512_decode::{Ask, Inputs256, SCALES_OF_16, words_from};
 use crate::format::KQuant;
-use crate::format::grid::{IQ1M, IQ1S, IQ2S, IQ2XS, IQ2XXS, IQ3S, IQ3XXS};
+use crate::format::grid::{IQ2XS, IQ2XXS, IQ3S, IQ3XXS};
 use atta_formats::layout::{self, Signed, grids};
 use std::arch::x86_64::*;
 
 /// A format with blocks of `B` bytes that is unpacked here.
 pub(crate) trait Codebook<const B: usize>: KQuant<Block = [u8; B]> {
-    /// By how much the codes of [`Self::unpacked`] are raised.
-    const RAISED_BY: i32 = 0;
-
     fn unpacked(isa: Avx512, block: &[u8; B]) -> Unpacked;
     /// f16.
     fn d(block: &[u8; B]) -> u16;
@@ -30,7 +27,7 @@ pub(crate) struct Unpacked {
     /// Unsigned, at most 62.
     codes: [__m512i; 4],
     /// Bit i of word k: whether code 64·k + i is negative.
-    minus: Option<[u64; 4]>,
+    minus: [u64; 4],
     /// The scale of each group in a word; of eight groups in the lower half, and something in the upper one.
     scales: __m256i,
 }
@@ -61,20 +58,8 @@ const fn table(values: &[i8]) -> [u8; 16] {
 /// Spread words of eight groups, two at a time, over 64 weights.
 const WORDS_OF_GROUPS: [[u16; 32]; 4] = [words_from(0, 16), words_from(2, 16), words_from(4, 16), words_from(6, 16)];
 
-/// `first + step·(i % 4)` in word i: how far each of four fields is to be shifted.
-const fn steps(first: i16, step: i16) -> [i16; 32] {
-    let mut shifts = [0; 32];
-    let mut i = 0;
-    while i < 32 {
-        shifts[i] = first + step * (i % 4) as i16;
-        i += 1;
-    }
-    shifts
-}
-
 impl Avx512 {
     proven! {
-        fn shifts(self, shifts: &[i16; 32]) -> __m512i { _mm512_loadu_si512(shifts.as_ptr().cast()) }
         /// Words at indices of 8 bits.
         fn look_up_256(self, table: &[u16; 256], indices: __m512i) -> __m512i {
             let table = table.as_chunks::<32>().0;
@@ -128,41 +113,15 @@ impl Avx512 {
             let table = _mm512_broadcast_i32x4(_mm_loadu_si128(values.as_ptr().cast()));
             _mm512_shuffle_epi8(table, v)
         }
-        /// Entries of 8 codes.
-        fn entries<const N: usize>(self, grid: &[[i8; 8]; N], indices: __m512i) -> [__m512i; 4] {
-            const { assert!(N.is_power_of_two()) };
-            let mut at = [0_u16; 32];
-            _mm512_storeu_si512(at.as_mut_ptr().cast(), indices);
-            let mut codes = [_mm512_setzero_si512(); 4];
-            for i in 0..4 {
-                // `% N` says to the compiler what the masks of indices do.
-                let word = |k: usize| i64::from_le_bytes(grid[usize::from(at[8 * i + k]) % N].map(|code| code as u8));
-                codes[i] = _mm512_setr_epi64(word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7));
-            }
-            codes
-        }
         /// 32 bytes as words.
         fn widened(self, bytes: &[u8; 32]) -> __m512i { _mm512_cvtepu8_epi16(_mm256_loadu_si256(bytes.as_ptr().cast())) }
-        fn loaded_16(self, bytes: &[u8; 16]) -> __m128i { _mm_loadu_si128(bytes.as_ptr().cast()) }
         fn loaded_8(self, bytes: &[u8; 8]) -> __m128i { _mm_loadl_epi64(bytes.as_ptr().cast()) }
-        /// Word i of the eight in words 4·i to 4·i + 3.
-        fn of_four_entries(self, words: __m128i) -> __m512i {
-            _mm512_permutexvar_epi16(self.words(const { &words_from(0, 4) }), _mm512_castsi128_si512(words))
-        }
-        /// `2·s + 1`, which is what a scale stands for.
-        fn odd(self, scales: __m256i) -> __m256i {
-            _mm256_add_epi16(_mm256_add_epi16(scales, scales), _mm256_set1_epi16(1))
-        }
         /// Scales of 4 bits, the low nibble first.
-        fn odd_nibbles(self, bytes: __m128i) -> __m256i {
-            let words = _mm_cvtepu8_epi16(bytes);
-            let nibbles = _mm_and_si128(_mm_or_si128(words, _mm_slli_epi16::<4>(words)), _mm_set1_epi8(15));
-            self.odd(_mm256_cvtepu8_epi16(nibbles))
-        }
-        fn masks(self, signs: __m256i) -> Option<[u64; 4]> {
+        fn odd_nibbles(self, bytes: __m128i) -> __m256i { odd(_mm256_cvtepu8_epi16(nibbles(bytes))) }
+        fn masks(self, signs: __m256i) -> [u64; 4] {
             let mut masks = [0; 4];
             _mm256_storeu_si256(masks.as_mut_ptr().cast(), signs);
-            Some(masks)
+            masks
         }
 
         fn iq2_xxs(self, block: layout::IQ2XXS<'_>) -> Unpacked {
@@ -174,7 +133,7 @@ impl Avx512 {
             Unpacked {
                 codes: self.codes_of_pairs(self.look_up_256(&IQ2_XXS.0, indices), &OF_IQ2),
                 minus: self.masks(even_signs(signs)),
-                scales: self.odd(_mm256_zextsi128_si256(scales)),
+                scales: odd(_mm256_zextsi128_si256(scales)),
             }
         }
         fn iq2_xs(self, block: layout::IQ2XS<'_>) -> Unpacked {
@@ -185,16 +144,6 @@ impl Avx512 {
             Unpacked {
                 codes: self.codes_of_pairs(self.look_up_512(&IQ2_XS.0, words, ninth), &OF_IQ2),
                 minus: self.masks(even_signs(signs)),
-                scales: self.odd_nibbles(self.loaded_8(block.scales())),
-            }
-        }
-        fn iq2_s(self, block: layout::IQ2S<'_>) -> Unpacked {
-            let high = self.of_four_entries(_mm_cvtepu8_epi16(self.loaded_8(block.qh())));
-            let high = _mm512_sllv_epi16(high, self.shifts(const { &steps(8, -2) }));
-            let indices = _mm512_or_si512(self.widened(block.qs()), _mm512_and_si512(high, _mm512_set1_epi16(0x300)));
-            Unpacked {
-                codes: self.entries(&grids::IQ2_S, indices),
-                minus: masks_of(block.signs()),
                 scales: self.odd_nibbles(self.loaded_8(block.scales())),
             }
         }
@@ -210,7 +159,7 @@ impl Avx512 {
             Unpacked {
                 codes: self.codes_of_threes(words, &OF_IQ3_XXS),
                 minus: self.masks(even_signs(spread_sevens(groups))),
-                scales: self.odd(_mm256_zextsi128_si256(scales)),
+                scales: odd(_mm256_zextsi128_si256(scales)),
             }
         }
         fn iq3_s(self, block: layout::IQ3S<'_>) -> Unpacked {
@@ -226,50 +175,6 @@ impl Avx512 {
                 minus: masks_of(block.signs()),
                 scales: self.odd_nibbles(_mm_cvtsi32_si128(scales)),
             }
-        }
-        /// Codes raised by 9.
-        fn iq1_s(self, block: layout::IQ1S<'_>) -> Unpacked {
-            // Of each group 3 high bits of 4 indices, 3 bits of the scale and the sign of the shift.
-            let groups = self.loaded_16(block.qh());
-            let high = _mm512_srlv_epi16(self.of_four_entries(groups), self.shifts(const { &steps(0, 3) }));
-            let high = _mm512_slli_epi16::<8>(_mm512_and_si512(high, _mm512_set1_epi16(7)));
-            let mut codes = self.entries(&grids::IQ1, _mm512_or_si512(self.widened(block.qs()), high));
-            // 10 or 8.
-            let minus = _mm_and_si128(_mm_srai_epi16::<15>(groups), _mm_set1_epi8(2));
-            let shifts = _mm512_castsi128_si512(_mm_sub_epi8(_mm_set1_epi8(10), minus));
-            for i in 0..4 {
-                let shifts = _mm512_permutexvar_epi16(self.words(&WORDS_OF_GROUPS[i]), shifts);
-                codes[i] = _mm512_add_epi8(codes[i], shifts);
-            }
-            let scales = _mm_and_si128(_mm_srli_epi16::<12>(groups), _mm_set1_epi16(7));
-            Unpacked { codes, minus: None, scales: self.odd(_mm256_zextsi128_si256(scales)) }
-        }
-        /// Codes raised by 9.
-        fn iq1_m(self, block: layout::IQ1M<'_>) -> Unpacked {
-            // A nibble of each index: 3 high bits and the sign of the shift.
-            let pairs = _mm256_cvtepu8_epi16(self.loaded_16(block.qh()));
-            let nibbles = _mm256_or_si256(pairs, _mm256_slli_epi16::<4>(pairs));
-            let nibbles = _mm512_cvtepu8_epi16(_mm256_and_si256(nibbles, _mm256_set1_epi8(15)));
-            let high = _mm512_slli_epi16::<8>(_mm512_and_si512(nibbles, _mm512_set1_epi16(7)));
-            let mut codes = self.entries(&grids::IQ1, _mm512_or_si512(self.widened(block.qs()), high));
-            let minus = _mm512_test_epi16_mask(nibbles, _mm512_set1_epi16(8)).to_le_bytes();
-            for i in 0..4 {
-                let shifts = _mm512_mask_mov_epi64(_mm512_set1_epi8(10), minus[i], _mm512_set1_epi8(8));
-                codes[i] = _mm512_add_epi8(codes[i], shifts);
-            }
-            // Four words of four scales of 3 bits.
-            let words = self.of_four_entries(self.loaded_8(block.scales()));
-            let scales = _mm512_castsi512_si256(_mm512_srlv_epi16(words, self.shifts(const { &steps(0, 3) })));
-            Unpacked { codes, minus: None, scales: self.odd(_mm256_and_si256(scales, _mm256_set1_epi16(7))) }
-        }
-
-        /// `−raised·Σ scale·x` of a block, in some of the lanes.
-        fn lowered(self, raised: i32, scales: __m256i, sums: &[i16; 16]) -> __m512i {
-            if raised == 0 {
-                return _mm512_setzero_si512();
-            }
-            let sums = _mm256_madd_epi16(scales, _mm256_loadu_si256(sums.as_ptr().cast()));
-            _mm512_zextsi256_si512(_mm256_mullo_epi32(sums, _mm256_set1_epi32(-raised)))
         }
         /// `acc` and the products of 64 codes with the inputs, which are negative where `minus` is set.
         fn dot_signed(self, acc: __m512i, codes: __m512i, x: &[i8; 64], minus: u64, scales: __m512i) -> __m512i {
@@ -304,15 +209,10 @@ impl Avx512 {
                 ask.ask(self, &rows[r][c], c, r);
                 d[4 * c + r] = F::d(&rows[r][c]);
                 let Unpacked { codes, minus, scales } = F::unpacked(self, &rows[r][c]);
-                let mut sum = self.lowered(F::RAISED_BY, scales, &x.sums[c].of(F::GROUPS).whole);
                 for i in 0..4 {
                     let spread = self.spread(F::GROUPS, i, scales);
-                    sum = match minus {
-                        Some(minus) => self.dot_signed(sum, codes[i], &xs[i], minus[i], spread),
-                        None => self.dot_pairs(sum, codes[i], self.codes_64(&xs[i]), spread),
-                    };
+                    dots[r] = self.dot_signed(dots[r], codes[i], &xs[i], minus[i], spread);
                 }
-                dots[r] = sum;
             }
             blocks[c] = self.fold_rows(dots);
         }
@@ -329,16 +229,14 @@ fn halves(bytes: &[u8; 64]) -> [&[u8; 32]; 2] {
 
 /// Signs that are stored as they are.
 #[inline(always)]
-fn masks_of(signs: &[u8; 32]) -> Option<[u64; 4]> {
+fn masks_of(signs: &[u8; 32]) -> [u64; 4] {
     let words = signs.as_chunks().0;
-    Some([0, 1, 2, 3].map(|i| u64::from_le_bytes(words[i])))
+    [0, 1, 2, 3].map(|i| u64::from_le_bytes(words[i]))
 }
 
 macro_rules! codebooks {
-    ($($format:ident, $unpack:ident $(, raised by $raised:literal)?;)*) => {
+    ($($format:ident, $unpack:ident;)*) => {
         $(impl Codebook<{ layout::$format::BYTES }> for $format {
-            $(const RAISED_BY: i32 = $raised;)?
-
             #[inline(always)]
             fn unpacked(isa: Avx512, block: &[u8; layout::$format::BYTES]) -> Unpacked {
                 isa.$unpack(layout::$format(block))
@@ -352,11 +250,8 @@ macro_rules! codebooks {
     };
 }
 codebooks! {
-    IQ1S, iq1_s, raised by 9;
-    IQ1M, iq1_m, raised by 9;
     IQ2XXS, iq2_xxs;
     IQ2XS, iq2_xs;
-    IQ2S, iq2_s;
     IQ3XXS, iq3_xxs;
     IQ3S, iq3_s;
 }
