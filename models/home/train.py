@@ -38,7 +38,7 @@ WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L
 BARE_WORDS = WORDS.replace(r"[^\r\n\p{L}\p{N}]?\p{L}+", r"_?\p{L}+")
 N_SPACED = 400
 N_HELD_OUT = 400
-SHAPE = Config(n_vocab=3072, n_ctx=1024, n_layers=6, d_ff=640)
+SHAPE = Config(n_vocab=3072, n_ctx=1024, n_layers=7, d_ff=640)
 
 
 def story_start(story, rng):
