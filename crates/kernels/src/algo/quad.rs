@@ -11,7 +11,7 @@
 //! lie far apart faster than one, and [`Sequence`], for those that do not. The bits are the same.
 //! Float weights are four rows, too, each with the lanes of `float.rs`.
 //! Blocks that are missing at the end of a row are left out, rows that are missing repeat the last one. Formats
-//! without a kernel here go through `gemv.rs`. Blocks of 32 are so short that their kernels are given four of each
+//! without a kernel here go through `four.rs` (of 256) or `gemv.rs`. Blocks of 32 are so short that their kernels are given four of each
 //! row without exception, the last ones from a padded copy: with a number of blocks that is known only at run time
 //! they had branches and loops around the prefetches: Q8_0 from the cache 23 GB/s instead of 41 (Sapphire Rapids).
 

@@ -5,7 +5,7 @@
 //!     scales, signs and indices by vectors
 //!     for each group of 32: entries, 8 (or 4) codes at a time; inputs with the signs; products and the scale
 //! ```
-//! Codes with signs need not be raised so; those of IQ1, which have shifts instead, are. A block of IQ2_XXS takes 227
+//! Codes with signs need not be raised so; those of IQ1, which have shifts instead, are. A block of IQ2_XXS takes 230
 //! instructions of a processor, as compiled. Fields: `atta_formats::layout`.
 
 use super::Row;
