@@ -117,13 +117,15 @@ impl Avx2 {
                 start: self.zero(),
             }
         }
-        fn iq2_xs(self, block: layout::IQ2XS<'_>) -> Unpacked<()> {
+        fn iq2_xs(self, block: layout::IQ2XS<'_>) -> Unpacked<[[u16; 16]; 2]> {
             // Indices of 9 bits, then 7 signs.
             let halves = block.qs().as_chunks().0;
-            let signs = |i: usize| _mm256_srli_epi16::<9>(self.load(&halves[i]));
-            let signs = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi16(signs(0), signs(1)));
+            let words = [self.load(&halves[0]), self.load(&halves[1])];
+            let index = |i: usize| self.indices(_mm256_and_si256(words[i], _mm256_set1_epi16(511)));
+            let signs = _mm256_packus_epi16(_mm256_srli_epi16::<9>(words[0]), _mm256_srli_epi16::<9>(words[1]));
+            let signs = _mm256_permute4x64_epi64::<0b11_01_10_00>(signs);
             Unpacked {
-                at: (),
+                at: [index(0), index(1)],
                 minus: Some(self.words(even_signs(signs))),
                 scales: self.odd_nibbles(block.scales()),
                 start: self.zero(),
@@ -356,7 +358,7 @@ codebooks! {
     IQ1M, iq1_m(sums) -> ([[u16; 16]; 2], [u32; 8]): |isa, _b, at, g|
         isa.sum_of_bytes(entries_of_8(isa, &grids::IQ1, indices_of(&grids::IQ1, &at.0, g)), isa.of_eight(at.1[g]));
     IQ2XXS, iq2_xxs() -> (): |isa, b, _at, g| Self::codes(isa, b, g);
-    IQ2XS, iq2_xs() -> (): |isa, b, _at, g| Self::codes(isa, b, g);
+    IQ2XS, iq2_xs() -> [[u16; 16]; 2]: |isa, _b, at, g| entries_of_8(isa, &grids::IQ2_XS, indices_of(&grids::IQ2_XS, at, g));
     IQ2S, iq2_s() -> [[u16; 16]; 2]: |isa, _b, at, g| entries_of_8(isa, &grids::IQ2_S, indices_of(&grids::IQ2_S, at, g));
     IQ3XXS, iq3_xxs() -> (): |isa, b, _at, g| Self::codes(isa, b, g);
     IQ3S, iq3_s() -> [[u16; 16]; 4]: |isa, _b, at, g| entries_of_4(isa, &grids::IQ3_S, indices_of(&grids::IQ3_S, at, g));
