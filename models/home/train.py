@@ -38,6 +38,7 @@ WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L
 BARE_WORDS = WORDS.replace(r"[^\r\n\p{L}\p{N}]?\p{L}+", r"_?\p{L}+")
 N_SPACED = 400
 N_HELD_OUT = 400
+HABITS = {"usual": compose.USUAL, "hard": compose.HARD}
 SHAPE = Config(n_vocab=3072, n_ctx=1024, n_layers=7, d_ff=640)
 
 
@@ -50,9 +51,9 @@ def story_start(story, rng):
     return story[0].lower() + story[1:] if rng.random() < 0.02 else story
 
 
-def written_conversation(n):
-    """What is learned from is harder than what is held out."""
-    return chat.pieces(*compose.conversation(n, compose.HARD if n >= N_HELD_OUT else compose.USUAL))
+def written_conversation(habits, n):
+    """What is learned from is of those habits, which may be harder than what is held out."""
+    return chat.pieces(*compose.conversation(n, habits if n >= N_HELD_OUT else compose.USUAL))
 
 
 def written_story(n):
@@ -133,16 +134,17 @@ def check_template(documents):
 def prepare(args, out):
     """Rows to learn from and held-out rows; a tokenizer already in `out` is kept."""
     check_template([compose.conversation(n, compose.HARD) for n in range(500)])
+    written = partial(written_conversation, HABITS[args.habits])
     numbers = lambda n: [*range(N_HELD_OUT), *range(N_HELD_OUT + args.first, N_HELD_OUT + args.first + n)]
     file = out / "tokenizer.json"
     with Pool() as pool:
         if not file.exists():
-            sample = pool.map(written_conversation, numbers(args.conversations)[N_HELD_OUT:][:20_000], chunksize=500)
+            sample = pool.map(written, numbers(args.conversations)[N_HELD_OUT:][:20_000], chunksize=500)
             sample += pool.map(written_story, numbers(args.stories)[N_HELD_OUT:][:4_000], chunksize=500)
             marks = "|".join(re.escape(mark) for mark in chat.SPECIAL)
             texts = [part for document in sample for text, _ in document for part in re.split(marks, text)]
             make_tokenizer(texts, [compose.conversation(n) for n in range(20_000)], args.shape.n_vocab).save(str(file))
-        conversations = pool.map(partial(encoded, str(file), args.shape.n_ctx, written_conversation), numbers(args.conversations), chunksize=500)
+        conversations = pool.map(partial(encoded, str(file), args.shape.n_ctx, written), numbers(args.conversations), chunksize=500)
         stories = pool.map(partial(encoded, str(file), args.shape.n_ctx, written_story), numbers(args.stories), chunksize=500)
     held_out = {"conversations": conversations[:N_HELD_OUT], "stories": stories[:N_HELD_OUT]}
     return conversations[N_HELD_OUT:] + stories[N_HELD_OUT:], held_out
@@ -170,6 +172,7 @@ def main():
     parser.add_argument("--conversations", type=int, default=120_000)
     parser.add_argument("--stories", type=int, default=30_000)
     parser.add_argument("--first", type=int, default=0, help="number of the first conversation and story, so that another run has others")
+    parser.add_argument("--habits", choices=HABITS, default="hard", help="how people talk in what is learned from; they are tried with the usual")
     parser.add_argument("--share", type=float, default=1.0, help="of the tokens read, learned from: those of conversations that go wrong")
     args = parser.parse_args()
     if not 0 < args.share <= 1:
