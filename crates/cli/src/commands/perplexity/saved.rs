@@ -61,11 +61,14 @@ impl Saved {
         }
     }
 
-    /// Hands a chunk to the system, before anybody is told that it is done.
+    /// Brings a chunk to the disk, before anybody is told that it is done.
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
         match self {
             Self::Whole(..) => Ok(()),
-            Self::Growing(file, path) => file.flush().map_err(|error| cannot_write(path, error)),
+            Self::Growing(file, path) => {
+                let written = file.flush().and_then(|()| file.get_ref().sync_data());
+                written.map_err(|error| cannot_write(path, error))
+            }
         }
     }
 
