@@ -172,7 +172,7 @@ def main():
     parser.add_argument("--conversations", type=int, default=120_000)
     parser.add_argument("--stories", type=int, default=30_000)
     parser.add_argument("--first", type=int, default=0, help="number of the first conversation and story, so that another run has others")
-    parser.add_argument("--habits", choices=HABITS, default="hard", help="how people talk in what is learned from; they are tried with the usual")
+    parser.add_argument("--habits", choices=HABITS, default="hard", help="how people talk in what is learned from; what is held out has the usual ones")
     parser.add_argument("--share", type=float, default=1.0, help="of the tokens read, learned from: those of conversations that go wrong")
     args = parser.parse_args()
     if not 0 < args.share <= 1:

@@ -2,8 +2,8 @@
 //!
 //! A line of JSON says what is measured; a record of fixed length follows for each chunk: −ln p of its scored tokens as
 //! f32, little-endian, and with `--kld` the baseline's −ln p, the divergences as f32, and a byte each for equal tops.
-//! A record is on the disk when its chunk is done, whatever happens to the power. What is cut off at the end is a chunk that
-//! has to be done again.
+//! A record is brought to the disk before its chunk is called done. What is cut off at the end is a chunk that has to be done
+//! again.
 
 use std::{
     fs::File,
