@@ -2,7 +2,7 @@
 
 use atta::{
     chat::ToolUse,
-    tools::{ToolCall, ToolSet},
+    tools::{ToolCall, ToolChoice, ToolSet},
 };
 use serde_json::json;
 
@@ -14,8 +14,9 @@ pub(crate) fn tool_use(flags: &ToolFlags) -> Result<Option<ToolUse>, Failure> {
     let tools = ToolSet::parse(&input::read_text(path)?).map_err(|error| Failure::at(path, error))?;
     let choice = match &flags.tool_choice {
         Some(choice) => choice.parse().map_err(|error| Failure::Usage(format!("--tool-choice: {error}")))?,
-        None => atta::tools::ToolChoice::Auto,
+        None => ToolChoice::Auto,
     };
+    tools.check(&choice).map_err(|error| Failure::Failed(format!("--tool-choice: {error}")))?;
     Ok(Some(ToolUse { tools, choice, parallel: true }))
 }
 

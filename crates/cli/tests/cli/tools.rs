@@ -46,6 +46,12 @@ fn tools_come_on_standard_input_too_and_must_be_some() {
     let bad = scratch.file("bad.json", b"[{\"name\": \"a b\"}]");
     fails(&atta(&["run", "-p", "x", "--tools", &bad]), 1, "a b");
     fails(&atta(&["run", "-p", "x", "--tools", &tools, "--tool-choice", "fly"]), 1, "fly");
+    // Before anything is said.
+    fails(
+        &atta_with_input(&["chat", "--tools", &tools, "--tool-choice", "fly", "--tool-cmd", "true", "--yes"], b""),
+        1,
+        "fly",
+    );
     for wrong in [&["--tools", &tools, "--json"][..], &["--tool-choice", "none"], &["--tools", &tools, "--stop", "x"]] {
         error_of(&atta(&[&["run", "-p", "x"], wrong].concat()), 2);
     }

@@ -6,6 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
+    choice::ToolChoice,
     error::ToolError,
     schema::{self, arguments_schema},
 };
@@ -74,6 +75,31 @@ impl ToolSet {
     /// even where none were given: templates take them for granted.
     pub fn definitions(&self) -> &[Value] {
         &self.definitions
+    }
+
+    /// Whether there is what `choice` asks for.
+    ///
+    /// # Errors
+    /// [`ToolError`] if there is no tool of its name, or none at all and one must be called.
+    pub fn check(&self, choice: &ToolChoice) -> Result<(), ToolError> {
+        self.callable(choice).map(drop)
+    }
+
+    /// The tools that may be called.
+    pub(super) fn callable(&self, choice: &ToolChoice) -> Result<Vec<&Tool>, ToolError> {
+        match choice {
+            ToolChoice::None => Ok(Vec::new()),
+            ToolChoice::Auto => Ok(self.tools.iter().collect()),
+            _ if self.tools.is_empty() => Err(ToolError::NoTools),
+            ToolChoice::Required => Ok(self.tools.iter().collect()),
+            ToolChoice::Named(name) => match self.tools.iter().find(|tool| tool.name == *name) {
+                Some(tool) => Ok(vec![tool]),
+                None => {
+                    let known: Vec<&str> = self.names().collect();
+                    Err(ToolError::Unknown { name: name.clone(), known: known.join(", ") })
+                }
+            },
+        }
     }
 
     /// The names, in the order of the definitions.

@@ -68,7 +68,7 @@ impl Rules<'_> {
     /// [`ToolError::Unknown`] if a tool is named that is not there, [`ToolError::NoTools`] if a call is required of
     /// none.
     pub fn grammar(&self, marker: &dyn Fn(&str) -> Option<u32>) -> Result<Option<String>, ToolError> {
-        let tools = self.callable()?;
+        let tools = self.tools.callable(self.choice)?;
         if tools.is_empty() {
             return Ok(None);
         }
@@ -117,26 +117,6 @@ impl Rules<'_> {
     /// that is refused.
     pub fn arguments(tools: &ToolSet) -> impl Iterator<Item = (&str, String)> {
         tools.tools().iter().map(|tool| (tool.name.as_str(), format!("start: %json {}\n", tool.arguments)))
-    }
-
-    /// The tools that may be called.
-    fn callable(&self) -> Result<Vec<&Tool>, ToolError> {
-        let all = self.tools.tools();
-        match self.choice {
-            ToolChoice::None => Ok(Vec::new()),
-            ToolChoice::Auto => Ok(all.iter().collect()),
-            _ if all.is_empty() => Err(ToolError::NoTools),
-            ToolChoice::Required => Ok(all.iter().collect()),
-            ToolChoice::Named(name) => match all.iter().find(|tool| tool.name == *name) {
-                Some(tool) => Ok(vec![tool]),
-                None => Err(self.unknown(name)),
-            },
-        }
-    }
-
-    fn unknown(&self, name: &str) -> ToolError {
-        let known: Vec<&str> = self.tools.names().collect();
-        ToolError::Unknown { name: name.to_owned(), known: known.join(", ") }
     }
 
     fn repeats(&self) -> bool {
