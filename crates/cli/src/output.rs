@@ -89,10 +89,11 @@ impl NewFile {
         }
     }
 
-    /// Gives it its name.
+    /// Gives it its name, once it is on the disk: if the power fails, there is the old file or the new one.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         self.out.flush().map_err(|error| self.failed(error))?;
         if let Some(temporary) = &self.temporary {
+            self.out.get_ref().sync_all().map_err(|error| self.failed(error))?;
             fs::rename(temporary, &self.path).map_err(|error| self.failed(error))?;
             self.temporary = None;
         }
