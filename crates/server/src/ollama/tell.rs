@@ -17,6 +17,7 @@ use axum::{
     Json,
     response::{IntoResponse, Response},
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::settings::{THINK, reason_of_nothing};
@@ -24,7 +25,7 @@ use crate::{
     answer::{Answers, End, Happening},
     dialect::Dialect,
     models::{Model, Stay},
-    openai::wire::thought,
+    openai::wire::{Thoughts, thought},
     refusal::Refusal,
     stream::{self, Event, Writer},
 };
@@ -113,18 +114,25 @@ pub(super) async fn tell(mut answers: Answers, how: How, start: Instant) -> Resu
     while let Some(happening) = answers.next().await {
         match happening?.1 {
             Happening::Piece(_) => {}
-            Happening::Thought(one) => thoughts.push(thought(&teller.model, &one)),
+            Happening::Thought(one) => thoughts.push(one),
             Happening::End(ended) => end = Some(ended),
         }
     }
     let Some(end) = end else { return Ok(Json(teller.nothing()).into_response()) };
     let Outcome { text, reasoning, calls, .. } = &end.outcome;
     let part = Part { text: text.clone(), thinking: reasoning.trim().to_owned(), calls: calls.clone() };
-    let mut object = teller.last(part, &end);
-    if teller.how.logprobs {
-        object["logprobs"] = thoughts.into();
-    }
-    Ok(Json(object).into_response())
+    let object = teller.last(part, &end);
+    let logprobs = teller.how.logprobs.then(|| Thoughts { model: &teller.model, list: thoughts });
+    Ok(Json(Whole { object, logprobs }).into_response())
+}
+
+/// An answer in one line.
+#[derive(Serialize)]
+struct Whole<'a> {
+    #[serde(flatten)]
+    object: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logprobs: Option<Thoughts<'a>>,
 }
 
 struct Teller {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use atta_engine::{
     GenerateOptions,
     chat::{Message, Said, ToolUse},
-    tools::{Piece, ToolCall, ToolChoice},
+    tools::{Outcome, Piece, ToolCall, ToolChoice},
 };
 use axum::{
     Json,
@@ -13,16 +13,16 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{
     says::{ResponseFormat, Says, name_results, tool_use},
     tier::Tier,
-    wire::{Usage, done, thought},
+    wire::{Thoughts, Usage, done, thought},
 };
 use crate::{
-    answer::{Answers, End, Happening},
+    answer::{Answers, Happening},
     app::{self, App},
     dialect::Dialect,
     models::Model,
@@ -30,6 +30,7 @@ use crate::{
     refusal::Refusal,
     sampling::{OneOrMore, Wanted, n_answers},
     stream::{self, Event, Writer},
+    worker::Thought,
 };
 
 /// Alternatives of a token that may be asked for.
@@ -226,38 +227,63 @@ struct Head {
 }
 
 impl Head {
-    fn object(&self, kind: &str, choices: Value) -> Value {
+    /// All but the choices.
+    fn object(&self, kind: &str) -> Value {
         json!({
             "id": self.id, "object": kind, "created": self.created, "model": self.model.name,
-            "system_fingerprint": null, "choices": choices,
+            "system_fingerprint": null,
         })
     }
 }
 
+/// An answer, whole.
+#[derive(Serialize)]
+struct Completion<'a> {
+    #[serde(flatten)]
+    object: Value,
+    choices: Vec<Choice<'a>>,
+}
+
+#[derive(Serialize)]
+struct Choice<'a> {
+    index: usize,
+    message: Value,
+    logprobs: Option<LogProbs<'a>>,
+    finish_reason: &'static str,
+}
+
+#[derive(Serialize)]
+struct LogProbs<'a> {
+    content: Thoughts<'a>,
+    refusal: Option<&'a str>,
+}
+
 /// All answers, when they are complete.
 async fn whole(head: &Head, mut answers: Answers, how: How) -> Result<Response, Refusal> {
-    let n = how.n;
-    let mut choices = vec![Value::Null; n];
-    let mut thoughts: Vec<Vec<Value>> = vec![Vec::new(); n];
+    let mut choices = Vec::with_capacity(how.n);
+    let mut thoughts: Vec<Vec<Thought>> = (0..how.n).map(|_| Vec::new()).collect();
     let mut usage = Usage::default();
     while let Some(happening) = answers.next().await {
         match happening? {
             (_, Happening::Piece(_)) => {}
-            (i, Happening::Thought(one)) => thoughts[i].push(thought(&head.model, &one)),
-            (i, Happening::End(end)) => {
+            (i, Happening::Thought(one)) => thoughts[i].push(one),
+            (index, Happening::End(end)) => {
                 usage.add(&end.done);
-                choices[i] = choice(i, &end, std::mem::take(&mut thoughts[i]));
+                let list = std::mem::take(&mut thoughts[index]);
+                let content = (!list.is_empty()).then(|| Thoughts { model: &head.model, list });
+                let logprobs = content.map(|content| LogProbs { content, refusal: None });
+                choices.push(Choice { index, message: message(&end.outcome), logprobs, finish_reason: end.reason() });
             }
         }
     }
-    let mut body = head.object("chat.completion", choices.into());
-    body["usage"] = usage.to_json();
-    body["service_tier"] = how.tier.unwrap_or_default().name().into();
-    Ok(Json(body).into_response())
+    choices.sort_by_key(|choice| choice.index);
+    let mut object = head.object("chat.completion");
+    object["usage"] = usage.to_json();
+    object["service_tier"] = how.tier.unwrap_or_default().name().into();
+    Ok(Json(Completion { object, choices }).into_response())
 }
 
-fn choice(i: usize, end: &End, thoughts: Vec<Value>) -> Value {
-    let outcome = &end.outcome;
+fn message(outcome: &Outcome) -> Value {
     let has_content = !outcome.text.is_empty() || outcome.calls.is_empty();
     let mut message = json!({ "role": "assistant", "content": has_content.then_some(&outcome.text), "refusal": null });
     if !outcome.reasoning.is_empty() {
@@ -266,8 +292,7 @@ fn choice(i: usize, end: &End, thoughts: Vec<Value>) -> Value {
     if !outcome.calls.is_empty() {
         message["tool_calls"] = outcome.calls.iter().map(call).collect();
     }
-    let logprobs = (!thoughts.is_empty()).then(|| json!({ "content": thoughts, "refusal": null }));
-    json!({ "index": i, "message": message, "logprobs": logprobs, "finish_reason": end.reason() })
+    message
 }
 
 /// A call; its arguments are a text of JSON, as the interface has it.
@@ -288,7 +313,8 @@ struct Chunks {
 impl Chunks {
     fn chunk(&self, i: usize, delta: Value, logprobs: Option<Value>, reason: Option<&str>) -> Value {
         let choice = json!({ "index": i, "delta": delta, "logprobs": logprobs, "finish_reason": reason });
-        let mut chunk = self.head.object("chat.completion.chunk", json!([choice]));
+        let mut chunk = self.head.object("chat.completion.chunk");
+        chunk["choices"] = json!([choice]);
         if self.how.include_usage {
             chunk["usage"] = Value::Null;
         }
@@ -345,7 +371,8 @@ impl Writer for Chunks {
         if !self.how.include_usage {
             return vec![done()];
         }
-        let mut last = self.head.object("chat.completion.chunk", json!([]));
+        let mut last = self.head.object("chat.completion.chunk");
+        last["choices"] = json!([]);
         last["usage"] = self.usage.to_json();
         vec![last.into(), done()]
     }

@@ -9,7 +9,7 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -157,11 +157,9 @@ struct Head {
 }
 
 impl Head {
-    fn object(&self, choices: Value) -> Value {
-        json!({
-            "id": self.id, "object": "text_completion", "created": self.created, "model": self.model.name,
-            "choices": choices,
-        })
+    /// All but the choices.
+    fn object(&self) -> Value {
+        json!({ "id": self.id, "object": "text_completion", "created": self.created, "model": self.model.name })
     }
 }
 
@@ -189,41 +187,79 @@ impl Usages {
 
 /// All of them, when they are complete.
 async fn whole(head: &Head, mut answers: Answers, n: usize) -> Result<Response, Refusal> {
-    let mut choices = vec![Value::Null; answers.len()];
+    let mut choices = Vec::with_capacity(answers.len());
     let mut thoughts: Vec<Vec<Thought>> = (0..answers.len()).map(|_| Vec::new()).collect();
     let mut usage = Usages::new(n);
     while let Some(happening) = answers.next().await {
         match happening? {
             (_, Happening::Piece(_)) => {}
             (i, Happening::Thought(one)) => thoughts[i].push(one),
-            (i, Happening::End(end)) => {
-                usage.add(i, &end.done);
-                let logprobs = (!thoughts[i].is_empty()).then(|| logprobs(&head.model, &thoughts[i], &mut 0));
-                let (text, reason) = (&end.outcome.text, end.reason());
-                choices[i] = json!({ "text": text, "index": i, "logprobs": logprobs, "finish_reason": reason });
+            (index, Happening::End(end)) => {
+                usage.add(index, &end.done);
+                let thoughts = std::mem::take(&mut thoughts[index]);
+                let logprobs = (!thoughts.is_empty()).then(|| logprobs(&head.model, thoughts, &mut 0));
+                let finish_reason = end.reason();
+                choices.push(Choice { text: end.outcome.text, index, logprobs, finish_reason });
             }
         }
     }
-    let mut body = head.object(choices.into());
-    body["usage"] = usage.to_json();
-    Ok(Json(body).into_response())
+    choices.sort_by_key(|choice| choice.index);
+    let mut object = head.object();
+    object["usage"] = usage.to_json();
+    Ok(Json(Completion { object, choices }).into_response())
+}
+
+/// Texts, whole.
+#[derive(Serialize)]
+struct Completion<'a> {
+    #[serde(flatten)]
+    object: Value,
+    choices: Vec<Choice<'a>>,
+}
+
+#[derive(Serialize)]
+struct Choice<'a> {
+    text: String,
+    index: usize,
+    logprobs: Option<LogProbs<'a>>,
+    finish_reason: &'static str,
 }
 
 /// Tokens with their log-probabilities, as this interface lists them; `offset`: characters of text so far.
-fn logprobs(model: &Model, thoughts: &[Thought], offset: &mut usize) -> Value {
-    let (mut tokens, mut chosen, mut top, mut offsets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for thought in thoughts {
+fn logprobs<'a>(model: &'a Model, thoughts: Vec<Thought>, offset: &mut usize) -> LogProbs<'a> {
+    let (mut tokens, mut token_logprobs, mut text_offset) = (Vec::new(), Vec::new(), Vec::new());
+    for thought in &thoughts {
         let entry = logprob(model, thought.chosen);
-        offsets.push(*offset);
+        text_offset.push(*offset);
         *offset += entry["token"].as_str().map_or(0, |text| text.chars().count());
-        let best = thought.top.iter().map(|&token| logprob(model, token));
-        let best: Map<String, Value> =
-            best.map(|one| (one["token"].as_str().unwrap_or_default().to_owned(), one["logprob"].clone())).collect();
         tokens.push(entry["token"].clone());
-        chosen.push(entry["logprob"].clone());
-        top.push(Value::Object(best));
+        token_logprobs.push(entry["logprob"].clone());
     }
-    json!({ "tokens": tokens, "token_logprobs": chosen, "top_logprobs": top, "text_offset": offsets })
+    LogProbs { tokens, token_logprobs, top_logprobs: Best { model, thoughts }, text_offset }
+}
+
+#[derive(Serialize)]
+struct LogProbs<'a> {
+    tokens: Vec<Value>,
+    token_logprobs: Vec<Value>,
+    top_logprobs: Best<'a>,
+    text_offset: Vec<usize>,
+}
+
+/// The best tokens at each place, as [`Thoughts`](super::wire::Thoughts) made when they are written.
+struct Best<'a> {
+    model: &'a Model,
+    thoughts: Vec<Thought>,
+}
+
+impl Serialize for Best<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let named = |one: Value| (one["token"].as_str().unwrap_or_default().to_owned(), one["logprob"].clone());
+        let best = |thought: &Thought| -> Map<String, Value> {
+            thought.top.iter().map(|&token| named(logprob(self.model, token))).collect()
+        };
+        serializer.collect_seq(self.thoughts.iter().map(best))
+    }
 }
 
 /// Texts in parts.
@@ -239,9 +275,10 @@ struct Chunks {
 }
 
 impl Chunks {
-    fn chunk(&self, i: usize, text: &str, logprobs: Option<Value>, reason: Option<&str>) -> Value {
+    fn chunk(&self, i: usize, text: &str, logprobs: Option<LogProbs<'_>>, reason: Option<&str>) -> Value {
         let choice = json!({ "text": text, "index": i, "logprobs": logprobs, "finish_reason": reason });
-        let mut chunk = self.head.object(json!([choice]));
+        let mut chunk = self.head.object();
+        chunk["choices"] = json!([choice]);
         if self.include_usage {
             chunk["usage"] = Value::Null;
         }
@@ -256,7 +293,7 @@ impl Writer for Chunks {
 
     fn write(&mut self, i: usize, happening: Happening) -> Vec<Event> {
         if let Happening::Thought(one) = happening {
-            let logprobs = logprobs(&self.head.model, &[one], &mut self.offsets[i]);
+            let logprobs = logprobs(&self.head.model, vec![one], &mut self.offsets[i]);
             let text = self.held[i].take().unwrap_or_default();
             return vec![self.chunk(i, &text, Some(logprobs), None).into()];
         }
@@ -280,7 +317,8 @@ impl Writer for Chunks {
         if !self.include_usage {
             return vec![done()];
         }
-        let mut last = self.head.object(json!([]));
+        let mut last = self.head.object();
+        last["choices"] = json!([]);
         last["usage"] = self.usage.to_json();
         vec![last.into(), done()]
     }

@@ -1,6 +1,7 @@
 //! Pieces of answers that chat and completions write alike.
 
 use atta_engine::{Done, LogProb};
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::{models::Model, stream::Event, worker::Thought};
@@ -53,6 +54,18 @@ pub(crate) fn thought(model: &Model, thought: &Thought) -> Value {
     let mut entry = logprob(model, thought.chosen);
     entry["top_logprobs"] = thought.top.iter().map(|&token| logprob(model, token)).collect();
     entry
+}
+
+/// The entries of an answer, each made when it is written: all of them as values take thirty times the bytes of their text.
+pub(crate) struct Thoughts<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) list: Vec<Thought>,
+}
+
+impl Serialize for Thoughts<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.list.iter().map(|one| thought(self.model, one)))
+    }
 }
 
 /// What stands behind the last event.
