@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use super::{
     says::{ResponseFormat, Says, name_results, tool_use},
     tier::Tier,
-    wire::{Thoughts, Usage, done, thought},
+    wire::{Completion, Thoughts, Usage, done, thought},
 };
 use crate::{
     answer::{Answers, Happening},
@@ -234,14 +234,6 @@ impl Head {
             "system_fingerprint": null,
         })
     }
-}
-
-/// An answer, whole.
-#[derive(Serialize)]
-struct Completion<'a> {
-    #[serde(flatten)]
-    object: Value,
-    choices: Vec<Choice<'a>>,
 }
 
 #[derive(Serialize)]

@@ -16,7 +16,7 @@ use super::{
     chat::StreamOptions,
     prompt::{Limits, Prompt},
     tier::Tier,
-    wire::{Usage, done, logprob},
+    wire::{Completion, Usage, done, logprob},
 };
 use crate::{
     answer::{Answers, Happening},
@@ -207,14 +207,6 @@ async fn whole(head: &Head, mut answers: Answers, n: usize) -> Result<Response, 
     let mut object = head.object();
     object["usage"] = usage.to_json();
     Ok(Json(Completion { object, choices }).into_response())
-}
-
-/// Texts, whole.
-#[derive(Serialize)]
-struct Completion<'a> {
-    #[serde(flatten)]
-    object: Value,
-    choices: Vec<Choice<'a>>,
 }
 
 #[derive(Serialize)]

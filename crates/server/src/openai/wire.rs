@@ -68,6 +68,15 @@ impl Serialize for Thoughts<'_> {
     }
 }
 
+/// Answers, whole.
+#[derive(Serialize)]
+pub(super) struct Completion<C> {
+    /// All but the choices.
+    #[serde(flatten)]
+    pub(super) object: Value,
+    pub(super) choices: Vec<C>,
+}
+
 /// What stands behind the last event.
 pub(super) fn done() -> Event {
     Event { name: None, data: "[DONE]".to_owned() }
