@@ -26,14 +26,22 @@ impl Work<'_> {
     /// Takes the queries of the heads `heads`.
     #[inline(always)]
     pub(super) fn set_queries(&mut self, query: &Query<'_>, heads: Range<usize>) {
-        for (h, i) in heads.enumerate() {
-            let q = query.head(i);
-            if self.treats_few() {
-                self.q[h * self.width..].as_flattened_mut()[..q.len()].copy_from_slice(q);
-                continue;
+        if self.treats_few() {
+            for (q, i) in self.q.chunks_exact_mut(self.width).zip(heads) {
+                let head = query.head(i);
+                q.as_flattened_mut()[..head.len()].copy_from_slice(head);
             }
-            let quad = self.q[(h - h % QUAD) * self.width..].as_flattened_mut().as_chunks_mut::<QUAD>().0;
-            quad.iter_mut().zip(q).for_each(|(quad, q)| quad[h % QUAD] = *q);
+            return;
+        }
+        // Of those that are missing at the end, the last head in their place.
+        let head = |i: usize| query.head(i.min(heads.end - 1));
+        for (quads, i) in self.q.chunks_exact_mut(QUAD * self.width).zip(heads.clone().step_by(QUAD)) {
+            let (a, b, c, d) = (head(i), head(i + 1), head(i + 2), head(i + 3));
+            let elements = a.iter().zip(b).zip(c).zip(d);
+            for (quad, (((a, b), c), d)) in quads.as_flattened_mut().as_chunks_mut::<QUAD>().0.iter_mut().zip(elements)
+            {
+                *quad = [*a, *b, *c, *d];
+            }
         }
     }
 
