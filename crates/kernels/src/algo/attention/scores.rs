@@ -23,8 +23,8 @@ const QUAD: usize = 4;
 type Quads = [[f32; QUAD]; LANES];
 
 impl Work<'_> {
-    /// Takes the queries of the heads `heads`.
-    #[inline(always)]
+    /// Takes the queries of the heads `heads`. Not inlined: it would be in every table.
+    #[inline(never)]
     pub(super) fn set_queries(&mut self, query: &Query<'_>, heads: Range<usize>) {
         if self.treats_few() {
             for (q, i) in self.q.chunks_exact_mut(self.width).zip(heads) {
