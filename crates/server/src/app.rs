@@ -10,7 +10,7 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::{ServerOptions, manners::Manners, metrics::Metrics, models::Models, refusal::Refusal};
+use crate::{ServerOptions, manners::Manners, metrics::Metrics, models::Models, refusal::Refusal, remarks::Logged};
 
 /// The server's state.
 pub(crate) struct App {
@@ -19,6 +19,8 @@ pub(crate) struct App {
     /// One for each request that is answered or waits.
     places: Arc<Semaphore>,
     pub(crate) metrics: Metrics,
+    /// The remarks that the log has shown.
+    pub(crate) logged: Logged,
     /// If the machine is to be kept cool.
     pub(crate) manners: Option<Arc<Manners>>,
     /// Seconds since 1970.
@@ -35,6 +37,7 @@ impl App {
             places: Arc::new(Semaphore::new(n_places)),
             options,
             metrics: Metrics::default(),
+            logged: Logged::default(),
             manners,
             started: now(),
             is_stopping: AtomicBool::new(false),

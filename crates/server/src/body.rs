@@ -1,17 +1,44 @@
-//! Bodies of requests: as long as they may be, within the time they may take, and JSON of which every field is known.
+//! Bodies of requests: as long as they may be, within the time they may take, and JSON.
+//!
+//! A field has one of three meanings. *Kept*: the struct of the request reads it, and it does what it says. *Accepted*: it
+//! changes nothing here, for a reason that stands in the table of its interface ([`Accepted`]); the client gets a remark.
+//! *Refused*: it would change the result, so the struct reads it and an error names it. A field that nobody here has heard
+//! of is left out with a remark, because clients gain fields every month.
 
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 
-use axum::body::{Body, Bytes};
+use axum::{
+    body::{Body, Bytes},
+    extract::{FromRequest, Request},
+};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Body as _;
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, Error},
 };
+use serde_ignored::Path;
 use serde_json::{Map, Value};
 
-use crate::refusal::Refusal;
+use crate::{refusal::Refusal, remarks::Remarks};
+
+/// A body that has not been read, and the remarks on its request.
+pub(crate) struct Incoming {
+    pub(crate) body: Body,
+    pub(crate) remarks: Remarks,
+}
+
+impl<S: Sync> FromRequest<S> for Incoming {
+    type Rejection = Infallible;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Infallible> {
+        let (head, body) = request.into_parts();
+        Ok(Self { body, remarks: head.extensions.get().cloned().unwrap_or_default() })
+    }
+}
+
+/// Fields that change nothing here: where they stand, as `messages[].name`, and the reason.
+pub(crate) type Accepted = &'static [(&'static str, &'static str)];
 
 /// Reads a body.
 pub(crate) async fn read(body: Body, max: usize, timeout: Duration) -> Result<Bytes, Refusal> {
@@ -27,21 +54,27 @@ pub(crate) async fn read(body: Body, max: usize, timeout: Duration) -> Result<By
 }
 
 /// Understands a body, which takes a while if it is long.
-pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8], accepted: Accepted, remarks: &Remarks) -> Result<T, Refusal> {
     match serde_json::from_slice(bytes) {
-        Ok(object @ Value::Object(_)) => understand(object),
+        Ok(object @ Value::Object(_)) => understand(object, accepted, remarks),
         // Serde would take a list of the values of all fields.
         Ok(_) => Err(Refusal::bad("this is no JSON object")),
         Err(error) => Err(Refusal::bad(format!("this is no JSON: {error}"))),
     }
 }
 
-/// Understands an object. A field that is unknown, unless it is null, or that has a value of another type is named.
-pub(crate) fn understand<T: DeserializeOwned>(mut value: Value) -> Result<T, Refusal> {
+/// Understands an object. A field that has a value of another type is named by the error; one that is left out, unless it
+/// is null, by a remark.
+pub(crate) fn understand<T: DeserializeOwned>(
+    mut value: Value,
+    accepted: Accepted,
+    remarks: &Remarks,
+) -> Result<T, Refusal> {
     if let Some(fields) = value.as_object_mut() {
         fields.retain(|_, value| !value.is_null());
     }
-    serde_path_to_error::deserialize(value).map_err(|error| {
+    let mut note = |path: Path<'_>| remarks.add(left_out(&place(&path), accepted));
+    serde_path_to_error::deserialize(serde_ignored::Deserializer::new(value, &mut note)).map_err(|error| {
         let (path, message) = (error.path().to_string(), error.inner().to_string());
         match (field(&message), path.split(['.', '[']).next()) {
             (Some((name, what)), Some(outer)) if is_within(&path, name) => Refusal::field(
@@ -53,6 +86,27 @@ pub(crate) fn understand<T: DeserializeOwned>(mut value: Value) -> Result<T, Ref
             (None, _) => Refusal::bad(message),
         }
     })
+}
+
+/// The remark on a field that is left out.
+fn left_out(place: &str, accepted: Accepted) -> String {
+    match accepted.iter().find(|(name, _)| *name == place) {
+        Some((_, reason)) => format!("{place} changes nothing here: {reason}"),
+        None => format!("the unknown field {place} is ignored"),
+    }
+}
+
+/// Where a field stands, without the numbers of list items: `tools[].strict`.
+fn place(path: &Path<'_>) -> String {
+    match path {
+        Path::Root => String::new(),
+        Path::Seq { parent, .. } => place(parent) + "[]",
+        Path::Map { parent, key } => match place(parent) {
+            outer if outer.is_empty() => key.clone(),
+            outer => outer + "." + key,
+        },
+        Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => place(parent),
+    }
 }
 
 /// An object within a body: serde would take a list of its values as well.
@@ -79,7 +133,6 @@ mod tests {
     use super::*;
 
     #[derive(Debug, serde::Deserialize)]
-    #[serde(deny_unknown_fields)]
     struct Ask {
         #[serde(rename = "n")]
         _n: u32,
@@ -92,19 +145,29 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_is_not_known_or_not_there_is_named() {
-        let param = |text: &str| parse::<Ask>(text.as_bytes()).unwrap_err().param;
-        assert_eq!(param(r#"{"n": 1, "seeed": 2}"#).as_deref(), Some("seeed"));
+    fn a_field_that_is_not_there_is_named() {
+        let parse = |text: &[u8]| parse::<Ask>(text, &[], &Remarks::default());
+        let param = |text: &str| parse(text.as_bytes()).unwrap_err().param;
         assert_eq!(param("{}").as_deref(), Some("n"));
         assert_eq!(param(r#"{"n": "x"}"#).as_deref(), Some("n"));
         assert_eq!(param("[]"), None);
-        let nested = parse::<Outer>(br#"{"inner": [{"n": 1, "m": 2}]}"#).unwrap_err();
+        let nested = super::parse::<Outer>(br#"{"inner": [{}]}"#, &[], &Remarks::default()).unwrap_err();
         assert_eq!(nested.param.as_deref(), Some("inner"));
-        assert_eq!(nested.message, r#"inner[0]: the field "m" is not supported"#);
-        let nested = parse::<Outer>(br#"{"inner": [{}]}"#).unwrap_err();
         assert_eq!(nested.message, r#"inner[0]: the field "n" is missing"#);
-        assert!(parse::<Ask>(b"[1]").is_err(), "a list of values has no names");
-        assert!(parse::<Ask>(br#"{"n": 1, "functions": null}"#).is_ok());
-        assert!(parse::<Ask>(b"\xff").is_err());
+        assert!(parse(b"[1]").is_err(), "a list of values has no names");
+        assert!(parse(b"\xff").is_err());
+    }
+
+    #[test]
+    fn a_field_that_is_left_out_is_a_remark_with_its_place() {
+        let remarks = Remarks::default();
+        let body = br#"{"inner": [{"n": 1, "m": 2}, {"n": 1, "user": {}}], "seeed": 2, "functions": null}"#;
+        parse::<Outer>(body, &[("inner[].user", "there are no accounts")], &remarks).unwrap();
+        let want = [
+            "the unknown field inner[].m is ignored",
+            "inner[].user changes nothing here: there are no accounts",
+            "the unknown field seeed is ignored",
+        ];
+        assert_eq!(remarks.take(), want);
     }
 }

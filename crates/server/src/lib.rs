@@ -27,6 +27,7 @@ mod openapi;
 mod page;
 mod prepare;
 mod refusal;
+mod remarks;
 mod routes;
 mod sampling;
 mod signals;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use atta_engine::tokenizer::Special;
 use axum::{
     Json,
-    body::Body,
     extract::{Query, State, rejection::QueryRejection},
     http::{HeaderValue, header},
     response::{IntoResponse, Response},
@@ -15,14 +14,15 @@ use serde_json::{Value, json};
 
 use crate::{
     app::App,
+    body::Incoming,
     metrics,
     models::Model,
     prepare::{Ask, Asked},
     refusal::Refusal,
+    remarks::Remarks,
 };
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct Tokenize {
     content: String,
     model: Option<String>,
@@ -43,11 +43,11 @@ impl Ask for Tokenize {
 }
 
 /// The tokens of a text.
-pub(crate) async fn tokenize(State(app): State<Arc<App>>, body: Body) -> Result<Json<Value>, Refusal> {
-    Asked::read(&app, body).await?.map(tokens).await.map(Json)
+pub(crate) async fn tokenize(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Json<Value>, Refusal> {
+    Asked::read(&app, incoming).await?.map(tokens).await.map(Json)
 }
 
-fn tokens(model: &Model, request: Tokenize) -> Result<Value, Refusal> {
+fn tokens(model: &Model, request: Tokenize, _remarks: &Remarks) -> Result<Value, Refusal> {
     let Tokenize { content, add_special, parse_special, .. } = request;
     let tokenizer = model.engine.tokenizer();
     let bos = tokenizer.bos().filter(|_| add_special && tokenizer.add_bos());
@@ -57,7 +57,6 @@ fn tokens(model: &Model, request: Tokenize) -> Result<Value, Refusal> {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct Detokenize {
     tokens: Vec<u32>,
     model: Option<String>,
@@ -70,11 +69,11 @@ impl Ask for Detokenize {
 }
 
 /// The text of tokens.
-pub(crate) async fn detokenize(State(app): State<Arc<App>>, body: Body) -> Result<Json<Value>, Refusal> {
-    Asked::read(&app, body).await?.map(text).await.map(Json)
+pub(crate) async fn detokenize(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Json<Value>, Refusal> {
+    Asked::read(&app, incoming).await?.map(text).await.map(Json)
 }
 
-fn text(model: &Model, request: Detokenize) -> Result<Value, Refusal> {
+fn text(model: &Model, request: Detokenize, _remarks: &Remarks) -> Result<Value, Refusal> {
     let (tokens, tokenizer) = (request.tokens, model.engine.tokenizer());
     if let Some(id) = tokens.iter().find(|&&id| id as usize >= tokenizer.n_vocab()) {
         return Err(Refusal::field("tokens", format!("token {id}, of a model that has {}", tokenizer.n_vocab())));

@@ -11,16 +11,16 @@ use atta_engine::{
     chat::{self, DateTime, Prompt, Said},
 };
 
-use axum::body::Body;
 use serde::de::DeserializeOwned;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
     answer::{Answers, Reader},
     app::{self, App},
-    body,
+    body::{self, Accepted, Incoming},
     models::{Model, Stay},
     refusal::Refusal,
+    remarks::Remarks,
 };
 
 /// The priority of a job for which nobody has asked for another.
@@ -42,6 +42,9 @@ impl Prepared {
 
 /// A request that names a model.
 pub(crate) trait Ask: DeserializeOwned + Send + 'static {
+    /// Fields that change nothing here.
+    const ACCEPTED: Accepted = &[];
+
     /// Its name, if it is given.
     fn model(&self) -> Option<&str>;
 
@@ -54,13 +57,15 @@ pub(crate) trait Ask: DeserializeOwned + Send + 'static {
 /// A request that was read, and its place among those that are answered or wait.
 pub(crate) struct Received<R> {
     pub(crate) request: R,
+    remarks: Remarks,
     place: OwnedSemaphorePermit,
     /// When its answer has to end.
     until: Option<Instant>,
 }
 
 impl<R: Ask> Received<R> {
-    pub(crate) async fn read(app: &App, body: Body) -> Result<Self, Refusal> {
+    pub(crate) async fn read(app: &App, incoming: Incoming) -> Result<Self, Refusal> {
+        let Incoming { body, remarks } = incoming;
         let until = app.options.max_time.map(|time| Instant::now() + time);
         if app.is_stopping() {
             return Err(Refusal::stopping());
@@ -68,26 +73,30 @@ impl<R: Ask> Received<R> {
         let place = app.place()?;
         let bytes = body::read(body, app.options.max_body, app.options.read_timeout).await?;
         // The place is held by the work, which goes on if the client goes away.
-        elsewhere(move || Ok(Self { request: body::parse(&bytes)?, place, until })).await
+        let parse = move || {
+            let request = body::parse(&bytes, R::ACCEPTED, &remarks)?;
+            Ok(Self { request, remarks, place, until })
+        };
+        elsewhere(parse).await
     }
 
     /// Has its model loaded if it is not in memory.
     async fn with_model(self, app: &App) -> Result<Asked<R>, Refusal> {
-        let Self { request, place, .. } = self;
+        let Self { request, remarks, place, .. } = self;
         let start = Instant::now();
         let model = app.models.get(request.model(), request.stay()).await?;
-        Ok(Asked { request, model, place, load_time: start.elapsed() })
+        Ok(Asked { request, remarks, model, place, load_time: start.elapsed() })
     }
 
     /// As [`begin`].
     pub(crate) async fn begin<T: Send + 'static>(
         self,
         app: &App,
-        make: impl FnOnce(&Model, R) -> Result<(Prepared, T), Refusal> + Send + 'static,
+        make: impl FnOnce(&Model, R, &Remarks) -> Result<(Prepared, T), Refusal> + Send + 'static,
     ) -> Result<(Answers, T), Refusal> {
         let until = self.until;
-        let Asked { request, model, place, load_time } = self.with_model(app).await?;
-        let work = move || make(&model, request).map(|made| (made, model, place));
+        let Asked { request, remarks, model, place, load_time } = self.with_model(app).await?;
+        let work = move || make(&model, request, &remarks).map(|made| (made, model, place));
         let ((Prepared { jobs, readers }, more), model, place) = elsewhere(work).await?;
         let (sender, news) = tokio::sync::mpsc::unbounded_channel();
         model.worker.submit(jobs, &sender, until)?;
@@ -98,6 +107,7 @@ impl<R: Ask> Received<R> {
 /// A request that was read, its model, and its place.
 pub(crate) struct Asked<R> {
     request: R,
+    remarks: Remarks,
     model: Arc<Model>,
     place: OwnedSemaphorePermit,
     /// How long it took to have the model in memory.
@@ -106,19 +116,19 @@ pub(crate) struct Asked<R> {
 
 impl<R: Ask> Asked<R> {
     /// Reads a request, and has its model loaded if it is not in memory.
-    pub(crate) async fn read(app: &App, body: Body) -> Result<Self, Refusal> {
-        Received::read(app, body).await?.with_model(app).await
+    pub(crate) async fn read(app: &App, incoming: Incoming) -> Result<Self, Refusal> {
+        Received::read(app, incoming).await?.with_model(app).await
     }
 
     /// Answers it where nobody waits for that.
     pub(crate) async fn map<T: Send + 'static>(
         self,
-        answer: impl FnOnce(&Model, R) -> Result<T, Refusal> + Send + 'static,
+        answer: impl FnOnce(&Model, R, &Remarks) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
-        let Self { request, model, place, .. } = self;
+        let Self { request, remarks, model, place, .. } = self;
         let work = move || {
             let _place = place;
-            answer(&model, request)
+            answer(&model, request, &remarks)
         };
         elsewhere(work).await
     }
@@ -128,10 +138,10 @@ impl<R: Ask> Asked<R> {
 /// jobs.
 pub(crate) async fn begin<R: Ask, T: Send + 'static>(
     app: &App,
-    body: Body,
-    make: impl FnOnce(&Model, R) -> Result<(Prepared, T), Refusal> + Send + 'static,
+    incoming: Incoming,
+    make: impl FnOnce(&Model, R, &Remarks) -> Result<(Prepared, T), Refusal> + Send + 'static,
 ) -> Result<(Answers, T), Refusal> {
-    Received::read(app, body).await?.begin(app, make).await
+    Received::read(app, incoming).await?.begin(app, make).await
 }
 
 /// Does what takes a while on another thread.

@@ -25,6 +25,7 @@ use crate::{
     openai::{chat, completions, embeddings, models, responses},
     openapi, page,
     refusal::Refusal,
+    remarks::{self, Remarks},
 };
 
 /// Paths that need no key, beside the page, which asks for it: whoever watches the server may not have one, and what
@@ -81,10 +82,12 @@ pub(crate) fn posts() -> [Route; 11] {
 }
 
 /// What is done around every request.
-async fn around(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+async fn around(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let (start, method, path) = (Instant::now(), request.method().clone(), request.uri().path().to_owned());
     let id = app.id("req-");
     let is_open = OPEN.contains(&path.as_str()) || page::paths().any(|open| open == path);
+    let remarks = Remarks::default();
+    request.extensions_mut().insert(remarks.clone());
     let headers = request.headers();
     let (has_keys, names) = (!app.options.api_keys.is_empty(), app.options.is_local());
     let response = if !has_keys && !access::is_from_here(headers, app.options.scheme(), names) {
@@ -99,9 +102,26 @@ async fn around(State(app): State<Arc<App>>, request: Request, next: Next) -> Re
     if let Ok(value) = HeaderValue::from_str(&id) {
         dialect.id_headers().iter().for_each(|name| drop(response.headers_mut().insert(*name, value.clone())));
     }
+    let remarks = remarks.take();
+    remarks::add_headers(response.headers_mut(), &remarks);
     app.metrics.request(response.status().as_u16());
     log(app.options.log, &id, &method, &path, response.status().as_u16(), start.elapsed());
+    remarks
+        .iter()
+        .filter(|remark| app.logged.is_new(remark))
+        .for_each(|remark| log_remark(app.options.log, &path, remark));
     response
+}
+
+/// A line about a remark, the first time that it is made.
+fn log_remark(how: Log, path: &str, remark: &str) {
+    let line = match how {
+        Log::Off => return,
+        Log::Text => format!("{}: {remark} (said once)", path.escape_default()),
+        Log::Json => json!({ "path": path, "remark": remark }).to_string(),
+    };
+    // A log that nobody reads is none.
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// A line about a request; the time is that until its answer began.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use atta_engine::GenerateOptions;
 use axum::{
     Json,
-    body::Body,
     extract::State,
     response::{IntoResponse, Response},
 };
@@ -19,13 +18,14 @@ use super::{
 };
 use crate::{
     app::App,
+    body::Incoming,
     models::Model,
     prepare::{self, Ask, Asked},
     refusal::Refusal,
+    remarks::Remarks,
 };
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct CountRequest {
     messages: Vec<Turn>,
     model: Option<String>,
@@ -44,12 +44,12 @@ impl Ask for CountRequest {
 }
 
 /// Counts the tokens of a prompt.
-pub(crate) async fn answer(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
-    let count = Asked::read(&app, body).await?.map(count).await?;
+pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
+    let count = Asked::read(&app, incoming).await?.map(count).await?;
     Ok(Json(json!({ "input_tokens": count })).into_response())
 }
 
-fn count(model: &Model, request: CountRequest) -> Result<usize, Refusal> {
+fn count(model: &Model, request: CountRequest, _remarks: &Remarks) -> Result<usize, Refusal> {
     let CountRequest { messages: turns, system, tools, tool_choice, thinking, .. } = request;
     let talk = Talk { turns, system, tools, tool_choice, thinking }.understood(model)?;
     Ok(prepare::ask(model, &talk.said(), &GenerateOptions::default())?.prompt.ids.len())

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use atta_engine::{Done, FinishReason, GenerateOptions};
 use axum::{
     Json,
-    body::Body,
     extract::State,
     response::{IntoResponse, Response},
 };
@@ -22,16 +21,17 @@ use super::{
 use crate::{
     answer::{Answers, End, Happening},
     app::App,
+    body::Incoming,
     models::Model,
     prepare::{self, Ask, Prepared},
     refusal::Refusal,
+    remarks::Remarks,
     sampling::{OneOrMore, Wanted},
     stream,
 };
 
 /// What may be asked for. Fields with an underscore mean nothing to us, and nothing to the answer.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct MessagesRequest {
     messages: Vec<Turn>,
     max_tokens: usize,
@@ -97,13 +97,13 @@ struct How {
 }
 
 /// Answers a conversation.
-pub(crate) async fn answer(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
-    let (answers, How { stream, stops, n_prompt }) = prepare::begin(&app, body, prepared).await?;
+pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
+    let (answers, How { stream, stops, n_prompt }) = prepare::begin(&app, incoming, prepared).await?;
     let head = Head { id: app.id("msg_"), model: Arc::clone(answers.model()), stops };
     if stream { Ok(stream::events(answers, Parts::new(head, n_prompt))) } else { whole(&head, answers).await }
 }
 
-fn prepared(model: &Model, request: MessagesRequest) -> Result<(Prepared, How), Refusal> {
+fn prepared(model: &Model, request: MessagesRequest, _remarks: &Remarks) -> Result<(Prepared, How), Refusal> {
     let stream = request.stream == Some(true);
     let in_their_words = |refusal: Refusal| refusal.renamed("stop", "stop_sequences");
     let (talk, options) = request.into_parts().map_err(in_their_words)?;

@@ -15,7 +15,6 @@ use crate::refusal::Refusal;
 
 /// A message.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct Turn {
     role: Speaker,
     content: Blocks<Block>,
@@ -36,7 +35,6 @@ pub(super) struct Blocks<B>(Vec<B>);
 /// What is text wherever it may stand. Fields with an underscore mean nothing to us: the beginning of a prompt is kept
 /// anyway, and others are what clients add to blocks of answers when they send them back.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct Text {
     text: String,
     #[serde(rename = "cache_control")]
@@ -69,7 +67,6 @@ enum Block {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Thought {
     thinking: String,
     #[serde(rename = "signature")]
@@ -77,7 +74,6 @@ struct Thought {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Call {
     id: String,
     name: String,
@@ -91,7 +87,6 @@ struct Call {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Outcome {
     tool_use_id: String,
     content: Option<Blocks<Plain>>,

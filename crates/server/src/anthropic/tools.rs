@@ -11,7 +11,6 @@ use crate::refusal::Refusal;
 
 /// A tool of the client's. Those that a server would use by itself have other types, and are refused by them.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct Tool {
     #[serde(rename = "type")]
     _kind: Option<Custom>,
@@ -32,7 +31,6 @@ enum Custom {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct Choice {
     #[serde(rename = "type")]
     kind: Kind,

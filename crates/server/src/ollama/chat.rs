@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use atta_engine::chat::Said;
-use axum::{body::Body, extract::State, response::Response};
+use axum::{extract::State, response::Response};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -16,15 +16,16 @@ use super::{
 };
 use crate::{
     app::App,
+    body::Incoming,
     models::{Model, Stay},
     openai::says::tool_use,
     prepare::{self, Ask, Prepared},
     refusal::Refusal,
+    remarks::Remarks,
 };
 
 /// What may be asked for.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct ChatRequest {
     model: String,
     #[serde(default)]
@@ -63,11 +64,11 @@ impl ForModel for ChatRequest {
 }
 
 /// Answers a conversation.
-pub(crate) async fn answer(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
-    super::answer(&app, body, prepared).await
+pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
+    super::answer(&app, incoming, prepared).await
 }
 
-fn prepared(model: &Model, request: ChatRequest) -> Result<(Prepared, How), Refusal> {
+fn prepared(model: &Model, request: ChatRequest, remarks: &Remarks) -> Result<(Prepared, How), Refusal> {
     let reason_of_nothing = reason_of_nothing(request.stay());
     let settings = Settings {
         options: request.options,
@@ -78,7 +79,7 @@ fn prepared(model: &Model, request: ChatRequest) -> Result<(Prepared, How), Refu
         truncate: request.truncate,
         shift: request.shift,
     };
-    let understood = settings.understand(model.n_ctx)?;
+    let understood = settings.understand(model.n_ctx, remarks)?;
     let messages = messages(request.messages)?;
     let tools = tool_use(request.tools, None, None)?;
     if tools.is_some() && understood.options.constraint.is_some() {

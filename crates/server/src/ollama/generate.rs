@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use atta_engine::chat::{Message, Said};
-use axum::{body::Body, extract::State, response::Response};
+use axum::{extract::State, response::Response};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -15,14 +15,15 @@ use super::{
 };
 use crate::{
     app::App,
+    body::Incoming,
     models::{Model, Stay},
     prepare::{self, Ask, Prepared},
     refusal::Refusal,
+    remarks::Remarks,
 };
 
 /// What may be asked for.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct GenerateRequest {
     model: String,
     #[serde(default)]
@@ -74,15 +75,15 @@ impl ForModel for GenerateRequest {
 }
 
 /// Answers a text.
-pub(crate) async fn answer(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
-    super::answer(&app, body, prepared).await
+pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
+    super::answer(&app, incoming, prepared).await
 }
 
-fn prepared(model: &Model, request: GenerateRequest) -> Result<(Prepared, How), Refusal> {
+fn prepared(model: &Model, request: GenerateRequest, remarks: &Remarks) -> Result<(Prepared, How), Refusal> {
     request.refuse_unsupported(model.engine.spec().n_vocab)?;
     let reason_of_nothing = reason_of_nothing(request.stay());
     let (asked, settings, is_stream) = request.divide();
-    let understood = settings.understand(model.n_ctx)?;
+    let understood = settings.understand(model.n_ctx, remarks)?;
     let logprobs = understood.options.n_logprobs.is_some();
     let (prepared, form) = match asked {
         Asked { prompt, .. } if prompt.is_empty() => {

@@ -13,14 +13,16 @@ mod tell;
 
 use std::time::Instant;
 
-use axum::{body::Body, response::Response};
+use axum::response::Response;
 
 use self::tell::How;
 use crate::{
     app::App,
+    body::Incoming,
     models::Model,
     prepare::{Ask, Prepared, Received},
     refusal::Refusal,
+    remarks::Remarks,
 };
 
 /// That of requests which do not say how urgent they are.
@@ -35,11 +37,11 @@ trait ForModel: Ask {
 /// Answers a request; a model that is to leave is not loaded for it.
 async fn answer<R: ForModel>(
     app: &App,
-    body: Body,
-    prepared: impl FnOnce(&Model, R) -> Result<(Prepared, How), Refusal> + Send + 'static,
+    incoming: Incoming,
+    prepared: impl FnOnce(&Model, R, &Remarks) -> Result<(Prepared, How), Refusal> + Send + 'static,
 ) -> Result<Response, Refusal> {
     let start = Instant::now();
-    let received = Received::<R>::read(app, body).await?;
+    let received = Received::<R>::read(app, incoming).await?;
     if let Some(how) = received.request.farewell()
         && let (name, None) = app.models.look_up(received.request.model())?
     {

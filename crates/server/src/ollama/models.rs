@@ -10,12 +10,17 @@ use std::{
 };
 
 use atta_engine::{Directory, Value as Meta, WeightsAt};
-use axum::{Json, body::Body, extract::State};
+use axum::{Json, extract::State};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{settings::can_think, tell::stamp};
-use crate::{app::App, body, models::Model, refusal::Refusal};
+use crate::{
+    app::App,
+    body::{self, Incoming},
+    models::Model,
+    refusal::Refusal,
+};
 
 /// Bytes of a request for what is known of a model.
 const MAX_SHOW: usize = 64 << 10;
@@ -60,7 +65,6 @@ pub(crate) async fn version() -> Json<Value> {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct Show {
     model: String,
     /// What the model was called by in earlier versions.
@@ -89,9 +93,12 @@ impl Show {
 }
 
 /// What is known of one.
-pub(crate) async fn show(State(app): State<Arc<App>>, body: Body) -> Result<Json<Value>, Refusal> {
+pub(crate) async fn show(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Json<Value>, Refusal> {
     let max = app.options.max_body.min(MAX_SHOW);
-    let request: Show = body::parse(&body::read(body, max, app.options.read_timeout).await?)?;
+    let request: Show = {
+        let bytes = body::read(incoming.body, max, app.options.read_timeout).await?;
+        body::parse(&bytes, &[], &incoming.remarks)?
+    };
     let (_, model) = app.models.look_up(Some(&request.into_name()?))?;
     let mut object = json!({
         "modified_at": since(&app), "details": details(model.as_deref()), "capabilities": ["completion", "tools"],

@@ -11,7 +11,6 @@ use crate::refusal::Refusal;
 
 /// A message.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct Says {
     role: String,
     content: Option<String>,
@@ -24,7 +23,6 @@ pub(super) struct Says {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Call {
     id: Option<String>,
     #[serde(rename = "type")]
@@ -33,7 +31,6 @@ struct Call {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Function {
     name: String,
     arguments: Option<Map<String, Value>>,
@@ -111,9 +108,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::remarks::Remarks;
 
     fn of(said: Value) -> Result<Vec<Message>, Refusal> {
-        messages(crate::body::understand(said)?)
+        messages(crate::body::understand(said, &[], &Remarks::default())?)
     }
 
     #[test]

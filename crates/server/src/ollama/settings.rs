@@ -10,6 +10,7 @@ use crate::{
     body,
     models::{Model, Stay},
     refusal::Refusal,
+    remarks::Remarks,
     sampling::{OneOrMore, Wanted},
 };
 
@@ -42,7 +43,6 @@ pub(super) struct Understood {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct Options {
     temperature: Option<f32>,
     top_k: Option<usize>,
@@ -62,7 +62,7 @@ pub(crate) struct Options {
 
 impl Settings {
     /// What they mean to a model whose texts have at most `n_ctx` positions.
-    pub(super) fn understand(self, n_ctx: usize) -> Result<Understood, Refusal> {
+    pub(super) fn understand(self, n_ctx: usize, remarks: &Remarks) -> Result<Understood, Refusal> {
         for (name, value) in [("truncate", self.truncate), ("shift", self.shift)] {
             if value == Some(true) {
                 return Err(Refusal::field(name, format!("{name} is not supported: nothing is left out of a text")));
@@ -75,7 +75,7 @@ impl Settings {
         };
         let n_logprobs = n_logprobs(self.logprobs, self.top_logprobs)?;
         let constraint = self.format.map_or(Ok(None), constraint)?;
-        let options: Options = body::understand(Value::Object(self.options.unwrap_or_default()))?;
+        let options: Options = body::understand(Value::Object(self.options.unwrap_or_default()), &[], remarks)?;
         let options = GenerateOptions { constraint, n_logprobs, ..options.into_options(n_ctx)? };
         Ok(Understood { options, think })
     }
@@ -184,7 +184,7 @@ mod tests {
 
     fn of(options: Value) -> Result<GenerateOptions, Refusal> {
         let settings = Settings { options: options.as_object().cloned(), ..Settings::default() };
-        settings.understand(4096).map(|understood| understood.options)
+        settings.understand(4096, &Remarks::default()).map(|understood| understood.options)
     }
 
     #[test]
@@ -230,7 +230,7 @@ mod tests {
             ("top_logprobs", Settings { top_logprobs: Some(2), ..Settings::default() }),
         ];
         for (name, settings) in refused {
-            let refusal = settings.understand(4096).err().unwrap();
+            let refusal = settings.understand(4096, &Remarks::default()).err().unwrap();
             assert!(refusal.param.as_deref() == Some(name) && refusal.message.contains(name), "{refusal:?}");
         }
     }

@@ -9,7 +9,6 @@ use atta_engine::{
 };
 use axum::{
     Json,
-    body::Body,
     extract::State,
     response::{IntoResponse, Response},
 };
@@ -24,10 +23,12 @@ use super::{
 use crate::{
     answer::{Answers, Happening},
     app::{self, App},
+    body::Incoming,
     dialect::Dialect,
     models::Model,
     prepare::{self, Ask, Prepared},
     refusal::Refusal,
+    remarks::Remarks,
     sampling::{OneOrMore, Wanted, n_answers},
     stream::{self, Event, Writer},
     worker::Thought,
@@ -41,7 +42,6 @@ const OURS: [&str; 5] = ["messages", "tools", "documents", "add_generation_promp
 
 /// What may be asked for. Fields with an underscore mean nothing to us, and nothing to the answer.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct ChatRequest {
     messages: Vec<Says>,
     model: Option<String>,
@@ -85,7 +85,6 @@ pub(crate) struct ChatRequest {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct StreamOptions {
     include_usage: Option<bool>,
     include_obfuscation: Option<bool>,
@@ -189,8 +188,8 @@ impl Ask for ChatRequest {
 }
 
 /// Answers a conversation.
-pub(crate) async fn answer(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
-    let (answers, how) = prepare::begin(&app, body, prepared).await?;
+pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
+    let (answers, how) = prepare::begin(&app, incoming, prepared).await?;
     let head = Head { id: app.id("chatcmpl-"), created: app::now(), model: Arc::clone(answers.model()) };
     match how.stream {
         true => {
@@ -211,7 +210,7 @@ struct How {
     logprobs: bool,
 }
 
-fn prepared(model: &Model, request: ChatRequest) -> Result<(Prepared, How), Refusal> {
+fn prepared(model: &Model, request: ChatRequest, _remarks: &Remarks) -> Result<(Prepared, How), Refusal> {
     let ask = request.into_ask(model.n_jobs)?;
     let tools = ask.tools.as_ref();
     let said = Said { messages: &ask.messages, tools, extra: Some(&ask.extra), ..Said::default() };

@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, sync::Arc};
 use atta_engine::tools::Piece;
 use axum::{
     Json,
-    body::Body,
     extract::State,
     response::{IntoResponse, Response},
 };
@@ -21,10 +20,12 @@ use super::{
 use crate::{
     answer::{Answers, Happening},
     app::{self, App},
+    body::Incoming,
     dialect::Dialect,
     models::Model,
     prepare::{self, Ask, Prepared},
     refusal::Refusal,
+    remarks::Remarks,
     sampling::{OneOrMore, Wanted, n_answers},
     stream::{self, Event, Writer},
     worker::Thought,
@@ -37,7 +38,6 @@ const PROMPTS: Limits = Limits { field: "prompt", max: 64 };
 
 /// What may be asked for. Fields with an underscore mean nothing to us, and nothing to the answer.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct CompletionRequest {
     prompt: Prompt,
     model: Option<String>,
@@ -75,8 +75,8 @@ impl Ask for CompletionRequest {
 const DEFAULT_MAX_TOKENS: usize = 16;
 
 /// Goes on with each prompt.
-pub(crate) async fn answer(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
-    let (answers, how) = prepare::begin(&app, body, prepared).await?;
+pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
+    let (answers, how) = prepare::begin(&app, incoming, prepared).await?;
     let head = Head { id: app.id("cmpl-"), created: app::now(), model: Arc::clone(answers.model()) };
     if how.stream {
         let (held, offsets) = (vec![None; answers.len()], vec![0; answers.len()]);
@@ -95,7 +95,7 @@ struct How {
     logprobs: bool,
 }
 
-fn prepared(model: &Model, request: CompletionRequest) -> Result<(Prepared, How), Refusal> {
+fn prepared(model: &Model, request: CompletionRequest, _remarks: &Remarks) -> Result<(Prepared, How), Refusal> {
     request.refuse_unsupported()?;
     let how = How {
         n: n_answers(request.n, model.n_jobs)?,

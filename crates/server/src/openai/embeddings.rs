@@ -5,7 +5,6 @@ use std::sync::Arc;
 use atta_engine::{Error, Job, Pooling};
 use axum::{
     Json,
-    body::Body,
     extract::State,
     response::{IntoResponse, Response},
 };
@@ -19,9 +18,11 @@ use super::{
 use crate::{
     answer::{Answers, Happening, Reader},
     app::App,
+    body::Incoming,
     models::Model,
     prepare::{self, Ask, Prepared},
     refusal::Refusal,
+    remarks::Remarks,
 };
 
 /// As many as the interface has.
@@ -29,7 +30,6 @@ const INPUTS: Limits = Limits { field: "input", max: 2048 };
 
 /// What may be asked for. Fields with an underscore mean nothing to us, and nothing to the answer.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct EmbeddingRequest {
     input: Prompt,
     model: Option<String>,
@@ -59,10 +59,10 @@ impl Ask for EmbeddingRequest {
 }
 
 /// A vector for each text.
-pub(crate) async fn answer(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
+pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
     let default = app.options.pooling;
-    let make = move |model: &Model, request| prepared(model, request, default);
-    let (answers, encoding) = prepare::begin(&app, body, make).await?;
+    let make = move |model: &Model, request, _: &Remarks| prepared(model, request, default);
+    let (answers, encoding) = prepare::begin(&app, incoming, make).await?;
     whole(answers, encoding).await
 }
 

@@ -14,7 +14,6 @@ use crate::refusal::Refusal;
 
 /// A message. Fields that clients send back as they got them, and that say nothing here, may be there if they are null.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct Says {
     role: String,
     content: Option<Content>,
@@ -175,7 +174,6 @@ fn tool_choice(choice: Option<Value>) -> Result<ToolChoice, Refusal> {
 
 /// What an answer must look like.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct ResponseFormat {
     #[serde(rename = "type")]
     kind: String,
@@ -184,7 +182,6 @@ pub(super) struct ResponseFormat {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct NamedSchema {
     #[serde(rename = "name")]
     _name: Option<String>,

@@ -16,7 +16,6 @@ use std::sync::Arc;
 use atta_engine::chat::Said;
 use axum::{
     Json,
-    body::Body,
     extract::State,
     response::{IntoResponse, Response},
 };
@@ -30,14 +29,16 @@ use self::{
 use crate::{
     answer::{Answers, Happening},
     app::{self, App},
+    body::Incoming,
     models::Model,
     prepare::{self, Prepared},
     refusal::Refusal,
+    remarks::Remarks,
 };
 
 /// Answers a conversation.
-pub(crate) async fn answer(State(app): State<Arc<App>>, body: Body) -> Result<Response, Refusal> {
-    let (answers, how) = prepare::begin(&app, body, prepared).await?;
+pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
+    let (answers, how) = prepare::begin(&app, incoming, prepared).await?;
     let (id, model) = (app.id(""), Arc::clone(answers.model()));
     let output = Output::new(id.clone(), how.logprobs);
     let head = Head { id: format!("resp_{id}"), created: app::now(), model, settings: how.settings };
@@ -47,7 +48,7 @@ pub(crate) async fn answer(State(app): State<Arc<App>>, body: Body) -> Result<Re
     }
 }
 
-fn prepared(model: &Model, request: ResponseRequest) -> Result<(Prepared, How), Refusal> {
+fn prepared(model: &Model, request: ResponseRequest, _remarks: &Remarks) -> Result<(Prepared, How), Refusal> {
     let ask = request.into_ask()?;
     let (messages, tools, system) = (&ask.messages[..], ask.tools.as_ref(), ask.system.as_deref());
     let said = Said { messages, tools, system, extra: Some(&ask.extra), ..Said::default() };

@@ -30,7 +30,6 @@ const LOGPROBS: &str = "message.output_text.logprobs";
 
 /// A request. Some of its fields mean nothing to us, and are told as they came.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct ResponseRequest {
     input: Value,
     model: Option<String>,
@@ -71,13 +70,11 @@ pub(crate) struct ResponseRequest {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct StreamOptions {
     include_obfuscation: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Text {
     format: Option<Format>,
     verbosity: Option<String>,
@@ -256,7 +253,8 @@ mod tests {
     fn ask(fields: Value) -> Result<Understood, Refusal> {
         let mut body = json!({ "input": "Hello!" });
         body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-        crate::body::parse::<ResponseRequest>(body.to_string().as_bytes())?.into_ask()
+        crate::body::parse::<ResponseRequest>(body.to_string().as_bytes(), &[], &crate::remarks::Remarks::default())?
+            .into_ask()
     }
 
     #[test]

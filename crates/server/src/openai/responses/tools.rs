@@ -7,7 +7,6 @@ use crate::refusal::Refusal;
 
 /// A tool, as it came and as it is told.
 #[derive(Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct Tool {
     #[serde(rename = "type")]
     kind: String,

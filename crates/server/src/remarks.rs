@@ -1,0 +1,97 @@
+//! Remarks on a request: fields that change nothing here, and schemas that were loosened.
+//!
+//! Knows neither fields nor schemas. Each request collects its own; the client reads them in `Warning` headers (RFC 7234,
+//! code 299), and the log shows each text once in the life of the server.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use axum::http::{HeaderMap, HeaderValue, header};
+
+/// Headers for one response at most, and bytes of one of them.
+const MAX_HEADERS: usize = 16;
+const MAX_HEADER_BYTES: usize = 300;
+/// Different remarks that are remembered as logged.
+const MAX_LOGGED: usize = 1000;
+
+/// The remarks on one request; clones share one list.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Remarks(Arc<Mutex<Vec<String>>>);
+
+impl Remarks {
+    /// Adds a remark, unless the request has it already.
+    pub(crate) fn add(&self, remark: impl Into<String>) {
+        let remark = remark.into();
+        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !list.contains(&remark) {
+            list.push(remark);
+        }
+    }
+
+    /// Adds several.
+    pub(crate) fn extend<T: Into<String>>(&self, remarks: impl IntoIterator<Item = T>) {
+        remarks.into_iter().for_each(|remark| self.add(remark));
+    }
+
+    /// All of them, oldest first; the list is empty afterwards.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Adds a `Warning` header for each remark.
+pub(crate) fn add_headers(headers: &mut HeaderMap, remarks: &[String]) {
+    for remark in remarks.iter().take(MAX_HEADERS) {
+        if let Ok(value) = HeaderValue::from_str(&format!("299 atta \"{}\"", quoted(remark))) {
+            headers.append(header::WARNING, value);
+        }
+    }
+}
+
+/// A text as it may stand between the quotes of a header.
+fn quoted(text: &str) -> String {
+    let plain = text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' });
+    let escaped: String = plain.flat_map(|c| matches!(c, '"' | '\\').then_some('\\').into_iter().chain([c])).collect();
+    match escaped.len() > MAX_HEADER_BYTES {
+        true => escaped[..MAX_HEADER_BYTES].trim_end_matches('\\').to_owned() + "...",
+        false => escaped,
+    }
+}
+
+/// The remarks that the log has shown.
+#[derive(Debug, Default)]
+pub(crate) struct Logged(Mutex<HashSet<String>>);
+
+impl Logged {
+    /// Whether the log has not shown this remark yet; from now on it has.
+    pub(crate) fn is_new(&self, remark: &str) -> bool {
+        let mut shown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.len() < MAX_LOGGED && shown.insert(remark.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remark_is_told_once_and_logged_once() {
+        let remarks = Remarks::default();
+        remarks.clone().extend(["a", "b", "a"]);
+        let list = remarks.take();
+        assert_eq!(list, ["a", "b"]);
+        let logged = Logged::default();
+        assert!(logged.is_new("a") && !logged.is_new("a") && logged.is_new("b"));
+    }
+
+    #[test]
+    fn headers_are_plain_ascii_whatever_the_remark_says() {
+        let mut headers = HeaderMap::new();
+        add_headers(&mut headers, &["the field \"é\n\\\" changes nothing".to_owned(), "x\"".repeat(500)]);
+        let values: Vec<&str> = headers.get_all(header::WARNING).iter().map(|value| value.to_str().unwrap()).collect();
+        assert_eq!(values[0], r#"299 atta "the field \"??\\\" changes nothing""#);
+        assert!(values[1].len() < 400 && values[1].ends_with("...\""));
+    }
+}
