@@ -22,21 +22,32 @@ pub(super) struct Budget {
     max_parts: usize,
 }
 
+/// How large the input of a template is; the limits grow with it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct InputSize {
+    pub(super) n_bytes: usize,
+    /// Pairs of messages, already capped.
+    pub(super) n_pairs: u64,
+}
+
 impl Budget {
-    /// Enough for a template that looks at each part of a conversation of so many bytes a few dozen times.
-    pub(super) fn new(n_input_bytes: usize) -> Self {
-        let max_parts = MAX_PARTS + n_input_bytes / 8;
-        let left = i64::try_from(max_parts.saturating_mul(100)).unwrap_or(i64::MAX);
-        Self { left: AtomicI64::new(left), max_parts }
+    /// Enough to visit each part of the input a few dozen times, and each message once for every other message.
+    pub(super) fn new(size: InputSize) -> Self {
+        let max_parts = MAX_PARTS + size.n_bytes / 8;
+        let left = (max_parts as u64).saturating_mul(100).saturating_add(size.n_pairs);
+        Self { left: AtomicI64::new(i64::try_from(left).unwrap_or(i64::MAX)), max_parts }
     }
 
     /// Visits a value, and says whether there is a namespace in it.
     pub(super) fn weigh(&self, value: &Value) -> Result<bool, Error> {
+        if value.as_object().is_none() {
+            return self.spend(own_parts(value)).map(|()| false);
+        }
         let mut has_namespace = false;
         let mut todo = vec![(value.clone(), 0)];
         let mut n_parts = 0;
         while let Some((value, depth)) = todo.pop() {
-            n_parts += 1 + value.as_str().map_or(0, |text| text.len() / BYTES_PER_PART);
+            n_parts += own_parts(&value);
             if n_parts > self.max_parts || depth > MAX_DEPTH {
                 return Err(refused("the template makes a value that is too large"));
             }
@@ -53,6 +64,11 @@ impl Budget {
         let left = self.left.fetch_sub(n, Ordering::Relaxed);
         if left > n { Ok(()) } else { Err(Error::from(ErrorKind::OutOfFuel)) }
     }
+}
+
+/// What a value costs without the values in it.
+fn own_parts(value: &Value) -> usize {
+    1 + value.as_str().map_or(0, |text| text.len() / BYTES_PER_PART)
 }
 
 /// The first parts of a value, keys among them.

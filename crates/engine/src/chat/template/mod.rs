@@ -22,16 +22,20 @@ use serde_json::{Map, json};
 
 pub use strftime::DateTime;
 
-use self::budget::{Budget, is_namespace, refused};
+use self::budget::{Budget, InputSize, is_namespace, refused};
 use super::message::{Conversation, Message};
 
 /// What marks a place in a text that a template only passes on: a character that is none.
 pub(super) const SENTINEL: char = '\u{FDD0}';
 
-/// What a template may use: an instruction costs one, as do 64 bytes. A message takes a few hundred.
+/// Fuel of one rendering: an instruction costs one, as do 64 bytes. A message takes a few hundred.
 const FUEL: u64 = 100_000;
-/// And so much more for each byte of the conversation.
+/// Additional fuel for each byte of the conversation.
 const FUEL_PER_BYTE: u64 = 4;
+/// Additional fuel for each pair of messages: Gemma 4 looks back over the whole conversation for each message.
+const FUEL_PER_PAIR: u64 = 12;
+/// Pairs of messages that add to the limits at most, so that no conversation can buy more than a few seconds.
+const MAX_PAIRS: u64 = 4_100 * 4_100;
 /// Bytes of a text that a method looks at for an instruction.
 const BYTES_PER_FUEL: u64 = 64;
 /// How deep calls of macros and loops may be within each other; a call counts four.
@@ -151,7 +155,7 @@ impl Program {
     fn new(source: &str, texts: &SpecialTexts) -> Result<Self, TemplateError> {
         let rewritten = source::rewrite(source)?;
         let mut program = Self { source: source.to_owned(), rewritten, contents: Contents::Text };
-        environment(&Arc::new(Budget::new(0)), None)
+        environment(&Arc::new(Budget::new(InputSize::default())), None)
             .add_template(NAME, &program.rewritten)
             .map_err(|error| TemplateError::Syntax(error.to_string()))?;
         program.contents = program.probe(texts);
@@ -173,13 +177,25 @@ impl Program {
 
     fn render(&self, conversation: &Conversation<'_>, texts: &SpecialTexts) -> Result<String, TemplateError> {
         let context = context(conversation, self.contents, texts);
-        let n_bytes = json_bytes(&context);
-        let mut environment = environment(&Arc::new(Budget::new(n_bytes)), conversation.now);
-        environment.set_fuel(Some(FUEL + FUEL_PER_BYTE * n_bytes as u64));
+        let size = InputSize { n_bytes: json_bytes(&context), n_pairs: n_pairs(conversation.messages.len()) };
+        let mut environment = environment(&Arc::new(Budget::new(size)), conversation.now);
+        environment.set_fuel(Some(fuel(size)));
         environment.add_template(NAME, &self.rewritten).map_err(|error| TemplateError::Syntax(error.to_string()))?;
         let template = environment.get_template(NAME).map_err(failed)?;
         template.render(Value::from(Serde(context))).map_err(failed)
     }
+}
+
+/// The fuel that a rendering of this input may use.
+fn fuel(size: InputSize) -> u64 {
+    let InputSize { n_bytes, n_pairs } = size;
+    FUEL + FUEL_PER_BYTE.saturating_mul(n_bytes as u64) + FUEL_PER_PAIR * n_pairs
+}
+
+/// Pairs of messages, as far as they count.
+fn n_pairs(n_messages: usize) -> u64 {
+    let n = n_messages as u64;
+    n.saturating_mul(n).min(MAX_PAIRS)
 }
 
 fn failed(error: Error) -> TemplateError {

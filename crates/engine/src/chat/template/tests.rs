@@ -170,6 +170,27 @@ fn what_would_never_end_or_would_fill_the_memory_fails() {
     }
 }
 
+#[test]
+fn fuel_grows_with_pairs_of_messages_up_to_a_cap() {
+    let with = |n| fuel(InputSize { n_bytes: 0, n_pairs: n_pairs(n) });
+    assert!(with(2001) >= 10 * 2001 * 2001);
+    assert_eq!(with(1_000_000), with(usize::MAX));
+    assert!(with(usize::MAX) < 300_000_000, "a few seconds at 10 to 20 ns each");
+}
+
+#[test]
+fn a_template_that_looks_back_at_each_message_takes_a_long_conversation() {
+    let looks_back = "{% for m in messages %}{% set ns = namespace(role=none) %}\
+                      {% for j in range(loop.index0 - 1, -1, -1) %}{% if ns.role is none and \
+                      messages[j]['role'] != 'tool' %}{% set ns.role = messages[j]['role'] %}{% endif %}{% endfor %}\
+                      {{ ns.role }}{% endfor %}";
+    let turn = |i: usize| if i.is_multiple_of(2) { Message::user("hi") } else { Message::assistant("yes") };
+    let messages: Vec<Message> = (0..1001).map(turn).collect();
+    let template = Template::new(looks_back, SpecialTexts::default()).unwrap();
+    let text = template.render(&Conversation { messages: &messages, ..Conversation::default() }).unwrap();
+    assert!(text.ends_with("userassistant"), "{text}");
+}
+
 /// A list that doubles thrice with each call of a macro, and what is done to it at last.
 fn grown(step: &str, end: &str) -> String {
     format!(
