@@ -4,7 +4,10 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use atta_engine::tools::{Format, Outcome, Parser, Rules, Thinking, ToolCall, ToolChoice, ToolError, ToolSet};
+use atta_engine::{
+    Constraint,
+    tools::{Format, Outcome, Parser, Rules, Thinking, ToolCall, ToolChoice, ToolError, ToolSet},
+};
 use boon::{Compiler, SchemaIndex, Schemas};
 use llguidance::{
     Matcher, ParserFactory,
@@ -165,7 +168,7 @@ fn finished(mut parser: Parser, text: &str) -> Outcome {
 }
 
 fn rules<'a>(format: Format, tools: &'a ToolSet, choice: &'a ToolChoice) -> Rules<'a> {
-    Rules { format, tools, choice, parallel: true, thinking: Thinking::Never }
+    Rules { format, tools, choice, parallel: true, thinking: Thinking::Never, reply: None }
 }
 
 /// As models write a call, and two calls in a row.
@@ -496,4 +499,65 @@ fn whoever_follows_a_grammar_at_random_makes_only_valid_calls() {
     });
     println!("{n_finished} finished of 1200, {n_calls} calls, {n_thoughts} thoughts, {n_texts} texts");
     assert!(n_finished > 400 && n_calls > 300 && n_thoughts > 200 && n_texts > 200, "the walks lead nowhere");
+}
+
+#[test]
+fn an_answer_is_calls_or_a_text_of_its_constraint() {
+    let (tools, choice) = (tools(), ToolChoice::Auto);
+    let schema = json!({"type": "object", "properties": {"name": {"$ref": "#/$defs/s"}, "n": {"type": "integer"}},
+        "required": ["name", "n"], "additionalProperties": false, "$defs": {"s": {"type": "string"}}});
+    for constraint in [Constraint::Schema(schema.to_string()), Constraint::JsonObject] {
+        each(|vocabulary, format, control| {
+            let rules = Rules { reply: Some(&constraint), ..rules(format, &tools, &choice) };
+            let lark = grammar(vocabulary, &rules, control);
+            let accepts = |text: &str| vocabulary.accepts(&lark, text, control);
+            let [one, _] = samples(format);
+            let reply = r#"{"name": "get_weather", "n": 7}"#;
+            let written = |reply: &str| match format {
+                Format::Generic => format!("{{\"response\": {reply}}}"),
+                _ => reply.to_owned(),
+            };
+            assert!(accepts(&written(reply)) && accepts(&one), "{format:?} {control}\n{lark}");
+            for other in ["Hello.", "", "7", "[]", &written("{\"name\": \"a\", \"n\": 7"), &format!("a{one}")] {
+                assert!(!accepts(other), "{format:?} {control} {other}\n{lark}");
+            }
+            assert!(!accepts(&one.replace("get_weather", "get_wether")), "{format:?} {control}\n{lark}");
+            assert!(!accepts(&one.replace("city", "town")), "{format:?} {control}\n{lark}");
+            assert_eq!(accepts(&written(&reply.replace('n', "m"))), constraint == Constraint::JsonObject);
+            let thinks = Rules { thinking: Thinking::Maybe, ..rules };
+            let lark = grammar(vocabulary, &thinks, control);
+            let thought = format!("<think>hm</think>\n\n{}", written(reply));
+            assert!(vocabulary.accepts(&lark, &thought, control), "{format:?} {control}\n{lark}");
+            let outcome = finished(thinks.parser(), &thought);
+            assert_eq!((outcome.reasoning.as_str(), outcome.text.as_str()), ("hm", reply), "{format:?}");
+        });
+    }
+}
+
+#[test]
+fn a_text_of_a_constraint_is_no_call_whatever_it_says() {
+    let (tools, choice) = (tools(), ToolChoice::Auto);
+    for format in Format::ALL {
+        let rules = Rules { reply: Some(&Constraint::JsonObject), ..rules(format, &tools, &choice) };
+        let texts = [
+            r#"{"name": "Ann", "parameters": {}, "n": [1, {"a": -0.5e3}, "<tool_call>{}[TOOL_CALLS]é\"}"]}"#,
+            r#"{"a": "<tool_call>{\"name\": \"get\", \"arguments\": {}}</tool_call>"}"#,
+            "{}",
+        ];
+        for text in texts {
+            let written = if format == Format::Generic { format!(r#"{{"response": {text} }}"#) } else { text.into() };
+            let outcome = finished(rules.parser(), &written);
+            assert_eq!(outcome, Outcome { text: text.into(), ..Outcome::default() }, "{format:?}");
+        }
+        assert_eq!(finished(rules.parser(), &samples(format)[0]).calls.len(), 1, "{format:?}");
+    }
+}
+
+#[test]
+fn only_json_may_stand_beside_calls() {
+    let (tools, regex) = (tools(), Constraint::Regex("a".into()));
+    let with = |choice| Rules { reply: Some(&regex), ..rules(Format::Hermes, &tools, choice) }.grammar(&|_| None);
+    let error = with(&ToolChoice::Auto).unwrap_err().to_string();
+    assert_eq!(error, "regular expression: it cannot be combined with tools; a schema can");
+    assert!(with(&ToolChoice::Required).is_ok(), "such an answer has no text");
 }

@@ -72,12 +72,13 @@ impl Form {
         Ok((Self::new(engine, template), origin))
     }
 
-    /// The prompt of an answer, what the answer is held to, and who reads it. Calls always match the schemas of their tools,
-    /// and then a constraint of `options` counts for nothing.
+    /// The prompt of an answer, what the answer is held to, and who reads it. Calls always match the schemas of their tools;
+    /// where tools may be called and `options` have a constraint, the answer is either calls or a text of that constraint.
     ///
     /// # Errors
     /// [`Error::Template`] if the template refuses the conversation, [`Error::Tools`] if a tool is asked for that is not there
-    /// or whose schema cannot be kept to.
+    /// or whose schema cannot be kept to, [`Error::Constraint`] if the constraint cannot stand beside tools, as all but those
+    /// of JSON cannot.
     pub fn ask(&self, said: &Said<'_>, options: &GenerateOptions) -> Result<Asked, Error> {
         let marked = self.marked(said)?;
         let text = marked.replace(SENTINEL, "");
@@ -119,11 +120,15 @@ impl Form {
             tokenizer.token_id(text).filter(|&id| kinds.contains(&tokenizer.kind(id)))
         };
         let marker = |text: &str| token(text, &[TokenKind::Control]);
-        let rules = Rules { format, tools, choice, parallel: *parallel, thinking };
+        let rules = Rules { format, tools, choice, parallel: *parallel, thinking, reply: options.constraint.as_ref() };
         let calls = said.messages.iter().flat_map(|message| &message.tool_calls);
         let parser = rules.parser().after_calls(calls.map(|call| call.id.as_str()));
+        let grammar = rules.grammar(&marker).map_err(|error| match error {
+            ToolError::Reply(error) => Error::Constraint(error),
+            error => error.into(),
+        })?;
         let mut options = GenerateOptions { control: Control::Shown, ..options.clone() };
-        if let Some(grammar) = rules.grammar(&marker)? {
+        if let Some(grammar) = grammar {
             options.stop.extend(self.stop_beside_calls());
             options.constraint = Some(Constraint::Lark(grammar));
             options.on_length = OnLength::Cut;

@@ -144,6 +144,26 @@ impl Constraint {
         matches!(self, Self::Lark(_) | Self::Gbnf(_))
     }
 
+    /// The rule `reply` of a grammar in which such a text is one of several things. `names`: keys that the outermost object
+    /// does not have, where any object is allowed.
+    ///
+    /// # Errors
+    /// The constraint's own kind of error if it is no JSON, or its schema cannot be kept to.
+    #[cfg(feature = "chat")]
+    pub(crate) fn reply(&self, names: &[&str]) -> Result<String, ConstraintError> {
+        let mut schema = match self {
+            Self::Schema(text) => schema::parse(text)?,
+            Self::JsonObject if names.is_empty() => return Ok(format!("reply: object\n{JSON}")),
+            Self::JsonValue if names.is_empty() => return Ok(format!("reply: value\n{JSON}")),
+            Self::JsonObject | Self::JsonValue => schema::object_without(names),
+            Self::Regex(_) | Self::Lark(_) | Self::Gbnf(_) => {
+                return Err(self.error("it cannot be combined with tools; a schema can".to_owned()));
+            }
+        };
+        schema[schema::OPTIONS] = schema::options(schema::Spaces::BehindSeparators);
+        Ok(format!("reply: %json {schema}\n"))
+    }
+
     /// What llguidance takes it for.
     fn grammar(&self) -> Result<TopLevelGrammar, ConstraintError> {
         let (Self::Schema(text) | Self::Regex(text) | Self::Lark(text) | Self::Gbnf(text)) = self else {

@@ -74,6 +74,13 @@ fn with_options(mut schema: Value) -> Result<Value, ConstraintError> {
     Ok(schema)
 }
 
+/// The schema of any object that has none of these keys.
+#[cfg(feature = "chat")]
+pub(super) fn object_without(keys: &[&str]) -> Value {
+    let none: Map<String, Value> = keys.iter().map(|key| ((*key).to_owned(), false.into())).collect();
+    json!({ "type": "object", "properties": none })
+}
+
 /// The schemas within one, each with its way there as a JSON pointer.
 pub(crate) fn subschemas(schema: &Map<String, Value>) -> impl Iterator<Item = (String, &Value)> {
     schema.iter().flat_map(|(key, value)| -> Box<dyn Iterator<Item = (String, &Value)>> {

@@ -58,4 +58,7 @@ pub enum ToolError {
     /// A call that is wanted without tools.
     #[error("a tool call is required, but no tool is defined")]
     NoTools,
+    /// An answer in text that cannot be held to what is asked of it.
+    #[error(transparent)]
+    Reply(#[from] crate::ConstraintError),
 }

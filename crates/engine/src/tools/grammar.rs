@@ -13,7 +13,7 @@ use super::{
     place::{ARGS, PYTHON_TAG, Syntax, THINK, THINK_END, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS},
 };
 use crate::{
-    CallStart, NamePlace, Thoughts,
+    CallStart, Constraint, NamePlace, Thoughts,
     constraint::schema::{self, Spaces},
 };
 
@@ -58,7 +58,12 @@ pub struct Rules<'a> {
     pub parallel: bool,
     /// Whether it thinks first.
     pub thinking: Thinking,
+    /// What an answer without calls must look like; then no text stands beside calls.
+    pub reply: Option<&'a Constraint>,
 }
+
+/// Keys that tell a call of [`Format::Bare`] from any other object.
+const BARE_KEYS: [&str; 2] = ["parameters", "arguments"];
 
 impl Rules<'_> {
     /// The grammar; none where nothing can be called, and anything may be written. `marker` gives the id of a text that
@@ -66,7 +71,7 @@ impl Rules<'_> {
     ///
     /// # Errors
     /// [`ToolError::Unknown`] if a tool is named that is not there, [`ToolError::NoTools`] if a call is required of
-    /// none.
+    /// none, [`ToolError::Reply`] if the constraint of answers without calls cannot stand beside them.
     pub fn grammar(&self, marker: &dyn Fn(&str) -> Option<u32>) -> Result<Option<String>, ToolError> {
         let tools = self.tools.callable(self.choice)?;
         if tools.is_empty() {
@@ -74,8 +79,13 @@ impl Rules<'_> {
         }
         let mut lark = Lark { rules: self, marker, text: String::new() };
         lark.start();
-        lark.free_text();
-        lark.answer();
+        match self.constrained_reply() {
+            Some(constraint) => lark.constrained_answer(constraint)?,
+            None => {
+                lark.free_text();
+                lark.answer();
+            }
+        }
         lark.calls(&tools);
         Ok(Some(lark.text))
     }
@@ -110,7 +120,16 @@ impl Rules<'_> {
             _ if self.tools.is_empty() => Syntax::Plain,
             _ => Syntax::Calls(self.format),
         };
-        Parser::of(syntax, self.thinking)
+        let parser = Parser::of(syntax, self.thinking);
+        match self.constrained_reply() {
+            Some(_) => parser.either_calls_or_text(self.tools.names()),
+            None => parser,
+        }
+    }
+
+    /// The constraint of an answer without calls, if there may be such an answer.
+    fn constrained_reply(&self) -> Option<&Constraint> {
+        self.reply.filter(|_| *self.choice == ToolChoice::Auto && !self.tools.is_empty())
     }
 
     /// Grammars of the arguments alone, by tool: whoever compiles grammars finds out with them which tool has a schema
@@ -203,6 +222,33 @@ impl Lark<'_> {
         }
     }
 
+    /// An answer that is either calls or a text that a constraint allows.
+    fn constrained_answer(&mut self, constraint: &Constraint) -> Result<(), ToolError> {
+        let is_bare = self.rules.format == Format::Bare;
+        let reply = constraint.reply(if is_bare { &BARE_KEYS } else { &[] })?;
+        match self.rules.format {
+            Format::Hermes => self.marked_or_reply(TOOL_CALL),
+            Format::MarkedList | Format::MarkedName => self.marked_or_reply(TOOL_CALLS),
+            Format::Bare => self.line("answer: LINES? (reply | calls)\nLINES: /\\n{1,2}/"),
+            Format::Generic => {
+                self.line("answer: calls | response");
+                self.line(&format!(r#"response: /{GAP}\{{ ?"response": ?/ reply / ?\}}/"#));
+            }
+        }
+        self.line(&reply);
+        Ok(())
+    }
+
+    /// A text that a constraint allows, or calls behind a marker.
+    fn marked_or_reply(&mut self, marker: &str) {
+        match self.token(marker) {
+            Some(token) => self.line(&format!("answer: LINES? (reply | {token} calls)\nLINES: /\\n{{1,2}}/")),
+            None => {
+                self.line(&format!("answer: LINES? reply | /{GAP}{}/ calls\nLINES: /\\n{{1,2}}/", regex(marker)));
+            }
+        }
+    }
+
     /// An answer whose calls stand behind a marker.
     fn marked_answer(&mut self, marker: &str, may_be_text: bool) {
         let token = self.token(marker);
@@ -231,6 +277,10 @@ impl Lark<'_> {
         self.sequence();
         let call = match self.rules.format {
             Format::Hermes => r#"/\n?\{ ?"name": ?"/ tool / ?\}/"#.to_owned(),
+            // Another object may stand there instead, so that they are told apart token by token of JSON.
+            Format::Bare if self.rules.constrained_reply().is_some() => {
+                r#""{" ("\"type\"" /: ?/ "\"function\"" /, ?/)? "\"name\"" /: ?/ tool "}""#.to_owned()
+            }
             Format::Bare => format!(r#"/{GAP}\{{ ?("type": ?"function", ?)?"name": ?"/ tool / ?\}}/"#),
             Format::MarkedList => r#"/ ?\{ ?"name": ?"/ tool /(, ?"id": ?"[a-zA-Z0-9]{9}")? ?\}/"#.to_owned(),
             Format::MarkedName => "tool".to_owned(),
@@ -278,6 +328,9 @@ impl Lark<'_> {
     /// A name, and what stands between it and the arguments.
     fn name(&self, name: &str) -> String {
         match self.rules.format {
+            Format::Bare if self.rules.constrained_reply().is_some() => {
+                format!(r#""\"{name}\"" /, ?/ "\"parameters\"" /: ?/"#)
+            }
             Format::Bare => format!(r#""{name}\"" /, ?"parameters": ?/"#),
             Format::MarkedName => match self.token(ARGS) {
                 Some(token) => format!("\"{name}\" {token}"),
@@ -325,7 +378,7 @@ mod tests {
     fn a_call_may_be_taken_back_behind_a_token_where_text_may_be_instead() {
         let tools = ToolSet::parse(r#"[{"name": "f"}]"#).unwrap();
         let start = |format, choice: ToolChoice, thinking, marker: &dyn Fn(&str) -> Option<u32>| {
-            Rules { format, tools: &tools, choice: &choice, parallel: true, thinking }.call_start(marker)
+            Rules { format, tools: &tools, choice: &choice, parallel: true, thinking, reply: None }.call_start(marker)
         };
         let known = |text: &str| Some(text.len() as u32);
         let of =

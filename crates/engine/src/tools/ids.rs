@@ -4,6 +4,9 @@
 
 use std::collections::HashSet;
 
+/// How many numbers have nine digits at most.
+const NINE_DIGITS: u64 = 1_000_000_000;
+
 /// What ids look like.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form {
@@ -18,13 +21,20 @@ pub(super) enum Form {
 pub(super) struct Ids {
     form: Form,
     taken: HashSet<String>,
+    /// Makes ids differ from those of other conversations.
+    seed: Option<u64>,
     /// That of the last one.
     number: usize,
 }
 
 impl Ids {
     pub(super) fn new(form: Form) -> Self {
-        Self { form, taken: HashSet::new(), number: 0 }
+        Self { form, taken: HashSet::new(), seed: None, number: 0 }
+    }
+
+    /// Makes ids of this number, a random one, and of the count.
+    pub(super) fn set_seed(&mut self, seed: u64) {
+        self.seed = Some(seed);
     }
 
     /// Counts one that was given out before.
@@ -48,9 +58,11 @@ impl Ids {
     /// Numbers only grow, so that however many are taken, each is tried once.
     fn made(&mut self) -> String {
         loop {
-            let id = match self.form {
-                Form::Word => format!("call_{}", self.number),
-                Form::Nine => format!("{:09}", self.number),
+            let id = match (self.form, self.seed) {
+                (Form::Word, None) => format!("call_{}", self.number),
+                (Form::Word, Some(seed)) => format!("call_{seed:016x}{:04x}", self.number),
+                (Form::Nine, None) => format!("{:09}", self.number),
+                (Form::Nine, Some(seed)) => format!("{:09}", seed.wrapping_add(self.number as u64) % NINE_DIGITS),
             };
             if self.taken.insert(id.clone()) {
                 return id;
@@ -84,5 +96,16 @@ mod tests {
         let mut words = Ids::new(Form::Word);
         words.take("call_2");
         assert_eq!([None, Some("abcdefghi")].map(|id| words.give(id)), ["call_3", "call_4"]);
+    }
+    #[test]
+    fn a_seed_makes_ids_of_two_conversations_differ() {
+        let given = |form, seed| {
+            let mut ids = Ids::new(form);
+            ids.set_seed(seed);
+            [ids.give(None), ids.give(None)]
+        };
+        assert_eq!(given(Form::Word, 10), ["call_000000000000000a0001", "call_000000000000000a0002"]);
+        assert_eq!(given(Form::Nine, NINE_DIGITS - 1), ["000000000", "000000001"]);
+        assert_eq!(given(Form::Nine, u64::MAX)[0].len(), 9);
     }
 }

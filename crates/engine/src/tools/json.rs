@@ -76,6 +76,11 @@ impl Json {
         Self { open: Vec::new(), state: State::Start }
     }
 
+    /// In front of the only value of an object.
+    pub(super) fn behind_key() -> Self {
+        Self { open: vec![Bracket::Object], state: State::Value }
+    }
+
     /// Takes the next character.
     ///
     /// # Errors

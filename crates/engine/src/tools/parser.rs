@@ -11,7 +11,7 @@ use super::{
     call::CallScan,
     definition::{is_name, is_name_char},
     ids::{Form, Ids},
-    json::is_space,
+    json::{Json, is_space},
     piece::Pieces,
     place::{ARGS, CALL_ID, Next, Place, Syntax, THINK_END, TOOL_CALL, TOOL_CALLS},
 };
@@ -33,6 +33,8 @@ pub struct Parser {
     token: usize,
     ids: Ids,
     pieces: Pieces,
+    /// Names of calls, where an answer is either calls or a text in which no call is looked for.
+    either: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug)]
@@ -46,6 +48,8 @@ enum State {
     Call(Box<CallScan>, Place),
     /// A string that is the answer; `held` is an escape that has begun.
     Reply,
+    /// A value that is the answer, within an object that has been read so far.
+    Value(Json),
 }
 
 impl Parser {
@@ -61,12 +65,25 @@ impl Parser {
             Thinking::Maybe | Thinking::Never => State::Expect(Place::Start),
         };
         let form = if is_marked(syntax) { Form::Nine } else { Form::Word };
-        Self { syntax, state, held: String::new(), token: 0, ids: Ids::new(form), pieces: Pieces::default() }
+        let (ids, pieces) = (Ids::new(form), Pieces::default());
+        Self { syntax, state, held: String::new(), token: 0, ids, pieces, either: None }
+    }
+
+    /// Reads an answer that is either calls of these names or a text.
+    pub(super) fn either_calls_or_text<'a>(self, names: impl Iterator<Item = &'a str>) -> Self {
+        Self { either: Some(names.map(str::to_owned).collect()), ..self }
     }
 
     /// Gives no call one of these ids, which calls of the conversation have, and goes on counting after them.
     pub fn after_calls<'a>(mut self, ids: impl IntoIterator<Item = &'a str>) -> Self {
         ids.into_iter().for_each(|id| self.ids.take(id));
+        self
+    }
+
+    /// Makes the ids of calls differ from those of other conversations, by a random number. Ids that the model wrote itself
+    /// stay as they are.
+    pub fn with_id_seed(mut self, seed: u64) -> Self {
+        self.ids.set_seed(seed);
         self
     }
 
@@ -87,6 +104,20 @@ impl Parser {
         self.pieces.finish()
     }
 
+    /// The output was cut off. A call that has begun is none: neither its marker nor what there is of it is text.
+    pub fn finish_cut(mut self) -> (Vec<Piece>, Outcome) {
+        match &self.state {
+            State::Call(scan, _) if scan.given.is_some() => self.pieces.broken(),
+            State::Expect(_) if self.syntax == Syntax::Plain => self.give_up(),
+            State::Expect(_) | State::Head | State::Call(..) | State::Reply | State::Value(_) => {}
+            State::Reasoning => self.give(self.held.len()),
+            // One character may be anything; more of a marker is a marker.
+            State::Text if self.held[self.token..].chars().nth(1).is_none() => self.give(self.held.len()),
+            State::Text => {}
+        }
+        self.pieces.finish()
+    }
+
     fn take(&mut self, c: char) {
         match &self.state {
             State::Expect(place) => self.expect(*place, c),
@@ -94,6 +125,7 @@ impl Parser {
             State::Head => self.head(c),
             State::Call(..) => self.call(c),
             State::Reply => self.reply(c),
+            State::Value(_) => self.value(c),
         }
     }
 
@@ -126,6 +158,7 @@ impl Parser {
 
     fn go(&mut self, next: Next) {
         match next {
+            Next::To(Place::ReplyQuote) if self.either.is_some() => self.enter(State::Value(Json::behind_key())),
             Next::To(place) => {
                 self.state = State::Expect(place);
                 self.token = self.held.len();
@@ -232,7 +265,10 @@ impl Parser {
     fn scan(&mut self, c: char) {
         let State::Call(scan, after) = &mut self.state else { return };
         let after = *after;
-        match scan.push(&self.held, c) {
+        let pushed = scan.push(&self.held, c);
+        let is_known = |names: &Vec<String>| scan.name().is_empty() || names.iter().any(|name| name == scan.name());
+        match pushed {
+            Ok(_) if !self.either.as_ref().is_none_or(is_known) => self.break_off(0),
             Ok(false) => {}
             Ok(true) => match scan.arguments(&self.held) {
                 Ok(arguments) => self.complete(arguments, after),
@@ -266,6 +302,9 @@ impl Parser {
         let space = self.held.split_off(n_solid);
         self.give_up();
         self.enter(State::Text);
+        if self.either.is_some() {
+            self.syntax = Syntax::Plain;
+        }
         space.chars().chain(again.chars()).for_each(|c| self.take(c));
     }
 
@@ -305,6 +344,23 @@ impl Parser {
             self.take(c);
         } else {
             self.pieces.text(c.encode_utf8(&mut [0; 4]));
+        }
+    }
+
+    /// A character of an answer that is a JSON value, up to the brace behind it.
+    fn value(&mut self, c: char) {
+        let State::Value(json) = &mut self.state else { return };
+        let is_between = is_space(c) && json.depth() == 1 && (json.awaits_value() || json.is_after_value());
+        let pushed = json.push(c);
+        let is_done = json.is_done();
+        match pushed {
+            Ok(()) if is_done => self.enter(State::Expect(Place::Next)),
+            Ok(()) if is_between => {}
+            Ok(()) => self.pieces.text(c.encode_utf8(&mut [0; 4])),
+            Err(_) => {
+                self.enter(State::Text);
+                self.take(c);
+            }
         }
     }
 
