@@ -264,14 +264,16 @@ def test_a_refusal_is_echoed(server: Server):
 
 
 def test_content_comes_in_parts(server: Server):
-    """One part is as good as a text; an image is refused."""
+    """One part is as good as a text; an image is refused in the last message, and left out of those before."""
     parts = [{"role": "user", "content": [{"type": "text", "text": "Hello!"}]}]
     assert chat(server, messages=parts).choices[0].message.content == chat(server).choices[0].message.content
     two = [{"role": "user", "content": [{"type": "text", "text": "Hello"}, {"type": "text", "text": "you!"}]}]
     assert chat(server, messages=two).usage.prompt_tokens > 0
     image = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://127.0.0.1:1/x.png"}}]}]
-    with refused(openai.BadRequestError):
+    with refused(openai.BadRequestError, param="messages"):
         chat(server, messages=image)
+    answer = server.post("/v1/chat/completions", messages=[*image, *HELLO], max_tokens=2)
+    assert answer.status_code == 200 and "image_url" in answer.headers["warning"], answer.text
 
 
 def test_a_developer_is_the_system(server: Server):
@@ -294,12 +296,80 @@ def test_fields_that_are_null_are_not_there(server: Server):
 
 def test_fields_for_the_books_are_taken(server: Server):
     """They mean nothing to the answer."""
-    check_taken(server, user="me", metadata={"a": "b"}, store=False, safety_identifier="me", prompt_cache_key="k")
+    check_taken(server, user="me", metadata={"a": "b"}, store=True, safety_identifier="me", prompt_cache_key="k")
 
 
 def test_fields_that_say_the_usual_are_taken(server: Server):
     """What they ask for is what this server does anyway."""
-    check_taken(server, service_tier="auto", modalities=["text"])
+    check_taken(server, service_tier="auto", modalities=["text"], verbosity="low", reasoning_effort="low", prediction={"type": "content", "content": "x"})
+    check_taken(server, prompt_cache_retention="24h", web_search_options={}, max_completion_tokens=-1, stop=" ")
+
+
+def test_what_other_servers_take_is_taken(server: Server):
+    """llama.cpp's, vLLM's and OpenRouter's fields; what changes nothing is told in a header."""
+    fields = {"max_tokens": -1, "top_k": -1, "n_predict": 2, "repetition_penalty": 1.1, "cache_prompt": True, "id_slot": 0, "samplers": ["top_k"]}
+    fields |= {"logit_bias": [[1, -1.5]], "seed": -1, "reasoning": {"effort": "low"}, "guided_choice": ["yes", "no"], "seeed": 1}
+    answer = server.post("/v1/chat/completions", messages=HELLO, **fields)
+    assert answer.status_code == 200 and answer.json()["choices"][0]["message"]["content"] in ("yes", "no"), answer.text
+    told = answer.headers["warning"]
+    assert "seeed" in told and "samplers changes nothing" in told and "top_k" not in told, told
+
+
+def test_old_messages_are_taken_as_other_servers_wrote_them(server: Server):
+    """Thoughts, ids, broken arguments, and functions in place of tools."""
+    broken = {"id": "1", "type": "function", "function": {"name": "find", "arguments": '{"where": '}}
+    said = [{"role": "assistant", "content": None, "tool_calls": [broken], "reasoning": "hm", "reasoning_details": [], "id": "x", "annotations": [{}]}]
+    said += [{"role": "tool", "tool_call_id": "1", "content": "bad JSON"}, {"role": "developer", "content": "Be kind."}, *HELLO]
+    assert server.post("/v1/chat/completions", messages=[*HELLO, *said], max_tokens=2).status_code == 200
+    functions = {"functions": [TOOLS[0]["function"]], "function_call": {"name": "find"}}
+    answer = server.post("/v1/chat/completions", messages=HELLO, max_tokens=400, **functions).json()["choices"][0]
+    assert answer["finish_reason"] == "function_call" and Place.model_validate_json(answer["message"]["function_call"]["arguments"]), answer
+
+
+def test_a_format_beside_tools_leaves_a_choice(server: Server):
+    """The answer is calls or a text of the format; tools of other types are left out."""
+    for seed in range(4):
+        tools = [*TOOLS, {"type": "web_search"}]
+        message = chat(server, tools=tools, response_format=schema_format(Place.model_json_schema()), max_tokens=400, seed=seed).choices[0].message
+        for text in [call.function.arguments for call in message.tool_calls or []] or [message.content]:
+            assert Place.model_validate_json(text), message
+    with refused(openai.BadRequestError, param="response_format"):
+        chat(server, tools=TOOLS, extra_body={"grammar": 'root ::= "a"'})
+
+
+def test_some_of_the_tools_may_be_allowed(server: Server):
+    """As OpenAI's interface has it."""
+    other = {"type": "function", "function": {"name": "other"}}
+    choice = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "find"}}]}}
+    calls = chat(server, tools=[other, *TOOLS], tool_choice=choice, max_tokens=400).choices[0].message.tool_calls
+    assert {call.function.name for call in calls} == {"find"}, calls
+
+
+def test_a_call_that_was_cut_can_be_sent_back(server: Server):
+    """Streamed and whole, nothing of it is text; ids differ from answer to answer."""
+    fields = {"messages": HELLO, "tools": TOOLS, "tool_choice": "required", "max_tokens": 14, "seed": 1}
+    ids = set()
+    for _ in range(2):
+        choice = server.post("/v1/chat/completions", **fields).json()["choices"][0]
+        assert choice["finish_reason"] == "length" and not choice["message"]["content"], choice
+        (call,) = choice["message"]["tool_calls"]
+        ids.add(call["id"])
+    assert len(ids) == 2, ids
+    parts = list(chat(server, **{**fields, "stream": True}))
+    deltas = [part.choices[0].delta for part in parts]
+    assert not any(delta.content for delta in deltas) and parts[-1].choices[0].finish_reason == "length", parts
+    text = "".join(call.function.arguments for delta in deltas for call in delta.tool_calls or [])
+    assert text == call["function"]["arguments"], (text, call)
+    results = [{"role": "tool", "tool_call_id": call["id"], "content": "these arguments are no JSON"}]
+    said = [*HELLO, {"role": "assistant", "content": None, "tool_calls": [call]}, *results]
+    assert server.post("/v1/chat/completions", messages=said, tools=TOOLS, max_tokens=8).status_code == 200
+
+
+def test_tokens_are_counted(server: Server):
+    """As many as the answer says."""
+    said = [*HELLO, {"role": "assistant", "content": "Hi."}, *HELLO]
+    counted = server.post("/v1/chat/completions/input_tokens", messages=said, tools=TOOLS).json()["input_tokens"]
+    assert counted == chat(server, messages=said, tools=TOOLS).usage.prompt_tokens
 
 
 def check_taken(server: Server, **fields):
@@ -374,9 +444,10 @@ def test_an_unknown_model_is_not_found(server: Server):
 
 
 def test_a_refused_field_is_named(server: Server):
-    """What is beyond its limits, or not known."""
+    """What is beyond its limits, or would change the answer."""
     wrong = [("n", 0), ("n", 1000), ("logit_bias", {"x": 1}), ("messages", [{"role": "cook", "content": ""}]), ("messages", [])]
-    wrong += [("top_logprobs", 3), ("response_format", {"type": "xml"}), ("tool_choice", "required"), ("seeed", 1)]
+    wrong += [("top_logprobs", 3), ("response_format", {"type": "xml"}), ("tool_choice", "required"), ("continue_final_message", True)]
+    wrong += [("modalities", ["audio"]), ("guided_grammar", "x"), ("structured_outputs", {"structural_tag": {}})]
     check_named(server, wrong)
 
 
@@ -387,7 +458,7 @@ def test_a_setting_beyond_its_limits_is_named(server: Server):
 
 def test_a_field_of_the_wrong_type_is_named(server: Server):
     """As OpenAI's server does."""
-    check_named(server, [("temperature", "hot"), ("max_tokens", -1), ("n", "two"), ("stream", "yes"), ("seed", 1.5), ("messages", "Hello")])
+    check_named(server, [("temperature", "hot"), ("max_tokens", -2), ("n", "two"), ("stream", "yes"), ("seed", 1.5), ("messages", "Hello")])
 
 
 def check_named(server: Server, wrong: list):

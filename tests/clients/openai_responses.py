@@ -155,11 +155,32 @@ def test_what_was_cut_is_incomplete(server: Server):
 
 
 def test_a_call_that_was_cut_can_be_sent_back(server: Server):
-    """It is incomplete, and counts as the text that it is."""
+    """It is incomplete, and nothing of it is a message."""
     fields = {"input": "turn on the kitchen light", "tools": house(), "tool_choice": "required"}
     cut = next(answer for n in range(6, 16) if (answer := respond(server, max_output_tokens=n, **fields)).output[0].type == "function_call")
-    assert cut.status == "incomplete" and cut.output[0].status == "incomplete", cut
+    assert cut.status == "incomplete" and [item.status for item in cut.output] == ["incomplete"], cut
     assert respond(server, input=[*HELLO, *cut.output, *HELLO]).output
+
+
+def test_tools_of_codex_come_back_in_its_form(server: Server):
+    """Those of a namespace with it, those of any text with their text; others are left out."""
+    space = {"type": "namespace", "name": "agents", "description": "d", "tools": [PLACE]}
+    patch = {"type": "custom", "name": "patch", "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}}
+    for tools, kind, field in [([space], "function_call", "namespace"), ([patch], "custom_tool_call", "input")]:
+        fields = fields_of(server, tools=[*tools, {"type": "web_search"}], tool_choice="required", parallel_tool_calls=False, max_output_tokens=300)
+        (call,) = server.post(PATH, **fields).json()["output"]
+        assert call["type"] == kind and field in call and call["name"] in ("find", "patch"), call
+        result = {"type": f"{kind}_output", "call_id": call["call_id"], "output": "ok"}
+        answer = server.post(PATH, **{**fields, "input": [*HELLO, call, result], "tool_choice": "none"})
+        assert answer.status_code == 200 and "web_search" in answer.headers["warning"], answer.text
+        events = respond(server, **{**fields, "stream": True})
+        assert [event.item.type for event in events if event.type == "response.output_item.done"] == [kind]
+
+
+def test_tokens_of_an_input_are_counted(server: Server):
+    """As many as the answer says."""
+    counted = server.post(f"{PATH}/input_tokens", input="Hello!", instructions="Be kind.").json()["input_tokens"]
+    assert counted == respond(server, instructions="Be kind.").usage.input_tokens
 
 
 def test_logprobs_are_those_of_the_text(server: Server):
@@ -231,22 +252,22 @@ def test_fields_that_are_null_are_not_there(server: Server):
     names += ["previous_response_id", "prompt", "max_tool_calls", "safety_identifier", "prompt_cache_key"]
     wrong = [name for name in names if server.post(PATH, input="Hello!", **{"max_output_tokens": 2, name: None}).status_code != 200]
     assert not wrong, f"null is refused for {wrong}"
-    usual = {"store": False, "background": False, "truncation": "disabled", "reasoning": {"effort": None}, "service_tier": "auto", "prompt_cache_key": "k"}
-    usual |= {"text": {"verbosity": "medium", "format": None}, "stream_options": {"include_obfuscation": False}, "safety_identifier": "me", "include": []}
+    usual = {"store": True, "background": False, "truncation": "auto", "reasoning": {"effort": "low", "summary": "auto"}, "service_tier": "auto", "prompt_cache_key": "k"}
+    usual |= {"text": {"verbosity": "low", "format": None}, "stream_options": {"include_obfuscation": True}, "safety_identifier": "me"}
+    usual |= {"include": ["reasoning.encrypted_content"], "client_metadata": {"a": "b"}, "max_tool_calls": 1, "seeed": 1}
     answer = server.post(PATH, input="Hello!", max_output_tokens=2, **usual)
     assert answer.status_code == 200, answer.text
 
 
 def test_what_is_refused_is_named(server: Server):
     """Each by its own name."""
-    wrong = [("store", True), ("background", True), ("previous_response_id", "resp_1"), ("conversation", "conv_1"), ("prompt", {"id": "p"})]
-    wrong += [("max_tool_calls", 1), ("truncation", "auto"), ("include", ["reasoning.encrypted_content"]), ("top_logprobs", 2), ("seeed", 1)]
-    wrong += [("tools", [{"type": "web_search"}]), ("tools", [{**PLACE, "parameters": {"type": "fish"}}]), ("tool_choice", "required")]
-    wrong += [("stream_options", {"include_obfuscation": True}), ("input", []), ("input", 1), ("temperature", -1), ("temperature", "hot")]
+    wrong = [("background", True), ("previous_response_id", "resp_1"), ("conversation", "conv_1"), ("prompt", {"id": "p"})]
+    wrong += [("top_logprobs", 2), ("input", [{"type": "item_reference", "id": "1"}]), ("max_output_tokens", -2)]
+    wrong += [("tools", [{**PLACE, "parameters": {"type": "fish"}}]), ("tool_choice", "required")]
+    wrong += [("input", []), ("input", 1), ("temperature", -1), ("temperature", "hot")]
     wrong += [("input", [{"role": "user", "content": [{"type": kind}]}]) for kind in ("input_image", "input_file")]
-    nested = {"reasoning.effort": {"reasoning": {"effort": "low"}}, "text.verbosity": {"text": {"verbosity": "low"}}}
-    nested["text.format"] = {"text": {"format": {"type": "json_schema", "name": "x", "schema": {"type": "fish"}}}}
-    nested["tool_choice"] = {"tools": [PLACE], "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": []}}
+    nested = {"text.format": {"text": {"format": {"type": "json_schema", "name": "x", "schema": {"type": "fish"}}}}}
+    nested["tool_choice"] = {"tools": [PLACE], "tool_choice": {"type": "web_search"}}
     missed = []
     for name, fields in [(name, {name: value}) for name, value in wrong] + list(nested.items()):
         answer = server.post(PATH, **{"input": "Hello!", "max_output_tokens": 2, **fields})

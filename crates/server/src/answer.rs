@@ -106,12 +106,18 @@ impl Reader {
         match self {
             Self::Plain(text) => (Vec::new(), End { outcome: Outcome { text, ..Outcome::default() }, ..nothing }),
             Self::Message { parser, .. } => {
-                let (pieces, outcome) = parser.finish();
+                let is_cut = is_cut(&nothing.done);
+                let (pieces, outcome) = if is_cut { parser.finish_cut() } else { parser.finish() };
                 (pieces, End { outcome, ..nothing })
             }
             Self::Vector(vector) => (Vec::new(), End { vector, ..nothing }),
         }
     }
+}
+
+/// Whether an answer ended where its model had not ended it: at its length, or at a stop string of the client.
+fn is_cut(done: &Done) -> bool {
+    done.finish_reason != FinishReason::Stop || done.stop.is_some()
 }
 
 impl Answers {

@@ -21,6 +21,7 @@ use crate::{
     models::{Model, Stay},
     refusal::Refusal,
     remarks::Remarks,
+    sampling,
 };
 
 /// The priority of a job for which nobody has asked for another.
@@ -185,7 +186,8 @@ pub(crate) fn answers_after(
     }
     let jobs = jobs(model, &prompt.ids, &asked.options, n);
     let jobs = jobs.map_err(|error| model.form.blame(error, said.tools))?;
-    let readers = (0..n).map(|_| Reader::message(asked.parser.clone())).collect();
+    let reader = |_| Reader::message(asked.parser.clone().with_id_seed(sampling::any_seed()));
+    let readers = (0..n).map(reader).collect();
     Ok((Prepared { jobs, readers }, prompt))
 }
 

@@ -65,7 +65,7 @@ pub(crate) fn gets() -> [Route; 9] {
 }
 
 /// What takes a request with a body.
-pub(crate) fn posts() -> [Route; 11] {
+pub(crate) fn posts() -> [Route; 13] {
     [
         ("/v1/chat/completions", post(chat::answer)),
         ("/v1/completions", post(completions::answer)),
@@ -78,6 +78,8 @@ pub(crate) fn posts() -> [Route; 11] {
         ("/api/show", post(ollama::models::show)),
         ("/tokenize", post(native::tokenize)),
         ("/detokenize", post(native::detokenize)),
+        ("/v1/chat/completions/input_tokens", post(chat::count)),
+        ("/v1/responses/input_tokens", post(responses::count)),
     ]
 }
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use atta_engine::{Error, GenerateOptions, Sampling, StopError};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::Value;
 
 use crate::refusal::Refusal;
 
@@ -62,7 +63,8 @@ impl Wanted {
             presence_penalty: self.presence_penalty.unwrap_or(default.presence_penalty),
             frequency_penalty: self.frequency_penalty.unwrap_or(default.frequency_penalty),
             logit_bias: biases(self.logit_bias.unwrap_or_default())?,
-            seed: self.seed.map_or_else(any_seed, i64::cast_unsigned),
+            // -1 is llama.cpp's word for any.
+            seed: self.seed.filter(|&seed| seed != -1).map_or_else(any_seed, i64::cast_unsigned),
             ..default
         };
         // Once more than the engine does it, for requests of which nothing is written.
@@ -82,6 +84,59 @@ impl Wanted {
     }
 }
 
+/// A number of tokens; -1 is no limit.
+///
+/// # Errors
+/// Any other number below 0, and what is no whole number.
+pub(crate) fn no_limit<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
+    match Option::<i64>::deserialize(from)? {
+        Some(-1) => Ok(Some(usize::MAX)),
+        Some(n) => usize::try_from(n).map(Some).map_err(|_| below_zero(n, "-1 for no limit")),
+        None => Ok(None),
+    }
+}
+
+/// How many tokens are kept by `top_k`; 0 and -1 keep all.
+///
+/// # Errors
+/// As [`no_limit`].
+pub(crate) fn top_k<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
+    match Option::<i64>::deserialize(from)? {
+        Some(-1) => Ok(Some(0)),
+        Some(n) => usize::try_from(n).map(Some).map_err(|_| below_zero(n, "0 or -1 for off")),
+        None => Ok(None),
+    }
+}
+
+fn below_zero<E: serde::de::Error>(n: i64, or: &str) -> E {
+    E::custom(format!("{n}, expected a number from 0, or {or}"))
+}
+
+/// What is added to the logits of tokens: an object, or a list of pairs as llama.cpp's server has it.
+///
+/// # Errors
+/// What is neither.
+pub(crate) fn logit_bias<'de, D: Deserializer<'de>>(from: D) -> Result<Option<BTreeMap<String, f32>>, D::Error> {
+    let pairs = match Option::<Value>::deserialize(from)? {
+        None => return Ok(None),
+        Some(Value::Object(fields)) => fields.into_iter().collect(),
+        Some(value) => serde_json::from_value::<Vec<(u32, Value)>>(value)
+            .map_err(|_| D::Error::custom("expected an object of token ids, or a list of pairs of id and bias"))?
+            .into_iter()
+            .map(|(id, bias)| (id.to_string(), bias))
+            .collect::<Vec<(String, Value)>>(),
+    };
+    let number = |(id, bias): (String, Value)| match bias {
+        // Never, as llama.cpp's server has it.
+        Value::Bool(false) => Ok((id, f32::NEG_INFINITY)),
+        bias => match bias.as_f64() {
+            Some(bias) => Ok((id, bias as f32)),
+            None => Err(D::Error::custom(format!("the bias of {id} is {bias}, expected a number"))),
+        },
+    };
+    pairs.into_iter().map(number).collect::<Result<_, _>>().map(Some)
+}
+
 /// Token ids, as texts, with what is added to their logits.
 fn biases(given: BTreeMap<String, f32>) -> Result<Vec<(u32, f32)>, Refusal> {
     if given.len() > MAX_BIASES {
@@ -94,8 +149,8 @@ fn biases(given: BTreeMap<String, f32>) -> Result<Vec<(u32, f32)>, Refusal> {
     given.into_iter().map(bias).collect()
 }
 
-/// A seed that nobody has asked for.
-fn any_seed() -> u64 {
+/// A random number.
+pub(crate) fn any_seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0)
 }
@@ -105,5 +160,32 @@ pub(crate) fn n_answers(n: Option<usize>, max: usize) -> Result<usize, Refusal> 
     match n.unwrap_or(1) {
         n if (1..=max).contains(&n) => Ok(n),
         n => Err(Refusal::field("n", format!("{n} answers, expected 1 to {max}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn minus_one_is_no_limit_and_no_top_k() {
+        let read = |value: Value| (no_limit(value.clone()).ok(), top_k(value).ok());
+        assert_eq!(read(json!(-1)), (Some(Some(usize::MAX)), Some(Some(0))));
+        assert_eq!(read(json!(7)), (Some(Some(7)), Some(Some(7))));
+        assert_eq!(read(json!(null)), (Some(None), Some(None)));
+        assert_eq!(read(json!(-2)), (None, None));
+        assert!(no_limit(json!(-2)).unwrap_err().to_string().contains("-1 for no limit"));
+    }
+
+    #[test]
+    fn biases_are_an_object_or_a_list_of_pairs() {
+        let read = |value: Value| logit_bias(value).map_err(|error| error.to_string());
+        let one = BTreeMap::from([("5".to_owned(), 1.5)]);
+        assert_eq!(read(json!({ "5": 1.5 })), Ok(Some(one.clone())));
+        assert_eq!(read(json!([[5, 1.5]])), Ok(Some(one)));
+        assert_eq!(read(json!([[5, false]])).unwrap().unwrap()["5"], f32::NEG_INFINITY);
+        assert!(read(json!([5])).is_err() && read(json!({ "5": "x" })).is_err() && read(json!(1)).is_err());
     }
 }

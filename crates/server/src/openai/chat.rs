@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use atta_engine::{
-    GenerateOptions,
+    Constraint, GenerateOptions,
     chat::{Message, Said, ToolUse},
-    tools::{Outcome, Piece, ToolCall, ToolChoice},
+    tools::{Outcome, Piece, ToolCall},
 };
 use axum::{
     Json,
@@ -16,17 +16,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{
-    says::{ResponseFormat, Says, name_results, tool_use},
+    format::{self, OtherFormats, ResponseFormat, Structured},
+    says::{self, Says},
+    thinking::Thinking,
     tier::Tier,
+    tools::Wishes,
     wire::{Completion, Thoughts, Usage, done, thought},
 };
 use crate::{
-    answer::{Answers, Happening},
+    answer::{Answers, End, Happening},
     app::{self, App},
-    body::Incoming,
+    body::{Accepted, Incoming},
     dialect::Dialect,
     models::Model,
-    prepare::{self, Ask, Prepared},
+    prepare::{self, Ask, Asked, Prepared},
     refusal::Refusal,
     remarks::Remarks,
     sampling::{OneOrMore, Wanted, n_answers},
@@ -40,7 +43,7 @@ pub(super) const MAX_TOP_LOGPROBS: usize = 20;
 /// Variables of a template that say what was said.
 const OURS: [&str; 5] = ["messages", "tools", "documents", "add_generation_prompt", "bos_token"];
 
-/// What may be asked for. Fields with an underscore mean nothing to us, and nothing to the answer.
+/// What may be asked for, and is kept or refused.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ChatRequest {
     messages: Vec<Says>,
@@ -49,54 +52,69 @@ pub(crate) struct ChatRequest {
     #[serde(default, deserialize_with = "crate::body::object")]
     stream_options: Option<StreamOptions>,
     n: Option<usize>,
+    #[serde(default, deserialize_with = "crate::sampling::no_limit")]
     max_tokens: Option<usize>,
+    #[serde(default, deserialize_with = "crate::sampling::no_limit")]
     max_completion_tokens: Option<usize>,
+    /// What llama.cpp's server calls it.
+    #[serde(default, deserialize_with = "crate::sampling::no_limit")]
+    n_predict: Option<usize>,
     stop: Option<OneOrMore>,
     temperature: Option<f32>,
     top_p: Option<f32>,
+    #[serde(default, deserialize_with = "crate::sampling::top_k")]
     top_k: Option<usize>,
     min_p: Option<f32>,
     typical_p: Option<f32>,
     repeat_penalty: Option<f32>,
+    /// What vLLM calls it.
+    repetition_penalty: Option<f32>,
     presence_penalty: Option<f32>,
     frequency_penalty: Option<f32>,
+    #[serde(default, deserialize_with = "crate::sampling::logit_bias")]
     logit_bias: Option<BTreeMap<String, f32>>,
     seed: Option<i64>,
     logprobs: Option<bool>,
     top_logprobs: Option<usize>,
     #[serde(default, deserialize_with = "crate::body::object")]
     response_format: Option<ResponseFormat>,
+    /// llama.cpp's server's.
+    grammar: Option<String>,
+    json_schema: Option<Value>,
+    /// vLLM's.
+    #[serde(default, deserialize_with = "crate::body::object")]
+    structured_outputs: Option<Structured>,
+    guided_json: Option<Value>,
+    guided_regex: Option<String>,
+    guided_choice: Option<Vec<String>>,
+    guided_grammar: Option<Value>,
+    continue_final_message: Option<bool>,
     tools: Option<Vec<Value>>,
     tool_choice: Option<Value>,
     parallel_tool_calls: Option<bool>,
+    /// The old form of tools.
+    functions: Option<Vec<Value>>,
+    function_call: Option<Value>,
+    reasoning_effort: Option<String>,
+    /// OpenRouter's word for it.
+    reasoning: Option<Value>,
+    enable_thinking: Option<bool>,
     /// Further variables of the chat template.
     chat_template_kwargs: Option<Map<String, Value>>,
-    #[serde(rename = "user")]
-    _user: Option<String>,
-    #[serde(rename = "metadata")]
-    _metadata: Option<Value>,
-    store: Option<bool>,
     modalities: Option<Vec<String>>,
     service_tier: Option<Tier>,
-    #[serde(rename = "safety_identifier")]
-    _safety_identifier: Option<String>,
-    #[serde(rename = "prompt_cache_key")]
-    _prompt_cache_key: Option<String>,
 }
 
+/// Of a stream; what else may stand here changes nothing.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct StreamOptions {
     include_usage: Option<bool>,
-    include_obfuscation: Option<bool>,
 }
 
 impl StreamOptions {
     /// Whether the last chunk tells what was used.
-    pub(super) fn includes_usage(&self) -> Result<bool, Refusal> {
-        match self.include_obfuscation {
-            Some(true) => Err(Refusal::field("stream_options", "include_obfuscation is not supported")),
-            _ => Ok(self.include_usage == Some(true)),
-        }
+    pub(super) fn includes_usage(&self) -> bool {
+        self.include_usage == Some(true)
     }
 }
 
@@ -109,66 +127,98 @@ struct Understood {
     how: How,
 }
 
+impl Understood {
+    fn said(&self) -> Said<'_> {
+        let tools = self.tools.as_ref();
+        Said { messages: &self.messages, tools, extra: Some(&self.extra), ..Said::default() }
+    }
+}
+
 impl ChatRequest {
-    fn into_ask(self, max_answers: usize) -> Result<Understood, Refusal> {
-        if self.store == Some(true) {
-            return Err(Refusal::field("store", "this server stores nothing"));
-        }
-        if self.modalities.is_some_and(|kinds| kinds != ["text"]) {
+    fn into_ask(mut self, model: &Model, remarks: &Remarks) -> Result<Understood, Refusal> {
+        self.refuse_unsupported()?;
+        let mut extra = variables(self.chat_template_kwargs.take())?;
+        self.thinking().set("reasoning_effort", model, &mut extra, remarks);
+        let n_logprobs = self.n_logprobs()?;
+        let messages = says::messages(std::mem::take(&mut self.messages), remarks)?;
+        let is_old_form = self.functions.is_some() && self.tools.is_none();
+        let wishes =
+            Wishes { tools: self.tools.take(), choice: self.tool_choice.take(), parallel: self.parallel_tool_calls };
+        let tools = wishes.or_functions(self.functions.take(), self.function_call.take()).into_use(remarks)?;
+        let how = How {
+            n: n_answers(self.n, model.n_jobs)?,
+            tier: self.service_tier,
+            stream: self.stream == Some(true),
+            include_usage: self.stream_options.take().unwrap_or_default().includes_usage(),
+            logprobs: n_logprobs.is_some(),
+            is_old_form,
+        };
+        let constraint = self.constraint(remarks)?;
+        let options = GenerateOptions { constraint, ..self.into_wanted(n_logprobs).into_options()? };
+        Ok(Understood { messages, tools, extra, options, how })
+    }
+
+    fn refuse_unsupported(&self) -> Result<(), Refusal> {
+        if self.modalities.as_ref().is_some_and(|kinds| kinds != &["text"]) {
             return Err(Refusal::field("modalities", "this server writes text only"));
         }
-        let extra = variables(self.chat_template_kwargs)?;
-        if self.messages.is_empty() {
-            return Err(Refusal::field("messages", "there are no messages"));
+        if self.guided_grammar.is_some() {
+            return Err(Refusal::field("guided_grammar", "it is not supported; the field \"grammar\" takes GBNF"));
         }
-        let n_logprobs = match (self.logprobs.unwrap_or(false), self.top_logprobs) {
+        if self.continue_final_message == Some(true) {
+            return Err(Refusal::field("continue_final_message", "an answer is a message of its own"));
+        }
+        Ok(())
+    }
+
+    fn thinking(&self) -> Thinking {
+        let reasoning = self.reasoning.as_ref();
+        let effort = self.reasoning_effort.clone();
+        let effort = effort.or_else(|| reasoning?.get("effort")?.as_str().map(str::to_owned));
+        let enable = self.enable_thinking.or_else(|| reasoning?.get("enabled")?.as_bool());
+        Thinking { effort, enable }
+    }
+
+    fn n_logprobs(&self) -> Result<Option<usize>, Refusal> {
+        match (self.logprobs.unwrap_or(false), self.top_logprobs) {
             (_, Some(n)) if n > MAX_TOP_LOGPROBS => {
-                return Err(Refusal::field("top_logprobs", format!("{n}, expected at most {MAX_TOP_LOGPROBS}")));
+                Err(Refusal::field("top_logprobs", format!("{n}, expected at most {MAX_TOP_LOGPROBS}")))
             }
-            (false, Some(n)) if n > 0 => {
-                return Err(Refusal::field("top_logprobs", "it is of no use without logprobs: true"));
-            }
-            (false, _) => None,
-            (true, n) => Some(n.unwrap_or(0)),
-        };
-        let mut messages = self.messages.into_iter().map(Says::into_message).collect::<Result<Vec<_>, _>>()?;
-        name_results(&mut messages);
-        let tools = tool_use(self.tools, self.tool_choice, self.parallel_tool_calls)?;
-        let constraint = self.response_format.map_or(Ok(None), ResponseFormat::into_constraint)?;
-        if constraint.is_some() && tools.as_ref().is_some_and(|tools| tools.choice != ToolChoice::None) {
-            return Err(Refusal::field(
-                "response_format",
-                "it cannot be combined with tools; tool_choice: \"none\" may",
-            ));
+            (false, Some(n)) if n > 0 => Err(Refusal::field("top_logprobs", "it is of no use without logprobs: true")),
+            (false, _) => Ok(None),
+            (true, n) => Ok(Some(n.unwrap_or(0))),
         }
-        let wanted = Wanted {
+    }
+
+    /// What the text must look like.
+    fn constraint(&mut self, remarks: &Remarks) -> Result<Option<Constraint>, Refusal> {
+        let others = OtherFormats {
+            grammar: self.grammar.take(),
+            json_schema: self.json_schema.take(),
+            structured_outputs: self.structured_outputs.take(),
+            guided_json: self.guided_json.take(),
+            guided_regex: self.guided_regex.take(),
+            guided_choice: self.guided_choice.take(),
+        };
+        format::wanted(self.response_format.take(), others, remarks)
+    }
+
+    fn into_wanted(self, n_logprobs: Option<usize>) -> Wanted {
+        Wanted {
             temperature: self.temperature,
             top_p: self.top_p,
             top_k: self.top_k,
             min_p: self.min_p,
             typical_p: self.typical_p,
-            repeat_penalty: self.repeat_penalty,
+            repeat_penalty: self.repeat_penalty.or(self.repetition_penalty),
             presence_penalty: self.presence_penalty,
             frequency_penalty: self.frequency_penalty,
             logit_bias: self.logit_bias,
             seed: self.seed,
             stop: self.stop,
-            max_tokens: self.max_completion_tokens.or(self.max_tokens),
+            max_tokens: self.max_completion_tokens.or(self.max_tokens).or(self.n_predict),
             n_logprobs,
-        };
-        Ok(Understood {
-            messages,
-            tools,
-            extra,
-            options: GenerateOptions { constraint, ..wanted.into_options()? },
-            how: How {
-                n: n_answers(self.n, max_answers)?,
-                tier: self.service_tier,
-                stream: self.stream == Some(true),
-                include_usage: self.stream_options.unwrap_or_default().includes_usage()?,
-                logprobs: n_logprobs.is_some(),
-            },
-        })
+        }
     }
 }
 
@@ -182,6 +232,31 @@ pub(super) fn variables(given: Option<Map<String, Value>>) -> Result<Map<String,
 }
 
 impl Ask for ChatRequest {
+    const ACCEPTED: Accepted = &[
+        ("user", "there are no accounts"),
+        ("safety_identifier", "there are no accounts"),
+        ("metadata", "this server stores nothing"),
+        ("store", "this server stores nothing"),
+        ("verbosity", "no model here has a switch for it"),
+        ("prompt_cache_key", "the beginnings of all prompts are kept"),
+        ("prompt_cache_retention", "the beginnings of all prompts are kept"),
+        ("cache_prompt", "the beginnings of all prompts are kept"),
+        ("prediction", "it would only make the answer faster"),
+        ("web_search_options", "this server does not search"),
+        ("id_slot", "the server gives out its slots"),
+        ("samplers", "samplers have one order"),
+        ("add_generation_prompt", "an answer always follows"),
+        ("reasoning_format", "thoughts are always reasoning_content"),
+        ("include_reasoning", "thoughts are always reasoning_content"),
+        ("parse_tool_calls", "calls are always parsed"),
+        ("timings_per_token", "times are those of /metrics"),
+        ("messages[].id", "messages are known by their order"),
+        ("messages[].reasoning_details", "thoughts are taken from reasoning_content or reasoning"),
+        ("messages[].thinking_blocks", "thoughts are taken from reasoning_content or reasoning"),
+        ("messages[].provider_specific_fields", "they are those of another server"),
+        ("messages[].cache_control", "the beginnings of all prompts are kept"),
+    ];
+
     fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
@@ -208,14 +283,29 @@ struct How {
     stream: bool,
     include_usage: bool,
     logprobs: bool,
+    /// Whether a call is a `function_call`.
+    is_old_form: bool,
 }
 
-fn prepared(model: &Model, request: ChatRequest, _remarks: &Remarks) -> Result<(Prepared, How), Refusal> {
-    let ask = request.into_ask(model.n_jobs)?;
-    let tools = ask.tools.as_ref();
-    let said = Said { messages: &ask.messages, tools, extra: Some(&ask.extra), ..Said::default() };
-    let prepared = prepare::answers(model, &said, &ask.options, ask.how.n)?;
+fn prepared(model: &Model, request: ChatRequest, remarks: &Remarks) -> Result<(Prepared, How), Refusal> {
+    let ask = request.into_ask(model, remarks)?;
+    let prepared = prepare::answers(model, &ask.said(), &ask.options, ask.how.n)?;
     Ok((prepared.with_priority(ask.how.tier.unwrap_or_default().priority()), ask.how))
+}
+
+/// Counts the tokens of a prompt.
+pub(crate) async fn count(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
+    let count = |model: &Model, request: ChatRequest, remarks: &Remarks| {
+        let ask = request.into_ask(model, remarks)?;
+        Ok(prepare::ask(model, &ask.said(), &ask.options)?.prompt.ids.len())
+    };
+    let n_tokens = Asked::read(&app, incoming).await?.map(count).await?;
+    Ok(counted(n_tokens))
+}
+
+/// How many tokens a prompt has.
+pub(super) fn counted(n_tokens: usize) -> Response {
+    Json(json!({ "object": "response.input_tokens", "input_tokens": n_tokens })).into_response()
 }
 
 /// What is the same in all parts of an answer.
@@ -253,17 +343,20 @@ struct LogProbs<'a> {
 async fn whole(head: &Head, mut answers: Answers, how: How) -> Result<Response, Refusal> {
     let mut choices = Vec::with_capacity(how.n);
     let mut thoughts: Vec<Vec<Thought>> = (0..how.n).map(|_| Vec::new()).collect();
+    let mut cut: Vec<CutCall> = (0..how.n).map(|_| CutCall::default()).collect();
     let mut usage = Usage::default();
     while let Some(happening) = answers.next().await {
         match happening? {
-            (_, Happening::Piece(_)) => {}
+            (i, Happening::Piece(piece)) => cut[i].hear(piece),
             (i, Happening::Thought(one)) => thoughts[i].push(one),
             (index, Happening::End(end)) => {
                 usage.add(&end.done);
                 let list = std::mem::take(&mut thoughts[index]);
                 let content = (!list.is_empty()).then(|| Thoughts { model: &head.model, list });
                 let logprobs = content.map(|content| LogProbs { content, refusal: None });
-                choices.push(Choice { index, message: message(&end.outcome), logprobs, finish_reason: end.reason() });
+                let calls: Vec<Value> = end.outcome.calls.iter().map(call).chain(cut[index].call.take()).collect();
+                let message = message(&end.outcome, calls, how);
+                choices.push(Choice { index, message, logprobs, finish_reason: reason(&end, how) });
             }
         }
     }
@@ -274,22 +367,55 @@ async fn whole(head: &Head, mut answers: Answers, how: How) -> Result<Response, 
     Ok(Json(Completion { object, choices }).into_response())
 }
 
-fn message(outcome: &Outcome) -> Value {
-    let has_content = !outcome.text.is_empty() || outcome.calls.is_empty();
+/// The call that the end of an answer has cut, as a stream tells of it: with the arguments that there are.
+#[derive(Default)]
+struct CutCall {
+    call: Option<Value>,
+}
+
+impl CutCall {
+    fn hear(&mut self, piece: Piece) {
+        match (piece, &mut self.call) {
+            (Piece::CallBegin { id, name, .. }, _) => self.call = Some(object(&id, &name, "")),
+            (Piece::CallArguments { fragment, .. }, Some(call)) => {
+                let arguments = &mut call["function"]["arguments"];
+                *arguments = (arguments.as_str().unwrap_or_default().to_owned() + &fragment).into();
+            }
+            (Piece::Call(_), _) => self.call = None,
+            _ => {}
+        }
+    }
+}
+
+fn message(outcome: &Outcome, mut calls: Vec<Value>, how: How) -> Value {
+    let has_content = !outcome.text.is_empty() || calls.is_empty();
     let mut message = json!({ "role": "assistant", "content": has_content.then_some(&outcome.text), "refusal": null });
     if !outcome.reasoning.is_empty() {
         message["reasoning_content"] = outcome.reasoning.trim().into();
     }
-    if !outcome.calls.is_empty() {
-        message["tool_calls"] = outcome.calls.iter().map(call).collect();
+    match calls.first_mut() {
+        Some(first) if how.is_old_form => message["function_call"] = first["function"].take(),
+        Some(_) => message["tool_calls"] = calls.into(),
+        None => {}
     }
     message
 }
 
+/// Why an answer ended.
+fn reason(end: &End, how: How) -> &'static str {
+    match end.reason() {
+        "tool_calls" if how.is_old_form => "function_call",
+        reason => reason,
+    }
+}
+
 /// A call; its arguments are a text of JSON, as the interface has it.
 fn call(call: &ToolCall) -> Value {
-    let function = json!({ "name": call.name, "arguments": call.arguments.to_string() });
-    json!({ "id": call.id, "type": "function", "function": function })
+    object(&call.id, &call.name, &call.arguments.to_string())
+}
+
+fn object(id: &str, name: &str, arguments: &str) -> Value {
+    json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
 }
 
 /// An answer in parts.
@@ -314,10 +440,16 @@ impl Chunks {
 }
 
 /// What a piece adds to a message.
-fn delta(piece: Piece) -> Option<Value> {
+fn delta(piece: Piece, how: How) -> Option<Value> {
     Some(match piece {
         Piece::Text(text) => json!({ "content": text }),
         Piece::Reasoning(text) => json!({ "reasoning_content": text }),
+        Piece::CallBegin { name, .. } if how.is_old_form => {
+            json!({ "function_call": { "name": name, "arguments": "" } })
+        }
+        Piece::CallArguments { fragment, .. } if how.is_old_form => {
+            json!({ "function_call": { "arguments": fragment } })
+        }
         Piece::CallBegin { index, id, name } => {
             let function = json!({ "name": name, "arguments": "" });
             json!({ "tool_calls": [{ "index": index, "id": id, "type": "function", "function": function }] })
@@ -348,10 +480,10 @@ impl Writer for Chunks {
                 self.held[i] = Some(text);
                 None
             }
-            Happening::Piece(piece) => delta(piece).map(|delta| self.chunk(i, delta, None, None)),
+            Happening::Piece(piece) => delta(piece, self.how).map(|delta| self.chunk(i, delta, None, None)),
             Happening::End(end) => {
                 self.usage.add(&end.done);
-                Some(self.chunk(i, json!({}), None, Some(end.reason())))
+                Some(self.chunk(i, json!({}), None, Some(reason(&end, self.how))))
             }
             Happening::Thought(_) => None,
         };

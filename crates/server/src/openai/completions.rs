@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use atta_engine::tools::Piece;
+use atta_engine::{Constraint, GenerateOptions, tools::Piece};
 use axum::{
     Json,
     extract::State,
@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     chat::StreamOptions,
+    format::{self, OtherFormats, ResponseFormat, Structured},
     prompt::{Limits, Prompt},
     tier::Tier,
     wire::{Completion, Usage, done, logprob},
@@ -20,7 +21,7 @@ use super::{
 use crate::{
     answer::{Answers, Happening},
     app::{self, App},
-    body::Incoming,
+    body::{Accepted, Incoming},
     dialect::Dialect,
     models::Model,
     prepare::{self, Ask, Prepared},
@@ -36,7 +37,7 @@ const MAX_LOGPROBS: usize = 20;
 /// Prompts of one request.
 const PROMPTS: Limits = Limits { field: "prompt", max: 64 };
 
-/// What may be asked for. Fields with an underscore mean nothing to us, and nothing to the answer.
+/// What may be asked for, and is kept or refused.
 #[derive(Debug, Deserialize)]
 pub(crate) struct CompletionRequest {
     prompt: Prompt,
@@ -45,27 +46,57 @@ pub(crate) struct CompletionRequest {
     #[serde(default, deserialize_with = "crate::body::object")]
     stream_options: Option<StreamOptions>,
     n: Option<usize>,
+    #[serde(default, deserialize_with = "crate::sampling::no_limit")]
     max_tokens: Option<usize>,
+    /// What llama.cpp's server calls it.
+    #[serde(default, deserialize_with = "crate::sampling::no_limit")]
+    n_predict: Option<usize>,
     stop: Option<OneOrMore>,
     temperature: Option<f32>,
     top_p: Option<f32>,
+    #[serde(default, deserialize_with = "crate::sampling::top_k")]
     top_k: Option<usize>,
     min_p: Option<f32>,
     typical_p: Option<f32>,
     repeat_penalty: Option<f32>,
+    /// What vLLM calls it.
+    repetition_penalty: Option<f32>,
     presence_penalty: Option<f32>,
     frequency_penalty: Option<f32>,
+    #[serde(default, deserialize_with = "crate::sampling::logit_bias")]
     logit_bias: Option<BTreeMap<String, f32>>,
     seed: Option<i64>,
     logprobs: Option<usize>,
+    #[serde(default, deserialize_with = "crate::body::object")]
+    response_format: Option<ResponseFormat>,
+    /// llama.cpp's server's.
+    grammar: Option<String>,
+    json_schema: Option<Value>,
+    /// vLLM's.
+    #[serde(default, deserialize_with = "crate::body::object")]
+    structured_outputs: Option<Structured>,
+    guided_json: Option<Value>,
+    guided_regex: Option<String>,
+    guided_choice: Option<Vec<String>>,
+    service_tier: Option<Tier>,
     echo: Option<bool>,
     best_of: Option<usize>,
     suffix: Option<String>,
-    #[serde(rename = "user")]
-    _user: Option<String>,
 }
 
 impl Ask for CompletionRequest {
+    const ACCEPTED: Accepted = &[
+        ("user", "there are no accounts"),
+        ("safety_identifier", "there are no accounts"),
+        ("metadata", "this server stores nothing"),
+        ("store", "this server stores nothing"),
+        ("prompt_cache_key", "the beginnings of all prompts are kept"),
+        ("cache_prompt", "the beginnings of all prompts are kept"),
+        ("id_slot", "the server gives out its slots"),
+        ("samplers", "samplers have one order"),
+        ("add_special_tokens", "the model's file says which there are"),
+    ];
+
     fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
@@ -95,20 +126,21 @@ struct How {
     logprobs: bool,
 }
 
-fn prepared(model: &Model, request: CompletionRequest, _remarks: &Remarks) -> Result<(Prepared, How), Refusal> {
+fn prepared(model: &Model, mut request: CompletionRequest, remarks: &Remarks) -> Result<(Prepared, How), Refusal> {
     request.refuse_unsupported()?;
     let how = How {
         n: n_answers(request.n, model.n_jobs)?,
         stream: request.stream == Some(true),
-        include_usage: request.stream_options.as_ref().map_or(Ok(false), StreamOptions::includes_usage)?,
+        include_usage: request.stream_options.as_ref().is_some_and(StreamOptions::includes_usage),
         logprobs: request.logprobs.is_some(),
     };
+    let (constraint, tier) = (request.constraint(remarks)?, request.service_tier.unwrap_or_default());
     let (prompt, wanted) = request.into_wanted();
-    let options = wanted.into_options()?;
+    let options = GenerateOptions { constraint, ..wanted.into_options()? };
     let prompts = prompt.into_ids(model, PROMPTS, |text| model.engine.prompt_ids(text))?;
     let prepared =
         prepare::texts(model, &prompts, &options, how.n).map_err(|refusal| refusal.renamed("messages", "prompt"))?;
-    Ok((prepared.with_priority(Tier::default().priority()), how))
+    Ok((prepared.with_priority(tier.priority()), how))
 }
 
 impl CompletionRequest {
@@ -118,7 +150,7 @@ impl CompletionRequest {
             return refuse("echo");
         }
         if self.suffix.as_ref().is_some_and(|suffix| !suffix.is_empty()) {
-            return refuse("suffix");
+            return Err(Refusal::field("suffix", "suffix is not supported; /infill fills gaps"));
         }
         if self.best_of.is_some_and(|best| best != self.n.unwrap_or(1)) {
             return refuse("best_of");
@@ -129,6 +161,19 @@ impl CompletionRequest {
         Ok(())
     }
 
+    /// What the text must look like.
+    fn constraint(&mut self, remarks: &Remarks) -> Result<Option<Constraint>, Refusal> {
+        let others = OtherFormats {
+            grammar: self.grammar.take(),
+            json_schema: self.json_schema.take(),
+            structured_outputs: self.structured_outputs.take(),
+            guided_json: self.guided_json.take(),
+            guided_regex: self.guided_regex.take(),
+            guided_choice: self.guided_choice.take(),
+        };
+        format::wanted(self.response_format.take(), others, remarks)
+    }
+
     fn into_wanted(self) -> (Prompt, Wanted) {
         let wanted = Wanted {
             temperature: self.temperature,
@@ -136,13 +181,13 @@ impl CompletionRequest {
             top_k: self.top_k,
             min_p: self.min_p,
             typical_p: self.typical_p,
-            repeat_penalty: self.repeat_penalty,
+            repeat_penalty: self.repeat_penalty.or(self.repetition_penalty),
             presence_penalty: self.presence_penalty,
             frequency_penalty: self.frequency_penalty,
             logit_bias: self.logit_bias,
             seed: self.seed,
             stop: self.stop,
-            max_tokens: Some(self.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS)),
+            max_tokens: Some(self.max_tokens.or(self.n_predict).unwrap_or(DEFAULT_MAX_TOKENS)),
             n_logprobs: self.logprobs,
         };
         (self.prompt, wanted)

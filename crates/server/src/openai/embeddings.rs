@@ -18,7 +18,7 @@ use super::{
 use crate::{
     answer::{Answers, Happening, Reader},
     app::App,
-    body::Incoming,
+    body::{Accepted, Incoming},
     models::Model,
     prepare::{self, Ask, Prepared},
     refusal::Refusal,
@@ -28,7 +28,7 @@ use crate::{
 /// As many as the interface has.
 const INPUTS: Limits = Limits { field: "input", max: 2048 };
 
-/// What may be asked for. Fields with an underscore mean nothing to us, and nothing to the answer.
+/// What may be asked for, and is kept or refused.
 #[derive(Debug, Deserialize)]
 pub(crate) struct EmbeddingRequest {
     input: Prompt,
@@ -37,8 +37,6 @@ pub(crate) struct EmbeddingRequest {
     dimensions: Option<usize>,
     /// Of ours: how the hidden states of a text become one vector.
     pooling: Option<String>,
-    #[serde(rename = "user")]
-    _user: Option<String>,
 }
 
 /// How numbers are written.
@@ -53,6 +51,12 @@ enum Encoding {
 }
 
 impl Ask for EmbeddingRequest {
+    const ACCEPTED: Accepted = &[
+        ("user", "there are no accounts"),
+        ("input_type", "queries and documents are embedded alike"),
+        ("truncate_prompt_tokens", "a text that is too long is refused"),
+    ];
+
     fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }

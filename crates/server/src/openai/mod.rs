@@ -5,9 +5,12 @@
 pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod embeddings;
+mod format;
 pub(crate) mod models;
 mod prompt;
 pub(crate) mod responses;
 pub(crate) mod says;
+mod thinking;
 mod tier;
+pub(crate) mod tools;
 pub(crate) mod wire;

@@ -12,7 +12,7 @@ pub(super) enum Tier {
     Flex,
     /// What all others are.
     #[default]
-    #[serde(alias = "auto")]
+    #[serde(alias = "auto", alias = "scale", alias = "standard", alias = "standard_only", alias = "on_demand")]
     Default,
     /// Before all others.
     Priority,

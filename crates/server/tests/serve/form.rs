@@ -56,6 +56,7 @@ fn is_whole(path: &str, object: &Value) -> bool {
             "/v1/embeddings" => is("object", "list") && object["data"].is_array(),
             "/v1/messages" => is("type", "message") && object["stop_reason"].is_string(),
             "/v1/messages/count_tokens" => object["input_tokens"].is_u64(),
+            "/v1/chat/completions/input_tokens" | "/v1/responses/input_tokens" => object["input_tokens"].is_u64(),
             "/api/chat" | "/api/generate" => object["done"] == true && object["error"].is_null(),
             "/api/show" => object["details"].is_object(),
             "/tokenize" => object["tokens"].is_array(),

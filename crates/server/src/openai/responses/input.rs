@@ -1,55 +1,38 @@
 //! Items of a request as messages of a conversation.
 //!
-//! An answer is several items, but one message: thoughts, text and calls that follow each other are joined again.
+//! An answer is several items, but one message: thoughts, text and calls that follow each other are joined again. Items
+//! that a server without them cannot know of are left out with a remark.
 
 use atta_engine::{
     chat::{Message, Role},
     tools::ToolCall,
 };
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::{openai::says::name_results, refusal::Refusal};
+use super::tools::joined;
+use crate::{
+    openai::says::{Reader, arguments, name_results},
+    refusal::Refusal,
+    remarks::Remarks,
+};
 
-/// An item. Fields with an underscore are those that clients send back as they got them, and that say nothing here.
+/// An item: fields of all types that are read.
 #[derive(Debug, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-enum Item {
-    Message {
-        role: String,
-        content: Content,
-        #[serde(rename = "id")]
-        _id: Option<String>,
-        #[serde(rename = "status")]
-        _status: Option<String>,
-    },
-    Reasoning {
-        summary: Option<Vec<Part>>,
-        content: Option<Vec<Part>>,
-        #[serde(rename = "id")]
-        _id: Option<String>,
-        #[serde(rename = "status")]
-        _status: Option<String>,
-    },
-    FunctionCall {
-        call_id: String,
-        name: String,
-        arguments: String,
-        status: Option<String>,
-        #[serde(rename = "id")]
-        _id: Option<String>,
-        #[serde(rename = "parsed_arguments")]
-        _parsed: Option<Value>,
-    },
-    FunctionCallOutput {
-        call_id: String,
-        output: Content,
-        name: Option<String>,
-        #[serde(rename = "id")]
-        _id: Option<String>,
-        #[serde(rename = "status")]
-        _status: Option<String>,
-    },
+struct Item {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    role: Option<String>,
+    content: Option<Content>,
+    summary: Option<Vec<Part>>,
+    call_id: Option<String>,
+    id: Option<String>,
+    name: Option<String>,
+    namespace: Option<String>,
+    arguments: Option<Value>,
+    input: Option<Value>,
+    action: Option<Value>,
+    output: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -66,19 +49,20 @@ struct Part {
     kind: String,
     text: Option<String>,
     refusal: Option<String>,
-    annotations: Option<Vec<Value>>,
 }
 
 /// What was said, by a text or a list of items.
-pub(super) fn messages(input: Value) -> Result<Vec<Message>, Refusal> {
+pub(super) fn messages(input: Value, remarks: &Remarks) -> Result<Vec<Message>, Refusal> {
     let items = match input {
         Value::String(text) => return Ok(vec![Message::user(text)]),
         Value::Array(items) => items,
         _ => return Err(wrong("expected a text or a list of items")),
     };
     let mut messages = Vec::new();
+    let n_items = items.len();
     for (i, item) in items.into_iter().enumerate() {
-        let read = read(item).and_then(|item| item.join(&mut messages));
+        let reader = Reader { field: "input", is_last: i + 1 == n_items, remarks };
+        let read = read(item).and_then(|item| item.join(&mut messages, reader));
         read.map_err(|refusal| Refusal { message: format!("item {i}: {}", refusal.message), ..refusal })?;
     }
     if messages.is_empty() {
@@ -92,55 +76,85 @@ fn wrong(message: impl Into<String>) -> Refusal {
     Refusal::field("input", message)
 }
 
-/// An item without a type is a message; what is null is not there.
-fn read(mut item: Value) -> Result<Item, Refusal> {
-    let Some(fields) = item.as_object_mut() else { return Err(wrong("expected an object")) };
-    fields.retain(|_, value| !value.is_null());
-    let kind = fields.entry("type").or_insert_with(|| "message".into());
-    if !matches!(kind.as_str(), Some("message" | "reasoning" | "function_call" | "function_call_output")) {
-        return Err(wrong(format!("an item of type {kind} is not supported")));
+fn read(item: Value) -> Result<Item, Refusal> {
+    if !item.is_object() {
+        return Err(wrong("expected an object"));
     }
     serde_json::from_value(item).map_err(|error| wrong(error.to_string()))
 }
 
 impl Item {
-    /// Adds what it says to what was said before.
-    fn join(self, messages: &mut Vec<Message>) -> Result<(), Refusal> {
-        match self {
-            Self::Message { role, content, .. } => {
-                let (role, text) = (role_named(&role)?, content.into_text()?);
-                match messages.last_mut() {
-                    Some(last) if role == Role::Assistant && last.role == role => {
-                        let between = if last.content.is_empty() { "" } else { "\n" };
-                        last.content += &format!("{between}{text}");
-                    }
-                    _ => messages.push(Message { role, ..Message::user(text) }),
-                }
+    /// Adds what it says to what was said before. An item without a type is a message.
+    fn join(mut self, messages: &mut Vec<Message>, reader: Reader<'_>) -> Result<(), Refusal> {
+        let kind = self.kind.take().unwrap_or_else(|| "message".to_owned());
+        match kind.as_str() {
+            "message" => self.message(messages, reader),
+            "reasoning" => self.reasoning(messages, reader),
+            "function_call" | "custom_tool_call" | "local_shell_call" => self.call(&kind, messages),
+            "function_call_output" | "custom_tool_call_output" | "local_shell_call_output" => {
+                self.output(messages, reader)
             }
-            Self::Reasoning { summary, content, .. } => {
-                // A summary stands for thoughts that are not told.
-                let thoughts = content.filter(|parts| !parts.is_empty()).or(summary).unwrap_or_default();
-                let text = Content::Parts(thoughts).into_text()?;
-                if !text.trim().is_empty() {
-                    let reasoning = Some(text.trim().to_owned());
-                    messages.push(Message { reasoning, ..Message::assistant("") });
-                }
+            "item_reference" => {
+                Err(wrong("this server stores nothing that an item_reference could name: send the item"))
             }
-            Self::FunctionCall { call_id, name, arguments, status, .. } => {
-                let is_cut = status.as_deref() == Some("incomplete");
-                match serde_json::from_str(arguments_or_none(&arguments)) {
-                    Ok(arguments) => calling(messages).tool_calls.push(ToolCall { id: call_id, name, arguments }),
-                    // It is no call, and its text is a message of its own.
-                    Err(_) if is_cut => {}
-                    Err(error) => {
-                        return Err(wrong(format!("the arguments of a call of {name:?} are no JSON: {error}")));
-                    }
-                }
-            }
-            Self::FunctionCallOutput { call_id, output, name, .. } => {
-                messages.push(Message { name, ..Message::tool(call_id, "", output.into_text()?) });
+            kind => {
+                reader.remarks.add(format!("input: items of type {kind:?} are left out"));
+                Ok(())
             }
         }
+    }
+
+    fn message(self, messages: &mut Vec<Message>, reader: Reader<'_>) -> Result<(), Refusal> {
+        let role = role_named(self.role.as_deref().unwrap_or("user"))?;
+        let content = self.content.ok_or_else(|| wrong("a message without content"))?;
+        let text = content.into_text(reader)?;
+        match messages.last_mut() {
+            Some(last) if role == Role::Assistant && last.role == role => {
+                let between = if last.content.is_empty() { "" } else { "\n" };
+                last.content += &format!("{between}{text}");
+            }
+            _ => messages.push(Message { role, ..Message::user(text) }),
+        }
+        Ok(())
+    }
+
+    fn reasoning(self, messages: &mut Vec<Message>, reader: Reader<'_>) -> Result<(), Refusal> {
+        let content = self.content.map(|content| content.into_text(reader)).transpose()?.unwrap_or_default();
+        // A summary stands for thoughts that are not told.
+        let text = match content.trim() {
+            "" => Content::Parts(self.summary.unwrap_or_default()).into_text(reader)?,
+            _ => content,
+        };
+        if !text.trim().is_empty() {
+            let reasoning = Some(text.trim().to_owned());
+            messages.push(Message { reasoning, ..Message::assistant("") });
+        }
+        Ok(())
+    }
+
+    fn call(self, kind: &str, messages: &mut Vec<Message>) -> Result<(), Refusal> {
+        let id = self.call_id.or(self.id).unwrap_or_default();
+        let (name, arguments) = match (kind, self.name) {
+            ("local_shell_call", _) => ("local_shell".to_owned(), self.action.unwrap_or_else(|| json!({}))),
+            ("custom_tool_call", Some(name)) => (name, json!({ "input": self.input })),
+            (_, Some(name)) => (joined(self.namespace.as_deref(), &name), arguments(self.arguments)),
+            (kind, None) => return Err(wrong(format!("a {kind} without a name"))),
+        };
+        calling(messages).tool_calls.push(ToolCall { id, name, arguments });
+        Ok(())
+    }
+
+    fn output(self, messages: &mut Vec<Message>, reader: Reader<'_>) -> Result<(), Refusal> {
+        let text = match self.output {
+            None | Some(Value::Null) => String::new(),
+            Some(value @ (Value::String(_) | Value::Array(_))) => {
+                let content: Content = serde_json::from_value(value).map_err(|error| wrong(error.to_string()))?;
+                content.into_text(reader)?
+            }
+            Some(value) => value.to_string(),
+        };
+        let id = self.call_id.or(self.id).unwrap_or_default();
+        messages.push(Message { name: self.name, ..Message::tool(id, "", text) });
         Ok(())
     }
 }
@@ -161,30 +175,22 @@ fn calling(messages: &mut Vec<Message>) -> &mut Message {
     messages.last_mut().expect("there is one now")
 }
 
-/// Arguments as a text of JSON, where none are an empty text.
-fn arguments_or_none(arguments: &str) -> &str {
-    if arguments.trim().is_empty() { "{}" } else { arguments }
-}
-
 impl Content {
-    fn into_text(self) -> Result<String, Refusal> {
-        match self {
-            Self::Text(text) => Ok(text),
-            Self::Parts(parts) => Ok(parts.into_iter().map(Part::into_text).collect::<Result<Vec<_>, _>>()?.join("\n")),
+    fn into_text(self, reader: Reader<'_>) -> Result<String, Refusal> {
+        let parts = match self {
+            Self::Text(text) => return Ok(text),
+            Self::Parts(parts) => parts,
+        };
+        let mut texts = Vec::with_capacity(parts.len());
+        for part in parts {
+            match (part.kind.as_str(), part.text.or(part.refusal)) {
+                ("input_text" | "output_text" | "text" | "summary_text" | "reasoning_text" | "refusal", Some(text)) => {
+                    texts.push(text);
+                }
+                (kind, _) => reader.leave_out(kind)?,
+            }
         }
-    }
-}
-
-impl Part {
-    fn into_text(self) -> Result<String, Refusal> {
-        if self.annotations.is_some_and(|list| !list.is_empty()) {
-            return Err(wrong("annotations are not supported"));
-        }
-        match (self.kind.as_str(), self.text, self.refusal) {
-            ("input_text" | "output_text" | "summary_text" | "reasoning_text", Some(text), None) => Ok(text),
-            ("refusal", None, Some(refusal)) => Ok(refusal),
-            (kind, ..) => Err(wrong(format!("content of type {kind:?} is not supported"))),
-        }
+        Ok(texts.join("\n"))
     }
 }
 
@@ -202,8 +208,13 @@ mod tests {
 
     use super::*;
 
+    fn read_all(input: Value) -> (Vec<Message>, Vec<String>) {
+        let remarks = Remarks::default();
+        (messages(input, &remarks).unwrap(), remarks.take())
+    }
+
     fn said(input: Value) -> Vec<Message> {
-        messages(input).unwrap()
+        read_all(input).0
     }
 
     #[test]
@@ -211,10 +222,11 @@ mod tests {
         let arguments = "{\"a\": 1}";
         let call = |id: &str| json!({ "type": "function_call", "call_id": id, "name": "find", "arguments": arguments });
         let thoughts = json!([{ "type": "reasoning_text", "text": "hm\n" }]);
-        let text = json!([{ "type": "output_text", "text": "b", "annotations": [], "logprobs": null }]);
+        let text = json!([{ "type": "output_text", "text": "b", "annotations": [{}], "logprobs": null }]);
         let said = said(json!([
             { "role": "user", "content": "a" },
-            { "id": "rs_1", "type": "reasoning", "summary": [], "content": thoughts, "status": "completed" },
+            { "id": "rs_1", "type": "reasoning", "summary": [], "content": thoughts, "status": "completed",
+              "encrypted_content": null },
             { "id": "msg_1", "role": "assistant", "status": "completed", "content": text, "phase": null },
             call("1"), call("2"),
             { "type": "function_call_output", "call_id": "2", "output": [{ "type": "input_text", "text": "c" }] },
@@ -227,31 +239,54 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_was_cut_is_none_and_its_text_is() {
+    fn a_call_that_was_cut_has_the_text_that_there_is_of_its_arguments() {
+        let call = json!({ "type": "function_call", "call_id": "1", "name": "find", "arguments": "{\"a", "status": "incomplete" });
+        let output = json!({ "type": "function_call_output", "call_id": "1", "output": { "error": 1 } });
+        let said = said(json!([call, output]));
+        assert_eq!(said[0].tool_calls[0].arguments, json!("{\"a"));
+        assert_eq!(said[1].content, "{\"error\":1}");
+    }
+
+    #[test]
+    fn calls_of_all_kinds_that_clients_replay_are_calls() {
         let said = said(json!([
-            { "type": "function_call", "call_id": "1", "name": "find", "arguments": "{\"a", "status": "incomplete" },
-            { "role": "assistant", "content": "{\"a" },
+            { "type": "function_call", "call_id": "1", "namespace": "agents", "name": "find", "arguments": "" },
+            { "type": "custom_tool_call", "call_id": "2", "name": "apply_patch", "input": "*** Begin", "status": "completed" },
+            { "type": "local_shell_call", "id": "3", "status": "completed", "action": { "command": ["ls"] } },
+            { "type": "custom_tool_call_output", "call_id": "2", "output": "ok" },
         ]));
-        assert_eq!(said, [Message::assistant("{\"a")]);
+        let calls: Vec<_> = said[0].tool_calls.iter().map(|call| (call.name.as_str(), &call.arguments)).collect();
+        let (patch, shell) = (json!({ "input": "*** Begin" }), json!({ "command": ["ls"] }));
+        assert_eq!(calls, [("agents.find", &json!({})), ("apply_patch", &patch), ("local_shell", &shell)]);
+        assert_eq!(said[1].name.as_deref(), Some("apply_patch"));
+    }
+
+    #[test]
+    fn what_a_model_cannot_know_of_is_left_out_with_a_remark() {
+        let image = json!({ "role": "user", "content": [{ "type": "input_image", "image_url": "x" }] });
+        let (messages, remarks) = read_all(json!([
+            { "type": "web_search_call", "id": "1" }, image,
+            { "type": "reasoning", "summary": [], "encrypted_content": "x" }, { "role": "user", "content": "a" },
+        ]));
+        assert_eq!(messages, [Message::user(""), Message::user("a")]);
+        assert!(remarks.len() == 2 && remarks[0].contains("web_search_call"), "{remarks:?}");
     }
 
     #[test]
     fn what_is_not_supported_is_refused() {
         let wrong = [
-            (json!({ "type": "web_search_call", "id": "1" }), "web_search_call"),
+            (json!({ "type": "item_reference", "id": "1" }), "item_reference"),
             (json!({ "role": "user", "content": [{ "type": "input_image", "image_url": "x" }] }), "input_image"),
             (json!({ "role": "cook", "content": "a" }), "cook"),
-            (json!({ "role": "user", "content": "a", "seeed": 1 }), "seeed"),
-            (json!({ "type": "reasoning", "summary": [], "encrypted_content": "x" }), "encrypted_content"),
-            (json!({ "type": "function_call", "call_id": "1", "name": "find", "arguments": "{" }), "find"),
+            (json!({ "type": "function_call", "call_id": "1" }), "name"),
             (json!(1), "object"),
         ];
         for (item, what) in wrong {
-            let refusal = messages(json!([item])).unwrap_err();
+            let refusal = messages(json!([item]), &Remarks::default()).unwrap_err();
             assert!(refusal.message.contains(what), "{}", refusal.message);
             assert_eq!(refusal.param.as_deref(), Some("input"));
         }
-        assert!(messages(json!([])).is_err() && messages(json!(1)).is_err());
+        assert!(messages(json!([]), &Remarks::default()).is_err() && messages(json!(1), &Remarks::default()).is_err());
     }
 
     #[test]

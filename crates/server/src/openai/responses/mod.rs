@@ -13,7 +13,6 @@ mod tools;
 
 use std::sync::Arc;
 
-use atta_engine::chat::Said;
 use axum::{
     Json,
     extract::State,
@@ -23,7 +22,7 @@ use axum::{
 use self::{
     head::Head,
     output::Output,
-    request::{How, ResponseRequest},
+    request::{How, ResponseRequest, Understood},
     stream::Events,
 };
 use crate::{
@@ -31,7 +30,8 @@ use crate::{
     app::{self, App},
     body::Incoming,
     models::Model,
-    prepare::{self, Prepared},
+    openai::chat::counted,
+    prepare::{self, Asked, Prepared},
     refusal::Refusal,
     remarks::Remarks,
 };
@@ -40,7 +40,7 @@ use crate::{
 pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
     let (answers, how) = prepare::begin(&app, incoming, prepared).await?;
     let (id, model) = (app.id(""), Arc::clone(answers.model()));
-    let output = Output::new(id.clone(), how.logprobs);
+    let output = Output::new(id.clone(), how.logprobs, how.names);
     let head = Head { id: format!("resp_{id}"), created: app::now(), model, settings: how.settings };
     match how.stream {
         true => Ok(crate::stream::events(answers, Events::new(head, output))),
@@ -48,12 +48,26 @@ pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> R
     }
 }
 
-fn prepared(model: &Model, request: ResponseRequest, _remarks: &Remarks) -> Result<(Prepared, How), Refusal> {
-    let ask = request.into_ask()?;
-    let (messages, tools, system) = (&ask.messages[..], ask.tools.as_ref(), ask.system.as_deref());
-    let said = Said { messages, tools, system, extra: Some(&ask.extra), ..Said::default() };
-    let prepared = prepare::answers(model, &said, &ask.options, 1).map_err(request::as_named_here)?;
+fn prepared(model: &Model, request: ResponseRequest, remarks: &Remarks) -> Result<(Prepared, How), Refusal> {
+    let ask = understood(model, request, remarks)?;
+    let prepared = prepare::answers(model, &ask.said(), &ask.options, 1).map_err(request::as_named_here)?;
     Ok((prepared.with_priority(ask.tier.priority()), ask.how))
+}
+
+fn understood(model: &Model, request: ResponseRequest, remarks: &Remarks) -> Result<Understood, Refusal> {
+    let mut ask = request.into_ask(remarks).map_err(request::as_named_here)?;
+    ask.thinking.set("reasoning.effort", model, &mut ask.extra, remarks);
+    Ok(ask)
+}
+
+/// Counts the tokens of a prompt.
+pub(crate) async fn count(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
+    let count = |model: &Model, request, remarks: &Remarks| {
+        let ask = understood(model, request, remarks)?;
+        let asked = prepare::ask(model, &ask.said(), &ask.options).map_err(request::as_named_here)?;
+        Ok(asked.prompt.ids.len())
+    };
+    Ok(counted(Asked::read(&app, incoming).await?.map(count).await?))
 }
 
 /// The answer, when it is complete.

@@ -5,6 +5,8 @@
 use atta_engine::tools::Piece;
 use serde_json::{Value, json};
 
+use super::tools::{Form, Names, input_of};
+
 /// An event without what all of them have: its name, and its fields.
 pub(super) type Told = (&'static str, Value);
 
@@ -25,6 +27,8 @@ pub(super) struct Output {
     /// Log-probabilities that wait for their text.
     thoughts: Vec<Value>,
     events: Vec<Told>,
+    /// Tools in the form that the client knows.
+    names: Names,
 }
 
 /// An item that is being written.
@@ -40,7 +44,16 @@ struct Open {
 enum Kind {
     Reasoning,
     Message,
-    Call { id: String, name: String },
+    Call {
+        id: String,
+        name: String,
+        namespace: Option<String>,
+    },
+    /// Of a tool that takes any text; it is told of when it is complete.
+    Custom {
+        id: String,
+        name: String,
+    },
 }
 
 impl Kind {
@@ -49,6 +62,7 @@ impl Kind {
             Self::Reasoning => "rs",
             Self::Message => "msg",
             Self::Call { .. } => "fc",
+            Self::Custom { .. } => "ctc",
         }
     }
 
@@ -58,6 +72,7 @@ impl Kind {
             Self::Reasoning => ["response.reasoning_text.delta", "response.reasoning_text.done"],
             Self::Message => ["response.output_text.delta", "response.output_text.done"],
             Self::Call { .. } => ["response.function_call_arguments.delta", "response.function_call_arguments.done"],
+            Self::Custom { .. } => ["response.custom_tool_call_input.delta", "response.custom_tool_call_input.done"],
         }
     }
 }
@@ -75,7 +90,7 @@ impl Open {
                 let (text, logprobs) = (&self.text, &self.logprobs);
                 Some(json!({ "type": "output_text", "annotations": [], "logprobs": logprobs, "text": text }))
             }
-            Kind::Call { .. } => None,
+            Kind::Call { .. } | Kind::Custom { .. } => None,
         }
     }
 
@@ -90,8 +105,18 @@ impl Open {
             Kind::Message => {
                 json!({ "id": id, "type": "message", "role": "assistant", "content": content, "status": status })
             }
-            Kind::Call { id: call_id, name } => json!({
-                "id": id, "type": "function_call", "call_id": call_id, "name": name, "arguments": self.text,
+            Kind::Call { id: call_id, name, namespace } => {
+                let mut item = json!({
+                    "id": id, "type": "function_call", "call_id": call_id, "name": name, "arguments": self.text,
+                    "status": status,
+                });
+                if let Some(namespace) = namespace {
+                    item["namespace"] = namespace.as_str().into();
+                }
+                item
+            }
+            Kind::Custom { id: call_id, name } => json!({
+                "id": id, "type": "custom_tool_call", "call_id": call_id, "name": name, "input": input_of(&self.text),
                 "status": status,
             }),
         }
@@ -100,9 +125,9 @@ impl Open {
 
 impl Output {
     /// Nothing yet; `logprobs`: each piece of text is told of with log-probabilities.
-    pub(super) fn new(id: String, logprobs: bool) -> Self {
+    pub(super) fn new(id: String, logprobs: bool, names: Names) -> Self {
         let (held, thoughts, events) = (String::new(), Vec::new(), Vec::new());
-        Self { id, items: Vec::new(), open: None, logprobs, held, thoughts, events }
+        Self { id, items: Vec::new(), open: None, logprobs, held, thoughts, events, names }
     }
 
     /// Items that are complete.
@@ -123,7 +148,7 @@ impl Output {
                 self.delta(&text, Vec::new());
             }
             Piece::Text(text) => self.text(text),
-            Piece::CallBegin { id, name, .. } => self.begin(Kind::Call { id, name }),
+            Piece::CallBegin { id, name, .. } => self.begin(self.called(id, name)),
             Piece::CallArguments { fragment, .. } => self.delta(&fragment, Vec::new()),
             Piece::Call(call) => {
                 if self.open.as_ref().is_some_and(|open| open.text.is_empty()) {
@@ -131,7 +156,7 @@ impl Output {
                 }
                 self.close(COMPLETED);
             }
-            // What there is of it follows as text; there is no way to take it back.
+            // There is no way to take it back.
             Piece::CallBroken { .. } => self.close(INCOMPLETE),
         }
     }
@@ -173,6 +198,17 @@ impl Output {
         }
     }
 
+    /// A call in the form that the client knows.
+    fn called(&self, id: String, name: String) -> Kind {
+        match self.names.form(&name) {
+            Some(Form::Custom) => Kind::Custom { id, name },
+            Some(Form::Within { namespace, name }) => {
+                Kind::Call { id, name: name.clone(), namespace: Some(namespace.clone()) }
+            }
+            None => Kind::Call { id, name, namespace: None },
+        }
+    }
+
     /// Opens an item, if none of its kind is open.
     fn go_on(&mut self, kind: Kind) {
         if self.open.as_ref().is_none_or(|open| open.kind != kind) {
@@ -203,9 +239,10 @@ impl Output {
         let Some(mut open) = self.open.take() else { return };
         open.text.push_str(text);
         let [name, _] = open.kind.events();
-        match open.is_message() {
-            true => self.tell(&open, name, [("delta", text.into()), ("logprobs", logprobs.clone().into())]),
-            false => self.tell(&open, name, [("delta", text.into())]),
+        match open.kind {
+            Kind::Message => self.tell(&open, name, [("delta", text.into()), ("logprobs", logprobs.clone().into())]),
+            Kind::Reasoning | Kind::Call { .. } => self.tell(&open, name, [("delta", text.into())]),
+            Kind::Custom { .. } => {}
         }
         open.logprobs.extend(logprobs);
         self.open = Some(open);
@@ -216,7 +253,7 @@ impl Output {
             self.release();
         }
         let Some(open) = self.open.take() else { return };
-        let ([_, name], text) = (open.kind.events(), Value::from(open.text.as_str()));
+        let ([more, name], text) = (open.kind.events(), Value::from(open.text.as_str()));
         match &open.kind {
             Kind::Message => {
                 self.tell(&open, name, [("text", text), ("logprobs", open.logprobs.clone().into())]);
@@ -224,6 +261,11 @@ impl Output {
             Kind::Reasoning => self.tell(&open, name, [("text", text)]),
             Kind::Call { name: called, .. } => {
                 self.tell(&open, name, [("name", called.as_str().into()), ("arguments", text)]);
+            }
+            Kind::Custom { .. } => {
+                let input = Value::from(input_of(&open.text));
+                self.tell(&open, more, [("delta", input.clone())]);
+                self.tell(&open, name, [("input", input)]);
             }
         }
         if let Some(part) = open.part() {
@@ -266,7 +308,7 @@ mod tests {
     }
 
     fn written(pieces: Vec<Piece>, is_cut: bool) -> Output {
-        let mut output = Output::new("x".to_owned(), false);
+        let mut output = Output::new("x".to_owned(), false, Names::default());
         pieces.into_iter().for_each(|piece| output.piece(piece));
         output.end(is_cut);
         output
@@ -312,16 +354,42 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_breaks_is_incomplete_and_its_text_follows() {
+    fn a_call_that_breaks_is_incomplete() {
         let broken = Piece::CallBroken { index: 0 };
-        let output = written(vec![begin("call_1"), arguments("{\"a\": "), broken, text("{\"a\": ")], true);
-        assert_eq!(all(&output, "type"), ["function_call", "message"]);
-        assert_eq!(all(&output, "status"), [INCOMPLETE, INCOMPLETE]);
+        let output = written(vec![begin("call_1"), arguments("{\"a\": "), broken], true);
+        assert_eq!(all(&output, "type"), ["function_call"]);
+        assert_eq!(all(&output, "status"), [INCOMPLETE]);
+        assert_eq!(all(&output, "arguments"), ["{\"a\": "]);
+    }
+
+    #[test]
+    fn calls_come_in_the_form_that_the_client_knows() {
+        let mut names = Names::default();
+        let find = json!({ "type": "function", "name": "find" });
+        names.declare(&[
+            json!({ "type": "namespace", "name": "agents", "tools": [find] }),
+            json!({ "type": "custom", "name": "patch" }),
+        ]);
+        let mut output = Output::new("x".to_owned(), false, names);
+        let begin = |name: &str| Piece::CallBegin { index: 0, id: "1".to_owned(), name: name.to_owned() };
+        output.piece(begin("agents.find"));
+        output.piece(arguments("{}"));
+        output.piece(begin("patch"));
+        output.take_events();
+        output.piece(arguments(r#"{"input": "a\"#));
+        output.piece(arguments(r#"nb"}"#));
+        output.end(false);
+        let items = output.items();
+        assert_eq!((&items[0]["namespace"], &items[0]["name"]), (&json!("agents"), &json!("find")));
+        assert_eq!((&items[1]["type"], &items[1]["input"]), (&json!("custom_tool_call"), &json!("a\nb")));
+        let names: Vec<_> = output.take_events().into_iter().map(|(name, _)| name).collect();
+        let expected = ["custom_tool_call_input.delta", "custom_tool_call_input.done", "output_item.done"];
+        assert_eq!(names, expected.map(|name| format!("response.{name}")));
     }
 
     #[test]
     fn log_probabilities_come_with_their_text_and_those_of_calls_do_not_come() {
-        let mut output = Output::new("x".to_owned(), true);
+        let mut output = Output::new("x".to_owned(), true, Names::default());
         output.thought(json!(1));
         output.piece(text("é"));
         output.thought(json!(2));
