@@ -16,7 +16,7 @@ const MAX_BYTES: usize = 1 << 20;
 const MAX_TOOLS: usize = 128;
 /// Arrays and objects within one another in a definition; what reads the grammar recurses over them.
 const MAX_DEPTH: usize = 64;
-const MAX_NAME_CHARS: usize = 64;
+const MAX_NAME_CHARS: usize = 128;
 
 /// Tools that a model may call.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +39,7 @@ impl ToolSet {
     /// within `function` may also stand alone.
     ///
     /// # Errors
-    /// [`ToolError`] if it is not that, if a name is not `[a-zA-Z0-9_.-]{1,64}` or not unique, if a schema has a
+    /// [`ToolError`] if it is not that, if a name is not `[a-zA-Z0-9_.-]{1,128}` or not unique, if a schema has a
     /// keyword that no grammar can say, or if there is more of anything than the limits allow.
     pub fn parse(json: &str) -> Result<Self, ToolError> {
         if json.len() > MAX_BYTES {
@@ -306,11 +306,11 @@ mod tests {
 
     #[test]
     fn names_are_short_plain_and_unique() {
-        for name in ["", "a b", "é", "a\\\"b", &"x".repeat(65)] {
+        for name in ["", "a b", "é", "a\\\"b", &"x".repeat(129)] {
             let message = error(&format!(r#"[{{"name": "{name}"}}]"#));
-            assert!(message.ends_with("expected 1 to 64 of a-z A-Z 0-9 _ . -"), "{message}");
+            assert!(message.ends_with("expected 1 to 128 of a-z A-Z 0-9 _ . -"), "{message}");
         }
-        assert!(ToolSet::parse(&format!(r#"[{{"name": "{}"}}, {{"name": "a-b.c_D9"}}]"#, "x".repeat(64))).is_ok());
+        assert!(ToolSet::parse(&format!(r#"[{{"name": "{}"}}, {{"name": "a-b.c_D9"}}]"#, "x".repeat(128))).is_ok());
         assert_eq!(error(r#"[{"name": "f"}, {"name": "g"}, {"name": "f"}]"#), "two tools are called f");
     }
 
