@@ -244,6 +244,44 @@ fn a_call_that_was_told_of_too_early_is_taken_back() {
     assert_eq!(outcome, Outcome { n_broken: 1, ..answer(text, &[]) });
 }
 
+/// What a parser says of a text that the length limit has cut.
+fn read_cut(format: Format, text: &str) -> (Vec<Piece>, Outcome) {
+    let mut parser = Parser::new(format, Thinking::Never);
+    let mut pieces = parser.push(text);
+    let (last, outcome) = parser.finish_cut();
+    pieces.extend(last);
+    (pieces, outcome)
+}
+
+#[test]
+fn a_call_that_is_cut_is_no_text() {
+    for (format, head, call) in [
+        (
+            Format::Hermes,
+            "I look. ",
+            "<tool_call>\n{\"name\": \"find\", \"arguments\": {\"a\": \"b c\"}}\n</tool_call>",
+        ),
+        (Format::MarkedList, "I look. ", "[TOOL_CALLS][{\"name\": \"find\", \"arguments\": {\"a\": \"b c\"}}]"),
+        (Format::MarkedName, "I look. ", "[TOOL_CALLS]find[CALL_ID]abcDEF123[ARGS]{\"a\": \"b c\"}"),
+        (Format::Bare, "", "{\"name\": \"find\", \"parameters\": {\"a\": \"b c\"}}"),
+        (Format::Generic, "", "{\"tool_calls\": [{\"name\": \"find\", \"arguments\": {\"a\": \"b c\"}}]}"),
+    ] {
+        for n_bytes in 2..call.len() {
+            let (pieces, outcome) = read_cut(format, &format!("{head}{}", &call[..n_bytes]));
+            assert_eq!(outcome.text.trim_end(), head.trim_end(), "{format:?}, {}", &call[..n_bytes]);
+            let n_begun = pieces.iter().filter(|piece| matches!(piece, Piece::CallBegin { .. })).count();
+            assert_eq!(n_begun, outcome.n_broken + outcome.calls.len(), "{format:?}, {}", &call[..n_bytes]);
+        }
+    }
+}
+
+#[test]
+fn a_text_that_is_cut_is_there_to_its_end() {
+    for text in ["a <", "a\n", "a < b", "[TOOL"] {
+        assert_eq!(read_cut(Format::Hermes, text).1.text, text);
+    }
+}
+
 #[test]
 fn ids_go_on_from_those_of_the_conversation_and_never_repeat() {
     let hermes = Parser::new(Format::Hermes, Thinking::Maybe).after_calls(["call_1", "x", "call_4"]);
@@ -263,12 +301,12 @@ fn ids_go_on_from_those_of_the_conversation_and_never_repeat() {
 #[test]
 fn a_row_of_calls_has_names_and_ids_that_are_some() {
     for head in
-        ["f[CALL_ID]a[CALL_ID]b", "f[CALL_ID]a[CALL_ID]", &"f".repeat(65), &format!("f[CALL_ID]{}", "i".repeat(65))]
+        ["f[CALL_ID]a[CALL_ID]b", "f[CALL_ID]a[CALL_ID]", &"f".repeat(129), &format!("f[CALL_ID]{}", "i".repeat(129))]
     {
         assert!(is_text(Format::MarkedName, &format!("[TOOL_CALLS]{head}[ARGS]{{}}")), "{head}");
     }
-    let longest = format!("[TOOL_CALLS]{}[CALL_ID]{}[ARGS]{{}}", "f".repeat(64), "i".repeat(64));
-    assert_eq!(outcome(Format::MarkedName, &longest).calls[0].name.len(), 64);
+    let longest = format!("[TOOL_CALLS]{}[CALL_ID]{}[ARGS]{{}}", "f".repeat(128), "i".repeat(128));
+    assert_eq!(outcome(Format::MarkedName, &longest).calls[0].name.len(), 128);
     assert_eq!(outcome(Format::MarkedName, "[TOOL_CALLS]f[CALL_ID][ARGS]{}").calls[0].id, "000000001");
 }
 
@@ -411,7 +449,7 @@ fn chunks<'a>(text: &'a str, cuts: &[prop::sample::Index]) -> Vec<&'a str> {
 }
 
 fn is_name(text: &str) -> bool {
-    (1..=64).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
+    (1..=128).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
 }
 
 /// The characters of a text that are not JSON's white space.
