@@ -2,11 +2,15 @@
 
 use axum::{
     Json,
+    http::HeaderMap,
     response::{IntoResponse, Response},
 };
 use serde_json::{Value, json};
 
-use crate::refusal::{Kind, Refusal};
+use crate::{
+    anthropic::models,
+    refusal::{Kind, Refusal},
+};
 
 /// An interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,12 +21,14 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
-    /// That of a path; ours are like OpenAI's.
-    pub(crate) fn of(path: &str) -> Self {
+    /// The interface of a request. Paths of atta's own, and unknown ones, are like OpenAI's unless Anthropic's client asks.
+    pub(crate) fn of(path: &str, headers: &HeaderMap) -> Self {
         match path {
             "/v1/messages" => Self::Anthropic,
             path if path.starts_with("/v1/messages/") => Self::Anthropic,
             path if path.starts_with("/api/") => Self::Ollama,
+            _ if headers.contains_key("anthropic-version") => Self::Anthropic,
+            path if path.starts_with("/v1/models") && models::is_asked(headers) => Self::Anthropic,
             _ => Self::OpenAi,
         }
     }
@@ -34,7 +40,10 @@ impl Dialect {
         match self {
             Self::OpenAi => json!({ "error": { "message": message, "type": kind, "param": param, "code": code } }),
             Self::Anthropic => {
-                let error = json!({ "type": kind, "message": named(refusal) });
+                let mut error = json!({ "type": kind, "message": named(refusal) });
+                if let Some(code) = code {
+                    error["details"] = json!({ "error_code": code });
+                }
                 json!({ "type": "error", "error": error, "request_id": request_id })
             }
             Self::Ollama => json!({ "error": message }),

@@ -171,7 +171,10 @@ impl From<Error> for Refusal {
         let message = error.to_string();
         match error {
             Error::PromptTooLong { n_prompt, n_ctx } => {
-                let message = format!("the prompt has {n_prompt} tokens, but the context of this server holds {n_ctx}");
+                // Claude Code reads the two numbers, and makes the conversation shorter.
+                let message = format!(
+                    "the prompt is too long: {n_prompt} tokens > {n_ctx} maximum, the context of this server (set by -c)"
+                );
                 Self { code: Some("context_length_exceeded"), ..Self::field("messages", message) }
             }
             Error::EmptyPrompt => Self::bad(message),

@@ -91,6 +91,7 @@ async fn around(State(app): State<Arc<App>>, mut request: Request, next: Next) -
     let remarks = Remarks::default();
     request.extensions_mut().insert(remarks.clone());
     let headers = request.headers();
+    let dialect = Dialect::of(&path, headers);
     let (has_keys, names) = (!app.options.api_keys.is_empty(), app.options.is_local());
     let response = if !has_keys && !access::is_from_here(headers, app.options.scheme(), names) {
         Refusal::foreign().into_response()
@@ -99,7 +100,6 @@ async fn around(State(app): State<Arc<App>>, mut request: Request, next: Next) -
     } else {
         next.run(request).await
     };
-    let dialect = Dialect::of(&path);
     let mut response = dialect.respond(response, &id);
     if let Ok(value) = HeaderValue::from_str(&id) {
         dialect.id_headers().iter().for_each(|name| drop(response.headers_mut().insert(*name, value.clone())));

@@ -57,6 +57,19 @@ pub(super) fn thinking_block(text: &str) -> Value {
     json!({ "type": "thinking", "thinking": text, "signature": "" })
 }
 
+/// Ids begin as those of the interface do, unless the model's template wants others.
 pub(super) fn call_block(id: &str, name: &str, input: Value) -> Value {
+    let id = id.strip_prefix("call_").map_or_else(|| id.to_owned(), |rest| format!("toolu_{rest}"));
     json!({ "type": "tool_use", "id": id, "name": name, "input": input })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_calls_begin_as_the_interface_has_them() {
+        assert_eq!(call_block("call_00af", "f", json!({}))["id"], "toolu_00af");
+        assert_eq!(call_block("abcDEF123", "f", json!({}))["id"], "abcDEF123", "a template may insist on nine");
+    }
 }

@@ -12,32 +12,36 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    says::{Blocks, Plain, Turn},
-    talk::{Talk, Thinking},
+    accepted,
+    says::Turn,
+    talk::{OutputConfig, Talk, Thinking, Thread},
     tools::{Choice, Tool},
 };
 use crate::{
     app::App,
-    body::Incoming,
+    body::{Accepted, Incoming},
     models::Model,
     prepare::{self, Ask, Asked},
     refusal::Refusal,
     remarks::Remarks,
 };
 
+/// What a prompt is made of. All other fields of a request for an answer are accepted.
 #[derive(Debug, Deserialize)]
 pub(crate) struct CountRequest {
     messages: Vec<Turn>,
     model: Option<String>,
-    system: Option<Blocks<Plain>>,
+    system: Option<Value>,
     tools: Option<Vec<Tool>>,
     tool_choice: Option<Choice>,
     thinking: Option<Thinking>,
-    #[serde(rename = "cache_control")]
-    _cache_control: Option<Value>,
+    output_config: Option<OutputConfig>,
+    thread: Option<Thread>,
 }
 
 impl Ask for CountRequest {
+    const ACCEPTED: Accepted = accepted::FIELDS;
+
     fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
@@ -49,8 +53,9 @@ pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> R
     Ok(Json(json!({ "input_tokens": count })).into_response())
 }
 
-fn count(model: &Model, request: CountRequest, _remarks: &Remarks) -> Result<usize, Refusal> {
-    let CountRequest { messages: turns, system, tools, tool_choice, thinking, .. } = request;
-    let talk = Talk { turns, system, tools, tool_choice, thinking }.understood(model)?;
+fn count(model: &Model, request: CountRequest, remarks: &Remarks) -> Result<usize, Refusal> {
+    let CountRequest { messages: turns, system, tools, tool_choice, thinking, output_config, thread, .. } = request;
+    let talk =
+        Talk { turns, system, tools, tool_choice, thinking, output_config, thread }.understood(model, remarks)?;
     Ok(prepare::ask(model, &talk.said(), &GenerateOptions::default())?.prompt.ids.len())
 }

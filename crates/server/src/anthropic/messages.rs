@@ -12,16 +12,17 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
+    accepted,
     content::Content,
     parts::Parts,
-    says::{Blocks, Plain, Turn},
-    talk::{Talk, Thinking},
+    says::Turn,
+    talk::{Format, OutputConfig, Talk, Thinking, Thread},
     tools::{Choice, Tool},
 };
 use crate::{
     answer::{Answers, End, Happening},
     app::App,
-    body::Incoming,
+    body::{Accepted, Incoming},
     models::Model,
     prepare::{self, Ask, Prepared},
     refusal::Refusal,
@@ -30,13 +31,13 @@ use crate::{
     stream,
 };
 
-/// What may be asked for. Fields with an underscore mean nothing to us, and nothing to the answer.
+/// The fields that are kept; [`accepted`] has others.
 #[derive(Debug, Deserialize)]
 pub(crate) struct MessagesRequest {
     messages: Vec<Turn>,
     max_tokens: usize,
     model: Option<String>,
-    system: Option<Blocks<Plain>>,
+    system: Option<Value>,
     stream: Option<bool>,
     stop_sequences: Option<Vec<String>>,
     temperature: Option<f32>,
@@ -45,24 +46,15 @@ pub(crate) struct MessagesRequest {
     tools: Option<Vec<Tool>>,
     tool_choice: Option<Choice>,
     thinking: Option<Thinking>,
-    #[serde(rename = "metadata")]
-    _metadata: Option<Value>,
-    /// The beginning of a prompt is kept anyway.
-    #[serde(rename = "cache_control")]
-    _cache_control: Option<Value>,
-    #[serde(rename = "service_tier")]
-    _service_tier: Option<Tier>,
-}
-
-/// There is one.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Tier {
-    Auto,
-    StandardOnly,
+    output_config: Option<OutputConfig>,
+    /// As older clients have it: `output_config.format`.
+    output_format: Option<Format>,
+    thread: Option<Thread>,
 }
 
 impl Ask for MessagesRequest {
+    const ACCEPTED: Accepted = accepted::FIELDS;
+
     fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
@@ -78,12 +70,16 @@ impl MessagesRequest {
             max_tokens: Some(self.max_tokens),
             ..Wanted::default()
         };
+        let mut output_config = self.output_config.unwrap_or_default();
+        output_config.format = output_config.format.or(self.output_format);
         let talk = Talk {
             turns: self.messages,
             system: self.system,
             tools: self.tools,
             tool_choice: self.tool_choice,
             thinking: self.thinking,
+            output_config: Some(output_config),
+            thread: self.thread,
         };
         Ok((talk, wanted.into_options()?))
     }
@@ -103,11 +99,13 @@ pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> R
     if stream { Ok(stream::events(answers, Parts::new(head, n_prompt))) } else { whole(&head, answers).await }
 }
 
-fn prepared(model: &Model, request: MessagesRequest, _remarks: &Remarks) -> Result<(Prepared, How), Refusal> {
+fn prepared(model: &Model, request: MessagesRequest, remarks: &Remarks) -> Result<(Prepared, How), Refusal> {
     let stream = request.stream == Some(true);
-    let in_their_words = |refusal: Refusal| refusal.renamed("stop", "stop_sequences");
+    let in_their_words =
+        |refusal: Refusal| refusal.renamed("stop", "stop_sequences").renamed("response_format", "output_config.format");
     let (talk, options) = request.into_parts().map_err(in_their_words)?;
-    let talk = talk.understood(model)?;
+    let talk = talk.understood(model, remarks).map_err(in_their_words)?;
+    let options = GenerateOptions { constraint: talk.constraint.clone(), ..options };
     let prepared = prepare::answers(model, &talk.said(), &options, 1).map_err(in_their_words)?;
     let n_prompt = prepared.jobs.iter().map(atta_engine::Job::n_prompt).sum();
     Ok((prepared, How { stream, stops: options.stop, n_prompt }))

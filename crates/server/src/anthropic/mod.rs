@@ -1,10 +1,13 @@
-//! Anthropic's interface: `/v1/messages`, `/v1/messages/count_tokens`.
+//! Anthropic's interface: `/v1/messages`, `/v1/messages/count_tokens`, and its form of `/v1/models`.
 //!
-//! Source: Anthropic, "API reference: Messages", 2025. A field or a block that is not supported is refused by its name.
+//! Source: Anthropic, "API reference: Messages", 2026. [`accepted`] has the fields that change nothing here.
 
+mod accepted;
+mod blocks;
 mod content;
 pub(crate) mod count;
 pub(crate) mod messages;
+pub(crate) mod models;
 mod parts;
 mod says;
 mod talk;

@@ -1,6 +1,7 @@
-//! Messages of a request, in our own words.
+//! Messages of a request, in the engine's words.
 //!
-//! There a message is a list of blocks; here it is a text with thoughts and calls, and a result is a message by itself.
+//! In the interface a message is a list of blocks; in the engine it is a text with thoughts and calls, and a result of a tool
+//! is a message by itself. What a model cannot read is left out of earlier turns, and refused in the last one.
 
 use std::collections::HashMap;
 
@@ -8,143 +9,75 @@ use atta_engine::{
     chat::{Message, Role},
     tools::ToolCall,
 };
-use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
-use crate::refusal::Refusal;
+use super::blocks::{Block, at, blocks, texts};
+use crate::{refusal::Refusal, remarks::Remarks};
+
+/// The beginning of a system block by which Claude Code accounts for a request. It may differ in each request, so that no
+/// prompt could reuse the one before.
+const BILLING: &str = "x-anthropic-billing-header:";
 
 /// A message.
 #[derive(Debug, Deserialize)]
 pub(super) struct Turn {
     role: Speaker,
-    content: Blocks<Block>,
+    content: Option<Value>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Speaker {
     User,
     Assistant,
-}
-
-/// Blocks, or a text that stands for a block.
-#[derive(Debug, Deserialize)]
-#[serde(try_from = "Value", bound(deserialize = "B: DeserializeOwned + From<Text>"))]
-pub(super) struct Blocks<B>(Vec<B>);
-
-/// What is text wherever it may stand. Fields with an underscore mean nothing to us: the beginning of a prompt is kept
-/// anyway, and others are what clients add to blocks of answers when they send them back.
-#[derive(Debug, Deserialize)]
-pub(super) struct Text {
-    text: String,
-    #[serde(rename = "cache_control")]
-    _cache_control: Option<Value>,
-    #[serde(rename = "citations")]
-    _citations: Option<[(); 0]>,
-    #[serde(rename = "parsed_output")]
-    _parsed_output: Option<()>,
-}
-
-/// A block where nothing but text may stand.
-#[derive(Debug, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Plain {
-    Text(Text),
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Block {
-    Text(Text),
-    Thinking(Thought),
-    /// Thoughts of another model that nobody but itself can read.
-    RedactedThinking {
-        #[serde(rename = "data")]
-        _data: String,
-    },
-    ToolUse(Call),
-    ToolResult(Outcome),
+    System,
 }
 
 #[derive(Debug, Deserialize)]
 struct Thought {
     thinking: String,
-    #[serde(rename = "signature")]
-    _signature: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
 struct Call {
     id: String,
     name: String,
-    input: Map<String, Value>,
-    #[serde(rename = "cache_control")]
-    _cache_control: Option<Value>,
-    #[serde(rename = "caller")]
-    _caller: Option<()>,
-    #[serde(rename = "toolset_name")]
-    _toolset_name: Option<()>,
+    input: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
 struct Outcome {
     tool_use_id: String,
-    content: Option<Blocks<Plain>>,
+    content: Option<Value>,
     is_error: Option<bool>,
-    #[serde(rename = "cache_control")]
-    _cache_control: Option<Value>,
 }
 
-impl<B: DeserializeOwned + From<Text>> TryFrom<Value> for Blocks<B> {
-    type Error = String;
-
-    fn try_from(value: Value) -> Result<Self, String> {
-        let block = |(i, block)| serde_json::from_value(block).map_err(|error| format!("block {i}: {error}"));
-        match value {
-            Value::String(text) => Ok(Self(vec![Text::from(text).into()])),
-            Value::Array(blocks) => Ok(Self(blocks.into_iter().enumerate().map(block).collect::<Result<_, _>>()?)),
-            _ => Err("neither a text nor a list of blocks".to_owned()),
-        }
-    }
+/// A summary of what was said earlier.
+#[derive(Debug, Deserialize)]
+struct Compaction {
+    content: Option<String>,
 }
 
-impl From<String> for Text {
-    fn from(text: String) -> Self {
-        Self { text, _cache_control: None, _citations: None, _parsed_output: None }
+/// The text of the field `system`.
+pub(super) fn system(content: Option<Value>, remarks: &Remarks) -> Result<Option<String>, Refusal> {
+    let Some(Value::Array(mut list)) = content else { return texts(content, "system", remarks) };
+    let n_blocks = list.len();
+    list.retain(|block| !block["text"].as_str().is_some_and(|text| text.starts_with(BILLING)));
+    if list.len() < n_blocks {
+        remarks.add(format!("system: the block {BILLING} is left out: no prompt could reuse the one before"));
     }
-}
-
-impl From<Text> for Block {
-    fn from(text: Text) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl From<Text> for Plain {
-    fn from(text: Text) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl Blocks<Plain> {
-    pub(super) fn into_text(self) -> String {
-        let texts: Vec<String> = self.0.into_iter().map(|Plain::Text(text)| text.text).collect();
-        texts.join("\n")
-    }
-}
-
-impl Outcome {
-    /// Templates have no word for errors.
-    fn into_text(self) -> String {
-        let text = self.content.map_or_else(String::new, Blocks::into_text);
-        if self.is_error == Some(true) { format!("Error: {text}") } else { text }
-    }
+    texts(Some(Value::Array(list)), "system", remarks)
 }
 
 /// The messages of turns. Several of the same speaker in a row are one.
-pub(super) fn messages(turns: Vec<Turn>) -> Result<Vec<Message>, Refusal> {
-    let mut said = Said::default();
-    turns.into_iter().try_for_each(|turn| said.turn(turn))?;
+pub(super) fn messages(turns: Vec<Turn>, remarks: &Remarks) -> Result<Vec<Message>, Refusal> {
+    let last = turns.iter().rposition(|turn| turn.role == Speaker::Assistant).map_or(0, |i| i + 1);
+    let mut said = Said { messages: Vec::new(), names: HashMap::new(), remarks, is_last: false };
+    for (i, turn) in turns.into_iter().enumerate() {
+        said.is_last = i >= last;
+        said.turn(i, turn)?;
+    }
     match said.messages.last().map(|message| message.role) {
         None => Err(Refusal::field("messages", "there are no messages")),
         Some(Role::Assistant) => {
@@ -155,58 +88,103 @@ pub(super) fn messages(turns: Vec<Turn>) -> Result<Vec<Message>, Refusal> {
 }
 
 /// What was said so far.
-#[derive(Default)]
-struct Said {
+struct Said<'a> {
     messages: Vec<Message>,
     /// Functions of calls, by their ids.
     names: HashMap<String, String>,
+    remarks: &'a Remarks,
+    /// Whether the turn is one that the model answers now.
+    is_last: bool,
 }
 
-impl Said {
-    fn turn(&mut self, Turn { role, content: Blocks(blocks) }: Turn) -> Result<(), Refusal> {
+impl Said<'_> {
+    fn turn(&mut self, i: usize, Turn { role, content }: Turn) -> Result<(), Refusal> {
+        let place = format!("messages[{i}]");
+        let blocks = blocks(content, &format!("{place}.content"))?;
         match role {
-            Speaker::User if blocks.is_empty() => Err(Refusal::field("messages", "a message of user without content")),
-            Speaker::User => blocks.into_iter().try_for_each(|block| self.user(block)),
+            Speaker::User if blocks.is_empty() => Err(at(&place, "a message of user without content")),
+            Speaker::User => blocks.iter().try_for_each(|block| self.user(block)),
+            Speaker::System => blocks.iter().try_for_each(|block| self.system(block)),
             Speaker::Assistant => {
                 // An answer may be nothing at all.
                 self.last(Role::Assistant);
-                blocks.into_iter().try_for_each(|block| self.assistant(block))
+                blocks.iter().try_for_each(|block| self.assistant(block))
             }
         }
     }
 
-    fn user(&mut self, block: Block) -> Result<(), Refusal> {
-        match block {
-            Block::Text(text) => join(&mut self.last(Role::User).content, &text.text),
-            Block::ToolResult(outcome) => {
-                let id = outcome.tool_use_id.clone();
-                let name = self.names.get(&id).ok_or_else(|| {
-                    Refusal::field(
-                        "messages",
-                        format!("a tool_result of {id:?}, but no tool_use before it has that id"),
-                    )
-                })?;
-                self.messages.push(Message::tool(id, name, outcome.into_text()));
+    fn user(&mut self, block: &Block) -> Result<(), Refusal> {
+        match block.kind.as_str() {
+            "tool_result" => return self.result(block),
+            "thinking" | "redacted_thinking" | "tool_use" => {
+                return Err(block.error("a block of user that only the assistant can write"));
             }
-            Block::Thinking(_) | Block::RedactedThinking { .. } | Block::ToolUse(_) => {
-                return Err(Refusal::field("messages", "a block of user that only the assistant can write"));
+            _ => {}
+        }
+        match block.text(self.remarks)? {
+            Some(text) => join(&mut self.last(Role::User).content, &text),
+            None if self.is_last => return Err(block.unreadable()),
+            None => {
+                // The turn stays, even if nothing of it does.
+                self.last(Role::User);
+                block.leave_out(self.remarks);
             }
         }
         Ok(())
     }
 
-    fn assistant(&mut self, block: Block) -> Result<(), Refusal> {
-        let message = self.last(Role::Assistant);
-        match block {
-            Block::Text(text) => join(&mut message.content, &text.text),
-            Block::Thinking(thought) => join(message.reasoning.get_or_insert_default(), &thought.thinking),
-            Block::RedactedThinking { .. } => {}
-            Block::ToolUse(Call { id, name, input, .. }) => {
-                message.tool_calls.push(ToolCall { id: id.clone(), name: name.clone(), arguments: input.into() });
-                self.names.insert(id, name);
-            }
-            Block::ToolResult(_) => return Err(Refusal::field("messages", "a tool_result of the assistant")),
+    fn system(&mut self, block: &Block) -> Result<(), Refusal> {
+        match block.text(self.remarks)? {
+            Some(text) => join(&mut self.last(Role::System).content, &text),
+            None => block.leave_out(self.remarks),
         }
+        Ok(())
+    }
+
+    fn result(&mut self, block: &Block) -> Result<(), Refusal> {
+        let outcome: Outcome = block.read(self.remarks)?;
+        let id = outcome.tool_use_id.clone();
+        let Some(name) = self.names.get(&id) else {
+            return Err(block.error(format!("a tool_result of {id:?}, but no tool_use before it has that id")));
+        };
+        let message = Message::tool(id, name, outcome.into_text(block, self.remarks)?);
+        self.messages.push(message);
+        Ok(())
+    }
+
+    fn assistant(&mut self, block: &Block) -> Result<(), Refusal> {
+        match block.kind.as_str() {
+            "thinking" => {
+                let Thought { thinking } = block.read(self.remarks)?;
+                join(self.last(Role::Assistant).reasoning.get_or_insert_default(), &thinking);
+            }
+            // Thoughts that only the model of another server can read.
+            "redacted_thinking" => {}
+            "tool_use" => self.call(block)?,
+            "tool_result" => return Err(block.error("a tool_result of the assistant")),
+            "compaction" => {
+                let Compaction { content } = block.read(self.remarks)?;
+                content.into_iter().for_each(|text| join(&mut self.last(Role::Assistant).content, &text));
+            }
+            _ => match block.text(self.remarks)? {
+                Some(text) => join(&mut self.last(Role::Assistant).content, &text),
+                None => block.leave_out(self.remarks),
+            },
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, block: &Block) -> Result<(), Refusal> {
+        let Call { id, name, input } = block.read(self.remarks)?;
+        let arguments = match input.unwrap_or_else(|| json!({})) {
+            Value::Object(fields) => fields,
+            other => {
+                block.remark("its input is no object, and taken as a text", self.remarks);
+                as_object(other)
+            }
+        };
+        self.names.insert(id.clone(), name.clone());
+        self.last(Role::Assistant).tool_calls.push(ToolCall { id, name, arguments: arguments.into() });
         Ok(())
     }
 
@@ -219,6 +197,37 @@ impl Said {
     }
 }
 
+impl Outcome {
+    /// What the model gets; there is no other word for errors. A block without text leaves a line that says so, because the
+    /// model waits for a result.
+    fn into_text(self, block: &Block, remarks: &Remarks) -> Result<String, Refusal> {
+        let mut all = String::new();
+        for part in block.within("content", self.content)? {
+            match part.text(remarks)? {
+                Some(text) => join(&mut all, &text),
+                None => {
+                    part.leave_out(remarks);
+                    join(&mut all, &format!("[a block of type {:?} that this model cannot read]", part.kind));
+                }
+            }
+        }
+        Ok(if self.is_error == Some(true) { format!("Error: {all}") } else { all })
+    }
+}
+
+/// Arguments that are no object, such as those of a call that was cut: templates want an object.
+fn as_object(input: Value) -> Map<String, Value> {
+    let text = match input {
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    match serde_json::from_str(&text) {
+        Ok(Value::Object(fields)) => fields,
+        _ if text.trim().is_empty() => Map::new(),
+        _ => Map::from_iter([("input".to_owned(), text.into())]),
+    }
+}
+
 fn join(text: &mut String, more: &str) {
     if !text.is_empty() {
         text.push('\n');
@@ -228,24 +237,32 @@ fn join(text: &mut String, more: &str) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
-    fn said(turns: Value) -> Vec<Message> {
-        messages(serde_json::from_value(turns).unwrap()).unwrap()
+    /// What was said, and what is remarked on it.
+    fn read(turns: Value) -> (Result<Vec<Message>, String>, Vec<String>) {
+        let remarks = Remarks::default();
+        let read = match serde_json::from_value(turns) {
+            Ok(turns) => messages(turns, &remarks).map_err(|refusal| refusal.message),
+            Err(error) => Err(error.to_string()),
+        };
+        (read, remarks.take())
     }
 
-    /// Why turns are not taken, by whoever it is that does not.
-    fn refused(turns: Value) -> String {
-        match serde_json::from_value(turns) {
-            Ok(turns) => messages(turns).unwrap_err().message,
-            Err(error) => error.to_string(),
-        }
+    fn said(turns: Value) -> Vec<Message> {
+        read(turns).0.unwrap()
     }
 
     fn text(text: &str) -> Value {
         json!({ "type": "text", "text": text })
+    }
+
+    fn image() -> Value {
+        json!({ "type": "image", "source": { "type": "base64", "media_type": "image/png", "data": "" } })
+    }
+
+    fn tool_use(id: &str, input: Value) -> Value {
+        json!({ "type": "tool_use", "id": id, "name": "f", "input": input, "caller": { "type": "direct" } })
     }
 
     #[test]
@@ -257,6 +274,29 @@ mod tests {
             { "role": "user", "content": "d" },
         ]);
         assert_eq!(said(turns), [Message::user("a\nb\nc"), Message::assistant(""), Message::user("d")]);
+    }
+
+    #[test]
+    fn a_system_message_stays_where_it_stands() {
+        let turns = json!([
+            { "role": "user", "content": "a" },
+            { "role": "system", "content": [text("b")] },
+            { "role": "assistant", "content": "c" },
+            { "role": "user", "content": "d" },
+            { "role": "system", "content": "e" },
+        ]);
+        let (user, system) = (Message::user, Message::system);
+        assert_eq!(said(turns), [user("a"), system("b"), Message::assistant("c"), user("d"), system("e")]);
+    }
+
+    #[test]
+    fn the_block_that_accounts_for_a_request_is_no_system_text() {
+        let remarks = Remarks::default();
+        let blocks = json!([text("x-anthropic-billing-header: cc_version=2.1; cch=0f;"), text("Be kind.")]);
+        assert_eq!(system(Some(blocks), &remarks).unwrap().as_deref(), Some("Be kind."));
+        assert_eq!(remarks.take().len(), 1);
+        assert_eq!(system(Some("a".into()), &remarks).unwrap().as_deref(), Some("a"));
+        assert_eq!(system(None, &remarks).unwrap(), None);
     }
 
     #[test]
@@ -285,24 +325,68 @@ mod tests {
     }
 
     #[test]
+    fn an_input_that_is_no_object_is_a_text() {
+        for (input, expected) in [
+            (json!("{\"room\": \"ki"), json!({ "input": "{\"room\": \"ki" })),
+            (json!("{\"room\": \"attic\"}"), json!({ "room": "attic" })),
+            (json!(""), json!({})),
+            (json!(null), json!({})),
+            (json!([1]), json!({ "input": "[1]" })),
+        ] {
+            let turns = json!([
+                { "role": "user", "content": "a" },
+                { "role": "assistant", "content": [tool_use("1", input)] },
+                { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "1" }] },
+            ]);
+            assert_eq!(said(turns)[1].tool_calls[0].arguments, expected);
+        }
+    }
+
+    #[test]
+    fn what_a_model_cannot_read_is_left_out_of_earlier_turns_with_a_remark() {
+        let search = json!({ "type": "server_tool_use", "id": "s", "name": "web_search", "input": {} });
+        let found = json!({ "type": "web_search_tool_result", "tool_use_id": "s", "content": [] });
+        let (read, remarks) = read(json!([
+            { "role": "user", "content": [image()] },
+            { "role": "assistant", "content": [search, found, text("b"), { "type": "compaction", "content": "c" }] },
+            { "role": "user", "content": "d" },
+        ]));
+        assert_eq!(read.unwrap(), [Message::user(""), Message::assistant("b\nc"), Message::user("d")]);
+        let of = |kind: &str| format!("messages[].content[]: a {kind} block is left out: this model reads text only");
+        assert_eq!(remarks, ["image", "server_tool_use", "web_search_tool_result"].map(of));
+    }
+
+    #[test]
+    fn a_result_that_a_model_cannot_read_says_so() {
+        let (read, remarks) = read(json!([
+            { "role": "user", "content": "a" },
+            { "role": "assistant", "content": [tool_use("1", json!({}))] },
+            { "role": "user", "content": [
+                { "type": "tool_result", "tool_use_id": "1", "content": [text("page 1"), image()] },
+            ] },
+        ]));
+        let expected = "page 1\n[a block of type \"image\" that this model cannot read]";
+        assert_eq!(read.unwrap()[2], Message::tool("1", "f", expected));
+        assert!(remarks.iter().any(|remark| remark.contains("image")), "{remarks:?}");
+    }
+
+    #[test]
     fn what_has_no_place_is_refused_by_its_name() {
-        let image = json!({ "type": "image", "source": {} });
         let inside = |role: &str, block: Value| json!([{ "role": role, "content": [block] }]);
         let result = |content: Value| json!({ "type": "tool_result", "tool_use_id": "1", "content": content });
         for (turns, expected) in [
-            (inside("user", image.clone()), "block 0: unknown variant `image`"),
-            (inside("user", result(json!([image]))), "unknown variant `image`"),
+            (inside("user", image()), "messages[0].content[0]: this model reads text only, and no image block"),
+            (inside("user", json!({ "type": "document", "source": { "type": "url" } })), "no document block"),
             (inside("user", result(json!("a"))), "no tool_use before it has that id"),
             (inside("assistant", result(json!("a"))), "a tool_result of the assistant"),
             (inside("user", json!({ "type": "thinking", "thinking": "a" })), "only the assistant"),
-            (inside("user", json!({ "type": "text", "text": "a", "x": 1 })), "unknown field `x`"),
-            (inside("system", text("a")), "unknown variant `system`"),
+            (inside("tool", text("a")), "unknown variant `tool`"),
             (json!([{ "role": "user", "content": "a" }, { "role": "assistant", "content": "b" }]), "does not go on"),
             (json!([{ "role": "user", "content": [] }]), "without content"),
             (json!([{ "role": "user", "content": 1 }]), "neither a text nor a list"),
             (json!([]), "there are no messages"),
         ] {
-            let message = refused(turns);
+            let message = read(turns).0.unwrap_err();
             assert!(message.contains(expected), "{message:?}, expected {expected:?}");
         }
     }

@@ -39,7 +39,8 @@ fn is_refusal(path: &str, object: &Value) -> bool {
         _ if path.starts_with("/api/") => n_fields == 1 && is_said(error),
         _ if path.starts_with("/v1/messages") => {
             let is_error = object["type"] == "error" && is_said(&object["request_id"]);
-            n_fields == 3 && is_error && has_only(&["type", "message"]) && is_said(&error["message"])
+            let is_known = has_only(&["type", "message"]) || is_said(&error["details"]["error_code"]);
+            n_fields == 3 && is_error && is_known && is_said(&error["message"])
         }
         _ => n_fields == 1 && has_only(&["message", "type", "param", "code"]) && is_said(&error["message"]),
     }

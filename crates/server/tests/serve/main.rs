@@ -1,5 +1,6 @@
 //! Servers in this process: raw connections to them, and requests without any.
 
+mod anthropic;
 mod bodies;
 mod embeddings;
 mod form;
