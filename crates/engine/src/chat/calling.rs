@@ -102,13 +102,13 @@ pub(super) fn in_words(messages: &[Message]) -> Vec<Message> {
 }
 
 /// What a tool came to.
-fn result(message: &Message) -> String {
+pub(super) fn result(message: &Message) -> String {
     format!("Result of {}: {}", message.name.as_deref().unwrap_or("the tool"), message.content)
 }
 
 /// An answer in the form of [`Format::Generic`]. That has either a text or calls; where another model has written both, they
 /// stand in one object, so that nothing is lost and the model has one turn.
-fn answer(message: &Message) -> String {
+pub(super) fn answer(message: &Message) -> String {
     let call = |call: &ToolCall| json!({ "name": call.name, "arguments": call.arguments });
     let calls: Vec<Value> = message.tool_calls.iter().map(call).collect();
     match (message.content.as_str(), calls.is_empty()) {

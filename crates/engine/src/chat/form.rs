@@ -7,8 +7,12 @@ use atta_tokenizer::TokenKind;
 use serde_json::{Map, Value};
 
 use super::{
-    DateTime, Message, Origin, Prompt, Role, Template, TemplateError, ToolUse, calling, message::Conversation,
-    prompt::Guard, stop, template::SENTINEL,
+    DateTime, Message, Origin, Prompt, Template, TemplateError, ToolUse, calling,
+    message::Conversation,
+    prompt::Guard,
+    repair, stop,
+    system::{SystemSupport, Told},
+    template::SENTINEL,
 };
 use crate::{
     Constraint, Control, Engine, Error, GenerateOptions, OnLength,
@@ -19,7 +23,8 @@ use crate::{
 pub struct Form {
     engine: Engine,
     template: Template,
-    takes_system: bool,
+    /// Without native tools, and with some.
+    system_support: [SystemSupport; 2],
     guard: Guard,
     /// What has to end an answer as text, because the vocabulary has no token for it.
     stop: Option<String>,
@@ -53,9 +58,9 @@ pub struct Asked {
 impl Form {
     /// Of this template.
     pub fn new(engine: &Engine, template: Template) -> Self {
-        let tokenizer = engine.tokenizer();
+        let (tokenizer, template) = (engine.tokenizer(), template.with_empty_tools());
         Self {
-            takes_system: template.takes_system(),
+            system_support: SystemSupport::of(&template),
             guard: Guard::new(tokenizer, &template),
             stop: stop::stop_text(tokenizer, &template),
             engine: engine.clone(),
@@ -160,43 +165,24 @@ impl Form {
         culprit.map_or(error, |(tool, what)| ToolError::Definition { tool, what }.into())
     }
 
-    /// The conversation as the template writes it, with marks in what others have written.
+    /// The conversation as the template writes it, with marks in what others have written. It is adapted as far as the
+    /// template needs that: see [`SystemSupport`] and [`repair`].
     pub(super) fn marked(&self, said: &Said<'_>) -> Result<String, TemplateError> {
-        let words = said.tools.filter(|_| self.format() == Format::Generic);
-        let messages = match words {
-            Some(_) => self.with_system(said, &calling::in_words(said.messages)),
-            None => self.with_system(said, said.messages),
-        };
-        let native = said.tools.filter(|_| words.is_none());
-        let conversation = Conversation {
-            messages: &messages,
-            tools: native.map_or(&[], |used| used.tools.definitions()),
-            add_generation_prompt: true,
-            now: said.now,
-            extra: said.extra.cloned().unwrap_or_default(),
-        };
-        self.guard.render(&self.template, &conversation)
-    }
-
-    /// Messages with what the model is told in front of them.
-    fn with_system(&self, said: &Said<'_>, messages: &[Message]) -> Vec<Message> {
-        let mut messages = messages.to_vec();
-        let system = self.system_text(said);
-        if system.is_empty() {
-            return messages;
-        }
-        if self.takes_system {
-            messages.insert(0, Message::system(system));
-        } else if let Some(first) = messages.iter_mut().find(|message| message.role == Role::User) {
-            first.content = format!("{system}\n\n{}", first.content);
-        }
-        messages
-    }
-
-    /// What the model is told, instructions about tools included where its template has none.
-    fn system_text(&self, said: &Said<'_>) -> String {
+        let is_in_words = said.tools.is_some() && self.format() == Format::Generic;
+        let native = said.tools.filter(|_| !is_in_words).map_or(&[][..], |used| used.tools.definitions());
+        let messages = if is_in_words { calling::in_words(said.messages) } else { said.messages.to_vec() };
         let instructions = said.tools.and_then(|used| self.format().instructions(&used.tools));
-        let parts = said.system.into_iter().chain(instructions.as_deref()).filter(|text| !text.is_empty());
-        parts.collect::<Vec<_>>().join("\n\n")
+        let told = Told { before: said.system, after: instructions.as_deref() };
+        let support = self.system_support[usize::from(!native.is_empty())];
+        repair::first_accepted(&support.place(&told, messages), |messages| {
+            let conversation = Conversation {
+                messages,
+                tools: native,
+                add_generation_prompt: true,
+                now: said.now,
+                extra: said.extra.cloned().unwrap_or_default(),
+            };
+            self.guard.render(&self.template, &conversation)
+        })
     }
 }

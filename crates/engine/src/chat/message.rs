@@ -31,8 +31,11 @@ impl Role {
         }
     }
 
-    /// The role of a name.
+    /// The role of a name. A `developer` is who OpenAI's newer models call so: the system.
     pub fn named(name: &str) -> Option<Self> {
+        if name == "developer" {
+            return Some(Self::System);
+        }
         [Self::System, Self::User, Self::Assistant, Self::Tool].into_iter().find(|role| role.name() == name)
     }
 }
@@ -98,8 +101,9 @@ impl Message {
         object
     }
 
-    /// Reads what [`to_json`](Self::to_json) writes; also arguments as a text of JSON, and what other programs write where
-    /// there is nothing: calls or a content of null, arguments without any text. `None` for anything else.
+    /// Reads what [`to_json`](Self::to_json) writes; also arguments as a text of JSON (a text that is no JSON stays one),
+    /// `reasoning` and `thinking` for `reasoning_content`, and what other programs write where there is nothing: calls
+    /// or a content of null, arguments without any text. `None` for anything else.
     pub fn from_json(value: &Value) -> Option<Self> {
         let role = Role::named(value["role"].as_str()?)?;
         let calls = match &value["tool_calls"] {
@@ -109,11 +113,12 @@ impl Message {
         let tool_calls = calls.iter().map(call_of_json).collect::<Option<Vec<_>>>()?;
         let content = match &value["content"] {
             Value::String(text) => text.clone(),
-            Value::Null if !tool_calls.is_empty() => String::new(),
+            Value::Null => String::new(),
             _ => return None,
         };
         let text = |key: &str| value[key].as_str().map(str::to_owned);
-        let (reasoning, tool_call_id, name) = (text("reasoning_content"), text("tool_call_id"), text("name"));
+        let reasoning = || ["reasoning_content", "reasoning", "thinking"].into_iter().find_map(text);
+        let (reasoning, tool_call_id, name) = (reasoning(), text("tool_call_id"), text("name"));
         Some(Self { role, content, reasoning, tool_calls, tool_call_id, name })
     }
 }
@@ -126,7 +131,7 @@ fn call_of_json(value: &Value) -> Option<ToolCall> {
     let function = &value["function"];
     let arguments = match function.get("arguments")? {
         Value::String(text) if text.is_empty() => json!({}),
-        Value::String(text) => serde_json::from_str(text).ok()?,
+        Value::String(text) => serde_json::from_str(text).unwrap_or_else(|_| text.as_str().into()),
         arguments => arguments.clone(),
     };
     let (id, name) = (value["id"].as_str().unwrap_or_default(), function["name"].as_str()?);
@@ -185,15 +190,32 @@ mod tests {
             { "id": "1", "function": { "name": "f", "arguments": "" } },
         ] });
         assert_eq!(Message::from_json(&value).unwrap().tool_calls[0].arguments, json!({}));
-        let broken = json!({ "function": { "name": "f", "arguments": "{" } });
         for bad in [
-            json!({ "role": "user" }),
             json!({ "role": "nobody", "content": "a" }),
-            json!({ "role": "assistant", "content": "", "tool_calls": [broken] }),
             json!({ "role": "assistant", "content": "", "tool_calls": "none" }),
-            json!({ "role": "assistant", "content": null, "tool_calls": null }),
         ] {
             assert_eq!(Message::from_json(&bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn broken_arguments_are_a_text() {
+        let broken = json!({ "function": { "name": "f", "arguments": "{\"a\": " } });
+        let value = json!({ "role": "assistant", "content": "", "tool_calls": [broken] });
+        assert_eq!(Message::from_json(&value).unwrap().tool_calls[0].arguments, json!("{\"a\": "));
+    }
+
+    #[test]
+    fn a_developer_is_the_system_and_no_content_is_an_empty_one() {
+        let value = json!({ "role": "developer", "content": null });
+        assert_eq!(Message::from_json(&value), Some(Message::system("")));
+    }
+
+    #[test]
+    fn reasoning_has_three_names() {
+        for name in ["reasoning_content", "reasoning", "thinking"] {
+            let value = json!({ "role": "assistant", "content": "a", name: "so" });
+            assert_eq!(Message::from_json(&value).unwrap().reasoning.as_deref(), Some("so"));
         }
     }
 

@@ -11,7 +11,9 @@ mod default;
 mod form;
 mod message;
 mod prompt;
+mod repair;
 mod stop;
+mod system;
 mod template;
 
 use std::{ops::ControlFlow, time::Duration};

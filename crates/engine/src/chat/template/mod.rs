@@ -33,9 +33,11 @@ const FUEL: u64 = 100_000;
 /// Additional fuel for each byte of the conversation.
 const FUEL_PER_BYTE: u64 = 4;
 /// Additional fuel for each pair of messages: Gemma 4 looks back over the whole conversation for each message.
-const FUEL_PER_PAIR: u64 = 12;
+const FUEL_PER_PAIR: u64 = 8;
 /// Pairs of messages that add to the limits at most, so that no conversation can buy more than a few seconds.
 const MAX_PAIRS: u64 = 4_100 * 4_100;
+/// Fuel to write a date, beside that for each byte of its format.
+const FUEL_PER_DATE: u64 = 20;
 /// Bytes of a text that a method looks at for an instruction.
 const BYTES_PER_FUEL: u64 = 64;
 /// How deep calls of macros and loops may be within each other; a call counts four.
@@ -65,6 +67,20 @@ pub enum TemplateError {
     #[error("the chat template failed: {0}")]
     Failed(String),
 }
+
+impl TemplateError {
+    /// Whether another conversation might be accepted; one that takes too long is not tried again.
+    pub(super) fn may_be_repaired(&self) -> bool {
+        match self {
+            Self::Raised(_) => true,
+            Self::Failed(why) => why != TOO_LONG,
+            Self::TooLarge { .. } | Self::Syntax(_) => false,
+        }
+    }
+}
+
+/// Why a template failed that has used up its fuel.
+const TOO_LONG: &str = "it takes too long";
 
 /// Texts of tokens with a role that templates write, where a vocabulary has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -113,6 +129,21 @@ impl Template {
         Ok(Self { with_tools: Some(Program::new(source, &self.texts)?), ..self })
     }
 
+    /// The template with an empty list of tools where there are none, if it takes no conversation without: those that
+    /// were written for tools only go through the list without a look whether there is one.
+    pub(super) fn with_empty_tools(mut self) -> Self {
+        let messages = [Message::user(PROBE)];
+        let conversation = Conversation::probe(&messages);
+        if self.render(&conversation).is_err() {
+            let mut program = Program { no_tools: json!([]), ..self.program.clone() };
+            program.contents = program.probe(&self.texts);
+            if program.render(&conversation, &self.texts).is_ok() {
+                self.program = program;
+            }
+        }
+        self
+    }
+
     /// Writes a conversation down.
     ///
     /// # Errors
@@ -149,12 +180,15 @@ struct Program {
     /// The source as the interpreter takes it.
     rewritten: String,
     contents: Contents,
+    /// What `tools` is where there are none.
+    no_tools: serde_json::Value,
 }
 
 impl Program {
     fn new(source: &str, texts: &SpecialTexts) -> Result<Self, TemplateError> {
         let rewritten = source::rewrite(source)?;
-        let mut program = Self { source: source.to_owned(), rewritten, contents: Contents::Text };
+        let (source, contents, no_tools) = (source.to_owned(), Contents::Text, json!(null));
+        let mut program = Self { source, rewritten, contents, no_tools };
         environment(&Arc::new(Budget::new(InputSize::default())), None)
             .add_template(NAME, &program.rewritten)
             .map_err(|error| TemplateError::Syntax(error.to_string()))?;
@@ -176,7 +210,10 @@ impl Program {
     }
 
     fn render(&self, conversation: &Conversation<'_>, texts: &SpecialTexts) -> Result<String, TemplateError> {
-        let context = context(conversation, self.contents, texts);
+        let mut context = context(conversation, self.contents, texts);
+        if conversation.tools.is_empty() && !conversation.extra.contains_key("tools") {
+            context["tools"] = self.no_tools.clone();
+        }
         let size = InputSize { n_bytes: json_bytes(&context), n_pairs: n_pairs(conversation.messages.len()) };
         let mut environment = environment(&Arc::new(Budget::new(size)), conversation.now);
         environment.set_fuel(Some(fuel(size)));
@@ -207,7 +244,7 @@ fn failed(error: Error) -> TemplateError {
         source = cause.source();
     }
     match error.kind() {
-        ErrorKind::OutOfFuel => TemplateError::Failed("it takes too long".to_owned()),
+        ErrorKind::OutOfFuel => TemplateError::Failed(TOO_LONG.to_owned()),
         _ => TemplateError::Failed(error.to_string()),
     }
 }
@@ -294,7 +331,10 @@ fn environment<'s>(budget: &Arc<Budget>, now: Option<DateTime>) -> Environment<'
     environment.add_filter("float", python::float);
     environment.add_function(source::ITEMS, python::items);
     if let Some(now) = now {
-        environment.add_function("strftime_now", move |format: &str| now.format(format));
+        environment.add_function("strftime_now", move |state: &State, format: &str| {
+            state.consume_fuel(FUEL_PER_DATE + format.len() as u64)?;
+            now.format(format)
+        });
     }
     add_scales(&mut environment, budget);
     environment

@@ -60,6 +60,12 @@ impl DateTime {
         Self { year, month, day: day as u8 + 1, hour, minute, second }
     }
 
+    /// Local time: so many seconds after the beginning of 1970, on a clock that is `offset` seconds ahead of coordinated
+    /// universal time (east of Greenwich: positive).
+    pub fn from_unix_with_offset(seconds: u64, offset: i32) -> Self {
+        Self::from_unix(seconds.saturating_add_signed(offset.into()))
+    }
+
     /// Days of the year before this one.
     fn days_before(&self) -> u32 {
         let months = 1..self.month.clamp(1, 12);
@@ -173,6 +179,15 @@ mod tests {
             assert_eq!(got.unwrap(), want);
         }
         assert_eq!(DateTime::from_unix(u64::MAX).format("%F %T").unwrap(), "9999-12-31 23:59:59");
+    }
+
+    #[test]
+    fn an_offset_moves_the_clock_and_the_date() {
+        let at = |offset| DateTime::from_unix_with_offset(1_767_225_599, offset).format("%F %R").unwrap();
+        assert_eq!(
+            [at(0), at(-5 * 3600), at(1), at(14 * 3600)],
+            ["2025-12-31 23:59", "2025-12-31 18:59", "2026-01-01 00:00", "2026-01-01 13:59",]
+        );
     }
 
     #[test]

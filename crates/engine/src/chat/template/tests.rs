@@ -72,6 +72,16 @@ fn conversations_with_tools_have_a_template_of_their_own() {
     assert_eq!(template.render(&Conversation { tools: &tools, ..Conversation::default() }).unwrap(), "tools");
 }
 
+#[test]
+fn a_template_that_needs_a_list_of_tools_gets_an_empty_one() {
+    let source = "{% for t in tools %}{{ t }}{% endfor %}{{ messages[0].content }}";
+    let template = Template::new(source, SpecialTexts::default()).unwrap();
+    let messages = [Message::user("hi")];
+    let conversation = Conversation { messages: &messages, ..Conversation::default() };
+    assert!(template.render(&conversation).is_err(), "as in transformers");
+    assert_eq!(template.with_empty_tools().render(&conversation).unwrap(), "hi");
+}
+
 /// With a clock.
 fn timed(source: &str) -> (Result<String, TemplateError>, Duration) {
     let (start, now) = (Instant::now(), Some(DateTime::from_unix(0)));
@@ -173,9 +183,9 @@ fn what_would_never_end_or_would_fill_the_memory_fails() {
 #[test]
 fn fuel_grows_with_pairs_of_messages_up_to_a_cap() {
     let with = |n| fuel(InputSize { n_bytes: 0, n_pairs: n_pairs(n) });
-    assert!(with(2001) >= 10 * 2001 * 2001);
+    assert!(with(2001) >= 8 * 2001 * 2001);
     assert_eq!(with(1_000_000), with(usize::MAX));
-    assert!(with(usize::MAX) < 300_000_000, "a few seconds at 10 to 20 ns each");
+    assert!(with(usize::MAX) < 200_000_000, "a few seconds at 10 to 20 ns each");
 }
 
 #[test]
