@@ -1,7 +1,5 @@
 //! From a loaded model to a conversation: which template it is held in, and what time it is.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use atta::{
     Engine, SessionOptions,
     chat::{Chat, DateTime, Origin, SpecialTexts, Template},
@@ -17,8 +15,15 @@ pub(crate) fn open(
 ) -> Result<Chat, Failure> {
     let template = choose(engine, template)?;
     let mut chat = Chat::new(engine.session(session)?, template);
-    chat.set_now(SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|time| DateTime::from_unix(time.as_secs())));
+    chat.set_now(Some(local_now()));
     Ok(chat)
+}
+
+/// The time on the user's clock, as `datetime.now()` in transformers.
+fn local_now() -> DateTime {
+    let now = chrono::Local::now();
+    let seconds = u64::try_from(now.timestamp()).unwrap_or(0);
+    DateTime::from_unix_with_offset(seconds, now.offset().local_minus_utc())
 }
 
 fn choose(engine: &Engine, choice: Option<&TemplateChoice>) -> Result<Template, Failure> {

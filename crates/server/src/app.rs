@@ -8,6 +8,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use atta_engine::chat::DateTime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{ServerOptions, manners::Manners, metrics::Metrics, models::Models, refusal::Refusal, remarks::Logged};
@@ -64,6 +65,12 @@ impl App {
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)
     }
+}
+
+/// Local time for chat templates, as `datetime.now()` in transformers.
+pub(crate) fn local_now() -> DateTime {
+    let offset = chrono::Local::now().offset().local_minus_utc();
+    DateTime::from_unix_with_offset(now(), offset)
 }
 
 /// Seconds since 1970.

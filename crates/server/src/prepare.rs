@@ -8,7 +8,7 @@ use std::{
 
 use atta_engine::{
     Error, GenerateOptions, Job,
-    chat::{self, DateTime, Prompt, Said},
+    chat::{self, Prompt, Said},
 };
 
 use serde::de::DeserializeOwned;
@@ -154,7 +154,7 @@ async fn elsewhere<T: Send + 'static>(
 
 /// The prompt of an answer to a conversation, now.
 pub(crate) fn ask(model: &Model, said: &Said<'_>, options: &GenerateOptions) -> Result<chat::Asked, Refusal> {
-    let said = Said { now: Some(DateTime::from_unix(app::now())), ..*said };
+    let said = Said { now: Some(app::local_now()), ..*said };
     Ok(model.form.ask(&said, options)?)
 }
 
