@@ -42,6 +42,8 @@ pub enum Error {
     MetadataType { key: String, expected: &'static str, got: String },
     #[error("metadata key {key}: {got} does not fit {expected}")]
     MetadataRange { key: String, expected: &'static str, got: String },
+    #[error("metadata key {key}: one value for all layers is supported, got {got}")]
+    MetadataMixed { key: String, got: String },
     #[error("metadata key {key}: the string is not utf-8")]
     MetadataUtf8 { key: String },
     #[error("general.alignment: expected a power of two up to {max}, got {got}")]

@@ -249,6 +249,7 @@ fn the_alignment_is_a_power_of_two_up_to_a_mebibyte() {
 
 #[test]
 fn the_alignment_is_an_integer() {
+    // The bytes of 32 as a float are a fraction.
     let error = with(after("general.alignment"), 6u32.to_le_bytes());
     let (key, got) = ("general.alignment".to_owned(), "f32".to_owned());
     assert_eq!(error, Error::MetadataType { key, expected: "u32", got });
@@ -411,12 +412,12 @@ fn getters_refuse_other_types() {
     let wrong =
         |key: &str, expected, got: &str| Error::MetadataType { key: key.to_owned(), expected, got: got.to_owned() };
     let m = &g.metadata;
-    assert_eq!(m.u32("k.bool").unwrap_err(), wrong("k.bool", "u32", "bool"));
+    assert_eq!(m.u32("general.architecture").unwrap_err(), wrong("general.architecture", "u32", "str"));
     assert_eq!(m.bool("general.alignment").unwrap_err(), wrong("general.alignment", "bool", "u32"));
-    assert_eq!(m.f32("general.alignment").unwrap_err(), wrong("general.alignment", "f32", "u32"));
+    assert_eq!(m.f32("general.architecture").unwrap_err(), wrong("general.architecture", "f32", "str"));
     assert_eq!(m.str("k.strs").unwrap_err(), wrong("k.strs", "str", "array of str"));
     assert_eq!(m.strs("k.ints").err(), Some(wrong("k.ints", "array of str", "array of u32")));
-    assert_eq!(m.f32s("k.ints").err(), Some(wrong("k.ints", "array of f32", "array of u32")));
+    assert_eq!(m.f32s("k.strs").err(), Some(wrong("k.strs", "array of f32", "array of str")));
     assert_eq!(m.u32s("k.strs").err(), Some(wrong("k.strs", "array of u32", "array of str")));
     assert_eq!(m.bools("general.architecture").err(), Some(wrong("general.architecture", "array of bool", "str")));
 }

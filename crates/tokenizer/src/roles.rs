@@ -225,22 +225,22 @@ fn read_id(metadata: &Metadata, vocab: &Vocab, key: &str, warnings: &mut Vec<Str
 }
 
 /// Tokens that take white space beside them along. No metadata say so; llama.cpp goes by the names of models.
-pub(crate) fn strip(metadata: &Metadata, vocab: &Vocab) -> Result<Strip, Error> {
+pub(crate) fn strip(metadata: &Metadata, vocab: &Vocab) -> Strip {
     let id = |text: &str| vocab.id(text.as_bytes());
-    let named = |key: &str, names: &[&str]| -> Result<bool, Error> {
-        let value = metadata.str(key)?.unwrap_or_default().to_lowercase();
-        Ok(names.iter().any(|name| value.contains(name)))
+    let named = |key: &str, names: &[&str]| {
+        let value = metadata.shown(key).to_lowercase();
+        names.iter().any(|name| value.contains(name))
     };
     let mut strip = Strip::default();
-    if named("tokenizer.ggml.pre", &["jina-v2-de", "jina-v2-es", "jina-v2-code"])? {
+    if named("tokenizer.ggml.pre", &["jina-v2-de", "jina-v2-es", "jina-v2-code"]) {
         strip.left.extend(id("<mask>"));
-    } else if named("general.name", &["phi-3", "phi3"])? {
+    } else if named("general.name", &["phi-3", "phi3"]) {
         let special = vocab.texts().map(|(id, _)| id).filter(|&id| vocab.kind(id).is_special());
         let exempt = ["<unk>", "<s>", "<|endoftext|>"].map(id);
         strip.right.extend(special.chain(id("</s>")).filter(|&id| !exempt.contains(&Some(id))));
         strip.right.sort_unstable();
-    } else if named("general.name", &["modern-bert"])? {
+    } else if named("general.name", &["modern-bert"]) {
         strip.left.extend(id("[MASK]"));
     }
-    Ok(strip)
+    strip
 }

@@ -71,6 +71,7 @@ impl Tokenizer {
             Family::Bpe(scheme) => Model::Bpe(Bpe::new(metadata, &vocab, scheme)?),
             Family::Wpm => Model::Wpm(Wpm::new(metadata, roles.unknown)?),
             Family::Spm => {
+                vocab = vocab.with_scores(metadata)?;
                 let add_space_prefix = metadata.bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(true);
                 Model::Spm(Spm::new(&vocab, roles.unknown, add_space_prefix))
             }
@@ -78,7 +79,7 @@ impl Tokenizer {
         warnings.extend(model.warning());
         let always = Partition::new(&vocab, |kind| kind == TokenKind::UserDefined);
         let parsed = Partition::new(&vocab, TokenKind::is_special);
-        let strip = roles::strip(metadata, &vocab)?;
+        let strip = roles::strip(metadata, &vocab);
         Ok(Self { vocab, model, roles, always, parsed, strip, warnings })
     }
 

@@ -77,13 +77,21 @@ impl Vocab {
         if n_vocab == 0 || n_vocab >= MAX_TOKENS {
             return Err(Error::Count { key: TOKENS, max: MAX_TOKENS - 1, got: n_vocab });
         }
-        let scores = metadata.f32s(SCORES)?;
-        if let Some(scores) = &scores {
-            check_length(SCORES, n_vocab, scores.len())?;
-        }
         let index = Index::new(&texts)?;
         let max_bytes = texts.iter().map(<[u8]>::len).max().unwrap_or(0);
-        Ok(Self { kinds: kinds(metadata, n_vocab)?, texts, index, scores, max_bytes })
+        Ok(Self { kinds: kinds(metadata, n_vocab)?, texts, index, scores: None, max_bytes })
+    }
+
+    /// Reads the scores, which only some vocabularies need; an empty list is none.
+    ///
+    /// # Errors
+    /// Fewer scores than tokens, or scores that are no numbers.
+    pub(crate) fn with_scores(self, metadata: &Metadata) -> Result<Self, Error> {
+        let scores = metadata.f32s(SCORES)?.filter(|scores| !scores.is_empty());
+        if let Some(scores) = &scores {
+            check_length(SCORES, self.len(), scores.len())?;
+        }
+        Ok(Self { scores, ..self })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -140,7 +148,9 @@ impl Vocab {
 }
 
 fn kinds(metadata: &Metadata, n_vocab: usize) -> Result<Vec<TokenKind>, Error> {
-    let Some(numbers) = metadata.i32s(KINDS)? else { return Ok(vec![TokenKind::Normal; n_vocab]) };
+    let Some(numbers) = metadata.i32s(KINDS)?.filter(|numbers| !numbers.is_empty()) else {
+        return Ok(vec![TokenKind::Normal; n_vocab]);
+    };
     check_length(KINDS, n_vocab, numbers.len())?;
     Ok(numbers.iter().take(n_vocab).map(TokenKind::from_number).collect())
 }

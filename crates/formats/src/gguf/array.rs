@@ -85,10 +85,7 @@ pub trait Number: Copy + sealed::Sealed {
     /// The name in error messages.
     const NAME: &'static str;
 
-    /// Whether arrays of this type may hold values for us.
-    fn accepts(elem: ValueType) -> bool;
-
-    /// The value, if it is of an accepted type and fits.
+    /// The value, if it is a number that fits.
     fn from_value(value: Value<'_>) -> Option<Self>;
 }
 
@@ -100,17 +97,8 @@ mod sealed {
     impl Sealed for bool {}
 }
 
-fn is_int(elem: ValueType) -> bool {
-    use ValueType::*;
-    matches!(elem, U8 | I8 | U16 | I16 | U32 | I32 | U64 | I64)
-}
-
 impl Number for u32 {
     const NAME: &'static str = "array of u32";
-
-    fn accepts(elem: ValueType) -> bool {
-        is_int(elem)
-    }
 
     fn from_value(value: Value<'_>) -> Option<Self> {
         value.as_int()?.try_into().ok()
@@ -120,10 +108,6 @@ impl Number for u32 {
 impl Number for i32 {
     const NAME: &'static str = "array of i32";
 
-    fn accepts(elem: ValueType) -> bool {
-        is_int(elem)
-    }
-
     fn from_value(value: Value<'_>) -> Option<Self> {
         value.as_int()?.try_into().ok()
     }
@@ -131,10 +115,6 @@ impl Number for i32 {
 
 impl Number for f32 {
     const NAME: &'static str = "array of f32";
-
-    fn accepts(elem: ValueType) -> bool {
-        matches!(elem, ValueType::F32 | ValueType::F64)
-    }
 
     fn from_value(value: Value<'_>) -> Option<Self> {
         value.as_float()
@@ -144,15 +124,8 @@ impl Number for f32 {
 impl Number for bool {
     const NAME: &'static str = "array of bool";
 
-    fn accepts(elem: ValueType) -> bool {
-        elem == ValueType::Bool
-    }
-
     fn from_value(value: Value<'_>) -> Option<Self> {
-        match value {
-            Value::Bool(v) => Some(v),
-            _ => None,
-        }
+        value.as_bool()
     }
 }
 
@@ -167,7 +140,7 @@ pub struct NumArray<T> {
 }
 
 impl<T: Number> NumArray<T> {
-    /// A view of `len` elements of a fixed-size type from `base` on. That all fit `T` is for the caller to check.
+    /// A view of `len` elements from `base` on. The caller checks that all fit `T`, or that there are none.
     pub(super) fn new(bytes: SharedBytes, base: usize, len: usize, elem: ValueType) -> Self {
         Self { bytes, base, len, elem, as_type: std::marker::PhantomData }
     }

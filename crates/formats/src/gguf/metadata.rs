@@ -2,13 +2,17 @@
 //!
 //! It knows types and nothing of what keys mean. A key that is absent and a key of the wrong type are told apart by
 //! every getter, because reading the wrong type is where parsers of this format have been exploited.
+//!
+//! Programs that write these files do not agree on types, so getters take a value whatever its type if nothing is lost:
+//! a number is read from an integer of any width, a whole float or a bool, and a single value from an array that repeats
+//! one value. An empty array is an array of any type.
 
 use super::array::{NumArray, Number, StrArray};
 use super::cursor::Cursor;
 use super::value::{self, ARRAY_HEAD_BYTES, ArrayValue, Value, ValueType};
 use super::{Error, MAX_KEY_BYTES};
 use crate::SharedBytes;
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 /// The metadata of a file: keys in file order, values read in place. Cloning is cheap.
 #[derive(Clone)]
@@ -76,15 +80,25 @@ impl Metadata {
         }
     }
 
-    /// An integer of any width as u32; `Ok(None)` if the key is absent.
+    /// A string for people, with U+FFFD for what is not UTF-8; empty if the key is absent or holds no string.
+    pub fn shown(&self, key: &str) -> Cow<'_, str> {
+        match self.get(key) {
+            Some(Value::Str(text)) => text.into(),
+            Some(Value::Bytes(bytes)) => String::from_utf8_lossy(bytes),
+            _ => "".into(),
+        }
+    }
+
+    /// A whole number of any type as u32; `Ok(None)` if the key is absent.
     ///
     /// # Errors
-    /// [`Error::MetadataType`] if it is no integer, [`Error::MetadataRange`] if it does not fit.
+    /// [`Error::MetadataType`] if it is no whole number, [`Error::MetadataRange`] if it does not fit,
+    /// [`Error::MetadataMixed`] if it is an array of different values.
     pub fn u32(&self, key: &str) -> Result<Option<u32>, Error> {
         self.int(key, "u32")
     }
 
-    /// An integer of any width as u64; `Ok(None)` if the key is absent.
+    /// A whole number of any type as u64; `Ok(None)` if the key is absent.
     ///
     /// # Errors
     /// As [`Metadata::u32`].
@@ -92,7 +106,7 @@ impl Metadata {
         self.int(key, "u64")
     }
 
-    /// An integer of any width as i64; `Ok(None)` if the key is absent.
+    /// A whole number of any type as i64; `Ok(None)` if the key is absent.
     ///
     /// # Errors
     /// As [`Metadata::u32`].
@@ -100,25 +114,22 @@ impl Metadata {
         self.int(key, "i64")
     }
 
-    /// An F32, or an F64 rounded to f32; `Ok(None)` if the key is absent.
+    /// A number of any type, rounded to f32; `Ok(None)` if the key is absent.
     ///
     /// # Errors
-    /// [`Error::MetadataType`] if it is neither.
+    /// [`Error::MetadataType`] if it is no number, [`Error::MetadataMixed`] if it is an array of different values.
     pub fn f32(&self, key: &str) -> Result<Option<f32>, Error> {
-        let Some(value) = self.get(key) else { return Ok(None) };
+        let Some(value) = self.scalar(key)? else { return Ok(None) };
         value.as_float().map(Some).ok_or_else(|| wrong_type(key, "f32", value))
     }
 
-    /// A bool; `Ok(None)` if the key is absent.
+    /// A bool, or a number that is 0 or 1; `Ok(None)` if the key is absent.
     ///
     /// # Errors
-    /// [`Error::MetadataType`] if it is none.
+    /// [`Error::MetadataType`] if it is neither, [`Error::MetadataMixed`] if it is an array of different values.
     pub fn bool(&self, key: &str) -> Result<Option<bool>, Error> {
-        match self.get(key) {
-            None => Ok(None),
-            Some(Value::Bool(v)) => Ok(Some(v)),
-            Some(other) => Err(wrong_type(key, "bool", other)),
-        }
+        let Some(value) = self.scalar(key)? else { return Ok(None) };
+        value.as_bool().map(Some).ok_or_else(|| wrong_type(key, "bool", value))
     }
 
     /// An array of strings; `Ok(None)` if the key is absent. Indexes it anew with each call.
@@ -126,21 +137,21 @@ impl Metadata {
     /// # Errors
     /// [`Error::MetadataType`] if it is anything else.
     pub fn strs(&self, key: &str) -> Result<Option<StrArray>, Error> {
-        let Some((array, base)) = self.array(key, "array of str", |elem| elem == ValueType::Str)? else {
+        let Some((array, base)) = self.array(key, "array of str", |array| array.elem() == ValueType::Str)? else {
             return Ok(None);
         };
         Ok(StrArray::new(self.bytes.clone(), base, array.len(), array.payload().len()))
     }
 
-    /// An array of integers of any width, all of which fit u32; `Ok(None)` if the key is absent.
+    /// An array of whole numbers of any type, all of which fit u32; `Ok(None)` if the key is absent.
     ///
     /// # Errors
-    /// [`Error::MetadataType`] if it is no array of integers, [`Error::MetadataRange`] if one does not fit.
+    /// [`Error::MetadataType`] if it is no array of numbers, [`Error::MetadataRange`] if one does not fit.
     pub fn u32s(&self, key: &str) -> Result<Option<NumArray<u32>>, Error> {
         self.numbers(key)
     }
 
-    /// An array of integers of any width, all of which fit i32; `Ok(None)` if the key is absent.
+    /// An array of whole numbers of any type, all of which fit i32; `Ok(None)` if the key is absent.
     ///
     /// # Errors
     /// As [`Metadata::u32s`].
@@ -148,7 +159,7 @@ impl Metadata {
         self.numbers(key)
     }
 
-    /// An array of F32, or of F64 rounded to f32; `Ok(None)` if the key is absent.
+    /// An array of numbers of any type, rounded to f32; `Ok(None)` if the key is absent.
     ///
     /// # Errors
     /// [`Error::MetadataType`] if it is anything else.
@@ -156,10 +167,10 @@ impl Metadata {
         self.numbers(key)
     }
 
-    /// An array of bools; `Ok(None)` if the key is absent.
+    /// An array of bools, or of numbers that are 0 or 1; `Ok(None)` if the key is absent.
     ///
     /// # Errors
-    /// [`Error::MetadataType`] if it is anything else.
+    /// As [`Metadata::u32s`].
     pub fn bools(&self, key: &str) -> Result<Option<NumArray<bool>>, Error> {
         self.numbers(key)
     }
@@ -182,28 +193,45 @@ impl Metadata {
     }
 
     fn int<T: TryFrom<i128>>(&self, key: &str, expected: &'static str) -> Result<Option<T>, Error> {
-        let Some(value) = self.get(key) else { return Ok(None) };
+        let Some(value) = self.scalar(key)? else { return Ok(None) };
         let int = value.as_int().ok_or_else(|| wrong_type(key, expected, value))?;
         T::try_from(int).map(Some).map_err(|_| out_of_range(key, expected, value))
     }
 
-    /// An array of accepted elements, and where in the file they begin.
+    /// The value of a key, or the one that its array repeats, as in files that give each layer its own.
+    fn scalar(&self, key: &str) -> Result<Option<Value<'_>>, Error> {
+        let value = self.get(key);
+        let Some(Value::Array(array)) = value else { return Ok(value) };
+        let first = array.iter().next();
+        match first {
+            Some(first) if array.iter().any(|other| other != first) => {
+                Err(Error::MetadataMixed { key: key.to_owned(), got: array.to_string() })
+            }
+            // An empty array remains, and its type is wrong.
+            _ => Ok(first.or(value)),
+        }
+    }
+
+    /// An array that is accepted, or an empty one, and where in the file its elements begin.
     fn array(
         &self,
         key: &str,
         expected: &'static str,
-        accepts: fn(ValueType) -> bool,
+        accepts: fn(&ArrayValue<'_>) -> bool,
     ) -> Result<Option<(ArrayValue<'_>, usize)>, Error> {
         let Some(entry) = self.find(key) else { return Ok(None) };
         match self.value(entry) {
             None => Ok(None),
-            Some(Value::Array(array)) if accepts(array.elem()) => Ok(Some((array, entry.at + ARRAY_HEAD_BYTES))),
+            Some(Value::Array(array)) if array.is_empty() || accepts(&array) => {
+                Ok(Some((array, entry.at + ARRAY_HEAD_BYTES)))
+            }
             Some(other) => Err(wrong_type(key, expected, other)),
         }
     }
 
     fn numbers<T: Number>(&self, key: &str) -> Result<Option<NumArray<T>>, Error> {
-        let Some((array, base)) = self.array(key, T::NAME, T::accepts)? else { return Ok(None) };
+        let is_fixed = |array: &ArrayValue<'_>| array.elem().fixed_bytes().is_some();
+        let Some((array, base)) = self.array(key, T::NAME, is_fixed)? else { return Ok(None) };
         if let Some(misfit) = array.iter().find(|&v| T::from_value(v).is_none()) {
             return Err(out_of_range(key, T::NAME, misfit));
         }
@@ -288,6 +316,85 @@ mod tests {
         assert_eq!(m.i64("big"), Err(range("big", "i64", "9223372036854775808")));
         assert_eq!(m.u32s("list").err(), Some(range("list", "array of u32", "-6")));
         assert_eq!(m.i64("negative"), Ok(Some(-1)));
+    }
+
+    /// Writes a number as each type that can hold it.
+    fn as_every_type(n: u8) -> Metadata {
+        metadata(|w| {
+            w.set_u8("u8", n);
+            w.set_value("i8", Value::I8(n as i8));
+            w.set_u16("u16", n.into());
+            w.set_value("i16", Value::I16(n.into()));
+            w.set_u32("u32", n.into());
+            w.set_i32("i32", n.into());
+            w.set_u64("u64", n.into());
+            w.set_i64("i64", n.into());
+            w.set_f32("f32", n.into());
+            w.set_f64("f64", n.into());
+            w.set_u32s("array of u32", &[n.into(); 3]);
+            w.set_i32s("array of i32", &[n.into(); 3]);
+            w.set_f32s("array of f32", &[n.into(); 3]);
+            w.set_bool("bool", n == 1);
+            w.set_bools("array of bool", &[n == 1; 3]);
+        })
+    }
+
+    #[test]
+    fn a_number_is_read_from_any_type_that_holds_it() {
+        for n in [0, 1, 100] {
+            let m = as_every_type(n);
+            for (key, _) in m.iter().filter(|(key, _)| n < 2 || !key.contains("bool")) {
+                let n = u32::from(n);
+                assert_eq!((m.u32(key), m.u64(key)), (Ok(Some(n)), Ok(Some(n.into()))), "{key}");
+                assert_eq!((m.i64(key), m.f32(key)), (Ok(Some(n.into())), Ok(Some(n as f32))), "{key}");
+                assert_eq!(m.bool(key).ok(), (n < 2).then_some(Some(n == 1)), "{key}");
+                if key.contains("array") {
+                    assert!(m.u32s(key).unwrap().unwrap().iter().eq([n; 3]), "{key}");
+                    assert!(m.i32s(key).unwrap().unwrap().iter().eq([n as i32; 3]), "{key}");
+                    assert!(m.f32s(key).unwrap().unwrap().iter().eq([n as f32; 3]), "{key}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_would_be_rounded_or_chosen_from_is_refused() {
+        let m = metadata(|w| {
+            w.set_f32("fraction", 0.5);
+            w.set_f32("nan", f32::NAN);
+            w.set_f64("infinite", f64::INFINITY);
+            w.set_u32s("mixed", &[8, 4]);
+            w.set_f32s("fractions", &[1.0, 0.5]);
+            w.set_u32s("none", &[]);
+        });
+        for key in ["fraction", "nan", "infinite", "none"] {
+            assert!(matches!(m.u32(key), Err(Error::MetadataType { .. })), "{key}");
+            assert!(m.bool(key).is_err(), "{key}");
+        }
+        let mixed = m.u32("mixed").unwrap_err().to_string();
+        assert_eq!(mixed, "metadata key mixed: one value for all layers is supported, got [8, 4]");
+        assert!(matches!(m.u32s("fractions"), Err(Error::MetadataRange { .. })));
+        assert_eq!(m.f32("fraction"), Ok(Some(0.5)));
+    }
+
+    #[test]
+    fn an_empty_array_is_one_of_any_type() {
+        let m = metadata(|w| {
+            w.set_strs::<&str>("strs", &[]);
+            w.set_i32s("ints", &[]);
+        });
+        for key in ["strs", "ints"] {
+            assert!(m.f32s(key).unwrap().unwrap().is_empty() && m.strs(key).unwrap().unwrap().is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_only_shown_need_not_be_utf_8() {
+        let m = metadata(|w| {
+            w.set_bytes("latin", b"caf\xe9");
+            w.set_u32("number", 1);
+        });
+        assert_eq!((&*m.shown("latin"), &*m.shown("number"), &*m.shown("absent")), ("caf\u{fffd}", "", ""));
     }
 
     #[test]

@@ -116,9 +116,10 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Any integer, whatever its width.
+    /// A whole number of any type: an integer, a float without a fraction, or a bool as 0 or 1.
     pub(super) fn as_int(&self) -> Option<i128> {
         match *self {
+            Value::Bool(v) => Some(v.into()),
             Value::U8(v) => Some(v.into()),
             Value::I8(v) => Some(v.into()),
             Value::U16(v) => Some(v.into()),
@@ -127,15 +128,26 @@ impl<'a> Value<'a> {
             Value::I32(v) => Some(v.into()),
             Value::U64(v) => Some(v.into()),
             Value::I64(v) => Some(v.into()),
-            _ => None,
+            Value::F32(v) => whole(v.into()),
+            Value::F64(v) => whole(v),
+            Value::Str(_) | Value::Bytes(_) | Value::Array(_) => None,
         }
     }
 
-    /// Either float, as f32.
+    /// Any number, rounded to f32.
     pub(super) fn as_float(&self) -> Option<f32> {
         match *self {
             Value::F32(v) => Some(v),
             Value::F64(v) => Some(v as f32),
+            other => other.as_int().map(|v| v as f32),
+        }
+    }
+
+    /// A bool, or a number that is 0 or 1.
+    pub(super) fn as_bool(&self) -> Option<bool> {
+        match self.as_int()? {
+            0 => Some(false),
+            1 => Some(true),
             _ => None,
         }
     }
@@ -169,6 +181,12 @@ impl<'a> Value<'a> {
             ValueType::Str | ValueType::Array => return None,
         })
     }
+}
+
+/// The integer that a float is; `None` for one with a fraction, and for NaN and infinity.
+fn whole(v: f64) -> Option<i128> {
+    // Conversions saturate, and NaN becomes 0: neither comes back as what it was.
+    (v as i64 as f64 == v).then_some((v as i64).into())
 }
 
 /// Bytes of an array before its elements: their type and their count.

@@ -71,6 +71,44 @@ fn arrays_of_the_wrong_type_or_length_are_errors() {
 }
 
 #[test]
+fn scores_and_kinds_are_read_in_any_type_of_number() {
+    let ids = |tokenizer: &Tokenizer| tokenizer.encode("ab a<tool>b", Special::Parse);
+    let plain = spm_with(|w| w.set_f32s("tokenizer.ggml.scores", &[0., 0., 0., 1., 3., 2., 0., 0., 0.])).unwrap();
+    let whole = spm_with(|w| w.set_i32s("tokenizer.ggml.scores", &[0, 0, 0, 1, 3, 2, 0, 0, 0])).unwrap();
+    assert_eq!(ids(&plain), ids(&whole));
+    let kinds: Vec<f32> = (0..9).map(|id| f32::from(plain.kind(id) as u8) + 1.0).collect();
+    let floats = spm_with(|w| w.set_f32s("tokenizer.ggml.token_type", &kinds)).unwrap();
+    assert!((0..9).all(|id| floats.kind(id) == plain.kind(id)));
+}
+
+#[test]
+fn empty_lists_of_scores_and_kinds_are_as_none() {
+    for key in ["tokenizer.ggml.scores", "tokenizer.ggml.token_type"] {
+        assert!(spm_with(|w| w.set_strs::<&str>(key, &[])).is_ok(), "{key}");
+    }
+}
+
+#[test]
+fn scores_of_a_vocabulary_without_need_of_them_are_not_read() {
+    bpe(&[("a", 1), ("b", 1)], |w| w.set_i32s("tokenizer.ggml.scores", &[1]));
+    bpe(&[("a", 1), ("b", 1)], |w| w.set_str("tokenizer.ggml.scores", "none"));
+}
+
+#[test]
+fn a_name_that_is_not_utf_8_changes_nothing() {
+    let tokenizer = spm_with(|w| w.set_bytes("general.name", b"Phi-3 caf\xe9")).unwrap();
+    let ids = tokenizer.encode("<|end|> \n a", Special::Parse);
+    assert_eq!(spelled(&tokenizer, &ids), ["<|end|>", "▁a"]);
+}
+
+#[test]
+fn bools_may_be_integers() {
+    assert!(!spm_with(|w| w.set_u8("tokenizer.ggml.add_bos_token", 0)).unwrap().add_bos());
+    assert!(spm_with(|w| w.set_i32("tokenizer.ggml.add_eos_token", 1)).unwrap().add_eos());
+    assert!(spm_with(|w| w.set_u8("tokenizer.ggml.add_bos_token", 2)).is_err());
+}
+
+#[test]
 fn ids_outside_the_vocabulary_are_ignored_with_a_warning() {
     let tokenizer = spm_with(|w| w.set_u32("tokenizer.ggml.eos_token_id", 9)).unwrap();
     assert_eq!(tokenizer.eos(), Some(2));
