@@ -39,6 +39,8 @@ mod chooser;
 mod constraint;
 mod engine;
 mod error;
+#[cfg(feature = "foreign")]
+mod foreign;
 mod generate;
 mod memory;
 #[cfg(feature = "perplexity")]

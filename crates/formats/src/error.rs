@@ -8,8 +8,9 @@ use crate::TensorType;
 #[allow(missing_docs, reason = "the fields are named in the message of their variant")]
 pub enum Error {
     // The file as a whole.
-    #[error("not a gguf file: it begins with {got:02x?}, expected \"GGUF\"")]
-    NotGguf { got: [u8; 4] },
+    /// `got` is how the file begins, with zeros where it is shorter.
+    #[error("not a gguf file: {}", crate::foreign::describe(got))]
+    NotGguf { got: [u8; 9] },
     #[error("gguf version {got} is not supported, expected 2 or 3")]
     Version { got: u32 },
     #[error("big-endian gguf version {version}: only little-endian files are supported")]
@@ -78,6 +79,11 @@ pub enum Error {
     // Split files. Shards count from 1 in messages, as in file names.
     #[error("shard {shard}: metadata key {key} is missing")]
     SplitKey { shard: usize, key: &'static str },
+    #[error(
+        "this is file {no} of a model split into {count}: it has to have its name, NAME-{no:05}-of-{count:05}.gguf, and \
+         the others beside it"
+    )]
+    SplitAlone { no: u32, count: u16 },
     #[error("shard {shard}: {key}: expected {expected}, got {got}")]
     SplitMismatch { shard: usize, key: &'static str, expected: u64, got: u64 },
     #[error("{got} shards, expected 1 to {max}")]

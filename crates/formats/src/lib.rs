@@ -28,6 +28,7 @@
 pub mod codec;
 mod error;
 pub mod f16;
+mod foreign;
 pub mod gguf;
 pub mod layout;
 mod shape;
@@ -35,6 +36,8 @@ mod tensor_type;
 
 pub use codec::decode;
 pub use error::Error;
+#[cfg(feature = "foreign")]
+pub use foreign::recognize;
 pub use gguf::{
     ArrayValue, Directory, Gguf, Layout, Metadata, NumArray, Number, Split, StrArray, TensorInfo, Value, ValueType,
     Writer,

@@ -84,8 +84,8 @@ fn the_unpatched_file_is_good() {
 
 #[test]
 fn a_wrong_magic_number_is_no_gguf() {
-    assert_eq!(with(0, *b"GGML"), Error::NotGguf { got: *b"GGML" });
-    assert_eq!(with(0, [0; 4]), Error::NotGguf { got: [0; 4] });
+    assert!(matches!(with(0, *b"GGML"), Error::NotGguf { got } if got.starts_with(b"GGML\x03")));
+    assert!(matches!(with(0, [0; 4]), Error::NotGguf { got } if got.starts_with(&[0; 4])));
 }
 
 #[test]
@@ -446,7 +446,8 @@ fn shards_that_do_not_belong_together_are_refused() {
     let mismatch = |shard, key, expected, got| Error::SplitMismatch { shard, key, expected, got };
     let max = u16::MAX.into();
     assert_eq!(join(vec![]), Error::SplitShards { got: 0, max });
-    assert_eq!(join(vec![shard(0, 2, 2, "a")]), mismatch(1, "split.count", 1, 2));
+    assert_eq!(join(vec![shard(0, 2, 2, "a")]), Error::SplitAlone { no: 1, count: 2 });
+    assert_eq!(join(vec![shard(0, 3, 2, "a"), shard(1, 3, 2, "b")]), mismatch(1, "split.count", 2, 3));
     let swapped = vec![shard(1, 2, 2, "a"), shard(0, 2, 2, "b")];
     assert_eq!(join(swapped), mismatch(1, "split.no", 0, 1));
     let lost = vec![shard(0, 2, 3, "a"), shard(1, 2, 3, "b")];

@@ -215,16 +215,18 @@ impl ModelFiles {
 impl Shard {
     fn map(path: &Path) -> Result<Self, Error> {
         let io = |source| Error::Io { path: path.to_owned(), source };
+        let refuse = |why: &str| Err(io(io::Error::new(io::ErrorKind::InvalidInput, why)));
+        // A device or a pipe has no length, and might never end; opening a pipe might wait for ever.
+        match path.metadata().map_err(io)? {
+            meta if meta.is_dir() => return refuse("is a directory: name a .gguf file, or make one by `atta convert`"),
+            meta if !meta.is_file() => return refuse("is not a regular file"),
+            _ => {}
+        }
         let file = File::open(path).map_err(io)?;
         let meta = file.metadata().map_err(io)?;
-        if !meta.is_file() {
-            // A device or a pipe has no length, and might never end.
-            return Err(io(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file")));
-        }
         let (origin, len) = (Origin::File(path.to_owned()), meta.len());
         if len == 0 {
-            // An empty file cannot be mapped; an empty slice gives the parser's "truncated" instead.
-            return Ok(Self { origin, len, modified: None, bytes: Arc::new([]), map: None });
+            return refuse("is empty");
         }
         let map = Arc::new(Map::new(&file).map_err(io)?);
         let bytes = Arc::new(SharedMap(map.clone()));
@@ -272,12 +274,16 @@ impl AsRef<[u8]> for SharedMap {
     }
 }
 
-/// All files of the model that `path` belongs to, in order: itself, or `NAME-00001-of-00003.gguf` and its siblings.
+/// All files of the model that `path` belongs to, in order: itself, or `NAME-00001-of-00003.gguf` and its siblings. Of a
+/// link with another name, the files that it leads to.
 fn shard_paths(path: &Path) -> Vec<PathBuf> {
-    match path.file_name().and_then(|name| name.to_str()).and_then(shard_of_file_name) {
-        Some((stem, _, count)) => (0..count).map(|no| path.with_file_name(shard_file_name(stem, no, count))).collect(),
-        None => vec![path.to_owned()],
-    }
+    let real = || path.canonicalize().ok().and_then(|real| siblings(&real));
+    siblings(path).or_else(real).unwrap_or_else(|| vec![path.to_owned()])
+}
+
+fn siblings(path: &Path) -> Option<Vec<PathBuf>> {
+    let (stem, _, count) = shard_of_file_name(path.file_name()?.to_str()?)?;
+    Some((0..count).map(|no| path.with_file_name(shard_file_name(stem, no, count))).collect())
 }
 
 #[cfg(test)]
@@ -290,6 +296,21 @@ mod tests {
         let names: Vec<_> = paths.iter().map(|p| p.to_str().unwrap()).collect();
         assert_eq!(names, ["m/qwen-00001-of-00003.gguf", "m/qwen-00002-of-00003.gguf", "m/qwen-00003-of-00003.gguf"]);
         assert_eq!(shard_paths(Path::new("qwen-1-of-3.gguf")).len(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_with_another_name_leads_to_all_shards() {
+        let folder = std::env::temp_dir().join(format!("atta-shards-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("m-00001-of-00002.gguf"), "").unwrap();
+        std::os::unix::fs::symlink("m-00001-of-00002.gguf", folder.join("model.gguf")).unwrap();
+        let names: Vec<_> = shard_paths(&folder.join("model.gguf"))
+            .iter()
+            .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(names, ["m-00001-of-00002.gguf", "m-00002-of-00002.gguf"]);
     }
 
     #[test]

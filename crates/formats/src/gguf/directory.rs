@@ -95,6 +95,9 @@ fn check_shard(g: &Gguf, i: usize, n_shards: u16, total: u64) -> Result<(), Erro
     let same = |key, expected, got| {
         if expected == got { Ok(()) } else { Err(Error::SplitMismatch { shard, key, expected, got }) }
     };
+    if n_shards == 1 && split.count > 1 {
+        return Err(Error::SplitAlone { no: u32::from(split.no) + 1, count: split.count });
+    }
     same(COUNT_KEY, n_shards.into(), split.count.into())?;
     same(NO_KEY, i as u64, split.no.into())?;
     same(TENSORS_KEY, total, split.n_tensors.unwrap_or(total))

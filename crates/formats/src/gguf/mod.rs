@@ -76,7 +76,7 @@ impl Gguf {
     pub fn parse(bytes: SharedBytes, file_bytes: u64) -> Result<Self, Error> {
         let held = bytes.clone();
         let mut cursor = Cursor::new((*bytes).as_ref(), file_bytes);
-        let version = read_version(&mut cursor)?;
+        let version = read_version(&mut cursor, (*bytes).as_ref())?;
         let n_tensors = cursor.u64("the tensor count")?;
         let n_keys = cursor.u64("the metadata count")?;
         check_count("metadata keys", n_keys, MAX_KEYS, cursor.left_in_file() / MIN_ENTRY_BYTES)?;
@@ -112,9 +112,10 @@ impl std::fmt::Debug for Gguf {
     }
 }
 
-fn read_version(cursor: &mut Cursor<'_>) -> Result<u32, Error> {
-    let got = cursor.array("the magic number")?;
-    if got != MAGIC {
+fn read_version(cursor: &mut Cursor<'_>, file: &[u8]) -> Result<u32, Error> {
+    if cursor.array("the magic number")? != MAGIC {
+        let mut got = [0; 9];
+        got.iter_mut().zip(file).for_each(|(got, &byte)| *got = byte);
         return Err(Error::NotGguf { got });
     }
     let version = cursor.u32("the version")?;
