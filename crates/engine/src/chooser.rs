@@ -2,7 +2,7 @@
 
 use atta_store::Reservation;
 
-use crate::{Breakers, Engine, Error, GenerateOptions, LogProbs, Sampler, rules::Rules};
+use crate::{Breakers, Engine, Error, GenerateOptions, LogProbs, Sampler, SamplingError, rules::Rules};
 
 /// A sampler with a copy of the logits to work on: penalties change them in place, and those of the step must stay.
 pub(crate) struct Chooser {
@@ -31,7 +31,12 @@ impl Chooser {
     pub(crate) fn choose(&mut self, logits: &[f32], tokens: &[u32], rules: &mut Rules) -> Result<Option<u32>, Error> {
         self.logits.copy_from_slice(logits);
         rules.restrict(logits, &mut self.logits)?;
-        let token = rules.nearest(self.sampler.sample(&mut self.logits, tokens));
+        let chosen = self.sampler.sample(&mut self.logits, tokens);
+        let token = rules.nearest(chosen);
+        // A guide knows what may follow all the same.
+        if token == Some(chosen) && self.logits.get(chosen as usize) == Some(&f32::NEG_INFINITY) {
+            return Err(SamplingError::NothingLeft.into());
+        }
         if let Some((logprobs, token)) = self.logprobs.as_mut().zip(token) {
             logprobs.fill(logits, token);
         }

@@ -73,6 +73,8 @@ pub struct Engine {
 }
 
 struct Inner {
+    /// What it was loaded from, for errors.
+    path: PathBuf,
     model: Arc<Model>,
     tokenizer: Arc<Tokenizer>,
     kernels: Kernels,
@@ -113,6 +115,8 @@ impl Engine {
     }
 
     fn load(path: PathBuf, files: ModelFiles, options: &LoadOptions, start: Instant) -> Result<Self, Error> {
+        #[cfg(feature = "foreign")]
+        crate::foreign::check(&path, files.directory())?;
         let kernels = match &options.isa {
             Some(name) => Kernels::named(name)?,
             None => Kernels::detect(),
@@ -128,6 +132,7 @@ impl Engine {
         }
         let planned = (options.session.clone(), held.session);
         let inner = Inner {
+            path,
             model: Arc::new(held.model),
             tokenizer: Arc::new(tokenizer),
             kernels,
@@ -198,6 +203,11 @@ impl Engine {
     pub fn chat_template_named(&self, name: &str) -> Option<&str> {
         let metadata = self.inner.model.weights().files().directory().metadata();
         metadata.str(&format!("tokenizer.chat_template.{name}")).ok().flatten()
+    }
+
+    /// The error of a model that computed no number at token `i` of a text, from 0.
+    pub(crate) fn not_finite(&self, i: usize) -> Error {
+        Error::NotFinite { path: self.inner.path.clone(), n: i + 1 }
     }
 
     pub(crate) fn shared_tokenizer(&self) -> &Arc<Tokenizer> {

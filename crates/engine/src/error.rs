@@ -44,6 +44,27 @@ pub enum Error {
     /// A step that failed.
     #[error(transparent)]
     Step(#[from] atta_model::Error),
+    /// A GGUF file that holds something else.
+    #[cfg(feature = "foreign")]
+    #[error("{path}: not a model, but {what}", path = .path.display())]
+    NotModel {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
+    /// Weights that are damaged, or a model that overflows.
+    #[error(
+        "{path}: the model computes values that are not numbers (NaN or infinity, at token {n} of the text): the file is \
+         damaged, or was made from a damaged one",
+        path = .path.display()
+    )]
+    NotFinite {
+        /// The file.
+        path: PathBuf,
+        /// Which token of the text, from 1.
+        n: usize,
+    },
     /// A setting of the sampler that makes no sense.
     #[error(transparent)]
     Sampling(#[from] crate::SamplingError),

@@ -389,8 +389,15 @@ impl Session {
         }
         self.last = None;
         executor(&self.cpu).step(&self.batch, &mut self.out)?;
+        let n_before = self.tokens.len();
         self.tokens.extend_from_slice(ids);
-        Ok(())
+        match self.out.first_not_finite(0..ids.len()) {
+            Some(row) => {
+                self.truncate(n_before)?;
+                Err(self.engine.not_finite(n_before + row))
+            }
+            None => Ok(()),
+        }
     }
 }
 

@@ -320,6 +320,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_finite_makes_the_scale_not_finite() {
+        for strange in [f32::NAN, -f32::NAN, f32::INFINITY, -f32::INFINITY] {
+            for k in Kernels::available().into_iter().map(|name| Kernels::named(name).unwrap()) {
+                let mut x = [1f32; 512];
+                x[300] = strange;
+                let mut a = Activations::new(1, 512);
+                let both = Layouts::Q8_32 | Layouts::Q8_256;
+                a.fill(k, &pool(1), (1, 512), both, |_, row| row.copy_from_slice(&x));
+                assert_eq!([0, 1].map(|b| a.q8_256().scales[b].is_finite()), [true, false], "{}", k.isa());
+                let of_32 = a.q8_32().scales[1].map(f32::is_finite);
+                assert_eq!(of_32, std::array::from_fn(|j| j != 1), "{}", k.isa());
+            }
+        }
+    }
+
+    #[test]
     fn buffers_are_reused_for_smaller_shapes() {
         let mut a = Activations::new(4, 512);
         let bytes = a.heap_bytes();

@@ -4,6 +4,10 @@
 //! hidden state), and says what it wants back. Both structs are meant to be kept and reused: after warm-up a step
 //! allocates nothing.
 
+use std::ops::Range;
+
+use atta_kernels::math::all_finite;
+
 /// A sequence of an executor: its own positions, its own state. The id of a dropped sequence never means another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SeqId {
@@ -90,11 +94,35 @@ pub struct Output {
     logits: Vec<f32>,
     /// `[rows that want it, d_model]`.
     hidden: Vec<f32>,
+    /// Rows of the batch whose residual or logits are not all finite.
+    not_finite: Vec<usize>,
     n_vocab: usize,
     d_model: usize,
 }
 
 impl Output {
+    /// The first of these rows of the batch for which the model computed NaN or infinity, whether it asked for a result
+    /// or not; what the sequence holds from there on is worthless.
+    pub fn first_not_finite(&self, rows: Range<usize>) -> Option<usize> {
+        self.not_finite.iter().copied().filter(|row| rows.contains(row)).min()
+    }
+
+    /// Notes whether the residual of a row, `[d_model]`, is finite; for executors, after [`prepare`](Self::prepare).
+    pub fn check_residual(&mut self, row: usize, x: &[f32]) {
+        if !all_finite(x) {
+            self.not_finite.push(row);
+        }
+    }
+
+    /// Notes the rows whose logits are not all finite; for executors.
+    pub fn check_logits(&mut self) {
+        for (row, &(want, place)) in self.places.iter().enumerate() {
+            if want == Want::Logits && !all_finite(&self.logits[place * self.n_vocab..][..self.n_vocab]) {
+                self.not_finite.push(row);
+            }
+        }
+    }
+
     /// The logits of a row that asked for them, `[n_vocab]`.
     ///
     /// # Panics
@@ -131,6 +159,7 @@ impl Output {
     pub fn prepare(&mut self, rows: &[Row], n_vocab: usize, d_model: usize) {
         let (mut n_logits, mut n_hidden) = (0, 0);
         self.places.clear();
+        self.not_finite.clear();
         for &Row { want, .. } in rows {
             let n = match want {
                 Want::Nothing => &mut 0,

@@ -95,6 +95,8 @@ impl Cpu {
         let (model, kernels, s) = (&self.model, self.kernels, &mut self.scratch);
         let (spec, d) = (model.spec(), model.spec().d_model);
         out.prepare(rows, spec.n_vocab, d);
+        // Whatever layers add to a residual that is not finite, it stays so: one look at the end is enough.
+        s.x.chunks_exact(d).take(rows.len()).enumerate().for_each(|(t, x)| out.check_residual(t, x));
         for (t, _) in rows.iter().enumerate().filter(|(_, r)| r.want == Want::Hidden) {
             out.hidden_mut(t).copy_from_slice(&s.x[t * d..(t + 1) * d]);
         }
@@ -118,6 +120,8 @@ impl Cpu {
             kernels.matmul(&self.pool, &s.act, &mut [Job { w, bias, out: out.all_logits_mut(), mode }]);
         }
         self.observer.enter(Phase::Other);
+        // Before they are capped, which would make infinity finite.
+        out.check_logits();
         if spec.head.logit_scale != 1.0 {
             out.all_logits_mut().iter_mut().for_each(|z| *z *= spec.head.logit_scale);
         }

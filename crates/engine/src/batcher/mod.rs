@@ -424,6 +424,11 @@ impl Batcher {
         let pos = place.n_done;
         place.n_done += rows.len();
         let (n_done, Some(job)) = (place.n_done, &mut place.job) else { return };
+        if let Some(row) = self.out.first_not_finite(rows.clone()) {
+            conclude(job, Err(self.engine.not_finite(pos + row - rows.start)), on_update);
+            self.forget(seat, pos);
+            return;
+        }
         let id = job.id;
         let was_reading = n_done <= job.n_prompt;
         if was_reading {
@@ -453,6 +458,16 @@ impl Batcher {
         if has_ended {
             self.seats.leave(seat);
         }
+    }
+}
+
+impl Batcher {
+    /// Ends the job of a seat and gives up what was evaluated of its text from position `n` on.
+    fn forget(&mut self, seat: usize, n: usize) {
+        let place = self.seats.at_mut(seat);
+        let left = self.cpu.truncate(place.seq, n).expect("a seat has a sequence");
+        place.truncated(left);
+        self.seats.leave(seat);
     }
 }
 

@@ -160,6 +160,9 @@ pub enum SamplingError {
         /// The longest.
         max: usize,
     },
+    /// A bias of −∞ on all that could follow.
+    #[error("--logit-bias forbids every token")]
+    NothingLeft,
     /// A bias on a token that the vocabulary lacks.
     #[error("--logit-bias: token {id} is out of range, the model has {n_vocab} tokens")]
     BiasedToken {

@@ -9,6 +9,13 @@
 /// Adding and subtracting this rounds an f32 below 2²² to the nearest integer, ties to even.
 const ROUND: f32 = 12_582_912.0;
 
+/// Whether no element is NaN or infinite. Without a branch per element, so that it vectorises.
+pub fn all_finite(x: &[f32]) -> bool {
+    // The exponent of what is not finite is all ones.
+    const EXPONENT: u32 = f32::INFINITY.to_bits();
+    x.iter().fold(0, |any, x| any | u32::from(x.to_bits() & EXPONENT == EXPONENT)) == 0
+}
+
 /// Evaluates a polynomial, highest coefficient first, without fused operations.
 #[inline(always)]
 fn poly<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {

@@ -8,21 +8,18 @@ pub(super) const TINY: f32 = 1e-35;
 /// Adding this puts the integer nearest to a small f32 into its lowest bits, ties to even.
 pub(super) const ROUND: f32 = 12_582_912.0;
 
-/// NaN counts as 0.
+/// NaN if any element is: it must not vanish in codes, but make the scale and every product NaN.
 #[inline(always)]
 fn largest_magnitude<const N: usize>(x: &[f32; N]) -> f32 {
-    let mut lanes = [0f32; 16];
+    // The bits of magnitudes have the order of the magnitudes, with those of NaN above all. Compilers may take the
+    // maximum of integers in any order.
+    let mut lanes = [0; 16];
     for x in x.as_chunks::<16>().0 {
         for i in 0..16 {
-            lanes[i] = if x[i].abs() > lanes[i] { x[i].abs() } else { lanes[i] };
+            lanes[i] = x[i].abs().to_bits().cast_signed().max(lanes[i]);
         }
     }
-    // The bits of what is not negative have the same order, and compilers may take the maximum of integers in any order.
-    let mut largest = 0;
-    for x in lanes {
-        largest = x.to_bits().max(largest);
-    }
-    f32::from_bits(largest)
+    f32::from_bits(lanes.into_iter().fold(0, i32::max).cast_unsigned())
 }
 
 /// Writes the codes of `x`, at most 127 in magnitude, and returns their scale: `x ≈ scale·code`. All zero: scale 0.

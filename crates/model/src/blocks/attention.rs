@@ -9,7 +9,7 @@
 //! x += post(Wo sub(y))                            one region; residual.rs
 //! ```
 
-use atta_kernels::{Attention as Attend, AttnRow, Job, Store};
+use atta_kernels::{Attention as Attend, AttnRow, Job, Store, math::all_finite};
 use atta_store::{Stage, Unit};
 
 use super::Pass;
@@ -70,9 +70,15 @@ fn rotate(p: &mut Pass<'_>, l: usize, a: &Attention) {
 
 /// Appends keys and values to the state of their sequences.
 fn remember(p: &mut Pass<'_>, l: usize, a: &Attention) {
-    let keys = p.s.k.chunks_exact(a.d_kv()).zip(p.s.v.chunks_exact(a.d_kv()));
-    for (row, (k, v)) in p.rows.iter().zip(keys) {
+    let s = &mut *p.s;
+    let keys = s.k.chunks_exact(a.d_kv()).zip(s.v.chunks_exact(a.d_kv()));
+    for ((row, (k, v)), q) in p.rows.iter().zip(keys).zip(s.q.chunks_exact_mut(a.d_q())) {
         p.cache.store(l, row, p.kernels, [k, v]);
+        // The cache holds finite numbers only, so that what a sequence leaves in a block cannot reach the next one. A
+        // fault in keys or values is passed on by the query.
+        if !all_finite(k) || !all_finite(v) {
+            q.fill(f32::NAN);
+        }
     }
 }
 
