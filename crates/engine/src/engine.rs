@@ -186,11 +186,15 @@ impl Engine {
         Guide::new(&grammars, constraint)
     }
 
-    /// The ids of a raw prompt, UTF-8 or not: begin-of-sequence where the vocabulary wants it, special tokens in the text recognised.
+    /// The ids of a raw prompt, UTF-8 or not: begin-of-sequence where the vocabulary wants it and the text does not begin
+    /// with it, special tokens in the text recognised.
     pub fn prompt_ids(&self, text: &[u8]) -> Vec<u32> {
         let tokenizer = &self.inner.tokenizer;
-        let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
-        bos.into_iter().chain(tokenizer.encode(text, Special::Parse)).collect()
+        let mut ids = tokenizer.encode(text, Special::Parse);
+        if let Some(bos) = tokenizer.bos().filter(|&bos| tokenizer.add_bos() && ids.first() != Some(&bos)) {
+            ids.insert(0, bos);
+        }
+        ids
     }
 
     /// The chat template of the file, a program in Jinja.

@@ -19,7 +19,8 @@ pub struct GenerateOptions {
     pub n_predict: usize,
     /// How the next token is chosen.
     pub sampling: Sampling,
-    /// Texts that end the generation; they are not part of it.
+    /// Texts that end the generation; they are not part of it. One that ends in the spelling of a control token, such as
+    /// `<|user|>`, ends it at that token.
     pub stop: Vec<String>,
     /// Whether log-probabilities come with each token: those of so many of the best tokens, and of the chosen one. They
     /// cost a pass over the vocabulary. Tokens that a constraint forces have none.

@@ -1,7 +1,13 @@
-//! Stop strings: ends the text where one of them occurs. Knows text in pieces, no tokens and no end-of-text ids.
+//! Stop strings: ends the text where one of them occurs. Knows text in pieces, no end-of-text ids, and of tokens only
+//! those that a stop string names.
 //!
 //! The one idea: hold back exactly the longest end of the text that a stop string could still continue, print all
 //! else at once. What is printed in the end does not depend on how the text was cut into pieces.
+//!
+//! A control token such as `<|user|>` has no text, so a search of the text never finds it. A stop string that ends in
+//! the spelling of one is therefore looked for as that token, behind the text in front of it.
+
+use atta_tokenizer::{TokenKind, Tokenizer};
 
 /// Why a list of stop strings is refused.
 #[non_exhaustive]
@@ -21,6 +27,16 @@ pub struct StopPiece<'a> {
     pub stopped: bool,
 }
 
+/// A stop string that ends in the spelling of a control token.
+#[derive(Clone, Copy, Debug)]
+struct StopToken {
+    id: u32,
+    /// Which of the stop strings.
+    stop: usize,
+    /// Bytes of it that are text in front of the token.
+    n_text_bytes: usize,
+}
+
 /// Looks for stop strings in a text that arrives in pieces.
 ///
 /// The stop string that is complete first ends the text; of several complete at the same place, the longest. The text
@@ -28,6 +44,8 @@ pub struct StopPiece<'a> {
 #[derive(Clone, Debug)]
 pub struct StopStrings {
     stops: Vec<String>,
+    /// Control tokens that stop strings end in.
+    tokens: Vec<StopToken>,
     /// What the last call gave out, then what is held back.
     buffer: String,
     n_given_bytes: usize,
@@ -44,7 +62,38 @@ impl StopStrings {
         if stops.iter().any(String::is_empty) {
             return Err(StopError::Empty);
         }
-        Ok(Self { stops, buffer: String::new(), n_given_bytes: 0, found: None })
+        Ok(Self { stops, tokens: Vec::new(), buffer: String::new(), n_given_bytes: 0, found: None })
+    }
+
+    /// Also stops at the control tokens of `tokenizer` whose spelling a stop string ends in, for
+    /// [`push_token`](Self::push_token).
+    #[must_use]
+    pub fn with_tokens_of(self, tokenizer: &Tokenizer) -> Self {
+        let stops = self.stops.iter().enumerate();
+        let tokens = stops.filter_map(|(stop, text)| {
+            // White space behind a token is how templates end a line, and comes only after it.
+            let text = text.trim_end();
+            let is_control = |&id: &u32| tokenizer.kind(id) == TokenKind::Control;
+            let at = |(n, _)| Some((n, tokenizer.token_id(&text[n..]).filter(is_control)?));
+            let (n_text_bytes, id) = text.char_indices().find_map(at)?;
+            Some(StopToken { id, stop, n_text_bytes })
+        });
+        Self { tokens: tokens.collect(), ..self }
+    }
+
+    /// Takes the text of a token, as [`push`](Self::push) does, and stops at a token that a stop string ends in.
+    pub fn push_token(&mut self, id: u32, text: &str) -> StopPiece<'_> {
+        let held = &self.buffer[self.n_given_bytes..];
+        let is_behind = |token: &&StopToken| held.ends_with(&self.stops[token.stop][..token.n_text_bytes]);
+        let tokens = self.tokens.iter().filter(|token| token.id == id && self.found.is_none());
+        let Some(token) = tokens.filter(is_behind).max_by_key(|token| token.n_text_bytes) else {
+            return self.push(text);
+        };
+        self.found = Some(token.stop);
+        self.buffer.truncate(self.buffer.len() - token.n_text_bytes);
+        self.buffer.drain(..self.n_given_bytes);
+        self.n_given_bytes = self.buffer.len();
+        StopPiece { text: &self.buffer, stopped: true }
     }
 
     /// Takes the next piece of text and returns what can be printed of all so far. After a stop string has occurred
@@ -167,6 +216,31 @@ mod tests {
         assert_eq!(s.found(), Some("abc"));
         s.flush();
         assert_eq!(s.found(), Some("abc"));
+    }
+
+    /// Stop strings with these control tokens: the id, which string it ends, and how much of that is text.
+    fn with_tokens(list: &[&str], tokens: &[(u32, usize, usize)]) -> StopStrings {
+        let token = |&(id, stop, n_text_bytes)| StopToken { id, stop, n_text_bytes };
+        StopStrings { tokens: tokens.iter().map(token).collect(), ..stops(list) }
+    }
+
+    #[test]
+    fn a_control_token_that_is_a_stop_string_ends_the_text_and_frees_what_was_held() {
+        let mut s = with_tokens(&["<|user|>", "END"], &[(7, 0, 0)]);
+        assert_eq!(s.push_token(6, "the EN"), piece("the ", false));
+        assert_eq!(s.push_token(7, ""), piece("EN", true));
+        assert_eq!((s.found(), s.push("more")), (Some("<|user|>"), piece("", true)));
+        assert_eq!(s.flush(), "");
+    }
+
+    #[test]
+    fn a_stop_string_that_ends_in_a_control_token_needs_the_text_in_front_of_it() {
+        let mut s = with_tokens(&["\n<|user|>"], &[(7, 0, 1)]);
+        assert_eq!(s.push_token(6, "a"), piece("a", false));
+        assert_eq!(s.push_token(7, ""), piece("", false));
+        assert_eq!(s.push_token(6, "b\n"), piece("b", false));
+        assert_eq!(s.push_token(7, ""), piece("", true));
+        assert_eq!(s.flush(), "");
     }
 
     #[test]

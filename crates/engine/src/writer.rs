@@ -59,7 +59,7 @@ impl Writer {
             rules: Rules::new(engine, options)?,
             speech: Speech {
                 decoder: StreamDecoder::after_prompt(Arc::clone(tokenizer)).with_control(options.control),
-                stop: StopStrings::new(options.stop.clone())?,
+                stop: StopStrings::new(options.stop.clone())?.with_tokens_of(tokenizer),
             },
             tokenizer: Arc::clone(tokenizer),
             n_predict: options.n_predict,
@@ -230,7 +230,7 @@ impl Speech {
         logprobs: Option<&LogProbs>,
         on_event: &mut OnEvent<'_>,
     ) -> Option<FinishReason> {
-        let piece = self.stop.push(&self.decoder.push(id));
+        let piece = self.stop.push_token(id, &self.decoder.push(id));
         let flow = say(piece.text, on_event);
         match (piece.stopped, flow.is_continue() && on_event(Event::Token { n, id, logprobs }).is_continue()) {
             (true, _) => Some(FinishReason::Stop),

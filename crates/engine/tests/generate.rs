@@ -98,6 +98,34 @@ fn a_stop_string_ends_the_text_before_it() {
 }
 
 #[test]
+fn a_stop_string_that_is_a_control_token_ends_the_text_at_that_token() {
+    let engine = engine("llama-plain.gguf", &LoadOptions::default());
+    let begin = engine.tokenizer().bos().unwrap();
+    let spelled = String::from_utf8(engine.tokenizer().token_text(begin).to_vec()).unwrap();
+    // The model writes nothing but that token, which has no text.
+    let sampling = Sampling { logit_bias: vec![(begin, 1e9)], ..Sampling::default() };
+    let endless = GenerateOptions { sampling, ..options(9) };
+    let mut session = session(64);
+    assert_eq!(run(&mut session, &endless).1.finish_reason, FinishReason::Length);
+    session.truncate(0).unwrap();
+    let (text, summary) = run(&mut session, &GenerateOptions { stop: vec![spelled], ..endless });
+    assert_eq!((text.as_str(), summary.n_generated, summary.finish_reason), ("", 1, FinishReason::Stop));
+}
+
+#[test]
+fn a_prompt_that_begins_with_the_begin_of_sequence_token_gets_no_second_one() {
+    let engine = engine("llama-plain.gguf", &LoadOptions::default());
+    let begin = String::from_utf8(engine.tokenizer().token_text(1).to_vec()).unwrap();
+    let ids = |text: &str| engine.prompt_ids(text.as_bytes());
+    let n_begin = |ids: Vec<u32>| ids.into_iter().take_while(|&id| id == 1).count();
+    assert_eq!(n_begin(ids("the king")), 1);
+    assert_eq!(n_begin(ids(&format!("{begin}the king"))), 1);
+    assert_eq!(n_begin(ids("")), 1);
+    // Two that are typed stay two.
+    assert_eq!(n_begin(ids(&format!("{begin}{begin}the king"))), 2);
+}
+
+#[test]
 fn a_caller_can_stop_while_the_prompt_is_read_and_after_any_text() {
     let engine = engine("llama-plain.gguf", &LoadOptions::default());
     let mut session = engine.session(&SessionOptions { n_batch: Some(2), ..SessionOptions::default() }).unwrap();
