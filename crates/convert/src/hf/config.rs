@@ -27,7 +27,9 @@ impl Config {
     pub(super) fn read(path: &Path) -> Result<Self, Error> {
         let json = read_capped(path, MAX_BYTES)?;
         let wrong = |why: String| Error::File { path: path.to_owned(), why };
-        match serde_json::from_slice(&json).map_err(|e| wrong(e.to_string()))? {
+        // A byte order mark, as editors on Windows put it in front.
+        let json = json.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&json);
+        match serde_json::from_slice(json).map_err(|e| wrong(e.to_string()))? {
             Value::Object(fields) => Ok(Self::new(path, with_text_config(fields))),
             _ => Err(wrong("is no JSON object".into())),
         }
