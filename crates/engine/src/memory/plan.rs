@@ -45,8 +45,24 @@ impl MemoryPlan {
     /// # Errors
     /// As those of `open`, but for what only reading weights brings to light.
     pub fn of(path: &Path, options: &LoadOptions) -> Result<Self, Error> {
+        Self::of_files(path, &|| Ok(ModelFiles::open(path)?), options)
+    }
+
+    /// Plans as [`Engine::from_static`](crate::Engine::from_static) would.
+    ///
+    /// # Errors
+    /// As those of `of`.
+    pub fn of_static(name: &str, bytes: &'static [u8], options: &LoadOptions) -> Result<Self, Error> {
+        Self::of_files(name.as_ref(), &|| Ok(ModelFiles::from_static(name, bytes)?), options)
+    }
+
+    fn of_files(
+        path: &Path,
+        open: &dyn Fn() -> Result<ModelFiles, Error>,
+        options: &LoadOptions,
+    ) -> Result<Self, Error> {
         let n_threads = options.threads.count();
-        let prepared = Prepared::new(path, ModelFiles::open(path)?, options, n_threads)?;
+        let prepared = Prepared::new(path, open()?, options, n_threads)?;
         let Prepared { files, spec, budget, outline, memory: _memory, .. } = prepared;
         let (needs, file_bytes) = (options.needs(&spec, n_threads), files.file_bytes());
         let mut decided = None;
@@ -61,7 +77,7 @@ impl MemoryPlan {
             };
             // While the copy of the metadata, which the files hold, is still there.
             decided = Some((session, sizes, budget.items()));
-            let mapped = ModelFiles::open(path).map_err(Error::from)?;
+            let mapped = open()?;
             Ok(Box::new(InMemory::new(mapped, plan).map_err(Error::from)?))
         };
         let model = Model::with_source(spec.clone(), files, &budget, source).map_err(|e| e.at(path))?;
