@@ -5,7 +5,7 @@ use atta::{
     chat::{Chat, DateTime, Origin, SpecialTexts, Template},
 };
 
-use crate::{args::TemplateChoice, failure::Failure, load};
+use crate::{args::TemplateChoice, failure::Failure, input, load};
 
 /// An empty conversation, in the template that was asked for, else the file's, else one that might do.
 pub(crate) fn open(
@@ -32,7 +32,7 @@ fn choose(engine: &Engine, choice: Option<&TemplateChoice>) -> Result<Template, 
         Some(TemplateChoice::Chatml) => Ok(Template::chatml(texts)),
         Some(TemplateChoice::Plain) => Ok(Template::plain(texts)),
         Some(TemplateChoice::File(path)) => {
-            let source = std::fs::read_to_string(path).map_err(|error| Failure::at(path, error))?;
+            let source = input::read_text(path)?;
             Template::new(&source, texts).map_err(|error| Failure::at(path, error))
         }
         None => {

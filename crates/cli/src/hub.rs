@@ -3,6 +3,7 @@
 //! The variables are those of Hugging Face's own programs. Nothing here but `atta pull` uses the network.
 
 use std::{
+    borrow::Cow,
     env,
     ffi::OsString,
     fs,
@@ -56,9 +57,25 @@ pub(crate) fn locate_source(source: &Path) -> Result<PathBuf, Failure> {
     cache.find(&request)?.map(|pulled| pulled.path).ok_or_else(|| absent(&request, &cache))
 }
 
+/// The name of a repository, and maybe of a file in it, as `atta pull` has it, of what Hugging Face's site gives to copy:
+/// `https://huggingface.co/org/repo`, `hf.co/org/repo:Q8_0`, the address of a file.
+pub(crate) fn name_of(text: &str) -> Cow<'_, str> {
+    let address = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).unwrap_or(text);
+    let hosts = ["huggingface.co/", "www.huggingface.co/", "hf.co/"];
+    let Some(path) = hosts.iter().find_map(|host| address.strip_prefix(host)) else { return text.into() };
+    let path = path.split(['?', '#']).next().unwrap_or(path).trim_end_matches('/');
+    let mut parts = path.splitn(5, '/');
+    let (Some(org), Some(repo), what) = (parts.next(), parts.next(), parts.next()) else { return path.into() };
+    match (what, parts.next(), parts.next()) {
+        (Some("blob" | "resolve"), Some(_), Some(file)) => format!("{org}/{repo}:{file}").into(),
+        (None, ..) | (Some("tree"), ..) => format!("{org}/{repo}").into(),
+        _ => path.into(),
+    }
+}
+
 /// `models/a.gguf` has the form of a name too, but is a path with a mistake in it.
 fn request(model: &Path) -> Option<Request> {
-    let request: Request = model.to_str()?.parse().ok()?;
+    let request: Request = name_of(model.to_str()?).parse().ok()?;
     let is_path = request.wanted.is_none() && model.extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf"));
     (!is_path).then_some(request)
 }
@@ -121,6 +138,23 @@ fn variable(name: &str) -> Option<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_site_gives_to_copy_is_a_name() {
+        let names = [
+            ("org/repo:q4_0", "org/repo:q4_0"),
+            ("https://huggingface.co/org/repo", "org/repo"),
+            ("https://huggingface.co/org/repo/tree/main", "org/repo"),
+            ("hf.co/org/repo:Q8_0", "org/repo:Q8_0"),
+            ("https://hf.co/org/repo/", "org/repo"),
+            ("https://huggingface.co/org/repo/blob/main/q/m.gguf", "org/repo:q/m.gguf"),
+            ("https://huggingface.co/org/repo/resolve/main/m.gguf?download=true", "org/repo:m.gguf"),
+            ("https://example.com/org/repo", "https://example.com/org/repo"),
+        ];
+        for (text, name) in names {
+            assert_eq!(name_of(text), name, "{text}");
+        }
+    }
 
     #[test]
     fn paths_are_told_from_names() {

@@ -11,6 +11,7 @@ mod failure;
 #[cfg(feature = "pull")]
 mod hub;
 mod input;
+mod inputs;
 mod interrupt;
 mod json;
 mod listener;

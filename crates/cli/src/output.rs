@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::failure::Failure;
+use crate::{failure::Failure, inputs::Inputs};
 
 /// How many names of temporary files may be taken before we give up.
 const MAX_ATTEMPTS: u32 = 100;
@@ -62,8 +62,13 @@ pub(crate) struct NewFile {
 }
 
 impl NewFile {
-    /// Begins a file that will be at `path`.
-    pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
+    /// Begins a file that will be at `path`, which is none of the inputs.
+    pub(crate) fn create(path: &Path, inputs: &Inputs) -> Result<Self, Failure> {
+        if path.as_os_str() == "-" {
+            let why = "standard output is for results: name a file, or ./- for one of that name";
+            return Err(Failure::Usage(format!("- is no file to write: {why}")));
+        }
+        inputs.protect_from(path)?;
         let blame = |error| Failure::at(path, format_args!("cannot write: {error}"));
         let existing = fs::metadata(path).ok();
         if existing.as_ref().is_some_and(|meta| !meta.is_file() || path.starts_with("/dev")) {
@@ -74,6 +79,16 @@ impl NewFile {
         let path = if existing.is_some() { fs::canonicalize(path).map_err(blame)? } else { path.to_owned() };
         let (temporary, file) = create_beside(&path).map_err(blame)?;
         Ok(Self { path, temporary: Some(temporary), out: BufWriter::new(file) })
+    }
+
+    /// Standard output as a file: for a command whose only result is bytes.
+    pub(crate) fn stdout() -> Result<Self, Failure> {
+        #[cfg(unix)]
+        let file = std::os::fd::AsFd::as_fd(&io::stdout()).try_clone_to_owned();
+        #[cfg(windows)]
+        let file = std::os::windows::io::AsHandle::as_handle(&io::stdout()).try_clone_to_owned();
+        let file = file.map_err(Failure::stdout)?;
+        Ok(Self { path: "standard output".into(), temporary: None, out: BufWriter::new(file.into()) })
     }
 
     /// Writes bytes.
@@ -145,7 +160,7 @@ mod tests {
     fn a_file_appears_when_it_is_whole_and_not_before() {
         let directory = directory("whole");
         let path = directory.join("a");
-        let mut file = NewFile::create(&path).unwrap();
+        let mut file = NewFile::create(&path, &Inputs::default()).unwrap();
         file.write(b"12").unwrap();
         assert!(!path.exists());
         file.finish().unwrap();
@@ -159,7 +174,7 @@ mod tests {
         let directory = directory("given-up");
         let path = directory.join("a");
         fs::write(&path, "old").unwrap();
-        let mut file = NewFile::create(&path).unwrap();
+        let mut file = NewFile::create(&path, &Inputs::default()).unwrap();
         file.write(b"new").unwrap();
         drop(file);
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
@@ -174,7 +189,7 @@ mod tests {
         let (path, victim) = (directory.join("a"), directory.join("victim"));
         fs::write(&victim, "precious").unwrap();
         std::os::unix::fs::symlink(&victim, temporary_name(&path, 0)).unwrap();
-        let mut file = NewFile::create(&path).unwrap();
+        let mut file = NewFile::create(&path, &Inputs::default()).unwrap();
         file.write(b"new").unwrap();
         file.finish().unwrap();
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
@@ -186,7 +201,7 @@ mod tests {
     #[test]
     #[cfg(unix)]
     fn a_device_is_written_to_and_not_replaced() {
-        let mut file = NewFile::create(Path::new("/dev/null")).unwrap();
+        let mut file = NewFile::create(Path::new("/dev/null"), &Inputs::default()).unwrap();
         file.write(b"x").unwrap();
         file.finish().unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
@@ -194,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_directory_is_no_place_for_a_file() {
-        let error = NewFile::create(&std::env::temp_dir()).err().unwrap();
+        let error = NewFile::create(&std::env::temp_dir(), &Inputs::default()).err().unwrap();
         assert!(matches!(error, Failure::Failed(message) if message.contains("cannot write")));
     }
 }

@@ -15,6 +15,24 @@ pub(crate) fn model(name: &str, engine: &Engine) {
     say(&format!("kernels: {}, threads: {}", engine.kernels().isa(), engine.pool().n_threads()));
 }
 
+/// What the random numbers begin with: the same text can be had again.
+#[cfg(feature = "comfort")]
+pub(crate) fn seed(seed: u64) {
+    say(&format!("seed: {seed}"));
+}
+
+/// Why no begin-of-sequence token was put in front of a prompt.
+#[cfg(feature = "comfort")]
+pub(crate) fn has_begin() {
+    say("prompt: it begins with the begin-of-sequence token, and gets no second one");
+}
+
+/// Why a text has no end.
+#[cfg(feature = "comfort")]
+pub(crate) fn cut_off(has_room: bool) {
+    say(if has_room { "(cut off: see -n)" } else { "(cut off: the context is full, see -c and --window)" });
+}
+
 /// What `--fit` did.
 pub(crate) fn shrunk(engine: &Engine) {
     if let Some((n_ctx, kv)) = engine.shrunk() {

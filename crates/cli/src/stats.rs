@@ -26,7 +26,9 @@ use atta::{
 };
 use serde_json::{Value, json};
 
-use crate::{cache::Recalled, failure::Failure, json, memory::PeakPrivate, output::NewFile, report::weights_name};
+use crate::{
+    cache::Recalled, failure::Failure, inputs::Inputs, json, memory::PeakPrivate, output::NewFile, report::weights_name,
+};
 
 /// What is known of a run so far; a run that fails leaves the rest at zero.
 #[derive(Debug, Default)]
@@ -158,15 +160,15 @@ pub(crate) struct StatsFile(Mutex<Option<NewFile>>);
 
 impl StatsFile {
     /// Opens it now, so that a path that cannot be written to is found out before the work and not after it.
-    pub(crate) fn create(path: Option<&Path>) -> Result<Self, Failure> {
-        Ok(Self(Mutex::new(path.map(NewFile::create).transpose()?)))
+    pub(crate) fn create(path: Option<&Path>, inputs: &Inputs) -> Result<Self, Failure> {
+        Ok(Self(Mutex::new(path.map(|path| NewFile::create(path, inputs)).transpose()?)))
     }
 
     /// The failure of a run that has not begun, once it is written down; that the command line was wrong is not.
-    pub(crate) fn of_failure(path: Option<&Path>, stats: &Stats, failure: Failure) -> Failure {
+    pub(crate) fn of_failure(path: Option<&Path>, inputs: &Inputs, stats: &Stats, failure: Failure) -> Failure {
         if !matches!(failure, Failure::Usage(_)) {
             // Of two failures the first is the one to hear of.
-            let _ = Self::create(path).and_then(|file| file.write(stats, Some(&failure)));
+            let _ = Self::create(path, inputs).and_then(|file| file.write(stats, Some(&failure)));
         }
         failure
     }

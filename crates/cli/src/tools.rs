@@ -20,6 +20,15 @@ pub(crate) fn tool_use(flags: &ToolFlags) -> Result<Option<ToolUse>, Failure> {
     Ok(Some(ToolUse { tools, choice, parallel: true }))
 }
 
+/// Those of the simulated house.
+pub(crate) fn of_house() -> Result<ToolUse, Failure> {
+    let tools = ToolSet::parse(HOUSE).map_err(|error| Failure::Failed(error.to_string()))?;
+    Ok(ToolUse { tools, choice: ToolChoice::Auto, parallel: true })
+}
+
+/// Definitions of the tools of a house, which the built-in model knows.
+pub(crate) const HOUSE: &str = include_str!("../assets/house-tools.json");
+
 /// A call in a line.
 pub(crate) fn line(call: &ToolCall) -> String {
     json!({ "id": call.id, "name": call.name, "arguments": call.arguments }).to_string()

@@ -27,6 +27,12 @@ pub(crate) struct ContextFlags {
 }
 
 impl ContextFlags {
+    /// Whether any of them was typed.
+    #[cfg(feature = "chat")]
+    pub(crate) fn is_given(&self) -> bool {
+        self.window.is_some() || self.context_shift || self.sinks.is_some()
+    }
+
     /// These options with what is asked for here.
     ///
     /// # Errors

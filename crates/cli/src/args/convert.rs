@@ -112,7 +112,7 @@ fn tensor_type(text: &str) -> Result<(Regex, TensorType), String> {
 pub(crate) struct ImatrixArgs {
     /// GGUF file; of a split model, any of its files; or ORG/REPO[:QUANT] that was pulled
     pub(crate) model: PathBuf,
-    /// File with the text
+    /// File with the text; -: standard input
     #[arg(short = 'f', value_name = "TEXT", required = true)]
     pub(crate) text: PathBuf,
     /// File to write

@@ -194,10 +194,9 @@ impl ModelFlags {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct SamplingFlags {
-    /// Generate at most this many tokens
-    #[arg(short = 'n', value_name = "N", default_value = "256")]
-    #[arg(value_parser = value::count, allow_negative_numbers = true)]
-    n_predict: usize,
+    /// Generate at most this many tokens [default: 256; of the built-in model on a terminal, until its story ends]
+    #[arg(short = 'n', value_name = "N", value_parser = value::count, allow_negative_numbers = true)]
+    n_predict: Option<usize>,
     /// Temperature; 0 always takes the most probable token
     #[arg(short = 't', value_name = "TEMP", default_value = "0.8")]
     #[arg(value_parser = value::number, allow_negative_numbers = true)]
@@ -249,10 +248,11 @@ pub(crate) struct SamplingFlags {
     /// Adds to the logit of a token before all else, such as 15043+1 or 2-inf; may be given several times
     #[arg(long, value_name = "ID(+|-)X", value_parser = value::logit_bias)]
     logit_bias: Vec<(u32, f32)>,
-    /// Start of the random numbers: the same seed gives the same text
-    #[arg(long, value_name = "SEED", default_value = "42", value_parser = value::seed, allow_negative_numbers = true)]
-    seed: u64,
-    /// End before this text, taken literally; may be given several times
+    /// Start of the random numbers: the same seed gives the same text; -1: a random one [default: 42; of the built-in model on
+    /// a terminal, -1]
+    #[arg(long, value_name = "SEED", value_parser = value::seed, allow_negative_numbers = true)]
+    seed: Option<u64>,
+    /// End before this text, taken literally, or at this special token; may be given several times
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new(), allow_hyphen_values = true)]
     stop: Vec<String>,
 }
@@ -316,9 +316,25 @@ impl FromStr for TemplateChoice {
     }
 }
 
+/// How long a text is where nobody says, and how it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// Of so many tokens, from the same seed every time: for scripts.
+    Bounded,
+    /// As long as the model likes, another one every time: for somebody who reads it.
+    Story,
+}
+
+/// Tokens of a text where nobody says otherwise.
+const DEFAULT_LENGTH: usize = 256;
+
 impl SamplingFlags {
     /// The sampler's options, checked.
-    fn sampling(&self) -> Result<Sampling, Failure> {
+    fn sampling(&self, length: Length) -> Result<Sampling, Failure> {
+        let seed = || match length {
+            Length::Bounded => Sampling::default().seed,
+            Length::Story => value::random_seed(),
+        };
         let sampling = Sampling {
             temperature: self.temperature,
             top_k: self.top_k,
@@ -332,17 +348,18 @@ impl SamplingFlags {
             frequency_penalty: self.frequency_penalty,
             dry: self.dry(),
             logit_bias: self.logit_bias.clone(),
-            seed: self.seed,
+            seed: self.seed.unwrap_or_else(seed),
         };
         sampling.validate().map_err(|error| Failure::Usage(error.to_string()))?;
         Ok(sampling)
     }
 
     /// What is generated, checked.
-    pub(crate) fn generate_options(&self) -> Result<GenerateOptions, Failure> {
-        let sampling = self.sampling()?;
+    pub(crate) fn generate_options(&self, length: Length) -> Result<GenerateOptions, Failure> {
+        let sampling = self.sampling(length)?;
+        let n_predict = if length == Length::Story { usize::MAX } else { DEFAULT_LENGTH };
         Ok(GenerateOptions {
-            n_predict: self.n_predict,
+            n_predict: self.n_predict.unwrap_or(n_predict),
             sampling,
             stop: self.stop.clone(),
             ..GenerateOptions::default()
@@ -384,10 +401,20 @@ mod tests {
     #[test]
     fn the_defaults_are_those_of_the_library() {
         let both = parse("x");
-        assert_eq!(both.sampling.sampling().unwrap(), Sampling::default());
-        assert_eq!(both.sampling.n_predict, atta::GenerateOptions::default().n_predict);
+        let (ours, theirs) = (both.sampling.generate_options(Length::Bounded).unwrap(), GenerateOptions::default());
+        assert_eq!((ours.sampling, ours.n_predict), (theirs.sampling, theirs.n_predict));
         let (ours, theirs) = (both.model.session_options(KvType::default()), SessionOptions::default());
         assert_eq!((ours.n_ctx, ours.n_batch, ours.kv), (theirs.n_ctx, theirs.n_batch, theirs.kv));
+    }
+
+    #[test]
+    fn a_story_has_another_seed_every_time_and_its_own_end_unless_they_are_given() {
+        let options = |line| parse(line).sampling.generate_options(Length::Story).unwrap();
+        assert_ne!(options("x").sampling.seed, options("x").sampling.seed);
+        assert_ne!(options("x --seed -1").sampling.seed, options("x --seed -1").sampling.seed);
+        assert_eq!(options("x").n_predict, usize::MAX);
+        let given = options("x --seed 7 -n 8");
+        assert_eq!((given.sampling.seed, given.n_predict), (7, 8));
     }
 
     #[test]
@@ -408,7 +435,7 @@ mod tests {
 
     #[test]
     fn sequence_breakers_replace_the_default_ones() {
-        let breakers = |line| parse(line).sampling.sampling().unwrap().dry.sequence_breakers;
+        let breakers = |line| parse(line).sampling.sampling(Length::Bounded).unwrap().dry.sequence_breakers;
         assert_eq!(breakers("x"), ["\n", ":", "\"", "*"]);
         assert_eq!(breakers("x --dry-sequence-breaker a --dry-sequence-breaker -b"), ["a", "-b"]);
         assert!(breakers("x --dry-sequence-breaker none").is_empty());
@@ -417,12 +444,12 @@ mod tests {
     #[test]
     fn a_sampler_setting_out_of_range_is_wrong_usage() {
         for line in ["x --typical 2", "x --dry-base 0.5", "x --logit-bias 1+inf", "x --dry-penalty-last-n 9999999"] {
-            assert!(matches!(parse(line).sampling.sampling(), Err(Failure::Usage(_))), "{line}");
+            assert!(matches!(parse(line).sampling.sampling(Length::Bounded), Err(Failure::Usage(_))), "{line}");
         }
         for line in ["x --top-p 1.5", "x --min-p -0.1", "x -t -1", "x -t nan", "x --repeat-penalty 0"] {
             let matches = <Both as clap::CommandFactory>::command().try_get_matches_from(line.split(' ')).unwrap();
             let both = Both::from_arg_matches(&matches).unwrap();
-            assert!(matches!(both.sampling.sampling(), Err(Failure::Usage(_))), "{line}");
+            assert!(matches!(both.sampling.sampling(Length::Bounded), Err(Failure::Usage(_))), "{line}");
         }
     }
 }

@@ -30,7 +30,7 @@ pub(crate) use context::ContextFlags;
 pub(crate) use convert::{ConvertArgs, ImatrixArgs, Kind};
 #[cfg(feature = "chat")]
 pub(crate) use flags::TemplateChoice;
-pub(crate) use flags::{CacheFlags, ModelFlags, ReportFlags, SamplingFlags, WeightsName};
+pub(crate) use flags::{CacheFlags, Length, ModelFlags, ReportFlags, SamplingFlags, WeightsName};
 #[cfg(feature = "server")]
 pub(crate) use serve::ServeArgs;
 pub(crate) use shape::ShapeFlags;
@@ -46,7 +46,7 @@ use crate::failure::Failure;
 /// Runs large language models from GGUF files, straight from disk, in little memory.
 #[derive(Debug, Parser)]
 #[command(name = "atta", version, subcommand_required = true, arg_required_else_help = true)]
-#[command(disable_help_subcommand = true, after_help = examples())]
+#[command(args_override_self = true, after_help = examples())]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -131,27 +131,36 @@ pub(crate) struct Lacking {
 /// Continues a text.
 ///
 /// Without MODEL, a small model that tells stories and is part of the program. Only the continuation goes to standard
-/// output. The prompt is taken as it is: no chat template is put around it, and special tokens in it are recognised.
+/// output. The prompt is taken as it is: no chat template is put around it, and special tokens in it are recognised. With
+/// -p, standard input is read only if -f - asks for it.
 ///
 /// What chooses a token is applied in one order, that of llama.cpp, whatever order it is asked for in: --logit-bias, the
 /// three penalties, DRY, --top-n-sigma, --top-k, --typical, --top-p, --min-p, and -t last. At -t 0 the most probable token
 /// after the first four is taken.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[cfg_attr(
+    feature = "comfort",
+    command(after_help = "Examples:
   atta run -p \"Once upon a time\"
   atta run model.gguf -p \"The capital of France is\" -n 16 -t 0
   atta run model.gguf -c 8192 --stop END < prompt.txt
+  cat report.txt | atta run model.gguf -p \"A summary of this report:\" -f -
   atta run model.gguf -p \"Dear diary\" -n 100000 --window 1024
   atta run model.gguf -p \"A person, as JSON:\" --schema person.json
   atta run model.gguf -p \"Is it warm in Lima?\" --tools tools.json
   atta run model.gguf --cache prompts/ < long.txt
-  atta run model.gguf -p \"Dear Sir,\" --stats-json stats.json --mem-report")]
+  atta run model.gguf -p \"Dear Sir,\" --stats-json stats.json --mem-report")
+)]
 pub(crate) struct RunArgs {
     /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
     pub(crate) model: Option<PathBuf>,
     /// Text to continue [default: what comes on standard input, byte for byte]
     #[arg(short, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) prompt: Option<OsString>,
+    /// Text to continue from FILE, or from standard input if it is -; behind -p TEXT and an empty line, if both are given
+    #[cfg(feature = "comfort")]
+    #[arg(short, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) sampling: SamplingFlags,
     #[command(flatten)]
@@ -193,6 +202,7 @@ Examples:
   atta chat model.gguf --system \"You answer in one sentence.\"
   echo \"What is a leafcutter ant?\" | atta chat model.gguf -t 0
   atta chat model.gguf --tools tools.json --tool-cmd ./run-tool
+  atta chat --house -t 0
   atta chat --tools examples/home/tools.json --tool-cmd examples/home/house.py -t 0")]
 pub(crate) struct ChatArgs {
     /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
@@ -283,6 +293,7 @@ pub(crate) struct CacheRmArgs {
 #[command(after_help = "Examples:
   atta pull Qwen/Qwen3-0.6B-GGUF
   atta pull Qwen/Qwen3-0.6B-GGUF:q8_0
+  atta pull https://huggingface.co/Qwen/Qwen3-0.6B-GGUF
   atta run \"$(atta pull Qwen/Qwen3-0.6B-GGUF)\" -p \"Once upon a time\"
 
 Environment: HF_TOKEN, or the file `token` in HF_HOME: for what is private or gated. HF_HOME, HF_HUB_CACHE: where files
@@ -304,11 +315,12 @@ pub(crate) struct PullArgs {
 /// For programs and scripts that call `picolm`: a link of that name to this program is this command. -k is top-p here, and
 /// there is neither top-k nor min-p. Only text goes to standard output.
 #[derive(Debug, Args)]
-#[command(
-    arg_required_else_help = true,
-    after_help = "Examples:
+#[command(arg_required_else_help = true)]
+#[cfg_attr(
+    feature = "comfort",
+    command(after_help = "Examples:
   atta picolm model.gguf -p \"Once upon a time\" -n 100 -t 0
-  ln -s \"$(command -v atta)\" picolm; echo \"Explain gravity\" | ./picolm model.gguf -n 100 -j 4"
+  ln -s \"$(command -v atta)\" picolm; echo \"Explain gravity\" | ./picolm model.gguf -n 100 -j 4")
 )]
 pub(crate) struct PicolmArgs {
     /// GGUF file, or ORG/REPO[:QUANT] that was pulled
@@ -351,13 +363,16 @@ pub(crate) struct PicolmArgs {
 /// One warm-up, then medians: reading N tokens at once, and writing N tokens, one by one. The context is as long as they
 /// need, or -c if that is longer.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[cfg_attr(
+    feature = "comfort",
+    command(after_help = "Examples:
   atta bench model.gguf
   atta bench model.gguf -p 0 -n 32 -d 4096 -j 4 --json
-  atta bench model.gguf --sweep 1,2,4")]
+  atta bench model.gguf --sweep 1,2,4")
+)]
 pub(crate) struct BenchArgs {
-    /// GGUF file, or ORG/REPO[:QUANT] that was pulled
-    pub(crate) model: PathBuf,
+    /// GGUF file, or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
+    pub(crate) model: Option<PathBuf>,
     /// Tokens to read; 0: do not measure
     #[arg(short = 'p', value_name = "N", default_value = "512")]
     #[arg(value_parser = value::bench_count, allow_negative_numbers = true)]
@@ -400,9 +415,9 @@ pub(crate) struct BenchArgs {
   atta perplexity model-q4.gguf --kld f16.logits --json
   atta perplexity model.gguf -f wiki.txt --resume wiki.progress")]
 pub(crate) struct PerplexityArgs {
-    /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled
-    pub(crate) model: PathBuf,
-    /// File with the text
+    /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
+    pub(crate) model: Option<PathBuf>,
+    /// File with the text; -: standard input
     #[arg(short = 'f', value_name = "TEXT", required_unless_present = "kld")]
     pub(crate) text: Option<PathBuf>,
     /// Score the first N chunks only [default: all]
@@ -432,13 +447,16 @@ pub(crate) struct PerplexityArgs {
 /// The file needs a vocabulary, but no tensors and no architecture that we run. No begin-of-sequence token is added
 /// unless asked for.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[cfg_attr(
+    feature = "comfort",
+    command(after_help = "Examples:
   atta tokenize model.gguf \"Hello world\" --ids
   atta tokenize model.gguf --ids --bos < text.txt
-  atta tokenize model.gguf --special \"<|im_start|>user\"")]
+  atta tokenize model.gguf --special \"<|im_start|>user\"")
+)]
 pub(crate) struct TokenizeArgs {
-    /// GGUF file, or ORG/REPO[:QUANT] that was pulled
-    pub(crate) model: PathBuf,
+    /// GGUF file, or ORG/REPO[:QUANT] that was pulled [default: the built-in model; a TEXT needs a MODEL in front of it]
+    pub(crate) model: Option<PathBuf>,
     /// Text; without it or with `-`, standard input, byte for byte
     pub(crate) text: Option<OsString>,
     /// Print `[1, 2, 3]` instead of one line per token
@@ -457,16 +475,19 @@ pub(crate) struct TokenizeArgs {
 /// Evaluates exactly these ids and writes 32-bit floats, little-endian, [n_tokens, n_vocab]. Keys and values are kept
 /// in f32 unless --kv says otherwise.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[cfg_attr(
+    feature = "comfort",
+    command(after_help = "Examples:
   atta logits model.gguf --tokens 1,15043,3186 -o logits.f32
-  atta tokenize model.gguf --ids \"Hello\" | atta logits model.gguf --tokens - -o logits.f32")]
+  atta tokenize model.gguf --ids \"Hello\" | atta logits model.gguf --tokens - -o logits.f32")
+)]
 pub(crate) struct LogitsArgs {
-    /// GGUF file, or ORG/REPO[:QUANT] that was pulled
-    pub(crate) model: PathBuf,
+    /// GGUF file, or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
+    pub(crate) model: Option<PathBuf>,
     /// Ids, separated by commas or spaces; `@FILE` reads them from a file, `-` from standard input
     #[arg(long, value_name = "IDS", required = true, value_parser = value::token_source, allow_hyphen_values = true)]
     pub(crate) tokens: TokenSource,
-    /// File to write
+    /// File to write; -: standard output
     #[arg(short, value_name = "FILE", required = true)]
     pub(crate) output: PathBuf,
     #[command(flatten)]
@@ -478,13 +499,16 @@ pub(crate) struct LogitsArgs {
 /// No architecture that we run is needed. With one that we do, there is also what memory it would take with these options,
 /// without loading it.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[cfg_attr(
+    feature = "comfort",
+    command(after_help = "Examples:
   atta inspect model.gguf
   atta inspect model.gguf -c 32768 --kv q8 --ram-budget 2G --speed
-  atta inspect model.gguf --tensors --json")]
+  atta inspect model.gguf --tensors --json")
+)]
 pub(crate) struct InspectArgs {
-    /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled
-    pub(crate) model: PathBuf,
+    /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
+    pub(crate) model: Option<PathBuf>,
     /// List every tensor
     #[arg(long)]
     pub(crate) tensors: bool,
@@ -555,13 +579,13 @@ mod tests {
             message("atta run --top-pp 1"),
             "unexpected argument '--top-pp' found; tip: a similar argument exists: '--top-p' (see --help)"
         );
-        assert_eq!(message("atta inspect"), "the following required arguments were not provided: <MODEL> (see --help)");
+        assert_eq!(message("atta convert a"), "the following required arguments were not provided: <DST> (see --help)");
         assert!(message("atta rum").starts_with("unrecognized subcommand 'rum'; tip: "), "{}", message("atta rum"));
     }
 
     #[test]
     fn numbers_without_meaning_are_refused_where_they_stand() {
-        for option in ["-c 0", "-c -1", "-n -1", "-j 0", "--batch 0", "--cpus 3-1", "--seed -1", "--top-k x", "-c 1e3"]
+        for option in ["-c 0", "-c -1", "-n -1", "-j 0", "--batch 0", "--cpus 3-1", "--seed -2", "--top-k x", "-c 1e3"]
         {
             let name = option.split(' ').next().unwrap();
             let message = message(&format!("atta run -p x {option}"));
@@ -576,6 +600,15 @@ mod tests {
         assert_eq!(words("picolm.exe m.gguf"), "atta picolm m.gguf");
         assert_eq!(words("atta picolm m.gguf"), "atta picolm m.gguf");
         assert_eq!(words("./atta run"), "./atta run");
+    }
+
+    #[test]
+    fn of_an_option_that_is_given_twice_the_last_counts() {
+        let cli = Cli::try_parse_from("atta run -n 3 -p a -t 1 -p b -n 4 --stop x --stop y".split(' ')).unwrap();
+        let Command::Run(args) = cli.command else { panic!("not a run") };
+        let options = args.sampling.generate_options(Length::Bounded).unwrap();
+        assert_eq!((args.prompt.unwrap(), options.n_predict), ("b".into(), 4));
+        assert_eq!(options.stop, ["x", "y"]);
     }
 
     #[test]

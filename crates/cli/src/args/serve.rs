@@ -13,7 +13,7 @@ use atta_server::{Cooling, Listen, Log, ServerOptions};
 use clap::{Args, ValueEnum};
 
 use super::{CacheFlags, ModelFlags, value};
-use crate::{cache::Cache, failure::Failure};
+use crate::{cache::Cache, failure::Failure, input};
 
 /// Kept texts for each that may be written.
 const KEPT: usize = 1;
@@ -194,7 +194,7 @@ impl ServeArgs {
     fn keys(&self) -> Result<Vec<String>, Failure> {
         let mut keys = self.api_key.clone();
         if let Some(path) = &self.api_key_file {
-            let text = std::fs::read_to_string(path).map_err(|error| Failure::at(path, error))?;
+            let text = input::read_text(path)?;
             let lines: Vec<String> =
                 text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
             if lines.is_empty() {

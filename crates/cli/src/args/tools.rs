@@ -33,6 +33,9 @@ pub(crate) struct RunnerFlags {
     /// standard input; what it prints is what the model is told. You are asked before each call
     #[arg(long, value_name = "PROGRAM", requires = "tools")]
     pub(crate) tool_cmd: Option<PathBuf>,
+    /// Have the tools of a simulated house (examples/home), which are part of the program and run without a question
+    #[arg(long, conflicts_with_all = ["tools", "json", "schema", "regex", "grammar", "on_length", "stop"])]
+    pub(crate) house: bool,
     /// Do not ask
     #[arg(long, requires = "tool_cmd")]
     pub(crate) yes: bool,

@@ -1,6 +1,10 @@
 //! Values of options: text to numbers and lists, each with a message that says what would do.
 
-use std::{path::PathBuf, str::FromStr};
+use std::{
+    hash::{BuildHasher, Hasher, RandomState},
+    path::PathBuf,
+    str::FromStr,
+};
 
 /// No model has, and no machine holds, more positions than this.
 const MAX_POSITIONS: usize = 1 << 24;
@@ -51,9 +55,18 @@ pub(super) fn count(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| "expected a whole number, 0 or more".to_owned())
 }
 
-/// The start of the random numbers.
+/// The start of the random numbers, or -1 for one that nobody knows beforehand.
 pub(super) fn seed(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("expected a whole number from 0 to {}", u64::MAX))
+    if text == "-1" {
+        return Ok(random_seed());
+    }
+    text.parse().map_err(|_| format!("expected a whole number from 0 to {}, or -1 for a random one", u64::MAX))
+}
+
+/// A start of the random numbers from those of the system.
+pub(crate) fn random_seed() -> u64 {
+    // Each has keys of its own.
+    RandomState::new().build_hasher().finish()
 }
 
 /// A token and what is added to its logit, such as `15043+1` or `2-inf`.
@@ -115,19 +128,20 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
         "k" | "kb" | "kib" => Some(10),
         "m" | "mb" | "mib" => Some(20),
         "g" | "gb" | "gib" => Some(30),
+        "t" | "tb" | "tib" => Some(40),
         _ => None,
     };
     let bytes = number.parse::<f64>().ok().zip(unit).map(|(number, shift)| number * f64::from(shift).exp2());
     match bytes {
         Some(bytes) if (1.0..1e18).contains(&bytes) => Ok(bytes as u64),
-        _ => Err("expected a size such as 256M or 1.5G".to_owned()),
+        _ => Err("expected a number and a unit (K, M, G, T in powers of 1024, or B), such as 256M or 1.5G".to_owned()),
     }
 }
 
 /// A repository, and maybe one of its files.
 #[cfg(feature = "pull")]
 pub(super) fn request(text: &str) -> Result<atta_hub::Request, String> {
-    text.parse().map_err(|error: atta_hub::Error| error.to_string())
+    crate::hub::name_of(text).parse().map_err(|error: atta_hub::Error| error.to_string())
 }
 
 /// A branch, tag or commit.
@@ -184,7 +198,7 @@ pub(super) fn token_source(text: &str) -> Result<TokenSource, String> {
 
 /// Ids separated by commas or spaces, with or without brackets around them; at least one.
 pub(crate) fn token_ids(text: &str) -> Result<Vec<u32>, String> {
-    let inner = text.trim();
+    let inner = text.trim_start_matches('\u{feff}').trim();
     let inner = inner.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(inner);
     let words = inner.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());
     let ids: Vec<u32> = words
@@ -200,7 +214,9 @@ mod tests {
     #[test]
     fn sizes_have_a_unit_of_1024() {
         let bytes = |text| budget(text).map(|size| size.bytes());
-        for (text, size) in [("7b", 7), ("2k", 2048), ("1.5M", 3 << 19), ("64MiB", 64 << 20), ("1gb", 1 << 30)] {
+        for (text, size) in
+            [("7b", 7), ("2k", 2048), ("1.5M", 3 << 19), ("64MiB", 64 << 20), ("1gb", 1 << 30), ("1T", 1 << 40)]
+        {
             assert_eq!(bytes(text), Ok(Some(size)), "{text}");
         }
         assert_eq!(bytes("auto"), Ok(None));
@@ -231,7 +247,7 @@ mod tests {
     #[test]
     fn token_ids_are_read_as_tokenize_writes_them() {
         assert_eq!(token_source("1,2,3"), Ok(TokenSource::Ids(vec![1, 2, 3])));
-        assert_eq!(token_ids("[1, 2,\n 3]\n"), Ok(vec![1, 2, 3]));
+        assert_eq!(token_ids("\u{feff}[1, 2,\n 3]\n"), Ok(vec![1, 2, 3]));
         assert_eq!(token_source("-"), Ok(TokenSource::Stdin));
         assert_eq!(token_source("@a b"), Ok(TokenSource::File("a b".into())));
         for bad in ["", "[]", "1;2", "-1", "1,x", "4294967296", "[1"] {

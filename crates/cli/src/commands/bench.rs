@@ -49,8 +49,8 @@ fn thread_counts(args: &BenchArgs) -> Vec<ModelFlags> {
 }
 
 fn measure(args: &BenchArgs, flags: &ModelFlags) -> Result<(Engine, BenchReport), Failure> {
-    let options = options(args)?;
-    let engine = load::engine(Some(&args.model), &load::options(Some(&args.model), flags, options.session.clone())?)?;
+    let (model, options) = (args.model.as_deref(), options(args)?);
+    let engine = load::engine(model, &load::options(model, flags, options.session.clone())?)?;
     let mut progress = Progress::new();
     progress.busy(&format!("measuring, {} rounds, {} threads", options.n_reps + 1, engine.pool().n_threads()));
     let report = engine.bench(&options)?;
@@ -82,7 +82,7 @@ fn to_json(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> Value {
         "reps": args.n_reps,
         "threads": engine.pool().n_threads(),
         "isa": engine.kernels().isa(),
-        "model": args.model.to_string_lossy(),
+        "model": load::path_name(args.model.as_deref()),
         "weights": weights_name(engine.weights_at()),
         "predicted_decode_tok_s": engine.prediction().map(|p| p.decode_tok_s),
         "file_bytes": engine.model().weights().files().file_bytes(),
@@ -132,7 +132,7 @@ fn split_json(split: &TimeSplit) -> Value {
 
 fn to_table(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> String {
     let size = bytes(engine.model().weights().files().file_bytes());
-    let mut table = format!("{}: {size}, {}\n", one_line(&args.model.display().to_string()), spec_line(engine.spec()));
+    let mut table = format!("{}: {size}, {}\n", one_line(&load::name(args.model.as_deref())), spec_line(engine.spec()));
     let (isa, n_threads) = (engine.kernels().isa(), engine.pool().n_threads());
     table += &format!("{isa}, {n_threads} threads, depth {}, median of {}\n\n", args.depth, args.n_reps);
     table += "            tokens    tokens/s   matmul  attention  I/O wait  other\n";

@@ -12,11 +12,11 @@ use atta::{
 use serde_json::json;
 
 use crate::{
-    args::RunArgs,
+    args::{Length, RunArgs},
     cache::{Cache, Recalled},
     conversation,
     failure::Failure,
-    input::Text,
+    input::{Limit, Text},
     interrupt::Interrupt,
     listener::Listener,
     load, report,
@@ -24,18 +24,18 @@ use crate::{
     tools,
 };
 
-use super::run::WAY_OUT;
+use super::run::{inputs, prompt, reads_stdin};
 
 pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
     let interrupt = Interrupt::listen();
-    if args.tools.takes_stdin() && args.prompt.is_none() {
+    if args.tools.takes_stdin() && reads_stdin(&args) {
         return Err(Failure::Usage("--tools - takes standard input: give the prompt with -p TEXT".to_owned()));
     }
     let session = args.context.apply(args.model_flags.session_options(KvType::default()))?;
     let load_options = load::options(args.model.as_deref(), &args.model_flags, session)?;
     let load_options = LoadOptions { constrained: true, ..load_options };
-    let prompt = Text::given_or_piped(args.prompt.as_deref(), WAY_OUT)?;
-    let file = StatsFile::create(args.report.stats_json.as_deref())?;
+    let prompt = prompt(&args)?;
+    let file = StatsFile::create(args.report.stats_json.as_deref(), &inputs(&args))?;
     let mut stats = Stats::new();
     let give_up = || file.give_up(&Stats::new());
     let cache = Cache::open(&args.cache);
@@ -62,10 +62,10 @@ fn prepare(
     if args.report.verbose {
         report::model(&load::name(args.model.as_deref()), &engine);
     }
-    let text = String::from_utf8(prompt.read()?);
+    let mut chat = conversation::open(&engine, &options.session, None)?;
+    let text = String::from_utf8(prompt.read(&Limit::of_prompt(&engine, chat.session()))?);
     let text =
         text.map_err(|_| Failure::Usage("with --tools the prompt is a message, which must be UTF-8".to_owned()))?;
-    let mut chat = conversation::open(&engine, &options.session, None)?;
     chat.set_tools(tools);
     chat.push(Message::user(text));
     cache.give_to(&mut chat);
@@ -74,7 +74,7 @@ fn prepare(
 }
 
 fn answer(args: &RunArgs, mut chat: Chat, mut listener: Listener, stats: &mut Stats) -> Result<(), Failure> {
-    let options = args.sampling.generate_options()?;
+    let options = args.sampling.generate_options(Length::Bounded)?;
     let ended = chat.answer_calling(&options, |heard| match heard {
         Heard::Event(event) => listener.hear(event),
         Heard::Piece(Piece::Call(call)) => listener.hear(Event::Text(&(tools::line(call) + "\n"))),

@@ -1,6 +1,10 @@
 //! `atta convert`: a model from one file or directory to another.
 
-use std::{collections::BTreeMap, ops::ControlFlow, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
 
 use atta::convert::{
     Checkpoint, Error, Existing, Importance, Note, Options, Plan, SourceOptions, Types, convert,
@@ -12,6 +16,7 @@ use serde_json::{Value, json};
 use crate::{
     args::{ConvertArgs, Kind},
     failure::Failure,
+    inputs::Inputs,
     interrupt::Interrupt,
     load::{self, warn},
     output::Stdout,
@@ -54,11 +59,26 @@ fn check_target(args: &ConvertArgs) -> Result<(), Failure> {
         return Err(Failure::Usage("--imatrix is for quantizing: give --type too".to_owned()));
     }
     let beside = (args.to != Kind::Gguf).then(|| llama2c::tokenizer_path(&args.dst));
+    protect(args)?;
     let taken = [Some(args.dst.clone()), beside].into_iter().flatten().find(|path| path.exists());
     match taken.filter(|_| !args.dry_run && !args.force) {
         Some(path) => Err(Failure::at(&path, "exists already: give another name or directory, or --force")),
         None => Ok(()),
     }
+}
+
+/// Refuses to write over what is read, whatever --force says.
+fn protect(args: &ConvertArgs) -> Result<(), Failure> {
+    let inputs = Inputs::of([Some(&args.src), args.imatrix.as_ref(), args.tokenizer.as_ref()]);
+    let is_inside = args.src.is_dir() && args.dst.parent().is_some_and(|parent| is_same(parent, &args.src));
+    if is_inside && args.dst.exists() && args.dst.extension().is_none_or(|end| end != "gguf") {
+        return Err(Failure::at(&args.dst, "it is a part of SRC, which is read: give another name"));
+    }
+    inputs.protect_own_from(&args.dst)
+}
+
+fn is_same(a: &Path, b: &Path) -> bool {
+    a.canonicalize().ok().is_some_and(|a| b.canonicalize().ok() == Some(a))
 }
 
 fn to_gguf(args: &ConvertArgs, checkpoint: &Checkpoint) -> Result<(), Failure> {

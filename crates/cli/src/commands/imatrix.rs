@@ -14,6 +14,8 @@ use atta::{
 use crate::{
     args::ImatrixArgs,
     failure::Failure,
+    input::{self, Limit},
+    inputs::Inputs,
     interrupt::Interrupt,
     load::{self, warn},
     progress::Progress,
@@ -25,6 +27,8 @@ const DEFAULT_N_CTX: usize = 512;
 pub(super) fn run(args: &ImatrixArgs) -> Result<(), Failure> {
     args.model_flags.refuse_fit("imatrix")?;
     let mut options = args.model_flags.session_options(KvType::F32);
+    let other = args.add.as_ref().filter(|&add| *add != args.output);
+    Inputs::of([Some(&args.model), Some(&args.text), other]).protect_own_from(&args.output)?;
     if args.output.exists() && !args.force && args.add.as_ref() != Some(&args.output) {
         return Err(Failure::at(&args.output, "exists already: give another name, or --force"));
     }
@@ -64,7 +68,7 @@ fn bytes(args: &ImatrixArgs) -> Result<u64, Failure> {
 /// The ids of the text, byte for byte: nothing in it is a special token. Whole chunks only.
 fn ids(args: &ImatrixArgs, engine: &Engine) -> Result<Vec<Vec<u32>>, Failure> {
     let n_ctx = args.model_flags.n_ctx.unwrap_or(DEFAULT_N_CTX);
-    let text = std::fs::read(&args.text).map_err(|error| Failure::at(&args.text, error))?;
+    let text = input::read_bytes(&args.text, &Limit::of_memory())?;
     let tokenizer = engine.tokenizer();
     let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
     let ids: Vec<u32> = bos.into_iter().chain(tokenizer.encode(text, Special::Plain)).collect();

@@ -3,7 +3,14 @@
 use atta::{KvType, Session};
 
 use crate::{
-    args::LogitsArgs, failure::Failure, input, interrupt::Interrupt, load, output::NewFile, progress::Progress,
+    args::{LogitsArgs, TokenSource},
+    failure::Failure,
+    input,
+    inputs::Inputs,
+    interrupt::Interrupt,
+    load,
+    output::NewFile,
+    progress::Progress,
 };
 
 /// Tokens between two looks at Ctrl-C.
@@ -12,14 +19,23 @@ const CHUNK: usize = 512;
 pub(super) fn run(args: LogitsArgs) -> Result<(), Failure> {
     args.model_flags.refuse_fit("logits")?;
     // By default keys and values are exact, since the logits are there to be compared.
-    let options = load::options(Some(&args.model), &args.model_flags, args.model_flags.session_options(KvType::F32))?;
-    let engine = load::engine(Some(&args.model), &options)?;
+    let options =
+        load::options(args.model.as_deref(), &args.model_flags, args.model_flags.session_options(KvType::F32))?;
+    let engine = load::engine(args.model.as_deref(), &options)?;
+    let tokens = match &args.tokens {
+        TokenSource::File(path) => Some(path),
+        TokenSource::Ids(_) | TokenSource::Stdin => None,
+    };
+    let inputs = Inputs::of([args.model.as_ref(), tokens]);
     let ids = input::read_tokens(args.tokens)?;
     let mut session = engine.session(&options.session)?;
     check(&session, &ids)?;
     // From here on Ctrl-C leaves a file to remove.
     let interrupt = Interrupt::listen();
-    let mut file = NewFile::create(&args.output)?;
+    let mut file = match args.output.as_os_str() == "-" {
+        true => NewFile::stdout()?,
+        false => NewFile::create(&args.output, &inputs)?,
+    };
     write_logits(&mut session, &ids, &interrupt, &mut file)?;
     file.finish()
 }

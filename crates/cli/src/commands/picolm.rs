@@ -5,10 +5,12 @@
 
 use atta::{DryOptions, GenerateOptions, Pool, Sampling};
 
-use super::run::{Empty, Job, run_job};
+use super::run::{Empty, Job, WAY_OUT, run_job};
 use crate::{
     args::{CacheFlags, ContextFlags, ModelFlags, PicolmArgs, ReportFlags, ShapeFlags},
     failure::Failure,
+    input::Text,
+    inputs::Inputs,
     shape,
 };
 
@@ -22,9 +24,9 @@ pub(super) fn run(args: PicolmArgs) -> Result<(), Failure> {
     options.sampling.validate().map_err(|error| Failure::Usage(error.to_string()))?;
     let n_threads = args.n_threads.unwrap_or_else(|| DEFAULT_THREADS.min(Pool::default_threads()));
     let PicolmArgs { model, prompt, n_ctx, cache, .. } = args;
-    run_job(&Job {
+    let prompt = Text::given_or_piped(prompt.as_deref(), WAY_OUT)?;
+    let job = Job {
         model: Some(model),
-        prompt,
         empty: Empty::Mistake,
         options,
         // A context of 0 is what PicoLM calls none given.
@@ -32,7 +34,9 @@ pub(super) fn run(args: PicolmArgs) -> Result<(), Failure> {
         context: ContextFlags::default(),
         cache: CacheFlags { cache, cache_size: None },
         report: ReportFlags::default(),
-    })
+        inputs: Inputs::default(),
+    };
+    run_job(&job, prompt)
 }
 
 /// Temperature and top-p, and nothing else.

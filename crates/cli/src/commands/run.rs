@@ -3,15 +3,21 @@
 //! Standard output gets the continuation and nothing else. Whatever happens after the options were understood, the file
 //! of `--stats-json` is written.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{
+    io::{self, IsTerminal},
+    path::PathBuf,
+};
 
+#[cfg(feature = "comfort")]
+use atta::Engine;
 use atta::{FinishReason, GenerateOptions, KvType, LoadOptions, Session};
 
 use crate::{
-    args::{CacheFlags, ContextFlags, ModelFlags, ReportFlags, RunArgs},
+    args::{CacheFlags, ContextFlags, Length, ModelFlags, ReportFlags, RunArgs},
     cache::{Cache, Recalled},
     failure::Failure,
-    input::Text,
+    input::{Limit, Text},
+    inputs::Inputs,
     interrupt::Interrupt,
     listener::Listener,
     load, report, shape,
@@ -22,8 +28,6 @@ use crate::{
 pub(super) struct Job {
     /// The built-in model, if it is not there.
     pub(super) model: Option<PathBuf>,
-    /// Standard input, if it is not there.
-    pub(super) prompt: Option<OsString>,
     /// What an empty prompt is.
     pub(super) empty: Empty,
     pub(super) options: GenerateOptions,
@@ -31,6 +35,8 @@ pub(super) struct Job {
     pub(super) context: ContextFlags,
     pub(super) cache: CacheFlags,
     pub(super) report: ReportFlags,
+    /// The files that are read.
+    pub(super) inputs: Inputs,
 }
 
 /// What an empty prompt is.
@@ -46,26 +52,68 @@ pub(super) enum Empty {
 pub(super) const WAY_OUT: &str = "give it with -p TEXT, or pipe it in";
 
 pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
-    if args.shape.takes_stdin() && args.prompt.is_none() {
+    if args.shape.takes_stdin() && reads_stdin(&args) {
         return Err(Failure::Usage(
             "--schema - and --grammar - take standard input: give the prompt with -p TEXT".to_owned(),
         ));
     }
-    let options = shape::apply(&args.shape, args.sampling.generate_options()?)
-        .map_err(|failure| StatsFile::of_failure(args.report.stats_json.as_deref(), &Stats::new(), failure))?;
-    let RunArgs { model, prompt, model_flags, context, cache, report, .. } = args;
-    run_job(&Job { model, prompt, empty: Empty::Text, options, model_flags, context, cache, report })
+    let (prompt, inputs) = (prompt(&args)?, inputs(&args));
+    let stats = args.report.stats_json.as_deref();
+    let options = shape::apply(&args.shape, args.sampling.generate_options(length(&args))?)
+        .map_err(|failure| StatsFile::of_failure(stats, &inputs, &Stats::new(), failure))?;
+    let RunArgs { model, model_flags, context, cache, report, .. } = args;
+    run_job(&Job { model, empty: Empty::Text, options, model_flags, context, cache, report, inputs }, prompt)
+}
+
+/// Whether the prompt, or a part of it, comes on standard input.
+pub(super) fn reads_stdin(args: &RunArgs) -> bool {
+    #[cfg(feature = "comfort")]
+    if let Some(file) = &args.file {
+        return file.as_os_str() == "-";
+    }
+    args.prompt.is_none()
+}
+
+/// The prompt that was asked for.
+pub(super) fn prompt(args: &RunArgs) -> Result<Text, Failure> {
+    #[cfg(feature = "comfort")]
+    if let Some(file) = &args.file {
+        return Ok(Text::joined(args.prompt.as_deref(), file));
+    }
+    #[cfg(feature = "chat")]
+    if let Some(model) = &args.model {
+        let way_out = format!("{WAY_OUT}; `atta chat {}` is a conversation", model.display());
+        return Text::given_or_piped(args.prompt.as_deref(), &way_out);
+    }
+    Text::given_or_piped(args.prompt.as_deref(), WAY_OUT)
+}
+
+/// The files that are read.
+pub(super) fn inputs(args: &RunArgs) -> Inputs {
+    let files = [&args.model, &args.shape.schema, &args.shape.grammar, &args.tools.tools, &args.cache.cache];
+    #[cfg(feature = "comfort")]
+    let files = files.into_iter().chain([&args.file]);
+    Inputs::of(files.into_iter().map(Option::as_ref))
+}
+
+/// The built-in model tells a story to somebody who reads it.
+fn length(args: &RunArgs) -> Length {
+    let is_story = cfg!(feature = "comfort") && args.model.is_none() && !args.shape.is_given();
+    if is_story && io::stdout().is_terminal() { Length::Story } else { Length::Bounded }
 }
 
 /// Continues a text.
-pub(super) fn run_job(job: &Job) -> Result<(), Failure> {
+pub(super) fn run_job(job: &Job, prompt: Text) -> Result<(), Failure> {
     let interrupt = Interrupt::listen();
     let session = job.context.apply(job.model_flags.session_options(KvType::default()))?;
     let load_options = load::options(job.model.as_deref(), &job.model_flags, session)?;
     let load_options = shape::keep_free(load_options, &job.options);
-    let prompt = Text::given_or_piped(job.prompt.as_deref(), WAY_OUT)?;
+    #[cfg(all(unix, feature = "comfort"))]
+    if prompt.ignores_stdin() {
+        load::warn("standard input is not read beside -p: -f - puts it behind the prompt");
+    }
 
-    let file = StatsFile::create(job.report.stats_json.as_deref())?;
+    let file = StatsFile::create(job.report.stats_json.as_deref(), &job.inputs)?;
     let mut stats = Stats::new();
     let give_up = || file.give_up(&Stats::new());
     let cache = Cache::open(&job.cache);
@@ -93,20 +141,36 @@ fn prepare(
 ) -> Result<Prepared, Failure> {
     let engine = load::engine(job.model.as_deref(), options)?;
     stats.loaded(&engine);
+    load::warn_of_length(&engine, job.model_flags.n_ctx);
     if job.report.verbose {
         report::model(&load::name(job.model.as_deref()), &engine);
     }
-    let text = prompt.read()?;
+    let mut session = engine.session(&options.session)?;
+    let text = prompt.read(&Limit::of_prompt(&engine, &session))?;
     if text.is_empty() && job.empty == Empty::Mistake {
         return Err(Failure::Usage(format!("the prompt is empty: {WAY_OUT}")));
     }
     let ids = engine.prompt_ids(&text);
     stats.n_prompt = ids.len();
-    let mut session = engine.session(&options.session)?;
+    #[cfg(feature = "comfort")]
+    if job.report.verbose {
+        explain(job, &engine, &text);
+    }
     stats.account(&engine);
     let recalled = cache.restore(&mut session, &ids)?;
     stats.recalled(recalled);
     Ok(Prepared { session, cache, ids, recalled })
+}
+
+/// What decides on the text and is not on the command line.
+#[cfg(feature = "comfort")]
+fn explain(job: &Job, engine: &Engine, text: &[u8]) {
+    report::seed(job.options.sampling.seed);
+    let tokenizer = engine.tokenizer();
+    let begins = |bos| text.starts_with(tokenizer.token_text(bos));
+    if tokenizer.add_bos() && tokenizer.bos().is_some_and(begins) {
+        report::has_begin();
+    }
 }
 
 fn generate(
@@ -124,8 +188,21 @@ fn generate(
     report_end(job, &session, &summary, recalled);
     written?;
     match summary.finish_reason {
-        FinishReason::Interrupted => Err(Failure::Interrupted),
-        FinishReason::Stop | FinishReason::Length => Ok(()),
+        FinishReason::Interrupted => return Err(Failure::Interrupted),
+        FinishReason::Stop => {}
+        #[cfg(feature = "comfort")]
+        FinishReason::Length => explain_cut(&session),
+        #[cfg(not(feature = "comfort"))]
+        FinishReason::Length => {}
+    }
+    Ok(())
+}
+
+/// Says why a text has no end, to somebody who reads it.
+#[cfg(feature = "comfort")]
+fn explain_cut(session: &Session) {
+    if io::stdout().is_terminal() && io::stderr().is_terminal() {
+        report::cut_off(session.has_room());
     }
 }
 

@@ -1,15 +1,14 @@
 //! `atta tokenize`: text to ids, with nothing but the metadata of a file.
 
-use atta::{
-    ModelFiles,
-    tokenizer::{Special, Tokenizer},
-};
+use std::fmt::Display;
+
+use atta::tokenizer::{Special, Tokenizer};
 
 use crate::{
     args::TokenizeArgs,
     failure::Failure,
-    input::Text,
-    load::{locate, warn},
+    input::{Limit, Text},
+    load::{self, warn},
     output::Stdout,
 };
 
@@ -19,22 +18,26 @@ pub(super) fn run(args: TokenizeArgs) -> Result<(), Failure> {
         Some(_) if given.is_none() => Text::Stdin,
         _ => Text::given_or_piped(given, "give it after MODEL, or pipe it in")?,
     };
-    let files = ModelFiles::open(&locate(&args.model)?).map_err(atta::Error::from)?;
-    let tokenizer =
-        Tokenizer::from_metadata(files.directory().metadata()).map_err(|error| Failure::at(&args.model, error))?;
+    let files = load::files(args.model.as_deref())?;
+    let tokenizer = Tokenizer::from_metadata(files.directory().metadata()).map_err(|error| failed(&args, error))?;
     tokenizer.warnings().iter().for_each(|warning| warn(warning));
 
     let bos = bos(&tokenizer, &args)?;
     let special = if args.special { Special::Parse } else { Special::Plain };
-    let ids: Vec<u32> = bos.into_iter().chain(tokenizer.encode(text.read()?, special)).collect();
+    let ids: Vec<u32> = bos.into_iter().chain(tokenizer.encode(text.read_all(&Limit::of_memory())?, special)).collect();
     print(&tokenizer, &ids, args.ids)
+}
+
+/// A failure that the model is to blame for.
+fn failed(args: &TokenizeArgs, what: impl Display) -> Failure {
+    Failure::Failed(format!("{}: {what}", load::name(args.model.as_deref())))
 }
 
 fn bos(tokenizer: &Tokenizer, args: &TokenizeArgs) -> Result<Option<u32>, Failure> {
     match (args.bos, tokenizer.bos()) {
         (false, _) => Ok(None),
         (true, Some(bos)) => Ok(Some(bos)),
-        (true, None) => Err(Failure::at(&args.model, "--bos: this vocabulary has no begin-of-sequence token")),
+        (true, None) => Err(failed(args, "--bos: this vocabulary has no begin-of-sequence token")),
     }
 }
 

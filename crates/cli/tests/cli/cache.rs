@@ -60,7 +60,7 @@ fn a_chat_goes_on_in_another_process_where_it_was() {
         let file = scratch.path("stats.json");
         let args = [&["chat", &model, "-n", "20", "-t", "0", "-c", "500", "--stats-json", &file], more].concat();
         let output = atta_with_input(&args, input.as_bytes());
-        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        assert_eq!(crate::program::said(&output), "");
         let stats: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
         (output.stdout, stats)
     };

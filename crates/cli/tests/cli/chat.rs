@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     chat_model::{CHATML, CHATML_TEMPLATE, chat_model},
-    program::{Scratch, atta, atta_with_input, error_of, model, text_of},
+    program::{Scratch, atta, atta_with_input, error_of, model, said, text_of},
 };
 
 /// A model with a template, in a directory that goes with it.
@@ -225,7 +225,7 @@ fn ctrl_c_stops_an_answer_and_the_next_line_is_read() {
     assert!(kill().success());
     stdin.write_all(b"/exit\n").unwrap();
     let output = child.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+    assert_eq!((output.status.code(), said(&output)), (Some(0), String::new()));
     let stats: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     assert_eq!(stats["turns"][0]["finish_reason"], "interrupted");
 }

@@ -102,7 +102,7 @@ fn wrong_usage_is_told_from_failure() {
         (&["--kv", "q5"], "expected f32, f16, q8 or q4"),
         (&["--kv", "q8", "--kv-edges", "1"], "--kv-edges"),
         (&["--weights", "frozen"], "'--weights <WHERE>'"),
-        (&["--ram-budget", "12x"], "expected a size such as 256M"),
+        (&["--ram-budget", "12x"], "K, M, G, T"),
         (&["--ram-budget", "0"], "'--ram-budget <SIZE>'"),
         (&["--top-p", "1.5"], "--top-p is 1.5"),
         (&["-t", "-1"], "-t is -1"),
@@ -115,7 +115,7 @@ fn wrong_usage_is_told_from_failure() {
     fails(&["run", "no-such.gguf", "-p", "x", "--prewarm", "--weights", "resident"], 2, &["--prewarm", "resident"]);
     fails(&["bench", &model, "--prewarm", "--weights", "resident"], 2, &["--prewarm", "resident"]);
     fails(&["run", "no-such.gguf", "-p", "x", "--prewarm", "--weights", "streamed"], 2, &["--prewarm", "streamed"]);
-    fails(&["tokenize"], 2, &["<MODEL>"]);
+    fails(&["logits", &model], 2, &["--tokens <IDS>"]);
     fails(&["logits", &model, "--tokens", "1,x", "-o", "out"], 2, &["\"x\" is no token id"]);
     fails(&["bench", &model, "-p", "0", "-n", "0"], 2, &["nothing to measure"]);
 }

@@ -13,6 +13,7 @@ mod chat_model;
 #[cfg(feature = "convert")]
 mod convert;
 mod errors;
+mod files;
 #[cfg(feature = "pull")]
 #[allow(dead_code, reason = "the tests of its own crate use all of it")]
 #[path = "../../../hub/tests/support/mod.rs"]

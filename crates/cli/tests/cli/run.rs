@@ -193,7 +193,7 @@ fn reports_go_to_standard_error() {
     let output = atta(&[&args[..], &["--verbose", "--mem-report", "-j", "2", "--isa", "scalar"]].concat());
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(output.stdout, atta(&args).stdout);
-    let said = String::from_utf8(output.stderr).unwrap();
+    let said = crate::program::said(&output);
     for part in ["d_model", "kernels: scalar, threads: 2", "tokens/s", "kv cache"] {
         assert!(said.contains(part), "{part}: {said}");
     }

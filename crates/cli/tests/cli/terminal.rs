@@ -158,7 +158,7 @@ fn ctrl_c_and_ctrl_d_at_the_question_end_the_message_and_keep_the_chat() {
     session.exp_string("> ").unwrap();
     for control in ['c', 'd'] {
         session.send_line("the king").unwrap();
-        session.exp_string("run it? [y/N] ").unwrap();
+        session.exp_string("run it? [y/N/a: always] ").unwrap();
         session.send_control(control).unwrap();
         session.exp_string("> ").unwrap();
     }
@@ -167,6 +167,79 @@ fn ctrl_c_and_ctrl_d_at_the_question_end_the_message_and_keep_the_chat() {
     session.send_line("/exit").unwrap();
     assert_eq!(code(session), 0);
     assert_eq!(std::fs::read_to_string(saved).unwrap().trim(), "[]");
+}
+
+#[test]
+fn lines_that_arrive_together_are_all_read() {
+    let model = ChatModel::new("tty-together");
+    let saved = model.scratch.path("saved.json");
+    let mut session = chat(&model, &[]);
+    key(&mut session, &format!("the king\rand then\rand so on\r/save {saved}\r/exit\r"));
+    assert_eq!(code(session), 0);
+    let messages: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(saved).unwrap()).unwrap();
+    let said = messages.as_array().unwrap().iter().filter(|message| message["role"] == "user");
+    let said: Vec<&str> = said.map(|message| message["content"].as_str().unwrap()).collect();
+    assert_eq!(said, ["the king", "and then", "and so on"]);
+}
+
+#[test]
+#[cfg(feature = "builtin")]
+fn always_is_asked_once_and_a_call_that_was_refused_is_not_asked_for_again() {
+    let scratch = Scratch::new("tty-consent");
+    let tools = scratch.file("tools.json", br#"[{"name": "feed"}]"#);
+    let tool = scratch.file("tool", b"#!/bin/sh\necho fed\n");
+    std::process::Command::new("chmod").args(["+x", &tool]).status().unwrap();
+    for (answer, name) in [("a", "always"), ("n", "no")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_atta"));
+        command.args(["chat", "--tools", &tools, "--tool-choice", "feed", "--tool-cmd", &tool]).env("TERM", "xterm");
+        let options = Options::new().timeout_ms(Some(60_000)).strip_ansi_escape_codes(true);
+        let mut session = spawn_with_options(command, options).unwrap();
+        session.exp_string("> ").unwrap();
+        session.send_line("the king").unwrap();
+        session.exp_string("run it? [y/N/a: always] ").unwrap();
+        session.send_line(answer).unwrap();
+        if answer == "a" {
+            // The second message leads to a call again, which nobody is asked about.
+            session.exp_string("> ").unwrap();
+            session.send_line("the king").unwrap();
+            session.exp_string("the king").unwrap();
+        }
+        let rest = session.exp_string("> ").unwrap();
+        assert!(!rest.contains("run it?"), "{name}: {rest}");
+        session.send_line("/exit").unwrap();
+        assert_eq!(code(session), 0);
+    }
+}
+
+/// The built-in model on a terminal, from start to end.
+#[cfg(feature = "builtin")]
+fn story(more: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_atta"));
+    command.args(["run", "-p", "Once upon a time", "--verbose"]).args(more);
+    let options = Options::new().timeout_ms(Some(60_000)).strip_ansi_escape_codes(true);
+    spawn_with_options(command, options).unwrap().exp_eof().unwrap()
+}
+
+#[test]
+#[cfg(feature = "builtin")]
+fn on_a_terminal_the_seed_is_random_and_said_and_a_text_that_was_cut_off_says_so() {
+    let seed = |text: &str| text.split_once("seed: ").unwrap().1.lines().next().unwrap().trim().to_owned();
+    let (one, two) = (story(&["-n", "5"]), story(&["-n", "5"]));
+    assert_ne!(seed(&one), seed(&two));
+    assert!(one.contains("(cut off: see -n)"), "{one}");
+    assert_eq!(seed(&story(&["-n", "1", "--seed", "7"])), "7");
+    let whole = story(&["--seed", "3"]);
+    assert!(!whole.contains("cut off"), "{whole}");
+}
+
+#[test]
+#[cfg(feature = "comfort")]
+fn a_model_without_a_prompt_on_a_terminal_leads_to_chat() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_atta"));
+    command.args(["run", &crate::program::model("llama-plain.gguf")]);
+    let mut session = spawn_with_options(command, Options::new().timeout_ms(Some(60_000))).unwrap();
+    session.exp_string("atta chat ").unwrap();
+    assert_eq!(code(session), 2);
 }
 
 #[test]

@@ -4,8 +4,9 @@
 //! what it prints is the result.
 
 use std::{
+    collections::HashSet,
     ops::ControlFlow::{self, Break, Continue},
-    path::Path,
+    path::PathBuf,
 };
 
 use atta::{
@@ -16,11 +17,12 @@ use atta::{
 
 use super::{
     Conversation, Next, full,
+    house::House,
     lines::Consent,
     notice,
     program::{self, CUT_OFF},
 };
-use crate::{failure::Failure, listener::Listener, tools};
+use crate::{args::ChatArgs, failure::Failure, listener::Listener, tools};
 
 /// Answers with calls in a row: a model may call for ever.
 const MAX_ROUNDS: usize = 16;
@@ -36,10 +38,11 @@ const SHORT: usize = 256;
 const NO_ANSWER: &str = "(no answer)";
 
 impl Conversation<'_> {
-    pub(super) fn say_with_tools(&mut self, text: &str, program: &Path) -> Result<Next, Failure> {
+    pub(super) fn say_with_tools(&mut self, text: &str) -> Result<Next, Failure> {
         let n_before = self.chat.messages().len();
         self.chat.push(Message::user(text));
-        let next = self.rounds(program);
+        self.consents.refused.clear();
+        let next = self.rounds();
         match &next {
             Ok(_) => self.settle(n_before),
             Err(_) => self.chat.rewind(n_before),
@@ -47,14 +50,14 @@ impl Conversation<'_> {
         next
     }
 
-    fn rounds(&mut self, program: &Path) -> Result<Next, Failure> {
+    fn rounds(&mut self) -> Result<Next, Failure> {
         self.interrupt.reset();
-        if let Break(next) = self.round(program)? {
+        if let Break(next) = self.round()? {
             return Ok(next);
         }
         // Whoever must call a tool has done so; of a call in every round there would be no end.
         let choice = self.chat.set_tool_choice(ToolChoice::Auto);
-        let next = (1..MAX_ROUNDS).find_map(|_| self.round(program).map(ControlFlow::break_value).transpose());
+        let next = (1..MAX_ROUNDS).find_map(|_| self.round().map(ControlFlow::break_value).transpose());
         if let Some(choice) = choice {
             self.chat.set_tool_choice(choice);
         }
@@ -63,13 +66,17 @@ impl Conversation<'_> {
     }
 
     /// An answer, and what came of the calls in it.
-    fn round(&mut self, program: &Path) -> Result<ControlFlow<Next>, Failure> {
+    fn round(&mut self) -> Result<ControlFlow<Next>, Failure> {
         let calls = match self.hear_round()? {
             Continue(calls) => calls,
             Break(next) => return Ok(Break(next)),
         };
+        if calls.iter().any(|call| self.consents.has_refused(call)) {
+            // It asks again for what the user does not want: only words are left.
+            self.chat.set_tool_choice(ToolChoice::None);
+        }
         for call in &calls {
-            let Some(result) = self.result_of(call, program)? else {
+            let Some(result) = self.result_of(call)? else {
                 self.interrupt.reset();
                 return Ok(Break(Next::Stopped));
             };
@@ -155,14 +162,71 @@ impl Conversation<'_> {
     }
 
     /// Runs a tool, if the user agrees; none if the user wants no more of this message.
-    fn result_of(&mut self, call: &ToolCall, program: &Path) -> Result<Option<String>, Failure> {
+    fn result_of(&mut self, call: &ToolCall) -> Result<Option<String>, Failure> {
         notice(&format!("call: {}", tools::line(call)));
-        let consent = if self.args.runner.yes { Consent::Yes } else { self.lines.ask("run it? [y/N] ")? };
-        match consent {
-            Consent::Yes => program::run(program, call, &self.interrupt).map_err(|error| Failure::at(program, error)),
+        match self.consent(call)? {
+            Consent::Yes | Consent::Always => self.run_call(call),
             Consent::No => Ok(Some("The user does not allow this call.".to_owned())),
             Consent::Stop => Ok(None),
         }
+    }
+
+    fn run_call(&mut self, call: &ToolCall) -> Result<Option<String>, Failure> {
+        match &mut self.runner {
+            Some(Runner::Program(path)) => {
+                program::run(path, call, &self.interrupt).map_err(|error| Failure::at(path, error))
+            }
+            Some(Runner::House(house)) => Ok(Some(house.run(call))),
+            None => unreachable!("without a runner there are no tools"),
+        }
+    }
+
+    /// What the user says to a call, now or before.
+    fn consent(&mut self, call: &ToolCall) -> Result<Consent, Failure> {
+        let is_harmless = matches!(self.runner, Some(Runner::House(_)));
+        if is_harmless || self.args.runner.yes || self.consents.allowed.contains(&call.name) {
+            return Ok(Consent::Yes);
+        }
+        if self.consents.has_refused(call) {
+            return Ok(Consent::No);
+        }
+        let consent = self.lines.ask("run it? [y/N/a: always] ")?;
+        match consent {
+            Consent::Always => _ = self.consents.allowed.insert(call.name.clone()),
+            Consent::No => self.consents.refused.push(call.clone()),
+            Consent::Yes | Consent::Stop => {}
+        }
+        Ok(consent)
+    }
+}
+
+/// Who runs calls.
+pub(super) enum Runner {
+    Program(PathBuf),
+    House(House),
+}
+
+impl Runner {
+    /// The one that was asked for.
+    pub(super) fn of(args: &ChatArgs) -> Option<Self> {
+        let program = || args.runner.tool_cmd.clone().map(Self::Program);
+        if args.runner.house { Some(Self::House(House::default())) } else { program() }
+    }
+}
+
+/// What the user has said to calls.
+#[derive(Default)]
+pub(super) struct Consents {
+    /// Names of tools that may always be called.
+    allowed: HashSet<String>,
+    /// Calls that the last message led to, and that the user did not want.
+    refused: Vec<ToolCall>,
+}
+
+impl Consents {
+    /// Whether the user has said no to this call, whatever it was called then.
+    fn has_refused(&self, call: &ToolCall) -> bool {
+        self.refused.iter().any(|no| no.name == call.name && no.arguments == call.arguments)
     }
 }
 

@@ -29,6 +29,8 @@ pub(super) enum Line {
 /// What is said to a question.
 pub(super) enum Consent {
     Yes,
+    /// Yes, and to all questions of this kind.
+    Always,
     No,
     /// Ctrl-C or Ctrl-D.
     Stop,
@@ -50,6 +52,7 @@ impl Lines {
         let Self::Terminal(editor) = self else { return Ok(Consent::No) };
         match editor.readline(question) {
             Ok(answer) if matches!(answer.trim(), "y" | "Y" | "yes") => Ok(Consent::Yes),
+            Ok(answer) if matches!(answer.trim(), "a" | "A" | "always") => Ok(Consent::Always),
             Ok(_) => Ok(Consent::No),
             Err(ReadlineError::Interrupted | ReadlineError::Eof) => Ok(Consent::Stop),
             Err(error) => Err(unusable(error)),
@@ -87,6 +90,7 @@ fn read_line() -> Result<Line, Failure> {
     let read = io::stdin().lock().read_until(b'\n', &mut bytes);
     match read.map_err(|error| Failure::Failed(format!("cannot read standard input: {error}")))? {
         0 => Ok(Line::End),
-        _ => Ok(Line::Text(String::from_utf8_lossy(&bytes).into_owned())),
+        // Windows puts a byte order mark in front of what is piped.
+        _ => Ok(Line::Text(String::from_utf8_lossy(&bytes).trim_start_matches('\u{feff}').to_owned())),
     }
 }

@@ -6,22 +6,25 @@
 
 mod agent;
 mod command;
+mod house;
 mod lines;
 mod program;
 mod transcript;
+mod window;
 
 use std::io::{self, Write};
 
 use atta::{
-    Error, FinishReason, GenerateOptions, KvType, LoadOptions,
+    Error, FinishReason, GenerateOptions, KvType, LoadOptions, SessionOptions,
     chat::{Chat, Reply},
 };
 
 use crate::{
-    args::ChatArgs,
+    args::{ChatArgs, Length, TemplateChoice},
     cache::{Cache, Recalled},
     conversation,
     failure::{Failure, one_line},
+    inputs::Inputs,
     interrupt::Interrupt,
     listener::Listener,
     load, report, shape,
@@ -29,6 +32,7 @@ use crate::{
     tools,
 };
 
+use agent::{Consents, Runner};
 use command::Command;
 use lines::{Line, Lines};
 
@@ -39,21 +43,48 @@ pub(super) fn run(args: &ChatArgs) -> Result<(), Failure> {
     if args.runner.tool_cmd.is_some() && !args.runner.yes && !lines.is_terminal() {
         return Err(Failure::Usage("there is no terminal to ask at before a tool is run: give --yes".to_owned()));
     }
-    let options = shape::apply(&args.shape, args.sampling.generate_options()?)
-        .map_err(|failure| StatsFile::of_failure(args.report.stats_json.as_deref(), &Stats::of_chat(), failure))?;
+    let inputs = inputs(args);
+    let stats = args.report.stats_json.as_deref();
+    let options = shape::apply(&args.shape, args.sampling.generate_options(Length::Bounded)?)
+        .map_err(|failure| StatsFile::of_failure(stats, &inputs, &Stats::of_chat(), failure))?;
     let session = args.context.apply(args.model_flags.session_options(KvType::default()))?;
+    let session = if talks_through_window(args) { window::small(session) } else { session };
     let load_options = load::options(args.model.as_deref(), &args.model_flags, session)?;
-    let constrained = options.constraint.is_some() || args.tools.tools.is_some();
+    let constrained = options.constraint.is_some() || has_tools(args);
     let load_options = LoadOptions { constrained, ..load_options };
-    let file = StatsFile::create(args.report.stats_json.as_deref())?;
+    let file = StatsFile::create(args.report.stats_json.as_deref(), &inputs)?;
     let mut stats = Stats::of_chat();
     let give_up = || file.give_up(&Stats::of_chat());
     let cache = Cache::open(&args.cache);
     let prepared = cache.and_then(|cache| interrupt.watch(give_up, || prepare(args, &load_options, cache, &mut stats)));
-    let result = prepared
-        .and_then(|chat| Conversation { args, chat, lines, options, interrupt, file: &file, stats: &mut stats }.run());
+    let result = prepared.and_then(|chat| {
+        let (consents, runner) = (Consents::default(), Runner::of(args));
+        let (file, stats, inputs) = (&file, &mut stats, &inputs);
+        Conversation { args, chat, lines, options, interrupt, runner, consents, inputs, file, stats }.run()
+    });
     let written = file.write(&stats, result.as_ref().err());
     result.and(written)
+}
+
+/// The files that are read.
+fn inputs(args: &ChatArgs) -> Inputs {
+    let template = match &args.chat_template {
+        Some(TemplateChoice::File(path)) => Some(path),
+        _ => None,
+    };
+    let (shape, tools) = (&args.shape, [&args.tools.tools, &args.runner.tool_cmd]);
+    let files = [&args.model, &shape.schema, &shape.grammar, &args.cache.cache].into_iter().chain(tools);
+    Inputs::of(files.map(Option::as_ref).chain([template]))
+}
+
+/// Whether the built-in model runs tools in a context that nobody has chosen: a long talk confuses it.
+fn talks_through_window(args: &ChatArgs) -> bool {
+    let is_chosen = args.context.is_given() || args.model_flags.n_ctx.is_some();
+    args.model.is_none() && has_tools(args) && !is_chosen
+}
+
+fn has_tools(args: &ChatArgs) -> bool {
+    args.tools.tools.is_some() || args.runner.house
 }
 
 /// Messages come on standard input, and so would these.
@@ -71,15 +102,25 @@ fn refuse_what_needs_stdin(args: &ChatArgs) -> Result<(), Failure> {
 
 /// Loads the model.
 fn prepare(args: &ChatArgs, options: &LoadOptions, cache: Cache, stats: &mut Stats) -> Result<Chat, Failure> {
-    let tools = tools::tool_use(&args.tools)?;
+    let tools = if args.runner.house { Some(tools::of_house()?) } else { tools::tool_use(&args.tools)? };
     let engine = load::engine(args.model.as_deref(), options)?;
     stats.loaded(&engine);
+    load::warn_of_length(&engine, args.model_flags.n_ctx);
     if args.report.verbose {
         report::model(&load::name(args.model.as_deref()), &engine);
     }
-    let mut chat = conversation::open(&engine, &options.session, args.chat_template.as_ref())?;
-    chat.set_system(args.system.clone());
-    chat.set_tools(tools);
+    let open = |session: &SessionOptions| -> Result<Chat, Failure> {
+        let mut chat = conversation::open(&engine, session, args.chat_template.as_ref())?;
+        chat.set_system(args.system.clone());
+        chat.set_tools(tools.clone());
+        Ok(chat)
+    };
+    let mut chat = open(&options.session)?;
+    if talks_through_window(args) {
+        let session = window::after_system_part(&options.session, &mut chat)?;
+        drop(chat);
+        chat = open(&session)?;
+    }
     cache.give_to(&mut chat);
     stats.account(&engine);
     Ok(chat)
@@ -92,6 +133,10 @@ struct Conversation<'a> {
     lines: Lines,
     options: GenerateOptions,
     interrupt: Interrupt,
+    /// Who runs calls, if any can come.
+    runner: Option<Runner>,
+    consents: Consents,
+    inputs: &'a Inputs,
     file: &'a StatsFile,
     stats: &'a mut Stats,
 }
@@ -116,7 +161,7 @@ impl Conversation<'_> {
                     Ok(Next::Leave) => return Ok(()),
                     Ok(Next::GoOn) => pressed = false,
                     // The next line may be a task for the same tools.
-                    Ok(Next::Stopped) if self.args.runner.tool_cmd.is_some() && !self.lines.is_terminal() => {
+                    Ok(Next::Stopped) if self.runner.is_some() && !self.lines.is_terminal() => {
                         return Err(Failure::Interrupted);
                     }
                     Ok(Next::Stopped) => pressed = true,
@@ -137,14 +182,11 @@ impl Conversation<'_> {
             Command::Help => notice(command::HELP),
             Command::Clear => self.chat.clear(),
             Command::System(text) => self.chat.set_system(text.map(str::to_owned)),
-            Command::Save(path) => transcript::save(&self.chat, path)?,
+            Command::Save(path) => transcript::save(&self.chat, path, self.inputs)?,
             Command::Load(path) => transcript::load(&mut self.chat, path)?,
             Command::Wrong(why) => return Err(Failure::Failed(why)),
             Command::Say(text) => {
-                return match &self.args.runner.tool_cmd {
-                    Some(program) => self.say_with_tools(text, program),
-                    None => self.say(text),
-                };
+                return if self.runner.is_some() { self.say_with_tools(text) } else { self.say(text) };
             }
         }
         Ok(Next::GoOn)

@@ -6,54 +6,91 @@ use std::path::Path;
 use atta::chat::{Chat, Message, Role};
 use serde_json::Value;
 
-use crate::{failure::Failure, json, output::NewFile};
-
-const EXPECTED: &str = "expected a list of messages, each with role and content: system first or not at all, then user \
-                        and assistant in turns, with the tools that it calls in between";
+use crate::{failure::Failure, input, inputs::Inputs, json, output::NewFile};
 
 /// Writes what has been said.
-pub(super) fn save(chat: &Chat, path: &Path) -> Result<(), Failure> {
+pub(super) fn save(chat: &Chat, path: &Path, inputs: &Inputs) -> Result<(), Failure> {
     let system = chat.system().map(Message::system);
     let messages: Vec<Value> = system.iter().chain(chat.messages()).map(Message::to_json).collect();
-    let mut file = NewFile::create(path)?;
+    let mut file = NewFile::create(path, inputs)?;
     file.write((json::pretty(&Value::Array(messages)) + "\n").as_bytes())?;
     file.finish()
 }
 
 /// Replaces what has been said by what is in a file. If that makes no sense, nothing is changed.
 pub(super) fn load(chat: &mut Chat, path: &Path) -> Result<(), Failure> {
-    let text = std::fs::read(path).map_err(|error| Failure::at(path, error))?;
-    let value: Value = serde_json::from_slice(&text).map_err(|error| Failure::at(path, error))?;
-    let (system, messages) = conversation(&value).ok_or_else(|| Failure::at(path, EXPECTED))?;
+    let text = input::read_text(path)?;
+    let value: Value = serde_json::from_str(&text).map_err(|error| Failure::at(path, error))?;
+    let (system, messages) = conversation(&value).map_err(|why| Failure::at(path, why))?;
     chat.set_system(system);
     chat.restore(messages);
     Ok(())
 }
 
-/// The system message, and what has been said.
-fn conversation(value: &Value) -> Option<(Option<String>, Vec<Message>)> {
-    let mut messages = value.as_array()?.iter().map(Message::from_json).collect::<Option<Vec<_>>>()?;
+/// The system message, and what has been said; or what is wrong, and in which message.
+fn conversation(value: &Value) -> Result<(Option<String>, Vec<Message>), String> {
+    let list = value.as_array().ok_or("expected a list of messages, such as [{\"role\": \"user\", \"content\": …}]")?;
+    let in_message = |i: usize, why: &str| format!("message {} of {}: {why}", i + 1, list.len());
+    let messages = list.iter().enumerate().map(|(i, value)| read_message(value).map_err(|why| in_message(i, &why)));
+    let mut messages = messages.collect::<Result<Vec<_>, _>>()?;
+    for (i, message) in messages.iter().enumerate() {
+        let before = i.checked_sub(1).map(|i| &messages[i]);
+        follows(before, message).map_err(|why| in_message(i, why))?;
+    }
+    if messages.last().is_some_and(|last| last.role != Role::System && !ends(last)) {
+        return Err(in_message(list.len() - 1, "the last one must be an answer of the assistant, without calls"));
+    }
     let has_system = messages.first().is_some_and(|first| first.role == Role::System);
     let system = has_system.then(|| messages.remove(0).content);
-    let mut before = None;
-    let fits = messages.iter().all(|message| {
-        let fits = follows(before, message);
-        before = Some(message);
-        fits
-    });
-    let ends = before.is_none_or(|last| last.role == Role::Assistant && last.tool_calls.is_empty());
-    (fits && ends).then_some((system, messages))
+    Ok((system, messages))
 }
 
-/// Whether a message can come after another, or first.
-fn follows(before: Option<&Message>, message: &Message) -> bool {
-    let is_open = before.is_some_and(|before| before.role == Role::Tool || !before.tool_calls.is_empty());
-    match message.role {
-        Role::System => false,
-        Role::User => before.is_none_or(|before| before.role == Role::Assistant && !is_open),
-        Role::Assistant => before.is_some_and(|before| matches!(before.role, Role::User | Role::Tool)),
-        Role::Tool => is_open,
+/// One message, whose content is a text or a list of parts of one.
+fn read_message(value: &Value) -> Result<Message, String> {
+    let role = value["role"].as_str().ok_or("it has no role")?;
+    let role = if role == "developer" { "system" } else { role };
+    if Role::named(role).is_none() {
+        return Err(format!("its role is {role:?}, expected system, user, assistant or tool"));
     }
+    let mut value = value.clone();
+    value["role"] = role.into();
+    if let Some(parts) = value["content"].as_array() {
+        let text: String = parts.iter().map(part).collect::<Result<_, _>>()?;
+        value["content"] = text.into();
+    }
+    Message::from_json(&value)
+        .ok_or_else(|| "its content is no text, or a call in it has no name or arguments".to_owned())
+}
+
+/// The text of a part of a content.
+fn part(part: &Value) -> Result<&str, String> {
+    match part["type"].as_str() {
+        Some("text" | "input_text" | "output_text") | None => {
+            part["text"].as_str().or(part.as_str()).ok_or_else(|| "a part of its content has no text".to_owned())
+        }
+        Some(other) => Err(format!("a part of its content is of type {other:?}, expected text")),
+    }
+}
+
+/// Whether a message of the user can come after this one.
+fn ends(message: &Message) -> bool {
+    message.role == Role::Assistant && message.tool_calls.is_empty()
+}
+
+/// Why a message cannot come after another, or first.
+fn follows(before: Option<&Message>, message: &Message) -> Result<(), &'static str> {
+    let is_open = before.is_some_and(|before| before.role == Role::Tool || !before.tool_calls.is_empty());
+    let is_first = before.is_none_or(|before| before.role == Role::System);
+    let (fits, why) = match message.role {
+        Role::System => (before.is_none(), "a system message can only be the first"),
+        Role::User => (is_first || before.is_some_and(ends), "before a message of the user there must be an answer"),
+        Role::Assistant => {
+            let hears = before.is_some_and(|before| matches!(before.role, Role::User | Role::Tool));
+            (hears, "an answer must follow a message of the user or of a tool")
+        }
+        Role::Tool => (is_open, "a message of a tool must follow a call"),
+    };
+    if fits { Ok(()) } else { Err(why) }
 }
 
 #[cfg(test)]
@@ -70,12 +107,38 @@ mod tests {
     fn a_conversation_has_a_system_message_first_and_then_turns() {
         let (s, u, a) = (message("system", "s"), message("user", "u"), message("assistant", "a"));
         let turn = [Message::user("u"), Message::assistant("a")];
-        assert_eq!(conversation(&json!([s, u, a])), Some((Some("s".into()), turn.to_vec())));
-        assert_eq!(conversation(&json!([u, a, u, a])), Some((None, [turn.clone(), turn].concat())));
-        assert_eq!(conversation(&json!([])), Some((None, vec![])));
+        assert_eq!(conversation(&json!([s, u, a])), Ok((Some("s".into()), turn.to_vec())));
+        assert_eq!(conversation(&json!([u, a, u, a])), Ok((None, [turn.clone(), turn].concat())));
+        assert_eq!(conversation(&json!([])), Ok((None, vec![])));
         for bad in [json!({}), json!([u]), json!([a, u]), json!([u, a, s]), json!(["u", "a"]), json!([s, s])] {
-            assert_eq!(conversation(&bad), None, "{bad}");
+            assert!(conversation(&bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn an_error_says_which_message_is_wrong_and_why() {
+        let (u, a) = (message("user", "u"), message("assistant", "a"));
+        let image = json!({ "role": "user", "content": [{ "type": "image_url", "image_url": {} }] });
+        for (bad, part) in [
+            (json!([u, a, message("robot", "x")]), "message 3 of 3: its role is \"robot\""),
+            (json!([u, a, image]), "message 3 of 3: a part of its content is of type \"image_url\""),
+            (json!([u, u, a]), "message 2 of 3: before a message of the user"),
+            (json!([u, a, u]), "message 3 of 3: the last one must be an answer"),
+            (json!([{ "content": "u" }]), "message 1 of 1: it has no role"),
+            (json!({ "messages": [] }), "expected a list of messages"),
+        ] {
+            let why = conversation(&bad).unwrap_err();
+            assert!(why.starts_with(part), "{why}");
+        }
+    }
+
+    #[test]
+    fn content_may_come_in_parts_and_a_developer_is_the_system() {
+        let parts =
+            json!({ "role": "user", "content": [{ "type": "text", "text": "a" }, { "type": "text", "text": "b" }] });
+        let said = json!([message("developer", "s"), parts, message("assistant", "c")]);
+        let expected = vec![Message::user("ab"), Message::assistant("c")];
+        assert_eq!(conversation(&said), Ok((Some("s".into()), expected)));
     }
 
     #[test]
@@ -85,7 +148,7 @@ mod tests {
         let call = json!({ "role": "assistant", "tool_calls": [{ "id": "1", "function": function }] });
         assert_eq!(conversation(&json!([u, call, t, t, call, t, a])).unwrap().1.len(), 7);
         for bad in [json!([u, t, a]), json!([u, call, u, a]), json!([u, call]), json!([u, a, t, a])] {
-            assert_eq!(conversation(&bad), None, "{bad}");
+            assert!(conversation(&bad).is_err(), "{bad}");
         }
     }
 }

@@ -12,14 +12,14 @@ use std::{collections::BTreeMap, path::Path};
 
 use atta::{Directory, ModelFiles, TensorInfo, arch, spec::ModelSpec};
 
-use crate::{args::InspectArgs, failure::Failure, load::locate, output::Stdout};
+use crate::{args::InspectArgs, failure::Failure, load, output::Stdout};
 
 pub(super) fn run(args: &InspectArgs) -> Result<(), Failure> {
-    let path = locate(&args.model)?;
-    let files = ModelFiles::open(&path).map_err(atta::Error::from)?;
-    let view = View::new(&args.model, &files, args.tensors);
+    let files = load::files(args.model.as_deref())?;
+    let name = load::path_name(args.model.as_deref());
+    let view = View::new(Path::new(&*name), &files, args.tensors);
     #[cfg(feature = "survey")]
-    let survey = survey::Survey::of(&path, &view, args)?;
+    let survey = survey::Survey::of(args.model.as_deref().map(load::locate).transpose()?.as_deref(), &view, args)?;
     let mut out = Stdout::lock();
     if args.json {
         let object = json::render(&view);

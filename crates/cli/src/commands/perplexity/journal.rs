@@ -118,7 +118,7 @@ fn head(args: &PerplexityArgs, of: &Measurement) -> Result<Value, Failure> {
     let baseline = baseline.transpose().ok().flatten().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     Ok(json!({
         "atta_perplexity": 1,
-        "model": args.model.to_string_lossy(),
+        "model": crate::load::path_name(args.model.as_deref()),
         "model_bytes": files.file_bytes(),
         "model_content": format!("{content:016x}"),
         "isa": engine.kernels().isa(),

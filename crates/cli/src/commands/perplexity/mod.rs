@@ -15,7 +15,16 @@ use atta::{
     tokenizer::Special,
 };
 
-use crate::{args::PerplexityArgs, failure::Failure, interrupt::Interrupt, load, output::Stdout, progress::Progress};
+use crate::{
+    args::PerplexityArgs,
+    failure::Failure,
+    input::{self, Limit},
+    inputs::Inputs,
+    interrupt::Interrupt,
+    load,
+    output::Stdout,
+    progress::Progress,
+};
 
 use journal::Journal;
 use saved::{Compared, Saved};
@@ -29,14 +38,15 @@ const SCORE_BYTES: u64 = 4 << 20;
 
 pub(super) fn run(args: &PerplexityArgs) -> Result<(), Failure> {
     args.model_flags.refuse_fit("perplexity")?;
+    protect(args)?;
     let mut session_options = args.model_flags.session_options(KvType::default());
     session_options.n_batch = session_options.n_batch.or(Some(DEFAULT_N_CTX));
     let base = args.kld.as_deref().map(Compared::open).transpose()?;
     let n_ctx = base.as_ref().map(|base| base.header.chunks.n_ctx()).or(session_options.n_ctx);
     session_options.n_ctx = n_ctx.or(Some(DEFAULT_N_CTX));
-    let mut options = load::options(Some(&args.model), &args.model_flags, session_options.clone())?;
+    let mut options = load::options(args.model.as_deref(), &args.model_flags, session_options.clone())?;
     options.spare_bytes = SCORE_BYTES;
-    let engine = load::engine(Some(&args.model), &options)?;
+    let engine = load::engine(args.model.as_deref(), &options)?;
     let chunks = chunks(args, &engine, base.as_ref())?;
     session_options.n_ctx = Some(chunks.n_ctx());
     let mut measurement = Measurement {
@@ -53,6 +63,20 @@ pub(super) fn run(args: &PerplexityArgs) -> Result<(), Failure> {
     let figures = if args.json { figures::json } else { figures::text };
     out.line(&figures(&report, &measurement.chunks))?;
     out.flush()
+}
+
+/// Refuses to write over what is read, and two outputs in one file.
+fn protect(args: &PerplexityArgs) -> Result<(), Failure> {
+    let inputs = inputs(args);
+    let outputs = [&args.save_logits, &args.resume];
+    outputs.into_iter().flatten().try_for_each(|output| inputs.protect_from(output))?;
+    let own = Inputs::of([args.resume.as_ref()]);
+    args.save_logits.as_ref().map_or(Ok(()), |path| own.protect_own_from(path))
+}
+
+/// The files that are read.
+fn inputs(args: &PerplexityArgs) -> Inputs {
+    Inputs::of([args.model.as_ref(), args.text.as_ref(), args.kld.as_ref()])
 }
 
 /// The text to be scored: that of the baseline, or that of `-f`.
@@ -78,7 +102,7 @@ fn chunks(args: &PerplexityArgs, engine: &Engine, base: Option<&Compared>) -> Re
 
 /// The ids of a file, byte for byte: nothing in it is a special token.
 fn ids(engine: &Engine, path: &Path) -> Result<Vec<u32>, Failure> {
-    let text = std::fs::read(path).map_err(|error| Failure::at(path, error))?;
+    let text = input::read_bytes(path, &Limit::of_memory())?;
     let tokenizer = engine.tokenizer();
     let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
     Ok(bos.into_iter().chain(tokenizer.encode(text, Special::Plain)).collect())
@@ -101,7 +125,7 @@ impl Measurement {
         let header = BaselineHeader { chunks: self.chunks.clone(), n_vocab };
         let mut saved = match (&args.save_logits, &journal) {
             (Some(path), Some(_)) => Some(Saved::resume(path, &header, n_done)?),
-            (Some(path), None) => Some(Saved::new(path, &header)?),
+            (Some(path), None) => Some(Saved::new(path, &inputs(args), &header)?),
             (None, _) => None,
         };
         let mut base = base.map(|base| base.rows(n_done)).transpose()?;

@@ -9,7 +9,7 @@ use std::{
 
 use atta::perplexity::{Baseline, BaselineHeader, write_row};
 
-use crate::{failure::Failure, output::NewFile};
+use crate::{failure::Failure, inputs::Inputs, output::NewFile};
 
 /// A file that is being written.
 pub(super) enum Saved {
@@ -21,8 +21,8 @@ pub(super) enum Saved {
 
 impl Saved {
     /// Begins a file that is whole or nothing.
-    pub(super) fn new(path: &Path, header: &BaselineHeader) -> Result<Self, Failure> {
-        let mut file = NewFile::create(path)?;
+    pub(super) fn new(path: &Path, inputs: &Inputs, header: &BaselineHeader) -> Result<Self, Failure> {
+        let mut file = NewFile::create(path, inputs)?;
         file.write(&header.to_bytes())?;
         Ok(Self::Whole(file, Vec::new()))
     }

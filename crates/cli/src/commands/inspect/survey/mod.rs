@@ -36,7 +36,7 @@ struct Template {
 }
 
 impl Survey {
-    pub(super) fn of(path: &Path, view: &View<'_>, args: &InspectArgs) -> Result<Self, Failure> {
+    pub(super) fn of(path: Option<&Path>, view: &View<'_>, args: &InspectArgs) -> Result<Self, Failure> {
         let flags = &args.model_flags;
         if flags.prewarm {
             return Err(Failure::Usage("--prewarm does not apply to `atta inspect`, which loads nothing".to_owned()));
@@ -44,9 +44,9 @@ impl Survey {
         if flags.names_isa() && !args.speed {
             return Err(Failure::Usage("--isa is about what is measured: give --speed".to_owned()));
         }
-        let options = load::options(Some(path), flags, flags.session_options(KvType::default()))?;
+        let options = load::options(path, flags, flags.session_options(KvType::default()))?;
         let memory = view.spec.as_ref().map_err(Clone::clone);
-        let memory = memory.and_then(|_| MemoryPlan::of(path, &options).map_err(|error| error.to_string()));
+        let memory = memory.and_then(|_| load::plan(path, &options).map_err(|error| error.to_string()));
         let measured = memory.as_ref().ok().filter(|_| args.speed);
         let read_bytes_per_s = measured.map(|plan| plan.read_bandwidth(&options)).transpose()?;
         let metadata = view.directory.metadata();
