@@ -33,7 +33,8 @@
 //! - `server` (default): the command `atta serve`; the library that does it is the crate `atta-server`.
 //! - `survey` (default): what `atta inspect` works out beyond what is written in a file.
 //! - `avx512` (default): kernels for AVX-512 and AMX.
-//! - `comfort` (default): help of the command line in colours and as wide as the terminal, and tips.
+//! - `comfort` (default): help of the command line in colours and as wide as the terminal, with examples, tips and
+//!   warnings; a prompt from a file.
 //!
 //! The program without any of them is the one for small boards: `docs/boards.md`.
 

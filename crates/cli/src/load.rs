@@ -66,7 +66,7 @@ pub(crate) fn engine(model: Option<&Path>, options: &LoadOptions) -> Result<Engi
 #[cfg(feature = "survey")]
 const CONTEXT_STEP: usize = 64;
 
-/// Tokens of a context at most, where nobody says otherwise.
+/// Tokens of a context at most, without `-c`.
 #[cfg(feature = "survey")]
 const DEFAULT_N_CTX: usize = 4096;
 

@@ -316,16 +316,16 @@ impl FromStr for TemplateChoice {
     }
 }
 
-/// How long a text is where nobody says, and how it begins.
+/// The default length and seed of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
     /// Of so many tokens, from the same seed every time: for scripts.
     Bounded,
-    /// As long as the model likes, another one every time: for somebody who reads it.
+    /// Until the model ends it, from a random seed: for a reader at a terminal.
     Story,
 }
 
-/// Tokens of a text where nobody says otherwise.
+/// Tokens of a text without `-n`.
 const DEFAULT_LENGTH: usize = 256;
 
 impl SamplingFlags {

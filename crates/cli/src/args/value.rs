@@ -55,7 +55,7 @@ pub(super) fn count(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| "expected a whole number, 0 or more".to_owned())
 }
 
-/// The start of the random numbers, or -1 for one that nobody knows beforehand.
+/// The start of the random numbers, or -1 for a random one.
 pub(super) fn seed(text: &str) -> Result<u64, String> {
     if text == "-1" {
         return Ok(random_seed());

@@ -96,7 +96,7 @@ pub(super) fn inputs(args: &RunArgs) -> Inputs {
     Inputs::of(files.into_iter().map(Option::as_ref))
 }
 
-/// The built-in model tells a story to somebody who reads it.
+/// The built-in model tells a whole story on a terminal.
 fn length(args: &RunArgs) -> Length {
     let is_story = cfg!(feature = "comfort") && args.model.is_none() && !args.shape.is_given();
     if is_story && io::stdout().is_terminal() { Length::Story } else { Length::Bounded }
@@ -198,7 +198,7 @@ fn generate(
     Ok(())
 }
 
-/// Says why a text has no end, to somebody who reads it.
+/// Says on a terminal why a text has no end.
 #[cfg(feature = "comfort")]
 fn explain_cut(session: &Session) {
     if io::stdout().is_terminal() && io::stderr().is_terminal() {

@@ -199,7 +199,7 @@ fn always_is_asked_once_and_a_call_that_was_refused_is_not_asked_for_again() {
         session.exp_string("run it? [y/N/a: always] ").unwrap();
         session.send_line(answer).unwrap();
         if answer == "a" {
-            // The second message leads to a call again, which nobody is asked about.
+            // The second message leads to a call again, without a question.
             session.exp_string("> ").unwrap();
             session.send_line("the king").unwrap();
             session.exp_string("the king").unwrap();

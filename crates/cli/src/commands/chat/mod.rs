@@ -77,7 +77,7 @@ fn inputs(args: &ChatArgs) -> Inputs {
     Inputs::of(files.map(Option::as_ref).chain([template]))
 }
 
-/// Whether the built-in model runs tools in a context that nobody has chosen: a long talk confuses it.
+/// Whether the built-in model runs tools and no option chooses its context: a long talk confuses it.
 fn talks_through_window(args: &ChatArgs) -> bool {
     let is_chosen = args.context.is_given() || args.model_flags.n_ctx.is_some();
     args.model.is_none() && has_tools(args) && !is_chosen
