@@ -19,19 +19,19 @@ fn no_output_overwrites_a_model() {
     let scratch = Scratch::new("files-model");
     let (path, whole) = (copy(&scratch), fs::read(model("llama-plain.gguf")).unwrap());
     let text = scratch.file("text", &b"the king of the land ".repeat(20));
-    let commands = [
+    let other = model("qwen2.gguf");
+    for command in [
         &["logits", &path, "--tokens", "1,2", "-o", &path][..],
         &["run", &path, "-p", "x", "-n", "1", "--stats-json", &path],
         // One that the command does not read is a model, too.
-        &["run", &model("qwen2.gguf"), "-p", "x", "-n", "1", "--stats-json", &path],
+        &["run", &other, "-p", "x", "-n", "1", "--stats-json", &path],
         #[cfg(feature = "perplexity")]
         &["perplexity", &path, "-f", &text, "-c", "16", "--save-logits", &path],
         #[cfg(feature = "convert")]
         &["imatrix", &path, "-f", &text, "-c", "16", "--force", "-o", &path],
         #[cfg(feature = "convert")]
         &["convert", &path, &path, "--force"],
-    ];
-    for command in commands {
+    ] {
         let error = error_of(&atta(command), 1);
         assert!(error.contains("give another name"), "{command:?}: {error}");
         assert!(fs::read(&path).unwrap() == whole, "{command:?}");
