@@ -12,6 +12,7 @@ use std::{
 use atta::{
     Error, Event, FinishReason,
     chat::{Heard, Message, Role},
+    tokenizer::Special,
     tools::{Piece, ToolCall, ToolChoice},
 };
 
@@ -29,6 +30,9 @@ const MAX_ROUNDS: usize = 16;
 
 /// The part of the context that results of calls leave to the answer behind them, one in so many.
 const ANSWER_SHARE: usize = 8;
+
+/// The part of a window that results of calls may take, one in so many.
+const WINDOW_SHARE: usize = 4;
 
 /// Bytes of a result that is shortened only if the conversation does not fit else: where little was left before it, it would
 /// lose what it says for a room that it has not taken.
@@ -128,20 +132,29 @@ impl Conversation<'_> {
 
     /// Shortens results of calls until the context has room for an answer behind them, or they can be no shorter.
     fn make_room(&mut self) -> Result<(), Failure> {
-        let session = self.chat.session();
-        // What shifts has room for everything.
-        let n_ctx = if session.shifts() { usize::MAX } else { session.n_ctx() };
+        let (n_ctx, shifts) = (self.chat.session().n_ctx(), self.chat.session().shifts());
         let mut is_cut = false;
         loop {
-            let n_prompt = self.chat.prompt().map_err(Error::from)?.ids.len();
-            let is_enough = n_prompt <= n_ctx - n_ctx / ANSWER_SHARE;
-            if is_enough || !self.shorten_result(if n_prompt > n_ctx { 0 } else { SHORT }) {
+            // A window has room for everything, but results must not push the message out of it that led to them.
+            let (n_tokens, n_most) = match shifts {
+                true => (self.n_result_tokens(), n_ctx / WINDOW_SHARE),
+                false => (self.chat.prompt().map_err(Error::from)?.ids.len(), n_ctx - n_ctx / ANSWER_SHARE),
+            };
+            if n_tokens <= n_most || !self.shorten_result(if n_tokens > n_ctx { 0 } else { SHORT }) {
                 return Ok(());
             }
             if !std::mem::replace(&mut is_cut, true) {
                 notice("the results of the calls do not fit into the context: the model is told how they begin");
             }
         }
+    }
+
+    /// Tokens of the results that the last message of the user has led to.
+    fn n_result_tokens(&self) -> usize {
+        let since = self.chat.messages().iter().rev().take_while(|message| message.role != Role::User);
+        let results = since.filter(|message| message.role == Role::Tool);
+        let tokenizer = self.chat.session().engine().tokenizer();
+        results.map(|message| tokenizer.encode(&message.content, Special::Plain).len()).sum()
     }
 
     /// Leaves half of the longest result that the last message of the user has led to, of those of more bytes than
