@@ -1,8 +1,13 @@
-//! Who may ask: keys, and pages of no other site.
+//! Who may ask: keys, origins of pages, and names of the server. The reasons stand in docs/server.md.
 
 use std::net::IpAddr;
 
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::{
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+
+use crate::refusal::Refusal;
 
 /// Whether one of the keys came with a request, as `Authorization: Bearer KEY` or as `x-api-key: KEY`. Without keys, whatever
 /// comes is right.
@@ -15,30 +20,217 @@ pub(crate) fn is_allowed(keys: &[String], headers: &HeaderMap) -> bool {
     keys.is_empty() || given.is_some_and(|given| keys.iter().fold(false, |is, key| same(key.as_bytes(), given) | is))
 }
 
-/// Whether a request comes from no page of another site, for servers without keys: a browser says where a page is from that
-/// posts, and by which name it has found the server. So a page that somebody happens to open cannot have this machine work
-/// for it, nor can one whose name is made to mean this machine after it was loaded (`names`: whether the name counts).
-/// Where connections are encrypted (`scheme`), pages that were not are of another site, since anybody may have changed them;
-/// the other way round, somebody in front of us may have done it.
-pub(crate) fn is_from_here(headers: &HeaderMap, scheme: &str, names: bool) -> bool {
-    let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
-    let host = text(header::HOST);
-    let is_ours = |origin: &str| {
-        origin
-            .split_once("://")
-            .is_some_and(|(theirs, site)| Some(site) == host && (scheme != "https" || theirs == scheme))
-    };
-    text(header::ORIGIN).is_none_or(is_ours) && (!names || host.is_none_or(is_plain))
+/// Whose requests a server answers, beside those with a key.
+#[derive(Clone, Copy)]
+pub(crate) struct Access<'a> {
+    /// Whether clients need a key.
+    pub(crate) has_keys: bool,
+    /// `https` where connections are encrypted, else `http`.
+    pub(crate) scheme: &'a str,
+    /// Whether the name in `Host` is checked.
+    pub(crate) checks_host: bool,
+    /// Origins of pages that may ask, from `--allow-origin`.
+    pub(crate) origins: &'a [String],
+    /// Names of this machine, from `--allow-host`.
+    pub(crate) hosts: &'a [String],
 }
 
-/// Whether a host is an address, or this machine by its usual name: what no other machine can be called.
-fn is_plain(host: &str) -> bool {
+/// Which pages may read an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Readers {
+    /// Those that the browser lets read it without being told.
+    SameSite,
+    /// Every page: a key protects the server.
+    All,
+    /// Those of this origin.
+    Origin(HeaderValue),
+}
+
+/// Schemes of origins that belong to programs on this machine, not to web sites: no web page can have one of them.
+const APP_SCHEMES: [&str; 9] = [
+    "app",
+    "capacitor",
+    "chrome-extension",
+    "ionic",
+    "moz-extension",
+    "safari-web-extension",
+    "tauri",
+    "vscode-file",
+    "vscode-webview",
+];
+
+/// Headers of an answer that pages may read.
+const EXPOSED: HeaderValue = HeaderValue::from_static("x-request-id, request-id, retry-after, warning");
+const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, OPTIONS");
+/// Seconds for which a browser need not ask again.
+const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
+/// Chrome asks for this before a page from the internet may reach this machine.
+const ASKS_PRIVATE: &str = "access-control-request-private-network";
+const ALLOWS_PRIVATE: &str = "access-control-allow-private-network";
+
+impl Access<'_> {
+    /// Decides whether a request may be answered, and which pages may read the answer.
+    ///
+    /// With keys every page may ask, because it must know one. Without keys a browser's `Origin` says where a page is from
+    /// and `Host` by which name it has found the server, so that a web site that somebody happens to open cannot have this
+    /// machine work for it, nor can one that lets its own name mean this machine after it was loaded (DNS rebinding).
+    ///
+    /// # Errors
+    /// A [`Refusal`] that names the option that would let the request in.
+    pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<Readers, Refusal> {
+        let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
+        let (host, origin) = (text(header::HOST), text(header::ORIGIN));
+        if self.has_keys {
+            return Ok(self.readers_with_key(headers));
+        }
+        if let Some(host) = host.filter(|host| self.checks_host && !self.is_known(host)) {
+            return Err(Refusal::foreign_host(host));
+        }
+        match origin {
+            None => Ok(Readers::SameSite),
+            Some(origin) if self.is_ours(origin, host) => Ok(Readers::SameSite),
+            Some(origin) if is_app(origin) || self.is_listed(origin) => {
+                Ok(headers.get(header::ORIGIN).map_or(Readers::SameSite, |value| Readers::Origin(value.clone())))
+            }
+            Some(origin) => Err(Refusal::foreign_origin(origin)),
+        }
+    }
+
+    /// `--allow-origin` beside a key narrows the pages that may read answers.
+    fn readers_with_key(&self, headers: &HeaderMap) -> Readers {
+        match headers.get(header::ORIGIN) {
+            Some(_) if self.origins.is_empty() => Readers::All,
+            Some(origin) if origin.to_str().is_ok_and(|text| self.is_listed(text)) => Readers::Origin(origin.clone()),
+            _ => Readers::SameSite,
+        }
+    }
+
+    /// Whether a page was loaded from this server. Where connections are encrypted, pages that were not are of another site,
+    /// since anybody may have changed them; the other way round, a proxy in front of the server may have done it. A name
+    /// that the local network hands out is not enough: whoever controls that network can have a page of that name.
+    fn is_ours(&self, origin: &str, host: Option<&str>) -> bool {
+        let is_same = origin
+            .split_once("://")
+            .is_some_and(|(scheme, site)| Some(site) == host && (self.scheme != "https" || scheme == self.scheme));
+        is_same && (!self.checks_host || host.is_some_and(|host| is_this_machine(host) || self.is_allowed_host(host)))
+    }
+
+    /// Whether no web site of the internet can be found by the name in `Host`.
+    fn is_known(&self, host: &str) -> bool {
+        is_this_machine(host) || is_local_name(host) || self.is_allowed_host(host)
+    }
+
+    fn is_allowed_host(&self, host: &str) -> bool {
+        self.hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host) || allowed.eq_ignore_ascii_case(name(host)))
+    }
+
+    fn is_listed(&self, origin: &str) -> bool {
+        self.origins.iter().any(|pattern| matches_origin(pattern, origin))
+    }
+}
+
+impl Readers {
+    /// Tells the browser.
+    pub(crate) fn add_headers(&self, headers: &mut HeaderMap) {
+        let origin = match self {
+            Self::SameSite => return,
+            Self::All => HeaderValue::from_static("*"),
+            Self::Origin(origin) => {
+                headers.append(header::VARY, HeaderValue::from_static("origin"));
+                origin.clone()
+            }
+        };
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+    }
+
+    /// The answer to a browser that asks whether a page may send a request. It brings no key; the request itself will.
+    pub(crate) fn preflight(&self, asked: &HeaderMap) -> Response {
+        let mut response = StatusCode::NO_CONTENT.into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+        headers.insert(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+        if let Some(names) = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
+        }
+        if asked.contains_key(ASKS_PRIVATE) && *self != Self::SameSite {
+            headers.insert(ALLOWS_PRIVATE, HeaderValue::from_static("true"));
+        }
+        response
+    }
+}
+
+/// Whether a browser asks what a page may do.
+pub(crate) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
+    method == Method::OPTIONS
+        && headers.contains_key(header::ORIGIN)
+        && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// Whether a text can stand behind `--allow-origin`: `*`, `null`, SCHEME://HOST with or without a port, or SCHEME://*.
+pub(crate) fn is_origin(text: &str) -> bool {
+    let is_site = |(scheme, host): (&str, &str)| {
+        !scheme.is_empty() && !host.is_empty() && !host.contains(['/', '?', '#', '@', ' ']) && text.is_ascii()
+    };
+    text == "*" || text == "null" || text.split_once("://").is_some_and(is_site)
+}
+
+/// Whether an `--allow-origin` lets in every web page.
+pub(crate) fn is_every_site(pattern: &str) -> bool {
+    matches!(pattern.to_ascii_lowercase().as_str(), "*" | "http://*" | "https://*")
+}
+
+fn matches_origin(pattern: &str, origin: &str) -> bool {
+    let starts_with = |start: &str| origin.get(..start.len()).is_some_and(|text| text.eq_ignore_ascii_case(start));
+    match pattern.strip_suffix("://*") {
+        Some(scheme) => starts_with(&format!("{scheme}://")),
+        None => pattern == "*" || pattern.eq_ignore_ascii_case(origin),
+    }
+}
+
+/// Whether an origin is that of a program on this machine: an app, a browser's extension, or a page that this machine
+/// itself serves. What could misuse that runs here already, and needs no browser to ask.
+fn is_app(origin: &str) -> bool {
+    origin.split_once("://").is_some_and(|(scheme, site)| match scheme {
+        "http" | "https" => is_loopback(site),
+        scheme => APP_SCHEMES.contains(&scheme),
+    })
+}
+
+/// A host without its port and the brackets of an address.
+fn name(host: &str) -> &str {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|c| c.is_ascii_digit()) => name,
         _ => host,
     };
-    let address = name.trim_start_matches('[').trim_end_matches(']');
-    name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok()
+    name.trim_start_matches('[').trim_end_matches(']')
+}
+
+/// Browsers take `localhost` and all that ends so for this machine, whatever a name server says (RFC 6761).
+fn is_localhost(name: &str) -> bool {
+    name.eq_ignore_ascii_case("localhost") || ends_with(name, ".localhost")
+}
+
+fn is_loopback(host: &str) -> bool {
+    is_localhost(name(host)) || name(host).parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Whether a host is an address, or this machine by its usual name: what no name server can give a meaning to.
+fn is_this_machine(host: &str) -> bool {
+    is_localhost(name(host)) || name(host).parse::<IpAddr>().is_ok()
+}
+
+/// Whether a host has a name that the name servers of the internet cannot hold, so that no web site can be loaded by it:
+/// one without a dot, `.local` (RFC 6762), or `.internal`, which is set aside for private use (`host.docker.internal`).
+fn is_local_name(host: &str) -> bool {
+    let name = name(host);
+    let is_plain = !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric() || b"-_.".contains(&c));
+    is_plain && (!name.contains('.') || ends_with(name, ".local") || ends_with(name, ".internal"))
+}
+
+fn ends_with(name: &str, end: &str) -> bool {
+    let at = name.len().checked_sub(end.len());
+    at.and_then(|at| name.get(at..)).is_some_and(|tail| tail.eq_ignore_ascii_case(end))
 }
 
 /// Whether two texts are equal, in a time that depends on the length of what was given only.
@@ -52,39 +244,124 @@ fn same(key: &[u8], given: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn pages_of_other_sites_are_not_from_here() {
-        let of = |origin: Option<&str>| {
-            let mut headers = HeaderMap::new();
-            headers.insert("host", "localhost:8080".parse().unwrap());
-            if let Some(origin) = origin {
-                headers.insert("origin", origin.parse().unwrap());
-            }
-            is_from_here(&headers, "http", true)
-        };
-        assert!(of(None) && of(Some("http://localhost:8080")));
-        for other in ["http://evil.example", "null", "http://localhost:8081", ""] {
-            assert!(!of(Some(other)), "{other}");
+    const LOCAL: Access<'_> = Access { has_keys: false, scheme: "http", checks_host: true, origins: &[], hosts: &[] };
+
+    fn headers(host: &str, origin: Option<&str>) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert("host", host.parse().unwrap());
+        if let Some(origin) = origin {
+            headers.insert("origin", origin.parse().unwrap());
         }
-        let named = |host: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert("host", host.parse().unwrap());
-            is_from_here(&headers, "http", true)
-        };
-        assert!(["localhost", "LOCALHOST:1", "127.0.0.1:8080", "[::1]:8080", "[::1]"].into_iter().all(named));
-        assert!(!["evil.example:8080", "localhost.evil.example", ""].into_iter().any(named));
+        headers
+    }
+
+    fn from(origin: &str) -> Result<Readers, Refusal> {
+        LOCAL.admit(&headers("localhost:8080", Some(origin)))
+    }
+
+    #[test]
+    fn apps_and_pages_of_this_machine_may_ask_without_a_key_and_read_the_answer() {
+        for origin in [
+            "app://obsidian.md",
+            "vscode-webview://x",
+            "tauri://localhost",
+            "http://tauri.localhost",
+            "capacitor://localhost",
+            "chrome-extension://abc",
+            "moz-extension://abc",
+            "http://localhost:3000",
+            "https://127.0.0.1",
+            "http://[::1]:5173",
+        ] {
+            assert_eq!(from(origin), Ok(Readers::Origin(origin.parse().unwrap())), "{origin}");
+        }
+        assert_eq!(from("http://localhost:8080"), Ok(Readers::SameSite));
+    }
+
+    #[test]
+    fn web_sites_may_not_ask_without_a_key_and_learn_which_option_helps() {
+        for origin in [
+            "https://evil.example",
+            "null",
+            "",
+            "http://localhost.evil.example",
+            "http://192.168.1.5",
+            "file://",
+            "ftp://localhost",
+        ] {
+            let refusal = from(origin).unwrap_err();
+            assert!(refusal.message.contains("--allow-origin"), "{origin}: {refusal:?}");
+        }
+    }
+
+    #[test]
+    fn listed_origins_may_ask_and_no_others() {
+        let origins = ["https://chat.example".to_owned(), "zed://*".to_owned()];
+        let access = Access { origins: &origins, ..LOCAL };
+        let may = |origin| access.admit(&headers("localhost", Some(origin))).is_ok();
+        assert!(may("https://chat.example") && may("zed://anything"));
+        assert!(!may("http://chat.example") && !may("https://chat.example.evil.example") && !may("https://a.example"));
+    }
+
+    #[test]
+    fn with_a_key_every_page_may_read_unless_some_are_listed() {
+        let keyed = Access { has_keys: true, ..LOCAL };
+        let page = headers("any.example", Some("https://site.example"));
+        assert_eq!(keyed.admit(&page), Ok(Readers::All));
+        let origins = ["https://other.example".to_owned()];
+        assert_eq!(Access { origins: &origins, ..keyed }.admit(&page), Ok(Readers::SameSite));
+    }
+
+    #[test]
+    fn names_that_no_web_site_can_have_find_the_server() {
+        let named = |host: &str| LOCAL.admit(&headers(host, None));
+        for host in [
+            "localhost",
+            "LOCALHOST:1",
+            "127.0.0.1:8080",
+            "[::1]:8080",
+            "[::1]",
+            "host.docker.internal:8080",
+            "raspberrypi.local",
+            "my-pc:8080",
+        ] {
+            assert_eq!(named(host), Ok(Readers::SameSite), "{host}");
+        }
+        for host in ["evil.example:8080", "localhost.evil.example", "", "evil.local.example", "a.internal.example"] {
+            assert!(named(host).unwrap_err().message.contains("--allow-host"), "{host}");
+        }
+        let hosts = ["llm.example".to_owned()];
+        let allowed = Access { hosts: &hosts, ..LOCAL };
+        assert!(allowed.admit(&headers("llm.example:8080", Some("http://llm.example:8080"))).is_ok());
+    }
+
+    #[test]
+    fn a_page_of_a_name_that_the_network_hands_out_is_not_ours() {
+        for host in ["evil.local:8080", "my-pc:8080", "a.internal:8080"] {
+            let page = headers(host, Some(&format!("http://{host}")));
+            assert!(LOCAL.admit(&page).is_err(), "{host}");
+        }
     }
 
     #[test]
     fn pages_that_anybody_may_have_changed_are_not_from_an_encrypted_server() {
         let of = |origin: &str, scheme| {
-            let mut headers = HeaderMap::new();
-            headers.insert("host", "server.example".parse().unwrap());
-            headers.insert("origin", origin.parse().unwrap());
-            is_from_here(&headers, scheme, false)
+            let access = Access { scheme, checks_host: false, ..LOCAL };
+            access.admit(&headers("server.example", Some(origin))).is_ok()
         };
         assert!(of("https://server.example", "https") && !of("http://server.example", "https"));
         assert!(of("https://server.example", "http") && of("http://server.example", "http"));
+    }
+
+    #[test]
+    fn an_origin_has_a_scheme_and_a_host_and_nothing_behind_them() {
+        assert!(["*", "null", "https://a.example", "http://a.example:8080", "app://*"].into_iter().all(is_origin));
+        assert!(
+            !["", "a.example", "https://", "https://a.example/", "https://a.example/x", "://a"]
+                .into_iter()
+                .any(is_origin)
+        );
+        assert!(is_every_site("*") && is_every_site("HTTPS://*") && !is_every_site("app://*"));
     }
 
     #[test]

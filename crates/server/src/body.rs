@@ -5,27 +5,41 @@
 //! *Refused*: it would change the result, so the struct reads it and an error names it. A field that nobody here has heard
 //! of is left out with a remark, because clients gain fields every month.
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, io::Read, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
     extract::{FromRequest, Request},
+    http::header,
 };
-use http_body_util::{BodyExt, Limited};
+use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
+use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, Error},
 };
 use serde_ignored::Path;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use crate::{refusal::Refusal, remarks::Remarks};
 
+/// Bytes beyond the limit that are read so that the client gets to read the refusal.
+const MAX_DRAINED: usize = 64 << 20;
+
 /// A body that has not been read, and the remarks on its request.
 pub(crate) struct Incoming {
-    pub(crate) body: Body,
+    pub(crate) body: Unread,
     pub(crate) remarks: Remarks,
+}
+
+/// A body that has not been read.
+pub(crate) struct Unread {
+    body: Body,
+    /// How it is packed.
+    encoding: Option<String>,
+    /// Whether the client waits for a word of ours before it sends any of it.
+    waits: bool,
 }
 
 impl<S: Sync> FromRequest<S> for Incoming {
@@ -33,6 +47,9 @@ impl<S: Sync> FromRequest<S> for Incoming {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Infallible> {
         let (head, body) = request.into_parts();
+        let encoding = head.headers.get(header::CONTENT_ENCODING);
+        let encoding = encoding.map(|value| value.to_str().unwrap_or("?").trim().to_ascii_lowercase());
+        let body = Unread { body, encoding, waits: head.headers.contains_key(header::EXPECT) };
         Ok(Self { body, remarks: head.extensions.get().cloned().unwrap_or_default() })
     }
 }
@@ -40,17 +57,81 @@ impl<S: Sync> FromRequest<S> for Incoming {
 /// Fields that change nothing here: where they stand, as `messages[].name`, and the reason.
 pub(crate) type Accepted = &'static [(&'static str, &'static str)];
 
-/// Reads a body.
-pub(crate) async fn read(body: Body, max: usize, timeout: Duration) -> Result<Bytes, Refusal> {
-    if body.size_hint().lower() > max as u64 {
+/// Reads a body, and unpacks it.
+pub(crate) async fn read(unread: Unread, max: usize, timeout: Duration) -> Result<Bytes, Refusal> {
+    let Unread { body, encoding, waits } = unread;
+    let packing = encoding.as_deref().map_or(Ok(None), Packing::named)?;
+    let within = tokio::time::timeout(timeout, collect(body, max, waits));
+    let bytes = within.await.map_err(|_| Refusal::too_slow())??;
+    match packing {
+        None => Ok(bytes),
+        Some(packing) => {
+            let unpacked = tokio::task::spawn_blocking(move || packing.unpack(&bytes, max)).await;
+            unpacked.map_err(|_| Refusal::broken())?
+        }
+    }
+}
+
+/// All bytes of a body. Of one that is too long some more are read and thrown away, because a client that still sends
+/// when its connection is closed never reads why; one that waits to be asked has not sent any.
+async fn collect(mut body: Body, max: usize, waits: bool) -> Result<Bytes, Refusal> {
+    let is_long = body.size_hint().lower() > max as u64;
+    if is_long && waits {
         return Err(Refusal::too_large(max));
     }
-    let collected = tokio::time::timeout(timeout, Limited::new(body, max).collect()).await;
-    match collected.map_err(|_| Refusal::too_slow())? {
-        Ok(whole) => Ok(whole.to_bytes()),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Refusal::too_large(max)),
-        Err(error) => Err(Refusal::bad(format!("the body broke off: {error}"))),
+    let mut bytes = Vec::new();
+    let mut n_bytes = 0usize;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Refusal::bad(format!("the body broke off: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        n_bytes = n_bytes.saturating_add(data.len());
+        if !is_long && n_bytes <= max {
+            bytes.extend_from_slice(&data);
+        } else if n_bytes > max.saturating_add(MAX_DRAINED) {
+            break;
+        } else {
+            bytes = Vec::new();
+        }
     }
+    if is_long || n_bytes > max { Err(Refusal::too_large(max)) } else { Ok(bytes.into()) }
+}
+
+/// How a body can be packed.
+#[derive(Clone, Copy)]
+enum Packing {
+    Gzip,
+    Deflate,
+}
+
+impl Packing {
+    /// That of a `Content-Encoding`; `None` for a body that is not packed.
+    fn named(encoding: &str) -> Result<Option<Self>, Refusal> {
+        match encoding {
+            "" | "identity" => Ok(None),
+            "gzip" | "x-gzip" => Ok(Some(Self::Gzip)),
+            "deflate" => Ok(Some(Self::Deflate)),
+            other => Err(Refusal::unknown_encoding(other)),
+        }
+    }
+
+    /// What was packed, which never takes more than `max` bytes of memory.
+    fn unpack(self, bytes: &[u8], max: usize) -> Result<Bytes, Refusal> {
+        let reader: Box<dyn Read + '_> = match self {
+            Self::Gzip => Box::new(MultiGzDecoder::new(bytes)),
+            // The name means the format of zlib; some clients send the bare stream of deflate.
+            Self::Deflate if has_zlib_header(bytes) => Box::new(ZlibDecoder::new(bytes)),
+            Self::Deflate => Box::new(DeflateDecoder::new(bytes)),
+        };
+        let mut unpacked = Vec::new();
+        let read = reader.take((max as u64).saturating_add(1)).read_to_end(&mut unpacked);
+        read.map_err(|error| Refusal::bad(format!("the body cannot be unpacked: {error}")))?;
+        if unpacked.len() > max { Err(Refusal::too_large(max)) } else { Ok(unpacked.into()) }
+    }
+}
+
+/// Whether the first two bytes are those of RFC 1950.
+fn has_zlib_header(bytes: &[u8]) -> bool {
+    matches!(bytes, [first, second, ..] if first & 0x0f == 8 && (u32::from(*first) * 256 + u32::from(*second)) % 31 == 0)
 }
 
 /// Understands a body, which takes a while if it is long.
@@ -115,6 +196,14 @@ pub(crate) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) ->
     fields.map(|fields| T::deserialize(Value::Object(fields))).transpose().map_err(Error::custom)
 }
 
+/// A whole number, which may be written as `1024.0`: that is what some languages make of it.
+pub(crate) fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
+    let Some(number) = Option::<Number>::deserialize(from)? else { return Ok(None) };
+    let float = |number: f64| (number.fract() == 0.0 && number.abs() < 9e15).then_some(number as i64);
+    let whole = number.as_i64().or_else(|| float(number.as_f64()?));
+    whole.map(Some).ok_or_else(|| Error::custom(format!("{number} is no whole number")))
+}
+
 /// Whether the field of an error is not one of the body itself.
 fn is_within(path: &str, name: &str) -> bool {
     !["", ".", "?", name].contains(&path)
@@ -156,6 +245,55 @@ mod tests {
         assert_eq!(nested.message, r#"inner[0]: the field "n" is missing"#);
         assert!(parse(b"[1]").is_err(), "a list of values has no names");
         assert!(parse(b"\xff").is_err());
+    }
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        std::io::Write::write_all(&mut encoder, bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn a_packed_body_is_unpacked_up_to_the_limit() {
+        let packed = gzip(&[b'a'; 100_000]);
+        assert_eq!(Packing::Gzip.unpack(&packed, 100_000).unwrap().len(), 100_000);
+        assert_eq!(Packing::Gzip.unpack(&packed, 99_999).unwrap_err().status, 413);
+        assert_eq!(Packing::Gzip.unpack(&packed[..50], 100_000).unwrap_err().status, 400);
+        assert_eq!(Packing::Gzip.unpack(b"{}", 100_000).unwrap_err().status, 400);
+    }
+
+    #[test]
+    fn deflate_comes_with_the_header_of_zlib_or_without() {
+        let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+        std::io::Write::write_all(&mut zlib, b"{\"a\": 1}").unwrap();
+        let zlib = zlib.finish().unwrap();
+        let bare = &zlib[2..zlib.len() - 4];
+        for packed in [&zlib[..], bare] {
+            assert_eq!(&Packing::Deflate.unpack(packed, 100).unwrap()[..], b"{\"a\": 1}");
+        }
+    }
+
+    #[test]
+    fn a_packing_that_is_not_known_is_named() {
+        let refusal = Packing::named("br").err().unwrap();
+        assert!(refusal.status == 415 && refusal.message.contains("\"br\"") && refusal.message.contains("gzip"));
+        assert!(Packing::named("identity").unwrap().is_none());
+    }
+
+    #[test]
+    fn whole_numbers_may_be_written_as_floats() {
+        #[derive(Debug, serde::Deserialize)]
+        struct Wanted {
+            #[serde(default, deserialize_with = "whole")]
+            n: Option<i64>,
+        }
+        let of = |text: &str| super::parse::<Wanted>(text.as_bytes(), &[], &Remarks::default()).map(|wanted| wanted.n);
+        assert_eq!(of(r#"{"n": 1024.0}"#).unwrap(), Some(1024));
+        assert_eq!(of(r#"{"n": -1}"#).unwrap(), Some(-1));
+        assert_eq!(of("{}").unwrap(), None);
+        for wrong in [r#"{"n": 1.5}"#, r#"{"n": 1e300}"#, r#"{"n": "1"}"#] {
+            assert_eq!(of(wrong).unwrap_err().param.as_deref(), Some("n"), "{wrong}");
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod body;
 mod dialect;
 mod direct;
 mod listen;
+mod llama;
 mod manners;
 mod metrics;
 mod models;
@@ -63,6 +64,10 @@ pub struct ServerOptions {
     pub api_keys: Vec<String>,
     /// Serves other machines without a key.
     pub insecure: bool,
+    /// Origins of pages that may ask without a key; with keys, the only ones that may read answers, if there are any.
+    pub allowed_origins: Vec<String>,
+    /// Names by which a server of this machine may be found, beside those that no web site can have.
+    pub allowed_hosts: Vec<String>,
     /// Texts of a model at once, and their memory.
     pub batcher: BatcherOptions,
     /// How texts become vectors where a request does not say; `None`: as the file of the model says.
@@ -91,6 +96,17 @@ impl ServerOptions {
     /// Whether only this machine can reach it, by an address.
     pub(crate) fn is_local(&self) -> bool {
         matches!(self.listen, Listen::Tcp(address) if address.ip().is_loopback())
+    }
+
+    /// Whose requests it answers.
+    pub(crate) fn access(&self) -> access::Access<'_> {
+        access::Access {
+            has_keys: !self.api_keys.is_empty(),
+            scheme: self.scheme(),
+            checks_host: self.is_local() || !self.allowed_hosts.is_empty(),
+            origins: &self.allowed_origins,
+            hosts: &self.allowed_hosts,
+        }
     }
 
     /// How addresses of it begin.
@@ -154,6 +170,17 @@ pub enum ServeError {
         "{0} can be reached by other machines: give --api-key, or --insecure if everybody who can reach it may use it"
     )]
     Open(SocketAddr),
+    /// Every web page that somebody opens would get in.
+    #[error(
+        "--allow-origin {0} lets every web page that is open in a browser of this machine use the server: give --api-key, \
+         or --insecure if that is wanted"
+    )]
+    OpenToPages(String),
+    /// This is no origin of a page.
+    #[error(
+        "--allow-origin {0}: expected SCHEME://HOST or SCHEME://HOST:PORT with nothing behind it, SCHEME://*, null or *"
+    )]
+    Origin(String),
     /// There is nothing to serve.
     #[error("there is no model to serve")]
     NoModel,

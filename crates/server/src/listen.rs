@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use crate::{
-    Listen, ModelSource, ServeError, ServerOptions,
+    Listen, ModelSource, ServeError, ServerOptions, access,
     app::App,
     manners::Manners,
     models::Models,
@@ -62,6 +62,7 @@ impl Server {
         if options.api_keys.iter().any(|key| key.trim().is_empty()) {
             return Err(ServeError::EmptyKey);
         }
+        check_origins(&options)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -133,6 +134,20 @@ impl Server {
             false => Err(ServeError::Broken),
         }
     }
+}
+
+/// Refuses an `--allow-origin` that means nothing, or that lets every page in.
+fn check_origins(options: &ServerOptions) -> Result<(), ServeError> {
+    let is_closed = options.api_keys.is_empty() && !options.insecure;
+    for origin in &options.allowed_origins {
+        if !access::is_origin(origin) {
+            return Err(ServeError::Origin(origin.clone()));
+        }
+        if is_closed && access::is_every_site(origin) {
+            return Err(ServeError::OpenToPages(origin.clone()));
+        }
+    }
+    Ok(())
 }
 
 /// Takes connections until the server is stopped, and waits for those that are open then.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use atta_engine::tokenizer::Special;
 use axum::{
     Json,
-    extract::{Query, State, rejection::QueryRejection},
+    extract::State,
     http::{HeaderValue, header},
     response::{IntoResponse, Response},
 };
@@ -30,6 +30,9 @@ pub(crate) struct Tokenize {
     add_special: bool,
     #[serde(default = "yes")]
     parse_special: bool,
+    /// Whether the text of each token is told, too.
+    #[serde(default)]
+    with_pieces: bool,
 }
 
 fn yes() -> bool {
@@ -48,12 +51,20 @@ pub(crate) async fn tokenize(State(app): State<Arc<App>>, incoming: Incoming) ->
 }
 
 fn tokens(model: &Model, request: Tokenize, _remarks: &Remarks) -> Result<Value, Refusal> {
-    let Tokenize { content, add_special, parse_special, .. } = request;
+    let Tokenize { content, add_special, parse_special, with_pieces, .. } = request;
     let tokenizer = model.engine.tokenizer();
     let bos = tokenizer.bos().filter(|_| add_special && tokenizer.add_bos());
     let special = if parse_special { Special::Parse } else { Special::Plain };
     let ids: Vec<u32> = bos.into_iter().chain(tokenizer.encode(content.as_bytes(), special)).collect();
-    Ok(json!({ "tokens": ids }))
+    let piece = |id: &u32| match std::str::from_utf8(&tokenizer.token_bytes(*id)) {
+        Ok(text) => json!({ "id": id, "piece": text }),
+        // A part of a character.
+        Err(_) => json!({ "id": id, "piece": tokenizer.token_bytes(*id) }),
+    };
+    match with_pieces {
+        true => Ok(json!({ "tokens": ids.iter().map(piece).collect::<Vec<_>>() })),
+        false => Ok(json!({ "tokens": ids })),
+    }
 }
 
 #[derive(Deserialize)]
@@ -88,32 +99,6 @@ pub(crate) async fn health(State(app): State<Arc<App>>) -> Result<Json<Value>, R
         return Err(Refusal::stopping());
     }
     Ok(Json(json!({ "status": "ok" })))
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Which {
-    model: Option<String>,
-}
-
-/// What a model is, as far as that is known without loading it.
-pub(crate) async fn props(
-    State(app): State<Arc<App>>,
-    which: Result<Query<Which>, QueryRejection>,
-) -> Result<Json<Value>, Refusal> {
-    let Query(which) = which.map_err(|error| Refusal::bad(error.body_text()))?;
-    let (name, model) = app.models.look_up(which.model.as_deref())?;
-    let models: Vec<Value> =
-        app.models.all().map(|(name, is_loaded)| json!({ "name": name, "loaded": is_loaded })).collect();
-    Ok(Json(json!({
-        "model": name,
-        "models": models,
-        "n_ctx": model.as_ref().map(|model| model.n_ctx),
-        "n_vocab": model.as_ref().map(|model| model.engine.spec().n_vocab),
-        "chat_template": model.as_ref().and_then(|model| model.engine.chat_template()),
-        "total_slots": app.options.batcher.n_jobs,
-        "version": env!("CARGO_PKG_VERSION"),
-    })))
 }
 
 /// Counts for Prometheus.

@@ -27,9 +27,15 @@ mod tests {
     use super::DOCUMENT;
     use crate::{
         anthropic::{count::CountRequest, messages::MessagesRequest},
-        body,
+        body, llama,
         native::{Detokenize, Tokenize},
-        ollama::{self, generate::GenerateRequest, models::Show, settings::Options},
+        ollama::{
+            self,
+            embed::{EmbedRequest, EmbeddingsRequest},
+            generate::GenerateRequest,
+            models::{Pull, Show},
+            settings::Options,
+        },
         openai::{
             chat::ChatRequest, completions::CompletionRequest, embeddings::EmbeddingRequest,
             responses::request::ResponseRequest,
@@ -129,10 +135,17 @@ mod tests {
         describes::<CountRequest>("/v1/messages/count_tokens");
         describes::<ollama::chat::ChatRequest>("/api/chat");
         describes::<GenerateRequest>("/api/generate");
-        describes::<Show>("/api/show");
+        describes::<EmbedRequest>("/api/embed");
+        describes::<EmbeddingsRequest>("/api/embeddings");
+        describes::<llama::template::TemplateRequest>("/apply-template");
         describes::<Tokenize>("/tokenize");
         describes::<Detokenize>("/detokenize");
-        has_the_fields_of::<Options>(&document()["components"]["schemas"]["Options"]);
+        let schemas = &document()["components"]["schemas"];
+        has_the_fields_of::<Options>(&schemas["Options"]);
+        has_the_fields_of::<llama::settings::Settings>(&schemas["NativeSettings"]);
+        // The model has two names, and either will do.
+        has_the_fields_of::<Show>(&schemas["ShowRequest"]);
+        has_the_fields_of::<Pull>(&schemas["PullRequest"]);
     }
 
     #[test]

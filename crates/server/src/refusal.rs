@@ -73,9 +73,22 @@ impl Refusal {
         Self { code, ..Self::new(StatusCode::UNAUTHORIZED, "this server wants an API key, and this is none of its") }
     }
 
-    /// A page of another site asks.
-    pub(crate) fn foreign() -> Self {
-        Self::new(StatusCode::FORBIDDEN, "pages of other sites may not ask this server")
+    /// A page of another site asks a server without keys.
+    pub(crate) fn foreign_origin(origin: &str) -> Self {
+        let message = format!(
+            "pages of {origin:?} may not use this server, because that is neither its own origin nor an app of this \
+             machine: start it with --allow-origin ORIGIN to let them, or with --api-key"
+        );
+        Self::new(StatusCode::FORBIDDEN, message)
+    }
+
+    /// The server was found by a name that a web site could have.
+    pub(crate) fn foreign_host(host: &str) -> Self {
+        let message = format!(
+            "this server does not answer to the name {host:?}, which a web site could let mean this machine: start it \
+             with --allow-host NAME if that is its name, or with --api-key"
+        );
+        Self::new(StatusCode::FORBIDDEN, message)
     }
 
     pub(crate) fn busy() -> Self {
@@ -85,6 +98,18 @@ impl Refusal {
 
     pub(crate) fn too_large(max: usize) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {max} bytes"))
+    }
+
+    /// A body that is packed in a way that cannot be unpacked here.
+    pub(crate) fn unknown_encoding(encoding: &str) -> Self {
+        let message = format!("content-encoding {encoding:?} is not supported: gzip, deflate, or none");
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message)
+    }
+
+    /// Something that this server, or this model, cannot do at all.
+    pub(crate) fn not_implemented(message: impl Into<String>) -> Self {
+        let code = Some("not_supported");
+        Self { code, ..Self::new(StatusCode::NOT_IMPLEMENTED, message) }
     }
 
     pub(crate) fn too_slow() -> Self {
@@ -159,6 +184,7 @@ impl Refusal {
             StatusCode::PAYLOAD_TOO_LARGE => Kind::TooLarge,
             StatusCode::TOO_MANY_REQUESTS => Kind::Busy,
             StatusCode::SERVICE_UNAVAILABLE => Kind::Unavailable,
+            StatusCode::NOT_IMPLEMENTED => Kind::Wrong,
             status if status.is_server_error() => Kind::Ours,
             _ => Kind::Wrong,
         }

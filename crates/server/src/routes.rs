@@ -17,11 +17,12 @@ use axum::{
 use serde_json::json;
 
 use crate::{
-    Log, access,
+    Log,
+    access::{self, Readers},
     anthropic::{count, messages},
     app::App,
     dialect::Dialect,
-    native, ollama,
+    llama, native, ollama,
     openai::{chat, completions, embeddings, models, responses},
     openapi, page,
     refusal::Refusal,
@@ -35,8 +36,58 @@ const OPEN: [&str; 2] = ["/health", "/openapi.json"];
 /// A path and who answers there.
 type Route = (&'static str, MethodRouter<Arc<App>>);
 
-/// All that the server answers.
+/// Other names of paths: without `/v1`, for clients whose base address ends before it, and those of llama.cpp's server.
+/// They are replaced before anything else looks at a path.
+const ALIASES: [(&str, &str); 16] = [
+    ("/chat/completions", "/v1/chat/completions"),
+    ("/chat/completions/input_tokens", "/v1/chat/completions/input_tokens"),
+    ("/completions", "/v1/completions"),
+    ("/embeddings", "/v1/embeddings"),
+    ("/models", "/v1/models"),
+    ("/responses", "/v1/responses"),
+    ("/responses/input_tokens", "/v1/responses/input_tokens"),
+    ("/messages", "/v1/messages"),
+    ("/messages/count_tokens", "/v1/messages/count_tokens"),
+    ("/v1/health", "/health"),
+    ("/rerank", "/reranking"),
+    ("/v1/rerank", "/reranking"),
+    ("/v1/reranking", "/reranking"),
+    ("/v1/tokenize", "/tokenize"),
+    ("/v1/detokenize", "/detokenize"),
+    ("/v1/metrics", "/metrics"),
+];
+
+/// All that the server answers, by any of its names.
 pub(crate) fn router(app: Arc<App>) -> Router {
+    // A layer runs after the router that it is put on has looked at the path, so that this one has routes of its own.
+    Router::new().fallback_service(named_router(app)).layer(middleware::map_request(rename))
+}
+
+/// Replaces a path by the name that the router knows.
+async fn rename(mut request: Request) -> Request {
+    if let Some(path) = renamed(request.uri().path()) {
+        let query = request.uri().query().map_or_else(String::new, |query| format!("?{query}"));
+        // Of a path that no `Uri` can have, the old one is not found.
+        if let Ok(uri) = format!("{path}{query}").parse() {
+            *request.uri_mut() = uri;
+        }
+    }
+    request
+}
+
+/// The name of a path that the router knows, if it has another one; slashes at its end do not count.
+fn renamed(path: &str) -> Option<String> {
+    let trimmed = match path.trim_end_matches('/') {
+        "" => "/",
+        trimmed => trimmed,
+    };
+    let alias = ALIASES.iter().find(|(alias, _)| *alias == trimmed).map(|(_, path)| (*path).to_owned());
+    let model = || Some(format!("/v1/models/{}", trimmed.strip_prefix("/models/")?));
+    let found = alias.or_else(model);
+    found.or_else(|| (trimmed != path).then(|| trimmed.to_owned()))
+}
+
+fn named_router(app: Arc<App>) -> Router {
     let files = page::paths().map(|path| (path, get(file)));
     gets()
         .into_iter()
@@ -50,23 +101,24 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 }
 
 /// What is to be had, beside the page.
-pub(crate) fn gets() -> [Route; 9] {
-    [
+pub(crate) fn gets() -> Vec<Route> {
+    vec![
         ("/v1/models", get(models::list)),
         ("/v1/models/{*name}", get(models::one)),
         ("/api/tags", get(ollama::models::tags)),
         ("/api/ps", get(ollama::models::running)),
         ("/api/version", get(ollama::models::version)),
         ("/health", get(native::health)),
-        ("/props", get(native::props)),
+        ("/props", get(llama::info::props)),
+        ("/slots", get(llama::info::slots)),
         ("/metrics", get(native::prometheus)),
         ("/openapi.json", get(openapi::document)),
     ]
 }
 
 /// What takes a request with a body.
-pub(crate) fn posts() -> [Route; 13] {
-    [
+pub(crate) fn posts() -> Vec<Route> {
+    vec![
         ("/v1/chat/completions", post(chat::answer)),
         ("/v1/completions", post(completions::answer)),
         ("/v1/responses", post(responses::answer)),
@@ -78,6 +130,13 @@ pub(crate) fn posts() -> [Route; 13] {
         ("/api/show", post(ollama::models::show)),
         ("/tokenize", post(native::tokenize)),
         ("/detokenize", post(native::detokenize)),
+        ("/api/embed", post(ollama::embed::many)),
+        ("/api/embeddings", post(ollama::embed::one)),
+        ("/api/pull", post(ollama::models::pull)),
+        ("/completion", post(llama::completion::answer)),
+        ("/infill", post(llama::infill::answer)),
+        ("/apply-template", post(llama::template::answer)),
+        ("/reranking", post(llama::info::rerank)),
         ("/v1/chat/completions/input_tokens", post(chat::count)),
         ("/v1/responses/input_tokens", post(responses::count)),
     ]
@@ -92,18 +151,21 @@ async fn around(State(app): State<Arc<App>>, mut request: Request, next: Next) -
     request.extensions_mut().insert(remarks.clone());
     let headers = request.headers();
     let dialect = Dialect::of(&path, headers);
-    let (has_keys, names) = (!app.options.api_keys.is_empty(), app.options.is_local());
-    let response = if !has_keys && !access::is_from_here(headers, app.options.scheme(), names) {
-        Refusal::foreign().into_response()
-    } else if !is_open && !access::is_allowed(&app.options.api_keys, headers) {
-        Refusal::wrong_key().into_response()
-    } else {
-        next.run(request).await
+    let admitted = app.options.access().admit(headers);
+    let readers = admitted.as_ref().map_or(Readers::SameSite, Clone::clone);
+    let response = match admitted {
+        Err(refusal) => refusal.into_response(),
+        Ok(readers) if access::is_preflight(&method, headers) => readers.preflight(headers),
+        Ok(_) if !is_open && !access::is_allowed(&app.options.api_keys, headers) => {
+            Refusal::wrong_key().into_response()
+        }
+        Ok(_) => next.run(request).await,
     };
     let mut response = dialect.respond(response, &id);
     if let Ok(value) = HeaderValue::from_str(&id) {
         dialect.id_headers().iter().for_each(|name| drop(response.headers_mut().insert(*name, value.clone())));
     }
+    readers.add_headers(response.headers_mut());
     let remarks = remarks.take();
     remarks::add_headers(response.headers_mut(), &remarks);
     app.metrics.request(response.status().as_u16());
@@ -149,4 +211,27 @@ async fn nothing(uri: Uri) -> Refusal {
 
 async fn wrong_method(method: Method, uri: Uri) -> Refusal {
     Refusal::wrong_method(format!("{} does not take {method}", uri.path()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_have_other_names_and_slashes_at_their_end_do_not_count() {
+        let names = [
+            ("/chat/completions", Some("/v1/chat/completions")),
+            ("/models/", Some("/v1/models")),
+            ("/models/a/b", Some("/v1/models/a/b")),
+            ("/v1/models/", Some("/v1/models")),
+            ("/v1/rerank", Some("/reranking")),
+            ("/", None),
+            ("//", Some("/")),
+            ("/v1/chat/completions", None),
+            ("/v2/models", None),
+        ];
+        for (path, name) in names {
+            assert_eq!(renamed(path).as_deref(), name, "{path}");
+        }
+    }
 }

@@ -32,7 +32,8 @@ const KEPT: usize = 1;
   atta serve a.gguf b.gguf --ram-budget 4G --idle-unload 300
 
 Paths: OpenAI's /v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings, /v1/models; Anthropic's /v1/messages; Ollama's
-/api/chat, /api/generate, /api/tags; /tokenize, /detokenize, /health, /metrics, /props, /openapi.json, and a page at /")]
+/api/chat, /api/generate, /api/embed, /api/tags; llama.cpp's /completion, /infill, /apply-template, /tokenize, /props, /slots;
+/health, /metrics, /openapi.json, and a page at /")]
 pub(crate) struct ServeArgs {
     /// GGUF files, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled. The first is loaded now, others when
     /// they are asked for [default: the built-in model]
@@ -64,6 +65,14 @@ pub(crate) struct ServeArgs {
     /// Serve other machines without a key
     #[arg(long)]
     insecure: bool,
+    /// Let pages of this origin use the server without a key, such as https://chat.example or app://*; may be given several
+    /// times. Apps, browser extensions and pages of this machine may anyway. With a key: let only these pages read answers
+    #[arg(long, value_name = "ORIGIN")]
+    allow_origin: Vec<String>,
+    /// Answer to this name in the Host header, too; may be given several times. Addresses, localhost, names without a dot, .local
+    /// and .internal count anyway
+    #[arg(long, value_name = "NAME")]
+    allow_host: Vec<String>,
     /// What the model is called; may be given several times. Of several models: NAME=MODEL, another name for the one that is
     /// called MODEL [default: the names of their files]
     #[arg(long, value_name = "NAME")]
@@ -96,7 +105,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DEGREES", value_parser = value::celsius)]
     cool: Option<usize>,
     /// Bytes of a request at most, such as 4M
-    #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = value::size)]
+    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = value::size)]
     max_body: u64,
     /// A line on standard error for each request
     #[arg(long, value_name = "HOW", value_enum)]
@@ -163,6 +172,8 @@ impl ServeArgs {
             tls: self.tls()?,
             api_keys: self.keys()?,
             insecure: self.insecure,
+            allowed_origins: self.allow_origin.iter().map(|origin| origin.trim_end_matches('/').to_owned()).collect(),
+            allowed_hosts: self.allow_host.clone(),
             batcher,
             pooling: self.pooling.map(Pooling::from),
             max_queue: self.queue,

@@ -11,12 +11,12 @@ use super::{
     ForModel, PRIORITY,
     keep_alive::KeepAlive,
     says::{Says, messages},
-    settings::{Settings, reason_of_nothing},
+    settings::{ACCEPTED_FIELDS, Settings, reason_of_nothing},
     tell::{Form, How},
 };
 use crate::{
     app::App,
-    body::Incoming,
+    body::{Accepted, Incoming},
     models::{Model, Stay},
     openai::says::tool_use,
     prepare::{self, Ask, Prepared},
@@ -38,11 +38,11 @@ pub(crate) struct ChatRequest {
     keep_alive: Option<KeepAlive>,
     logprobs: Option<bool>,
     top_logprobs: Option<usize>,
-    truncate: Option<bool>,
-    shift: Option<bool>,
 }
 
 impl Ask for ChatRequest {
+    const ACCEPTED: Accepted = ACCEPTED_FIELDS;
+
     fn model(&self) -> Option<&str> {
         Some(&self.model)
     }
@@ -57,7 +57,7 @@ impl ForModel for ChatRequest {
         #[rustfmt::skip] // Every field, so that a new one cannot be forgotten here.
         let Self {
             model: _, messages, tools: None, options: None, format: None, stream, think: None, keep_alive: _,
-            logprobs: None, top_logprobs: None, truncate: None, shift: None,
+            logprobs: None, top_logprobs: None,
         } = self else { return None };
         if messages.is_empty() { How::farewell(Form::Chat, *stream, self.stay()) } else { None }
     }
@@ -76,15 +76,11 @@ fn prepared(model: &Model, request: ChatRequest, remarks: &Remarks) -> Result<(P
         think: request.think,
         logprobs: request.logprobs,
         top_logprobs: request.top_logprobs,
-        truncate: request.truncate,
-        shift: request.shift,
     };
     let understood = settings.understand(model.n_ctx, remarks)?;
-    let messages = messages(request.messages)?;
+    let messages = messages(request.messages, remarks)?;
     let tools = tool_use(request.tools, None, None)?;
-    if tools.is_some() && understood.options.constraint.is_some() {
-        return Err(Refusal::field("format", "format cannot be combined with tools"));
-    }
+    remarks.extend(tools.iter().flat_map(|used| used.tools.remarks().to_vec()));
     let is_stream = request.stream.unwrap_or(true);
     let logprobs = understood.options.n_logprobs.is_some();
     let how = How { form: Form::Chat, is_stream, logprobs, reason_of_nothing };
@@ -94,6 +90,6 @@ fn prepared(model: &Model, request: ChatRequest, remarks: &Remarks) -> Result<(P
     let extra = understood.extra();
     let said = Said { messages: &messages, tools: tools.as_ref(), extra: Some(&extra), ..Said::default() };
     let (prepared, prompt) = prepare::answers_after(model, &[], &said, &understood.options, 1)?;
-    understood.check_thinking(model, &prompt.text)?;
+    understood.check_thinking(model, &prompt.text, remarks)?;
     Ok((prepared.with_priority(PRIORITY), how))
 }

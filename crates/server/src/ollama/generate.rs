@@ -10,12 +10,13 @@ use serde_json::{Map, Value};
 use super::{
     ForModel, PRIORITY,
     keep_alive::KeepAlive,
-    settings::{Settings, THINK, Understood, reason_of_nothing},
+    settings::{ACCEPTED_FIELDS, Settings, THINK, Understood, reason_of_nothing},
     tell::{Form, How, Read},
 };
 use crate::{
     app::App,
-    body::Incoming,
+    body::{Accepted, Incoming},
+    llama::infill::{self, Gap},
     models::{Model, Stay},
     prepare::{self, Ask, Prepared},
     refusal::Refusal,
@@ -47,11 +48,11 @@ pub(crate) struct GenerateRequest {
     keep_alive: Option<KeepAlive>,
     logprobs: Option<bool>,
     top_logprobs: Option<usize>,
-    truncate: Option<bool>,
-    shift: Option<bool>,
 }
 
 impl Ask for GenerateRequest {
+    const ACCEPTED: Accepted = ACCEPTED_FIELDS;
+
     fn model(&self) -> Option<&str> {
         Some(&self.model)
     }
@@ -66,7 +67,7 @@ impl ForModel for GenerateRequest {
         #[rustfmt::skip] // Every field, so that a new one cannot be forgotten here.
         let Self {
             model: _, prompt, system, context, raw: false, suffix, template, images, options: None, format: None, stream,
-            think: None, keep_alive: _, logprobs: None, top_logprobs: None, truncate: None, shift: None,
+            think: None, keep_alive: _, logprobs: None, top_logprobs: None,
         } = self else { return None };
         let is_empty = [prompt, system, suffix, template].into_iter().all(String::is_empty);
         let is_bare = is_empty && context.is_empty() && images.is_empty();
@@ -86,12 +87,17 @@ fn prepared(model: &Model, request: GenerateRequest, remarks: &Remarks) -> Resul
     let understood = settings.understand(model.n_ctx, remarks)?;
     let logprobs = understood.options.n_logprobs.is_some();
     let (prepared, form) = match asked {
-        Asked { prompt, .. } if prompt.is_empty() => {
+        Asked { prompt, suffix, .. } if prompt.is_empty() && suffix.is_empty() => {
             (Prepared { jobs: Vec::new(), readers: Vec::new() }, Form::Generate(None))
+        }
+        Asked { prompt, suffix, .. } if !suffix.is_empty() => {
+            let gap = Gap { prefix: &prompt, suffix: &suffix, extra: &[] };
+            let ids = infill::prompt(model, &gap).map_err(|refusal| refusal.renamed("input_suffix", "suffix"))?;
+            (prepare::texts(model, &[ids], &understood.options, 1)?, Form::Generate(None))
         }
         Asked { prompt, raw: true, .. } => (raw(model, &prompt, &understood)?, Form::Generate(None)),
         asked => {
-            let (prepared, read) = in_template(model, asked, &understood)?;
+            let (prepared, read) = in_template(model, asked, &understood, remarks)?;
             (prepared, Form::Generate(Some(read)))
         }
     };
@@ -104,19 +110,25 @@ struct Asked {
     system: String,
     context: Vec<u32>,
     raw: bool,
+    /// What follows the gap that is to be filled.
+    suffix: String,
 }
 
 impl GenerateRequest {
     fn refuse_unsupported(&self, n_vocab: usize) -> Result<(), Refusal> {
-        let refuse = |name: &str| Err(Refusal::field(name, format!("{name} is not supported")));
+        let refuse = |name: &str, why: &str| Err(Refusal::field(name, format!("{name} is not supported: {why}")));
         let not_raw = |name: &str| Err(Refusal::field(name, format!("{name} is of no use with raw: true")));
+        let no_gap = |name: &str| Err(Refusal::field(name, format!("{name} is of no use with suffix")));
         match self {
-            Self { suffix, .. } if !suffix.is_empty() => refuse("suffix"),
-            Self { template, .. } if !template.is_empty() => refuse("template"),
-            Self { images, .. } if !images.is_empty() => refuse("images"),
+            Self { template, .. } if !template.is_empty() => {
+                refuse("template", "a model is asked by the one in its file; raw: true leaves it away")
+            }
+            Self { images, .. } if !images.is_empty() => refuse("images", "this model sees text only"),
             Self { raw: true, system, .. } if !system.is_empty() => not_raw("system"),
             Self { raw: true, context, .. } if !context.is_empty() => not_raw("context"),
-            Self { raw: true, think: Some(_), .. } => not_raw("think"),
+            Self { raw: true, think: Some(Value::Bool(true)), .. } => not_raw("think"),
+            Self { suffix, system, .. } if !suffix.is_empty() && !system.is_empty() => no_gap("system"),
+            Self { suffix, context, .. } if !suffix.is_empty() && !context.is_empty() => no_gap("context"),
             Self { context, .. } => match context.iter().find(|&&id| id as usize >= n_vocab) {
                 Some(id) => {
                     Err(Refusal::field("context", format!("context has token {id}, of a model that has {n_vocab}")))
@@ -134,10 +146,14 @@ impl GenerateRequest {
             think: self.think,
             logprobs: self.logprobs,
             top_logprobs: self.top_logprobs,
-            truncate: self.truncate,
-            shift: self.shift,
         };
-        let asked = Asked { prompt: self.prompt, system: self.system, context: self.context, raw: self.raw };
+        let asked = Asked {
+            prompt: self.prompt,
+            system: self.system,
+            context: self.context,
+            raw: self.raw,
+            suffix: self.suffix,
+        };
         (asked, settings, self.stream.unwrap_or(true))
     }
 }
@@ -149,12 +165,17 @@ fn raw(model: &Model, prompt: &str, understood: &Understood) -> Result<Prepared,
 }
 
 /// The text is what a user says.
-fn in_template(model: &Model, asked: Asked, understood: &Understood) -> Result<(Prepared, Read), Refusal> {
+fn in_template(
+    model: &Model,
+    asked: Asked,
+    understood: &Understood,
+    remarks: &Remarks,
+) -> Result<(Prepared, Read), Refusal> {
     let (messages, extra) = ([Message::user(asked.prompt)], understood.extra());
     let system = Some(asked.system.as_str());
     let said = Said { messages: &messages, system, extra: Some(&extra), ..Said::default() };
     let (prepared, prompt) = prepare::answers_after(model, &asked.context, &said, &understood.options, 1)?;
-    understood.check_thinking(model, &prompt.text)?;
+    understood.check_thinking(model, &prompt.text, remarks)?;
     let is_thinking = prompt.text.trim_end().ends_with(THINK);
     Ok((prepared, Read { ids: prompt.ids, is_thinking }))
 }

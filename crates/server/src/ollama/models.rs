@@ -1,4 +1,5 @@
-//! `GET /api/tags`, `/api/ps`, `/api/version`, `POST /api/show`: what models there are, and what is known of them.
+//! `GET /api/tags`, `/api/ps`, `/api/version`, `POST /api/show`, `/api/pull`: what models there are, and what is known of
+//! them.
 //!
 //! Nothing is loaded to be told about: of a model that is not in memory there is little more than its name.
 
@@ -9,19 +10,27 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use atta_engine::{Directory, Value as Meta, WeightsAt};
-use axum::{Json, extract::State};
-use serde::Deserialize;
+use atta_engine::{Directory, TensorInfo, Value as Meta, WeightsAt};
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 
 use super::{settings::can_think, tell::stamp};
 use crate::{
     app::App,
-    body::{self, Incoming},
+    body::{self, Accepted, Incoming},
+    llama::infill,
     models::Model,
     refusal::Refusal,
+    stream,
 };
 
+/// Ollama's version with this interface: levels of `think`, capabilities, `context_length` of loaded models.
+const INTERFACE_VERSION: &str = "0.12.0";
 /// Bytes of a request for what is known of a model.
 const MAX_SHOW: usize = 64 << 10;
 
@@ -59,59 +68,96 @@ pub(crate) async fn running(State(app): State<Arc<App>>) -> Json<Value> {
     Json(json!({ "models": models }))
 }
 
-/// That of this program.
+/// The version of Ollama whose interface this is, because clients refuse to talk to older ones; and that of this program.
 pub(crate) async fn version() -> Json<Value> {
-    Json(json!({ "version": env!("CARGO_PKG_VERSION") }))
+    Json(json!({ "version": INTERFACE_VERSION, "atta": env!("CARGO_PKG_VERSION") }))
 }
 
+/// Fields of `/api/show` that change nothing here.
+const ACCEPTED: Accepted = &[
+    ("system", "what is shown is the model as it is"),
+    ("template", "what is shown is the model as it is"),
+    ("options", "what is shown is the model as it is"),
+];
+
+/// A request about a model. Older clients call it `name`.
 #[derive(Deserialize)]
 pub(crate) struct Show {
-    model: String,
-    /// What the model was called by in earlier versions.
+    model: Option<String>,
     name: Option<String>,
-    system: Option<String>,
-    template: Option<String>,
-    options: Option<Map<String, Value>>,
     #[serde(default)]
     verbose: bool,
 }
 
-impl Show {
-    /// The model's name. Ollama's own programs send all fields, empty ones too, and may name it in the older one.
-    fn into_name(self) -> Result<String, Refusal> {
-        let said = [
-            ("verbose", self.verbose),
-            ("system", self.system.is_some_and(|text| !text.is_empty())),
-            ("template", self.template.is_some_and(|text| !text.is_empty())),
-            ("options", self.options.is_some_and(|options| !options.is_empty())),
-        ];
-        if let Some((name, _)) = said.into_iter().find(|(_, is_said)| *is_said) {
-            return Err(Refusal::field(name, format!("{name} is not supported")));
-        }
-        Ok(Some(self.model).filter(|name| !name.is_empty()).or(self.name).unwrap_or_default())
-    }
+/// A request to have a model fetched.
+#[derive(Deserialize)]
+pub(crate) struct Pull {
+    model: Option<String>,
+    name: Option<String>,
+    stream: Option<bool>,
+}
+
+/// Fields of `/api/pull` that change nothing here.
+const ACCEPTED_OF_PULL: Accepted = &[("insecure", "nothing is fetched")];
+
+/// The name of a model by either field, whichever is not empty.
+fn named(model: Option<String>, name: Option<String>) -> Result<String, Refusal> {
+    let found = model.into_iter().chain(name).find(|name| !name.is_empty());
+    found.ok_or_else(|| Refusal::field("model", "the field \"model\" is missing"))
+}
+
+/// Reads a request about a model, which is short.
+async fn read<T: DeserializeOwned>(app: &App, incoming: Incoming, accepted: Accepted) -> Result<T, Refusal> {
+    let max = app.options.max_body.min(MAX_SHOW);
+    let bytes = body::read(incoming.body, max, app.options.read_timeout).await?;
+    body::parse(&bytes, accepted, &incoming.remarks)
 }
 
 /// What is known of one.
 pub(crate) async fn show(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Json<Value>, Refusal> {
-    let max = app.options.max_body.min(MAX_SHOW);
-    let request: Show = {
-        let bytes = body::read(incoming.body, max, app.options.read_timeout).await?;
-        body::parse(&bytes, &[], &incoming.remarks)?
-    };
-    let (_, model) = app.models.look_up(Some(&request.into_name()?))?;
+    let Show { model, name, verbose } = read(&app, incoming, ACCEPTED).await?;
+    let (name, model) = app.models.look_up(Some(&named(model, name)?))?;
     let mut object = json!({
+        "license": "", "modelfile": format!("FROM {name}\n"), "parameters": "", "template": "",
         "modified_at": since(&app), "details": details(model.as_deref()), "capabilities": ["completion", "tools"],
         "model_info": model.as_deref().map_or_else(Map::new, info),
     });
     let Some(model) = model else { return Ok(Json(object)) };
-    if let Some(template) = model.engine.chat_template() {
-        object["template"] = template.into();
-    }
-    if can_think(&model) {
-        object["capabilities"] = json!(["completion", "tools", "thinking"]);
+    object["parameters"] = format!("num_ctx {}", model.n_ctx).into();
+    object["template"] = model.engine.chat_template().unwrap_or_default().into();
+    object["capabilities"] = capabilities(&model).into();
+    if verbose {
+        object["tensors"] = tensors(directory(&model));
     }
     Ok(Json(object))
+}
+
+/// What a model can do, in the words of the interface.
+fn capabilities(model: &Model) -> Vec<&'static str> {
+    let more = [("thinking", can_think(model)), ("insert", infill::can_fill(model))];
+    let more = more.into_iter().filter_map(|(name, can)| can.then_some(name));
+    ["completion", "tools"].into_iter().chain(more).collect()
+}
+
+/// Names, types and shapes (outermost first) of all weights.
+fn tensors(directory: &Directory) -> Value {
+    let dims = |tensor: &TensorInfo| tensor.shape.dims().to_vec();
+    let one = |tensor: &TensorInfo| json!({ "name": tensor.name, "type": tensor.ty.name(), "shape": dims(tensor) });
+    directory.tensors().iter().map(one).collect()
+}
+
+/// Has a model fetched: one that is here is, and no other can be.
+pub(crate) async fn pull(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
+    let Pull { model, name, stream } = read(&app, incoming, ACCEPTED_OF_PULL).await?;
+    let name = named(model, name)?;
+    if app.models.look_up(Some(&name)).is_err() {
+        let message = format!(
+            "model {name:?} not found: this server fetches no models; run `atta pull` on its machine and start it with that model"
+        );
+        return Err(Refusal { message, ..Refusal::no_model(&name) });
+    }
+    let success = json!({ "status": "success" });
+    Ok(if stream.unwrap_or(true) { stream::line(success) } else { Json(success).into_response() })
 }
 
 /// What tells a model from others, as programs of Ollama show it: 64 hexadecimal digits, made of its name.

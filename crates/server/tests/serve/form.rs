@@ -11,9 +11,12 @@ pub(crate) fn check(path: &str, answer: &Answer) -> bool {
     let is_right = match (answer.status, kind) {
         (200, "application/json") => json(text).is_some_and(|object| is_whole(path, &object)),
         (200, "text/event-stream") => is_stream(path, text),
+        (200, "application/x-ndjson") if path == "/api/pull" => text == "{\"status\":\"success\"}\n",
         (200, "application/x-ndjson") => are_lines(text),
         // An answer of which a part is of no use.
-        (503, "application/json") if path == "/v1/embeddings" => text.contains("time enough"),
+        (503, "application/json") if path.contains("embed") => text.contains("time enough"),
+        // What this server, or its model, cannot do.
+        (501, "application/json") => json(text).is_some_and(|object| is_refusal(path, &object)),
         (400 | 404 | 413, "application/json") => json(text).is_some_and(|object| is_refusal(path, &object)),
         _ => false,
     };
@@ -62,6 +65,11 @@ fn is_whole(path: &str, object: &Value) -> bool {
             "/api/show" => object["details"].is_object(),
             "/tokenize" => object["tokens"].is_array(),
             "/detokenize" => object["content"].is_string(),
+            "/api/embed" => object["embeddings"].is_array(),
+            "/api/embeddings" => object["embedding"].is_array(),
+            "/api/pull" => is("status", "success"),
+            "/completion" | "/infill" => object.is_array() || object["stop"] == true || object["stop"].is_null(),
+            "/apply-template" => object["prompt"].is_string(),
             _ => false,
         }
 }
@@ -81,10 +89,17 @@ fn is_stream(path: &str, text: &str) -> bool {
             named(last).is_some_and(|name| name.ends_with(".completed") || name.ends_with(".incomplete"))
         }
         "/v1/messages" => named(last) == Some("message_stop"),
+        // With `response_fields`, an answer has the fields that are asked for, and these may be none.
+        "/completion" | "/infill" => {
+            last.strip_prefix("data: ").and_then(json).is_some_and(|data| data["error"].is_null())
+        }
         _ => false,
     };
     let is_event = |block: &&str| match path {
         "/v1/responses" | "/v1/messages" => named(block).is_some_and(|name| name != "error"),
+        "/completion" | "/infill" => {
+            block.strip_prefix("data: ").and_then(json).is_some_and(|data| data["error"].is_null())
+        }
         _ => block.strip_prefix("data: ").and_then(json).is_some_and(|data| data["choices"].is_array()),
     };
     is_last && rest.iter().all(is_event)

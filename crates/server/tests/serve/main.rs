@@ -6,6 +6,7 @@ mod embeddings;
 mod form;
 mod manners;
 mod models;
+mod native;
 mod requests;
 mod running;
 mod tiny;

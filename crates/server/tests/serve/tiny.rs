@@ -50,6 +50,8 @@ pub(crate) fn options() -> ServerOptions {
         tls: None,
         api_keys: Vec::new(),
         insecure: false,
+        allowed_origins: Vec::new(),
+        allowed_hosts: Vec::new(),
         batcher: BatcherOptions { session: session(), n_jobs: 2, max_gap: Duration::from_millis(50), cache: None },
         pooling: None,
         max_queue: 1,

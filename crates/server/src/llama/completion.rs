@@ -1,0 +1,58 @@
+//! `POST /completion`: a text goes on, with llama.cpp's own fields.
+
+use std::sync::Arc;
+
+use axum::{extract::State, response::Response};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{
+    prompt,
+    settings::{self, Settings},
+    write::{self, How, Wish},
+};
+use crate::{
+    app::App,
+    body::{self, Incoming},
+    models::Model,
+    prepare::{self, Ask, Prepared},
+    refusal::Refusal,
+    remarks::Remarks,
+};
+
+/// What may be asked for, beside [`Settings`].
+#[derive(Debug, Deserialize)]
+pub(crate) struct NativeRequest {
+    prompt: Value,
+    model: Option<String>,
+    stream: Option<bool>,
+    return_tokens: Option<bool>,
+    response_fields: Option<Vec<String>>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+impl Ask for NativeRequest {
+    fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+}
+
+/// Goes on with a text.
+pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
+    let (answers, how) = prepare::begin(&app, incoming, prepared).await?;
+    write::respond(answers, how).await
+}
+
+fn prepared(model: &Model, request: NativeRequest, remarks: &Remarks) -> Result<(Prepared, How), Refusal> {
+    let NativeRequest { prompt, stream, return_tokens, response_fields, rest, .. } = request;
+    let prompts = prompt::ids(model, &prompt)?;
+    let settings: Settings = body::understand(Value::Object(rest), settings::ACCEPTED, remarks)?;
+    let wish = Wish {
+        is_list: prompt::is_list(&prompt),
+        is_stream: stream == Some(true),
+        with_tokens: return_tokens == Some(true),
+        fields: response_fields.unwrap_or_default(),
+    };
+    write::prepared(model, &prompts, settings.understand(model, remarks)?, wish)
+}

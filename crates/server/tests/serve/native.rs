@@ -1,0 +1,175 @@
+//! The interfaces of Ollama and of llama.cpp's server, as their clients use them.
+
+use atta_server::{Answer, Server};
+use serde_json::{Value, json};
+
+use crate::tiny;
+
+fn ask(server: &Server, path: &'static str, body: Value) -> Answer {
+    server.answer(path, body.to_string().into_bytes())
+}
+
+/// The answer, which is none of an error.
+fn ok(server: &Server, path: &'static str, body: Value) -> Value {
+    let answer = ask(server, path, body.clone());
+    assert_eq!(answer.status, 200, "{path} {body}: {}", String::from_utf8_lossy(&answer.body));
+    serde_json::from_slice(&answer.body).unwrap()
+}
+
+/// The message of a refusal with that status.
+fn refused(server: &Server, path: &'static str, status: u16, body: Value) -> String {
+    let answer = ask(server, path, body.clone());
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    assert_eq!(answer.status, status, "{path} {body}: {text}");
+    text
+}
+
+#[test]
+fn ollamas_embeddings_are_those_of_openai() {
+    let server = tiny::server();
+    let theirs = ok(&server, "/v1/embeddings", json!({ "input": "One day", "model": "tools" }))["data"][0].clone();
+    let list = ok(&server, "/api/embed", json!({ "model": "tools", "input": ["a cat", "One day"] }));
+    assert_eq!(list["embeddings"][1], theirs["embedding"]);
+    assert!(list["prompt_eval_count"].as_u64() > Some(2) && list["model"] == "tools", "{list}");
+    let one = ok(&server, "/api/embeddings", json!({ "model": "tools", "prompt": "One day" }));
+    assert_eq!(one["embedding"], theirs["embedding"]);
+    assert_eq!(ok(&server, "/api/embed", json!({ "model": "tools" }))["embeddings"], json!([]));
+}
+
+#[test]
+fn a_text_that_is_too_long_for_a_vector_is_cut_unless_that_is_refused() {
+    let (server, long) = (tiny::server(), "One day a cat ".repeat(300));
+    ok(&server, "/api/embed", json!({ "model": "tools", "input": long }));
+    refused(&server, "/api/embed", 400, json!({ "model": "tools", "input": long, "truncate": false }));
+}
+
+#[test]
+fn a_model_is_shown_by_either_name_of_the_field_and_pulled_if_it_is_here() {
+    let server = tiny::server();
+    for field in ["name", "model"] {
+        let shown = ok(&server, "/api/show", json!({ field: "tools:latest", "verbose": true }));
+        assert_eq!(shown["details"]["format"], "gguf");
+    }
+    assert_eq!(ok(&server, "/api/pull", json!({ "model": "tools", "stream": false })), json!({ "status": "success" }));
+    let streamed = ask(&server, "/api/pull", json!({ "name": "tools" }));
+    assert_eq!(
+        (streamed.kind.as_str(), streamed.body.as_slice()),
+        ("application/x-ndjson", &b"{\"status\":\"success\"}\n"[..])
+    );
+    let message = refused(&server, "/api/pull", 404, json!({ "model": "gpt-0" }));
+    assert!(message.contains("gpt-0") && message.contains("atta pull"), "{message}");
+    assert!(refused(&server, "/api/show", 400, json!({})).contains("model"));
+}
+
+#[test]
+fn tools_and_a_format_may_come_together() {
+    let server = tiny::server();
+    let tool = json!({ "type": "function", "function": { "name": "f", "parameters": { "type": "object" } } });
+    let body = json!({
+        "model": "tools", "messages": [{ "role": "user", "content": "Hello!" }], "tools": [tool], "format": "json",
+        "stream": false, "options": { "num_predict": 8 },
+    });
+    assert_eq!(ok(&server, "/api/chat", body)["done"], true);
+}
+
+#[test]
+fn a_completion_tells_why_it_ended_and_how_long_it_took() {
+    let server = tiny::server();
+    let body = json!({ "prompt": "One day", "n_predict": 5, "seed": 7, "ignore_eos": true });
+    let answer = ok(&server, "/completion", body.clone());
+    assert_eq!((&answer["stop_type"], &answer["tokens_predicted"]), (&json!("limit"), &json!(5)));
+    assert!(answer["timings"]["prompt_n"].as_u64() > Some(0) && answer["truncated"] == false, "{answer}");
+    assert_eq!(answer["generation_settings"]["seed"], 7);
+    assert_eq!(ok(&server, "/completion", body)["content"], answer["content"]);
+}
+
+#[test]
+fn a_completion_is_streamed_as_events_of_which_the_last_one_stops() {
+    let server = tiny::server();
+    let body = json!({ "prompt": "One day", "n_predict": 6, "temperature": 0, "ignore_eos": true });
+    let whole = ok(&server, "/completion", body.clone());
+    for more in [json!({}), json!({ "return_tokens": true }), json!({ "n_probs": 2 })] {
+        let mut streamed = body.clone();
+        streamed["stream"] = true.into();
+        streamed.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let answer = ask(&server, "/completion", streamed);
+        let text = String::from_utf8(answer.body).unwrap();
+        let events: Vec<Value> =
+            text.lines().filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok()).collect();
+        let (last, parts) = events.split_last().unwrap();
+        let content: String = parts.iter().map(|part| part["content"].as_str().unwrap()).collect();
+        assert_eq!(content, whole["content"].as_str().unwrap(), "{text}");
+        assert!(
+            last["stop"] == true && last["tokens_predicted"] == 6 && parts.iter().all(|part| part["stop"] == false)
+        );
+        if more != json!({}) {
+            let n_tokens: usize = parts.iter().map(|part| part["tokens"].as_array().unwrap().len()).sum();
+            assert_eq!(n_tokens, 6, "{text}");
+        }
+    }
+}
+
+#[test]
+fn prompts_are_texts_tokens_both_or_lists_of_them() {
+    let server = tiny::server();
+    let ids = ok(&server, "/tokenize", json!({ "content": "One day", "add_special": true }))["tokens"].clone();
+    let of = |prompt: Value| ok(&server, "/completion", json!({ "prompt": prompt, "n_predict": 3, "temperature": 0 }));
+    let one = of(json!("One day"));
+    assert_eq!(of(ids.clone())["content"], one["content"]);
+    let two = of(json!([ids, "One day"]));
+    assert_eq!(
+        (&two[0]["content"], &two[1]["content"], two[1]["index"].as_u64()),
+        (&one["content"], &one["content"], Some(1))
+    );
+    assert!(of(json!([1, "One day", 5]))["content"].is_string());
+    for wrong in [json!([]), json!([99_999_999]), json!(true), json!([[true]]), json!({ "multimodal_data": ["x"] })] {
+        refused(&server, "/completion", 400, json!({ "prompt": wrong }));
+    }
+}
+
+#[test]
+fn a_completion_keeps_to_a_schema_or_a_grammar_and_tells_what_is_asked_for() {
+    let server = tiny::server();
+    let schema = json!({ "enum": ["red", "blue"] });
+    let answer = ok(&server, "/completion", json!({ "prompt": "a", "json_schema": schema, "n_predict": 20 }));
+    assert!(["\"red\"", "\"blue\""].contains(&answer["content"].as_str().unwrap()), "{answer}");
+    let fields = json!(["content", "timings/predicted_n"]);
+    let body = json!({ "prompt": "a", "grammar": "root ::= \"yes\"", "n_predict": 20, "response_fields": fields });
+    let answer = ok(&server, "/completion", body);
+    assert!(answer["content"] == "yes" && answer.as_object().unwrap().len() == 2, "{answer}");
+    assert!(
+        refused(&server, "/completion", 400, json!({ "prompt": "a", "grammar": "root ::= nothing" }))
+            .contains("grammar")
+    );
+}
+
+#[test]
+fn probabilities_come_with_ids_and_bytes() {
+    let server = tiny::server();
+    let answer =
+        ok(&server, "/completion", json!({ "prompt": "One day", "n_probs": 3, "n_predict": 2, "temperature": 0 }));
+    let first = &answer["completion_probabilities"][0];
+    assert!(first["id"].is_u64() && first["bytes"].is_array() && first["logprob"].as_f64() <= Some(0.0), "{answer}");
+    assert_eq!(first["top_logprobs"].as_array().unwrap().len(), 3);
+    assert_eq!(answer["tokens"], json!([]));
+}
+
+#[test]
+fn what_a_model_cannot_do_is_501_with_the_reason() {
+    let server = tiny::server();
+    assert!(refused(&server, "/infill", 501, json!({ "input_prefix": "a", "input_suffix": "b" })).contains("FIM"));
+    assert!(refused(&server, "/reranking", 501, json!({ "query": "a", "documents": ["b"] })).contains("reranker"));
+    let body = json!({ "model": "stories", "prompt": "a", "suffix": "b" });
+    assert!(refused(&server, "/api/generate", 501, body).contains("FIM"));
+}
+
+#[test]
+fn a_template_is_applied_and_pieces_of_tokens_are_told() {
+    let server = tiny::server();
+    let body = json!({ "model": "tools", "messages": [{ "role": "user", "content": [{ "type": "text", "text": "Hello!" }] }] });
+    let prompt = ok(&server, "/apply-template", body)["prompt"].clone();
+    assert_eq!(prompt, "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n");
+    let tokens = ok(&server, "/tokenize", json!({ "content": "One day", "with_pieces": true }))["tokens"].clone();
+    let pieces: String = tokens.as_array().unwrap().iter().map(|token| token["piece"].as_str().unwrap()).collect();
+    assert_eq!(pieces.trim(), "One day");
+}
