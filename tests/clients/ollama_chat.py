@@ -187,8 +187,7 @@ def test_a_schema_is_kept_to(server: Server):
     Cart.model_validate_json(generate(server, format=schema, options=options).response)
     with refused(ollama.ResponseError, status_code=400):
         chat(server, format={"type": "fish"})
-    with refused(ollama.ResponseError, status_code=400):
-        chat(server, format=schema, tools=home_tools())
+    assert chat(server, format=schema, tools=home_tools()).done
 
 
 def test_options_are_kept_to(server: Server):
@@ -271,17 +270,17 @@ def test_latest_is_the_same_model(server: Server):
 def test_the_server_is_found(server: Server):
     """By the probes of clients."""
     assert httpx.head(server.place).status_code == 200
-    assert httpx.get(f"{server.place}/api/version").json()["version"]
+    version = httpx.get(f"{server.place}/api/version").json()["version"]
+    assert tuple(map(int, version.split("."))) >= (0, 6, 4), version
 
 
 def test_what_is_not_supported_is_refused_by_name(server: Server):
-    """Fields and options; null is as good as nothing."""
-    wrong = [("keep_alive", "soon"), ("think", "high"), ("format", "xml"), ("truncate", True), ("shift", True), ("moood", 1)]
-    wrong += [("options", {name: 1}) for name in ("num_gpu", "num_thread", "num_batch", "num_keep", "mirostat", "tfs_z")]
-    wrong += [("options", {"num_ctx": 8192}), ("options", {"num_predict": -3}), ("options", {"temperature": -1})]
+    """Fields and options that would change the result; null is as good as nothing."""
+    wrong = [("keep_alive", "soon"), ("think", "deeply"), ("format", "xml")]
+    wrong += [("options", {"mirostat": 1}), ("options", {"tfs_z": 0.5}), ("options", {"num_predict": -3}), ("options", {"temperature": -1})]
     both = [("/api/chat", name, value) for name, value in wrong] + [("/api/generate", name, value) for name, value in wrong]
-    both += [("/api/generate", name, "x") for name in ("suffix", "template")] + [("/api/generate", "images", ["aGk="])]
-    both += [("/api/chat", "messages", [{**HELLO[0], "images": ["aGk="]}]), ("/api/show", "verbose", True)]
+    both += [("/api/generate", "template", "x"), ("/api/generate", "images", ["aGk="])]
+    both += [("/api/chat", "messages", [{**HELLO[0], "images": ["aGk="]}])]
     missed = []
     for path, name, value in both:
         words = {"/api/chat": {"messages": HELLO}, "/api/generate": {"prompt": "Hello!"}}.get(path, {})
@@ -292,6 +291,40 @@ def test_what_is_not_supported_is_refused_by_name(server: Server):
     assert not missed, missed
     fields = {"options": {"num_gpu": None, "num_predict": 2}, "images": [], "suffix": "", "template": "", "keep_alive": None, "format": ""}
     assert server.post("/api/generate", model=server.model(), prompt="Hello!", stream=False, **fields).status_code == 200
+
+
+def test_what_changes_nothing_is_accepted_with_a_warning(server: Server):
+    """Options of the machine, a context that is too long, fields of later versions."""
+    machine = {"num_gpu": 0, "num_thread": 4, "num_batch": 512, "use_mmap": True, "num_keep": 24, "num_ctx": 9005.0}
+    off = {"mirostat": 0, "mirostat_tau": 5.0, "tfs_z": 1, "penalize_newline": True}
+    options = {"num_predict": 2, **machine, **off, "of_later": 1}
+    answer = server.post("/api/chat", model=server.model(), messages=HELLO, stream=False, truncate=True, moood=1, options=options)
+    warnings = answer.headers.get_list("warning")
+    missing = [name for name in (*machine, "mirostat_tau", "of_later", "moood", "truncate") if not any(name in warning for warning in warnings)]
+    assert answer.status_code == 200 and not missing, (answer.text, missing, warnings)
+
+
+def test_images_of_earlier_messages_are_left_out(server: Server):
+    """Agents send the whole conversation again."""
+    said = [{**HELLO[0], "images": ["aGk="]}, {"role": "assistant", "content": "Hi."}, {"role": "user", "content": "Go on."}]
+    answer = server.post("/api/chat", model=server.model(), messages=said, stream=False, options={"num_predict": 2})
+    assert answer.status_code == 200 and any("images" in warning for warning in answer.headers.get_list("warning")), answer.text
+
+
+def test_texts_become_vectors(server: Server):
+    """By the new path, for lists, and by the old one, for one text."""
+    many = client(server).embed(server.model(), ["The lamp is on.", "It is bright here."])
+    assert len(many.embeddings) == 2 and many.prompt_eval_count > 4, many
+    one = client(server).embeddings(server.model(), "The lamp is on.")
+    assert list(one.embedding) == list(many.embeddings[0])
+
+
+def test_a_model_that_is_here_is_pulled(server: Server):
+    """Programs pull before they ask; nothing else can be had."""
+    assert client(server).pull(server.model()).status == "success"
+    assert [line.status for line in client(server).pull(server.model(), stream=True)] == ["success"]
+    with refused(ollama.ResponseError, status_code=404):
+        client(server).pull("gpt-0")
 
 
 def test_errors_have_their_status(server: Server):
@@ -305,7 +338,7 @@ def test_errors_have_their_status(server: Server):
     with refused(ollama.ResponseError, status_code=400):
         generate(server, "many words " * 5000)
     assert server.post("/api/chat", messages=HELLO).json() == {"error": 'the field "model" is missing'}
-    assert httpx.post(f"{server.place}/api/pull", json={"model": "x"}).status_code == 404
+    assert httpx.post(f"{server.place}/api/push", json={"model": "x"}).status_code == 404
 
 
 def test_thoughts_that_a_model_does_not_have_are_refused(server: Server):

@@ -1,5 +1,6 @@
 """What happens to a server in the world: strange requests, many connections, signals."""
 
+import gzip
 import json
 import os
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import zlib
 
 import httpx
 
@@ -52,10 +54,10 @@ def check_alive(server: Server):
 
 def test_what_is_not_there_is_said_so(server: Server):
     """Paths and methods, with an error in the interface's form."""
-    for path in ("/v1/moderations", "/v2", "/../etc/passwd", "/%00", "/v1/chat/completions/", "/%ff"):
+    for path in ("/v1/moderations", "/v2", "/../etc/passwd", "/%00", "/%ff"):
         answer = httpx.get(server.place + path)
         assert answer.status_code == 404 and answer.json()["error"]["type"] == "invalid_request_error", (path, answer.text)
-    for method, path in (("GET", "/v1/chat/completions"), ("DELETE", "/health"), ("BREW", "/v1/models"), ("PUT", "/v1/completions")):
+    for method, path in (("GET", "/v1/chat/completions"), ("DELETE", "/health"), ("BREW", "/v1/models"), ("PUT", "/v1/completions"), ("GET", "/v1/chat/completions/")):
         answer = httpx.request(method, server.place + path)
         assert answer.status_code == 405 and answer.json()["error"]["message"] and "allow" in answer.headers, (method, path, answer.text)
 
@@ -175,9 +177,9 @@ def test_a_body_that_breaks_off_is_no_request(server: Server):
     check_alive(server)
 
 
-def test_a_body_of_ten_megabytes_is_refused(server: Server):
+def test_a_body_of_twenty_megabytes_is_refused(server: Server):
     """With 413, sent as a whole, in chunks, and where only its length has come."""
-    big = b'{"messages": "' + b"x" * (10 << 20) + b'"}'
+    big = b'{"messages": "' + b"x" * (20 << 20) + b'"}'
     url = f"{server.api}/chat/completions"
     assert httpx.post(url, content=big, timeout=30).status_code == 413
     assert httpx.post(url, content=(big[at : at + 65536] for at in range(0, len(big), 65536)), timeout=30).status_code == 413
@@ -185,18 +187,56 @@ def test_a_body_of_ten_megabytes_is_refused(server: Server):
 
 
 def test_a_length_beyond_the_limit_is_refused_at_once(server: Server):
-    """Nobody has to send ten megabytes to be told that they are too many; `Expect: 100-continue` is there for that."""
-    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 10485760\r\n\r\n"
+    """Nobody has to send twenty megabytes to be told that they are too many; `Expect: 100-continue` is there for that."""
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 20971520\r\n\r\n"
     with connect(server, timeout=5) as sock:
         sock.sendall(head)
         assert b" 413 " in sock.recv(1000).split(b"\r\n")[0]
 
 
-def test_a_body_of_ten_megabytes_may_be_allowed(server: Server):
+def test_bodies_have_the_limit_that_is_asked_for(server: Server):
     """--max-body."""
-    with server.another("--max-body", "16M") as wide:
-        answer = wide.post("/tokenize", content="a " * (5 << 20))
-        assert answer.status_code == 200 and len(answer.json()["tokens"]) > 1 << 20
+    with server.another("--max-body", "1M") as narrow:
+        assert narrow.post("/tokenize", content="a" * (2 << 20)).status_code == 413
+        assert narrow.post("/tokenize", content="a" * (1 << 19)).status_code == 200
+
+
+def test_a_packed_body_is_unpacked_as_far_as_it_may_be(server: Server):
+    """gzip and deflate; a bomb takes no more memory than the limit, and other packings are told which ones there are."""
+    url, body = f"{server.place}/tokenize", json.dumps({"content": "Hello!"}).encode()
+    for encoding, packed in (("gzip", gzip.compress(body)), ("deflate", zlib.compress(body)), ("identity", body)):
+        answer = httpx.post(url, content=packed, headers={"content-encoding": encoding})
+        assert answer.status_code == 200 and answer.json() == server.post("/tokenize", content="Hello!").json(), answer.text
+    bomb = gzip.compress(b'{"content": "' + b" " * (200 << 20), 1)
+    assert httpx.post(url, content=bomb, headers={"content-encoding": "gzip"}, timeout=30).status_code == 413
+    unknown = httpx.post(url, content=body, headers={"content-encoding": "br"})
+    assert unknown.status_code == 415 and "gzip" in unknown.json()["error"]["message"], unknown.text
+    check_alive(server)
+
+
+def test_paths_may_lack_v1_and_end_with_a_slash(server: Server):
+    """As base addresses differ."""
+    for path in ("/chat/completions", "/chat/completions/", "/v1/chat/completions/"):
+        assert server.post(path, messages=HELLO, max_tokens=2).json()["object"] == "chat.completion", path
+    assert server.post("/completions", prompt="a", max_tokens=2).json()["object"] == "text_completion"
+    assert server.post("/embeddings", input="a").json()["object"] == "list"
+    for path in ("/models", "/v1/models/", "/v1/health", f"/models/{server.model()}"):
+        assert httpx.get(server.place + path).status_code == 200, path
+
+
+def test_llama_cpps_own_paths_are_there(server: Server):
+    """What its clients ask for beside OpenAI's."""
+    fields = {"prompt": "Once upon a time", "n_predict": 8, "temperature": 0, "cache_prompt": True}
+    whole = server.post("/completion", **fields).json()
+    assert whole["stop"] and whole["tokens_predicted"] <= 8 and whole["timings"]["predicted_n"] == whole["tokens_predicted"], whole
+    parts = [json.loads(data) for data in events(server.post("/completion", **fields, stream=True))]
+    assert "".join(part["content"] for part in parts) == whole["content"] and parts[-1]["stop"], parts
+    slots = httpx.get(f"{server.place}/slots").json()
+    assert len(slots) == 8 and not any(slot["is_processing"] for slot in slots), slots
+    assert "Hello!" in server.post("/apply-template", messages=HELLO).json()["prompt"]
+    assert httpx.get(f"{server.place}/props").json()["default_generation_settings"]["n_ctx"] == 4096
+    for path in ("/reranking", "/rerank", "/v1/rerank"):
+        assert server.post(path, query="a", documents=["b"]).status_code == 501, path
 
 
 def test_pipelined_requests_are_answered_in_order(server: Server):
@@ -360,12 +400,44 @@ def test_a_port_that_is_taken_is_an_error(server: Server):
 
 
 def test_other_sites_cannot_ask(server: Server):
-    """A page of another site, whose browser sends text without asking first, gets nothing written."""
+    """A page of another site, whose browser sends text without asking first, gets nothing written, and learns what helps."""
     body = json.dumps({"messages": HELLO, "max_tokens": 2})
-    foreign = {"origin": "https://example.org", "content-type": "text/plain", "sec-fetch-site": "cross-site"}
-    assert httpx.post(f"{server.api}/chat/completions", content=body, headers=foreign, timeout=20).status_code == 403
+    for origin in ("https://example.org", "null", "http://localhost.example.org", "file://"):
+        foreign = {"origin": origin, "content-type": "text/plain", "sec-fetch-site": "cross-site"}
+        answer = httpx.post(f"{server.api}/chat/completions", content=body, headers=foreign, timeout=20)
+        assert answer.status_code == 403 and "--allow-origin" in answer.json()["error"]["message"], answer.text
+        assert "access-control-allow-origin" not in answer.headers
+
+
+def test_apps_can_ask(server: Server):
+    """Those of this machine have origins that no web site can have; --allow-origin lets others in."""
+    for origin in ("app://obsidian.md", "vscode-webview://x", "tauri://localhost", "chrome-extension://abc", "http://localhost:3000"):
+        answer = httpx.get(f"{server.api}/models", headers={"origin": origin})
+        assert answer.status_code == 200 and answer.headers["access-control-allow-origin"] == origin, origin
+    with server.another("--allow-origin", "https://chat.example/", "--allow-host", "llm.example") as wide:
+        answer = httpx.get(f"{wide.api}/models", headers={"origin": "https://chat.example", "host": "llm.example"})
+        assert answer.status_code == 200 and answer.headers["access-control-allow-origin"] == "https://chat.example"
+        assert httpx.get(f"{wide.api}/models", headers={"origin": "https://evil.example"}).status_code == 403
+
+
+def test_a_browser_may_ask_before_it_sends_a_key(server: Server):
+    """CORS: the question needs no key, and its answer lets every page send one."""
+    asked = {"origin": "https://chat.example", "access-control-request-method": "POST", "access-control-request-headers": "authorization,content-type"}
+    with server.another("--api-key", "k") as keyed:
+        answer = httpx.options(f"{keyed.api}/chat/completions", headers=asked)
+        assert answer.status_code == 204 and answer.headers["access-control-allow-headers"] == "authorization,content-type"
+        answer = httpx.get(f"{keyed.api}/models", headers={"origin": "https://chat.example", "authorization": "Bearer k"})
+        assert answer.status_code == 200 and answer.headers["access-control-allow-origin"] == "*", answer.headers
+    refused = refusal_of(server, "--port", "0", "--allow-origin", "*")
+    assert refused.returncode not in (0, 101) and "--api-key" in refused.stderr, refused
 
 
 def test_names_that_were_bent_here_get_nothing(server: Server):
-    """DNS rebinding: to the browser, a page of that name may read the answers."""
-    assert httpx.get(f"{server.api}/models", headers={"host": "evil.example.org"}).status_code in (400, 403, 421)
+    """DNS rebinding: to the browser, a page of that name may read the answers. Names that no site can have are answered."""
+    for host in ("evil.example.org", "localhost.example.org", "evil.local.example"):
+        answer = httpx.get(f"{server.api}/models", headers={"host": host})
+        assert answer.status_code == 403 and "--allow-host" in answer.json()["error"]["message"], answer.text
+    for host in ("host.docker.internal:8080", "raspberrypi.local", "my-pc"):
+        assert httpx.get(f"{server.api}/models", headers={"host": host}).status_code == 200, host
+        # A page by such a name may be that of whoever controls the local network.
+        assert httpx.get(f"{server.api}/models", headers={"host": host, "origin": f"http://{host}"}).status_code == 403, host

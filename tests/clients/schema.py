@@ -52,7 +52,7 @@ def before_load_schema(_context, raw_schema):
         example = operation["requestBody"]["content"]["application/json"]["example"]
         if "model" in example:
             example["model"] = name
-        if "text/event-stream" in operation["responses"]["200"]["content"]:
+        if "text/event-stream" in operation["responses"].get("200", {}).get("content", {}):
             # Requests that differ from the example in one field are about half of all; the others seldom have it.
             example["stream"] = True
 
