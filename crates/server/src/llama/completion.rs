@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::{
     prompt,
     settings::{self, Settings},
-    write::{self, How, Wish},
+    write::{self, AnswerPlan, Wish},
 };
 use crate::{
     app::App,
@@ -40,11 +40,11 @@ impl Ask for NativeRequest {
 
 /// Goes on with a text.
 pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
-    let (answers, how) = prepare::begin(&app, incoming, prepared).await?;
-    write::respond(answers, how).await
+    let (answers, plan) = prepare::begin(&app, incoming, prepared).await?;
+    write::respond(answers, plan).await
 }
 
-fn prepared(model: &Model, request: NativeRequest, remarks: &Remarks) -> Result<(Prepared, How), Refusal> {
+fn prepared(model: &Model, request: NativeRequest, remarks: &Remarks) -> Result<(Prepared, AnswerPlan), Refusal> {
     let NativeRequest { prompt, stream, return_tokens, response_fields, rest, .. } = request;
     let prompts = prompt::ids(model, &prompt)?;
     let settings: Settings = body::understand(Value::Object(rest), settings::ACCEPTED, remarks)?;

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{
     settings::{self, Settings},
-    write::{self, How, Wish},
+    write::{self, AnswerPlan, Wish},
 };
 use crate::{
     app::App,
@@ -89,11 +89,11 @@ impl Ask for InfillRequest {
 
 /// Fills a gap.
 pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
-    let (answers, how) = prepare::begin(&app, incoming, prepared).await?;
-    write::respond(answers, how).await
+    let (answers, plan) = prepare::begin(&app, incoming, prepared).await?;
+    write::respond(answers, plan).await
 }
 
-fn prepared(model: &Model, request: InfillRequest, remarks: &Remarks) -> Result<(Prepared, How), Refusal> {
+fn prepared(model: &Model, request: InfillRequest, remarks: &Remarks) -> Result<(Prepared, AnswerPlan), Refusal> {
     let InfillRequest { input_prefix, input_suffix, input_extra, prompt: begun, stream, rest, .. } = request;
     let (prefix, suffix) = (input_prefix + &begun, input_suffix);
     let ids = prompt(model, &Gap { prefix: &prefix, suffix: &suffix, extra: &input_extra })?;

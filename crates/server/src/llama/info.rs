@@ -20,14 +20,14 @@ pub(crate) struct Which {
     model: Option<String>,
 }
 
-type Asked = Result<Query<Which>, QueryRejection>;
+type NamedModel = Result<Query<Which>, QueryRejection>;
 
-fn named(which: Asked) -> Result<Option<String>, Refusal> {
+fn named(which: NamedModel) -> Result<Option<String>, Refusal> {
     which.map(|Query(which)| which.model).map_err(|error| Refusal::bad(error.body_text()))
 }
 
 /// What a model is, as far as that is known without loading it. No path of a file is told: `model_path` is its name.
-pub(crate) async fn props(State(app): State<Arc<App>>, which: Asked) -> Result<Json<Value>, Refusal> {
+pub(crate) async fn props(State(app): State<Arc<App>>, which: NamedModel) -> Result<Json<Value>, Refusal> {
     let (name, model) = app.models.look_up(named(which)?.as_deref())?;
     let models: Vec<Value> =
         app.models.all().map(|(name, is_loaded)| json!({ "name": name, "loaded": is_loaded })).collect();
@@ -58,7 +58,7 @@ pub(crate) async fn props(State(app): State<Arc<App>>, which: Asked) -> Result<J
 }
 
 /// The slots of a model: places for texts at the same time. Which text is in which is not told, nor what it says.
-pub(crate) async fn slots(State(app): State<Arc<App>>, which: Asked) -> Result<Json<Value>, Refusal> {
+pub(crate) async fn slots(State(app): State<Arc<App>>, which: NamedModel) -> Result<Json<Value>, Refusal> {
     let (_, model) = app.models.look_up(named(which)?.as_deref())?;
     let model = model.as_deref();
     let n_running = model.map_or(0, |model| model.worker.status().n_running);

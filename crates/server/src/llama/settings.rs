@@ -100,9 +100,10 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// The names of all fields that say how a text is written, and nothing else.
-    pub(super) fn understand(self, model: &Model, remarks: &Remarks) -> Result<GenerateOptions, Refusal> {
+    /// What they mean to a model.
+    pub(super) fn understand(mut self, model: &Model, remarks: &Remarks) -> Result<GenerateOptions, Refusal> {
         self.refuse_unsupported()?;
+        let dry = self.take_dry();
         let constraint = constraint(self.grammar, self.json_schema, remarks)?;
         let n_logprobs = n_logprobs(self.n_probs)?;
         let mut biases = self.logit_bias.map_or(Ok(Vec::new()), |biases| logit_bias(model, biases))?;
@@ -131,16 +132,20 @@ impl Settings {
         sampling.logit_bias = biases;
         sampling.repeat_window = self.repeat_last_n.map_or(sampling.repeat_window, counted);
         sampling.top_n_sigma = self.top_n_sigma.unwrap_or(sampling.top_n_sigma);
-        let default = DryOptions::default();
-        sampling.dry = DryOptions {
-            multiplier: self.dry_multiplier.unwrap_or(default.multiplier),
-            base: self.dry_base.filter(|&base| base >= 1.0).unwrap_or(default.base),
-            allowed_length: self.dry_allowed_length.map_or(default.allowed_length, counted),
-            penalty_last_n: self.dry_penalty_last_n.map_or(default.penalty_last_n, |n| counted(n).min(model.n_ctx)),
-            sequence_breakers: self.dry_sequence_breakers.unwrap_or(default.sequence_breakers),
-        };
-        options.sampling.validate().map_err(atta_engine::Error::from)?;
+        sampling.dry = dry.into_options(model.n_ctx);
+        sampling.validate().map_err(atta_engine::Error::from)?;
         Ok(GenerateOptions { constraint, ..options })
+    }
+
+    /// Takes the fields of DRY out.
+    fn take_dry(&mut self) -> Dry {
+        Dry {
+            multiplier: self.dry_multiplier,
+            base: self.dry_base,
+            allowed_length: self.dry_allowed_length,
+            penalty_last_n: self.dry_penalty_last_n,
+            sequence_breakers: self.dry_sequence_breakers.take(),
+        }
     }
 
     /// Refuses what is not here, unless its value switches it off.
@@ -161,6 +166,29 @@ impl Settings {
         match wanted.into_iter().find(|(_, is)| *is) {
             Some((name, _)) => Err(Refusal::field(name, format!("{name} is not supported"))),
             None => Ok(()),
+        }
+    }
+}
+
+/// What is asked of DRY.
+struct Dry {
+    multiplier: Option<f32>,
+    base: Option<f32>,
+    allowed_length: Option<i64>,
+    penalty_last_n: Option<i64>,
+    sequence_breakers: Option<Vec<String>>,
+}
+
+impl Dry {
+    /// For a context of `n_ctx` tokens, which is as far back as it can look.
+    fn into_options(self, n_ctx: usize) -> DryOptions {
+        let default = DryOptions::default();
+        DryOptions {
+            multiplier: self.multiplier.unwrap_or(default.multiplier),
+            base: self.base.filter(|&base| base >= 1.0).unwrap_or(default.base),
+            allowed_length: self.allowed_length.map_or(default.allowed_length, counted),
+            penalty_last_n: self.penalty_last_n.map_or(default.penalty_last_n, |n| counted(n).min(n_ctx)),
+            sequence_breakers: self.sequence_breakers.unwrap_or(default.sequence_breakers),
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::{
 const PRIORITY: u8 = 1;
 
 /// How answers are to be sent.
-pub(super) struct How {
+pub(super) struct AnswerPlan {
     /// Whether the answer is a list, as the prompt is.
     pub(super) is_list: bool,
     pub(super) is_stream: bool,
@@ -53,7 +53,7 @@ pub(super) fn prepared(
     prompts: &[Vec<u32>],
     mut options: GenerateOptions,
     wish: Wish,
-) -> Result<(Prepared, How), Refusal> {
+) -> Result<(Prepared, AnswerPlan), Refusal> {
     let Wish { is_list, is_stream, with_tokens, fields } = wish;
     let with_probs = options.n_logprobs.is_some();
     let settings = settings::to_json(&options);
@@ -62,7 +62,7 @@ pub(super) fn prepared(
         options.n_logprobs = Some(0);
     }
     let text = |ids: &Vec<u32>| String::from_utf8_lossy(&model.engine.tokenizer().decode(ids)).into_owned();
-    let how = How {
+    let plan = AnswerPlan {
         is_list,
         is_stream,
         with_tokens,
@@ -72,7 +72,7 @@ pub(super) fn prepared(
         prompts: prompts.iter().map(text).collect(),
     };
     let prepared = prepare::texts(model, prompts, &options, 1).map_err(in_our_words)?;
-    Ok((prepared.with_priority(PRIORITY), how))
+    Ok((prepared.with_priority(PRIORITY), plan))
 }
 
 /// Fields by their names in this interface.
@@ -83,22 +83,22 @@ fn in_our_words(refusal: Refusal) -> Refusal {
 }
 
 /// Sends answers.
-pub(super) async fn respond(answers: Answers, how: How) -> Result<Response, Refusal> {
+pub(super) async fn respond(answers: Answers, plan: AnswerPlan) -> Result<Response, Refusal> {
     let n = answers.len();
     let teller = Teller {
         model: Arc::clone(answers.model()),
-        how,
+        plan,
         texts: vec![String::new(); n],
         held: vec![None; n],
         thoughts: (0..n).map(|_| Vec::new()).collect(),
         n_written: vec![0; n],
     };
-    if teller.how.is_stream { Ok(stream::events(answers, teller)) } else { teller.whole(answers).await }
+    if teller.plan.is_stream { Ok(stream::events(answers, teller)) } else { teller.whole(answers).await }
 }
 
 struct Teller {
     model: Arc<Model>,
-    how: How,
+    plan: AnswerPlan,
     /// What each answer is so far.
     texts: Vec<String>,
     /// Text of each that waits for the token that comes with it.
@@ -120,12 +120,12 @@ impl Teller {
                     let thoughts = std::mem::take(&mut self.thoughts[i]);
                     let mut object = self.last(i, &end, &thoughts);
                     object["content"] = end.outcome.text.as_str().into();
-                    objects[i] = Some(selected(object, &self.how.fields));
+                    objects[i] = Some(selected(object, &self.plan.fields));
                 }
             }
         }
         let mut objects: Vec<Value> = objects.into_iter().flatten().collect();
-        let body = if self.how.is_list { objects.into() } else { objects.pop().unwrap_or_default() };
+        let body = if self.plan.is_list { objects.into() } else { objects.pop().unwrap_or_default() };
         Ok(Json(body).into_response())
     }
 
@@ -141,11 +141,11 @@ impl Teller {
 
     fn ids(&self, thoughts: &[Thought]) -> Vec<u32> {
         let ids = thoughts.iter().map(|thought| thought.chosen.id);
-        if self.how.with_tokens || self.how.is_stream { ids.collect() } else { Vec::new() }
+        if self.plan.with_tokens || self.plan.is_stream { ids.collect() } else { Vec::new() }
     }
 
     fn add_probs(&self, object: &mut Value, thoughts: &[Thought]) {
-        if self.how.with_probs && !thoughts.is_empty() {
+        if self.plan.with_probs && !thoughts.is_empty() {
             let all = thoughts.iter().map(|thought| probabilities(&self.model, thought));
             object["completion_probabilities"] = all.collect();
         }
@@ -159,16 +159,16 @@ impl Teller {
             (_, Some(_)) => "word",
             _ => "eos",
         };
-        let text = if self.how.is_stream { &self.texts[i] } else { &end.outcome.text };
+        let text = if self.plan.is_stream { &self.texts[i] } else { &end.outcome.text };
         let mut object = json!({
             "index": i, "content": "", "tokens": self.ids(thoughts), "id_slot": -1, "stop": true,
             "model": self.model.name, "tokens_predicted": done.n_generated, "tokens_evaluated": done.n_prompt,
-            "generation_settings": self.how.settings, "prompt": self.how.prompts[i],
+            "generation_settings": self.plan.settings, "prompt": self.plan.prompts[i],
             "has_new_line": text.contains('\n'), "truncated": false, "stop_type": kind,
             "stopping_word": done.stop.as_deref().unwrap_or_default(),
             "tokens_cached": done.n_prompt + done.n_generated, "timings": timings(end),
         });
-        if !self.how.is_stream {
+        if !self.plan.is_stream {
             self.add_probs(&mut object, thoughts);
         }
         object
@@ -181,7 +181,7 @@ impl Writer for Teller {
     }
 
     fn write(&mut self, i: usize, happening: Happening) -> Vec<Event> {
-        let waits = self.how.with_probs || self.how.with_tokens;
+        let waits = self.plan.with_probs || self.plan.with_tokens;
         match happening {
             Happening::Piece(Piece::Text(text)) => {
                 self.texts[i].push_str(&text);
@@ -199,7 +199,7 @@ impl Writer for Teller {
             }
             Happening::End(end) => {
                 let held = self.held[i].take().map(|text| self.part(i, &text, &[]).into());
-                let last = selected(self.last(i, &end, &[]), &self.how.fields).into();
+                let last = selected(self.last(i, &end, &[]), &self.plan.fields).into();
                 held.into_iter().chain([last]).collect()
             }
             Happening::Piece(_) => Vec::new(),
