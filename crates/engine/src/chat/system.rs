@@ -43,7 +43,10 @@ impl SystemSupport {
         let first = shows(template, tools, &[system.clone(), user.clone()]);
         let repeated = first && shows(template, tools, &[system.clone(), Message::system(two), user.clone()]);
         let (answer, again) = (Message::assistant(answer), Message::user(again));
-        let later = first && shows(template, tools, &[user, answer, system, again]);
+        let alone = [user.clone(), answer.clone(), system.clone(), again.clone()];
+        // DeepSeek R1 keeps the last of two system messages only.
+        let second = [system, user, answer, Message::system(two), again];
+        let later = first && shows(template, tools, &alone) && shows(template, tools, &second);
         Self { first, repeated, later }
     }
 
@@ -145,10 +148,14 @@ mod tests {
     fn probes_find_the_system_messages_that_a_template_writes() {
         let only_first = "{% for m in messages %}{% if m.role == 'system' and not loop.first %}\
                           {{ raise_exception('must be first') }}{% endif %}{{ m.content }}{% endfor %}";
+        let keeps_last = "{% set ns = namespace(s='') %}{% for m in messages if m.role == 'system' %}\
+                          {% set ns.s = m.content %}{% endfor %}{{ ns.s }}\
+                          {% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}";
         for (source, first, repeated, later) in [
             ("{% for m in messages %}{{ m.content }}{% endfor %}", true, true, true),
             (only_first, true, false, false),
             ("{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}", false, false, false),
+            (keeps_last, true, false, false),
         ] {
             assert_eq!(support(source), SystemSupport { first, repeated, later }, "{source}");
         }
