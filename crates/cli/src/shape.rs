@@ -58,7 +58,7 @@ fn constraint(flags: &ShapeFlags) -> Result<atta::Constraint, Failure> {
     use crate::{args::JsonKind, input};
     use atta::Constraint;
     if let Some(path) = &flags.schema {
-        return Ok(Constraint::Schema(input::read_text(path)?));
+        return schema(path, flags.schema_open);
     }
     if let Some(path) = &flags.grammar {
         let text = input::read_text(path)?;
@@ -72,4 +72,16 @@ fn constraint(flags: &ShapeFlags) -> Result<atta::Constraint, Failure> {
         (None, Some(JsonKind::Value)) => Constraint::JsonValue,
         (None, _) => Constraint::JsonObject,
     })
+}
+
+/// The schema in a file. What cannot be kept to is an error.
+#[cfg(feature = "constrain")]
+fn schema(path: &std::path::Path, is_open: bool) -> Result<atta::Constraint, Failure> {
+    use atta::{Constraint, OtherProperties, SchemaOptions, Strictness};
+    let others = if is_open { OtherProperties::Open } else { OtherProperties::Closed };
+    let options = SchemaOptions { strictness: Strictness::Strict, others };
+    let (constraint, remarks) = Constraint::from_schema(&crate::input::read_text(path)?, options)
+        .map_err(|error| Failure::Failed(error.to_string()))?;
+    remarks.iter().for_each(|remark| crate::load::warn(remark));
+    Ok(constraint)
 }

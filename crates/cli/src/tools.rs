@@ -12,6 +12,7 @@ use crate::{args::ToolFlags, failure::Failure, input};
 pub(crate) fn tool_use(flags: &ToolFlags) -> Result<Option<ToolUse>, Failure> {
     let Some(path) = &flags.tools else { return Ok(None) };
     let tools = ToolSet::parse(&input::read_text(path)?).map_err(|error| Failure::at(path, error))?;
+    tools.remarks().iter().for_each(|remark| crate::load::warn(remark));
     let choice = match &flags.tool_choice {
         Some(choice) => choice.parse().map_err(|error| Failure::Usage(format!("--tool-choice: {error}")))?,
         None => ToolChoice::Auto,

@@ -15,6 +15,11 @@ pub(crate) struct ShapeFlags {
     /// Write JSON that this JSON Schema allows; -: it comes on standard input. Keywords that cannot be kept to are errors
     #[arg(long, value_name = "FILE", conflicts_with_all = ["regex", "grammar"])]
     pub(crate) schema: Option<PathBuf>,
+    /// Let objects have properties that the schema does not list, unless it forbids them; they may not by default, where
+    /// the schema lists some
+    #[cfg(feature = "constrain")]
+    #[arg(long, requires = "schema")]
+    pub(crate) schema_open: bool,
     /// Write what this regular expression matches as a whole
     #[arg(long, value_name = "R", conflicts_with = "grammar", value_parser = NonEmptyStringValueParser::new())]
     #[arg(allow_hyphen_values = true)]

@@ -2,8 +2,10 @@
 //!
 //! The one idea: the same grammar over a vocabulary of single bytes, where the mask says which bytes may follow. A search by
 //! breadth finds the shortest end if it is near. A long end (an array that lacks 400 items) is found by always taking the
-//! byte that looks most like an end. What loops that way (`a*b`) is left to a longer search by breadth. Every end that
-//! is found is one, because the grammar has accepted it.
+//! byte that looks most like an end. An end behind a text that must be spelled (`.*hello`, a date within an object) is found
+//! in stages: from one place where something can be closed to the next, by bytes and by the texts that the grammar itself
+//! has. What is left is left to a longer search by breadth. Every end that is found is one, because the grammar has
+//! accepted it.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -16,6 +18,7 @@ use llguidance::{
 use super::{
     ConstraintError,
     grammars::{Grammars, factory, parser},
+    literals,
     vocabulary::{is_name, trie, word},
 };
 
@@ -46,6 +49,15 @@ const NARROW: Breadth = Breadth { n_alike: 3, n_tried: 24, n_steps: 30_000 };
 const WIDE: Breadth = Breadth { n_alike: 200, n_tried: 24, n_steps: 500_000 };
 const FULL: Breadth = Breadth { n_alike: 3, n_tried: 256, n_steps: 500_000 };
 
+/// For all stages together.
+const STAGED_STEPS: usize = 150_000;
+/// Steps of one stage, each a byte or a text; and those among them, from its beginning, where texts are tried.
+const STAGE_DEPTH: usize = 48;
+const SPELLED_DEPTH: usize = 3;
+/// What closes something, where it changes what may follow.
+const CLOSERS: &[u8] = b"}])\"";
+/// As many bytes of free text in a row make no end.
+const MAX_IDLE: usize = 5_000;
 /// If more bytes may follow, this is free text, and a dot in it is as good as anything.
 const FREE_TEXT: usize = 64;
 
@@ -67,7 +79,8 @@ pub(super) fn short(
     let _memory = grammars.budget.reserve("grammar", BYTES_PER_TOKEN * u64::from(alphabet.end) + (1 << 20))?;
     let mut search = Search::new(grammars, grammar, (alphabet, tokens)).map_err(|_| endless())?;
     let near = search.by_breadth(NARROW).or_else(|| search.greedily());
-    let path = near.or_else(|| search.by_breadth(WIDE)).or_else(|| search.by_breadth(FULL));
+    let staged = near.or_else(|| search.in_stages(&literals::of_grammar(grammar)));
+    let path = staged.or_else(|| search.by_breadth(WIDE)).or_else(|| search.by_breadth(FULL));
     Ok(search.alphabet.spell(&path.ok_or_else(endless)?))
 }
 
@@ -166,8 +179,14 @@ impl Search {
     /// The way that looks most like an end at every step.
     fn greedily(&mut self) -> Option<Path> {
         self.go_to(&[])?;
+        let (mut before, mut n_idle) = (None, 0);
         while !self.matcher.is_accepting().ok()? {
             let mask = self.matcher.compute_mask().ok()?;
+            n_idle = if before.as_ref() == Some(&mask) { n_idle + 1 } else { 0 };
+            if n_idle > MAX_IDLE {
+                return None;
+            }
+            before = Some(mask.clone());
             let symbol = *self.tried(&mask, NARROW.n_tried).first()?;
             self.matcher.consume_token(symbol).ok()?;
             self.at.push(symbol);
@@ -176,6 +195,95 @@ impl Search {
             }
         }
         Some(self.at.clone())
+    }
+
+    /// A way from one place where something can be closed to the next.
+    fn in_stages(&mut self, texts: &[String]) -> Option<Path> {
+        let spell = |text: &String| text.bytes().map(|byte| self.alphabet.byte(byte)).collect();
+        let texts: Vec<Path> = texts.iter().map(spell).collect();
+        self.n_steps = 0;
+        let mut path = Path::new();
+        while path.len() < MAX_BYTES && self.n_steps < STAGED_STEPS {
+            self.go_to(&path)?;
+            if self.matcher.is_accepting().ok()? {
+                return Some(path);
+            }
+            let mask = self.matcher.compute_mask().ok()?;
+            match self.forced(&mask).or_else(|| self.closer(&mask)) {
+                Some(symbol) => path.push(symbol),
+                None => path = self.stage(path, &texts)?,
+            }
+        }
+        None
+    }
+
+    /// The only byte that may follow.
+    fn forced(&self, mask: &SimpleVob) -> Option<u32> {
+        let only = if mask.num_set() == 1 { mask.first_bit_set()? as u32 } else { return None };
+        Some(only).filter(|&symbol| symbol != self.alphabet.end)
+    }
+
+    /// What closes something here. In free text a bracket does not: the same may follow as before.
+    fn closer(&mut self, mask: &SimpleVob) -> Option<u32> {
+        let symbols = CLOSERS.iter().map(|&byte| self.alphabet.byte(byte));
+        let allowed: Vec<u32> = symbols.filter(|&symbol| mask.get(symbol as usize)).collect();
+        for symbol in allowed {
+            self.n_steps += 2;
+            self.matcher.consume_token(symbol).ok()?;
+            let is_closed = self.matcher.is_accepting().ok()? || self.matcher.compute_mask().ok()? != *mask;
+            self.matcher.rollback(1).ok()?;
+            if is_closed {
+                return Some(symbol);
+            }
+        }
+        None
+    }
+
+    /// The way on to the nearest place where the text may end, or something can be closed.
+    fn stage(&mut self, from: Path, texts: &[Path]) -> Option<Path> {
+        let mut level = vec![from];
+        for depth in 0..STAGE_DEPTH {
+            let mut next = Vec::new();
+            let mut n_alike: HashMap<SimpleVob, usize> = HashMap::new();
+            for path in level {
+                self.go_to(&path)?;
+                if depth > 0 && self.matcher.is_accepting().ok()? {
+                    return Some(path);
+                }
+                let mask = self.matcher.compute_mask().ok()?;
+                if depth > 0 && self.closer(&mask).is_some() {
+                    return Some(path);
+                }
+                let n = n_alike.entry(mask.clone()).or_default();
+                *n += 1;
+                if *n > NARROW.n_alike * 4 {
+                    continue;
+                }
+                if depth < SPELLED_DEPTH {
+                    self.spelled(&path, texts, &mut next)?;
+                }
+                if *n <= NARROW.n_alike {
+                    next.extend(extended(&path, self.tried(&mask, NARROW.n_tried)));
+                }
+                if self.n_steps > STAGED_STEPS {
+                    return None;
+                }
+            }
+            level = next;
+        }
+        None
+    }
+
+    /// The ways on by texts that may follow as a whole.
+    fn spelled(&mut self, path: &Path, texts: &[Path], next: &mut Vec<Path>) -> Option<()> {
+        let firsts = self.matcher.compute_mask().ok()?;
+        for text in texts.iter().filter(|text| firsts.get(text[0] as usize)) {
+            self.n_steps += 1;
+            if self.matcher.validate_tokens(text).ok()? == text.len() {
+                next.push([&path[..], text].concat());
+            }
+        }
+        Some(())
     }
 
     /// Takes the matcher there.

@@ -88,7 +88,7 @@ pub(super) fn parser(factory: &ParserFactory, grammar: TopLevelGrammar) -> Resul
     let matcher = thread::scope(|scope| {
         let maker = thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, make);
         let maker = maker.map_err(|error| format!("no thread to read it: {error}"))?;
-        maker.join().map_err(|_| "it cannot be read".to_owned())
+        maker.join().map_err(|_| "it cannot be read (a fault of the reader, of this constraint alone)".to_owned())
     })?;
     match matcher.get_error() {
         None => Ok(matcher),
@@ -103,15 +103,44 @@ const MAX_REASON: usize = 300;
 pub(super) fn reason(error: &str) -> String {
     let telling = error.lines().find_map(|line| line.trim().strip_prefix("error: "));
     let line = telling.or_else(|| error.lines().find(|line| !line.trim().is_empty())).unwrap_or("no reason is given");
-    let line = match line.strip_prefix("Unimplemented keys: ") {
-        Some(keys) => format!("keywords that are not supported: {}", keys.trim_matches(['[', ']'])),
-        None if line.starts_with("oneOf constraints") => {
-            "\"oneOf\" is supported only where its alternatives exclude each other; \"anyOf\" is, always".to_owned()
-        }
-        None => line.to_owned(),
-    };
+    let line = in_our_words(line).unwrap_or_else(|| line.to_owned());
     match line.char_indices().nth(MAX_REASON) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
     }
+}
+
+/// What llguidance says of its own insides, as something that the writer of a constraint can act on.
+fn in_our_words(line: &str) -> Option<String> {
+    const WORDS: [(&str, &str); 12] = [
+        (
+            "oneOf constraints",
+            "\"oneOf\" is supported only where its alternatives exclude each other; \"anyOf\" is, always",
+        ),
+        (
+            "Regex is empty",
+            "no string matches all of a pattern, a format, a value and a length that must hold together",
+        ),
+        ("Unable to determine if regex is empty", "a pattern with its format and lengths is too complex: simplify it"),
+        (
+            "circular references with sibling keys",
+            "\"$ref\" in a circle with other keywords beside it is not supported",
+        ),
+        ("schema too large", "it is too large: leave parts of it out"),
+        ("Schema intersection stack level", "\"allOf\" and \"$ref\" are nested too deep (the stack level of 128)"),
+        ("incompatible types", "parts of the schema that must hold together allow no common value"),
+        ("schema is false", "a part of it that must be there allows no value"),
+        ("NoExtension", "the constraint allows no text here"),
+        ("grammar size", "it is too large (the grammar size): leave parts of it out"),
+        ("lexer states", "it is too complex (lexer states): simplify its regular expressions"),
+        ("initial lexer configuration", "it is too complex: simplify its regular expressions"),
+    ];
+    if let Some(keys) = line.strip_prefix("Unimplemented keys: ") {
+        return Some(format!("keywords that are not supported: {}", keys.trim_matches(['[', ']'])));
+    }
+    if let Some((_, words)) = WORDS.iter().find(|(theirs, _)| line.contains(theirs)) {
+        return Some((*words).to_owned());
+    }
+    let unsatisfiable = line.strip_prefix("Unsatisfiable schema: ");
+    unsatisfiable.map(|why| format!("no value matches: {why}"))
 }

@@ -32,7 +32,11 @@ impl Guide {
     pub(crate) fn new(grammars: &Arc<Grammars>, constraint: &Constraint) -> Result<Self, Error> {
         let memory = grammars.budget.reserve("grammar", guide_bytes(constraint.n_bytes()))?;
         let grammar = constraint.grammar()?;
-        let matcher = parser(&grammars.factory, grammar.clone()).map_err(|what| constraint.error(what))?;
+        let mut matcher = parser(&grammars.factory, grammar.clone()).map_err(|what| constraint.error(what))?;
+        // What allows no text at all is an error before a prompt is read.
+        if let Err(error) = matcher.compute_mask_or_eos() {
+            return Err(constraint.error(reason(&error.to_string())).into());
+        }
         let mask = grammars.factory.tok_env().tok_trie().alloc_token_set();
         let (grammars, has_names) = (Arc::clone(grammars), constraint.may_name_tokens());
         Ok(Self { grammars, grammar, has_names, matcher, mask, tokens: Vec::new(), _memory: memory })

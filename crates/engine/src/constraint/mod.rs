@@ -10,6 +10,9 @@ mod closing;
 pub mod gbnf;
 mod grammars;
 mod guide;
+mod lark;
+mod literals;
+pub(crate) mod prepare;
 pub(crate) mod schema;
 #[cfg(test)]
 mod tests;
@@ -29,8 +32,9 @@ pub enum Constraint {
     JsonObject,
     /// Any JSON value.
     JsonValue,
-    /// A JSON value that a schema allows (JSON Schema, drafts 4 to 2020-12). Keywords that cannot be kept to are errors.
-    /// Properties come in the order of the schema, others after them.
+    /// A JSON value that a schema allows (JSON Schema, drafts 4 to 2020-12), with open objects. Keywords that cannot be
+    /// kept to are errors; [`Constraint::from_schema`] gives a choice. Properties come in the order of the schema, others
+    /// after them.
     Schema(String),
     /// A text that a regular expression matches as a whole, in the syntax of the crate *regex*, without anchors and
     /// look-around.
@@ -127,8 +131,14 @@ impl Constraint {
     ///
     /// # Errors
     /// [`ConstraintError::Schema`] if the schema is no JSON, or cannot be kept to.
-    pub fn from_schema(text: &str, _options: SchemaOptions) -> Result<(Self, Vec<String>), ConstraintError> {
-        Ok((Self::Schema(text.to_owned()), Vec::new()))
+    pub fn from_schema(text: &str, options: SchemaOptions) -> Result<(Self, Vec<String>), ConstraintError> {
+        if text.len() > MAX_SCHEMA_BYTES {
+            let what = format!("{} bytes, expected at most {MAX_SCHEMA_BYTES}", text.len());
+            return Err(ConstraintError::Schema(what));
+        }
+        let prepared = schema::read(text, options)?;
+        let remarks = prepared.remarks.iter().map(|remark| format!("schema: {remark}")).collect();
+        Ok((Self::Schema(prepared.schema.to_string()), remarks))
     }
 
     /// Bytes of its text.
@@ -180,7 +190,7 @@ impl Constraint {
             Self::Gbnf(_) => {
                 Ok(TopLevelGrammar::from_lark(gbnf::to_lark(text).map_err(|e| self.error(e.to_string()))?))
             }
-            _ => Ok(TopLevelGrammar::from_lark(text.clone())),
+            _ => Ok(TopLevelGrammar::from_lark(lark::prepared(text)?)),
         }
     }
 

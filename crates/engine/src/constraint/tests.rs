@@ -268,14 +268,13 @@ fn what_cannot_be_kept_to_says_what_and_why() {
     let grammars = &small()[0];
     let error = |constraint| Guide::new(grammars, &constraint).err().map(|error| error.to_string()).unwrap_or_default();
     let schema = |text: &str| error(Constraint::Schema(text.to_owned()));
-    let unsupported = |keyword: &str| format!("schema: keywords that are not supported: \"{keyword}\"");
-    assert_eq!(schema(r#"{"type": "object", "propertyNames": {"pattern": "a"}}"#), unsupported("propertyNames"));
-    assert_eq!(schema(r#"{"type": "array", "uniqueItems": true}"#), unsupported("uniqueItems"));
-    assert_eq!(schema(r#"{"not": {"type": "string"}}"#), unsupported("not"));
+    let unsupported = |at: &str, keyword: &str| format!("schema: {at}the keyword \"{keyword}\" is not supported: ");
+    assert!(schema(r#"{"type": "array", "uniqueItems": true}"#).starts_with(&unsupported("", "uniqueItems")));
+    assert!(schema(r#"{"items": {"not": {"type": "null"}}}"#).starts_with(&unsupported("/items: ", "not")));
     let overlapping = r#"{"oneOf": [{"type": "string", "maxLength": 3}, {"type": "string", "minLength": 2}]}"#;
     assert!(schema(overlapping).contains("\"oneOf\" is supported only where"));
     assert!(schema(r#"{"$ref": "https://example.com/schema"}"#).contains("https://example.com/schema"));
-    assert_eq!(schema(r#"{"type": "string", "format": "klingon"}"#), "schema: Unknown format: klingon");
+    assert!(schema(r#"{"type": "string", "format": "klingon"}"#).contains("\"klingon\" is unknown"));
     assert!(schema(r#"{"type": "integer", "minimum": 3, "maximum": 2}"#).contains("minimum (3)"));
     let regex = |text: &str| error(Constraint::Regex(text.to_owned()));
     assert_eq!(regex("(a"), "regular expression: unclosed group");
@@ -352,7 +351,7 @@ fn hostile_constraints_cost_little() {
     let schemas = made(schemas.into_iter().map(Constraint::Schema).collect());
     assert_eq!(regexes, [true, true, true, false, false, false, true, true]);
     assert_eq!(larks, [false, true, true, false, true, false, true, true]);
-    assert_eq!(schemas, [false, true, false, false, true, true, true, true]);
+    assert_eq!(schemas, [false, true, false, false, true, true, false, true]);
 }
 
 /// What became of the cases of a test suite.
@@ -437,7 +436,8 @@ fn a_name_cannot_be_written_a_second_time_in_another_way() {
 fn a_value_that_cannot_be_written_is_an_error() {
     let grammars = small().swap_remove(0);
     let made = |text: &str| Guide::new(&grammars, &Constraint::Schema(text.to_owned())).map(|_| ());
-    assert!(made(r#"{"const": "\u0001"}"#).is_err());
+    assert!(made(r#"{"const": "\u0001"}"#).is_ok() && made(r#"{"enum": ["\u007f"]}"#).is_ok());
+    assert!(made(r#"{"type": "object", "properties": {"a": {"const": "\u0001"}}}"#).is_err());
     assert!(made(r#"{"items": {"enum": [["\u007f"]]}}"#).is_err());
     assert!(made(r#"{"enum": ["\u0001", "a"]}"#).is_ok() && made(r#"{"const": "\n\u0008\u00ff"}"#).is_ok());
     assert!(made(r#"{"minProperties": 2}"#).unwrap_err().to_string().contains("\"minProperties\" of 2"));
@@ -472,7 +472,7 @@ fn chains_of_references_are_followed_to_their_end_or_refused() {
         made.err().map(|error| error.to_string()).unwrap_or_default()
     };
     let outcomes: Vec<String> = schemas.iter().map(outcome).collect();
-    let refused = "schema: \"$ref\" to more than 500 different places";
+    let refused = "schema: /$defs/d499: \"$ref\" to more than 500 different places";
     assert!(outcomes[0].is_empty() && outcomes[1].contains("grammar size"), "{outcomes:?}");
     assert!(outcomes[3].contains("stack level") && outcomes[5].contains("too large"), "{outcomes:?}");
     assert_eq!([&outcomes[2], &outcomes[4], &outcomes[6]], [refused; 3]);

@@ -5,11 +5,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    choice::ToolChoice,
-    error::ToolError,
-    schema::{self, arguments_schema},
-};
+use super::{choice::ToolChoice, error::ToolError, schema::arguments_schema};
+use crate::constraint::Strictness;
 
 /// Bytes of all definitions together.
 const MAX_BYTES: usize = 1 << 20;
@@ -130,7 +127,7 @@ impl ToolSet {
     fn add(&mut self, i: usize, definition: Value) -> Result<(), ToolError> {
         let mut wrapper = wrapped(i, definition)?;
         let function = function(i, &mut wrapper)?;
-        let tool = tool(i, function)?;
+        let tool = tool(i, function, &mut self.remarks)?;
         if self.contains(&tool.name) {
             return Err(ToolError::Duplicate(tool.name));
         }
@@ -166,7 +163,7 @@ fn function(i: usize, wrapper: &mut Map<String, Value>) -> Result<&mut Map<Strin
 }
 
 /// Checks a function, and gives it what templates take for granted.
-fn tool(i: usize, function: &mut Map<String, Value>) -> Result<Tool, ToolError> {
+fn tool(i: usize, function: &mut Map<String, Value>, remarks: &mut Vec<String>) -> Result<Tool, ToolError> {
     let name = match function.get("name") {
         Some(Value::String(name)) => name.clone(),
         other => return Err(wrong(place(i), "name", "a string", other.unwrap_or(&Value::Null))),
@@ -178,6 +175,13 @@ fn tool(i: usize, function: &mut Map<String, Value>) -> Result<Tool, ToolError> 
     if let Some(other) = function.get("description").filter(|text| !text.is_string()) {
         return Err(wrong(format!("tool {name}"), "description", "a string", other));
     }
+    let strictness = if function.get("strict") == Some(&true.into()) { Strictness::Strict } else { Strictness::Loose };
+    // Anthropic's name of it.
+    if let (false, Some(schema)) = (function.contains_key("parameters"), function.get("input_schema").cloned()) {
+        function.shift_remove("input_schema");
+        function.insert("parameters".to_owned(), schema);
+    }
+    function.retain(|key, value| key != "parameters" || !value.is_null());
     let schema = function.entry("parameters").or_insert_with(|| json!({"type": "object", "properties": {}}));
     let Value::Object(schema) = schema else {
         return Err(wrong(format!("tool {name}"), "parameters", "an object, a JSON schema", schema));
@@ -186,8 +190,7 @@ fn tool(i: usize, function: &mut Map<String, Value>) -> Result<Tool, ToolError> 
         let what = format!("parameters of type {ty}, expected \"object\"");
         return Err(ToolError::Definition { tool: format!("tool {name}"), what });
     }
-    schema::check(&name, schema)?;
-    let arguments = arguments_schema(schema);
+    let arguments = arguments_schema(&name, schema, strictness, remarks)?;
     schema.entry("properties").or_insert_with(|| json!({}));
     if !function.contains_key("description") {
         let behind_name = 1 + function.keys().position(|key| key == "name").unwrap_or(0);

@@ -266,7 +266,8 @@ impl Lark<'_> {
 
     /// An answer in text of a model without a format.
     fn response(&mut self) {
-        let string = serde_json::json!({"type": "string", schema::OPTIONS: schema::options(Spaces::BehindSeparators)});
+        let string =
+            serde_json::json!({"type": "string", schema::OPTIONS: schema::options(Spaces::BehindSeparators, false)});
         self.line(&format!(r#"response: /{GAP}\{{ ?"response": ?/ %json {string} / ?\}}/"#));
     }
 
