@@ -405,7 +405,7 @@ fn a_name_cannot_be_written_a_second_time_in_another_way() {
 #[test]
 fn a_tool_whose_schema_is_refused_can_be_found() {
     let bad = r#"{"properties": {"a": {"oneOf": [{}, {"type": "null"}]}}}"#;
-    let text = format!(r#"[{{"name": "good"}}, {{"name": "bad", "parameters": {bad}}}]"#);
+    let text = format!(r#"[{{"name": "good"}}, {{"name": "bad", "strict": true, "parameters": {bad}}}]"#);
     let (vocabulary, tools) = (Vocabulary::new(), ToolSet::parse(&text).unwrap());
     let compiles = |lark: String| vocabulary.factory.create_parser(TopLevelGrammar::from_lark(lark)).is_ok();
     let found: Vec<(&str, bool)> = Rules::arguments(&tools).map(|(name, lark)| (name, compiles(lark))).collect();

@@ -34,11 +34,21 @@ fn a_schema_comes_from_a_file_or_standard_input() {
 #[test]
 fn keywords_that_cannot_be_kept_to_are_named() {
     let scratch = Scratch::new("keywords");
-    let path = scratch.file("schema.json", br#"{"type":"array","uniqueItems":true,"contains":{}}"#);
+    let path = scratch.file("schema.json", br#"{"properties":{"a":{"type":"array","uniqueItems":true}}}"#);
     let output = atta(&["run", "-p", "a", "--schema", &path]);
     let error = error_of(&output, 1);
-    assert!(error.contains("uniqueItems") && error.contains("contains"), "{error}");
+    assert!(error.contains("/properties/a: the keyword \"uniqueItems\" is not supported"), "{error}");
     assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn objects_have_no_properties_but_those_listed_unless_they_are_opened() {
+    let scratch = Scratch::new("open");
+    let path =
+        scratch.file("schema.json", br#"{"properties":{"a":{"type":"null"}},"type":"object","minProperties":1}"#);
+    assert_eq!(json(&["--schema", &path, "-n", "40"]), serde_json::json!({"a": null}));
+    assert!(json(&["--schema", &path, "--schema-open", "-n", "12"]).is_object());
+    error_of(&atta(&["run", "-p", "a", "--schema-open"]), 2);
 }
 
 #[test]

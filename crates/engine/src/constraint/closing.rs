@@ -44,13 +44,13 @@ struct Breadth {
     n_steps: usize,
 }
 
-/// A first search, of 20 to 60 ms, and the last ones, of about a second each.
+/// A first search, of 20 to 60 ms, and the last ones, of some 300 ms each.
 const NARROW: Breadth = Breadth { n_alike: 3, n_tried: 24, n_steps: 30_000 };
-const WIDE: Breadth = Breadth { n_alike: 200, n_tried: 24, n_steps: 500_000 };
-const FULL: Breadth = Breadth { n_alike: 3, n_tried: 256, n_steps: 500_000 };
+const WIDE: Breadth = Breadth { n_alike: 200, n_tried: 24, n_steps: 150_000 };
+const FULL: Breadth = Breadth { n_alike: 3, n_tried: 256, n_steps: 150_000 };
 
 /// For all stages together.
-const STAGED_STEPS: usize = 150_000;
+const STAGED_STEPS: usize = 100_000;
 /// Steps of one stage, each a byte or a text; and those among them, from its beginning, where texts are tried.
 const STAGE_DEPTH: usize = 48;
 const SPELLED_DEPTH: usize = 3;
@@ -121,6 +121,8 @@ type Path = Vec<u32>;
 struct Search {
     alphabet: Alphabet,
     matcher: Matcher,
+    /// The matcher behind the text: an error ends one for good.
+    fresh: Matcher,
     /// Where the matcher is.
     at: Path,
     n_steps: usize,
@@ -142,7 +144,8 @@ impl Search {
             let symbols = if is_name(&bytes) { vec![id] } else { bytes.iter().map(|&b| alphabet.byte(b)).collect() };
             matcher.consume_tokens(&symbols).map_err(|error| error.to_string())?;
         }
-        Ok(Self { alphabet, matcher, at: Path::new(), n_steps: 0 })
+        let fresh = matcher.deep_clone();
+        Ok(Self { alphabet, matcher, fresh, at: Path::new(), n_steps: 0 })
     }
 
     /// The way to the nearest end of those that are followed; `None` if it takes more steps.
@@ -153,7 +156,9 @@ impl Search {
             let mut alike: Vec<(SimpleVob, Vec<Path>)> = Vec::new();
             let mut places: HashMap<SimpleVob, usize> = HashMap::new();
             for path in level {
-                self.go_to(&path)?;
+                if self.go_to(&path).is_none() {
+                    continue;
+                }
                 if self.matcher.is_accepting().ok()? {
                     return Some(path);
                 }
@@ -188,7 +193,10 @@ impl Search {
             }
             before = Some(mask.clone());
             let symbol = *self.tried(&mask, NARROW.n_tried).first()?;
-            self.matcher.consume_token(symbol).ok()?;
+            if self.matcher.consume_token(symbol).is_err() {
+                self.restart();
+                return None;
+            }
             self.at.push(symbol);
             if self.at.len() > MAX_BYTES {
                 return None;
@@ -225,13 +233,16 @@ impl Search {
 
     /// What closes something here. In free text a bracket does not: the same may follow as before.
     fn closer(&mut self, mask: &SimpleVob) -> Option<u32> {
-        let symbols = CLOSERS.iter().map(|&byte| self.alphabet.byte(byte));
+        // A bracket is text there, and may even lead away from an end that is near.
+        let closers = if mask.num_set() > FREE_TEXT { b"\"".as_slice() } else { CLOSERS };
+        let symbols = closers.iter().map(|&byte| self.alphabet.byte(byte));
         let allowed: Vec<u32> = symbols.filter(|&symbol| mask.get(symbol as usize)).collect();
         for symbol in allowed {
-            self.n_steps += 2;
-            self.matcher.consume_token(symbol).ok()?;
-            let is_closed = self.matcher.is_accepting().ok()? || self.matcher.compute_mask().ok()? != *mask;
-            self.matcher.rollback(1).ok()?;
+            let here = self.at.clone();
+            let is_possible = self.go_to(&[&here[..], &[symbol]].concat()).is_some();
+            let is_closed =
+                is_possible && (self.matcher.is_accepting().ok()? || self.matcher.compute_mask().ok()? != *mask);
+            self.go_to(&here)?;
             if is_closed {
                 return Some(symbol);
             }
@@ -246,7 +257,9 @@ impl Search {
             let mut next = Vec::new();
             let mut n_alike: HashMap<SimpleVob, usize> = HashMap::new();
             for path in level {
-                self.go_to(&path)?;
+                if self.go_to(&path).is_none() {
+                    continue;
+                }
                 if depth > 0 && self.matcher.is_accepting().ok()? {
                     return Some(path);
                 }
@@ -286,14 +299,22 @@ impl Search {
         Some(())
     }
 
-    /// Takes the matcher there.
+    /// Takes the matcher there; `None` if a byte that seemed possible is not, as it may be behind a number.
     fn go_to(&mut self, path: &[u32]) -> Option<()> {
         let same = self.at.iter().zip(path).take_while(|(a, b)| a == b).count();
-        self.matcher.rollback(self.at.len() - same).ok()?;
-        self.matcher.consume_tokens(&path[same..]).ok()?;
+        let back = self.matcher.rollback(self.at.len() - same);
         self.n_steps += 1 + self.at.len() + path.len() - 2 * same;
+        if back.and_then(|()| self.matcher.consume_tokens(&path[same..])).is_err() {
+            self.restart();
+            return None;
+        }
         self.at = path.to_vec();
         Some(())
+    }
+
+    fn restart(&mut self) {
+        self.matcher = self.fresh.deep_clone();
+        self.at.clear();
     }
 
     /// The symbols of a mask that are worth a try, best first.

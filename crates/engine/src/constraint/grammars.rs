@@ -112,7 +112,7 @@ pub(super) fn reason(error: &str) -> String {
 
 /// What llguidance says of its own insides, as something that the writer of a constraint can act on.
 fn in_our_words(line: &str) -> Option<String> {
-    const WORDS: [(&str, &str); 12] = [
+    const WORDS: [(&str, &str); 14] = [
         (
             "oneOf constraints",
             "\"oneOf\" is supported only where its alternatives exclude each other; \"anyOf\" is, always",
@@ -134,6 +134,8 @@ fn in_our_words(line: &str) -> Option<String> {
         ("grammar size", "it is too large (the grammar size): leave parts of it out"),
         ("lexer states", "it is too complex (lexer states): simplify its regular expressions"),
         ("initial lexer configuration", "it is too complex: simplify its regular expressions"),
+        ("TooComplex", "it became too complex: simplify its regular expressions, or lower its lengths and counts"),
+        ("Parser Error", "the text so far cannot go on with any token of this vocabulary"),
     ];
     if let Some(keys) = line.strip_prefix("Unimplemented keys: ") {
         return Some(format!("keywords that are not supported: {}", keys.trim_matches(['[', ']'])));

@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 use super::{Closing, Constraint, Grammars, Guide};
 use crate::{Sampler, Sampling};
 
+mod odd;
+
 /// Texts per constraint, over all vocabularies.
 const N_TEXTS: usize = 1000;
 
@@ -79,7 +81,8 @@ fn draw(grammars: &Arc<Grammars>, constraint: &Constraint, n: usize, seed: u64) 
             break;
         }
     }
-    let closing = guide.closing().unwrap_or_else(|e| panic!("{e} after {:?}", String::from_utf8_lossy(&text)));
+    let closing =
+        guide.closing().unwrap_or_else(|e| panic!("{constraint:?}: {e} after {:?}", String::from_utf8_lossy(&text)));
     Draw { text, is_complete, closing: closing.into_iter().flat_map(bytes).collect() }
 }
 
@@ -440,7 +443,7 @@ fn a_value_that_cannot_be_written_is_an_error() {
     assert!(made(r#"{"type": "object", "properties": {"a": {"const": "\u0001"}}}"#).is_err());
     assert!(made(r#"{"items": {"enum": [["\u007f"]]}}"#).is_err());
     assert!(made(r#"{"enum": ["\u0001", "a"]}"#).is_ok() && made(r#"{"const": "\n\u0008\u00ff"}"#).is_ok());
-    assert!(made(r#"{"minProperties": 2}"#).unwrap_err().to_string().contains("\"minProperties\" of 2"));
+    assert!(made(r#"{"minProperties": 2}"#).unwrap_err().to_string().contains("of 2 where 0 are required"));
 }
 
 /// `n` definitions, each of which leads to the next one.
@@ -472,10 +475,10 @@ fn chains_of_references_are_followed_to_their_end_or_refused() {
         made.err().map(|error| error.to_string()).unwrap_or_default()
     };
     let outcomes: Vec<String> = schemas.iter().map(outcome).collect();
-    let refused = "schema: /$defs/d499: \"$ref\" to more than 500 different places";
+    let refused = "\"$ref\" to more than 500 different places";
     assert!(outcomes[0].is_empty() && outcomes[1].contains("grammar size"), "{outcomes:?}");
     assert!(outcomes[3].contains("stack level") && outcomes[5].contains("too large"), "{outcomes:?}");
-    assert_eq!([&outcomes[2], &outcomes[4], &outcomes[6]], [refused; 3]);
+    assert!([2, 4, 6].iter().all(|&i| outcomes[i].ends_with(refused)), "{outcomes:?}");
 }
 
 /// By hand, because the suite is not ours: `JSON_SCHEMA_TEST_SUITE=…/tests/draft2020-12 cargo test -p atta-engine --lib
@@ -530,6 +533,48 @@ fn ends_are_found_however_long_or_deep_they_are() {
     assert_eq!(regex("(a|b)*c").len(), 1);
     assert_eq!(regex("(a|b|c|[a-z]e)*a[a-z]{12}(x|y)").len(), 14);
     assert_eq!(regex("漢字").as_str(), "漢字");
+}
+
+#[test]
+fn an_end_is_found_after_any_beginning_of_an_everyday_schema() {
+    let vocabularies = small();
+    let times = json!({ "type": "object", "properties": {
+        "start": { "type": "string", "format": "date-time" }, "end": { "type": "string", "format": "date-time" },
+    }, "required": ["start", "end"] });
+    let person = json!({ "type": "object", "properties": {
+        "first_name": { "type": "string" }, "email": { "type": "string", "format": "email" },
+        "birth": { "type": "string", "format": "date" },
+        "address": { "type": "object", "properties": {
+            "street": { "type": "string" }, "zip": { "type": "string", "pattern": "^[0-9]{5}$" },
+        }, "required": ["street", "zip"] },
+        "tags": { "type": "array", "items": { "type": "string" }, "minItems": 1 },
+    }, "required": ["first_name", "email", "birth", "address", "tags"], "additionalProperties": false });
+    let row = json!({ "type": "array", "items": { "type": "number" }, "minItems": 3, "maxItems": 3 });
+    let schemas = [
+        person,
+        json!({ "type": "array", "items": { "type": "string", "format": "email" }, "minItems": 3 }),
+        json!({ "type": "array", "items": row, "minItems": 3, "maxItems": 3 }),
+        json!({ "type": "object", "properties": { "file": { "type": "string", "pattern": "\\.(jpg|png)$" } },
+            "required": ["file"] }),
+        json!({ "type": "string", "pattern": "hello" }),
+        json!({ "type": "array", "items": times, "minItems": 2 }),
+    ];
+    for schema in schemas {
+        let (judge, constraint) = (Judge::new(&schema), Constraint::Schema(schema.to_string()));
+        for n in [0, 1, 4, 13, 40, 100] {
+            let Draw { text, closing, .. } = draw(&vocabularies[n % 4], &constraint, n, n as u64);
+            let whole = [text, closing].concat();
+            assert!(judge.accepts(&whole), "{schema}: {}", String::from_utf8_lossy(&whole));
+        }
+    }
+    for constraint in [Constraint::Regex(".*hello".to_owned()), Constraint::Gbnf("root ::= [^\\n]* \"END\"".to_owned())]
+    {
+        for n in [1, 5, 60] {
+            let Draw { text, closing, .. } = draw(&vocabularies[n % 4], &constraint, n, n as u64);
+            let whole = String::from_utf8_lossy(&[text, closing].concat()).into_owned();
+            assert!(whole.ends_with("hello") || whole.ends_with("END"), "{whole}");
+        }
+    }
 }
 
 /// A vocabulary of our own tests with other metadata.

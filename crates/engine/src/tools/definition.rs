@@ -33,7 +33,8 @@ pub(super) struct Tool {
 
 impl ToolSet {
     /// Reads a JSON array of `{"type": "function", "function": {"name", "description", "parameters"}}`; what stands
-    /// within `function` may also stand alone.
+    /// within `function` may also stand alone, and the schema may be called `input_schema`. With `"strict": true` a
+    /// schema has only keywords that a grammar can keep; without it the others are left out, with a remark.
     ///
     /// # Errors
     /// [`ToolError`] if it is not that, if a name is not `[a-zA-Z0-9_.-]{1,128}` or not unique, if a schema has a
@@ -280,6 +281,31 @@ mod tests {
         let expected = r#"{"x":1,"name":"f","description":"","parameters":{"type":"object","properties":{}}}"#;
         assert_eq!(set.definitions()[0]["function"].to_string(), expected);
         assert_eq!(set.tools()[0].arguments.get("additionalProperties"), None);
+    }
+
+    #[test]
+    fn a_schema_may_be_null_or_have_the_name_that_anthropic_gave_it() {
+        let schema = r#"{"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}"#;
+        let theirs =
+            ToolSet::parse(&format!(r#"[{{"name": "f", "description": "d", "input_schema": {schema}}}]"#)).unwrap();
+        let ours =
+            ToolSet::parse(&format!(r#"[{{"name": "f", "description": "d", "parameters": {schema}}}]"#)).unwrap();
+        assert_eq!(theirs.definitions(), ours.definitions());
+        assert_eq!(theirs.tools()[0].arguments["required"], json!(["a"]));
+        let null = ToolSet::parse(r#"[{"name": "f", "parameters": null}]"#).unwrap();
+        assert_eq!(null.definitions(), ToolSet::parse(r#"[{"name": "f"}]"#).unwrap().definitions());
+    }
+
+    #[test]
+    fn keywords_that_cannot_be_kept_are_remarks_unless_the_tool_is_strict() {
+        let tools = |strict: bool| {
+            let schema = r#"{"type": "object", "properties": {"a": {"type": "array", "uniqueItems": true}}}"#;
+            let good = r#"{"name": "good"}"#;
+            ToolSet::parse(&format!(r#"[{good}, {{"name": "f", "strict": {strict}, "parameters": {schema}}}]"#))
+        };
+        let remarks = tools(false).unwrap().remarks().to_vec();
+        assert!(remarks.len() == 1 && remarks[0].starts_with("tool f: parameters/properties/a: \"uniqueItems\""));
+        assert!(tools(true).unwrap_err().to_string().contains("\"uniqueItems\" is not supported"));
     }
 
     #[test]

@@ -11,6 +11,8 @@ mod numbers;
 mod objects;
 mod references;
 mod strings;
+#[cfg(test)]
+mod tests;
 mod values;
 
 use serde_json::{Map, Value};
@@ -260,7 +262,8 @@ impl<'a> Walk<'a> {
             .keys
             .keys()
             .all(|other| other == key || !(IN_PLACE.contains(&other.as_str()) || OF_OBJECTS.contains(&other.as_str())));
-        let place = if alone { node.place } else { Place::Part };
+        let place = if alone || !self.is_closed() { Place::Whole } else { Place::Part };
+        let place = if self.is_closed() && node.place == Place::Part { Place::Part } else { place };
         if !references::is_within(reference, self.references.root()) {
             return self.give_up(node, key, &format!("{reference:?} is in another document"));
         }

@@ -154,7 +154,10 @@ impl Walk<'_> {
         let Some(number) = number else {
             return Err(node.flaw(format!("\"multipleOf\" is {value}, expected a number above 0")));
         };
-        let Some(multiple) = as_multiple(number).filter(|multiple| *multiple == by_doubles(number, multiple)) else {
+        let fits = |multiple: &Multiple| {
+            can_be_counted(u64::from(multiple.coef), multiple.exp) && *multiple == by_doubles(number, multiple)
+        };
+        let Some(multiple) = as_multiple(number).filter(fits) else {
             self.give_up(node, "multipleOf", "the number has too many digits")?;
             return Ok(None);
         };
@@ -205,11 +208,17 @@ pub(super) fn check_products(multiples: &[Multiple]) -> Result<(), Flaw> {
     });
     let scaled = distinct.iter().map(|one| Some(u64::from(one.coef) * 10_u64.checked_pow(exp - one.exp)?));
     let product = scaled.into_iter().try_fold(1_u64, |product, one| product.checked_mul(one?));
-    if distinct.len() < 2 || product.is_some_and(|product| u32::try_from(product).is_ok()) {
+    if distinct.len() < 2 || product.is_some_and(|product| can_be_counted(product, exp)) {
         return Ok(());
     }
     let what = "\"multipleOf\" of several numbers with too many digits together".to_owned();
     Err(Flaw { at: String::new(), what })
+}
+
+/// Whether remainders of `coef`, and a digit before them, stay within the 32 bits that the library has.
+fn can_be_counted(coef: u64, exp: u32) -> bool {
+    let one = 10_u64.checked_pow(exp).filter(|one| *one <= u64::from(u32::MAX));
+    one.and_then(|one| coef.checked_mul(10)?.checked_add(9 * one)).is_some_and(|largest| largest <= u64::from(u32::MAX))
 }
 
 /// All bounds of one side.
