@@ -161,16 +161,20 @@ impl Constraint {
     /// The constraint's own kind of error if it is no JSON, or its schema cannot be kept to.
     #[cfg(feature = "chat")]
     pub(crate) fn reply(&self, names: &[&str]) -> Result<String, ConstraintError> {
-        let mut schema = match self {
-            Self::Schema(text) => schema::parse(text)?,
+        let (mut schema, with_unicode) = match self {
+            Self::Schema(text) => {
+                let options = SchemaOptions { strictness: Strictness::Strict, others: OtherProperties::Open };
+                let prepared = schema::read(text, options)?;
+                (prepared.schema, prepared.with_unicode_escapes)
+            }
             Self::JsonObject if names.is_empty() => return Ok(format!("reply: object\n{JSON}")),
             Self::JsonValue if names.is_empty() => return Ok(format!("reply: value\n{JSON}")),
-            Self::JsonObject | Self::JsonValue => schema::object_without(names),
+            Self::JsonObject | Self::JsonValue => (schema::object_without(names), false),
             Self::Regex(_) | Self::Lark(_) | Self::Gbnf(_) => {
                 return Err(self.error("it cannot be combined with tools; a schema can".to_owned()));
             }
         };
-        schema[schema::OPTIONS] = schema::options(schema::Spaces::BehindSeparators);
+        schema[schema::OPTIONS] = schema::options(schema::Spaces::BehindSeparators, with_unicode);
         Ok(format!("reply: %json {schema}\n"))
     }
 
