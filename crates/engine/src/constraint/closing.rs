@@ -51,9 +51,10 @@ const FULL: Breadth = Breadth { n_alike: 3, n_tried: 256, n_steps: 150_000 };
 
 /// For all stages together.
 const STAGED_STEPS: usize = 100_000;
-/// Steps of one stage, each a byte or a text; and those among them, from its beginning, where texts are tried.
+/// Steps of one stage, each a byte or a text; and those among them, from its beginning, where texts are tried: three may
+/// be the rest of a character.
 const STAGE_DEPTH: usize = 48;
-const SPELLED_DEPTH: usize = 3;
+const SPELLED_DEPTH: usize = 6;
 /// What closes something, where it changes what may follow.
 const CLOSERS: &[u8] = b"}])\"";
 /// As many bytes of free text in a row make no end.

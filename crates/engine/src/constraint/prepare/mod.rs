@@ -289,8 +289,9 @@ impl<'a> Walk<'a> {
         match keys[..] {
             [] => self.nothing(node),
             [("required", Value::Array(names))] if names.len() == 1 && names[0].is_string() => {
+                // What is no object lacks nothing, and so does not match either.
                 let name = names[0].as_str().unwrap_or_default();
-                node.also.push(serde_json::json!({ "properties": { name: false } }));
+                node.also.push(serde_json::json!({ "type": "object", "properties": { name: false } }));
                 Ok(())
             }
             _ => self.give_up(node, "not", "a grammar says what may be, not what may not"),
