@@ -176,7 +176,7 @@ fn patterns_of_windows_fit_the_layers() {
         must_name(with_key(&g, key, |w, key| w.set_bools(key, list)), &g, key, "of another length");
     }
     must_name(with_key(&g, key, |w, key| w.set_u32(key, 0)), &g, key, "0");
-    must_name(with_key(&g, key, |w, key| w.set_f32s(key, &[1.0; 7])), &g, key, "of numbers");
+    must_name(with_key(&g, key, |w, key| w.set_f32s(key, &[0.5; 7])), &g, key, "of fractions");
     let written_out = [true, true, true, true, true, false, true];
     let metadata = g.metadata("", |w| w.set_bools(&format!("gemma3.{key}"), &written_out));
     assert_eq!(arch::lower(&metadata).unwrap(), *g.model().spec());

@@ -5,18 +5,22 @@ mod support;
 use std::sync::Arc;
 
 use atta_formats::TensorType;
-use atta_model::{Batch, Executor, KvType, Model, Output, Want};
+use atta_model::{Batch, Error, Executor, KvType, Model, Output, Want};
 use atta_store::{Budget, ModelFiles};
 use support::{cpu, golden, goldens};
 
-/// The first row that is not finite, of a few tokens with a model in whose file these bytes are written.
+/// The first row that is not finite, of a few tokens with a model in whose file these bytes are written; 0 if the file is
+/// refused, as one is with NaN in what is read when it is loaded.
 fn first_not_finite(file: &[u8], tokens: &[u32], kv: KvType, changes: &[(u64, &[u8])]) -> Option<usize> {
     let mut bytes = file.to_vec();
     for (at, new) in changes {
         bytes[*at as usize..][..new.len()].copy_from_slice(new);
     }
     let files = ModelFiles::from_static("model.gguf", bytes.leak()).unwrap();
-    let model = Arc::new(Model::load(files, &Budget::unlimited()).unwrap());
+    let model = match Model::load(files, &Budget::unlimited()) {
+        Err(Error::Value { .. }) => return Some(0),
+        model => Arc::new(model.unwrap()),
+    };
     let mut cpu = cpu(&model, 1, kv);
     let (seq, mut batch, mut out) = (cpu.new_seq().unwrap(), Batch::default(), Output::default());
     for (pos, &id) in tokens.iter().enumerate() {
