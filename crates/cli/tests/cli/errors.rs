@@ -17,7 +17,7 @@ fn a_file_that_is_not_there_is_named() {
     for command in [&["run", "no-such.gguf", "-p", "x"][..], &["inspect", "no-such.gguf"], &["bench", "no-such.gguf"]] {
         fails(command, 1, &["no-such.gguf: "]);
     }
-    fails(&["run", ".", "-p", "x"], 1, &[".: is not a regular file"]);
+    fails(&["run", ".", "-p", "x"], 1, &[".: is a directory: name a .gguf file"]);
 }
 
 #[test]
