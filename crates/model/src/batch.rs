@@ -6,7 +6,11 @@
 
 use std::ops::Range;
 
-use atta_kernels::math::all_finite;
+use atta_kernels::math::{all_below, all_finite};
+
+/// The squares of larger elements, summed up by a norm, may be infinite, and the norm would be 0. No real model comes
+/// near this.
+const MAX_RESIDUAL: f32 = 1e15;
 
 /// A sequence of an executor: its own positions, its own state. The id of a dropped sequence never means another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -107,9 +111,9 @@ impl Output {
         self.not_finite.iter().copied().filter(|row| rows.contains(row)).min()
     }
 
-    /// Notes whether the residual of a row, `[d_model]`, is finite; for executors, after [`prepare`](Self::prepare).
+    /// Notes whether the residual of a row, `[d_model]`, is finite, and small enough for a norm; for executors, after [`prepare`](Self::prepare).
     pub fn check_residual(&mut self, row: usize, x: &[f32]) {
-        if !all_finite(x) {
+        if !all_below(x, MAX_RESIDUAL) {
             self.not_finite.push(row);
         }
     }

@@ -56,3 +56,12 @@ fn a_damaged_row_of_the_table_is_found_at_its_token() {
     let found = first_not_finite(&file, &tokens, KvType::F16, &[(table.offset + 7 * row, &f32::NAN.to_le_bytes())]);
     assert_eq!(found, Some(2));
 }
+
+#[test]
+fn a_residual_whose_squares_overflow_is_not_finite() {
+    let g = golden("llama-plain");
+    let (file, files) = (g.bytes(), g.files());
+    let t = files.directory().tensor("blk.0.ffn_down.weight").unwrap();
+    let found = first_not_finite(&file, &g.tokens[..4], KvType::F16, &[(t.offset, &1e30f32.to_le_bytes())]);
+    assert!(found.is_some());
+}

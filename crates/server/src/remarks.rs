@@ -10,9 +10,9 @@ use std::{
 
 use axum::http::{HeaderMap, HeaderValue, header};
 
-/// Headers for one response at most, and bytes of one of them.
-const MAX_HEADERS: usize = 16;
-const MAX_HEADER_BYTES: usize = 300;
+/// Remarks on one request at most, and characters of one of them: clients choose the names of fields.
+const MAX_REMARKS: usize = 32;
+const MAX_CHARS: usize = 300;
 /// Different remarks that are remembered as logged.
 const MAX_LOGGED: usize = 1000;
 
@@ -21,11 +21,11 @@ const MAX_LOGGED: usize = 1000;
 pub(crate) struct Remarks(Arc<Mutex<Vec<String>>>);
 
 impl Remarks {
-    /// Adds a remark, unless the request has it already.
+    /// Adds a remark on one line, unless the request has it already, or enough of others.
     pub(crate) fn add(&self, remark: impl Into<String>) {
-        let remark = remark.into();
+        let remark = in_one_line(&remark.into());
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !list.contains(&remark) {
+        if list.len() < MAX_REMARKS && !list.contains(&remark) {
             list.push(remark);
         }
     }
@@ -43,21 +43,26 @@ impl Remarks {
 
 /// Adds a `Warning` header for each remark.
 pub(crate) fn add_headers(headers: &mut HeaderMap, remarks: &[String]) {
-    for remark in remarks.iter().take(MAX_HEADERS) {
+    for remark in remarks {
         if let Ok(value) = HeaderValue::from_str(&format!("299 atta \"{}\"", quoted(remark))) {
             headers.append(header::WARNING, value);
         }
     }
 }
 
+/// The beginning of a text, with its control characters escaped, so that it is one line of a log.
+fn in_one_line(text: &str) -> String {
+    let mut line = String::new();
+    for c in text.chars().take(MAX_CHARS) {
+        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
+    }
+    if text.chars().nth(MAX_CHARS).is_some() { line + "..." } else { line }
+}
+
 /// A text as it may stand between the quotes of a header.
 fn quoted(text: &str) -> String {
     let plain = text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' });
-    let escaped: String = plain.flat_map(|c| matches!(c, '"' | '\\').then_some('\\').into_iter().chain([c])).collect();
-    match escaped.len() > MAX_HEADER_BYTES {
-        true => escaped[..MAX_HEADER_BYTES].trim_end_matches('\\').to_owned() + "...",
-        false => escaped,
-    }
+    plain.flat_map(|c| matches!(c, '"' | '\\').then_some('\\').into_iter().chain([c])).collect()
 }
 
 /// The remarks that the log has shown.
@@ -89,9 +94,20 @@ mod tests {
     #[test]
     fn headers_are_plain_ascii_whatever_the_remark_says() {
         let mut headers = HeaderMap::new();
-        add_headers(&mut headers, &["the field \"é\n\\\" changes nothing".to_owned(), "x\"".repeat(500)]);
+        add_headers(&mut headers, &["the field \"é\n\\\" changes nothing".to_owned()]);
         let values: Vec<&str> = headers.get_all(header::WARNING).iter().map(|value| value.to_str().unwrap()).collect();
-        assert_eq!(values[0], r#"299 atta "the field \"??\\\" changes nothing""#);
-        assert!(values[1].len() < 400 && values[1].ends_with("...\""));
+        assert_eq!(values, [r#"299 atta "the field \"??\\\" changes nothing""#]);
+    }
+
+    #[test]
+    fn a_client_cannot_fill_the_log() {
+        let remarks = Remarks::default();
+        remarks.add("a\nb\u{1b}[2J");
+        remarks.add("x".repeat(1 << 20));
+        remarks.extend((0..1000).map(|i| i.to_string()));
+        let list = remarks.take();
+        assert_eq!(list.len(), MAX_REMARKS);
+        assert_eq!(list[0], "a\\nb\\u{1b}[2J");
+        assert_eq!(list[1].len(), MAX_CHARS + 3);
     }
 }

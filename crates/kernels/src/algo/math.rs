@@ -9,11 +9,17 @@
 /// Adding and subtracting this rounds an f32 below 2²² to the nearest integer, ties to even.
 const ROUND: f32 = 12_582_912.0;
 
-/// Whether no element is NaN or infinite. Without a branch per element, so that it vectorises.
+/// Whether no element is NaN or infinite.
 pub fn all_finite(x: &[f32]) -> bool {
-    // The exponent of what is not finite is all ones.
-    const EXPONENT: u32 = f32::INFINITY.to_bits();
-    x.iter().fold(0, |any, x| any | u32::from(x.to_bits() & EXPONENT == EXPONENT)) == 0
+    all_below(x, f32::INFINITY)
+}
+
+/// Whether every magnitude is below `limit`, which that of NaN never is. Without a branch per element, so that it
+/// vectorises.
+pub fn all_below(x: &[f32], limit: f32) -> bool {
+    // The bits of magnitudes have the order of the magnitudes, with those of NaN above all.
+    let limit = limit.to_bits().cast_signed();
+    x.iter().fold(0, |any, x| any | u32::from(x.abs().to_bits().cast_signed() >= limit)) == 0
 }
 
 /// Evaluates a polynomial, highest coefficient first, without fused operations.
