@@ -164,7 +164,9 @@ fn header(bytes: &[u8]) -> Result<(&[u8], usize), String> {
     };
     let len = u64::from_le_bytes(*len);
     if len > MAX_HEADER_BYTES {
-        if let Some(what) = atta_formats::recognize(bytes) {
+        if rest.first() != Some(&b'{')
+            && let Some(what) = atta_formats::recognize(bytes)
+        {
             return Err(format!("is no safetensors file: {what}"));
         }
         return Err(format!("a header of {len} bytes, expected at most {MAX_HEADER_BYTES}"));

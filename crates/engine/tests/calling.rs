@@ -149,8 +149,9 @@ fn a_call_that_is_cut_is_none() {
 fn a_tool_that_cannot_be_called_is_named() {
     let mut chat = chat(TEMPLATES[0], ToolChoice::Auto);
     let tools = r#"[{"name": "good"}, {"name": "bad", "parameters": {"type": "object", "properties": {
-        "x": {"oneOf": [{"type": "string", "maxLength": 3}, {"type": "string", "minLength": 2}]}}}}]"#;
-    chat.set_tools(Some(ToolUse { tools: ToolSet::parse(tools).unwrap(), ..ToolUse::default() }));
+        "x": {"type": "string", "pattern": "^PATTERN$"}}}}]"#
+        .replace("PATTERN", &".*".repeat(500));
+    chat.set_tools(Some(ToolUse { tools: ToolSet::parse(&tools).unwrap(), ..ToolUse::default() }));
     let failed = chat.answer_calling(&options(9, 1), |_| ControlFlow::Continue(())).unwrap_err();
     assert!(matches!(failed, Error::Tools(_)) && failed.to_string().starts_with("bad: "), "{failed}");
     assert_eq!(chat.messages().len(), 1);

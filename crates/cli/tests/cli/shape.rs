@@ -47,6 +47,7 @@ fn objects_have_no_properties_but_those_listed_unless_they_are_opened() {
     let path =
         scratch.file("schema.json", br#"{"properties":{"a":{"type":"null"}},"type":"object","minProperties":1}"#);
     assert_eq!(json(&["--schema", &path, "-n", "40"]), serde_json::json!({"a": null}));
+    let path = scratch.file("open.json", br#"{"properties":{"a":{"type":"null"}},"type":"object","required":["a"]}"#);
     assert!(json(&["--schema", &path, "--schema-open", "-n", "12"]).is_object());
     error_of(&atta(&["run", "-p", "a", "--schema-open"]), 2);
 }

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Characters of a name in front of `[ARGS]`, its id included.
-const MAX_HEAD_CHARS: usize = 160;
+const MAX_HEAD_CHARS: usize = 288;
 
 /// Reads the output of a model, piece by piece.
 ///

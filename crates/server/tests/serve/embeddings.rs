@@ -69,7 +69,6 @@ fn what_cannot_be_is_refused_by_its_name() {
         (r#"{"input": "a", "dimensions": 3}"#, "dimensions"),
         (r#"{"input": "a", "encoding_format": "int8"}"#, "encoding_format"),
         (r#"{"input": "a", "pooling": "rank"}"#, "pooling"),
-        (r#"{"input": "a", "truncate": true}"#, "truncate"),
     ] {
         let (status, answer) = ask(&server, body);
         assert_eq!((status, answer["error"]["param"].as_str()), (400, Some(param)), "{body:.60}: {answer}");

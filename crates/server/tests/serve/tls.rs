@@ -72,9 +72,10 @@ fn a_client_gets_an_answer() {
 #[test]
 fn pages_of_other_sites_get_nothing_nor_do_those_that_came_in_the_clear() {
     let server = start();
-    for (origin, status) in [("https://localhost", "200"), ("http://localhost", "403"), ("https://evil.example", "403")]
+    for (origin, status) in
+        [("https://192.168.0.7", "200"), ("http://192.168.0.7", "403"), ("https://evil.example", "403")]
     {
-        let answer = ask(&server, "GET /props", &format!("host: localhost\r\norigin: {origin}"), "");
+        let answer = ask(&server, "GET /props", &format!("host: 192.168.0.7\r\norigin: {origin}"), "");
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{origin}: {answer}");
     }
     server.stop();

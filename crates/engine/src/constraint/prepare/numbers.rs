@@ -11,6 +11,9 @@ use super::{Flaw, Node, Walk};
 const EXACT: i128 = 1 << 53;
 /// The largest double below 2⁶³: beyond it llguidance's ranges overflow.
 const LARGEST: i128 = (1 << 63) - 1024;
+/// The same for bounds of any numbers. Few digits, because a schema of a tool becomes text again, and serde_json reads
+/// long ones one unit off.
+const LARGEST_FLOAT: f64 = 9e18;
 /// From here on, llguidance needs the other bound as well.
 const LONG: i128 = 1_000_000_000_000_000_000;
 /// Digits behind the point of a bound make as many levels of a regular expression.
@@ -115,7 +118,7 @@ impl Walk<'_> {
             let (min, max) = (mins[0].number, maxs[0].number);
             return Err(node.flaw(format!("minimum ({min}) is greater than maximum ({max}): no number is allowed")));
         }
-        let (largest, long) = (LARGEST as f64, LONG as f64);
+        let (largest, long) = (LARGEST_FLOAT, LONG as f64);
         if low.is_some_and(|(a, _)| a > largest) || high.is_some_and(|(b, _)| b > largest) {
             return self.give_up(node, "minimum", "no bound so far from 0 can be kept");
         }
