@@ -11,15 +11,21 @@ pub(super) const ROUND: f32 = 12_582_912.0;
 /// NaN if any element is: it must not vanish in codes, but make the scale and every product NaN.
 #[inline(always)]
 fn largest_magnitude<const N: usize>(x: &[f32; N]) -> f32 {
-    // The bits of magnitudes have the order of the magnitudes, with those of NaN above all. Compilers may take the
-    // maximum of integers in any order.
-    let mut lanes = [0; 16];
+    let (mut lanes, mut poison) = ([0f32; 16], [0f32; 16]);
     for x in x.as_chunks::<16>().0 {
         for i in 0..16 {
-            lanes[i] = x[i].abs().to_bits().cast_signed().max(lanes[i]);
+            lanes[i] = if x[i].abs() > lanes[i] { x[i].abs() } else { lanes[i] };
+            // 0 for every number; the comparison passes over NaN.
+            poison[i] += x[i] * 0.0;
         }
     }
-    f32::from_bits(lanes.into_iter().fold(0, i32::max).cast_unsigned())
+    // The bits of what is not negative have the same order, and compilers may take the maximum of integers in any order.
+    let (mut largest, mut poisoned) = (0, 0.0);
+    for i in 0..16 {
+        largest = lanes[i].to_bits().max(largest);
+        poisoned += poison[i];
+    }
+    f32::from_bits(largest) + poisoned
 }
 
 /// Writes the codes of `x`, at most 127 in magnitude, and returns their scale: `x ≈ scale·code`. All zero: scale 0.

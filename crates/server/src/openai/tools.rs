@@ -75,7 +75,7 @@ fn without_null(mut tool: Value) -> Value {
     let has_wrapper = tool.get("function").is_some();
     let function = if has_wrapper { tool.get_mut("function") } else { Some(&mut tool) };
     if let Some(fields) = function.and_then(Value::as_object_mut) {
-        fields.retain(|key, value| !value.is_null() && !(key == "strict" && *value == false));
+        fields.retain(|key, value| !(value.is_null() || key == "strict" && *value == false));
     }
     tool
 }

@@ -115,7 +115,7 @@ mod tests {
         let function = json!({ "name": "find", "parameters": {}, "strict": true });
         assert_eq!(Names::default().declare(&[tool]), [json!({ "type": "function", "function": function })]);
         let search = json!({ "type": "web_search" });
-        assert_eq!(Names::default().declare(&[search.clone()]), [search]);
+        assert_eq!(Names::default().declare(std::slice::from_ref(&search)), [search]);
     }
 
     #[test]

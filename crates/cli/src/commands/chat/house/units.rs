@@ -15,7 +15,7 @@ const UNITS: [(&str, char, f64); 23] = [
     ("ounces", 'm', 28.349_523_125),
     ("milliliters", 'v', 1.0),
     ("liters", 'v', 1000.0),
-    ("gallons", 'v', 3785.411_784),
+    ("gallons", 'v', 3_785.411_784),
     ("pints", 'v', 473.176_473),
     ("cups", 'v', 236.588_236_5),
     ("tablespoons", 'v', 14.786_764_781_25),
