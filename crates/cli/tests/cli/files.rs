@@ -7,7 +7,9 @@ use std::process::Stdio;
 
 #[cfg(unix)]
 use crate::program::command;
-use crate::program::{Scratch, atta, atta_with_input, error_of, model, stdout, text_of};
+use crate::program::{Scratch, atta, error_of, model, stdout};
+#[cfg(any(feature = "builtin", feature = "chat", feature = "comfort", feature = "perplexity"))]
+use crate::program::{atta_with_input, text_of};
 
 /// A model that a test may lose.
 fn copy(scratch: &Scratch) -> String {
