@@ -503,7 +503,7 @@ def test_a_prompt_beyond_the_context_is_refused(server: Server):
 def test_a_body_beyond_the_limit_is_refused(server: Server):
     """Status 413, not a broken connection."""
     with refused(openai.APIStatusError, status_code=413):
-        chat(server, messages=[{"role": "user", "content": "x" * (9 << 20)}])
+        chat(server, messages=[{"role": "user", "content": "x" * (17 << 20)}])
 
 
 def test_keys_are_asked_for(server: Server):

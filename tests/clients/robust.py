@@ -167,7 +167,8 @@ def test_100_megabytes_are_refused_and_not_kept(server: Server):
             except ConnectionResetError:
                 pass
         assert not answer or b" 413 " in answer.split(b"\r\n")[0], answer[:100]
-    assert most < before + 16 * MEGABYTE, f"{(most - before) / MEGABYTE:.0f} MB more"
+    # A body may have 16 MB before it is too large.
+    assert most < before + 24 * MEGABYTE, f"{(most - before) / MEGABYTE:.0f} MB more"
     check_alive(server)
 
 
