@@ -503,8 +503,11 @@ function icon(name, label, which, act) {
 
 function renameRow(row, which) {
   const field = el('input', { value: which.title, 'aria-label': 'Title' });
+  let ended = false;
   const end = (keep) => {
-    if (!field.isConnected) return;
+    // Some browsers blur a field while it is removed.
+    if (ended) return;
+    ended = true;
     if (keep && field.value.trim()) which.title = field.value.trim();
     row.replaceChildren();
     save(which);
