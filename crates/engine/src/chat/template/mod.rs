@@ -34,7 +34,7 @@ const FUEL: u64 = 100_000;
 const FUEL_PER_BYTE: u64 = 4;
 /// Additional fuel for each pair of messages: Gemma 4 looks back over the whole conversation for each message.
 const FUEL_PER_PAIR: u64 = 8;
-/// Pairs of messages that add to the limits at most, so that no conversation can buy more than a few seconds.
+/// Pairs of messages that add to the limits at most, so that the limits do not grow without end.
 const MAX_PAIRS: u64 = 4_100 * 4_100;
 /// Fuel to write a date, beside that for each byte of its format.
 const FUEL_PER_DATE: u64 = 20;

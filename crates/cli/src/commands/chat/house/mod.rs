@@ -5,31 +5,13 @@
 mod arithmetic;
 mod units;
 
-use std::{
-    collections::BTreeMap,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::collections::BTreeMap;
 
-use atta::{chat::DateTime, tools::ToolCall};
+use atta::tools::ToolCall;
+use chrono::Local;
 use serde_json::{Value, json};
 
 const SKIES: [&str; 8] = ["sunny", "cloudy", "light rain", "heavy rain", "fog", "snow", "clear", "windy"];
-const DAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-const DAY_SECONDS: u64 = 86_400;
 
 /// What a tool says, or why it does not.
 type Said = Result<Value, String>;
@@ -189,7 +171,7 @@ fn convert(arguments: &Arguments<'_>) -> Said {
 /// Made up, but the same all day.
 fn weather(arguments: &Arguments<'_>) -> Value {
     let (place, day) = (arguments.get("place").unwrap_or("here"), arguments.get("day").unwrap_or("today"));
-    let text = format!("{place} {day} {}", now() / DAY_SECONDS);
+    let text = format!("{place} {day} {}", Local::now().format("%F"));
     let chance = text.bytes().fold(7_usize, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()) % 1_000_003);
     json!({ "sky": SKIES[chance % SKIES.len()], "temperature": chance / SKIES.len() % 30 })
 }
@@ -197,22 +179,12 @@ fn weather(arguments: &Arguments<'_>) -> Value {
 fn time(arguments: &Arguments<'_>) -> Said {
     match arguments.get("place") {
         Some(place) => Err(format!("I do not know the time in {place}")),
-        None => {
-            let DateTime { hour, minute, .. } = DateTime::from_unix(now());
-            Ok(json!({ "time": format!("{hour:02}:{minute:02}") }))
-        }
+        None => Ok(json!({ "time": Local::now().format("%H:%M").to_string() })),
     }
 }
 
 fn date() -> Value {
-    let DateTime { month, day, .. } = DateTime::from_unix(now());
-    let weekday = DAYS[(now() / DAY_SECONDS % 7) as usize];
-    let month = MONTHS[usize::from(month).saturating_sub(1) % MONTHS.len()];
-    json!({ "date": format!("{weekday}, {day} {month}") })
-}
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+    json!({ "date": Local::now().format("%A, %-d %B").to_string() })
 }
 
 #[cfg(test)]
