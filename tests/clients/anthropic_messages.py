@@ -352,13 +352,14 @@ def test_a_refused_field_is_named(server: Server):
 
 
 def test_what_is_not_there_is_refused(server: Server):
-    """Images, tools of servers that must be called, results of nothing, answers to go on with."""
+    """Images, tools of servers that must be called, results of nothing, calls without results."""
     block = lambda block, role="user": [{"role": role, "content": [block]}]
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}}
     result = {"type": "tool_result", "tool_use_id": "nobody", "content": "x"}
     broken = {"name": "f", "input_schema": {"type": "fish"}}
     wrong = [("messages", block(image)), ("messages", block({"type": "document"})), ("messages", block(result))]
-    wrong += [("messages", [*HELLO, {"role": "assistant", "content": "The best"}]), ("tools", [broken]), ("tools", [TOOLS[0]] * 2)]
+    call = {"type": "tool_use", "id": "1", "name": "f", "input": {}}
+    wrong += [("messages", [*HELLO, *block(call, "assistant")]), ("tools", [broken]), ("tools", [TOOLS[0]] * 2)]
     wrong += [("tools", [{"name": "f"}]), ("thinking", {"type": "fish"}), ("system", 1)]
     check_named(server, wrong)
     search = {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}
@@ -371,13 +372,18 @@ def test_errors_have_their_classes(server: Server):
     """By which programs tell them apart."""
     with refused(anthropic.BadRequestError, status_code=400):
         ask(server, [{"role": "user", "content": "many words " * 5000}])
-    with refused(anthropic.NotFoundError, type="not_found_error"):
-        ask(server, model="claude-0")
-    with refused(anthropic.NotFoundError):
-        client(server).messages.count_tokens(model="claude-0", messages=HELLO)
     with refused(anthropic.APIStatusError, status_code=413):
         ask(server, [{"role": "user", "content": "x" * (17 << 20)}])
     assert server.post("/v1/messages/batches").json()["error"]["type"] == "not_found_error"
+
+
+def test_the_answer_goes_on_with_a_last_message_of_the_assistant(server: Server):
+    """Whatever it is asked to be called."""
+    begun = [*HELLO, {"role": "assistant", "content": "The best"}]
+    answer = ask(server, begun, model="claude-0")
+    assert answer.model == server.model() and not answer.content[0].text.startswith("The best"), answer
+    n_more = client(server).messages.count_tokens(model="claude-0", messages=begun).input_tokens
+    assert n_more > client(server).messages.count_tokens(model="claude-0", messages=HELLO).input_tokens
 
 
 def test_keys_are_asked_for(server: Server):

@@ -434,13 +434,20 @@ def test_a_model_is_found(server: Server):
         client.models.retrieve("gpt-0")
 
 
-def test_an_unknown_model_is_not_found(server: Server):
-    """In chat and completions."""
+def test_the_only_model_answers_to_any_name(server: Server):
+    """In chat and completions, under its own name."""
     client = server.client()
-    with refused(openai.NotFoundError, param="model", code="model_not_found", type="invalid_request_error"):
-        client.chat.completions.create(model="gpt-0", messages=HELLO)
-    with refused(openai.NotFoundError, param="model", code="model_not_found"):
-        client.completions.create(model="gpt-0", prompt="x")
+    assert client.chat.completions.create(model="gpt-0", messages=HELLO, max_tokens=1).model == server.model()
+    assert client.completions.create(model="gpt-0", prompt="x", max_tokens=1).model == server.model()
+
+
+def test_a_message_of_the_assistant_is_gone_on_with(server: Server):
+    """Its beginning is the client's; the answer is the rest."""
+    begun = [*HELLO, {"role": "assistant", "content": "Hello"}]
+    rest = chat(server, messages=begun, extra_body={"continue_final_message": True}).choices[0].message.content
+    assert rest and not rest.startswith("Hello"), rest
+    with refused(openai.BadRequestError, param="continue_final_message"):
+        chat(server, messages=HELLO, extra_body={"continue_final_message": True})
 
 
 def test_a_refused_field_is_named(server: Server):

@@ -2,16 +2,16 @@
 
 use atta::{
     Engine, SessionOptions,
-    chat::{Chat, DateTime, Origin, SpecialTexts, Template},
+    chat::{Chat, DateTime, Origin, Template, TemplateChoice},
 };
 
-use crate::{args::TemplateChoice, failure::Failure, input, load};
+use crate::{args::TemplateName, failure::Failure, input, load};
 
 /// An empty conversation, in the template that was asked for, else the file's, else one that might do.
 pub(crate) fn open(
     engine: &Engine,
     session: &SessionOptions,
-    template: Option<&TemplateChoice>,
+    template: Option<&TemplateName>,
 ) -> Result<Chat, Failure> {
     let template = choose(engine, template)?;
     let mut chat = Chat::new(engine.session(session)?, template);
@@ -26,28 +26,33 @@ fn local_now() -> DateTime {
     DateTime::from_unix_with_offset(seconds, now.offset().local_minus_utc())
 }
 
-fn choose(engine: &Engine, choice: Option<&TemplateChoice>) -> Result<Template, Failure> {
-    let texts = SpecialTexts::of(engine.tokenizer());
-    match choice {
-        Some(TemplateChoice::Chatml) => Ok(Template::chatml(texts)),
-        Some(TemplateChoice::Plain) => Ok(Template::plain(texts)),
-        Some(TemplateChoice::File(path)) => {
-            let source = input::read_text(path)?;
-            Template::new(&source, texts).map_err(|error| Failure::at(path, error))
-        }
-        None => {
-            let found = Template::of_engine(engine);
-            let (template, origin) = found.map_err(|error| Failure::Failed(format!("{error}; see --chat-template")))?;
-            explain(origin);
-            Ok(template)
-        }
-    }
+/// The template that was asked for, if one was.
+///
+/// # Errors
+/// A file that cannot be read.
+pub(crate) fn choice(name: Option<&TemplateName>) -> Result<TemplateChoice, Failure> {
+    Ok(match name {
+        None => TemplateChoice::Model,
+        Some(TemplateName::Chatml) => TemplateChoice::ChatMl,
+        Some(TemplateName::Plain) => TemplateChoice::Plain,
+        Some(TemplateName::File(path)) => TemplateChoice::Source(input::read_text(path)?),
+    })
+}
+
+fn choose(engine: &Engine, name: Option<&TemplateName>) -> Result<Template, Failure> {
+    let found = choice(name)?.template(engine);
+    let (template, origin) = found.map_err(|error| match name {
+        Some(TemplateName::File(path)) => Failure::at(path, error),
+        _ => Failure::Failed(format!("{error}; see --chat-template")),
+    })?;
+    explain(origin);
+    Ok(template)
 }
 
 /// Says what is done where the file has no template.
 fn explain(origin: Origin) {
     let written = match origin {
-        Origin::File => return,
+        Origin::File | Origin::Choice => return,
         Origin::ChatMl => "messages are written as ChatML, whose markers its vocabulary has",
         Origin::Plain => "messages become lines with `User:` and `Assistant:`",
     };

@@ -14,6 +14,7 @@ use atta_engine::{
     Done, FinishReason,
     tools::{Outcome, Parser, Piece},
 };
+use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, mpsc::UnboundedReceiver};
 
 use crate::{
@@ -52,6 +53,26 @@ impl End {
             _ => "stop",
         }
     }
+
+    /// How fast it was read and written, as llama.cpp's server tells it.
+    pub(crate) fn timings(&self) -> Value {
+        let done = &self.done;
+        let n_read = done.n_prompt - done.n_cached.min(done.n_prompt);
+        let rate = |n: usize, time: Duration| if time.is_zero() { 0.0 } else { n as f64 / time.as_secs_f64() };
+        let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+        let each = |n: usize, time: Duration| if n == 0 { 0.0 } else { milliseconds(time) / n as f64 };
+        json!({
+            "cache_n": done.n_cached,
+            "prompt_n": n_read,
+            "prompt_ms": milliseconds(done.prefill_time),
+            "prompt_per_token_ms": each(n_read, done.prefill_time),
+            "prompt_per_second": rate(n_read, done.prefill_time),
+            "predicted_n": done.n_generated,
+            "predicted_ms": milliseconds(done.decode_time),
+            "predicted_per_token_ms": each(done.n_generated, done.decode_time),
+            "predicted_per_second": rate(done.n_generated, done.decode_time),
+        })
+    }
 }
 
 /// Answers that are being written.
@@ -84,6 +105,11 @@ pub(crate) enum Reader {
 impl Reader {
     pub(crate) fn message(parser: Parser) -> Self {
         Self::Message { parser: Box::new(parser), has_begun: false }
+    }
+
+    /// A message that goes on with one that has begun: the white space in front is part of it.
+    pub(crate) fn rest_of_message(parser: Parser) -> Self {
+        Self::Message { parser: Box::new(parser), has_begun: true }
     }
 
     fn read(&mut self, text: String) -> Vec<Piece> {

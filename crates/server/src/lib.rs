@@ -49,6 +49,7 @@ pub use direct::Answer;
 pub use listen::{Server, Stopper};
 pub use manners::Cooling;
 pub use models::{ModelSource, Open};
+pub use sampling::Defaults;
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 
@@ -70,6 +71,8 @@ pub struct ServerOptions {
     pub allowed_hosts: Vec<String>,
     /// Texts of a model at once, and their memory.
     pub batcher: BatcherOptions,
+    /// How texts are written where a request does not say.
+    pub defaults: Defaults,
     /// How texts become vectors where a request does not say; `None`: as the file of the model says.
     pub pooling: Option<Pooling>,
     /// Requests that may wait for a place; more are told to come back later.

@@ -74,12 +74,7 @@ impl Server {
         let manners = options.cooling.clone().map(Manners::new).transpose()?.map(Arc::new);
         // A server that cannot compute had better end, and be started again.
         let stopper = Stopper(stop.clone());
-        let models = Models::new(
-            models,
-            options.batcher.clone(),
-            Turns::with(manners.clone()),
-            Arc::new(move || stopper.stop()),
-        )?;
+        let models = Models::new(models, &options, Turns::with(manners.clone()), Arc::new(move || stopper.stop()))?;
         let app = Arc::new(App::new(models, manners, options));
         Ok(Self { app, runtime, listener, stop })
     }
@@ -239,6 +234,8 @@ async fn connect(
     let _counted = app.metrics.connected();
     let Some(Ok(stream)) = unless_asked(stopped.clone(), open(stream, &app.options)).await else { return };
     let mut http = http1::Builder::new();
+    // Small clients look for names of headers as they are printed, not as HTTP compares them.
+    http.title_case_headers(true);
     http.timer(TokioTimer::new()).header_read_timeout(app.options.read_timeout).max_buf_size(64 << 10);
     let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = pin!(connection);

@@ -10,11 +10,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atta_engine::{Batcher, BatcherOptions, Counts, Engine, Error, chat::Form, give_back_memory};
+use atta_engine::{
+    Batcher, BatcherOptions, Counts, Engine, Error,
+    chat::{Form, TemplateChoice},
+    give_back_memory,
+};
 
 use crate::{
-    ServeError,
+    ServeError, ServerOptions,
     refusal::Refusal,
+    sampling::Defaults,
     turns::Turns,
     worker::{Status, Worker},
 };
@@ -32,6 +37,8 @@ pub type Open = dyn Fn(u64) -> Result<Engine, Error> + Send + Sync;
 pub struct ModelSource {
     /// What requests may call it; the first is its name in answers.
     pub names: Vec<String>,
+    /// The chat template that it is talked to with.
+    pub template: TemplateChoice,
     /// How it is loaded; it may be called again after the model was taken out of memory.
     pub open: Box<Open>,
 }
@@ -48,6 +55,8 @@ pub(crate) struct Model {
     pub(crate) n_ctx: usize,
     /// Texts at once.
     pub(crate) n_jobs: usize,
+    /// How texts are written where a request does not say.
+    pub(crate) defaults: Arc<Defaults>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -113,6 +122,7 @@ impl Place {
 pub(crate) struct Models {
     entries: Vec<Entry>,
     batcher: BatcherOptions,
+    defaults: Arc<Defaults>,
     turns: Arc<Turns>,
     /// Called when a thread that computes comes to grief.
     on_grief: Arc<dyn Fn() + Send + Sync>,
@@ -126,14 +136,15 @@ impl Models {
     /// The first one is loaded at once.
     pub(crate) fn new(
         sources: Vec<ModelSource>,
-        batcher: BatcherOptions,
+        options: &ServerOptions,
         turns: Turns,
         on_grief: Arc<dyn Fn() + Send + Sync>,
     ) -> Result<Self, ServeError> {
         let place = || Mutex::new(Place::new(None));
         let models = Self {
             entries: sources.into_iter().map(|source| Entry { source, place: place() }).collect(),
-            batcher,
+            batcher: options.batcher.clone(),
+            defaults: Arc::new(options.defaults.clone()),
             turns: Arc::new(turns),
             on_grief,
             loading: Arc::default(),
@@ -165,6 +176,14 @@ impl Models {
     pub(crate) fn look_up(&self, name: Option<&str>) -> Result<(&str, Option<Arc<Model>>), Refusal> {
         let entry = &self.entries[self.find(name)?];
         Ok((&entry.source.names[0], lock(&entry.place).model.clone()))
+    }
+
+    /// The name of the only model, if there are not several.
+    pub(crate) fn only(&self) -> Option<&str> {
+        match self.entries.as_slice() {
+            [entry] => Some(&entry.source.names[0]),
+            _ => None,
+        }
     }
 
     /// The first names, and whether each model is in memory.
@@ -232,14 +251,16 @@ impl Models {
         let source = &self.entries[i].source;
         let taken = self.loaded().iter().map(|model| model.engine.budget().used()).sum();
         let engine = (source.open)(taken)?;
-        let (form, _) = Form::of_engine(&engine).map_err(Error::from)?;
+        let (template, _) = source.template.template(&engine).map_err(Error::from)?;
+        let form = Form::new(&engine, template);
         let batcher = Batcher::new(&engine, &self.batcher)?;
         let n_ctx = batcher.n_ctx();
         let on_grief = Arc::clone(&self.on_grief);
         let started = Worker::start(batcher, Arc::clone(&self.turns), move || on_grief());
         let (worker, thread) = started.map_err(ServeError::Start)?;
         let (name, n_jobs) = (source.names[0].clone(), self.batcher.n_jobs);
-        Ok(Model { name, engine, form, worker, n_ctx, n_jobs, thread: Mutex::new(Some(thread)) })
+        let (defaults, thread) = (Arc::clone(&self.defaults), Mutex::new(Some(thread)));
+        Ok(Model { name, engine, form, worker, n_ctx, n_jobs, defaults, thread })
     }
 
     /// Those that are in memory.

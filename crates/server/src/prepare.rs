@@ -8,7 +8,7 @@ use std::{
 
 use atta_engine::{
     Error, GenerateOptions, Job,
-    chat::{self, Prompt, Said},
+    chat::{self, Prompt, PromptEnd, Said},
 };
 
 use serde::de::DeserializeOwned;
@@ -45,6 +45,9 @@ impl Prepared {
 pub(crate) trait Ask: DeserializeOwned + Send + 'static {
     /// Fields that change nothing here.
     const ACCEPTED: Accepted = &[];
+    /// Whether a name that no model has means the only model there is: programs that were made for other servers send the names
+    /// of models there, such as `gpt-4o`.
+    const TAKES_ANY_NAME: bool = true;
 
     /// Its name, if it is given.
     fn model(&self) -> Option<&str>;
@@ -85,7 +88,7 @@ impl<R: Ask> Received<R> {
     async fn with_model(self, app: &App) -> Result<Asked<R>, Refusal> {
         let Self { request, remarks, place, .. } = self;
         let start = Instant::now();
-        let model = app.models.get(request.model(), request.stay()).await?;
+        let model = app.models.get(model_name(app, &request, &remarks), request.stay()).await?;
         Ok(Asked { request, remarks, model, place, load_time: start.elapsed() })
     }
 
@@ -145,6 +148,18 @@ pub(crate) async fn begin<R: Ask, T: Send + 'static>(
     Received::read(app, incoming).await?.begin(app, make).await
 }
 
+/// The name by which the model of a request is looked up.
+fn model_name<'a, R: Ask>(app: &App, request: &'a R, remarks: &Remarks) -> Option<&'a str> {
+    let name = request.model()?;
+    match app.models.only() {
+        Some(ours) if R::TAKES_ANY_NAME && app.models.look_up(Some(name)).is_err() => {
+            remarks.add(format!("model {name:?} is not here; the only one that is, {ours:?}, answers"));
+            None
+        }
+        _ => Some(name),
+    }
+}
+
 /// Does what takes a while on another thread.
 async fn elsewhere<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
@@ -154,7 +169,9 @@ async fn elsewhere<T: Send + 'static>(
 
 /// The prompt of an answer to a conversation, now.
 pub(crate) fn ask(model: &Model, said: &Said<'_>, options: &GenerateOptions) -> Result<chat::Asked, Refusal> {
-    let said = Said { now: Some(app::local_now()), ..*said };
+    let mut extra = model.defaults.variables.clone();
+    extra.extend(said.extra.cloned().unwrap_or_default());
+    let said = Said { now: Some(app::local_now()), extra: Some(&extra), ..*said };
     Ok(model.form.ask(&said, options)?)
 }
 
@@ -186,8 +203,8 @@ pub(crate) fn answers_after(
     }
     let jobs = jobs(model, &prompt.ids, &asked.options, n);
     let jobs = jobs.map_err(|error| model.form.blame(error, said.tools))?;
-    let reader = |_| Reader::message(asked.parser.clone().with_id_seed(sampling::any_seed()));
-    let readers = (0..n).map(reader).collect();
+    let reader = if said.end == PromptEnd::WithinLastMessage { Reader::rest_of_message } else { Reader::message };
+    let readers = (0..n).map(|_| reader(asked.parser.clone().with_id_seed(sampling::any_seed()))).collect();
     Ok((Prepared { jobs, readers }, prompt))
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use atta_engine::{Error, GenerateOptions, Sampling, StopError};
 use serde::{Deserialize, Deserializer, de::Error as _};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::refusal::Refusal;
 
@@ -32,7 +32,34 @@ impl OneOrMore {
     }
 }
 
-/// What was asked for; what was not has the engine's default.
+/// How texts are written where a request does not say.
+#[derive(Clone, Debug)]
+pub struct Defaults {
+    /// How tokens are chosen; its seed does not count.
+    pub sampling: Sampling,
+    /// The start of the random numbers; `None`: another one for each request.
+    pub seed: Option<u64>,
+    /// Tokens of an answer.
+    pub n_predict: usize,
+    /// Texts that end an answer.
+    pub stop: Vec<String>,
+    /// Variables of the chat template.
+    pub variables: Map<String, Value>,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self {
+            sampling: Sampling::default(),
+            seed: None,
+            n_predict: usize::MAX,
+            stop: Vec::new(),
+            variables: Map::new(),
+        }
+    }
+}
+
+/// What was asked for; what was not has the server's default.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
     pub(crate) temperature: Option<f32>,
@@ -51,8 +78,8 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    pub(crate) fn into_options(self) -> Result<GenerateOptions, Refusal> {
-        let default = Sampling::default();
+    pub(crate) fn into_options(self, defaults: &Defaults) -> Result<GenerateOptions, Refusal> {
+        let default = defaults.sampling.clone();
         let sampling = Sampling {
             temperature: self.temperature.unwrap_or(default.temperature),
             top_p: self.top_p.unwrap_or(default.top_p),
@@ -62,14 +89,18 @@ impl Wanted {
             repeat_penalty: self.repeat_penalty.unwrap_or(default.repeat_penalty),
             presence_penalty: self.presence_penalty.unwrap_or(default.presence_penalty),
             frequency_penalty: self.frequency_penalty.unwrap_or(default.frequency_penalty),
-            logit_bias: biases(self.logit_bias.unwrap_or_default())?,
+            logit_bias: self.logit_bias.map_or(Ok(default.logit_bias), biases)?,
             // -1 is llama.cpp's word for any.
-            seed: self.seed.filter(|&seed| seed != -1).map_or_else(any_seed, i64::cast_unsigned),
+            seed: match self.seed {
+                Some(-1) => any_seed(),
+                Some(seed) => seed.cast_unsigned(),
+                None => defaults.seed.unwrap_or_else(any_seed),
+            },
             ..default
         };
         // Once more than the engine does it, for requests of which nothing is written.
         sampling.validate().map_err(Error::from)?;
-        let stop = self.stop.map_or_else(Vec::new, OneOrMore::into_vec);
+        let stop = self.stop.map_or_else(|| defaults.stop.clone(), OneOrMore::into_vec);
         if stop.len() > MAX_STOPS {
             return Err(Refusal::field("stop", format!("{} texts, expected at most {MAX_STOPS}", stop.len())));
         }
@@ -79,7 +110,7 @@ impl Wanted {
         if stop.iter().any(|text| text.len() > MAX_STOP_BYTES) {
             return Err(Refusal::field("stop", format!("a text of more than {MAX_STOP_BYTES} bytes")));
         }
-        let n_predict = self.max_tokens.unwrap_or(usize::MAX);
+        let n_predict = self.max_tokens.unwrap_or(defaults.n_predict);
         Ok(GenerateOptions { n_predict, sampling, stop, n_logprobs: self.n_logprobs, ..GenerateOptions::default() })
     }
 }

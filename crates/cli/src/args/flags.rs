@@ -7,7 +7,7 @@ use std::{num::NonZeroUsize, path::PathBuf};
 use atta::{DryOptions, Fit, GenerateOptions, KvType, LoadOptions, Sampling, SessionOptions, Threads, WeightsAt};
 use clap::{Args, ValueEnum, builder::NonEmptyStringValueParser};
 
-use super::value::{self, CpuList};
+use super::value::{self, CpuList, Seed};
 use crate::failure::Failure;
 
 /// Every instruction set there may be; which of them this CPU has is for the library to say.
@@ -194,11 +194,13 @@ impl ModelFlags {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct SamplingFlags {
-    /// Generate at most this many tokens [default: 256; of the built-in model on a terminal, until its story ends]
-    #[arg(short = 'n', value_name = "N", value_parser = value::count, allow_negative_numbers = true)]
+    /// Generate at most this many tokens; -1: until the model ends [default: 256; of the built-in model on a terminal and of
+    /// `serve`, -1]
+    #[arg(short = 'n', long, alias = "max-tokens", value_name = "N", value_parser = value::n_tokens)]
+    #[arg(allow_negative_numbers = true)]
     n_predict: Option<usize>,
     /// Temperature; 0 always takes the most probable token
-    #[arg(short = 't', value_name = "TEMP", default_value = "0.8")]
+    #[arg(short = 't', long, alias = "temp", value_name = "TEMP", default_value = "0.8")]
     #[arg(value_parser = value::number, allow_negative_numbers = true)]
     temperature: f32,
     /// Only the K most probable tokens; 0: all
@@ -249,9 +251,9 @@ pub(crate) struct SamplingFlags {
     #[arg(long, value_name = "ID(+|-)X", value_parser = value::logit_bias)]
     logit_bias: Vec<(u32, f32)>,
     /// Start of the random numbers: the same seed gives the same text; -1: a random one [default: 42; of the built-in model on
-    /// a terminal, -1]
+    /// a terminal, and of `serve`, -1]
     #[arg(long, value_name = "SEED", value_parser = value::seed, allow_negative_numbers = true)]
-    seed: Option<u64>,
+    seed: Option<Seed>,
     /// End before this text, taken literally, or at this special token; may be given several times
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new(), allow_hyphen_values = true)]
     stop: Vec<String>,
@@ -294,7 +296,7 @@ pub(crate) struct ReportFlags {
 /// Which chat template is used instead of the file's.
 #[cfg(feature = "chat")]
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TemplateChoice {
+pub(crate) enum TemplateName {
     Chatml,
     /// Lines with `User:` and `Assistant:`.
     Plain,
@@ -303,7 +305,7 @@ pub(crate) enum TemplateChoice {
 }
 
 #[cfg(feature = "chat")]
-impl FromStr for TemplateChoice {
+impl FromStr for TemplateName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -331,9 +333,9 @@ const DEFAULT_LENGTH: usize = 256;
 impl SamplingFlags {
     /// The sampler's options, checked.
     fn sampling(&self, length: Length) -> Result<Sampling, Failure> {
-        let seed = || match length {
-            Length::Bounded => Sampling::default().seed,
-            Length::Story => value::random_seed(),
+        let seed = match length {
+            Length::Bounded => Seed::Fixed(Sampling::default().seed),
+            Length::Story => Seed::Random,
         };
         let sampling = Sampling {
             temperature: self.temperature,
@@ -348,10 +350,19 @@ impl SamplingFlags {
             frequency_penalty: self.frequency_penalty,
             dry: self.dry(),
             logit_bias: self.logit_bias.clone(),
-            seed: self.seed.unwrap_or_else(seed),
+            seed: self.seed.unwrap_or(seed).now(),
         };
         sampling.validate().map_err(|error| Failure::Usage(error.to_string()))?;
         Ok(sampling)
+    }
+
+    /// The start of the random numbers, if it is the same every time by request.
+    #[cfg(feature = "server")]
+    pub(crate) fn seed(&self) -> Option<u64> {
+        match self.seed? {
+            Seed::Fixed(seed) => Some(seed),
+            Seed::Random => None,
+        }
     }
 
     /// What is generated, checked.

@@ -29,7 +29,7 @@ pub(crate) use context::ContextFlags;
 #[cfg(feature = "convert")]
 pub(crate) use convert::{ConvertArgs, ImatrixArgs, Kind};
 #[cfg(feature = "chat")]
-pub(crate) use flags::TemplateChoice;
+pub(crate) use flags::TemplateName;
 pub(crate) use flags::{CacheFlags, Length, ModelFlags, ReportFlags, SamplingFlags, WeightsName};
 #[cfg(feature = "server")]
 pub(crate) use serve::ServeArgs;
@@ -39,7 +39,7 @@ pub(crate) use shape::{JsonKind, OnLengthName};
 #[cfg(feature = "chat")]
 pub(crate) use tools::RunnerFlags;
 pub(crate) use tools::ToolFlags;
-pub(crate) use value::{TokenSource, token_ids};
+pub(crate) use value::{Seed, TokenSource, token_ids};
 
 use crate::failure::Failure;
 
@@ -214,7 +214,7 @@ pub(crate) struct ChatArgs {
     ///
     /// `chatml`, `plain`, or a file with a template in Jinja.
     #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) chat_template: Option<TemplateChoice>,
+    pub(crate) chat_template: Option<TemplateName>,
     #[command(flatten)]
     pub(crate) sampling: SamplingFlags,
     #[command(flatten)]
@@ -343,7 +343,7 @@ pub(crate) struct PicolmArgs {
     /// Start of the random numbers: the same seed gives the same text
     #[arg(short = 's', value_name = "SEED", default_value = "42", value_parser = value::seed)]
     #[arg(allow_negative_numbers = true)]
-    pub(crate) seed: u64,
+    pub(crate) seed: Seed,
     /// Tokens of the context [default, and 0: what the model was trained for, at most 4096]
     #[arg(short = 'c', value_name = "CTX", value_parser = value::positions_or_0, allow_negative_numbers = true)]
     pub(crate) n_ctx: Option<usize>,
@@ -585,7 +585,7 @@ mod tests {
 
     #[test]
     fn numbers_without_meaning_are_refused_where_they_stand() {
-        for option in ["-c 0", "-c -1", "-n -1", "-j 0", "--batch 0", "--cpus 3-1", "--seed -2", "--top-k x", "-c 1e3"]
+        for option in ["-c 0", "-c -1", "-n -2", "-j 0", "--batch 0", "--cpus 3-1", "--seed -2", "--top-k x", "-c 1e3"]
         {
             let name = option.split(' ').next().unwrap();
             let message = message(&format!("atta run -p x {option}"));

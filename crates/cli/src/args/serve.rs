@@ -6,13 +6,13 @@ use std::{
     time::Duration,
 };
 
-use atta::{BatcherOptions, KvType, Pooling, SessionOptions};
+use atta::{BatcherOptions, GenerateOptions, KvType, Pooling, SessionOptions};
 #[cfg(feature = "tls")]
 use atta_server::Tls;
-use atta_server::{Cooling, Listen, Log, ServerOptions};
+use atta_server::{Cooling, Defaults, Listen, Log, ServerOptions};
 use clap::{Args, ValueEnum};
 
-use super::{CacheFlags, ModelFlags, value};
+use super::{CacheFlags, Length, ModelFlags, SamplingFlags, TemplateName, value};
 use crate::{cache::Cache, failure::Failure, input};
 
 /// Kept texts for each that may be written.
@@ -22,6 +22,8 @@ const KEPT: usize = 1;
 ///
 /// Requests are answered at the same time: their tokens are computed together, and what several of them begin with is read once.
 /// Each answer is the same, bit for bit, as if it had been the only one.
+///
+/// Options of sampling hold where a request does not say.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   atta serve                                     the built-in model, at http://127.0.0.1:8080
@@ -77,6 +79,13 @@ pub(crate) struct ServeArgs {
     /// called MODEL [default: the names of their files]
     #[arg(long, value_name = "NAME")]
     alias: Vec<String>,
+    /// How messages are put to the model: `chatml`, `plain`, or a file with a template in Jinja; of one model only [default: as
+    /// the chat template of its file says]
+    #[arg(long, value_name = "NAME|FILE", alias = "chat-template-file")]
+    pub(crate) chat_template: Option<TemplateName>,
+    /// Variables of the chat template where a request does not say, as a JSON object, such as {"enable_thinking": false}
+    #[arg(long, value_name = "JSON", value_parser = value::json_object)]
+    chat_template_kwargs: Option<serde_json::Map<String, serde_json::Value>>,
     /// Texts of a model that are written at the same time
     #[arg(long, value_name = "N", default_value = "8", value_parser = value::positions)]
     parallel: usize,
@@ -119,6 +128,8 @@ pub(crate) struct ServeArgs {
     cache_size: Option<u64>,
     #[command(flatten)]
     pub(crate) model_flags: ModelFlags,
+    #[command(flatten)]
+    sampling: SamplingFlags,
 }
 
 /// How a request is written down.
@@ -175,6 +186,7 @@ impl ServeArgs {
             allowed_origins: self.allow_origin.iter().map(|origin| origin.trim_end_matches('/').to_owned()).collect(),
             allowed_hosts: self.allow_host.clone(),
             batcher,
+            defaults: self.defaults()?,
             pooling: self.pooling.map(Pooling::from),
             max_queue: self.queue,
             max_body: usize::try_from(self.max_body).unwrap_or(usize::MAX),
@@ -194,6 +206,13 @@ impl ServeArgs {
                 Some(LogName::Json) => Log::Json,
             },
         })
+    }
+
+    /// How texts are written where a request does not say.
+    fn defaults(&self) -> Result<Defaults, Failure> {
+        let GenerateOptions { sampling, n_predict, stop, .. } = self.sampling.generate_options(Length::Story)?;
+        let variables = self.chat_template_kwargs.clone().unwrap_or_default();
+        Ok(Defaults { seed: self.sampling.seed().map(|_| sampling.seed), sampling, n_predict, stop, variables })
     }
 
     #[cfg(feature = "tls")]

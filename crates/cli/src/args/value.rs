@@ -55,16 +55,50 @@ pub(super) fn count(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| "expected a whole number, 0 or more".to_owned())
 }
 
-/// The start of the random numbers, or -1 for a random one.
-pub(super) fn seed(text: &str) -> Result<u64, String> {
-    if text == "-1" {
-        return Ok(random_seed());
+/// Where the random numbers start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seed {
+    Fixed(u64),
+    /// Elsewhere every time.
+    Random,
+}
+
+impl Seed {
+    /// A seed to begin with now.
+    pub(crate) fn now(self) -> u64 {
+        match self {
+            Self::Fixed(seed) => seed,
+            Self::Random => random_seed(),
+        }
     }
-    text.parse().map_err(|_| format!("expected a whole number from 0 to {}, or -1 for a random one", u64::MAX))
+}
+
+/// A number of tokens, or -1 for as many as there can be.
+pub(super) fn n_tokens(text: &str) -> Result<usize, String> {
+    match text {
+        "-1" => Ok(usize::MAX),
+        _ => text.parse().map_err(|_| "expected a whole number, 0 or more, or -1 for no limit".to_owned()),
+    }
+}
+
+/// An object of JSON.
+#[cfg(feature = "server")]
+pub(super) fn json_object(text: &str) -> Result<serde_json::Map<String, serde_json::Value>, String> {
+    serde_json::from_str(text).map_err(|error| format!("expected an object of JSON: {error}"))
+}
+
+/// The start of the random numbers, or -1 for a random one.
+pub(super) fn seed(text: &str) -> Result<Seed, String> {
+    if text == "-1" {
+        return Ok(Seed::Random);
+    }
+    text.parse()
+        .map(Seed::Fixed)
+        .map_err(|_| format!("expected a whole number from 0 to {}, or -1 for a random one", u64::MAX))
 }
 
 /// A start of the random numbers from those of the system.
-pub(crate) fn random_seed() -> u64 {
+fn random_seed() -> u64 {
     // Each has keys of its own.
     RandomState::new().build_hasher().finish()
 }

@@ -54,6 +54,6 @@ fn sampling(args: &PicolmArgs) -> Sampling {
         frequency_penalty: 0.0,
         dry: DryOptions::default(),
         logit_bias: Vec::new(),
-        seed: args.seed,
+        seed: args.seed.now(),
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use atta::{LoadOptions, MemoryPlan};
 use atta_server::{ModelSource, ServeError, Server};
 
-use crate::{args::ServeArgs, failure::Failure, load};
+use crate::{args::ServeArgs, conversation, failure::Failure, load};
 
 pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
     args.model_flags.refuse_fit("serve")?;
@@ -30,6 +30,10 @@ fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>, Failure> {
         true => vec![None],
         false => args.models.iter().cloned().map(Some).collect(),
     };
+    if models.len() > 1 && args.chat_template.is_some() {
+        return Err(Failure::Usage("--chat-template: of which model? It is for a server of one".to_owned()));
+    }
+    let template = conversation::choice(args.chat_template.as_ref())?;
     let mut sources = Vec::new();
     for (model, names) in models.into_iter().zip(args.names()?) {
         let options = load::options(model.as_deref(), &args.model_flags, args.session())?;
@@ -39,7 +43,7 @@ fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>, Failure> {
             MemoryPlan::of(path, &options)?;
         }
         let open = move |beside| load::engine_at(path.as_deref(), &LoadOptions { beside, ..options.clone() });
-        sources.push(ModelSource { names, open: Box::new(open) });
+        sources.push(ModelSource { names, template: template.clone(), open: Box::new(open) });
     }
     Ok(sources)
 }

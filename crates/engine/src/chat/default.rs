@@ -39,6 +39,37 @@ const PLAIN: &str = "\
     {{- 'Assistant:' }}
 {%- endif %}";
 
+/// Which template is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TemplateChoice {
+    /// That of the model, or one that might do: see [`Template::of_engine`].
+    #[default]
+    Model,
+    /// `<|im_start|>user` … `<|im_end|>`.
+    ChatMl,
+    /// Lines with `User:` and `Assistant:`.
+    Plain,
+    /// This text in Jinja.
+    Source(String),
+}
+
+impl TemplateChoice {
+    /// The template, and where it comes from.
+    ///
+    /// # Errors
+    /// Those of [`Template::new`].
+    pub fn template(&self, engine: &Engine) -> Result<(Template, Origin), TemplateError> {
+        let texts = SpecialTexts::of(engine.tokenizer());
+        let template = match self {
+            Self::Model => return Template::of_engine(engine),
+            Self::ChatMl => Template::chatml(texts),
+            Self::Plain => Template::plain(texts),
+            Self::Source(source) => Template::new(source, texts)?,
+        };
+        Ok((template, Origin::Choice))
+    }
+}
+
 /// Where a template comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
@@ -48,6 +79,8 @@ pub enum Origin {
     ChatMl,
     /// The file has none, and nothing says what it would be.
     Plain,
+    /// Somebody has chosen it.
+    Choice,
 }
 
 impl Template {

@@ -43,7 +43,24 @@ pub struct Said<'a> {
     pub now: Option<DateTime>,
     /// Further variables of the template.
     pub extra: Option<&'a Map<String, Value>>,
+    /// Where the prompt ends.
+    pub end: PromptEnd,
 }
+
+/// Where the prompt of a conversation ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PromptEnd {
+    /// Where an answer begins.
+    #[default]
+    Answer,
+    /// Behind the last message.
+    LastMessage,
+    /// Within the last message, which the answer goes on with.
+    WithinLastMessage,
+}
+
+/// Stands at the end of a message that is to be gone on with, while a template writes it. No text of people has these characters.
+const OPEN_END: &str = "\u{F8FE}\u{F8FD}\u{F8FE}";
 
 /// What has to be done to hear an answer.
 pub struct Asked {
@@ -93,6 +110,11 @@ impl Form {
         }
         let ids = self.guard.encode(self.engine.tokenizer(), &marked);
         Ok(Asked { prompt: Prompt { text, ids }, options, parser })
+    }
+
+    /// The text of the template, as it is where no tools are given.
+    pub fn template(&self) -> &str {
+        self.template.source(false)
     }
 
     /// Whether the template has a switch of this name, such as `enable_thinking`.
@@ -175,14 +197,32 @@ impl Form {
         let told = Told { before: said.system, after: instructions.as_deref() };
         let support = self.system_support[usize::from(!native.is_empty())];
         repair::first_accepted(&support.place(&told, messages), |messages| {
+            let is_open = said.end == PromptEnd::WithinLastMessage;
+            let opened = if is_open { with_open_end(messages) } else { messages.to_vec() };
             let conversation = Conversation {
-                messages,
+                messages: &opened,
                 tools: native,
-                add_generation_prompt: true,
+                add_generation_prompt: said.end == PromptEnd::Answer,
                 now: said.now,
                 extra: said.extra.cloned().unwrap_or_default(),
             };
-            self.guard.render(&self.template, &conversation)
+            let text = self.guard.render(&self.template, &conversation)?;
+            if is_open { before_open_end(text) } else { Ok(text) }
         })
     }
 }
+
+fn with_open_end(messages: &[Message]) -> Vec<Message> {
+    let mut messages = messages.to_vec();
+    messages.iter_mut().next_back().into_iter().for_each(|last| last.content.push_str(OPEN_END));
+    messages
+}
+
+fn before_open_end(mut text: String) -> Result<String, TemplateError> {
+    let end = text.rfind(OPEN_END).ok_or_else(|| TemplateError::Failed(NO_END.to_owned()))?;
+    text.truncate(end);
+    Ok(text)
+}
+
+/// Why there is no place to go on.
+const NO_END: &str = "it does not write the end of the message that is to be gone on with";

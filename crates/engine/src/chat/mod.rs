@@ -22,8 +22,8 @@ use atta_tokenizer::Special;
 use serde_json::{Map, Value};
 
 pub use calling::{CallingReply, Heard, ToolUse};
-pub use default::Origin;
-pub use form::{Asked, Form, Said};
+pub use default::{Origin, TemplateChoice};
+pub use form::{Asked, Form, PromptEnd, Said};
 pub use message::{Conversation, Message, Role};
 pub use prompt::{Prompt, prompt_ids};
 pub use template::{DateTime, SpecialTexts, Template, TemplateError};
@@ -265,6 +265,7 @@ impl Chat {
             tools: self.tools.as_ref(),
             now: self.now,
             extra: Some(&self.extra),
+            end: PromptEnd::Answer,
         }
     }
 

@@ -27,7 +27,7 @@ use crate::{
     prepare::{self, Ask, Prepared},
     refusal::Refusal,
     remarks::Remarks,
-    sampling::{OneOrMore, Wanted},
+    sampling::{Defaults, OneOrMore, Wanted},
     stream,
 };
 
@@ -61,7 +61,7 @@ impl Ask for MessagesRequest {
 }
 
 impl MessagesRequest {
-    fn into_parts(self) -> Result<(Talk, GenerateOptions), Refusal> {
+    fn into_parts(self, defaults: &Defaults) -> Result<(Talk, GenerateOptions), Refusal> {
         let wanted = Wanted {
             temperature: self.temperature,
             top_p: self.top_p,
@@ -81,7 +81,7 @@ impl MessagesRequest {
             output_config: Some(output_config),
             thread: self.thread,
         };
-        Ok((talk, wanted.into_options()?))
+        Ok((talk, wanted.into_options(defaults)?))
     }
 }
 
@@ -103,7 +103,7 @@ fn prepared(model: &Model, request: MessagesRequest, remarks: &Remarks) -> Resul
     let stream = request.stream == Some(true);
     let in_their_words =
         |refusal: Refusal| refusal.renamed("stop", "stop_sequences").renamed("response_format", "output_config.format");
-    let (talk, options) = request.into_parts().map_err(in_their_words)?;
+    let (talk, options) = request.into_parts(&model.defaults).map_err(in_their_words)?;
     let talk = talk.understood(model, remarks).map_err(in_their_words)?;
     let options = GenerateOptions { constraint: talk.constraint.clone(), ..options };
     let prepared = prepare::answers(model, &talk.said(), &options, 1).map_err(in_their_words)?;

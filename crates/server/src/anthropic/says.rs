@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use atta_engine::{
-    chat::{Message, Role},
+    chat::{Message, PromptEnd, Role},
     tools::ToolCall,
 };
 use serde::Deserialize;
@@ -78,12 +78,20 @@ pub(super) fn messages(turns: Vec<Turn>, remarks: &Remarks) -> Result<Vec<Messag
         said.is_last = i >= last;
         said.turn(i, turn)?;
     }
-    match said.messages.last().map(|message| message.role) {
-        None => Err(Refusal::field("messages", "there are no messages")),
-        Some(Role::Assistant) => {
-            Err(Refusal::field("messages", "the last message is of the assistant; this server does not go on with it"))
+    if said.messages.is_empty() {
+        return Err(Refusal::field("messages", "there are no messages"));
+    }
+    Ok(said.messages)
+}
+
+/// Where the prompt ends: a last message of the assistant is the beginning of the answer.
+pub(super) fn end(messages: &[Message]) -> Result<PromptEnd, Refusal> {
+    match messages.last() {
+        Some(last) if !last.tool_calls.is_empty() => {
+            Err(Refusal::field("messages", "the last message has tool_use: its results are missing"))
         }
-        Some(_) => Ok(said.messages),
+        Some(last) if last.role == Role::Assistant => Ok(PromptEnd::WithinLastMessage),
+        _ => Ok(PromptEnd::Answer),
     }
 }
 
@@ -371,6 +379,16 @@ mod tests {
     }
 
     #[test]
+    fn a_last_message_of_the_assistant_begins_the_answer_unless_it_has_calls() {
+        let [user, said] = [Message::user("a"), Message::assistant("b")];
+        let call = ToolCall { id: "1".into(), name: "f".into(), arguments: json!({}) };
+        let calls = Message { tool_calls: vec![call], ..Message::assistant("") };
+        assert_eq!(end(&[user.clone()]).unwrap(), PromptEnd::Answer);
+        assert_eq!(end(&[user.clone(), said]).unwrap(), PromptEnd::WithinLastMessage);
+        assert!(end(&[user, calls]).unwrap_err().message.contains("results are missing"));
+    }
+
+    #[test]
     fn what_has_no_place_is_refused_by_its_name() {
         let inside = |role: &str, block: Value| json!([{ "role": role, "content": [block] }]);
         let result = |content: Value| json!({ "type": "tool_result", "tool_use_id": "1", "content": content });
@@ -381,7 +399,6 @@ mod tests {
             (inside("assistant", result(json!("a"))), "a tool_result of the assistant"),
             (inside("user", json!({ "type": "thinking", "thinking": "a" })), "only the assistant"),
             (inside("tool", text("a")), "unknown variant `tool`"),
-            (json!([{ "role": "user", "content": "a" }, { "role": "assistant", "content": "b" }]), "does not go on"),
             (json!([{ "role": "user", "content": [] }]), "without content"),
             (json!([{ "role": "user", "content": 1 }]), "neither a text nor a list"),
             (json!([]), "there are no messages"),

@@ -2,7 +2,7 @@
 
 use atta_engine::{
     Constraint, Error, SchemaOptions, Strictness,
-    chat::{Message, Said, ToolUse},
+    chat::{Message, PromptEnd, Said, ToolUse},
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -77,6 +77,7 @@ pub(super) struct Understood {
     system: Option<String>,
     tools: Option<ToolUse>,
     extra: Map<String, Value>,
+    end: PromptEnd,
     pub(super) constraint: Option<Constraint>,
 }
 
@@ -87,8 +88,10 @@ impl Talk {
         let has_switch = |name: &str| model.form.has_switch(name);
         let thinking = self.thinking.and_then(|thinking| thinking.into_variable(&has_switch, remarks));
         let effort = effort.and_then(|effort| effort_variable(&effort, &has_switch, remarks));
+        let messages = says::messages(self.turns, remarks)?;
         Ok(Understood {
-            messages: says::messages(self.turns, remarks)?,
+            end: says::end(&messages)?,
+            messages,
             system: says::system(self.system, remarks)?,
             tools: tools::tool_use(self.tools.unwrap_or_default(), self.tool_choice, remarks)?,
             extra: thinking.into_iter().chain(effort).collect(),
@@ -160,6 +163,7 @@ impl Understood {
             system: self.system.as_deref(),
             tools: self.tools.as_ref(),
             extra: Some(&self.extra),
+            end: self.end,
             now: None,
         }
     }

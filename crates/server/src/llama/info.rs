@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use atta_engine::{GenerateOptions, tokenizer::Tokenizer};
+use atta_engine::tokenizer::Tokenizer;
 use axum::{
     Json,
     extract::{Query, State, rejection::QueryRejection},
@@ -41,7 +41,7 @@ pub(crate) async fn props(State(app): State<Arc<App>>, which: NamedModel) -> Res
         "models": models,
         "n_ctx": model.map(|model| model.n_ctx),
         "n_vocab": model.map(|model| model.engine.spec().n_vocab),
-        "chat_template": model.and_then(|model| model.engine.chat_template()),
+        "chat_template": model.map(|model| model.form.template()),
         "bos_token": text(Tokenizer::bos),
         "eos_token": text(Tokenizer::eos),
         "total_slots": app.options.batcher.n_jobs,
@@ -52,7 +52,7 @@ pub(crate) async fn props(State(app): State<Arc<App>>, which: NamedModel) -> Res
         "modalities": { "vision": false, "audio": false },
         "default_generation_settings": {
             "n_ctx": model.map(|model| model.n_ctx),
-            "params": settings::to_json(&GenerateOptions { n_predict: usize::MAX, ..GenerateOptions::default() }),
+            "params": settings::defaults(&app.options.defaults),
         },
     })))
 }

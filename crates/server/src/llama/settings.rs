@@ -11,7 +11,7 @@ use crate::{
     models::Model,
     refusal::Refusal,
     remarks::Remarks,
-    sampling::{OneOrMore, Wanted},
+    sampling::{Defaults, OneOrMore, Wanted},
 };
 
 /// Alternatives of a token that may be asked for.
@@ -120,14 +120,13 @@ impl Settings {
             repeat_penalty: self.repeat_penalty,
             presence_penalty: self.presence_penalty,
             frequency_penalty: self.frequency_penalty,
-            // −1 is any.
-            seed: self.seed.filter(|&seed| seed != -1),
+            seed: self.seed,
             stop: self.stop.map(without_empty),
             max_tokens: self.n_predict.or(self.max_tokens).map(counted),
             n_logprobs,
             ..Wanted::default()
         };
-        let mut options = wanted.into_options()?;
+        let mut options = wanted.into_options(&model.defaults)?;
         let sampling = &mut options.sampling;
         sampling.logit_bias = biases;
         sampling.repeat_window = self.repeat_last_n.map_or(sampling.repeat_window, counted);
@@ -277,6 +276,18 @@ fn tokens(model: &Model, token: &Value) -> Option<Vec<u32>> {
     }
 }
 
+/// What llama.cpp's server calls the seed of those who have none.
+const NO_SEED: u32 = u32::MAX;
+
+/// The settings where a request does not say, as llama.cpp's server tells them.
+pub(super) fn defaults(defaults: &Defaults) -> Map<String, Value> {
+    let Defaults { sampling, n_predict, stop, seed, .. } = defaults.clone();
+    let options = GenerateOptions { sampling, n_predict, stop, ..GenerateOptions::default() };
+    let mut settings = to_json(&options);
+    settings.insert("seed".to_owned(), seed.unwrap_or(NO_SEED.into()).into());
+    settings
+}
+
 /// The settings of an answer, as llama.cpp's server tells them.
 pub(super) fn to_json(options: &GenerateOptions) -> Map<String, Value> {
     let sampling = &options.sampling;
@@ -308,6 +319,8 @@ pub(super) fn to_json(options: &GenerateOptions) -> Map<String, Value> {
         "xtc_probability": 0.0,
         "dynatemp_range": 0.0,
         "stop": options.stop,
+        // JSON has no infinity: such a bias is null.
+        "logit_bias": sampling.logit_bias.iter().map(|(token, bias)| json!({ "token": token, "bias": bias })).collect::<Vec<_>>(),
         "n_probs": options.n_logprobs.unwrap_or(0),
         "ignore_eos": false,
         "grammar": grammar,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use atta_engine::{
     GenerateOptions,
-    chat::{Message, Said},
+    chat::{Message, PromptEnd, Said},
 };
 use axum::{Json, extract::State};
 use serde::Deserialize;
@@ -49,14 +49,12 @@ pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> R
 }
 
 fn prompt(model: &Model, request: TemplateRequest, _remarks: &Remarks) -> Result<Value, Refusal> {
-    if request.add_generation_prompt == Some(false) {
-        let message = "add_generation_prompt: false is not supported: a prompt ends where the answer begins";
-        return Err(Refusal::field("add_generation_prompt", message));
-    }
     let messages = request.messages.into_iter().map(message).collect::<Result<Vec<_>, _>>()?;
     let tools = tool_use(request.tools, None, None)?;
     let extra = request.chat_template_kwargs.unwrap_or_default();
-    let said = Said { messages: &messages, tools: tools.as_ref(), extra: Some(&extra), ..Said::default() };
+    let is_closed = request.add_generation_prompt == Some(false);
+    let end = if is_closed { PromptEnd::LastMessage } else { PromptEnd::Answer };
+    let said = Said { messages: &messages, tools: tools.as_ref(), extra: Some(&extra), end, ..Said::default() };
     let asked = prepare::ask(model, &said, &GenerateOptions::default())?;
     Ok(json!({ "prompt": asked.prompt.text }))
 }

@@ -1,6 +1,6 @@
 //! Answers as llama.cpp's server writes them: one object, a list of them, or events.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use atta_engine::{FinishReason, GenerateOptions, LogProb, tools::Piece};
 use axum::{
@@ -166,7 +166,7 @@ impl Teller {
             "generation_settings": self.plan.settings, "prompt": self.plan.prompts[i],
             "has_new_line": text.contains('\n'), "truncated": false, "stop_type": kind,
             "stopping_word": done.stop.as_deref().unwrap_or_default(),
-            "tokens_cached": done.n_prompt + done.n_generated, "timings": timings(end),
+            "tokens_cached": done.n_prompt + done.n_generated, "timings": end.timings(),
         });
         if !self.plan.is_stream {
             self.add_probs(&mut object, thoughts);
@@ -222,25 +222,6 @@ fn selected(object: Value, fields: &[String]) -> Value {
     }
     let found = |name: &String| Some((name.clone(), object.pointer(&format!("/{name}"))?.clone()));
     Value::Object(fields.iter().filter_map(found).collect())
-}
-
-fn timings(end: &End) -> Value {
-    let done = &end.done;
-    let n_read = done.n_prompt - done.n_cached.min(done.n_prompt);
-    let rate = |n: usize, time: Duration| if time.is_zero() { 0.0 } else { n as f64 / time.as_secs_f64() };
-    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
-    let each = |n: usize, time: Duration| if n == 0 { 0.0 } else { milliseconds(time) / n as f64 };
-    json!({
-        "cache_n": done.n_cached,
-        "prompt_n": n_read,
-        "prompt_ms": milliseconds(done.prefill_time),
-        "prompt_per_token_ms": each(n_read, done.prefill_time),
-        "prompt_per_second": rate(n_read, done.prefill_time),
-        "predicted_n": done.n_generated,
-        "predicted_ms": milliseconds(done.decode_time),
-        "predicted_per_token_ms": each(done.n_generated, done.decode_time),
-        "predicted_per_second": rate(done.n_generated, done.decode_time),
-    })
 }
 
 /// A token with its log-probability, and those of others at its place.

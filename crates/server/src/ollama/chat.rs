@@ -41,6 +41,7 @@ pub(crate) struct ChatRequest {
 }
 
 impl Ask for ChatRequest {
+    const TAKES_ANY_NAME: bool = false;
     const ACCEPTED: Accepted = ACCEPTED_FIELDS;
 
     fn model(&self) -> Option<&str> {
@@ -77,7 +78,7 @@ fn prepared(model: &Model, request: ChatRequest, remarks: &Remarks) -> Result<(P
         logprobs: request.logprobs,
         top_logprobs: request.top_logprobs,
     };
-    let understood = settings.understand(model.n_ctx, remarks)?;
+    let understood = settings.understand(model.n_ctx, &model.defaults, remarks)?;
     let messages = messages(request.messages, remarks)?;
     let tools = tool_use(request.tools, None, None)?;
     remarks.extend(tools.iter().flat_map(|used| used.tools.remarks().to_vec()));

@@ -53,6 +53,8 @@ pub(crate) struct EmbeddingsRequest {
 }
 
 impl Ask for EmbedRequest {
+    const TAKES_ANY_NAME: bool = false;
+
     fn model(&self) -> Option<&str> {
         Some(&self.model)
     }
@@ -63,6 +65,8 @@ impl Ask for EmbedRequest {
 }
 
 impl Ask for EmbeddingsRequest {
+    const TAKES_ANY_NAME: bool = false;
+
     fn model(&self) -> Option<&str> {
         Some(&self.model)
     }

@@ -51,6 +51,7 @@ pub(crate) struct GenerateRequest {
 }
 
 impl Ask for GenerateRequest {
+    const TAKES_ANY_NAME: bool = false;
     const ACCEPTED: Accepted = ACCEPTED_FIELDS;
 
     fn model(&self) -> Option<&str> {
@@ -84,7 +85,7 @@ fn prepared(model: &Model, request: GenerateRequest, remarks: &Remarks) -> Resul
     request.refuse_unsupported(model.engine.spec().n_vocab)?;
     let reason_of_nothing = reason_of_nothing(request.stay());
     let (asked, settings, is_stream) = request.divide();
-    let understood = settings.understand(model.n_ctx, remarks)?;
+    let understood = settings.understand(model.n_ctx, &model.defaults, remarks)?;
     let logprobs = understood.options.n_logprobs.is_some();
     let (prepared, form) = match asked {
         Asked { prompt, suffix, .. } if prompt.is_empty() && suffix.is_empty() => {

@@ -11,7 +11,7 @@ use crate::{
     models::{Model, Stay},
     refusal::Refusal,
     remarks::Remarks,
-    sampling::{OneOrMore, Wanted},
+    sampling::{Defaults, OneOrMore, Wanted},
 };
 
 /// Alternatives of a token that may be asked for.
@@ -108,12 +108,17 @@ pub(super) const ACCEPTED_FIELDS: Accepted = &[
 
 impl Settings {
     /// What they mean to a model whose texts have at most `n_ctx` positions.
-    pub(super) fn understand(self, n_ctx: usize, remarks: &Remarks) -> Result<Understood, Refusal> {
+    pub(super) fn understand(
+        self,
+        n_ctx: usize,
+        defaults: &Defaults,
+        remarks: &Remarks,
+    ) -> Result<Understood, Refusal> {
         let think = self.think.map(think).transpose()?.flatten();
         let n_logprobs = n_logprobs(self.logprobs, self.top_logprobs)?;
         let constraint = self.format.map_or(Ok(None), |format| constraint(&format, remarks))?;
         let options: Options = body::understand(Value::Object(self.options.unwrap_or_default()), ACCEPTED, remarks)?;
-        let options = GenerateOptions { constraint, n_logprobs, ..options.into_options(n_ctx, remarks)? };
+        let options = GenerateOptions { constraint, n_logprobs, ..options.into_options(n_ctx, defaults, remarks)? };
         Ok(Understood { options, think })
     }
 }
@@ -181,7 +186,7 @@ impl Options {
         Ok(())
     }
 
-    fn into_options(self, n_ctx: usize, remarks: &Remarks) -> Result<GenerateOptions, Refusal> {
+    fn into_options(self, n_ctx: usize, defaults: &Defaults, remarks: &Remarks) -> Result<GenerateOptions, Refusal> {
         self.refuse_unsupported()?;
         if let Some(n) = self.num_ctx.filter(|&n| usize::try_from(n).is_ok_and(|n| n > n_ctx)) {
             remarks.add(format!("num_ctx is {n}, but the context of this server holds {n_ctx} tokens, which -c sets"));
@@ -200,12 +205,12 @@ impl Options {
             presence_penalty: self.presence_penalty,
             frequency_penalty: self.frequency_penalty,
             // −1 is any.
-            seed: self.seed.filter(|&seed| seed != -1),
+            seed: self.seed,
             stop: self.stop,
             max_tokens,
             ..Wanted::default()
         };
-        let mut options = wanted.into_options()?;
+        let mut options = wanted.into_options(defaults)?;
         options.sampling.repeat_window = window.unwrap_or(options.sampling.repeat_window);
         Ok(options)
     }
@@ -260,7 +265,7 @@ mod tests {
 
     fn of(options: Value) -> Result<GenerateOptions, Refusal> {
         let settings = Settings { options: options.as_object().cloned(), ..Settings::default() };
-        settings.understand(4096, &Remarks::default()).map(|understood| understood.options)
+        settings.understand(4096, &Defaults::default(), &Remarks::default()).map(|understood| understood.options)
     }
 
     #[test]
@@ -303,7 +308,8 @@ mod tests {
             "mirostat": 0, "mirostat_tau": 5.0, "num_ctx": 9005.0, "top_k": -1, "nonsense": 1,
         });
         let settings = Settings { options: given.as_object().cloned(), ..Settings::default() };
-        let options = settings.understand(4096, &remarks).map(|understood| understood.options).unwrap();
+        let options =
+            settings.understand(4096, &Defaults::default(), &remarks).map(|understood| understood.options).unwrap();
         assert_eq!(options.sampling.top_k, 0);
         let said = remarks.take();
         assert_eq!(said.len(), 8, "{said:?}");
@@ -317,7 +323,10 @@ mod tests {
         let of = |value: Value| think(value).unwrap();
         assert_eq!((of(json!(true)), of(json!(false)), of(json!(""))), (Some(Think::Yes), Some(Think::No), None));
         let settings = Settings { think: Some("high".into()), ..Settings::default() };
-        let extra = settings.understand(10, &Remarks::default()).map(|understood| understood.extra()).unwrap();
+        let extra = settings
+            .understand(10, &Defaults::default(), &Remarks::default())
+            .map(|understood| understood.extra())
+            .unwrap();
         assert_eq!(Value::Object(extra), json!({ "enable_thinking": true, "reasoning_effort": "high" }));
     }
 
@@ -329,7 +338,7 @@ mod tests {
             ("top_logprobs", Settings { top_logprobs: Some(2), ..Settings::default() }),
         ];
         for (name, settings) in refused {
-            let refusal = settings.understand(4096, &Remarks::default()).err().unwrap();
+            let refusal = settings.understand(4096, &Defaults::default(), &Remarks::default()).err().unwrap();
             assert!(refusal.param.as_deref() == Some(name) && refusal.message.contains(name), "{refusal:?}");
         }
     }

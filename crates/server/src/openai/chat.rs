@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use atta_engine::{
     Constraint, GenerateOptions,
-    chat::{Message, Said, ToolUse},
+    chat::{Message, PromptEnd, Role, Said, ToolUse},
     tools::{Outcome, Piece, ToolCall},
 };
 use axum::{
@@ -123,6 +123,7 @@ struct Understood {
     messages: Vec<Message>,
     tools: Option<ToolUse>,
     extra: Map<String, Value>,
+    end: PromptEnd,
     options: GenerateOptions,
     how: How,
 }
@@ -130,7 +131,7 @@ struct Understood {
 impl Understood {
     fn said(&self) -> Said<'_> {
         let tools = self.tools.as_ref();
-        Said { messages: &self.messages, tools, extra: Some(&self.extra), ..Said::default() }
+        Said { messages: &self.messages, tools, extra: Some(&self.extra), end: self.end, ..Said::default() }
     }
 }
 
@@ -141,6 +142,7 @@ impl ChatRequest {
         self.thinking().set("reasoning_effort", model, &mut extra, remarks);
         let n_logprobs = self.n_logprobs()?;
         let messages = says::messages(std::mem::take(&mut self.messages), remarks)?;
+        let end = self.end(&messages)?;
         let is_old_form = self.functions.is_some() && self.tools.is_none();
         let wishes =
             Wishes { tools: self.tools.take(), choice: self.tool_choice.take(), parallel: self.parallel_tool_calls };
@@ -154,8 +156,8 @@ impl ChatRequest {
             is_old_form,
         };
         let constraint = self.constraint(remarks)?;
-        let options = GenerateOptions { constraint, ..self.into_wanted(n_logprobs).into_options()? };
-        Ok(Understood { messages, tools, extra, options, how })
+        let options = GenerateOptions { constraint, ..self.into_wanted(n_logprobs).into_options(&model.defaults)? };
+        Ok(Understood { messages, tools, extra, end, options, how })
     }
 
     fn refuse_unsupported(&self) -> Result<(), Refusal> {
@@ -165,10 +167,20 @@ impl ChatRequest {
         if self.guided_grammar.is_some() {
             return Err(Refusal::field("guided_grammar", "it is not supported; the field \"grammar\" takes GBNF"));
         }
-        if self.continue_final_message == Some(true) {
-            return Err(Refusal::field("continue_final_message", "an answer is a message of its own"));
-        }
         Ok(())
+    }
+
+    /// Where the prompt ends.
+    fn end(&self, messages: &[Message]) -> Result<PromptEnd, Refusal> {
+        let is_open = messages.last().is_some_and(|last| last.role == Role::Assistant && last.tool_calls.is_empty());
+        match self.continue_final_message {
+            Some(true) if is_open => Ok(PromptEnd::WithinLastMessage),
+            Some(true) => {
+                let message = "the last message is none of the assistant without calls, which could be gone on with";
+                Err(Refusal::field("continue_final_message", message))
+            }
+            _ => Ok(PromptEnd::Answer),
+        }
     }
 
     fn thinking(&self) -> Thinking {
@@ -269,7 +281,7 @@ pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> R
     match how.stream {
         true => {
             let held = vec![None; how.n];
-            Ok(stream::events(answers, Chunks { head, usage: Usage::default(), how, held }))
+            Ok(stream::events(answers, Chunks { head, usage: Usage::default(), timings: None, how, held }))
         }
         false => whole(&head, answers, how).await,
     }
@@ -344,13 +356,14 @@ async fn whole(head: &Head, mut answers: Answers, how: How) -> Result<Response, 
     let mut choices = Vec::with_capacity(how.n);
     let mut thoughts: Vec<Vec<Thought>> = (0..how.n).map(|_| Vec::new()).collect();
     let mut cut: Vec<CutCall> = (0..how.n).map(|_| CutCall::default()).collect();
-    let mut usage = Usage::default();
+    let (mut usage, mut timings) = (Usage::default(), None);
     while let Some(happening) = answers.next().await {
         match happening? {
             (i, Happening::Piece(piece)) => cut[i].hear(piece),
             (i, Happening::Thought(one)) => thoughts[i].push(one),
             (index, Happening::End(end)) => {
                 usage.add(&end.done);
+                timings = (how.n == 1).then(|| end.timings());
                 let list = std::mem::take(&mut thoughts[index]);
                 let content = (!list.is_empty()).then(|| Thoughts { model: &head.model, list });
                 let logprobs = content.map(|content| LogProbs { content, refusal: None });
@@ -363,6 +376,9 @@ async fn whole(head: &Head, mut answers: Answers, how: How) -> Result<Response, 
     choices.sort_by_key(|choice| choice.index);
     let mut object = head.object("chat.completion");
     object["usage"] = usage.to_json();
+    if let Some(timings) = timings {
+        object["timings"] = timings;
+    }
     object["service_tier"] = how.tier.unwrap_or_default().name().into();
     Ok(Json(Completion { object, choices }).into_response())
 }
@@ -422,6 +438,8 @@ fn object(id: &str, name: &str, arguments: &str) -> Value {
 struct Chunks {
     head: Head,
     usage: Usage,
+    /// Of the only answer.
+    timings: Option<Value>,
     how: How,
     /// Text of each answer that waits for the log-probabilities that come with it.
     held: Vec<Option<String>>,
@@ -483,6 +501,7 @@ impl Writer for Chunks {
             Happening::Piece(piece) => delta(piece, self.how).map(|delta| self.chunk(i, delta, None, None)),
             Happening::End(end) => {
                 self.usage.add(&end.done);
+                self.timings = (self.how.n == 1).then(|| end.timings());
                 Some(self.chunk(i, json!({}), None, Some(reason(&end, self.how))))
             }
             Happening::Thought(_) => None,
@@ -497,6 +516,9 @@ impl Writer for Chunks {
         let mut last = self.head.object("chat.completion.chunk");
         last["choices"] = json!([]);
         last["usage"] = self.usage.to_json();
+        if let Some(timings) = self.timings.take() {
+            last["timings"] = timings;
+        }
         vec![last.into(), done()]
     }
 

@@ -136,7 +136,7 @@ fn prepared(model: &Model, mut request: CompletionRequest, remarks: &Remarks) ->
     };
     let (constraint, tier) = (request.constraint(remarks)?, request.service_tier.unwrap_or_default());
     let (prompt, wanted) = request.into_wanted();
-    let options = GenerateOptions { constraint, ..wanted.into_options()? };
+    let options = GenerateOptions { constraint, ..wanted.into_options(&model.defaults)? };
     let prompts = prompt.into_ids(model, PROMPTS, |text| model.engine.prompt_ids(text))?;
     let prepared =
         prepare::texts(model, &prompts, &options, how.n).map_err(|refusal| refusal.renamed("messages", "prompt"))?;

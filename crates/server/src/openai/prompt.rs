@@ -1,17 +1,87 @@
 //! Texts of a request, or what they are as tokens.
 
+use atta_engine::tokenizer::Special;
 use serde::Deserialize;
 
 use crate::{models::Model, refusal::Refusal};
 
-/// One or several, all of the same kind.
+/// One or several: a list with tokens at its top is one, any other list has one in each item.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "Given")]
+pub(super) struct Prompt(Vec<Vec<Part>>);
+
+/// As requests write them.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Given {
+    Text(String),
+    List(Vec<Item>),
+    Object(Object),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Item {
+    Part(Part),
+    Parts(Vec<Part>),
+    Object(Object),
+}
+
+/// A part of a text.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Prompt {
+enum Part {
+    Token(u32),
     Text(String),
-    Texts(Vec<String>),
-    Tokens(Vec<u32>),
-    ManyTokens(Vec<Vec<u32>>),
+}
+
+/// A text as llama.cpp's server has it, beside what is no text.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Object {
+    Whole { prompt_string: String },
+    Content { content: Vec<Content> },
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Content {
+    Text { text: String },
+}
+
+impl From<Object> for Vec<Part> {
+    fn from(object: Object) -> Self {
+        let text = match object {
+            Object::Whole { prompt_string } => prompt_string,
+            Object::Content { content } => content.into_iter().map(|Content::Text { text }| text).collect(),
+        };
+        vec![Part::Text(text)]
+    }
+}
+
+impl TryFrom<Given> for Prompt {
+    type Error = &'static str;
+
+    fn try_from(given: Given) -> Result<Self, Self::Error> {
+        let items = match given {
+            Given::Text(text) => return Ok(Self(vec![vec![Part::Text(text)]])),
+            Given::Object(object) => return Ok(Self(vec![object.into()])),
+            Given::List(items) => items,
+        };
+        if items.iter().any(|item| matches!(item, Item::Part(Part::Token(_)))) {
+            let part = |item| match item {
+                Item::Part(part) => Ok(part),
+                Item::Parts(_) | Item::Object(_) => Err("a list with tokens is one text, which has no lists in it"),
+            };
+            return Ok(Self(vec![items.into_iter().map(part).collect::<Result<_, _>>()?]));
+        }
+        let parts = |item| match item {
+            Item::Part(part) => vec![part],
+            Item::Parts(parts) => parts,
+            Item::Object(object) => object.into(),
+        };
+        Ok(Self(items.into_iter().map(parts).collect()))
+    }
 }
 
 /// What a request may have of them.
@@ -25,24 +95,16 @@ pub(super) struct Limits {
 impl Prompt {
     /// How many there are.
     pub(super) fn len(&self) -> usize {
-        match self {
-            Self::Text(_) | Self::Tokens(_) => 1,
-            Self::Texts(texts) => texts.len(),
-            Self::ManyTokens(all) => all.len(),
-        }
+        self.0.len()
     }
 
     /// Whether one of them is of no characters or tokens.
     pub(super) fn has_empty(&self) -> bool {
-        match self {
-            Self::Text(text) => text.is_empty(),
-            Self::Texts(texts) => texts.iter().any(String::is_empty),
-            Self::Tokens(ids) => ids.is_empty(),
-            Self::ManyTokens(all) => all.iter().any(Vec::is_empty),
-        }
+        let is_nothing = |part: &Part| matches!(part, Part::Text(text) if text.is_empty());
+        self.0.iter().any(|parts| parts.iter().all(is_nothing))
     }
 
-    /// The tokens of each; `of` makes them of a text.
+    /// The tokens of each; `of` makes them of a text, or of its beginning.
     pub(super) fn into_ids(
         self,
         model: &Model,
@@ -53,16 +115,63 @@ impl Prompt {
         if !(1..=max).contains(&n) {
             return Err(Refusal::field(field, format!("{n} texts, expected 1 to {max}")));
         }
-        let prompts = match self {
-            Self::Text(text) => vec![of(text.as_bytes())],
-            Self::Texts(texts) => texts.iter().map(|text| of(text.as_bytes())).collect(),
-            Self::Tokens(ids) => vec![ids],
-            Self::ManyTokens(all) => all,
+        let ids = |(i, part): (usize, Part)| match part {
+            Part::Token(id) => vec![id],
+            Part::Text(text) if i == 0 => of(text.as_bytes()),
+            Part::Text(text) => model.engine.tokenizer().encode_after(&text, Special::Parse),
         };
+        let prompts: Vec<Vec<u32>> =
+            self.0.into_iter().map(|parts| parts.into_iter().enumerate().flat_map(ids).collect()).collect();
         let n_vocab = model.engine.spec().n_vocab;
         match prompts.iter().flatten().find(|&&id| id as usize >= n_vocab) {
             Some(id) => Err(Refusal::field(field, format!("token {id}, of a model that has {n_vocab}"))),
             None => Ok(prompts),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(value: Value) -> Result<Vec<usize>, String> {
+        let prompt: Result<Prompt, _> = serde_json::from_value(value);
+        prompt.map(|prompt| prompt.0.iter().map(Vec::len).collect()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_list_with_tokens_is_one_text_and_another_has_one_in_each_item() {
+        for (value, n_parts) in [
+            (json!("a"), vec![1]),
+            (json!([1, 2, "a", 3]), vec![4]),
+            (json!(["a", "b"]), vec![1, 1]),
+            (json!(["a", [1, 2, "b"]]), vec![1, 3]),
+            (json!([[1], [2, 3]]), vec![1, 2]),
+            (json!({ "prompt_string": "a" }), vec![1]),
+            (
+                json!(["a", { "content": [{ "type": "text", "text": "b" }, { "type": "text", "text": "c" }] }]),
+                vec![1, 1],
+            ),
+            (json!([]), vec![]),
+            (json!([[]]), vec![0]),
+        ] {
+            assert_eq!(read(value.clone()), Ok(n_parts), "{value}");
+        }
+        for wrong in
+            [json!(1), json!([1, [2]]), json!([-1]), json!({ "content": [{ "type": "image_url" }] }), json!([null])]
+        {
+            assert!(read(wrong.clone()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_empty_however_it_is_written() {
+        let is_empty = |value: Value| serde_json::from_value::<Prompt>(value).unwrap().has_empty();
+        assert!(
+            is_empty(json!("")) && is_empty(json!(["a", ""])) && is_empty(json!([[]])) && is_empty(json!([["", ""]]))
+        );
+        assert!(!is_empty(json!("a")) && !is_empty(json!([1])) && !is_empty(json!(["", 1])));
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     form::check,
-    running::{Running, options},
+    running::{Running, options, read_all},
     tiny,
 };
 
@@ -205,8 +205,7 @@ fn get(server: &Running, path: &str, headers: &str) -> (String, Value) {
     let mut stream = std::net::TcpStream::connect(&server.address).unwrap();
     let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n");
     stream.write_all(head.as_bytes()).unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
+    let text = read_all(stream);
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     (head.to_owned(), serde_json::from_str(body).unwrap())
 }

@@ -53,7 +53,7 @@ fn the_pooling_is_that_of_the_request_then_of_the_server_then_of_the_model() {
 #[test]
 fn what_cannot_be_is_refused_by_its_name() {
     let server = Running::start(options());
-    let mixed = r#"{"input": ["a", [1]]}"#;
+    let nested = r#"{"input": [1, [1]]}"#;
     let too_many = format!(r#"{{"input": [{}"a"]}}"#, r#""a","#.repeat(2048));
     let too_long = format!(r#"{{"input": [{}1]}}"#, "1,".repeat(5000));
     for (body, param) in [
@@ -64,7 +64,7 @@ fn what_cannot_be_is_refused_by_its_name() {
         (r#"{"input": [1, 99999999]}"#, "input"),
         (r#"{"input": {"image": "/etc/passwd"}}"#, "input"),
         (r#"{"model": "stories"}"#, "input"),
-        (mixed, "input"),
+        (nested, "input"),
         (&too_many, "input"),
         (r#"{"input": "a", "dimensions": 3}"#, "dimensions"),
         (r#"{"input": "a", "encoding_format": "int8"}"#, "encoding_format"),
@@ -76,7 +76,6 @@ fn what_cannot_be_is_refused_by_its_name() {
     let (status, answer) = ask(&server, &too_long);
     let error = &answer["error"];
     assert_eq!((status, &error["param"], &error["code"]), (400, &"input".into(), &"context_length_exceeded".into()));
-    assert_eq!(ask(&server, r#"{"input": "a", "model": "another"}"#).0, 404);
     server.stop();
 }
 

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atta_engine::{Engine, Error, LoadOptions, PromptCache};
+use atta_engine::{Engine, Error, LoadOptions, PromptCache, chat::TemplateChoice};
 use atta_server::{ModelSource, ServeError, Server, ServerOptions};
 
 use crate::running::{ENDLESS, Running, options, source, source_within};
@@ -47,6 +47,7 @@ fn a_model_that_cannot_be_loaded_is_no_reason_to_try_again_and_names_no_file() {
     let missing = Path::new("/secret/place/model.gguf");
     let gone = ModelSource {
         names: vec!["gone".to_owned()],
+        template: TemplateChoice::Model,
         open: Box::new(|_| Engine::open(missing, &LoadOptions::default())),
     };
     let server = Running::with(vec![source("first"), gone], options());
@@ -75,7 +76,11 @@ fn a_model_makes_room_for_another_one_but_not_while_it_answers() {
     alone.stop();
     let budget = Some((1.5 * bytes) as u64);
     let too_little = || Error::TooLittleMemory { budget: 1 << 30, smallest: 1 << 40, way_out: String::new() };
-    let huge = ModelSource { names: vec!["huge".to_owned()], open: Box::new(move |_| Err(too_little())) };
+    let huge = ModelSource {
+        names: vec!["huge".to_owned()],
+        template: TemplateChoice::Model,
+        open: Box::new(move |_| Err(too_little())),
+    };
     let server = Running::with(vec![within("first", budget), within("second", budget), huge], options.clone());
     let endless = server.send("/v1/completions", ENDLESS);
     server.wait_until("an answer is written", |server| server.count("atta_generated_tokens_total") > 5.0);

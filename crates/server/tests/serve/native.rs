@@ -1,9 +1,13 @@
 //! The interfaces of Ollama and of llama.cpp's server, as their clients use them.
 
-use atta_server::{Answer, Server};
+use atta_engine::Sampling;
+use atta_server::{Answer, Defaults, Server, ServerOptions};
 use serde_json::{Value, json};
 
-use crate::tiny;
+use crate::{
+    running::{Running, options},
+    tiny,
+};
 
 fn ask(server: &Server, path: &'static str, body: Value) -> Answer {
     server.answer(path, body.to_string().into_bytes())
@@ -169,7 +173,66 @@ fn a_template_is_applied_and_pieces_of_tokens_are_told() {
     let body = json!({ "model": "tools", "messages": [{ "role": "user", "content": [{ "type": "text", "text": "Hello!" }] }] });
     let prompt = ok(&server, "/apply-template", body)["prompt"].clone();
     assert_eq!(prompt, "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n");
+    let closed = json!({
+        "model": "tools", "messages": [{ "role": "user", "content": "Hello!" }], "add_generation_prompt": false,
+    });
+    assert_eq!(ok(&server, "/apply-template", closed)["prompt"], "<|im_start|>user\nHello!<|im_end|>\n");
     let tokens = ok(&server, "/tokenize", json!({ "content": "One day", "with_pieces": true }))["tokens"].clone();
     let pieces: String = tokens.as_array().unwrap().iter().map(|token| token["piece"].as_str().unwrap()).collect();
     assert_eq!(pieces.trim(), "One day");
+}
+
+#[test]
+fn what_a_request_does_not_say_is_as_the_server_was_told() {
+    let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
+    let variables = json!({ "enable_thinking": false }).as_object().cloned().unwrap();
+    let defaults = Defaults { sampling, n_predict: 3, seed: Some(7), variables, ..Defaults::default() };
+    let server = tiny::server_with(ServerOptions { defaults, ..tiny::options() });
+    let settings = ok(&server, "/completion", json!({ "model": "stories", "prompt": "One day" }));
+    let told = &settings["generation_settings"];
+    assert!(told["temperature"] == 0.0 && told["seed"] == 7 && told["n_predict"] == 3, "{told}");
+    let given = json!({ "model": "stories", "prompt": "One day", "n_predict": 5, "temperature": 0.5 });
+    let settings = ok(&server, "/completion", given);
+    assert!(settings["generation_settings"]["temperature"] == 0.5 && settings["tokens_predicted"] == 5, "{settings}");
+    let messages = json!([{ "role": "user", "content": "Hello!" }]);
+    let apply = |more: Value| {
+        let body = json!({ "model": "tools", "messages": messages, "chat_template_kwargs": more });
+        ok(&server, "/apply-template", body)["prompt"].as_str().unwrap().to_owned()
+    };
+    assert!(apply(json!({})).ends_with("</think>\n\n"));
+    assert!(!apply(json!({ "enable_thinking": true })).contains("think"));
+}
+
+#[test]
+fn an_answer_goes_on_with_a_message_of_the_assistant() {
+    let server = tiny::server();
+    let messages = json!([{ "role": "user", "content": "Hello!" }, { "role": "assistant", "content": "Good  " }]);
+    let body = json!({
+        "model": "tools", "messages": messages, "continue_final_message": true, "max_tokens": 1, "temperature": 0,
+    });
+    let n_prompt =
+        |body: &Value| ok(&server, "/v1/chat/completions/input_tokens", body.clone())["input_tokens"].clone();
+    let prompt =
+        json!({ "content": "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\nGood  ", "model": "tools" });
+    let n_expected = ok(&server, "/tokenize", prompt)["tokens"].as_array().unwrap().len();
+    assert_eq!(n_prompt(&body), n_expected + 1, "with the begin of text");
+    ok(&server, "/v1/chat/completions", body.clone());
+    let mut user = body;
+    user["messages"].as_array_mut().unwrap().pop();
+    assert!(refused(&server, "/v1/chat/completions", 400, user).contains("continue_final_message"));
+}
+
+#[test]
+fn the_only_model_answers_to_any_name_but_ollamas() {
+    let server = Running::start(options());
+    let answer = server.ask("/v1/completions", r#"{"model": "gpt-4o", "prompt": "a", "max_tokens": 1}"#);
+    assert!(
+        answer.starts_with("HTTP/1.1 200") && answer.contains("gpt-4o") && answer.contains("\r\nwarning: 299"),
+        "{answer}"
+    );
+    assert!(answer.contains(r#""model":"stories""#), "{answer}");
+    let refused = server.ask("/api/generate", r#"{"model": "gpt-4o", "prompt": "a"}"#);
+    assert!(refused.starts_with("HTTP/1.1 404"), "{refused}");
+    server.stop();
+    assert_eq!(ask(&tiny::server(), "/v1/completions", json!({ "model": "gpt-4o", "prompt": "a" })).status, 404);
 }

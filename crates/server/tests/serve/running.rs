@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atta_engine::{BatcherOptions, Engine, LoadOptions, SessionOptions};
+use atta_engine::{BatcherOptions, Engine, LoadOptions, SessionOptions, chat::TemplateChoice};
 use atta_server::{ModelSource, ServeError, Server, ServerOptions, Stopper};
 
 use crate::tiny;
@@ -27,7 +27,7 @@ pub(crate) fn source_within(name: &str, ram_budget: Option<u64>, session: Sessio
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stories.gguf");
     let load = LoadOptions { ram_budget, session, ..LoadOptions::default() };
     let open = move |beside| Engine::open(&path, &LoadOptions { beside, ..load.clone() });
-    ModelSource { names: vec![name.to_owned()], open: Box::new(open) }
+    ModelSource { names: vec![name.to_owned()], template: TemplateChoice::Model, open: Box::new(open) }
 }
 
 /// For texts that are long, and connections that come together.
@@ -77,9 +77,7 @@ impl Running {
     }
 
     pub(crate) fn ask(&self, path: &str, body: &str) -> String {
-        let mut text = String::new();
-        self.send(path, body).read_to_string(&mut text).unwrap();
-        text
+        read_all(self.send(path, body))
     }
 
     pub(crate) fn count(&self, name: &str) -> f64 {
@@ -102,4 +100,17 @@ impl Running {
         self.thread.join().unwrap().unwrap();
         start.elapsed()
     }
+}
+
+/// All of an answer, with names of headers in small letters, as HTTP compares them.
+pub(crate) fn read_all(mut stream: impl Read) -> String {
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let Some((head, body)) = text.split_once("\r\n\r\n") else { return text };
+    let small = |line: &str| match line.split_once(": ") {
+        Some((name, value)) => format!("{}: {value}", name.to_lowercase()),
+        None => line.to_owned(),
+    };
+    let head: Vec<String> = head.split("\r\n").map(small).collect();
+    format!("{}\r\n\r\n{body}", head.join("\r\n"))
 }

@@ -3,9 +3,9 @@
 
 use std::{net::SocketAddr, num::NonZeroUsize, sync::Arc, time::Duration};
 
-use atta_engine::{BatcherOptions, Engine, LoadOptions, SessionOptions, Threads};
+use atta_engine::{BatcherOptions, Engine, LoadOptions, SessionOptions, Threads, chat::TemplateChoice};
 use atta_formats::{Gguf, TensorType, Writer};
-use atta_server::{Listen, Log, ModelSource, Server, ServerOptions};
+use atta_server::{Defaults, Listen, Log, ModelSource, Server, ServerOptions};
 
 const STORIES: &[u8] = include_bytes!("../../../../tests/golden/stories.gguf");
 
@@ -14,7 +14,7 @@ const TEMPLATE: &str = "{% if tools %}{{ tools|tojson }}\n{% endif %}{% for m in
     {% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content }}\
     {% for c in m.tool_calls or [] %}<tool_call>\n\
     {{ {'name': c.function.name, 'arguments': c.function.arguments}|tojson }}\n</tool_call>{% endfor %}<|im_end|>\n\
-    {% endfor %}<|im_start|>assistant\n{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n\
+    {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n\
     {% endif %}";
 
 /// Special texts of that template, which take the places of the last tokens.
@@ -27,14 +27,19 @@ const D_FF: u64 = 64;
 
 /// A server of `stories`, which has no template, and of `tools`, which has one. Nothing that they are asked for takes long.
 pub(crate) fn server() -> Server {
+    server_with(options())
+}
+
+/// The same with other options.
+pub(crate) fn server_with(options: ServerOptions) -> Server {
     let source = |name: &str, template| {
         let bytes: &'static [u8] = model(template).leak();
         let threads = Threads::Count(NonZeroUsize::MIN);
         let load = LoadOptions { threads, session: session(), ..LoadOptions::default() };
         let open = move |beside| Engine::from_static("tiny", bytes, &LoadOptions { beside, ..load.clone() });
-        ModelSource { names: vec![name.to_owned()], open: Box::new(open) }
+        ModelSource { names: vec![name.to_owned()], template: TemplateChoice::Model, open: Box::new(open) }
     };
-    Server::bind(vec![source("stories", None), source("tools", Some(TEMPLATE))], options()).unwrap()
+    Server::bind(vec![source("stories", None), source("tools", Some(TEMPLATE))], options).unwrap()
 }
 
 fn session() -> SessionOptions {
@@ -53,6 +58,7 @@ pub(crate) fn options() -> ServerOptions {
         allowed_origins: Vec::new(),
         allowed_hosts: Vec::new(),
         batcher: BatcherOptions { session: session(), n_jobs: 2, max_gap: Duration::from_millis(50), cache: None },
+        defaults: Defaults::default(),
         pooling: None,
         max_queue: 1,
         max_body: 100_000,

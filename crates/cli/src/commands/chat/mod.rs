@@ -20,7 +20,7 @@ use atta::{
 };
 
 use crate::{
-    args::{ChatArgs, Length, TemplateChoice},
+    args::{ChatArgs, Length, TemplateName},
     cache::{Cache, Recalled},
     conversation,
     failure::{Failure, one_line},
@@ -69,7 +69,7 @@ pub(super) fn run(args: &ChatArgs) -> Result<(), Failure> {
 /// The files that are read.
 fn inputs(args: &ChatArgs) -> Inputs {
     let template = match &args.chat_template {
-        Some(TemplateChoice::File(path)) => Some(path),
+        Some(TemplateName::File(path)) => Some(path),
         _ => None,
     };
     let (shape, tools) = (&args.shape, [&args.tools.tools, &args.runner.tool_cmd]);

@@ -55,7 +55,7 @@ fn prepared(model: &Model, request: ResponseRequest, remarks: &Remarks) -> Resul
 }
 
 fn understood(model: &Model, request: ResponseRequest, remarks: &Remarks) -> Result<Understood, Refusal> {
-    let mut ask = request.into_ask(remarks).map_err(request::as_named_here)?;
+    let mut ask = request.into_ask(&model.defaults, remarks).map_err(request::as_named_here)?;
     ask.thinking.set("reasoning.effort", model, &mut ask.extra, remarks);
     Ok(ask)
 }

@@ -22,7 +22,7 @@ use crate::{
     prepare::Ask,
     refusal::Refusal,
     remarks::Remarks,
-    sampling::{OneOrMore, Wanted},
+    sampling::{Defaults, OneOrMore, Wanted},
 };
 
 /// What has to be included for log-probabilities.
@@ -170,7 +170,7 @@ impl Ask for ResponseRequest {
 }
 
 impl ResponseRequest {
-    pub(super) fn into_ask(mut self, remarks: &Remarks) -> Result<Understood, Refusal> {
+    pub(super) fn into_ask(mut self, defaults: &Defaults, remarks: &Remarks) -> Result<Understood, Refusal> {
         self.refuse_unsupported()?;
         let n_logprobs = self.n_logprobs(remarks)?;
         let text = self.text.take().unwrap_or_default();
@@ -178,7 +178,7 @@ impl ResponseRequest {
             remarks.add("text.verbosity changes nothing here: no model here has a switch for it");
         }
         let given = self.tools.take().unwrap_or_default();
-        let settings = self.settings(&given, &text);
+        let settings = self.settings(&given, &text, &defaults.sampling);
         let mut names = Names::default();
         let wishes = Wishes {
             tools: Some(names.declare(&given)),
@@ -192,7 +192,7 @@ impl ResponseRequest {
         let how = How { stream: self.stream == Some(true), logprobs: n_logprobs.is_some(), names, settings };
         let (extra, tier) = (variables(self.chat_template_kwargs.take())?, self.service_tier.unwrap_or_default());
         let thinking = Thinking { effort: self.reasoning.take().unwrap_or_default().effort, enable: None };
-        let options = GenerateOptions { constraint, ..self.into_wanted(n_logprobs).into_options()? };
+        let options = GenerateOptions { constraint, ..self.into_wanted(n_logprobs).into_options(defaults)? };
         Ok(Understood { messages, system, tools, extra, thinking, options, tier, how })
     }
 
@@ -230,8 +230,7 @@ impl ResponseRequest {
         }
     }
 
-    fn settings(&self, tools: &[Value], text: &Text) -> Value {
-        let default = Sampling::default();
+    fn settings(&self, tools: &[Value], text: &Text, default: &Sampling) -> Value {
         let format = text.format.as_ref().map_or_else(|| json!({ "type": "text" }), Format::to_json);
         json!({
             "background": false,
@@ -300,7 +299,7 @@ mod tests {
         let remarks = Remarks::default();
         let bytes = body.to_string();
         let request = crate::body::parse::<ResponseRequest>(bytes.as_bytes(), ResponseRequest::ACCEPTED, &remarks)?;
-        Ok((request.into_ask(&remarks)?, remarks.take()))
+        Ok((request.into_ask(&Defaults::default(), &remarks)?, remarks.take()))
     }
 
     fn ask(fields: Value) -> Result<Understood, Refusal> {
