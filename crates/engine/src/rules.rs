@@ -130,7 +130,22 @@ impl Rules {
                 false => Err(ConstraintError::Unfinished { n_tokens: guide.n_tokens() }.into()),
             };
         }
+        #[cfg(feature = "chat")]
+        let is_call = |text: &[u8]| matches!(self.on_length, OnLength::CloseReply(format) if format.begins_call(text));
+        #[cfg(not(feature = "chat"))]
+        let is_call = |_: &[u8]| false;
+        let written = guide.text();
+        if is_call(&written) {
+            return Ok(String::new());
+        }
         let parts = guide.closing()?;
+        let added = parts.iter().flat_map(|part| match part {
+            Closing::Bytes(bytes) => bytes.clone(),
+            Closing::Token(id) => guide.token_bytes(*id).into_owned(),
+        });
+        if is_call(&written.into_iter().chain(added).collect::<Vec<u8>>()) {
+            return Ok(String::new());
+        }
         let texts = parts.iter().map(|part| match part {
             Closing::Bytes(bytes) => decoder.push_bytes(bytes),
             Closing::Token(id) => decoder.push(*id),

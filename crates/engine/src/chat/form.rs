@@ -158,7 +158,8 @@ impl Form {
         if let Some(grammar) = grammar {
             options.stop.extend(self.stop_beside_calls());
             options.constraint = Some(Constraint::Lark(grammar));
-            options.on_length = OnLength::Cut;
+            let is_closed = options.on_length == OnLength::Close && rules.reply.is_some();
+            options.on_length = if is_closed { OnLength::CloseReply(format) } else { OnLength::Cut };
             options.call_start = rules.call_start(&|text| token(text, &[TokenKind::Control, TokenKind::UserDefined]));
         }
         Ok((options, parser))

@@ -147,6 +147,11 @@ impl Guide {
         closing::short(&self.grammars, (&self.grammar, self.has_names), &self.tokens)
     }
 
+    /// The text so far.
+    pub(crate) fn text(&self) -> Vec<u8> {
+        self.tokens.iter().flat_map(|&id| self.token_bytes(id).into_owned()).collect()
+    }
+
     /// Tokens so far.
     pub fn n_tokens(&self) -> usize {
         self.tokens.len()

@@ -51,8 +51,8 @@ mod tests {
     #[test]
     fn schemas_in_a_grammar_are_prepared_and_keep_their_options() {
         let text =
-            r#"start: "a" %json {"title": "T", "type": "integer", "x-guidance": {"lenient": true}} /b/ // %json {"#;
-        let expected = r#"start: "a" %json {"type":"integer","x-guidance":{"lenient":true}} /b/ // %json {"#;
+            r#"start: "a" %json {"title": "T", "type": "string", "x-guidance": {"lenient": true}} /b/ // %json {"#;
+        let expected = r#"start: "a" %json {"type":"string","x-guidance":{"lenient":true}} /b/ // %json {"#;
         assert_eq!(prepared(text).unwrap(), expected);
         let error = prepared(r#"start: %json {"const": -9223372036854775808}"#).unwrap_err().to_string();
         assert!(error.starts_with("grammar: %json: the keyword \"const\" is not supported"), "{error}");

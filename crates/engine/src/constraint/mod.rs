@@ -80,6 +80,9 @@ pub enum OnLength {
     /// A short text that ends it is added. It is not the model's, and no token of the session.
     #[default]
     Close,
+    /// The same beside tools: a call stays as it is, since it would not be the model's.
+    #[cfg(feature = "chat")]
+    CloseReply(crate::tools::Format),
     /// It stays as it is: the beginning of a valid text.
     Cut,
     /// An error.

@@ -28,6 +28,9 @@ pub enum Format {
     Generic,
 }
 
+/// Keys that tell a call of [`Format::Bare`] from any other object.
+pub(super) const BARE_KEYS: [&str; 2] = ["parameters", "arguments"];
+
 /// What marks a call that is not JSON, whatever stands around it.
 const OTHER_XML: [&str; 2] = ["<function=", "<arg_key>"];
 
@@ -60,6 +63,20 @@ impl Format {
             Self::Bare => &[THINK, THINK_END, PYTHON_TAG],
             Self::MarkedList | Self::MarkedName => &[THINK, THINK_END, TOOL_CALLS, CALL_ID, ARGS],
             Self::Generic => &[THINK, THINK_END],
+        }
+    }
+
+    /// Whether an answer is a call, or may be one; thoughts may stand in front.
+    pub(crate) fn begins_call(self, answer: &[u8]) -> bool {
+        let answer = String::from_utf8_lossy(answer);
+        let text = answer.rsplit(THINK_END).next().unwrap_or(&answer).trim_start();
+        match self {
+            Self::Hermes => text.starts_with(TOOL_CALL),
+            Self::MarkedList | Self::MarkedName => text.starts_with(TOOL_CALLS),
+            Self::Bare => {
+                text.starts_with(PYTHON_TAG) || BARE_KEYS.iter().any(|key| text.contains(&format!("\"{key}\"")))
+            }
+            Self::Generic => text.strip_prefix('{').is_some_and(|rest| rest.trim_start().starts_with("\"tool_calls\"")),
         }
     }
 

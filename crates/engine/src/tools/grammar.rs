@@ -10,6 +10,7 @@ use std::fmt::Write;
 use super::{
     Format, Parser, ToolChoice, ToolError, ToolSet,
     definition::Tool,
+    format::BARE_KEYS,
     place::{ARGS, PYTHON_TAG, Syntax, THINK, THINK_END, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS},
 };
 use crate::{
@@ -61,9 +62,6 @@ pub struct Rules<'a> {
     /// What an answer without calls must look like; then no text stands beside calls.
     pub reply: Option<&'a Constraint>,
 }
-
-/// Keys that tell a call of [`Format::Bare`] from any other object.
-const BARE_KEYS: [&str; 2] = ["parameters", "arguments"];
 
 impl Rules<'_> {
     /// The grammar; none where nothing can be called, and anything may be written. `marker` gives the id of a text that

@@ -28,6 +28,8 @@ struct Call {
     id: Option<String>,
     #[serde(rename = "type")]
     _type: Option<String>,
+    #[serde(rename = "index")]
+    _index: Option<u64>,
     function: Function,
 }
 

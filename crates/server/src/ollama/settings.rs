@@ -152,7 +152,7 @@ impl Understood {
         let Some(think) = &self.think else { return Ok(()) };
         let can_think = can_think(model);
         if *think != Think::No && !can_think {
-            return Err(Refusal::field("think", "think: this model does not think"));
+            return Err(Refusal::field("think", format!("think: {:?} does not support thinking", model.name)));
         }
         match think {
             Think::Level(_) if !model.form.has_switch(REASONING_EFFORT) => {

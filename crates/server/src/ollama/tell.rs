@@ -99,14 +99,15 @@ impl How {
 struct Part {
     text: String,
     thinking: String,
-    calls: Vec<ToolCall>,
+    /// With the number of each in its answer.
+    calls: Vec<(usize, ToolCall)>,
 }
 
 /// Sends an answer that was asked for at `start`.
 pub(super) async fn tell(mut answers: Answers, how: How, start: Instant) -> Result<Response, Refusal> {
     let is_stream = how.is_stream;
     let (model, load_time) = (Arc::clone(answers.model()), answers.load_time());
-    let mut teller = Teller { model, how, start, load_time, held: None, has_ended: false };
+    let mut teller = Teller { model, how, start, load_time, held: None, n_calls: 0, has_ended: false };
     if is_stream {
         return Ok(stream::lines(answers, teller));
     }
@@ -120,7 +121,11 @@ pub(super) async fn tell(mut answers: Answers, how: How, start: Instant) -> Resu
     }
     let Some(end) = end else { return Ok(Json(teller.nothing()).into_response()) };
     let Outcome { text, reasoning, calls, .. } = &end.outcome;
-    let part = Part { text: text.clone(), thinking: reasoning.trim().to_owned(), calls: calls.clone() };
+    let part = Part {
+        text: text.clone(),
+        thinking: reasoning.trim().to_owned(),
+        calls: calls.iter().cloned().enumerate().collect(),
+    };
     let object = teller.last(part, &end);
     let logprobs = teller.how.logprobs.then(|| Thoughts { model: &teller.model, list: thoughts });
     Ok(Json(Whole { object, logprobs }).into_response())
@@ -143,6 +148,8 @@ struct Teller {
     load_time: Duration,
     /// Text that waits for the log-probabilities that come with it.
     held: Option<String>,
+    /// Calls so far.
+    n_calls: usize,
     has_ended: bool,
 }
 
@@ -190,20 +197,23 @@ impl Part {
         message
     }
 
-    /// What a piece adds; calls come when they are complete.
-    fn of(piece: Piece) -> Option<Self> {
+    /// What a piece adds; calls come when they are complete, and are counted.
+    fn of(piece: Piece, n_calls: &mut usize) -> Option<Self> {
         match piece {
             Piece::Text(text) => Some(Self { text, ..Self::default() }),
             Piece::Reasoning(thinking) => Some(Self { thinking, ..Self::default() }),
-            Piece::Call(call) => Some(Self { calls: vec![call], ..Self::default() }),
+            Piece::Call(call) => {
+                *n_calls += 1;
+                Some(Self { calls: vec![(*n_calls - 1, call)], ..Self::default() })
+            }
             Piece::CallBegin { .. } | Piece::CallArguments { .. } | Piece::CallBroken { .. } => None,
         }
     }
 }
 
 /// A call; its arguments are an object, as the interface has it.
-fn call(call: ToolCall) -> Value {
-    json!({ "id": call.id, "function": { "name": call.name, "arguments": call.arguments } })
+fn call((index, call): (usize, ToolCall)) -> Value {
+    json!({ "id": call.id, "function": { "index": index, "name": call.name, "arguments": call.arguments } })
 }
 
 impl Writer for Teller {
@@ -224,7 +234,7 @@ impl Writer for Teller {
                 self.held = Some(text);
                 None
             }
-            Happening::Piece(piece) => Part::of(piece).map(|part| self.line(part)),
+            Happening::Piece(piece) => Part::of(piece, &mut self.n_calls).map(|part| self.line(part)),
             Happening::End(end) => Some(self.last(Part::default(), &end)),
             Happening::Thought(_) => None,
         };
@@ -289,10 +299,10 @@ mod tests {
     }
 
     #[test]
-    fn arguments_of_calls_are_objects() {
-        let calls = vec![ToolCall { id: "1".into(), name: "f".into(), arguments: json!({ "x": 1 }) }];
+    fn arguments_of_calls_are_objects_and_calls_are_counted() {
+        let calls = vec![(0, ToolCall { id: "1".into(), name: "f".into(), arguments: json!({ "x": 1 }) })];
         let message = Part { calls, ..Part::default() }.into_message();
-        let function = json!({ "name": "f", "arguments": { "x": 1 } });
+        let function = json!({ "index": 0, "name": "f", "arguments": { "x": 1 } });
         let call = json!({ "id": "1", "function": function });
         assert_eq!(message, json!({ "role": "assistant", "content": "", "tool_calls": [call] }));
     }

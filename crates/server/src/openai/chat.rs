@@ -482,7 +482,7 @@ fn delta(piece: Piece, how: How) -> Option<Value> {
 
 impl Writer for Chunks {
     fn begin(&mut self) -> Vec<Event> {
-        let first = |i| self.chunk(i, json!({ "role": "assistant", "content": "" }), None, None).into();
+        let first = |i| self.chunk(i, json!({ "role": "assistant", "content": null }), None, None).into();
         (0..self.how.n).map(first).collect()
     }
 

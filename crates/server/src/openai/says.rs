@@ -6,7 +6,7 @@ use atta_engine::{
     chat::{Message, Role, ToolUse},
     tools::ToolCall,
 };
-use serde::{Deserialize, de::IgnoredAny};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::tools::Wishes;
@@ -28,11 +28,11 @@ pub(super) struct Says {
     refusal: Option<String>,
     /// What a client library has made of the content.
     #[serde(rename = "parsed")]
-    _parsed: Option<IgnoredAny>,
+    _parsed: Option<Value>,
     #[serde(rename = "audio")]
-    _audio: Option<IgnoredAny>,
+    _audio: Option<Value>,
     #[serde(rename = "annotations")]
-    _annotations: Option<IgnoredAny>,
+    _annotations: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -57,9 +57,9 @@ struct Call {
     /// A call of a tool whose input is any text.
     custom: Option<Custom>,
     #[serde(rename = "type")]
-    _kind: Option<IgnoredAny>,
+    _kind: Option<Value>,
     #[serde(rename = "index")]
-    _index: Option<IgnoredAny>,
+    _index: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -69,7 +69,7 @@ struct Function {
     arguments: Option<Value>,
     /// What a client library has made of the arguments.
     #[serde(rename = "parsed_arguments")]
-    _parsed: Option<IgnoredAny>,
+    _parsed: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -1,6 +1,6 @@
 //! Requests as Anthropic's clients send them: Claude Code, the SDKs, agents.
 
-use std::io::{Read, Write};
+use std::io::Write;
 
 use atta_server::Server;
 use serde_json::{Value, json};

@@ -236,3 +236,27 @@ fn the_only_model_answers_to_any_name_but_ollamas() {
     server.stop();
     assert_eq!(ask(&tiny::server(), "/v1/completions", json!({ "model": "gpt-4o", "prompt": "a" })).status, 404);
 }
+
+#[test]
+fn a_format_beside_tools_is_kept_to_at_the_length_limit_and_a_call_stays_cut() {
+    let server = tiny::server();
+    let properties = json!({ "name": { "type": "string" }, "age": { "type": "integer" } });
+    let schema = json!({ "type": "object", "properties": properties, "required": ["name", "age"] });
+    let tool = json!({ "type": "function", "function": { "name": "f", "parameters": schema } });
+    let mut n_replies = 0;
+    for seed in 0..24 {
+        let body = json!({
+            "model": "tools", "messages": [{ "role": "user", "content": "Hello!" }], "tools": [tool], "seed": seed,
+            "response_format": { "type": "json_schema", "json_schema": { "name": "p", "schema": schema } },
+            "max_tokens": 4 + seed % 9, "temperature": 1.5,
+        });
+        let choice = ok(&server, "/v1/chat/completions", body)["choices"][0].clone();
+        let text = choice["message"]["content"].as_str().unwrap_or_default();
+        if choice["message"]["tool_calls"].is_null() && choice["finish_reason"] == "length" && !text.is_empty() {
+            let reply: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert!(reply["name"].is_string() && reply["age"].is_number(), "{text}");
+            n_replies += 1;
+        }
+    }
+    assert!(n_replies > 0);
+}

@@ -73,12 +73,10 @@ impl Walk<'_> {
         }
         let (mut kept_min, mut kept_max) =
             (min.filter(|&min| min > -LONG.pow(2)), max.filter(|&max| max < LONG.pow(2)));
-        if kept_max.is_none() && kept_min.is_some_and(|min| min >= LONG) {
-            kept_max = Some(LARGEST);
-        }
-        if kept_min.is_none() && kept_max.is_some_and(|max| max <= -LONG) {
-            kept_min = Some(-LARGEST);
-        }
+        // Without an end, a model that has begun with digits may never stop.
+        let largest = |other: Option<i128>| if other.is_some_and(|n| n >= EXACT) { LARGEST } else { EXACT - 1 };
+        kept_max = kept_max.or(Some(largest(kept_min)));
+        kept_min = kept_min.or(Some(-largest(kept_max.map(|max| -max))));
         let inner_min = kept_min.map(|min| round_up(min.max(-LARGEST)));
         let inner_max = kept_max.map(|max| -round_up((-max).max(-LARGEST)));
         let is_lost = match (inner_min, inner_max, min, max) {
@@ -126,6 +124,9 @@ impl Walk<'_> {
             bound.0 = bound.0.max(-largest);
             if bound.0 != 0.0 && bound.0.abs() < SMALLEST {
                 *bound = (if bound.0 > 0.0 { SMALLEST } else { 0.0 }, false);
+            }
+            if bound.1 && bound.0 >= 0.0 && bound.0.fract() == 0.0 {
+                *bound = (bound.0 + step_above(bound.0), false);
             }
             bound.0 += 0.0;
         }
@@ -288,6 +289,17 @@ fn round_up(n: i128) -> i128 {
     let nearest = n as f64;
     let value = if (nearest as i128) < n { next_up(nearest) } else { nearest };
     value as i128
+}
+
+/// How far above a whole number the first number is that a lower bound without it allows: llguidance would write the number
+/// itself where the upper bound has the same digits in front of the point.
+fn step_above(whole: f64) -> f64 {
+    match whole {
+        0.0 => SMALLEST,
+        _ if whole < 1e5 => 1e-9,
+        _ if whole < 1e12 => 1e-3,
+        _ => 1.0,
+    }
 }
 
 /// The double above one that is finite.

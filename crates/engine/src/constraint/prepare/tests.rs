@@ -84,6 +84,9 @@ fn preparing_twice_changes_nothing() {
     }
 }
 
+/// The largest integer that JavaScript holds safely.
+const SAFE: i64 = (1 << 53) - 1;
+
 #[test]
 fn bounds_of_integers_are_exact_or_narrower() {
     let bounds = |schema: Value| {
@@ -97,10 +100,12 @@ fn bounds_of_integers_are_exact_or_narrower() {
     assert_eq!(bounds(protobuf), (Some(-largest), Some(largest)));
     assert_eq!(bounds(json!({"type": "integer", "minimum": 1_u64 << 62})), (Some(1 << 62), Some(largest)));
     assert_eq!(bounds(json!({"type": "integer", "exclusiveMinimum": 2, "maximum": 7.5})), (Some(3), Some(7)));
-    assert_eq!(bounds(json!({"type": "integer", "minimum": 2, "exclusiveMinimum": true})), (Some(3), None));
+    assert_eq!(bounds(json!({"type": "integer", "minimum": 2, "exclusiveMinimum": true})), (Some(3), Some(SAFE)));
     assert_eq!(bounds(json!({"type": "integer", "format": "int32"})), (Some(-2_147_483_648), Some(2_147_483_647)));
     let above = (1_i64 << 53) + 1;
-    assert_eq!(bounds(json!({"type": "integer", "minimum": above})), (Some(above + 1), None));
+    assert_eq!(bounds(json!({"type": "integer", "minimum": above})), (Some(above + 1), Some(largest)));
+    assert_eq!(bounds(json!({"type": "integer", "maximum": -above})), (Some(-largest), Some(-above - 1)));
+    assert_eq!(bounds(json!({"type": "integer"})), (Some(-SAFE), Some(SAFE)));
     for (min, max) in [(above, above), (1_700_000_000_000_000_001, 1_700_000_000_000_000_003)] {
         let error = strict(json!({"type": "integer", "minimum": min, "maximum": max})).unwrap_err();
         assert!(error.contains("held as doubles"), "{error}");
@@ -113,6 +118,10 @@ fn bounds_of_integers_are_exact_or_narrower() {
 fn bounds_of_doubles_and_few_multiples_are_kept() {
     let whole = json!({"type": "number", "minimum": -f64::MAX, "maximum": f64::MAX});
     assert!(strict(whole).unwrap()["maximum"].as_f64().unwrap() < 1e19);
+    let above = |key: &str, whole: f64| strict(json!({"type": "number", key: whole, "maximum": 5.5})).unwrap();
+    assert_eq!(above("exclusiveMinimum", 0.0)["minimum"], json!(1e-15));
+    assert_eq!(above("exclusiveMinimum", 5.0)["minimum"], json!(5.000_000_001));
+    assert_eq!(above("exclusiveMinimum", 0.5)["exclusiveMinimum"], json!(0.5));
     let few = json!({"type": "number", "multipleOf": 0.1, "minimum": 0.35, "maximum": 0.45});
     assert_eq!(strict(few), Ok(json!({"type": "number", "enum": [0.4]})));
     let none = strict(json!({"type": "number", "multipleOf": 0.1, "minimum": 0.31, "maximum": 0.39})).unwrap_err();
@@ -126,10 +135,10 @@ fn references_are_found_by_pointers_with_escapes_and_by_anchors() {
     for (reference, name) in
         [("#/$defs/a~1b", "a/b"), ("#/$defs/Page%3CItem%3E", "Page<Item>"), ("#/$defs/m~0n", "m~n"), ("#here", "x")]
     {
-        let schema = json!({"$ref": reference, "$defs": {name: {"$anchor": "here", "type": "integer"}}});
+        let schema = json!({"$ref": reference, "$defs": {name: {"$anchor": "here", "type": "string"}}});
         let made = strict(schema).unwrap();
         let place = made["$ref"].as_str().unwrap().trim_start_matches('#').to_owned();
-        assert_eq!(made.pointer(&place), Some(&json!({"type": "integer"})), "{made}");
+        assert_eq!(made.pointer(&place), Some(&json!({"type": "string"})), "{made}");
     }
     assert_eq!(strict(json!({"$ref": "#/$defs/no"})), Err("\"$ref\": there is no \"#/$defs/no\"".to_owned()));
     for circle in [
