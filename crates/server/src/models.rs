@@ -39,6 +39,8 @@ pub struct ModelSource {
     pub names: Vec<String>,
     /// The chat template that it is talked to with.
     pub template: TemplateChoice,
+    /// Tokens of a prompt beyond which the oldest turns of a conversation are left out, for a model that long talks confuse.
+    pub talk_window: Option<usize>,
     /// How it is loaded; it may be called again after the model was taken out of memory.
     pub open: Box<Open>,
 }
@@ -57,6 +59,8 @@ pub(crate) struct Model {
     pub(crate) n_jobs: usize,
     /// How texts are written where a request does not say.
     pub(crate) defaults: Arc<Defaults>,
+    /// As in [`ModelSource`].
+    pub(crate) talk_window: Option<usize>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -260,7 +264,7 @@ impl Models {
         let (worker, thread) = started.map_err(ServeError::Start)?;
         let (name, n_jobs) = (source.names[0].clone(), self.batcher.n_jobs);
         let (defaults, thread) = (Arc::clone(&self.defaults), Mutex::new(Some(thread)));
-        Ok(Model { name, engine, form, worker, n_ctx, n_jobs, defaults, thread })
+        Ok(Model { name, engine, form, worker, n_ctx, n_jobs, defaults, talk_window: source.talk_window, thread })
     }
 
     /// Those that are in memory.

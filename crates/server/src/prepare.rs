@@ -8,7 +8,7 @@ use std::{
 
 use atta_engine::{
     Error, GenerateOptions, Job,
-    chat::{self, Prompt, PromptEnd, Said},
+    chat::{self, Prompt, PromptEnd, Role, Said},
 };
 
 use serde::de::DeserializeOwned;
@@ -28,9 +28,12 @@ use crate::{
 pub(crate) const USUAL_PRIORITY: u8 = 1;
 
 /// Jobs, and who reads what they write.
+#[derive(Default)]
 pub(crate) struct Prepared {
     pub(crate) jobs: Vec<Job>,
     pub(crate) readers: Vec<Reader>,
+    /// Messages that the model is not shown.
+    pub(crate) n_left_out: usize,
 }
 
 impl Prepared {
@@ -100,8 +103,15 @@ impl<R: Ask> Received<R> {
     ) -> Result<(Answers, T), Refusal> {
         let until = self.until;
         let Asked { request, remarks, model, place, load_time } = self.with_model(app).await?;
-        let work = move || make(&model, request, &remarks).map(|made| (made, model, place));
-        let ((Prepared { jobs, readers }, more), model, place) = elsewhere(work).await?;
+        let work = move || {
+            let (prepared, more) = make(&model, request, &remarks)?;
+            if prepared.n_left_out > 0 {
+                let (n, name) = (prepared.n_left_out, &model.name);
+                remarks.add(format!("{name:?} understands short talks only, and is not shown the first {n} messages"));
+            }
+            Ok(((prepared, more), model, place))
+        };
+        let ((Prepared { jobs, readers, .. }, more), model, place) = elsewhere(work).await?;
         let (sender, news) = tokio::sync::mpsc::unbounded_channel();
         model.worker.submit(jobs, &sender, until)?;
         Ok((Answers::new(model, load_time, news, readers, place), more))
@@ -167,12 +177,41 @@ async fn elsewhere<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(|_| Refusal::broken())?
 }
 
-/// The prompt of an answer to a conversation, now.
-pub(crate) fn ask(model: &Model, said: &Said<'_>, options: &GenerateOptions) -> Result<chat::Asked, Refusal> {
+/// The prompt of an answer to a conversation, now, and how many of its messages are left out.
+pub(crate) fn ask(model: &Model, said: &Said<'_>, options: &GenerateOptions) -> Result<(chat::Asked, usize), Refusal> {
     let mut extra = model.defaults.variables.clone();
     extra.extend(said.extra.cloned().unwrap_or_default());
     let said = Said { now: Some(app::local_now()), extra: Some(&extra), ..*said };
-    Ok(model.form.ask(&said, options)?)
+    let asked = model.form.ask(&said, options)?;
+    match model.talk_window {
+        Some(window) if asked.prompt.ids.len() > window => shortened(model, &said, options, window),
+        _ => Ok((asked, 0)),
+    }
+}
+
+/// The same without the oldest turns, as far as the prompt has to become shorter; the last turn stays in any case.
+fn shortened(
+    model: &Model,
+    said: &Said<'_>,
+    options: &GenerateOptions,
+    window: usize,
+) -> Result<(chat::Asked, usize), Refusal> {
+    let messages = said.messages;
+    let n_system = messages.iter().take_while(|message| message.role == Role::System).count();
+    let turns: Vec<usize> = (n_system..messages.len()).filter(|&i| messages[i].role == Role::User).collect();
+    let ask = |start: usize| -> Result<(chat::Asked, usize), Refusal> {
+        let shown = [&messages[..n_system], &messages[start..]].concat();
+        let asked = model.form.ask(&Said { messages: &shown, ..*said }, options)?;
+        Ok((asked, start - n_system))
+    };
+    let (&last, earlier) = turns.split_last().unwrap_or((&n_system, &[]));
+    for &start in earlier.iter().skip(1) {
+        let found = ask(start)?;
+        if found.0.prompt.ids.len() <= window {
+            return Ok(found);
+        }
+    }
+    ask(last)
 }
 
 /// Answers to a conversation, `n` of them.
@@ -193,7 +232,7 @@ pub(crate) fn answers_after(
     options: &GenerateOptions,
     n: usize,
 ) -> Result<(Prepared, Prompt), Refusal> {
-    let asked = ask(model, said, options)?;
+    let (asked, n_left_out) = ask(model, said, options)?;
     let mut prompt = asked.prompt;
     if let Some(&first) = before.first() {
         // A text begins once.
@@ -205,7 +244,7 @@ pub(crate) fn answers_after(
     let jobs = jobs.map_err(|error| model.form.blame(error, said.tools))?;
     let reader = if said.end == PromptEnd::WithinLastMessage { Reader::rest_of_message } else { Reader::message };
     let readers = (0..n).map(|_| reader(asked.parser.clone().with_id_seed(sampling::any_seed()))).collect();
-    Ok((Prepared { jobs, readers }, prompt))
+    Ok((Prepared { jobs, readers, n_left_out }, prompt))
 }
 
 /// Texts that go on after a prompt, `n` of each.
@@ -215,7 +254,7 @@ pub(crate) fn texts(
     options: &GenerateOptions,
     n: usize,
 ) -> Result<Prepared, Refusal> {
-    let mut all = Prepared { jobs: Vec::new(), readers: Vec::new() };
+    let mut all = Prepared::default();
     for ids in prompts {
         all.jobs.extend(jobs(model, ids, options, n)?);
         all.readers.extend((0..n).map(|_| Reader::Plain(String::new())));

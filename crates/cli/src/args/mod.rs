@@ -451,14 +451,18 @@ pub(crate) struct PerplexityArgs {
     feature = "comfort",
     command(after_help = "Examples:
   atta tokenize model.gguf \"Hello world\" --ids
+  atta tokenize -p \"Hello world\"                of the built-in model
   atta tokenize model.gguf --ids --bos < text.txt
   atta tokenize model.gguf --special \"<|im_start|>user\"")
 )]
 pub(crate) struct TokenizeArgs {
-    /// GGUF file, or ORG/REPO[:QUANT] that was pulled [default: the built-in model; a TEXT needs a MODEL in front of it]
+    /// GGUF file, or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
     pub(crate) model: Option<PathBuf>,
     /// Text; without it or with `-`, standard input, byte for byte
     pub(crate) text: Option<OsString>,
+    /// The same where no MODEL stands in front of it
+    #[arg(short, long, value_name = "TEXT", conflicts_with = "text", allow_hyphen_values = true)]
+    pub(crate) prompt: Option<OsString>,
     /// Print `[1, 2, 3]` instead of one line per token
     #[arg(long)]
     pub(crate) ids: bool,

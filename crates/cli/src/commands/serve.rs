@@ -24,6 +24,9 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
     server.run_until_signal().map_err(|error| Failure::Failed(error.to_string()))
 }
 
+/// Tokens of a prompt that the built-in model understands: over 30 commands, a longer talk confuses it (`models/home`).
+const TALK_WINDOW: usize = 320;
+
 /// The models. Those that are not loaded now are looked at now, so that what is wrong with a file is said at once.
 fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>, Failure> {
     let models: Vec<Option<PathBuf>> = match args.models.is_empty() {
@@ -42,8 +45,9 @@ fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>, Failure> {
         if let Some(path) = path.as_deref().filter(|_| !sources.is_empty()) {
             MemoryPlan::of(path, &options)?;
         }
+        let talk_window = model.is_none().then_some(TALK_WINDOW);
         let open = move |beside| load::engine_at(path.as_deref(), &LoadOptions { beside, ..options.clone() });
-        sources.push(ModelSource { names, template: template.clone(), open: Box::new(open) });
+        sources.push(ModelSource { names, template: template.clone(), talk_window, open: Box::new(open) });
     }
     Ok(sources)
 }

@@ -13,10 +13,11 @@ use crate::{
 };
 
 pub(super) fn run(args: TokenizeArgs) -> Result<(), Failure> {
-    let given = args.text.as_deref().filter(|text| *text != "-");
-    let text = match args.text {
+    let named = args.text.as_deref().or(args.prompt.as_deref());
+    let given = named.filter(|text| *text != "-");
+    let text = match named {
         Some(_) if given.is_none() => Text::Stdin,
-        _ => Text::given_or_piped(given, "give it after MODEL, or pipe it in")?,
+        _ => Text::given_or_piped(given, "give it after MODEL or by -p, or pipe it in")?,
     };
     let files = load::files(args.model.as_deref())?;
     let tokenizer = Tokenizer::from_metadata(files.directory().metadata()).map_err(|error| failed(&args, error))?;

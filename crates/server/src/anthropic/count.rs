@@ -57,5 +57,5 @@ fn count(model: &Model, request: CountRequest, remarks: &Remarks) -> Result<usiz
     let CountRequest { messages: turns, system, tools, tool_choice, thinking, output_config, thread, .. } = request;
     let talk =
         Talk { turns, system, tools, tool_choice, thinking, output_config, thread }.understood(model, remarks)?;
-    Ok(prepare::ask(model, &talk.said(), &GenerateOptions::default())?.prompt.ids.len())
+    Ok(prepare::ask(model, &talk.said(), &GenerateOptions::default())?.0.prompt.ids.len())
 }

@@ -55,7 +55,7 @@ fn prompt(model: &Model, request: TemplateRequest, _remarks: &Remarks) -> Result
     let is_closed = request.add_generation_prompt == Some(false);
     let end = if is_closed { PromptEnd::LastMessage } else { PromptEnd::Answer };
     let said = Said { messages: &messages, tools: tools.as_ref(), extra: Some(&extra), end, ..Said::default() };
-    let asked = prepare::ask(model, &said, &GenerateOptions::default())?;
+    let (asked, _) = prepare::ask(model, &said, &GenerateOptions::default())?;
     Ok(json!({ "prompt": asked.prompt.text }))
 }
 

@@ -86,7 +86,7 @@ fn prepared(model: &Model, request: ChatRequest, remarks: &Remarks) -> Result<(P
     let logprobs = understood.options.n_logprobs.is_some();
     let how = How { form: Form::Chat, is_stream, logprobs, reason_of_nothing };
     if messages.is_empty() {
-        return Ok((Prepared { jobs: Vec::new(), readers: Vec::new() }, how));
+        return Ok((Prepared::default(), how));
     }
     let extra = understood.extra();
     let said = Said { messages: &messages, tools: tools.as_ref(), extra: Some(&extra), ..Said::default() };

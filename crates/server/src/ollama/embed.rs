@@ -147,7 +147,7 @@ fn prepared(model: &Model, texts: &[String], wish: &Wish, remarks: &Remarks) -> 
     let jobs = texts.iter().map(job).collect::<Result<Vec<_>, Refusal>>()?;
     let readers = jobs.iter().map(|_| Reader::Vector(Vec::new())).collect();
     let priority = if jobs.len() == 1 { PRIORITIES.0 } else { PRIORITIES.1 };
-    Ok(Prepared { jobs, readers }.with_priority(priority))
+    Ok(Prepared { jobs, readers, n_left_out: 0 }.with_priority(priority))
 }
 
 /// The tokens of a text, at most as many as the context holds.

@@ -89,7 +89,7 @@ fn prepared(model: &Model, request: GenerateRequest, remarks: &Remarks) -> Resul
     let logprobs = understood.options.n_logprobs.is_some();
     let (prepared, form) = match asked {
         Asked { prompt, suffix, .. } if prompt.is_empty() && suffix.is_empty() => {
-            (Prepared { jobs: Vec::new(), readers: Vec::new() }, Form::Generate(None))
+            (Prepared::default(), Form::Generate(None))
         }
         Asked { prompt, suffix, .. } if !suffix.is_empty() => {
             let gap = Gap { prefix: &prompt, suffix: &suffix, extra: &[] };

@@ -309,7 +309,7 @@ fn prepared(model: &Model, request: ChatRequest, remarks: &Remarks) -> Result<(P
 pub(crate) async fn count(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
     let count = |model: &Model, request: ChatRequest, remarks: &Remarks| {
         let ask = request.into_ask(model, remarks)?;
-        Ok(prepare::ask(model, &ask.said(), &ask.options)?.prompt.ids.len())
+        Ok(prepare::ask(model, &ask.said(), &ask.options)?.0.prompt.ids.len())
     };
     let n_tokens = Asked::read(&app, incoming).await?.map(count).await?;
     Ok(counted(n_tokens))

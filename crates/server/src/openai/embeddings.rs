@@ -93,7 +93,7 @@ fn prepared(
     let prompts = request.input.into_ids(model, INPUTS, |text| model.engine.embedding_ids(text))?;
     let jobs = prompts.into_iter().map(|ids| job(model, ids, pooling)).collect::<Result<Vec<_>, _>>()?;
     let readers = jobs.iter().map(|_| Reader::Vector(Vec::new())).collect();
-    let prepared = Prepared { jobs, readers }.with_priority(tier.priority());
+    let prepared = Prepared { jobs, readers, n_left_out: 0 }.with_priority(tier.priority());
     Ok((prepared, request.encoding_format.unwrap_or_default()))
 }
 

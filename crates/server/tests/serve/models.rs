@@ -48,6 +48,7 @@ fn a_model_that_cannot_be_loaded_is_no_reason_to_try_again_and_names_no_file() {
     let gone = ModelSource {
         names: vec!["gone".to_owned()],
         template: TemplateChoice::Model,
+        talk_window: None,
         open: Box::new(|_| Engine::open(missing, &LoadOptions::default())),
     };
     let server = Running::with(vec![source("first"), gone], options());
@@ -79,6 +80,7 @@ fn a_model_makes_room_for_another_one_but_not_while_it_answers() {
     let huge = ModelSource {
         names: vec!["huge".to_owned()],
         template: TemplateChoice::Model,
+        talk_window: None,
         open: Box::new(move |_| Err(too_little())),
     };
     let server = Running::with(vec![within("first", budget), within("second", budget), huge], options.clone());

@@ -260,3 +260,27 @@ fn a_format_beside_tools_is_kept_to_at_the_length_limit_and_a_call_stays_cut() {
     }
     assert!(n_replies > 0);
 }
+
+#[test]
+fn a_model_that_long_talks_confuse_is_shown_the_last_turns() {
+    let server = tiny::server();
+    let turn = |i: usize| {
+        let [user, said] =
+            [format!("Is the lamp of room {i} on, or is it off?"), "It is on, and so it stays.".to_owned()];
+        [json!({ "role": "user", "content": user }), json!({ "role": "assistant", "content": said })]
+    };
+    let mut messages: Vec<Value> = [json!({ "role": "system", "content": "A house." })].into();
+    messages.extend((0..40).flat_map(turn));
+    messages.push(json!({ "role": "user", "content": "And now?" }));
+    let body = json!({ "model": "tools", "messages": messages, "max_tokens": 1 });
+    let prompt = ok(&server, "/apply-template", json!({ "model": "tools", "messages": messages }))["prompt"].clone();
+    let prompt = prompt.as_str().unwrap();
+    assert!(
+        prompt.starts_with("<|im_start|>system\nA house.<|im_end|>\n<|im_start|>user\nIs the lamp of room "),
+        "{prompt}"
+    );
+    assert!(prompt.ends_with("And now?<|im_end|>\n<|im_start|>assistant\n") && !prompt.contains("room 9 "), "{prompt}");
+    let n = ok(&server, "/v1/chat/completions/input_tokens", body.clone())["input_tokens"].as_u64().unwrap();
+    assert!((200..=300).contains(&n), "{n}");
+    assert_eq!(ok(&server, "/v1/chat/completions", body)["usage"]["prompt_tokens"], n);
+}

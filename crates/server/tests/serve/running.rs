@@ -27,7 +27,12 @@ pub(crate) fn source_within(name: &str, ram_budget: Option<u64>, session: Sessio
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stories.gguf");
     let load = LoadOptions { ram_budget, session, ..LoadOptions::default() };
     let open = move |beside| Engine::open(&path, &LoadOptions { beside, ..load.clone() });
-    ModelSource { names: vec![name.to_owned()], template: TemplateChoice::Model, open: Box::new(open) }
+    ModelSource {
+        names: vec![name.to_owned()],
+        template: TemplateChoice::Model,
+        talk_window: None,
+        open: Box::new(open),
+    }
 }
 
 /// For texts that are long, and connections that come together.

@@ -25,6 +25,9 @@ const CONTROL: i32 = 3;
 const D_MODEL: u64 = 32;
 const D_FF: u64 = 64;
 
+/// Tokens of a conversation that its models are shown.
+const TALK_WINDOW: usize = 300;
+
 /// A server of `stories`, which has no template, and of `tools`, which has one. Nothing that they are asked for takes long.
 pub(crate) fn server() -> Server {
     server_with(options())
@@ -37,7 +40,12 @@ pub(crate) fn server_with(options: ServerOptions) -> Server {
         let threads = Threads::Count(NonZeroUsize::MIN);
         let load = LoadOptions { threads, session: session(), ..LoadOptions::default() };
         let open = move |beside| Engine::from_static("tiny", bytes, &LoadOptions { beside, ..load.clone() });
-        ModelSource { names: vec![name.to_owned()], template: TemplateChoice::Model, open: Box::new(open) }
+        ModelSource {
+            names: vec![name.to_owned()],
+            template: TemplateChoice::Model,
+            talk_window: Some(TALK_WINDOW),
+            open: Box::new(open),
+        }
     };
     Server::bind(vec![source("stories", None), source("tools", Some(TEMPLATE))], options).unwrap()
 }

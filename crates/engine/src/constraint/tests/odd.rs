@@ -194,6 +194,9 @@ impl Odd {
     }
 }
 
+/// What the judge gets wrong: remainders, and integers that no double holds.
+const BEYOND_JUDGE: [&str; 3] = ["\"multipleOf\"", "999999999999999999", "9007199254740993"];
+
 /// Any schema makes an error or a constraint that is kept to. More of them: `ATTA_FUZZ_SCHEMAS=1000000`, and
 /// `ATTA_FUZZ_SEED` for others.
 #[test]
@@ -228,7 +231,7 @@ fn no_schema_is_a_fault() {
         n_made += 1;
         let judge = Judge::of(&schema).filter(|_| remarks.is_empty() && !schema.to_string().contains("\"$ref\""));
         let Some(text) = start_of(&grammars, &constraint, 12, i) else { continue };
-        if let Some(judge) = judge.filter(|_| !schema.to_string().contains("\"multipleOf\"")) {
+        if let Some(judge) = judge.filter(|_| !BEYOND_JUDGE.iter().any(|what| schema.to_string().contains(what))) {
             n_checked += 1;
             assert!(judge.accepts(&text), "{schema}\n{constraint:?}\nmade {}", String::from_utf8_lossy(&text));
         }

@@ -64,7 +64,7 @@ fn understood(model: &Model, request: ResponseRequest, remarks: &Remarks) -> Res
 pub(crate) async fn count(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
     let count = |model: &Model, request, remarks: &Remarks| {
         let ask = understood(model, request, remarks)?;
-        let asked = prepare::ask(model, &ask.said(), &ask.options).map_err(request::as_named_here)?;
+        let (asked, _) = prepare::ask(model, &ask.said(), &ask.options).map_err(request::as_named_here)?;
         Ok(asked.prompt.ids.len())
     };
     Ok(counted(Asked::read(&app, incoming).await?.map(count).await?))
