@@ -10,7 +10,7 @@ use std::{
 };
 
 use atta_kernels::{Kernels, Pool};
-use atta_model::{KvType, Model, arch, spec::ModelSpec};
+use atta_model::{Backend, CpuBackend, KvType, Model, arch, spec::ModelSpec};
 use atta_store::{Budget, ModelFiles, Reservation};
 use atta_tokenizer::{Special, Tokenizer};
 
@@ -79,6 +79,7 @@ struct Inner {
     tokenizer: Arc<Tokenizer>,
     kernels: Kernels,
     pool: Arc<Pool>,
+    backend: Arc<dyn Backend>,
     budget: Budget,
     load_time: Duration,
     weights: WeightsAt,
@@ -123,9 +124,10 @@ impl Engine {
         };
         let pool = Arc::new(pool(&options.threads)?);
         let n_threads = pool.n_threads();
+        let backend: Arc<dyn Backend> = Arc::new(CpuBackend::new(kernels, Arc::clone(&pool)));
         let Prepared { files, spec, tokenizer, budget, outline, memory } =
-            Prepared::new(&path, files, options, n_threads)?;
-        let needs = options.needs(&spec, n_threads);
+            Prepared::new(&path, files, options, (backend.as_ref(), n_threads))?;
+        let needs = options.needs(&spec, (backend.as_ref(), n_threads));
         let held = memory::hold(files, (&budget, &needs), outline, (kernels, &pool)).map_err(|e| e.at(&path))?;
         if options.prewarm {
             held.model.weights().files().prewarm()?;
@@ -137,6 +139,7 @@ impl Engine {
             tokenizer: Arc::new(tokenizer),
             kernels,
             pool,
+            backend,
             budget,
             load_time: start.elapsed(),
             weights: outline.weights,
@@ -157,8 +160,14 @@ impl Engine {
         if options == asked {
             return Ok(*planned);
         }
-        let n_threads = self.inner.pool.n_threads();
-        let needs = Needs { spec: self.spec(), n_threads, session: options.clone(), fit: Fit::AsAsked, spare: 0 };
+        let needs = Needs {
+            spec: self.spec(),
+            backend: self.backend(),
+            n_threads: self.inner.pool.n_threads(),
+            session: options.clone(),
+            fit: Fit::AsAsked,
+            spare: 0,
+        };
         memory::beside(&self.inner.budget, &needs)
     }
 
@@ -253,6 +262,11 @@ impl Engine {
         &self.inner.pool
     }
 
+    /// What executors run on.
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        self.inner.backend.as_ref()
+    }
+
     /// The account of private memory.
     pub fn budget(&self) -> &Budget {
         &self.inner.budget
@@ -293,10 +307,15 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    pub(crate) fn new(path: &Path, files: ModelFiles, options: &LoadOptions, n_threads: usize) -> Result<Self, Error> {
+    pub(crate) fn new(
+        path: &Path,
+        files: ModelFiles,
+        options: &LoadOptions,
+        (backend, n_threads): (&dyn Backend, usize),
+    ) -> Result<Self, Error> {
         let model_error = |source| Error::Model { path: path.to_owned(), source };
         let spec = arch::lower(files.directory().metadata()).map_err(model_error)?;
-        let outline = Outline::new(options, &files, &options.needs(&spec, n_threads));
+        let outline = Outline::new(options, &files, &options.needs(&spec, (backend, n_threads)));
         let budget = Budget::unlimited();
         // What stands before the tensors is a few MB; a file that says otherwise is refused before it is copied.
         budget.set_limit(outline.limit.max(MAX_METADATA));
@@ -314,13 +333,13 @@ impl Prepared {
 
 impl LoadOptions {
     /// What the session needs, with so many threads.
-    pub(crate) fn needs<'a>(&self, spec: &'a ModelSpec, n_threads: usize) -> Needs<'a> {
+    pub(crate) fn needs<'a>(&self, spec: &'a ModelSpec, (backend, n_threads): (&'a dyn Backend, usize)) -> Needs<'a> {
         #[cfg(feature = "constrain")]
         let grammars = if self.constrained { constraint::planned_bytes(spec.n_vocab) } else { 0 };
         #[cfg(not(feature = "constrain"))]
         let grammars = 0;
         let spare = self.spare_bytes + grammars;
-        Needs { spec, n_threads, session: self.session.clone(), fit: self.fit, spare }
+        Needs { spec, backend, n_threads, session: self.session.clone(), fit: self.fit, spare }
     }
 }
 
@@ -333,6 +352,12 @@ impl Threads {
             Self::Cpus(cpus) => cpus.len(),
         }
     }
+}
+
+/// One that says what executors will need, with so many threads, and makes none.
+pub(crate) fn planning_backend(threads: &Threads) -> CpuBackend {
+    let n_threads = NonZeroUsize::new(threads.count()).unwrap_or(NonZeroUsize::MIN);
+    CpuBackend::new(Kernels::detect(), Arc::new(Pool::new(n_threads)))
 }
 
 pub(crate) fn pool(threads: &Threads) -> Result<Pool, Error> {

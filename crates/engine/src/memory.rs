@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use atta_kernels::{Kernels, Pool};
-use atta_model::{Cpu, KvType, Model, spec::ModelSpec};
+use atta_model::{Backend, KvType, Model, spec::ModelSpec};
 use atta_store::{Budget, Holding, ModelFiles, Plan, Sizes, Streamed, system};
 
 use crate::{Error, LoadOptions, SessionOptions, session};
@@ -96,6 +96,8 @@ impl Outline {
 /// What a session needs beside weights.
 pub(crate) struct Needs<'a> {
     pub(crate) spec: &'a ModelSpec,
+    /// What it would run on, by so many threads.
+    pub(crate) backend: &'a dyn Backend,
     pub(crate) n_threads: usize,
     pub(crate) session: SessionOptions,
     pub(crate) fit: Fit,
@@ -110,9 +112,9 @@ impl Needs<'_> {
     }
 
     fn of(&self, options: &session::Resolved) -> u64 {
-        let [cache, scratch] = Cpu::bytes(self.spec, self.n_threads, &options.cpu());
+        let needs = self.backend.needs(self.spec, &options.size());
         let outcomes = session::outcome_bytes(self.spec, options.n_ctx).saturating_mul(options.n_seqs as u64);
-        [scratch, outcomes, self.spare].into_iter().fold(cache, u64::saturating_add)
+        [needs.activations, outcomes, self.spare].into_iter().fold(needs.state, u64::saturating_add)
     }
 
     /// The sessions that would do, best first: batches become smaller; then, if that is allowed, keys and values, and the

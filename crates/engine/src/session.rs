@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use atta_model::{Batch, Cpu, CpuOptions, Executor, KvType, Observer, Output, SeqId, Want, spec::ModelSpec};
+use atta_model::{Batch, Executor, ExecutorSize, KvType, Observer, Output, SeqId, Want, spec::ModelSpec};
 use atta_store::Reservation;
 
 use crate::{Engine, Error};
@@ -81,11 +81,11 @@ pub(crate) struct Resolved {
 
 impl Resolved {
     /// What an executor for it is made for.
-    pub(crate) fn cpu(&self) -> CpuOptions {
+    pub(crate) fn size(&self) -> ExecutorSize {
         let Self { n_ctx, n_batch, kv, n_seqs, n_contexts, overflow } = *self;
         let n_shared = n_contexts.map(|n| n.max(1).saturating_mul(n_ctx));
         let n_recent = overflow.gap(n_ctx).map(|gap| n_ctx.saturating_sub(gap.end));
-        CpuOptions { n_ctx, n_seqs, n_batch, kv, layers: None, n_recent, n_shared }
+        ExecutorSize { n_ctx, n_seqs, n_batch, kv, layers: None, n_recent, n_shared }
     }
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn outcome_bytes(spec: &ModelSpec, n_ctx: usize) -> u64 {
 /// One sequence of tokens and its state.
 pub struct Session {
     engine: Engine,
-    cpu: Arc<Mutex<Cpu>>,
+    executor: Arc<Mutex<Box<dyn Executor>>>,
     pub(crate) seq: SeqId,
     n_ctx: usize,
     n_batch: usize,
@@ -141,12 +141,11 @@ impl Session {
             return Err(Error::ShortWindow { n_ctx, n_keep: gap.start, min: gap.start.saturating_add(2 * GAP_UNIT) });
         }
         let logits_memory = engine.budget().reserve("logits", logits_bytes(engine.spec()))?;
-        let (model, kernels, pool) = (engine.model().clone(), engine.kernels(), Arc::clone(engine.pool()));
-        let mut cpu = Cpu::new(model, kernels, pool, engine.budget(), planned.cpu())?;
+        let mut executor = engine.backend().open(engine.model().clone(), &planned.size(), engine.budget())?;
         Ok(Self {
             engine: engine.clone(),
-            seq: cpu.new_seq()?,
-            cpu: Arc::new(Mutex::new(cpu)),
+            seq: executor.new_seq()?,
+            executor: Arc::new(Mutex::new(executor)),
             n_ctx,
             n_batch: planned.n_batch,
             gap,
@@ -172,7 +171,7 @@ impl Session {
         let seq = self.executor().fork(self.seq)?;
         Ok(Self {
             engine: self.engine.clone(),
-            cpu: Arc::clone(&self.cpu),
+            executor: Arc::clone(&self.executor),
             seq,
             n_ctx: self.n_ctx,
             n_batch: self.n_batch,
@@ -353,8 +352,8 @@ impl Session {
         self.executor().observe(observer);
     }
 
-    pub(crate) fn executor(&self) -> MutexGuard<'_, Cpu> {
-        executor(&self.cpu)
+    pub(crate) fn executor(&self) -> MutexGuard<'_, Box<dyn Executor>> {
+        executor(&self.executor)
     }
 
     /// Tokens whose keys and values are there.
@@ -388,7 +387,7 @@ impl Session {
             self.batch.push_token(self.seq, pos + i, id, want(i));
         }
         self.last = None;
-        executor(&self.cpu).step(&self.batch, &mut self.out)?;
+        executor(&self.executor).step(&self.batch, &mut self.out)?;
         let n_before = self.tokens.len();
         self.tokens.extend_from_slice(ids);
         match self.out.first_not_finite(0..ids.len()) {
@@ -409,6 +408,6 @@ impl Drop for Session {
 }
 
 /// The executor, even if another session panicked over it: a step that fails takes its rows back, so what it holds is whole.
-fn executor(cpu: &Mutex<Cpu>) -> MutexGuard<'_, Cpu> {
-    cpu.lock().unwrap_or_else(PoisonError::into_inner)
+fn executor(executor: &Mutex<Box<dyn Executor>>) -> MutexGuard<'_, Box<dyn Executor>> {
+    executor.lock().unwrap_or_else(PoisonError::into_inner)
 }

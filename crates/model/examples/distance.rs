@@ -8,7 +8,7 @@
 use std::{env, error::Error, fs, num::NonZeroUsize, path::Path, sync::Arc};
 
 use atta_kernels::{Kernels, Pool};
-use atta_model::{Batch, Cpu, CpuOptions, Executor, KvType, Model, Output, Want, oracle};
+use atta_model::{Batch, Cpu, Executor, ExecutorSize, KvType, Model, Output, Want, oracle};
 use atta_store::{Budget, ModelFiles};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn forward(model: Arc<Model>, ids: &[u32], budget: &Budget) -> Result<Vec<f32>, Box<dyn Error>> {
     let pool = Arc::new(Pool::new(NonZeroUsize::new(Pool::default_threads()).unwrap_or(NonZeroUsize::MIN)));
-    let options = CpuOptions { n_ctx: ids.len(), n_batch: ids.len(), kv: KvType::F32, ..CpuOptions::default() };
+    let options = ExecutorSize { n_ctx: ids.len(), n_batch: ids.len(), kv: KvType::F32, ..ExecutorSize::default() };
     let mut cpu = Cpu::new(model, Kernels::detect(), pool, budget, options)?;
     let (seq, mut batch, mut out) = (cpu.new_seq()?, Batch::default(), Output::default());
     ids.iter().enumerate().for_each(|(pos, &id)| batch.push_token(seq, pos, id, Want::Logits));

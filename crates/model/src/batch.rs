@@ -76,6 +76,13 @@ impl Batch {
         self.hidden.clear();
     }
 
+    /// Becomes the same as another, in its own memory.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.clear();
+        self.rows.extend_from_slice(&other.rows);
+        self.hidden.extend_from_slice(&other.hidden);
+    }
+
     /// Adds a token.
     pub fn push_token(&mut self, seq: SeqId, pos: usize, id: u32, want: Want) {
         self.rows.push(Row { seq, pos, input: Input::Token(id), want });

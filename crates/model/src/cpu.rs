@@ -9,43 +9,34 @@ use atta_kernels::{Kernels, Pool};
 use atta_store::{Budget, Reservation};
 
 use crate::{
-    Batch, Error, Executor, Input, KvType, Model, Observer, Output, Phase, Row, SeqId, Want,
+    Backend, Batch, Error, Executor, ExecutorInfo, ExecutorSize, Input, Model, Needs, Observer, Output, Phase, Row,
+    SeqId, SeqTable, Ticket, Want,
     blocks::{RopeTables, Scratch, ScratchSize},
-    kv::{Cache, CacheSize},
+    kv::Cache,
     observe::Silent,
     spec::{ModelSpec, Positions},
 };
 
-/// What an executor is made for.
-#[derive(Clone, Debug)]
-pub struct CpuOptions {
-    /// Positions per sequence.
-    pub n_ctx: usize,
-    /// Sequences at once.
-    pub n_seqs: usize,
-    /// Rows per step.
-    pub n_batch: usize,
-    /// Element types of keys and values.
-    pub kv: KvType,
-    /// The layers to run; `None`: all.
-    pub layers: Option<Range<usize>>,
-    /// Positions that stay behind a gap when a sequence is shifted, at least; `None`: none will be.
-    pub n_recent: Option<usize>,
-    /// Positions of all sequences together that have keys and values, at least; `None`: every sequence may be as long as it can.
-    /// With fewer, a step may find no room ([`Error::OutOfBlocks`]), and sequences cannot be shifted.
-    pub n_shared: Option<usize>,
+/// The CPU, as what executors are made on.
+pub struct CpuBackend {
+    kernels: Kernels,
+    pool: Arc<Pool>,
 }
 
-impl CpuOptions {
-    fn cache(&self) -> CacheSize {
-        let Self { n_ctx, n_seqs, n_batch, kv, n_recent, n_shared, .. } = *self;
-        CacheSize { kv, n_ctx, n_seqs, n_batch, n_recent, n_shared }
+impl CpuBackend {
+    /// With these kernels, by these threads.
+    pub fn new(kernels: Kernels, pool: Arc<Pool>) -> Self {
+        Self { kernels, pool }
     }
 }
 
-impl Default for CpuOptions {
-    fn default() -> Self {
-        Self { n_ctx: 4096, n_seqs: 1, n_batch: 512, kv: KvType::F16, layers: None, n_recent: None, n_shared: None }
+impl Backend for CpuBackend {
+    fn needs(&self, spec: &ModelSpec, size: &ExecutorSize) -> Needs {
+        Cpu::needs(spec, self.pool.n_threads(), size)
+    }
+
+    fn open(&self, model: Arc<Model>, size: &ExecutorSize, budget: &Budget) -> Result<Box<dyn Executor>, Error> {
+        Ok(Box::new(Cpu::new(model, self.kernels, Arc::clone(&self.pool), budget, size.clone())?))
     }
 }
 
@@ -55,8 +46,12 @@ pub struct Cpu {
     pub(crate) kernels: Kernels,
     pub(crate) pool: Arc<Pool>,
     pub(crate) layers: Range<usize>,
-    n_batch: usize,
-    n_shared: Option<usize>,
+    info: ExecutorInfo,
+    shares_room: bool,
+    /// The batch under way, if `is_busy`; else its memory for the next one.
+    submitted: Batch,
+    is_busy: bool,
+    n_submitted: u64,
     pub(crate) cache: Cache,
     pub(crate) ropes: RopeTables,
     pub(crate) scratch: Scratch,
@@ -67,39 +62,60 @@ pub struct Cpu {
 }
 
 impl Executor for Cpu {
-    fn step(&mut self, batch: &Batch, out: &mut Output) -> Result<(), Error> {
+    fn info(&self) -> &ExecutorInfo {
+        &self.info
+    }
+
+    fn seqs(&self) -> &SeqTable {
+        self.cache.seqs()
+    }
+
+    fn submit(&mut self, batch: &Batch) -> Result<Ticket, Error> {
         self.admit(batch)?;
-        if batch.rows.is_empty() {
-            out.prepare(&[], self.model.spec().n_vocab, self.model.spec().d_model);
-            return Ok(());
+        self.submitted.copy_from(batch);
+        self.is_busy = true;
+        self.n_submitted += 1;
+        Ok(Ticket(self.n_submitted))
+    }
+
+    /// Nothing is gained by computing earlier: there is one machine, and it would compute nothing else meanwhile.
+    fn collect(&mut self, Ticket(n): Ticket, out: &mut Output) -> Result<(), Error> {
+        if !self.is_busy || n != self.n_submitted {
+            return Err(Error::Ticket(n));
         }
-        let done = self.run(batch, out);
-        self.observer.enter(Phase::Idle);
-        if done.is_err() {
-            self.take_back(&batch.rows);
-        }
+        self.is_busy = false;
+        let batch = std::mem::take(&mut self.submitted);
+        let done = self.compute(&batch, out);
+        self.submitted = batch;
         done
     }
 
-    fn new_seq(&mut self) -> Result<SeqId, Error> {
-        self.cache.new_seq()
+    fn step(&mut self, batch: &Batch, out: &mut Output) -> Result<(), Error> {
+        self.admit(batch)?;
+        self.compute(batch, out)
     }
 
-    fn len(&self, seq: SeqId) -> Result<usize, Error> {
-        self.cache.len(seq)
+    fn observe(&mut self, observer: Box<dyn Observer>) {
+        self.observer = observer;
+    }
+
+    fn new_seq(&mut self) -> Result<SeqId, Error> {
+        self.cache.seqs_mut().new_seq()
     }
 
     fn fork(&mut self, seq: SeqId) -> Result<SeqId, Error> {
-        self.cache.fork(seq)
+        self.cache.seqs_mut().fork(seq)
     }
 
     fn truncate(&mut self, seq: SeqId, n: usize) -> Result<usize, Error> {
-        self.cache.truncate(seq, n)
+        self.check_idle(seq)?;
+        self.cache.seqs_mut().truncate(seq, n)
     }
 
     fn shift(&mut self, seq: SeqId, gap: Range<usize>) -> Result<(), Error> {
+        self.check_idle(seq)?;
         check_shifting(self.model.spec())?;
-        if self.n_shared.is_some() {
+        if self.shares_room {
             return Err(Error::Options("a shift of sequences that share their room".to_owned()));
         }
         let (kernels, turn) = (self.kernels, self.ropes.turn_back(gap.len()));
@@ -107,14 +123,17 @@ impl Executor for Cpu {
     }
 
     fn drop_seq(&mut self, seq: SeqId) -> Result<(), Error> {
-        self.cache.drop_seq(seq)
+        self.check_idle(seq)?;
+        self.cache.seqs_mut().drop_seq(seq)
     }
 
     fn export(&self, seq: SeqId, positions: Range<usize>, out: &mut dyn Write) -> Result<(), Error> {
+        self.check_idle(seq)?;
         self.cache.export(seq, positions, out)
     }
 
     fn append_state(&mut self, seq: SeqId, state: &[u8], n: usize) -> Result<(), Error> {
+        self.check_idle(seq)?;
         self.cache.append_state(seq, state, n)
     }
 }
@@ -129,85 +148,97 @@ impl Cpu {
         kernels: Kernels,
         pool: Arc<Pool>,
         budget: &Budget,
-        options: CpuOptions,
+        size: ExecutorSize,
     ) -> Result<Self, Error> {
         let spec = model.spec();
-        let cache_size = options.cache();
-        let CpuOptions { n_ctx, n_seqs, n_batch, layers, n_recent, .. } = options;
-        let layers = layers.unwrap_or(0..spec.layers.len());
-        check_options(spec, &layers, [n_ctx, n_seqs, n_batch, options.n_shared.unwrap_or(n_ctx)])?;
+        let (seqs, layers) = (size.seqs(), size.layers_of(spec));
+        let ExecutorSize { n_ctx, n_seqs, n_batch, kv, n_recent, n_shared, .. } = size;
+        check_size(spec, &layers, [n_ctx, n_seqs, n_batch, n_shared.unwrap_or(n_ctx)])?;
         if n_recent.is_some() {
             check_shifting(spec)?;
-            if options.n_shared.is_some() {
+            if n_shared.is_some() {
                 return Err(Error::Options("sequences that share their room, and are shifted".to_owned()));
             }
         }
-        let size = ScratchSize { n_threads: pool.n_threads(), n_rows: n_batch, n_ctx };
+        let scratch = ScratchSize { n_threads: pool.n_threads(), n_rows: n_batch, n_ctx };
         // An absurd size is refused before anything is allocated.
         let memory = [
-            budget.reserve("kv cache", Cache::bytes(spec, layers.clone(), &cache_size))?,
-            budget.reserve("activations", Scratch::bytes(spec, size))?,
+            budget.reserve("kv cache", Cache::bytes(spec, layers.clone(), kv, &seqs))?,
+            budget.reserve("activations", Scratch::bytes(spec, scratch))?,
         ];
         let factors = model.globals().rope_factors();
         Ok(Self {
-            cache: Cache::new(spec, layers.clone(), &cache_size),
+            cache: Cache::new(spec, layers.clone(), kv, &seqs),
             ropes: RopeTables::new(&spec.layers, factors, n_batch, n_ctx),
-            scratch: Scratch::new(spec, size),
+            scratch: Scratch::new(spec, scratch),
             ids: Vec::with_capacity(n_batch),
             observer: Box::new(Silent),
             _memory: memory,
             model,
             kernels,
             pool,
+            info: ExecutorInfo { layers: layers.clone(), n_ctx, n_seqs, n_batch, numerics: kernels.isa().to_owned() },
             layers,
-            n_batch,
-            n_shared: options.n_shared,
+            shares_room: n_shared.is_some(),
+            submitted: Batch::default(),
+            is_busy: false,
+            n_submitted: 0,
         })
     }
 
-    /// Bytes of keys and values, and of buffers, of an executor with so many threads.
-    pub fn bytes(spec: &ModelSpec, n_threads: usize, options: &CpuOptions) -> [u64; 2] {
-        let layers = options.layers.clone().unwrap_or(0..spec.layers.len());
-        let size = ScratchSize { n_threads, n_rows: options.n_batch, n_ctx: options.n_ctx };
-        [Cache::bytes(spec, layers, &options.cache()), Scratch::bytes(spec, size)]
+    /// What an executor with so many threads takes.
+    pub fn needs(spec: &ModelSpec, n_threads: usize, size: &ExecutorSize) -> Needs {
+        let scratch = ScratchSize { n_threads, n_rows: size.n_batch, n_ctx: size.n_ctx };
+        Needs {
+            state: Cache::bytes(spec, size.layers_of(spec), size.kv, &size.seqs()),
+            activations: Scratch::bytes(spec, scratch),
+        }
     }
 
-    /// What [`truncate`](Executor::truncate) of a sequence to `n` positions would leave.
-    ///
-    /// # Errors
-    /// [`Error::NoSequence`].
-    pub fn keeps(&self, seq: SeqId, n: usize) -> Result<usize, Error> {
-        self.cache.keeps(seq, n)
+    /// Computes rows that have their places; if that fails, they have them no more.
+    fn compute(&mut self, batch: &Batch, out: &mut Output) -> Result<(), Error> {
+        if batch.rows.is_empty() {
+            out.prepare(&[], self.model.spec().n_vocab, self.model.spec().d_model);
+            return Ok(());
+        }
+        let done = self.run(batch, out);
+        self.observer.enter(Phase::Idle);
+        if done.is_err() {
+            self.take_back(&batch.rows);
+        }
+        done
     }
 
-    /// Positions that have keys and values, shared ones once, in whole blocks; and how many there may be.
-    pub fn n_positions(&self) -> (usize, usize) {
-        self.cache.taken()
-    }
-
-    /// Lets `observer` hear what each step turns to.
-    pub fn observe(&mut self, observer: Box<dyn Observer>) {
-        self.observer = observer;
+    /// Refuses to change a sequence that has rows under way.
+    fn check_idle(&self, seq: SeqId) -> Result<(), Error> {
+        match self.is_busy && self.submitted.rows.iter().any(|row| row.seq == seq) {
+            true => Err(Error::Busy),
+            false => Ok(()),
+        }
     }
 
     /// Checks every row and gives it its place in the state; changes nothing if one is refused.
     fn admit(&mut self, batch: &Batch) -> Result<(), Error> {
-        if batch.rows.len() > self.n_batch {
-            return Err(Error::BatchTooLarge { n_rows: batch.rows.len(), max: self.n_batch });
+        if self.is_busy {
+            return Err(Error::Busy);
+        }
+        if batch.rows.len() > self.info.n_batch {
+            return Err(Error::BatchTooLarge { n_rows: batch.rows.len(), max: self.info.n_batch });
         }
         for (i, row) in batch.rows.iter().enumerate() {
-            let admitted = self.check(batch, i).and_then(|()| self.cache.extend(row.seq));
+            let admitted = self.check(batch, i).and_then(|()| self.cache.seqs_mut().extend(row.seq));
             if admitted.is_err() {
                 self.take_back(&batch.rows[..i]);
                 return admitted;
             }
         }
+        self.cache.settle();
         Ok(())
     }
 
     fn check(&self, batch: &Batch, i: usize) -> Result<(), Error> {
         let (row, spec) = (batch.rows[i], self.model.spec());
-        let expected = self.cache.len(row.seq)?;
+        let expected = self.seqs().len(row.seq)?;
         if row.pos != expected {
             return Err(Error::Position { seq: row.seq, expected, got: row.pos });
         }
@@ -233,13 +264,13 @@ impl Cpu {
     fn take_back(&mut self, rows: &[Row]) {
         for row in rows.iter().rev() {
             // A row that was admitted has a sequence, and truncating cannot fail otherwise.
-            let _ = self.cache.truncate(row.seq, row.pos);
+            let _ = self.cache.seqs_mut().truncate(row.seq, row.pos);
         }
     }
 }
 
 /// Refuses sizes of nothing, and layers that the model does not have.
-fn check_options(spec: &ModelSpec, layers: &Range<usize>, sizes: [usize; 4]) -> Result<(), Error> {
+fn check_size(spec: &ModelSpec, layers: &Range<usize>, sizes: [usize; 4]) -> Result<(), Error> {
     let n_layers = spec.layers.len();
     if layers.is_empty() || layers.end > n_layers {
         return Err(Error::Options(format!("layers {layers:?} of a model of {n_layers}")));

@@ -79,6 +79,12 @@ pub enum Error {
     /// An executor that cannot be made.
     #[error("an executor of {0}")]
     Options(String),
+    /// As many batches are under way as may be, or a sequence of one of them was to be changed.
+    #[error("batches are under way, which have to be collected first")]
+    Busy,
+    /// Another batch than the oldest under way was to be collected.
+    #[error("batch {0} is not the oldest under way")]
+    Ticket(u64),
     /// A token that the model does not have.
     #[error("token id {id} is out of range, the model has {n_vocab} tokens")]
     Token {

@@ -4,7 +4,7 @@ mod support;
 
 use std::{alloc::System, sync::Arc};
 
-use atta_model::{Batch, Cpu, CpuOptions, Executor, KvType, Model, Output, Want};
+use atta_model::{Batch, Cpu, Executor, ExecutorSize, KvType, Model, Output, Want};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use support::{cpu, cpu_with, goldens, quantized::Blocks, some_goldens, stories, tokens};
 
@@ -17,7 +17,7 @@ fn check(mut cpu: Cpu, tokens: &[u32], [warm_up, then]: [&[usize]; 2], name: &st
     let (mut batch, mut out) = (Batch::default(), Output::default());
     let mut step = |n_rows: usize| {
         batch.clear();
-        let pos = cpu.len(seq).unwrap();
+        let pos = cpu.seqs().len(seq).unwrap();
         (0..n_rows).for_each(|i| batch.push_token(seq, pos + i, tokens[(pos + i) % tokens.len()], Want::Logits));
         cpu.step(&batch, &mut out).unwrap();
     };
@@ -45,7 +45,7 @@ fn a_step_allocates_nothing_after_warm_up() {
 /// Of many rows, which take other ways through the kernels than few.
 fn check_many(model: &Arc<Model>, name: &str) {
     for kv in [KvType::F16, KvType::Q8] {
-        let options = CpuOptions { n_ctx: 512, n_batch: 64, kv, ..CpuOptions::default() };
+        let options = ExecutorSize { n_ctx: 512, n_batch: 64, kv, ..ExecutorSize::default() };
         let tokens = tokens(model, 512);
         check(cpu_with(model, 2, options), &tokens, [&[64], &[64, 1, 33, 5, 64, 2]], name);
     }

@@ -3,13 +3,14 @@
 
 mod support;
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, num::NonZeroUsize, sync::Arc};
 
-use atta_kernels::Kernels;
-use atta_model::{Batch, Cpu, CpuOptions, Error, Executor, KvType, Model, Output, Want};
-use support::{
-    append, bits, cpu, cpu_by, cpu_with, forward, golden, goldens, quantized::Blocks, some_goldens, stories, tokens,
+use atta_kernels::{Kernels, Pool};
+use atta_model::{
+    Backend, Batch, Cpu, CpuBackend, Error, Executor, ExecutorSize, KvType, Model, Output, SeqId, Ticket, Want,
 };
+use atta_store::Budget;
+use support::{append, bits, cpu, cpu_by, forward, golden, goldens, quantized::Blocks, some_goldens, stories, tokens};
 
 /// Of kinds of keys and values; where tests run by emulation fewer, in which every type has its place.
 const KINDS: &[KvType] = if cfg!(target_arch = "x86_64") {
@@ -59,28 +60,111 @@ fn neighbours_do_not_change_a_bit() {
     }
 }
 
+/// A model in pieces: executors of a range of layers each, in order, that hand hidden states on.
+struct Ring(Vec<Box<dyn Executor>>);
+
+impl Ring {
+    /// Up to three pieces.
+    fn of(model: &Arc<Model>) -> Self {
+        let n = model.spec().layers.len();
+        let cuts = [0, 1.min(n - 1), (n / 2 + 1).min(n - 1), n];
+        let ranges = cuts.windows(2).filter(|cut| cut[0] < cut[1]).map(|cut| cut[0]..cut[1]);
+        let pool = Arc::new(Pool::new(NonZeroUsize::MIN));
+        let backend: Box<dyn Backend> = Box::new(CpuBackend::new(Kernels::detect(), pool));
+        let piece = |layers| {
+            let size = ExecutorSize {
+                n_ctx: 128,
+                n_seqs: 4,
+                kv: KvType::F32,
+                layers: Some(layers),
+                ..ExecutorSize::default()
+            };
+            backend.open(model.clone(), &size, &Budget::unlimited()).unwrap()
+        };
+        Self(ranges.map(piece).collect())
+    }
+
+    /// Does the same with all pieces, which have the same sequences.
+    fn all<T: PartialEq + std::fmt::Debug>(&mut self, mut what: impl FnMut(&mut dyn Executor) -> T) -> T {
+        let results: Vec<T> = self.0.iter_mut().map(|piece| what(piece.as_mut())).collect();
+        assert!(results.windows(2).all(|pair| pair[0] == pair[1]), "{results:?}");
+        results.into_iter().next().unwrap()
+    }
+
+    /// Appends tokens of several sequences; the logits of all of them, in the order of the rows.
+    fn append(&mut self, rows: &[(SeqId, &[u32])]) -> Vec<f32> {
+        let mut batch = Batch::default();
+        for &(seq, tokens) in rows {
+            let pos = self.0[0].seqs().len(seq).unwrap();
+            tokens.iter().enumerate().for_each(|(i, &id)| batch.push_token(seq, pos + i, id, Want::Hidden));
+        }
+        let (mut out, last) = (Output::default(), self.0.len() - 1);
+        for (i, piece) in self.0.iter_mut().enumerate() {
+            if i == last {
+                batch.rows.iter_mut().for_each(|row| row.want = Want::Logits);
+            }
+            let ticket = piece.submit(&batch).unwrap();
+            piece.collect(ticket, &mut out).unwrap();
+            if i < last {
+                let rows = std::mem::take(&mut batch.rows);
+                batch.clear();
+                rows.iter()
+                    .enumerate()
+                    .for_each(|(i, row)| batch.push_hidden(row.seq, row.pos, out.hidden(i), row.want));
+            }
+        }
+        (0..batch.rows.len()).flat_map(|i| out.logits(i).to_vec()).collect()
+    }
+}
+
 #[test]
-fn a_layer_range_on_two_executors_equals_the_whole() {
+fn layer_ranges_on_several_executors_equal_the_whole() {
     for g in goldens() {
         let model = g.model();
-        let expected = bits(&forward(&model, &g.tokens));
-        let half = |layers| {
-            let options = CpuOptions { n_ctx: 128, kv: KvType::F32, layers: Some(layers), ..CpuOptions::default() };
-            cpu_with(&model, 1, options)
-        };
-        let n_layers = model.spec().layers.len();
-        let (mut first, mut second) = (half(0..1), half(1..n_layers));
-        let (a, b) = (first.new_seq().unwrap(), second.new_seq().unwrap());
-        let (mut batch, mut out) = (Batch::default(), Output::default());
-        g.tokens.iter().enumerate().for_each(|(pos, &id)| batch.push_token(a, pos, id, Want::Hidden));
-        first.step(&batch, &mut out).unwrap();
-        let mut onward = Batch::default();
-        (0..g.tokens.len()).for_each(|pos| onward.push_hidden(b, pos, out.hidden(pos), Want::Logits));
-        let mut logits = Output::default();
-        second.step(&onward, &mut logits).unwrap();
-        let got: Vec<f32> = (0..g.tokens.len()).flat_map(|i| logits.logits(i).to_vec()).collect();
+        let (n_vocab, half) = (model.spec().n_vocab, g.tokens.len() / 2);
+        let other = [&g.tokens[..half], &g.tokens[..half]].concat();
+        let [expected, forked] = [&g.tokens[..], &other].map(|tokens| bits(&forward(&model, tokens)));
+        let mut ring = Ring::of(&model);
+        let trunk = ring.all(|piece| piece.new_seq().unwrap());
+        let mut got = Vec::new();
+        let (mut rest, mut n) = (&g.tokens[..half], 1);
+        while !rest.is_empty() {
+            let (chunk, after) = rest.split_at(n.min(rest.len()));
+            got.extend(ring.append(&[(trunk, chunk)]));
+            (rest, n) = (after, n % 4 + 2);
+        }
+        let fork = ring.all(|piece| piece.fork(trunk).unwrap());
+        let both = ring.append(&[(trunk, &g.tokens[half..]), (fork, &other[half..])]);
+        let (ours, theirs) = both.split_at((g.tokens.len() - half) * n_vocab);
+        got.extend_from_slice(ours);
         assert!(bits(&got) == expected, "{}", g.name);
+        assert!(bits(theirs) == forked[half * n_vocab..], "{}: the fork", g.name);
+        let left = ring.all(|piece| piece.truncate(trunk, half - 1).unwrap());
+        ring.all(|piece| piece.drop_seq(fork).unwrap());
+        let again = ring.append(&[(trunk, &g.tokens[left..])]);
+        assert!(bits(&again) == expected[left * n_vocab..], "{}: behind {left} positions", g.name);
     }
+}
+
+#[test]
+fn a_batch_under_way_is_collected_once_before_the_next_and_its_sequences_stay() {
+    let g = golden("qwen3");
+    let mut cpu = cpu(&g.model(), 1, KvType::F32);
+    let [seq, idle] = [cpu.new_seq().unwrap(), cpu.new_seq().unwrap()];
+    let (mut batch, mut out) = (Batch::default(), Output::default());
+    batch.push_token(seq, 0, g.tokens[0], Want::Logits);
+    let ticket = cpu.submit(&batch).unwrap();
+    let (Ticket(n), copy) = (ticket, Ticket(1));
+    assert_eq!((n, cpu.depth(), cpu.seqs().len(seq).unwrap()), (1, 1, 1));
+    assert!(matches!(cpu.submit(&batch), Err(Error::Busy)));
+    assert!(matches!(cpu.step(&batch, &mut out), Err(Error::Busy)));
+    assert!(matches!(cpu.truncate(seq, 0), Err(Error::Busy)) && matches!(cpu.drop_seq(seq), Err(Error::Busy)));
+    cpu.drop_seq(idle).unwrap();
+    assert!(matches!(cpu.collect(Ticket(2), &mut out), Err(Error::Ticket(2))));
+    cpu.collect(copy, &mut out).unwrap();
+    assert!(bits(out.logits(0)) == bits(&forward(&g.model(), &g.tokens[..1])));
+    assert!(matches!(cpu.collect(Ticket(1), &mut out), Err(Error::Ticket(1))));
+    assert_eq!(cpu.truncate(seq, 0).unwrap(), 0);
 }
 
 #[test]
@@ -138,7 +222,7 @@ fn a_refused_batch_changes_nothing() {
     let overfull: Vec<_> = (3..130).map(|pos| (pos, 1)).collect();
     for rows in [&[(3, 1), (5, 1)][..], &[(2, 1)], &[(3, 1), (4, n_vocab)], &too_many, &overfull] {
         assert!(cpu.step(&refused(rows), &mut out).is_err());
-        assert_eq!(cpu.len(seq).unwrap(), 3);
+        assert_eq!(cpu.seqs().len(seq).unwrap(), 3);
     }
     let got = append(&mut cpu, seq, &g.tokens[3..], 64);
     assert!(bits(&got) == bits(&forward(&model, &g.tokens)[3 * n_vocab as usize..]));
@@ -155,7 +239,7 @@ fn sequences_that_are_gone_are_not_found_and_their_room_is_free_again() {
             append(&mut cpu, seq, &[1; 128], 64);
         }
         seqs.iter().for_each(|&seq| cpu.drop_seq(seq).unwrap());
-        assert!(matches!(cpu.len(seqs[0]), Err(Error::NoSequence(_))));
+        assert!(matches!(cpu.seqs().len(seqs[0]), Err(Error::NoSequence(_))));
     }
 }
 
@@ -175,7 +259,7 @@ fn quantized_models() -> Vec<(&'static str, Arc<Model>)> {
 
 /// An executor with room for two long sequences.
 fn long(kernels: Kernels, model: &Arc<Model>, n_threads: usize) -> Cpu {
-    let options = CpuOptions { n_ctx: 544, n_seqs: 2, n_batch: 512, ..CpuOptions::default() };
+    let options = ExecutorSize { n_ctx: 544, n_seqs: 2, n_batch: 512, ..ExecutorSize::default() };
     cpu_by(kernels, model, n_threads, options)
 }
 
@@ -240,7 +324,7 @@ fn instruction_sets_do_not_change_a_bit_of_any_architecture() {
         let model = g.quantized([Blocks::Of32, Blocks::Of256][i % 2]);
         let (tokens, kv) = (tokens(&model, 40), KINDS[i / 2 % KINDS.len()]);
         let run = |isa| {
-            let options = CpuOptions { n_ctx: 64, kv, ..CpuOptions::default() };
+            let options = ExecutorSize { n_ctx: 64, kv, ..ExecutorSize::default() };
             bits(&in_portions(&mut cpu_by(Kernels::named(isa).unwrap(), &model, 1, options), &tokens))
         };
         let expected = run("scalar");
@@ -257,7 +341,8 @@ fn beside(cpu: &mut Cpu, [ours, theirs]: [&[u32]; 2], [n_ours, n_theirs]: [usize
     let mut theirs = theirs.chunks(n_theirs);
     for ours in ours.chunks(n_ours) {
         batch.clear();
-        let (at, theirs) = ([cpu.len(a).unwrap(), cpu.len(b).unwrap()], theirs.next().unwrap_or_default());
+        let (at, theirs) =
+            ([cpu.seqs().len(a).unwrap(), cpu.seqs().len(b).unwrap()], theirs.next().unwrap_or_default());
         for i in 0..ours.len().max(theirs.len()) {
             theirs.get(i).into_iter().for_each(|&id| batch.push_token(b, at[1] + i, id, Want::Logits));
             ours.get(i).into_iter().for_each(|&id| batch.push_token(a, at[0] + i, id, Want::Logits));

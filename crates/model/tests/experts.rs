@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use atta_formats::{TensorType, Value, Writer};
 use atta_model::{
-    Batch, CpuOptions, Error, Executor, KvType, Model, Output, Want,
+    Batch, Error, Executor, ExecutorSize, KvType, Model, Output, Want,
     spec::{Activation, Ffn, Moe, Norm, Presence},
 };
 use atta_store::{Budget, Extent, Guard, InMemory, ModelFiles, Unit, Weights};
@@ -94,7 +94,7 @@ fn a_token_alone_asks_for_its_own_experts_and_no_others() {
 fn an_executor_of_single_rows_gives_the_same_bits() {
     for g in MODELS.map(golden) {
         let model = g.model();
-        let options = CpuOptions {
+        let options = ExecutorSize {
             n_ctx: 128,
             n_seqs: 1,
             n_batch: 1,
@@ -122,7 +122,7 @@ fn a_step_whose_experts_cannot_be_read_takes_its_rows_back() {
         g.tokens.iter().enumerate().for_each(|(pos, &id)| batch.push_token(seq, pos, id, Want::Logits));
         state.lock().unwrap().left = n_units;
         assert!(matches!(cpu.step(&batch, &mut out), Err(Error::Store(_))), "{n_units}");
-        assert_eq!(cpu.len(seq).unwrap(), 0);
+        assert_eq!(cpu.seqs().len(seq).unwrap(), 0);
         state.lock().unwrap().left = 17;
         assert!(bits(&append(&mut cpu, seq, &g.tokens, 128)) == expected, "{n_units}");
     }

@@ -5,7 +5,7 @@ mod support;
 
 use atta_formats::{Metadata, Value, Writer};
 use atta_model::{
-    Cpu, CpuOptions, Error, Model, arch,
+    Cpu, Error, ExecutorSize, Model, arch,
     spec::{Activation, Factors, Mask},
 };
 use atta_store::{Budget, ModelFiles};
@@ -284,7 +284,7 @@ fn no_context_is_longer_than_the_learned_positions() {
     let model = golden("gpt2").model();
     let make = |n_ctx| {
         let pool = std::sync::Arc::new(atta_kernels::Pool::new(std::num::NonZeroUsize::MIN));
-        let (kernels, options) = (atta_kernels::Kernels::detect(), CpuOptions { n_ctx, ..CpuOptions::default() });
+        let (kernels, options) = (atta_kernels::Kernels::detect(), ExecutorSize { n_ctx, ..ExecutorSize::default() });
         Cpu::new(model.clone(), kernels, pool, &Budget::unlimited(), options)
     };
     assert!(make(128).is_ok());

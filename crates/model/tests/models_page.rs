@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt::Write, fs, num::NonZeroUsize, path::PathBu
 
 use atta_formats::TensorType;
 use atta_kernels::{Kernels, Layouts, Matrix, Pool};
-use atta_model::{Cpu, CpuOptions, Executor, KvType, arch::REGISTRY, oracle};
+use atta_model::{Cpu, Executor, ExecutorSize, KvType, arch::REGISTRY, oracle};
 use atta_store::Budget;
 use support::{Golden, append, goldens, nmse};
 
@@ -90,7 +90,7 @@ fn by_oracle(g: &Golden) -> Vec<f32> {
 
 /// The forward pass with kernels that give the same bits on every machine.
 fn forward(g: &Golden) -> Vec<f32> {
-    let options = CpuOptions {
+    let options = ExecutorSize {
         n_ctx: 128,
         n_seqs: 1,
         n_batch: 128,

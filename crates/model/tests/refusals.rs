@@ -8,7 +8,7 @@ use std::sync::{
 };
 
 use atta_model::{
-    Batch, CpuOptions, Error, Executor, Input, KvType, Model, Output, Row, Want,
+    Batch, Error, Executor, ExecutorSize, Input, KvType, Model, Output, Row, Want,
     spec::{Activation, Attention, Ffn, Mask, Mlp, ModelSpec, Norm, Presence, Rope},
 };
 use atta_store::{Budget, Guard, InMemory, ModelFiles, Unit, Weights};
@@ -57,7 +57,7 @@ fn a_step_that_fails_halfway_takes_its_rows_back() {
         let mut logits = append(&mut cpu, seq, &g.tokens[..20], 64);
         g.tokens[20..].iter().enumerate().for_each(|(i, &id)| batch.push_token(seq, 20 + i, id, Want::Logits));
         assert!(matches!(cpu.step(&batch, &mut out), Err(Error::Store(_))), "{n_units}");
-        assert_eq!(cpu.len(seq).unwrap(), 20);
+        assert_eq!(cpu.seqs().len(seq).unwrap(), 20);
         is_mended.store(true, Ordering::Relaxed);
         logits.extend(append(&mut cpu, seq, &g.tokens[20..], 64));
         assert!(bits(&logits) == expected, "{n_units}");
@@ -91,7 +91,7 @@ fn the_id_of_a_dropped_sequence_never_means_another() {
     cpu.drop_seq(old).unwrap();
     let new = cpu.new_seq().unwrap();
     assert_eq!(old.index, new.index);
-    assert!(matches!(cpu.len(old), Err(Error::NoSequence(id)) if id == old));
+    assert!(matches!(cpu.seqs().len(old), Err(Error::NoSequence(id)) if id == old));
     assert!(cpu.fork(old).is_err() && cpu.truncate(old, 0).is_err() && cpu.drop_seq(old).is_err());
 }
 
@@ -105,8 +105,8 @@ fn rows_of_the_wrong_kind_and_executors_of_nothing_are_refused() {
         assert!(matches!(cpu.step(&batch, &mut Output::default()), Err(Error::Row { row: 0, .. })));
     }
     let budget = Budget::limited(1 << 34);
-    let make = |change: fn(&mut CpuOptions)| {
-        let mut options = CpuOptions::default();
+    let make = |change: fn(&mut ExecutorSize)| {
+        let mut options = ExecutorSize::default();
         change(&mut options);
         let pool = Arc::new(atta_kernels::Pool::new(std::num::NonZeroUsize::MIN));
         atta_model::Cpu::new(model.clone(), atta_kernels::Kernels::detect(), pool, &budget, options).err()
@@ -170,7 +170,7 @@ fn more_threads_take_little_more_memory() {
     let activations = |n_threads: usize| {
         let budget = Budget::unlimited();
         let pool = Arc::new(atta_kernels::Pool::new(std::num::NonZeroUsize::new(n_threads).unwrap()));
-        let options = CpuOptions { n_ctx: 131_072, ..CpuOptions::default() };
+        let options = ExecutorSize { n_ctx: 131_072, ..ExecutorSize::default() };
         let _cpu =
             atta_model::Cpu::new(model.clone(), atta_kernels::Kernels::detect(), pool, &budget, options).unwrap();
         budget.items().iter().find(|i| i.name == "activations").unwrap().bytes

@@ -5,7 +5,7 @@ mod support;
 use std::ops::Range;
 
 use atta_model::{
-    Batch, Cpu, CpuOptions, Error, Executor, KvType, Output, SeqId, Want,
+    Batch, Cpu, Error, Executor, ExecutorSize, KvType, Output, SeqId, Want,
     spec::{Positions, Retention},
 };
 use support::{append, bits, cpu, cpu_with, golden, goldens, some_goldens};
@@ -84,7 +84,8 @@ fn a_damaged_state_is_refused_and_changes_nothing() {
 #[test]
 fn a_state_of_other_layers_is_refused() {
     let model = golden("llama-plain").model();
-    let part = |layers| cpu_with(&model, 1, CpuOptions { layers: Some(layers), n_ctx: 64, ..CpuOptions::default() });
+    let part =
+        |layers| cpu_with(&model, 1, ExecutorSize { layers: Some(layers), n_ctx: 64, ..ExecutorSize::default() });
     let (mut first, mut second) = (part(0..1), part(1..2));
     let seq = first.new_seq().unwrap();
     let state = export(&first, seq, 0..0);
@@ -96,7 +97,7 @@ fn a_state_of_other_layers_is_refused() {
 fn a_state_whose_keys_were_turned_otherwise_is_refused() {
     for (name, takes_it) in [("phi3-short", false), ("llama-dynamic-rope", false), ("llama-yarn", true)] {
         let g = golden(name);
-        let part = |n_ctx| cpu_with(&g.model(), 1, CpuOptions { n_ctx, ..CpuOptions::default() });
+        let part = |n_ctx| cpu_with(&g.model(), 1, ExecutorSize { n_ctx, ..ExecutorSize::default() });
         let (mut short, mut long) = (part(64), part(8192));
         let seq = short.new_seq().unwrap();
         append(&mut short, seq, &g.tokens[..20], 20);
@@ -111,8 +112,8 @@ fn windowed() -> impl Iterator<Item = support::Golden> {
     goldens().into_iter().filter(move |g| g.model().spec().layers.iter().any(window))
 }
 
-fn narrow(n_ctx: usize, n_batch: usize, n_seqs: usize) -> CpuOptions {
-    CpuOptions { n_ctx, n_seqs, n_batch, kv: KvType::F32, layers: None, n_recent: None, n_shared: None }
+fn narrow(n_ctx: usize, n_batch: usize, n_seqs: usize) -> ExecutorSize {
+    ExecutorSize { n_ctx, n_seqs, n_batch, kv: KvType::F32, layers: None, n_recent: None, n_shared: None }
 }
 
 #[test]
@@ -126,7 +127,7 @@ fn layers_with_a_window_keep_what_it_needs_and_no_more() {
         let (a, b) = (all.new_seq().unwrap(), few.new_seq().unwrap());
         let expected = append(&mut all, a, &ids, 600);
         assert!(bits(&append(&mut few, b, &ids, 1)) == bits(&expected), "{}", g.name);
-        let bytes = |n_batch| Cpu::bytes(model.spec(), 1, &narrow(600, n_batch, 1))[0];
+        let bytes = |n_batch| Cpu::needs(model.spec(), 1, &narrow(600, n_batch, 1)).state;
         assert!(bytes(1) < bytes(600), "{}", g.name);
     }
 }
@@ -180,7 +181,7 @@ fn first_layer(cpu: &mut Cpu, seq: SeqId, ids: &[u32]) -> Vec<f32> {
     let (mut batch, mut out) = (Batch::default(), Output::default());
     for &id in ids {
         batch.clear();
-        batch.push_token(seq, cpu.len(seq).unwrap(), id, Want::Hidden);
+        batch.push_token(seq, cpu.seqs().len(seq).unwrap(), id, Want::Hidden);
         cpu.step(&batch, &mut out).unwrap();
     }
     out.hidden(0).to_vec()
@@ -198,12 +199,12 @@ fn behind_a_gap_the_first_layer_sees_what_it_would_without_the_forgotten() {
         let model = g.model();
         let ids: Vec<u32> = g.tokens.iter().cycle().take(128).copied().collect();
         for gap in [4..68, 0..32, 32..96, 5..101, 63..127] {
-            let options = CpuOptions { layers: Some(0..1), n_recent: Some(0), ..narrow(128, 1, 2) };
+            let options = ExecutorSize { layers: Some(0..1), n_recent: Some(0), ..narrow(128, 1, 2) };
             let mut cpu = cpu_with(&model, 1, options);
             let (seq, fresh) = (cpu.new_seq().unwrap(), cpu.new_seq().unwrap());
             first_layer(&mut cpu, seq, &ids[..127]);
             cpu.shift(seq, gap.clone()).unwrap();
-            assert_eq!(cpu.len(seq).unwrap(), 127 - gap.len());
+            assert_eq!(cpu.seqs().len(seq).unwrap(), 127 - gap.len());
             let got = first_layer(&mut cpu, seq, &ids[127..]);
             let rest: Vec<u32> = ids[..gap.start].iter().chain(&ids[gap.end..]).copied().collect();
             let expected = first_layer(&mut cpu, fresh, &rest);
@@ -218,7 +219,7 @@ fn a_gap_in_one_sequence_is_none_in_its_forks() {
     for g in [golden("llama-plain")].into_iter().chain(windowed()) {
         let model = g.model();
         let ids: Vec<u32> = g.tokens.iter().cycle().take(128).copied().collect();
-        let mut cpu = cpu_with(&model, 1, CpuOptions { n_recent: Some(32), ..narrow(128, 8, 2) });
+        let mut cpu = cpu_with(&model, 1, ExecutorSize { n_recent: Some(32), ..narrow(128, 8, 2) });
         let alone = cpu.new_seq().unwrap();
         let expected = append(&mut cpu, alone, &ids, 8);
         cpu.drop_seq(alone).unwrap();
@@ -238,7 +239,7 @@ fn a_shifted_sequence_does_not_depend_on_how_it_came() {
         let model = g.model();
         let ids: Vec<u32> = g.tokens.iter().cycle().take(300).copied().collect();
         let run = |n_batch| {
-            let options = CpuOptions { n_recent: Some(64), kv: KvType::F16, ..narrow(128, n_batch, 1) };
+            let options = ExecutorSize { n_recent: Some(64), kv: KvType::F16, ..narrow(128, n_batch, 1) };
             let mut cpu = cpu_with(&model, 1, options);
             let seq = cpu.new_seq().unwrap();
             append(&mut cpu, seq, &ids[..128], n_batch);
@@ -255,16 +256,16 @@ fn a_shifted_sequence_does_not_depend_on_how_it_came() {
 #[test]
 fn gaps_that_make_no_sense_are_refused() {
     let model = golden("llama-plain").model();
-    let mut cpu = cpu_with(&model, 1, CpuOptions { n_recent: Some(0), ..narrow(128, 128, 1) });
+    let mut cpu = cpu_with(&model, 1, ExecutorSize { n_recent: Some(0), ..narrow(128, 128, 1) });
     let seq = cpu.new_seq().unwrap();
     append(&mut cpu, seq, &[1; 100], 128);
     for gap in [0..0, 0..31, 70..102, 96..128] {
         assert!(matches!(cpu.shift(seq, gap), Err(Error::State(_))));
     }
-    assert_eq!(cpu.len(seq).unwrap(), 100);
+    assert_eq!(cpu.seqs().len(seq).unwrap(), 100);
     let learned = goldens().into_iter().find(learns_positions).unwrap().model();
     let pool = std::sync::Arc::new(atta_kernels::Pool::new(std::num::NonZeroUsize::MIN));
-    let options = CpuOptions { n_recent: Some(0), ..narrow(64, 1, 1) };
+    let options = ExecutorSize { n_recent: Some(0), ..narrow(64, 1, 1) };
     let made = Cpu::new(learned, atta_kernels::Kernels::detect(), pool, &atta_store::Budget::unlimited(), options);
     assert!(matches!(made.err(), Some(Error::Options(_))));
 }
@@ -331,7 +332,7 @@ fn eight_sequences_in_any_order_are_eight_separate_runs() {
             append(&mut alone, seq, &twin.ids, 8);
             let expected = append(&mut alone, seq, &[1], 8);
             cpu.truncate(twin.seq, twin.ids.len().min(127)).unwrap();
-            if cpu.len(twin.seq).unwrap() < twin.ids.len() {
+            if cpu.seqs().len(twin.seq).unwrap() < twin.ids.len() {
                 continue;
             }
             assert!(bits(&append(&mut cpu, twin.seq, &[1], 8)) == bits(&expected), "{}", g.name);

@@ -23,7 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atta_model::{Batch, Cpu, Error as ModelError, Executor, Output, Want};
+use atta_model::{Batch, Error as ModelError, Executor, Output, Ticket, Want};
 use atta_store::Reservation;
 
 pub use counts::Counts;
@@ -73,7 +73,7 @@ pub type OnUpdate<'a> = dyn FnMut(JobId, Update<'_>) -> ControlFlow<()> + 'a;
 /// Jobs, their sequences, and the executor that they share.
 pub struct Batcher {
     engine: Engine,
-    cpu: Cpu,
+    executor: Box<dyn Executor>,
     n_ctx: usize,
     n_batch: usize,
     seats: Seats,
@@ -84,16 +84,26 @@ pub struct Batcher {
     counts: Counts,
     batch: Batch,
     out: Output,
+    /// Who has which rows of `batch`.
     shares: Vec<Share>,
+    /// Batches under way, the oldest first.
+    flights: VecDeque<Flight>,
     /// Rows of a step that may want hidden states.
     n_hidden: usize,
     _logits_memory: Reservation,
 }
 
-/// What a job gets of a step.
+/// What a job gets of a batch.
 struct Share {
     seat: usize,
     rows: Range<usize>,
+}
+
+/// A batch under way.
+struct Flight {
+    ticket: Ticket,
+    shares: Vec<Share>,
+    n_rows: usize,
 }
 
 impl Batcher {
@@ -112,13 +122,18 @@ impl Batcher {
             // Who writes and who reads would have to take turns.
             return Err(ModelError::Options("many texts and batches of one row".to_owned()).into());
         }
+        let executor = engine.backend().open(engine.model().clone(), &planned.size(), engine.budget())?;
+        Self::on(executor, engine, options)
+    }
+
+    /// With an executor that was made for it.
+    fn on(mut executor: Box<dyn Executor>, engine: &Engine, options: &BatcherOptions) -> Result<Self, Error> {
+        let (planned, n_jobs) = (engine.planned_session(&options.session)?, options.n_jobs);
         let logits = logits_bytes(engine.spec()).saturating_mul(n_jobs as u64);
         let logits_memory = engine.budget().reserve("logits", logits)?;
-        let (model, kernels, pool) = (engine.model().clone(), engine.kernels(), engine.pool().clone());
-        let mut cpu = Cpu::new(model, kernels, pool, engine.budget(), planned.cpu())?;
-        let shelf = options.cache.clone().map(|cache| Shelf::new(engine, &mut cpu, cache)).transpose()?;
+        let shelf = options.cache.clone().map(|cache| Shelf::new(engine, executor.as_mut(), cache)).transpose()?;
         Ok(Self {
-            cpu,
+            executor,
             shelf,
             engine: engine.clone(),
             n_ctx: planned.n_ctx,
@@ -131,6 +146,7 @@ impl Batcher {
             batch: Batch::default(),
             out: Output::default(),
             shares: Vec::new(),
+            flights: VecDeque::new(),
             n_hidden: (MAX_HIDDEN_BYTES / (4 * engine.spec().d_model)).max(1),
             _logits_memory: logits_memory,
         })
@@ -180,7 +196,7 @@ impl Batcher {
 
     /// Whether there is nothing to do.
     pub fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.seats.n_running() == 0
+        self.queue.is_empty() && self.seats.n_running() == 0 && self.flights.is_empty()
     }
 
     /// Jobs that have not begun, or were taken their place.
@@ -195,7 +211,7 @@ impl Batcher {
 
     /// Positions that have keys and values, shared ones once, in whole blocks; and how many there may be.
     pub fn n_positions(&self) -> (usize, usize) {
-        self.cpu.n_positions()
+        self.executor.seqs().n_positions()
     }
 
     /// What has been done so far.
@@ -213,31 +229,49 @@ impl Batcher {
         self.n_ctx
     }
 
-    /// Lets jobs in, evaluates a batch of rows, and goes on with every text that has come to its end.
+    /// Lets jobs in, sends as many batches of rows on their way as may be, and goes on with every text that has come to its end
+    /// with the oldest of them.
     ///
     /// # Errors
     /// A step that failed, as one does that cannot read its weights; all jobs are as before. What goes wrong with one job is
     /// told of that job.
     pub fn step(&mut self, on_update: &mut OnUpdate<'_>) -> Result<(), Error> {
         self.admit();
-        loop {
+        let start = Instant::now();
+        self.send()?;
+        let Some(flight) = self.flights.pop_front() else { return Ok(()) };
+        if let Err(error) = self.executor.collect(flight.ticket, &mut self.out) {
+            // Later ones are lost, too.
+            self.flights.clear();
+            self.seats.lost_all();
+            return Err(error.into());
+        }
+        self.pace.note(start.elapsed(), flight.n_rows);
+        self.counts.n_steps += 1;
+        for share in flight.shares {
+            self.go_on(share, on_update);
+        }
+        Ok(())
+    }
+
+    /// Sends batches on their way until there are no rows, or as many batches as may be.
+    fn send(&mut self) -> Result<(), Error> {
+        while self.flights.len() < self.executor.depth() {
             self.fill();
             if self.batch.rows.is_empty() {
-                return Ok(());
+                break;
             }
-            let start = Instant::now();
-            match self.cpu.step(&self.batch, &mut self.out) {
-                Ok(()) => {
-                    self.pace.note(start.elapsed(), self.batch.rows.len());
-                    break;
+            match self.executor.submit(&self.batch) {
+                Ok(ticket) => {
+                    let (shares, n_rows) = (std::mem::take(&mut self.shares), self.batch.rows.len());
+                    shares.iter().for_each(|share| self.seats.at_mut(share.seat).sent(share.rows.len()));
+                    self.flights.push_back(Flight { ticket, shares, n_rows });
                 }
+                // Whoever is under way may leave some, and cannot be taken its place.
+                Err(ModelError::OutOfBlocks) if !self.flights.is_empty() => break,
                 Err(ModelError::OutOfBlocks) => self.make_room()?,
                 Err(error) => return Err(error.into()),
             }
-        }
-        self.counts.n_steps += 1;
-        for share in std::mem::take(&mut self.shares) {
-            self.go_on(share, on_update);
         }
         Ok(())
     }
@@ -245,12 +279,16 @@ impl Batcher {
     /// Gives places to those who wait, in the order of the queue, as long as there is room for what has to be read. One that begins
     /// like a prompt that is just being read waits for it, because it can take over more of it later than now.
     fn admit(&mut self) {
+        if self.seats.has_leaving() {
+            // Their sequences are free when their rows are back.
+            return;
+        }
         let mut i = 0;
         while i < self.queue.len() && self.seats.has_place() {
             let job = &self.queue[i];
             let text = &job.text;
             let beginning = match job.may_share() {
-                true => self.seats.beginning(text, &self.cpu),
+                true => self.seats.beginning(text, self.executor.as_ref()),
                 false => Beginning::Now(None),
             };
             match beginning {
@@ -279,11 +317,11 @@ impl Batcher {
         let from = from.filter(|_| found.is_empty());
         self.make_ready(from);
         let job = self.queue.remove(i).expect("it was just looked at");
-        let seat = self.seats.sit(job, from, &mut self.cpu);
+        let seat = self.seats.sit(job, from, self.executor.as_mut());
         let place = self.seats.at_mut(seat);
         self.counts.n_reused += place.n_done as u64;
         if let Some(shelf) = self.shelf.as_mut().filter(|_| !found.is_empty()) {
-            let n = shelf.fill((&mut self.cpu, place.seq), found, place.text());
+            let n = shelf.fill((self.executor.as_mut(), place.seq), found, place.text());
             place.restored(n);
             self.counts.n_restored += n as u64;
         }
@@ -309,7 +347,7 @@ impl Batcher {
     fn evict(&mut self, but: Option<usize>) -> bool {
         let Some(seat) = self.seats.oldest_kept(but) else { return false };
         self.save(seat);
-        self.seats.vacate(seat, &mut self.cpu);
+        self.seats.vacate(seat, self.executor.as_mut());
         self.counts.n_evicted += 1;
         true
     }
@@ -318,7 +356,7 @@ impl Batcher {
     fn save(&mut self, seat: usize) {
         let Some(shelf) = &mut self.shelf else { return };
         let place = self.seats.at_mut(seat);
-        if place.unsaved().is_some_and(|tokens| shelf.save((&self.cpu, place.seq), tokens)) {
+        if place.unsaved().is_some_and(|tokens| shelf.save((self.executor.as_ref(), place.seq), tokens)) {
             place.saved();
         }
     }
@@ -340,7 +378,7 @@ impl Batcher {
     /// alone always has room.
     fn clear_room(&mut self, n: usize, from: Option<Source>) -> bool {
         loop {
-            let (n_taken, n_all) = self.cpu.n_positions();
+            let (n_taken, n_all) = self.executor.seqs().n_positions();
             let n_spare = (self.seats.n_running() + 1) * SPARE;
             if n_all - n_taken >= n.saturating_add(n_spare) {
                 return true;
@@ -351,15 +389,17 @@ impl Batcher {
         }
     }
 
-    /// The rows of a step: first of all who write, the longest waiting first, then of prompts, as many as the gap allows. A quarter
-    /// of the rows is theirs in any case.
+    /// The rows of a batch: first of all who write, the longest waiting first, then of prompts, as many as the gap allows. A quarter
+    /// of the rows is theirs in any case. Who write are spread over the batches that may be under way.
     fn fill(&mut self) {
         self.batch.clear();
         self.shares.clear();
         let (writing, reading) = self.seats.in_turn();
         let n_batch = self.n_batch;
         let mut left = if reading.is_empty() { n_batch } else { n_batch - n_batch.div_ceil(4) };
-        for seat in writing {
+        let n_writers = writing.len().div_ceil(self.executor.depth());
+        let ready = writing.into_iter().filter(|&seat| !self.seats.at(seat).rest().is_empty());
+        for seat in ready.take(n_writers).collect::<Vec<_>>() {
             left -= self.give(seat, left);
         }
         left = n_batch - self.batch.rows.len();
@@ -378,7 +418,7 @@ impl Batcher {
         let Some(job) = &place.job else { return 0 };
         let start = self.batch.rows.len();
         let mut n_hidden = self.batch.rows.iter().filter(|row| row.want == Want::Hidden).count();
-        for (&token, pos) in place.rest().iter().take(max).zip(place.n_done..) {
+        for (&token, pos) in place.rest().iter().take(max).zip(place.n_sent()..) {
             let want = job.want(pos);
             n_hidden += usize::from(want == Want::Hidden);
             if n_hidden > self.n_hidden {
@@ -399,7 +439,7 @@ impl Batcher {
         if self.evict(None) {
             return Ok(());
         }
-        match self.seats.preempt(&mut self.cpu) {
+        match self.seats.preempt(self.executor.as_mut()) {
             Some(job) => {
                 self.counts.n_preempted += 1;
                 self.enqueue(job);
@@ -421,6 +461,11 @@ impl Batcher {
         let n_ctx = self.n_ctx;
         self.seats.touch(seat);
         let place = self.seats.at_mut(seat);
+        place.back();
+        if place.job.is_none() {
+            self.settle(seat);
+            return;
+        }
         let pos = place.n_done;
         place.n_done += rows.len();
         let (n_done, Some(job)) = (place.n_done, &mut place.job) else { return };
@@ -452,7 +497,7 @@ impl Batcher {
             conclude(job, ended, on_update);
         }
         if n_cut > 0 {
-            let left = self.cpu.truncate(place.seq, n_done - n_cut).expect("a seat has a sequence");
+            let left = self.executor.truncate(place.seq, n_done - n_cut).expect("a seat has a sequence");
             place.truncated(left);
         }
         if has_ended {
@@ -464,10 +509,18 @@ impl Batcher {
 impl Batcher {
     /// Ends the job of a seat and gives up what was evaluated of its text from position `n` on.
     fn forget(&mut self, seat: usize, n: usize) {
-        let place = self.seats.at_mut(seat);
-        let left = self.cpu.truncate(place.seq, n).expect("a seat has a sequence");
-        place.truncated(left);
+        self.seats.at_mut(seat).n_done = n;
         self.seats.leave(seat);
+        self.settle(seat);
+    }
+
+    /// Takes off the sequence of a job that has left what was under way then, if nothing is any more.
+    fn settle(&mut self, seat: usize) {
+        let place = self.seats.at_mut(seat);
+        if !place.is_away() {
+            let left = self.executor.truncate(place.seq, place.n_done).expect("a seat has a sequence");
+            place.truncated(left);
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! any sequence is forked, not computed; blocks are counted below, so the same beginning is there once however many share
 //! it.
 
-use atta_model::{Cpu, Executor, SeqId};
+use atta_model::{Executor, SeqId};
 
 use super::job::{JobId, Running};
 use crate::prompt_cache::MIN_NEW;
@@ -24,6 +24,10 @@ pub(super) struct Seat {
     kept: Vec<u32>,
     /// Tokens of the text that are evaluated.
     pub(super) n_done: usize,
+    /// The same, with those that are under way.
+    n_sent: usize,
+    /// Batches under way that have rows of it.
+    n_flights: usize,
     /// When it was used last; larger is later.
     used: u64,
     /// Tokens that are on disk, too.
@@ -48,17 +52,42 @@ impl Seat {
 
     /// Notes that its sequence holds so many tokens of the text now, which came from the disk.
     pub(super) fn restored(&mut self, n: usize) {
-        (self.n_done, self.n_saved) = (n, n);
+        (self.n_done, self.n_sent, self.n_saved) = (n, n, n);
     }
 
     /// Notes that its sequence was cut behind so many tokens.
     pub(super) fn truncated(&mut self, n: usize) {
-        (self.n_done, self.n_saved) = (n, self.n_saved.min(n));
+        (self.n_done, self.n_sent, self.n_saved) = (n, n, self.n_saved.min(n));
+    }
+
+    /// Tokens that are evaluated, or going to be.
+    pub(super) fn n_sent(&self) -> usize {
+        self.n_sent
+    }
+
+    /// Notes that the next `n` tokens are under way.
+    pub(super) fn sent(&mut self, n: usize) {
+        (self.n_sent, self.n_flights) = (self.n_sent + n, self.n_flights + 1);
+    }
+
+    /// Notes that a batch with rows of it is back.
+    pub(super) fn back(&mut self) {
+        self.n_flights -= 1;
+    }
+
+    /// Notes that whatever was under way is not any more, and was not evaluated.
+    pub(super) fn lost(&mut self) {
+        (self.n_sent, self.n_flights) = (self.n_done, 0);
+    }
+
+    /// Whether rows of it are under way, so that its sequence cannot be changed.
+    pub(super) fn is_away(&self) -> bool {
+        self.n_flights > 0
     }
 
     /// What is to be evaluated.
     pub(super) fn rest(&self) -> &[u32] {
-        &self.text()[self.n_done..]
+        self.text().get(self.n_sent..).unwrap_or_default()
     }
 
     /// What is, or is going to be, evaluated.
@@ -133,11 +162,11 @@ impl Seats {
 
     /// Where a text may begin: the longest common beginning with any sequence, without the last token, whose logits are
     /// wanted.
-    pub(super) fn beginning(&self, text: &[u32], cpu: &Cpu) -> Beginning {
+    pub(super) fn beginning(&self, text: &[u32], executor: &dyn Executor) -> Beginning {
         let text = &text[..text.len() - 1];
         let same = |other: &[u32]| text.iter().zip(other).take_while(|(a, b)| a == b).count();
         // A layer with a window may have let go of what would be needed.
-        let kept = |seat: &Seat| cpu.keeps(seat.seq, same(&seat.text()[..seat.n_done])).unwrap_or(0);
+        let kept = |seat: &Seat| executor.seqs().keeps(seat.seq, same(&seat.text()[..seat.n_done])).unwrap_or(0);
         let best = self.taken().map(|(i, seat)| Source { seat: i, n: kept(seat) });
         let best = best.max_by_key(|source| source.n).filter(|source| source.n > 0);
         let reading = self.taken().filter(|(_, seat)| seat.job.is_some() && !seat.is_writing());
@@ -149,7 +178,7 @@ impl Seats {
     }
 
     /// Gives a job the sequence of a place that is ready for it; which seat that is.
-    pub(super) fn sit(&mut self, job: Running, from: Option<Source>, cpu: &mut Cpu) -> usize {
+    pub(super) fn sit(&mut self, job: Running, from: Option<Source>, executor: &mut dyn Executor) -> usize {
         let n_saved = from.map_or(0, |source| self.at(source.seat).n_saved);
         let (place, seq) = match from {
             Some(source) if self.may_take_over(source) => {
@@ -159,16 +188,17 @@ impl Seats {
             _ => {
                 let place = self.free_seat().expect("a place was made ready");
                 let seq = match from {
-                    Some(source) => cpu.fork(self.at(source.seat).seq),
-                    None => cpu.new_seq(),
+                    Some(source) => executor.fork(self.at(source.seat).seq),
+                    None => executor.new_seq(),
                 };
                 (place, seq.expect("a seat stands for a free sequence"))
             }
         };
-        let n_done = cpu.truncate(seq, from.map_or(0, |source| source.n)).expect("the sequence is there");
+        let n_done = executor.truncate(seq, from.map_or(0, |source| source.n)).expect("the sequence is there");
         self.n_running += 1;
         let (used, n_saved) = (self.tick(), n_saved.min(n_done));
-        self.seats[place] = Some(Seat { seq, job: Some(job), kept: Vec::new(), n_done, used, n_saved });
+        self.seats[place] =
+            Some(Seat { seq, job: Some(job), kept: Vec::new(), n_done, n_sent: n_done, n_flights: 0, used, n_saved });
         place
     }
 
@@ -217,30 +247,40 @@ impl Seats {
 
     /// The kept sequence that was used longest ago, but not that in seat `but`.
     pub(super) fn oldest_kept(&self, but: Option<usize>) -> Option<usize> {
-        let kept = self.taken().filter(|&(i, seat)| seat.job.is_none() && Some(i) != but);
+        let kept = self.taken().filter(|&(i, seat)| seat.job.is_none() && !seat.is_away() && Some(i) != but);
         kept.min_by_key(|(_, seat)| seat.used).map(|(i, _)| i)
     }
 
-    /// All sequences without a job.
+    /// Whether a job has left whose rows are still under way.
+    pub(super) fn has_leaving(&self) -> bool {
+        self.taken().any(|(_, seat)| seat.job.is_none() && seat.is_away())
+    }
+
+    /// Notes that nothing is under way any more, and that nothing of it was evaluated.
+    pub(super) fn lost_all(&mut self) {
+        self.seats.iter_mut().flatten().for_each(Seat::lost);
+    }
+
+    /// All sequences without a job, of which nothing is under way.
     pub(super) fn kept(&self) -> Vec<usize> {
-        self.taken().filter(|(_, seat)| seat.job.is_none()).map(|(i, _)| i).collect()
+        self.taken().filter(|(_, seat)| seat.job.is_none() && !seat.is_away()).map(|(i, _)| i).collect()
     }
 
     /// Takes the place of the job that is last in the order of the queue, unless it is the only one.
-    pub(super) fn preempt(&mut self, cpu: &mut Cpu) -> Option<Running> {
+    pub(super) fn preempt(&mut self, executor: &mut dyn Executor) -> Option<Running> {
         if self.n_running < 2 {
             return None;
         }
         let jobs = self.taken().filter_map(|(i, seat)| Some((i, seat.job.as_ref()?.order())));
         let (last, _) = jobs.max_by_key(|&(_, order)| order)?;
         self.n_running -= 1;
-        self.vacate(last, cpu)
+        self.vacate(last, executor)
     }
 
     /// Gives up a sequence.
-    pub(super) fn vacate(&mut self, seat: usize, cpu: &mut Cpu) -> Option<Running> {
+    pub(super) fn vacate(&mut self, seat: usize, executor: &mut dyn Executor) -> Option<Running> {
         let seat = self.seats[seat].take()?;
-        cpu.drop_seq(seat.seq).expect("a seat has a sequence");
+        executor.drop_seq(seat.seq).expect("a seat has a sequence");
         seat.job
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc};
 
-use atta_model::{Cpu, Executor, SeqId};
+use atta_model::{Executor, SeqId};
 
 use crate::{
     Engine, Error, PromptCache,
@@ -19,15 +19,15 @@ pub(super) struct Shelf {
 }
 
 impl Shelf {
-    pub(super) fn new(engine: &Engine, cpu: &mut Cpu, cache: Arc<PromptCache>) -> Result<Self, Error> {
+    pub(super) fn new(engine: &Engine, executor: &mut dyn Executor, cache: Arc<PromptCache>) -> Result<Self, Error> {
         if !cache.is_directory() {
             let source =
                 io::Error::new(io::ErrorKind::NotADirectory, "many texts need a directory, and this is a file");
             return Err(Error::Cache { path: cache.path().to_owned(), source });
         }
-        let seq = cpu.new_seq()?;
-        let root = Key::root(engine, cpu, seq)?;
-        cpu.drop_seq(seq)?;
+        let seq = executor.new_seq()?;
+        let root = Key::root(engine, executor, seq)?;
+        executor.drop_seq(seq)?;
         Ok(Self { engine: engine.clone(), cache, root, notes: Vec::new() })
     }
 
@@ -41,13 +41,13 @@ impl Shelf {
     }
 
     /// Brings into a sequence what was found of a text; how many tokens that is.
-    pub(super) fn fill(&mut self, into: (&mut Cpu, SeqId), found: Vec<Piece>, text: &[u32]) -> usize {
+    pub(super) fn fill(&mut self, into: (&mut dyn Executor, SeqId), found: Vec<Piece>, text: &[u32]) -> usize {
         self.cache.fill(into, found, text, &mut self.notes).expect("the sequence is there")
     }
 
     /// Keeps what a sequence holds; whether it is kept.
-    pub(super) fn save(&mut self, (cpu, seq): (&Cpu, SeqId), tokens: &[u32]) -> bool {
-        let source = Source::new(&self.engine, (cpu, seq), tokens);
+    pub(super) fn save(&mut self, (executor, seq): (&dyn Executor, SeqId), tokens: &[u32]) -> bool {
+        let source = Source::new(&self.engine, (executor, seq), tokens);
         let saved = self.cache.try_to_save(|| self.cache.save(&source, self.root));
         saved.unwrap_or_else(|note| {
             self.notes.push(note);

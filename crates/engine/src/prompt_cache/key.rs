@@ -7,7 +7,7 @@
 //! The state header has shapes and element types of keys and values, and the rope regime. The instruction set is part of it,
 //! since weights that are no integers give other roundings on another one.
 
-use atta_model::{Cpu, Executor, SeqId};
+use atta_model::{Executor, SeqId};
 use blake3::Hasher;
 
 use super::segment::VERSION;
@@ -24,18 +24,18 @@ pub(crate) struct Key(pub(crate) [u8; KEY_BYTES]);
 
 impl Key {
     /// The key of an empty text in sequences like this one.
-    pub(crate) fn root(engine: &Engine, cpu: &Cpu, seq: SeqId) -> Result<Self, Error> {
+    pub(crate) fn root(engine: &Engine, executor: &dyn Executor, seq: SeqId) -> Result<Self, Error> {
         let mut parts = Parts(Hasher::new());
         parts.add(&VERSION.to_le_bytes());
         parts.add(&NUMERICS.to_le_bytes());
         parts.add(env!("CARGO_PKG_VERSION").as_bytes());
         parts.add(&engine.identity()?.0);
-        parts.add(engine.kernels().isa().as_bytes());
+        parts.add(executor.info().numerics.as_bytes());
         for layer in &engine.spec().layers {
             parts.add(format!("{:?}", layer.attention().rope).as_bytes());
         }
         let mut header = Vec::new();
-        cpu.export(seq, 0..0, &mut header)?;
+        executor.export(seq, 0..0, &mut header)?;
         parts.add(&header);
         Ok(parts.end())
     }

@@ -24,7 +24,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use atta_model::{Cpu, Executor, SeqId};
+use atta_model::{Executor, SeqId};
 use atta_store::MappedFile;
 
 pub(crate) use key::Key;
@@ -176,23 +176,23 @@ impl PromptCache {
     /// limited number of maps. Returns how many tokens of the text it holds then.
     pub(crate) fn fill(
         &self,
-        (cpu, seq): (&mut Cpu, SeqId),
+        (executor, seq): (&mut dyn Executor, SeqId),
         pieces: Vec<Piece>,
         ids: &[u32],
         notes: &mut Vec<String>,
     ) -> Result<usize, Error> {
-        cpu.truncate(seq, 0)?;
+        executor.truncate(seq, 0)?;
         let (mut found, mut n_held) = (Vec::new(), 0);
         for Piece { at, parent, n } in pieces {
             let Some(saved) = at.open(&mut found) else { break };
-            let taken = saved.append((cpu, seq), (parent, n_held), &ids[n_held..n_held + n]);
+            let taken = saved.append((executor, seq), (parent, n_held), &ids[n_held..n_held + n]);
             let Saved { path, map } = saved;
             drop(map);
             match taken {
                 Ok(true) => n_held += n,
                 Ok(false) => break,
                 Err(flaw) => {
-                    cpu.truncate(seq, n_held)?;
+                    executor.truncate(seq, n_held)?;
                     self.discard(&path, flaw, &mut found);
                     break;
                 }
@@ -201,7 +201,7 @@ impl PromptCache {
         }
         self.hear(found, notes);
         // Nothing is left if a window is not complete.
-        Ok(cpu.truncate(seq, n_held)?)
+        Ok(executor.truncate(seq, n_held)?)
     }
 
     /// Saves the state of the tokens of a sequence.
@@ -311,7 +311,7 @@ impl Session {
             let root = self.root()?;
             let found = cache.look_up(&Lookup { root, ids: wanted, n_min }, &mut notes);
             if !found.is_empty() {
-                let n = cache.fill((&mut self.executor(), self.seq), found, wanted, &mut notes)?;
+                let n = cache.fill((self.executor().as_mut(), self.seq), found, wanted, &mut notes)?;
                 self.hold(&wanted[..n]);
                 self.n_saved = n;
             }
@@ -321,7 +321,7 @@ impl Session {
 
     /// The key of an empty text.
     fn root(&self) -> Result<Key, Error> {
-        Key::root(self.engine(), &self.executor(), self.seq)
+        Key::root(self.engine(), self.executor().as_ref(), self.seq)
     }
 
     /// Saves the state of all tokens of the session, as far as it is not saved yet.
@@ -335,7 +335,7 @@ impl Session {
             return Ok(());
         }
         let root = self.root()?;
-        cache.save(&Source::new(self.engine(), (&self.executor(), self.seq), self.tokens()), root)?;
+        cache.save(&Source::new(self.engine(), (self.executor().as_ref(), self.seq), self.tokens()), root)?;
         self.n_saved = self.tokens().len();
         Ok(())
     }
@@ -379,8 +379,8 @@ impl Session {
             return Err(Error::Forgotten(self.n_forgotten()));
         }
         let root = self.root()?;
-        let cpu = self.executor();
-        let source = Source::new(self.engine(), (&cpu, self.seq), self.tokens());
+        let executor = self.executor();
+        let source = Source::new(self.engine(), (executor.as_ref(), self.seq), self.tokens());
         let draft = source.draft(0, root, self.tokens())?;
         Ok(source.write(&draft, out)?)
     }
@@ -403,14 +403,14 @@ impl Session {
         }
         self.truncate(0)?;
         let fits = ids.iter().all(|&id| (id as usize) < n_vocab);
-        let mut cpu = self.executor();
-        let is_in = fits && cpu.append_state(self.seq, segment.state, ids.len()).is_ok();
+        let mut executor = self.executor();
+        let is_in = fits && executor.append_state(self.seq, segment.state, ids.len()).is_ok();
         // Nothing is left if a window is not complete.
-        if !is_in || cpu.truncate(self.seq, ids.len())? < ids.len() {
-            cpu.truncate(self.seq, 0)?;
+        if !is_in || executor.truncate(self.seq, ids.len())? < ids.len() {
+            executor.truncate(self.seq, 0)?;
             return Err(Flaw::State.into());
         }
-        drop(cpu);
+        drop(executor);
         self.hold(&ids);
         Ok(ids.len())
     }
@@ -418,7 +418,7 @@ impl Session {
 
 /// A sequence that is to be written.
 pub(crate) struct Source<'a> {
-    cpu: &'a Cpu,
+    executor: &'a dyn Executor,
     seq: SeqId,
     /// What it holds.
     tokens: &'a [u32],
@@ -426,17 +426,17 @@ pub(crate) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    pub(crate) fn new(engine: &Engine, (cpu, seq): (&'a Cpu, SeqId), tokens: &'a [u32]) -> Self {
+    pub(crate) fn new(engine: &Engine, (executor, seq): (&'a dyn Executor, SeqId), tokens: &'a [u32]) -> Self {
         let metadata = engine.model().weights().files().directory().metadata();
         let text = |key| metadata.str(key).ok().flatten();
         let label = text("general.name").or_else(|| text("general.architecture")).unwrap_or_default();
-        Self { cpu, seq, tokens, label: label.to_owned() }
+        Self { executor, seq, tokens, label: label.to_owned() }
     }
 
     /// Bytes of the state of these positions.
     fn state_bytes(&self, positions: Range<usize>) -> Result<u64, Error> {
         let mut counter = Counter(0);
-        self.cpu.export(self.seq, positions, &mut counter)?;
+        self.executor.export(self.seq, positions, &mut counter)?;
         Ok(counter.0)
     }
 
@@ -447,7 +447,7 @@ impl<'a> Source<'a> {
     }
 
     fn write(&self, draft: &Draft<'_>, out: &mut dyn Write) -> Result<(), atta_model::Error> {
-        draft.write(out, |out| self.cpu.export(self.seq, draft.start..draft.start + draft.tokens.len(), out))
+        draft.write(out, |out| self.executor.export(self.seq, draft.start..draft.start + draft.tokens.len(), out))
     }
 
     /// Whether the sequence has all of the state of a segment that its own tokens begin with: of layers with a window one of the
@@ -516,14 +516,19 @@ impl Saved {
 
     /// Appends these tokens, which it begins with, to a sequence of so many, if all of it is what was written. Not if there is no
     /// room for them.
-    fn append(&self, (cpu, seq): (&mut Cpu, SeqId), (parent, n_held): (Key, usize), ids: &[u32]) -> Result<bool, Flaw> {
+    fn append(
+        &self,
+        (executor, seq): (&mut dyn Executor, SeqId),
+        (parent, n_held): (Key, usize),
+        ids: &[u32],
+    ) -> Result<bool, Flaw> {
         let segment = self.segment()?;
         let is_here = (segment.parent, segment.start) == (parent, n_held);
         if !is_here || segment.n_shared(ids) < ids.len() {
             return Err(Flaw::Misplaced);
         }
         segment.verify()?;
-        match cpu.append_state(seq, segment.state, ids.len()) {
+        match executor.append_state(seq, segment.state, ids.len()) {
             Ok(()) if !self.map.is_damaged() => Ok(true),
             Err(atta_model::Error::OutOfBlocks) => Ok(false),
             _ => Err(Flaw::State),

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use atta_kernels::{KvElem, KvLayer};
 
-use super::{BLOCK_LEN, KvType, blocks::Blocks};
+use super::{BLOCK_LEN, KvType, arena::Arena};
 use crate::spec::{ModelSpec, Retention};
 
 /// Where a layer's part of a block is.
@@ -61,10 +61,10 @@ impl Half {
 
 impl Place {
     /// What attention needs to read the layer.
-    pub(super) fn layer<'a>(&self, blocks: &'a Blocks) -> KvLayer<'a> {
+    pub(super) fn layer<'a>(&self, arena: &'a Arena) -> KvLayer<'a> {
         KvLayer {
-            arena: blocks.arena(),
-            block_bytes: blocks.block_bytes(),
+            arena: arena.bytes(),
+            block_bytes: arena.block_bytes(),
             k_at: self.k.at,
             v_at: self.v.at,
             block_len: BLOCK_LEN,

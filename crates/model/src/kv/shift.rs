@@ -7,12 +7,7 @@ use std::ops::Range;
 
 use atta_kernels::Kernels;
 
-use super::{
-    BLOCK_LEN,
-    cache::Cache,
-    plan::Place,
-    table::{Group, Table},
-};
+use super::{BLOCK_LEN, arena::Arena, cache::Cache, plan::Place};
 use crate::{Error, SeqId};
 
 impl Cache {
@@ -24,53 +19,30 @@ impl Cache {
         kernels: Kernels,
         mut turn: impl FnMut(usize, &mut [f32]),
     ) -> Result<(), Error> {
-        let (first_layer, places) = (self.first_layer, std::mem::take(&mut self.places));
-        let shifted = self.close(id, &gap, &places);
-        if shifted.is_ok() {
-            let (seq, groups) = self.seq_mut(id).expect("it was shifted");
-            for (l, place) in places.iter().enumerate() {
-                let (group, table) = (&mut groups[place.group], &seq.tables[place.group]);
-                turn_keys(group, table, place, gap.start..seq.len, kernels, |key| turn(first_layer + l, key));
-            }
+        self.seqs.close(id, &gap)?;
+        self.settle();
+        for (l, place) in self.places.iter().enumerate() {
+            let first = gap.start.max(self.seqs.first_held(id, place.group)?);
+            let (blocks, positions) = (self.seqs.blocks(id, place.group), first..self.seqs.len(id)?);
+            let arena = &mut self.arenas[place.group];
+            turn_keys(arena, blocks, place, positions, kernels, |key| turn(self.first_layer + l, key));
         }
-        self.places = places;
-        shifted
-    }
-
-    /// Moves what follows the gap; keys are turned as before.
-    fn close(&mut self, id: SeqId, gap: &Range<usize>, places: &[Place]) -> Result<(), Error> {
-        let (seq, groups) = self.seq_mut(id)?;
-        if gap.is_empty() || gap.end > seq.len || !gap.len().is_multiple_of(BLOCK_LEN) {
-            return Err(Error::State("a gap is some whole blocks of what there is"));
-        }
-        for (i, (group, table)) in groups.iter_mut().zip(&mut seq.tables).enumerate() {
-            group.close(table, gap, |blocks, [from, to]| {
-                for place in places.iter().filter(|place| place.group == i) {
-                    for (half, h) in
-                        [place.k, place.v].into_iter().flat_map(|x| (0..place.n_kv_heads).map(move |h| (x, h)))
-                    {
-                        blocks.copy(from, to, half.rows(h, gap.start % BLOCK_LEN..BLOCK_LEN));
-                    }
-                }
-            });
-        }
-        seq.len -= gap.len();
         Ok(())
     }
 }
 
-/// Turns the keys of a layer at these positions, as far as they are there; their blocks are the sequence's own.
+/// Turns the keys of a layer at these positions; their blocks are the sequence's own.
 fn turn_keys(
-    group: &mut Group,
-    table: &Table,
+    arena: &mut Arena,
+    blocks: &[u32],
     place: &Place,
     positions: Range<usize>,
     kernels: Kernels,
     mut turn: impl FnMut(&mut [f32]),
 ) {
     let mut key = vec![0.0; place.d_head];
-    for pos in positions.start.max(table.from())..positions.end {
-        let block = group.blocks.block_mut(table.blocks()[pos / BLOCK_LEN]);
+    for pos in positions {
+        let block = arena.block_mut(blocks[pos / BLOCK_LEN]);
         for h in 0..place.n_kv_heads {
             let inside = pos % BLOCK_LEN;
             let bytes = &mut block[place.k.rows(h, inside..inside + 1)];

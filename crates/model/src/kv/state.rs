@@ -12,11 +12,7 @@ use std::{io::Write, ops::Range};
 
 use atta_kernels::KvElem;
 
-use super::{
-    BLOCK_LEN,
-    cache::{Cache, Sequence},
-    plan::Place,
-};
+use super::{BLOCK_LEN, cache::Cache, plan::Place};
 use crate::{Error, SeqId};
 
 const MAGIC: &[u8; 8] = b"ATTAKV02";
@@ -32,32 +28,32 @@ struct Header {
 impl Cache {
     /// Writes the state of these positions of a sequence.
     pub(crate) fn export(&self, id: SeqId, positions: Range<usize>, out: &mut dyn Write) -> Result<(), Error> {
-        let seq = self.seq(id)?;
-        if positions.start > positions.end || positions.end > seq.len {
+        if positions.start > positions.end || positions.end > self.seqs.len(id)? {
             return Err(Error::State("it does not have these positions"));
         }
-        let from = |place: &Place| seq.tables[place.group].from().clamp(positions.start, positions.end);
-        let n_missing = self.places.iter().map(|place| from(place) - positions.start).collect();
+        let from = |place: &Place| self.first_held(id, place, &positions);
+        let n_missing =
+            self.places.iter().map(|place| Ok(from(place)? - positions.start)).collect::<Result<_, Error>>()?;
         let header = Header { start: positions.start, n: positions.len(), n_missing };
         out.write_all(&self.header(&header)).map_err(Error::Export)?;
         for place in &self.places {
-            self.export_layer(seq, place, from(place)..positions.end, out).map_err(Error::Export)?;
+            self.export_layer(id, place, from(place)?..positions.end, out).map_err(Error::Export)?;
         }
         Ok(())
     }
 
     fn export_layer(
         &self,
-        seq: &Sequence,
+        id: SeqId,
         place: &Place,
         positions: Range<usize>,
         out: &mut dyn Write,
     ) -> std::io::Result<()> {
-        let (blocks, table) = (&self.groups[place.group].blocks, seq.tables[place.group].blocks());
+        let (arena, table) = (&self.arenas[place.group], self.seqs.blocks(id, place.group));
         for half in [place.k, place.v] {
             for h in 0..place.n_kv_heads {
                 for (i, inside) in in_blocks(positions.clone()) {
-                    out.write_all(&blocks.block(table[i])[half.rows(h, inside)])?;
+                    out.write_all(&arena.block(table[i])[half.rows(h, inside)])?;
                 }
             }
         }
@@ -67,31 +63,30 @@ impl Cache {
     /// Appends the first `n` positions of a state to a sequence that ends where the state begins.
     pub(crate) fn append_state(&mut self, id: SeqId, state: &[u8], n: usize) -> Result<(), Error> {
         let (header, data) = self.check(state, n)?;
-        if header.start != self.seq(id)?.len || n > header.n {
+        if header.start != self.seqs.len(id)? || n > header.n {
             return Err(Error::State("it is of other positions"));
         }
         for _ in 0..n {
-            if let Err(error) = self.add_position(id) {
-                self.truncate(id, header.start)?;
+            if let Err(error) = self.seqs.add_position(id) {
+                self.seqs.truncate(id, header.start)?;
                 return Err(error);
             }
         }
-        self.fill(id, &header, n, data);
-        Ok(())
+        self.settle();
+        self.fill(id, &header, n, data)
     }
 
     /// Copies the rows of the positions that were just added.
-    fn fill(&mut self, id: SeqId, header: &Header, n: usize, mut data: &[u8]) {
+    fn fill(&mut self, id: SeqId, header: &Header, n: usize, mut data: &[u8]) -> Result<(), Error> {
         for (i, &n_missing) in header.n_missing.iter().enumerate() {
             let place = self.places[i];
             let present = header.start + n_missing.min(n)..header.start + n;
-            let (seq, groups) = self.seq_mut(id).expect("it was extended");
-            let (table, group) = (&mut seq.tables[place.group], &mut groups[place.group]);
             if n_missing > 0 {
-                table.lacks_before(present.start);
+                self.seqs.lacks_before(id, place.group, present.start)?;
             }
             // What a window has already let go is not brought back.
-            let kept = present.start.max(table.from())..present.end;
+            let kept = present.start.max(self.seqs.first_held(id, place.group)?)..present.end;
+            let (table, arena) = (self.seqs.blocks(id, place.group), &mut self.arenas[place.group]);
             for half in [place.k, place.v] {
                 for h in 0..place.n_kv_heads {
                     let (rows, rest) = data.split_at((header.n - n_missing) * half.row_bytes);
@@ -99,13 +94,14 @@ impl Cache {
                     for (i, inside) in in_blocks(kept.clone()) {
                         let range = half.rows(h, inside);
                         let (here, after) = rows.split_at(range.len());
-                        group.blocks.block_mut(table.blocks()[i])[range].copy_from_slice(here);
+                        arena.block_mut(table[i])[range].copy_from_slice(here);
                         rows = after;
                     }
                     data = rest;
                 }
             }
         }
+        Ok(())
     }
 
     /// Compares a header with this cache, of which it may take `n` positions, and the length with the header; what it says, and
@@ -116,8 +112,8 @@ impl Cache {
         let field = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize;
         let n_missing = (0..n_layers).map(|l| field(28 + 20 * l + 16)).collect();
         let header = Header { start: field(20), n: field(24), n_missing };
-        if header.start.saturating_add(n) > self.n_ctx() {
-            return Err(Error::ContextFull { n_ctx: self.n_ctx() });
+        if header.start.saturating_add(n) > self.seqs.n_ctx() {
+            return Err(Error::ContextFull { n_ctx: self.seqs.n_ctx() });
         }
         if self.header(&header) != head || header.n_missing.iter().any(|&n| n > header.n) {
             return Err(Error::State(

@@ -7,7 +7,7 @@ use std::{fs, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
 use atta_formats::{Gguf, Metadata, TensorInfo, Writer};
 use atta_kernels::{Kernels, Pool};
-use atta_model::{Batch, Cpu, CpuOptions, Error, Executor, KvType, Model, Output, SeqId, Want, spec::ModelSpec};
+use atta_model::{Batch, Cpu, Error, Executor, ExecutorSize, KvType, Model, Output, SeqId, Want, spec::ModelSpec};
 use atta_store::{Budget, ModelFiles};
 
 /// A tiny random model with the logits that Hugging Face transformers computes for it.
@@ -126,16 +126,17 @@ pub(crate) fn tokens(model: &Model, n: usize) -> Vec<u32> {
 
 /// An executor for small tests: 128 positions, 4 sequences.
 pub(crate) fn cpu(model: &Arc<Model>, n_threads: usize, kv: KvType) -> Cpu {
-    let options = CpuOptions { n_ctx: 128, n_seqs: 4, n_batch: 128, kv, layers: None, n_recent: None, n_shared: None };
+    let options =
+        ExecutorSize { n_ctx: 128, n_seqs: 4, n_batch: 128, kv, layers: None, n_recent: None, n_shared: None };
     cpu_with(model, n_threads, options)
 }
 
-pub(crate) fn cpu_with(model: &Arc<Model>, n_threads: usize, options: CpuOptions) -> Cpu {
+pub(crate) fn cpu_with(model: &Arc<Model>, n_threads: usize, options: ExecutorSize) -> Cpu {
     cpu_by(Kernels::detect(), model, n_threads, options)
 }
 
 /// The same by an instruction set that is not the best.
-pub(crate) fn cpu_by(kernels: Kernels, model: &Arc<Model>, n_threads: usize, options: CpuOptions) -> Cpu {
+pub(crate) fn cpu_by(kernels: Kernels, model: &Arc<Model>, n_threads: usize, options: ExecutorSize) -> Cpu {
     let pool = Arc::new(Pool::new(NonZeroUsize::new(n_threads).unwrap()));
     Cpu::new(model.clone(), kernels, pool, &Budget::unlimited(), options).unwrap()
 }
@@ -145,7 +146,7 @@ pub(crate) fn append(cpu: &mut Cpu, seq: SeqId, tokens: &[u32], n_batch: usize) 
     let (mut batch, mut out, mut logits) = (Batch::default(), Output::default(), Vec::new());
     for chunk in tokens.chunks(n_batch) {
         batch.clear();
-        let pos = cpu.len(seq).unwrap();
+        let pos = cpu.seqs().len(seq).unwrap();
         chunk.iter().enumerate().for_each(|(i, &id)| batch.push_token(seq, pos + i, id, Want::Logits));
         cpu.step(&batch, &mut out).unwrap();
         (0..chunk.len()).for_each(|i| logits.extend_from_slice(out.logits(i)));

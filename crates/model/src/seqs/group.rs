@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{BLOCK_LEN, CacheSize, blocks::Blocks};
+use super::{BLOCK_LEN, BlockCopy, SeqSize, blocks::Blocks};
 use crate::spec::Retention;
 
 /// The blocks of the positions of a sequence, in order.
@@ -15,8 +15,10 @@ pub(super) struct Table {
     from: usize,
 }
 
-/// An arena of blocks and how long a sequence keeps them.
+/// The blocks of layers that keep them for the same time.
 pub(super) struct Group {
+    /// Its place among the groups.
+    index: usize,
     pub(super) blocks: Blocks,
     retention: Retention,
     /// Blocks that a sequence holds at most.
@@ -53,8 +55,8 @@ impl Group {
     /// Of a window that is what the first row of a batch sees and the batch itself, wherever blocks begin. While fewer rows come
     /// at once the rest is a past that can be gone back to. Where only `n_recent` positions stay behind a gap, fewer than the
     /// window, it comes to see what is in front of the gap, so that everything has to stay.
-    pub(super) fn share(retention: Retention, size: &CacheSize) -> usize {
-        let CacheSize { n_ctx, n_batch, n_recent, .. } = *size;
+    pub(super) fn share(retention: Retention, size: &SeqSize) -> usize {
+        let SeqSize { n_ctx, n_batch, n_recent, .. } = *size;
         let all = n_ctx.div_ceil(BLOCK_LEN);
         match retention {
             Retention::All => all,
@@ -63,17 +65,22 @@ impl Group {
         }
     }
 
+    /// Blocks that nobody holds, and all.
+    pub(super) fn n_free(&self) -> (usize, usize) {
+        (self.blocks.n_free(), self.blocks.n_blocks())
+    }
+
     /// Blocks of all sequences. Where they share their room, each may have a last block that is not full.
-    pub(super) fn n_blocks(retention: Retention, size: &CacheSize) -> usize {
+    pub(super) fn n_blocks(retention: Retention, size: &SeqSize) -> usize {
         let share = Self::share(retention, size);
         let all = share.saturating_mul(size.n_seqs);
         let shared = |n: usize| n.div_ceil(BLOCK_LEN).saturating_add(size.n_seqs).max(share).min(all);
         size.n_shared.map_or(all, shared)
     }
 
-    pub(super) fn new(retention: Retention, size: &CacheSize, block_bytes: usize) -> Self {
-        let blocks = Blocks::new(Self::n_blocks(retention, size), block_bytes);
-        Self { blocks, retention, share: Self::share(retention, size) }
+    pub(super) fn new(index: usize, retention: Retention, size: &SeqSize) -> Self {
+        let blocks = Blocks::new(Self::n_blocks(retention, size));
+        Self { index, blocks, retention, share: Self::share(retention, size) }
     }
 
     /// The first position that the one at `len` sees.
@@ -101,10 +108,10 @@ impl Group {
     }
 
     /// Makes the block of position `len` the sequence's own; the oldest goes where it holds its share.
-    pub(super) fn extend(&mut self, table: &mut Table, len: usize) {
+    pub(super) fn extend(&mut self, table: &mut Table, len: usize, copies: &mut Vec<BlockCopy>) {
         match table.blocks.last_mut() {
             Some(last) if !len.is_multiple_of(BLOCK_LEN) => {
-                *last = self.blocks.own(*last).expect("a free block was seen by `has_room`");
+                self.own(last, copies).expect("a free block was seen by `has_room`");
             }
             _ => {
                 if table.held().len() == self.share {
@@ -129,15 +136,16 @@ impl Group {
     }
 
     /// Takes the positions `gap`, whole blocks, out of a table. Blocks from where it begins are the sequence's own afterwards. If
-    /// that lies within a block, `mix` copies what stands behind it there from one block to another, the one that stays.
-    pub(super) fn close(&mut self, table: &mut Table, gap: &Range<usize>, mix: impl FnOnce(&mut Blocks, [u32; 2])) {
+    /// that lies within a block, what stands behind it there is copied into the block that stays.
+    pub(super) fn close(&mut self, table: &mut Table, gap: &Range<usize>, copies: &mut Vec<BlockCopy>) {
         let (start, n) = (gap.start / BLOCK_LEN, gap.len() / BLOCK_LEN);
         let mut first = start;
         if start >= table.n_gone && !gap.start.is_multiple_of(BLOCK_LEN) {
-            self.own_some(&mut table.blocks[start..start + 1]);
+            self.own_some(&mut table.blocks[start..start + 1], copies);
             // The gap may reach to the end.
             if let Some(&from) = table.blocks.get(start + n) {
-                mix(&mut self.blocks, [from, table.blocks[start]]);
+                let (to, first) = (table.blocks[start], gap.start % BLOCK_LEN);
+                copies.push(BlockCopy { group: self.index, from, to, first });
             }
             first += 1;
         }
@@ -146,17 +154,27 @@ impl Group {
         table.blocks[held..removed.end].iter().for_each(|&block| self.blocks.give_back(block));
         table.n_gone -= held - removed.start;
         table.blocks.drain(removed);
-        self.own_some(&mut table.blocks[start.max(table.n_gone)..]);
+        self.own_some(&mut table.blocks[start.max(table.n_gone)..], copies);
         table.from = match table.from {
             from if from <= gap.start => from,
             from => from.saturating_sub(gap.len()).max(gap.start),
         };
     }
 
-    fn own_some(&mut self, blocks: &mut [u32]) {
+    fn own_some(&mut self, blocks: &mut [u32], copies: &mut Vec<BlockCopy>) {
         for block in blocks {
-            *block = self.blocks.own(*block).expect("a sequence has its share of blocks");
+            self.own(block, copies).expect("a sequence has its share of blocks");
         }
+    }
+
+    /// Makes a block one that only this sequence has.
+    fn own(&mut self, block: &mut u32, copies: &mut Vec<BlockCopy>) -> Option<()> {
+        let (from, to) = (*block, self.blocks.own(*block)?);
+        if to != from {
+            copies.push(BlockCopy { group: self.index, from, to, first: 0 });
+        }
+        *block = to;
+        Some(())
     }
 
     /// A table of the same blocks, which have one more holder.
@@ -180,9 +198,8 @@ mod tests {
 
     impl Group8 {
         fn new(retention: Retention) -> Self {
-            let kv = crate::KvType::F16;
-            let size = CacheSize { kv, n_ctx: 1000, n_seqs: 8, n_batch: 8, n_recent: Some(500), n_shared: None };
-            Self { group: Group::new(retention, &size, 1), seqs: Default::default() }
+            let size = SeqSize { n_ctx: 1000, n_seqs: 8, n_batch: 8, n_recent: Some(500), n_shared: None };
+            Self { group: Group::new(0, retention, &size), seqs: Default::default() }
         }
 
         fn act(&mut self, [what, i, j, n]: [usize; 4]) {
@@ -203,7 +220,9 @@ mod tests {
                     // Half of what there is at most, as a window needs the rest.
                     let gap = i..i + (*len).saturating_sub(i) / 2 / BLOCK_LEN * BLOCK_LEN;
                     if *len == 1000 && !gap.is_empty() {
-                        group.close(table, &gap, |_, [from, to]| assert_ne!(from, to));
+                        let mut copies = Vec::new();
+                        group.close(table, &gap, &mut copies);
+                        assert!(copies.iter().all(|copy| copy.from != copy.to));
                         *len -= gap.len();
                         assert!(group.is_whole(table, *len));
                     }
@@ -211,7 +230,7 @@ mod tests {
                 (_, Some((len, table))) => {
                     for _ in 0..n.min(1000 - *len) {
                         assert!(group.has_room(table, *len), "a sequence has its share");
-                        group.extend(table, *len);
+                        group.extend(table, *len, &mut Vec::new());
                         *len += 1;
                         assert!(group.is_whole(table, *len), "a window is there");
                     }

@@ -1,0 +1,173 @@
+//! Hidden states of a step are few, however many a text has; and the scheduler alone, with an executor that has no model.
+
+mod scripted;
+
+use std::{collections::HashMap, path::Path};
+
+use scripted::{N_BATCH, N_CTX, Scripted};
+
+use super::*;
+use crate::{GenerateOptions, LoadOptions, Pooling, Sampling};
+
+/// A text of 60 tokens as a vector, in how many steps, with at most `n_hidden` hidden states in each.
+fn vector(n_hidden: usize) -> (Vec<f32>, u64) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stories.gguf");
+    let engine = Engine::open(&path, &LoadOptions::default()).unwrap();
+    let session = SessionOptions { n_ctx: Some(128), n_batch: Some(64), n_forks: 1, ..SessionOptions::default() };
+    let options = BatcherOptions { session, n_jobs: 2, max_gap: Duration::from_millis(50), cache: None };
+    let mut batcher = Batcher::new(&engine, &options).unwrap();
+    batcher.n_hidden = n_hidden;
+    let ids: Vec<u32> = (10..70).collect();
+    for pooling in [Pooling::Mean, Pooling::Last] {
+        batcher.submit(Job::embedding(ids.clone(), pooling)).unwrap();
+    }
+    let mut vectors = Vec::new();
+    while !batcher.is_idle() {
+        let on_update = &mut |_, update: Update<'_>| {
+            if let Update::Embedding(vector) = update {
+                vectors.extend_from_slice(vector);
+            }
+            ControlFlow::Continue(())
+        };
+        batcher.step(on_update).unwrap();
+    }
+    (vectors, batcher.counts().n_steps)
+}
+
+#[test]
+fn a_text_of_which_many_hidden_states_are_wanted_is_read_in_chunks() {
+    let (whole, _) = vector(1000);
+    for n_hidden in [1, 7] {
+        let (chunked, n_steps) = vector(n_hidden);
+        assert!(chunked.iter().map(|x| x.to_bits()).eq(whole.iter().map(|x| x.to_bits())));
+        assert!(n_steps >= 60_u64.div_ceil(n_hidden as u64), "{n_steps}");
+    }
+}
+
+/// A job of the tests: so many tokens of its own behind so many that all have, and how long it gets.
+#[derive(Clone, Copy)]
+struct Wish {
+    n_common: u32,
+    own: u32,
+    n_own: u32,
+    n_predict: usize,
+}
+
+impl Wish {
+    fn prompt(&self) -> Vec<u32> {
+        (0..self.n_common).map(|i| 100 + i).chain((0..self.n_own).map(|i| 300 + self.own * 20 + i)).collect()
+    }
+
+    /// What has to come of it; the last token of a full context is chosen, and not evaluated.
+    fn expected(&self, n_vocab: usize) -> Vec<u32> {
+        let mut text = self.prompt();
+        let n_prompt = text.len();
+        while text.len() < (n_prompt + self.n_predict).min(N_CTX + 1) {
+            text.push(scripted::next(&text, n_vocab));
+        }
+        text.split_off(n_prompt)
+    }
+}
+
+fn stories() -> Engine {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stories.gguf");
+    Engine::open(&path, &LoadOptions::default()).unwrap()
+}
+
+/// A batcher whose executor has no model.
+fn scripted(engine: &Engine, n_jobs: usize, depth: usize, fails_at: Option<u64>) -> Batcher {
+    let session =
+        SessionOptions { n_ctx: Some(N_CTX), n_batch: Some(N_BATCH), n_forks: n_jobs + 1, ..SessionOptions::default() };
+    let options = BatcherOptions { session, n_jobs, max_gap: Duration::from_secs(1), cache: None };
+    let executor = Scripted::new(engine.spec().n_vocab, n_jobs + 2, depth, fails_at);
+    Batcher::on(Box::new(executor), engine, &options).unwrap()
+}
+
+fn submit(batcher: &mut Batcher, wish: &Wish) -> JobId {
+    let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
+    let options = GenerateOptions { n_predict: wish.n_predict, sampling, ..GenerateOptions::default() };
+    let job = Job::new(batcher.engine(), wish.prompt(), &options).unwrap();
+    batcher.submit(job).unwrap()
+}
+
+/// Texts that come and go while others are read and written, some of them cancelled: what is left of each.
+fn run(batcher: &mut Batcher, wishes: &[Wish], cancelled: &[usize]) -> Vec<Vec<u32>> {
+    let mut ids = HashMap::new();
+    let mut texts = vec![Vec::new(); wishes.len()];
+    let mut coming = wishes.iter().enumerate();
+    let mut n_steps = 0;
+    loop {
+        if n_steps % 3 == 0
+            && let Some((i, wish)) = coming.next()
+        {
+            ids.insert(submit(batcher, wish), i);
+        }
+        if batcher.is_idle() && ids.len() == wishes.len() {
+            return texts;
+        }
+        for &i in cancelled.iter().filter(|&&i| n_steps == 3 * i + 5) {
+            let id = ids.iter().find(|&(_, &job)| job == i).map(|(&id, _)| id);
+            id.into_iter().for_each(|id| batcher.cancel(id));
+        }
+        let on_update = &mut |id, update: Update<'_>| {
+            if let Update::Event(Event::Token { id: token, .. }) = update {
+                texts[ids[&id]].push(token);
+            }
+            ControlFlow::Continue(())
+        };
+        // One that fails is tried again.
+        let _ = batcher.step(on_update);
+        n_steps += 1;
+        assert!(n_steps < 10_000, "it comes to an end");
+    }
+}
+
+#[test]
+fn texts_are_the_same_however_many_batches_are_under_way() {
+    let engine = stories();
+    let n_vocab = engine.spec().n_vocab;
+    let wish = |i: u32| Wish {
+        n_common: 40 * (i % 2),
+        own: i,
+        n_own: 1 + i * 7 % 19,
+        n_predict: [1, 5, 30, 120][i as usize % 4],
+    };
+    let wishes: Vec<Wish> = (0..14).map(wish).collect();
+    let expected: Vec<Vec<u32>> = wishes.iter().map(|wish| wish.expected(n_vocab)).collect();
+    for depth in 1..5 {
+        for n_jobs in [1, 2, 5] {
+            for fails_at in [None, Some(3), Some(40)] {
+                let mut batcher = scripted(&engine, n_jobs, depth, fails_at);
+                assert_eq!(run(&mut batcher, &wishes, &[]), expected, "depth {depth}, {n_jobs} jobs, {fails_at:?}");
+            }
+            let mut batcher = scripted(&engine, n_jobs, depth, None);
+            let texts = run(&mut batcher, &wishes, &[1, 3, 8]);
+            for (i, (text, expected)) in texts.iter().zip(&expected).enumerate() {
+                match [1, 3, 8].contains(&i) {
+                    true => assert!(expected.starts_with(text), "{i}"),
+                    false => assert_eq!(text, expected, "{i}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn chunks_of_a_prompt_are_under_way_at_once_and_a_text_that_is_written_is_not() {
+    let engine = stories();
+    let long = Wish { n_common: 0, own: 0, n_own: 60, n_predict: 4 };
+    let mut n_steps = Vec::new();
+    for depth in [1, 3] {
+        let mut batcher = scripted(&engine, 2, depth, None);
+        submit(&mut batcher, &long);
+        batcher.step(&mut |_, _| ControlFlow::Continue(())).unwrap();
+        // One was collected.
+        assert_eq!(batcher.flights.len(), depth - 1);
+        n_steps.push(0);
+        while !batcher.is_idle() {
+            batcher.step(&mut |_, _| ControlFlow::Continue(())).unwrap();
+            *n_steps.last_mut().unwrap() += 1;
+        }
+    }
+    assert_eq!(n_steps[0], n_steps[1]);
+}

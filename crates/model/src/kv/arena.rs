@@ -1,0 +1,40 @@
+//! The bytes of the blocks of one group.
+
+use std::ops::Range;
+
+/// Equal blocks, one after another.
+pub(super) struct Arena {
+    /// Zeroed by the allocator, so that untouched blocks cost no physical memory.
+    bytes: Vec<u8>,
+    block_bytes: usize,
+}
+
+impl Arena {
+    pub(super) fn new(n_blocks: usize, block_bytes: usize) -> Self {
+        Self { bytes: vec![0; n_blocks * block_bytes], block_bytes }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(super) fn block_bytes(&self) -> usize {
+        self.block_bytes
+    }
+
+    /// Copies these bytes of a block to the same place of another.
+    pub(super) fn copy(&mut self, from: u32, to: u32, bytes: Range<usize>) {
+        let start = from as usize * self.block_bytes;
+        self.bytes.copy_within(start + bytes.start..start + bytes.end, to as usize * self.block_bytes + bytes.start);
+    }
+
+    pub(super) fn block_mut(&mut self, block: u32) -> &mut [u8] {
+        let at = block as usize * self.block_bytes;
+        &mut self.bytes[at..at + self.block_bytes]
+    }
+
+    pub(super) fn block(&self, block: u32) -> &[u8] {
+        let at = block as usize * self.block_bytes;
+        &self.bytes[at..at + self.block_bytes]
+    }
+}
