@@ -10,7 +10,7 @@ use atta_kernels::{Layouts, Matrix};
 use atta_store::{Budget, Extent, Guard, InMemory, ModelFiles, Plan, Reservation, RowTable, Stages, Weights};
 
 use crate::{
-    Error, Home, Role, TensorReq, arch,
+    Error, Home, Role, Share, TensorReq, arch,
     blocks::Affine,
     spec::{Factors, ModelSpec, Presence},
 };
@@ -21,7 +21,26 @@ pub struct Model {
     weights: Box<dyn Weights>,
     globals: Tensors,
     layers: Vec<Tensors>,
+    share: Share,
     _vectors: Reservation,
+}
+
+/// A tensor of a model, for those who keep it elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub enum BoundTensor<'a> {
+    /// Norms, biases and other small ones, decoded.
+    Vector(&'a [f32]),
+    /// A matrix, or one for each expert, which lies in a file.
+    Matrix {
+        /// How its rows are encoded.
+        ty: TensorType,
+        /// Rows, of one expert.
+        d_out: usize,
+        /// Elements of a row.
+        d_in: usize,
+        /// Where it lies; its rows are those of the matrix, or whole experts.
+        table: RowTable,
+    },
 }
 
 impl Model {
@@ -53,10 +72,40 @@ impl Model {
         budget: &Budget,
         source: impl FnOnce(ModelFiles, Plan) -> Result<Box<dyn Weights>, E>,
     ) -> Result<Self, E> {
-        let bound = Bound::new(&spec, &files, budget)?;
-        let Bound { globals, layers, plan, vectors } = bound;
-        Ok(Self { spec, weights: source(files, plan)?, globals, layers, _vectors: vectors })
+        let share = Share::whole(&spec);
+        Self::with_share((spec, share), files, budget, source)
     }
+
+    /// The same of a part of the model. The rest has to be in the directory of the files, as it should be, but is not read.
+    ///
+    /// # Errors
+    /// As [`with_source`](Self::with_source), and layers that the model does not have.
+    pub fn with_share<E: From<Error>>(
+        (spec, share): (ModelSpec, Share),
+        files: ModelFiles,
+        budget: &Budget,
+        source: impl FnOnce(ModelFiles, Plan) -> Result<Box<dyn Weights>, E>,
+    ) -> Result<Self, E> {
+        let Bound { globals, layers, plan, vectors } = Bound::new(&spec, &share, &files, budget)?;
+        Ok(Self { spec, weights: source(files, plan)?, globals, layers, share, _vectors: vectors })
+    }
+
+    /// Which part of the model it is.
+    pub fn share(&self) -> &Share {
+        &self.share
+    }
+
+    /// A tensor of a layer, or of the whole model; `None` if the model has no such tensor, or its part of the model has not.
+    pub fn tensor(&self, role: Role, layer: Option<usize>) -> Option<BoundTensor<'_>> {
+        let tensors = match layer {
+            Some(l) => self.layers.get(l)?,
+            None => &self.globals,
+        };
+        let matrix = |MatrixRef { ty, d_out, d_in, table, .. }| BoundTensor::Matrix { ty, d_out, d_in, table };
+        let held = tensors.matrices[role as usize].filter(|_| self.share.has(role, layer));
+        tensors.vector_opt(role).map(BoundTensor::Vector).or(held.map(matrix))
+    }
+
     /// What the model is.
     pub fn spec(&self) -> &ModelSpec {
         &self.spec
@@ -69,12 +118,13 @@ impl Model {
 
     /// What the matrices of all layers and of the head cost one token; of experts those that it goes to.
     pub fn matmul_cost(&self) -> MatmulCost {
-        let head = self.head_place();
+        let head = self.share.head.then(|| self.head_place());
         let n_used = |l: usize| self.spec.layers[l].moe().map_or(1, |moe| moe.n_used as u64);
         let layer =
             |(l, t): (usize, &Tensors)| t.matrices.map(|w| w.map(|w| (w, if w.is_of_experts { n_used(l) } else { 1 })));
-        let layers = self.layers.iter().enumerate().flat_map(layer).flatten();
-        layers.chain([(head, 1)]).fold(MatmulCost::default(), |cost, (w, times)| MatmulCost {
+        let layers = self.layers.iter().enumerate().filter(|(l, _)| self.share.layers.contains(l));
+        let all = layers.flat_map(layer).flatten().chain(head.map(|w| (w, 1)));
+        all.fold(MatmulCost::default(), |cost, (w, times)| MatmulCost {
             bytes: cost.bytes + times * w.ty.row_bytes(w.d_in).unwrap_or(0) as u64 * w.d_out as u64,
             macs: cost.macs + times * w.d_in as u64 * w.d_out as u64,
         })
@@ -130,22 +180,27 @@ struct Bound {
 }
 
 impl Bound {
-    fn new(spec: &ModelSpec, files: &ModelFiles, budget: &Budget) -> Result<Self, Error> {
+    fn new(spec: &ModelSpec, share: &Share, files: &ModelFiles, budget: &Budget) -> Result<Self, Error> {
         spec.check()?;
+        if share.layers.is_empty() || share.layers.end > spec.layers.len() {
+            let (layers, n) = (&share.layers, spec.layers.len());
+            return Err(Error::Options(format!("layers {layers:?} of a model of {n}")));
+        }
         let reqs = spec.tensors();
         let found = match_tensors(&reqs, files.directory())?;
         let n_bytes = found
             .iter()
-            .filter(|found| found.req.role.home() == Home::Kept)
+            .filter(|found| found.req.role.home() == Home::Kept && share.has(found.req.role, found.req.layer))
             .map(|found| 4 * found.req.shape.iter().product::<usize>() as u64)
             .sum();
         let vectors = budget.reserve("norms and biases", n_bytes)?;
-        let mut binder = Binder::new(files, spec.layers.len());
+        let mut binder = Binder::new(files, share, spec.layers.len());
         for found in &found {
             binder.bind(found)?;
         }
         let Binder { globals, layers, mut plan, .. } = binder;
         plan.head = plan.head.or(plan.embed);
+        let plan = plan.restrict(share.layers.clone(), share.embed, share.head);
         Ok(Self { globals, layers, plan, vectors })
     }
 }
@@ -182,6 +237,7 @@ struct MatrixRef {
     d_in: usize,
     part: usize,
     is_of_experts: bool,
+    table: RowTable,
 }
 
 impl MatrixRef {
@@ -334,15 +390,17 @@ impl Found<'_> {
 
 struct Binder<'a> {
     files: &'a ModelFiles,
+    share: &'a Share,
     globals: Tensors,
     layers: Vec<Tensors>,
     plan: Plan,
 }
 
 impl<'a> Binder<'a> {
-    fn new(files: &'a ModelFiles, n_layers: usize) -> Self {
+    fn new(files: &'a ModelFiles, share: &'a Share, n_layers: usize) -> Self {
         Self {
             files,
+            share,
             globals: Tensors::default(),
             layers: (0..n_layers).map(|_| Tensors::default()).collect(),
             plan: Plan {
@@ -355,13 +413,16 @@ impl<'a> Binder<'a> {
 
     fn bind(&mut self, found: &Found<'_>) -> Result<(), Error> {
         let Found { req, info, .. } = found;
-        let extent = found.extent();
+        let rows = by_rows(req, found.extent());
         let part = match (req.role.home(), req.layer) {
-            (Home::Stage(stage), Some(l)) => push(&mut self.plan.layers[l][stage as usize], by_rows(req, extent)),
-            (Home::Experts, Some(l)) => push(&mut self.plan.experts[l], by_rows(req, extent)),
-            (Home::Embed, _) => table(&mut self.plan.embed, req, extent),
-            (Home::Head, _) => table(&mut self.plan.head, req, extent),
+            (Home::Stage(stage), Some(l)) => push(&mut self.plan.layers[l][stage as usize], rows),
+            (Home::Experts, Some(l)) => push(&mut self.plan.experts[l], rows),
+            (Home::Embed, _) => table(&mut self.plan.embed, rows),
+            (Home::Head, _) => table(&mut self.plan.head, rows),
             (Home::Kept | Home::Stage(_) | Home::Experts, layer) => {
+                if !self.share.has(req.role, layer) {
+                    return Ok(());
+                }
                 let values = self.decode(found)?;
                 self.tensors(layer).vectors[req.role as usize] = Some(values);
                 return Ok(());
@@ -370,7 +431,8 @@ impl<'a> Binder<'a> {
         let [.., d_out, d_in] = req.shape[..] else {
             unreachable!("only vectors have one dimension, and they are kept")
         };
-        let place = MatrixRef { ty: info.ty, d_out, d_in, part, is_of_experts: req.role.home() == Home::Experts };
+        let is_of_experts = req.role.home() == Home::Experts;
+        let place = MatrixRef { ty: info.ty, d_out, d_in, part, is_of_experts, table: rows };
         self.tensors(req.layer).matrices[req.role as usize] = Some(place);
         Ok(())
     }
@@ -399,8 +461,8 @@ impl<'a> Binder<'a> {
 }
 
 /// Enters a table that is read by rows; it is the only part of its unit.
-fn table(place: &mut Option<RowTable>, req: &TensorReq, extent: Extent) -> usize {
-    *place = Some(by_rows(req, extent));
+fn table(place: &mut Option<RowTable>, rows: RowTable) -> usize {
+    *place = Some(rows);
     0
 }
 

@@ -10,7 +10,7 @@ use atta_store::{Budget, Reservation};
 
 use crate::{
     Backend, Batch, Error, Executor, ExecutorInfo, ExecutorSize, Input, Model, Needs, Observer, Output, Phase, Row,
-    SeqId, SeqTable, Ticket, Want,
+    SeqId, SeqTable, Share, Ticket, Want,
     blocks::{RopeTables, Scratch, ScratchSize},
     kv::Cache,
     observe::Silent,
@@ -153,6 +153,7 @@ impl Cpu {
         let spec = model.spec();
         let (seqs, layers) = (size.seqs(), size.layers_of(spec));
         let ExecutorSize { n_ctx, n_seqs, n_batch, kv, n_recent, n_shared, .. } = size;
+        check_share(model.share(), &layers, spec.layers.len())?;
         check_size(spec, &layers, [n_ctx, n_seqs, n_batch, n_shared.unwrap_or(n_ctx)])?;
         if n_recent.is_some() {
             check_shifting(spec)?;
@@ -266,6 +267,16 @@ impl Cpu {
             // A row that was admitted has a sequence, and truncating cannot fail otherwise.
             let _ = self.cache.seqs_mut().truncate(row.seq, row.pos);
         }
+    }
+}
+
+/// Refuses layers that are not at hand.
+fn check_share(share: &Share, layers: &Range<usize>, n_layers: usize) -> Result<(), Error> {
+    let has_layers = share.layers.start <= layers.start && layers.end <= share.layers.end;
+    let has_ends = (share.embed || layers.start > 0) && (share.head || layers.end < n_layers);
+    match has_layers && has_ends || layers.end > n_layers {
+        true => Ok(()),
+        false => Err(Error::Options(format!("layers {layers:?} of a model of which only {:?} are here", share.layers))),
     }
 }
 

@@ -19,15 +19,17 @@ mod kv;
 mod observe;
 pub mod oracle;
 pub mod seqs;
+mod share;
 pub mod spec;
 mod tensors;
 
 pub use batch::{Batch, Input, Output, Row, SeqId, Want};
-pub use bind::{MatmulCost, Model};
+pub use bind::{BoundTensor, MatmulCost, Model};
 pub use cpu::{Cpu, CpuBackend};
 pub use error::Error;
 pub use executor::{Backend, Executor, ExecutorInfo, ExecutorSize, Needs, Ticket};
 pub use kv::{KvElem, KvType};
 pub use observe::{Inputs, Observer, Phase};
 pub use seqs::SeqTable;
+pub use share::Share;
 pub use tensors::{Home, Role, TensorReq};

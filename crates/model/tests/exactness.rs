@@ -3,11 +3,12 @@
 
 mod support;
 
-use std::{collections::HashSet, num::NonZeroUsize, sync::Arc};
+use std::{collections::HashSet, num::NonZeroUsize, ops::Range, sync::Arc};
 
 use atta_kernels::{Kernels, Pool};
 use atta_model::{
-    Backend, Batch, Cpu, CpuBackend, Error, Executor, ExecutorSize, KvType, Model, Output, SeqId, Ticket, Want,
+    Backend, Batch, Cpu, CpuBackend, Error, Executor, ExecutorSize, KvType, Model, Output, SeqId, Share, Ticket, Want,
+    spec::ModelSpec,
 };
 use atta_store::Budget;
 use support::{append, bits, cpu, cpu_by, forward, golden, goldens, quantized::Blocks, some_goldens, stories, tokens};
@@ -64,14 +65,15 @@ fn neighbours_do_not_change_a_bit() {
 struct Ring(Vec<Box<dyn Executor>>);
 
 impl Ring {
-    /// Up to three pieces.
-    fn of(model: &Arc<Model>) -> Self {
-        let n = model.spec().layers.len();
+    /// Up to three pieces of a model that `of_share` gives whole or in part.
+    fn of(spec: &ModelSpec, of_share: impl Fn(Share) -> Arc<Model>) -> Self {
+        let n = spec.layers.len();
         let cuts = [0, 1.min(n - 1), (n / 2 + 1).min(n - 1), n];
         let ranges = cuts.windows(2).filter(|cut| cut[0] < cut[1]).map(|cut| cut[0]..cut[1]);
         let pool = Arc::new(Pool::new(NonZeroUsize::MIN));
         let backend: Box<dyn Backend> = Box::new(CpuBackend::new(Kernels::detect(), pool));
-        let piece = |layers| {
+        let piece = |layers: Range<usize>| {
+            let model = of_share(Share::of_layers(spec, layers.clone()));
             let size = ExecutorSize {
                 n_ctx: 128,
                 n_seqs: 4,
@@ -79,7 +81,7 @@ impl Ring {
                 layers: Some(layers),
                 ..ExecutorSize::default()
             };
-            backend.open(model.clone(), &size, &Budget::unlimited()).unwrap()
+            backend.open(model, &size, &Budget::unlimited()).unwrap()
         };
         Self(ranges.map(piece).collect())
     }
@@ -124,25 +126,28 @@ fn layer_ranges_on_several_executors_equal_the_whole() {
         let (n_vocab, half) = (model.spec().n_vocab, g.tokens.len() / 2);
         let other = [&g.tokens[..half], &g.tokens[..half]].concat();
         let [expected, forked] = [&g.tokens[..], &other].map(|tokens| bits(&forward(&model, tokens)));
-        let mut ring = Ring::of(&model);
-        let trunk = ring.all(|piece| piece.new_seq().unwrap());
-        let mut got = Vec::new();
-        let (mut rest, mut n) = (&g.tokens[..half], 1);
-        while !rest.is_empty() {
-            let (chunk, after) = rest.split_at(n.min(rest.len()));
-            got.extend(ring.append(&[(trunk, chunk)]));
-            (rest, n) = (after, n % 4 + 2);
+        let part = |share: Share| Arc::new(g.part(share));
+        let rings = [Ring::of(model.spec(), |_| model.clone()), Ring::of(model.spec(), part)];
+        for mut ring in rings {
+            let trunk = ring.all(|piece| piece.new_seq().unwrap());
+            let mut got = Vec::new();
+            let (mut rest, mut n) = (&g.tokens[..half], 1);
+            while !rest.is_empty() {
+                let (chunk, after) = rest.split_at(n.min(rest.len()));
+                got.extend(ring.append(&[(trunk, chunk)]));
+                (rest, n) = (after, n % 4 + 2);
+            }
+            let fork = ring.all(|piece| piece.fork(trunk).unwrap());
+            let both = ring.append(&[(trunk, &g.tokens[half..]), (fork, &other[half..])]);
+            let (ours, theirs) = both.split_at((g.tokens.len() - half) * n_vocab);
+            got.extend_from_slice(ours);
+            assert!(bits(&got) == expected, "{}", g.name);
+            assert!(bits(theirs) == forked[half * n_vocab..], "{}: the fork", g.name);
+            let left = ring.all(|piece| piece.truncate(trunk, half - 1).unwrap());
+            ring.all(|piece| piece.drop_seq(fork).unwrap());
+            let again = ring.append(&[(trunk, &g.tokens[left..])]);
+            assert!(bits(&again) == expected[left * n_vocab..], "{}: behind {left} positions", g.name);
         }
-        let fork = ring.all(|piece| piece.fork(trunk).unwrap());
-        let both = ring.append(&[(trunk, &g.tokens[half..]), (fork, &other[half..])]);
-        let (ours, theirs) = both.split_at((g.tokens.len() - half) * n_vocab);
-        got.extend_from_slice(ours);
-        assert!(bits(&got) == expected, "{}", g.name);
-        assert!(bits(theirs) == forked[half * n_vocab..], "{}: the fork", g.name);
-        let left = ring.all(|piece| piece.truncate(trunk, half - 1).unwrap());
-        ring.all(|piece| piece.drop_seq(fork).unwrap());
-        let again = ring.append(&[(trunk, &g.tokens[left..])]);
-        assert!(bits(&again) == expected[left * n_vocab..], "{}: behind {left} positions", g.name);
     }
 }
 

@@ -4,8 +4,8 @@ mod support;
 
 use std::sync::Arc;
 
-use atta_model::{Error, Executor, KvType, Model, oracle};
-use atta_store::{Budget, Holding, Method, Streamed};
+use atta_model::{BoundTensor, Error, Executor, KvType, Model, Role, Share, oracle};
+use atta_store::{Budget, Holding, Method, Sizes, Streamed};
 use support::{Golden, append, bits, cpu, forward, golden, goldens};
 
 fn holding(piece_bytes: usize, pinned_bytes: u64, n_slots: usize, n_experts: usize) -> Holding {
@@ -105,4 +105,45 @@ fn every_way_to_read_that_works_here_reads_the_same() {
     }
     // Reading through the page cache works everywhere.
     assert!(n_working >= 1);
+}
+
+#[test]
+fn a_part_of_a_model_has_and_counts_its_own_layers_only() {
+    for g in goldens() {
+        let spec = g.model().spec().clone();
+        let n = spec.layers.len();
+        // What is held of it, all of its pieces, and its matrices.
+        let measured = |share: Share| {
+            let (budget, holding) = (Budget::unlimited(), Holding::whole());
+            let mut sizes = Sizes::default();
+            let source = |files, plan| {
+                sizes = Sizes::of(&plan, &holding);
+                Ok::<_, Error>(Box::new(Streamed::new(files, plan, &holding, &budget)?) as _)
+            };
+            let files = g.files().unmapped(&budget).unwrap();
+            let before = budget.used();
+            let model = Model::with_share((spec.clone(), share), files, &budget, source).unwrap();
+            (budget.used() - before, sizes.all, model)
+        };
+        let (held, all, whole) = measured(Share::whole(&spec));
+        let parts = [0..1, 1..n].map(|layers| measured(Share::of_layers(&spec, layers)));
+        let tied = match whole.tensor(Role::Output, None) {
+            Some(_) => 0,
+            None => {
+                let Some(BoundTensor::Matrix { table, .. }) = whole.tensor(Role::TokenEmbd, None) else { panic!() };
+                table.extent.bytes
+            }
+        };
+        // A table that is head and embedding is there twice; rows of it may be held in larger pieces.
+        let both = parts.iter().map(|(_, all, _)| all).sum::<u64>();
+        assert!(both == all || (tied > 0 && (all + tied..all + 2 * tied).contains(&both)), "{}: {both}, {all}", g.name);
+        assert!(parts.iter().all(|(part, ..)| *part < held), "{}", g.name);
+        for (l, there) in [(0, 0), (n - 1, 1)] {
+            let norm = |model: &Model| {
+                model.tensor(Role::FfnDown, Some(l)).or(model.tensor(Role::FfnDownExps, Some(l))).is_some()
+            };
+            assert!(norm(&whole) && norm(&parts[there].2) && (n == 1 || !norm(&parts[1 - there].2)), "{}", g.name);
+        }
+        assert!(parts[0].2.tensor(Role::OutputNorm, None).is_none(), "{}", g.name);
+    }
 }

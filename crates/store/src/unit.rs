@@ -85,6 +85,20 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The plan of a part of the model: nothing of other layers, of the token embedding or of the head is read, held or counted.
+    #[must_use]
+    pub fn restrict(self, layers: Range<usize>, embed: bool, head: bool) -> Self {
+        let is_in = |l: &usize| layers.contains(l);
+        let kept = |(l, stages)| if is_in(&l) { stages } else { Stages::default() };
+        let experts = |(l, tables)| if is_in(&l) { tables } else { Vec::new() };
+        Self {
+            layers: self.layers.into_iter().enumerate().map(kept).collect(),
+            experts: self.experts.into_iter().enumerate().map(experts).collect(),
+            embed: self.embed.filter(|_| embed),
+            head: self.head.filter(|_| head),
+        }
+    }
+
     /// Every table once.
     pub(crate) fn tables(&self) -> impl Iterator<Item = &RowTable> {
         let head = self.head.iter().filter(|_| self.head != self.embed);

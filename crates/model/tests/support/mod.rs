@@ -7,8 +7,10 @@ use std::{fs, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
 use atta_formats::{Gguf, Metadata, TensorInfo, Writer};
 use atta_kernels::{Kernels, Pool};
-use atta_model::{Batch, Cpu, Error, Executor, ExecutorSize, KvType, Model, Output, SeqId, Want, spec::ModelSpec};
-use atta_store::{Budget, ModelFiles};
+use atta_model::{
+    Batch, Cpu, Error, Executor, ExecutorSize, KvType, Model, Output, SeqId, Share, Want, spec::ModelSpec,
+};
+use atta_store::{Budget, InMemory, ModelFiles, Weights};
 
 /// A tiny random model with the logits that Hugging Face transformers computes for it.
 pub(crate) struct Golden {
@@ -33,6 +35,13 @@ impl Golden {
 
     pub(crate) fn model(&self) -> Arc<Model> {
         Arc::new(Model::load(self.files(), &Budget::unlimited()).unwrap())
+    }
+
+    /// A part of it.
+    pub(crate) fn part(&self, share: Share) -> Model {
+        let source = |files, plan| -> Result<Box<dyn Weights>, Error> { Ok(Box::new(InMemory::new(files, plan)?)) };
+        let spec = self.model().spec().clone();
+        Model::with_share((spec, share), self.files(), &Budget::unlimited(), source).unwrap()
     }
 
     pub(crate) fn with_spec(&self, spec: ModelSpec) -> Result<Arc<Model>, Error> {
