@@ -1,0 +1,74 @@
+# What .ci/run and .ci/full have in common, to be sourced from the root of the project.
+# Everything is built once: what would make the next build shorter only fills the disk.
+export CARGO_INCREMENTAL=0
+
+# Systems for which we only check that the code compiles.
+targets=(x86_64-pc-windows-gnu aarch64-apple-darwin)
+
+# Processors on which we run tests and the program, by emulation: target, and Debian's name for it.
+emulated=(aarch64-unknown-linux-gnu:aarch64-linux-gnu armv7-unknown-linux-gnueabihf:arm-linux-gnueabihf
+    riscv64gc-unknown-linux-gnu:riscv64-linux-gnu)
+
+# Processors for which .ci/boards makes the program of at most 2 MB.
+boards=(x86_64-unknown-linux-musl aarch64-unknown-linux-musl armv7-unknown-linux-musleabihf)
+
+# What those tests are about: everything below the engine. One list, so that all steps share one build.
+portable=(-p atta-formats -p atta-tokenizer -p atta-kernels -p atta-model)
+
+# Says what runs and how long the run has taken so far, then runs it.
+step() {
+    printf '\n== %4d s: %s\n' "$SECONDS" "$*"
+    "$@"
+}
+
+# Adds what the steps need and a minimal system lacks; does nothing, offline too, where it is all there. With the compilers
+# and the targets of these processors.
+install() {
+    install_packages "$@"
+    install_toolchain "$@"
+}
+
+# Emulators, their compilers and a browser. Debian's names of the architectures in its package names differ again for the C library.
+install_packages() {
+    local missing=() pair
+    local -A libc=([aarch64-linux-gnu]=arm64 [arm-linux-gnueabihf]=armhf [riscv64-linux-gnu]=riscv64)
+    command -v qemu-aarch64-static >/dev/null || missing+=(qemu-user-static)
+    for pair in "$@"; do
+        [[ -n ${pair#*:} ]] || continue
+        command -v "${pair#*:}-gcc" >/dev/null || missing+=("gcc-${pair#*:}" "libc6-dev-${libc[${pair#*:}]}-cross")
+    done
+    command -v node >/dev/null || missing+=(nodejs)
+    command -v chromium >/dev/null || missing+=(chromium fonts-dejavu-core)
+    python3 -c "import ensurepip, venv" 2>/dev/null || missing+=(python3-venv)
+    [[ ${#missing[@]} -eq 0 ]] && return
+    local root=()
+    [[ $EUID -eq 0 ]] || root=(sudo)
+    "${root[@]}" apt-get update -q
+    "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "${missing[@]}"
+}
+
+install_toolchain() {
+    if ! command -v rustup >/dev/null; then
+        echo "no rustup: taking the components and targets to be installed"
+        return
+    fi
+    cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
+    cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
+    local target installed
+    installed=$(rustup target list --installed)
+    for target in "${targets[@]}" "${@%:*}"; do
+        grep -qx "$target" <<<"$installed" || rustup target add "$target"
+    done
+}
+
+# The clients that people have, against the program `$1`: libraries, requests made up from its own document, and a browser.
+clients() (
+    local venv
+    venv=$(mktemp -d)
+    trap "rm -r '$venv'" EXIT
+    python3 -m venv "$venv"
+    "$venv/bin/pip" install -q -r tests/clients/schema.txt -r tests/clients/page.txt
+    step "$venv/bin/python" tests/clients/run.py --atta "$1"
+    step "$venv/bin/python" tests/clients/schema.py --atta "$1" --examples 5
+    step "$venv/bin/python" tests/clients/page.py --atta "$1"
+)
