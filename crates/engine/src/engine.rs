@@ -262,7 +262,7 @@ impl Engine {
         &self.inner.pool
     }
 
-    /// What executors run on.
+    /// The backend that creates executors.
     pub(crate) fn backend(&self) -> &dyn Backend {
         self.inner.backend.as_ref()
     }
@@ -354,7 +354,7 @@ impl Threads {
     }
 }
 
-/// One that says what executors will need, with so many threads, and makes none.
+/// A backend for memory planning only.
 pub(crate) fn planning_backend(threads: &Threads) -> CpuBackend {
     let n_threads = NonZeroUsize::new(threads.count()).unwrap_or(NonZeroUsize::MIN);
     CpuBackend::new(Kernels::detect(), Arc::new(Pool::new(n_threads)))

@@ -96,7 +96,7 @@ impl Outline {
 /// What a session needs beside weights.
 pub(crate) struct Needs<'a> {
     pub(crate) spec: &'a ModelSpec,
-    /// What it would run on, by so many threads.
+    /// The backend, and its number of threads.
     pub(crate) backend: &'a dyn Backend,
     pub(crate) n_threads: usize,
     pub(crate) session: SessionOptions,

@@ -25,20 +25,20 @@ pub struct Model {
     _vectors: Reservation,
 }
 
-/// A tensor of a model, for those who keep it elsewhere.
+/// A bound tensor, for backends that keep weights elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub enum BoundTensor<'a> {
-    /// Norms, biases and other small ones, decoded.
+    /// A small tensor (norm, bias), decoded to f32.
     Vector(&'a [f32]),
-    /// A matrix, or one for each expert, which lies in a file.
+    /// A matrix in a file, or one per expert.
     Matrix {
-        /// How its rows are encoded.
+        /// Block type.
         ty: TensorType,
-        /// Rows, of one expert.
+        /// Rows (of one expert).
         d_out: usize,
         /// Elements of a row.
         d_in: usize,
-        /// Where it lies; its rows are those of the matrix, or whole experts.
+        /// Location in the file; its rows are matrix rows, or whole experts.
         table: RowTable,
     },
 }
@@ -76,7 +76,7 @@ impl Model {
         Self::with_share((spec, share), files, budget, source)
     }
 
-    /// The same of a part of the model. The rest has to be in the directory of the files, as it should be, but is not read.
+    /// Binds a part of the model. The other tensors are checked in the file's directory, but not read.
     ///
     /// # Errors
     /// As [`with_source`](Self::with_source), and layers that the model does not have.
@@ -90,12 +90,12 @@ impl Model {
         Ok(Self { spec, weights: source(files, plan)?, globals, layers, share, _vectors: vectors })
     }
 
-    /// Which part of the model it is.
+    /// The loaded part of the model.
     pub fn share(&self) -> &Share {
         &self.share
     }
 
-    /// A tensor of a layer, or of the whole model; `None` if the model has no such tensor, or its part of the model has not.
+    /// Looks up a tensor by role and layer. `None`: the model has no such tensor, or it is outside the loaded part.
     pub fn tensor(&self, role: Role, layer: Option<usize>) -> Option<BoundTensor<'_>> {
         let tensors = match layer {
             Some(l) => self.layers.get(l)?,

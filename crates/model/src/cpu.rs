@@ -17,14 +17,14 @@ use crate::{
     spec::{ModelSpec, Positions},
 };
 
-/// The CPU, as what executors are made on.
+/// The CPU backend.
 pub struct CpuBackend {
     kernels: Kernels,
     pool: Arc<Pool>,
 }
 
 impl CpuBackend {
-    /// With these kernels, by these threads.
+    /// Uses these kernels and this thread pool.
     pub fn new(kernels: Kernels, pool: Arc<Pool>) -> Self {
         Self { kernels, pool }
     }
@@ -48,7 +48,7 @@ pub struct Cpu {
     pub(crate) layers: Range<usize>,
     info: ExecutorInfo,
     shares_room: bool,
-    /// The batch under way, if `is_busy`; else its memory for the next one.
+    /// The batch in flight if `is_busy`, else a buffer for the next one.
     submitted: Batch,
     is_busy: bool,
     n_submitted: u64,
@@ -78,7 +78,7 @@ impl Executor for Cpu {
         Ok(Ticket(self.n_submitted))
     }
 
-    /// Nothing is gained by computing earlier: there is one machine, and it would compute nothing else meanwhile.
+    /// Computes the batch now: on one machine, starting in `submit` would gain nothing.
     fn collect(&mut self, Ticket(n): Ticket, out: &mut Output) -> Result<(), Error> {
         if !self.is_busy || n != self.n_submitted {
             return Err(Error::Ticket(n));
@@ -187,7 +187,7 @@ impl Cpu {
         })
     }
 
-    /// What an executor with so many threads takes.
+    /// Memory of an executor with this many threads.
     pub fn needs(spec: &ModelSpec, n_threads: usize, size: &ExecutorSize) -> Needs {
         let scratch = ScratchSize { n_threads, n_rows: size.n_batch, n_ctx: size.n_ctx };
         Needs {
@@ -196,7 +196,7 @@ impl Cpu {
         }
     }
 
-    /// Computes rows that have their places; if that fails, they have them no more.
+    /// Computes admitted rows; removes them again on failure.
     fn compute(&mut self, batch: &Batch, out: &mut Output) -> Result<(), Error> {
         if batch.rows.is_empty() {
             out.prepare(&[], self.model.spec().n_vocab, self.model.spec().d_model);
@@ -210,7 +210,7 @@ impl Cpu {
         done
     }
 
-    /// Refuses to change a sequence that has rows under way.
+    /// Fails if a sequence has rows in flight.
     fn check_idle(&self, seq: SeqId) -> Result<(), Error> {
         match self.is_busy && self.submitted.rows.iter().any(|row| row.seq == seq) {
             true => Err(Error::Busy),
@@ -270,13 +270,15 @@ impl Cpu {
     }
 }
 
-/// Refuses layers that are not at hand.
+/// Fails for layers that are not loaded.
 fn check_share(share: &Share, layers: &Range<usize>, n_layers: usize) -> Result<(), Error> {
     let has_layers = share.layers.start <= layers.start && layers.end <= share.layers.end;
     let has_ends = (share.embed || layers.start > 0) && (share.head || layers.end < n_layers);
     match has_layers && has_ends || layers.end > n_layers {
         true => Ok(()),
-        false => Err(Error::Options(format!("layers {layers:?} of a model of which only {:?} are here", share.layers))),
+        false => {
+            Err(Error::Options(format!("layers {layers:?} of a model of which only {:?} are loaded", share.layers)))
+        }
     }
 }
 

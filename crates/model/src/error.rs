@@ -79,11 +79,11 @@ pub enum Error {
     /// An executor that cannot be made.
     #[error("an executor of {0}")]
     Options(String),
-    /// As many batches are under way as may be, or a sequence of one of them was to be changed.
-    #[error("batches are under way, which have to be collected first")]
+    /// Too many batches in flight, or a change to a sequence with rows in flight.
+    #[error("batches are in flight and must be collected first")]
     Busy,
-    /// Another batch than the oldest under way was to be collected.
-    #[error("batch {0} is not the oldest under way")]
+    /// An attempt to collect another batch than the oldest in flight.
+    #[error("batch {0} is not the oldest in flight")]
     Ticket(u64),
     /// A token that the model does not have.
     #[error("token id {id} is out of range, the model has {n_vocab} tokens")]

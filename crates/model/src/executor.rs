@@ -1,8 +1,9 @@
-//! The traits at which backends meet: the CPU now, a GPU and a ring of machines later.
+//! Backend and executor: the interface between the engine and what computes. The CPU is the only backend so far; GPUs and
+//! rings of machines come later.
 //!
-//! They are coarse on purpose. There is no trait of single operations: a backend runs a range of layers for a whole batch in
-//! its own way, and owns the state of the sequences, which may live on a GPU or on another machine. Which sequence has which
-//! positions is in a [`SeqTable`] that is the same for all backends, and here, so that nobody waits for a device to be told.
+//! The traits are coarse on purpose: a backend runs a range of layers for a whole batch and owns the state of the sequences,
+//! which may live on a GPU or on another machine. There is no trait for single operations. The block tables are in a
+//! [`SeqTable`], which is the same for all backends and always in local memory, so that no query waits for a device.
 
 use std::{io::Write, ops::Range, sync::Arc};
 
@@ -10,7 +11,7 @@ use atta_store::Budget;
 
 use crate::{Batch, Error, KvType, Model, Observer, Output, SeqId, SeqTable, seqs::SeqSize, spec::ModelSpec};
 
-/// What an executor is made for.
+/// Capacity of an executor.
 #[derive(Clone, Debug)]
 pub struct ExecutorSize {
     /// Positions per sequence.
@@ -21,17 +22,17 @@ pub struct ExecutorSize {
     pub n_batch: usize,
     /// Element types of keys and values.
     pub kv: KvType,
-    /// The layers to run; `None`: all.
+    /// Layers to run; `None`: all.
     pub layers: Option<Range<usize>>,
-    /// Positions that stay behind a gap when a sequence is shifted, at least; `None`: none will be.
+    /// Positions kept behind an evicted range (context shift), at least; `None`: sequences are never shifted.
     pub n_recent: Option<usize>,
-    /// Positions of all sequences together that have keys and values, at least; `None`: every sequence may be as long as it can.
-    /// With fewer, a step may find no room ([`Error::OutOfBlocks`]), and sequences cannot be shifted.
+    /// KV pool size: positions of all sequences together; `None`: `n_ctx` for each. A smaller pool can run out
+    /// ([`Error::OutOfBlocks`]), and its sequences cannot be shifted.
     pub n_shared: Option<usize>,
 }
 
 impl ExecutorSize {
-    /// The layers to run of a model.
+    /// Resolves `layers` for a model.
     pub fn layers_of(&self, spec: &ModelSpec) -> Range<usize> {
         self.layers.clone().unwrap_or(0..spec.layers.len())
     }
@@ -48,10 +49,10 @@ impl Default for ExecutorSize {
     }
 }
 
-/// What an executor is.
+/// Properties of an executor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutorInfo {
-    /// The layers that it runs. With the first it takes tokens, else hidden states; with the last it gives logits, too.
+    /// Layers that it runs. Input is tokens if the first layer is among them, else hidden states; logits need the last one.
     pub layers: Range<usize>,
     /// Positions per sequence.
     pub n_ctx: usize,
@@ -59,72 +60,70 @@ pub struct ExecutorInfo {
     pub n_seqs: usize,
     /// Rows per batch.
     pub n_batch: usize,
-    /// How it rounds: executors with the same text here compute the same bits from the same weights. Part of whatever names a
-    /// state that is kept.
+    /// Numerics id: executors with the same id compute the same bits from the same weights. Part of every cache key.
     pub numerics: String,
 }
 
-/// Bytes of host memory that an executor takes.
+/// Host memory of an executor, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// For the state of sequences: keys and values.
+    /// KV cache.
     pub state: u64,
-    /// For what passes through a step.
+    /// Activations.
     pub activations: u64,
 }
 
-/// Makes executors.
+/// Creates executors.
 pub trait Backend: Send + Sync {
-    /// What an executor of that size will take.
+    /// Memory that an executor of this size will need.
     fn needs(&self, spec: &ModelSpec, size: &ExecutorSize) -> Needs;
 
-    /// An executor with all the memory that it will ever need.
+    /// Creates an executor and allocates all of its memory.
     ///
     /// # Errors
-    /// Memory that the budget does not grant, a size that cannot be.
+    /// The memory budget is exceeded, or the size is invalid.
     fn open(&self, model: Arc<Model>, size: &ExecutorSize, budget: &Budget) -> Result<Box<dyn Executor>, Error>;
 }
 
-/// A batch that is under way. It is good for one [`collect`](Executor::collect).
+/// A batch in flight, to be passed to [`collect`](Executor::collect) once.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "what was submitted has to be collected"]
+#[must_use = "a submitted batch must be collected"]
 pub struct Ticket(pub u64);
 
 /// Runs a range of layers for rows of many sequences.
 ///
-/// Up to [`depth`](Self::depth) batches may be under way at once; they are collected in the order in which they were submitted.
-/// A sequence that has rows under way takes further rows, and can be forked; it is not truncated, shifted, exported or dropped
-/// until they are collected.
+/// Up to [`depth`](Self::depth) batches may be in flight; they are collected in the order of submission. A sequence with rows
+/// in flight accepts further rows and can be forked; truncating, shifting, exporting or dropping it is [`Error::Busy`].
 pub trait Executor: Send {
-    /// What it is.
+    /// Its properties.
     fn info(&self) -> &ExecutorInfo;
 
-    /// Which sequence has which positions, those of rows under way included.
+    /// Block tables of its sequences, including rows in flight.
     fn seqs(&self) -> &SeqTable;
 
-    /// Batches that may be under way at once.
+    /// Maximum number of batches in flight.
     fn depth(&self) -> usize {
         1
     }
 
-    /// Gives every row of a batch its place behind its sequence, and begins to compute it.
+    /// Appends every row of a batch to its sequence and starts computing.
     ///
     /// # Errors
-    /// A row that does not continue its sequence, a token out of range, a full context, no room ([`Error::OutOfBlocks`]), more
-    /// batches than may be under way ([`Error::Busy`]). No sequence has changed then.
+    /// A row that does not continue its sequence, a token out of range, a full context, an exhausted KV pool
+    /// ([`Error::OutOfBlocks`]), too many batches in flight ([`Error::Busy`]). No sequence has changed then.
     fn submit(&mut self, batch: &Batch) -> Result<Ticket, Error>;
 
-    /// Waits for the oldest batch under way, and gives what its rows want.
+    /// Waits for the oldest batch in flight and returns the results that its rows asked for.
     ///
     /// Logits are a function of the sequence alone: neither the other rows, nor how the sequence was cut into batches,
     /// nor the number of threads changes a bit of them.
     ///
     /// # Errors
-    /// Weights that cannot be read: the rows of this batch are taken back, and those of all later ones, which are under way no
-    /// more. [`Error::Ticket`] for another batch than the oldest.
+    /// Weights that cannot be read: the rows of this batch and of all later ones are removed again, and no batch is in flight
+    /// any more. [`Error::Ticket`] for any batch but the oldest.
     fn collect(&mut self, ticket: Ticket, out: &mut Output) -> Result<(), Error>;
 
-    /// Appends every row of the batch to its sequence and computes what the rows want; nothing else is under way.
+    /// Submits a batch and collects it. No other batch may be in flight.
     ///
     /// # Errors
     /// Those of [`submit`](Self::submit) and [`collect`](Self::collect).
@@ -133,7 +132,7 @@ pub trait Executor: Send {
         self.collect(ticket, out)
     }
 
-    /// Lets `observer` hear what each step turns to, if the executor tells of that.
+    /// Sets an observer of the phases of each step.
     fn observe(&mut self, observer: Box<dyn Observer>);
 
     /// A new, empty sequence.

@@ -1,4 +1,4 @@
-//! Which part of a model is at hand: all of it, or the layers that one of several machines runs.
+//! The loaded part of a model: all of it, or the layers that one machine of a ring runs.
 
 use std::ops::Range;
 
@@ -7,26 +7,26 @@ use crate::{Home, Role, spec::ModelSpec};
 /// A part of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Its layers.
+    /// Loaded layers.
     pub layers: Range<usize>,
-    /// Whether tokens become hidden states here.
+    /// Whether the token embedding is loaded.
     pub embed: bool,
-    /// Whether hidden states become logits here.
+    /// Whether the output norm and head are loaded.
     pub head: bool,
 }
 
 impl Share {
-    /// All of a model.
+    /// The whole model.
     pub fn whole(spec: &ModelSpec) -> Self {
         Self::of_layers(spec, 0..spec.layers.len())
     }
 
-    /// Some layers, with what stands in front of the first one and behind the last one.
+    /// A range of layers; the embedding belongs to the first one, the head to the last one.
     pub fn of_layers(spec: &ModelSpec, layers: Range<usize>) -> Self {
         Self { embed: layers.start == 0, head: layers.end == spec.layers.len(), layers }
     }
 
-    /// Whether it has that tensor.
+    /// Whether the share includes a tensor.
     pub(crate) fn has(&self, role: Role, layer: Option<usize>) -> bool {
         match (role.home(), role, layer) {
             (_, _, Some(l)) => self.layers.contains(&l),

@@ -71,7 +71,7 @@ pub struct ServerOptions {
     pub allowed_hosts: Vec<String>,
     /// Texts of a model at once, and their memory.
     pub batcher: BatcherOptions,
-    /// How texts are written where a request does not say.
+    /// Defaults for fields that a request does not set.
     pub defaults: Defaults,
     /// How texts become vectors where a request does not say; `None`: as the file of the model says.
     pub pooling: Option<Pooling>,

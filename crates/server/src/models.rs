@@ -37,9 +37,9 @@ pub type Open = dyn Fn(u64) -> Result<Engine, Error> + Send + Sync;
 pub struct ModelSource {
     /// What requests may call it; the first is its name in answers.
     pub names: Vec<String>,
-    /// The chat template that it is talked to with.
+    /// Chat template.
     pub template: TemplateChoice,
-    /// Tokens of a prompt beyond which the oldest turns of a conversation are left out, for a model that long talks confuse.
+    /// Prompts of conversations are cut to this many tokens by dropping the oldest turns, for models that fail on long ones.
     pub talk_window: Option<usize>,
     /// How it is loaded; it may be called again after the model was taken out of memory.
     pub open: Box<Open>,
@@ -57,7 +57,7 @@ pub(crate) struct Model {
     pub(crate) n_ctx: usize,
     /// Texts at once.
     pub(crate) n_jobs: usize,
-    /// How texts are written where a request does not say.
+    /// Defaults for fields that a request does not set.
     pub(crate) defaults: Arc<Defaults>,
     /// As in [`ModelSource`].
     pub(crate) talk_window: Option<usize>,

@@ -32,7 +32,7 @@ pub(crate) const USUAL_PRIORITY: u8 = 1;
 pub(crate) struct Prepared {
     pub(crate) jobs: Vec<Job>,
     pub(crate) readers: Vec<Reader>,
-    /// Messages that the model is not shown.
+    /// Number of oldest messages that were dropped.
     pub(crate) n_left_out: usize,
 }
 
@@ -48,8 +48,7 @@ impl Prepared {
 pub(crate) trait Ask: DeserializeOwned + Send + 'static {
     /// Fields that change nothing here.
     const ACCEPTED: Accepted = &[];
-    /// Whether a name that no model has means the only model there is: programs that were made for other servers send the names
-    /// of models there, such as `gpt-4o`.
+    /// Whether an unknown model name means the only model: clients made for hosted services send names such as `gpt-4o`.
     const TAKES_ANY_NAME: bool = true;
 
     /// Its name, if it is given.
@@ -158,7 +157,7 @@ pub(crate) async fn begin<R: Ask, T: Send + 'static>(
     Received::read(app, incoming).await?.begin(app, make).await
 }
 
-/// The name by which the model of a request is looked up.
+/// Resolves the model name of a request; on a server of one model any name is accepted.
 fn model_name<'a, R: Ask>(app: &App, request: &'a R, remarks: &Remarks) -> Option<&'a str> {
     let name = request.model()?;
     match app.models.only() {
@@ -177,7 +176,7 @@ async fn elsewhere<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(|_| Refusal::broken())?
 }
 
-/// The prompt of an answer to a conversation, now, and how many of its messages are left out.
+/// Renders the prompt of a conversation. Returns it with the number of dropped messages.
 pub(crate) fn ask(model: &Model, said: &Said<'_>, options: &GenerateOptions) -> Result<(chat::Asked, usize), Refusal> {
     let mut extra = model.defaults.variables.clone();
     extra.extend(said.extra.cloned().unwrap_or_default());
@@ -189,7 +188,7 @@ pub(crate) fn ask(model: &Model, said: &Said<'_>, options: &GenerateOptions) -> 
     }
 }
 
-/// The same without the oldest turns, as far as the prompt has to become shorter; the last turn stays in any case.
+/// Drops the oldest turns until the prompt fits the window; the last turn always stays.
 fn shortened(
     model: &Model,
     said: &Said<'_>,

@@ -32,18 +32,18 @@ impl OneOrMore {
     }
 }
 
-/// How texts are written where a request does not say.
+/// Server-wide defaults for fields that a request does not set.
 #[derive(Clone, Debug)]
 pub struct Defaults {
-    /// How tokens are chosen; its seed does not count.
+    /// Sampling parameters; the seed in it is ignored.
     pub sampling: Sampling,
-    /// The start of the random numbers; `None`: another one for each request.
+    /// Seed; `None`: a random one per request.
     pub seed: Option<u64>,
-    /// Tokens of an answer.
+    /// Maximum tokens of an answer.
     pub n_predict: usize,
-    /// Texts that end an answer.
+    /// Stop strings.
     pub stop: Vec<String>,
-    /// Variables of the chat template.
+    /// Chat template variables.
     pub variables: Map<String, Value>,
 }
 

@@ -85,7 +85,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan of a part of the model: nothing of other layers, of the token embedding or of the head is read, held or counted.
+    /// Restricts the plan to some layers, with or without embedding and head: nothing else is read, kept or counted.
     #[must_use]
     pub fn restrict(self, layers: Range<usize>, embed: bool, head: bool) -> Self {
         let is_in = |l: &usize| layers.contains(l);

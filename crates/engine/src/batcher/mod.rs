@@ -84,22 +84,22 @@ pub struct Batcher {
     counts: Counts,
     batch: Batch,
     out: Output,
-    /// Who has which rows of `batch`.
+    /// Row ranges of `batch` by slot.
     shares: Vec<Share>,
-    /// Batches under way, the oldest first.
+    /// Batches in flight, oldest first.
     flights: VecDeque<Flight>,
     /// Rows of a step that may want hidden states.
     n_hidden: usize,
     _logits_memory: Reservation,
 }
 
-/// What a job gets of a batch.
+/// The rows of a job in a batch.
 struct Share {
     seat: usize,
     rows: Range<usize>,
 }
 
-/// A batch under way.
+/// A batch in flight.
 struct Flight {
     ticket: Ticket,
     shares: Vec<Share>,
@@ -126,7 +126,7 @@ impl Batcher {
         Self::on(executor, engine, options)
     }
 
-    /// With an executor that was made for it.
+    /// Creates a batcher on an existing executor.
     fn on(mut executor: Box<dyn Executor>, engine: &Engine, options: &BatcherOptions) -> Result<Self, Error> {
         let (planned, n_jobs) = (engine.planned_session(&options.session)?, options.n_jobs);
         let logits = logits_bytes(engine.spec()).saturating_mul(n_jobs as u64);
@@ -229,8 +229,7 @@ impl Batcher {
         self.n_ctx
     }
 
-    /// Lets jobs in, sends as many batches of rows on their way as may be, and goes on with every text that has come to its end
-    /// with the oldest of them.
+    /// Admits jobs, submits batches up to the executor's depth, collects the oldest one and advances its jobs.
     ///
     /// # Errors
     /// A step that failed, as one does that cannot read its weights; all jobs are as before. What goes wrong with one job is
@@ -241,7 +240,7 @@ impl Batcher {
         self.send()?;
         let Some(flight) = self.flights.pop_front() else { return Ok(()) };
         if let Err(error) = self.executor.collect(flight.ticket, &mut self.out) {
-            // Later ones are lost, too.
+            // The executor has dropped all later batches, too.
             self.flights.clear();
             self.seats.lost_all();
             return Err(error.into());
@@ -254,7 +253,7 @@ impl Batcher {
         Ok(())
     }
 
-    /// Sends batches on their way until there are no rows, or as many batches as may be.
+    /// Fills and submits batches until no rows are left or the executor's depth is reached.
     fn send(&mut self) -> Result<(), Error> {
         while self.flights.len() < self.executor.depth() {
             self.fill();
@@ -267,7 +266,7 @@ impl Batcher {
                     shares.iter().for_each(|share| self.seats.at_mut(share.seat).sent(share.rows.len()));
                     self.flights.push_back(Flight { ticket, shares, n_rows });
                 }
-                // Whoever is under way may leave some, and cannot be taken its place.
+                // Jobs in flight cannot be preempted; collecting them may free blocks.
                 Err(ModelError::OutOfBlocks) if !self.flights.is_empty() => break,
                 Err(ModelError::OutOfBlocks) => self.make_room()?,
                 Err(error) => return Err(error.into()),
@@ -280,7 +279,7 @@ impl Batcher {
     /// like a prompt that is just being read waits for it, because it can take over more of it later than now.
     fn admit(&mut self) {
         if self.seats.has_leaving() {
-            // Their sequences are free when their rows are back.
+            // Their sequences cannot be changed before their rows are collected.
             return;
         }
         let mut i = 0;
@@ -390,7 +389,7 @@ impl Batcher {
     }
 
     /// The rows of a batch: first of all who write, the longest waiting first, then of prompts, as many as the gap allows. A quarter
-    /// of the rows is theirs in any case. Who write are spread over the batches that may be under way.
+    /// of the rows is theirs in any case. Decoding jobs are spread over the batches in flight.
     fn fill(&mut self) {
         self.batch.clear();
         self.shares.clear();
@@ -514,7 +513,7 @@ impl Batcher {
         self.settle(seat);
     }
 
-    /// Takes off the sequence of a job that has left what was under way then, if nothing is any more.
+    /// Truncates the sequence of a finished job to its evaluated tokens, once no rows of it are in flight.
     fn settle(&mut self, seat: usize) {
         let place = self.seats.at_mut(seat);
         if !place.is_away() {

@@ -24,9 +24,9 @@ pub(super) struct Seat {
     kept: Vec<u32>,
     /// Tokens of the text that are evaluated.
     pub(super) n_done: usize,
-    /// The same, with those that are under way.
+    /// Tokens of the text that are evaluated or in flight.
     n_sent: usize,
-    /// Batches under way that have rows of it.
+    /// Batches in flight that have rows of it.
     n_flights: usize,
     /// When it was used last; larger is later.
     used: u64,
@@ -60,27 +60,27 @@ impl Seat {
         (self.n_done, self.n_sent, self.n_saved) = (n, n, self.n_saved.min(n));
     }
 
-    /// Tokens that are evaluated, or going to be.
+    /// Tokens that are evaluated or in flight.
     pub(super) fn n_sent(&self) -> usize {
         self.n_sent
     }
 
-    /// Notes that the next `n` tokens are under way.
+    /// Records that the next `n` tokens were submitted.
     pub(super) fn sent(&mut self, n: usize) {
         (self.n_sent, self.n_flights) = (self.n_sent + n, self.n_flights + 1);
     }
 
-    /// Notes that a batch with rows of it is back.
+    /// Records that a batch with rows of it was collected.
     pub(super) fn back(&mut self) {
         self.n_flights -= 1;
     }
 
-    /// Notes that whatever was under way is not any more, and was not evaluated.
+    /// Records that all rows in flight were dropped unevaluated.
     pub(super) fn lost(&mut self) {
         (self.n_sent, self.n_flights) = (self.n_done, 0);
     }
 
-    /// Whether rows of it are under way, so that its sequence cannot be changed.
+    /// Whether it has rows in flight, so that its sequence cannot be changed.
     pub(super) fn is_away(&self) -> bool {
         self.n_flights > 0
     }
@@ -251,17 +251,17 @@ impl Seats {
         kept.min_by_key(|(_, seat)| seat.used).map(|(i, _)| i)
     }
 
-    /// Whether a job has left whose rows are still under way.
+    /// Whether a finished job still has rows in flight.
     pub(super) fn has_leaving(&self) -> bool {
         self.taken().any(|(_, seat)| seat.job.is_none() && seat.is_away())
     }
 
-    /// Notes that nothing is under way any more, and that nothing of it was evaluated.
+    /// Records that all batches in flight were dropped unevaluated.
     pub(super) fn lost_all(&mut self) {
         self.seats.iter_mut().flatten().for_each(Seat::lost);
     }
 
-    /// All sequences without a job, of which nothing is under way.
+    /// All cached sequences without rows in flight.
     pub(super) fn kept(&self) -> Vec<usize> {
         self.taken().filter(|(_, seat)| seat.job.is_none() && !seat.is_away()).map(|(i, _)| i).collect()
     }

@@ -39,22 +39,22 @@ const PLAIN: &str = "\
     {{- 'Assistant:' }}
 {%- endif %}";
 
-/// Which template is wanted.
+/// Selects a chat template.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TemplateChoice {
-    /// That of the model, or one that might do: see [`Template::of_engine`].
+    /// The model's own, or a fallback: see [`Template::of_engine`].
     #[default]
     Model,
     /// `<|im_start|>user` … `<|im_end|>`.
     ChatMl,
     /// Lines with `User:` and `Assistant:`.
     Plain,
-    /// This text in Jinja.
+    /// A Jinja template.
     Source(String),
 }
 
 impl TemplateChoice {
-    /// The template, and where it comes from.
+    /// Resolves the choice for a model.
     ///
     /// # Errors
     /// Those of [`Template::new`].
@@ -79,7 +79,7 @@ pub enum Origin {
     ChatMl,
     /// The file has none, and nothing says what it would be.
     Plain,
-    /// Somebody has chosen it.
+    /// It was chosen explicitly.
     Choice,
 }
 

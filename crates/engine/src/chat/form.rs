@@ -50,16 +50,17 @@ pub struct Said<'a> {
 /// Where the prompt of a conversation ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PromptEnd {
-    /// Where an answer begins.
+    /// At the start of the answer (generation prompt).
     #[default]
     Answer,
-    /// Behind the last message.
+    /// After the last message.
     LastMessage,
-    /// Within the last message, which the answer goes on with.
+    /// Inside the last message, which the answer continues (prefill).
     WithinLastMessage,
 }
 
-/// Stands at the end of a message that is to be gone on with, while a template writes it. No text of people has these characters.
+/// Marks the end of a message to be continued while the template renders it. Private-use characters, which real text does
+/// not contain.
 const OPEN_END: &str = "\u{F8FE}\u{F8FD}\u{F8FE}";
 
 /// What has to be done to hear an answer.
@@ -225,5 +226,5 @@ fn before_open_end(mut text: String) -> Result<String, TemplateError> {
     Ok(text)
 }
 
-/// Why there is no place to go on.
-const NO_END: &str = "it does not write the end of the message that is to be gone on with";
+/// Error: the last message cannot be continued.
+const NO_END: &str = "it does not render the end of the message that is to be continued";

@@ -1,10 +1,10 @@
-//! Counted blocks of one group: taken, shared, given back. What is in them lies elsewhere.
+//! Reference-counted block allocator of one group. Knows block numbers, not their contents.
 
-/// The blocks of a group.
+/// Blocks of a group.
 pub(super) struct Blocks {
-    /// How many sequences hold each block.
+    /// Reference count of each block.
     holders: Vec<u32>,
-    /// Blocks that nobody holds; the last one given back is taken first, since it may still be in a cache.
+    /// Free blocks; the last one freed is reused first, since it may still be in the CPU cache.
     free: Vec<u32>,
 }
 
@@ -13,7 +13,7 @@ impl Blocks {
         Self { holders: vec![0; n_blocks], free: (0..n_blocks as u32).rev().collect() }
     }
 
-    /// How many sequences hold each block.
+    /// Reference count of each block.
     #[cfg(test)]
     pub(super) fn holders(&self) -> &[u32] {
         &self.holders
@@ -27,19 +27,19 @@ impl Blocks {
         self.free.len()
     }
 
-    /// A block of one's own.
+    /// Allocates a block.
     pub(super) fn take(&mut self) -> Option<u32> {
         let block = self.free.pop()?;
         self.holders[block as usize] = 1;
         Some(block)
     }
 
-    /// One more holder.
+    /// Adds a reference.
     pub(super) fn share(&mut self, block: u32) {
         self.holders[block as usize] += 1;
     }
 
-    /// One holder less; the last one frees it.
+    /// Drops a reference; frees the block with the last one.
     pub(super) fn give_back(&mut self, block: u32) {
         let holders = &mut self.holders[block as usize];
         *holders -= 1;
@@ -52,8 +52,7 @@ impl Blocks {
         self.holders[block as usize] > 1
     }
 
-    /// The block itself if it has one holder; else another that has, into which what is in it has to be copied, and the old one has
-    /// one holder less.
+    /// Returns the block itself if it is not shared, else a new block that the caller must copy it to. `None`: no free block.
     pub(super) fn own(&mut self, block: u32) -> Option<u32> {
         if !self.is_shared(block) {
             return Some(block);

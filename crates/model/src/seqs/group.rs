@@ -1,4 +1,4 @@
-//! The blocks of one sequence in one group of layers: which it holds, and from where on they say something.
+//! Block table of one sequence in one group of layers, and the group's allocation policy.
 
 use std::ops::Range;
 
@@ -15,9 +15,9 @@ pub(super) struct Table {
     from: usize,
 }
 
-/// The blocks of layers that keep them for the same time.
+/// Layers with the same retention, and their blocks.
 pub(super) struct Group {
-    /// Its place among the groups.
+    /// Index of the group.
     index: usize,
     pub(super) blocks: Blocks,
     retention: Retention,
@@ -65,7 +65,7 @@ impl Group {
         }
     }
 
-    /// Blocks that nobody holds, and all.
+    /// Free blocks and all blocks.
     pub(super) fn n_free(&self) -> (usize, usize) {
         (self.blocks.n_free(), self.blocks.n_blocks())
     }
@@ -167,7 +167,7 @@ impl Group {
         }
     }
 
-    /// Makes a block one that only this sequence has.
+    /// Makes a block exclusive to this sequence (copy-on-write).
     fn own(&mut self, block: &mut u32, copies: &mut Vec<BlockCopy>) -> Option<()> {
         let (from, to) = (*block, self.blocks.own(*block)?);
         if to != from {

@@ -1,9 +1,9 @@
-//! Which positions every sequence has, and which blocks hold them: the ledger of an executor, wherever its bytes are.
+//! Block tables of the KV cache: the positions of every sequence and the blocks that hold them.
 //!
-//! Knows no bytes, no layers and no device. One block table per *group* of layers that keep what they have for the same time:
-//! layers with a window give blocks back while global layers keep theirs. Blocks are counted: a fork shares all of them, and
-//! the first that writes into a shared one gets one of its own. What has to be copied then is noted, and done by whoever has the
-//! bytes, in order, before anything is written into a block.
+//! `SeqTable` does the bookkeeping of an executor, wherever the cache itself lies. It knows no bytes, layers or devices.
+//! Each *group* of layers with the same retention has one block table per sequence: sliding-window layers free old blocks,
+//! global layers keep all. Blocks are reference-counted: a fork shares them, and writing to a shared block copies it first
+//! (copy-on-write). The copies are queued here as [`BlockCopy`]; the executor performs them in order before it writes.
 
 mod blocks;
 mod group;
@@ -13,45 +13,45 @@ use std::ops::Range;
 use crate::{Error, SeqId, spec::Retention};
 use group::{Group, Table};
 
-/// Positions per block. A prompt wastes half a block on average; 32 keeps that below 1 % of a context of 2,048.
+/// Positions per block. A sequence wastes half a block on average: below 1 % of a context of 2,048.
 pub const BLOCK_LEN: usize = 32;
 
-/// What a ledger is made for.
+/// Capacity of a [`SeqTable`].
 #[derive(Clone, Copy, Debug)]
 pub struct SeqSize {
-    /// Positions of a sequence.
+    /// Positions per sequence.
     pub n_ctx: usize,
     /// Sequences at once.
     pub n_seqs: usize,
-    /// Positions that come at once, at most.
+    /// Positions appended per batch, at most.
     pub n_batch: usize,
-    /// Positions that stay behind a gap, at least; `None`: there are no gaps.
+    /// Positions kept behind an evicted range (context shift), at least; `None`: the context is never shifted.
     pub n_recent: Option<usize>,
-    /// Positions of all sequences together, at least; `None`: each has its own.
+    /// Pool size: positions of all sequences together; `None`: `n_ctx` for each.
     pub n_shared: Option<usize>,
 }
 
 impl SeqSize {
-    /// Blocks of all sequences in layers of that retention.
+    /// Blocks of a group with this retention.
     pub fn n_blocks(&self, retention: Retention) -> usize {
         Group::n_blocks(retention, self)
     }
 }
 
-/// Bytes of a block that have to be copied to another.
+/// A pending copy between two blocks of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockCopy {
-    /// The group of both blocks.
+    /// Group of both blocks.
     pub group: usize,
-    /// The block that is read.
+    /// Source block.
     pub from: u32,
-    /// The block that is written.
+    /// Destination block.
     pub to: u32,
-    /// The first position within the block that is copied; all behind it are, too.
+    /// Copy from this position of the block to its end.
     pub first: usize,
 }
 
-/// The sequences of an executor.
+/// The sequences of an executor and their block tables.
 pub struct SeqTable {
     groups: Vec<Group>,
     slots: Vec<Slot>,
@@ -59,33 +59,33 @@ pub struct SeqTable {
     copies: Vec<BlockCopy>,
 }
 
-/// Room for one sequence, used again and again.
+/// A reusable slot for one sequence.
 struct Slot {
-    /// How many sequences were here before.
+    /// Number of sequences that used this slot before.
     generation: u32,
     seq: Option<Sequence>,
 }
 
 struct Sequence {
     len: usize,
-    /// Of each group.
+    /// One per group.
     tables: Vec<Table>,
 }
 
 impl SeqTable {
-    /// Room for sequences of this size, in one group of layers for each retention.
+    /// Creates a table with one group per retention.
     pub fn new(retentions: &[Retention], size: &SeqSize) -> Self {
         let groups = retentions.iter().enumerate().map(|(i, &retention)| Group::new(i, retention, size)).collect();
         let slots = (0..size.n_seqs).map(|_| Slot { generation: 0, seq: None }).collect();
         Self { groups, slots, n_ctx: size.n_ctx, copies: Vec::new() }
     }
 
-    /// Positions that a sequence may have.
+    /// Maximum positions of a sequence.
     pub fn n_ctx(&self) -> usize {
         self.n_ctx
     }
 
-    /// Positions that have blocks, shared ones once, in whole blocks; and how many there may be, of the layers that keep most.
+    /// Positions in use (shared blocks count once) and in total, of the largest group, in whole blocks.
     pub fn n_positions(&self) -> (usize, usize) {
         let free = self.groups.iter().map(Group::n_free).max_by_key(|&(_, n)| n);
         free.map_or((0, 0), |(n_free, n)| ((n - n_free) * BLOCK_LEN, n * BLOCK_LEN))
@@ -99,7 +99,7 @@ impl SeqTable {
         Ok(self.seq(id)?.len)
     }
 
-    /// What [`truncate`](Self::truncate) to `len` would leave.
+    /// Length that [`truncate`](Self::truncate) to `len` would leave.
     ///
     /// # Errors
     /// [`Error::NoSequence`].
@@ -110,12 +110,13 @@ impl SeqTable {
         Ok(if is_whole { len } else { 0 })
     }
 
-    /// The blocks of a sequence in a group: block `i` holds the positions from `32 i` on, if they are held.
+    /// Block table of a sequence in a group: entry `i` holds positions `32 i ..`. Entries before
+    /// [`first_held`](Self::first_held) are stale.
     pub fn blocks(&self, id: SeqId, group: usize) -> &[u32] {
         self.seq(id).map_or(&[], |seq| seq.tables[group].blocks())
     }
 
-    /// The first position of a sequence that a group holds.
+    /// First position of a sequence that a group still holds.
     ///
     /// # Errors
     /// [`Error::NoSequence`].
@@ -123,7 +124,7 @@ impl SeqTable {
         Ok(self.seq(id)?.tables[group].from())
     }
 
-    /// A new, empty sequence.
+    /// Creates an empty sequence.
     ///
     /// # Errors
     /// [`Error::NoRoomForSequence`].
@@ -137,7 +138,7 @@ impl SeqTable {
         Ok(SeqId { index: index as u32, generation: slot.generation })
     }
 
-    /// A sequence with the same past, whose blocks it shares.
+    /// Creates a copy of a sequence that shares its blocks.
     ///
     /// # Errors
     /// [`Error::NoSequence`], [`Error::NoRoomForSequence`].
@@ -151,7 +152,8 @@ impl SeqTable {
         Ok(fork)
     }
 
-    /// Forgets everything from position `len` on; all, if a window does not reach back that far any more. Returns what is left.
+    /// Removes positions from `len` on and returns the new length: `len`, or 0 if a sliding window has already freed
+    /// positions that `len` needs.
     ///
     /// # Errors
     /// [`Error::NoSequence`].
@@ -165,7 +167,7 @@ impl SeqTable {
         Ok(seq.len)
     }
 
-    /// Ends a sequence; its blocks are free again.
+    /// Removes a sequence and frees its blocks.
     ///
     /// # Errors
     /// [`Error::NoSequence`].
@@ -177,7 +179,7 @@ impl SeqTable {
         Ok(())
     }
 
-    /// Adds one position to a sequence, which must see all that it is made to see; its last block is its own afterwards.
+    /// Appends one position. The window must be complete. Copies the last block if it is shared.
     ///
     /// # Errors
     /// [`Error::NoSequence`], [`Error::State`] if a window is not there, [`Error::ContextFull`], [`Error::OutOfBlocks`].
@@ -189,10 +191,10 @@ impl SeqTable {
         self.add_position(id)
     }
 
-    /// The same for one whose state is going to be filled in.
+    /// Appends one position whose state the caller fills in, so that the window may be incomplete.
     ///
     /// # Errors
-    /// As [`extend`](Self::extend), but for a window that is not there.
+    /// As [`extend`](Self::extend), except for an incomplete window.
     pub fn add_position(&mut self, id: SeqId) -> Result<(), Error> {
         let n_ctx = self.n_ctx;
         let (seq, groups, copies) = self.seq_mut(id)?;
@@ -211,7 +213,7 @@ impl SeqTable {
         Ok(())
     }
 
-    /// Notes that a group has nothing of a sequence before a position: a written state lacked it.
+    /// Marks positions before `from` as absent in a group, after importing a state that lacks them.
     ///
     /// # Errors
     /// [`Error::NoSequence`].
@@ -220,10 +222,10 @@ impl SeqTable {
         Ok(())
     }
 
-    /// Takes the positions `gap`, whole blocks, out of a sequence; what follows moves up.
+    /// Evicts the positions `gap`, a multiple of the block length; later positions move down (context shift).
     ///
     /// # Errors
-    /// [`Error::NoSequence`], [`Error::State`] for a gap that is none.
+    /// [`Error::NoSequence`], [`Error::State`] for an invalid range.
     pub fn close(&mut self, id: SeqId, gap: &Range<usize>) -> Result<(), Error> {
         let (seq, groups, copies) = self.seq_mut(id)?;
         if gap.is_empty() || gap.end > seq.len || !gap.len().is_multiple_of(BLOCK_LEN) {
@@ -236,7 +238,7 @@ impl SeqTable {
         Ok(())
     }
 
-    /// What has to be copied now, oldest first; nothing is left of it when the iterator is dropped.
+    /// Drains the queued block copies, oldest first.
     pub fn take_copies(&mut self) -> impl Iterator<Item = BlockCopy> + '_ {
         self.copies.drain(..)
     }
@@ -246,7 +248,7 @@ impl SeqTable {
         slot.and_then(|s| s.seq.as_ref()).ok_or(Error::NoSequence(id))
     }
 
-    /// A sequence, the groups whose blocks it may take and give back, and what has to be copied.
+    /// A sequence with the groups and the copy queue that its changes affect.
     #[expect(clippy::type_complexity, reason = "three parts of one struct, borrowed at once")]
     fn seq_mut(&mut self, id: SeqId) -> Result<(&mut Sequence, &mut [Group], &mut Vec<BlockCopy>), Error> {
         let slot = self.slots.get_mut(id.index as usize).filter(|s| s.generation == id.generation);

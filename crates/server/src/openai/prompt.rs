@@ -1,16 +1,16 @@
-//! Texts of a request, or what they are as tokens.
+//! Prompts and embedding inputs: texts, token ids, or both.
 
 use atta_engine::tokenizer::Special;
 use serde::Deserialize;
 
 use crate::{models::Model, refusal::Refusal};
 
-/// One or several: a list with tokens at its top is one, any other list has one in each item.
+/// One or several prompts: a list with token ids is one prompt, any other list has one prompt per item.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "Given")]
 pub(super) struct Prompt(Vec<Vec<Part>>);
 
-/// As requests write them.
+/// The JSON form.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Given {
@@ -27,7 +27,7 @@ enum Item {
     Object(Object),
 }
 
-/// A part of a text.
+/// A part of a prompt.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Part {
@@ -35,7 +35,7 @@ enum Part {
     Text(String),
 }
 
-/// A text as llama.cpp's server has it, beside what is no text.
+/// llama.cpp's objects for prompts with media; only their text is supported.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Object {
@@ -98,13 +98,13 @@ impl Prompt {
         self.0.len()
     }
 
-    /// Whether one of them is of no characters or tokens.
+    /// Whether one of them is empty.
     pub(super) fn has_empty(&self) -> bool {
         let is_nothing = |part: &Part| matches!(part, Part::Text(text) if text.is_empty());
         self.0.iter().any(|parts| parts.iter().all(is_nothing))
     }
 
-    /// The tokens of each; `of` makes them of a text, or of its beginning.
+    /// Tokenizes each prompt; `of` tokenizes a text at the start of a prompt.
     pub(super) fn into_ids(
         self,
         model: &Model,

@@ -1,4 +1,4 @@
-//! Hidden states of a step are few, however many a text has; and the scheduler alone, with an executor that has no model.
+//! Tests of the scheduler with a fake executor, and of the limit of hidden states per batch.
 
 mod scripted;
 
@@ -44,7 +44,7 @@ fn a_text_of_which_many_hidden_states_are_wanted_is_read_in_chunks() {
     }
 }
 
-/// A job of the tests: so many tokens of its own behind so many that all have, and how long it gets.
+/// A test job: a prompt of common and own tokens, and the number of tokens to generate.
 #[derive(Clone, Copy)]
 struct Wish {
     n_common: u32,
@@ -58,7 +58,7 @@ impl Wish {
         (0..self.n_common).map(|i| 100 + i).chain((0..self.n_own).map(|i| 300 + self.own * 20 + i)).collect()
     }
 
-    /// What has to come of it; the last token of a full context is chosen, and not evaluated.
+    /// The expected tokens. The last token of a full context is sampled but not evaluated.
     fn expected(&self, n_vocab: usize) -> Vec<u32> {
         let mut text = self.prompt();
         let n_prompt = text.len();
@@ -74,7 +74,7 @@ fn stories() -> Engine {
     Engine::open(&path, &LoadOptions::default()).unwrap()
 }
 
-/// A batcher whose executor has no model.
+/// A batcher on the fake executor.
 fn scripted(engine: &Engine, n_jobs: usize, depth: usize, fails_at: Option<u64>) -> Batcher {
     let session =
         SessionOptions { n_ctx: Some(N_CTX), n_batch: Some(N_BATCH), n_forks: n_jobs + 1, ..SessionOptions::default() };
@@ -90,7 +90,7 @@ fn submit(batcher: &mut Batcher, wish: &Wish) -> JobId {
     batcher.submit(job).unwrap()
 }
 
-/// Texts that come and go while others are read and written, some of them cancelled: what is left of each.
+/// Runs jobs that arrive over time, cancels some, and returns the tokens of each.
 fn run(batcher: &mut Batcher, wishes: &[Wish], cancelled: &[usize]) -> Vec<Vec<u32>> {
     let mut ids = HashMap::new();
     let mut texts = vec![Vec::new(); wishes.len()];
@@ -115,7 +115,7 @@ fn run(batcher: &mut Batcher, wishes: &[Wish], cancelled: &[usize]) -> Vec<Vec<u
             }
             ControlFlow::Continue(())
         };
-        // One that fails is tried again.
+        // A failed step is retried.
         let _ = batcher.step(on_update);
         n_steps += 1;
         assert!(n_steps < 10_000, "it comes to an end");

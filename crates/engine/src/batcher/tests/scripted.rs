@@ -1,5 +1,5 @@
-//! An executor without a model: what follows a text is a hash of it, so that whoever mixes up texts is found out, and several
-//! batches are under way at once.
+//! A fake executor: the next token is a hash of the text so far, so that a scheduler that mixes up texts is noticed. Supports
+//! several batches in flight and a batch that fails.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -11,14 +11,15 @@ use atta_model::{
     spec::Retention,
 };
 
-/// Positions of a sequence, and rows of a batch.
+/// Positions per sequence.
 pub(super) const N_CTX: usize = 128;
+/// Rows per batch.
 pub(super) const N_BATCH: usize = 8;
 
 pub(super) struct Scripted {
     info: ExecutorInfo,
     seqs: SeqTable,
-    /// The tokens of each sequence.
+    /// Tokens of each sequence.
     texts: HashMap<SeqId, Vec<u32>>,
     depth: usize,
     flights: VecDeque<Batch>,
@@ -27,7 +28,7 @@ pub(super) struct Scripted {
     n_vocab: usize,
 }
 
-/// What follows a text.
+/// The token that follows a text.
 pub(super) fn next(text: &[u32], n_vocab: usize) -> u32 {
     let hash =
         text.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &id| (hash ^ u64::from(id)).wrapping_mul(0x100_0000_01b3));
@@ -36,7 +37,7 @@ pub(super) fn next(text: &[u32], n_vocab: usize) -> u32 {
 }
 
 impl Scripted {
-    /// With so many batches under way at once; that of number `fails_at` fails.
+    /// Creates an executor of this depth; batch number `fails_at` fails.
     pub(super) fn new(n_vocab: usize, n_seqs: usize, depth: usize, fails_at: Option<u64>) -> Self {
         let size = SeqSize { n_ctx: N_CTX, n_seqs, n_batch: N_BATCH * depth, n_recent: None, n_shared: None };
         let info =
