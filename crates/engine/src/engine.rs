@@ -10,7 +10,7 @@ use std::{
 };
 
 use atta_kernels::{Kernels, Pool};
-use atta_model::{Backend, CpuBackend, KvType, Model, arch, spec::ModelSpec};
+use atta_model::{Backend, CpuBackend, Footprint, KvType, Model, arch, spec::ModelSpec};
 use atta_store::{Budget, ModelFiles, Reservation};
 use atta_tokenizer::{Special, Tokenizer};
 
@@ -126,8 +126,8 @@ impl Engine {
         let n_threads = pool.n_threads();
         let backend: Arc<dyn Backend> = Arc::new(CpuBackend::new(kernels, Arc::clone(&pool)));
         let Prepared { files, spec, tokenizer, budget, outline, memory } =
-            Prepared::new(&path, files, options, (backend.as_ref(), n_threads))?;
-        let needs = options.needs(&spec, (backend.as_ref(), n_threads));
+            Prepared::new(&path, files, options, (backend.as_ref() as &dyn Footprint, n_threads))?;
+        let needs = options.needs(&spec, (backend.as_ref() as &dyn Footprint, n_threads));
         let held = memory::hold(files, (&budget, &needs), outline, (kernels, &pool)).map_err(|e| e.at(&path))?;
         if options.prewarm {
             held.model.weights().files().prewarm()?;
@@ -162,7 +162,7 @@ impl Engine {
         }
         let needs = Needs {
             spec: self.spec(),
-            backend: self.backend(),
+            footprint: self.backend(),
             n_threads: self.inner.pool.n_threads(),
             session: options.clone(),
             fit: Fit::AsAsked,
@@ -311,11 +311,11 @@ impl Prepared {
         path: &Path,
         files: ModelFiles,
         options: &LoadOptions,
-        (backend, n_threads): (&dyn Backend, usize),
+        (footprint, n_threads): (&dyn Footprint, usize),
     ) -> Result<Self, Error> {
         let model_error = |source| Error::Model { path: path.to_owned(), source };
         let spec = arch::lower(files.directory().metadata()).map_err(model_error)?;
-        let outline = Outline::new(options, &files, &options.needs(&spec, (backend, n_threads)));
+        let outline = Outline::new(options, &files, &options.needs(&spec, (footprint, n_threads)));
         let budget = Budget::unlimited();
         // What stands before the tensors is a few MB; a file that says otherwise is refused before it is copied.
         budget.set_limit(outline.limit.max(MAX_METADATA));
@@ -333,13 +333,17 @@ impl Prepared {
 
 impl LoadOptions {
     /// What the session needs, with so many threads.
-    pub(crate) fn needs<'a>(&self, spec: &'a ModelSpec, (backend, n_threads): (&'a dyn Backend, usize)) -> Needs<'a> {
+    pub(crate) fn needs<'a>(
+        &self,
+        spec: &'a ModelSpec,
+        (footprint, n_threads): (&'a dyn Footprint, usize),
+    ) -> Needs<'a> {
         #[cfg(feature = "constrain")]
         let grammars = if self.constrained { constraint::planned_bytes(spec.n_vocab) } else { 0 };
         #[cfg(not(feature = "constrain"))]
         let grammars = 0;
         let spare = self.spare_bytes + grammars;
-        Needs { spec, backend, n_threads, session: self.session.clone(), fit: self.fit, spare }
+        Needs { spec, footprint, n_threads, session: self.session.clone(), fit: self.fit, spare }
     }
 }
 
@@ -352,12 +356,6 @@ impl Threads {
             Self::Cpus(cpus) => cpus.len(),
         }
     }
-}
-
-/// A backend for memory planning only.
-pub(crate) fn planning_backend(threads: &Threads) -> CpuBackend {
-    let n_threads = NonZeroUsize::new(threads.count()).unwrap_or(NonZeroUsize::MIN);
-    CpuBackend::new(Kernels::detect(), Arc::new(Pool::new(n_threads)))
 }
 
 pub(crate) fn pool(threads: &Threads) -> Result<Pool, Error> {

@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use atta_kernels::{Kernels, Pool};
-use atta_model::{Backend, KvType, Model, spec::ModelSpec};
+use atta_model::{Footprint, KvType, Model, spec::ModelSpec};
 use atta_store::{Budget, Holding, ModelFiles, Plan, Sizes, Streamed, system};
 
 use crate::{Error, LoadOptions, SessionOptions, session};
@@ -96,8 +96,8 @@ impl Outline {
 /// What a session needs beside weights.
 pub(crate) struct Needs<'a> {
     pub(crate) spec: &'a ModelSpec,
-    /// The backend, and its number of threads.
-    pub(crate) backend: &'a dyn Backend,
+    /// Predicts the executor's memory.
+    pub(crate) footprint: &'a dyn Footprint,
     pub(crate) n_threads: usize,
     pub(crate) session: SessionOptions,
     pub(crate) fit: Fit,
@@ -112,7 +112,7 @@ impl Needs<'_> {
     }
 
     fn of(&self, options: &session::Resolved) -> u64 {
-        let needs = self.backend.needs(self.spec, &options.size());
+        let needs = self.footprint.needs(self.spec, &options.size());
         let outcomes = session::outcome_bytes(self.spec, options.n_ctx).saturating_mul(options.n_seqs as u64);
         [needs.activations, outcomes, self.spare].into_iter().fold(needs.state, u64::saturating_add)
     }

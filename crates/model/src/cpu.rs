@@ -9,8 +9,8 @@ use atta_kernels::{Kernels, Pool};
 use atta_store::{Budget, Reservation};
 
 use crate::{
-    Backend, Batch, Error, Executor, ExecutorInfo, ExecutorSize, Input, Model, Needs, Observer, Output, Phase, Row,
-    SeqId, SeqTable, Share, Ticket, Want,
+    Backend, Batch, Error, Executor, ExecutorInfo, ExecutorSize, Footprint, Input, Model, Needs, Observer, Output,
+    Phase, Row, SeqId, SeqTable, Share, Ticket, Want,
     blocks::{RopeTables, Scratch, ScratchSize},
     kv::Cache,
     observe::Silent,
@@ -30,11 +30,22 @@ impl CpuBackend {
     }
 }
 
-impl Backend for CpuBackend {
+impl Footprint for CpuBackend {
     fn needs(&self, spec: &ModelSpec, size: &ExecutorSize) -> Needs {
         Cpu::needs(spec, self.pool.n_threads(), size)
     }
+}
 
+/// Memory of CPU executors with this many threads.
+pub struct CpuFootprint(pub usize);
+
+impl Footprint for CpuFootprint {
+    fn needs(&self, spec: &ModelSpec, size: &ExecutorSize) -> Needs {
+        Cpu::needs(spec, self.0, size)
+    }
+}
+
+impl Backend for CpuBackend {
     fn open(&self, model: Arc<Model>, size: &ExecutorSize, budget: &Budget) -> Result<Box<dyn Executor>, Error> {
         Ok(Box::new(Cpu::new(model, self.kernels, Arc::clone(&self.pool), budget, size.clone())?))
     }
@@ -151,7 +162,7 @@ impl Cpu {
         size: ExecutorSize,
     ) -> Result<Self, Error> {
         let spec = model.spec();
-        let (seqs, layers) = (size.seqs(), size.layers_of(spec));
+        let (seqs, layers) = (size.seqs(1), size.layers_of(spec));
         let ExecutorSize { n_ctx, n_seqs, n_batch, kv, n_recent, n_shared, .. } = size;
         check_share(model.share(), &layers, spec.layers.len())?;
         check_size(spec, &layers, [n_ctx, n_seqs, n_batch, n_shared.unwrap_or(n_ctx)])?;
@@ -181,7 +192,7 @@ impl Cpu {
             info: ExecutorInfo { layers: layers.clone(), n_ctx, n_seqs, n_batch, numerics: kernels.isa().to_owned() },
             layers,
             shares_room: n_shared.is_some(),
-            submitted: Batch::default(),
+            submitted: Batch { rows: Vec::with_capacity(n_batch), hidden: Vec::new() },
             is_busy: false,
             n_submitted: 0,
         })
@@ -191,7 +202,7 @@ impl Cpu {
     pub fn needs(spec: &ModelSpec, n_threads: usize, size: &ExecutorSize) -> Needs {
         let scratch = ScratchSize { n_threads, n_rows: size.n_batch, n_ctx: size.n_ctx };
         Needs {
-            state: Cache::bytes(spec, size.layers_of(spec), size.kv, &size.seqs()),
+            state: Cache::bytes(spec, size.layers_of(spec), size.kv, &size.seqs(1)),
             activations: Scratch::bytes(spec, scratch),
         }
     }
@@ -205,7 +216,7 @@ impl Cpu {
         let done = self.run(batch, out);
         self.observer.enter(Phase::Idle);
         if done.is_err() {
-            self.take_back(&batch.rows);
+            self.cache.seqs_mut().remove(&batch.rows);
         }
         done
     }
@@ -226,48 +237,30 @@ impl Cpu {
         if batch.rows.len() > self.info.n_batch {
             return Err(Error::BatchTooLarge { n_rows: batch.rows.len(), max: self.info.n_batch });
         }
-        for (i, row) in batch.rows.iter().enumerate() {
-            let admitted = self.check(batch, i).and_then(|()| self.cache.seqs_mut().extend(row.seq));
-            if admitted.is_err() {
-                self.take_back(&batch.rows[..i]);
-                return admitted;
-            }
-        }
+        let (model, layers) = (&self.model, &self.layers);
+        let admitted =
+            self.cache.seqs_mut().admit(&batch.rows, |i, row| check_row(model.spec(), layers, batch, i, row));
         self.cache.settle();
-        Ok(())
+        admitted
     }
+}
 
-    fn check(&self, batch: &Batch, i: usize) -> Result<(), Error> {
-        let (row, spec) = (batch.rows[i], self.model.spec());
-        let expected = self.seqs().len(row.seq)?;
-        if row.pos != expected {
-            return Err(Error::Position { seq: row.seq, expected, got: row.pos });
+/// Fails for a row whose input the executor does not take, or whose result it does not compute.
+fn check_row(spec: &ModelSpec, layers: &Range<usize>, batch: &Batch, i: usize, row: &Row) -> Result<(), Error> {
+    let refuse = |what| Err(Error::Row { row: i, what });
+    match row.input {
+        Input::Token(_) if layers.start > 0 => return refuse("a token, but the first layer is elsewhere"),
+        Input::Token(id) if id as usize >= spec.n_vocab => return Err(Error::Token { id, n_vocab: spec.n_vocab }),
+        Input::Hidden(_) if layers.start == 0 => return refuse("a hidden state, but this executor embeds tokens"),
+        Input::Hidden(i) if i >= batch.hidden.len() / spec.d_model => {
+            return refuse("a hidden state that the batch does not hold");
         }
-        let refuse = |what| Err(Error::Row { row: i, what });
-        match row.input {
-            Input::Token(_) if self.layers.start > 0 => return refuse("a token, but the first layer is elsewhere"),
-            Input::Token(id) if id as usize >= spec.n_vocab => return Err(Error::Token { id, n_vocab: spec.n_vocab }),
-            Input::Hidden(_) if self.layers.start == 0 => {
-                return refuse("a hidden state, but this executor embeds tokens");
-            }
-            Input::Hidden(i) if i >= batch.hidden.len() / spec.d_model => {
-                return refuse("a hidden state that the batch does not hold");
-            }
-            _ => {}
-        }
-        if row.want == Want::Logits && self.layers.end < spec.layers.len() {
-            return refuse("logits, but the last layer is elsewhere");
-        }
-        Ok(())
+        _ => {}
     }
-
-    /// Takes the positions of rows away again.
-    fn take_back(&mut self, rows: &[Row]) {
-        for row in rows.iter().rev() {
-            // A row that was admitted has a sequence, and truncating cannot fail otherwise.
-            let _ = self.cache.seqs_mut().truncate(row.seq, row.pos);
-        }
+    if row.want == Want::Logits && layers.end < spec.layers.len() {
+        return refuse("logits, but the last layer is elsewhere");
     }
+    Ok(())
 }
 
 /// Fails for layers that are not loaded.

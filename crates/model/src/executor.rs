@@ -37,8 +37,11 @@ impl ExecutorSize {
         self.layers.clone().unwrap_or(0..spec.layers.len())
     }
 
-    pub(crate) fn seqs(&self) -> SeqSize {
-        let Self { n_ctx, n_seqs, n_batch, n_recent, n_shared, .. } = *self;
+    /// Capacity of the block tables of an executor with up to `depth` batches in flight: sliding windows keep what the rows
+    /// of all of them see, so that a failed batch can be removed again.
+    pub fn seqs(&self, depth: usize) -> SeqSize {
+        let Self { n_ctx, n_seqs, n_recent, n_shared, .. } = *self;
+        let n_batch = self.n_batch.saturating_mul(depth);
         SeqSize { n_ctx, n_seqs, n_batch, n_recent, n_shared }
     }
 }
@@ -73,11 +76,14 @@ pub struct Needs {
     pub activations: u64,
 }
 
-/// Creates executors.
-pub trait Backend: Send + Sync {
+/// Predicts the memory of executors, without creating any.
+pub trait Footprint: Send + Sync {
     /// Memory that an executor of this size will need.
     fn needs(&self, spec: &ModelSpec, size: &ExecutorSize) -> Needs;
+}
 
+/// Creates executors.
+pub trait Backend: Footprint {
     /// Creates an executor and allocates all of its memory.
     ///
     /// # Errors
@@ -93,7 +99,7 @@ pub struct Ticket(pub u64);
 /// Runs a range of layers for rows of many sequences.
 ///
 /// Up to [`depth`](Self::depth) batches may be in flight; they are collected in the order of submission. A sequence with rows
-/// in flight accepts further rows and can be forked; truncating, shifting, exporting or dropping it is [`Error::Busy`].
+/// in flight accepts further rows and can be forked (the fork must be truncated to collected positions, since `collect` may fail); truncating, shifting, exporting or dropping it is [`Error::Busy`].
 pub trait Executor: Send {
     /// Its properties.
     fn info(&self) -> &ExecutorInfo;

@@ -25,9 +25,9 @@ mod tensors;
 
 pub use batch::{Batch, Input, Output, Row, SeqId, Want};
 pub use bind::{BoundTensor, MatmulCost, Model};
-pub use cpu::{Cpu, CpuBackend};
+pub use cpu::{Cpu, CpuBackend, CpuFootprint};
 pub use error::Error;
-pub use executor::{Backend, Executor, ExecutorInfo, ExecutorSize, Needs, Ticket};
+pub use executor::{Backend, Executor, ExecutorInfo, ExecutorSize, Footprint, Needs, Ticket};
 pub use kv::{KvElem, KvType};
 pub use observe::{Inputs, Observer, Phase};
 pub use seqs::SeqTable;

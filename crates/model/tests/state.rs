@@ -339,3 +339,18 @@ fn eight_sequences_in_any_order_are_eight_separate_runs() {
         }
     }
 }
+
+#[test]
+fn a_refused_batch_leaves_the_state_of_a_fork_as_it_was() {
+    let g = golden("qwen3");
+    let mut cpu = cpu(&g.model(), 1, KvType::F16);
+    let trunk = cpu.new_seq().unwrap();
+    append(&mut cpu, trunk, &g.tokens[..20], 20);
+    let fork = cpu.fork(trunk).unwrap();
+    let before = export(&cpu, fork, 0..20);
+    let mut batch = Batch::default();
+    batch.push_token(fork, 20, g.tokens[20], Want::Nothing);
+    batch.push_token(fork, 21, u32::MAX, Want::Nothing);
+    assert!(matches!(cpu.submit(&batch), Err(Error::Token { .. })));
+    assert!(export(&cpu, fork, 0..20) == before);
+}

@@ -184,6 +184,9 @@ pub enum ServeError {
         "--allow-origin {0}: expected SCHEME://HOST or SCHEME://HOST:PORT with nothing behind it, SCHEME://*, null or *"
     )]
     Origin(String),
+    /// A server-wide default that no request could use.
+    #[error("{0}")]
+    Defaults(String),
     /// There is nothing to serve.
     #[error("there is no model to serve")]
     NoModel,

@@ -63,6 +63,7 @@ impl Server {
             return Err(ServeError::EmptyKey);
         }
         check_origins(&options)?;
+        options.defaults.check()?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()

@@ -203,14 +203,19 @@ fn shortened(
         let asked = model.form.ask(&Said { messages: &shown, ..*said }, options)?;
         Ok((asked, start - n_system))
     };
-    let (&last, earlier) = turns.split_last().unwrap_or((&n_system, &[]));
-    for &start in earlier.iter().skip(1) {
-        let found = ask(start)?;
-        if found.0.prompt.ids.len() <= window {
-            return Ok(found);
+    // Prompts become shorter with each dropped turn: a binary search for the first that fits.
+    let (mut low, mut high) = (1, turns.len().saturating_sub(1));
+    let mut found = ask(turns.last().copied().unwrap_or(n_system))?;
+    while low < high {
+        let middle = (low + high) / 2;
+        let asked = ask(turns[middle])?;
+        if asked.0.prompt.ids.len() <= window {
+            (found, high) = (asked, middle);
+        } else {
+            low = middle + 1;
         }
     }
-    ask(last)
+    Ok(found)
 }
 
 /// Answers to a conversation, `n` of them.

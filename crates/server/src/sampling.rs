@@ -6,7 +6,7 @@ use atta_engine::{Error, GenerateOptions, Sampling, StopError};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Map, Value};
 
-use crate::refusal::Refusal;
+use crate::{ServeError, refusal::Refusal};
 
 /// Texts that end an answer, at most.
 const MAX_STOPS: usize = 16;
@@ -39,8 +39,8 @@ pub struct Defaults {
     pub sampling: Sampling,
     /// Seed; `None`: a random one per request.
     pub seed: Option<u64>,
-    /// Maximum tokens of an answer.
-    pub n_predict: usize,
+    /// Maximum tokens of an answer; `None`: no limit, or the default of the interface.
+    pub n_predict: Option<usize>,
     /// Stop strings.
     pub stop: Vec<String>,
     /// Chat template variables.
@@ -49,15 +49,33 @@ pub struct Defaults {
 
 impl Default for Defaults {
     fn default() -> Self {
-        Self {
-            sampling: Sampling::default(),
-            seed: None,
-            n_predict: usize::MAX,
-            stop: Vec::new(),
-            variables: Map::new(),
+        Self { sampling: Sampling::default(), seed: None, n_predict: None, stop: Vec::new(), variables: Map::new() }
+    }
+}
+
+impl Defaults {
+    /// Checks what requests would otherwise be blamed for.
+    ///
+    /// # Errors
+    /// The first setting that no request could use.
+    pub(crate) fn check(&self) -> Result<(), ServeError> {
+        let wrong = |what: String| Err(ServeError::Defaults(what));
+        if self.stop.len() > MAX_STOPS {
+            return wrong(format!("{} stop strings, expected at most {MAX_STOPS}", self.stop.len()));
+        }
+        if self.stop.iter().any(|text| text.is_empty() || text.len() > MAX_STOP_BYTES) {
+            return wrong(format!("a stop string has 1 to {MAX_STOP_BYTES} bytes"));
+        }
+        match RESERVED_VARIABLES.into_iter().find(|&name| self.variables.contains_key(name)) {
+            Some(name) => wrong(format!("{name} is no variable of a chat template that can be set")),
+            None => Ok(()),
         }
     }
 }
+
+/// Template variables that hold the conversation itself.
+pub(crate) const RESERVED_VARIABLES: [&str; 5] =
+    ["messages", "tools", "documents", "add_generation_prompt", "bos_token"];
 
 /// What was asked for; what was not has the server's default.
 #[derive(Debug, Default)]
@@ -110,7 +128,7 @@ impl Wanted {
         if stop.iter().any(|text| text.len() > MAX_STOP_BYTES) {
             return Err(Refusal::field("stop", format!("a text of more than {MAX_STOP_BYTES} bytes")));
         }
-        let n_predict = self.max_tokens.unwrap_or(defaults.n_predict);
+        let n_predict = self.max_tokens.or(defaults.n_predict).unwrap_or(usize::MAX);
         Ok(GenerateOptions { n_predict, sampling, stop, n_logprobs: self.n_logprobs, ..GenerateOptions::default() })
     }
 }

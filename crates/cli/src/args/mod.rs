@@ -591,7 +591,7 @@ mod tests {
     fn numbers_without_meaning_are_refused_where_they_stand() {
         for option in ["-c 0", "-c -1", "-n -2", "-j 0", "--batch 0", "--cpus 3-1", "--seed -2", "--top-k x", "-c 1e3"]
         {
-            let name = option.split(' ').next().unwrap();
+            let name = option.split(' ').next().unwrap().replace("-n", "--n-predict");
             let message = message(&format!("atta run -p x {option}"));
             assert!(message.contains(&format!("for '{name} <")), "{message}");
         }

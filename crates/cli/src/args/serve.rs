@@ -211,6 +211,7 @@ impl ServeArgs {
     /// How texts are written where a request does not say.
     fn defaults(&self) -> Result<Defaults, Failure> {
         let GenerateOptions { sampling, n_predict, stop, .. } = self.sampling.generate_options(Length::Story)?;
+        let n_predict = Some(n_predict).filter(|&n| n < usize::MAX);
         let variables = self.chat_template_kwargs.clone().unwrap_or_default();
         Ok(Defaults { seed: self.sampling.seed().map(|_| sampling.seed), sampling, n_predict, stop, variables })
     }

@@ -90,8 +90,8 @@ fn wrong_usage_is_told_from_failure() {
     let model = model("llama-plain.gguf");
     let cases: [(&[&str], &str); 19] = [
         (&["--frob"], "'--frob'"),
-        (&["-n", "-1"], "'-n <N>'"),
-        (&["-n", "1.5"], "'-n <N>'"),
+        (&["-n", "-2"], "'--n-predict <N>'"),
+        (&["-n", "1.5"], "'--n-predict <N>'"),
         (&["-c", "0"], "'-c <CTX>'"),
         (&["-c", "999999999999"], "'-c <CTX>'"),
         (&["-j", "0"], "'-j <THREADS>'"),

@@ -88,6 +88,8 @@ pub struct Batcher {
     shares: Vec<Share>,
     /// Batches in flight, oldest first.
     flights: VecDeque<Flight>,
+    /// Empty lists to be reused.
+    spare_shares: Vec<Vec<Share>>,
     /// Rows of a step that may want hidden states.
     n_hidden: usize,
     _logits_memory: Reservation,
@@ -104,6 +106,8 @@ struct Flight {
     ticket: Ticket,
     shares: Vec<Share>,
     n_rows: usize,
+    /// Time that submitting took.
+    time: Duration,
 }
 
 impl Batcher {
@@ -147,6 +151,7 @@ impl Batcher {
             out: Output::default(),
             shares: Vec::new(),
             flights: VecDeque::new(),
+            spare_shares: Vec::new(),
             n_hidden: (MAX_HIDDEN_BYTES / (4 * engine.spec().d_model)).max(1),
             _logits_memory: logits_memory,
         })
@@ -236,20 +241,30 @@ impl Batcher {
     /// told of that job.
     pub fn step(&mut self, on_update: &mut OnUpdate<'_>) -> Result<(), Error> {
         self.admit();
+        let sent = self.send();
+        if self.flights.is_empty() {
+            return sent;
+        }
+        // A batch that cannot be submitted is no reason to leave earlier ones uncollected.
+        self.collect(on_update).and(sent)
+    }
+
+    /// Collects the oldest batch in flight and advances its jobs.
+    fn collect(&mut self, on_update: &mut OnUpdate<'_>) -> Result<(), Error> {
+        let Some(mut flight) = self.flights.pop_front() else { return Ok(()) };
         let start = Instant::now();
-        self.send()?;
-        let Some(flight) = self.flights.pop_front() else { return Ok(()) };
         if let Err(error) = self.executor.collect(flight.ticket, &mut self.out) {
             // The executor has dropped all later batches, too.
             self.flights.clear();
             self.seats.lost_all();
             return Err(error.into());
         }
-        self.pace.note(start.elapsed(), flight.n_rows);
+        self.pace.note(flight.time + start.elapsed(), flight.n_rows);
         self.counts.n_steps += 1;
-        for share in flight.shares {
+        for share in flight.shares.drain(..) {
             self.go_on(share, on_update);
         }
+        self.spare_shares.push(flight.shares);
         Ok(())
     }
 
@@ -260,11 +275,14 @@ impl Batcher {
             if self.batch.rows.is_empty() {
                 break;
             }
+            let start = Instant::now();
             match self.executor.submit(&self.batch) {
                 Ok(ticket) => {
-                    let (shares, n_rows) = (std::mem::take(&mut self.shares), self.batch.rows.len());
+                    let time = start.elapsed();
+                    let n_rows = self.batch.rows.len();
+                    let shares = std::mem::replace(&mut self.shares, self.spare_shares.pop().unwrap_or_default());
                     shares.iter().for_each(|share| self.seats.at_mut(share.seat).sent(share.rows.len()));
-                    self.flights.push_back(Flight { ticket, shares, n_rows });
+                    self.flights.push_back(Flight { ticket, shares, n_rows, time });
                 }
                 // Jobs in flight cannot be preempted; collecting them may free blocks.
                 Err(ModelError::OutOfBlocks) if !self.flights.is_empty() => break,

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Constraint, Control, Engine, Error, GenerateOptions, OnLength,
-    tools::{Format, Parser, Rules, Thinking, ToolError},
+    tools::{Format, Parser, Rules, Thinking, ToolChoice, ToolError},
 };
 
 /// A template, and what was found out about it.
@@ -103,6 +103,7 @@ impl Form {
     /// or whose schema cannot be kept to, [`Error::Constraint`] if the constraint cannot stand beside tools, as all but those
     /// of JSON cannot.
     pub fn ask(&self, said: &Said<'_>, options: &GenerateOptions) -> Result<Asked, Error> {
+        self.check_prefill(said, options)?;
         let marked = self.marked(said)?;
         let text = marked.replace(SENTINEL, "");
         let (mut options, parser) = self.rules(said, &text, options)?;
@@ -116,6 +117,22 @@ impl Form {
     /// The text of the template, as it is where no tools are given.
     pub fn template(&self) -> &str {
         self.template.source(false)
+    }
+
+    /// Refuses to continue an answer where its beginning would have to match a grammar.
+    fn check_prefill(&self, said: &Said<'_>, options: &GenerateOptions) -> Result<(), Error> {
+        if said.end != PromptEnd::WithinLastMessage {
+            return Ok(());
+        }
+        let must_call = said.tools.is_some_and(|tools| !matches!(tools.choice, ToolChoice::Auto | ToolChoice::None));
+        let in_words = said.tools.is_some() && self.format() == Format::Generic;
+        let what = match options.constraint.is_some() {
+            true => "a format",
+            false if must_call => "a required tool call",
+            false if in_words => "tools, which this model is told of in words",
+            false => return Ok(()),
+        };
+        Err(TemplateError::Raised(format!("an answer that has begun cannot be continued with {what}")).into())
     }
 
     /// Whether the template has a switch of this name, such as `enable_thinking`.
@@ -216,6 +233,8 @@ impl Form {
 
 fn with_open_end(messages: &[Message]) -> Vec<Message> {
     let mut messages = messages.to_vec();
+    // Nobody else's text may look like the mark.
+    messages.iter_mut().for_each(|message| message.content = message.content.replace(OPEN_END, ""));
     messages.iter_mut().next_back().into_iter().for_each(|last| last.content.push_str(OPEN_END));
     messages
 }

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use atta_kernels::Kernels;
-use atta_model::{KvType, Model};
+use atta_model::{CpuFootprint, KvType, Model};
 use atta_store::{InMemory, Item, ModelFiles, Sizes, Weights};
 
 use super::{Decision, MAX_PROBE_BYTES, MIN_PROBE_BYTES, Needs, Refusal, WeightsAt, beside, divide, missed_experts};
@@ -61,10 +61,11 @@ impl MemoryPlan {
         open: &dyn Fn() -> Result<ModelFiles, Error>,
         options: &LoadOptions,
     ) -> Result<Self, Error> {
-        let (backend, n_threads) = (engine::planning_backend(&options.threads), options.threads.count());
-        let prepared = Prepared::new(path, open()?, options, (&backend, n_threads))?;
+        let n_threads = options.threads.count();
+        let footprint = CpuFootprint(n_threads);
+        let prepared = Prepared::new(path, open()?, options, (&footprint, n_threads))?;
         let Prepared { files, spec, budget, outline, memory: _memory, .. } = prepared;
-        let (needs, file_bytes) = (options.needs(&spec, (&backend, n_threads)), files.file_bytes());
+        let (needs, file_bytes) = (options.needs(&spec, (&footprint, n_threads)), files.file_bytes());
         let mut decided = None;
         let source = |_: ModelFiles, plan| -> Result<Box<dyn Weights>, Refusal> {
             budget.set_limit(outline.limit);
@@ -117,7 +118,7 @@ impl MemoryPlan {
 /// What weights, a session and its sampler take, by the names under which they reserve it.
 fn items(needs: &Needs<'_>, session: &Resolved, sizes: &Sizes) -> Vec<Item> {
     let spec = needs.spec;
-    let executor = needs.backend.needs(spec, &session.size());
+    let executor = needs.footprint.needs(spec, &session.size());
     let logits = session::logits_bytes(spec);
     let sampling = session::outcome_bytes(spec, session.n_ctx) - logits;
     let all = [

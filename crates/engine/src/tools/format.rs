@@ -69,13 +69,16 @@ impl Format {
     /// Whether an answer is a call, or may be one; thoughts may stand in front.
     pub(crate) fn begins_call(self, answer: &[u8]) -> bool {
         let answer = String::from_utf8_lossy(answer);
-        let text = answer.rsplit(THINK_END).next().unwrap_or(&answer).trim_start();
+        let text = match answer.trim_start() {
+            thought if thought.starts_with(THINK) => {
+                thought.split_once(THINK_END).map_or("", |(_, text)| text).trim_start()
+            }
+            text => text,
+        };
         match self {
             Self::Hermes => text.starts_with(TOOL_CALL),
             Self::MarkedList | Self::MarkedName => text.starts_with(TOOL_CALLS),
-            Self::Bare => {
-                text.starts_with(PYTHON_TAG) || BARE_KEYS.iter().any(|key| text.contains(&format!("\"{key}\"")))
-            }
+            Self::Bare => text.starts_with(PYTHON_TAG) || keys_of(text).any(|key| BARE_KEYS.contains(&key)),
             Self::Generic => text.strip_prefix('{').is_some_and(|rest| rest.trim_start().starts_with("\"tool_calls\"")),
         }
     }
@@ -99,6 +102,27 @@ const INSTRUCTIONS: &str = r#"You can use tools. Answer with one JSON object and
 To use tools: {"tool_calls": [{"name": "<name of the tool>", "arguments": {<its arguments>}}]}
 To answer the user: {"response": "<your answer>"}
 Each line below is a tool; "parameters" is the JSON schema of its arguments."#;
+
+/// The strings directly inside the first object of a text that is JSON or the beginning of it; all keys are among them.
+fn keys_of(text: &str) -> impl Iterator<Item = &str> {
+    let (mut depth, mut start, mut is_escaped) = (0_usize, None, false);
+    text.char_indices().filter_map(move |(i, c)| {
+        match (start, c) {
+            (Some(_), _) if is_escaped => is_escaped = false,
+            (Some(_), '\\') => is_escaped = true,
+            (Some(from), '"') => {
+                start = None;
+                return (depth == 1).then(|| &text[from..i]);
+            }
+            (Some(_), _) => {}
+            (None, '"') => start = Some(i + 1),
+            (None, '{' | '[') => depth += 1,
+            (None, '}' | ']') => depth = depth.saturating_sub(1),
+            (None, _) => {}
+        }
+        None
+    })
+}
 
 #[cfg(test)]
 mod tests {

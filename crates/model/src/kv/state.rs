@@ -69,6 +69,7 @@ impl Cache {
         for _ in 0..n {
             if let Err(error) = self.seqs.add_position(id) {
                 self.seqs.truncate(id, header.start)?;
+                self.settle();
                 return Err(error);
             }
         }

@@ -10,11 +10,14 @@ mod group;
 
 use std::ops::Range;
 
-use crate::{Error, SeqId, spec::Retention};
+use crate::{Error, Row, SeqId, spec::Retention};
 use group::{Group, Table};
 
 /// Positions per block. A sequence wastes half a block on average: below 1 % of a context of 2,048.
 pub const BLOCK_LEN: usize = 32;
+
+/// Upper bound of the initial capacity of the copy queue.
+const MAX_RESERVED: usize = 1 << 16;
 
 /// Capacity of a [`SeqTable`].
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +80,9 @@ impl SeqTable {
     pub fn new(retentions: &[Retention], size: &SeqSize) -> Self {
         let groups = retentions.iter().enumerate().map(|(i, &retention)| Group::new(i, retention, size)).collect();
         let slots = (0..size.n_seqs).map(|_| Slot { generation: 0, seq: None }).collect();
-        Self { groups, slots, n_ctx: size.n_ctx, copies: Vec::new() }
+        // A batch copies at most the last block of every sequence, in every group.
+        let copies = Vec::with_capacity(size.n_seqs.saturating_mul(retentions.len()).min(MAX_RESERVED));
+        Self { groups, slots, n_ctx: size.n_ctx, copies }
     }
 
     /// Maximum positions of a sequence.
@@ -179,6 +184,37 @@ impl SeqTable {
         Ok(())
     }
 
+    /// Appends all rows of a batch to their sequences, or none. `check` may refuse a row.
+    ///
+    /// # Errors
+    /// [`Error::Position`] for a row that does not continue its sequence, what `check` returns, and those of
+    /// [`extend`](Self::extend).
+    pub fn admit(&mut self, rows: &[Row], check: impl Fn(usize, &Row) -> Result<(), Error>) -> Result<(), Error> {
+        for (i, row) in rows.iter().enumerate() {
+            let admitted = self.check_position(row).and_then(|()| check(i, row)).and_then(|()| self.extend(row.seq));
+            if admitted.is_err() {
+                self.remove(&rows[..i]);
+                return admitted;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the positions of admitted rows again.
+    pub fn remove(&mut self, rows: &[Row]) {
+        for row in rows.iter().rev() {
+            // An admitted row has a sequence, and truncating cannot fail otherwise.
+            let _ = self.truncate(row.seq, row.pos);
+        }
+    }
+
+    fn check_position(&self, row: &Row) -> Result<(), Error> {
+        match self.len(row.seq)? {
+            len if len == row.pos => Ok(()),
+            expected => Err(Error::Position { seq: row.seq, expected, got: row.pos }),
+        }
+    }
+
     /// Appends one position. The window must be complete. Copies the last block if it is shared.
     ///
     /// # Errors
@@ -238,7 +274,8 @@ impl SeqTable {
         Ok(())
     }
 
-    /// Drains the queued block copies, oldest first.
+    /// Drains the queued block copies, oldest first. They must be performed after the writes of earlier batches in flight and
+    /// before any later write.
     pub fn take_copies(&mut self) -> impl Iterator<Item = BlockCopy> + '_ {
         self.copies.drain(..)
     }

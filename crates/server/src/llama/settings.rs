@@ -106,7 +106,9 @@ impl Settings {
         let dry = self.take_dry();
         let constraint = constraint(self.grammar, self.json_schema, remarks)?;
         let n_logprobs = n_logprobs(self.n_probs)?;
-        let mut biases = self.logit_bias.map_or(Ok(Vec::new()), |biases| logit_bias(model, biases))?;
+        let default = &model.defaults.sampling;
+        let given = self.logit_bias.filter(|biases| !biases.is_null());
+        let mut biases = given.map_or(Ok(default.logit_bias.clone()), |biases| logit_bias(model, biases))?;
         if self.ignore_eos == Some(true) {
             biases.extend(model.engine.tokenizer().eog().iter().map(|&id| (id, f32::NEG_INFINITY)));
         }
@@ -131,7 +133,7 @@ impl Settings {
         sampling.logit_bias = biases;
         sampling.repeat_window = self.repeat_last_n.map_or(sampling.repeat_window, counted);
         sampling.top_n_sigma = self.top_n_sigma.unwrap_or(sampling.top_n_sigma);
-        sampling.dry = dry.into_options(model.n_ctx);
+        sampling.dry = dry.into_options(&default.dry, model.n_ctx);
         sampling.validate().map_err(atta_engine::Error::from)?;
         Ok(GenerateOptions { constraint, ..options })
     }
@@ -180,14 +182,13 @@ struct Dry {
 
 impl Dry {
     /// For a context of `n_ctx` tokens, which is as far back as it can look.
-    fn into_options(self, n_ctx: usize) -> DryOptions {
-        let default = DryOptions::default();
+    fn into_options(self, default: &DryOptions, n_ctx: usize) -> DryOptions {
         DryOptions {
             multiplier: self.multiplier.unwrap_or(default.multiplier),
             base: self.base.filter(|&base| base >= 1.0).unwrap_or(default.base),
             allowed_length: self.allowed_length.map_or(default.allowed_length, counted),
             penalty_last_n: self.penalty_last_n.map_or(default.penalty_last_n, |n| counted(n).min(n_ctx)),
-            sequence_breakers: self.sequence_breakers.unwrap_or(default.sequence_breakers),
+            sequence_breakers: self.sequence_breakers.unwrap_or_else(|| default.sequence_breakers.clone()),
         }
     }
 }
@@ -282,6 +283,7 @@ const NO_SEED: u32 = u32::MAX;
 /// The settings where a request does not say, as llama.cpp's server tells them.
 pub(super) fn defaults(defaults: &Defaults) -> Map<String, Value> {
     let Defaults { sampling, n_predict, stop, seed, .. } = defaults.clone();
+    let n_predict = n_predict.unwrap_or(usize::MAX);
     let options = GenerateOptions { sampling, n_predict, stop, ..GenerateOptions::default() };
     let mut settings = to_json(&options);
     settings.insert("seed".to_owned(), seed.unwrap_or(NO_SEED.into()).into());

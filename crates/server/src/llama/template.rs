@@ -14,7 +14,7 @@ use crate::{
     app::App,
     body::{Accepted, Incoming},
     models::Model,
-    openai::says::tool_use,
+    openai::{chat::variables, says::tool_use},
     prepare::{self, Ask, Asked},
     refusal::Refusal,
     remarks::Remarks,
@@ -51,7 +51,7 @@ pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> R
 fn prompt(model: &Model, request: TemplateRequest, _remarks: &Remarks) -> Result<Value, Refusal> {
     let messages = request.messages.into_iter().map(message).collect::<Result<Vec<_>, _>>()?;
     let tools = tool_use(request.tools, None, None)?;
-    let extra = request.chat_template_kwargs.unwrap_or_default();
+    let extra = variables(request.chat_template_kwargs)?;
     let is_closed = request.add_generation_prompt == Some(false);
     let end = if is_closed { PromptEnd::LastMessage } else { PromptEnd::Answer };
     let said = Said { messages: &messages, tools: tools.as_ref(), extra: Some(&extra), end, ..Said::default() };

@@ -32,16 +32,13 @@ use crate::{
     prepare::{self, Ask, Asked, Prepared},
     refusal::Refusal,
     remarks::Remarks,
-    sampling::{OneOrMore, Wanted, n_answers},
+    sampling::{OneOrMore, RESERVED_VARIABLES, Wanted, n_answers},
     stream::{self, Event, Writer},
     worker::Thought,
 };
 
 /// Alternatives of a token that may be asked for.
 pub(super) const MAX_TOP_LOGPROBS: usize = 20;
-
-/// Variables of a template that say what was said.
-const OURS: [&str; 5] = ["messages", "tools", "documents", "add_generation_prompt", "bos_token"];
 
 /// What may be asked for, and is kept or refused.
 #[derive(Debug, Deserialize)]
@@ -235,9 +232,9 @@ impl ChatRequest {
 }
 
 /// Further variables of a template, none of which is a field of its own.
-pub(super) fn variables(given: Option<Map<String, Value>>) -> Result<Map<String, Value>, Refusal> {
+pub(crate) fn variables(given: Option<Map<String, Value>>) -> Result<Map<String, Value>, Refusal> {
     let given = given.unwrap_or_default();
-    match OURS.into_iter().find(|&name| given.contains_key(name)) {
+    match RESERVED_VARIABLES.into_iter().find(|&name| given.contains_key(name)) {
         Some(name) => Err(Refusal::field("chat_template_kwargs", format!("{name} is a field of its own"))),
         None => Ok(given),
     }
@@ -502,7 +499,11 @@ impl Writer for Chunks {
             Happening::End(end) => {
                 self.usage.add(&end.done);
                 self.timings = (self.how.n == 1).then(|| end.timings());
-                Some(self.chunk(i, json!({}), None, Some(reason(&end, self.how))))
+                let mut chunk = self.chunk(i, json!({}), None, Some(reason(&end, self.how)));
+                if let Some(timings) = self.timings.take_if(|_| !self.how.include_usage) {
+                    chunk["timings"] = timings;
+                }
+                Some(chunk)
             }
             Happening::Thought(_) => None,
         };

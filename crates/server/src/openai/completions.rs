@@ -135,9 +135,9 @@ fn prepared(model: &Model, mut request: CompletionRequest, remarks: &Remarks) ->
         logprobs: request.logprobs.is_some(),
     };
     let (constraint, tier) = (request.constraint(remarks)?, request.service_tier.unwrap_or_default());
-    let (prompt, wanted) = request.into_wanted();
+    let (prompt, wanted) = request.into_wanted(model.defaults.n_predict.unwrap_or(DEFAULT_MAX_TOKENS));
     let options = GenerateOptions { constraint, ..wanted.into_options(&model.defaults)? };
-    let prompts = prompt.into_ids(model, PROMPTS, |text| model.engine.prompt_ids(text))?;
+    let prompts = prompt.into_ids(model, PROMPTS, None)?;
     let prepared =
         prepare::texts(model, &prompts, &options, how.n).map_err(|refusal| refusal.renamed("messages", "prompt"))?;
     Ok((prepared.with_priority(tier.priority()), how))
@@ -174,7 +174,8 @@ impl CompletionRequest {
         format::wanted(self.response_format.take(), others, remarks)
     }
 
-    fn into_wanted(self) -> (Prompt, Wanted) {
+    /// `default`: tokens of an answer if the request does not say.
+    fn into_wanted(self, default: usize) -> (Prompt, Wanted) {
         let wanted = Wanted {
             temperature: self.temperature,
             top_p: self.top_p,
@@ -187,7 +188,7 @@ impl CompletionRequest {
             logit_bias: self.logit_bias,
             seed: self.seed,
             stop: self.stop,
-            max_tokens: Some(self.max_tokens.or(self.n_predict).unwrap_or(DEFAULT_MAX_TOKENS)),
+            max_tokens: Some(self.max_tokens.or(self.n_predict).unwrap_or(default)),
             n_logprobs: self.logprobs,
         };
         (self.prompt, wanted)

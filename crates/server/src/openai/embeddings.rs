@@ -90,7 +90,9 @@ fn prepared(
     }
     // Who asks for one waits for it; lists are for later use.
     let tier = if request.input.len() == 1 { Tier::Default } else { Tier::Flex };
-    let prompts = request.input.into_ids(model, INPUTS, |text| model.engine.embedding_ids(text))?;
+    let tokenizer = model.engine.tokenizer();
+    let end = tokenizer.eos().filter(|_| tokenizer.add_eos());
+    let prompts = request.input.into_ids(model, INPUTS, end)?;
     let jobs = prompts.into_iter().map(|ids| job(model, ids, pooling)).collect::<Result<Vec<_>, _>>()?;
     let readers = jobs.iter().map(|_| Reader::Vector(Vec::new())).collect();
     let prepared = Prepared { jobs, readers, n_left_out: 0 }.with_priority(tier.priority());

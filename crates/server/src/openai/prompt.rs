@@ -39,8 +39,16 @@ enum Part {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Object {
-    Whole { prompt_string: String },
+    Whole(Whole),
     Content { content: Vec<Content> },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Whole {
+    prompt_string: String,
+    #[serde(default)]
+    multimodal_data: Vec<serde_json::Value>,
 }
 
 #[derive(Deserialize)]
@@ -49,13 +57,16 @@ enum Content {
     Text { text: String },
 }
 
-impl From<Object> for Vec<Part> {
-    fn from(object: Object) -> Self {
-        let text = match object {
-            Object::Whole { prompt_string } => prompt_string,
-            Object::Content { content } => content.into_iter().map(|Content::Text { text }| text).collect(),
+impl Object {
+    fn into_parts(self) -> Result<Vec<Part>, &'static str> {
+        let text = match self {
+            Self::Whole(whole) if !whole.multimodal_data.is_empty() => {
+                return Err("multimodal_data is not supported: this model reads text only");
+            }
+            Self::Whole(whole) => whole.prompt_string,
+            Self::Content { content } => content.into_iter().map(|Content::Text { text }| text).collect(),
         };
-        vec![Part::Text(text)]
+        Ok(vec![Part::Text(text)])
     }
 }
 
@@ -65,7 +76,7 @@ impl TryFrom<Given> for Prompt {
     fn try_from(given: Given) -> Result<Self, Self::Error> {
         let items = match given {
             Given::Text(text) => return Ok(Self(vec![vec![Part::Text(text)]])),
-            Given::Object(object) => return Ok(Self(vec![object.into()])),
+            Given::Object(object) => return Ok(Self(vec![object.into_parts()?])),
             Given::List(items) => items,
         };
         if items.iter().any(|item| matches!(item, Item::Part(Part::Token(_)))) {
@@ -76,11 +87,11 @@ impl TryFrom<Given> for Prompt {
             return Ok(Self(vec![items.into_iter().map(part).collect::<Result<_, _>>()?]));
         }
         let parts = |item| match item {
-            Item::Part(part) => vec![part],
-            Item::Parts(parts) => parts,
-            Item::Object(object) => object.into(),
+            Item::Part(part) => Ok(vec![part]),
+            Item::Parts(parts) => Ok(parts),
+            Item::Object(object) => object.into_parts(),
         };
-        Ok(Self(items.into_iter().map(parts).collect()))
+        Ok(Self(items.into_iter().map(parts).collect::<Result<_, _>>()?))
     }
 }
 
@@ -104,12 +115,12 @@ impl Prompt {
         self.0.iter().any(|parts| parts.iter().all(is_nothing))
     }
 
-    /// Tokenizes each prompt; `of` tokenizes a text at the start of a prompt.
+    /// Tokenizes each prompt. `end` is appended to prompts that have texts.
     pub(super) fn into_ids(
         self,
         model: &Model,
         Limits { field, max }: Limits,
-        of: impl Fn(&[u8]) -> Vec<u32>,
+        end: Option<u32>,
     ) -> Result<Vec<Vec<u32>>, Refusal> {
         let n = self.len();
         if !(1..=max).contains(&n) {
@@ -117,11 +128,14 @@ impl Prompt {
         }
         let ids = |(i, part): (usize, Part)| match part {
             Part::Token(id) => vec![id],
-            Part::Text(text) if i == 0 => of(text.as_bytes()),
+            Part::Text(text) if i == 0 => model.engine.prompt_ids(text.as_bytes()),
             Part::Text(text) => model.engine.tokenizer().encode_after(&text, Special::Parse),
         };
-        let prompts: Vec<Vec<u32>> =
-            self.0.into_iter().map(|parts| parts.into_iter().enumerate().flat_map(ids).collect()).collect();
+        let prompt = |parts: Vec<Part>| {
+            let end = end.filter(|_| parts.iter().any(|part| matches!(part, Part::Text(_))));
+            parts.into_iter().enumerate().flat_map(ids).chain(end).collect()
+        };
+        let prompts: Vec<Vec<u32>> = self.0.into_iter().map(prompt).collect();
         let n_vocab = model.engine.spec().n_vocab;
         match prompts.iter().flatten().find(|&&id| id as usize >= n_vocab) {
             Some(id) => Err(Refusal::field(field, format!("token {id}, of a model that has {n_vocab}"))),
@@ -159,9 +173,14 @@ mod tests {
         ] {
             assert_eq!(read(value.clone()), Ok(n_parts), "{value}");
         }
-        for wrong in
-            [json!(1), json!([1, [2]]), json!([-1]), json!({ "content": [{ "type": "image_url" }] }), json!([null])]
-        {
+        for wrong in [
+            json!(1),
+            json!([1, [2]]),
+            json!([-1]),
+            json!({ "content": [{ "type": "image_url" }] }),
+            json!([null]),
+            json!({ "prompt_string": "a", "multimodal_data": ["x"] }),
+        ] {
             assert!(read(wrong.clone()).is_err(), "{wrong}");
         }
     }

@@ -186,7 +186,7 @@ fn a_template_is_applied_and_pieces_of_tokens_are_told() {
 fn what_a_request_does_not_say_is_as_the_server_was_told() {
     let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
     let variables = json!({ "enable_thinking": false }).as_object().cloned().unwrap();
-    let defaults = Defaults { sampling, n_predict: 3, seed: Some(7), variables, ..Defaults::default() };
+    let defaults = Defaults { sampling, n_predict: Some(3), seed: Some(7), variables, ..Defaults::default() };
     let server = tiny::server_with(ServerOptions { defaults, ..tiny::options() });
     let settings = ok(&server, "/completion", json!({ "model": "stories", "prompt": "One day" }));
     let told = &settings["generation_settings"];
@@ -217,6 +217,9 @@ fn an_answer_goes_on_with_a_message_of_the_assistant() {
     let n_expected = ok(&server, "/tokenize", prompt)["tokens"].as_array().unwrap().len();
     assert_eq!(n_prompt(&body), n_expected + 1, "with the begin of text");
     ok(&server, "/v1/chat/completions", body.clone());
+    let mut held = body.clone();
+    held["response_format"] = json!({ "type": "json_object" });
+    assert!(refused(&server, "/v1/chat/completions", 400, held).contains("cannot be continued"));
     let mut user = body;
     user["messages"].as_array_mut().unwrap().pop();
     assert!(refused(&server, "/v1/chat/completions", 400, user).contains("continue_final_message"));

@@ -76,10 +76,15 @@ fn stories() -> Engine {
 
 /// A batcher on the fake executor.
 fn scripted(engine: &Engine, n_jobs: usize, depth: usize, fails_at: Option<u64>) -> Batcher {
+    pooled(engine, n_jobs, depth, fails_at, None)
+}
+
+/// A batcher on the fake executor, with a KV pool of `n_shared` positions.
+fn pooled(engine: &Engine, n_jobs: usize, depth: usize, fails_at: Option<u64>, n_shared: Option<usize>) -> Batcher {
     let session =
         SessionOptions { n_ctx: Some(N_CTX), n_batch: Some(N_BATCH), n_forks: n_jobs + 1, ..SessionOptions::default() };
     let options = BatcherOptions { session, n_jobs, max_gap: Duration::from_secs(1), cache: None };
-    let executor = Scripted::new(engine.spec().n_vocab, n_jobs + 2, depth, fails_at);
+    let executor = Scripted::new(engine.spec().n_vocab, n_jobs + 2, depth, fails_at, n_shared);
     Batcher::on(Box::new(executor), engine, &options).unwrap()
 }
 
@@ -134,12 +139,17 @@ fn texts_are_the_same_however_many_batches_are_under_way() {
     };
     let wishes: Vec<Wish> = (0..14).map(wish).collect();
     let expected: Vec<Vec<u32>> = wishes.iter().map(|wish| wish.expected(n_vocab)).collect();
+    let mut n_evicted = 0;
     for depth in 1..5 {
         for n_jobs in [1, 2, 5] {
             for fails_at in [None, Some(3), Some(40)] {
                 let mut batcher = scripted(&engine, n_jobs, depth, fails_at);
                 assert_eq!(run(&mut batcher, &wishes, &[]), expected, "depth {depth}, {n_jobs} jobs, {fails_at:?}");
             }
+            // Room for a few contexts only: cached texts are evicted, and some jobs preempted.
+            let mut batcher = pooled(&engine, n_jobs, depth, Some(9), Some(N_CTX));
+            assert_eq!(run(&mut batcher, &wishes, &[]), expected, "depth {depth}, {n_jobs} jobs, a small pool");
+            n_evicted += batcher.counts().n_evicted;
             let mut batcher = scripted(&engine, n_jobs, depth, None);
             let texts = run(&mut batcher, &wishes, &[1, 3, 8]);
             for (i, (text, expected)) in texts.iter().zip(&expected).enumerate() {
@@ -150,6 +160,7 @@ fn texts_are_the_same_however_many_batches_are_under_way() {
             }
         }
     }
+    assert!(n_evicted > 0);
 }
 
 #[test]
@@ -170,4 +181,45 @@ fn chunks_of_a_prompt_are_under_way_at_once_and_a_text_that_is_written_is_not() 
         }
     }
     assert_eq!(n_steps[0], n_steps[1]);
+}
+
+#[test]
+fn a_job_that_is_finished_or_cancelled_in_flight_leaves_a_usable_slot() {
+    let engine = stories();
+    let n_vocab = engine.spec().n_vocab;
+    let long = Wish { n_common: 0, own: 0, n_own: 60, n_predict: 4 };
+    for depth in 1..4 {
+        for finishes in [true, false] {
+            let mut batcher = scripted(&engine, 1, depth, None);
+            let first = submit(&mut batcher, &long);
+            let mut n_done = 0;
+            let on_update = &mut |_, update: Update<'_>| {
+                n_done += usize::from(matches!(update, Update::Done(_)));
+                ControlFlow::Continue(())
+            };
+            batcher.step(on_update).unwrap();
+            if finishes {
+                batcher.finish(first, on_update);
+            } else {
+                batcher.cancel(first);
+            }
+            assert_eq!(n_done, usize::from(finishes));
+            let wishes = [long, Wish { own: 1, ..long }];
+            let expected: Vec<Vec<u32>> = wishes.iter().map(|wish| wish.expected(n_vocab)).collect();
+            assert_eq!(run(&mut batcher, &wishes, &[]), expected, "depth {depth}");
+        }
+    }
+}
+
+#[test]
+fn preempted_jobs_write_the_same_texts() {
+    let engine = stories();
+    let wish = |own: u32| Wish { n_common: 0, own, n_own: 19, n_predict: 100 };
+    let wishes: Vec<Wish> = (0..8).map(wish).collect();
+    let expected: Vec<Vec<u32>> = wishes.iter().map(|wish| wish.expected(engine.spec().n_vocab)).collect();
+    for depth in 1..4 {
+        let mut batcher = pooled(&engine, 5, depth, None, Some(N_CTX));
+        assert_eq!(run(&mut batcher, &wishes, &[]), expected, "depth {depth}");
+        assert!(batcher.counts().n_preempted > 0, "depth {depth}");
+    }
 }

@@ -38,8 +38,14 @@ pub(super) fn next(text: &[u32], n_vocab: usize) -> u32 {
 
 impl Scripted {
     /// Creates an executor of this depth; batch number `fails_at` fails.
-    pub(super) fn new(n_vocab: usize, n_seqs: usize, depth: usize, fails_at: Option<u64>) -> Self {
-        let size = SeqSize { n_ctx: N_CTX, n_seqs, n_batch: N_BATCH * depth, n_recent: None, n_shared: None };
+    pub(super) fn new(
+        n_vocab: usize,
+        n_seqs: usize,
+        depth: usize,
+        fails_at: Option<u64>,
+        n_shared: Option<usize>,
+    ) -> Self {
+        let size = SeqSize { n_ctx: N_CTX, n_seqs, n_batch: N_BATCH * depth, n_recent: None, n_shared };
         let info =
             ExecutorInfo { layers: 0..1, n_ctx: N_CTX, n_seqs, n_batch: N_BATCH, numerics: "scripted".to_owned() };
         Self {
@@ -75,10 +81,9 @@ impl Executor for Scripted {
 
     fn submit(&mut self, batch: &Batch) -> Result<Ticket, Error> {
         assert!(self.flights.len() < self.depth && (1..=N_BATCH).contains(&batch.rows.len()));
+        self.seqs.admit(&batch.rows, |_, _| Ok(()))?;
         for row in &batch.rows {
             let Input::Token(id) = row.input else { panic!("a hidden state") };
-            assert_eq!(row.pos, self.seqs.len(row.seq)?);
-            self.seqs.extend(row.seq)?;
             self.texts.get_mut(&row.seq).unwrap().push(id);
         }
         self.flights.push_back(batch.clone());

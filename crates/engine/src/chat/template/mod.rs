@@ -253,7 +253,9 @@ fn failed(error: Error) -> TemplateError {
 fn context(conversation: &Conversation<'_>, contents: Contents, texts: &SpecialTexts) -> serde_json::Value {
     let messages: Vec<_> = conversation.messages.iter().map(|message| message_json(message, contents)).collect();
     let tools = if conversation.tools.is_empty() { json!(null) } else { json!(conversation.tools) };
-    let mut context = Map::new();
+    // What a caller adds never replaces the conversation.
+    let mut context = Map::from_iter([("documents".to_owned(), json!(null))]);
+    context.extend(conversation.extra.clone());
     let named = [
         ("bos_token", &texts.bos),
         ("eos_token", &texts.eos),
@@ -266,11 +268,9 @@ fn context(conversation: &Conversation<'_>, contents: Contents, texts: &SpecialT
     let given = [
         ("messages", json!(messages)),
         ("tools", tools),
-        ("documents", json!(null)),
         ("add_generation_prompt", json!(conversation.add_generation_prompt)),
     ];
     context.extend(given.map(|(name, value)| (name.to_owned(), value)));
-    context.extend(conversation.extra.clone());
     context.into()
 }
 

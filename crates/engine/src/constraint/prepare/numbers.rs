@@ -5,7 +5,7 @@
 
 use serde_json::{Number, Value, json};
 
-use super::{Flaw, Node, Walk};
+use super::{Flaw, Node, Place, Walk};
 
 /// The largest integer whose neighbours are doubles, too.
 const EXACT: i128 = 1 << 53;
@@ -73,10 +73,18 @@ impl Walk<'_> {
         }
         let (mut kept_min, mut kept_max) =
             (min.filter(|&min| min > -LONG.pow(2)), max.filter(|&max| max < LONG.pow(2)));
-        // Without an end, a model that has begun with digits may never stop.
-        let largest = |other: Option<i128>| if other.is_some_and(|n| n >= EXACT) { LARGEST } else { EXACT - 1 };
-        kept_max = kept_max.or(Some(largest(kept_min)));
-        kept_min = kept_min.or(Some(-largest(kept_max.map(|max| -max))));
+        if is_alone(node) {
+            // Without bounds, a model may go on with digits until the length limit.
+            let largest = |other: Option<i128>| if other.is_some_and(|n| n >= EXACT) { LARGEST } else { EXACT - 1 };
+            kept_max = kept_max.or(Some(largest(kept_min)));
+            kept_min = kept_min.or(Some(-largest(kept_max.map(|max| -max))));
+        }
+        if kept_max.is_none() && kept_min.is_some_and(|min| min >= LONG) {
+            kept_max = Some(LARGEST);
+        }
+        if kept_min.is_none() && kept_max.is_some_and(|max| max <= -LONG) {
+            kept_min = Some(-LARGEST);
+        }
         let inner_min = kept_min.map(|min| round_up(min.max(-LARGEST)));
         let inner_max = kept_max.map(|max| -round_up((-max).max(-LARGEST)));
         let is_lost = match (inner_min, inner_max, min, max) {
@@ -223,6 +231,12 @@ pub(super) fn check_products(multiples: &[Multiple]) -> Result<(), Flaw> {
 fn can_be_counted(coef: u64, exp: u32) -> bool {
     let one = 10_u64.checked_pow(exp).filter(|one| *one <= u64::from(u32::MAX));
     one.and_then(|one| coef.checked_mul(10)?.checked_add(9 * one)).is_some_and(|largest| largest <= u64::from(u32::MAX))
+}
+
+/// Whether no other keyword or schema restricts the values of a node.
+fn is_alone(node: &Node<'_>) -> bool {
+    let others = ["enum", "const", "$ref", "allOf", "anyOf", "oneOf"];
+    node.place == Place::Whole && !others.iter().any(|key| node.keys.contains_key(*key))
 }
 
 /// All bounds of one side.

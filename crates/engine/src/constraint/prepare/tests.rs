@@ -106,6 +106,11 @@ fn bounds_of_integers_are_exact_or_narrower() {
     assert_eq!(bounds(json!({"type": "integer", "minimum": above})), (Some(above + 1), Some(largest)));
     assert_eq!(bounds(json!({"type": "integer", "maximum": -above})), (Some(-largest), Some(-above - 1)));
     assert_eq!(bounds(json!({"type": "integer"})), (Some(-SAFE), Some(SAFE)));
+    for other in [json!({"type": "integer", "enum": [1_i64 << 60]}), json!({"type": "integer", "const": 1_i64 << 60})] {
+        assert_eq!(bounds(other), (None, None));
+    }
+    let parts = strict(json!({"allOf": [{"type": "integer"}, {"minimum": 1e17}]})).unwrap();
+    assert!(!parts.to_string().contains("maximum"), "{parts}");
     for (min, max) in [(above, above), (1_700_000_000_000_000_001, 1_700_000_000_000_000_003)] {
         let error = strict(json!({"type": "integer", "minimum": min, "maximum": max})).unwrap_err();
         assert!(error.contains("held as doubles"), "{error}");
