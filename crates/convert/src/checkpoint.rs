@@ -20,6 +20,15 @@ pub struct Checkpoint {
     pub files: Vec<(PathBuf, Arc<MappedFile>)>,
 }
 
+impl std::fmt::Debug for Checkpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Checkpoint")
+            .field("n_tensors", &self.tensors.len())
+            .field("n_files", &self.files.len())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Checkpoint {
     /// What a file with all of it would say, with tensors as they are now.
     ///
@@ -55,6 +64,16 @@ pub struct Tensor {
     pub ty: TensorType,
     /// The weights.
     pub rows: Box<dyn Rows>,
+}
+
+impl std::fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tensor")
+            .field("name", &self.name)
+            .field("dims", &self.dims)
+            .field("ty", &self.ty)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Tensor {
@@ -100,6 +119,16 @@ pub struct Stored {
     ty: TensorType,
     d_row: usize,
     row_bytes: usize,
+}
+
+impl std::fmt::Debug for Stored {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stored")
+            .field("bytes", &self.bytes)
+            .field("ty", &self.ty)
+            .field("d_row", &self.d_row)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Stored {

@@ -17,6 +17,12 @@ pub struct Collector {
     tensors: HashMap<(usize, Role), (String, usize)>,
 }
 
+impl std::fmt::Debug for Collector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Collector").field("n_tensors", &self.tensors.len()).finish_non_exhaustive()
+    }
+}
+
 impl Collector {
     /// Bytes that the importance of a model takes.
     pub fn bytes(spec: &ModelSpec) -> u64 {

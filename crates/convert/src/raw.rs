@@ -59,6 +59,16 @@ pub struct RawTensor {
     bytes: Range<usize>,
 }
 
+impl std::fmt::Debug for RawTensor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RawTensor")
+            .field("name", &self.name)
+            .field("dims", &self.dims)
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
+}
+
 impl RawTensor {
     /// Whether another one has the same elements.
     pub fn is_same(&self, other: &Self) -> bool {
@@ -176,6 +186,15 @@ pub struct RawTensors {
     tensors: BTreeMap<String, RawTensor>,
     /// The files that they are in.
     pub files: Vec<(PathBuf, Arc<MappedFile>)>,
+}
+
+impl std::fmt::Debug for RawTensors {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RawTensors")
+            .field("n_tensors", &self.tensors.len())
+            .field("n_files", &self.files.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl RawTensors {

@@ -336,7 +336,7 @@ mod tests {
     }
 
     fn refused(header: &str, n_data: usize) -> String {
-        parse(file(header, n_data)).err().expect(header)
+        parse(file(header, n_data)).expect_err(header)
     }
 
     /// An entry of floats.

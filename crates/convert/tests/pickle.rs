@@ -13,7 +13,7 @@ fn path(name: &str) -> PathBuf {
 }
 
 fn refusal(name: &str) -> String {
-    let error = pickle::open(&path(name)).err().expect(name).to_string();
+    let error = pickle::open(&path(name)).expect_err(name).to_string();
     error.split_once(&format!("{name}: ")).expect(&error).1.to_owned()
 }
 

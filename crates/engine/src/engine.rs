@@ -72,6 +72,15 @@ pub struct Engine {
     inner: Arc<Inner>,
 }
 
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine")
+            .field("path", &self.inner.path)
+            .field("weights", &self.inner.weights)
+            .finish_non_exhaustive()
+    }
+}
+
 struct Inner {
     /// What it was loaded from, for errors.
     path: PathBuf,

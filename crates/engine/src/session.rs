@@ -130,6 +130,18 @@ pub struct Session {
     logits_memory: Reservation,
 }
 
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("seq", &self.seq)
+            .field("n_ctx", &self.n_ctx)
+            .field("n_batch", &self.n_batch)
+            .field("n_tokens", &self.tokens.len())
+            .field("n_forgotten", &self.n_forgotten)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Session {
     pub(crate) fn new(engine: &Engine, options: &SessionOptions) -> Result<Self, Error> {
         let planned = engine.planned_session(options)?;

@@ -93,6 +93,12 @@ pub struct Hub {
     pause: Duration,
 }
 
+impl std::fmt::Debug for Hub {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hub").field("n_retries", &self.n_retries).field("pause", &self.pause).finish_non_exhaustive()
+    }
+}
+
 impl Hub {
     /// Nothing is asked of anybody yet.
     ///

@@ -108,6 +108,16 @@ pub struct Activations {
     q8_32: Quants<[f32; 8], [i16; 8]>,
 }
 
+impl std::fmt::Debug for Activations {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Activations")
+            .field("n_rows", &self.n_rows)
+            .field("d", &self.d)
+            .field("layouts", &self.layouts)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Activations {
     /// Buffers for up to `n_rows_max` rows of up to `d_max` values. Memory that is never filled is never touched.
     pub fn new(n_rows_max: usize, d_max: usize) -> Self {

@@ -114,10 +114,22 @@ pub struct Attention<'a> {
     pub scratch: &'a mut AttnScratch,
 }
 
+impl std::fmt::Debug for Attention<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Attention").field("n_heads", &self.n_heads).field("scale", &self.scale).finish_non_exhaustive()
+    }
+}
+
 /// Memory of [`Kernels::attention`].
 pub struct AttnScratch {
     /// Softmax state per chunk, `[rows, n_kv_heads, n_chunks, partial]`.
     partials: Vec<f32>,
+}
+
+impl std::fmt::Debug for AttnScratch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AttnScratch").field("n_partials", &self.partials.len()).finish_non_exhaustive()
+    }
 }
 
 impl AttnScratch {

@@ -63,6 +63,12 @@ pub struct Job<'a> {
     pub mode: Store,
 }
 
+impl std::fmt::Debug for Job<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Job").finish_non_exhaustive()
+    }
+}
+
 /// The first half of a gated feed-forward block: `out = activation(gate x + gate_bias) · (up x + up_bias)`.
 pub struct Gated<'a> {
     /// Weights, `[d_ff, d_in]`, or some rows of them, as in [`Job`].
@@ -77,6 +83,12 @@ pub struct Gated<'a> {
     pub activation: Activation,
     /// `[n_rows, d_ff]`.
     pub out: &'a mut [f32],
+}
+
+impl std::fmt::Debug for Gated<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gated").finish_non_exhaustive()
+    }
 }
 
 /// A [`Job`] without its output.

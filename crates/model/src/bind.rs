@@ -25,6 +25,12 @@ pub struct Model {
     _vectors: Reservation,
 }
 
+impl std::fmt::Debug for Model {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Model").field("share", &self.share).finish_non_exhaustive()
+    }
+}
+
 /// A bound tensor, for backends that keep weights elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub enum BoundTensor<'a> {

@@ -23,6 +23,15 @@ pub struct CpuBackend {
     pool: Arc<Pool>,
 }
 
+impl std::fmt::Debug for CpuBackend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CpuBackend")
+            .field("n_threads", &self.pool.n_threads())
+            .field("isa", &self.kernels.isa())
+            .finish_non_exhaustive()
+    }
+}
+
 impl CpuBackend {
     /// Uses these kernels and this thread pool.
     pub fn new(kernels: Kernels, pool: Arc<Pool>) -> Self {
@@ -37,6 +46,7 @@ impl Footprint for CpuBackend {
 }
 
 /// Memory of CPU executors with this many threads.
+#[derive(Clone, Copy, Debug)]
 pub struct CpuFootprint(pub usize);
 
 impl Footprint for CpuFootprint {
@@ -70,6 +80,12 @@ pub struct Cpu {
     pub(crate) ids: Vec<u32>,
     pub(crate) observer: Box<dyn Observer>,
     _memory: [Reservation; 2],
+}
+
+impl std::fmt::Debug for Cpu {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cpu").field("info", &self.info).field("is_busy", &self.is_busy).finish_non_exhaustive()
+    }
 }
 
 impl Executor for Cpu {

@@ -39,8 +39,14 @@ pub struct Server {
     stop: watch::Sender<bool>,
 }
 
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("place", &self.place()).finish_non_exhaustive()
+    }
+}
+
 /// Ends a server from another thread.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Stopper(watch::Sender<bool>);
 
 impl Stopper {

@@ -45,6 +45,16 @@ pub struct ModelSource {
     pub open: Box<Open>,
 }
 
+impl std::fmt::Debug for ModelSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ModelSource")
+            .field("names", &self.names)
+            .field("template", &self.template)
+            .field("talk_window", &self.talk_window)
+            .finish_non_exhaustive()
+    }
+}
+
 /// A model in memory.
 pub(crate) struct Model {
     /// What it is called in answers.

@@ -29,6 +29,12 @@ pub struct ModelFiles {
     _headers: Option<Reservation>,
 }
 
+impl std::fmt::Debug for ModelFiles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ModelFiles").field("n_shards", &self.shards.len()).finish_non_exhaustive()
+    }
+}
+
 struct Shard {
     origin: Origin,
     /// Length of the whole file, bytes.

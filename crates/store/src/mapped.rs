@@ -10,6 +10,12 @@ pub struct MappedFile {
     map: Option<Map>,
 }
 
+impl std::fmt::Debug for MappedFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MappedFile").finish_non_exhaustive()
+    }
+}
+
 impl MappedFile {
     /// Maps a regular file.
     ///

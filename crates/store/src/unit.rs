@@ -150,6 +150,12 @@ pub struct Rows<'a> {
 /// A piece of a unit at hand. Its bytes stay where they are until it is dropped.
 pub struct Guard<'a>(pub(crate) Parts<'a>);
 
+impl std::fmt::Debug for Guard<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guard").finish_non_exhaustive()
+    }
+}
+
 pub(crate) enum Parts<'a> {
     Tables(&'a ModelFiles, &'a [RowTable]),
     EmbedRows { table: &'a [u8], row_bytes: usize, ids: &'a [u32] },

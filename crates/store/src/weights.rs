@@ -47,6 +47,12 @@ pub struct InMemory {
     plan: Plan,
 }
 
+impl std::fmt::Debug for InMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InMemory").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
 impl InMemory {
     /// Checks the plan against the files.
     ///

@@ -18,6 +18,15 @@ pub struct StreamDecoder<T> {
     pending: Vec<u8>,
 }
 
+impl<T> std::fmt::Debug for StreamDecoder<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StreamDecoder")
+            .field("control", &self.control)
+            .field("pending", &self.pending)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What becomes of control tokens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Control {

@@ -38,6 +38,15 @@ pub struct Tokenizer {
     warnings: Vec<String>,
 }
 
+impl std::fmt::Debug for Tokenizer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tokenizer")
+            .field("n_vocab", &self.n_vocab())
+            .field("roles", &self.roles)
+            .finish_non_exhaustive()
+    }
+}
+
 enum Model {
     Spm(Spm),
     Bpe(Bpe),

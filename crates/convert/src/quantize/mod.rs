@@ -68,6 +68,12 @@ pub struct Quantizer {
     book: Book,
 }
 
+impl std::fmt::Debug for Quantizer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Quantizer").field("ty", &self.ty).finish_non_exhaustive()
+    }
+}
+
 /// The codebook of a type.
 enum Book {
     None,

@@ -27,6 +27,15 @@ pub struct Job {
     work: Work,
 }
 
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Job")
+            .field("n_prompt", &self.prompt.len())
+            .field("priority", &self.priority)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What comes of the text of a job.
 enum Work {
     /// More of it.

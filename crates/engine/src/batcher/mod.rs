@@ -95,6 +95,18 @@ pub struct Batcher {
     _logits_memory: Reservation,
 }
 
+impl std::fmt::Debug for Batcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batcher")
+            .field("n_ctx", &self.n_ctx)
+            .field("n_batch", &self.n_batch)
+            .field("n_running", &self.n_running())
+            .field("n_waiting", &self.n_waiting())
+            .field("n_flights", &self.flights.len())
+            .finish_non_exhaustive()
+    }
+}
+
 /// The rows of a job in a batch.
 struct Share {
     seat: usize,

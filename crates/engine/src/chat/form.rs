@@ -30,6 +30,12 @@ pub struct Form {
     stop: Option<String>,
 }
 
+impl std::fmt::Debug for Form {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Form").field("engine", &self.engine).field("stop", &self.stop).finish_non_exhaustive()
+    }
+}
+
 /// What is said to a model.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Said<'a> {
@@ -71,6 +77,12 @@ pub struct Asked {
     pub options: GenerateOptions,
     /// Who reads it.
     pub parser: Parser,
+}
+
+impl std::fmt::Debug for Asked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Asked").field("prompt", &self.prompt).field("options", &self.options).finish_non_exhaustive()
+    }
 }
 
 impl Form {

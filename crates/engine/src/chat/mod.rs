@@ -75,6 +75,15 @@ pub struct Chat {
     cache: Option<crate::PromptCache>,
 }
 
+impl std::fmt::Debug for Chat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Chat")
+            .field("n_messages", &self.messages.len())
+            .field("session", &self.session)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Chat {
     /// An empty conversation in a session of its own.
     pub fn new(session: Session, template: Template) -> Self {

@@ -28,6 +28,12 @@ pub struct Guide {
     _memory: Reservation,
 }
 
+impl std::fmt::Debug for Guide {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guide").field("n_tokens", &self.tokens.len()).finish_non_exhaustive()
+    }
+}
+
 impl Guide {
     pub(crate) fn new(grammars: &Arc<Grammars>, constraint: &Constraint) -> Result<Self, Error> {
         let memory = grammars.budget.reserve("grammar", guide_bytes(constraint.n_bytes()))?;

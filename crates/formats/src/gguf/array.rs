@@ -15,6 +15,12 @@ pub struct StrArray {
     starts: Starts,
 }
 
+impl std::fmt::Debug for StrArray {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StrArray").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
 #[derive(Clone)]
 enum Starts {
     Narrow(Arc<[u32]>),
@@ -137,6 +143,12 @@ pub struct NumArray<T> {
     len: usize,
     elem: ValueType,
     as_type: std::marker::PhantomData<T>,
+}
+
+impl<T> std::fmt::Debug for NumArray<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NumArray").field("len", &self.len).field("elem", &self.elem).finish_non_exhaustive()
+    }
 }
 
 impl<T: Number> NumArray<T> {

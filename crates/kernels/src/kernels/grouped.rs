@@ -21,6 +21,12 @@ pub struct Groups<'a> {
     pub out: &'a mut [f32],
 }
 
+impl std::fmt::Debug for Groups<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Groups").field("bounds", &self.bounds).finish_non_exhaustive()
+    }
+}
+
 /// The first halves of gated feed-forward blocks, one per group: `out = activation(gate[g] x) · (up[g] x)`, each with
 /// its bias.
 pub struct GatedGroups<'a> {
@@ -34,6 +40,12 @@ pub struct GatedGroups<'a> {
     pub activation: Activation,
     /// `[n_rows, d_ff]`.
     pub out: &'a mut [f32],
+}
+
+impl std::fmt::Debug for GatedGroups<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GatedGroups").field("bounds", &self.bounds).finish_non_exhaustive()
+    }
 }
 
 impl Kernels {

@@ -38,6 +38,12 @@ pub struct Row {
     lower: fn(&Meta<'_>) -> Result<ModelSpec, Error>,
 }
 
+impl std::fmt::Debug for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Row").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
 /// Every architecture that we run.
 pub const REGISTRY: &[Row] = &[
     Row { name: "bitnet", lower: bitnet::lower },

@@ -62,6 +62,16 @@ pub struct SeqTable {
     copies: Vec<BlockCopy>,
 }
 
+impl std::fmt::Debug for SeqTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SeqTable")
+            .field("n_seqs", &self.slots.iter().filter(|slot| slot.seq.is_some()).count())
+            .field("n_ctx", &self.n_ctx)
+            .field("n_positions", &self.n_positions())
+            .finish_non_exhaustive()
+    }
+}
+
 /// A reusable slot for one sequence.
 struct Slot {
     /// Number of sequences that used this slot before.
@@ -286,7 +296,6 @@ impl SeqTable {
     }
 
     /// A sequence with the groups and the copy queue that its changes affect.
-    #[expect(clippy::type_complexity, reason = "three parts of one struct, borrowed at once")]
     fn seq_mut(&mut self, id: SeqId) -> Result<(&mut Sequence, &mut [Group], &mut Vec<BlockCopy>), Error> {
         let slot = self.slots.get_mut(id.index as usize).filter(|s| s.generation == id.generation);
         let seq = slot.and_then(|s| s.seq.as_mut()).ok_or(Error::NoSequence(id))?;

@@ -383,7 +383,7 @@ mod tests {
         let [user, said] = [Message::user("a"), Message::assistant("b")];
         let call = ToolCall { id: "1".into(), name: "f".into(), arguments: json!({}) };
         let calls = Message { tool_calls: vec![call], ..Message::assistant("") };
-        assert_eq!(end(&[user.clone()]).unwrap(), PromptEnd::Answer);
+        assert_eq!(end(std::slice::from_ref(&user)).unwrap(), PromptEnd::Answer);
         assert_eq!(end(&[user.clone(), said]).unwrap(), PromptEnd::WithinLastMessage);
         assert!(end(&[user, calls]).unwrap_err().message.contains("results are missing"));
     }

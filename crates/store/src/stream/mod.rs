@@ -73,6 +73,12 @@ pub struct Streamed {
     _memory: [Reservation; 3],
 }
 
+impl std::fmt::Debug for Streamed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Streamed").field("sizes", &self.sizes).finish_non_exhaustive()
+    }
+}
+
 impl Streamed {
     /// Takes memory, reads what stays, and measures the disk if there is more than that. `files` should be without maps.
     ///
