@@ -1,16 +1,23 @@
 //! What a waiting user sees: one line on standard error that is overwritten, and nothing if that is no terminal.
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    io::{self, IsTerminal, Write},
+    time::{Duration, Instant},
+};
+
+/// Prompts that are read faster show no progress.
+const DELAY: Duration = Duration::from_millis(300);
 
 /// The line.
 pub(crate) struct Progress {
     enabled: bool,
     shown: bool,
+    start: Instant,
 }
 
 impl Progress {
     pub(crate) fn new() -> Self {
-        Self { enabled: io::stderr().is_terminal(), shown: false }
+        Self { enabled: io::stderr().is_terminal(), shown: false, start: Instant::now() }
     }
 
     /// Whether anybody sees it, for figures that cost something.
@@ -19,10 +26,9 @@ impl Progress {
         self.enabled
     }
 
-    /// Says how far the prompt has been read, tokens.
+    /// Shows how many tokens of the prompt have been read, once that takes a while.
     pub(crate) fn prompt(&mut self, done: usize, total: usize) {
-        // A prompt of one chunk is read before anybody could read about it.
-        if done > 0 && done < total {
+        if done > 0 && done < total && self.start.elapsed() >= DELAY {
             self.busy(&format!("reading the prompt: {done} of {total} tokens"));
         }
     }
