@@ -140,7 +140,7 @@ def test_a_tool_is_called(server: Server):
     fields = {"tools": home_tools(), "options": {"num_predict": 100, "temperature": 0}}
     answer = server.post("/api/chat", model=server.model(), messages=said, stream=False, **fields).json()
     (call,) = answer["message"]["tool_calls"]
-    assert call["function"] == {"name": "set_light", "arguments": {"room": "kitchen", "on": True}}, call
+    assert call["function"] == {"index": 0, "name": "set_light", "arguments": {"room": "kitchen", "on": True}}, call
     assert answer["done_reason"] == "stop" and not answer["message"]["content"].strip(), answer
     lines = list(chat(server, said, stream=True, **fields))
     assert [call.function.name for line in lines for call in line.message.tool_calls or []] == ["set_light"], lines

@@ -255,6 +255,9 @@ fn context(conversation: &Conversation<'_>, contents: Contents, texts: &SpecialT
     let tools = if conversation.tools.is_empty() { json!(null) } else { json!(conversation.tools) };
     // What a caller adds never replaces the conversation.
     let mut context = Map::from_iter([("documents".to_owned(), json!(null))]);
+    // The template of Firefunction fails without it; llama.cpp provides it in the same format.
+    let datetime = conversation.now.and_then(|now| now.format("%b %d %Y").ok());
+    context.extend(datetime.map(|text| ("datetime".to_owned(), json!(text))));
     context.extend(conversation.extra.clone());
     let named = [
         ("bos_token", &texts.bos),

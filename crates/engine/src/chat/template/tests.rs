@@ -42,6 +42,9 @@ fn the_time_is_known_only_if_it_was_said() {
     let (template, now) = (template.unwrap(), Some(DateTime::from_unix(951_827_696)));
     assert_eq!(template.render(&Conversation::default()).unwrap(), "-");
     assert_eq!(template.render(&Conversation { now, ..Conversation::default() }).unwrap(), "29 Feb 2000");
+    let variable = Template::new("{{ datetime|default('-') }}", SpecialTexts::default()).unwrap();
+    assert_eq!(variable.render(&Conversation::default()).unwrap(), "-");
+    assert_eq!(variable.render(&Conversation { now, ..Conversation::default() }).unwrap(), "Feb 29 2000");
 }
 
 #[test]
