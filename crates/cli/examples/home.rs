@@ -1,6 +1,6 @@
 //! How well a model understands commands: `cargo xtask eval-builtin [--cases FILE] [--slice N] [--gate] [--json] …`.
 //!
-//! Each case is a line of JSON (`models/home/test.jsonl`): what was said, perhaps what was said before and which tools there
+//! Each case is a line of JSON (`tools/builtin-model/home/test.jsonl`): what was said, perhaps what was said before and which tools there
 //! are, and the calls that are right. The model answers greedily, held to the grammar of the tools. A case is right if
 //! the calls are these, in this order, with these arguments; where no call is right, any words are.
 
@@ -26,7 +26,7 @@ const USAGE: &str =
     "usage: cargo xtask eval-builtin [--model FILE] [--cases FILE] [--slice N] [--gate] [--show] [--json]
 
   --model FILE   another model than the built-in one
-  --cases FILE   other cases than models/home/test.jsonl
+  --cases FILE   other cases than tools/builtin-model/home/test.jsonl
   --slice N      N cases only, spread evenly over all of them
   --gate         exit code 1 below 90 % of the calls and 80 % of the refusals
   --show         print the cases that went wrong
@@ -150,7 +150,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options> {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let mut options = Options {
         model: root.join("crates/cli/assets/home.gguf"),
-        cases: root.join("models/home/test.jsonl"),
+        cases: root.join("tools/builtin-model/home/test.jsonl"),
         slice: None,
         gate: false,
         show: false,

@@ -1,4 +1,4 @@
-//! What a window forgets: how often the story model (models/stories) recalls a name that it has read so many tokens ago.
+//! What a window forgets: how often the story model (tools/builtin-model/stories) recalls a name that it has read so many tokens ago.
 //!
 //! `cargo run --release --example needle [WINDOW …]` prints a table: distance, and for the full context and each window
 //! (`--window N --sinks 4`) how often the name is more probable than all the other names, by its first token. The names are

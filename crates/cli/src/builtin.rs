@@ -1,6 +1,6 @@
 //! The model that is part of the program: a GGUF file like any other, but for where its bytes are.
 //!
-//! It is trained by the scripts in `models/home`. This file knows its name and its bytes, and nothing of what they
+//! It is trained by the scripts in `tools/builtin-model/home`. This file knows its name and its bytes, and nothing of what they
 //! say.
 
 /// A model in the program.

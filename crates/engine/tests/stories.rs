@@ -1,6 +1,6 @@
 //! The story model against the PyTorch model that it was exported from: the same tokens, the same next words.
 //!
-//! `models/stories/golden.json` holds greedy continuations by the float32 model on the dequantized weights of the file.
+//! `tools/builtin-model/stories/golden.json` holds greedy continuations by the float32 model on the dequantized weights of the file.
 
 use std::{fs, ops::ControlFlow, path::PathBuf};
 
@@ -16,7 +16,7 @@ fn engine() -> Engine {
 }
 
 fn cases() -> Vec<Value> {
-    let golden = fs::read(root().join("models/stories/golden.json")).unwrap();
+    let golden = fs::read(root().join("tools/builtin-model/stories/golden.json")).unwrap();
     let golden: Value = serde_json::from_slice(&golden).unwrap();
     golden["cases"].as_array().unwrap().clone()
 }

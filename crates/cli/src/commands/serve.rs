@@ -24,7 +24,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
     server.run_until_signal().map_err(|error| Failure::Failed(error.to_string()))
 }
 
-/// Tokens of a prompt that the built-in model understands: over 30 commands, a longer talk confuses it (`models/home`).
+/// Tokens of a prompt that the built-in model understands: over 30 commands, a longer talk confuses it (`tools/builtin-model/home`).
 const TALK_WINDOW: usize = 320;
 
 /// The models. Those that are not loaded now are looked at now, so that what is wrong with a file is said at once.

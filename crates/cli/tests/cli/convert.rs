@@ -8,7 +8,7 @@ use crate::program::{Scratch, atta, error_of, model, stdout};
 
 /// The story model as a file: 256 wide, so that every type fits.
 const STORIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/stories.gguf");
-const TEXT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/stories/README.md");
+const TEXT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/builtin-model/stories/README.md");
 
 /// Standard output of a run that may warn.
 fn done(args: &[&str]) -> String {

@@ -1,6 +1,6 @@
 //! The context of the built-in agent: a small window over the talk, behind the system part, which stays.
 //!
-//! Knows tokens of prompts and no model. The figures are those that `models/home` was tried with: over 30 messages it
+//! Knows tokens of prompts and no model. The figures are those that `tools/builtin-model/home` was tried with: over 30 messages it
 //! calls the right tool in 96 of 100 cases, where a context that holds all of them drops to 20 after the first fifteen.
 
 use atta::{

@@ -1,6 +1,6 @@
 """Writes the trained model as GGUF, matrices Q8_0 (or, with --f32, as they are) and norms F32.
 
-    python models/stories/export.py --run DIR --out tests/golden/stories.gguf
+    python tools/builtin-model/stories/export.py --run DIR --out tests/golden/stories.gguf
 """
 
 import argparse
@@ -47,7 +47,7 @@ def main():
     model = loop.load(Path(args.run) / "model.pt")
     w = gguf.GGUFWriter(args.out, "llama")
     w.add_name("atta stories")
-    w.add_description("A very small model that tells little stories in plain English; made by models/stories of atta.")
+    w.add_description("A very small model that tells little stories in plain English; made by tools/builtin-model/stories of atta.")
     gguf_file.add_shape(w, model.config, args.f32)
     add_tokenizer(w, spm.SentencePieceProcessor(model_file=str(Path(args.run) / "tokenizer.model")))
     gguf_file.finish(w, model.state_dict(), model.config, args.f32)

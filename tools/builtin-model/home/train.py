@@ -1,6 +1,6 @@
 """Makes the conversations and stories, the tokenizer and the model, from nothing, with fixed seeds.
 
-    python models/home/train.py --out DIR --minutes 60 [--device cuda|cpu] [--conversations 120000] [--stories 30000]
+    python tools/builtin-model/home/train.py --out DIR --minutes 60 [--device cuda|cpu] [--conversations 120000] [--stories 30000]
 
 Writes into DIR: tokenizer.json, model.pt (config and weights), log.jsonl. The learning rate follows the clock, so that
 the time given is the time used; two runs of the same length differ only as far as the machine's speed differs.

@@ -1,6 +1,6 @@
 """Writes the mean of trained models, weight by weight, where `export.py` finds it.
 
-    python models/home/average.py --out DIR MODEL MODEL [MODEL ...]
+    python tools/builtin-model/home/average.py --out DIR MODEL MODEL [MODEL ...]
 
 Each MODEL is a model.pt or a GGUF file; one that has fewer blocks than another grows as in training. Two that have gone
 different ways from the same weights have noise of their own, of which the mean has less: it is better than both (README.md).

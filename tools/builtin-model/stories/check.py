@@ -1,6 +1,6 @@
 """Reads the GGUF file back, runs it in float32 and writes what the engine's tests compare with.
 
-    python models/stories/check.py --gguf tests/golden/stories.gguf --run DIR --golden models/stories/golden.json
+    python tools/builtin-model/stories/check.py --gguf tests/golden/stories.gguf --run DIR --golden tools/builtin-model/stories/golden.json
 
 The weights are the dequantized ones of the file, so the golden tells of the engine and not of the quantization.
 """

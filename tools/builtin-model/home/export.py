@@ -1,6 +1,6 @@
 """Writes the trained model as GGUF, matrices Q8_0 (or, with --f32, as they are) and norms F32.
 
-    python models/home/export.py --run DIR --out crates/cli/assets/home.gguf
+    python tools/builtin-model/home/export.py --run DIR --out crates/cli/assets/home.gguf
 """
 
 import argparse
@@ -44,7 +44,7 @@ def main():
     model = loop.load(Path(args.run) / "model.pt")
     w = gguf.GGUFWriter(args.out, "llama")
     w.add_name("atta home")
-    w.add_description("A very small model that runs a house by calling tools, and tells little stories; made by models/home of atta.")
+    w.add_description("A very small model that runs a house by calling tools, and tells little stories; made by tools/builtin-model/home of atta.")
     gguf_file.add_shape(w, model.config, args.f32)
     add_tokenizer(w, Path(args.run) / "tokenizer.json")
     gguf_file.finish(w, model.state_dict(), model.config, args.f32)

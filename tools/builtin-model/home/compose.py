@@ -27,7 +27,7 @@ sys.path.append(str(HERE.parent / "stories"))
 import generate  # noqa: E402
 import lexicon  # noqa: E402
 
-TOOLS = [tool["name"] for tool in json.loads((HERE.parents[1] / "examples/home/tools.json").read_text())]
+TOOLS = [tool["name"] for tool in json.loads((HERE.parents[2] / "examples/home/tools.json").read_text())]
 # How often each module is asked for a request; what it makes of that is its own affair.
 MODULES = {lights: 17, devices: 17, timers: 11, alarms: 15, weather: 11, music: 17, lists: 14, arithmetic: 14}
 FOLLOWS = {name: follow for module in MODULES for name, follow in getattr(module, "FOLLOWS", {}).items()}

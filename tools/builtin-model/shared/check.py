@@ -1,4 +1,4 @@
-"""Tests of packing and choosing: `python models/shared/check.py` (a few seconds; needs PyTorch, so CI does not run it)."""
+"""Tests of packing and choosing: `python tools/builtin-model/shared/check.py` (a few seconds; needs PyTorch, so CI does not run it)."""
 
 from dataclasses import replace
 

@@ -1,6 +1,6 @@
 """Writes cases for `cargo xtask eval-builtin` out of conversations that were not trained on.
 
-    python models/home/cases.py --count 500 > generated.jsonl
+    python tools/builtin-model/home/cases.py --count 500 > generated.jsonl
 """
 
 import argparse

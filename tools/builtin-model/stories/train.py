@@ -1,6 +1,6 @@
 """Makes the data, the tokenizer and the model, from nothing, with fixed seeds.
 
-    python models/stories/train.py --out DIR --minutes 7 [--device cuda|cpu] [--stories 240000]
+    python tools/builtin-model/stories/train.py --out DIR --minutes 7 [--device cuda|cpu] [--stories 240000]
 
 Writes into DIR: tokenizer.model, model.pt (config and weights), log.jsonl, samples.txt. The learning rate follows the
 clock, so that the time given is the time used; two runs of the same length differ in the last digits only as far as
