@@ -425,7 +425,7 @@ def test_a_browser_may_ask_before_it_sends_a_key(server: Server):
     asked = {"origin": "https://chat.example", "access-control-request-method": "POST", "access-control-request-headers": "authorization,content-type"}
     with server.another("--api-key", "k") as keyed:
         answer = httpx.options(f"{keyed.api}/chat/completions", headers=asked)
-        assert answer.status_code == 200 and answer.headers["access-control-allow-headers"] == "authorization,content-type"
+        assert answer.status_code == 204 and answer.headers["access-control-allow-headers"] == "authorization,content-type"
         answer = httpx.get(f"{keyed.api}/models", headers={"origin": "https://chat.example", "authorization": "Bearer k"})
         assert answer.status_code == 200 and answer.headers["access-control-allow-origin"] == "*", answer.headers
     refused = refusal_of(server, "--port", "0", "--allow-origin", "*")

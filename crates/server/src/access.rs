@@ -146,7 +146,7 @@ impl Readers {
 
     /// The answer to a browser that asks whether a page may send a request. It brings no key; the request itself will.
     pub(crate) fn preflight(&self, asked: &HeaderMap) -> Response {
-        let mut response = StatusCode::OK.into_response();
+        let mut response = StatusCode::NO_CONTENT.into_response();
         let headers = response.headers_mut();
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
         headers.insert(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE);

@@ -150,7 +150,7 @@ fn apps_may_use_a_server_without_keys_and_every_page_one_with_keys() {
     let keyed = Running::start(ServerOptions { api_keys: vec!["secret".to_owned()], ..options() });
     let asked = "origin: https://site.example\r\naccess-control-request-method: POST\r\naccess-control-request-headers: authorization";
     let preflight = raw(&keyed, &format!("OPTIONS /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n{asked}"), b"");
-    assert!(preflight.starts_with("HTTP/1.1 200") && preflight.contains("allow-headers: authorization"), "{preflight}");
+    assert!(preflight.starts_with("HTTP/1.1 204") && preflight.contains("allow-headers: authorization"), "{preflight}");
     let answer = get(&keyed, "/v1/models", "origin: https://site.example\r\nauthorization: Bearer secret");
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("access-control-allow-origin: *"), "{answer}");
     let wrong = get(&keyed, "/v1/models", "origin: https://site.example");
