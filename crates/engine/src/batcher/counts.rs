@@ -1,26 +1,26 @@
-//! What a batcher has done.
+//! Statistics of a batcher.
 
-/// What a batcher has done so far.
+/// Statistics of a batcher since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Steps.
     pub n_steps: u64,
-    /// Tokens of prompts that were evaluated.
+    /// Prompt tokens evaluated.
     pub n_read: u64,
-    /// Tokens of prompts that a kept or a running sequence had evaluated.
+    /// Prompt tokens reused from slots.
     pub n_reused: u64,
-    /// Tokens of prompts that came from the disk.
+    /// Prompt tokens restored from the prompt cache.
     pub n_restored: u64,
-    /// Tokens that were written.
+    /// Tokens generated.
     pub n_written: u64,
-    /// Jobs that lost their place for want of room, and were read again later.
+    /// Jobs preempted because the KV pool was full.
     pub n_preempted: u64,
-    /// Kept sequences that were given up for want of room.
+    /// Cached prefixes evicted because the KV pool was full.
     pub n_evicted: u64,
 }
 
 impl Counts {
-    /// Of two batchers.
+    /// Adds the statistics of another batcher.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {

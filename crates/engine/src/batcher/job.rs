@@ -1,4 +1,4 @@
-//! A job: what is asked for, how far it is, and what came of it.
+//! A job: its request, progress and result.
 
 use std::{
     ops::{ControlFlow, Range},
@@ -15,12 +15,11 @@ use crate::{
     writer::{Past, Writer},
 };
 
-/// Which job; no two of a batcher have the same.
+/// Id of a job, unique within its batcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JobId(pub u64);
 
-/// A text to be written after a prompt, or a prompt that is only to be read. It is made before it is submitted, since a
-/// grammar takes time to make.
+/// A generation or embedding request. Created before submission, since compiling a grammar takes time.
 pub struct Job {
     pub(super) prompt: Vec<u32>,
     priority: u8,
@@ -36,72 +35,72 @@ impl std::fmt::Debug for Job {
     }
 }
 
-/// What comes of the text of a job.
+/// What a job produces.
 enum Work {
-    /// More of it.
+    /// Text.
     Write(Box<Writer>),
-    /// A vector.
+    /// An embedding.
     Pool(Pooled),
 }
 
 impl Job {
-    /// After the tokens of `prompt`.
+    /// Creates a job that generates text after `prompt`.
     ///
     /// # Errors
-    /// A sampler setting out of range, a constraint that cannot be kept to, memory that the budget does not grant.
+    /// A sampling parameter out of range, an unsupported constraint, an exceeded memory budget.
     pub fn new(engine: &Engine, prompt: Vec<u32>, options: &GenerateOptions) -> Result<Self, Error> {
         Ok(Self { prompt, priority: 0, work: Work::Write(Box::new(Writer::new(engine, options)?)) })
     }
 
-    /// The tokens of `prompt` as a vector, which is told of once, by [`Update::Embedding`].
+    /// Creates a job that embeds `prompt`; the result is one [`Update::Embedding`].
     pub fn embedding(prompt: Vec<u32>, pooling: Pooling) -> Self {
         Self { prompt, priority: 0, work: Work::Pool(Pooled::new(pooling)) }
     }
 
-    /// Tokens of its prompt.
+    /// Prompt tokens.
     pub fn n_prompt(&self) -> usize {
         self.prompt.len()
     }
 
-    /// Lets it go before those of a lower priority while it waits; 0 without this.
+    /// Sets the priority in the queue (default 0; higher goes first).
     #[must_use]
     pub fn with_priority(self, priority: u8) -> Self {
         Self { priority, ..self }
     }
 }
 
-/// How a job went.
+/// Result of a finished job.
 #[derive(Clone, Debug)]
 pub struct Done {
     /// Why it ended.
     pub finish_reason: FinishReason,
-    /// The stop string that ended it, if one did.
+    /// The stop string that ended it, if any.
     pub stop: Option<String>,
-    /// Tokens of the prompt.
+    /// Prompt tokens.
     pub n_prompt: usize,
-    /// Tokens of the prompt that did not have to be evaluated.
+    /// Prompt tokens reused from a cached prefix.
     pub n_cached: usize,
-    /// Tokens chosen, one that ended the text included.
+    /// Generated tokens, including an end-of-text token.
     pub n_generated: usize,
-    /// Bytes of text behind the last token that nobody has chosen: what made a constrained text complete.
+    /// Bytes appended after the last token to complete a constrained text.
     pub n_closing_bytes: usize,
-    /// From the submission until its prompt began to be read.
+    /// Time in the queue.
     pub queue_time: Duration,
-    /// From then on to the first token.
+    /// Time from then to the first token.
     pub prefill_time: Duration,
-    /// From the first token to the last.
+    /// Time from the first token to the last.
     pub decode_time: Duration,
 }
 
-/// A job under way.
+/// A queued or running job.
 pub(super) struct Running {
     pub(super) id: JobId,
     priority: u8,
     work: Work,
-    /// Prompt and what was written; all of it has to be evaluated before the next token is chosen.
+    /// Prompt and generated tokens; all must be evaluated before the next token is sampled.
     pub(super) text: Vec<u32>,
     pub(super) n_prompt: usize,
-    /// Tokens that the last step has taken off the end of the text, after they were evaluated.
+    /// Evaluated tokens that the last step rolled back.
     pub(super) n_cut: usize,
     n_cached: usize,
     n_closing_bytes: usize,
@@ -127,12 +126,12 @@ impl Running {
         }
     }
 
-    /// What comes first in the queue is smaller.
+    /// Queue order; smaller goes first.
     pub(super) fn order(&self) -> (u8, JobId) {
         (u8::MAX - self.priority, self.id)
     }
 
-    /// Notes that it has a place, with so many tokens evaluated already.
+    /// Records that the job got a slot with `n_cached` tokens evaluated.
     pub(super) fn begin(&mut self, n_cached: usize) {
         if let Work::Pool(pooled) = &mut self.work {
             pooled.restart();
@@ -160,12 +159,12 @@ impl Running {
         }
     }
 
-    /// Whether nothing is written.
+    /// Whether it is an embedding request.
     pub(super) fn is_only_read(&self) -> bool {
         matches!(self.work, Work::Pool(_))
     }
 
-    /// Whether it may begin with what was evaluated for another one.
+    /// Whether it may start from a cached prefix.
     pub(super) fn may_share(&self) -> bool {
         match &self.work {
             Work::Write(_) => true,
@@ -173,7 +172,7 @@ impl Running {
         }
     }
 
-    /// What the token at this position of the text is evaluated for.
+    /// The result wanted from the row at this position.
     pub(super) fn want(&self, pos: usize) -> Want {
         let n = self.text.len();
         match &self.work {
@@ -183,7 +182,7 @@ impl Running {
         }
     }
 
-    /// Takes in what was wanted besides logits of rows that were evaluated, of which the first is at `pos` of the text.
+    /// Pools the hidden states of evaluated rows, of which the first is at `pos` of the text.
     pub(super) fn take_in(&mut self, engine: &Engine, out: &Output, rows: Range<usize>, pos: usize) {
         let n = self.text.len();
         let Work::Pool(pooled) = &mut self.work else { return };
@@ -194,8 +193,7 @@ impl Running {
         }
     }
 
-    /// Goes on after the whole text, whose last row in `out` is `row`: chooses what follows, or tells of the vector. Why it has
-    /// ended, if it has.
+    /// Samples the next token from row `row` of `out`, or reports the embedding. Returns the finish reason, if any.
     pub(super) fn go_on(
         &mut self,
         out: &Output,
@@ -222,7 +220,7 @@ impl Running {
         self.n_cut = writer.cut();
         self.text.truncate(self.text.len() - self.n_cut);
         let (ended, room) = (ended?, n_ctx - self.text.len());
-        // What is pending now has to have a place, too.
+        // Pending tokens need positions, too.
         let Some(reason) = ended.or_else(|| writer.is_at_length(room).then_some(FinishReason::Length)) else {
             self.text.extend_from_slice(writer.pending());
             return Ok(None);
@@ -230,7 +228,7 @@ impl Running {
         self.end(reason, &mut on_event).map(Some)
     }
 
-    /// A constrained text without a short end stays as it is: an error would cost its client all of it.
+    /// Ends the text. A constrained text without a short end stays cut: an error would lose all of it.
     pub(super) fn end(&mut self, reason: FinishReason, on_event: &mut OnEvent<'_>) -> Result<FinishReason, Error> {
         let Work::Write(writer) = &mut self.work else { return Ok(reason) };
         match writer.end(reason, on_event) {
@@ -262,7 +260,7 @@ impl Running {
     }
 }
 
-/// Tells that the prompt has been read; a reason if nothing is to be written after it.
+/// Reports the end of prefill. Returns a finish reason if nothing is to be generated.
 fn begin_writing(writer: &Writer, n_prompt: usize, room: usize, on_event: &mut OnEvent<'_>) -> Option<FinishReason> {
     if on_event(Event::Prompt { done: n_prompt, total: n_prompt }).is_break() {
         return Some(FinishReason::Interrupted);

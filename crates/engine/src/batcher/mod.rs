@@ -1,18 +1,17 @@
-//! Many texts at once: jobs come and go, and each step computes rows of all of them.
+//! Continuous batching: a scheduler for many jobs on one executor.
 //!
-//! Knows no threads, no network and no deadlines: whoever owns a [`Batcher`] calls [`step`](Batcher::step) while there is
-//! work, and hears what came of it. The one idea: a job is a text of which some tokens have been evaluated. One that
-//! writes is a token or two ahead, one whose prompt is read a thousand; a step brings each as far as its share of rows goes,
-//! writers first. A sequence whose job has ended stays until its room is needed, and whoever begins with the same tokens
-//! begins with a fork of it.
+//! A job is a text of which some tokens have been evaluated: a decoding job is a token or two ahead, a prefilling one up to
+//! its whole prompt. Each [`step`](Batcher::step) fills batches with rows of all jobs, decoding first. When a job ends, its
+//! sequence stays in its slot as a cached prefix until the KV pool needs room; a new job with the same first tokens forks it.
 //!
-//! Logits do not depend on what else is in a batch, so a text is the same, bit for bit, as if it had been written alone.
+//! The scheduler has no threads, network or deadlines: the owner calls `step` while there is work, and receives events.
+//! Logits do not depend on the rest of a batch, so each text is bit-equal to one that is written alone.
 
 mod counts;
+mod disk_tier;
 mod job;
-mod pace;
-mod seats;
-mod shelf;
+mod prefill_budget;
+mod slots;
 #[cfg(test)]
 mod tests;
 
@@ -30,67 +29,67 @@ pub use counts::Counts;
 pub use job::{Done, Job, JobId};
 
 use crate::{Engine, Error, Event, FinishReason, PromptCache, SessionOptions, session::logits_bytes};
+use disk_tier::DiskTier;
 use job::Running;
-use pace::Pace;
-use seats::{Beginning, Seats, Source};
-use shelf::Shelf;
+use prefill_budget::PrefillBudget;
+use slots::{CachedPrefix, PrefixMatch, SlotTable};
 
-/// Positions that are kept free for each text under way when another one begins.
+/// Positions of the KV pool reserved per running job when another one is admitted.
 const SPARE: usize = 32;
-/// Hidden states of a step; a text of which more are wanted is read in smaller chunks.
+/// Hidden states per batch; embedding requests that want more are evaluated in smaller chunks.
 const MAX_HIDDEN_BYTES: usize = 1 << 20;
 
-/// What a batcher is made for.
+/// Configuration of a batcher.
 #[derive(Clone, Debug)]
 pub struct BatcherOptions {
-    /// The length and the types of each text; `n_forks` and one more are the sequences that there are, those of texts under way
-    /// and those that are kept for texts that begin the same way, and `n_contexts` is the room that they share.
+    /// Context length and KV types. `n_forks + 1` is the number of slots (running jobs and cached prefixes), `n_contexts` the
+    /// size of the KV pool that they share.
     pub session: SessionOptions,
-    /// Texts that are read or written at the same time; not more than there are sequences.
+    /// Maximum number of running jobs; at most the number of slots.
     pub n_jobs: usize,
-    /// How long those that write may have to wait for those that are read, about.
+    /// Target for the longest pause between two tokens of a decoding job while prompts are prefilled.
     pub max_gap: Duration,
-    /// A directory for texts that make room for others, and that come back when one begins the same way.
+    /// Directory of the prompt cache, to which evicted prefixes are saved and from which they are restored.
     pub cache: Option<Arc<PromptCache>>,
 }
 
-/// What is told of a job.
+/// An event of a job.
 #[derive(Clone, Copy, Debug)]
 pub enum Update<'a> {
-    /// As a session would tell of it.
+    /// An event as in a session.
     Event(Event<'a>),
-    /// The vector of a text that was only to be read, of length 1, `[d_model]`; its end comes next.
+    /// The embedding of the text, `[d_model]`, of length 1; `Done` follows.
     Embedding(&'a [f32]),
-    /// It has come to its end.
+    /// The job is complete.
     Done(&'a Done),
-    /// It has failed, and is no more.
+    /// The job failed and was removed.
     Failed(&'a Error),
 }
 
-/// Whoever hears of jobs; to break is to cancel that job.
+/// Callback for events; `Break` cancels the job.
 pub type OnUpdate<'a> = dyn FnMut(JobId, Update<'_>) -> ControlFlow<()> + 'a;
 
-/// Jobs, their sequences, and the executor that they share.
+/// Jobs, their slots, and the executor that they share.
 pub struct Batcher {
     engine: Engine,
     executor: Box<dyn Executor>,
     n_ctx: usize,
     n_batch: usize,
-    seats: Seats,
-    shelf: Option<Shelf>,
+    slots: SlotTable,
+    disk_tier: Option<DiskTier>,
     queue: VecDeque<Running>,
     next_id: u64,
-    pace: Pace,
+    prefill_budget: PrefillBudget,
     counts: Counts,
     batch: Batch,
     out: Output,
     /// Row ranges of `batch` by slot.
-    shares: Vec<Share>,
+    spans: Vec<RowSpan>,
     /// Batches in flight, oldest first.
     flights: VecDeque<Flight>,
     /// Empty lists to be reused.
-    spare_shares: Vec<Vec<Share>>,
-    /// Rows of a step that may want hidden states.
+    spare_spans: Vec<Vec<RowSpan>>,
+    /// Rows per batch that may want hidden states.
     n_hidden: usize,
     _logits_memory: Reservation,
 }
@@ -108,25 +107,25 @@ impl std::fmt::Debug for Batcher {
 }
 
 /// The rows of a job in a batch.
-struct Share {
-    seat: usize,
+struct RowSpan {
+    slot: usize,
     rows: Range<usize>,
 }
 
 /// A batch in flight.
 struct Flight {
     ticket: Ticket,
-    shares: Vec<Share>,
+    spans: Vec<RowSpan>,
     n_rows: usize,
     /// Time that submitting took.
     time: Duration,
 }
 
 impl Batcher {
-    /// An executor of its own, with memory for all that may come.
+    /// Creates a batcher with an executor of its own and all of its memory.
     ///
     /// # Errors
-    /// Memory that the budget does not grant, sizes of nothing.
+    /// The memory budget is exceeded, or a size is 0.
     pub fn new(engine: &Engine, options: &BatcherOptions) -> Result<Self, Error> {
         let planned = engine.planned_session(&options.session)?;
         let n_jobs = options.n_jobs;
@@ -135,7 +134,7 @@ impl Batcher {
             return Err(ModelError::Options(why).into());
         }
         if planned.n_batch < 2 {
-            // Who writes and who reads would have to take turns.
+            // Decoding and prefill could not share a batch.
             return Err(ModelError::Options("many texts and batches of one row".to_owned()).into());
         }
         let executor = engine.backend().open(engine.model().clone(), &planned.size(), engine.budget())?;
@@ -147,29 +146,30 @@ impl Batcher {
         let (planned, n_jobs) = (engine.planned_session(&options.session)?, options.n_jobs);
         let logits = logits_bytes(engine.spec()).saturating_mul(n_jobs as u64);
         let logits_memory = engine.budget().reserve("logits", logits)?;
-        let shelf = options.cache.clone().map(|cache| Shelf::new(engine, executor.as_mut(), cache)).transpose()?;
+        let disk_tier =
+            options.cache.clone().map(|cache| DiskTier::new(engine, executor.as_mut(), cache)).transpose()?;
         Ok(Self {
             executor,
-            shelf,
+            disk_tier,
             engine: engine.clone(),
             n_ctx: planned.n_ctx,
             n_batch: planned.n_batch,
-            seats: Seats::new(n_jobs, planned.n_seqs),
+            slots: SlotTable::new(n_jobs, planned.n_seqs),
             queue: VecDeque::new(),
             next_id: 0,
-            pace: Pace::new(options.max_gap),
+            prefill_budget: PrefillBudget::new(options.max_gap),
             counts: Counts::default(),
             batch: Batch::default(),
             out: Output::default(),
-            shares: Vec::new(),
+            spans: Vec::new(),
             flights: VecDeque::new(),
-            spare_shares: Vec::new(),
+            spare_spans: Vec::new(),
             n_hidden: (MAX_HIDDEN_BYTES / (4 * engine.spec().d_model)).max(1),
             _logits_memory: logits_memory,
         })
     }
 
-    /// Puts a job at the end of the queue; those of a higher priority go first.
+    /// Queues a job, behind all jobs of the same or a higher priority.
     ///
     /// # Errors
     /// [`Error::PromptTooLong`], [`Error::EmptyPrompt`], a token that the model does not have.
@@ -190,48 +190,48 @@ impl Batcher {
         Ok(id)
     }
 
-    /// Ends a job wherever it is; nothing more is told of it. Its text stays for those that begin the same way.
+    /// Cancels a job without further events. Its evaluated tokens stay cached.
     pub fn cancel(&mut self, id: JobId) {
         self.queue.retain(|job| job.id != id);
-        if let Some(seat) = self.seats.find(id) {
-            self.seats.leave(seat);
+        if let Some(slot) = self.slots.find(id) {
+            self.slots.retire(slot);
         }
     }
 
-    /// Ends a job wherever it is, as if it had come to its length.
+    /// Ends a job as if it had reached its length limit.
     pub fn finish(&mut self, id: JobId, on_update: &mut OnUpdate<'_>) {
         let queued = self.queue.iter().position(|job| job.id == id).and_then(|i| self.queue.remove(i));
         if let Some(mut job) = queued {
             finish(&mut job, on_update);
-        } else if let Some(seat) = self.seats.find(id) {
-            if let Some(job) = &mut self.seats.at_mut(seat).job {
+        } else if let Some(slot) = self.slots.find(id) {
+            if let Some(job) = &mut self.slots.at_mut(slot).job {
                 finish(job, on_update);
             }
-            self.seats.leave(seat);
+            self.slots.retire(slot);
         }
     }
 
-    /// Whether there is nothing to do.
+    /// Whether there is no job and no batch in flight.
     pub fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.seats.n_running() == 0 && self.flights.is_empty()
+        self.queue.is_empty() && self.slots.n_running() == 0 && self.flights.is_empty()
     }
 
-    /// Jobs that have not begun, or were taken their place.
+    /// Queued jobs, including preempted ones.
     pub fn n_waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// Jobs under way.
+    /// Running jobs.
     pub fn n_running(&self) -> usize {
-        self.seats.n_running()
+        self.slots.n_running()
     }
 
-    /// Positions that have keys and values, shared ones once, in whole blocks; and how many there may be.
+    /// Positions of the KV pool in use (shared blocks count once) and in total, in whole blocks.
     pub fn n_positions(&self) -> (usize, usize) {
         self.executor.seqs().n_positions()
     }
 
-    /// What has been done so far.
+    /// Statistics so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -241,7 +241,7 @@ impl Batcher {
         &self.engine
     }
 
-    /// Positions that a text may have.
+    /// Maximum positions of a text.
     pub fn n_ctx(&self) -> usize {
         self.n_ctx
     }
@@ -249,8 +249,7 @@ impl Batcher {
     /// Admits jobs, submits batches up to the executor's depth, collects the oldest one and advances its jobs.
     ///
     /// # Errors
-    /// A step that failed, as one does that cannot read its weights; all jobs are as before. What goes wrong with one job is
-    /// told of that job.
+    /// A failed step, for example because weights cannot be read; all jobs are as before. Errors of a single job are events.
     pub fn step(&mut self, on_update: &mut OnUpdate<'_>) -> Result<(), Error> {
         self.admit();
         let sent = self.send();
@@ -268,15 +267,15 @@ impl Batcher {
         if let Err(error) = self.executor.collect(flight.ticket, &mut self.out) {
             // The executor has dropped all later batches, too.
             self.flights.clear();
-            self.seats.lost_all();
+            self.slots.drop_all_in_flight();
             return Err(error.into());
         }
-        self.pace.note(flight.time + start.elapsed(), flight.n_rows);
+        self.prefill_budget.note(flight.time + start.elapsed(), flight.n_rows);
         self.counts.n_steps += 1;
-        for share in flight.shares.drain(..) {
-            self.go_on(share, on_update);
+        for span in flight.spans.drain(..) {
+            self.go_on(span, on_update);
         }
-        self.spare_shares.push(flight.shares);
+        self.spare_spans.push(flight.spans);
         Ok(())
     }
 
@@ -292,38 +291,38 @@ impl Batcher {
                 Ok(ticket) => {
                     let time = start.elapsed();
                     let n_rows = self.batch.rows.len();
-                    let shares = std::mem::replace(&mut self.shares, self.spare_shares.pop().unwrap_or_default());
-                    shares.iter().for_each(|share| self.seats.at_mut(share.seat).sent(share.rows.len()));
-                    self.flights.push_back(Flight { ticket, shares, n_rows, time });
+                    let spans = std::mem::replace(&mut self.spans, self.spare_spans.pop().unwrap_or_default());
+                    spans.iter().for_each(|span| self.slots.at_mut(span.slot).submitted(span.rows.len()));
+                    self.flights.push_back(Flight { ticket, spans, n_rows, time });
                 }
                 // Jobs in flight cannot be preempted; collecting them may free blocks.
                 Err(ModelError::OutOfBlocks) if !self.flights.is_empty() => break,
-                Err(ModelError::OutOfBlocks) => self.make_room()?,
+                Err(ModelError::OutOfBlocks) => self.free_blocks()?,
                 Err(error) => return Err(error.into()),
             }
         }
         Ok(())
     }
 
-    /// Gives places to those who wait, in the order of the queue, as long as there is room for what has to be read. One that begins
-    /// like a prompt that is just being read waits for it, because it can take over more of it later than now.
+    /// Admits queued jobs in order while the KV pool has room for their prompts. A job whose prompt starts like one that is
+    /// being prefilled waits for it, in order to reuse more of it.
     fn admit(&mut self) {
-        if self.seats.has_leaving() {
+        if self.slots.has_retiring() {
             // Their sequences cannot be changed before their rows are collected.
             return;
         }
         let mut i = 0;
-        while i < self.queue.len() && self.seats.has_place() {
+        while i < self.queue.len() && self.slots.may_admit() {
             let job = &self.queue[i];
             let text = &job.text;
             let beginning = match job.may_share() {
-                true => self.seats.beginning(text, self.executor.as_ref()),
-                false => Beginning::Now(None),
+                true => self.slots.match_prefix(text, self.executor.as_ref()),
+                false => PrefixMatch::Now(None),
             };
             match beginning {
-                Beginning::Later => i += 1,
-                Beginning::Now(from) => {
-                    if !self.clear_room(text.len() - from.map_or(0, |from| from.n), from) {
+                PrefixMatch::Later => i += 1,
+                PrefixMatch::Now(from) => {
+                    if !self.reserve_blocks(text.len() - from.map_or(0, |from| from.n), from) {
                         return;
                     }
                     self.begin(i, from);
@@ -332,25 +331,25 @@ impl Batcher {
         }
     }
 
-    /// Gives the job at a place of the queue a sequence, with what there is of its text in memory or, if that is more, on disk.
-    fn begin(&mut self, i: usize, from: Option<Source>) {
+    /// Starts queued job `i` in a slot, from the longest cached prefix in memory or on disk.
+    fn begin(&mut self, i: usize, from: Option<CachedPrefix>) {
         let (job, n) = (&self.queue[i], from.map_or(0, |from| from.n));
         let n_text = job.text.len();
-        let shelf = self.shelf.as_mut().filter(|_| job.may_share());
-        let mut found = shelf.map_or_else(Vec::new, |shelf| shelf.find(&job.text, n));
-        // It takes the place of what is in memory, which may go if that is all that is in its way.
-        let beside = from.filter(|_| self.seats.n_running() > 0);
-        if !found.is_empty() && !self.clear_room(n_text, beside) {
+        let disk_tier = self.disk_tier.as_mut().filter(|_| job.may_share());
+        let mut found = disk_tier.map_or_else(Vec::new, |disk_tier| disk_tier.find(&job.text, n));
+        // The on-disk prefix replaces the in-memory one, which may be evicted to make room for it.
+        let beside = from.filter(|_| self.slots.n_running() > 0);
+        if !found.is_empty() && !self.reserve_blocks(n_text, beside) {
             found.clear();
         }
         let from = from.filter(|_| found.is_empty());
-        self.make_ready(from);
+        self.ensure_slot(from);
         let job = self.queue.remove(i).expect("it was just looked at");
-        let seat = self.seats.sit(job, from, self.executor.as_mut());
-        let place = self.seats.at_mut(seat);
+        let slot = self.slots.acquire(job, from, self.executor.as_mut());
+        let place = self.slots.at_mut(slot);
         self.counts.n_reused += place.n_done as u64;
-        if let Some(shelf) = self.shelf.as_mut().filter(|_| !found.is_empty()) {
-            let n = shelf.fill((self.executor.as_mut(), place.seq), found, place.text());
+        if let Some(disk_tier) = self.disk_tier.as_mut().filter(|_| !found.is_empty()) {
+            let n = disk_tier.fill((self.executor.as_mut(), place.seq), found, place.text());
             place.restored(n);
             self.counts.n_restored += n as u64;
         }
@@ -359,95 +358,95 @@ impl Batcher {
         }
     }
 
-    /// Sees that there is a sequence for a text that begins there.
-    fn make_ready(&mut self, from: Option<Source>) {
+    /// Ensures a slot for a job that starts from this prefix.
+    fn ensure_slot(&mut self, from: Option<CachedPrefix>) {
         match from {
-            Some(source) if self.seats.may_take_over(source) => {
-                if source.n < self.seats.at(source.seat).n_done {
-                    self.save(source.seat);
+            Some(source) if self.slots.may_reuse(source) => {
+                if source.n < self.slots.at(source.slot).n_done {
+                    self.save(source.slot);
                 }
             }
-            _ if self.seats.has_free_seat() => {}
-            _ => drop(self.evict(from.map(|from| from.seat))),
+            _ if self.slots.has_free_slot() => {}
+            _ => drop(self.evict(from.map(|from| from.slot))),
         }
     }
 
-    /// Gives up the kept sequence that was used longest ago, but not that in seat `but`; whether there was one.
+    /// Evicts the least recently used cached prefix except slot `but`; `false` if there is none.
     fn evict(&mut self, but: Option<usize>) -> bool {
-        let Some(seat) = self.seats.oldest_kept(but) else { return false };
-        self.save(seat);
-        self.seats.vacate(seat, self.executor.as_mut());
+        let Some(slot) = self.slots.oldest_cached(but) else { return false };
+        self.save(slot);
+        self.slots.release(slot, self.executor.as_mut());
         self.counts.n_evicted += 1;
         true
     }
 
-    /// Puts what a sequence holds on disk, if there is a place for that and it is not there.
-    fn save(&mut self, seat: usize) {
-        let Some(shelf) = &mut self.shelf else { return };
-        let place = self.seats.at_mut(seat);
-        if place.unsaved().is_some_and(|tokens| shelf.save((self.executor.as_ref(), place.seq), tokens)) {
+    /// Saves the prefix of a slot to the prompt cache, if there is one and it lacks the prefix.
+    fn save(&mut self, slot: usize) {
+        let Some(disk_tier) = &mut self.disk_tier else { return };
+        let place = self.slots.at_mut(slot);
+        if place.unsaved().is_some_and(|tokens| disk_tier.save((self.executor.as_ref(), place.seq), tokens)) {
             place.saved();
         }
     }
 
-    /// Puts all kept texts on disk, for those who begin the same way after this batcher is gone.
+    /// Saves all cached prefixes to the prompt cache, for later processes.
     pub fn save_kept(&mut self) {
-        if let Some(shelf) = &self.shelf {
-            shelf.try_again();
+        if let Some(disk_tier) = &self.disk_tier {
+            disk_tier.try_again();
         }
-        self.seats.kept().into_iter().for_each(|seat| self.save(seat));
+        self.slots.kept().into_iter().for_each(|slot| self.save(slot));
     }
 
-    /// What was wrong with the directory of texts or files in it, a line for each, since this was asked last.
+    /// Drains warnings about the prompt cache, one line each.
     pub fn take_notes(&mut self) -> Vec<String> {
-        self.shelf.as_mut().map_or_else(Vec::new, Shelf::take_notes)
+        self.disk_tier.as_mut().map_or_else(Vec::new, DiskTier::take_notes)
     }
 
-    /// Gives up kept sequences until there is room for so many positions, and some for those who write; whether there is. One text
-    /// alone always has room.
-    fn clear_room(&mut self, n: usize, from: Option<Source>) -> bool {
+    /// Evicts cached prefixes until the KV pool has room for `n` positions and a reserve for decoding; `false` if it cannot.
+    /// A single job always fits.
+    fn reserve_blocks(&mut self, n: usize, from: Option<CachedPrefix>) -> bool {
         loop {
             let (n_taken, n_all) = self.executor.seqs().n_positions();
-            let n_spare = (self.seats.n_running() + 1) * SPARE;
+            let n_spare = (self.slots.n_running() + 1) * SPARE;
             if n_all - n_taken >= n.saturating_add(n_spare) {
                 return true;
             }
-            if !self.evict(from.map(|from| from.seat)) {
-                return self.seats.n_running() == 0;
+            if !self.evict(from.map(|from| from.slot)) {
+                return self.slots.n_running() == 0;
             }
         }
     }
 
-    /// The rows of a batch: first of all who write, the longest waiting first, then of prompts, as many as the gap allows. A quarter
-    /// of the rows is theirs in any case. Decoding jobs are spread over the batches in flight.
+    /// Fills the batch: decoding jobs first (longest-waiting first), then prefill rows within the latency budget. Prefill
+    /// always gets at least a quarter. Decoding jobs are spread over the batches in flight.
     fn fill(&mut self) {
         self.batch.clear();
-        self.shares.clear();
-        let (writing, reading) = self.seats.in_turn();
+        self.spans.clear();
+        let (writing, reading) = self.slots.by_turn();
         let n_batch = self.n_batch;
         let mut left = if reading.is_empty() { n_batch } else { n_batch - n_batch.div_ceil(4) };
         let n_writers = writing.len().div_ceil(self.executor.depth());
-        let ready = writing.into_iter().filter(|&seat| !self.seats.at(seat).rest().is_empty());
-        for seat in ready.take(n_writers).collect::<Vec<_>>() {
-            left -= self.give(seat, left);
+        let ready = writing.into_iter().filter(|&slot| !self.slots.at(slot).rest().is_empty());
+        for slot in ready.take(n_writers).collect::<Vec<_>>() {
+            left -= self.add_rows(slot, left);
         }
         left = n_batch - self.batch.rows.len();
-        if !self.shares.is_empty() {
-            left = left.min(self.pace.rows_beside(self.batch.rows.len()));
+        if !self.spans.is_empty() {
+            left = left.min(self.prefill_budget.rows_beside(self.batch.rows.len()));
         }
-        let rests: Vec<usize> = reading.iter().map(|&seat| self.seats.at(seat).rest().len()).collect();
-        for (seat, n_rows) in reading.into_iter().zip(pace::portions(&rests, left)) {
-            self.give(seat, n_rows);
+        let rests: Vec<usize> = reading.iter().map(|&slot| self.slots.at(slot).rest().len()).collect();
+        for (slot, n_rows) in reading.into_iter().zip(prefill_budget::allot_rows(&rests, left)) {
+            self.add_rows(slot, n_rows);
         }
     }
 
-    /// Puts up to `max` rows of a job into the batch; how many.
-    fn give(&mut self, seat: usize, max: usize) -> usize {
-        let place = self.seats.at(seat);
+    /// Adds up to `max` rows of a job to the batch; returns how many.
+    fn add_rows(&mut self, slot: usize, max: usize) -> usize {
+        let place = self.slots.at(slot);
         let Some(job) = &place.job else { return 0 };
         let start = self.batch.rows.len();
         let mut n_hidden = self.batch.rows.iter().filter(|row| row.want == Want::Hidden).count();
-        for (&token, pos) in place.rest().iter().take(max).zip(place.n_sent()..) {
+        for (&token, pos) in place.rest().iter().take(max).zip(place.n_submitted()..) {
             let want = job.want(pos);
             n_hidden += usize::from(want == Want::Hidden);
             if n_hidden > self.n_hidden {
@@ -458,49 +457,49 @@ impl Batcher {
         let rows = start..self.batch.rows.len();
         let n_rows = rows.len();
         if n_rows > 0 {
-            self.shares.push(Share { seat, rows });
+            self.spans.push(RowSpan { slot, rows });
         }
         n_rows
     }
 
-    /// Makes room for keys and values: a kept sequence goes, or, if there is none, the job that came last goes back to the queue.
-    fn make_room(&mut self) -> Result<(), Error> {
+    /// Frees KV blocks: evicts a cached prefix, else preempts the running job that comes last in the queue order.
+    fn free_blocks(&mut self) -> Result<(), Error> {
         if self.evict(None) {
             return Ok(());
         }
-        match self.seats.preempt(self.executor.as_mut()) {
+        match self.slots.preempt(self.executor.as_mut()) {
             Some(job) => {
                 self.counts.n_preempted += 1;
                 self.enqueue(job);
                 Ok(())
             }
-            // One text alone always has room: there are at least `n_ctx` positions.
+            // A single job always fits: the pool has at least `n_ctx` positions.
             None => Err(ModelError::OutOfBlocks.into()),
         }
     }
 
-    /// Behind all of the same or a higher priority that came before.
+    /// Inserts a job behind all jobs of the same or a higher priority.
     fn enqueue(&mut self, job: Running) {
         let at = self.queue.partition_point(|other| other.order() <= job.order());
         self.queue.insert(at, job);
     }
 
-    /// Notes what was evaluated of a job, and goes on with it if that was all of its text.
-    fn go_on(&mut self, Share { seat, rows }: Share, on_update: &mut OnUpdate<'_>) {
+    /// Records evaluated rows of a job; samples its next token if its whole text is evaluated.
+    fn go_on(&mut self, RowSpan { slot, rows }: RowSpan, on_update: &mut OnUpdate<'_>) {
         let n_ctx = self.n_ctx;
-        self.seats.touch(seat);
-        let place = self.seats.at_mut(seat);
-        place.back();
+        self.slots.touch(slot);
+        let place = self.slots.at_mut(slot);
+        place.collected();
         if place.job.is_none() {
-            self.settle(seat);
+            self.settle(slot);
             return;
         }
         let pos = place.n_done;
         place.n_done += rows.len();
         let (n_done, Some(job)) = (place.n_done, &mut place.job) else { return };
         if let Some(row) = self.out.first_not_finite(rows.clone()) {
-            conclude(job, Err(self.engine.not_finite(pos + row - rows.start)), on_update);
-            self.forget(seat, pos);
+            report_end(job, Err(self.engine.not_finite(pos + row - rows.start)), on_update);
+            self.fail(slot, pos);
             return;
         }
         let id = job.id;
@@ -512,57 +511,57 @@ impl Batcher {
         if n_done < job.text.len() {
             let update = Update::Event(Event::Prompt { done: n_done, total: job.n_prompt });
             if was_reading && on_update(id, update).is_break() {
-                self.seats.leave(seat);
+                self.slots.retire(slot);
             }
             return;
         }
         let n_before = job.n_written();
         let ended = job.go_on(&self.out, rows.end - 1, n_ctx, &mut |update| on_update(id, update));
         let (ended, n_cut) = (ended.transpose(), job.n_cut);
-        // Chosen is chosen, whatever is taken back. Of a text that was interrupted there may be less than before.
+        // Tokens that were rolled back count as generated. An interrupted text may have become shorter.
         self.counts.n_written += (job.n_written() + n_cut).saturating_sub(n_before) as u64;
         let has_ended = ended.is_some();
         if let Some(ended) = ended {
-            conclude(job, ended, on_update);
+            report_end(job, ended, on_update);
         }
         if n_cut > 0 {
-            let left = self.executor.truncate(place.seq, n_done - n_cut).expect("a seat has a sequence");
+            let left = self.executor.truncate(place.seq, n_done - n_cut).expect("a slot has a sequence");
             place.truncated(left);
         }
         if has_ended {
-            self.seats.leave(seat);
+            self.slots.retire(slot);
         }
     }
 }
 
 impl Batcher {
-    /// Ends the job of a seat and gives up what was evaluated of its text from position `n` on.
-    fn forget(&mut self, seat: usize, n: usize) {
-        self.seats.at_mut(seat).n_done = n;
-        self.seats.leave(seat);
-        self.settle(seat);
+    /// Ends the job of a slot and drops its tokens from position `n` on.
+    fn fail(&mut self, slot: usize, n: usize) {
+        self.slots.at_mut(slot).n_done = n;
+        self.slots.retire(slot);
+        self.settle(slot);
     }
 
     /// Truncates the sequence of a finished job to its evaluated tokens, once no rows of it are in flight.
-    fn settle(&mut self, seat: usize) {
-        let place = self.seats.at_mut(seat);
-        if !place.is_away() {
-            let left = self.executor.truncate(place.seq, place.n_done).expect("a seat has a sequence");
+    fn settle(&mut self, slot: usize) {
+        let place = self.slots.at_mut(slot);
+        if !place.is_in_flight() {
+            let left = self.executor.truncate(place.seq, place.n_done).expect("a slot has a sequence");
             place.truncated(left);
         }
     }
 }
 
-/// Ends a job as if it had come to its length.
+/// Ends a job as if it had reached its length limit.
 fn finish(job: &mut Running, on_update: &mut OnUpdate<'_>) {
     let id = job.id;
     let ended = job.end(FinishReason::Length, &mut |event| on_update(id, Update::Event(event)));
-    conclude(job, ended, on_update);
+    report_end(job, ended, on_update);
 }
 
-/// Tells how a job has ended, unless whoever hears of it has ended it.
-fn conclude(job: &Running, ended: Result<FinishReason, Error>, on_update: &mut OnUpdate<'_>) {
-    // It has ended anyway, whatever is answered.
+/// Reports the end of a job, unless the callback ended it.
+fn report_end(job: &Running, ended: Result<FinishReason, Error>, on_update: &mut OnUpdate<'_>) {
+    // The job has ended, whatever the callback returns.
     let _ = match ended {
         Ok(FinishReason::Interrupted) => ControlFlow::Continue(()),
         Ok(reason) => on_update(job.id, Update::Done(&job.done(reason))),

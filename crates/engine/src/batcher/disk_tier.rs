@@ -1,4 +1,4 @@
-//! Texts on disk: what has to make room in memory goes there, and comes back when somebody begins the same way.
+//! Disk tier of the prefix cache: evicted prefixes are saved to a prompt cache and restored for later jobs.
 
 use std::{io, sync::Arc};
 
@@ -9,16 +9,16 @@ use crate::{
     prompt_cache::{Key, Lookup, MIN_GAIN, Piece, Source},
 };
 
-/// A directory of a prompt cache, which others may use at the same time.
-pub(super) struct Shelf {
+/// A prompt cache directory, which other processes may use at the same time.
+pub(super) struct DiskTier {
     engine: Engine,
     cache: Arc<PromptCache>,
-    /// That of an empty text.
+    /// Key of the empty text.
     root: Key,
     notes: Vec<String>,
 }
 
-impl Shelf {
+impl DiskTier {
     pub(super) fn new(engine: &Engine, executor: &mut dyn Executor, cache: Arc<PromptCache>) -> Result<Self, Error> {
         if !cache.is_directory() {
             let source =
@@ -31,7 +31,7 @@ impl Shelf {
         Ok(Self { engine: engine.clone(), cache, root, notes: Vec::new() })
     }
 
-    /// What there is of a text, but for its last token, whose logits are wanted; nothing if it is hardly more than `n` tokens.
+    /// Finds a saved prefix of a text, without its last token. Empty if it would save little over `n` tokens.
     pub(super) fn find(&mut self, text: &[u32], n: usize) -> Vec<Piece> {
         let (ids, n_min) = (&text[..text.len() - 1], n + MIN_GAIN);
         if ids.len() < n_min {
@@ -40,12 +40,12 @@ impl Shelf {
         self.cache.look_up(&Lookup { root: self.root, ids, n_min }, &mut self.notes)
     }
 
-    /// Brings into a sequence what was found of a text; how many tokens that is.
+    /// Loads a saved prefix into a sequence; returns its number of tokens.
     pub(super) fn fill(&mut self, into: (&mut dyn Executor, SeqId), found: Vec<Piece>, text: &[u32]) -> usize {
         self.cache.fill(into, found, text, &mut self.notes).expect("the sequence is there")
     }
 
-    /// Keeps what a sequence holds; whether it is kept.
+    /// Saves a sequence; returns whether it was saved.
     pub(super) fn save(&mut self, (executor, seq): (&dyn Executor, SeqId), tokens: &[u32]) -> bool {
         let source = Source::new(&self.engine, (executor, seq), tokens);
         let saved = self.cache.try_to_save(|| self.cache.save(&source, self.root));
@@ -55,12 +55,12 @@ impl Shelf {
         })
     }
 
-    /// Lets the next text be kept if it can be, whatever has failed.
+    /// Retries saving at once after a failure.
     pub(super) fn try_again(&self) {
         self.cache.end_pause();
     }
 
-    /// What was wrong with files, since this was asked last.
+    /// Drains warnings about files.
     pub(super) fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
     }
