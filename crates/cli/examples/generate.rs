@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let summary = session.generate(&prompt, &options, |event| {
         if let Event::Text(text) = event {
             print!("{text}");
-            // Stop when nobody reads on.
+            // Stop when the output is closed.
             if io::stdout().flush().is_err() {
                 return ControlFlow::Break(());
             }

@@ -26,7 +26,7 @@ fn local_now() -> DateTime {
     DateTime::from_unix_with_offset(seconds, now.offset().local_minus_utc())
 }
 
-/// The template that was asked for, if one was.
+/// The chosen chat template.
 ///
 /// # Errors
 /// A file that cannot be read.

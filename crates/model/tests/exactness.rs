@@ -152,7 +152,7 @@ fn layer_ranges_on_several_executors_equal_the_whole() {
 }
 
 #[test]
-fn a_batch_under_way_is_collected_once_before_the_next_and_its_sequences_stay() {
+fn a_batch_in_flight_is_collected_once_and_its_sequences_are_busy() {
     let g = golden("qwen3");
     let mut cpu = cpu(&g.model(), 1, KvType::F32);
     let [seq, idle] = [cpu.new_seq().unwrap(), cpu.new_seq().unwrap()];

@@ -106,7 +106,7 @@ impl<R: Ask> Received<R> {
             let (prepared, more) = make(&model, request, &remarks)?;
             if prepared.n_left_out > 0 {
                 let (n, name) = (prepared.n_left_out, &model.name);
-                remarks.add(format!("{name:?} understands short talks only, and is not shown the first {n} messages"));
+                remarks.add(format!("the first {n} messages were dropped: {name:?} handles short conversations only"));
             }
             Ok(((prepared, more), model, place))
         };
@@ -162,7 +162,7 @@ fn model_name<'a, R: Ask>(app: &App, request: &'a R, remarks: &Remarks) -> Optio
     let name = request.model()?;
     match app.models.only() {
         Some(ours) if R::TAKES_ANY_NAME && app.models.look_up(Some(name)).is_err() => {
-            remarks.add(format!("model {name:?} is not here; the only one that is, {ours:?}, answers"));
+            remarks.add(format!("there is no model {name:?} here: {ours:?} answers"));
             None
         }
         _ => Some(name),

@@ -356,7 +356,7 @@ impl SamplingFlags {
         Ok(sampling)
     }
 
-    /// The start of the random numbers, if it is the same every time by request.
+    /// The fixed seed, if one was given.
     #[cfg(feature = "server")]
     pub(crate) fn seed(&self) -> Option<u64> {
         match self.seed? {

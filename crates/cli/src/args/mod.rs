@@ -460,7 +460,7 @@ pub(crate) struct TokenizeArgs {
     pub(crate) model: Option<PathBuf>,
     /// Text; without it or with `-`, standard input, byte for byte
     pub(crate) text: Option<OsString>,
-    /// The same where no MODEL stands in front of it
+    /// Text to tokenize where no MODEL is given
     #[arg(short, long, value_name = "TEXT", conflicts_with = "text", allow_hyphen_values = true)]
     pub(crate) prompt: Option<OsString>,
     /// Print `[1, 2, 3]` instead of one line per token

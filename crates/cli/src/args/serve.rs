@@ -23,7 +23,7 @@ const KEPT: usize = 1;
 /// Requests are answered at the same time: their tokens are computed together, and what several of them begin with is read once.
 /// Each answer is the same, bit for bit, as if it had been the only one.
 ///
-/// Options of sampling hold where a request does not say.
+/// Sampling options are defaults for requests that do not set them.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   atta serve                                     the built-in model, at http://127.0.0.1:8080
@@ -79,11 +79,11 @@ pub(crate) struct ServeArgs {
     /// called MODEL [default: the names of their files]
     #[arg(long, value_name = "NAME")]
     alias: Vec<String>,
-    /// How messages are put to the model: `chatml`, `plain`, or a file with a template in Jinja; of one model only [default: as
-    /// the chat template of its file says]
+    /// Chat template: `chatml`, `plain`, or a Jinja file; only for a server of one model [default: the template in the model's
+    /// file]
     #[arg(long, value_name = "NAME|FILE", alias = "chat-template-file")]
     pub(crate) chat_template: Option<TemplateName>,
-    /// Variables of the chat template where a request does not say, as a JSON object, such as {"enable_thinking": false}
+    /// Default chat template variables as a JSON object, such as {"enable_thinking": false}
     #[arg(long, value_name = "JSON", value_parser = value::json_object)]
     chat_template_kwargs: Option<serde_json::Map<String, serde_json::Value>>,
     /// Texts of a model that are written at the same time
@@ -208,7 +208,7 @@ impl ServeArgs {
         })
     }
 
-    /// How texts are written where a request does not say.
+    /// Defaults for fields that a request does not set.
     fn defaults(&self) -> Result<Defaults, Failure> {
         let GenerateOptions { sampling, n_predict, stop, .. } = self.sampling.generate_options(Length::Story)?;
         let n_predict = Some(n_predict).filter(|&n| n < usize::MAX);

@@ -55,16 +55,16 @@ pub(super) fn count(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| "expected a whole number, 0 or more".to_owned())
 }
 
-/// Where the random numbers start.
+/// Seed of the sampler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seed {
     Fixed(u64),
-    /// Elsewhere every time.
+    /// A new one each time.
     Random,
 }
 
 impl Seed {
-    /// A seed to begin with now.
+    /// The seed to use now.
     pub(crate) fn now(self) -> u64 {
         match self {
             Self::Fixed(seed) => seed,
@@ -73,7 +73,7 @@ impl Seed {
     }
 }
 
-/// A number of tokens, or -1 for as many as there can be.
+/// A number of tokens; -1: no limit.
 pub(super) fn n_tokens(text: &str) -> Result<usize, String> {
     match text {
         "-1" => Ok(usize::MAX),
@@ -81,7 +81,7 @@ pub(super) fn n_tokens(text: &str) -> Result<usize, String> {
     }
 }
 
-/// An object of JSON.
+/// A JSON object.
 #[cfg(feature = "server")]
 pub(super) fn json_object(text: &str) -> Result<serde_json::Map<String, serde_json::Value>, String> {
     serde_json::from_str(text).map_err(|error| format!("expected an object of JSON: {error}"))

@@ -24,7 +24,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
     server.run_until_signal().map_err(|error| Failure::Failed(error.to_string()))
 }
 
-/// Tokens of a prompt that the built-in model understands: over 30 commands, a longer talk confuses it (`tools/builtin-model/home`).
+/// Prompt tokens shown to the built-in model: with more, it calls wrong tools after about 15 messages (docs/server.md).
 const TALK_WINDOW: usize = 320;
 
 /// The models. Those that are not loaded now are looked at now, so that what is wrong with a file is said at once.
@@ -34,7 +34,7 @@ fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>, Failure> {
         false => args.models.iter().cloned().map(Some).collect(),
     };
     if models.len() > 1 && args.chat_template.is_some() {
-        return Err(Failure::Usage("--chat-template: of which model? It is for a server of one".to_owned()));
+        return Err(Failure::Usage("--chat-template applies to a server of one model".to_owned()));
     }
     let template = conversation::choice(args.chat_template.as_ref())?;
     let mut sources = Vec::new();

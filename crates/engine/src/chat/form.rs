@@ -229,9 +229,9 @@ impl Form {
         let support = self.system_support[usize::from(!native.is_empty())];
         repair::first_accepted(&support.place(&told, messages), |messages| {
             let is_open = said.end == PromptEnd::WithinLastMessage;
-            let opened = if is_open { with_open_end(messages) } else { messages.to_vec() };
+            let opened = is_open.then(|| with_open_end(messages));
             let conversation = Conversation {
-                messages: &opened,
+                messages: opened.as_deref().unwrap_or(messages),
                 tools: native,
                 add_generation_prompt: said.end == PromptEnd::Answer,
                 now: said.now,
@@ -245,7 +245,7 @@ impl Form {
 
 fn with_open_end(messages: &[Message]) -> Vec<Message> {
     let mut messages = messages.to_vec();
-    // Nobody else's text may look like the mark.
+    // No other text may contain the mark.
     messages.iter_mut().for_each(|message| message.content = message.content.replace(OPEN_END, ""));
     messages.iter_mut().next_back().into_iter().for_each(|last| last.content.push_str(OPEN_END));
     messages

@@ -173,7 +173,7 @@ impl ChatRequest {
         match self.continue_final_message {
             Some(true) if is_open => Ok(PromptEnd::WithinLastMessage),
             Some(true) => {
-                let message = "the last message is none of the assistant without calls, which could be gone on with";
+                let message = "the last message must be an assistant message without tool calls";
                 Err(Refusal::field("continue_final_message", message))
             }
             _ => Ok(PromptEnd::Answer),

@@ -128,7 +128,7 @@ fn run(batcher: &mut Batcher, wishes: &[Wish], cancelled: &[usize]) -> Vec<Vec<u
 }
 
 #[test]
-fn texts_are_the_same_however_many_batches_are_under_way() {
+fn texts_do_not_depend_on_the_number_of_batches_in_flight() {
     let engine = stories();
     let n_vocab = engine.spec().n_vocab;
     let wish = |i: u32| Wish {
@@ -164,7 +164,7 @@ fn texts_are_the_same_however_many_batches_are_under_way() {
 }
 
 #[test]
-fn chunks_of_a_prompt_are_under_way_at_once_and_a_text_that_is_written_is_not() {
+fn prompt_chunks_are_in_flight_together_and_a_decoding_job_only_once() {
     let engine = stories();
     let long = Wish { n_common: 0, own: 0, n_own: 60, n_predict: 4 };
     let mut n_steps = Vec::new();

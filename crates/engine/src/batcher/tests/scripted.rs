@@ -100,7 +100,7 @@ impl Executor for Scripted {
             }
             return Err(Error::State("a machine is gone"));
         }
-        let batch = self.flights.pop_front().expect("a batch under way");
+        let batch = self.flights.pop_front().expect("a batch in flight");
         out.prepare(&batch.rows, self.n_vocab, 1);
         let wanting = batch.rows.iter().filter(|row| row.want == Want::Logits);
         for (row, logits) in wanting.zip(out.all_logits_mut().chunks_exact_mut(self.n_vocab)) {
