@@ -1,6 +1,7 @@
-//! Matmuls of every type on this machine's best instruction set, one thread, 1024 × 2048 weights: one row, as in decoding
-//! (from caches), and 128 rows, as in prefill. `cargo bench -p atta-benches [-- FILTER]`; against an earlier commit,
-//! `--save-baseline` and `--baseline`. Shares of what the machine can do: `cargo run --release -p atta-benches`.
+//! Matmuls of every type on this machine's best instruction set, one thread, 1024 × 2048 weights:
+//! one row, as in decoding (from caches), and 128 rows, as in prefill. `cargo bench -p atta-benches
+//! [-- FILTER]`; against an earlier commit, `--save-baseline` and `--baseline`. Shares of what the
+//! machine can do: `cargo run --release -p atta-benches`.
 
 use atta_benches::{inputs, matmul, weights};
 use atta_formats::TensorType;
@@ -19,7 +20,9 @@ fn matmuls(c: &mut Criterion) {
         group.throughput(Throughput::Elements((n_rows * D_OUT * D_IN) as u64));
         for ty in TensorType::ALL.iter().copied().filter(|ty| ty.has_codec()) {
             let bytes = weights(ty, D_OUT, D_IN);
-            let Ok(w) = Matrix::new(ty, D_OUT, D_IN, &bytes) else { continue };
+            let Ok(w) = Matrix::new(ty, D_OUT, D_IN, &bytes) else {
+                continue;
+            };
             let (x, mut out) = (inputs(k, &pool, w, n_rows), vec![0.0; n_rows * D_OUT]);
             group.bench_function(BenchmarkId::from_parameter(ty.name()), |b| {
                 b.iter(|| matmul(k, &pool, w, &x, &mut out));
@@ -30,7 +33,9 @@ fn matmuls(c: &mut Criterion) {
 }
 
 fn main() {
-    let config = Criterion::default().sample_size(20).measurement_time(Duration::from_secs(1));
+    let config = Criterion::default()
+        .sample_size(20)
+        .measurement_time(Duration::from_secs(1));
     let mut c = config.configure_from_args();
     matmuls(&mut c);
     c.final_summary();

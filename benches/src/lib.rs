@@ -1,10 +1,12 @@
-//! What the benchmarks of the kernels multiply: weights of arbitrary codes, one matmul, and a watch. It knows no model.
+//! What the benchmarks of the kernels multiply: weights of arbitrary codes, one matmul, and a
+//! watch. It knows no model.
 
 use atta_formats::TensorType;
 use atta_kernels::{Activations, Job, Kernels, Matrix, Pool, Store};
 use std::time::Instant;
 
-/// How long `f` takes: the least of seven times, as what neighbours on the machine disturb is not our speed.
+/// How long `f` takes: the least of seven times, as what neighbours on the machine disturb is not
+/// our speed.
 pub fn seconds(mut f: impl FnMut()) -> f64 {
     let mut once = || {
         let start = Instant::now();
@@ -14,7 +16,8 @@ pub fn seconds(mut f: impl FnMut()) -> f64 {
     (0..7).map(|_| once()).fold(f64::INFINITY, f64::min)
 }
 
-/// `[d_out, d_in]` weights with random codes; no scale and no float is subnormal, which would be slow.
+/// `[d_out, d_in]` weights with random codes; no scale and no float is subnormal, which would be
+/// slow.
 ///
 /// # Panics
 /// If `d_in` is not a whole number of blocks.
@@ -41,13 +44,25 @@ pub fn weights(ty: TensorType, d_out: usize, d_in: usize) -> Vec<u8> {
 /// `n_rows` inputs of a matrix, in the layout that it reads.
 pub fn inputs(k: Kernels, pool: &Pool, w: Matrix<'_>, n_rows: usize) -> Activations {
     let mut x = Activations::new(n_rows, w.d_in());
-    let row =
-        |t: usize, row: &mut [f32]| row.iter_mut().enumerate().for_each(|(i, x)| *x = ((t + i) % 13) as f32 - 6.0);
+    let row = |t: usize, row: &mut [f32]| {
+        row.iter_mut()
+            .enumerate()
+            .for_each(|(i, x)| *x = ((t + i) % 13) as f32 - 6.0)
+    };
     x.fill(k, pool, (n_rows, w.d_in()), w.layout(), row);
     x
 }
 
 /// `out = W x`, `[n_rows, d_out]`.
 pub fn matmul(k: Kernels, pool: &Pool, w: Matrix<'_>, x: &Activations, out: &mut [f32]) {
-    k.matmul(pool, x, &mut [Job { w, bias: None, out, mode: Store::Set }]);
+    k.matmul(
+        pool,
+        x,
+        &mut [Job {
+            w,
+            bias: None,
+            out,
+            mode: Store::Set,
+        }],
+    );
 }

@@ -1,7 +1,8 @@
 //! The project's own chores, run as `cargo xtask NAME`.
 //!
-//! It knows the layout of this repository and nothing of what the crates compute. The one idea: a house rule that a
-//! program can check is checked here, so that review is left with the rules that need taste.
+//! It knows the layout of this repository and nothing of what the crates compute. The one idea: a
+//! house rule that a program can check is checked here, so that review is left with the rules that
+//! need taste.
 #![forbid(unsafe_code)]
 
 mod source;
@@ -34,7 +35,16 @@ fn main() -> ExitCode {
 /// The example is not built with this program, which would take as long as the engine.
 fn eval_builtin(args: &[String]) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let build = ["run", "--quiet", "--release", "--package", "atta", "--example", "home", "--"];
+    let build = [
+        "run",
+        "--quiet",
+        "--release",
+        "--package",
+        "atta",
+        "--example",
+        "home",
+        "--",
+    ];
     match Command::new(cargo).args(build).args(args).status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
@@ -46,11 +56,17 @@ fn eval_builtin(args: &[String]) -> ExitCode {
 }
 
 fn tidy() -> ExitCode {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies inside the workspace");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies inside the workspace");
     match tidy::run(root) {
         Ok(report) => {
             print!("{report}");
-            if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            if report.findings.is_empty() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
         }
         Err(error) => {
             eprintln!("tidy: {error:#}");

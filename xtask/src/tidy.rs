@@ -1,7 +1,8 @@
 //! `cargo xtask tidy`: the house rules that a program can check.
 //!
-//! This file reads the tree and gathers findings; what each rule says is in the module named after it. The one idea:
-//! a check is a pure function from what was read to findings, so that each has a test that shows it a bad sample.
+//! This file reads the tree and gathers findings; what each rule says is in the module named after
+//! it. The one idea: a check is a pure function from what was read to findings, so that each has a
+//! test that shows it a bad sample.
 
 mod arch_names;
 mod files;
@@ -28,7 +29,11 @@ pub(crate) struct Finding {
 
 impl Finding {
     fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line, message: message.into() }
+        Self {
+            path: path.to_owned(),
+            line,
+            message: message.into(),
+        }
     }
 }
 
@@ -50,7 +55,13 @@ impl fmt::Display for Report {
         for finding in &self.findings {
             writeln!(f, "{finding}")?;
         }
-        writeln!(f, "tidy: {} findings in {} files; {}", self.findings.len(), self.n_files, self.lengths)
+        writeln!(
+            f,
+            "tidy: {} findings in {} files; {}",
+            self.findings.len(),
+            self.n_files,
+            self.lengths
+        )
     }
 }
 
@@ -67,21 +78,40 @@ pub(crate) fn run(root: &Path) -> Result<Report> {
     let mut findings: Vec<Finding> = sources.iter().flat_map(check_source).collect();
     findings.extend(lengths.check());
     findings.extend(manifests::check(root)?);
-    findings.extend(readme::check(&std::fs::read_to_string(root.join("README.md")).unwrap_or_default()));
+    findings.extend(readme::check(
+        &std::fs::read_to_string(root.join("README.md")).unwrap_or_default(),
+    ));
     findings.sort();
-    Ok(Report { findings, n_files: files.len(), lengths })
+    Ok(Report {
+        findings,
+        n_files: files.len(),
+        lengths,
+    })
 }
 
 fn check_source(source: &Source<'_>) -> Vec<Finding> {
-    let checks = [files::check, functions::check, unsafety::check, arch_names::check, wording::check, output::check];
+    let checks = [
+        files::check,
+        functions::check,
+        unsafety::check,
+        arch_names::check,
+        wording::check,
+        output::check,
+    ];
     checks.iter().flat_map(|check| check(source)).collect()
 }
 
 /// The sources with out-of-line test modules marked as tests.
 fn parse(files: &[File]) -> Vec<Source<'_>> {
-    let mut sources: Vec<Source<'_>> = files.iter().map(|(path, text)| Source::new(path, text)).collect();
+    let mut sources: Vec<Source<'_>> = files
+        .iter()
+        .map(|(path, text)| Source::new(path, text))
+        .collect();
     let tests: HashSet<String> = sources.iter().flat_map(Source::test_module_paths).collect();
-    sources.iter_mut().filter(|s| tests.contains(s.path)).for_each(Source::mark_as_test);
+    sources
+        .iter_mut()
+        .filter(|s| tests.contains(s.path))
+        .for_each(Source::mark_as_test);
     sources
 }
 
@@ -95,7 +125,8 @@ fn read_tree(root: &Path, dir: &Path, files: &mut Vec<File>) -> Result<()> {
                 read_tree(root, &path, files)?;
             }
         } else if name.ends_with(".rs") {
-            let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            let text =
+                std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
             files.push((relative(root, &path), text));
         }
     }
@@ -105,7 +136,11 @@ fn read_tree(root: &Path, dir: &Path, files: &mut Vec<File>) -> Result<()> {
 /// `path` from `root`, with `/` on every system.
 fn relative(root: &Path, path: &Path) -> String {
     let inner = path.strip_prefix(root).unwrap_or(path);
-    inner.components().map(|part| part.as_os_str().to_string_lossy()).collect::<Vec<_>>().join("/")
+    inner
+        .components()
+        .map(|part| part.as_os_str().to_string_lossy())
+        .collect::<Vec<_>>()
+        .join("/")
 }
 
 #[cfg(test)]
@@ -113,28 +148,46 @@ mod tests {
     use super::*;
 
     /// `line: message` of each finding that `check` makes in a file.
-    pub(super) fn findings(check: fn(&Source<'_>) -> Vec<Finding>, path: &str, text: &str) -> Vec<String> {
-        check(&Source::new(path, text)).iter().map(|f| format!("{}: {}", f.line, f.message)).collect()
+    pub(super) fn findings(
+        check: fn(&Source<'_>) -> Vec<Finding>,
+        path: &str,
+        text: &str,
+    ) -> Vec<String> {
+        check(&Source::new(path, text))
+            .iter()
+            .map(|f| format!("{}: {}", f.line, f.message))
+            .collect()
     }
 
     #[test]
     fn a_finding_prints_as_one_line() {
-        assert_eq!(Finding::new("a/b.rs", 3, "is bad").to_string(), "a/b.rs:3: is bad");
+        assert_eq!(
+            Finding::new("a/b.rs", 3, "is bad").to_string(),
+            "a/b.rs:3: is bad"
+        );
     }
 
     #[test]
     fn every_source_check_is_wired_in() {
         let bad = "fn f() { println!(); dbg!(1); let qwen2 = unsafe { 1 }; }";
-        let messages: Vec<String> =
-            check_source(&Source::new("crates/model/src/lib.rs", bad)).into_iter().map(|f| f.message).collect();
+        let messages: Vec<String> = check_source(&Source::new("crates/model/src/lib.rs", bad))
+            .into_iter()
+            .map(|f| f.message)
+            .collect();
         for part in ["//!", "`println!`", "`dbg!`", "qwen2", "SAFETY", "forbid"] {
-            assert!(messages.iter().any(|m| m.contains(part)), "{part}: {messages:?}");
+            assert!(
+                messages.iter().any(|m| m.contains(part)),
+                "{part}: {messages:?}"
+            );
         }
     }
 
     #[test]
     fn a_test_module_in_its_own_file_is_no_library_code() {
-        let files = [("crates/a/src/lib.rs", "#[cfg(test)] mod cases;"), ("crates/a/src/cases.rs", "fn f() {}")];
+        let files = [
+            ("crates/a/src/lib.rs", "#[cfg(test)] mod cases;"),
+            ("crates/a/src/cases.rs", "fn f() {}"),
+        ];
         let files = files.map(|(path, text)| (path.to_owned(), text.to_owned()));
         assert!(parse(&files)[1].in_test(0));
     }

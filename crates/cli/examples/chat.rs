@@ -1,4 +1,5 @@
-//! A conversation of two messages with the model's own chat template: `cargo run --release --example chat [MODEL.gguf]`.
+//! A conversation of two messages with the model's own chat template: `cargo run --release
+//! --example chat [MODEL.gguf]`.
 
 use std::{env, ops::ControlFlow, path::Path};
 
@@ -16,7 +17,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (template, _) = Template::of_engine(&engine)?;
     let mut chat = Chat::new(engine.session(&SessionOptions::default())?, template);
 
-    let options = GenerateOptions { n_predict: 64, ..GenerateOptions::default() };
+    let options = GenerateOptions {
+        n_predict: 64,
+        ..GenerateOptions::default()
+    };
     for message in ["Hello!", "Please tell me a story about a bee."] {
         println!("> {message}");
         // The state of earlier turns is reused.

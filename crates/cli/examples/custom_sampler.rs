@@ -1,6 +1,8 @@
-//! Samples tokens by hand, from the logits of each step: `cargo run --release --example custom_sampler [MODEL.gguf]`.
+//! Samples tokens by hand, from the logits of each step: `cargo run --release --example
+//! custom_sampler [MODEL.gguf]`.
 //!
-//! The sampler here is one that the library does not have: of the two most probable tokens it takes the shorter one.
+//! The sampler here is one that the library does not have: of the two most probable tokens it takes
+//! the shorter one.
 
 use std::{env, path::Path};
 
@@ -27,12 +29,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let logits = session.logits().ok_or("no token has been evaluated")?;
         let [first, second] = best_two(logits);
         let is_shorter = tokenizer.token_bytes(second).len() < tokenizer.token_bytes(first).len();
-        let token = if is_shorter && !tokenizer.is_eog(second) { second } else { first };
+        let token = if is_shorter && !tokenizer.is_eog(second) {
+            second
+        } else {
+            first
+        };
         if tokenizer.is_eog(token) {
             break;
         }
         session.append(&[token])?;
     }
-    println!("{}", String::from_utf8_lossy(&tokenizer.decode(session.tokens())));
+    println!(
+        "{}",
+        String::from_utf8_lossy(&tokenizer.decode(session.tokens()))
+    );
     Ok(())
 }

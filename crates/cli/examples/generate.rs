@@ -18,7 +18,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut session = engine.session(&SessionOptions::default())?;
 
     let prompt = engine.prompt_ids(b"Once upon a time");
-    let options = GenerateOptions { n_predict: 64, ..GenerateOptions::default() };
+    let options = GenerateOptions {
+        n_predict: 64,
+        ..GenerateOptions::default()
+    };
     let summary = session.generate(&prompt, &options, |event| {
         if let Event::Text(text) = event {
             print!("{text}");
@@ -31,6 +34,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })?;
 
     println!();
-    eprintln!("{} tokens at {:.0} per second", summary.n_generated, summary.decode_tok_s());
+    eprintln!(
+        "{} tokens at {:.0} per second",
+        summary.n_generated,
+        summary.decode_tok_s()
+    );
     Ok(())
 }

@@ -1,8 +1,10 @@
-//! How well a model understands commands: `cargo xtask eval-builtin [--cases FILE] [--slice N] [--gate] [--json] …`.
+//! How well a model understands commands: `cargo xtask eval-builtin [--cases FILE] [--slice N]
+//! [--gate] [--json] …`.
 //!
-//! Each case is a line of JSON (`tools/builtin-model/home/test.jsonl`): what was said, perhaps what was said before and which tools there
-//! are, and the calls that are right. The model answers greedily, held to the grammar of the tools. A case is right if
-//! the calls are these, in this order, with these arguments; where no call is right, any words are.
+//! Each case is a line of JSON (`tools/builtin-model/home/test.jsonl`): what was said, perhaps what
+//! was said before and which tools there are, and the calls that are right. The model answers
+//! greedily, held to the grammar of the tools. A case is right if the calls are these, in this
+//! order, with these arguments; where no call is right, any words are.
 
 use std::{
     collections::BTreeMap,
@@ -157,7 +159,10 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options> {
         json: false,
     };
     while let Some(arg) = args.next() {
-        let mut value = || args.next().with_context(|| format!("{arg} needs a value\n{USAGE}"));
+        let mut value = || {
+            args.next()
+                .with_context(|| format!("{arg} needs a value\n{USAGE}"))
+        };
         match arg.as_str() {
             "--model" => options.model = value()?.into(),
             "--cases" => options.cases = value()?.into(),
@@ -174,7 +179,13 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options> {
 
 /// Whether the gates are passed, if that is asked.
 fn run(options: &Options) -> Result<bool> {
-    let engine = Engine::open(&options.model, &LoadOptions { constrained: true, ..LoadOptions::default() })?;
+    let engine = Engine::open(
+        &options.model,
+        &LoadOptions {
+            constrained: true,
+            ..LoadOptions::default()
+        },
+    )?;
     let tools = read_tools()?;
     let cases = read_cases(options)?;
     let mut report = Report::default();
@@ -182,37 +193,62 @@ fn run(options: &Options) -> Result<bool> {
         let made = answer(&engine, &tools, case, &mut report)
             .with_context(|| format!("{} ({})", case.user, options.cases.display()))?;
         let right = matches(&made, &case.calls);
-        report.kinds.entry(case.kind.clone()).or_default().add(right);
+        report
+            .kinds
+            .entry(case.kind.clone())
+            .or_default()
+            .add(right);
         report.totals[Total::of(case) as usize].add(right);
         if !right {
             let made: Vec<Call> = made.iter().map(call).collect();
-            *report.confusions.entry((names(&case.calls), names(&made))).or_default() += 1;
+            *report
+                .confusions
+                .entry((names(&case.calls), names(&made)))
+                .or_default() += 1;
             if options.show {
-                println!("{}: {}\n   not {}\n   but {}", case.kind, case.user, line(&made), line(&case.calls));
+                println!(
+                    "{}: {}\n   not {}\n   but {}",
+                    case.kind,
+                    case.user,
+                    line(&made),
+                    line(&case.calls)
+                );
             }
         }
     }
     print(&report, options.json);
-    let passed = GATES.iter().all(|&(total, least)| report.totals[total as usize].percent() >= least);
+    let passed = GATES
+        .iter()
+        .all(|&(total, least)| report.totals[total as usize].percent() >= least);
     Ok(passed || !options.gate)
 }
 
 fn read_tools() -> Result<Vec<Value>> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/home/tools.json");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../examples/home/tools.json"
+    );
     serde_json::from_str(&fs::read_to_string(path).context(path)?).context(path)
 }
 
 fn read_cases(options: &Options) -> Result<Vec<Case>> {
-    let text = fs::read_to_string(&options.cases).with_context(|| options.cases.display().to_string())?;
+    let text =
+        fs::read_to_string(&options.cases).with_context(|| options.cases.display().to_string())?;
     let lines: Vec<&str> = text.lines().collect();
     let n = options.slice.unwrap_or(lines.len()).min(lines.len());
     let parse = |i: usize| {
-        serde_json::from_str(lines[i]).with_context(|| format!("{}, line {}", options.cases.display(), i + 1))
+        serde_json::from_str(lines[i])
+            .with_context(|| format!("{}, line {}", options.cases.display(), i + 1))
     };
     (0..n).map(|k| k * lines.len() / n).map(parse).collect()
 }
 
-fn answer(engine: &Engine, tools: &[Value], case: &Case, report: &mut Report) -> Result<Vec<ToolCall>> {
+fn answer(
+    engine: &Engine,
+    tools: &[Value],
+    case: &Case,
+    report: &mut Report,
+) -> Result<Vec<ToolCall>> {
     let offered = |tool: &&Value| match &case.tools {
         Some(names) => names.iter().any(|name| tool["name"] == **name),
         None => true,
@@ -221,14 +257,25 @@ fn answer(engine: &Engine, tools: &[Value], case: &Case, report: &mut Report) ->
     let session = engine.session(&SessionOptions::default())?;
     let (template, _) = Template::of_engine(engine)?;
     let mut chat = Chat::new(session, template);
-    chat.set_tools(Some(ToolUse { tools, choice: ToolChoice::Auto, parallel: true }));
+    chat.set_tools(Some(ToolUse {
+        tools,
+        choice: ToolChoice::Auto,
+        parallel: true,
+    }));
     for turn in &case.before {
         push(&mut chat, turn);
     }
     chat.push(Message::user(&case.user));
     let start = Instant::now();
-    let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
-    let options = GenerateOptions { n_predict: 200, sampling, ..GenerateOptions::default() };
+    let sampling = Sampling {
+        temperature: 0.0,
+        ..Sampling::default()
+    };
+    let options = GenerateOptions {
+        n_predict: 200,
+        sampling,
+        ..GenerateOptions::default()
+    };
     let reply = chat.answer_calling(&options, |_| ControlFlow::Continue(()))?;
     report.time += start.elapsed();
     report.n_tokens += reply.reply.summary.n_generated;
@@ -245,8 +292,16 @@ fn push(chat: &mut Chat, turn: &Turn) {
         });
         chat.push(Message::assistant_calling("", calls.collect()));
         for (i, call) in turn.calls.iter().enumerate() {
-            let result = turn.results.get(i).cloned().unwrap_or_else(|| json!({ "ok": true }));
-            chat.push(Message::tool(format!("call{i}"), &call.name, python(&result)));
+            let result = turn
+                .results
+                .get(i)
+                .cloned()
+                .unwrap_or_else(|| json!({ "ok": true }));
+            chat.push(Message::tool(
+                format!("call{i}"),
+                &call.name,
+                python(&result),
+            ));
         }
     }
     chat.push(Message::assistant(&turn.reply));
@@ -256,10 +311,15 @@ fn push(chat: &mut Chat, turn: &Turn) {
 fn python(value: &Value) -> String {
     match value {
         Value::Object(fields) => {
-            let fields = fields.iter().map(|(name, value)| format!("{}: {}", json!(name), python(value)));
+            let fields = fields
+                .iter()
+                .map(|(name, value)| format!("{}: {}", json!(name), python(value)));
             format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
         }
-        Value::Array(items) => format!("[{}]", items.iter().map(python).collect::<Vec<_>>().join(", ")),
+        Value::Array(items) => format!(
+            "[{}]",
+            items.iter().map(python).collect::<Vec<_>>().join(", ")
+        ),
         other => other.to_string(),
     }
 }
@@ -270,7 +330,9 @@ fn matches(made: &[ToolCall], right: &[Call]) -> bool {
             made.name == right.name
                 && made.arguments.as_object().is_some_and(|object| {
                     object.len() == right.arguments.len()
-                        && object.iter().all(|(key, value)| right.arguments.get(key).is_some_and(|r| same(value, r)))
+                        && object.iter().all(|(key, value)| {
+                            right.arguments.get(key).is_some_and(|r| same(value, r))
+                        })
                 })
         })
 }
@@ -284,13 +346,20 @@ fn same(a: &Value, b: &Value) -> bool {
 }
 
 fn call(call: &ToolCall) -> Call {
-    Call { name: call.name.clone(), arguments: call.arguments.as_object().cloned().unwrap_or_default() }
+    Call {
+        name: call.name.clone(),
+        arguments: call.arguments.as_object().cloned().unwrap_or_default(),
+    }
 }
 
 fn names(calls: &[Call]) -> String {
     match calls {
         [] => "words".to_owned(),
-        calls => calls.iter().map(|call| call.name.as_str()).collect::<Vec<_>>().join(" + "),
+        calls => calls
+            .iter()
+            .map(|call| call.name.as_str())
+            .collect::<Vec<_>>()
+            .join(" + "),
     }
 }
 
@@ -298,7 +367,9 @@ fn line(calls: &[Call]) -> String {
     match calls {
         [] => "words".to_owned(),
         calls => {
-            let shown = calls.iter().map(|call| format!("{} {}", call.name, Value::Object(call.arguments.clone())));
+            let shown = calls
+                .iter()
+                .map(|call| format!("{} {}", call.name, Value::Object(call.arguments.clone())));
             shown.collect::<Vec<_>>().join(" + ")
         }
     }
@@ -310,23 +381,38 @@ fn print(report: &Report, as_json: bool) {
         let totals: Map<String, Value> = Total::ALL
             .map(|total| {
                 let count = report.totals[total as usize];
-                (total.name().to_owned(), json!({ "n": count.n, "right": count.right }))
+                (
+                    total.name().to_owned(),
+                    json!({ "n": count.n, "right": count.right }),
+                )
             })
             .into_iter()
             .collect();
         println!("{}", json!({ "totals": totals, "tokens_per_second": rate }));
         return;
     }
-    let row =
-        |name: &str, count: Count| println!("| {name} | {} | {} | {:.1} % |", count.n, count.right, count.percent());
+    let row = |name: &str, count: Count| {
+        println!(
+            "| {name} | {} | {} | {:.1} % |",
+            count.n,
+            count.right,
+            count.percent()
+        )
+    };
     println!("| kind | cases | right | |\n|---|---|---|---|");
     for (kind, &count) in &report.kinds {
         row(kind, count);
     }
     for total in Total::ALL {
-        row(&format!("**{}**", total.name()), report.totals[total as usize]);
+        row(
+            &format!("**{}**", total.name()),
+            report.totals[total as usize],
+        );
     }
-    println!("\n{} tokens, {rate:.0} a second with their prompts", report.n_tokens);
+    println!(
+        "\n{} tokens, {rate:.0} a second with their prompts",
+        report.n_tokens
+    );
     for ((right, made), n) in &report.confusions {
         println!("{n} × {right} → {made}");
     }

@@ -1,8 +1,10 @@
-//! What a window forgets: how often the story model (tools/builtin-model/stories) recalls a name that it has read so many tokens ago.
+//! What a window forgets: how often the story model (tools/builtin-model/stories) recalls a name
+//! that it has read so many tokens ago.
 //!
-//! `cargo run --release --example needle [WINDOW …]` prints a table: distance, and for the full context and each window
-//! (`--window N --sinks 4`) how often the name is more probable than all the other names, by its first token. The names are
-//! in no story that the model was trained on, and what stands before and between names nobody.
+//! `cargo run --release --example needle [WINDOW …]` prints a table: distance, and for the full
+//! context and each window (`--window N --sinks 4`) how often the name is more probable than all
+//! the other names, by its first token. The names are in no story that the model was trained on,
+//! and what stands before and between names nobody.
 
 use std::path::Path;
 
@@ -13,7 +15,9 @@ const N_CTX: usize = 512;
 const SINKS: usize = 4;
 const DISTANCES: [usize; 8] = [16, 32, 48, 64, 80, 96, 112, 128];
 
-const NAMES: [&str; 8] = ["Zorvi", "Belku", "Tamsin", "Dragol", "Munib", "Ferax", "Gwenda", "Halvo"];
+const NAMES: [&str; 8] = [
+    "Zorvi", "Belku", "Tamsin", "Dragol", "Munib", "Ferax", "Gwenda", "Halvo",
+];
 
 /// Sentences of the world of the model in which nobody has a name.
 const BETWEEN: [&str; 12] = [
@@ -35,13 +39,29 @@ const BETWEEN: [&str; 12] = [
 const BEFORE: &str = " \"Look!\" said";
 
 fn main() -> Result<(), atta::Error> {
-    let windows: Vec<usize> = std::env::args().skip(1).map(|n| n.parse().expect("a number of tokens")).collect();
+    let windows: Vec<usize> = std::env::args()
+        .skip(1)
+        .map(|n| n.parse().expect("a number of tokens"))
+        .collect();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stories.gguf");
     let engine = Engine::open(&path, &LoadOptions::default())?;
-    let full = SessionOptions { n_ctx: Some(N_CTX), ..SessionOptions::default() };
-    let window = |&n| SessionOptions { n_ctx: Some(n), overflow: Overflow::Shift { n_keep: SINKS }, ..full.clone() };
-    let kinds: Vec<SessionOptions> = [full.clone()].into_iter().chain(windows.iter().map(window)).collect();
-    let mut sessions = kinds.iter().map(|options| engine.session(options)).collect::<Result<Vec<_>, _>>()?;
+    let full = SessionOptions {
+        n_ctx: Some(N_CTX),
+        ..SessionOptions::default()
+    };
+    let window = |&n| SessionOptions {
+        n_ctx: Some(n),
+        overflow: Overflow::Shift { n_keep: SINKS },
+        ..full.clone()
+    };
+    let kinds: Vec<SessionOptions> = [full.clone()]
+        .into_iter()
+        .chain(windows.iter().map(window))
+        .collect();
+    let mut sessions = kinds
+        .iter()
+        .map(|options| engine.session(options))
+        .collect::<Result<Vec<_>, _>>()?;
     let heads: String = windows.iter().map(|n| format!(" window {n} |")).collect();
     println!("| tokens ago | full context |{heads}");
     println!("|---|---|{}", "---|".repeat(windows.len()));
@@ -49,7 +69,10 @@ fn main() -> Result<(), atta::Error> {
         let mut row = format!("| {distance} |");
         for session in &mut sessions {
             let n = recalled(session, distance)?;
-            row += &format!(" {:.0} % |", 100.0 * n as f64 / (NAMES.len() * BETWEEN.len()) as f64);
+            row += &format!(
+                " {:.0} % |",
+                100.0 * n as f64 / (NAMES.len() * BETWEEN.len()) as f64
+            );
         }
         println!("{row}");
     }
@@ -65,20 +88,31 @@ fn recalled(session: &mut Session, distance: usize) -> Result<usize, atta::Error
             session.append(&story(session.engine(), name, start, distance))?;
             let logits = session.logits().expect("tokens were appended");
             let logit = |name: &str| logits[ids(session.engine(), name)[0] as usize];
-            n += usize::from(NAMES.iter().all(|other| logit(other) < logit(name) || *other == name));
+            n += usize::from(
+                NAMES
+                    .iter()
+                    .all(|other| logit(other) < logit(name) || *other == name),
+            );
         }
     }
     Ok(n)
 }
 
-/// A name, `distance` tokens, and the words after which it should come again. What stands in front of the name is of
-/// different lengths, so that windows are at different points when they meet it.
+/// A name, `distance` tokens, and the words after which it should come again. What stands in front
+/// of the name is of different lengths, so that windows are at different points when they meet it.
 fn story(engine: &Engine, name: &str, start: usize, distance: usize) -> Vec<u32> {
     let lead = BETWEEN[..start].join(" ");
     let mut story = engine.prompt_ids(lead.as_bytes());
-    story.extend(ids(engine, &format!(" Once upon a time there was a kind child named {name}.")));
+    story.extend(ids(
+        engine,
+        &format!(" Once upon a time there was a kind child named {name}."),
+    ));
     let before = ids(engine, BEFORE);
-    story.extend(filler(engine, start + 1, distance.saturating_sub(before.len())));
+    story.extend(filler(
+        engine,
+        start + 1,
+        distance.saturating_sub(before.len()),
+    ));
     story.extend(before);
     story
 }
@@ -86,10 +120,16 @@ fn story(engine: &Engine, name: &str, start: usize, distance: usize) -> Vec<u32>
 /// So many tokens in which nobody has a name, from one of the sentences on.
 fn filler(engine: &Engine, start: usize, n: usize) -> Vec<u32> {
     let sentences = BETWEEN.iter().cycle().skip(start);
-    sentences.flat_map(|sentence| ids(engine, &format!(" {sentence}"))).take(n).collect()
+    sentences
+        .flat_map(|sentence| ids(engine, &format!(" {sentence}")))
+        .take(n)
+        .collect()
 }
 
 /// The ids of text within a story: the tokenizer puts a space in front by itself.
 fn ids(engine: &Engine, text: &str) -> Vec<u32> {
-    engine.tokenizer().encode(text.trim_start().as_bytes(), atta::tokenizer::Special::Plain)
+    engine.tokenizer().encode(
+        text.trim_start().as_bytes(),
+        atta::tokenizer::Special::Plain,
+    )
 }

@@ -35,7 +35,9 @@ pub(crate) struct Cache {
 impl Cache {
     /// Opens it, so that a path that cannot be one is found out before the work.
     pub(crate) fn open(flags: &CacheFlags) -> Result<Self, Failure> {
-        let Some(path) = &flags.cache else { return Ok(Self { cache: None }) };
+        let Some(path) = &flags.cache else {
+            return Ok(Self { cache: None });
+        };
         let cache = PromptCache::open(path, flags.cache_size.unwrap_or(DEFAULT_BYTES))?;
         if flags.cache_size.is_some() && !cache.is_directory() {
             return Err(Failure::Usage(format!(
@@ -51,13 +53,28 @@ impl Cache {
     pub(crate) fn shared(flags: &CacheFlags) -> Result<Option<Arc<PromptCache>>, Failure> {
         // A path that ends in a separator names one.
         let cache = flags.cache.as_ref().map(|path| path.join(""));
-        Ok(Self::open(&CacheFlags { cache, ..flags.clone() })?.cache.map(Arc::new))
+        Ok(Self::open(&CacheFlags {
+            cache,
+            ..flags.clone()
+        })?
+        .cache
+        .map(Arc::new))
     }
 
     /// Restores as much of a prompt as there is.
-    pub(crate) fn restore(&self, session: &mut Session, prompt: &[u32]) -> Result<Recalled, Failure> {
-        let Some(cache) = &self.cache else { return Ok(Recalled::default()) };
-        let Restored { n_tokens, time, notes } = session.restore(cache, prompt)?;
+    pub(crate) fn restore(
+        &self,
+        session: &mut Session,
+        prompt: &[u32],
+    ) -> Result<Recalled, Failure> {
+        let Some(cache) = &self.cache else {
+            return Ok(Recalled::default());
+        };
+        let Restored {
+            n_tokens,
+            time,
+            notes,
+        } = session.restore(cache, prompt)?;
         notes.iter().for_each(|note| crate::load::warn(note));
         Ok(Recalled { n_tokens, time })
     }
@@ -89,7 +106,9 @@ impl Cache {
     pub(crate) fn open(flags: &CacheFlags) -> Result<Self, Failure> {
         match (&flags.cache, flags.cache_size) {
             (None, None) => Ok(Self {}),
-            _ => Err(Failure::Usage("this build has no --cache: it was made without the feature `cache`".to_owned())),
+            _ => Err(Failure::Usage(
+                "this build has no --cache: it was made without the feature `cache`".to_owned(),
+            )),
         }
     }
 

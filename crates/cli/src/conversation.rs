@@ -7,7 +7,8 @@ use atta::{
 
 use crate::{args::TemplateName, failure::Failure, input, load};
 
-/// An empty conversation, in the template that was asked for, else the file's, else one that might do.
+/// An empty conversation, in the template that was asked for, else the file's, else one that might
+/// do.
 pub(crate) fn open(
     engine: &Engine,
     session: &SessionOptions,

@@ -1,7 +1,7 @@
 //! How a command ends without success: one line on standard error, and an exit code.
 //!
-//! Codes: 1 failed, 2 wrong usage, 130 interrupted. A closed pipe is no failure: the reader has seen enough, so it ends
-//! silently with 0.
+//! Codes: 1 failed, 2 wrong usage, 130 interrupted. A closed pipe is no failure: the reader has
+//! seen enough, so it ends silently with 0.
 
 use std::{
     fmt::Display,
@@ -74,11 +74,16 @@ pub(crate) fn one_line(message: &str) -> String {
 
 /// A character, or its escape if it does not print.
 fn visible(c: char) -> impl Iterator<Item = char> {
-    let (shown, escaped) = if is_invisible(c) { (None, Some(c.escape_default())) } else { (Some(c), None) };
+    let (shown, escaped) = if is_invisible(c) {
+        (None, Some(c.escape_default()))
+    } else {
+        (Some(c), None)
+    };
     shown.into_iter().chain(escaped.into_iter().flatten())
 }
 
-/// Control characters, line and paragraph separators, and the marks that reverse the direction of what follows.
+/// Control characters, line and paragraph separators, and the marks that reverse the direction of
+/// what follows.
 pub(crate) fn is_invisible(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
@@ -90,13 +95,22 @@ mod tests {
 
     #[test]
     fn a_message_is_one_line_without_control_characters() {
-        assert_eq!(one_line("a\nb\u{1b}[31m\u{202e}ü\""), "a\\nb\\u{1b}[31m\\u{202e}ü\"");
+        assert_eq!(
+            one_line("a\nb\u{1b}[31m\u{202e}ü\""),
+            "a\\nb\\u{1b}[31m\\u{202e}ü\""
+        );
     }
 
     #[test]
     fn a_closed_pipe_is_told_from_a_full_disk() {
         let failure = |kind| Failure::stdout(io::Error::from(kind));
-        assert!(matches!(failure(io::ErrorKind::BrokenPipe), Failure::ClosedPipe));
-        assert!(matches!(failure(io::ErrorKind::StorageFull), Failure::Failed(_)));
+        assert!(matches!(
+            failure(io::ErrorKind::BrokenPipe),
+            Failure::ClosedPipe
+        ));
+        assert!(matches!(
+            failure(io::ErrorKind::StorageFull),
+            Failure::Failed(_)
+        ));
     }
 }

@@ -1,6 +1,7 @@
 //! Hugging Face as the environment has it, and models that go by the names of their repositories.
 //!
-//! The variables are those of Hugging Face's own programs. Nothing here but `atta pull` uses the network.
+//! The variables are those of Hugging Face's own programs. Nothing here but `atta pull` uses the
+//! network.
 
 use std::{
     borrow::Cow,
@@ -19,8 +20,11 @@ const MAX_LISTED: usize = 10;
 
 /// Where pulled files are.
 pub(crate) fn cache() -> Result<Cache, Failure> {
-    let directory = variable("HF_HUB_CACHE").map(PathBuf::from).or_else(|| Some(home()?.join("hub")));
-    let directory = directory.ok_or_else(|| Failure::Failed("no place for models is known: set HF_HOME".to_owned()))?;
+    let directory = variable("HF_HUB_CACHE")
+        .map(PathBuf::from)
+        .or_else(|| Some(home()?.join("hub")));
+    let directory = directory
+        .ok_or_else(|| Failure::Failed("no place for models is known: set HF_HOME".to_owned()))?;
     Ok(Cache::at(directory))
 }
 
@@ -49,23 +53,40 @@ pub(crate) fn locate(model: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// The file or directory of what was pulled, if `source` is no path and may be the name of a repository.
+/// The file or directory of what was pulled, if `source` is no path and may be the name of a
+/// repository.
 #[cfg(feature = "convert")]
 pub(crate) fn locate_source(source: &Path) -> Result<PathBuf, Failure> {
-    let Some(request) = request(source).filter(|_| !source.exists()) else { return Ok(source.to_owned()) };
+    let Some(request) = request(source).filter(|_| !source.exists()) else {
+        return Ok(source.to_owned());
+    };
     let cache = cache()?;
-    cache.find(&request)?.map(|pulled| pulled.path).ok_or_else(|| absent(&request, &cache))
+    cache
+        .find(&request)?
+        .map(|pulled| pulled.path)
+        .ok_or_else(|| absent(&request, &cache))
 }
 
-/// The name of a repository, and maybe of a file in it, as `atta pull` has it, of what Hugging Face's site gives to copy:
-/// `https://huggingface.co/org/repo`, `hf.co/org/repo:Q8_0`, the address of a file.
+/// The name of a repository, and maybe of a file in it, as `atta pull` has it, of what Hugging
+/// Face's site gives to copy: `https://huggingface.co/org/repo`, `hf.co/org/repo:Q8_0`, the address of a file.
 pub(crate) fn name_of(text: &str) -> Cow<'_, str> {
-    let address = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).unwrap_or(text);
+    let address = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://"))
+        .unwrap_or(text);
     let hosts = ["huggingface.co/", "www.huggingface.co/", "hf.co/"];
-    let Some(path) = hosts.iter().find_map(|host| address.strip_prefix(host)) else { return text.into() };
-    let path = path.split(['?', '#']).next().unwrap_or(path).trim_end_matches('/');
+    let Some(path) = hosts.iter().find_map(|host| address.strip_prefix(host)) else {
+        return text.into();
+    };
+    let path = path
+        .split(['?', '#'])
+        .next()
+        .unwrap_or(path)
+        .trim_end_matches('/');
     let mut parts = path.splitn(5, '/');
-    let (Some(org), Some(repo), what) = (parts.next(), parts.next(), parts.next()) else { return path.into() };
+    let (Some(org), Some(repo), what) = (parts.next(), parts.next(), parts.next()) else {
+        return path.into();
+    };
     match (what, parts.next(), parts.next()) {
         (Some("blob" | "resolve"), Some(_), Some(file)) => format!("{org}/{repo}:{file}").into(),
         (None, ..) | (Some("tree"), ..) => format!("{org}/{repo}").into(),
@@ -76,7 +97,10 @@ pub(crate) fn name_of(text: &str) -> Cow<'_, str> {
 /// `models/a.gguf` has the form of a name too, but is a path with a mistake in it.
 fn request(model: &Path) -> Option<Request> {
     let request: Request = name_of(model.to_str()?).parse().ok()?;
-    let is_path = request.wanted.is_none() && model.extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf"));
+    let is_path = request.wanted.is_none()
+        && model
+            .extension()
+            .is_some_and(|e| e.eq_ignore_ascii_case("gguf"));
     (!is_path).then_some(request)
 }
 
@@ -89,7 +113,9 @@ fn find(request: &Request) -> Result<PathBuf, Failure> {
         ))),
         Ok(Some(pulled)) => Ok(pulled.path),
         Ok(None) => Err(absent(request, &cache)),
-        Err(error @ Error::Choice { .. }) => Err(Failure::Failed(format!("{error}; to get it: `atta pull {request}`"))),
+        Err(error @ Error::Choice { .. }) => Err(Failure::Failed(format!(
+            "{error}; to get it: `atta pull {request}`"
+        ))),
         Err(error) => Err(error.into()),
     }
 }
@@ -97,11 +123,19 @@ fn find(request: &Request) -> Result<PathBuf, Failure> {
 /// Nothing of a repository is here.
 pub(crate) fn absent(request: &Request, cache: &Cache) -> Failure {
     let repos = cache.repositories().unwrap_or_default();
-    let mut names: Vec<String> = repos.iter().take(MAX_LISTED).map(ToString::to_string).collect();
+    let mut names: Vec<String> = repos
+        .iter()
+        .take(MAX_LISTED)
+        .map(ToString::to_string)
+        .collect();
     if repos.len() > MAX_LISTED {
         names.push(format!("{} more", repos.len() - MAX_LISTED));
     }
-    let there = if names.is_empty() { "is empty".to_owned() } else { format!("has {}", names.join(", ")) };
+    let there = if names.is_empty() {
+        "is empty".to_owned()
+    } else {
+        format!("has {}", names.join(", "))
+    };
     Failure::Failed(format!(
         "{request}: neither a file nor in the cache {}, which {there}; to get it: `atta pull {request}`",
         cache.root().display()
@@ -119,15 +153,26 @@ fn token() -> Result<Option<String>, Failure> {
     if let Some(token) = variable("HF_TOKEN") {
         return Ok(Some(token.to_string_lossy().trim().to_owned()));
     }
-    let Some(path) = home().map(|home| home.join("token")).filter(|path| path.exists()) else { return Ok(None) };
+    let Some(path) = home()
+        .map(|home| home.join("token"))
+        .filter(|path| path.exists())
+    else {
+        return Ok(None);
+    };
     let token = fs::read_to_string(&path).map_err(|error| Failure::at(&path, error))?;
     Ok(Some(token.trim().to_owned()).filter(|token| !token.is_empty()))
 }
 
 /// The directory of Hugging Face's programs.
 fn home() -> Option<PathBuf> {
-    let cache = || variable("XDG_CACHE_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cache")));
-    variable("HF_HOME").map(PathBuf::from).or_else(|| Some(cache()?.join("huggingface")))
+    let cache = || {
+        variable("XDG_CACHE_HOME")
+            .map(PathBuf::from)
+            .or_else(|| Some(env::home_dir()?.join(".cache")))
+    };
+    variable("HF_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(cache()?.join("huggingface")))
 }
 
 /// A variable that is set to something.
@@ -147,9 +192,18 @@ mod tests {
             ("https://huggingface.co/org/repo/tree/main", "org/repo"),
             ("hf.co/org/repo:Q8_0", "org/repo:Q8_0"),
             ("https://hf.co/org/repo/", "org/repo"),
-            ("https://huggingface.co/org/repo/blob/main/q/m.gguf", "org/repo:q/m.gguf"),
-            ("https://huggingface.co/org/repo/resolve/main/m.gguf?download=true", "org/repo:m.gguf"),
-            ("https://example.com/org/repo", "https://example.com/org/repo"),
+            (
+                "https://huggingface.co/org/repo/blob/main/q/m.gguf",
+                "org/repo:q/m.gguf",
+            ),
+            (
+                "https://huggingface.co/org/repo/resolve/main/m.gguf?download=true",
+                "org/repo:m.gguf",
+            ),
+            (
+                "https://example.com/org/repo",
+                "https://example.com/org/repo",
+            ),
         ];
         for (text, name) in names {
             assert_eq!(name_of(text), name, "{text}");
@@ -161,7 +215,15 @@ mod tests {
         for name in ["org/repo", "org/repo:q4_0", "org/repo:m.gguf", "a.b/c-d"] {
             assert!(request(Path::new(name)).is_some(), "{name}");
         }
-        for path in ["model.gguf", "models/m.gguf", "models/m.GGUF", "./a/b", "/a/b", "a/b/c", "../a"] {
+        for path in [
+            "model.gguf",
+            "models/m.gguf",
+            "models/m.GGUF",
+            "./a/b",
+            "/a/b",
+            "a/b/c",
+            "../a",
+        ] {
             assert!(request(Path::new(path)).is_none(), "{path}");
         }
     }

@@ -1,9 +1,14 @@
 //! Text and ids from the command line, from files and from standard input.
 //!
-//! What cannot fit is refused while it is read: the memory for it is in no budget. A byte order mark in front of a text
-//! is no part of it.
+//! What cannot fit is refused while it is read: the memory for it is in no budget. A byte order
+//! mark in front of a text is no part of it.
 
-#[cfg(any(feature = "constrain", feature = "comfort", feature = "perplexity", feature = "convert"))]
+#[cfg(any(
+    feature = "constrain",
+    feature = "comfort",
+    feature = "perplexity",
+    feature = "convert"
+))]
 use std::path::Path;
 use std::{
     ffi::OsStr,
@@ -45,11 +50,14 @@ pub(crate) enum Text {
 }
 
 impl Text {
-    /// The text that was typed, else standard input unless that is a keyboard, at which nobody would know what to do.
+    /// The text that was typed, else standard input unless that is a keyboard, at which nobody
+    /// would know what to do.
     pub(crate) fn given_or_piped(given: Option<&OsStr>, way_out: &str) -> Result<Self, Failure> {
         match given {
             Some(text) => Ok(Self::Given(text.as_encoded_bytes().to_vec())),
-            None if io::stdin().is_terminal() => Err(Failure::Usage(format!("there is no text: {way_out}"))),
+            None if io::stdin().is_terminal() => {
+                Err(Failure::Usage(format!("there is no text: {way_out}")))
+            }
             None => Ok(Self::Stdin),
         }
     }
@@ -57,7 +65,10 @@ impl Text {
     /// The text of a file behind what was typed.
     #[cfg(feature = "comfort")]
     pub(crate) fn joined(given: Option<&OsStr>, file: &Path) -> Self {
-        Self::Joined(given.map(|text| text.as_encoded_bytes().to_vec()), file.to_owned())
+        Self::Joined(
+            given.map(|text| text.as_encoded_bytes().to_vec()),
+            file.to_owned(),
+        )
     }
 
     /// Whether standard input was given and is not going to be read.
@@ -83,12 +94,15 @@ impl Text {
             #[cfg(feature = "comfort")]
             Self::Joined(None, path) => read_bytes(&path, limit),
             #[cfg(feature = "comfort")]
-            Self::Joined(Some(given), path) => Ok([given.as_slice(), b"\n\n", &read_bytes(&path, limit)?].concat()),
+            Self::Joined(Some(given), path) => {
+                Ok([given.as_slice(), b"\n\n", &read_bytes(&path, limit)?].concat())
+            }
         }
     }
 }
 
-/// Whether a pipe with something in it, or a file from its beginning, is on standard input. It does not wait.
+/// Whether a pipe with something in it, or a file from its beginning, is on standard input. It does
+/// not wait.
 #[cfg(all(unix, feature = "comfort"))]
 fn has_piped_text() -> bool {
     use rustix::{
@@ -96,13 +110,18 @@ fn has_piped_text() -> bool {
         fs::{FileType, SeekFrom, fstat, seek},
     };
     let stdin = io::stdin();
-    let Ok(stat) = fstat(&stdin) else { return false };
+    let Ok(stat) = fstat(&stdin) else {
+        return false;
+    };
     match FileType::from_raw_mode(stat.st_mode) {
         // A loop of a shell that reads lines from a file has left the beginning.
         FileType::RegularFile => stat.st_size > 0 && seek(&stdin, SeekFrom::Current(0)) == Ok(0),
         FileType::Fifo => {
             let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
-            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let now = Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
             poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(PollFlags::IN)
         }
         _ => false,
@@ -123,27 +142,43 @@ impl Limit {
             return Self::of_memory();
         }
         let n_bytes = n_ctx.saturating_mul(longest_token(tokenizer)) as u64;
-        Self { n_bytes, why: format!("the context holds {n_ctx} tokens: raise -c or shorten the prompt") }
+        Self {
+            n_bytes,
+            why: format!("the context holds {n_ctx} tokens: raise -c or shorten the prompt"),
+        }
     }
 
     /// Of a text that only memory is a limit for.
     pub(crate) fn of_memory() -> Self {
-        let n_bytes = system::memory_available(0).map_or(DEFAULT_TEXT, |bytes| bytes / BYTES_PER_BYTE).max(MIN_TEXT);
-        Self { n_bytes, why: "there is no memory for its tokens: give it in parts".to_owned() }
+        let n_bytes = system::memory_available(0)
+            .map_or(DEFAULT_TEXT, |bytes| bytes / BYTES_PER_BYTE)
+            .max(MIN_TEXT);
+        Self {
+            n_bytes,
+            why: "there is no memory for its tokens: give it in parts".to_owned(),
+        }
     }
 
     fn exceeded(&self) -> Failure {
-        Failure::Failed(format!("the text has more than {} bytes, and {}", self.n_bytes, self.why))
+        Failure::Failed(format!(
+            "the text has more than {} bytes, and {}",
+            self.n_bytes, self.why
+        ))
     }
 }
 
-/// Bytes of the longest token, or more: of the spelling in the vocabulary, which is never shorter than the text.
+/// Bytes of the longest token, or more: of the spelling in the vocabulary, which is never shorter
+/// than the text.
 fn longest_token(tokenizer: &Tokenizer) -> usize {
     let ids = 0..tokenizer.n_vocab() as u32;
-    ids.map(|id| tokenizer.token_text(id).len()).max().unwrap_or(0).max(MAX_CHAR)
+    ids.map(|id| tokenizer.token_text(id).len())
+        .max()
+        .unwrap_or(0)
+        .max(MAX_CHAR)
 }
 
-/// The text of a file, or of standard input where the file is called -. UTF-16 is told by its byte order mark.
+/// The text of a file, or of standard input where the file is called -. UTF-16 is told by its byte
+/// order mark.
 #[cfg(feature = "constrain")]
 pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
     let bytes = read_bytes(path, &Limit::of_memory())?;
@@ -154,8 +189,13 @@ pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
 #[cfg(feature = "constrain")]
 fn text_of(bytes: Vec<u8>) -> Option<String> {
     let wide = |bytes: &[u8], unit: fn([u8; 2]) -> u16| {
-        let units: Vec<u16> = bytes.chunks_exact(2).map(|pair| unit([pair[0], pair[1]])).collect();
-        String::from_utf16(&units).ok().filter(|_| bytes.len().is_multiple_of(2))
+        let units: Vec<u16> = bytes
+            .chunks_exact(2)
+            .map(|pair| unit([pair[0], pair[1]]))
+            .collect();
+        String::from_utf16(&units)
+            .ok()
+            .filter(|_| bytes.len().is_multiple_of(2))
     };
     match &bytes[..] {
         [0xff, 0xfe, rest @ ..] => wide(rest, u16::from_le_bytes),
@@ -165,7 +205,12 @@ fn text_of(bytes: Vec<u8>) -> Option<String> {
 }
 
 /// The bytes of a file, or of standard input where it is called -, without a byte order mark.
-#[cfg(any(feature = "constrain", feature = "comfort", feature = "perplexity", feature = "convert"))]
+#[cfg(any(
+    feature = "constrain",
+    feature = "comfort",
+    feature = "perplexity",
+    feature = "convert"
+))]
 pub(crate) fn read_bytes(path: &Path, limit: &Limit) -> Result<Vec<u8>, Failure> {
     if path.as_os_str() == "-" {
         return read_stdin(limit).map(without_mark);
@@ -175,13 +220,21 @@ pub(crate) fn read_bytes(path: &Path, limit: &Limit) -> Result<Vec<u8>, Failure>
 }
 
 fn read_stdin(limit: &Limit) -> Result<Vec<u8>, Failure> {
-    bounded(io::stdin().lock(), limit, |error| Failure::Failed(format!("cannot read standard input: {error}")))
+    bounded(io::stdin().lock(), limit, |error| {
+        Failure::Failed(format!("cannot read standard input: {error}"))
+    })
 }
 
 /// All bytes, if there are no more than the limit allows.
-fn bounded(from: impl Read, limit: &Limit, blame: impl FnOnce(io::Error) -> Failure) -> Result<Vec<u8>, Failure> {
+fn bounded(
+    from: impl Read,
+    limit: &Limit,
+    blame: impl FnOnce(io::Error) -> Failure,
+) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
-    from.take(limit.n_bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(blame)?;
+    from.take(limit.n_bytes.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(blame)?;
     if bytes.len() as u64 > limit.n_bytes {
         return Err(limit.exceeded());
     }
@@ -205,7 +258,9 @@ pub(crate) fn read_tokens(source: TokenSource) -> Result<Vec<u32>, Failure> {
         }
         TokenSource::Stdin => {
             let text = String::from_utf8(read_stdin(&Limit::of_memory())?);
-            let ids = text.map_err(|_| "not UTF-8 text".to_owned()).and_then(|text| token_ids(&text));
+            let ids = text
+                .map_err(|_| "not UTF-8 text".to_owned())
+                .and_then(|text| token_ids(&text));
             ids.map_err(|what| Failure::Failed(format!("standard input: {what}")))
         }
     }
@@ -217,10 +272,16 @@ mod tests {
 
     #[test]
     fn a_text_is_refused_as_soon_as_it_is_too_long() {
-        let limit = Limit { n_bytes: 3, why: "that is all".to_owned() };
-        let read = |from: &mut dyn Read| bounded(from, &limit, |error| Failure::Failed(error.to_string()));
+        let limit = Limit {
+            n_bytes: 3,
+            why: "that is all".to_owned(),
+        };
+        let read =
+            |from: &mut dyn Read| bounded(from, &limit, |error| Failure::Failed(error.to_string()));
         assert_eq!(read(&mut &b"abc"[..]).unwrap(), b"abc");
-        let Err(Failure::Failed(why)) = read(&mut io::repeat(b'y')) else { panic!("an endless text was read") };
+        let Err(Failure::Failed(why)) = read(&mut io::repeat(b'y')) else {
+            panic!("an endless text was read")
+        };
         assert_eq!(why, "the text has more than 3 bytes, and that is all");
     }
 

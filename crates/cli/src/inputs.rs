@@ -1,4 +1,5 @@
-//! The files that a command reads, which what it writes must not replace: a model is a download of gigabytes.
+//! The files that a command reads, which what it writes must not replace: a model is a download of
+//! gigabytes.
 //!
 //! Knows paths and no options. Files are the same if the system says so, whatever they are called.
 
@@ -37,24 +38,37 @@ impl Inputs {
     /// Refuses an output that is one of them.
     pub(crate) fn protect_own_from(&self, output: &Path) -> Result<(), Failure> {
         match self.0.iter().find(|input| is_same_file(input, output)) {
-            Some(_) => Err(Failure::at(output, "this command reads it, and would overwrite it: give another name")),
+            Some(_) => Err(Failure::at(
+                output,
+                "this command reads it, and would overwrite it: give another name",
+            )),
             None => Ok(()),
         }
     }
 }
 
-/// Whether a plain file is there that begins as models do. What cannot be read cannot be one of ours.
+/// Whether a plain file is there that begins as models do. What cannot be read cannot be one of
+/// ours.
 fn begins_a_model(path: &Path) -> bool {
     let mut magic = [0; 4];
     let is_file = fs::metadata(path).is_ok_and(|meta| meta.is_file());
-    is_file && File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == GGUF_MAGIC
+    is_file
+        && File::open(path)
+            .and_then(|mut file| file.read_exact(&mut magic))
+            .is_ok()
+        && magic == GGUF_MAGIC
 }
 
 /// Whether two paths lead to one plain file.
 #[cfg(unix)]
 fn is_same_file(a: &Path, b: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
-    let id = |path| fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|meta| (meta.dev(), meta.ino()));
+    let id = |path| {
+        fs::metadata(path)
+            .ok()
+            .filter(fs::Metadata::is_file)
+            .map(|meta| (meta.dev(), meta.ino()))
+    };
     id(a).is_some_and(|id_a| id(b) == Some(id_a))
 }
 
@@ -70,7 +84,8 @@ mod tests {
     use super::*;
 
     fn directory(name: &str) -> PathBuf {
-        let directory = std::env::temp_dir().join(format!("atta-inputs-{name}-{}", std::process::id()));
+        let directory =
+            std::env::temp_dir().join(format!("atta-inputs-{name}-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         directory
     }
@@ -78,7 +93,11 @@ mod tests {
     #[test]
     fn an_output_is_refused_if_it_is_an_input_by_any_name() {
         let directory = directory("same");
-        let (text, link, other) = (directory.join("text"), directory.join("link"), directory.join("other"));
+        let (text, link, other) = (
+            directory.join("text"),
+            directory.join("link"),
+            directory.join("other"),
+        );
         fs::write(&text, "x").unwrap();
         fs::write(&other, "x").unwrap();
         fs::hard_link(&text, &link).unwrap();

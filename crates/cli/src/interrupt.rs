@@ -23,12 +23,15 @@ const POLL: Duration = Duration::from_millis(20);
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens from now on. Before, and where the system does not let us, Ctrl-C ends the program as usual.
+    /// Listens from now on. Before, and where the system does not let us, Ctrl-C ends the program
+    /// as usual.
     pub(crate) fn listen() -> Self {
         let asked = Arc::new(AtomicBool::new(false));
-        // In this order: the first signal finds the flag down and raises it, the second finds it raised and ends us.
+        // In this order: the first signal finds the flag down and raises it, the second finds it
+        // raised and ends us.
         if flag::register_conditional_shutdown(SIGINT, INTERRUPTED.into(), asked.clone()).is_ok() {
-            // Fails only where the line before failed too; Ctrl-C then does nothing until it is pressed again.
+            // Fails only where the line before failed too; Ctrl-C then does nothing until it is
+            // pressed again.
             let _ = flag::register(SIGINT, asked.clone());
         }
         Self(asked)
@@ -51,8 +54,9 @@ impl Interrupt {
         self.0.store(false, Ordering::Relaxed);
     }
 
-    /// Does work that cannot be asked to stop: it waits for a disk, or for standard input. On Ctrl-C `give_up` is
-    /// called by another thread, and the program ends while the work still waits.
+    /// Does work that cannot be asked to stop: it waits for a disk, or for standard input. On
+    /// Ctrl-C `give_up` is called by another thread, and the program ends while the work still
+    /// waits.
     ///
     /// The work stays on the thread of the caller, since loading a model may bind that to a CPU.
     pub(crate) fn watch<T>(&self, give_up: impl FnOnce() + Send, work: impl FnOnce() -> T) -> T {
@@ -65,7 +69,9 @@ impl Interrupt {
         };
         thread::scope(|scope| {
             // Where no thread can be had, Ctrl-C has to wait for the work.
-            let _ = thread::Builder::new().name("atta-interrupt".into()).spawn_scoped(scope, watch);
+            let _ = thread::Builder::new()
+                .name("atta-interrupt".into())
+                .spawn_scoped(scope, watch);
             let result = work();
             drop(working);
             result
@@ -92,7 +98,9 @@ mod tests {
     #[test]
     fn work_that_is_left_alone_gives_its_result_at_once() {
         let start = std::time::Instant::now();
-        let sum = (0..100).map(|i| Interrupt::default().watch(|| unreachable!("nobody asked"), || i)).sum::<i32>();
+        let sum = (0..100)
+            .map(|i| Interrupt::default().watch(|| unreachable!("nobody asked"), || i))
+            .sum::<i32>();
         assert_eq!(sum, 4950);
         assert!(start.elapsed() < 50 * POLL);
     }

@@ -1,8 +1,8 @@
 //! JSON as text that may end up on a terminal.
 //!
-//! JSON itself escapes only what its grammar needs, the control characters below U+0020. A string from a hostile file
-//! may hold others, which steer a terminal or turn the direction of its text; here they become `\uXXXX`, which means
-//! the same to every reader of JSON.
+//! JSON itself escapes only what its grammar needs, the control characters below U+0020. A string
+//! from a hostile file may hold others, which steer a terminal or turn the direction of its text;
+//! here they become `\uXXXX`, which means the same to every reader of JSON.
 
 use serde_json::Value;
 
@@ -18,12 +18,17 @@ pub(crate) fn pretty(value: &Value) -> String {
     escape(&format!("{value:#}"))
 }
 
-/// Escapes what does not print, but for line feeds: those that stand raw in JSON are between its values.
+/// Escapes what does not print, but for line feeds: those that stand raw in JSON are between its
+/// values.
 fn escape(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
         if is_invisible(c) && c != '\n' {
-            out.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")));
+            out.extend(
+                c.encode_utf16(&mut [0; 2])
+                    .iter()
+                    .map(|unit| format!("\\u{unit:04x}")),
+            );
         } else {
             out.push(c);
         }
@@ -40,10 +45,19 @@ mod tests {
     fn what_steers_a_terminal_is_escaped_and_means_the_same() {
         let value = json!({ "a\u{9b}": ["\u{1b}[31m\n\u{7f}", "\u{202e}\u{2067}\u{200f}\u{61c}\u{feff}ü"], "b": {} });
         for text in [line(&value), pretty(&value)] {
-            assert!(text.chars().all(|c| c == '\n' || !is_invisible(c)), "{text:?}");
-            assert!(text.contains("\\u009b") && text.contains("\\u202e") && text.contains('ü'), "{text:?}");
+            assert!(
+                text.chars().all(|c| c == '\n' || !is_invisible(c)),
+                "{text:?}"
+            );
+            assert!(
+                text.contains("\\u009b") && text.contains("\\u202e") && text.contains('ü'),
+                "{text:?}"
+            );
             assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
         }
-        assert_eq!((line(&value).lines().count(), pretty(&json!([1])).as_str()), (1, "[\n  1\n]"));
+        assert_eq!(
+            (line(&value).lines().count(), pretty(&json!([1])).as_str()),
+            (1, "[\n  1\n]")
+        );
     }
 }

@@ -1,13 +1,13 @@
-//! Hears what happens during a generation: the text goes to standard output, progress to the terminal, figures to the
-//! statistics.
+//! Hears what happens during a generation: the text goes to standard output, progress to the
+//! terminal, figures to the statistics.
 
 use std::ops::ControlFlow;
 
 use atta::Event;
 
 use crate::{
-    failure::Failure, interrupt::Interrupt, load::warn, memory::PeakPrivate, output::Stdout, progress::Progress,
-    stats::Stats,
+    failure::Failure, interrupt::Interrupt, load::warn, memory::PeakPrivate, output::Stdout,
+    progress::Progress, stats::Stats,
 };
 
 /// Private memory is looked at whenever this many tokens have come.
@@ -58,13 +58,19 @@ impl Listener {
     /// For a text that others follow, each on lines of its own.
     #[cfg(feature = "chat")]
     pub(crate) fn of_lines(interrupt: Interrupt) -> Self {
-        Self { ending: Ending::Line, ..Self::new(interrupt) }
+        Self {
+            ending: Ending::Line,
+            ..Self::new(interrupt)
+        }
     }
 
     /// For a text that others follow, and that may have none itself.
     #[cfg(feature = "chat")]
     pub(crate) fn of_rounds(interrupt: Interrupt) -> Self {
-        Self { ending: Ending::LineOfText, ..Self::new(interrupt) }
+        Self {
+            ending: Ending::LineOfText,
+            ..Self::new(interrupt)
+        }
     }
 
     /// Notes that there is no answer, but perhaps the beginning of one.

@@ -1,5 +1,5 @@
-//! From MODEL on the command line to a loaded model: a file, one that was pulled, or the one in the program if none is
-//! named.
+//! From MODEL on the command line to a loaded model: a file, one that was pulled, or the one in the
+//! program if none is named.
 
 use std::{
     borrow::Cow,
@@ -18,8 +18,7 @@ use crate::{
 };
 
 /// What a build without that model says.
-const NO_BUILT_IN: &str =
-    "this build has no built-in model (feature `builtin`): name a GGUF file, as in `atta run model.gguf`";
+const NO_BUILT_IN: &str = "this build has no built-in model (feature `builtin`): name a GGUF file, as in `atta run model.gguf`";
 
 /// How the model is to be loaded for a session, or what of it makes no sense for this one.
 pub(crate) fn options(
@@ -30,14 +29,18 @@ pub(crate) fn options(
     let refuse = |why: &str| Err(Failure::Usage(why.to_owned()));
     match (model, flags.weights) {
         (None, _) if cfg!(not(feature = "builtin")) => refuse(NO_BUILT_IN),
-        (None, _) if flags.prewarm => refuse("--prewarm reads a file ahead, but the built-in model has none"),
+        (None, _) if flags.prewarm => {
+            refuse("--prewarm reads a file ahead, but the built-in model has none")
+        }
         (_, Some(WeightsName::Resident)) if flags.prewarm => {
             refuse("--prewarm does not apply to --weights resident, which reads all weights anyway")
         }
         (_, Some(WeightsName::Streamed)) if flags.prewarm => {
             refuse("--prewarm does not apply to --weights streamed, which maps nothing")
         }
-        _ if flags.edges_are_idle() => refuse("--kv-edges is about layers that are not q4: give --kv q4"),
+        _ if flags.edges_are_idle() => {
+            refuse("--kv-edges is about layers that are not q4: give --kv q4")
+        }
         _ => Ok(flags.load_options(session)),
     }
 }
@@ -56,7 +59,9 @@ pub(crate) fn engine(model: Option<&Path>, options: &LoadOptions) -> Result<Engi
     engine_at(path.as_deref(), options).map_err(|error| {
         #[cfg(feature = "survey")]
         if let Some(n_ctx) = longest_context(path.as_deref(), options, &error) {
-            return Failure::Failed(format!("{error}; the longest context that fits is -c {n_ctx}"));
+            return Failure::Failed(format!(
+                "{error}; the longest context that fits is -c {n_ctx}"
+            ));
         }
         error.into()
     })
@@ -72,19 +77,37 @@ const DEFAULT_N_CTX: usize = 4096;
 
 /// The longest context that would have fitted where the one that was asked for did not.
 #[cfg(feature = "survey")]
-fn longest_context(path: Option<&Path>, options: &LoadOptions, error: &atta::Error) -> Option<usize> {
+fn longest_context(
+    path: Option<&Path>,
+    options: &LoadOptions,
+    error: &atta::Error,
+) -> Option<usize> {
     if !matches!(error, atta::Error::TooLittleMemory { .. }) {
         return None;
     }
     let fits = |n_steps: usize| {
-        let session = SessionOptions { n_ctx: Some(n_steps * CONTEXT_STEP), ..options.session.clone() };
-        plan(path, &LoadOptions { session, ..options.clone() }).is_ok()
+        let session = SessionOptions {
+            n_ctx: Some(n_steps * CONTEXT_STEP),
+            ..options.session.clone()
+        };
+        plan(
+            path,
+            &LoadOptions {
+                session,
+                ..options.clone()
+            },
+        )
+        .is_ok()
     };
     let asked = options.session.n_ctx.unwrap_or(DEFAULT_N_CTX);
     let (mut fit, mut too_long) = (0, asked.div_ceil(CONTEXT_STEP));
     while too_long - fit > 1 {
         let middle = fit.midpoint(too_long);
-        if fits(middle) { fit = middle } else { too_long = middle }
+        if fits(middle) {
+            fit = middle
+        } else {
+            too_long = middle
+        }
     }
     (fit > 0).then_some(fit * CONTEXT_STEP)
 }
@@ -107,7 +130,11 @@ pub(crate) fn engine_at(path: Option<&Path>, options: &LoadOptions) -> Result<En
         Some(path) => Engine::open(path, options)?,
         None => built_in(options)?,
     };
-    engine.tokenizer().warnings().iter().for_each(|warning| warn(warning));
+    engine
+        .tokenizer()
+        .warnings()
+        .iter()
+        .for_each(|warning| warn(warning));
     if options.prewarm && engine.weights_at() != WeightsAt::Mapped {
         warn("--prewarm has no effect: the model does not fit into memory and is streamed");
     }
@@ -133,7 +160,10 @@ pub(crate) fn warn_of_length(_: &Engine, _: Option<usize>) {}
 
 /// What to call the model in messages.
 pub(crate) fn name(model: Option<&Path>) -> String {
-    model.map_or_else(|| "the built-in model".to_owned(), |path| path.display().to_string())
+    model.map_or_else(
+        || "the built-in model".to_owned(),
+        |path| path.display().to_string(),
+    )
 }
 
 /// The same as a path, for other programs.
@@ -160,9 +190,10 @@ pub(crate) fn locate(model: &Path) -> Result<PathBuf, Failure> {
     let path = model.to_owned();
     // To open a pipe waits for its other end.
     match path.metadata() {
-        Ok(meta) if !meta.is_file() && !meta.is_dir() => {
-            Err(Failure::at(model, "a pipe or a device, expected a GGUF file"))
-        }
+        Ok(meta) if !meta.is_file() && !meta.is_dir() => Err(Failure::at(
+            model,
+            "a pipe or a device, expected a GGUF file",
+        )),
         _ => Ok(path),
     }
 }
@@ -182,7 +213,9 @@ fn tip(model: &Path) -> Option<String> {
     let beside = models_beside(model).filter(|_| is_plain || text.ends_with(".gguf"));
     match (beside, is_plain && !text.ends_with(".gguf")) {
         (Some(names), _) => Some(format!("there is no such file; beside it there is {names}")),
-        (None, true) => Some("there is no such file; `atta pull ORG/REPO` gets a model from Hugging Face".to_owned()),
+        (None, true) => Some(
+            "there is no such file; `atta pull ORG/REPO` gets a model from Hugging Face".to_owned(),
+        ),
         (None, false) => None,
     }
 }
@@ -194,14 +227,27 @@ const MAX_NAMED: usize = 3;
 /// Models in the directory where one was looked for.
 #[cfg(feature = "comfort")]
 fn models_beside(model: &Path) -> Option<String> {
-    let directory = model.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let paths = std::fs::read_dir(directory).ok()?.flatten().map(|entry| entry.path());
-    let models = paths.filter(|path| path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf")));
+    let directory = model
+        .parent()
+        .filter(|path| !path.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let paths = std::fs::read_dir(directory)
+        .ok()?
+        .flatten()
+        .map(|entry| entry.path());
+    let models = paths.filter(|path| {
+        path.extension()
+            .is_some_and(|e| e.eq_ignore_ascii_case("gguf"))
+    });
     let mut names: Vec<String> = models.map(|path| path.display().to_string()).collect();
     names.sort();
     let more = names.len().saturating_sub(MAX_NAMED);
     names.truncate(MAX_NAMED);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
     (!names.is_empty()).then(|| names.join(", ") + &more)
 }
 

@@ -1,5 +1,5 @@
-//! Where results go: standard output, of which a reader may have enough at any time, and files, which appear whole or
-//! not at all.
+//! Where results go: standard output, of which a reader may have enough at any time, and files,
+//! which appear whole or not at all.
 
 use std::{
     ffi::OsString,
@@ -22,12 +22,18 @@ pub(crate) struct Stdout {
 
 impl Stdout {
     pub(crate) fn lock() -> Self {
-        Self { out: BufWriter::new(io::stdout().lock()), at_line_start: true }
+        Self {
+            out: BufWriter::new(io::stdout().lock()),
+            at_line_start: true,
+        }
     }
 
     /// Writes text.
     pub(crate) fn write(&mut self, text: &str) -> Result<(), Failure> {
-        self.at_line_start = text.chars().next_back().map_or(self.at_line_start, |c| c == '\n');
+        self.at_line_start = text
+            .chars()
+            .next_back()
+            .map_or(self.at_line_start, |c| c == '\n');
         self.out.write_all(text.as_bytes()).map_err(Failure::stdout)
     }
 
@@ -42,7 +48,8 @@ impl Stdout {
         self.out.flush().map_err(Failure::stdout)
     }
 
-    /// Ends a line that is unfinished, if somebody looks at it: their shell's prompt would stand behind it.
+    /// Ends a line that is unfinished, if somebody looks at it: their shell's prompt would stand
+    /// behind it.
     pub(crate) fn end_line_on_terminal(&mut self) -> Result<(), Failure> {
         if !self.at_line_start && self.out.get_ref().is_terminal() {
             self.write("\n")?;
@@ -53,8 +60,9 @@ impl Stdout {
 
 /// A file under another name until it is whole.
 ///
-/// What is there already and is no plain file is written to directly, since it must not be replaced: a pipe, a device,
-/// and anything in `/dev`, where `/dev/stdout` may lead to the plain file that a shell has opened for us.
+/// What is there already and is no plain file is written to directly, since it must not be
+/// replaced: a pipe, a device, and anything in `/dev`, where `/dev/stdout` may lead to the plain
+/// file that a shell has opened for us.
 pub(crate) struct NewFile {
     path: PathBuf,
     temporary: Option<PathBuf>,
@@ -71,14 +79,29 @@ impl NewFile {
         inputs.protect_from(path)?;
         let blame = |error| Failure::at(path, format_args!("cannot write: {error}"));
         let existing = fs::metadata(path).ok();
-        if existing.as_ref().is_some_and(|meta| !meta.is_file() || path.starts_with("/dev")) {
+        if existing
+            .as_ref()
+            .is_some_and(|meta| !meta.is_file() || path.starts_with("/dev"))
+        {
             let file = File::options().append(true).open(path).map_err(blame)?;
-            return Ok(Self { path: path.to_owned(), temporary: None, out: BufWriter::new(file) });
+            return Ok(Self {
+                path: path.to_owned(),
+                temporary: None,
+                out: BufWriter::new(file),
+            });
         }
         // A link is followed, so that the file behind it is replaced and not the link.
-        let path = if existing.is_some() { fs::canonicalize(path).map_err(blame)? } else { path.to_owned() };
+        let path = if existing.is_some() {
+            fs::canonicalize(path).map_err(blame)?
+        } else {
+            path.to_owned()
+        };
         let (temporary, file) = create_beside(&path).map_err(blame)?;
-        Ok(Self { path, temporary: Some(temporary), out: BufWriter::new(file) })
+        Ok(Self {
+            path,
+            temporary: Some(temporary),
+            out: BufWriter::new(file),
+        })
     }
 
     /// Standard output as a file: for a command whose only result is bytes.
@@ -88,12 +111,18 @@ impl NewFile {
         #[cfg(windows)]
         let file = std::os::windows::io::AsHandle::as_handle(&io::stdout()).try_clone_to_owned();
         let file = file.map_err(Failure::stdout)?;
-        Ok(Self { path: "standard output".into(), temporary: None, out: BufWriter::new(file.into()) })
+        Ok(Self {
+            path: "standard output".into(),
+            temporary: None,
+            out: BufWriter::new(file.into()),
+        })
     }
 
     /// Writes bytes.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.out.write_all(bytes).map_err(|error| self.failed(error))
+        self.out
+            .write_all(bytes)
+            .map_err(|error| self.failed(error))
     }
 
     /// The failure of a write. A reader of a pipe may have enough.
@@ -104,11 +133,15 @@ impl NewFile {
         }
     }
 
-    /// Gives it its name, once it is on the disk: if the power fails, there is the old file or the new one.
+    /// Gives it its name, once it is on the disk: if the power fails, there is the old file or the
+    /// new one.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         self.out.flush().map_err(|error| self.failed(error))?;
         if let Some(temporary) = &self.temporary {
-            self.out.get_ref().sync_all().map_err(|error| self.failed(error))?;
+            self.out
+                .get_ref()
+                .sync_all()
+                .map_err(|error| self.failed(error))?;
             fs::rename(temporary, &self.path).map_err(|error| self.failed(error))?;
             self.temporary = None;
         }
@@ -125,15 +158,19 @@ impl Drop for NewFile {
     }
 }
 
-/// Creates a hidden file beside `path`. Nothing that is there already is opened: somebody else may have put a link
-/// there, or a program of the same number that was killed may have left its file.
+/// Creates a hidden file beside `path`. Nothing that is there already is opened: somebody else may
+/// have put a link there, or a program of the same number that was killed may have left its file.
 fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     let mut attempt = 0;
     loop {
         let temporary = temporary_name(path, attempt);
         match File::create_new(&temporary) {
             Ok(file) => return Ok((temporary, file)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < MAX_ATTEMPTS => attempt += 1,
+            Err(error)
+                if error.kind() == io::ErrorKind::AlreadyExists && attempt < MAX_ATTEMPTS =>
+            {
+                attempt += 1
+            }
             Err(error) => return Err(error),
         }
     }
@@ -151,7 +188,8 @@ mod tests {
     use super::*;
 
     fn directory(name: &str) -> PathBuf {
-        let directory = std::env::temp_dir().join(format!("atta-output-{name}-{}", std::process::id()));
+        let directory =
+            std::env::temp_dir().join(format!("atta-output-{name}-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         directory
     }
@@ -209,7 +247,9 @@ mod tests {
 
     #[test]
     fn a_directory_is_no_place_for_a_file() {
-        let error = NewFile::create(&std::env::temp_dir(), &Inputs::default()).err().unwrap();
+        let error = NewFile::create(&std::env::temp_dir(), &Inputs::default())
+            .err()
+            .unwrap();
         assert!(matches!(error, Failure::Failed(message) if message.contains("cannot write")));
     }
 }

@@ -1,4 +1,5 @@
-//! What a waiting user sees: one line on standard error that is overwritten, and nothing if that is no terminal.
+//! What a waiting user sees: one line on standard error that is overwritten, and nothing if that is
+//! no terminal.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -17,7 +18,11 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn new() -> Self {
-        Self { enabled: io::stderr().is_terminal(), shown: false, start: Instant::now() }
+        Self {
+            enabled: io::stderr().is_terminal(),
+            shown: false,
+            start: Instant::now(),
+        }
     }
 
     /// Whether anybody sees it, for figures that cost something.

@@ -8,11 +8,22 @@ use crate::{cache::Recalled, failure::one_line};
 
 /// What was loaded, and what it runs on.
 pub(crate) fn model(name: &str, engine: &Engine) {
-    say(&format!("model: {}: {}", one_line(name), spec_line(engine.spec())));
+    say(&format!(
+        "model: {}: {}",
+        one_line(name),
+        spec_line(engine.spec())
+    ));
     let files = engine.model().weights().files();
     let (n_bytes, n_tensors) = (bytes(files.file_bytes()), files.directory().tensors().len());
-    say(&format!("file: {n_bytes}, {n_tensors} tensors, loaded in {:.1} ms", 1e3 * engine.load_time().as_secs_f64()));
-    say(&format!("kernels: {}, threads: {}", engine.kernels().isa(), engine.pool().n_threads()));
+    say(&format!(
+        "file: {n_bytes}, {n_tensors} tensors, loaded in {:.1} ms",
+        1e3 * engine.load_time().as_secs_f64()
+    ));
+    say(&format!(
+        "kernels: {}, threads: {}",
+        engine.kernels().isa(),
+        engine.pool().n_threads()
+    ));
 }
 
 /// What the random numbers begin with: the same text can be had again.
@@ -30,7 +41,11 @@ pub(crate) fn has_begin() {
 /// Why a text has no end.
 #[cfg(feature = "comfort")]
 pub(crate) fn cut_off(has_room: bool) {
-    say(if has_room { "(cut off: see -n)" } else { "(cut off: the context is full, see -c and --window)" });
+    say(if has_room {
+        "(cut off: see -n)"
+    } else {
+        "(cut off: the context is full, see -c and --window)"
+    });
 }
 
 /// What `--fit` did.
@@ -41,17 +56,33 @@ pub(crate) fn shrunk(engine: &Engine) {
             KvType::Q8 => ", keys and values as q8",
             _ => "",
         };
-        say(&format!("atta: to fit into memory: a context of {n_ctx}{kv}"));
+        say(&format!(
+            "atta: to fit into memory: a context of {n_ctx}{kv}"
+        ));
     }
 }
 
-/// Of a streamed model: how much of it is held, and how fast it is going to be. Nothing else says why it is slower than it
-/// could be.
+/// Of a streamed model: how much of it is held, and how fast it is going to be. Nothing else says
+/// why it is slower than it could be.
 pub(crate) fn streaming(engine: &Engine) {
-    let Some(Prediction { decode_tok_s, read_bytes, disk_bytes_per_s }) = engine.prediction() else { return };
+    let Some(Prediction {
+        decode_tok_s,
+        read_bytes,
+        disk_bytes_per_s,
+    }) = engine.prediction()
+    else {
+        return;
+    };
     let io = engine.model().weights().io();
-    let (held, read) = (bytes(io.pinned_bytes + io.expert_bytes), bytes(read_bytes as u64));
-    let or_more = if io.expert_bytes > 0 { ", more where experts are used again" } else { "" };
+    let (held, read) = (
+        bytes(io.pinned_bytes + io.expert_bytes),
+        bytes(read_bytes as u64),
+    );
+    let or_more = if io.expert_bytes > 0 {
+        ", more where experts are used again"
+    } else {
+        ""
+    };
     let disk = match disk_bytes_per_s {
         rate if rate > 0.0 => format!(" at {:.2} GB/s", rate / 1e9),
         _ => String::new(),
@@ -83,7 +114,13 @@ pub(crate) fn weights_name(weights: WeightsAt) -> &'static str {
 
 /// A model in a line.
 pub(crate) fn spec_line(spec: &ModelSpec) -> String {
-    let ModelSpec { d_model, n_vocab, n_ctx_train, layers, .. } = spec;
+    let ModelSpec {
+        d_model,
+        n_vocab,
+        n_ctx_train,
+        layers,
+        ..
+    } = spec;
     let (_, _, d_ff) = spec.max_widths();
     format!(
         "{} layers, d_model {d_model}, d_ff {d_ff}, {n_vocab} tokens, trained for {n_ctx_train} positions",
@@ -91,21 +128,43 @@ pub(crate) fn spec_line(spec: &ModelSpec) -> String {
     )
 }
 
-/// What of the prompt did not have to be read. Without a cache that took no time, and there is nothing to say.
+/// What of the prompt did not have to be read. Without a cache that took no time, and there is
+/// nothing to say.
 pub(crate) fn recalled(Recalled { n_tokens, time }: Recalled) {
     if n_tokens > 0 && !time.is_zero() {
-        say(&format!("cache: {n_tokens} tokens of the prompt in {:.1} ms", 1e3 * time.as_secs_f64()));
+        say(&format!(
+            "cache: {n_tokens} tokens of the prompt in {:.1} ms",
+            1e3 * time.as_secs_f64()
+        ));
     }
 }
 
 /// How fast it went.
 pub(crate) fn speed(summary: &Summary) {
-    let Summary { n_prompt, n_generated, prefill_time, decode_time, .. } = summary;
+    let Summary {
+        n_prompt,
+        n_generated,
+        prefill_time,
+        decode_time,
+        ..
+    } = summary;
     let line = |what, n: &usize, seconds: f64, rate: f64| {
-        say(&format!("{what}: {n} tokens in {seconds:.2} s, {rate:.1} tokens/s"));
+        say(&format!(
+            "{what}: {n} tokens in {seconds:.2} s, {rate:.1} tokens/s"
+        ));
     };
-    line("prompt", n_prompt, prefill_time.as_secs_f64(), summary.prefill_tok_s());
-    line("text", n_generated, decode_time.as_secs_f64(), summary.decode_tok_s());
+    line(
+        "prompt",
+        n_prompt,
+        prefill_time.as_secs_f64(),
+        summary.prefill_tok_s(),
+    );
+    line(
+        "text",
+        n_generated,
+        decode_time.as_secs_f64(),
+        summary.decode_tok_s(),
+    );
 }
 
 /// What private memory is reserved for, next to what the system counts.
@@ -166,7 +225,13 @@ mod tests {
 
     #[test]
     fn numbers_are_grouped_and_sizes_have_units() {
-        assert_eq!([0, 999, 1000, -1234567].map(grouped), ["0", "999", "1,000", "-1,234,567"]);
-        assert_eq!([12, 1536, 5 << 20, 3 << 29].map(bytes), ["12 bytes", "1.5 KiB", "5.0 MiB", "1.5 GiB"]);
+        assert_eq!(
+            [0, 999, 1000, -1234567].map(grouped),
+            ["0", "999", "1,000", "-1,234,567"]
+        );
+        assert_eq!(
+            [12, 1536, 5 << 20, 3 << 29].map(bytes),
+            ["12 bytes", "1.5 KiB", "5.0 MiB", "1.5 GiB"]
+        );
     }
 }

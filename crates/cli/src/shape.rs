@@ -1,6 +1,8 @@
-//! `--json`, `--schema`, `--regex`, `--grammar`: what the text must look like, from the files that say so.
+//! `--json`, `--schema`, `--regex`, `--grammar`: what the text must look like, from the files that
+//! say so.
 //!
-//! A build without the feature `constrain` has the options, and refuses them by the name of the feature.
+//! A build without the feature `constrain` has the options, and refuses them by the name of the
+//! feature.
 
 use atta::{GenerateOptions, LoadOptions};
 
@@ -10,15 +12,22 @@ use crate::{args::ShapeFlags, failure::Failure};
 ///
 /// # Errors
 /// A file that cannot be read, and options that contradict each other.
-pub(crate) fn apply(flags: &ShapeFlags, options: GenerateOptions) -> Result<GenerateOptions, Failure> {
+pub(crate) fn apply(
+    flags: &ShapeFlags,
+    options: GenerateOptions,
+) -> Result<GenerateOptions, Failure> {
     if !flags.is_given() {
         return match flags.on_length {
-            Some(_) => refuse("--on-length is about --json, --schema, --regex or --grammar: give one of them"),
+            Some(_) => refuse(
+                "--on-length is about --json, --schema, --regex or --grammar: give one of them",
+            ),
             None => Ok(options),
         };
     }
     if !options.stop.is_empty() {
-        return refuse("--stop would cut a text that must be whole: leave it away, or take the shape of the text away");
+        return refuse(
+            "--stop would cut a text that must be whole: leave it away, or take the shape of the text away",
+        );
     }
     constrained(flags, options)
 }
@@ -26,7 +35,10 @@ pub(crate) fn apply(flags: &ShapeFlags, options: GenerateOptions) -> Result<Gene
 /// The same with memory kept free for that.
 pub(crate) fn keep_free(load: LoadOptions, options: &GenerateOptions) -> LoadOptions {
     #[cfg(feature = "constrain")]
-    let load = LoadOptions { constrained: options.constraint.is_some(), ..load };
+    let load = LoadOptions {
+        constrained: options.constraint.is_some(),
+        ..load
+    };
     #[cfg(not(feature = "constrain"))]
     let _ = options;
     load
@@ -50,7 +62,11 @@ fn constrained(flags: &ShapeFlags, options: GenerateOptions) -> Result<GenerateO
         Some(OnLengthName::Cut) => OnLength::Cut,
         Some(OnLengthName::Fail) => OnLength::Fail,
     };
-    Ok(GenerateOptions { constraint: Some(constraint(flags)?), on_length, ..options })
+    Ok(GenerateOptions {
+        constraint: Some(constraint(flags)?),
+        on_length,
+        ..options
+    })
 }
 
 #[cfg(feature = "constrain")]
@@ -65,7 +81,11 @@ fn constraint(flags: &ShapeFlags) -> Result<atta::Constraint, Failure> {
         let is_called = |name: &str| path.extension().is_some_and(|extension| extension == name);
         // In Lark only a comment or a string has the sign.
         let is_gbnf = is_called("gbnf") || (!is_called("lark") && text.contains("::="));
-        return Ok(if is_gbnf { Constraint::Gbnf(text) } else { Constraint::Lark(text) });
+        return Ok(if is_gbnf {
+            Constraint::Gbnf(text)
+        } else {
+            Constraint::Lark(text)
+        });
     }
     Ok(match (&flags.regex, flags.json) {
         (Some(regex), _) => Constraint::Regex(regex.clone()),
@@ -78,8 +98,15 @@ fn constraint(flags: &ShapeFlags) -> Result<atta::Constraint, Failure> {
 #[cfg(feature = "constrain")]
 fn schema(path: &std::path::Path, is_open: bool) -> Result<atta::Constraint, Failure> {
     use atta::{Constraint, OtherProperties, SchemaOptions, Strictness};
-    let others = if is_open { OtherProperties::Open } else { OtherProperties::Closed };
-    let options = SchemaOptions { strictness: Strictness::Strict, others };
+    let others = if is_open {
+        OtherProperties::Open
+    } else {
+        OtherProperties::Closed
+    };
+    let options = SchemaOptions {
+        strictness: Strictness::Strict,
+        others,
+    };
     let (constraint, remarks) = Constraint::from_schema(&crate::input::read_text(path)?, options)
         .map_err(|error| Failure::Failed(error.to_string()))?;
     remarks.iter().for_each(|remark| crate::load::warn(remark));

@@ -1,17 +1,20 @@
 //! `--stats-json`: what a run did, as one JSON object whose keys are a contract.
 //!
-//! Every key is always there. `finish_reason` is stop, length, interrupted or error; with the last there is `error` too.
-//! `generated_tokens` counts the token that ends the text, which is chosen like any other and costs as much, although
-//! no text comes from it. Times are seconds, rates tokens per second.
+//! Every key is always there. `finish_reason` is stop, length, interrupted or error; with the last
+//! there is `error` too. `generated_tokens` counts the token that ends the text, which is chosen
+//! like any other and costs as much, although no text comes from it. Times are seconds, rates
+//! tokens per second.
 //!
-//! `cached_tokens` are those of `prompt_tokens` whose state was there already, in the context of a chat or a cache; they are no
-//! part of `prefill_tok_s`. `restore_s` is how long it took to get them from a cache.
+//! `cached_tokens` are those of `prompt_tokens` whose state was there already, in the context of a
+//! chat or a cache; they are no part of `prefill_tok_s`. `restore_s` is how long it took to get
+//! them from a cache.
 //!
-//! Of a chat the object is about the last answer, and `turns` has those four of every one: `prompt_tokens`, `cached_tokens`,
-//! `generated_tokens` and `finish_reason`.
+//! Of a chat the object is about the last answer, and `turns` has those four of every one:
+//! `prompt_tokens`, `cached_tokens`, `generated_tokens` and `finish_reason`.
 //!
-//! Null is what nobody can say: memory off Linux, `io_wait_s` of a mapped model, since waiting for a page cannot be told
-//! from computing, and `predicted_decode_tok_s` of weights that are in memory.
+//! Null is what nobody can say: memory off Linux, `io_wait_s` of a mapped model, since waiting for
+//! a page cannot be told from computing, and `predicted_decode_tok_s` of weights that are in
+//! memory.
 
 use std::{
     path::Path,
@@ -27,7 +30,8 @@ use atta::{
 use serde_json::{Value, json};
 
 use crate::{
-    cache::Recalled, failure::Failure, inputs::Inputs, json, memory::PeakPrivate, output::NewFile, report::weights_name,
+    cache::Recalled, failure::Failure, inputs::Inputs, json, memory::PeakPrivate, output::NewFile,
+    report::weights_name,
 };
 
 /// What is known of a run so far; a run that fails leaves the rest at zero.
@@ -59,14 +63,19 @@ impl Stats {
     /// The same for a chat, which has answers where a text has none.
     #[cfg(feature = "chat")]
     pub(crate) fn of_chat() -> Self {
-        Self { turns: Some(Vec::new()), ..Self::new() }
+        Self {
+            turns: Some(Vec::new()),
+            ..Self::new()
+        }
     }
 
     /// The model is there.
     pub(crate) fn loaded(&mut self, engine: &Engine) {
         self.load_s = engine.load_time().as_secs_f64();
         self.weights = Some(engine.weights_at());
-        self.predicted_tok_s = engine.prediction().map(|prediction| prediction.decode_tok_s);
+        self.predicted_tok_s = engine
+            .prediction()
+            .map(|prediction| prediction.decode_tok_s);
         self.account(engine);
         self.peak.sample();
     }
@@ -92,7 +101,10 @@ impl Stats {
     /// An answer has ended; it is the one that the object is about, until the next.
     #[cfg(feature = "chat")]
     pub(crate) fn answered(&mut self, reply: Reply) {
-        self.recalled(Recalled { n_tokens: reply.n_cached, time: reply.restore_time });
+        self.recalled(Recalled {
+            n_tokens: reply.n_cached,
+            time: reply.restore_time,
+        });
         self.generated(reply.summary);
         let turn = json!({
             "prompt_tokens": self.n_prompt,
@@ -111,7 +123,11 @@ impl Stats {
 
     fn to_json(&self, failure: Option<&Failure>) -> Value {
         let seconds = |of: fn(&Summary) -> f64| self.summary.as_ref().map_or(0.0, of);
-        let memory: Vec<Value> = self.memory.iter().map(|i| json!({ "name": i.name, "bytes": i.bytes })).collect();
+        let memory: Vec<Value> = self
+            .memory
+            .iter()
+            .map(|i| json!({ "name": i.name, "bytes": i.bytes }))
+            .collect();
         let mut object = json!({
             "prompt_tokens": self.n_prompt,
             "cached_tokens": self.n_cached,
@@ -159,13 +175,22 @@ impl Stats {
 pub(crate) struct StatsFile(Mutex<Option<NewFile>>);
 
 impl StatsFile {
-    /// Opens it now, so that a path that cannot be written to is found out before the work and not after it.
+    /// Opens it now, so that a path that cannot be written to is found out before the work and not
+    /// after it.
     pub(crate) fn create(path: Option<&Path>, inputs: &Inputs) -> Result<Self, Failure> {
-        Ok(Self(Mutex::new(path.map(|path| NewFile::create(path, inputs)).transpose()?)))
+        Ok(Self(Mutex::new(
+            path.map(|path| NewFile::create(path, inputs)).transpose()?,
+        )))
     }
 
-    /// The failure of a run that has not begun, once it is written down; that the command line was wrong is not.
-    pub(crate) fn of_failure(path: Option<&Path>, inputs: &Inputs, stats: &Stats, failure: Failure) -> Failure {
+    /// The failure of a run that has not begun, once it is written down; that the command line was
+    /// wrong is not.
+    pub(crate) fn of_failure(
+        path: Option<&Path>,
+        inputs: &Inputs,
+        stats: &Stats,
+        failure: Failure,
+    ) -> Failure {
         if !matches!(failure, Failure::Usage(_)) {
             // Of two failures the first is the one to hear of.
             let _ = Self::create(path, inputs).and_then(|file| file.write(stats, Some(&failure)));
@@ -194,8 +219,14 @@ mod tests {
     #[test]
     fn a_run_that_failed_at_once_still_has_every_key() {
         let json = Stats::default().to_json(Some(&Failure::Failed("no".into())));
-        assert_eq!((&json["finish_reason"], &json["error"]), (&json!("error"), &json!("no")));
-        assert_eq!((&json["prompt_tokens"], &json["memory"]), (&json!(0), &json!([])));
+        assert_eq!(
+            (&json["finish_reason"], &json["error"]),
+            (&json!("error"), &json!("no"))
+        );
+        assert_eq!(
+            (&json["prompt_tokens"], &json["memory"]),
+            (&json!(0), &json!([]))
+        );
     }
 
     #[test]

@@ -10,21 +10,39 @@ use crate::{args::ToolFlags, failure::Failure, input};
 
 /// The tools that are asked for, if any.
 pub(crate) fn tool_use(flags: &ToolFlags) -> Result<Option<ToolUse>, Failure> {
-    let Some(path) = &flags.tools else { return Ok(None) };
-    let tools = ToolSet::parse(&input::read_text(path)?).map_err(|error| Failure::at(path, error))?;
-    tools.remarks().iter().for_each(|remark| crate::load::warn(remark));
+    let Some(path) = &flags.tools else {
+        return Ok(None);
+    };
+    let tools =
+        ToolSet::parse(&input::read_text(path)?).map_err(|error| Failure::at(path, error))?;
+    tools
+        .remarks()
+        .iter()
+        .for_each(|remark| crate::load::warn(remark));
     let choice = match &flags.tool_choice {
-        Some(choice) => choice.parse().map_err(|error| Failure::Usage(format!("--tool-choice: {error}")))?,
+        Some(choice) => choice
+            .parse()
+            .map_err(|error| Failure::Usage(format!("--tool-choice: {error}")))?,
         None => ToolChoice::Auto,
     };
-    tools.check(&choice).map_err(|error| Failure::Failed(format!("--tool-choice: {error}")))?;
-    Ok(Some(ToolUse { tools, choice, parallel: true }))
+    tools
+        .check(&choice)
+        .map_err(|error| Failure::Failed(format!("--tool-choice: {error}")))?;
+    Ok(Some(ToolUse {
+        tools,
+        choice,
+        parallel: true,
+    }))
 }
 
 /// Those of the simulated house.
 pub(crate) fn of_house() -> Result<ToolUse, Failure> {
     let tools = ToolSet::parse(HOUSE).map_err(|error| Failure::Failed(error.to_string()))?;
-    Ok(ToolUse { tools, choice: ToolChoice::Auto, parallel: true })
+    Ok(ToolUse {
+        tools,
+        choice: ToolChoice::Auto,
+        parallel: true,
+    })
 }
 
 /// Definitions of the tools of a house, which the built-in model knows.

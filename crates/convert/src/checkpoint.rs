@@ -1,7 +1,9 @@
-//! A model on its way from one file to another: metadata, and tensors whose weights are asked for row by row.
+//! A model on its way from one file to another: metadata, and tensors whose weights are asked for
+//! row by row.
 //!
-//! Nobody who writes knows where weights come from; nobody who reads knows what becomes of them. What a source must do to
-//! weights (reorder rows, add 1, put experts on top of each other) it does in its [`Rows`].
+//! Nobody who writes knows where weights come from; nobody who reads knows what becomes of them.
+//! What a source must do to weights (reorder rows, add 1, put experts on top of each other) it does
+//! in its [`Rows`].
 
 use std::{ops::Range, path::PathBuf, sync::Arc};
 
@@ -12,7 +14,8 @@ use crate::{Error, metadata};
 
 /// A model in GGUF's words.
 pub struct Checkpoint {
-    /// What the file will say about the model: architecture, sizes, vocabulary, template. It has no tensors yet.
+    /// What the file will say about the model: architecture, sizes, vocabulary, template. It has
+    /// no tensors yet.
     pub metadata: Writer,
     /// In the order in which they are to be written.
     pub tensors: Vec<Tensor>,
@@ -48,7 +51,10 @@ impl Checkpoint {
     /// A file that could not be read everywhere, or became shorter meanwhile.
     pub fn check_files(&self) -> Result<(), Error> {
         match self.files.iter().find(|(_, file)| file.is_damaged()) {
-            Some((path, _)) => Err(Error::File { path: path.clone(), why: "a part of it cannot be read".to_owned() }),
+            Some((path, _)) => Err(Error::File {
+                path: path.clone(),
+                why: "a part of it cannot be read".to_owned(),
+            }),
             None => Ok(()),
         }
     }
@@ -58,7 +64,8 @@ impl Checkpoint {
 pub struct Tensor {
     /// Its name in GGUF files.
     pub name: String,
-    /// Outermost first: `[d_out, d_in]` for a matrix, `[n_experts, d_out, d_in]` for experts, `[d]` for a vector.
+    /// Outermost first: `[d_out, d_in]` for a matrix, `[n_experts, d_out, d_in]` for experts,
+    /// `[d]` for a vector.
     pub dims: Vec<u64>,
     /// What its weights have now: the type that it keeps unless another is asked for.
     pub ty: TensorType,
@@ -96,13 +103,14 @@ pub trait Rows: Send + Sync {
     /// If they cannot be read or make no sense.
     fn read(&self, first: u64, out: &mut [f32]) -> Result<(), Error>;
 
-    /// All rows as they lie in the file, in the type of the tensor, if nothing is done to them on the way.
+    /// All rows as they lie in the file, in the type of the tensor, if nothing is done to them on
+    /// the way.
     fn stored(&self) -> Option<&[u8]> {
         None
     }
 
-    /// Puts whole rows, from row `first` on, into `out` in the type of the tensor, where they can be had without being
-    /// rounded again; `false`: they can be had as floats only.
+    /// Puts whole rows, from row `first` on, into `out` in the type of the tensor, where they can
+    /// be had without being rounded again; `false`: they can be had as floats only.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -137,16 +145,34 @@ impl Stored {
     /// # Errors
     /// [`Error::Shape`] if rows are no whole blocks, [`Error::OutOfFile`] if the file is shorter.
     pub fn new(file: SharedBytes, at: u64, dims: &[u64], ty: TensorType) -> Result<Self, Error> {
-        let shape = || Error::Shape { dims: dims.to_vec(), ty };
+        let shape = || Error::Shape {
+            dims: dims.to_vec(),
+            ty,
+        };
         let file_bytes = (*file).as_ref().len() as u64;
         let d_row = usize::try_from(dims.last().copied().unwrap_or(1)).map_err(|_| shape())?;
         let row_bytes = ty.row_bytes(d_row).ok_or_else(shape)?;
-        let n_rows = dims.iter().rev().skip(1).try_fold(1u64, |n, &d| n.checked_mul(d)).ok_or_else(shape)?;
+        let n_rows = dims
+            .iter()
+            .rev()
+            .skip(1)
+            .try_fold(1u64, |n, &d| n.checked_mul(d))
+            .ok_or_else(shape)?;
         let len = n_rows.checked_mul(row_bytes as u64).ok_or_else(shape)?;
         let end = at.checked_add(len).filter(|&end| end <= file_bytes);
-        let end = end.ok_or(Error::OutOfFile { at, len, file_bytes })?;
+        let end = end.ok_or(Error::OutOfFile {
+            at,
+            len,
+            file_bytes,
+        })?;
         // Both are at most the length of bytes that are in memory.
-        Ok(Self { file, bytes: at as usize..end as usize, ty, d_row, row_bytes })
+        Ok(Self {
+            file,
+            bytes: at as usize..end as usize,
+            ty,
+            d_row,
+            row_bytes,
+        })
     }
 
     fn bytes(&self) -> &[u8] {
@@ -157,9 +183,17 @@ impl Stored {
 impl Rows for Stored {
     fn read(&self, first: u64, out: &mut [f32]) -> Result<(), Error> {
         let rows = out.len() / self.d_row.max(1);
-        let from = usize::try_from(first).ok().and_then(|first| first.checked_mul(self.row_bytes));
+        let from = usize::try_from(first)
+            .ok()
+            .and_then(|first| first.checked_mul(self.row_bytes));
         let bytes = from.and_then(|from| self.bytes().get(from..)?.get(..rows * self.row_bytes));
-        decode(self.ty, bytes.ok_or(Error::NoRow { row: first + rows as u64 })?, out)?;
+        decode(
+            self.ty,
+            bytes.ok_or(Error::NoRow {
+                row: first + rows as u64,
+            })?,
+            out,
+        )?;
         Ok(())
     }
 
@@ -184,16 +218,38 @@ mod tests {
         stored.read(1, &mut out).unwrap();
         assert_eq!(out, [2.0, 3.0, 4.0, 5.0]);
         assert_eq!(stored.stored().unwrap().len(), 24);
-        assert!(matches!(stored.read(2, &mut out), Err(Error::NoRow { row: 4 })));
-        assert!(matches!(stored.read(u64::MAX - 9, &mut out), Err(Error::NoRow { .. })));
+        assert!(matches!(
+            stored.read(2, &mut out),
+            Err(Error::NoRow { row: 4 })
+        ));
+        assert!(matches!(
+            stored.read(u64::MAX - 9, &mut out),
+            Err(Error::NoRow { .. })
+        ));
     }
 
     #[test]
     fn a_tensor_that_the_file_does_not_hold_is_refused() {
         let new = |at, dims: &[u64], ty| Stored::new(file(), at, dims, ty).err().unwrap();
-        assert!(matches!(new(3, &[3, 2], TensorType::F32), Error::OutOfFile { at: 3, len: 24, file_bytes: 26 }));
-        assert!(matches!(new(u64::MAX, &[1], TensorType::F32), Error::OutOfFile { .. }));
-        assert!(matches!(new(0, &[2, 31], TensorType::Q8_0), Error::Shape { .. }));
-        assert!(matches!(new(0, &[u64::MAX, u64::MAX, 1], TensorType::F32), Error::Shape { .. }));
+        assert!(matches!(
+            new(3, &[3, 2], TensorType::F32),
+            Error::OutOfFile {
+                at: 3,
+                len: 24,
+                file_bytes: 26
+            }
+        ));
+        assert!(matches!(
+            new(u64::MAX, &[1], TensorType::F32),
+            Error::OutOfFile { .. }
+        ));
+        assert!(matches!(
+            new(0, &[2, 31], TensorType::Q8_0),
+            Error::Shape { .. }
+        ));
+        assert!(matches!(
+            new(0, &[u64::MAX, u64::MAX, 1], TensorType::F32),
+            Error::Shape { .. }
+        ));
     }
 }

@@ -1,4 +1,5 @@
-//! From a checkpoint to GGUF files: tensor by tensor, rows dealt to threads, every file there whole or not at all.
+//! From a checkpoint to GGUF files: tensor by tensor, rows dealt to threads, every file there whole
+//! or not at all.
 
 use std::{
     io::Write,
@@ -10,7 +11,9 @@ use std::{
 
 use atta_formats::{Split, TensorType, Writer, decode, f16, gguf::shard_file_name};
 
-use crate::{Checkpoint, Error, Importance, Plan, Step, Tensor, Types, draft::Draft, quantize::Quantizer};
+use crate::{
+    Checkpoint, Error, Importance, Plan, Step, Tensor, Types, draft::Draft, quantize::Quantizer,
+};
 
 /// Weights that a thread takes at once: half a megabyte of f32.
 const PORTION: usize = 1 << 17;
@@ -57,11 +60,12 @@ pub struct Progress<'a> {
     pub total: u64,
 }
 
-/// Writes a checkpoint to `dst`, or to `dst` with numbers if it is to be split; the files written. `progress` hears how far
-/// it is many times a second, and may break: then no file was ever there.
+/// Writes a checkpoint to `dst`, or to `dst` with numbers if it is to be split; the files written.
+/// `progress` hears how far it is many times a second, and may break: then no file was ever there.
 ///
 /// # Errors
-/// As [`Plan::new`], files that are there already, weights that are not finite, and what the system says.
+/// As [`Plan::new`], files that are there already, weights that are not finite, and what the system
+/// says.
 pub fn convert(
     checkpoint: &Checkpoint,
     dst: &Path,
@@ -71,27 +75,65 @@ pub fn convert(
     let plan = Plan::new(checkpoint, &options.types, options.importance.as_ref())?;
     let shards = shards(checkpoint, &plan, options.max_shard_bytes);
     let n = u16::try_from(shards.len()).map_err(|_| Error::TooManyShards { n: shards.len() })?;
-    let paths: Vec<_> = (0..n).map(|no| if n == 1 { dst.to_owned() } else { shard_path(dst, no, n) }).collect();
-    if let Some(path) = paths.iter().find(|path| options.existing == Existing::Keep && path.exists()) {
+    let paths: Vec<_> = (0..n)
+        .map(|no| {
+            if n == 1 {
+                dst.to_owned()
+            } else {
+                shard_path(dst, no, n)
+            }
+        })
+        .collect();
+    if let Some(path) = paths
+        .iter()
+        .find(|path| options.existing == Existing::Keep && path.exists())
+    {
         return Err(Error::Exists { path: path.clone() });
     }
-    let pace = Pace { progress, done: 0, total: plan.n_bytes };
-    let mut work = Work { checkpoint, options, quantizers: Vec::new(), pace };
+    let pace = Pace {
+        progress,
+        done: 0,
+        total: plan.n_bytes,
+    };
+    let mut work = Work {
+        checkpoint,
+        options,
+        quantizers: Vec::new(),
+        pace,
+    };
     let mut drafts = Vec::new();
     for ((steps, path), no) in shards.iter().zip(paths).zip(0..) {
-        let split = (n > 1).then_some(Split { no, count: n, n_tensors: Some(plan.steps.len() as u64) });
+        let split = (n > 1).then_some(Split {
+            no,
+            count: n,
+            n_tensors: Some(plan.steps.len() as u64),
+        });
         let writer = header(checkpoint, options, split);
         drafts.push((work.file(&path, writer, steps)?, path));
     }
     checkpoint.check_files()?;
-    drafts.into_iter().map(|(draft, path)| draft.keep().map(|()| path)).collect()
+    drafts
+        .into_iter()
+        .map(|(draft, path)| draft.keep().map(|()| path))
+        .collect()
 }
 
-/// Where shard `no` of `n` lies. Of the name only its ending as a GGUF file is left out: others are part of it, as in `qwen2.5`.
+/// Where shard `no` of `n` lies. Of the name only its ending as a GGUF file is left out: others are
+/// part of it, as in `qwen2.5`.
 fn shard_path(dst: &Path, no: u16, n: u16) -> PathBuf {
-    let is_gguf = dst.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"));
-    let stem = if is_gguf { dst.file_stem() } else { dst.file_name() };
-    dst.with_file_name(shard_file_name(&stem.unwrap_or_default().to_string_lossy(), no, n))
+    let is_gguf = dst
+        .extension()
+        .is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"));
+    let stem = if is_gguf {
+        dst.file_stem()
+    } else {
+        dst.file_name()
+    };
+    dst.with_file_name(shard_file_name(
+        &stem.unwrap_or_default().to_string_lossy(),
+        no,
+        n,
+    ))
 }
 
 /// The steps of each file.
@@ -140,7 +182,10 @@ fn whole_header(checkpoint: &Checkpoint, options: &Options) -> Writer {
         if let Some(dataset) = importance.datasets.first() {
             writer.set_str("quantize.imatrix.dataset", dataset);
         }
-        writer.set_u32("quantize.imatrix.entries_count", importance.entries().count() as u32);
+        writer.set_u32(
+            "quantize.imatrix.entries_count",
+            importance.entries().count() as u32,
+        );
         if importance.n_chunks > 0 {
             writer.set_u32("quantize.imatrix.chunks_count", importance.n_chunks);
         }
@@ -166,14 +211,22 @@ impl Work<'_> {
         }
         let layout = writer.finish()?;
         let mut draft = Draft::new(path)?;
-        draft.write_all(&layout.header).map_err(|error| draft.failed(error))?;
+        draft
+            .write_all(&layout.header)
+            .map_err(|error| draft.failed(error))?;
         let mut at = layout.header.len() as u64;
         for (i, step) in steps.iter().enumerate() {
             let tensor = &self.checkpoint.tensors[step.tensor];
-            self.tensor(&mut draft, tensor, step.ty).map_err(|error| error.of(&tensor.name))?;
+            self.tensor(&mut draft, tensor, step.ty)
+                .map_err(|error| error.of(&tensor.name))?;
             at += n_bytes(tensor, step.ty);
-            let next = layout.tensors.get(i + 1).map_or(layout.file_bytes, |t| t.offset);
-            draft.write_all(&vec![0; (next - at) as usize]).map_err(|error| draft.failed(error))?;
+            let next = layout
+                .tensors
+                .get(i + 1)
+                .map_or(layout.file_bytes, |t| t.offset);
+            draft
+                .write_all(&vec![0; (next - at) as usize])
+                .map_err(|error| draft.failed(error))?;
             at = next;
         }
         Ok(draft)
@@ -196,18 +249,42 @@ impl Work<'_> {
     }
 
     /// Writes rows in another type: a few portions for each thread, then a write.
-    fn quantize(&mut self, draft: &mut Draft, tensor: &Tensor, ty: TensorType) -> Result<(), Error> {
+    fn quantize(
+        &mut self,
+        draft: &mut Draft,
+        tensor: &Tensor,
+        ty: TensorType,
+    ) -> Result<(), Error> {
         let d = tensor.d_row() as usize;
-        let row_bytes = ty.row_bytes(d).ok_or_else(|| Error::Shape { dims: tensor.dims.clone(), ty })?;
-        let entry = self.options.importance.as_ref().and_then(|all| all.entry(&tensor.name));
-        let importance = entry.filter(|_| ty.block_len() > 1).map(|entry| entry.weights());
+        let row_bytes = ty.row_bytes(d).ok_or_else(|| Error::Shape {
+            dims: tensor.dims.clone(),
+            ty,
+        })?;
+        let entry = self
+            .options
+            .importance
+            .as_ref()
+            .and_then(|all| all.entry(&tensor.name));
+        let importance = entry
+            .filter(|_| ty.block_len() > 1)
+            .map(|entry| entry.weights());
         let per_expert = tensor.dims.iter().rev().nth(1).copied().unwrap_or(1);
         let n_threads = self.options.n_threads.max(1);
         let portion = (PORTION / d).max(1);
         let quantizer = quantizer(&mut self.quantizers, ty)?;
         let keeps_type = ty == tensor.ty;
         let importance = importance.as_deref();
-        let job = Job { tensor, keeps_type, ty, quantizer, d, row_bytes, portion, per_expert, importance };
+        let job = Job {
+            tensor,
+            keeps_type,
+            ty,
+            quantizer,
+            d,
+            row_bytes,
+            portion,
+            per_expert,
+            importance,
+        };
         let n_rows = tensor.n_rows();
         let mut buffer = vec![0; (portion * PORTIONS * n_threads).min(n_rows as usize) * row_bytes];
         let mut first = 0;
@@ -232,9 +309,15 @@ struct Pace<'a> {
 
 impl Pace<'_> {
     fn write(&mut self, draft: &mut Draft, tensor: &Tensor, bytes: &[u8]) -> Result<(), Error> {
-        draft.write_all(bytes).map_err(|error| draft.failed(error))?;
+        draft
+            .write_all(bytes)
+            .map_err(|error| draft.failed(error))?;
         self.done += bytes.len() as u64;
-        match (self.progress)(Progress { tensor: &tensor.name, done: self.done, total: self.total }) {
+        match (self.progress)(Progress {
+            tensor: &tensor.name,
+            done: self.done,
+            total: self.total,
+        }) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::Stopped),
         }
@@ -274,9 +357,16 @@ struct Job<'a> {
 impl Job<'_> {
     /// Quantizes rows from `first` on into `out`.
     fn run(&self, first: u64, out: &mut [u8], n_threads: usize) -> Result<(), Error> {
-        let portions = out.chunks_mut(self.portion * self.row_bytes).zip((first..).step_by(self.portion));
+        let portions = out
+            .chunks_mut(self.portion * self.row_bytes)
+            .zip((first..).step_by(self.portion));
         let queue = Mutex::new(portions);
-        let next = || queue.lock().unwrap_or_else(|error| error.into_inner()).next();
+        let next = || {
+            queue
+                .lock()
+                .unwrap_or_else(|error| error.into_inner())
+                .next()
+        };
         let worker = || {
             let mut x = vec![0.0; self.portion * self.d];
             while let Some((out, first)) = next() {
@@ -288,7 +378,9 @@ impl Job<'_> {
         thread::scope(|scope| {
             let others: Vec<_> = (1..n_threads).map(|_| scope.spawn(worker)).collect();
             let mine = worker();
-            others.into_iter().fold(mine, |done, other| done.and(other.join().expect("a quantizer does not panic")))
+            others.into_iter().fold(mine, |done, other| {
+                done.and(other.join().expect("a quantizer does not panic"))
+            })
         })
     }
 
@@ -330,20 +422,39 @@ fn check_fits(ty: TensorType, x: &[f32], out: &[u8]) -> Result<(), Error> {
 
 /// Refuses floats that are no numbers; of quantized types, scales are trusted as they are.
 fn check_finite(ty: TensorType, bytes: &[u8], at: usize) -> Result<(), Error> {
-    let bad = |i: usize, value: f32, size: usize| Err(Error::NotFinite { at: at / size + i, value });
-    let halves = || bytes.as_chunks().0.iter().map(|b| u16::from_le_bytes(*b)).enumerate();
+    let bad = |i: usize, value: f32, size: usize| {
+        Err(Error::NotFinite {
+            at: at / size + i,
+            value,
+        })
+    };
+    let halves = || {
+        bytes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|b| u16::from_le_bytes(*b))
+            .enumerate()
+    };
     match ty {
         TensorType::F32 => {
-            let mut values = bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).enumerate();
-            values.find(|(_, v)| !v.is_finite()).map_or(Ok(()), |(i, v)| bad(i, v, 4))
+            let mut values = bytes
+                .as_chunks()
+                .0
+                .iter()
+                .map(|b| f32::from_le_bytes(*b))
+                .enumerate();
+            values
+                .find(|(_, v)| !v.is_finite())
+                .map_or(Ok(()), |(i, v)| bad(i, v, 4))
         }
         // All bits of the exponent are set.
-        TensorType::F16 => {
-            halves().find(|(_, v)| v & 0x7c00 == 0x7c00).map_or(Ok(()), |(i, v)| bad(i, f16::f16_to_f32(v), 2))
-        }
-        TensorType::BF16 => {
-            halves().find(|(_, v)| v & 0x7f80 == 0x7f80).map_or(Ok(()), |(i, v)| bad(i, f16::bf16_to_f32(v), 2))
-        }
+        TensorType::F16 => halves()
+            .find(|(_, v)| v & 0x7c00 == 0x7c00)
+            .map_or(Ok(()), |(i, v)| bad(i, f16::f16_to_f32(v), 2)),
+        TensorType::BF16 => halves()
+            .find(|(_, v)| v & 0x7f80 == 0x7f80)
+            .map_or(Ok(()), |(i, v)| bad(i, f16::bf16_to_f32(v), 2)),
         _ => Ok(()),
     }
 }
@@ -354,7 +465,12 @@ mod tests {
 
     #[test]
     fn shards_have_the_whole_name_but_for_the_ending_of_a_gguf_file() {
-        let name = |dst| shard_path(Path::new(dst), 0, 2).to_str().unwrap().to_owned();
+        let name = |dst| {
+            shard_path(Path::new(dst), 0, 2)
+                .to_str()
+                .unwrap()
+                .to_owned()
+        };
         assert_eq!(name("a/model.gguf"), "a/model-00001-of-00002.gguf");
         assert_eq!(name("model.GGUF"), "model-00001-of-00002.gguf");
         assert_eq!(name("Qwen2.5-0.5B"), "Qwen2.5-0.5B-00001-of-00002.gguf");

@@ -11,7 +11,8 @@ use crate::Error;
 /// How many names of other people's files are passed by.
 const MAX_ATTEMPTS: u32 = 100;
 
-/// A file that is being written under another name. Dropped before [`keep`](Self::keep), it never was.
+/// A file that is being written under another name. Dropped before [`keep`](Self::keep), it never
+/// was.
 pub(crate) struct Draft {
     file: Option<File>,
     path: PathBuf,
@@ -19,11 +20,19 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Begins a file that is to lie at `path`, or where a link there leads. What is there and is no plain file is not replaced.
+    /// Begins a file that is to lie at `path`, or where a link there leads. What is there and is no
+    /// plain file is not replaced.
     pub(crate) fn new(path: &Path) -> Result<Self, Error> {
-        let blame = |source| Error::Io { path: path.to_owned(), source };
+        let blame = |source| Error::Io {
+            path: path.to_owned(),
+            source,
+        };
         let path = match fs::metadata(path) {
-            Ok(there) if !there.is_file() => return Err(blame(io::Error::other("this is there and is no plain file"))),
+            Ok(there) if !there.is_file() => {
+                return Err(blame(io::Error::other(
+                    "this is there and is no plain file",
+                )));
+            }
             Ok(_) => fs::canonicalize(path).map_err(blame)?,
             Err(_) => path.to_owned(),
         };
@@ -34,8 +43,16 @@ impl Draft {
             let at = path.with_file_name(name);
             // Nobody else's: another process may have the same number in another container.
             match File::options().write(true).create_new(true).open(&at) {
-                Ok(file) => return Ok(Self { file: Some(file), path, at }),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && i < MAX_ATTEMPTS => i += 1,
+                Ok(file) => {
+                    return Ok(Self {
+                        file: Some(file),
+                        path,
+                        at,
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && i < MAX_ATTEMPTS => {
+                    i += 1
+                }
                 Err(source) => return Err(Error::Io { path: at, source }),
             }
         }
@@ -44,16 +61,24 @@ impl Draft {
     /// Gives the file its name, once it is on the disk.
     pub(crate) fn keep(mut self) -> Result<(), Error> {
         let file = self.file.take();
-        let done = file.map_or(Ok(()), |file| file.sync_all()).and_then(|()| fs::rename(&self.at, &self.path));
+        let done = file
+            .map_or(Ok(()), |file| file.sync_all())
+            .and_then(|()| fs::rename(&self.at, &self.path));
         if done.is_err() {
             let _ = fs::remove_file(&self.at);
         }
-        done.map_err(|source| Error::Io { path: self.path.clone(), source })
+        done.map_err(|source| Error::Io {
+            path: self.path.clone(),
+            source,
+        })
     }
 
     /// The error of a write.
     pub(crate) fn failed(&self, source: io::Error) -> Error {
-        Error::Io { path: self.path.clone(), source }
+        Error::Io {
+            path: self.path.clone(),
+            source,
+        }
     }
 }
 
@@ -92,7 +117,10 @@ mod tests {
         let dir = scratch("plain");
         for there in [Path::new("/dev/null"), &dir] {
             let error = Draft::new(there).err().map(|error| error.to_string());
-            assert!(!there.exists() || error.is_some_and(|error| error.contains("no plain file")), "{there:?}");
+            assert!(
+                !there.exists() || error.is_some_and(|error| error.contains("no plain file")),
+                "{there:?}"
+            );
         }
         fs::remove_dir_all(dir).unwrap();
     }

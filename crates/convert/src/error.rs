@@ -40,7 +40,8 @@ pub enum Error {
     /// A model that we do not run, or one that does not fit what its metadata says.
     #[error(transparent)]
     Model(#[from] atta_model::Error),
-    /// A model that files of llama2.c and LEAP cannot hold, or for which these programs would compute something else.
+    /// A model that files of llama2.c and LEAP cannot hold, or for which these programs would
+    /// compute something else.
     #[error("this model is none of llama2.c or LEAP: {0}")]
     NotLlama2c(String),
     /// What was made could not be written.
@@ -116,7 +117,9 @@ pub enum Error {
         value: f32,
     },
     /// Weights that a type cannot hold.
-    #[error("a weight of {value} is too large for {ty}: choose BF16 or F32 for it, as by --tensor-type")]
+    #[error(
+        "a weight of {value} is too large for {ty}: choose BF16 or F32 for it, as by --tensor-type"
+    )]
     TooLarge {
         /// The weight.
         value: f32,
@@ -176,7 +179,10 @@ impl Error {
         match self {
             // These are about more than a tensor.
             Self::Io { .. } | Self::File { .. } | Self::Stopped => self,
-            _ => Self::Tensor { tensor: tensor.to_owned(), source: Box::new(self) },
+            _ => Self::Tensor {
+                tensor: tensor.to_owned(),
+                source: Box::new(self),
+            },
         }
     }
 }

@@ -11,7 +11,12 @@ use atta_store::MappedFile;
 use crate::{Checkpoint, Error, Stored, Tensor};
 
 /// Keys that say how the file at hand is cut or aligned, which the next one decides for itself.
-const OF_THE_FILE: [&str; 4] = ["general.alignment", "split.no", "split.count", "split.tensors.count"];
+const OF_THE_FILE: [&str; 4] = [
+    "general.alignment",
+    "split.no",
+    "split.count",
+    "split.tensors.count",
+];
 
 /// Opens a GGUF file; of a split model, any of its files.
 ///
@@ -20,33 +25,61 @@ const OF_THE_FILE: [&str; 4] = ["general.alignment", "split.no", "split.count", 
 pub fn open(path: &Path) -> Result<Checkpoint, Error> {
     let name = path.file_name().and_then(|name| name.to_str());
     let paths = match name.and_then(shard_of_file_name) {
-        Some((stem, _, n)) => (0..n).map(|i| path.with_file_name(shard_file_name(stem, i, n))).collect(),
+        Some((stem, _, n)) => (0..n)
+            .map(|i| path.with_file_name(shard_file_name(stem, i, n)))
+            .collect(),
         None => vec![path.to_owned()],
     };
     let (mut files, mut parsed) = (Vec::new(), Vec::new());
     for path in paths {
-        let at = |error: &dyn std::fmt::Display| Error::File { path: path.clone(), why: error.to_string() };
-        let file = MappedFile::open(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
+        let at = |error: &dyn std::fmt::Display| Error::File {
+            path: path.clone(),
+            why: error.to_string(),
+        };
+        let file = MappedFile::open(&path).map_err(|source| Error::Io {
+            path: path.clone(),
+            source,
+        })?;
         let file = Arc::new(file);
         parsed.push(Gguf::parse(file.clone(), file.bytes().len() as u64).map_err(|e| at(&e))?);
         files.push((path, file));
     }
     let directory = Directory::from_shards(parsed);
-    let directory = directory.map_err(|error| Error::File { path: path.to_owned(), why: error.to_string() })?;
-    let tensors = directory.tensors().iter().map(|t| tensor(t, files[usize::from(t.shard)].1.clone()));
+    let directory = directory.map_err(|error| Error::File {
+        path: path.to_owned(),
+        why: error.to_string(),
+    })?;
+    let tensors = directory
+        .tensors()
+        .iter()
+        .map(|t| tensor(t, files[usize::from(t.shard)].1.clone()));
     let tensors = tensors.collect::<Result<_, _>>()?;
-    Ok(Checkpoint { metadata: metadata(&directory), tensors, files })
+    Ok(Checkpoint {
+        metadata: metadata(&directory),
+        tensors,
+        files,
+    })
 }
 
 fn tensor(info: &TensorInfo, file: SharedBytes) -> Result<Tensor, Error> {
     let dims = info.shape.dims().to_vec();
-    let rows = Stored::new(file, info.offset, &dims, info.ty).map_err(|error| error.of(&info.name))?;
-    Ok(Tensor { name: info.name.clone(), dims, ty: info.ty, rows: Box::new(rows) })
+    let rows =
+        Stored::new(file, info.offset, &dims, info.ty).map_err(|error| error.of(&info.name))?;
+    Ok(Tensor {
+        name: info.name.clone(),
+        dims,
+        ty: info.ty,
+        rows: Box::new(rows),
+    })
 }
 
 fn metadata(directory: &Directory) -> Writer {
     let mut out = Writer::new();
-    for (key, value) in directory.metadata().iter().filter(|(key, _)| !OF_THE_FILE.contains(key)) {
+    for (key, value) in directory
+        .metadata()
+        .iter()
+        .filter(|(key, _)| !OF_THE_FILE.contains(key))
+    {
         out.set_value(key, value);
     }
     out

@@ -1,8 +1,9 @@
 //! Importance matrices: how much an error in each column of a matrix matters.
 //!
-//! What a column is multiplied with, squared and summed over the tokens of a text, says how far an error in its weights goes.
-//! Sums are kept per tensor, and per expert of a tensor that has several. Files are llama.cpp's: GGUF with two tensors
-//! for each matrix, `NAME.in_sum2`, `[n_experts, d]`, and `NAME.counts`, `[n_experts, 1]`, both F32.
+//! What a column is multiplied with, squared and summed over the tokens of a text, says how far an
+//! error in its weights goes. Sums are kept per tensor, and per expert of a tensor that has
+//! several. Files are llama.cpp's: GGUF with two tensors for each matrix, `NAME.in_sum2`,
+//! `[n_experts, d]`, and `NAME.counts`, `[n_experts, 1]`, both F32.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -44,7 +45,8 @@ impl Entry {
     /// Adds rows, `[n_rows, d]`, that were multiplied with expert `i` of `n`.
     ///
     /// # Panics
-    /// If there is no such expert, or rows were added before that had another width or number of experts.
+    /// If there is no such expert, or rows were added before that had another width or number of
+    /// experts.
     pub fn add(&mut self, (i, n): (usize, usize), rows: &[f32], d: usize) {
         if self.sums.is_empty() {
             (self.sums, self.counts) = (vec![0.0; n * d], vec![0; n]);
@@ -53,7 +55,9 @@ impl Entry {
         self.spread(n);
         let sums = &mut self.sums[i * d..(i + 1) * d];
         for row in rows.chunks_exact(d) {
-            sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += f64::from(x * x));
+            sums.iter_mut()
+                .zip(row)
+                .for_each(|(sum, x)| *sum += f64::from(x * x));
         }
         self.counts[i] += (rows.len() / d) as u64;
     }
@@ -112,51 +116,88 @@ impl Importance {
 
     /// All entries, by name.
     pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
-        self.entries.iter().map(|(name, entry)| (name.as_str(), entry))
+        self.entries
+            .iter()
+            .map(|(name, entry)| (name.as_str(), entry))
     }
 
     /// Reads a file.
     ///
     /// # Errors
-    /// A file that is no importance matrix, sums without counts, and what is not finite or is negative.
+    /// A file that is no importance matrix, sums without counts, and what is not finite or is
+    /// negative.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let file = gguf::open(path);
-        let at = |why: String| Error::File { path: path.to_owned(), why };
+        let at = |why: String| Error::File {
+            path: path.to_owned(),
+            why,
+        };
         let file = file.map_err(|error| match path.extension() {
             // The form before GGUF, which has no mark of its own.
-            Some(ext) if ext == "dat" => {
-                at("is an older form: llama-imatrix --in-file OLD.dat -o NEW.gguf converts it".into())
-            }
+            Some(ext) if ext == "dat" => at(
+                "is an older form: llama-imatrix --in-file OLD.dat -o NEW.gguf converts it".into(),
+            ),
             _ => error,
         })?;
         let about = file.describe()?.metadata;
         if about.str("general.type")? != Some("imatrix") {
-            return Err(at("is no importance matrix: general.type is not \"imatrix\"".to_owned()));
+            return Err(at(
+                "is no importance matrix: general.type is not \"imatrix\"".to_owned(),
+            ));
         }
         let names = about.strs(DATASETS)?;
         let mut all = Self {
-            datasets: names.iter().flat_map(|n| n.iter()).map(|n| String::from_utf8_lossy(n).into_owned()).collect(),
+            datasets: names
+                .iter()
+                .flat_map(|n| n.iter())
+                .map(|n| String::from_utf8_lossy(n).into_owned())
+                .collect(),
             n_chunks: about.u32(CHUNK_COUNT)?.unwrap_or(0),
             chunk_size: about.u32(CHUNK_SIZE)?.unwrap_or(0),
             ..Self::default()
         };
         for tensor in &file.tensors {
             let values = values(tensor).map_err(|error| error.of(&tensor.name))?;
-            let bad = || at(format!("{}: holds what is no sum of squares and no count", tensor.name));
+            let bad = || {
+                at(format!(
+                    "{}: holds what is no sum of squares and no count",
+                    tensor.name
+                ))
+            };
             // Larger counts are not exact as f32, and no text has as many tokens.
-            let most = if tensor.name.ends_with(COUNTS) { MAX_COUNT } else { f32::MAX };
+            let most = if tensor.name.ends_with(COUNTS) {
+                MAX_COUNT
+            } else {
+                f32::MAX
+            };
             if values.iter().any(|v| !(0.0..=most).contains(v)) {
                 return Err(bad());
             }
-            match (tensor.name.strip_suffix(SUMS), tensor.name.strip_suffix(COUNTS)) {
-                (Some(name), _) => all.entry_mut(name).sums = values.iter().map(|&v| v.into()).collect(),
-                (_, Some(name)) => all.entry_mut(name).counts = values.iter().map(|v| v.round() as u64).collect(),
-                _ => return Err(at(format!("{}: is no part of an importance matrix", tensor.name))),
+            match (
+                tensor.name.strip_suffix(SUMS),
+                tensor.name.strip_suffix(COUNTS),
+            ) {
+                (Some(name), _) => {
+                    all.entry_mut(name).sums = values.iter().map(|&v| v.into()).collect()
+                }
+                (_, Some(name)) => {
+                    all.entry_mut(name).counts = values.iter().map(|v| v.round() as u64).collect()
+                }
+                _ => {
+                    return Err(at(format!(
+                        "{}: is no part of an importance matrix",
+                        tensor.name
+                    )));
+                }
             }
         }
         for (name, Entry { sums, counts }) in &all.entries {
             if sums.is_empty() || counts.is_empty() || sums.len() % counts.len() != 0 {
-                return Err(at(format!("{name}: {} sums do not go with {} counts", sums.len(), counts.len())));
+                return Err(at(format!(
+                    "{name}: {} sums do not go with {} counts",
+                    sums.len(),
+                    counts.len()
+                )));
             }
         }
         Ok(all)
@@ -171,10 +212,25 @@ impl Importance {
         metadata.set_u32(CHUNK_SIZE, self.chunk_size);
         let pair = |(name, Entry { sums, counts }): (&String, &Entry)| {
             let (n, d) = (counts.len(), sums.len() / counts.len().max(1));
-            let sums = floats(format!("{name}{SUMS}"), [n, d], sums.iter().map(|&sum| sum as f32));
-            [sums, floats(format!("{name}{COUNTS}"), [n, 1], counts.iter().map(|&n| n as f32))]
+            let sums = floats(
+                format!("{name}{SUMS}"),
+                [n, d],
+                sums.iter().map(|&sum| sum as f32),
+            );
+            [
+                sums,
+                floats(
+                    format!("{name}{COUNTS}"),
+                    [n, 1],
+                    counts.iter().map(|&n| n as f32),
+                ),
+            ]
         };
-        Checkpoint { metadata, tensors: self.entries.iter().flat_map(pair).collect(), files: Vec::new() }
+        Checkpoint {
+            metadata,
+            tensors: self.entries.iter().flat_map(pair).collect(),
+            files: Vec::new(),
+        }
     }
 }
 
@@ -184,7 +240,12 @@ fn values(tensor: &Tensor) -> Result<Vec<f32>, Error> {
     let mut values = vec![0.0; bytes.len() / 4];
     match tensor.ty {
         TensorType::F32 => decode(TensorType::F32, bytes, &mut values)?,
-        ty => return Err(Error::Shape { dims: tensor.dims.clone(), ty }),
+        ty => {
+            return Err(Error::Shape {
+                dims: tensor.dims.clone(),
+                ty,
+            });
+        }
     }
     Ok(values)
 }
@@ -192,8 +253,14 @@ fn values(tensor: &Tensor) -> Result<Vec<f32>, Error> {
 fn floats(name: String, dims: [usize; 2], values: impl Iterator<Item = f32>) -> Tensor {
     let bytes: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
     let dims = dims.map(|d| d as u64).to_vec();
-    let rows = Stored::new(Arc::new(bytes), 0, &dims, TensorType::F32).expect("as many values as the shape has");
-    Tensor { name, dims, ty: TensorType::F32, rows: Box::new(rows) }
+    let rows = Stored::new(Arc::new(bytes), 0, &dims, TensorType::F32)
+        .expect("as many values as the shape has");
+    Tensor {
+        name,
+        dims,
+        ty: TensorType::F32,
+        rows: Box::new(rows),
+    }
 }
 
 #[cfg(test)]

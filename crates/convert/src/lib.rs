@@ -1,8 +1,9 @@
 //! From any checkpoint to a small, good GGUF file.
 //!
-//! Whatever is read becomes a [`Checkpoint`]: metadata and tensors in GGUF's words, whose weights are asked for row by row.
-//! Whatever is written is made from one. Nothing here holds a model: sources are mapped, and rows pass through buffers of a
-//! few megabytes. The crate refuses to know how a model is computed; which tensors one has, it asks `atta-model`.
+//! Whatever is read becomes a [`Checkpoint`]: metadata and tensors in GGUF's words, whose weights
+//! are asked for row by row. Whatever is written is made from one. Nothing here holds a model:
+//! sources are mapped, and rows pass through buffers of a few megabytes. The crate refuses to know
+//! how a model is computed; which tensors one has, it asks `atta-model`.
 #![forbid(unsafe_code)]
 
 mod checkpoint;

@@ -1,4 +1,5 @@
-//! What a conversion will do, before anything is written: the type of each tensor, and what is lost.
+//! What a conversion will do, before anything is written: the type of each tensor, and what is
+//! lost.
 
 use atta_formats::TensorType;
 use regex_lite::Regex;
@@ -61,8 +62,13 @@ impl Plan {
     /// Decides for every tensor.
     ///
     /// # Errors
-    /// A type that cannot be made or read, an importance matrix of other shapes, or none where one is needed.
-    pub fn new(checkpoint: &Checkpoint, types: &Types, importance: Option<&Importance>) -> Result<Self, Error> {
+    /// A type that cannot be made or read, an importance matrix of other shapes, or none where one
+    /// is needed.
+    pub fn new(
+        checkpoint: &Checkpoint,
+        types: &Types,
+        importance: Option<&Importance>,
+    ) -> Result<Self, Error> {
         let tensors = &checkpoint.tensors;
         let mut order_of: Vec<usize> = (0..tensors.len()).collect();
         if types.mix.is_some() {
@@ -86,8 +92,14 @@ impl Plan {
     }
 
     fn push(&mut self, tensor: &Tensor, step: Step) -> Result<(), Error> {
-        let shape = || Error::Shape { dims: tensor.dims.clone(), ty: step.ty };
-        let row = usize::try_from(tensor.d_row()).ok().and_then(|d| step.ty.row_bytes(d)).ok_or_else(shape)?;
+        let shape = || Error::Shape {
+            dims: tensor.dims.clone(),
+            ty: step.ty,
+        };
+        let row = usize::try_from(tensor.d_row())
+            .ok()
+            .and_then(|d| step.ty.row_bytes(d))
+            .ok_or_else(shape)?;
         self.n_bytes += tensor.n_rows() * row as u64;
         self.n_weights += tensor.n_rows() * tensor.d_row();
         self.steps.push(step);
@@ -98,24 +110,57 @@ impl Plan {
 /// Which overrides decide nothing.
 fn idle_overrides(checkpoint: &Checkpoint, types: &Types) -> Vec<usize> {
     let first = |tensor: &Tensor| {
-        let is_one = is_quantized(Shape { name: &tensor.name, dims: &tensor.dims });
-        types.overrides.iter().position(|(name, _)| is_one && name.is_match(&tensor.name))
+        let is_one = is_quantized(Shape {
+            name: &tensor.name,
+            dims: &tensor.dims,
+        });
+        types
+            .overrides
+            .iter()
+            .position(|(name, _)| is_one && name.is_match(&tensor.name))
     };
     let used: Vec<_> = checkpoint.tensors.iter().filter_map(first).collect();
-    (0..types.overrides.len()).filter(|i| !used.contains(i)).collect()
+    (0..types.overrides.len())
+        .filter(|i| !used.contains(i))
+        .collect()
 }
 
 /// What mixes want to know of a model.
 fn facts(checkpoint: &Checkpoint, has_importance: bool) -> Result<Facts, Error> {
     let about = checkpoint.describe()?.metadata;
     let arch = about.str("general.architecture")?.unwrap_or_default();
-    let count = |key: &str| Ok::<_, Error>(about.u64(&format!("{arch}.{key}"))?.map_or(0, |n| n as usize));
+    let count = |key: &str| {
+        Ok::<_, Error>(
+            about
+                .u64(&format!("{arch}.{key}"))?
+                .map_or(0, |n| n as usize),
+        )
+    };
     // Some models have another number of heads in every layer; the first one speaks for all.
     let heads = |key: &str| {
         let key = format!("{arch}.{key}");
-        let unsigned = || about.u32s(&key).ok().flatten().and_then(|all| all.get(0)).map(u64::from);
-        let signed = || about.i32s(&key).ok().flatten().and_then(|all| all.get(0)).and_then(|n| n.try_into().ok());
-        let n = about.u64(&key).ok().flatten().or_else(unsigned).or_else(signed);
+        let unsigned = || {
+            about
+                .u32s(&key)
+                .ok()
+                .flatten()
+                .and_then(|all| all.get(0))
+                .map(u64::from)
+        };
+        let signed = || {
+            about
+                .i32s(&key)
+                .ok()
+                .flatten()
+                .and_then(|all| all.get(0))
+                .and_then(|n| n.try_into().ok())
+        };
+        let n = about
+            .u64(&key)
+            .ok()
+            .flatten()
+            .or_else(unsigned)
+            .or_else(signed);
         n.map_or(0, |n| n as usize)
     };
     let (n_heads, n_layers) = (heads("attention.head_count"), count("block_count")?);
@@ -152,7 +197,10 @@ fn step(
             return Err(atta_formats::Error::NoCodec { ty: tensor.ty }.into());
         }
         if !quantize::supports(ty) {
-            return Err(Error::NoQuantizer { ty, needs_importance: false });
+            return Err(Error::NoQuantizer {
+                ty,
+                needs_importance: false,
+            });
         }
         if tensor.ty.block_len() > 1 {
             notes.push(Note::Requantized);
@@ -161,16 +209,27 @@ fn step(
     if ty != tensor.ty || tensor.rows.stored().is_none() {
         check_importance(tensor, ty, types, importance, &mut notes)?;
     }
-    Ok(Step { tensor: i, ty, notes })
+    Ok(Step {
+        tensor: i,
+        ty,
+        notes,
+    })
 }
 
 /// The type that a tensor should have, if its rows allow it.
 fn wanted(tensor: &Tensor, types: &Types, chooser: Option<&mut Chooser>) -> TensorType {
-    let shape = Shape { name: &tensor.name, dims: &tensor.dims };
+    let shape = Shape {
+        name: &tensor.name,
+        dims: &tensor.dims,
+    };
     if !is_quantized(shape) {
         return tensor.ty;
     }
-    if let Some((_, ty)) = types.overrides.iter().find(|(name, _)| name.is_match(&tensor.name)) {
+    if let Some((_, ty)) = types
+        .overrides
+        .iter()
+        .find(|(name, _)| name.is_match(&tensor.name))
+    {
         return *ty;
     }
     match (types.mix, chooser) {
@@ -188,13 +247,24 @@ fn check_importance(
     notes: &mut Vec<Note>,
 ) -> Result<(), Error> {
     let is_end = ["token_embd.weight", "output.weight"].contains(&tensor.name.as_str());
-    let needs = !is_end && types.mix.is_some_and(|mix| mix.needs_importance(ty)) || quantize::needs_importance(ty);
+    let needs = !is_end && types.mix.is_some_and(|mix| mix.needs_importance(ty))
+        || quantize::needs_importance(ty);
     let entry = importance.and_then(|importance| importance.entry(&tensor.name));
     match entry {
-        None if needs => return Err(Error::NoQuantizer { ty, needs_importance: true }),
-        None if importance.is_some() && !is_end && ty.block_len() > 1 => notes.push(Note::NoImportance),
+        None if needs => {
+            return Err(Error::NoQuantizer {
+                ty,
+                needs_importance: true,
+            });
+        }
+        None if importance.is_some() && !is_end && ty.block_len() > 1 => {
+            notes.push(Note::NoImportance)
+        }
         Some(entry) if !entry.fits(&tensor.dims) => {
-            return Err(Error::ImportanceShape { got: entry.shape(), dims: tensor.dims.clone() });
+            return Err(Error::ImportanceShape {
+                got: entry.shape(),
+                dims: tensor.dims.clone(),
+            });
         }
         _ => {}
     }

@@ -1,7 +1,8 @@
 //! Named tensors of a checkpoint as they lie in its files, before anybody knows what they mean.
 //!
-//! A reader of a format (safetensors, pickles) fills [`RawTensors`]; a reader of a layout (Hugging Face) takes out what it
-//! knows by name, and what is then left is an error. Elements lie row after row, with nothing between them.
+//! A reader of a format (safetensors, pickles) fills [`RawTensors`]; a reader of a layout (Hugging
+//! Face) takes out what it knows by name, and what is then left is an error. Elements lie row after
+//! row, with nothing between them.
 
 use std::{collections::BTreeMap, ops::Range, path::PathBuf, sync::Arc};
 
@@ -74,21 +75,43 @@ impl RawTensor {
     pub fn is_same(&self, other: &Self) -> bool {
         let bytes = |tensor: &Self| tensor.bytes.clone();
         let [ours, theirs] = [self, other].map(|tensor| (*tensor.file).as_ref());
-        (self.dtype, &self.dims) == (other.dtype, &other.dims) && ours[bytes(self)] == theirs[bytes(other)]
+        (self.dtype, &self.dims) == (other.dtype, &other.dims)
+            && ours[bytes(self)] == theirs[bytes(other)]
     }
 
     /// A tensor whose elements begin at byte `at` of the file; `dims` outermost first.
     ///
     /// # Errors
-    /// [`Error::OutOfFile`] if the file does not hold all of it, or there is no such number of elements; with the name.
-    pub fn new(name: &str, dtype: Dtype, dims: &[u64], file: SharedBytes, at: u64) -> Result<Self, Error> {
+    /// [`Error::OutOfFile`] if the file does not hold all of it, or there is no such number of
+    /// elements; with the name.
+    pub fn new(
+        name: &str,
+        dtype: Dtype,
+        dims: &[u64],
+        file: SharedBytes,
+        at: u64,
+    ) -> Result<Self, Error> {
         let file_bytes = (*file).as_ref().len() as u64;
-        let len = dims.iter().try_fold(dtype.bytes(), |n, &d| n.checked_mul(d)).unwrap_or(u64::MAX);
+        let len = dims
+            .iter()
+            .try_fold(dtype.bytes(), |n, &d| n.checked_mul(d))
+            .unwrap_or(u64::MAX);
         let Some(end) = at.checked_add(len).filter(|&end| end <= file_bytes) else {
-            return Err(Error::OutOfFile { at, len, file_bytes }.of(name));
+            return Err(Error::OutOfFile {
+                at,
+                len,
+                file_bytes,
+            }
+            .of(name));
         };
         // Both are at most the length of bytes that are in memory.
-        Ok(Self { name: name.to_owned(), dtype, dims: dims.to_vec(), file, bytes: at as usize..end as usize })
+        Ok(Self {
+            name: name.to_owned(),
+            dtype,
+            dims: dims.to_vec(),
+            file,
+            bytes: at as usize..end as usize,
+        })
     }
 
     /// Its name in the checkpoint.
@@ -154,22 +177,38 @@ impl RawTensor {
     /// With the name, if there are not so many, or if they are no floating-point numbers.
     pub fn floats(&self, first: u64, out: &mut [f32]) -> Result<(), Error> {
         let size = self.dtype.bytes() as usize;
-        let from = usize::try_from(first).ok().and_then(|first| first.checked_mul(size));
-        let bytes = from.and_then(|from| self.bytes().get(from..)?.get(..out.len().checked_mul(size)?));
-        let bytes = bytes.ok_or_else(|| Error::NoRow { row: first / self.d_row().max(1) }.of(&self.name))?;
+        let from = usize::try_from(first)
+            .ok()
+            .and_then(|first| first.checked_mul(size));
+        let bytes = from.and_then(|from| {
+            self.bytes()
+                .get(from..)?
+                .get(..out.len().checked_mul(size)?)
+        });
+        let bytes = bytes.ok_or_else(|| {
+            Error::NoRow {
+                row: first / self.d_row().max(1),
+            }
+            .of(&self.name)
+        })?;
         match (self.dtype, self.dtype.tensor_type()) {
             (_, Some(ty)) => decode(ty, bytes, out)?,
-            (Dtype::F64, _) => {
-                out.iter_mut().zip(bytes.as_chunks().0).for_each(|(x, &b)| *x = f64::from_le_bytes(b) as f32)
-            }
-            (Dtype::F8E4M3, _) => out.iter_mut().zip(bytes).for_each(|(x, &b)| *x = f8_e4m3(b)),
+            (Dtype::F64, _) => out
+                .iter_mut()
+                .zip(bytes.as_chunks().0)
+                .for_each(|(x, &b)| *x = f64::from_le_bytes(b) as f32),
+            (Dtype::F8E4M3, _) => out
+                .iter_mut()
+                .zip(bytes)
+                .for_each(|(x, &b)| *x = f8_e4m3(b)),
             (other, _) => return Err(Error::Numbers { dtype: other }.of(&self.name)),
         }
         Ok(())
     }
 }
 
-/// Four bits of exponent with a bias of 7, three of fraction, no infinities (Micikevicius et al. 2022, table 1).
+/// Four bits of exponent with a bias of 7, three of fraction, no infinities (Micikevicius et al.
+/// 2022, table 1).
 fn f8_e4m3(bits: u8) -> f32 {
     let (exponent, fraction) = (i32::from(bits >> 3 & 15), f32::from(bits & 7));
     let magnitude = match (exponent, bits & 7) {
@@ -177,7 +216,11 @@ fn f8_e4m3(bits: u8) -> f32 {
         (0, _) => fraction / 512.0,
         _ => (1.0 + fraction / 8.0) * 2f32.powi(exponent - 7),
     };
-    if bits & 0x80 == 0 { magnitude } else { -magnitude }
+    if bits & 0x80 == 0 {
+        magnitude
+    } else {
+        -magnitude
+    }
 }
 
 /// The tensors of a checkpoint by name.
@@ -218,7 +261,10 @@ impl RawTensors {
     /// If there is one of the same name.
     pub fn append(&mut self, other: Self) -> Result<(), Error> {
         self.files.extend(other.files);
-        other.tensors.into_values().try_for_each(|tensor| self.add(tensor))
+        other
+            .tensors
+            .into_values()
+            .try_for_each(|tensor| self.add(tensor))
     }
 
     /// The tensor of that name.
@@ -249,7 +295,10 @@ impl RawTensors {
     /// If two get the same.
     pub fn rename(&mut self, new: impl Fn(&str) -> String) -> Result<(), Error> {
         for (name, tensor) in std::mem::take(&mut self.tensors) {
-            self.add(RawTensor { name: new(&name), ..tensor })?;
+            self.add(RawTensor {
+                name: new(&name),
+                ..tensor
+            })?;
         }
         Ok(())
     }
@@ -265,8 +314,16 @@ mod tests {
 
     #[test]
     fn what_the_file_does_not_hold_is_refused() {
-        for (dims, n_bytes) in [(&[3, 2][..], 12), (&[u64::MAX, u64::MAX], 12), (&[1 << 62, 2], 12), (&[], 1)] {
-            let error = tensor(Dtype::F16, dims, &vec![0; n_bytes]).err().unwrap().to_string();
+        for (dims, n_bytes) in [
+            (&[3, 2][..], 12),
+            (&[u64::MAX, u64::MAX], 12),
+            (&[1 << 62, 2], 12),
+            (&[], 1),
+        ] {
+            let error = tensor(Dtype::F16, dims, &vec![0; n_bytes])
+                .err()
+                .unwrap()
+                .to_string();
             assert!(error.starts_with("w: bytes 1+"), "{error}");
         }
         assert!(tensor(Dtype::F16, &[3, 2], &[0; 13]).is_ok());
@@ -275,12 +332,18 @@ mod tests {
 
     #[test]
     fn elements_are_read_from_any_on() {
-        let bytes: Vec<u8> = [0].into_iter().chain((0..4u8).flat_map(|i| f64::from(i).to_le_bytes())).collect();
+        let bytes: Vec<u8> = [0]
+            .into_iter()
+            .chain((0..4u8).flat_map(|i| f64::from(i).to_le_bytes()))
+            .collect();
         let w = tensor(Dtype::F64, &[2, 2], &bytes).unwrap();
         let mut out = [0.0; 2];
         w.floats(1, &mut out).unwrap();
         assert_eq!(out, [1.0, 2.0]);
-        assert_eq!(w.floats(3, &mut out).unwrap_err().to_string(), "w: there is no row 1");
+        assert_eq!(
+            w.floats(3, &mut out).unwrap_err().to_string(),
+            "w: there is no row 1"
+        );
         assert!(w.floats(u64::MAX, &mut out).is_err());
     }
 
@@ -295,7 +358,10 @@ mod tests {
 
     #[test]
     fn eight_bits_are_a_float() {
-        let all: Vec<f32> = [0x00, 0x01, 0x08, 0x38, 0x40, 0x7e, 0xc4].into_iter().map(f8_e4m3).collect();
+        let all: Vec<f32> = [0x00, 0x01, 0x08, 0x38, 0x40, 0x7e, 0xc4]
+            .into_iter()
+            .map(f8_e4m3)
+            .collect();
         assert_eq!(all, [0.0, 0.001953125, 0.015625, 1.0, 2.0, 448.0, -3.0]);
         assert!(f8_e4m3(0x7f).is_nan() && f8_e4m3(0xff).is_nan());
     }

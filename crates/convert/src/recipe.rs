@@ -1,13 +1,15 @@
 //! Which tensor gets which type: the mixes that people know by name.
 //!
-//! A mix is data: a base type, and rules for the parts of a model that lose more by it than others. The first rule that
-//! applies wins; what no rule speaks of gets the base. Source of the rules: `llama-quant.cpp` of llama.cpp, whose names
-//! they bear, so that a file by that name is what people expect.
+//! A mix is data: a base type, and rules for the parts of a model that lose more by it than others.
+//! The first rule that applies wins; what no rule speaks of gets the base. Source of the rules:
+//! `llama-quant.cpp` of llama.cpp, whose names they bear, so that a file by that name is what
+//! people expect.
 
 use atta_formats::TensorType;
 
 use When::{
-    Always, Below, First, Grouped, Late, LateOfEight, Middle, Shared, WithImportance, Without, WithoutImportance,
+    Always, Below, First, Grouped, Late, LateOfEight, Middle, Shared, WithImportance, Without,
+    WithoutImportance,
 };
 
 /// A mix by name.
@@ -126,8 +128,8 @@ const ALIASES: [(&str, &str); 3] = [("Q3_K", "Q3_K_M"), ("Q4_K", "Q4_K_M"), ("Q5
 
 /// Mixes whose output projections of attention get Q5_K in models of eight experts.
 const RAISED_FOR_EIGHT: [&str; 15] = [
-    "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "Q2_K", "IQ3_XXS", "IQ3_XS", "IQ3_S", "IQ3_M", "Q3_K_S", "Q3_K_M", "IQ4_NL",
-    "Q4_K_S", "Q4_K_M", "IQ4_XS",
+    "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "Q2_K", "IQ3_XXS", "IQ3_XS", "IQ3_S", "IQ3_M", "Q3_K_S",
+    "Q3_K_M", "IQ4_NL", "Q4_K_S", "Q4_K_M", "IQ4_XS",
 ];
 
 impl Mix {
@@ -170,8 +172,8 @@ pub(crate) struct Facts {
     pub(crate) has_importance: bool,
 }
 
-/// Chooses types tensor by tensor, in the order of [`order`]. Those that get their type elsewhere are not counted, as in
-/// llama.cpp.
+/// Chooses types tensor by tensor, in the order of [`order`]. Those that get their type elsewhere
+/// are not counted, as in llama.cpp.
 pub(crate) struct Chooser {
     mix: &'static Mix,
     facts: Facts,
@@ -191,9 +193,21 @@ pub(crate) struct Shape<'a> {
 }
 
 impl Chooser {
-    pub(crate) fn new(mix: &'static Mix, facts: Facts, names: impl Iterator<Item = impl AsRef<str>>) -> Self {
-        let all_attn_v = names.filter(|name| part(name.as_ref(), 2) == Part::AttnV).count();
-        Self { mix, facts, n_attn_v: 0, n_ffn: [0; 3], all_attn_v }
+    pub(crate) fn new(
+        mix: &'static Mix,
+        facts: Facts,
+        names: impl Iterator<Item = impl AsRef<str>>,
+    ) -> Self {
+        let all_attn_v = names
+            .filter(|name| part(name.as_ref(), 2) == Part::AttnV)
+            .count();
+        Self {
+            mix,
+            facts,
+            n_attn_v: 0,
+            n_ffn: [0; 3],
+            all_attn_v,
+        }
     }
 
     /// The type of the next tensor, which is one that is quantized at all.
@@ -235,7 +249,9 @@ impl Chooser {
         let (i, n) = match part {
             Part::AttnV => (self.n_attn_v, self.all_attn_v),
             // Tensors of experts do not come one per layer.
-            _ if self.facts.n_experts > 1 && !self.mix.is_iq2() => (layer_of(name).unwrap_or(0), self.facts.n_layers),
+            _ if self.facts.n_experts > 1 && !self.mix.is_iq2() => {
+                (layer_of(name).unwrap_or(0), self.facts.n_layers)
+            }
             _ => (seen, self.facts.n_layers),
         };
         let found = self.mix.rules.iter().find(|(of, when, _)| {
@@ -261,7 +277,8 @@ impl Chooser {
         }
     }
 
-    /// Small tensors of models with shared heads or eight experts, where more bits cost next to nothing.
+    /// Small tensors of models with shared heads or eight experts, where more bits cost next to
+    /// nothing.
     fn raised(&self, part: Part, ty: TensorType) -> TensorType {
         let (has_eight, is_70b) = (self.facts.n_experts == 8, self.facts.is_70b);
         match (part, ty) {
@@ -270,7 +287,9 @@ impl Chooser {
             (Part::AttnV, _) if self.mix.is_iq2() => ty,
             (Part::AttnV | Part::AttnK, _) if has_eight => TensorType::Q8_0,
             (Part::AttnV, TensorType::Q3_K | TensorType::Q4_K) if is_70b => TensorType::Q5_K,
-            (Part::AttnOutput, _) if has_eight && RAISED_FOR_EIGHT.contains(&self.mix.name) => TensorType::Q5_K,
+            (Part::AttnOutput, _) if has_eight && RAISED_FOR_EIGHT.contains(&self.mix.name) => {
+                TensorType::Q5_K
+            }
             (Part::AttnOutput, _) if has_eight => self.mix.base,
             _ => ty,
         }
@@ -295,8 +314,8 @@ fn part(name: &str, n_dims: usize) -> Part {
     }
 }
 
-/// What stays as it is whatever the mix, as in llama.cpp: routers, positions, convolutions of a few taps, small matrices that its
-/// kernels want in floats, and parts of image encoders.
+/// What stays as it is whatever the mix, as in llama.cpp: routers, positions, convolutions of a few
+/// taps, small matrices that its kernels want in floats, and parts of image encoders.
 const KEPT: [&str; 31] = [
     "_norm.weight",
     "ffn_gate_inp",
@@ -355,7 +374,8 @@ pub(crate) fn fitting(ty: TensorType, d: u64) -> TensorType {
     if fits(smaller) { smaller } else { F16 }
 }
 
-/// The order in which tensors are counted and written: what has no layer first, then layer by layer, by name.
+/// The order in which tensors are counted and written: what has no layer first, then layer by
+/// layer, by name.
 pub(crate) fn order(name: &str) -> (Option<usize>, &str) {
     (layer_of(name), name)
 }
@@ -368,57 +388,134 @@ fn layer_of(name: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    const LLAMA: Facts =
-        Facts { n_layers: 16, n_group: 2, n_experts: 0, is_70b: false, is_tied: false, has_importance: false };
+    const LLAMA: Facts = Facts {
+        n_layers: 16,
+        n_group: 2,
+        n_experts: 0,
+        is_70b: false,
+        is_tied: false,
+        has_importance: false,
+    };
 
     /// The types of one role, layer by layer.
     fn types(mix: &str, facts: Facts, role: &str) -> Vec<TensorType> {
-        let names: Vec<String> = (0..facts.n_layers).map(|l| format!("blk.{l}.{role}.weight")).collect();
+        let names: Vec<String> = (0..facts.n_layers)
+            .map(|l| format!("blk.{l}.{role}.weight"))
+            .collect();
         let mut chooser = Chooser::new(Mix::named(mix).unwrap(), facts, names.iter());
-        names.iter().map(|name| chooser.choose(Shape { name, dims: &[512, 512] })).collect()
+        names
+            .iter()
+            .map(|name| {
+                chooser.choose(Shape {
+                    name,
+                    dims: &[512, 512],
+                })
+            })
+            .collect()
     }
 
     fn one(mix: &str, facts: Facts, name: &str, dims: &[u64]) -> TensorType {
-        Chooser::new(Mix::named(mix).unwrap(), facts, std::iter::empty::<&str>()).choose(Shape { name, dims })
+        Chooser::new(Mix::named(mix).unwrap(), facts, std::iter::empty::<&str>())
+            .choose(Shape { name, dims })
     }
 
     #[test]
     fn medium_mixes_give_more_bits_to_the_ends_and_every_third_layer() {
-        let more: Vec<usize> = (0..16).filter(|&l| types("q4_k_m", LLAMA, "attn_v")[l] == TensorType::Q6_K).collect();
+        let more: Vec<usize> = (0..16)
+            .filter(|&l| types("q4_k_m", LLAMA, "attn_v")[l] == TensorType::Q6_K)
+            .collect();
         assert_eq!(more, [0, 1, 4, 7, 10, 13, 14, 15]);
-        assert_eq!(types("Q5_K_M", LLAMA, "ffn_down")[..3], [TensorType::Q6_K, TensorType::Q6_K, TensorType::Q5_K]);
+        assert_eq!(
+            types("Q5_K_M", LLAMA, "ffn_down")[..3],
+            [TensorType::Q6_K, TensorType::Q6_K, TensorType::Q5_K]
+        );
         assert_eq!(types("q4_k_m", LLAMA, "attn_k"), [TensorType::Q4_K; 16]);
     }
 
     #[test]
     fn the_head_has_six_bits_and_a_tied_embedding_is_one() {
-        assert_eq!(one("q4_k", LLAMA, "output.weight", &[32000, 512]), TensorType::Q6_K);
-        assert_eq!(one("q4_k", LLAMA, "output.weight", &[32000, 96]), TensorType::Q8_0);
-        assert_eq!(one("q8_0", LLAMA, "output.weight", &[32000, 512]), TensorType::Q8_0);
-        assert_eq!(one("q4_k", LLAMA, "token_embd.weight", &[32000, 512]), TensorType::Q4_K);
-        assert_eq!(one("tq2_0", LLAMA, "token_embd.weight", &[32000, 512]), TensorType::Q4_K);
-        let tied = Facts { is_tied: true, ..LLAMA };
-        assert_eq!(one("q4_k", tied, "token_embd.weight", &[32000, 512]), TensorType::Q6_K);
+        assert_eq!(
+            one("q4_k", LLAMA, "output.weight", &[32000, 512]),
+            TensorType::Q6_K
+        );
+        assert_eq!(
+            one("q4_k", LLAMA, "output.weight", &[32000, 96]),
+            TensorType::Q8_0
+        );
+        assert_eq!(
+            one("q8_0", LLAMA, "output.weight", &[32000, 512]),
+            TensorType::Q8_0
+        );
+        assert_eq!(
+            one("q4_k", LLAMA, "token_embd.weight", &[32000, 512]),
+            TensorType::Q4_K
+        );
+        assert_eq!(
+            one("tq2_0", LLAMA, "token_embd.weight", &[32000, 512]),
+            TensorType::Q4_K
+        );
+        let tied = Facts {
+            is_tied: true,
+            ..LLAMA
+        };
+        assert_eq!(
+            one("q4_k", tied, "token_embd.weight", &[32000, 512]),
+            TensorType::Q6_K
+        );
     }
 
     #[test]
     fn an_importance_matrix_changes_which_layers_get_more() {
-        let with = Facts { has_importance: true, ..LLAMA };
-        assert_eq!(types("q4_0", with, "ffn_down")[1..3], [TensorType::Q4_1, TensorType::Q4_0]);
+        let with = Facts {
+            has_importance: true,
+            ..LLAMA
+        };
+        assert_eq!(
+            types("q4_0", with, "ffn_down")[1..3],
+            [TensorType::Q4_1, TensorType::Q4_0]
+        );
         assert_eq!(types("q4_0", LLAMA, "ffn_down")[1], TensorType::Q4_0);
-        assert_eq!(types("iq4_xs", LLAMA, "ffn_down")[1..3], [TensorType::Q5_K, TensorType::IQ4_XS]);
+        assert_eq!(
+            types("iq4_xs", LLAMA, "ffn_down")[1..3],
+            [TensorType::Q5_K, TensorType::IQ4_XS]
+        );
         assert_eq!(types("iq4_xs", with, "ffn_down")[1], TensorType::IQ4_XS);
     }
 
     #[test]
     fn eight_experts_raise_what_is_small() {
-        let eight = Facts { n_experts: 8, ..LLAMA };
+        let eight = Facts {
+            n_experts: 8,
+            ..LLAMA
+        };
         assert_eq!(types("q2_k", eight, "attn_k"), [TensorType::Q8_0; 16]);
         assert_eq!(types("q2_k", eight, "attn_output"), [TensorType::Q5_K; 16]);
-        assert_eq!(types("q3_k_l", eight, "attn_output"), [TensorType::Q3_K; 16]);
-        assert_eq!(one("mxfp4_moe", eight, "blk.3.ffn_down_exps.weight", &[8, 512, 512]), TensorType::MXFP4);
-        assert_eq!(one("mxfp4_moe", eight, "blk.3.attn_output.weight", &[512, 512]), TensorType::Q8_0);
-        assert_eq!(one("q4_k_m", eight, "blk.1.ffn_down_exps.weight", &[8, 512, 512]), TensorType::Q6_K);
+        assert_eq!(
+            types("q3_k_l", eight, "attn_output"),
+            [TensorType::Q3_K; 16]
+        );
+        assert_eq!(
+            one(
+                "mxfp4_moe",
+                eight,
+                "blk.3.ffn_down_exps.weight",
+                &[8, 512, 512]
+            ),
+            TensorType::MXFP4
+        );
+        assert_eq!(
+            one("mxfp4_moe", eight, "blk.3.attn_output.weight", &[512, 512]),
+            TensorType::Q8_0
+        );
+        assert_eq!(
+            one(
+                "q4_k_m",
+                eight,
+                "blk.1.ffn_down_exps.weight",
+                &[8, 512, 512]
+            ),
+            TensorType::Q6_K
+        );
     }
 
     #[test]
@@ -436,10 +533,19 @@ mod tests {
         let is = |name, dims| is_quantized(Shape { name, dims });
         assert!(is("blk.0.attn_q.weight", &[8, 8]) && is("blk.0.ffn_up_exps.weight", &[4, 8, 8]));
         assert!(!is("blk.0.ffn_gate_inp.weight", &[4, 8]) && !is("position_embd.weight", &[4, 8]));
-        assert!(!is("blk.0.shortconv.conv.weight", &[8, 3]) && is("blk.0.shortconv.in_proj.weight", &[8, 8]));
-        assert!(!is("blk.0.time_mix_w1.weight", &[8, 8]) && is("blk.0.time_mix_key.weight", &[8, 8]));
+        assert!(
+            !is("blk.0.shortconv.conv.weight", &[8, 3])
+                && is("blk.0.shortconv.in_proj.weight", &[8, 8])
+        );
+        assert!(
+            !is("blk.0.time_mix_w1.weight", &[8, 8]) && is("blk.0.time_mix_key.weight", &[8, 8])
+        );
         assert!(!is("token_types.weight", &[8, 2]) && !is("blk.0.laurel_l.weight", &[8, 8]));
-        assert!(!is("blk.0.attn_q.bias", &[8, 8]) && !is("output_norm.weight", &[8]) && !is("x.weight", &[1, 8]));
+        assert!(
+            !is("blk.0.attn_q.bias", &[8, 8])
+                && !is("output_norm.weight", &[8])
+                && !is("x.weight", &[1, 8])
+        );
     }
 
     #[test]

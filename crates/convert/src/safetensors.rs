@@ -6,9 +6,10 @@
 //! the rest  tensors, at the offsets that the header gives, counted from here
 //! ```
 //!
-//! Members of the header are cut out of it one by one, so that what is kept of a hostile one is never larger than itself.
-//! Source: the format's description in the README of huggingface/safetensors, whose promises (no overlap, no hole, no name
-//! twice, at most 100 MB of header) are demanded here.
+//! Members of the header are cut out of it one by one, so that what is kept of a hostile one is
+//! never larger than itself. Source: the format's description in the README of
+//! huggingface/safetensors, whose promises (no overlap, no hole, no name twice, at most 100 MB of
+//! header) are demanded here.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -48,15 +49,21 @@ pub fn open(path: &Path) -> Result<RawTensors, Error> {
 /// The tensors of all files that an index names; it lies beside them.
 ///
 /// # Errors
-/// As [`open`]; a shard whose name is more than a name; a tensor of the index that is not in its shard, and one of a shard
-/// that is not in the index.
+/// As [`open`]; a shard whose name is more than a name; a tensor of the index that is not in its
+/// shard, and one of a shard that is not in the index.
 pub fn open_sharded(index: &Path) -> Result<RawTensors, Error> {
     open_shards(index, open)
 }
 
 /// The same for files of any format.
-pub(crate) fn open_shards(index: &Path, open: fn(&Path) -> Result<RawTensors, Error>) -> Result<RawTensors, Error> {
-    let wrong = |why: String| Error::File { path: index.to_owned(), why };
+pub(crate) fn open_shards(
+    index: &Path,
+    open: fn(&Path) -> Result<RawTensors, Error>,
+) -> Result<RawTensors, Error> {
+    let wrong = |why: String| Error::File {
+        path: index.to_owned(),
+        why,
+    };
     let json = read_capped(index, MAX_HEADER_BYTES)?;
     let shards = weight_map(&json).map_err(wrong)?;
     let folder = index.parent().unwrap_or(Path::new(""));
@@ -65,11 +72,17 @@ pub(crate) fn open_shards(index: &Path, open: fn(&Path) -> Result<RawTensors, Er
         let path = folder.join(plain_file_name(&shard).map_err(wrong)?);
         let one = open(&path)?;
         if let Some(extra) = one.names().find(|name| !names.contains(*name)) {
-            return Err(Error::File { path, why: format!("{extra} is not in the index") });
+            return Err(Error::File {
+                path,
+                why: format!("{extra} is not in the index"),
+            });
         }
         one.names().for_each(|name| _ = names.remove(name));
         if let Some(missing) = names.first() {
-            return Err(Error::File { path, why: format!("{missing} is in the index, and not in this file") });
+            return Err(Error::File {
+                path,
+                why: format!("{missing} is in the index, and not in this file"),
+            });
         }
         all.append(one)?;
     }
@@ -77,9 +90,15 @@ pub(crate) fn open_shards(index: &Path, open: fn(&Path) -> Result<RawTensors, Er
 }
 
 fn add_file(path: &Path, all: &mut RawTensors) -> Result<(), Error> {
-    let io = |source| Error::Io { path: path.to_owned(), source };
+    let io = |source| Error::Io {
+        path: path.to_owned(),
+        source,
+    };
     let file = Arc::new(MappedFile::open(path).map_err(io)?);
-    for tensor in parse(file.clone()).map_err(|why| Error::File { path: path.to_owned(), why })? {
+    for tensor in parse(file.clone()).map_err(|why| Error::File {
+        path: path.to_owned(),
+        why,
+    })? {
         all.add(tensor)?;
     }
     all.files.push((path.to_owned(), file));
@@ -88,11 +107,21 @@ fn add_file(path: &Path, all: &mut RawTensors) -> Result<(), Error> {
 
 /// A whole file, if it is no longer than `max` bytes.
 pub(crate) fn read_capped(path: &Path, max: u64) -> Result<Vec<u8>, Error> {
-    let io = |source| Error::Io { path: path.to_owned(), source };
+    let io = |source| Error::Io {
+        path: path.to_owned(),
+        source,
+    };
     let mut bytes = Vec::new();
-    File::open(path).map_err(io)?.take(max + 1).read_to_end(&mut bytes).map_err(io)?;
+    File::open(path)
+        .map_err(io)?
+        .take(max + 1)
+        .read_to_end(&mut bytes)
+        .map_err(io)?;
     match bytes.len() as u64 > max {
-        true => Err(Error::File { path: path.to_owned(), why: format!("is longer than {max} bytes") }),
+        true => Err(Error::File {
+            path: path.to_owned(),
+            why: format!("is longer than {max} bytes"),
+        }),
         false => Ok(bytes),
     }
 }
@@ -100,10 +129,14 @@ pub(crate) fn read_capped(path: &Path, max: u64) -> Result<Vec<u8>, Error> {
 /// The names of the tensors of each shard.
 fn weight_map(json: &[u8]) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
     let index = members(json)?;
-    let (_, map) = index.iter().find(|(key, _)| key == "weight_map").ok_or("has no weight_map")?;
+    let (_, map) = index
+        .iter()
+        .find(|(key, _)| key == "weight_map")
+        .ok_or("has no weight_map")?;
     let mut shards: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (name, shard) in members(map)? {
-        let shard: String = serde_json::from_slice(shard).map_err(|_| format!("{name} is in no file"))?;
+        let shard: String =
+            serde_json::from_slice(shard).map_err(|_| format!("{name} is in no file"))?;
         shards.entry(shard).or_default().insert(name);
     }
     match shards.len() {
@@ -127,40 +160,67 @@ fn plain_file_name(name: &str) -> Result<PathBuf, String> {
 /// The tensors of a file.
 ///
 /// # Errors
-/// In words, for a header that is longer than the file or than 100 MB or is no JSON of that form, a type that we do not
-/// know, and tensors whose bytes are not as many as their shape says, overlap, leave a hole, or lie outside of the file.
+/// In words, for a header that is longer than the file or than 100 MB or is no JSON of that form, a
+/// type that we do not know, and tensors whose bytes are not as many as their shape says, overlap,
+/// leave a hole, or lie outside of the file.
 pub fn parse(file: SharedBytes) -> Result<Vec<RawTensor>, String> {
     let bytes = (*file).as_ref();
     let (header, data_at) = header(bytes)?;
     let mut tensors = Vec::new();
     for (name, entry) in members(header).map_err(|why| format!("header: {why}"))? {
         if name != "__metadata__" {
-            tensors.push(Entry::parse(entry).map_err(|why| format!("{name}: {why}")).map(|entry| (name, entry))?);
+            tensors.push(
+                Entry::parse(entry)
+                    .map_err(|why| format!("{name}: {why}"))
+                    .map(|entry| (name, entry))?,
+            );
         }
     }
     tensors.sort_by_key(|(_, entry)| (entry.data.start, entry.data.end));
     let mut end = 0;
     for (name, entry) in &tensors {
         match entry.data.start {
-            start if start < end => return Err(format!("{name}: begins at {start}, inside of another tensor")),
-            start if start > end => return Err(format!("{name}: begins at {start}, and nothing is from {end} on")),
+            start if start < end => {
+                return Err(format!(
+                    "{name}: begins at {start}, inside of another tensor"
+                ));
+            }
+            start if start > end => {
+                return Err(format!(
+                    "{name}: begins at {start}, and nothing is from {end} on"
+                ));
+            }
             _ => end = entry.data.end,
         }
     }
     let n_data = (bytes.len() - data_at) as u64;
     if end != n_data {
-        return Err(format!("tensors have {end} bytes, the file has room for {n_data}"));
+        return Err(format!(
+            "tensors have {end} bytes, the file has room for {n_data}"
+        ));
     }
     let tensor = |(name, e): (String, Entry)| {
-        RawTensor::new(&name, e.dtype, &e.dims, file.clone(), data_at as u64 + e.data.start)
+        RawTensor::new(
+            &name,
+            e.dtype,
+            &e.dims,
+            file.clone(),
+            data_at as u64 + e.data.start,
+        )
     };
-    tensors.into_iter().map(|entry| tensor(entry).map_err(|e| e.to_string())).collect()
+    tensors
+        .into_iter()
+        .map(|entry| tensor(entry).map_err(|e| e.to_string()))
+        .collect()
 }
 
 /// The header, and where what follows it begins.
 fn header(bytes: &[u8]) -> Result<(&[u8], usize), String> {
     let Some((len, rest)) = bytes.split_first_chunk() else {
-        return Err(format!("is {} bytes long, too short for safetensors", bytes.len()));
+        return Err(format!(
+            "is {} bytes long, too short for safetensors",
+            bytes.len()
+        ));
     };
     let len = u64::from_le_bytes(*len);
     if len > MAX_HEADER_BYTES {
@@ -169,10 +229,13 @@ fn header(bytes: &[u8]) -> Result<(&[u8], usize), String> {
         {
             return Err(format!("is no safetensors file: {what}"));
         }
-        return Err(format!("a header of {len} bytes, expected at most {MAX_HEADER_BYTES}"));
+        return Err(format!(
+            "a header of {len} bytes, expected at most {MAX_HEADER_BYTES}"
+        ));
     }
     let header = rest.get(..len as usize);
-    let header = header.ok_or_else(|| format!("a header of {len} bytes, but the file has {}", bytes.len()))?;
+    let header = header
+        .ok_or_else(|| format!("a header of {len} bytes, but the file has {}", bytes.len()))?;
     Ok((header, 8 + len as usize))
 }
 
@@ -197,7 +260,13 @@ impl Entry {
             let value: Value = serde_json::from_slice(value).map_err(|e| format!("{key}: {e}"))?;
             match key.as_str() {
                 "dtype" => dtype = Some(dtype_of(&value)?),
-                "shape" => dims = Some(numbers(&value).filter(|d| d.len() <= MAX_DIMS).ok_or("shape makes no sense")?),
+                "shape" => {
+                    dims = Some(
+                        numbers(&value)
+                            .filter(|d| d.len() <= MAX_DIMS)
+                            .ok_or("shape makes no sense")?,
+                    )
+                }
                 "data_offsets" => data = Some(numbers(&value).ok_or("data_offsets make no sense")?),
                 other => return Err(format!("{other:?} is unknown")),
             }
@@ -206,10 +275,18 @@ impl Entry {
         let [start, end] = data.ok_or("has no data_offsets")?[..] else {
             return Err("data_offsets make no sense".into());
         };
-        let expected = dims.iter().try_fold(dtype.bytes(), |n, &d| n.checked_mul(d));
+        let expected = dims
+            .iter()
+            .try_fold(dtype.bytes(), |n, &d| n.checked_mul(d));
         match end.checked_sub(start) {
-            len if len == expected && len.is_some() => Ok(Self { dtype, dims, data: start..end }),
-            _ => Err(format!("{dims:?} of {dtype:?} are not the bytes from {start} to {end}")),
+            len if len == expected && len.is_some() => Ok(Self {
+                dtype,
+                dims,
+                data: start..end,
+            }),
+            _ => Err(format!(
+                "{dims:?} of {dtype:?} are not the bytes from {start} to {end}"
+            )),
         }
     }
 }
@@ -235,8 +312,8 @@ fn dtype_of(value: &Value) -> Result<Dtype, String> {
     })
 }
 
-/// The members of a JSON object, each value as it is written. A name that is there twice is refused, which a map of values
-/// would not tell.
+/// The members of a JSON object, each value as it is written. A name that is there twice is
+/// refused, which a map of values would not tell.
 fn members(json: &[u8]) -> Result<Vec<(String, &[u8])>, String> {
     let mut scan = Scan { json, at: 0 };
     let mut all = Vec::new();
@@ -287,7 +364,11 @@ impl<'a> Scan<'a> {
     }
 
     fn expect(&mut self, byte: u8) -> Result<(), String> {
-        if self.next() == Some(byte) { Ok(()) } else { Err(self.wrong()) }
+        if self.next() == Some(byte) {
+            Ok(())
+        } else {
+            Err(self.wrong())
+        }
     }
 
     fn wrong(&self) -> String {
@@ -308,7 +389,11 @@ impl<'a> Scan<'a> {
             }
             self.at += 1;
         }
-        if start == self.at { Err(self.wrong()) } else { Ok(&self.json[start..self.at]) }
+        if start == self.at {
+            Err(self.wrong())
+        } else {
+            Ok(&self.json[start..self.at])
+        }
     }
 
     /// Goes to the quote that ends the text which begins here.
@@ -352,36 +437,77 @@ mod tests {
             f32s("a", "[]", "[0,4]")
         );
         let tensors = parse(file(&json, 12)).unwrap();
-        let told: Vec<_> = tensors.iter().map(|t| (t.name(), t.dims(), t.bytes().len())).collect();
+        let told: Vec<_> = tensors
+            .iter()
+            .map(|t| (t.name(), t.dims(), t.bytes().len()))
+            .collect();
         assert_eq!(told, [("a", &[][..], 4), ("b", &[2, 1][..], 8)]);
         assert_eq!(parse(file(" {} ", 0)).unwrap().len(), 0);
     }
 
     #[test]
     fn a_header_that_is_longer_than_the_file_is_refused() {
-        for (len, why) in [(100u64, "but the file has 11"), (100_000_001, "at most"), (u64::MAX, "at most")] {
+        for (len, why) in [
+            (100u64, "but the file has 11"),
+            (100_000_001, "at most"),
+            (u64::MAX, "at most"),
+        ] {
             let bytes: SharedBytes = Arc::new([&len.to_le_bytes()[..], b"{} "].concat());
             assert!(parse(bytes).err().unwrap().contains(why), "{len}");
         }
-        assert!(parse(Arc::new(vec![0; 7])).err().unwrap().contains("too short"));
+        assert!(
+            parse(Arc::new(vec![0; 7]))
+                .err()
+                .unwrap()
+                .contains("too short")
+        );
     }
 
     #[test]
     fn offsets_that_overlap_leave_holes_or_lie_outside_are_refused() {
         let two = |a: &str, b: &str| format!("{{{},{}}}", f32s("a", "[2]", a), f32s("b", "[2]", b));
-        assert_eq!(refused(&two("[0,8]", "[4,12]"), 12), "b: begins at 4, inside of another tensor");
-        assert_eq!(refused(&two("[0,8]", "[0,8]"), 8), "b: begins at 0, inside of another tensor");
-        assert_eq!(refused(&two("[0,8]", "[12,20]"), 20), "b: begins at 12, and nothing is from 8 on");
-        assert_eq!(refused(&two("[0,8]", "[8,16]"), 15), "tensors have 16 bytes, the file has room for 15");
-        assert_eq!(refused(&two("[0,8]", "[8,16]"), 17), "tensors have 16 bytes, the file has room for 17");
+        assert_eq!(
+            refused(&two("[0,8]", "[4,12]"), 12),
+            "b: begins at 4, inside of another tensor"
+        );
+        assert_eq!(
+            refused(&two("[0,8]", "[0,8]"), 8),
+            "b: begins at 0, inside of another tensor"
+        );
+        assert_eq!(
+            refused(&two("[0,8]", "[12,20]"), 20),
+            "b: begins at 12, and nothing is from 8 on"
+        );
+        assert_eq!(
+            refused(&two("[0,8]", "[8,16]"), 15),
+            "tensors have 16 bytes, the file has room for 15"
+        );
+        assert_eq!(
+            refused(&two("[0,8]", "[8,16]"), 17),
+            "tensors have 16 bytes, the file has room for 17"
+        );
         assert!(parse(file(&two("[8,16]", "[0,8]"), 16)).is_ok());
     }
 
     #[test]
     fn bytes_that_are_not_those_of_the_shape_are_refused() {
-        let huge = [u64::MAX.to_string(), "18446744073709551616".to_owned(), "4611686018427387904".to_owned()];
-        let shapes =
-            ["[3]", "[2,2]", "[-2]", "[2.0]", "[2e0]", "[null]", "2", "[[2]]", "[1,1,1,1,1,1,1,1,2]"].map(String::from);
+        let huge = [
+            u64::MAX.to_string(),
+            "18446744073709551616".to_owned(),
+            "4611686018427387904".to_owned(),
+        ];
+        let shapes = [
+            "[3]",
+            "[2,2]",
+            "[-2]",
+            "[2.0]",
+            "[2e0]",
+            "[null]",
+            "2",
+            "[[2]]",
+            "[1,1,1,1,1,1,1,1,2]",
+        ]
+        .map(String::from);
         for shape in shapes
             .into_iter()
             .chain(huge.iter().map(|n| format!("[{n}]")))
@@ -389,9 +515,15 @@ mod tests {
         {
             refused(&format!("{{{}}}", f32s("a", &shape, "[0,8]")), 8);
         }
-        for at in
-            ["[8,0]", "[0]", "[0,8,8]", "[0,18446744073709551615]", "[18446744073709551608,0]", "\"[0,8]\"", "[-8,0]"]
-        {
+        for at in [
+            "[8,0]",
+            "[0]",
+            "[0,8,8]",
+            "[0,18446744073709551615]",
+            "[18446744073709551608,0]",
+            "\"[0,8]\"",
+            "[-8,0]",
+        ] {
             refused(&format!("{{{}}}", f32s("a", "[2]", at)), 8);
         }
     }
@@ -401,10 +533,17 @@ mod tests {
         let twice = format!("{{{0},{0}}}", f32s("a", "[1]", "[0,4]"));
         assert_eq!(refused(&twice, 4), "header: a is there twice");
         // The same name, written otherwise.
-        let twice = format!("{{{},{}}}", f32s("a", "[1]", "[0,4]"), f32s("\\u0061", "[1]", "[4,8]"));
+        let twice = format!(
+            "{{{},{}}}",
+            f32s("a", "[1]", "[0,4]"),
+            f32s("\\u0061", "[1]", "[4,8]")
+        );
         assert_eq!(refused(&twice, 8), "header: a is there twice");
         assert_eq!(
-            refused(r#"{"a":{"dtype":"F32","dtype":"I32","shape":[1],"data_offsets":[0,4]}}"#, 4),
+            refused(
+                r#"{"a":{"dtype":"F32","dtype":"I32","shape":[1],"data_offsets":[0,4]}}"#,
+                4
+            ),
             "a: dtype is there twice"
         );
     }
@@ -443,7 +582,9 @@ mod tests {
 
     #[test]
     fn shards_are_plain_names() {
-        for name in ["../a", "a/b", "/a", "", ".", "..", "a/", "a\\b", "C:a", "a\0", "./a"] {
+        for name in [
+            "../a", "a/b", "/a", "", ".", "..", "a/", "a\\b", "C:a", "a\0", "./a",
+        ] {
             assert!(plain_file_name(name).is_err(), "{name:?}");
         }
         assert!(plain_file_name("model-00001-of-00002.safetensors").is_ok());
@@ -451,9 +592,12 @@ mod tests {
 
     /// A folder of its own for one test.
     fn folder(name: &str, files: &[(&str, Vec<u8>)]) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("atta-safetensors-{name}-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("atta-safetensors-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        files.iter().for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes).unwrap());
+        files
+            .iter()
+            .for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes).unwrap());
         folder
     }
 
@@ -469,18 +613,30 @@ mod tests {
         let open = |name: &str, map: &str| {
             let index = format!("{{\"metadata\":{{}},\"weight_map\":{map}}}").into_bytes();
             let folder = folder(name, &[&files[..], &[("index.json", index)]].concat());
-            let read =
-                open_sharded(&folder.join("index.json")).map(|all| all.names().map(String::from).collect::<Vec<_>>());
+            let read = open_sharded(&folder.join("index.json"))
+                .map(|all| all.names().map(String::from).collect::<Vec<_>>());
             std::fs::remove_dir_all(folder).unwrap();
             read.map_err(|e| e.to_string())
         };
         assert_eq!(open("good", r#"{"b":"s2","a":"s1"}"#).unwrap(), ["a", "b"]);
         for (name, map, why) in [
-            ("missing", r#"{"a":"s1","b":"s2","c":"s2"}"#, "s2: c is in the index, and not in this file"),
+            (
+                "missing",
+                r#"{"a":"s1","b":"s2","c":"s2"}"#,
+                "s2: c is in the index, and not in this file",
+            ),
             ("extra", r#"{"c":"s1"}"#, "s1: a is not in the index"),
             ("absent", r#"{"a":"s3"}"#, "s3: No such file"),
-            ("elsewhere", r#"{"a":"../s1"}"#, "\"../s1\" is no name of a file"),
-            ("absolute", r#"{"a":"/etc/passwd"}"#, "\"/etc/passwd\" is no name of a file"),
+            (
+                "elsewhere",
+                r#"{"a":"../s1"}"#,
+                "\"../s1\" is no name of a file",
+            ),
+            (
+                "absolute",
+                r#"{"a":"/etc/passwd"}"#,
+                "\"/etc/passwd\" is no name of a file",
+            ),
             ("number", r#"{"a":1}"#, "a is in no file"),
             ("twice", r#"{"a":"s1","a":"s2"}"#, "a is there twice"),
         ] {
@@ -493,7 +649,12 @@ mod tests {
     fn files_that_are_too_long_to_be_read_whole_are_refused() {
         let folder = folder("capped", &[("f", vec![b' '; 100])]);
         assert_eq!(read_capped(&folder.join("f"), 100).unwrap().len(), 100);
-        assert!(read_capped(&folder.join("f"), 99).unwrap_err().to_string().ends_with("is longer than 99 bytes"));
+        assert!(
+            read_capped(&folder.join("f"), 99)
+                .unwrap_err()
+                .to_string()
+                .ends_with("is longer than 99 bytes")
+        );
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

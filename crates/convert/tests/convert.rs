@@ -1,8 +1,12 @@
-//! What is written: the bytes that the quantizers make, for experts as for single matrices, or nothing at all.
+//! What is written: the bytes that the quantizers make, for experts as for single matrices, or
+//! nothing at all.
 
 use std::{fs, ops::ControlFlow, path::PathBuf, sync::Arc};
 
-use atta_convert::{Checkpoint, Error, Importance, Options, Stored, Tensor, Types, convert, gguf, quantize::quantize};
+use atta_convert::{
+    Checkpoint, Error, Importance, Options, Stored, Tensor, Types, convert, gguf,
+    quantize::quantize,
+};
 use atta_formats::{TensorType, Writer};
 
 const NAME: &str = "blk.0.ffn_up_exps.weight";
@@ -32,15 +36,31 @@ impl Drop for Scratch {
 fn checkpoint(name: &str, dims: &[u64], weights: &[f32]) -> Checkpoint {
     let bytes: Vec<u8> = weights.iter().flat_map(|w| w.to_le_bytes()).collect();
     let rows = Stored::new(Arc::new(bytes), 0, dims, TensorType::F32).unwrap();
-    let tensor = Tensor { name: name.to_owned(), dims: dims.to_vec(), ty: TensorType::F32, rows: Box::new(rows) };
+    let tensor = Tensor {
+        name: name.to_owned(),
+        dims: dims.to_vec(),
+        ty: TensorType::F32,
+        rows: Box::new(rows),
+    };
     let mut metadata = Writer::new();
     metadata.set_str("general.architecture", "llama");
-    Checkpoint { metadata, tensors: vec![tensor], files: Vec::new() }
+    Checkpoint {
+        metadata,
+        tensors: vec![tensor],
+        files: Vec::new(),
+    }
 }
 
 fn options(ty: TensorType) -> Options {
     let overrides = vec![(".".parse().unwrap(), ty)];
-    Options { types: Types { overrides, ..Types::default() }, n_threads: 3, ..Options::default() }
+    Options {
+        types: Types {
+            overrides,
+            ..Types::default()
+        },
+        n_threads: 3,
+        ..Options::default()
+    }
 }
 
 fn on(_: atta_convert::Progress<'_>) -> ControlFlow<()> {
@@ -48,7 +68,9 @@ fn on(_: atta_convert::Progress<'_>) -> ControlFlow<()> {
 }
 
 fn weights(n: usize) -> Vec<f32> {
-    (0..n).map(|i| ((i * i % 97) as f32 - 48.0) / 300.0).collect()
+    (0..n)
+        .map(|i| ((i * i % 97) as f32 - 48.0) / 300.0)
+        .collect()
 }
 
 #[test]
@@ -57,9 +79,16 @@ fn experts_are_quantized_with_an_importance_of_their_own() {
     let (dims, d) = ([3, 700, 256], 256);
     let weights = weights(3 * 700 * d);
     let mut importance = Importance::default();
-    let columns = |x: usize| (0..d).map(move |j| if j % 3 == x { 9.0 } else { 0.1 }).collect::<Vec<f32>>();
+    let columns = |x: usize| {
+        (0..d)
+            .map(move |j| if j % 3 == x { 9.0 } else { 0.1 })
+            .collect::<Vec<f32>>()
+    };
     (0..3).for_each(|x| importance.entry_mut(NAME).add((x, 3), &columns(x), d));
-    let options = Options { importance: Some(importance.clone()), ..options(TensorType::Q4_K) };
+    let options = Options {
+        importance: Some(importance.clone()),
+        ..options(TensorType::Q4_K)
+    };
     let path = scratch.0.join("a.gguf");
     convert(&checkpoint(NAME, &dims, &weights), &path, &options, &mut on).unwrap();
 
@@ -68,7 +97,14 @@ fn experts_are_quantized_with_an_importance_of_their_own() {
     let mut want = vec![0; 3 * 700 * 144];
     for (x, out) in want.chunks_mut(700 * 144).enumerate() {
         let (from, to) = (x * 700 * d, (x + 1) * 700 * d);
-        quantize(TensorType::Q4_K, &weights[from..to], d, Some(&all[x * d..(x + 1) * d]), out).unwrap();
+        quantize(
+            TensorType::Q4_K,
+            &weights[from..to],
+            d,
+            Some(&all[x * d..(x + 1) * d]),
+            out,
+        )
+        .unwrap();
     }
     assert!(written.tensors[0].rows.stored().unwrap() == want);
 }
@@ -81,7 +117,12 @@ fn a_weight_that_a_type_cannot_hold_is_no_infinity() {
     let checkpoint = checkpoint("blk.0.ffn_up.weight", &[2, 256], &weights);
     let path = scratch.0.join("a.gguf");
     let error = convert(&checkpoint, &path, &options(TensorType::F16), &mut on).unwrap_err();
-    assert!(error.to_string().starts_with("blk.0.ffn_up.weight: a weight of 1000000 is too large for F16"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .starts_with("blk.0.ffn_up.weight: a weight of 1000000 is too large for F16"),
+        "{error}"
+    );
     assert_eq!(scratch.n_files(), 0);
     convert(&checkpoint, &path, &options(TensorType::Q8_0), &mut on).unwrap();
 }
@@ -91,7 +132,12 @@ fn who_stops_finds_nothing() {
     let scratch = Scratch::new("stop");
     let checkpoint = checkpoint("blk.0.ffn_up.weight", &[2, 256], &weights(512));
     let stop = &mut |_: atta_convert::Progress<'_>| ControlFlow::Break(());
-    let stopped = convert(&checkpoint, &scratch.0.join("a.gguf"), &options(TensorType::Q8_0), stop);
+    let stopped = convert(
+        &checkpoint,
+        &scratch.0.join("a.gguf"),
+        &options(TensorType::Q8_0),
+        stop,
+    );
     assert!(matches!(stopped, Err(Error::Stopped)));
     assert_eq!(scratch.n_files(), 0);
 }

@@ -1,7 +1,8 @@
-//! Directories that transformers wrote, against the files that `tests/oracles/models_golden.py` wrote of the same models:
-//! the same tensors, bit for bit, and metadata that means the same.
+//! Directories that transformers wrote, against the files that `tests/oracles/models_golden.py`
+//! wrote of the same models: the same tensors, bit for bit, and metadata that means the same.
 //!
-//! `HF_ROWS=DIR cargo test -p atta-convert --test hf` looks at the directories in `DIR` instead of those of the repository.
+//! `HF_ROWS=DIR cargo test -p atta-convert --test hf` looks at the directories in `DIR` instead of
+//! those of the repository.
 
 mod support;
 
@@ -26,7 +27,11 @@ fn what_is_converted_is_the_same_model() {
 
 #[test]
 fn every_architecture_is_converted() {
-    let names: Vec<String> = rows().iter().chain(&quantized()).map(|row| arch_of(&converted(row))).collect();
+    let names: Vec<String> = rows()
+        .iter()
+        .chain(&quantized())
+        .map(|row| arch_of(&converted(row)))
+        .collect();
     for row in arch::REGISTRY {
         assert!(names.iter().any(|name| name == row.name), "{}", row.name);
     }
@@ -37,10 +42,24 @@ fn what_is_converted_runs() {
     for row in rows() {
         let (golden, model) = (golden(&row), support::model(&converted(&row)));
         let logits = atta_model::oracle::logits(&model, &golden.tokens).unwrap();
-        let error: f64 = logits.iter().zip(&golden.logits).map(|(a, b)| f64::from(a - b).powi(2)).sum();
-        let nmse = error / golden.logits.iter().map(|&b| f64::from(b).powi(2)).sum::<f64>();
-        // Rows that are kept in 16 bits to save space are other models; that their weights are right is tested above.
-        assert!(nmse < if is_rounded(&row) { 1.0 } else { 1e-9 }, "{}: {nmse:e}", row.display());
+        let error: f64 = logits
+            .iter()
+            .zip(&golden.logits)
+            .map(|(a, b)| f64::from(a - b).powi(2))
+            .sum();
+        let nmse = error
+            / golden
+                .logits
+                .iter()
+                .map(|&b| f64::from(b).powi(2))
+                .sum::<f64>();
+        // Rows that are kept in 16 bits to save space are other models; that their weights are
+        // right is tested above.
+        assert!(
+            nmse < if is_rounded(&row) { 1.0 } else { 1e-9 },
+            "{}: {nmse:e}",
+            row.display()
+        );
     }
 }
 
@@ -51,8 +70,15 @@ fn quantized_weights_keep_their_values() {
         let got = converted(&row);
         let expected = safetensors::open(&row.join("expected.safetensors")).unwrap();
         for name in expected.names() {
-            let (want, at) = (expected.get(name).unwrap(), format!("{}: {name}", row.display()));
-            let tensor = got.tensors.iter().find(|t| t.name == name).unwrap_or_else(|| panic!("{at}"));
+            let (want, at) = (
+                expected.get(name).unwrap(),
+                format!("{}: {name}", row.display()),
+            );
+            let tensor = got
+                .tensors
+                .iter()
+                .find(|t| t.name == name)
+                .unwrap_or_else(|| panic!("{at}"));
             assert_eq!(tensor.dims, want.dims(), "{at}");
             let mut weights = vec![0.0; want.dims().iter().product::<u64>() as usize];
             want.floats(0, &mut weights).unwrap();
@@ -60,7 +86,10 @@ fn quantized_weights_keep_their_values() {
                 assert!((a - b).abs() <= 1e-6 * b.abs(), "{at}: {a} {b}");
             }
         }
-        assert_eq!(got.tensors.iter().any(|t| t.ty == TensorType::MXFP4), row.ends_with("mxfp4"));
+        assert_eq!(
+            got.tensors.iter().any(|t| t.ty == TensorType::MXFP4),
+            row.ends_with("mxfp4")
+        );
         support::model(&got);
     }
 }
@@ -68,13 +97,20 @@ fn quantized_weights_keep_their_values() {
 /// Directories of quantized models.
 fn quantized() -> Vec<PathBuf> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/convert/quantized");
-    std::fs::read_dir(own).unwrap().map(|entry| entry.unwrap().path()).collect()
+    std::fs::read_dir(own)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect()
 }
 
 fn converted(row: &Path) -> Checkpoint {
     let mut notes = Vec::new();
     let got = hf::open(row, &mut notes).unwrap_or_else(|e| panic!("{}: {e}", row.display()));
-    assert!(!notes.iter().any(|note| note.contains("not looked at")), "{}: {notes:?}", row.display());
+    assert!(
+        !notes.iter().any(|note| note.contains("not looked at")),
+        "{}: {notes:?}",
+        row.display()
+    );
     got
 }
 
@@ -84,7 +120,12 @@ fn is_rounded(row: &Path) -> bool {
 
 fn same_tensors(row: &Path, golden: &Golden, got: &Checkpoint) {
     let names: Vec<&str> = got.tensors.iter().map(|t| t.name.as_str()).collect();
-    let mut expected: Vec<&str> = golden.directory().tensors().iter().map(|t| t.name.as_str()).collect();
+    let mut expected: Vec<&str> = golden
+        .directory()
+        .tensors()
+        .iter()
+        .map(|t| t.name.as_str())
+        .collect();
     let mut sorted = names.clone();
     sorted.sort_unstable();
     expected.sort_unstable();
@@ -94,19 +135,36 @@ fn same_tensors(row: &Path, golden: &Golden, got: &Checkpoint) {
         let (info, mut want) = golden.tensor(&tensor.name);
         assert_eq!(tensor.dims, info.shape.dims(), "{at}");
         if is_rounded(row) && !tensor.name.starts_with("rope_") {
-            want.iter_mut().for_each(|x| *x = f16::bf16_to_f32(f16::f32_to_bf16(*x)));
+            want.iter_mut()
+                .for_each(|x| *x = f16::bf16_to_f32(f16::f32_to_bf16(*x)));
         }
-        let is_kept = tensor.dims.len() < 2 || tensor.name.contains("gate_inp") || tensor.name.ends_with("_exps.bias");
+        let is_kept = tensor.dims.len() < 2
+            || tensor.name.contains("gate_inp")
+            || tensor.name.ends_with("_exps.bias");
         let is_kept = is_kept || tensor.name == "position_embd.weight";
-        let ty = if is_rounded(row) && !is_kept { TensorType::BF16 } else { TensorType::F32 };
+        let ty = if is_rounded(row) && !is_kept {
+            TensorType::BF16
+        } else {
+            TensorType::F32
+        };
         assert_eq!(tensor.ty, ty, "{at}");
-        // The 1 that is added to these was there when the file was written, and is not when the row was rounded.
-        if is_rounded(row) && golden.arch().starts_with("gemma") && tensor.name.ends_with("_norm.weight") {
+        // The 1 that is added to these was there when the file was written, and is not when the row
+        // was rounded.
+        if is_rounded(row)
+            && golden.arch().starts_with("gemma")
+            && tensor.name.ends_with("_norm.weight")
+        {
             let near = |(a, b): (&f32, &f32)| (a - b).abs() < 0.01;
             assert!(floats(tensor).iter().zip(&want).all(near), "{at}");
             continue;
         }
-        assert!(floats(tensor).iter().map(|x| x.to_bits()).eq(want.iter().map(|x| x.to_bits())), "{at}");
+        assert!(
+            floats(tensor)
+                .iter()
+                .map(|x| x.to_bits())
+                .eq(want.iter().map(|x| x.to_bits())),
+            "{at}"
+        );
         if let Some(stored) = tensor.rows.stored() {
             let mut again = vec![0.0; want.len()];
             decode(tensor.ty, stored, &mut again).unwrap();
@@ -126,5 +184,9 @@ fn spec_of(got: &Checkpoint) -> ModelSpec {
 }
 
 fn arch_of(got: &Checkpoint) -> String {
-    metadata_of(got).str("general.architecture").unwrap().unwrap().to_owned()
+    metadata_of(got)
+        .str("general.architecture")
+        .unwrap()
+        .unwrap()
+        .to_owned()
 }

@@ -1,4 +1,5 @@
-//! Files of llama2.c and LEAP against those that `tests/oracles/llama2c_golden.py` wrote, byte for byte, and there and back.
+//! Files of llama2.c and LEAP against those that `tests/oracles/llama2c_golden.py` wrote, byte for
+//! byte, and there and back.
 
 use std::ops::ControlFlow;
 use std::{path::PathBuf, sync::Arc};
@@ -10,7 +11,9 @@ use atta_convert::{
 use atta_formats::{Gguf, SharedBytes, TensorType, Writer};
 
 fn path(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/llama2c").join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/golden/llama2c")
+        .join(name)
 }
 
 fn golden(name: &str) -> Vec<u8> {
@@ -52,7 +55,10 @@ fn weights(number: u64, n: usize) -> Vec<f32> {
 
 fn expected(tensor: &Tensor) -> Vec<f32> {
     let (layer, name) = match tensor.name.strip_prefix("blk.") {
-        Some(rest) => rest.split_once('.').map(|(l, name)| (l.parse().unwrap(), name)).unwrap(),
+        Some(rest) => rest
+            .split_once('.')
+            .map(|(l, name)| (l.parse().unwrap(), name))
+            .unwrap(),
         None => (0, &*tensor.name),
     };
     let k = NAMES.iter().position(|n| *n == name).unwrap() as u64;
@@ -68,10 +74,16 @@ fn read(tensor: &Tensor) -> Vec<f32> {
 /// The file of the given form, its vocabulary, and what is said about it.
 fn written(checkpoint: &Checkpoint, to: Leap) -> (Vec<u8>, Vec<u8>, Report) {
     let (mut model, mut tokenizer, mut last) = (Vec::new(), Vec::new(), (0, 0));
-    let report = llama2c::write(checkpoint, to, &mut model, &mut tokenizer, &mut |done, all| {
-        last = (done, all);
-        ControlFlow::Continue(())
-    })
+    let report = llama2c::write(
+        checkpoint,
+        to,
+        &mut model,
+        &mut tokenizer,
+        &mut |done, all| {
+            last = (done, all);
+            ControlFlow::Continue(())
+        },
+    )
     .unwrap();
     assert_eq!(last, (model.len() as u64, model.len() as u64));
     (model, tokenizer, report)
@@ -98,7 +110,11 @@ fn versions_0_and_1_are_read_to_the_bit() {
     for name in ["small-v0.bin", "small-v0-tied.bin", "small-v1.bin"] {
         let checkpoint = open(name);
         let tied = name.contains("tied");
-        assert_eq!(checkpoint.tensors.len(), 2 + 2 * 9 + usize::from(!tied), "{name}");
+        assert_eq!(
+            checkpoint.tensors.len(),
+            2 + 2 * 9 + usize::from(!tied),
+            "{name}"
+        );
         for tensor in &checkpoint.tensors {
             assert_eq!(read(tensor), expected(tensor), "{name}: {}", tensor.name);
             assert_eq!(tensor.ty, TensorType::F32);
@@ -109,28 +125,58 @@ fn versions_0_and_1_are_read_to_the_bit() {
 #[test]
 fn the_metadata_are_those_of_llama() {
     let layout = open("small-v1.bin").metadata.finish().unwrap();
-    let m = Gguf::parse(Arc::new(layout.header), layout.file_bytes).unwrap().metadata;
-    let counts = ["embedding_length", "feed_forward_length", "block_count", "context_length", "rope.dimension_count"];
+    let m = Gguf::parse(Arc::new(layout.header), layout.file_bytes)
+        .unwrap()
+        .metadata;
+    let counts = [
+        "embedding_length",
+        "feed_forward_length",
+        "block_count",
+        "context_length",
+        "rope.dimension_count",
+    ];
     let counts = counts.map(|key| m.u32(&format!("llama.{key}")).unwrap().unwrap());
     assert_eq!(counts, [8, 12, 2, 6, 4]);
     assert_eq!(m.f32("llama.rope.freq_base"), Ok(Some(10000.0)));
     let tokens = m.strs("tokenizer.ggml.tokens").unwrap().unwrap();
     let token = |id| str::from_utf8(tokens.get(id).unwrap()).unwrap();
-    assert_eq!([0, 1, 2, 3, 259, 260].map(token), ["<unk>", "<s>", "</s>", "<0x00>", "▁t", "▁▁é"]);
+    assert_eq!(
+        [0, 1, 2, 3, 259, 260].map(token),
+        ["<unk>", "<s>", "</s>", "<0x00>", "▁t", "▁▁é"]
+    );
     let kinds = m.i32s("tokenizer.ggml.token_type").unwrap().unwrap();
-    assert_eq!([0, 1, 2, 3, 258, 259].map(|id| kinds.get(id).unwrap()), [2, 3, 3, 6, 6, 1]);
-    assert_eq!(m.f32s("tokenizer.ggml.scores").unwrap().unwrap().get(260), Some(-1.5));
+    assert_eq!(
+        [0, 1, 2, 3, 258, 259].map(|id| kinds.get(id).unwrap()),
+        [2, 3, 3, 6, 6, 1]
+    );
+    assert_eq!(
+        m.f32s("tokenizer.ggml.scores").unwrap().unwrap().get(260),
+        Some(-1.5)
+    );
 }
 
 #[test]
 fn version_2_is_read_within_half_a_code() {
-    for (name, group, ty) in [("wide-v2.bin", 64, TensorType::Q8_0), ("narrow-v2.bin", 32, TensorType::Q8_0)] {
-        for tensor in open(name).tensors.iter().filter(|tensor| tensor.dims.len() == 2) {
+    for (name, group, ty) in [
+        ("wide-v2.bin", 64, TensorType::Q8_0),
+        ("narrow-v2.bin", 32, TensorType::Q8_0),
+    ] {
+        for tensor in open(name)
+            .tensors
+            .iter()
+            .filter(|tensor| tensor.dims.len() == 2)
+        {
             assert_eq!(tensor.ty, ty);
             let (got, want) = (read(tensor), expected(tensor));
             for (got, want) in got.chunks(group).zip(want.chunks(group)) {
                 let half = want.iter().fold(0.0f32, |max, w| max.max(w.abs())) / 254.0 * 1.0001;
-                assert!(got.iter().zip(want).all(|(got, want)| (got - want).abs() <= half), "{name}: {}", tensor.name);
+                assert!(
+                    got.iter()
+                        .zip(want)
+                        .all(|(got, want)| (got - want).abs() <= half),
+                    "{name}: {}",
+                    tensor.name
+                );
             }
         }
     }
@@ -152,10 +198,19 @@ fn what_is_written_is_what_the_script_wrote() {
 fn int8_says_what_it_loses() {
     let report = written(&exact("wide-v2.bin"), Leap::Int8 { group_size: 64 }).2;
     assert_eq!(report.losses.len(), 8);
-    // Even weights from -1 to 1: steps of 1/127, errors of a quarter of one on average, a half at most.
+    // Even weights from -1 to 1: steps of 1/127, errors of a quarter of one on average, a half at
+    // most.
     for (kind, loss) in report.losses {
-        assert!((0.0035..0.0045).contains(&loss.mean()), "{kind}: {}", loss.mean());
-        assert!((0.007..0.009).contains(&loss.max()), "{kind}: {}", loss.max());
+        assert!(
+            (0.0035..0.0045).contains(&loss.mean()),
+            "{kind}: {}",
+            loss.mean()
+        );
+        assert!(
+            (0.007..0.009).contains(&loss.max()),
+            "{kind}: {}",
+            loss.max()
+        );
     }
 }
 
@@ -173,7 +228,9 @@ fn a_gguf_file_on_the_way_changes_nothing() {
 fn through_gguf(checkpoint: Checkpoint) -> Checkpoint {
     let mut writer = checkpoint.metadata.clone();
     for tensor in &checkpoint.tensors {
-        writer.add_tensor(&tensor.name, &tensor.dims, TensorType::F32).unwrap();
+        writer
+            .add_tensor(&tensor.name, &tensor.dims, TensorType::F32)
+            .unwrap();
     }
     let layout = writer.finish().unwrap();
     let mut file = layout.header.clone();
@@ -185,20 +242,37 @@ fn through_gguf(checkpoint: Checkpoint) -> Checkpoint {
     let file: SharedBytes = Arc::new(file);
     let gguf = Gguf::parse(file.clone(), layout.file_bytes).unwrap();
     let mut metadata = Writer::new();
-    gguf.metadata.iter().for_each(|(key, value)| metadata.set_value(key, value));
+    gguf.metadata
+        .iter()
+        .for_each(|(key, value)| metadata.set_value(key, value));
     let tensors = gguf.tensors.iter().map(|t| {
         let dims = t.shape.dims().to_vec();
         let rows = Box::new(Stored::new(file.clone(), t.offset, &dims, t.ty).unwrap());
-        Tensor { name: t.name.clone(), dims, ty: t.ty, rows }
+        Tensor {
+            name: t.name.clone(),
+            dims,
+            ty: t.ty,
+            rows,
+        }
     });
-    Checkpoint { metadata, tensors: tensors.collect(), files: Vec::new() }
+    Checkpoint {
+        metadata,
+        tensors: tensors.collect(),
+        files: Vec::new(),
+    }
 }
 
 #[test]
 fn int8_that_is_written_again_keeps_its_codes() {
     let first = open("narrow-v2.bin");
     let (model, ..) = written(&first, Leap::Int8 { group_size: 64 });
-    let again = llama2c::parse(&path("again"), Arc::new(model), &path("t"), &golden("tokenizer.bin")).unwrap();
+    let again = llama2c::parse(
+        &path("again"),
+        Arc::new(model),
+        &path("t"),
+        &golden("tokenizer.bin"),
+    )
+    .unwrap();
     for (a, b) in first.tensors.iter().zip(&again.tensors) {
         let close = |(a, b): (f32, f32)| (a - b).abs() <= 2.0 * f32::EPSILON * a.abs();
         assert!(read(a).into_iter().zip(read(b)).all(close), "{}", a.name);
@@ -208,7 +282,9 @@ fn int8_that_is_written_again_keeps_its_codes() {
 /// Why a checkpoint is not written.
 fn refusal(checkpoint: &Checkpoint, to: Leap) -> String {
     let nothing = &mut |_, _| ControlFlow::Continue(());
-    llama2c::write(checkpoint, to, &mut Vec::new(), &mut Vec::new(), nothing).unwrap_err().to_string()
+    llama2c::write(checkpoint, to, &mut Vec::new(), &mut Vec::new(), nothing)
+        .unwrap_err()
+        .to_string()
 }
 
 #[test]
@@ -220,18 +296,42 @@ fn a_model_that_llama2c_would_compute_otherwise_is_refused() {
         refusal(&checkpoint, Leap::F32)
     };
     let cases: [(Change<'_>, &str); 10] = [
-        (&|m| m.set_f32("llama.rope.freq_base", 5e5), "its rope has a base of 500000, there it is 10000"),
-        (&|m| m.set_f32("llama.attention.layer_norm_rms_epsilon", 1e-6), "epsilon of 1e-6, there it is 1e-5"),
-        (&|m| m.set_f32("llama.rope.scaling.factor", 4.0), "its rope is scaled"),
-        (&|m| m.set_u32("llama.rope.dimension_count", 2), "only 2 elements of a head are rotated"),
-        (&|m| m.set_u32("llama.attention.key_length", 8), "its heads are 8 wide, there they are 4"),
-        (&|m| m.set_f32("llama.attention.scale", 0.25), "its attention is another"),
-        (&|m| m.set_str("tokenizer.ggml.model", "gpt2"), "its tokens are merged as gpt2"),
+        (
+            &|m| m.set_f32("llama.rope.freq_base", 5e5),
+            "its rope has a base of 500000, there it is 10000",
+        ),
+        (
+            &|m| m.set_f32("llama.attention.layer_norm_rms_epsilon", 1e-6),
+            "epsilon of 1e-6, there it is 1e-5",
+        ),
+        (
+            &|m| m.set_f32("llama.rope.scaling.factor", 4.0),
+            "its rope is scaled",
+        ),
+        (
+            &|m| m.set_u32("llama.rope.dimension_count", 2),
+            "only 2 elements of a head are rotated",
+        ),
+        (
+            &|m| m.set_u32("llama.attention.key_length", 8),
+            "its heads are 8 wide, there they are 4",
+        ),
+        (
+            &|m| m.set_f32("llama.attention.scale", 0.25),
+            "its attention is another",
+        ),
+        (
+            &|m| m.set_str("tokenizer.ggml.model", "gpt2"),
+            "its tokens are merged as gpt2",
+        ),
         (
             &|m| m.set_u32("tokenizer.ggml.bos_token_id", 5),
             "tokenizer.ggml.bos_token_id is 5, in these programs it is 1",
         ),
-        (&|m| m.set_f32s("tokenizer.ggml.scores", &[0.0]), "it has 1 scores of 261 tokens"),
+        (
+            &|m| m.set_f32s("tokenizer.ggml.scores", &[0.0]),
+            "it has 1 scores of 261 tokens",
+        ),
         (&|m| m.set_u32("llama.attention.head_count", 3), "3 heads"),
     ];
     for (change, why) in cases {
@@ -255,10 +355,17 @@ fn weights_that_are_no_numbers_are_refused() {
     for (file, name, to) in [("small-v1.bin", "blk.1.ffn_down.weight", Leap::F32), norms] {
         for value in [f32::NAN, f32::INFINITY] {
             let mut checkpoint = open(file);
-            let tensor = checkpoint.tensors.iter_mut().find(|tensor| tensor.name == name).unwrap();
+            let tensor = checkpoint
+                .tensors
+                .iter_mut()
+                .find(|tensor| tensor.name == name)
+                .unwrap();
             tensor.rows = Box::new(Bad(value));
             let why = refusal(&checkpoint, to);
-            assert!(why.contains(&format!("holds a weight of {value}")), "{name}: {why}");
+            assert!(
+                why.contains(&format!("holds a weight of {value}")),
+                "{name}: {why}"
+            );
         }
     }
 }
@@ -274,46 +381,76 @@ fn tensors_without_a_place_and_places_without_a_tensor_are_refused() {
     assert!(refusal(&checkpoint, Leap::F32).ends_with("there is no place for rope_freqs.weight"));
     let mut checkpoint = open("small-v1.bin");
     checkpoint.tensors[0].dims = vec![8, 261];
-    assert!(refusal(&checkpoint, Leap::F32).ends_with("token_embd.weight is [8, 261], expected [261, 8]"));
+    assert!(
+        refusal(&checkpoint, Leap::F32)
+            .ends_with("token_embd.weight is [8, 261], expected [261, 8]")
+    );
 }
 
 #[test]
 fn widths_without_groups_are_refused() {
     let why = refusal(&open("small-v1.bin"), Leap::Int8 { group_size: 64 });
-    assert!(why.ends_with("widths of 8 and 12 have no groups of 64 halved to 32 or more"), "{why}");
-    assert!(refusal(&open("narrow-v2.bin"), Leap::Int8 { group_size: 0 }).contains("no groups of 0"));
+    assert!(
+        why.ends_with("widths of 8 and 12 have no groups of 64 halved to 32 or more"),
+        "{why}"
+    );
+    assert!(
+        refusal(&open("narrow-v2.bin"), Leap::Int8 { group_size: 0 }).contains("no groups of 0")
+    );
 }
 
 #[test]
 fn what_the_format_has_no_place_for_is_said() {
     let mut checkpoint = open("small-v1.bin");
-    checkpoint.metadata.set_str("tokenizer.chat_template", "{{ messages }}");
+    checkpoint
+        .metadata
+        .set_str("tokenizer.chat_template", "{{ messages }}");
     let mut kinds = vec![1; 261];
     kinds[..259].fill(6);
     kinds[..3].copy_from_slice(&[2, 3, 3]);
     kinds[260] = 4;
-    checkpoint.metadata.set_i32s("tokenizer.ggml.token_type", &kinds);
+    checkpoint
+        .metadata
+        .set_i32s("tokenizer.ggml.token_type", &kinds);
     let report = written(&checkpoint, Leap::F32).2;
-    assert_eq!(report.dropped, ["the chat template", "what 1 tokens are for, which become text"]);
+    assert_eq!(
+        report.dropped,
+        [
+            "the chat template",
+            "what 1 tokens are for, which become text"
+        ]
+    );
 }
 
 /// Why files are not read.
 fn unreadable(model: &[u8], tokenizer: &[u8]) -> String {
     let model: SharedBytes = Arc::new(model.to_vec());
-    llama2c::parse("m.bin".as_ref(), model, "t.bin".as_ref(), tokenizer).err().unwrap().to_string()
+    llama2c::parse("m.bin".as_ref(), model, "t.bin".as_ref(), tokenizer)
+        .err()
+        .unwrap()
+        .to_string()
 }
 
 #[test]
 fn lengths_are_right_to_the_byte() {
     let (model, tokenizer) = (golden("small-v1.bin"), golden("tokenizer.bin"));
     let short = unreadable(&model[..20_957], &tokenizer);
-    assert_eq!(short, "m.bin: version 1 of its sizes has 20960 bytes, 3 are missing");
+    assert_eq!(
+        short,
+        "m.bin: version 1 of its sizes has 20960 bytes, 3 are missing"
+    );
     let long = unreadable(&[&model[..], &[0; 5]].concat(), &tokenizer);
-    assert_eq!(long, "m.bin: version 1 of its sizes has 20960 bytes, 5 are left over");
+    assert_eq!(
+        long,
+        "m.bin: version 1 of its sizes has 20960 bytes, 5 are left over"
+    );
     let short = unreadable(&model, &tokenizer[..3649]);
     assert_eq!(short, "t.bin: ends in token 260, and the model has 261");
     let long = unreadable(&model, &[&tokenizer[..], b"!"].concat());
-    assert_eq!(long, "t.bin: 1 bytes are left over behind the 261 tokens that the model has");
+    assert_eq!(
+        long,
+        "t.bin: 1 bytes are left over behind the 261 tokens that the model has"
+    );
     for n in (0..model.len()).step_by(1001).chain(0..260) {
         unreadable(&model[..n], &tokenizer);
     }
@@ -327,11 +464,20 @@ fn vocabularies_that_are_none_are_refused() {
         [vec![0; 4], (0..261).flat_map(entry).collect()].concat()
     };
     let why = unreadable(&model, &tokens(&|id| id as f32));
-    assert!(why.ends_with("at 3 to 258, and scores that only count up, but it is not that of Llama 3"), "{why}");
+    assert!(
+        why.ends_with("at 3 to 258, and scores that only count up, but it is not that of Llama 3"),
+        "{why}"
+    );
     assert!(unreadable(&model, &tokens(&|_| 0.0)).ends_with("at 3 to 258"));
-    assert_eq!(unreadable(&model, &tokens(&|_| f32::NAN)), "t.bin: token 0 has a score of NaN");
+    assert_eq!(
+        unreadable(&model, &tokens(&|_| f32::NAN)),
+        "t.bin: token 0 has a score of NaN"
+    );
     let lying = [&[0; 8][..], &u32::MAX.to_le_bytes(), b"x"].concat();
-    assert_eq!(unreadable(&model, &lying), "t.bin: ends in token 0, and the model has 261");
+    assert_eq!(
+        unreadable(&model, &lying),
+        "t.bin: ends in token 0, and the model has 261"
+    );
     assert_eq!(unreadable(&model, b"x"), "t.bin: 1 bytes are no vocabulary");
 }
 
@@ -340,21 +486,35 @@ fn a_model_without_a_vocabulary_beside_it_says_so() {
     let lonely = std::env::temp_dir().join(format!("atta-llama2c-{}", std::process::id()));
     std::fs::create_dir_all(&lonely).unwrap();
     std::fs::copy(path("small-v1.bin"), lonely.join("m.bin")).unwrap();
-    let why = llama2c::open(&lonely.join("m.bin"), None).err().unwrap().to_string();
+    let why = llama2c::open(&lonely.join("m.bin"), None)
+        .err()
+        .unwrap()
+        .to_string();
     let named = llama2c::open(&lonely.join("m.bin"), Some(&path("tokenizer.bin")));
     std::fs::remove_dir_all(&lonely).unwrap();
-    assert!(why.contains("has no vocabulary in itself, and there is no") && why.contains("tokenizer.bin;"), "{why}");
+    assert!(
+        why.contains("has no vocabulary in itself, and there is no")
+            && why.contains("tokenizer.bin;"),
+        "{why}"
+    );
     assert_eq!(named.unwrap().files.len(), 1);
 }
 
-/// A vocabulary of Llama 3's size as LEAP writes it: bytes by rank, names of special tokens, scores that count up.
+/// A vocabulary of Llama 3's size as LEAP writes it: bytes by rank, names of special tokens, scores
+/// that count up.
 fn llama3_tokens() -> Vec<u8> {
     let one = (0..=255u8).map(|a| vec![a]);
     let two = (0..=255u8).flat_map(|a| (0..=255u8).map(move |b| vec![a, b]));
     let three = (0..=255u8).flat_map(|a| (0..=255u8).map(move |b| vec![a, b, b'c']));
     let special = (0..256).map(|i| format!("<|special {i}|>").into_bytes());
     let mut bytes = vec![0; 4];
-    for (id, token) in one.chain(two).chain(three).take(128_000).chain(special).enumerate() {
+    for (id, token) in one
+        .chain(two)
+        .chain(three)
+        .take(128_000)
+        .chain(special)
+        .enumerate()
+    {
         bytes.extend((id as f32).to_le_bytes());
         bytes.extend((token.len() as u32).to_le_bytes());
         bytes.extend(token);
@@ -367,7 +527,17 @@ fn llama3_tokens() -> Vec<u8> {
 fn the_vocabulary_of_llama_3_goes_to_gguf_and_back_to_leap() {
     let [d, d_ff, n_layers, n_heads, n_vocab, n_ctx] = [2i32, 2, 1, 1, 128_256, 4];
     let mut model = Vec::new();
-    for v in [0x616B_3432u32 as i32, 1, d, d_ff, n_layers, n_heads, n_heads, n_vocab, n_ctx] {
+    for v in [
+        0x616B_3432u32 as i32,
+        1,
+        d,
+        d_ff,
+        n_layers,
+        n_heads,
+        n_heads,
+        n_vocab,
+        n_ctx,
+    ] {
         model.extend(v.to_le_bytes());
     }
     model.push(1);
@@ -375,13 +545,36 @@ fn the_vocabulary_of_llama_3_goes_to_gguf_and_back_to_leap() {
     let n_weights = 3 * d + n_vocab * d + 4 * d * d + 3 * d * d_ff;
     model.extend((0..n_weights).flat_map(|i| (i as f32).to_le_bytes()));
     let tokens = llama3_tokens();
-    let checkpoint = llama2c::parse("m.bin".as_ref(), Arc::new(model.clone()), "t.bin".as_ref(), &tokens).unwrap();
+    let checkpoint = llama2c::parse(
+        "m.bin".as_ref(),
+        Arc::new(model.clone()),
+        "t.bin".as_ref(),
+        &tokens,
+    )
+    .unwrap();
     let about = checkpoint.describe().unwrap().metadata;
     assert_eq!(about.str("tokenizer.ggml.pre").unwrap(), Some("llama-bpe"));
-    assert_eq!(about.u32("tokenizer.ggml.bos_token_id").unwrap(), Some(128_000));
-    assert_eq!(about.strs("tokenizer.ggml.tokens").unwrap().unwrap().get(32), Some("Ġ".as_bytes()));
+    assert_eq!(
+        about.u32("tokenizer.ggml.bos_token_id").unwrap(),
+        Some(128_000)
+    );
+    assert_eq!(
+        about
+            .strs("tokenizer.ggml.tokens")
+            .unwrap()
+            .unwrap()
+            .get(32),
+        Some("Ġ".as_bytes())
+    );
     let (mut model_again, mut tokens_again) = (Vec::new(), Vec::new());
     let on = &mut |_, _| ControlFlow::Continue(());
-    llama2c::write(&checkpoint, Leap::F32, &mut model_again, &mut tokens_again, on).unwrap();
+    llama2c::write(
+        &checkpoint,
+        Leap::F32,
+        &mut model_again,
+        &mut tokens_again,
+        on,
+    )
+    .unwrap();
     assert!(model_again == model && tokens_again == tokens);
 }

@@ -19,7 +19,9 @@ impl Drop for Altered {
 
 impl Altered {
     fn of(row: &str, label: &str) -> Self {
-        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/convert").join(row);
+        let from = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../tests/golden/convert")
+            .join(row);
         let label = label.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
         let to = std::env::temp_dir().join(format!("atta-refusals-{}-{label}", std::process::id()));
         fs::create_dir_all(&to).unwrap();
@@ -31,7 +33,8 @@ impl Altered {
 
     fn config(&self, change: impl FnOnce(&mut Map<String, Value>)) {
         let path = self.0.join("config.json");
-        let mut config: Map<String, Value> = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        let mut config: Map<String, Value> =
+            serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         change(&mut config);
         fs::write(path, serde_json::to_vec(&config).unwrap()).unwrap();
     }
@@ -44,7 +47,16 @@ impl Altered {
         let mut header: Map<String, Value> = serde_json::from_slice(&file[8..8 + n]).unwrap();
         change(&mut header);
         let header = serde_json::to_vec(&header).unwrap();
-        fs::write(path, [&(header.len() as u64).to_le_bytes()[..], &header, &file[8 + n..]].concat()).unwrap();
+        fs::write(
+            path,
+            [
+                &(header.len() as u64).to_le_bytes()[..],
+                &header,
+                &file[8 + n..],
+            ]
+            .concat(),
+        )
+        .unwrap();
     }
 
     /// What is said of it, without the name of the folder.
@@ -71,7 +83,11 @@ fn fields_that_change_what_is_computed_are_refused_by_name() {
             json!({"architectures": ["MambaForCausalLM"]}),
             "architectures is \"MambaForCausalLM\", which is not read",
         ),
-        ("qwen3.bf16", json!({"architectures": null}), "architectures is missing"),
+        (
+            "qwen3.bf16",
+            json!({"architectures": null}),
+            "architectures is missing",
+        ),
         (
             "qwen3.bf16",
             json!({"quantization_config": {"quant_method": "gptq", "bits": 4}}),
@@ -82,9 +98,21 @@ fn fields_that_change_what_is_computed_are_refused_by_name() {
             json!({"quantization_config": {"quant_method": "fp8"}}),
             "is quantized by fp8 without blocks, which is not read",
         ),
-        ("qwen3.bf16", json!({"quantization_config": {}}), "quantization_config does not say quant_method"),
-        ("qwen3.bf16", json!({"hidden_act": "relu"}), "hidden_act is \"relu\", which is not read"),
-        ("qwen3.bf16", json!({"is_causal": false}), "is_causal is false, which is not read"),
+        (
+            "qwen3.bf16",
+            json!({"quantization_config": {}}),
+            "quantization_config does not say quant_method",
+        ),
+        (
+            "qwen3.bf16",
+            json!({"hidden_act": "relu"}),
+            "hidden_act is \"relu\", which is not read",
+        ),
+        (
+            "qwen3.bf16",
+            json!({"is_causal": false}),
+            "is_causal is false, which is not read",
+        ),
         (
             "qwen3.bf16",
             json!({"layer_types": null, "use_sliding_window": true, "sliding_window": 9, "max_window_layers": 1}),
@@ -115,13 +143,21 @@ fn fields_that_change_what_is_computed_are_refused_by_name() {
             json!({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}),
             "partial_rotary_factor is 0.5, which is not read",
         ),
-        ("qwen3.bf16", json!({"hidden_size": "large"}), "hidden_size is \"large\", expected a count"),
+        (
+            "qwen3.bf16",
+            json!({"hidden_size": "large"}),
+            "hidden_size is \"large\", expected a count",
+        ),
         (
             "qwen3.bf16",
             json!({"num_hidden_layers": 4_000_000_000u64}),
             "num_hidden_layers is 4000000000, expected at most 4096",
         ),
-        ("gemma2.bf16", json!({"query_pre_attn_scalar": 144}), "query_pre_attn_scalar is 144.0, which is not read"),
+        (
+            "gemma2.bf16",
+            json!({"query_pre_attn_scalar": 144}),
+            "query_pre_attn_scalar is 144.0, which is not read",
+        ),
         (
             "gemma2.bf16",
             json!({"attn_logit_softcapping": null}),
@@ -137,7 +173,11 @@ fn fields_that_change_what_is_computed_are_refused_by_name() {
             json!({"layer_types": ["full_attention", "sliding_attention", "full_attention"]}),
             "layer 0 has a window of none; this architecture is read with 11",
         ),
-        ("gpt-oss.bf16", json!({"swiglu_limit": 9.0}), "swiglu_limit is 9.0, which is not read"),
+        (
+            "gpt-oss.bf16",
+            json!({"swiglu_limit": 9.0}),
+            "swiglu_limit is 9.0, which is not read",
+        ),
         (
             "gpt-oss.bf16",
             json!({"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 40}}),
@@ -148,13 +188,21 @@ fn fields_that_change_what_is_computed_are_refused_by_name() {
             json!({"scale_attn_by_inverse_layer_idx": true}),
             "scale_attn_by_inverse_layer_idx is true, which is not read",
         ),
-        ("qwen3moe.bf16", json!({"mlp_only_layers": [0]}), "mlp_only_layers is [0], which is not read"),
+        (
+            "qwen3moe.bf16",
+            json!({"mlp_only_layers": [0]}),
+            "mlp_only_layers is [0], which is not read",
+        ),
         (
             "smollm3.bf16",
             json!({"no_rope_layers": [1, 1, 0, 1, 1]}),
             "no_rope_layers is not the pattern of every fourth layer",
         ),
-        ("phi2.v4.bf16", json!({"qk_layernorm": true}), "qk_layernorm is true, which is not read"),
+        (
+            "phi2.v4.bf16",
+            json!({"qk_layernorm": true}),
+            "qk_layernorm is true, which is not read",
+        ),
         (
             "llama3-rope.v4.bf16",
             json!({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}),
@@ -181,22 +229,41 @@ fn sizes_without_sense_are_refused() {
         ("intermediate_size", json!(-1)),
         ("rms_norm_eps", json!(-1.0)),
         ("max_position_embeddings", json!(0)),
-        ("rope_parameters", json!({"rope_theta": 0.0, "rope_type": "linear", "factor": 0})),
+        (
+            "rope_parameters",
+            json!({"rope_theta": 0.0, "rope_type": "linear", "factor": 0}),
+        ),
         ("rope_parameters", json!({"rope_theta": -5.0})),
         ("rope_parameters", json!(7)),
         ("layer_types", json!([])),
     ] {
-        let error = with_fields("qwen3.bf16", &format!("{field}{value}"), &json!({field: value})).expect_err(field);
+        let error = with_fields(
+            "qwen3.bf16",
+            &format!("{field}{value}"),
+            &json!({field: value}),
+        )
+        .expect_err(field);
         assert!(!error.contains('\n'), "{error}");
     }
 }
 
 #[test]
 fn what_is_left_out_is_said() {
-    let notes = with_fields("qwen3.bf16", "notes", &json!({"favourite_colour": "blue", "eos_token_id": 3})).unwrap();
-    assert_eq!(notes, ["fields of config.json that were not looked at: favourite_colour"]);
+    let notes = with_fields(
+        "qwen3.bf16",
+        "notes",
+        &json!({"favourite_colour": "blue", "eos_token_id": 3}),
+    )
+    .unwrap();
+    assert_eq!(
+        notes,
+        ["fields of config.json that were not looked at: favourite_colour"]
+    );
     let notes = Altered::of("gemma3.text.v4.bf16", "text").opened().unwrap();
-    assert!(notes[0].starts_with("2 tensors that are not of the text part are left out"), "{notes:?}");
+    assert!(
+        notes[0].starts_with("2 tensors that are not of the text part are left out"),
+        "{notes:?}"
+    );
 }
 
 /// A tensor of one layer.
@@ -217,45 +284,85 @@ fn tensors_that_are_missing_left_over_or_misshapen_are_named() {
     let transposed = altered("transposed", &|header| {
         header[TENSOR]["shape"].as_array_mut().unwrap().reverse();
     });
-    assert_eq!(transposed, format!("{TENSOR}: expected [44, 48], got [48, 44]"));
+    assert_eq!(
+        transposed,
+        format!("{TENSOR}: expected [44, 48], got [48, 44]")
+    );
     let left = altered("left", &|header| {
-        let end = header.values().filter_map(|e| e["data_offsets"][1].as_u64()).max().unwrap();
-        header.insert("model.layers.2.x".into(), json!({"dtype": "F32", "shape": [0], "data_offsets": [end, end]}));
+        let end = header
+            .values()
+            .filter_map(|e| e["data_offsets"][1].as_u64())
+            .max()
+            .unwrap();
+        header.insert(
+            "model.layers.2.x".into(),
+            json!({"dtype": "F32", "shape": [0], "data_offsets": [end, end]}),
+        );
     });
-    assert_eq!(left, "model.layers.2.x: is in the checkpoint, but this architecture has no use for it");
+    assert_eq!(
+        left,
+        "model.layers.2.x: is in the checkpoint, but this architecture has no use for it"
+    );
     let overlapping = altered("overlapping", &|header| {
         let other = header["model.layers.0.mlp.up_proj.weight"].clone();
         header[TENSOR] = other;
     });
     assert!(
-        overlapping.starts_with("model.safetensors: model.layers.") && overlapping.contains("another tensor"),
+        overlapping.starts_with("model.safetensors: model.layers.")
+            && overlapping.contains("another tensor"),
         "{overlapping}"
     );
     let integers = altered("integers", &|header| header[TENSOR]["dtype"] = "I16".into());
-    assert_eq!(integers, format!("{TENSOR}: elements of type I16, expected floating-point numbers"));
+    assert_eq!(
+        integers,
+        format!("{TENSOR}: elements of type I16, expected floating-point numbers")
+    );
 }
 
 #[test]
 fn layers_that_the_configuration_does_not_have_are_left_over() {
-    let error = with_fields("qwen3.bf16", "fewer", &json!({"num_hidden_layers": 1, "layer_types": ["full_attention"]}))
-        .unwrap_err();
+    let error = with_fields(
+        "qwen3.bf16",
+        "fewer",
+        &json!({"num_hidden_layers": 1, "layer_types": ["full_attention"]}),
+    )
+    .unwrap_err();
     assert_eq!(
         error,
         "model.layers.1.input_layernorm.weight: is in the checkpoint, but this architecture has no use for it"
     );
-    let error = with_fields("qwen3.bf16", "more", &json!({"num_hidden_layers": 3, "layer_types": null})).unwrap_err();
+    let error = with_fields(
+        "qwen3.bf16",
+        "more",
+        &json!({"num_hidden_layers": 3, "layer_types": null}),
+    )
+    .unwrap_err();
     assert_eq!(error, "model.layers.2.input_layernorm.weight: is missing");
-    let error = with_fields("qwen3.bf16", "untied", &json!({"tie_word_embeddings": false})).unwrap_err();
+    let error = with_fields(
+        "qwen3.bf16",
+        "untied",
+        &json!({"tie_word_embeddings": false}),
+    )
+    .unwrap_err();
     assert_eq!(error, "lm_head.weight: is missing");
-    let error = with_fields("gemma3.text.v4.bf16", "whole", &json!({"text_config": {}})).unwrap_err();
-    assert!(error.contains("model.layers") || error.contains("expected"), "{error}");
+    let error =
+        with_fields("gemma3.text.v4.bf16", "whole", &json!({"text_config": {}})).unwrap_err();
+    assert!(
+        error.contains("model.layers") || error.contains("expected"),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_directory_without_weights_or_configuration_is_refused() {
     let altered = Altered::of("qwen3.bf16", "no weights");
     fs::remove_file(altered.0.join("model.safetensors")).unwrap();
-    assert!(altered.opened().unwrap_err().contains("holds no model.safetensors and no pytorch_model.bin"));
+    assert!(
+        altered
+            .opened()
+            .unwrap_err()
+            .contains("holds no model.safetensors and no pytorch_model.bin")
+    );
     let altered = Altered::of("qwen3.bf16", "no config");
     fs::remove_file(altered.0.join("config.json")).unwrap();
     assert!(altered.opened().unwrap_err().starts_with("config.json: "));
@@ -265,16 +372,33 @@ fn a_directory_without_weights_or_configuration_is_refused() {
 fn shards_must_all_be_there() {
     let altered = Altered::of("qwen2.shards.bf16", "shard");
     fs::remove_file(altered.0.join("model-00002-of-00003.safetensors")).unwrap();
-    assert!(altered.opened().unwrap_err().starts_with("model-00002-of-00003.safetensors: "));
+    assert!(
+        altered
+            .opened()
+            .unwrap_err()
+            .starts_with("model-00002-of-00003.safetensors: ")
+    );
 }
 
 /// What the quantization leaves out, or what it does not go with.
 #[test]
 fn quantized_tensors_without_their_scales_are_refused() {
     for (row, gone, why) in [
-        ("quantized/mxfp4", "mlp.experts.down_proj_scales", "is missing"),
-        ("quantized/bitnet-offline", "self_attn.q_proj.weight_scale", "is missing"),
-        ("quantized/fp8", "self_attn.q_proj.weight_scale_inv", "is missing"),
+        (
+            "quantized/mxfp4",
+            "mlp.experts.down_proj_scales",
+            "is missing",
+        ),
+        (
+            "quantized/bitnet-offline",
+            "self_attn.q_proj.weight_scale",
+            "is missing",
+        ),
+        (
+            "quantized/fp8",
+            "self_attn.q_proj.weight_scale_inv",
+            "is missing",
+        ),
     ] {
         let altered = Altered::of(row, &format!("{row}-gone"));
         altered.header(|header| {
@@ -287,5 +411,10 @@ fn quantized_tensors_without_their_scales_are_refused() {
     }
     let altered = Altered::of("quantized/bitnet-offline", "unsaid");
     altered.config(|config| _ = config.remove("quantization_config"));
-    assert!(altered.opened().unwrap_err().starts_with("model.layers.0.self_attn."));
+    assert!(
+        altered
+            .opened()
+            .unwrap_err()
+            .starts_with("model.layers.0.self_attn.")
+    );
 }

@@ -1,9 +1,10 @@
 //! A call that has begun in a constrained text, and may yet be taken back.
 //!
-//! Knows logits and the bytes of tokens; no session, no grammar and no sampler. The one idea: a grammar lets only those tools be
-//! named that there are, so a model that begins to call another one is made to name one that it did not mean. How much
-//! of the model's probability the grammar leaves on the way through the name tells one from the other; until the name is
-//! complete, nothing of the call is said.
+//! Knows logits and the bytes of tokens; no session, no grammar and no sampler. The one idea: a
+//! grammar lets only those tools be named that there are, so a model that begins to call another
+//! one is made to name one that it did not mean. How much of the model's probability the grammar
+//! leaves on the way through the name tells one from the other; until the name is complete, nothing
+//! of the call is said.
 
 use std::borrow::Cow;
 
@@ -12,11 +13,13 @@ use atta_store::Reservation;
 
 use crate::{Engine, Error, rules::TakenBack};
 
-/// How the first call of a text begins, which may be taken back. Where it is, the text goes on without it, as if the marker could
-/// not have come. Not for grammars with `max_tokens=` or `stop=`: they cannot go back.
+/// How the first call of a text begins, which may be taken back. Where it is, the text goes on
+/// without it, as if the marker could not have come. Not for grammars with `max_tokens=` or
+/// `stop=`: they cannot go back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallStart {
-    /// The token in front of it. Where it is chosen, other tokens must be possible, too, or it is not taken back.
+    /// The token in front of it. Where it is chosen, other tokens must be possible, too, or it is
+    /// not taken back.
     pub marker: u32,
     /// Where behind the marker the name is.
     pub name: NamePlace,
@@ -69,7 +72,11 @@ pub(crate) struct Backtrack {
 impl Backtrack {
     pub(crate) fn new(engine: &Engine, start: CallStart) -> Result<Self, Error> {
         let n_vocab = engine.spec().n_vocab;
-        Ok(Self::within(engine.budget().reserve("sampler", 4 * n_vocab as u64)?, start, n_vocab))
+        Ok(Self::within(
+            engine.budget().reserve("sampler", 4 * n_vocab as u64)?,
+            start,
+            n_vocab,
+        ))
     }
 
     fn within(memory: Reservation, start: CallStart, n_vocab: usize) -> Self {
@@ -103,7 +110,8 @@ impl Backtrack {
         token == self.start.marker && !(self.begun || self.is_settled || self.thinks)
     }
 
-    /// Begins a call whose marker was chosen from these logits, `[n_vocab]`; the marker is [pushed](Self::push) like all others.
+    /// Begins a call whose marker was chosen from these logits, `[n_vocab]`; the marker is
+    /// [pushed](Self::push) like all others.
     pub(crate) fn begin(&mut self, logits: &[f32]) {
         (self.begun, self.n_tokens, self.share) = (true, 0, 1.0);
         self.text.clear();
@@ -113,7 +121,8 @@ impl Backtrack {
         self.p_marker = weights.share(&logits[self.start.marker as usize..][..1]);
     }
 
-    /// Goes on by a token that stands for these bytes. With the end of the name the call is certain.
+    /// Goes on by a token that stands for these bytes. With the end of the name the call is
+    /// certain.
     pub(crate) fn push(&mut self, token: u32, bytes: &[u8]) {
         if let Some(thoughts) = self.start.thoughts {
             self.thinks = token == thoughts.begin || (self.thinks && token != thoughts.end);
@@ -130,33 +139,54 @@ impl Backtrack {
         }
     }
 
-    /// Notes what a token of the name is chosen from: `model`'s logits, and what the grammar has `left` of them, both `[n_vocab]`.
+    /// Notes what a token of the name is chosen from: `model`'s logits, and what the grammar has
+    /// `left` of them, both `[n_vocab]`.
     ///
-    /// A model may end a name in other ways than the grammar, which is about what stands behind it, and no matter here.
-    pub(crate) fn narrow<'t>(&mut self, model: &[f32], left: &[f32], bytes: impl Fn(u32) -> Cow<'t, [u8]>) {
+    /// A model may end a name in other ways than the grammar, which is about what stands behind it,
+    /// and no matter here.
+    pub(crate) fn narrow<'t>(
+        &mut self,
+        model: &[f32],
+        left: &[f32],
+        bytes: impl Fn(u32) -> Cow<'t, [u8]>,
+    ) {
         let is_open = self.start.name.is_open(&self.text);
-        let ends_name = |id: usize| is_open && bytes(id as u32).first() == Some(&self.start.name.delimiter());
+        let ends_name =
+            |id: usize| is_open && bytes(id as u32).first() == Some(&self.start.name.delimiter());
         let weights = Weights::of(model);
         let is_left = |id: usize| left[id] > f32::NEG_INFINITY;
         let may_end = (0..left.len()).any(|id| is_left(id) && ends_name(id));
-        let counts =
-            |id: usize| is_left(id) || (may_end && weights.share(&model[id..=id]) > NEGLIGIBLE && ends_name(id));
-        let share: f64 = (0..model.len()).filter(|&id| counts(id)).map(|id| weights.share(&model[id..=id])).sum();
+        let counts = |id: usize| {
+            is_left(id) || (may_end && weights.share(&model[id..=id]) > NEGLIGIBLE && ends_name(id))
+        };
+        let share: f64 = (0..model.len())
+            .filter(|&id| counts(id))
+            .map(|id| weights.share(&model[id..=id]))
+            .sum();
         self.share *= share.min(1.0);
     }
 
-    /// Whether the model meant something else: that the name should be another one is more probable, by more than the marker was
-    /// against all else. A marker that was certain is never doubted, and neither is a name that the model would have chosen itself.
+    /// Whether the model meant something else: that the name should be another one is more
+    /// probable, by more than the marker was against all else. A marker that was certain is
+    /// never doubted, and neither is a name that the model would have chosen itself.
     pub(crate) fn is_doubtful(&self) -> bool {
         self.begun && self.share < (1.0 - self.share) * (1.0 - self.p_marker)
     }
 
-    /// Takes the call back: how many tokens it had, and the logits in front of it. The next token is chosen from these, and is not
-    /// the marker; nor does it end the text, of which the call was the last of `n_written` tokens, if there is nothing else of it.
+    /// Takes the call back: how many tokens it had, and the logits in front of it. The next token
+    /// is chosen from these, and is not the marker; nor does it end the text, of which the call
+    /// was the last of `n_written` tokens, if there is nothing else of it.
     pub(crate) fn take_back(&mut self, n_written: usize) -> TakenBack {
         self.begun = false;
-        self.barred = if n_written == self.n_tokens { Barred::MarkerAndEnd } else { Barred::Marker };
-        TakenBack { n_tokens: self.n_tokens, logits: std::mem::take(&mut self.logits) }
+        self.barred = if n_written == self.n_tokens {
+            Barred::MarkerAndEnd
+        } else {
+            Barred::Marker
+        };
+        TakenBack {
+            n_tokens: self.n_tokens,
+            logits: std::mem::take(&mut self.logits),
+        }
     }
 
     /// The call is certain, if one has begun.
@@ -165,14 +195,17 @@ impl Backtrack {
         self.begun = false;
     }
 
-    /// Makes impossible what may not be chosen, once after a call was taken back; `eog` are the tokens that end a text.
+    /// Makes impossible what may not be chosen, once after a call was taken back; `eog` are the
+    /// tokens that end a text.
     pub(crate) fn bar(&mut self, logits: &mut [f32], eog: &[u32]) {
         let ends = match std::mem::take(&mut self.barred) {
             Barred::Nothing => return,
             Barred::Marker => &[],
             Barred::MarkerAndEnd => eog,
         };
-        ends.iter().chain([&self.start.marker]).for_each(|&id| logits[id as usize] = f32::NEG_INFINITY);
+        ends.iter()
+            .chain([&self.start.marker])
+            .for_each(|&id| logits[id as usize] = f32::NEG_INFINITY);
     }
 }
 
@@ -198,19 +231,30 @@ pub(crate) struct Weights {
 impl Weights {
     pub(crate) fn of(logits: &[f32]) -> Self {
         let best = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        Self { best, total: sum(logits, best) }
+        Self {
+            best,
+            total: sum(logits, best),
+        }
     }
 
     /// What some of the logits have of it, of 1.
     fn share(self, logits: &[f32]) -> f64 {
         // Where the best logit is no finite number, nothing can be said against any of them.
-        if self.total.is_normal() { (sum(logits, self.best) / self.total).min(1.0) } else { 1.0 }
+        if self.total.is_normal() {
+            (sum(logits, self.best) / self.total).min(1.0)
+        } else {
+            1.0
+        }
     }
 }
 
 /// The weights of logits, as multiples of that of `best`; NaN has none.
 fn sum(logits: &[f32], best: f32) -> f64 {
-    logits.iter().filter(|logit| !logit.is_nan()).map(|&logit| f64::from(math::exp(logit - best))).sum()
+    logits
+        .iter()
+        .filter(|logit| !logit.is_nan())
+        .map(|&logit| f64::from(math::exp(logit - best)))
+        .sum()
 }
 
 impl NamePlace {
@@ -272,20 +316,38 @@ mod tests {
             ("{\"name\": \"set_light\", ", true, true),
         ] {
             assert_eq!(
-                (first.is_next(text.as_bytes()), first.is_complete(text.as_bytes())),
+                (
+                    first.is_next(text.as_bytes()),
+                    first.is_complete(text.as_bytes())
+                ),
                 (is_next, is_complete),
                 "{text}"
             );
         }
         let bare = NamePlace::UpToBracket;
-        assert!(bare.is_next(b"") && !bare.is_complete(b"set_light") && bare.is_complete(b"set_light[ARGS]"));
+        assert!(
+            bare.is_next(b"")
+                && !bare.is_complete(b"set_light")
+                && bare.is_complete(b"set_light[ARGS]")
+        );
     }
 
     /// A call that has begun behind a marker of such a probability; the marker is token 4 of 5.
     fn begun(p_marker: f32) -> Backtrack {
-        let logits = [(1.0 - p_marker).ln(), f32::NEG_INFINITY, f32::NEG_INFINITY, f32::NEG_INFINITY, p_marker.ln()];
-        let start = CallStart { marker: 4, name: NamePlace::FirstValue, thoughts: None };
-        let mut backtrack = Backtrack::within(Budget::unlimited().reserve("sampler", 0).unwrap(), start, 5);
+        let logits = [
+            (1.0 - p_marker).ln(),
+            f32::NEG_INFINITY,
+            f32::NEG_INFINITY,
+            f32::NEG_INFINITY,
+            p_marker.ln(),
+        ];
+        let start = CallStart {
+            marker: 4,
+            name: NamePlace::FirstValue,
+            thoughts: None,
+        };
+        let mut backtrack =
+            Backtrack::within(Budget::unlimited().reserve("sampler", 0).unwrap(), start, 5);
         backtrack.begin(&logits);
         backtrack.push(4, b"<call>");
         backtrack
@@ -296,7 +358,13 @@ mod tests {
         let texts: [&[u8]; 5] = [b"set", b"get", b"\"", b"\"}", b"<call>"];
         let model = [0.02f32, 0.6, 0.06, 0.28, 0.04].map(f32::ln);
         let left = |ids: &[usize]| {
-            std::array::from_fn::<f32, 5, _>(|id| if ids.contains(&id) { model[id] } else { f32::NEG_INFINITY })
+            std::array::from_fn::<f32, 5, _>(|id| {
+                if ids.contains(&id) {
+                    model[id]
+                } else {
+                    f32::NEG_INFINITY
+                }
+            })
         };
         let doubtful = |p_marker: f32, ids: &[usize]| {
             let mut backtrack = begun(p_marker);
@@ -322,7 +390,11 @@ mod tests {
         assert!(!backtrack.may_begin(4));
         let mut thinker = begun(0.5);
         thinker.take_back(3);
-        thinker.start.thoughts = Some(Thoughts { begin: 0, end: 1, open: false });
+        thinker.start.thoughts = Some(Thoughts {
+            begin: 0,
+            end: 1,
+            open: false,
+        });
         for (token, may_begin) in [(2, true), (0, false), (2, false), (1, true)] {
             thinker.push(token, b"");
             assert_eq!(thinker.may_begin(4), may_begin, "behind {token}");
@@ -331,7 +403,10 @@ mod tests {
 
     #[test]
     fn a_text_does_not_end_where_the_call_was_all_of_it() {
-        for (n_written, barred) in [(1, [false, true, false, false, true]), (2, [false, false, false, false, true])] {
+        for (n_written, barred) in [
+            (1, [false, true, false, false, true]),
+            (2, [false, false, false, false, true]),
+        ] {
             let mut backtrack = begun(0.5);
             backtrack.take_back(n_written);
             for barred in [barred, [false; 5]] {

@@ -1,7 +1,7 @@
 //! The benchmark of one model on this machine: how fast a prompt is read and text is written.
 //!
-//! Tokens are arbitrary (speed does not depend on what they say). Every figure is a median over repetitions, after one
-//! warm-up that is not counted.
+//! Tokens are arbitrary (speed does not depend on what they say). Every figure is a median over
+//! repetitions, after one warm-up that is not counted.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -36,7 +36,13 @@ pub struct BenchOptions {
 
 impl Default for BenchOptions {
     fn default() -> Self {
-        Self { n_prompt: 512, n_gen: 128, depth: 0, n_reps: 3, session: SessionOptions::default() }
+        Self {
+            n_prompt: 512,
+            n_gen: 128,
+            depth: 0,
+            n_reps: 3,
+            session: SessionOptions::default(),
+        }
     }
 }
 
@@ -80,15 +86,25 @@ impl Engine {
     /// # Errors
     /// A session that cannot be made, or a step that failed.
     pub fn bench(&self, options: &BenchOptions) -> Result<BenchReport, Error> {
-        let needed = options.depth.saturating_add(options.n_prompt.max(options.n_gen).max(1));
+        let needed = options
+            .depth
+            .saturating_add(options.n_prompt.max(options.n_gen).max(1));
         let n_ctx = Some(options.session.n_ctx.unwrap_or(0).max(needed));
         // A streamed model has left as much memory to its session as was planned, and no more.
         let default = (self.weights_at() != WeightsAt::Streamed).then_some(DEFAULT_N_BATCH);
         let n_batch = options.session.n_batch.or(default);
-        let session = |n_batch| self.session(&SessionOptions { n_ctx, n_batch, ..options.session.clone() });
+        let session = |n_batch| {
+            self.session(&SessionOptions {
+                n_ctx,
+                n_batch,
+                ..options.session.clone()
+            })
+        };
         // Nobody has asked for as many rows as there may be no memory for.
         let session = match session(n_batch) {
-            Err(error) if error.is_about_memory() && options.session.n_batch.is_none() => session(None)?,
+            Err(error) if error.is_about_memory() && options.session.n_batch.is_none() => {
+                session(None)?
+            }
             made => made?,
         };
         let mut bench = Bench::new(session, options);
@@ -103,7 +119,12 @@ impl Engine {
             prefill_split: bench.prefill.split,
             decode_split: bench.decode.split,
             cost: self.model().matmul_cost(),
-            state_bytes: state_bytes(self.spec(), options.session.kv, options.depth, options.n_gen),
+            state_bytes: state_bytes(
+                self.spec(),
+                options.session.kv,
+                options.depth,
+                options.n_gen,
+            ),
             read_bytes_per_s: self.read_bandwidth()?,
             int8_mac_per_s: self.kernels().int8_peak(self.pool()),
         })
@@ -113,7 +134,12 @@ impl Engine {
 impl Engine {
     /// Measured on a buffer of the size of the model, within reason.
     fn read_bandwidth(&self) -> Result<f64, Error> {
-        let bytes = self.model().weights().files().file_bytes().clamp(MIN_PROBE_BYTES, MAX_PROBE_BYTES);
+        let bytes = self
+            .model()
+            .weights()
+            .files()
+            .file_bytes()
+            .clamp(MIN_PROBE_BYTES, MAX_PROBE_BYTES);
         // A streamed model leaves little; then the figure says less.
         let bytes = bytes.min(self.budget().left());
         let _memory = self.budget().reserve("bandwidth probe", bytes)?;
@@ -127,8 +153,8 @@ impl BenchReport {
         self.decode_tok_s * (self.cost.bytes as f64 + self.state_bytes) / self.read_bytes_per_s
     }
 
-    /// Products with weights while reading the prompt, as a share of what the machine can do. The head, which only the last
-    /// token of a prompt needs, counts for every token, as is usual.
+    /// Products with weights while reading the prompt, as a share of what the machine can do. The
+    /// head, which only the last token of a prompt needs, counts for every token, as is usual.
     pub fn prefill_share(&self) -> f64 {
         self.prefill_tok_s * self.cost.macs as f64 / self.int8_mac_per_s
     }
@@ -141,8 +167,13 @@ fn state_bytes(spec: &ModelSpec, kv: KvType, depth: usize, n_gen: usize) -> f64 
         Retention::All => pos + 1,
         Retention::Window(n) => n.min(pos + 1),
     };
-    let of_token =
-        |pos| of_one.iter().enumerate().map(|(layer, &bytes)| bytes as f64 * seen(layer, pos) as f64).sum::<f64>();
+    let of_token = |pos| {
+        of_one
+            .iter()
+            .enumerate()
+            .map(|(layer, &bytes)| bytes as f64 * seen(layer, pos) as f64)
+            .sum::<f64>()
+    };
     (depth..depth + n_gen).map(of_token).sum::<f64>() / n_gen.max(1) as f64
 }
 
@@ -166,11 +197,19 @@ impl<'a> Bench<'a> {
     fn new(mut session: Session, options: &'a BenchOptions) -> Self {
         let clock = Arc::new(Mutex::new(Clock::default()));
         session.observe(Box::new(Shared(clock.clone())));
-        Self { session, options, clock, prefill: Series::default(), decode: Series::default() }
+        Self {
+            session,
+            options,
+            clock,
+            prefill: Series::default(),
+            decode: Series::default(),
+        }
     }
 
     fn round(&mut self) -> Result<(), Error> {
-        let BenchOptions { n_prompt, n_gen, .. } = *self.options;
+        let BenchOptions {
+            n_prompt, n_gen, ..
+        } = *self.options;
         let prompt: Vec<u32> = (0..n_prompt).map(|i| self.token(i)).collect();
         self.fill_to_depth()?;
         let (time, split) = self.timed(|session| session.append(&prompt))?;
@@ -178,7 +217,8 @@ impl<'a> Bench<'a> {
 
         let gen_ids: Vec<u32> = (0..n_gen).map(|i| self.token(i)).collect();
         self.fill_to_depth()?;
-        let (time, split) = self.timed(|session| gen_ids.iter().try_for_each(|&id| session.append(&[id])))?;
+        let (time, split) =
+            self.timed(|session| gen_ids.iter().try_for_each(|&id| session.append(&[id])))?;
         self.decode.add(time, split);
         Ok(())
     }
@@ -192,11 +232,16 @@ impl<'a> Bench<'a> {
     fn fill_to_depth(&mut self) -> Result<(), Error> {
         let depth = self.options.depth;
         self.session.truncate(depth)?;
-        let missing: Vec<u32> = (self.session.tokens().len()..depth).map(|i| self.token(i)).collect();
+        let missing: Vec<u32> = (self.session.tokens().len()..depth)
+            .map(|i| self.token(i))
+            .collect();
         self.session.append(&missing)
     }
 
-    fn timed(&mut self, work: impl FnOnce(&mut Session) -> Result<(), Error>) -> Result<(Duration, TimeSplit), Error> {
+    fn timed(
+        &mut self,
+        work: impl FnOnce(&mut Session) -> Result<(), Error>,
+    ) -> Result<(Duration, TimeSplit), Error> {
         self.clock().split = TimeSplit::default();
         let start = Instant::now();
         work(&mut self.session)?;

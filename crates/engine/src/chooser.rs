@@ -2,9 +2,12 @@
 
 use atta_store::Reservation;
 
-use crate::{Breakers, Engine, Error, GenerateOptions, LogProbs, Sampler, SamplingError, rules::Rules};
+use crate::{
+    Breakers, Engine, Error, GenerateOptions, LogProbs, Sampler, SamplingError, rules::Rules,
+};
 
-/// A sampler with a copy of the logits to work on: penalties change them in place, and those of the step must stay.
+/// A sampler with a copy of the logits to work on: penalties change them in place, and those of the
+/// step must stay.
 pub(crate) struct Chooser {
     sampler: Sampler,
     /// `[n_vocab]`
@@ -18,17 +21,33 @@ impl Chooser {
         let n_vocab = engine.spec().n_vocab;
         let mut sampler = Sampler::new(options.sampling.clone(), n_vocab)?;
         if options.sampling.dry.applies() {
-            sampler =
-                sampler.with_breakers(Breakers::find(engine.tokenizer(), &options.sampling.dry.sequence_breakers));
+            sampler = sampler.with_breakers(Breakers::find(
+                engine.tokenizer(),
+                &options.sampling.dry.sequence_breakers,
+            ));
         }
-        let logprobs = options.n_logprobs.map(|n_top| LogProbs::new(n_top, n_vocab));
-        let bytes = sampler.heap_bytes() + 4 * n_vocab + logprobs.as_ref().map_or(0, LogProbs::heap_bytes);
+        let logprobs = options
+            .n_logprobs
+            .map(|n_top| LogProbs::new(n_top, n_vocab));
+        let bytes =
+            sampler.heap_bytes() + 4 * n_vocab + logprobs.as_ref().map_or(0, LogProbs::heap_bytes);
         let memory = engine.budget().reserve("sampler", bytes as u64)?;
-        Ok(Self { sampler, logits: vec![0.0; n_vocab], logprobs, _memory: memory })
+        Ok(Self {
+            sampler,
+            logits: vec![0.0; n_vocab],
+            logprobs,
+            _memory: memory,
+        })
     }
 
-    /// The token that follows `tokens`, after which there were `logits`, \[n_vocab\]; `None` if none can.
-    pub(crate) fn choose(&mut self, logits: &[f32], tokens: &[u32], rules: &mut Rules) -> Result<Option<u32>, Error> {
+    /// The token that follows `tokens`, after which there were `logits`, \[n_vocab\]; `None` if
+    /// none can.
+    pub(crate) fn choose(
+        &mut self,
+        logits: &[f32],
+        tokens: &[u32],
+        rules: &mut Rules,
+    ) -> Result<Option<u32>, Error> {
         self.logits.copy_from_slice(logits);
         rules.restrict(logits, &mut self.logits)?;
         let chosen = self.sampler.sample(&mut self.logits, tokens);

@@ -43,12 +43,13 @@ pub struct LoadOptions {
     pub threads: Threads,
     /// An instruction set by name; `None`: the best of this CPU.
     pub isa: Option<String>,
-    /// Where weights are; `None`: mapped if the file fits into the memory that there is, else streamed.
+    /// Where weights are; `None`: mapped if the file fits into the memory that there is, else
+    /// streamed.
     pub weights: Option<WeightsAt>,
     /// Has the system read all of a mapped file now.
     pub prewarm: bool,
-    /// All private memory of the program, bytes; `None`: what the system has or, where weights are streamed, 85 % of what it
-    /// has available.
+    /// All private memory of the program, bytes; `None`: what the system has or, where weights are
+    /// streamed, 85 % of what it has available.
     pub ram_budget: Option<u64>,
     /// What other models in this program have of it, bytes.
     pub beside: u64,
@@ -108,8 +109,8 @@ impl Engine {
     /// Loads a GGUF file; of a split model any shard may be named.
     ///
     /// # Errors
-    /// A file that cannot be read, a model or a tokenizer that we do not support, an instruction set or CPUs that this
-    /// machine lacks.
+    /// A file that cannot be read, a model or a tokenizer that we do not support, an instruction
+    /// set or CPUs that this machine lacks.
     pub fn open(path: &Path, options: &LoadOptions) -> Result<Self, Error> {
         let start = Instant::now();
         Self::load(path.to_owned(), ModelFiles::open(path)?, options, start)
@@ -119,12 +120,26 @@ impl Engine {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn from_static(name: &str, bytes: &'static [u8], options: &LoadOptions) -> Result<Self, Error> {
+    pub fn from_static(
+        name: &str,
+        bytes: &'static [u8],
+        options: &LoadOptions,
+    ) -> Result<Self, Error> {
         let start = Instant::now();
-        Self::load(name.into(), ModelFiles::from_static(name, bytes)?, options, start)
+        Self::load(
+            name.into(),
+            ModelFiles::from_static(name, bytes)?,
+            options,
+            start,
+        )
     }
 
-    fn load(path: PathBuf, files: ModelFiles, options: &LoadOptions, start: Instant) -> Result<Self, Error> {
+    fn load(
+        path: PathBuf,
+        files: ModelFiles,
+        options: &LoadOptions,
+        start: Instant,
+    ) -> Result<Self, Error> {
         #[cfg(feature = "foreign")]
         crate::foreign::check(&path, files.directory())?;
         let kernels = match &options.isa {
@@ -134,10 +149,22 @@ impl Engine {
         let pool = Arc::new(pool(&options.threads)?);
         let n_threads = pool.n_threads();
         let backend: Arc<dyn Backend> = Arc::new(CpuBackend::new(kernels, Arc::clone(&pool)));
-        let Prepared { files, spec, tokenizer, budget, outline, memory } =
-            Prepared::new(&path, files, options, (backend.as_ref() as &dyn Footprint, n_threads))?;
+        let Prepared {
+            files,
+            spec,
+            tokenizer,
+            budget,
+            outline,
+            memory,
+        } = Prepared::new(
+            &path,
+            files,
+            options,
+            (backend.as_ref() as &dyn Footprint, n_threads),
+        )?;
         let needs = options.needs(&spec, (backend.as_ref() as &dyn Footprint, n_threads));
-        let held = memory::hold(files, (&budget, &needs), outline, (kernels, &pool)).map_err(|e| e.at(&path))?;
+        let held = memory::hold(files, (&budget, &needs), outline, (kernels, &pool))
+            .map_err(|e| e.at(&path))?;
         if options.prewarm {
             held.model.weights().files().prewarm()?;
         }
@@ -160,10 +187,13 @@ impl Engine {
             grammars: Mutex::default(),
             _memory: memory,
         };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
     }
 
-    /// The sizes of a session: those that were planned when the model was loaded, or what there is memory for.
+    /// The sizes of a session: those that were planned when the model was loaded, or what there is
+    /// memory for.
     pub(crate) fn planned_session(&self, options: &SessionOptions) -> Result<Resolved, Error> {
         let (asked, planned) = &self.inner.planned;
         if options == asked {
@@ -188,28 +218,39 @@ impl Engine {
         Session::new(self, options)
     }
 
-    /// Says token by token what may follow in a text of a constraint. The first one of an engine takes a tenth of a second per
-    /// 100,000 tokens of the vocabulary, and memory that the engine keeps.
+    /// Says token by token what may follow in a text of a constraint. The first one of an engine
+    /// takes a tenth of a second per 100,000 tokens of the vocabulary, and memory that the
+    /// engine keeps.
     ///
     /// # Errors
     /// [`Error::Constraint`] if it cannot be kept to, or memory that the budget does not grant.
     #[cfg(feature = "constrain")]
     pub fn guide(&self, constraint: &Constraint) -> Result<Guide, Error> {
-        let mut slot = self.inner.grammars.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self
+            .inner
+            .grammars
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let grammars = match &*slot {
             Some(grammars) => Arc::clone(grammars),
-            None => Arc::clone(slot.insert(Arc::new(Grammars::new(&self.inner.tokenizer, &self.inner.budget)?))),
+            None => Arc::clone(slot.insert(Arc::new(Grammars::new(
+                &self.inner.tokenizer,
+                &self.inner.budget,
+            )?))),
         };
         drop(slot);
         Guide::new(&grammars, constraint)
     }
 
-    /// The ids of a raw prompt, UTF-8 or not: begin-of-sequence where the vocabulary wants it and the text does not begin
-    /// with it, special tokens in the text recognised.
+    /// The ids of a raw prompt, UTF-8 or not: begin-of-sequence where the vocabulary wants it and
+    /// the text does not begin with it, special tokens in the text recognised.
     pub fn prompt_ids(&self, text: &[u8]) -> Vec<u32> {
         let tokenizer = &self.inner.tokenizer;
         let mut ids = tokenizer.encode(text, Special::Parse);
-        if let Some(bos) = tokenizer.bos().filter(|&bos| tokenizer.add_bos() && ids.first() != Some(&bos)) {
+        if let Some(bos) = tokenizer
+            .bos()
+            .filter(|&bos| tokenizer.add_bos() && ids.first() != Some(&bos))
+        {
             ids.insert(0, bos);
         }
         ids
@@ -218,18 +259,32 @@ impl Engine {
     /// The chat template of the file, a program in Jinja.
     pub fn chat_template(&self) -> Option<&str> {
         // One that is no string is none.
-        self.inner.model.weights().files().directory().metadata().str("tokenizer.chat_template").ok().flatten()
+        self.inner
+            .model
+            .weights()
+            .files()
+            .directory()
+            .metadata()
+            .str("tokenizer.chat_template")
+            .ok()
+            .flatten()
     }
 
     /// Another chat template of the file, by its name: `tool_use`, `rag`.
     pub fn chat_template_named(&self, name: &str) -> Option<&str> {
         let metadata = self.inner.model.weights().files().directory().metadata();
-        metadata.str(&format!("tokenizer.chat_template.{name}")).ok().flatten()
+        metadata
+            .str(&format!("tokenizer.chat_template.{name}"))
+            .ok()
+            .flatten()
     }
 
     /// The error of a model that computed no number at token `i` of a text, from 0.
     pub(crate) fn not_finite(&self, i: usize) -> Error {
-        Error::NotFinite { path: self.inner.path.clone(), n: i + 1 }
+        Error::NotFinite {
+            path: self.inner.path.clone(),
+            n: i + 1,
+        }
     }
 
     pub(crate) fn shared_tokenizer(&self) -> &Arc<Tokenizer> {
@@ -281,11 +336,13 @@ impl Engine {
         &self.inner.budget
     }
 
-    /// The context and the types of keys and values that were planned, where they are not what was asked for ([`Fit::Shrink`]).
+    /// The context and the types of keys and values that were planned, where they are not what was
+    /// asked for ([`Fit::Shrink`]).
     pub fn shrunk(&self) -> Option<(usize, KvType)> {
         let (asked, planned) = &self.inner.planned;
         let wanted = session::resolve(self.spec(), asked);
-        (wanted.n_ctx != planned.n_ctx || wanted.kv != planned.kv).then_some((planned.n_ctx, planned.kv))
+        (wanted.n_ctx != planned.n_ctx || wanted.kv != planned.kv)
+            .then_some((planned.n_ctx, planned.kv))
     }
 
     /// Where the weights are.
@@ -322,21 +379,47 @@ impl Prepared {
         options: &LoadOptions,
         (footprint, n_threads): (&dyn Footprint, usize),
     ) -> Result<Self, Error> {
-        let model_error = |source| Error::Model { path: path.to_owned(), source };
+        let model_error = |source| Error::Model {
+            path: path.to_owned(),
+            source,
+        };
         let spec = arch::lower(files.directory().metadata()).map_err(model_error)?;
-        let outline = Outline::new(options, &files, &options.needs(&spec, (footprint, n_threads)));
+        let outline = Outline::new(
+            options,
+            &files,
+            &options.needs(&spec, (footprint, n_threads)),
+        );
         let budget = Budget::unlimited();
-        // What stands before the tensors is a few MB; a file that says otherwise is refused before it is copied.
+        // What stands before the tensors is a few MB; a file that says otherwise is refused before
+        // it is copied.
         budget.set_limit(outline.limit.max(MAX_METADATA));
-        let files = if outline.weights == WeightsAt::Mapped { files } else { files.unmapped(&budget)? };
+        let files = if outline.weights == WeightsAt::Mapped {
+            files
+        } else {
+            files.unmapped(&budget)?
+        };
         budget.set_limit(u64::MAX);
-        let tokenizer = Tokenizer::from_metadata(files.directory().metadata())
-            .map_err(|source| Error::Tokenizer { path: path.to_owned(), source })?;
+        let tokenizer =
+            Tokenizer::from_metadata(files.directory().metadata()).map_err(|source| {
+                Error::Tokenizer {
+                    path: path.to_owned(),
+                    source,
+                }
+            })?;
         let vocabulary = budget.reserve("tokenizer", tokenizer.heap_bytes() as u64)?;
-        let directory = budget.reserve("tensor directory", files.directory().heap_bytes() as u64)?;
-        let program = memory::program_bytes(n_threads, budget.used().saturating_add(options.beside));
+        let directory =
+            budget.reserve("tensor directory", files.directory().heap_bytes() as u64)?;
+        let program =
+            memory::program_bytes(n_threads, budget.used().saturating_add(options.beside));
         let program = budget.reserve("program and stacks", program)?;
-        Ok(Self { files, spec, tokenizer, budget, outline, memory: [vocabulary, directory, program] })
+        Ok(Self {
+            files,
+            spec,
+            tokenizer,
+            budget,
+            outline,
+            memory: [vocabulary, directory, program],
+        })
     }
 }
 
@@ -348,11 +431,22 @@ impl LoadOptions {
         (footprint, n_threads): (&'a dyn Footprint, usize),
     ) -> Needs<'a> {
         #[cfg(feature = "constrain")]
-        let grammars = if self.constrained { constraint::planned_bytes(spec.n_vocab) } else { 0 };
+        let grammars = if self.constrained {
+            constraint::planned_bytes(spec.n_vocab)
+        } else {
+            0
+        };
         #[cfg(not(feature = "constrain"))]
         let grammars = 0;
         let spare = self.spare_bytes + grammars;
-        Needs { spec, footprint, n_threads, session: self.session.clone(), fit: self.fit, spare }
+        Needs {
+            spec,
+            footprint,
+            n_threads,
+            session: self.session.clone(),
+            fit: self.fit,
+            spare,
+        }
     }
 }
 
@@ -369,7 +463,9 @@ impl Threads {
 
 pub(crate) fn pool(threads: &Threads) -> Result<Pool, Error> {
     match threads {
-        Threads::Auto => Ok(Pool::new(NonZeroUsize::new(Pool::default_threads()).unwrap_or(NonZeroUsize::MIN))),
+        Threads::Auto => Ok(Pool::new(
+            NonZeroUsize::new(Pool::default_threads()).unwrap_or(NonZeroUsize::MIN),
+        )),
         Threads::Count(n) => Ok(Pool::new(*n)),
         Threads::Cpus(cpus) => Ok(Pool::with_cpus(cpus)?),
     }

@@ -80,7 +80,9 @@ pub enum Error {
     #[error(transparent)]
     Tools(#[from] crate::tools::ToolError),
     /// More tokens than the context holds.
-    #[error("the prompt has {n_prompt} tokens, but the context holds {n_ctx}: raise -c or shorten the prompt")]
+    #[error(
+        "the prompt has {n_prompt} tokens, but the context holds {n_ctx}: raise -c or shorten the prompt"
+    )]
     PromptTooLong {
         /// Tokens of the prompt, those already in the session included.
         n_prompt: usize,
@@ -96,14 +98,18 @@ pub enum Error {
     EmptyPrompt,
     /// A model that gives no vector of a text, by what its file says.
     #[cfg(feature = "batch")]
-    #[error("the model's pooling is of type {0}: it gives no vectors of texts, unless a pooling is asked for")]
+    #[error(
+        "the model's pooling is of type {0}: it gives no vectors of texts, unless a pooling is asked for"
+    )]
     Pooling(u32),
     /// A context length that the session cannot have.
     #[error("a context of {0} positions, expected at least 1")]
     Context(usize),
     /// A session whose state is that of no text.
     #[cfg(feature = "cache")]
-    #[error("the session has forgotten {0} tokens to make room, so that its state cannot be exported")]
+    #[error(
+        "the session has forgotten {0} tokens to make room, so that its state cannot be exported"
+    )]
     Forgotten(usize),
     /// A context of which nothing can be forgotten.
     #[error("a window of {n_ctx} tokens that keeps the first {n_keep}, expected at least {min}")]
@@ -124,7 +130,9 @@ pub enum Error {
         min: usize,
     },
     /// A text that does not fill a chunk.
-    #[error("the text has {n_ids} tokens, but a chunk takes {n_ctx}: lower -c or take a longer text")]
+    #[error(
+        "the text has {n_ids} tokens, but a chunk takes {n_ctx}: lower -c or take a longer text"
+    )]
     TextTooShort {
         /// Tokens of the text.
         n_ids: usize,
@@ -155,14 +163,16 @@ impl Error {
         self.missing_bytes().is_some()
     }
 
-    /// Bytes of memory that something else has to give back before the same can succeed; it may then lack more. `None` if
-    /// memory is not what was missing.
+    /// Bytes of memory that something else has to give back before the same can succeed; it may
+    /// then lack more. `None` if memory is not what was missing.
     pub fn missing_bytes(&self) -> Option<u64> {
         match *self {
-            Self::TooLittleMemory { budget, smallest, .. } => Some(smallest.saturating_sub(budget)),
-            Self::Store(atta_store::Error::OverBudget { asked, used, limit, .. }) => {
-                Some(used.saturating_add(asked).saturating_sub(limit))
-            }
+            Self::TooLittleMemory {
+                budget, smallest, ..
+            } => Some(smallest.saturating_sub(budget)),
+            Self::Store(atta_store::Error::OverBudget {
+                asked, used, limit, ..
+            }) => Some(used.saturating_add(asked).saturating_sub(limit)),
             _ => None,
         }
     }

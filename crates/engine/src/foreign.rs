@@ -1,6 +1,7 @@
 //! GGUF files that are no models: adapters, importance matrices, projectors, vocabularies.
 //!
-//! Knows what files say of themselves. Without it, such a file is refused for the first key or tensor that it lacks.
+//! Knows what files say of themselves. Without it, such a file is refused for the first key or
+//! tensor that it lacks.
 
 use std::path::Path;
 
@@ -17,5 +18,8 @@ pub(crate) fn check(path: &Path, directory: &Directory) -> Result<(), Error> {
         _ if directory.tensors().is_empty() => "a vocabulary without weights",
         _ => return Ok(()),
     };
-    Err(Error::NotModel { path: path.to_owned(), what })
+    Err(Error::NotModel {
+        path: path.to_owned(),
+        what,
+    })
 }

@@ -1,4 +1,5 @@
-//! Generation: prompt in, text out, until the model, a stop string, the length or the caller ends it.
+//! Generation: prompt in, text out, until the model, a stop string, the length or the caller ends
+//! it.
 
 use std::{
     ops::ControlFlow,
@@ -19,11 +20,12 @@ pub struct GenerateOptions {
     pub n_predict: usize,
     /// How the next token is chosen.
     pub sampling: Sampling,
-    /// Texts that end the generation; they are not part of it. One that ends in the spelling of a control token, such as
-    /// `<|user|>`, ends it at that token.
+    /// Texts that end the generation; they are not part of it. One that ends in the spelling of a
+    /// control token, such as `<|user|>`, ends it at that token.
     pub stop: Vec<String>,
-    /// Whether log-probabilities come with each token: those of so many of the best tokens, and of the chosen one. They
-    /// cost a pass over the vocabulary. Tokens that a constraint forces have none.
+    /// Whether log-probabilities come with each token: those of so many of the best tokens, and of
+    /// the chosen one. They cost a pass over the vocabulary. Tokens that a constraint forces
+    /// have none.
     pub n_logprobs: Option<usize>,
     /// What becomes of control tokens in the text.
     pub control: Control,
@@ -33,8 +35,8 @@ pub struct GenerateOptions {
     /// What happens when the text reaches its length before a constraint is met.
     #[cfg(feature = "constrain")]
     pub on_length: crate::OnLength,
-    /// How the first call of a constrained text begins, which may be taken back. For each token of its name there is a step of its
-    /// own then, even where the constraint forces it.
+    /// How the first call of a constrained text begins, which may be taken back. For each token of
+    /// its name there is a step of its own then, even where the constraint forces it.
     #[cfg(feature = "constrain")]
     pub call_start: Option<crate::CallStart>,
 }
@@ -76,8 +78,8 @@ pub enum Event<'a> {
         /// What the model thought of it, if asked for.
         logprobs: Option<&'a LogProbs>,
     },
-    /// A token was chosen that may be taken back. If it is not, it is told of later; if the text is interrupted before, it is none
-    /// of its tokens.
+    /// A token was chosen that may be taken back. If it is not, it is told of later; if the text is
+    /// interrupted before, it is none of its tokens.
     Held,
     /// Text that is final: whole characters, never a part of a stop string.
     Text(&'a str),
@@ -113,9 +115,11 @@ pub struct Summary {
     pub first_token_time: Duration,
     /// Tokens that this time was for: the first, and those that a constraint had follow it.
     pub n_first: usize,
-    /// The last tokens: chosen, but not part of the session yet. A caller that goes on appends them first.
+    /// The last tokens: chosen, but not part of the session yet. A caller that goes on appends
+    /// them first.
     pub pending: Vec<u32>,
-    /// Bytes of text behind the last token that nobody has chosen: what made a constrained text complete.
+    /// Bytes of text behind the last token that nobody has chosen: what made a constrained text
+    /// complete.
     pub n_closing_bytes: usize,
 }
 
@@ -125,7 +129,8 @@ impl Summary {
         rate(self.n_prompt, self.prefill_time)
     }
 
-    /// Generated tokens per second, without the first and those that had to follow it, which need no step before them.
+    /// Generated tokens per second, without the first and those that had to follow it, which need
+    /// no step before them.
     pub fn decode_tok_s(&self) -> f64 {
         rate(
             self.n_generated.saturating_sub(self.n_first.max(1)),
@@ -135,15 +140,19 @@ impl Summary {
 }
 
 fn rate(n: usize, time: Duration) -> f64 {
-    if time.is_zero() { 0.0 } else { n as f64 / time.as_secs_f64() }
+    if time.is_zero() {
+        0.0
+    } else {
+        n as f64 / time.as_secs_f64()
+    }
 }
 
 impl Session {
     /// Appends the prompt and generates from there.
     ///
     /// # Errors
-    /// A prompt that does not fit or is empty, a sampler setting out of range, a step that failed. An interruption is
-    /// not an error, and neither is a full context.
+    /// A prompt that does not fit or is empty, a sampler setting out of range, a step that failed.
+    /// An interruption is not an error, and neither is a full context.
     pub fn generate(
         &mut self,
         prompt: &[u32],
@@ -153,8 +162,8 @@ impl Session {
         self.generate_after(prompt, options, &mut |_| None, &mut on_event)
     }
 
-    /// The same; `save` is called when the prompt has been read, and before anything is forgotten for the first time. It may have
-    /// something to say.
+    /// The same; `save` is called when the prompt has been read, and before anything is forgotten
+    /// for the first time. It may have something to say.
     pub(crate) fn generate_after(
         &mut self,
         prompt: &[u32],
@@ -187,17 +196,31 @@ impl Session {
         Ok(summary)
     }
 
-    /// Appends the prompt, in two parts if something is forgotten on the way; how much of it the caller let pass.
-    fn read(&mut self, prompt: &[u32], save: &mut Save<'_>, on_event: &mut OnEvent<'_>) -> Result<usize, Error> {
+    /// Appends the prompt, in two parts if something is forgotten on the way; how much of it the
+    /// caller let pass.
+    fn read(
+        &mut self,
+        prompt: &[u32],
+        save: &mut Save<'_>,
+        on_event: &mut OnEvent<'_>,
+    ) -> Result<usize, Error> {
         let total = prompt.len();
         let n_first = self.n_until_gap().map_or(total, |n| n.min(total));
         let (first, rest) = prompt.split_at(n_first);
-        let read = self.append_with(first, |done| on_event(Event::Prompt { done, total }).is_continue())?;
+        let read = self.append_with(first, |done| {
+            on_event(Event::Prompt { done, total }).is_continue()
+        })?;
         if read < n_first || rest.is_empty() {
             return Ok(read);
         }
         note(save(self), on_event);
-        let go_on = |done| on_event(Event::Prompt { done: n_first + done, total }).is_continue();
+        let go_on = |done| {
+            on_event(Event::Prompt {
+                done: n_first + done,
+                total,
+            })
+            .is_continue()
+        };
         Ok(n_first + self.append_with(rest, go_on)?)
     }
 
@@ -214,12 +237,22 @@ impl Session {
             if writer.is_at_length(self.room()) {
                 break FinishReason::Length;
             }
-            if self.n_until_gap().is_some_and(|n| n < writer.pending().len()) {
+            if self
+                .n_until_gap()
+                .is_some_and(|n| n < writer.pending().len())
+            {
                 note(save(self), on_event);
             }
             self.append(writer.pending())?;
             let logits = self.logits().expect("the last step asked for logits");
-            let finished = writer.go_on(Past { logits, tokens: self.tokens(), room: self.room() }, on_event)?;
+            let finished = writer.go_on(
+                Past {
+                    logits,
+                    tokens: self.tokens(),
+                    room: self.room(),
+                },
+                on_event,
+            )?;
             let n_cut = writer.cut();
             if n_cut > 0 {
                 self.take_back(n_cut, writer.pending().is_empty())?;
@@ -227,7 +260,8 @@ impl Session {
             }
             summary.decode_time = start.elapsed();
             if summary.n_first == 0 {
-                (summary.n_first, summary.first_token_time) = (writer.n_generated(), summary.decode_time);
+                (summary.n_first, summary.first_token_time) =
+                    (writer.n_generated(), summary.decode_time);
             }
             if let Some(reason) = finished {
                 break reason;

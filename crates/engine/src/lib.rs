@@ -16,8 +16,8 @@
 //! # Ok::<(), atta_engine::Error>(())
 //! ```
 //!
-//! This crate joins the parts: bytes from *store*, text from *tokenizer*, logits from *model*. It has no async, prints
-//! nothing, and reads no environment variable.
+//! This crate joins the parts: bytes from *store*, text from *tokenizer*, logits from *model*. It
+//! has no async, prints nothing, and reads no environment variable.
 //!
 //! # Features
 //! - `cache` (default): `PromptCache`, and sessions as bytes.
@@ -59,8 +59,12 @@ mod writer;
 
 pub use atta_formats::{ArrayValue, Directory, Metadata, Shape, TensorInfo, TensorType, Value};
 pub use atta_kernels::{Kernels, Pool};
-pub use atta_model::{Inputs, KvType, MatmulCost, Model, Observer, Phase, Role, arch, oracle, spec};
-pub use atta_store::{Budget, Io, Item, Method, ModelFiles, catch_bus_errors, give_back_memory, system};
+pub use atta_model::{
+    Inputs, KvType, MatmulCost, Model, Observer, Phase, Role, arch, oracle, spec,
+};
+pub use atta_store::{
+    Budget, Io, Item, Method, ModelFiles, catch_bus_errors, give_back_memory, system,
+};
 pub use atta_tokenizer as tokenizer;
 pub use atta_tokenizer::Control;
 
@@ -71,7 +75,8 @@ pub use batcher::{Batcher, BatcherOptions, Counts, Done, Job, JobId, OnUpdate, U
 pub use bench::{BenchOptions, BenchReport, TimeSplit};
 #[cfg(feature = "constrain")]
 pub use constraint::{
-    Closing, Constraint, ConstraintError, Guide, OnLength, OtherProperties, SchemaOptions, Strictness, gbnf,
+    Closing, Constraint, ConstraintError, Guide, OnLength, OtherProperties, SchemaOptions,
+    Strictness, gbnf,
 };
 pub use engine::{Engine, LoadOptions, Threads};
 pub use error::Error;

@@ -1,7 +1,9 @@
-//! A text as a vector: the hidden states of its tokens, after the norm that logits are made behind, become one.
+//! A text as a vector: the hidden states of its tokens, after the norm that logits are made behind,
+//! become one.
 //!
-//! Knows no sequence and no batch. The one idea: sums are taken in f64, in the order of the positions, so that it does not
-//! matter in how many steps a text is read. A vector has length 1 in the end, so that a sum is as good as a mean.
+//! Knows no sequence and no batch. The one idea: sums are taken in f64, in the order of the
+//! positions, so that it does not matter in how many steps a text is read. A vector has length 1 in
+//! the end, so that a sum is as good as a mean.
 
 use crate::{Engine, Error};
 
@@ -27,8 +29,9 @@ impl Pooling {
         }
     }
 
-    /// What the file of a model says in `ARCHITECTURE.pooling_type` (llama.cpp, `enum llama_pooling_type`), or, where it says
-    /// nothing, the last token: all others have seen less.
+    /// What the file of a model says in `ARCHITECTURE.pooling_type` (llama.cpp, `enum
+    /// llama_pooling_type`), or, where it says nothing, the last token: all others have seen
+    /// less.
     ///
     /// # Errors
     /// [`Error::Pooling`] of a model that ranks texts, or whose kind nobody knows.
@@ -43,7 +46,8 @@ impl Pooling {
 }
 
 impl Engine {
-    /// The ids of a text that is to become a vector: those of a prompt, and end-of-sequence where the vocabulary wants it.
+    /// The ids of a text that is to become a vector: those of a prompt, and end-of-sequence where
+    /// the vocabulary wants it.
     pub fn embedding_ids(&self, text: &[u8]) -> Vec<u32> {
         let tokenizer = self.tokenizer();
         let eos = tokenizer.eos().filter(|_| tokenizer.add_eos());
@@ -70,7 +74,11 @@ pub(crate) struct Pooled {
 
 impl Pooled {
     pub(crate) fn new(pooling: Pooling) -> Self {
-        Self { pooling, sums: Vec::new(), normed: Vec::new() }
+        Self {
+            pooling,
+            sums: Vec::new(),
+            normed: Vec::new(),
+        }
     }
 
     /// Forgets everything: the text is read again.
@@ -78,7 +86,8 @@ impl Pooled {
         self.sums.clear();
     }
 
-    /// Whether it depends on no more than the end of the text, so that its beginning may have been read before.
+    /// Whether it depends on no more than the end of the text, so that its beginning may have been
+    /// read before.
     pub(crate) fn may_share(&self) -> bool {
         self.pooling == Pooling::Last
     }
@@ -96,8 +105,13 @@ impl Pooled {
     pub(crate) fn add(&mut self, engine: &Engine, hidden: &[f32]) {
         self.sums.resize(hidden.len(), 0.0);
         self.normed.resize(hidden.len(), 0.0);
-        engine.model().output_norm(engine.kernels(), hidden, &mut self.normed);
-        self.sums.iter_mut().zip(&self.normed).for_each(|(sum, &x)| *sum += f64::from(x));
+        engine
+            .model()
+            .output_norm(engine.kernels(), hidden, &mut self.normed);
+        self.sums
+            .iter_mut()
+            .zip(&self.normed)
+            .for_each(|(sum, &x)| *sum += f64::from(x));
     }
 
     /// The vector, `[d_model]`, of length 1 unless it is 0.
@@ -126,7 +140,13 @@ mod tests {
 
     #[test]
     fn a_vector_has_length_1_or_is_0() {
-        let of = |sums: &[f64]| Pooled { sums: sums.to_vec(), ..Pooled::new(Pooling::Mean) }.vector();
+        let of = |sums: &[f64]| {
+            Pooled {
+                sums: sums.to_vec(),
+                ..Pooled::new(Pooling::Mean)
+            }
+            .vector()
+        };
         assert_eq!(of(&[3.0, -4.0]), [0.6, -0.8]);
         assert_eq!(of(&[0.0, 0.0]), [0.0, 0.0]);
         assert_eq!(of(&[1e-200, 0.0])[1], 0.0);

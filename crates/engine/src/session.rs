@@ -1,13 +1,16 @@
 //! A session: one sequence of tokens, its state, and the logits after its last token.
 //!
-//! A session and its forks share an executor, and with it the blocks of what they have in common; each step has it alone.
+//! A session and its forks share an executor, and with it the blocks of what they have in common;
+//! each step has it alone.
 
 use std::{
     ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use atta_model::{Batch, Executor, ExecutorSize, KvType, Observer, Output, SeqId, Want, spec::ModelSpec};
+use atta_model::{
+    Batch, Executor, ExecutorSize, KvType, Observer, Output, SeqId, Want, spec::ModelSpec,
+};
 use atta_store::Reservation;
 
 use crate::{Engine, Error};
@@ -18,7 +21,8 @@ const DEFAULT_N_CTX: usize = 4096;
 /// The largest batch that a session gets if none is asked for.
 pub(crate) const DEFAULT_N_BATCH: usize = 512;
 
-/// Logits of all positions of a chunk are kept at once; a chunk is cut so that they stay below this.
+/// Logits of all positions of a chunk are kept at once; a chunk is cut so that they stay below
+/// this.
 const MAX_LOGITS_BYTES: usize = 16 << 20;
 
 /// What a session is made for.
@@ -26,8 +30,8 @@ const MAX_LOGITS_BYTES: usize = 16 << 20;
 pub struct SessionOptions {
     /// Positions; `None`: what the model was trained for, at most 4,096.
     pub n_ctx: Option<usize>,
-    /// Tokens of a prompt that are computed at once; `None`: an eighth of the context, at most 512, and as many of them as
-    /// there is memory for. More is faster, and takes more memory.
+    /// Tokens of a prompt that are computed at once; `None`: an eighth of the context, at most
+    /// 512, and as many of them as there is memory for. More is faster, and takes more memory.
     pub n_batch: Option<usize>,
     /// Element types of keys and values.
     pub kv: KvType,
@@ -35,8 +39,8 @@ pub struct SessionOptions {
     pub overflow: Overflow,
     /// Forks that may live beside the session; each is given the memory of a context of its own.
     pub n_forks: usize,
-    /// Contexts that the session and its forks have room for together; `None`: each has its own. With fewer, a step may find no
-    /// room.
+    /// Contexts that the session and its forks have room for together; `None`: each has its own.
+    /// With fewer, a step may find no room.
     pub n_contexts: Option<usize>,
 }
 
@@ -46,8 +50,9 @@ pub enum Overflow {
     /// A generation ends, a prompt is refused.
     #[default]
     Stop,
-    /// Half of the context is forgotten, but not the first `n_keep` tokens (Xiao et al. 2024: StreamingLLM). What was
-    /// forgotten has still left its traces in what stays; nothing else of it can be recalled.
+    /// Half of the context is forgotten, but not the first `n_keep` tokens (Xiao et al. 2024:
+    /// StreamingLLM). What was forgotten has still left its traces in what stays; nothing else
+    /// of it can be recalled.
     Shift {
         /// Tokens at the beginning that stay: without the first few, models lose their balance.
         n_keep: usize,
@@ -60,7 +65,9 @@ const GAP_UNIT: usize = 32;
 impl Overflow {
     /// The positions of a full context that are forgotten; `None`: none are.
     fn gap(self, n_ctx: usize) -> Option<Range<usize>> {
-        let Self::Shift { n_keep } = self else { return None };
+        let Self::Shift { n_keep } = self else {
+            return None;
+        };
         let n = n_ctx.saturating_sub(n_keep) / 2 / GAP_UNIT * GAP_UNIT;
         Some(n_keep..n_keep + n)
     }
@@ -82,20 +89,45 @@ pub(crate) struct Resolved {
 impl Resolved {
     /// What an executor for it is made for.
     pub(crate) fn size(&self) -> ExecutorSize {
-        let Self { n_ctx, n_batch, kv, n_seqs, n_contexts, overflow } = *self;
+        let Self {
+            n_ctx,
+            n_batch,
+            kv,
+            n_seqs,
+            n_contexts,
+            overflow,
+        } = *self;
         let n_shared = n_contexts.map(|n| n.max(1).saturating_mul(n_ctx));
         let n_recent = overflow.gap(n_ctx).map(|gap| n_ctx.saturating_sub(gap.end));
-        ExecutorSize { n_ctx, n_seqs, n_batch, kv, layers: None, n_recent, n_shared }
+        ExecutorSize {
+            n_ctx,
+            n_seqs,
+            n_batch,
+            kv,
+            layers: None,
+            n_recent,
+            n_shared,
+        }
     }
 }
 
 /// Fills in the defaults; the batch may still become smaller where nobody asked for one.
 pub(crate) fn resolve(spec: &ModelSpec, options: &SessionOptions) -> Resolved {
     let n_ctx = options.n_ctx.unwrap_or(spec.n_ctx_train.min(DEFAULT_N_CTX));
-    let n_batch = options.n_batch.unwrap_or((n_ctx / 8).min(DEFAULT_N_BATCH)).clamp(1, n_ctx.max(1));
+    let n_batch = options
+        .n_batch
+        .unwrap_or((n_ctx / 8).min(DEFAULT_N_BATCH))
+        .clamp(1, n_ctx.max(1));
     let n_seqs = options.n_forks.saturating_add(1);
     let (n_contexts, overflow) = (options.n_contexts, options.overflow);
-    Resolved { n_ctx, n_batch, kv: options.kv, n_seqs, n_contexts, overflow }
+    Resolved {
+        n_ctx,
+        n_batch,
+        kv: options.kv,
+        n_seqs,
+        n_contexts,
+        overflow,
+    }
 }
 
 /// Bytes of the logits that a session keeps.
@@ -103,8 +135,8 @@ pub(crate) fn logits_bytes(spec: &ModelSpec) -> u64 {
     4 * spec.n_vocab as u64
 }
 
-/// Bytes for what is done with the results of a session: logits and a copy of them, candidates of a sampler with their
-/// probabilities, counts over the context.
+/// Bytes for what is done with the results of a session: logits and a copy of them, candidates of a
+/// sampler with their probabilities, counts over the context.
 pub(crate) fn outcome_bytes(spec: &ModelSpec, n_ctx: usize) -> u64 {
     logits_bytes(spec) + 20 * spec.n_vocab as u64 + 16 * n_ctx as u64
 }
@@ -150,10 +182,19 @@ impl Session {
             return Err(Error::Context(n_ctx));
         }
         if let Some(gap) = gap.as_ref().filter(|gap| gap.is_empty()) {
-            return Err(Error::ShortWindow { n_ctx, n_keep: gap.start, min: gap.start.saturating_add(2 * GAP_UNIT) });
+            return Err(Error::ShortWindow {
+                n_ctx,
+                n_keep: gap.start,
+                min: gap.start.saturating_add(2 * GAP_UNIT),
+            });
         }
-        let logits_memory = engine.budget().reserve("logits", logits_bytes(engine.spec()))?;
-        let mut executor = engine.backend().open(engine.model().clone(), &planned.size(), engine.budget())?;
+        let logits_memory = engine
+            .budget()
+            .reserve("logits", logits_bytes(engine.spec()))?;
+        let mut executor =
+            engine
+                .backend()
+                .open(engine.model().clone(), &planned.size(), engine.budget())?;
         Ok(Self {
             engine: engine.clone(),
             seq: executor.new_seq()?,
@@ -171,13 +212,16 @@ impl Session {
         })
     }
 
-    /// A session with the same past, which goes its own way from here. The past is shared, not copied. Its logits are there
-    /// after its first token.
+    /// A session with the same past, which goes its own way from here. The past is shared, not
+    /// copied. Its logits are there after its first token.
     ///
     /// # Errors
     /// More forks than [`SessionOptions::n_forks`], or memory that the budget does not grant.
     pub fn fork(&self) -> Result<Self, Error> {
-        let logits_memory = self.engine.budget().reserve("logits", logits_bytes(self.engine.spec()))?;
+        let logits_memory = self
+            .engine
+            .budget()
+            .reserve("logits", logits_bytes(self.engine.spec()))?;
         let mut tokens = Vec::with_capacity(self.n_ctx);
         tokens.extend_from_slice(&self.tokens);
         let seq = self.executor().fork(self.seq)?;
@@ -206,12 +250,16 @@ impl Session {
         self.append_with(ids, |_| true).map(|_| ())
     }
 
-    /// Appends tokens in chunks; before each one `go_on` hears how many are done, and may stop there with `false`.
-    /// Returns the number of tokens appended.
+    /// Appends tokens in chunks; before each one `go_on` hears how many are done, and may stop
+    /// there with `false`. Returns the number of tokens appended.
     ///
     /// # Errors
     /// As [`append`](Self::append).
-    pub fn append_with(&mut self, ids: &[u32], mut go_on: impl FnMut(usize) -> bool) -> Result<usize, Error> {
+    pub fn append_with(
+        &mut self,
+        ids: &[u32],
+        mut go_on: impl FnMut(usize) -> bool,
+    ) -> Result<usize, Error> {
         if !self.shifts() {
             self.check_room(ids.len())?;
         }
@@ -222,30 +270,44 @@ impl Session {
                 return Ok(done);
             }
             self.make_room()?;
-            // A context is always shifted when it is full, so that the size of chunks makes no difference.
+            // A context is always shifted when it is full, so that the size of chunks makes no
+            // difference.
             let n = rest.len().min(self.n_batch).min(self.n_ctx - self.n_held());
             let (chunk, after) = rest.split_at(n);
             let is_last = after.is_empty();
-            self.step(chunk, |i| if is_last && i + 1 == n { Want::Logits } else { Want::Nothing })?;
+            self.step(chunk, |i| {
+                if is_last && i + 1 == n {
+                    Want::Logits
+                } else {
+                    Want::Nothing
+                }
+            })?;
             self.last = is_last.then_some(n - 1);
             rest = after;
         }
         Ok(ids.len())
     }
 
-    /// Appends tokens and gives the logits after each of them, `[n_vocab]`, to `each`, with its position. The context is not
-    /// shifted for them.
+    /// Appends tokens and gives the logits after each of them, `[n_vocab]`, to `each`, with its
+    /// position. The context is not shifted for them.
     ///
     /// # Errors
     /// As [`append`](Self::append).
-    pub fn append_each(&mut self, ids: &[u32], mut each: impl FnMut(usize, &[f32])) -> Result<(), Error> {
+    pub fn append_each(
+        &mut self,
+        ids: &[u32],
+        mut each: impl FnMut(usize, &[f32]),
+    ) -> Result<(), Error> {
         self.check_room(ids.len())?;
         let row_bytes = 4 * self.engine.spec().n_vocab;
         let room = self.engine.budget().left().min(MAX_LOGITS_BYTES as u64) as usize;
         let n_rows = (room / row_bytes).clamp(1, self.n_batch);
         // The buffer stays as large as this, and so does what is reserved for it.
         if n_rows * row_bytes > self.logits_memory.bytes() as usize {
-            self.logits_memory = self.engine.budget().reserve("logits", (n_rows * row_bytes) as u64)?;
+            self.logits_memory = self
+                .engine
+                .budget()
+                .reserve("logits", (n_rows * row_bytes) as u64)?;
         }
         for chunk in ids.chunks(n_rows) {
             let pos = self.tokens.len();
@@ -256,8 +318,8 @@ impl Session {
         Ok(())
     }
 
-    /// The logits after the last token, `[n_vocab]`; `None` before the first one, and after [`truncate`](Self::truncate) has
-    /// taken tokens away.
+    /// The logits after the last token, `[n_vocab]`; `None` before the first one, and after
+    /// [`truncate`](Self::truncate) has taken tokens away.
     pub fn logits(&self) -> Option<&[f32]> {
         self.last.map(|row| self.out.logits(row))
     }
@@ -279,7 +341,11 @@ impl Session {
 
     /// How many tokens have a place.
     pub fn room(&self) -> usize {
-        if self.shifts() { usize::MAX } else { self.n_ctx - self.n_held() }
+        if self.shifts() {
+            usize::MAX
+        } else {
+            self.n_ctx - self.n_held()
+        }
     }
 
     /// Whether tokens are forgotten when the context is full.
@@ -292,7 +358,8 @@ impl Session {
         self.n_forgotten
     }
 
-    /// How many tokens may be appended before anything is forgotten for the first time; `None` if that has happened, or never will.
+    /// How many tokens may be appended before anything is forgotten for the first time; `None` if
+    /// that has happened, or never will.
     pub(crate) fn n_until_gap(&self) -> Option<usize> {
         let is_whole = self.shifts() && self.n_forgotten == 0;
         is_whole.then(|| self.n_ctx - self.tokens.len())
@@ -308,8 +375,9 @@ impl Session {
         &self.engine
     }
 
-    /// Forgets everything from token `n` on, and returns how many tokens are left: fewer than `n` if there were fewer, where
-    /// they were forgotten already, or none where a layer with a window has let go of what token `n` sees.
+    /// Forgets everything from token `n` on, and returns how many tokens are left: fewer than `n`
+    /// if there were fewer, where they were forgotten already, or none where a layer with a
+    /// window has let go of what token `n` sees.
     ///
     /// # Errors
     /// None that a session can cause itself.
@@ -329,8 +397,8 @@ impl Session {
         Ok(self.tokens.len())
     }
 
-    /// Forgets the last `n` tokens; what logits are to be there after is evaluated again, and so is what was in front of them where a
-    /// layer has let go of it.
+    /// Forgets the last `n` tokens; what logits are to be there after is evaluated again, and so is
+    /// what was in front of them where a layer has let go of it.
     pub(crate) fn take_back(&mut self, n: usize, with_logits: bool) -> Result<(), Error> {
         if n == 0 {
             return Ok(());
@@ -340,13 +408,19 @@ impl Session {
         self.append(&rest[left..])
     }
 
-    /// Forgets everything from where the session differs from `ids` on, and returns how many tokens are left. At least the
-    /// last of `ids` is not among them, so that to append the rest gives its logits.
+    /// Forgets everything from where the session differs from `ids` on, and returns how many tokens
+    /// are left. At least the last of `ids` is not among them, so that to append the rest gives
+    /// its logits.
     ///
     /// # Errors
     /// As [`truncate`](Self::truncate).
     pub fn keep_common(&mut self, ids: &[u32]) -> Result<usize, Error> {
-        let same = self.tokens.iter().zip(ids).take_while(|(a, b)| a == b).count();
+        let same = self
+            .tokens
+            .iter()
+            .zip(ids)
+            .take_while(|(a, b)| a == b)
+            .count();
         self.truncate(same.min(ids.len().saturating_sub(1)))
     }
 
@@ -387,7 +461,10 @@ impl Session {
     fn check_room(&self, n: usize) -> Result<(), Error> {
         let n_prompt = self.n_held() + n;
         if n_prompt > self.n_ctx {
-            return Err(Error::PromptTooLong { n_prompt, n_ctx: self.n_ctx });
+            return Err(Error::PromptTooLong {
+                n_prompt,
+                n_ctx: self.n_ctx,
+            });
         }
         Ok(())
     }
@@ -419,7 +496,8 @@ impl Drop for Session {
     }
 }
 
-/// The executor, even if another session panicked over it: a step that fails takes its rows back, so what it holds is whole.
+/// The executor, even if another session panicked over it: a step that fails takes its rows back,
+/// so what it holds is whole.
 fn executor(executor: &Mutex<Box<dyn Executor>>) -> MutexGuard<'_, Box<dyn Executor>> {
     executor.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,11 +1,13 @@
-//! Stop strings: ends the text where one of them occurs. Knows text in pieces, no end-of-text ids, and of tokens only
-//! those that a stop string names.
+//! Stop strings: ends the text where one of them occurs. Knows text in pieces, no end-of-text ids,
+//! and of tokens only those that a stop string names.
 //!
-//! The one idea: hold back exactly the longest end of the text that a stop string could still continue, print all
-//! else at once. What is printed in the end does not depend on how the text was cut into pieces.
+//! The one idea: hold back exactly the longest end of the text that a stop string could still
+//! continue, print all else at once. What is printed in the end does not depend on how the text was
+//! cut into pieces.
 //!
-//! A control token such as `<|user|>` has no text, so a search of the text never finds it. A stop string that ends in
-//! the spelling of one is therefore looked for as that token, behind the text in front of it.
+//! A control token such as `<|user|>` has no text, so a search of the text never finds it. A stop
+//! string that ends in the spelling of one is therefore looked for as that token, behind the text
+//! in front of it.
 
 use atta_tokenizer::{TokenKind, Tokenizer};
 
@@ -39,8 +41,8 @@ struct StopToken {
 
 /// Looks for stop strings in a text that arrives in pieces.
 ///
-/// The stop string that is complete first ends the text; of several complete at the same place, the longest. The text
-/// ends before it.
+/// The stop string that is complete first ends the text; of several complete at the same place, the
+/// longest. The text ends before it.
 #[derive(Clone, Debug)]
 pub struct StopStrings {
     stops: Vec<String>,
@@ -62,7 +64,13 @@ impl StopStrings {
         if stops.iter().any(String::is_empty) {
             return Err(StopError::Empty);
         }
-        Ok(Self { stops, tokens: Vec::new(), buffer: String::new(), n_given_bytes: 0, found: None })
+        Ok(Self {
+            stops,
+            tokens: Vec::new(),
+            buffer: String::new(),
+            n_given_bytes: 0,
+            found: None,
+        })
     }
 
     /// Also stops at the control tokens of `tokenizer` whose spelling a stop string ends in, for
@@ -76,28 +84,46 @@ impl StopStrings {
             let is_control = |&id: &u32| tokenizer.kind(id) == TokenKind::Control;
             let at = |(n, _)| Some((n, tokenizer.token_id(&text[n..]).filter(is_control)?));
             let (n_text_bytes, id) = text.char_indices().find_map(at)?;
-            Some(StopToken { id, stop, n_text_bytes })
+            Some(StopToken {
+                id,
+                stop,
+                n_text_bytes,
+            })
         });
-        Self { tokens: tokens.collect(), ..self }
+        Self {
+            tokens: tokens.collect(),
+            ..self
+        }
     }
 
-    /// Takes the text of a token, as [`push`](Self::push) does, and stops at a token that a stop string ends in.
+    /// Takes the text of a token, as [`push`](Self::push) does, and stops at a token that a stop
+    /// string ends in.
     pub fn push_token(&mut self, id: u32, text: &str) -> StopPiece<'_> {
         let held = &self.buffer[self.n_given_bytes..];
-        let is_behind = |token: &&StopToken| held.ends_with(&self.stops[token.stop][..token.n_text_bytes]);
-        let tokens = self.tokens.iter().filter(|token| token.id == id && self.found.is_none());
-        let Some(token) = tokens.filter(is_behind).max_by_key(|token| token.n_text_bytes) else {
+        let is_behind =
+            |token: &&StopToken| held.ends_with(&self.stops[token.stop][..token.n_text_bytes]);
+        let tokens = self
+            .tokens
+            .iter()
+            .filter(|token| token.id == id && self.found.is_none());
+        let Some(token) = tokens
+            .filter(is_behind)
+            .max_by_key(|token| token.n_text_bytes)
+        else {
             return self.push(text);
         };
         self.found = Some(token.stop);
         self.buffer.truncate(self.buffer.len() - token.n_text_bytes);
         self.buffer.drain(..self.n_given_bytes);
         self.n_given_bytes = self.buffer.len();
-        StopPiece { text: &self.buffer, stopped: true }
+        StopPiece {
+            text: &self.buffer,
+            stopped: true,
+        }
     }
 
-    /// Takes the next piece of text and returns what can be printed of all so far. After a stop string has occurred
-    /// this is nothing, for ever.
+    /// Takes the next piece of text and returns what can be printed of all so far. After a stop
+    /// string has occurred this is nothing, for ever.
     pub fn push(&mut self, text: &str) -> StopPiece<'_> {
         self.buffer.drain(..self.n_given_bytes);
         self.n_given_bytes = 0;
@@ -105,7 +131,10 @@ impl StopStrings {
             self.buffer.push_str(text);
             self.n_given_bytes = self.printable_bytes();
         }
-        StopPiece { text: &self.buffer[..self.n_given_bytes], stopped: self.found.is_some() }
+        StopPiece {
+            text: &self.buffer[..self.n_given_bytes],
+            stopped: self.found.is_some(),
+        }
     }
 
     /// The stop string that has ended the text.
@@ -113,8 +142,8 @@ impl StopStrings {
         self.found.map(|i| self.stops[i].as_str())
     }
 
-    /// The text held back, when generation ends for another reason; empty after a stop string. The next text starts
-    /// afresh, but remains stopped if it was.
+    /// The text held back, when generation ends for another reason; empty after a stop string. The
+    /// next text starts afresh, but remains stopped if it was.
     pub fn flush(&mut self) -> &str {
         self.buffer.drain(..self.n_given_bytes);
         self.n_given_bytes = self.buffer.len();
@@ -128,7 +157,11 @@ impl StopStrings {
             self.found = Some(i);
             return start;
         }
-        let held = self.stops.iter().map(|stop| begun_bytes(&self.buffer, stop)).max();
+        let held = self
+            .stops
+            .iter()
+            .map(|stop| begun_bytes(&self.buffer, stop))
+            .max();
         self.buffer.len() - held.unwrap_or(0)
     }
 
@@ -145,7 +178,9 @@ impl StopStrings {
 /// The length of the longest end of `text` that is a beginning of `stop`, but not the whole.
 fn begun_bytes(text: &str, stop: &str) -> usize {
     let mut beginnings = stop.char_indices().map(|(n_bytes, _)| n_bytes).rev();
-    beginnings.find(|&n| text.ends_with(&stop[..n])).unwrap_or(0)
+    beginnings
+        .find(|&n| text.ends_with(&stop[..n]))
+        .unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -164,7 +199,10 @@ mod tests {
     #[test]
     fn an_empty_stop_string_is_refused() {
         let error = StopStrings::new(vec!["a".into(), String::new()]).unwrap_err();
-        assert_eq!(error.to_string(), "--stop is empty, expected at least one character");
+        assert_eq!(
+            error.to_string(),
+            "--stop is empty, expected at least one character"
+        );
     }
 
     #[test]
@@ -218,10 +256,18 @@ mod tests {
         assert_eq!(s.found(), Some("abc"));
     }
 
-    /// Stop strings with these control tokens: the id, which string it ends, and how much of that is text.
+    /// Stop strings with these control tokens: the id, which string it ends, and how much of that
+    /// is text.
     fn with_tokens(list: &[&str], tokens: &[(u32, usize, usize)]) -> StopStrings {
-        let token = |&(id, stop, n_text_bytes)| StopToken { id, stop, n_text_bytes };
-        StopStrings { tokens: tokens.iter().map(token).collect(), ..stops(list) }
+        let token = |&(id, stop, n_text_bytes)| StopToken {
+            id,
+            stop,
+            n_text_bytes,
+        };
+        StopStrings {
+            tokens: tokens.iter().map(token).collect(),
+            ..stops(list)
+        }
     }
 
     #[test]
@@ -252,10 +298,13 @@ mod tests {
         assert_eq!(stops(&["é日"]).push("è"), piece("è", false));
     }
 
-    /// What is printed of the whole text, and whether a stop string occurs: tries every end in turn.
+    /// What is printed of the whole text, and whether a stop string occurs: tries every end in
+    /// turn.
     fn reference<'a>(text: &'a str, stops: &[String]) -> (&'a str, bool) {
         for (end, _) in text.char_indices().chain([(text.len(), ' ')]) {
-            let complete = stops.iter().filter(|stop| text[..end].ends_with(stop.as_str()));
+            let complete = stops
+                .iter()
+                .filter(|stop| text[..end].ends_with(stop.as_str()));
             if let Some(stop) = complete.max_by_key(|stop| stop.len()) {
                 return (&text[..end - stop.len()], true);
             }
@@ -282,10 +331,22 @@ mod tests {
         for chunk in chunks {
             let piece = s.push(chunk);
             all.push_str(piece.text);
-            assert!(!stopped || piece == StopPiece { text: "", stopped: true });
+            assert!(
+                !stopped
+                    || piece
+                        == StopPiece {
+                            text: "",
+                            stopped: true
+                        }
+            );
             stopped = piece.stopped;
             let held = &s.buffer[s.n_given_bytes..];
-            assert!(held.is_empty() || stops.iter().any(|stop| stop.starts_with(held) && stop != held));
+            assert!(
+                held.is_empty()
+                    || stops
+                        .iter()
+                        .any(|stop| stop.starts_with(held) && stop != held)
+            );
         }
         all.push_str(s.flush());
         (all, stopped)

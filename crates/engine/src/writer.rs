@@ -1,8 +1,9 @@
-//! A text while it is written: which token is next, what must follow it, and what of it is certain enough to be said.
+//! A text while it is written: which token is next, what must follow it, and what of it is certain
+//! enough to be said.
 //!
-//! Knows no session and no executor. The one idea: whoever has the logits after the last token calls [`Writer::go_on`],
-//! and evaluates what is [pending](Writer::pending) then; so one text alone and many in one batch are written by the same
-//! code.
+//! Knows no session and no executor. The one idea: whoever has the logits after the last token
+//! calls [`Writer::go_on`], and evaluates what is [pending](Writer::pending) then; so one text
+//! alone and many in one batch are written by the same code.
 
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -39,7 +40,8 @@ pub(crate) struct Writer {
     pending: Vec<u32>,
     /// Not told of yet: a call that may be taken back.
     held: Vec<Held>,
-    /// Tokens in front of those that are pending that were evaluated and are no part of the text any more.
+    /// Tokens in front of those that are pending that were evaluated and are no part of the text
+    /// any more.
     n_taken_back: usize,
 }
 
@@ -58,7 +60,8 @@ impl Writer {
             chooser: Chooser::new(engine, options)?,
             rules: Rules::new(engine, options)?,
             speech: Speech {
-                decoder: StreamDecoder::after_prompt(Arc::clone(tokenizer)).with_control(options.control),
+                decoder: StreamDecoder::after_prompt(Arc::clone(tokenizer))
+                    .with_control(options.control),
                 stop: StopStrings::new(options.stop.clone())?.with_tokens_of(tokenizer),
             },
             tokenizer: Arc::clone(tokenizer),
@@ -70,8 +73,8 @@ impl Writer {
         })
     }
 
-    /// The tokens to be evaluated before [`go_on`](Self::go_on), behind those that were not [cut](Self::cut); none
-    /// before its first call.
+    /// The tokens to be evaluated before [`go_on`](Self::go_on), behind those that were not
+    /// [cut](Self::cut); none before its first call.
     pub(crate) fn pending(&self) -> &[u32] {
         &self.pending
     }
@@ -80,8 +83,9 @@ impl Writer {
         self.pending
     }
 
-    /// How many tokens of those that were evaluated have been taken back since this was asked last, by [`go_on`](Self::go_on) or
-    /// [`end`](Self::end): the sequence has to be cut by so many, which nobody was told of.
+    /// How many tokens of those that were evaluated have been taken back since this was asked last,
+    /// by [`go_on`](Self::go_on) or [`end`](Self::end): the sequence has to be cut by so many,
+    /// which nobody was told of.
     pub(crate) fn cut(&mut self) -> usize {
         std::mem::take(&mut self.n_taken_back)
     }
@@ -102,9 +106,13 @@ impl Writer {
         self.n_generated == self.n_predict || self.pending.len() > room
     }
 
-    /// Chooses a token after those that were pending, and says its text, and that of the tokens that must follow it; a reason if
-    /// there is nothing to follow.
-    pub(crate) fn go_on(&mut self, past: Past<'_>, on_event: &mut OnEvent<'_>) -> Result<Option<FinishReason>, Error> {
+    /// Chooses a token after those that were pending, and says its text, and that of the tokens
+    /// that must follow it; a reason if there is nothing to follow.
+    pub(crate) fn go_on(
+        &mut self,
+        past: Past<'_>,
+        on_event: &mut OnEvent<'_>,
+    ) -> Result<Option<FinishReason>, Error> {
         self.pending.clear();
         let (chosen, room) = self.choose(past)?;
         let Some(token) = chosen else {
@@ -117,7 +125,9 @@ impl Writer {
         }
         let mut finished = self.take(token, Origin::Chosen, on_event);
         let room = room.saturating_sub(self.pending.len());
-        let follow = self.rules.follow(token, room.min(self.n_predict - self.n_generated))?;
+        let follow = self
+            .rules
+            .follow(token, room.min(self.n_predict - self.n_generated))?;
         if !self.rules.holds() {
             finished = finished.or_else(|| self.tell_held(on_event));
         }
@@ -127,15 +137,21 @@ impl Writer {
         Ok(finished.or_else(|| self.rules.is_complete().then_some(FinishReason::Stop)))
     }
 
-    /// Chooses a token, and how many more have a place from there: after the last one, or in front of a call that is taken back.
+    /// Chooses a token, and how many more have a place from there: after the last one, or in front
+    /// of a call that is taken back.
     fn choose(&mut self, past: Past<'_>) -> Result<(Option<u32>, usize), Error> {
-        let chosen = self.chooser.choose(past.logits, past.tokens, &mut self.rules)?;
+        let chosen = self
+            .chooser
+            .choose(past.logits, past.tokens, &mut self.rules)?;
         if let Some(TakenBack { n_tokens, logits }) = self.rules.take_back(self.n_generated)? {
             self.held.clear();
             self.n_generated -= n_tokens;
             self.n_taken_back += n_tokens;
             let tokens = &past.tokens[..past.tokens.len() - n_tokens];
-            return Ok((self.chooser.choose(&logits, tokens, &mut self.rules)?, past.room.saturating_add(n_tokens)));
+            return Ok((
+                self.chooser.choose(&logits, tokens, &mut self.rules)?,
+                past.room.saturating_add(n_tokens),
+            ));
         }
         if let Some(token) = chosen {
             self.rules.begin(token, past.logits);
@@ -144,13 +160,27 @@ impl Writer {
     }
 
     /// Says the text of a token that was chosen or had to be, if that is certain.
-    fn take(&mut self, token: u32, origin: Origin, on_event: &mut OnEvent<'_>) -> Option<FinishReason> {
+    fn take(
+        &mut self,
+        token: u32,
+        origin: Origin,
+        on_event: &mut OnEvent<'_>,
+    ) -> Option<FinishReason> {
         self.n_generated += 1;
         self.pending.push(token);
-        let (n, logprobs) = (self.n_generated, self.chooser.logprobs().filter(|_| origin == Origin::Chosen));
+        let (n, logprobs) = (
+            self.n_generated,
+            self.chooser.logprobs().filter(|_| origin == Origin::Chosen),
+        );
         if self.rules.holds() {
-            self.held.push(Held { n, id: token, logprobs: logprobs.cloned() });
-            return on_event(Event::Held).is_break().then_some(FinishReason::Interrupted);
+            self.held.push(Held {
+                n,
+                id: token,
+                logprobs: logprobs.cloned(),
+            });
+            return on_event(Event::Held)
+                .is_break()
+                .then_some(FinishReason::Interrupted);
         }
         self.speech.tell(n, token, logprobs, on_event)
     }
@@ -167,14 +197,17 @@ impl Writer {
     /// Says what was held back; if the text ends on the way, what is left of it is taken back.
     fn tell_held(&mut self, on_event: &mut OnEvent<'_>) -> Option<FinishReason> {
         let mut held = std::mem::take(&mut self.held).into_iter();
-        let ended = held.find_map(|held| self.speech.tell(held.n, held.id, held.logprobs.as_ref(), on_event));
+        let ended = held.find_map(|held| {
+            self.speech
+                .tell(held.n, held.id, held.logprobs.as_ref(), on_event)
+        });
         self.held.extend(held);
         self.drop_held();
         ended
     }
 
-    /// Makes a text complete that has reached its length, and says what was held back; why it has ended, and how many bytes were
-    /// added.
+    /// Makes a text complete that has reached its length, and says what was held back; why it has
+    /// ended, and how many bytes were added.
     pub(crate) fn end(
         &mut self,
         reason: FinishReason,
@@ -188,14 +221,26 @@ impl Writer {
             }
             FinishReason::Stop | FinishReason::Length => self.tell_held(on_event).unwrap_or(reason),
         };
-        let n_closing = if reason == FinishReason::Length { self.close(on_event)? } else { 0 };
+        let n_closing = if reason == FinishReason::Length {
+            self.close(on_event)?
+        } else {
+            0
+        };
         let flow = self.flush(reason, on_event);
-        Ok((if flow.is_break() { FinishReason::Interrupted } else { reason }, n_closing))
+        Ok((
+            if flow.is_break() {
+                FinishReason::Interrupted
+            } else {
+                reason
+            },
+            n_closing,
+        ))
     }
 
     fn close(&mut self, on_event: &mut OnEvent<'_>) -> Result<usize, Error> {
         let text = self.rules.close(&mut self.speech.decoder)?;
-        // A generation that has ended cannot be interrupted; nor is what must end it looked through for stop strings.
+        // A generation that has ended cannot be interrupted; nor is what must end it looked through
+        // for stop strings.
         let _ = say(self.speech.stop.flush(), on_event);
         let _ = say(&text, on_event);
         Ok(text.len())
@@ -232,7 +277,10 @@ impl Speech {
     ) -> Option<FinishReason> {
         let piece = self.stop.push_token(id, &self.decoder.push(id));
         let flow = say(piece.text, on_event);
-        match (piece.stopped, flow.is_continue() && on_event(Event::Token { n, id, logprobs }).is_continue()) {
+        match (
+            piece.stopped,
+            flow.is_continue() && on_event(Event::Token { n, id, logprobs }).is_continue(),
+        ) {
             (true, _) => Some(FinishReason::Stop),
             (false, false) => Some(FinishReason::Interrupted),
             (false, true) => None,
@@ -251,5 +299,9 @@ enum Origin {
 
 /// Hands text to the caller, if there is any.
 fn say(text: &str, on_event: &mut OnEvent<'_>) -> ControlFlow<()> {
-    if text.is_empty() { ControlFlow::Continue(()) } else { on_event(Event::Text(text)) }
+    if text.is_empty() {
+        ControlFlow::Continue(())
+    } else {
+        on_event(Event::Text(text))
+    }
 }

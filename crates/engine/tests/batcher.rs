@@ -1,4 +1,5 @@
-//! Many texts at once are the texts that each would have been alone, whatever comes and goes beside it.
+//! Many texts at once are the texts that each would have been alone, whatever comes and goes beside
+//! it.
 #![cfg(feature = "batch")]
 
 use std::{
@@ -11,14 +12,17 @@ use std::{
 };
 
 use atta_engine::{
-    Batcher, BatcherOptions, Constraint, Counts, Done, Engine, Event, FinishReason, GenerateOptions, Job, JobId,
-    LoadOptions, Pooling, PromptCache, Sampling, SessionOptions, Update,
+    Batcher, BatcherOptions, Constraint, Counts, Done, Engine, Event, FinishReason,
+    GenerateOptions, Job, JobId, LoadOptions, Pooling, PromptCache, Sampling, SessionOptions,
+    Update,
 };
 
 const N_CTX: usize = 256;
 
 fn engine(model: &str) -> Engine {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden").join(model);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/golden")
+        .join(model);
     Engine::open(&path, &LoadOptions::default()).unwrap()
 }
 
@@ -26,8 +30,19 @@ fn engine(model: &str) -> Engine {
 fn options(n_jobs: usize, n_kept: usize, n_contexts: usize) -> BatcherOptions {
     let n_forks = n_jobs + n_kept - 1;
     let (n_ctx, n_batch, n_contexts) = (Some(N_CTX), Some(48), Some(n_contexts));
-    let session = SessionOptions { n_ctx, n_batch, n_forks, n_contexts, ..SessionOptions::default() };
-    BatcherOptions { session, n_jobs, max_gap: Duration::from_millis(5), cache: None }
+    let session = SessionOptions {
+        n_ctx,
+        n_batch,
+        n_forks,
+        n_contexts,
+        ..SessionOptions::default()
+    };
+    BatcherOptions {
+        session,
+        n_jobs,
+        max_gap: Duration::from_millis(5),
+        cache: None,
+    }
 }
 
 /// What is asked for.
@@ -38,8 +53,17 @@ struct Wish {
 }
 
 fn wish(engine: &Engine, text: &str, n_predict: usize, seed: u64) -> Wish {
-    let sampling = Sampling { seed, temperature: 1.0, repeat_penalty: 1.1, ..Sampling::default() };
-    let options = GenerateOptions { n_predict, sampling, ..GenerateOptions::default() };
+    let sampling = Sampling {
+        seed,
+        temperature: 1.0,
+        repeat_penalty: 1.1,
+        ..Sampling::default()
+    };
+    let options = GenerateOptions {
+        n_predict,
+        sampling,
+        ..GenerateOptions::default()
+    };
     let mut prompt = engine.prompt_ids(text.as_bytes());
     // Small vocabularies have a token for each letter.
     prompt.truncate(N_CTX - 50);
@@ -48,7 +72,12 @@ fn wish(engine: &Engine, text: &str, n_predict: usize, seed: u64) -> Wish {
 
 /// The text of a session of its own, and why it ended.
 fn alone(engine: &Engine, wish: &Wish) -> (String, FinishReason) {
-    let mut session = engine.session(&SessionOptions { n_ctx: Some(N_CTX), ..SessionOptions::default() }).unwrap();
+    let mut session = engine
+        .session(&SessionOptions {
+            n_ctx: Some(N_CTX),
+            ..SessionOptions::default()
+        })
+        .unwrap();
     let mut text = String::new();
     let summary = session.generate(&wish.prompt, &wish.options, |event| {
         if let Event::Text(piece) = event {
@@ -73,11 +102,16 @@ impl Heard {
         batcher
             .step(&mut |id, update| {
                 match update {
-                    Update::Event(Event::Text(piece)) => self.texts.entry(id).or_default().push_str(piece),
+                    Update::Event(Event::Text(piece)) => {
+                        self.texts.entry(id).or_default().push_str(piece)
+                    }
                     Update::Event(_) => {}
                     Update::Done(done) => {
                         self.order.push(id);
-                        assert!(self.done.insert(id, done.clone()).is_none(), "nothing ends twice");
+                        assert!(
+                            self.done.insert(id, done.clone()).is_none(),
+                            "nothing ends twice"
+                        );
                     }
                     Update::Embedding(_) => panic!("nobody has asked for a vector"),
                     Update::Failed(error) => panic!("{error}"),
@@ -104,15 +138,32 @@ fn wishes(engine: &Engine) -> Vec<Wish> {
     let tale = "Once upon a time there was a little fox who lived in a forest. One morning, the fox found a key. ";
     let long = tale.repeat(4);
     let mut wishes = Vec::new();
-    for (i, end) in ["", "It", "The key was", "\"Look!\" said the fox."].into_iter().enumerate() {
-        for (j, start) in [tale, &long, "The little ant", "One day"].into_iter().enumerate() {
-            wishes.push(wish(engine, &format!("{start}{end}"), 20 + 40 * j, (4 * i + j) as u64));
+    for (i, end) in ["", "It", "The key was", "\"Look!\" said the fox."]
+        .into_iter()
+        .enumerate()
+    {
+        for (j, start) in [tale, &long, "The little ant", "One day"]
+            .into_iter()
+            .enumerate()
+        {
+            wishes.push(wish(
+                engine,
+                &format!("{start}{end}"),
+                20 + 40 * j,
+                (4 * i + j) as u64,
+            ));
         }
     }
     if engine.spec().n_vocab > 1000 {
         // The smallest vocabularies lack the characters.
-        let options = GenerateOptions { constraint: Some(Constraint::JsonObject), ..wishes[3].options.clone() };
-        wishes.push(Wish { options, ..wishes[3].clone() });
+        let options = GenerateOptions {
+            constraint: Some(Constraint::JsonObject),
+            ..wishes[3].options.clone()
+        };
+        wishes.push(Wish {
+            options,
+            ..wishes[3].clone()
+        });
     }
     wishes[7].options.stop = vec![" the".to_owned()];
     wishes[8].options.n_predict = 0;
@@ -128,7 +179,9 @@ fn all_at_once(model: &str, options: BatcherOptions) -> Counts {
     for wish in wishes.iter().chain(&wishes) {
         let id = submit(&mut batcher, wish);
         asked.push((id, wish));
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         for _ in 0..random >> 62 {
             heard.step(&mut batcher);
         }
@@ -143,7 +196,10 @@ fn all_at_once(model: &str, options: BatcherOptions) -> Counts {
         let (text, reason) = alone(&engine, wish);
         assert_eq!(heard.texts.get(&id).map_or("", String::as_str), text);
         let done = &heard.done[&id];
-        assert_eq!((done.finish_reason, done.n_prompt), (reason, wish.prompt.len()));
+        assert_eq!(
+            (done.finish_reason, done.n_prompt),
+            (reason, wish.prompt.len())
+        );
     }
     batcher.counts()
 }
@@ -182,7 +238,13 @@ fn texts_that_come_and_go_by_the_disk_are_the_same() {
     for (model, name) in [("stories.gguf", "all"), ("models/gemma3.gguf", "windows")] {
         let (_, cache) = shelf(name);
         // One sequence is kept at most, so that most beginnings are found on disk or nowhere.
-        let counts = all_at_once(model, BatcherOptions { cache, ..options(2, 1, 2) });
+        let counts = all_at_once(
+            model,
+            BatcherOptions {
+                cache,
+                ..options(2, 1, 2)
+            },
+        );
         assert!(counts.n_restored > 0 || name == "windows", "{counts:?}");
     }
 }
@@ -191,8 +253,13 @@ fn texts_that_come_and_go_by_the_disk_are_the_same() {
 fn what_made_room_comes_back_and_outlives_the_batcher() {
     let engine = engine("stories.gguf");
     let (path, cache) = shelf("comes-back");
-    let options = BatcherOptions { cache, ..options(1, 0, 1) };
-    let tale = |animal: &str| format!("Once upon a time, there was a {animal} who lived in a forest. ").repeat(6);
+    let options = BatcherOptions {
+        cache,
+        ..options(1, 0, 1)
+    };
+    let tale = |animal: &str| {
+        format!("Once upon a time, there was a {animal} who lived in a forest. ").repeat(6)
+    };
     let [fox, bear] = ["fox", "bear"].map(|animal| wish(&engine, &tale(animal), 20, 3));
     let write = |batcher: &mut Batcher, wish: &Wish| {
         let mut heard = Heard::default();
@@ -205,7 +272,11 @@ fn what_made_room_comes_back_and_outlives_the_batcher() {
     assert_eq!(write(&mut batcher, &fox), 0);
     assert!(write(&mut batcher, &bear) < 10, "they begin alike");
     let n_cached = write(&mut batcher, &fox);
-    assert_eq!(n_cached, fox.prompt.len() - 1, "all but the token whose logits are wanted");
+    assert_eq!(
+        n_cached,
+        fox.prompt.len() - 1,
+        "all but the token whose logits are wanted"
+    );
     assert_eq!(batcher.counts().n_restored as usize, n_cached);
     batcher.save_kept();
     drop(batcher);
@@ -224,21 +295,47 @@ fn what_made_room_comes_back_and_outlives_the_batcher() {
     }
     let mut last = Batcher::new(&engine, &options).unwrap();
     assert!(write(&mut last, &bear) < bear.prompt.len() - 1);
-    assert!(last.take_notes().iter().any(|note| note.contains("not used")));
+    assert!(
+        last.take_notes()
+            .iter()
+            .any(|note| note.contains("not used"))
+    );
 }
 
 #[test]
 fn what_could_not_be_kept_is_tried_again_at_the_end() {
     let engine = engine("stories.gguf");
     let (path, cache) = shelf("tried-again");
-    let mut batcher = Batcher::new(&engine, &BatcherOptions { cache, ..options(1, 0, 1) }).unwrap();
+    let mut batcher = Batcher::new(
+        &engine,
+        &BatcherOptions {
+            cache,
+            ..options(1, 0, 1)
+        },
+    )
+    .unwrap();
     fs::remove_dir(&path).unwrap();
     for animal in ["fox", "bear"] {
-        submit(&mut batcher, &wish(&engine, &format!("The {animal} went into the forest. ").repeat(8), 2, 3));
+        submit(
+            &mut batcher,
+            &wish(
+                &engine,
+                &format!("The {animal} went into the forest. ").repeat(8),
+                2,
+                3,
+            ),
+        );
         Heard::default().finish(&mut batcher);
     }
     let notes = batcher.take_notes();
-    assert!(notes.iter().filter(|note| note.contains("cannot be kept")).count() == 1, "{notes:?}");
+    assert!(
+        notes
+            .iter()
+            .filter(|note| note.contains("cannot be kept"))
+            .count()
+            == 1,
+        "{notes:?}"
+    );
     fs::create_dir(&path).unwrap();
     batcher.save_kept();
     assert!(fs::read_dir(&path).unwrap().count() > 0);
@@ -248,10 +345,23 @@ fn what_could_not_be_kept_is_tried_again_at_the_end() {
 fn texts_that_are_only_read_have_no_place_on_disk() {
     let engine = engine("stories.gguf");
     let (path, cache) = shelf("only-read");
-    let mut batcher = Batcher::new(&engine, &BatcherOptions { cache, ..options(1, 0, 1) }).unwrap();
+    let mut batcher = Batcher::new(
+        &engine,
+        &BatcherOptions {
+            cache,
+            ..options(1, 0, 1)
+        },
+    )
+    .unwrap();
     for animal in ["fox", "bear", "owl"] {
-        let prompt = engine.prompt_ids(format!("The {animal} went into the forest. ").repeat(8).as_bytes());
-        batcher.submit(Job::embedding(prompt, Pooling::Mean)).unwrap();
+        let prompt = engine.prompt_ids(
+            format!("The {animal} went into the forest. ")
+                .repeat(8)
+                .as_bytes(),
+        );
+        batcher
+            .submit(Job::embedding(prompt, Pooling::Mean))
+            .unwrap();
         while !batcher.is_idle() {
             batcher.step(&mut |_, _| ControlFlow::Continue(())).unwrap();
         }
@@ -265,7 +375,16 @@ fn a_file_is_no_place_for_many_texts() {
     let engine = engine("stories.gguf");
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-shelf");
     let cache = Some(Arc::new(PromptCache::open(&file, 1 << 20).unwrap()));
-    assert!(Batcher::new(&engine, &BatcherOptions { cache, ..options(1, 0, 1) }).is_err());
+    assert!(
+        Batcher::new(
+            &engine,
+            &BatcherOptions {
+                cache,
+                ..options(1, 0, 1)
+            }
+        )
+        .is_err()
+    );
 }
 
 #[test]
@@ -277,16 +396,26 @@ fn one_place_is_enough() {
 fn what_many_begin_with_is_read_once() {
     let engine = engine("stories.gguf");
     let mut batcher = Batcher::new(&engine, &options(16, 0, 16)).unwrap();
-    let start = "The old mill stood by the stream, and nobody had lived in it for a hundred years. ".repeat(5);
-    let wishes: Vec<Wish> = (0..16).map(|i| wish(&engine, &format!("{start}User {i}:"), 8, i)).collect();
+    let start =
+        "The old mill stood by the stream, and nobody had lived in it for a hundred years. "
+            .repeat(5);
+    let wishes: Vec<Wish> = (0..16)
+        .map(|i| wish(&engine, &format!("{start}User {i}:"), 8, i))
+        .collect();
     let mut heard = Heard::default();
     for wish in &wishes {
         submit(&mut batcher, wish);
     }
     heard.finish(&mut batcher);
-    let (n_start, n_first) = (engine.prompt_ids(start.as_bytes()).len() as u64, wishes[0].prompt.len() as u64);
+    let (n_start, n_first) = (
+        engine.prompt_ids(start.as_bytes()).len() as u64,
+        wishes[0].prompt.len() as u64,
+    );
     let counts = batcher.counts();
-    assert!(n_start > 80 && counts.n_read < n_first + 15 * (n_first - n_start + 3), "{n_start} {counts:?}");
+    assert!(
+        n_start > 80 && counts.n_read < n_first + 15 * (n_first - n_start + 3),
+        "{n_start} {counts:?}"
+    );
     assert_eq!(heard.done.len(), 16);
 }
 
@@ -300,7 +429,8 @@ fn equals_get_the_same_share() {
     let mut heard = HashMap::new();
     for i in 0..7 {
         let mut wish = wish(&engine, "One day", 200, i);
-        wish.options.sampling.logit_bias = vec![(engine.tokenizer().eos().unwrap(), f32::NEG_INFINITY)];
+        wish.options.sampling.logit_bias =
+            vec![(engine.tokenizer().eos().unwrap(), f32::NEG_INFINITY)];
         heard.insert(submit(&mut batcher, &wish), 0);
     }
     let mut step = |heard: &mut HashMap<JobId, usize>| {
@@ -327,8 +457,15 @@ fn who_has_priority_goes_first() {
     let engine = engine("stories.gguf");
     let mut batcher = Batcher::new(&engine, &options(1, 0, 1)).unwrap();
     let wish = wish(&engine, "One day", 3, 1);
-    let job = |priority| Job::new(&engine, wish.prompt.clone(), &wish.options).unwrap().with_priority(priority);
-    let ids: Vec<JobId> = [0, 0, 2, 1].into_iter().map(|priority| batcher.submit(job(priority)).unwrap()).collect();
+    let job = |priority| {
+        Job::new(&engine, wish.prompt.clone(), &wish.options)
+            .unwrap()
+            .with_priority(priority)
+    };
+    let ids: Vec<JobId> = [0, 0, 2, 1]
+        .into_iter()
+        .map(|priority| batcher.submit(job(priority)).unwrap())
+        .collect();
     let mut heard = Heard::default();
     heard.finish(&mut batcher);
     assert_eq!(heard.order, [ids[2], ids[3], ids[0], ids[1]]);
@@ -339,7 +476,10 @@ fn who_breaks_or_is_cancelled_hears_no_more() {
     let engine = engine("stories.gguf");
     let mut batcher = Batcher::new(&engine, &options(2, 0, 2)).unwrap();
     let wishes: Vec<Wish> = (0..3).map(|i| wish(&engine, "One day", 100, i)).collect();
-    let ids: Vec<JobId> = wishes.iter().map(|wish| submit(&mut batcher, wish)).collect();
+    let ids: Vec<JobId> = wishes
+        .iter()
+        .map(|wish| submit(&mut batcher, wish))
+        .collect();
     let mut n_heard = 0;
     while n_heard == 0 {
         let mut once = |id, update: Update<'_>| match (id == ids[0], update) {

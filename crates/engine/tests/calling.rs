@@ -1,11 +1,13 @@
-//! Tool calls of a model that has never heard of tools: held to the grammar, it calls them rightly all the same.
+//! Tool calls of a model that has never heard of tools: held to the grammar, it calls them rightly
+//! all the same.
 
 #![cfg(feature = "chat")]
 
 use std::{ops::ControlFlow, path::Path};
 
 use atta_engine::{
-    Constraint, Engine, Error, FinishReason, GenerateOptions, LoadOptions, Sampling, SessionOptions,
+    Constraint, Engine, Error, FinishReason, GenerateOptions, LoadOptions, Sampling,
+    SessionOptions,
     chat::{CallingReply, Chat, Heard, Message, Role, SpecialTexts, Template, ToolUse},
     tools::{Piece, ToolCall, ToolChoice, ToolSet},
 };
@@ -36,10 +38,19 @@ const TOOLS: &str = r#"[
 fn chat(template: &str, choice: ToolChoice) -> Chat {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stories.gguf");
     let engine = Engine::open(&path, &LoadOptions::default()).unwrap();
-    let session = engine.session(&SessionOptions { n_ctx: Some(900), ..SessionOptions::default() }).unwrap();
+    let session = engine
+        .session(&SessionOptions {
+            n_ctx: Some(900),
+            ..SessionOptions::default()
+        })
+        .unwrap();
     let template = Template::new(template, SpecialTexts::of(engine.tokenizer())).unwrap();
     let mut chat = Chat::new(session, template);
-    chat.set_tools(Some(ToolUse { tools: ToolSet::parse(TOOLS).unwrap(), choice, parallel: true }));
+    chat.set_tools(Some(ToolUse {
+        tools: ToolSet::parse(TOOLS).unwrap(),
+        choice,
+        parallel: true,
+    }));
     chat.push(Message::user("Feed the ant."));
     chat
 }
@@ -47,7 +58,11 @@ fn chat(template: &str, choice: ToolChoice) -> Chat {
 fn options(n_predict: usize, seed: u64) -> GenerateOptions {
     GenerateOptions {
         n_predict,
-        sampling: Sampling { seed, temperature: 1.5, ..Sampling::default() },
+        sampling: Sampling {
+            seed,
+            temperature: 1.5,
+            ..Sampling::default()
+        },
         ..Default::default()
     }
 }
@@ -61,7 +76,9 @@ fn answer(chat: &mut Chat, options: &GenerateOptions) -> (CallingReply, Vec<(Str
                 assert_eq!(*index, calls.len());
                 calls.push((name.clone(), String::new()));
             }
-            Heard::Piece(Piece::CallArguments { index, fragment }) => calls[*index].1.push_str(fragment),
+            Heard::Piece(Piece::CallArguments { index, fragment }) => {
+                calls[*index].1.push_str(fragment)
+            }
             _ => {}
         }
         ControlFlow::Continue(())
@@ -79,12 +96,24 @@ fn required_calls_come_in_every_form_and_match_their_schemas() {
                 continue;
             }
             let calls = &reply.outcome.calls;
-            assert!(!calls.is_empty() && reply.outcome.n_broken == 0, "{template}: {:?}", reply.reply.text);
+            assert!(
+                !calls.is_empty() && reply.outcome.n_broken == 0,
+                "{template}: {:?}",
+                reply.reply.text
+            );
             for (call, (name, arguments)) in calls.iter().zip(&streamed) {
-                assert_eq!((&call.name, &call.arguments), (name, &serde_json::from_str(arguments).unwrap()));
+                assert_eq!(
+                    (&call.name, &call.arguments),
+                    (name, &serde_json::from_str(arguments).unwrap())
+                );
                 match name.as_str() {
-                    "feed" => assert!(call.arguments["animal"].is_string() && call.arguments["grams"].is_i64()),
-                    name => assert_eq!((name, call.arguments.as_object().unwrap().len()), ("sleep", 0)),
+                    "feed" => assert!(
+                        call.arguments["animal"].is_string() && call.arguments["grams"].is_i64()
+                    ),
+                    name => assert_eq!(
+                        (name, call.arguments.as_object().unwrap().len()),
+                        ("sleep", 0)
+                    ),
                 }
             }
             assert_eq!(chat.messages().last().unwrap().tool_calls, *calls);
@@ -95,22 +124,41 @@ fn required_calls_come_in_every_form_and_match_their_schemas() {
 #[test]
 fn a_named_tool_is_called_once_and_none_never() {
     for template in TEMPLATES {
-        let (reply, _) = answer(&mut chat(template, ToolChoice::Named("sleep".to_owned())), &options(400, 3));
-        let names: Vec<&str> = reply.outcome.calls.iter().map(|call| call.name.as_str()).collect();
+        let (reply, _) = answer(
+            &mut chat(template, ToolChoice::Named("sleep".to_owned())),
+            &options(400, 3),
+        );
+        let names: Vec<&str> = reply
+            .outcome
+            .calls
+            .iter()
+            .map(|call| call.name.as_str())
+            .collect();
         assert_eq!(names, ["sleep"], "{template}");
         let (reply, streamed) = answer(&mut chat(template, ToolChoice::None), &options(60, 3));
-        assert!(reply.outcome.calls.is_empty() && streamed.is_empty(), "{template}");
+        assert!(
+            reply.outcome.calls.is_empty() && streamed.is_empty(),
+            "{template}"
+        );
     }
 }
 
 #[test]
 fn where_nothing_can_be_called_an_answer_keeps_to_the_constraint_of_the_options() {
     for template in TEMPLATES {
-        let constraint = Some(Constraint::Regex("\\{\"name\": \"[A-Z][a-z]{2}\"\\}".to_owned()));
-        let options = GenerateOptions { constraint, ..options(60, 3) };
+        let constraint = Some(Constraint::Regex(
+            "\\{\"name\": \"[A-Z][a-z]{2}\"\\}".to_owned(),
+        ));
+        let options = GenerateOptions {
+            constraint,
+            ..options(60, 3)
+        };
         let (reply, streamed) = answer(&mut chat(template, ToolChoice::None), &options);
         let text = reply.outcome.text;
-        assert!(text.starts_with("{\"name\": \"") && text.ends_with("\"}") && streamed.is_empty(), "{text}");
+        assert!(
+            text.starts_with("{\"name\": \"") && text.ends_with("\"}") && streamed.is_empty(),
+            "{text}"
+        );
     }
 }
 
@@ -121,12 +169,25 @@ fn a_conversation_goes_on_with_the_results() {
         for round in 0..3 {
             let (reply, _) = answer(&mut chat, &options(400, round));
             let call = &reply.outcome.calls[0];
-            let ids =
-                chat.messages().iter().flat_map(|message| &message.tool_calls).filter(|other| other.id == call.id);
+            let ids = chat
+                .messages()
+                .iter()
+                .flat_map(|message| &message.tool_calls)
+                .filter(|other| other.id == call.id);
             assert_eq!(ids.count(), 1, "ids are unique");
-            chat.push(Message::tool(&call.id, &call.name, "The ant says <tool_call> thanks"));
+            chat.push(Message::tool(
+                &call.id,
+                &call.name,
+                "The ant says <tool_call> thanks",
+            ));
         }
-        assert!(chat.messages().iter().filter(|message| message.role == Role::Tool).count() == 3);
+        assert!(
+            chat.messages()
+                .iter()
+                .filter(|message| message.role == Role::Tool)
+                .count()
+                == 3
+        );
         chat.prompt().unwrap();
     }
 }
@@ -137,8 +198,11 @@ fn a_call_that_is_cut_is_none() {
         for n in 1..24 {
             let (reply, _) = answer(&mut chat(template, ToolChoice::Required), &options(n, 1));
             if reply.reply.summary.finish_reason == FinishReason::Length {
-                let whole =
-                    reply.outcome.calls.iter().all(|call| call.name == "sleep" || call.arguments["grams"].is_i64());
+                let whole = reply
+                    .outcome
+                    .calls
+                    .iter()
+                    .all(|call| call.name == "sleep" || call.arguments["grams"].is_i64());
                 assert!(whole, "{:?}", reply.outcome);
             }
         }
@@ -149,12 +213,25 @@ fn a_call_that_is_cut_is_none() {
 fn a_tool_that_cannot_be_called_is_named() {
     // A template that does not write the definitions down, so that the prompt is short.
     let mut chat = chat(TEMPLATES[1], ToolChoice::Auto);
-    let properties: Vec<String> = (0..4000).map(|i| format!(r#""p{i}": {{"type": "array"}}"#)).collect();
-    let parameters = format!(r#"{{"type": "object", "properties": {{{}}}}}"#, properties.join(", "));
+    let properties: Vec<String> = (0..4000)
+        .map(|i| format!(r#""p{i}": {{"type": "array"}}"#))
+        .collect();
+    let parameters = format!(
+        r#"{{"type": "object", "properties": {{{}}}}}"#,
+        properties.join(", ")
+    );
     let tools = format!(r#"[{{"name": "good"}}, {{"name": "bad", "parameters": {parameters}}}]"#);
-    chat.set_tools(Some(ToolUse { tools: ToolSet::parse(&tools).unwrap(), ..ToolUse::default() }));
-    let failed = chat.answer_calling(&options(9, 1), |_| ControlFlow::Continue(())).unwrap_err();
-    assert!(matches!(failed, Error::Tools(_)) && failed.to_string().starts_with("bad: "), "{failed}");
+    chat.set_tools(Some(ToolUse {
+        tools: ToolSet::parse(&tools).unwrap(),
+        ..ToolUse::default()
+    }));
+    let failed = chat
+        .answer_calling(&options(9, 1), |_| ControlFlow::Continue(()))
+        .unwrap_err();
+    assert!(
+        matches!(failed, Error::Tools(_)) && failed.to_string().starts_with("bad: "),
+        "{failed}"
+    );
     assert_eq!(chat.messages().len(), 1);
 }
 
@@ -171,8 +248,16 @@ fn a_call_that_begins_like_what_ends_an_answer_is_whole() {
 #[test]
 fn no_call_gets_the_id_of_one_that_was_restored() {
     let mut chat = chat(TEMPLATES[0], ToolChoice::Named("sleep".to_owned()));
-    let old = ToolCall { id: "call_2".into(), name: "sleep".into(), arguments: serde_json::json!({}) };
-    let said = [Message::user("a"), Message::assistant_calling("", vec![old]), Message::tool("call_2", "sleep", "b")];
+    let old = ToolCall {
+        id: "call_2".into(),
+        name: "sleep".into(),
+        arguments: serde_json::json!({}),
+    };
+    let said = [
+        Message::user("a"),
+        Message::assistant_calling("", vec![old]),
+        Message::tool("call_2", "sleep", "b"),
+    ];
     chat.restore(said.to_vec());
     let (reply, _) = answer(&mut chat, &options(400, 1));
     assert_eq!(reply.outcome.calls[0].id, "call_3");

@@ -1,5 +1,5 @@
-//! GBNF and its translation have the same texts: random grammars against a recogniser that reads characters and shares
-//! nothing with the translator, and grammars of the kinds that people write.
+//! GBNF and its translation have the same texts: random grammars against a recogniser that reads
+//! characters and shares nothing with the translator, and grammars of the kinds that people write.
 
 #[path = "gbnf/accepts.rs"]
 mod accepts;
@@ -14,14 +14,21 @@ use std::time::{Duration, Instant};
 fn check(source: &str, good: &[&str], bad: &[&str]) {
     let lark = to_lark(source).unwrap();
     for text in good {
-        assert!(accepts(&lark, text.as_bytes()), "{text:?} should be accepted by\n{source}\n{lark}");
+        assert!(
+            accepts(&lark, text.as_bytes()),
+            "{text:?} should be accepted by\n{source}\n{lark}"
+        );
     }
     for text in bad {
-        assert!(!accepts(&lark, text.as_bytes()), "{text:?} should be refused by\n{source}\n{lark}");
+        assert!(
+            !accepts(&lark, text.as_bytes()),
+            "{text:?} should be refused by\n{source}\n{lark}"
+        );
     }
 }
 
-/// Compares what is accepted for texts of a number of random grammars; how many were accepted and refused.
+/// Compares what is accepted for texts of a number of random grammars; how many were accepted and
+/// refused.
 fn compare(n_grammars: u64, first_seed: u64) -> (usize, usize) {
     let (mut n_accepted, mut n_refused) = (0, 0);
     for seed in first_seed..first_seed + n_grammars {
@@ -35,8 +42,15 @@ fn compare(n_grammars: u64, first_seed: u64) -> (usize, usize) {
         for text in grammar.texts(&mut random, 24) {
             let expected = grammar.matches(&text);
             let got = accepts(&lark, text.as_bytes());
-            assert_eq!(got, expected, "seed {seed}: {text:?} (expected {expected}) with\n{source}\n{lark}");
-            if expected { n_accepted += 1 } else { n_refused += 1 }
+            assert_eq!(
+                got, expected,
+                "seed {seed}: {text:?} (expected {expected}) with\n{source}\n{lark}"
+            );
+            if expected {
+                n_accepted += 1
+            } else {
+                n_refused += 1
+            }
         }
     }
     (n_accepted, n_refused)
@@ -66,10 +80,22 @@ ws     ::= | " " ws | "\n" [ \t]{0,20}
 
 #[test]
 fn json_with_spaces_at_ends() {
-    let good =
-        ["{}", "{ \"a\": [1, -2.5e+3, \"x\\u00e9\\n\"], \"b\": { \"c\":null } }\n  ", "{\"é\":\"日本\",\"\":true}"];
-    let bad =
-        ["", "[]", "{\"a\"}", "{\"a\":01}", "{\"a\":1,}", "{\"a\":\"\\q\"}", "{\"a\":\"\n\"}", "{} x", "{\"a\":tru}"];
+    let good = [
+        "{}",
+        "{ \"a\": [1, -2.5e+3, \"x\\u00e9\\n\"], \"b\": { \"c\":null } }\n  ",
+        "{\"é\":\"日本\",\"\":true}",
+    ];
+    let bad = [
+        "",
+        "[]",
+        "{\"a\"}",
+        "{\"a\":01}",
+        "{\"a\":1,}",
+        "{\"a\":\"\\q\"}",
+        "{\"a\":\"\n\"}",
+        "{} x",
+        "{\"a\":tru}",
+    ];
     check(JSON, &good, &bad);
 }
 
@@ -85,8 +111,29 @@ char ::= [^"\\] | "\\" ["\\/bfnrt]
 number ::= "-"? digits ("." digits)?
 digits ::= [0-9]+
 ws ::= [ \t\n]*"#;
-    let good = [" [ ] ", "[1,2 , 3]", "{ \"a\" : [ { \"b\":\"c\\\"d\" } ] , \"e\":-1.5}", "\"\"", " true\n", "0"];
-    check(source, &good, &["", "[1 2]", "{\"a\" 1}", "[,]", "tru", "- 1", "1.", "\"a", "[1,2]]"]);
+    let good = [
+        " [ ] ",
+        "[1,2 , 3]",
+        "{ \"a\" : [ { \"b\":\"c\\\"d\" } ] , \"e\":-1.5}",
+        "\"\"",
+        " true\n",
+        "0",
+    ];
+    check(
+        source,
+        &good,
+        &[
+            "",
+            "[1 2]",
+            "{\"a\" 1}",
+            "[,]",
+            "tru",
+            "- 1",
+            "1.",
+            "\"a",
+            "[1,2]]",
+        ],
+    );
 }
 
 #[test]
@@ -99,7 +146,13 @@ number ::= [0-9]+ (\".\" [0-9]+)?
 name ::= [a-z] [a-z0-9_]*";
     check(
         source,
-        &["1\n", "1+2*3\n", "(a-1.5)*-(b/c2)\n", "--1\n", "((((1))))\n"],
+        &[
+            "1\n",
+            "1+2*3\n",
+            "(a-1.5)*-(b/c2)\n",
+            "--1\n",
+            "((((1))))\n",
+        ],
         &["", "1", "1+\n", "(1\n", "1.\n", "2a\n"],
     );
 }
@@ -114,7 +167,10 @@ castle ::= "O-O" "-O"?"#;
     assert_eq!(to_lark(source).unwrap().matches("\nT").count(), 1);
     check(
         source,
-        &["1. e4 e5\n2. Nf3 Nc6\n", "1. d4 d5\n2. O-O-O exd8=Q#\n33. Rae1 O-O+\n"],
+        &[
+            "1. e4 e5\n2. Nf3 Nc6\n",
+            "1. d4 d5\n2. O-O-O exd8=Q#\n33. Rae1 O-O+\n",
+        ],
         &["1. e4 e5\n", "1. e9 e5\n2. a a\n"],
     );
 }
@@ -151,7 +207,17 @@ ws ::= ([ \t\n]+)
         "int int(){return int;}",
         "int f(){whiley = 1;while(a<b){}}",
     ];
-    check(source, &good, &["int main(){return 0}", "intf(){}", "int f(){if(a){}}", "int f(){x = 1}", "int 1(){}"]);
+    check(
+        source,
+        &good,
+        &[
+            "int main(){return 0}",
+            "intf(){}",
+            "int f(){if(a){}}",
+            "int f(){x = 1}",
+            "int 1(){}",
+        ],
+    );
 }
 
 #[test]
@@ -180,11 +246,25 @@ fn lists_dates_and_comments() {
 
 # an item
 item ::= "- " [^\r\n\x0b\x0c\x85\u2028\u2029]+ "\n""#;
-    check(list, &["- a\n", "- a\n- b c\n"], &["", "- \n", "- a", "- a\u{2028}\n"]);
+    check(
+        list,
+        &["- a\n", "- a\n- b c\n"],
+        &["", "- \n", "- a", "- a\u{2028}\n"],
+    );
     let date = r#"root ::= [0-9]{4} "-" month "-" ( "0" [1-9]
   | [12] [0-9] | "3" [01] )
 month ::= "0" [1-9] | "1" [0-2]"#;
-    check(date, &["2026-11-22", "0000-01-31"], &["2026-13-01", "26-01-01", "2026-01-32", "2026-1-1", "2026-11-222"]);
+    check(
+        date,
+        &["2026-11-22", "0000-01-31"],
+        &[
+            "2026-13-01",
+            "26-01-01",
+            "2026-01-32",
+            "2026-1-1",
+            "2026-11-222",
+        ],
+    );
 }
 
 #[test]
@@ -195,17 +275,41 @@ hiragana ::= [ぁ-ゟ]
 katakana ::= [ァ-ヿ]
 punctuation ::= [、-〾]
 cjk ::= [一-鿿]";
-    check(source, &["こんにちは", "カタカナ 日本語。", "一"], &["", "hello", "こ ", "こx"]);
+    check(
+        source,
+        &["こんにちは", "カタカナ 日本語。", "一"],
+        &["", "hello", "こ ", "こx"],
+    );
     let nested = "root ::= [ぁ-ゟ]+ (\"「\" root \"」\")? [ァ-ヿ]*";
-    check(nested, &["あ", "あい「うアイ」カ", "あア"], &["ア", "あ「」", "あ「い", "あ」"]);
+    check(
+        nested,
+        &["あ", "あい「うアイ」カ", "あア"],
+        &["ア", "あ「」", "あ「い", "あ」"],
+    );
 }
 
 #[test]
 fn texts_that_the_longest_match_would_lose() {
-    check("root ::= \"(\" root \")\" | [a-z]+ \"z\"", &["az", "zz", "zzz", "((abz))"], &["z", "a", "(za)"]);
-    check("root ::= \"a\" root \"a\" | \"aa\"", &["aa", "aaaa", "aaaaaa"], &["a", "aaa", "aaaaa"]);
-    check("root ::= \"if\" root \"end\" | [a-z]+", &["if", "ifxend", "x", "ifend", "ififaendend"], &["", "IF", "if x"]);
-    check("root ::= \"x\" root \"é\" | \"aè\"? | \"a\"", &["xaé", "xaèé", "xé", ""], &["xa", "xaè", "é"]);
+    check(
+        "root ::= \"(\" root \")\" | [a-z]+ \"z\"",
+        &["az", "zz", "zzz", "((abz))"],
+        &["z", "a", "(za)"],
+    );
+    check(
+        "root ::= \"a\" root \"a\" | \"aa\"",
+        &["aa", "aaaa", "aaaaaa"],
+        &["a", "aaa", "aaaaa"],
+    );
+    check(
+        "root ::= \"if\" root \"end\" | [a-z]+",
+        &["if", "ifxend", "x", "ifend", "ififaendend"],
+        &["", "IF", "if x"],
+    );
+    check(
+        "root ::= \"x\" root \"é\" | \"aè\"? | \"a\"",
+        &["xaé", "xaèé", "xé", ""],
+        &["xa", "xaè", "é"],
+    );
     check(
         "root ::= ([a]{0,3} \"(\" root \")\")? [a]{2}",
         &["aa", "aaa(aa)aa", "(aa)aa"],
@@ -216,20 +320,44 @@ fn texts_that_the_longest_match_would_lose() {
 #[test]
 fn tokens_stand_for_themselves() {
     // The numbers of the tokens are those of their bytes here.
-    check("root ::= \"a\" <[98]> (root | \"c\")", &["abc", "ababc"], &["ab", "aac", "abb"]);
+    check(
+        "root ::= \"a\" <[98]> (root | \"c\")",
+        &["abc", "ababc"],
+        &["ab", "aac", "abb"],
+    );
     // Where both may stand, the token is taken: "by" is lost.
-    check("root ::= <[98]> \"x\" | \"b\" \"y\" | \"c\"", &["bx", "c"], &["by", "b"]);
-    check("root ::= \"a\" !<[98]> (root | \"c\")", &["acc", "a.azc"], &["abc", "acb"]);
+    check(
+        "root ::= <[98]> \"x\" | \"b\" \"y\" | \"c\"",
+        &["bx", "c"],
+        &["by", "b"],
+    );
+    check(
+        "root ::= \"a\" !<[98]> (root | \"c\")",
+        &["acc", "a.azc"],
+        &["abc", "acb"],
+    );
 }
 
 #[test]
 fn what_may_be_empty() {
     check("root ::= ", &[""], &["a"]);
-    check("root ::= a b\na ::= b | \"\"\nb ::= a a | \"x\" |", &["", "x", "xxxx"], &["y", "xy"]);
+    check(
+        "root ::= a b\na ::= b | \"\"\nb ::= a a | \"x\" |",
+        &["", "x", "xxxx"],
+        &["y", "xy"],
+    );
     check("root ::= (((\"a\"*)*)+)?", &["", "aaa"], &["b"]);
-    check("root ::= \"(\" root* \")\" | \"\" | root root", &["", "()", "(()())()"], &["(", ")("]);
+    check(
+        "root ::= \"(\" root* \")\" | \"\" | root root",
+        &["", "()", "(()())()"],
+        &["(", ")("],
+    );
     check("root ::= \"a\"{0} \"b\"{0,0} \"c\"", &["c"], &["", "ac"]);
-    check("root ::= . | \"(\" root .? \")\"", &["a", "\n", "(é)", "(()", "(())", "()))"], &["", "()", "(é", "aa"]);
+    check(
+        "root ::= . | \"(\" root .? \")\"",
+        &["a", "\n", "(é)", "(()", "(())", "()))"],
+        &["", "()", "(é", "aa"],
+    );
 }
 
 #[test]
@@ -293,10 +421,19 @@ fn hostile_that_are_translated() -> Vec<String> {
         "root ::= ((((\"a\"*)*)*)*)".to_owned(),
         format!("root ::= (((\"a\"{times}"),
         format!("root ::= \"(\" root (((\"a\"{times} \")\" | \"x\""),
-        format!("root ::= r0\n{}r3000 ::= \"x\"", many(3000, &|i| format!("r{i} ::= \"a\" r{}\n", i + 1))),
+        format!(
+            "root ::= r0\n{}r3000 ::= \"x\"",
+            many(3000, &|i| format!("r{i} ::= \"a\" r{}\n", i + 1))
+        ),
         entangled(60),
-        format!("root ::= \"(\" root \")\" | {}\"x\"", many(2_000, &|i| format!("\"w{i}\" root | "))),
-        format!("root ::= \"(\" root {} \")\" | \"x\"", "[a-z]? ".repeat(1_000)),
+        format!(
+            "root ::= \"(\" root \")\" | {}\"x\"",
+            many(2_000, &|i| format!("\"w{i}\" root | "))
+        ),
+        format!(
+            "root ::= \"(\" root {} \")\" | \"x\"",
+            "[a-z]? ".repeat(1_000)
+        ),
         format!("root ::= ({optional})+"),
         format!("root ::= \"(\" root \")\" | \"x\" ({optional})+"),
         format!(
@@ -304,25 +441,63 @@ fn hostile_that_are_translated() -> Vec<String> {
             "r8 ".repeat(20),
             many(8, &|i| format!("r{} ::= (r{i} r{i})? | \"{i}\"\n", i + 1))
         ),
-        format!("root ::= {} | \"(\" root \")\"", "(\"a\" | \"b\"*)? ".repeat(1_000)),
-        format!("root ::= \"(\" root \")\" | {}\"x\"", many(300, &|i| format!("[a-z]+ \"{i}\" [a-z]* root | "))),
+        format!(
+            "root ::= {} | \"(\" root \")\"",
+            "(\"a\" | \"b\"*)? ".repeat(1_000)
+        ),
+        format!(
+            "root ::= \"(\" root \")\" | {}\"x\"",
+            many(300, &|i| format!("[a-z]+ \"{i}\" [a-z]* root | "))
+        ),
     ]
 }
 
 fn hostile_that_are_refused() -> Vec<(String, &'static str)> {
-    let chain = |link: &dyn Fn(usize) -> String, end| format!("root ::= r0\n{}r3000 ::= {end}", many(3000, link));
+    let chain = |link: &dyn Fn(usize) -> String, end| {
+        format!("root ::= r0\n{}r3000 ::= {end}", many(3000, link))
+    };
     vec![
-        (format!("root ::= {}\"a\"{}", "(".repeat(60_000), ")".repeat(60_000)), "groups in one another"),
-        (format!("root ::= \"a\"{}", "*".repeat(60_000)), "at most four repetitions"),
-        (chain(&|i| format!("r{i} ::= \"a\" r{} \"b\" | \"\"\n", i + 1), "root"), "rules and groups in one another"),
-        (chain(&|i| format!("r{i} ::= r{} r{}\n", i + 1, i + 1), "root | \"\""), "rules and groups in one another"),
         (
-            chain(&|i| format!("r{i} ::= r{} r{} | \"\"\n", i + 1, (i * 7) % 3000), "r0"),
+            format!("root ::= {}\"a\"{}", "(".repeat(60_000), ")".repeat(60_000)),
+            "groups in one another",
+        ),
+        (
+            format!("root ::= \"a\"{}", "*".repeat(60_000)),
+            "at most four repetitions",
+        ),
+        (
+            chain(
+                &|i| format!("r{i} ::= \"a\" r{} \"b\" | \"\"\n", i + 1),
+                "root",
+            ),
             "rules and groups in one another",
         ),
-        (chain(&|i| format!("r{i} ::= \"{}\" r{}\n", "a".repeat(45), i + 1), "\"x\""), "parts of the grammar"),
         (
-            format!("root ::= \"(\" root \")\" | {}\"x\"", many(40_000, &|i| format!("\"w{i}\" | "))),
+            chain(
+                &|i| format!("r{i} ::= r{} r{}\n", i + 1, i + 1),
+                "root | \"\"",
+            ),
+            "rules and groups in one another",
+        ),
+        (
+            chain(
+                &|i| format!("r{i} ::= r{} r{} | \"\"\n", i + 1, (i * 7) % 3000),
+                "r0",
+            ),
+            "rules and groups in one another",
+        ),
+        (
+            chain(
+                &|i| format!("r{i} ::= \"{}\" r{}\n", "a".repeat(45), i + 1),
+                "\"x\"",
+            ),
+            "parts of the grammar",
+        ),
+        (
+            format!(
+                "root ::= \"(\" root \")\" | {}\"x\"",
+                many(40_000, &|i| format!("\"w{i}\" | "))
+            ),
             "parts of the grammar",
         ),
         (entangled(200), "rules and groups in one another"),

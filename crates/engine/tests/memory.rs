@@ -1,11 +1,14 @@
-//! A budget holds: what is planned, what is refused and what is said about it, and that it never changes a logit.
+//! A budget holds: what is planned, what is refused and what is said about it, and that it never
+//! changes a logit.
 
 use std::{
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use atta_engine::{Engine, Error, Fit, KvType, LoadOptions, Session, SessionOptions, WeightsAt, system};
+use atta_engine::{
+    Engine, Error, Fit, KvType, LoadOptions, Session, SessionOptions, WeightsAt, system,
+};
 
 /// A budget is for the whole program, so tests that have one take turns.
 fn alone() -> MutexGuard<'static, ()> {
@@ -22,7 +25,9 @@ fn beyond(bytes: u64) -> u64 {
 const LEEWAY: u64 = 400 << 10;
 
 fn model(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(name)
 }
 
 fn stories() -> PathBuf {
@@ -30,19 +35,35 @@ fn stories() -> PathBuf {
 }
 
 fn session_of(n_ctx: usize) -> SessionOptions {
-    SessionOptions { n_ctx: Some(n_ctx), ..SessionOptions::default() }
+    SessionOptions {
+        n_ctx: Some(n_ctx),
+        ..SessionOptions::default()
+    }
 }
 
 fn open(path: &Path, budget: Option<u64>, weights: Option<WeightsAt>) -> Result<Engine, Error> {
     let session = session_of(128);
-    Engine::open(path, &LoadOptions { ram_budget: budget, weights, session, ..LoadOptions::default() })
+    Engine::open(
+        path,
+        &LoadOptions {
+            ram_budget: budget,
+            weights,
+            session,
+            ..LoadOptions::default()
+        },
+    )
 }
 
 /// The logits of some steps, and a text that follows.
 fn logits(session: &mut Session) -> Vec<u32> {
     let ids: Vec<u32> = (0..50).map(|i| 3 + i * 7 % 90).collect();
     session.append(&ids[..40]).unwrap();
-    let mut bits: Vec<u32> = session.logits().unwrap().iter().map(|z| z.to_bits()).collect();
+    let mut bits: Vec<u32> = session
+        .logits()
+        .unwrap()
+        .iter()
+        .map(|z| z.to_bits())
+        .collect();
     for id in &ids[40..] {
         session.append(&[*id]).unwrap();
         bits.extend(session.logits().unwrap().iter().map(|z| z.to_bits()));
@@ -52,7 +73,13 @@ fn logits(session: &mut Session) -> Vec<u32> {
 
 /// The smallest budget that the error names.
 fn smallest(path: &Path, weights: WeightsAt, session: SessionOptions, fit: Fit) -> u64 {
-    let options = LoadOptions { ram_budget: Some(1), weights: Some(weights), session, fit, ..LoadOptions::default() };
+    let options = LoadOptions {
+        ram_budget: Some(1),
+        weights: Some(weights),
+        session,
+        fit,
+        ..LoadOptions::default()
+    };
     match Engine::open(path, &options).err() {
         Some(Error::TooLittleMemory { smallest, .. }) => smallest,
         other => panic!("{other:?}"),
@@ -62,15 +89,25 @@ fn smallest(path: &Path, weights: WeightsAt, session: SessionOptions, fit: Fit) 
 #[test]
 fn at_any_budget_the_logits_are_those_of_mapped_weights() {
     let _alone = alone();
-    for path in [stories(), model("tests/golden/models/qwen3moe.gguf"), model("tests/golden/models/gemma2.gguf")] {
+    for path in [
+        stories(),
+        model("tests/golden/models/qwen3moe.gguf"),
+        model("tests/golden/models/gemma2.gguf"),
+    ] {
         let engine = open(&path, None, Some(WeightsAt::Mapped)).unwrap();
         let expected = logits(&mut engine.session(&session_of(128)).unwrap());
         for more in [None, Some(64 << 20), Some(1 << 20), Some(300_000), Some(0)] {
             for weights in [WeightsAt::Streamed, WeightsAt::Resident] {
-                let budget = more.map(|more| more + LEEWAY + smallest(&path, weights, session_of(128), Fit::AsAsked));
+                let budget = more.map(|more| {
+                    more + LEEWAY + smallest(&path, weights, session_of(128), Fit::AsAsked)
+                });
                 let engine = open(&path, budget, Some(weights)).unwrap();
                 let mut session = engine.session(&session_of(128)).unwrap();
-                assert!(logits(&mut session) == expected, "{} {budget:?} {weights:?}", path.display());
+                assert!(
+                    logits(&mut session) == expected,
+                    "{} {budget:?} {weights:?}",
+                    path.display()
+                );
                 assert!(budget.is_none_or(|budget| engine.budget().used() <= budget));
             }
         }
@@ -80,15 +117,28 @@ fn at_any_budget_the_logits_are_those_of_mapped_weights() {
 #[test]
 fn a_file_that_does_not_fit_into_the_budget_is_streamed_and_one_that_fits_is_mapped() {
     let (_alone, path) = (alone(), stories());
-    assert_eq!(open(&path, None, None).unwrap().weights_at(), WeightsAt::Mapped);
-    assert_eq!(open(&path, Some(beyond(64 << 20)), None).unwrap().weights_at(), WeightsAt::Mapped);
+    assert_eq!(
+        open(&path, None, None).unwrap().weights_at(),
+        WeightsAt::Mapped
+    );
+    assert_eq!(
+        open(&path, Some(beyond(64 << 20)), None)
+            .unwrap()
+            .weights_at(),
+        WeightsAt::Mapped
+    );
     let tight = LEEWAY + smallest(&path, WeightsAt::Streamed, session_of(128), Fit::AsAsked);
     let engine = open(&path, Some(tight), None).unwrap();
     assert_eq!(engine.weights_at(), WeightsAt::Streamed);
     let io = engine.model().weights().io();
     assert!(io.pinned_bytes > 0 || io.sweep_bytes > 0);
     assert!(engine.prediction().unwrap().decode_tok_s > 0.0);
-    assert!(open(&path, None, Some(WeightsAt::Mapped)).unwrap().prediction().is_none());
+    assert!(
+        open(&path, None, Some(WeightsAt::Mapped))
+            .unwrap()
+            .prediction()
+            .is_none()
+    );
 }
 
 #[test]
@@ -96,7 +146,8 @@ fn less_memory_holds_fewer_weights_and_never_fewer_positions() {
     let (_alone, path) = (alone(), stories());
     let mut last = u64::MAX;
     for more in [3 << 20, 1 << 20, 0] {
-        let budget = more + LEEWAY + smallest(&path, WeightsAt::Streamed, session_of(128), Fit::AsAsked);
+        let budget =
+            more + LEEWAY + smallest(&path, WeightsAt::Streamed, session_of(128), Fit::AsAsked);
         let engine = open(&path, Some(budget), Some(WeightsAt::Streamed)).unwrap();
         let pinned = engine.model().weights().io().pinned_bytes;
         assert!(pinned < last, "{budget}");
@@ -128,9 +179,13 @@ fn a_budget_that_is_too_small_names_one_that_is_not() {
 #[test]
 fn what_does_not_fit_shrinks_only_if_it_may() {
     let (_alone, path) = (alone(), stories());
-    let session = SessionOptions { n_ctx: Some(512), kv: KvType::F32, ..SessionOptions::default() };
-    let [least, shrunk] =
-        [Fit::AsAsked, Fit::Shrink].map(|fit| smallest(&path, WeightsAt::Streamed, session.clone(), fit));
+    let session = SessionOptions {
+        n_ctx: Some(512),
+        kv: KvType::F32,
+        ..SessionOptions::default()
+    };
+    let [least, shrunk] = [Fit::AsAsked, Fit::Shrink]
+        .map(|fit| smallest(&path, WeightsAt::Streamed, session.clone(), fit));
     assert!(shrunk + 3 * LEEWAY < least, "{shrunk} {least}");
     let options = |fit| LoadOptions {
         ram_budget: Some(shrunk + LEEWAY),
@@ -139,8 +194,14 @@ fn what_does_not_fit_shrinks_only_if_it_may() {
         fit,
         ..LoadOptions::default()
     };
-    let error = Engine::open(&path, &options(Fit::AsAsked)).err().unwrap().to_string();
-    assert!(error.contains("-c below 512") && error.contains("--kv q8") && error.contains("--fit"), "{error}");
+    let error = Engine::open(&path, &options(Fit::AsAsked))
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        error.contains("-c below 512") && error.contains("--kv q8") && error.contains("--fit"),
+        "{error}"
+    );
     let engine = Engine::open(&path, &options(Fit::Shrink)).unwrap();
     let session = engine.session(&session).unwrap();
     assert!((128..=512).contains(&session.n_ctx()));

@@ -1,10 +1,14 @@
-//! The story model against the PyTorch model that it was exported from: the same tokens, the same next words.
+//! The story model against the PyTorch model that it was exported from: the same tokens, the same
+//! next words.
 //!
-//! `tools/builtin-model/stories/golden.json` holds greedy continuations by the float32 model on the dequantized weights of the file.
+//! `tools/builtin-model/stories/golden.json` holds greedy continuations by the float32 model on the
+//! dequantized weights of the file.
 
 use std::{fs, ops::ControlFlow, path::PathBuf};
 
-use atta_engine::{Engine, Event, FinishReason, GenerateOptions, LoadOptions, Sampling, SessionOptions, oracle};
+use atta_engine::{
+    Engine, Event, FinishReason, GenerateOptions, LoadOptions, Sampling, SessionOptions, oracle,
+};
 use serde_json::Value;
 
 fn root() -> PathBuf {
@@ -12,7 +16,11 @@ fn root() -> PathBuf {
 }
 
 fn engine() -> Engine {
-    Engine::open(&root().join("tests/golden/stories.gguf"), &LoadOptions::default()).unwrap()
+    Engine::open(
+        &root().join("tests/golden/stories.gguf"),
+        &LoadOptions::default(),
+    )
+    .unwrap()
 }
 
 fn cases() -> Vec<Value> {
@@ -22,7 +30,12 @@ fn cases() -> Vec<Value> {
 }
 
 fn ids(case: &Value, key: &str) -> Vec<u32> {
-    case[key].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+    case[key]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|id| id.as_u64().unwrap() as u32)
+        .collect()
 }
 
 /// The best token, lowest id on ties.
@@ -35,7 +48,10 @@ fn argmax(logits: &[f32]) -> u32 {
 fn prompts_become_the_tokens_that_sentencepiece_makes() {
     let engine = engine();
     for case in cases() {
-        assert_eq!(engine.prompt_ids(case["prompt"].as_str().unwrap().as_bytes()), ids(&case, "ids"));
+        assert_eq!(
+            engine.prompt_ids(case["prompt"].as_str().unwrap().as_bytes()),
+            ids(&case, "ids")
+        );
     }
 }
 
@@ -44,10 +60,19 @@ fn the_oracle_chooses_every_word_that_pytorch_chose() {
     let engine = engine();
     for case in cases() {
         let (prompt, greedy) = (ids(&case, "ids"), ids(&case, "greedy_ids"));
-        let logits = oracle::logits(engine.model(), &[prompt.as_slice(), greedy.as_slice()].concat()).unwrap();
+        let logits = oracle::logits(
+            engine.model(),
+            &[prompt.as_slice(), greedy.as_slice()].concat(),
+        )
+        .unwrap();
         let rows: Vec<_> = logits.chunks_exact(engine.spec().n_vocab).collect();
         for (i, id) in greedy.iter().enumerate() {
-            assert_eq!(argmax(rows[prompt.len() - 1 + i]), *id, "{} at {i}", case["prompt"]);
+            assert_eq!(
+                argmax(rows[prompt.len() - 1 + i]),
+                *id,
+                "{} at {i}",
+                case["prompt"]
+            );
         }
     }
 }
@@ -58,12 +83,20 @@ fn the_forward_pass_chooses_the_same_words_until_two_are_nearly_equal() {
     for case in cases() {
         let margins = case["margins"].as_array().unwrap();
         // int8 activations may turn a choice between two words that are closer than this.
-        let n = margins.iter().position(|m| m.as_f64().unwrap() < 0.1).unwrap_or(margins.len());
+        let n = margins
+            .iter()
+            .position(|m| m.as_f64().unwrap() < 0.1)
+            .unwrap_or(margins.len());
         let mut session = engine.session(&SessionOptions::default()).unwrap();
         let mut next = ids(&case, "ids");
         for (i, id) in ids(&case, "greedy_ids").into_iter().take(n).enumerate() {
             session.append(&next).unwrap();
-            assert_eq!(argmax(session.logits().unwrap()), id, "{} at {i}", case["prompt"]);
+            assert_eq!(
+                argmax(session.logits().unwrap()),
+                id,
+                "{} at {i}",
+                case["prompt"]
+            );
             next = vec![id];
         }
     }
@@ -75,7 +108,10 @@ fn a_story_is_whole_sentences_and_comes_to_an_end() {
     for temperature in [0.0, 0.8] {
         let options = GenerateOptions {
             n_predict: 500,
-            sampling: Sampling { temperature, ..Sampling::default() },
+            sampling: Sampling {
+                temperature,
+                ..Sampling::default()
+            },
             ..GenerateOptions::default()
         };
         let mut text = String::from("Once upon a time");

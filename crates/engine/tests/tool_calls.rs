@@ -1,4 +1,5 @@
-//! Calls out of text: what each format looks like, what is none, and that cutting the text makes no difference.
+//! Calls out of text: what each format looks like, what is none, and that cutting the text makes no
+//! difference.
 #![cfg(feature = "chat")]
 
 use std::time::{Duration, Instant};
@@ -14,7 +15,10 @@ fn joined(pieces: impl IntoIterator<Item = Piece>) -> Vec<Piece> {
         match (all.last_mut(), piece) {
             (Some(Piece::Text(last)), Piece::Text(text)) => last.push_str(&text),
             (Some(Piece::Reasoning(last)), Piece::Reasoning(text)) => last.push_str(&text),
-            (Some(Piece::CallArguments { fragment: last, .. }), Piece::CallArguments { fragment, .. }) => {
+            (
+                Some(Piece::CallArguments { fragment: last, .. }),
+                Piece::CallArguments { fragment, .. },
+            ) => {
                 last.push_str(&fragment);
             }
             (_, piece) => all.push(piece),
@@ -23,7 +27,10 @@ fn joined(pieces: impl IntoIterator<Item = Piece>) -> Vec<Piece> {
     all
 }
 
-fn read_chunks<'a>(parser: Parser, chunks: impl IntoIterator<Item = &'a str>) -> (Vec<Piece>, Outcome) {
+fn read_chunks<'a>(
+    parser: Parser,
+    chunks: impl IntoIterator<Item = &'a str>,
+) -> (Vec<Piece>, Outcome) {
     let mut parser = parser;
     let mut pieces = Vec::new();
     for chunk in chunks {
@@ -38,16 +45,31 @@ fn read_chunks<'a>(parser: Parser, chunks: impl IntoIterator<Item = &'a str>) ->
 fn read(format: Format, text: &str) -> (Vec<Piece>, Outcome) {
     let whole = read_chunks(Parser::new(format, Thinking::Maybe), [text]);
     let chars: Vec<String> = text.chars().map(String::from).collect();
-    assert_eq!(read_chunks(Parser::new(format, Thinking::Maybe), chars.iter().map(String::as_str)), whole, "{text}");
+    assert_eq!(
+        read_chunks(
+            Parser::new(format, Thinking::Maybe),
+            chars.iter().map(String::as_str)
+        ),
+        whole,
+        "{text}"
+    );
     whole
 }
 
 fn call(id: &str, name: &str, arguments: Value) -> ToolCall {
-    ToolCall { id: id.into(), name: name.into(), arguments }
+    ToolCall {
+        id: id.into(),
+        name: name.into(),
+        arguments,
+    }
 }
 
 fn answer(text: &str, calls: &[ToolCall]) -> Outcome {
-    Outcome { text: text.into(), calls: calls.to_vec(), ..Outcome::default() }
+    Outcome {
+        text: text.into(),
+        calls: calls.to_vec(),
+        ..Outcome::default()
+    }
 }
 
 fn outcome(format: Format, text: &str) -> Outcome {
@@ -63,9 +85,16 @@ fn is_text(format: Format, text: &str) -> bool {
 #[test]
 fn text_is_text_in_every_format() {
     for format in Format::ALL {
-        for text in
-            ["", "Hello.", " \n two lines\n\n", "a < b, [1], x; y", "日本 <", "[TOOL", "<tool_cal", "{\"a\": 1}"]
-        {
+        for text in [
+            "",
+            "Hello.",
+            " \n two lines\n\n",
+            "a < b, [1], x; y",
+            "日本 <",
+            "[TOOL",
+            "<tool_cal",
+            "{\"a\": 1}",
+        ] {
             assert!(is_text(format, text), "{format:?} {text:?}");
         }
     }
@@ -77,38 +106,77 @@ fn a_call_is_told_of_as_it_comes() {
     let (pieces, outcome) = read(Format::Hermes, text);
     let arguments = "{\"a\": [1, \"}\"]}".to_owned();
     let expected = [
-        Piece::CallBegin { index: 0, id: "call_1".into(), name: "f".into() },
-        Piece::CallArguments { index: 0, fragment: arguments },
+        Piece::CallBegin {
+            index: 0,
+            id: "call_1".into(),
+            name: "f".into(),
+        },
+        Piece::CallArguments {
+            index: 0,
+            fragment: arguments,
+        },
         Piece::Call(call("call_1", "f", json!({"a": [1, "}"]}))),
     ];
     assert_eq!(pieces, expected);
-    assert_eq!(outcome, answer("", &[call("call_1", "f", json!({"a": [1, "}"]}))]));
+    assert_eq!(
+        outcome,
+        answer("", &[call("call_1", "f", json!({"a": [1, "}"]}))])
+    );
 }
 
 #[test]
 fn arguments_are_given_out_before_they_end() {
     let mut parser = Parser::new(Format::Hermes, Thinking::Maybe);
-    assert_eq!(parser.push("Hm <tool_call>{\"name\":\"f\","), [Piece::Text("Hm".into())]);
-    let begin = Piece::CallBegin { index: 0, id: "call_1".into(), name: "f".into() };
-    let first = Piece::CallArguments { index: 0, fragment: "{\"a\":\"é".into() };
+    assert_eq!(
+        parser.push("Hm <tool_call>{\"name\":\"f\","),
+        [Piece::Text("Hm".into())]
+    );
+    let begin = Piece::CallBegin {
+        index: 0,
+        id: "call_1".into(),
+        name: "f".into(),
+    };
+    let first = Piece::CallArguments {
+        index: 0,
+        fragment: "{\"a\":\"é".into(),
+    };
     assert_eq!(parser.push("\"arguments\":{\"a\":\"é"), [begin, first]);
-    assert_eq!(parser.push("x"), [Piece::CallArguments { index: 0, fragment: "x".into() }]);
+    assert_eq!(
+        parser.push("x"),
+        [Piece::CallArguments {
+            index: 0,
+            fragment: "x".into()
+        }]
+    );
 }
 
 #[test]
 fn hermes_calls_follow_text_and_one_another() {
     let one = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
-    let two = "<tool_call>{\"arguments\":{\"b\":{\"c\":\"</tool_call>\"}},\"name\":\"g\"}</tool_call>";
-    let (f, g) = (call("call_1", "f", json!({})), call("call_2", "g", json!({"b": {"c": "</tool_call>"}})));
-    assert_eq!(outcome(Format::Hermes, &format!("I look.\n{one}\n{two}\n")), answer("I look.", &[f, g]));
+    let two =
+        "<tool_call>{\"arguments\":{\"b\":{\"c\":\"</tool_call>\"}},\"name\":\"g\"}</tool_call>";
+    let (f, g) = (
+        call("call_1", "f", json!({})),
+        call("call_2", "g", json!({"b": {"c": "</tool_call>"}})),
+    );
+    assert_eq!(
+        outcome(Format::Hermes, &format!("I look.\n{one}\n{two}\n")),
+        answer("I look.", &[f, g])
+    );
 }
 
 #[test]
 fn a_missing_end_marker_does_not_matter() {
     let one = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}";
     let f = call("call_1", "f", json!({}));
-    assert_eq!(outcome(Format::Hermes, one), answer("", std::slice::from_ref(&f)));
-    assert_eq!(outcome(Format::Hermes, &format!("{one}\n and so on")), answer("and so on", &[f]));
+    assert_eq!(
+        outcome(Format::Hermes, one),
+        answer("", std::slice::from_ref(&f))
+    );
+    assert_eq!(
+        outcome(Format::Hermes, &format!("{one}\n and so on")),
+        answer("and so on", &[f])
+    );
 }
 
 #[test]
@@ -116,7 +184,10 @@ fn llama_calls_are_the_whole_answer() {
     let one = "{\"name\": \"f\", \"parameters\": {\"a\": \"\\u00e9\\ud83d\\ude00\"}}";
     let f = |id| call(id, "f", json!({"a": "é😀"}));
     assert_eq!(outcome(Format::Bare, one), answer("", &[f("call_1")]));
-    assert_eq!(outcome(Format::Bare, &format!("<|python_tag|>{one}")), answer("", &[f("call_1")]));
+    assert_eq!(
+        outcome(Format::Bare, &format!("<|python_tag|>{one}")),
+        answer("", &[f("call_1")])
+    );
     assert_eq!(
         outcome(Format::Bare, &format!("\n{one}; {one};{one}")),
         answer("", &[f("call_1"), f("call_2"), f("call_3")])
@@ -124,13 +195,20 @@ fn llama_calls_are_the_whole_answer() {
     assert!(is_text(Format::Bare, &format!("Like this: {one}")));
     assert!(is_text(Format::Bare, "<|python_tag|>print(1)"));
     let typed = "{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}";
-    assert_eq!(outcome(Format::Bare, typed), answer("", &[call("call_1", "f", json!({}))]));
+    assert_eq!(
+        outcome(Format::Bare, typed),
+        answer("", &[call("call_1", "f", json!({}))])
+    );
 }
 
 #[test]
 fn an_answer_in_json_is_no_call() {
-    for text in ["{\"name\": \"Ann\", \"age\": 5}", "{\"name\": \"Ann\"}", "{\"name\": 5", "{\"x\": {\"name\": \"f\"}}"]
-    {
+    for text in [
+        "{\"name\": \"Ann\", \"age\": 5}",
+        "{\"name\": \"Ann\"}",
+        "{\"name\": 5",
+        "{\"x\": {\"name\": \"f\"}}",
+    ] {
         assert!(is_text(Format::Bare, text), "{text}");
         assert!(is_text(Format::Generic, text), "{text}");
     }
@@ -140,9 +218,15 @@ fn an_answer_in_json_is_no_call() {
 fn mistral_calls_are_a_list_with_ids_or_a_row_of_names() {
     let list = "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": 1}, \"id\": \"abcDEF123\"}, \
                 {\"name\": \"g\", \"arguments\": {}}]";
-    let calls = [call("abcDEF123", "f", json!({"a": 1})), call("000000002", "g", json!({}))];
+    let calls = [
+        call("abcDEF123", "f", json!({"a": 1})),
+        call("000000002", "g", json!({})),
+    ];
     let row = "Well. [TOOL_CALLS]f[ARGS]{\"a\": 1}[TOOL_CALLS]g[CALL_ID]abc[ARGS] {}";
-    let named = [call("000000001", "f", json!({"a": 1})), call("000000002", "g", json!({}))];
+    let named = [
+        call("000000001", "f", json!({"a": 1})),
+        call("000000002", "g", json!({})),
+    ];
     for format in [Format::MarkedList, Format::MarkedName] {
         assert_eq!(outcome(format, list), answer("", &calls));
         assert_eq!(outcome(format, row), answer("Well.", &named));
@@ -151,12 +235,17 @@ fn mistral_calls_are_a_list_with_ids_or_a_row_of_names() {
 
 #[test]
 fn a_generic_answer_is_calls_or_a_reply() {
-    let calls =
-        "{\"tool_calls\": [{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"g\", \"arguments\": {\"a\": \"]\"}}]}";
-    let expected = [call("call_1", "f", json!({})), call("call_2", "g", json!({"a": "]"}))];
+    let calls = "{\"tool_calls\": [{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"g\", \"arguments\": {\"a\": \"]\"}}]}";
+    let expected = [
+        call("call_1", "f", json!({})),
+        call("call_2", "g", json!({"a": "]"})),
+    ];
     assert_eq!(outcome(Format::Generic, calls), answer("", &expected));
     let reply = "{\"response\": \"a \\\"b\\\"\\n\\u00e9 \\ud83d\\ude00 {\\\"tool_calls\\\": <tool_call>\"}\n";
-    assert_eq!(outcome(Format::Generic, reply), answer("a \"b\"\né 😀 {\"tool_calls\": <tool_call>", &[]));
+    assert_eq!(
+        outcome(Format::Generic, reply),
+        answer("a \"b\"\né 😀 {\"tool_calls\": <tool_call>", &[])
+    );
 }
 
 #[test]
@@ -164,7 +253,10 @@ fn a_reply_that_goes_wrong_is_not_lost() {
     let text = |reply: &str| outcome(Format::Generic, reply).text;
     assert_eq!(text("{\"response\": \"cut o"), "cut o");
     assert_eq!(text("{\"response\": \"cut \\u00"), "cut \\u00");
-    assert_eq!(text("{\"response\": \"half \\ud83d rest\"}"), "half \\ud83d rest\"}");
+    assert_eq!(
+        text("{\"response\": \"half \\ud83d rest\"}"),
+        "half \\ud83d rest\"}"
+    );
     assert_eq!(text("{\"response\": \"line\nbreak\"}"), "line\nbreak\"}");
     assert_eq!(text("{\"response\": \"a\", \"b\": 1}"), "a, \"b\": 1}");
     assert_eq!(text("{\"respon"), "{\"respon");
@@ -173,29 +265,52 @@ fn a_reply_that_goes_wrong_is_not_lost() {
 #[test]
 fn thoughts_stand_apart() {
     let call_text = "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
-    let text = format!("\n<think>\nWell: {call_text} </thin\n</think>\n\nNow. <think>\n{call_text}");
+    let text =
+        format!("\n<think>\nWell: {call_text} </thin\n</think>\n\nNow. <think>\n{call_text}");
     let expected = Outcome {
         reasoning: format!("Well: {call_text} </thin"),
         ..answer("Now. <think>", &[call("call_1", "f", json!({}))])
     };
     assert_eq!(outcome(Format::Hermes, &text), expected);
-    assert_eq!(outcome(Format::Hermes, "<think>\n\n</think>\n\nHi"), answer("Hi", &[]));
-    assert_eq!(outcome(Format::Hermes, "<think> no end").reasoning, "no end");
+    assert_eq!(
+        outcome(Format::Hermes, "<think>\n\n</think>\n\nHi"),
+        answer("Hi", &[])
+    );
+    assert_eq!(
+        outcome(Format::Hermes, "<think> no end").reasoning,
+        "no end"
+    );
 }
 
 #[test]
 fn thoughts_may_have_been_opened_by_the_prompt() {
     let (_, outcome) = read_chunks(
         Parser::new(Format::Bare, Thinking::Open),
-        ["\nhm {\n", "</th", "ink>\n{\"name\":\"f\",\"parameters\":{}}"],
+        [
+            "\nhm {\n",
+            "</th",
+            "ink>\n{\"name\":\"f\",\"parameters\":{}}",
+        ],
     );
-    assert_eq!(outcome, Outcome { reasoning: "hm {".into(), ..answer("", &[call("call_1", "f", json!({}))]) });
+    assert_eq!(
+        outcome,
+        Outcome {
+            reasoning: "hm {".into(),
+            ..answer("", &[call("call_1", "f", json!({}))])
+        }
+    );
 }
 
 #[test]
 fn malformed_calls_are_text() {
-    let beginnings =
-        ["", "[]", "{}", "{\"name\": \"f\"}", "{\"arguments\": {}}", "{\"name\": \"\", \"arguments\": {}}"];
+    let beginnings = [
+        "",
+        "[]",
+        "{}",
+        "{\"name\": \"f\"}",
+        "{\"arguments\": {}}",
+        "{\"name\": \"\", \"arguments\": {}}",
+    ];
     let more = [
         "{\"name\": \"f\", \"arguments\": []}",
         "{\"name\": \"f g\", \"arguments\": {}}",
@@ -211,11 +326,20 @@ fn malformed_calls_are_text() {
         "{\"name\": \"f\", \"arguments\": {\"a\": 1",
     ];
     for body in beginnings.iter().chain(&more) {
-        for text in [format!("<tool_call>\n{body}\n</tool_call>"), format!("Hm.\n<tool_call>{body}")] {
+        for text in [
+            format!("<tool_call>\n{body}\n</tool_call>"),
+            format!("Hm.\n<tool_call>{body}"),
+        ] {
             assert!(is_text(Format::Hermes, &text), "{text}");
         }
-        assert!(is_text(Format::MarkedList, &format!("[TOOL_CALLS] [{body}]")), "{body}");
-        assert!(is_text(Format::Generic, &format!("{{\"tool_calls\": [{body}]}}")), "{body}");
+        assert!(
+            is_text(Format::MarkedList, &format!("[TOOL_CALLS] [{body}]")),
+            "{body}"
+        );
+        assert!(
+            is_text(Format::Generic, &format!("{{\"tool_calls\": [{body}]}}")),
+            "{body}"
+        );
     }
 }
 
@@ -223,11 +347,22 @@ fn malformed_calls_are_text() {
 fn a_good_call_after_a_malformed_one_is_a_call() {
     let good = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
     let f = call("call_1", "f", json!({}));
-    for bad in ["<tool_call>", "<tool_call>{\"name\": \"f", "<tool_call>{\"name\": \"f\", oops}</tool_call>"] {
-        assert_eq!(outcome(Format::Hermes, &format!("{bad}\n{good}")), answer(bad, std::slice::from_ref(&f)), "{bad}");
+    for bad in [
+        "<tool_call>",
+        "<tool_call>{\"name\": \"f",
+        "<tool_call>{\"name\": \"f\", oops}</tool_call>",
+    ] {
+        assert_eq!(
+            outcome(Format::Hermes, &format!("{bad}\n{good}")),
+            answer(bad, std::slice::from_ref(&f)),
+            "{bad}"
+        );
     }
     let row = "[TOOL_CALLS]f[TOOL_CALLS]f[ARGS]{}";
-    assert_eq!(outcome(Format::MarkedName, row), answer("[TOOL_CALLS]f", &[call("000000001", "f", json!({}))]));
+    assert_eq!(
+        outcome(Format::MarkedName, row),
+        answer("[TOOL_CALLS]f", &[call("000000001", "f", json!({}))])
+    );
 }
 
 #[test]
@@ -235,13 +370,26 @@ fn a_call_that_was_told_of_too_early_is_taken_back() {
     let text = "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": x}}";
     let (pieces, outcome) = read(Format::Hermes, text);
     let expected = [
-        Piece::CallBegin { index: 0, id: "call_1".into(), name: "f".into() },
-        Piece::CallArguments { index: 0, fragment: "{\"a\": ".into() },
+        Piece::CallBegin {
+            index: 0,
+            id: "call_1".into(),
+            name: "f".into(),
+        },
+        Piece::CallArguments {
+            index: 0,
+            fragment: "{\"a\": ".into(),
+        },
         Piece::CallBroken { index: 0 },
         Piece::Text(text.into()),
     ];
     assert_eq!(pieces, expected);
-    assert_eq!(outcome, Outcome { n_broken: 1, ..answer(text, &[]) });
+    assert_eq!(
+        outcome,
+        Outcome {
+            n_broken: 1,
+            ..answer(text, &[])
+        }
+    );
 }
 
 /// What a parser says of a text that the length limit has cut.
@@ -261,16 +409,45 @@ fn a_call_that_is_cut_is_no_text() {
             "I look. ",
             "<tool_call>\n{\"name\": \"find\", \"arguments\": {\"a\": \"b c\"}}\n</tool_call>",
         ),
-        (Format::MarkedList, "I look. ", "[TOOL_CALLS][{\"name\": \"find\", \"arguments\": {\"a\": \"b c\"}}]"),
-        (Format::MarkedName, "I look. ", "[TOOL_CALLS]find[CALL_ID]abcDEF123[ARGS]{\"a\": \"b c\"}"),
-        (Format::Bare, "", "{\"name\": \"find\", \"parameters\": {\"a\": \"b c\"}}"),
-        (Format::Generic, "", "{\"tool_calls\": [{\"name\": \"find\", \"arguments\": {\"a\": \"b c\"}}]}"),
+        (
+            Format::MarkedList,
+            "I look. ",
+            "[TOOL_CALLS][{\"name\": \"find\", \"arguments\": {\"a\": \"b c\"}}]",
+        ),
+        (
+            Format::MarkedName,
+            "I look. ",
+            "[TOOL_CALLS]find[CALL_ID]abcDEF123[ARGS]{\"a\": \"b c\"}",
+        ),
+        (
+            Format::Bare,
+            "",
+            "{\"name\": \"find\", \"parameters\": {\"a\": \"b c\"}}",
+        ),
+        (
+            Format::Generic,
+            "",
+            "{\"tool_calls\": [{\"name\": \"find\", \"arguments\": {\"a\": \"b c\"}}]}",
+        ),
     ] {
         for n_bytes in 2..call.len() {
             let (pieces, outcome) = read_cut(format, &format!("{head}{}", &call[..n_bytes]));
-            assert_eq!(outcome.text.trim_end(), head.trim_end(), "{format:?}, {}", &call[..n_bytes]);
-            let n_begun = pieces.iter().filter(|piece| matches!(piece, Piece::CallBegin { .. })).count();
-            assert_eq!(n_begun, outcome.n_broken + outcome.calls.len(), "{format:?}, {}", &call[..n_bytes]);
+            assert_eq!(
+                outcome.text.trim_end(),
+                head.trim_end(),
+                "{format:?}, {}",
+                &call[..n_bytes]
+            );
+            let n_begun = pieces
+                .iter()
+                .filter(|piece| matches!(piece, Piece::CallBegin { .. }))
+                .count();
+            assert_eq!(
+                n_begun,
+                outcome.n_broken + outcome.calls.len(),
+                "{format:?}, {}",
+                &call[..n_bytes]
+            );
         }
     }
 }
@@ -284,30 +461,56 @@ fn a_text_that_is_cut_is_there_to_its_end() {
 
 #[test]
 fn ids_go_on_from_those_of_the_conversation_and_never_repeat() {
-    let hermes = Parser::new(Format::Hermes, Thinking::Maybe).after_calls(["call_1", "x", "call_4"]);
+    let hermes =
+        Parser::new(Format::Hermes, Thinking::Maybe).after_calls(["call_1", "x", "call_4"]);
     let two = "<tool_call>{\"name\": \"f\", \"arguments\": {}}".repeat(2);
     let ids = |(_, outcome): (Vec<Piece>, Outcome)| -> Vec<String> {
         outcome.calls.into_iter().map(|call| call.id).collect()
     };
-    assert_eq!(ids(read_chunks(hermes, [two.as_str()])), ["call_5", "call_6"]);
+    assert_eq!(
+        ids(read_chunks(hermes, [two.as_str()])),
+        ["call_5", "call_6"]
+    );
     let row = ["abcDEF123", "abcDEF123", "000000004", "abc", "old456789"]
         .map(|id| format!("[TOOL_CALLS]f[CALL_ID]{id}[ARGS]{{}}"))
         .concat();
     let marked = Parser::new(Format::MarkedName, Thinking::Maybe).after_calls(["old456789"]);
-    let expected = ["abcDEF123", "000000003", "000000004", "000000005", "000000006"];
+    let expected = [
+        "abcDEF123",
+        "000000003",
+        "000000004",
+        "000000005",
+        "000000006",
+    ];
     assert_eq!(ids(read_chunks(marked, [row.as_str()])), expected);
 }
 
 #[test]
 fn a_row_of_calls_has_names_and_ids_that_are_some() {
-    for head in
-        ["f[CALL_ID]a[CALL_ID]b", "f[CALL_ID]a[CALL_ID]", &"f".repeat(129), &format!("f[CALL_ID]{}", "i".repeat(129))]
-    {
-        assert!(is_text(Format::MarkedName, &format!("[TOOL_CALLS]{head}[ARGS]{{}}")), "{head}");
+    for head in [
+        "f[CALL_ID]a[CALL_ID]b",
+        "f[CALL_ID]a[CALL_ID]",
+        &"f".repeat(129),
+        &format!("f[CALL_ID]{}", "i".repeat(129)),
+    ] {
+        assert!(
+            is_text(Format::MarkedName, &format!("[TOOL_CALLS]{head}[ARGS]{{}}")),
+            "{head}"
+        );
     }
-    let longest = format!("[TOOL_CALLS]{}[CALL_ID]{}[ARGS]{{}}", "f".repeat(128), "i".repeat(128));
-    assert_eq!(outcome(Format::MarkedName, &longest).calls[0].name.len(), 128);
-    assert_eq!(outcome(Format::MarkedName, "[TOOL_CALLS]f[CALL_ID][ARGS]{}").calls[0].id, "000000001");
+    let longest = format!(
+        "[TOOL_CALLS]{}[CALL_ID]{}[ARGS]{{}}",
+        "f".repeat(128),
+        "i".repeat(128)
+    );
+    assert_eq!(
+        outcome(Format::MarkedName, &longest).calls[0].name.len(),
+        128
+    );
+    assert_eq!(
+        outcome(Format::MarkedName, "[TOOL_CALLS]f[CALL_ID][ARGS]{}").calls[0].id,
+        "000000001"
+    );
 }
 
 #[test]
@@ -319,26 +522,45 @@ fn a_later_call_that_is_broken_leaves_its_marker_to_those_before_it() {
 
 #[test]
 fn thoughts_that_nobody_expected_are_thoughts() {
-    let (_, outcome) = read_chunks(Parser::new(Format::Hermes, Thinking::Never), ["<think>hm</think>Hi"]);
-    assert_eq!((outcome.reasoning.as_str(), outcome.text.as_str()), ("hm", "Hi"));
+    let (_, outcome) = read_chunks(
+        Parser::new(Format::Hermes, Thinking::Never),
+        ["<think>hm</think>Hi"],
+    );
+    assert_eq!(
+        (outcome.reasoning.as_str(), outcome.text.as_str()),
+        ("hm", "Hi")
+    );
 }
 
-/// Texts of a length in proportion to `n` that would be read over and over by a parser that looks back.
+/// Texts of a length in proportion to `n` that would be read over and over by a parser that looks
+/// back.
 fn hostile(n: usize) -> Vec<(Format, String)> {
     let hermes = [
         "<tool_call>".repeat(n),
         "<tool_call>{\"".repeat(n),
         " ".repeat(10 * n),
-        format!("<tool_call>{{\"name\":\"f\",\"arguments\":{{\"a\":{}", "[".repeat(10 * n)),
+        format!(
+            "<tool_call>{{\"name\":\"f\",\"arguments\":{{\"a\":{}",
+            "[".repeat(10 * n)
+        ),
         format!("<tool_call>{{\"name\":\"{}", "<tool_call>{".repeat(n)),
     ];
-    let taken: String = (0..n).map(|i| format!("[TOOL_CALLS]f[CALL_ID]{:09}[ARGS]{{}}", 2 * i + 2)).collect();
+    let taken: String = (0..n)
+        .map(|i| format!("[TOOL_CALLS]f[CALL_ID]{:09}[ARGS]{{}}", 2 * i + 2))
+        .collect();
     let others = [
         (Format::MarkedList, "[TOOL_CALLS]a[".repeat(n)),
-        (Format::Generic, format!("{{\"response\":\"{}", "\\u0041".repeat(n))),
+        (
+            Format::Generic,
+            format!("{{\"response\":\"{}", "\\u0041".repeat(n)),
+        ),
         (Format::MarkedName, taken),
     ];
-    hermes.map(|text| (Format::Hermes, text)).into_iter().chain(others).collect()
+    hermes
+        .map(|text| (Format::Hermes, text))
+        .into_iter()
+        .chain(others)
+        .collect()
 }
 
 /// The least of three measurements.
@@ -442,14 +664,25 @@ fn output() -> impl Strategy<Value = String> {
 
 /// `text` cut at characters.
 fn chunks<'a>(text: &'a str, cuts: &[prop::sample::Index]) -> Vec<&'a str> {
-    let bounds: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
-    let mut at: Vec<usize> = cuts.iter().map(|cut| bounds[cut.index(bounds.len())]).chain([0, text.len()]).collect();
+    let bounds: Vec<usize> = text
+        .char_indices()
+        .map(|(at, _)| at)
+        .chain([text.len()])
+        .collect();
+    let mut at: Vec<usize> = cuts
+        .iter()
+        .map(|cut| bounds[cut.index(bounds.len())])
+        .chain([0, text.len()])
+        .collect();
     at.sort_unstable();
     at.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect()
 }
 
 fn is_name(text: &str) -> bool {
-    (1..=128).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
+    (1..=128).contains(&text.len())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
 }
 
 /// The characters of a text that are not JSON's white space.
@@ -457,10 +690,14 @@ fn solid(text: &str) -> String {
     text.chars().filter(|c| !" \t\r\n".contains(*c)).collect()
 }
 
-/// Whether pieces stand in a text in their order, with nothing around them but markers, frames of calls and white
-/// space.
+/// Whether pieces stand in a text in their order, with nothing around them but markers, frames of
+/// calls and white space.
 fn is_accounted_for(text: &str, pieces: &[Piece], calls: &[ToolCall]) -> bool {
-    let broken = |i: usize| pieces.iter().any(|piece| *piece == Piece::CallBroken { index: i });
+    let broken = |i: usize| {
+        pieces
+            .iter()
+            .any(|piece| *piece == Piece::CallBroken { index: i })
+    };
     let given: Vec<String> = pieces
         .iter()
         .filter_map(|piece| match piece {
@@ -476,27 +713,63 @@ fn is_accounted_for(text: &str, pieces: &[Piece], calls: &[ToolCall]) -> bool {
 
 /// Whether texts stand in another one with nothing but `words` around them.
 fn stand(rest: &str, given: &[String], words: &[String]) -> bool {
-    let is_frame = |text: &str| words.iter().fold(text.to_owned(), |left, word| left.replace(word, "")).is_empty();
-    let Some((first, more)) = given.split_first() else { return is_frame(rest) };
-    let mut places = rest.char_indices().map(|(at, _)| at).filter(|&at| rest[at..].starts_with(first));
+    let is_frame = |text: &str| {
+        words
+            .iter()
+            .fold(text.to_owned(), |left, word| left.replace(word, ""))
+            .is_empty()
+    };
+    let Some((first, more)) = given.split_first() else {
+        return is_frame(rest);
+    };
+    let mut places = rest
+        .char_indices()
+        .map(|(at, _)| at)
+        .filter(|&at| rest[at..].starts_with(first));
     places.any(|at| is_frame(&rest[..at]) && stand(&rest[at + first.len()..], more, words))
 }
 
 /// What the model wanted as ids; a call may have got another one.
 fn wanted_ids(text: &str) -> impl Iterator<Item = String> {
-    let behind = ["[CALL_ID]", "\"id\":\""].into_iter().flat_map(|mark| text.split(mark).skip(1));
+    let behind = ["[CALL_ID]", "\"id\":\""]
+        .into_iter()
+        .flat_map(|mark| text.split(mark).skip(1));
     behind
-        .map(|rest| rest.chars().take_while(|&c| is_name(&c.to_string())).collect())
+        .map(|rest| {
+            rest.chars()
+                .take_while(|&c| is_name(&c.to_string()))
+                .collect()
+        })
         .filter(|id: &String| !id.is_empty())
 }
 
 /// What may stand around in a text, longest first.
 fn frame_words(text: &str, calls: &[ToolCall]) -> Vec<String> {
-    let markers = Format::ALL.iter().flat_map(|format| format.markers()).map(|marker| marker.to_string());
-    let names = calls.iter().map(|call| call.name.clone()).chain(wanted_ids(text));
-    let keys = ["arguments", "parameters", "type", "function", "name", "id", "tool_calls"].map(str::to_owned);
+    let markers = Format::ALL
+        .iter()
+        .flat_map(|format| format.markers())
+        .map(|marker| marker.to_string());
+    let names = calls
+        .iter()
+        .map(|call| call.name.clone())
+        .chain(wanted_ids(text));
+    let keys = [
+        "arguments",
+        "parameters",
+        "type",
+        "function",
+        "name",
+        "id",
+        "tool_calls",
+    ]
+    .map(str::to_owned);
     let brackets = "{}[],:;\"".chars().map(String::from);
-    let mut words: Vec<String> = markers.chain(names).chain(keys).chain(brackets).map(|word| solid(&word)).collect();
+    let mut words: Vec<String> = markers
+        .chain(names)
+        .chain(keys)
+        .chain(brackets)
+        .map(|word| solid(&word))
+        .collect();
     words.sort_by_key(|word| std::cmp::Reverse(word.len()));
     words
 }

@@ -1,5 +1,6 @@
-//! The grammars of tool calls, in the library that they are written for: what they let through, that it is read back as
-//! it was meant, and that whoever follows them at random makes only valid calls.
+//! The grammars of tool calls, in the library that they are written for: what they let through,
+//! that it is read back as it was meant, and that whoever follows them at random makes only valid
+//! calls.
 #![cfg(feature = "chat")]
 
 use std::{collections::HashMap, sync::Arc};
@@ -17,8 +18,16 @@ use llguidance::{
 use serde_json::json;
 
 /// Markers that a vocabulary may have as control tokens.
-const CONTROL: [&str; 8] =
-    ["<tool_call>", "</tool_call>", "<think>", "</think>", "[TOOL_CALLS]", "[ARGS]", "<|python_tag|>", "<|other|>"];
+const CONTROL: [&str; 8] = [
+    "<tool_call>",
+    "</tool_call>",
+    "<think>",
+    "</think>",
+    "[TOOL_CALLS]",
+    "[ARGS]",
+    "<|python_tag|>",
+    "<|other|>",
+];
 /// Longer tokens, some of them across the border of a marker.
 const WORDS: [&str; 22] = [
     "<tool",
@@ -46,7 +55,8 @@ const WORDS: [&str; 22] = [
 ];
 const EOS: u32 = 256;
 
-/// A vocabulary of bytes, an end, and longer tokens; the markers are control tokens, or text like any other.
+/// A vocabulary of bytes, an end, and longer tokens; the markers are control tokens, or text like
+/// any other.
 struct Vocabulary {
     factory: ParserFactory,
     tokens: Vec<String>,
@@ -58,7 +68,9 @@ impl Vocabulary {
         let mut tokens: Vec<String> = WORDS.map(str::to_owned).to_vec();
         let n_text = tokens.len();
         tokens.extend(CONTROL.map(str::to_owned));
-        let bytes = (0..=255u8).map(|byte| vec![byte]).chain([b"\xff<eos>".to_vec()]);
+        let bytes = (0..=255u8)
+            .map(|byte| vec![byte])
+            .chain([b"\xff<eos>".to_vec()]);
         let words = tokens.iter().enumerate().map(|(i, word)| match i < n_text {
             true => word.clone().into_bytes(),
             false => [b"\xff", word.as_bytes()].concat(),
@@ -67,7 +79,11 @@ impl Vocabulary {
         let trie = TokTrie::from(&TokRxInfo::new(all.len() as u32, EOS), &all);
         let env: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
         let factory = ParserFactory::new(&env, InferenceCapabilities::default(), &[]).unwrap();
-        Self { factory, tokens, n_text }
+        Self {
+            factory,
+            tokens,
+            n_text,
+        }
     }
 
     fn control_id(&self, marker: &str) -> Option<u32> {
@@ -76,17 +92,20 @@ impl Vocabulary {
     }
 
     fn matcher(&self, lark: &str) -> Matcher {
-        let parser = self.factory.create_parser(TopLevelGrammar::from_lark(lark.to_owned()));
+        let parser = self
+            .factory
+            .create_parser(TopLevelGrammar::from_lark(lark.to_owned()));
         Matcher::new(Ok(parser.unwrap_or_else(|error| panic!("{error}\n{lark}"))))
     }
 
-    /// Whether a text is a whole output, written with bytes and, if they are `control`, with tokens for markers.
+    /// Whether a text is a whole output, written with bytes and, if they are `control`, with tokens
+    /// for markers.
     fn accepts(&self, lark: &str, text: &str, control: bool) -> bool {
         let mut matcher = self.matcher(lark);
-        let follows = self
-            .ids(text, control)
-            .into_iter()
-            .all(|id| matcher.compute_mask_or_eos().unwrap().is_allowed(id) && matcher.consume_token(id).is_ok());
+        let follows = self.ids(text, control).into_iter().all(|id| {
+            matcher.compute_mask_or_eos().unwrap().is_allowed(id)
+                && matcher.consume_token(id).is_ok()
+        });
         follows && matcher.is_accepting().unwrap()
     }
 
@@ -94,7 +113,9 @@ impl Vocabulary {
         let mut ids = Vec::new();
         let mut rest = text;
         while let Some(byte) = rest.bytes().next() {
-            let marker = CONTROL.iter().find(|marker| control && rest.starts_with(**marker));
+            let marker = CONTROL
+                .iter()
+                .find(|marker| control && rest.starts_with(**marker));
             ids.push(marker.map_or(byte.into(), |marker| self.control_id(marker).unwrap()));
             rest = match marker {
                 Some(marker) => &rest[marker.len()..],
@@ -144,7 +165,9 @@ impl Judge {
         let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
         let by_tool = tools.definitions().iter().map(|definition| {
             let name = definition["function"]["name"].as_str().unwrap().to_owned();
-            compiler.add_resource(&name, definition["function"]["parameters"].clone()).unwrap();
+            compiler
+                .add_resource(&name, definition["function"]["parameters"].clone())
+                .unwrap();
             let index = compiler.compile(&name, &mut schemas).unwrap();
             (name, index)
         });
@@ -168,27 +191,50 @@ fn finished(mut parser: Parser, text: &str) -> Outcome {
 }
 
 fn rules<'a>(format: Format, tools: &'a ToolSet, choice: &'a ToolChoice) -> Rules<'a> {
-    Rules { format, tools, choice, parallel: true, thinking: Thinking::Never, reply: None }
+    Rules {
+        format,
+        tools,
+        choice,
+        parallel: true,
+        thinking: Thinking::Never,
+        reply: None,
+    }
 }
 
 /// As models write a call, and two calls in a row.
 fn samples(format: Format) -> [String; 2] {
     let hermes = |call: &str| format!("<tool_call>\n{call}\n</tool_call>");
-    let with = |key: &str, name: &str, args: &str| format!("{{\"name\": \"{name}\", \"{key}\": {args}}}");
+    let with =
+        |key: &str, name: &str, args: &str| format!("{{\"name\": \"{name}\", \"{key}\": {args}}}");
     let (weather, get) = ("{\"city\": \"Kyiv \\\"}\", \"unit\": \"C\"}", "{\"n\": 7}");
-    let (a, b) = (with("arguments", "get_weather", weather), with("arguments", "get", get));
+    let (a, b) = (
+        with("arguments", "get_weather", weather),
+        with("arguments", "get", get),
+    );
     match format {
         Format::Hermes => [hermes(&a), format!("{}\n{}", hermes(&a), hermes(&b))],
         Format::Bare => {
-            let (a, b) = (with("parameters", "get_weather", weather), with("parameters", "get", get));
+            let (a, b) = (
+                with("parameters", "get_weather", weather),
+                with("parameters", "get", get),
+            );
             [a.clone(), format!("{a}; {b}")]
         }
-        Format::MarkedList => [format!("[TOOL_CALLS] [{a}]"), format!("[TOOL_CALLS] [{a}, {b}]")],
+        Format::MarkedList => [
+            format!("[TOOL_CALLS] [{a}]"),
+            format!("[TOOL_CALLS] [{a}, {b}]"),
+        ],
         Format::MarkedName => {
-            let (a, b) = (format!("[TOOL_CALLS]get_weather[ARGS]{weather}"), format!("[TOOL_CALLS]get[ARGS]{get}"));
+            let (a, b) = (
+                format!("[TOOL_CALLS]get_weather[ARGS]{weather}"),
+                format!("[TOOL_CALLS]get[ARGS]{get}"),
+            );
             [a.clone(), a + &b]
         }
-        _ => [format!("{{\"tool_calls\": [{a}]}}"), format!("{{\"tool_calls\": [{a}, {b}]}}")],
+        _ => [
+            format!("{{\"tool_calls\": [{a}]}}"),
+            format!("{{\"tool_calls\": [{a}, {b}]}}"),
+        ],
     }
 }
 
@@ -203,29 +249,63 @@ fn each(mut check: impl FnMut(&Vocabulary, Format, bool)) {
 }
 
 fn grammar(vocabulary: &Vocabulary, rules: &Rules<'_>, control: bool) -> String {
-    rules.grammar(&|marker| vocabulary.control_id(marker).filter(|_| control)).unwrap().expect("a tool can be called")
+    rules
+        .grammar(&|marker| vocabulary.control_id(marker).filter(|_| control))
+        .unwrap()
+        .expect("a tool can be called")
 }
 
 #[test]
 fn calls_are_let_through_as_models_write_them_and_read_back() {
-    let (tools, choices) = (tools(), [ToolChoice::Auto, ToolChoice::Required, ToolChoice::Named("get_weather".into())]);
+    let (tools, choices) = (
+        tools(),
+        [
+            ToolChoice::Auto,
+            ToolChoice::Required,
+            ToolChoice::Named("get_weather".into()),
+        ],
+    );
     each(|vocabulary, format, control| {
         let [one, two] = samples(format);
         for choice in &choices {
             let lark = grammar(vocabulary, &rules(format, &tools, choice), control);
             assert!(vocabulary.accepts(&lark, &one, control), "{one}\n{lark}");
             let may_repeat = format != Format::Bare && !matches!(choice, ToolChoice::Named(_));
-            assert_eq!(vocabulary.accepts(&lark, &two, control), may_repeat, "{two}\n{lark}");
-            let single = grammar(vocabulary, &Rules { parallel: false, ..rules(format, &tools, choice) }, control);
+            assert_eq!(
+                vocabulary.accepts(&lark, &two, control),
+                may_repeat,
+                "{two}\n{lark}"
+            );
+            let single = grammar(
+                vocabulary,
+                &Rules {
+                    parallel: false,
+                    ..rules(format, &tools, choice)
+                },
+                control,
+            );
             assert!(
-                vocabulary.accepts(&single, &one, control) && !vocabulary.accepts(&single, &two, control),
+                vocabulary.accepts(&single, &one, control)
+                    && !vocabulary.accepts(&single, &two, control),
                 "{single}"
             );
         }
         let outcome = read(format, Thinking::Never, &two);
-        let names: Vec<&str> = outcome.calls.iter().map(|call| call.name.as_str()).collect();
-        assert_eq!((names, outcome.text.as_str()), (vec!["get_weather", "get"], ""));
-        assert!(outcome.calls.iter().all(|call| Judge::new(&tools).accepts(call)));
+        let names: Vec<&str> = outcome
+            .calls
+            .iter()
+            .map(|call| call.name.as_str())
+            .collect();
+        assert_eq!(
+            (names, outcome.text.as_str()),
+            (vec!["get_weather", "get"], "")
+        );
+        assert!(
+            outcome
+                .calls
+                .iter()
+                .all(|call| Judge::new(&tools).accepts(call))
+        );
     });
 }
 
@@ -235,21 +315,40 @@ fn text_is_let_through_where_it_may_be_and_cannot_begin_a_call() {
     each(|vocabulary, format, control| {
         let [one, _] = samples(format);
         let accepts = |choice: &ToolChoice, text: &str| {
-            vocabulary.accepts(&grammar(vocabulary, &rules(format, &tools, choice), control), text, control)
+            vocabulary.accepts(
+                &grammar(vocabulary, &rules(format, &tools, choice), control),
+                text,
+                control,
+            )
         };
         let texts = ["Hello.\n\n日本", "", "a < b [TOOL <tool_", "{\"a\": [1]}"];
         for text in texts {
-            assert_eq!(accepts(&ToolChoice::Auto, text), format != Format::Generic, "{format:?} {text}");
+            assert_eq!(
+                accepts(&ToolChoice::Auto, text),
+                format != Format::Generic,
+                "{format:?} {text}"
+            );
             assert!(!accepts(&ToolChoice::Required, text), "{format:?} {text}");
         }
         // Half a call, from behind its marker, or its key.
-        let n = one.find("\"get_weather").unwrap_or(one.find("get_").unwrap());
+        let n = one
+            .find("\"get_weather")
+            .unwrap_or(one.find("get_").unwrap());
         assert!(!accepts(&ToolChoice::Auto, &one[..n]), "{format:?}");
-        assert!(!accepts(&ToolChoice::Auto, &one.replace("get_weather", "get_wether")), "{format:?}");
+        assert!(
+            !accepts(&ToolChoice::Auto, &one.replace("get_weather", "get_wether")),
+            "{format:?}"
+        );
         assert!(!accepts(&ToolChoice::Auto, &format!("{one} and more")));
-        let may_follow_text = matches!(format, Format::Hermes | Format::MarkedList | Format::MarkedName);
+        let may_follow_text = matches!(
+            format,
+            Format::Hermes | Format::MarkedList | Format::MarkedName
+        );
         let is_text = format == Format::Bare;
-        assert_eq!(accepts(&ToolChoice::Auto, &format!("I look.\n{one}")), may_follow_text || is_text);
+        assert_eq!(
+            accepts(&ToolChoice::Auto, &format!("I look.\n{one}")),
+            may_follow_text || is_text
+        );
     });
 }
 
@@ -258,15 +357,32 @@ fn arguments_belong_to_their_tool_and_have_at_most_one_space() {
     let tools = tools();
     each(|vocabulary, format, control| {
         let [one, _] = samples(format);
-        let lark = grammar(vocabulary, &rules(format, &tools, &ToolChoice::Required), control);
+        let lark = grammar(
+            vocabulary,
+            &rules(format, &tools, &ToolChoice::Required),
+            control,
+        );
         let other_tool = one.replace("get_weather", "get");
         let other_field = one.replace("unit", "town");
         let other_value = one.replace("\"C\"", "\"K\"");
         let no_city = one.replace("\"city\": \"Kyiv \\\"}\", ", "");
-        for text in [other_tool, other_field, other_value, no_city, one.replace("\"city\": ", "\"city\":  ")] {
+        for text in [
+            other_tool,
+            other_field,
+            other_value,
+            no_city,
+            one.replace("\"city\": ", "\"city\":  "),
+        ] {
             assert!(!vocabulary.accepts(&lark, &text, control), "{text}");
         }
-        assert!(vocabulary.accepts(&lark, &one.replace("\": ", "\":").replace("\", \"", "\",\""), control), "{one}");
+        assert!(
+            vocabulary.accepts(
+                &lark,
+                &one.replace("\": ", "\":").replace("\", \"", "\",\""),
+                control
+            ),
+            "{one}"
+        );
     });
 }
 
@@ -275,19 +391,44 @@ fn thoughts_stand_in_front_where_they_may() {
     let (tools, call) = (tools(), |format| samples(format)[0].clone());
     each(|vocabulary, format, control| {
         let accepts = |choice: &ToolChoice, thinking: Thinking, text: &str| {
-            let rules = Rules { thinking, ..rules(format, &tools, choice) };
+            let rules = Rules {
+                thinking,
+                ..rules(format, &tools, choice)
+            };
             vocabulary.accepts(&grammar(vocabulary, &rules, control), text, control)
         };
         let rest = format!("\nhm {{\"name\" [TOOL\n</think>\n\n{}", call(format));
         let thought = format!("<think>{rest}");
-        for choice in [ToolChoice::Auto, ToolChoice::Required, ToolChoice::Named("get_weather".into())] {
-            assert!(accepts(&choice, Thinking::Maybe, &thought), "{format:?} {choice:?} {control}");
-            assert!(accepts(&choice, Thinking::Maybe, &call(format)), "{format:?} {choice:?} {control}");
-            assert!(accepts(&choice, Thinking::Open, &rest), "{format:?} {choice:?} {control}");
-            assert!(!accepts(&choice, Thinking::Open, &call(format)), "{format:?} {choice:?} {control}");
-            assert!(!accepts(&choice, Thinking::Never, &thought), "{format:?} {choice:?} {control}");
+        for choice in [
+            ToolChoice::Auto,
+            ToolChoice::Required,
+            ToolChoice::Named("get_weather".into()),
+        ] {
+            assert!(
+                accepts(&choice, Thinking::Maybe, &thought),
+                "{format:?} {choice:?} {control}"
+            );
+            assert!(
+                accepts(&choice, Thinking::Maybe, &call(format)),
+                "{format:?} {choice:?} {control}"
+            );
+            assert!(
+                accepts(&choice, Thinking::Open, &rest),
+                "{format:?} {choice:?} {control}"
+            );
+            assert!(
+                !accepts(&choice, Thinking::Open, &call(format)),
+                "{format:?} {choice:?} {control}"
+            );
+            assert!(
+                !accepts(&choice, Thinking::Never, &thought),
+                "{format:?} {choice:?} {control}"
+            );
         }
-        assert_eq!(read(format, Thinking::Maybe, &thought).reasoning, "hm {\"name\" [TOOL");
+        assert_eq!(
+            read(format, Thinking::Maybe, &thought).reasoning,
+            "hm {\"name\" [TOOL"
+        );
         assert_eq!(read(format, Thinking::Open, &rest).calls.len(), 1);
     });
 }
@@ -295,8 +436,14 @@ fn thoughts_stand_in_front_where_they_may() {
 #[test]
 fn a_call_of_mistral_may_have_an_id_of_nine_characters() {
     let (vocabulary, tools) = (Vocabulary::new(), tools());
-    let lark = grammar(&vocabulary, &rules(Format::MarkedList, &tools, &ToolChoice::Auto), false);
-    let with = |id: &str| format!("[TOOL_CALLS] [{{\"name\": \"now\", \"arguments\": {{}}, \"id\": \"{id}\"}}]");
+    let lark = grammar(
+        &vocabulary,
+        &rules(Format::MarkedList, &tools, &ToolChoice::Auto),
+        false,
+    );
+    let with = |id: &str| {
+        format!("[TOOL_CALLS] [{{\"name\": \"now\", \"arguments\": {{}}, \"id\": \"{id}\"}}]")
+    };
     assert!(vocabulary.accepts(&lark, &with("abcDEF123"), false));
     assert!(!vocabulary.accepts(&lark, &with("abcDEF12"), false));
     assert!(!vocabulary.accepts(&lark, &with("abcDEF12-"), false));
@@ -307,7 +454,11 @@ fn a_python_tag_may_stand_in_front_where_the_vocabulary_has_one() {
     let (vocabulary, tools) = (Vocabulary::new(), tools());
     let tagged = format!("<|python_tag|>{}", samples(Format::Bare)[0]);
     let accepts = |control| {
-        let lark = grammar(&vocabulary, &rules(Format::Bare, &tools, &ToolChoice::Auto), control);
+        let lark = grammar(
+            &vocabulary,
+            &rules(Format::Bare, &tools, &ToolChoice::Auto),
+            control,
+        );
         vocabulary.accepts(&lark, &tagged, control)
     };
     assert!(accepts(true) && !accepts(false));
@@ -316,7 +467,11 @@ fn a_python_tag_may_stand_in_front_where_the_vocabulary_has_one() {
 #[test]
 fn whatever_order_a_parser_reads_is_no_text_for_a_grammar() {
     let (vocabulary, tools) = (Vocabulary::new(), tools());
-    let lark = grammar(&vocabulary, &rules(Format::Bare, &tools, &ToolChoice::Auto), false);
+    let lark = grammar(
+        &vocabulary,
+        &rules(Format::Bare, &tools, &ToolChoice::Auto),
+        false,
+    );
     let texts = [
         "{\"parameters\": {}, \"name\": \"now\"}",
         "{\"arguments\": {}, \"name\": \"now\"}",
@@ -324,7 +479,11 @@ fn whatever_order_a_parser_reads_is_no_text_for_a_grammar() {
         "\t{ \"name\": \"now\", \"parameters\": {\"no\": 1}}",
     ];
     for text in texts {
-        assert_eq!(read(Format::Bare, Thinking::Never, text).calls.len(), 1, "{text}");
+        assert_eq!(
+            read(Format::Bare, Thinking::Never, text).calls.len(),
+            1,
+            "{text}"
+        );
         assert!(!vocabulary.accepts(&lark, text, false), "{text}");
     }
     let escaped = "{\"\\u006eame\": \"now\", \"parameters\": {}}";
@@ -335,24 +494,52 @@ fn whatever_order_a_parser_reads_is_no_text_for_a_grammar() {
 #[test]
 fn a_tool_that_is_not_there_is_an_error() {
     let (tools, none) = (tools(), ToolSet::default());
-    let error =
-        |tools: &ToolSet, choice: ToolChoice| rules(Format::Hermes, tools, &choice).grammar(&|_| None).unwrap_err();
+    let error = |tools: &ToolSet, choice: ToolChoice| {
+        rules(Format::Hermes, tools, &choice)
+            .grammar(&|_| None)
+            .unwrap_err()
+    };
     let message = error(&tools, ToolChoice::Named("f".into())).to_string();
-    assert_eq!(message, "there is no tool \"f\", only get_weather, get, a.b-c, now, open");
+    assert_eq!(
+        message,
+        "there is no tool \"f\", only get_weather, get, a.b-c, now, open"
+    );
     assert_eq!(error(&none, ToolChoice::Required), ToolError::NoTools);
-    assert_eq!(error(&none, ToolChoice::Named("f".into())), ToolError::NoTools);
+    assert_eq!(
+        error(&none, ToolChoice::Named("f".into())),
+        ToolError::NoTools
+    );
 }
 
 #[test]
 fn where_nothing_can_be_called_nothing_is_held_to_anything_or_read_as_a_call() {
     let (tools, none) = (tools(), ToolSet::default());
     for format in Format::ALL {
-        for (tools, choice) in [(&none, ToolChoice::Auto), (&none, ToolChoice::None), (&tools, ToolChoice::None)] {
-            let rules = Rules { thinking: Thinking::Maybe, ..rules(format, tools, &choice) };
+        for (tools, choice) in [
+            (&none, ToolChoice::Auto),
+            (&none, ToolChoice::None),
+            (&tools, ToolChoice::None),
+        ] {
+            let rules = Rules {
+                thinking: Thinking::Maybe,
+                ..rules(format, tools, &choice)
+            };
             assert_eq!(rules.grammar(&|_| Some(1)).unwrap(), None);
-            for text in [&samples(format)[0], "{\"name\": \"Ann\"}", "{\"tool_calls\": []}", "a <tool_call> b\n"] {
-                let expected = Outcome { reasoning: "hm".into(), text: text.into(), ..Outcome::default() };
-                assert_eq!(finished(rules.parser(), &format!("<think>hm</think>{text}")), expected);
+            for text in [
+                &samples(format)[0],
+                "{\"name\": \"Ann\"}",
+                "{\"tool_calls\": []}",
+                "a <tool_call> b\n",
+            ] {
+                let expected = Outcome {
+                    reasoning: "hm".into(),
+                    text: text.into(),
+                    ..Outcome::default()
+                };
+                assert_eq!(
+                    finished(rules.parser(), &format!("<think>hm</think>{text}")),
+                    expected
+                );
                 assert_eq!(finished(rules.parser(), text).text, text);
             }
         }
@@ -362,7 +549,8 @@ fn where_nothing_can_be_called_nothing_is_held_to_anything_or_read_as_a_call() {
 #[test]
 fn a_reply_is_read_where_the_model_was_told_to_write_one() {
     let (tools, none, reply) = (tools(), ToolSet::default(), "{\"response\": \"a\\nb\"}");
-    let read = |format, tools| finished(rules(format, tools, &ToolChoice::None).parser(), reply).text;
+    let read =
+        |format, tools| finished(rules(format, tools, &ToolChoice::None).parser(), reply).text;
     assert_eq!(read(Format::Generic, &tools), "a\nb");
     assert_eq!(read(Format::Generic, &none), reply);
     assert_eq!(read(Format::Hermes, &tools), reply);
@@ -377,7 +565,11 @@ fn a_call_of_llama_may_say_that_it_is_one_and_other_objects_with_a_type_are_text
         "{ \"type\":\"function\",\"name\":\"now\",\"parameters\":{}}",
     ] {
         assert!(vocabulary.accepts(&lark, call, false), "{call}");
-        assert_eq!(read(Format::Bare, Thinking::Never, call).calls.len(), 1, "{call}");
+        assert_eq!(
+            read(Format::Bare, Thinking::Never, call).calls.len(),
+            1,
+            "{call}"
+        );
     }
     for text in [
         "{\"type\": \"object\"}",
@@ -395,7 +587,11 @@ fn a_call_of_llama_may_say_that_it_is_one_and_other_objects_with_a_type_are_text
 #[test]
 fn a_name_cannot_be_written_a_second_time_in_another_way() {
     let (vocabulary, tools) = (Vocabulary::new(), tools());
-    let lark = grammar(&vocabulary, &rules(Format::Bare, &tools, &ToolChoice::Required), false);
+    let lark = grammar(
+        &vocabulary,
+        &rules(Format::Bare, &tools, &ToolChoice::Required),
+        false,
+    );
     let call = |o: &str| format!("{{\"name\": \"open\", \"parameters\": {{\"o\": {o}}}}}");
     let accepts = |o: &str| vocabulary.accepts(&lark, &call(o), false);
     assert!(accepts("{\"n\": 1, \"m\": \"x\"}"));
@@ -405,10 +601,18 @@ fn a_name_cannot_be_written_a_second_time_in_another_way() {
 #[test]
 fn a_tool_whose_schema_is_refused_can_be_found() {
     let bad = r#"{"properties": {"a": {"oneOf": [{}, {"type": "null"}]}}}"#;
-    let text = format!(r#"[{{"name": "good"}}, {{"name": "bad", "strict": true, "parameters": {bad}}}]"#);
+    let text =
+        format!(r#"[{{"name": "good"}}, {{"name": "bad", "strict": true, "parameters": {bad}}}]"#);
     let (vocabulary, tools) = (Vocabulary::new(), ToolSet::parse(&text).unwrap());
-    let compiles = |lark: String| vocabulary.factory.create_parser(TopLevelGrammar::from_lark(lark)).is_ok();
-    let found: Vec<(&str, bool)> = Rules::arguments(&tools).map(|(name, lark)| (name, compiles(lark))).collect();
+    let compiles = |lark: String| {
+        vocabulary
+            .factory
+            .create_parser(TopLevelGrammar::from_lark(lark))
+            .is_ok()
+    };
+    let found: Vec<(&str, bool)> = Rules::arguments(&tools)
+        .map(|(name, lark)| (name, compiles(lark)))
+        .collect();
     assert_eq!(found, [("good", true), ("bad", false)]);
 }
 
@@ -433,7 +637,11 @@ impl Random {
             _ => 1,
         };
         let mut left = self.next() % allowed.iter().map(|&id| weight(id)).sum::<u64>();
-        let found = allowed.iter().find(|&&id| left.checked_sub(weight(id)).inspect(|n| left = *n).is_none());
+        let found = allowed.iter().find(|&&id| {
+            left.checked_sub(weight(id))
+                .inspect(|n| left = *n)
+                .is_none()
+        });
         *found.expect("the number is less than the sum")
     }
 }
@@ -460,16 +668,32 @@ fn walk(vocabulary: &Vocabulary, lark: &str, random: &mut Random) -> (Vec<u8>, b
 fn check(rules: &Rules<'_>, judge: &Judge, text: &str, is_whole: bool) -> Outcome {
     let outcome = finished(rules.parser(), text);
     let context = || format!("{rules:?}\n{text:?}\n{outcome:?}");
-    assert!(outcome.calls.iter().all(|call| judge.accepts(call)), "{}", context());
+    assert!(
+        outcome.calls.iter().all(|call| judge.accepts(call)),
+        "{}",
+        context()
+    );
     let n = outcome.calls.len();
     if let ToolChoice::Named(name) = rules.choice {
-        assert!(outcome.calls.iter().all(|call| call.name == *name), "{}", context());
+        assert!(
+            outcome.calls.iter().all(|call| call.name == *name),
+            "{}",
+            context()
+        );
     }
-    assert!(n <= 1 || rules.parallel && !matches!(rules.choice, ToolChoice::Named(_)), "{}", context());
+    assert!(
+        n <= 1 || rules.parallel && !matches!(rules.choice, ToolChoice::Named(_)),
+        "{}",
+        context()
+    );
     if is_whole {
         assert_eq!(outcome.n_broken, 0, "{}", context());
         let must_call = matches!(rules.choice, ToolChoice::Required | ToolChoice::Named(_));
-        assert!(!must_call || n > 0 && outcome.text.is_empty(), "{}", context());
+        assert!(
+            !must_call || n > 0 && outcome.text.is_empty(),
+            "{}",
+            context()
+        );
     }
     outcome
 }
@@ -478,13 +702,21 @@ fn check(rules: &Rules<'_>, judge: &Judge, text: &str, is_whole: bool) -> Outcom
 fn whoever_follows_a_grammar_at_random_makes_only_valid_calls() {
     let tools = tools();
     let names = ["a.b-c", "open"].map(|name| ToolChoice::Named(name.into()));
-    let choices: Vec<ToolChoice> = [ToolChoice::Auto, ToolChoice::Required].into_iter().chain(names).collect();
+    let choices: Vec<ToolChoice> = [ToolChoice::Auto, ToolChoice::Required]
+        .into_iter()
+        .chain(names)
+        .collect();
     let judge = Judge::new(&tools);
-    let (mut random, mut n_finished, mut n_calls, mut n_thoughts, mut n_texts) = (Random(1), 0, 0, 0, 0);
+    let (mut random, mut n_finished, mut n_calls, mut n_thoughts, mut n_texts) =
+        (Random(1), 0, 0, 0, 0);
     each(|vocabulary, format, control| {
         for choice in &choices {
             for thinking in [Thinking::Never, Thinking::Maybe, Thinking::Open] {
-                let rules = Rules { parallel: random.next() % 4 > 0, thinking, ..rules(format, &tools, choice) };
+                let rules = Rules {
+                    parallel: random.next() % 4 > 0,
+                    thinking,
+                    ..rules(format, &tools, choice)
+                };
                 let lark = grammar(vocabulary, &rules, control);
                 for _ in 0..10 {
                     let (bytes, finished) = walk(vocabulary, &lark, &mut random);
@@ -497,8 +729,13 @@ fn whoever_follows_a_grammar_at_random_makes_only_valid_calls() {
             }
         }
     });
-    println!("{n_finished} finished of 1200, {n_calls} calls, {n_thoughts} thoughts, {n_texts} texts");
-    assert!(n_finished > 400 && n_calls > 300 && n_thoughts > 200 && n_texts > 200, "the walks lead nowhere");
+    println!(
+        "{n_finished} finished of 1200, {n_calls} calls, {n_thoughts} thoughts, {n_texts} texts"
+    );
+    assert!(
+        n_finished > 400 && n_calls > 300 && n_thoughts > 200 && n_texts > 200,
+        "the walks lead nowhere"
+    );
 }
 
 #[test]
@@ -506,9 +743,15 @@ fn an_answer_is_calls_or_a_text_of_its_constraint() {
     let (tools, choice) = (tools(), ToolChoice::Auto);
     let schema = json!({"type": "object", "properties": {"name": {"$ref": "#/$defs/s"}, "n": {"type": "integer"}},
         "required": ["name", "n"], "additionalProperties": false, "$defs": {"s": {"type": "string"}}});
-    for constraint in [Constraint::Schema(schema.to_string()), Constraint::JsonObject] {
+    for constraint in [
+        Constraint::Schema(schema.to_string()),
+        Constraint::JsonObject,
+    ] {
         each(|vocabulary, format, control| {
-            let rules = Rules { reply: Some(&constraint), ..rules(format, &tools, &choice) };
+            let rules = Rules {
+                reply: Some(&constraint),
+                ..rules(format, &tools, &choice)
+            };
             let lark = grammar(vocabulary, &rules, control);
             let accepts = |text: &str| vocabulary.accepts(&lark, text, control);
             let [one, _] = samples(format);
@@ -517,19 +760,48 @@ fn an_answer_is_calls_or_a_text_of_its_constraint() {
                 Format::Generic => format!("{{\"response\": {reply}}}"),
                 _ => reply.to_owned(),
             };
-            assert!(accepts(&written(reply)) && accepts(&one), "{format:?} {control}\n{lark}");
-            for other in ["Hello.", "", "7", "[]", &written("{\"name\": \"a\", \"n\": 7"), &format!("a{one}")] {
+            assert!(
+                accepts(&written(reply)) && accepts(&one),
+                "{format:?} {control}\n{lark}"
+            );
+            for other in [
+                "Hello.",
+                "",
+                "7",
+                "[]",
+                &written("{\"name\": \"a\", \"n\": 7"),
+                &format!("a{one}"),
+            ] {
                 assert!(!accepts(other), "{format:?} {control} {other}\n{lark}");
             }
-            assert!(!accepts(&one.replace("get_weather", "get_wether")), "{format:?} {control}\n{lark}");
-            assert!(!accepts(&one.replace("city", "town")), "{format:?} {control}\n{lark}");
-            assert_eq!(accepts(&written(&reply.replace('n', "m"))), constraint == Constraint::JsonObject);
-            let thinks = Rules { thinking: Thinking::Maybe, ..rules };
+            assert!(
+                !accepts(&one.replace("get_weather", "get_wether")),
+                "{format:?} {control}\n{lark}"
+            );
+            assert!(
+                !accepts(&one.replace("city", "town")),
+                "{format:?} {control}\n{lark}"
+            );
+            assert_eq!(
+                accepts(&written(&reply.replace('n', "m"))),
+                constraint == Constraint::JsonObject
+            );
+            let thinks = Rules {
+                thinking: Thinking::Maybe,
+                ..rules
+            };
             let lark = grammar(vocabulary, &thinks, control);
             let thought = format!("<think>hm</think>\n\n{}", written(reply));
-            assert!(vocabulary.accepts(&lark, &thought, control), "{format:?} {control}\n{lark}");
+            assert!(
+                vocabulary.accepts(&lark, &thought, control),
+                "{format:?} {control}\n{lark}"
+            );
             let outcome = finished(thinks.parser(), &thought);
-            assert_eq!((outcome.reasoning.as_str(), outcome.text.trim_start()), ("hm", reply), "{format:?}");
+            assert_eq!(
+                (outcome.reasoning.as_str(), outcome.text.trim_start()),
+                ("hm", reply),
+                "{format:?}"
+            );
         });
     }
 }
@@ -538,26 +810,56 @@ fn an_answer_is_calls_or_a_text_of_its_constraint() {
 fn a_text_of_a_constraint_is_no_call_whatever_it_says() {
     let (tools, choice) = (tools(), ToolChoice::Auto);
     for format in Format::ALL {
-        let rules = Rules { reply: Some(&Constraint::JsonObject), ..rules(format, &tools, &choice) };
+        let rules = Rules {
+            reply: Some(&Constraint::JsonObject),
+            ..rules(format, &tools, &choice)
+        };
         let texts = [
             r#"{"name": "Ann", "parameters": {}, "n": [1, {"a": -0.5e3}, "<tool_call>{}[TOOL_CALLS]é\"}"]}"#,
             r#"{"a": "<tool_call>{\"name\": \"get\", \"arguments\": {}}</tool_call>"}"#,
             "{}",
         ];
         for text in texts {
-            let written = if format == Format::Generic { format!(r#"{{"response": {text} }}"#) } else { text.into() };
+            let written = if format == Format::Generic {
+                format!(r#"{{"response": {text} }}"#)
+            } else {
+                text.into()
+            };
             let outcome = finished(rules.parser(), &written);
-            assert_eq!(outcome, Outcome { text: text.into(), ..Outcome::default() }, "{format:?}");
+            assert_eq!(
+                outcome,
+                Outcome {
+                    text: text.into(),
+                    ..Outcome::default()
+                },
+                "{format:?}"
+            );
         }
-        assert_eq!(finished(rules.parser(), &samples(format)[0]).calls.len(), 1, "{format:?}");
+        assert_eq!(
+            finished(rules.parser(), &samples(format)[0]).calls.len(),
+            1,
+            "{format:?}"
+        );
     }
 }
 
 #[test]
 fn only_json_may_stand_beside_calls() {
     let (tools, regex) = (tools(), Constraint::Regex("a".into()));
-    let with = |choice| Rules { reply: Some(&regex), ..rules(Format::Hermes, &tools, choice) }.grammar(&|_| None);
+    let with = |choice| {
+        Rules {
+            reply: Some(&regex),
+            ..rules(Format::Hermes, &tools, choice)
+        }
+        .grammar(&|_| None)
+    };
     let error = with(&ToolChoice::Auto).unwrap_err().to_string();
-    assert_eq!(error, "regular expression: it cannot be combined with tools; a schema can");
-    assert!(with(&ToolChoice::Required).is_ok(), "such an answer has no text");
+    assert_eq!(
+        error,
+        "regular expression: it cannot be combined with tools; a schema can"
+    );
+    assert!(
+        with(&ToolChoice::Required).is_ok(),
+        "such an answer has no text"
+    );
 }

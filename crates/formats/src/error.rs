@@ -1,11 +1,15 @@
-//! Everything that can be wrong with the bytes of a model file. The file's name is added by whoever opened it.
+//! Everything that can be wrong with the bytes of a model file. The file's name is added by whoever
+//! opened it.
 
 use crate::TensorType;
 
 /// What was wrong, where, and what was expected instead.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[allow(missing_docs, reason = "the fields are named in the message of their variant")]
+#[allow(
+    missing_docs,
+    reason = "the fields are named in the message of their variant"
+)]
 pub enum Error {
     // The file as a whole.
     /// `got` is how the file begins, with zeros where it is shorter.
@@ -15,13 +19,23 @@ pub enum Error {
     Version { got: u32 },
     #[error("big-endian gguf version {version}: only little-endian files are supported")]
     BigEndian { version: u32 },
-    /// The bytes at hand are a prefix of the file that ends inside the metadata; come back with at least `needed`.
+    /// The bytes at hand are a prefix of the file that ends inside the metadata; come back with at
+    /// least `needed`.
     #[error("the metadata goes on after the bytes at hand: at least {needed} bytes are needed")]
     Truncated { needed: u64 },
     #[error("byte {at}: {what} would end at byte {end}, after the end of the file at {file_bytes}")]
-    PastEnd { what: &'static str, at: u64, end: u64, file_bytes: u64 },
+    PastEnd {
+        what: &'static str,
+        at: u64,
+        end: u64,
+        file_bytes: u64,
+    },
     #[error("{got} {what}, but at most {max} are possible in this file")]
-    Count { what: &'static str, got: u64, max: u64 },
+    Count {
+        what: &'static str,
+        got: u64,
+        max: u64,
+    },
 
     // Metadata.
     #[error("byte {at}: metadata key of {len} bytes, expected 1 to {max}")]
@@ -40,9 +54,17 @@ pub enum Error {
     #[error("metadata key {key}: arrays nested deeper than {max}")]
     ArrayDepth { key: String, max: usize },
     #[error("metadata key {key}: expected {expected}, got {got}")]
-    MetadataType { key: String, expected: &'static str, got: String },
+    MetadataType {
+        key: String,
+        expected: &'static str,
+        got: String,
+    },
     #[error("metadata key {key}: {got} does not fit {expected}")]
-    MetadataRange { key: String, expected: &'static str, got: String },
+    MetadataRange {
+        key: String,
+        expected: &'static str,
+        got: String,
+    },
     #[error("metadata key {key}: one value for all layers is supported, got {got}")]
     MetadataMixed { key: String, got: String },
     #[error("metadata key {key}: the string is not utf-8")]
@@ -64,15 +86,37 @@ pub enum Error {
     #[error("{tensor}: unknown or removed tensor type {id}")]
     UnknownType { tensor: String, id: u32 },
     #[error("{tensor}: rows of {d} weights are not whole blocks of {}, which have {}", ty.name(), ty.block_len())]
-    RowNotBlocks { tensor: String, d: u64, ty: TensorType },
+    RowNotBlocks {
+        tensor: String,
+        d: u64,
+        ty: TensorType,
+    },
     #[error("{tensor}: the size in bytes of {dims:?} as {} overflows", ty.name())]
-    BytesOverflow { tensor: String, dims: Vec<u64>, ty: TensorType },
+    BytesOverflow {
+        tensor: String,
+        dims: Vec<u64>,
+        ty: TensorType,
+    },
     #[error("{tensor}: data offset {offset} is not a multiple of the alignment {alignment}")]
-    Misaligned { tensor: String, offset: u64, alignment: u64 },
-    #[error("{tensor}: data would end at byte {end}, after the end of the file at {file_bytes}: is it incomplete?")]
-    TensorPastEnd { tensor: String, end: u64, file_bytes: u64 },
+    Misaligned {
+        tensor: String,
+        offset: u64,
+        alignment: u64,
+    },
+    #[error(
+        "{tensor}: data would end at byte {end}, after the end of the file at {file_bytes}: is it incomplete?"
+    )]
+    TensorPastEnd {
+        tensor: String,
+        end: u64,
+        file_bytes: u64,
+    },
     #[error("{tensor}: data from byte {offset} overlaps {other}")]
-    Overlap { tensor: String, other: String, offset: u64 },
+    Overlap {
+        tensor: String,
+        other: String,
+        offset: u64,
+    },
     #[error("{tensor}: tensor type {} is not supported yet", ty.name())]
     UnsupportedType { tensor: String, ty: TensorType },
 
@@ -85,7 +129,12 @@ pub enum Error {
     )]
     SplitAlone { no: u32, count: u16 },
     #[error("shard {shard}: {key}: expected {expected}, got {got}")]
-    SplitMismatch { shard: usize, key: &'static str, expected: u64, got: u64 },
+    SplitMismatch {
+        shard: usize,
+        key: &'static str,
+        expected: u64,
+        got: u64,
+    },
     #[error("{got} shards, expected 1 to {max}")]
     SplitShards { got: usize, max: usize },
 
@@ -93,5 +142,9 @@ pub enum Error {
     #[error("there is no decoder for tensor type {}", ty.name())]
     NoCodec { ty: TensorType },
     #[error("{bytes} bytes of {} for {weights} weights, expected whole blocks of {} bytes for {} weights", ty.name(), ty.block_bytes(), ty.block_len())]
-    DecodeLength { ty: TensorType, bytes: usize, weights: usize },
+    DecodeLength {
+        ty: TensorType,
+        bytes: usize,
+        weights: usize,
+    },
 }

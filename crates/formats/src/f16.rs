@@ -1,4 +1,5 @@
-//! Conversions between f32 and the two 16-bit floats of model files. Round to nearest, ties to even.
+//! Conversions between f32 and the two 16-bit floats of model files. Round to nearest, ties to
+//! even.
 
 /// IEEE binary16 bits to f32. Exact; a NaN keeps its payload and becomes quiet.
 #[inline]
@@ -25,7 +26,8 @@ pub fn f32_to_f16(x: f32) -> u16 {
         0x7f80_0001.. => 0x7e00,
         // From 65536 up.
         0x4780_0000.. => 0x7c00,
-        // Normal in f16: rebias the exponent and let the rounding carry into it, and from 65520 into infinity.
+        // Normal in f16: rebias the exponent and let the rounding carry into it, and from 65520
+        // into infinity.
         0x3880_0000.. => {
             let odd = (bits >> 13) & 1;
             ((bits - 0x3800_0000 + 0x0fff + odd) >> 13) as u16

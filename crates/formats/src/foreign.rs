@@ -1,23 +1,31 @@
 //! Files that are taken for models and are something else, told by how they begin.
 //!
-//! Knows first bytes and what to do about them; reads nothing. Without the feature `foreign` (small boards) there are
-//! only the bytes.
+//! Knows first bytes and what to do about them; reads nothing. Without the feature `foreign` (small
+//! boards) there are only the bytes.
 
 #[cfg(feature = "foreign")]
-const OLD: &str =
-    "it is in a format of llama.cpp from before GGUF (GGML, GGMF or GGJT): convert the original model anew";
+const OLD: &str = "it is in a format of llama.cpp from before GGUF (GGML, GGMF or GGJT): convert the original model anew";
 #[cfg(feature = "foreign")]
 const PYTORCH: &str = "it is a PyTorch checkpoint: name its directory to `atta convert`";
 
 /// First bytes, and what such a file is.
 #[cfg(feature = "foreign")]
 const BEGINNINGS: &[(&[u8], &str)] = &[
-    (b"version ", "it is a Git LFS pointer, not the file itself: run `git lfs pull`, or download the file"),
-    (b"<", "it is a web page, not the file: download it again, by its address for downloads"),
+    (
+        b"version ",
+        "it is a Git LFS pointer, not the file itself: run `git lfs pull`, or download the file",
+    ),
+    (
+        b"<",
+        "it is a web page, not the file: download it again, by its address for downloads",
+    ),
     (b"lmgg", OLD),
     (b"fmgg", OLD),
     (b"tjgg", OLD),
-    (b"algg", "it is a LoRA adapter in a format from before GGUF, not a model"),
+    (
+        b"algg",
+        "it is a LoRA adapter in a format from before GGUF, not a model",
+    ),
     (
         b"PK\x03\x04",
         "it is a ZIP archive, as are PyTorch checkpoints: unpack it, or name its directory to `atta convert`",
@@ -30,7 +38,10 @@ const BEGINNINGS: &[(&[u8], &str)] = &[
 /// What a file is that begins like this and is no GGUF; `None` if that is not known.
 #[cfg(feature = "foreign")]
 pub fn recognize(head: &[u8]) -> Option<&'static str> {
-    let known = BEGINNINGS.iter().find(|(begins, _)| head.starts_with(begins)).map(|&(_, what)| what);
+    let known = BEGINNINGS
+        .iter()
+        .find(|(begins, _)| head.starts_with(begins))
+        .map(|&(_, what)| what);
     known.or_else(|| {
         let (len, rest) = head.split_first_chunk()?;
         // The length of a header in JSON, and its first byte.
@@ -55,7 +66,10 @@ mod tests {
     #[test]
     fn what_is_no_gguf_is_named_for_what_it_is() {
         for (head, what) in [
-            (&b"version https://git-lfs.github.com/spec/v1"[..], "Git LFS pointer"),
+            (
+                &b"version https://git-lfs.github.com/spec/v1"[..],
+                "Git LFS pointer",
+            ),
             (b"<!doctype html>", "web page"),
             (b"tjgg\x03\0\0\0", "before GGUF"),
             (b"PK\x03\x04", "ZIP archive"),
@@ -64,13 +78,19 @@ mod tests {
             (b"\xa0\x75\x01\0\0\0\0\0{\"__metadata__\"", "safetensors"),
             (b"{\"architectures\"", "JSON"),
         ] {
-            assert!(recognize(head).is_some_and(|said| said.contains(what)), "{what}");
+            assert!(
+                recognize(head).is_some_and(|said| said.contains(what)),
+                "{what}"
+            );
         }
         assert_eq!((recognize(b""), recognize(&[0; 9])), (None, None));
     }
 
     #[test]
     fn what_is_not_known_is_shown_by_its_first_bytes() {
-        assert_eq!(describe(b"GGML\0\0\0\0\0"), "it begins with [47, 47, 4d, 4c], expected \"GGUF\"");
+        assert_eq!(
+            describe(b"GGML\0\0\0\0\0"),
+            "it begins with [47, 47, 4d, 4c], expected \"GGUF\""
+        );
     }
 }

@@ -1,11 +1,13 @@
-//! What the bytes of model files mean: GGUF files, quantized blocks, and the scalar decoders that define them.
+//! What the bytes of model files mean: GGUF files, quantized blocks, and the scalar decoders that
+//! define them.
 //!
-//! This crate knows layouts and nothing else. It does no I/O (bytes come in as [`SharedBytes`] and go out as plain
-//! vectors), knows no model architecture, and never panics on bytes from outside: every count, length and offset of
-//! a file is checked against the bytes that are really there before anything is allocated or read.
+//! This crate knows layouts and nothing else. It does no I/O (bytes come in as [`SharedBytes`] and
+//! go out as plain vectors), knows no model architecture, and never panics on bytes from outside:
+//! every count, length and offset of a file is checked against the bytes that are really there
+//! before anything is allocated or read.
 //!
-//! The one idea: an index on the heap, payloads in the file. [`Metadata`] and [`StrArray`] point into the mapped file,
-//! so a vocabulary of 150,000 strings costs 600 kB and no copy.
+//! The one idea: an index on the heap, payloads in the file. [`Metadata`] and [`StrArray`] point
+//! into the mapped file, so a vocabulary of 150,000 strings costs 600 kB and no copy.
 //!
 //! ```
 //! use atta_formats::{Gguf, SharedBytes, TensorType, Writer};
@@ -39,8 +41,8 @@ pub use error::Error;
 #[cfg(feature = "foreign")]
 pub use foreign::recognize;
 pub use gguf::{
-    ArrayValue, Directory, Gguf, Layout, Metadata, NumArray, Number, Split, StrArray, TensorInfo, Value, ValueType,
-    Writer,
+    ArrayValue, Directory, Gguf, Layout, Metadata, NumArray, Number, Split, StrArray, TensorInfo,
+    Value, ValueType, Writer,
 };
 pub use shape::Shape;
 pub use tensor_type::TensorType;

@@ -1,4 +1,5 @@
-//! The shape of a tensor: one to four dimensions, outermost first, the reverse of the order in the file.
+//! The shape of a tensor: one to four dimensions, outermost first, the reverse of the order in the
+//! file.
 
 /// Dimensions of a tensor, outermost first: `[d_out, d_in]` for the weights of `y = W x`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -12,13 +13,20 @@ impl Shape {
     /// The most dimensions that the format allows.
     pub const MAX_DIMS: usize = 4;
 
-    /// A shape from its dimensions, outermost first; `None` if there are more than four or their product overflows
-    /// an `i64`, which is what other readers count in.
+    /// A shape from its dimensions, outermost first; `None` if there are more than four or their
+    /// product overflows an `i64`, which is what other readers count in.
     pub fn new(dims: &[u64]) -> Option<Self> {
         let mut own = [1; Self::MAX_DIMS];
         own.get_mut(..dims.len())?.copy_from_slice(dims);
-        let n_elements = dims.iter().try_fold(1u64, |n, &d| n.checked_mul(d)).filter(|&n| i64::try_from(n).is_ok())?;
-        Some(Self { dims: own, n_dims: dims.len() as u8, n_elements })
+        let n_elements = dims
+            .iter()
+            .try_fold(1u64, |n, &d| n.checked_mul(d))
+            .filter(|&n| i64::try_from(n).is_ok())?;
+        Some(Self {
+            dims: own,
+            n_dims: dims.len() as u8,
+            n_elements,
+        })
     }
 
     /// The dimensions, outermost first.
@@ -50,14 +58,20 @@ mod tests {
 
     #[test]
     fn prints_outermost_first() {
-        assert_eq!(Shape::new(&[4096, 2048]).unwrap().to_string(), "[4096, 2048]");
+        assert_eq!(
+            Shape::new(&[4096, 2048]).unwrap().to_string(),
+            "[4096, 2048]"
+        );
     }
 
     #[test]
     fn refuses_five_dimensions_and_overflow() {
         assert_eq!(Shape::new(&[1; 5]), None);
         assert_eq!(Shape::new(&[1 << 32, 1 << 31]), None);
-        assert_eq!(Shape::new(&[1 << 31, 1 << 31]).unwrap().n_elements(), 1 << 62);
+        assert_eq!(
+            Shape::new(&[1 << 31, 1 << 31]).unwrap().n_elements(),
+            1 << 62
+        );
     }
 
     #[test]

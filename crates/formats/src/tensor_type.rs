@@ -1,7 +1,8 @@
-//! The element types of tensors: ids, names and block sizes. How the bits of a block are read is in [`crate::layout`].
+//! The element types of tensors: ids, names and block sizes. How the bits of a block are read is in
+//! [`crate::layout`].
 //!
-//! One table describes them all. Types that only we cannot decode yet are listed too, so that a file which holds them
-//! can be inspected and refused by name.
+//! One table describes them all. Types that only we cannot decode yet are listed too, so that a
+//! file which holds them can be inspected and refused by name.
 
 macro_rules! tensor_types {
     ($($ty:ident = $id:literal, $len:literal, $bytes:literal;)*) => {
@@ -38,8 +39,8 @@ macro_rules! tensor_types {
     };
 }
 
-// Type = id, weights per block, bytes per block. Source: `ggml.h` and `ggml-common.h` of the ggml project.
-// Ids 4, 5, 31 to 33 and 36 to 38 were removed from the format.
+// Type = id, weights per block, bytes per block. Source: `ggml.h` and `ggml-common.h` of the ggml
+// project. Ids 4, 5, 31 to 33 and 36 to 38 were removed from the format.
 tensor_types! {
     F32 = 0, 1, 4;
     F16 = 1, 1, 2;
@@ -84,7 +85,8 @@ impl TensorType {
         self as u32
     }
 
-    /// Bytes of a row of `d` weights; `None` if `d` is not a whole number of blocks, or on overflow.
+    /// Bytes of a row of `d` weights; `None` if `d` is not a whole number of blocks, or on
+    /// overflow.
     pub fn row_bytes(self, d: usize) -> Option<usize> {
         if !d.is_multiple_of(self.block_len()) {
             return None;
@@ -96,8 +98,10 @@ impl TensorType {
     pub fn has_codec(self) -> bool {
         use TensorType::*;
         match self {
-            F32 | F16 | BF16 | Q4_0 | Q4_1 | Q5_0 | Q5_1 | Q8_0 | Q2_K | Q3_K | Q4_K | Q5_K | Q6_K | MXFP4 => true,
-            IQ1_S | IQ1_M | IQ2_XXS | IQ2_XS | IQ2_S | IQ3_XXS | IQ3_S | IQ4_NL | IQ4_XS | TQ1_0 | TQ2_0 => true,
+            F32 | F16 | BF16 | Q4_0 | Q4_1 | Q5_0 | Q5_1 | Q8_0 | Q2_K | Q3_K | Q4_K | Q5_K
+            | Q6_K | MXFP4 => true,
+            IQ1_S | IQ1_M | IQ2_XXS | IQ2_XS | IQ2_S | IQ3_XXS | IQ3_S | IQ4_NL | IQ4_XS
+            | TQ1_0 | TQ2_0 => true,
             Q8_1 | Q8_K | I8 | I16 | I32 | I64 | F64 | NVFP4 | Q1_0 | Q2_0 => false,
         }
     }

@@ -1,5 +1,6 @@
-//! The decoders against gguf-py: 1,000 random blocks per type, bit for bit. See `tests/oracles/codec_golden.py`, which
-//! made the goldens and makes the same blocks from the same stream.
+//! The decoders against gguf-py: 1,000 random blocks per type, bit for bit. See
+//! `tests/oracles/codec_golden.py`, which made the goldens and makes the same blocks from the same
+//! stream.
 
 use atta_formats::{TensorType, decode};
 use std::fmt::Write;
@@ -46,7 +47,9 @@ fn splitmix64(seed: u64) -> impl Iterator<Item = u8> {
 
 /// `[N_BLOCKS · block_bytes]`
 fn random_blocks(ty: TensorType) -> Vec<u8> {
-    let mut bytes: Vec<u8> = splitmix64(ty.id().into()).take(N_BLOCKS * ty.block_bytes()).collect();
+    let mut bytes: Vec<u8> = splitmix64(ty.id().into())
+        .take(N_BLOCKS * ty.block_bytes())
+        .collect();
     for block in bytes.chunks_mut(ty.block_bytes()) {
         for at in f16_offsets(ty) {
             let top = &mut block[at + 1];
@@ -64,11 +67,18 @@ fn random_blocks(ty: TensorType) -> Vec<u8> {
 fn summary(ty: TensorType) -> String {
     let mut out = vec![0.0f32; N_BLOCKS * ty.block_len()];
     decode(ty, &random_blocks(ty), &mut out).unwrap();
-    let fnv = |digest: u64, y: &f32| (digest ^ u64::from(y.to_bits())).wrapping_mul(0x0100_0000_01b3);
-    let mut text = format!("digest {:016x}\n", out.iter().fold(0xcbf2_9ce4_8422_2325, fnv));
+    let fnv =
+        |digest: u64, y: &f32| (digest ^ u64::from(y.to_bits())).wrapping_mul(0x0100_0000_01b3);
+    let mut text = format!(
+        "digest {:016x}\n",
+        out.iter().fold(0xcbf2_9ce4_8422_2325, fnv)
+    );
     for (i, block) in out.chunks(ty.block_len()).take(2).enumerate() {
         write!(text, "block {i}").unwrap();
-        block.iter().take(N_SHOWN).for_each(|y| write!(text, " {:08x}", y.to_bits()).unwrap());
+        block
+            .iter()
+            .take(N_SHOWN)
+            .for_each(|y| write!(text, " {:08x}", y.to_bits()).unwrap());
         text.push('\n');
     }
     text
@@ -84,7 +94,10 @@ fn every_type_of_gguf_py_is_known_with_its_block() {
     for line in golden("types").lines() {
         let fields: Vec<&str> = line.split(' ').collect();
         let ty = TensorType::from_id(fields[1].parse().unwrap()).expect(line);
-        assert_eq!(format!("{ty} {} {} {}", ty.id(), ty.block_len(), ty.block_bytes()), line);
+        assert_eq!(
+            format!("{ty} {} {} {}", ty.id(), ty.block_len(), ty.block_bytes()),
+            line
+        );
     }
 }
 

@@ -1,4 +1,5 @@
-//! Files that are wrong in one place, each made by patching a good one, and the error that each must give.
+//! Files that are wrong in one place, each made by patching a good one, and the error that each
+//! must give.
 
 use atta_formats::{Directory, Error, Gguf, SharedBytes, Split, TensorType, Writer};
 use std::sync::Arc;
@@ -17,7 +18,8 @@ fn good() -> Vec<u8> {
     w.set_u32s("k.ints", &[1, 2, 3]);
     w.set_strs("k.strs", &["ab", "c"]);
     w.set_bools("k.flags", &[true, false]);
-    w.add_tensor("a.weight", &[2, 64], TensorType::Q8_0).unwrap();
+    w.add_tensor("a.weight", &[2, 64], TensorType::Q8_0)
+        .unwrap();
     w.add_tensor("b.weight", &[4], TensorType::F32).unwrap();
     w.add_tensor("c.weight", &[3, 8], TensorType::F16).unwrap();
     let layout = w.finish().unwrap();
@@ -32,9 +34,13 @@ fn parse(file: Vec<u8>) -> Result<Gguf, Error> {
     Gguf::parse(shared, n)
 }
 
-/// Where the bytes after `text` are: the type of the key, or the dimensions of the tensor, of that name.
+/// Where the bytes after `text` are: the type of the key, or the dimensions of the tensor, of that
+/// name.
 fn after(text: &str) -> usize {
-    let at = good().windows(text.len()).position(|w| w == text.as_bytes()).unwrap();
+    let at = good()
+        .windows(text.len())
+        .position(|w| w == text.as_bytes())
+        .unwrap();
     at + text.len()
 }
 
@@ -68,7 +74,15 @@ fn with<const N: usize>(at: usize, bytes: [u8; N]) -> Error {
 #[track_caller]
 fn past_end(what: &'static str, at: usize, len: u64, error: Error) {
     let (at, file_bytes) = (at as u64, good().len() as u64);
-    assert_eq!(error, Error::PastEnd { what, at, end: at.saturating_add(len), file_bytes });
+    assert_eq!(
+        error,
+        Error::PastEnd {
+            what,
+            at,
+            end: at.saturating_add(len),
+            file_bytes
+        }
+    );
 }
 
 fn a_weight() -> String {
@@ -97,26 +111,62 @@ fn other_versions_are_refused_by_number() {
 
 #[test]
 fn big_endian_files_are_refused_as_such() {
-    assert_eq!(with(VERSION, 3u32.to_be_bytes()), Error::BigEndian { version: 3 });
+    assert_eq!(
+        with(VERSION, 3u32.to_be_bytes()),
+        Error::BigEndian { version: 3 }
+    );
 }
 
 #[test]
 fn files_that_end_in_the_header_are_refused() {
-    for (len, what, at, end) in [(0, "the magic number", 0, 4), (3, "the magic number", 0, 4), (7, "the version", 4, 8)]
-    {
+    for (len, what, at, end) in [
+        (0, "the magic number", 0, 4),
+        (3, "the magic number", 0, 4),
+        (7, "the version", 4, 8),
+    ] {
         let error = refused(|f| f.truncate(len));
-        assert_eq!(error, Error::PastEnd { what, at, end, file_bytes: len as u64 });
+        assert_eq!(
+            error,
+            Error::PastEnd {
+                what,
+                at,
+                end,
+                file_bytes: len as u64
+            }
+        );
     }
     let error = refused(|f| f.truncate(23));
-    assert_eq!(error, Error::PastEnd { what: "the metadata count", at: 16, end: 24, file_bytes: 23 });
+    assert_eq!(
+        error,
+        Error::PastEnd {
+            what: "the metadata count",
+            at: 16,
+            end: 24,
+            file_bytes: 23
+        }
+    );
 }
 
 #[test]
 fn counts_that_the_file_cannot_hold_are_refused() {
     let room = (good().len() - FIRST_KEY) as u64;
     for got in [room / 14 + 1, 1 << 40, u64::MAX] {
-        assert_eq!(with(N_KEYS, got.to_le_bytes()), Error::Count { what: "metadata keys", got, max: room / 14 });
-        assert_eq!(with(N_TENSORS, got.to_le_bytes()), Error::Count { what: "tensors", got, max: room / 25 });
+        assert_eq!(
+            with(N_KEYS, got.to_le_bytes()),
+            Error::Count {
+                what: "metadata keys",
+                got,
+                max: room / 14
+            }
+        );
+        assert_eq!(
+            with(N_TENSORS, got.to_le_bytes()),
+            Error::Count {
+                what: "tensors",
+                got,
+                max: room / 25
+            }
+        );
     }
 }
 
@@ -128,86 +178,181 @@ fn counts_above_the_cap_are_refused_however_long_the_file() {
         let shared: SharedBytes = Arc::new(file);
         Gguf::parse(shared, 1 << 40).unwrap_err()
     };
-    assert_eq!(huge(N_KEYS), Error::Count { what: "metadata keys", got: (1 << 17) + 1, max: 1 << 14 });
-    assert_eq!(huge(N_TENSORS), Error::Count { what: "tensors", got: (1 << 17) + 1, max: 1 << 17 });
+    assert_eq!(
+        huge(N_KEYS),
+        Error::Count {
+            what: "metadata keys",
+            got: (1 << 17) + 1,
+            max: 1 << 14
+        }
+    );
+    assert_eq!(
+        huge(N_TENSORS),
+        Error::Count {
+            what: "tensors",
+            got: (1 << 17) + 1,
+            max: 1 << 17
+        }
+    );
 }
 
 #[test]
 fn one_key_too_many_reads_the_tensors_as_a_key_and_fails() {
-    // "a.weight" is then a key, its count of dimensions the type u16, and its first dimension begins with the value.
+    // "a.weight" is then a key, its count of dimensions the type u16, and its first dimension
+    // begins with the value.
     let error = with(N_KEYS, 7u64.to_le_bytes());
     let at = dims("a.weight") as u64 + 2;
-    assert_eq!(error, Error::NameLength { at, len: 2 << 48, max: 63 });
+    assert_eq!(
+        error,
+        Error::NameLength {
+            at,
+            len: 2 << 48,
+            max: 63
+        }
+    );
 }
 
 #[test]
 fn one_tensor_too_many_reads_the_padding_as_a_name_and_fails() {
     let error = with(N_TENSORS, 4u64.to_le_bytes());
-    let (at, len) = (offset("c.weight") as u64 + 8, u64::from_le_bytes([0, 0, 0, 7, 7, 7, 7, 7]));
+    let (at, len) = (
+        offset("c.weight") as u64 + 8,
+        u64::from_le_bytes([0, 0, 0, 7, 7, 7, 7, 7]),
+    );
     assert_eq!(error, Error::NameLength { at, len, max: 63 });
 }
 
 #[test]
 fn empty_and_overlong_keys_are_refused() {
     for len in [0, 1 << 16, u64::MAX] {
-        assert_eq!(with(FIRST_KEY, len.to_le_bytes()), Error::KeyLength { at: 24, len, max: 65535 });
+        assert_eq!(
+            with(FIRST_KEY, len.to_le_bytes()),
+            Error::KeyLength {
+                at: 24,
+                len,
+                max: 65535
+            }
+        );
     }
 }
 
 #[test]
 fn a_key_that_reaches_past_the_end_is_refused() {
-    past_end("a metadata key", 32, 60_000, with(FIRST_KEY, 60_000u64.to_le_bytes()));
+    past_end(
+        "a metadata key",
+        32,
+        60_000,
+        with(FIRST_KEY, 60_000u64.to_le_bytes()),
+    );
 }
 
 #[test]
 fn a_key_that_is_not_printable_text_is_refused() {
-    assert_eq!(with(32, [0xff]), Error::NotText { what: "a metadata key", at: 32 });
-    assert_eq!(with(33, [0x1b]), Error::NotText { what: "a metadata key", at: 32 });
+    assert_eq!(
+        with(32, [0xff]),
+        Error::NotText {
+            what: "a metadata key",
+            at: 32
+        }
+    );
+    assert_eq!(
+        with(33, [0x1b]),
+        Error::NotText {
+            what: "a metadata key",
+            at: 32
+        }
+    );
 }
 
 #[test]
 fn a_key_that_occurs_twice_is_refused() {
     let error = with(after("k.ints") - 6, *b"k.strs");
-    assert_eq!(error, Error::DuplicateKey { key: "k.strs".to_owned() });
+    assert_eq!(
+        error,
+        Error::DuplicateKey {
+            key: "k.strs".to_owned()
+        }
+    );
 }
 
 #[test]
 fn unknown_value_types_are_refused() {
     for id in [13, 255, u32::MAX] {
-        assert_eq!(with(after("k.bool"), id.to_le_bytes()), Error::ValueType { key: "k.bool".to_owned(), id });
+        assert_eq!(
+            with(after("k.bool"), id.to_le_bytes()),
+            Error::ValueType {
+                key: "k.bool".to_owned(),
+                id
+            }
+        );
     }
 }
 
 #[test]
 fn unknown_element_types_are_refused() {
     let error = with(after("k.ints") + 4, 13u32.to_le_bytes());
-    assert_eq!(error, Error::ValueType { key: "k.ints".to_owned(), id: 13 });
+    assert_eq!(
+        error,
+        Error::ValueType {
+            key: "k.ints".to_owned(),
+            id: 13
+        }
+    );
 }
 
 #[test]
 fn a_bool_is_0_or_1() {
     let key = || "k.bool".to_owned();
     let at = after("k.bool") + 4;
-    assert_eq!(with(at, [2]), Error::BoolByte { key: key(), at: at as u64, got: 2 });
+    assert_eq!(
+        with(at, [2]),
+        Error::BoolByte {
+            key: key(),
+            at: at as u64,
+            got: 2
+        }
+    );
     let at = after("k.flags") + 4 + 4 + 8 + 1;
-    assert_eq!(with(at, [255]), Error::BoolByte { key: "k.flags".to_owned(), at: at as u64, got: 255 });
+    assert_eq!(
+        with(at, [255]),
+        Error::BoolByte {
+            key: "k.flags".to_owned(),
+            at: at as u64,
+            got: 255
+        }
+    );
 }
 
 #[test]
 fn strings_that_reach_past_the_end_are_refused() {
     let at = after("general.architecture") + 4;
     for len in [good().len() as u64, u64::MAX, u64::MAX - at as u64] {
-        past_end("a metadata string", at + 8, len, with(at, len.to_le_bytes()));
+        past_end(
+            "a metadata string",
+            at + 8,
+            len,
+            with(at, len.to_le_bytes()),
+        );
     }
     let in_array = after("k.strs") + 4 + 4 + 8;
-    past_end("a metadata string", in_array + 8, 1 << 62, with(in_array, (1u64 << 62).to_le_bytes()));
+    past_end(
+        "a metadata string",
+        in_array + 8,
+        1 << 62,
+        with(in_array, (1u64 << 62).to_le_bytes()),
+    );
 }
 
 #[test]
 fn arrays_that_reach_past_the_end_are_refused() {
     let at = after("k.ints") + 8;
     for len in [good().len() as u64, 1 << 62, u64::MAX] {
-        past_end("a metadata value", at + 8, len.saturating_mul(4), with(at, len.to_le_bytes()));
+        past_end(
+            "a metadata value",
+            at + 8,
+            len.saturating_mul(4),
+            with(at, len.to_le_bytes()),
+        );
     }
 }
 
@@ -215,7 +360,14 @@ fn arrays_that_reach_past_the_end_are_refused() {
 fn an_array_of_more_strings_than_the_file_has_is_refused() {
     let error = with(after("k.strs") + 8, u64::MAX.to_le_bytes());
     // The next key, "k.flags", reads as a third string, and the type after it as a length.
-    let Error::PastEnd { what: "a metadata string", at, .. } = error else { panic!("{error}") };
+    let Error::PastEnd {
+        what: "a metadata string",
+        at,
+        ..
+    } = error
+    else {
+        panic!("{error}")
+    };
     assert!(at > after("k.strs") as u64 + 16 + 8 + 2 + 8 + 1);
 }
 
@@ -233,9 +385,23 @@ fn nested(depth: usize) -> Vec<u8> {
 
 #[test]
 fn arrays_are_nested_four_deep_at_most() {
-    assert_eq!(parse(nested(4)).unwrap().metadata.get("k").unwrap().to_string(), "[[[[42]]]]");
+    assert_eq!(
+        parse(nested(4))
+            .unwrap()
+            .metadata
+            .get("k")
+            .unwrap()
+            .to_string(),
+        "[[[[42]]]]"
+    );
     for depth in [5, 100, 100_000] {
-        assert_eq!(parse(nested(depth)).unwrap_err(), Error::ArrayDepth { key: "k".to_owned(), max: 4 });
+        assert_eq!(
+            parse(nested(depth)).unwrap_err(),
+            Error::ArrayDepth {
+                key: "k".to_owned(),
+                max: 4
+            }
+        );
     }
 }
 
@@ -243,7 +409,13 @@ fn arrays_are_nested_four_deep_at_most() {
 fn the_alignment_is_a_power_of_two_up_to_a_mebibyte() {
     for got in [0, 3, 33, 1 << 21, u32::MAX] {
         let error = with(after("general.alignment") + 4, got.to_le_bytes());
-        assert_eq!(error, Error::Alignment { got: got.into(), max: 1 << 20 });
+        assert_eq!(
+            error,
+            Error::Alignment {
+                got: got.into(),
+                max: 1 << 20
+            }
+        );
     }
 }
 
@@ -252,22 +424,48 @@ fn the_alignment_is_an_integer() {
     // The bytes of 32 as a float are a fraction.
     let error = with(after("general.alignment"), 6u32.to_le_bytes());
     let (key, got) = ("general.alignment".to_owned(), "f32".to_owned());
-    assert_eq!(error, Error::MetadataType { key, expected: "u32", got });
+    assert_eq!(
+        error,
+        Error::MetadataType {
+            key,
+            expected: "u32",
+            got
+        }
+    );
 }
 
 #[test]
 fn empty_and_overlong_tensor_names_are_refused() {
     let at = after("a.weight") - 16;
     for len in [0, 64, u64::MAX] {
-        assert_eq!(with(at, len.to_le_bytes()), Error::NameLength { at: at as u64, len, max: 63 });
+        assert_eq!(
+            with(at, len.to_le_bytes()),
+            Error::NameLength {
+                at: at as u64,
+                len,
+                max: 63
+            }
+        );
     }
 }
 
 #[test]
 fn a_tensor_name_that_is_not_printable_text_is_refused() {
     let at = after("a.weight") - 8;
-    assert_eq!(with(at, [0xc0]), Error::NotText { what: "a tensor name", at: at as u64 });
-    assert_eq!(with(at + 7, [b'\n']), Error::NotText { what: "a tensor name", at: at as u64 });
+    assert_eq!(
+        with(at, [0xc0]),
+        Error::NotText {
+            what: "a tensor name",
+            at: at as u64
+        }
+    );
+    assert_eq!(
+        with(at + 7, [b'\n']),
+        Error::NotText {
+            what: "a tensor name",
+            at: at as u64
+        }
+    );
 }
 
 #[test]
@@ -280,22 +478,47 @@ fn a_tensor_that_occurs_twice_is_refused() {
 fn more_than_four_dimensions_are_refused() {
     for got in [5, u32::MAX] {
         let error = with(after("a.weight"), got.to_le_bytes());
-        assert_eq!(error, Error::Dims { tensor: a_weight(), got: got.into(), max: 4 });
+        assert_eq!(
+            error,
+            Error::Dims {
+                tensor: a_weight(),
+                got: got.into(),
+                max: 4
+            }
+        );
     }
 }
 
 #[test]
 fn a_dimension_of_0_is_refused() {
     let tensor = a_weight;
-    assert_eq!(with(dims("a.weight"), 0u64.to_le_bytes()), Error::ZeroDim { tensor: tensor(), axis: 1 });
-    assert_eq!(with(dims("a.weight") + 8, 0u64.to_le_bytes()), Error::ZeroDim { tensor: tensor(), axis: 0 });
+    assert_eq!(
+        with(dims("a.weight"), 0u64.to_le_bytes()),
+        Error::ZeroDim {
+            tensor: tensor(),
+            axis: 1
+        }
+    );
+    assert_eq!(
+        with(dims("a.weight") + 8, 0u64.to_le_bytes()),
+        Error::ZeroDim {
+            tensor: tensor(),
+            axis: 0
+        }
+    );
 }
 
 #[test]
 fn a_product_of_dimensions_that_overflows_is_refused() {
     for d in [1 << 62, 1 << 58, u64::MAX, i64::MIN as u64] {
         let error = with(dims("a.weight") + 8, d.to_le_bytes());
-        assert_eq!(error, Error::ShapeOverflow { tensor: a_weight(), dims: vec![d, 64] });
+        assert_eq!(
+            error,
+            Error::ShapeOverflow {
+                tensor: a_weight(),
+                dims: vec![d, 64]
+            }
+        );
     }
 }
 
@@ -307,7 +530,14 @@ fn a_size_in_bytes_that_overflows_is_refused() {
             put(dims("a.weight") + 8, d.to_le_bytes())(f);
             put(dims("a.weight") + 16, TensorType::F32.id().to_le_bytes())(f);
         });
-        assert_eq!(error, Error::BytesOverflow { tensor: a_weight(), dims: vec![d, 64], ty: TensorType::F32 });
+        assert_eq!(
+            error,
+            Error::BytesOverflow {
+                tensor: a_weight(),
+                dims: vec![d, 64],
+                ty: TensorType::F32
+            }
+        );
     }
 }
 
@@ -315,24 +545,51 @@ fn a_size_in_bytes_that_overflows_is_refused() {
 fn unknown_and_removed_tensor_types_are_refused_with_their_id() {
     for id in [4, 5, 31, 33, 36, 38, 43, u32::MAX] {
         let error = with(dims("a.weight") + 16, id.to_le_bytes());
-        assert_eq!(error, Error::UnknownType { tensor: a_weight(), id });
+        assert_eq!(
+            error,
+            Error::UnknownType {
+                tensor: a_weight(),
+                id
+            }
+        );
     }
 }
 
 #[test]
 fn rows_that_are_not_whole_blocks_are_refused() {
     let error = with(dims("a.weight"), 63u64.to_le_bytes());
-    assert_eq!(error, Error::RowNotBlocks { tensor: a_weight(), d: 63, ty: TensorType::Q8_0 });
+    assert_eq!(
+        error,
+        Error::RowNotBlocks {
+            tensor: a_weight(),
+            d: 63,
+            ty: TensorType::Q8_0
+        }
+    );
     // 128 weights are four blocks of 32, but no row of 64 is a block of 256.
     let error = with(dims("a.weight") + 16, TensorType::Q4_K.id().to_le_bytes());
-    assert_eq!(error, Error::RowNotBlocks { tensor: a_weight(), d: 64, ty: TensorType::Q4_K });
+    assert_eq!(
+        error,
+        Error::RowNotBlocks {
+            tensor: a_weight(),
+            d: 64,
+            ty: TensorType::Q4_K
+        }
+    );
 }
 
 #[test]
 fn an_offset_off_the_alignment_is_refused() {
     for off in [1, 16, 33, u64::MAX] {
         let error = with(offset("a.weight"), off.to_le_bytes());
-        assert_eq!(error, Error::Misaligned { tensor: a_weight(), offset: off, alignment: 32 });
+        assert_eq!(
+            error,
+            Error::Misaligned {
+                tensor: a_weight(),
+                offset: off,
+                alignment: 32
+            }
+        );
     }
 }
 
@@ -341,9 +598,23 @@ fn data_past_the_end_of_the_file_is_refused() {
     let file_bytes = good().len() as u64;
     let data = parse(good()).unwrap().data_offset;
     let error = with(offset("a.weight"), (1u64 << 40).to_le_bytes());
-    assert_eq!(error, Error::TensorPastEnd { tensor: a_weight(), end: data + (1 << 40) + 136, file_bytes });
+    assert_eq!(
+        error,
+        Error::TensorPastEnd {
+            tensor: a_weight(),
+            end: data + (1 << 40) + 136,
+            file_bytes
+        }
+    );
     let error = with(offset("a.weight"), (u64::MAX - 31).to_le_bytes());
-    assert_eq!(error, Error::TensorPastEnd { tensor: a_weight(), end: u64::MAX, file_bytes });
+    assert_eq!(
+        error,
+        Error::TensorPastEnd {
+            tensor: a_weight(),
+            end: u64::MAX,
+            file_bytes
+        }
+    );
 }
 
 #[test]
@@ -351,9 +622,19 @@ fn a_file_cut_short_in_its_data_is_refused() {
     let whole = parse(good()).unwrap();
     let last = whole.tensors[2].clone();
     let end = last.offset + last.n_bytes;
-    assert!(parse(good()[..end as usize].to_vec()).is_ok(), "the last padding may be missing");
+    assert!(
+        parse(good()[..end as usize].to_vec()).is_ok(),
+        "the last padding may be missing"
+    );
     let error = refused(|f| f.truncate(end as usize - 1));
-    assert_eq!(error, Error::TensorPastEnd { tensor: last.name, end, file_bytes: end - 1 });
+    assert_eq!(
+        error,
+        Error::TensorPastEnd {
+            tensor: last.name,
+            end,
+            file_bytes: end - 1
+        }
+    );
 }
 
 #[test]
@@ -363,7 +644,11 @@ fn tensors_that_overlap_are_refused() {
         let (tensor, other) = (tensor.to_owned(), other.to_owned());
         assert_eq!(
             with(dims("c.weight") + 20, u64::to_le_bytes(offset - a.offset)),
-            Error::Overlap { tensor, other, offset }
+            Error::Overlap {
+                tensor,
+                other,
+                offset
+            }
         );
     };
     overlap("c.weight", "a.weight", a.offset + 128);
@@ -379,7 +664,10 @@ fn a_type_without_a_decoder_can_be_inspected_but_not_used() {
     let layout = w.finish().unwrap();
     let shared: SharedBytes = Arc::new(layout.header);
     let g = Gguf::parse(shared, layout.file_bytes).unwrap();
-    let refusal = Err(Error::UnsupportedType { tensor: "x.weight".to_owned(), ty: TensorType::NVFP4 });
+    let refusal = Err(Error::UnsupportedType {
+        tensor: "x.weight".to_owned(),
+        ty: TensorType::NVFP4,
+    });
     assert_eq!(g.check_codecs(), refusal);
     assert_eq!(Directory::single(g).check_codecs(), refusal);
 }
@@ -391,41 +679,88 @@ fn every_prefix_of_the_header_asks_for_more() {
     for len in 0..header_bytes {
         let shared: SharedBytes = Arc::new(file[..len].to_vec());
         match Gguf::parse(shared, file.len() as u64) {
-            Err(Error::Truncated { needed }) => assert!((len as u64) < needed && needed <= header_bytes as u64),
+            Err(Error::Truncated { needed }) => {
+                assert!((len as u64) < needed && needed <= header_bytes as u64)
+            }
             other => panic!("{len}: {other:?}"),
         }
     }
     let shared: SharedBytes = Arc::new(file[..header_bytes].to_vec());
-    assert_eq!(Gguf::parse(shared, file.len() as u64).unwrap().tensors.len(), 3);
+    assert_eq!(
+        Gguf::parse(shared, file.len() as u64)
+            .unwrap()
+            .tensors
+            .len(),
+        3
+    );
 }
 
 #[test]
 fn bytes_after_the_stated_end_are_not_the_files() {
     let shared: SharedBytes = Arc::new(good());
     let error = Gguf::parse(shared, 100).unwrap_err();
-    assert_eq!(error, Error::Count { what: "metadata keys", got: 6, max: (100 - 24) / 14 });
+    assert_eq!(
+        error,
+        Error::Count {
+            what: "metadata keys",
+            got: 6,
+            max: (100 - 24) / 14
+        }
+    );
 }
 
 #[test]
 fn getters_refuse_other_types() {
     let g = parse(good()).unwrap();
-    let wrong =
-        |key: &str, expected, got: &str| Error::MetadataType { key: key.to_owned(), expected, got: got.to_owned() };
+    let wrong = |key: &str, expected, got: &str| Error::MetadataType {
+        key: key.to_owned(),
+        expected,
+        got: got.to_owned(),
+    };
     let m = &g.metadata;
-    assert_eq!(m.u32("general.architecture").unwrap_err(), wrong("general.architecture", "u32", "str"));
-    assert_eq!(m.bool("general.alignment").unwrap_err(), wrong("general.alignment", "bool", "u32"));
-    assert_eq!(m.f32("general.architecture").unwrap_err(), wrong("general.architecture", "f32", "str"));
-    assert_eq!(m.str("k.strs").unwrap_err(), wrong("k.strs", "str", "array of str"));
-    assert_eq!(m.strs("k.ints").err(), Some(wrong("k.ints", "array of str", "array of u32")));
-    assert_eq!(m.f32s("k.strs").err(), Some(wrong("k.strs", "array of f32", "array of str")));
-    assert_eq!(m.u32s("k.strs").err(), Some(wrong("k.strs", "array of u32", "array of str")));
-    assert_eq!(m.bools("general.architecture").err(), Some(wrong("general.architecture", "array of bool", "str")));
+    assert_eq!(
+        m.u32("general.architecture").unwrap_err(),
+        wrong("general.architecture", "u32", "str")
+    );
+    assert_eq!(
+        m.bool("general.alignment").unwrap_err(),
+        wrong("general.alignment", "bool", "u32")
+    );
+    assert_eq!(
+        m.f32("general.architecture").unwrap_err(),
+        wrong("general.architecture", "f32", "str")
+    );
+    assert_eq!(
+        m.str("k.strs").unwrap_err(),
+        wrong("k.strs", "str", "array of str")
+    );
+    assert_eq!(
+        m.strs("k.ints").err(),
+        Some(wrong("k.ints", "array of str", "array of u32"))
+    );
+    assert_eq!(
+        m.f32s("k.strs").err(),
+        Some(wrong("k.strs", "array of f32", "array of str"))
+    );
+    assert_eq!(
+        m.u32s("k.strs").err(),
+        Some(wrong("k.strs", "array of u32", "array of str"))
+    );
+    assert_eq!(
+        m.bools("general.architecture").err(),
+        Some(wrong("general.architecture", "array of bool", "str"))
+    );
 }
 
-/// Shard `no` of a model said to be in `count` files with `n_tensors` tensors; it holds one, called `name`.
+/// Shard `no` of a model said to be in `count` files with `n_tensors` tensors; it holds one, called
+/// `name`.
 fn shard(no: u16, count: u16, n_tensors: u64, name: &str) -> Gguf {
     let mut w = Writer::new();
-    w.set_split(Split { no, count, n_tensors: Some(n_tensors) });
+    w.set_split(Split {
+        no,
+        count,
+        n_tensors: Some(n_tensors),
+    });
     w.add_tensor(name, &[8], TensorType::F32).unwrap();
     let layout = w.finish().unwrap();
     let shared: SharedBytes = Arc::new(layout.header);
@@ -436,24 +771,49 @@ fn shard(no: u16, count: u16, n_tensors: u64, name: &str) -> Gguf {
 fn shards_make_one_directory() {
     let d = Directory::from_shards(vec![shard(0, 2, 2, "a"), shard(1, 2, 2, "b")]).unwrap();
     assert_eq!((d.n_shards(), d.tensors().len()), (2, 2));
-    assert_eq!((d.tensor("a").unwrap().shard, d.tensor("b").unwrap().shard), (0, 1));
+    assert_eq!(
+        (d.tensor("a").unwrap().shard, d.tensor("b").unwrap().shard),
+        (0, 1)
+    );
     assert_eq!(d.tensor("c"), None);
 }
 
 #[test]
 fn shards_that_do_not_belong_together_are_refused() {
     let join = |v| Directory::from_shards(v).err().unwrap();
-    let mismatch = |shard, key, expected, got| Error::SplitMismatch { shard, key, expected, got };
+    let mismatch = |shard, key, expected, got| Error::SplitMismatch {
+        shard,
+        key,
+        expected,
+        got,
+    };
     let max = u16::MAX.into();
     assert_eq!(join(vec![]), Error::SplitShards { got: 0, max });
-    assert_eq!(join(vec![shard(0, 2, 2, "a")]), Error::SplitAlone { no: 1, count: 2 });
-    assert_eq!(join(vec![shard(0, 3, 2, "a"), shard(1, 3, 2, "b")]), mismatch(1, "split.count", 2, 3));
+    assert_eq!(
+        join(vec![shard(0, 2, 2, "a")]),
+        Error::SplitAlone { no: 1, count: 2 }
+    );
+    assert_eq!(
+        join(vec![shard(0, 3, 2, "a"), shard(1, 3, 2, "b")]),
+        mismatch(1, "split.count", 2, 3)
+    );
     let swapped = vec![shard(1, 2, 2, "a"), shard(0, 2, 2, "b")];
     assert_eq!(join(swapped), mismatch(1, "split.no", 0, 1));
     let lost = vec![shard(0, 2, 3, "a"), shard(1, 2, 3, "b")];
     assert_eq!(join(lost), mismatch(1, "split.tensors.count", 2, 3));
     let same = vec![shard(0, 2, 2, "a"), shard(1, 2, 2, "a")];
-    assert_eq!(join(same), Error::DuplicateTensor { tensor: "a".to_owned() });
+    assert_eq!(
+        join(same),
+        Error::DuplicateTensor {
+            tensor: "a".to_owned()
+        }
+    );
     let whole = parse(good()).unwrap();
-    assert_eq!(join(vec![whole.clone(), whole]), Error::SplitKey { shard: 1, key: "split.count" });
+    assert_eq!(
+        join(vec![whole.clone(), whole]),
+        Error::SplitKey {
+            shard: 1,
+            key: "split.count"
+        }
+    );
 }

@@ -63,9 +63,19 @@ impl Owned {
             Owned::Bool(v) => m.bool(key) == Ok(Some(*v)),
             Owned::Str(v) => match std::str::from_utf8(v) {
                 Ok(text) => m.str(key) == Ok(Some(text)),
-                Err(_) => m.str(key) == Err(Error::MetadataUtf8 { key: key.to_owned() }),
+                Err(_) => {
+                    m.str(key)
+                        == Err(Error::MetadataUtf8 {
+                            key: key.to_owned(),
+                        })
+                }
             },
-            Owned::Strs(v) => m.strs(key).unwrap().unwrap().iter().eq(v.iter().map(Vec::as_slice)),
+            Owned::Strs(v) => m
+                .strs(key)
+                .unwrap()
+                .unwrap()
+                .iter()
+                .eq(v.iter().map(Vec::as_slice)),
             Owned::U32s(v) => m.u32s(key).unwrap().unwrap().iter().eq(v.iter().copied()),
             Owned::I32s(v) => m.i32s(key).unwrap().unwrap().iter().eq(v.iter().copied()),
             Owned::F32s(v) => m.f32s(key).unwrap().unwrap().iter().eq(v.iter().copied()),
@@ -99,7 +109,11 @@ fn any_value() -> impl Strategy<Value = Owned> {
 
 /// Outer dimensions, blocks per row, and type of a tensor.
 fn any_tensor() -> impl Strategy<Value = (Vec<u64>, u64, TensorType)> {
-    (vec(1u64..4, 0..=3), 1u64..3, prop::sample::select(TensorType::ALL))
+    (
+        vec(1u64..4, 0..=3),
+        1u64..3,
+        prop::sample::select(TensorType::ALL),
+    )
 }
 
 #[derive(Clone, Debug)]
@@ -111,8 +125,18 @@ struct Model {
 }
 
 fn any_model() -> impl Strategy<Value = Model> {
-    (2u32..=3, 0u32..8, btree_map("[a-zé._]{1,12}", any_value(), 0..8), btree_map("[a-zé.]{1,12}", any_tensor(), 0..6))
-        .prop_map(|(version, shift, values, tensors)| Model { version, alignment: 1 << shift, values, tensors })
+    (
+        2u32..=3,
+        0u32..8,
+        btree_map("[a-zé._]{1,12}", any_value(), 0..8),
+        btree_map("[a-zé.]{1,12}", any_tensor(), 0..6),
+    )
+        .prop_map(|(version, shift, values, tensors)| Model {
+            version,
+            alignment: 1 << shift,
+            values,
+            tensors,
+        })
 }
 
 impl Model {
@@ -121,7 +145,9 @@ impl Model {
         let mut w = Writer::new();
         w.set_version(self.version).unwrap();
         w.set_alignment(self.alignment).unwrap();
-        self.values.iter().for_each(|(key, value)| value.set(&mut w, key));
+        self.values
+            .iter()
+            .for_each(|(key, value)| value.set(&mut w, key));
         for (name, (outer, n_blocks, ty)) in &self.tensors {
             let dims = [outer.as_slice(), &[n_blocks * ty.block_len() as u64]].concat();
             w.add_tensor(name, &dims, *ty).unwrap();
@@ -143,7 +169,14 @@ fn read_all(file: &[u8]) {
     let Ok(g) = parse(file) else { return };
     let m = &g.metadata;
     for (key, value) in m.iter() {
-        let _ = (value.to_string(), m.str(key), m.u32(key), m.i64(key), m.f32(key), m.bool(key));
+        let _ = (
+            value.to_string(),
+            m.str(key),
+            m.u32(key),
+            m.i64(key),
+            m.f32(key),
+            m.bool(key),
+        );
         let _ = (m.u32s(key), m.i32s(key), m.f32s(key), m.bools(key));
         if let Ok(Some(strings)) = m.strs(key) {
             assert_eq!(strings.iter().count(), strings.len());

@@ -2,9 +2,12 @@
 
 use std::{collections::BTreeMap, fmt};
 
-/// What is taken if nobody says: the first of these that there is. Four bits lose little and fit into most memories.
-const PREFERRED: [&str; 12] =
-    ["Q4_K_M", "Q4_K_S", "Q4_0", "IQ4_XS", "Q5_K_M", "Q5_K_S", "Q6_K", "Q8_0", "Q3_K_M", "MXFP4", "BF16", "F16"];
+/// What is taken if nobody says: the first of these that there is. Four bits lose little and fit
+/// into most memories.
+const PREFERRED: [&str; 12] = [
+    "Q4_K_M", "Q4_K_S", "Q4_0", "IQ4_XS", "Q5_K_M", "Q5_K_S", "Q6_K", "Q8_0", "Q3_K_M", "MXFP4",
+    "BF16", "F16",
+];
 /// Files that a conversion reads besides weights.
 const BESIDE_WEIGHTS: [&str; 14] = [
     "config.json",
@@ -22,10 +25,14 @@ const BESIDE_WEIGHTS: [&str; 14] = [
     "chat_template.jinja",
     "chat_template.json",
 ];
-/// Weights in the order in which they are preferred, since many repositories hold the same ones several times; and the
-/// index that may come with them.
-const WEIGHTS: [(&str, &str); 4] =
-    [("model", ".safetensors"), ("", ".safetensors"), ("pytorch_model", ".bin"), ("consolidated", ".pth")];
+/// Weights in the order in which they are preferred, since many repositories hold the same ones
+/// several times; and the index that may come with them.
+const WEIGHTS: [(&str, &str); 4] = [
+    ("model", ".safetensors"),
+    ("", ".safetensors"),
+    ("pytorch_model", ".bin"),
+    ("consolidated", ".pth"),
+];
 /// Where further chat templates lie.
 const TEMPLATES: &str = "additional_chat_templates/";
 /// How many names an error lists.
@@ -44,11 +51,18 @@ pub(crate) enum Choice<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NoChoice {
     /// Nothing fits; these are there.
-    Nothing { wanted: Option<String>, there: Vec<String> },
+    Nothing {
+        wanted: Option<String>,
+        there: Vec<String>,
+    },
     /// Several fit.
     Several(Vec<String>),
     /// Shards are missing.
-    Incomplete { name: String, n_there: usize, n_shards: usize },
+    Incomplete {
+        name: String,
+        n_there: usize,
+        n_shards: usize,
+    },
 }
 
 /// Chooses among the paths of a repository.
@@ -80,14 +94,26 @@ impl<'a> Model<'a> {
 fn models<'a>(paths: &[&'a str]) -> Vec<Model<'a>> {
     let mut models = BTreeMap::<(&str, usize), Vec<(usize, &str)>>::new();
     for path in paths {
-        let Some(stem) = stem(path, ".gguf") else { continue };
+        let Some(stem) = stem(path, ".gguf") else {
+            continue;
+        };
         let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
         if !name.contains("mmproj") && !name.contains("imatrix") {
             let (stem, shard, n_shards) = shard(stem).unwrap_or((stem, 1, 1));
-            models.entry((stem, n_shards)).or_default().push((shard, path));
+            models
+                .entry((stem, n_shards))
+                .or_default()
+                .push((shard, path));
         }
     }
-    models.into_iter().map(|((stem, n_shards), shards)| Model { stem, shards, n_shards }).collect()
+    models
+        .into_iter()
+        .map(|((stem, n_shards), shards)| Model {
+            stem,
+            shards,
+            n_shards,
+        })
+        .collect()
 }
 
 /// A path without its ending, in any case.
@@ -100,31 +126,55 @@ fn stem<'a>(path: &'a str, ending: &str) -> Option<&'a str> {
 fn shard(stem: &str) -> Option<(&str, usize, usize)> {
     let (rest, count) = stem.rsplit_once("-of-")?;
     let (name, number) = rest.rsplit_once('-')?;
-    let parse = |text: &str| text.parse().ok().filter(|_| text.len() == 5 && text.bytes().all(|b| b.is_ascii_digit()));
+    let parse = |text: &str| {
+        text.parse()
+            .ok()
+            .filter(|_| text.len() == 5 && text.bytes().all(|b| b.is_ascii_digit()))
+    };
     let (number, count) = (parse(number)?, parse(count)?);
-    (1..=count).contains(&number).then_some((name, number, count))
+    (1..=count)
+        .contains(&number)
+        .then_some((name, number, count))
 }
 
 /// The shards in order, if none is missing.
-fn complete<'a>(name: &str, shards: &[(usize, &'a str)], n_shards: usize) -> Result<Vec<&'a str>, NoChoice> {
+fn complete<'a>(
+    name: &str,
+    shards: &[(usize, &'a str)],
+    n_shards: usize,
+) -> Result<Vec<&'a str>, NoChoice> {
     let mut shards = shards.to_vec();
     shards.sort_unstable();
     shards.dedup_by_key(|(number, _)| *number);
     if shards.len() != n_shards {
-        return Err(NoChoice::Incomplete { name: name.to_owned(), n_there: shards.len(), n_shards });
+        return Err(NoChoice::Incomplete {
+            name: name.to_owned(),
+            n_there: shards.len(),
+            n_shards,
+        });
     }
     Ok(shards.into_iter().map(|(_, path)| path).collect())
 }
 
 /// What a person asked for: a file by its path, else models whose names have this word.
-fn named<'a>(paths: &[&'a str], models: &[Model<'a>], wanted: &str) -> Result<Choice<'a>, NoChoice> {
-    if let Some(model) = models.iter().find(|model| model.shards.iter().any(|(_, path)| *path == wanted)) {
+fn named<'a>(
+    paths: &[&'a str],
+    models: &[Model<'a>],
+    wanted: &str,
+) -> Result<Choice<'a>, NoChoice> {
+    if let Some(model) = models
+        .iter()
+        .find(|model| model.shards.iter().any(|(_, path)| *path == wanted))
+    {
         return model.files();
     }
     if let Some(path) = paths.iter().find(|path| **path == wanted) {
         return Ok(Choice::Files(vec![*path]));
     }
-    let nothing = || NoChoice::Nothing { wanted: Some(wanted.to_owned()), there: model_names(models) };
+    let nothing = || NoChoice::Nothing {
+        wanted: Some(wanted.to_owned()),
+        there: model_names(models),
+    };
     one(models, wanted).unwrap_or_else(|| Err(nothing()))
 }
 
@@ -136,24 +186,36 @@ fn preferred<'a>(models: &[Model<'a>]) -> Result<Choice<'a>, NoChoice> {
     })
 }
 
-/// The model of a quantization; of those that have it at the end of their names before those that have it elsewhere.
+/// The model of a quantization; of those that have it at the end of their names before those that
+/// have it elsewhere.
 fn one<'a>(models: &[Model<'a>], quant: &str) -> Option<Result<Choice<'a>, NoChoice>> {
-    let having = |has: fn(&str, &str) -> bool| models.iter().filter(|m| has(m.stem, quant)).collect::<Vec<_>>();
-    let found = Some(having(ends_with_word)).filter(|found| !found.is_empty()).unwrap_or_else(|| having(has_word));
+    let having = |has: fn(&str, &str) -> bool| {
+        models
+            .iter()
+            .filter(|m| has(m.stem, quant))
+            .collect::<Vec<_>>()
+    };
+    let found = Some(having(ends_with_word))
+        .filter(|found| !found.is_empty())
+        .unwrap_or_else(|| having(has_word));
     match found.as_slice() {
         [] => None,
         [model] => Some(model.files()),
-        _ => Some(Err(NoChoice::Several(found.iter().map(|model| first_file(model)).collect()))),
+        _ => Some(Err(NoChoice::Several(
+            found.iter().map(|model| first_file(model)).collect(),
+        ))),
     }
 }
 
 fn ends_with_word(stem: &str, word: &str) -> bool {
-    self::stem(stem, word).is_some_and(|before| before.is_empty() || before.ends_with(['-', '.', '_', '/']))
+    self::stem(stem, word)
+        .is_some_and(|before| before.is_empty() || before.ends_with(['-', '.', '_', '/']))
 }
 
 /// Whether a word stands between hyphens, dots or slashes: `Q4_K` is no word of `Q4_K_M`.
 fn has_word(stem: &str, word: &str) -> bool {
-    stem.split(['-', '.', '/']).any(|part| part.eq_ignore_ascii_case(word))
+    stem.split(['-', '.', '/'])
+        .any(|part| part.eq_ignore_ascii_case(word))
 }
 
 fn model_names(models: &[Model<'_>]) -> Vec<String> {
@@ -161,30 +223,59 @@ fn model_names(models: &[Model<'_>]) -> Vec<String> {
 }
 
 fn first_file(model: &Model<'_>) -> String {
-    model.shards.iter().min().map_or_else(String::new, |(_, path)| (*path).to_owned())
+    model
+        .shards
+        .iter()
+        .min()
+        .map_or_else(String::new, |(_, path)| (*path).to_owned())
 }
 
 /// All that a conversion needs, at the root of the repository, and chat templates.
 fn checkpoint<'a>(paths: &[&'a str]) -> Result<Choice<'a>, NoChoice> {
-    let at_root: Vec<&str> = paths.iter().copied().filter(|path| !path.contains('/')).collect();
-    let has_config = at_root.iter().any(|path| matches!(*path, "config.json" | "params.json"));
-    let found = WEIGHTS.iter().find_map(|kind| weights(&at_root, *kind)).filter(|_| has_config);
-    let nothing = || NoChoice::Nothing { wanted: None, there: Vec::new() };
+    let at_root: Vec<&str> = paths
+        .iter()
+        .copied()
+        .filter(|path| !path.contains('/'))
+        .collect();
+    let has_config = at_root
+        .iter()
+        .any(|path| matches!(*path, "config.json" | "params.json"));
+    let found = WEIGHTS
+        .iter()
+        .find_map(|kind| weights(&at_root, *kind))
+        .filter(|_| has_config);
+    let nothing = || NoChoice::Nothing {
+        wanted: None,
+        there: Vec::new(),
+    };
     let mut files = found.ok_or_else(nothing)??;
     let beside = |path: &&str| BESIDE_WEIGHTS.contains(path) || path.ends_with(".tiktoken");
     let is_template = |path: &&str| path.starts_with(TEMPLATES) && path.ends_with(".jinja");
     let templates = paths.iter().copied().filter(is_template);
-    files.splice(0..0, at_root.iter().copied().filter(beside).chain(templates));
+    files.splice(
+        0..0,
+        at_root.iter().copied().filter(beside).chain(templates),
+    );
     Ok(Choice::Checkpoint(files))
 }
 
 /// The weights of one kind, with their index.
-fn weights<'a>(at_root: &[&'a str], (prefix, ending): (&str, &str)) -> Option<Result<Vec<&'a str>, NoChoice>> {
-    let files = at_root.iter().copied().filter(|path| path.starts_with(prefix) && path.ends_with(ending));
-    let numbered: Vec<_> = files.map(|path| (shard(path.strip_suffix(ending).unwrap_or(path)), path)).collect();
+fn weights<'a>(
+    at_root: &[&'a str],
+    (prefix, ending): (&str, &str),
+) -> Option<Result<Vec<&'a str>, NoChoice>> {
+    let files = at_root
+        .iter()
+        .copied()
+        .filter(|path| path.starts_with(prefix) && path.ends_with(ending));
+    let numbered: Vec<_> = files
+        .map(|path| (shard(path.strip_suffix(ending).unwrap_or(path)), path))
+        .collect();
     let mut files: Vec<&str> = match numbered.iter().find_map(|(shard, _)| *shard) {
         Some((name, _, n_shards)) => {
-            let ours = numbered.iter().filter_map(|(shard, path)| Some(((*shard)?, *path)));
+            let ours = numbered
+                .iter()
+                .filter_map(|(shard, path)| Some(((*shard)?, *path)));
             let ours = ours.filter(|((stem, _, n), _)| (*stem, *n) == (name, n_shards));
             let shards: Vec<_> = ours.map(|((_, number, _), path)| (number, path)).collect();
             match complete(name, &shards, n_shards) {
@@ -194,7 +285,8 @@ fn weights<'a>(at_root: &[&'a str], (prefix, ending): (&str, &str)) -> Option<Re
         }
         None => numbered.into_iter().map(|(_, path)| path).collect(),
     };
-    let is_index = |path: &&str| path.starts_with(prefix) && path.ends_with(&format!("{ending}.index.json"));
+    let is_index =
+        |path: &&str| path.starts_with(prefix) && path.ends_with(&format!("{ending}.index.json"));
     let found = !files.is_empty();
     files.extend(at_root.iter().copied().filter(is_index));
     found.then_some(Ok(files))
@@ -203,20 +295,41 @@ fn weights<'a>(at_root: &[&'a str], (prefix, ending): (&str, &str)) -> Option<Re
 impl fmt::Display for NoChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nothing { wanted: Some(wanted), there } if there.is_empty() => {
+            Self::Nothing {
+                wanted: Some(wanted),
+                there,
+            } if there.is_empty() => {
                 write!(f, "there is no file {wanted:?}, and no GGUF file")
             }
-            Self::Nothing { wanted: Some(wanted), there } => {
-                write!(f, "there is no file {wanted:?}, and no GGUF file of that type; there are {}", listed(there))
+            Self::Nothing {
+                wanted: Some(wanted),
+                there,
+            } => {
+                write!(
+                    f,
+                    "there is no file {wanted:?}, and no GGUF file of that type; there are {}",
+                    listed(there)
+                )
             }
-            Self::Nothing { wanted: None, .. } => {
-                f.write_str("there is no GGUF file, nor config.json with weights that could be converted")
-            }
+            Self::Nothing { wanted: None, .. } => f.write_str(
+                "there is no GGUF file, nor config.json with weights that could be converted",
+            ),
             Self::Several(there) => {
-                write!(f, "several files may be meant: {}; name one behind a colon", listed(there))
+                write!(
+                    f,
+                    "several files may be meant: {}; name one behind a colon",
+                    listed(there)
+                )
             }
-            Self::Incomplete { name, n_there, n_shards } => {
-                write!(f, "of the {n_shards} files of {name:?} only {n_there} are there")
+            Self::Incomplete {
+                name,
+                n_there,
+                n_shards,
+            } => {
+                write!(
+                    f,
+                    "of the {n_shards} files of {name:?} only {n_there} are there"
+                )
             }
         }
     }
@@ -224,7 +337,12 @@ impl fmt::Display for NoChoice {
 
 fn listed(names: &[String]) -> String {
     let more = names.len().saturating_sub(MAX_LISTED);
-    let mut text = names.iter().take(MAX_LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let mut text = names
+        .iter()
+        .take(MAX_LISTED)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
     if more > 0 {
         text += &format!(" and {more} more");
     }
@@ -256,7 +374,10 @@ mod tests {
     #[test]
     fn four_bits_are_taken_where_nobody_says_otherwise() {
         assert_eq!(files(&REPO, None), "m-Q4_K_M.gguf");
-        assert_eq!(files(&["m.q8_0.gguf", "m.iq4_xs.gguf"], None), "m.iq4_xs.gguf");
+        assert_eq!(
+            files(&["m.q8_0.gguf", "m.iq4_xs.gguf"], None),
+            "m.iq4_xs.gguf"
+        );
         assert_eq!(files(&["model.gguf", "README.md"], None), "model.gguf");
         assert!(files(&["a.gguf", "b.gguf"], None).contains("a.gguf, b.gguf; name one"));
         assert!(files(&["a-Q4_0.gguf", "b-Q4_0.gguf"], None).contains("several"));
@@ -266,12 +387,24 @@ mod tests {
     fn a_quantization_is_a_whole_word_in_any_case() {
         assert_eq!(files(&REPO, Some("q8_0")), "m-Q8_0.gguf");
         for wrong in ["Q4_K", "8_0", "Q4_K_", "IQ4_K_M"] {
-            assert!(files(&REPO, Some(wrong)).starts_with("error: there is no file"), "{wrong}");
+            assert!(
+                files(&REPO, Some(wrong)).starts_with("error: there is no file"),
+                "{wrong}"
+            );
         }
-        assert_eq!(files(&["m-IQ4_XS.gguf", "m-Q4_XS.gguf"], Some("q4_xs")), "m-Q4_XS.gguf");
-        assert_eq!(files(&["m-Q4_0-imat.gguf"], Some("q4_0")), "m-Q4_0-imat.gguf");
+        assert_eq!(
+            files(&["m-IQ4_XS.gguf", "m-Q4_XS.gguf"], Some("q4_xs")),
+            "m-Q4_XS.gguf"
+        );
+        assert_eq!(
+            files(&["m-Q4_0-imat.gguf"], Some("q4_0")),
+            "m-Q4_0-imat.gguf"
+        );
         assert_eq!(files(&["Q4_0/m.GGUF"], Some("q4_0")), "Q4_0/m.GGUF");
-        assert_eq!(files(&["Q4_0"], Some("q4_0")), "error: there is no file \"q4_0\", and no GGUF file");
+        assert_eq!(
+            files(&["Q4_0"], Some("q4_0")),
+            "error: there is no file \"q4_0\", and no GGUF file"
+        );
     }
 
     #[test]
@@ -284,12 +417,26 @@ mod tests {
 
     #[test]
     fn shards_come_all_and_in_order_or_not_at_all() {
-        let all = ["m-Q4_0-00002-of-00003.gguf", "m-Q4_0-00001-of-00003.gguf", "m-Q4_0-00003-of-00003.gguf"];
+        let all = [
+            "m-Q4_0-00002-of-00003.gguf",
+            "m-Q4_0-00001-of-00003.gguf",
+            "m-Q4_0-00003-of-00003.gguf",
+        ];
         for wanted in [None, Some("q4_0"), Some(all[0])] {
-            assert_eq!(files(&all, wanted), [all[1], all[0], all[2]].join(" "), "{wanted:?}");
+            assert_eq!(
+                files(&all, wanted),
+                [all[1], all[0], all[2]].join(" "),
+                "{wanted:?}"
+            );
         }
-        assert_eq!(files(&REPO, Some("f16")), "error: of the 2 files of \"big/m-F16\" only 1 are there");
-        assert_eq!(files(&["m-00009-of-00003.gguf"], None), "m-00009-of-00003.gguf");
+        assert_eq!(
+            files(&REPO, Some("f16")),
+            "error: of the 2 files of \"big/m-F16\" only 1 are there"
+        );
+        assert_eq!(
+            files(&["m-00009-of-00003.gguf"], None),
+            "m-00009-of-00003.gguf"
+        );
         assert!(files(&["m-00001-of-99999.gguf"], None).starts_with("error: of the 99999"));
     }
 
@@ -315,12 +462,26 @@ mod tests {
             "checkpoint config.json tokenizer.json tekken.json qwen.tiktoken additional_chat_templates/tool_use.jinja \
              model-00001-of-00002.safetensors model-00002-of-00002.safetensors model.safetensors.index.json"
         );
-        assert_eq!(files(&["config.json", "pytorch_model.bin"], None), "checkpoint config.json pytorch_model.bin");
-        assert_eq!(files(&["params.json", "consolidated.00.pth"], None), "checkpoint params.json consolidated.00.pth");
-        let nothing = "error: there is no GGUF file, nor config.json with weights that could be converted";
-        for paths in [&["model.safetensors"][..], &["config.json"], &["mmproj.gguf"], &[]] {
+        assert_eq!(
+            files(&["config.json", "pytorch_model.bin"], None),
+            "checkpoint config.json pytorch_model.bin"
+        );
+        assert_eq!(
+            files(&["params.json", "consolidated.00.pth"], None),
+            "checkpoint params.json consolidated.00.pth"
+        );
+        let nothing =
+            "error: there is no GGUF file, nor config.json with weights that could be converted";
+        for paths in [
+            &["model.safetensors"][..],
+            &["config.json"],
+            &["mmproj.gguf"],
+            &[],
+        ] {
             assert_eq!(files(paths, None), nothing);
         }
-        assert!(files(&["config.json", "model-00001-of-00002.safetensors"], None).contains("only 1"));
+        assert!(
+            files(&["config.json", "model-00001-of-00002.safetensors"], None).contains("only 1")
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What a file of the Hub is called by its content: SHA-256 of large files, and git's hash of small ones.
+//! What a file of the Hub is called by its content: SHA-256 of large files, and git's hash of small
+//! ones.
 
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
 
@@ -62,7 +63,12 @@ impl Hasher {
 
     /// The digits.
     pub(crate) fn finish(self) -> String {
-        self.0.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+        self.0
+            .finish()
+            .as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     }
 }
 

@@ -1,7 +1,8 @@
 //! One file from the Hub to its blob, through any number of cut connections.
 //!
-//! What has come is in `blobs/<hash>.incomplete`, where the next attempt, or the next pull, goes on with it. The hash is
-//! computed on the way; what was there before is read once. Only a file whose hash is right gets its name.
+//! What has come is in `blobs/<hash>.incomplete`, where the next attempt, or the next pull, goes on
+//! with it. The hash is computed on the way; what was there before is read once. Only a file whose
+//! hash is right gets its name.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -41,7 +42,11 @@ pub(crate) type Observer<'a> = &'a mut dyn FnMut(Event<'_>);
 
 impl Download<'_> {
     /// Sees to it that the blob is there; `false` if it was already.
-    pub(crate) fn run(&self, mut patience: Patience, observer: Observer<'_>) -> Result<bool, Error> {
+    pub(crate) fn run(
+        &self,
+        mut patience: Patience,
+        observer: Observer<'_>,
+    ) -> Result<bool, Error> {
         let blob = self.cache.blob(self.repo, &self.entry.digest);
         if self.is_there(&blob) {
             return Ok(false);
@@ -56,7 +61,8 @@ impl Download<'_> {
         while partial.have < self.entry.bytes {
             match self.attempt(&mut partial, observer) {
                 Ok(()) => {}
-                // What has come is named by its hash: an answer that is wrong says nothing about it.
+                // What has come is named by its hash: an answer that is wrong says nothing about
+                // it.
                 Err(Trouble::Final(error)) if partial.have > 0 => return Err(error),
                 Err(Trouble::Final(error)) => return Err(partial.give_up(error)),
                 Err(Trouble::Hitch(hitch)) => {
@@ -75,8 +81,11 @@ impl Download<'_> {
 
     fn url(&self) -> Url {
         let repo = self.repo.to_string();
-        let parts: Vec<&str> =
-            repo.split('/').chain(["resolve", self.commit]).chain(self.entry.path.split('/')).collect();
+        let parts: Vec<&str> = repo
+            .split('/')
+            .chain(["resolve", self.commit])
+            .chain(self.entry.path.split('/'))
+            .collect();
         self.http.endpoint().with_path(&parts)
     }
 
@@ -84,7 +93,11 @@ impl Download<'_> {
     fn attempt(&self, partial: &mut Partial<'_>, observer: Observer<'_>) -> Result<(), Trouble> {
         let url = self.url();
         let subject = Subject::File(self.repo, &self.entry.path);
-        let mut answer = self.http.send(&Get { url: &url, headers: &partial.headers(), subject })?;
+        let mut answer = self.http.send(&Get {
+            url: &url,
+            headers: &partial.headers(),
+            subject,
+        })?;
         self.check_identity(&answer)?;
         match answer.status() {
             206 if content_range(&answer) == Some((partial.have, self.entry.bytes)) => {}
@@ -94,15 +107,22 @@ impl Download<'_> {
             }
             _ => self.check_whole(&answer, partial)?,
         }
-        partial.etag = answer.header("etag").filter(|etag| etag.starts_with('"')).map(str::to_owned);
+        partial.etag = answer
+            .header("etag")
+            .filter(|etag| etag.starts_with('"'))
+            .map(str::to_owned);
         copy(&mut answer, partial, observer)
     }
 
     /// A server that sends the file from its start, whatever we asked for.
     fn check_whole(&self, answer: &Answer, partial: &mut Partial<'_>) -> Result<(), Trouble> {
-        let promised = answer.header("content-length").and_then(|text| text.trim().parse::<u64>().ok());
+        let promised = answer
+            .header("content-length")
+            .and_then(|text| text.trim().parse::<u64>().ok());
         match promised.filter(|&n| n != self.entry.bytes) {
-            Some(n) => Err(Trouble::Final(self.content(&format!("expected {} bytes, got {n}", self.entry.bytes)))),
+            Some(n) => Err(Trouble::Final(
+                self.content(&format!("expected {} bytes, got {n}", self.entry.bytes)),
+            )),
             None if partial.have > 0 => partial.restart().map_err(Trouble::Final),
             None => Ok(()),
         }
@@ -110,30 +130,49 @@ impl Download<'_> {
 
     /// The Hub says what it is about to send. It must be what it has listed.
     fn check_identity(&self, answer: &Answer) -> Result<(), Trouble> {
-        let own = answer.header("etag").filter(|_| self.http.is_ours(&answer.url)).map(hash_of_etag);
-        let known = answer.linked_etag.clone().or(own).filter(|hash| hash.len() == self.entry.digest.hex().len());
+        let own = answer
+            .header("etag")
+            .filter(|_| self.http.is_ours(&answer.url))
+            .map(hash_of_etag);
+        let known = answer
+            .linked_etag
+            .clone()
+            .or(own)
+            .filter(|hash| hash.len() == self.entry.digest.hex().len());
         match known.filter(|hash| hash != self.entry.digest.hex()) {
-            Some(hash) => Err(Trouble::Final(
-                self.content(&format!("expected the content {}, the server has {hash}", self.entry.digest.hex())),
-            )),
+            Some(hash) => Err(Trouble::Final(self.content(&format!(
+                "expected the content {}, the server has {hash}",
+                self.entry.digest.hex()
+            )))),
             None => Ok(()),
         }
     }
 
     fn content(&self, why: &str) -> Error {
-        Error::Content { file: format!("{}: {}", self.repo, self.entry.path), why: why.to_owned() }
+        Error::Content {
+            file: format!("{}: {}", self.repo, self.entry.path),
+            why: why.to_owned(),
+        }
     }
 }
 
 /// Start and total of `Content-Range: bytes 100-199/200`.
 fn content_range(answer: &Answer) -> Option<(u64, u64)> {
-    let (range, total) = answer.header("content-range")?.trim().strip_prefix("bytes ")?.split_once('/')?;
+    let (range, total) = answer
+        .header("content-range")?
+        .trim()
+        .strip_prefix("bytes ")?
+        .split_once('/')?;
     let (start, _) = range.split_once('-')?;
     Some((start.trim().parse().ok()?, total.trim().parse().ok()?))
 }
 
 /// Takes bytes until the file is whole, or no more come.
-fn copy(answer: &mut Answer, partial: &mut Partial<'_>, observer: Observer<'_>) -> Result<(), Trouble> {
+fn copy(
+    answer: &mut Answer,
+    partial: &mut Partial<'_>,
+    observer: Observer<'_>,
+) -> Result<(), Trouble> {
     let url = answer.url.clone();
     let mut reader = answer.body().as_reader();
     let mut chunk = vec![0; CHUNK_BYTES];
@@ -146,7 +185,10 @@ fn copy(answer: &mut Answer, partial: &mut Partial<'_>, observer: Observer<'_>) 
             Err(error) => return Err(hitch(&url, &error.to_string())),
         };
         partial.write(&chunk[..n]).map_err(Trouble::Final)?;
-        observer(Event::Received { file: &partial.entry.path, bytes: partial.have });
+        observer(Event::Received {
+            file: &partial.entry.path,
+            bytes: partial.have,
+        });
     }
     Ok(())
 }
@@ -168,11 +210,24 @@ struct Partial<'a> {
 impl<'a> Partial<'a> {
     /// Goes on with what is there.
     fn open(path: PathBuf, entry: &'a Entry, observer: Observer<'_>) -> Result<Self, Error> {
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path);
         let file = file.map_err(Error::at(&path))?;
         let there = file.metadata().map_err(Error::at(&path))?.len();
         let hasher = entry.digest.hasher(entry.bytes);
-        let mut partial = Self { entry, path, file, have: 0, hasher, most: 0, etag: None };
+        let mut partial = Self {
+            entry,
+            path,
+            file,
+            have: 0,
+            hasher,
+            most: 0,
+            etag: None,
+        };
         if there > entry.bytes {
             partial.restart()?;
         } else {
@@ -191,7 +246,10 @@ impl<'a> Partial<'a> {
             }
             self.hasher.update(&chunk[..n]);
             self.have += n as u64;
-            observer(Event::Found { file: &self.entry.path, bytes: self.have });
+            observer(Event::Found {
+                file: &self.entry.path,
+                bytes: self.have,
+            });
         }
     }
 
@@ -199,7 +257,11 @@ impl<'a> Partial<'a> {
     fn check_space(&self) -> Result<(), Error> {
         let needed = self.entry.bytes - self.have;
         match free_bytes(self.path.parent().unwrap_or(&self.path)) {
-            Some(free) if free < needed => Err(Error::DiskFull { path: self.path.clone(), needed, free }),
+            Some(free) if free < needed => Err(Error::DiskFull {
+                path: self.path.clone(),
+                needed,
+                free,
+            }),
             _ => Ok(()),
         }
     }
@@ -216,23 +278,34 @@ impl<'a> Partial<'a> {
 
     fn restart(&mut self) -> Result<(), Error> {
         self.file.set_len(0).map_err(Error::at(&self.path))?;
-        self.file.seek(SeekFrom::Start(0)).map_err(Error::at(&self.path))?;
+        self.file
+            .seek(SeekFrom::Start(0))
+            .map_err(Error::at(&self.path))?;
         (self.have, self.hasher) = (0, self.entry.digest.hasher(self.entry.bytes));
         Ok(())
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.file.write_all(bytes).map_err(|error| self.write_error(error))?;
+        self.file
+            .write_all(bytes)
+            .map_err(|error| self.write_error(error))?;
         self.hasher.update(bytes);
         self.have += bytes.len() as u64;
         Ok(())
     }
 
     fn write_error(&self, error: io::Error) -> Error {
-        let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        let full = matches!(
+            error.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        );
         let free = free_bytes(self.path.parent().unwrap_or(&self.path)).unwrap_or(0);
         match full {
-            true => Error::DiskFull { path: self.path.clone(), needed: self.entry.bytes - self.have, free },
+            true => Error::DiskFull {
+                path: self.path.clone(),
+                needed: self.entry.bytes - self.have,
+                free,
+            },
             false => Error::at(&self.path)(error),
         }
     }
@@ -251,7 +324,8 @@ impl<'a> Partial<'a> {
         error
     }
 
-    /// Gives the file its name, if it is the right one. It is on the disk by then: a power cut leaves no blob of zeros.
+    /// Gives the file its name, if it is the right one. It is on the disk by then: a power cut
+    /// leaves no blob of zeros.
     fn finish(mut self, blob: &Path) -> Result<(), Error> {
         let hasher = std::mem::replace(&mut self.hasher, self.entry.digest.hasher(0));
         let got = hasher.finish();
@@ -260,7 +334,10 @@ impl<'a> Partial<'a> {
                 "expected a file with the hash {}, got {got}; the partial download was removed",
                 self.entry.digest.hex()
             );
-            let error = Error::Content { file: self.entry.path.clone(), why };
+            let error = Error::Content {
+                file: self.entry.path.clone(),
+                why,
+            };
             return Err(self.give_up(error));
         }
         self.file.sync_data().map_err(Error::at(&self.path))?;
@@ -275,7 +352,8 @@ struct Lock {
 }
 
 impl Lock {
-    /// Where what has come of a blob is kept. Without a lock it is ours alone: two that write one file would not notice.
+    /// Where what has come of a blob is kept. Without a lock it is ours alone: two that write one
+    /// file would not notice.
     fn partial(&self, blob: &Path) -> PathBuf {
         match self.is_held {
             true => blob.with_added_extension("incomplete"),
@@ -284,18 +362,34 @@ impl Lock {
     }
 }
 
-/// Waits until nobody else downloads the same content. The system lets go of the lock when we end, however that is.
+/// Waits until nobody else downloads the same content. The system lets go of the lock when we end,
+/// however that is.
 fn lock(path: &Path, observer: Observer<'_>) -> Result<Lock, Error> {
     create_parent(path)?;
-    let file =
-        File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(Error::at(path))?;
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .map_err(Error::at(path))?;
     let mut is_told = false;
     loop {
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => {}
-            Ok(()) => return Ok(Lock { _file: file, is_held: true }),
+            Ok(()) => {
+                return Ok(Lock {
+                    _file: file,
+                    is_held: true,
+                });
+            }
             // Some file systems know no locks.
-            Err(TryLockError::Error(_)) => return Ok(Lock { _file: file, is_held: false }),
+            Err(TryLockError::Error(_)) => {
+                return Ok(Lock {
+                    _file: file,
+                    is_held: false,
+                });
+            }
         }
         if !std::mem::replace(&mut is_told, true) {
             observer(Event::Waiting);

@@ -1,4 +1,5 @@
-//! Asking the Hub: who gets to see the token, where a redirect may lead, and which failures may pass.
+//! Asking the Hub: who gets to see the token, where a redirect may lead, and which failures may
+//! pass.
 
 use std::time::Duration;
 
@@ -89,14 +90,28 @@ pub(crate) struct Http {
 impl Http {
     pub(crate) fn new(options: &Options) -> Result<Self, Error> {
         let endpoint = Url::parse(&options.endpoint).ok_or_else(|| {
-            Error::Option(format!("{:?} is no address of a hub: expected https://…", options.endpoint))
+            Error::Option(format!(
+                "{:?} is no address of a hub: expected https://…",
+                options.endpoint
+            ))
         })?;
-        let is_secret = |token: &String| !token.is_empty() && token.bytes().all(|b| b.is_ascii_graphic());
-        if options.token.as_ref().is_some_and(|token| !is_secret(token)) {
+        let is_secret =
+            |token: &String| !token.is_empty() && token.bytes().all(|b| b.is_ascii_graphic());
+        if options
+            .token
+            .as_ref()
+            .is_some_and(|token| !is_secret(token))
+        {
             // Without the token itself: errors are shown, logged and sent to strangers.
-            return Err(Error::Option("the token for the hub has characters that no token has".to_owned()));
+            return Err(Error::Option(
+                "the token for the hub has characters that no token has".to_owned(),
+            ));
         }
-        Ok(Self { agent: agent(options), endpoint, token: options.token.clone() })
+        Ok(Self {
+            agent: agent(options),
+            endpoint,
+            token: options.token.clone(),
+        })
     }
 
     pub(crate) fn endpoint(&self) -> &Url {
@@ -109,9 +124,17 @@ impl Http {
         let mut linked_etag = None;
         for _ in 0..=MAX_REDIRECTS {
             let response = self.send_once(&url, get)?;
-            linked_etag = linked_etag.or_else(|| header(&response, "x-linked-etag").map(hash_of_etag));
+            linked_etag =
+                linked_etag.or_else(|| header(&response, "x-linked-etag").map(hash_of_etag));
             if !response.status().is_redirection() {
-                return self.judge(Answer { url, linked_etag, response }, get.subject);
+                return self.judge(
+                    Answer {
+                        url,
+                        linked_etag,
+                        response,
+                    },
+                    get.subject,
+                );
             }
             url = redirect(&url, &response)?;
         }
@@ -138,11 +161,19 @@ impl Http {
         let status = answer.response.status();
         match status.as_u16() {
             200 | 206 | 416 => Ok(answer),
-            408 | 429 | 500..=599 => Err(answer.hitch(&format!("the server answers with status {status}"))),
-            // Addresses on the servers that keep the bytes hold for a while; the Hub gives us a new one.
-            401 | 403 if !self.is_ours(&answer.url) => Err(answer.hitch(&format!("the storage refuses ({status})"))),
+            408 | 429 | 500..=599 => {
+                Err(answer.hitch(&format!("the server answers with status {status}")))
+            }
+            // Addresses on the servers that keep the bytes hold for a while; the Hub gives us a new
+            // one.
+            401 | 403 if !self.is_ours(&answer.url) => {
+                Err(answer.hitch(&format!("the storage refuses ({status})")))
+            }
             401 | 403 | 404 => Err(Trouble::Final(refusal(&answer, status, subject))),
-            other => Err(Trouble::Final(Error::Status { url: answer.url.shown().to_owned(), status: other })),
+            other => Err(Trouble::Final(Error::Status {
+                url: answer.url.shown().to_owned(),
+                status: other,
+            })),
         }
     }
 }
@@ -172,30 +203,49 @@ impl Answer {
     /// A failure of this answer that may pass.
     pub(crate) fn hitch(&self, why: &str) -> Trouble {
         // Dates are not understood; then our own pause has to do.
-        let retry_after = self.header("retry-after").and_then(|text| text.trim().parse().ok()).map(Duration::from_secs);
-        Trouble::Hitch(Hitch { url: self.url.shown().to_owned(), why: why.to_owned(), retry_after })
+        let retry_after = self
+            .header("retry-after")
+            .and_then(|text| text.trim().parse().ok())
+            .map(Duration::from_secs);
+        Trouble::Hitch(Hitch {
+            url: self.url.shown().to_owned(),
+            why: why.to_owned(),
+            retry_after,
+        })
     }
 }
 
 /// An answer that nothing can be done with.
 pub(crate) fn answer_error(url: &Url, why: &str) -> Trouble {
-    Trouble::Final(Error::Answer { url: url.shown().to_owned(), why: why.to_owned() })
+    Trouble::Final(Error::Answer {
+        url: url.shown().to_owned(),
+        why: why.to_owned(),
+    })
 }
 
 /// What a failure between the machines comes to.
 pub(crate) fn trouble(url: &Url, error: &ureq::Error) -> Trouble {
     let (url, why) = (url.shown().to_owned(), error.to_string());
     match error {
-        ureq::Error::Io(_) | ureq::Error::Timeout(_) | ureq::Error::ConnectionFailed | ureq::Error::Protocol(_) => {
-            Trouble::Hitch(Hitch { url, why, retry_after: None })
-        }
+        ureq::Error::Io(_)
+        | ureq::Error::Timeout(_)
+        | ureq::Error::ConnectionFailed
+        | ureq::Error::Protocol(_) => Trouble::Hitch(Hitch {
+            url,
+            why,
+            retry_after: None,
+        }),
         _ => Trouble::Final(Error::Connection { url, why }),
     }
 }
 
 /// A connection that did not hold.
 pub(crate) fn hitch(url: &Url, why: &str) -> Trouble {
-    Trouble::Hitch(Hitch { url: url.shown().to_owned(), why: why.to_owned(), retry_after: None })
+    Trouble::Hitch(Hitch {
+        url: url.shown().to_owned(),
+        why: why.to_owned(),
+        retry_after: None,
+    })
 }
 
 /// The hash in an entity tag: `"abc"`, or `W/"abc"` if it holds for another encoding of the same.
@@ -237,7 +287,11 @@ fn refusal(answer: &Answer, status: StatusCode, subject: Subject<'_>) -> Error {
     let code = answer.header("x-error-code").unwrap_or_default();
     let (Subject::Revision(repo, _) | Subject::File(repo, _)) = subject;
     if status != StatusCode::NOT_FOUND {
-        return Error::Denied { what: repo.to_string(), status: status.as_u16(), is_gated: code == "GatedRepo" };
+        return Error::Denied {
+            what: repo.to_string(),
+            status: status.as_u16(),
+            is_gated: code == "GatedRepo",
+        };
     }
     Error::NotFound(match (code, subject) {
         ("RepoNotFound", _) => format!("{repo}: the hub has no such repository"),
@@ -245,7 +299,10 @@ fn refusal(answer: &Answer, status: StatusCode, subject: Subject<'_>) -> Error {
             format!("{repo}: there is no revision {:?}", revision.as_str())
         }
         (_, Subject::Revision(_, revision)) => {
-            format!("{repo}: the hub has no such repository, or no revision {:?} of it", revision.as_str())
+            format!(
+                "{repo}: the hub has no such repository, or no revision {:?} of it",
+                revision.as_str()
+            )
         }
         (_, Subject::File(_, file)) => format!("{repo}: there is no file {file:?}"),
     })
@@ -258,7 +315,10 @@ mod tests {
     #[test]
     fn a_token_that_would_break_a_request_is_refused_and_not_shown() {
         for token in ["", "hf_secret\r\nX: y", "hf secret", "hf_sécret"] {
-            let options = Options { token: Some(token.to_owned()), ..Options::default() };
+            let options = Options {
+                token: Some(token.to_owned()),
+                ..Options::default()
+            };
             let error = Http::new(&options).err().unwrap().to_string();
             assert!(!error.contains("ecret"), "{error}");
         }
@@ -266,6 +326,9 @@ mod tests {
 
     #[test]
     fn entity_tags_are_hashes_in_quotes() {
-        assert_eq!([r#""a""#, r#"W/"a""#, "a"].map(hash_of_etag), ["a", "a", "a"]);
+        assert_eq!(
+            [r#""a""#, r#"W/"a""#, "a"].map(hash_of_etag),
+            ["a", "a", "a"]
+        );
     }
 }

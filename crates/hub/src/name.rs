@@ -1,5 +1,5 @@
-//! Names that were typed or sent: repositories, revisions, paths of files. What has passed here is safe in a path and in
-//! an address.
+//! Names that were typed or sent: repositories, revisions, paths of files. What has passed here is
+//! safe in a path and in an address.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
@@ -24,7 +24,10 @@ impl RepoId {
 
     /// The repository that has this directory in the cache.
     pub(crate) fn of_directory(name: &str) -> Option<Self> {
-        name.strip_prefix("models--")?.replacen("--", "/", 1).parse().ok()
+        name.strip_prefix("models--")?
+            .replacen("--", "/", 1)
+            .parse()
+            .ok()
     }
 }
 
@@ -38,23 +41,33 @@ impl FromStr for RepoId {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let is_name = text.split_once('/').is_some_and(|(org, name)| is_part(org) && is_part(name));
+        let is_name = text
+            .split_once('/')
+            .is_some_and(|(org, name)| is_part(org) && is_part(name));
         let why = "expected org/name, each of letters, digits, `-`, `_` and `.`";
         if is_name {
             Ok(Self(text.to_owned()))
         } else {
-            Err(Error::Name { what: "repository", name: text.to_owned(), why })
+            Err(Error::Name {
+                what: "repository",
+                name: text.to_owned(),
+                why,
+            })
         }
     }
 }
 
-/// One half of a repository's name, by the rules of the Hub. No half has two hyphens in a row, so that the names of
-/// directories in the cache are unique.
+/// One half of a repository's name, by the rules of the Hub. No half has two hyphens in a row, so
+/// that the names of directories in the cache are unique.
 fn is_part(part: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let ends_well = part.starts_with(is_word) && part.ends_with(is_word);
     let is_plain = part.chars().all(|c| is_word(c) || c == '-' || c == '.');
-    ends_well && is_plain && part.len() <= MAX_PART_BYTES && !part.contains("--") && !part.contains("..")
+    ends_well
+        && is_plain
+        && part.len() <= MAX_PART_BYTES
+        && !part.contains("--")
+        && !part.contains("..")
 }
 
 /// A branch, a tag, `refs/pr/1`, or a commit.
@@ -92,7 +105,8 @@ impl FromStr for Revision {
 pub struct Request {
     /// The repository.
     pub repo: RepoId,
-    /// A file by its path, or a quantization such as `q4_k_m`; the one that suits most if it is not there.
+    /// A file by its path, or a quantization such as `q4_k_m`; the one that suits most if it is
+    /// not there.
     pub wanted: Option<String>,
     /// Of which the files are taken.
     pub revision: Revision,
@@ -102,17 +116,25 @@ impl FromStr for Request {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let (repo, wanted) = text.split_once(':').map_or((text, None), |(repo, wanted)| (repo, Some(wanted)));
+        let (repo, wanted) = text
+            .split_once(':')
+            .map_or((text, None), |(repo, wanted)| (repo, Some(wanted)));
         let repo = repo.parse()?;
         wanted.map_or(Ok(()), |wanted| check_path("file", wanted))?;
-        Ok(Self { repo, wanted: wanted.map(str::to_owned), revision: Revision::default() })
+        Ok(Self {
+            repo,
+            wanted: wanted.map(str::to_owned),
+            revision: Revision::default(),
+        })
     }
 }
 
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.repo)?;
-        self.wanted.as_ref().map_or(Ok(()), |wanted| write!(f, ":{wanted}"))
+        self.wanted
+            .as_ref()
+            .map_or(Ok(()), |wanted| write!(f, ":{wanted}"))
     }
 }
 
@@ -130,25 +152,36 @@ pub(crate) fn is_hash(text: &str, n_digits: usize) -> bool {
 pub(crate) fn check_path(what: &'static str, path: &str) -> Result<(), Error> {
     match fault(path) {
         None => Ok(()),
-        Some(why) => Err(Error::Name { what, name: path.to_owned(), why }),
+        Some(why) => Err(Error::Name {
+            what,
+            name: path.to_owned(),
+            why,
+        }),
     }
 }
 
 fn fault(path: &str) -> Option<&'static str> {
-    let is_special = |c: char| c == '\\' || is_invisible(c) || (cfg!(windows) && "<>:\"|?*".contains(c));
+    let is_special =
+        |c: char| c == '\\' || is_invisible(c) || (cfg!(windows) && "<>:\"|?*".contains(c));
     match path {
         _ if path.is_empty() => Some("is empty"),
         _ if path.len() > MAX_PATH_BYTES => Some("is too long"),
         _ if path.contains(is_special) => Some("has a character that no name here has"),
-        _ if path.split('/').any(|part| part.is_empty() || part == "." || part == "..") => {
+        _ if path
+            .split('/')
+            .any(|part| part.is_empty() || part == "." || part == "..") =>
+        {
             Some("does not lie below its directory")
         }
-        _ if path.split('/').any(|part| part.len() > MAX_COMPONENT_BYTES) => Some("has a part that is too long"),
+        _ if path.split('/').any(|part| part.len() > MAX_COMPONENT_BYTES) => {
+            Some("has a part that is too long")
+        }
         _ => None,
     }
 }
 
-/// Characters that steer a terminal: controls, separators, and the marks that reverse the direction of what follows.
+/// Characters that steer a terminal: controls, separators, and the marks that reverse the direction
+/// of what follows.
 fn is_invisible(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
@@ -165,13 +198,19 @@ mod tests {
 
     #[test]
     fn a_repository_has_two_plain_halves() {
-        for good in ["TheBloke/TinyLlama-1.1B-Chat-v1.0-GGUF", "a/b", "_x/y_", "a.b/c-d"] {
+        for good in [
+            "TheBloke/TinyLlama-1.1B-Chat-v1.0-GGUF",
+            "a/b",
+            "_x/y_",
+            "a.b/c-d",
+        ] {
             let repo: RepoId = good.parse().unwrap();
             assert_eq!(RepoId::of_directory(&repo.directory()), Some(repo));
         }
-        for bad in
-            ["", "a", "a/", "/a", "a/b/c", "../b", "a/..", "a--b/c", "-a/b", "a/b.", "a b/c", "ä/b", "a\\b/c", "a/b\n"]
-        {
+        for bad in [
+            "", "a", "a/", "/a", "a/b/c", "../b", "a/..", "a--b/c", "-a/b", "a/b.", "a b/c", "ä/b",
+            "a\\b/c", "a/b\n",
+        ] {
             assert!(bad.parse::<RepoId>().is_err(), "{bad}");
         }
         assert!(format!("a/{}", "b".repeat(97)).parse::<RepoId>().is_err());
@@ -180,10 +219,20 @@ mod tests {
     #[test]
     fn a_request_may_name_a_file() {
         let request: Request = "a/b:sub/m-Q4_K_M.gguf".parse().unwrap();
-        assert_eq!((request.repo.to_string().as_str(), request.wanted.as_deref()), ("a/b", Some("sub/m-Q4_K_M.gguf")));
+        assert_eq!(
+            (request.repo.to_string().as_str(), request.wanted.as_deref()),
+            ("a/b", Some("sub/m-Q4_K_M.gguf"))
+        );
         assert_eq!(request.to_string(), "a/b:sub/m-Q4_K_M.gguf");
         assert_eq!("a/b".parse::<Request>().unwrap().wanted, None);
-        for bad in ["a/b:", "a/b:../c", "a/b:/etc/passwd", "a/b:c//d", "a/b:c\\d", "a/b:\u{1b}[2J"] {
+        for bad in [
+            "a/b:",
+            "a/b:../c",
+            "a/b:/etc/passwd",
+            "a/b:c//d",
+            "a/b:c\\d",
+            "a/b:\u{1b}[2J",
+        ] {
             assert!(bad.parse::<Request>().is_err(), "{bad}");
         }
     }

@@ -26,7 +26,11 @@ pub(crate) struct Patience {
 impl Patience {
     /// For `n_retries` failures in a row, the first of which is followed by this pause.
     pub(crate) fn new(n_retries: u32, pause: Duration) -> Self {
-        Self { n_retries, pause, n_failed: 0 }
+        Self {
+            n_retries,
+            pause,
+            n_failed: 0,
+        }
     }
 
     /// Something came; what follows is no failure in a row.
@@ -38,13 +42,28 @@ impl Patience {
     ///
     /// # Errors
     /// The failure itself, if it was one too many.
-    pub(crate) fn bear(&mut self, hitch: Hitch, observer: &mut dyn FnMut(Event<'_>)) -> Result<(), Error> {
-        let Hitch { url, why, retry_after } = hitch;
+    pub(crate) fn bear(
+        &mut self,
+        hitch: Hitch,
+        observer: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), Error> {
+        let Hitch {
+            url,
+            why,
+            retry_after,
+        } = hitch;
         let pause = retry_after.unwrap_or(self.pause * 2u32.saturating_pow(self.n_failed.min(10)));
         self.n_failed += 1;
         if self.n_failed > self.n_retries || pause > MAX_WAIT {
-            let times = if self.n_failed > 1 { format!(" ({} times)", self.n_failed) } else { String::new() };
-            return Err(Error::Connection { url, why: why + &times });
+            let times = if self.n_failed > 1 {
+                format!(" ({} times)", self.n_failed)
+            } else {
+                String::new()
+            };
+            return Err(Error::Connection {
+                url,
+                why: why + &times,
+            });
         }
         observer(Event::Retrying { why: &why, pause });
         thread::sleep(pause);
@@ -57,7 +76,11 @@ mod tests {
     use super::*;
 
     fn hitch(retry_after: Option<Duration>) -> Hitch {
-        Hitch { url: "u".to_owned(), why: "w".to_owned(), retry_after }
+        Hitch {
+            url: "u".to_owned(),
+            why: "w".to_owned(),
+            retry_after,
+        }
     }
 
     #[test]
@@ -69,12 +92,19 @@ mod tests {
             patience.restore();
         }
         assert!(bear(&mut patience).is_ok() && bear(&mut patience).is_ok());
-        assert_eq!(bear(&mut patience).unwrap_err().to_string(), "u: w (3 times)");
+        assert_eq!(
+            bear(&mut patience).unwrap_err().to_string(),
+            "u: w (3 times)"
+        );
     }
 
     #[test]
     fn a_server_is_not_waited_for_forever() {
         let mut patience = Patience::new(5, Duration::ZERO);
-        assert!(patience.bear(hitch(Some(Duration::from_secs(86_400))), &mut |_| ()).is_err());
+        assert!(
+            patience
+                .bear(hitch(Some(Duration::from_secs(86_400))), &mut |_| ())
+                .is_err()
+        );
     }
 }

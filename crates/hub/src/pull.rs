@@ -59,16 +59,29 @@ pub enum Event<'a> {
 pub struct Pulled {
     /// The commit that the files are of.
     pub commit: String,
-    /// What to give to a program: the file, the first of several shards, or the directory of a checkpoint.
+    /// What to give to a program: the file, the first of several shards, or the directory of a
+    /// checkpoint.
     pub path: PathBuf,
     /// Every file.
     pub files: Vec<PulledFile>,
 }
 
 impl Pulled {
-    pub(crate) fn new(commit: &str, snapshot: PathBuf, files: Vec<PulledFile>, is_checkpoint: bool) -> Self {
-        let first = files.first().filter(|_| !is_checkpoint).map(|file| file.path.clone());
-        Self { commit: commit.to_owned(), path: first.unwrap_or(snapshot), files }
+    pub(crate) fn new(
+        commit: &str,
+        snapshot: PathBuf,
+        files: Vec<PulledFile>,
+        is_checkpoint: bool,
+    ) -> Self {
+        let first = files
+            .first()
+            .filter(|_| !is_checkpoint)
+            .map(|file| file.path.clone());
+        Self {
+            commit: commit.to_owned(),
+            path: first.unwrap_or(snapshot),
+            files,
+        }
     }
 }
 
@@ -95,7 +108,10 @@ pub struct Hub {
 
 impl std::fmt::Debug for Hub {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hub").field("n_retries", &self.n_retries).field("pause", &self.pause).finish_non_exhaustive()
+        f.debug_struct("Hub")
+            .field("n_retries", &self.n_retries)
+            .field("pause", &self.pause)
+            .finish_non_exhaustive()
     }
 }
 
@@ -105,31 +121,58 @@ impl Hub {
     /// # Errors
     /// An endpoint that is no address, a token that cannot be one.
     pub fn new(cache: Cache, options: &Options) -> Result<Self, Error> {
-        Ok(Self { http: Http::new(options)?, cache, n_retries: options.n_retries, pause: options.pause })
+        Ok(Self {
+            http: Http::new(options)?,
+            cache,
+            n_retries: options.n_retries,
+            pause: options.pause,
+        })
     }
 
     /// Sees to it that what is asked for is in the cache and as it is on the Hub now.
     ///
     /// # Errors
-    /// Names that cannot be, an unclear choice, no connection, no permission, a full disk, wrong bytes.
-    pub fn pull(&self, request: &Request, observer: &mut dyn FnMut(Event<'_>)) -> Result<Pulled, Error> {
-        let mut asking = Asking { http: &self.http, request, patience: self.patience(), observer: &mut *observer };
+    /// Names that cannot be, an unclear choice, no connection, no permission, a full disk, wrong
+    /// bytes.
+    pub fn pull(
+        &self,
+        request: &Request,
+        observer: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Pulled, Error> {
+        let mut asking = Asking {
+            http: &self.http,
+            request,
+            patience: self.patience(),
+            observer: &mut *observer,
+        };
         let commit = asking.commit()?;
         let entries = asking.entries(&commit)?;
         let paths: Vec<&str> = entries.iter().map(|entry| entry.path.as_str()).collect();
-        let choice = choose(&paths, request.wanted.as_deref())
-            .map_err(|why| Error::Choice { repo: request.repo.to_string(), why: why.to_string() })?;
+        let choice = choose(&paths, request.wanted.as_deref()).map_err(|why| Error::Choice {
+            repo: request.repo.to_string(),
+            why: why.to_string(),
+        })?;
         let (chosen, is_checkpoint) = match choice {
             Choice::Files(files) => (files, false),
             Choice::Checkpoint(files) => (files, true),
         };
-        let chosen: Vec<&Entry> =
-            chosen.iter().filter_map(|path| entries.iter().find(|entry| entry.path == **path)).collect();
+        let chosen: Vec<&Entry> = chosen
+            .iter()
+            .filter_map(|path| entries.iter().find(|entry| entry.path == **path))
+            .collect();
         observer(self.plan(request, &commit, &chosen));
-        let files: Vec<_> =
-            chosen.iter().map(|entry| self.file(request, &commit, entry, observer)).collect::<Result<_, _>>()?;
-        self.cache.write_reference(&request.repo, &request.revision, &commit)?;
-        Ok(Pulled::new(&commit, self.cache.snapshot(&request.repo, &commit), files, is_checkpoint))
+        let files: Vec<_> = chosen
+            .iter()
+            .map(|entry| self.file(request, &commit, entry, observer))
+            .collect::<Result<_, _>>()?;
+        self.cache
+            .write_reference(&request.repo, &request.revision, &commit)?;
+        Ok(Pulled::new(
+            &commit,
+            self.cache.snapshot(&request.repo, &commit),
+            files,
+            is_checkpoint,
+        ))
     }
 
     fn patience(&self) -> Patience {
@@ -137,9 +180,14 @@ impl Hub {
     }
 
     fn plan(&self, request: &Request, commit: &str, chosen: &[&Entry]) -> Event<'static> {
-        let missing = chosen.iter().filter(|entry| self.cache.linked(&request.repo, commit, entry).is_none());
+        let missing = chosen
+            .iter()
+            .filter(|entry| self.cache.linked(&request.repo, commit, entry).is_none());
         let bytes = missing.fold(0u64, |sum, entry| sum.saturating_add(entry.bytes));
-        Event::Chosen { n_files: chosen.len(), bytes }
+        Event::Chosen {
+            n_files: chosen.len(),
+            bytes,
+        }
     }
 
     fn file(
@@ -152,12 +200,31 @@ impl Hub {
         let repo = &request.repo;
         let sha256 = entry.digest.as_sha256().map(str::to_owned);
         if let Some(path) = self.cache.linked(repo, commit, entry) {
-            return Ok(PulledFile { path, bytes: entry.bytes, sha256, was_cached: true });
+            return Ok(PulledFile {
+                path,
+                bytes: entry.bytes,
+                sha256,
+                was_cached: true,
+            });
         }
-        observer(Event::Begun { file: &entry.path, bytes: entry.bytes });
-        let download = Download { http: &self.http, cache: &self.cache, repo, commit, entry };
+        observer(Event::Begun {
+            file: &entry.path,
+            bytes: entry.bytes,
+        });
+        let download = Download {
+            http: &self.http,
+            cache: &self.cache,
+            repo,
+            commit,
+            entry,
+        };
         let is_new = download.run(self.patience(), observer)?;
         let path = self.cache.link(repo, commit, entry)?;
-        Ok(PulledFile { path, bytes: entry.bytes, sha256, was_cached: !is_new })
+        Ok(PulledFile {
+            path,
+            bytes: entry.bytes,
+            sha256,
+            was_cached: !is_new,
+        })
     }
 }

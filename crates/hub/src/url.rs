@@ -7,10 +7,14 @@ pub(crate) struct Url(String);
 impl Url {
     /// The address, if it is one that we speak.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"))?;
+        let rest = text
+            .strip_prefix("https://")
+            .or_else(|| text.strip_prefix("http://"))?;
         let host = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
         // A name and password in an address would be sent to its host.
-        let is_sound = !host.is_empty() && !host.contains('@') && text.bytes().all(|b| (0x21..0x7f).contains(&b));
+        let is_sound = !host.is_empty()
+            && !host.contains('@')
+            && text.bytes().all(|b| (0x21..0x7f).contains(&b));
         is_sound.then(|| Self(text.to_owned()))
     }
 
@@ -34,7 +38,9 @@ impl Url {
 
     fn origin_end(&self) -> usize {
         let host = self.0.find("://").map_or(0, |at| at + 3);
-        self.0[host..].find(['/', '?', '#']).map_or(self.0.len(), |at| host + at)
+        self.0[host..]
+            .find(['/', '?', '#'])
+            .map_or(self.0.len(), |at| host + at)
     }
 
     /// Where a `Location` or `Link` found at this address leads to.
@@ -50,14 +56,21 @@ impl Url {
             return Self::parse(target);
         }
         let path = &self.0[..self.0.find(['?', '#']).unwrap_or(self.0.len())];
-        let directory = path.rfind('/').filter(|&at| at >= self.origin_end()).map_or(path, |at| &path[..at]);
+        let directory = path
+            .rfind('/')
+            .filter(|&at| at >= self.origin_end())
+            .map_or(path, |at| &path[..at]);
         Self::parse(&format!("{directory}/{target}"))
     }
 
     /// This address with more of a path, each part escaped.
     pub(crate) fn with_path(&self, parts: &[&str]) -> Self {
         let base = self.0.trim_end_matches('/');
-        Self(parts.iter().fold(base.to_owned(), |url, part| url + "/" + &escaped(part)))
+        Self(
+            parts
+                .iter()
+                .fold(base.to_owned(), |url, part| url + "/" + &escaped(part)),
+        )
     }
 
     /// This address with a query.
@@ -69,7 +82,13 @@ impl Url {
 /// Text as one part of a path.
 fn escaped(text: &str) -> String {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
-    let escape = |b: u8| if is_plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") };
+    let escape = |b: u8| {
+        if is_plain(b) {
+            char::from(b).to_string()
+        } else {
+            format!("%{b:02X}")
+        }
+    };
     text.bytes().map(escape).collect()
 }
 
@@ -83,7 +102,16 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused() {
-        for bad in ["", "ftp://a", "https://", "http:///a", "https://a@b/", "https://a b", "https://a/\r\nX: y", "/a"] {
+        for bad in [
+            "",
+            "ftp://a",
+            "https://",
+            "http:///a",
+            "https://a@b/",
+            "https://a b",
+            "https://a/\r\nX: y",
+            "/a",
+        ] {
             assert_eq!(Url::parse(bad), None, "{bad}");
         }
         assert_eq!(url("http://h:80/a?b").origin(), "http://h:80");

@@ -32,18 +32,28 @@ impl Scratch {
 
     /// Files in `blobs`, by name.
     fn blobs(&self) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(self.0.join("models--org--m/blobs")) else { return Vec::new() };
-        let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        let Ok(entries) = fs::read_dir(self.0.join("models--org--m/blobs")) else {
+            return Vec::new();
+        };
+        let mut names: Vec<String> = entries
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }
 
     fn partial(&self, content: &[u8]) -> PathBuf {
-        self.0.join("models--org--m/blobs").join(hash(content) + ".incomplete")
+        self.0
+            .join("models--org--m/blobs")
+            .join(hash(content) + ".incomplete")
     }
 
     fn pull_with(&self, server: &Server, what: &str, options: Options) -> Result<Pulled, Error> {
-        let options = Options { endpoint: server.url.clone(), pause: Duration::ZERO, ..options };
+        let options = Options {
+            endpoint: server.url.clone(),
+            pause: Duration::ZERO,
+            ..options
+        };
         Hub::new(self.cache(), &options)?.pull(&what.parse()?, &mut |_| ())
     }
 
@@ -68,8 +78,15 @@ fn model() -> Vec<u8> {
 }
 
 fn repo() -> Repo {
-    let files = vec![("README.md", b"hello".to_vec()), ("m-Q8_0.gguf", weights(200, 7)), ("m-Q4_K_M.gguf", model())];
-    Repo { name: "org/m", files }
+    let files = vec![
+        ("README.md", b"hello".to_vec()),
+        ("m-Q8_0.gguf", weights(200, 7)),
+        ("m-Q4_K_M.gguf", model()),
+    ];
+    Repo {
+        name: "org/m",
+        files,
+    }
 }
 
 /// The repository, with what is asked for as a file spoiled; `n` counts those requests from 0.
@@ -77,7 +94,11 @@ fn spoiled(spoil: impl Fn(Reply, &Asked, usize) -> Reply + Send + Sync + 'static
     let (repo, n) = (repo(), AtomicUsize::new(0));
     Server::start(move |asked| {
         let reply = repo.answer(asked);
-        if asked.is_file() { spoil(reply, asked, n.fetch_add(1, Relaxed)) } else { reply }
+        if asked.is_file() {
+            spoil(reply, asked, n.fetch_add(1, Relaxed))
+        } else {
+            reply
+        }
     })
 }
 
@@ -86,13 +107,19 @@ fn a_file_lies_where_other_programs_look_for_it() {
     let (scratch, server) = (Scratch::new("layout"), spoiled(|reply, _, _| reply));
     let pulled = scratch.pull(&server, "org/m").unwrap();
     let repo = scratch.0.join("models--org--m");
-    assert_eq!(pulled.path, repo.join("snapshots").join(COMMIT).join("m-Q4_K_M.gguf"));
+    assert_eq!(
+        pulled.path,
+        repo.join("snapshots").join(COMMIT).join("m-Q4_K_M.gguf")
+    );
     assert_eq!(fs::read(&pulled.path).unwrap(), model());
     assert_eq!(fs::read_to_string(repo.join("refs/main")).unwrap(), COMMIT);
     assert_eq!(scratch.blobs(), [sha256(&model())]);
     assert_eq!(pulled.files[0].sha256, Some(sha256(&model())));
     #[cfg(unix)]
-    assert_eq!(fs::read_link(&pulled.path).unwrap(), Path::new("../../blobs").join(sha256(&model())));
+    assert_eq!(
+        fs::read_link(&pulled.path).unwrap(),
+        Path::new("../../blobs").join(sha256(&model()))
+    );
     assert!(!pulled.files[0].was_cached);
 
     let again = scratch.pull(&server, "org/m:q4_k_m").unwrap();
@@ -103,24 +130,50 @@ fn a_file_lies_where_other_programs_look_for_it() {
 #[test]
 fn small_files_go_by_the_hash_of_git_and_lie_in_directories() {
     let scratch = Scratch::new("small");
-    let repo = Repo { name: "org/m", files: vec![("sub/dir/a.json", b"{}".to_vec()), ("empty.txt", Vec::new())] };
+    let repo = Repo {
+        name: "org/m",
+        files: vec![
+            ("sub/dir/a.json", b"{}".to_vec()),
+            ("empty.txt", Vec::new()),
+        ],
+    };
     let server = Server::start(move |asked| repo.answer(asked));
     let pulled = scratch.pull(&server, "org/m:sub/dir/a.json").unwrap();
-    assert_eq!((fs::read(&pulled.path).unwrap(), &pulled.files[0].sha256), (b"{}".to_vec(), &None));
+    assert_eq!(
+        (fs::read(&pulled.path).unwrap(), &pulled.files[0].sha256),
+        (b"{}".to_vec(), &None)
+    );
     #[cfg(unix)]
-    assert_eq!(fs::read_link(&pulled.path).unwrap(), Path::new("../../../../blobs").join(hash(b"{}")));
-    assert_eq!(fs::read(scratch.pull(&server, "org/m:empty.txt").unwrap().path).unwrap(), b"");
+    assert_eq!(
+        fs::read_link(&pulled.path).unwrap(),
+        Path::new("../../../../blobs").join(hash(b"{}"))
+    );
+    assert_eq!(
+        fs::read(scratch.pull(&server, "org/m:empty.txt").unwrap().path).unwrap(),
+        b""
+    );
 }
 
 #[test]
 fn a_checkpoint_is_a_directory() {
     let scratch = Scratch::new("checkpoint");
-    let files = [("config.json", 2), ("model.safetensors", 5000), ("tokenizer.json", 300), ("README.md", 10)];
+    let files = [
+        ("config.json", 2),
+        ("model.safetensors", 5000),
+        ("tokenizer.json", 300),
+        ("README.md", 10),
+    ];
     let files = files.map(|(path, n)| (path, weights(n, 3))).to_vec();
-    let repo = Repo { name: "org/m", files };
+    let repo = Repo {
+        name: "org/m",
+        files,
+    };
     let server = Server::start(move |asked| repo.answer(asked));
     let pulled = scratch.pull(&server, "org/m").unwrap();
-    assert_eq!(pulled.path, scratch.0.join("models--org--m/snapshots").join(COMMIT));
+    assert_eq!(
+        pulled.path,
+        scratch.0.join("models--org--m/snapshots").join(COMMIT)
+    );
     assert_eq!(pulled.files.len(), 3);
     assert_eq!(fs::read_dir(&pulled.path).unwrap().count(), 3);
 }
@@ -129,49 +182,96 @@ fn a_checkpoint_is_a_directory() {
 fn a_connection_may_be_cut_anywhere_and_the_same_pull_goes_on() {
     for cut in [0, 1, 2, 1000, 131_071, 131_072, 131_073, SIZE / 2, SIZE - 1] {
         let scratch = Scratch::new(&format!("cut-{cut}"));
-        let server = spoiled(move |reply, _, n| Reply { cut: (n == 0).then_some(cut), ..reply });
-        assert_eq!(fs::read(scratch.pull(&server, "org/m").unwrap().path).unwrap(), model(), "{cut}");
+        let server = spoiled(move |reply, _, n| Reply {
+            cut: (n == 0).then_some(cut),
+            ..reply
+        });
+        assert_eq!(
+            fs::read(scratch.pull(&server, "org/m").unwrap().path).unwrap(),
+            model(),
+            "{cut}"
+        );
         let asked = server.files_asked();
-        assert_eq!((asked.len(), asked[1].start()), (2, Some(cut).filter(|&cut| cut > 0)), "{cut}");
+        assert_eq!(
+            (asked.len(), asked[1].start()),
+            (2, Some(cut).filter(|&cut| cut > 0)),
+            "{cut}"
+        );
         let etag = format!("\"{}\"", sha256(&model()));
-        assert_eq!(asked[1].header("if-range"), (cut > 0).then_some(etag.as_str()), "{cut}");
+        assert_eq!(
+            asked[1].header("if-range"),
+            (cut > 0).then_some(etag.as_str()),
+            "{cut}"
+        );
     }
 }
 
 #[test]
 fn another_pull_goes_on_where_one_was_cut() {
-    let impatient = || Options { n_retries: 0, ..Options::default() };
+    let impatient = || Options {
+        n_retries: 0,
+        ..Options::default()
+    };
     for cut in [0, 1, 4096, 131_072, SIZE - 1] {
         let scratch = Scratch::new(&format!("resume-{cut}"));
-        let server = spoiled(move |reply, _, n| Reply { cut: (n == 0).then_some(cut), ..reply });
-        let error = scratch.pull_with(&server, "org/m", impatient()).unwrap_err();
+        let server = spoiled(move |reply, _, n| Reply {
+            cut: (n == 0).then_some(cut),
+            ..reply
+        });
+        let error = scratch
+            .pull_with(&server, "org/m", impatient())
+            .unwrap_err();
         assert!(matches!(error, Error::Connection { .. }), "{error}");
         assert_eq!(fs::read(scratch.partial(&model())).unwrap(), model()[..cut]);
         let pulled = scratch.pull_with(&server, "org/m", impatient()).unwrap();
         assert_eq!(fs::read(pulled.path).unwrap(), model());
-        assert_eq!(server.files_asked()[1].start(), Some(cut).filter(|&cut| cut > 0));
+        assert_eq!(
+            server.files_asked()[1].start(),
+            Some(cut).filter(|&cut| cut > 0)
+        );
         assert_eq!(scratch.blobs(), [sha256(&model())]);
     }
 }
 
 #[test]
 fn many_cuts_are_no_failures_in_a_row_as_long_as_something_comes() {
-    let (scratch, server) = (Scratch::new("drip"), spoiled(|reply, _, _| Reply { cut: Some(10_000), ..reply }));
-    let once = Options { n_retries: 1, ..Options::default() };
-    assert_eq!(fs::read(scratch.pull_with(&server, "org/m", once).unwrap().path).unwrap(), model());
+    let (scratch, server) = (
+        Scratch::new("drip"),
+        spoiled(|reply, _, _| Reply {
+            cut: Some(10_000),
+            ..reply
+        }),
+    );
+    let once = Options {
+        n_retries: 1,
+        ..Options::default()
+    };
+    assert_eq!(
+        fs::read(scratch.pull_with(&server, "org/m", once).unwrap().path).unwrap(),
+        model()
+    );
     assert_eq!(server.files_asked().len(), SIZE / 10_000);
 }
 
 #[test]
 fn a_server_without_ranges_sends_everything_again() {
     let scratch = Scratch::new("no-range");
-    let whole = |n: usize| Reply { cut: (n == 0).then_some(1000), ..content_from(&model(), None) };
+    let whole = |n: usize| Reply {
+        cut: (n == 0).then_some(1000),
+        ..content_from(&model(), None)
+    };
     let server = spoiled(move |_, _, n| whole(n));
-    assert_eq!(fs::read(scratch.pull(&server, "org/m").unwrap().path).unwrap(), model());
+    assert_eq!(
+        fs::read(scratch.pull(&server, "org/m").unwrap().path).unwrap(),
+        model()
+    );
 
     // One that also breaks off always at the same place is given up.
     let scratch = Scratch::new("no-range-cut");
-    let server = spoiled(|_, _, _| Reply { cut: Some(SIZE / 2), ..content_from(&model(), None) });
+    let server = spoiled(|_, _, _| Reply {
+        cut: Some(SIZE / 2),
+        ..content_from(&model(), None)
+    });
     assert!(scratch.error(&server, "org/m").contains("(6 times)"));
     assert_eq!(server.files_asked().len(), 6);
 }
@@ -180,7 +280,10 @@ fn a_server_without_ranges_sends_everything_again() {
 fn a_server_that_goes_on_elsewhere_is_not_believed() {
     let scratch = Scratch::new("wrong-range");
     let server = spoiled(|reply, asked, n| match n {
-        0 => Reply { cut: Some(1000), ..reply },
+        0 => Reply {
+            cut: Some(1000),
+            ..reply
+        },
         1 => content_from(&model(), Some(999)).with("X-Note", "one too early"),
         2 => {
             assert_eq!(asked.start(), None);
@@ -188,15 +291,24 @@ fn a_server_that_goes_on_elsewhere_is_not_believed() {
         }
         _ => Reply::of(400, ""),
     });
-    assert_eq!(fs::read(scratch.pull(&server, "org/m").unwrap().path).unwrap(), model());
+    assert_eq!(
+        fs::read(scratch.pull(&server, "org/m").unwrap().path).unwrap(),
+        model()
+    );
 
     let scratch = Scratch::new("416");
     let server = spoiled(|reply, _, n| match n {
-        0 => Reply { cut: Some(1000), ..reply },
+        0 => Reply {
+            cut: Some(1000),
+            ..reply
+        },
         1 => Reply::of(416, ""),
         _ => reply,
     });
-    assert_eq!(fs::read(scratch.pull(&server, "org/m").unwrap().path).unwrap(), model());
+    assert_eq!(
+        fs::read(scratch.pull(&server, "org/m").unwrap().path).unwrap(),
+        model()
+    );
 }
 
 #[test]
@@ -206,10 +318,23 @@ fn wrong_bytes_are_found_out_and_removed() {
         reply
     };
     let scratch = Scratch::new("wrong-bytes");
-    let server = spoiled(move |reply, _, n| if n == 0 { spoil(reply, SIZE - 1) } else { reply });
+    let server = spoiled(move |reply, _, n| {
+        if n == 0 {
+            spoil(reply, SIZE - 1)
+        } else {
+            reply
+        }
+    });
     let error = scratch.error(&server, "org/m");
-    assert!(error.contains("m-Q4_K_M.gguf") && error.contains(&sha256(&model())), "{error}");
-    assert!(scratch.blobs().is_empty() && !error.contains('\n'), "{:?}", scratch.blobs());
+    assert!(
+        error.contains("m-Q4_K_M.gguf") && error.contains(&sha256(&model())),
+        "{error}"
+    );
+    assert!(
+        scratch.blobs().is_empty() && !error.contains('\n'),
+        "{:?}",
+        scratch.blobs()
+    );
     // The next pull starts anew, and is right.
     assert!(scratch.pull(&server, "org/m").is_ok());
 
@@ -217,14 +342,23 @@ fn wrong_bytes_are_found_out_and_removed() {
     let scratch = Scratch::new("wrong-part");
     fs::create_dir_all(scratch.partial(&model()).parent().unwrap()).unwrap();
     fs::write(scratch.partial(&model()), vec![0; 1000]).unwrap();
-    assert!(scratch.error(&server, "org/m").contains("expected a file with the hash"));
+    assert!(
+        scratch
+            .error(&server, "org/m")
+            .contains("expected a file with the hash")
+    );
     assert!(scratch.blobs().is_empty());
     // So is what is longer than the file, and what is as long.
     for n in [SIZE + 1, SIZE] {
         fs::write(scratch.partial(&model()), vec![0; n]).unwrap();
         assert_eq!(scratch.pull(&server, "org/m").is_ok(), n > SIZE, "{n}");
         assert_eq!(scratch.blobs().len(), usize::from(n > SIZE));
-        let _ = fs::remove_file(scratch.0.join("models--org--m/blobs").join(sha256(&model())));
+        let _ = fs::remove_file(
+            scratch
+                .0
+                .join("models--org--m/blobs")
+                .join(sha256(&model())),
+        );
     }
 }
 
@@ -234,7 +368,10 @@ fn a_file_of_another_length_is_not_taken() {
         let scratch = Scratch::new(&format!("length-{length}"));
         let server = spoiled(move |_, _, _| Reply::of(200, weights(length, 1)));
         let error = scratch.error(&server, "org/m");
-        assert!(error.contains(&format!("expected {SIZE} bytes, got {length}")), "{error}");
+        assert!(
+            error.contains(&format!("expected {SIZE} bytes, got {length}")),
+            "{error}"
+        );
         assert!(scratch.blobs().is_empty());
     }
 }
@@ -242,8 +379,15 @@ fn a_file_of_another_length_is_not_taken() {
 #[test]
 fn a_body_that_does_not_end_is_cut_off_at_the_length_of_the_file() {
     let scratch = Scratch::new("endless");
-    let server = spoiled(|_, _, _| Reply { length: 0, ..Reply::of(200, weights(20 * SIZE, 5)) });
-    assert!(scratch.error(&server, "org/m").contains("expected a file with the hash"));
+    let server = spoiled(|_, _, _| Reply {
+        length: 0,
+        ..Reply::of(200, weights(20 * SIZE, 5))
+    });
+    assert!(
+        scratch
+            .error(&server, "org/m")
+            .contains("expected a file with the hash")
+    );
     assert!(scratch.blobs().is_empty());
 }
 
@@ -252,33 +396,60 @@ fn content_that_changes_between_two_connections_is_noticed() {
     let other = weights(SIZE, 9);
     let changed = other.clone();
     let scratch = Scratch::new("changed");
-    // As the storage does it: `If-Range` does not hold any more, so that the whole comes, and of it the hash is wrong.
+    // As the storage does it: `If-Range` does not hold any more, so that the whole comes, and of it
+    // the hash is wrong.
     let server = spoiled(move |reply, _, n| match n {
-        0 => Reply { cut: Some(1000), headers: vec![("ETag", "\"v1\"".to_owned())], ..reply },
-        _ => Reply { headers: vec![("ETag", "\"v2\"".to_owned())], ..content_from(&changed, None) },
+        0 => Reply {
+            cut: Some(1000),
+            headers: vec![("ETag", "\"v1\"".to_owned())],
+            ..reply
+        },
+        _ => Reply {
+            headers: vec![("ETag", "\"v2\"".to_owned())],
+            ..content_from(&changed, None)
+        },
     });
-    assert!(scratch.error(&server, "org/m").contains("expected a file with the hash"));
+    assert!(
+        scratch
+            .error(&server, "org/m")
+            .contains("expected a file with the hash")
+    );
     assert_eq!(server.files_asked()[1].header("if-range"), Some("\"v1\""));
     assert!(scratch.blobs().is_empty());
 
     // As the Hub does it: it says what it is going to send.
     let scratch = Scratch::new("changed-linked");
-    let server = spoiled(move |reply, _, _| reply.with("X-Linked-ETag", format!("\"{}\"", sha256(&other))));
+    let server =
+        spoiled(move |reply, _, _| reply.with("X-Linked-ETag", format!("\"{}\"", sha256(&other))));
     let error = scratch.error(&server, "org/m");
-    assert!(error.contains(&format!("the server has {}", sha256(&weights(SIZE, 9)))), "{error}");
+    assert!(
+        error.contains(&format!("the server has {}", sha256(&weights(SIZE, 9)))),
+        "{error}"
+    );
     assert!(scratch.blobs().is_empty());
 }
 
 #[test]
 fn a_server_that_is_busy_is_asked_again() {
-    for (status, header) in [(500, ("X-A", "b")), (503, ("Retry-After", "0")), (429, ("Retry-After", "0"))] {
-        let (scratch, repo, n) = (Scratch::new(&format!("busy-{status}")), repo(), AtomicUsize::new(0));
+    for (status, header) in [
+        (500, ("X-A", "b")),
+        (503, ("Retry-After", "0")),
+        (429, ("Retry-After", "0")),
+    ] {
+        let (scratch, repo, n) = (
+            Scratch::new(&format!("busy-{status}")),
+            repo(),
+            AtomicUsize::new(0),
+        );
         // Every other answer, of those with JSON too.
         let server = Server::start(move |asked| match n.fetch_add(1, Relaxed) % 2 {
             0 => Reply::of(status, "busy").with(header.0, header.1),
             _ => repo.answer(asked),
         });
-        assert_eq!(fs::read(scratch.pull(&server, "org/m").unwrap().path).unwrap(), model());
+        assert_eq!(
+            fs::read(scratch.pull(&server, "org/m").unwrap().path).unwrap(),
+            model()
+        );
     }
     let scratch = Scratch::new("always-busy");
     let server = Server::start(|_| Reply::of(500, ""));
@@ -296,12 +467,22 @@ fn a_redirect_to_another_host_does_not_get_the_token() {
     let server = spoiled(move |_, asked, _| match asked.path.ends_with("?here") {
         // By way of the Hub itself, as it does.
         false => Reply::of(307, "").with("Location", "m-Q4_K_M.gguf?here"),
-        true => Reply::of(302, "").with("Location", &target).with("X-Linked-ETag", sha256(&model())),
+        true => Reply::of(302, "")
+            .with("Location", &target)
+            .with("X-Linked-ETag", sha256(&model())),
     });
-    let options = Options { token: Some("hf_secret".to_owned()), ..Options::default() };
+    let options = Options {
+        token: Some("hf_secret".to_owned()),
+        ..Options::default()
+    };
     let pulled = scratch.pull_with(&server, "org/m", options).unwrap();
     assert_eq!(fs::read(pulled.path).unwrap(), model());
-    assert!(server.asked().iter().all(|asked| asked.header("authorization") == Some("Bearer hf_secret")));
+    assert!(
+        server
+            .asked()
+            .iter()
+            .all(|asked| asked.header("authorization") == Some("Bearer hf_secret"))
+    );
     assert_eq!((server.files_asked().len(), storage.asked().len()), (2, 1));
     assert_eq!(storage.asked()[0].header("authorization"), None);
 }
@@ -324,7 +505,10 @@ fn redirects_in_circles_and_to_nowhere_end() {
     for location in ["?again", "file:///etc/passwd", ""] {
         let scratch = Scratch::new("circles");
         let server = spoiled(move |_, _, _| Reply::of(302, "").with("Location", location));
-        assert!(scratch.error(&server, "org/m").contains("it sends us"), "{location}");
+        assert!(
+            scratch.error(&server, "org/m").contains("it sends us"),
+            "{location}"
+        );
     }
 }
 
@@ -333,7 +517,9 @@ fn a_long_list_comes_in_pages() {
     let scratch = Scratch::new("pages");
     let repo = repo();
     let server = Server::start(move |asked| match asked.path.as_str() {
-        path if path.contains("cursor=2") => Reply::of(200, format!("[{}]", listed("m-Q4_K_M.gguf", &model()))),
+        path if path.contains("cursor=2") => {
+            Reply::of(200, format!("[{}]", listed("m-Q4_K_M.gguf", &model())))
+        }
         path if path.contains("/tree/") => Reply::of(200, format!("[{}]", listed("a.txt", b"a")))
             .with("Link", "</api/models/org/m/tree/x?cursor=2>; rel=\"next\""),
         _ => repo.answer(asked),
@@ -343,7 +529,10 @@ fn a_long_list_comes_in_pages() {
 
 #[test]
 fn a_list_without_end_and_one_that_leads_away_are_refused() {
-    for (link, expected) in [("?more", "does not end"), ("http://127.0.0.1:1/x", "an address that cannot be used")] {
+    for (link, expected) in [
+        ("?more", "does not end"),
+        ("http://127.0.0.1:1/x", "an address that cannot be used"),
+    ] {
         let (scratch, repo) = (Scratch::new("list"), repo());
         let server = Server::start(move |asked| match asked.path.contains("/tree/") {
             true => Reply::of(200, "[]").with("Link", format!("<{link}>; rel=\"next\"")),
@@ -356,9 +545,15 @@ fn a_list_without_end_and_one_that_leads_away_are_refused() {
 
 #[test]
 fn hostile_names_in_a_list_are_refused() {
-    for path in
-        ["../../x.gguf", "/etc/x.gguf", "a/../../x.gguf", "a\\\\..\\\\x.gguf", "\\u0000.gguf", "\\u001b[2J.gguf", ""]
-    {
+    for path in [
+        "../../x.gguf",
+        "/etc/x.gguf",
+        "a/../../x.gguf",
+        "a\\\\..\\\\x.gguf",
+        "\\u0000.gguf",
+        "\\u001b[2J.gguf",
+        "",
+    ] {
         let (scratch, repo) = (Scratch::new("hostile"), repo());
         let list = format!("[{}]", listed(path, &model()));
         let server = Server::start(move |asked| match asked.path.contains("/tree/") {
@@ -374,56 +569,114 @@ fn hostile_names_in_a_list_are_refused() {
 #[test]
 fn answers_without_sense_are_errors() {
     let deep = "[".repeat(100_000);
-    for body in ["", "<html>", "{}", "[1,2", r#"{"sha":"../../../x"}"#, r#"{"sha":7}"#, &deep] {
+    for body in [
+        "",
+        "<html>",
+        "{}",
+        "[1,2",
+        r#"{"sha":"../../../x"}"#,
+        r#"{"sha":7}"#,
+        &deep,
+    ] {
         let (scratch, body) = (Scratch::new("garbage"), body.to_owned());
         let server = Server::start(move |_| Reply::of(200, body.clone()));
         let error = scratch.error(&server, "org/m");
-        assert!(error.starts_with(&server.url) && !error.contains('\n'), "{error}");
+        assert!(
+            error.starts_with(&server.url) && !error.contains('\n'),
+            "{error}"
+        );
     }
 }
 
 #[test]
 fn a_refusal_says_what_would_help() {
     let scratch = Scratch::new("refused");
-    let refusing =
-        |status, code: &'static str| Server::start(move |_| Reply::of(status, "{}").with("X-Error-Code", code));
+    let refusing = |status, code: &'static str| {
+        Server::start(move |_| Reply::of(status, "{}").with("X-Error-Code", code))
+    };
     let error = scratch.error(&refusing(401, "RepoNotFound"), "org/m");
-    assert!(error.contains("org/m") && error.contains("private or gated") && error.contains("HF_TOKEN"), "{error}");
+    assert!(
+        error.contains("org/m") && error.contains("private or gated") && error.contains("HF_TOKEN"),
+        "{error}"
+    );
     let error = scratch.error(&refusing(403, "GatedRepo"), "org/m");
-    assert!(error.contains("agree to its terms") && error.contains("HF_TOKEN"), "{error}");
-    assert!(scratch.error(&refusing(404, "RepoNotFound"), "org/m").contains("no such repository"));
-    assert!(scratch.error(&refusing(418, ""), "org/m").contains("status 418"));
+    assert!(
+        error.contains("agree to its terms") && error.contains("HF_TOKEN"),
+        "{error}"
+    );
+    assert!(
+        scratch
+            .error(&refusing(404, "RepoNotFound"), "org/m")
+            .contains("no such repository")
+    );
+    assert!(
+        scratch
+            .error(&refusing(418, ""), "org/m")
+            .contains("status 418")
+    );
 
     let server = spoiled(|_, _, _| Reply::of(404, ""));
-    assert!(scratch.error(&server, "org/m").contains("there is no file \"m-Q4_K_M.gguf\""));
-    let other = Request { revision: "v9".parse().unwrap(), .."org/m".parse().unwrap() };
-    let options = Options { endpoint: server.url.clone(), ..Options::default() };
-    let error = Hub::new(scratch.cache(), &options).unwrap().pull(&other, &mut |_| ()).unwrap_err();
+    assert!(
+        scratch
+            .error(&server, "org/m")
+            .contains("there is no file \"m-Q4_K_M.gguf\"")
+    );
+    let other = Request {
+        revision: "v9".parse().unwrap(),
+        .."org/m".parse().unwrap()
+    };
+    let options = Options {
+        endpoint: server.url.clone(),
+        ..Options::default()
+    };
+    let error = Hub::new(scratch.cache(), &options)
+        .unwrap()
+        .pull(&other, &mut |_| ())
+        .unwrap_err();
     assert_eq!(error.to_string(), "org/m: there is no revision \"v9\"");
-    assert!(scratch.error(&server, "org/m:q2_k").contains("there are m-Q4_K_M.gguf, m-Q8_0.gguf"));
+    assert!(
+        scratch
+            .error(&server, "org/m:q2_k")
+            .contains("there are m-Q4_K_M.gguf, m-Q8_0.gguf")
+    );
 }
 
 #[test]
 fn nobody_there_is_an_error() {
     let scratch = Scratch::new("nobody");
     let url = Server::start(|_| Reply::of(200, "")).url.clone();
-    let options = Options { endpoint: url, n_retries: 1, pause: Duration::ZERO, ..Options::default() };
-    let error = Hub::new(scratch.cache(), &options).unwrap().pull(&"org/m".parse().unwrap(), &mut |_| ()).unwrap_err();
+    let options = Options {
+        endpoint: url,
+        n_retries: 1,
+        pause: Duration::ZERO,
+        ..Options::default()
+    };
+    let error = Hub::new(scratch.cache(), &options)
+        .unwrap()
+        .pull(&"org/m".parse().unwrap(), &mut |_| ())
+        .unwrap_err();
     assert!(matches!(error, Error::Connection { .. }), "{error}");
 }
 
 #[test]
 fn what_the_disk_cannot_hold_is_not_begun() {
     let (scratch, repo) = (Scratch::new("full"), repo());
-    let list = listed("m.gguf", &model()).replace(&format!("\"size\":{SIZE}"), "\"size\":4611686018427387904");
+    let list = listed("m.gguf", &model())
+        .replace(&format!("\"size\":{SIZE}"), "\"size\":4611686018427387904");
     let server = Server::start(move |asked| match asked.path.contains("/tree/") {
         true => Reply::of(200, format!("[{list}]")),
         false => repo.answer(asked),
     });
     let error = scratch.error(&server, "org/m");
     #[cfg(unix)]
-    assert!(error.contains("4611686018427387904 bytes are needed"), "{error}");
-    assert!(server.files_asked().len() <= usize::from(cfg!(not(unix))), "{error}");
+    assert!(
+        error.contains("4611686018427387904 bytes are needed"),
+        "{error}"
+    );
+    assert!(
+        server.files_asked().len() <= usize::from(cfg!(not(unix))),
+        "{error}"
+    );
 }
 
 #[test]
@@ -433,13 +686,19 @@ fn two_pulls_at_once_download_once() {
         std::thread::sleep(Duration::from_millis(300));
         reply
     });
-    let options = Options { endpoint: server.url.clone(), ..Options::default() };
+    let options = Options {
+        endpoint: server.url.clone(),
+        ..Options::default()
+    };
     let waited = AtomicUsize::new(0);
     let pull = || {
         let mut count = |event: Event<'_>| {
             waited.fetch_add(usize::from(event == Event::Waiting), Relaxed);
         };
-        Hub::new(scratch.cache(), &options).unwrap().pull(&"org/m".parse().unwrap(), &mut count).unwrap()
+        Hub::new(scratch.cache(), &options)
+            .unwrap()
+            .pull(&"org/m".parse().unwrap(), &mut count)
+            .unwrap()
     };
     let (a, b) = std::thread::scope(|scope| {
         let a = scope.spawn(pull);
@@ -461,10 +720,25 @@ fn what_is_in_the_cache_is_found_without_a_server() {
     drop(server);
     for what in ["org/m", "org/m:q8_0", "org/m:m-Q8_0.gguf"] {
         let found = find(what).unwrap().unwrap();
-        assert_eq!((&found.path, &found.files[0].sha256), (&pulled.path, &pulled.files[0].sha256), "{what}");
+        assert_eq!(
+            (&found.path, &found.files[0].sha256),
+            (&pulled.path, &pulled.files[0].sha256),
+            "{what}"
+        );
     }
-    assert!(find("org/m:q4_k_m").unwrap_err().to_string().contains("there are m-Q8_0.gguf"));
-    let repos: Vec<String> = scratch.cache().repositories().unwrap().iter().map(ToString::to_string).collect();
+    assert!(
+        find("org/m:q4_k_m")
+            .unwrap_err()
+            .to_string()
+            .contains("there are m-Q8_0.gguf")
+    );
+    let repos: Vec<String> = scratch
+        .cache()
+        .repositories()
+        .unwrap()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(repos, ["org/m"]);
     // A link whose blob is gone is no file.
     fs::remove_dir_all(scratch.0.join("models--org--m/blobs")).unwrap();
@@ -480,7 +754,13 @@ fn an_older_snapshot_is_found_too() {
     fs::create_dir(snapshots.join(&newer)).unwrap();
     fs::write(snapshots.join(&newer).join("m-Q4_K_M.gguf"), "x").unwrap();
     fs::write(scratch.0.join("models--org--m/refs/main"), &newer).unwrap();
-    let find = |what: &str| scratch.cache().find(&what.parse().unwrap()).unwrap().unwrap();
+    let find = |what: &str| {
+        scratch
+            .cache()
+            .find(&what.parse().unwrap())
+            .unwrap()
+            .unwrap()
+    };
     assert_eq!(find("org/m").commit, newer);
     assert_eq!(find("org/m:q8_0").path, pulled.path);
 }
@@ -488,7 +768,11 @@ fn an_older_snapshot_is_found_too() {
 #[test]
 #[cfg(unix)]
 fn a_link_that_a_killed_pull_has_left_costs_no_content() {
-    let (scratch, server, repo) = (Scratch::new("left"), Server::start(|asked| repo().answer(asked)), repo());
+    let (scratch, server, repo) = (
+        Scratch::new("left"),
+        Server::start(|asked| repo().answer(asked)),
+        repo(),
+    );
     let first = scratch.pull(&server, "org/m").unwrap();
     let (link, content) = (&first.files[0].path, &repo.files[2].1);
     fs::remove_file(link).unwrap();

@@ -1,7 +1,9 @@
-//! The inputs of matmuls: rows of f32, quantized once and read by every matrix that has the same input.
+//! The inputs of matmuls: rows of f32, quantized once and read by every matrix that has the same
+//! input.
 //!
-//! Quantized rows lie as `[block of 256][row]`, so that a kernel which keeps a block of weights in registers or L1
-//! streams the activations linearly. Widths that are no multiple of 256 end in a block padded with zeros.
+//! Quantized rows lie as `[block of 256][row]`, so that a kernel which keeps a block of weights in
+//! registers or L1 streams the activations linearly. Widths that are no multiple of 256 end in a
+//! block padded with zeros.
 
 use crate::tiles::{self, Blocks, RowBlocks, Rows};
 use crate::{Kernels, Layouts, Pool};
@@ -26,7 +28,8 @@ pub(crate) struct GroupSums {
 pub(crate) struct Sums {
     pub(crate) of_16: GroupSums,
     pub(crate) of_32: GroupSums,
-    /// Of groups of 16: the first two codes of each four, the last two. For AVX2, which adds products in pairs.
+    /// Of groups of 16: the first two codes of each four, the last two. For AVX2, which adds
+    /// products in pairs.
     pub(crate) halves: [[i16; 2]; 16],
 }
 
@@ -34,7 +37,11 @@ impl Sums {
     /// The sums of 8 or 16 groups.
     #[inline(always)]
     pub(crate) fn of(&self, n_groups: usize) -> &GroupSums {
-        if n_groups == 8 { &self.of_32 } else { &self.of_16 }
+        if n_groups == 8 {
+            &self.of_32
+        } else {
+            &self.of_16
+        }
     }
 
     /// The halves of group `g` of 8 or 16.
@@ -67,7 +74,12 @@ impl<S: Copy + Send, M: Copy + Send> Quants<S, M> {
     const BLOCK_BYTES: u64 = (size_of::<Codes>() + size_of::<S>() + size_of::<M>()) as u64;
 
     fn new(n: usize, scale: S, sum: M) -> Self {
-        Self { codes: vec![Codes([0; 256]); n], scales: vec![scale; n], sums: vec![sum; n], n_rows: 0 }
+        Self {
+            codes: vec![Codes([0; 256]); n],
+            scales: vec![scale; n],
+            sums: vec![sum; n],
+            n_rows: 0,
+        }
     }
 
     /// Index of block `b` of row `t`.
@@ -85,13 +97,17 @@ impl<S: Copy + Send, M: Copy + Send> Quants<S, M> {
         self.n_rows = n_rows;
         (
             Blocks::new(&mut self.codes, n_blocks, n_rows),
-            (Blocks::new(&mut self.scales, n_blocks, n_rows), Blocks::new(&mut self.sums, n_blocks, n_rows)),
+            (
+                Blocks::new(&mut self.scales, n_blocks, n_rows),
+                Blocks::new(&mut self.sums, n_blocks, n_rows),
+            ),
         )
     }
 }
 
-/// Bytes that rows begin at a multiple of: a cache line for machines whose vectors are as long as one, where a load that lies in
-/// two lines takes twice the time; for others nothing, so that a program for boards stays small.
+/// Bytes that rows begin at a multiple of: a cache line for machines whose vectors are as long as
+/// one, where a load that lies in two lines takes twice the time; for others nothing, so that a
+/// program for boards stays small.
 const ALIGNED: usize = if cfg!(feature = "avx512") { 64 } else { 4 };
 /// Floats in front of that, at most.
 const SLACK: usize = ALIGNED / 4 - 1;
@@ -119,7 +135,8 @@ impl std::fmt::Debug for Activations {
 }
 
 impl Activations {
-    /// Buffers for up to `n_rows_max` rows of up to `d_max` values. Memory that is never filled is never touched.
+    /// Buffers for up to `n_rows_max` rows of up to `d_max` values. Memory that is never filled is
+    /// never touched.
     pub fn new(n_rows_max: usize, d_max: usize) -> Self {
         let n_blocks = n_rows_max * d_max.div_ceil(256);
         let values = vec![0.0; n_rows_max * d_max + SLACK];
@@ -127,7 +144,9 @@ impl Activations {
             n_rows: 0,
             d: 0,
             layouts: Layouts::EMPTY,
-            start: Some(values.as_ptr().align_offset(ALIGNED)).filter(|at| (0..=SLACK).contains(at)).unwrap_or(0),
+            start: Some(values.as_ptr().align_offset(ALIGNED))
+                .filter(|at| (0..=SLACK).contains(at))
+                .unwrap_or(0),
             values,
             q8_256: Quants::new(n_blocks, 0.0, Sums::default()),
             q8_32: Quants::new(n_blocks, [0.0; 8], [0; 8]),
@@ -144,12 +163,18 @@ impl Activations {
         let n_blocks = (n_rows_max as u64).saturating_mul(d_max.div_ceil(256) as u64);
         let of_block = Quants::<f32, Sums>::BLOCK_BYTES + Quants::<[f32; 8], [i16; 8]>::BLOCK_BYTES;
         let values = (4 * n_rows_max as u64).saturating_mul(d_max as u64);
-        values.saturating_add(4 * SLACK as u64).saturating_add(n_blocks.saturating_mul(of_block))
+        values
+            .saturating_add(4 * SLACK as u64)
+            .saturating_add(n_blocks.saturating_mul(of_block))
     }
 
     #[inline(always)]
     fn start(&self) -> usize {
-        if cfg!(feature = "avx512") { self.start } else { 0 }
+        if cfg!(feature = "avx512") {
+            self.start
+        } else {
+            0
+        }
     }
 
     /// Rows filled last.
@@ -167,8 +192,9 @@ impl Activations {
         self.layouts
     }
 
-    /// Fills `shape = (n_rows, d)`: `row(t, out)` writes row t, `[d]`, as f32; then it is put into every layout of
-    /// `layouts`. One region of the pool, or none for a single row: the caller does that itself.
+    /// Fills `shape = (n_rows, d)`: `row(t, out)` writes row t, `[d]`, as f32; then it is put into
+    /// every layout of `layouts`. One region of the pool, or none for a single row: the caller
+    /// does that itself.
     ///
     /// # Panics
     /// If the shape is empty or larger than the buffers.
@@ -182,13 +208,25 @@ impl Activations {
     ) {
         let (n_rows, d) = shape;
         assert!(n_rows > 0 && d > 0, "activations of shape [{n_rows}, {d}]");
-        assert!(n_rows * d <= self.values.len() - SLACK, "activations [{n_rows}, {d}] are larger than their buffers");
+        assert!(
+            n_rows * d <= self.values.len() - SLACK,
+            "activations [{n_rows}, {d}] are larger than their buffers"
+        );
         (self.n_rows, self.d, self.layouts) = (n_rows, d, layouts);
         let start = self.start();
-        let n_blocks = |layout| if layouts.contains(layout) { d.div_ceil(256) } else { 0 };
+        let n_blocks = |layout| {
+            if layouts.contains(layout) {
+                d.div_ceil(256)
+            } else {
+                0
+            }
+        };
         let mut parts = (
             Rows::new(&mut self.values[start..start + n_rows * d], d),
-            (self.q8_256.rows(n_blocks(Layouts::Q8_256), n_rows), self.q8_32.rows(n_blocks(Layouts::Q8_32), n_rows)),
+            (
+                self.q8_256.rows(n_blocks(Layouts::Q8_256), n_rows),
+                self.q8_32.rows(n_blocks(Layouts::Q8_32), n_rows),
+            ),
         );
         tiles::deal(pool, &mut parts, |t, (x, (q8_256, q8_32))| {
             row(t, x);
@@ -247,13 +285,20 @@ mod tests {
             return (vec![0; x.len()], 0.0);
         }
         let scale = amax / 127.0;
-        (x.iter().map(|x| (x * (1.0 / scale)).round_ties_even() as i8).collect(), scale)
+        (
+            x.iter()
+                .map(|x| (x * (1.0 / scale)).round_ties_even() as i8)
+                .collect(),
+            scale,
+        )
     }
 
     fn check(n_rows: usize, d: usize, x: &[f32]) {
         let mut a = Activations::new(n_rows, d);
         let both = Layouts::Q8_32 | Layouts::Q8_256;
-        a.fill(Kernels::detect(), &pool(3), (n_rows, d), both, |t, row| row.copy_from_slice(&x[t * d..(t + 1) * d]));
+        a.fill(Kernels::detect(), &pool(3), (n_rows, d), both, |t, row| {
+            row.copy_from_slice(&x[t * d..(t + 1) * d])
+        });
         assert_eq!(a.rows().as_ptr().addr() % ALIGNED, 0);
         for (t, row) in x.chunks(d).enumerate() {
             assert_eq!(a.f32_row(t), row);
@@ -268,16 +313,30 @@ mod tests {
         x.resize(256, 0.0);
         let (q, at) = (a.q8_256(), a.q8_256().at(b, t));
         let (codes, scale) = naive(&x);
-        assert_eq!((&q.codes[at].0[..], q.scales[at].to_bits()), (&codes[..], scale.to_bits()));
+        assert_eq!(
+            (&q.codes[at].0[..], q.scales[at].to_bits()),
+            (&codes[..], scale.to_bits())
+        );
         for (groups, len) in [(&q.sums[at].of_16, 16), (&q.sums[at].of_32, 32)] {
             for (g, codes) in codes.chunks(len).enumerate() {
-                assert_eq!(groups.whole[g], codes.iter().map(|&code| i16::from(code)).sum());
-                assert_eq!(groups.whole[g], 256 * i16::from(groups.high[g]) + i16::from(groups.low[g]));
+                assert_eq!(
+                    groups.whole[g],
+                    codes.iter().map(|&code| i16::from(code)).sum()
+                );
+                assert_eq!(
+                    groups.whole[g],
+                    256 * i16::from(groups.high[g]) + i16::from(groups.low[g])
+                );
             }
         }
         assert_eq!(q.sums[at].of_32.whole[8..], [0; 8]);
         for (g, codes) in codes.chunks(16).enumerate() {
-            let half = |at: usize| codes.chunks(4).map(|word| i16::from(word[at]) + i16::from(word[at + 1])).sum();
+            let half = |at: usize| {
+                codes
+                    .chunks(4)
+                    .map(|word| i16::from(word[at]) + i16::from(word[at + 1]))
+                    .sum()
+            };
             assert_eq!(q.sums[at].halves[g], [half(0), half(2)]);
         }
         let (q, at) = (a.q8_32(), a.q8_32().at(b, t));
@@ -285,7 +344,10 @@ mod tests {
             let (codes, scale) = naive(x);
             assert_eq!(q.codes[at].0[32 * j..32 * j + 32], codes);
             assert_eq!(q.scales[at][j].to_bits(), scale.to_bits());
-            assert_eq!(q.sums[at][j], codes.iter().map(|&code| i16::from(code)).sum());
+            assert_eq!(
+                q.sums[at][j],
+                codes.iter().map(|&code| i16::from(code)).sum()
+            );
         }
     }
 
@@ -313,7 +375,13 @@ mod tests {
         let mut x = [0f32; 256];
         x[..6].copy_from_slice(&[127.0, 0.5, 1.5, 2.5, -0.5, -1.5]);
         let mut a = Activations::new(1, 256);
-        a.fill(Kernels::detect(), &pool(1), (1, 256), Layouts::Q8_256, |_, row| row.copy_from_slice(&x));
+        a.fill(
+            Kernels::detect(),
+            &pool(1),
+            (1, 256),
+            Layouts::Q8_256,
+            |_, row| row.copy_from_slice(&x),
+        );
         assert_eq!(a.q8_256().codes[0].0[..6], [127, 0, 2, 2, 0, -2]);
     }
 
@@ -321,24 +389,47 @@ mod tests {
     fn no_code_is_less_than_minus_127() {
         let mut x = [1f32; 256];
         (x[3], x[40], x[80]) = (f32::from_bits(0x7fc0_0080), f32::INFINITY, -f32::INFINITY);
-        for k in Kernels::available().into_iter().map(|name| Kernels::named(name).unwrap()) {
+        for k in Kernels::available()
+            .into_iter()
+            .map(|name| Kernels::named(name).unwrap())
+        {
             let mut a = Activations::new(1, 256);
             let both = Layouts::Q8_32 | Layouts::Q8_256;
-            a.fill(k, &pool(1), (1, 256), both, |_, row| row.copy_from_slice(&x));
-            assert!(a.q8_256().codes[0].0.iter().chain(&a.q8_32().codes[0].0).all(|&code| code >= -127), "{}", k.isa());
+            a.fill(k, &pool(1), (1, 256), both, |_, row| {
+                row.copy_from_slice(&x)
+            });
+            assert!(
+                a.q8_256().codes[0]
+                    .0
+                    .iter()
+                    .chain(&a.q8_32().codes[0].0)
+                    .all(|&code| code >= -127),
+                "{}",
+                k.isa()
+            );
         }
     }
 
     #[test]
     fn what_is_not_finite_makes_the_scale_not_finite() {
         for strange in [f32::NAN, -f32::NAN, f32::INFINITY, -f32::INFINITY] {
-            for k in Kernels::available().into_iter().map(|name| Kernels::named(name).unwrap()) {
+            for k in Kernels::available()
+                .into_iter()
+                .map(|name| Kernels::named(name).unwrap())
+            {
                 let mut x = [1f32; 512];
                 x[300] = strange;
                 let mut a = Activations::new(1, 512);
                 let both = Layouts::Q8_32 | Layouts::Q8_256;
-                a.fill(k, &pool(1), (1, 512), both, |_, row| row.copy_from_slice(&x));
-                assert_eq!([0, 1].map(|b| a.q8_256().scales[b].is_finite()), [true, false], "{}", k.isa());
+                a.fill(k, &pool(1), (1, 512), both, |_, row| {
+                    row.copy_from_slice(&x)
+                });
+                assert_eq!(
+                    [0, 1].map(|b| a.q8_256().scales[b].is_finite()),
+                    [true, false],
+                    "{}",
+                    k.isa()
+                );
                 let of_32 = a.q8_32().scales[1].map(f32::is_finite);
                 assert_eq!(of_32, std::array::from_fn(|j| j != 1), "{}", k.isa());
             }
@@ -351,8 +442,17 @@ mod tests {
         let bytes = a.heap_bytes();
         assert_eq!(bytes as u64, Activations::bytes(4, 512));
         for shape in [(4, 512), (1, 300), (3, 32), (4, 512)] {
-            a.fill(Kernels::detect(), &pool(2), shape, Layouts::Q8_32, |t, row| row.fill(t as f32));
-            assert_eq!((a.n_rows(), a.d(), a.heap_bytes()), (shape.0, shape.1, bytes));
+            a.fill(
+                Kernels::detect(),
+                &pool(2),
+                shape,
+                Layouts::Q8_32,
+                |t, row| row.fill(t as f32),
+            );
+            assert_eq!(
+                (a.n_rows(), a.d(), a.heap_bytes()),
+                (shape.0, shape.1, bytes)
+            );
             assert!(!a.layouts().contains(Layouts::Q8_256));
         }
     }

@@ -1,4 +1,5 @@
-//! What can be wrong with a request to this crate. Shapes that only a bug could get wrong are asserted instead.
+//! What can be wrong with a request to this crate. Shapes that only a bug could get wrong are
+//! asserted instead.
 
 use atta_formats::TensorType;
 
@@ -43,7 +44,9 @@ pub enum Error {
         offered: String,
     },
     /// The build was made without this instruction set.
-    #[error("this build has no kernels for instruction set `{name}`: it was made without the feature `{feature}`")]
+    #[error(
+        "this build has no kernels for instruction set `{name}`: it was made without the feature `{feature}`"
+    )]
     LeftOutIsa {
         /// Name asked for.
         name: String,

@@ -1,7 +1,8 @@
-//! The operations that models are made of, as methods of a value: [`Kernels`] is the choice of an instruction set.
+//! The operations that models are made of, as methods of a value: [`Kernels`] is the choice of an
+//! instruction set.
 //!
-//! Row operations are serial and meant to be called inside regions of the pool. [`Kernels::matmul`],
-//! [`Kernels::matmul_gated`] and [`Kernels::attention`] are one region each.
+//! Row operations are serial and meant to be called inside regions of the pool.
+//! [`Kernels::matmul`], [`Kernels::matmul_gated`] and [`Kernels::attention`] are one region each.
 
 use crate::table::{self, Table};
 use crate::tiles::{self, Chain, Columns, Strip};
@@ -14,8 +15,8 @@ pub use grouped::{GatedGroups, Groups};
 
 /// Matrices of one region; more are done in several.
 const JOBS: usize = 8;
-/// Floats of a strip's results for one activation row, for a few and for many; on the stack of the thread. Three sizes,
-/// because filling the largest with zeros takes longer than one row.
+/// Floats of a strip's results for one activation row, for a few and for many; on the stack of the
+/// thread. Three sizes, because filling the largest with zeros takes longer than one row.
 const ACC_ROW: usize = 64;
 const ACC_FEW: usize = 1024;
 const ACC: usize = 512 * 64;
@@ -53,7 +54,8 @@ pub enum Store {
 
 /// One matrix of [`Kernels::matmul`]: `y = W x + bias`.
 pub struct Job<'a> {
-    /// Weights, `[d_out, d_in]`; if they are some rows of a larger matrix, only those columns of `out` are written.
+    /// Weights, `[d_out, d_in]`; if they are some rows of a larger matrix, only those columns of
+    /// `out` are written.
     pub w: Matrix<'a>,
     /// Added to every row, `[d_out]` of the whole matrix.
     pub bias: Option<&'a [f32]>,
@@ -69,7 +71,8 @@ impl std::fmt::Debug for Job<'_> {
     }
 }
 
-/// The first half of a gated feed-forward block: `out = activation(gate x + gate_bias) · (up x + up_bias)`.
+/// The first half of a gated feed-forward block: `out = activation(gate x + gate_bias) · (up x +
+/// up_bias)`.
 pub struct Gated<'a> {
     /// Weights, `[d_ff, d_in]`, or some rows of them, as in [`Job`].
     pub gate: Matrix<'a>,
@@ -118,21 +121,34 @@ impl<'a> Product<'a> {
     /// A product of `x` whose `n_out` outputs are set.
     fn new(x: &Activations, w: Matrix<'a>, bias: Option<&'a [f32]>, n_out: usize) -> Self {
         check(x, w, n_out);
-        assert!(bias.is_none_or(|bias| bias.len() == w.n_whole()), "length of a bias");
-        Self { w, bias, mode: Store::Set }
+        assert!(
+            bias.is_none_or(|bias| bias.len() == w.n_whole()),
+            "length of a bias"
+        );
+        Self {
+            w,
+            bias,
+            mode: Store::Set,
+        }
     }
 
     /// Adds the strip's part of the bias to its results `y`, `[rows, width]`.
     fn add_bias(&self, columns: Range<usize>, width: usize, y: &mut [f32]) {
         let Some(bias) = self.bias else { return };
         for y in y.chunks_exact_mut(width) {
-            y.iter_mut().zip(&bias[columns.clone()]).for_each(|(y, bias)| *y += bias);
+            y.iter_mut()
+                .zip(&bias[columns.clone()])
+                .for_each(|(y, bias)| *y += bias);
         }
     }
 
     /// `skip` strips of `width` columns behind those, if the matrix goes so far, else 0.
     fn within(&self, columns: &Range<usize>, width: usize, skip: usize) -> usize {
-        if columns.start + skip * width < self.w.rows().end { skip } else { 0 }
+        if columns.start + skip * width < self.w.rows().end {
+            skip
+        } else {
+            0
+        }
     }
 
     /// Stores the strip's results `y`, `[columns]`, of one row.
@@ -140,7 +156,10 @@ impl<'a> Product<'a> {
         self.add_bias(columns, y.len(), y);
         match self.mode {
             Store::Set => out.copy_from_slice(y),
-            Store::Add(factor) => out.iter_mut().zip(y).for_each(|(out, y)| *out += factor * *y),
+            Store::Add(factor) => out
+                .iter_mut()
+                .zip(y)
+                .for_each(|(out, y)| *out += factor * *y),
         }
     }
 }
@@ -173,13 +192,15 @@ impl Kernels {
         self.0
     }
 
-    /// Row `row` of `w` as f32 in `out`, `[d_in]`: the value that the format defines, bit for bit. For embeddings.
+    /// Row `row` of `w` as f32 in `out`, `[d_in]`: the value that the format defines, bit for bit.
+    /// For embeddings.
     ///
     /// # Panics
     /// If there is no such row or `out` has another length.
     pub fn decode_row(self, w: Matrix<'_>, row: usize, out: &mut [f32]) {
         assert_eq!(out.len(), w.d_in(), "length of a decoded row");
-        atta_formats::decode(w.tensor_type(), w.row(row), out).expect("every type with a kernel has a codec");
+        atta_formats::decode(w.tensor_type(), w.row(row), out)
+            .expect("every type with a kernel has a codec");
     }
 
     /// Several products of one input, in one region: `y = W x + bias` for each job.
@@ -190,13 +211,24 @@ impl Kernels {
         for jobs in jobs.chunks_mut(JOBS) {
             let (mut products, mut outs) = ([const { None }; JOBS], [const { None }; JOBS]);
             for ((job, product), out) in jobs.iter_mut().zip(&mut products).zip(&mut outs) {
-                *product = Some(Product { mode: job.mode, ..Product::new(x, job.w, job.bias, job.out.len()) });
+                *product = Some(Product {
+                    mode: job.mode,
+                    ..Product::new(x, job.w, job.bias, job.out.len())
+                });
                 *out = Some(Columns::new(job.out, x.n_rows(), self.0.strip).only(job.w.rows()));
             }
             let mut parts = Chain(outs);
             tiles::deal_in_turn(pool, &mut parts, |turn, (k, strip)| {
                 let product = products[k].expect("an output has a product");
-                self.product_of(&product, Input { x, rows: 0..x.n_rows(), skip: turn.skip() }, strip);
+                self.product_of(
+                    &product,
+                    Input {
+                        x,
+                        rows: 0..x.n_rows(),
+                        skip: turn.skip(),
+                    },
+                    strip,
+                );
             });
         }
     }
@@ -210,8 +242,8 @@ impl Kernels {
         }
     }
 
-    /// The same, as many rows at a time as `N` floats hold. Not inlined: where one function holds the frames of all `N`, a single
-    /// row, too, touches every page of the largest.
+    /// The same, as many rows at a time as `N` floats hold. Not inlined: where one function holds
+    /// the frames of all `N`, a single row, too, touches every page of the largest.
     #[inline(never)]
     fn product<const N: usize>(self, product: &Product<'_>, input: Input<'_>, mut out: Strip<'_>) {
         let Input { x, rows: all, skip } = input;
@@ -221,26 +253,57 @@ impl Kernels {
         for start in all.clone().step_by(N / width) {
             let rows = start..all.end.min(start + N / width);
             let acc = acc.rows(rows.len() * width, start - all.start);
-            self.strip(w, Input { x, rows: rows.clone(), skip }, acc);
+            self.strip(
+                w,
+                Input {
+                    x,
+                    rows: rows.clone(),
+                    skip,
+                },
+                acc,
+            );
             for (t, y) in rows.zip(acc.chunks_exact_mut(width)) {
-                product.store(columns.clone(), &mut y[..columns.len()], out.row(t - all.start));
+                product.store(
+                    columns.clone(),
+                    &mut y[..columns.len()],
+                    out.row(t - all.start),
+                );
             }
         }
     }
 
-    /// `out = activation(gate x + gate_bias) · (up x + up_bias)`, in one region; the two factors of an output are made by
-    /// the same thread.
+    /// `out = activation(gate x + gate_bias) · (up x + up_bias)`, in one region; the two factors of
+    /// an output are made by the same thread.
     ///
     /// # Panics
     /// If shapes do not agree, or `x` was not filled in the layouts that the matrices read.
     pub fn matmul_gated(self, pool: &Pool, x: &Activations, job: Gated<'_>) {
-        let Gated { gate, up, gate_bias, up_bias, activation, out } = job;
+        let Gated {
+            gate,
+            up,
+            gate_bias,
+            up_bias,
+            activation,
+            out,
+        } = job;
         assert_eq!(gate.rows(), up.rows(), "rows of the two factors");
         let factor = |w, bias| Product::new(x, w, bias, out.len());
-        let factors = Factors { gate: factor(gate, gate_bias), up: factor(up, up_bias), activation };
+        let factors = Factors {
+            gate: factor(gate, gate_bias),
+            up: factor(up, up_bias),
+            activation,
+        };
         let mut parts = Columns::new(out, x.n_rows(), self.0.strip).only(gate.rows());
         tiles::deal_in_turn(pool, &mut parts, |turn, strip| {
-            self.gated_of(&factors, Input { x, rows: 0..x.n_rows(), skip: turn.skip() }, strip);
+            self.gated_of(
+                &factors,
+                Input {
+                    x,
+                    rows: 0..x.n_rows(),
+                    skip: turn.skip(),
+                },
+                strip,
+            );
         });
     }
 
@@ -257,16 +320,42 @@ impl Kernels {
     #[inline(never)]
     fn gated<const N: usize>(self, factors: &Factors<'_>, input: Input<'_>, mut out: Strip<'_>) {
         let Input { x, rows: all, skip } = input;
-        let Factors { gate, up, activation } = factors;
+        let Factors {
+            gate,
+            up,
+            activation,
+        } = factors;
         let (columns, width) = (out.columns(), self.0.strip);
-        let (gate_w, up_w) = (gate.w.row_range(columns.clone()), up.w.row_range(columns.clone()));
+        let (gate_w, up_w) = (
+            gate.w.row_range(columns.clone()),
+            up.w.row_range(columns.clone()),
+        );
         let skip = gate.within(&columns, width, skip);
         let (mut gate_acc, mut up_acc) = (Acc([0.0; N]), Acc([0.0; N]));
         for start in all.clone().step_by(N / width) {
             let (rows, done) = (start..all.end.min(start + N / width), start - all.start);
-            let (gate_acc, up_acc) = (gate_acc.rows(rows.len() * width, done), up_acc.rows(rows.len() * width, done));
-            self.strip(gate_w, Input { x, rows: rows.clone(), skip }, gate_acc);
-            self.strip(up_w, Input { x, rows: rows.clone(), skip }, up_acc);
+            let (gate_acc, up_acc) = (
+                gate_acc.rows(rows.len() * width, done),
+                up_acc.rows(rows.len() * width, done),
+            );
+            self.strip(
+                gate_w,
+                Input {
+                    x,
+                    rows: rows.clone(),
+                    skip,
+                },
+                gate_acc,
+            );
+            self.strip(
+                up_w,
+                Input {
+                    x,
+                    rows: rows.clone(),
+                    skip,
+                },
+                up_acc,
+            );
             gate.add_bias(columns.clone(), width, gate_acc);
             up.add_bias(columns.clone(), width, up_acc);
             self.gate(*activation, gate_acc, up_acc);
@@ -292,9 +381,24 @@ impl std::fmt::Debug for Kernels {
 }
 
 fn check(x: &Activations, w: Matrix<'_>, n_out: usize) {
-    assert_eq!(w.d_in(), x.d(), "{} weights [{}, {}] and inputs", w.tensor_type(), w.d_out(), w.d_in());
-    assert_eq!(n_out, x.n_rows() * w.n_whole(), "outputs are [n_rows, d_out]");
-    assert!(x.layouts().contains(w.layout()), "the inputs were not filled for {} weights", w.tensor_type());
+    assert_eq!(
+        w.d_in(),
+        x.d(),
+        "{} weights [{}, {}] and inputs",
+        w.tensor_type(),
+        w.d_out(),
+        w.d_in()
+    );
+    assert_eq!(
+        n_out,
+        x.n_rows() * w.n_whole(),
+        "outputs are [n_rows, d_out]"
+    );
+    assert!(
+        x.layouts().contains(w.layout()),
+        "the inputs were not filled for {} weights",
+        w.tensor_type()
+    );
 }
 
 #[cfg(test)]

@@ -1,34 +1,42 @@
 //! Matmul, attention and norms on CPUs: formats × instruction sets, chosen at run time.
 //!
-//! This crate knows tensors of numbers and threads. It knows no model, does no I/O but to ask the system for its CPUs,
-//! and allocates nothing per call: buffers ([`Activations`], [`AttnScratch`]) are made once for the largest case.
+//! This crate knows tensors of numbers and threads. It knows no model, does no I/O but to ask the
+//! system for its CPUs, and allocates nothing per call: buffers ([`Activations`], [`AttnScratch`])
+//! are made once for the largest case.
 //!
-//! The one idea: **formats + instruction sets + algorithms, not their product**. A quantization format is one short
-//! safe decoder (`format/`; five have another one for long registers), an instruction set is one set of small operations on a token that proves the CPU has it
-//! (`isa/`), an algorithm is written once over both (`algo/`). `table.rs` instantiates them under the right
-//! `#[target_feature]` and [`Kernels`] is a pointer to the resulting table of functions, passed as a value.
+//! The one idea: **formats + instruction sets + algorithms, not their product**. A quantization
+//! format is one short safe decoder (`format/`; five have another one for long registers), an
+//! instruction set is one set of small operations on a token that proves the CPU has it
+//! (`isa/`), an algorithm is written once over both (`algo/`). `table.rs` instantiates them under
+//! the right `#[target_feature]` and [`Kernels`] is a pointer to the resulting table of functions,
+//! passed as a value.
 //!
 //! # Exactness
-//! Results are equal bit for bit whatever the number of threads, the number of rows in a call, and the neighbours of a
-//! row. Every output element has one order of operations, fixed by these rules; multiply and add are never fused in
-//! them, so that all instruction sets agree:
-//! - **K-quants** (activations [`Layouts::Q8_256`]), per block of 256 in order:
-//!   `isum = Σ (code − offset)·scale·x` and `bias = Σ min·Σx` in integers, then in f32 `v = d·isum`,
-//!   `v = v − dmin·bias` (formats with minima only), `out = out + dx·v`. So do the other formats with blocks of 256, with
-//!   `d·K` for `d`, which is exact: K is the power of two that makes weights of their integers.
-//! - **Blocks of 32** (activations [`Layouts::Q8_32`]), per block in order: `isum = Σ (code − offset)·x` in integers,
-//!   then in f32 `out = out + (d·dx)·isum` and, in formats with a minimum per block, `out = out + (m·dx)·Σx`.
-//! - **Floats** (activations [`Layouts::F32`]): element i goes to lane `i % 16`, `lane = lane + w·x`; the lanes are
-//!   added by halves (8 + 8, 4 + 4, 2 + 2, 1 + 1). Other instruction sets may fuse here.
-//! - **Attention**: scores in lanes as for floats, but never fused, and values in order of position; chunks of 128 absolute
-//!   positions, each with its own softmax, merged in order of position; a head's sink comes last. Scores with quantized
-//!   keys are integer products and the f32 steps of `algo/attention/codes.rs`.
+//! Results are equal bit for bit whatever the number of threads, the number of rows in a call, and
+//! the neighbours of a row. Every output element has one order of operations, fixed by these rules;
+//! multiply and add are never fused in them, so that all instruction sets agree:
+//! - **K-quants** (activations [`Layouts::Q8_256`]), per block of 256 in order: `isum = Σ (code −
+//!   offset)·scale·x` and `bias = Σ min·Σx` in integers, then in f32 `v = d·isum`, `v = v −
+//!   dmin·bias` (formats with minima only), `out = out + dx·v`. So do the other formats with blocks
+//!   of 256, with `d·K` for `d`, which is exact: K is the power of two that makes weights of their
+//!   integers.
+//! - **Blocks of 32** (activations [`Layouts::Q8_32`]), per block in order: `isum = Σ (code −
+//!   offset)·x` in integers, then in f32 `out = out + (d·dx)·isum` and, in formats with a minimum
+//!   per block, `out = out + (m·dx)·Σx`.
+//! - **Floats** (activations [`Layouts::F32`]): element i goes to lane `i % 16`, `lane = lane +
+//!   w·x`; the lanes are added by halves (8 + 8, 4 + 4, 2 + 2, 1 + 1). Other instruction sets may
+//!   fuse here.
+//! - **Attention**: scores in lanes as for floats, but never fused, and values in order of
+//!   position; chunks of 128 absolute positions, each with its own softmax, merged in order of
+//!   position; a head's sink comes last. Scores with quantized keys are integer products and the
+//!   f32 steps of `algo/attention/codes.rs`.
 //!
 //! # Instruction sets
-//! `scalar` everywhere; on x86-64 also `amx` (tiles for many rows, else as the next), `avx512` (with VNNI), `avx512seq` (the same,
-//! but weights for one activation row read in the order of memory; the better of the two on Zen 5), `avxvnni`,
-//! `avx2` (with FMA and F16C) and `sse41` (the plain algorithms, compiled for it); on aarch64 `i8mm`, `dotprod` and
-//! `neon`; on WebAssembly `simd128`, if the module is built with it. [`Kernels::detect`] takes the first of these that the
+//! `scalar` everywhere; on x86-64 also `amx` (tiles for many rows, else as the next), `avx512`
+//! (with VNNI), `avx512seq` (the same, but weights for one activation row read in the order of
+//! memory; the better of the two on Zen 5), `avxvnni`, `avx2` (with FMA and F16C) and `sse41` (the
+//! plain algorithms, compiled for it); on aarch64 `i8mm`, `dotprod` and `neon`; on WebAssembly
+//! `simd128`, if the module is built with it. [`Kernels::detect`] takes the first of these that the
 //! CPU has.
 //!
 //! `unsafe` lives in `isa/`, `table.rs`, `pool.rs` and `tiles.rs`; everything else is safe code.

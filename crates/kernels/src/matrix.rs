@@ -5,8 +5,8 @@ use crate::format::Format;
 use atta_formats::TensorType;
 use std::ops::{BitOr, Range};
 
-/// Weights `[d_out, d_in]`, rows of whole blocks, plain GGUF layout. `y = W x`. They may be some rows of a larger matrix
-/// ([`rows_of`](Self::rows_of)), and then make that part of its product.
+/// Weights `[d_out, d_in]`, rows of whole blocks, plain GGUF layout. `y = W x`. They may be some
+/// rows of a larger matrix ([`rows_of`](Self::rows_of)), and then make that part of its product.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a> {
     ty: TensorType,
@@ -25,16 +25,32 @@ impl<'a> Matrix<'a> {
     /// Weights `[d_out, d_in]` in `bytes`.
     ///
     /// # Errors
-    /// [`Error::UnsupportedType`] if there is no kernel for `ty`, [`Error::RowLength`] unless `d_in` is a whole number
-    /// of blocks, [`Error::MatrixBytes`] unless `bytes` has exactly the length of the shape.
+    /// [`Error::UnsupportedType`] if there is no kernel for `ty`, [`Error::RowLength`] unless
+    /// `d_in` is a whole number of blocks, [`Error::MatrixBytes`] unless `bytes` has exactly
+    /// the length of the shape.
     pub fn new(ty: TensorType, d_out: usize, d_in: usize, bytes: &'a [u8]) -> Result<Self, Error> {
         let format = Format::of(ty).ok_or(Error::UnsupportedType { ty })?;
         let row_bytes = ty.row_bytes(d_in).ok_or(Error::RowLength { ty, d_in })?;
         let expected = row_bytes.saturating_mul(d_out);
         if expected != bytes.len() {
-            return Err(Error::MatrixBytes { ty, d_out, d_in, expected, got: bytes.len() });
+            return Err(Error::MatrixBytes {
+                ty,
+                d_out,
+                d_in,
+                expected,
+                got: bytes.len(),
+            });
         }
-        Ok(Self { ty, format, d_out, first: 0, n_whole: d_out, d_in, row_bytes, bytes })
+        Ok(Self {
+            ty,
+            format,
+            d_out,
+            first: 0,
+            n_whole: d_out,
+            d_in,
+            row_bytes,
+            bytes,
+        })
     }
 
     /// The same weights as the rows from `first` on of a matrix of `n_whole` rows.
@@ -42,8 +58,16 @@ impl<'a> Matrix<'a> {
     /// # Panics
     /// If that has fewer rows.
     pub fn rows_of(self, n_whole: usize, first: usize) -> Self {
-        assert!(first <= n_whole && self.d_out <= n_whole - first, "rows {first}+{} of {n_whole}", self.d_out);
-        Self { first, n_whole, ..self }
+        assert!(
+            first <= n_whole && self.d_out <= n_whole - first,
+            "rows {first}+{} of {n_whole}",
+            self.d_out
+        );
+        Self {
+            first,
+            n_whole,
+            ..self
+        }
     }
 
     /// Whether there are kernels for weights of this type.
@@ -96,7 +120,12 @@ impl<'a> Matrix<'a> {
     pub fn row_range(self, rows: Range<usize>) -> Self {
         let (start, end) = (rows.start - self.first, rows.end - self.first);
         let bytes = &self.bytes[start * self.row_bytes..end * self.row_bytes];
-        Self { d_out: rows.len(), first: rows.start, bytes, ..self }
+        Self {
+            d_out: rows.len(),
+            first: rows.start,
+            bytes,
+            ..self
+        }
     }
 
     /// The layout of activations that this matrix is multiplied with.
@@ -109,7 +138,9 @@ impl<'a> Matrix<'a> {
     /// # Errors
     /// [`Error::UnsupportedType`] if there is no kernel for `ty`.
     pub fn layout_of(ty: TensorType) -> Result<Layouts, Error> {
-        Format::of(ty).map(Format::layout).ok_or(Error::UnsupportedType { ty })
+        Format::of(ty)
+            .map(Format::layout)
+            .ok_or(Error::UnsupportedType { ty })
     }
 
     pub(crate) fn format(self) -> Format {
@@ -153,20 +184,35 @@ mod tests {
     fn bytes_must_be_those_of_the_shape() {
         assert!(Matrix::new(TensorType::Q4_K, 3, 512, &[0; 3 * 288]).is_ok());
         let error = Matrix::new(TensorType::Q4_K, 3, 512, &[0; 3 * 288 - 1]).unwrap_err();
-        assert_eq!(error.to_string(), "Q4_K weights [3, 512]: expected 864 bytes, got 863");
+        assert_eq!(
+            error.to_string(),
+            "Q4_K weights [3, 512]: expected 864 bytes, got 863"
+        );
     }
 
     #[test]
     fn rows_must_be_whole_blocks() {
-        assert!(matches!(Matrix::new(TensorType::Q8_0, 1, 33, &[0; 34]), Err(Error::RowLength { d_in: 33, .. })));
+        assert!(matches!(
+            Matrix::new(TensorType::Q8_0, 1, 33, &[0; 34]),
+            Err(Error::RowLength { d_in: 33, .. })
+        ));
         assert!(Matrix::new(TensorType::F16, 1, 33, &[0; 66]).is_ok());
     }
 
     #[test]
     fn overflowing_shapes_are_errors() {
         let huge = Matrix::new(TensorType::F32, usize::MAX, 8, &[]);
-        assert!(matches!(huge, Err(Error::MatrixBytes { expected: usize::MAX, .. })));
-        assert!(matches!(Matrix::new(TensorType::F32, 1, usize::MAX, &[]), Err(Error::RowLength { .. })));
+        assert!(matches!(
+            huge,
+            Err(Error::MatrixBytes {
+                expected: usize::MAX,
+                ..
+            })
+        ));
+        assert!(matches!(
+            Matrix::new(TensorType::F32, 1, usize::MAX, &[]),
+            Err(Error::RowLength { .. })
+        ));
     }
 
     #[test]
@@ -178,7 +224,10 @@ mod tests {
 
     #[test]
     fn types_without_a_kernel_are_errors() {
-        assert!(matches!(Matrix::new(TensorType::I32, 1, 1, &[0; 4]), Err(Error::UnsupportedType { .. })));
+        assert!(matches!(
+            Matrix::new(TensorType::I32, 1, 1, &[0; 4]),
+            Err(Error::UnsupportedType { .. })
+        ));
     }
 
     #[test]
@@ -186,7 +235,10 @@ mod tests {
         let bytes: Vec<u8> = (0..24).collect();
         let w = Matrix::new(TensorType::F16, 4, 3, &bytes).unwrap();
         let part = w.row_range(1..3);
-        assert_eq!((part.d_out(), part.d_in(), part.bytes()), (2, 3, &bytes[6..18]));
+        assert_eq!(
+            (part.d_out(), part.d_in(), part.bytes()),
+            (2, 3, &bytes[6..18])
+        );
         assert_eq!(part.row(1), &bytes[12..18]);
         assert_eq!((part.rows(), part.n_whole()), (1..3, 4));
     }
@@ -194,7 +246,9 @@ mod tests {
     #[test]
     fn rows_of_a_larger_matrix_are_called_by_their_numbers_there() {
         let bytes: Vec<u8> = (0..24).collect();
-        let part = Matrix::new(TensorType::F16, 4, 3, &bytes).unwrap().rows_of(10, 5);
+        let part = Matrix::new(TensorType::F16, 4, 3, &bytes)
+            .unwrap()
+            .rows_of(10, 5);
         assert_eq!(part.row_range(6..8).bytes(), &bytes[6..18]);
         assert_eq!(part.row_range(6..8).row_range(7..8).bytes(), &bytes[12..18]);
     }
@@ -202,6 +256,8 @@ mod tests {
     #[test]
     #[should_panic(expected = "rows 7+4 of 10")]
     fn a_part_does_not_reach_over_its_whole() {
-        let _ = Matrix::new(TensorType::F16, 4, 3, &[0; 24]).unwrap().rows_of(10, 7);
+        let _ = Matrix::new(TensorType::F16, 4, 3, &[0; 24])
+            .unwrap()
+            .rows_of(10, 7);
     }
 }

@@ -8,7 +8,8 @@ const PEAK_TIME: Duration = Duration::from_millis(20);
 /// Parts per thread, so that threads that arrive late or are interrupted do not decide the result.
 const PARTS: usize = 16;
 
-/// How memory is read, `(streams, prefetch distance in bytes)`: the best way differs between machines.
+/// How memory is read, `(streams, prefetch distance in bytes)`: the best way differs between
+/// machines.
 pub(crate) const WAYS: [(usize, usize); 5] = [(1, 0), (1, 2048), (1, 4096), (4, 0), (4, 1024)];
 
 fn seconds(f: impl FnOnce()) -> f64 {
@@ -18,9 +19,11 @@ fn seconds(f: impl FnOnce()) -> f64 {
 }
 
 impl Kernels {
-    /// Multiplications of bytes per second, each with its addition, of all threads of the pool together: the best of
-    /// three loops over registers with the dot product of this instruction set. Takes about 0.1 s. AVX2's is that of pairs of
-    /// products added in 16 bits, which kernels reach with codes of four bits; those of eight take four instructions, not two.
+    /// Multiplications of bytes per second, each with its addition, of all threads of the pool
+    /// together: the best of three loops over registers with the dot product of this
+    /// instruction set. Takes about 0.1 s. AVX2's is that of pairs of products added in 16
+    /// bits, which kernels reach with codes of four bits; those of eight take four instructions,
+    /// not two.
     pub fn int8_peak(self, pool: &Pool) -> f64 {
         let mut rounds = 1000;
         // As many rounds as fill the time, found by doubling.
@@ -43,14 +46,17 @@ impl Kernels {
         (0..3).map(|_| run()).fold(0.0, f64::max)
     }
 
-    /// Bytes per second that all threads of the pool together read from a buffer of `bytes` bytes, the best of several
-    /// ways of reading. The buffer, allocated for the purpose, should be larger than all caches: 1 GiB is. The threads
-    /// read long stretches of it each.
+    /// Bytes per second that all threads of the pool together read from a buffer of `bytes` bytes,
+    /// the best of several ways of reading. The buffer, allocated for the purpose, should be
+    /// larger than all caches: 1 GiB is. The threads read long stretches of it each.
     pub fn read_bandwidth(self, pool: &Pool, bytes: usize) -> f64 {
         let buffer = vec![1u8; bytes.max(1)];
         let part = buffer.len().div_ceil(PARTS * pool.n_threads());
         let parts: Vec<&[u8]> = buffer.chunks(part).collect();
-        let run = |way| buffer.len() as f64 / seconds(|| pool.for_each(parts.len(), |i| self.read(parts[i], way)));
+        let run = |way| {
+            buffer.len() as f64
+                / seconds(|| pool.for_each(parts.len(), |i| self.read(parts[i], way)))
+        };
         (0..2).flat_map(|_| WAYS).map(run).fold(0.0, f64::max)
     }
 }
@@ -62,9 +68,16 @@ mod tests {
 
     #[test]
     fn every_isa_has_a_peak_and_a_bandwidth() {
-        for k in Kernels::available().into_iter().map(|name| Kernels::named(name).unwrap()) {
+        for k in Kernels::available()
+            .into_iter()
+            .map(|name| Kernels::named(name).unwrap())
+        {
             let (peak, read) = (k.int8_peak(&pool(1)), k.read_bandwidth(&pool(2), 1 << 16));
-            assert!(peak.is_finite() && peak > 1e6 && read.is_finite() && read > 1e6, "{} {peak} {read}", k.isa());
+            assert!(
+                peak.is_finite() && peak > 1e6 && read.is_finite() && read > 1e6,
+                "{} {peak} {read}",
+                k.isa()
+            );
         }
     }
 }

@@ -1,12 +1,14 @@
 //! The thread pool: persistent workers that spin briefly for the next region, then park.
 //!
-//! A region is one closure that every participating thread runs; the closure itself takes its work from a counter
-//! (see `tiles.rs`), so it does not matter how many threads arrive. That is the one idea: **nobody is waited for who
-//! has not started**. The caller works from the first moment, and at the end closes the region and waits only for
-//! those inside it. Workers that the system has not scheduled (more threads than cores, a busy neighbour) therefore
-//! cost nothing. The pool knows nothing of tensors.
+//! A region is one closure that every participating thread runs; the closure itself takes its work
+//! from a counter (see `tiles.rs`), so it does not matter how many threads arrive. That is the one
+//! idea: **nobody is waited for who has not started**. The caller works from the first moment, and
+//! at the end closes the region and waits only for those inside it. Workers that the system has not
+//! scheduled (more threads than cores, a busy neighbour) therefore cost nothing. The pool knows
+//! nothing of tensors.
 //!
-//! Spinning is bounded to [`SPIN_MAX`] and halved each time it was in vain, so an idle or oversubscribed pool sleeps.
+//! Spinning is bounded to [`SPIN_MAX`] and halved each time it was in vain, so an idle or
+//! oversubscribed pool sleeps.
 
 use crate::tiles::{self, Indices, Rows};
 use crate::{Error, topology};
@@ -20,14 +22,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle, Thread, ThreadId};
 use std::time::{Duration, Instant};
 
-/// Longest wait for the next region before a worker parks: about a serial section between two regions of a token.
+/// Longest wait for the next region before a worker parks: about a serial section between two
+/// regions of a token.
 const SPIN_MAX: Duration = Duration::from_micros(40);
 /// Shortest wait: below this, spinning costs more than it can save.
 const SPIN_MIN: Duration = Duration::from_micros(2);
 /// Rounds in which the caller spins for the last worker before it gives its core away.
 const JOIN_SPINS: u32 = 4096;
 
-/// On its own cache lines, so that spinning threads do not slow the others. 128: adjacent lines are fetched in pairs.
+/// On its own cache lines, so that spinning threads do not slow the others. 128: adjacent lines are
+/// fetched in pairs.
 #[repr(align(128))]
 struct Padded<T>(T);
 
@@ -39,7 +43,8 @@ struct Shared {
     epoch: Padded<AtomicUsize>,
     /// [`CLOSED`], or the number of workers inside the region.
     gate: Padded<AtomicUsize>,
-    /// The work of the region. Written by the caller while the gate is closed and nobody is inside.
+    /// The work of the region. Written by the caller while the gate is closed and nobody is
+    /// inside.
     work: UnsafeCell<Option<Work>>,
     /// The first panic of a worker in this region.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
@@ -52,9 +57,9 @@ struct Shared {
 /// Flag in [`Shared::gate`]: no worker may enter.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
-// SAFETY: `work` is the only field that is not `Sync`. It is written by the thread that holds `Pool::region`, while the
-// gate is closed and empty, and read by workers that have entered the gate; the gate's Release store and Acquire
-// exchange order the two.
+// SAFETY: `work` is the only field that is not `Sync`. It is written by the thread that holds
+// `Pool::region`, while the gate is closed and empty, and read by workers that have entered the
+// gate; the gate's Release store and Acquire exchange order the two.
 unsafe impl Sync for Shared {}
 
 impl Shared {
@@ -62,7 +67,12 @@ impl Shared {
     fn enter(&self) -> bool {
         let mut gate = self.gate.0.load(Ordering::Relaxed);
         while gate & CLOSED == 0 {
-            match self.gate.0.compare_exchange_weak(gate, gate + 1, Ordering::Acquire, Ordering::Relaxed) {
+            match self.gate.0.compare_exchange_weak(
+                gate,
+                gate + 1,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return true,
                 Err(now) => gate = now,
             }
@@ -75,12 +85,15 @@ impl Shared {
         if !self.enter() {
             return;
         }
-        // SAFETY: between entering and leaving, the caller waits in `close`, so `work` is not written and the closure
-        // it points to is alive.
+        // SAFETY: between entering and leaving, the caller waits in `close`, so `work` is not
+        // written and the closure it points to is alive.
         let work = unsafe { *self.work.get() };
         let work = work.expect("the gate is only open while there is work");
         if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
-            self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
+            self.panic
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get_or_insert(panic);
         }
         self.gate.0.fetch_sub(1, Ordering::Release);
     }
@@ -91,19 +104,25 @@ impl Shared {
         let mut spins = 0;
         while self.gate.0.load(Ordering::Acquire) != CLOSED {
             spins += 1;
-            if spins < JOIN_SPINS { spin_loop() } else { thread::yield_now() }
+            if spins < JOIN_SPINS {
+                spin_loop()
+            } else {
+                thread::yield_now()
+            }
         }
     }
 
-    /// Waits until the epoch is no longer `seen`: spins for `budget`, then parks. Returns the budget for next time.
+    /// Waits until the epoch is no longer `seen`: spins for `budget`, then parks. Returns the
+    /// budget for next time.
     fn wait(&self, worker: usize, seen: usize, budget: Duration) -> Duration {
         if self.spin_for_change(seen, budget) {
             return (budget * 2).min(self.spin);
         }
         let parked = &self.parked[worker].0;
         loop {
-            // Sequentially consistent, as is the caller's side: either it sees the flag, or we see its new epoch. The fence is for
-            // emulators: qemu 7.2 lets the load overtake the store where aarch64's own instructions forbid it.
+            // Sequentially consistent, as is the caller's side: either it sees the flag, or we see
+            // its new epoch. The fence is for emulators: qemu 7.2 lets the load
+            // overtake the store where aarch64's own instructions forbid it.
             parked.store(true, Ordering::SeqCst);
             fence(Ordering::SeqCst);
             if self.epoch.0.load(Ordering::SeqCst) != seen {
@@ -142,21 +161,23 @@ impl Shared {
     }
 }
 
-/// Closes the region even if the caller's share of the work panics, so that the closure outlives all its users.
+/// Closes the region even if the caller's share of the work panics, so that the closure outlives
+/// all its users.
 struct CloseOnDrop<'a>(&'a Shared);
 
 impl Drop for CloseOnDrop<'_> {
     fn drop(&mut self) {
         self.0.close();
-        // SAFETY: the gate is closed and empty, so no worker reads `work`, and the caller holds `Pool::region`.
+        // SAFETY: the gate is closed and empty, so no worker reads `work`, and the caller holds
+        // `Pool::region`.
         unsafe { *self.0.work.get() = None };
     }
 }
 
 /// A pool of threads. The thread that calls is one of them.
 ///
-/// One region runs at a time; a call from inside a region, or from a second thread during one, is done by its caller
-/// alone. Dropping the pool ends and joins its threads.
+/// One region runs at a time; a call from inside a region, or from a second thread during one, is
+/// done by its caller alone. Dropping the pool ends and joins its threads.
 pub struct Pool {
     shared: Arc<Shared>,
     /// Held by the thread whose region is running; which one is bound to `cpu`.
@@ -167,22 +188,27 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool of `n_threads` threads, the caller's included. If the system refuses a thread, the pool has fewer.
+    /// A pool of `n_threads` threads, the caller's included. If the system refuses a thread, the
+    /// pool has fewer.
     pub fn new(n_threads: NonZeroUsize) -> Self {
         let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Self::spawn(n_threads.get(), cores, None).unwrap_or_else(|_| unreachable!("nothing is pinned"))
+        Self::spawn(n_threads.get(), cores, None)
+            .unwrap_or_else(|_| unreachable!("nothing is pinned"))
     }
 
-    /// A pool with one thread per CPU of `cpus`, bound to it. A thread that calls is bound to the first of them from its first
-    /// region on, and stays so after the pool is gone; one that only makes the pool stays as it is, and so do the threads that
-    /// it starts.
+    /// A pool with one thread per CPU of `cpus`, bound to it. A thread that calls is bound to the
+    /// first of them from its first region on, and stays so after the pool is gone; one that
+    /// only makes the pool stays as it is, and so do the threads that it starts.
     ///
     /// # Errors
-    /// [`Error::NoCpus`] for an empty list; [`Error::Pin`] if the system refuses a CPU or cannot bind threads.
+    /// [`Error::NoCpus`] for an empty list; [`Error::Pin`] if the system refuses a CPU or cannot
+    /// bind threads.
     pub fn with_cpus(cpus: &[usize]) -> Result<Self, Error> {
         let &first = cpus.first().ok_or(Error::NoCpus)?;
         topology::try_to_pin(first)?;
-        let n_cores = (0..cpus.len()).filter(|&i| !cpus[..i].contains(&cpus[i])).count();
+        let n_cores = (0..cpus.len())
+            .filter(|&i| !cpus[..i].contains(&cpus[i]))
+            .count();
         Self::spawn(cpus.len(), n_cores, Some(cpus))
     }
 
@@ -195,12 +221,25 @@ impl Pool {
             panic: Mutex::new(None),
             parked: (0..n).map(|_| Padded(AtomicBool::new(false))).collect(),
             stop: AtomicBool::new(false),
-            spin: if n > n_cores { Duration::ZERO } else { SPIN_MAX },
+            spin: if n > n_cores {
+                Duration::ZERO
+            } else {
+                SPIN_MAX
+            },
         });
-        let mut pool = Self { shared, region: Mutex::new(None), cpu: cpus.map(|cpus| cpus[0]), workers: Vec::new() };
+        let mut pool = Self {
+            shared,
+            region: Mutex::new(None),
+            cpu: cpus.map(|cpus| cpus[0]),
+            workers: Vec::new(),
+        };
         let (report, reports) = std::sync::mpsc::channel();
         for worker in 1..n {
-            let (shared, report, cpu) = (pool.shared.clone(), report.clone(), cpus.map(|cpus| cpus[worker]));
+            let (shared, report, cpu) = (
+                pool.shared.clone(),
+                report.clone(),
+                cpus.map(|cpus| cpus[worker]),
+            );
             let main = move || {
                 let prepared = cpu.map_or(Ok(()), topology::pin);
                 let failed = prepared.is_err();
@@ -211,7 +250,12 @@ impl Pool {
                     shared.work_until_stopped(worker);
                 }
             };
-            let Ok(handle) = thread::Builder::new().name(format!("atta-{worker}")).spawn(main) else { break };
+            let Ok(handle) = thread::Builder::new()
+                .name(format!("atta-{worker}"))
+                .spawn(main)
+            else {
+                break;
+            };
             pool.workers.push((handle.thread().clone(), handle));
         }
         drop(report);
@@ -240,7 +284,12 @@ impl Pool {
         let close = CloseOnDrop(&self.shared);
         work();
         drop(close);
-        let panic = self.shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let panic = self
+            .shared
+            .panic
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         drop(region);
         if let Some(panic) = panic {
             resume_unwind(panic);
@@ -252,19 +301,28 @@ impl Pool {
         let Some(cpu) = self.cpu else { return };
         let caller = thread::current().id();
         if bound.replace(caller) != Some(caller) {
-            // It was possible when the pool was made. Where it no longer is, what is computed is the same.
+            // It was possible when the pool was made. Where it no longer is, what is computed is
+            // the same.
             let _ = topology::pin(cpu);
         }
     }
 
-    /// Publishes `work` and wakes the workers. The caller must close the region before `work` goes out of scope.
+    /// Publishes `work` and wakes the workers. The caller must close the region before `work` goes
+    /// out of scope.
     fn open(&self, work: &(dyn Fn() + Sync)) {
         let shared = &*self.shared;
-        // Of an earlier region whose caller panicked too: that panic went its way, this one has no one to tell.
-        shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // SAFETY: only the lifetime is changed. `run` closes the region, also when unwinding, before `work` ends.
+        // Of an earlier region whose caller panicked too: that panic went its way, this one has no
+        // one to tell.
+        shared
+            .panic
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        // SAFETY: only the lifetime is changed. `run` closes the region, also when unwinding,
+        // before `work` ends.
         let work = unsafe { std::mem::transmute::<&(dyn Fn() + Sync), Work>(work) };
-        // SAFETY: the gate is closed and empty, so no worker reads `work`, and the caller holds `Pool::region`.
+        // SAFETY: the gate is closed and empty, so no worker reads `work`, and the caller holds
+        // `Pool::region`.
         unsafe { *shared.work.get() = Some(work) };
         shared.gate.0.store(0, Ordering::Release);
         self.wake();
@@ -280,7 +338,8 @@ impl Pool {
         }
     }
 
-    /// Calls `f(i)` once for each `i < n`, as one region. A panic in `f` is propagated after all threads have stopped.
+    /// Calls `f(i)` once for each `i < n`, as one region. A panic in `f` is propagated after all
+    /// threads have stopped.
     pub fn for_each(&self, n: usize, f: impl Fn(usize) + Sync) {
         tiles::deal(self, &mut Indices(n), |i, ()| f(i));
     }
@@ -294,8 +353,8 @@ impl Pool {
         tiles::deal(self, &mut rows, f);
     }
 
-    /// Physical cores that the affinity mask and the CPU quota of the control group (v1 and v2) leave to this process;
-    /// logical ones where the topology cannot be read.
+    /// Physical cores that the affinity mask and the CPU quota of the control group (v1 and v2)
+    /// leave to this process; logical ones where the topology cannot be read.
     pub fn default_threads() -> usize {
         topology::default_threads()
     }
@@ -306,7 +365,8 @@ impl Drop for Pool {
         self.shared.stop.store(true, Ordering::Release);
         self.wake();
         for (_, handle) in self.workers.drain(..) {
-            // A worker catches the panics of its work, so there is nothing to learn from the result.
+            // A worker catches the panics of its work, so there is nothing to learn from the
+            // result.
             let _ = handle.join();
         }
     }
@@ -314,7 +374,9 @@ impl Drop for Pool {
 
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pool").field("n_threads", &self.n_threads()).finish_non_exhaustive()
+        f.debug_struct("Pool")
+            .field("n_threads", &self.n_threads())
+            .finish_non_exhaustive()
     }
 }
 
@@ -335,7 +397,10 @@ mod tests {
                 pool.for_each(n, |i| {
                     seen[i].fetch_add(1, Ordering::Relaxed);
                 });
-                assert!(seen.iter().all(|count| count.load(Ordering::Relaxed) == 1), "{n_threads} threads, {n}");
+                assert!(
+                    seen.iter().all(|count| count.load(Ordering::Relaxed) == 1),
+                    "{n_threads} threads, {n}"
+                );
             }
         }
     }
@@ -384,7 +449,10 @@ mod tests {
             for bad in 0..20 {
                 let region = || pool.for_each(20, |i| assert!(i != bad, "part {i}"));
                 let panic = catch_unwind(AssertUnwindSafe(region)).unwrap_err();
-                assert_eq!(*panic.downcast_ref::<String>().unwrap(), format!("part {bad}"));
+                assert_eq!(
+                    *panic.downcast_ref::<String>().unwrap(),
+                    format!("part {bad}")
+                );
                 pool.for_each(20, |_| ());
             }
         }
@@ -395,10 +463,17 @@ mod tests {
     fn idle_workers_are_parked() {
         let pool = pool(3);
         pool.for_each(100, |_| ());
-        let parked = || pool.shared.parked[1..].iter().all(|parked| parked.0.load(Ordering::SeqCst));
+        let parked = || {
+            pool.shared.parked[1..]
+                .iter()
+                .all(|parked| parked.0.load(Ordering::SeqCst))
+        };
         let start = Instant::now();
         while !parked() {
-            assert!(start.elapsed() < Duration::from_secs(20), "workers still spin");
+            assert!(
+                start.elapsed() < Duration::from_secs(20),
+                "workers still spin"
+            );
             thread::sleep(Duration::from_millis(1));
         }
     }
@@ -420,14 +495,24 @@ mod tests {
                 assert_eq!(pool.n_threads(), cpus.len());
                 thread::scope(|scope| {
                     scope.spawn(|| {
-                        assert_eq!(topology::allowed_cpus().unwrap(), allowed, "made, and not used");
+                        assert_eq!(
+                            topology::allowed_cpus().unwrap(),
+                            allowed,
+                            "made, and not used"
+                        );
                         pool.for_each(10, |_| assert_eq!(topology::allowed_cpus().unwrap(), [cpu]));
                     });
                 });
             }
             assert_eq!(topology::allowed_cpus().unwrap(), allowed);
-            assert!(matches!(Pool::with_cpus(&[cpu, 1 << 20]), Err(Error::Pin { cpu: 1_048_576, .. })));
-            assert!(matches!(Pool::with_cpus(&[1 << 20]), Err(Error::Pin { cpu: 1_048_576, .. })));
+            assert!(matches!(
+                Pool::with_cpus(&[cpu, 1 << 20]),
+                Err(Error::Pin { cpu: 1_048_576, .. })
+            ));
+            assert!(matches!(
+                Pool::with_cpus(&[1 << 20]),
+                Err(Error::Pin { cpu: 1_048_576, .. })
+            ));
         })
         .join()
         .unwrap();

@@ -1,4 +1,5 @@
-//! How much a thread works in: asserted where it is laid out, so that no shape of a model can make it more.
+//! How much a thread works in: asserted where it is laid out, so that no shape of a model can make
+//! it more.
 
 /// Bytes on the stack of a thread that multiplies or attends.
 pub(crate) const THREAD: usize = 1 << 20;

@@ -1,8 +1,10 @@
-//! The table of functions of an instruction set: the algorithms, compiled under its target features.
+//! The table of functions of an instruction set: the algorithms, compiled under its target
+//! features.
 //!
-//! `entry!` makes `#[target_feature]` functions of them, which alone call those in `isa/`. They are `unsafe` to call because
-//! the CPU must have the features; [`detect`] and [`named`] hand out a table only after asking the CPU, which is what makes
-//! the safe methods of [`Kernels`] at the end of this file sound.
+//! `entry!` makes `#[target_feature]` functions of them, which alone call those in `isa/`. They are
+//! `unsafe` to call because the CPU must have the features; [`detect`] and [`named`] hand out a
+//! table only after asking the CPU, which is what makes the safe methods of [`Kernels`] at the end
+//! of this file sound.
 
 use crate::activations::{self, QuantRow, Sums};
 use crate::algo::attention::{Out, Query, Work};
@@ -31,7 +33,8 @@ type Sinks<'a> = Option<&'a [f32]>;
 /// The functions of one instruction set.
 pub(crate) struct Table {
     pub(crate) name: &'static str,
-    /// Whether it may be used. It is only asked when it would be: asking the operating system for tiles has effects.
+    /// Whether it may be used. It is only asked when it would be: asking the operating system for
+    /// tiles has effects.
     granted: fn() -> bool,
     /// Weight rows that a strip function likes to get at once.
     pub(crate) strip: usize,
@@ -72,7 +75,8 @@ macro_rules! strip {
     }};
 }
 
-/// The strip functions of an instruction set, in the order of [`Format`]; those of float weights are given.
+/// The strip functions of an instruction set, in the order of [`Format`]; those of float weights
+/// are given.
 macro_rules! strips {
     ($isa:expr, $features:tt, $floats:expr) => {{
         let [f32, f16, bf16]: [StripFn; 3] = $floats;
@@ -179,7 +183,8 @@ macro_rules! table {
     };
 }
 
-/// The table of an instruction set that adds byte products to that of `$base`, and shares everything else with it.
+/// The table of an instruction set that adds byte products to that of `$base`, and shares
+/// everything else with it.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! table_with_products {
     ($table:ident, $name:literal, $isa:expr, $features:tt, $base:ident) => {
@@ -187,7 +192,11 @@ macro_rules! table_with_products {
     entry!($features dot_loop(rounds: usize, macs: &mut u64) *macs = $isa.dots(rounds));
             Table {
                 name: $name,
-                strips: strips!($isa, $features, [$base.strips[0], $base.strips[1], $base.strips[2]]),
+                strips: strips!(
+                    $isa,
+                    $features,
+                    [$base.strips[0], $base.strips[1], $base.strips[2]]
+                ),
                 dots: dot_loop,
                 ..$base
             }
@@ -219,7 +228,8 @@ mod x86 {
         ["avx2,fma,f16c,avxvnni"],
         AVX2
     );
-    /// Where space is short, byte products are for the formats that most files have; others cost more to unpack anyway.
+    /// Where space is short, byte products are for the formats that most files have; others cost
+    /// more to unpack anyway.
     #[cfg(not(feature = "avx512"))]
     static AVX_VNNI: Table = {
         macro_rules! products {
@@ -233,13 +243,26 @@ mod x86 {
             };
         }
         let mut strips = AVX2.strips;
-        products!(strips, quant_32::<Q4_0>, quant_32::<Q8_0>, k_quant::<Q4K>, k_quant::<Q5K>, k_quant::<Q6K>);
-        Table { name: "avxvnni", strips, ..AVX2 }
+        products!(
+            strips,
+            quant_32::<Q4_0>,
+            quant_32::<Q8_0>,
+            k_quant::<Q4K>,
+            k_quant::<Q5K>,
+            k_quant::<Q6K>
+        );
+        Table {
+            name: "avxvnni",
+            strips,
+            ..AVX2
+        }
     };
     table_with_products!(SSE41, "sse41", Scalar, ["ssse3,sse4.1"], SCALAR);
 
     pub(super) fn has_avx2() -> bool {
-        is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
+        is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c")
     }
 
     /// The tables of this CPU, best first.
@@ -247,7 +270,11 @@ mod x86 {
         let avx2 = has_avx2();
         let avx_vnni = avx2 && is_x86_feature_detected!("avxvnni");
         let sse41 = is_x86_feature_detected!("ssse3") && is_x86_feature_detected!("sse4.1");
-        [avx_vnni.then_some(&AVX_VNNI), avx2.then_some(&AVX2), sse41.then_some(&SSE41)]
+        [
+            avx_vnni.then_some(&AVX_VNNI),
+            avx2.then_some(&AVX2),
+            sse41.then_some(&SSE41),
+        ]
     }
 }
 
@@ -363,8 +390,9 @@ mod wide {
         ..AVX512
     };
 
-    /// Whether a core reads one stream of weights faster than four: those of AMD from family 1Ah on, which is Zen 5. Measured on
-    /// a server's Zen 5 (faster), and in an earlier form on Sapphire Rapids (slower): `docs/performance.md`.
+    /// Whether a core reads one stream of weights faster than four: those of AMD from family 1Ah
+    /// on, which is Zen 5. Measured on a server's Zen 5 (faster), and in an earlier form on
+    /// Sapphire Rapids (slower): `docs/performance.md`.
     fn prefers_sequence() -> bool {
         use std::arch::x86_64::__cpuid;
         let vendor = __cpuid(0);
@@ -378,11 +406,13 @@ mod wide {
         if base == 0xf { base + extended } else { base }
     }
 
-    /// Activation rows from which on tiles are faster than vectors: they need more preparation. Measured on Sapphire Rapids, Q4_K,
-    /// GMAC/s of vectors and tiles at 16, 32, 64 and 512 rows: 143 and 91, 155 and 155, 184 and 238, 211 and 394.
+    /// Activation rows from which on tiles are faster than vectors: they need more preparation.
+    /// Measured on Sapphire Rapids, Q4_K, GMAC/s of vectors and tiles at 16, 32, 64 and 512
+    /// rows: 143 and 91, 155 and 155, 184 and 238, 211 and 394.
     const TILED: usize = 32;
 
-    /// The tables of this CPU, best first; of the first one, only the features it shares with the second are certain.
+    /// The tables of this CPU, best first; of the first one, only the features it shares with the
+    /// second are certain.
     pub(super) fn tables() -> [Option<&'static Table>; 3] {
         let avx512 = x86::has_avx2()
             && is_x86_feature_detected!("avx512f")
@@ -390,8 +420,11 @@ mod wide {
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vnni");
-        let [first, second] =
-            if avx512 && prefers_sequence() { [&AVX512_SEQ, &AVX512] } else { [&AVX512, &AVX512_SEQ] };
+        let [first, second] = if avx512 && prefers_sequence() {
+            [&AVX512_SEQ, &AVX512]
+        } else {
+            [&AVX512, &AVX512_SEQ]
+        };
         [&AMX, first, second].map(|table| avx512.then_some(table))
     }
 
@@ -442,8 +475,15 @@ mod arm {
     /// The tables of this CPU, best first.
     pub(super) fn tables() -> [Option<&'static Table>; 3] {
         let neon = is_aarch64_feature_detected!("neon");
-        let (dotprod, i8mm) = (is_aarch64_feature_detected!("dotprod"), is_aarch64_feature_detected!("i8mm"));
-        [(neon && i8mm).then_some(&I8MM), (neon && dotprod).then_some(&DOTPROD), neon.then_some(&NEON)]
+        let (dotprod, i8mm) = (
+            is_aarch64_feature_detected!("dotprod"),
+            is_aarch64_feature_detected!("i8mm"),
+        );
+        [
+            (neon && i8mm).then_some(&I8MM),
+            (neon && dotprod).then_some(&DOTPROD),
+            neon.then_some(&NEON),
+        ]
     }
 }
 
@@ -479,20 +519,33 @@ fn offered() -> impl Iterator<Item = &'static Table> {
 }
 
 pub(crate) fn detect() -> &'static Table {
-    offered().find(|table| (table.granted)()).expect("every CPU offers scalar")
+    offered()
+        .find(|table| (table.granted)())
+        .expect("every CPU offers scalar")
 }
 
 pub(crate) fn named(name: &str) -> Result<&'static Table, Error> {
-    if cfg!(all(target_arch = "x86_64", not(feature = "avx512"))) && ["amx", "avx512", "avx512seq"].contains(&name) {
-        return Err(Error::LeftOutIsa { name: name.to_owned(), feature: "avx512" });
+    if cfg!(all(target_arch = "x86_64", not(feature = "avx512")))
+        && ["amx", "avx512", "avx512seq"].contains(&name)
+    {
+        return Err(Error::LeftOutIsa {
+            name: name.to_owned(),
+            feature: "avx512",
+        });
     }
     offered()
         .find(|table| table.name == name && (table.granted)())
-        .ok_or_else(|| Error::UnknownIsa { name: name.to_owned(), offered: names().join(", ") })
+        .ok_or_else(|| Error::UnknownIsa {
+            name: name.to_owned(),
+            offered: names().join(", "),
+        })
 }
 
 pub(crate) fn names() -> Vec<&'static str> {
-    offered().filter(|table| (table.granted)()).map(|table| table.name).collect()
+    offered()
+        .filter(|table| (table.granted)())
+        .map(|table| table.name)
+        .collect()
 }
 
 /// A safe method of [`Kernels`] for a function of the table.
@@ -535,14 +588,24 @@ impl Kernels {
         unsafe { (self.table().read)(bytes, way) }
     }
 
-    /// `acc[t][r] = w[r] · x[t]`, `acc` is `[rows.len(), strip]`; columns behind `w.d_out()` mean nothing.
+    /// `acc[t][r] = w[r] · x[t]`, `acc` is `[rows.len(), strip]`; columns behind `w.d_out()` mean
+    /// nothing.
     pub(crate) fn strip(self, w: Matrix<'_>, input: Input<'_>, acc: &mut [f32]) {
         let Input { x, rows, skip } = input;
         let width = self.table().strip;
         debug_assert!(acc.len() == rows.len() * width && w.d_out() <= width);
         let strip = self.table().strips[w.format() as usize];
         // SAFETY: as above.
-        unsafe { strip(Strip { w, x, rows, skip, acc, width }) }
+        unsafe {
+            strip(Strip {
+                w,
+                x,
+                rows,
+                skip,
+                acc,
+                width,
+            })
+        }
     }
 
     /// `out = x / rms(x) · weight`, all `[d]`: `x·(1/√(mean(x²) + eps))·weight`.
@@ -550,7 +613,10 @@ impl Kernels {
     /// # Panics
     /// If the lengths differ.
     pub fn rms_norm(self, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
-        assert!(x.len() == weight.len() && x.len() == out.len(), "rms_norm of rows of different lengths");
+        assert!(
+            x.len() == weight.len() && x.len() == out.len(),
+            "rms_norm of rows of different lengths"
+        );
         // SAFETY: as above.
         unsafe { (self.table().rms_norm)(x, weight, eps, out) }
     }
@@ -560,7 +626,11 @@ impl Kernels {
     /// # Panics
     /// If the lengths differ.
     pub fn rms_norm_inplace(self, x: &mut [f32], weight: &[f32], eps: f32) {
-        assert_eq!(x.len(), weight.len(), "rms_norm of rows of different lengths");
+        assert_eq!(
+            x.len(),
+            weight.len(),
+            "rms_norm of rows of different lengths"
+        );
         // SAFETY: as above.
         unsafe { (self.table().rms_norm_inplace)(x, weight, eps) }
     }
@@ -589,7 +659,12 @@ impl Kernels {
     /// If `d_rope` is odd or larger than `d_head`.
     pub fn rope(self, x: &mut [f32], cos_sin: &[f32], pairing: RopePairing) {
         let fits = cos_sin.len().is_multiple_of(2) && cos_sin.len() <= x.len();
-        assert!(fits, "rope of {} elements in a head of {}", cos_sin.len(), x.len());
+        assert!(
+            fits,
+            "rope of {} elements in a head of {}",
+            cos_sin.len(),
+            x.len()
+        );
         // SAFETY: as above.
         unsafe { (self.table().rope)(x, cos_sin, pairing) }
     }
@@ -609,12 +684,21 @@ impl Kernels {
     /// # Panics
     /// If `out` has another length, or `x` is wider than [`D_HEAD_MAX`] and the type rotated.
     pub fn store_kv(self, x: &[f32], elem: KvElem, out: &mut [u8]) {
-        assert_eq!(out.len(), elem.row_bytes(x.len()), "bytes of {} elements", x.len());
+        assert_eq!(
+            out.len(),
+            elem.row_bytes(x.len()),
+            "bytes of {} elements",
+            x.len()
+        );
         if !elem.is_rotated() {
             // SAFETY: as above.
             return unsafe { (self.table().store_kv)(x, elem, out) };
         }
-        assert!(x.len() <= D_HEAD_MAX, "a rotated head of {} elements", x.len());
+        assert!(
+            x.len() <= D_HEAD_MAX,
+            "a rotated head of {} elements",
+            x.len()
+        );
         let mut room = [0.0; D_HEAD_MAX];
         let rotated = &mut room[..x.len()];
         rotated.copy_from_slice(x);
@@ -623,12 +707,18 @@ impl Kernels {
         unsafe { (self.table().store_kv)(rotated, elem, out) }
     }
 
-    /// What [`store_kv`](Self::store_kv) stored as `bytes`, `[elem.row_bytes(d)]`, as near as `elem` keeps it, into `out`, `[d]`.
+    /// What [`store_kv`](Self::store_kv) stored as `bytes`, `[elem.row_bytes(d)]`, as near as
+    /// `elem` keeps it, into `out`, `[d]`.
     ///
     /// # Panics
     /// If `bytes` has another length.
     pub fn load_kv(self, bytes: &[u8], elem: KvElem, out: &mut [f32]) {
-        assert_eq!(bytes.len(), elem.row_bytes(out.len()), "bytes of {} elements", out.len());
+        assert_eq!(
+            bytes.len(),
+            elem.row_bytes(out.len()),
+            "bytes of {} elements",
+            out.len()
+        );
         // It is not called so often that it should be compiled for every instruction set.
         kv::widen(Scalar, bytes, elem, out);
         if elem.is_rotated() {

@@ -55,13 +55,25 @@ impl Random {
     }
 
     /// Weights `[d_out, d_in]`: random codes, scales around `scale`.
-    pub(crate) fn weights(&mut self, ty: TensorType, d_out: usize, d_in: usize, scale: f32) -> Vec<u8> {
+    pub(crate) fn weights(
+        &mut self,
+        ty: TensorType,
+        d_out: usize,
+        d_in: usize,
+        scale: f32,
+    ) -> Vec<u8> {
         match ty {
-            TensorType::F32 => self.floats(d_out * d_in).iter().flat_map(|x| (x * scale).to_le_bytes()).collect(),
+            TensorType::F32 => self
+                .floats(d_out * d_in)
+                .iter()
+                .flat_map(|x| (x * scale).to_le_bytes())
+                .collect(),
             TensorType::F16 => self.halves(d_out * d_in, |x| f32_to_f16(x * scale)),
             TensorType::BF16 => self.halves(d_out * d_in, |x| ((x * scale).to_bits() >> 16) as u16),
             _ => {
-                let mut bytes: Vec<u8> = (0..d_out * ty.row_bytes(d_in).unwrap()).map(|_| self.next() as u8).collect();
+                let mut bytes: Vec<u8> = (0..d_out * ty.row_bytes(d_in).unwrap())
+                    .map(|_| self.next() as u8)
+                    .collect();
                 for block in bytes.chunks_exact_mut(ty.block_bytes()) {
                     set_scales(ty, block, [(); 2].map(|()| self.scale(scale)));
                 }
@@ -71,11 +83,20 @@ impl Random {
     }
 
     fn scale(&mut self, scale: f32) -> f32 {
-        scale * (1.5 + self.float()) * if self.next().is_multiple_of(4) { -1.0 } else { 1.0 }
+        scale
+            * (1.5 + self.float())
+            * if self.next().is_multiple_of(4) {
+                -1.0
+            } else {
+                1.0
+            }
     }
 
     fn halves(&mut self, n: usize, narrow: impl Fn(f32) -> u16) -> Vec<u8> {
-        self.floats(n).into_iter().flat_map(|x| narrow(x).to_le_bytes()).collect()
+        self.floats(n)
+            .into_iter()
+            .flat_map(|x| narrow(x).to_le_bytes())
+            .collect()
     }
 }
 
@@ -150,6 +171,15 @@ pub(crate) fn bits(x: &[f32]) -> Vec<u32> {
 
 /// Normalised mean square error: `Σ(got − want)² / Σ want²`.
 pub(crate) fn nmse(got: &[f32], want: &[f64]) -> f64 {
-    let error: f64 = got.iter().zip(want).map(|(&got, want)| (f64::from(got) - want).powi(2)).sum();
-    error / want.iter().map(|want| want * want).sum::<f64>().max(f64::MIN_POSITIVE)
+    let error: f64 = got
+        .iter()
+        .zip(want)
+        .map(|(&got, want)| (f64::from(got) - want).powi(2))
+        .sum();
+    error
+        / want
+            .iter()
+            .map(|want| want * want)
+            .sum::<f64>()
+            .max(f64::MIN_POSITIVE)
 }

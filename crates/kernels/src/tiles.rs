@@ -1,8 +1,9 @@
-//! Disjoint parts of output buffers, handed to the threads of a pool: what makes parallel writes safe.
+//! Disjoint parts of output buffers, handed to the threads of a pool: what makes parallel writes
+//! safe.
 //!
-//! A [`Split`] describes how a buffer falls into parts that never overlap; [`deal`] gives each part to exactly one
-//! call of a closure. Algorithms only see the parts, which are ordinary `&mut` slices or small views. This file knows
-//! nothing of what is computed.
+//! A [`Split`] describes how a buffer falls into parts that never overlap; [`deal`] gives each part
+//! to exactly one call of a closure. Algorithms only see the parts, which are ordinary `&mut`
+//! slices or small views. This file knows nothing of what is computed.
 
 use crate::Pool;
 use std::marker::PhantomData;
@@ -12,7 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// A buffer that falls into disjoint parts.
 ///
 /// # Safety
-/// Parts of different indices must not overlap, and each must stay inside what the implementor borrows mutably.
+/// Parts of different indices must not overlap, and each must stay inside what the implementor
+/// borrows mutably.
 pub(crate) unsafe trait Split: Sync {
     /// A mutable view of one part.
     type Part<'p>
@@ -29,27 +31,45 @@ pub(crate) unsafe trait Split: Sync {
     unsafe fn part(&self, i: usize) -> Self::Part<'_>;
 }
 
-/// Calls `f(i, part i)` once for every part, in one region of the pool. A thread takes a share of what is left, so that it
-/// works on neighbours at first and no thread has much to do when the others are finished.
-/// The exclusive borrow lasts as long as the parts, so that parts of two deals cannot coexist.
-pub(crate) fn deal<'p, S: Split + 'p>(pool: &Pool, parts: &'p mut S, f: impl Fn(usize, S::Part<'p>) + Sync) {
+/// Calls `f(i, part i)` once for every part, in one region of the pool. A thread takes a share of
+/// what is left, so that it works on neighbours at first and no thread has much to do when the
+/// others are finished. The exclusive borrow lasts as long as the parts, so that parts of two deals
+/// cannot coexist.
+pub(crate) fn deal<'p, S: Split + 'p>(
+    pool: &Pool,
+    parts: &'p mut S,
+    f: impl Fn(usize, S::Part<'p>) + Sync,
+) {
     deal_in_turn(pool, parts, |turn, part| f(turn.i, part));
 }
 
 /// As [`deal`], of which each part's turn is known.
-pub(crate) fn deal_in_turn<'p, S: Split + 'p>(pool: &Pool, parts: &'p mut S, f: impl Fn(Turn, S::Part<'p>) + Sync) {
-    let shares = Shares { n: parts.n_parts(), turns: 4 * pool.n_threads(), next: AtomicUsize::new(0) };
+pub(crate) fn deal_in_turn<'p, S: Split + 'p>(
+    pool: &Pool,
+    parts: &'p mut S,
+    f: impl Fn(Turn, S::Part<'p>) + Sync,
+) {
+    let shares = Shares {
+        n: parts.n_parts(),
+        turns: 4 * pool.n_threads(),
+        next: AtomicUsize::new(0),
+    };
     let parts = &*parts;
     let work = || {
         while let Some(share) = shares.take() {
             for i in share.clone() {
                 let turn = shares.turn(i, share.end);
-                // SAFETY: `i < n`, and the counter gives every index out once, so the part is seen by this call only.
+                // SAFETY: `i < n`, and the counter gives every index out once, so the part is seen
+                // by this call only.
                 f(turn, unsafe { parts.part(i) });
             }
         }
     };
-    if shares.n <= 1 { work() } else { pool.run(&work) }
+    if shares.n <= 1 {
+        work()
+    } else {
+        pool.run(&work)
+    }
 }
 
 /// A part's place among those that a thread gets.
@@ -60,13 +80,15 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// How many parts further on is the one that the thread gets next, as far as can be told; 0 if there is none.
+    /// How many parts further on is the one that the thread gets next, as far as can be told; 0 if
+    /// there is none.
     pub(crate) fn skip(self) -> usize {
         self.next - self.i
     }
 }
 
-/// Which parts nobody has taken. Its functions are calls wherever parts are dealt: a program for boards stays small.
+/// Which parts nobody has taken. Its functions are calls wherever parts are dealt: a program for
+/// boards stays small.
 struct Shares {
     n: usize,
     turns: usize,
@@ -78,16 +100,26 @@ impl Shares {
     fn take(&self) -> Option<Range<usize>> {
         let end = |start: usize| start + ((self.n - start) / self.turns).max(1);
         let more = |start| (start < self.n).then(|| end(start));
-        let start = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        let start = self
+            .next
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .ok()?;
         Some(start..end(start))
     }
 
-    /// The turn of part `i` of a share that ends at `end`. Behind a share comes the first part that nobody has, unless another
-    /// thread is quicker.
+    /// The turn of part `i` of a share that ends at `end`. Behind a share comes the first part that
+    /// nobody has, unless another thread is quicker.
     #[inline(never)]
     fn turn(&self, i: usize, end: usize) -> Turn {
-        let next = if i + 1 < end { i + 1 } else { self.next.load(Ordering::Relaxed) };
-        Turn { i, next: if next < self.n { next } else { i } }
+        let next = if i + 1 < end {
+            i + 1
+        } else {
+            self.next.load(Ordering::Relaxed)
+        };
+        Turn {
+            i,
+            next: if next < self.n { next } else { i },
+        }
     }
 }
 
@@ -113,7 +145,8 @@ pub(crate) struct Rows<'a, T> {
     buffer: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: a `Rows` stands for the `&mut [T]` it was made of, whose parts may go to other threads if `T` may.
+// SAFETY: a `Rows` stands for the `&mut [T]` it was made of, whose parts may go to other threads if
+// `T` may.
 unsafe impl<T: Send> Sync for Rows<'_, T> {}
 
 impl<'a, T> Rows<'a, T> {
@@ -122,12 +155,22 @@ impl<'a, T> Rows<'a, T> {
     /// # Panics
     /// If `buffer` is not a whole number of rows.
     pub(crate) fn new(buffer: &'a mut [T], d: usize) -> Self {
-        assert!(d > 0 && buffer.len().is_multiple_of(d), "{} elements in rows of {d}", buffer.len());
-        Self { start: buffer.as_mut_ptr(), n: buffer.len() / d, d, buffer: PhantomData }
+        assert!(
+            d > 0 && buffer.len().is_multiple_of(d),
+            "{} elements in rows of {d}",
+            buffer.len()
+        );
+        Self {
+            start: buffer.as_mut_ptr(),
+            n: buffer.len() / d,
+            d,
+            buffer: PhantomData,
+        }
     }
 }
 
-// SAFETY: rows of the same length at multiples of that length do not overlap, and `new` checked that all are inside.
+// SAFETY: rows of the same length at multiples of that length do not overlap, and `new` checked
+// that all are inside.
 unsafe impl<T: Send> Split for Rows<'_, T> {
     type Part<'p>
         = &'p mut [T]
@@ -140,7 +183,8 @@ unsafe impl<T: Send> Split for Rows<'_, T> {
 
     unsafe fn part(&self, i: usize) -> &mut [T] {
         debug_assert!(i < self.n);
-        // SAFETY: row i < n lies inside the buffer borrowed mutably for 'a, and the caller keeps it to one view.
+        // SAFETY: row i < n lies inside the buffer borrowed mutably for 'a, and the caller keeps it
+        // to one view.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.d), self.d) }
     }
 }
@@ -162,9 +206,20 @@ impl<'a, T> Blocks<'a, T> {
     /// # Panics
     /// If it is shorter.
     pub(crate) fn new(buffer: &'a mut [T], n_blocks: usize, n_rows: usize) -> Self {
-        let n = n_blocks.checked_mul(n_rows).expect("the shape of a buffer fits usize");
-        assert!(n <= buffer.len(), "[{n_blocks}, {n_rows}] does not fit {} elements", buffer.len());
-        Self { start: buffer.as_mut_ptr(), n_blocks, n_rows, buffer: PhantomData }
+        let n = n_blocks
+            .checked_mul(n_rows)
+            .expect("the shape of a buffer fits usize");
+        assert!(
+            n <= buffer.len(),
+            "[{n_blocks}, {n_rows}] does not fit {} elements",
+            buffer.len()
+        );
+        Self {
+            start: buffer.as_mut_ptr(),
+            n_blocks,
+            n_rows,
+            buffer: PhantomData,
+        }
     }
 }
 
@@ -183,12 +238,14 @@ impl<T> RowBlocks<'_, T> {
     /// If there is no such block.
     pub(crate) fn block(&mut self, b: usize) -> &mut T {
         assert!(b < self.n_blocks, "block {b} of {}", self.n_blocks);
-        // SAFETY: the element (b, t) lies inside the buffer, and this view is the only one of column t.
+        // SAFETY: the element (b, t) lies inside the buffer, and this view is the only one of
+        // column t.
         unsafe { &mut *self.first.add(b * self.stride) }
     }
 }
 
-// SAFETY: columns of a row-major matrix do not share elements, and `new` checked that all are inside.
+// SAFETY: columns of a row-major matrix do not share elements, and `new` checked that all are
+// inside.
 unsafe impl<T: Send> Split for Blocks<'_, T> {
     type Part<'p>
         = RowBlocks<'p, T>
@@ -203,7 +260,12 @@ unsafe impl<T: Send> Split for Blocks<'_, T> {
         debug_assert!(t < self.n_rows);
         // With no blocks at all the pointer is never followed, hence the wrapping addition.
         let first = self.start.wrapping_add(t);
-        RowBlocks { first, n_blocks: self.n_blocks, stride: self.n_rows, buffer: PhantomData }
+        RowBlocks {
+            first,
+            n_blocks: self.n_blocks,
+            stride: self.n_rows,
+            buffer: PhantomData,
+        }
     }
 }
 
@@ -245,9 +307,20 @@ impl<'a> Columns<'a> {
     /// # Panics
     /// If `out` does not have that shape.
     pub(crate) fn new(out: &'a mut [f32], n_rows: usize, strip: usize) -> Self {
-        assert!(n_rows > 0 && out.len().is_multiple_of(n_rows), "{} outputs in {n_rows} rows", out.len());
+        assert!(
+            n_rows > 0 && out.len().is_multiple_of(n_rows),
+            "{} outputs in {n_rows} rows",
+            out.len()
+        );
         let d_out = out.len() / n_rows;
-        Self { start: out.as_mut_ptr(), n_rows, d_out, columns: 0..d_out, strip: strip.max(1), buffer: PhantomData }
+        Self {
+            start: out.as_mut_ptr(),
+            n_rows,
+            d_out,
+            columns: 0..d_out,
+            strip: strip.max(1),
+            buffer: PhantomData,
+        }
     }
 
     /// Only strips of these columns.
@@ -255,7 +328,11 @@ impl<'a> Columns<'a> {
     /// # Panics
     /// If the buffer does not have them.
     pub(crate) fn only(self, columns: Range<usize>) -> Self {
-        assert!(columns.start <= columns.end && columns.end <= self.d_out, "columns {columns:?} of {}", self.d_out);
+        assert!(
+            columns.start <= columns.end && columns.end <= self.d_out,
+            "columns {columns:?} of {}",
+            self.d_out
+        );
         Self { columns, ..self }
     }
 }
@@ -282,7 +359,13 @@ impl Strip<'_> {
     pub(crate) fn rows_from(&mut self, t: usize) -> Strip<'_> {
         assert!(t <= self.n_rows, "row {t} of {}", self.n_rows);
         let start = self.start.wrapping_add(t * self.d_out);
-        Strip { start, n_rows: self.n_rows - t, d_out: self.d_out, columns: self.columns.clone(), buffer: PhantomData }
+        Strip {
+            start,
+            n_rows: self.n_rows - t,
+            d_out: self.d_out,
+            columns: self.columns.clone(),
+            buffer: PhantomData,
+        }
     }
 
     /// Row `t` of the strip, `[columns.len()]`.
@@ -291,7 +374,8 @@ impl Strip<'_> {
     /// If `t >= n_rows`.
     pub(crate) fn row(&mut self, t: usize) -> &mut [f32] {
         assert!(t < self.n_rows, "row {t} of {}", self.n_rows);
-        // SAFETY: row t and the columns are inside [n_rows, d_out], and this view is the only one of these columns.
+        // SAFETY: row t and the columns are inside [n_rows, d_out], and this view is the only one
+        // of these columns.
         unsafe {
             let start = self.start.add(t * self.d_out + self.columns.start);
             std::slice::from_raw_parts_mut(start, self.columns.len())
@@ -314,12 +398,18 @@ unsafe impl Split for Columns<'_> {
         debug_assert!(i < self.n_parts());
         let start = self.columns.start + i * self.strip;
         let columns = start..self.columns.end.min(start + self.strip);
-        Strip { start: self.start, n_rows: self.n_rows, d_out: self.d_out, columns, buffer: PhantomData }
+        Strip {
+            start: self.start,
+            n_rows: self.n_rows,
+            d_out: self.d_out,
+            columns,
+            buffer: PhantomData,
+        }
     }
 }
 
-/// A buffer `[n_rows, d_out]`; a part is a tile of rows of a strip of columns. The strips of a tile come one after the
-/// other.
+/// A buffer `[n_rows, d_out]`; a part is a tile of rows of a strip of columns. The strips of a tile
+/// come one after the other.
 pub(crate) struct Grid<'a> {
     columns: Columns<'a>,
     tile: usize,
@@ -331,7 +421,10 @@ impl<'a> Grid<'a> {
     /// # Panics
     /// If `out` does not have the shape.
     pub(crate) fn new(out: &'a mut [f32], n_rows: usize, tile: usize, strip: usize) -> Self {
-        Self { columns: Columns::new(out, n_rows, strip), tile: tile.max(1) }
+        Self {
+            columns: Columns::new(out, n_rows, strip),
+            tile: tile.max(1),
+        }
     }
 }
 
@@ -350,31 +443,42 @@ unsafe impl Split for Grid<'_> {
         let (all, n_strips) = (&self.columns, self.columns.n_parts());
         let first = i / n_strips * self.tile;
         debug_assert!(first < all.n_rows);
-        // SAFETY: `i % n_strips` is a strip, and the caller keeps its rows of this tile to one view.
+        // SAFETY: `i % n_strips` is a strip, and the caller keeps its rows of this tile to one
+        // view.
         let strip = unsafe { all.part(i % n_strips) };
         // The pointer is followed only inside the rows that are left.
         let start = strip.start.wrapping_add(first * all.d_out);
-        Strip { start, n_rows: self.tile.min(all.n_rows - first), ..strip }
+        Strip {
+            start,
+            n_rows: self.tile.min(all.n_rows - first),
+            ..strip
+        }
     }
 }
 
-/// A buffer `[n_rows, d_out]` whose rows fall into groups; a part is a strip of columns of the rows of one group. The
-/// strips of a group come one after the other.
+/// A buffer `[n_rows, d_out]` whose rows fall into groups; a part is a strip of columns of the rows
+/// of one group. The strips of a group come one after the other.
 pub(crate) struct Bands<'a> {
     columns: Columns<'a>,
     bounds: &'a [usize],
 }
 
 impl<'a> Bands<'a> {
-    /// Strips of `strip` columns of groups of rows: group `g` has the rows from `bounds[g] - bounds[0]` to
-    /// `bounds[g + 1] - bounds[0]`.
+    /// Strips of `strip` columns of groups of rows: group `g` has the rows from `bounds[g] -
+    /// bounds[0]` to `bounds[g + 1] - bounds[0]`.
     ///
     /// # Panics
     /// If the bounds are not in order, or `out` does not have as many rows as they say.
     pub(crate) fn new(out: &'a mut [f32], bounds: &'a [usize], strip: usize) -> Self {
-        assert!(bounds.len() > 1 && bounds.is_sorted(), "bounds of groups in order");
+        assert!(
+            bounds.len() > 1 && bounds.is_sorted(),
+            "bounds of groups in order"
+        );
         let n_rows = bounds[bounds.len() - 1] - bounds[0];
-        Self { columns: Columns::new(out, n_rows, strip), bounds }
+        Self {
+            columns: Columns::new(out, n_rows, strip),
+            bounds,
+        }
     }
 
     fn rows(&self, g: usize) -> Range<usize> {
@@ -391,8 +495,8 @@ pub(crate) struct Band<'p> {
     pub(crate) strip: Strip<'p>,
 }
 
-// SAFETY: groups are disjoint ranges of rows of strips, which are disjoint ranges of columns; that the bounds are in order
-// and that the last is the height of the buffer was checked by `new`.
+// SAFETY: groups are disjoint ranges of rows of strips, which are disjoint ranges of columns; that
+// the bounds are in order and that the last is the height of the buffer was checked by `new`.
 unsafe impl Split for Bands<'_> {
     type Part<'p>
         = Band<'p>
@@ -406,11 +510,21 @@ unsafe impl Split for Bands<'_> {
     unsafe fn part(&self, i: usize) -> Band<'_> {
         let (all, n_strips) = (&self.columns, self.columns.n_parts());
         let (group, rows) = (i / n_strips, self.rows(i / n_strips));
-        // SAFETY: `i % n_strips` is a strip, and the caller keeps its rows of this group to one view.
+        // SAFETY: `i % n_strips` is a strip, and the caller keeps its rows of this group to one
+        // view.
         let strip = unsafe { all.part(i % n_strips) };
-        // The pointer is followed only inside the rows of the group, and not at all where it has none.
+        // The pointer is followed only inside the rows of the group, and not at all where it has
+        // none.
         let start = strip.start.wrapping_add(rows.start * all.d_out);
-        Band { group, strip: Strip { start, n_rows: rows.len(), ..strip }, rows }
+        Band {
+            group,
+            strip: Strip {
+                start,
+                n_rows: rows.len(),
+                ..strip
+            },
+            rows,
+        }
     }
 }
 
@@ -453,21 +567,40 @@ mod tests {
     #[test]
     fn every_row_is_dealt_once() {
         let mut buffer = vec![0u32; 7 * 5];
-        deal(&pool(), &mut Rows::new(&mut buffer, 5), |i, row| row.iter_mut().for_each(|x| *x += i as u32 + 1));
-        assert!(buffer.iter().enumerate().all(|(k, &x)| x == k as u32 / 5 + 1));
+        deal(&pool(), &mut Rows::new(&mut buffer, 5), |i, row| {
+            row.iter_mut().for_each(|x| *x += i as u32 + 1)
+        });
+        assert!(
+            buffer
+                .iter()
+                .enumerate()
+                .all(|(k, &x)| x == k as u32 / 5 + 1)
+        );
     }
 
     #[test]
     fn strips_cover_every_column_once() {
         for d_out in [1, 15, 16, 17, 50] {
             let mut out = vec![0f32; 3 * d_out];
-            deal(&pool(), &mut Columns::new(&mut out, 3, 16), |_, mut strip| {
-                for t in 0..3 {
-                    let columns = strip.columns();
-                    strip.row(t).iter_mut().zip(columns).for_each(|(x, c)| *x += (t * 100 + c) as f32);
-                }
-            });
-            assert!(out.iter().enumerate().all(|(k, &x)| x == (k / d_out * 100 + k % d_out) as f32));
+            deal(
+                &pool(),
+                &mut Columns::new(&mut out, 3, 16),
+                |_, mut strip| {
+                    for t in 0..3 {
+                        let columns = strip.columns();
+                        strip
+                            .row(t)
+                            .iter_mut()
+                            .zip(columns)
+                            .for_each(|(x, c)| *x += (t * 100 + c) as f32);
+                    }
+                },
+            );
+            assert!(
+                out.iter()
+                    .enumerate()
+                    .all(|(k, &x)| x == (k / d_out * 100 + k % d_out) as f32)
+            );
         }
     }
 
@@ -475,10 +608,18 @@ mod tests {
     fn strips_of_some_columns_leave_the_others_alone() {
         for columns in [0..0, 0..50, 3..4, 16..50, 7..39] {
             let mut out = vec![0f32; 3 * 50];
-            deal(&pool(), &mut Columns::new(&mut out, 3, 16).only(columns.clone()), |_, mut strip| {
-                (0..3).for_each(|t| strip.row(t).iter_mut().for_each(|x| *x += 1.0));
-            });
-            assert!(out.iter().enumerate().all(|(k, &x)| x == f32::from(columns.contains(&(k % 50)))));
+            deal(
+                &pool(),
+                &mut Columns::new(&mut out, 3, 16).only(columns.clone()),
+                |_, mut strip| {
+                    (0..3).for_each(|t| strip.row(t).iter_mut().for_each(|x| *x += 1.0));
+                },
+            );
+            assert!(
+                out.iter()
+                    .enumerate()
+                    .all(|(k, &x)| x == f32::from(columns.contains(&(k % 50))))
+            );
         }
     }
 
@@ -486,14 +627,26 @@ mod tests {
     fn tiles_cover_every_element_once() {
         for (tile, strip) in [(1, 1), (2, 3), (3, 7), (5, 8)] {
             let mut out = vec![0f32; 5 * 7];
-            deal(&pool(), &mut Grid::new(&mut out, 5, tile, strip), |i, mut part| {
-                let first = i / 7usize.div_ceil(strip) * tile;
-                for t in 0..tile.min(5 - first) {
-                    let columns = part.columns();
-                    part.row(t).iter_mut().zip(columns).for_each(|(x, c)| *x += ((first + t) * 100 + c) as f32);
-                }
-            });
-            assert!(out.iter().enumerate().all(|(k, &x)| x == (k / 7 * 100 + k % 7) as f32), "{tile} {strip}");
+            deal(
+                &pool(),
+                &mut Grid::new(&mut out, 5, tile, strip),
+                |i, mut part| {
+                    let first = i / 7usize.div_ceil(strip) * tile;
+                    for t in 0..tile.min(5 - first) {
+                        let columns = part.columns();
+                        part.row(t)
+                            .iter_mut()
+                            .zip(columns)
+                            .for_each(|(x, c)| *x += ((first + t) * 100 + c) as f32);
+                    }
+                },
+            );
+            assert!(
+                out.iter()
+                    .enumerate()
+                    .all(|(k, &x)| x == (k / 7 * 100 + k % 7) as f32),
+                "{tile} {strip}"
+            );
         }
     }
 
@@ -501,15 +654,34 @@ mod tests {
     fn groups_of_rows_cover_every_element_once() {
         for bounds in [&[3, 8][..], &[0, 1, 5], &[7, 7, 9, 9, 10, 12]] {
             let mut out = vec![0f32; 5 * 7];
-            deal(&pool(), &mut Bands::new(&mut out, bounds, 3), |_, Band { group, rows, mut strip }| {
-                assert_eq!(rows, bounds[group] - bounds[0]..bounds[group + 1] - bounds[0]);
-                for t in rows.clone() {
-                    let columns = strip.columns();
-                    let row = strip.row(t - rows.start);
-                    row.iter_mut().zip(columns).for_each(|(x, c)| *x += (t * 100 + c) as f32);
-                }
-            });
-            assert!(out.iter().enumerate().all(|(k, &x)| x == (k / 7 * 100 + k % 7) as f32), "{bounds:?}");
+            deal(
+                &pool(),
+                &mut Bands::new(&mut out, bounds, 3),
+                |_,
+                 Band {
+                     group,
+                     rows,
+                     mut strip,
+                 }| {
+                    assert_eq!(
+                        rows,
+                        bounds[group] - bounds[0]..bounds[group + 1] - bounds[0]
+                    );
+                    for t in rows.clone() {
+                        let columns = strip.columns();
+                        let row = strip.row(t - rows.start);
+                        row.iter_mut()
+                            .zip(columns)
+                            .for_each(|(x, c)| *x += (t * 100 + c) as f32);
+                    }
+                },
+            );
+            assert!(
+                out.iter()
+                    .enumerate()
+                    .all(|(k, &x)| x == (k / 7 * 100 + k % 7) as f32),
+                "{bounds:?}"
+            );
         }
     }
 
@@ -522,18 +694,26 @@ mod tests {
     #[test]
     fn blocks_of_a_row_are_strided() {
         let mut buffer = vec![0; 4 * 3 + 2];
-        deal(&pool(), &mut Blocks::new(&mut buffer, 4, 3), |t, mut row| {
-            (0..4).for_each(|b| *row.block(b) = 10 * t + b)
-        });
+        deal(
+            &pool(),
+            &mut Blocks::new(&mut buffer, 4, 3),
+            |t, mut row| (0..4).for_each(|b| *row.block(b) = 10 * t + b),
+        );
         assert_eq!(buffer, [0, 10, 20, 1, 11, 21, 2, 12, 22, 3, 13, 23, 0, 0]);
     }
 
     #[test]
     fn a_chain_deals_all_its_members() {
         let (mut a, mut b) = (vec![0f32; 40], vec![0f32; 17]);
-        let mut chain = Chain([Some(Columns::new(&mut a, 2, 16)), None, Some(Columns::new(&mut b, 1, 16))]);
+        let mut chain = Chain([
+            Some(Columns::new(&mut a, 2, 16)),
+            None,
+            Some(Columns::new(&mut b, 1, 16)),
+        ]);
         assert_eq!(chain.n_parts(), 4);
-        deal(&pool(), &mut chain, |_, (k, mut strip)| strip.row(0).fill(k as f32 + 1.0));
+        deal(&pool(), &mut chain, |_, (k, mut strip)| {
+            strip.row(0).fill(k as f32 + 1.0)
+        });
         assert!(a[..20].iter().all(|&x| x == 1.0) && a[20..].iter().all(|&x| x == 0.0));
         assert!(b.iter().all(|&x| x == 3.0));
     }

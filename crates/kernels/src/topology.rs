@@ -1,8 +1,10 @@
-//! How many threads this process may usefully run, and binding a thread to a CPU. Linux knows; elsewhere we ask std.
+//! How many threads this process may usefully run, and binding a thread to a CPU. Linux knows;
+//! elsewhere we ask std.
 //!
-//! Two threads on one core compete for the same multipliers, and threads beyond the quota of a control group are
-//! stopped in the middle of a region. So the default is the number of distinct physical cores in the affinity mask, at
-//! most the quota. Everything here reads the system and nothing else.
+//! Two threads on one core compete for the same multipliers, and threads beyond the quota of a
+//! control group are stopped in the middle of a region. So the default is the number of distinct
+//! physical cores in the affinity mask, at most the quota. Everything here reads the system and
+//! nothing else.
 
 use crate::Error;
 
@@ -28,16 +30,25 @@ mod imp {
     /// Binds the calling thread to `cpu`.
     pub(crate) fn pin(cpu: usize) -> Result<(), Error> {
         if cpu >= CpuSet::MAX_CPU {
-            return Err(Error::Pin { cpu, reason: format!("cpu numbers end at {}", CpuSet::MAX_CPU - 1) });
+            return Err(Error::Pin {
+                cpu,
+                reason: format!("cpu numbers end at {}", CpuSet::MAX_CPU - 1),
+            });
         }
         let mut set = CpuSet::new();
         set.set(cpu);
-        sched_setaffinity(None, &set).map_err(|error| Error::Pin { cpu, reason: error.to_string() })
+        sched_setaffinity(None, &set).map_err(|error| Error::Pin {
+            cpu,
+            reason: error.to_string(),
+        })
     }
 
     /// Whether the calling thread could be bound to `cpu`; it stays as it is.
     pub(crate) fn try_to_pin(cpu: usize) -> Result<(), Error> {
-        let blame = |error: rustix::io::Errno| Error::Pin { cpu, reason: error.to_string() };
+        let blame = |error: rustix::io::Errno| Error::Pin {
+            cpu,
+            reason: error.to_string(),
+        };
         let before = sched_getaffinity(None).map_err(blame)?;
         pin(cpu)?;
         sched_setaffinity(None, &before).map_err(blame)
@@ -46,7 +57,11 @@ mod imp {
     /// The CPUs in the affinity mask of the calling thread, ascending.
     pub(crate) fn allowed_cpus() -> Option<Vec<usize>> {
         let set = sched_getaffinity(None).ok()?;
-        Some((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+        Some(
+            (0..CpuSet::MAX_CPU)
+                .filter(|&cpu| set.is_set(cpu))
+                .collect(),
+        )
     }
 
     pub(super) fn usable_cores() -> Option<usize> {
@@ -54,13 +69,21 @@ mod imp {
         Some(quota::cpus(Path::new("/")).map_or(cores, |quota| cores.min(quota)))
     }
 
-    /// Number of distinct cores among `cpus`: two CPUs are on one core if they have the same list of siblings.
+    /// Number of distinct cores among `cpus`: two CPUs are on one core if they have the same list
+    /// of siblings.
     pub(super) fn physical_cores(sys: &Path, cpus: &[usize]) -> Option<usize> {
         let siblings = |cpu: &usize| {
             let list = sys.join(format!("cpu{cpu}/topology/thread_siblings_list"));
-            std::fs::read_to_string(list).ok().filter(|list| !list.trim().is_empty())
+            std::fs::read_to_string(list)
+                .ok()
+                .filter(|list| !list.trim().is_empty())
         };
-        Some(cpus.iter().map(siblings).collect::<Option<BTreeSet<String>>>()?.len())
+        Some(
+            cpus.iter()
+                .map(siblings)
+                .collect::<Option<BTreeSet<String>>>()?
+                .len(),
+        )
     }
 }
 
@@ -70,7 +93,10 @@ mod imp {
 
     /// Binding is not offered here.
     pub(crate) fn pin(cpu: usize) -> Result<(), Error> {
-        Err(Error::Pin { cpu, reason: "not offered on this system".into() })
+        Err(Error::Pin {
+            cpu,
+            reason: "not offered on this system".into(),
+        })
     }
 
     pub(crate) fn try_to_pin(cpu: usize) -> Result<(), Error> {
@@ -87,10 +113,14 @@ mod imp {
 mod quota {
     use std::path::{Path, PathBuf};
 
-    /// Whole CPUs that the strictest quota on the way from this process's group to the root allows, at least 1.
+    /// Whole CPUs that the strictest quota on the way from this process's group to the root allows,
+    /// at least 1.
     pub(super) fn cpus(root: &Path) -> Option<usize> {
         let groups = std::fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
-        let quota = groups.lines().filter_map(|line| of_group(root, line)).fold(f64::INFINITY, f64::min);
+        let quota = groups
+            .lines()
+            .filter_map(|line| of_group(root, line))
+            .fold(f64::INFINITY, f64::min);
         quota.is_finite().then(|| (quota as usize).max(1))
     }
 
@@ -101,15 +131,20 @@ mod quota {
         if controllers.is_empty() {
             return strictest(&root.join("sys/fs/cgroup"), path, v2);
         }
-        controllers.split(',').find(|&controller| controller == "cpu")?;
-        // The group may be mounted as the root of a container, so its own path need not exist below the mount.
+        controllers
+            .split(',')
+            .find(|&controller| controller == "cpu")?;
+        // The group may be mounted as the root of a container, so its own path need not exist below
+        // the mount.
         strictest(&root.join("sys/fs/cgroup/cpu"), path, v1)
             .or_else(|| strictest(&root.join("sys/fs/cgroup").join(controllers), path, v1))
     }
 
     fn strictest(mount: &Path, group: &str, read: fn(&Path) -> Option<f64>) -> Option<f64> {
         let group: PathBuf = mount.join(group);
-        let on_the_way = group.ancestors().take_while(|directory| directory.starts_with(mount));
+        let on_the_way = group
+            .ancestors()
+            .take_while(|directory| directory.starts_with(mount));
         on_the_way.filter_map(read).reduce(f64::min)
     }
 
@@ -136,7 +171,8 @@ mod quota {
         use super::*;
 
         fn root(name: &str, files: &[(&str, &str)]) -> PathBuf {
-            let root = std::env::temp_dir().join(format!("atta-quota-{name}-{}", std::process::id()));
+            let root =
+                std::env::temp_dir().join(format!("atta-quota-{name}-{}", std::process::id()));
             for (path, text) in files {
                 let path = root.join(path);
                 std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -212,7 +248,11 @@ mod tests {
         }
         assert_eq!(imp::physical_cores(&sys, &[0, 1, 2, 3]), Some(2));
         assert_eq!(imp::physical_cores(&sys, &[1, 3]), Some(1));
-        assert_eq!(imp::physical_cores(&sys, &[0, 4]), None, "an unreadable topology is no answer");
+        assert_eq!(
+            imp::physical_cores(&sys, &[0, 4]),
+            None,
+            "an unreadable topology is no answer"
+        );
         std::fs::remove_dir_all(sys).unwrap();
     }
 }

@@ -1,18 +1,19 @@
 //! What goes into a step and what comes out: rows of many sequences at once.
 //!
-//! A row is one position of one sequence. It brings a token (or, where an earlier machine computed the first layers, a
-//! hidden state), and says what it wants back. Both structs are meant to be kept and reused: after warm-up a step
-//! allocates nothing.
+//! A row is one position of one sequence. It brings a token (or, where an earlier machine computed
+//! the first layers, a hidden state), and says what it wants back. Both structs are meant to be
+//! kept and reused: after warm-up a step allocates nothing.
 
 use std::ops::Range;
 
 use atta_kernels::math::{all_below, all_finite};
 
-/// The squares of larger elements, summed up by a norm, may be infinite, and the norm would be 0. No real model comes
-/// near this.
+/// The squares of larger elements, summed up by a norm, may be infinite, and the norm would be 0.
+/// No real model comes near this.
 const MAX_RESIDUAL: f32 = 1e15;
 
-/// A sequence of an executor: its own positions, its own state. The id of a dropped sequence never means another one.
+/// A sequence of an executor: its own positions, its own state. The id of a dropped sequence never
+/// means another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SeqId {
     /// Its place among the sequences of the executor.
@@ -85,14 +86,24 @@ impl Batch {
 
     /// Adds a token.
     pub fn push_token(&mut self, seq: SeqId, pos: usize, id: u32, want: Want) {
-        self.rows.push(Row { seq, pos, input: Input::Token(id), want });
+        self.rows.push(Row {
+            seq,
+            pos,
+            input: Input::Token(id),
+            want,
+        });
     }
 
     /// Adds a residual, `[d_model]`.
     pub fn push_hidden(&mut self, seq: SeqId, pos: usize, hidden: &[f32], want: Want) {
         let input = Input::Hidden(self.hidden.len() / hidden.len().max(1));
         self.hidden.extend_from_slice(hidden);
-        self.rows.push(Row { seq, pos, input, want });
+        self.rows.push(Row {
+            seq,
+            pos,
+            input,
+            want,
+        });
     }
 }
 
@@ -112,13 +123,18 @@ pub struct Output {
 }
 
 impl Output {
-    /// The first of these rows of the batch for which the model computed NaN or infinity, whether it asked for a result
-    /// or not; what the sequence holds from there on is worthless.
+    /// The first of these rows of the batch for which the model computed NaN or infinity, whether
+    /// it asked for a result or not; what the sequence holds from there on is worthless.
     pub fn first_not_finite(&self, rows: Range<usize>) -> Option<usize> {
-        self.not_finite.iter().copied().filter(|row| rows.contains(row)).min()
+        self.not_finite
+            .iter()
+            .copied()
+            .filter(|row| rows.contains(row))
+            .min()
     }
 
-    /// Notes whether the residual of a row, `[d_model]`, is finite, and small enough for a norm; for executors, after [`prepare`](Self::prepare).
+    /// Notes whether the residual of a row, `[d_model]`, is finite, and small enough for a norm;
+    /// for executors, after [`prepare`](Self::prepare).
     pub fn check_residual(&mut self, row: usize, x: &[f32]) {
         if !all_below(x, MAX_RESIDUAL) {
             self.not_finite.push(row);
@@ -128,7 +144,9 @@ impl Output {
     /// Notes the rows whose logits are not all finite; for executors.
     pub fn check_logits(&mut self) {
         for (row, &(want, place)) in self.places.iter().enumerate() {
-            if want == Want::Logits && !all_finite(&self.logits[place * self.n_vocab..][..self.n_vocab]) {
+            if want == Want::Logits
+                && !all_finite(&self.logits[place * self.n_vocab..][..self.n_vocab])
+            {
                 self.not_finite.push(row);
             }
         }

@@ -1,13 +1,17 @@
-//! Binds the tensors of a file to a spec: the file has exactly what the spec asks for, or it is refused.
+//! Binds the tensors of a file to a spec: the file has exactly what the spec asks for, or it is
+//! refused.
 //!
-//! Vectors (norms, biases) are decoded to f32 on the heap here, since they are small and every token reads them.
-//! Matrices stay where they are; what is kept of them is their type, shape and place in a unit of weights.
+//! Vectors (norms, biases) are decoded to f32 on the heap here, since they are small and every
+//! token reads them. Matrices stay where they are; what is kept of them is their type, shape and
+//! place in a unit of weights.
 
 use std::{collections::HashSet, ops::Range};
 
 use atta_formats::{Directory, TensorInfo, TensorType};
 use atta_kernels::{Layouts, Matrix};
-use atta_store::{Budget, Extent, Guard, InMemory, ModelFiles, Plan, Reservation, RowTable, Stages, Weights};
+use atta_store::{
+    Budget, Extent, Guard, InMemory, ModelFiles, Plan, Reservation, RowTable, Stages, Weights,
+};
 
 use crate::{
     Error, Home, Role, Share, TensorReq, arch,
@@ -27,7 +31,9 @@ pub struct Model {
 
 impl std::fmt::Debug for Model {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Model").field("share", &self.share).finish_non_exhaustive()
+        f.debug_struct("Model")
+            .field("share", &self.share)
+            .finish_non_exhaustive()
     }
 }
 
@@ -53,8 +59,8 @@ impl Model {
     /// Reads the spec from the metadata and binds every tensor.
     ///
     /// # Errors
-    /// What [`arch::lower`] refuses; a tensor that is missing, has another shape, is of a type that we do not decode, or
-    /// that the model has no use for.
+    /// What [`arch::lower`] refuses; a tensor that is missing, has another shape, is of a type that
+    /// we do not decode, or that the model has no use for.
     pub fn load(files: ModelFiles, budget: &Budget) -> Result<Self, Error> {
         let spec = arch::lower(files.directory().metadata())?;
         Self::with_spec(spec, files, budget)
@@ -65,10 +71,13 @@ impl Model {
     /// # Errors
     /// As [`load`](Self::load), and a spec that describes no model.
     pub fn with_spec(spec: ModelSpec, files: ModelFiles, budget: &Budget) -> Result<Self, Error> {
-        Self::with_source(spec, files, budget, |files, plan| Ok::<_, Error>(Box::new(InMemory::new(files, plan)?)))
+        Self::with_source(spec, files, budget, |files, plan| {
+            Ok::<_, Error>(Box::new(InMemory::new(files, plan)?))
+        })
     }
 
-    /// The same with a source of weights of one's own, made from the files and the plan of what is in which unit.
+    /// The same with a source of weights of one's own, made from the files and the plan of what is
+    /// in which unit.
     ///
     /// # Errors
     /// As [`with_spec`](Self::with_spec), and what `source` returns.
@@ -82,7 +91,8 @@ impl Model {
         Self::with_share((spec, share), files, budget, source)
     }
 
-    /// Binds a part of the model. The other tensors are checked in the file's directory, but not read.
+    /// Binds a part of the model. The other tensors are checked in the file's directory, but not
+    /// read.
     ///
     /// # Errors
     /// As [`with_source`](Self::with_source), and layers that the model does not have.
@@ -92,8 +102,20 @@ impl Model {
         budget: &Budget,
         source: impl FnOnce(ModelFiles, Plan) -> Result<Box<dyn Weights>, E>,
     ) -> Result<Self, E> {
-        let Bound { globals, layers, plan, vectors } = Bound::new(&spec, &share, &files, budget)?;
-        Ok(Self { spec, weights: source(files, plan)?, globals, layers, share, _vectors: vectors })
+        let Bound {
+            globals,
+            layers,
+            plan,
+            vectors,
+        } = Bound::new(&spec, &share, &files, budget)?;
+        Ok(Self {
+            spec,
+            weights: source(files, plan)?,
+            globals,
+            layers,
+            share,
+            _vectors: vectors,
+        })
     }
 
     /// The loaded part of the model.
@@ -101,15 +123,30 @@ impl Model {
         &self.share
     }
 
-    /// Looks up a tensor by role and layer. `None`: the model has no such tensor, or it is outside the loaded part.
+    /// Looks up a tensor by role and layer. `None`: the model has no such tensor, or it is outside
+    /// the loaded part.
     pub fn tensor(&self, role: Role, layer: Option<usize>) -> Option<BoundTensor<'_>> {
         let tensors = match layer {
             Some(l) => self.layers.get(l)?,
             None => &self.globals,
         };
-        let matrix = |MatrixRef { ty, d_out, d_in, table, .. }| BoundTensor::Matrix { ty, d_out, d_in, table };
+        let matrix = |MatrixRef {
+                          ty,
+                          d_out,
+                          d_in,
+                          table,
+                          ..
+                      }| BoundTensor::Matrix {
+            ty,
+            d_out,
+            d_in,
+            table,
+        };
         let held = tensors.matrices[role as usize].filter(|_| self.share.has(role, layer));
-        tensors.vector_opt(role).map(BoundTensor::Vector).or(held.map(matrix))
+        tensors
+            .vector_opt(role)
+            .map(BoundTensor::Vector)
+            .or(held.map(matrix))
     }
 
     /// What the model is.
@@ -122,13 +159,20 @@ impl Model {
         self.weights.as_ref()
     }
 
-    /// What the matrices of all layers and of the head cost one token; of experts those that it goes to.
+    /// What the matrices of all layers and of the head cost one token; of experts those that it
+    /// goes to.
     pub fn matmul_cost(&self) -> MatmulCost {
         let head = self.share.head.then(|| self.head_place());
         let n_used = |l: usize| self.spec.layers[l].moe().map_or(1, |moe| moe.n_used as u64);
-        let layer =
-            |(l, t): (usize, &Tensors)| t.matrices.map(|w| w.map(|w| (w, if w.is_of_experts { n_used(l) } else { 1 })));
-        let layers = self.layers.iter().enumerate().filter(|(l, _)| self.share.layers.contains(l));
+        let layer = |(l, t): (usize, &Tensors)| {
+            t.matrices
+                .map(|w| w.map(|w| (w, if w.is_of_experts { n_used(l) } else { 1 })))
+        };
+        let layers = self
+            .layers
+            .iter()
+            .enumerate()
+            .filter(|(l, _)| self.share.layers.contains(l));
         let all = layers.flat_map(layer).flatten().chain(head.map(|w| (w, 1)));
         all.fold(MatmulCost::default(), |cost, (w, times)| MatmulCost {
             bytes: cost.bytes + times * w.ty.row_bytes(w.d_in).unwrap_or(0) as u64 * w.d_out as u64,
@@ -149,10 +193,16 @@ impl Model {
     /// The token embedding, one row of it: part `i` of a unit of rows.
     pub(crate) fn embedding<'a>(&self, rows: &'a Guard<'_>, i: usize) -> Matrix<'a> {
         let table = self.globals.place(Role::TokenEmbd);
-        MatrixRef { d_out: 1, part: i, ..table }.at(rows)
+        MatrixRef {
+            d_out: 1,
+            part: i,
+            ..table
+        }
+        .at(rows)
     }
 
-    /// The rows of the output head that are at hand; of the embedding where the model has no head of its own.
+    /// The rows of the output head that are at hand; of the embedding where the model has no head
+    /// of its own.
     pub(crate) fn head<'a>(&self, piece: &'a Guard<'_>) -> Matrix<'a> {
         self.head_place().at(piece)
     }
@@ -163,7 +213,8 @@ impl Model {
     }
 
     fn head_place(&self) -> MatrixRef {
-        self.globals.matrices[Role::Output as usize].unwrap_or_else(|| self.globals.place(Role::TokenEmbd))
+        self.globals.matrices[Role::Output as usize]
+            .unwrap_or_else(|| self.globals.place(Role::TokenEmbd))
     }
 }
 
@@ -171,7 +222,8 @@ impl ModelSpec {
     /// Whether a file has exactly the tensors of this model.
     ///
     /// # Errors
-    /// A tensor that is missing, has another shape, is of a type that we do not run, or that the model has no use for.
+    /// A tensor that is missing, has another shape, is of a type that we do not run, or that the
+    /// model has no use for.
     pub fn check_tensors(&self, directory: &Directory) -> Result<(), Error> {
         match_tensors(&self.tensors(), directory).map(|_| ())
     }
@@ -186,17 +238,26 @@ struct Bound {
 }
 
 impl Bound {
-    fn new(spec: &ModelSpec, share: &Share, files: &ModelFiles, budget: &Budget) -> Result<Self, Error> {
+    fn new(
+        spec: &ModelSpec,
+        share: &Share,
+        files: &ModelFiles,
+        budget: &Budget,
+    ) -> Result<Self, Error> {
         spec.check()?;
         if share.layers.is_empty() || share.layers.end > spec.layers.len() {
             let (layers, n) = (&share.layers, spec.layers.len());
-            return Err(Error::Options(format!("layers {layers:?} of a model of {n}")));
+            return Err(Error::Options(format!(
+                "layers {layers:?} of a model of {n}"
+            )));
         }
         let reqs = spec.tensors();
         let found = match_tensors(&reqs, files.directory())?;
         let n_bytes = found
             .iter()
-            .filter(|found| found.req.role.home() == Home::Kept && share.has(found.req.role, found.req.layer))
+            .filter(|found| {
+                found.req.role.home() == Home::Kept && share.has(found.req.role, found.req.layer)
+            })
             .map(|found| 4 * found.req.shape.iter().product::<usize>() as u64)
             .sum();
         let vectors = budget.reserve("norms and biases", n_bytes)?;
@@ -204,10 +265,20 @@ impl Bound {
         for found in &found {
             binder.bind(found)?;
         }
-        let Binder { globals, layers, mut plan, .. } = binder;
+        let Binder {
+            globals,
+            layers,
+            mut plan,
+            ..
+        } = binder;
         plan.head = plan.head.or(plan.embed);
         let plan = plan.restrict(share.layers.clone(), share.embed, share.head);
-        Ok(Self { globals, layers, plan, vectors })
+        Ok(Self {
+            globals,
+            layers,
+            plan,
+            vectors,
+        })
     }
 }
 
@@ -231,7 +302,10 @@ pub(crate) struct Tensors {
 
 impl Default for Tensors {
     fn default() -> Self {
-        Self { matrices: [None; Role::COUNT], vectors: [const { None }; Role::COUNT] }
+        Self {
+            matrices: [None; Role::COUNT],
+            vectors: [const { None }; Role::COUNT],
+        }
     }
 }
 
@@ -252,7 +326,9 @@ impl MatrixRef {
         let rows = piece.part(self.part);
         let row_bytes = self.ty.row_bytes(self.d_in).unwrap_or(1).max(1);
         let matrix = Matrix::new(self.ty, rows.bytes.len() / row_bytes, self.d_in, rows.bytes);
-        matrix.expect("sizes were checked when it was bound").rows_of(self.d_out, rows.first)
+        matrix
+            .expect("sizes were checked when it was bound")
+            .rows_of(self.d_out, rows.first)
     }
 
     fn layout(self) -> Layouts {
@@ -272,23 +348,31 @@ impl Tensors {
 
     /// The layouts of activations that some matrices are multiplied with.
     pub(crate) fn layouts(&self, roles: &[Role]) -> Layouts {
-        roles.iter().fold(Layouts::EMPTY, |all, &role| all | self.place(role).layout())
+        roles
+            .iter()
+            .fold(Layouts::EMPTY, |all, &role| all | self.place(role).layout())
     }
 
     /// A matrix of the `k`th expert of the unit of experts at hand.
     pub(crate) fn expert<'a>(&self, role: Role, k: usize, unit: &'a Guard<'_>) -> Matrix<'a> {
         let place = self.place(role);
-        MatrixRef { part: k * N_EXPERT_PARTS + place.part, ..place }.at(unit)
+        MatrixRef {
+            part: k * N_EXPERT_PARTS + place.part,
+            ..place
+        }
+        .at(unit)
     }
 
     /// The bias of expert `e`, if experts have one: a row of all of theirs.
     pub(crate) fn expert_bias(&self, role: Role, e: usize, d_out: usize) -> Option<&[f32]> {
-        self.vector_opt(role).map(|all| &all[e * d_out..(e + 1) * d_out])
+        self.vector_opt(role)
+            .map(|all| &all[e * d_out..(e + 1) * d_out])
     }
 
     /// A vector that the model must have.
     pub(crate) fn vector(&self, role: Role) -> &[f32] {
-        self.vector_opt(role).expect("every required tensor was bound")
+        self.vector_opt(role)
+            .expect("every required tensor was bound")
     }
 
     /// Weight and bias of a norm.
@@ -298,8 +382,12 @@ impl Tensors {
 
     /// The tensors of rope factors.
     pub(crate) fn rope_factors(&self) -> Factors<'_> {
-        let [all, short, long] =
-            [Role::RopeFreqs, Role::RopeFactorsShort, Role::RopeFactorsLong].map(|role| self.vector_opt(role));
+        let [all, short, long] = [
+            Role::RopeFreqs,
+            Role::RopeFactorsShort,
+            Role::RopeFactorsLong,
+        ]
+        .map(|role| self.vector_opt(role));
         Factors { all, short, long }
     }
 
@@ -314,13 +402,22 @@ struct Found<'a> {
     req: &'a TensorReq,
     info: &'a TensorInfo,
     rows: Range<usize>,
-    /// Rows of the tensor of the file; a matrix of one row may be stored as a vector, so its dimensions do not tell.
+    /// Rows of the tensor of the file; a matrix of one row may be stored as a vector, so its
+    /// dimensions do not tell.
     n_rows: usize,
 }
 
-/// Pairs every required and every present optional tensor with its place in the file, and refuses what is left over.
-fn match_tensors<'a>(reqs: &'a [TensorReq], directory: &'a Directory) -> Result<Vec<Found<'a>>, Error> {
-    let mut unused: HashSet<&str> = directory.tensors().iter().map(|t| t.name.as_str()).collect();
+/// Pairs every required and every present optional tensor with its place in the file, and refuses
+/// what is left over.
+fn match_tensors<'a>(
+    reqs: &'a [TensorReq],
+    directory: &'a Directory,
+) -> Result<Vec<Found<'a>>, Error> {
+    let mut unused: HashSet<&str> = directory
+        .tensors()
+        .iter()
+        .map(|t| t.name.as_str())
+        .collect();
     let mut all = Vec::with_capacity(reqs.len());
     for req in reqs {
         match find(req, directory)? {
@@ -332,7 +429,11 @@ fn match_tensors<'a>(reqs: &'a [TensorReq], directory: &'a Directory) -> Result<
             None => return Err(missing(req, directory)),
         }
     }
-    match directory.tensors().iter().find(|t| unused.contains(t.name.as_str())) {
+    match directory
+        .tensors()
+        .iter()
+        .find(|t| unused.contains(t.name.as_str()))
+    {
         Some(left) => Err(Error::UnusedTensor(left.name.clone())),
         None => Ok(all),
     }
@@ -352,9 +453,16 @@ fn find<'a>(req: &'a TensorReq, directory: &'a Directory) -> Result<Option<Found
             n_rows: within.n_rows,
         }));
     }
-    let Some(info) = directory.tensor(&req.name()) else { return Ok(None) };
+    let Some(info) = directory.tensor(&req.name()) else {
+        return Ok(None);
+    };
     let info = checked(req.name(), req.shape.clone(), info)?;
-    Ok(Some(Found { req, info, rows: 0..req.shape[0], n_rows: req.shape[0] }))
+    Ok(Some(Found {
+        req,
+        info,
+        rows: 0..req.shape[0],
+        n_rows: req.shape[0],
+    }))
 }
 
 /// Why a tensor was not found: it is not there, or what should hold it has another shape.
@@ -362,25 +470,45 @@ fn missing(req: &TensorReq, directory: &Directory) -> Error {
     let held = req.within.as_ref().zip(req.within_name());
     let held = held.and_then(|(within, name)| Some((within, directory.tensor(&name)?)));
     // A tensor that is as large as the missing one is its neighbour, stored alone.
-    match held.filter(|(within, info)| info.shape.dims().first() != Some(&(within.rows.len() as u64))) {
+    match held
+        .filter(|(within, info)| info.shape.dims().first() != Some(&(within.rows.len() as u64)))
+    {
         Some((within, info)) => Error::Shape {
             name: info.name.clone(),
             expected: [&[within.n_rows], &req.shape[1..]].concat(),
             got: info.shape.to_string(),
         },
-        None => Error::MissingTensor { name: req.name(), shape: req.shape.clone() },
+        None => Error::MissingTensor {
+            name: req.name(),
+            shape: req.shape.clone(),
+        },
     }
 }
 
-/// A tensor of the expected shape and of a type that there are kernels for. Outermost dimensions of 1 are written or left out: a
-/// matrix of one row may be stored as a vector.
+/// A tensor of the expected shape and of a type that there are kernels for. Outermost dimensions of
+/// 1 are written or left out: a matrix of one row may be stored as a vector.
 fn checked(name: String, expected: Vec<usize>, info: &TensorInfo) -> Result<&TensorInfo, Error> {
     let dims = expected.iter().map(|&d| d as u64).skip_while(|&d| d == 1);
-    if !info.shape.dims().iter().copied().skip_while(|&d| d == 1).eq(dims) {
-        return Err(Error::Shape { name, expected, got: info.shape.to_string() });
+    if !info
+        .shape
+        .dims()
+        .iter()
+        .copied()
+        .skip_while(|&d| d == 1)
+        .eq(dims)
+    {
+        return Err(Error::Shape {
+            name,
+            expected,
+            got: info.shape.to_string(),
+        });
     }
     if !Matrix::supports(info.ty) {
-        return Err(atta_formats::Error::UnsupportedType { tensor: name, ty: info.ty }.into());
+        return Err(atta_formats::Error::UnsupportedType {
+            tensor: name,
+            ty: info.ty,
+        }
+        .into());
     }
     Ok(info)
 }
@@ -389,8 +517,15 @@ impl Found<'_> {
     /// The bytes of its rows; for matrices, whose rows are whole blocks.
     fn extent(&self) -> Extent {
         let row_bytes = self.info.n_bytes / self.n_rows as u64;
-        let (offset, bytes) = (self.rows.start as u64 * row_bytes, self.rows.len() as u64 * row_bytes);
-        Extent { shard: self.info.shard, offset: self.info.offset + offset, bytes }
+        let (offset, bytes) = (
+            self.rows.start as u64 * row_bytes,
+            self.rows.len() as u64 * row_bytes,
+        );
+        Extent {
+            shard: self.info.shard,
+            offset: self.info.offset + offset,
+            bytes,
+        }
     }
 }
 
@@ -438,22 +573,47 @@ impl<'a> Binder<'a> {
             unreachable!("only vectors have one dimension, and they are kept")
         };
         let is_of_experts = req.role.home() == Home::Experts;
-        let place = MatrixRef { ty: info.ty, d_out, d_in, part, is_of_experts, table: rows };
+        let place = MatrixRef {
+            ty: info.ty,
+            d_out,
+            d_in,
+            part,
+            is_of_experts,
+            table: rows,
+        };
         self.tensors(req.layer).matrices[req.role as usize] = Some(place);
         Ok(())
     }
 
-    /// The values of a tensor that is kept; the whole is decoded, since a row of a vector need not be whole blocks.
+    /// The values of a tensor that is kept; the whole is decoded, since a row of a vector need not
+    /// be whole blocks.
     fn decode(&self, found: &Found<'_>) -> Result<Box<[f32]>, Error> {
-        let Found { req, info, rows, .. } = found;
+        let Found {
+            req, info, rows, ..
+        } = found;
         let mut values = vec![0.0; info.shape.n_elements() as usize];
-        let bytes = self.files.read(Extent { shard: info.shard, offset: info.offset, bytes: info.n_bytes })?;
+        let bytes = self.files.read(Extent {
+            shard: info.shard,
+            offset: info.offset,
+            bytes: info.n_bytes,
+        })?;
         atta_formats::decode(info.ty, &bytes, &mut values)?;
         let d: usize = req.shape[1..].iter().product();
-        let values = values[rows.start * d..rows.end * d].to_vec().into_boxed_slice();
-        let is_factor = matches!(req.role, Role::RopeFreqs | Role::RopeFactorsShort | Role::RopeFactorsLong);
-        match values.iter().find(|x| !x.is_finite() || (is_factor && **x <= 0.0)) {
-            Some(value) => Err(Error::Value { name: req.name(), value: *value }),
+        let values = values[rows.start * d..rows.end * d]
+            .to_vec()
+            .into_boxed_slice();
+        let is_factor = matches!(
+            req.role,
+            Role::RopeFreqs | Role::RopeFactorsShort | Role::RopeFactorsLong
+        );
+        match values
+            .iter()
+            .find(|x| !x.is_finite() || (is_factor && **x <= 0.0))
+        {
+            Some(value) => Err(Error::Value {
+                name: req.name(),
+                value: *value,
+            }),
             None => Ok(values),
         }
     }
@@ -474,7 +634,10 @@ fn table(place: &mut Option<RowTable>, rows: RowTable) -> usize {
 
 /// A table whose rows are the outermost dimension of the tensor.
 fn by_rows(req: &TensorReq, extent: Extent) -> RowTable {
-    RowTable { extent, row_bytes: extent.bytes / req.shape[0] as u64 }
+    RowTable {
+        extent,
+        row_bytes: extent.bytes / req.shape[0] as u64,
+    }
 }
 
 /// Appends a part to a unit and returns its index.

@@ -1,15 +1,16 @@
 //! What a spec must satisfy before anything is computed with it.
 //!
-//! Metadata is checked key by key when it is read; here are the conditions on numbers together. Whoever passes can be
-//! bound, planned and executed without a division by zero, an overflow, or a kernel that refuses.
+//! Metadata is checked key by key when it is read; here are the conditions on numbers together.
+//! Whoever passes can be bound, planned and executed without a division by zero, an overflow, or a
+//! kernel that refuses.
 
 use atta_kernels::D_HEAD_MAX;
 
 use crate::{
     Error,
     spec::{
-        Activation, Attention, Ffn, Half, LayerSpec, Mask, ModelSpec, Moe, Norm, Positions, Presence, Rope,
-        RopeScaling, Temperature, Yarn,
+        Activation, Attention, Ffn, Half, LayerSpec, Mask, ModelSpec, Moe, Norm, Positions,
+        Presence, Rope, RopeScaling, Temperature, Yarn,
     },
 };
 
@@ -29,24 +30,42 @@ impl ModelSpec {
     /// [`Error::Spec`], which names the layer and the numbers.
     pub fn check(&self) -> Result<(), Error> {
         let n_layers = self.layers.len();
-        require((1..=MAX_LAYERS).contains(&n_layers), || format!("{n_layers} layers, expected 1 to {MAX_LAYERS}"))?;
-        require(is_width(self.d_model), || format!("d_model of {}", self.d_model))?;
-        require(is_width(self.n_vocab), || format!("a vocabulary of {}", self.n_vocab))?;
-        require(self.n_ctx_train > 0, || "trained for no positions".to_owned())?;
-        require(self.positions != Positions::Learned(0), || "no learned positions".to_owned())?;
+        require((1..=MAX_LAYERS).contains(&n_layers), || {
+            format!("{n_layers} layers, expected 1 to {MAX_LAYERS}")
+        })?;
+        require(is_width(self.d_model), || {
+            format!("d_model of {}", self.d_model)
+        })?;
+        require(is_width(self.n_vocab), || {
+            format!("a vocabulary of {}", self.n_vocab)
+        })?;
+        require(self.n_ctx_train > 0, || {
+            "trained for no positions".to_owned()
+        })?;
+        require(self.positions != Positions::Learned(0), || {
+            "no learned positions".to_owned()
+        })?;
         for (l, layer) in self.layers.iter().enumerate() {
-            layer.check(self.d_model).map_err(|what| Error::Spec(format!("layer {l}: {what}")))?;
+            layer
+                .check(self.d_model)
+                .map_err(|what| Error::Spec(format!("layer {l}: {what}")))?;
         }
         self.check_factors(|r| r.factors != Presence::Absent)?;
         self.check_factors(|r| matches!(r.scaling, RopeScaling::Long { .. }))
     }
 
-    /// All layers share a tensor of rope factors, so that those with factors rotate as many elements.
+    /// All layers share a tensor of rope factors, so that those with factors rotate as many
+    /// elements.
     fn check_factors(&self, has_factors: fn(&Rope) -> bool) -> Result<(), Error> {
-        let ropes = self.layers.iter().filter_map(|l| l.attention().rope.as_ref());
+        let ropes = self
+            .layers
+            .iter()
+            .filter_map(|l| l.attention().rope.as_ref());
         let mut widths = ropes.filter(|r| has_factors(r)).map(|r| r.d_rope);
         let first = widths.next();
-        require(widths.all(|d| Some(d) == first), || "rope factors of different lengths".to_owned())
+        require(widths.all(|d| Some(d) == first), || {
+            "rope factors of different lengths".to_owned()
+        })
     }
 }
 
@@ -56,12 +75,20 @@ impl LayerSpec {
         let d_ff = self.mlp().d_ff;
         ensure(is_width(d_ff), || format!("d_ff of {d_ff}"))?;
         if let Activation::Clamped { alpha, limit } = self.mlp().activation {
-            ensure(is_positive(alpha) && is_positive(limit), || format!("a gate clamped to {limit}, alpha {alpha}"))?;
-            ensure(!matches!(self.ffn, Ffn::Plain(_)), || "a clamped gate where there is none".to_owned())?;
+            ensure(is_positive(alpha) && is_positive(limit), || {
+                format!("a gate clamped to {limit}, alpha {alpha}")
+            })?;
+            ensure(!matches!(self.ffn, Ffn::Plain(_)), || {
+                "a clamped gate where there is none".to_owned()
+            })?;
         }
         self.moe().map_or(Ok(()), |moe| moe.check(d_model))?;
         let halves = [Half::Mixer, Half::Ffn];
-        let mut inner = halves.map(|half| [self.post_norm(half), self.sub_norm(half)]).into_iter().flatten().flatten();
+        let mut inner = halves
+            .map(|half| [self.post_norm(half), self.sub_norm(half)])
+            .into_iter()
+            .flatten()
+            .flatten();
         ensure(inner.all(|norm| matches!(norm, Norm::Rms { .. })), || {
             "a LayerNorm within a block or behind it".to_owned()
         })
@@ -70,31 +97,68 @@ impl LayerSpec {
 
 impl Moe {
     fn check(&self, d_model: usize) -> Result<(), String> {
-        let Self { n_experts, n_used, ref expert, ref shared, .. } = *self;
+        let Self {
+            n_experts,
+            n_used,
+            ref expert,
+            ref shared,
+            ..
+        } = *self;
         ensure(is_width(n_experts), || format!("{n_experts} experts"))?;
-        ensure((1..=n_experts).contains(&n_used), || format!("{n_used} of {n_experts} experts in use"))?;
+        ensure((1..=n_experts).contains(&n_used), || {
+            format!("{n_used} of {n_experts} experts in use")
+        })?;
         let d_results = n_used.checked_mul(d_model);
-        ensure(d_results.is_some_and(is_width), || format!("{n_used} experts in use, {d_model} wide"))?;
+        ensure(d_results.is_some_and(is_width), || {
+            format!("{n_used} experts in use, {d_model} wide")
+        })?;
         let biases = n_experts.checked_mul(expert.d_ff.max(d_model));
-        ensure(biases.is_some_and(|n| n <= MAX_BIASES), || format!("{n_experts} experts of {}", expert.d_ff))?;
+        ensure(biases.is_some_and(|n| n <= MAX_BIASES), || {
+            format!("{n_experts} experts of {}", expert.d_ff)
+        })?;
         let mut mlps = std::iter::once(expert).chain(shared);
-        ensure(mlps.all(|mlp| mlp.sub_norm.is_none()), || "experts with a norm within".to_owned())?;
+        ensure(mlps.all(|mlp| mlp.sub_norm.is_none()), || {
+            "experts with a norm within".to_owned()
+        })?;
         let mut shared_bias = shared.iter().map(|mlp| mlp.bias);
-        ensure(shared_bias.all(|bias| bias == Presence::Absent), || "a shared expert with a bias".to_owned())?;
-        shared.as_ref().map_or(Ok(()), |mlp| ensure(is_width(mlp.d_ff), || format!("a shared d_ff of {}", mlp.d_ff)))
+        ensure(shared_bias.all(|bias| bias == Presence::Absent), || {
+            "a shared expert with a bias".to_owned()
+        })?;
+        shared.as_ref().map_or(Ok(()), |mlp| {
+            ensure(is_width(mlp.d_ff), || {
+                format!("a shared d_ff of {}", mlp.d_ff)
+            })
+        })
     }
 }
 
 impl Attention {
     fn check(&self) -> Result<(), String> {
-        let Self { n_heads, n_kv_heads, d_head, .. } = *self;
+        let Self {
+            n_heads,
+            n_kv_heads,
+            d_head,
+            ..
+        } = *self;
         let shares = n_heads > 0 && n_kv_heads > 0 && n_heads.is_multiple_of(n_kv_heads);
-        ensure(shares, || format!("{n_heads} heads share {n_kv_heads} key-value heads"))?;
-        ensure((1..=D_HEAD_MAX).contains(&d_head), || format!("heads of {d_head}, expected 1 to {D_HEAD_MAX}"))?;
-        ensure(n_heads.checked_mul(d_head).is_some_and(is_width), || format!("{n_heads} heads of {d_head}"))?;
-        ensure(self.mask != Mask::Window(0), || "a window of no positions".to_owned())?;
-        let never = self.temperature.is_some_and(|Temperature { n_ctx_orig, .. }| n_ctx_orig == 0);
-        ensure(!never, || "a temperature that changes every 0 positions".to_owned())?;
+        ensure(shares, || {
+            format!("{n_heads} heads share {n_kv_heads} key-value heads")
+        })?;
+        ensure((1..=D_HEAD_MAX).contains(&d_head), || {
+            format!("heads of {d_head}, expected 1 to {D_HEAD_MAX}")
+        })?;
+        ensure(n_heads.checked_mul(d_head).is_some_and(is_width), || {
+            format!("{n_heads} heads of {d_head}")
+        })?;
+        ensure(self.mask != Mask::Window(0), || {
+            "a window of no positions".to_owned()
+        })?;
+        let never = self
+            .temperature
+            .is_some_and(|Temperature { n_ctx_orig, .. }| n_ctx_orig == 0);
+        ensure(!never, || {
+            "a temperature that changes every 0 positions".to_owned()
+        })?;
         self.rope.as_ref().map_or(Ok(()), |rope| rope.check(d_head))
     }
 }
@@ -103,18 +167,28 @@ impl Rope {
     fn check(&self, d_head: usize) -> Result<(), String> {
         let d_rope = self.d_rope;
         let fits = d_rope > 0 && d_rope.is_multiple_of(2) && d_rope <= d_head;
-        ensure(fits, || format!("a rotation of {d_rope} elements of {d_head}"))?;
-        ensure(is_positive(self.base), || format!("a rope base of {}", self.base))?;
-        ensure(is_positive(self.magnitude), || format!("a rope magnitude of {}", self.magnitude))?;
+        ensure(fits, || {
+            format!("a rotation of {d_rope} elements of {d_head}")
+        })?;
+        ensure(is_positive(self.base), || {
+            format!("a rope base of {}", self.base)
+        })?;
+        ensure(is_positive(self.magnitude), || {
+            format!("a rope magnitude of {}", self.magnitude)
+        })?;
         match self.scaling {
             RopeScaling::None => Ok(()),
-            RopeScaling::Linear { factor } => ensure(is_positive(factor), || format!("a rope factor of {factor}")),
+            RopeScaling::Linear { factor } => {
+                ensure(is_positive(factor), || format!("a rope factor of {factor}"))
+            }
             RopeScaling::Dynamic { n_ctx_orig: 0, .. } | RopeScaling::Long { n_ctx_orig: 0 } => {
                 Err("an original context of no positions".to_owned())
             }
             RopeScaling::Dynamic { factor, .. } => {
                 let fits = factor >= 1.0 && factor.is_finite() && d_rope > 2;
-                ensure(fits, || format!("a dynamic rope factor of {factor} for {d_rope} elements"))
+                ensure(fits, || {
+                    format!("a dynamic rope factor of {factor} for {d_rope} elements")
+                })
             }
             RopeScaling::Long { .. } => Ok(()),
             RopeScaling::Yarn(yarn) => ensure(yarn.is_sound(), || format!("{yarn:?}")),
@@ -124,7 +198,10 @@ impl Rope {
 
 impl Yarn {
     fn is_sound(&self) -> bool {
-        self.n_ctx_orig > 0 && [self.factor, self.beta_fast, self.beta_slow].into_iter().all(is_positive)
+        self.n_ctx_orig > 0
+            && [self.factor, self.beta_fast, self.beta_slow]
+                .into_iter()
+                .all(is_positive)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The executor that runs on the CPU: its memory, and the rules by which rows are let in.
 //!
-//! What happens to the rows then is in `forward.rs`. A batch is let in whole or not at all, and a step that fails halfway
-//! takes its rows back, so that a sequence is always as long as what was computed of it.
+//! What happens to the rows then is in `forward.rs`. A batch is let in whole or not at all, and a
+//! step that fails halfway takes its rows back, so that a sequence is always as long as what was
+//! computed of it.
 
 use std::{io::Write, ops::Range, sync::Arc};
 
@@ -9,8 +10,8 @@ use atta_kernels::{Kernels, Pool};
 use atta_store::{Budget, Reservation};
 
 use crate::{
-    Backend, Batch, Error, Executor, ExecutorInfo, ExecutorSize, Footprint, Input, Model, Needs, Observer, Output,
-    Phase, Row, SeqId, SeqTable, Share, Ticket, Want,
+    Backend, Batch, Error, Executor, ExecutorInfo, ExecutorSize, Footprint, Input, Model, Needs,
+    Observer, Output, Phase, Row, SeqId, SeqTable, Share, Ticket, Want,
     blocks::{RopeTables, Scratch, ScratchSize},
     kv::Cache,
     observe::Silent,
@@ -56,8 +57,19 @@ impl Footprint for CpuFootprint {
 }
 
 impl Backend for CpuBackend {
-    fn open(&self, model: Arc<Model>, size: &ExecutorSize, budget: &Budget) -> Result<Box<dyn Executor>, Error> {
-        Ok(Box::new(Cpu::new(model, self.kernels, Arc::clone(&self.pool), budget, size.clone())?))
+    fn open(
+        &self,
+        model: Arc<Model>,
+        size: &ExecutorSize,
+        budget: &Budget,
+    ) -> Result<Box<dyn Executor>, Error> {
+        Ok(Box::new(Cpu::new(
+            model,
+            self.kernels,
+            Arc::clone(&self.pool),
+            budget,
+            size.clone(),
+        )?))
     }
 }
 
@@ -84,7 +96,10 @@ pub struct Cpu {
 
 impl std::fmt::Debug for Cpu {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cpu").field("info", &self.info).field("is_busy", &self.is_busy).finish_non_exhaustive()
+        f.debug_struct("Cpu")
+            .field("info", &self.info)
+            .field("is_busy", &self.is_busy)
+            .finish_non_exhaustive()
     }
 }
 
@@ -143,10 +158,13 @@ impl Executor for Cpu {
         self.check_idle(seq)?;
         check_shifting(self.model.spec())?;
         if self.shares_room {
-            return Err(Error::Options("a shift of sequences that share their room".to_owned()));
+            return Err(Error::Options(
+                "a shift of sequences that share their room".to_owned(),
+            ));
         }
         let (kernels, turn) = (self.kernels, self.ropes.turn_back(gap.len()));
-        self.cache.shift(seq, gap, kernels, |l, key| turn.apply(kernels, l, key))
+        self.cache
+            .shift(seq, gap, kernels, |l, key| turn.apply(kernels, l, key))
     }
 
     fn drop_seq(&mut self, seq: SeqId) -> Result<(), Error> {
@@ -154,7 +172,12 @@ impl Executor for Cpu {
         self.cache.seqs_mut().drop_seq(seq)
     }
 
-    fn export(&self, seq: SeqId, positions: Range<usize>, out: &mut dyn Write) -> Result<(), Error> {
+    fn export(
+        &self,
+        seq: SeqId,
+        positions: Range<usize>,
+        out: &mut dyn Write,
+    ) -> Result<(), Error> {
         self.check_idle(seq)?;
         self.cache.export(seq, positions, out)
     }
@@ -179,16 +202,34 @@ impl Cpu {
     ) -> Result<Self, Error> {
         let spec = model.spec();
         let (seqs, layers) = (size.seqs(1), size.layers_of(spec));
-        let ExecutorSize { n_ctx, n_seqs, n_batch, kv, n_recent, n_shared, .. } = size;
+        let ExecutorSize {
+            n_ctx,
+            n_seqs,
+            n_batch,
+            kv,
+            n_recent,
+            n_shared,
+            ..
+        } = size;
         check_share(model.share(), &layers, spec.layers.len())?;
-        check_size(spec, &layers, [n_ctx, n_seqs, n_batch, n_shared.unwrap_or(n_ctx)])?;
+        check_size(
+            spec,
+            &layers,
+            [n_ctx, n_seqs, n_batch, n_shared.unwrap_or(n_ctx)],
+        )?;
         if n_recent.is_some() {
             check_shifting(spec)?;
             if n_shared.is_some() {
-                return Err(Error::Options("sequences that share their room, and are shifted".to_owned()));
+                return Err(Error::Options(
+                    "sequences that share their room, and are shifted".to_owned(),
+                ));
             }
         }
-        let scratch = ScratchSize { n_threads: pool.n_threads(), n_rows: n_batch, n_ctx };
+        let scratch = ScratchSize {
+            n_threads: pool.n_threads(),
+            n_rows: n_batch,
+            n_ctx,
+        };
         // An absurd size is refused before anything is allocated.
         let memory = [
             budget.reserve("kv cache", Cache::bytes(spec, layers.clone(), kv, &seqs))?,
@@ -205,10 +246,19 @@ impl Cpu {
             model,
             kernels,
             pool,
-            info: ExecutorInfo { layers: layers.clone(), n_ctx, n_seqs, n_batch, numerics: kernels.isa().to_owned() },
+            info: ExecutorInfo {
+                layers: layers.clone(),
+                n_ctx,
+                n_seqs,
+                n_batch,
+                numerics: kernels.isa().to_owned(),
+            },
             layers,
             shares_room: n_shared.is_some(),
-            submitted: Batch { rows: Vec::with_capacity(n_batch), hidden: Vec::new() },
+            submitted: Batch {
+                rows: Vec::with_capacity(n_batch),
+                hidden: Vec::new(),
+            },
             is_busy: false,
             n_submitted: 0,
         })
@@ -216,7 +266,11 @@ impl Cpu {
 
     /// Memory of an executor with this many threads.
     pub fn needs(spec: &ModelSpec, n_threads: usize, size: &ExecutorSize) -> Needs {
-        let scratch = ScratchSize { n_threads, n_rows: size.n_batch, n_ctx: size.n_ctx };
+        let scratch = ScratchSize {
+            n_threads,
+            n_rows: size.n_batch,
+            n_ctx: size.n_ctx,
+        };
         Needs {
             state: Cache::bytes(spec, size.layers_of(spec), size.kv, &size.seqs(1)),
             activations: Scratch::bytes(spec, scratch),
@@ -251,23 +305,42 @@ impl Cpu {
             return Err(Error::Busy);
         }
         if batch.rows.len() > self.info.n_batch {
-            return Err(Error::BatchTooLarge { n_rows: batch.rows.len(), max: self.info.n_batch });
+            return Err(Error::BatchTooLarge {
+                n_rows: batch.rows.len(),
+                max: self.info.n_batch,
+            });
         }
         let (model, layers) = (&self.model, &self.layers);
-        let admitted =
-            self.cache.seqs_mut().admit(&batch.rows, |i, row| check_row(model.spec(), layers, batch, i, row));
+        let admitted = self.cache.seqs_mut().admit(&batch.rows, |i, row| {
+            check_row(model.spec(), layers, batch, i, row)
+        });
         self.cache.settle();
         admitted
     }
 }
 
 /// Fails for a row whose input the executor does not take, or whose result it does not compute.
-fn check_row(spec: &ModelSpec, layers: &Range<usize>, batch: &Batch, i: usize, row: &Row) -> Result<(), Error> {
+fn check_row(
+    spec: &ModelSpec,
+    layers: &Range<usize>,
+    batch: &Batch,
+    i: usize,
+    row: &Row,
+) -> Result<(), Error> {
     let refuse = |what| Err(Error::Row { row: i, what });
     match row.input {
-        Input::Token(_) if layers.start > 0 => return refuse("a token, but the first layer is elsewhere"),
-        Input::Token(id) if id as usize >= spec.n_vocab => return Err(Error::Token { id, n_vocab: spec.n_vocab }),
-        Input::Hidden(_) if layers.start == 0 => return refuse("a hidden state, but this executor embeds tokens"),
+        Input::Token(_) if layers.start > 0 => {
+            return refuse("a token, but the first layer is elsewhere");
+        }
+        Input::Token(id) if id as usize >= spec.n_vocab => {
+            return Err(Error::Token {
+                id,
+                n_vocab: spec.n_vocab,
+            });
+        }
+        Input::Hidden(_) if layers.start == 0 => {
+            return refuse("a hidden state, but this executor embeds tokens");
+        }
         Input::Hidden(i) if i >= batch.hidden.len() / spec.d_model => {
             return refuse("a hidden state that the batch does not hold");
         }
@@ -285,9 +358,10 @@ fn check_share(share: &Share, layers: &Range<usize>, n_layers: usize) -> Result<
     let has_ends = (share.embed || layers.start > 0) && (share.head || layers.end < n_layers);
     match has_layers && has_ends || layers.end > n_layers {
         true => Ok(()),
-        false => {
-            Err(Error::Options(format!("layers {layers:?} of a model of which only {:?} are loaded", share.layers)))
-        }
+        false => Err(Error::Options(format!(
+            "layers {layers:?} of a model of which only {:?} are loaded",
+            share.layers
+        ))),
     }
 }
 
@@ -295,16 +369,26 @@ fn check_share(share: &Share, layers: &Range<usize>, n_layers: usize) -> Result<
 fn check_size(spec: &ModelSpec, layers: &Range<usize>, sizes: [usize; 4]) -> Result<(), Error> {
     let n_layers = spec.layers.len();
     if layers.is_empty() || layers.end > n_layers {
-        return Err(Error::Options(format!("layers {layers:?} of a model of {n_layers}")));
+        return Err(Error::Options(format!(
+            "layers {layers:?} of a model of {n_layers}"
+        )));
     }
     if let Positions::Learned(n) = spec.positions
         && sizes[0] > n
     {
-        return Err(Error::Options(format!("{} positions of a model that has learned {n}", sizes[0])));
+        return Err(Error::Options(format!(
+            "{} positions of a model that has learned {n}",
+            sizes[0]
+        )));
     }
     // Positions are counted in u32 in states, blocks in u32 in tables.
-    match sizes.iter().find(|&&size| size == 0 || size > u32::MAX as usize / 2) {
-        Some(size) => Err(Error::Options(format!("{size} positions, sequences or rows"))),
+    match sizes
+        .iter()
+        .find(|&&size| size == 0 || size > u32::MAX as usize / 2)
+    {
+        Some(size) => Err(Error::Options(format!(
+            "{size} positions, sequences or rows"
+        ))),
         None => Ok(()),
     }
 }
@@ -312,9 +396,9 @@ fn check_size(spec: &ModelSpec, layers: &Range<usize>, sizes: [usize; 4]) -> Res
 /// Refuses models whose positions are part of what they compute with, and cannot be changed later.
 fn check_shifting(spec: &ModelSpec) -> Result<(), Error> {
     match spec.positions {
-        Positions::Learned(_) => {
-            Err(Error::Options("a context that shifts, of a model whose positions are learned".to_owned()))
-        }
+        Positions::Learned(_) => Err(Error::Options(
+            "a context that shifts, of a model whose positions are learned".to_owned(),
+        )),
         _ => Ok(()),
     }
 }

@@ -62,7 +62,8 @@ pub enum Error {
         /// Outermost first.
         got: String,
     },
-    /// The file holds a tensor that the spec does not use: the model does more than we would compute.
+    /// The file holds a tensor that the spec does not use: the model does more than we would
+    /// compute.
     #[error("tensor {0} is in the file, but this architecture has no use for it")]
     UnusedTensor(String),
     /// A spec that describes no model, or one that the kernels cannot run.
@@ -126,8 +127,8 @@ pub enum Error {
         /// Positions that fit.
         n_ctx: usize,
     },
-    /// A row brings a token where a hidden state is needed, or the other way round, or asks for what this range of
-    /// layers does not compute.
+    /// A row brings a token where a hidden state is needed, or the other way round, or asks for
+    /// what this range of layers does not compute.
     #[error("row {row}: {what}")]
     Row {
         /// Index in the batch.

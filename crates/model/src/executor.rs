@@ -1,15 +1,18 @@
-//! Backend and executor: the interface between the engine and what computes. The CPU is the only backend so far; GPUs and
-//! rings of machines come later.
+//! Backend and executor: the interface between the engine and what computes. The CPU is the only
+//! backend so far; GPUs and rings of machines come later.
 //!
-//! The traits are coarse on purpose: a backend runs a range of layers for a whole batch and owns the state of the sequences,
-//! which may live on a GPU or on another machine. There is no trait for single operations. The block tables are in a
-//! [`SeqTable`], which is the same for all backends and always in local memory, so that no query waits for a device.
+//! The traits are coarse on purpose: a backend runs a range of layers for a whole batch and owns
+//! the state of the sequences, which may live on a GPU or on another machine. There is no trait for
+//! single operations. The block tables are in a [`SeqTable`], which is the same for all backends
+//! and always in local memory, so that no query waits for a device.
 
 use std::{io::Write, ops::Range, sync::Arc};
 
 use atta_store::Budget;
 
-use crate::{Batch, Error, KvType, Model, Observer, Output, SeqId, SeqTable, seqs::SeqSize, spec::ModelSpec};
+use crate::{
+    Batch, Error, KvType, Model, Observer, Output, SeqId, SeqTable, seqs::SeqSize, spec::ModelSpec,
+};
 
 /// Capacity of an executor.
 #[derive(Clone, Debug)]
@@ -24,10 +27,11 @@ pub struct ExecutorSize {
     pub kv: KvType,
     /// Layers to run; `None`: all.
     pub layers: Option<Range<usize>>,
-    /// Positions kept behind an evicted range (context shift), at least; `None`: sequences are never shifted.
+    /// Positions kept behind an evicted range (context shift), at least; `None`: sequences are
+    /// never shifted.
     pub n_recent: Option<usize>,
-    /// KV pool size: positions of all sequences together; `None`: `n_ctx` for each. A smaller pool can run out
-    /// ([`Error::OutOfBlocks`]), and its sequences cannot be shifted.
+    /// KV pool size: positions of all sequences together; `None`: `n_ctx` for each. A smaller pool
+    /// can run out ([`Error::OutOfBlocks`]), and its sequences cannot be shifted.
     pub n_shared: Option<usize>,
 }
 
@@ -37,25 +41,47 @@ impl ExecutorSize {
         self.layers.clone().unwrap_or(0..spec.layers.len())
     }
 
-    /// Capacity of the block tables of an executor with up to `depth` batches in flight: sliding windows keep what the rows
-    /// of all of them see, so that a failed batch can be removed again.
+    /// Capacity of the block tables of an executor with up to `depth` batches in flight: sliding
+    /// windows keep what the rows of all of them see, so that a failed batch can be removed
+    /// again.
     pub fn seqs(&self, depth: usize) -> SeqSize {
-        let Self { n_ctx, n_seqs, n_recent, n_shared, .. } = *self;
+        let Self {
+            n_ctx,
+            n_seqs,
+            n_recent,
+            n_shared,
+            ..
+        } = *self;
         let n_batch = self.n_batch.saturating_mul(depth);
-        SeqSize { n_ctx, n_seqs, n_batch, n_recent, n_shared }
+        SeqSize {
+            n_ctx,
+            n_seqs,
+            n_batch,
+            n_recent,
+            n_shared,
+        }
     }
 }
 
 impl Default for ExecutorSize {
     fn default() -> Self {
-        Self { n_ctx: 4096, n_seqs: 1, n_batch: 512, kv: KvType::F16, layers: None, n_recent: None, n_shared: None }
+        Self {
+            n_ctx: 4096,
+            n_seqs: 1,
+            n_batch: 512,
+            kv: KvType::F16,
+            layers: None,
+            n_recent: None,
+            n_shared: None,
+        }
     }
 }
 
 /// Properties of an executor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutorInfo {
-    /// Layers that it runs. Input is tokens if the first layer is among them, else hidden states; logits need the last one.
+    /// Layers that it runs. Input is tokens if the first layer is among them, else hidden states;
+    /// logits need the last one.
     pub layers: Range<usize>,
     /// Positions per sequence.
     pub n_ctx: usize,
@@ -63,7 +89,8 @@ pub struct ExecutorInfo {
     pub n_seqs: usize,
     /// Rows per batch.
     pub n_batch: usize,
-    /// Numerics id: executors with the same id compute the same bits from the same weights. Part of every cache key.
+    /// Numerics id: executors with the same id compute the same bits from the same weights. Part
+    /// of every cache key.
     pub numerics: String,
 }
 
@@ -88,7 +115,12 @@ pub trait Backend: Footprint {
     ///
     /// # Errors
     /// The memory budget is exceeded, or the size is invalid.
-    fn open(&self, model: Arc<Model>, size: &ExecutorSize, budget: &Budget) -> Result<Box<dyn Executor>, Error>;
+    fn open(
+        &self,
+        model: Arc<Model>,
+        size: &ExecutorSize,
+        budget: &Budget,
+    ) -> Result<Box<dyn Executor>, Error>;
 }
 
 /// A batch in flight, to be passed to [`collect`](Executor::collect) once.
@@ -98,8 +130,10 @@ pub struct Ticket(pub u64);
 
 /// Runs a range of layers for rows of many sequences.
 ///
-/// Up to [`depth`](Self::depth) batches may be in flight; they are collected in the order of submission. A sequence with rows
-/// in flight accepts further rows and can be forked (the fork must be truncated to collected positions, since `collect` may fail); truncating, shifting, exporting or dropping it is [`Error::Busy`].
+/// Up to [`depth`](Self::depth) batches may be in flight; they are collected in the order of
+/// submission. A sequence with rows in flight accepts further rows and can be forked (the fork must
+/// be truncated to collected positions, since `collect` may fail); truncating, shifting, exporting
+/// or dropping it is [`Error::Busy`].
 pub trait Executor: Send {
     /// Its properties.
     fn info(&self) -> &ExecutorInfo;
@@ -115,18 +149,19 @@ pub trait Executor: Send {
     /// Appends every row of a batch to its sequence and starts computing.
     ///
     /// # Errors
-    /// A row that does not continue its sequence, a token out of range, a full context, an exhausted KV pool
-    /// ([`Error::OutOfBlocks`]), too many batches in flight ([`Error::Busy`]). No sequence has changed then.
+    /// A row that does not continue its sequence, a token out of range, a full context, an
+    /// exhausted KV pool ([`Error::OutOfBlocks`]), too many batches in flight
+    /// ([`Error::Busy`]). No sequence has changed then.
     fn submit(&mut self, batch: &Batch) -> Result<Ticket, Error>;
 
     /// Waits for the oldest batch in flight and returns the results that its rows asked for.
     ///
-    /// Logits are a function of the sequence alone: neither the other rows, nor how the sequence was cut into batches,
-    /// nor the number of threads changes a bit of them.
+    /// Logits are a function of the sequence alone: neither the other rows, nor how the sequence
+    /// was cut into batches, nor the number of threads changes a bit of them.
     ///
     /// # Errors
-    /// Weights that cannot be read: the rows of this batch and of all later ones are removed again, and no batch is in flight
-    /// any more. [`Error::Ticket`] for any batch but the oldest.
+    /// Weights that cannot be read: the rows of this batch and of all later ones are removed again,
+    /// and no batch is in flight any more. [`Error::Ticket`] for any batch but the oldest.
     fn collect(&mut self, ticket: Ticket, out: &mut Output) -> Result<(), Error>;
 
     /// Submits a batch and collects it. No other batch may be in flight.
@@ -153,19 +188,21 @@ pub trait Executor: Send {
     /// [`Error::NoSequence`], or [`Error::NoRoomForSequence`].
     fn fork(&mut self, seq: SeqId) -> Result<SeqId, Error>;
 
-    /// Forgets everything from position `n` on, and returns how many positions are left: `n`, all if there are fewer, or none
-    /// where a layer with a window has already given back what position `n` sees.
+    /// Forgets everything from position `n` on, and returns how many positions are left: `n`, all
+    /// if there are fewer, or none where a layer with a window has already given back what
+    /// position `n` sees.
     ///
     /// # Errors
     /// [`Error::NoSequence`].
     fn truncate(&mut self, seq: SeqId, n: usize) -> Result<usize, Error>;
 
-    /// Forgets the positions `gap`; what follows moves up to where it began, and its keys are turned to their new positions. The
-    /// sequence goes on as if it had been so from the start, but for what its layers have read of what is forgotten.
+    /// Forgets the positions `gap`; what follows moves up to where it began, and its keys are
+    /// turned to their new positions. The sequence goes on as if it had been so from the start,
+    /// but for what its layers have read of what is forgotten.
     ///
     /// # Errors
-    /// [`Error::NoSequence`], [`Error::State`] unless the gap is a multiple of 32 of its positions, [`Error::Options`] for a
-    /// model whose positions are learned.
+    /// [`Error::NoSequence`], [`Error::State`] unless the gap is a multiple of 32 of its positions,
+    /// [`Error::Options`] for a model whose positions are learned.
     fn shift(&mut self, seq: SeqId, gap: Range<usize>) -> Result<(), Error>;
 
     /// Ends a sequence; its memory is free again.
@@ -174,18 +211,23 @@ pub trait Executor: Send {
     /// [`Error::NoSequence`].
     fn drop_seq(&mut self, seq: SeqId) -> Result<(), Error>;
 
-    /// Writes the state of these positions of a sequence as bytes, to be appended by an executor of the same model, layers and
-    /// element types. Of layers with a window only what is still there is written.
+    /// Writes the state of these positions of a sequence as bytes, to be appended by an executor of
+    /// the same model, layers and element types. Of layers with a window only what is still
+    /// there is written.
     ///
     /// # Errors
-    /// [`Error::NoSequence`], [`Error::State`] for positions that it does not have, [`Error::Export`].
-    fn export(&self, seq: SeqId, positions: Range<usize>, out: &mut dyn Write) -> Result<(), Error>;
+    /// [`Error::NoSequence`], [`Error::State`] for positions that it does not have,
+    /// [`Error::Export`].
+    fn export(&self, seq: SeqId, positions: Range<usize>, out: &mut dyn Write)
+    -> Result<(), Error>;
 
-    /// Appends the first `n` positions of a written state to a sequence that ends where it begins. The bytes may come from
-    /// anywhere: everything is checked but the numbers themselves. A sequence that lacks a part of a window afterwards takes no
+    /// Appends the first `n` positions of a written state to a sequence that ends where it begins.
+    /// The bytes may come from anywhere: everything is checked but the numbers themselves. A
+    /// sequence that lacks a part of a window afterwards takes no
     /// rows; [`truncate`](Self::truncate) says so by leaving nothing of it.
     ///
     /// # Errors
-    /// [`Error::NoSequence`], [`Error::State`] or [`Error::ContextFull`]; the sequence is as before then.
+    /// [`Error::NoSequence`], [`Error::State`] or [`Error::ContextFull`]; the sequence is as before
+    /// then.
     fn append_state(&mut self, seq: SeqId, state: &[u8], n: usize) -> Result<(), Error>;
 }

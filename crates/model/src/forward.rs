@@ -5,9 +5,10 @@
 //! for each layer:  x += attention(norm(x));  x += mlp(norm(x)) or moe(norm(x))
 //! logits = softcap(logit_scale * (W_head norm(x) + b))
 //! ```
-//! What a layer does is read from the spec; nothing here depends on an architecture, on where weights lie, or on how
-//! many sequences the rows belong to. Logits are bit-equal for any batch, thread count and chunking, because every row
-//! is computed by the same operations in the same order.
+//! What a layer does is read from the spec; nothing here depends on an architecture, on where
+//! weights lie, or on how many sequences the rows belong to. Logits are bit-equal for any batch,
+//! thread count and chunking, because every row is computed by the same operations in the same
+//! order.
 
 use atta_kernels::{Job, Kernels, Store, math::tanh};
 use atta_store::{Sweep, Unit};
@@ -26,7 +27,10 @@ impl Cpu {
     pub(crate) fn run(&mut self, batch: &Batch, out: &mut Output) -> Result<(), Error> {
         self.observer.enter(Phase::Weights);
         let wants_head = batch.rows.iter().any(|r| r.want == Want::Logits);
-        self.model.weights().begin(&Sweep { layers: self.layers.clone(), wants_head })?;
+        self.model.weights().begin(&Sweep {
+            layers: self.layers.clone(),
+            wants_head,
+        })?;
         self.observer.enter(Phase::Other);
         self.ropes.prepare(batch.rows.iter().map(|r| r.pos));
         if self.layers.start == 0 {
@@ -61,9 +65,17 @@ impl Cpu {
         let (model, scale) = (&self.model, self.model.spec().embed_scale);
         self.ids.clear();
         self.ids.extend(batch.rows.iter().filter_map(Row::token));
-        let (d, positions) = (model.spec().d_model, model.globals().vector_opt(Role::PositionEmbd));
+        let (d, positions) = (
+            model.spec().d_model,
+            model.globals().vector_opt(Role::PositionEmbd),
+        );
         let x = self.scratch.x.chunks_mut(EMBED_ROWS * d);
-        for ((ids, x), rows) in self.ids.chunks(EMBED_ROWS).zip(x).zip(batch.rows.chunks(EMBED_ROWS)) {
+        for ((ids, x), rows) in self
+            .ids
+            .chunks(EMBED_ROWS)
+            .zip(x)
+            .zip(batch.rows.chunks(EMBED_ROWS))
+        {
             self.observer.enter(Phase::Weights);
             let table = model.weights().piece(Unit::EmbedRows(ids), 0)?;
             self.observer.enter(Phase::Other);
@@ -73,7 +85,8 @@ impl Cpu {
                     x.iter_mut().for_each(|x| *x *= scale);
                 }
                 if let Some(table) = positions {
-                    self.kernels.add_assign(x, &table[row.pos * d..(row.pos + 1) * d]);
+                    self.kernels
+                        .add_assign(x, &table[row.pos * d..(row.pos + 1) * d]);
                 }
             }
         }
@@ -90,52 +103,88 @@ impl Cpu {
         }
     }
 
-    /// Gives every row what it wants: `logits = softcap(logit_scale * (W norm(x) + b))`, or the residual.
+    /// Gives every row what it wants: `logits = softcap(logit_scale * (W norm(x) + b))`, or the
+    /// residual.
     fn emit(&mut self, rows: &[Row], out: &mut Output) -> Result<(), Error> {
         let (model, kernels, s) = (&self.model, self.kernels, &mut self.scratch);
         let (spec, d) = (model.spec(), model.spec().d_model);
         out.prepare(rows, spec.n_vocab, d);
-        // Whatever layers add to a residual that is not finite, it stays so: one look at the end is enough.
-        s.x.chunks_exact(d).take(rows.len()).enumerate().for_each(|(t, x)| out.check_residual(t, x));
-        for (t, _) in rows.iter().enumerate().filter(|(_, r)| r.want == Want::Hidden) {
+        // Whatever layers add to a residual that is not finite, it stays so: one look at the end is
+        // enough.
+        s.x.chunks_exact(d)
+            .take(rows.len())
+            .enumerate()
+            .for_each(|(t, x)| out.check_residual(t, x));
+        for (t, _) in rows
+            .iter()
+            .enumerate()
+            .filter(|(_, r)| r.want == Want::Hidden)
+        {
             out.hidden_mut(t).copy_from_slice(&s.x[t * d..(t + 1) * d]);
         }
         // The ids are done with; their memory now holds the rows that want logits.
         self.ids.clear();
-        self.ids.extend((0..rows.len() as u32).filter(|&t| rows[t as usize].want == Want::Logits));
+        self.ids
+            .extend((0..rows.len() as u32).filter(|&t| rows[t as usize].want == Want::Logits));
         if self.ids.is_empty() {
             return Ok(());
         }
         let (globals, weights) = (model.globals(), model.weights());
         let (wanted, x) = (&self.ids, &s.x);
-        s.act.fill(kernels, &self.pool, (wanted.len(), d), model.head_layout(), |i, h| {
-            let t = wanted[i] as usize;
-            model.output_norm(kernels, &x[t * d..(t + 1) * d], h);
-        });
+        s.act.fill(
+            kernels,
+            &self.pool,
+            (wanted.len(), d),
+            model.head_layout(),
+            |i, h| {
+                let t = wanted[i] as usize;
+                model.output_norm(kernels, &x[t * d..(t + 1) * d], h);
+            },
+        );
         for i in 0..weights.n_pieces(Unit::Head) {
             self.observer.enter(Phase::Weights);
             let piece = weights.piece(Unit::Head, i)?;
             self.observer.enter(Phase::Matmul);
-            let (w, bias, mode) = (model.head(&piece), globals.vector_opt(Role::OutputBias), Store::Set);
-            kernels.matmul(&self.pool, &s.act, &mut [Job { w, bias, out: out.all_logits_mut(), mode }]);
+            let (w, bias, mode) = (
+                model.head(&piece),
+                globals.vector_opt(Role::OutputBias),
+                Store::Set,
+            );
+            kernels.matmul(
+                &self.pool,
+                &s.act,
+                &mut [Job {
+                    w,
+                    bias,
+                    out: out.all_logits_mut(),
+                    mode,
+                }],
+            );
         }
         self.observer.enter(Phase::Other);
         // Before they are capped, which would make infinity finite.
         out.check_logits();
         if spec.head.logit_scale != 1.0 {
-            out.all_logits_mut().iter_mut().for_each(|z| *z *= spec.head.logit_scale);
+            out.all_logits_mut()
+                .iter_mut()
+                .for_each(|z| *z *= spec.head.logit_scale);
         }
         if let Some(cap) = spec.head.softcap {
-            out.all_logits_mut().iter_mut().for_each(|z| *z = cap * tanh(*z / cap));
+            out.all_logits_mut()
+                .iter_mut()
+                .for_each(|z| *z = cap * tanh(*z / cap));
         }
         Ok(())
     }
 }
 
 impl Model {
-    /// `norm(x)`, what logits are made of, of a residual `x` after the last layer; both `[d_model]`.
+    /// `norm(x)`, what logits are made of, of a residual `x` after the last layer; both
+    /// `[d_model]`.
     pub fn output_norm(&self, kernels: Kernels, x: &[f32], normed: &mut [f32]) {
-        let affine = self.globals().affine([Role::OutputNorm, Role::OutputNormBias]);
+        let affine = self
+            .globals()
+            .affine([Role::OutputNorm, Role::OutputNormBias]);
         self.spec().head.norm.apply(kernels, x, affine, normed);
     }
 }

@@ -1,8 +1,9 @@
 //! Architectures as data, and the one forward pass that runs them.
 //!
-//! [`arch::lower`] turns metadata into a [`spec::ModelSpec`]; [`Model::load`] binds a file's tensors to it; a
-//! [`Cpu`] executes it step by step for many sequences at once; [`oracle`] computes the same thing naively, to be compared
-//! with. The crate refuses to know sampling, text, HTTP and clocks.
+//! [`arch::lower`] turns metadata into a [`spec::ModelSpec`]; [`Model::load`] binds a file's
+//! tensors to it; a [`Cpu`] executes it step by step for many sequences at once; [`oracle`]
+//! computes the same thing naively, to be compared with. The crate refuses to know sampling, text,
+//! HTTP and clocks.
 
 #![forbid(unsafe_code)]
 

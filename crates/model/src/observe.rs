@@ -1,6 +1,7 @@
 //! Where the time of a step goes and what passes through it, for those who measure.
 //!
-//! A forward pass has no clock. It tells an observer what it turns to, and the observer may look at one.
+//! A forward pass has no clock. It tells an observer what it turns to, and the observer may look at
+//! one.
 
 use crate::Role;
 

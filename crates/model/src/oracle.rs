@@ -1,20 +1,25 @@
 //! The oracle: the same spec, interpreted naively.
 //!
-//! No cache, no batches, no threads, no quantized activations: weights are decoded to f32, every sequence is computed whole,
-//! sums are f64. It is slow, short and obviously right, and shares nothing with the forward pass but the spec and the bound
-//! tensors, so that a mistake has to be made twice to go unnoticed.
+//! No cache, no batches, no threads, no quantized activations: weights are decoded to f32, every
+//! sequence is computed whole, sums are f64. It is slow, short and obviously right, and shares
+//! nothing with the forward pass but the spec and the bound tensors, so that a mistake has to be
+//! made twice to go unnoticed.
 
 use atta_store::Unit;
 
 use crate::{
     Error, Home, Model, Role,
     bind::Tensors,
-    spec::{Activation, Attention, Factors, Ffn, Half, LayerSpec, Norm, Pairing, Positions, QkNorm, Rope, Wiring},
+    spec::{
+        Activation, Attention, Factors, Ffn, Half, LayerSpec, Norm, Pairing, Positions, QkNorm,
+        Rope, Wiring,
+    },
 };
 
 mod experts;
 
-/// The logits of every position of a sequence, `[tokens.len(), n_vocab]`, in a context that is as long as it.
+/// The logits of every position of a sequence, `[tokens.len(), n_vocab]`, in a context that is as
+/// long as it.
 ///
 /// # Errors
 /// A token out of range, more tokens than learned positions, or weights that cannot be read.
@@ -36,7 +41,12 @@ fn residuals(model: &Model, tokens: &[u32]) -> Result<Rows, Error> {
     let mut x = embed(model, tokens)?;
     for (l, layer) in spec.layers.iter().enumerate() {
         let t = model.layer(l);
-        let y = post(layer, t, Half::Mixer, attention(model, l, &pre(layer, t, Half::Mixer, &x))?);
+        let y = post(
+            layer,
+            t,
+            Half::Mixer,
+            attention(model, l, &pre(layer, t, Half::Mixer, &x))?,
+        );
         match layer.wiring {
             Wiring::Sequential { .. } => {
                 add(&mut x, &y, layer.residual_scale);
@@ -55,7 +65,9 @@ fn residuals(model: &Model, tokens: &[u32]) -> Result<Rows, Error> {
 
 fn pre(layer: &LayerSpec, t: &Tensors, half: Half, x: &Rows) -> Rows {
     match layer.pre(half) {
-        Some((norm, [weight, bias])) => map_rows(x, |x| normalized(norm, x, t.vector(weight), t.vector_opt(bias))),
+        Some((norm, [weight, bias])) => map_rows(x, |x| {
+            normalized(norm, x, t.vector(weight), t.vector_opt(bias))
+        }),
         None => x.clone(),
     }
 }
@@ -88,7 +100,10 @@ fn add(x: &mut Rows, y: &Rows, scale: f32) {
 }
 
 fn dot(a: &[f32], b: &[f32]) -> f64 {
-    a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
+    a.iter()
+        .zip(b)
+        .map(|(&a, &b)| f64::from(a) * f64::from(b))
+        .sum()
 }
 
 fn embed(model: &Model, tokens: &[u32]) -> Result<Rows, Error> {
@@ -102,7 +117,13 @@ fn embed(model: &Model, tokens: &[u32]) -> Result<Rows, Error> {
         return Err(Error::ContextFull { n_ctx: n });
     }
     let unit = model.weights().piece(Unit::EmbedRows(tokens), 0)?;
-    let row = |i| decode(model.embedding(&unit, i)).into_iter().flatten().map(|e| e * spec.embed_scale).collect();
+    let row = |i| {
+        decode(model.embedding(&unit, i))
+            .into_iter()
+            .flatten()
+            .map(|e| e * spec.embed_scale)
+            .collect()
+    };
     let mut x: Rows = (0..tokens.len()).map(row).collect();
     if let Some(table) = model.globals().vector_opt(Role::PositionEmbd) {
         x.iter_mut().flatten().zip(table).for_each(|(x, p)| *x += p);
@@ -112,7 +133,10 @@ fn embed(model: &Model, tokens: &[u32]) -> Result<Rows, Error> {
 
 fn output_normed(model: &Model, x: &Rows) -> Rows {
     let t = model.globals();
-    let (weight, bias) = (t.vector(Role::OutputNorm), t.vector_opt(Role::OutputNormBias));
+    let (weight, bias) = (
+        t.vector(Role::OutputNorm),
+        t.vector_opt(Role::OutputNormBias),
+    );
     map_rows(x, |x| normalized(model.spec().head.norm, x, weight, bias))
 }
 
@@ -134,10 +158,16 @@ fn head(model: &Model, h: &Rows) -> Result<Vec<f32>, Error> {
 
 /// All rows of a matrix of a layer, which may come in pieces.
 fn matrix(model: &Model, l: usize, role: Role) -> Result<Rows, Error> {
-    let Home::Stage(stage) = role.home() else { unreachable!("{role:?} is no matrix that every token needs") };
+    let Home::Stage(stage) = role.home() else {
+        unreachable!("{role:?} is no matrix that every token needs")
+    };
     let (unit, mut rows) = (Unit::Stage(l, stage), Rows::new());
     for i in 0..model.weights().n_pieces(unit) {
-        rows.extend(decode(model.layer(l).matrix(role, &model.weights().piece(unit, i)?)));
+        rows.extend(decode(
+            model
+                .layer(l)
+                .matrix(role, &model.weights().piece(unit, i)?),
+        ));
     }
     Ok(rows)
 }
@@ -147,7 +177,8 @@ fn decode(w: atta_kernels::Matrix<'_>) -> Rows {
     (0..w.d_out())
         .map(|i| {
             let mut row = vec![0.0; w.d_in()];
-            atta_formats::decode(w.tensor_type(), w.row(i), &mut row).expect("the type was checked when it was bound");
+            atta_formats::decode(w.tensor_type(), w.row(i), &mut row)
+                .expect("the type was checked when it was bound");
             row
         })
         .collect()
@@ -155,7 +186,8 @@ fn decode(w: atta_kernels::Matrix<'_>) -> Rows {
 
 /// `W x + b` for every row.
 fn project(w: &Rows, bias: Option<&[f32]>, x: &Rows) -> Rows {
-    let element = |i: usize, x: &[f32]| (dot(&w[i], x) + bias.map_or(0.0, |b| f64::from(b[i]))) as f32;
+    let element =
+        |i: usize, x: &[f32]| (dot(&w[i], x) + bias.map_or(0.0, |b| f64::from(b[i]))) as f32;
     map_rows(x, |x| (0..w.len()).map(|i| element(i, x)).collect())
 }
 
@@ -163,19 +195,28 @@ fn project(w: &Rows, bias: Option<&[f32]>, x: &Rows) -> Rows {
 fn normalized(norm: Norm, x: &[f32], weight: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
     let (mean, eps) = match norm {
         Norm::Rms { eps } => (0.0, eps),
-        Norm::Layer { eps } => (x.iter().map(|&x| f64::from(x)).sum::<f64>() / x.len() as f64, eps),
+        Norm::Layer { eps } => (
+            x.iter().map(|&x| f64::from(x)).sum::<f64>() / x.len() as f64,
+            eps,
+        ),
     };
     let centred: Vec<f64> = x.iter().map(|&x| f64::from(x) - mean).collect();
     let square = centred.iter().map(|x| x * x).sum::<f64>() / x.len() as f64;
     let scale = 1.0 / (square + f64::from(eps)).sqrt();
     let bias = |i: usize| bias.map_or(0.0, |b| f64::from(b[i]));
-    centred.iter().zip(weight).enumerate().map(|(i, (x, &w))| (x * scale * f64::from(w) + bias(i)) as f32).collect()
+    centred
+        .iter()
+        .zip(weight)
+        .enumerate()
+        .map(|(i, (x, &w))| (x * scale * f64::from(w) + bias(i)) as f32)
+        .collect()
 }
 
 fn attention(model: &Model, l: usize, h: &Rows) -> Result<Rows, Error> {
     let (layer, t) = (&model.spec().layers[l], model.layer(l));
     let a = layer.attention();
-    let input = |weight, bias| Ok::<_, Error>(project(&matrix(model, l, weight)?, t.vector_opt(bias), h));
+    let input =
+        |weight, bias| Ok::<_, Error>(project(&matrix(model, l, weight)?, t.vector_opt(bias), h));
     let mut q = input(Role::AttnQ, Role::AttnQBias)?;
     let mut k = input(Role::AttnK, Role::AttnKBias)?;
     let v = input(Role::AttnV, Role::AttnVBias)?;
@@ -190,12 +231,20 @@ fn attention(model: &Model, l: usize, h: &Rows) -> Result<Rows, Error> {
         }
     }
     if let Some(temperature) = a.temperature {
-        q.iter_mut().enumerate().for_each(|(pos, q)| q.iter_mut().for_each(|q| *q *= temperature.at(pos)));
+        q.iter_mut()
+            .enumerate()
+            .for_each(|(pos, q)| q.iter_mut().for_each(|q| *q *= temperature.at(pos)));
     }
     let sinks = t.vector_opt(Role::AttnSinks);
-    let heads = (0..h.len()).map(|pos| look_back(a, sinks, &q[pos], (&k, &v), pos)).collect();
+    let heads = (0..h.len())
+        .map(|pos| look_back(a, sinks, &q[pos], (&k, &v), pos))
+        .collect();
     let heads = sub(layer, t, Half::Mixer, heads);
-    Ok(project(&matrix(model, l, Role::AttnOutput)?, t.vector_opt(Role::AttnOutputBias), &heads))
+    Ok(project(
+        &matrix(model, l, Role::AttnOutput)?,
+        t.vector_opt(Role::AttnOutputBias),
+        &heads,
+    ))
 }
 
 /// Queries or keys of a position, `[n_heads, d_head]`, normalized.
@@ -203,9 +252,10 @@ fn qk_norm(a: &Attention, row: &[f32], weight: Option<&[f32]>) -> Vec<f32> {
     let weight = weight.unwrap_or_default();
     match a.qk_norm {
         QkNorm::None => row.to_vec(),
-        QkNorm::PerHead { eps } => {
-            row.chunks_exact(a.d_head).flat_map(|head| normalized(Norm::Rms { eps }, head, weight, None)).collect()
-        }
+        QkNorm::PerHead { eps } => row
+            .chunks_exact(a.d_head)
+            .flat_map(|head| normalized(Norm::Rms { eps }, head, weight, None))
+            .collect(),
         QkNorm::Whole { eps } => normalized(Norm::Rms { eps }, row, weight, None),
     }
 }
@@ -225,20 +275,38 @@ fn rotate(rope: &Rope, factors: Factors<'_>, head: &mut [f32], (pos, n_ctx): (us
     }
 }
 
-/// `softmax(scale * q · K, sink) V` of one position, all heads; `kv` are keys and values of all positions.
-fn look_back(a: &Attention, sinks: Option<&[f32]>, q: &[f32], (k, v): (&Rows, &Rows), pos: usize) -> Vec<f32> {
+/// `softmax(scale * q · K, sink) V` of one position, all heads; `kv` are keys and values of all
+/// positions.
+fn look_back(
+    a: &Attention,
+    sinks: Option<&[f32]>,
+    q: &[f32],
+    (k, v): (&Rows, &Rows),
+    pos: usize,
+) -> Vec<f32> {
     let mut out = Vec::with_capacity(q.len());
     for (i, q) in q.chunks_exact(a.d_head).enumerate() {
         let kv_head = i / (a.n_heads / a.n_kv_heads);
         let part = kv_head * a.d_head..(kv_head + 1) * a.d_head;
         let visible = a.first_visible(pos)..pos + 1;
-        let scores: Vec<f64> = visible.clone().map(|j| score(a, q, &k[j][part.clone()])).collect();
+        let scores: Vec<f64> = visible
+            .clone()
+            .map(|j| score(a, q, &k[j][part.clone()]))
+            .collect();
         let sink = sinks.map(|sinks| f64::from(sinks[i]));
-        let max = scores.iter().copied().chain(sink).fold(f64::NEG_INFINITY, f64::max);
+        let max = scores
+            .iter()
+            .copied()
+            .chain(sink)
+            .fold(f64::NEG_INFINITY, f64::max);
         let weights: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
         let sum = weights.iter().sum::<f64>() + sink.map_or(0.0, |s| (s - max).exp());
         for e in part {
-            let mixed: f64 = visible.clone().zip(&weights).map(|(j, w)| w * f64::from(v[j][e])).sum();
+            let mixed: f64 = visible
+                .clone()
+                .zip(&weights)
+                .map(|(j, w)| w * f64::from(v[j][e]))
+                .sum();
             out.push((mixed / sum) as f32);
         }
     }
@@ -257,12 +325,26 @@ fn score(a: &Attention, q: &[f32], k: &[f32]) -> f64 {
 fn think(model: &Model, (l, layer): (usize, &LayerSpec), x: &Rows) -> Result<Rows, Error> {
     let t = model.layer(l);
     let h = pre(layer, t, Half::Ffn, x);
-    let product = |weight, bias, x: &Rows| Ok::<_, Error>(project(&matrix(model, l, weight)?, t.vector_opt(bias), x));
+    let product = |weight, bias, x: &Rows| {
+        Ok::<_, Error>(project(&matrix(model, l, weight)?, t.vector_opt(bias), x))
+    };
     let up = || product(Role::FfnUp, Role::FfnUpBias, &h);
-    let down = |x: Rows| product(Role::FfnDown, Role::FfnDownBias, &sub(layer, t, Half::Ffn, x));
+    let down = |x: Rows| {
+        product(
+            Role::FfnDown,
+            Role::FfnDownBias,
+            &sub(layer, t, Half::Ffn, x),
+        )
+    };
     let y = match &layer.ffn {
-        Ffn::Gated(m) => down(gated(m.activation, &product(Role::FfnGate, Role::FfnGateBias, &h)?, up()?))?,
-        Ffn::Plain(m) => down(map_rows(&up()?, |up| up.iter().map(|u| activate(m.activation, *u)).collect()))?,
+        Ffn::Gated(m) => down(gated(
+            m.activation,
+            &product(Role::FfnGate, Role::FfnGateBias, &h)?,
+            up()?,
+        ))?,
+        Ffn::Plain(m) => down(map_rows(&up()?, |up| {
+            up.iter().map(|u| activate(m.activation, *u)).collect()
+        }))?,
         Ffn::Moe(m) => experts::moe(model, (l, m), &h)?,
     };
     Ok(post(layer, t, Half::Ffn, y))
@@ -270,13 +352,16 @@ fn think(model: &Model, (l, layer): (usize, &LayerSpec), x: &Rows) -> Result<Row
 
 /// `activation(gate) * up`.
 fn gated(activation: Activation, gate: &Rows, mut up: Rows) -> Rows {
-    up.iter_mut().flatten().zip(gate.iter().flatten()).for_each(|(u, g)| {
-        let factor = match activation {
-            Activation::Clamped { limit, .. } => u.clamp(-limit, limit) + 1.0,
-            _ => *u,
-        };
-        *u = factor * activate(activation, *g);
-    });
+    up.iter_mut()
+        .flatten()
+        .zip(gate.iter().flatten())
+        .for_each(|(u, g)| {
+            let factor = match activation {
+                Activation::Clamped { limit, .. } => u.clamp(-limit, limit) + 1.0,
+                _ => *u,
+            };
+            *u = factor * activate(activation, *g);
+        });
     up
 }
 

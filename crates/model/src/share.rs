@@ -23,7 +23,11 @@ impl Share {
 
     /// A range of layers; the embedding belongs to the first one, the head to the last one.
     pub fn of_layers(spec: &ModelSpec, layers: Range<usize>) -> Self {
-        Self { embed: layers.start == 0, head: layers.end == spec.layers.len(), layers }
+        Self {
+            embed: layers.start == 0,
+            head: layers.end == spec.layers.len(),
+            layers,
+        }
     }
 
     /// Whether the share includes a tensor.
@@ -32,7 +36,8 @@ impl Share {
             (_, _, Some(l)) => self.layers.contains(&l),
             // A head that is the embedding is a matter of the plan.
             (Home::Embed, ..) => self.embed || self.head,
-            (Home::Head, ..) | (_, Role::OutputNorm | Role::OutputNormBias | Role::OutputBias, _) => self.head,
+            (Home::Head, ..)
+            | (_, Role::OutputNorm | Role::OutputNormBias | Role::OutputBias, _) => self.head,
             (_, Role::PositionEmbd, _) => self.embed,
             _ => true,
         }

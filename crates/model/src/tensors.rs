@@ -1,20 +1,25 @@
 //! Which tensors a model has: the only list of tensors in the program, derived from the spec.
 //!
-//! The loader binds exactly this list; a tensor that is missing, has another shape, or is in the file but not in the list
-//! is an error. The oracle and (later) the converter and the planner read the same list.
+//! The loader binds exactly this list; a tensor that is missing, has another shape, or is in the
+//! file but not in the list is an error. The oracle and (later) the converter and the planner read
+//! the same list.
 
 use std::ops::Range;
 
 use atta_store::Stage;
 
 use crate::spec::{
-    Attention, Ffn, Half, LayerSpec, Mlp, ModelSpec, Moe, Norm, Positions, Presence, QkNorm, RopeScaling, Wiring,
+    Attention, Ffn, Half, LayerSpec, Mlp, ModelSpec, Moe, Norm, Positions, Presence, QkNorm,
+    RopeScaling, Wiring,
 };
 
 /// What a tensor is for, in GGUF's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-#[expect(missing_docs, reason = "the variants are GGUF's tensor names, docs/glossary.md explains them")]
+#[expect(
+    missing_docs,
+    reason = "the variants are GGUF's tensor names, docs/glossary.md explains them"
+)]
 pub enum Role {
     TokenEmbd,
     PositionEmbd,
@@ -76,7 +81,9 @@ impl Role {
             Role::AttnQ | Role::AttnK | Role::AttnV => Home::Stage(Stage::MixerIn),
             Role::AttnOutput => Home::Stage(Stage::MixerOut),
             Role::FfnGateInp | Role::FfnGateInpShexp => Home::Stage(Stage::Router),
-            Role::FfnGate | Role::FfnUp | Role::FfnGateShexp | Role::FfnUpShexp => Home::Stage(Stage::FfnIn),
+            Role::FfnGate | Role::FfnUp | Role::FfnGateShexp | Role::FfnUpShexp => {
+                Home::Stage(Stage::FfnIn)
+            }
             Role::FfnDown | Role::FfnDownShexp => Home::Stage(Stage::FfnOut),
             Role::FfnGateExps | Role::FfnUpExps | Role::FfnDownExps => Home::Experts,
             Role::PositionEmbd
@@ -215,7 +222,8 @@ pub struct TensorReq {
     pub role: Role,
     /// Its layer; `None` for those of the whole model.
     pub layer: Option<usize>,
-    /// Outermost first: `[d_out, d_in]` of a matrix, `[n_experts, d_out, d_in]` of those of experts, `[d]` of a vector.
+    /// Outermost first: `[d_out, d_in]` of a matrix, `[n_experts, d_out, d_in]` of those of
+    /// experts, `[d]` of a vector.
     pub shape: Vec<usize>,
     /// Never [`Presence::Absent`]: what must not be there is not in the list.
     pub presence: Presence,
@@ -242,7 +250,9 @@ impl TensorReq {
 
     /// The name of the larger tensor that may hold it.
     pub fn within_name(&self) -> Option<String> {
-        self.within.as_ref().map(|within| self.full_name(within.name))
+        self.within
+            .as_ref()
+            .map(|within| self.full_name(within.name))
     }
 
     fn full_name(&self, name: &str) -> String {
@@ -257,7 +267,10 @@ impl ModelSpec {
     /// Every tensor of the model, in the order in which the forward pass meets them.
     pub fn tensors(&self) -> Vec<TensorReq> {
         let d = self.d_model;
-        let mut list = List { layer: None, reqs: Vec::new() };
+        let mut list = List {
+            layer: None,
+            reqs: Vec::new(),
+        };
         list.require(Role::TokenEmbd, &[self.n_vocab, d]);
         if let Positions::Learned(n) = self.positions {
             list.require(Role::PositionEmbd, &[n, d]);
@@ -277,15 +290,26 @@ impl ModelSpec {
         list.reqs
     }
 
-    /// Presence and length of each tensor of rope factors, which all layers share; one that requires it decides.
+    /// Presence and length of each tensor of rope factors, which all layers share; one that
+    /// requires it decides.
     fn rope_factors(&self) -> impl Iterator<Item = (Role, Presence, usize)> {
-        let ropes = || self.layers.iter().filter_map(|l| l.attention().rope.as_ref());
-        let all = ropes().map(|r| (r.factors, r.d_rope / 2)).filter(|(presence, _)| *presence != Presence::Absent);
+        let ropes = || {
+            self.layers
+                .iter()
+                .filter_map(|l| l.attention().rope.as_ref())
+        };
+        let all = ropes()
+            .map(|r| (r.factors, r.d_rope / 2))
+            .filter(|(presence, _)| *presence != Presence::Absent);
         let all = all.max_by_key(|(presence, _)| *presence == Presence::Required);
-        let long = ropes().find(|r| matches!(r.scaling, RopeScaling::Long { .. })).map(|r| r.d_rope / 2);
-        let long =
-            [Role::RopeFactorsShort, Role::RopeFactorsLong].map(|role| long.map(|n| (role, Presence::Required, n)));
-        all.map(|(presence, n)| (Role::RopeFreqs, presence, n)).into_iter().chain(long.into_iter().flatten())
+        let long = ropes()
+            .find(|r| matches!(r.scaling, RopeScaling::Long { .. }))
+            .map(|r| r.d_rope / 2);
+        let long = [Role::RopeFactorsShort, Role::RopeFactorsLong]
+            .map(|role| long.map(|n| (role, Presence::Required, n)));
+        all.map(|(presence, n)| (Role::RopeFreqs, presence, n))
+            .into_iter()
+            .chain(long.into_iter().flatten())
     }
 }
 
@@ -297,7 +321,13 @@ struct List {
 impl List {
     fn add(&mut self, role: Role, shape: &[usize], presence: Presence) {
         if presence != Presence::Absent {
-            self.reqs.push(TensorReq { role, layer: self.layer, shape: shape.to_vec(), presence, within: None });
+            self.reqs.push(TensorReq {
+                role,
+                layer: self.layer,
+                shape: shape.to_vec(),
+                presence,
+                within: None,
+            });
         }
     }
 
@@ -317,8 +347,16 @@ impl List {
         let mut start = 0;
         for (role, rows) in parts {
             self.add(role, &[&[rows], d_in].concat(), presence);
-            if let Some(req) = self.reqs.last_mut().filter(|_| presence != Presence::Absent) {
-                req.within = Some(Within { name, rows: start..start + rows, n_rows });
+            if let Some(req) = self
+                .reqs
+                .last_mut()
+                .filter(|_| presence != Presence::Absent)
+            {
+                req.within = Some(Within {
+                    name,
+                    rows: start..start + rows,
+                    n_rows,
+                });
             }
             start += rows;
         }
@@ -331,11 +369,16 @@ impl List {
         }
     }
 
-    /// Some files have the tensor just added, `role`, under the name of another one, which they do not have.
+    /// Some files have the tensor just added, `role`, under the name of another one, which they do
+    /// not have.
     fn also_called(&mut self, role: Role, other: Role) {
         if let Some(req) = self.reqs.iter_mut().rev().find(|req| req.role == role) {
             let n_rows = req.shape[0];
-            req.within = Some(Within { name: other.name(), rows: 0..n_rows, n_rows });
+            req.within = Some(Within {
+                name: other.name(),
+                rows: 0..n_rows,
+                n_rows,
+            });
         }
     }
 
@@ -364,7 +407,11 @@ impl List {
     fn attention(&mut self, a: &Attention, d_model: usize) {
         let (d_q, d_kv) = (a.d_q(), a.d_kv());
         let weights = [(Role::AttnQ, d_q), (Role::AttnK, d_kv), (Role::AttnV, d_kv)];
-        let biases = [(Role::AttnQBias, d_q), (Role::AttnKBias, d_kv), (Role::AttnVBias, d_kv)];
+        let biases = [
+            (Role::AttnQBias, d_q),
+            (Role::AttnKBias, d_kv),
+            (Role::AttnVBias, d_kv),
+        ];
         self.fused("attn_qkv.weight", weights, &[d_model], Presence::Required);
         self.fused("attn_qkv.bias", biases, &[], a.qkv_bias);
         let widths = match a.qk_norm {

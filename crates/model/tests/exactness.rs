@@ -1,5 +1,5 @@
-//! Logits are a function of the sequence alone, to the last bit: not of threads, chunks, neighbours, or where the weights
-//! and the layers are.
+//! Logits are a function of the sequence alone, to the last bit: not of threads, chunks,
+//! neighbours, or where the weights and the layers are.
 
 mod support;
 
@@ -7,17 +7,36 @@ use std::{collections::HashSet, num::NonZeroUsize, ops::Range, sync::Arc};
 
 use atta_kernels::{Kernels, Pool};
 use atta_model::{
-    Backend, Batch, Cpu, CpuBackend, Error, Executor, ExecutorSize, KvType, Model, Output, SeqId, Share, Ticket, Want,
-    spec::ModelSpec,
+    Backend, Batch, Cpu, CpuBackend, Error, Executor, ExecutorSize, KvType, Model, Output, SeqId,
+    Share, Ticket, Want, spec::ModelSpec,
 };
 use atta_store::Budget;
-use support::{append, bits, cpu, cpu_by, forward, golden, goldens, quantized::Blocks, some_goldens, stories, tokens};
+use support::{
+    append, bits, cpu, cpu_by, forward, golden, goldens, quantized::Blocks, some_goldens, stories,
+    tokens,
+};
 
-/// Of kinds of keys and values; where tests run by emulation fewer, in which every type has its place.
+/// Of kinds of keys and values; where tests run by emulation fewer, in which every type has its
+/// place.
 const KINDS: &[KvType] = if cfg!(target_arch = "x86_64") {
-    &[KvType::F32, KvType::F16, KvType::Q8, KvType { n_edge_layers: 0, ..KvType::Q4 }]
+    &[
+        KvType::F32,
+        KvType::F16,
+        KvType::Q8,
+        KvType {
+            n_edge_layers: 0,
+            ..KvType::Q4
+        },
+    ]
 } else {
-    &[KvType::F16, KvType { v: KvType::Q4.v, n_edge_layers: 0, ..KvType::Q8 }]
+    &[
+        KvType::F16,
+        KvType {
+            v: KvType::Q4.v,
+            n_edge_layers: 0,
+            ..KvType::Q8
+        },
+    ]
 };
 
 #[test]
@@ -32,7 +51,11 @@ fn threads_and_chunks_do_not_change_a_bit() {
             };
             let expected = run(1, g.tokens.len());
             for (n_threads, n_batch) in [(1, 1), (1, 7), (2, 13), (3, 1), (4, g.tokens.len())] {
-                assert!(run(n_threads, n_batch) == expected, "{} {kv:?}: -j {n_threads} --batch {n_batch}", g.name);
+                assert!(
+                    run(n_threads, n_batch) == expected,
+                    "{} {kv:?}: -j {n_threads} --batch {n_batch}",
+                    g.name
+                );
             }
         }
     }
@@ -69,7 +92,10 @@ impl Ring {
     fn of(spec: &ModelSpec, of_share: impl Fn(Share) -> Arc<Model>) -> Self {
         let n = spec.layers.len();
         let cuts = [0, 1.min(n - 1), (n / 2 + 1).min(n - 1), n];
-        let ranges = cuts.windows(2).filter(|cut| cut[0] < cut[1]).map(|cut| cut[0]..cut[1]);
+        let ranges = cuts
+            .windows(2)
+            .filter(|cut| cut[0] < cut[1])
+            .map(|cut| cut[0]..cut[1]);
         let pool = Arc::new(Pool::new(NonZeroUsize::MIN));
         let backend: Box<dyn Backend> = Box::new(CpuBackend::new(Kernels::detect(), pool));
         let piece = |layers: Range<usize>| {
@@ -87,9 +113,19 @@ impl Ring {
     }
 
     /// Does the same with all pieces, which have the same sequences.
-    fn all<T: PartialEq + std::fmt::Debug>(&mut self, mut what: impl FnMut(&mut dyn Executor) -> T) -> T {
-        let results: Vec<T> = self.0.iter_mut().map(|piece| what(piece.as_mut())).collect();
-        assert!(results.windows(2).all(|pair| pair[0] == pair[1]), "{results:?}");
+    fn all<T: PartialEq + std::fmt::Debug>(
+        &mut self,
+        mut what: impl FnMut(&mut dyn Executor) -> T,
+    ) -> T {
+        let results: Vec<T> = self
+            .0
+            .iter_mut()
+            .map(|piece| what(piece.as_mut()))
+            .collect();
+        assert!(
+            results.windows(2).all(|pair| pair[0] == pair[1]),
+            "{results:?}"
+        );
         results.into_iter().next().unwrap()
     }
 
@@ -98,24 +134,32 @@ impl Ring {
         let mut batch = Batch::default();
         for &(seq, tokens) in rows {
             let pos = self.0[0].seqs().len(seq).unwrap();
-            tokens.iter().enumerate().for_each(|(i, &id)| batch.push_token(seq, pos + i, id, Want::Hidden));
+            tokens
+                .iter()
+                .enumerate()
+                .for_each(|(i, &id)| batch.push_token(seq, pos + i, id, Want::Hidden));
         }
         let (mut out, last) = (Output::default(), self.0.len() - 1);
         for (i, piece) in self.0.iter_mut().enumerate() {
             if i == last {
-                batch.rows.iter_mut().for_each(|row| row.want = Want::Logits);
+                batch
+                    .rows
+                    .iter_mut()
+                    .for_each(|row| row.want = Want::Logits);
             }
             let ticket = piece.submit(&batch).unwrap();
             piece.collect(ticket, &mut out).unwrap();
             if i < last {
                 let rows = std::mem::take(&mut batch.rows);
                 batch.clear();
-                rows.iter()
-                    .enumerate()
-                    .for_each(|(i, row)| batch.push_hidden(row.seq, row.pos, out.hidden(i), row.want));
+                rows.iter().enumerate().for_each(|(i, row)| {
+                    batch.push_hidden(row.seq, row.pos, out.hidden(i), row.want)
+                });
             }
         }
-        (0..batch.rows.len()).flat_map(|i| out.logits(i).to_vec()).collect()
+        (0..batch.rows.len())
+            .flat_map(|i| out.logits(i).to_vec())
+            .collect()
     }
 }
 
@@ -125,9 +169,13 @@ fn layer_ranges_on_several_executors_equal_the_whole() {
         let model = g.model();
         let (n_vocab, half) = (model.spec().n_vocab, g.tokens.len() / 2);
         let other = [&g.tokens[..half], &g.tokens[..half]].concat();
-        let [expected, forked] = [&g.tokens[..], &other].map(|tokens| bits(&forward(&model, tokens)));
+        let [expected, forked] =
+            [&g.tokens[..], &other].map(|tokens| bits(&forward(&model, tokens)));
         let part = |share: Share| Arc::new(g.part(share));
-        let rings = [Ring::of(model.spec(), |_| model.clone()), Ring::of(model.spec(), part)];
+        let rings = [
+            Ring::of(model.spec(), |_| model.clone()),
+            Ring::of(model.spec(), part),
+        ];
         for mut ring in rings {
             let trunk = ring.all(|piece| piece.new_seq().unwrap());
             let mut got = Vec::new();
@@ -142,11 +190,19 @@ fn layer_ranges_on_several_executors_equal_the_whole() {
             let (ours, theirs) = both.split_at((g.tokens.len() - half) * n_vocab);
             got.extend_from_slice(ours);
             assert!(bits(&got) == expected, "{}", g.name);
-            assert!(bits(theirs) == forked[half * n_vocab..], "{}: the fork", g.name);
+            assert!(
+                bits(theirs) == forked[half * n_vocab..],
+                "{}: the fork",
+                g.name
+            );
             let left = ring.all(|piece| piece.truncate(trunk, half - 1).unwrap());
             ring.all(|piece| piece.drop_seq(fork).unwrap());
             let again = ring.append(&[(trunk, &g.tokens[left..])]);
-            assert!(bits(&again) == expected[left * n_vocab..], "{}: behind {left} positions", g.name);
+            assert!(
+                bits(&again) == expected[left * n_vocab..],
+                "{}: behind {left} positions",
+                g.name
+            );
         }
     }
 }
@@ -163,12 +219,21 @@ fn a_batch_in_flight_is_collected_once_and_its_sequences_are_busy() {
     assert_eq!((n, cpu.depth(), cpu.seqs().len(seq).unwrap()), (1, 1, 1));
     assert!(matches!(cpu.submit(&batch), Err(Error::Busy)));
     assert!(matches!(cpu.step(&batch, &mut out), Err(Error::Busy)));
-    assert!(matches!(cpu.truncate(seq, 0), Err(Error::Busy)) && matches!(cpu.drop_seq(seq), Err(Error::Busy)));
+    assert!(
+        matches!(cpu.truncate(seq, 0), Err(Error::Busy))
+            && matches!(cpu.drop_seq(seq), Err(Error::Busy))
+    );
     cpu.drop_seq(idle).unwrap();
-    assert!(matches!(cpu.collect(Ticket(2), &mut out), Err(Error::Ticket(2))));
+    assert!(matches!(
+        cpu.collect(Ticket(2), &mut out),
+        Err(Error::Ticket(2))
+    ));
     cpu.collect(copy, &mut out).unwrap();
     assert!(bits(out.logits(0)) == bits(&forward(&g.model(), &g.tokens[..1])));
-    assert!(matches!(cpu.collect(Ticket(1), &mut out), Err(Error::Ticket(1))));
+    assert!(matches!(
+        cpu.collect(Ticket(1), &mut out),
+        Err(Error::Ticket(1))
+    ));
     assert_eq!(cpu.truncate(seq, 0).unwrap(), 0);
 }
 
@@ -199,14 +264,22 @@ fn truncating_takes_back_exactly_what_came_after() {
     let expected = bits(&forward(&model, &g.tokens));
     let mut cpu = cpu(&model, 2, KvType::F32);
     let seq = cpu.new_seq().unwrap();
-    append(&mut cpu, seq, &g.tokens.iter().rev().copied().collect::<Vec<_>>(), 64);
+    append(
+        &mut cpu,
+        seq,
+        &g.tokens.iter().rev().copied().collect::<Vec<_>>(),
+        64,
+    );
     for keep in [0, 1, 31, 32, 33] {
         cpu.truncate(seq, 0).unwrap();
         append(&mut cpu, seq, &g.tokens[..keep], 64);
         append(&mut cpu, seq, &g.tokens[..5], 64);
         cpu.truncate(seq, keep).unwrap();
         let got = append(&mut cpu, seq, &g.tokens[keep..], 64);
-        assert!(bits(&got) == expected[keep * model.spec().n_vocab..], "{keep}");
+        assert!(
+            bits(&got) == expected[keep * model.spec().n_vocab..],
+            "{keep}"
+        );
     }
 }
 
@@ -220,12 +293,19 @@ fn a_refused_batch_changes_nothing() {
     let mut out = Output::default();
     let refused = |rows: &[(usize, u32)]| {
         let mut batch = Batch::default();
-        rows.iter().for_each(|&(pos, id)| batch.push_token(seq, pos, id, Want::Logits));
+        rows.iter()
+            .for_each(|&(pos, id)| batch.push_token(seq, pos, id, Want::Logits));
         batch
     };
     let too_many: Vec<_> = (3..200).map(|pos| (pos, 1)).collect();
     let overfull: Vec<_> = (3..130).map(|pos| (pos, 1)).collect();
-    for rows in [&[(3, 1), (5, 1)][..], &[(2, 1)], &[(3, 1), (4, n_vocab)], &too_many, &overfull] {
+    for rows in [
+        &[(3, 1), (5, 1)][..],
+        &[(2, 1)],
+        &[(3, 1), (4, n_vocab)],
+        &too_many,
+        &overfull,
+    ] {
         assert!(cpu.step(&refused(rows), &mut out).is_err());
         assert_eq!(cpu.seqs().len(seq).unwrap(), 3);
     }
@@ -248,14 +328,22 @@ fn sequences_that_are_gone_are_not_found_and_their_room_is_free_again() {
     }
 }
 
-/// Longer than a batch of 512, and than four of the chunks in which attention is computed; where tests run by emulation
-/// longer than a block of keys.
-const N_LONG: usize = if cfg!(target_arch = "x86_64") { 520 } else { 40 };
+/// Longer than a batch of 512, and than four of the chunks in which attention is computed; where
+/// tests run by emulation longer than a block of keys.
+const N_LONG: usize = if cfg!(target_arch = "x86_64") {
+    520
+} else {
+    40
+};
 
-/// Models of quantized matrices: K-quants without and with experts, blocks of 32, and a file of Q8_0 as people have it.
+/// Models of quantized matrices: K-quants without and with experts, blocks of 32, and a file of
+/// Q8_0 as people have it.
 fn quantized_models() -> Vec<(&'static str, Arc<Model>)> {
     let wide = |name, blocks| (name, golden(name).quantized(blocks));
-    let mut all = vec![wide("llama-plain", Blocks::Of256), wide("gpt-oss", Blocks::Of32)];
+    let mut all = vec![
+        wide("llama-plain", Blocks::Of256),
+        wide("gpt-oss", Blocks::Of32),
+    ];
     if cfg!(target_arch = "x86_64") {
         all.extend([wide("qwen2moe", Blocks::Of256), ("stories", stories())]);
     }
@@ -264,23 +352,33 @@ fn quantized_models() -> Vec<(&'static str, Arc<Model>)> {
 
 /// An executor with room for two long sequences.
 fn long(kernels: Kernels, model: &Arc<Model>, n_threads: usize) -> Cpu {
-    let options = ExecutorSize { n_ctx: 544, n_seqs: 2, n_batch: 512, ..ExecutorSize::default() };
+    let options = ExecutorSize {
+        n_ctx: 544,
+        n_seqs: 2,
+        n_batch: 512,
+        ..ExecutorSize::default()
+    };
     cpu_by(kernels, model, n_threads, options)
 }
 
-/// The bits of a long text's logits by the best instruction set, in batches as large as they can be. Of a model that
-/// always says the same they would be equal whatever is broken.
+/// The bits of a long text's logits by the best instruction set, in batches as large as they can
+/// be. Of a model that always says the same they would be equal whatever is broken.
 fn expected_of(model: &Arc<Model>, tokens: &[u32]) -> Vec<u32> {
     let mut cpu = long(Kernels::detect(), model, 1);
     let seq = cpu.new_seq().unwrap();
     let logits = append(&mut cpu, seq, tokens, 512);
     assert!(logits.iter().all(|z| z.is_finite()));
     let different: HashSet<_> = logits.chunks(model.spec().n_vocab).map(bits).collect();
-    assert_eq!(different.len(), tokens.len(), "every token says something else");
+    assert_eq!(
+        different.len(),
+        tokens.len(),
+        "every token says something else"
+    );
     bits(&logits)
 }
 
-/// The logits of a text whose rows come alone, then a few at a time, then all together: every path of the kernels once.
+/// The logits of a text whose rows come alone, then a few at a time, then all together: every path
+/// of the kernels once.
 fn in_portions(cpu: &mut Cpu, tokens: &[u32]) -> Vec<f32> {
     let (seq, mut left, mut logits) = (cpu.new_seq().unwrap(), tokens, Vec::new());
     for n in [1, 1, 1, 2, 3, 4, 5, 7, tokens.len()] {
@@ -300,7 +398,10 @@ fn threads_and_batches_do_not_change_a_bit_of_quantized_models() {
             let mut cpu = long(Kernels::detect(), &model, n_threads);
             let seq = cpu.new_seq().unwrap();
             let got = append(&mut cpu, seq, &tokens, n_batch);
-            assert!(bits(&got) == expected, "{name}: -j {n_threads} --batch {n_batch}");
+            assert!(
+                bits(&got) == expected,
+                "{name}: -j {n_threads} --batch {n_batch}"
+            );
         }
     }
 }
@@ -311,9 +412,14 @@ fn instruction_sets_do_not_change_a_bit_of_quantized_models() {
         let tokens = tokens(&model, N_LONG);
         let expected = expected_of(&model, &tokens);
         for isa in Kernels::available() {
-            // The plain loops take ten times as long: by them the first chunk of attention and a bit of the next.
+            // The plain loops take ten times as long: by them the first chunk of attention and a
+            // bit of the next.
             let is_plain = ["scalar", "sse41"].contains(&isa);
-            let (n, n_threads) = if is_plain { (N_LONG.min(136), &[4][..]) } else { (N_LONG, &[1, 4][..]) };
+            let (n, n_threads) = if is_plain {
+                (N_LONG.min(136), &[4][..])
+            } else {
+                (N_LONG, &[1, 4][..])
+            };
             for &n_threads in n_threads {
                 let mut cpu = long(Kernels::named(isa).unwrap(), &model, n_threads);
                 let got = bits(&in_portions(&mut cpu, &tokens[..n]));
@@ -329,31 +435,53 @@ fn instruction_sets_do_not_change_a_bit_of_any_architecture() {
         let model = g.quantized([Blocks::Of32, Blocks::Of256][i % 2]);
         let (tokens, kv) = (tokens(&model, 40), KINDS[i / 2 % KINDS.len()]);
         let run = |isa| {
-            let options = ExecutorSize { n_ctx: 64, kv, ..ExecutorSize::default() };
-            bits(&in_portions(&mut cpu_by(Kernels::named(isa).unwrap(), &model, 1, options), &tokens))
+            let options = ExecutorSize {
+                n_ctx: 64,
+                kv,
+                ..ExecutorSize::default()
+            };
+            bits(&in_portions(
+                &mut cpu_by(Kernels::named(isa).unwrap(), &model, 1, options),
+                &tokens,
+            ))
         };
         let expected = run("scalar");
-        for isa in Kernels::available().into_iter().filter(|&isa| isa != "scalar") {
+        for isa in Kernels::available()
+            .into_iter()
+            .filter(|&isa| isa != "scalar")
+        {
             assert!(run(isa) == expected, "{}: {isa}, {kv:?}", g.name);
         }
     }
 }
 
-/// The logits of the first of two texts, of which so many rows each share a batch, in turn as long as there are any.
+/// The logits of the first of two texts, of which so many rows each share a batch, in turn as long
+/// as there are any.
 fn beside(cpu: &mut Cpu, [ours, theirs]: [&[u32]; 2], [n_ours, n_theirs]: [usize; 2]) -> Vec<f32> {
     let (a, b) = (cpu.new_seq().unwrap(), cpu.new_seq().unwrap());
     let (mut batch, mut out, mut logits) = (Batch::default(), Output::default(), Vec::new());
     let mut theirs = theirs.chunks(n_theirs);
     for ours in ours.chunks(n_ours) {
         batch.clear();
-        let (at, theirs) =
-            ([cpu.seqs().len(a).unwrap(), cpu.seqs().len(b).unwrap()], theirs.next().unwrap_or_default());
+        let (at, theirs) = (
+            [cpu.seqs().len(a).unwrap(), cpu.seqs().len(b).unwrap()],
+            theirs.next().unwrap_or_default(),
+        );
         for i in 0..ours.len().max(theirs.len()) {
-            theirs.get(i).into_iter().for_each(|&id| batch.push_token(b, at[1] + i, id, Want::Logits));
-            ours.get(i).into_iter().for_each(|&id| batch.push_token(a, at[0] + i, id, Want::Logits));
+            theirs
+                .get(i)
+                .into_iter()
+                .for_each(|&id| batch.push_token(b, at[1] + i, id, Want::Logits));
+            ours.get(i)
+                .into_iter()
+                .for_each(|&id| batch.push_token(a, at[0] + i, id, Want::Logits));
         }
         cpu.step(&batch, &mut out).unwrap();
-        let rows = batch.rows.iter().enumerate().filter(|(_, row)| row.seq == a);
+        let rows = batch
+            .rows
+            .iter()
+            .enumerate()
+            .filter(|(_, row)| row.seq == a);
         rows.for_each(|(i, _)| logits.extend_from_slice(out.logits(i)));
     }
     logits

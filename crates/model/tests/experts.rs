@@ -17,7 +17,8 @@ const MODELS: [&str; 5] = ["mixtral", "qwen2moe", "qwen2moe-old", "qwen3moe", "g
 /// The experts asked for at once, and their layer.
 type Request = (usize, Vec<u32>);
 
-/// Weights that write down which experts they are asked for, and that cannot be read once `left` units were.
+/// Weights that write down which experts they are asked for, and that cannot be read once `left`
+/// units were.
 struct Watched {
     weights: InMemory,
     state: Arc<Mutex<State>>,
@@ -31,7 +32,10 @@ struct State {
 impl Weights for Watched {
     fn piece<'a>(&'a self, unit: Unit<'a>, i: usize) -> Result<Guard<'a>, atta_store::Error> {
         let mut state = self.state.lock().unwrap();
-        state.left = state.left.checked_sub(1).ok_or(atta_store::Error::NotInPlan)?;
+        state.left = state
+            .left
+            .checked_sub(1)
+            .ok_or(atta_store::Error::NotInPlan)?;
         if let Unit::Experts(l, ids) = &unit {
             state.requests.push((*l, ids.to_vec()));
         }
@@ -44,10 +48,16 @@ impl Weights for Watched {
 }
 
 fn watched(g: &Golden) -> (Arc<Model>, Arc<Mutex<State>>) {
-    let state = Arc::new(Mutex::new(State { requests: Vec::new(), left: usize::MAX }));
+    let state = Arc::new(Mutex::new(State {
+        requests: Vec::new(),
+        left: usize::MAX,
+    }));
     let spec = g.model().spec().clone();
     let model = Model::with_source(spec, g.files(), &Budget::unlimited(), |files, plan| {
-        Ok::<_, Error>(Box::new(Watched { weights: InMemory::new(files, plan)?, state: state.clone() }) as _)
+        Ok::<_, Error>(Box::new(Watched {
+            weights: InMemory::new(files, plan)?,
+            state: state.clone(),
+        }) as _)
     });
     (Arc::new(model.unwrap()), state)
 }
@@ -63,13 +73,39 @@ fn each_expert_is_asked_for_once_per_batch_and_few_at_a_time() {
         forward(&model, &g.tokens);
         let requests = std::mem::take(&mut state.lock().unwrap().requests);
         for l in 0..model.spec().layers.len() {
-            let groups: Vec<_> = requests.iter().filter(|(layer, _)| *layer == l).map(|(_, ids)| ids).collect();
-            let (mut all, moe) = (groups.iter().copied().flatten().copied().collect::<Vec<_>>(), moe(&model, l));
+            let groups: Vec<_> = requests
+                .iter()
+                .filter(|(layer, _)| *layer == l)
+                .map(|(_, ids)| ids)
+                .collect();
+            let (mut all, moe) = (
+                groups
+                    .iter()
+                    .copied()
+                    .flatten()
+                    .copied()
+                    .collect::<Vec<_>>(),
+                moe(&model, l),
+            );
             let n_asked = all.len();
             all.dedup();
-            assert!(all.is_sorted() && all.len() == n_asked, "{}: {groups:?}", g.name);
-            assert_eq!(all.len(), moe.n_experts, "{}: {} tokens need all of them", g.name, g.tokens.len());
-            assert!(groups.iter().all(|ids| ids.len() <= moe.n_used), "{}: {groups:?}", g.name);
+            assert!(
+                all.is_sorted() && all.len() == n_asked,
+                "{}: {groups:?}",
+                g.name
+            );
+            assert_eq!(
+                all.len(),
+                moe.n_experts,
+                "{}: {} tokens need all of them",
+                g.name,
+                g.tokens.len()
+            );
+            assert!(
+                groups.iter().all(|ids| ids.len() <= moe.n_used),
+                "{}: {groups:?}",
+                g.name
+            );
         }
     }
 }
@@ -85,7 +121,14 @@ fn a_token_alone_asks_for_its_own_experts_and_no_others() {
             append(&mut cpu, seq, &[id], 1);
             let state = state.lock().unwrap();
             assert_eq!(state.requests.len(), model.spec().layers.len());
-            assert!(state.requests.iter().all(|(l, ids)| ids.len() == moe(&model, *l).n_used), "{:?}", state.requests);
+            assert!(
+                state
+                    .requests
+                    .iter()
+                    .all(|(l, ids)| ids.len() == moe(&model, *l).n_used),
+                "{:?}",
+                state.requests
+            );
         }
     }
 }
@@ -106,7 +149,11 @@ fn an_executor_of_single_rows_gives_the_same_bits() {
         let mut cpu = cpu_with(&model, 2, options);
         let seq = cpu.new_seq().unwrap();
         let got = append(&mut cpu, seq, &g.tokens, 1);
-        assert!(bits(&got) == bits(&forward(&model, &g.tokens)), "{}", g.name);
+        assert!(
+            bits(&got) == bits(&forward(&model, &g.tokens)),
+            "{}",
+            g.name
+        );
     }
 }
 
@@ -114,17 +161,28 @@ fn an_executor_of_single_rows_gives_the_same_bits() {
 fn a_step_whose_experts_cannot_be_read_takes_its_rows_back() {
     let g = golden("qwen2moe");
     let expected = bits(&forward(&g.model(), &g.tokens));
-    // The embedding in two portions; in each of two layers two units of attention, router, two of the shared expert, two groups of experts; head.
+    // The embedding in two portions; in each of two layers two units of attention, router, two of
+    // the shared expert, two groups of experts; head.
     for n_units in 0..17 {
         let (model, state) = watched(&g);
         let mut cpu = cpu(&model, 1, KvType::F32);
-        let (seq, mut batch, mut out) = (cpu.new_seq().unwrap(), Batch::default(), Output::default());
-        g.tokens.iter().enumerate().for_each(|(pos, &id)| batch.push_token(seq, pos, id, Want::Logits));
+        let (seq, mut batch, mut out) =
+            (cpu.new_seq().unwrap(), Batch::default(), Output::default());
+        g.tokens
+            .iter()
+            .enumerate()
+            .for_each(|(pos, &id)| batch.push_token(seq, pos, id, Want::Logits));
         state.lock().unwrap().left = n_units;
-        assert!(matches!(cpu.step(&batch, &mut out), Err(Error::Store(_))), "{n_units}");
+        assert!(
+            matches!(cpu.step(&batch, &mut out), Err(Error::Store(_))),
+            "{n_units}"
+        );
         assert_eq!(cpu.seqs().len(seq).unwrap(), 0);
         state.lock().unwrap().left = 17;
-        assert!(bits(&append(&mut cpu, seq, &g.tokens, 128)) == expected, "{n_units}");
+        assert!(
+            bits(&append(&mut cpu, seq, &g.tokens, 128)) == expected,
+            "{n_units}"
+        );
     }
 }
 
@@ -132,7 +190,8 @@ fn a_step_whose_experts_cannot_be_read_takes_its_rows_back() {
 fn a_token_costs_the_experts_that_it_goes_to() {
     for g in MODELS.map(golden) {
         let (model, files) = (g.model(), g.files());
-        let is_matrix = |t: &&atta_formats::TensorInfo| t.shape.dims().len() > 1 && !t.name.ends_with(".bias");
+        let is_matrix =
+            |t: &&atta_formats::TensorInfo| t.shape.dims().len() > 1 && !t.name.ends_with(".bias");
         let tensors = files.directory().tensors().iter().filter(is_matrix);
         let moe = moe(&model, 0);
         let mut macs = tensors
@@ -142,10 +201,17 @@ fn a_token_costs_the_experts_that_it_goes_to() {
             })
             .sum::<u64>();
         if files.directory().tensor("output.weight").is_some() {
-            macs -= files.directory().tensor("token_embd.weight").unwrap().shape.n_elements();
+            macs -= files
+                .directory()
+                .tensor("token_embd.weight")
+                .unwrap()
+                .shape
+                .n_elements();
         }
         // The gate of the shared expert is a matrix of one row, stored as a vector.
-        macs += moe.shared.map_or(0, |_| (model.spec().layers.len() * model.spec().d_model) as u64);
+        macs += moe.shared.map_or(0, |_| {
+            (model.spec().layers.len() * model.spec().d_model) as u64
+        });
         assert_eq!(model.matmul_cost().macs, macs, "{}", g.name);
         assert_eq!(model.matmul_cost().bytes, 4 * macs, "{}", g.name);
     }
@@ -162,15 +228,25 @@ fn specs_of_impossible_experts_are_refused() {
         |m| (m.n_experts, m.n_used) = (1 << 24, 1 << 24),
         |m| m.expert.d_ff = 0,
         |m| m.expert.sub_norm = Some(Norm::Rms { eps: 1e-5 }),
-        |m| m.expert.activation = Activation::Clamped { alpha: 1.0, limit: 0.0 },
+        |m| {
+            m.expert.activation = Activation::Clamped {
+                alpha: 1.0,
+                limit: 0.0,
+            }
+        },
         |m| m.shared.as_mut().unwrap().d_ff = 0,
         |m| m.shared.as_mut().unwrap().bias = Presence::Optional,
     ];
     for (i, change) in changes.into_iter().enumerate() {
         let mut spec = g.model().spec().clone();
-        let Ffn::Moe(moe) = &mut spec.layers[1].ffn else { unreachable!() };
+        let Ffn::Moe(moe) = &mut spec.layers[1].ffn else {
+            unreachable!()
+        };
         change(moe);
-        assert!(matches!(g.with_spec(spec), Err(Error::Spec(_))), "change {i}");
+        assert!(
+            matches!(g.with_spec(spec), Err(Error::Spec(_))),
+            "change {i}"
+        );
     }
 }
 
@@ -189,8 +265,19 @@ fn rewritten(
 ) -> Result<Arc<Model>, Error> {
     let files = g.files();
     let tensor = |t: &atta_formats::TensorInfo| {
-        let data = files.bytes(Extent { shard: t.shard, offset: t.offset, bytes: t.n_bytes }).unwrap().to_vec();
-        Tensor { name: t.name.clone(), dims: t.shape.dims().to_vec(), data }
+        let data = files
+            .bytes(Extent {
+                shard: t.shard,
+                offset: t.offset,
+                bytes: t.n_bytes,
+            })
+            .unwrap()
+            .to_vec();
+        Tensor {
+            name: t.name.clone(),
+            dims: t.shape.dims().to_vec(),
+            data,
+        }
     };
     let mut tensors: Vec<Tensor> = files.directory().tensors().iter().map(tensor).collect();
     change(&mut tensors);
@@ -202,8 +289,12 @@ fn rewritten(
         .iter()
         .filter(|(key, _)| is_kept(key))
         .for_each(|(key, value)| w.set_value(key, value));
-    keys.iter().filter_map(|(key, value)| Some((key, (*value)?))).for_each(|(key, value)| w.set_value(key, value));
-    tensors.iter().for_each(|t| w.add_tensor(&t.name, &t.dims, TensorType::F32).unwrap());
+    keys.iter()
+        .filter_map(|(key, value)| Some((key, (*value)?)))
+        .for_each(|(key, value)| w.set_value(key, value));
+    tensors
+        .iter()
+        .for_each(|t| w.add_tensor(&t.name, &t.dims, TensorType::F32).unwrap());
     let layout = w.finish().unwrap();
     let mut bytes = layout.header;
     for (place, tensor) in layout.tensors.iter().zip(&tensors) {
@@ -218,7 +309,9 @@ fn rewritten(
 
 /// What is said of a file with one key changed.
 fn complaint(name: &str, key: &str, value: Option<Value<'_>>) -> String {
-    rewritten(&golden(name), &[(key, value)], |_| ()).err().map_or_else(|| "accepted".to_owned(), |e| e.to_string())
+    rewritten(&golden(name), &[(key, value)], |_| ())
+        .err()
+        .map_or_else(|| "accepted".to_owned(), |e| e.to_string())
 }
 
 #[test]
@@ -233,49 +326,174 @@ fn metadata_that_lies_about_experts_is_refused() {
     let u32 = |n| Some(Value::U32(n));
     let f32 = |x| Some(Value::F32(x));
     let cases = [
-        ("mixtral", "llama.expert_count", u32(0), "tensor blk.0.ffn_gate.weight [20, 36] is missing"),
-        ("mixtral", "llama.expert_count", None, "tensor blk.0.ffn_gate.weight [20, 36] is missing"),
-        ("mixtral", "llama.expert_count", u32(4), "tensor blk.0.ffn_gate_inp.weight: expected [4, 36], got [5, 36]"),
-        ("mixtral", "llama.expert_count", u32(u32::MAX), "metadata key llama.expert_count is 4294967295"),
-        ("mixtral", "llama.expert_used_count", u32(0), "metadata key llama.expert_used_count is 0"),
-        ("mixtral", "llama.expert_used_count", None, "metadata key llama.expert_used_count is missing"),
-        ("mixtral", "llama.expert_used_count", u32(6), "unsupported model: layer 0: 6 of 5 experts in use"),
+        (
+            "mixtral",
+            "llama.expert_count",
+            u32(0),
+            "tensor blk.0.ffn_gate.weight [20, 36] is missing",
+        ),
+        (
+            "mixtral",
+            "llama.expert_count",
+            None,
+            "tensor blk.0.ffn_gate.weight [20, 36] is missing",
+        ),
+        (
+            "mixtral",
+            "llama.expert_count",
+            u32(4),
+            "tensor blk.0.ffn_gate_inp.weight: expected [4, 36], got [5, 36]",
+        ),
+        (
+            "mixtral",
+            "llama.expert_count",
+            u32(u32::MAX),
+            "metadata key llama.expert_count is 4294967295",
+        ),
+        (
+            "mixtral",
+            "llama.expert_used_count",
+            u32(0),
+            "metadata key llama.expert_used_count is 0",
+        ),
+        (
+            "mixtral",
+            "llama.expert_used_count",
+            None,
+            "metadata key llama.expert_used_count is missing",
+        ),
+        (
+            "mixtral",
+            "llama.expert_used_count",
+            u32(6),
+            "unsupported model: layer 0: 6 of 5 experts in use",
+        ),
         (
             "mixtral",
             "llama.expert_feed_forward_length",
             u32(21),
             "tensor blk.0.ffn_gate_exps.weight: expected [5, 21, 36]",
         ),
-        ("mixtral", "llama.expert_weights_scale", f32(0.0), "metadata key llama.expert_weights_scale is 0"),
-        ("mixtral", "llama.expert_weights_scale", f32(f32::NAN), "metadata key llama.expert_weights_scale is NaN"),
-        ("mixtral", "llama.expert_gating_func", u32(2), "unsupported model: llama.expert_gating_func is 2"),
-        ("qwen2moe", "qwen2moe.expert_count", u32(0), "metadata key qwen2moe.expert_count is 0, expected 1 to"),
-        ("qwen2moe", "qwen2moe.expert_count", None, "metadata key qwen2moe.expert_count is missing"),
-        ("qwen2moe", "qwen2moe.expert_used_count", u32(7), "unsupported model: layer 0: 7 of 6 experts in use"),
-        ("qwen2moe", "qwen2moe.expert_shared_feed_forward_length", u32(0), "metadata key qwen2moe.expert_shared_feed"),
+        (
+            "mixtral",
+            "llama.expert_weights_scale",
+            f32(0.0),
+            "metadata key llama.expert_weights_scale is 0",
+        ),
+        (
+            "mixtral",
+            "llama.expert_weights_scale",
+            f32(f32::NAN),
+            "metadata key llama.expert_weights_scale is NaN",
+        ),
+        (
+            "mixtral",
+            "llama.expert_gating_func",
+            u32(2),
+            "unsupported model: llama.expert_gating_func is 2",
+        ),
+        (
+            "qwen2moe",
+            "qwen2moe.expert_count",
+            u32(0),
+            "metadata key qwen2moe.expert_count is 0, expected 1 to",
+        ),
+        (
+            "qwen2moe",
+            "qwen2moe.expert_count",
+            None,
+            "metadata key qwen2moe.expert_count is missing",
+        ),
+        (
+            "qwen2moe",
+            "qwen2moe.expert_used_count",
+            u32(7),
+            "unsupported model: layer 0: 7 of 6 experts in use",
+        ),
+        (
+            "qwen2moe",
+            "qwen2moe.expert_shared_feed_forward_length",
+            u32(0),
+            "metadata key qwen2moe.expert_shared_feed",
+        ),
         (
             "qwen2moe-old",
             "qwen2moe.feed_forward_length",
             u32(3),
             "tensor blk.0.ffn_gate_exps.weight: expected [7, 1, 32]",
         ),
-        ("qwen3moe", "qwen3moe.expert_count", u32(0), "metadata key qwen3moe.expert_count is 0"),
-        ("qwen3moe", "qwen3moe.expert_used_count", u32(9), "unsupported model: layer 0: 9 of 8 experts in use"),
-        ("qwen3moe", "qwen3moe.expert_group_count", u32(4), "unsupported model: qwen3moe.expert_group_count is 4"),
-        ("qwen3moe", "qwen3moe.leading_dense_block_count", u32(1), "unsupported model: qwen3moe.leading_dense_block"),
-        ("gpt-oss", "gpt-oss.expert_count", u32(0), "metadata key gpt-oss.expert_count is 0"),
-        ("gpt-oss", "gpt-oss.expert_count", u32(4), "tensor blk.0.ffn_gate_inp.weight: expected [4, 32], got [5, 32]"),
-        ("gpt-oss", "gpt-oss.expert_used_count", u32(6), "unsupported model: layer 0: 6 of 5 experts in use"),
-        ("gpt-oss", "gpt-oss.expert_gating_func", u32(2), "unsupported model: gpt-oss.expert_gating_func is 2"),
+        (
+            "qwen3moe",
+            "qwen3moe.expert_count",
+            u32(0),
+            "metadata key qwen3moe.expert_count is 0",
+        ),
+        (
+            "qwen3moe",
+            "qwen3moe.expert_used_count",
+            u32(9),
+            "unsupported model: layer 0: 9 of 8 experts in use",
+        ),
+        (
+            "qwen3moe",
+            "qwen3moe.expert_group_count",
+            u32(4),
+            "unsupported model: qwen3moe.expert_group_count is 4",
+        ),
+        (
+            "qwen3moe",
+            "qwen3moe.leading_dense_block_count",
+            u32(1),
+            "unsupported model: qwen3moe.leading_dense_block",
+        ),
+        (
+            "gpt-oss",
+            "gpt-oss.expert_count",
+            u32(0),
+            "metadata key gpt-oss.expert_count is 0",
+        ),
+        (
+            "gpt-oss",
+            "gpt-oss.expert_count",
+            u32(4),
+            "tensor blk.0.ffn_gate_inp.weight: expected [4, 32], got [5, 32]",
+        ),
+        (
+            "gpt-oss",
+            "gpt-oss.expert_used_count",
+            u32(6),
+            "unsupported model: layer 0: 6 of 5 experts in use",
+        ),
+        (
+            "gpt-oss",
+            "gpt-oss.expert_gating_func",
+            u32(2),
+            "unsupported model: gpt-oss.expert_gating_func is 2",
+        ),
         (
             "gpt-oss",
             "gpt-oss.attention.sliding_window",
             None,
             "metadata key gpt-oss.attention.sliding_window is missing",
         ),
-        ("qwen3", "qwen3.expert_count", u32(8), "unsupported model: qwen3.expert_count is 8"),
-        ("qwen2", "qwen2.expert_count", u32(8), "unsupported model: qwen2.expert_count is 8"),
-        ("llama-plain", "llama.expert_count", u32(8), "metadata key llama.expert_used_count is missing"),
+        (
+            "qwen3",
+            "qwen3.expert_count",
+            u32(8),
+            "unsupported model: qwen3.expert_count is 8",
+        ),
+        (
+            "qwen2",
+            "qwen2.expert_count",
+            u32(8),
+            "unsupported model: qwen2.expert_count is 8",
+        ),
+        (
+            "llama-plain",
+            "llama.expert_count",
+            u32(8),
+            "metadata key llama.expert_used_count is missing",
+        ),
     ];
     for (name, key, value, expected) in cases {
         let got = complaint(name, key, value);
@@ -286,32 +504,68 @@ fn metadata_that_lies_about_experts_is_refused() {
 #[test]
 fn weights_of_experts_are_normalized_and_scaled_as_the_metadata_says() {
     let g = golden("qwen3moe");
-    let spec =
-        |key, value| rewritten(&g, &[(key, Some(value))], |_| ()).unwrap().spec().layers[0].moe().unwrap().clone();
+    let spec = |key, value| {
+        rewritten(&g, &[(key, Some(value))], |_| ())
+            .unwrap()
+            .spec()
+            .layers[0]
+            .moe()
+            .unwrap()
+            .clone()
+    };
     assert!(!spec("qwen3moe.expert_weights_norm", Value::Bool(false)).renormalize);
-    assert_eq!(spec("qwen3moe.expert_weights_scale", Value::F32(2.5)).weights_scale, 2.5);
-    assert!(complaint("qwen3moe", "qwen3moe.expert_weights_norm", Some(Value::U32(2))).contains("expert_weights_norm"));
+    assert_eq!(
+        spec("qwen3moe.expert_weights_scale", Value::F32(2.5)).weights_scale,
+        2.5
+    );
+    assert!(
+        complaint(
+            "qwen3moe",
+            "qwen3moe.expert_weights_norm",
+            Some(Value::U32(2))
+        )
+        .contains("expert_weights_norm")
+    );
 }
 
 #[test]
 fn expert_tensors_that_are_missing_left_over_or_misshapen_are_refused() {
-    let change = |name: &str, change: fn(&mut Vec<Tensor>)| rewritten(&golden(name), &[], change).err();
+    let change =
+        |name: &str, change: fn(&mut Vec<Tensor>)| rewritten(&golden(name), &[], change).err();
     fn find<'a>(tensors: &'a mut [Tensor], name: &str) -> &'a mut Tensor {
         tensors.iter_mut().find(|t| t.name == name).unwrap()
     }
-    let missing = change("mixtral", |t| t.retain(|t| t.name != "blk.1.ffn_up_exps.weight"));
-    assert!(matches!(missing, Some(Error::MissingTensor { name, .. }) if name == "blk.1.ffn_up_exps.weight"));
-    let missing = change("qwen2moe", |t| t.retain(|t| t.name != "blk.0.ffn_gate_inp_shexp.weight"));
+    let missing = change("mixtral", |t| {
+        t.retain(|t| t.name != "blk.1.ffn_up_exps.weight")
+    });
+    assert!(
+        matches!(missing, Some(Error::MissingTensor { name, .. }) if name == "blk.1.ffn_up_exps.weight")
+    );
+    let missing = change("qwen2moe", |t| {
+        t.retain(|t| t.name != "blk.0.ffn_gate_inp_shexp.weight")
+    });
     assert!(matches!(missing, Some(Error::MissingTensor { .. })));
     let left_over = change("qwen3moe", |t| {
-        t.push(Tensor { name: "blk.0.ffn_gate_inp.bias".into(), dims: vec![8], data: vec![0; 32] });
+        t.push(Tensor {
+            name: "blk.0.ffn_gate_inp.bias".into(),
+            dims: vec![8],
+            data: vec![0; 32],
+        });
     });
-    assert!(matches!(left_over, Some(Error::UnusedTensor(name)) if name == "blk.0.ffn_gate_inp.bias"));
-    let turned = change("mixtral", |t| find(t, "blk.0.ffn_down_exps.weight").dims = vec![5, 20, 36]);
+    assert!(
+        matches!(left_over, Some(Error::UnusedTensor(name)) if name == "blk.0.ffn_gate_inp.bias")
+    );
+    let turned = change("mixtral", |t| {
+        find(t, "blk.0.ffn_down_exps.weight").dims = vec![5, 20, 36]
+    });
     assert!(matches!(turned, Some(Error::Shape { .. })));
-    let flat = change("mixtral", |t| find(t, "blk.0.ffn_gate_exps.weight").dims = vec![100, 36]);
+    let flat = change("mixtral", |t| {
+        find(t, "blk.0.ffn_gate_exps.weight").dims = vec![100, 36]
+    });
     assert!(matches!(flat, Some(Error::Shape { expected, .. }) if expected == [5, 20, 36]));
-    let as_a_matrix = change("qwen2moe", |t| find(t, "blk.0.ffn_gate_inp_shexp.weight").dims = vec![1, 40]);
+    let as_a_matrix = change("qwen2moe", |t| {
+        find(t, "blk.0.ffn_gate_inp_shexp.weight").dims = vec![1, 40]
+    });
     assert!(as_a_matrix.is_none(), "one row may be written either way");
 }
 
@@ -319,9 +573,16 @@ fn expert_tensors_that_are_missing_left_over_or_misshapen_are_refused() {
 fn a_router_of_no_numbers_gives_no_numbers_and_no_panic() {
     let g = golden("qwen3moe");
     let model = rewritten(&g, &[], |tensors| {
-        for t in tensors.iter_mut().filter(|t| t.name.ends_with("ffn_gate_inp.weight")) {
+        for t in tensors
+            .iter_mut()
+            .filter(|t| t.name.ends_with("ffn_gate_inp.weight"))
+        {
             t.data = f32::NAN.to_le_bytes().repeat(t.data.len() / 4);
         }
     });
-    assert!(forward(&model.unwrap(), &g.tokens).iter().all(|z| z.is_nan()));
+    assert!(
+        forward(&model.unwrap(), &g.tokens)
+            .iter()
+            .all(|z| z.is_nan())
+    );
 }

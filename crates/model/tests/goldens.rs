@@ -1,5 +1,5 @@
-//! Every registry row against the oracle and against Hugging Face transformers, and every field of its spec: a field
-//! whose change goes unnoticed would be a field that nobody reads.
+//! Every registry row against the oracle and against Hugging Face transformers, and every field of
+//! its spec: a field whose change goes unnoticed would be a field that nobody reads.
 
 mod support;
 
@@ -7,8 +7,8 @@ use atta_model::{
     arch::REGISTRY,
     oracle,
     spec::{
-        Activation, Ffn, LayerSpec, Mask, Mlp, ModelSpec, Moe, Norm, Pairing, Positions, Presence, QkNorm, RampEnds,
-        Rope, RopeScaling, Temperature, Wiring, Yarn,
+        Activation, Ffn, LayerSpec, Mask, Mlp, ModelSpec, Moe, Norm, Pairing, Positions, Presence,
+        QkNorm, RampEnds, Rope, RopeScaling, Temperature, Wiring, Yarn,
     },
 };
 use support::{Golden, forward, goldens, nmse};
@@ -17,7 +17,11 @@ use support::{Golden, forward, goldens, nmse};
 fn every_registry_row_has_a_golden() {
     let goldens = goldens();
     for row in REGISTRY {
-        assert!(goldens.iter().any(|g| g.arch == row.name), "{} has no tiny model", row.name);
+        assert!(
+            goldens.iter().any(|g| g.arch == row.name),
+            "{} has no tiny model",
+            row.name
+        );
     }
 }
 
@@ -26,7 +30,12 @@ fn the_oracle_agrees_with_transformers() {
     for g in goldens() {
         let got = oracle::logits(&g.model(), &g.tokens).unwrap();
         let nmse = nmse(&got, &g.logits);
-        assert!(nmse <= g.nmse, "{}: nmse {nmse:e}, allowed {:e}", g.name, g.nmse);
+        assert!(
+            nmse <= g.nmse,
+            "{}: nmse {nmse:e}, allowed {:e}",
+            g.name,
+            g.nmse
+        );
     }
 }
 
@@ -34,7 +43,10 @@ fn the_oracle_agrees_with_transformers() {
 fn the_forward_pass_agrees_with_the_oracle() {
     for g in goldens() {
         let model = g.model();
-        let nmse = nmse(&forward(&model, &g.tokens), &oracle::logits(&model, &g.tokens).unwrap());
+        let nmse = nmse(
+            &forward(&model, &g.tokens),
+            &oracle::logits(&model, &g.tokens).unwrap(),
+        );
         assert!(nmse <= 1e-10, "{}: nmse {nmse:e}", g.name);
     }
 }
@@ -52,23 +64,34 @@ fn changing_any_field_of_a_spec_makes_its_golden_fail() {
     }
 }
 
-/// A changed spec does not fit the file, or gives other logits; and then oracle and forward pass still agree.
+/// A changed spec does not fit the file, or gives other logits; and then oracle and forward pass
+/// still agree.
 fn must_fail(g: &Golden, what: &str, spec: ModelSpec) {
     let Ok(model) = g.with_spec(spec) else { return };
     let got = forward(&model, &g.tokens);
     let distance = nmse(&got, &g.logits);
     // Some changes give NaN or infinity, which is another way to fail.
-    assert!(distance.is_nan() || distance > 10.0 * g.nmse, "{}: {what} goes unnoticed, nmse {distance:e}", g.name);
+    assert!(
+        distance.is_nan() || distance > 10.0 * g.nmse,
+        "{}: {what} goes unnoticed, nmse {distance:e}",
+        g.name
+    );
     let disagreement = nmse(&got, &oracle::logits(&model, &g.tokens).unwrap());
-    assert!(disagreement <= 1e-10, "{}: {what}: oracle and forward pass differ, nmse {disagreement:e}", g.name);
+    assert!(
+        disagreement <= 1e-10,
+        "{}: {what}: oracle and forward pass differ, nmse {disagreement:e}",
+        g.name
+    );
 }
 
 type Change = (String, Box<dyn Fn(&mut ModelSpec)>);
 
-/// One change for each field. `n_ctx_train` is not among them: it limits sessions and enters no computation.
+/// One change for each field. `n_ctx_train` is not among them: it limits sessions and enters no
+/// computation.
 fn changes(g: &Golden, spec: &ModelSpec) -> Vec<Change> {
     let mut all: Vec<Change> = Vec::new();
-    let mut add = |what: &str, change: fn(&mut ModelSpec)| all.push((what.to_owned(), Box::new(change)));
+    let mut add =
+        |what: &str, change: fn(&mut ModelSpec)| all.push((what.to_owned(), Box::new(change)));
     add("d_model", |s| s.d_model += 2);
     add("n_vocab", |s| s.n_vocab -= 1);
     add("embed_scale", |s| s.embed_scale *= 1.5);
@@ -78,18 +101,33 @@ fn changes(g: &Golden, spec: &ModelSpec) -> Vec<Change> {
             Positions::Learned(_) => Positions::None,
         }
     });
-    add("the number of layers", |s| s.layers.truncate(s.layers.len() - 1));
+    add("the number of layers", |s| {
+        s.layers.truncate(s.layers.len() - 1)
+    });
     add("head.norm.eps", |s| double_eps(&mut s.head.norm));
     add("head.logit_scale", |s| s.head.logit_scale *= 0.5);
-    add("head.softcap", |s| s.head.softcap = s.head.softcap.is_none().then_some(0.02));
+    add("head.softcap", |s| {
+        s.head.softcap = s.head.softcap.is_none().then_some(0.02)
+    });
     match g.files().directory().tensor("output.bias") {
         Some(_) => add("head.bias", |s| s.head.bias = Presence::Absent),
         None => add("head.bias", |s| s.head.bias = Presence::Required),
     }
     for l in 0..spec.layers.len() {
-        let in_file = |tensor: &str| g.files().directory().tensor(&tensor.replace("{l}", &l.to_string())).is_some();
-        for (what, change) in layer_changes(&spec.layers[l], in_file).into_iter().chain(moe_changes(&spec.layers[l])) {
-            all.push((format!("layers[{l}].{what}"), Box::new(move |s| change(&mut s.layers[l]))));
+        let in_file = |tensor: &str| {
+            g.files()
+                .directory()
+                .tensor(&tensor.replace("{l}", &l.to_string()))
+                .is_some()
+        };
+        for (what, change) in layer_changes(&spec.layers[l], in_file)
+            .into_iter()
+            .chain(moe_changes(&spec.layers[l]))
+        {
+            all.push((
+                format!("layers[{l}].{what}"),
+                Box::new(move |s| change(&mut s.layers[l])),
+            ));
         }
     }
     all
@@ -105,7 +143,9 @@ fn layer_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<Layer
         ("wiring.pre[1]", |l| change_pre(l, 1)),
         ("wiring.post[0]", |l| change_post(l, 0)),
         ("wiring.post[1]", |l| change_post(l, 1)),
-        ("attention.sub_norm", |l| change_norm(&mut l.attention_mut().sub_norm)),
+        ("attention.sub_norm", |l| {
+            change_norm(&mut l.attention_mut().sub_norm)
+        }),
         ("mlp.sub_norm", |l| change_norm(&mut l.mlp_mut().sub_norm)),
         ("n_heads", |l| l.attention_mut().n_heads *= 2),
         ("n_kv_heads", |l| l.attention_mut().n_kv_heads *= 2),
@@ -124,7 +164,9 @@ fn layer_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<Layer
             let activation = &mut l.mlp_mut().activation;
             *activation = match activation {
                 Activation::Silu => Activation::GeluTanh,
-                Activation::GeluTanh | Activation::Relu2 | Activation::Clamped { .. } => Activation::Silu,
+                Activation::GeluTanh | Activation::Relu2 | Activation::Clamped { .. } => {
+                    Activation::Silu
+                }
             };
         }),
         ("ffn", |l| {
@@ -136,7 +178,13 @@ fn layer_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<Layer
         }),
     ];
     all.extend(presence_changes(&in_file));
-    all.extend(layer.attention().rope.iter().flat_map(|rope| rope_changes(rope, &in_file)));
+    all.extend(
+        layer
+            .attention()
+            .rope
+            .iter()
+            .flat_map(|rope| rope_changes(rope, &in_file)),
+    );
     if let Activation::Clamped { .. } = layer.mlp().activation {
         all.push(("activation.alpha", |l| clamped(l, |alpha, _| *alpha *= 1.2)));
         all.push(("activation.limit", |l| clamped(l, |_, limit| *limit *= 1.2)));
@@ -144,7 +192,12 @@ fn layer_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<Layer
     let has_eps = [
         (!matches!(layer.attention().qk_norm, QkNorm::None))
             .then_some(("qk_norm.eps", double_qk_eps as fn(&mut LayerSpec))),
-        layer.attention().temperature.map(|_| ("temperature.n_ctx_orig", halve_temperature as fn(&mut LayerSpec))),
+        layer.attention().temperature.map(|_| {
+            (
+                "temperature.n_ctx_orig",
+                halve_temperature as fn(&mut LayerSpec),
+            )
+        }),
     ];
     all.extend(has_eps.into_iter().flatten());
     let changes_something = |(_, change): &LayerChange| {
@@ -159,8 +212,19 @@ fn layer_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<Layer
 
 /// Forbids tensors that are there, or demands those that are not.
 fn presence_changes(in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {
-    let change = |what, tensors: &[&str], forbid: fn(&mut LayerSpec), demand: fn(&mut LayerSpec)| -> LayerChange {
-        (what, if tensors.iter().any(|t| in_file(t)) { forbid } else { demand })
+    let change = |what,
+                  tensors: &[&str],
+                  forbid: fn(&mut LayerSpec),
+                  demand: fn(&mut LayerSpec)|
+     -> LayerChange {
+        (
+            what,
+            if tensors.iter().any(|t| in_file(t)) {
+                forbid
+            } else {
+                demand
+            },
+        )
     };
     vec![
         change(
@@ -210,17 +274,27 @@ fn rope_changes(r: &Rope, in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {
             }
         })),
         RopeScaling::Yarn(_) => all.extend([
-            ("rope.scaling.factor", (|l| yarn(l).factor *= 1.5) as fn(&mut LayerSpec)),
+            (
+                "rope.scaling.factor",
+                (|l| yarn(l).factor *= 1.5) as fn(&mut LayerSpec),
+            ),
             ("rope.scaling.n_ctx_orig", |l| yarn(l).n_ctx_orig *= 3),
             ("rope.scaling.beta_fast", |l| yarn(l).beta_fast *= 1.5),
             ("rope.scaling.beta_slow", |l| yarn(l).beta_slow *= 1.5),
             ("rope.scaling.ends", |l| {
                 let ends = &mut yarn(l).ends;
-                *ends = if *ends == RampEnds::Whole { RampEnds::Exact } else { RampEnds::Whole };
+                *ends = if *ends == RampEnds::Whole {
+                    RampEnds::Exact
+                } else {
+                    RampEnds::Whole
+                };
             }),
         ]),
         RopeScaling::Dynamic { .. } => all.extend([
-            ("rope.scaling.factor", (|l| dynamic(l, |factor, _| *factor *= 1.5)) as fn(&mut LayerSpec)),
+            (
+                "rope.scaling.factor",
+                (|l| dynamic(l, |factor, _| *factor *= 1.5)) as fn(&mut LayerSpec),
+            ),
             ("rope.scaling.n_ctx_orig", |l| dynamic(l, |_, n| *n += 9)),
         ]),
         RopeScaling::Linear { .. } => all.push(("rope.scaling.factor", |l| {
@@ -234,7 +308,9 @@ fn rope_changes(r: &Rope, in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {
 }
 
 fn moe_changes(layer: &LayerSpec) -> Vec<LayerChange> {
-    let Some(moe) = layer.moe() else { return Vec::new() };
+    let Some(moe) = layer.moe() else {
+        return Vec::new();
+    };
     let mut all: Vec<LayerChange> = vec![
         ("moe", |l| l.ffn = Ffn::Gated(l.mlp().clone())),
         ("n_experts", |l| moe_of(l).n_experts -= 1),
@@ -243,23 +319,35 @@ fn moe_changes(layer: &LayerSpec) -> Vec<LayerChange> {
         ("weights_scale", |l| moe_of(l).weights_scale *= 1.1),
         ("router_bias", |l| {
             let bias = &mut moe_of(l).router_bias;
-            *bias = if *bias == Presence::Absent { Presence::Required } else { Presence::Absent };
+            *bias = if *bias == Presence::Absent {
+                Presence::Required
+            } else {
+                Presence::Absent
+            };
         }),
         ("shared", |l| {
             let moe = moe_of(l);
-            moe.shared = if moe.shared.is_some() { None } else { Some(moe.expert.clone()) };
+            moe.shared = if moe.shared.is_some() {
+                None
+            } else {
+                Some(moe.expert.clone())
+            };
         }),
     ];
     if moe.shared.is_some() {
         all.push(("shared.d_ff", |l| shared(l).d_ff -= 2));
-        all.push(("shared.activation", |l| shared(l).activation = Activation::GeluTanh));
+        all.push(("shared.activation", |l| {
+            shared(l).activation = Activation::GeluTanh
+        }));
         all.push(("shared.bias", |l| shared(l).bias = Presence::Optional));
     }
     all
 }
 
 fn moe_of(l: &mut LayerSpec) -> &mut Moe {
-    let Ffn::Moe(m) = &mut l.ffn else { panic!("a layer without experts") };
+    let Ffn::Moe(m) = &mut l.ffn else {
+        panic!("a layer without experts")
+    };
     m
 }
 
@@ -272,7 +360,9 @@ fn rope(l: &mut LayerSpec) -> &mut Rope {
 }
 
 fn yarn(l: &mut LayerSpec) -> &mut Yarn {
-    let RopeScaling::Yarn(yarn) = &mut rope(l).scaling else { unreachable!("asked of a YaRN rope") };
+    let RopeScaling::Yarn(yarn) = &mut rope(l).scaling else {
+        unreachable!("asked of a YaRN rope")
+    };
     yarn
 }
 
@@ -306,8 +396,14 @@ fn toggle_rope(l: &mut LayerSpec) {
 fn change_temperature(l: &mut LayerSpec) {
     let temperature = &mut l.attention_mut().temperature;
     *temperature = match temperature {
-        Some(t) => Some(Temperature { slope: 1.5 * t.slope, ..*t }),
-        None => Some(Temperature { slope: 0.5, n_ctx_orig: 10 }),
+        Some(t) => Some(Temperature {
+            slope: 1.5 * t.slope,
+            ..*t
+        }),
+        None => Some(Temperature {
+            slope: 0.5,
+            n_ctx_orig: 10,
+        }),
     };
 }
 
@@ -320,8 +416,13 @@ fn halve_temperature(l: &mut LayerSpec) {
 /// The other wiring, with what norms there are.
 fn rewire(l: &mut LayerSpec) {
     l.wiring = match l.wiring {
-        Wiring::Sequential { pre, .. } => Wiring::Parallel { pre: pre[0].unwrap_or(Norm::Rms { eps: 1e-5 }) },
-        Wiring::Parallel { pre } => Wiring::Sequential { pre: [Some(pre); 2], post: [None; 2] },
+        Wiring::Sequential { pre, .. } => Wiring::Parallel {
+            pre: pre[0].unwrap_or(Norm::Rms { eps: 1e-5 }),
+        },
+        Wiring::Parallel { pre } => Wiring::Sequential {
+            pre: [Some(pre); 2],
+            post: [None; 2],
+        },
     };
 }
 

@@ -1,4 +1,5 @@
-//! Wherever weights lie, and however little of them is in memory at a time, the logits are the same bytes.
+//! Wherever weights lie, and however little of them is in memory at a time, the logits are the same
+//! bytes.
 
 mod support;
 
@@ -9,12 +10,19 @@ use atta_store::{Budget, Holding, Method, Sizes, Streamed};
 use support::{Golden, append, bits, cpu, forward, golden, goldens};
 
 fn holding(piece_bytes: usize, pinned_bytes: u64, n_slots: usize, n_experts: usize) -> Holding {
-    Holding { piece_bytes: Some(piece_bytes), pinned_bytes, n_slots, n_experts, method: None }
+    Holding {
+        piece_bytes: Some(piece_bytes),
+        pinned_bytes,
+        n_slots,
+        n_experts,
+        method: None,
+    }
 }
 
 fn held(g: &Golden, holding: &Holding, budget: &Budget) -> Arc<Model> {
     let files = g.files().unmapped(budget).unwrap();
-    let source = |files, plan| Ok::<_, Error>(Box::new(Streamed::new(files, plan, holding, budget)?) as _);
+    let source =
+        |files, plan| Ok::<_, Error>(Box::new(Streamed::new(files, plan, holding, budget)?) as _);
     Arc::new(Model::with_source(g.model().spec().clone(), files, budget, source).unwrap())
 }
 
@@ -22,11 +30,28 @@ fn held(g: &Golden, holding: &Holding, budget: &Budget) -> Arc<Model> {
 fn every_model_gives_the_same_bits_held_whole_in_part_or_not_at_all() {
     for g in goldens() {
         let expected = bits(&forward(&g.model(), &g.tokens));
-        let n_used = g.model().spec().layers.iter().filter_map(|l| l.moe()).map(|m| m.n_used).max().unwrap_or(0);
+        let n_used = g
+            .model()
+            .spec()
+            .layers
+            .iter()
+            .filter_map(|l| l.moe())
+            .map(|m| m.n_used)
+            .max()
+            .unwrap_or(0);
         let nothing = holding(4096, 0, 2, n_used);
-        for holding in [Holding::whole(), nothing, holding(10_000, 60_000, 3, n_used + 1), holding(1 << 20, 1, 4, 64)] {
+        for holding in [
+            Holding::whole(),
+            nothing,
+            holding(10_000, 60_000, 3, n_used + 1),
+            holding(1 << 20, 1, 4, 64),
+        ] {
             let model = held(&g, &holding, &Budget::unlimited());
-            assert!(bits(&forward(&model, &g.tokens)) == expected, "{} {holding:?}", g.name);
+            assert!(
+                bits(&forward(&model, &g.tokens)) == expected,
+                "{} {holding:?}",
+                g.name
+            );
         }
     }
 }
@@ -36,7 +61,15 @@ fn neither_batches_nor_threads_nor_other_sequences_change_what_is_read() {
     for name in ["qwen2", "qwen3moe", "gemma2"] {
         let g = golden(name);
         let expected = forward(&g.model(), &g.tokens);
-        let n_used = g.model().spec().layers.iter().filter_map(|l| l.moe()).map(|m| m.n_used).max().unwrap_or(0);
+        let n_used = g
+            .model()
+            .spec()
+            .layers
+            .iter()
+            .filter_map(|l| l.moe())
+            .map(|m| m.n_used)
+            .max()
+            .unwrap_or(0);
         let model = held(&g, &holding(8192, 30_000, 2, n_used), &Budget::unlimited());
         for (n_threads, n_batch) in [(1, 1), (3, 7), (2, 64)] {
             let mut cpu = cpu(&model, n_threads, KvType::F32);
@@ -45,7 +78,10 @@ fn neither_batches_nor_threads_nor_other_sequences_change_what_is_read() {
             let mut got = append(&mut cpu, a, &g.tokens[..half], n_batch);
             append(&mut cpu, b, &g.tokens[3..9], 2);
             got.extend(append(&mut cpu, a, &g.tokens[half..], n_batch));
-            assert!(bits(&got) == bits(&expected), "{name} {n_threads} {n_batch}");
+            assert!(
+                bits(&got) == bits(&expected),
+                "{name} {n_threads} {n_batch}"
+            );
         }
     }
 }
@@ -67,7 +103,10 @@ fn two_executors_share_weights_that_are_read() {
 fn the_oracle_reads_pieces_too() {
     let g = golden("qwen2moe");
     let model = held(&g, &holding(4096, 0, 2, 64), &Budget::unlimited());
-    assert!(oracle::logits(&model, &g.tokens).unwrap() == oracle::logits(&g.model(), &g.tokens).unwrap());
+    assert!(
+        oracle::logits(&model, &g.tokens).unwrap()
+            == oracle::logits(&g.model(), &g.tokens).unwrap()
+    );
 }
 
 #[test]
@@ -75,17 +114,40 @@ fn what_is_held_counts_in_the_budget_and_does_not_exceed_it() {
     let g = golden("qwen2");
     let budget = Budget::unlimited();
     let model = held(&g, &Holding::whole(), &budget);
-    let item = |name| budget.items().iter().find(|item| item.name == name).map(|item| item.bytes);
-    assert!(item("pinned weights") > Some(100_000) && item("metadata") > Some(1000), "{:?}", budget.items());
+    let item = |name| {
+        budget
+            .items()
+            .iter()
+            .find(|item| item.name == name)
+            .map(|item| item.bytes)
+    };
+    assert!(
+        item("pinned weights") > Some(100_000) && item("metadata") > Some(1000),
+        "{:?}",
+        budget.items()
+    );
     assert_eq!(model.weights().io().sweep_bytes, 0);
     drop(model);
     assert!(budget.items().is_empty());
 
     let budget = Budget::limited(50_000);
     let files = g.files().unmapped(&budget).unwrap();
-    let source = |files, plan| Ok::<_, Error>(Box::new(Streamed::new(files, plan, &Holding::whole(), &budget)?) as _);
-    let refused = Model::with_source(g.model().spec().clone(), files, &budget, source).err().unwrap();
-    assert!(matches!(refused, Error::Store(atta_store::Error::OverBudget { what: "pinned weights", .. })), "{refused}");
+    let source = |files, plan| {
+        Ok::<_, Error>(Box::new(Streamed::new(files, plan, &Holding::whole(), &budget)?) as _)
+    };
+    let refused = Model::with_source(g.model().spec().clone(), files, &budget, source)
+        .err()
+        .unwrap();
+    assert!(
+        matches!(
+            refused,
+            Error::Store(atta_store::Error::OverBudget {
+                what: "pinned weights",
+                ..
+            })
+        ),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -95,12 +157,20 @@ fn every_way_to_read_that_works_here_reads_the_same() {
     let budget = Budget::unlimited();
     let mut n_working = 0;
     for method in Method::ALL {
-        let holding = Holding { method: Some(method), ..holding(8192, 20_000, 2, 0) };
+        let holding = Holding {
+            method: Some(method),
+            ..holding(8192, 20_000, 2, 0)
+        };
         let files = g.files().unmapped(&budget).unwrap();
-        let source = |files, plan| Ok::<_, Error>(Box::new(Streamed::new(files, plan, &holding, &budget)?) as _);
+        let source = |files, plan| {
+            Ok::<_, Error>(Box::new(Streamed::new(files, plan, &holding, &budget)?) as _)
+        };
         if let Ok(model) = Model::with_source(g.model().spec().clone(), files, &budget, source) {
             n_working += 1;
-            assert!(bits(&forward(&Arc::new(model), &g.tokens)) == expected, "{method:?}");
+            assert!(
+                bits(&forward(&Arc::new(model), &g.tokens)) == expected,
+                "{method:?}"
+            );
         }
     }
     // Reading through the page cache works everywhere.
@@ -130,20 +200,39 @@ fn a_part_of_a_model_has_and_counts_its_own_layers_only() {
         let tied = match whole.tensor(Role::Output, None) {
             Some(_) => 0,
             None => {
-                let Some(BoundTensor::Matrix { table, .. }) = whole.tensor(Role::TokenEmbd, None) else { panic!() };
+                let Some(BoundTensor::Matrix { table, .. }) = whole.tensor(Role::TokenEmbd, None)
+                else {
+                    panic!()
+                };
                 table.extent.bytes
             }
         };
-        // A table that is head and embedding is there twice; rows of it may be held in larger pieces.
+        // A table that is head and embedding is there twice; rows of it may be held in larger
+        // pieces.
         let both = parts.iter().map(|(_, all, _)| all).sum::<u64>();
-        assert!(both == all || (tied > 0 && (all + tied..all + 2 * tied).contains(&both)), "{}: {both}, {all}", g.name);
+        assert!(
+            both == all || (tied > 0 && (all + tied..all + 2 * tied).contains(&both)),
+            "{}: {both}, {all}",
+            g.name
+        );
         assert!(parts.iter().all(|(part, ..)| *part < held), "{}", g.name);
         for (l, there) in [(0, 0), (n - 1, 1)] {
             let norm = |model: &Model| {
-                model.tensor(Role::FfnDown, Some(l)).or(model.tensor(Role::FfnDownExps, Some(l))).is_some()
+                model
+                    .tensor(Role::FfnDown, Some(l))
+                    .or(model.tensor(Role::FfnDownExps, Some(l)))
+                    .is_some()
             };
-            assert!(norm(&whole) && norm(&parts[there].2) && (n == 1 || !norm(&parts[1 - there].2)), "{}", g.name);
+            assert!(
+                norm(&whole) && norm(&parts[there].2) && (n == 1 || !norm(&parts[1 - there].2)),
+                "{}",
+                g.name
+            );
         }
-        assert!(parts[0].2.tensor(Role::OutputNorm, None).is_none(), "{}", g.name);
+        assert!(
+            parts[0].2.tensor(Role::OutputNorm, None).is_none(),
+            "{}",
+            g.name
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What is lost where keys and values are kept in fewer bits: Kullback-Leibler divergence from f32, in nats per token.
+//! What is lost where keys and values are kept in fewer bits: Kullback-Leibler divergence from f32,
+//! in nats per token.
 
 mod support;
 
@@ -8,7 +9,10 @@ use atta_model::{Executor, KvType, Model};
 use atta_store::{Budget, ModelFiles};
 use support::{append, cpu, golden, some_goldens};
 
-const Q4_EVERYWHERE: KvType = KvType { n_edge_layers: 0, ..KvType::Q4 };
+const Q4_EVERYWHERE: KvType = KvType {
+    n_edge_layers: 0,
+    ..KvType::Q4
+};
 
 fn logits(model: &Arc<Model>, kv: KvType, ids: &[u32]) -> Vec<f32> {
     let mut cpu = cpu(model, 1, kv);
@@ -28,7 +32,13 @@ fn divergence(model: &Arc<Model>, kv: KvType, ids: &[u32]) -> f64 {
     let (truth, got) = (logits(model, KvType::F32, ids), logits(model, kv, ids));
     let n_vocab = model.spec().n_vocab;
     let tokens = truth.chunks(n_vocab).zip(got.chunks(n_vocab));
-    let of = |(p, q): (&[f32], &[f32])| softmax(p).iter().zip(softmax(q)).map(|(p, q)| p * (p / q).ln()).sum::<f64>();
+    let of = |(p, q): (&[f32], &[f32])| {
+        softmax(p)
+            .iter()
+            .zip(softmax(q))
+            .map(|(p, q)| p * (p / q).ln())
+            .sum::<f64>()
+    };
     tokens.map(of).sum::<f64>() / ids.len() as f64
 }
 
@@ -36,13 +46,25 @@ fn ids(of: &support::Golden) -> Vec<u32> {
     of.tokens.iter().cycle().take(128).copied().collect()
 }
 
-/// The tiny Qwen 2 with some channels of the key biases as large as in the real ones (Qwen 2.5 7B has some above 100).
+/// The tiny Qwen 2 with some channels of the key biases as large as in the real ones (Qwen 2.5 7B
+/// has some above 100).
 fn with_large_key_biases() -> Arc<Model> {
     let g = golden("qwen2");
     let mut bytes = g.bytes();
-    for info in g.files().directory().tensors().iter().filter(|t| t.name.ends_with("attn_k.bias")) {
+    for info in g
+        .files()
+        .directory()
+        .tensors()
+        .iter()
+        .filter(|t| t.name.ends_with("attn_k.bias"))
+    {
         let at = info.offset as usize;
-        for (i, bias) in bytes[at..at + info.n_bytes as usize].as_chunks_mut::<4>().0.iter_mut().enumerate() {
+        for (i, bias) in bytes[at..at + info.n_bytes as usize]
+            .as_chunks_mut::<4>()
+            .0
+            .iter_mut()
+            .enumerate()
+        {
             let large = [120.0f32, 0.3, -0.2, -75.0, 0.1, 0.4, 30.0, -0.3][i % 8];
             *bias = large.to_le_bytes();
         }
@@ -65,14 +87,19 @@ fn eight_bits_lose_little_and_four_more() {
         }
     }
     println!("worst of all tiny models: {worst:?}");
-    // Random weights make more of an error than trained ones, and a router may choose another expert for it.
+    // Random weights make more of an error than trained ones, and a router may choose another
+    // expert for it.
     assert!(worst[0].0 < 1e-2 && worst[1].0 < 0.15, "{worst:?}");
 }
 
 #[test]
 fn large_biases_of_keys_are_borne() {
     let (model, ids) = (with_large_key_biases(), ids(&golden("qwen2")));
-    for (kv, most) in [(KvType::F16, 1e-4), (KvType::Q8, 1e-3), (Q4_EVERYWHERE, 2e-2)] {
+    for (kv, most) in [
+        (KvType::F16, 1e-4),
+        (KvType::Q8, 1e-3),
+        (Q4_EVERYWHERE, 2e-2),
+    ] {
         let kld = divergence(&model, kv, &ids);
         println!("{kv:?}: {kld:.2e}");
         assert!(kld < most, "{kv:?}: {kld}");

@@ -1,5 +1,6 @@
-//! Files that lie, for every architecture: metadata that is missing, of another type or absurd, tensors that are missing,
-//! left over or misshapen. Each is refused with an error that names the key or the tensor, and nothing panics.
+//! Files that lie, for every architecture: metadata that is missing, of another type or absurd,
+//! tensors that are missing, left over or misshapen. Each is refused with an error that names the
+//! key or the tensor, and nothing panics.
 
 mod support;
 
@@ -12,10 +13,16 @@ use atta_store::{Budget, ModelFiles};
 use support::{Golden, Told, golden, goldens};
 
 /// Keys without which no model is described.
-const DEMANDED: [&str; 5] =
-    ["block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count"];
+const DEMANDED: [&str; 5] = [
+    "block_count",
+    "context_length",
+    "embedding_length",
+    "feed_forward_length",
+    "attention.head_count",
+];
 
-/// Keys that hold counts and widths, of which none may be 0; for one architecture one means that there is no window.
+/// Keys that hold counts and widths, of which none may be 0; for one architecture one means that
+/// there is no window.
 const SIZES: [&str; 11] = [
     "block_count",
     "context_length",
@@ -42,7 +49,12 @@ fn lower(metadata: &Metadata) -> Result<(), Error> {
     let spec = arch::lower(metadata)?;
     // What is accepted can be planned: none of this may panic or take long.
     spec.tensors();
-    for rope in spec.layers.iter().filter_map(|l| l.attention().rope.as_ref()).take(3) {
+    for rope in spec
+        .layers
+        .iter()
+        .filter_map(|l| l.attention().rope.as_ref())
+        .take(3)
+    {
         rope.inv_freq(Factors::default(), 1 << 20);
     }
     Ok(())
@@ -51,21 +63,38 @@ fn lower(metadata: &Metadata) -> Result<(), Error> {
 /// The error of metadata in which one key is something else.
 fn with_key(g: &Golden, key: &str, set: impl Fn(&mut Writer, &str)) -> Option<String> {
     let key = format!("{}.{key}", g.arch);
-    lower(&g.metadata("", |w| set(w, &key))).err().map(|e| e.to_string())
+    lower(&g.metadata("", |w| set(w, &key)))
+        .err()
+        .map(|e| e.to_string())
 }
 
 fn must_name(error: Option<String>, g: &Golden, key: &str, what: &str) {
     let error = error.unwrap_or_else(|| panic!("{}: {key} that is {what} is taken", g.name));
-    assert!(error.contains(key), "{}: {key} that is {what}: {error}", g.name);
+    assert!(
+        error.contains(key),
+        "{}: {key} that is {what}: {error}",
+        g.name
+    );
 }
 
 #[test]
 fn a_missing_key_is_named() {
     for g in goldens() {
-        let eps = g.keys().into_iter().find(|key| key.contains("layer_norm")).unwrap();
+        let eps = g
+            .keys()
+            .into_iter()
+            .find(|key| key.contains("layer_norm"))
+            .unwrap();
         for key in DEMANDED.into_iter().chain([eps.as_str()]) {
             let full = format!("{}.{key}", g.arch);
-            must_name(lower(&g.metadata(&full, |_| {})).err().map(|e| e.to_string()), &g, &full, "missing");
+            must_name(
+                lower(&g.metadata(&full, |_| {}))
+                    .err()
+                    .map(|e| e.to_string()),
+                &g,
+                &full,
+                "missing",
+            );
         }
     }
 }
@@ -87,7 +116,11 @@ fn keys_of_another_type_are_refused() {
     for g in goldens() {
         // What is about the file or for another program is not read.
         let unread = ["vocab_size", "rope.scaling.finetuned"];
-        for key in g.keys().iter().filter(|key| !unread.contains(&key.as_str())) {
+        for key in g
+            .keys()
+            .iter()
+            .filter(|key| !unread.contains(&key.as_str()))
+        {
             let is_text = key == "rope.scaling.type";
             let error = match is_text {
                 true => with_key(&g, key, |w, key| w.set_u32(key, 1)),
@@ -103,13 +136,30 @@ fn numbers_that_are_none_are_refused() {
     for g in goldens() {
         let files = g.files();
         for key in g.keys() {
-            let value = files.directory().metadata().get(&format!("{}.{key}", g.arch)).unwrap();
+            let value = files
+                .directory()
+                .metadata()
+                .get(&format!("{}.{key}", g.arch))
+                .unwrap();
             let Value::F32(_) = value else { continue };
             for number in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-                must_name(with_key(&g, &key, |w, key| w.set_f32(key, number)), &g, &key, &number.to_string());
+                must_name(
+                    with_key(&g, &key, |w, key| w.set_f32(key, number)),
+                    &g,
+                    &key,
+                    &number.to_string(),
+                );
             }
-            for number in [0.0, -1.0, -0.0].into_iter().filter(|_| !SIGNED.contains(&key.as_str())) {
-                must_name(with_key(&g, &key, |w, key| w.set_f32(key, number)), &g, &key, &number.to_string());
+            for number in [0.0, -1.0, -0.0]
+                .into_iter()
+                .filter(|_| !SIGNED.contains(&key.as_str()))
+            {
+                must_name(
+                    with_key(&g, &key, |w, key| w.set_f32(key, number)),
+                    &g,
+                    &key,
+                    &number.to_string(),
+                );
             }
         }
     }
@@ -122,7 +172,16 @@ fn absurd_values_never_panic() {
             for number in [1, 2, 3, 5, 1 << 12, 1 << 24, (1 << 24) + 1, u32::MAX] {
                 let _ = with_key(&g, &key, |w, key| w.set_u32(key, number));
             }
-            for number in [f32::MIN_POSITIVE, 1e-45, f32::MAX, f32::MIN, 1e-3, 0.999, 1.0, 1e9] {
+            for number in [
+                f32::MIN_POSITIVE,
+                1e-45,
+                f32::MAX,
+                f32::MIN,
+                1e-3,
+                0.999,
+                1.0,
+                1e9,
+            ] {
                 let _ = with_key(&g, &key, |w, key| w.set_f32(key, number));
             }
             let _ = with_key(&g, &key, |w, key| w.set_u64(key, u64::MAX));
@@ -137,17 +196,26 @@ fn absurd_values_never_panic() {
 fn heads_that_do_not_divide_are_refused() {
     for g in goldens() {
         let more_keys = with_key(&g, "attention.head_count_kv", |w, key| w.set_u32(key, 7));
-        assert!(more_keys.is_some_and(|e| e.contains("share 7 key-value heads")), "{}", g.name);
+        assert!(
+            more_keys.is_some_and(|e| e.contains("share 7 key-value heads")),
+            "{}",
+            g.name
+        );
         let odd = |w: &mut Writer| w.set_u32(&format!("{}.attention.head_count", g.arch), 31);
         let error = load(g.altered(odd, as_it_is)).err().map(|e| e.to_string());
-        assert!(error.is_some_and(|e| e.contains("31 heads") || e.contains("blk.0.attn_q")), "{}", g.name);
+        assert!(
+            error.is_some_and(|e| e.contains("31 heads") || e.contains("blk.0.attn_q")),
+            "{}",
+            g.name
+        );
     }
 }
 
 #[test]
 fn attention_to_what_comes_later_is_refused() {
     for g in goldens() {
-        let with = |causal: bool| with_key(&g, "attention.causal", |w, key| w.set_bool(key, causal));
+        let with =
+            |causal: bool| with_key(&g, "attention.causal", |w, key| w.set_bool(key, causal));
         must_name(with(false), &g, "attention.causal", "false");
         assert_eq!(with(true), None, "{}", g.name);
     }
@@ -164,7 +232,11 @@ fn layers_with_a_window_are_not_stretched_where_others_are() {
     let spec = arch::lower(&stretched).unwrap();
     for attention in spec.layers.iter().map(|layer| layer.attention()) {
         let is_stretched = attention.rope.as_ref().unwrap().magnitude > 1.0;
-        assert_eq!(is_stretched, matches!(attention.mask, Mask::Causal), "{attention:?}");
+        assert_eq!(
+            is_stretched,
+            matches!(attention.mask, Mask::Causal),
+            "{attention:?}"
+        );
     }
 }
 
@@ -173,10 +245,20 @@ fn patterns_of_windows_fit_the_layers() {
     let g = golden("gemma3");
     let key = "attention.sliding_window_pattern";
     for list in [&[][..], &[true; 6], &[false; 8]] {
-        must_name(with_key(&g, key, |w, key| w.set_bools(key, list)), &g, key, "of another length");
+        must_name(
+            with_key(&g, key, |w, key| w.set_bools(key, list)),
+            &g,
+            key,
+            "of another length",
+        );
     }
     must_name(with_key(&g, key, |w, key| w.set_u32(key, 0)), &g, key, "0");
-    must_name(with_key(&g, key, |w, key| w.set_f32s(key, &[0.5; 7])), &g, key, "of fractions");
+    must_name(
+        with_key(&g, key, |w, key| w.set_f32s(key, &[0.5; 7])),
+        &g,
+        key,
+        "of fractions",
+    );
     let written_out = [true, true, true, true, true, false, true];
     let metadata = g.metadata("", |w| w.set_bools(&format!("gemma3.{key}"), &written_out));
     assert_eq!(arch::lower(&metadata).unwrap(), *g.model().spec());
@@ -187,26 +269,48 @@ fn granite_does_not_rotate_where_its_file_says_so() {
     let g = golden("granite");
     let rotates = |yes| {
         let metadata = g.metadata("", |w| w.set_bool("granite.rope.scaling.finetuned", yes));
-        arch::lower(&metadata).unwrap().layers.iter().all(|l| l.attention().rope.is_some())
+        arch::lower(&metadata)
+            .unwrap()
+            .layers
+            .iter()
+            .all(|l| l.attention().rope.is_some())
     };
     assert!(rotates(true) && !rotates(false));
 }
 
 #[test]
 fn bitnets_that_share_key_value_heads_gate_with_a_squared_relu() {
-    for (name, activation) in [("bitnet", Activation::Relu2), ("bitnet-silu", Activation::Silu)] {
-        assert!(golden(name).model().spec().layers.iter().all(|l| l.mlp().activation == activation), "{name}");
+    for (name, activation) in [
+        ("bitnet", Activation::Relu2),
+        ("bitnet-silu", Activation::Silu),
+    ] {
+        assert!(
+            golden(name)
+                .model()
+                .spec()
+                .layers
+                .iter()
+                .all(|l| l.mlp().activation == activation),
+            "{name}"
+        );
     }
 }
 
 #[test]
 fn a_norm_may_go_by_another_name_if_that_is_not_taken() {
     let rename = |name: &str, from: &str, to: &str| {
-        let renamed = |t: &atta_formats::TensorInfo| Some((t.name.replace(from, to), t.shape.dims().to_vec()));
-        load(golden(name).altered(|_| {}, renamed)).map(|_| ()).map_err(|e| e.to_string())
+        let renamed = |t: &atta_formats::TensorInfo| {
+            Some((t.name.replace(from, to), t.shape.dims().to_vec()))
+        };
+        load(golden(name).altered(|_| {}, renamed))
+            .map(|_| ())
+            .map_err(|e| e.to_string())
     };
     assert_eq!(rename("gpt-oss", "post_attention_norm", "ffn_norm"), Ok(()));
-    assert_eq!(rename("llama-plain", "ffn_norm", "post_attention_norm"), Ok(()));
+    assert_eq!(
+        rename("llama-plain", "ffn_norm", "post_attention_norm"),
+        Ok(())
+    );
     let taken = rename("gemma2", "ffn_norm", "attn_sub_norm").unwrap_err();
     assert!(taken.contains("blk.0.ffn_norm.weight"), "{taken}");
 }
@@ -226,12 +330,24 @@ fn a_missing_tensor_is_named() {
             let files = g.altered(|_| {}, |t| as_it_is(t).filter(|_| t.name != dropped.name));
             let error = load(files).err().map(|e| e.to_string());
             // One that holds several is missed by the name of the first of them.
-            let first = dropped.name.replace("attn_qkv", "attn_q").replace("ffn_up.", "ffn_gate.");
+            let first = dropped
+                .name
+                .replace("attn_qkv", "attn_q")
+                .replace("ffn_up.", "ffn_gate.");
             // And one that goes by another name by the usual one.
             let first = first.replace("post_attention_norm", "ffn_norm");
             match error {
-                Some(e) => assert!(e.contains(&dropped.name) || e.contains(&first), "{}: {first}: {e}", g.name),
-                None => assert!(is_optional(&dropped.name), "{}: {} is not missed", g.name, dropped.name),
+                Some(e) => assert!(
+                    e.contains(&dropped.name) || e.contains(&first),
+                    "{}: {first}: {e}",
+                    g.name
+                ),
+                None => assert!(
+                    is_optional(&dropped.name),
+                    "{}: {} is not missed",
+                    g.name,
+                    dropped.name
+                ),
             }
         }
     }
@@ -246,9 +362,15 @@ fn is_optional(name: &str) -> bool {
 fn a_tensor_too_many_is_named() {
     for g in goldens() {
         let one_layer_less = |w: &mut Writer| w.set_u32(&format!("{}.block_count", g.arch), 1);
-        let error = load(g.altered(one_layer_less, as_it_is)).err().map(|e| e.to_string());
+        let error = load(g.altered(one_layer_less, as_it_is))
+            .err()
+            .map(|e| e.to_string());
         // A list of which layers have windows is then too long.
-        assert!(error.is_some_and(|e| e.contains("blk.1.") || e.contains("window_pattern")), "{}", g.name);
+        assert!(
+            error.is_some_and(|e| e.contains("blk.1.") || e.contains("window_pattern")),
+            "{}",
+            g.name
+        );
     }
 }
 
@@ -265,7 +387,12 @@ fn a_misshapen_tensor_is_named() {
                 },
             );
             let error = load(files).err().map(|e| e.to_string()).unwrap_or_default();
-            assert!(error.contains(&changed.name), "{}: {}: {error}", g.name, changed.name);
+            assert!(
+                error.contains(&changed.name),
+                "{}: {}: {error}",
+                g.name,
+                changed.name
+            );
         }
     }
 }
@@ -274,8 +401,14 @@ fn a_misshapen_tensor_is_named() {
 fn a_vocabulary_of_another_length_than_the_embedding_is_refused() {
     for g in goldens() {
         let fewer = |w: &mut Writer| w.set_strs("tokenizer.ggml.tokens", &["a", "b"]);
-        let error = load(g.altered(fewer, as_it_is)).err().map(|e| e.to_string());
-        assert!(error.is_some_and(|e| e.contains("token_embd.weight")), "{}", g.name);
+        let error = load(g.altered(fewer, as_it_is))
+            .err()
+            .map(|e| e.to_string());
+        assert!(
+            error.is_some_and(|e| e.contains("token_embd.weight")),
+            "{}",
+            g.name
+        );
     }
 }
 
@@ -284,7 +417,13 @@ fn no_context_is_longer_than_the_learned_positions() {
     let model = golden("gpt2").model();
     let make = |n_ctx| {
         let pool = std::sync::Arc::new(atta_kernels::Pool::new(std::num::NonZeroUsize::MIN));
-        let (kernels, options) = (atta_kernels::Kernels::detect(), ExecutorSize { n_ctx, ..ExecutorSize::default() });
+        let (kernels, options) = (
+            atta_kernels::Kernels::detect(),
+            ExecutorSize {
+                n_ctx,
+                ..ExecutorSize::default()
+            },
+        );
         Cpu::new(model.clone(), kernels, pool, &Budget::unlimited(), options)
     };
     assert!(make(128).is_ok());

@@ -1,5 +1,6 @@
-//! `docs/models.md`: what we run and what it was compared with, written by this test from the registry, the tiny models and
-//! the kernels. `UPDATE_GOLDEN=1 cargo test -p atta-model --test models_page` rewrites it.
+//! `docs/models.md`: what we run and what it was compared with, written by this test from the
+//! registry, the tiny models and the kernels. `UPDATE_GOLDEN=1 cargo test -p atta-model --test
+//! models_page` rewrites it.
 
 mod support;
 
@@ -46,7 +47,10 @@ fn the_page_says_what_was_measured() {
         fs::write(&path, &text).unwrap();
     }
     let on_disk = fs::read_to_string(&path).unwrap_or_default();
-    let first = text.lines().zip(on_disk.lines()).find(|(new, old)| new != old);
+    let first = text
+        .lines()
+        .zip(on_disk.lines())
+        .find(|(new, old)| new != old);
     assert!(
         on_disk == text,
         "docs/models.md is out of date: {first:#?}\nrewrite it: UPDATE_GOLDEN=1 cargo test -p atta-model --test models_page"
@@ -58,13 +62,28 @@ fn page() -> String {
     let mut page = HEAD.to_owned();
     for row in REGISTRY {
         let models: Vec<&Golden> = goldens.iter().filter(|g| g.arch == row.name).collect();
-        let names = models.iter().map(|g| g.name.as_str()).collect::<Vec<_>>().join(", ");
-        let (oracle, ours, theirs) = (worst(&models, by_oracle), worst(&models, forward), peer(&models, &llama_cpp));
+        let names = models
+            .iter()
+            .map(|g| g.name.as_str())
+            .collect::<Vec<_>>()
+            .join(", ");
+        let (oracle, ours, theirs) = (
+            worst(&models, by_oracle),
+            worst(&models, forward),
+            peer(&models, &llama_cpp),
+        );
         let what = summary(row.name);
-        writeln!(page, "| `{}` | {what} | {names} | {oracle} | {ours} | {theirs} |", row.name).unwrap();
+        writeln!(
+            page,
+            "| `{}` | {what} | {names} | {oracle} | {ours} | {theirs} |",
+            row.name
+        )
+        .unwrap();
     }
     page.push_str(TYPES);
-    TensorType::ALL.iter().for_each(|&ty| page.push_str(&type_row(ty)));
+    TensorType::ALL
+        .iter()
+        .for_each(|&ty| page.push_str(&type_row(ty)));
     page
 }
 
@@ -73,7 +92,11 @@ fn summary(arch: &str) -> String {
     let file = format!("crates/model/src/arch/{}.rs", arch.replace('-', "_"));
     let source = fs::read_to_string(root().join(file)).unwrap();
     let lines = source.lines().map_while(|line| line.strip_prefix("//! "));
-    lines.collect::<Vec<_>>().join(" ").trim_end_matches('.').to_owned()
+    lines
+        .collect::<Vec<_>>()
+        .join(" ")
+        .trim_end_matches('.')
+        .to_owned()
 }
 
 /// One digit, so that a math library that rounds otherwise changes nothing.
@@ -99,7 +122,10 @@ fn forward(g: &Golden) -> Vec<f32> {
         n_recent: None,
         n_shared: None,
     };
-    let (kernels, pool) = (Kernels::named("scalar").unwrap(), Arc::new(Pool::new(NonZeroUsize::MIN)));
+    let (kernels, pool) = (
+        Kernels::named("scalar").unwrap(),
+        Arc::new(Pool::new(NonZeroUsize::MIN)),
+    );
     let mut cpu = Cpu::new(g.model(), kernels, pool, &Budget::unlimited(), options).unwrap();
     let seq = cpu.new_seq().unwrap();
     append(&mut cpu, seq, &g.tokens, g.tokens.len())
@@ -107,20 +133,40 @@ fn forward(g: &Golden) -> Vec<f32> {
 
 /// By model, llama.cpp's distance, or why it has none.
 fn llama_cpp() -> BTreeMap<String, serde_json::Value> {
-    serde_json::from_slice(&fs::read(root().join("tests/golden/models/llama_cpp.json")).unwrap()).unwrap()
+    serde_json::from_slice(&fs::read(root().join("tests/golden/models/llama_cpp.json")).unwrap())
+        .unwrap()
 }
 
 fn peer(models: &[&Golden], measured: &BTreeMap<String, serde_json::Value>) -> String {
-    let of = |g: &Golden| measured.get(&g.name).cloned().unwrap_or_else(|| "not measured".into());
-    let worst = models.iter().filter_map(|g| of(g).as_f64()).reduce(f64::max);
-    let differs = models.iter().filter_map(|g| Some(format!("{}: {}", g.name, of(g).as_str()?)));
-    worst.map(|worst| format!("{worst:.0e}")).into_iter().chain(differs).collect::<Vec<_>>().join("; ")
+    let of = |g: &Golden| {
+        measured
+            .get(&g.name)
+            .cloned()
+            .unwrap_or_else(|| "not measured".into())
+    };
+    let worst = models
+        .iter()
+        .filter_map(|g| of(g).as_f64())
+        .reduce(f64::max);
+    let differs = models
+        .iter()
+        .filter_map(|g| Some(format!("{}: {}", g.name, of(g).as_str()?)));
+    worst
+        .map(|worst| format!("{worst:.0e}"))
+        .into_iter()
+        .chain(differs)
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 fn type_row(ty: TensorType) -> String {
     let bits = 8.0 * ty.block_bytes() as f64 / ty.block_len() as f64;
     let has_golden = root().join(format!("tests/golden/codec/{ty}.txt")).exists();
-    assert_eq!(has_golden, ty.has_codec(), "{ty}: every type that is decoded has a golden");
+    assert_eq!(
+        has_golden,
+        ty.has_codec(),
+        "{ty}: every type that is decoded has a golden"
+    );
     let decoded = if ty.has_codec() { "yes" } else { "–" };
     let bytes = vec![0; ty.block_bytes()];
     let runs = match Matrix::new(ty, 1, ty.block_len(), &bytes).map(Matrix::layout) {
@@ -128,5 +174,9 @@ fn type_row(ty: TensorType) -> String {
         Ok(_) => "int8",
         Err(_) => "–",
     };
-    format!("| {ty} | {} | {} | {decoded} | {runs} |\n", (bits * 1e4).round() / 1e4, ty.block_len())
+    format!(
+        "| {ty} | {} | {} | {decoded} | {runs} |\n",
+        (bits * 1e4).round() / 1e4,
+        ty.block_len()
+    )
 }

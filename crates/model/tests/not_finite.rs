@@ -9,9 +9,14 @@ use atta_model::{Batch, Error, Executor, KvType, Model, Output, Want};
 use atta_store::{Budget, ModelFiles};
 use support::{cpu, golden, goldens};
 
-/// The first row that is not finite, of a few tokens with a model in whose file these bytes are written; 0 if the file is
-/// refused, as one is with NaN in what is read when it is loaded.
-fn first_not_finite(file: &[u8], tokens: &[u32], kv: KvType, changes: &[(u64, &[u8])]) -> Option<usize> {
+/// The first row that is not finite, of a few tokens with a model in whose file these bytes are
+/// written; 0 if the file is refused, as one is with NaN in what is read when it is loaded.
+fn first_not_finite(
+    file: &[u8],
+    tokens: &[u32],
+    kv: KvType,
+    changes: &[(u64, &[u8])],
+) -> Option<usize> {
     let mut bytes = file.to_vec();
     for (at, new) in changes {
         bytes[*at as usize..][..new.len()].copy_from_slice(new);
@@ -24,7 +29,16 @@ fn first_not_finite(file: &[u8], tokens: &[u32], kv: KvType, changes: &[(u64, &[
     let mut cpu = cpu(&model, 1, kv);
     let (seq, mut batch, mut out) = (cpu.new_seq().unwrap(), Batch::default(), Output::default());
     for (pos, &id) in tokens.iter().enumerate() {
-        batch.push_token(seq, pos, id, if pos + 1 == tokens.len() { Want::Logits } else { Want::Nothing });
+        batch.push_token(
+            seq,
+            pos,
+            id,
+            if pos + 1 == tokens.len() {
+                Want::Logits
+            } else {
+                Want::Nothing
+            },
+        );
     }
     cpu.step(&batch, &mut out).unwrap();
     out.first_not_finite(0..tokens.len())
@@ -34,16 +48,26 @@ fn first_not_finite(file: &[u8], tokens: &[u32], kv: KvType, changes: &[(u64, &[
 fn nan_in_any_matrix_reaches_the_result() {
     for g in goldens() {
         let (file, files) = (g.bytes(), g.files());
-        let matrices = files.directory().tensors().iter().filter(|t| t.shape.dims().len() > 1);
+        let matrices = files
+            .directory()
+            .tensors()
+            .iter()
+            .filter(|t| t.shape.dims().len() > 1);
         for t in matrices.filter(|t| t.ty == TensorType::F32) {
-            // All rows of the table of tokens, so that the tokens of the text are among them; of experts, all.
+            // All rows of the table of tokens, so that the tokens of the text are among them; of
+            // experts, all.
             let nan: Vec<u8> = f32::NAN.to_le_bytes().repeat(t.n_bytes as usize / 4);
             for kv in [KvType::F16, KvType::F32] {
                 let found = first_not_finite(&file, &g.tokens[..4], kv, &[(t.offset, &nan)]);
                 assert!(found.is_some(), "{}: {}", g.name, t.name);
             }
         }
-        assert_eq!(first_not_finite(&file, &g.tokens[..4], KvType::F16, &[]), None, "{}", g.name);
+        assert_eq!(
+            first_not_finite(&file, &g.tokens[..4], KvType::F16, &[]),
+            None,
+            "{}",
+            g.name
+        );
     }
 }
 
@@ -51,9 +75,17 @@ fn nan_in_any_matrix_reaches_the_result() {
 fn a_damaged_row_of_the_table_is_found_at_its_token() {
     let g = golden("llama-plain");
     let (file, files) = (g.bytes(), g.files());
-    let (table, tokens) = (files.directory().tensor("token_embd.weight").unwrap(), [5, 6, 7, 8]);
+    let (table, tokens) = (
+        files.directory().tensor("token_embd.weight").unwrap(),
+        [5, 6, 7, 8],
+    );
     let row = 4 * table.shape.dims()[1];
-    let found = first_not_finite(&file, &tokens, KvType::F16, &[(table.offset + 7 * row, &f32::NAN.to_le_bytes())]);
+    let found = first_not_finite(
+        &file,
+        &tokens,
+        KvType::F16,
+        &[(table.offset + 7 * row, &f32::NAN.to_le_bytes())],
+    );
     assert_eq!(found, Some(2));
 }
 
@@ -62,6 +94,11 @@ fn a_residual_whose_squares_overflow_is_not_finite() {
     let g = golden("llama-plain");
     let (file, files) = (g.bytes(), g.files());
     let t = files.directory().tensor("blk.0.ffn_down.weight").unwrap();
-    let found = first_not_finite(&file, &g.tokens[..4], KvType::F16, &[(t.offset, &1e30f32.to_le_bytes())]);
+    let found = first_not_finite(
+        &file,
+        &g.tokens[..4],
+        KvType::F16,
+        &[(t.offset, &1e30f32.to_le_bytes())],
+    );
     assert!(found.is_some());
 }

@@ -1,4 +1,5 @@
-//! What is refused, and that nothing is left behind by it: failing weights, odd specs, foreign states.
+//! What is refused, and that nothing is left behind by it: failing weights, odd specs, foreign
+//! states.
 
 mod support;
 
@@ -44,19 +45,31 @@ fn a_step_that_fails_halfway_takes_its_rows_back() {
     // Embedding, four units for each of two layers, head: ten, the first step takes them all.
     for n_units in 10..20 {
         let is_mended = Arc::new(AtomicBool::new(false));
-        let failing = Model::with_source(spec.clone(), g.files(), &Budget::unlimited(), |files, plan| {
-            let left = AtomicUsize::new(n_units);
-            Ok::<_, Error>(Box::new(Failing {
-                weights: InMemory::new(files, plan)?,
-                left,
-                is_mended: is_mended.clone(),
-            }) as _)
-        });
+        let failing = Model::with_source(
+            spec.clone(),
+            g.files(),
+            &Budget::unlimited(),
+            |files, plan| {
+                let left = AtomicUsize::new(n_units);
+                Ok::<_, Error>(Box::new(Failing {
+                    weights: InMemory::new(files, plan)?,
+                    left,
+                    is_mended: is_mended.clone(),
+                }) as _)
+            },
+        );
         let mut cpu = cpu(&Arc::new(failing.unwrap()), 1, KvType::F32);
-        let (seq, mut batch, mut out) = (cpu.new_seq().unwrap(), Batch::default(), Output::default());
+        let (seq, mut batch, mut out) =
+            (cpu.new_seq().unwrap(), Batch::default(), Output::default());
         let mut logits = append(&mut cpu, seq, &g.tokens[..20], 64);
-        g.tokens[20..].iter().enumerate().for_each(|(i, &id)| batch.push_token(seq, 20 + i, id, Want::Logits));
-        assert!(matches!(cpu.step(&batch, &mut out), Err(Error::Store(_))), "{n_units}");
+        g.tokens[20..]
+            .iter()
+            .enumerate()
+            .for_each(|(i, &id)| batch.push_token(seq, 20 + i, id, Want::Logits));
+        assert!(
+            matches!(cpu.step(&batch, &mut out), Err(Error::Store(_))),
+            "{n_units}"
+        );
         assert_eq!(cpu.seqs().len(seq).unwrap(), 20);
         is_mended.store(true, Ordering::Relaxed);
         logits.extend(append(&mut cpu, seq, &g.tokens[20..], 64));
@@ -101,20 +114,47 @@ fn rows_of_the_wrong_kind_and_executors_of_nothing_are_refused() {
     let mut cpu = cpu(&model, 1, KvType::F16);
     let seq = cpu.new_seq().unwrap();
     for input in [Input::Hidden(0), Input::Hidden(usize::MAX)] {
-        let batch = Batch { rows: vec![Row { seq, pos: 0, input, want: Want::Nothing }], hidden: Vec::new() };
-        assert!(matches!(cpu.step(&batch, &mut Output::default()), Err(Error::Row { row: 0, .. })));
+        let batch = Batch {
+            rows: vec![Row {
+                seq,
+                pos: 0,
+                input,
+                want: Want::Nothing,
+            }],
+            hidden: Vec::new(),
+        };
+        assert!(matches!(
+            cpu.step(&batch, &mut Output::default()),
+            Err(Error::Row { row: 0, .. })
+        ));
     }
     let budget = Budget::limited(1 << 34);
     let make = |change: fn(&mut ExecutorSize)| {
         let mut options = ExecutorSize::default();
         change(&mut options);
         let pool = Arc::new(atta_kernels::Pool::new(std::num::NonZeroUsize::MIN));
-        atta_model::Cpu::new(model.clone(), atta_kernels::Kernels::detect(), pool, &budget, options).err()
+        atta_model::Cpu::new(
+            model.clone(),
+            atta_kernels::Kernels::detect(),
+            pool,
+            &budget,
+            options,
+        )
+        .err()
     };
-    assert!(matches!(make(|o| o.layers = Some(0..99)), Some(Error::Options(_))));
-    assert!(matches!(make(|o| o.layers = Some(1..1)), Some(Error::Options(_))));
+    assert!(matches!(
+        make(|o| o.layers = Some(0..99)),
+        Some(Error::Options(_))
+    ));
+    assert!(matches!(
+        make(|o| o.layers = Some(1..1)),
+        Some(Error::Options(_))
+    ));
     assert!(matches!(make(|o| o.n_batch = 0), Some(Error::Options(_))));
-    assert!(matches!(make(|o| o.n_ctx = usize::MAX), Some(Error::Options(_))));
+    assert!(matches!(
+        make(|o| o.n_ctx = usize::MAX),
+        Some(Error::Options(_))
+    ));
     assert!(matches!(make(|o| o.n_ctx = 1 << 30), Some(Error::Store(_))));
     assert_eq!(budget.used(), 0, "what was refused keeps nothing");
 }
@@ -151,16 +191,30 @@ fn specs_that_describe_no_model_are_refused() {
         },
         &|s| attention(s).sub_norm = layer_norm,
         &|s| s.layers[1].mlp_mut().sub_norm = layer_norm,
-        &|s| s.layers[1].mlp_mut().activation = Activation::Clamped { alpha: f32::NAN, limit: 1.0 },
         &|s| {
-            let activation = Activation::Clamped { alpha: 1.0, limit: 1.0 };
-            s.layers[1].ffn = Ffn::Plain(Mlp { activation, ..s.layers[1].mlp().clone() });
+            s.layers[1].mlp_mut().activation = Activation::Clamped {
+                alpha: f32::NAN,
+                limit: 1.0,
+            }
+        },
+        &|s| {
+            let activation = Activation::Clamped {
+                alpha: 1.0,
+                limit: 1.0,
+            };
+            s.layers[1].ffn = Ffn::Plain(Mlp {
+                activation,
+                ..s.layers[1].mlp().clone()
+            });
         },
     ];
     for (i, change) in changes.into_iter().enumerate() {
         let mut spec = g.model().spec().clone();
         change(&mut spec);
-        assert!(matches!(g.with_spec(spec), Err(Error::Spec(_))), "change {i}");
+        assert!(
+            matches!(g.with_spec(spec), Err(Error::Spec(_))),
+            "change {i}"
+        );
     }
 }
 
@@ -169,11 +223,27 @@ fn more_threads_take_little_more_memory() {
     let model = golden("qwen2").model();
     let activations = |n_threads: usize| {
         let budget = Budget::unlimited();
-        let pool = Arc::new(atta_kernels::Pool::new(std::num::NonZeroUsize::new(n_threads).unwrap()));
-        let options = ExecutorSize { n_ctx: 131_072, ..ExecutorSize::default() };
-        let _cpu =
-            atta_model::Cpu::new(model.clone(), atta_kernels::Kernels::detect(), pool, &budget, options).unwrap();
-        budget.items().iter().find(|i| i.name == "activations").unwrap().bytes
+        let pool = Arc::new(atta_kernels::Pool::new(
+            std::num::NonZeroUsize::new(n_threads).unwrap(),
+        ));
+        let options = ExecutorSize {
+            n_ctx: 131_072,
+            ..ExecutorSize::default()
+        };
+        let _cpu = atta_model::Cpu::new(
+            model.clone(),
+            atta_kernels::Kernels::detect(),
+            pool,
+            &budget,
+            options,
+        )
+        .unwrap();
+        budget
+            .items()
+            .iter()
+            .find(|i| i.name == "activations")
+            .unwrap()
+            .bytes
     };
     let (one, four) = (activations(1), activations(4));
     // Partial results of attention: 1,024 chunks of 4 rows at the most.

@@ -11,9 +11,20 @@ use atta_model::{
 use support::{append, bits, cpu, cpu_with, golden, goldens, some_goldens};
 
 /// Fewer where tests run by emulation.
-const N_ACTS: usize = if cfg!(target_arch = "x86_64") { 300 } else { 60 };
+const N_ACTS: usize = if cfg!(target_arch = "x86_64") {
+    300
+} else {
+    60
+};
 
-const KINDS: [KvType; 3] = [KvType::F32, KvType::F16, KvType { n_edge_layers: 1, ..KvType::Q4 }];
+const KINDS: [KvType; 3] = [
+    KvType::F32,
+    KvType::F16,
+    KvType {
+        n_edge_layers: 1,
+        ..KvType::Q4
+    },
+];
 
 fn export(cpu: &Cpu, seq: SeqId, positions: Range<usize>) -> Vec<u8> {
     let mut state = Vec::new();
@@ -49,7 +60,11 @@ fn an_exported_state_goes_on_elsewhere_in_whole_and_in_part() {
                 there.append_state(moved, &states[1], n - 33).unwrap();
                 assert_eq!(there.truncate(moved, n).unwrap(), n);
                 let got = append(&mut there, moved, &ids[n..], 64);
-                assert!(bits(&got) == bits(&expected[n * model.spec().n_vocab..]), "{} {kv:?} {n}", g.name);
+                assert!(
+                    bits(&got) == bits(&expected[n * model.spec().n_vocab..]),
+                    "{} {kv:?} {n}",
+                    g.name
+                );
             }
         }
     }
@@ -65,39 +80,85 @@ fn a_damaged_state_is_refused_and_changes_nothing() {
     let state = export(&here, seq, 0..37);
     let mut there = cpu(&model, 1, KvType::F16);
     for cut in [0, 7, 15, 23, state.len() - 1] {
-        assert!(matches!(import(&mut there, &state[..cut], 0), Err(Error::State(_))), "cut to {cut}");
+        assert!(
+            matches!(import(&mut there, &state[..cut], 0), Err(Error::State(_))),
+            "cut to {cut}"
+        );
     }
     let header = 28 + 20 * model.spec().layers.len();
     for byte in 0..header {
         let mut bad = state.clone();
         bad[byte] ^= 1;
-        assert!(import(&mut there, &bad, 37).is_err(), "byte {byte} of the header");
+        assert!(
+            import(&mut there, &bad, 37).is_err(),
+            "byte {byte} of the header"
+        );
     }
-    assert!(import(&mut there, &state, 38).is_err(), "more positions than it has");
+    assert!(
+        import(&mut there, &state, 38).is_err(),
+        "more positions than it has"
+    );
     let later = export(&here, seq, 5..37);
-    assert!(import(&mut there, &later, 1).is_err(), "it does not begin here");
-    assert!(here.export(seq, 30..g.tokens.len() + 1, &mut Vec::new()).is_err());
+    assert!(
+        import(&mut there, &later, 1).is_err(),
+        "it does not begin here"
+    );
+    assert!(
+        here.export(seq, 30..g.tokens.len() + 1, &mut Vec::new())
+            .is_err()
+    );
     let mut f32s = cpu(&model, 1, KvType::F32);
-    assert!(matches!(import(&mut f32s, &state, 37), Err(Error::State(_))));
+    assert!(matches!(
+        import(&mut f32s, &state, 37),
+        Err(Error::State(_))
+    ));
 }
 
 #[test]
 fn a_state_of_other_layers_is_refused() {
     let model = golden("llama-plain").model();
-    let part =
-        |layers| cpu_with(&model, 1, ExecutorSize { layers: Some(layers), n_ctx: 64, ..ExecutorSize::default() });
+    let part = |layers| {
+        cpu_with(
+            &model,
+            1,
+            ExecutorSize {
+                layers: Some(layers),
+                n_ctx: 64,
+                ..ExecutorSize::default()
+            },
+        )
+    };
     let (mut first, mut second) = (part(0..1), part(1..2));
     let seq = first.new_seq().unwrap();
     let state = export(&first, seq, 0..0);
-    assert!(matches!(import(&mut second, &state, 0), Err(Error::State(_))));
-    assert!(import(&mut first, &state, 0).is_err(), "it was made for one sequence");
+    assert!(matches!(
+        import(&mut second, &state, 0),
+        Err(Error::State(_))
+    ));
+    assert!(
+        import(&mut first, &state, 0).is_err(),
+        "it was made for one sequence"
+    );
 }
 
 #[test]
 fn a_state_whose_keys_were_turned_otherwise_is_refused() {
-    for (name, takes_it) in [("phi3-short", false), ("llama-dynamic-rope", false), ("llama-yarn", true)] {
+    for (name, takes_it) in [
+        ("phi3-short", false),
+        ("llama-dynamic-rope", false),
+        ("llama-yarn", true),
+    ] {
         let g = golden(name);
-        let part = |n_ctx| cpu_with(&g.model(), 1, ExecutorSize { n_ctx, ..ExecutorSize::default() });
+        let part = |n_ctx| {
+            cpu_with(
+                &g.model(),
+                1,
+                ExecutorSize {
+                    n_ctx,
+                    ..ExecutorSize::default()
+                },
+            )
+        };
         let (mut short, mut long) = (part(64), part(8192));
         let seq = short.new_seq().unwrap();
         append(&mut short, seq, &g.tokens[..20], 20);
@@ -109,11 +170,21 @@ fn a_state_whose_keys_were_turned_otherwise_is_refused() {
 /// The tiny models that have layers with a window.
 fn windowed() -> impl Iterator<Item = support::Golden> {
     let window = |l: &atta_model::spec::LayerSpec| matches!(l.retention(), Retention::Window(_));
-    goldens().into_iter().filter(move |g| g.model().spec().layers.iter().any(window))
+    goldens()
+        .into_iter()
+        .filter(move |g| g.model().spec().layers.iter().any(window))
 }
 
 fn narrow(n_ctx: usize, n_batch: usize, n_seqs: usize) -> ExecutorSize {
-    ExecutorSize { n_ctx, n_seqs, n_batch, kv: KvType::F32, layers: None, n_recent: None, n_shared: None }
+    ExecutorSize {
+        n_ctx,
+        n_seqs,
+        n_batch,
+        kv: KvType::F32,
+        layers: None,
+        n_recent: None,
+        n_shared: None,
+    }
 }
 
 #[test]
@@ -126,7 +197,11 @@ fn layers_with_a_window_keep_what_it_needs_and_no_more() {
         let mut few = cpu_with(&model, 1, narrow(600, 1, 1));
         let (a, b) = (all.new_seq().unwrap(), few.new_seq().unwrap());
         let expected = append(&mut all, a, &ids, 600);
-        assert!(bits(&append(&mut few, b, &ids, 1)) == bits(&expected), "{}", g.name);
+        assert!(
+            bits(&append(&mut few, b, &ids, 1)) == bits(&expected),
+            "{}",
+            g.name
+        );
         let bytes = |n_batch| Cpu::needs(model.spec(), 1, &narrow(600, n_batch, 1)).state;
         assert!(bytes(1) < bytes(600), "{}", g.name);
     }
@@ -148,7 +223,11 @@ fn what_a_window_gave_back_is_computed_again() {
         let got = append(&mut cpu, seq, &ids, 1);
         assert!(bits(&got) == bits(&expected), "{}", g.name);
         let got = append(&mut cpu, fork, &ids[399..], 1);
-        assert!(bits(&got) == bits(&expected[399 * model.spec().n_vocab..]), "{}", g.name);
+        assert!(
+            bits(&got) == bits(&expected[399 * model.spec().n_vocab..]),
+            "{}",
+            g.name
+        );
     }
 }
 
@@ -166,12 +245,23 @@ fn a_state_without_its_window_is_not_gone_on_from() {
         there.append_state(moved, &early, 200).unwrap();
         let mut batch = Batch::default();
         batch.push_token(moved, 200, ids[200], Want::Nothing);
-        assert!(matches!(there.step(&batch, &mut Output::default()), Err(Error::State(_))), "{}", g.name);
+        assert!(
+            matches!(
+                there.step(&batch, &mut Output::default()),
+                Err(Error::State(_))
+            ),
+            "{}",
+            g.name
+        );
         // The last positions are there, and with them the window.
         there.append_state(moved, &late, 199).unwrap();
         assert_eq!(there.truncate(moved, 398).unwrap(), 398);
         let got = append(&mut there, moved, &ids[398..399], 1);
-        assert!(bits(&got) == bits(&expected[398 * model.spec().n_vocab..]), "{}", g.name);
+        assert!(
+            bits(&got) == bits(&expected[398 * model.spec().n_vocab..]),
+            "{}",
+            g.name
+        );
         assert_eq!(there.truncate(moved, 250).unwrap(), 0);
     }
 }
@@ -199,14 +289,22 @@ fn behind_a_gap_the_first_layer_sees_what_it_would_without_the_forgotten() {
         let model = g.model();
         let ids: Vec<u32> = g.tokens.iter().cycle().take(128).copied().collect();
         for gap in [4..68, 0..32, 32..96, 5..101, 63..127] {
-            let options = ExecutorSize { layers: Some(0..1), n_recent: Some(0), ..narrow(128, 1, 2) };
+            let options = ExecutorSize {
+                layers: Some(0..1),
+                n_recent: Some(0),
+                ..narrow(128, 1, 2)
+            };
             let mut cpu = cpu_with(&model, 1, options);
             let (seq, fresh) = (cpu.new_seq().unwrap(), cpu.new_seq().unwrap());
             first_layer(&mut cpu, seq, &ids[..127]);
             cpu.shift(seq, gap.clone()).unwrap();
             assert_eq!(cpu.seqs().len(seq).unwrap(), 127 - gap.len());
             let got = first_layer(&mut cpu, seq, &ids[127..]);
-            let rest: Vec<u32> = ids[..gap.start].iter().chain(&ids[gap.end..]).copied().collect();
+            let rest: Vec<u32> = ids[..gap.start]
+                .iter()
+                .chain(&ids[gap.end..])
+                .copied()
+                .collect();
             let expected = first_layer(&mut cpu, fresh, &rest);
             let error = support::nmse(&got, &expected);
             assert!(error < 1e-9, "{} {gap:?}: {error}", g.name);
@@ -219,7 +317,14 @@ fn a_gap_in_one_sequence_is_none_in_its_forks() {
     for g in [golden("llama-plain")].into_iter().chain(windowed()) {
         let model = g.model();
         let ids: Vec<u32> = g.tokens.iter().cycle().take(128).copied().collect();
-        let mut cpu = cpu_with(&model, 1, ExecutorSize { n_recent: Some(32), ..narrow(128, 8, 2) });
+        let mut cpu = cpu_with(
+            &model,
+            1,
+            ExecutorSize {
+                n_recent: Some(32),
+                ..narrow(128, 8, 2)
+            },
+        );
         let alone = cpu.new_seq().unwrap();
         let expected = append(&mut cpu, alone, &ids, 8);
         cpu.drop_seq(alone).unwrap();
@@ -229,7 +334,11 @@ fn a_gap_in_one_sequence_is_none_in_its_forks() {
         cpu.shift(seq, 4..68).unwrap();
         append(&mut cpu, seq, &ids[..8], 8);
         let got = append(&mut cpu, fork, &ids[120..], 8);
-        assert!(bits(&got) == bits(&expected[120 * model.spec().n_vocab..]), "{}", g.name);
+        assert!(
+            bits(&got) == bits(&expected[120 * model.spec().n_vocab..]),
+            "{}",
+            g.name
+        );
     }
 }
 
@@ -239,7 +348,11 @@ fn a_shifted_sequence_does_not_depend_on_how_it_came() {
         let model = g.model();
         let ids: Vec<u32> = g.tokens.iter().cycle().take(300).copied().collect();
         let run = |n_batch| {
-            let options = ExecutorSize { n_recent: Some(64), kv: KvType::F16, ..narrow(128, n_batch, 1) };
+            let options = ExecutorSize {
+                n_recent: Some(64),
+                kv: KvType::F16,
+                ..narrow(128, n_batch, 1)
+            };
             let mut cpu = cpu_with(&model, 1, options);
             let seq = cpu.new_seq().unwrap();
             append(&mut cpu, seq, &ids[..128], n_batch);
@@ -256,17 +369,37 @@ fn a_shifted_sequence_does_not_depend_on_how_it_came() {
 #[test]
 fn gaps_that_make_no_sense_are_refused() {
     let model = golden("llama-plain").model();
-    let mut cpu = cpu_with(&model, 1, ExecutorSize { n_recent: Some(0), ..narrow(128, 128, 1) });
+    let mut cpu = cpu_with(
+        &model,
+        1,
+        ExecutorSize {
+            n_recent: Some(0),
+            ..narrow(128, 128, 1)
+        },
+    );
     let seq = cpu.new_seq().unwrap();
     append(&mut cpu, seq, &[1; 100], 128);
     for gap in [0..0, 0..31, 70..102, 96..128] {
         assert!(matches!(cpu.shift(seq, gap), Err(Error::State(_))));
     }
     assert_eq!(cpu.seqs().len(seq).unwrap(), 100);
-    let learned = goldens().into_iter().find(learns_positions).unwrap().model();
+    let learned = goldens()
+        .into_iter()
+        .find(learns_positions)
+        .unwrap()
+        .model();
     let pool = std::sync::Arc::new(atta_kernels::Pool::new(std::num::NonZeroUsize::MIN));
-    let options = ExecutorSize { n_recent: Some(0), ..narrow(64, 1, 1) };
-    let made = Cpu::new(learned, atta_kernels::Kernels::detect(), pool, &atta_store::Budget::unlimited(), options);
+    let options = ExecutorSize {
+        n_recent: Some(0),
+        ..narrow(64, 1, 1)
+    };
+    let made = Cpu::new(
+        learned,
+        atta_kernels::Kernels::detect(),
+        pool,
+        &atta_store::Budget::unlimited(),
+        options,
+    );
     assert!(matches!(made.err(), Some(Error::Options(_))));
 }
 
@@ -275,7 +408,10 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % n
     }
 }
@@ -286,7 +422,8 @@ struct Twin {
     ids: Vec<u32>,
 }
 
-/// Does one thing to one of the twins: appends, goes back, forks another, moves over bytes, or begins again.
+/// Does one thing to one of the twins: appends, goes back, forks another, moves over bytes, or
+/// begins again.
 fn act(cpu: &mut Cpu, twins: &mut [Twin], random: &mut Random, n_vocab: usize) {
     let (i, j) = (random.below(twins.len()), random.below(twins.len()));
     match random.below(8) {
@@ -297,7 +434,10 @@ fn act(cpu: &mut Cpu, twins: &mut [Twin], random: &mut Random, n_vocab: usize) {
         }
         1 if i != j => {
             cpu.drop_seq(twins[j].seq).unwrap();
-            twins[j] = Twin { seq: cpu.fork(twins[i].seq).unwrap(), ids: twins[i].ids.clone() };
+            twins[j] = Twin {
+                seq: cpu.fork(twins[i].seq).unwrap(),
+                ids: twins[i].ids.clone(),
+            };
         }
         2 if i != j => {
             let n = twins[i].ids.len();
@@ -305,7 +445,10 @@ fn act(cpu: &mut Cpu, twins: &mut [Twin], random: &mut Random, n_vocab: usize) {
             cpu.drop_seq(twins[j].seq).unwrap();
             let seq = import(cpu, &state, n).unwrap();
             let kept = cpu.truncate(seq, n).unwrap();
-            twins[j] = Twin { seq, ids: twins[i].ids[..kept].to_vec() };
+            twins[j] = Twin {
+                seq,
+                ids: twins[i].ids[..kept].to_vec(),
+            };
         }
         _ => {
             let n = random.below(9).min(128 - twins[i].ids.len());
@@ -318,11 +461,20 @@ fn act(cpu: &mut Cpu, twins: &mut [Twin], random: &mut Random, n_vocab: usize) {
 
 #[test]
 fn eight_sequences_in_any_order_are_eight_separate_runs() {
-    for (seed, g) in [golden("llama-plain")].into_iter().chain(windowed()).enumerate() {
+    for (seed, g) in [golden("llama-plain")]
+        .into_iter()
+        .chain(windowed())
+        .enumerate()
+    {
         let (model, n_vocab) = (g.model(), g.model().spec().n_vocab);
         let mut random = Random(seed as u64 + 1);
         let mut cpu = cpu_with(&model, 1, narrow(128, 8, 8));
-        let mut twins: Vec<_> = (0..8).map(|_| Twin { seq: cpu.new_seq().unwrap(), ids: Vec::new() }).collect();
+        let mut twins: Vec<_> = (0..8)
+            .map(|_| Twin {
+                seq: cpu.new_seq().unwrap(),
+                ids: Vec::new(),
+            })
+            .collect();
         for _ in 0..N_ACTS {
             act(&mut cpu, &mut twins, &mut random, n_vocab);
         }
@@ -335,7 +487,11 @@ fn eight_sequences_in_any_order_are_eight_separate_runs() {
             if cpu.seqs().len(twin.seq).unwrap() < twin.ids.len() {
                 continue;
             }
-            assert!(bits(&append(&mut cpu, twin.seq, &[1], 8)) == bits(&expected), "{}", g.name);
+            assert!(
+                bits(&append(&mut cpu, twin.seq, &[1], 8)) == bits(&expected),
+                "{}",
+                g.name
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Who may ask: keys, origins of pages, and names of the server. The reasons stand in docs/server.md.
+//! Who may ask: keys, origins of pages, and names of the server. The reasons stand in
+//! docs/server.md.
 
 use std::net::IpAddr;
 
@@ -9,15 +10,23 @@ use axum::{
 
 use crate::refusal::Refusal;
 
-/// Whether one of the keys came with a request, as `Authorization: Bearer KEY` or as `x-api-key: KEY`. Without keys, whatever
-/// comes is right.
+/// Whether one of the keys came with a request, as `Authorization: Bearer KEY` or as `x-api-key:
+/// KEY`. Without keys, whatever comes is right.
 pub(crate) fn is_allowed(keys: &[String], headers: &HeaderMap) -> bool {
-    let bearer = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes());
+    let bearer = headers
+        .get(header::AUTHORIZATION)
+        .map(|value| value.as_bytes());
     let bearer = bearer.and_then(|value| value.split_first_chunk::<7>());
-    let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer ")).map(|(_, key)| key);
+    let bearer = bearer
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "))
+        .map(|(_, key)| key);
     let given = bearer.or_else(|| Some(headers.get("x-api-key")?.as_bytes()));
     // All keys are compared, so that time does not tell which one was nearly right.
-    keys.is_empty() || given.is_some_and(|given| keys.iter().fold(false, |is, key| same(key.as_bytes(), given) | is))
+    keys.is_empty()
+        || given.is_some_and(|given| {
+            keys.iter()
+                .fold(false, |is, key| same(key.as_bytes(), given) | is)
+        })
 }
 
 /// Whose requests a server answers, beside those with a key.
@@ -46,7 +55,8 @@ pub(crate) enum Readers {
     Origin(HeaderValue),
 }
 
-/// Schemes of origins that belong to programs on this machine, not to web sites: no web page can have one of them.
+/// Schemes of origins that belong to programs on this machine, not to web sites: no web page can
+/// have one of them.
 const APP_SCHEMES: [&str; 9] = [
     "app",
     "capacitor",
@@ -60,7 +70,8 @@ const APP_SCHEMES: [&str; 9] = [
 ];
 
 /// Headers of an answer that pages may read.
-const EXPOSED: HeaderValue = HeaderValue::from_static("x-request-id, request-id, retry-after, warning");
+const EXPOSED: HeaderValue =
+    HeaderValue::from_static("x-request-id, request-id, retry-after, warning");
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, OPTIONS");
 /// Seconds for which a browser need not ask again.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
@@ -71,14 +82,19 @@ const ALLOWS_PRIVATE: &str = "access-control-allow-private-network";
 impl Access<'_> {
     /// Decides whether a request may be answered, and which pages may read the answer.
     ///
-    /// With keys every page may ask, because it must know one. Without keys a browser's `Origin` says where a page is from
-    /// and `Host` by which name it has found the server, so that a web site that somebody happens to open cannot have this
-    /// machine work for it, nor can one that lets its own name mean this machine after it was loaded (DNS rebinding).
+    /// With keys every page may ask, because it must know one. Without keys a browser's `Origin`
+    /// says where a page is from and `Host` by which name it has found the server, so that a
+    /// web site that somebody happens to open cannot have this machine work for it, nor can one
+    /// that lets its own name mean this machine after it was loaded (DNS rebinding).
     ///
     /// # Errors
     /// A [`Refusal`] that names the option that would let the request in.
     pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<Readers, Refusal> {
-        let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
+        let text = |name| {
+            headers
+                .get(name)
+                .map(|value: &HeaderValue| value.to_str().unwrap_or_default())
+        };
         let (host, origin) = (text(header::HOST), text(header::ORIGIN));
         if self.has_keys {
             return Ok(self.readers_with_key(headers));
@@ -89,9 +105,9 @@ impl Access<'_> {
         match origin {
             None => Ok(Readers::SameSite),
             Some(origin) if self.is_ours(origin, host) => Ok(Readers::SameSite),
-            Some(origin) if is_app(origin) || self.is_listed(origin) => {
-                Ok(headers.get(header::ORIGIN).map_or(Readers::SameSite, |value| Readers::Origin(value.clone())))
-            }
+            Some(origin) if is_app(origin) || self.is_listed(origin) => Ok(headers
+                .get(header::ORIGIN)
+                .map_or(Readers::SameSite, |value| Readers::Origin(value.clone()))),
             Some(origin) => Err(Refusal::foreign_origin(origin)),
         }
     }
@@ -100,19 +116,24 @@ impl Access<'_> {
     fn readers_with_key(&self, headers: &HeaderMap) -> Readers {
         match headers.get(header::ORIGIN) {
             Some(_) if self.origins.is_empty() => Readers::All,
-            Some(origin) if origin.to_str().is_ok_and(|text| self.is_listed(text)) => Readers::Origin(origin.clone()),
+            Some(origin) if origin.to_str().is_ok_and(|text| self.is_listed(text)) => {
+                Readers::Origin(origin.clone())
+            }
             _ => Readers::SameSite,
         }
     }
 
-    /// Whether a page was loaded from this server. Where connections are encrypted, pages that were not are of another site,
-    /// since anybody may have changed them; the other way round, a proxy in front of the server may have done it. A name
-    /// that the local network hands out is not enough: whoever controls that network can have a page of that name.
+    /// Whether a page was loaded from this server. Where connections are encrypted, pages that were
+    /// not are of another site, since anybody may have changed them; the other way round, a
+    /// proxy in front of the server may have done it. A name that the local network hands out
+    /// is not enough: whoever controls that network can have a page of that name.
     fn is_ours(&self, origin: &str, host: Option<&str>) -> bool {
-        let is_same = origin
-            .split_once("://")
-            .is_some_and(|(scheme, site)| Some(site) == host && (self.scheme != "https" || scheme == self.scheme));
-        is_same && (!self.checks_host || host.is_some_and(|host| is_this_machine(host) || self.is_allowed_host(host)))
+        let is_same = origin.split_once("://").is_some_and(|(scheme, site)| {
+            Some(site) == host && (self.scheme != "https" || scheme == self.scheme)
+        });
+        is_same
+            && (!self.checks_host
+                || host.is_some_and(|host| is_this_machine(host) || self.is_allowed_host(host)))
     }
 
     /// Whether no web site of the internet can be found by the name in `Host`.
@@ -121,11 +142,15 @@ impl Access<'_> {
     }
 
     fn is_allowed_host(&self, host: &str) -> bool {
-        self.hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host) || allowed.eq_ignore_ascii_case(name(host)))
+        self.hosts.iter().any(|allowed| {
+            allowed.eq_ignore_ascii_case(host) || allowed.eq_ignore_ascii_case(name(host))
+        })
     }
 
     fn is_listed(&self, origin: &str) -> bool {
-        self.origins.iter().any(|pattern| matches_origin(pattern, origin))
+        self.origins
+            .iter()
+            .any(|pattern| matches_origin(pattern, origin))
     }
 }
 
@@ -144,7 +169,8 @@ impl Readers {
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
     }
 
-    /// The answer to a browser that asks whether a page may send a request. It brings no key; the request itself will.
+    /// The answer to a browser that asks whether a page may send a request. It brings no key; the
+    /// request itself will.
     pub(crate) fn preflight(&self, asked: &HeaderMap) -> Response {
         let mut response = StatusCode::NO_CONTENT.into_response();
         let headers = response.headers_mut();
@@ -167,34 +193,48 @@ pub(crate) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
         && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// Whether a text can stand behind `--allow-origin`: `*`, `null`, SCHEME://HOST with or without a port, or SCHEME://*.
+/// Whether a text can stand behind `--allow-origin`: `*`, `null`, SCHEME://HOST with or without a
+/// port, or SCHEME://*.
 pub(crate) fn is_origin(text: &str) -> bool {
     let is_site = |(scheme, host): (&str, &str)| {
-        !scheme.is_empty() && !host.is_empty() && !host.contains(['/', '?', '#', '@', ' ']) && text.is_ascii()
+        !scheme.is_empty()
+            && !host.is_empty()
+            && !host.contains(['/', '?', '#', '@', ' '])
+            && text.is_ascii()
     };
     text == "*" || text == "null" || text.split_once("://").is_some_and(is_site)
 }
 
 /// Whether an `--allow-origin` lets in every web page.
 pub(crate) fn is_every_site(pattern: &str) -> bool {
-    matches!(pattern.to_ascii_lowercase().as_str(), "*" | "http://*" | "https://*")
+    matches!(
+        pattern.to_ascii_lowercase().as_str(),
+        "*" | "http://*" | "https://*"
+    )
 }
 
 fn matches_origin(pattern: &str, origin: &str) -> bool {
-    let starts_with = |start: &str| origin.get(..start.len()).is_some_and(|text| text.eq_ignore_ascii_case(start));
+    let starts_with = |start: &str| {
+        origin
+            .get(..start.len())
+            .is_some_and(|text| text.eq_ignore_ascii_case(start))
+    };
     match pattern.strip_suffix("://*") {
         Some(scheme) => starts_with(&format!("{scheme}://")),
         None => pattern == "*" || pattern.eq_ignore_ascii_case(origin),
     }
 }
 
-/// Whether an origin is that of a program on this machine: an app, a browser's extension, or a page that this machine
-/// itself serves. What could misuse that runs here already, and needs no browser to ask.
+/// Whether an origin is that of a program on this machine: an app, a browser's extension, or a page
+/// that this machine itself serves. What could misuse that runs here already, and needs no browser
+/// to ask.
 fn is_app(origin: &str) -> bool {
-    origin.split_once("://").is_some_and(|(scheme, site)| match scheme {
-        "http" | "https" => is_loopback(site),
-        scheme => APP_SCHEMES.contains(&scheme),
-    })
+    origin
+        .split_once("://")
+        .is_some_and(|(scheme, site)| match scheme {
+            "http" | "https" => is_loopback(site),
+            scheme => APP_SCHEMES.contains(&scheme),
+        })
 }
 
 /// A host without its port and the brackets of an address.
@@ -206,37 +246,50 @@ fn name(host: &str) -> &str {
     name.trim_start_matches('[').trim_end_matches(']')
 }
 
-/// Browsers take `localhost` and all that ends so for this machine, whatever a name server says (RFC 6761).
+/// Browsers take `localhost` and all that ends so for this machine, whatever a name server says
+/// (RFC 6761).
 fn is_localhost(name: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || ends_with(name, ".localhost")
 }
 
 fn is_loopback(host: &str) -> bool {
-    is_localhost(name(host)) || name(host).parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    is_localhost(name(host))
+        || name(host)
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
 }
 
-/// Whether a host is an address, or this machine by its usual name: what no name server can give a meaning to.
+/// Whether a host is an address, or this machine by its usual name: what no name server can give a
+/// meaning to.
 fn is_this_machine(host: &str) -> bool {
     is_localhost(name(host)) || name(host).parse::<IpAddr>().is_ok()
 }
 
-/// Whether a host has a name that the name servers of the internet cannot hold, so that no web site can be loaded by it:
-/// one without a dot, `.local` (RFC 6762), or `.internal`, which is set aside for private use (`host.docker.internal`).
+/// Whether a host has a name that the name servers of the internet cannot hold, so that no web site
+/// can be loaded by it: one without a dot, `.local` (RFC 6762), or `.internal`, which is set aside
+/// for private use (`host.docker.internal`).
 fn is_local_name(host: &str) -> bool {
     let name = name(host);
-    let is_plain = !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric() || b"-_.".contains(&c));
+    let is_plain = !name.is_empty()
+        && name
+            .bytes()
+            .all(|c| c.is_ascii_alphanumeric() || b"-_.".contains(&c));
     is_plain && (!name.contains('.') || ends_with(name, ".local") || ends_with(name, ".internal"))
 }
 
 fn ends_with(name: &str, end: &str) -> bool {
     let at = name.len().checked_sub(end.len());
-    at.and_then(|at| name.get(at..)).is_some_and(|tail| tail.eq_ignore_ascii_case(end))
+    at.and_then(|at| name.get(at..))
+        .is_some_and(|tail| tail.eq_ignore_ascii_case(end))
 }
 
 /// Whether two texts are equal, in a time that depends on the length of what was given only.
 fn same(key: &[u8], given: &[u8]) -> bool {
     let at = |i: usize| key.get(i).copied().unwrap_or(0);
-    let difference = given.iter().enumerate().fold(0, |all, (i, byte)| all | (byte ^ at(i)));
+    let difference = given
+        .iter()
+        .enumerate()
+        .fold(0, |all, (i, byte)| all | (byte ^ at(i)));
     std::hint::black_box(difference) == 0 && key.len() == given.len()
 }
 
@@ -244,7 +297,13 @@ fn same(key: &[u8], given: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    const LOCAL: Access<'_> = Access { has_keys: false, scheme: "http", checks_host: true, origins: &[], hosts: &[] };
+    const LOCAL: Access<'_> = Access {
+        has_keys: false,
+        scheme: "http",
+        checks_host: true,
+        origins: &[],
+        hosts: &[],
+    };
 
     fn headers(host: &str, origin: Option<&str>) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -273,7 +332,11 @@ mod tests {
             "https://127.0.0.1",
             "http://[::1]:5173",
         ] {
-            assert_eq!(from(origin), Ok(Readers::Origin(origin.parse().unwrap())), "{origin}");
+            assert_eq!(
+                from(origin),
+                Ok(Readers::Origin(origin.parse().unwrap())),
+                "{origin}"
+            );
         }
         assert_eq!(from("http://localhost:8080"), Ok(Readers::SameSite));
     }
@@ -290,26 +353,46 @@ mod tests {
             "ftp://localhost",
         ] {
             let refusal = from(origin).unwrap_err();
-            assert!(refusal.message.contains("--allow-origin"), "{origin}: {refusal:?}");
+            assert!(
+                refusal.message.contains("--allow-origin"),
+                "{origin}: {refusal:?}"
+            );
         }
     }
 
     #[test]
     fn listed_origins_may_ask_and_no_others() {
         let origins = ["https://chat.example".to_owned(), "zed://*".to_owned()];
-        let access = Access { origins: &origins, ..LOCAL };
+        let access = Access {
+            origins: &origins,
+            ..LOCAL
+        };
         let may = |origin| access.admit(&headers("localhost", Some(origin))).is_ok();
         assert!(may("https://chat.example") && may("zed://anything"));
-        assert!(!may("http://chat.example") && !may("https://chat.example.evil.example") && !may("https://a.example"));
+        assert!(
+            !may("http://chat.example")
+                && !may("https://chat.example.evil.example")
+                && !may("https://a.example")
+        );
     }
 
     #[test]
     fn with_a_key_every_page_may_read_unless_some_are_listed() {
-        let keyed = Access { has_keys: true, ..LOCAL };
+        let keyed = Access {
+            has_keys: true,
+            ..LOCAL
+        };
         let page = headers("any.example", Some("https://site.example"));
         assert_eq!(keyed.admit(&page), Ok(Readers::All));
         let origins = ["https://other.example".to_owned()];
-        assert_eq!(Access { origins: &origins, ..keyed }.admit(&page), Ok(Readers::SameSite));
+        assert_eq!(
+            Access {
+                origins: &origins,
+                ..keyed
+            }
+            .admit(&page),
+            Ok(Readers::SameSite)
+        );
     }
 
     #[test]
@@ -327,12 +410,31 @@ mod tests {
         ] {
             assert_eq!(named(host), Ok(Readers::SameSite), "{host}");
         }
-        for host in ["evil.example:8080", "localhost.evil.example", "", "evil.local.example", "a.internal.example"] {
-            assert!(named(host).unwrap_err().message.contains("--allow-host"), "{host}");
+        for host in [
+            "evil.example:8080",
+            "localhost.evil.example",
+            "",
+            "evil.local.example",
+            "a.internal.example",
+        ] {
+            assert!(
+                named(host).unwrap_err().message.contains("--allow-host"),
+                "{host}"
+            );
         }
         let hosts = ["llm.example".to_owned()];
-        let allowed = Access { hosts: &hosts, ..LOCAL };
-        assert!(allowed.admit(&headers("llm.example:8080", Some("http://llm.example:8080"))).is_ok());
+        let allowed = Access {
+            hosts: &hosts,
+            ..LOCAL
+        };
+        assert!(
+            allowed
+                .admit(&headers(
+                    "llm.example:8080",
+                    Some("http://llm.example:8080")
+                ))
+                .is_ok()
+        );
     }
 
     #[test]
@@ -346,8 +448,14 @@ mod tests {
     #[test]
     fn pages_that_anybody_may_have_changed_are_not_from_an_encrypted_server() {
         let of = |origin: &str, scheme| {
-            let access = Access { scheme, checks_host: false, ..LOCAL };
-            access.admit(&headers("server.example", Some(origin))).is_ok()
+            let access = Access {
+                scheme,
+                checks_host: false,
+                ..LOCAL
+            };
+            access
+                .admit(&headers("server.example", Some(origin)))
+                .is_ok()
         };
         assert!(of("https://server.example", "https") && !of("http://server.example", "https"));
         assert!(of("https://server.example", "http") && of("http://server.example", "http"));
@@ -355,11 +463,28 @@ mod tests {
 
     #[test]
     fn an_origin_has_a_scheme_and_a_host_and_nothing_behind_them() {
-        assert!(["*", "null", "https://a.example", "http://a.example:8080", "app://*"].into_iter().all(is_origin));
         assert!(
-            !["", "a.example", "https://", "https://a.example/", "https://a.example/x", "://a"]
-                .into_iter()
-                .any(is_origin)
+            [
+                "*",
+                "null",
+                "https://a.example",
+                "http://a.example:8080",
+                "app://*"
+            ]
+            .into_iter()
+            .all(is_origin)
+        );
+        assert!(
+            ![
+                "",
+                "a.example",
+                "https://",
+                "https://a.example/",
+                "https://a.example/x",
+                "://a"
+            ]
+            .into_iter()
+            .any(is_origin)
         );
         assert!(is_every_site("*") && is_every_site("HTTPS://*") && !is_every_site("app://*"));
     }
@@ -372,13 +497,22 @@ mod tests {
             headers.insert(name, value.parse().unwrap());
             headers
         };
-        for (name, value) in
-            [("authorization", "Bearer first"), ("authorization", "bearer second"), ("x-api-key", "first")]
-        {
+        for (name, value) in [
+            ("authorization", "Bearer first"),
+            ("authorization", "bearer second"),
+            ("x-api-key", "first"),
+        ] {
             assert!(is_allowed(&keys, &with(name, value)), "{value}");
         }
-        for value in ["Bearer", "Bearer ", "Bearer firs", "Bearer first\u{1}", "Bearer firstt", "Basic first", "first"]
-        {
+        for value in [
+            "Bearer",
+            "Bearer ",
+            "Bearer firs",
+            "Bearer first\u{1}",
+            "Bearer firstt",
+            "Basic first",
+            "first",
+        ] {
             if let Ok(value) = value.parse() {
                 let mut headers = HeaderMap::new();
                 headers.insert("authorization", value);
@@ -386,6 +520,9 @@ mod tests {
             }
         }
         assert!(!is_allowed(&keys, &HeaderMap::new()));
-        assert!(is_allowed(&[], &HeaderMap::new()) && is_allowed(&[], &with("authorization", "Bearer x")));
+        assert!(
+            is_allowed(&[], &HeaderMap::new())
+                && is_allowed(&[], &with("authorization", "Bearer x"))
+        );
     }
 }

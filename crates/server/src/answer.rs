@@ -1,7 +1,7 @@
 //! Answers while they come: news of several jobs, read as text, thoughts and calls.
 //!
-//! Knows no interface of any other server. What comes out is for one that writes it down at once, and for one that waits
-//! for all of it.
+//! Knows no interface of any other server. What comes out is for one that writes it down at once,
+//! and for one that waits for all of it.
 
 use std::{
     collections::VecDeque,
@@ -58,9 +58,21 @@ impl End {
     pub(crate) fn timings(&self) -> Value {
         let done = &self.done;
         let n_read = done.n_prompt - done.n_cached.min(done.n_prompt);
-        let rate = |n: usize, time: Duration| if time.is_zero() { 0.0 } else { n as f64 / time.as_secs_f64() };
+        let rate = |n: usize, time: Duration| {
+            if time.is_zero() {
+                0.0
+            } else {
+                n as f64 / time.as_secs_f64()
+            }
+        };
         let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
-        let each = |n: usize, time: Duration| if n == 0 { 0.0 } else { milliseconds(time) / n as f64 };
+        let each = |n: usize, time: Duration| {
+            if n == 0 {
+                0.0
+            } else {
+                milliseconds(time) / n as f64
+            }
+        };
         json!({
             "cache_n": done.n_cached,
             "prompt_n": n_read,
@@ -104,12 +116,18 @@ pub(crate) enum Reader {
 
 impl Reader {
     pub(crate) fn message(parser: Parser) -> Self {
-        Self::Message { parser: Box::new(parser), has_begun: false }
+        Self::Message {
+            parser: Box::new(parser),
+            has_begun: false,
+        }
     }
 
     /// A message that goes on with one that has begun: the white space in front is part of it.
     pub(crate) fn rest_of_message(parser: Parser) -> Self {
-        Self::Message { parser: Box::new(parser), has_begun: true }
+        Self::Message {
+            parser: Box::new(parser),
+            has_begun: true,
+        }
     }
 
     fn read(&mut self, text: String) -> Vec<Piece> {
@@ -121,19 +139,40 @@ impl Reader {
             Self::Message { parser, has_begun } => {
                 let text = if *has_begun { &text } else { text.trim_start() };
                 *has_begun |= !text.is_empty();
-                if text.is_empty() { Vec::new() } else { parser.push(text) }
+                if text.is_empty() {
+                    Vec::new()
+                } else {
+                    parser.push(text)
+                }
             }
             Self::Vector(_) => Vec::new(),
         }
     }
 
     fn finish(self, done: Done) -> (Vec<Piece>, End) {
-        let nothing = End { done, outcome: Outcome::default(), vector: Vec::new() };
+        let nothing = End {
+            done,
+            outcome: Outcome::default(),
+            vector: Vec::new(),
+        };
         match self {
-            Self::Plain(text) => (Vec::new(), End { outcome: Outcome { text, ..Outcome::default() }, ..nothing }),
+            Self::Plain(text) => (
+                Vec::new(),
+                End {
+                    outcome: Outcome {
+                        text,
+                        ..Outcome::default()
+                    },
+                    ..nothing
+                },
+            ),
             Self::Message { parser, .. } => {
                 let is_cut = is_cut(&nothing.done);
-                let (pieces, outcome) = if is_cut { parser.finish_cut() } else { parser.finish() };
+                let (pieces, outcome) = if is_cut {
+                    parser.finish_cut()
+                } else {
+                    parser.finish()
+                };
                 (pieces, End { outcome, ..nothing })
             }
             Self::Vector(vector) => (Vec::new(), End { vector, ..nothing }),
@@ -141,7 +180,8 @@ impl Reader {
     }
 }
 
-/// Whether an answer ended where its model had not ended it: at its length, or at a stop string of the client.
+/// Whether an answer ended where its model had not ended it: at its length, or at a stop string of
+/// the client.
 fn is_cut(done: &Done) -> bool {
     done.finish_reason != FinishReason::Stop || done.stop.is_some()
 }
@@ -156,7 +196,14 @@ impl Answers {
         place: OwnedSemaphorePermit,
     ) -> Self {
         let readers = readers.into_iter().map(Some).collect();
-        Self { news, readers, ready: VecDeque::new(), model, load_time, _place: place }
+        Self {
+            news,
+            readers,
+            ready: VecDeque::new(),
+            model,
+            load_time,
+            _place: place,
+        }
     }
 
     /// Whose they are.
@@ -179,7 +226,10 @@ impl Answers {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(usize, Happening), Refusal>>> {
+    pub(crate) fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<(usize, Happening), Refusal>>> {
         loop {
             if let Some(happening) = self.ready.pop_front() {
                 return Poll::Ready(Some(Ok(happening)));
@@ -206,15 +256,21 @@ impl Answers {
     fn read(&mut self, i: usize, news: News) {
         match news {
             News::Text(text) => {
-                let pieces = self.readers[i].as_mut().map_or_else(Vec::new, |reader| reader.read(text));
-                self.ready.extend(pieces.into_iter().map(|piece| (i, Happening::Piece(piece))));
+                let pieces = self.readers[i]
+                    .as_mut()
+                    .map_or_else(Vec::new, |reader| reader.read(text));
+                self.ready
+                    .extend(pieces.into_iter().map(|piece| (i, Happening::Piece(piece))));
             }
             News::Token(thought) => self.ready.push_back((i, Happening::Thought(thought))),
             News::Embedding(vector) => self.readers[i] = Some(Reader::Vector(vector)),
             News::Done(done) => {
-                let Some(reader) = self.readers[i].take() else { return };
+                let Some(reader) = self.readers[i].take() else {
+                    return;
+                };
                 let (pieces, end) = reader.finish(done);
-                self.ready.extend(pieces.into_iter().map(|piece| (i, Happening::Piece(piece))));
+                self.ready
+                    .extend(pieces.into_iter().map(|piece| (i, Happening::Piece(piece))));
                 self.ready.push_back((i, Happening::End(end)));
             }
             News::Failed(_) => unreachable!("it was looked at before"),

@@ -11,7 +11,10 @@ use std::{
 use atta_engine::chat::DateTime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::{ServerOptions, manners::Manners, metrics::Metrics, models::Models, refusal::Refusal, remarks::Logged};
+use crate::{
+    ServerOptions, manners::Manners, metrics::Metrics, models::Models, refusal::Refusal,
+    remarks::Logged,
+};
 
 /// The server's state.
 pub(crate) struct App {
@@ -31,8 +34,16 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(models: Models, manners: Option<Arc<Manners>>, options: ServerOptions) -> Self {
-        let n_places = options.batcher.n_jobs.saturating_add(options.max_queue).min(Semaphore::MAX_PERMITS);
+    pub(crate) fn new(
+        models: Models,
+        manners: Option<Arc<Manners>>,
+        options: ServerOptions,
+    ) -> Self {
+        let n_places = options
+            .batcher
+            .n_jobs
+            .saturating_add(options.max_queue)
+            .min(Semaphore::MAX_PERMITS);
         Self {
             models: Arc::new(models),
             places: Arc::new(Semaphore::new(n_places)),
@@ -48,7 +59,9 @@ impl App {
 
     /// A place for a request, if there is one.
     pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, Refusal> {
-        Arc::clone(&self.places).try_acquire_owned().map_err(|_| Refusal::busy())
+        Arc::clone(&self.places)
+            .try_acquire_owned()
+            .map_err(|_| Refusal::busy())
     }
 
     /// An id that no other answer of this server has, and hardly one of another.
@@ -75,5 +88,7 @@ pub(crate) fn local_now() -> DateTime {
 
 /// Seconds since 1970.
 pub(crate) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_secs())
 }

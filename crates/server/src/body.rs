@@ -1,9 +1,10 @@
 //! Bodies of requests: as long as they may be, within the time they may take, and JSON.
 //!
-//! A field has one of three meanings. *Kept*: the struct of the request reads it, and it does what it says. *Accepted*: it
-//! changes nothing here, for a reason that stands in the table of its interface ([`Accepted`]); the client gets a remark.
-//! *Refused*: it would change the result, so the struct reads it and an error names it. A field that nobody here has heard
-//! of is left out with a remark, because clients gain fields every month.
+//! A field has one of three meanings. *Kept*: the struct of the request reads it, and it does what
+//! it says. *Accepted*: it changes nothing here, for a reason that stands in the table of its
+//! interface ([`Accepted`]); the client gets a remark. *Refused*: it would change the result, so
+//! the struct reads it and an error names it. A field that nobody here has heard of is left out
+//! with a remark, because clients gain fields every month.
 
 use std::{convert::Infallible, io::Read, time::Duration};
 
@@ -48,9 +49,17 @@ impl<S: Sync> FromRequest<S> for Incoming {
     async fn from_request(request: Request, _: &S) -> Result<Self, Infallible> {
         let (head, body) = request.into_parts();
         let encoding = head.headers.get(header::CONTENT_ENCODING);
-        let encoding = encoding.map(|value| value.to_str().unwrap_or("?").trim().to_ascii_lowercase());
-        let body = Unread { body, encoding, waits: head.headers.contains_key(header::EXPECT) };
-        Ok(Self { body, remarks: head.extensions.get().cloned().unwrap_or_default() })
+        let encoding =
+            encoding.map(|value| value.to_str().unwrap_or("?").trim().to_ascii_lowercase());
+        let body = Unread {
+            body,
+            encoding,
+            waits: head.headers.contains_key(header::EXPECT),
+        };
+        Ok(Self {
+            body,
+            remarks: head.extensions.get().cloned().unwrap_or_default(),
+        })
     }
 }
 
@@ -59,7 +68,11 @@ pub(crate) type Accepted = &'static [(&'static str, &'static str)];
 
 /// Reads a body, and unpacks it.
 pub(crate) async fn read(unread: Unread, max: usize, timeout: Duration) -> Result<Bytes, Refusal> {
-    let Unread { body, encoding, waits } = unread;
+    let Unread {
+        body,
+        encoding,
+        waits,
+    } = unread;
     let packing = encoding.as_deref().map_or(Ok(None), Packing::named)?;
     let within = tokio::time::timeout(timeout, collect(body, max, waits));
     let bytes = within.await.map_err(|_| Refusal::too_slow())??;
@@ -72,8 +85,9 @@ pub(crate) async fn read(unread: Unread, max: usize, timeout: Duration) -> Resul
     }
 }
 
-/// All bytes of a body. Of one that is too long some more are read and thrown away, because a client that still sends
-/// when its connection is closed never reads why; one that waits to be asked has not sent any.
+/// All bytes of a body. Of one that is too long some more are read and thrown away, because a
+/// client that still sends when its connection is closed never reads why; one that waits to be
+/// asked has not sent any.
 async fn collect(mut body: Body, max: usize, waits: bool) -> Result<Bytes, Refusal> {
     let is_long = body.size_hint().lower() > max as u64;
     if is_long && waits {
@@ -83,7 +97,9 @@ async fn collect(mut body: Body, max: usize, waits: bool) -> Result<Bytes, Refus
     let mut n_bytes = 0usize;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Refusal::bad(format!("the body broke off: {error}")))?;
-        let Ok(data) = frame.into_data() else { continue };
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
         n_bytes = n_bytes.saturating_add(data.len());
         if !is_long && n_bytes <= max {
             bytes.extend_from_slice(&data);
@@ -93,7 +109,11 @@ async fn collect(mut body: Body, max: usize, waits: bool) -> Result<Bytes, Refus
             bytes = Vec::new();
         }
     }
-    if is_long || n_bytes > max { Err(Refusal::too_large(max)) } else { Ok(bytes.into()) }
+    if is_long || n_bytes > max {
+        Err(Refusal::too_large(max))
+    } else {
+        Ok(bytes.into())
+    }
 }
 
 /// How a body can be packed.
@@ -123,9 +143,15 @@ impl Packing {
             Self::Deflate => Box::new(DeflateDecoder::new(bytes)),
         };
         let mut unpacked = Vec::new();
-        let read = reader.take((max as u64).saturating_add(1)).read_to_end(&mut unpacked);
+        let read = reader
+            .take((max as u64).saturating_add(1))
+            .read_to_end(&mut unpacked);
         read.map_err(|error| Refusal::bad(format!("the body cannot be unpacked: {error}")))?;
-        if unpacked.len() > max { Err(Refusal::too_large(max)) } else { Ok(unpacked.into()) }
+        if unpacked.len() > max {
+            Err(Refusal::too_large(max))
+        } else {
+            Ok(unpacked.into())
+        }
     }
 }
 
@@ -135,7 +161,11 @@ fn has_zlib_header(bytes: &[u8]) -> bool {
 }
 
 /// Understands a body, which takes a while if it is long.
-pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8], accepted: Accepted, remarks: &Remarks) -> Result<T, Refusal> {
+pub(crate) fn parse<T: DeserializeOwned>(
+    bytes: &[u8],
+    accepted: Accepted,
+    remarks: &Remarks,
+) -> Result<T, Refusal> {
     match serde_json::from_slice(bytes) {
         Ok(object @ Value::Object(_)) => understand(object, accepted, remarks),
         // Serde would take a list of the values of all fields.
@@ -144,8 +174,8 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8], accepted: Accepted, remar
     }
 }
 
-/// Understands an object. A field that has a value of another type is named by the error; one that is left out, unless it
-/// is null, by a remark.
+/// Understands an object. A field that has a value of another type is named by the error; one that
+/// is left out, unless it is null, by a remark.
 pub(crate) fn understand<T: DeserializeOwned>(
     mut value: Value,
     accepted: Accepted,
@@ -155,18 +185,27 @@ pub(crate) fn understand<T: DeserializeOwned>(
         fields.retain(|_, value| !value.is_null());
     }
     let mut note = |path: Path<'_>| remarks.add(left_out(&place(&path), accepted));
-    serde_path_to_error::deserialize(serde_ignored::Deserializer::new(value, &mut note)).map_err(|error| {
-        let (path, message) = (error.path().to_string(), error.inner().to_string());
-        match (field(&message), path.split(['.', '[']).next()) {
-            (Some((name, what)), Some(outer)) if is_within(&path, name) => Refusal::field(
-                outer,
-                format!("{}: the field {name:?} is {what}", path.trim_end_matches(&format!(".{name}"))),
-            ),
-            (Some((name, what)), _) => Refusal::field(name, format!("the field {name:?} is {what}")),
-            (None, Some(name)) if !name.is_empty() => Refusal::field(name, format!("{path}: {message}")),
-            (None, _) => Refusal::bad(message),
-        }
-    })
+    serde_path_to_error::deserialize(serde_ignored::Deserializer::new(value, &mut note)).map_err(
+        |error| {
+            let (path, message) = (error.path().to_string(), error.inner().to_string());
+            match (field(&message), path.split(['.', '[']).next()) {
+                (Some((name, what)), Some(outer)) if is_within(&path, name) => Refusal::field(
+                    outer,
+                    format!(
+                        "{}: the field {name:?} is {what}",
+                        path.trim_end_matches(&format!(".{name}"))
+                    ),
+                ),
+                (Some((name, what)), _) => {
+                    Refusal::field(name, format!("the field {name:?} is {what}"))
+                }
+                (None, Some(name)) if !name.is_empty() => {
+                    Refusal::field(name, format!("{path}: {message}"))
+                }
+                (None, _) => Refusal::bad(message),
+            }
+        },
+    )
 }
 
 /// The remark on a field that is left out.
@@ -186,22 +225,34 @@ fn place(path: &Path<'_>) -> String {
             outer if outer.is_empty() => key.clone(),
             outer => outer + "." + key,
         },
-        Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => place(parent),
+        Path::Some { parent }
+        | Path::NewtypeStruct { parent }
+        | Path::NewtypeVariant { parent } => place(parent),
     }
 }
 
 /// An object within a body: serde would take a list of its values as well.
-pub(crate) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Option<T>, D::Error> {
+pub(crate) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
     let fields = Option::<Map<String, Value>>::deserialize(from)?;
-    fields.map(|fields| T::deserialize(Value::Object(fields))).transpose().map_err(Error::custom)
+    fields
+        .map(|fields| T::deserialize(Value::Object(fields)))
+        .transpose()
+        .map_err(Error::custom)
 }
 
 /// A whole number, which may be written as `1024.0`: that is what some languages make of it.
 pub(crate) fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
-    let Some(number) = Option::<Number>::deserialize(from)? else { return Ok(None) };
-    let float = |number: f64| (number.fract() == 0.0 && number.abs() < 9e15).then_some(number as i64);
+    let Some(number) = Option::<Number>::deserialize(from)? else {
+        return Ok(None);
+    };
+    let float =
+        |number: f64| (number.fract() == 0.0 && number.abs() < 9e15).then_some(number as i64);
     let whole = number.as_i64().or_else(|| float(number.as_f64()?));
-    whole.map(Some).ok_or_else(|| Error::custom(format!("{number} is no whole number")))
+    whole
+        .map(Some)
+        .ok_or_else(|| Error::custom(format!("{number} is no whole number")))
 }
 
 /// Whether the field of an error is not one of the body itself.
@@ -211,9 +262,12 @@ fn is_within(path: &str, name: &str) -> bool {
 
 /// The field that serde's message is about, and what is wrong with it.
 fn field(message: &str) -> Option<(&str, &'static str)> {
-    let (kind, rest) = [("not supported", "unknown field `"), ("missing", "missing field `")]
-        .into_iter()
-        .find_map(|(kind, start)| Some((kind, message.strip_prefix(start)?)))?;
+    let (kind, rest) = [
+        ("not supported", "unknown field `"),
+        ("missing", "missing field `"),
+    ]
+    .into_iter()
+    .find_map(|(kind, start)| Some((kind, message.strip_prefix(start)?)))?;
     Some((rest.split_once('`')?.0, kind))
 }
 
@@ -240,7 +294,8 @@ mod tests {
         assert_eq!(param("{}").as_deref(), Some("n"));
         assert_eq!(param(r#"{"n": "x"}"#).as_deref(), Some("n"));
         assert_eq!(param("[]"), None);
-        let nested = super::parse::<Outer>(br#"{"inner": [{}]}"#, &[], &Remarks::default()).unwrap_err();
+        let nested =
+            super::parse::<Outer>(br#"{"inner": [{}]}"#, &[], &Remarks::default()).unwrap_err();
         assert_eq!(nested.param.as_deref(), Some("inner"));
         assert_eq!(nested.message, r#"inner[0]: the field "n" is missing"#);
         assert!(parse(b"[1]").is_err(), "a list of values has no names");
@@ -256,10 +311,25 @@ mod tests {
     #[test]
     fn a_packed_body_is_unpacked_up_to_the_limit() {
         let packed = gzip(&[b'a'; 100_000]);
-        assert_eq!(Packing::Gzip.unpack(&packed, 100_000).unwrap().len(), 100_000);
-        assert_eq!(Packing::Gzip.unpack(&packed, 99_999).unwrap_err().status, 413);
-        assert_eq!(Packing::Gzip.unpack(&packed[..50], 100_000).unwrap_err().status, 400);
-        assert_eq!(Packing::Gzip.unpack(b"{}", 100_000).unwrap_err().status, 400);
+        assert_eq!(
+            Packing::Gzip.unpack(&packed, 100_000).unwrap().len(),
+            100_000
+        );
+        assert_eq!(
+            Packing::Gzip.unpack(&packed, 99_999).unwrap_err().status,
+            413
+        );
+        assert_eq!(
+            Packing::Gzip
+                .unpack(&packed[..50], 100_000)
+                .unwrap_err()
+                .status,
+            400
+        );
+        assert_eq!(
+            Packing::Gzip.unpack(b"{}", 100_000).unwrap_err().status,
+            400
+        );
     }
 
     #[test]
@@ -269,14 +339,21 @@ mod tests {
         let zlib = zlib.finish().unwrap();
         let bare = &zlib[2..zlib.len() - 4];
         for packed in [&zlib[..], bare] {
-            assert_eq!(&Packing::Deflate.unpack(packed, 100).unwrap()[..], b"{\"a\": 1}");
+            assert_eq!(
+                &Packing::Deflate.unpack(packed, 100).unwrap()[..],
+                b"{\"a\": 1}"
+            );
         }
     }
 
     #[test]
     fn a_packing_that_is_not_known_is_named() {
         let refusal = Packing::named("br").err().unwrap();
-        assert!(refusal.status == 415 && refusal.message.contains("\"br\"") && refusal.message.contains("gzip"));
+        assert!(
+            refusal.status == 415
+                && refusal.message.contains("\"br\"")
+                && refusal.message.contains("gzip")
+        );
         assert!(Packing::named("identity").unwrap().is_none());
     }
 
@@ -287,12 +364,18 @@ mod tests {
             #[serde(default, deserialize_with = "whole")]
             n: Option<i64>,
         }
-        let of = |text: &str| super::parse::<Wanted>(text.as_bytes(), &[], &Remarks::default()).map(|wanted| wanted.n);
+        let of = |text: &str| {
+            super::parse::<Wanted>(text.as_bytes(), &[], &Remarks::default()).map(|wanted| wanted.n)
+        };
         assert_eq!(of(r#"{"n": 1024.0}"#).unwrap(), Some(1024));
         assert_eq!(of(r#"{"n": -1}"#).unwrap(), Some(-1));
         assert_eq!(of("{}").unwrap(), None);
         for wrong in [r#"{"n": 1.5}"#, r#"{"n": 1e300}"#, r#"{"n": "1"}"#] {
-            assert_eq!(of(wrong).unwrap_err().param.as_deref(), Some("n"), "{wrong}");
+            assert_eq!(
+                of(wrong).unwrap_err().param.as_deref(),
+                Some("n"),
+                "{wrong}"
+            );
         }
     }
 

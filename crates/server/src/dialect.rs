@@ -21,7 +21,8 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
-    /// The interface of a request. Paths of atta's own, and unknown ones, are like OpenAI's unless Anthropic's client asks.
+    /// The interface of a request. Paths of atta's own, and unknown ones, are like OpenAI's unless
+    /// Anthropic's client asks.
     pub(crate) fn of(path: &str, headers: &HeaderMap) -> Self {
         match path {
             "/v1/messages" => Self::Anthropic,
@@ -35,10 +36,17 @@ impl Dialect {
 
     /// An error alone.
     pub(crate) fn error(self, refusal: &Refusal, request_id: Option<&str>) -> Value {
-        let Refusal { message, param, code, .. } = refusal;
+        let Refusal {
+            message,
+            param,
+            code,
+            ..
+        } = refusal;
         let kind = self.kind(refusal.kind());
         match self {
-            Self::OpenAi => json!({ "error": { "message": message, "type": kind, "param": param, "code": code } }),
+            Self::OpenAi => {
+                json!({ "error": { "message": message, "type": kind, "param": param, "code": code } })
+            }
             Self::Anthropic => {
                 let mut error = json!({ "type": kind, "message": named(refusal) });
                 if let Some(code) = code {
@@ -74,11 +82,19 @@ impl Dialect {
 
     /// The response that a refusal is, if it is one.
     pub(crate) fn respond(self, mut response: Response, request_id: &str) -> Response {
-        let Some(refusal) = response.extensions_mut().remove::<Refusal>() else { return response };
-        let mut written = (response.status(), Json(self.error(&refusal, Some(request_id)))).into_response();
-        written
-            .headers_mut()
-            .extend(std::mem::take(response.headers_mut()).into_iter().filter_map(|(k, v)| Some((k?, v))));
+        let Some(refusal) = response.extensions_mut().remove::<Refusal>() else {
+            return response;
+        };
+        let mut written = (
+            response.status(),
+            Json(self.error(&refusal, Some(request_id))),
+        )
+            .into_response();
+        written.headers_mut().extend(
+            std::mem::take(response.headers_mut())
+                .into_iter()
+                .filter_map(|(k, v)| Some((k?, v))),
+        );
         written
     }
 }
@@ -102,6 +118,9 @@ mod tests {
             Dialect::Anthropic.error(&refusal, None)["error"]["message"].clone()
         };
         assert_eq!(message("there are too many"), "tools: there are too many");
-        assert_eq!(message("there are too many tools"), "there are too many tools");
+        assert_eq!(
+            message("there are too many tools"),
+            "there are too many tools"
+        );
     }
 }

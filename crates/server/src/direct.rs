@@ -1,5 +1,5 @@
-//! Requests without a connection, for tests and for fuzzing: what may come as a body is far more than what may come as HTTP,
-//! which is hyper's to read.
+//! Requests without a connection, for tests and for fuzzing: what may come as a body is far more
+//! than what may come as HTTP, which is hyper's to read.
 
 use std::sync::Arc;
 
@@ -25,7 +25,8 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-// Not for programs, which have `run`: nothing is unloaded here, and nothing that is under way can be stopped.
+// Not for programs, which have `run`: nothing is unloaded here, and nothing that is under way can
+// be stopped.
 impl Server {
     /// Paths that take a request with a body.
     #[doc(hidden)]
@@ -33,7 +34,8 @@ impl Server {
         routes::posts().into_iter().map(|(path, _)| path).collect()
     }
 
-    /// Answers a request of this machine, on the thread that calls; `path` is one of [`post_paths`](Self::post_paths).
+    /// Answers a request of this machine, on the thread that calls; `path` is one of
+    /// [`post_paths`](Self::post_paths).
     #[doc(hidden)]
     pub fn answer(&self, path: &'static str, body: Vec<u8>) -> Answer {
         let mut request = Request::new(Body::from(body));
@@ -43,9 +45,20 @@ impl Server {
         self.runtime.block_on(async {
             let Ok(response) = service.call(request).await;
             let (head, body) = response.into_parts();
-            let body = body.collect().await.expect("only bodies of clients break off").to_bytes();
-            let kind = head.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-            Answer { status: head.status.as_u16(), kind: kind.unwrap_or_default().to_owned(), body: body.to_vec() }
+            let body = body
+                .collect()
+                .await
+                .expect("only bodies of clients break off")
+                .to_bytes();
+            let kind = head
+                .headers
+                .get(header::CONTENT_TYPE)
+                .and_then(|kind| kind.to_str().ok());
+            Answer {
+                status: head.status.as_u16(),
+                kind: kind.unwrap_or_default().to_owned(),
+                body: body.to_vec(),
+            }
         })
     }
 }

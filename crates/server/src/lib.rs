@@ -1,9 +1,10 @@
 //! Models behind HTTP: many clients at once, each of which gets its text token by token.
 //!
-//! Knows the interfaces of other servers, and nothing of weights or kernels. The one idea: what a client asks for becomes
-//! jobs of a [`Batcher`](atta_engine::Batcher), which a thread of its own runs; everything else is translation, of
-//! requests into jobs (`openai/`, `anthropic/`, `ollama/`) and of what is heard of them into events on the wire. The only
-//! crate with async code, and that is one thread too.
+//! Knows the interfaces of other servers, and nothing of weights or kernels. The one idea: what a
+//! client asks for becomes jobs of a [`Batcher`](atta_engine::Batcher), which a thread of its own
+//! runs; everything else is translation, of requests into jobs (`openai/`, `anthropic/`, `ollama/`)
+//! and of what is heard of them into events on the wire. The only crate with async code, and that
+//! is one thread too.
 //!
 //! No path or address in a request ever names a file or another machine.
 
@@ -65,15 +66,18 @@ pub struct ServerOptions {
     pub api_keys: Vec<String>,
     /// Serves other machines without a key.
     pub insecure: bool,
-    /// Origins of pages that may ask without a key; with keys, the only ones that may read answers, if there are any.
+    /// Origins of pages that may ask without a key; with keys, the only ones that may read
+    /// answers, if there are any.
     pub allowed_origins: Vec<String>,
-    /// Names by which a server of this machine may be found, beside those that no web site can have.
+    /// Names by which a server of this machine may be found, beside those that no web site can
+    /// have.
     pub allowed_hosts: Vec<String>,
     /// Texts of a model at once, and their memory.
     pub batcher: BatcherOptions,
     /// Defaults for fields that a request does not set.
     pub defaults: Defaults,
-    /// How texts become vectors where a request does not say; `None`: as the file of the model says.
+    /// How texts become vectors where a request does not say; `None`: as the file of the model
+    /// says.
     pub pooling: Option<Pooling>,
     /// Requests that may wait for a place; more are told to come back later.
     pub max_queue: usize,
@@ -85,7 +89,8 @@ pub struct ServerOptions {
     pub read_timeout: Duration,
     /// How long an answer may take from its request on; then it ends as at its length.
     pub max_time: Option<Duration>,
-    /// A model that nobody has used for so long is taken out of memory; the next request loads it again.
+    /// A model that nobody has used for so long is taken out of memory; the next request loads it
+    /// again.
     pub idle_unload: Option<Duration>,
     /// How long texts may go on after the server was asked to stop.
     pub grace: Duration,
@@ -208,11 +213,13 @@ pub enum ServeError {
 }
 
 impl Server {
-    /// Listens; nobody is served until [`run`](Self::run). The first model is loaded now, the others when they are asked for.
+    /// Listens; nobody is served until [`run`](Self::run). The first model is loaded now, the
+    /// others when they are asked for.
     ///
     /// # Errors
-    /// An address that cannot be had or that would let everybody in, memory that the budget does not grant, a chat
-    /// template that cannot be read, a machine to be kept cool that does not say how hot it is.
+    /// An address that cannot be had or that would let everybody in, memory that the budget does
+    /// not grant, a chat template that cannot be read, a machine to be kept cool that does not
+    /// say how hot it is.
     pub fn bind(models: Vec<ModelSource>, options: ServerOptions) -> Result<Self, ServeError> {
         Self::new(models, options)
     }

@@ -41,7 +41,9 @@ pub struct Server {
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("place", &self.place()).finish_non_exhaustive()
+        f.debug_struct("Server")
+            .field("place", &self.place())
+            .finish_non_exhaustive()
     }
 }
 
@@ -57,7 +59,10 @@ impl Stopper {
 }
 
 impl Server {
-    pub(crate) fn new(models: Vec<ModelSource>, options: ServerOptions) -> Result<Self, ServeError> {
+    pub(crate) fn new(
+        models: Vec<ModelSource>,
+        options: ServerOptions,
+    ) -> Result<Self, ServeError> {
         if let Listen::Tcp(address) = options.listen
             && !address.ip().is_loopback()
             && options.api_keys.is_empty()
@@ -78,12 +83,27 @@ impl Server {
             .map_err(ServeError::Start)?;
         let listener = runtime.block_on(Listener::bind(&options.listen))?;
         let stop = watch::Sender::new(false);
-        let manners = options.cooling.clone().map(Manners::new).transpose()?.map(Arc::new);
+        let manners = options
+            .cooling
+            .clone()
+            .map(Manners::new)
+            .transpose()?
+            .map(Arc::new);
         // A server that cannot compute had better end, and be started again.
         let stopper = Stopper(stop.clone());
-        let models = Models::new(models, &options, Turns::with(manners.clone()), Arc::new(move || stopper.stop()))?;
+        let models = Models::new(
+            models,
+            &options,
+            Turns::with(manners.clone()),
+            Arc::new(move || stopper.stop()),
+        )?;
         let app = Arc::new(App::new(models, manners, options));
-        Ok(Self { app, runtime, listener, stop })
+        Ok(Self {
+            app,
+            runtime,
+            listener,
+            stop,
+        })
     }
 
     /// Where it listens: an address with its port, or a path.
@@ -120,9 +140,15 @@ impl Server {
         })
     }
 
-    /// Serves until it is stopped; what is written then is cut when `cut` is ready, if the grace is not over before.
+    /// Serves until it is stopped; what is written then is cut when `cut` is ready, if the grace is
+    /// not over before.
     fn run_until(self, cut: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let Self { app, runtime, listener, stop } = self;
+        let Self {
+            app,
+            runtime,
+            listener,
+            stop,
+        } = self;
         runtime.block_on(async {
             tokio::select! {
                 () = serve(&app, listener, &stop) => {}
@@ -213,7 +239,10 @@ async fn watch_heat(app: Arc<App>) {
 }
 
 /// What comes of it, or nothing if the server is asked to stop before.
-async fn unless_asked<T>(stopped: watch::Receiver<bool>, work: impl Future<Output = T>) -> Option<T> {
+async fn unless_asked<T>(
+    stopped: watch::Receiver<bool>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
     tokio::select! {
         done = work => Some(done),
         () = stop_asked(stopped) => None,
@@ -239,11 +268,15 @@ async fn connect(
     stopped: watch::Receiver<bool>,
 ) {
     let _counted = app.metrics.connected();
-    let Some(Ok(stream)) = unless_asked(stopped.clone(), open(stream, &app.options)).await else { return };
+    let Some(Ok(stream)) = unless_asked(stopped.clone(), open(stream, &app.options)).await else {
+        return;
+    };
     let mut http = http1::Builder::new();
     // Small clients look for names of headers as they are printed, not as HTTP compares them.
     http.title_case_headers(true);
-    http.timer(TokioTimer::new()).header_read_timeout(app.options.read_timeout).max_buf_size(64 << 10);
+    http.timer(TokioTimer::new())
+        .header_read_timeout(app.options.read_timeout)
+        .max_buf_size(64 << 10);
     let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = pin!(connection);
     // What goes wrong with a connection is the client's to see.

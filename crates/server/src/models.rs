@@ -1,7 +1,9 @@
-//! The models of a server: which there are, by what names requests know them, and which of them are in memory.
+//! The models of a server: which there are, by what names requests know them, and which of them are
+//! in memory.
 //!
-//! A model is loaded when somebody asks for it. If there is no room for it, the one goes that nobody has used for longest;
-//! so does, after a while, one that nobody uses. One that answers is never taken away.
+//! A model is loaded when somebody asks for it. If there is no room for it, the one goes that
+//! nobody has used for longest; so does, after a while, one that nobody uses. One that answers is
+//! never taken away.
 
 use std::{
     io::Write,
@@ -27,7 +29,8 @@ use crate::{
 /// What stands behind names where another server has several versions of a model.
 const LATEST: &str = ":latest";
 
-/// What a model gives back at most that its budget does not count, bytes: the tables of its tokenizer and its template.
+/// What a model gives back at most that its budget does not count, bytes: the tables of its
+/// tokenizer and its template.
 const UNCOUNTED: u64 = 64 << 20;
 
 /// Loads a model beside others that hold so many bytes of private memory.
@@ -39,7 +42,8 @@ pub struct ModelSource {
     pub names: Vec<String>,
     /// Chat template.
     pub template: TemplateChoice,
-    /// Prompts of conversations are cut to this many tokens by dropping the oldest turns, for models that fail on long ones.
+    /// Prompts of conversations are cut to this many tokens by dropping the oldest turns, for
+    /// models that fail on long ones.
     pub talk_window: Option<usize>,
     /// How it is loaded; it may be called again after the model was taken out of memory.
     pub open: Box<Open>,
@@ -95,7 +99,8 @@ pub(crate) enum Stay {
     Always,
 }
 
-/// Where a model is if it is loaded. Whoever uses it holds another `Arc`, which comes from here only.
+/// Where a model is if it is loaded. Whoever uses it holds another `Arc`, which comes from here
+/// only.
 struct Place {
     model: Option<Arc<Model>>,
     last_use: Instant,
@@ -104,7 +109,11 @@ struct Place {
 
 impl Place {
     fn new(model: Option<Arc<Model>>) -> Self {
-        Self { model, last_use: Instant::now(), stay: None }
+        Self {
+            model,
+            last_use: Instant::now(),
+            stay: None,
+        }
     }
 
     /// How long it stays if nobody uses it, on a server where that is `idle`; `None`: always.
@@ -114,13 +123,19 @@ impl Place {
             Some(Stay::Always) => None,
             None => idle,
         };
-        let unused = if self.is_used() { Duration::ZERO } else { self.last_use.elapsed() };
+        let unused = if self.is_used() {
+            Duration::ZERO
+        } else {
+            self.last_use.elapsed()
+        };
         Some(time?.saturating_sub(unused))
     }
 
     /// Whether somebody is being answered.
     fn is_used(&self) -> bool {
-        self.model.as_ref().is_some_and(|model| Arc::strong_count(model) > 1)
+        self.model
+            .as_ref()
+            .is_some_and(|model| Arc::strong_count(model) > 1)
     }
 
     /// Whether nobody has used it for so long; who uses it now does so until the next look.
@@ -156,7 +171,13 @@ impl Models {
     ) -> Result<Self, ServeError> {
         let place = || Mutex::new(Place::new(None));
         let models = Self {
-            entries: sources.into_iter().map(|source| Entry { source, place: place() }).collect(),
+            entries: sources
+                .into_iter()
+                .map(|source| Entry {
+                    source,
+                    place: place(),
+                })
+                .collect(),
             batcher: options.batcher.clone(),
             defaults: Arc::new(options.defaults.clone()),
             turns: Arc::new(turns),
@@ -175,7 +196,13 @@ impl Models {
         let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
         match twice {
             Some(pair) => Err(ServeError::SameName(pair[0].to_owned())),
-            None if self.entries.iter().any(|entry| entry.source.names.is_empty()) => Err(ServeError::NoName),
+            None if self
+                .entries
+                .iter()
+                .any(|entry| entry.source.names.is_empty()) =>
+            {
+                Err(ServeError::NoName)
+            }
             None if self.entries.is_empty() => Err(ServeError::NoModel),
             None => Ok(()),
         }
@@ -183,11 +210,17 @@ impl Models {
 
     /// All names of all models.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.entries.iter().flat_map(|entry| entry.source.names.iter().map(String::as_str))
+        self.entries
+            .iter()
+            .flat_map(|entry| entry.source.names.iter().map(String::as_str))
     }
 
-    /// The first name of the model that has this one, and whether it is in memory; without a name, of the first model.
-    pub(crate) fn look_up(&self, name: Option<&str>) -> Result<(&str, Option<Arc<Model>>), Refusal> {
+    /// The first name of the model that has this one, and whether it is in memory; without a name,
+    /// of the first model.
+    pub(crate) fn look_up(
+        &self,
+        name: Option<&str>,
+    ) -> Result<(&str, Option<Arc<Model>>), Refusal> {
         let entry = &self.entries[self.find(name)?];
         Ok((&entry.source.names[0], lock(&entry.place).model.clone()))
     }
@@ -202,18 +235,31 @@ impl Models {
 
     /// The first names, and whether each model is in memory.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, bool)> {
-        self.entries.iter().map(|entry| (entry.source.names[0].as_str(), lock(&entry.place).model.is_some()))
+        self.entries.iter().map(|entry| {
+            (
+                entry.source.names[0].as_str(),
+                lock(&entry.place).model.is_some(),
+            )
+        })
     }
 
     fn find(&self, name: Option<&str>) -> Result<usize, Refusal> {
         let Some(name) = name else { return Ok(0) };
-        let of = |name: &str| self.entries.iter().position(|entry| entry.source.names.iter().any(|ours| ours == name));
+        let of = |name: &str| {
+            self.entries
+                .iter()
+                .position(|entry| entry.source.names.iter().any(|ours| ours == name))
+        };
         let found = of(name).or_else(|| of(name.strip_suffix(LATEST)?));
         found.ok_or_else(|| Refusal::no_model(name))
     }
 
     /// The model of that name, which is loaded if it is not there, and stays for so long.
-    pub(crate) async fn get(self: &Arc<Self>, name: Option<&str>, stay: Option<Stay>) -> Result<Arc<Model>, Refusal> {
+    pub(crate) async fn get(
+        self: &Arc<Self>,
+        name: Option<&str>,
+        stay: Option<Stay>,
+    ) -> Result<Arc<Model>, Refusal> {
         let i = self.find(name)?;
         if let Some(model) = self.take(i, stay) {
             return Ok(model);
@@ -230,11 +276,16 @@ impl Models {
             models.take(i, stay);
             Ok(model)
         };
-        let loaded = tokio::task::spawn_blocking(work).await.map_err(|_| Refusal::broken())?;
+        let loaded = tokio::task::spawn_blocking(work)
+            .await
+            .map_err(|_| Refusal::broken())?;
         loaded.map_err(|error: ServeError| {
             let name = &self.entries[i].source.names[0];
             // A warning that nobody reads is none.
-            let _ = writeln!(std::io::stderr(), "atta: warning: model {name:?} cannot be loaded: {error}");
+            let _ = writeln!(
+                std::io::stderr(),
+                "atta: warning: model {name:?} cannot be loaded: {error}"
+            );
             Refusal::not_loaded(name, &error)
         })
     }
@@ -255,7 +306,8 @@ impl Models {
                     *lock(&self.entries[i].place) = Place::new(Some(Arc::clone(&model)));
                     return Ok(model);
                 }
-                Err(ServeError::Engine(error)) if self.may_help(&error) && self.unload_oldest() => {}
+                Err(ServeError::Engine(error)) if self.may_help(&error) && self.unload_oldest() => {
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -263,7 +315,11 @@ impl Models {
 
     fn open(&self, i: usize) -> Result<Model, ServeError> {
         let source = &self.entries[i].source;
-        let taken = self.loaded().iter().map(|model| model.engine.budget().used()).sum();
+        let taken = self
+            .loaded()
+            .iter()
+            .map(|model| model.engine.budget().used())
+            .sum();
         let engine = (source.open)(taken)?;
         let (template, _) = source.template.template(&engine).map_err(Error::from)?;
         let form = Form::new(&engine, template);
@@ -274,12 +330,25 @@ impl Models {
         let (worker, thread) = started.map_err(ServeError::Start)?;
         let (name, n_jobs) = (source.names[0].clone(), self.batcher.n_jobs);
         let (defaults, thread) = (Arc::clone(&self.defaults), Mutex::new(Some(thread)));
-        Ok(Model { name, engine, form, worker, n_ctx, n_jobs, defaults, talk_window: source.talk_window, thread })
+        Ok(Model {
+            name,
+            engine,
+            form,
+            worker,
+            n_ctx,
+            n_jobs,
+            defaults,
+            talk_window: source.talk_window,
+            thread,
+        })
     }
 
     /// Those that are in memory.
     pub(crate) fn loaded(&self) -> Vec<Arc<Model>> {
-        self.entries.iter().filter_map(|entry| lock(&entry.place).model.clone()).collect()
+        self.entries
+            .iter()
+            .filter_map(|entry| lock(&entry.place).model.clone())
+            .collect()
     }
 
     /// The same, and how long each of them stays if nobody uses it.
@@ -299,11 +368,14 @@ impl Models {
 
     /// Whether there are some that nobody has used for so long.
     pub(crate) fn has_idle(&self, idle: Option<Duration>) -> bool {
-        self.entries.iter().any(|entry| lock(&entry.place).is_due(idle))
+        self.entries
+            .iter()
+            .any(|entry| lock(&entry.place).is_due(idle))
     }
 
-    /// Takes those out of memory that nobody has used for so long, or for as long as their last user wanted them to stay. Nobody
-    /// loads meanwhile, since they are there until their threads have ended.
+    /// Takes those out of memory that nobody has used for so long, or for as long as their last
+    /// user wanted them to stay. Nobody loads meanwhile, since they are there until their
+    /// threads have ended.
     pub(crate) async fn unload_idle(self: &Arc<Self>, idle: Option<Duration>) {
         let turn = Arc::clone(&self.loading).lock_owned().await;
         let models = Arc::clone(self);
@@ -317,22 +389,30 @@ impl Models {
         let _ = tokio::task::spawn_blocking(work).await;
     }
 
-    /// Whether it can be mended by giving up models that nobody uses: one that would not fit without them either leaves
-    /// them alone.
+    /// Whether it can be mended by giving up models that nobody uses: one that would not fit
+    /// without them either leaves them alone.
     fn may_help(&self, error: &Error) -> bool {
         let unused = |entry: &Entry| {
             let place = lock(&entry.place);
-            place.model.as_ref().filter(|_| !place.is_used()).map_or(0, |model| model.engine.budget().used())
+            place
+                .model
+                .as_ref()
+                .filter(|_| !place.is_used())
+                .map_or(0, |model| model.engine.budget().used())
         };
         let given_back = UNCOUNTED + self.entries.iter().map(unused).sum::<u64>();
-        error.missing_bytes().is_some_and(|missing| missing <= given_back)
+        error
+            .missing_bytes()
+            .is_some_and(|missing| missing <= given_back)
     }
 
     /// Takes the one out of memory that nobody has used for longest; whether there was one.
     fn unload_oldest(&self) -> bool {
         let mut entries: Vec<&Entry> = self.entries.iter().collect();
         entries.sort_by_key(|entry| lock(&entry.place).last_use);
-        entries.into_iter().any(|entry| self.unload(entry, |_| true))
+        entries
+            .into_iter()
+            .any(|entry| self.unload(entry, |_| true))
     }
 
     /// Takes a model out of memory if nobody uses it; whether it was there.
@@ -340,7 +420,9 @@ impl Models {
         let model = {
             let (mut past, mut place) = (lock(&self.past), lock(&entry.place));
             let may_go = !place.is_used() && may(&mut place);
-            let Some(model) = (if may_go { place.model.take() } else { None }) else { return false };
+            let Some(model) = (if may_go { place.model.take() } else { None }) else {
+                return false;
+            };
             *past = past.and(model.worker.status().counts);
             model
         };
@@ -355,12 +437,19 @@ impl Models {
     pub(crate) fn status(&self) -> Status {
         // What is just being moved from the one to the other is counted once.
         let past = lock(&self.past);
-        let now = self.loaded().iter().map(|model| model.worker.status()).fold(Status::default(), Status::and);
-        Status { counts: now.counts.and(*past), ..now }
+        let now = self
+            .loaded()
+            .iter()
+            .map(|model| model.worker.status())
+            .fold(Status::default(), Status::and);
+        Status {
+            counts: now.counts.and(*past),
+            ..now
+        }
     }
 
-    /// Lets all threads end when all their jobs have, those included that are just being taken out of memory; whether they ended
-    /// well. For a thread outside of the runtime.
+    /// Lets all threads end when all their jobs have, those included that are just being taken out
+    /// of memory; whether they ended well. For a thread outside of the runtime.
     pub(crate) fn close(&self) -> bool {
         let _turn = self.loading.blocking_lock();
         let ended: Vec<bool> = self.loaded().iter().map(|model| model.end()).collect();

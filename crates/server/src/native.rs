@@ -46,16 +46,38 @@ impl Ask for Tokenize {
 }
 
 /// The tokens of a text.
-pub(crate) async fn tokenize(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Json<Value>, Refusal> {
-    Asked::read(&app, incoming).await?.map(tokens).await.map(Json)
+pub(crate) async fn tokenize(
+    State(app): State<Arc<App>>,
+    incoming: Incoming,
+) -> Result<Json<Value>, Refusal> {
+    Asked::read(&app, incoming)
+        .await?
+        .map(tokens)
+        .await
+        .map(Json)
 }
 
 fn tokens(model: &Model, request: Tokenize, _remarks: &Remarks) -> Result<Value, Refusal> {
-    let Tokenize { content, add_special, parse_special, with_pieces, .. } = request;
+    let Tokenize {
+        content,
+        add_special,
+        parse_special,
+        with_pieces,
+        ..
+    } = request;
     let tokenizer = model.engine.tokenizer();
-    let bos = tokenizer.bos().filter(|_| add_special && tokenizer.add_bos());
-    let special = if parse_special { Special::Parse } else { Special::Plain };
-    let ids: Vec<u32> = bos.into_iter().chain(tokenizer.encode(content.as_bytes(), special)).collect();
+    let bos = tokenizer
+        .bos()
+        .filter(|_| add_special && tokenizer.add_bos());
+    let special = if parse_special {
+        Special::Parse
+    } else {
+        Special::Plain
+    };
+    let ids: Vec<u32> = bos
+        .into_iter()
+        .chain(tokenizer.encode(content.as_bytes(), special))
+        .collect();
     let piece = |id: &u32| match std::str::from_utf8(&tokenizer.token_bytes(*id)) {
         Ok(text) => json!({ "id": id, "piece": text }),
         // A part of a character.
@@ -80,14 +102,23 @@ impl Ask for Detokenize {
 }
 
 /// The text of tokens.
-pub(crate) async fn detokenize(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Json<Value>, Refusal> {
+pub(crate) async fn detokenize(
+    State(app): State<Arc<App>>,
+    incoming: Incoming,
+) -> Result<Json<Value>, Refusal> {
     Asked::read(&app, incoming).await?.map(text).await.map(Json)
 }
 
 fn text(model: &Model, request: Detokenize, _remarks: &Remarks) -> Result<Value, Refusal> {
     let (tokens, tokenizer) = (request.tokens, model.engine.tokenizer());
-    if let Some(id) = tokens.iter().find(|&&id| id as usize >= tokenizer.n_vocab()) {
-        return Err(Refusal::field("tokens", format!("token {id}, of a model that has {}", tokenizer.n_vocab())));
+    if let Some(id) = tokens
+        .iter()
+        .find(|&&id| id as usize >= tokenizer.n_vocab())
+    {
+        return Err(Refusal::field(
+            "tokens",
+            format!("token {id}, of a model that has {}", tokenizer.n_vocab()),
+        ));
     }
     let bytes = tokenizer.decode(&tokens);
     Ok(json!({ "content": String::from_utf8_lossy(&bytes) }))

@@ -1,6 +1,7 @@
 //! `GET /openapi.json`: what this server answers, for programs that write clients.
 //!
-//! The document is written by hand; the tests hold it to the types that requests are read into, and to the router.
+//! The document is written by hand; the tests hold it to the types that requests are read into, and
+//! to the router.
 
 use axum::{
     http::{HeaderValue, header},
@@ -11,7 +12,14 @@ const DOCUMENT: &str = include_str!("../openapi.json");
 
 /// The document.
 pub(crate) async fn document() -> Response {
-    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], DOCUMENT).into_response()
+    (
+        [(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        )],
+        DOCUMENT,
+    )
+        .into_response()
 }
 
 #[cfg(test)]
@@ -50,7 +58,9 @@ mod tests {
 
     /// What a reference of the document refers to, or the value itself.
     fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
-        value["$ref"].as_str().map_or(value, |place| document.pointer(place.trim_start_matches('#')).unwrap())
+        value["$ref"].as_str().map_or(value, |place| {
+            document.pointer(place.trim_start_matches('#')).unwrap()
+        })
     }
 
     /// The JSON that a path takes.
@@ -61,7 +71,10 @@ mod tests {
     fn names(value: &Value) -> BTreeSet<String> {
         match value {
             Value::Object(fields) => fields.keys().cloned().collect(),
-            Value::Array(names) => names.iter().map(|name| name.as_str().unwrap().to_owned()).collect(),
+            Value::Array(names) => names
+                .iter()
+                .map(|name| name.as_str().unwrap().to_owned())
+                .collect(),
             _ => BTreeSet::new(),
         }
     }
@@ -78,7 +91,8 @@ mod tests {
             fields: &'static [&'static str],
             _: V,
         ) -> Result<V::Value, value::Error> {
-            self.0.extend(fields.iter().map(|field| (*field).to_owned()));
+            self.0
+                .extend(fields.iter().map(|field| (*field).to_owned()));
             Err(value::Error::custom("there are no values"))
         }
 
@@ -105,7 +119,12 @@ mod tests {
 
     /// What is said of a body of some of the fields.
     fn refused<T: DeserializeOwned>(fields: Map<String, Value>) -> Option<String> {
-        let refusal = body::parse::<T>(Value::Object(fields).to_string().as_bytes(), &[], &Remarks::default()).err()?;
+        let refusal = body::parse::<T>(
+            Value::Object(fields).to_string().as_bytes(),
+            &[],
+            &Remarks::default(),
+        )
+        .err()?;
         Some(refusal.message)
     }
 
@@ -121,7 +140,11 @@ mod tests {
         for name in example.keys() {
             let mut fields = example.clone();
             fields.remove(name);
-            assert_eq!(refused::<T>(fields), Some(format!("the field {name:?} is missing")), "{path}");
+            assert_eq!(
+                refused::<T>(fields),
+                Some(format!("the field {name:?} is missing")),
+                "{path}"
+            );
         }
     }
 
@@ -158,8 +181,12 @@ mod tests {
             .flat_map(|(path, item)| names(item).into_iter().map(|method| (path.clone(), method)))
             .collect();
         let (gets, posts) = (routes::gets(), routes::posts());
-        let gets = gets.iter().map(|(path, _)| (path.replace('*', ""), "get".to_owned()));
-        let posts = posts.iter().map(|(path, _)| ((*path).to_owned(), "post".to_owned()));
+        let gets = gets
+            .iter()
+            .map(|(path, _)| (path.replace('*', ""), "get".to_owned()));
+        let posts = posts
+            .iter()
+            .map(|(path, _)| ((*path).to_owned(), "post".to_owned()));
         assert_eq!(described, gets.chain(posts).collect());
     }
 
@@ -170,7 +197,10 @@ mod tests {
         let mut open = vec![&document];
         while let Some(value) = open.pop() {
             if let Some(place) = value["$ref"].as_str() {
-                assert!(document.pointer(place.trim_start_matches('#')).is_some(), "{place}");
+                assert!(
+                    document.pointer(place.trim_start_matches('#')).is_some(),
+                    "{place}"
+                );
                 found.insert(place.to_owned());
             }
             match value {
@@ -180,8 +210,10 @@ mod tests {
             }
         }
         let all = names(&document["components"]["schemas"]);
-        let unused: Vec<_> =
-            all.iter().filter(|name| !found.contains(&format!("#/components/schemas/{name}"))).collect();
+        let unused: Vec<_> = all
+            .iter()
+            .filter(|name| !found.contains(&format!("#/components/schemas/{name}")))
+            .collect();
         assert_eq!(unused, Vec::<&String>::new());
     }
 

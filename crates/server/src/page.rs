@@ -1,4 +1,5 @@
-//! The page for browsers: a few files that are part of the program, and ask nothing of any other server.
+//! The page for browsers: a few files that are part of the program, and ask nothing of any other
+//! server.
 
 use axum::{
     http::{HeaderValue, header},
@@ -12,10 +13,26 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 );
 
 const FILES: [(&str, &str, &str); 4] = [
-    ("/", "text/html; charset=utf-8", include_str!("../web/index.html")),
-    ("/style.css", "text/css; charset=utf-8", include_str!("../web/style.css")),
-    ("/app.js", "text/javascript; charset=utf-8", include_str!("../web/app.js")),
-    ("/markdown.js", "text/javascript; charset=utf-8", include_str!("../web/markdown.js")),
+    (
+        "/",
+        "text/html; charset=utf-8",
+        include_str!("../web/index.html"),
+    ),
+    (
+        "/style.css",
+        "text/css; charset=utf-8",
+        include_str!("../web/style.css"),
+    ),
+    (
+        "/app.js",
+        "text/javascript; charset=utf-8",
+        include_str!("../web/app.js"),
+    ),
+    (
+        "/markdown.js",
+        "text/javascript; charset=utf-8",
+        include_str!("../web/markdown.js"),
+    ),
 ];
 
 /// Where they are.
@@ -30,8 +47,14 @@ pub(crate) fn file(path: &str) -> Option<Response> {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(header::CONTENT_SECURITY_POLICY, POLICY);
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    headers.insert(
+        header::REFERRER_POLICY,
+        HeaderValue::from_static("no-referrer"),
+    );
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     Some(response)
 }

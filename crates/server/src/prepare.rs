@@ -1,5 +1,5 @@
-//! From what was said to jobs: the template, the tokens, the grammar. It takes milliseconds, and with a new grammar more, so
-//! that it is done on a thread where nobody else has to wait for it.
+//! From what was said to jobs: the template, the tokens, the grammar. It takes milliseconds, and
+//! with a new grammar more, so that it is done on a thread where nobody else has to wait for it.
 
 use std::{
     sync::Arc,
@@ -39,7 +39,11 @@ pub(crate) struct Prepared {
 impl Prepared {
     /// Lets its jobs go before those of a lower priority while they wait.
     pub(crate) fn with_priority(self, priority: u8) -> Self {
-        let jobs = self.jobs.into_iter().map(|job| job.with_priority(priority)).collect();
+        let jobs = self
+            .jobs
+            .into_iter()
+            .map(|job| job.with_priority(priority))
+            .collect();
         Self { jobs, ..self }
     }
 }
@@ -48,7 +52,8 @@ impl Prepared {
 pub(crate) trait Ask: DeserializeOwned + Send + 'static {
     /// Fields that change nothing here.
     const ACCEPTED: Accepted = &[];
-    /// Whether an unknown model name means the only model: clients made for hosted services send names such as `gpt-4o`.
+    /// Whether an unknown model name means the only model: clients made for hosted services send
+    /// names such as `gpt-4o`.
     const TAKES_ANY_NAME: bool = true;
 
     /// Its name, if it is given.
@@ -81,17 +86,36 @@ impl<R: Ask> Received<R> {
         // The place is held by the work, which goes on if the client goes away.
         let parse = move || {
             let request = body::parse(&bytes, R::ACCEPTED, &remarks)?;
-            Ok(Self { request, remarks, place, until })
+            Ok(Self {
+                request,
+                remarks,
+                place,
+                until,
+            })
         };
         elsewhere(parse).await
     }
 
     /// Has its model loaded if it is not in memory.
     async fn with_model(self, app: &App) -> Result<Asked<R>, Refusal> {
-        let Self { request, remarks, place, .. } = self;
+        let Self {
+            request,
+            remarks,
+            place,
+            ..
+        } = self;
         let start = Instant::now();
-        let model = app.models.get(model_name(app, &request, &remarks), request.stay()).await?;
-        Ok(Asked { request, remarks, model, place, load_time: start.elapsed() })
+        let model = app
+            .models
+            .get(model_name(app, &request, &remarks), request.stay())
+            .await?;
+        Ok(Asked {
+            request,
+            remarks,
+            model,
+            place,
+            load_time: start.elapsed(),
+        })
     }
 
     /// As [`begin`].
@@ -101,12 +125,20 @@ impl<R: Ask> Received<R> {
         make: impl FnOnce(&Model, R, &Remarks) -> Result<(Prepared, T), Refusal> + Send + 'static,
     ) -> Result<(Answers, T), Refusal> {
         let until = self.until;
-        let Asked { request, remarks, model, place, load_time } = self.with_model(app).await?;
+        let Asked {
+            request,
+            remarks,
+            model,
+            place,
+            load_time,
+        } = self.with_model(app).await?;
         let work = move || {
             let (prepared, more) = make(&model, request, &remarks)?;
             if prepared.n_left_out > 0 {
                 let (n, name) = (prepared.n_left_out, &model.name);
-                remarks.add(format!("the first {n} messages were dropped: {name:?} handles short conversations only"));
+                remarks.add(format!(
+                    "the first {n} messages were dropped: {name:?} handles short conversations only"
+                ));
             }
             Ok(((prepared, more), model, place))
         };
@@ -138,7 +170,13 @@ impl<R: Ask> Asked<R> {
         self,
         answer: impl FnOnce(&Model, R, &Remarks) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
-        let Self { request, remarks, model, place, .. } = self;
+        let Self {
+            request,
+            remarks,
+            model,
+            place,
+            ..
+        } = self;
         let work = move || {
             let _place = place;
             answer(&model, request, &remarks)
@@ -147,8 +185,8 @@ impl<R: Ask> Asked<R> {
     }
 }
 
-/// Reads a request, has jobs made of it where nobody waits for it, and puts them into the queue. `make` may return more than
-/// jobs.
+/// Reads a request, has jobs made of it where nobody waits for it, and puts them into the queue.
+/// `make` may return more than jobs.
 pub(crate) async fn begin<R: Ask, T: Send + 'static>(
     app: &App,
     incoming: Incoming,
@@ -173,14 +211,24 @@ fn model_name<'a, R: Ask>(app: &App, request: &'a R, remarks: &Remarks) -> Optio
 async fn elsewhere<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| Refusal::broken())?
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| Refusal::broken())?
 }
 
 /// Renders the prompt of a conversation. Returns it with the number of dropped messages.
-pub(crate) fn ask(model: &Model, said: &Said<'_>, options: &GenerateOptions) -> Result<(chat::Asked, usize), Refusal> {
+pub(crate) fn ask(
+    model: &Model,
+    said: &Said<'_>,
+    options: &GenerateOptions,
+) -> Result<(chat::Asked, usize), Refusal> {
     let mut extra = model.defaults.variables.clone();
     extra.extend(said.extra.cloned().unwrap_or_default());
-    let said = Said { now: Some(app::local_now()), extra: Some(&extra), ..*said };
+    let said = Said {
+        now: Some(app::local_now()),
+        extra: Some(&extra),
+        ..*said
+    };
     let asked = model.form.ask(&said, options)?;
     match model.talk_window {
         Some(window) if asked.prompt.ids.len() > window => shortened(model, &said, options, window),
@@ -196,11 +244,22 @@ fn shortened(
     window: usize,
 ) -> Result<(chat::Asked, usize), Refusal> {
     let messages = said.messages;
-    let n_system = messages.iter().take_while(|message| message.role == Role::System).count();
-    let turns: Vec<usize> = (n_system..messages.len()).filter(|&i| messages[i].role == Role::User).collect();
+    let n_system = messages
+        .iter()
+        .take_while(|message| message.role == Role::System)
+        .count();
+    let turns: Vec<usize> = (n_system..messages.len())
+        .filter(|&i| messages[i].role == Role::User)
+        .collect();
     let ask = |start: usize| -> Result<(chat::Asked, usize), Refusal> {
         let shown = [&messages[..n_system], &messages[start..]].concat();
-        let asked = model.form.ask(&Said { messages: &shown, ..*said }, options)?;
+        let asked = model.form.ask(
+            &Said {
+                messages: &shown,
+                ..*said
+            },
+            options,
+        )?;
         Ok((asked, start - n_system))
     };
     // Prompts become shorter with each dropped turn: a binary search for the first that fits.
@@ -240,15 +299,29 @@ pub(crate) fn answers_after(
     let mut prompt = asked.prompt;
     if let Some(&first) = before.first() {
         // A text begins once.
-        let n_skipped =
-            usize::from(prompt.ids.first() == Some(&first) && model.engine.tokenizer().bos() == Some(first));
+        let n_skipped = usize::from(
+            prompt.ids.first() == Some(&first) && model.engine.tokenizer().bos() == Some(first),
+        );
         prompt.ids.splice(..n_skipped, before.iter().copied());
     }
     let jobs = jobs(model, &prompt.ids, &asked.options, n);
     let jobs = jobs.map_err(|error| model.form.blame(error, said.tools))?;
-    let reader = if said.end == PromptEnd::WithinLastMessage { Reader::rest_of_message } else { Reader::message };
-    let readers = (0..n).map(|_| reader(asked.parser.clone().with_id_seed(sampling::any_seed()))).collect();
-    Ok((Prepared { jobs, readers, n_left_out }, prompt))
+    let reader = if said.end == PromptEnd::WithinLastMessage {
+        Reader::rest_of_message
+    } else {
+        Reader::message
+    };
+    let readers = (0..n)
+        .map(|_| reader(asked.parser.clone().with_id_seed(sampling::any_seed())))
+        .collect();
+    Ok((
+        Prepared {
+            jobs,
+            readers,
+            n_left_out,
+        },
+        prompt,
+    ))
 }
 
 /// Texts that go on after a prompt, `n` of each.
@@ -261,13 +334,19 @@ pub(crate) fn texts(
     let mut all = Prepared::default();
     for ids in prompts {
         all.jobs.extend(jobs(model, ids, options, n)?);
-        all.readers.extend((0..n).map(|_| Reader::Plain(String::new())));
+        all.readers
+            .extend((0..n).map(|_| Reader::Plain(String::new())));
     }
     Ok(all)
 }
 
 /// Each with another seed.
-fn jobs(model: &Model, ids: &[u32], options: &GenerateOptions, n: usize) -> Result<Vec<Job>, Error> {
+fn jobs(
+    model: &Model,
+    ids: &[u32],
+    options: &GenerateOptions,
+    n: usize,
+) -> Result<Vec<Job>, Error> {
     let (n_prompt, n_ctx) = (ids.len(), model.n_ctx);
     // The batcher says the same, but then a stream has begun.
     if n_prompt == 0 {

@@ -1,5 +1,5 @@
-//! What a client is told when it does not get what it asked for. How it is written is its interface's affair
-//! ([`Dialect`](crate::dialect::Dialect)).
+//! What a client is told when it does not get what it asked for. How it is written is its
+//! interface's affair ([`Dialect`](crate::dialect::Dialect)).
 
 use atta_engine::{Error, SamplingError};
 use axum::{
@@ -42,7 +42,12 @@ const RETRY_AFTER: HeaderValue = HeaderValue::from_static("2");
 
 impl Refusal {
     fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), param: None, code: None }
+        Self {
+            status,
+            message: message.into(),
+            param: None,
+            code: None,
+        }
     }
 
     /// A request that makes no sense.
@@ -52,7 +57,10 @@ impl Refusal {
 
     /// A field that makes no sense, or is not supported.
     pub(crate) fn field(name: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { param: Some(name.into()), ..Self::bad(message) }
+        Self {
+            param: Some(name.into()),
+            ..Self::bad(message)
+        }
     }
 
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
@@ -65,12 +73,22 @@ impl Refusal {
 
     pub(crate) fn no_model(name: &str) -> Self {
         let code = Some("model_not_found");
-        Self { code, param: Some("model".to_owned()), ..Self::not_found(format!("model {name:?} not found")) }
+        Self {
+            code,
+            param: Some("model".to_owned()),
+            ..Self::not_found(format!("model {name:?} not found"))
+        }
     }
 
     pub(crate) fn wrong_key() -> Self {
         let code = Some("invalid_api_key");
-        Self { code, ..Self::new(StatusCode::UNAUTHORIZED, "this server wants an API key, and this is none of its") }
+        Self {
+            code,
+            ..Self::new(
+                StatusCode::UNAUTHORIZED,
+                "this server wants an API key, and this is none of its",
+            )
+        }
     }
 
     /// A page of another site asks a server without keys.
@@ -93,23 +111,36 @@ impl Refusal {
 
     pub(crate) fn busy() -> Self {
         let code = Some("queue_full");
-        Self { code, ..Self::new(StatusCode::TOO_MANY_REQUESTS, "too many requests are waiting; try again later") }
+        Self {
+            code,
+            ..Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too many requests are waiting; try again later",
+            )
+        }
     }
 
     pub(crate) fn too_large(max: usize) -> Self {
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {max} bytes"))
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("the body has more than {max} bytes"),
+        )
     }
 
     /// A body that is packed in a way that cannot be unpacked here.
     pub(crate) fn unknown_encoding(encoding: &str) -> Self {
-        let message = format!("content-encoding {encoding:?} is not supported: gzip, deflate, or none");
+        let message =
+            format!("content-encoding {encoding:?} is not supported: gzip, deflate, or none");
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message)
     }
 
     /// Something that this server, or this model, cannot do at all.
     pub(crate) fn not_implemented(message: impl Into<String>) -> Self {
         let code = Some("not_supported");
-        Self { code, ..Self::new(StatusCode::NOT_IMPLEMENTED, message) }
+        Self {
+            code,
+            ..Self::new(StatusCode::NOT_IMPLEMENTED, message)
+        }
     }
 
     pub(crate) fn too_slow() -> Self {
@@ -118,24 +149,37 @@ impl Refusal {
 
     /// An answer that is of no use before it is complete.
     pub(crate) fn out_of_time() -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "there was not time enough for the answer")
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "there was not time enough for the answer",
+        )
     }
 
     /// Something of ours that must not happen.
     pub(crate) fn broken() -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "the server made a mistake with this request")
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the server made a mistake with this request",
+        )
     }
 
-    /// A model that cannot be had now, because others have the memory; or at all, of which a client learns no more, since the error
-    /// names files of this machine.
+    /// A model that cannot be had now, because others have the memory; or at all, of which a client
+    /// learns no more, since the error names files of this machine.
     pub(crate) fn not_loaded(name: &str, error: &ServeError) -> Self {
         let refusal = match error {
-            ServeError::Engine(error) if error.is_about_memory() => {
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, format!("the model cannot be loaded: {error}"))
-            }
-            _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, format!("model {name:?} cannot be loaded")),
+            ServeError::Engine(error) if error.is_about_memory() => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("the model cannot be loaded: {error}"),
+            ),
+            _ => Self::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                format!("model {name:?} cannot be loaded"),
+            ),
         };
-        Self { code: Some("model_not_loaded"), ..refusal }
+        Self {
+            code: Some("model_not_loaded"),
+            ..refusal
+        }
     }
 
     pub(crate) fn stopping() -> Self {
@@ -150,7 +194,11 @@ impl Refusal {
     /// A setting, by the name that it has in requests.
     fn of_sampling(error: &SamplingError) -> Self {
         match error {
-            SamplingError::OutOfRange { option, value, expected } => {
+            SamplingError::OutOfRange {
+                option,
+                value,
+                expected,
+            } => {
                 let name = match *option {
                     "-t" => "temperature".to_owned(),
                     "--typical" => "typical_p".to_owned(),
@@ -159,21 +207,29 @@ impl Refusal {
                 let message = format!("{name} is {value}, expected {expected}");
                 Self::field(name, message)
             }
-            SamplingError::BiasedToken { id, n_vocab } => {
-                Self::field("logit_bias", format!("token {id}, of a model that has {n_vocab}"))
-            }
+            SamplingError::BiasedToken { id, n_vocab } => Self::field(
+                "logit_bias",
+                format!("token {id}, of a model that has {n_vocab}"),
+            ),
             other => Self::bad(other.to_string()),
         }
     }
 
     /// The same, about another field.
     pub(crate) fn about(self, field: &str) -> Self {
-        Self { param: self.param.map(|_| field.to_owned()), ..self }
+        Self {
+            param: self.param.map(|_| field.to_owned()),
+            ..self
+        }
     }
 
     /// The same, where the interface has another name for that field.
     pub(crate) fn renamed(self, ours: &str, theirs: &str) -> Self {
-        if self.param.as_deref() == Some(ours) { self.about(theirs) } else { self }
+        if self.param.as_deref() == Some(ours) {
+            self.about(theirs)
+        } else {
+            self
+        }
     }
 
     pub(crate) fn kind(&self) -> Kind {
@@ -201,7 +257,10 @@ impl From<Error> for Refusal {
                 let message = format!(
                     "the prompt is too long: {n_prompt} tokens > {n_ctx} maximum, the context of this server (set by -c)"
                 );
-                Self { code: Some("context_length_exceeded"), ..Self::field("messages", message) }
+                Self {
+                    code: Some("context_length_exceeded"),
+                    ..Self::field("messages", message)
+                }
             }
             Error::EmptyPrompt => Self::bad(message),
             Error::Pooling(_) => Self::field("pooling", message),
@@ -221,7 +280,9 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();
         if matches!(self.kind(), Kind::Busy | Kind::Unavailable) {
-            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, RETRY_AFTER);
         }
         response.extensions_mut().insert(self);
         response

@@ -1,7 +1,8 @@
 //! Remarks on a request: fields that change nothing here, and schemas that were loosened.
 //!
-//! Knows neither fields nor schemas. Each request collects its own; the client reads them in `Warning` headers (RFC 7234,
-//! code 299), and the log shows each text once in the life of the server.
+//! Knows neither fields nor schemas. Each request collects its own; the client reads them in
+//! `Warning` headers (RFC 7234, code 299), and the log shows each text once in the life of the
+//! server.
 
 use std::{
     collections::HashSet,
@@ -10,7 +11,8 @@ use std::{
 
 use axum::http::{HeaderMap, HeaderValue, header};
 
-/// Remarks on one request at most, and characters of one of them: clients choose the names of fields.
+/// Remarks on one request at most, and characters of one of them: clients choose the names of
+/// fields.
 const MAX_REMARKS: usize = 32;
 const MAX_CHARS: usize = 300;
 /// Different remarks that are remembered as logged.
@@ -54,15 +56,36 @@ pub(crate) fn add_headers(headers: &mut HeaderMap, remarks: &[String]) {
 fn in_one_line(text: &str) -> String {
     let mut line = String::new();
     for c in text.chars().take(MAX_CHARS) {
-        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
+        if c.is_control() {
+            line.extend(c.escape_default())
+        } else {
+            line.push(c)
+        }
     }
-    if text.chars().nth(MAX_CHARS).is_some() { line + "..." } else { line }
+    if text.chars().nth(MAX_CHARS).is_some() {
+        line + "..."
+    } else {
+        line
+    }
 }
 
 /// A text as it may stand between the quotes of a header.
 fn quoted(text: &str) -> String {
-    let plain = text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' });
-    plain.flat_map(|c| matches!(c, '"' | '\\').then_some('\\').into_iter().chain([c])).collect()
+    let plain = text.chars().map(|c| {
+        if c.is_ascii_graphic() || c == ' ' {
+            c
+        } else {
+            '?'
+        }
+    });
+    plain
+        .flat_map(|c| {
+            matches!(c, '"' | '\\')
+                .then_some('\\')
+                .into_iter()
+                .chain([c])
+        })
+        .collect()
 }
 
 /// The remarks that the log has shown.
@@ -94,8 +117,15 @@ mod tests {
     #[test]
     fn headers_are_plain_ascii_whatever_the_remark_says() {
         let mut headers = HeaderMap::new();
-        add_headers(&mut headers, &["the field \"é\n\\\" changes nothing".to_owned()]);
-        let values: Vec<&str> = headers.get_all(header::WARNING).iter().map(|value| value.to_str().unwrap()).collect();
+        add_headers(
+            &mut headers,
+            &["the field \"é\n\\\" changes nothing".to_owned()],
+        );
+        let values: Vec<&str> = headers
+            .get_all(header::WARNING)
+            .iter()
+            .map(|value| value.to_str().unwrap())
+            .collect();
         assert_eq!(values, [r#"299 atta "the field \"??\\\" changes nothing""#]);
     }
 

@@ -29,18 +29,21 @@ use crate::{
     remarks::{self, Remarks},
 };
 
-/// Paths that need no key, beside the page, which asks for it: whoever watches the server may not have one, and what
-/// describes it is the same for all servers.
+/// Paths that need no key, beside the page, which asks for it: whoever watches the server may not
+/// have one, and what describes it is the same for all servers.
 const OPEN: [&str; 2] = ["/health", "/openapi.json"];
 
 /// A path and who answers there.
 type Route = (&'static str, MethodRouter<Arc<App>>);
 
-/// Other names of paths: without `/v1`, for clients whose base address ends before it, and those of llama.cpp's server.
-/// They are replaced before anything else looks at a path.
+/// Other names of paths: without `/v1`, for clients whose base address ends before it, and those of
+/// llama.cpp's server. They are replaced before anything else looks at a path.
 const ALIASES: [(&str, &str); 16] = [
     ("/chat/completions", "/v1/chat/completions"),
-    ("/chat/completions/input_tokens", "/v1/chat/completions/input_tokens"),
+    (
+        "/chat/completions/input_tokens",
+        "/v1/chat/completions/input_tokens",
+    ),
     ("/completions", "/v1/completions"),
     ("/embeddings", "/v1/embeddings"),
     ("/models", "/v1/models"),
@@ -59,14 +62,20 @@ const ALIASES: [(&str, &str); 16] = [
 
 /// All that the server answers, by any of its names.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    // A layer runs after the router that it is put on has looked at the path, so that this one has routes of its own.
-    Router::new().fallback_service(named_router(app)).layer(middleware::map_request(rename))
+    // A layer runs after the router that it is put on has looked at the path, so that this one has
+    // routes of its own.
+    Router::new()
+        .fallback_service(named_router(app))
+        .layer(middleware::map_request(rename))
 }
 
 /// Replaces a path by the name that the router knows.
 async fn rename(mut request: Request) -> Request {
     if let Some(path) = renamed(request.uri().path()) {
-        let query = request.uri().query().map_or_else(String::new, |query| format!("?{query}"));
+        let query = request
+            .uri()
+            .query()
+            .map_or_else(String::new, |query| format!("?{query}"));
         // Of a path that no `Uri` can have, the old one is not found.
         if let Ok(uri) = format!("{path}{query}").parse() {
             *request.uri_mut() = uri;
@@ -75,13 +84,17 @@ async fn rename(mut request: Request) -> Request {
     request
 }
 
-/// The name of a path that the router knows, if it has another one; slashes at its end do not count.
+/// The name of a path that the router knows, if it has another one; slashes at its end do not
+/// count.
 fn renamed(path: &str) -> Option<String> {
     let trimmed = match path.trim_end_matches('/') {
         "" => "/",
         trimmed => trimmed,
     };
-    let alias = ALIASES.iter().find(|(alias, _)| *alias == trimmed).map(|(_, path)| (*path).to_owned());
+    let alias = ALIASES
+        .iter()
+        .find(|(alias, _)| *alias == trimmed)
+        .map(|(_, path)| (*path).to_owned());
     let model = || Some(format!("/v1/models/{}", trimmed.strip_prefix("/models/")?));
     let found = alias.or_else(model);
     found.or_else(|| (trimmed != path).then(|| trimmed.to_owned()))
@@ -144,7 +157,11 @@ pub(crate) fn posts() -> Vec<Route> {
 
 /// What is done around every request.
 async fn around(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
-    let (start, method, path) = (Instant::now(), request.method().clone(), request.uri().path().to_owned());
+    let (start, method, path) = (
+        Instant::now(),
+        request.method().clone(),
+        request.uri().path().to_owned(),
+    );
     let id = app.id("req-");
     let is_open = OPEN.contains(&path.as_str()) || page::paths().any(|open| open == path);
     let remarks = Remarks::default();
@@ -163,13 +180,23 @@ async fn around(State(app): State<Arc<App>>, mut request: Request, next: Next) -
     };
     let mut response = dialect.respond(response, &id);
     if let Ok(value) = HeaderValue::from_str(&id) {
-        dialect.id_headers().iter().for_each(|name| drop(response.headers_mut().insert(*name, value.clone())));
+        dialect
+            .id_headers()
+            .iter()
+            .for_each(|name| drop(response.headers_mut().insert(*name, value.clone())));
     }
     readers.add_headers(response.headers_mut());
     let remarks = remarks.take();
     remarks::add_headers(response.headers_mut(), &remarks);
     app.metrics.request(response.status().as_u16());
-    log(app.options.log, &id, &method, &path, response.status().as_u16(), start.elapsed());
+    log(
+        app.options.log,
+        &id,
+        &method,
+        &path,
+        response.status().as_u16(),
+        start.elapsed(),
+    );
     remarks
         .iter()
         .filter(|remark| app.logged.is_new(remark))
@@ -202,11 +229,15 @@ fn log(how: Log, id: &str, method: &Method, path: &str, status: u16, time: Durat
 }
 
 async fn file(uri: Uri) -> Response {
-    page::file(uri.path()).unwrap_or_else(|| Refusal::not_found("there is no such file").into_response())
+    page::file(uri.path())
+        .unwrap_or_else(|| Refusal::not_found("there is no such file").into_response())
 }
 
 async fn nothing(uri: Uri) -> Refusal {
-    Refusal::not_found(format!("there is nothing at {}", uri.path().escape_default()))
+    Refusal::not_found(format!(
+        "there is nothing at {}",
+        uri.path().escape_default()
+    ))
 }
 
 async fn wrong_method(method: Method, uri: Uri) -> Refusal {

@@ -1,4 +1,5 @@
-//! Fields of a request that say how tokens are chosen and where a text ends, whatever interface has them.
+//! Fields of a request that say how tokens are chosen and where a text ends, whatever interface has
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +50,13 @@ pub struct Defaults {
 
 impl Default for Defaults {
     fn default() -> Self {
-        Self { sampling: Sampling::default(), seed: None, n_predict: None, stop: Vec::new(), variables: Map::new() }
+        Self {
+            sampling: Sampling::default(),
+            seed: None,
+            n_predict: None,
+            stop: Vec::new(),
+            variables: Map::new(),
+        }
     }
 }
 
@@ -61,21 +68,38 @@ impl Defaults {
     pub(crate) fn check(&self) -> Result<(), ServeError> {
         let wrong = |what: String| Err(ServeError::Defaults(what));
         if self.stop.len() > MAX_STOPS {
-            return wrong(format!("{} stop strings, expected at most {MAX_STOPS}", self.stop.len()));
+            return wrong(format!(
+                "{} stop strings, expected at most {MAX_STOPS}",
+                self.stop.len()
+            ));
         }
-        if self.stop.iter().any(|text| text.is_empty() || text.len() > MAX_STOP_BYTES) {
+        if self
+            .stop
+            .iter()
+            .any(|text| text.is_empty() || text.len() > MAX_STOP_BYTES)
+        {
             return wrong(format!("a stop string has 1 to {MAX_STOP_BYTES} bytes"));
         }
-        match RESERVED_VARIABLES.into_iter().find(|&name| self.variables.contains_key(name)) {
-            Some(name) => wrong(format!("{name} is no variable of a chat template that can be set")),
+        match RESERVED_VARIABLES
+            .into_iter()
+            .find(|&name| self.variables.contains_key(name))
+        {
+            Some(name) => wrong(format!(
+                "{name} is no variable of a chat template that can be set"
+            )),
             None => Ok(()),
         }
     }
 }
 
 /// Template variables that hold the conversation itself.
-pub(crate) const RESERVED_VARIABLES: [&str; 5] =
-    ["messages", "tools", "documents", "add_generation_prompt", "bos_token"];
+pub(crate) const RESERVED_VARIABLES: [&str; 5] = [
+    "messages",
+    "tools",
+    "documents",
+    "add_generation_prompt",
+    "bos_token",
+];
 
 /// What was asked for; what was not has the server's default.
 #[derive(Debug, Default)]
@@ -118,18 +142,32 @@ impl Wanted {
         };
         // Once more than the engine does it, for requests of which nothing is written.
         sampling.validate().map_err(Error::from)?;
-        let stop = self.stop.map_or_else(|| defaults.stop.clone(), OneOrMore::into_vec);
+        let stop = self
+            .stop
+            .map_or_else(|| defaults.stop.clone(), OneOrMore::into_vec);
         if stop.len() > MAX_STOPS {
-            return Err(Refusal::field("stop", format!("{} texts, expected at most {MAX_STOPS}", stop.len())));
+            return Err(Refusal::field(
+                "stop",
+                format!("{} texts, expected at most {MAX_STOPS}", stop.len()),
+            ));
         }
         if stop.iter().any(String::is_empty) {
             return Err(Error::from(StopError::Empty).into());
         }
         if stop.iter().any(|text| text.len() > MAX_STOP_BYTES) {
-            return Err(Refusal::field("stop", format!("a text of more than {MAX_STOP_BYTES} bytes")));
+            return Err(Refusal::field(
+                "stop",
+                format!("a text of more than {MAX_STOP_BYTES} bytes"),
+            ));
         }
         let n_predict = self.max_tokens.or(defaults.n_predict).unwrap_or(usize::MAX);
-        Ok(GenerateOptions { n_predict, sampling, stop, n_logprobs: self.n_logprobs, ..GenerateOptions::default() })
+        Ok(GenerateOptions {
+            n_predict,
+            sampling,
+            stop,
+            n_logprobs: self.n_logprobs,
+            ..GenerateOptions::default()
+        })
     }
 }
 
@@ -140,7 +178,9 @@ impl Wanted {
 pub(crate) fn no_limit<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
     match Option::<i64>::deserialize(from)? {
         Some(-1) => Ok(Some(usize::MAX)),
-        Some(n) => usize::try_from(n).map(Some).map_err(|_| below_zero(n, "-1 for no limit")),
+        Some(n) => usize::try_from(n)
+            .map(Some)
+            .map_err(|_| below_zero(n, "-1 for no limit")),
         None => Ok(None),
     }
 }
@@ -152,7 +192,9 @@ pub(crate) fn no_limit<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usiz
 pub(crate) fn top_k<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
     match Option::<i64>::deserialize(from)? {
         Some(-1) => Ok(Some(0)),
-        Some(n) => usize::try_from(n).map(Some).map_err(|_| below_zero(n, "0 or -1 for off")),
+        Some(n) => usize::try_from(n)
+            .map(Some)
+            .map_err(|_| below_zero(n, "0 or -1 for off")),
         None => Ok(None),
     }
 }
@@ -161,16 +203,23 @@ fn below_zero<E: serde::de::Error>(n: i64, or: &str) -> E {
     E::custom(format!("{n}, expected a number from 0, or {or}"))
 }
 
-/// What is added to the logits of tokens: an object, or a list of pairs as llama.cpp's server has it.
+/// What is added to the logits of tokens: an object, or a list of pairs as llama.cpp's server has
+/// it.
 ///
 /// # Errors
 /// What is neither.
-pub(crate) fn logit_bias<'de, D: Deserializer<'de>>(from: D) -> Result<Option<BTreeMap<String, f32>>, D::Error> {
+pub(crate) fn logit_bias<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<BTreeMap<String, f32>>, D::Error> {
     let pairs = match Option::<Value>::deserialize(from)? {
         None => return Ok(None),
         Some(Value::Object(fields)) => fields.into_iter().collect(),
         Some(value) => serde_json::from_value::<Vec<(u32, Value)>>(value)
-            .map_err(|_| D::Error::custom("expected an object of token ids, or a list of pairs of id and bias"))?
+            .map_err(|_| {
+                D::Error::custom(
+                    "expected an object of token ids, or a list of pairs of id and bias",
+                )
+            })?
             .into_iter()
             .map(|(id, bias)| (id.to_string(), bias))
             .collect::<Vec<(String, Value)>>(),
@@ -180,20 +229,32 @@ pub(crate) fn logit_bias<'de, D: Deserializer<'de>>(from: D) -> Result<Option<BT
         Value::Bool(false) => Ok((id, f32::NEG_INFINITY)),
         bias => match bias.as_f64() {
             Some(bias) => Ok((id, bias as f32)),
-            None => Err(D::Error::custom(format!("the bias of {id} is {bias}, expected a number"))),
+            None => Err(D::Error::custom(format!(
+                "the bias of {id} is {bias}, expected a number"
+            ))),
         },
     };
-    pairs.into_iter().map(number).collect::<Result<_, _>>().map(Some)
+    pairs
+        .into_iter()
+        .map(number)
+        .collect::<Result<_, _>>()
+        .map(Some)
 }
 
 /// Token ids, as texts, with what is added to their logits.
 fn biases(given: BTreeMap<String, f32>) -> Result<Vec<(u32, f32)>, Refusal> {
     if given.len() > MAX_BIASES {
-        return Err(Refusal::field("logit_bias", format!("{} tokens, expected at most {MAX_BIASES}", given.len())));
+        return Err(Refusal::field(
+            "logit_bias",
+            format!("{} tokens, expected at most {MAX_BIASES}", given.len()),
+        ));
     }
     let bias = |(id, bias): (String, f32)| match id.parse() {
         Ok(id) => Ok((id, bias)),
-        Err(_) => Err(Refusal::field("logit_bias", format!("{id:?} is no token id"))),
+        Err(_) => Err(Refusal::field(
+            "logit_bias",
+            format!("{id:?} is no token id"),
+        )),
     };
     given.into_iter().map(bias).collect()
 }
@@ -208,7 +269,10 @@ pub(crate) fn any_seed() -> u64 {
 pub(crate) fn n_answers(n: Option<usize>, max: usize) -> Result<usize, Refusal> {
     match n.unwrap_or(1) {
         n if (1..=max).contains(&n) => Ok(n),
-        n => Err(Refusal::field("n", format!("{n} answers, expected 1 to {max}"))),
+        n => Err(Refusal::field(
+            "n",
+            format!("{n} answers, expected 1 to {max}"),
+        )),
     }
 }
 
@@ -225,7 +289,12 @@ mod tests {
         assert_eq!(read(json!(7)), (Some(Some(7)), Some(Some(7))));
         assert_eq!(read(json!(null)), (Some(None), Some(None)));
         assert_eq!(read(json!(-2)), (None, None));
-        assert!(no_limit(json!(-2)).unwrap_err().to_string().contains("-1 for no limit"));
+        assert!(
+            no_limit(json!(-2))
+                .unwrap_err()
+                .to_string()
+                .contains("-1 for no limit")
+        );
     }
 
     #[test]
@@ -234,7 +303,14 @@ mod tests {
         let one = BTreeMap::from([("5".to_owned(), 1.5)]);
         assert_eq!(read(json!({ "5": 1.5 })), Ok(Some(one.clone())));
         assert_eq!(read(json!([[5, 1.5]])), Ok(Some(one)));
-        assert_eq!(read(json!([[5, false]])).unwrap().unwrap()["5"], f32::NEG_INFINITY);
-        assert!(read(json!([5])).is_err() && read(json!({ "5": "x" })).is_err() && read(json!(1)).is_err());
+        assert_eq!(
+            read(json!([[5, false]])).unwrap().unwrap()["5"],
+            f32::NEG_INFINITY
+        );
+        assert!(
+            read(json!([5])).is_err()
+                && read(json!({ "5": "x" })).is_err()
+                && read(json!(1)).is_err()
+        );
     }
 }

@@ -21,7 +21,8 @@ use {
 
 use crate::{Listen, ServeError};
 
-/// Connections that wait to be taken. One more of those that come at once tries again after a second.
+/// Connections that wait to be taken. One more of those that come at once tries again after a
+/// second.
 const BACKLOG: u32 = 1024;
 
 /// A connection.
@@ -39,23 +40,27 @@ impl Listener {
     pub(crate) async fn bind(listen: &Listen) -> Result<Self, ServeError> {
         let failed = |place: String| move |source| ServeError::Listen { place, source };
         match listen {
-            Listen::Tcp(address) => bind_tcp(*address).map(Self::Tcp).map_err(failed(address.to_string())),
+            Listen::Tcp(address) => bind_tcp(*address)
+                .map(Self::Tcp)
+                .map_err(failed(address.to_string())),
             #[cfg(unix)]
             Listen::Unix(path) => {
                 let listener = bind_unix(path).map_err(failed(path.display().to_string()))?;
                 Ok(Self::Unix(listener, path.clone()))
             }
             #[cfg(not(unix))]
-            Listen::Unix(path) => Err(failed(path.display().to_string())(io::ErrorKind::Unsupported.into())),
+            Listen::Unix(path) => Err(failed(path.display().to_string())(
+                io::ErrorKind::Unsupported.into(),
+            )),
         }
     }
 
     /// What to call it.
     pub(crate) fn place(&self, scheme: &str) -> String {
         match self {
-            Self::Tcp(listener) => {
-                listener.local_addr().map_or_else(|e| e.to_string(), |at| format!("{scheme}://{at}"))
-            }
+            Self::Tcp(listener) => listener
+                .local_addr()
+                .map_or_else(|e| e.to_string(), |at| format!("{scheme}://{at}")),
             #[cfg(unix)]
             Self::Unix(_, path) => format!("unix:{}", path.display()),
         }
@@ -65,7 +70,8 @@ impl Listener {
         Ok(match self {
             Self::Tcp(listener) => {
                 let (stream, _): (_, SocketAddr) = listener.accept().await?;
-                // A token is a small packet that somebody waits for; without this it comes a little later.
+                // A token is a small packet that somebody waits for; without this it comes a little
+                // later.
                 let _ = stream.set_nodelay(true);
                 Box::new(stream)
             }
@@ -97,11 +103,20 @@ pub(crate) struct Patient {
 
 impl Patient {
     pub(crate) fn new(stream: Box<dyn Stream>, patience: Duration) -> Self {
-        Self { stream, patience, timer: Box::pin(tokio::time::sleep(patience)), is_waiting: false }
+        Self {
+            stream,
+            patience,
+            timer: Box::pin(tokio::time::sleep(patience)),
+            is_waiting: false,
+        }
     }
 
     /// What a write came to, or that it has waited for too long.
-    fn watch<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+    fn watch<T>(
+        &mut self,
+        written: Poll<io::Result<T>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.is_waiting = false;
             return written;
@@ -110,18 +125,29 @@ impl Patient {
             self.is_waiting = true;
             self.timer.as_mut().reset(Instant::now() + self.patience);
         }
-        self.timer.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        self.timer
+            .as_mut()
+            .poll(cx)
+            .map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
 impl AsyncRead for Patient {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().stream).poll_read(cx, buf)
     }
 }
 
 impl AsyncWrite for Patient {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write(cx, buf);
         this.watch(written, cx)
@@ -142,7 +168,11 @@ impl AsyncWrite for Patient {
 
 /// An address, which a server that has just ended may have had.
 fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    }?;
     // On Windows this would let two servers have it at the same time.
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
@@ -150,12 +180,17 @@ fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// A socket that a server has left behind is replaced; one that answers is not, nor is any other file.
+/// A socket that a server has left behind is replaced; one that answers is not, nor is any other
+/// file.
 #[cfg(unix)]
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     use std::os::unix::{fs::FileTypeExt, net::UnixStream};
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
-    if is_socket && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+    let is_socket =
+        std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    if is_socket
+        && UnixStream::connect(path)
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    {
         std::fs::remove_file(path)?;
     }
     UnixListener::bind(path)

@@ -1,6 +1,7 @@
 //! Answers while they are written: as server-sent events, or as lines of JSON.
 //!
-//! What an interface says of what happens is its [`Writer`]'s to know; here it only goes on its way.
+//! What an interface says of what happens is its [`Writer`]'s to know; here it only goes on its
+//! way.
 
 use std::{
     collections::VecDeque,
@@ -39,7 +40,10 @@ pub(crate) struct Event {
 
 impl From<Value> for Event {
     fn from(value: Value) -> Self {
-        Self { name: None, data: value.to_string() }
+        Self {
+            name: None,
+            data: value.to_string(),
+        }
     }
 }
 
@@ -65,7 +69,12 @@ struct Events<W> {
 impl<W: Writer> Events<W> {
     fn new(answers: Answers, mut writer: W) -> Self {
         let ready = writer.begin().into();
-        Self { answers, writer, ready, is_over: false }
+        Self {
+            answers,
+            writer,
+            ready,
+            is_over: false,
+        }
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
@@ -96,7 +105,9 @@ impl<W: Writer> Events<W> {
 /// A response of server-sent events.
 pub(crate) fn events<W: Writer>(answers: Answers, writer: W) -> Response {
     let events = ServerSent(Events::new(answers, writer));
-    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+    Sse::new(events)
+        .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+        .into_response()
 }
 
 /// A response of one line for each event, whose names are not told.
@@ -111,7 +122,10 @@ pub(crate) fn line(value: Value) -> Response {
 
 fn of_lines(body: Body) -> Response {
     let mut response = body.into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/x-ndjson"),
+    );
     response
 }
 
@@ -123,7 +137,9 @@ impl<W: Writer> Stream for ServerSent<W> {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.get_mut().0.poll(cx).map(|event| {
             let Event { name, data } = event?;
-            let event = name.map_or_else(sse::Event::default, |name| sse::Event::default().event(name));
+            let event = name.map_or_else(sse::Event::default, |name| {
+                sse::Event::default().event(name)
+            });
             Some(Ok(event.data(data)))
         })
     }
@@ -135,6 +151,9 @@ impl<W: Writer> Stream for Lines<W> {
     type Item = Result<Bytes, Infallible>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.get_mut().0.poll(cx).map(|event| event.map(|event| Ok(Bytes::from(event.data + "\n"))))
+        self.get_mut()
+            .0
+            .poll(cx)
+            .map(|event| event.map(|event| Ok(Bytes::from(event.data + "\n"))))
     }
 }

@@ -20,13 +20,15 @@ use crate::{ServeError, socket::Stream};
 pub struct Tls(Arc<ServerConfig>);
 
 impl Tls {
-    /// Reads files of PEM: the server's certificate with those that vouch for it behind it, and the key of the first.
+    /// Reads files of PEM: the server's certificate with those that vouch for it behind it, and the
+    /// key of the first.
     ///
     /// # Errors
     /// [`ServeError::Tls`]: files that cannot be read, hold something else, or do not belong together.
     pub fn open(cert: &Path, key: &Path) -> Result<Self, ServeError> {
         let chain = certs(cert)?;
-        let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error, "key"))?;
+        let secret =
+            PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error, "key"))?;
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| refused(cert, &error))?
@@ -38,7 +40,11 @@ impl Tls {
     }
 
     /// The connection behind the handshake, which must not take longer than that.
-    pub(crate) async fn accept(&self, stream: Box<dyn Stream>, timeout: Duration) -> io::Result<Box<dyn Stream>> {
+    pub(crate) async fn accept(
+        &self,
+        stream: Box<dyn Stream>,
+        timeout: Duration,
+    ) -> io::Result<Box<dyn Stream>> {
         let shaken = TlsAcceptor::from(Arc::clone(&self.0)).accept(stream);
         Ok(Box::new(tokio::time::timeout(timeout, shaken).await??))
     }
@@ -53,7 +59,10 @@ fn certs(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServeError> {
 }
 
 fn refused(path: &Path, why: impl ToString) -> ServeError {
-    ServeError::Tls { path: path.to_owned(), why: why.to_string() }
+    ServeError::Tls {
+        path: path.to_owned(),
+        why: why.to_string(),
+    }
 }
 
 /// A file that does not hold what it should.
@@ -68,7 +77,9 @@ fn unreadable(path: &Path, error: &pem::Error, what: &str) -> ServeError {
 /// Files that were read, but do not go together, or hold what rustls does not know.
 fn unusable(cert: &Path, key: &Path, error: &rustls::Error) -> ServeError {
     match error {
-        rustls::Error::InconsistentKeys(_) => refused(key, format!("this is not the key of {}", cert.display())),
+        rustls::Error::InconsistentKeys(_) => {
+            refused(key, format!("this is not the key of {}", cert.display()))
+        }
         rustls::Error::InvalidCertificate(_) => refused(cert, error),
         error => refused(key, error),
     }

@@ -1,5 +1,6 @@
-//! Models take turns: one step of one of them computes at a time, so that their threads do not get into each other's way.
-//! On a machine that must be kept cool there is a pause behind a turn, in which none computes.
+//! Models take turns: one step of one of them computes at a time, so that their threads do not get
+//! into each other's way. On a machine that must be kept cool there is a pause behind a turn, in
+//! which none computes.
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -32,7 +33,10 @@ pub(crate) struct Turn<'a> {
 impl Turns {
     /// With pauses as these manners want them.
     pub(crate) fn with(manners: Option<Arc<Manners>>) -> Self {
-        Self { manners, ..Self::default() }
+        Self {
+            manners,
+            ..Self::default()
+        }
     }
 
     /// Waits for one's turn.
@@ -41,9 +45,15 @@ impl Turns {
         let mine = tickets.given;
         tickets.given += 1;
         while tickets.called != mine {
-            tickets = self.changed.wait(tickets).unwrap_or_else(PoisonError::into_inner);
+            tickets = self
+                .changed
+                .wait(tickets)
+                .unwrap_or_else(PoisonError::into_inner);
         }
-        Turn { turns: self, began: Instant::now() }
+        Turn {
+            turns: self,
+            began: Instant::now(),
+        }
     }
 
     fn tickets(&self) -> MutexGuard<'_, Tickets> {
@@ -86,7 +96,9 @@ mod tests {
                 thread::spawn(move || work(turns, is_taken))
             })
             .collect();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
         // Who waits is next, however often the other one comes back.
         let turn = turns.wait();
         let (waiting, order) = (Arc::clone(&turns), Arc::new(Mutex::new(Vec::new())));

@@ -1,7 +1,7 @@
 //! The thread that computes, and how the rest of the server talks to it.
 //!
-//! Knows jobs, not what they are for. The one idea: whoever asks holds the receiving end of a channel; when that is gone, so
-//! is the job, at its next token.
+//! Knows jobs, not what they are for. The one idea: whoever asks holds the receiving end of a
+//! channel; when that is gone, so is the job, at its next token.
 
 use std::{
     collections::HashMap,
@@ -48,7 +48,10 @@ pub(crate) struct Thought {
 
 impl Thought {
     fn of(logprobs: &LogProbs) -> Self {
-        Self { chosen: logprobs.chosen(), top: logprobs.top().to_vec() }
+        Self {
+            chosen: logprobs.chosen(),
+            top: logprobs.top().to_vec(),
+        }
     }
 }
 
@@ -109,8 +112,8 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts the thread. It ends after [`stop`](Self::stop), when there is nothing left to do. If it ends otherwise, `on_grief` is
-    /// called.
+    /// Starts the thread. It ends after [`stop`](Self::stop), when there is nothing left to do. If
+    /// it ends otherwise, `on_grief` is called.
     pub(crate) fn start(
         batcher: Batcher,
         turns: Arc<Turns>,
@@ -127,16 +130,22 @@ impl Worker {
             last: None,
             max_gap: Duration::ZERO,
         };
-        let end = End { shared: Arc::clone(&shared), on_grief: Some(Box::new(on_grief)) };
+        let end = End {
+            shared: Arc::clone(&shared),
+            on_grief: Some(Box::new(on_grief)),
+        };
         let work = move || {
             let _end = end;
             desk.run();
         };
-        let thread = thread::Builder::new().name("atta-compute".to_owned()).spawn(work)?;
+        let thread = thread::Builder::new()
+            .name("atta-compute".to_owned())
+            .spawn(work)?;
         Ok((Self { commands, shared }, thread))
     }
 
-    /// Puts jobs into the queue; their news come by the channel, numbered from 0. What is not complete by `until` ends there.
+    /// Puts jobs into the queue; their news come by the channel, numbered from 0. What is not
+    /// complete by `until` ends there.
     pub(crate) fn submit(
         &self,
         jobs: Vec<Job>,
@@ -144,8 +153,17 @@ impl Worker {
         until: Option<Instant>,
     ) -> Result<(), Refusal> {
         for (number, job) in jobs.into_iter().enumerate() {
-            let owner = Owner { number, news: news.clone(), until };
-            self.commands.send(Command::Submit { job: Box::new(job), owner }).map_err(|_| Refusal::stopping())?;
+            let owner = Owner {
+                number,
+                news: news.clone(),
+                until,
+            };
+            self.commands
+                .send(Command::Submit {
+                    job: Box::new(job),
+                    owner,
+                })
+                .map_err(|_| Refusal::stopping())?;
         }
         Ok(())
     }
@@ -156,7 +174,11 @@ impl Worker {
     }
 
     pub(crate) fn status(&self) -> Status {
-        *self.shared.status.lock().unwrap_or_else(PoisonError::into_inner)
+        *self
+            .shared
+            .status
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets the thread end when all jobs have.
@@ -245,17 +267,23 @@ impl Desk {
         self.dismiss();
         let owners = &mut self.owners;
         let turn = self.turns.wait();
-        let stepped = self.batcher.step(&mut |id, update| tell(owners, id, update));
+        let stepped = self
+            .batcher
+            .step(&mut |id, update| tell(owners, id, update));
         drop(turn);
         self.warn();
         let now = Instant::now();
-        self.max_gap = self.max_gap.max(self.last.map_or(Duration::ZERO, |last| now - last));
+        self.max_gap = self
+            .max_gap
+            .max(self.last.map_or(Duration::ZERO, |last| now - last));
         self.last = (self.batcher.n_running() > 0).then_some(now);
         if let Err(error) = stepped {
             let refusal = Refusal::from(error);
             for (id, owner) in self.owners.drain() {
                 self.batcher.cancel(id);
-                let _ = owner.news.send((owner.number, News::Failed(refusal.clone())));
+                let _ = owner
+                    .news
+                    .send((owner.number, News::Failed(refusal.clone())));
             }
         }
     }
@@ -264,13 +292,20 @@ impl Desk {
     fn dismiss(&mut self) {
         let now = Instant::now();
         let is_late = |owner: &Owner| owner.until.is_some_and(|until| until <= now);
-        let ended = self.owners.iter().filter(|(_, owner)| owner.news.is_closed() || is_late(owner));
-        let ended: Vec<(JobId, bool)> = ended.map(|(&id, owner)| (id, owner.news.is_closed())).collect();
+        let ended = self
+            .owners
+            .iter()
+            .filter(|(_, owner)| owner.news.is_closed() || is_late(owner));
+        let ended: Vec<(JobId, bool)> = ended
+            .map(|(&id, owner)| (id, owner.news.is_closed()))
+            .collect();
         for (id, is_gone) in ended {
             let owners = &mut self.owners;
             match is_gone {
                 true => self.batcher.cancel(id),
-                false => self.batcher.finish(id, &mut |id, update| tell(owners, id, update)),
+                false => self
+                    .batcher
+                    .finish(id, &mut |id, update| tell(owners, id, update)),
             }
             self.owners.remove(&id);
         }
@@ -279,7 +314,11 @@ impl Desk {
     /// Writes down how it is going.
     fn publish(&self) {
         let (n_positions, n_positions_max) = self.batcher.n_positions();
-        let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut status = self
+            .shared
+            .status
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         *status = Status {
             counts: self.batcher.counts(),
             n_running: self.batcher.n_running(),
@@ -293,10 +332,20 @@ impl Desk {
 
 /// Passes on what is heard of a job; a job whose owner is gone ends.
 fn tell(owners: &mut HashMap<JobId, Owner>, id: JobId, update: Update<'_>) -> ControlFlow<()> {
-    let Some(Owner { number, news: sender, .. }) = owners.get(&id) else { return ControlFlow::Break(()) };
+    let Some(Owner {
+        number,
+        news: sender,
+        ..
+    }) = owners.get(&id)
+    else {
+        return ControlFlow::Break(());
+    };
     let (news, is_last) = match update {
         Update::Event(Event::Text(text)) => (News::Text(text.to_owned()), false),
-        Update::Event(Event::Token { logprobs: Some(logprobs), .. }) => (News::Token(Thought::of(logprobs)), false),
+        Update::Event(Event::Token {
+            logprobs: Some(logprobs),
+            ..
+        }) => (News::Token(Thought::of(logprobs)), false),
         Update::Embedding(vector) => (News::Embedding(vector.to_vec()), false),
         Update::Event(_) if sender.is_closed() => return ControlFlow::Break(()),
         Update::Event(_) => return ControlFlow::Continue(()),
@@ -307,5 +356,9 @@ fn tell(owners: &mut HashMap<JobId, Owner>, id: JobId, update: Update<'_>) -> Co
     if is_last || sent.is_err() {
         owners.remove(&id);
     }
-    if sent.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    if sent.is_ok() {
+        ControlFlow::Continue(())
+    } else {
+        ControlFlow::Break(())
+    }
 }

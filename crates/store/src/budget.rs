@@ -1,7 +1,8 @@
 //! The memory budget: everything above 1 MB is asked of it by name, and given back on drop.
 //!
-//! It counts private memory (heap and anonymous maps), not pages of mapped files, which the kernel may drop at will.
-//! It allocates nothing itself: a reservation is a promise about an allocation that its holder makes.
+//! It counts private memory (heap and anonymous maps), not pages of mapped files, which the kernel
+//! may drop at will. It allocates nothing itself: a reservation is a promise about an allocation
+//! that its holder makes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -39,7 +40,10 @@ impl Budget {
     }
 
     fn new(limit: u64) -> Self {
-        Self(Arc::new(Mutex::new(Account { limit, items: Vec::new() })))
+        Self(Arc::new(Mutex::new(Account {
+            limit,
+            items: Vec::new(),
+        })))
     }
 
     /// Refuses from now on to exceed `limit` bytes; what was taken before stays.
@@ -55,14 +59,23 @@ impl Budget {
         let mut account = self.account();
         let (used, limit) = (account.used(), account.limit);
         if used.saturating_add(bytes) > limit {
-            return Err(Error::OverBudget { what: name, asked: bytes, used, limit });
+            return Err(Error::OverBudget {
+                what: name,
+                asked: bytes,
+                used,
+                limit,
+            });
         }
         match account.items.iter_mut().find(|i| i.name == name) {
             Some(item) => item.bytes += bytes,
             None => account.items.push(Item { name, bytes }),
         }
         drop(account);
-        Ok(Reservation { budget: self.clone(), name, bytes })
+        Ok(Reservation {
+            budget: self.clone(),
+            name,
+            bytes,
+        })
     }
 
     /// Everything that is reserved, in the order of first reservation.
@@ -146,7 +159,13 @@ mod tests {
         let budget = Budget::unlimited();
         let a = budget.reserve("kv cache", 10).unwrap();
         let b = budget.reserve("kv cache", 5).unwrap();
-        assert_eq!(budget.items(), [Item { name: "kv cache", bytes: 15 }]);
+        assert_eq!(
+            budget.items(),
+            [Item {
+                name: "kv cache",
+                bytes: 15
+            }]
+        );
         drop(a);
         assert_eq!(budget.used(), 5);
         drop(b);

@@ -23,7 +23,10 @@ pub enum Error {
         source: atta_formats::Error,
     },
     /// A reservation does not fit.
-    #[error("out of memory budget: {what} needs {asked} bytes, {used} of {limit} are taken; {}", way_out(what))]
+    #[error(
+        "out of memory budget: {what} needs {asked} bytes, {used} of {limit} are taken; {}",
+        way_out(what)
+    )]
     OverBudget {
         /// Who asked.
         what: &'static str,

@@ -13,9 +13,10 @@ const N_SAMPLES: u64 = 64;
 const SAMPLE_BYTES: usize = 4096;
 
 impl ModelFiles {
-    /// Gives to `each`, file by file, the length, the time of its last change, all that stands before the tensors, and then
-    /// samples: 64 of 4 KiB for all files together, evenly spread; of a model that is no larger than those, and of one that is
-    /// part of the program, every byte.
+    /// Gives to `each`, file by file, the length, the time of its last change, all that stands
+    /// before the tensors, and then samples: 64 of 4 KiB for all files together, evenly spread;
+    /// of a model that is no larger than those, and of one that is part of the program, every
+    /// byte.
     ///
     /// # Errors
     /// A file that cannot be read, or is not what it was when it was opened.
@@ -24,14 +25,24 @@ impl ModelFiles {
         let step = (self.file_bytes() / N_SAMPLES).max(SAMPLE_BYTES as u64);
         let mut sample = [0; SAMPLE_BYTES];
         for (file, source) in self.facts().zip(&sources) {
-            let time = file.modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+            let time = file
+                .modified
+                .and_then(|time| time.duration_since(UNIX_EPOCH).ok())
+                .unwrap_or_default();
             each(&file.len.to_le_bytes());
             each(&time.as_nanos().to_le_bytes());
             each(file.header);
-            let step = if file.is_static { SAMPLE_BYTES as u64 } else { step };
+            let step = if file.is_static {
+                SAMPLE_BYTES as u64
+            } else {
+                step
+            };
             for offset in (0..file.len).step_by(step as usize) {
                 let sample = &mut sample[..SAMPLE_BYTES.min((file.len - offset) as usize)];
-                let io = |error| Error::Io { path: source.path().to_owned(), source: error };
+                let io = |error| Error::Io {
+                    path: source.path().to_owned(),
+                    source: error,
+                };
                 source.read_small(offset, sample).map_err(io)?;
                 each(sample);
             }
@@ -48,12 +59,16 @@ mod tests {
     use crate::Budget;
 
     fn golden(name: &str) -> PathBuf {
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/models").join(name)
+        PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+            .join("../../tests/golden/models")
+            .join(name)
     }
 
     fn print(files: &ModelFiles) -> Vec<Vec<u8>> {
         let mut parts = Vec::new();
-        files.fingerprint(|bytes| parts.push(bytes.to_vec())).unwrap();
+        files
+            .fingerprint(|bytes| parts.push(bytes.to_vec()))
+            .unwrap();
         parts
     }
 
@@ -61,18 +76,33 @@ mod tests {
     fn it_is_the_same_whether_the_file_is_mapped_or_not() {
         let mapped = ModelFiles::open(&golden("llama-plain.gguf")).unwrap();
         let expected = print(&mapped);
-        assert_eq!(print(&mapped.unmapped(&Budget::unlimited()).unwrap()), expected);
-        assert_ne!(print(&ModelFiles::open(&golden("qwen2.gguf")).unwrap()), expected);
+        assert_eq!(
+            print(&mapped.unmapped(&Budget::unlimited()).unwrap()),
+            expected
+        );
+        assert_ne!(
+            print(&ModelFiles::open(&golden("qwen2.gguf")).unwrap()),
+            expected
+        );
     }
 
     #[test]
     fn of_a_large_file_little_is_read_and_of_a_small_one_all() {
-        let path = std::env::temp_dir().join(format!("atta-fingerprint-{}.gguf", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("atta-fingerprint-{}.gguf", std::process::id()));
         let small = fs::read(golden("llama-plain.gguf")).unwrap();
         fs::write(&path, &small).unwrap();
         let n_all = |parts: &[Vec<u8>]| parts[3..].iter().map(Vec::len).sum::<usize>();
-        assert_eq!(n_all(&print(&ModelFiles::open(&path).unwrap())), small.len());
-        fs::File::options().write(true).open(&path).unwrap().set_len(1 << 30).unwrap();
+        assert_eq!(
+            n_all(&print(&ModelFiles::open(&path).unwrap())),
+            small.len()
+        );
+        fs::File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len(1 << 30)
+            .unwrap();
         let parts = print(&ModelFiles::open(&path).unwrap());
         assert_eq!((parts.len(), n_all(&parts)), (3 + 64, 64 * 4096));
         fs::remove_file(path).unwrap();

@@ -1,8 +1,10 @@
-//! Where weight bytes live: mapped from the file, held in memory of our own, or read piece by piece under a budget.
+//! Where weight bytes live: mapped from the file, held in memory of our own, or read piece by piece
+//! under a budget.
 //!
-//! The crate knows byte ranges and *units*, the portions in which a forward pass asks for weights. It refuses to know
-//! what a tensor means or what is computed with it. The one idea: the caller asks for a piece of a unit and holds a guard;
-//! whether the bytes were already there, and what happens to them after the guard is dropped, is not its business.
+//! The crate knows byte ranges and *units*, the portions in which a forward pass asks for weights.
+//! It refuses to know what a tensor means or what is computed with it. The one idea: the caller
+//! asks for a piece of a unit and holds a guard; whether the bytes were already there, and what
+//! happens to them after the guard is dropped, is not its business.
 
 #![deny(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! A file of which only the caller knows what it means, as bytes that are read when they are looked at.
+//! A file of which only the caller knows what it means, as bytes that are read when they are looked
+//! at.
 
 use std::{fs::File, io, path::Path};
 
@@ -25,14 +26,22 @@ impl MappedFile {
         // Asked before it is opened, since opening a pipe may wait for ever.
         let meta = std::fs::metadata(path)?;
         if !meta.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "is not a regular file",
+            ));
         }
-        let map = if meta.len() > 0 { Some(Map::new(&File::open(path)?)?) } else { None };
+        let map = if meta.len() > 0 {
+            Some(Map::new(&File::open(path)?)?)
+        } else {
+            None
+        };
         Ok(Self { map })
     }
 
-    /// Its bytes. If another process makes the file shorter, those that are gone read as zeros where bus errors are caught
-    /// ([`catch_bus_errors`](crate::catch_bus_errors)), and end the program elsewhere.
+    /// Its bytes. If another process makes the file shorter, those that are gone read as zeros
+    /// where bus errors are caught ([`catch_bus_errors`](crate::catch_bus_errors)), and end the
+    /// program elsewhere.
     pub fn bytes(&self) -> &[u8] {
         self.map.as_ref().map_or(&[], |map| map.as_ref())
     }

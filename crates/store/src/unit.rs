@@ -1,9 +1,10 @@
 //! Units: the portions in which weights are asked for, and the guards through which they are read.
 //!
-//! A [`Plan`] is written once by whoever knows the tensors; it says which byte ranges make up each unit. A unit is what one
-//! step of computing needs at the same time, such as the gate and the other factor of a feed-forward block. A source may
-//! hand it over in several pieces, each with some rows of every matrix: a model that is read from disk needs room for a
-//! few of those, not for whole matrices.
+//! A [`Plan`] is written once by whoever knows the tensors; it says which byte ranges make up each
+//! unit. A unit is what one step of computing needs at the same time, such as the gate and the
+//! other factor of a feed-forward block. A source may hand it over in several pieces, each with
+//! some rows of every matrix: a model that is read from disk needs room for a few of those, not for
+//! whole matrices.
 
 use std::ops::Range;
 
@@ -20,7 +21,8 @@ pub struct Extent {
     pub bytes: u64,
 }
 
-/// A table that is read by rows: a matrix, the token embedding, a matrix of every expert of a layer.
+/// A table that is read by rows: a matrix, the token embedding, a matrix of every expert of a
+/// layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowTable {
     /// The whole table.
@@ -32,8 +34,15 @@ pub struct RowTable {
 impl RowTable {
     /// The bytes of rows `rows`; past the end of the table if it has no such rows.
     pub(crate) fn rows(&self, rows: Range<u64>) -> Extent {
-        let offset = self.extent.offset.saturating_add(rows.start.saturating_mul(self.row_bytes));
-        Extent { offset, bytes: (rows.end - rows.start).saturating_mul(self.row_bytes), ..self.extent }
+        let offset = self
+            .extent
+            .offset
+            .saturating_add(rows.start.saturating_mul(self.row_bytes));
+        Extent {
+            offset,
+            bytes: (rows.end - rows.start).saturating_mul(self.row_bytes),
+            ..self.extent
+        }
     }
 
     /// The bytes of row `i`; past the end of the table if it has no such row.
@@ -47,7 +56,8 @@ impl RowTable {
     }
 }
 
-/// The matrices of a layer that are multiplied at the same time, in the order in which a forward pass comes to them.
+/// The matrices of a layer that are multiplied at the same time, in the order in which a forward
+/// pass comes to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
     /// What the mixer begins with: queries, keys, values.
@@ -64,7 +74,13 @@ pub enum Stage {
 
 impl Stage {
     /// All stages of a layer, in order.
-    pub const ALL: [Self; 5] = [Self::MixerIn, Self::MixerOut, Self::Router, Self::FfnIn, Self::FfnOut];
+    pub const ALL: [Self; 5] = [
+        Self::MixerIn,
+        Self::MixerOut,
+        Self::Router,
+        Self::FfnIn,
+        Self::FfnOut,
+    ];
 }
 
 /// The matrices of each stage of a layer: `[stage][part]`. A layer may lack stages.
@@ -75,8 +91,8 @@ pub type Stages = [Vec<RowTable>; Stage::ALL.len()];
 pub struct Plan {
     /// The matrices that every token needs, by layer.
     pub layers: Vec<Stages>,
-    /// The matrices of the experts of each layer: `experts[l][part]` is a table whose rows are whole experts. Empty for a
-    /// layer without.
+    /// The matrices of the experts of each layer: `experts[l][part]` is a table whose rows are
+    /// whole experts. Empty for a layer without.
     pub experts: Vec<Vec<RowTable>>,
     /// The token embedding.
     pub embed: Option<RowTable>,
@@ -85,7 +101,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Restricts the plan to some layers, with or without embedding and head: nothing else is read, kept or counted.
+    /// Restricts the plan to some layers, with or without embedding and head: nothing else is read,
+    /// kept or counted.
     #[must_use]
     pub fn restrict(self, layers: Range<usize>, embed: bool, head: bool) -> Self {
         let is_in = |l: &usize| layers.contains(l);
@@ -102,7 +119,13 @@ impl Plan {
     /// Every table once.
     pub(crate) fn tables(&self) -> impl Iterator<Item = &RowTable> {
         let head = self.head.iter().filter(|_| self.head != self.embed);
-        self.layers.iter().flatten().flatten().chain(self.experts.iter().flatten()).chain(&self.embed).chain(head)
+        self.layers
+            .iter()
+            .flatten()
+            .flatten()
+            .chain(self.experts.iter().flatten())
+            .chain(&self.embed)
+            .chain(head)
     }
 
     /// The tables of a unit that does not depend on a token.
@@ -121,7 +144,8 @@ impl Plan {
 pub enum Unit<'a> {
     /// The matrices of one stage of a layer.
     Stage(usize, Stage),
-    /// Some experts of a layer, all different; part `k * n_parts + p` is part `p` of the expert `ids[k]`. Always in one piece.
+    /// Some experts of a layer, all different; part `k * n_parts + p` is part `p` of the expert
+    /// `ids[k]`. Always in one piece.
     Experts(usize, &'a [u32]),
     /// Some rows of the token embedding; part `i` is row `ids[i]`. Always in one piece.
     EmbedRows(&'a [u32]),
@@ -158,30 +182,48 @@ impl std::fmt::Debug for Guard<'_> {
 
 pub(crate) enum Parts<'a> {
     Tables(&'a ModelFiles, &'a [RowTable]),
-    EmbedRows { table: &'a [u8], row_bytes: usize, ids: &'a [u32] },
-    Experts { files: &'a ModelFiles, tables: &'a [RowTable], ids: &'a [u32] },
+    EmbedRows {
+        table: &'a [u8],
+        row_bytes: usize,
+        ids: &'a [u32],
+    },
+    Experts {
+        files: &'a ModelFiles,
+        tables: &'a [RowTable],
+        ids: &'a [u32],
+    },
     Streamed(stream::Part<'a>),
 }
 
 impl Guard<'_> {
-    /// The rows of one part that are in this piece, maybe none. Parts are in the order of the plan (of the ids, for
-    /// [`Unit::EmbedRows`] and [`Unit::Experts`]).
+    /// The rows of one part that are in this piece, maybe none. Parts are in the order of the plan
+    /// (of the ids, for [`Unit::EmbedRows`] and [`Unit::Experts`]).
     ///
     /// # Panics
     /// If there is no such part: the plan's writer and its reader are the same crate, and disagree.
     pub fn part(&self, i: usize) -> Rows<'_> {
         let whole = |bytes| Rows { first: 0, bytes };
         match &self.0 {
-            Parts::Tables(files, tables) => {
-                whole(files.bytes(tables[i].extent).expect("tables are checked when weights are made"))
-            }
-            Parts::EmbedRows { table, row_bytes, ids } => {
+            Parts::Tables(files, tables) => whole(
+                files
+                    .bytes(tables[i].extent)
+                    .expect("tables are checked when weights are made"),
+            ),
+            Parts::EmbedRows {
+                table,
+                row_bytes,
+                ids,
+            } => {
                 let at = ids[i] as usize * row_bytes;
                 whole(&table[at..at + row_bytes])
             }
             Parts::Experts { files, tables, ids } => {
                 let row = tables[i % tables.len()].row(ids[i / tables.len()].into());
-                whole(files.bytes(row).expect("ids are checked when a unit is asked for"))
+                whole(
+                    files
+                        .bytes(row)
+                        .expect("ids are checked when a unit is asked for"),
+                )
             }
             Parts::Streamed(part) => part.rows(i),
         }

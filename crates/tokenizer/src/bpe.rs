@@ -1,7 +1,7 @@
 //! Byte pair encoding: text, cut into words, whose neighbours join by the ranks of learned merges.
 //!
-//! Knows nothing of special tokens. The one idea: symbols are token ids from the first byte on; no string is built
-//! while merging.
+//! Knows nothing of special tokens. The one idea: symbols are token ids from the first byte on; no
+//! string is built while merging.
 
 use crate::Error;
 use crate::bytes;
@@ -25,24 +25,39 @@ impl Bpe {
     pub(crate) fn new(metadata: &Metadata, vocab: &Vocab, scheme: Scheme) -> Result<Self, Error> {
         let mut byte_ids = Box::new([NO_TOKEN; 256]);
         for (byte, id) in (0..=255).zip(byte_ids.iter_mut()) {
-            *id = vocab.id(bytes::to_char(byte).encode_utf8(&mut [0; 4]).as_bytes()).unwrap_or(NO_TOKEN);
+            *id = vocab
+                .id(bytes::to_char(byte).encode_utf8(&mut [0; 4]).as_bytes())
+                .unwrap_or(NO_TOKEN);
         }
-        Ok(Self { pre: PreTokenizer::new(&scheme), scheme, merges: Merges::new(metadata, vocab)?, byte_ids })
+        Ok(Self {
+            pre: PreTokenizer::new(&scheme),
+            scheme,
+            merges: Merges::new(metadata, vocab)?,
+            byte_ids,
+        })
     }
 
     pub(crate) fn alphabet(&self) -> Alphabet {
         self.scheme.alphabet
     }
 
-    /// Appends the tokens of a text without special tokens. Each byte that belongs to no character becomes U+FFFD.
+    /// Appends the tokens of a text without special tokens. Each byte that belongs to no character
+    /// becomes U+FFFD.
     pub(crate) fn encode(&self, vocab: &Vocab, text: &[u8], out: &mut Vec<u32>) {
         let text = replace_invalid(text);
         let text = match self.scheme.alphabet {
             Alphabet::Bytes => text,
             Alphabet::Characters => text.replace(' ', "▁").into(),
         };
-        let mut word = Word { bpe: self, vocab, merger: Merger::default(), spelling: Vec::new(), out };
-        self.pre.split(&text, &mut |text| word.encode(text.as_bytes()));
+        let mut word = Word {
+            bpe: self,
+            vocab,
+            merger: Merger::default(),
+            spelling: Vec::new(),
+            out,
+        };
+        self.pre
+            .split(&text, &mut |text| word.encode(text.as_bytes()));
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
@@ -64,10 +79,13 @@ impl Word<'_> {
     fn encode(&mut self, word: &[u8]) {
         match self.whole(word) {
             Some(id) => self.out.push(id),
-            None => word.chunks(Merger::MAX_BYTES).for_each(|part| match self.bpe.scheme.alphabet {
-                Alphabet::Bytes => self.encode_bytes(part),
-                Alphabet::Characters => self.encode_characters(part),
-            }),
+            None => {
+                word.chunks(Merger::MAX_BYTES)
+                    .for_each(|part| match self.bpe.scheme.alphabet {
+                        Alphabet::Bytes => self.encode_bytes(part),
+                        Alphabet::Characters => self.encode_characters(part),
+                    })
+            }
         }
     }
 
@@ -80,7 +98,9 @@ impl Word<'_> {
             (_, Alphabet::Bytes) => {
                 self.spelling.clear();
                 for &byte in word {
-                    self.spelling.extend_from_slice(bytes::to_char(byte).encode_utf8(&mut [0; 4]).as_bytes());
+                    self.spelling.extend_from_slice(
+                        bytes::to_char(byte).encode_utf8(&mut [0; 4]).as_bytes(),
+                    );
                 }
                 self.vocab.id(&self.spelling)
             }
@@ -90,25 +110,37 @@ impl Word<'_> {
     /// A byte without a token is dropped, as llama.cpp does.
     fn encode_bytes(&mut self, word: &[u8]) {
         for (i, &byte) in word.iter().enumerate() {
-            self.merger.push(self.bpe.byte_ids[usize::from(byte)], i..i + 1);
+            self.merger
+                .push(self.bpe.byte_ids[usize::from(byte)], i..i + 1);
         }
         let join = |left: &Symbol, right: &Symbol| self.bpe.merges.join(left, right);
-        self.merger.finish(join, |symbol| self.out.extend((symbol.id != NO_TOKEN).then_some(symbol.id)));
+        self.merger.finish(join, |symbol| {
+            self.out
+                .extend((symbol.id != NO_TOKEN).then_some(symbol.id))
+        });
     }
 
     /// What is no token becomes byte tokens; a byte without one is dropped, as llama.cpp does.
     fn encode_characters(&mut self, text: &[u8]) {
         let join = |left: &Symbol, right: &Symbol| self.bpe.merges.join(left, right);
-        let characters = Characters { vocab: self.vocab, text, join_words: self.bpe.merges.join_words };
+        let characters = Characters {
+            vocab: self.vocab,
+            text,
+            join_words: self.bpe.merges.join_words,
+        };
         characters.merge(&mut self.merger, join, |symbol| match symbol.id {
-            NO_TOKEN => self.out.extend(text[symbol.range()].iter().filter_map(|&byte| self.vocab.byte_id(byte))),
+            NO_TOKEN => self.out.extend(
+                text[symbol.range()]
+                    .iter()
+                    .filter_map(|&byte| self.vocab.byte_id(byte)),
+            ),
             id => self.out.push(id),
         });
     }
 }
 
-/// The text with one U+FFFD for each byte that belongs to no valid character (llama.cpp does the same; it lets
-/// surrogates and overlong forms through, which we do not).
+/// The text with one U+FFFD for each byte that belongs to no valid character (llama.cpp does the
+/// same; it lets surrogates and overlong forms through, which we do not).
 fn replace_invalid(text: &[u8]) -> Cow<'_, str> {
     if let Ok(valid) = str::from_utf8(text) {
         return Cow::Borrowed(valid);
@@ -131,6 +163,9 @@ mod tests {
             replace_invalid(b"a\xE2\x96b\xFF\xED\xA0\x80"),
             "a\u{FFFD}\u{FFFD}b\u{FFFD}\u{FFFD}\u{FFFD}\u{FFFD}"
         );
-        assert!(matches!(replace_invalid("é".as_bytes()), Cow::Borrowed("é")));
+        assert!(matches!(
+            replace_invalid("é".as_bytes()),
+            Cow::Borrowed("é")
+        ));
     }
 }

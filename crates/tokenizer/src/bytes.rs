@@ -1,7 +1,7 @@
 //! The alphabet of byte-level vocabularies: each byte is one visible character.
 //!
-//! Source: `bytes_to_unicode` of GPT-2. Bytes that are visible Latin-1 characters stand for themselves; the other 68
-//! are, in order, the characters from U+0100 on.
+//! Source: `bytes_to_unicode` of GPT-2. Bytes that are visible Latin-1 characters stand for
+//! themselves; the other 68 are, in order, the characters from U+0100 on.
 
 /// The character of a byte.
 pub fn to_char(byte: u8) -> char {
@@ -35,7 +35,10 @@ mod tests {
     #[test]
     fn every_byte_has_a_character_of_its_own() {
         let mut chars: Vec<char> = (0..=255).map(to_char).collect();
-        assert_eq!((to_char(b' '), to_char(b'\n'), to_char(b'a'), to_char(0xAD)), ('Ġ', 'Ċ', 'a', 'Ń'));
+        assert_eq!(
+            (to_char(b' '), to_char(b'\n'), to_char(b'a'), to_char(0xAD)),
+            ('Ġ', 'Ċ', 'a', 'Ń')
+        );
         assert!((0..=255).all(|byte| from_char(to_char(byte)) == Some(byte)));
         chars.sort_unstable();
         chars.dedup();
@@ -44,6 +47,10 @@ mod tests {
 
     #[test]
     fn other_characters_are_no_bytes() {
-        assert!([' ', '\u{A0}', '\u{144}', '▁'].into_iter().all(|c| from_char(c).is_none()));
+        assert!(
+            [' ', '\u{A0}', '\u{144}', '▁']
+                .into_iter()
+                .all(|c| from_char(c).is_none())
+        );
     }
 }

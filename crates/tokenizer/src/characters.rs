@@ -1,7 +1,9 @@
-//! Text in the characters of a vocabulary, on its way to tokens: what SentencePiece and gemma 4 share.
+//! Text in the characters of a vocabulary, on its way to tokens: what SentencePiece and gemma 4
+//! share.
 //!
-//! Knows neither scores nor ranks. The one idea: where no token reaches from one word into the next, words are merged one
-//! by one, which gives the same tokens and keeps the scratch memory small.
+//! Knows neither scores nor ranks. The one idea: where no token reaches from one word into the
+//! next, words are merged one by one, which gives the same tokens and keeps the scratch memory
+//! small.
 
 use crate::merge::{Join, Merger, NO_TOKEN, Symbol};
 use crate::vocab::{SPACE_MARK, Vocab};
@@ -43,8 +45,8 @@ pub(crate) fn joins_words(text: &[u8]) -> bool {
     (1..text.len()).any(|i| text[i..].starts_with(SPACE_MARK) && ends_word(i))
 }
 
-/// The characters of a text by their first bytes, as llama.cpp tells them apart: what follows is not looked at, so
-/// that invalid UTF-8 is cut in the same places.
+/// The characters of a text by their first bytes, as llama.cpp tells them apart: what follows is
+/// not looked at, so that invalid UTF-8 is cut in the same places.
 pub(crate) fn characters(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -67,7 +69,9 @@ mod tests {
     #[test]
     fn a_space_mark_within_a_word_joins_words() {
         assert!(joins_words("a▁b".as_bytes()) && joins_words("▁a▁".as_bytes()));
-        assert!(!joins_words("▁▁ab".as_bytes()) && !joins_words("▁".as_bytes()) && !joins_words(b""));
+        assert!(
+            !joins_words("▁▁ab".as_bytes()) && !joins_words("▁".as_bytes()) && !joins_words(b"")
+        );
     }
 
     #[test]

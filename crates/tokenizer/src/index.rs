@@ -1,7 +1,8 @@
 //! From token text to id, without a copy of the texts.
 //!
-//! Knows neither kinds nor scores. The one idea: a slot holds an id and nothing else; the text it stands for is in the
-//! mapped file, and a probe is verified there. Four bytes a slot, at most half of them taken.
+//! Knows neither kinds nor scores. The one idea: a slot holds an id and nothing else; the text it
+//! stands for is in the mapped file, and a probe is verified there. Four bytes a slot, at most half
+//! of them taken.
 
 use crate::Error;
 use atta_formats::StrArray;
@@ -20,7 +21,9 @@ pub(crate) struct Index {
 impl Index {
     /// Indexes all texts but empty ones; of equal texts the last one counts.
     pub(crate) fn new(texts: &StrArray) -> Result<Self, Error> {
-        let mut index = Self { slots: vec![EMPTY; (texts.len() * 2).next_power_of_two()].into() };
+        let mut index = Self {
+            slots: vec![EMPTY; (texts.len() * 2).next_power_of_two()].into(),
+        };
         for (id, text) in (0..).zip(texts.iter()) {
             if !text.is_empty() {
                 index.insert(texts, id, text)?;
@@ -34,7 +37,10 @@ impl Index {
             let other = self.slots[slot];
             other == EMPTY || texts.get(other as usize) == Some(text)
         });
-        self.slots[place.ok_or(Error::Collisions { id, probes: MAX_PROBES })?] = id;
+        self.slots[place.ok_or(Error::Collisions {
+            id,
+            probes: MAX_PROBES,
+        })?] = id;
         Ok(())
     }
 
@@ -59,13 +65,20 @@ impl Index {
     }
 }
 
-/// Multiply and rotate, eight bytes at a time (the scheme of FxHash), folded so that low bits depend on all.
+/// Multiply and rotate, eight bytes at a time (the scheme of FxHash), folded so that low bits
+/// depend on all.
 fn hash(text: &[u8]) -> u64 {
     const K: u64 = 0x517C_C1B7_2722_0A95;
     let mix = |h: u64, word: u64| (h.rotate_left(5) ^ word).wrapping_mul(K);
     let (words, tail) = text.as_chunks::<8>();
-    let h = words.iter().fold(text.len() as u64, |h, &word| mix(h, u64::from_le_bytes(word)));
-    let h = mix(h, tail.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)));
+    let h = words.iter().fold(text.len() as u64, |h, &word| {
+        mix(h, u64::from_le_bytes(word))
+    });
+    let h = mix(
+        h,
+        tail.iter()
+            .fold(0, |word, &byte| word << 8 | u64::from(byte)),
+    );
     h ^ h >> 32
 }
 
@@ -80,16 +93,30 @@ mod tests {
         writer.set_strs("texts", texts);
         let header = writer.finish().unwrap().header;
         let n_bytes = header.len() as u64;
-        Gguf::parse(Arc::new(header), n_bytes).unwrap().metadata.strs("texts").unwrap().unwrap()
+        Gguf::parse(Arc::new(header), n_bytes)
+            .unwrap()
+            .metadata
+            .strs("texts")
+            .unwrap()
+            .unwrap()
     }
 
     #[test]
     fn every_text_is_found_and_no_other() {
-        let all: Vec<String> = (0..5000).map(|i| format!("{}{i}", "x".repeat(i % 20))).collect();
+        let all: Vec<String> = (0..5000)
+            .map(|i| format!("{}{i}", "x".repeat(i % 20)))
+            .collect();
         let strings = texts(&all);
         let index = Index::new(&strings).unwrap();
-        assert!((0..).zip(&all).all(|(id, text)| index.get(&strings, text.as_bytes()) == Some(id)));
-        assert_eq!((index.get(&strings, b"y"), index.get(&strings, b"")), (None, None));
+        assert!(
+            (0..)
+                .zip(&all)
+                .all(|(id, text)| index.get(&strings, text.as_bytes()) == Some(id))
+        );
+        assert_eq!(
+            (index.get(&strings, b"y"), index.get(&strings, b"")),
+            (None, None)
+        );
     }
 
     #[test]
@@ -101,7 +128,14 @@ mod tests {
     #[test]
     fn texts_chosen_to_collide_are_an_error() {
         let collide = |text: &String| hash(text.as_bytes()) & 2047 == 0;
-        let all: Vec<String> = (0..).map(|i: u32| i.to_string()).filter(collide).take(MAX_PROBES + 1).collect();
-        assert!(matches!(Index::new(&texts(&all)), Err(Error::Collisions { id: 512, .. })));
+        let all: Vec<String> = (0..)
+            .map(|i: u32| i.to_string())
+            .filter(collide)
+            .take(MAX_PROBES + 1)
+            .collect();
+        assert!(matches!(
+            Index::new(&texts(&all)),
+            Err(Error::Collisions { id: 512, .. })
+        ));
     }
 }

@@ -1,11 +1,12 @@
 //! Text to token ids and back, from the metadata of a GGUF file.
 //!
-//! SentencePiece, byte pair encoding with the pre-tokenizers in use, and WordPiece. This crate reads no file, knows no
-//! model and adds no BOS: it answers whether one belongs there. Token for token it agrees with llama.cpp, but for WordPiece,
-//! where it agrees with BERT.
+//! SentencePiece, byte pair encoding with the pre-tokenizers in use, and WordPiece. This crate
+//! reads no file, knows no model and adds no BOS: it answers whether one belongs there. Token for
+//! token it agrees with llama.cpp, but for WordPiece, where it agrees with BERT.
 //!
-//! The one idea: token texts stay in the mapped file. The heap holds an index of ids (8 bytes per token), the merges
-//! (8 bytes each) and a byte per token, so that a vocabulary of 128k takes 5 MB, not 50.
+//! The one idea: token texts stay in the mapped file. The heap holds an index of ids (8 bytes per
+//! token), the merges (8 bytes each) and a byte per token, so that a vocabulary of 128k takes 5 MB,
+//! not 50.
 //!
 //! ```
 //! # use atta_formats::{Gguf, Writer};

@@ -1,8 +1,8 @@
 //! Merging neighbours by priority: the core of both SentencePiece and byte pair encoding.
 //!
-//! Knows neither texts nor ranks; what two symbols join to is asked of the caller. The one idea: a linked list of
-//! symbols and a heap of candidate pairs, where outdated pairs are recognised when they come up, never searched for:
-//! O(n log n).
+//! Knows neither texts nor ranks; what two symbols join to is asked of the caller. The one idea: a
+//! linked list of symbols and a heap of candidate pairs, where outdated pairs are recognised when
+//! they come up, never searched for: O(n log n).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -64,13 +64,27 @@ impl Merger {
             last.next = i;
         }
         let (start, end) = (range.start as u32, range.end as u32);
-        self.symbols.push(Symbol { id, start, end, prev: i.wrapping_sub(1), next: END });
+        self.symbols.push(Symbol {
+            id,
+            start,
+            end,
+            prev: i.wrapping_sub(1),
+            next: END,
+        });
     }
 
-    /// Merges the symbols pushed so far, hands what is left to `emit`, from left to right, and forgets them.
-    pub(crate) fn finish(&mut self, join: impl Fn(&Symbol, &Symbol) -> Option<Join>, emit: impl FnMut(&Symbol)) {
+    /// Merges the symbols pushed so far, hands what is left to `emit`, from left to right, and
+    /// forgets them.
+    pub(crate) fn finish(
+        &mut self,
+        join: impl Fn(&Symbol, &Symbol) -> Option<Join>,
+        emit: impl FnMut(&Symbol),
+    ) {
         self.merge(join);
-        self.symbols.iter().filter(|symbol| symbol.start < symbol.end).for_each(emit);
+        self.symbols
+            .iter()
+            .filter(|symbol| symbol.start < symbol.end)
+            .for_each(emit);
         self.symbols.clear();
         self.queue.clear();
     }
@@ -91,15 +105,24 @@ impl Merger {
 
     /// Queues the pair that begins at `left`, if there is one and it joins.
     fn consider(&mut self, left: u32, join: &impl Fn(&Symbol, &Symbol) -> Option<Join>) {
-        let Some(first) = self.symbols.get(left as usize) else { return };
-        let Some(second) = self.symbols.get(first.next as usize) else { return };
+        let Some(first) = self.symbols.get(left as usize) else {
+            return;
+        };
+        let Some(second) = self.symbols.get(first.next as usize) else {
+            return;
+        };
         if let Some(Join { order, id }) = join(first, second) {
-            self.queue.push(Reverse(Candidate { order, left, end: second.end, id }));
+            self.queue.push(Reverse(Candidate {
+                order,
+                left,
+                end: second.end,
+                id,
+            }));
         }
     }
 
-    /// A symbol only ever grows to the right by taking its neighbour, so a pair is as it was if its left half is alive
-    /// and its right half, still next to it, ends where it did.
+    /// A symbol only ever grows to the right by taking its neighbour, so a pair is as it was if its
+    /// left half is alive and its right half, still next to it, ends where it did.
     fn is_current(&self, candidate: &Candidate) -> bool {
         let left = self.symbols[candidate.left as usize];
         let right = self.symbols.get(left.next as usize);
@@ -125,7 +148,8 @@ impl Merger {
 mod tests {
     use super::*;
 
-    /// Merges the digits of `text` where `join` gives an order for the joined text; ids are irrelevant.
+    /// Merges the digits of `text` where `join` gives an order for the joined text; ids are
+    /// irrelevant.
     fn merged(text: &str, join: impl Fn(&str) -> Option<u32>) -> Vec<String> {
         let mut merger = Merger::default();
         for i in 0..text.len() {
@@ -141,15 +165,27 @@ mod tests {
 
     #[test]
     fn the_lowest_order_joins_first_and_the_leftmost_among_equals() {
-        assert_eq!(merged("abc", |t| [("ab", 2), ("bc", 1)].iter().find(|p| p.0 == t).map(|p| p.1)), ["a", "bc"]);
+        assert_eq!(
+            merged("abc", |t| [("ab", 2), ("bc", 1)]
+                .iter()
+                .find(|p| p.0 == t)
+                .map(|p| p.1)),
+            ["a", "bc"]
+        );
         assert_eq!(merged("aaa", |t| (t == "aa").then_some(1)), ["aa", "a"]);
-        assert_eq!(merged("aaaaa", |t| (t.len() == 2 || t.len() == 4).then_some(1)), ["aaaa", "a"]);
+        assert_eq!(
+            merged("aaaaa", |t| (t.len() == 2 || t.len() == 4).then_some(1)),
+            ["aaaa", "a"]
+        );
     }
 
     #[test]
     fn a_pair_whose_half_was_taken_does_not_join() {
         assert_eq!(
-            merged("abcd", |t| [("bc", 1), ("ab", 2), ("cd", 2)].iter().find(|p| p.0 == t).map(|p| p.1)),
+            merged("abcd", |t| [("bc", 1), ("ab", 2), ("cd", 2)]
+                .iter()
+                .find(|p| p.0 == t)
+                .map(|p| p.1)),
             ["a", "bc", "d"]
         );
     }

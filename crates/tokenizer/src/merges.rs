@@ -1,7 +1,7 @@
 //! The merges of byte pair encoding: which two tokens join, in which order, to which.
 //!
-//! Knows no text once built. The one idea: one sorted row per left token, eight bytes per merge, so that the 280,000
-//! merges of a 128k vocabulary take 2.8 MB.
+//! Knows no text once built. The one idea: one sorted row per left token, eight bytes per merge, so
+//! that the 280,000 merges of a 128k vocabulary take 2.8 MB.
 
 use crate::Error;
 use crate::merge::{Join, NO_TOKEN, Symbol};
@@ -13,7 +13,8 @@ const ID_BITS: u32 = MAX_TOKENS.trailing_zeros();
 const RANK_BITS: u32 = 64 - 2 * ID_BITS;
 const MAX_MERGES: usize = 1 << RANK_BITS;
 
-/// Right token, rank and joined token, from high bits to low: entries sort by right token, then by rank.
+/// Right token, rank and joined token, from high bits to low: entries sort by right token, then by
+/// rank.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry(u64);
 
@@ -31,7 +32,10 @@ impl Entry {
 
     fn join(self) -> Join {
         let order = (self.0 >> ID_BITS) as u32 & ((1 << RANK_BITS) - 1);
-        Join { order, id: self.0 as u32 & ((1 << ID_BITS) - 1) }
+        Join {
+            order,
+            id: self.0 as u32 & ((1 << ID_BITS) - 1),
+        }
     }
 }
 
@@ -48,9 +52,15 @@ pub(crate) struct Merges {
 
 impl Merges {
     pub(crate) fn new(metadata: &Metadata, vocab: &Vocab) -> Result<Self, Error> {
-        let texts = metadata.strs(MERGES)?.ok_or(Error::Missing { key: MERGES })?;
+        let texts = metadata
+            .strs(MERGES)?
+            .ok_or(Error::Missing { key: MERGES })?;
         if texts.len() > MAX_MERGES {
-            return Err(Error::Count { key: MERGES, max: MAX_MERGES, got: texts.len() });
+            return Err(Error::Count {
+                key: MERGES,
+                max: MAX_MERGES,
+                got: texts.len(),
+            });
         }
         let mut rows = row_ends(&texts, vocab);
         let n_entries = rows.last().map_or(0, |&n| n as usize);
@@ -58,13 +68,17 @@ impl Merges {
         let (mut join_words, mut n_used, mut joined) = (false, 0, Vec::new());
         // Each row is filled from its end, so that `rows` holds the beginnings when all are full.
         for (rank, (left, right)) in texts.iter().map(halves).enumerate() {
-            let Some(left_id) = vocab.id(left) else { continue };
+            let Some(left_id) = vocab.id(left) else {
+                continue;
+            };
             let end = &mut rows[left_id as usize];
             *end -= 1;
             joined.clear();
             joined.extend_from_slice(left);
             joined.extend_from_slice(right);
-            let Some((right_id, joined_id)) = vocab.id(right).zip(vocab.id(&joined)) else { continue };
+            let Some((right_id, joined_id)) = vocab.id(right).zip(vocab.id(&joined)) else {
+                continue;
+            };
             entries[*end as usize] = Entry::new(right_id, rank, joined_id);
             join_words |= right.starts_with(SPACE_MARK) && !left.ends_with(SPACE_MARK);
             n_used += 1;
@@ -72,7 +86,12 @@ impl Merges {
         for row in rows.windows(2) {
             entries[row[0] as usize..row[1] as usize].sort_unstable();
         }
-        Ok(Self { rows, entries, join_words, n_unusable: texts.len() - n_used })
+        Ok(Self {
+            rows,
+            entries,
+            join_words,
+            n_unusable: texts.len() - n_used,
+        })
     }
 
     /// What two neighbours join to; of equal merges the first counts.
@@ -80,9 +99,12 @@ impl Merges {
         if left.id == NO_TOKEN || right.id == NO_TOKEN {
             return None;
         }
-        let row = &self.entries[self.rows[left.id as usize] as usize..self.rows[left.id as usize + 1] as usize];
+        let row = &self.entries
+            [self.rows[left.id as usize] as usize..self.rows[left.id as usize + 1] as usize];
         let at = row.partition_point(|entry| entry.right() < right.id);
-        row.get(at).filter(|entry| entry.right() == right.id).map(|entry| entry.join())
+        row.get(at)
+            .filter(|entry| entry.right() == right.id)
+            .map(|entry| entry.join())
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
@@ -90,9 +112,14 @@ impl Merges {
     }
 }
 
-/// The two sides of `left right`; the first character may itself be a space. Without a space there are none.
+/// The two sides of `left right`; the first character may itself be a space. Without a space there
+/// are none.
 fn halves(text: &[u8]) -> (&[u8], &[u8]) {
-    let space = text.iter().skip(1).position(|&byte| byte == b' ').map(|i| i + 1);
+    let space = text
+        .iter()
+        .skip(1)
+        .position(|&byte| byte == b' ')
+        .map(|i| i + 1);
     space.map_or((&[], &[]), |space| (&text[..space], &text[space + 1..]))
 }
 
@@ -117,9 +144,16 @@ mod tests {
     #[test]
     fn an_entry_keeps_its_three_numbers() {
         let largest = (1 << ID_BITS) - 2;
-        for (right, rank, joined) in [(0, 0, 0), (largest, MAX_MERGES - 1, largest), (7, 280_000, 128_000)] {
+        for (right, rank, joined) in [
+            (0, 0, 0),
+            (largest, MAX_MERGES - 1, largest),
+            (7, 280_000, 128_000),
+        ] {
             let entry = Entry::new(right, rank, joined);
-            assert_eq!((entry.right(), entry.join().order as usize, entry.join().id), (right, rank, joined));
+            assert_eq!(
+                (entry.right(), entry.join().order as usize, entry.join().id),
+                (right, rank, joined)
+            );
             assert!(entry < Entry::VACANT);
         }
     }
@@ -131,7 +165,11 @@ mod tests {
         assert_eq!(halves(b"a b c"), (&b"a"[..], &b"b c"[..]));
         assert_eq!(
             (halves(b"abc"), halves(b""), halves(b" ")),
-            ((&b""[..], &b""[..]), (&b""[..], &b""[..]), (&b""[..], &b""[..]))
+            (
+                (&b""[..], &b""[..]),
+                (&b""[..], &b""[..]),
+                (&b""[..], &b""[..])
+            )
         );
     }
 }

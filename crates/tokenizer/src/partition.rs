@@ -1,12 +1,14 @@
 //! Cutting special tokens out of a text before anything else happens to it.
 //!
-//! Knows nothing of words or merges. The one idea: longest tokens first, and the leftmost of one length first, as
-//! llama.cpp does it; only the bytes that such a token can begin and end with are looked up.
+//! Knows nothing of words or merges. The one idea: longest tokens first, and the leftmost of one
+//! length first, as llama.cpp does it; only the bytes that such a token can begin and end with are
+//! looked up.
 
 use crate::vocab::{TokenKind, Vocab};
 use std::ops::Range;
 
-/// Longer texts are never matched, so that a hostile vocabulary cannot make the search slow. Real ones stay below 60.
+/// Longer texts are never matched, so that a hostile vocabulary cannot make the search slow. Real
+/// ones stay below 60.
 const MAX_BYTES: usize = 128;
 
 /// A part of the input.
@@ -47,14 +49,23 @@ impl Partition {
     pub(crate) fn new(vocab: &Vocab, accepts: fn(TokenKind) -> bool) -> Self {
         let mut lengths: Vec<OfLength> = Vec::new();
         for (id, text) in vocab.texts() {
-            let (Some(&first), Some(&last)) = (text.first(), text.last()) else { continue };
+            let (Some(&first), Some(&last)) = (text.first(), text.last()) else {
+                continue;
+            };
             if !accepts(vocab.kind(id)) || text.len() > MAX_BYTES {
                 continue;
             }
             let at = match lengths.binary_search_by(|l| text.len().cmp(&l.n_bytes)) {
                 Ok(at) => at,
                 Err(at) => {
-                    lengths.insert(at, OfLength { n_bytes: text.len(), first: ByteSet::EMPTY, last: ByteSet::EMPTY });
+                    lengths.insert(
+                        at,
+                        OfLength {
+                            n_bytes: text.len(),
+                            first: ByteSet::EMPTY,
+                            last: ByteSet::EMPTY,
+                        },
+                    );
                     at
                 }
             };
@@ -72,7 +83,9 @@ impl Partition {
             let mut next = Vec::with_capacity(fragments.len());
             for fragment in fragments {
                 match fragment {
-                    Fragment::Text(range) => self.cut_at(of_length, context, (text, range), &mut next),
+                    Fragment::Text(range) => {
+                        self.cut_at(of_length, context, (text, range), &mut next)
+                    }
                     token @ Fragment::Token(_) => next.push(token),
                 }
             }
@@ -81,13 +94,30 @@ impl Partition {
         fragments
     }
 
-    fn cut_at(&self, length: &OfLength, context: &Context<'_>, (text, mut rest): Part<'_>, out: &mut Vec<Fragment>) {
+    fn cut_at(
+        &self,
+        length: &OfLength,
+        context: &Context<'_>,
+        (text, mut rest): Part<'_>,
+        out: &mut Vec<Fragment>,
+    ) {
         let find = |rest| {
-            let token = |window| context.vocab.id(window).filter(|&id| (self.accepts)(context.vocab.kind(id)));
-            length.candidates((text, rest)).find_map(|(at, window)| Some((at, token(window)?)))
+            let token = |window| {
+                context
+                    .vocab
+                    .id(window)
+                    .filter(|&id| (self.accepts)(context.vocab.kind(id)))
+            };
+            length
+                .candidates((text, rest))
+                .find_map(|(at, window)| Some((at, token(window)?)))
         };
         while let Some((at, id)) = find(rest.clone()) {
-            let left = if holds(&context.strip.left, id) { trim_end(text, rest.start..at) } else { rest.start..at };
+            let left = if holds(&context.strip.left, id) {
+                trim_end(text, rest.start..at)
+            } else {
+                rest.start..at
+            };
             rest.start = at + length.n_bytes;
             if holds(&context.strip.right, id) {
                 rest = trim_start(text, rest);
@@ -111,7 +141,8 @@ impl OfLength {
     fn candidates<'t>(&self, (text, range): Part<'t>) -> impl Iterator<Item = (usize, &'t [u8])> {
         let last = self.n_bytes - 1;
         let windows = (range.start..).zip(text[range].windows(self.n_bytes));
-        windows.filter(move |(_, window)| self.first.holds(window[0]) && self.last.holds(window[last]))
+        windows
+            .filter(move |(_, window)| self.first.holds(window[0]) && self.last.holds(window[last]))
     }
 }
 
@@ -120,12 +151,19 @@ fn holds(sorted: &[u32], id: u32) -> bool {
 }
 
 fn trim_end(text: &[u8], range: Range<usize>) -> Range<usize> {
-    let n = text[range.clone()].iter().rev().take_while(|byte| is_space(**byte)).count();
+    let n = text[range.clone()]
+        .iter()
+        .rev()
+        .take_while(|byte| is_space(**byte))
+        .count();
     range.start..range.end - n
 }
 
 fn trim_start(text: &[u8], range: Range<usize>) -> Range<usize> {
-    let n = text[range.clone()].iter().take_while(|byte| is_space(**byte)).count();
+    let n = text[range.clone()]
+        .iter()
+        .take_while(|byte| is_space(**byte))
+        .count();
     range.start + n..range.end
 }
 

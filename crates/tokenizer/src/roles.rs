@@ -1,8 +1,8 @@
 //! Tokens with a role: begin and end of text, end of turn, and whatever else ends a generation.
 //!
-//! Knows no algorithm. The one idea: metadata first, token texts second, because many files name only one of their
-//! end tokens. The texts, defaults and exceptions are those of `llama_vocab::impl::load` in llama.cpp, so that the same
-//! file stops at the same place.
+//! Knows no algorithm. The one idea: metadata first, token texts second, because many files name
+//! only one of their end tokens. The texts, defaults and exceptions are those of
+//! `llama_vocab::impl::load` in llama.cpp, so that the same file stops at the same place.
 
 use crate::Error;
 use crate::partition::Strip;
@@ -38,9 +38,11 @@ impl Frame {
     /// The keys of BOS, of which the first counts, of EOS, and of whether EOS belongs there.
     fn keys(self) -> (&'static [&'static str], &'static str, &'static str) {
         match self {
-            Self::BosEos => {
-                (&["tokenizer.ggml.bos_token_id"], "tokenizer.ggml.eos_token_id", "tokenizer.ggml.add_eos_token")
-            }
+            Self::BosEos => (
+                &["tokenizer.ggml.bos_token_id"],
+                "tokenizer.ggml.eos_token_id",
+                "tokenizer.ggml.add_eos_token",
+            ),
             // The format spells it so.
             Self::ClsSep => (
                 &["tokenizer.ggml.cls_token_id", "tokenizer.ggml.bos_token_id"],
@@ -124,7 +126,8 @@ const MIDDLE_ROLES: &[MiddleRole] = &[
 const VISIBLE_TEXTS: &[&str] = &["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"];
 
 impl Roles {
-    /// Reads the metadata over the defaults in `self`, then looks for texts with a role and corrects their kinds.
+    /// Reads the metadata over the defaults in `self`, then looks for texts with a role and
+    /// corrects their kinds.
     pub(crate) fn find(
         mut self,
         metadata: &Metadata,
@@ -145,7 +148,9 @@ impl Roles {
         ] {
             *id = read_id(metadata, vocab, key, warnings)?.or(id.filter(|&id| vocab.holds(id)));
         }
-        self.add_bos = metadata.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(self.add_bos);
+        self.add_bos = metadata
+            .bool("tokenizer.ggml.add_bos_token")?
+            .unwrap_or(self.add_bos);
         self.add_eos = metadata.bool(add_eos_key)?.unwrap_or(self.add_eos);
         self.find_middle(metadata, vocab, warnings)?;
         self.find_ends(vocab);
@@ -156,7 +161,12 @@ impl Roles {
         self.eog.binary_search(&id).is_ok()
     }
 
-    fn find_middle(&mut self, metadata: &Metadata, vocab: &mut Vocab, warnings: &mut Vec<String>) -> Result<(), Error> {
+    fn find_middle(
+        &mut self,
+        metadata: &Metadata,
+        vocab: &mut Vocab,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Error> {
         for MiddleRole { keys, texts, ends } in MIDDLE_ROLES {
             let mut id = None;
             for key in *keys {
@@ -173,20 +183,29 @@ impl Roles {
     }
 
     fn find_ends(&mut self, vocab: &mut Vocab) {
-        for id in END_TEXTS.iter().filter_map(|text| vocab.id(text.as_bytes())).collect::<Vec<_>>() {
+        for id in END_TEXTS
+            .iter()
+            .filter_map(|text| vocab.id(text.as_bytes()))
+            .collect::<Vec<_>>()
+        {
             vocab.set_kind(id, TokenKind::Control);
             self.eog.push(id);
         }
         for text in VISIBLE_TEXTS {
             set_kind(vocab, text, TokenKind::UserDefined);
         }
-        self.eog.extend([self.eos, self.eot, self.eom].into_iter().flatten());
+        self.eog
+            .extend([self.eos, self.eot, self.eom].into_iter().flatten());
         self.exempt(
             vocab,
             |has| (has("<|return|>") && has("<|call|>")) || (has("<|calls|>") && has("<|flush|>")),
             ("<|end|>", TokenKind::UserDefined),
         );
-        self.exempt(vocab, |has| has("<|tool_response>") || has("<|plamo:eos|>"), ("</s>", TokenKind::Normal));
+        self.exempt(
+            vocab,
+            |has| has("<|tool_response>") || has("<|plamo:eos|>"),
+            ("</s>", TokenKind::Normal),
+        );
         self.eog.sort_unstable();
         self.eog.dedup();
     }
@@ -198,7 +217,11 @@ impl Roles {
         when: impl Fn(&dyn Fn(&str) -> bool) -> bool,
         (text, kind): (&str, TokenKind),
     ) {
-        let has = |text: &str| vocab.id(text.as_bytes()).is_some_and(|id| self.eog.contains(&id));
+        let has = |text: &str| {
+            vocab
+                .id(text.as_bytes())
+                .is_some_and(|id| self.eog.contains(&id))
+        };
         if when(&has) && has(text) {
             let exempted = vocab.id(text.as_bytes());
             self.eog.retain(|&id| Some(id) != exempted);
@@ -214,17 +237,28 @@ fn set_kind(vocab: &mut Vocab, text: &str, kind: TokenKind) {
 }
 
 /// An id of the metadata, if it is one of the vocabulary.
-fn read_id(metadata: &Metadata, vocab: &Vocab, key: &str, warnings: &mut Vec<String>) -> Result<Option<u32>, Error> {
-    let Some(id) = metadata.i64(key)? else { return Ok(None) };
+fn read_id(
+    metadata: &Metadata,
+    vocab: &Vocab,
+    key: &str,
+    warnings: &mut Vec<String>,
+) -> Result<Option<u32>, Error> {
+    let Some(id) = metadata.i64(key)? else {
+        return Ok(None);
+    };
     let valid = u32::try_from(id).ok().filter(|&id| vocab.holds(id));
     // -1 is how files say that there is none.
     if valid.is_none() && id != -1 && id != i64::from(u32::MAX) {
-        warnings.push(format!("{key} is {id}, but there are {} tokens; it is ignored", vocab.len()));
+        warnings.push(format!(
+            "{key} is {id}, but there are {} tokens; it is ignored",
+            vocab.len()
+        ));
     }
     Ok(valid)
 }
 
-/// Tokens that take white space beside them along. No metadata say so; llama.cpp goes by the names of models.
+/// Tokens that take white space beside them along. No metadata say so; llama.cpp goes by the names
+/// of models.
 pub(crate) fn strip(metadata: &Metadata, vocab: &Vocab) -> Strip {
     let id = |text: &str| vocab.id(text.as_bytes());
     let named = |key: &str, names: &[&str]| {
@@ -232,12 +266,22 @@ pub(crate) fn strip(metadata: &Metadata, vocab: &Vocab) -> Strip {
         names.iter().any(|name| value.contains(name))
     };
     let mut strip = Strip::default();
-    if named("tokenizer.ggml.pre", &["jina-v2-de", "jina-v2-es", "jina-v2-code"]) {
+    if named(
+        "tokenizer.ggml.pre",
+        &["jina-v2-de", "jina-v2-es", "jina-v2-code"],
+    ) {
         strip.left.extend(id("<mask>"));
     } else if named("general.name", &["phi-3", "phi3"]) {
-        let special = vocab.texts().map(|(id, _)| id).filter(|&id| vocab.kind(id).is_special());
+        let special = vocab
+            .texts()
+            .map(|(id, _)| id)
+            .filter(|&id| vocab.kind(id).is_special());
         let exempt = ["<unk>", "<s>", "<|endoftext|>"].map(id);
-        strip.right.extend(special.chain(id("</s>")).filter(|&id| !exempt.contains(&Some(id))));
+        strip.right.extend(
+            special
+                .chain(id("</s>"))
+                .filter(|&id| !exempt.contains(&Some(id))),
+        );
         strip.right.sort_unstable();
     } else if named("general.name", &["modern-bert"]) {
         strip.left.extend(id("[MASK]"));

@@ -1,7 +1,7 @@
 //! SentencePiece: neighbours join to whatever token they spell, the best score first.
 //!
-//! Knows nothing of special tokens. The one idea: a pair joins if its text is a token, so the vocabulary itself is the
-//! list of merges.
+//! Knows nothing of special tokens. The one idea: a pair joins if its text is a token, so the
+//! vocabulary itself is the list of merges.
 
 use crate::characters::{Characters, joins_words};
 use crate::merge::{Join, Merger, NO_TOKEN, Symbol};
@@ -21,15 +21,29 @@ impl Spm {
     pub(crate) fn new(vocab: &Vocab, unknown: Option<u32>, add_space_prefix: bool) -> Self {
         let mut byte_ids = Box::new([NO_TOKEN; 256]);
         for (byte, id) in (0..=255).zip(byte_ids.iter_mut()) {
-            *id = vocab.byte_id(byte).or_else(|| vocab.id(&[byte])).or(unknown).unwrap_or(NO_TOKEN);
+            *id = vocab
+                .byte_id(byte)
+                .or_else(|| vocab.id(&[byte]))
+                .or(unknown)
+                .unwrap_or(NO_TOKEN);
         }
         let join_words = vocab.texts().any(|(_, text)| joins_words(text));
-        Self { add_space_prefix, join_words, byte_ids }
+        Self {
+            add_space_prefix,
+            join_words,
+            byte_ids,
+        }
     }
 
-    /// Appends the tokens of a text without special tokens, byte for byte: what is no token, valid UTF-8 or not, becomes
-    /// byte tokens.
-    pub(crate) fn encode(&self, vocab: &Vocab, text: &[u8], after_special: bool, out: &mut Vec<u32>) {
+    /// Appends the tokens of a text without special tokens, byte for byte: what is no token, valid
+    /// UTF-8 or not, becomes byte tokens.
+    pub(crate) fn encode(
+        &self,
+        vocab: &Vocab,
+        text: &[u8],
+        after_special: bool,
+        out: &mut Vec<u32>,
+    ) {
         let mut escaped = Vec::with_capacity(text.len() + text.len() / 2 + 4);
         if self.add_space_prefix && after_special {
             escaped.extend_from_slice(SPACE_MARK);
@@ -43,10 +57,17 @@ impl Spm {
         let mut merger = Merger::default();
         let join = |part: &[u8], left: &Symbol, right: &Symbol| {
             let id = vocab.id(&part[left.range().start..right.range().end])?;
-            Some(Join { order: best_first(vocab.score(id)), id })
+            Some(Join {
+                order: best_first(vocab.score(id)),
+                id,
+            })
         };
         for text in escaped.chunks(Merger::MAX_BYTES) {
-            let characters = Characters { vocab, text, join_words: self.join_words };
+            let characters = Characters {
+                vocab,
+                text,
+                join_words: self.join_words,
+            };
             let emit = |symbol: &Symbol| self.append(symbol, text, out);
             characters.merge(&mut merger, |left, right| join(text, left, right), emit);
         }
@@ -57,7 +78,9 @@ impl Spm {
         if symbol.id != NO_TOKEN {
             return out.push(symbol.id);
         }
-        let ids = text[symbol.range()].iter().map(|&byte| self.byte_ids[usize::from(byte)]);
+        let ids = text[symbol.range()]
+            .iter()
+            .map(|&byte| self.byte_ids[usize::from(byte)]);
         out.extend(ids.filter(|&id| id != NO_TOKEN));
     }
 
@@ -69,7 +92,11 @@ impl Spm {
 /// A number that is lower the higher the score is. Both zeros are equal.
 fn best_first(score: f32) -> u32 {
     let bits = (score + 0.0).to_bits();
-    if bits >> 31 == 1 { bits } else { !bits & 0x7FFF_FFFF }
+    if bits >> 31 == 1 {
+        bits
+    } else {
+        !bits & 0x7FFF_FFFF
+    }
 }
 
 #[cfg(test)]
@@ -78,8 +105,21 @@ mod tests {
 
     #[test]
     fn better_scores_come_first() {
-        let scores = [f32::INFINITY, 3.5, 1e-30, 0.0, -1e-30, -2.0, -10.0, f32::NEG_INFINITY];
-        assert!(scores.windows(2).all(|pair| best_first(pair[0]) < best_first(pair[1])));
+        let scores = [
+            f32::INFINITY,
+            3.5,
+            1e-30,
+            0.0,
+            -1e-30,
+            -2.0,
+            -10.0,
+            f32::NEG_INFINITY,
+        ];
+        assert!(
+            scores
+                .windows(2)
+                .all(|pair| best_first(pair[0]) < best_first(pair[1]))
+        );
         assert_eq!(best_first(0.0), best_first(-0.0));
     }
 }

@@ -1,7 +1,7 @@
 //! The tokenizer: a vocabulary, an algorithm, and the tokens with a role.
 //!
-//! Knows no file and no model. The one idea: everything is decided by the metadata when it is built; encoding and
-//! decoding are then pure.
+//! Knows no file and no model. The one idea: everything is decided by the metadata when it is
+//! built; encoding and decoding are then pure.
 
 use crate::bpe::Bpe;
 use crate::partition::{Context, Fragment, Partition, Strip};
@@ -59,7 +59,8 @@ impl Model {
             Self::Spm(_) | Self::Wpm(_) => 0,
             Self::Bpe(bpe) => bpe.merges.n_unusable,
         };
-        (n_unusable > 0).then(|| format!("{n_unusable} merges name texts that are no tokens; they are ignored"))
+        (n_unusable > 0)
+            .then(|| format!("{n_unusable} merges name texts that are no tokens; they are ignored"))
     }
 }
 
@@ -67,8 +68,9 @@ impl Tokenizer {
     /// Builds a tokenizer from the metadata of a GGUF file. Token texts stay there.
     ///
     /// # Errors
-    /// If a key is missing or of the wrong type, if arrays are shorter than the vocabulary, or if the vocabulary is
-    /// neither SentencePiece (`llama`) nor byte pair encoding (`gpt2`, `gemma4`) nor WordPiece (`bert`).
+    /// If a key is missing or of the wrong type, if arrays are shorter than the vocabulary, or if
+    /// the vocabulary is neither SentencePiece (`llama`) nor byte pair encoding (`gpt2`,
+    /// `gemma4`) nor WordPiece (`bert`).
     pub fn from_metadata(metadata: &Metadata) -> Result<Self, Error> {
         let mut warnings = Vec::new();
         let family = family(metadata, &mut warnings)?;
@@ -81,7 +83,9 @@ impl Tokenizer {
             Family::Wpm => Model::Wpm(Wpm::new(metadata, roles.unknown)?),
             Family::Spm => {
                 vocab = vocab.with_scores(metadata)?;
-                let add_space_prefix = metadata.bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(true);
+                let add_space_prefix = metadata
+                    .bool("tokenizer.ggml.add_space_prefix")?
+                    .unwrap_or(true);
                 Model::Spm(Spm::new(&vocab, roles.unknown, add_space_prefix))
             }
         };
@@ -89,7 +93,15 @@ impl Tokenizer {
         let always = Partition::new(&vocab, |kind| kind == TokenKind::UserDefined);
         let parsed = Partition::new(&vocab, TokenKind::is_special);
         let strip = roles::strip(metadata, &vocab);
-        Ok(Self { vocab, model, roles, always, parsed, strip, warnings })
+        Ok(Self {
+            vocab,
+            model,
+            roles,
+            always,
+            parsed,
+            strip,
+            warnings,
+        })
     }
 
     /// What is odd about the vocabulary, one sentence each; a user should see them.
@@ -99,16 +111,22 @@ impl Tokenizer {
 
     /// The tokens of a text, without BOS and EOS.
     ///
-    /// The text may be any bytes. SentencePiece vocabularies encode invalid UTF-8 as it is, in byte tokens; byte pair
-    /// encoding sees one U+FFFD for each such byte; WordPiece drops it. llama.cpp does the same.
+    /// The text may be any bytes. SentencePiece vocabularies encode invalid UTF-8 as it is, in byte
+    /// tokens; byte pair encoding sees one U+FFFD for each such byte; WordPiece drops it.
+    /// llama.cpp does the same.
     pub fn encode(&self, text: impl AsRef<[u8]>, special: Special) -> Vec<u32> {
         self.encode_parts(text.as_ref(), self.partition(special), Prefix::Everywhere)
     }
 
-    /// The tokens of a text that goes on after another one: without the space that SentencePiece puts in front of a text. It
-    /// puts one behind special tokens too, which stays if they are parsed; plain text has none.
+    /// The tokens of a text that goes on after another one: without the space that SentencePiece
+    /// puts in front of a text. It puts one behind special tokens too, which stays if they are
+    /// parsed; plain text has none.
     pub fn encode_after(&self, text: &str, special: Special) -> Vec<u32> {
-        let prefix = if special == Special::Parse { Prefix::BehindSpecial } else { Prefix::Never };
+        let prefix = if special == Special::Parse {
+            Prefix::BehindSpecial
+        } else {
+            Prefix::Never
+        };
         self.encode_parts(text.as_bytes(), self.partition(special), prefix)
     }
 
@@ -122,12 +140,20 @@ impl Tokenizer {
     fn encode_parts(&self, text: &[u8], partition: &Partition, prefix: Prefix) -> Vec<u32> {
         let mut begins = prefix == Prefix::Everywhere;
         let mut ids = Vec::with_capacity(text.len() / 4 + 1);
-        for fragment in partition.cut(&Context { vocab: &self.vocab, strip: &self.strip }, text) {
+        for fragment in partition.cut(
+            &Context {
+                vocab: &self.vocab,
+                strip: &self.strip,
+            },
+            text,
+        ) {
             match fragment {
                 Fragment::Token(id) => ids.push(id),
                 Fragment::Text(ref range) => match &self.model {
                     Model::Bpe(bpe) => bpe.encode(&self.vocab, &text[range.clone()], &mut ids),
-                    Model::Spm(spm) => spm.encode(&self.vocab, &text[range.clone()], begins, &mut ids),
+                    Model::Spm(spm) => {
+                        spm.encode(&self.vocab, &text[range.clone()], begins, &mut ids)
+                    }
                     Model::Wpm(wpm) => wpm.encode(&self.vocab, &text[range.clone()], &mut ids),
                 },
             }
@@ -136,11 +162,12 @@ impl Tokenizer {
         ids
     }
 
-    /// The bytes of the text that tokens stand for: control tokens are invisible, and the space that SentencePiece
-    /// puts in front of a text is taken away again. Not always UTF-8: a token may be half a character.
+    /// The bytes of the text that tokens stand for: control tokens are invisible, and the space
+    /// that SentencePiece puts in front of a text is taken away again. Not always UTF-8: a
+    /// token may be half a character.
     ///
-    /// WordPiece does not keep what a text looked like. There are spaces between its words, but none before `.`, `,`, `!`
-    /// and `?`.
+    /// WordPiece does not keep what a text looked like. There are spaces between its words, but
+    /// none before `.`, `,`, `!` and `?`.
     pub fn decode(&self, ids: &[u32]) -> Vec<u8> {
         let mut text = Vec::with_capacity(ids.len() * 4);
         for (i, &id) in ids.iter().enumerate() {
@@ -150,8 +177,8 @@ impl Tokenizer {
         text
     }
 
-    /// The bytes that a token stands for, whatever its kind; control tokens stand for their own text. Empty for unused
-    /// tokens and for ids from `n_vocab` on.
+    /// The bytes that a token stands for, whatever its kind; control tokens stand for their own
+    /// text. Empty for unused tokens and for ids from `n_vocab` on.
     pub fn token_bytes(&self, id: u32) -> Cow<'_, [u8]> {
         let text = self.vocab.text(id);
         match self.vocab.kind(id) {
@@ -182,7 +209,9 @@ impl Tokenizer {
         let bytes = self.token_bytes(id);
         let is_extra = match &self.model {
             Model::Spm(spm) => spm.add_space_prefix && place == Place::First,
-            Model::Wpm(_) => place == Place::First || matches!(&*bytes, b" ." | b" ," | b" !" | b" ?"),
+            Model::Wpm(_) => {
+                place == Place::First || matches!(&*bytes, b" ." | b" ," | b" !" | b" ?")
+            }
             Model::Bpe(_) => false,
         };
         match bytes.strip_prefix(b" ") {
@@ -236,8 +265,8 @@ impl Tokenizer {
         self.roles.padding
     }
 
-    /// Whether a prompt begins with BOS: what the metadata say, else what is usual for the vocabulary. False if there
-    /// is no BOS.
+    /// Whether a prompt begins with BOS: what the metadata say, else what is usual for the
+    /// vocabulary. False if there is no BOS.
     pub fn add_bos(&self) -> bool {
         self.roles.add_bos && self.roles.bos.is_some()
     }
@@ -296,8 +325,13 @@ fn family(metadata: &Metadata, warnings: &mut Vec<String>) -> Result<Family, Err
         "llama" => Ok(Family::Spm),
         "bert" => Ok(Family::Wpm),
         "gemma4" => Ok(Family::Bpe(scheme_by_name("gemma4", warnings))),
-        "gpt2" => Ok(Family::Bpe(scheme_by_name(metadata.str("tokenizer.ggml.pre")?.unwrap_or_default(), warnings))),
-        other => Err(Error::Model { got: other.to_owned() }),
+        "gpt2" => Ok(Family::Bpe(scheme_by_name(
+            metadata.str("tokenizer.ggml.pre")?.unwrap_or_default(),
+            warnings,
+        ))),
+        other => Err(Error::Model {
+            got: other.to_owned(),
+        }),
     }
 }
 
@@ -317,7 +351,13 @@ fn scheme_by_name(name: &str, warnings: &mut Vec<String>) -> Scheme {
 /// What llama.cpp assumes where the metadata say nothing.
 fn defaults(family: &Family) -> Roles {
     match family {
-        Family::Spm => Roles { bos: Some(1), eos: Some(2), unknown: Some(0), add_bos: true, ..Roles::default() },
+        Family::Spm => Roles {
+            bos: Some(1),
+            eos: Some(2),
+            unknown: Some(0),
+            add_bos: true,
+            ..Roles::default()
+        },
         Family::Wpm => Roles {
             bos: Some(101),
             eos: Some(102),
@@ -337,7 +377,8 @@ fn defaults(family: &Family) -> Roles {
     }
 }
 
-/// The bytes of a text in the alphabet of byte-level vocabularies; other characters stand for themselves.
+/// The bytes of a text in the alphabet of byte-level vocabularies; other characters stand for
+/// themselves.
 fn from_alphabet(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for chunk in text.utf8_chunks() {
@@ -354,13 +395,20 @@ fn from_alphabet(text: &[u8]) -> Vec<u8> {
 
 /// The text with a space for each U+2581.
 fn unmark_spaces(text: &[u8]) -> Cow<'_, [u8]> {
-    let Some(first) = text.windows(SPACE_MARK.len()).position(|window| window == SPACE_MARK) else {
+    let Some(first) = text
+        .windows(SPACE_MARK.len())
+        .position(|window| window == SPACE_MARK)
+    else {
         return Cow::Borrowed(text);
     };
     let mut out = text[..first].to_vec();
     let mut rest = &text[first..];
     while let Some(&byte) = rest.first() {
-        let (next, n) = if rest.starts_with(SPACE_MARK) { (b' ', SPACE_MARK.len()) } else { (byte, 1) };
+        let (next, n) = if rest.starts_with(SPACE_MARK) {
+            (b' ', SPACE_MARK.len())
+        } else {
+            (byte, 1)
+        };
         out.push(next);
         rest = &rest[n..];
     }

@@ -1,7 +1,7 @@
 //! The tokens: texts, kinds, scores, and the way back from text to id.
 //!
-//! Knows no algorithm. The one idea: texts and scores stay in the file; the heap holds one byte per token for its kind
-//! and the index.
+//! Knows no algorithm. The one idea: texts and scores stay in the file; the heap holds one byte per
+//! token for its kind and the index.
 
 use crate::Error;
 use crate::index::Index;
@@ -50,7 +50,8 @@ impl TokenKind {
         }
     }
 
-    /// Whether the token is matched in the input as a whole: always, or when special tokens are parsed.
+    /// Whether the token is matched in the input as a whole: always, or when special tokens are
+    /// parsed.
     pub(crate) fn is_special(self) -> bool {
         matches!(self, Self::Unknown | Self::Control | Self::UserDefined)
     }
@@ -72,14 +73,26 @@ pub(crate) struct Vocab {
 
 impl Vocab {
     pub(crate) fn new(metadata: &Metadata) -> Result<Self, Error> {
-        let texts = metadata.strs(TOKENS)?.ok_or(Error::Missing { key: TOKENS })?;
+        let texts = metadata
+            .strs(TOKENS)?
+            .ok_or(Error::Missing { key: TOKENS })?;
         let n_vocab = texts.len();
         if n_vocab == 0 || n_vocab >= MAX_TOKENS {
-            return Err(Error::Count { key: TOKENS, max: MAX_TOKENS - 1, got: n_vocab });
+            return Err(Error::Count {
+                key: TOKENS,
+                max: MAX_TOKENS - 1,
+                got: n_vocab,
+            });
         }
         let index = Index::new(&texts)?;
         let max_bytes = texts.iter().map(<[u8]>::len).max().unwrap_or(0);
-        Ok(Self { kinds: kinds(metadata, n_vocab)?, texts, index, scores: None, max_bytes })
+        Ok(Self {
+            kinds: kinds(metadata, n_vocab)?,
+            texts,
+            index,
+            scores: None,
+            max_bytes,
+        })
     }
 
     /// Reads the scores, which only some vocabularies need; an empty list is none.
@@ -104,7 +117,11 @@ impl Vocab {
     }
 
     pub(crate) fn id(&self, text: &[u8]) -> Option<u32> {
-        if text.len() > self.max_bytes { None } else { self.index.get(&self.texts, text) }
+        if text.len() > self.max_bytes {
+            None
+        } else {
+            self.index.get(&self.texts, text)
+        }
     }
 
     /// The text of a token as the file has it; empty from `len` on.
@@ -117,7 +134,10 @@ impl Vocab {
     }
 
     pub(crate) fn kind(&self, id: u32) -> TokenKind {
-        self.kinds.get(id as usize).copied().unwrap_or(TokenKind::Undefined)
+        self.kinds
+            .get(id as usize)
+            .copied()
+            .unwrap_or(TokenKind::Undefined)
     }
 
     pub(crate) fn set_kind(&mut self, id: u32, kind: TokenKind) {
@@ -127,7 +147,10 @@ impl Vocab {
     }
 
     pub(crate) fn score(&self, id: u32) -> f32 {
-        self.scores.as_ref().and_then(|scores| scores.get(id as usize)).unwrap_or(0.0)
+        self.scores
+            .as_ref()
+            .and_then(|scores| scores.get(id as usize))
+            .unwrap_or(0.0)
     }
 
     /// The token `<0xXX>` of a byte.
@@ -152,11 +175,19 @@ fn kinds(metadata: &Metadata, n_vocab: usize) -> Result<Vec<TokenKind>, Error> {
         return Ok(vec![TokenKind::Normal; n_vocab]);
     };
     check_length(KINDS, n_vocab, numbers.len())?;
-    Ok(numbers.iter().take(n_vocab).map(TokenKind::from_number).collect())
+    Ok(numbers
+        .iter()
+        .take(n_vocab)
+        .map(TokenKind::from_number)
+        .collect())
 }
 
 fn check_length(key: &'static str, expected: usize, got: usize) -> Result<(), Error> {
-    if got < expected { Err(Error::Length { key, expected, got }) } else { Ok(()) }
+    if got < expected {
+        Err(Error::Length { key, expected, got })
+    } else {
+        Ok(())
+    }
 }
 
 /// The byte that the text of a `BYTE` token spells, `<0xXX>`.
@@ -172,6 +203,13 @@ mod tests {
     #[test]
     fn byte_tokens_are_spelled_in_hexadecimal() {
         assert_eq!(spelled_byte(b"<0x0A>"), Some(10));
-        assert_eq!((spelled_byte(b"<0x>"), spelled_byte(b"<0xZZ>"), spelled_byte(b"0x41")), (None, None, None));
+        assert_eq!(
+            (
+                spelled_byte(b"<0x>"),
+                spelled_byte(b"<0xZZ>"),
+                spelled_byte(b"0x41")
+            ),
+            (None, None, None)
+        );
     }
 }

@@ -1,11 +1,13 @@
 //! Text as BERT sees it: cleaned, without case and accents, cut into words and punctuation marks.
 //!
-//! Knows no vocabulary. The one idea: characters are handled one by one, in one pass, with nothing but the word so far.
+//! Knows no vocabulary. The one idea: characters are handled one by one, in one pass, with nothing
+//! but the word so far.
 //!
-//! Source: `tokenization.py` of BERT (`BasicTokenizer`), and the normalizer and pre-tokenizer of that name in Hugging
-//! Face `tokenizers`, which this follows. llama.cpp differs: it keeps only the first letter of a Hangul syllable, drops
-//! spacing marks together with accents, takes U+000B, U+000C and U+0085 for spaces where BERT drops them, knows no
-//! longest word, and lets a word begin anew at a U+2581 in the text. On 1.6 MB of text without these they agree.
+//! Source: `tokenization.py` of BERT (`BasicTokenizer`), and the normalizer and pre-tokenizer of
+//! that name in Hugging Face `tokenizers`, which this follows. llama.cpp differs: it keeps only the
+//! first letter of a Hangul syllable, drops spacing marks together with accents, takes U+000B,
+//! U+000C and U+0085 for spaces where BERT drops them, knows no longest word, and lets a word begin
+//! anew at a U+2581 in the text. On 1.6 MB of text without these they agree.
 
 use crate::unicode::{Categories, without_accents};
 
@@ -30,7 +32,11 @@ pub(crate) enum Part<'a> {
 impl Normalizer {
     /// Hands the parts of a text to `emit`, in order.
     pub(crate) fn split(self, text: &str, emit: impl FnMut(Part<'_>)) {
-        let mut words = Words { word: String::new(), n_chars: 0, emit };
+        let mut words = Words {
+            word: String::new(),
+            n_chars: 0,
+            emit,
+        };
         for c in text.chars().filter(|&c| !is_dropped(c)) {
             if Categories::SPACE.contain(c) {
                 words.end();
@@ -93,9 +99,13 @@ impl<F: FnMut(Part<'_>)> Words<F> {
     }
 }
 
-/// Controls that are white space elsewhere are none for BERT, but for tab, newline and carriage return.
+/// Controls that are white space elsewhere are none for BERT, but for tab, newline and carriage
+/// return.
 fn is_dropped(c: char) -> bool {
-    matches!(c, '\u{B}' | '\u{C}' | '\u{85}' | char::REPLACEMENT_CHARACTER) || Categories::CONTROL.contain(c)
+    matches!(
+        c,
+        '\u{B}' | '\u{C}' | '\u{85}' | char::REPLACEMENT_CHARACTER
+    ) || Categories::CONTROL.contain(c)
 }
 
 /// Symbols of ASCII count, others do not.
@@ -103,7 +113,8 @@ fn is_punctuation(c: char) -> bool {
     c.is_ascii_punctuation() || Categories::PUNCTUATION.contain(c)
 }
 
-/// Each is a word. The gap from U+2B820 to U+2B91F is a slip of the pen that vocabularies were made with.
+/// Each is a word. The gap from U+2B820 to U+2B91F is a slip of the pen that vocabularies were made
+/// with.
 fn is_ideograph(c: char) -> bool {
     matches!(
         u32::from(c),
@@ -121,8 +132,14 @@ fn is_ideograph(c: char) -> bool {
 mod tests {
     use super::*;
 
-    const UNCASED: Normalizer = Normalizer { lowercase: true, strip_accents: true };
-    const CASED: Normalizer = Normalizer { lowercase: false, strip_accents: false };
+    const UNCASED: Normalizer = Normalizer {
+        lowercase: true,
+        strip_accents: true,
+    };
+    const CASED: Normalizer = Normalizer {
+        lowercase: false,
+        strip_accents: false,
+    };
 
     fn parts(normalizer: Normalizer, text: &str) -> Vec<String> {
         let mut parts = Vec::new();
@@ -135,23 +152,44 @@ mod tests {
 
     #[test]
     fn punctuation_marks_and_ideographs_are_words() {
-        assert_eq!(parts(UNCASED, "  Don't,\tstop… "), ["don", "'", "t", ",", "stop", "…"]);
-        assert_eq!(parts(UNCASED, "a中文b ¥5 $5"), ["a", "中", "文", "b", "¥5", "$", "5"]);
+        assert_eq!(
+            parts(UNCASED, "  Don't,\tstop… "),
+            ["don", "'", "t", ",", "stop", "…"]
+        );
+        assert_eq!(
+            parts(UNCASED, "a中文b ¥5 $5"),
+            ["a", "中", "文", "b", "¥5", "$", "5"]
+        );
         assert_eq!(parts(UNCASED, ""), [""; 0]);
     }
 
     #[test]
     fn case_and_accents_go_only_if_asked() {
-        assert_eq!(parts(UNCASED, "ÉTÉ e\u{301} İ ΑΣ"), ["ete", "e", "i", "ας".replace('ς', "σ").as_str()]);
+        assert_eq!(
+            parts(UNCASED, "ÉTÉ e\u{301} İ ΑΣ"),
+            ["ete", "e", "i", "ας".replace('ς', "σ").as_str()]
+        );
         assert_eq!(parts(CASED, "ÉTÉ e\u{301}"), ["ÉTÉ", "e\u{301}"]);
-        let lowercase = Normalizer { lowercase: true, strip_accents: false };
+        let lowercase = Normalizer {
+            lowercase: true,
+            strip_accents: false,
+        };
         assert_eq!(parts(lowercase, "ÉTÉ"), ["été"]);
     }
 
     #[test]
     fn controls_vanish_and_join_what_they_were_between() {
-        assert_eq!(parts(UNCASED, "a\0b\u{200B}c\u{FFFD}d\u{B}e\u{85}f\u{E000}g\u{F0000}h"), ["abcdefgh"]);
-        assert_eq!(parts(UNCASED, "a\tb\nc\rd\u{A0}e\u{2028}f\u{3000}g"), ["a", "b", "c", "d", "e", "f", "g"]);
+        assert_eq!(
+            parts(
+                UNCASED,
+                "a\0b\u{200B}c\u{FFFD}d\u{B}e\u{85}f\u{E000}g\u{F0000}h"
+            ),
+            ["abcdefgh"]
+        );
+        assert_eq!(
+            parts(UNCASED, "a\tb\nc\rd\u{A0}e\u{2028}f\u{3000}g"),
+            ["a", "b", "c", "d", "e", "f", "g"]
+        );
         assert_eq!(parts(UNCASED, "a\u{378}b"), ["a\u{378}b"]);
     }
 
@@ -163,6 +201,9 @@ mod tests {
     #[test]
     fn a_word_of_more_than_a_hundred_characters_is_too_long() {
         assert_eq!(parts(UNCASED, &"é".repeat(100)), ["e".repeat(100)]);
-        assert_eq!(parts(UNCASED, &format!("{} b", "é".repeat(101))), ["too long", "b"]);
+        assert_eq!(
+            parts(UNCASED, &format!("{} b", "é".repeat(101))),
+            ["too long", "b"]
+        );
     }
 }

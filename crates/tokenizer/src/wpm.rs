@@ -1,8 +1,9 @@
-//! WordPiece: each word is the longest token that it begins with, then the longest that goes on, and so on.
+//! WordPiece: each word is the longest token that it begins with, then the longest that goes on,
+//! and so on.
 //!
-//! Knows nothing of special tokens. The one idea: GGUF files have a space mark before tokens that begin a word and
-//! nothing before others (where vocabularies of BERT have `##`), so that a word with a mark in front of it is matched
-//! like any other text.
+//! Knows nothing of special tokens. The one idea: GGUF files have a space mark before tokens that
+//! begin a word and nothing before others (where vocabularies of BERT have `##`), so that a word
+//! with a mark in front of it is matched like any other text.
 
 use crate::Error;
 use crate::vocab::{SPACE_MARK, Vocab};
@@ -18,22 +19,34 @@ pub(crate) struct Wpm {
 impl Wpm {
     /// `unknown` stands for words that tokens do not cover.
     pub(crate) fn new(metadata: &Metadata, unknown: Option<u32>) -> Result<Self, Error> {
-        let lowercase = metadata.bool("tokenizer.ggml.normalizer.lowercase")?.unwrap_or(true);
-        let strip_accents = metadata.bool("tokenizer.ggml.normalizer.strip_accents")?.unwrap_or(lowercase);
-        Ok(Self { normalizer: Normalizer { lowercase, strip_accents }, unknown })
+        let lowercase = metadata
+            .bool("tokenizer.ggml.normalizer.lowercase")?
+            .unwrap_or(true);
+        let strip_accents = metadata
+            .bool("tokenizer.ggml.normalizer.strip_accents")?
+            .unwrap_or(lowercase);
+        Ok(Self {
+            normalizer: Normalizer {
+                lowercase,
+                strip_accents,
+            },
+            unknown,
+        })
     }
 
-    /// Appends the tokens of a text without special tokens. Bytes that belong to no character are dropped.
+    /// Appends the tokens of a text without special tokens. Bytes that belong to no character are
+    /// dropped.
     pub(crate) fn encode(&self, vocab: &Vocab, text: &[u8], out: &mut Vec<u32>) {
         let mut marked = SPACE_MARK.to_vec();
-        self.normalizer.split(&String::from_utf8_lossy(text), |part| match part {
-            Part::Word(word) => {
-                marked.truncate(SPACE_MARK.len());
-                marked.extend_from_slice(word.as_bytes());
-                self.encode_word(vocab, &marked, out);
-            }
-            Part::TooLong => out.extend(self.unknown),
-        });
+        self.normalizer
+            .split(&String::from_utf8_lossy(text), |part| match part {
+                Part::Word(word) => {
+                    marked.truncate(SPACE_MARK.len());
+                    marked.extend_from_slice(word.as_bytes());
+                    self.encode_word(vocab, &marked, out);
+                }
+                Part::TooLong => out.extend(self.unknown),
+            });
     }
 
     /// A word, behind its mark, is covered from end to end, or it is unknown.
@@ -41,7 +54,9 @@ impl Wpm {
         let (n_before, mut at) = (out.len(), 0);
         while at < marked.len() {
             let rest = &marked[at..];
-            let Some((id, n_bytes)) = longest(vocab, rest, possible_lengths(at, rest, vocab.max_bytes())) else {
+            let Some((id, n_bytes)) =
+                longest(vocab, rest, possible_lengths(at, rest, vocab.max_bytes()))
+            else {
                 out.truncate(n_before);
                 out.extend(self.unknown);
                 return;
@@ -52,8 +67,9 @@ impl Wpm {
     }
 }
 
-/// How many bytes a token that covers the rest of a word from `at` may have. A text may hold U+2581 itself: of the tokens that
-/// begin with it, the one that is nothing else goes on with a word, all others begin one.
+/// How many bytes a token that covers the rest of a word from `at` may have. A text may hold U+2581
+/// itself: of the tokens that begin with it, the one that is nothing else goes on with a word, all
+/// others begin one.
 fn possible_lengths(at: usize, rest: &[u8], max_bytes: usize) -> RangeInclusive<usize> {
     let mark = SPACE_MARK.len();
     let longest = rest.len().min(max_bytes);
@@ -66,7 +82,10 @@ fn possible_lengths(at: usize, rest: &[u8], max_bytes: usize) -> RangeInclusive<
 
 /// The longest token that a text begins with, and its length.
 fn longest(vocab: &Vocab, text: &[u8], lengths: RangeInclusive<usize>) -> Option<(u32, usize)> {
-    lengths.rev().filter(|&n| is_boundary(text, n)).find_map(|n| Some((vocab.id(&text[..n])?, n)))
+    lengths
+        .rev()
+        .filter(|&n| is_boundary(text, n))
+        .find_map(|n| Some((vocab.id(&text[..n])?, n)))
 }
 
 /// Whether a character of valid UTF-8 ends at `at`.

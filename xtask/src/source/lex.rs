@@ -1,8 +1,9 @@
 //! Splits Rust source into words, literals, punctuation and comments.
 //!
-//! It refuses to know grammar: no items, no expressions, no macro expansion, and so it sees the inside of macros as
-//! well as the outside. The one idea: house rules need to tell code from strings and comments, and nothing more; a
-//! parser such as syn drops the comments (where `SAFETY:` lives) and does not look into `macro_rules!`.
+//! It refuses to know grammar: no items, no expressions, no macro expansion, and so it sees the
+//! inside of macros as well as the outside. The one idea: house rules need to tell code from
+//! strings and comments, and nothing more; a parser such as syn drops the comments (where `SAFETY:`
+//! lives) and does not look into `macro_rules!`.
 
 /// What a token is, as far as the house rules care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +46,12 @@ pub(crate) fn lex(source: &str) -> Vec<Token<'_>> {
         let (kind, len) = measure(&source[start..], first);
         let text = &source[start..start + len];
         if let Some(kind) = kind {
-            tokens.push(Token { kind, text, start, line });
+            tokens.push(Token {
+                kind,
+                text,
+                start,
+                line,
+            });
         }
         line += text.matches('\n').count();
         start += len;
@@ -79,7 +85,8 @@ fn is_word_start(c: char) -> bool {
 }
 
 fn word_tail(rest: &str) -> usize {
-    rest.find(|c: char| c != '_' && !c.is_alphanumeric()).unwrap_or(rest.len())
+    rest.find(|c: char| c != '_' && !c.is_alphanumeric())
+        .unwrap_or(rest.len())
 }
 
 fn word(rest: &str) -> usize {
@@ -113,12 +120,15 @@ fn block_comment(rest: &str) -> usize {
 
 /// Length of the string literal that `rest` begins with, whatever its prefix.
 fn string(rest: &str) -> Option<usize> {
-    let prefix = ["br", "cr", "b", "c", "r", ""].into_iter().find(|p| rest.starts_with(p))?;
+    let prefix = ["br", "cr", "b", "c", "r", ""]
+        .into_iter()
+        .find(|p| rest.starts_with(p))?;
     let body = &rest[prefix.len()..];
     if prefix.ends_with('r') {
         return raw_string(body).map(|len| prefix.len() + len);
     }
-    body.starts_with('"').then(|| prefix.len() + escaped(body, b'"'))
+    body.starts_with('"')
+        .then(|| prefix.len() + escaped(body, b'"'))
 }
 
 /// Length of `#"…"#` with any number of hashes.
@@ -126,11 +136,14 @@ fn raw_string(body: &str) -> Option<usize> {
     let hashes = body.len() - body.trim_start_matches('#').len();
     let inner = body[hashes..].strip_prefix('"')?;
     let close = format!("\"{}", "#".repeat(hashes));
-    let len = inner.find(&close).map_or(inner.len(), |at| at + close.len());
+    let len = inner
+        .find(&close)
+        .map_or(inner.len(), |at| at + close.len());
     Some(hashes + 1 + len)
 }
 
-/// Length of a quoted literal from its opening quote to its closing one; a backslash hides the byte after it.
+/// Length of a quoted literal from its opening quote to its closing one; a backslash hides the byte
+/// after it.
 fn escaped(body: &str, quote: u8) -> usize {
     let bytes = body.as_bytes();
     let mut at = 1;
@@ -165,7 +178,11 @@ mod tests {
     use super::*;
 
     fn texts(source: &str, kind: Kind) -> Vec<&str> {
-        lex(source).into_iter().filter(|t| t.kind == kind).map(|t| t.text).collect()
+        lex(source)
+            .into_iter()
+            .filter(|t| t.kind == kind)
+            .map(|t| t.text)
+            .collect()
     }
 
     #[test]
@@ -182,20 +199,32 @@ mod tests {
     fn quotes_and_braces_in_characters_open_nothing() {
         let source = r"let x = ['{', '\'', '\\', b'}', '\u{7d}', '字', '\n']; 'a: loop {}";
         assert_eq!(texts(source, Kind::Other).len(), 8);
-        assert_eq!(texts(source, Kind::Punct).iter().filter(|p| **p == "{").count(), 1);
+        assert_eq!(
+            texts(source, Kind::Punct)
+                .iter()
+                .filter(|p| **p == "{")
+                .count(),
+            1
+        );
     }
 
     #[test]
     fn lifetimes_are_not_unfinished_characters() {
         assert_eq!(
-            texts("fn f<'a>(x: &'a str, y: &'_ u8) -> &'static str", Kind::Other),
+            texts(
+                "fn f<'a>(x: &'a str, y: &'_ u8) -> &'static str",
+                Kind::Other
+            ),
             ["'a", "'a", "'_", "'static"]
         );
     }
 
     #[test]
     fn raw_identifiers_and_byte_prefixes_are_words() {
-        assert_eq!(texts("r#type br b c r x_1", Kind::Word), ["r#type", "br", "b", "c", "r", "x_1"]);
+        assert_eq!(
+            texts("r#type br b c r x_1", Kind::Word),
+            ["r#type", "br", "b", "c", "r", "x_1"]
+        );
     }
 
     #[test]
@@ -207,7 +236,9 @@ mod tests {
 
     #[test]
     fn unfinished_literals_end_with_the_file() {
-        for source in ["\"abc", "r#\"abc", "/* abc", "'\\", "\"abc\\", "'", "b'", "r#"] {
+        for source in [
+            "\"abc", "r#\"abc", "/* abc", "'\\", "\"abc\\", "'", "b'", "r#",
+        ] {
             let end: usize = lex(source).iter().map(|t| t.text.len()).sum();
             assert!(end <= source.len(), "{source}");
         }

@@ -1,7 +1,8 @@
 //! The rule that an architecture's name appears in `crates/model/src/arch/` and nowhere else.
 //!
-//! It refuses to look at tests and comments, which may name what they like, and at the tokenizer, whose pre-tokenizers
-//! are named after models. The one idea: if no other code can name an architecture, no other code can branch on one.
+//! It refuses to look at tests and comments, which may name what they like, and at the tokenizer,
+//! whose pre-tokenizers are named after models. The one idea: if no other code can name an
+//! architecture, no other code can branch on one.
 
 use super::Finding;
 use crate::source::{Kind, Source, Token};
@@ -10,8 +11,8 @@ const CRATES: [&str; 4] = ["model", "engine", "store", "kernels"];
 const HOME: &str = "crates/model/src/arch/";
 /// The file that declares the modules of `arch/`, if it is not `arch/mod.rs`.
 const HOME_ROOT: &str = "crates/model/src/arch.rs";
-/// A word that begins with one of these names a family of models. Names that are also mechanisms (mamba, rwkv) or
-/// English (bloom, command) are not here.
+/// A word that begins with one of these names a family of models. Names that are also mechanisms
+/// (mamba, rwkv) or English (bloom, command) are not here.
 const NAMES: [&str; 33] = [
     "llama",
     "tinyllama",
@@ -53,12 +54,22 @@ pub(super) fn check(source: &Source<'_>) -> Vec<Finding> {
     if at_home || !source.crate_dir().is_some_and(|dir| CRATES.contains(&dir)) {
         return Vec::new();
     }
-    let code = source.code.iter().enumerate().filter(|(i, _)| !source.in_test(*i)).map(|(_, token)| token);
-    code.filter_map(|token| named(token).map(|name| finding(source, token, &name))).collect()
+    let code = source
+        .code
+        .iter()
+        .enumerate()
+        .filter(|(i, _)| !source.in_test(*i))
+        .map(|(_, token)| token);
+    code.filter_map(|token| named(token).map(|name| finding(source, token, &name)))
+        .collect()
 }
 
 fn finding(source: &Source<'_>, token: &Token<'_>, name: &str) -> Finding {
-    Finding::new(source.path, token.line, format!("names the architecture `{name}`; only model/src/arch/ may"))
+    Finding::new(
+        source.path,
+        token.line,
+        format!("names the architecture `{name}`; only model/src/arch/ may"),
+    )
 }
 
 /// The architecture that a word or string names, as written in lower case without separators.
@@ -68,10 +79,15 @@ fn named(token: &Token<'_>) -> Option<String> {
     }
     let words = words(&token.text.replace("llama.cpp", ""));
     let pairs = words.windows(2).map(|pair| pair.concat());
-    words.iter().cloned().chain(pairs).find(|word| NAMES.iter().any(|name| word.starts_with(name)))
+    words
+        .iter()
+        .cloned()
+        .chain(pairs)
+        .find(|word| NAMES.iter().any(|name| word.starts_with(name)))
 }
 
-/// Splits `snake_case`, `CamelCase` and prose into lower-case words; digits stay with the letters before them.
+/// Splits `snake_case`, `CamelCase` and prose into lower-case words; digits stay with the letters
+/// before them.
 fn words(text: &str) -> Vec<String> {
     let mut spaced = String::new();
     let mut after_lower = false;
@@ -80,7 +96,11 @@ fn words(text: &str) -> Vec<String> {
             spaced.push(' ');
         }
         after_lower = c.is_ascii_lowercase();
-        spaced.push(if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { ' ' });
+        spaced.push(if c.is_ascii_alphanumeric() {
+            c.to_ascii_lowercase()
+        } else {
+            ' '
+        });
     }
     spaced.split_whitespace().map(str::to_owned).collect()
 }
@@ -103,7 +123,10 @@ mod tests {
             "LLAMA",
         ];
         for text in bad {
-            assert!(findings(check, FORWARD, text)[0].starts_with("1: names the architecture"), "{text}");
+            assert!(
+                findings(check, FORWARD, text)[0].starts_with("1: names the architecture"),
+                "{text}"
+            );
         }
     }
 
@@ -133,13 +156,20 @@ mod tests {
         ] {
             assert_eq!(findings(check, path, "llama()").len(), 0, "{path}");
         }
-        assert_eq!(findings(check, FORWARD, "#[cfg(test)] mod tests { fn llama() {} }").len(), 0);
+        assert_eq!(
+            findings(check, FORWARD, "#[cfg(test)] mod tests { fn llama() {} }").len(),
+            0
+        );
     }
 
     #[test]
     fn every_guarded_crate_is_guarded() {
         for dir in CRATES {
-            assert_eq!(findings(check, &format!("crates/{dir}/src/a.rs"), "llama()").len(), 1, "{dir}");
+            assert_eq!(
+                findings(check, &format!("crates/{dir}/src/a.rs"), "llama()").len(),
+                1,
+                "{dir}"
+            );
         }
     }
 }

@@ -1,7 +1,9 @@
-//! Rules about Cargo.toml files: which crate may use which, and that every dependency is accounted for.
+//! Rules about Cargo.toml files: which crate may use which, and that every dependency is accounted
+//! for.
 //!
-//! It refuses to parse TOML: `cargo metadata` says what the manifests mean. The one idea: the arrows between crates are
-//! a table, the same as in ARCHITECTURE.md, and a crate that is not in it cannot be built upon.
+//! It refuses to parse TOML: `cargo metadata` says what the manifests mean. The one idea: the
+//! arrows between crates are a table, the same as in ARCHITECTURE.md, and a crate that is not in it
+//! cannot be built upon.
 
 use super::{Finding, relative};
 use anyhow::{Context, Result, ensure};
@@ -18,9 +20,31 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("atta-tokenizer", &["atta-formats"]),
     ("atta-kernels", &["atta-formats"]),
     ("atta-store", &["atta-formats"]),
-    ("atta-model", &["atta-store", "atta-kernels", "atta-formats"]),
-    ("atta-engine", &["atta-model", "atta-store", "atta-tokenizer", "atta-kernels", "atta-formats"]),
-    ("atta-convert", &["atta-engine", "atta-model", "atta-store", "atta-kernels", "atta-formats", "atta-tokenizer"]),
+    (
+        "atta-model",
+        &["atta-store", "atta-kernels", "atta-formats"],
+    ),
+    (
+        "atta-engine",
+        &[
+            "atta-model",
+            "atta-store",
+            "atta-tokenizer",
+            "atta-kernels",
+            "atta-formats",
+        ],
+    ),
+    (
+        "atta-convert",
+        &[
+            "atta-engine",
+            "atta-model",
+            "atta-store",
+            "atta-kernels",
+            "atta-formats",
+            "atta-tokenizer",
+        ],
+    ),
     ("atta-hub", &[]),
     ("atta-server", &["atta-engine"]),
     ("atta", EVERY),
@@ -65,22 +89,44 @@ pub(super) fn check(root: &Path) -> Result<Vec<Finding>> {
 /// Asks cargo for the packages of the workspace that `manifest` belongs to.
 fn metadata(root: &Path, manifest: &str) -> Result<Vec<Package>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let args = ["metadata", "--no-deps", "--format-version=1", "--manifest-path", manifest];
-    let output = Command::new(cargo).args(args).current_dir(root).output().context("running cargo metadata")?;
-    ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
+    let args = [
+        "metadata",
+        "--no-deps",
+        "--format-version=1",
+        "--manifest-path",
+        manifest,
+    ];
+    let output = Command::new(cargo)
+        .args(args)
+        .current_dir(root)
+        .output()
+        .context("running cargo metadata")?;
+    ensure!(
+        output.status.success(),
+        "cargo metadata: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
     let json: Value = serde_json::from_slice(&output.stdout).context("output of cargo metadata")?;
     packages(root, &json).context("cargo metadata lacks an expected key")
 }
 
 fn packages(root: &Path, json: &Value) -> Option<Vec<Package>> {
-    json["packages"].as_array()?.iter().map(|package| self::package(root, package)).collect()
+    json["packages"]
+        .as_array()?
+        .iter()
+        .map(|package| self::package(root, package))
+        .collect()
 }
 
 fn package(root: &Path, json: &Value) -> Option<Package> {
     let dependencies = json["dependencies"].as_array()?.iter().map(|dependency| {
         let is_local = dependency["path"].is_string();
         let is_dev = dependency["kind"] == "dev";
-        Some(Dependency { name: dependency["name"].as_str()?.to_owned(), is_local, is_dev })
+        Some(Dependency {
+            name: dependency["name"].as_str()?.to_owned(),
+            is_local,
+            is_dev,
+        })
     });
     Some(Package {
         name: json["name"].as_str()?.to_owned(),
@@ -91,30 +137,54 @@ fn package(root: &Path, json: &Value) -> Option<Package> {
 
 fn arrows(package: &Package) -> Vec<Finding> {
     let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == package.name) else {
-        let message = format!("package `{}` is not in the table of crates in xtask and ARCHITECTURE.md", package.name);
+        let message = format!(
+            "package `{}` is not in the table of crates in xtask and ARCHITECTURE.md",
+            package.name
+        );
         return vec![Finding::new(&package.path, 1, message)];
     };
-    let ours = package.dependencies.iter().filter(|d| d.is_local && !d.is_dev);
+    let ours = package
+        .dependencies
+        .iter()
+        .filter(|d| d.is_local && !d.is_dev);
     let wrong = ours.filter(|d| *allowed != EVERY && !allowed.contains(&d.name.as_str()));
     wrong
         .map(|d| {
-            Finding::new(&package.path, 1, format!("`{}` may not use `{}` (see ARCHITECTURE.md)", package.name, d.name))
+            Finding::new(
+                &package.path,
+                1,
+                format!(
+                    "`{}` may not use `{}` (see ARCHITECTURE.md)",
+                    package.name, d.name
+                ),
+            )
         })
         .collect()
 }
 
-/// A package that, through tests too, uses itself. Cargo would allow it; then there would be two copies of its types.
+/// A package that, through tests too, uses itself. Cargo would allow it; then there would be two
+/// copies of its types.
 fn cycle(packages: &[Package]) -> Option<Finding> {
     let uses: BTreeMap<&str, &Package> = packages.iter().map(|p| (p.name.as_str(), p)).collect();
-    let looped = packages.iter().find(|package| reachable(&uses, &package.name).contains(package.name.as_str()))?;
-    Some(Finding::new(&looped.path, 1, format!("`{}` uses itself through its dependencies", looped.name)))
+    let looped = packages
+        .iter()
+        .find(|package| reachable(&uses, &package.name).contains(package.name.as_str()))?;
+    Some(Finding::new(
+        &looped.path,
+        1,
+        format!("`{}` uses itself through its dependencies", looped.name),
+    ))
 }
 
 fn reachable<'a>(uses: &BTreeMap<&'a str, &'a Package>, from: &'a str) -> BTreeSet<&'a str> {
     let mut seen = BTreeSet::new();
     let mut open: Vec<&str> = vec![from];
     while let Some(package) = open.pop().and_then(|name| uses.get(name)) {
-        let ours = package.dependencies.iter().filter(|d| d.is_local).map(|d| d.name.as_str());
+        let ours = package
+            .dependencies
+            .iter()
+            .filter(|d| d.is_local)
+            .map(|d| d.name.as_str());
         open.extend(ours.filter(|name| seen.insert(*name)));
     }
     seen
@@ -122,27 +192,45 @@ fn reachable<'a>(uses: &BTreeMap<&'a str, &'a Package>, from: &'a str) -> BTreeS
 
 /// Dependencies without a row in the document, and rows without a dependency.
 fn documented(packages: &[Package], doc: &str) -> Vec<Finding> {
-    let rows: BTreeMap<&str, usize> =
-        (1..).zip(doc.lines()).filter_map(|(n, line)| Some((row_name(line)?, n))).collect();
-    let used = packages.iter().flat_map(|p| p.dependencies.iter().filter(|d| !d.is_local).map(move |d| (p, d)));
+    let rows: BTreeMap<&str, usize> = (1..)
+        .zip(doc.lines())
+        .filter_map(|(n, line)| Some((row_name(line)?, n)))
+        .collect();
+    let used = packages.iter().flat_map(|p| {
+        p.dependencies
+            .iter()
+            .filter(|d| !d.is_local)
+            .map(move |d| (p, d))
+    });
     let names: BTreeSet<&str> = used.clone().map(|(_, d)| d.name.as_str()).collect();
     let missing = used.filter(|(_, d)| !rows.contains_key(d.name.as_str()));
-    let missing = missing.map(|(p, d)| Finding::new(&p.path, 1, format!("`{}` has no row in {DOC}", d.name)));
+    let missing =
+        missing.map(|(p, d)| Finding::new(&p.path, 1, format!("`{}` has no row in {DOC}", d.name)));
     let stale = rows.iter().filter(|(name, _)| !names.contains(*name));
-    missing.chain(stale.map(|(name, line)| Finding::new(DOC, *line, format!("nothing uses `{name}`")))).collect()
+    missing
+        .chain(stale.map(|(name, line)| Finding::new(DOC, *line, format!("nothing uses `{name}`"))))
+        .collect()
 }
 
 /// The name in a table row that begins with a name in backticks.
 fn row_name(line: &str) -> Option<&str> {
-    line.strip_prefix("| `")?.split_once('`').map(|(name, _)| name)
+    line.strip_prefix("| `")?
+        .split_once('`')
+        .map(|(name, _)| name)
 }
 
-/// The line of a manifest that begins with the last name in backticks of the message, else the line already known.
+/// The line of a manifest that begins with the last name in backticks of the message, else the line
+/// already known.
 fn line_of(root: &Path, finding: &Finding) -> usize {
     let text = std::fs::read_to_string(root.join(&finding.path)).unwrap_or_default();
     let name = finding.message.rsplit('`').nth(1).unwrap_or_default();
-    let names_it = |line: &str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '.', '=']));
-    text.lines().position(names_it).map_or(finding.line, |at| at + 1)
+    let names_it = |line: &str| {
+        line.strip_prefix(name)
+            .is_some_and(|rest| rest.starts_with([' ', '.', '=']))
+    };
+    text.lines()
+        .position(names_it)
+        .map_or(finding.line, |at| at + 1)
 }
 
 #[cfg(test)]
@@ -153,7 +241,10 @@ mod tests {
     /// A package whose dependencies are `name` (by registry), `@name` (ours), `@name dev`.
     fn sample(name: &str, dependencies: &[&str]) -> Package {
         let dependencies = dependencies.iter().map(|text| Dependency {
-            name: text.trim_start_matches('@').trim_end_matches(" dev").to_owned(),
+            name: text
+                .trim_start_matches('@')
+                .trim_end_matches(" dev")
+                .to_owned(),
             is_local: text.starts_with('@'),
             is_dev: text.ends_with(" dev"),
         });
@@ -166,28 +257,49 @@ mod tests {
 
     #[test]
     fn an_arrow_against_the_table_is_found() {
-        for (name, used) in [("atta-kernels", "@atta-store"), ("atta-formats", "@atta-kernels"), ("xtask", "@atta")] {
+        for (name, used) in [
+            ("atta-kernels", "@atta-store"),
+            ("atta-formats", "@atta-kernels"),
+            ("xtask", "@atta"),
+        ] {
             let findings = arrows(&sample(name, &[used, "libc"]));
             assert!(findings[0].message.contains("may not use"), "{findings:?}");
         }
-        for (name, used) in
-            [("atta-model", "@atta-store"), ("atta-kernels", "@atta-store dev"), ("atta", "@atta-formats")]
-        {
+        for (name, used) in [
+            ("atta-model", "@atta-store"),
+            ("atta-kernels", "@atta-store dev"),
+            ("atta", "@atta-formats"),
+        ] {
             assert_eq!(arrows(&sample(name, &[used])), [], "{name} {used}");
         }
     }
 
     #[test]
     fn a_package_outside_the_table_is_found() {
-        assert!(arrows(&sample("atta-misc", &[]))[0].message.contains("not in the table"));
+        assert!(
+            arrows(&sample("atta-misc", &[]))[0]
+                .message
+                .contains("not in the table")
+        );
     }
 
     #[test]
     fn a_cycle_through_tests_is_found() {
-        let good = [sample("a", &["@b"]), sample("b", &["@c dev"]), sample("c", &[])];
+        let good = [
+            sample("a", &["@b"]),
+            sample("b", &["@c dev"]),
+            sample("c", &[]),
+        ];
         assert_eq!(cycle(&good), None);
-        let bad = [sample("x", &["@a"]), sample("a", &["@b"]), sample("b", &["@a dev"])];
-        assert_eq!(cycle(&bad).unwrap().message, "`a` uses itself through its dependencies");
+        let bad = [
+            sample("x", &["@a"]),
+            sample("a", &["@b"]),
+            sample("b", &["@a dev"]),
+        ];
+        assert_eq!(
+            cycle(&bad).unwrap().message,
+            "`a` uses itself through its dependencies"
+        );
     }
 
     #[test]
@@ -209,14 +321,21 @@ mod tests {
         let json = json!({"packages": [{"name": "a", "manifest_path": "/r/crates/a/Cargo.toml", "dependencies": [
             {"name": "b", "path": "/r/crates/b", "kind": "dev"}, {"name": "libc", "kind": null}]}]});
         let found = packages(Path::new("/r"), &json).unwrap();
-        assert_eq!(format!("{found:?}"), format!("{:?}", [sample("a", &["@b dev", "libc"])]));
+        assert_eq!(
+            format!("{found:?}"),
+            format!("{:?}", [sample("a", &["@b dev", "libc"])])
+        );
         assert!(packages(Path::new("/r"), &json!({"packages": [{}]})).is_none());
     }
 
     #[test]
     fn this_workspace_can_be_read() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let names: Vec<String> = metadata(root, "Cargo.toml").unwrap().into_iter().map(|p| p.name).collect();
+        let names: Vec<String> = metadata(root, "Cargo.toml")
+            .unwrap()
+            .into_iter()
+            .map(|p| p.name)
+            .collect();
         assert!(names.contains(&"xtask".to_owned()), "{names:?}");
     }
 }

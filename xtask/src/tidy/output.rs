@@ -1,7 +1,8 @@
 //! The rule that libraries neither print nor read the environment.
 //!
-//! It refuses to know what is printed or read. The one idea: what a library does depends on its arguments, and what it
-//! has to say it returns; the binary alone talks to the terminal and the shell.
+//! It refuses to know what is printed or read. The one idea: what a library does depends on its
+//! arguments, and what it has to say it returns; the binary alone talks to the terminal and the
+//! shell.
 
 use super::Finding;
 use crate::source::Source;
@@ -14,11 +15,15 @@ pub(super) fn check(source: &Source<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let code = (0..source.code.len()).filter(|&i| !source.in_test(i));
-    code.flat_map(|i| [print(source, i), read(source, i)]).flatten().collect()
+    code.flat_map(|i| [print(source, i), read(source, i)])
+        .flatten()
+        .collect()
 }
 
 fn print(source: &Source<'_>, i: usize) -> Option<Finding> {
-    let name = PRINTS.into_iter().find(|name| source.spells(i, &[name, "!"]))?;
+    let name = PRINTS
+        .into_iter()
+        .find(|name| source.spells(i, &[name, "!"]))?;
     Some(Finding::new(
         source.path,
         source.code[i].line,
@@ -29,14 +34,23 @@ fn print(source: &Source<'_>, i: usize) -> Option<Finding> {
 fn read(source: &Source<'_>, i: usize) -> Option<Finding> {
     let from_env = source.spells(i, &["env", ":", ":"]);
     let read = from_env && imported(source, i + 3).any(|name| READS.contains(&name));
-    read.then(|| Finding::new(source.path, source.code[i].line, "reads the environment in a library; take an argument"))
+    read.then(|| {
+        Finding::new(
+            source.path,
+            source.code[i].line,
+            "reads the environment in a library; take an argument",
+        )
+    })
 }
 
 /// The name at token `i`, or all names of the group that begins there.
 fn imported<'a>(source: &'a Source<'_>, i: usize) -> impl Iterator<Item = &'a str> {
     let group = source.spells(i, &["{"]);
     let rest = source.code.get(i..).unwrap_or_default();
-    rest.iter().take_while(move |t| group && !t.is("}")).chain(rest.first()).map(|t| t.text)
+    rest.iter()
+        .take_while(move |t| group && !t.is("}"))
+        .chain(rest.first())
+        .map(|t| t.text)
 }
 
 #[cfg(test)]
@@ -49,25 +63,55 @@ mod tests {
     #[test]
     fn a_library_that_prints_is_found() {
         for text in ["println!()", "eprintln!(\"x\")", "fn f() { print!(\"x\") }"] {
-            assert!(findings(check, LIBRARY, text)[0].contains("in a library"), "{text}");
+            assert!(
+                findings(check, LIBRARY, text)[0].contains("in a library"),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn a_library_that_reads_the_environment_is_found() {
-        for text in ["std::env::var(\"A\")", "env::vars_os()", "use std::env::{self, var};"] {
-            assert!(findings(check, LIBRARY, text)[0].contains("environment"), "{text}");
+        for text in [
+            "std::env::var(\"A\")",
+            "env::vars_os()",
+            "use std::env::{self, var};",
+        ] {
+            assert!(
+                findings(check, LIBRARY, text)[0].contains("environment"),
+                "{text}"
+            );
         }
-        for text in ["std::env::args()", "use std::env::{args, temp_dir}; fn f(var: u8) {}", "env!(\"A\")"] {
+        for text in [
+            "std::env::args()",
+            "use std::env::{args, temp_dir}; fn f(var: u8) {}",
+            "env!(\"A\")",
+        ] {
             assert_eq!(findings(check, LIBRARY, text), [""; 0], "{text}");
         }
     }
 
     #[test]
     fn the_binary_tests_and_tools_may_do_both() {
-        for path in ["crates/cli/src/main.rs", "crates/engine/tests/a.rs", "xtask/src/main.rs"] {
-            assert_eq!(findings(check, path, "println!(); env::var(\"A\")").len(), 0, "{path}");
+        for path in [
+            "crates/cli/src/main.rs",
+            "crates/engine/tests/a.rs",
+            "xtask/src/main.rs",
+        ] {
+            assert_eq!(
+                findings(check, path, "println!(); env::var(\"A\")").len(),
+                0,
+                "{path}"
+            );
         }
-        assert_eq!(findings(check, LIBRARY, "#[cfg(test)] mod tests { fn f() { println!() } }").len(), 0);
+        assert_eq!(
+            findings(
+                check,
+                LIBRARY,
+                "#[cfg(test)] mod tests { fn f() { println!() } }"
+            )
+            .len(),
+            0
+        );
     }
 }

@@ -1,7 +1,8 @@
-//! Rules about `unsafe`: where it may stand, that the other crates forbid it, that each use says why it is sound.
+//! Rules about `unsafe`: where it may stand, that the other crates forbid it, that each use says
+//! why it is sound.
 //!
-//! It refuses to judge the reason; it only wants one. The one idea: the list of places is here and short, so that a
-//! reader who wants to audit the memory safety of atta knows every file to read.
+//! It refuses to judge the reason; it only wants one. The one idea: the list of places is here and
+//! short, so that a reader who wants to audit the memory safety of atta knows every file to read.
 
 use super::Finding;
 use crate::source::{Kind, Source};
@@ -21,32 +22,64 @@ const FORBID: [&str; 8] = ["#", "!", "[", "forbid", "(", "unsafe_code", ")", "]"
 
 pub(super) fn check(source: &Source<'_>) -> Vec<Finding> {
     let uses = (0..source.code.len()).filter(|&i| source.code[i].is("unsafe"));
-    uses.flat_map(|i| [placed(source, i), explained(source, i)]).flatten().chain(forbidden(source)).collect()
+    uses.flat_map(|i| [placed(source, i), explained(source, i)])
+        .flatten()
+        .chain(forbidden(source))
+        .collect()
 }
 
 fn placed(source: &Source<'_>, i: usize) -> Option<Finding> {
-    let allowed =
-        ALLOWED.iter().any(|place| source.path == *place || place.ends_with('/') && source.path.starts_with(place));
-    (!allowed).then(|| Finding::new(source.path, source.code[i].line, "`unsafe` outside the places listed in xtask"))
+    let allowed = ALLOWED.iter().any(|place| {
+        source.path == *place || place.ends_with('/') && source.path.starts_with(place)
+    });
+    (!allowed).then(|| {
+        Finding::new(
+            source.path,
+            source.code[i].line,
+            "`unsafe` outside the places listed in xtask",
+        )
+    })
 }
 
 fn explained(source: &Source<'_>, i: usize) -> Option<Finding> {
-    let discharges = source.code.get(i + 1).is_some_and(|next| next.is("{") || next.is("impl"));
-    let says_why = source.comments_above(i).any(|comment| comment.text.contains("SAFETY:"));
-    (discharges && !says_why)
-        .then(|| Finding::new(source.path, source.code[i].line, "`unsafe` without a `SAFETY:` comment directly above"))
+    let discharges = source
+        .code
+        .get(i + 1)
+        .is_some_and(|next| next.is("{") || next.is("impl"));
+    let says_why = source
+        .comments_above(i)
+        .any(|comment| comment.text.contains("SAFETY:"));
+    (discharges && !says_why).then(|| {
+        Finding::new(
+            source.path,
+            source.code[i].line,
+            "`unsafe` without a `SAFETY:` comment directly above",
+        )
+    })
 }
 
 fn forbidden(source: &Source<'_>) -> Option<Finding> {
     let must = is_crate_root(source.path) && !EXEMPT.iter().any(|dir| source.path.starts_with(dir));
-    let does = (0..source.code.len()).any(|i| source.code[i].kind == Kind::Punct && source.spells(i, &FORBID));
-    (must && !does).then(|| Finding::new(source.path, 1, "crate root without `#![forbid(unsafe_code)]`"))
+    let does = (0..source.code.len())
+        .any(|i| source.code[i].kind == Kind::Punct && source.spells(i, &FORBID));
+    (must && !does).then(|| {
+        Finding::new(
+            source.path,
+            1,
+            "crate root without `#![forbid(unsafe_code)]`",
+        )
+    })
 }
 
 fn is_crate_root(path: &str) -> bool {
-    let inner = path.strip_prefix("crates/").and_then(|rest| rest.split_once('/')).map(|(_, inner)| inner);
+    let inner = path
+        .strip_prefix("crates/")
+        .and_then(|rest| rest.split_once('/'))
+        .map(|(_, inner)| inner);
     let inner = inner.or_else(|| path.strip_prefix("xtask/"));
-    inner.is_some_and(|inner| matches!(inner, "src/lib.rs" | "src/main.rs") || inner.starts_with("src/bin/"))
+    inner.is_some_and(|inner| {
+        matches!(inner, "src/lib.rs" | "src/main.rs") || inner.starts_with("src/bin/")
+    })
 }
 
 #[cfg(test)]
@@ -59,30 +92,60 @@ mod tests {
     #[test]
     fn unsafe_outside_the_list_is_found() {
         let text = "// SAFETY: none.\nunsafe fn f() {}";
-        for path in
-            ["crates/model/src/a.rs", "crates/store/src/mapped.rs", "crates/kernels/src/algo/dot.rs", "fuzz/a.rs"]
-        {
-            assert!(findings(check, path, text)[0].starts_with("2: `unsafe` outside"), "{path}");
+        for path in [
+            "crates/model/src/a.rs",
+            "crates/store/src/mapped.rs",
+            "crates/kernels/src/algo/dot.rs",
+            "fuzz/a.rs",
+        ] {
+            assert!(
+                findings(check, path, text)[0].starts_with("2: `unsafe` outside"),
+                "{path}"
+            );
         }
-        for path in
-            [ISA, "crates/kernels/src/table.rs", "crates/store/src/os/unix.rs", "crates/kernels/src/pool/park.rs"]
-        {
+        for path in [
+            ISA,
+            "crates/kernels/src/table.rs",
+            "crates/store/src/os/unix.rs",
+            "crates/kernels/src/pool/park.rs",
+        ] {
             assert_eq!(findings(check, path, text).len(), 0, "{path}");
         }
     }
 
     #[test]
     fn unsafe_in_macros_is_seen_and_in_text_is_not() {
-        assert_eq!(findings(check, "a.rs", "macro_rules! m { () => { unsafe fn f() {} } }").len(), 1);
-        assert_eq!(findings(check, "a.rs", "// unsafe\nconst A: &str = \"unsafe\"; // unsafe").len(), 0);
+        assert_eq!(
+            findings(
+                check,
+                "a.rs",
+                "macro_rules! m { () => { unsafe fn f() {} } }"
+            )
+            .len(),
+            1
+        );
+        assert_eq!(
+            findings(
+                check,
+                "a.rs",
+                "// unsafe\nconst A: &str = \"unsafe\"; // unsafe"
+            )
+            .len(),
+            0
+        );
     }
 
     #[test]
     fn an_unsafe_block_or_impl_says_why() {
-        for text in
-            ["fn f() { let x = unsafe { 1 }; }", "unsafe impl Send for T {}", "// SAFETY: a.\nf();\nunsafe { g() }"]
-        {
-            assert!(findings(check, ISA, text)[0].contains("without a `SAFETY:`"), "{text}");
+        for text in [
+            "fn f() { let x = unsafe { 1 }; }",
+            "unsafe impl Send for T {}",
+            "// SAFETY: a.\nf();\nunsafe { g() }",
+        ] {
+            assert!(
+                findings(check, ISA, text)[0].contains("without a `SAFETY:`"),
+                "{text}"
+            );
         }
         for text in [
             "// SAFETY: a.\nlet x = unsafe { 1 };",
@@ -95,11 +158,22 @@ mod tests {
 
     #[test]
     fn a_crate_root_that_may_forbid_unsafe_must() {
-        for path in
-            ["crates/model/src/lib.rs", "crates/cli/src/main.rs", "xtask/src/main.rs", "crates/cli/src/bin/a.rs"]
-        {
-            assert_eq!(findings(check, path, "//! It is.\n#![warn(unsafe_code)]").len(), 1, "{path}");
-            assert_eq!(findings(check, path, "#![forbid(unsafe_code)]").len(), 0, "{path}");
+        for path in [
+            "crates/model/src/lib.rs",
+            "crates/cli/src/main.rs",
+            "xtask/src/main.rs",
+            "crates/cli/src/bin/a.rs",
+        ] {
+            assert_eq!(
+                findings(check, path, "//! It is.\n#![warn(unsafe_code)]").len(),
+                1,
+                "{path}"
+            );
+            assert_eq!(
+                findings(check, path, "#![forbid(unsafe_code)]").len(),
+                0,
+                "{path}"
+            );
         }
         assert_eq!(findings(check, "crates/kernels/src/lib.rs", "").len(), 0);
     }

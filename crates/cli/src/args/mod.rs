@@ -1,8 +1,8 @@
 //! What may be typed: the subcommands and their options, as `--help` shows them.
 //!
-//! The names, defaults and exit codes are a contract with scripts. This module turns text into types and refuses what
-//! has no meaning; it opens no file and knows no model. [`flags`] holds the options that several commands share, and
-//! turns them into the options of the library.
+//! The names, defaults and exit codes are a contract with scripts. This module turns text into
+//! types and refuses what has no meaning; it opens no file and knows no model. [`flags`] holds the
+//! options that several commands share, and turns them into the options of the library.
 
 mod context;
 #[cfg(feature = "convert")]
@@ -45,7 +45,12 @@ use crate::failure::Failure;
 
 /// Runs large language models from GGUF files, straight from disk, in little memory.
 #[derive(Debug, Parser)]
-#[command(name = "atta", version, subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    name = "atta",
+    version,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
 #[command(args_override_self = true, after_help = examples())]
 struct Cli {
     #[command(subcommand)]
@@ -55,20 +60,48 @@ struct Cli {
 /// What this build can do, and how it ends.
 fn examples() -> String {
     let all = [
-        (cfg!(feature = "builtin"), "run -p \"Once upon a time\"              the small model that is built in"),
-        (true, "run model.gguf -p \"Once upon a time\"   any GGUF file"),
-        (cfg!(feature = "chat"), "chat model.gguf                        a conversation"),
+        (
+            cfg!(feature = "builtin"),
+            "run -p \"Once upon a time\"              the small model that is built in",
+        ),
+        (
+            true,
+            "run model.gguf -p \"Once upon a time\"   any GGUF file",
+        ),
+        (
+            cfg!(feature = "chat"),
+            "chat model.gguf                        a conversation",
+        ),
         (
             cfg!(feature = "server"),
             "serve model.gguf                       clients of OpenAI's interface, and browsers",
         ),
-        (cfg!(feature = "pull"), "pull org/repo                          a model from Hugging Face"),
-        (true, "inspect model.gguf                     what is in a file"),
-        (true, "bench model.gguf                       how fast it is here"),
-        (cfg!(feature = "perplexity"), "perplexity model.gguf -f text.txt      how well it predicts a text"),
-        (cfg!(feature = "convert"), "convert a.gguf b.gguf --type q4_k_m    a smaller file"),
+        (
+            cfg!(feature = "pull"),
+            "pull org/repo                          a model from Hugging Face",
+        ),
+        (
+            true,
+            "inspect model.gguf                     what is in a file",
+        ),
+        (
+            true,
+            "bench model.gguf                       how fast it is here",
+        ),
+        (
+            cfg!(feature = "perplexity"),
+            "perplexity model.gguf -f text.txt      how well it predicts a text",
+        ),
+        (
+            cfg!(feature = "convert"),
+            "convert a.gguf b.gguf --type q4_k_m    a smaller file",
+        ),
     ];
-    let ours: String = all.iter().filter(|(is_here, _)| *is_here).map(|(_, line)| format!("  atta {line}\n")).collect();
+    let ours: String = all
+        .iter()
+        .filter(|(is_here, _)| *is_here)
+        .map(|(_, line)| format!("  atta {line}\n"))
+        .collect();
     format!("Examples:\n{ours}\nExit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.")
 }
 
@@ -130,13 +163,14 @@ pub(crate) struct Lacking {
 
 /// Continues a text.
 ///
-/// Without MODEL, a small model that tells stories and is part of the program. Only the continuation goes to standard
-/// output. The prompt is taken as it is: no chat template is put around it, and special tokens in it are recognised. With
-/// -p, standard input is read only if -f - asks for it.
+/// Without MODEL, a small model that tells stories and is part of the program. Only the
+/// continuation goes to standard output. The prompt is taken as it is: no chat template is put
+/// around it, and special tokens in it are recognised. With -p, standard input is read only if -f -
+/// asks for it.
 ///
-/// What chooses a token is applied in one order, that of llama.cpp, whatever order it is asked for in: --logit-bias, the
-/// three penalties, DRY, --top-n-sigma, --top-k, --typical, --top-p, --min-p, and -t last. At -t 0 the most probable token
-/// after the first four is taken.
+/// What chooses a token is applied in one order, that of llama.cpp, whatever order it is asked for
+/// in: --logit-bias, the three penalties, DRY, --top-n-sigma, --top-k, --typical, --top-p, --min-p,
+/// and -t last. At -t 0 the most probable token after the first four is taken.
 #[derive(Debug, Args)]
 #[cfg_attr(
     feature = "comfort",
@@ -152,12 +186,14 @@ pub(crate) struct Lacking {
   atta run model.gguf -p \"Dear Sir,\" --stats-json stats.json --mem-report")
 )]
 pub(crate) struct RunArgs {
-    /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
+    /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled [default:
+    /// the built-in model]
     pub(crate) model: Option<PathBuf>,
     /// Text to continue [default: what comes on standard input, byte for byte]
     #[arg(short, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) prompt: Option<OsString>,
-    /// Text to continue from FILE, or from standard input if it is -; behind -p TEXT and an empty line, if both are given
+    /// Text to continue from FILE, or from standard input if it is -; behind -p TEXT and an empty
+    /// line, if both are given
     #[cfg(feature = "comfort")]
     #[arg(short, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
@@ -180,14 +216,16 @@ pub(crate) struct RunArgs {
 #[cfg(feature = "chat")]
 /// Talks with the model, message by message.
 ///
-/// Messages are lines: edited on a terminal, with the arrow keys for earlier ones, or read from a pipe. Only answers go to
-/// standard output. Without MODEL, the small model that is built in, which runs a house (examples/home) and tells stories.
+/// Messages are lines: edited on a terminal, with the arrow keys for earlier ones, or read from a
+/// pipe. Only answers go to standard output. Without MODEL, the small model that is built in, which
+/// runs a house (examples/home) and tells stories.
 ///
-/// How messages are put to the model is what the chat template of the file says, a program that is interpreted. Without
-/// one they are put as ChatML if the vocabulary has its markers, else as lines with `User:` and `Assistant:`. Special tokens
-/// in a message are text.
+/// How messages are put to the model is what the chat template of the file says, a program that is
+/// interpreted. Without one they are put as ChatML if the vocabulary has its markers, else as lines
+/// with `User:` and `Assistant:`. Special tokens in a message are text.
 ///
-/// Ctrl-C stops an answer and keeps the chat, which ends with Ctrl-C at the prompt after that, with Ctrl-D, or with /exit.
+/// Ctrl-C stops an answer and keeps the chat, which ends with Ctrl-C at the prompt after that, with
+/// Ctrl-D, or with /exit.
 #[derive(Debug, Args)]
 #[command(after_help = "Commands in the chat:
   /clear        forget what has been said, but not the system message
@@ -205,7 +243,8 @@ Examples:
   atta chat --house -t 0
   atta chat --tools examples/home/tools.json --tool-cmd examples/home/house.py -t 0")]
 pub(crate) struct ChatArgs {
-    /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
+    /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled [default:
+    /// the built-in model]
     pub(crate) model: Option<PathBuf>,
     /// What the model is told in front of everything
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
@@ -283,12 +322,14 @@ pub(crate) struct CacheRmArgs {
 #[cfg(feature = "pull")]
 /// Downloads a model from Hugging Face.
 ///
-/// Standard output gets the path of the file, of the first one of a split model, or of the directory if there is no GGUF
-/// file and all that a conversion needs was taken. Then `atta run org/repo` finds it.
+/// Standard output gets the path of the file, of the first one of a split model, or of the
+/// directory if there is no GGUF file and all that a conversion needs was taken. Then `atta run
+/// org/repo` finds it.
 ///
-/// Of several files the first of these types is taken: Q4_K_M, Q4_K_S, Q4_0, IQ4_XS, Q5_K_M, Q5_K_S, Q6_K, Q8_0, Q3_K_M,
-/// MXFP4, BF16, F16. Every byte is checked against the hashes of the repository. A pull that was stopped goes on where it
-/// was; files lie where Hugging Face's own programs look for them.
+/// Of several files the first of these types is taken: Q4_K_M, Q4_K_S, Q4_0, IQ4_XS, Q5_K_M,
+/// Q5_K_S, Q6_K, Q8_0, Q3_K_M, MXFP4, BF16, F16. Every byte is checked against the hashes of the
+/// repository. A pull that was stopped goes on where it was; files lie where Hugging Face's own
+/// programs look for them.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   atta pull Qwen/Qwen3-0.6B-GGUF
@@ -312,8 +353,9 @@ pub(crate) struct PullArgs {
 
 /// Continues a text, with the options of PicoLM.
 ///
-/// For programs and scripts that call `picolm`: a link of that name to this program is this command. -k is top-p here, and
-/// there is neither top-k nor min-p. Only text goes to standard output.
+/// For programs and scripts that call `picolm`: a link of that name to this program is this
+/// command. -k is top-p here, and there is neither top-k nor min-p. Only text goes to standard
+/// output.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 #[cfg_attr(
@@ -353,15 +395,16 @@ pub(crate) struct PicolmArgs {
     /// Write a JSON object and nothing else
     #[arg(long)]
     pub(crate) json: bool,
-    /// Keep the state of the prompt and the text in FILE, and use what is there of it; PicoLM's own files are refused
+    /// Keep the state of the prompt and the text in FILE, and use what is there of it; PicoLM's
+    /// own files are refused
     #[arg(long, value_name = "FILE")]
     pub(crate) cache: Option<PathBuf>,
 }
 
 /// Measures how fast a prompt is read and text is written.
 ///
-/// One warm-up, then medians: reading N tokens at once, and writing N tokens, one by one. The context is as long as they
-/// need, or -c if that is longer.
+/// One warm-up, then medians: reading N tokens at once, and writing N tokens, one by one. The
+/// context is as long as they need, or -c if that is longer.
 #[derive(Debug, Args)]
 #[cfg_attr(
     feature = "comfort",
@@ -403,9 +446,10 @@ pub(crate) struct BenchArgs {
 #[cfg(feature = "perplexity")]
 /// Measures how well the model predicts a text.
 ///
-/// The text is cut into chunks of -c tokens (512 unless said otherwise), of which the second half is scored, with all of
-/// the chunk before it. Perplexity is e to the mean of -ln p. The figures are those of llama.cpp's llama-perplexity, and
-/// files of saved logits are the same, too. Special tokens in the text are text.
+/// The text is cut into chunks of -c tokens (512 unless said otherwise), of which the second half
+/// is scored, with all of the chunk before it. Perplexity is e to the mean of -ln p. The figures
+/// are those of llama.cpp's llama-perplexity, and files of saved logits are the same, too. Special
+/// tokens in the text are text.
 ///
 /// With --kld the text is that of the saved logits, and -f may be left away.
 #[derive(Debug, Args)]
@@ -415,7 +459,8 @@ pub(crate) struct BenchArgs {
   atta perplexity model-q4.gguf --kld f16.logits --json
   atta perplexity model.gguf -f wiki.txt --resume wiki.progress")]
 pub(crate) struct PerplexityArgs {
-    /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
+    /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled [default:
+    /// the built-in model]
     pub(crate) model: Option<PathBuf>,
     /// File with the text; -: standard input
     #[arg(short = 'f', value_name = "TEXT", required_unless_present = "kld")]
@@ -423,7 +468,8 @@ pub(crate) struct PerplexityArgs {
     /// Score the first N chunks only [default: all]
     #[arg(long = "chunks", value_name = "N", value_parser = value::positions, allow_negative_numbers = true)]
     pub(crate) n_chunks: Option<usize>,
-    /// Save the log-probabilities of all tokens to FILE, 16 bits each, to compare other models with
+    /// Save the log-probabilities of all tokens to FILE, 16 bits each, to compare other models
+    /// with
     #[arg(long, value_name = "FILE")]
     pub(crate) save_logits: Option<PathBuf>,
     /// Compare with what was saved in FILE: Kullback-Leibler divergence, and more
@@ -431,8 +477,8 @@ pub(crate) struct PerplexityArgs {
     pub(crate) kld: Option<PathBuf>,
     /// Note in FILE what is done, and go on from there if it exists
     ///
-    /// After Ctrl-C, or killed, the same command goes on with the next chunk, and its figures are the same to the last
-    /// digit. The file of --save-logits grows in place then.
+    /// After Ctrl-C, or killed, the same command goes on with the next chunk, and its figures are
+    /// the same to the last digit. The file of --save-logits grows in place then.
     #[arg(long, value_name = "FILE")]
     pub(crate) resume: Option<PathBuf>,
     /// Print one JSON object
@@ -444,8 +490,8 @@ pub(crate) struct PerplexityArgs {
 
 /// Turns text into token ids.
 ///
-/// The file needs a vocabulary, but no tensors and no architecture that we run. No begin-of-sequence token is added
-/// unless asked for.
+/// The file needs a vocabulary, but no tensors and no architecture that we run. No
+/// begin-of-sequence token is added unless asked for.
 #[derive(Debug, Args)]
 #[cfg_attr(
     feature = "comfort",
@@ -461,7 +507,13 @@ pub(crate) struct TokenizeArgs {
     /// Text; without it or with `-`, standard input, byte for byte
     pub(crate) text: Option<OsString>,
     /// Text to tokenize where no MODEL is given
-    #[arg(short, long, value_name = "TEXT", conflicts_with = "text", allow_hyphen_values = true)]
+    #[arg(
+        short,
+        long,
+        value_name = "TEXT",
+        conflicts_with = "text",
+        allow_hyphen_values = true
+    )]
     pub(crate) prompt: Option<OsString>,
     /// Print `[1, 2, 3]` instead of one line per token
     #[arg(long)]
@@ -476,8 +528,8 @@ pub(crate) struct TokenizeArgs {
 
 /// Writes the logits after each of the given tokens.
 ///
-/// Evaluates exactly these ids and writes 32-bit floats, little-endian, [n_tokens, n_vocab]. Keys and values are kept
-/// in f32 unless --kv says otherwise.
+/// Evaluates exactly these ids and writes 32-bit floats, little-endian, [n_tokens, n_vocab]. Keys
+/// and values are kept in f32 unless --kv says otherwise.
 #[derive(Debug, Args)]
 #[cfg_attr(
     feature = "comfort",
@@ -500,8 +552,8 @@ pub(crate) struct LogitsArgs {
 
 /// Shows what is in a GGUF file: metadata, tensors, and the model they make.
 ///
-/// No architecture that we run is needed. With one that we do, there is also what memory it would take with these options,
-/// without loading it.
+/// No architecture that we run is needed. With one that we do, there is also what memory it would
+/// take with these options, without loading it.
 #[derive(Debug, Args)]
 #[cfg_attr(
     feature = "comfort",
@@ -511,7 +563,8 @@ pub(crate) struct LogitsArgs {
   atta inspect model.gguf --tensors --json")
 )]
 pub(crate) struct InspectArgs {
-    /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
+    /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled [default:
+    /// the built-in model]
     pub(crate) model: Option<PathBuf>,
     /// List every tensor
     #[arg(long)]
@@ -549,14 +602,21 @@ fn words(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
 
 fn is_help(kind: ErrorKind) -> bool {
     use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
-    matches!(kind, DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand | DisplayVersion)
+    matches!(
+        kind,
+        DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand | DisplayVersion
+    )
 }
 
 /// The message and the tip of a rendered error, without its usage lines, as one line.
 fn summary(rendered: &str) -> String {
     let paragraphs = rendered.trim().split("\n\n");
-    let said = paragraphs.filter(|p| !p.starts_with("Usage:") && !p.starts_with("For more information"));
-    let lines = said.flat_map(str::lines).map(str::trim).filter(|line| !line.is_empty());
+    let said =
+        paragraphs.filter(|p| !p.starts_with("Usage:") && !p.starts_with("For more information"));
+    let lines = said
+        .flat_map(str::lines)
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
     let text = lines.collect::<Vec<_>>().join("; ").replace(":; ", ": ");
     format!("{} (see --help)", text.trim_start_matches("error: "))
 }
@@ -583,15 +643,35 @@ mod tests {
             message("atta run --top-pp 1"),
             "unexpected argument '--top-pp' found; tip: a similar argument exists: '--top-p' (see --help)"
         );
-        assert_eq!(message("atta convert a"), "the following required arguments were not provided: <DST> (see --help)");
-        assert!(message("atta rum").starts_with("unrecognized subcommand 'rum'; tip: "), "{}", message("atta rum"));
+        assert_eq!(
+            message("atta convert a"),
+            "the following required arguments were not provided: <DST> (see --help)"
+        );
+        assert!(
+            message("atta rum").starts_with("unrecognized subcommand 'rum'; tip: "),
+            "{}",
+            message("atta rum")
+        );
     }
 
     #[test]
     fn numbers_without_meaning_are_refused_where_they_stand() {
-        for option in ["-c 0", "-c -1", "-n -2", "-j 0", "--batch 0", "--cpus 3-1", "--seed -2", "--top-k x", "-c 1e3"]
-        {
-            let name = option.split(' ').next().unwrap().replace("-n", "--n-predict");
+        for option in [
+            "-c 0",
+            "-c -1",
+            "-n -2",
+            "-j 0",
+            "--batch 0",
+            "--cpus 3-1",
+            "--seed -2",
+            "--top-k x",
+            "-c 1e3",
+        ] {
+            let name = option
+                .split(' ')
+                .next()
+                .unwrap()
+                .replace("-n", "--n-predict");
             let message = message(&format!("atta run -p x {option}"));
             assert!(message.contains(&format!("for '{name} <")), "{message}");
         }
@@ -600,7 +680,10 @@ mod tests {
     #[test]
     fn a_program_called_picolm_is_that_command() {
         let words = |line: &str| words(line.split(' ').map(OsString::from)).join(" ".as_ref());
-        assert_eq!(words("/usr/bin/picolm m.gguf -k 0.5"), "atta picolm m.gguf -k 0.5");
+        assert_eq!(
+            words("/usr/bin/picolm m.gguf -k 0.5"),
+            "atta picolm m.gguf -k 0.5"
+        );
         assert_eq!(words("picolm.exe m.gguf"), "atta picolm m.gguf");
         assert_eq!(words("atta picolm m.gguf"), "atta picolm m.gguf");
         assert_eq!(words("./atta run"), "./atta run");
@@ -608,8 +691,12 @@ mod tests {
 
     #[test]
     fn of_an_option_that_is_given_twice_the_last_counts() {
-        let cli = Cli::try_parse_from("atta run -n 3 -p a -t 1 -p b -n 4 --stop x --stop y".split(' ')).unwrap();
-        let Command::Run(args) = cli.command else { panic!("not a run") };
+        let cli =
+            Cli::try_parse_from("atta run -n 3 -p a -t 1 -p b -n 4 --stop x --stop y".split(' '))
+                .unwrap();
+        let Command::Run(args) = cli.command else {
+            panic!("not a run")
+        };
         let options = args.sampling.generate_options(Length::Bounded).unwrap();
         assert_eq!((args.prompt.unwrap(), options.n_predict), ("b".into(), 4));
         assert_eq!(options.stop, ["x", "y"]);
@@ -618,7 +705,9 @@ mod tests {
     #[test]
     fn a_prompt_may_begin_with_a_hyphen() {
         let cli = Cli::try_parse_from(["atta", "run", "-p", "-n is no option here"]).unwrap();
-        let Command::Run(args) = cli.command else { panic!("not a run") };
+        let Command::Run(args) = cli.command else {
+            panic!("not a run")
+        };
         assert_eq!(args.prompt.unwrap(), "-n is no option here");
     }
 }

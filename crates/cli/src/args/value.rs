@@ -52,7 +52,8 @@ pub(super) fn celsius(text: &str) -> Result<usize, String> {
 
 /// A count without a limit of its own; 0 has a meaning.
 pub(super) fn count(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| "expected a whole number, 0 or more".to_owned())
+    text.parse()
+        .map_err(|_| "expected a whole number, 0 or more".to_owned())
 }
 
 /// Seed of the sampler.
@@ -77,13 +78,17 @@ impl Seed {
 pub(super) fn n_tokens(text: &str) -> Result<usize, String> {
     match text {
         "-1" => Ok(usize::MAX),
-        _ => text.parse().map_err(|_| "expected a whole number, 0 or more, or -1 for no limit".to_owned()),
+        _ => text
+            .parse()
+            .map_err(|_| "expected a whole number, 0 or more, or -1 for no limit".to_owned()),
     }
 }
 
 /// A JSON object.
 #[cfg(feature = "server")]
-pub(super) fn json_object(text: &str) -> Result<serde_json::Map<String, serde_json::Value>, String> {
+pub(super) fn json_object(
+    text: &str,
+) -> Result<serde_json::Map<String, serde_json::Value>, String> {
     serde_json::from_str(text).map_err(|error| format!("expected an object of JSON: {error}"))
 }
 
@@ -92,9 +97,12 @@ pub(super) fn seed(text: &str) -> Result<Seed, String> {
     if text == "-1" {
         return Ok(Seed::Random);
     }
-    text.parse()
-        .map(Seed::Fixed)
-        .map_err(|_| format!("expected a whole number from 0 to {}, or -1 for a random one", u64::MAX))
+    text.parse().map(Seed::Fixed).map_err(|_| {
+        format!(
+            "expected a whole number from 0 to {}, or -1 for a random one",
+            u64::MAX
+        )
+    })
 }
 
 /// A start of the random numbers from those of the system.
@@ -110,7 +118,12 @@ pub(super) fn logit_bias(text: &str) -> Result<(u32, f32), String> {
         let (id, bias) = text.split_at(at);
         // The sign is read once: a number that brings one of its own is none.
         let is_unsigned = !bias[1..].starts_with(['+', '-']);
-        Some((id.parse().ok()?, bias.parse::<f32>().ok().filter(|bias| is_unsigned && !bias.is_nan())?))
+        Some((
+            id.parse().ok()?,
+            bias.parse::<f32>()
+                .ok()
+                .filter(|bias| is_unsigned && !bias.is_nan())?,
+        ))
     };
     parse().ok_or_else(|| "expected a token id and a bias, such as 15043+1 or 2-inf".to_owned())
 }
@@ -149,13 +162,17 @@ impl RamBudget {
 pub(super) fn budget(text: &str) -> Result<RamBudget, String> {
     match text {
         "auto" => Ok(RamBudget::Auto),
-        _ => size(text).map(RamBudget::Bytes).map_err(|expected| expected + ", or auto"),
+        _ => size(text)
+            .map(RamBudget::Bytes)
+            .map_err(|expected| expected + ", or auto"),
     }
 }
 
 /// A number of bytes with a unit of 1024, such as `256M`, `1.5G`, `64MiB`.
 pub(super) fn size(text: &str) -> Result<u64, String> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let unit = match unit.to_ascii_lowercase().as_str() {
         "b" => Some(0),
@@ -165,7 +182,11 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
         "t" | "tb" | "tib" => Some(40),
         _ => None,
     };
-    let bytes = number.parse::<f64>().ok().zip(unit).map(|(number, shift)| number * f64::from(shift).exp2());
+    let bytes = number
+        .parse::<f64>()
+        .ok()
+        .zip(unit)
+        .map(|(number, shift)| number * f64::from(shift).exp2());
     match bytes {
         Some(bytes) if (1.0..1e18).contains(&bytes) => Ok(bytes as u64),
         _ => Err("expected a number and a unit (K, M, G, T in powers of 1024, or B), such as 256M or 1.5G".to_owned()),
@@ -175,13 +196,16 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
 /// A repository, and maybe one of its files.
 #[cfg(feature = "pull")]
 pub(super) fn request(text: &str) -> Result<atta_hub::Request, String> {
-    crate::hub::name_of(text).parse().map_err(|error: atta_hub::Error| error.to_string())
+    crate::hub::name_of(text)
+        .parse()
+        .map_err(|error: atta_hub::Error| error.to_string())
 }
 
 /// A branch, tag or commit.
 #[cfg(feature = "pull")]
 pub(super) fn revision(text: &str) -> Result<atta_hub::Revision, String> {
-    text.parse().map_err(|error: atta_hub::Error| error.to_string())
+    text.parse()
+        .map_err(|error: atta_hub::Error| error.to_string())
 }
 
 /// A number of positions, or 0 for as many as the model says.
@@ -190,7 +214,9 @@ pub(super) fn positions_or_0(text: &str) -> Result<usize, String> {
 }
 
 fn within(text: &str, min: usize, max: usize) -> Result<usize, String> {
-    let number = usize::from_str(text).ok().filter(|n| (min..=max).contains(n));
+    let number = usize::from_str(text)
+        .ok()
+        .filter(|n| (min..=max).contains(n));
     number.ok_or_else(|| format!("expected a whole number from {min} to {max}"))
 }
 
@@ -210,7 +236,8 @@ pub(super) fn cpus(text: &str) -> Result<CpuList, String> {
     }
 }
 
-/// The CPUs to run on. A type of its own, since clap takes a `Vec` for an option that may be repeated.
+/// The CPUs to run on. A type of its own, since clap takes a `Vec` for an option that may be
+/// repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CpuList(pub(crate) Vec<usize>);
 
@@ -233,12 +260,24 @@ pub(super) fn token_source(text: &str) -> Result<TokenSource, String> {
 /// Ids separated by commas or spaces, with or without brackets around them; at least one.
 pub(crate) fn token_ids(text: &str) -> Result<Vec<u32>, String> {
     let inner = text.trim_start_matches('\u{feff}').trim();
-    let inner = inner.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(inner);
-    let words = inner.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());
+    let inner = inner
+        .strip_prefix('[')
+        .and_then(|t| t.strip_suffix(']'))
+        .unwrap_or(inner);
+    let words = inner
+        .split(|c: char| c == ',' || c.is_whitespace())
+        .filter(|word| !word.is_empty());
     let ids: Vec<u32> = words
-        .map(|word| word.parse().map_err(|_| format!("{word:?} is no token id, expected ids such as 1,2,3")))
+        .map(|word| {
+            word.parse()
+                .map_err(|_| format!("{word:?} is no token id, expected ids such as 1,2,3"))
+        })
         .collect::<Result<_, _>>()?;
-    if ids.is_empty() { Err("there is no token id, expected ids such as 1,2,3".to_owned()) } else { Ok(ids) }
+    if ids.is_empty() {
+        Err("there is no token id, expected ids such as 1,2,3".to_owned())
+    } else {
+        Ok(ids)
+    }
 }
 
 #[cfg(test)]
@@ -248,13 +287,30 @@ mod tests {
     #[test]
     fn sizes_have_a_unit_of_1024() {
         let bytes = |text| budget(text).map(|size| size.bytes());
-        for (text, size) in
-            [("7b", 7), ("2k", 2048), ("1.5M", 3 << 19), ("64MiB", 64 << 20), ("1gb", 1 << 30), ("1T", 1 << 40)]
-        {
+        for (text, size) in [
+            ("7b", 7),
+            ("2k", 2048),
+            ("1.5M", 3 << 19),
+            ("64MiB", 64 << 20),
+            ("1gb", 1 << 30),
+            ("1T", 1 << 40),
+        ] {
             assert_eq!(bytes(text), Ok(Some(size)), "{text}");
         }
         assert_eq!(bytes("auto"), Ok(None));
-        for text in ["", "0", "7", "256", "-1M", "5iii", "256Mbbb", "1..5G", "M", "1e9", "9999999999G"] {
+        for text in [
+            "",
+            "0",
+            "7",
+            "256",
+            "-1M",
+            "5iii",
+            "256Mbbb",
+            "1..5G",
+            "M",
+            "1e9",
+            "9999999999G",
+        ] {
             assert!(bytes(text).is_err(), "{text}");
         }
     }
@@ -263,7 +319,17 @@ mod tests {
     fn cpu_lists_are_ranges_in_the_order_given() {
         assert_eq!(cpus("0,2-5"), Ok(CpuList(vec![0, 2, 3, 4, 5])));
         assert_eq!(cpus("7, 1"), Ok(CpuList(vec![7, 1])));
-        for bad in ["", ",", "1,", "5-2", "a", "1-2-3", "-1", "0-99999999999", "1,0-3"] {
+        for bad in [
+            "",
+            ",",
+            "1,",
+            "5-2",
+            "a",
+            "1-2-3",
+            "-1",
+            "0-99999999999",
+            "1,0-3",
+        ] {
             assert!(cpus(bad).is_err(), "{bad}");
         }
     }

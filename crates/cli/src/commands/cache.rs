@@ -40,13 +40,17 @@ fn list(cache: &PromptCache, as_json: bool) -> Result<(), Failure> {
         let prompts: Vec<Value> = prompts.iter().map(to_json).collect();
         out.line(&json::pretty(&json!({ "prompts": prompts })))?;
     } else {
-        prompts.iter().try_for_each(|prompt| out.line(&row(prompt)))?;
+        prompts
+            .iter()
+            .try_for_each(|prompt| out.line(&row(prompt)))?;
     }
     out.flush()
 }
 
 fn to_json(prompt: &SavedPrompt) -> Value {
-    let last_use = prompt.last_use.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let last_use = prompt
+        .last_use
+        .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     json!({
         "key": prompt.key,
         "tokens": prompt.n_tokens,
@@ -57,10 +61,22 @@ fn to_json(prompt: &SavedPrompt) -> Value {
 }
 
 fn row(prompt: &SavedPrompt) -> String {
-    let SavedPrompt { key, n_tokens, bytes: n_bytes, last_use, model } = prompt;
-    let age = last_use.and_then(|time| SystemTime::now().duration_since(time).ok()).unwrap_or_default();
+    let SavedPrompt {
+        key,
+        n_tokens,
+        bytes: n_bytes,
+        last_use,
+        model,
+    } = prompt;
+    let age = last_use
+        .and_then(|time| SystemTime::now().duration_since(time).ok())
+        .unwrap_or_default();
     let (size, age) = (bytes(*n_bytes), ago(age));
-    format!("{}  {n_tokens:>6} tokens  {size:>10}  {age:>12}  {}", &key[..KEY_DIGITS], one_line(model))
+    format!(
+        "{}  {n_tokens:>6} tokens  {size:>10}  {age:>12}  {}",
+        &key[..KEY_DIGITS],
+        one_line(model)
+    )
 }
 
 fn ago(age: Duration) -> String {
@@ -81,7 +97,10 @@ fn remove(cache: &PromptCache, args: &CacheRmArgs) -> Result<(), Failure> {
     args.keys.iter().try_for_each(|key| cache.remove(key))?;
     let n_removed = if args.all { n_before } else { args.keys.len() };
     // If standard error is closed, nobody wants to know.
-    let _ = writeln!(io::stderr(), "atta: removed {n_removed} of {n_before} prompts");
+    let _ = writeln!(
+        io::stderr(),
+        "atta: removed {n_removed} of {n_before} prompts"
+    );
     Ok(())
 }
 
@@ -91,8 +110,17 @@ mod tests {
 
     #[test]
     fn ages_have_one_unit() {
-        let ages = [59, 60, 3599, 3600, 86_399, 86_400, 8_640_000].map(|s| ago(Duration::from_secs(s)));
-        let expected = ["59 s ago", "1 min ago", "59 min ago", "1 h ago", "23 h ago", "1 days ago", "100 days ago"];
+        let ages =
+            [59, 60, 3599, 3600, 86_399, 86_400, 8_640_000].map(|s| ago(Duration::from_secs(s)));
+        let expected = [
+            "59 s ago",
+            "1 min ago",
+            "59 min ago",
+            "1 h ago",
+            "23 h ago",
+            "1 days ago",
+            "100 days ago",
+        ];
         assert_eq!(ages, expected);
     }
 }

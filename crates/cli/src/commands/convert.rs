@@ -32,17 +32,30 @@ const LEAP_GROUP: u32 = 64;
 
 pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
     check_target(args)?;
-    let (mut notes, source) = (Vec::new(), SourceOptions { tokenizer: args.tokenizer.clone(), pre: args.pre.clone() });
+    let (mut notes, source) = (
+        Vec::new(),
+        SourceOptions {
+            tokenizer: args.tokenizer.clone(),
+            pre: args.pre.clone(),
+        },
+    );
     let checkpoint = open(&load::locate_source(&args.src)?, &source, &mut notes)?;
     notes.iter().for_each(|note| warn(note));
     match args.to {
         Kind::Gguf => to_gguf(args, &checkpoint),
         Kind::LeapF32 => to_leap(args, &checkpoint, Leap::F32),
-        Kind::LeapInt8 => to_leap(args, &checkpoint, Leap::Int8 { group_size: LEAP_GROUP }),
+        Kind::LeapInt8 => to_leap(
+            args,
+            &checkpoint,
+            Leap::Int8 {
+                group_size: LEAP_GROUP,
+            },
+        ),
     }
 }
 
-/// Nothing that exists is overwritten by accident, nothing is begun that cannot be ended, and no option means nothing.
+/// Nothing that exists is overwritten by accident, nothing is begun that cannot be ended, and no
+/// option means nothing.
 fn check_target(args: &ConvertArgs) -> Result<(), Failure> {
     let of_gguf = [
         (args.mix.is_some(), "--type"),
@@ -52,33 +65,59 @@ fn check_target(args: &ConvertArgs) -> Result<(), Failure> {
         (args.dry_run, "--dry-run"),
         (args.threads.is_some(), "-j"),
     ];
-    if let Some((_, name)) = of_gguf.iter().find(|(is_given, _)| *is_given && args.to != Kind::Gguf) {
-        return Err(Failure::Usage(format!("{name} does not apply to --to leap-f32 and leap-int8")));
+    if let Some((_, name)) = of_gguf
+        .iter()
+        .find(|(is_given, _)| *is_given && args.to != Kind::Gguf)
+    {
+        return Err(Failure::Usage(format!(
+            "{name} does not apply to --to leap-f32 and leap-int8"
+        )));
     }
     if args.imatrix.is_some() && args.mix.is_none() && args.tensor_types.is_empty() {
-        return Err(Failure::Usage("--imatrix is for quantizing: give --type too".to_owned()));
+        return Err(Failure::Usage(
+            "--imatrix is for quantizing: give --type too".to_owned(),
+        ));
     }
     let beside = (args.to != Kind::Gguf).then(|| llama2c::tokenizer_path(&args.dst));
     protect(args)?;
-    let taken = [Some(args.dst.clone()), beside].into_iter().flatten().find(|path| path.exists());
+    let taken = [Some(args.dst.clone()), beside]
+        .into_iter()
+        .flatten()
+        .find(|path| path.exists());
     match taken.filter(|_| !args.dry_run && !args.force) {
-        Some(path) => Err(Failure::at(&path, "exists already: give another name or directory, or --force")),
+        Some(path) => Err(Failure::at(
+            &path,
+            "exists already: give another name or directory, or --force",
+        )),
         None => Ok(()),
     }
 }
 
 /// Refuses to write over what is read, whatever --force says.
 fn protect(args: &ConvertArgs) -> Result<(), Failure> {
-    let inputs = Inputs::of([Some(&args.src), args.imatrix.as_ref(), args.tokenizer.as_ref()]);
-    let is_inside = args.src.is_dir() && args.dst.parent().is_some_and(|parent| is_same(parent, &args.src));
+    let inputs = Inputs::of([
+        Some(&args.src),
+        args.imatrix.as_ref(),
+        args.tokenizer.as_ref(),
+    ]);
+    let is_inside = args.src.is_dir()
+        && args
+            .dst
+            .parent()
+            .is_some_and(|parent| is_same(parent, &args.src));
     if is_inside && args.dst.exists() && args.dst.extension().is_none_or(|end| end != "gguf") {
-        return Err(Failure::at(&args.dst, "it is a part of SRC, which is read: give another name"));
+        return Err(Failure::at(
+            &args.dst,
+            "it is a part of SRC, which is read: give another name",
+        ));
     }
     inputs.protect_own_from(&args.dst)
 }
 
 fn is_same(a: &Path, b: &Path) -> bool {
-    a.canonicalize().ok().is_some_and(|a| b.canonicalize().ok() == Some(a))
+    a.canonicalize()
+        .ok()
+        .is_some_and(|a| b.canonicalize().ok() == Some(a))
 }
 
 fn to_gguf(args: &ConvertArgs, checkpoint: &Checkpoint) -> Result<(), Failure> {
@@ -87,23 +126,46 @@ fn to_gguf(args: &ConvertArgs, checkpoint: &Checkpoint) -> Result<(), Failure> {
     warnings(checkpoint, &plan);
     for &i in &plan.idle_overrides {
         let (name, ty) = &args.tensor_types[i];
-        warn(&format!("--tensor-type {name}={ty} decides nothing: no matrix of that name, or others come first"));
+        warn(&format!(
+            "--tensor-type {name}={ty} decides nothing: no matrix of that name, or others come first"
+        ));
     }
-    let files = if args.dry_run { Vec::new() } else { write(args, checkpoint, &options)? };
-    let summary = Summary { checkpoint, plan: &plan, files };
+    let files = if args.dry_run {
+        Vec::new()
+    } else {
+        write(args, checkpoint, &options)?
+    };
+    let summary = Summary {
+        checkpoint,
+        plan: &plan,
+        files,
+    };
     say(args, || summary.json(), || summary.text())
 }
 
 fn to_leap(args: &ConvertArgs, checkpoint: &Checkpoint, to: Leap) -> Result<(), Failure> {
     let mut watch = Watch::new();
-    let report = stopped(llama2c::convert(checkpoint, &args.dst, to, &mut |done, total| watch.hear(done, total, "")))?;
+    let report = stopped(llama2c::convert(
+        checkpoint,
+        &args.dst,
+        to,
+        &mut |done, total| watch.hear(done, total, ""),
+    ))?;
     drop(watch);
     report.dropped.iter().for_each(|what| warn(what));
     let files = [args.dst.clone(), llama2c::tokenizer_path(&args.dst)];
-    say(args, || leap_json(&report, &files), || leap_text(&report, &files))
+    say(
+        args,
+        || leap_json(&report, &files),
+        || leap_text(&report, &files),
+    )
 }
 
-fn say(args: &ConvertArgs, json: impl Fn() -> Value, text: impl Fn() -> String) -> Result<(), Failure> {
+fn say(
+    args: &ConvertArgs,
+    json: impl Fn() -> Value,
+    text: impl Fn() -> String,
+) -> Result<(), Failure> {
     let mut out = Stdout::lock();
     match args.json {
         true => out.line(&crate::json::pretty(&json()))?,
@@ -114,12 +176,24 @@ fn say(args: &ConvertArgs, json: impl Fn() -> Value, text: impl Fn() -> String) 
 
 fn leap_text(report: &Report, files: &[PathBuf]) -> String {
     let loss = |(name, loss): (&&str, &Loss)| {
-        format!("{name:<20} error {:>7.3} % on average, {:>7.2} % at most\n", 100.0 * loss.mean(), 100.0 * loss.max())
+        format!(
+            "{name:<20} error {:>7.3} % on average, {:>7.2} % at most\n",
+            100.0 * loss.mean(),
+            100.0 * loss.max()
+        )
     };
-    let group =
-        report.group_size.map(|n| format!("groups of {n}; errors as parts of the mean weight\n")).unwrap_or_default();
-    let names: String = files.iter().map(|path| format!("{}\n", path.display())).collect();
-    format!("{group}{}{names}", report.losses.iter().map(loss).collect::<String>())
+    let group = report
+        .group_size
+        .map(|n| format!("groups of {n}; errors as parts of the mean weight\n"))
+        .unwrap_or_default();
+    let names: String = files
+        .iter()
+        .map(|path| format!("{}\n", path.display()))
+        .collect();
+    format!(
+        "{group}{}{names}",
+        report.losses.iter().map(loss).collect::<String>()
+    )
 }
 
 fn leap_json(report: &Report, files: &[PathBuf]) -> Value {
@@ -135,18 +209,36 @@ fn options(args: &ConvertArgs) -> Result<Options, Failure> {
     let importance = args.imatrix.as_deref().map(Importance::open).transpose()?;
     let cpus = || std::thread::available_parallelism().map_or(1, usize::from);
     Ok(Options {
-        types: Types { mix: args.mix, pure: args.pure, overrides: args.tensor_types.clone() },
+        types: Types {
+            mix: args.mix,
+            pure: args.pure,
+            overrides: args.tensor_types.clone(),
+        },
         importance,
-        importance_name: args.imatrix.as_deref().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
+        importance_name: args
+            .imatrix
+            .as_deref()
+            .map(|path| path.to_string_lossy().into_owned())
+            .unwrap_or_default(),
         n_threads: args.threads.unwrap_or_else(cpus),
         max_shard_bytes: args.split,
-        existing: if args.force { Existing::Replace } else { Existing::Keep },
+        existing: if args.force {
+            Existing::Replace
+        } else {
+            Existing::Keep
+        },
     })
 }
 
-fn write(args: &ConvertArgs, checkpoint: &Checkpoint, options: &Options) -> Result<Vec<PathBuf>, Failure> {
+fn write(
+    args: &ConvertArgs,
+    checkpoint: &Checkpoint,
+    options: &Options,
+) -> Result<Vec<PathBuf>, Failure> {
     let mut watch = Watch::new();
-    stopped(convert(checkpoint, &args.dst, options, &mut |at| watch.hear(at.done, at.total, at.tensor)))
+    stopped(convert(checkpoint, &args.dst, options, &mut |at| {
+        watch.hear(at.done, at.total, at.tensor)
+    }))
 }
 
 /// Shows how far the work is, and hears whether it is to go on.
@@ -157,12 +249,23 @@ struct Watch {
 
 impl Watch {
     fn new() -> Self {
-        Self { interrupt: Interrupt::listen(), progress: Progress::new() }
+        Self {
+            interrupt: Interrupt::listen(),
+            progress: Progress::new(),
+        }
     }
 
     fn hear(&mut self, done: u64, total: u64, what: &str) -> ControlFlow<()> {
-        self.progress.busy(&format!("{} % of {} {what}", 100 * done / total.max(1), bytes(total)));
-        if self.interrupt.is_asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        self.progress.busy(&format!(
+            "{} % of {} {what}",
+            100 * done / total.max(1),
+            bytes(total)
+        ));
+        if self.interrupt.is_asked() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 }
 
@@ -183,15 +286,24 @@ fn warnings(checkpoint: &Checkpoint, plan: &Plan) {
                 Note::Requantized => {
                     "were quantized already, and errors add up: start from F16, BF16 or F32 if you can"
                 }
-                Note::DoesNotFit(_) => "have rows that are no whole blocks of their type, and get another one",
+                Note::DoesNotFit(_) => {
+                    "have rows that are no whole blocks of their type, and get another one"
+                }
                 Note::NoImportance => "are not in the importance matrix, and are quantized without",
             };
-            by_note.entry(said).or_default().push(&checkpoint.tensors[step.tensor].name);
+            by_note
+                .entry(said)
+                .or_default()
+                .push(&checkpoint.tensors[step.tensor].name);
         }
     }
     for (said, names) in by_note {
         let more = if names.len() > NAMED { ", …" } else { "" };
-        warn(&format!("{} tensors {said} ({}{more})", names.len(), names[..names.len().min(NAMED)].join(", ")));
+        warn(&format!(
+            "{} tensors {said} ({}{more})",
+            names.len(),
+            names[..names.len().min(NAMED)].join(", ")
+        ));
     }
 }
 
@@ -213,7 +325,9 @@ impl Summary<'_> {
         for step in &self.plan.steps {
             let tensor = &self.checkpoint.tensors[step.tensor];
             let row_bytes = step.ty.row_bytes(tensor.d_row() as usize).unwrap_or(0);
-            let [n, bytes] = changes.entry([tensor.ty.name(), step.ty.name()]).or_default();
+            let [n, bytes] = changes
+                .entry([tensor.ty.name(), step.ty.name()])
+                .or_default();
             *n += 1;
             *bytes += tensor.n_rows() * row_bytes as u64;
         }
@@ -224,13 +338,31 @@ impl Summary<'_> {
 
     fn text(&self) -> String {
         let line = |([from, to], [n, size]): &([&str; 2], [u64; 2])| {
-            let to = if from == to { String::new() } else { format!(" -> {to}") };
-            format!("{:<16} {n:>5} tensors {:>10}\n", format!("{from}{to}"), bytes(*size))
+            let to = if from == to {
+                String::new()
+            } else {
+                format!(" -> {to}")
+            };
+            format!(
+                "{:<16} {n:>5} tensors {:>10}\n",
+                format!("{from}{to}"),
+                bytes(*size)
+            )
         };
         let all: String = self.changes().iter().map(line).collect();
-        let names: String = self.files.iter().map(|path| format!("{}\n", path.display())).collect();
-        let (size, n) = (bytes(self.plan.n_bytes), grouped(self.plan.n_weights.into()));
-        format!("{all}{size} for {n} weights, {:.2} bits each\n{names}", self.bits_per_weight())
+        let names: String = self
+            .files
+            .iter()
+            .map(|path| format!("{}\n", path.display()))
+            .collect();
+        let (size, n) = (
+            bytes(self.plan.n_bytes),
+            grouped(self.plan.n_weights.into()),
+        );
+        format!(
+            "{all}{size} for {n} weights, {:.2} bits each\n{names}",
+            self.bits_per_weight()
+        )
     }
 
     fn json(&self) -> Value {

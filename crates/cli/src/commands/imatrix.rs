@@ -30,31 +30,59 @@ pub(super) fn run(args: &ImatrixArgs) -> Result<(), Failure> {
     let other = args.add.as_ref().filter(|&add| *add != args.output);
     Inputs::of([Some(&args.model), Some(&args.text), other]).protect_own_from(&args.output)?;
     if args.output.exists() && !args.force && args.add.as_ref() != Some(&args.output) {
-        return Err(Failure::at(&args.output, "exists already: give another name, or --force"));
+        return Err(Failure::at(
+            &args.output,
+            "exists already: give another name, or --force",
+        ));
     }
     let n_ctx = options.n_ctx.unwrap_or(DEFAULT_N_CTX);
     (options.n_ctx, options.n_batch) = (Some(n_ctx), options.n_batch.or(Some(DEFAULT_N_CTX)));
     let mut load = load::options(Some(&args.model), &args.model_flags, options.clone())?;
     load.spare_bytes = bytes(args)?;
-    let mut importance = args.add.as_deref().map(Importance::open).transpose()?.unwrap_or_default();
+    let mut importance = args
+        .add
+        .as_deref()
+        .map(Importance::open)
+        .transpose()?
+        .unwrap_or_default();
     if importance.n_chunks > 0 && importance.chunk_size as usize != n_ctx {
-        let why = format!("--add: it has chunks of {} tokens: give -c {0}", importance.chunk_size.max(1));
+        let why = format!(
+            "--add: it has chunks of {} tokens: give -c {0}",
+            importance.chunk_size.max(1)
+        );
         return Err(Failure::Failed(why));
     }
     let engine = load::engine(Some(&args.model), &load)?;
     let ids = ids(args, &engine)?;
     importance.chunk_size = n_ctx as u32;
-    importance.datasets.push(args.text.to_string_lossy().into_owned());
-    let _memory = engine.budget().reserve("importance", load.spare_bytes).map_err(atta::Error::from)?;
+    importance
+        .datasets
+        .push(args.text.to_string_lossy().into_owned());
+    let _memory = engine
+        .budget()
+        .reserve("importance", load.spare_bytes)
+        .map_err(atta::Error::from)?;
     let (interrupt, before) = (Interrupt::listen(), importance.n_chunks);
     let importance = collect(engine.session(&options)?, &ids, importance, &interrupt)?;
     if importance.n_chunks == before {
         return Err(Failure::Interrupted);
     }
     report(&importance);
-    let options = Options { existing: Existing::Replace, ..Options::default() };
-    convert(&importance.checkpoint(), &args.output, &options, &mut |_| ControlFlow::Continue(()))?;
-    if interrupt.is_asked() { Err(Failure::Interrupted) } else { Ok(()) }
+    let options = Options {
+        existing: Existing::Replace,
+        ..Options::default()
+    };
+    convert(
+        &importance.checkpoint(),
+        &args.output,
+        &options,
+        &mut |_| ControlFlow::Continue(()),
+    )?;
+    if interrupt.is_asked() {
+        Err(Failure::Interrupted)
+    } else {
+        Ok(())
+    }
 }
 
 /// Bytes that the result will take, which weights must leave free.
@@ -71,15 +99,28 @@ fn ids(args: &ImatrixArgs, engine: &Engine) -> Result<Vec<Vec<u32>>, Failure> {
     let text = input::read_bytes(&args.text, &Limit::of_memory())?;
     let tokenizer = engine.tokenizer();
     let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
-    let ids: Vec<u32> = bos.into_iter().chain(tokenizer.encode(text, Special::Plain)).collect();
-    let chunks = ids.chunks_exact(n_ctx).take(args.n_chunks.unwrap_or(usize::MAX));
+    let ids: Vec<u32> = bos
+        .into_iter()
+        .chain(tokenizer.encode(text, Special::Plain))
+        .collect();
+    let chunks = ids
+        .chunks_exact(n_ctx)
+        .take(args.n_chunks.unwrap_or(usize::MAX));
     // As llama.cpp has it: every chunk begins as a text does.
-    let begin = |chunk: &[u32]| bos.into_iter().chain(chunk.iter().copied().skip(bos.iter().count())).collect();
+    let begin = |chunk: &[u32]| {
+        bos.into_iter()
+            .chain(chunk.iter().copied().skip(bos.iter().count()))
+            .collect()
+    };
     let chunks: Vec<Vec<u32>> = chunks.map(begin).collect();
     match chunks.is_empty() {
-        true => {
-            Err(Failure::at(&args.text, format!("has {} tokens, a chunk takes {n_ctx}: give a smaller -c", ids.len())))
-        }
+        true => Err(Failure::at(
+            &args.text,
+            format!(
+                "has {} tokens, a chunk takes {n_ctx}: give a smaller -c",
+                ids.len()
+            ),
+        )),
         false => Ok(chunks),
     }
 }
@@ -103,17 +144,27 @@ fn collect(
         if session.append_with(chunk, |_| !interrupt.is_asked())? < chunk.len() {
             break;
         }
-        importance.lock().unwrap_or_else(PoisonError::into_inner).n_chunks += 1;
+        importance
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .n_chunks += 1;
     }
     drop(session);
     let importance = Arc::into_inner(importance).expect("the session that listened is gone");
-    Ok(importance.into_inner().unwrap_or_else(PoisonError::into_inner))
+    Ok(importance
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Says which experts the text did not reach.
 fn report(importance: &Importance) {
-    let unseen: usize = importance.entries().map(|(_, entry)| entry.n_unseen()).sum();
+    let unseen: usize = importance
+        .entries()
+        .map(|(_, entry)| entry.n_unseen())
+        .sum();
     if unseen > 0 {
-        warn(&format!("{unseen} matrices of experts were not used by any token: their columns all count the same"));
+        warn(&format!(
+            "{unseen} matrices of experts were not used by any token: their columns all count the same"
+        ));
     }
 }

@@ -79,5 +79,7 @@ pub(crate) fn dispatch(command: Command) -> Result<(), Failure> {
     feature = "server"
 )))]
 fn lacks(command: &str, feature: &str) -> Failure {
-    Failure::Usage(format!("this build has no `atta {command}`: it was made without the feature `{feature}`"))
+    Failure::Usage(format!(
+        "this build has no `atta {command}`: it was made without the feature `{feature}`"
+    ))
 }

@@ -1,6 +1,7 @@
 //! `atta pull`: a model from Hugging Face into the cache, and its path on standard output.
 //!
-//! Ctrl-C ends the program at once. What has come until then stays, and the next pull goes on with it.
+//! Ctrl-C ends the program at once. What has come until then stays, and the next pull goes on with
+//! it.
 
 use std::time::{Duration, Instant};
 
@@ -24,13 +25,18 @@ const FRAME: Duration = Duration::from_millis(100);
 const NAME_CHARS: usize = 32;
 
 pub(super) fn run(args: PullArgs) -> Result<(), Failure> {
-    let PullArgs { mut request, revision, json } = args;
+    let PullArgs {
+        mut request,
+        revision,
+        json,
+    } = args;
     request.revision = revision.unwrap_or_default();
     let pulled = Interrupt::listen().watch(Progress::wipe, || pull(&request))?;
     let mut out = Stdout::lock();
     match json {
         true => out.line(&json::pretty(&to_json(&request, &pulled)))?,
-        // No name in it steers a terminal: what would was refused. Whoever reads it needs it letter by letter.
+        // No name in it steers a terminal: what would was refused. Whoever reads it needs it letter
+        // by letter.
         false => out.line(&pulled.path.to_string_lossy())?,
     }
     out.flush()
@@ -39,7 +45,11 @@ pub(super) fn run(args: PullArgs) -> Result<(), Failure> {
 fn pull(request: &Request) -> Result<Pulled, Failure> {
     let cache = hub::cache()?;
     if hub::is_offline() {
-        let offline = |_| Failure::Failed(format!("{request}: not in the cache, and HF_HUB_OFFLINE forbids to ask"));
+        let offline = |_| {
+            Failure::Failed(format!(
+                "{request}: not in the cache, and HF_HUB_OFFLINE forbids to ask"
+            ))
+        };
         return cache.find(request)?.ok_or(()).map_err(offline);
     }
     let mut line = Line::new();
@@ -83,7 +93,16 @@ struct Line {
 impl Line {
     fn new() -> Self {
         let (progress, start) = (Progress::new(), Instant::now());
-        Self { progress, name: String::new(), total: 0, done: 0, file: (0, 0), received: 0, start, shown: None }
+        Self {
+            progress,
+            name: String::new(),
+            total: 0,
+            done: 0,
+            file: (0, 0),
+            received: 0,
+            start,
+            shown: None,
+        }
     }
 
     fn show(&mut self, event: Event<'_>) {
@@ -96,17 +115,27 @@ impl Line {
             }
             Event::Found { bytes, .. } => {
                 self.file.1 = bytes;
-                self.frame(|line| format!("checking what is there of {}: {}", line.name, self::bytes(bytes)));
+                self.frame(|line| {
+                    format!(
+                        "checking what is there of {}: {}",
+                        line.name,
+                        self::bytes(bytes)
+                    )
+                });
             }
             Event::Received { bytes, .. } => {
                 self.received += bytes - self.file.1.min(bytes);
                 self.file.1 = bytes;
                 self.frame(Self::figures);
             }
-            Event::Waiting => self.progress.busy(&format!("waiting: {} is being pulled by another", self.name)),
+            Event::Waiting => self.progress.busy(&format!(
+                "waiting: {} is being pulled by another",
+                self.name
+            )),
             Event::Retrying { why, pause } => {
                 let pause = pause.as_secs_f64();
-                self.progress.busy(&format!("{}; trying again in {pause:.1} s", one_line(why)));
+                self.progress
+                    .busy(&format!("{}; trying again in {pause:.1} s", one_line(why)));
             }
             _ => {}
         }
@@ -124,9 +153,15 @@ impl Line {
     fn figures(&self) -> String {
         let here = self.done + self.file.1;
         let rate = self.received as f64 / self.start.elapsed().as_secs_f64().max(1e-3);
-        let left = Duration::from_secs_f64((self.total.saturating_sub(here) as f64 / rate.max(1.0)).min(1e9));
+        let left = Duration::from_secs_f64(
+            (self.total.saturating_sub(here) as f64 / rate.max(1.0)).min(1e9),
+        );
         let (here, total, rate) = (bytes(here), bytes(self.total), bytes(rate as u64));
-        format!("{}: {here} of {total}, {rate}/s, {} left", self.name, spoken(left))
+        format!(
+            "{}: {here} of {total}, {rate}/s, {} left",
+            self.name,
+            spoken(left)
+        )
     }
 }
 
@@ -157,7 +192,12 @@ mod tests {
     #[test]
     fn names_are_short_and_times_are_spoken() {
         assert_eq!(short("a/b.gguf"), "b.gguf");
-        assert_eq!(short(&format!("{}-Q4_K_M.gguf", "x".repeat(99))).chars().count(), NAME_CHARS);
+        assert_eq!(
+            short(&format!("{}-Q4_K_M.gguf", "x".repeat(99)))
+                .chars()
+                .count(),
+            NAME_CHARS
+        );
         let spoken = [5, 65, 3700].map(|s| spoken(Duration::from_secs(s)));
         assert_eq!(spoken, ["5 s", "1 min 5 s", "1 h 1 min"]);
     }
@@ -165,11 +205,27 @@ mod tests {
     #[test]
     fn what_was_there_before_is_no_speed() {
         let mut line = Line::new();
-        line.show(Event::Chosen { n_files: 1, bytes: 4 << 20 });
-        line.show(Event::Begun { file: "m", bytes: 4 << 20 });
-        line.show(Event::Found { file: "m", bytes: 2 << 20 });
-        line.show(Event::Received { file: "m", bytes: 3 << 20 });
+        line.show(Event::Chosen {
+            n_files: 1,
+            bytes: 4 << 20,
+        });
+        line.show(Event::Begun {
+            file: "m",
+            bytes: 4 << 20,
+        });
+        line.show(Event::Found {
+            file: "m",
+            bytes: 2 << 20,
+        });
+        line.show(Event::Received {
+            file: "m",
+            bytes: 3 << 20,
+        });
         assert_eq!(line.received, 1 << 20);
-        assert!(line.figures().starts_with("m: 3.0 MiB of 4.0 MiB, "), "{}", line.figures());
+        assert!(
+            line.figures().starts_with("m: 3.0 MiB of 4.0 MiB, "),
+            "{}",
+            line.figures()
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! `atta run`: a prompt in, its continuation out, as it comes.
 //!
-//! Standard output gets the continuation and nothing else. Whatever happens after the options were understood, the file
-//! of `--stats-json` is written.
+//! Standard output gets the continuation and nothing else. Whatever happens after the options were
+//! understood, the file of `--stats-json` is written.
 
 use std::{
     io::{self, IsTerminal},
@@ -54,15 +54,35 @@ pub(super) const WAY_OUT: &str = "give it with -p TEXT, or pipe it in";
 pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
     if args.shape.takes_stdin() && reads_stdin(&args) {
         return Err(Failure::Usage(
-            "--schema - and --grammar - take standard input: give the prompt with -p TEXT".to_owned(),
+            "--schema - and --grammar - take standard input: give the prompt with -p TEXT"
+                .to_owned(),
         ));
     }
     let (prompt, inputs) = (prompt(&args)?, inputs(&args));
     let stats = args.report.stats_json.as_deref();
     let options = shape::apply(&args.shape, args.sampling.generate_options(length(&args))?)
         .map_err(|failure| StatsFile::of_failure(stats, &inputs, &Stats::new(), failure))?;
-    let RunArgs { model, model_flags, context, cache, report, .. } = args;
-    run_job(&Job { model, empty: Empty::Text, options, model_flags, context, cache, report, inputs }, prompt)
+    let RunArgs {
+        model,
+        model_flags,
+        context,
+        cache,
+        report,
+        ..
+    } = args;
+    run_job(
+        &Job {
+            model,
+            empty: Empty::Text,
+            options,
+            model_flags,
+            context,
+            cache,
+            report,
+            inputs,
+        },
+        prompt,
+    )
 }
 
 /// Whether the prompt, or a part of it, comes on standard input.
@@ -82,7 +102,10 @@ pub(super) fn prompt(args: &RunArgs) -> Result<Text, Failure> {
     }
     #[cfg(feature = "chat")]
     if let Some(model) = &args.model {
-        let way_out = format!("{WAY_OUT}; `atta chat {}` is a conversation", model.display());
+        let way_out = format!(
+            "{WAY_OUT}; `atta chat {}` is a conversation",
+            model.display()
+        );
         return Text::given_or_piped(args.prompt.as_deref(), &way_out);
     }
     Text::given_or_piped(args.prompt.as_deref(), WAY_OUT)
@@ -90,7 +113,13 @@ pub(super) fn prompt(args: &RunArgs) -> Result<Text, Failure> {
 
 /// The files that are read.
 pub(super) fn inputs(args: &RunArgs) -> Inputs {
-    let files = [&args.model, &args.shape.schema, &args.shape.grammar, &args.tools.tools, &args.cache.cache];
+    let files = [
+        &args.model,
+        &args.shape.schema,
+        &args.shape.grammar,
+        &args.tools.tools,
+        &args.cache.cache,
+    ];
     #[cfg(feature = "comfort")]
     let files = files.into_iter().chain([&args.file]);
     Inputs::of(files.into_iter().map(Option::as_ref))
@@ -99,13 +128,19 @@ pub(super) fn inputs(args: &RunArgs) -> Inputs {
 /// The built-in model tells a whole story on a terminal.
 fn length(args: &RunArgs) -> Length {
     let is_story = cfg!(feature = "comfort") && args.model.is_none() && !args.shape.is_given();
-    if is_story && io::stdout().is_terminal() { Length::Story } else { Length::Bounded }
+    if is_story && io::stdout().is_terminal() {
+        Length::Story
+    } else {
+        Length::Bounded
+    }
 }
 
 /// Continues a text.
 pub(super) fn run_job(job: &Job, prompt: Text) -> Result<(), Failure> {
     let interrupt = Interrupt::listen();
-    let session = job.context.apply(job.model_flags.session_options(KvType::default()))?;
+    let session = job
+        .context
+        .apply(job.model_flags.session_options(KvType::default()))?;
     let load_options = load::options(job.model.as_deref(), &job.model_flags, session)?;
     let load_options = shape::keep_free(load_options, &job.options);
     #[cfg(all(unix, feature = "comfort"))]
@@ -117,9 +152,13 @@ pub(super) fn run_job(job: &Job, prompt: Text) -> Result<(), Failure> {
     let mut stats = Stats::new();
     let give_up = || file.give_up(&Stats::new());
     let cache = Cache::open(&job.cache);
-    let prepared =
-        cache.and_then(|cache| interrupt.watch(give_up, || prepare(job, (&load_options, cache), prompt, &mut stats)));
-    let result = prepared.and_then(|prepared| generate(job, prepared, Listener::new(interrupt), &mut stats));
+    let prepared = cache.and_then(|cache| {
+        interrupt.watch(give_up, || {
+            prepare(job, (&load_options, cache), prompt, &mut stats)
+        })
+    });
+    let result =
+        prepared.and_then(|prepared| generate(job, prepared, Listener::new(interrupt), &mut stats));
     let written = file.write(&stats, result.as_ref().err());
     result.and(written)
 }
@@ -159,7 +198,12 @@ fn prepare(
     stats.account(&engine);
     let recalled = cache.restore(&mut session, &ids)?;
     stats.recalled(recalled);
-    Ok(Prepared { session, cache, ids, recalled })
+    Ok(Prepared {
+        session,
+        cache,
+        ids,
+        recalled,
+    })
 }
 
 /// What decides on the text and is not on the command line.
@@ -175,12 +219,20 @@ fn explain(job: &Job, engine: &Engine, text: &[u8]) {
 
 fn generate(
     job: &Job,
-    Prepared { mut session, cache, ids, recalled }: Prepared,
+    Prepared {
+        mut session,
+        cache,
+        ids,
+        recalled,
+    }: Prepared,
     mut listener: Listener,
     stats: &mut Stats,
 ) -> Result<(), Failure> {
-    let ended =
-        cache.generate(&mut session, (&ids[recalled.n_tokens..], &job.options), &mut |event| listener.hear(event));
+    let ended = cache.generate(
+        &mut session,
+        (&ids[recalled.n_tokens..], &job.options),
+        &mut |event| listener.hear(event),
+    );
     let written = listener.end(stats);
     let summary = ended?;
     stats.generated(summary.clone());

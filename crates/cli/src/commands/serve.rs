@@ -1,5 +1,5 @@
-//! `atta serve`: loads a model, and serves it and others until Ctrl-C or SIGTERM. Where it listens is the only line on standard
-//! output.
+//! `atta serve`: loads a model, and serves it and others until Ctrl-C or SIGTERM. Where it listens
+//! is the only line on standard output.
 
 use std::{
     io::{self, Write},
@@ -13,41 +13,65 @@ use crate::{args::ServeArgs, conversation, failure::Failure, load};
 
 pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
     args.model_flags.refuse_fit("serve")?;
-    // Until the first model is loaded, Ctrl-C ends the program at once; then the server listens to it.
-    let server = Server::bind(sources(args)?, args.server_options()?).map_err(|error| match error {
-        ServeError::Open(_) | ServeError::SameName(_) => Failure::Usage(error.to_string()),
-        error => Failure::Failed(error.to_string()),
-    })?;
+    // Until the first model is loaded, Ctrl-C ends the program at once; then the server listens to
+    // it.
+    let server =
+        Server::bind(sources(args)?, args.server_options()?).map_err(|error| match error {
+            ServeError::Open(_) | ServeError::SameName(_) => Failure::Usage(error.to_string()),
+            error => Failure::Failed(error.to_string()),
+        })?;
     let mut out = io::stdout();
     // Who has started it may not want to know.
     let _ = writeln!(out, "{}", server.place()).and_then(|()| out.flush());
-    server.run_until_signal().map_err(|error| Failure::Failed(error.to_string()))
+    server
+        .run_until_signal()
+        .map_err(|error| Failure::Failed(error.to_string()))
 }
 
-/// Prompt tokens shown to the built-in model: with more, it calls wrong tools after about 15 messages (docs/server.md).
+/// Prompt tokens shown to the built-in model: with more, it calls wrong tools after about 15
+/// messages (docs/server.md).
 const TALK_WINDOW: usize = 320;
 
-/// The models. Those that are not loaded now are looked at now, so that what is wrong with a file is said at once.
+/// The models. Those that are not loaded now are looked at now, so that what is wrong with a file
+/// is said at once.
 fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>, Failure> {
     let models: Vec<Option<PathBuf>> = match args.models.is_empty() {
         true => vec![None],
         false => args.models.iter().cloned().map(Some).collect(),
     };
     if models.len() > 1 && args.chat_template.is_some() {
-        return Err(Failure::Usage("--chat-template applies to a server of one model".to_owned()));
+        return Err(Failure::Usage(
+            "--chat-template applies to a server of one model".to_owned(),
+        ));
     }
     let template = conversation::choice(args.chat_template.as_ref())?;
     let mut sources = Vec::new();
     for (model, names) in models.into_iter().zip(args.names()?) {
         let options = load::options(model.as_deref(), &args.model_flags, args.session())?;
-        let options = LoadOptions { constrained: true, ..options };
+        let options = LoadOptions {
+            constrained: true,
+            ..options
+        };
         let path = model.as_deref().map(load::locate).transpose()?;
         if let Some(path) = path.as_deref().filter(|_| !sources.is_empty()) {
             MemoryPlan::of(path, &options)?;
         }
         let talk_window = model.is_none().then_some(TALK_WINDOW);
-        let open = move |beside| load::engine_at(path.as_deref(), &LoadOptions { beside, ..options.clone() });
-        sources.push(ModelSource { names, template: template.clone(), talk_window, open: Box::new(open) });
+        let open = move |beside| {
+            load::engine_at(
+                path.as_deref(),
+                &LoadOptions {
+                    beside,
+                    ..options.clone()
+                },
+            )
+        };
+        sources.push(ModelSource {
+            names,
+            template: template.clone(),
+            talk_window,
+            open: Box::new(open),
+        });
     }
     Ok(sources)
 }

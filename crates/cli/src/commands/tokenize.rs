@@ -20,12 +20,23 @@ pub(super) fn run(args: TokenizeArgs) -> Result<(), Failure> {
         _ => Text::given_or_piped(given, "give it after MODEL or by -p, or pipe it in")?,
     };
     let files = load::files(args.model.as_deref())?;
-    let tokenizer = Tokenizer::from_metadata(files.directory().metadata()).map_err(|error| failed(&args, error))?;
-    tokenizer.warnings().iter().for_each(|warning| warn(warning));
+    let tokenizer = Tokenizer::from_metadata(files.directory().metadata())
+        .map_err(|error| failed(&args, error))?;
+    tokenizer
+        .warnings()
+        .iter()
+        .for_each(|warning| warn(warning));
 
     let bos = bos(&tokenizer, &args)?;
-    let special = if args.special { Special::Parse } else { Special::Plain };
-    let ids: Vec<u32> = bos.into_iter().chain(tokenizer.encode(text.read_all(&Limit::of_memory())?, special)).collect();
+    let special = if args.special {
+        Special::Parse
+    } else {
+        Special::Plain
+    };
+    let ids: Vec<u32> = bos
+        .into_iter()
+        .chain(tokenizer.encode(text.read_all(&Limit::of_memory())?, special))
+        .collect();
     print(&tokenizer, &ids, args.ids)
 }
 
@@ -38,7 +49,10 @@ fn bos(tokenizer: &Tokenizer, args: &TokenizeArgs) -> Result<Option<u32>, Failur
     match (args.bos, tokenizer.bos()) {
         (false, _) => Ok(None),
         (true, Some(bos)) => Ok(Some(bos)),
-        (true, None) => Err(failed(args, "--bos: this vocabulary has no begin-of-sequence token")),
+        (true, None) => Err(failed(
+            args,
+            "--bos: this vocabulary has no begin-of-sequence token",
+        )),
     }
 }
 
@@ -70,7 +84,10 @@ mod tests {
 
     #[test]
     fn tokens_are_spelled_with_escapes() {
-        assert_eq!(spelled("▁a\"\n\u{1b}\u{202e}".as_bytes()), r#""▁a\"\n\u{1b}\u{202e}""#);
+        assert_eq!(
+            spelled("▁a\"\n\u{1b}\u{202e}".as_bytes()),
+            r#""▁a\"\n\u{1b}\u{202e}""#
+        );
         assert_eq!(spelled(b"a\xff\xe2\x82"), r#""a\xff\xe2\x82""#);
     }
 }

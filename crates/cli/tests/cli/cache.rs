@@ -12,11 +12,22 @@ const WORDS: [&str; 4] = ["stone", "king", "land", "woods"];
 /// A prompt of a few hundred tokens whose last words depend on `n`.
 fn prompt(n: usize) -> String {
     let words = WORDS[n].to_owned() + " and a " + WORDS[(n + 1) % 4];
-    format!("{}then the {words}", "the king of the land went out to see what there is in the woods and ".repeat(4))
+    format!(
+        "{}then the {words}",
+        "the king of the land went out to see what there is in the woods and ".repeat(4)
+    )
 }
 
 fn run(model: &str, prompt: &str, more: &[&str]) -> String {
-    stdout(&[&["run", model, "-p", prompt, "-n", "40", "-c", "1000", "-j", "1", "--seed", "3"], more].concat())
+    stdout(
+        &[
+            &[
+                "run", model, "-p", prompt, "-n", "40", "-c", "1000", "-j", "1", "--seed", "3",
+            ],
+            more,
+        ]
+        .concat(),
+    )
 }
 
 /// The counts of a run with a cache, whose text must be that of one without.
@@ -26,7 +37,10 @@ fn counts(prompt: &str, cache: &str) -> (u64, u64) {
     let text = run(&model, prompt, &["--cache", cache, "--stats-json", &file]);
     assert_eq!(text, run(&model, prompt, &[]));
     let stats: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
-    (stats["prompt_tokens"].as_u64().unwrap(), stats["cached_tokens"].as_u64().unwrap())
+    (
+        stats["prompt_tokens"].as_u64().unwrap(),
+        stats["cached_tokens"].as_u64().unwrap(),
+    )
 }
 
 #[test]
@@ -58,7 +72,22 @@ fn a_chat_goes_on_in_another_process_where_it_was() {
     let (model, cache) = (scratch.file("chat.gguf", &bytes), scratch.path("cache/"));
     let talk = |input: &str, more: &[&str]| {
         let file = scratch.path("stats.json");
-        let args = [&["chat", &model, "-n", "20", "-t", "0", "-c", "500", "--stats-json", &file], more].concat();
+        let args = [
+            &[
+                "chat",
+                &model,
+                "-n",
+                "20",
+                "-t",
+                "0",
+                "-c",
+                "500",
+                "--stats-json",
+                &file,
+            ],
+            more,
+        ]
+        .concat();
         let output = atta_with_input(&args, input.as_bytes());
         assert_eq!(crate::program::said(&output), "");
         let stats: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
@@ -71,16 +100,37 @@ fn a_chat_goes_on_in_another_process_where_it_was() {
     assert_eq!((&first, &second), (&expected, &expected));
     assert!(without["restore_s"] == 0.0 && with["restore_s"].as_f64().unwrap() > 0.0);
     let turns = &with["turns"];
-    assert_eq!(turns[0]["cached_tokens"].as_u64().unwrap() + 1, turns[0]["prompt_tokens"].as_u64().unwrap());
-    let args = ["chat", &model, "-n", "20", "-t", "0", "-c", "500", "--cache", &cache, "--verbose"];
+    assert_eq!(
+        turns[0]["cached_tokens"].as_u64().unwrap() + 1,
+        turns[0]["prompt_tokens"].as_u64().unwrap()
+    );
+    let args = [
+        "chat",
+        &model,
+        "-n",
+        "20",
+        "-t",
+        "0",
+        "-c",
+        "500",
+        "--cache",
+        &cache,
+        "--verbose",
+    ];
     let said = String::from_utf8(atta_with_input(&args, lines.as_bytes()).stderr).unwrap();
-    assert!(said.lines().any(|line| line.starts_with("cache: ")), "{said}");
+    assert!(
+        said.lines().any(|line| line.starts_with("cache: ")),
+        "{said}"
+    );
 }
 
 #[test]
 fn the_option_of_picolm_keeps_a_file_and_refuses_those_of_picolm_by_name() {
     let (scratch, model) = (Scratch::new("cache-picolm"), model(MODEL));
-    let (ours, theirs) = (scratch.path("ours"), scratch.file("theirs", b"PCVK\x01\0\0\0 state without tokens"));
+    let (ours, theirs) = (
+        scratch.path("ours"),
+        scratch.file("theirs", b"PCVK\x01\0\0\0 state without tokens"),
+    );
     let prompt = prompt(1);
     let args = ["picolm", &model, "-p", &prompt, "-n", "20", "-t", "0"];
     let expected = stdout(&args);
@@ -89,12 +139,23 @@ fn the_option_of_picolm_keeps_a_file_and_refuses_those_of_picolm_by_name() {
     }
     let output = atta(&[&args[..], &["--cache", &theirs]].concat());
     let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!((output.status.code(), String::from_utf8(output.stdout).unwrap()), (Some(0), expected));
+    assert_eq!(
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap()
+        ),
+        (Some(0), expected)
+    );
     assert!(
-        stderr.starts_with("atta: warning: ") && stderr.contains("PicoLM") && stderr.lines().count() == 1,
+        stderr.starts_with("atta: warning: ")
+            && stderr.contains("PicoLM")
+            && stderr.lines().count() == 1,
         "{stderr}"
     );
-    assert_eq!(std::fs::read(&theirs).unwrap(), b"PCVK\x01\0\0\0 state without tokens");
+    assert_eq!(
+        std::fs::read(&theirs).unwrap(),
+        b"PCVK\x01\0\0\0 state without tokens"
+    );
 }
 
 #[test]
@@ -107,16 +168,30 @@ fn what_cannot_be_saved_is_one_warning() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(String::from_utf8(output.stdout).unwrap(), stdout(&args));
-    assert!(stderr.contains("cannot be kept: /proc/atta-cache: ") && stderr.lines().count() == 1, "{stderr}");
+    assert!(
+        stderr.contains("cannot be kept: /proc/atta-cache: ") && stderr.lines().count() == 1,
+        "{stderr}"
+    );
 }
 
 #[test]
 fn a_path_that_cannot_be_a_cache_is_found_out_before_the_work() {
     let scratch = Scratch::new("cache-path");
     let file = scratch.file("file", b"");
-    let fails = |code, more: &[&str]| error_of(&atta(&[&["run", &model(MODEL), "-p", "x"], more].concat()), code);
-    assert!(fails(1, &["--cache", &scratch.path("no/file")]).contains("folder that it would be in does not exist"));
-    assert!(fails(2, &["--cache", &file, "--cache-size", "1M"]).contains("--cache-size limits a directory"));
+    let fails = |code, more: &[&str]| {
+        error_of(
+            &atta(&[&["run", &model(MODEL), "-p", "x"], more].concat()),
+            code,
+        )
+    };
+    assert!(
+        fails(1, &["--cache", &scratch.path("no/file")])
+            .contains("folder that it would be in does not exist")
+    );
+    assert!(
+        fails(2, &["--cache", &file, "--cache-size", "1M"])
+            .contains("--cache-size limits a directory")
+    );
     assert!(fails(2, &["--cache-size", "1M"]).contains("--cache <PATH>"));
     assert!(fails(2, &["--cache", &file, "--cache-size", "256"]).contains("such as 256M"));
     error_of(&atta(&["cache", "rm", &file, ""]), 2);
@@ -129,11 +204,22 @@ fn prompts_are_listed_and_removed_and_nothing_else_is() {
     let cache = scratch.path("cache/");
     let (first, _) = (counts(&prompt(1), &cache), counts(&prompt(2), &cache));
     std::fs::write(scratch.path("cache/notes.txt"), "mine").unwrap();
-    let list = || -> Value { serde_json::from_str(&stdout(&["cache", "ls", &cache, "--json"])).unwrap() };
+    let list =
+        || -> Value { serde_json::from_str(&stdout(&["cache", "ls", &cache, "--json"])).unwrap() };
     let prompts = list()["prompts"].as_array().unwrap().clone();
-    assert_eq!((prompts.len(), stdout(&["cache", "ls", &cache]).lines().count()), (2, 2));
-    // All but the last token of the text is saved, too. Which one is older, a file system with slow clocks may not know.
-    let first = prompts.iter().find(|prompt| prompt["tokens"].as_u64() == Some(first.0 + 39)).unwrap();
+    assert_eq!(
+        (
+            prompts.len(),
+            stdout(&["cache", "ls", &cache]).lines().count()
+        ),
+        (2, 2)
+    );
+    // All but the last token of the text is saved, too. Which one is older, a file system with slow
+    // clocks may not know.
+    let first = prompts
+        .iter()
+        .find(|prompt| prompt["tokens"].as_u64() == Some(first.0 + 39))
+        .unwrap();
     assert!(prompts[0]["last_use_unix_s"].as_u64() >= prompts[1]["last_use_unix_s"].as_u64());
     let key = first["key"].as_str().unwrap();
     let remove = |args: &[&str]| atta(&[&["cache", "rm", &cache], args].concat());
@@ -171,14 +257,23 @@ mod killed {
 
     impl Random {
         fn below(&mut self, n: u64) -> u64 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (self.0 >> 33) % n
         }
     }
 
     fn n_unfinished(cache: &str) -> usize {
-        let names = fs::read_dir(cache).into_iter().flatten().flatten().map(|e| e.file_name());
-        names.filter(|name| name.to_str().is_some_and(|name| name.ends_with(".part"))).count()
+        let names = fs::read_dir(cache)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|e| e.file_name());
+        names
+            .filter(|name| name.to_str().is_some_and(|name| name.ends_with(".part")))
+            .count()
     }
 
     /// Waits until a file is being written that was not there before.
@@ -194,20 +289,45 @@ mod killed {
         let (scratch, model, mut random) = (Scratch::new("cache-killed"), model(MODEL), Random(7));
         let prompts: Vec<String> = (0..4).map(prompt).collect();
         let start = Instant::now();
-        let expected: Vec<String> = prompts.iter().map(|prompt| run(&model, prompt, &["--kv", "f32"])).collect();
+        let expected: Vec<String> = prompts
+            .iter()
+            .map(|prompt| run(&model, prompt, &["--kv", "f32"]))
+            .collect();
         let one_run = start.elapsed() / prompts.len() as u32;
         let mut n_cut = 0;
         for i in 0..N_KILLS {
-            let (at, cache) = (random.below(4) as usize, scratch.path(if i % 8 < 4 { "many/" } else { "one" }));
-            let watched = if i % 8 < 4 { cache.clone() } else { scratch.path("") };
+            let (at, cache) = (
+                random.below(4) as usize,
+                scratch.path(if i % 8 < 4 { "many/" } else { "one" }),
+            );
+            let watched = if i % 8 < 4 {
+                cache.clone()
+            } else {
+                scratch.path("")
+            };
             if i % 2 == 0 {
                 // Everything has to be saved again.
                 let _ = fs::remove_dir_all(scratch.path("many"));
                 let _ = fs::remove_file(scratch.path("one"));
             }
             let n_before = n_unfinished(&watched);
-            let args = ["run", &model, "-p", &prompts[at], "-n", "40", "-c", "1000", "-j", "1", "--kv", "f32"];
-            let mut child = command(&[&args[..], &["--cache", &cache]].concat()).spawn().unwrap();
+            let args = [
+                "run",
+                &model,
+                "-p",
+                &prompts[at],
+                "-n",
+                "40",
+                "-c",
+                "1000",
+                "-j",
+                "1",
+                "--kv",
+                "f32",
+            ];
+            let mut child = command(&[&args[..], &["--cache", &cache]].concat())
+                .spawn()
+                .unwrap();
             if i % 4 < 2 {
                 until_it_saves(&mut child, &watched, n_before);
                 sleep(Duration::from_micros(random.below(2000)));

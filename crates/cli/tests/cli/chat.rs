@@ -16,7 +16,10 @@ pub(crate) struct ChatModel {
 impl ChatModel {
     pub(crate) fn new(name: &str) -> Self {
         let scratch = Scratch::new(name);
-        let path = scratch.file("chat.gguf", &chat_model("llama-plain.gguf", CHATML_TEMPLATE, &CHATML));
+        let path = scratch.file(
+            "chat.gguf",
+            &chat_model("llama-plain.gguf", CHATML_TEMPLATE, &CHATML),
+        );
         Self { scratch, path }
     }
 
@@ -51,7 +54,10 @@ fn each_line_gets_an_answer_on_a_line_and_nothing_else_is_said() {
     let chat = ChatModel::new("chat-lines");
     let answers = chat.answers("the king\n\n  \nand then\n", &[]);
     assert_eq!(answers.len(), 2);
-    assert!(answers.iter().all(|answer| !answer.starts_with(' ')), "{answers:?}");
+    assert!(
+        answers.iter().all(|answer| !answer.starts_with(' ')),
+        "{answers:?}"
+    );
     // The last line may lack its end, and Windows ends lines with two characters.
     assert_eq!(chat.answers("the king\r\nand then", &[]), answers);
     assert_eq!(chat.answers("", &[]), Vec::<String>::new());
@@ -65,11 +71,20 @@ fn only_the_new_tokens_of_a_turn_are_evaluated() {
     let n = |i: usize, key: &str| turns[i][key].as_u64().unwrap();
     assert_eq!((turns.len(), n(0, "cached_tokens")), (3, 0));
     for i in 1..3 {
-        // All of the conversation is there already but the last token of the answer, which ended it or was not evaluated.
-        assert_eq!(n(i, "cached_tokens"), n(i - 1, "prompt_tokens") + n(i - 1, "generated_tokens") - 1);
+        // All of the conversation is there already but the last token of the answer, which ended it
+        // or was not evaluated.
+        assert_eq!(
+            n(i, "cached_tokens"),
+            n(i - 1, "prompt_tokens") + n(i - 1, "generated_tokens") - 1
+        );
         assert!(n(i, "prompt_tokens") > n(i, "cached_tokens"));
     }
-    for key in ["prompt_tokens", "cached_tokens", "generated_tokens", "finish_reason"] {
+    for key in [
+        "prompt_tokens",
+        "cached_tokens",
+        "generated_tokens",
+        "finish_reason",
+    ] {
         assert_eq!(stats[key], turns[2][key], "{key}");
     }
 }
@@ -81,7 +96,10 @@ fn a_cleared_chat_begins_anew() {
     assert_eq!((answers.len(), &answers[2]), (3, &answers[0]));
     let stats = chat.stats("the king\n/clear\nthe king\n", &[]);
     // The same text once more: only its last token has to be evaluated again.
-    assert_eq!(stats["cached_tokens"].as_u64().unwrap() + 1, stats["prompt_tokens"].as_u64().unwrap());
+    assert_eq!(
+        stats["cached_tokens"].as_u64().unwrap() + 1,
+        stats["prompt_tokens"].as_u64().unwrap()
+    );
 }
 
 #[test]
@@ -90,9 +108,21 @@ fn the_system_message_is_an_option_and_a_command() {
     let plain = chat.answers("the king\n", &[]);
     let kind = chat.answers("the king\n", &["--system", "be kind to the old man"]);
     assert_ne!(plain, kind);
-    assert_eq!(chat.answers("/system be kind to the old man\nthe king\n", &[]), kind);
-    assert_eq!(chat.answers("/system\nthe king\n", &["--system", "be kind to the old man"]), plain);
-    let later = chat.answers("the king\n/clear\n/system be kind to the old man\nthe king\n", &[]);
+    assert_eq!(
+        chat.answers("/system be kind to the old man\nthe king\n", &[]),
+        kind
+    );
+    assert_eq!(
+        chat.answers(
+            "/system\nthe king\n",
+            &["--system", "be kind to the old man"]
+        ),
+        plain
+    );
+    let later = chat.answers(
+        "the king\n/clear\n/system be kind to the old man\nthe king\n",
+        &[],
+    );
     assert_eq!(later, [&plain[..], &kind[..]].concat());
 }
 
@@ -102,9 +132,16 @@ fn a_saved_chat_is_json_and_goes_on_where_it_was() {
     let path = chat.scratch.path("chat.json");
     let answers = chat.answers(&format!("/system be kind\nthe king\n/save {path}\n"), &[]);
     let saved: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
-    let said = [("system", "be kind"), ("user", "the king"), ("assistant", &answers[0])];
+    let said = [
+        ("system", "be kind"),
+        ("user", "the king"),
+        ("assistant", &answers[0]),
+    ];
     for (message, (role, content)) in saved.as_array().unwrap().iter().zip(said) {
-        assert_eq!((&message["role"], &message["content"]), (&role.into(), &content.into()));
+        assert_eq!(
+            (&message["role"], &message["content"]),
+            (&role.into(), &content.into())
+        );
     }
     // Loaded, the conversation is longer than without it, and the model says something else.
     let loaded = chat.stats(&format!("/load {path}\nand then\n"), &[]);
@@ -115,7 +152,11 @@ fn a_saved_chat_is_json_and_goes_on_where_it_was() {
 #[test]
 fn a_file_that_is_no_conversation_is_refused() {
     let chat = ChatModel::new("chat-load");
-    for (name, text) in [("a", "{}"), ("b", "[{\"role\": \"assistant\", \"content\": \"x\"}]"), ("c", "no JSON")] {
+    for (name, text) in [
+        ("a", "{}"),
+        ("b", "[{\"role\": \"assistant\", \"content\": \"x\"}]"),
+        ("c", "no JSON"),
+    ] {
         let path = chat.scratch.file(name, text.as_bytes());
         assert!(chat.fails(&format!("/load {path}\n"), &[]).contains(&path));
     }
@@ -125,7 +166,10 @@ fn a_file_that_is_no_conversation_is_refused() {
 #[test]
 fn a_command_that_does_not_exist_ends_a_pipe_with_a_way_out() {
     let chat = ChatModel::new("chat-command");
-    assert!(chat.fails("/cls\nthe king\n", &[]).contains("/help lists them"));
+    assert!(
+        chat.fails("/cls\nthe king\n", &[])
+            .contains("/help lists them")
+    );
     assert!(chat.fails("/save\n", &[]).contains("/save chat.json"));
 }
 
@@ -133,7 +177,11 @@ fn a_command_that_does_not_exist_ends_a_pipe_with_a_way_out() {
 fn leaving_ends_it_before_the_rest() {
     let chat = ChatModel::new("chat-exit");
     assert_eq!(chat.answers("the king\n/exit\nand then\n", &[]).len(), 1);
-    assert_eq!(chat.answers("//the king\n", &[]).len(), 1, "two slashes begin a message");
+    assert_eq!(
+        chat.answers("//the king\n", &[]).len(),
+        1,
+        "two slashes begin a message"
+    );
 }
 
 #[test]
@@ -142,14 +190,22 @@ fn help_is_no_answer() {
     let output = atta_with_input(&chat.args(&[]), b"/help\n");
     assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 0));
     let help = String::from_utf8(output.stderr).unwrap();
-    assert!(["/clear", "/system", "/save", "/load", "/exit"].iter().all(|name| help.contains(name)), "{help}");
+    assert!(
+        ["/clear", "/system", "/save", "/load", "/exit"]
+            .iter()
+            .all(|name| help.contains(name)),
+        "{help}"
+    );
 }
 
 #[test]
 fn a_full_context_says_so_and_shows_the_way_out() {
     let chat = ChatModel::new("chat-full");
     let error = chat.fails(&"the king of the land went out\n".repeat(9), &["-c", "120"]);
-    assert!(error.contains("the context is full") && error.contains("it holds 120"), "{error}");
+    assert!(
+        error.contains("the context is full") && error.contains("it holds 120"),
+        "{error}"
+    );
     assert!(error.contains("/clear") && error.contains("-c"), "{error}");
     // With room made in between it goes on.
     let cleared = "the king of the land went out\n/clear\n".repeat(9);
@@ -181,30 +237,54 @@ fn a_model_without_a_template_is_talked_to_in_lines_with_a_warning() {
     };
     let output = chat(&[]);
     let warning = String::from_utf8(output.stderr).unwrap();
-    assert!(warning.contains("no chat template") && warning.contains("--chat-template"), "{warning}");
+    assert!(
+        warning.contains("no chat template") && warning.contains("--chat-template"),
+        "{warning}"
+    );
     assert_eq!(output.status.code(), Some(0));
     let chosen = chat(&["--chat-template", "plain"]);
     assert_eq!(text_of(&chosen), String::from_utf8(output.stdout).unwrap());
-    assert_ne!(text_of(&chat(&["--chat-template", "chatml"])), text_of(&chosen));
+    assert_ne!(
+        text_of(&chat(&["--chat-template", "chatml"])),
+        text_of(&chosen)
+    );
 }
 
 #[test]
 fn a_template_that_nobody_knows_is_wrong_usage() {
-    let error = error_of(&atta(&["chat", &model("llama-plain.gguf"), "--chat-template", "x"]), 2);
-    assert!(error.contains("chatml") && error.contains("plain") && error.contains("Jinja"), "{error}");
+    let error = error_of(
+        &atta(&["chat", &model("llama-plain.gguf"), "--chat-template", "x"]),
+        2,
+    );
+    assert!(
+        error.contains("chatml") && error.contains("plain") && error.contains("Jinja"),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_template_of_ones_own_is_a_file() {
     let chat = ChatModel::new("chat-template");
-    let path = chat.scratch.file("own.jinja", "{% for m in messages %}{{ m.content }}\n{% endfor %}".as_bytes());
-    assert_ne!(chat.answers("the king\n", &["--chat-template", &path]), chat.answers("the king\n", &[]));
+    let path = chat.scratch.file(
+        "own.jinja",
+        "{% for m in messages %}{{ m.content }}\n{% endfor %}".as_bytes(),
+    );
+    assert_ne!(
+        chat.answers("the king\n", &["--chat-template", &path]),
+        chat.answers("the king\n", &[])
+    );
     let path = chat.scratch.file("bad.jinja", b"{% for %}");
     assert!(
-        chat.fails("the king\n", &["--chat-template", &path]).contains("bad.jinja: the chat template cannot be read")
+        chat.fails("the king\n", &["--chat-template", &path])
+            .contains("bad.jinja: the chat template cannot be read")
     );
-    let path = chat.scratch.file("raises.jinja", b"{{ raise_exception('Nobody may speak') }}");
-    assert!(chat.fails("the king\n", &["--chat-template", &path]).contains("Nobody may speak"));
+    let path = chat
+        .scratch
+        .file("raises.jinja", b"{{ raise_exception('Nobody may speak') }}");
+    assert!(
+        chat.fails("the king\n", &["--chat-template", &path])
+            .contains("Nobody may speak")
+    );
     let output = atta_with_input(&chat.args(&["--chat-template", &path]), b"the king\n");
     assert!(output.stdout.is_empty(), "no answer is no line");
 }
@@ -215,17 +295,41 @@ fn ctrl_c_stops_an_answer_and_the_next_line_is_read() {
     use std::io::{Read, Write};
     let chat = ChatModel::new("chat-interrupt");
     let path = chat.scratch.path("stats.json");
-    let args =
-        [&["chat", &chat.path, "-t", "0", "-n", "1000000", "-c", "1000000", "--stats-json", &path], &ENDLESS[..]];
-    let mut child = crate::program::command(&args.concat()).stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let args = [
+        &[
+            "chat",
+            &chat.path,
+            "-t",
+            "0",
+            "-n",
+            "1000000",
+            "-c",
+            "1000000",
+            "--stats-json",
+            &path,
+        ],
+        &ENDLESS[..],
+    ];
+    let mut child = crate::program::command(&args.concat())
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(b"the king\n").unwrap();
     child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-    let kill = || std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let kill = || {
+        std::process::Command::new("kill")
+            .args(["-INT", &child.id().to_string()])
+            .status()
+            .unwrap()
+    };
     assert!(kill().success());
     stdin.write_all(b"/exit\n").unwrap();
     let output = child.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), said(&output)), (Some(0), String::new()));
+    assert_eq!(
+        (output.status.code(), said(&output)),
+        (Some(0), String::new())
+    );
     let stats: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     assert_eq!(stats["turns"][0]["finish_reason"], "interrupted");
 }
@@ -237,12 +341,20 @@ fn ctrl_c_while_a_line_is_awaited_leaves_and_writes_statistics() {
     let chat = ChatModel::new("chat-interrupt-idle");
     let path = chat.scratch.path("stats.json");
     let args = chat.args(&["--stats-json", &path]);
-    let mut child = crate::program::command(&args).stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let mut child = crate::program::command(&args)
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(b"the king\n").unwrap();
     let mut byte = [0];
     while byte != *b"\n" {
-        child.stdout.as_mut().unwrap().read_exact(&mut byte).unwrap();
+        child
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut byte)
+            .unwrap();
     }
     // It may still be on its way from the answer to the next line, where Ctrl-C means the answer.
     let code = loop {
@@ -250,9 +362,21 @@ fn ctrl_c_while_a_line_is_awaited_leaves_and_writes_statistics() {
         if let Some(status) = child.try_wait().unwrap() {
             break status.code();
         }
-        assert!(std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+        assert!(
+            std::process::Command::new("kill")
+                .args(["-INT", &child.id().to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
     };
     assert_eq!(code, Some(130));
     let stats: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    assert_eq!((&stats["finish_reason"], stats["turns"].as_array().unwrap().len()), (&"interrupted".into(), 1));
+    assert_eq!(
+        (
+            &stats["finish_reason"],
+            stats["turns"].as_array().unwrap().len()
+        ),
+        (&"interrupted".into(), 1)
+    );
 }

@@ -7,13 +7,24 @@ use serde_json::Value;
 use crate::program::{Scratch, atta, error_of, model, stdout};
 
 /// The story model as a file: 256 wide, so that every type fits.
-const STORIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/stories.gguf");
-const TEXT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/builtin-model/stories/README.md");
+const STORIES: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../tests/golden/stories.gguf"
+);
+const TEXT: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../tools/builtin-model/stories/README.md"
+);
 
 /// Standard output of a run that may warn.
 fn done(args: &[&str]) -> String {
     let output = atta(args);
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -30,14 +41,25 @@ fn a_model_that_is_split_and_merged_is_the_same_file() {
     let scratch = Scratch::new("split");
     let (parts, whole) = (scratch.path("parts.gguf"), scratch.path("whole.gguf"));
     let said = json(&["convert", STORIES, &parts, "--split", "1M", "--json"]);
-    let files: Vec<&str> = said["files"].as_array().unwrap().iter().map(|f| f.as_str().unwrap()).collect();
-    assert!(files.len() >= 3 && files[0].contains("parts-00001-of-0000"), "{said}");
+    let files: Vec<&str> = said["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|f| f.as_str().unwrap())
+        .collect();
+    assert!(
+        files.len() >= 3 && files[0].contains("parts-00001-of-0000"),
+        "{said}"
+    );
     let text = |path: &str| stdout(&["run", path, "-p", "A", "-n", "4", "-t", "0"]);
     assert_eq!(text(files[1]), text(STORIES));
     stdout(&["convert", files[1], &whole]);
     assert_eq!(fs::read(&whole).unwrap(), fs::read(STORIES).unwrap());
     let said = fails(&["convert", STORIES, &parts, "--split", "1M"], 1);
-    assert!(said.contains("parts-00001-of-0000") && said.contains("exists already"), "{said}");
+    assert!(
+        said.contains("parts-00001-of-0000") && said.contains("exists already"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -48,9 +70,15 @@ fn a_mix_is_written_said_and_run() {
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(stderr.contains("were quantized already"), "{stderr}");
-    assert!((4.5..6.0).contains(&said["bits_per_weight"].as_f64().unwrap()), "{said}");
+    assert!(
+        (4.5..6.0).contains(&said["bits_per_weight"].as_f64().unwrap()),
+        "{said}"
+    );
     let types = &json(&["inspect", &path, "--json"])["tensors_by_type"];
-    assert!(types["Q4_K"]["tensors"].as_u64() > Some(10) && types["Q6_K"]["tensors"].as_u64() > Some(1), "{types}");
+    assert!(
+        types["Q4_K"]["tensors"].as_u64() > Some(10) && types["Q6_K"]["tensors"].as_u64() > Some(1),
+        "{types}"
+    );
     assert!(!stdout(&["run", &path, "-p", "Once upon a time", "-n", "8"]).is_empty());
 }
 
@@ -58,11 +86,22 @@ fn a_mix_is_written_said_and_run() {
 fn a_tensor_has_the_type_that_it_was_given() {
     let scratch = Scratch::new("types");
     let path = scratch.path("a.gguf");
-    let types = ["--type", "q4_0", "--pure", "--tensor-type", "attn_[qk]=f16", "--tensor-type", "q=f32"];
+    let types = [
+        "--type",
+        "q4_0",
+        "--pure",
+        "--tensor-type",
+        "attn_[qk]=f16",
+        "--tensor-type",
+        "q=f32",
+    ];
     done(&[&["convert", STORIES, &path][..], &types].concat());
     let object = json(&["inspect", &path, "--json", "--tensors"]);
     for tensor in object["tensors"].as_array().unwrap() {
-        let (name, ty) = (tensor["name"].as_str().unwrap(), tensor["type"].as_str().unwrap());
+        let (name, ty) = (
+            tensor["name"].as_str().unwrap(),
+            tensor["type"].as_str().unwrap(),
+        );
         let want = match name {
             _ if name.contains("norm") => "F32",
             _ if name.contains("attn_q") || name.contains("attn_k") => "F16",
@@ -77,7 +116,15 @@ fn a_tensor_has_the_type_that_it_was_given() {
 fn what_would_be_done_is_said_and_nothing_is_written() {
     let scratch = Scratch::new("dry");
     let path = scratch.path("a.gguf");
-    let said = json(&["convert", STORIES, &path, "--type", "q5_k_s", "--dry-run", "--json"]);
+    let said = json(&[
+        "convert",
+        STORIES,
+        &path,
+        "--type",
+        "q5_k_s",
+        "--dry-run",
+        "--json",
+    ]);
     assert_eq!(said["files"], serde_json::json!([]));
     assert!(!fs::exists(&path).unwrap());
     done(&["convert", STORIES, &path, "--type", "q5_k_s"]);
@@ -89,7 +136,10 @@ fn what_is_there_is_not_overwritten_by_accident() {
     let scratch = Scratch::new("there");
     let path = scratch.file("a.gguf", b"mine");
     let said = fails(&["convert", STORIES, &path], 1);
-    assert!(said.contains("exists already") && said.contains("--force"), "{said}");
+    assert!(
+        said.contains("exists already") && said.contains("--force"),
+        "{said}"
+    );
     assert_eq!(fs::read(&path).unwrap(), b"mine");
     stdout(&["convert", STORIES, &path, "--force"]);
     assert_eq!(fs::read(&path).unwrap(), fs::read(STORIES).unwrap());
@@ -99,13 +149,35 @@ fn what_is_there_is_not_overwritten_by_accident() {
 fn an_importance_matrix_is_collected_added_to_and_used() {
     let scratch = Scratch::new("imatrix");
     let (one, two) = (scratch.path("one.imatrix"), scratch.path("two.imatrix"));
-    stdout(&["imatrix", STORIES, "-f", TEXT, "-c", "64", "--chunks", "2", "-o", &one]);
-    stdout(&["imatrix", STORIES, "-f", TEXT, "-c", "64", "--chunks", "1", "-o", &two, "--add", &one]);
+    stdout(&[
+        "imatrix", STORIES, "-f", TEXT, "-c", "64", "--chunks", "2", "-o", &one,
+    ]);
+    stdout(&[
+        "imatrix", STORIES, "-f", TEXT, "-c", "64", "--chunks", "1", "-o", &two, "--add", &one,
+    ]);
     let metadata = &json(&["inspect", &two, "--json"])["metadata"];
-    assert_eq!((&metadata["imatrix.chunk_count"], &metadata["imatrix.chunk_size"]), (&3.into(), &64.into()));
+    assert_eq!(
+        (
+            &metadata["imatrix.chunk_count"],
+            &metadata["imatrix.chunk_size"]
+        ),
+        (&3.into(), &64.into())
+    );
     let (with, without) = (scratch.path("with.gguf"), scratch.path("without.gguf"));
-    let output = atta(&["convert", STORIES, &with, "--type", "q4_k_s", "--imatrix", &one]);
-    assert!(!String::from_utf8(output.stderr).unwrap().contains("are not in the importance matrix"));
+    let output = atta(&[
+        "convert",
+        STORIES,
+        &with,
+        "--type",
+        "q4_k_s",
+        "--imatrix",
+        &one,
+    ]);
+    assert!(
+        !String::from_utf8(output.stderr)
+            .unwrap()
+            .contains("are not in the importance matrix")
+    );
     done(&["convert", STORIES, &without, "--type", "q4_k_s"]);
     assert_ne!(fs::read(&with).unwrap(), fs::read(&without).unwrap());
     let metadata = &json(&["inspect", &with, "--json"])["metadata"];
@@ -117,14 +189,25 @@ fn a_matrix_overwrites_nothing_and_grows_only_by_its_own_model() {
     let scratch = Scratch::new("imatrix-there");
     let path = scratch.path("a.imatrix");
     let collect = |model: &str, more: &[&str]| {
-        atta(&[&["imatrix", model, "-f", TEXT, "-c", "64", "--chunks", "1", "-o", &path][..], more].concat())
+        atta(
+            &[
+                &[
+                    "imatrix", model, "-f", TEXT, "-c", "64", "--chunks", "1", "-o", &path,
+                ][..],
+                more,
+            ]
+            .concat(),
+        )
     };
     assert_eq!(collect(STORIES, &[]).status.code(), Some(0));
     assert!(error_of(&collect(STORIES, &[]), 1).contains("exists already"));
     assert_eq!(collect(STORIES, &["--add", &path]).status.code(), Some(0));
     let chat = model("qwen3.gguf");
     let said = error_of(&collect(&chat, &["--add", &path]), 1);
-    assert!(said.contains("the importance matrix is of another model"), "{said}");
+    assert!(
+        said.contains("the importance matrix is of another model"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -132,7 +215,15 @@ fn streamed_weights_give_the_same_importance() {
     let scratch = Scratch::new("streamed");
     let (mapped, streamed) = (scratch.path("mapped"), scratch.path("streamed"));
     let collect = |path: &str, more: &[&str]| {
-        done(&[&["imatrix", STORIES, "-f", TEXT, "-c", "64", "--chunks", "1", "-o", path][..], more].concat());
+        done(
+            &[
+                &[
+                    "imatrix", STORIES, "-f", TEXT, "-c", "64", "--chunks", "1", "-o", path,
+                ][..],
+                more,
+            ]
+            .concat(),
+        );
         fs::read(path).unwrap()
     };
     let weights = ["--weights", "streamed", "--ram-budget", "12M"];
@@ -143,10 +234,37 @@ fn streamed_weights_give_the_same_importance() {
 fn a_matrix_of_another_model_is_refused() {
     let scratch = Scratch::new("foreign");
     let (path, out) = (scratch.path("a.imatrix"), scratch.path("a.gguf"));
-    stdout(&["imatrix", STORIES, "-f", TEXT, "-c", "64", "--chunks", "1", "-o", &path]);
-    let said = fails(&["convert", &model("llama-plain.gguf"), &out, "--type", "q8_0", "--imatrix", &path], 1);
-    assert!(said.contains("the importance matrix is of another model"), "{said}");
-    let said = fails(&["convert", STORIES, &out, "--type", "q8_0", "--imatrix", STORIES], 1);
+    stdout(&[
+        "imatrix", STORIES, "-f", TEXT, "-c", "64", "--chunks", "1", "-o", &path,
+    ]);
+    let said = fails(
+        &[
+            "convert",
+            &model("llama-plain.gguf"),
+            &out,
+            "--type",
+            "q8_0",
+            "--imatrix",
+            &path,
+        ],
+        1,
+    );
+    assert!(
+        said.contains("the importance matrix is of another model"),
+        "{said}"
+    );
+    let said = fails(
+        &[
+            "convert",
+            STORIES,
+            &out,
+            "--type",
+            "q8_0",
+            "--imatrix",
+            STORIES,
+        ],
+        1,
+    );
     assert!(said.contains("is no importance matrix"), "{said}");
     let said = fails(&["convert", STORIES, &out, "--type", "q2_k_s"], 1);
     assert!(said.contains("without an importance matrix"), "{said}");
@@ -156,14 +274,26 @@ fn a_matrix_of_another_model_is_refused() {
 #[test]
 fn a_model_goes_to_leap_and_back() {
     let scratch = Scratch::new("leap");
-    let (exact, bin, back) = (scratch.path("f32.gguf"), scratch.path("stories.bin"), scratch.path("back.gguf"));
+    let (exact, bin, back) = (
+        scratch.path("f32.gguf"),
+        scratch.path("stories.bin"),
+        scratch.path("back.gguf"),
+    );
     done(&["convert", STORIES, &exact, "--type", "f32"]);
     let said = stdout(&["convert", &exact, &bin, "--to", "leap-f32"]);
     assert!(said.ends_with("tokenizer.bin\n"), "{said}");
     stdout(&["convert", &bin, &back]);
     let text = |path: &str| stdout(&["run", path, "-p", "The little ant", "-n", "24", "-t", "0"]);
     assert_eq!(text(&back), text(&exact));
-    let said = json(&["convert", &exact, &bin, "--to", "leap-int8", "--force", "--json"]);
+    let said = json(&[
+        "convert",
+        &exact,
+        &bin,
+        "--to",
+        "leap-int8",
+        "--force",
+        "--json",
+    ]);
     assert_eq!(said["group_size"], 64);
     let loss = said["losses"][0]["mean"].as_f64().unwrap();
     assert!(loss > 0.0 && loss < 0.02, "{said}");
@@ -173,19 +303,56 @@ fn a_model_goes_to_leap_and_back() {
 fn options_that_mean_nothing_are_refused() {
     let scratch = Scratch::new("idle");
     let out = scratch.path("a.bin");
-    fails(&["convert", STORIES, &out, "--to", "leap-f32", "--type", "q8_0"], 2);
-    fails(&["convert", STORIES, &out, "--to", "leap-int8", "--dry-run"], 2);
+    fails(
+        &[
+            "convert", STORIES, &out, "--to", "leap-f32", "--type", "q8_0",
+        ],
+        2,
+    );
+    fails(
+        &["convert", STORIES, &out, "--to", "leap-int8", "--dry-run"],
+        2,
+    );
     fails(&["convert", STORIES, &out, "--pure"], 2);
     fails(&["convert", STORIES, &out, "--imatrix", TEXT], 2);
-    fails(&["convert", STORIES, &out, "--to", "leap-f32", "-j", "2"], 2);
-    fails(&["convert", STORIES, &scratch.path("tokenizer.bin"), "--to", "leap-f32"], 1);
-    let idle = atta(&["convert", STORIES, &out, "--to", "gguf", "--tensor-type", "nothing=q8_0", "--dry-run"]);
+    fails(
+        &["convert", STORIES, &out, "--to", "leap-f32", "-j", "2"],
+        2,
+    );
+    fails(
+        &[
+            "convert",
+            STORIES,
+            &scratch.path("tokenizer.bin"),
+            "--to",
+            "leap-f32",
+        ],
+        1,
+    );
+    let idle = atta(&[
+        "convert",
+        STORIES,
+        &out,
+        "--to",
+        "gguf",
+        "--tensor-type",
+        "nothing=q8_0",
+        "--dry-run",
+    ]);
     let said = String::from_utf8(idle.stderr).unwrap();
-    assert!(said.contains("--tensor-type nothing=Q8_0 decides nothing"), "{said}");
+    assert!(
+        said.contains("--tensor-type nothing=Q8_0 decides nothing"),
+        "{said}"
+    );
     fails(&["convert", STORIES, &out, "--tensor-type", "ffn=q9"], 2);
     fails(&["convert", STORIES, &out, "--tensor-type", "(=q8_0"], 2);
-    assert!(fails(&["convert", STORIES, &out, "--pre", "qwen2"], 1).contains("--pre does not apply"));
-    assert!(fails(&["convert", STORIES, &out, "--tokenizer", TEXT], 1).contains("--tokenizer does not apply"));
+    assert!(
+        fails(&["convert", STORIES, &out, "--pre", "qwen2"], 1).contains("--pre does not apply")
+    );
+    assert!(
+        fails(&["convert", STORIES, &out, "--tokenizer", TEXT], 1)
+            .contains("--tokenizer does not apply")
+    );
 }
 
 #[test]
@@ -206,13 +373,21 @@ fn a_weight_that_is_no_number_is_found_and_nothing_is_left() {
     done(&["convert", STORIES, &exact, "--type", "f32"]);
     let mut bytes = fs::read(&exact).unwrap();
     let object = json(&["inspect", &exact, "--json", "--tensors"]);
-    let tensor = object["tensors"].as_array().unwrap().iter().find(|t| t["name"] == "blk.2.ffn_up.weight").unwrap();
+    let tensor = object["tensors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|t| t["name"] == "blk.2.ffn_up.weight")
+        .unwrap();
     let at = tensor["offset"].as_u64().unwrap() as usize + 4 * 700;
     bytes[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
     let (broken, out) = (scratch.file("broken.gguf", &bytes), scratch.path("a.gguf"));
     for more in [&["--type", "q4_k_m"][..], &[]] {
         let said = fails(&[&["convert", &broken, &out][..], more].concat(), 1);
-        assert!(said.contains("blk.2.ffn_up.weight: ") && said.contains("NaN"), "{said}");
+        assert!(
+            said.contains("blk.2.ffn_up.weight: ") && said.contains("NaN"),
+            "{said}"
+        );
     }
     assert_eq!(scratch.names().len(), 2, "no part of a file is left");
 }

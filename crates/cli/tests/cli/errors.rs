@@ -1,4 +1,5 @@
-//! What goes wrong: one line on standard error, nothing on standard output, and the right exit code.
+//! What goes wrong: one line on standard error, nothing on standard output, and the right exit
+//! code.
 
 use atta_formats::{TensorType, Writer};
 
@@ -14,10 +15,18 @@ fn fails(args: &[&str], code: i32, parts: &[&str]) {
 
 #[test]
 fn a_file_that_is_not_there_is_named() {
-    for command in [&["run", "no-such.gguf", "-p", "x"][..], &["inspect", "no-such.gguf"], &["bench", "no-such.gguf"]] {
+    for command in [
+        &["run", "no-such.gguf", "-p", "x"][..],
+        &["inspect", "no-such.gguf"],
+        &["bench", "no-such.gguf"],
+    ] {
         fails(command, 1, &["no-such.gguf: "]);
     }
-    fails(&["run", ".", "-p", "x"], 1, &[".: is a directory: name a .gguf file"]);
+    fails(
+        &["run", ".", "-p", "x"],
+        1,
+        &[".: is a directory: name a .gguf file"],
+    );
 }
 
 #[test]
@@ -29,7 +38,10 @@ fn corrupt_files_are_refused_by_every_command() {
         ("text.gguf", b"this is no model".to_vec()),
         ("head.gguf", whole[..100].to_vec()),
         ("cut.gguf", whole[..whole.len() - 1000].to_vec()),
-        ("counts.gguf", [&whole[..8], &[0xff; 16], &whole[24..]].concat()),
+        (
+            "counts.gguf",
+            [&whole[..8], &[0xff; 16], &whole[24..]].concat(),
+        ),
     ];
     for (name, bytes) in files {
         let path = scratch.file(name, &bytes);
@@ -47,42 +59,76 @@ fn an_architecture_that_we_do_not_run_is_named_and_so_are_ours() {
     let mut writer = Writer::new();
     writer.set_str("general.architecture", "from\u{2028}mars");
     writer.set_str("tokenizer.ggml.model", "llama");
-    writer.set_strs("tokenizer.ggml.tokens", &["<unk>", "<s>", "</s>", "▁", "a", "▁a"]);
+    writer.set_strs(
+        "tokenizer.ggml.tokens",
+        &["<unk>", "<s>", "</s>", "▁", "a", "▁a"],
+    );
     writer.set_f32s("tokenizer.ggml.scores", &[0.0, 0.0, 0.0, -1.0, -2.0, -0.5]);
     writer.set_i32s("tokenizer.ggml.token_type", &[2, 3, 3, 1, 1, 1]);
-    writer.add_tensor("odd.weight", &[2, 32], TensorType::F32).unwrap();
+    writer
+        .add_tensor("odd.weight", &[2, 32], TensorType::F32)
+        .unwrap();
     let layout = writer.finish().unwrap();
     let mut bytes = layout.header;
     bytes.resize(layout.file_bytes as usize, 0);
     let path = scratch.file("mars.gguf", &bytes);
 
-    fails(&["run", &path, "-p", "x"], 1, &["mars.gguf: ", "unsupported architecture", "known: ", "llama, "]);
+    fails(
+        &["run", &path, "-p", "x"],
+        1,
+        &[
+            "mars.gguf: ",
+            "unsupported architecture",
+            "known: ",
+            "llama, ",
+        ],
+    );
     // Those that need no architecture work all the same.
     let output = atta(&["tokenize", &path, "a a", "--ids"]);
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "[5, 5]\n");
     let output = atta(&["inspect", &path]);
     let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.contains("cannot be run here") && said.contains("mars") && !said.contains('\u{2028}'), "{said}");
+    assert!(
+        said.contains("cannot be run here") && said.contains("mars") && !said.contains('\u{2028}'),
+        "{said}"
+    );
 }
 
 #[test]
 fn a_prompt_that_is_too_long_says_how_long_and_what_to_do() {
     let model = model("llama-plain.gguf");
-    fails(&["run", &model, "-p", "a b c d e f g", "-c", "4"], 1, &["the prompt has ", "holds 4", "raise -c"]);
+    fails(
+        &["run", &model, "-p", "a b c d e f g", "-c", "4"],
+        1,
+        &["the prompt has ", "holds 4", "raise -c"],
+    );
     let error = error_of(&atta_with_input(&["run", &model], &[b'a'; 10_000]), 1);
     assert!(error.contains("raise -c"), "{error}");
 }
 
 #[test]
 fn an_empty_prompt_begins_at_the_begin_token_or_is_refused() {
-    assert_eq!(atta(&["run", &model("llama-plain.gguf"), "-p", "", "-n", "2"]).status.code(), Some(0));
+    assert_eq!(
+        atta(&["run", &model("llama-plain.gguf"), "-p", "", "-n", "2"])
+            .status
+            .code(),
+        Some(0)
+    );
     let scratch = Scratch::new("no-bos");
     let mut bytes = std::fs::read(model("llama-plain.gguf")).unwrap();
     let key = b"add_bos_token";
-    let at = bytes.windows(key.len()).position(|window| window == key).unwrap() + key.len();
+    let at = bytes
+        .windows(key.len())
+        .position(|window| window == key)
+        .unwrap()
+        + key.len();
     // The type comes first, then the value.
     bytes[at + 4] = 0;
-    fails(&["run", &scratch.file("no-bos.gguf", &bytes), "-p", ""], 1, &["the prompt is empty"]);
+    fails(
+        &["run", &scratch.file("no-bos.gguf", &bytes), "-p", ""],
+        1,
+        &["the prompt is empty"],
+    );
 }
 
 #[test]
@@ -112,20 +158,68 @@ fn wrong_usage_is_told_from_failure() {
     for (options, part) in cases {
         fails(&[&["run", &model, "-p", "x"], options].concat(), 2, &[part]);
     }
-    fails(&["run", "no-such.gguf", "-p", "x", "--prewarm", "--weights", "resident"], 2, &["--prewarm", "resident"]);
-    fails(&["bench", &model, "--prewarm", "--weights", "resident"], 2, &["--prewarm", "resident"]);
-    fails(&["run", "no-such.gguf", "-p", "x", "--prewarm", "--weights", "streamed"], 2, &["--prewarm", "streamed"]);
+    fails(
+        &[
+            "run",
+            "no-such.gguf",
+            "-p",
+            "x",
+            "--prewarm",
+            "--weights",
+            "resident",
+        ],
+        2,
+        &["--prewarm", "resident"],
+    );
+    fails(
+        &["bench", &model, "--prewarm", "--weights", "resident"],
+        2,
+        &["--prewarm", "resident"],
+    );
+    fails(
+        &[
+            "run",
+            "no-such.gguf",
+            "-p",
+            "x",
+            "--prewarm",
+            "--weights",
+            "streamed",
+        ],
+        2,
+        &["--prewarm", "streamed"],
+    );
     fails(&["logits", &model], 2, &["--tokens <IDS>"]);
-    fails(&["logits", &model, "--tokens", "1,x", "-o", "out"], 2, &["\"x\" is no token id"]);
-    fails(&["bench", &model, "-p", "0", "-n", "0"], 2, &["nothing to measure"]);
+    fails(
+        &["logits", &model, "--tokens", "1,x", "-o", "out"],
+        2,
+        &["\"x\" is no token id"],
+    );
+    fails(
+        &["bench", &model, "-p", "0", "-n", "0"],
+        2,
+        &["nothing to measure"],
+    );
 }
 
 #[test]
 fn what_this_machine_lacks_is_a_failure() {
     let model = model("llama-plain.gguf");
-    let foreign = if cfg!(target_arch = "x86_64") { "neon" } else { "avx2" };
-    fails(&["run", &model, "-p", "x", "--isa", foreign], 1, &[foreign, "scalar"]);
-    fails(&["run", &model, "-p", "x", "--cpus", "65000"], 1, &["65000"]);
+    let foreign = if cfg!(target_arch = "x86_64") {
+        "neon"
+    } else {
+        "avx2"
+    };
+    fails(
+        &["run", &model, "-p", "x", "--isa", foreign],
+        1,
+        &[foreign, "scalar"],
+    );
+    fails(
+        &["run", &model, "-p", "x", "--cpus", "65000"],
+        1,
+        &["65000"],
+    );
 }
 
 /// A model of one layer with half a megabyte of keys and values per position.
@@ -151,15 +245,32 @@ fn wide_model() -> Vec<u8> {
     writer.set_str("tokenizer.ggml.model", "llama");
     writer.set_strs("tokenizer.ggml.tokens", &["<unk>", "<s>", "</s>", "a"]);
     writer.set_f32s("tokenizer.ggml.scores", &[0.0; 4]);
-    let matrices = [("attn_q", D_KV, 32), ("attn_k", D_KV, 32), ("attn_v", D_KV, 32), ("attn_output", 32, D_KV)];
-    for (name, d_out, d_in) in matrices.into_iter().chain(["ffn_gate", "ffn_up", "ffn_down"].map(|name| (name, 32, 32)))
+    let matrices = [
+        ("attn_q", D_KV, 32),
+        ("attn_k", D_KV, 32),
+        ("attn_v", D_KV, 32),
+        ("attn_output", 32, D_KV),
+    ];
+    for (name, d_out, d_in) in matrices
+        .into_iter()
+        .chain(["ffn_gate", "ffn_up", "ffn_down"].map(|name| (name, 32, 32)))
     {
-        writer.add_tensor(&format!("blk.0.{name}.weight"), &[d_out, d_in], TensorType::Q4_0).unwrap();
+        writer
+            .add_tensor(
+                &format!("blk.0.{name}.weight"),
+                &[d_out, d_in],
+                TensorType::Q4_0,
+            )
+            .unwrap();
     }
     for name in ["blk.0.attn_norm", "blk.0.ffn_norm", "output_norm"] {
-        writer.add_tensor(&format!("{name}.weight"), &[32], TensorType::F32).unwrap();
+        writer
+            .add_tensor(&format!("{name}.weight"), &[32], TensorType::F32)
+            .unwrap();
     }
-    writer.add_tensor("token_embd.weight", &[4, 32], TensorType::F32).unwrap();
+    writer
+        .add_tensor("token_embd.weight", &[4, 32], TensorType::F32)
+        .unwrap();
     let layout = writer.finish().unwrap();
     let mut bytes = layout.header;
     bytes.resize(layout.file_bytes as usize, 0);
@@ -174,7 +285,10 @@ fn a_context_that_no_machine_holds_is_refused_and_not_tried() {
     fails(
         &["run", &path, "-p", "a", "-c", "16777216"],
         1,
-        &["not enough memory: this needs at least", "-c below 16777216"],
+        &[
+            "not enough memory: this needs at least",
+            "-c below 16777216",
+        ],
     );
 }
 
@@ -184,9 +298,17 @@ fn a_benchmark_is_made_in_the_context_that_is_asked_for() {
     let scratch = Scratch::new("wide-bench");
     let path = scratch.file("wide.gguf", &wide_model());
     let bench = ["bench", &path, "-p", "1", "-n", "1", "-r", "1", "-c"];
-    fails(&[&bench[..], &["16777216"]].concat(), 1, &["not enough memory: this needs at least"]);
+    fails(
+        &[&bench[..], &["16777216"]].concat(),
+        1,
+        &["not enough memory: this needs at least"],
+    );
     assert_eq!(atta(&[&bench[..], &["2"]].concat()).status.code(), Some(0));
-    fails(&["bench", &path, "-p", "4", "-c", "3"], 2, &["-c 3 is too short"]);
+    fails(
+        &["bench", &path, "-p", "4", "-c", "3"],
+        2,
+        &["-c 3 is too short"],
+    );
 }
 
 #[test]
@@ -194,15 +316,28 @@ fn a_benchmark_is_made_in_the_context_that_is_asked_for() {
 fn what_does_not_apply_to_the_built_in_model_is_wrong_usage() {
     let scratch = Scratch::new("builtin-prewarm");
     let path = scratch.path("stats.json");
-    fails(&["run", "-p", "x", "--prewarm", "--stats-json", &path], 2, &["--prewarm", "built-in"]);
+    fails(
+        &["run", "-p", "x", "--prewarm", "--stats-json", &path],
+        2,
+        &["--prewarm", "built-in"],
+    );
     assert!(scratch.names().is_empty());
 }
 
 #[test]
 fn help_and_version_are_no_errors() {
-    for args in [&["--help"][..], &["run", "--help"], &["run", "-h"], &["--version"]] {
+    for args in [
+        &["--help"][..],
+        &["run", "--help"],
+        &["run", "-h"],
+        &["--version"],
+    ] {
         let output = atta(args);
-        assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{args:?}");
+        assert_eq!(
+            (output.status.code(), output.stderr.len()),
+            (Some(0), 0),
+            "{args:?}"
+        );
         assert!(!output.stdout.is_empty());
     }
 }

@@ -1,5 +1,5 @@
-//! Files that are read and written: none that is read is overwritten, and a text that cannot fit is refused while it is
-//! read.
+//! Files that are read and written: none that is read is overwritten, and a text that cannot fit is
+//! refused while it is read.
 
 use std::fs;
 #[cfg(unix)]
@@ -8,7 +8,12 @@ use std::process::Stdio;
 #[cfg(unix)]
 use crate::program::command;
 use crate::program::{Scratch, atta, error_of, model, stdout};
-#[cfg(any(feature = "builtin", feature = "chat", feature = "comfort", feature = "perplexity"))]
+#[cfg(any(
+    feature = "builtin",
+    feature = "chat",
+    feature = "comfort",
+    feature = "perplexity"
+))]
 use crate::program::{atta_with_input, text_of};
 
 /// A model that a test may lose.
@@ -28,9 +33,20 @@ fn no_output_overwrites_a_model() {
         // One that the command does not read is a model, too.
         &["run", &other, "-p", "x", "-n", "1", "--stats-json", &path],
         #[cfg(feature = "perplexity")]
-        &["perplexity", &path, "-f", &text, "-c", "16", "--save-logits", &path],
+        &[
+            "perplexity",
+            &path,
+            "-f",
+            &text,
+            "-c",
+            "16",
+            "--save-logits",
+            &path,
+        ],
         #[cfg(feature = "convert")]
-        &["imatrix", &path, "-f", &text, "-c", "16", "--force", "-o", &path],
+        &[
+            "imatrix", &path, "-f", &text, "-c", "16", "--force", "-o", &path,
+        ],
         #[cfg(feature = "convert")]
         &["convert", &path, &path, "--force"],
     ] {
@@ -49,7 +65,10 @@ fn a_chat_is_not_saved_over_a_model_and_a_saved_one_can_be() {
     let output = atta_with_input(&["chat", "-n", "1"], format!("/save {path}\n").as_bytes());
     assert!(error_of(&output, 1).contains("it is a model"));
     let lines = format!("/save {saved}\n/load {saved}\n/save {saved}\n");
-    assert_eq!(text_of(&atta_with_input(&["chat", "-n", "1"], lines.as_bytes())), "");
+    assert_eq!(
+        text_of(&atta_with_input(&["chat", "-n", "1"], lines.as_bytes())),
+        ""
+    );
 }
 
 #[test]
@@ -58,7 +77,18 @@ fn no_output_overwrites_a_text_that_is_read() {
     let scratch = Scratch::new("files-text");
     let schema = scratch.file("s.json", b"{\"type\": \"integer\"}");
     let model = model("llama-plain.gguf");
-    let args = ["run", &model, "-p", "x", "--schema", &schema, "-n", "3", "--stats-json", &schema];
+    let args = [
+        "run",
+        &model,
+        "-p",
+        "x",
+        "--schema",
+        &schema,
+        "-n",
+        "3",
+        "--stats-json",
+        &schema,
+    ];
     assert!(error_of(&atta(&args), 1).contains("this command reads it"));
     assert_eq!(fs::read(&schema).unwrap(), b"{\"type\": \"integer\"}");
 }
@@ -67,8 +97,14 @@ fn no_output_overwrites_a_text_that_is_read() {
 fn a_file_called_by_a_hyphen_is_standard_output_or_an_error() {
     let model = model("llama-plain.gguf");
     let logits = atta(&["logits", &model, "--tokens", "1,2", "-o", "-"]);
-    assert_eq!((logits.status.code(), logits.stdout.len()), (Some(0), 2 * 96 * 4));
-    let error = error_of(&atta(&["run", &model, "-p", "x", "-n", "1", "--stats-json", "-"]), 2);
+    assert_eq!(
+        (logits.status.code(), logits.stdout.len()),
+        (Some(0), 2 * 96 * 4)
+    );
+    let error = error_of(
+        &atta(&["run", &model, "-p", "x", "-n", "1", "--stats-json", "-"]),
+        2,
+    );
     assert!(error.contains("name a file"), "{error}");
 }
 
@@ -76,20 +112,35 @@ fn a_file_called_by_a_hyphen_is_standard_output_or_an_error() {
 #[cfg(feature = "perplexity")]
 fn the_text_of_a_measurement_may_come_on_standard_input() {
     let scratch = Scratch::new("files-stdin");
-    let (model, text) = (model("llama-plain.gguf"), b"the king of the land ".repeat(20));
+    let (model, text) = (
+        model("llama-plain.gguf"),
+        b"the king of the land ".repeat(20),
+    );
     let file = scratch.file("text", &text);
     let piped = atta_with_input(&["perplexity", &model, "-f", "-", "-c", "16"], &text);
-    assert_eq!(text_of(&piped), stdout(&["perplexity", &model, "-f", &file, "-c", "16"]));
+    assert_eq!(
+        text_of(&piped),
+        stdout(&["perplexity", &model, "-f", &file, "-c", "16"])
+    );
 }
 
 #[test]
 #[cfg(unix)]
 fn a_text_without_end_is_refused_while_it_is_read() {
-    let mut yes = std::process::Command::new("yes").stdout(Stdio::piped()).spawn().unwrap();
+    let mut yes = std::process::Command::new("yes")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let endless = yes.stdout.take().unwrap();
-    let output = command(&["run", &model("llama-plain.gguf"), "-n", "1"]).stdin(endless).output().unwrap();
+    let output = command(&["run", &model("llama-plain.gguf"), "-n", "1"])
+        .stdin(endless)
+        .output()
+        .unwrap();
     let error = error_of(&output, 1);
-    assert!(error.contains("the text has more than") && error.contains("raise -c"), "{error}");
+    assert!(
+        error.contains("the text has more than") && error.contains("raise -c"),
+        "{error}"
+    );
     yes.kill().unwrap();
     yes.wait().unwrap();
 }
@@ -98,11 +149,16 @@ fn a_text_without_end_is_refused_while_it_is_read() {
 #[cfg(feature = "comfort")]
 fn a_file_stands_behind_the_prompt() {
     let scratch = Scratch::new("files-joined");
-    let (model, file) = (model("qwen2-untied.gguf"), scratch.file("text", b"\xef\xbb\xbfthe land"));
+    let (model, file) = (
+        model("qwen2-untied.gguf"),
+        scratch.file("text", b"\xef\xbb\xbfthe land"),
+    );
     let run = |more: &[&str]| stdout(&[&["run", &model, "-n", "8", "-t", "0"], more].concat());
     let joined = run(&["-p", "the king\n\nthe land"]);
     assert_eq!(run(&["-p", "the king", "-f", &file]), joined);
-    let piped = ["run", &model, "-n", "8", "-t", "0", "-p", "the king", "-f", "-"];
+    let piped = [
+        "run", &model, "-n", "8", "-t", "0", "-p", "the king", "-f", "-",
+    ];
     assert_eq!(text_of(&atta_with_input(&piped, b"the land")), joined);
     assert_eq!(run(&["-f", &file]), run(&["-p", "the land"]));
 }
@@ -114,10 +170,21 @@ fn standard_input_that_is_not_read_is_said_to_be_and_not_waited_for() {
     let file = fs::File::open(scratch.file("text", b"a long document")).unwrap();
     let args = ["run", &model("llama-plain.gguf"), "-p", "x", "-n", "1"];
     let output = command(&args).stdin(file).output().unwrap();
-    assert!(String::from_utf8(output.stderr).unwrap().contains("-f - puts it behind the prompt"));
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .contains("-f - puts it behind the prompt")
+    );
     // A pipe that stays open and empty.
-    let mut sleep = std::process::Command::new("sleep").arg("600").stdout(Stdio::piped()).spawn().unwrap();
-    let output = command(&args).stdin(sleep.stdout.take().unwrap()).output().unwrap();
+    let mut sleep = std::process::Command::new("sleep")
+        .arg("600")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = command(&args)
+        .stdin(sleep.stdout.take().unwrap())
+        .output()
+        .unwrap();
     sleep.kill().unwrap();
     sleep.wait().unwrap();
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
@@ -128,7 +195,13 @@ fn standard_input_that_is_not_read_is_said_to_be_and_not_waited_for() {
 fn a_pipe_is_no_model_and_is_not_waited_for() {
     let scratch = Scratch::new("files-fifo");
     let path = scratch.path("f.gguf");
-    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&path)
+            .status()
+            .unwrap()
+            .success()
+    );
     assert!(error_of(&atta(&["run", &path, "-p", "x"]), 1).contains("a pipe or a device"));
 }
 
@@ -138,12 +211,27 @@ fn byte_order_marks_are_no_part_of_what_is_read() {
     let scratch = Scratch::new("files-bom");
     let marked = |name: &str, text: &str| scratch.file(name, format!("\u{feff}{text}").as_bytes());
     let (schema, load) = (marked("s.json", "{\"enum\": [7]}"), marked("l.json", "[]"));
-    let (grammar, saved) = (marked("g.gbnf", "root ::= \"a\"\r\n"), scratch.path("saved.json"));
-    assert_eq!(stdout(&["run", "-p", "J:", "--schema", &schema, "-n", "9"]), "7");
-    assert_eq!(stdout(&["run", "-p", "J:", "--grammar", &grammar, "-n", "9"]), "a");
+    let (grammar, saved) = (
+        marked("g.gbnf", "root ::= \"a\"\r\n"),
+        scratch.path("saved.json"),
+    );
+    assert_eq!(
+        stdout(&["run", "-p", "J:", "--schema", &schema, "-n", "9"]),
+        "7"
+    );
+    assert_eq!(
+        stdout(&["run", "-p", "J:", "--grammar", &grammar, "-n", "9"]),
+        "a"
+    );
     let wide = "{\"enum\": [7]}".encode_utf16().flat_map(u16::to_le_bytes);
-    let wide = scratch.file("u16.json", &b"\xff\xfe".iter().copied().chain(wide).collect::<Vec<u8>>());
-    assert_eq!(stdout(&["run", "-p", "J:", "--schema", &wide, "-n", "9"]), "7");
+    let wide = scratch.file(
+        "u16.json",
+        &b"\xff\xfe".iter().copied().chain(wide).collect::<Vec<u8>>(),
+    );
+    assert_eq!(
+        stdout(&["run", "-p", "J:", "--schema", &wide, "-n", "9"]),
+        "7"
+    );
     let lines = format!("\u{feff}hello\r\n/save {saved}\r\n/load {load}\r\n");
     text_of(&atta_with_input(&["chat", "-n", "3"], lines.as_bytes()));
     assert!(fs::read_to_string(saved).unwrap().contains("\"hello\""));
@@ -165,9 +253,25 @@ fn errors_say_what_may_have_been_meant() {
 #[cfg(feature = "survey")]
 fn a_context_that_does_not_fit_is_an_error_with_one_that_does() {
     let model = model("llama-plain.gguf");
-    let run = |n_ctx: &str| atta(&["run", &model, "-p", "x", "-n", "1", "-c", n_ctx, "--ram-budget", "32M"]);
+    let run = |n_ctx: &str| {
+        atta(&[
+            "run",
+            &model,
+            "-p",
+            "x",
+            "-n",
+            "1",
+            "-c",
+            n_ctx,
+            "--ram-budget",
+            "32M",
+        ])
+    };
     let error = error_of(&run("1000000"), 1);
-    let (_, longest) = error.trim().split_once("the longest context that fits is -c ").expect(&error);
+    let (_, longest) = error
+        .trim()
+        .split_once("the longest context that fits is -c ")
+        .expect(&error);
     assert_eq!(run(longest).status.code(), Some(0));
     let more = longest.parse::<usize>().unwrap() + 64;
     assert_eq!(run(&more.to_string()).status.code(), Some(1));

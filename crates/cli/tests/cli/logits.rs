@@ -6,24 +6,40 @@ use crate::program::{Scratch, atta, atta_with_input, error_of, model, text_of};
 
 fn floats(path: &str) -> Vec<f32> {
     let bytes = std::fs::read(path).unwrap();
-    bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+    bytes
+        .chunks_exact(4)
+        .map(|b| f32::from_le_bytes(b.try_into().unwrap()))
+        .collect()
 }
 
 /// The squared error relative to the expected power.
 fn nmse(got: &[f32], expected: &[f32]) -> f64 {
     assert_eq!(got.len(), expected.len());
     let square = |x: f64| x * x;
-    let error: f64 = got.iter().zip(expected).map(|(g, e)| square(f64::from(g - e))).sum();
+    let error: f64 = got
+        .iter()
+        .zip(expected)
+        .map(|(g, e)| square(f64::from(g - e)))
+        .sum();
     error / expected.iter().map(|e| square(f64::from(*e))).sum::<f64>()
 }
 
 fn golden_models() -> Vec<Value> {
     let index = std::fs::read_to_string(model("index.json")).unwrap();
-    serde_json::from_str::<Value>(&index).unwrap()["models"].as_array().unwrap().clone()
+    serde_json::from_str::<Value>(&index).unwrap()["models"]
+        .as_array()
+        .unwrap()
+        .clone()
 }
 
 fn tokens(golden: &Value) -> String {
-    golden["tokens"].as_array().unwrap().iter().map(Value::to_string).collect::<Vec<_>>().join(",")
+    golden["tokens"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(Value::to_string)
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 #[test]
@@ -32,9 +48,19 @@ fn every_golden_model_agrees_with_its_golden() {
     for golden in golden_models() {
         let name = golden["gguf"].as_str().unwrap();
         let out = scratch.path(name);
-        text_of(&atta(&["logits", &model(name), "--tokens", &tokens(&golden), "-o", &out]));
+        text_of(&atta(&[
+            "logits",
+            &model(name),
+            "--tokens",
+            &tokens(&golden),
+            "-o",
+            &out,
+        ]));
         let got = floats(&out);
-        assert_eq!(got.len(), 96 * golden["n_tokens"].as_u64().unwrap() as usize);
+        assert_eq!(
+            got.len(),
+            96 * golden["n_tokens"].as_u64().unwrap() as usize
+        );
         let error = nmse(&got, &floats(&model(golden["logits"].as_str().unwrap())));
         assert!(error <= 1e-6, "{name}: {error:e}");
     }
@@ -47,13 +73,20 @@ fn the_bytes_do_not_depend_on_threads_batches_or_where_weights_are() {
     let golden = &golden_models()[0];
     let (model, tokens) = (model(golden["gguf"].as_str().unwrap()), tokens(golden));
     let bytes = |more: &[&str]| {
-        text_of(&atta(&[&["logits", &model, "--tokens", &tokens, "-o", &out], more].concat()));
+        text_of(&atta(
+            &[&["logits", &model, "--tokens", &tokens, "-o", &out], more].concat(),
+        ));
         std::fs::read(&out).unwrap()
     };
     let expected = bytes(&["-j", "1"]);
-    for more in
-        [["-j", "2"], ["-j", "3"], ["--batch", "1"], ["--batch", "7"], ["--weights", "resident"], ["--kv", "f32"]]
-    {
+    for more in [
+        ["-j", "2"],
+        ["-j", "3"],
+        ["--batch", "1"],
+        ["--batch", "7"],
+        ["--weights", "resident"],
+        ["--kv", "f32"],
+    ] {
         assert_eq!(bytes(&more), expected, "{more:?}");
     }
     assert_ne!(bytes(&["--kv", "f16"]), expected);
@@ -67,8 +100,18 @@ fn ids_come_from_a_file_or_from_tokenize() {
     let (a, b, c) = (scratch.path("a"), scratch.path("b"), scratch.path("c"));
     let ids = scratch.file("ids", b"1, 5\n7\n");
     text_of(&atta(&["logits", &model, "--tokens", "1,5,7", "-o", &a]));
-    text_of(&atta(&["logits", &model, "--tokens", &format!("@{ids}"), "-o", &b]));
-    text_of(&atta_with_input(&["logits", &model, "--tokens", "-", "-o", &c], b"[1, 5, 7]\n"));
+    text_of(&atta(&[
+        "logits",
+        &model,
+        "--tokens",
+        &format!("@{ids}"),
+        "-o",
+        &b,
+    ]));
+    text_of(&atta_with_input(
+        &["logits", &model, "--tokens", "-", "-o", &c],
+        b"[1, 5, 7]\n",
+    ));
     assert_eq!(std::fs::read(&a).unwrap(), std::fs::read(&b).unwrap());
     assert_eq!(std::fs::read(&a).unwrap(), std::fs::read(&c).unwrap());
 }
@@ -78,11 +121,20 @@ fn a_failure_leaves_no_file() {
     let scratch = Scratch::new("logits-failure");
     let out = scratch.path("out");
     let model = model("llama-plain.gguf");
-    let error = error_of(&atta(&["logits", &model, "--tokens", "1,96", "-o", &out]), 1);
+    let error = error_of(
+        &atta(&["logits", &model, "--tokens", "1,96", "-o", &out]),
+        1,
+    );
     assert!(error.contains("id 96 is out of range"), "{error}");
-    let error = error_of(&atta(&["logits", &model, "--tokens", "1,2,3", "-c", "2", "-o", &out]), 1);
+    let error = error_of(
+        &atta(&["logits", &model, "--tokens", "1,2,3", "-c", "2", "-o", &out]),
+        1,
+    );
     assert!(error.contains("3 ids, but the context holds 2"), "{error}");
-    let error = error_of(&atta(&["logits", &model, "--tokens", "1", "-o", "no/such/place"]), 1);
+    let error = error_of(
+        &atta(&["logits", &model, "--tokens", "1", "-o", "no/such/place"]),
+        1,
+    );
     assert!(error.contains("no/such/place: cannot write"), "{error}");
     assert!(scratch.names().is_empty());
 }

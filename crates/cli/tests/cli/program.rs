@@ -9,13 +9,19 @@ use std::{
 
 /// A golden model.
 pub(crate) fn model(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/models").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/golden/models")
+        .join(name);
     path.to_str().unwrap().to_owned()
 }
 
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_atta"));
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command
 }
 
@@ -39,10 +45,13 @@ pub(crate) fn stdout(args: &[&str]) -> String {
     text_of(&atta(args))
 }
 
-/// Standard error, but for the warning that a context is longer than what the tiny models were trained for.
+/// Standard error, but for the warning that a context is longer than what the tiny models were
+/// trained for.
 pub(crate) fn said(output: &Output) -> String {
     let stderr = String::from_utf8(output.stderr.clone()).unwrap();
-    let lines = stderr.split_inclusive('\n').filter(|line| !line.contains("the model was trained for"));
+    let lines = stderr
+        .split_inclusive('\n')
+        .filter(|line| !line.contains("the model was trained for"));
     lines.collect()
 }
 
@@ -58,7 +67,12 @@ pub(crate) fn error_of(output: &Output, code: i32) -> String {
     let stderr = said(output);
     assert_eq!(output.status.code(), Some(code), "{stderr}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
-    assert!(stderr.starts_with("atta: error: ") && stderr.ends_with('\n') && stderr.lines().count() == 1, "{stderr}");
+    assert!(
+        stderr.starts_with("atta: error: ")
+            && stderr.ends_with('\n')
+            && stderr.lines().count() == 1,
+        "{stderr}"
+    );
     stderr
 }
 
@@ -84,8 +98,10 @@ impl Scratch {
 
     /// Names of all files in it.
     pub(crate) fn names(&self) -> Vec<String> {
-        let mut names: Vec<_> =
-            fs::read_dir(&self.0).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> = fs::read_dir(&self.0)
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }

@@ -18,16 +18,29 @@ use crate::{
 /// The golden model under the name of a quantization, and something beside it.
 fn repo() -> Repo {
     let bytes = fs::read(model("llama-plain.gguf")).unwrap();
-    Repo { name: "org/tiny", files: vec![("README.md", b"tiny".to_vec()), ("tiny-Q8_0.gguf", bytes)] }
+    Repo {
+        name: "org/tiny",
+        files: vec![("README.md", b"tiny".to_vec()), ("tiny-Q8_0.gguf", bytes)],
+    }
 }
 
 /// A user whose cache is in `scratch`.
 fn user(scratch: &Scratch, endpoint: &str, args: &[&str]) -> Command {
     let mut command = command(args);
-    for name in ["HF_TOKEN", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"] {
+    for name in [
+        "HF_TOKEN",
+        "HF_HUB_CACHE",
+        "HF_HUB_OFFLINE",
+        "HTTP_PROXY",
+        "http_proxy",
+        "ALL_PROXY",
+        "all_proxy",
+    ] {
         command.env_remove(name);
     }
-    command.env("HF_HOME", scratch.path("home")).env("HF_ENDPOINT", endpoint);
+    command
+        .env("HF_HOME", scratch.path("home"))
+        .env("HF_ENDPOINT", endpoint);
     command
 }
 
@@ -45,14 +58,44 @@ fn what_was_pulled_runs_by_its_name() {
     assert_eq!(path, scratch.path(&snapshot));
 
     let n_asked = server.asked().len();
-    let expected = text_of(&crate::program::atta(&["run", &model("llama-plain.gguf"), "-p", "the", "-n", "8"]));
+    let expected = text_of(&crate::program::atta(&[
+        "run",
+        &model("llama-plain.gguf"),
+        "-p",
+        "the",
+        "-n",
+        "8",
+    ]));
     for name in ["org/tiny", "org/tiny:q8_0", "org/tiny:tiny-Q8_0.gguf", path] {
-        assert_eq!(text_of(&atta(&scratch, &server, &["run", name, "-p", "the", "-n", "8"])), expected, "{name}");
+        assert_eq!(
+            text_of(&atta(
+                &scratch,
+                &server,
+                &["run", name, "-p", "the", "-n", "8"]
+            )),
+            expected,
+            "{name}"
+        );
     }
-    let ids = text_of(&atta(&scratch, &server, &["tokenize", "org/tiny", "the", "--ids"]));
-    assert_eq!(ids, text_of(&crate::program::atta(&["tokenize", &model("llama-plain.gguf"), "the", "--ids"])));
+    let ids = text_of(&atta(
+        &scratch,
+        &server,
+        &["tokenize", "org/tiny", "the", "--ids"],
+    ));
+    assert_eq!(
+        ids,
+        text_of(&crate::program::atta(&[
+            "tokenize",
+            &model("llama-plain.gguf"),
+            "the",
+            "--ids"
+        ]))
+    );
     let inspected = text_of(&atta(&scratch, &server, &["inspect", "org/tiny", "--json"]));
-    assert_eq!(serde_json::from_str::<Value>(&inspected).unwrap()["model"]["d_model"], 40);
+    assert_eq!(
+        serde_json::from_str::<Value>(&inspected).unwrap()["model"]["d_model"],
+        40
+    );
     assert_eq!(server.asked().len(), n_asked, "a run has used the network");
 }
 
@@ -62,14 +105,27 @@ fn a_pull_is_one_object_on_request_and_says_what_was_there() {
     let server = Server::start(move |asked| repo.answer(asked));
     let bytes = fs::read(model("llama-plain.gguf")).unwrap();
     for cached in [false, true] {
-        let said = text_of(&atta(&scratch, &server, &["pull", "org/tiny:Q8_0", "--revision", COMMIT, "--json"]));
+        let said = text_of(&atta(
+            &scratch,
+            &server,
+            &["pull", "org/tiny:Q8_0", "--revision", COMMIT, "--json"],
+        ));
         let object: Value = serde_json::from_str(&said).unwrap();
         let keys: Vec<&String> = object.as_object().unwrap().keys().collect();
         assert_eq!(keys, ["repo", "revision", "commit", "path", "files"]);
-        assert_eq!([&object["repo"], &object["revision"], &object["commit"]], ["org/tiny", COMMIT, COMMIT]);
+        assert_eq!(
+            [&object["repo"], &object["revision"], &object["commit"]],
+            ["org/tiny", COMMIT, COMMIT]
+        );
         let file = &object["files"][0];
-        assert_eq!((&file["bytes"], &file["cached"]), (&bytes.len().into(), &cached.into()));
-        assert_eq!((&file["sha256"], &file["path"]), (&sha256(&bytes).into(), &object["path"]));
+        assert_eq!(
+            (&file["bytes"], &file["cached"]),
+            (&bytes.len().into(), &cached.into())
+        );
+        assert_eq!(
+            (&file["sha256"], &file["path"]),
+            (&sha256(&bytes).into(), &object["path"])
+        );
     }
 }
 
@@ -79,13 +135,25 @@ fn a_name_that_is_not_there_says_how_to_get_it_and_what_is() {
     let server = Server::start(move |asked| repo.answer(asked));
     let run = |name: &str| error_of(&atta(&scratch, &server, &["run", name, "-p", "x"]), 1);
     let error = run("org/tiny:q8_0");
-    assert!(error.contains("`atta pull org/tiny:q8_0`") && error.contains("which is empty"), "{error}");
+    assert!(
+        error.contains("`atta pull org/tiny:q8_0`") && error.contains("which is empty"),
+        "{error}"
+    );
     assert!(server.asked().is_empty());
-    assert_eq!(atta(&scratch, &server, &["pull", "org/tiny"]).status.code(), Some(0));
+    assert_eq!(
+        atta(&scratch, &server, &["pull", "org/tiny"]).status.code(),
+        Some(0)
+    );
     let error = run("org/other");
-    assert!(error.contains("has org/tiny") && error.contains("`atta pull org/other`"), "{error}");
+    assert!(
+        error.contains("has org/tiny") && error.contains("`atta pull org/other`"),
+        "{error}"
+    );
     let error = run("org/tiny:q4_0");
-    assert!(error.contains("there are tiny-Q8_0.gguf") && error.contains("`atta pull org/tiny:q4_0`"), "{error}");
+    assert!(
+        error.contains("there are tiny-Q8_0.gguf") && error.contains("`atta pull org/tiny:q4_0`"),
+        "{error}"
+    );
     // What ends as a file does is one.
     assert!(!run("models/absent.gguf").contains("atta pull"));
 }
@@ -94,8 +162,12 @@ fn a_name_that_is_not_there_says_how_to_get_it_and_what_is() {
 fn offline_is_what_is_in_the_cache() {
     let (scratch, repo) = (Scratch::new("pull-offline"), repo());
     let server = Server::start(move |asked| repo.answer(asked));
-    let offline =
-        |what: &str| user(&scratch, &server.url, &["pull", what]).env("HF_HUB_OFFLINE", "1").output().unwrap();
+    let offline = |what: &str| {
+        user(&scratch, &server.url, &["pull", what])
+            .env("HF_HUB_OFFLINE", "1")
+            .output()
+            .unwrap()
+    };
     assert!(error_of(&offline("org/tiny"), 1).contains("HF_HUB_OFFLINE"));
     assert!(server.asked().is_empty());
     let path = text_of(&atta(&scratch, &server, &["pull", "org/tiny"]));
@@ -106,28 +178,57 @@ fn offline_is_what_is_in_the_cache() {
 #[test]
 fn the_token_comes_from_the_environment_or_its_file() {
     let scratch = Scratch::new("pull-token");
-    let server = Server::start(|asked| Reply::of(401, asked.header("authorization").unwrap_or("nobody")));
+    let server =
+        Server::start(|asked| Reply::of(401, asked.header("authorization").unwrap_or("nobody")));
     let error = error_of(&atta(&scratch, &server, &["pull", "org/tiny"]), 1);
-    assert!(error.contains("private or gated") && error.contains("HF_TOKEN"), "{error}");
+    assert!(
+        error.contains("private or gated") && error.contains("HF_TOKEN"),
+        "{error}"
+    );
     fs::create_dir(scratch.path("home")).unwrap();
     fs::write(scratch.path("home/token"), "hf_file\n").unwrap();
     error_of(&atta(&scratch, &server, &["pull", "org/tiny"]), 1);
-    error_of(&user(&scratch, &server.url, &["pull", "org/tiny"]).env("HF_TOKEN", "hf_variable").output().unwrap(), 1);
-    let seen: Vec<_> = server.asked().iter().map(|asked| asked.header("authorization").map(str::to_owned)).collect();
-    assert_eq!(seen, [None, Some("Bearer hf_file".to_owned()), Some("Bearer hf_variable".to_owned())]);
+    error_of(
+        &user(&scratch, &server.url, &["pull", "org/tiny"])
+            .env("HF_TOKEN", "hf_variable")
+            .output()
+            .unwrap(),
+        1,
+    );
+    let seen: Vec<_> = server
+        .asked()
+        .iter()
+        .map(|asked| asked.header("authorization").map(str::to_owned))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            None,
+            Some("Bearer hf_file".to_owned()),
+            Some("Bearer hf_variable".to_owned())
+        ]
+    );
 }
 
 #[test]
 fn what_is_no_name_is_wrong_usage() {
     let scratch = Scratch::new("pull-usage");
     let server = Server::start(|_| Reply::of(500, ""));
-    for args in
-        [&["pull", "tiny"][..], &["pull", "org/../x"], &["pull", "a/b:../c"], &["pull", "a/b", "--revision", ".."]]
-    {
+    for args in [
+        &["pull", "tiny"][..],
+        &["pull", "org/../x"],
+        &["pull", "a/b:../c"],
+        &["pull", "a/b", "--revision", ".."],
+    ] {
         error_of(&atta(&scratch, &server, args), 2);
     }
     assert!(server.asked().is_empty());
-    let error = error_of(&user(&scratch, "huggingface.co", &["pull", "a/b"]).output().unwrap(), 1);
+    let error = error_of(
+        &user(&scratch, "huggingface.co", &["pull", "a/b"])
+            .output()
+            .unwrap(),
+        1,
+    );
     assert!(error.contains("no address of a hub"), "{error}");
 }
 
@@ -141,10 +242,16 @@ fn ctrl_c_keeps_what_has_come_and_the_next_pull_goes_on() {
     let server = Server::start(move |asked| match (asked.is_file(), asked.start()) {
         (false, _) => repo.answer(asked),
         // The rest never comes, and the connection stays.
-        (true, None) => Reply { stall: true, cut: Some(part), ..content_from(&content, None) },
+        (true, None) => Reply {
+            stall: true,
+            cut: Some(part),
+            ..content_from(&content, None)
+        },
         (true, start) => content_from(&content, start),
     });
-    let child = user(&scratch, &server.url, &["pull", "org/tiny"]).spawn().unwrap();
+    let child = user(&scratch, &server.url, &["pull", "org/tiny"])
+        .spawn()
+        .unwrap();
     let blob = scratch.path("home/hub/models--org--tiny/blobs/") + &sha256(&bytes);
     let partial = blob.clone() + ".incomplete";
     let start = Instant::now();
@@ -152,9 +259,22 @@ fn ctrl_c_keeps_what_has_come_and_the_next_pull_goes_on() {
         assert!(start.elapsed() < Duration::from_secs(20), "nothing came");
         sleep(Duration::from_millis(5));
     }
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &child.id().to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
     let output = child.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), output.stdout.len(), output.stderr.len()), (Some(130), 0, 0));
+    assert_eq!(
+        (
+            output.status.code(),
+            output.stdout.len(),
+            output.stderr.len()
+        ),
+        (Some(130), 0, 0)
+    );
     assert_eq!(fs::read(&partial).unwrap(), bytes[..part]);
 
     text_of(&atta(&scratch, &server, &["pull", "org/tiny"]));

@@ -16,7 +16,18 @@ fn stats(path: &str) -> Value {
 fn without_a_model_the_built_in_one_continues_the_text() {
     let text = stdout(&["run", "-p", "Once upon a time", "-n", "24"]);
     assert!(!text.is_empty() && !text.starts_with("Once upon"), "{text}");
-    assert_eq!(text, stdout(&["run", "-p", "Once upon a time", "-n", "24", "--weights", "resident"]));
+    assert_eq!(
+        text,
+        stdout(&[
+            "run",
+            "-p",
+            "Once upon a time",
+            "-n",
+            "24",
+            "--weights",
+            "resident"
+        ])
+    );
 }
 
 #[test]
@@ -29,11 +40,18 @@ fn without_a_built_in_model_a_file_must_be_named() {
 #[test]
 fn the_same_seed_gives_the_same_text_whatever_the_threads_and_batches() {
     let model = model("llama-plain.gguf");
-    let prompt = "the king of the land went out to see what there is in the woods and found a stone";
+    let prompt =
+        "the king of the land went out to see what there is in the woods and found a stone";
     let run = |more: &[&str]| stdout(&[&["run", &model, "-p", prompt, "-n", "40"], more].concat());
     let expected = run(&["-j", "1"]);
     assert!(!expected.is_empty());
-    for more in [["-j", "2"], ["-j", "3"], ["--batch", "1"], ["--batch", "7"], ["--batch", "512"]] {
+    for more in [
+        ["-j", "2"],
+        ["-j", "3"],
+        ["--batch", "1"],
+        ["--batch", "7"],
+        ["--batch", "512"],
+    ] {
         assert_eq!(run(&more), expected, "{more:?}");
     }
     assert_eq!(run(&["--weights", "resident"]), expected);
@@ -44,8 +62,16 @@ fn the_same_seed_gives_the_same_text_whatever_the_threads_and_batches() {
 #[test]
 fn the_prompt_may_come_from_standard_input_as_any_bytes() {
     let model = model(ENDLESS);
-    let piped = |input: &[u8]| text_of(&atta_with_input(&["run", &model, "-n", "8", "-t", "0"], input));
-    assert_eq!(piped(b"the stone"), stdout(&["run", &model, "-p", "the stone", "-n", "8", "-t", "0"]));
+    let piped = |input: &[u8]| {
+        text_of(&atta_with_input(
+            &["run", &model, "-n", "8", "-t", "0"],
+            input,
+        ))
+    };
+    assert_eq!(
+        piped(b"the stone"),
+        stdout(&["run", &model, "-p", "the stone", "-n", "8", "-t", "0"])
+    );
     assert!(!piped(b"caf\xe9 \xff\0").is_empty());
 }
 
@@ -53,9 +79,24 @@ fn the_prompt_may_come_from_standard_input_as_any_bytes() {
 fn no_tokens_is_no_text_and_no_error() {
     let scratch = Scratch::new("no-tokens");
     let path = scratch.path("stats.json");
-    assert_eq!(stdout(&["run", &model(ENDLESS), "-p", "x", "-n", "0", "--stats-json", &path]), "");
+    assert_eq!(
+        stdout(&[
+            "run",
+            &model(ENDLESS),
+            "-p",
+            "x",
+            "-n",
+            "0",
+            "--stats-json",
+            &path
+        ]),
+        ""
+    );
     let stats = stats(&path);
-    assert_eq!((&stats["generated_tokens"], &stats["finish_reason"]), (&0.into(), &"length".into()));
+    assert_eq!(
+        (&stats["generated_tokens"], &stats["finish_reason"]),
+        (&0.into(), &"length".into())
+    );
 }
 
 #[test]
@@ -84,10 +125,24 @@ fn a_stop_string_ends_the_text_and_is_never_printed_in_part() {
 fn the_context_ends_the_text() {
     let scratch = Scratch::new("context-ends");
     let path = scratch.path("stats.json");
-    stdout(&["run", &model(ENDLESS), "-p", "x", "-t", "0", "-n", "500", "-c", "32", "--stats-json", &path]);
+    stdout(&[
+        "run",
+        &model(ENDLESS),
+        "-p",
+        "x",
+        "-t",
+        "0",
+        "-n",
+        "500",
+        "-c",
+        "32",
+        "--stats-json",
+        &path,
+    ]);
     let stats = stats(&path);
     assert_eq!(stats["finish_reason"], "length");
-    let total = stats["prompt_tokens"].as_u64().unwrap() + stats["generated_tokens"].as_u64().unwrap();
+    let total =
+        stats["prompt_tokens"].as_u64().unwrap() + stats["generated_tokens"].as_u64().unwrap();
     // The last token needs no position.
     assert_eq!(total, 33);
 }
@@ -96,9 +151,25 @@ fn the_context_ends_the_text() {
 fn statistics_have_every_key_of_the_contract() {
     let scratch = Scratch::new("stats-keys");
     let path = scratch.file("stats.json", b"old");
-    stdout(&["run", &model(ENDLESS), "-p", "x", "-n", "20", "--stats-json", &path, "--weights", "resident"]);
+    stdout(&[
+        "run",
+        &model(ENDLESS),
+        "-p",
+        "x",
+        "-n",
+        "20",
+        "--stats-json",
+        &path,
+        "--weights",
+        "resident",
+    ]);
     let stats = stats(&path);
-    let keys: Vec<&str> = stats.as_object().unwrap().keys().map(String::as_str).collect();
+    let keys: Vec<&str> = stats
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
     assert_eq!(
         keys,
         [
@@ -125,7 +196,13 @@ fn statistics_have_every_key_of_the_contract() {
     assert!(stats["predicted_decode_tok_s"].is_null() && stats["io_wait_s"].is_number());
     assert!(stats["decode_tok_s"].as_f64().unwrap() > 0.0);
     assert!(stats["weights"] == "resident" && stats["pinned_bytes"].as_u64().unwrap() > 10_000);
-    let named = |name: &str| stats["memory"].as_array().unwrap().iter().any(|item| item["name"] == name);
+    let named = |name: &str| {
+        stats["memory"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|item| item["name"] == name)
+    };
     assert!(named("kv cache") && named("pinned weights"), "{stats:#}");
     assert_eq!(scratch.names(), ["stats.json"]);
 }
@@ -135,7 +212,20 @@ fn the_token_that_ends_the_text_is_counted_and_has_no_text() {
     let scratch = Scratch::new("stats-end");
     let path = scratch.path("stats.json");
     let model = model("llama-plain.gguf");
-    let run = |n: &str| stdout(&["run", &model, "-p", "the king", "-n", n, "-c", "512", "--stats-json", &path]);
+    let run = |n: &str| {
+        stdout(&[
+            "run",
+            &model,
+            "-p",
+            "the king",
+            "-n",
+            n,
+            "-c",
+            "512",
+            "--stats-json",
+            &path,
+        ])
+    };
     let whole = run("500");
     let ended = stats(&path);
     assert_eq!(ended["finish_reason"], "stop");
@@ -143,7 +233,10 @@ fn the_token_that_ends_the_text_is_counted_and_has_no_text() {
     assert!(n > 1, "{n}");
     assert_eq!(run(&(n - 1).to_string()), whole);
     assert_eq!(
-        (&stats(&path)["finish_reason"], &stats(&path)["generated_tokens"]),
+        (
+            &stats(&path)["finish_reason"],
+            &stats(&path)["generated_tokens"]
+        ),
         (&"length".into(), &(n - 1).into())
     );
 }
@@ -154,15 +247,37 @@ fn statistics_know_a_resident_copy_of_the_built_in_model() {
     let scratch = Scratch::new("stats-builtin");
     let path = scratch.path("stats.json");
     let pinned = |weights: &str| {
-        stdout(&["run", "-p", "Once", "-n", "2", "--weights", weights, "--stats-json", &path]);
+        stdout(&[
+            "run",
+            "-p",
+            "Once",
+            "-n",
+            "2",
+            "--weights",
+            weights,
+            "--stats-json",
+            &path,
+        ]);
         let stats = stats(&path);
-        let named = stats["memory"].as_array().unwrap().iter().find(|item| item["name"] == "pinned weights").cloned();
-        (stats["pinned_bytes"].as_u64().unwrap(), named.map(|item| item["bytes"].as_u64().unwrap()))
+        let named = stats["memory"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|item| item["name"] == "pinned weights")
+            .cloned();
+        (
+            stats["pinned_bytes"].as_u64().unwrap(),
+            named.map(|item| item["bytes"].as_u64().unwrap()),
+        )
     };
     assert_eq!(pinned("mapped"), (0, None));
-    // The copy begins and ends its matrices at whole blocks, and leaves out what stands before them.
+    // The copy begins and ends its matrices at whole blocks, and leaves out what stands before
+    // them.
     let (n_bytes, (held, counted)) = (atta::builtin().bytes.len() as u64, pinned("resident"));
-    assert!(counted == Some(held) && held.abs_diff(n_bytes) < n_bytes / 8, "{held} {n_bytes}");
+    assert!(
+        counted == Some(held) && held.abs_diff(n_bytes) < n_bytes / 8,
+        "{held} {n_bytes}"
+    );
 }
 
 #[test]
@@ -170,10 +285,21 @@ fn statistics_know_a_resident_copy_of_the_built_in_model() {
 fn statistics_know_the_peaks_of_memory() {
     let scratch = Scratch::new("stats-peaks");
     let path = scratch.path("stats.json");
-    stdout(&["run", &model(ENDLESS), "-p", "x", "-n", "20", "--stats-json", &path]);
+    stdout(&[
+        "run",
+        &model(ENDLESS),
+        "-p",
+        "x",
+        "-n",
+        "20",
+        "--stats-json",
+        &path,
+    ]);
     let stats = stats(&path);
     let bytes = |key: &str| stats[key].as_u64().unwrap();
-    assert!(0 < bytes("peak_rss_anon_bytes") && bytes("peak_rss_anon_bytes") <= bytes("peak_rss_bytes"));
+    assert!(
+        0 < bytes("peak_rss_anon_bytes") && bytes("peak_rss_anon_bytes") <= bytes("peak_rss_bytes")
+    );
 }
 
 #[test]
@@ -184,17 +310,33 @@ fn statistics_are_written_on_failure_too() {
     assert_eq!(output.status.code(), Some(1));
     let stats = stats(&path);
     assert_eq!(stats["finish_reason"], "error");
-    assert!(stats["error"].as_str().unwrap().starts_with("no-such.gguf: "));
+    assert!(
+        stats["error"]
+            .as_str()
+            .unwrap()
+            .starts_with("no-such.gguf: ")
+    );
 }
 
 #[test]
 fn reports_go_to_standard_error() {
     let args = ["run", &model(ENDLESS), "-p", "x", "-n", "4", "-t", "0"];
-    let output = atta(&[&args[..], &["--verbose", "--mem-report", "-j", "2", "--isa", "scalar"]].concat());
+    let output = atta(
+        &[
+            &args[..],
+            &["--verbose", "--mem-report", "-j", "2", "--isa", "scalar"],
+        ]
+        .concat(),
+    );
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(output.stdout, atta(&args).stdout);
     let said = crate::program::said(&output);
-    for part in ["d_model", "kernels: scalar, threads: 2", "tokens/s", "kv cache"] {
+    for part in [
+        "d_model",
+        "kernels: scalar, threads: 2",
+        "tokens/s",
+        "kv cache",
+    ] {
         assert!(said.contains(part), "{part}: {said}");
     }
     #[cfg(target_os = "linux")]
@@ -208,7 +350,18 @@ fn a_text_goes_on_beyond_a_window_and_ends_with_a_context() {
     let (scratch, model) = (Scratch::new("window"), model(ENDLESS));
     let path = scratch.path("stats.json");
     let generated = |more: &[&str]| {
-        let fixed = ["run", &model, "-p", "the stone", "-t", "0", "-n", "300", "--stats-json", &path];
+        let fixed = [
+            "run",
+            &model,
+            "-p",
+            "the stone",
+            "-t",
+            "0",
+            "-n",
+            "300",
+            "--stats-json",
+            &path,
+        ];
         let text = stdout(&[&fixed, more].concat());
         let stats = stats(&path);
         assert_eq!(stats["finish_reason"], "length");
@@ -216,7 +369,10 @@ fn a_text_goes_on_beyond_a_window_and_ends_with_a_context() {
     };
     let (n, text) = generated(&["--window", "100"]);
     assert_eq!(n, 300);
-    assert_eq!(generated(&["-c", "100", "--context-shift", "--batch", "3"]).1, text);
+    assert_eq!(
+        generated(&["-c", "100", "--context-shift", "--batch", "3"]).1,
+        text
+    );
     assert!(generated(&["-c", "100"]).0 < 100);
 }
 
@@ -225,13 +381,30 @@ fn smaller_keys_and_values_take_less_memory_and_give_text() {
     let (scratch, model) = (Scratch::new("kv"), model(ENDLESS));
     let path = scratch.path("stats.json");
     let kv_bytes = |more: &[&str]| {
-        let fixed = ["run", &model, "-p", "the stone", "-t", "0", "-n", "20", "--stats-json", &path];
+        let fixed = [
+            "run",
+            &model,
+            "-p",
+            "the stone",
+            "-t",
+            "0",
+            "-n",
+            "20",
+            "--stats-json",
+            &path,
+        ];
         assert!(!stdout(&[&fixed, more].concat()).is_empty());
         let stats = stats(&path);
         let items = stats["memory"].as_array().unwrap();
-        items.iter().find(|item| item["name"] == "kv cache").unwrap()["bytes"].as_u64().unwrap()
+        items
+            .iter()
+            .find(|item| item["name"] == "kv cache")
+            .unwrap()["bytes"]
+            .as_u64()
+            .unwrap()
     };
-    let sizes = ["f32", "f16", "q8", "q4"]
-        .map(|kv| kv_bytes(&["--kv", kv, "--kv-edges", "0"].as_slice()[..if kv == "q4" { 4 } else { 2 }]));
+    let sizes = ["f32", "f16", "q8", "q4"].map(|kv| {
+        kv_bytes(&["--kv", kv, "--kv-edges", "0"].as_slice()[..if kv == "q4" { 4 } else { 2 }])
+    });
     assert!(sizes.is_sorted_by(|a, b| a > b), "{sizes:?}");
 }

@@ -14,10 +14,21 @@ use crate::{
 /// The chat of a tiny model on a terminal, after its first prompt.
 fn chat(model: &ChatModel, more: &[&str]) -> PtySession {
     let mut command = Command::new(env!("CARGO_BIN_EXE_atta"));
-    // The keys and sequences of the terminal are those of its kind; that of whoever runs the tests does not matter.
-    let n = if more.contains(&"-n") { [].as_slice() } else { &["-n", "8"] };
-    command.args(["chat", &model.path, "-t", "0"]).args(n).args(more).env("TERM", "xterm");
-    let options = Options::new().timeout_ms(Some(60_000)).strip_ansi_escape_codes(true);
+    // The keys and sequences of the terminal are those of its kind; that of whoever runs the tests
+    // does not matter.
+    let n = if more.contains(&"-n") {
+        [].as_slice()
+    } else {
+        &["-n", "8"]
+    };
+    command
+        .args(["chat", &model.path, "-t", "0"])
+        .args(n)
+        .args(more)
+        .env("TERM", "xterm");
+    let options = Options::new()
+        .timeout_ms(Some(60_000))
+        .strip_ansi_escape_codes(true);
     let mut session = spawn_with_options(command, options).unwrap();
     session.exp_string("/help lists").unwrap();
     session.exp_string("> ").unwrap();
@@ -35,7 +46,13 @@ fn code(mut session: PtySession) -> i32 {
     // The type of it is nix's, which is none of our dependencies: `Exited(Pid(1234), 0)`.
     let status = format!("{:?}", session.process().wait().unwrap());
     assert!(status.starts_with("Exited("), "{status}");
-    status.trim_end_matches(')').rsplit(", ").next().unwrap().parse().unwrap()
+    status
+        .trim_end_matches(')')
+        .rsplit(", ")
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap()
 }
 
 #[test]
@@ -62,7 +79,11 @@ fn ctrl_d_leaves() {
 fn ctrl_c_stops_an_answer_and_keeps_the_chat_and_the_second_one_leaves() {
     let model = ChatModel::new("tty-ctrl-c");
     let path = model.scratch.path("stats.json");
-    let endless = [&["-n", "1000000", "-c", "1000000", "--stats-json", &path], &ENDLESS[..]].concat();
+    let endless = [
+        &["-n", "1000000", "-c", "1000000", "--stats-json", &path],
+        &ENDLESS[..],
+    ]
+    .concat();
     let mut session = chat(&model, &endless);
     for _ in 0..2 {
         session.send_line("the king").unwrap();
@@ -72,10 +93,17 @@ fn ctrl_c_stops_an_answer_and_keeps_the_chat_and_the_second_one_leaves() {
     }
     session.send_control('c').unwrap();
     assert_eq!(code(session), 130);
-    let stats: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let stats: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let turns = stats["turns"].as_array().unwrap();
-    assert_eq!((turns.len(), &turns[1]["finish_reason"]), (2, &"interrupted".into()));
-    assert!(turns[1]["cached_tokens"].as_u64() > Some(20), "the chat was not kept: {turns:?}");
+    assert_eq!(
+        (turns.len(), &turns[1]["finish_reason"]),
+        (2, &"interrupted".into())
+    );
+    assert!(
+        turns[1]["cached_tokens"].as_u64() > Some(20),
+        "the chat was not kept: {turns:?}"
+    );
 }
 
 #[test]
@@ -152,8 +180,20 @@ fn ctrl_c_and_ctrl_d_at_the_question_end_the_message_and_keep_the_chat() {
     let tools = scratch.file("tools.json", br#"[{"name": "feed"}]"#);
     let (missing, saved) = (scratch.path("missing"), scratch.path("saved.json"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_atta"));
-    command.args(["chat", "--tools", &tools, "--tool-choice", "feed", "--tool-cmd", &missing]).env("TERM", "xterm");
-    let options = Options::new().timeout_ms(Some(30_000)).strip_ansi_escape_codes(true);
+    command
+        .args([
+            "chat",
+            "--tools",
+            &tools,
+            "--tool-choice",
+            "feed",
+            "--tool-cmd",
+            &missing,
+        ])
+        .env("TERM", "xterm");
+    let options = Options::new()
+        .timeout_ms(Some(30_000))
+        .strip_ansi_escape_codes(true);
     let mut session = spawn_with_options(command, options).unwrap();
     session.exp_string("> ").unwrap();
     for control in ['c', 'd'] {
@@ -174,11 +214,21 @@ fn lines_that_arrive_together_are_all_read() {
     let model = ChatModel::new("tty-together");
     let saved = model.scratch.path("saved.json");
     let mut session = chat(&model, &[]);
-    key(&mut session, &format!("the king\rand then\rand so on\r/save {saved}\r/exit\r"));
+    key(
+        &mut session,
+        &format!("the king\rand then\rand so on\r/save {saved}\r/exit\r"),
+    );
     assert_eq!(code(session), 0);
-    let messages: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(saved).unwrap()).unwrap();
-    let said = messages.as_array().unwrap().iter().filter(|message| message["role"] == "user");
-    let said: Vec<&str> = said.map(|message| message["content"].as_str().unwrap()).collect();
+    let messages: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(saved).unwrap()).unwrap();
+    let said = messages
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|message| message["role"] == "user");
+    let said: Vec<&str> = said
+        .map(|message| message["content"].as_str().unwrap())
+        .collect();
     assert_eq!(said, ["the king", "and then", "and so on"]);
 }
 
@@ -188,11 +238,26 @@ fn always_is_asked_once_and_a_call_that_was_refused_is_not_asked_for_again() {
     let scratch = Scratch::new("tty-consent");
     let tools = scratch.file("tools.json", br#"[{"name": "feed"}]"#);
     let tool = scratch.file("tool", b"#!/bin/sh\necho fed\n");
-    std::process::Command::new("chmod").args(["+x", &tool]).status().unwrap();
+    std::process::Command::new("chmod")
+        .args(["+x", &tool])
+        .status()
+        .unwrap();
     for (answer, name) in [("a", "always"), ("n", "no")] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_atta"));
-        command.args(["chat", "--tools", &tools, "--tool-choice", "feed", "--tool-cmd", &tool]).env("TERM", "xterm");
-        let options = Options::new().timeout_ms(Some(60_000)).strip_ansi_escape_codes(true);
+        command
+            .args([
+                "chat",
+                "--tools",
+                &tools,
+                "--tool-choice",
+                "feed",
+                "--tool-cmd",
+                &tool,
+            ])
+            .env("TERM", "xterm");
+        let options = Options::new()
+            .timeout_ms(Some(60_000))
+            .strip_ansi_escape_codes(true);
         let mut session = spawn_with_options(command, options).unwrap();
         session.exp_string("> ").unwrap();
         session.send_line("the king").unwrap();
@@ -215,15 +280,31 @@ fn always_is_asked_once_and_a_call_that_was_refused_is_not_asked_for_again() {
 #[cfg(feature = "builtin")]
 fn story(more: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_atta"));
-    command.args(["run", "-p", "Once upon a time", "--verbose"]).args(more);
-    let options = Options::new().timeout_ms(Some(60_000)).strip_ansi_escape_codes(true);
-    spawn_with_options(command, options).unwrap().exp_eof().unwrap()
+    command
+        .args(["run", "-p", "Once upon a time", "--verbose"])
+        .args(more);
+    let options = Options::new()
+        .timeout_ms(Some(60_000))
+        .strip_ansi_escape_codes(true);
+    spawn_with_options(command, options)
+        .unwrap()
+        .exp_eof()
+        .unwrap()
 }
 
 #[test]
 #[cfg(feature = "builtin")]
 fn on_a_terminal_the_seed_is_random_and_said_and_a_text_that_was_cut_off_says_so() {
-    let seed = |text: &str| text.split_once("seed: ").unwrap().1.lines().next().unwrap().trim().to_owned();
+    let seed = |text: &str| {
+        text.split_once("seed: ")
+            .unwrap()
+            .1
+            .lines()
+            .next()
+            .unwrap()
+            .trim()
+            .to_owned()
+    };
     let (one, two) = (story(&["-n", "5"]), story(&["-n", "5"]));
     assert_ne!(seed(&one), seed(&two));
     assert!(one.contains("(cut off: see -n)"), "{one}");

@@ -10,10 +10,16 @@ fn ids(args: &[&str]) -> Vec<u32> {
 fn ids_are_printed_as_a_list() {
     let model = model("llama-plain.gguf");
     let text = stdout(&["tokenize", &model, "the king", "--ids"]);
-    assert!(text.starts_with('[') && text.ends_with("]\n") && text.contains(", "), "{text}");
+    assert!(
+        text.starts_with('[') && text.ends_with("]\n") && text.contains(", "),
+        "{text}"
+    );
     let with_bos = ids(&["tokenize", &model, "the king", "--ids", "--bos"]);
     assert_eq!(with_bos[0], 1);
-    assert_eq!(with_bos[1..], ids(&["tokenize", &model, "the king", "--ids"]));
+    assert_eq!(
+        with_bos[1..],
+        ids(&["tokenize", &model, "the king", "--ids"])
+    );
 }
 
 #[test]
@@ -26,8 +32,16 @@ fn control_tokens_are_recognised_on_request_only() {
 #[test]
 fn standard_input_is_taken_byte_for_byte() {
     let model = model("llama-plain.gguf");
-    let piped = |args: &[&str], input: &[u8]| text_of(&atta_with_input(&[&["tokenize", &model], args].concat(), input));
-    assert_eq!(piped(&["--ids"], b"a b"), stdout(&["tokenize", &model, "a b", "--ids"]));
+    let piped = |args: &[&str], input: &[u8]| {
+        text_of(&atta_with_input(
+            &[&["tokenize", &model], args].concat(),
+            input,
+        ))
+    };
+    assert_eq!(
+        piped(&["--ids"], b"a b"),
+        stdout(&["tokenize", &model, "a b", "--ids"])
+    );
     assert_eq!(piped(&["-", "--ids"], b"a b"), piped(&["--ids"], b"a b"));
     assert_ne!(piped(&["--ids"], b"a b\n"), piped(&["--ids"], b"a b"));
     assert_ne!(piped(&["--ids"], b"\xff\r\n\0"), "[]\n");
@@ -38,7 +52,10 @@ fn empty_input_is_an_empty_list() {
     for name in ["llama-plain.gguf", "qwen2.gguf"] {
         let model = model(name);
         assert_eq!(stdout(&["tokenize", &model, "", "--ids"]), "[]\n");
-        assert_eq!(text_of(&atta_with_input(&["tokenize", &model, "--ids"], b"")), "[]\n");
+        assert_eq!(
+            text_of(&atta_with_input(&["tokenize", &model, "--ids"], b"")),
+            "[]\n"
+        );
         assert_eq!(stdout(&["tokenize", &model]), "[]\n");
     }
 }
@@ -48,6 +65,9 @@ fn without_ids_each_token_has_a_line() {
     let model = model("llama-plain.gguf");
     let lines = stdout(&["tokenize", &model, "the king"]);
     let ids = ids(&["tokenize", &model, "the king", "--ids"]);
-    let first: Vec<u32> = lines.lines().map(|line| line.split_whitespace().next().unwrap().parse().unwrap()).collect();
+    let first: Vec<u32> = lines
+        .lines()
+        .map(|line| line.split_whitespace().next().unwrap().parse().unwrap())
+        .collect();
     assert_eq!(first, ids);
 }

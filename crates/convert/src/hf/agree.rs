@@ -1,7 +1,9 @@
-//! Whether what a file will say is what the configuration said: the spec that its metadata lowers to is compared with it, field by field.
+//! Whether what a file will say is what the configuration said: the spec that its metadata lowers
+//! to is compared with it, field by field.
 //!
-//! Files do not say everything that a configuration does, and what they leave unsaid, one architecture computes in one way.
-//! A model that is meant otherwise is refused here instead of being computed wrongly.
+//! Files do not say everything that a configuration does, and what they leave unsaid, one
+//! architecture computes in one way. A model that is meant otherwise is refused here instead of
+//! being computed wrongly.
 
 use atta_model::spec::{Activation, LayerSpec, Mask, ModelSpec, RampEnds, RopeScaling};
 use serde_json::Value;
@@ -17,7 +19,12 @@ use crate::Error;
 const NEAR: f64 = 1e-5;
 
 /// Compares everything that can be compared.
-pub(super) fn check(c: &Config, family: &Family, rope: &Rope<'_>, spec: &ModelSpec) -> Result<(), Error> {
+pub(super) fn check(
+    c: &Config,
+    family: &Family,
+    rope: &Rope<'_>,
+    spec: &ModelSpec,
+) -> Result<(), Error> {
     activation(c, family, spec)?;
     scores(c, spec)?;
     windows(c, family, spec)?;
@@ -30,21 +37,29 @@ pub(super) fn check(c: &Config, family: &Family, rope: &Rope<'_>, spec: &ModelSp
 }
 
 fn activation(c: &Config, family: &Family, spec: &ModelSpec) -> Result<(), Error> {
-    let Some((field, value)) = c.any(&["hidden_activation", "hidden_act", "activation_function"]) else {
+    let Some((field, value)) = c.any(&["hidden_activation", "hidden_act", "activation_function"])
+    else {
         return Ok(());
     };
     let computed = spec.layers[0].mlp().activation;
     let agrees = match computed {
-        Activation::Silu | Activation::Clamped { .. } => matches!(value.as_str(), Some("silu" | "swish")),
+        Activation::Silu | Activation::Clamped { .. } => {
+            matches!(value.as_str(), Some("silu" | "swish"))
+        }
         // Gemma's first configurations said gelu and meant its approximation.
         Activation::GeluTanh if value == "gelu" => family.arch == "gemma",
-        Activation::GeluTanh => matches!(value.as_str(), Some("gelu_pytorch_tanh" | "gelu_new" | "gelu_fast")),
+        Activation::GeluTanh => matches!(
+            value.as_str(),
+            Some("gelu_pytorch_tanh" | "gelu_new" | "gelu_fast")
+        ),
         Activation::Relu2 => matches!(value.as_str(), Some("relu2")),
     };
     if !agrees {
         return Err(c.not_read(field, value));
     }
-    let Activation::Clamped { alpha, limit } = computed else { return Ok(()) };
+    let Activation::Clamped { alpha, limit } = computed else {
+        return Ok(());
+    };
     same(c, "swiglu_alpha", alpha.into())?;
     same(c, "swiglu_limit", limit.into())
 }
@@ -71,9 +86,9 @@ fn scores(c: &Config, spec: &ModelSpec) -> Result<(), Error> {
 /// A bound that the configuration may have is the one that is computed with, if there is one.
 fn cap(c: &Config, field: &str, computed: Option<f32>) -> Result<(), Error> {
     match computed {
-        Some(cap) if c.get(field).is_none() => {
-            Err(c.wrong(format!("{field} is missing; this architecture is read with {cap}")))
-        }
+        Some(cap) if c.get(field).is_none() => Err(c.wrong(format!(
+            "{field} is missing; this architecture is read with {cap}"
+        ))),
         cap => same(c, field, cap.unwrap_or(0.0).into()),
     }
 }
@@ -90,9 +105,9 @@ fn windows(c: &Config, family: &Family, spec: &ModelSpec) -> Result<(), Error> {
         if computed != window {
             let say = |window: Option<u64>| window.map_or("none".to_owned(), |n| n.to_string());
             let (meant, computed) = (say(window), say(computed));
-            return Err(
-                c.wrong(format!("layer {l} has a window of {meant}; this architecture is read with {computed}"))
-            );
+            return Err(c.wrong(format!(
+                "layer {l} has a window of {meant}; this architecture is read with {computed}"
+            )));
         }
     }
     Ok(())
@@ -100,17 +115,25 @@ fn windows(c: &Config, family: &Family, spec: &ModelSpec) -> Result<(), Error> {
 
 fn routing(c: &Config, spec: &ModelSpec) -> Result<(), Error> {
     match (c.flag_opt("norm_topk_prob")?, spec.layers[0].moe()) {
-        (Some(meant), Some(moe)) if meant != moe.renormalize => Err(c.not_read("norm_topk_prob", &meant.into())),
+        (Some(meant), Some(moe)) if meant != moe.renormalize => {
+            Err(c.not_read("norm_topk_prob", &meant.into()))
+        }
         _ => Ok(()),
     }
 }
 
 /// Layers that do not rotate.
 fn unrotated(c: &Config, spec: &ModelSpec) -> Result<(), Error> {
-    let Some(list) = c.list_opt("no_rope_layers")? else { return Ok(()) };
+    let Some(list) = c.list_opt("no_rope_layers")? else {
+        return Ok(());
+    };
     let rotates = |layer: &LayerSpec| layer.attention().rope.is_some();
     // The list says 1 of those that do.
-    let computed: Vec<Value> = spec.layers.iter().map(|layer| u64::from(rotates(layer)).into()).collect();
+    let computed: Vec<Value> = spec
+        .layers
+        .iter()
+        .map(|layer| u64::from(rotates(layer)).into())
+        .collect();
     match list.is_empty() || list == computed {
         true => Ok(()),
         false => Err(c.wrong("no_rope_layers is not the pattern of every fourth layer")),
@@ -127,7 +150,11 @@ fn rotation(c: &Config, family: &Family, rope: &Rope<'_>, spec: &ModelSpec) -> R
     for layer in &spec.layers {
         let a = layer.attention();
         let Some(computed) = &a.rope else { continue };
-        let meant = if matches!(a.mask, Mask::Window(_)) { theta_swa } else { theta };
+        let meant = if matches!(a.mask, Mask::Window(_)) {
+            theta_swa
+        } else {
+            theta
+        };
         if !is_near(computed.base.into(), meant) {
             return Err(c.not_read("rope_theta", &meant.into()));
         }
@@ -136,7 +163,10 @@ fn rotation(c: &Config, family: &Family, rope: &Rope<'_>, spec: &ModelSpec) -> R
         }
         let is_stretched = !matches!(computed.scaling, RopeScaling::None);
         if is_stretched && !is_near(computed.magnitude.into(), rope.magnitude()?) {
-            return Err(c.wrong(format!("the rope is multiplied by {}, which is not read", rope.magnitude()?)));
+            return Err(c.wrong(format!(
+                "the rope is multiplied by {}, which is not read",
+                rope.magnitude()?
+            )));
         }
         if let RopeScaling::Yarn(yarn) = computed.scaling
             && (yarn.ends == RampEnds::Whole) != rope.is_truncated()
@@ -150,7 +180,10 @@ fn rotation(c: &Config, family: &Family, rope: &Rope<'_>, spec: &ModelSpec) -> R
 /// Some layer is stretched as the configuration says.
 fn stretching(c: &Config, rope: &Rope<'_>, spec: &ModelSpec) -> Result<(), Error> {
     let kind = rope.kind()?;
-    let factors = spec.tensors().iter().any(|req| req.role == atta_model::Role::RopeFreqs);
+    let factors = spec
+        .tensors()
+        .iter()
+        .any(|req| req.role == atta_model::Role::RopeFreqs);
     let is = |scaling: RopeScaling| match (kind, scaling) {
         (Kind::Plain, RopeScaling::None) => true,
         (Kind::Llama3, RopeScaling::None) => factors,
@@ -161,9 +194,14 @@ fn stretching(c: &Config, rope: &Rope<'_>, spec: &ModelSpec) -> Result<(), Error
         (Kind::Long, RopeScaling::Long { .. }) => true,
         _ => false,
     };
-    let ropes = spec.layers.iter().filter_map(|layer| layer.attention().rope.as_ref());
+    let ropes = spec
+        .layers
+        .iter()
+        .filter_map(|layer| layer.attention().rope.as_ref());
     match ropes.map(|rope| rope.scaling).any(is) {
         true => Ok(()),
-        false => Err(c.wrong(format!("rope_type is {kind:?}, which is not read for this architecture"))),
+        false => Err(c.wrong(format!(
+            "rope_type is {kind:?}, which is not read for this architecture"
+        ))),
     }
 }

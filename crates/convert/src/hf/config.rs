@@ -1,6 +1,7 @@
 //! `config.json`: fields by any of the names that they have had, and which of them were looked at.
 //!
-//! A field that is not in the file has the value that its class in transformers gives it, which each family lists.
+//! A field that is not in the file has the value that its class in transformers gives it, which
+//! each family lists.
 
 use std::{
     cell::RefCell,
@@ -26,7 +27,10 @@ pub(super) struct Config {
 impl Config {
     pub(super) fn read(path: &Path) -> Result<Self, Error> {
         let json = read_capped(path, MAX_BYTES)?;
-        let wrong = |why: String| Error::File { path: path.to_owned(), why };
+        let wrong = |why: String| Error::File {
+            path: path.to_owned(),
+            why,
+        };
         // A byte order mark, as editors on Windows put it in front.
         let json = json.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&json);
         match serde_json::from_slice(json).map_err(|e| wrong(e.to_string()))? {
@@ -36,17 +40,26 @@ impl Config {
     }
 
     fn new(path: &Path, fields: Map<String, Value>) -> Self {
-        Self { path: path.to_owned(), fields, defaults: Map::new(), looked_at: RefCell::default() }
+        Self {
+            path: path.to_owned(),
+            fields,
+            defaults: Map::new(),
+            looked_at: RefCell::default(),
+        }
     }
 
     /// What fields that are absent are, as a JSON object.
     pub(super) fn set_defaults(&mut self, json: &str) {
-        self.defaults = serde_json::from_str(json).expect("the defaults of a family are a JSON object");
+        self.defaults =
+            serde_json::from_str(json).expect("the defaults of a family are a JSON object");
     }
 
     /// An error of this file.
     pub(super) fn wrong(&self, why: impl Into<String>) -> Error {
-        Error::File { path: self.path.clone(), why: why.into() }
+        Error::File {
+            path: self.path.clone(),
+            why: why.into(),
+        }
     }
 
     /// An error about the value of a field.
@@ -54,12 +67,19 @@ impl Config {
         self.wrong(format!("{field} is {value}, which is not read"))
     }
 
-    /// The first of some fields that is there, with its name. One that is null counts as absent, but takes no default.
+    /// The first of some fields that is there, with its name. One that is null counts as absent,
+    /// but takes no default.
     pub(super) fn any<'a>(&'a self, names: &[&'a str]) -> Option<(&'a str, &'a Value)> {
-        self.looked_at.borrow_mut().extend(names.iter().map(|&name| name.to_owned()));
-        let written = names.iter().filter_map(|&name| Some((name, self.fields.get(name)?)));
+        self.looked_at
+            .borrow_mut()
+            .extend(names.iter().map(|&name| name.to_owned()));
+        let written = names
+            .iter()
+            .filter_map(|&name| Some((name, self.fields.get(name)?)));
         let is_written = written.clone().next().is_some();
-        let default = names.iter().filter_map(|&name| Some((name, self.defaults.get(name)?)));
+        let default = names
+            .iter()
+            .filter_map(|&name| Some((name, self.defaults.get(name)?)));
         let default = default.filter(|_| !is_written);
         written.chain(default).find(|(_, value)| !value.is_null())
     }
@@ -73,8 +93,12 @@ impl Config {
 
     /// A count.
     pub(super) fn count_opt(&self, names: &[&str]) -> Result<Option<u64>, Error> {
-        let Some((name, value)) = self.any(names) else { return Ok(None) };
-        let whole = value.as_f64().filter(|x| x.fract() == 0.0 && (0.0..=9e15).contains(x));
+        let Some((name, value)) = self.any(names) else {
+            return Ok(None);
+        };
+        let whole = value
+            .as_f64()
+            .filter(|x| x.fract() == 0.0 && (0.0..=9e15).contains(x));
         match value.as_u64().or(whole.map(|x| x as u64)) {
             Some(n) => Ok(Some(n)),
             None => Err(self.expected(name, value, "a count")),
@@ -88,38 +112,66 @@ impl Config {
 
     /// A number.
     pub(super) fn number_opt(&self, names: &[&str]) -> Result<Option<f64>, Error> {
-        let Some((name, value)) = self.any(names) else { return Ok(None) };
-        number(value).map(Some).ok_or_else(|| self.expected(name, value, "a number"))
+        let Some((name, value)) = self.any(names) else {
+            return Ok(None);
+        };
+        number(value)
+            .map(Some)
+            .ok_or_else(|| self.expected(name, value, "a number"))
     }
 
     /// A text.
     pub(super) fn text_opt(&self, name: &str) -> Result<Option<&str>, Error> {
-        let Some(value) = self.get(name) else { return Ok(None) };
-        value.as_str().map(Some).ok_or_else(|| self.expected(name, value, "a text"))
+        let Some(value) = self.get(name) else {
+            return Ok(None);
+        };
+        value
+            .as_str()
+            .map(Some)
+            .ok_or_else(|| self.expected(name, value, "a text"))
     }
 
     /// A truth.
     pub(super) fn flag_opt(&self, name: &str) -> Result<Option<bool>, Error> {
-        let Some(value) = self.get(name) else { return Ok(None) };
-        value.as_bool().map(Some).ok_or_else(|| self.expected(name, value, "true or false"))
+        let Some(value) = self.get(name) else {
+            return Ok(None);
+        };
+        value
+            .as_bool()
+            .map(Some)
+            .ok_or_else(|| self.expected(name, value, "true or false"))
     }
 
     /// An object.
     pub(super) fn object_opt(&self, name: &str) -> Result<Option<&Map<String, Value>>, Error> {
-        let Some(value) = self.get(name) else { return Ok(None) };
-        value.as_object().map(Some).ok_or_else(|| self.expected(name, value, "an object"))
+        let Some(value) = self.get(name) else {
+            return Ok(None);
+        };
+        value
+            .as_object()
+            .map(Some)
+            .ok_or_else(|| self.expected(name, value, "an object"))
     }
 
     /// A list.
     pub(super) fn list_opt(&self, name: &str) -> Result<Option<&[Value]>, Error> {
-        let Some(value) = self.get(name) else { return Ok(None) };
-        value.as_array().map(|list| Some(&list[..])).ok_or_else(|| self.expected(name, value, "a list"))
+        let Some(value) = self.get(name) else {
+            return Ok(None);
+        };
+        value
+            .as_array()
+            .map(|list| Some(&list[..]))
+            .ok_or_else(|| self.expected(name, value, "a list"))
     }
 
     /// Fields that nobody asked for.
     pub(super) fn unread(&self) -> Vec<&str> {
         let looked_at = self.looked_at.borrow();
-        self.fields.keys().filter(|key| !looked_at.contains(*key)).map(String::as_str).collect()
+        self.fields
+            .keys()
+            .filter(|key| !looked_at.contains(*key))
+            .map(String::as_str)
+            .collect()
     }
 
     fn expected(&self, name: &str, value: &Value, what: &str) -> Error {
@@ -141,7 +193,8 @@ fn with_text_config(mut fields: Map<String, Value>) -> Map<String, Value> {
     if let Some(Value::Object(text)) = fields.remove("text_config") {
         for (key, value) in text {
             // What the whole is called, and how it is stored, the whole says.
-            let of_all = matches!(key.as_str(), "architectures" | "quantization_config") && fields.contains_key(&key);
+            let of_all = matches!(key.as_str(), "architectures" | "quantization_config")
+                && fields.contains_key(&key);
             if !of_all {
                 fields.insert(key, value);
             }
@@ -167,7 +220,10 @@ mod tests {
         assert_eq!(c.count(&["y", "b"]).unwrap(), 2);
         assert_eq!(c.count(&["y", "x"]).unwrap(), 8);
         assert_eq!(c.count(&["c"]).unwrap(), 3);
-        assert_eq!(c.count(&["y"]).unwrap_err().to_string(), "config.json: y is missing");
+        assert_eq!(
+            c.count(&["y"]).unwrap_err().to_string(),
+            "config.json: y is missing"
+        );
         assert!(c.unread().is_empty());
     }
 
@@ -177,7 +233,10 @@ mod tests {
         for name in ["a", "b", "c", "d"] {
             assert!(c.count(&[name]).is_err(), "{name}");
         }
-        assert_eq!(c.number_opt(&["c"]).unwrap_err().to_string(), "config.json: c is \"1\", expected a number");
+        assert_eq!(
+            c.number_opt(&["c"]).unwrap_err().to_string(),
+            "config.json: c is \"1\", expected a number"
+        );
         assert!(
             c.flag_opt("a").is_err()
                 && c.object_opt("a").is_err()
@@ -200,7 +259,13 @@ mod tests {
     fn hostile_json_is_an_error() {
         let folder = std::env::temp_dir().join(format!("atta-config-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        for json in ["[".repeat(200_000), "{\"a\":".repeat(200_000), "[]".into(), String::new(), " ".repeat(5 << 20)] {
+        for json in [
+            "[".repeat(200_000),
+            "{\"a\":".repeat(200_000),
+            "[]".into(),
+            String::new(),
+            " ".repeat(5 << 20),
+        ] {
             std::fs::write(folder.join("config.json"), json).unwrap();
             assert!(Config::read(&folder.join("config.json")).is_err());
         }

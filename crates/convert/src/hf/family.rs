@@ -1,7 +1,9 @@
-//! The families of models that are read: what their configurations leave unsaid, how they call their tensors, and what llama.cpp's
-//! converter does to them. One row for each class of transformers; a new architecture is a new row.
+//! The families of models that are read: what their configurations leave unsaid, how they call
+//! their tensors, and what llama.cpp's converter does to them. One row for each class of
+//! transformers; a new architecture is a new row.
 //!
-//! Sources: the configuration classes of transformers 5 (defaults), and the converter of llama.cpp (what becomes of tensors).
+//! Sources: the configuration classes of transformers 5 (defaults), and the converter of llama.cpp
+//! (what becomes of tensors).
 
 use atta_model::Role;
 use serde_json::Value;
@@ -17,7 +19,8 @@ pub(super) struct Family {
     pub(super) arch: &'static str,
     /// Fields that need not be written, as a JSON object.
     pub(super) defaults: &'static str,
-    /// Fields that change what is computed, with the one value that is read, as JSON; null is fine, too.
+    /// Fields that change what is computed, with the one value that is read, as JSON; null is
+    /// fine, too.
     pub(super) fixed: &'static [(&'static str, &'static str)],
     /// Numbers that some models multiply or bound something with, and their keys.
     pub(super) multipliers: &'static [(&'static str, &'static str)],
@@ -41,7 +44,8 @@ pub(super) struct Family {
     pub(super) is_paired: bool,
     /// Whether matrices of layers are stored as `[d_in, d_out]`.
     pub(super) is_transposed: bool,
-    /// Whether the norm before the perceptron is called by its name in the checkpoint (`post_attention_norm`).
+    /// Whether the norm before the perceptron is called by its name in the checkpoint
+    /// (`post_attention_norm`).
     pub(super) keeps_post_norm_name: bool,
     /// What is added to the weights of norms.
     pub(super) norm_offset: f32,
@@ -121,7 +125,11 @@ const LLAMA: Family = Family {
 };
 
 /// The same for models that rotate halves of heads.
-const HALVES: Family = Family { names_d_rope: false, is_paired: false, ..LLAMA };
+const HALVES: Family = Family {
+    names_d_rope: false,
+    is_paired: false,
+    ..LLAMA
+};
 
 const QWEN_EXPERTS: Experts = Experts {
     prefix: "mlp.experts.",
@@ -129,7 +137,10 @@ const QWEN_EXPERTS: Experts = Experts {
     joined: Joined::Halves,
     widths: &[
         ("moe_intermediate_size", "expert_feed_forward_length"),
-        ("shared_expert_intermediate_size", "expert_shared_feed_forward_length"),
+        (
+            "shared_expert_intermediate_size",
+            "expert_shared_feed_forward_length",
+        ),
     ],
     are_renormalized: false,
 };
@@ -184,7 +195,12 @@ const FAMILIES: &[Family] = &[
         window: Window::Last,
         ..LLAMA
     },
-    Family { classes: &["Qwen2ForCausalLM"], arch: "qwen2", window: Window::Last, ..HALVES },
+    Family {
+        classes: &["Qwen2ForCausalLM"],
+        arch: "qwen2",
+        window: Window::Last,
+        ..HALVES
+    },
     Family {
         classes: &["Qwen3ForCausalLM"],
         arch: "qwen3",
@@ -207,7 +223,10 @@ const FAMILIES: &[Family] = &[
         defaults: r#"{"norm_topk_prob": false, "head_dim": 128}"#,
         fixed: &[("decoder_sparse_step", "1"), ("mlp_only_layers", "[]")],
         window: Window::Last,
-        experts: Some(Experts { are_renormalized: true, ..QWEN_EXPERTS }),
+        experts: Some(Experts {
+            are_renormalized: true,
+            ..QWEN_EXPERTS
+        }),
         ..HALVES
     },
     Family {
@@ -247,7 +266,12 @@ const FAMILIES: &[Family] = &[
         norm_offset: 1.0,
         ..HALVES
     },
-    Family { classes: &["Olmo2ForCausalLM", "Olmo3ForCausalLM"], arch: "olmo2", window: Window::Listed(4), ..HALVES },
+    Family {
+        classes: &["Olmo2ForCausalLM", "Olmo3ForCausalLM"],
+        arch: "olmo2",
+        window: Window::Listed(4),
+        ..HALVES
+    },
     Family {
         classes: &["PhiForCausalLM"],
         arch: "phi2",
@@ -273,7 +297,10 @@ const FAMILIES: &[Family] = &[
         window: Window::All,
         names_d_rope: true,
         long: Long::ByMagnitude,
-        fused: &[("attn_qkv.weight", "self_attn.qkv_proj.weight"), ("ffn_up.weight", "mlp.gate_up_proj.weight")],
+        fused: &[
+            ("attn_qkv.weight", "self_attn.qkv_proj.weight"),
+            ("ffn_up.weight", "mlp.gate_up_proj.weight"),
+        ],
         ..HALVES
     },
     Family {
@@ -303,7 +330,10 @@ const FAMILIES: &[Family] = &[
             (Role::FfnDown, "mlp.c_proj.weight"),
             (Role::FfnDownBias, "mlp.c_proj.bias"),
         ],
-        fused: &[("attn_qkv.weight", "attn.c_attn.weight"), ("attn_qkv.bias", "attn.c_attn.bias")],
+        fused: &[
+            ("attn_qkv.weight", "attn.c_attn.weight"),
+            ("attn_qkv.bias", "attn.c_attn.bias"),
+        ],
         is_transposed: true,
         ..HALVES
     },
@@ -339,7 +369,10 @@ const FAMILIES: &[Family] = &[
         // Models of 1bitLLM, whose code is not in transformers.
         classes: &["BitnetForCausalLM"],
         arch: "bitnet",
-        names: &[(Role::AttnSubNorm, "self_attn.inner_attn_ln.weight"), (Role::FfnSubNorm, "mlp.ffn_layernorm.weight")],
+        names: &[
+            (Role::AttnSubNorm, "self_attn.inner_attn_ln.weight"),
+            (Role::FfnSubNorm, "mlp.ffn_layernorm.weight"),
+        ],
         ternary: Some(("weight_bits", 1)),
         ..HALVES
     },
@@ -349,14 +382,22 @@ impl Family {
     /// The family of a configuration.
     pub(super) fn of(c: &Config) -> Result<&'static Self, Error> {
         let class = c.list_opt("architectures")?.and_then(|all| all.first());
-        let class = class.and_then(Value::as_str).ok_or_else(|| c.wrong("architectures is missing"))?;
-        let family = FAMILIES.iter().find(|family| family.classes.contains(&class));
+        let class = class
+            .and_then(Value::as_str)
+            .ok_or_else(|| c.wrong("architectures is missing"))?;
+        let family = FAMILIES
+            .iter()
+            .find(|family| family.classes.contains(&class));
         family.ok_or_else(|| c.wrong(format!("architectures is {class:?}, which is not read")))
     }
 
     /// Refuses what would be computed otherwise.
     pub(super) fn check_fixed(&self, c: &Config) -> Result<(), Error> {
-        for (field, only) in self.fixed.iter().chain(&[("is_causal", "true"), ("rope_interleaved", "false")]) {
+        for (field, only) in self
+            .fixed
+            .iter()
+            .chain(&[("is_causal", "true"), ("rope_interleaved", "false")])
+        {
             let only: Value = serde_json::from_str(only).expect("the values of a family are JSON");
             if let Some(value) = c.get(field).filter(|value| **value != only) {
                 return Err(c.not_read(field, value));
@@ -369,7 +410,9 @@ impl Family {
     pub(super) fn windows(&self, c: &Config) -> Result<Vec<Option<u64>>, Error> {
         let n_layers = c.count(&["num_hidden_layers", "n_layer"])?;
         if n_layers > MAX_LAYERS {
-            return Err(c.wrong(format!("num_hidden_layers is {n_layers}, expected at most {MAX_LAYERS}")));
+            return Err(c.wrong(format!(
+                "num_hidden_layers is {n_layers}, expected at most {MAX_LAYERS}"
+            )));
         }
         let window = c.count_opt(&["sliding_window"])?;
         let listed = c.list_opt("layer_types")?;
@@ -384,20 +427,31 @@ impl Family {
                 Some("full_attention") => Ok(false),
                 _ => Err(c.wrong(format!("layer_types does not say what layer {l} is"))),
             },
-            (Window::Every(n) | Window::Listed(n), None) => Ok(!(l + 1).is_multiple_of(pattern.unwrap_or(n).max(1))),
+            (Window::Every(n) | Window::Listed(n), None) => {
+                Ok(!(l + 1).is_multiple_of(pattern.unwrap_or(n).max(1)))
+            }
             (Window::Last, None) => Ok(is_used && l >= first),
         };
-        (0..n_layers).map(|l| slides(l).map(|slides| window.filter(|_| slides))).collect()
+        (0..n_layers)
+            .map(|l| slides(l).map(|slides| window.filter(|_| slides)))
+            .collect()
     }
 
     /// What the checkpoint calls a tensor in which files, too, have several.
     pub(super) fn fused(&self, within: &str) -> Option<&'static str> {
-        self.fused.iter().find(|(name, _)| *name == within).map(|(_, from)| *from)
+        self.fused
+            .iter()
+            .find(|(name, _)| *name == within)
+            .map(|(_, from)| *from)
     }
 
     /// The name of a tensor in a checkpoint.
     pub(super) fn name(&self, role: Role, layer: Option<usize>) -> String {
-        let own = self.names.iter().find(|(of, _)| *of == role).map(|(_, name)| *name);
+        let own = self
+            .names
+            .iter()
+            .find(|(of, _)| *of == role)
+            .map(|(_, name)| *name);
         self.in_layer(own.unwrap_or_else(|| usual_name(role)), layer)
     }
 

@@ -9,7 +9,8 @@ use super::{
 };
 use crate::Error;
 
-/// Keys of one architecture on their way into a file: `count("block_count", 2)` sets `llama.block_count`.
+/// Keys of one architecture on their way into a file: `count("block_count", 2)` sets
+/// `llama.block_count`.
 pub(super) struct Keys {
     arch: &'static str,
     pub(super) writer: Writer,
@@ -30,7 +31,8 @@ impl Keys {
 
     /// A count; one that is beyond all sense stays so, and is refused where keys are read.
     pub(super) fn count(&mut self, key: &str, n: u64) {
-        self.writer.set_u32(&self.key(key), u32::try_from(n).unwrap_or(u32::MAX));
+        self.writer
+            .set_u32(&self.key(key), u32::try_from(n).unwrap_or(u32::MAX));
     }
 
     pub(super) fn number(&mut self, key: &str, x: f64) {
@@ -67,15 +69,26 @@ pub(super) fn write(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), 
 
 /// The widths and counts of every model.
 fn sizes(c: &Config, keys: &mut Keys) -> Result<(), Error> {
-    let (d_model, n_heads) = (c.count(&["hidden_size", "n_embd"])?, c.count(&["num_attention_heads", "n_head"])?);
-    let d_ff = c.count_opt(&["intermediate_size", "n_inner"])?.unwrap_or(d_model.saturating_mul(4));
+    let (d_model, n_heads) = (
+        c.count(&["hidden_size", "n_embd"])?,
+        c.count(&["num_attention_heads", "n_head"])?,
+    );
+    let d_ff = c
+        .count_opt(&["intermediate_size", "n_inner"])?
+        .unwrap_or(d_model.saturating_mul(4));
     keys.count("vocab_size", c.count(&["vocab_size"])?);
     keys.count("block_count", c.count(&["num_hidden_layers", "n_layer"])?);
-    keys.count("context_length", c.count(&["max_position_embeddings", "n_positions", "n_ctx"])?);
+    keys.count(
+        "context_length",
+        c.count(&["max_position_embeddings", "n_positions", "n_ctx"])?,
+    );
     keys.count("embedding_length", d_model);
     keys.count("feed_forward_length", d_ff);
     keys.count("attention.head_count", n_heads);
-    keys.count("attention.head_count_kv", c.count_opt(&["num_key_value_heads"])?.unwrap_or(n_heads));
+    keys.count(
+        "attention.head_count_kv",
+        c.count_opt(&["num_key_value_heads"])?.unwrap_or(n_heads),
+    );
     if let Some(eps) = c.number_opt(&["rms_norm_eps"])? {
         keys.number("attention.layer_norm_rms_epsilon", eps);
     }
@@ -93,10 +106,15 @@ fn rotation(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
     let rope = Rope::new(c)?;
     rope.write(keys)?;
     if family.names_d_rope {
-        keys.count("rope.dimension_count", (d_head(c)? as f64 * rope.partial()?) as u64);
+        keys.count(
+            "rope.dimension_count",
+            (d_head(c)? as f64 * rope.partial()?) as u64,
+        );
     }
     match (family.long, rope.kind()?) {
-        (Long::Unread, Kind::Long) => Err(c.wrong("rope_type is longrope, which is not read for this architecture")),
+        (Long::Unread, Kind::Long) => {
+            Err(c.wrong("rope_type is longrope, which is not read for this architecture"))
+        }
         (Long::Unread, _) => Ok(()),
         (Long::ByMagnitude, kind) => {
             keys.count("rope.scaling.original_context_length", rope.n_ctx_orig()?);
@@ -119,8 +137,12 @@ fn d_head(c: &Config) -> Result<u64, Error> {
 fn windows(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
     let windows = family.windows(c)?;
     match (family.window, windows.iter().flatten().next()) {
-        (Window::All, window) => keys.count("attention.sliding_window", window.copied().unwrap_or(0)),
-        (Window::Every(_) | Window::Listed(_), Some(&window)) => keys.count("attention.sliding_window", window),
+        (Window::All, window) => {
+            keys.count("attention.sliding_window", window.copied().unwrap_or(0))
+        }
+        (Window::Every(_) | Window::Listed(_), Some(&window)) => {
+            keys.count("attention.sliding_window", window)
+        }
         _ => {}
     }
     if matches!(family.window, Window::Listed(_)) && windows.iter().any(Option::is_some) {
@@ -131,8 +153,13 @@ fn windows(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
 }
 
 fn experts(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
-    let Some(experts) = &family.experts else { return Ok(()) };
-    keys.count("expert_count", c.count(&["num_local_experts", "num_experts"])?);
+    let Some(experts) = &family.experts else {
+        return Ok(());
+    };
+    keys.count(
+        "expert_count",
+        c.count(&["num_local_experts", "num_experts"])?,
+    );
     keys.count("expert_used_count", c.count(&["num_experts_per_tok"])?);
     for (field, key) in experts.widths {
         if let Some(d_ff) = c.count_opt(&[field])? {

@@ -1,10 +1,13 @@
-//! Models in directories as Hugging Face keeps them: `config.json`, safetensors, and files of the vocabulary.
+//! Models in directories as Hugging Face keeps them: `config.json`, safetensors, and files of the
+//! vocabulary.
 //!
-//! The configuration becomes metadata, the metadata a spec, and the spec says which tensors there are; each is looked for
-//! by the name that its family gives it. Nothing is written before all of it fits: every tensor is there, none is left, and
-//! what the file will say is what the configuration said.
+//! The configuration becomes metadata, the metadata a spec, and the spec says which tensors there
+//! are; each is looked for by the name that its family gives it. Nothing is written before all of
+//! it fits: every tensor is there, none is left, and what the file will say is what the
+//! configuration said.
 //!
-//! The vocabulary is not read here: [`open`](crate::open) gives it to the metadata of the checkpoint.
+//! The vocabulary is not read here: [`open`](crate::open) gives it to the metadata of the
+//! checkpoint.
 
 mod agree;
 mod config;
@@ -29,18 +32,23 @@ use rope::Rope;
 use source::Quantization;
 use tensors::Assembly;
 
-/// A directory as a checkpoint without a vocabulary. What a user should know of what was left out comes into `notes`.
+/// A directory as a checkpoint without a vocabulary. What a user should know of what was left out
+/// comes into `notes`.
 ///
 /// # Errors
-/// A file that cannot be read or is not what it should be; a model that we do not run, or a field of the configuration
-/// that says something which files of its architecture cannot say; a tensor that is missing, left over or misshapen.
-/// Each is named.
+/// A file that cannot be read or is not what it should be; a model that we do not run, or a field
+/// of the configuration that says something which files of its architecture cannot say; a tensor
+/// that is missing, left over or misshapen. Each is named.
 pub fn open(folder: &Path, notes: &mut Vec<String>) -> Result<Checkpoint, Error> {
     from_raw(folder, weights(folder)?, notes)
 }
 
 /// The model that the configuration says, of these tensors.
-fn from_raw(folder: &Path, mut raw: RawTensors, notes: &mut Vec<String>) -> Result<Checkpoint, Error> {
+fn from_raw(
+    folder: &Path,
+    mut raw: RawTensors,
+    notes: &mut Vec<String>,
+) -> Result<Checkpoint, Error> {
     let mut config = Config::read(&folder.join("config.json"))?;
     let family = Family::of(&config)?;
     config.set_defaults(family.defaults);
@@ -53,12 +61,24 @@ fn from_raw(folder: &Path, mut raw: RawTensors, notes: &mut Vec<String>) -> Resu
     text_part(&mut raw, notes)?;
     let is_tied = tied(&config, &mut raw, notes)?;
     let d_head = spec.layers[0].attention().d_head as u64;
-    let tensors = Assembly { family, rope: &rope, how, is_tied, d_head, raw: &mut raw }.all(&spec)?;
+    let tensors = Assembly {
+        family,
+        rope: &rope,
+        how,
+        is_tied,
+        d_head,
+        raw: &mut raw,
+    }
+    .all(&spec)?;
     raw.retain(|name| !is_harmless(name));
     if let Some(left) = raw.names().next() {
         return Err(Error::Unused.of(left));
     }
-    let checkpoint = Checkpoint { metadata: keys.writer, tensors, files: raw.files };
+    let checkpoint = Checkpoint {
+        metadata: keys.writer,
+        tensors,
+        files: raw.files,
+    };
     spec.check_tensors(&Directory::single(checkpoint.describe()?))?;
     note(&config, family, notes)?;
     Ok(checkpoint)
@@ -73,27 +93,48 @@ fn weights(folder: &Path) -> Result<RawTensors, Error> {
         ("pytorch_model.bin.index.json", pickle::open_sharded),
         ("pytorch_model.bin", pickle::open),
     ];
-    match FILES.iter().map(|(name, read)| (folder.join(name), read)).find(|(path, _)| path.exists()) {
+    match FILES
+        .iter()
+        .map(|(name, read)| (folder.join(name), read))
+        .find(|(path, _)| path.exists())
+    {
         Some((path, read)) => read(&path),
         None => {
-            let why = "holds no model.safetensors and no pytorch_model.bin, single or with an index".into();
-            Err(Error::File { path: folder.to_owned(), why })
+            let why =
+                "holds no model.safetensors and no pytorch_model.bin, single or with an index"
+                    .into();
+            Err(Error::File {
+                path: folder.to_owned(),
+                why,
+            })
         }
     }
 }
 
-/// The name of the directory; where that is the hash of a revision in a cache, what the configuration says.
+/// The name of the directory; where that is the hash of a revision in a cache, what the
+/// configuration says.
 fn name_of(folder: &Path, config: &Config) -> String {
-    let own = folder.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    let own = folder
+        .canonicalize()
+        .ok()
+        .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     let is_hash = |name: &String| name.len() == 40 && name.bytes().all(|b| b.is_ascii_hexdigit());
-    let said = config.text_opt("_name_or_path").ok().flatten().and_then(|name| name.rsplit('/').next());
+    let said = config
+        .text_opt("_name_or_path")
+        .ok()
+        .flatten()
+        .and_then(|name| name.rsplit('/').next());
     match own.filter(|name| !is_hash(name)) {
         Some(own) => own,
-        None => said.filter(|name| !name.is_empty()).unwrap_or("model").to_owned(),
+        None => said
+            .filter(|name| !name.is_empty())
+            .unwrap_or("model")
+            .to_owned(),
     }
 }
 
-/// The name, which for Phi-3 has to say so: that its marks swallow the white space behind them, readers of GGUF know by it.
+/// The name, which for Phi-3 has to say so: that its marks swallow the white space behind them,
+/// readers of GGUF know by it.
 fn named(family: &Family, name: String) -> String {
     let lower = name.to_lowercase();
     match family.arch == "phi3" && !["phi-3", "phi3"].iter().any(|part| lower.contains(part)) {
@@ -102,33 +143,50 @@ fn named(family: &Family, name: String) -> String {
     }
 }
 
-/// Drops what belongs to other modalities, and takes the names of the text part for those of the model.
+/// Drops what belongs to other modalities, and takes the names of the text part for those of the
+/// model.
 fn text_part(raw: &mut RawTensors, notes: &mut Vec<String>) -> Result<(), Error> {
     const OTHERS: [&str; 2] = ["vision_tower.", "multi_modal_projector."];
     if raw.names().any(|name| name.contains("language_model.")) {
-        let is_other =
-            |name: &str| OTHERS.iter().any(|other| name.strip_prefix("model.").unwrap_or(name).starts_with(other));
+        let is_other = |name: &str| {
+            OTHERS.iter().any(|other| {
+                name.strip_prefix("model.")
+                    .unwrap_or(name)
+                    .starts_with(other)
+            })
+        };
         let n = raw.retain(|name| !is_other(name));
         if n > 0 {
-            notes.push(format!("{n} tensors that are not of the text part are left out ({})", OTHERS.join(" ")));
+            notes.push(format!(
+                "{n} tensors that are not of the text part are left out ({})",
+                OTHERS.join(" ")
+            ));
         }
     }
     // A model that was saved without its head has no prefix.
-    let is_bare = raw.get("embed_tokens.weight").is_some() && !raw.names().any(|name| name.starts_with("model."));
+    let is_bare = raw.get("embed_tokens.weight").is_some()
+        && !raw.names().any(|name| name.starts_with("model."));
     raw.rename(|name| {
         if is_bare {
             return format!("model.{name}");
         }
         let name = name.replacen("language_model.", "", 1);
-        name.strip_prefix("transformer.").unwrap_or(&name).to_owned()
+        name.strip_prefix("transformer.")
+            .unwrap_or(&name)
+            .to_owned()
     })
 }
 
 /// Whether the head is the embedding. Then a head of its own means nothing and is dropped.
 fn tied(config: &Config, raw: &mut RawTensors, notes: &mut Vec<String>) -> Result<bool, Error> {
     const HEAD: &str = "lm_head.weight";
-    let is_tied = config.flag_opt("tie_word_embeddings")?.unwrap_or(raw.get(HEAD).is_none());
-    let embedding = ["model.embed_tokens.weight", "wte.weight"].iter().find_map(|name| raw.get(name)).cloned();
+    let is_tied = config
+        .flag_opt("tie_word_embeddings")?
+        .unwrap_or(raw.get(HEAD).is_none());
+    let embedding = ["model.embed_tokens.weight", "wte.weight"]
+        .iter()
+        .find_map(|name| raw.get(name))
+        .cloned();
     if let Some(head) = if is_tied { raw.take(HEAD) } else { None }
         && !embedding.is_some_and(|embedding| embedding.is_same(&head))
     {
@@ -142,7 +200,9 @@ fn tied(config: &Config, raw: &mut RawTensors, notes: &mut Vec<String>) -> Resul
 
 /// Tensors that are computed, and that some programs save nevertheless.
 fn is_harmless(name: &str) -> bool {
-    [".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"].iter().any(|end| name.ends_with(end))
+    [".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"]
+        .iter()
+        .any(|end| name.ends_with(end))
 }
 
 /// What a user should know.
@@ -152,11 +212,20 @@ fn note(config: &Config, family: &Family, notes: &mut Vec<String>) -> Result<(),
     if let (Window::Dropped, Some(window)) = (family.window, window)
         && n_ctx.is_some_and(|n| n > window)
     {
-        notes.push(format!("the window of {window} positions is left out, as in every file of this architecture"));
+        notes.push(format!(
+            "the window of {window} positions is left out, as in every file of this architecture"
+        ));
     }
-    let unread: Vec<&str> = config.unread().into_iter().filter(|field| !means_nothing(field)).collect();
+    let unread: Vec<&str> = config
+        .unread()
+        .into_iter()
+        .filter(|field| !means_nothing(field))
+        .collect();
     if !unread.is_empty() {
-        notes.push(format!("fields of config.json that were not looked at: {}", unread.join(", ")));
+        notes.push(format!(
+            "fields of config.json that were not looked at: {}",
+            unread.join(", ")
+        ));
     }
     Ok(())
 }

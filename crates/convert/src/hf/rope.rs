@@ -1,7 +1,9 @@
-//! The rotation that a configuration describes: as keys, as tensors of factors, and as what transformers makes of it.
+//! The rotation that a configuration describes: as keys, as tensors of factors, and as what
+//! transformers makes of it.
 //!
-//! Transformers 5 writes `rope_parameters`, one object or one for each type of layer; transformers 4 wrote `rope_theta`,
-//! `rope_scaling` and others side by side. Source of the formulas: `modeling_rope_utils.py` of transformers.
+//! Transformers 5 writes `rope_parameters`, one object or one for each type of layer; transformers
+//! 4 wrote `rope_theta`, `rope_scaling` and others side by side. Source of the formulas:
+//! `modeling_rope_utils.py` of transformers.
 
 use std::f64::consts::PI;
 
@@ -31,24 +33,40 @@ pub(super) enum Kind {
 }
 
 /// Fields that transformers 4 wrote beside `rope_scaling`.
-const MIRRORED: [&str; 3] = ["rope_theta", "partial_rotary_factor", "original_max_position_embeddings"];
+const MIRRORED: [&str; 3] = [
+    "rope_theta",
+    "partial_rotary_factor",
+    "original_max_position_embeddings",
+];
 
 impl<'a> Rope<'a> {
     pub(super) fn new(config: &'a Config) -> Result<Self, Error> {
         let new = config.object_opt("rope_parameters")?;
         let old = config.object_opt("rope_scaling")?;
         let of = |kind: &str| new.and_then(|all| all.get(kind)?.as_object().cloned());
-        let mut full = of("full_attention").or(new.or(old).cloned()).unwrap_or_default();
-        for (name, value) in MIRRORED.iter().filter_map(|name| Some((name, config.get(name)?))) {
+        let mut full = of("full_attention")
+            .or(new.or(old).cloned())
+            .unwrap_or_default();
+        for (name, value) in MIRRORED
+            .iter()
+            .filter_map(|name| Some((name, config.get(name)?)))
+        {
             full.entry(*name).or_insert_with(|| value.clone());
         }
-        let local =
-            config.get("rope_local_base_freq").map(|theta| Map::from_iter([("rope_theta".to_owned(), theta.clone())]));
-        Ok(Self { config, full, sliding: of("sliding_attention").or(local) })
+        let local = config
+            .get("rope_local_base_freq")
+            .map(|theta| Map::from_iter([("rope_theta".to_owned(), theta.clone())]));
+        Ok(Self {
+            config,
+            full,
+            sliding: of("sliding_attention").or(local),
+        })
     }
 
     pub(super) fn kind(&self) -> Result<Kind, Error> {
-        let name = ["rope_type", "type"].into_iter().find_map(|key| self.full.get(key));
+        let name = ["rope_type", "type"]
+            .into_iter()
+            .find_map(|key| self.full.get(key));
         match name.map(|name| name.as_str().unwrap_or_default()) {
             None | Some("default") => Ok(Kind::Plain),
             Some("linear") => Ok(Kind::Linear),
@@ -56,7 +74,9 @@ impl<'a> Rope<'a> {
             Some("yarn") => Ok(Kind::Yarn),
             Some("llama3") => Ok(Kind::Llama3),
             Some("longrope" | "su") => Ok(Kind::Long),
-            Some(_) => Err(self.config.not_read("rope_type", name.unwrap_or(&Value::Null))),
+            Some(_) => Err(self
+                .config
+                .not_read("rope_type", name.unwrap_or(&Value::Null))),
         }
     }
 
@@ -66,17 +86,23 @@ impl<'a> Rope<'a> {
             None => Ok(None),
             Some(value) => match super::config::number(value) {
                 Some(x) => Ok(Some(x).filter(|&x| x != 0.0)),
-                None => Err(self.config.wrong(format!("{name} is {value}, expected a number"))),
+                None => Err(self
+                    .config
+                    .wrong(format!("{name} is {value}, expected a number"))),
             },
         }
     }
 
     fn number(&self, name: &str) -> Result<f64, Error> {
-        self.number_opt(name)?.ok_or_else(|| self.config.wrong(format!("{name} of the rope is missing")))
+        self.number_opt(name)?
+            .ok_or_else(|| self.config.wrong(format!("{name} of the rope is missing")))
     }
 
     fn flag(&self, name: &str, default: bool) -> bool {
-        self.full.get(name).and_then(Value::as_bool).unwrap_or(default)
+        self.full
+            .get(name)
+            .and_then(Value::as_bool)
+            .unwrap_or(default)
     }
 
     /// The base of layers that see everything.
@@ -86,12 +112,19 @@ impl<'a> Rope<'a> {
 
     /// The base of layers with a window, if they have one of their own.
     pub(super) fn theta_swa(&self) -> Result<Option<f64>, Error> {
-        let Some(sliding) = &self.sliding else { return Ok(None) };
+        let Some(sliding) = &self.sliding else {
+            return Ok(None);
+        };
         if let Some(kind) = sliding.get("rope_type").filter(|kind| *kind != "default") {
             return Err(self.config.not_read("rope_type of sliding_attention", kind));
         }
-        match sliding.get("rope_theta").map(|theta| super::config::number(theta).ok_or(theta)) {
-            Some(Err(theta)) => Err(self.config.wrong(format!("rope_theta is {theta}, expected a number"))),
+        match sliding
+            .get("rope_theta")
+            .map(|theta| super::config::number(theta).ok_or(theta))
+        {
+            Some(Err(theta)) => Err(self
+                .config
+                .wrong(format!("rope_theta is {theta}, expected a number"))),
             other => Ok(other.and_then(Result::ok)),
         }
     }
@@ -126,18 +159,33 @@ impl<'a> Rope<'a> {
 
     fn yarn_magnitude(&self) -> Result<f64, Error> {
         let factor = self.number("factor")?;
-        let of = |mscale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * mscale * factor.ln() + 1.0 };
-        Ok(match (self.number_opt("mscale")?, self.number_opt("mscale_all_dim")?) {
-            (Some(one), Some(all)) => of(one) / of(all),
-            _ => of(1.0),
-        })
+        let of = |mscale: f64| {
+            if factor <= 1.0 {
+                1.0
+            } else {
+                0.1 * mscale * factor.ln() + 1.0
+            }
+        };
+        Ok(
+            match (
+                self.number_opt("mscale")?,
+                self.number_opt("mscale_all_dim")?,
+            ) {
+                (Some(one), Some(all)) => of(one) / of(all),
+                _ => of(1.0),
+            },
+        )
     }
 
     fn long_magnitude(&self) -> Result<f64, Error> {
         let original = self.n_ctx_orig()? as f64;
         let n_ctx = self.config.count(&["max_position_embeddings"])? as f64;
         let factor = self.number_opt("factor")?.unwrap_or(n_ctx / original);
-        Ok(if factor <= 1.0 { 1.0 } else { (1.0 + factor.ln() / original.ln()).sqrt() })
+        Ok(if factor <= 1.0 {
+            1.0
+        } else {
+            (1.0 + factor.ln() / original.ln()).sqrt()
+        })
     }
 
     /// The keys of every architecture that rotates.
@@ -160,7 +208,10 @@ impl<'a> Rope<'a> {
 
     /// No other program writes these; the context is the one that is stretched to.
     fn write_dynamic(&self, keys: &mut Keys) -> Result<(), Error> {
-        let (factor, n_ctx) = (self.number("factor")?, self.config.count(&["max_position_embeddings"])?);
+        let (factor, n_ctx) = (
+            self.number("factor")?,
+            self.config.count(&["max_position_embeddings"])?,
+        );
         keys.text("rope.scaling.type", "dynamic");
         keys.number("rope.scaling.factor", factor);
         keys.count("rope.scaling.original_context_length", n_ctx);
@@ -177,10 +228,16 @@ impl<'a> Rope<'a> {
                 keys.number(&format!("rope.scaling.yarn_{name}"), beta);
             }
         }
-        match (self.number_opt("attention_factor")?, self.number_opt("mscale")?, self.number_opt("mscale_all_dim")?) {
+        match (
+            self.number_opt("attention_factor")?,
+            self.number_opt("mscale")?,
+            self.number_opt("mscale_all_dim")?,
+        ) {
             (Some(given), ..) => keys.number("rope.scaling.yarn_attn_factor", given),
             (None, Some(1.0), Some(all)) => keys.number("rope.scaling.yarn_log_multiplier", all),
-            (None, Some(_), Some(_)) => keys.number("rope.scaling.yarn_attn_factor", self.yarn_magnitude()?),
+            (None, Some(_), Some(_)) => {
+                keys.number("rope.scaling.yarn_attn_factor", self.yarn_magnitude()?)
+            }
             _ => {}
         }
         if let Some(beta) = self.number_opt("llama_4_scaling_beta")? {
@@ -189,10 +246,14 @@ impl<'a> Rope<'a> {
         Ok(())
     }
 
-    /// Llama 3's divisors of the angles, `[d_rope / 2]`: 1 for short waves, the factor for long ones, a ramp between.
+    /// Llama 3's divisors of the angles, `[d_rope / 2]`: 1 for short waves, the factor for long
+    /// ones, a ramp between.
     pub(super) fn llama3_factors(&self, d_rope: usize) -> Result<Vec<f32>, Error> {
         let (factor, theta) = (self.number("factor")?, self.theta()?);
-        let [low, high] = [self.number("low_freq_factor")?, self.number("high_freq_factor")?];
+        let [low, high] = [
+            self.number("low_freq_factor")?,
+            self.number("high_freq_factor")?,
+        ];
         let n_ctx_orig = self.number("original_max_position_embeddings")?;
         let divisor = |i: usize| {
             let wave = 2.0 * PI * theta.powf((2 * i) as f64 / d_rope as f64);
@@ -201,15 +262,24 @@ impl<'a> Rope<'a> {
         };
         match low < high {
             true => Ok((0..d_rope / 2).map(divisor).collect()),
-            false => Err(self.config.wrong(format!("low_freq_factor is {low}, expected less than high_freq_factor"))),
+            false => Err(self.config.wrong(format!(
+                "low_freq_factor is {low}, expected less than high_freq_factor"
+            ))),
         }
     }
 
     /// The factors of longrope.
     pub(super) fn long_factors(&self, name: &str) -> Result<Vec<f32>, Error> {
         let list = self.full.get(name).and_then(Value::as_array);
-        let list = list.and_then(|list| list.iter().map(super::config::number).collect::<Option<Vec<_>>>());
-        let list = list.ok_or_else(|| self.config.wrong(format!("{name} of the rope is no list of numbers")))?;
+        let list = list.and_then(|list| {
+            list.iter()
+                .map(super::config::number)
+                .collect::<Option<Vec<_>>>()
+        });
+        let list = list.ok_or_else(|| {
+            self.config
+                .wrong(format!("{name} of the rope is no list of numbers"))
+        })?;
         Ok(list.into_iter().map(|x| x as f32).collect())
     }
 }

@@ -1,4 +1,5 @@
-//! What happens to rows on their way from a checkpoint: another order, another tensor on top, columns for rows, 1 added.
+//! What happens to rows on their way from a checkpoint: another order, another tensor on top,
+//! columns for rows, 1 added.
 
 use super::source::Source;
 use crate::{Error, Rows};
@@ -11,7 +12,12 @@ pub(super) enum Order {
     /// From the two halves of each head of `d_head` rows to pairs of neighbours.
     Pairs { d_head: u64 },
     /// Of each `of` units every `step`th from `first` on, `take` of them.
-    Part { take: u64, of: u64, first: u64, step: u64 },
+    Part {
+        take: u64,
+        of: u64,
+        first: u64,
+        step: u64,
+    },
 }
 
 impl Order {
@@ -23,7 +29,12 @@ impl Order {
                 let (head, j) = (i / d_head, i % d_head);
                 head * d_head + (j % 2) * (d_head / 2) + j / 2
             }
-            Order::Part { take, of, first, step } => i / take * of + first + i % take * step,
+            Order::Part {
+                take,
+                of,
+                first,
+                step,
+            } => i / take * of + first + i % take * step,
         }
     }
 }
@@ -46,9 +57,14 @@ impl Rows for Moved {
     fn read(&self, first: u64, out: &mut [f32]) -> Result<(), Error> {
         let unit = first.saturating_mul((self.d_row / self.width) as u64);
         for (unit, out) in (unit..=u64::MAX).zip(out.chunks_mut(self.width)) {
-            let part = usize::try_from(unit / self.n_each).ok().and_then(|part| self.parts.get(part));
+            let part = usize::try_from(unit / self.n_each)
+                .ok()
+                .and_then(|part| self.parts.get(part));
             let part = part.ok_or(Error::NoRow { row: first })?;
-            part.floats(self.order.source(unit % self.n_each) * self.width as u64, out)?;
+            part.floats(
+                self.order.source(unit % self.n_each) * self.width as u64,
+                out,
+            )?;
             // Adding 0 would lose the sign of another one.
             if self.offset != 0.0 {
                 out.iter_mut().for_each(|x| *x += self.offset);
@@ -91,8 +107,11 @@ impl Transposed {
         let mut part = vec![0.0; (column(n - 1) + 1 - start) as usize];
         for i in 0..self.d_row {
             let row = matrix * self.d_row as u64 + i as u64;
-            self.source.floats(row * self.n_columns + start, &mut part)?;
-            (0..n).for_each(|j| out[j as usize * self.d_row + i] = part[(column(j) - start) as usize]);
+            self.source
+                .floats(row * self.n_columns + start, &mut part)?;
+            (0..n).for_each(|j| {
+                out[j as usize * self.d_row + i] = part[(column(j) - start) as usize]
+            });
         }
         Ok(())
     }
@@ -128,7 +147,9 @@ mod tests {
     fn all(rows: &dyn Rows, n_rows: usize, d_row: usize) -> Vec<f32> {
         let (mut whole, mut ones) = (vec![0.0; n_rows * d_row], vec![0.0; n_rows * d_row]);
         rows.read(0, &mut whole).unwrap();
-        ones.chunks_mut(d_row).enumerate().for_each(|(r, row)| rows.read(r as u64, row).unwrap());
+        ones.chunks_mut(d_row)
+            .enumerate()
+            .for_each(|(r, row)| rows.read(r as u64, row).unwrap());
         assert_eq!(whole, ones);
         assert!(rows.read(n_rows as u64, &mut ones[..d_row]).is_err());
         whole
@@ -137,34 +158,94 @@ mod tests {
     #[test]
     fn halves_of_heads_become_pairs() {
         let parts = vec![source(&[8, 1])];
-        let rows = Moved { parts, n_each: 8, width: 1, d_row: 1, order: Order::Pairs { d_head: 4 }, offset: 0.5 };
+        let rows = Moved {
+            parts,
+            n_each: 8,
+            width: 1,
+            d_row: 1,
+            order: Order::Pairs { d_head: 4 },
+            offset: 0.5,
+        };
         assert_eq!(all(&rows, 8, 1), [0.5, 2.5, 1.5, 3.5, 4.5, 6.5, 5.5, 7.5]);
     }
 
     #[test]
     fn experts_lie_on_top_of_each_other() {
         let parts = vec![source(&[2, 3]), source(&[2, 3])];
-        let rows = Moved { parts, n_each: 2, width: 3, d_row: 3, order: Order::Same, offset: 0.0 };
-        assert_eq!(all(&rows, 4, 3), [0., 1., 2., 3., 4., 5., 0., 1., 2., 3., 4., 5.]);
+        let rows = Moved {
+            parts,
+            n_each: 2,
+            width: 3,
+            d_row: 3,
+            order: Order::Same,
+            offset: 0.0,
+        };
+        assert_eq!(
+            all(&rows, 4, 3),
+            [0., 1., 2., 3., 4., 5., 0., 1., 2., 3., 4., 5.]
+        );
     }
 
     #[test]
     fn a_part_of_each_is_taken() {
-        let up = Order::Part { take: 2, of: 4, first: 2, step: 1 };
-        let rows = Moved { parts: vec![source(&[2, 4, 1])], n_each: 4, width: 1, d_row: 1, order: up, offset: 0.0 };
+        let up = Order::Part {
+            take: 2,
+            of: 4,
+            first: 2,
+            step: 1,
+        };
+        let rows = Moved {
+            parts: vec![source(&[2, 4, 1])],
+            n_each: 4,
+            width: 1,
+            d_row: 1,
+            order: up,
+            offset: 0.0,
+        };
         assert_eq!(all(&rows, 4, 1), [2.0, 3.0, 6.0, 7.0]);
-        let every_second = Order::Part { take: 2, of: 4, first: 1, step: 2 };
-        let rows =
-            Moved { parts: vec![source(&[2, 4])], n_each: 4, width: 1, d_row: 2, order: every_second, offset: 0.0 };
+        let every_second = Order::Part {
+            take: 2,
+            of: 4,
+            first: 1,
+            step: 2,
+        };
+        let rows = Moved {
+            parts: vec![source(&[2, 4])],
+            n_each: 4,
+            width: 1,
+            d_row: 2,
+            order: every_second,
+            offset: 0.0,
+        };
         assert_eq!(all(&rows, 2, 2), [1.0, 3.0, 5.0, 7.0]);
     }
 
     #[test]
     fn columns_become_rows() {
-        let rows = Transposed { source: source(&[2, 3]), d_row: 2, n_columns: 3, n_each: 3, order: Order::Same };
+        let rows = Transposed {
+            source: source(&[2, 3]),
+            d_row: 2,
+            n_columns: 3,
+            n_each: 3,
+            order: Order::Same,
+        };
         assert_eq!(all(&rows, 3, 2), [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
-        let order = Order::Part { take: 2, of: 4, first: 1, step: 2 };
-        let rows = Transposed { source: source(&[2, 2, 4]), d_row: 2, n_columns: 4, n_each: 2, order };
-        assert_eq!(all(&rows, 4, 2), [1.0, 5.0, 3.0, 7.0, 9.0, 13.0, 11.0, 15.0]);
+        let order = Order::Part {
+            take: 2,
+            of: 4,
+            first: 1,
+            step: 2,
+        };
+        let rows = Transposed {
+            source: source(&[2, 2, 4]),
+            d_row: 2,
+            n_columns: 4,
+            n_each: 2,
+            order,
+        };
+        assert_eq!(
+            all(&rows, 4, 2),
+            [1.0, 5.0, 3.0, 7.0, 9.0, 13.0, 11.0, 15.0]
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Weights of a checkpoint as numbers, however it stores them: plain, or quantized in a way that files do not have.
+//! Weights of a checkpoint as numbers, however it stores them: plain, or quantized in a way that
+//! files do not have.
 
 use std::sync::OnceLock;
 
@@ -40,16 +41,26 @@ impl Quantization {
         let text = |key: &str| q.get(key).and_then(Value::as_str);
         match text("quant_method") {
             Some("mxfp4") => Ok(Self::Mxfp4),
-            Some("bitnet") if q.get("use_rms_norm").is_some_and(|on| *on == Value::Bool(true)) => {
+            Some("bitnet")
+                if q.get("use_rms_norm")
+                    .is_some_and(|on| *on == Value::Bool(true)) =>
+            {
                 Err(c.wrong("use_rms_norm of the quantization is true, which is not read"))
             }
-            Some("bitnet") => match (text("linear_class").unwrap_or("bitlinear"), text("quantization_mode")) {
+            Some("bitnet") => match (
+                text("linear_class").unwrap_or("bitlinear"),
+                text("quantization_mode"),
+            ) {
                 ("bitlinear", _) => Ok(Self::Divided),
                 ("autobitlinear", None | Some("offline")) => Ok(Self::Multiplied),
                 ("autobitlinear", Some("online")) => Ok(Self::Online),
                 (class, _) => Err(c.wrong(format!("linear_class is {class:?}, which is not read"))),
             },
-            Some("fp8") => match q.get("weight_block_size").and_then(Value::as_array).map(Vec::as_slice) {
+            Some("fp8") => match q
+                .get("weight_block_size")
+                .and_then(Value::as_array)
+                .map(Vec::as_slice)
+            {
                 Some([rows, columns]) => match (rows.as_u64(), columns.as_u64()) {
                     (Some(rows @ 1..), Some(columns @ 1..)) => Ok(Self::Blocks([rows, columns])),
                     _ => Err(c.wrong("weight_block_size is no pair of counts")),
@@ -71,36 +82,62 @@ pub(super) enum Source {
     /// Times a scale.
     Scaled { raw: RawTensor, scale: f32 },
     /// Rounded to -1, 0 and 1 times their mean magnitude.
-    Rounded { raw: RawTensor, magnitude: OnceLock<f32> },
+    Rounded {
+        raw: RawTensor,
+        magnitude: OnceLock<f32>,
+    },
     /// Times a scale for each block.
-    Blocks { raw: RawTensor, scales: RawTensor, block: [u64; 2] },
+    Blocks {
+        raw: RawTensor,
+        scales: RawTensor,
+        block: [u64; 2],
+    },
 }
 
 /// Matrices that are quantized; embeddings, heads and norms are not.
 fn is_linear(role: Role) -> bool {
     use Role::*;
-    matches!(role, AttnQ | AttnK | AttnV | AttnOutput | FfnGate | FfnUp | FfnDown)
+    matches!(
+        role,
+        AttnQ | AttnK | AttnV | AttnOutput | FfnGate | FfnUp | FfnDown
+    )
 }
 
 impl Source {
     /// Takes the weights of that name out of a checkpoint.
-    pub(super) fn take(raw: &mut RawTensors, how: Quantization, name: &str, role: Role) -> Result<Option<Self>, Error> {
-        let Some(weight) = raw.take(name) else { return Ok(None) };
+    pub(super) fn take(
+        raw: &mut RawTensors,
+        how: Quantization,
+        name: &str,
+        role: Role,
+    ) -> Result<Option<Self>, Error> {
+        let Some(weight) = raw.take(name) else {
+            return Ok(None);
+        };
         let scale = |raw: &mut RawTensors| -> Result<f32, Error> {
             let of = format!("{name}_scale");
             let tensor = raw.take(&of).ok_or_else(|| Error::Missing.of(&of))?;
             let mut scale = [0.0];
             match tensor.dims() {
                 [] | [1] => tensor.floats(0, &mut scale).map(|()| scale[0]),
-                dims => Err(Error::Dims { expected: vec![1], got: dims.to_vec() }.of(&of)),
+                dims => Err(Error::Dims {
+                    expected: vec![1],
+                    got: dims.to_vec(),
+                }
+                .of(&of)),
             }
         };
         match how {
-            Quantization::Divided if is_linear(role) => Ok(Some(Self::ternary(weight, 1.0 / scale(raw)?))),
-            Quantization::Multiplied if is_linear(role) => Ok(Some(Self::ternary(weight, scale(raw)?))),
-            Quantization::Online if is_linear(role) => {
-                Ok(Some(Self::Rounded { raw: weight, magnitude: OnceLock::new() }))
+            Quantization::Divided if is_linear(role) => {
+                Ok(Some(Self::ternary(weight, 1.0 / scale(raw)?)))
             }
+            Quantization::Multiplied if is_linear(role) => {
+                Ok(Some(Self::ternary(weight, scale(raw)?)))
+            }
+            Quantization::Online if is_linear(role) => Ok(Some(Self::Rounded {
+                raw: weight,
+                magnitude: OnceLock::new(),
+            })),
             Quantization::Blocks(block) => Self::blocks(raw, weight, block).map(Some),
             _ => Ok(Some(Self::Plain(weight))),
         }
@@ -108,7 +145,10 @@ impl Source {
 
     fn ternary(weight: RawTensor, scale: f32) -> Self {
         match weight.dtype() {
-            Dtype::U8 => Self::Ternary { packed: weight, scale },
+            Dtype::U8 => Self::Ternary {
+                packed: weight,
+                scale,
+            },
             _ => Self::Scaled { raw: weight, scale },
         }
     }
@@ -117,13 +157,23 @@ impl Source {
     fn blocks(all: &mut RawTensors, raw: RawTensor, block: [u64; 2]) -> Result<Self, Error> {
         let name = format!("{}_scale_inv", raw.name());
         let Some(scales) = all.take(&name) else {
-            return if raw.dtype() == Dtype::F8E4M3 { Err(Error::Missing.of(&name)) } else { Ok(Self::Plain(raw)) };
+            return if raw.dtype() == Dtype::F8E4M3 {
+                Err(Error::Missing.of(&name))
+            } else {
+                Ok(Self::Plain(raw))
+            };
         };
         match raw.dims() {
-            [rows, columns] if scales.dims() == [rows.div_ceil(block[0]), columns.div_ceil(block[1])] => {
+            [rows, columns]
+                if scales.dims() == [rows.div_ceil(block[0]), columns.div_ceil(block[1])] =>
+            {
                 Ok(Self::Blocks { raw, scales, block })
             }
-            dims => Err(Error::Dims { expected: dims.to_vec(), got: scales.dims().to_vec() }.of(scales.name())),
+            dims => Err(Error::Dims {
+                expected: dims.to_vec(),
+                got: scales.dims().to_vec(),
+            }
+            .of(scales.name())),
         }
     }
 
@@ -138,11 +188,18 @@ impl Source {
     pub(super) fn expect(&self, dims: &[u64]) -> Result<(), Error> {
         let (got, name) = (self.dims(), self.raw().name());
         if got != dims {
-            return Err(Error::Dims { expected: dims.to_vec(), got }.of(name));
+            return Err(Error::Dims {
+                expected: dims.to_vec(),
+                got,
+            }
+            .of(name));
         }
         match self {
             Self::Ternary { packed, .. } => packed.expect_bytes(),
-            Self::Blocks { scales, .. } => self.raw().expect_floats().and_then(|()| scales.expect_floats()),
+            Self::Blocks { scales, .. } => self
+                .raw()
+                .expect_floats()
+                .and_then(|()| scales.expect_floats()),
             _ => self.raw().expect_floats(),
         }
     }
@@ -174,7 +231,9 @@ impl Source {
         let raw = self.raw();
         match self {
             // The only one that has three values and a scale.
-            Self::Ternary { .. } | Self::Rounded { .. } if raw.d_row().is_multiple_of(256) => TensorType::TQ2_0,
+            Self::Ternary { .. } | Self::Rounded { .. } if raw.d_row().is_multiple_of(256) => {
+                TensorType::TQ2_0
+            }
             // What 8 bits and a scale need.
             Self::Blocks { .. } => TensorType::BF16,
             _ => raw.dtype().tensor_type().unwrap_or(TensorType::F32),
@@ -193,7 +252,9 @@ impl Source {
             Self::Rounded { raw, magnitude } => {
                 let magnitude = mean_magnitude(raw, magnitude)?;
                 raw.floats(first, out)?;
-                out.iter_mut().for_each(|x| *x = (*x / magnitude).round_ties_even().clamp(-1.0, 1.0) * magnitude);
+                out.iter_mut().for_each(|x| {
+                    *x = (*x / magnitude).round_ties_even().clamp(-1.0, 1.0) * magnitude
+                });
                 Ok(())
             }
             Self::Ternary { packed, scale } => unpack(packed, *scale, first, out),
@@ -222,12 +283,21 @@ fn mean_magnitude(raw: &RawTensor, known: &OnceLock<f32>) -> Result<f32, Error> 
     Ok(*known.get_or_init(|| ((sum / n.max(1) as f64) as f32).max(1e-5)))
 }
 
-/// Source: `pack_weights` of transformers. Row `r` of `[4 n, d]` is in the bits from `2 (r / n)` on of row `r % n` of `[n, d]`.
+/// Source: `pack_weights` of transformers. Row `r` of `[4 n, d]` is in the bits from `2 (r / n)` on
+/// of row `r % n` of `[n, d]`.
 fn unpack(packed: &RawTensor, scale: f32, first: u64, out: &mut [f32]) -> Result<(), Error> {
     let n = packed.bytes().len() as u64;
     for (i, x) in (first..=u64::MAX).zip(out) {
-        let byte = packed.bytes().get((i % n.max(1)) as usize).filter(|_| i / n.max(1) < 4);
-        let byte = byte.ok_or_else(|| Error::NoRow { row: i / packed.d_row().max(1) }.of(packed.name()))?;
+        let byte = packed
+            .bytes()
+            .get((i % n.max(1)) as usize)
+            .filter(|_| i / n.max(1) < 4);
+        let byte = byte.ok_or_else(|| {
+            Error::NoRow {
+                row: i / packed.d_row().max(1),
+            }
+            .of(packed.name())
+        })?;
         *x = match byte >> (2 * (i / n)) & 3 {
             3 => return Err(Error::Code { at: i, code: 3 }.of(packed.name())),
             code => (f32::from(code) - 1.0) * scale,
@@ -236,7 +306,13 @@ fn unpack(packed: &RawTensor, scale: f32, first: u64, out: &mut [f32]) -> Result
     Ok(())
 }
 
-fn by_blocks(raw: &RawTensor, scales: &RawTensor, block: [u64; 2], first: u64, out: &mut [f32]) -> Result<(), Error> {
+fn by_blocks(
+    raw: &RawTensor,
+    scales: &RawTensor,
+    block: [u64; 2],
+    first: u64,
+    out: &mut [f32],
+) -> Result<(), Error> {
     let d = raw.d_row();
     let mut row = vec![0.0; usize::try_from(scales.d_row()).unwrap_or(0)];
     let mut at = None;
@@ -261,7 +337,12 @@ mod tests {
     }
 
     fn f32s(name: &str, dims: &[u64], values: &[f32]) -> RawTensor {
-        tensor(name, Dtype::F32, dims, values.iter().flat_map(|x| x.to_le_bytes()).collect())
+        tensor(
+            name,
+            Dtype::F32,
+            dims,
+            values.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        )
     }
 
     fn taken(how: Quantization, tensors: Vec<RawTensor>) -> Result<Source, Error> {
@@ -285,29 +366,57 @@ mod tests {
     /// The example in the documentation of `unpack_weights` in transformers.
     #[test]
     fn four_ternary_rows_lie_in_one_of_bytes() {
-        let packed = || tensor("w", Dtype::U8, &[2, 2], vec![0b1010_0001, 0b0001_1000, 0b1001_0000, 0b0000_1010]);
+        let packed = || {
+            tensor(
+                "w",
+                Dtype::U8,
+                &[2, 2],
+                vec![0b1010_0001, 0b0001_1000, 0b1001_0000, 0b0000_1010],
+            )
+        };
         let scale = || f32s("w_scale", &[1], &[0.5]);
-        let signs = [0.0, -1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0, 1.0, 0.0, 0.0, -1.0, 1.0, -1.0, 1.0, -1.0];
+        let signs = [
+            0.0, -1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0, 1.0, 0.0, 0.0, -1.0, 1.0, -1.0, 1.0, -1.0,
+        ];
         let times = |scale: f32| signs.map(|s| s * scale).to_vec();
-        assert_eq!(all(&taken(Quantization::Multiplied, vec![packed(), scale()]).unwrap()), times(0.5));
-        assert_eq!(all(&taken(Quantization::Divided, vec![packed(), scale()]).unwrap()), times(2.0));
+        assert_eq!(
+            all(&taken(Quantization::Multiplied, vec![packed(), scale()]).unwrap()),
+            times(0.5)
+        );
+        assert_eq!(
+            all(&taken(Quantization::Divided, vec![packed(), scale()]).unwrap()),
+            times(2.0)
+        );
         let error = taken(Quantization::Divided, vec![packed()]).err().unwrap();
         assert_eq!(error.to_string(), "w_scale: is missing");
     }
 
     #[test]
     fn a_code_that_means_nothing_is_refused() {
-        let source =
-            taken(Quantization::Divided, vec![tensor("w", Dtype::U8, &[1, 1], vec![3]), f32s("w_scale", &[1], &[1.0])]);
+        let source = taken(
+            Quantization::Divided,
+            vec![
+                tensor("w", Dtype::U8, &[1, 1], vec![3]),
+                f32s("w_scale", &[1], &[1.0]),
+            ],
+        );
         assert_eq!(
-            source.unwrap().floats(0, &mut [0.0]).unwrap_err().to_string(),
+            source
+                .unwrap()
+                .floats(0, &mut [0.0])
+                .unwrap_err()
+                .to_string(),
             "w: weight 0 has the code 3, which means nothing"
         );
     }
 
     #[test]
     fn weights_are_rounded_to_their_mean_magnitude() {
-        let source = taken(Quantization::Online, vec![f32s("w", &[1, 4], &[0.1, -3.0, 1.5, 1.4])]).unwrap();
+        let source = taken(
+            Quantization::Online,
+            vec![f32s("w", &[1, 4], &[0.1, -3.0, 1.5, 1.4])],
+        )
+        .unwrap();
         assert_eq!(all(&source), [0.0, -1.5, 1.5, 1.5]);
     }
 
@@ -317,6 +426,12 @@ mod tests {
         let scales = f32s("w_scale_inv", &[2, 2], &[1.0, 2.0, 3.0, 4.0]);
         let source = taken(Quantization::Blocks([2, 2]), vec![w(), scales]).unwrap();
         assert_eq!(all(&source), [1.0, 1.0, 2.0, 1.0, 1.0, 2.0, 3.0, 3.0, 4.0]);
-        assert!(taken(Quantization::Blocks([2, 2]), vec![w(), f32s("w_scale_inv", &[1, 2], &[1.0; 2])]).is_err());
+        assert!(
+            taken(
+                Quantization::Blocks([2, 2]),
+                vec![w(), f32s("w_scale_inv", &[1, 2], &[1.0; 2])]
+            )
+            .is_err()
+        );
     }
 }

@@ -14,8 +14,8 @@ pub fn tokenizer_path(dst: &Path) -> PathBuf {
     dst.with_file_name("tokenizer.bin")
 }
 
-/// Writes a model to `dst` and its vocabulary beside it. `progress` hears how many bytes of how many are written, and may
-/// break: then neither file was ever there.
+/// Writes a model to `dst` and its vocabulary beside it. `progress` hears how many bytes of how
+/// many are written, and may break: then neither file was ever there.
 ///
 /// # Errors
 /// As [`write()`].
@@ -26,7 +26,9 @@ pub fn convert(
     progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<Report, Error> {
     if dst == tokenizer_path(dst) {
-        return Err(Error::Tokenizer { path: dst.to_owned() });
+        return Err(Error::Tokenizer {
+            path: dst.to_owned(),
+        });
     }
     let (mut model, mut tokenizer) = (Draft::new(dst)?, Draft::new(&tokenizer_path(dst))?);
     let mut tokens = BufWriter::new(&mut tokenizer);

@@ -1,7 +1,9 @@
-//! Whether llama2.c would compute what a model is: its file has sizes and weights, and the rest is constant.
+//! Whether llama2.c would compute what a model is: its file has sizes and weights, and the rest is
+//! constant.
 //!
-//! The one idea: the spec of a file with these sizes is compared with the spec of the model, so that nothing that a spec can say
-//! is forgotten. Optional weights are no part of it: whoever writes finds them left over.
+//! The one idea: the spec of a file with these sizes is compared with the spec of the model, so
+//! that nothing that a spec can say is forgotten. Optional weights are no part of it: whoever
+//! writes finds them left over.
 
 use atta_model::spec::{Ffn, LayerSpec, Mask, ModelSpec, Norm, QkNorm, Rope, RopeScaling, Wiring};
 
@@ -10,7 +12,10 @@ use crate::{Error, metadata::parsed};
 
 /// The sizes of a model that is computed as llama2.c computes.
 pub(super) fn sizes(spec: &ModelSpec) -> Result<Sizes, Error> {
-    let first = spec.layers.first().ok_or_else(|| refused("it has no layers".into()))?;
+    let first = spec
+        .layers
+        .first()
+        .ok_or_else(|| refused("it has no layers".into()))?;
     let attention = first.attention();
     let sizes = Sizes {
         d_model: spec.d_model as u64,
@@ -43,29 +48,44 @@ fn difference(ours: &ModelSpec, theirs: &ModelSpec) -> Option<String> {
     if ours.layers.iter().any(|layer| layer != first) {
         return Some("its layers are not all alike".into());
     }
-    in_layer(first, plain).or_else(|| around(ours, theirs)).or_else(|| Some("it computes something else".into()))
+    in_layer(first, plain)
+        .or_else(|| around(ours, theirs))
+        .or_else(|| Some("it computes something else".into()))
 }
 
 fn in_layer(ours: &LayerSpec, theirs: &LayerSpec) -> Option<String> {
     let (a, b) = (ours.attention(), theirs.attention());
     let eps = |layer: &LayerSpec| match layer.wiring {
-        Wiring::Sequential { pre: [Some(Norm::Rms { eps }), _], .. } => Some(eps),
+        Wiring::Sequential {
+            pre: [Some(Norm::Rms { eps }), _],
+            ..
+        } => Some(eps),
         _ => None,
     };
     let ropes = a.rope.as_ref().zip(b.rope.as_ref());
     match ours {
         _ if matches!(ours.ffn, Ffn::Moe(_)) => Some("it has experts".into()),
-        _ if eps(ours).is_some_and(|eps_| Some(eps_) != eps(theirs)) => {
-            Some(format!("its norms have an epsilon of {:e}, there it is 1e-5", eps(ours).unwrap_or_default()))
-        }
+        _ if eps(ours).is_some_and(|eps_| Some(eps_) != eps(theirs)) => Some(format!(
+            "its norms have an epsilon of {:e}, there it is 1e-5",
+            eps(ours).unwrap_or_default()
+        )),
         _ if ours.wiring != theirs.wiring => Some("its norms are others or elsewhere".into()),
-        _ if a.d_head != b.d_head => Some(format!("its heads are {} wide, there they are {}", a.d_head, b.d_head)),
+        _ if a.d_head != b.d_head => Some(format!(
+            "its heads are {} wide, there they are {}",
+            a.d_head, b.d_head
+        )),
         _ if a.mask != Mask::Causal => Some("its attention has a window".into()),
         _ if a.qk_norm != QkNorm::None => Some("its queries and keys are normalized".into()),
         _ if ropes.is_none() => Some("its queries and keys are not rotated".into()),
-        _ => ropes.and_then(|(a, b)| in_rope(a, b)).or_else(|| a.ne(b).then(|| "its attention is another".into())),
+        _ => ropes
+            .and_then(|(a, b)| in_rope(a, b))
+            .or_else(|| a.ne(b).then(|| "its attention is another".into())),
     }
-    .or_else(|| ours.ffn.ne(&theirs.ffn).then(|| "its perceptron is another".into()))
+    .or_else(|| {
+        ours.ffn
+            .ne(&theirs.ffn)
+            .then(|| "its perceptron is another".into())
+    })
 }
 
 fn in_rope(ours: &Rope, theirs: &Rope) -> Option<String> {
@@ -75,8 +95,13 @@ fn in_rope(ours: &Rope, theirs: &Rope) -> Option<String> {
             ours.base, theirs.base
         )),
         _ if ours.scaling != RopeScaling::None => Some("its rope is scaled".into()),
-        _ if ours.d_rope != theirs.d_rope => Some(format!("only {} elements of a head are rotated", ours.d_rope)),
-        _ if ours.pairing != theirs.pairing => Some("it rotates halves of heads, not neighbours".into()),
+        _ if ours.d_rope != theirs.d_rope => Some(format!(
+            "only {} elements of a head are rotated",
+            ours.d_rope
+        )),
+        _ if ours.pairing != theirs.pairing => {
+            Some("it rotates halves of heads, not neighbours".into())
+        }
         _ => None,
     }
 }
@@ -84,7 +109,9 @@ fn in_rope(ours: &Rope, theirs: &Rope) -> Option<String> {
 fn around(ours: &ModelSpec, theirs: &ModelSpec) -> Option<String> {
     match ours {
         _ if ours.positions != theirs.positions => Some("its positions are learned".into()),
-        _ if ours.embed_scale != theirs.embed_scale => Some("its embedding is multiplied by a number".into()),
+        _ if ours.embed_scale != theirs.embed_scale => {
+            Some("its embedding is multiplied by a number".into())
+        }
         _ if ours.head != theirs.head => Some("its head is another".into()),
         _ => None,
     }

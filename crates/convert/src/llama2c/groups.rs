@@ -1,8 +1,10 @@
-//! Matrices of version 2: int8 codes, and after them one f32 scale for each group, counted through all rows.
+//! Matrices of version 2: int8 codes, and after them one f32 scale for each group, counted through
+//! all rows.
 //!
-//! As Q8_0 the codes stay what they are, and of a scale is lost what f16 does not hold: of weights of mean magnitude 1, 0.0002 on average
-//! where rounding to int8 cost 0.006. Quantizing the floats anew would lose 0.0026 where groups are longer than a block of Q8_0,
-//! since each block then has a scale of its own. (Normal weights, groups of 64.)
+//! As Q8_0 the codes stay what they are, and of a scale is lost what f16 does not hold: of weights
+//! of mean magnitude 1, 0.0002 on average where rounding to int8 cost 0.006. Quantizing the floats
+//! anew would lose 0.0026 where groups are longer than a block of Q8_0, since each block then has a
+//! scale of its own. (Normal weights, groups of 64.)
 
 use std::ops::Range;
 
@@ -31,7 +33,9 @@ impl Groups {
         let groups = weights.start / self.group..weights.end.div_ceil(self.group);
         groups.map(move |g| {
             let part = (g * self.group).max(weights.start)..((g + 1) * self.group).min(weights.end);
-            let scale = scales[4 * g..].first_chunk().expect("there is a scale for each group");
+            let scale = scales[4 * g..]
+                .first_chunk()
+                .expect("there is a scale for each group");
             (&codes[part], f32::from_le_bytes(*scale))
         })
     }
@@ -47,9 +51,15 @@ impl Rows for Groups {
     fn read(&self, first: u64, out: &mut [f32]) -> Result<(), Error> {
         let end = first.saturating_add((out.len() / self.d_row) as u64);
         let mut rest = out;
-        for (codes, scale) in self.parts(self.weights(first, rest.len()).ok_or(Error::NoRow { row: end })?) {
+        for (codes, scale) in self.parts(
+            self.weights(first, rest.len())
+                .ok_or(Error::NoRow { row: end })?,
+        ) {
             let (values, behind) = rest.split_at_mut(codes.len());
-            values.iter_mut().zip(codes).for_each(|(value, &code)| *value = f32::from(code as i8) * scale);
+            values
+                .iter_mut()
+                .zip(codes)
+                .for_each(|(value, &code)| *value = f32::from(code as i8) * scale);
             rest = behind;
         }
         Ok(())
@@ -58,9 +68,12 @@ impl Rows for Groups {
     fn packed(&self, first: u64, out: &mut [u8]) -> Result<bool, Error> {
         let (blocks, _) = out.as_chunks_mut::<{ 2 + BLOCK }>();
         let n = blocks.len() * BLOCK;
-        let weights =
-            self.weights(first, n).ok_or(Error::NoRow { row: first.saturating_add((n / self.d_row) as u64) })?;
-        let codes = self.parts(weights).flat_map(|(codes, scale)| codes.chunks(BLOCK).map(move |codes| (codes, scale)));
+        let weights = self.weights(first, n).ok_or(Error::NoRow {
+            row: first.saturating_add((n / self.d_row) as u64),
+        })?;
+        let codes = self
+            .parts(weights)
+            .flat_map(|(codes, scale)| codes.chunks(BLOCK).map(move |codes| (codes, scale)));
         for (block, (codes, scale)) in blocks.iter_mut().zip(codes) {
             let half = f16::f32_to_f16(scale);
             if !f16::f16_to_f32(half).is_finite() {
@@ -82,24 +95,49 @@ mod tests {
     #[test]
     fn groups_go_on_through_the_ends_of_rows() {
         let codes: Vec<u8> = (-6..6i8).map(|code| code as u8).collect();
-        let scales: Vec<u8> = [1.0f32, 10.0, 100.0].iter().flat_map(|scale| scale.to_le_bytes()).collect();
+        let scales: Vec<u8> = [1.0f32, 10.0, 100.0]
+            .iter()
+            .flat_map(|scale| scale.to_le_bytes())
+            .collect();
         let file: SharedBytes = Arc::new([&[7][..], &codes, &scales].concat());
-        let groups = Groups { file, codes: 1..13, group: 4, d_row: 6 };
+        let groups = Groups {
+            file,
+            codes: 1..13,
+            group: 4,
+            d_row: 6,
+        };
         let mut row = [0.0; 6];
         groups.read(1, &mut row).unwrap();
         assert_eq!(row, [0.0, 10.0, 200.0, 300.0, 400.0, 500.0]);
-        assert!(matches!(groups.read(2, &mut row), Err(Error::NoRow { row: 3 })));
-        assert!(matches!(groups.read(u64::MAX, &mut row), Err(Error::NoRow { .. })));
+        assert!(matches!(
+            groups.read(2, &mut row),
+            Err(Error::NoRow { row: 3 })
+        ));
+        assert!(matches!(
+            groups.read(u64::MAX, &mut row),
+            Err(Error::NoRow { .. })
+        ));
     }
 
     #[test]
     fn codes_of_a_group_are_those_of_its_blocks() {
         let codes: Vec<u8> = (0..128u8).collect();
-        let scales: Vec<u8> = [0.5f32, 1e6].iter().flat_map(|scale| scale.to_le_bytes()).collect();
-        let groups = Groups { file: Arc::new([&codes[..], &scales].concat()), codes: 0..128, group: 64, d_row: 64 };
+        let scales: Vec<u8> = [0.5f32, 1e6]
+            .iter()
+            .flat_map(|scale| scale.to_le_bytes())
+            .collect();
+        let groups = Groups {
+            file: Arc::new([&codes[..], &scales].concat()),
+            codes: 0..128,
+            group: 64,
+            d_row: 64,
+        };
         let mut blocks = [0; 68];
         assert!(groups.packed(0, &mut blocks).unwrap());
-        assert_eq!((&blocks[..5], &blocks[34..38]), (&[0x00, 0x38, 0, 1, 2][..], &[0x00, 0x38, 32, 33][..]));
+        assert_eq!(
+            (&blocks[..5], &blocks[34..38]),
+            (&[0x00, 0x38, 0, 1, 2][..], &[0x00, 0x38, 32, 33][..])
+        );
         let (mut floats, mut again) = ([0.0; 64], [1.0; 64]);
         atta_formats::decode(atta_formats::TensorType::Q8_0, &blocks, &mut floats).unwrap();
         groups.read(0, &mut again).unwrap();

@@ -1,4 +1,5 @@
-//! The first bytes of a model file: version, sizes, whether the head is the embedding, and the length of a group.
+//! The first bytes of a model file: version, sizes, whether the head is the embedding, and the
+//! length of a group.
 //!
 //! ```text
 //! version 0:  0 i32 d_model, d_ff, n_layers, n_heads, n_kv_heads, n_vocab (negative: a head of its own), n_ctx;  28 data
@@ -81,7 +82,9 @@ impl Sizes {
         self.d_head() * self.n_kv_heads
     }
 
-    fn new([d_model, d_ff, n_layers, n_heads, n_kv_heads, n_vocab, n_ctx]: [i32; 7]) -> Result<Self, String> {
+    fn new(
+        [d_model, d_ff, n_layers, n_heads, n_kv_heads, n_vocab, n_ctx]: [i32; 7],
+    ) -> Result<Self, String> {
         let size = |name: &str, value: i32, max: u64| match u64::try_from(value) {
             Ok(value) if (1..=max).contains(&value) => Ok(value),
             _ => Err(format!("{name} is {value}, expected 1 to {max}")),
@@ -100,12 +103,21 @@ impl Sizes {
 
     /// Whether heads have a width, and an even one.
     pub(super) fn check_heads(&self) -> Result<(), String> {
-        let Self { d_model, n_heads, n_kv_heads, .. } = self;
+        let Self {
+            d_model,
+            n_heads,
+            n_kv_heads,
+            ..
+        } = self;
         if !d_model.is_multiple_of(2 * n_heads) {
-            return Err(format!("{n_heads} heads do not divide a dim of {d_model} into even widths"));
+            return Err(format!(
+                "{n_heads} heads do not divide a dim of {d_model} into even widths"
+            ));
         }
         if !n_heads.is_multiple_of(*n_kv_heads) {
-            return Err(format!("{n_kv_heads} key-value heads do not divide {n_heads} heads"));
+            return Err(format!(
+                "{n_kv_heads} key-value heads do not divide {n_heads} heads"
+            ));
         }
         Ok(())
     }
@@ -124,35 +136,72 @@ impl Header {
         let mut numbers = numbers(bytes, 0)?;
         let tied = numbers[5] > 0;
         numbers[5] = numbers[5].saturating_abs();
-        let sizes = Sizes::new(numbers).map_err(|why| format!("no ak42 at the beginning, and as version 0 {why}"))?;
-        Ok(Self { form: Form::V0, sizes, tied })
+        let sizes = Sizes::new(numbers)
+            .map_err(|why| format!("no ak42 at the beginning, and as version 0 {why}"))?;
+        Ok(Self {
+            form: Form::V0,
+            sizes,
+            tied,
+        })
     }
 
     fn parse_versioned(bytes: &[u8]) -> Result<Self, String> {
         if bytes.len() < HEADER_BYTES {
-            return Err(format!("{} bytes are less than a header of {HEADER_BYTES}", bytes.len()));
+            return Err(format!(
+                "{} bytes are less than a header of {HEADER_BYTES}",
+                bytes.len()
+            ));
         }
         let form = match i32_at(bytes, 4)? {
             1 => Form::V1,
-            2 => Form::V2 { group: group(i32_at(bytes, 37)?)? },
+            2 => Form::V2 {
+                group: group(i32_at(bytes, 37)?)?,
+            },
             other => return Err(format!("version {other}, known: 0, 1 and 2")),
         };
         let tied = match bytes[36] {
             0 => false,
             1 => true,
-            other => return Err(format!("the byte for a shared classifier is {other}, expected 0 or 1")),
+            other => {
+                return Err(format!(
+                    "the byte for a shared classifier is {other}, expected 0 or 1"
+                ));
+            }
         };
-        Ok(Self { form, sizes: Sizes::new(numbers(bytes, 8)?)?, tied })
+        Ok(Self {
+            form,
+            sizes: Sizes::new(numbers(bytes, 8)?)?,
+            tied,
+        })
     }
 
     /// The bytes before the data, of versions 1 and 2.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let Sizes { d_model, d_ff, n_layers, n_heads, n_kv_heads, n_vocab, n_ctx } = self.sizes;
+        let Sizes {
+            d_model,
+            d_ff,
+            n_layers,
+            n_heads,
+            n_kv_heads,
+            n_vocab,
+            n_ctx,
+        } = self.sizes;
         let group = self.form.group();
         let mut out = MAGIC.to_le_bytes().to_vec();
-        let numbers = [1 + u64::from(group.is_some()), d_model, d_ff, n_layers, n_heads, n_kv_heads, n_vocab, n_ctx];
+        let numbers = [
+            1 + u64::from(group.is_some()),
+            d_model,
+            d_ff,
+            n_layers,
+            n_heads,
+            n_kv_heads,
+            n_vocab,
+            n_ctx,
+        ];
         // None is above `MAX_SIZE`.
-        numbers.iter().for_each(|&number| out.extend((number as i32).to_le_bytes()));
+        numbers
+            .iter()
+            .for_each(|&number| out.extend((number as i32).to_le_bytes()));
         out.push(u8::from(self.tied));
         out.extend(group.iter().flat_map(|&group| (group as i32).to_le_bytes()));
         out.resize(HEADER_BYTES, 0);
@@ -161,12 +210,18 @@ impl Header {
 
     /// Where the first weight lies.
     pub(super) fn data_at(&self) -> u64 {
-        if self.form == Form::V0 { 28 } else { HEADER_BYTES as u64 }
+        if self.form == Form::V0 {
+            28
+        } else {
+            HEADER_BYTES as u64
+        }
     }
 }
 
 fn group(value: i32) -> Result<u64, String> {
-    let group = u64::try_from(value).ok().filter(|group| (1..=MAX_SIZE).contains(group));
+    let group = u64::try_from(value)
+        .ok()
+        .filter(|group| (1..=MAX_SIZE).contains(group));
     group.ok_or_else(|| format!("group_size is {value}, expected 1 to {MAX_SIZE}"))
 }
 
@@ -180,7 +235,9 @@ fn numbers(bytes: &[u8], at: usize) -> Result<[i32; 7], String> {
 
 fn i32_at(bytes: &[u8], at: usize) -> Result<i32, String> {
     let number = bytes.get(at..).and_then(<[u8]>::first_chunk);
-    number.map(|&b| i32::from_le_bytes(b)).ok_or_else(|| format!("ends in its header, after {} bytes", bytes.len()))
+    number
+        .map(|&b| i32::from_le_bytes(b))
+        .ok_or_else(|| format!("ends in its header, after {} bytes", bytes.len()))
 }
 
 #[cfg(test)]
@@ -188,8 +245,20 @@ mod tests {
     use super::*;
 
     fn header(form: Form) -> Header {
-        let sizes = Sizes { d_model: 64, d_ff: 96, n_layers: 2, n_heads: 4, n_kv_heads: 2, n_vocab: 300, n_ctx: 16 };
-        Header { form, sizes, tied: form == Form::V1 }
+        let sizes = Sizes {
+            d_model: 64,
+            d_ff: 96,
+            n_layers: 2,
+            n_heads: 4,
+            n_kv_heads: 2,
+            n_vocab: 300,
+            n_ctx: 16,
+        };
+        Header {
+            form,
+            sizes,
+            tied: form == Form::V1,
+        }
     }
 
     #[test]
@@ -204,11 +273,18 @@ mod tests {
     #[test]
     fn a_negative_vocabulary_of_version_0_means_a_head_of_its_own() {
         let file = |n_vocab: i32| -> Vec<u8> {
-            [64, 96, 2, 4, 2, n_vocab, 16i32].iter().flat_map(|n| n.to_le_bytes()).collect()
+            [64, 96, 2, 4, 2, n_vocab, 16i32]
+                .iter()
+                .flat_map(|n| n.to_le_bytes())
+                .collect()
         };
         let read = |n_vocab| Header::parse(&file(n_vocab)).unwrap();
         assert_eq!((read(-300), read(300).tied), (header(Form::V0), true));
-        assert!(Header::parse(&file(i32::MIN)).unwrap_err().contains("vocab_size"));
+        assert!(
+            Header::parse(&file(i32::MIN))
+                .unwrap_err()
+                .contains("vocab_size")
+        );
     }
 
     #[test]
@@ -222,12 +298,25 @@ mod tests {
         assert_eq!(patched(8, 0), "dim is 0, expected 1 to 16777216");
         assert_eq!(patched(16, 5000), "n_layers is 5000, expected 1 to 4096");
         assert_eq!(patched(20, 0), "n_heads is 0, expected 1 to 16777216");
-        assert_eq!(patched(20, 64), "64 heads do not divide a dim of 64 into even widths");
+        assert_eq!(
+            patched(20, 64),
+            "64 heads do not divide a dim of 64 into even widths"
+        );
         assert_eq!(patched(24, 3), "3 key-value heads do not divide 4 heads");
-        assert_eq!(patched(28, -300), "vocab_size is -300, expected 1 to 16777216");
+        assert_eq!(
+            patched(28, -300),
+            "vocab_size is -300, expected 1 to 16777216"
+        );
         assert_eq!(patched(37, -1), "group_size is -1, expected 1 to 16777216");
-        assert_eq!(patched(36, 2 | 32 << 8), "the byte for a shared classifier is 2, expected 0 or 1");
-        assert!(Header::parse(&[0x32, 0x34, 0x6b, 0x61, 1]).unwrap_err().contains("less than a header"));
+        assert_eq!(
+            patched(36, 2 | 32 << 8),
+            "the byte for a shared classifier is 2, expected 0 or 1"
+        );
+        assert!(
+            Header::parse(&[0x32, 0x34, 0x6b, 0x61, 1])
+                .unwrap_err()
+                .contains("less than a header")
+        );
         assert!(Header::parse(&[1]).unwrap_err().contains("after 1 bytes"));
     }
 }

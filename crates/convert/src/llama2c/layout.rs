@@ -1,7 +1,8 @@
 //! Where each tensor lies in a model file: the one list that reading and writing share.
 //!
-//! A tensor of the layers stands once for all of them, one layer after the other. In version 2 matrices are int8 codes, and
-//! after the codes of a matrix come the scales of its groups; norms are f32 always.
+//! A tensor of the layers stands once for all of them, one layer after the other. In version 2
+//! matrices are int8 codes, and after the codes of a matrix come the scales of its groups; norms
+//! are f32 always.
 
 use atta_model::Role;
 
@@ -77,7 +78,10 @@ impl Place {
         match self.group {
             None => Ok(4 * n),
             Some(group) if n.is_multiple_of(group) => Ok(n + 4 * (n / group)),
-            Some(group) => Err(format!("{} has {n} weights, which groups of {group} do not divide", self.name())),
+            Some(group) => Err(format!(
+                "{} has {n} weights, which groups of {group} do not divide",
+                self.name()
+            )),
         }
     }
 }
@@ -92,7 +96,13 @@ pub(super) fn places(header: &Header) -> Result<(Vec<Place>, u64), String> {
         }
         for layer in instances(role, header) {
             let (dims, at, group) = (dims(role, &header.sizes), end, group(role, header.form));
-            let place = Place { role, layer, dims, at, group };
+            let place = Place {
+                role,
+                layer,
+                dims,
+                at,
+                group,
+            };
             end = further(end, place.n_bytes()?)?;
             places.push(place);
         }
@@ -101,7 +111,8 @@ pub(super) fn places(header: &Header) -> Result<(Vec<Place>, u64), String> {
 }
 
 fn further(at: u64, n_bytes: u64) -> Result<u64, String> {
-    at.checked_add(n_bytes).ok_or_else(|| "sizes of more than 2^64 bytes".into())
+    at.checked_add(n_bytes)
+        .ok_or_else(|| "sizes of more than 2^64 bytes".into())
 }
 
 /// The layers that have such a tensor, `None` if it belongs to the whole model.
@@ -121,7 +132,12 @@ fn group(role: Role, form: Form) -> Option<u64> {
 }
 
 fn dims(role: Role, sizes: &Sizes) -> Vec<u64> {
-    let &Sizes { d_model, d_ff, n_vocab, .. } = sizes;
+    let &Sizes {
+        d_model,
+        d_ff,
+        n_vocab,
+        ..
+    } = sizes;
     match role {
         Role::AttnQ | Role::AttnOutput => vec![d_model, d_model],
         Role::AttnK | Role::AttnV => vec![sizes.d_kv(), d_model],
@@ -137,7 +153,15 @@ mod tests {
     use super::*;
 
     fn header(form: Form, tied: bool) -> Header {
-        let sizes = Sizes { d_model: 8, d_ff: 12, n_layers: 2, n_heads: 2, n_kv_heads: 1, n_vocab: 10, n_ctx: 6 };
+        let sizes = Sizes {
+            d_model: 8,
+            d_ff: 12,
+            n_layers: 2,
+            n_heads: 2,
+            n_kv_heads: 1,
+            n_vocab: 10,
+            n_ctx: 6,
+        };
         Header { form, sizes, tied }
     }
 
@@ -149,19 +173,28 @@ mod tests {
         assert_eq!(end(Form::V0, false), end(Form::V0, true) + 4 * 80);
         assert_eq!(end(Form::V1, true), 256 + 4 * n_weights);
         let norms = 5 * 8;
-        assert_eq!(end(Form::V2 { group: 4 }, true), 256 + 4 * norms + 2 * (n_weights - norms));
+        assert_eq!(
+            end(Form::V2 { group: 4 }, true),
+            256 + 4 * norms + 2 * (n_weights - norms)
+        );
     }
 
     #[test]
     fn a_head_comes_after_what_was_a_table() {
         let (places, end) = places(&header(Form::V0, false)).unwrap();
-        assert_eq!((places.last().unwrap().role, places.last().unwrap().at), (Role::Output, end - 4 * 80));
+        assert_eq!(
+            (places.last().unwrap().role, places.last().unwrap().at),
+            (Role::Output, end - 4 * 80)
+        );
         assert_eq!(places[1].name(), "blk.0.attn_norm.weight");
     }
 
     #[test]
     fn groups_that_do_not_divide_a_matrix_are_refused() {
         let error = places(&header(Form::V2 { group: 7 }, true)).unwrap_err();
-        assert_eq!(error, "token_embd.weight has 80 weights, which groups of 7 do not divide");
+        assert_eq!(
+            error,
+            "token_embd.weight has 80 weights, which groups of 7 do not divide"
+        );
     }
 }

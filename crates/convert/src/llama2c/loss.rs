@@ -14,13 +14,21 @@ pub struct Loss {
 impl Loss {
     /// The mean error, as a part of the mean magnitude of the weights.
     pub fn mean(&self) -> f64 {
-        if self.sum_of_weights == 0.0 { 0.0 } else { self.sum_of_errors / self.sum_of_weights }
+        if self.sum_of_weights == 0.0 {
+            0.0
+        } else {
+            self.sum_of_errors / self.sum_of_weights
+        }
     }
 
     /// The largest error of a weight, as a part of the mean magnitude of the weights.
     pub fn max(&self) -> f64 {
         let mean = self.sum_of_weights / self.n_weights.max(1) as f64;
-        if mean == 0.0 { 0.0 } else { self.largest_error / mean }
+        if mean == 0.0 {
+            0.0
+        } else {
+            self.largest_error / mean
+        }
     }
 
     /// Whether it is about no weight at all.
@@ -40,12 +48,19 @@ impl Loss {
 /// Rounds a group to codes and returns its scale, `max |w| / 127`; a tie goes to the even code.
 pub(super) fn quantize(group: &[f32], codes: &mut Vec<u8>, loss: &mut Loss) -> Result<f32, Error> {
     if let Some(at) = group.iter().position(|w| !w.is_finite()) {
-        return Err(Error::NotFinite { at, value: group[at] });
+        return Err(Error::NotFinite {
+            at,
+            value: group[at],
+        });
     }
     let scale = group.iter().fold(0.0f32, |max, w| max.max(w.abs())) / 127.0;
     for &weight in group {
         // A group of zeros, or of subnormals that are none of 127 parts, has a scale of 0.
-        let code = if scale == 0.0 { 0 } else { (weight / scale).round_ties_even() as i8 };
+        let code = if scale == 0.0 {
+            0
+        } else {
+            (weight / scale).round_ties_even() as i8
+        };
         loss.add(weight, f32::from(code) * scale);
         codes.push(code as u8);
     }
@@ -73,7 +88,10 @@ mod tests {
     #[test]
     fn groups_of_nothing_are_zeros() {
         let (codes, scale, loss) = quantized(&[0.0, -0.0]);
-        assert_eq!((codes, scale, loss.mean(), loss.max()), (vec![0, 0], 0.0, 0.0, 0.0));
+        assert_eq!(
+            (codes, scale, loss.mean(), loss.max()),
+            (vec![0, 0], 0.0, 0.0, 0.0)
+        );
         assert_eq!(quantized(&[f32::from_bits(1)]).0, [0]);
     }
 

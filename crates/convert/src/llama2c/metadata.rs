@@ -19,7 +19,9 @@ pub(super) fn metadata(sizes: &Sizes) -> Writer {
         ("llama.vocab_size", sizes.n_vocab),
     ];
     // No size of a header is above 2^24.
-    counts.iter().for_each(|&(key, count)| writer.set_u32(key, count as u32));
+    counts
+        .iter()
+        .for_each(|&(key, count)| writer.set_u32(key, count as u32));
     writer.set_f32("llama.rope.freq_base", rope_base(sizes.n_vocab));
     writer.set_f32("llama.attention.layer_norm_rms_epsilon", EPS);
     writer

@@ -1,13 +1,16 @@
-//! Files of llama2.c and LEAP: `.bin` models of versions 0, 1 and 2, and the `tokenizer.bin` beside them.
+//! Files of llama2.c and LEAP: `.bin` models of versions 0, 1 and 2, and the `tokenizer.bin` beside
+//! them.
 //!
-//! They say sizes and weights, and nothing of what is computed: whoever reads them knows an RMS epsilon of 1e-5, a rope base and
-//! heads of `d_model / n_heads`. Rows of q and k lie as GGUF's llama has them, neighbours rotated together, so that no weight
-//! moves in either direction.
+//! They say sizes and weights, and nothing of what is computed: whoever reads them knows an RMS
+//! epsilon of 1e-5, a rope base and heads of `d_model / n_heads`. Rows of q and k lie as GGUF's
+//! llama has them, neighbours rotated together, so that no weight moves in either direction.
 //!
-//! The rope base is 10000 in llama2.c (`run.c`) and 500000 in LEAP, whose ids of the first and last token fit only Llama 3. So a
-//! vocabulary of Llama 3's size means LEAP, and every other one means llama2.c, in reading and in writing.
+//! The rope base is 10000 in llama2.c (`run.c`) and 500000 in LEAP, whose ids of the first and last
+//! token fit only Llama 3. So a vocabulary of Llama 3's size means LEAP, and every other one means
+//! llama2.c, in reading and in writing.
 //!
-//! Sources: `export.py`, `run.c` and `tokenizer.py` of karpathy/llama2.c; LEAP's files are those of versions 1 and 2.
+//! Sources: `export.py`, `run.c` and `tokenizer.py` of karpathy/llama2.c; LEAP's files are those of
+//! versions 1 and 2.
 
 mod files;
 mod fit;
@@ -33,5 +36,9 @@ const LLAMA3_VOCAB: u64 = 128_256;
 
 /// What pair `i` of a head of `d` turns by is `position / base^(2i / d)`.
 fn rope_base(n_vocab: u64) -> f32 {
-    if n_vocab == LLAMA3_VOCAB { 500_000.0 } else { 10_000.0 }
+    if n_vocab == LLAMA3_VOCAB {
+        500_000.0
+    } else {
+        10_000.0
+    }
 }

@@ -4,9 +4,9 @@
 //! 0 u32 length of the longest token;  then for each token of the model: f32 score, u32 length, bytes
 //! ```
 //!
-//! Neither how many tokens there are nor what they are for is said. In SentencePiece vocabularies the first three are `<unk>`,
-//! `<s>` and `</s>`, the next 256 bytes as `<0xXX>`; spaces stand where SentencePiece has U+2581, and there are line breaks
-//! around `<s>` and `</s>`.
+//! Neither how many tokens there are nor what they are for is said. In SentencePiece vocabularies
+//! the first three are `<unk>`, `<s>` and `</s>`, the next 256 bytes as `<0xXX>`; spaces stand
+//! where SentencePiece has U+2581, and there are line breaks around `<s>` and `</s>`.
 
 use std::io::{self, Write};
 
@@ -41,12 +41,19 @@ enum Kind {
 pub(super) fn read(bytes: &[u8], n_vocab: u64, writer: &mut Writer) -> Result<(), String> {
     let tokens = tokens(bytes, n_vocab)?;
     if n_vocab == LLAMA3_VOCAB && are_ranks(&tokens) {
-        return vocab::write_llama3(&tokens.iter().map(|token| token.text).collect::<Vec<_>>(), writer);
+        return vocab::write_llama3(
+            &tokens.iter().map(|token| token.text).collect::<Vec<_>>(),
+            writer,
+        );
     }
     if !are_bytes(tokens.iter().map(|token| token.text)) {
         return Err(not_sentencepiece(&tokens));
     }
-    let texts: Vec<Vec<u8>> = tokens.iter().enumerate().map(|(id, token)| text(id, token.text)).collect();
+    let texts: Vec<Vec<u8>> = tokens
+        .iter()
+        .enumerate()
+        .map(|(id, token)| text(id, token.text))
+        .collect();
     let scores: Vec<f32> = tokens.iter().map(|token| token.score).collect();
     let kinds: Vec<i32> = (0..tokens.len()).map(|id| kind(id) as i32).collect();
     writer.set_str("tokenizer.ggml.model", "llama");
@@ -64,7 +71,9 @@ pub(super) fn read(bytes: &[u8], n_vocab: u64, writer: &mut Writer) -> Result<()
 
 fn tokens(bytes: &[u8], n_vocab: u64) -> Result<Vec<Token<'_>>, String> {
     // The longest length is for buffers of C programs; we look at the tokens themselves.
-    let mut rest = bytes.get(4..).ok_or_else(|| format!("{} bytes are no vocabulary", bytes.len()))?;
+    let mut rest = bytes
+        .get(4..)
+        .ok_or_else(|| format!("{} bytes are no vocabulary", bytes.len()))?;
     let mut tokens = Vec::new();
     for id in 0..n_vocab {
         let ends = || format!("ends in token {id}, and the model has {n_vocab}");
@@ -77,7 +86,9 @@ fn tokens(bytes: &[u8], n_vocab: u64) -> Result<Vec<Token<'_>>, String> {
     }
     match rest.len() {
         0 => Ok(tokens),
-        n => Err(format!("{n} bytes are left over behind the {n_vocab} tokens that the model has")),
+        n => Err(format!(
+            "{n} bytes are left over behind the {n_vocab} tokens that the model has"
+        )),
     }
 }
 
@@ -86,22 +97,39 @@ fn token(bytes: &[u8]) -> Option<(Token<'_>, &[u8])> {
     let (score, rest) = bytes.split_first_chunk()?;
     let (len, rest) = rest.split_first_chunk()?;
     let (text, behind) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*len)).ok()?)?;
-    Some((Token { score: f32::from_le_bytes(*score), text }, behind))
+    Some((
+        Token {
+            score: f32::from_le_bytes(*score),
+            text,
+        },
+        behind,
+    ))
 }
 
 /// Whether the tokens after the first three are the bytes.
 fn are_bytes<'a>(texts: impl Iterator<Item = &'a [u8]>) -> bool {
     let mut texts = texts.skip(FIRST_BYTE);
-    (0..256).all(|byte| texts.next().is_some_and(|text| text == format!("<0x{byte:02X}>").as_bytes()))
+    (0..256).all(|byte| {
+        texts
+            .next()
+            .is_some_and(|text| text == format!("<0x{byte:02X}>").as_bytes())
+    })
 }
 
 /// Whether scores only count up.
 fn are_ranks(tokens: &[Token<'_>]) -> bool {
-    tokens.iter().enumerate().all(|(id, token)| token.score == id as f32)
+    tokens
+        .iter()
+        .enumerate()
+        .all(|(id, token)| token.score == id as f32)
 }
 
 fn not_sentencepiece(tokens: &[Token<'_>]) -> String {
-    let ranks = if are_ranks(tokens) { ", and scores that only count up, but it is not that of Llama 3" } else { "" };
+    let ranks = if are_ranks(tokens) {
+        ", and scores that only count up, but it is not that of Llama 3"
+    } else {
+        ""
+    };
     format!("is no SentencePiece vocabulary: no tokens <0x00> to <0xFF> at 3 to 258{ranks}")
 }
 
@@ -109,12 +137,16 @@ fn not_sentencepiece(tokens: &[Token<'_>]) -> String {
 fn text(id: usize, text: &[u8]) -> Vec<u8> {
     match kind(id) {
         Kind::Control => text.trim_ascii().to_vec(),
-        Kind::Normal => text.split(|&b| b == b' ').collect::<Vec<_>>().join(SPACE_MARK.as_bytes()),
+        Kind::Normal => text
+            .split(|&b| b == b' ')
+            .collect::<Vec<_>>()
+            .join(SPACE_MARK.as_bytes()),
         Kind::Unknown | Kind::Byte => text.to_vec(),
     }
 }
 
-/// A vocabulary that llama2.c or LEAP can use: bytes and scores of tokens, as they stand in the file.
+/// A vocabulary that llama2.c or LEAP can use: bytes and scores of tokens, as they stand in the
+/// file.
 pub(super) struct Writable {
     tokens: Vec<(f32, Vec<u8>)>,
     /// Tokens whose kind the file cannot say.
@@ -125,40 +157,73 @@ impl Writable {
     /// Takes the vocabulary of a model, if it is of one of the two kinds that the programs know.
     pub(super) fn new(metadata: &Metadata) -> Result<Self, String> {
         let said = |error: atta_formats::Error| error.to_string();
-        let texts = metadata.strs("tokenizer.ggml.tokens").map_err(said)?.ok_or("it has no tokens")?;
+        let texts = metadata
+            .strs("tokenizer.ggml.tokens")
+            .map_err(said)?
+            .ok_or("it has no tokens")?;
         let is_llama3 = texts.len() as u64 == LLAMA3_VOCAB;
         check_roles(metadata, is_llama3)?;
         if is_llama3 {
             let token = |(id, text): (usize, &[u8])| Ok((id as f32, ranked(id, text)?));
             return Ok(Self {
-                tokens: texts.iter().enumerate().map(token).collect::<Result<_, String>>()?,
+                tokens: texts
+                    .iter()
+                    .enumerate()
+                    .map(token)
+                    .collect::<Result<_, String>>()?,
                 n_others: 0,
             });
         }
-        let scores = metadata.f32s("tokenizer.ggml.scores").map_err(said)?.ok_or("its tokens have no scores")?;
+        let scores = metadata
+            .f32s("tokenizer.ggml.scores")
+            .map_err(said)?
+            .ok_or("its tokens have no scores")?;
         if scores.len() != texts.len() {
-            return Err(format!("it has {} scores of {} tokens", scores.len(), texts.len()));
+            return Err(format!(
+                "it has {} scores of {} tokens",
+                scores.len(),
+                texts.len()
+            ));
         }
         if !are_bytes(texts.iter()) {
-            return Err("its tokens 3 to 258 are not <0x00> to <0xFF>, as llama2.c takes for granted".into());
+            return Err(
+                "its tokens 3 to 258 are not <0x00> to <0xFF>, as llama2.c takes for granted"
+                    .into(),
+            );
         }
-        let tokens = scores.iter().zip(texts.iter().enumerate().map(|(id, text)| plain(id, text))).collect();
+        let tokens = scores
+            .iter()
+            .zip(texts.iter().enumerate().map(|(id, text)| plain(id, text)))
+            .collect();
         let kinds = metadata.i32s("tokenizer.ggml.token_type").map_err(said)?;
-        let n_others =
-            kinds.map_or(0, |kinds| kinds.iter().enumerate().filter(|&(id, k)| k != kind(id) as i32).count());
+        let n_others = kinds.map_or(0, |kinds| {
+            kinds
+                .iter()
+                .enumerate()
+                .filter(|&(id, k)| k != kind(id) as i32)
+                .count()
+        });
         Ok(Self { tokens, n_others })
     }
 
     /// What the file has no place for.
     pub(super) fn dropped(&self, metadata: &Metadata) -> Vec<String> {
-        let template = metadata.get("tokenizer.chat_template").map(|_| "the chat template".to_owned());
-        let kinds = (self.n_others > 0).then(|| format!("what {} tokens are for, which become text", self.n_others));
+        let template = metadata
+            .get("tokenizer.chat_template")
+            .map(|_| "the chat template".to_owned());
+        let kinds = (self.n_others > 0)
+            .then(|| format!("what {} tokens are for, which become text", self.n_others));
         template.into_iter().chain(kinds).collect()
     }
 
     /// Writes it.
     pub(super) fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        let longest = self.tokens.iter().map(|(_, text)| text.len()).max().unwrap_or(0);
+        let longest = self
+            .tokens
+            .iter()
+            .map(|(_, text)| text.len())
+            .max()
+            .unwrap_or(0);
         out.write_all(&(longest as u32).to_le_bytes())?;
         for (score, text) in &self.tokens {
             out.write_all(&score.to_le_bytes())?;
@@ -169,9 +234,15 @@ impl Writable {
     }
 }
 
-/// Which tokens begin and end a text is a constant of the programs, and so is how tokens are merged.
+/// Which tokens begin and end a text is a constant of the programs, and so is how tokens are
+/// merged.
 fn check_roles(metadata: &Metadata, is_llama3: bool) -> Result<(), String> {
-    let text = |key: &str| metadata.str(key).map(|text| text.unwrap_or("unknown")).map_err(|error| error.to_string());
+    let text = |key: &str| {
+        metadata
+            .str(key)
+            .map(|text| text.unwrap_or("unknown"))
+            .map_err(|error| error.to_string())
+    };
     let (model, pre) = (text("tokenizer.ggml.model")?, text("tokenizer.ggml.pre")?);
     match (is_llama3, model, pre) {
         (false, "llama", _) | (true, "gpt2", "llama-bpe" | "llama3" | "llama-v3") => {}
@@ -184,11 +255,16 @@ fn check_roles(metadata: &Metadata, is_llama3: bool) -> Result<(), String> {
     let roles: &[(&str, u32)] = match is_llama3 {
         // Which of Llama 3's ends a text ends with, LEAP knows by itself.
         true => &[("tokenizer.ggml.bos_token_id", 128_000)],
-        false => &[("tokenizer.ggml.bos_token_id", 1), ("tokenizer.ggml.eos_token_id", 2)],
+        false => &[
+            ("tokenizer.ggml.bos_token_id", 1),
+            ("tokenizer.ggml.eos_token_id", 2),
+        ],
     };
     for (key, expected) in roles {
         match metadata.u32(key).map_err(|e| e.to_string())? {
-            Some(id) if id != *expected => return Err(format!("{key} is {id}, in these programs it is {expected}")),
+            Some(id) if id != *expected => {
+                return Err(format!("{key} is {id}, in these programs it is {expected}"));
+            }
             _ => {}
         }
     }
@@ -208,7 +284,9 @@ fn ranked(id: usize, text: &[u8]) -> Result<Vec<u8>, String> {
 fn plain(id: usize, text: &[u8]) -> Vec<u8> {
     match kind(id) {
         Kind::Control => [b"\n", text, b"\n"].concat(),
-        Kind::Normal => String::from_utf8_lossy(text).replace(SPACE_MARK, " ").into_bytes(),
+        Kind::Normal => String::from_utf8_lossy(text)
+            .replace(SPACE_MARK, " ")
+            .into_bytes(),
         Kind::Unknown | Kind::Byte => text.to_vec(),
     }
 }

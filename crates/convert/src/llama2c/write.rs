@@ -46,11 +46,12 @@ pub struct Report {
     pub dropped: Vec<String>,
 }
 
-/// Writes both files. `progress` is told how many bytes of how many of the model are written, and may break.
+/// Writes both files. `progress` is told how many bytes of how many of the model are written, and
+/// may break.
 ///
 /// # Errors
-/// [`Error::NotLlama2c`] if llama2.c or LEAP would compute something else from these weights; weights that cannot be read, and
-/// what the system says to writing.
+/// [`Error::NotLlama2c`] if llama2.c or LEAP would compute something else from these weights;
+/// weights that cannot be read, and what the system says to writing.
 pub fn write(
     checkpoint: &Checkpoint,
     to: Leap,
@@ -64,7 +65,12 @@ pub fn write(
     let parts = pair(checkpoint, places)?;
     let vocab = Writable::new(&metadata).map_err(fit::refused)?;
     vocab.write(tokenizer).map_err(Error::Output)?;
-    let mut out = Output { to: model, written: 0, end, progress };
+    let mut out = Output {
+        to: model,
+        written: 0,
+        end,
+        progress,
+    };
     out.write(&header.encode())?;
     let mut losses = BTreeMap::<_, Loss>::new();
     for (tensor, place) in &parts {
@@ -73,42 +79,68 @@ pub fn write(
         written.map_err(|error| error.of(&tensor.name))?;
     }
     losses.retain(|_, loss| !loss.is_empty());
-    Ok(Report { group_size: header.form.group(), losses, dropped: vocab.dropped(&metadata) })
+    Ok(Report {
+        group_size: header.form.group(),
+        losses,
+        dropped: vocab.dropped(&metadata),
+    })
 }
 
 fn header(checkpoint: &Checkpoint, metadata: &Metadata, to: Leap) -> Result<Header, Error> {
     let sizes = fit::sizes(&atta_model::arch::lower(metadata)?)?;
     let form = match to {
         Leap::F32 => Form::V1,
-        Leap::Int8 { group_size } => Form::V2 { group: group_for(&sizes, group_size.into())? },
+        Leap::Int8 { group_size } => Form::V2 {
+            group: group_for(&sizes, group_size.into())?,
+        },
     };
-    let tied = !checkpoint.tensors.iter().any(|tensor| tensor.name == Role::Output.name());
+    let tied = !checkpoint
+        .tensors
+        .iter()
+        .any(|tensor| tensor.name == Role::Output.name());
     Ok(Header { form, sizes, tied })
 }
 
 /// The largest group that divides every row, by halving; llama2.c multiplies nothing else rightly.
 fn group_for(sizes: &Sizes, wanted: u64) -> Result<u64, Error> {
-    let halves = std::iter::successors(Some(wanted), |group| Some(group / 2)).take_while(|&group| group >= MIN_GROUP);
-    let mut fitting = halves.filter(|group| [sizes.d_model, sizes.d_ff].iter().all(|d| d.is_multiple_of(*group)));
-    let why =
-        || format!("widths of {} and {} have no groups of {wanted} halved to 32 or more", sizes.d_model, sizes.d_ff);
+    let halves = std::iter::successors(Some(wanted), |group| Some(group / 2))
+        .take_while(|&group| group >= MIN_GROUP);
+    let mut fitting = halves.filter(|group| {
+        [sizes.d_model, sizes.d_ff]
+            .iter()
+            .all(|d| d.is_multiple_of(*group))
+    });
+    let why = || {
+        format!(
+            "widths of {} and {} have no groups of {wanted} halved to 32 or more",
+            sizes.d_model, sizes.d_ff
+        )
+    };
     fitting.next().ok_or_else(|| fit::refused(why()))
 }
 
 /// Each place with its tensor, none left over.
 fn pair(checkpoint: &Checkpoint, places: Vec<Place>) -> Result<Vec<(&Tensor, Place)>, Error> {
-    let mut tensors: HashMap<&str, &Tensor> = checkpoint.tensors.iter().map(|t| (&*t.name, t)).collect();
+    let mut tensors: HashMap<&str, &Tensor> =
+        checkpoint.tensors.iter().map(|t| (&*t.name, t)).collect();
     let mut pairs = Vec::new();
     for place in places {
         match tensors.remove(&*place.name()) {
             Some(tensor) if tensor.dims == place.dims => pairs.push((tensor, place)),
             Some(tensor) => {
-                return Err(fit::refused(format!("{} is {:?}, expected {:?}", tensor.name, tensor.dims, place.dims)));
+                return Err(fit::refused(format!(
+                    "{} is {:?}, expected {:?}",
+                    tensor.name, tensor.dims, place.dims
+                )));
             }
             None => return Err(fit::refused(format!("it has no {}", place.name()))),
         }
     }
-    match checkpoint.tensors.iter().find(|tensor| tensors.contains_key(&*tensor.name)) {
+    match checkpoint
+        .tensors
+        .iter()
+        .find(|tensor| tensors.contains_key(&*tensor.name))
+    {
         Some(left) => Err(fit::refused(format!("there is no place for {}", left.name))),
         None => Ok(pairs),
     }
@@ -160,7 +192,10 @@ fn write_tensor(
 /// Weights as they are.
 fn floats(weights: &[f32], bytes: &mut Vec<u8>) -> Result<(), Error> {
     if let Some(at) = weights.iter().position(|w| !w.is_finite()) {
-        return Err(Error::NotFinite { at, value: weights[at] });
+        return Err(Error::NotFinite {
+            at,
+            value: weights[at],
+        });
     }
     bytes.extend(weights.iter().flat_map(|w| w.to_le_bytes()));
     Ok(())

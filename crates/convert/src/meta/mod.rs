@@ -1,8 +1,10 @@
-//! Meta's own layout of a Llama: `params.json`, and `consolidated.00.pth` and so on, each with a part of every matrix.
+//! Meta's own layout of a Llama: `params.json`, and `consolidated.00.pth` and so on, each with a
+//! part of every matrix.
 //!
-//! Rows of q and k lie as GGUF has them, neighbours rotated together. Along which dimension a matrix was cut, its shape says: the
-//! parts must make the shape that the model needs. Nothing says how long a context the model was trained for, nor by how much
-//! Llama 3.1 and 3.2 stretch their rope; `params.rs` has what is known of those models.
+//! Rows of q and k lie as GGUF has them, neighbours rotated together. Along which dimension a
+//! matrix was cut, its shape says: the parts must make the shape that the model needs. Nothing says
+//! how long a context the model was trained for, nor by how much Llama 3.1 and 3.2 stretch their
+//! rope; `params.rs` has what is known of those models.
 
 mod joined;
 mod params;
@@ -27,12 +29,12 @@ use params::Params;
 /// The files of the largest model were 16.
 const MAX_FILES: usize = 128;
 
-/// Opens a directory, but for its vocabulary: `llama.vocab_size` says how many tokens there must be. What is not said in any file
-/// and was taken for granted comes into `notes`.
+/// Opens a directory, but for its vocabulary: `llama.vocab_size` says how many tokens there must
+/// be. What is not said in any file and was taken for granted comes into `notes`.
 ///
 /// # Errors
-/// Files that are not there or not what they should be; parameters that are unknown; tensors that are missing, left over or of
-/// another shape.
+/// Files that are not there or not what they should be; parameters that are unknown; tensors that
+/// are missing, left over or of another shape.
 pub fn open(dir: &Path, notes: &mut Vec<String>) -> Result<Checkpoint, Error> {
     let params = Params::read(&dir.join("params.json"))?;
     let mut files = files(dir)?;
@@ -49,38 +51,60 @@ pub fn open(dir: &Path, notes: &mut Vec<String>) -> Result<Checkpoint, Error> {
         }
     }
     if let Some(name) = files.iter().flat_map(RawTensors::names).next() {
-        return Err(wrong(dir, format!("{name} belongs to no model that is read from this layout")));
+        return Err(wrong(
+            dir,
+            format!("{name} belongs to no model that is read from this layout"),
+        ));
     }
     notes.extend(params.guesses);
-    Ok(Checkpoint { metadata, tensors, files: files.into_iter().flat_map(|file| file.files).collect() })
+    Ok(Checkpoint {
+        metadata,
+        tensors,
+        files: files.into_iter().flat_map(|file| file.files).collect(),
+    })
 }
 
 fn wrong(path: &Path, why: String) -> Error {
-    Error::File { path: path.to_owned(), why }
+    Error::File {
+        path: path.to_owned(),
+        why,
+    }
 }
 
 fn files(dir: &Path) -> Result<Vec<RawTensors>, Error> {
     let path = |i: usize| -> PathBuf { dir.join(format!("consolidated.{i:02}.pth")) };
     let there = (0..MAX_FILES).map(path).take_while(|path| path.exists());
-    let files = there.map(|path| pickle::open(&path)).collect::<Result<Vec<_>, Error>>()?;
-    if files.is_empty() { pickle::open(&path(0)).map(|file| vec![file]) } else { Ok(files) }
+    let files = there
+        .map(|path| pickle::open(&path))
+        .collect::<Result<Vec<_>, Error>>()?;
+    if files.is_empty() {
+        pickle::open(&path(0)).map(|file| vec![file])
+    } else {
+        Ok(files)
+    }
 }
 
-/// Angles of the rope, which models before Llama 3 have beside their weights, follow from the parameters.
+/// Angles of the rope, which models before Llama 3 have beside their weights, follow from the
+/// parameters.
 fn drop_tables(file: &mut RawTensors) {
     file.retain(|name| !name.ends_with("rope.freqs"));
 }
 
 /// A head that is the embedding, byte for byte, is no tensor of its own.
 fn drop_tied(files: &mut [RawTensors]) {
-    let is_tied = |file: &RawTensors| match (file.get("tok_embeddings.weight"), file.get("output.weight")) {
-        (Some(a), Some(b)) => {
-            a.dims() == b.dims() && a.dtype() == b.dtype() && (a.at() == b.at() || a.bytes() == b.bytes())
-        }
-        _ => false,
-    };
+    let is_tied =
+        |file: &RawTensors| match (file.get("tok_embeddings.weight"), file.get("output.weight")) {
+            (Some(a), Some(b)) => {
+                a.dims() == b.dims()
+                    && a.dtype() == b.dtype()
+                    && (a.at() == b.at() || a.bytes() == b.bytes())
+            }
+            _ => false,
+        };
     if files.iter().all(is_tied) {
-        files.iter_mut().for_each(|file| drop(file.take("output.weight")));
+        files
+            .iter_mut()
+            .for_each(|file| drop(file.take("output.weight")));
     }
 }
 
@@ -88,7 +112,10 @@ fn metadata(dir: &Path, params: &Params, files: &[RawTensors]) -> Result<Writer,
     let d_ff = n_rows(dir, files, "layers.0.feed_forward.w1.weight", params)?;
     let n_vocab = n_rows(dir, files, "tok_embeddings.weight", params)?;
     if let Some(said) = params.n_vocab.filter(|&said| said != n_vocab) {
-        return Err(wrong(dir, format!("params.json has {said} tokens, and the embedding {n_vocab}")));
+        return Err(wrong(
+            dir,
+            format!("params.json has {said} tokens, and the embedding {n_vocab}"),
+        ));
     }
     let mut writer = Writer::new();
     writer.set_str("general.architecture", "llama");
@@ -99,11 +126,16 @@ fn metadata(dir: &Path, params: &Params, files: &[RawTensors]) -> Result<Writer,
         ("llama.feed_forward_length", d_ff),
         ("llama.attention.head_count", params.n_heads),
         ("llama.attention.head_count_kv", params.n_kv_heads),
-        ("llama.rope.dimension_count", params.d_model / params.n_heads),
+        (
+            "llama.rope.dimension_count",
+            params.d_model / params.n_heads,
+        ),
         ("llama.vocab_size", n_vocab),
     ];
     // One that is beyond all sense stays so, and is refused where the model is described.
-    counts.iter().for_each(|&(key, n)| writer.set_u32(key, u32::try_from(n).unwrap_or(u32::MAX)));
+    counts
+        .iter()
+        .for_each(|&(key, n)| writer.set_u32(key, u32::try_from(n).unwrap_or(u32::MAX)));
     writer.set_f32("llama.rope.freq_base", params.rope_base as f32);
     writer.set_f32("llama.attention.layer_norm_rms_epsilon", params.eps as f32);
     Ok(writer)
@@ -111,37 +143,69 @@ fn metadata(dir: &Path, params: &Params, files: &[RawTensors]) -> Result<Writer,
 
 /// Rows of a matrix that has `d_model` columns, in all files together.
 fn n_rows(dir: &Path, files: &[RawTensors], name: &str, params: &Params) -> Result<u64, Error> {
-    let part = files[0].get(name).ok_or_else(|| wrong(dir, format!("{name} is missing")))?;
+    let part = files[0]
+        .get(name)
+        .ok_or_else(|| wrong(dir, format!("{name} is missing")))?;
     let n = files.len() as u64;
     match *part.dims() {
         [rows, columns] if columns == params.d_model => Ok(rows.saturating_mul(n)),
         [rows, columns] if columns.checked_mul(n) == Some(params.d_model) => Ok(rows),
         _ => Err(wrong(
             dir,
-            format!("{name} is {:?} in each of {n} files, which is no part of {} columns", part.dims(), params.d_model),
+            format!(
+                "{name} is {:?} in each of {n} files, which is no part of {} columns",
+                part.dims(),
+                params.d_model
+            ),
         )),
     }
 }
 
 fn rope_factors(wanted: &TensorReq, factors: &[f32]) -> Result<Tensor, Error> {
     let (dims, ty) = (vec![factors.len() as u64], TensorType::F32);
-    let bytes: Vec<u8> = factors.iter().flat_map(|factor| factor.to_le_bytes()).collect();
+    let bytes: Vec<u8> = factors
+        .iter()
+        .flat_map(|factor| factor.to_le_bytes())
+        .collect();
     let rows = Box::new(Stored::new(Arc::new(bytes), 0, &dims, ty)?);
-    Ok(Tensor { name: wanted.name(), dims, ty, rows })
+    Ok(Tensor {
+        name: wanted.name(),
+        dims,
+        ty,
+        rows,
+    })
 }
 
 /// The tensor that the model asks for, out of all files; `None`: it has none, and need not.
-fn tensor(dir: &Path, wanted: &TensorReq, files: &mut [RawTensors]) -> Result<Option<Tensor>, Error> {
-    let Some(name) = name(wanted) else { return Ok(None) };
-    let parts: Vec<RawTensor> = files.iter_mut().filter_map(|file| file.take(&name)).collect();
+fn tensor(
+    dir: &Path,
+    wanted: &TensorReq,
+    files: &mut [RawTensors],
+) -> Result<Option<Tensor>, Error> {
+    let Some(name) = name(wanted) else {
+        return Ok(None);
+    };
+    let parts: Vec<RawTensor> = files
+        .iter_mut()
+        .filter_map(|file| file.take(&name))
+        .collect();
     match parts.len() {
         0 if wanted.presence == Presence::Optional => return Ok(None),
         n if n == files.len() => {}
-        n => return Err(wrong(dir, format!("{name} is in {n} of {} files", files.len()))),
+        n => {
+            return Err(wrong(
+                dir,
+                format!("{name} is in {n} of {} files", files.len()),
+            ));
+        }
     }
     let dims: Vec<u64> = wanted.shape.iter().map(|&d| d as u64).collect();
     let Some(cut) = cut(&parts, &dims) else {
-        let why = format!("{name} is {:?} in each of {} files, expected {dims:?} in all", parts[0].dims(), files.len());
+        let why = format!(
+            "{name} is {:?} in each of {} files, expected {dims:?} in all",
+            parts[0].dims(),
+            files.len()
+        );
         return Err(wrong(dir, why));
     };
     if cut == Cut::Copies && parts.iter().any(|part| part.bytes() != parts[0].bytes()) {
@@ -152,18 +216,31 @@ fn tensor(dir: &Path, wanted: &TensorReq, files: &mut [RawTensors]) -> Result<Op
         (Cut::Copies, Some(_)) => Box::new(Stored::new(parts[0].file(), parts[0].at(), &dims, ty)?),
         _ => Box::new(Joined { parts, cut }),
     };
-    Ok(Some(Tensor { name: wanted.name(), dims, ty, rows }))
+    Ok(Some(Tensor {
+        name: wanted.name(),
+        dims,
+        ty,
+        rows,
+    }))
 }
 
 /// The type of GGUF that the parts have, which is one.
 fn ty(dir: &Path, parts: &[RawTensor]) -> Result<TensorType, Error> {
     let (name, dtype) = (parts[0].name(), parts[0].dtype());
     if let Some(other) = parts.iter().find(|part| part.dtype() != dtype) {
-        return Err(wrong(dir, format!("{name} is {dtype:?} in one file and {:?} in another", other.dtype())));
+        return Err(wrong(
+            dir,
+            format!(
+                "{name} is {dtype:?} in one file and {:?} in another",
+                other.dtype()
+            ),
+        ));
     }
     match dtype {
         Dtype::F64 => Ok(TensorType::F32),
-        _ => dtype.tensor_type().ok_or_else(|| Error::Numbers { dtype }.of(name)),
+        _ => dtype
+            .tensor_type()
+            .ok_or_else(|| Error::Numbers { dtype }.of(name)),
     }
 }
 

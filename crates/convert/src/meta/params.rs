@@ -1,7 +1,8 @@
 //! `params.json`, and what is known of Meta's models that it does not say.
 //!
-//! The length of the context and the stretching of the rope are constants of the programs that Meta published with the weights
-//! (`llama/model.py`, `llama_models/llama3/args.py`), and in the model cards.
+//! The length of the context and the stretching of the rope are constants of the programs that Meta
+//! published with the weights (`llama/model.py`, `llama_models/llama3/args.py`), and in the model
+//! cards.
 
 use std::{f64::consts::PI, fs::File, io::Read as _, path::Path};
 
@@ -12,8 +13,9 @@ use crate::Error;
 
 /// Real ones have 200 bytes.
 const MAX_BYTES: u64 = 1 << 20;
-/// What is looked at, and behind it what only training and other programs need: the width of the perceptron follows from its
-/// matrices, and how many positions and texts a program has room for is no property of weights.
+/// What is looked at, and behind it what only training and other programs need: the width of the
+/// perceptron follows from its matrices, and how many positions and texts a program has room for is
+/// no property of weights.
 const KNOWN: [&str; 16] = [
     "dim",
     "n_layers",
@@ -53,9 +55,16 @@ pub(super) struct Params {
 
 impl Params {
     pub(super) fn read(path: &Path) -> Result<Self, Error> {
-        let io = |source| Error::Io { path: path.to_owned(), source };
+        let io = |source| Error::Io {
+            path: path.to_owned(),
+            source,
+        };
         let mut json = Vec::new();
-        File::open(path).map_err(io)?.take(MAX_BYTES + 1).read_to_end(&mut json).map_err(io)?;
+        File::open(path)
+            .map_err(io)?
+            .take(MAX_BYTES + 1)
+            .read_to_end(&mut json)
+            .map_err(io)?;
         Self::parse(&json).map_err(|why| wrong(path, why))
     }
 
@@ -64,8 +73,17 @@ impl Params {
             return Err(format!("is longer than {MAX_BYTES} bytes"));
         }
         let fields: Map<String, Value> = serde_json::from_slice(json).map_err(|e| e.to_string())?;
-        let fields = Fields(fields.into_iter().filter(|(_, value)| !value.is_null()).collect());
-        if let Some((name, value)) = fields.0.iter().find(|(name, _)| !KNOWN.contains(&name.as_str())) {
+        let fields = Fields(
+            fields
+                .into_iter()
+                .filter(|(_, value)| !value.is_null())
+                .collect(),
+        );
+        if let Some((name, value)) = fields
+            .0
+            .iter()
+            .find(|(name, _)| !KNOWN.contains(&name.as_str()))
+        {
             return Err(format!("{name} is {value}, which is not read"));
         }
         fields.params()
@@ -79,55 +97,98 @@ impl Fields {
     fn params(&self) -> Result<Params, String> {
         let (d_model, n_heads) = (self.count("dim")?, self.count("n_heads")?);
         if !d_model.is_multiple_of(2 * n_heads) {
-            return Err(format!("{n_heads} heads do not divide a dim of {d_model} into even widths"));
+            return Err(format!(
+                "{n_heads} heads do not divide a dim of {d_model} into even widths"
+            ));
         }
         let d_head = d_model / n_heads;
         if self.number("head_dim")?.is_some_and(|d| d != d_head as f64) {
-            return Err(format!("head_dim is {}, expected {d_head}", self.0["head_dim"]));
+            return Err(format!(
+                "head_dim is {}, expected {d_head}",
+                self.0["head_dim"]
+            ));
         }
         let n_vocab = match self.number("vocab_size")? {
             None | Some(-1.0) => None,
             Some(_) => Some(self.count("vocab_size")?),
         };
-        let n_kv_heads = if self.0.contains_key("n_kv_heads") { self.count("n_kv_heads")? } else { n_heads };
-        let (eps, rope_base) = (self.positive("norm_eps", 1e-5)?, self.positive("rope_theta", 10_000.0)?);
+        let n_kv_heads = if self.0.contains_key("n_kv_heads") {
+            self.count("n_kv_heads")?
+        } else {
+            n_heads
+        };
+        let (eps, rope_base) = (
+            self.positive("norm_eps", 1e-5)?,
+            self.positive("rope_theta", 10_000.0)?,
+        );
         let is_scaled = self.is_scaled()?;
         let n_ctx = n_ctx(is_scaled, rope_base, eps);
         let factor = self.positive("rope_scaling_factor", usual_factor(d_model))?;
         let high = self.positive("rope_high_freq_factor", 4.0)?;
-        let factors = || (0..d_head / 2).map(|i| divisor(rope_base.powf((2 * i) as f64 / d_head as f64), factor, high));
+        let factors = || {
+            (0..d_head / 2)
+                .map(|i| divisor(rope_base.powf((2 * i) as f64 / d_head as f64), factor, high))
+        };
         let rope_factors = is_scaled.then(|| factors().collect());
         let n_layers = self.count("n_layers")?;
-        let mut guesses =
-            vec![format!("params.json does not say the length of the context, which was taken for {n_ctx}")];
+        let mut guesses = vec![format!(
+            "params.json does not say the length of the context, which was taken for {n_ctx}"
+        )];
         if is_scaled && !self.0.contains_key("rope_scaling_factor") {
             guesses
                 .push(format!("params.json does not say by what the rope is stretched, which was taken for {factor}"));
         }
-        Ok(Params { d_model, n_layers, n_heads, n_kv_heads, n_vocab, n_ctx, eps, rope_base, rope_factors, guesses })
+        Ok(Params {
+            d_model,
+            n_layers,
+            n_heads,
+            n_kv_heads,
+            n_vocab,
+            n_ctx,
+            eps,
+            rope_base,
+            rope_factors,
+            guesses,
+        })
     }
 
     fn number(&self, name: &str) -> Result<Option<f64>, String> {
-        let Some(value) = self.0.get(name) else { return Ok(None) };
-        value.as_f64().map(Some).ok_or_else(|| format!("{name} is {value}, expected a number"))
+        let Some(value) = self.0.get(name) else {
+            return Ok(None);
+        };
+        value
+            .as_f64()
+            .map(Some)
+            .ok_or_else(|| format!("{name} is {value}, expected a number"))
     }
 
     fn count(&self, name: &str) -> Result<u64, String> {
         // No count of a model comes near this.
         const MAX: u64 = 1 << 24;
-        let value = self.0.get(name).ok_or_else(|| format!("{name} is missing"))?;
+        let value = self
+            .0
+            .get(name)
+            .ok_or_else(|| format!("{name} is missing"))?;
         let count = value.as_u64().filter(|n| (1..=MAX).contains(n));
         count.ok_or_else(|| format!("{name} is {value}, expected 1 to {MAX}"))
     }
 
     fn positive(&self, name: &str, default: f64) -> Result<f64, String> {
         let number = self.number(name)?.unwrap_or(default);
-        if number > 0.0 { Ok(number) } else { Err(format!("{name} is {number}, expected a number above 0")) }
+        if number > 0.0 {
+            Ok(number)
+        } else {
+            Err(format!("{name} is {number}, expected a number above 0"))
+        }
     }
 
     fn is_scaled(&self) -> Result<bool, String> {
-        let Some(value) = self.0.get("use_scaled_rope") else { return Ok(false) };
-        value.as_bool().ok_or_else(|| format!("use_scaled_rope is {value}, expected true or false"))
+        let Some(value) = self.0.get("use_scaled_rope") else {
+            return Ok(false);
+        };
+        value
+            .as_bool()
+            .ok_or_else(|| format!("use_scaled_rope is {value}, expected true or false"))
     }
 }
 
@@ -147,8 +208,8 @@ fn usual_factor(d_model: u64) -> f64 {
     if d_model < 4096 { 32.0 } else { 8.0 }
 }
 
-/// By what the angle of a pair is divided that turns once in `2 pi period` positions: 1 if that is short, the factor if it is long,
-/// a ramp between.
+/// By what the angle of a pair is divided that turns once in `2 pi period` positions: 1 if that is
+/// short, the factor if it is long, a ramp between.
 fn divisor(period: f64, factor: f64, high: f64) -> f32 {
     const LOW: f64 = 1.0;
     const N_CTX_ORIG: f64 = 8192.0;
@@ -167,10 +228,17 @@ mod tests {
 
     #[test]
     fn llama_2_says_little() {
-        let json =
-            r#"{"dim": 4096, "multiple_of": 256, "n_heads": 32, "n_layers": 32, "norm_eps": 1e-05, "vocab_size": -1}"#;
+        let json = r#"{"dim": 4096, "multiple_of": 256, "n_heads": 32, "n_layers": 32, "norm_eps": 1e-05, "vocab_size": -1}"#;
         let params = parse(json).unwrap();
-        assert_eq!((params.n_kv_heads, params.n_vocab, params.n_ctx, params.rope_base), (32, None, 4096, 10_000.0));
+        assert_eq!(
+            (
+                params.n_kv_heads,
+                params.n_vocab,
+                params.n_ctx,
+                params.rope_base
+            ),
+            (32, None, 4096, 10_000.0)
+        );
         assert_eq!(params.rope_factors, None);
     }
 
@@ -185,23 +253,56 @@ mod tests {
         assert_eq!((params.n_vocab, params.n_ctx), (Some(128_256), 131_072));
         let factors = params.rope_factors.unwrap();
         assert_eq!((factors.len(), factors[0], factors[63]), (64, 1.0, 8.0));
-        assert!(factors.windows(2).all(|pair| pair[0] <= pair[1]) && (1.0..8.0).contains(&factors[32]));
+        assert!(
+            factors.windows(2).all(|pair| pair[0] <= pair[1]) && (1.0..8.0).contains(&factors[32])
+        );
         assert_eq!(parse(&json(2048)).unwrap().rope_factors.unwrap()[31], 32.0);
     }
 
     #[test]
     fn parameters_that_are_unknown_or_make_no_sense_are_refused() {
-        let with = |more: &str| parse(&format!(r#"{{"dim": 64, "n_heads": 4, "n_layers": 2, {more}}}"#)).unwrap_err();
-        assert_eq!(with(r#""moe": {"num_experts": 8}"#), r#"moe is {"num_experts":8}, which is not read"#);
-        assert_eq!(with(r#""n_kv_heads": 0"#), "n_kv_heads is 0, expected 1 to 16777216");
-        assert_eq!(with(r#""norm_eps": "x""#), "norm_eps is \"x\", expected a number");
-        assert_eq!(with(r#""norm_eps": 0"#), "norm_eps is 0, expected a number above 0");
-        assert_eq!(with(r#""vocab_size": -2"#), "vocab_size is -2, expected 1 to 16777216");
+        let with = |more: &str| {
+            parse(&format!(
+                r#"{{"dim": 64, "n_heads": 4, "n_layers": 2, {more}}}"#
+            ))
+            .unwrap_err()
+        };
+        assert_eq!(
+            with(r#""moe": {"num_experts": 8}"#),
+            r#"moe is {"num_experts":8}, which is not read"#
+        );
+        assert_eq!(
+            with(r#""n_kv_heads": 0"#),
+            "n_kv_heads is 0, expected 1 to 16777216"
+        );
+        assert_eq!(
+            with(r#""norm_eps": "x""#),
+            "norm_eps is \"x\", expected a number"
+        );
+        assert_eq!(
+            with(r#""norm_eps": 0"#),
+            "norm_eps is 0, expected a number above 0"
+        );
+        assert_eq!(
+            with(r#""vocab_size": -2"#),
+            "vocab_size is -2, expected 1 to 16777216"
+        );
         assert_eq!(with(r#""head_dim": 32"#), "head_dim is 32, expected 16");
-        assert_eq!(with(r#""use_scaled_rope": 1"#), "use_scaled_rope is 1, expected true or false");
-        assert!(parse(r#"{"dim": 64, "n_heads": 3, "n_layers": 2}"#).unwrap_err().contains("even widths"));
+        assert_eq!(
+            with(r#""use_scaled_rope": 1"#),
+            "use_scaled_rope is 1, expected true or false"
+        );
+        assert!(
+            parse(r#"{"dim": 64, "n_heads": 3, "n_layers": 2}"#)
+                .unwrap_err()
+                .contains("even widths")
+        );
         assert_eq!(parse("{}"), Err("dim is missing".into()));
         assert!(parse("[]").is_err() && parse("").is_err() && parse(&"[".repeat(100_000)).is_err());
-        assert!(parse(&" ".repeat(2 << 20)).unwrap_err().contains("is longer than"));
+        assert!(
+            parse(&" ".repeat(2 << 20))
+                .unwrap_err()
+                .contains("is longer than")
+        );
     }
 }

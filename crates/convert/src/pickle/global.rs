@@ -1,4 +1,5 @@
-//! What a pickle may name: the few classes and functions of a checkpoint. They are names here; none of them is ever run.
+//! What a pickle may name: the few classes and functions of a checkpoint. They are names here; none
+//! of them is ever run.
 
 use crate::raw::Dtype;
 
@@ -46,5 +47,8 @@ impl Global {
 /// A name from a file, fit for a line of text.
 fn shown(name: &str) -> String {
     const LONGEST: usize = 60;
-    name.chars().take(LONGEST).flat_map(char::escape_debug).collect()
+    name.chars()
+        .take(LONGEST)
+        .flat_map(char::escape_debug)
+        .collect()
 }

@@ -1,10 +1,12 @@
-//! A pickle is a program for a machine with a stack. This machine makes dictionaries of tensors, and can do nothing else.
+//! A pickle is a program for a machine with a stack. This machine makes dictionaries of tensors,
+//! and can do nothing else.
 //!
-//! Whatever is made lies in one list, and values are numbers into it: an object that holds itself is no danger, and nothing here
-//! calls itself, however deep a pickle nests. Each step makes at most one thing, so that steps bound memory; a pickle may
-//! have [`MAX_STEPS`].
+//! Whatever is made lies in one list, and values are numbers into it: an object that holds itself
+//! is no danger, and nothing here calls itself, however deep a pickle nests. Each step makes at
+//! most one thing, so that steps bound memory; a pickle may have [`MAX_STEPS`].
 //!
-//! Source: CPython's `Lib/pickletools.py` for the opcodes; `torch/serialization.py` and `torch/_utils.py` for what is saved.
+//! Source: CPython's `Lib/pickletools.py` for the opcodes; `torch/serialization.py` and
+//! `torch/_utils.py` for what is saved.
 
 use std::collections::HashMap;
 
@@ -65,13 +67,20 @@ pub(super) struct View<'a> {
 /// The tensors of a pickled dictionary, by name.
 pub(super) fn tensors(pickle: &[u8]) -> Result<Vec<(&str, View<'_>)>, String> {
     let mut machine = Machine::new(pickle);
-    let result = machine.run().map_err(|why| format!("byte {} of the pickle: {why}", machine.at))?;
+    let result = machine
+        .run()
+        .map_err(|why| format!("byte {} of the pickle: {why}", machine.at))?;
     let entries = match result {
         Value::Object(i) => std::mem::replace(&mut machine.objects[i as usize], Object::List),
         _ => Object::List,
     };
-    let Object::Dict(entries) = entries else { return Err("is no dictionary of tensors".into()) };
-    entries.into_iter().map(|(name, value)| machine.tensor(name, value)).collect()
+    let Object::Dict(entries) = entries else {
+        return Err("is no dictionary of tensors".into());
+    };
+    entries
+        .into_iter()
+        .map(|(name, value)| machine.tensor(name, value))
+        .collect()
 }
 
 struct Machine<'a> {
@@ -87,7 +96,14 @@ struct Machine<'a> {
 impl<'a> Machine<'a> {
     fn new(pickle: &'a [u8]) -> Self {
         let (stack, marks, memo, objects) = (Vec::new(), Vec::new(), HashMap::new(), Vec::new());
-        Self { pickle, at: 0, stack, marks, memo, objects }
+        Self {
+            pickle,
+            at: 0,
+            stack,
+            marks,
+            memo,
+            objects,
+        }
     }
 
     fn run(&mut self) -> Result<Value<'a>, String> {
@@ -114,7 +130,9 @@ impl<'a> Machine<'a> {
             // BININT1, BININT2, BININT, LONG1
             b'K' => self.int(1),
             b'M' => self.int(2),
-            b'J' => self.take(4).and_then(|b| self.push(Value::Int(little_endian(b)))),
+            b'J' => self
+                .take(4)
+                .and_then(|b| self.push(Value::Int(little_endian(b)))),
             0x8a => self.long(),
             // SHORT_BINUNICODE, BINUNICODE
             0x8c => self.text(1),
@@ -123,8 +141,12 @@ impl<'a> Machine<'a> {
             b')' => self.make(Object::Tuple(Vec::new())),
             b']' => self.make(Object::List),
             b'}' => self.make(Object::Dict(Vec::new())),
-            b't' => self.pop_to_mark().and_then(|values| self.make(Object::Tuple(values))),
-            0x85..=0x87 => self.pop_n(usize::from(op - 0x84)).and_then(|values| self.make(Object::Tuple(values))),
+            b't' => self
+                .pop_to_mark()
+                .and_then(|values| self.make(Object::Tuple(values))),
+            0x85..=0x87 => self
+                .pop_n(usize::from(op - 0x84))
+                .and_then(|values| self.make(Object::Tuple(values))),
             // SETITEM, SETITEMS, APPEND, APPENDS
             b's' => self.pop_n(2).and_then(|pair| self.set_items(&pair)),
             b'u' => self.pop_to_mark().and_then(|items| self.set_items(&items)),
@@ -139,16 +161,24 @@ impl<'a> Machine<'a> {
             // GLOBAL, STACK_GLOBAL, INST, REDUCE, BUILD, BINPERSID
             b'c' => self.global(),
             0x93 => self.stack_global(),
-            b'i' => self.global().and_then(|()| Err("refuses to make an instance of a class".into())),
+            b'i' => self
+                .global()
+                .and_then(|()| Err("refuses to make an instance of a class".into())),
             b'R' => self.reduce(),
             b'b' => self.build(),
             b'Q' => self.storage(),
-            other => Err(format!("opcode {other:#04x} is none of those that torch.save writes")),
+            other => Err(format!(
+                "opcode {other:#04x} is none of those that torch.save writes"
+            )),
         }
     }
 
     fn take(&mut self, n: usize) -> Result<&'a [u8], String> {
-        let taken = self.pickle.get(self.at..).and_then(|rest| rest.get(..n)).ok_or("ends in the middle")?;
+        let taken = self
+            .pickle
+            .get(self.at..)
+            .and_then(|rest| rest.get(..n))
+            .ok_or("ends in the middle")?;
         self.at += n;
         Ok(taken)
     }
@@ -164,25 +194,40 @@ impl<'a> Machine<'a> {
     fn int(&mut self, n_bytes: usize) -> Result<(), String> {
         let bytes = self.take(n_bytes)?;
         // A zero above it, so that the sign is no part of the number.
-        let int = bytes.iter().rev().fold(0, |int, &b| int << 8 | i64::from(b));
+        let int = bytes
+            .iter()
+            .rev()
+            .fold(0, |int, &b| int << 8 | i64::from(b));
         self.push(Value::Int(int))
     }
 
     fn long(&mut self) -> Result<(), String> {
         let n = self.u8()?;
         let bytes = self.take(n.into())?;
-        self.push(if n <= 8 { Value::Int(little_endian(bytes)) } else { Value::Other })
+        self.push(if n <= 8 {
+            Value::Int(little_endian(bytes))
+        } else {
+            Value::Other
+        })
     }
 
     fn text(&mut self, n_bytes: usize) -> Result<(), String> {
-        let len = self.take(n_bytes)?.iter().rev().fold(0, |len, &b| len << 8 | usize::from(b));
+        let len = self
+            .take(n_bytes)?
+            .iter()
+            .rev()
+            .fold(0, |len, &b| len << 8 | usize::from(b));
         let text = str::from_utf8(self.take(len)?).map_err(|_| "a text is not UTF-8")?;
         self.push(Value::Text(text))
     }
 
     fn line(&mut self) -> Result<&'a str, String> {
         let rest = &self.pickle[self.at..];
-        let end = rest.iter().take(MAX_LINE).position(|&b| b == b'\n').ok_or("a name without an end")?;
+        let end = rest
+            .iter()
+            .take(MAX_LINE)
+            .position(|&b| b == b'\n')
+            .ok_or("a name without an end")?;
         let line = self.take(end)?;
         self.at += 1;
         str::from_utf8(line).map_err(|_| "a name is not UTF-8".into())
@@ -211,12 +256,21 @@ impl<'a> Machine<'a> {
     /// The `n` values on top, of which none is below the last mark.
     fn pop_n(&mut self, n: usize) -> Result<Vec<Value<'a>>, String> {
         let floor = self.marks.last().copied().unwrap_or(0);
-        let from = self.stack.len().checked_sub(n).filter(|&from| from >= floor);
-        Ok(self.stack.split_off(from.ok_or("takes more from the stack than is there")?))
+        let from = self
+            .stack
+            .len()
+            .checked_sub(n)
+            .filter(|&from| from >= floor);
+        Ok(self
+            .stack
+            .split_off(from.ok_or("takes more from the stack than is there")?))
     }
 
     fn pop_to_mark(&mut self) -> Result<Vec<Value<'a>>, String> {
-        let mark = self.marks.pop().ok_or("looks for a mark that is not there")?;
+        let mark = self
+            .marks
+            .pop()
+            .ok_or("looks for a mark that is not there")?;
         Ok(self.stack.split_off(mark))
     }
 
@@ -230,15 +284,25 @@ impl<'a> Machine<'a> {
     }
 
     fn set_items(&mut self, items: &[Value<'a>]) -> Result<(), String> {
-        let Some(Object::Dict(entries)) = self.top() else { return Err("puts items into no dictionary".into()) };
+        let Some(Object::Dict(entries)) = self.top() else {
+            return Err("puts items into no dictionary".into());
+        };
         let (pairs, rest) = items.as_chunks();
         entries.extend(pairs.iter().map(|&[key, value]| (key, value)));
-        if rest.is_empty() { Ok(()) } else { Err("a key without a value".into()) }
+        if rest.is_empty() {
+            Ok(())
+        } else {
+            Err("a key without a value".into())
+        }
     }
 
     /// What is in a list is of no use to a tensor.
     fn append(&mut self) -> Result<(), String> {
-        if self.top() == Some(&mut Object::List) { Ok(()) } else { Err("appends to no list".into()) }
+        if self.top() == Some(&mut Object::List) {
+            Ok(())
+        } else {
+            Err("appends to no list".into())
+        }
     }
 
     fn put(&mut self, key: u32) -> Result<(), String> {
@@ -249,7 +313,10 @@ impl<'a> Machine<'a> {
     }
 
     fn get(&mut self, key: u32) -> Result<(), String> {
-        let value = self.memo.get(&key).ok_or_else(|| format!("remembers nothing as {key}"))?;
+        let value = self
+            .memo
+            .get(&key)
+            .ok_or_else(|| format!("remembers nothing as {key}"))?;
         self.push(*value)
     }
 
@@ -285,13 +352,19 @@ impl<'a> Machine<'a> {
     }
 
     fn reduce(&mut self) -> Result<(), String> {
-        let [function, arguments] = self.pop_n(2)?[..] else { return Err("runs nothing".into()) };
-        let arguments = self.tuple(arguments).ok_or("runs something without arguments")?;
+        let [function, arguments] = self.pop_n(2)?[..] else {
+            return Err("runs nothing".into());
+        };
+        let arguments = self
+            .tuple(arguments)
+            .ok_or("runs something without arguments")?;
         match (function, arguments) {
             (Value::Global(Global::Dict), []) => self.make(Object::Dict(Vec::new())),
             (Value::Global(Global::Parameter), &[tensor, ..]) => self.push(tensor),
             (Value::Global(Global::Tensor), arguments) => {
-                let view = self.view(arguments).ok_or("a tensor of arguments that torch.save does not write")?;
+                let view = self
+                    .view(arguments)
+                    .ok_or("a tensor of arguments that torch.save does not write")?;
                 self.make(Object::Tensor(view))
             }
             _ => Err("runs something with arguments that torch.save does not write".into()),
@@ -299,11 +372,27 @@ impl<'a> Machine<'a> {
     }
 
     fn view(&self, arguments: &[Value<'a>]) -> Option<View<'a>> {
-        let &[Value::Object(storage), Value::Int(offset), dims, strides, ..] = arguments else { return None };
-        let Object::Storage(storage) = *self.objects.get(storage as usize)? else { return None };
+        let &[
+            Value::Object(storage),
+            Value::Int(offset),
+            dims,
+            strides,
+            ..,
+        ] = arguments
+        else {
+            return None;
+        };
+        let Object::Storage(storage) = *self.objects.get(storage as usize)? else {
+            return None;
+        };
         let (dims, strides) = (self.sizes(dims)?, self.sizes(strides)?);
         (dims.len() == strides.len()).then_some(())?;
-        Some(View { storage, offset: u64::try_from(offset).ok()?, dims, strides })
+        Some(View {
+            storage,
+            offset: u64::try_from(offset).ok()?,
+            dims,
+            strides,
+        })
     }
 
     fn sizes(&self, tuple: Value<'a>) -> Option<Vec<u64>> {
@@ -311,7 +400,11 @@ impl<'a> Machine<'a> {
             Value::Int(size) => u64::try_from(size).ok(),
             _ => None,
         };
-        self.tuple(tuple).filter(|sizes| sizes.len() <= MAX_DIMS)?.iter().map(size).collect()
+        self.tuple(tuple)
+            .filter(|sizes| sizes.len() <= MAX_DIMS)?
+            .iter()
+            .map(size)
+            .collect()
     }
 
     /// What a persistent id means to PyTorch: `("storage", type, key, device, number of elements)`.
@@ -319,10 +412,20 @@ impl<'a> Machine<'a> {
         let id = self.pop()?;
         match self.tuple(id) {
             Some(
-                &[Value::Text("storage"), Value::Global(Global::Storage(dtype)), Value::Text(key), _, Value::Int(n)],
+                &[
+                    Value::Text("storage"),
+                    Value::Global(Global::Storage(dtype)),
+                    Value::Text(key),
+                    _,
+                    Value::Int(n),
+                ],
             ) => {
                 let n_elements = u64::try_from(n).map_err(|_| "a storage of less than nothing")?;
-                self.make(Object::Storage(Storage { dtype, key, n_elements }))
+                self.make(Object::Storage(Storage {
+                    dtype,
+                    key,
+                    n_elements,
+                }))
             }
             _ => Err("a storage that torch.save does not write".into()),
         }
@@ -330,7 +433,9 @@ impl<'a> Machine<'a> {
 
     /// An entry of the dictionary.
     fn tensor(&self, name: Value<'a>, value: Value<'a>) -> Result<(&'a str, View<'a>), String> {
-        let Value::Text(name) = name else { return Err("a key of its dictionary is no text".into()) };
+        let Value::Text(name) = name else {
+            return Err("a key of its dictionary is no text".into());
+        };
         match value {
             Value::Object(i) => match &self.objects[i as usize] {
                 Object::Tensor(view) => Ok((name, view.clone())),
@@ -344,7 +449,12 @@ impl<'a> Machine<'a> {
 /// A signed number of up to eight bytes.
 fn little_endian(bytes: &[u8]) -> i64 {
     let negative = bytes.last().is_some_and(|&b| b >= 0x80);
-    bytes.iter().rev().fold(if negative { -1 } else { 0 }, |int, &b| int << 8 | i64::from(b))
+    bytes
+        .iter()
+        .rev()
+        .fold(if negative { -1 } else { 0 }, |int, &b| {
+            int << 8 | i64::from(b)
+        })
 }
 
 #[cfg(test)]
@@ -357,17 +467,33 @@ mod tests {
 
     /// A pickle of `{"w": tensor}`, the tensor made from a storage of 6 floats and these arguments.
     fn tensor(arguments: &[u8]) -> Vec<u8> {
-        let storage = b"(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\x000X\x03\0\0\0cpuK\x06tQ";
-        let parts: [&[u8]; 6] =
-            [b"\x80\x02}X\x01\0\0\0wctorch._utils\n_rebuild_tensor_v2\n(", storage, arguments, b"\x89N", b"tRs.", b""];
+        let storage =
+            b"(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\x000X\x03\0\0\0cpuK\x06tQ";
+        let parts: [&[u8]; 6] = [
+            b"\x80\x02}X\x01\0\0\0wctorch._utils\n_rebuild_tensor_v2\n(",
+            storage,
+            arguments,
+            b"\x89N",
+            b"tRs.",
+            b"",
+        ];
         parts.concat()
     }
 
     #[test]
     fn a_tensor_is_a_look_at_a_storage() {
         let pickle = tensor(b"K\x01K\x02K\x03\x86K\x03K\x01\x86");
-        let storage = Storage { dtype: Dtype::F32, key: "0", n_elements: 6 };
-        let view = View { storage, offset: 1, dims: vec![2, 3], strides: vec![3, 1] };
+        let storage = Storage {
+            dtype: Dtype::F32,
+            key: "0",
+            n_elements: 6,
+        };
+        let view = View {
+            storage,
+            offset: 1,
+            dims: vec![2, 3],
+            strides: vec![3, 1],
+        };
         assert_eq!(tensors(&pickle).unwrap(), [("w", view)]);
     }
 
@@ -383,9 +509,19 @@ mod tests {
             b"K\0NK\x01\x85",
         ];
         for arguments in bad {
-            assert!(refused(&tensor(arguments)).contains("that torch.save does not write"), "{arguments:?}");
+            assert!(
+                refused(&tensor(arguments)).contains("that torch.save does not write"),
+                "{arguments:?}"
+            );
         }
-        let many = [&b"K\0("[..], &b"K\x01".repeat(9), b"t(", &b"K\x01".repeat(9), b"t"].concat();
+        let many = [
+            &b"K\0("[..],
+            &b"K\x01".repeat(9),
+            b"t(",
+            &b"K\x01".repeat(9),
+            b"t",
+        ]
+        .concat();
         assert!(refused(&tensor(&many)).contains("that torch.save does not write"));
     }
 
@@ -399,8 +535,13 @@ mod tests {
         assert!(refused(b"(X\x02\0\0\0lsios\nsystem\n.").contains("refuses to run os.system"));
         assert!(refused(b"(icollections\nOrderedDict\n.").contains("refuses to make an instance"));
         assert!(refused(b"cbuiltins\neval\n.").contains("refuses to run builtins.eval"));
-        assert!(refused(b"ctorch._utils\n_rebuild\x1b[31m\n.").contains("torch._utils._rebuild\\u{1b}[31m,"));
-        assert!(refused(&[b"c", &[b'x'; 300][..], b"\n\n."].concat()).contains("a name without an end"));
+        assert!(
+            refused(b"ctorch._utils\n_rebuild\x1b[31m\n.")
+                .contains("torch._utils._rebuild\\u{1b}[31m,")
+        );
+        assert!(
+            refused(&[b"c", &[b'x'; 300][..], b"\n\n."].concat()).contains("a name without an end")
+        );
         assert!(refused(b"ctorch\nFloatStorage\n)R.").contains("that torch.save does not write"));
         assert!(refused(b"NNR.").contains("runs something without arguments"));
     }
@@ -425,7 +566,8 @@ mod tests {
         ] {
             let why = refused(pickle);
             assert!(
-                why.ends_with("takes more from the stack than is there") || why.ends_with("appends to no list"),
+                why.ends_with("takes more from the stack than is there")
+                    || why.ends_with("appends to no list"),
                 "{why}"
             );
         }
@@ -443,10 +585,19 @@ mod tests {
         assert!(refused(b"h\0.").ends_with("remembers nothing as 0"));
         assert_eq!(refused(b"]."), "is no dictionary of tensors");
         assert_eq!(refused(b"}NNs."), "a key of its dictionary is no text");
-        assert_eq!(refused(b"}X\x01\0\0\0wh\x07"), "byte 9 of the pickle: remembers nothing as 7");
+        assert_eq!(
+            refused(b"}X\x01\0\0\0wh\x07"),
+            "byte 9 of the pickle: remembers nothing as 7"
+        );
         assert_eq!(refused(b"}X\x01\0\0\0w}s."), "w is no tensor");
-        assert_eq!(refused(b"X\xff\xff\xff\xffw"), "byte 5 of the pickle: ends in the middle");
-        assert_eq!(refused(b"2"), "byte 1 of the pickle: opcode 0x32 is none of those that torch.save writes");
+        assert_eq!(
+            refused(b"X\xff\xff\xff\xffw"),
+            "byte 5 of the pickle: ends in the middle"
+        );
+        assert_eq!(
+            refused(b"2"),
+            "byte 1 of the pickle: opcode 0x32 is none of those that torch.save writes"
+        );
     }
 
     #[test]

@@ -1,7 +1,9 @@
-//! Checkpoints of PyTorch: `pytorch_model.bin`, `consolidated.00.pth`, and whatever else `torch.save` makes of tensors by name.
+//! Checkpoints of PyTorch: `pytorch_model.bin`, `consolidated.00.pth`, and whatever else
+//! `torch.save` makes of tensors by name.
 //!
-//! Such a file is a zip archive: `data.pkl` is a program that makes the tensors from the files in `data`. Here it can do nothing but
-//! that (`machine.rs`), and what it names is on a list (`global.rs`) or refused.
+//! Such a file is a zip archive: `data.pkl` is a program that makes the tensors from the files in
+//! `data`. Here it can do nothing but that (`machine.rs`), and what it names is on a list
+//! (`global.rs`) or refused.
 //!
 //! Source: `torch/serialization.py`; the form is that of PyTorch 1.6 and later.
 
@@ -29,10 +31,16 @@ const MAX_PICKLE: usize = 64 << 20;
 /// # Errors
 /// [`Error::Io`], and [`Error::File`] with the path for what [`parse`] refuses.
 pub fn open(path: &Path) -> Result<RawTensors, Error> {
-    let file = MappedFile::open(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+    let file = MappedFile::open(path).map_err(|source| Error::Io {
+        path: path.to_owned(),
+        source,
+    })?;
     let file = Arc::new(file);
     let mut all = RawTensors::default();
-    for tensor in parse(file.clone()).map_err(|why| Error::File { path: path.to_owned(), why })? {
+    for tensor in parse(file.clone()).map_err(|why| Error::File {
+        path: path.to_owned(),
+        why,
+    })? {
         all.add(tensor)?;
     }
     all.files.push((path.to_owned(), file));
@@ -50,8 +58,9 @@ pub fn open_sharded(index: &Path) -> Result<RawTensors, Error> {
 /// The tensors of a file.
 ///
 /// # Errors
-/// In words, for what is no archive of `torch.save`, a pickle that would run anything or makes anything else than tensors by name,
-/// and tensors that lie outside of their file or not row after row.
+/// In words, for what is no archive of `torch.save`, a pickle that would run anything or makes
+/// anything else than tensors by name, and tensors that lie outside of their file or not row after
+/// row.
 pub fn parse(file: SharedBytes) -> Result<Vec<RawTensor>, String> {
     let bytes = (*file).as_ref();
     if let Some(why) = before_1_6(bytes) {
@@ -59,19 +68,26 @@ pub fn parse(file: SharedBytes) -> Result<Vec<RawTensor>, String> {
     }
     let files = zip::files(bytes)?;
     let folder = folder(&files)?;
-    let byte_order = files.get(&format!("{folder}byteorder")).map(|range| &bytes[range.clone()]);
+    let byte_order = files
+        .get(&format!("{folder}byteorder"))
+        .map(|range| &bytes[range.clone()]);
     if byte_order.is_some_and(|order| order != b"little") {
         return Err("was saved by a machine of the other byte order".into());
     }
     let pickle = &bytes[files[&format!("{folder}data.pkl")].clone()];
     if pickle.len() > MAX_PICKLE {
-        return Err(format!("its pickle has {} bytes, expected at most {MAX_PICKLE}", pickle.len()));
+        return Err(format!(
+            "its pickle has {} bytes, expected at most {MAX_PICKLE}",
+            pickle.len()
+        ));
     }
     let tensor = |(name, view): (&str, View<'_>)| {
         let storage = files.get(&format!("{folder}data/{}", view.storage.key));
-        let storage = storage.ok_or_else(|| format!("{name}: there is no file data/{}", view.storage.key))?;
+        let storage =
+            storage.ok_or_else(|| format!("{name}: there is no file data/{}", view.storage.key))?;
         let at = place(&view, storage).map_err(|why| format!("{name}: {why}"))?;
-        RawTensor::new(name, view.storage.dtype, &view.dims, file.clone(), at).map_err(|e| e.to_string())
+        RawTensor::new(name, view.storage.dtype, &view.dims, file.clone(), at)
+            .map_err(|e| e.to_string())
     };
     machine::tensors(pickle)?.into_iter().map(tensor).collect()
 }
@@ -89,8 +105,10 @@ fn before_1_6(bytes: &[u8]) -> Option<&'static str> {
 
 /// The folder of the archive that everything is in, with its slash.
 fn folder(files: &zip::Files) -> Result<&str, String> {
-    let mut folders =
-        files.keys().filter_map(|name| name.strip_suffix("data.pkl")).filter(|folder| folder.ends_with('/'));
+    let mut folders = files
+        .keys()
+        .filter_map(|name| name.strip_suffix("data.pkl"))
+        .filter(|folder| folder.ends_with('/'));
     match (folders.next(), folders.next()) {
         (Some(folder), None) => Ok(folder),
         (None, _) => Err("is a zip archive, but none of torch.save: it has no data.pkl".into()),
@@ -98,17 +116,33 @@ fn folder(files: &zip::Files) -> Result<&str, String> {
     }
 }
 
-/// The first byte of a tensor whose storage has this range, if its elements lie there row after row.
+/// The first byte of a tensor whose storage has this range, if its elements lie there row after
+/// row.
 fn place(view: &View<'_>, storage: &Range<usize>) -> Result<u64, String> {
     let size = view.storage.dtype.bytes();
     let n_elements = view.dims.iter().try_fold(1u64, |n, &d| n.checked_mul(d));
     let end = n_elements.and_then(|n| n.checked_add(view.offset));
     if end.is_none_or(|end| end > view.storage.n_elements) {
-        let View { dims, offset, storage, .. } = view;
-        return Err(format!("{dims:?} from {offset} on are not in its storage of {} elements", storage.n_elements));
+        let View {
+            dims,
+            offset,
+            storage,
+            ..
+        } = view;
+        return Err(format!(
+            "{dims:?} from {offset} on are not in its storage of {} elements",
+            storage.n_elements
+        ));
     }
-    if view.storage.n_elements.checked_mul(size).is_none_or(|n| n > storage.len() as u64) {
-        let View { storage: claimed, .. } = view;
+    if view
+        .storage
+        .n_elements
+        .checked_mul(size)
+        .is_none_or(|n| n > storage.len() as u64)
+    {
+        let View {
+            storage: claimed, ..
+        } = view;
         return Err(format!(
             "{} elements are not in data/{} of {} bytes",
             claimed.n_elements,
@@ -126,10 +160,16 @@ fn check_strides(view: &View<'_>) -> Result<(), String> {
     }
     for (&d, &stride) in view.dims.iter().zip(&view.strides).rev() {
         if d > 1 && stride != expected {
-            let transposed =
-                matches!((&view.dims[..], &view.strides[..]), (&[rows, _], &[1, stride]) if stride == rows);
-            let how = if transposed { "transposed" } else { "with gaps or in another order" };
-            return Err(format!("is saved {how} (strides {:?}); save it again after .contiguous()", view.strides));
+            let transposed = matches!((&view.dims[..], &view.strides[..]), (&[rows, _], &[1, stride]) if stride == rows);
+            let how = if transposed {
+                "transposed"
+            } else {
+                "with gaps or in another order"
+            };
+            return Err(format!(
+                "is saved {how} (strides {:?}); save it again after .contiguous()",
+                view.strides
+            ));
         }
         expected *= d;
     }
@@ -150,30 +190,53 @@ mod tests {
         let key = [&(key.len() as u32).to_le_bytes(), key.as_bytes()].concat();
         let rebuild =
             b"\x80\x02}X\x01\0\0\0wctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storagectorch\nFloatStorage\nX";
-        [&rebuild[..], &key, b"NK\x06tQK\0K\x06\x85K\x01\x85\x89NtRs."].concat()
+        [
+            &rebuild[..],
+            &key,
+            b"NK\x06tQK\0K\x06\x85K\x01\x85\x89NtRs.",
+        ]
+        .concat()
     }
 
     #[test]
     fn a_storage_is_only_ever_a_file_of_the_archive() {
         let good = pickle("0");
         let floats = [0; 24];
-        let read = parse(Arc::new(archive(&[("m/data.pkl", &good), ("m/data/0", &floats)], |_, _| ())));
+        let read = parse(Arc::new(archive(
+            &[("m/data.pkl", &good), ("m/data/0", &floats)],
+            |_, _| (),
+        )));
         assert_eq!(read.unwrap()[0].dims(), [6]);
         let elsewhere = pickle("../../../etc/passwd");
         let files = [("m/data.pkl", &elsewhere[..]), ("m/data/0", &floats)];
-        assert_eq!(refused(&files), "w: there is no file data/../../../etc/passwd");
+        assert_eq!(
+            refused(&files),
+            "w: there is no file data/../../../etc/passwd"
+        );
         let short = [("m/data.pkl", &good[..]), ("m/data/0", &floats[..23])];
-        assert_eq!(refused(&short), "w: 6 elements are not in data/0 of 23 bytes");
+        assert_eq!(
+            refused(&short),
+            "w: 6 elements are not in data/0 of 23 bytes"
+        );
     }
 
     #[test]
     fn what_is_no_archive_of_torch_is_refused() {
         assert!(refused(&[("data/0", b"")]).contains("it has no data.pkl"));
         assert!(refused(&[("data.pkl", b"")]).contains("it has no data.pkl"));
-        assert_eq!(refused(&[("a/data.pkl", b""), ("b/data.pkl", b"")]), "has more than one data.pkl");
+        assert_eq!(
+            refused(&[("a/data.pkl", b""), ("b/data.pkl", b"")]),
+            "has more than one data.pkl"
+        );
         let big = [("a/data.pkl", &b"}."[..]), ("a/byteorder", b"big")];
-        assert_eq!(refused(&big), "was saved by a machine of the other byte order");
-        assert_eq!(refused(&[("a/data.pkl", b"")]), "byte 0 of the pickle: ends in the middle");
+        assert_eq!(
+            refused(&big),
+            "was saved by a machine of the other byte order"
+        );
+        assert_eq!(
+            refused(&[("a/data.pkl", b"")]),
+            "byte 0 of the pickle: ends in the middle"
+        );
         assert_eq!(
             refused(&[("a/data.pkl", &vec![b'.'; MAX_PICKLE + 1])]),
             "its pickle has 67108865 bytes, expected at most 67108864"
@@ -181,8 +244,17 @@ mod tests {
     }
 
     fn view(dims: &[u64], strides: &[u64]) -> View<'static> {
-        let storage = Storage { dtype: Dtype::F32, key: "0", n_elements: 12 };
-        View { storage, offset: 2, dims: dims.to_vec(), strides: strides.to_vec() }
+        let storage = Storage {
+            dtype: Dtype::F32,
+            key: "0",
+            n_elements: 12,
+        };
+        View {
+            storage,
+            offset: 2,
+            dims: dims.to_vec(),
+            strides: strides.to_vec(),
+        }
     }
 
     #[test]
@@ -194,19 +266,39 @@ mod tests {
             (&[0, 1 << 63], &[9, 9]),
             (&[10, 1], &[1, 9]),
         ] {
-            assert_eq!(place(&view(dims, strides), &(100..148)), Ok(108), "{dims:?}");
+            assert_eq!(
+                place(&view(dims, strides), &(100..148)),
+                Ok(108),
+                "{dims:?}"
+            );
         }
-        for (dims, strides) in
-            [(&[2, 5][..], &[6, 1][..]), (&[10], &[2]), (&[2, 5], &[1, 2]), (&[10], &[0]), (&[2, 5], &[u64::MAX, 1])]
-        {
-            assert!(place(&view(dims, strides), &(100..148)).unwrap_err().contains("save it again"), "{dims:?}");
+        for (dims, strides) in [
+            (&[2, 5][..], &[6, 1][..]),
+            (&[10], &[2]),
+            (&[2, 5], &[1, 2]),
+            (&[10], &[0]),
+            (&[2, 5], &[u64::MAX, 1]),
+        ] {
+            assert!(
+                place(&view(dims, strides), &(100..148))
+                    .unwrap_err()
+                    .contains("save it again"),
+                "{dims:?}"
+            );
         }
         for dims in [&[11][..], &[1 << 63, 2], &[u64::MAX], &[1 << 63, 2, 0]] {
             let why = place(&view(dims, &vec![1; dims.len()]), &(100..148)).unwrap_err();
-            assert!(why.ends_with("from 2 on are not in its storage of 12 elements"), "{why}");
+            assert!(
+                why.ends_with("from 2 on are not in its storage of 12 elements"),
+                "{why}"
+            );
         }
         let mut huge = view(&[1], &[1]);
         huge.storage.n_elements = u64::MAX;
-        assert!(place(&huge, &(100..148)).unwrap_err().ends_with("elements are not in data/0 of 48 bytes"));
+        assert!(
+            place(&huge, &(100..148))
+                .unwrap_err()
+                .ends_with("elements are not in data/0 of 48 bytes")
+        );
     }
 }

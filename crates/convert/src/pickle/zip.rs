@@ -1,9 +1,11 @@
 //! The directory of a zip archive whose files are stored as they are, which is how PyTorch saves.
 //!
-//! It refuses whatever it would have to unpack, join or guess at: compression, encryption, several disks, names that are there
-//! twice, files that share bytes. Nothing is copied; a file of the archive is a range of it.
+//! It refuses whatever it would have to unpack, join or guess at: compression, encryption, several
+//! disks, names that are there twice, files that share bytes. Nothing is copied; a file of the
+//! archive is a range of it.
 //!
-//! Source: PKWARE's APPNOTE.TXT 6.3, sections 4.3.7 (local header), 4.3.12 (directory), 4.3.14 to 4.3.16 (end) and 4.5.3 (64 bits).
+//! Source: PKWARE's APPNOTE.TXT 6.3, sections 4.3.7 (local header), 4.3.12 (directory), 4.3.14 to
+//! 4.3.16 (end) and 4.5.3 (64 bits).
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -36,7 +38,10 @@ struct Stored {
 /// The files of an archive.
 pub(super) fn files(bytes: &[u8]) -> Result<Files, String> {
     let directory = directory(bytes)?;
-    let mut at = Cursor { bytes: &bytes[..directory.end], at: directory.start };
+    let mut at = Cursor {
+        bytes: &bytes[..directory.end],
+        at: directory.start,
+    };
     let mut all = Vec::new();
     while at.at < directory.end {
         if all.len() == MAX_FILES {
@@ -45,7 +50,10 @@ pub(super) fn files(bytes: &[u8]) -> Result<Files, String> {
         all.push(entry(&mut at, &bytes[..directory.start]).ok_or("its directory makes no sense")??);
     }
     all.sort_by_key(|file| file.header);
-    if let Some(pair) = all.windows(2).find(|pair| pair[0].data.end > pair[1].header) {
+    if let Some(pair) = all
+        .windows(2)
+        .find(|pair| pair[0].data.end > pair[1].header)
+    {
         return Err(format!("{} and {} share bytes", pair[0].name, pair[1].name));
     }
     let mut files = Files::new();
@@ -60,7 +68,10 @@ pub(super) fn files(bytes: &[u8]) -> Result<Files, String> {
 /// Where the directory lies, from the record at the end of the archive.
 fn directory(bytes: &[u8]) -> Result<Range<usize>, String> {
     let earliest = bytes.len().saturating_sub(END_BYTES + MAX_COMMENT);
-    let end = (earliest..bytes.len()).rev().find(|&at| is_end(bytes, at)).ok_or("has no end of a zip archive")?;
+    let end = (earliest..bytes.len())
+        .rev()
+        .find(|&at| is_end(bytes, at))
+        .ok_or("has no end of a zip archive")?;
     let mut at = Cursor { bytes, at: end + 4 };
     let disks = [at.u16(), at.u16()];
     let (_, _) = (at.u16(), at.u16());
@@ -73,7 +84,8 @@ fn directory(bytes: &[u8]) -> Result<Range<usize>, String> {
         None => len.zip(start).ok_or("ends in its end")?,
     };
     let directory_end = start.checked_add(len).filter(|&stop| stop <= end as u64);
-    let stop = directory_end.ok_or_else(|| format!("a directory of {len} bytes at {start} is not before its end"))?;
+    let stop = directory_end
+        .ok_or_else(|| format!("a directory of {len} bytes at {start} is not before its end"))?;
     // Both are at most the length of bytes that are in memory.
     Ok(start as usize..stop as usize)
 }
@@ -82,18 +94,29 @@ fn directory(bytes: &[u8]) -> Result<Range<usize>, String> {
 fn is_end(bytes: &[u8], at: usize) -> bool {
     let mut cursor = Cursor { bytes, at };
     let is_here = cursor.u32() == Some(END);
-    let comment = Cursor { bytes, at: at + END_BYTES - 2 }.u16();
+    let comment = Cursor {
+        bytes,
+        at: at + END_BYTES - 2,
+    }
+    .u16();
     is_here && comment.is_some_and(|len| at + END_BYTES + usize::from(len) == bytes.len())
 }
 
-/// Length and start of the directory from the record of 64 bits, if one is pointed at from before the end.
+/// Length and start of the directory from the record of 64 bits, if one is pointed at from before
+/// the end.
 fn end_64(bytes: &[u8], end: usize) -> Option<Result<(u64, u64), String>> {
-    let mut at = Cursor { bytes: &bytes[..end], at: end.checked_sub(LOCATOR_BYTES)? };
+    let mut at = Cursor {
+        bytes: &bytes[..end],
+        at: end.checked_sub(LOCATOR_BYTES)?,
+    };
     (at.u32()? == LOCATOR_64).then_some(())?;
     at.skip(4)?;
     let record = usize::try_from(at.u64()?).ok();
     let read = record.and_then(|record| {
-        let mut at = Cursor { bytes: &bytes[..end], at: record };
+        let mut at = Cursor {
+            bytes: &bytes[..end],
+            at: record,
+        };
         (at.u32()? == END_64).then_some(())?;
         at.skip(36)?;
         at.u64().zip(at.u64())
@@ -101,7 +124,8 @@ fn end_64(bytes: &[u8], end: usize) -> Option<Result<(u64, u64), String>> {
     Some(read.ok_or_else(|| "its end of 64 bits is not where it should be".into()))
 }
 
-/// The file of the entry at the cursor, which reads in the directory. `data` is what lies before that.
+/// The file of the entry at the cursor, which reads in the directory. `data` is what lies before
+/// that.
 fn entry(at: &mut Cursor<'_>, data: &[u8]) -> Option<Result<Stored, String>> {
     (at.u32()? == ENTRY).then_some(())?;
     at.skip(4)?;
@@ -118,23 +142,37 @@ fn entry(at: &mut Cursor<'_>, data: &[u8]) -> Option<Result<Stored, String>> {
     Some(match (flags & 1, method) {
         (1, _) => Err(format!("{name} is encrypted")),
         (_, 0) if packed == unpacked => stored(data, name, local, packed),
-        (_, 0) => Err(format!("{name} is {packed} bytes here and {unpacked} there")),
-        _ => Err(format!("{name} is compressed, which torch.save does not do")),
+        (_, 0) => Err(format!(
+            "{name} is {packed} bytes here and {unpacked} there"
+        )),
+        _ => Err(format!(
+            "{name} is compressed, which torch.save does not do"
+        )),
     })
 }
 
 /// Numbers of an entry, of which those that are all ones stand in its field of 64 bits.
 fn wide(numbers: [u32; 3], extra: &[u8]) -> Option<[u64; 3]> {
-    let mut field = Cursor { bytes: field_64(extra).unwrap_or(&[]), at: 0 };
+    let mut field = Cursor {
+        bytes: field_64(extra).unwrap_or(&[]),
+        at: 0,
+    };
     let mut wide = [0; 3];
     for (wide, number) in wide.iter_mut().zip(numbers) {
-        *wide = if number == u32::MAX { field.u64()? } else { number.into() };
+        *wide = if number == u32::MAX {
+            field.u64()?
+        } else {
+            number.into()
+        };
     }
     Some(wide)
 }
 
 fn field_64(extra: &[u8]) -> Option<&[u8]> {
-    let mut at = Cursor { bytes: extra, at: 0 };
+    let mut at = Cursor {
+        bytes: extra,
+        at: 0,
+    };
     loop {
         let (id, len) = (at.u16()?, at.u16()?);
         let field = at.take(len.into())?;
@@ -147,7 +185,10 @@ fn field_64(extra: &[u8]) -> Option<&[u8]> {
 /// A file whose header is said to be at `local`; its bytes follow.
 fn stored(data: &[u8], name: String, local: u64, len: u64) -> Result<Stored, String> {
     let found = usize::try_from(local).ok().and_then(|header| {
-        let mut at = Cursor { bytes: data, at: header };
+        let mut at = Cursor {
+            bytes: data,
+            at: header,
+        };
         (at.u32()? == LOCAL).then_some(())?;
         at.skip(22)?;
         let (name_len, extra_len) = (at.u16()?, at.u16()?);
@@ -159,7 +200,9 @@ fn stored(data: &[u8], name: String, local: u64, len: u64) -> Result<Stored, Str
     });
     match found {
         Some((header, data)) => Ok(Stored { name, header, data }),
-        None => Err(format!("{name} is said to be {len} bytes at {local}, where it is not")),
+        None => Err(format!(
+            "{name} is said to be {len} bytes at {local}, where it is not"
+        )),
     }
 }
 
@@ -209,24 +252,60 @@ pub(super) mod tests {
 
     fn leaves(numbers: &[u32], halves: &[u16]) -> Vec<u8> {
         let words = numbers.iter().flat_map(|n| n.to_le_bytes());
-        words.chain(halves.iter().flat_map(|n| n.to_le_bytes())).collect()
+        words
+            .chain(halves.iter().flat_map(|n| n.to_le_bytes()))
+            .collect()
     }
 
     /// An archive of stored files, whose entries `change` may falsify.
-    pub(in crate::pickle) fn archive(files: &[(&str, &[u8])], change: impl Fn(usize, &mut Claims)) -> Vec<u8> {
+    pub(in crate::pickle) fn archive(
+        files: &[(&str, &[u8])],
+        change: impl Fn(usize, &mut Claims),
+    ) -> Vec<u8> {
         let (mut data, mut directory) = (Vec::new(), Vec::new());
         for (i, (name, bytes)) in files.iter().enumerate() {
             let (len, local) = (bytes.len() as u32, data.len() as u32);
-            let mut claims = Claims { method: 0, flags: 0, sizes: [len, len], local, extra: Vec::new() };
+            let mut claims = Claims {
+                method: 0,
+                flags: 0,
+                sizes: [len, len],
+                local,
+                extra: Vec::new(),
+            };
             change(i, &mut claims);
-            data.extend([leaves(&[LOCAL, 0, 0, 0], &[0]), leaves(&[len, len], &[name.len() as u16, 3])].concat());
+            data.extend(
+                [
+                    leaves(&[LOCAL, 0, 0, 0], &[0]),
+                    leaves(&[len, len], &[name.len() as u16, 3]),
+                ]
+                .concat(),
+            );
             data.extend([name.as_bytes(), b"pad", bytes].concat());
-            let Claims { method, flags, sizes, local, extra } = claims;
-            directory.extend([leaves(&[ENTRY], &[0, 0, flags, method, 0, 0]), leaves(&[0], &[])].concat());
-            directory.extend(leaves(&sizes, &[name.len() as u16, extra.len() as u16, 0, 0, 0]));
+            let Claims {
+                method,
+                flags,
+                sizes,
+                local,
+                extra,
+            } = claims;
+            directory.extend(
+                [
+                    leaves(&[ENTRY], &[0, 0, flags, method, 0, 0]),
+                    leaves(&[0], &[]),
+                ]
+                .concat(),
+            );
+            directory.extend(leaves(
+                &sizes,
+                &[name.len() as u16, extra.len() as u16, 0, 0, 0],
+            ));
             directory.extend([leaves(&[0, local], &[]), name.as_bytes().to_vec(), extra].concat());
         }
-        let (start, len, n) = (data.len() as u32, directory.len() as u32, files.len() as u16);
+        let (start, len, n) = (
+            data.len() as u32,
+            directory.len() as u32,
+            files.len() as u16,
+        );
         let end = [leaves(&[END], &[0, 0, n, n]), leaves(&[len, start], &[0])].concat();
         [data, directory, end].concat()
     }
@@ -241,7 +320,10 @@ pub(super) mod tests {
     fn files_are_where_they_are_said_to_be() {
         let bytes = archive(&[("a/b", b"123"), ("a/c", b""), ("d", b"4567")], same);
         let files = files(&bytes).unwrap();
-        let told: Vec<_> = files.iter().map(|(name, range)| (&**name, &bytes[range.clone()])).collect();
+        let told: Vec<_> = files
+            .iter()
+            .map(|(name, range)| (&**name, &bytes[range.clone()]))
+            .collect();
         assert_eq!(told, [("a/b", &b"123"[..]), ("a/c", b""), ("d", b"4567")]);
     }
 
@@ -260,8 +342,14 @@ pub(super) mod tests {
     fn numbers_of_64_bits_are_read() {
         let field = |numbers: &[u64]| -> Vec<u8> {
             let numbers: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
-            [&9u16.to_le_bytes()[..], &1u16.to_le_bytes(), b"x", &leaves(&[], &[1, numbers.len() as u16]), &numbers]
-                .concat()
+            [
+                &9u16.to_le_bytes()[..],
+                &1u16.to_le_bytes(),
+                b"x",
+                &leaves(&[], &[1, numbers.len() as u16]),
+                &numbers,
+            ]
+            .concat()
         };
         let wide = |numbers: &'static [u64]| {
             move |i: usize, c: &mut Claims| {
@@ -278,7 +366,8 @@ pub(super) mod tests {
             "a/b is said to be 3 bytes at 18446744073709551615, where it is not"
         );
         assert!(
-            refused(wide(&[u64::MAX, u64::MAX, 0])).starts_with("a/b is said to be 18446744073709551615 bytes at 0")
+            refused(wide(&[u64::MAX, u64::MAX, 0]))
+                .starts_with("a/b is said to be 18446744073709551615 bytes at 0")
         );
     }
 
@@ -287,15 +376,30 @@ pub(super) mod tests {
         let plain = archive(&[("a", b"1")], same);
         let (body, end) = plain.split_at(plain.len() - END_BYTES);
         let (len, start) = (end[12..16].to_vec(), end[16..20].to_vec());
-        let record = [&leaves(&[END_64], &[0; 18])[..], &len, &[0; 4], &start, &[0; 4]].concat();
+        let record = [
+            &leaves(&[END_64], &[0; 18])[..],
+            &len,
+            &[0; 4],
+            &start,
+            &[0; 4],
+        ]
+        .concat();
         let with = |at: u64| {
-            let locator = [&leaves(&[LOCATOR_64, 0], &[])[..], &at.to_le_bytes(), &[1, 0, 0, 0]].concat();
+            let locator = [
+                &leaves(&[LOCATOR_64, 0], &[])[..],
+                &at.to_le_bytes(),
+                &[1, 0, 0, 0],
+            ]
+            .concat();
             let hollow = [&end[..12], &[0xff; 8], &end[20..]].concat();
             files(&[body, &record, &locator, &hollow].concat())
         };
         assert_eq!(with(body.len() as u64).unwrap().len(), 1);
         for at in [0, body.len() as u64 + 1, u64::MAX] {
-            assert_eq!(with(at), Err("its end of 64 bits is not where it should be".into()));
+            assert_eq!(
+                with(at),
+                Err("its end of 64 bits is not where it should be".into())
+            );
         }
     }
 
@@ -308,16 +412,29 @@ pub(super) mod tests {
                 }
             }
         };
-        assert_eq!(refused(first(|c| c.sizes = [3, 4])), "a/b is 3 bytes here and 4 there");
+        assert_eq!(
+            refused(first(|c| c.sizes = [3, 4])),
+            "a/b is 3 bytes here and 4 there"
+        );
         assert!(
-            refused(first(|c| c.sizes = [4_000_000_000; 2])).starts_with("a/b is said to be 4000000000 bytes at 0")
+            refused(first(|c| c.sizes = [4_000_000_000; 2]))
+                .starts_with("a/b is said to be 4000000000 bytes at 0")
         );
         assert!(refused(first(|c| c.local = 5)).ends_with("at 5, where it is not"));
         assert!(refused(first(|c| c.local = 39)).starts_with("a/b is said to be 3 bytes at 39"));
-        assert_eq!(refused(first(|c| c.sizes = [5; 2])), "a/b and a/c share bytes");
-        assert_eq!(refused(first(|c| c.method = 8)), "a/b is compressed, which torch.save does not do");
+        assert_eq!(
+            refused(first(|c| c.sizes = [5; 2])),
+            "a/b and a/c share bytes"
+        );
+        assert_eq!(
+            refused(first(|c| c.method = 8)),
+            "a/b is compressed, which torch.save does not do"
+        );
         assert_eq!(refused(first(|c| c.flags = 1)), "a/b is encrypted");
-        assert_eq!(files(&archive(&[("a", b"1"), ("a", b"2")], same)), Err("a is there twice".into()));
+        assert_eq!(
+            files(&archive(&[("a", b"1"), ("a", b"2")], same)),
+            Err("a is there twice".into())
+        );
     }
 
     #[test]
@@ -325,10 +442,17 @@ pub(super) mod tests {
         let mut bytes = archive(&[("a", b"1")], same);
         let n = bytes.len();
         bytes[n - 6..n - 2].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert!(files(&bytes).unwrap_err().ends_with("at 4294967295 is not before its end"));
+        assert!(
+            files(&bytes)
+                .unwrap_err()
+                .ends_with("at 4294967295 is not before its end")
+        );
         bytes[n - 6..n - 2].copy_from_slice(&1u32.to_le_bytes());
         assert_eq!(files(&bytes), Err("its directory makes no sense".into()));
         bytes[n - 18] = 1;
-        assert_eq!(files(&bytes), Err("is a part of an archive of several".into()));
+        assert_eq!(
+            files(&bytes),
+            Err("is a part of an archive of several".into())
+        );
     }
 }

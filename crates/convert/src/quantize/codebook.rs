@@ -1,9 +1,9 @@
-//! IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS and IQ3_S: entries of a codebook for 8 or 4 magnitudes at once, signs beside them, and a
-//! scale of 4 bits per sub-block under one scale per block.
+//! IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS and IQ3_S: entries of a codebook for 8 or 4 magnitudes at once,
+//! signs beside them, and a scale of 4 bits per sub-block under one scale per block.
 //!
-//! A scale is searched as for other types, but what a candidate rounds to is moved to entries of the codebook before it is
-//! judged. Where only 7 signs of 8 are stored, the number of minus signs has to be even, and the weight that matters least
-//! changes its sign if it is not.
+//! A scale is searched as for other types, but what a candidate rounds to is moved to entries of
+//! the codebook before it is judged. Where only 7 signs of 8 are stored, the number of minus signs
+//! has to be even, and the weight that matters least changes its sign if it is not.
 
 use atta_formats::layout::grids;
 
@@ -26,7 +26,8 @@ struct Rules {
     mean_squares: f32,
     /// Sub-blocks whose weights are all smaller are zeros.
     least: f32,
-    /// Candidates let the largest weight be the largest number, more or less up to this many steps.
+    /// Candidates let the largest weight be the largest number, more or less up to this many
+    /// steps.
     steps: i8,
     step: f32,
     /// What the scale of a block is multiplied with in the end.
@@ -42,7 +43,8 @@ enum Again {
     Moved,
     /// All, if rounding did not lead to one of them.
     AllIfMoved,
-    /// All. Candidates go around the scale that is best without a codebook, instead of around the largest weight.
+    /// All. Candidates go around the scale that is best without a codebook, instead of around the
+    /// largest weight.
     All,
 }
 
@@ -56,8 +58,19 @@ const IQ2_XXS: Rules = Rules {
     factor: 1.0,
     again: Again::All,
 };
-const IQ2_XS: Rules = Rules { d_sub: 16, steps: 9, again: Again::Moved, ..IQ2_XXS };
-const IQ2_S: Rules = Rules { even_signs: false, mean_squares: 2.0, least: 1e-8, factor: 0.9875, ..IQ2_XS };
+const IQ2_XS: Rules = Rules {
+    d_sub: 16,
+    steps: 9,
+    again: Again::Moved,
+    ..IQ2_XXS
+};
+const IQ2_S: Rules = Rules {
+    even_signs: false,
+    mean_squares: 2.0,
+    least: 1e-8,
+    factor: 0.9875,
+    ..IQ2_XS
+};
 const IQ3_XXS: Rules = Rules {
     d_sub: 32,
     even_signs: true,
@@ -68,8 +81,14 @@ const IQ3_XXS: Rules = Rules {
     factor: 1.0125,
     again: Again::Moved,
 };
-const IQ3_S: Rules =
-    Rules { even_signs: false, least: f32::from_bits(1), steps: 9, factor: 1.033, again: Again::AllIfMoved, ..IQ3_XXS };
+const IQ3_S: Rules = Rules {
+    even_signs: false,
+    least: f32::from_bits(1),
+    steps: 9,
+    factor: 1.033,
+    again: Again::AllIfMoved,
+    ..IQ3_XXS
+};
 
 pub(super) fn iq2_xxs_book() -> Codebook<8> {
     Codebook::new(&grids::IQ2_XXS, &[8, 25, 43], 2)
@@ -110,7 +129,12 @@ pub(super) fn iq2_xs(book: &Codebook<8>, x: &Weights, importance: &Weights, bloc
     block[66..].copy_from_slice(&found.nibbles());
 }
 
-pub(super) fn iq2_s(book: &Codebook<8>, x: &Weights, importance: Option<&Weights>, block: &mut [u8; 82]) {
+pub(super) fn iq2_s(
+    book: &Codebook<8>,
+    x: &Weights,
+    importance: Option<&Weights>,
+    block: &mut [u8; 82],
+) {
     let weights = match importance {
         Some(importance) => by_importance(x, importance, IQ2_S),
         None => {
@@ -129,8 +153,16 @@ pub(super) fn iq2_s(book: &Codebook<8>, x: &Weights, importance: Option<&Weights
     block[74..].copy_from_slice(&found.nibbles());
 }
 
-pub(super) fn iq3_xxs(book: &Codebook<4>, x: &Weights, importance: Option<&Weights>, block: &mut [u8; 98]) {
-    let weights = importance.map_or_else(|| x.map(|x| x * x), |importance| by_importance(x, importance, IQ3_XXS));
+pub(super) fn iq3_xxs(
+    book: &Codebook<4>,
+    x: &Weights,
+    importance: Option<&Weights>,
+    block: &mut [u8; 98],
+) {
+    let weights = importance.map_or_else(
+        || x.map(|x| x * x),
+        |importance| by_importance(x, importance, IQ3_XXS),
+    );
     let found = Block::find(book, x, &weights, IQ3_XXS);
     put_f16(block, 0, found.d);
     block[2..66].copy_from_slice(&found.entries.map(|entry| entry as u8));
@@ -139,8 +171,16 @@ pub(super) fn iq3_xxs(book: &Codebook<4>, x: &Weights, importance: Option<&Weigh
     }
 }
 
-pub(super) fn iq3_s(book: &Codebook<4>, x: &Weights, importance: Option<&Weights>, block: &mut [u8; 110]) {
-    let weights = importance.map_or_else(|| x.map(|x| x * x), |importance| by_importance(x, importance, IQ3_S));
+pub(super) fn iq3_s(
+    book: &Codebook<4>,
+    x: &Weights,
+    importance: Option<&Weights>,
+    block: &mut [u8; 110],
+) {
+    let weights = importance.map_or_else(
+        || x.map(|x| x * x),
+        |importance| by_importance(x, importance, IQ3_S),
+    );
     let found = Block::find(book, x, &weights, IQ3_S);
     put_f16(block, 0, found.d);
     block[2..74].fill(0);
@@ -176,19 +216,33 @@ struct Block {
 }
 
 impl Block {
-    const ZEROS: Self = Self { d: 0.0, entries: [0; 64], signs: [0; 32], scales: [0; 16] };
+    const ZEROS: Self = Self {
+        d: 0.0,
+        entries: [0; 64],
+        signs: [0; 32],
+        scales: [0; 16],
+    };
 
-    fn find<const N: usize>(book: &Codebook<N>, x: &Weights, weights: &Weights, rules: Rules) -> Self {
+    fn find<const N: usize>(
+        book: &Codebook<N>,
+        x: &Weights,
+        weights: &Weights,
+        rules: Rules,
+    ) -> Self {
         let mut block = Self::ZEROS;
         let mut scales = [0.0; 16];
         let d_sub = rules.d_sub;
         for (s, (x, weights)) in x.chunks(d_sub).zip(weights.chunks(d_sub)).enumerate() {
             let mut sub = SubBlock::new(x, weights, rules);
-            let largest = sub.x[..d_sub].iter().fold(sub.x[0], |max: f32, &x| if max > x { max } else { x });
+            let largest = sub.x[..d_sub]
+                .iter()
+                .fold(sub.x[0], |max: f32, &x| if max > x { max } else { x });
             if largest < rules.least {
                 continue;
             }
-            let Some(scale) = sub.search(book, largest, rules) else { continue };
+            let Some(scale) = sub.search(book, largest, rules) else {
+                continue;
+            };
             scales[s] = scale;
             block.entries[s * d_sub / N..][..d_sub / N].copy_from_slice(&sub.entries[..d_sub / N]);
             block.signs[s * d_sub / 8..][..d_sub / 8].copy_from_slice(&sub.signs[..d_sub / 8]);
@@ -199,21 +253,36 @@ impl Block {
 
     /// Scales are odd numbers up to 31 under that of the block.
     fn set_scales(&mut self, scales: &[f32; 16], rules: Rules) {
-        let largest = scales.iter().fold(0.0, |max: f32, &scale| if max > scale { max } else { scale });
+        let largest = scales.iter().fold(
+            0.0,
+            |max: f32, &scale| if max > scale { max } else { scale },
+        );
         if largest == 0.0 {
-            // All weights are zeros, whatever the entries. Which ones it leaves, ggml decides by type.
-            *self = if rules.even_signs { Self::ZEROS } else { Self { d: 0.0, scales: [0; 16], ..*self } };
+            // All weights are zeros, whatever the entries. Which ones it leaves, ggml decides by
+            // type.
+            *self = if rules.even_signs {
+                Self::ZEROS
+            } else {
+                Self {
+                    d: 0.0,
+                    scales: [0; 16],
+                    ..*self
+                }
+            };
             return;
         }
         let d = largest / 31.0;
         let per_scale = 1.0 / d;
         self.d = d * rules.factor;
-        self.scales = scales.map(|scale| nearest(0.5 * (per_scale * scale - 1.0)).clamp(0, 15) as u8);
+        self.scales =
+            scales.map(|scale| nearest(0.5 * (per_scale * scale - 1.0)).clamp(0, 15) as u8);
     }
 
     /// Four times 7 signs and the scale of sub-block `s` of 32.
     fn signs_and_scale(&self, s: usize) -> [u8; 4] {
-        let signs = (0..4).fold(0, |word, k| word | u32::from(self.signs[4 * s + k] & 127) << (7 * k));
+        let signs = (0..4).fold(0, |word, k| {
+            word | u32::from(self.signs[4 * s + k] & 127) << (7 * k)
+        });
         (signs | u32::from(self.scales[s]) << 28).to_le_bytes()
     }
 
@@ -248,15 +317,26 @@ impl SubBlock {
         };
         sub.x[..x.len()].copy_from_slice(x);
         sub.weights[..x.len()].copy_from_slice(weights);
-        let eights = sub.x.as_chunks_mut::<8>().0.iter_mut().zip(sub.weights.as_chunks::<8>().0);
+        let eights = sub
+            .x
+            .as_chunks_mut::<8>()
+            .0
+            .iter_mut()
+            .zip(sub.weights.as_chunks::<8>().0);
         for ((x, weights), signs) in eights.zip(&mut sub.signs) {
             *signs = split_signs(x, weights, rules.even_signs);
         }
         sub
     }
 
-    /// Finds entries and the scale, which is not negative. Nothing if the weights that matter are no positive numbers.
-    fn search<const N: usize>(&mut self, book: &Codebook<N>, largest: f32, rules: Rules) -> Option<f32> {
+    /// Finds entries and the scale, which is not negative. Nothing if the weights that matter are
+    /// no positive numbers.
+    fn search<const N: usize>(
+        &mut self,
+        book: &Codebook<N>,
+        largest: f32,
+        rules: Rules,
+    ) -> Option<f32> {
         let number = 2.0 * book.highest() + 1.0;
         let (mut scale, spread) = match rules.again {
             Again::All => {
@@ -290,7 +370,13 @@ impl SubBlock {
     }
 
     /// Rounds once more under the scale that was found; returns what it is then.
-    fn again<const N: usize>(&mut self, book: &Codebook<N>, roots: &[f32; 32], scale: f32, rules: Rules) -> f32 {
+    fn again<const N: usize>(
+        &mut self,
+        book: &Codebook<N>,
+        roots: &[f32; 32],
+        scale: f32,
+        rules: Rules,
+    ) -> f32 {
         let n_entries = self.d_sub / N;
         let any_moved = self.rounded[..n_entries].contains(&false);
         if !any_moved && rules.again != Again::All {
@@ -314,7 +400,11 @@ impl SubBlock {
         per_weight: f32,
     ) -> ([u16; 8], [bool; 8]) {
         let (mut entries, mut rounded) = ([0; 8], [true; 8]);
-        let parts = self.x[..self.d_sub].as_chunks::<N>().0.iter().zip(roots.as_chunks::<N>().0);
+        let parts = self.x[..self.d_sub]
+            .as_chunks::<N>()
+            .0
+            .iter()
+            .zip(roots.as_chunks::<N>().0);
         for (k, (x, roots)) in parts.enumerate() {
             let chosen = book.choose(x, roots, scale, per_weight);
             (entries[k], rounded[k]) = (chosen.entry, chosen.rounded);
@@ -334,16 +424,23 @@ impl SubBlock {
     }
 }
 
-/// Makes magnitudes of 8 weights, and returns which were negative. If that has to be an even number, the weight that counts
-/// least is taken for what it is not, and its magnitude becomes negative.
+/// Makes magnitudes of 8 weights, and returns which were negative. If that has to be an even
+/// number, the weight that counts least is taken for what it is not, and its magnitude becomes
+/// negative.
 fn split_signs(x: &mut [f32; 8], weights: &[f32; 8], even: bool) -> u8 {
-    let signs = x.iter().enumerate().fold(0, |signs, (i, &x)| signs | u8::from(x < 0.0) << i);
+    let signs = x
+        .iter()
+        .enumerate()
+        .fold(0, |signs, (i, &x)| signs | u8::from(x < 0.0) << i);
     *x = x.map(|x| if x < 0.0 { -x } else { x });
     if !even || signs.count_ones().is_multiple_of(2) {
         return signs;
     }
     let count = |i: usize| weights[i] * x[i] * x[i];
-    let least = (1..8).fold(0, |least, i| if count(i) < count(least) { i } else { least });
+    let least = (1..8).fold(
+        0,
+        |least, i| if count(i) < count(least) { i } else { least },
+    );
     x[least] = -x[least];
     signs ^ 1 << least
 }

@@ -1,30 +1,59 @@
-//! Q2_K, Q4_K and Q5_K: unsigned codes with a scale and a minimum per sub-block, which in turn are codes under a scale of
-//! scales and a scale of minima per block. Lines are searched per sub-block, then the two scales, and with these the
-//! weights are rounded once more.
+//! Q2_K, Q4_K and Q5_K: unsigned codes with a scale and a minimum per sub-block, which in turn are
+//! codes under a scale of scales and a scale of minima per block. Lines are searched per sub-block,
+//! then the two scales, and with these the weights are rounded once more.
 
 use atta_formats::layout;
 
 use super::{
     pack::{bit_plane, four_bit_groups, put_f16, scales_and_minima, two_bit_groups},
-    search::{Candidates, ErrorOf, LANES, Lanes, Line, Tile, line, line_codes, nearest, shared_scale, tile},
+    search::{
+        Candidates, ErrorOf, LANES, Lanes, Line, Tile, line, line_codes, nearest, shared_scale,
+        tile,
+    },
     weighted::{by_importance, sum_of_squares},
 };
 
 type Weights = [f32; 256];
 
 pub(super) fn q4_k(x: &Weights, importance: Option<&Weights>, block: &mut [u8; 144]) {
-    let tried = Candidates { largest: 15.0, first: -1.0, step: 0.1, n: 21, error: ErrorOf::Square };
-    let head = block.first_chunk_mut().expect("a block begins with its scales");
+    let tried = Candidates {
+        largest: 15.0,
+        first: -1.0,
+        step: 0.1,
+        n: 21,
+        error: ErrorOf::Square,
+    };
+    let head = block
+        .first_chunk_mut()
+        .expect("a block begins with its scales");
     let codes = sub_blocks_of_32(x, importance, tried, head);
-    four_bit_groups(&codes, block[16..].first_chunk_mut().expect("the codes lie behind them"));
+    four_bit_groups(
+        &codes,
+        block[16..]
+            .first_chunk_mut()
+            .expect("the codes lie behind them"),
+    );
 }
 
 pub(super) fn q5_k(x: &Weights, importance: Option<&Weights>, block: &mut [u8; 176]) {
-    let tried = Candidates { largest: 31.0, first: -0.5, step: 0.1, n: 16, error: ErrorOf::Square };
-    let head = block.first_chunk_mut().expect("a block begins with its scales");
+    let tried = Candidates {
+        largest: 31.0,
+        first: -0.5,
+        step: 0.1,
+        n: 16,
+        error: ErrorOf::Square,
+    };
+    let head = block
+        .first_chunk_mut()
+        .expect("a block begins with its scales");
     let codes = sub_blocks_of_32(x, importance, tried, head);
     block[16..48].copy_from_slice(&bit_plane(&codes, 4));
-    four_bit_groups(&codes, block[48..].first_chunk_mut().expect("the codes lie behind them"));
+    four_bit_groups(
+        &codes,
+        block[48..]
+            .first_chunk_mut()
+            .expect("the codes lie behind them"),
+    );
 }
 
 pub(super) fn q2_k(x: &Weights, importance: Option<&Weights>, block: &mut [u8; 84]) {
@@ -33,11 +62,25 @@ pub(super) fn q2_k(x: &Weights, importance: Option<&Weights>, block: &mut [u8; 8
         Some(importance) => {
             let mean_square = sum_of_squares(x.as_flattened()) / 256.0;
             let importance: &[[f32; 16]; 16] = parts(importance);
-            let tried = Candidates { largest: 3.0, first: -0.9, step: 0.05, n: 37, error: ErrorOf::Square };
-            Lines::find(x, tried, |t, x| by_importance(x, &tile(four(importance, t)), mean_square))
+            let tried = Candidates {
+                largest: 3.0,
+                first: -0.9,
+                step: 0.05,
+                n: 37,
+                error: ErrorOf::Square,
+            };
+            Lines::find(x, tried, |t, x| {
+                by_importance(x, &tile(four(importance, t)), mean_square)
+            })
         }
         None => {
-            let tried = Candidates { largest: 3.0, first: -0.5, step: 0.1, n: 16, error: ErrorOf::Magnitude };
+            let tried = Candidates {
+                largest: 3.0,
+                first: -0.5,
+                step: 0.1,
+                n: 16,
+                error: ErrorOf::Magnitude,
+            };
             Lines::find(x, tried, |_, x| x.map(Lanes::abs))
         }
     };
@@ -45,14 +88,27 @@ pub(super) fn q2_k(x: &Weights, importance: Option<&Weights>, block: &mut [u8; 8
         Some(_) => found.weighed(15),
         None => found.by_largest(15),
     };
-    let (d, d_min) = (put_f16(block, 80, shared.d), put_f16(block, 82, shared.d_min));
+    let (d, d_min) = (
+        put_f16(block, 80, shared.d),
+        put_f16(block, 82, shared.d_min),
+    );
     let mut codes = [[0; 16]; 16];
     for (s, codes) in codes.iter_mut().enumerate() {
         block[s] = shared.scales[s] | shared.minima[s] << 4;
-        *codes = found.round(s, &x[s], d * f32::from(block[s] & 15), d_min * f32::from(block[s] >> 4));
+        *codes = found.round(
+            s,
+            &x[s],
+            d * f32::from(block[s] & 15),
+            d_min * f32::from(block[s] >> 4),
+        );
     }
     let codes = codes.as_flattened().first_chunk().expect("16 · 16 codes");
-    two_bit_groups(codes, block[16..].first_chunk_mut().expect("the codes lie behind the scales"));
+    two_bit_groups(
+        codes,
+        block[16..]
+            .first_chunk_mut()
+            .expect("the codes lie behind the scales"),
+    );
 }
 
 /// Writes the scales of Q4_K and Q5_K, which begin alike; returns the codes.
@@ -68,8 +124,15 @@ fn sub_blocks_of_32(
         Some(importance) => {
             let mean_square = 2.0 * sum_of_squares(x.as_flattened()) / 256.0;
             let importance: &[[f32; 32]; 8] = parts(importance);
-            let tried = Candidates { first: -0.9, step: 0.05, n: 37, ..plain };
-            let found = Lines::find(x, tried, |t, x| by_importance(x, &tile(four(importance, t)), mean_square));
+            let tried = Candidates {
+                first: -0.9,
+                step: 0.05,
+                n: 37,
+                ..plain
+            };
+            let found = Lines::find(x, tried, |t, x| {
+                by_importance(x, &tile(four(importance, t)), mean_square)
+            });
             let shared = found.weighed(63);
             (found, shared)
         }
@@ -88,8 +151,8 @@ fn sub_blocks_of_32(
     })
 }
 
-/// What an error counts if nothing is known about importance: the magnitude of the weight plus the root of the mean square
-/// of its sub-block.
+/// What an error counts if nothing is known about importance: the magnitude of the weight plus the
+/// root of the mean square of its sub-block.
 #[inline(always)]
 fn by_magnitude(x: &Tile<32>) -> Tile<32> {
     let squares = x.iter().fold(Lanes::splat(0.0), |sum, &x| sum + x * x);
@@ -120,7 +183,11 @@ struct Shared<const S: usize> {
 impl<const N: usize, const S: usize> Lines<N, S> {
     /// `weights` says what errors count in a tile, of which it gets the index and the weights.
     #[inline(always)]
-    fn find(x: &[[f32; N]; S], tried: Candidates, weights: impl Fn(usize, &Tile<N>) -> Tile<N>) -> Self {
+    fn find(
+        x: &[[f32; N]; S],
+        tried: Candidates,
+        weights: impl Fn(usize, &Tile<N>) -> Tile<N>,
+    ) -> Self {
         let zeros = [0.0; S];
         let mut found = Self {
             largest: tried.largest as i32,
@@ -151,18 +218,28 @@ impl<const N: usize, const S: usize> Lines<N, S> {
     fn by_largest(&self, largest: u8) -> Shared<S> {
         let (d, scales) = largest_scale(&self.scale, largest);
         let (d_min, minima) = largest_scale(&self.min, largest);
-        Shared { d, d_min, scales, minima }
+        Shared {
+            d,
+            d_min,
+            scales,
+            minima,
+        }
     }
 
     /// Codes up to `largest` such that all scales and all minima are hit as well as may be.
     fn weighed(&self, largest: u8) -> Shared<S> {
         let (d, scales) = shared_scale(&self.scale, &self.weight, largest.into());
         let (d_min, minima) = shared_scale(&self.min, &self.weight, largest.into());
-        Shared { d, d_min, scales, minima }
+        Shared {
+            d,
+            d_min,
+            scales,
+            minima,
+        }
     }
 
-    /// The codes of sub-block `s` under the scale and minimum that a reader will find; as they were searched if the scale
-    /// is 0.
+    /// The codes of sub-block `s` under the scale and minimum that a reader will find; as they were
+    /// searched if the scale is 0.
     #[inline(always)]
     fn round(&self, s: usize, x: &[f32; N], scale: f32, min: f32) -> [u8; N] {
         if scale == 0.0 {
@@ -174,15 +251,23 @@ impl<const N: usize, const S: usize> Lines<N, S> {
 
 /// The scale with which code `largest` is the largest of `x`, and the codes.
 fn largest_scale<const S: usize>(x: &[f32; S], largest: u8) -> (f32, [u8; S]) {
-    let highest = x.iter().fold(0.0, |max: f32, &x| if x > max { x } else { max });
+    let highest = x
+        .iter()
+        .fold(0.0, |max: f32, &x| if x > max { x } else { max });
     let n = f32::from(largest);
     let per_number = if highest > 0.0 { n / highest } else { 0.0 };
-    (highest / n, x.map(|x| (nearest(per_number * x) as u8).min(largest)))
+    (
+        highest / n,
+        x.map(|x| (nearest(per_number * x) as u8).min(largest)),
+    )
 }
 
 /// Weights by sub-block.
 fn parts<const N: usize, const S: usize>(x: &Weights) -> &[[f32; N]; S] {
-    x.as_chunks().0.first_chunk().expect("sub-blocks make a block")
+    x.as_chunks()
+        .0
+        .first_chunk()
+        .expect("sub-blocks make a block")
 }
 
 /// The sub-blocks of tile `t`.

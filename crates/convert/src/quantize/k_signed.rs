@@ -1,5 +1,6 @@
-//! Q3_K and Q6_K: signed codes with a scale per sub-block of 16, which in turn is a signed code under one scale per block.
-//! Scales are searched per sub-block, then the scale of scales, and with these the weights are rounded once more.
+//! Q3_K and Q6_K: signed codes with a scale per sub-block of 16, which in turn is a signed code
+//! under one scale per block. Scales are searched per sub-block, then the scale of scales, and with
+//! these the weights are rounded once more.
 
 use atta_formats::layout::Q3K;
 
@@ -26,10 +27,17 @@ pub(super) fn q6_k(x: &[f32; 256], importance: Option<&[f32; 256]>, block: &mut 
     }
     let per_scale = -128.0 / largest;
     let d = put_f16(block, 208, 1.0 / per_scale);
-    let scales = found.scale.map(|scale| nearest(per_scale * scale).min(127) as i8);
+    let scales = found
+        .scale
+        .map(|scale| nearest(per_scale * scale).min(127) as i8);
     let codes = std::array::from_fn(|s| found.round(s, &x[s], d * f32::from(scales[s])));
     block[192..208].copy_from_slice(&scales.map(|scale| scale as u8));
-    pack_six_bits(&codes, block.first_chunk_mut().expect("a block begins with its codes"));
+    pack_six_bits(
+        &codes,
+        block
+            .first_chunk_mut()
+            .expect("a block begins with its codes"),
+    );
 }
 
 pub(super) fn q3_k(x: &[f32; 256], importance: Option<&[f32; 256]>, block: &mut [u8; 110]) {
@@ -41,16 +49,29 @@ pub(super) fn q3_k(x: &[f32; 256], importance: Option<&[f32; 256]>, block: &mut 
     let d = put_f16(block, 108, d);
     block[96..108].copy_from_slice(&sixteen_scales(&scales));
     let scales = Q3K(block).unpack_scales();
-    let codes: SubBlocks<u8> = std::array::from_fn(|s| found.round(s, &x[s], d * f32::from(scales[s])));
-    let runs = codes.as_flattened().as_chunks().0.first_chunk().expect("8 · 32 codes");
+    let codes: SubBlocks<u8> =
+        std::array::from_fn(|s| found.round(s, &x[s], d * f32::from(scales[s])));
+    let runs = codes
+        .as_flattened()
+        .as_chunks()
+        .0
+        .first_chunk()
+        .expect("8 · 32 codes");
     block[..32].copy_from_slice(&bit_plane(runs, 2));
-    two_bit_groups(flat(&codes), block[32..].first_chunk_mut().expect("the codes lie behind the mask"));
+    two_bit_groups(
+        flat(&codes),
+        block[32..]
+            .first_chunk_mut()
+            .expect("the codes lie behind the mask"),
+    );
 }
 
 /// Scales of Q3_K, the scale of the scales, and their codes raised by 32.
 fn weighed_three_bits(x: &SubBlocks<f32>, importance: &SubBlocks<f32>) -> (Scales, f32, [u8; 16]) {
     let mean_square = 2.0 * sum_of_squares(x.as_flattened()) / 256.0;
-    let found = Scales::find(x, 4, |t, x| by_importance(x, &tile(four(importance, t)), mean_square));
+    let found = Scales::find(x, 4, |t, x| {
+        by_importance(x, &tile(four(importance, t)), mean_square)
+    });
     let (d, scales) = one_scale(&found.scale, &found.weight, 32.0);
     (found, d, scales)
 }
@@ -63,7 +84,9 @@ fn descended_three_bits(x: &SubBlocks<f32>) -> (Scales, f32, [u8; 16]) {
         return (found, 0.0, [0; 16]);
     }
     let per_scale = -32.0 / largest;
-    let scales = found.scale.map(|scale| (nearest(per_scale * scale) as i8).clamp(-32, 31) + 32);
+    let scales = found
+        .scale
+        .map(|scale| (nearest(per_scale * scale) as i8).clamp(-32, 31) + 32);
     (found, 1.0 / per_scale, scales.map(|scale| scale as u8))
 }
 
@@ -80,7 +103,12 @@ struct Scales {
 
 impl Scales {
     fn new(n: i32) -> Self {
-        Self { n, scale: [0.0; 16], weight: [0.0; 16], codes: [[0; 16]; 16] }
+        Self {
+            n,
+            scale: [0.0; 16],
+            weight: [0.0; 16],
+            codes: [[0; 16]; 16],
+        }
     }
 
     /// `weights` says what errors count in a tile, of which it gets the index and the weights.
@@ -114,7 +142,8 @@ impl Scales {
         all
     }
 
-    /// The codes of sub-block `s` under the scale that a reader will find; as they were searched if it is 0.
+    /// The codes of sub-block `s` under the scale that a reader will find; as they were searched if
+    /// it is 0.
     #[inline(always)]
     fn round(&self, s: usize, x: &[f32; 16], scale: f32) -> [u8; 16] {
         if scale == 0.0 {
@@ -130,17 +159,28 @@ fn squares(x: &Tile<16>) -> Tile<16> {
 
 /// The number that is largest in magnitude, the first of several.
 fn extreme(x: &[f32; 16]) -> f32 {
-    x.iter().fold(0.0, |extreme: f32, &x| if x.abs() > extreme.abs() { x } else { extreme })
+    x.iter().fold(
+        0.0,
+        |extreme: f32, &x| if x.abs() > extreme.abs() { x } else { extreme },
+    )
 }
 
 /// Low 4 bits in 128 bytes, high 2 bits in 64.
 fn pack_six_bits(codes: &SubBlocks<u8>, out: &mut [u8; 192]) {
     let codes = flat(codes);
     let (low, high) = out.split_at_mut(128);
-    for (codes, low) in codes.as_chunks::<128>().0.iter().zip(low.as_chunks_mut::<64>().0) {
+    for (codes, low) in codes
+        .as_chunks::<128>()
+        .0
+        .iter()
+        .zip(low.as_chunks_mut::<64>().0)
+    {
         *low = std::array::from_fn(|j| codes[j] & 15 | codes[j + 64] << 4);
     }
-    two_bit_groups(&codes.map(|code| code >> 4), high.first_chunk_mut().expect("192 bytes less 128"));
+    two_bit_groups(
+        &codes.map(|code| code >> 4),
+        high.first_chunk_mut().expect("192 bytes less 128"),
+    );
 }
 
 fn sub_blocks(x: &[f32; 256]) -> &SubBlocks<f32> {

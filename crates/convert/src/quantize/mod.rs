@@ -1,14 +1,16 @@
 //! Quantizers: f32 rows to blocks of every type that files are made with.
 //!
-//! The scalar decoders of `atta-formats` say what a block means; a quantizer looks for the block that means something near.
-//! What is near is ggml's choice: the blocks are those of its `ggml_quantize_chunk`, bit for bit, so that a file of ours is
-//! as good as a file of llama.cpp's and every experience with these holds. Source: `ggml-quants.c` of the ggml project.
+//! The scalar decoders of `atta-formats` say what a block means; a quantizer looks for the block
+//! that means something near. What is near is ggml's choice: the blocks are those of its
+//! `ggml_quantize_chunk`, bit for bit, so that a file of ours is as good as a file of llama.cpp's
+//! and every experience with these holds. Source: `ggml-quants.c` of the ggml project.
 //!
-//! A call uses one thread, and rows allocate nothing. They are independent of each other, so a caller may cut a tensor
-//! anywhere.
+//! A call uses one thread, and rows allocate nothing. They are independent of each other, so a
+//! caller may cut a tensor anywhere.
 //!
-//! One difference is on purpose: of IQ3_S, llama.cpp (as of ggml 0.25.3) shifts all entries and signs behind a sub-block of
-//! zeros by one sub-block, so that what follows is decoded as other weights.
+//! One difference is on purpose: of IQ3_S, llama.cpp (as of ggml 0.25.3) shifts all entries and
+//! signs behind a sub-block of zeros by one sub-block, so that what follows is decoded as other
+//! weights.
 
 mod codebook;
 mod float;
@@ -30,25 +32,29 @@ use search::Codebook;
 pub fn supports(ty: TensorType) -> bool {
     use TensorType::*;
     match ty {
-        F32 | F16 | BF16 | Q8_0 | Q4_0 | Q4_1 | Q5_0 | Q5_1 | Q2_K | Q3_K | Q4_K | Q5_K | Q6_K => true,
+        F32 | F16 | BF16 | Q8_0 | Q4_0 | Q4_1 | Q5_0 | Q5_1 | Q2_K | Q3_K | Q4_K | Q5_K | Q6_K => {
+            true
+        }
         IQ4_NL | IQ4_XS | TQ1_0 | TQ2_0 | MXFP4 | IQ2_S | IQ3_XXS | IQ3_S => true,
         _ => needs_importance(ty),
     }
 }
 
-/// Whether [`quantize`] makes blocks of this type with importance only: what is left of so few bits is worth nothing if it
-/// is not known which weights matter.
+/// Whether [`quantize`] makes blocks of this type with importance only: what is left of so few bits
+/// is worth nothing if it is not known which weights matter.
 pub fn needs_importance(ty: TensorType) -> bool {
     matches!(ty, TensorType::IQ2_XXS | TensorType::IQ2_XS)
 }
 
 /// Quantizes whole rows of `x`, `[n_rows, d_row]`, into blocks of `ty`.
 ///
-/// `importance`, `[d_row]`, says how much an error in a column matters (the mean square of what it is multiplied with);
-/// without it the search weighs errors by the weights themselves, as llama.cpp does. Floats, Q8_0, MXFP4 and the ternary
-/// types have nothing to choose, and are the same with and without it.
+/// `importance`, `[d_row]`, says how much an error in a column matters (the mean square of what it
+/// is multiplied with); without it the search weighs errors by the weights themselves, as llama.cpp
+/// does. Floats, Q8_0, MXFP4 and the ternary types have nothing to choose, and are the same with
+/// and without it.
 ///
-/// IQ2 and IQ3 work out codebooks first, which takes longer than many rows: [`Quantizer`] keeps them.
+/// IQ2 and IQ3 work out codebooks first, which takes longer than many rows: [`Quantizer`] keeps
+/// them.
 ///
 /// # Errors
 /// Those of [`Quantizer::new`] and [`Quantizer::rows`].
@@ -70,7 +76,9 @@ pub struct Quantizer {
 
 impl std::fmt::Debug for Quantizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Quantizer").field("ty", &self.ty).finish_non_exhaustive()
+        f.debug_struct("Quantizer")
+            .field("ty", &self.ty)
+            .finish_non_exhaustive()
     }
 }
 
@@ -86,7 +94,12 @@ impl Quantizer {
     /// [`Error::NoQuantizer`].
     pub fn new(ty: TensorType) -> Result<Self, Error> {
         let book = match ty {
-            _ if !supports(ty) => return Err(Error::NoQuantizer { ty, needs_importance: false }),
+            _ if !supports(ty) => {
+                return Err(Error::NoQuantizer {
+                    ty,
+                    needs_importance: false,
+                });
+            }
             TensorType::IQ2_XXS => Book::Eight(codebook::iq2_xxs_book()),
             TensorType::IQ2_XS => Book::Eight(codebook::iq2_xs_book()),
             TensorType::IQ2_S => Book::Eight(codebook::iq2_s_book()),
@@ -100,15 +113,30 @@ impl Quantizer {
     /// Quantizes whole rows of `x`, `[n_rows, d_row]`; see [`quantize`].
     ///
     /// # Errors
-    /// [`Error::NoQuantizer`] if there has to be importance, [`Error::NotFinite`], and [`Error::Shape`] if rows are no
-    /// whole blocks or lengths do not agree.
-    pub fn rows(&self, x: &[f32], d_row: usize, importance: Option<&[f32]>, out: &mut [u8]) -> Result<(), Error> {
+    /// [`Error::NoQuantizer`] if there has to be importance, [`Error::NotFinite`], and
+    /// [`Error::Shape`] if rows are no whole blocks or lengths do not agree.
+    pub fn rows(
+        &self,
+        x: &[f32],
+        d_row: usize,
+        importance: Option<&[f32]>,
+        out: &mut [u8],
+    ) -> Result<(), Error> {
         let ty = self.ty;
         if needs_importance(ty) && importance.is_none() {
-            return Err(Error::NoQuantizer { ty, needs_importance: true });
+            return Err(Error::NoQuantizer {
+                ty,
+                needs_importance: true,
+            });
         }
-        let shape = || Error::Shape { dims: vec![x.len() as u64, d_row as u64], ty };
-        let row_bytes = ty.row_bytes(d_row).filter(|_| d_row > 0).ok_or_else(shape)?;
+        let shape = || Error::Shape {
+            dims: vec![x.len() as u64, d_row as u64],
+            ty,
+        };
+        let row_bytes = ty
+            .row_bytes(d_row)
+            .filter(|_| d_row > 0)
+            .ok_or_else(shape)?;
         let n_rows = x.len() / d_row;
         let fits = n_rows * d_row == x.len() && n_rows.checked_mul(row_bytes) == Some(out.len());
         if !fits || importance.is_some_and(|importance| importance.len() != d_row) {
@@ -130,7 +158,9 @@ impl Quantizer {
 /// Looks at exponents only, all at once; where the culprit stands is found when there is one.
 fn check_finite(x: &[f32]) -> Result<(), Error> {
     const EXPONENT: u32 = f32::INFINITY.to_bits();
-    let any = x.iter().fold(false, |any, x| any | (x.to_bits() & EXPONENT == EXPONENT));
+    let any = x
+        .iter()
+        .fold(false, |any, x| any | (x.to_bits() & EXPONENT == EXPONENT));
     match x.iter().position(|x| any && !x.is_finite()) {
         Some(at) => Err(Error::NotFinite { at, value: x[at] }),
         None => Ok(()),
@@ -180,24 +210,40 @@ impl Row<'_> {
     /// Types with a codebook for 8 weights.
     fn encode_by_eight(self, ty: TensorType, book: &Codebook<8>, out: &mut [u8]) {
         match ty {
-            TensorType::IQ2_S => self.weighed(out, |x, importance, out| codebook::iq2_s(book, x, importance, out)),
-            TensorType::IQ2_XS => self.known(out, |x, importance, out| codebook::iq2_xs(book, x, importance, out)),
-            _ => self.known(out, |x, importance, out| codebook::iq2_xxs(book, x, importance, out)),
+            TensorType::IQ2_S => self.weighed(out, |x, importance, out| {
+                codebook::iq2_s(book, x, importance, out)
+            }),
+            TensorType::IQ2_XS => self.known(out, |x, importance, out| {
+                codebook::iq2_xs(book, x, importance, out)
+            }),
+            _ => self.known(out, |x, importance, out| {
+                codebook::iq2_xxs(book, x, importance, out)
+            }),
         }
     }
 
     /// Types with a codebook for 4 weights.
     fn encode_by_four(self, ty: TensorType, book: &Codebook<4>, out: &mut [u8]) {
         match ty {
-            TensorType::IQ3_S => self.weighed(out, |x, importance, out| codebook::iq3_s(book, x, importance, out)),
-            _ => self.weighed(out, |x, importance, out| codebook::iq3_xxs(book, x, importance, out)),
+            TensorType::IQ3_S => self.weighed(out, |x, importance, out| {
+                codebook::iq3_s(book, x, importance, out)
+            }),
+            _ => self.weighed(out, |x, importance, out| {
+                codebook::iq3_xxs(book, x, importance, out)
+            }),
         }
     }
 
     /// As [`Row::weighed`], for types that need importance.
     #[inline(always)]
-    fn known<const BYTES: usize>(self, out: &mut [u8], encode: impl Fn(&[f32; 256], &[f32; 256], &mut [u8; BYTES])) {
-        self.weighed(out, |x, importance, block| encode(x, importance.expect("checked for all rows"), block));
+    fn known<const BYTES: usize>(
+        self,
+        out: &mut [u8],
+        encode: impl Fn(&[f32; 256], &[f32; 256], &mut [u8; BYTES]),
+    ) {
+        self.weighed(out, |x, importance, block| {
+            encode(x, importance.expect("checked for all rows"), block)
+        });
     }
 
     /// Makes each block of its `LEN` weights alone.
@@ -219,8 +265,20 @@ impl Row<'_> {
         out: &mut [u8],
         encode: impl Fn(&[f32; LEN], Option<&[f32; LEN]>, &mut [u8; BYTES]),
     ) {
-        for (b, (x, block)) in self.x.as_chunks().0.iter().zip(out.as_chunks_mut().0).enumerate() {
-            encode(x, self.importance.map(|importance| &importance.as_chunks().0[b]), block);
+        for (b, (x, block)) in self
+            .x
+            .as_chunks()
+            .0
+            .iter()
+            .zip(out.as_chunks_mut().0)
+            .enumerate()
+        {
+            encode(
+                x,
+                self.importance
+                    .map(|importance| &importance.as_chunks().0[b]),
+                block,
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Codes that stand for the numbers of a table: IQ4_NL and IQ4_XS, whose scale is searched, and MXFP4, whose scale is a
-//! power of two.
+//! Codes that stand for the numbers of a table: IQ4_NL and IQ4_XS, whose scale is searched, and
+//! MXFP4, whose scale is a power of two.
 
 use atta_formats::layout::{MXFP4, MXFP4_VALUES};
 
@@ -13,7 +13,11 @@ use super::{
 type Four = [[f32; 32]; LANES];
 
 pub(super) fn iq4_nl(x: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
-    for (t, (x, out)) in x.chunks(32 * LANES).zip(out.chunks_mut(18 * LANES)).enumerate() {
+    for (t, (x, out)) in x
+        .chunks(32 * LANES)
+        .zip(out.chunks_mut(18 * LANES))
+        .enumerate()
+    {
         let x = four(x);
         let lanes = tile(&x);
         let weights = match importance.and_then(|importance| importance.chunks(32 * LANES).nth(t)) {
@@ -39,7 +43,10 @@ pub(super) fn iq4_xs(x: &[f32; 256], importance: Option<&[f32; 256]>, block: &mu
         };
         scales[LANES * t..][..LANES].copy_from_slice(&nonlinear_scale(&lanes, &weights).0);
     }
-    let largest = scales.iter().fold(0.0, |extreme: f32, &d| if d.abs() > extreme.abs() { d } else { extreme });
+    let largest = scales.iter().fold(
+        0.0,
+        |extreme: f32, &d| if d.abs() > extreme.abs() { d } else { extreme },
+    );
     let d = -largest / 32.0;
     put_f16(block, 0, d);
     let codes = scales.map(|scale| nearest(inverse(d) * scale).clamp(-32, 31));
@@ -53,19 +60,25 @@ pub(super) fn iq4_xs(x: &[f32; 256], importance: Option<&[f32; 256]>, block: &mu
 pub(super) fn mxfp4(x: &[f32; 32], block: &mut [u8; 17]) {
     let largest = largest_magnitude(x);
     // The largest code is 6 = 1.5 · 2^2, doubled in the table.
-    block[0] = if largest > 0.0 { (floor_of_log2(largest) - 2 + 127) as u8 } else { 0 };
+    block[0] = if largest > 0.0 {
+        (floor_of_log2(largest) - 2 + 127) as u8
+    } else {
+        0
+    };
     let d = MXFP4(block).d();
     let codes = nearest_codes(x, d);
     block[1..].copy_from_slice(&nibbles(&codes));
 }
 
-/// `⌊log2 x⌋` of a logarithm that is rounded to f32, and so too high by 1 for numbers closely below a large or small power of two.
+/// `⌊log2 x⌋` of a logarithm that is rounded to f32, and so too high by 1 for numbers closely below
+/// a large or small power of two.
 fn floor_of_log2(x: f32) -> i32 {
     (f64::from(x).log2() as f32).floor() as i32
 }
 
-/// For each weight the code whose number is nearest, the lowest of several. Codes from 8 are the negative numbers, which are
-/// nearer than 0 to negative weights only; so magnitudes are looked for.
+/// For each weight the code whose number is nearest, the lowest of several. Codes from 8 are the
+/// negative numbers, which are nearer than 0 to negative weights only; so magnitudes are looked
+/// for.
 fn nearest_codes(x: &[f32; 32], d: f32) -> [u8; 32] {
     let mut codes = [0; 32];
     for (x, codes) in x.as_chunks().0.iter().zip(codes.as_chunks_mut::<LANES>().0) {

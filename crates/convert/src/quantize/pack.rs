@@ -19,28 +19,43 @@ pub(super) fn nibbles(codes: &[u8; 32]) -> [u8; 16] {
 /// Bit j is the fifth bit of code j.
 #[inline(always)]
 pub(super) fn fifth_bits(codes: &[u8; 32]) -> [u8; 4] {
-    let bits = codes.iter().enumerate().map(|(j, &code)| u32::from(code >> 4 & 1) << j);
+    let bits = codes
+        .iter()
+        .enumerate()
+        .map(|(j, &code)| u32::from(code >> 4 & 1) << j);
     bits.sum::<u32>().to_le_bytes()
 }
 
 /// Low 4 bits of 256 codes, two sub-blocks of 32 in 32 bytes: Q4_K and Q5_K.
 #[inline(always)]
 pub(super) fn four_bit_groups(codes: &[[u8; 32]; 8], out: &mut [u8; 128]) {
-    for (pair, out) in codes.as_chunks::<2>().0.iter().zip(out.as_chunks_mut::<32>().0) {
+    for (pair, out) in codes
+        .as_chunks::<2>()
+        .0
+        .iter()
+        .zip(out.as_chunks_mut::<32>().0)
+    {
         *out = std::array::from_fn(|j| pair[0][j] & 15 | pair[1][j] << 4);
     }
 }
 
-/// Low 2 bits of 256 codes, four runs of 32 in 32 bytes: Q2_K, Q3_K, TQ2_0, and the high bits of Q6_K.
+/// Low 2 bits of 256 codes, four runs of 32 in 32 bytes: Q2_K, Q3_K, TQ2_0, and the high bits of
+/// Q6_K.
 #[inline(always)]
 pub(super) fn two_bit_groups(codes: &[u8; 256], out: &mut [u8; 64]) {
-    for (runs, out) in codes.as_chunks::<128>().0.iter().zip(out.as_chunks_mut::<32>().0) {
+    for (runs, out) in codes
+        .as_chunks::<128>()
+        .0
+        .iter()
+        .zip(out.as_chunks_mut::<32>().0)
+    {
         let run = |n: usize, j: usize| (runs[32 * n + j] & 3) << (2 * n);
         *out = std::array::from_fn(|j| run(0, j) | run(1, j) | run(2, j) | run(3, j));
     }
 }
 
-/// Bit s of byte j is bit `bit` of code j of run s of 32: the fifth bits of Q5_K and the third ones of Q3_K.
+/// Bit s of byte j is bit `bit` of code j of run s of 32: the fifth bits of Q5_K and the third ones
+/// of Q3_K.
 #[inline(always)]
 pub(super) fn bit_plane(codes: &[[u8; 32]; 8], bit: u32) -> [u8; 32] {
     let mut out = [0; 32];

@@ -1,5 +1,5 @@
-//! Blocks of 32 whose scale follows from the extreme weights, so that nothing is searched: Q8_0 always, and Q4_0, Q4_1,
-//! Q5_0 and Q5_1 where nothing is known about importance.
+//! Blocks of 32 whose scale follows from the extreme weights, so that nothing is searched: Q8_0
+//! always, and Q4_0, Q4_1, Q5_0 and Q5_1 where nothing is known about importance.
 
 use super::{
     pack::{fifth_bits, nibbles, put_f16},
@@ -33,7 +33,9 @@ pub(super) fn q4_1(x: &[f32; 32], block: &mut [u8; 20]) {
     let (min, d) = range(x, 15.0);
     put_f16(block, 0, d);
     put_f16(block, 2, min);
-    block[4..].copy_from_slice(&nibbles(&unsigned_codes(x, min, d).map(|code| code.min(15))));
+    block[4..].copy_from_slice(&nibbles(
+        &unsigned_codes(x, min, d).map(|code| code.min(15)),
+    ));
 }
 
 pub(super) fn q5_1(x: &[f32; 32], block: &mut [u8; 24]) {
@@ -61,7 +63,10 @@ fn extreme(x: &[f32; 32]) -> f32 {
         least
     } else {
         // Of zeros it is 0, not −0.
-        x.iter().copied().find(|x| x.abs() == most && most != 0.0).unwrap_or(0.0)
+        x.iter()
+            .copied()
+            .find(|x| x.abs() == most && most != 0.0)
+            .unwrap_or(0.0)
     }
 }
 
@@ -70,7 +75,11 @@ fn extreme(x: &[f32; 32]) -> f32 {
 fn range(x: &[f32; 32], largest: f32) -> (f32, f32) {
     let (min, max) = least_and_most(x);
     // Of zeros the sign of the first one is kept; lanes do not know which that is.
-    let min = if min == 0.0 { x.iter().copied().find(|&x| x == 0.0).unwrap_or(min) } else { min };
+    let min = if min == 0.0 {
+        x.iter().copied().find(|&x| x == 0.0).unwrap_or(min)
+    } else {
+        min
+    };
     (min, (max - min) / largest)
 }
 

@@ -1,4 +1,5 @@
-//! TQ1_0 and TQ2_0: −1, 0 and 1 under the largest magnitude of 256 weights, for models that were trained to have no others.
+//! TQ1_0 and TQ2_0: −1, 0 and 1 under the largest magnitude of 256 weights, for models that were
+//! trained to have no others.
 
 use super::{
     pack::{put_f16, two_bit_groups},
@@ -11,7 +12,8 @@ pub(super) fn tq1_0(x: &[f32; 256], block: &mut [u8; 54]) {
     put_f16(block, 52, d);
     let (wide, rest) = trits.split_at(160);
     let (narrow, last) = rest.split_at(80);
-    let weight = |trits: &[u8], n: usize, j: usize, of: usize| trits.get(of * n + j).map_or(0, |&trit| trit);
+    let weight =
+        |trits: &[u8], n: usize, j: usize, of: usize| trits.get(of * n + j).map_or(0, |&trit| trit);
     for (at, byte) in block[..52].iter_mut().enumerate() {
         *byte = match at {
             0..32 => fraction(std::array::from_fn(|n| weight(wide, n, at, 32))),
@@ -24,7 +26,12 @@ pub(super) fn tq1_0(x: &[f32; 256], block: &mut [u8; 54]) {
 pub(super) fn tq2_0(x: &[f32; 256], block: &mut [u8; 66]) {
     let (d, trits) = trits(x);
     put_f16(block, 64, d);
-    two_bit_groups(&trits, block.first_chunk_mut().expect("a block begins with its codes"));
+    two_bit_groups(
+        &trits,
+        block
+            .first_chunk_mut()
+            .expect("a block begins with its codes"),
+    );
 }
 
 /// The scale, and codes raised by 1.
@@ -36,6 +43,8 @@ fn trits(x: &[f32; 256]) -> (f32, [u8; 256]) {
 
 /// Five ternary digits as a fraction of 256, rounded up.
 fn fraction(trits: [u8; 5]) -> u8 {
-    let number = trits.iter().fold(0, |number, &trit| 3 * number + u16::from(trit));
+    let number = trits
+        .iter()
+        .fold(0, |number, &trit| 3 * number + u16::from(trit));
     (256 * number).div_ceil(243) as u8
 }

@@ -1,4 +1,5 @@
-//! Q4_0, Q4_1, Q5_0 and Q5_1 of a row whose columns matter differently. Four blocks of 32 are searched at once.
+//! Q4_0, Q4_1, Q5_0 and Q5_1 of a row whose columns matter differently. Four blocks of 32 are
+//! searched at once.
 
 use super::{
     pack::{fifth_bits, nibbles, put_f16},
@@ -31,7 +32,13 @@ pub(super) fn q5_0(x: &[f32], importance: &[f32], out: &mut [u8]) {
 }
 
 pub(super) fn q4_1(x: &[f32], importance: &[f32], out: &mut [u8]) {
-    let tried = Candidates { largest: 15.0, first: -0.9, step: 0.05, n: 37, error: ErrorOf::Square };
+    let tried = Candidates {
+        largest: 15.0,
+        first: -0.9,
+        step: 0.05,
+        n: 37,
+        error: ErrorOf::Square,
+    };
     four_by_four(x, importance, out, |x, weights, blocks: &mut [[u8; 20]]| {
         let found = line(&tile(x), weights, tried);
         for (k, block) in blocks.iter_mut().enumerate() {
@@ -43,7 +50,13 @@ pub(super) fn q4_1(x: &[f32], importance: &[f32], out: &mut [u8]) {
 }
 
 pub(super) fn q5_1(x: &[f32], importance: &[f32], out: &mut [u8]) {
-    let tried = Candidates { largest: 31.0, first: -0.9, step: 0.05, n: 37, error: ErrorOf::Square };
+    let tried = Candidates {
+        largest: 31.0,
+        first: -0.9,
+        step: 0.05,
+        n: 37,
+        error: ErrorOf::Square,
+    };
     four_by_four(x, importance, out, |x, weights, blocks: &mut [[u8; 24]]| {
         let found = line(&tile(x), weights, tried);
         for (k, block) in blocks.iter_mut().enumerate() {
@@ -56,8 +69,8 @@ pub(super) fn q5_1(x: &[f32], importance: &[f32], out: &mut [u8]) {
     });
 }
 
-/// Gives four blocks after the other to `encode`, with what an error in them counts: importance by the root of the square
-/// of the weight plus the mean square of the row.
+/// Gives four blocks after the other to `encode`, with what an error in them counts: importance by
+/// the root of the square of the weight plus the mean square of the row.
 #[inline(always)]
 fn four_by_four<const BYTES: usize>(
     x: &[f32],
@@ -69,7 +82,11 @@ fn four_by_four<const BYTES: usize>(
     let parts = x.chunks(32 * LANES).zip(importance.chunks(32 * LANES));
     for ((x, importance), out) in parts.zip(out.chunks_mut(BYTES * LANES)) {
         let (x, importance) = (four(x), four(importance));
-        encode(&x, &by_importance(&tile(&x), &tile(&importance), mean_square), out.as_chunks_mut().0);
+        encode(
+            &x,
+            &by_importance(&tile(&x), &tile(&importance), mean_square),
+            out.as_chunks_mut().0,
+        );
     }
 }
 
@@ -81,7 +98,11 @@ pub(super) fn sum_of_squares(x: &[f32]) -> f32 {
 
 /// What an error counts: `importance · √(mean square + x²)`.
 #[inline(always)]
-pub(super) fn by_importance<const N: usize>(x: &Tile<N>, importance: &Tile<N>, mean_square: f32) -> Tile<N> {
+pub(super) fn by_importance<const N: usize>(
+    x: &Tile<N>,
+    importance: &Tile<N>,
+    mean_square: f32,
+) -> Tile<N> {
     std::array::from_fn(|i| importance[i] * (Lanes::splat(mean_square) + x[i] * x[i]).sqrt())
 }
 

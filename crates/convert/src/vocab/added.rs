@@ -1,7 +1,8 @@
-//! Added tokens: what stands beside the learned vocabulary, in up to three files that repeat each other.
+//! Added tokens: what stands beside the learned vocabulary, in up to three files that repeat each
+//! other.
 //!
-//! Knows no algorithm. The one idea: later files win, as in llama.cpp's converter: added_tokens.json, then
-//! tokenizer_config.json, then tokenizer.json.
+//! Knows no algorithm. The one idea: later files win, as in llama.cpp's converter:
+//! added_tokens.json, then tokenizer_config.json, then tokenizer.json.
 
 use std::collections::BTreeSet;
 
@@ -34,29 +35,52 @@ pub(super) enum Spelling {
 /// The `added_tokens` of a tokenizer.json: a list of objects.
 pub(super) fn listed(file: &Input<'_>, list: &Value) -> Result<Vec<Added>, Error> {
     let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
-    list.iter().map(|token| one(file, token.get("id").and_then(Value::as_u64), token)).collect()
+    list.iter()
+        .map(|token| one(file, token.get("id").and_then(Value::as_u64), token))
+        .collect()
 }
 
 /// The `added_tokens_decoder` of a tokenizer_config.json: objects by id.
 pub(super) fn decoder(file: &Input<'_>, config: &Value) -> Result<Vec<Added>, Error> {
-    let Some(objects) = config.get("added_tokens_decoder").and_then(Value::as_object) else { return Ok(Vec::new()) };
-    objects.iter().map(|(id, token)| one(file, id.parse().ok(), token)).collect()
+    let Some(objects) = config
+        .get("added_tokens_decoder")
+        .and_then(Value::as_object)
+    else {
+        return Ok(Vec::new());
+    };
+    objects
+        .iter()
+        .map(|(id, token)| one(file, id.parse().ok(), token))
+        .collect()
 }
 
 fn one(file: &Input<'_>, id: Option<u64>, token: &Value) -> Result<Added, Error> {
     let content = token.get("content").and_then(Value::as_str);
     let wrong = || file.wrong("an added token has no id or no content");
     let (id, content) = id.zip(content).ok_or_else(wrong)?;
-    let special = token.get("special").and_then(Value::as_bool).unwrap_or(false);
-    Ok(Added { id, content: content.to_owned(), special })
+    let special = token
+        .get("special")
+        .and_then(Value::as_bool)
+        .unwrap_or(false);
+    Ok(Added {
+        id,
+        content: content.to_owned(),
+        special,
+    })
 }
 
 /// added_tokens.json: ids by text, nothing said about what they are for.
 fn by_text(file: &Input<'_>) -> Result<Vec<Added>, Error> {
     let json = file.json()?;
     let one = |(content, id): (&String, &Value)| {
-        let id = id.as_u64().ok_or_else(|| file.wrong(format!("{content:?} has no id")))?;
-        Ok(Added { id, content: content.clone(), special: false })
+        let id = id
+            .as_u64()
+            .ok_or_else(|| file.wrong(format!("{content:?} has no id")))?;
+        Ok(Added {
+            id,
+            content: content.clone(),
+            special: false,
+        })
     };
     json.as_object().into_iter().flatten().map(one).collect()
 }
@@ -73,13 +97,21 @@ pub(super) fn beside(files: &Files) -> Result<Vec<Added>, Error> {
     Ok(added)
 }
 
-/// Puts added tokens in their places. Those that the embedding has no row for are left out, which is said.
+/// Puts added tokens in their places. Those that the embedding has no row for are left out, which
+/// is said.
 pub(super) fn put(found: &mut Vocabulary, added: Vec<Added>, spelling: Spelling) {
     let mut beyond = BTreeSet::new();
-    for Added { id, content, special } in added {
+    for Added {
+        id,
+        content,
+        special,
+    } in added
+    {
         let known = found.table.get(id);
         let kind = match known {
-            Some(known) if known.kind == Kind::Unknown && known.text == content.as_bytes() => Kind::Unknown,
+            Some(known) if known.kind == Kind::Unknown && known.text == content.as_bytes() => {
+                Kind::Unknown
+            }
             _ if special || looks_special(&content) => Kind::Control,
             _ => Kind::UserDefined,
         };
@@ -87,18 +119,24 @@ pub(super) fn put(found: &mut Vocabulary, added: Vec<Added>, spelling: Spelling)
             (Kind::UserDefined, Spelling::Marked) => content.replace('▁', " "),
             _ => content,
         };
-        let token = Token { score: SCORE, ..Token::new(text, kind) };
+        let token = Token {
+            score: SCORE,
+            ..Token::new(text, kind)
+        };
         if !found.table.replace(id, token) {
             beyond.insert(id);
         }
     }
     if !beyond.is_empty() {
         let (n, n_vocab) = (beyond.len(), found.table.len());
-        found.warnings.push(format!("{n} added tokens are left out: the embedding has {n_vocab} rows only"));
+        found.warnings.push(format!(
+            "{n} added tokens are left out: the embedding has {n_vocab} rows only"
+        ));
     }
 }
 
-/// Marks that some tokenizers forget to declare as such: `<|...|>` and what llama.cpp's converter has beside it.
+/// Marks that some tokenizers forget to declare as such: `<|...|>` and what llama.cpp's converter
+/// has beside it.
 fn looks_special(text: &str) -> bool {
     let between = |start, end| text.len() > 3 && text.starts_with(start) && text.ends_with(end);
     matches!(text, "<pad>" | "<mask>" | "<2mass>" | "[@BOS@]")

@@ -1,7 +1,8 @@
 //! Byte-level byte pair encoding, `gpt2` in GGUF: the vocabulary of most models since GPT-2.
 //!
-//! Knows which file has what, and no expression. The one idea: GGUF says by one name what the file says in several fields,
-//! so where name and fields disagree on whole words, the merges are asked whether that makes a difference.
+//! Knows which file has what, and no expression. The one idea: GGUF says by one name what the file
+//! says in several fields, so where name and fields disagree on whole words, the merges are asked
+//! whether that makes a difference.
 
 use std::collections::HashMap;
 
@@ -15,14 +16,21 @@ use super::{Source, Vocabulary};
 use crate::Error;
 
 /// The vocabulary of a tokenizer.json whose words are bytes.
-pub(super) fn vocabulary(json: &TokenizerJson<'_>, source: &Source<'_>, mut table: Table) -> Result<Vocabulary, Error> {
+pub(super) fn vocabulary(
+    json: &TokenizerJson<'_>,
+    source: &Source<'_>,
+    mut table: Table,
+) -> Result<Vocabulary, Error> {
     json.fill(&mut table)?;
     let merges = json.merges()?;
     let name = match &source.options.pre {
         Some(name) => name.clone(),
         None => name(json, &table, &merges)?.to_owned(),
     };
-    let mut found = Vocabulary { merges: Some(merges), ..Vocabulary::new(table, "gpt2", name) };
+    let mut found = Vocabulary {
+        merges: Some(merges),
+        ..Vocabulary::new(table, "gpt2", name)
+    };
     found.warnings.extend(unheeded(json));
     added::put(&mut found, source.added()?, Spelling::Plain);
     Ok(found)
@@ -32,13 +40,16 @@ pub(super) fn vocabulary(json: &TokenizerJson<'_>, source: &Source<'_>, mut tabl
 fn name(json: &TokenizerJson<'_>, table: &Table, merges: &[String]) -> Result<&'static str, Error> {
     let steps = json.steps()?;
     if !steps.byte_level {
-        return Err(json.wrong("byte pair encoding, but neither of bytes (ByteLevel) nor with byte_fallback"));
+        return Err(json
+            .wrong("byte pair encoding, but neither of bytes (ByteLevel) nor with byte_fallback"));
     }
     let whole = json.flag("ignore_merges")?;
     let unknown = || json.wrong(unknown(&steps));
     let (name, is_whole) = steps.name(whole).ok_or_else(unknown)?;
     if is_whole != whole && !merges_make_every_token(table, merges) {
-        let why = format!("ignore_merges is {whole}, which the pre-tokenizer {name} is not; force it by --pre {name}");
+        let why = format!(
+            "ignore_merges is {whole}, which the pre-tokenizer {name} is not; force it by --pre {name}"
+        );
         return Err(json.wrong(why));
     }
     Ok(name)
@@ -55,16 +66,20 @@ fn unknown(steps: &Steps) -> String {
 /// What the file asks for and readers of GGUF do not do.
 fn unheeded(json: &TokenizerJson<'_>) -> Vec<String> {
     let normalizers = chain(&json.normalizer, "normalizers").into_iter();
-    let mut warnings: Vec<String> =
-        normalizers.map(|step| format!("the normalizer {} will not be applied", kind(step))).collect();
+    let mut warnings: Vec<String> = normalizers
+        .map(|step| format!("the normalizer {} will not be applied", kind(step)))
+        .collect();
     if json.steps().is_ok_and(|steps| steps.add_prefix_space) {
-        warnings.push("a text will not get the space in front of it that add_prefix_space asks for".to_owned());
+        warnings.push(
+            "a text will not get the space in front of it that add_prefix_space asks for"
+                .to_owned(),
+        );
     }
     warnings
 }
 
-/// Bytes as this kind of vocabulary spells them: those that are visible in Latin-1 as themselves, the other 68 as the
-/// characters from U+0100 on, in order (`bytes_to_unicode` of GPT-2).
+/// Bytes as this kind of vocabulary spells them: those that are visible in Latin-1 as themselves,
+/// the other 68 as the characters from U+0100 on, in order (`bytes_to_unicode` of GPT-2).
 pub(super) fn spell(bytes: &[u8]) -> String {
     bytes.iter().map(|&byte| to_char(byte)).collect()
 }
@@ -77,34 +92,51 @@ pub(crate) fn unspell(text: &str) -> Option<Vec<u8>> {
 /// Longer tokens than this are taken for ones that merges do not make.
 const MAX_CHARS: usize = 256;
 
-/// Whether every token is what merging its own characters gives; then it is all the same if words that are tokens are
-/// merged or taken whole.
+/// Whether every token is what merging its own characters gives; then it is all the same if words
+/// that are tokens are merged or taken whole.
 fn merges_make_every_token(table: &Table, merges: &[String]) -> bool {
-    let ids: HashMap<&[u8], u32> = table.iter().map(|(id, token)| (&token.text[..], id)).collect();
+    let ids: HashMap<&[u8], u32> = table
+        .iter()
+        .map(|(id, token)| (&token.text[..], id))
+        .collect();
     let mut joins = HashMap::new();
     for (rank, merge) in merges.iter().enumerate() {
-        let Some((left, right)) = merge.split_once(' ') else { continue };
+        let Some((left, right)) = merge.split_once(' ') else {
+            continue;
+        };
         let joined = [left, right].concat();
         let found = |text: &str| ids.get(text.as_bytes()).copied();
-        if let (Some(left), Some(right), Some(joined)) = (found(left), found(right), found(&joined)) {
+        if let (Some(left), Some(right), Some(joined)) = (found(left), found(right), found(&joined))
+        {
             joins.entry((left, right)).or_insert((rank, joined));
         }
     }
     let is_made = |text: &[u8]| {
-        let text = str::from_utf8(text).ok().filter(|text| text.len() <= 2 * MAX_CHARS)?;
-        let symbols: Option<Vec<u32>> =
-            text.split_inclusive(|_| true).map(|c| ids.get(c.as_bytes()).copied()).collect();
+        let text = str::from_utf8(text)
+            .ok()
+            .filter(|text| text.len() <= 2 * MAX_CHARS)?;
+        let symbols: Option<Vec<u32>> = text
+            .split_inclusive(|_| true)
+            .map(|c| ids.get(c.as_bytes()).copied())
+            .collect();
         Some(merged(symbols?, &joins).len() == 1)
     };
-    table.iter().filter(|(_, token)| token.kind == Kind::Normal).all(|(_, token)| is_made(&token.text) == Some(true))
+    table
+        .iter()
+        .filter(|(_, token)| token.kind == Kind::Normal)
+        .all(|(_, token)| is_made(&token.text) == Some(true))
 }
 
 /// The pair of the best rank joins, until no pair does.
 fn merged(mut symbols: Vec<u32>, joins: &HashMap<(u32, u32), (usize, u32)>) -> Vec<u32> {
     loop {
         let pairs = symbols.windows(2).enumerate();
-        let best = pairs.filter_map(|(at, pair)| Some((*joins.get(&(pair[0], pair[1]))?, at))).min();
-        let Some(((_, joined), at)) = best else { return symbols };
+        let best = pairs
+            .filter_map(|(at, pair)| Some((*joins.get(&(pair[0], pair[1]))?, at)))
+            .min();
+        let Some(((_, joined), at)) = best else {
+            return symbols;
+        };
         symbols[at] = joined;
         symbols.remove(at + 1);
     }
@@ -126,18 +158,31 @@ mod tests {
 
     fn table(texts: &[&str]) -> Table {
         let mut table = Table::new(&Default::default(), texts.len() as u64).unwrap();
-        let tokens = texts.iter().map(|text| super::super::table::Token::new(*text, Kind::Normal));
-        tokens.zip(0..).for_each(|(token, id)| table.fill(id, token).unwrap());
+        let tokens = texts
+            .iter()
+            .map(|text| super::super::table::Token::new(*text, Kind::Normal));
+        tokens
+            .zip(0..)
+            .for_each(|(token, id)| table.fill(id, token).unwrap());
         table
     }
 
     #[test]
     fn a_token_that_merges_do_not_reach_is_found() {
         let made = |texts, merges: &[&str]| {
-            merges_make_every_token(&table(texts), &merges.iter().map(|&merge| merge.to_owned()).collect::<Vec<_>>())
+            merges_make_every_token(
+                &table(texts),
+                &merges
+                    .iter()
+                    .map(|&merge| merge.to_owned())
+                    .collect::<Vec<_>>(),
+            )
         };
         assert!(made(&["a", "b", "c", "ab", "abc"], &["a b", "ab c"]));
-        assert!(!made(&["a", "b", "c", "bc", "abc", "ab"], &["b c", "a b", "ab c"]));
+        assert!(!made(
+            &["a", "b", "c", "bc", "abc", "ab"],
+            &["b c", "a b", "ab c"]
+        ));
         assert!(!made(&["a", "b", "ab"], &[]));
     }
 }

@@ -1,8 +1,10 @@
-//! tokenizer.json with words of characters and byte fallback: a SentencePiece model after its conversion, `llama` in GGUF.
+//! tokenizer.json with words of characters and byte fallback: a SentencePiece model after its
+//! conversion, `llama` in GGUF.
 //!
-//! Knows no expression. The one idea: the merges of such a file are all pairs that spell a token, the tokens in the order
-//! of their scores; so the order in which merges first make a token is its score, and the merges themselves are not needed.
-//! Whether that is so is checked, because a file whose merges were learned otherwise would cut text otherwise.
+//! Knows no expression. The one idea: the merges of such a file are all pairs that spell a token,
+//! the tokens in the order of their scores; so the order in which merges first make a token is its
+//! score, and the merges themselves are not needed. Whether that is so is checked, because a file
+//! whose merges were learned otherwise would cut text otherwise.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +18,11 @@ use super::{Source, Vocabulary};
 use crate::Error;
 
 /// The vocabulary of a tokenizer.json with byte fallback.
-pub(super) fn vocabulary(json: &TokenizerJson<'_>, source: &Source<'_>, mut table: Table) -> Result<Vocabulary, Error> {
+pub(super) fn vocabulary(
+    json: &TokenizerJson<'_>,
+    source: &Source<'_>,
+    mut table: Table,
+) -> Result<Vocabulary, Error> {
     json.fill(&mut table)?;
     let prefix = Prefix::of(json)?;
     let merges = json.merges()?;
@@ -40,7 +46,9 @@ pub(super) fn vocabulary(json: &TokenizerJson<'_>, source: &Source<'_>, mut tabl
 
 fn set_kinds(table: &mut Table, unknown: Option<&str>) {
     for id in 0..table.len() as u64 {
-        let Some(token) = table.get_mut(id) else { continue };
+        let Some(token) = table.get_mut(id) else {
+            continue;
+        };
         if unknown.is_some_and(|text| text.as_bytes() == token.text) {
             token.kind = Kind::Unknown;
         } else if is_byte(&token.text) {
@@ -51,7 +59,9 @@ fn set_kinds(table: &mut Table, unknown: Option<&str>) {
 
 /// Whether a text is `<0xXX>`.
 fn is_byte(text: &[u8]) -> bool {
-    let digits = text.strip_prefix(b"<0x").and_then(|rest| rest.strip_suffix(b">"));
+    let digits = text
+        .strip_prefix(b"<0x")
+        .and_then(|rest| rest.strip_suffix(b">"));
     digits.is_some_and(|digits| digits.len() == 2 && digits.iter().all(u8::is_ascii_hexdigit))
 }
 
@@ -64,12 +74,19 @@ struct Prefix {
 
 impl Prefix {
     fn of(json: &TokenizerJson<'_>) -> Result<Self, Error> {
-        let mut prefix = Self { adds_space: false, unheeded: Vec::new() };
+        let mut prefix = Self {
+            adds_space: false,
+            unheeded: Vec::new(),
+        };
         for step in chain(&json.normalizer, "normalizers") {
             match kind(step) {
-                "Prepend" => prefix.adds_space |= step.get("prepend").and_then(Value::as_str) == Some("▁"),
+                "Prepend" => {
+                    prefix.adds_space |= step.get("prepend").and_then(Value::as_str) == Some("▁")
+                }
                 "Replace" if is_space(step) => {}
-                other => prefix.unheeded.push(format!("the normalizer {other} will not be applied")),
+                other => prefix
+                    .unheeded
+                    .push(format!("the normalizer {other} will not be applied")),
             }
         }
         for step in chain(&json.pre_tokenizer, "pretokenizers") {
@@ -77,9 +94,9 @@ impl Prefix {
                 "Metaspace" => prefix.adds_space |= metaspace_adds(step),
                 "Split" if is_space(step) => {}
                 other => {
-                    return Err(
-                        json.wrong(format!("a pre-tokenizer {other} has no place in a SentencePiece vocabulary"))
-                    );
+                    return Err(json.wrong(format!(
+                        "a pre-tokenizer {other} has no place in a SentencePiece vocabulary"
+                    )));
                 }
             }
         }
@@ -87,17 +104,23 @@ impl Prefix {
     }
 }
 
-/// Whether a step looks for plain spaces: replacing them by U+2581 is what SentencePiece does anyway, and after that a
-/// split at them does nothing.
+/// Whether a step looks for plain spaces: replacing them by U+2581 is what SentencePiece does
+/// anyway, and after that a split at them does nothing.
 fn is_space(step: &Value) -> bool {
-    step.get("pattern").and_then(|pattern| pattern.get("String")).and_then(Value::as_str) == Some(" ")
+    step.get("pattern")
+        .and_then(|pattern| pattern.get("String"))
+        .and_then(Value::as_str)
+        == Some(" ")
 }
 
 /// Newer files have a scheme, older ones a flag.
 fn metaspace_adds(step: &Value) -> bool {
     match step.get("prepend_scheme").and_then(Value::as_str) {
         Some(scheme) => scheme != "never",
-        None => step.get("add_prefix_space").and_then(Value::as_bool).unwrap_or(true),
+        None => step
+            .get("add_prefix_space")
+            .and_then(Value::as_bool)
+            .unwrap_or(true),
     }
 }
 
@@ -113,7 +136,10 @@ struct Order<'m> {
 
 impl<'m> Order<'m> {
     fn of(merges: &'m [String]) -> Self {
-        let mut order = Self { places: HashMap::new(), pairs: HashSet::new() };
+        let mut order = Self {
+            places: HashMap::new(),
+            pairs: HashSet::new(),
+        };
         for (left, right) in merges.iter().filter_map(|merge| merge.split_once(' ')) {
             let next = order.places.len();
             order.places.entry([left, right].concat()).or_insert(next);
@@ -122,15 +148,21 @@ impl<'m> Order<'m> {
         order
     }
 
-    /// Tokens that scores would merge at another time than the merges do, or from halves that no merge joins.
+    /// Tokens that scores would merge at another time than the merges do, or from halves that no
+    /// merge joins.
     fn n_odd(&self, table: &Table, merges: &[String]) -> usize {
         let mut odd: HashSet<String> = self.late(merges);
         let texts: HashSet<&[u8]> = table.iter().map(|(_, token)| &token.text[..]).collect();
-        for (_, token) in table.iter().filter(|(_, token)| token.kind == Kind::Normal && token.text.len() <= MAX_BYTES)
+        for (_, token) in table
+            .iter()
+            .filter(|(_, token)| token.kind == Kind::Normal && token.text.len() <= MAX_BYTES)
         {
-            let Ok(text) = str::from_utf8(&token.text) else { continue };
+            let Ok(text) = str::from_utf8(&token.text) else {
+                continue;
+            };
             let halves = text.char_indices().skip(1).map(|(at, _)| text.split_at(at));
-            let mut joined = halves.filter(|(l, r)| texts.contains(l.as_bytes()) && texts.contains(r.as_bytes()));
+            let mut joined = halves
+                .filter(|(l, r)| texts.contains(l.as_bytes()) && texts.contains(r.as_bytes()));
             if !joined.all(|pair| self.pairs.contains(&pair)) {
                 odd.insert(text.to_owned());
             }
@@ -154,8 +186,12 @@ impl<'m> Order<'m> {
 
     fn set_scores(&self, table: &mut Table) {
         for id in 0..table.len() as u64 {
-            let Some(token) = table.get_mut(id).filter(|token| token.kind == Kind::Normal) else { continue };
-            let place = str::from_utf8(&token.text).ok().and_then(|text| self.places.get(text));
+            let Some(token) = table.get_mut(id).filter(|token| token.kind == Kind::Normal) else {
+                continue;
+            };
+            let place = str::from_utf8(&token.text)
+                .ok()
+                .and_then(|text| self.places.get(text));
             token.score = -(place.copied().unwrap_or(self.places.len()) as f32);
         }
     }

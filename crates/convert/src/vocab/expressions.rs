@@ -1,9 +1,11 @@
-//! The expressions that tokenizer.json files cut text by, with the names that GGUF has for them, as data.
+//! The expressions that tokenizer.json files cut text by, with the names that GGUF has for them, as
+//! data.
 //!
-//! Knows no matching; what the names mean is in `atta-tokenizer`. Where several names mean the same, the one of the best
-//! known model stands here.
+//! Knows no matching; what the names mean is in `atta-tokenizer`. Where several names mean the
+//! same, the one of the best known model stands here.
 //!
-//! Source: the `tokenizer.json` of the models, and the names of `get_vocab_base_pre` in llama.cpp's converter.
+//! Source: the `tokenizer.json` of the models, and the names of `get_vocab_base_pre` in llama.cpp's
+//! converter.
 
 use super::pre::Named;
 
@@ -21,7 +23,8 @@ pub(super) const CONTRACTIONS: &[&str] = &[
 pub(super) const DIGIT: &str = r"\p{N}";
 pub(super) const NUMBER: &str = r"\p{N}+";
 const THREE_DIGITS: &str = r"\p{N}{1,3}";
-pub(super) const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+pub(super) const GPT2: &str =
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 const GPT2_SHORT: &str = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
 macro_rules! spaces {
@@ -31,7 +34,12 @@ macro_rules! spaces {
 }
 macro_rules! words {
     ($numbers:expr) => {
-        concat!(r"<contraction>|[^\r\n\p{L}\p{N}]?\p{L}+|", $numbers, r"| ?[^\s\p{L}\p{N}]+[\r\n]*|", spaces!())
+        concat!(
+            r"<contraction>|[^\r\n\p{L}\p{N}]?\p{L}+|",
+            $numbers,
+            r"| ?[^\s\p{L}\p{N}]+[\r\n]*|",
+            spaces!()
+        )
     };
 }
 macro_rules! cased {
@@ -51,15 +59,23 @@ macro_rules! cased {
 
 const LLAMA3: &str = words!(r"\p{N}{1,3}");
 const QWEN2: &str = words!(r"\p{N}");
-const QWEN35: &str =
-    concat!(r"<contraction>|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|", spaces!());
-const UFAKZEKA: &str = concat!(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|", spaces!());
+const QWEN35: &str = concat!(
+    r"<contraction>|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|",
+    spaces!()
+);
+const UFAKZEKA: &str = concat!(
+    r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|",
+    spaces!()
+);
 const JAIS2: &str = concat!(
     r"<contraction>|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+",
     r"|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)",
     r"|\s{1,2}(?!\S)|\s{1}"
 );
-const SEED_CODER: &str = concat!(r"<contraction>|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|", spaces!());
+const SEED_CODER: &str = concat!(
+    r"<contraction>|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|",
+    spaces!()
+);
 const BAILING: &str = r"<contraction>|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+";
 const EXAONE_MOE: &str = r"<contraction>|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+";
 const TEKKEN: &str = cased!("", r"\p{N}");
@@ -78,11 +94,19 @@ const TRAILING_SPACE: &str = r"\s+$";
 const BLOOM: &str = " ?[^(\\s|[.,!?…。，、।۔،])]+";
 
 const fn named(name: &'static str, cuts: &'static [&'static str]) -> Named {
-    Named { name, cuts, whole: false }
+    Named {
+        name,
+        cuts,
+        whole: false,
+    }
 }
 
 const fn whole(name: &'static str, cuts: &'static [&'static str]) -> Named {
-    Named { name, cuts, whole: true }
+    Named {
+        name,
+        cuts,
+        whole: true,
+    }
 }
 
 pub(super) const NAMES: &[Named] = &[
@@ -98,10 +122,33 @@ pub(super) const NAMES: &[Named] = &[
     named("gpt-4o", &[GPT4O]),
     whole("granite-embed-multi-97m", &[GPT4O]),
     named("deepseek-v3", &[THREE_DIGITS, HAN_AND_KANA, DEEPSEEK3]),
-    named("deepseek-coder", &[NEWLINE, r"\s?\p{L}+", r"\s?\p{P}+", CJK, DIGIT]),
+    named(
+        "deepseek-coder",
+        &[NEWLINE, r"\s?\p{L}+", r"\s?\p{P}+", CJK, DIGIT],
+    ),
     // Digits are never merged where they were apart in training, so both give the same.
-    named("deepseek-llm", &[NEWLINE, DEEPSEEK_LETTERS, DEEPSEEK_MARKS, TRAILING_SPACE, CJK, DIGIT]),
-    named("deepseek-llm", &[NEWLINE, DEEPSEEK_LETTERS, DEEPSEEK_MARKS, TRAILING_SPACE, CJK, NUMBER]),
+    named(
+        "deepseek-llm",
+        &[
+            NEWLINE,
+            DEEPSEEK_LETTERS,
+            DEEPSEEK_MARKS,
+            TRAILING_SPACE,
+            CJK,
+            DIGIT,
+        ],
+    ),
+    named(
+        "deepseek-llm",
+        &[
+            NEWLINE,
+            DEEPSEEK_LETTERS,
+            DEEPSEEK_MARKS,
+            TRAILING_SPACE,
+            CJK,
+            NUMBER,
+        ],
+    ),
     named("jais-2", &[JAIS2]),
     named("seed-coder", &[SEED_CODER]),
     named("bailingmoe", &[BAILING]),

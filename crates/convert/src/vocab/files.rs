@@ -1,7 +1,7 @@
 //! The files of a vocabulary, in memory.
 //!
-//! Knows their names and no formats. The one idea: whoever finds something wrong asks the file for the error, so that
-//! every message names it.
+//! Knows their names and no formats. The one idea: whoever finds something wrong asks the file for
+//! the error, so that every message names it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -38,7 +38,13 @@ const NAMES: &[&str] = &[
 
 /// Whether a file holds all tokens.
 fn is_vocabulary(name: &str) -> bool {
-    let names = ["tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "merges.txt"];
+    let names = [
+        "tokenizer.json",
+        "tokenizer.model",
+        "tekken.json",
+        "vocab.json",
+        "merges.txt",
+    ];
     names.contains(&name) || name.ends_with(".tiktoken")
 }
 
@@ -53,18 +59,29 @@ impl Files {
     /// Reads what is there.
     ///
     /// # Errors
-    /// [`Error::Io`] if a file that is there cannot be read, [`Error::File`] if one is larger than 256 MiB or only a pointer
-    /// of Git LFS.
+    /// [`Error::Io`] if a file that is there cannot be read, [`Error::File`] if one is larger than
+    /// 256 MiB or only a pointer of Git LFS.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        let mut files = Self { dir: dir.to_owned(), contents: BTreeMap::new() };
+        let mut files = Self {
+            dir: dir.to_owned(),
+            contents: BTreeMap::new(),
+        };
         for name in NAMES {
             files.load(name, &dir.join(name))?;
         }
-        for name in names_in(dir)?.iter().filter(|name| name.ends_with(".tiktoken")).take(1) {
+        for name in names_in(dir)?
+            .iter()
+            .filter(|name| name.ends_with(".tiktoken"))
+            .take(1)
+        {
             files.load(name, &dir.join(name))?;
         }
         let templates = names_in(&dir.join(TEMPLATES))?;
-        for name in templates.iter().filter(|name| name.ends_with(".jinja")).take(MAX_TEMPLATES) {
+        for name in templates
+            .iter()
+            .filter(|name| name.ends_with(".jinja"))
+            .take(MAX_TEMPLATES)
+        {
             let name = format!("{TEMPLATES}/{name}");
             files.load(&name, &dir.join(&name))?;
         }
@@ -77,16 +94,28 @@ impl Files {
     }
 
     fn load(&mut self, name: &str, path: &Path) -> Result<(), Error> {
-        let io = |source| Error::Io { path: path.to_owned(), source };
+        let io = |source| Error::Io {
+            path: path.to_owned(),
+            source,
+        };
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(io(error)),
         };
         let mut bytes = Vec::new();
-        let max = if is_vocabulary(name) { MAX_VOCAB_BYTES } else { MAX_FILE_BYTES };
+        let max = if is_vocabulary(name) {
+            MAX_VOCAB_BYTES
+        } else {
+            MAX_FILE_BYTES
+        };
         file.take(max + 1).read_to_end(&mut bytes).map_err(io)?;
-        let wrong = |why| Err(Error::File { path: path.to_owned(), why });
+        let wrong = |why| {
+            Err(Error::File {
+                path: path.to_owned(),
+                why,
+            })
+        };
         if bytes.len() as u64 > max {
             return wrong(format!("expected at most {max} bytes"));
         }
@@ -99,7 +128,10 @@ impl Files {
 
     pub(super) fn get(&self, name: &str) -> Option<Input<'_>> {
         let bytes = self.contents.get(name)?;
-        Some(Input { path: self.dir.join(name), bytes })
+        Some(Input {
+            path: self.dir.join(name),
+            bytes,
+        })
     }
 
     /// The first file whose name ends so.
@@ -111,20 +143,29 @@ impl Files {
     /// The templates beside the main one, by their names.
     pub(super) fn additional_templates(&self) -> impl Iterator<Item = (&str, Input<'_>)> {
         self.contents.keys().filter_map(|name| {
-            let stem = name.strip_prefix(TEMPLATES)?.strip_prefix('/')?.strip_suffix(".jinja")?;
+            let stem = name
+                .strip_prefix(TEMPLATES)?
+                .strip_prefix('/')?
+                .strip_suffix(".jinja")?;
             Some((stem, self.get(name)?))
         })
     }
 
     /// Something is wrong with the directory as a whole.
     pub(super) fn wrong(&self, why: impl Into<String>) -> Error {
-        Error::File { path: self.dir.clone(), why: why.into() }
+        Error::File {
+            path: self.dir.clone(),
+            why: why.into(),
+        }
     }
 }
 
 /// Names of the files in a directory, sorted; none if there is no such directory.
 fn names_in(dir: &Path) -> Result<Vec<String>, Error> {
-    let io = |source| Error::Io { path: dir.to_owned(), source };
+    let io = |source| Error::Io {
+        path: dir.to_owned(),
+        source,
+    };
     let entries = match std::fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -146,7 +187,10 @@ pub(super) struct Input<'a> {
 
 impl<'a> Input<'a> {
     pub(super) fn wrong(&self, why: impl Into<String>) -> Error {
-        Error::File { path: self.path.clone(), why: why.into() }
+        Error::File {
+            path: self.path.clone(),
+            why: why.into(),
+        }
     }
 
     pub(super) fn text(&self) -> Result<&'a str, Error> {

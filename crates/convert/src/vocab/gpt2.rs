@@ -1,7 +1,9 @@
-//! `vocab.json` and `merges.txt`: byte-level vocabularies as GPT-2 had them, before there was a tokenizer.json.
+//! `vocab.json` and `merges.txt`: byte-level vocabularies as GPT-2 had them, before there was a
+//! tokenizer.json.
 //!
-//! Knows nothing of models but the classes that cut text in a way of their own. The one idea: two files are the model of a
-//! tokenizer.json, and what is said of text beside them is the name of a class.
+//! Knows nothing of models but the classes that cut text in a way of their own. The one idea: two
+//! files are the model of a tokenizer.json, and what is said of text beside them is the name of a
+//! class.
 
 use std::collections::HashMap;
 
@@ -31,19 +33,33 @@ pub(super) fn vocabulary(
     let ids: HashMap<String, u64> =
         serde_json::from_slice(vocab.bytes).map_err(|error| vocab.wrong(error.to_string()))?;
     hugging_face::fill(&mut table, ids, &added).map_err(|why| vocab.wrong(why))?;
-    let mut found = Vocabulary { merges: Some(lines(merges)?), ..Vocabulary::new(table, "gpt2", name) };
+    let mut found = Vocabulary {
+        merges: Some(lines(merges)?),
+        ..Vocabulary::new(table, "gpt2", name)
+    };
     added::put(&mut found, added, Spelling::Plain);
     Ok(found)
 }
 
 /// The pre-tokenizer of the class that tokenizer_config.json names; without one it is GPT-2's.
 fn name(source: &Source<'_>) -> Result<String, Error> {
-    let Some(file) = source.files.get("tokenizer_config.json") else { return Ok("gpt-2".to_owned()) };
+    let Some(file) = source.files.get("tokenizer_config.json") else {
+        return Ok("gpt-2".to_owned());
+    };
     let config = file.json()?;
-    let class = config.get("tokenizer_class").and_then(Value::as_str).unwrap_or("GPT2Tokenizer");
-    let known = CLASSES.iter().find(|(name, _)| class.strip_suffix("Fast").unwrap_or(class) == *name);
-    let why = || format!("tokenizer_class {class} says nothing of its pre-tokenizer: name it by --pre NAME");
-    known.map(|(_, pre)| (*pre).to_owned()).ok_or_else(|| file.wrong(why()))
+    let class = config
+        .get("tokenizer_class")
+        .and_then(Value::as_str)
+        .unwrap_or("GPT2Tokenizer");
+    let known = CLASSES
+        .iter()
+        .find(|(name, _)| class.strip_suffix("Fast").unwrap_or(class) == *name);
+    let why = || {
+        format!("tokenizer_class {class} says nothing of its pre-tokenizer: name it by --pre NAME")
+    };
+    known
+        .map(|(_, pre)| (*pre).to_owned())
+        .ok_or_else(|| file.wrong(why()))
 }
 
 /// Lines of two halves, after one that says which version it is.

@@ -1,7 +1,8 @@
-//! tokenizer.json, the file of Hugging Face `tokenizers`: what it is, and which of our kinds of vocabulary it describes.
+//! tokenizer.json, the file of Hugging Face `tokenizers`: what it is, and which of our kinds of
+//! vocabulary it describes.
 //!
-//! Knows nothing of other files' formats. The one idea: only what is small becomes a tree of values; tokens and merges, of
-//! which there are hundreds of thousands, are read as what they are.
+//! Knows nothing of other files' formats. The one idea: only what is small becomes a tree of
+//! values; tokens and merges, of which there are hundreds of thousands, are read as what they are.
 
 use std::collections::{HashMap, HashSet};
 
@@ -29,7 +30,8 @@ pub(super) struct TokenizerJson<'a> {
 
 impl<'a> TokenizerJson<'a> {
     pub(super) fn parse(file: &'a Input<'a>) -> Result<Self, Error> {
-        let root: Object<'_> = serde_json::from_str(file.text()?).map_err(|error| file.wrong(error.to_string()))?;
+        let root: Object<'_> =
+            serde_json::from_str(file.text()?).map_err(|error| file.wrong(error.to_string()))?;
         let value = |key| value_of(file, &root, key);
         let model = root.get("model").ok_or_else(|| file.wrong("no model"))?;
         Ok(Self {
@@ -42,10 +44,16 @@ impl<'a> TokenizerJson<'a> {
         })
     }
 
-    pub(super) fn vocabulary(&self, source: &Source<'_>, table: Table) -> Result<Vocabulary, Error> {
+    pub(super) fn vocabulary(
+        &self,
+        source: &Source<'_>,
+        table: Table,
+    ) -> Result<Vocabulary, Error> {
         let kind = self.kind()?;
         if kind != "BPE" {
-            return Err(self.file.wrong(format!("a vocabulary of the kind {kind} is not supported: expected BPE")));
+            return Err(self.file.wrong(format!(
+                "a vocabulary of the kind {kind} is not supported: expected BPE"
+            )));
         }
         self.refuse_affixes()?;
         if self.flag("byte_fallback")? {
@@ -66,8 +74,14 @@ impl<'a> TokenizerJson<'a> {
     /// Spellings of words that GGUF has no place for.
     fn refuse_affixes(&self) -> Result<(), Error> {
         for key in ["continuing_subword_prefix", "end_of_word_suffix"] {
-            if self.model_value(key)?.as_str().is_some_and(|affix| !affix.is_empty()) {
-                return Err(self.file.wrong(format!("model: {key} has no place in GGUF")));
+            if self
+                .model_value(key)?
+                .as_str()
+                .is_some_and(|affix| !affix.is_empty())
+            {
+                return Err(self
+                    .file
+                    .wrong(format!("model: {key} has no place in GGUF")));
             }
         }
         Ok(())
@@ -88,24 +102,39 @@ impl<'a> TokenizerJson<'a> {
 
     /// The learned tokens in their places, all of them `Normal`.
     pub(super) fn fill(&self, table: &mut Table) -> Result<(), Error> {
-        let raw = self.model.get("vocab").ok_or_else(|| self.file.wrong("model: no vocab"))?;
-        let ids: HashMap<String, u64> = serde_json::from_str(raw.get()).map_err(wrong_in(self.file, "vocab"))?;
+        let raw = self
+            .model
+            .get("vocab")
+            .ok_or_else(|| self.file.wrong("model: no vocab"))?;
+        let ids: HashMap<String, u64> =
+            serde_json::from_str(raw.get()).map_err(wrong_in(self.file, "vocab"))?;
         fill(table, ids, &self.added).map_err(|why| self.file.wrong(why))
     }
 
     /// `left right`, best first.
     pub(super) fn merges(&self) -> Result<Vec<String>, Error> {
-        let raw = self.model.get("merges").ok_or_else(|| self.file.wrong("model: no merges"))?;
-        let is_pairs = raw.get().strip_prefix('[').is_some_and(|rest| rest.trim_start().starts_with('['));
+        let raw = self
+            .model
+            .get("merges")
+            .ok_or_else(|| self.file.wrong("model: no merges"))?;
+        let is_pairs = raw
+            .get()
+            .strip_prefix('[')
+            .is_some_and(|rest| rest.trim_start().starts_with('['));
         if !is_pairs {
             return serde_json::from_str(raw.get()).map_err(wrong_in(self.file, "merges"));
         }
-        let pairs: Vec<(String, String)> = serde_json::from_str(raw.get()).map_err(wrong_in(self.file, "merges"))?;
-        Ok(pairs.into_iter().map(|(left, right)| joined(&left, &right)).collect())
+        let pairs: Vec<(String, String)> =
+            serde_json::from_str(raw.get()).map_err(wrong_in(self.file, "merges"))?;
+        Ok(pairs
+            .into_iter()
+            .map(|(left, right)| joined(&left, &right))
+            .collect())
     }
 
     pub(super) fn steps(&self) -> Result<Steps, Error> {
-        Steps::of(&self.pre_tokenizer).map_err(|why| self.file.wrong(format!("pre_tokenizer: {why}")))
+        Steps::of(&self.pre_tokenizer)
+            .map_err(|why| self.file.wrong(format!("pre_tokenizer: {why}")))
     }
 
     pub(super) fn wrong(&self, why: impl Into<String>) -> Error {
@@ -113,8 +142,13 @@ impl<'a> TokenizerJson<'a> {
     }
 }
 
-/// Learned tokens; those that the embedding has no row for must be added ones, which are told of later.
-pub(super) fn fill(table: &mut Table, ids: HashMap<String, u64>, added: &[Added]) -> Result<(), String> {
+/// Learned tokens; those that the embedding has no row for must be added ones, which are told of
+/// later.
+pub(super) fn fill(
+    table: &mut Table,
+    ids: HashMap<String, u64>,
+    added: &[Added],
+) -> Result<(), String> {
     let added: HashSet<u64> = added.iter().map(|token| token.id).collect();
     let mut ids: Vec<(u64, String)> = ids.into_iter().map(|(text, id)| (id, text)).collect();
     ids.sort_unstable();
@@ -127,14 +161,16 @@ pub(super) fn fill(table: &mut Table, ids: HashMap<String, u64>, added: &[Added]
     Ok(())
 }
 
-/// A merge as one text. What is a space in a half would part them elsewhere, so it is spelled as byte-level vocabularies
-/// do, which is llama.cpp's way.
+/// A merge as one text. What is a space in a half would part them elsewhere, so it is spelled as
+/// byte-level vocabularies do, which is llama.cpp's way.
 fn joined(left: &str, right: &str) -> String {
     [left.replace(' ', "Ġ"), right.replace(' ', "Ġ")].join(" ")
 }
 
 fn value_of(file: &Input<'_>, object: &Object<'_>, key: &str) -> Result<Value, Error> {
-    object.get(key).map_or(Ok(Value::Null), |raw| serde_json::from_str(raw.get()).map_err(wrong_in(file, key)))
+    object.get(key).map_or(Ok(Value::Null), |raw| {
+        serde_json::from_str(raw.get()).map_err(wrong_in(file, key))
+    })
 }
 
 /// What is wrong with a part of the file; lines and columns are those of the part.

@@ -1,8 +1,10 @@
-//! The vocabulary of a directory as the metadata that GGUF has for it, and the chat template beside it.
+//! The vocabulary of a directory as the metadata that GGUF has for it, and the chat template beside
+//! it.
 //!
-//! It refuses to know how text is cut: that is the business of `atta-tokenizer`, which must find here everything that it
-//! needs. The one idea: every source (tokenizer.json, SentencePiece, tiktoken, vocab.json) becomes one `Vocabulary`, and
-//! what belongs on top of it (added tokens, tokens with a role, templates) does not care which it was.
+//! It refuses to know how text is cut: that is the business of `atta-tokenizer`, which must find
+//! here everything that it needs. The one idea: every source (tokenizer.json, SentencePiece,
+//! tiktoken, vocab.json) becomes one `Vocabulary`, and what belongs on top of it (added tokens,
+//! tokens with a role, templates) does not care which it was.
 //!
 //! All of it works on bytes that are in memory ([`Files`]); only [`Files::open`] touches a disk.
 
@@ -42,12 +44,18 @@ pub struct Options {
     pub pre: Option<String>,
 }
 
-/// Puts the vocabulary of a directory into the metadata, with one token for each of the `n_vocab` rows of the embedding.
-/// What a user should know about it is returned, one sentence each.
+/// Puts the vocabulary of a directory into the metadata, with one token for each of the `n_vocab`
+/// rows of the embedding. What a user should know about it is returned, one sentence each.
 ///
 /// # Errors
-/// If there is no vocabulary, or none that atta can run, or files contradict each other; [`Error::File`] says which and why.
-pub fn read(dir: &Path, n_vocab: u64, options: &Options, out: &mut Writer) -> Result<Vec<String>, Error> {
+/// If there is no vocabulary, or none that atta can run, or files contradict each other;
+/// [`Error::File`] says which and why.
+pub fn read(
+    dir: &Path,
+    n_vocab: u64,
+    options: &Options,
+    out: &mut Writer,
+) -> Result<Vec<String>, Error> {
     write(&Files::open(dir)?, n_vocab, options, out)
 }
 
@@ -55,17 +63,35 @@ pub fn read(dir: &Path, n_vocab: u64, options: &Options, out: &mut Writer) -> Re
 ///
 /// # Errors
 /// As [`read`].
-pub fn write(files: &Files, n_vocab: u64, options: &Options, out: &mut Writer) -> Result<Vec<String>, Error> {
+pub fn write(
+    files: &Files,
+    n_vocab: u64,
+    options: &Options,
+    out: &mut Writer,
+) -> Result<Vec<String>, Error> {
     let file = files.get("tokenizer.json");
     let json = file.as_ref().map(TokenizerJson::parse).transpose()?;
-    let source = Source { files, json: json.as_ref(), options };
+    let source = Source {
+        files,
+        json: json.as_ref(),
+        options,
+    };
     let mut found = source.find(Table::new(files, n_vocab)?)?;
     if let Some(pre) = options.pre.as_ref().filter(|&pre| *pre != found.pre) {
-        return Err(files.wrong(format!("--pre {pre}: the pre-tokenizer of this vocabulary can only be {}", found.pre)));
+        return Err(files.wrong(format!(
+            "--pre {pre}: the pre-tokenizer of this vocabulary can only be {}",
+            found.pre
+        )));
     }
     let configs = Configs::parse(files)?;
-    found.add_space_prefix = found.add_space_prefix.map(|says| configs.add_prefix_space().unwrap_or(says));
-    let roles = configs.roles(&mut found, json.as_ref().map_or(&Value::Null, |json| &json.post_processor));
+    found.add_space_prefix = found
+        .add_space_prefix
+        .map(|says| configs.add_prefix_space().unwrap_or(says));
+    let roles = configs.roles(
+        &mut found,
+        json.as_ref()
+            .map_or(&Value::Null, |json| &json.post_processor),
+    );
     found.write(out);
     roles.write(out);
     template::write(files, &configs, out)?;
@@ -76,8 +102,13 @@ pub fn write(files: &Files, n_vocab: u64, options: &Options, out: &mut Writer) -
 pub(crate) fn write_llama3(tokens: &[&[u8]], out: &mut Writer) -> Result<(), String> {
     let files = Files::default();
     let said = |error: Error| error.to_string();
-    let mut found = tiktoken::llama3_vocabulary(tokens, Table::new(&files, tokens.len() as u64).map_err(said)?)?;
-    let roles = Configs::parse(&files).map_err(said)?.roles(&mut found, &Value::Null);
+    let mut found = tiktoken::llama3_vocabulary(
+        tokens,
+        Table::new(&files, tokens.len() as u64).map_err(said)?,
+    )?;
+    let roles = Configs::parse(&files)
+        .map_err(said)?
+        .roles(&mut found, &Value::Null);
     found.write(out);
     roles.write(out);
     Ok(())
@@ -127,7 +158,10 @@ impl Vocabulary {
         }
         for (key, value) in [
             ("tokenizer.ggml.add_space_prefix", self.add_space_prefix),
-            ("tokenizer.ggml.remove_extra_whitespaces", self.remove_extra_whitespaces),
+            (
+                "tokenizer.ggml.remove_extra_whitespaces",
+                self.remove_extra_whitespaces,
+            ),
         ] {
             if let Some(value) = value {
                 out.set_bool(key, value);
@@ -147,7 +181,10 @@ impl Source<'_> {
     /// The first source that is there, in llama.cpp's order.
     fn find(&self, table: Table) -> Result<Vocabulary, Error> {
         let model = self.files.get("tokenizer.model");
-        if let Some(file) = model.as_ref().filter(|file| file.bytes.first() == Some(&sentencepiece::FIRST_BYTE)) {
+        if let Some(file) = model
+            .as_ref()
+            .filter(|file| file.bytes.first() == Some(&sentencepiece::FIRST_BYTE))
+        {
             return sentencepiece::vocabulary(file, self, table);
         }
         if let Some(json) = self.json {
@@ -159,11 +196,14 @@ impl Source<'_> {
         if let Some(file) = self.files.get("tekken.json") {
             return tiktoken::tekken::vocabulary(&file, table);
         }
-        if let Some((vocab, merges)) = self.files.get("vocab.json").zip(self.files.get("merges.txt")) {
+        if let Some((vocab, merges)) = self
+            .files
+            .get("vocab.json")
+            .zip(self.files.get("merges.txt"))
+        {
             return gpt2::vocabulary((&vocab, &merges), self, table);
         }
-        let expected =
-            "expected tokenizer.json, tokenizer.model, *.tiktoken, tekken.json, or vocab.json and merges.txt";
+        let expected = "expected tokenizer.json, tokenizer.model, *.tiktoken, tekken.json, or vocab.json and merges.txt";
         Err(self.files.wrong(format!("no vocabulary: {expected}")))
     }
 

@@ -1,7 +1,8 @@
 //! Which name GGUF has for what a tokenizer.json does to text before it merges.
 //!
-//! Knows no vocabulary. The one idea: a description is brought to a list of expressions in one spelling, and that list is
-//! looked up; nothing is encoded to see what comes out, as llama.cpp's converter does with its hashes.
+//! Knows no vocabulary. The one idea: a description is brought to a list of expressions in one
+//! spelling, and that list is looked up; nothing is encoded to see what comes out, as llama.cpp's
+//! converter does with its hashes.
 
 use serde_json::Value;
 
@@ -22,7 +23,8 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// Reads a `pre_tokenizer`. The answer is what is wrong if it has steps that no expression does.
+    /// Reads a `pre_tokenizer`. The answer is what is wrong if it has steps that no expression
+    /// does.
     pub(super) fn of(pre_tokenizer: &Value) -> Result<Self, String> {
         let mut steps = Self::default();
         for link in chain(pre_tokenizer, "pretokenizers") {
@@ -37,7 +39,8 @@ impl Steps {
             "ByteLevel" => {
                 self.byte_level = true;
                 self.add_prefix_space |= flag("add_prefix_space").unwrap_or(true);
-                self.cuts.extend(flag("use_regex").unwrap_or(true).then(|| GPT2.to_owned()));
+                self.cuts
+                    .extend(flag("use_regex").unwrap_or(true).then(|| GPT2.to_owned()));
             }
             "Digits" if flag("individual_digits") == Some(true) => self.cuts.push(DIGIT.to_owned()),
             "Digits" => self.cuts.push(NUMBER.to_owned()),
@@ -47,12 +50,14 @@ impl Steps {
         Ok(())
     }
 
-    /// The name for these cuts, and whether words that are tokens are taken whole under it. Where there are two names,
-    /// the one that does as `whole` says.
+    /// The name for these cuts, and whether words that are tokens are taken whole under it. Where
+    /// there are two names, the one that does as `whole` says.
     pub(super) fn name(&self, whole: bool) -> Option<(&'static str, bool)> {
         let same = |named: &&Named| named.cuts.iter().eq(&self.cuts);
         let named = || NAMES.iter().filter(same);
-        let best = named().find(|named| named.whole == whole).or_else(|| named().next())?;
+        let best = named()
+            .find(|named| named.whole == whole)
+            .or_else(|| named().next())?;
         Some((best.name, best.whole))
     }
 }
@@ -84,21 +89,26 @@ pub(super) fn chain<'v>(value: &'v Value, list: &str) -> Vec<&'v Value> {
 
 /// The `type` of a link.
 pub(super) fn kind(link: &Value) -> &str {
-    link.get("type").and_then(Value::as_str).unwrap_or("without a name")
+    link.get("type")
+        .and_then(Value::as_str)
+        .unwrap_or("without a name")
 }
 
 /// The expression of a `Split`, if matches and gaps are both kept as words.
 fn split(link: &Value) -> Result<String, String> {
     let text = |key| link.get(key).and_then(Value::as_str).unwrap_or_default();
-    let pattern = link.get("pattern").and_then(|pattern| pattern.get("Regex")).and_then(Value::as_str);
+    let pattern = link
+        .get("pattern")
+        .and_then(|pattern| pattern.get("Regex"))
+        .and_then(Value::as_str);
     let pattern = canonical(pattern.ok_or("a split without an expression has no place in GGUF")?);
     let invert = link.get("invert").and_then(Value::as_bool).unwrap_or(false);
     match (text("behavior"), invert) {
         ("Isolated", _) => Ok(pattern),
         ("Removed", true) if covers_everything(&pattern) => Ok(pattern),
-        (behavior, _) => {
-            Err(format!("a split that is {behavior:?} (invert: {invert}) has no place in GGUF: {pattern}"))
-        }
+        (behavior, _) => Err(format!(
+            "a split that is {behavior:?} (invert: {invert}) has no place in GGUF: {pattern}"
+        )),
     }
 }
 
@@ -107,12 +117,18 @@ fn covers_everything(pattern: &str) -> bool {
     pattern.contains(r"[^\s\p{L}\p{N}]+") && pattern.ends_with(r"|\s+")
 }
 
-/// One spelling for expressions that match the same: control characters as escapes, plain for possessive quantifiers
-/// (nothing here gives characters back that would then match), and one word for English contractions.
+/// One spelling for expressions that match the same: control characters as escapes, plain for
+/// possessive quantifiers (nothing here gives characters back that would then match), and one word
+/// for English contractions.
 fn canonical(pattern: &str) -> String {
-    let escaped = pattern.replace('\r', r"\r").replace('\n', r"\n").replace('\t', r"\t");
+    let escaped = pattern
+        .replace('\r', r"\r")
+        .replace('\n', r"\n")
+        .replace('\t', r"\t");
     let plain = without_possessives(&escaped);
-    CONTRACTIONS.iter().fold(plain, |pattern, spelling| pattern.replace(spelling, CONTRACTION))
+    CONTRACTIONS.iter().fold(plain, |pattern, spelling| {
+        pattern.replace(spelling, CONTRACTION)
+    })
 }
 
 fn without_possessives(pattern: &str) -> String {
@@ -120,7 +136,11 @@ fn without_possessives(pattern: &str) -> String {
     let (mut in_class, mut after_quantifier) = (false, false);
     let mut rest = pattern;
     while let Some(c) = rest.chars().next() {
-        let n = if c == '\\' { escape_bytes(rest) } else { c.len_utf8() };
+        let n = if c == '\\' {
+            escape_bytes(rest)
+        } else {
+            c.len_utf8()
+        };
         let (symbol, after) = rest.split_at(n);
         rest = after;
         if c == '+' && after_quantifier {
@@ -149,8 +169,14 @@ mod tests {
 
     #[test]
     fn expressions_that_match_the_same_are_spelled_the_same() {
-        assert_eq!(canonical("[^\r\n]?+\\p{L}++|\\p{N}{1,3}+|a*+"), r"[^\r\n]?\p{L}+|\p{N}{1,3}|a*");
-        assert_eq!(canonical(r"'(?i:[sdmt]|ll|ve|re)|[+?+]+|\++"), r"<contraction>|[+?+]+|\++");
+        assert_eq!(
+            canonical("[^\r\n]?+\\p{L}++|\\p{N}{1,3}+|a*+"),
+            r"[^\r\n]?\p{L}+|\p{N}{1,3}|a*"
+        );
+        assert_eq!(
+            canonical(r"'(?i:[sdmt]|ll|ve|re)|[+?+]+|\++"),
+            r"<contraction>|[+?+]+|\++"
+        );
         assert_eq!(canonical("(?i:'s|'t|'re|'ve|'m|'ll|'d)?"), "<contraction>?");
         assert_eq!(canonical("\\"), "\\");
     }

@@ -1,7 +1,7 @@
 //! The tokens by their ids, one for each row of the embedding.
 //!
-//! Knows no source. The one idea: places are there from the beginning, `n_vocab` of them, and what nobody fills becomes
-//! padding.
+//! Knows no source. The one idea: places are there from the beginning, `n_vocab` of them, and what
+//! nobody fills becomes padding.
 
 use atta_formats::Writer;
 
@@ -32,7 +32,11 @@ pub(super) struct Token {
 
 impl Token {
     pub(super) fn new(text: impl Into<Vec<u8>>, kind: Kind) -> Self {
-        Self { text: text.into(), kind, score: 0.0 }
+        Self {
+            text: text.into(),
+            kind,
+            score: 0.0,
+        }
     }
 }
 
@@ -46,9 +50,14 @@ pub(super) struct Table {
 impl Table {
     pub(super) fn new(files: &Files, n_vocab: u64) -> Result<Self, Error> {
         if n_vocab == 0 || n_vocab > MAX_TOKENS {
-            return Err(files.wrong(format!("expected a vocabulary of 1 to {MAX_TOKENS} tokens, got {n_vocab}")));
+            return Err(files.wrong(format!(
+                "expected a vocabulary of 1 to {MAX_TOKENS} tokens, got {n_vocab}"
+            )));
         }
-        Ok(Self { places: vec![None; n_vocab as usize], has_scores: false })
+        Ok(Self {
+            places: vec![None; n_vocab as usize],
+            has_scores: false,
+        })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -71,11 +80,14 @@ impl Table {
     /// Fills an empty place. The answer is what is wrong if it is none.
     pub(super) fn fill(&mut self, id: u64, token: Token) -> Result<(), String> {
         let n_vocab = self.places.len();
-        let place = usize::try_from(id).ok().and_then(|id| self.places.get_mut(id));
+        let place = usize::try_from(id)
+            .ok()
+            .and_then(|id| self.places.get_mut(id));
         match place {
             None => Err(format!("token {id}: the embedding has {n_vocab} rows")),
             Some(Some(other)) => {
-                let texts = [&other.text, &token.text].map(|text| String::from_utf8_lossy(text).into_owned());
+                let texts = [&other.text, &token.text]
+                    .map(|text| String::from_utf8_lossy(text).into_owned());
                 Err(format!("token {id} is {:?} and {:?}", texts[0], texts[1]))
             }
             Some(place) => {
@@ -87,23 +99,40 @@ impl Table {
 
     /// Fills a place, whatever is there. False if there is no such place.
     pub(super) fn replace(&mut self, id: u64, token: Token) -> bool {
-        let place = usize::try_from(id).ok().and_then(|id| self.places.get_mut(id));
+        let place = usize::try_from(id)
+            .ok()
+            .and_then(|id| self.places.get_mut(id));
         place.map(|place| *place = Some(token)).is_some()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Token)> {
-        (0..).zip(&self.places).filter_map(|(id, token)| Some((id, token.as_ref()?)))
+        (0..)
+            .zip(&self.places)
+            .filter_map(|(id, token)| Some((id, token.as_ref()?)))
     }
 
     /// The token with this text, one that is no text of its own first.
     pub(super) fn find(&self, text: &str) -> Option<u32> {
-        let same = || self.iter().filter(|(_, token)| token.text == text.as_bytes());
-        same().find(|(_, token)| token.kind != Kind::Normal).or_else(|| same().next()).map(|(id, _)| id)
+        let same = || {
+            self.iter()
+                .filter(|(_, token)| token.text == text.as_bytes())
+        };
+        same()
+            .find(|(_, token)| token.kind != Kind::Normal)
+            .or_else(|| same().next())
+            .map(|(id, _)| id)
     }
 
     pub(super) fn write(&self, out: &mut Writer) {
-        let padding = |id| Token { score: -10000.0, ..Token::new(format!("[PAD{id}]"), Kind::Unused) };
-        let tokens = self.places.iter().enumerate().map(|(id, token)| token.clone().unwrap_or_else(|| padding(id)));
+        let padding = |id| Token {
+            score: -10000.0,
+            ..Token::new(format!("[PAD{id}]"), Kind::Unused)
+        };
+        let tokens = self
+            .places
+            .iter()
+            .enumerate()
+            .map(|(id, token)| token.clone().unwrap_or_else(|| padding(id)));
         let (mut texts, mut kinds, mut scores) = (Vec::new(), Vec::new(), Vec::new());
         for token in tokens {
             texts.push(token.text);
@@ -127,8 +156,14 @@ mod tests {
         let mut table = Table::new(&Files::default(), 2).unwrap();
         let token = |text: &str| Token::new(text, Kind::Normal);
         table.fill(1, token("a")).unwrap();
-        assert_eq!(table.fill(1, token("b")).unwrap_err(), "token 1 is \"a\" and \"b\"");
-        assert_eq!(table.fill(2, token("b")).unwrap_err(), "token 2: the embedding has 2 rows");
+        assert_eq!(
+            table.fill(1, token("b")).unwrap_err(),
+            "token 1 is \"a\" and \"b\""
+        );
+        assert_eq!(
+            table.fill(2, token("b")).unwrap_err(),
+            "token 2: the embedding has 2 rows"
+        );
         assert!(table.fill(u64::MAX, token("b")).is_err() && !table.replace(1 << 40, token("b")));
         assert!(table.replace(1, Token::new("b", Kind::Control)));
         assert_eq!(table.find("b"), Some(1));
@@ -136,7 +171,12 @@ mod tests {
 
     #[test]
     fn a_size_that_no_vocabulary_has_is_refused_before_places_are_made() {
-        let error = |n_vocab| Table::new(&Files::default(), n_vocab).err().unwrap().to_string();
+        let error = |n_vocab| {
+            Table::new(&Files::default(), n_vocab)
+                .err()
+                .unwrap()
+                .to_string()
+        };
         assert!(error(0).contains("got 0") && error(u64::MAX).contains("1048576"));
     }
 }

@@ -1,7 +1,7 @@
 //! The chat template, from whichever of its places has it.
 //!
-//! Knows nothing of what is in a template. The one idea: places in llama.cpp's order: tokenizer_config.json, then
-//! chat_template.jinja with its neighbours, then chat_template.json.
+//! Knows nothing of what is in a template. The one idea: places in llama.cpp's order:
+//! tokenizer_config.json, then chat_template.jinja with its neighbours, then chat_template.json.
 
 use atta_formats::Writer;
 use serde_json::Value;
@@ -20,7 +20,10 @@ pub(super) fn write(files: &Files, configs: &Configs, out: &mut Writer) -> Resul
             out.set_str(KEY, &template);
             continue;
         }
-        let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        let name: String = name
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+            .collect();
         out.set_str(&format!("{KEY}.{name}"), &template);
         if !others.contains(&name) {
             others.push(name);
@@ -34,8 +37,13 @@ pub(super) fn write(files: &Files, configs: &Configs, out: &mut Writer) -> Resul
 
 /// Templates with their names.
 fn templates(files: &Files, configs: &Configs) -> Result<Vec<(String, String)>, Error> {
-    if let Some(value) = configs.tokenizer.get("chat_template").filter(|value| !value.is_null()) {
-        return named(value).ok_or_else(|| files.wrong("tokenizer_config.json: chat_template is no template"));
+    if let Some(value) = configs
+        .tokenizer
+        .get("chat_template")
+        .filter(|value| !value.is_null())
+    {
+        return named(value)
+            .ok_or_else(|| files.wrong("tokenizer_config.json: chat_template is no template"));
     }
     if let Some(file) = files.get("chat_template.jinja") {
         let mut all = vec![("default".to_owned(), file.text()?.to_owned())];
@@ -44,7 +52,9 @@ fn templates(files: &Files, configs: &Configs) -> Result<Vec<(String, String)>, 
         }
         return Ok(all);
     }
-    let Some(file) = files.get("chat_template.json") else { return Ok(Vec::new()) };
+    let Some(file) = files.get("chat_template.json") else {
+        return Ok(Vec::new());
+    };
     let json = file.json()?;
     let value = json.get("chat_template").unwrap_or(&json);
     named(value).ok_or_else(|| file.wrong("chat_template is no template"))
@@ -56,5 +66,9 @@ fn named(value: &Value) -> Option<Vec<(String, String)>> {
         return Some(vec![("default".to_owned(), template.to_owned())]);
     }
     let text = |object: &Value, key| object.get(key).and_then(Value::as_str).map(str::to_owned);
-    value.as_array()?.iter().map(|object| text(object, "name").zip(text(object, "template"))).collect()
+    value
+        .as_array()?
+        .iter()
+        .map(|object| text(object, "name").zip(text(object, "template")))
+        .collect()
 }

@@ -16,7 +16,13 @@ fn types_without_a_quantizer_are_refused_by_name() {
     for &ty in TensorType::ALL.iter().filter(|&&ty| !supports(ty)) {
         let x = vec![1.0; ty.block_len()];
         let error = quantize(ty, &x, x.len(), None, &mut vec![0; ty.block_bytes()]).unwrap_err();
-        assert!(matches!(error, Error::NoQuantizer { needs_importance: false, .. }));
+        assert!(matches!(
+            error,
+            Error::NoQuantizer {
+                needs_importance: false,
+                ..
+            }
+        ));
         assert!(error.to_string().contains(ty.name()), "{error}");
     }
 }
@@ -26,7 +32,16 @@ fn types_of_two_bits_need_importance() {
     let mut n_refused = 0;
     for (ty, quantizer) in quantizers() {
         let result = quantizer.rows(&ONES, 256, None, &mut blocks(ty, 256));
-        assert_eq!(needs_importance(ty), matches!(result, Err(Error::NoQuantizer { needs_importance: true, .. })));
+        assert_eq!(
+            needs_importance(ty),
+            matches!(
+                result,
+                Err(Error::NoQuantizer {
+                    needs_importance: true,
+                    ..
+                })
+            )
+        );
         n_refused += usize::from(result.is_err());
     }
     assert_eq!(n_refused, 2);
@@ -39,7 +54,9 @@ fn weights_that_are_no_numbers_are_named() {
             let mut x = [1.0; 512];
             x[256 + 77] = bad;
             match quantizer.rows(&x, 256, Some(&ONES), &mut blocks(ty, 512)) {
-                Err(Error::NotFinite { at: 77, value }) => assert_eq!(value.to_bits(), bad.to_bits()),
+                Err(Error::NotFinite { at: 77, value }) => {
+                    assert_eq!(value.to_bits(), bad.to_bits())
+                }
                 other => panic!("{ty}: {other:?}"),
             }
         }
@@ -52,7 +69,10 @@ fn lengths_have_to_agree() {
     let ty = TensorType::Q4_K;
     let mut out = blocks(ty, 512);
     let mut refused = |x: &[f32], d_row, importance: Option<&[f32]>, n_bytes| {
-        assert!(matches!(quantize(ty, x, d_row, importance, &mut out[..n_bytes]), Err(Error::Shape { .. })));
+        assert!(matches!(
+            quantize(ty, x, d_row, importance, &mut out[..n_bytes]),
+            Err(Error::Shape { .. })
+        ));
     };
     refused(&x, 0, None, 288);
     refused(&x, 128, None, 288);
@@ -68,13 +88,28 @@ fn lengths_have_to_agree() {
 
 #[test]
 fn no_importance_is_a_panic() {
-    let x: Vec<f32> = (0..256).map(|i| (i as f32 * 0.37).sin() * 10f32.powi(i % 50 - 25)).collect();
+    let x: Vec<f32> = (0..256)
+        .map(|i| (i as f32 * 0.37).sin() * 10f32.powi(i % 50 - 25))
+        .collect();
     let huge = [f32::MAX; 256];
-    let kinds = [0.0, -1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, 1e-45];
+    let kinds = [
+        0.0,
+        -1.0,
+        f32::NAN,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::MAX,
+        1e-45,
+    ];
     for (ty, quantizer) in quantizers() {
-        for importance in kinds.iter().flat_map(|&odd| [[odd; 256], std::array::from_fn(|i| [odd, 1.0, 0.0][i % 3])]) {
+        for importance in kinds
+            .iter()
+            .flat_map(|&odd| [[odd; 256], std::array::from_fn(|i| [odd, 1.0, 0.0][i % 3])])
+        {
             for x in [&x[..], &[0.0; 256], &huge, &ONES] {
-                quantizer.rows(x, 256, Some(&importance), &mut blocks(ty, 256)).unwrap();
+                quantizer
+                    .rows(x, 256, Some(&importance), &mut blocks(ty, 256))
+                    .unwrap();
             }
         }
     }
@@ -86,8 +121,13 @@ fn rows_know_nothing_of_each_other() {
     let importance = &crate::seeded::importance()[..256];
     for (ty, quantizer) in quantizers() {
         let (mut together, mut alone) = (blocks(ty, x.len()), blocks(ty, x.len()));
-        quantizer.rows(&x, 256, Some(importance), &mut together).unwrap();
-        for (x, out) in x.chunks(256).zip(alone.chunks_mut(ty.row_bytes(256).unwrap())) {
+        quantizer
+            .rows(&x, 256, Some(importance), &mut together)
+            .unwrap();
+        for (x, out) in x
+            .chunks(256)
+            .zip(alone.chunks_mut(ty.row_bytes(256).unwrap()))
+        {
             quantizer.rows(x, 256, Some(importance), out).unwrap();
         }
         assert!(together == alone, "{ty}");

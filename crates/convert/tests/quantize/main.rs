@@ -11,7 +11,9 @@ use atta_formats::TensorType;
 /// A quantizer of every type that there is one for.
 fn quantizers() -> Vec<(TensorType, Quantizer)> {
     let supported = TensorType::ALL.iter().copied().filter(|&ty| supports(ty));
-    supported.map(|ty| (ty, Quantizer::new(ty).unwrap())).collect()
+    supported
+        .map(|ty| (ty, Quantizer::new(ty).unwrap()))
+        .collect()
 }
 
 /// Blocks of whole rows.

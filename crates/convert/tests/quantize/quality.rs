@@ -8,7 +8,12 @@ use crate::{blocks, quantizers};
 use TensorType::*;
 
 /// Weights after a way through blocks.
-fn round_trip(made: &(TensorType, Quantizer), x: &[f32], d_row: usize, importance: Option<&[f32]>) -> Vec<f32> {
+fn round_trip(
+    made: &(TensorType, Quantizer),
+    x: &[f32],
+    d_row: usize,
+    importance: Option<&[f32]>,
+) -> Vec<f32> {
     let (ty, quantizer) = made;
     let mut out = blocks(*ty, x.len());
     quantizer.rows(x, d_row, importance, &mut out).unwrap();
@@ -21,8 +26,8 @@ fn of(ty: TensorType) -> (TensorType, Quantizer) {
     (ty, Quantizer::new(ty).unwrap())
 }
 
-/// The largest error of a weight, in units of the largest magnitude of its block: what was seen in 40,000 blocks of evenly
-/// spread weights, and a tenth more.
+/// The largest error of a weight, in units of the largest magnitude of its block: what was seen in
+/// 40,000 blocks of evenly spread weights, and a tenth more.
 fn bound(ty: TensorType) -> f32 {
     match ty {
         F32 => 0.0,
@@ -88,11 +93,14 @@ proptest! {
 fn what_matters_is_nearer_if_it_is_known_to_matter() {
     let x = &crate::seeded::weights()[..2 * crate::seeded::D_ROW];
     let matters = crate::seeded::importance();
-    for ty in [Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, IQ2_S, IQ3_XXS, IQ3_S] {
+    for ty in [
+        Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, IQ2_S, IQ3_XXS, IQ3_S,
+    ] {
         let made = of(ty);
         let error = |importance| {
             let y = round_trip(&made, x, matters.len(), importance);
-            let one = |i: usize| f64::from(matters[i % matters.len()]) * f64::from(x[i] - y[i]).powi(2);
+            let one =
+                |i: usize| f64::from(matters[i % matters.len()]) * f64::from(x[i] - y[i]).powi(2);
             (0..x.len()).map(one).sum::<f64>()
         };
         let (with, without) = (error(Some(&matters)), error(None));
@@ -108,7 +116,11 @@ fn more_bits_are_nearer() {
         y.iter().zip(x).map(|(y, x)| f64::from(x - y).powi(2)).sum()
     };
     let order = [Q8_0, Q6_K, Q5_K, Q4_K, Q3_K, Q2_K, TQ2_0];
-    assert!(order.windows(2).all(|pair| 2.0 * error(pair[0]) < error(pair[1])));
+    assert!(
+        order
+            .windows(2)
+            .all(|pair| 2.0 * error(pair[0]) < error(pair[1]))
+    );
     assert!(error(Q4_K) < error(Q4_0) && error(IQ4_XS) < error(Q4_0));
     assert!(error(IQ3_S) < error(IQ3_XXS) && error(IQ3_XXS) < error(IQ2_S));
     assert_eq!(error(TQ1_0), error(TQ2_0));

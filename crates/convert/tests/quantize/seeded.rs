@@ -1,4 +1,5 @@
-//! Weights from a splitmix64 stream, made with integers and powers of two alone, as in `tests/oracles/quantize_golden.py`.
+//! Weights from a splitmix64 stream, made with integers and powers of two alone, as in
+//! `tests/oracles/quantize_golden.py`.
 
 const SEED: u64 = 20_261_122;
 pub(crate) const N_ROWS: usize = 14;
@@ -51,11 +52,13 @@ fn weight(kind: usize, at: usize) -> f32 {
     }
 }
 
-/// A row of each kind: ordinary, heavy tails, positive, negative, other scales in every 16, subnormal, close to nothing, too
-/// large for f16, larger than f16, zeros in between and whole blocks of them, constant, one outlier, a grid, ternary.
-/// `[N_ROWS, D_ROW]`
+/// A row of each kind: ordinary, heavy tails, positive, negative, other scales in every 16,
+/// subnormal, close to nothing, too large for f16, larger than f16, zeros in between and whole
+/// blocks of them, constant, one outlier, a grid, ternary. `[N_ROWS, D_ROW]`
 pub(crate) fn weights() -> Vec<f32> {
-    (0..N_ROWS).flat_map(|kind| (0..D_ROW).map(move |at| weight(kind, at))).collect()
+    (0..N_ROWS)
+        .flat_map(|kind| (0..D_ROW).map(move |at| weight(kind, at)))
+        .collect()
 }
 
 /// Over three orders of magnitude; one in eight is 0. `[D_ROW]`

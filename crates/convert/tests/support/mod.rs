@@ -1,5 +1,5 @@
-//! What the tests of directories share: the rows of `tests/golden/convert`, the files of `tests/golden/models`, and a file in
-//! memory made from a checkpoint.
+//! What the tests of directories share: the rows of `tests/golden/convert`, the files of
+//! `tests/golden/models`, and a file in memory made from a checkpoint.
 
 use std::{
     fs,
@@ -16,8 +16,12 @@ use atta_store::{Budget, ModelFiles};
 pub(crate) fn rows() -> Vec<PathBuf> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/convert");
     let folder = std::env::var_os("HF_ROWS").map_or(own, PathBuf::from);
-    let entries = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut rows: Vec<PathBuf> = entries.filter(|path| path.join("config.json").is_file()).collect();
+    let entries = fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut rows: Vec<PathBuf> = entries
+        .filter(|path| path.join("config.json").is_file())
+        .collect();
     rows.sort();
     assert!(!rows.is_empty(), "{}", folder.display());
     rows
@@ -33,16 +37,45 @@ pub(crate) struct Golden {
 
 /// The model that a directory is of: its name up to the first dot.
 pub(crate) fn golden(row: &Path) -> Golden {
-    let name = row.file_name().unwrap().to_str().unwrap().split('.').next().unwrap();
+    let name = row
+        .file_name()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .split('.')
+        .next()
+        .unwrap();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/models");
     let bytes = fs::read(folder.join(format!("{name}.gguf"))).unwrap();
     let gguf = Gguf::parse(Arc::new(bytes.clone()), bytes.len() as u64).unwrap();
-    let index: serde_json::Value = serde_json::from_slice(&fs::read(folder.join("index.json")).unwrap()).unwrap();
-    let entry = index["models"].as_array().unwrap().iter().find(|entry| entry["name"] == name).unwrap().clone();
-    let tokens = entry["tokens"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect();
+    let index: serde_json::Value =
+        serde_json::from_slice(&fs::read(folder.join("index.json")).unwrap()).unwrap();
+    let entry = index["models"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|entry| entry["name"] == name)
+        .unwrap()
+        .clone();
+    let tokens = entry["tokens"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|id| id.as_u64().unwrap() as u32)
+        .collect();
     let logits = fs::read(folder.join(format!("{name}.logits"))).unwrap();
-    let logits = logits.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b)).collect();
-    Golden { bytes, directory: Directory::single(gguf), tokens, logits }
+    let logits = logits
+        .as_chunks()
+        .0
+        .iter()
+        .map(|&b| f32::from_le_bytes(b))
+        .collect();
+    Golden {
+        bytes,
+        directory: Directory::single(gguf),
+        tokens,
+        logits,
+    }
 }
 
 impl Golden {
@@ -51,7 +84,12 @@ impl Golden {
     }
 
     pub(crate) fn arch(&self) -> String {
-        self.directory.metadata().str("general.architecture").unwrap().unwrap().to_owned()
+        self.directory
+            .metadata()
+            .str("general.architecture")
+            .unwrap()
+            .unwrap()
+            .to_owned()
     }
 
     pub(crate) fn spec(&self) -> ModelSpec {
@@ -62,7 +100,12 @@ impl Golden {
     pub(crate) fn tensor(&self, name: &str) -> (&TensorInfo, Vec<f32>) {
         let info = self.directory.tensor(name).unwrap();
         let mut weights = vec![0.0; info.shape.n_elements() as usize];
-        decode(info.ty, &self.bytes[info.offset as usize..][..info.n_bytes as usize], &mut weights).unwrap();
+        decode(
+            info.ty,
+            &self.bytes[info.offset as usize..][..info.n_bytes as usize],
+            &mut weights,
+        )
+        .unwrap();
         (info, weights)
     }
 }
@@ -83,12 +126,22 @@ fn bytes(tensor: &Tensor) -> Vec<u8> {
         return stored.to_vec();
     }
     match tensor.ty {
-        TensorType::F32 => floats(tensor).iter().flat_map(|x| x.to_le_bytes()).collect(),
-        TensorType::BF16 => floats(tensor).iter().flat_map(|&x| f16::f32_to_bf16(x).to_le_bytes()).collect(),
+        TensorType::F32 => floats(tensor)
+            .iter()
+            .flat_map(|x| x.to_le_bytes())
+            .collect(),
+        TensorType::BF16 => floats(tensor)
+            .iter()
+            .flat_map(|&x| f16::f32_to_bf16(x).to_le_bytes())
+            .collect(),
         ty => {
             let row_bytes = ty.row_bytes(tensor.d_row() as usize).unwrap();
             let mut out = vec![0; row_bytes * tensor.n_rows() as usize];
-            assert!(tensor.rows.packed(0, &mut out).unwrap(), "{}: {ty}", tensor.name);
+            assert!(
+                tensor.rows.packed(0, &mut out).unwrap(),
+                "{}: {ty}",
+                tensor.name
+            );
             out
         }
     }

@@ -28,7 +28,12 @@ fn merges_are_read_in_both_forms() {
     let pairs = base();
     let mut texts = base();
     for merge in texts["model"]["merges"].as_array_mut().unwrap() {
-        *merge = format!("{} {}", merge[0].as_str().unwrap(), merge[1].as_str().unwrap()).into();
+        *merge = format!(
+            "{} {}",
+            merge[0].as_str().unwrap(),
+            merge[1].as_str().unwrap()
+        )
+        .into();
     }
     let merges = |json: Value| {
         let metadata = converted(&[("tokenizer.json", &json.to_string())], 1300);
@@ -42,9 +47,15 @@ fn merges_are_read_in_both_forms() {
 fn a_template_that_begins_with_a_mark_adds_it_as_bos() {
     let json = base().to_string();
     let config = r#"{"bos_token": "<|begin|>", "eos_token": {"content": "<|im_end|>"}}"#;
-    let metadata = converted(&[("tokenizer.json", &json), ("tokenizer_config.json", config)], 1310);
+    let metadata = converted(
+        &[("tokenizer.json", &json), ("tokenizer_config.json", config)],
+        1310,
+    );
     let tokenizer = Tokenizer::from_metadata(&metadata).unwrap();
     assert_eq!((tokenizer.bos(), tokenizer.eos()), (Some(0), Some(2)));
     assert!(tokenizer.add_bos() && !tokenizer.add_eos());
-    assert_eq!((tokenizer.n_vocab(), tokenizer.token_text(1309)), (1310, &b"[PAD1309]"[..]));
+    assert_eq!(
+        (tokenizer.n_vocab(), tokenizer.token_text(1309)),
+        (1310, &b"[PAD1309]"[..])
+    );
 }

@@ -8,7 +8,9 @@ use atta_formats::{Gguf, Metadata, Writer};
 use atta_tokenizer::{Special, Tokenizer};
 
 pub(crate) fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/vocab").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/golden/vocab")
+        .join(name)
 }
 
 pub(crate) fn text(name: &str) -> String {
@@ -16,15 +18,27 @@ pub(crate) fn text(name: &str) -> String {
 }
 
 pub(crate) fn texts() -> Vec<String> {
-    text("texts.txt").split("\n__atta_case__\n").map(str::to_owned).collect()
+    text("texts.txt")
+        .split("\n__atta_case__\n")
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Sections of a file of ids: `[name]`, then one line per text.
 pub(crate) fn sections(name: &str) -> Vec<(String, Vec<Vec<u32>>)> {
-    let ids = |line: &str| line.split_whitespace().map(|id| id.parse().unwrap()).collect();
+    let ids = |line: &str| {
+        line.split_whitespace()
+            .map(|id| id.parse().unwrap())
+            .collect()
+    };
     let text = text(name);
-    let sections = text.split('[').skip(1).map(|part| part.split_once("]\n").unwrap());
-    sections.map(|(name, lines)| (name.to_owned(), lines.lines().map(ids).collect())).collect()
+    let sections = text
+        .split('[')
+        .skip(1)
+        .map(|part| part.split_once("]\n").unwrap());
+    sections
+        .map(|(name, lines)| (name.to_owned(), lines.lines().map(ids).collect()))
+        .collect()
 }
 
 /// Metadata as they would be read from the file.
@@ -43,14 +57,21 @@ pub(crate) fn converted(files: &[(&str, &str)], n_vocab: u64) -> Metadata {
 
 /// The metadata for a directory of the goldens, which must give no cause for a warning.
 pub(crate) fn directory(name: &str, n_vocab: u64) -> Metadata {
-    let read = |out: &mut Writer| vocab::read(&golden(name), n_vocab, &Options::default(), out).unwrap();
+    let read =
+        |out: &mut Writer| vocab::read(&golden(name), n_vocab, &Options::default(), out).unwrap();
     metadata(|writer| assert_eq!(read(writer), [""; 0]))
 }
 
 /// What is said about some files: warnings, or an error.
-pub(crate) fn write(files: &[(&str, &str)], n_vocab: u64, out: &mut Writer) -> Result<Vec<String>, String> {
+pub(crate) fn write(
+    files: &[(&str, &str)],
+    n_vocab: u64,
+    out: &mut Writer,
+) -> Result<Vec<String>, String> {
     let mut all = Files::default();
-    files.iter().for_each(|(name, text)| all.insert(name, text.as_bytes().to_vec()));
+    files
+        .iter()
+        .for_each(|(name, text)| all.insert(name, text.as_bytes().to_vec()));
     vocab::write(&all, n_vocab, &Options::default(), out).map_err(|error| error.to_string())
 }
 
@@ -66,7 +87,16 @@ pub(crate) fn assert_ids(metadata: &Metadata, expected: &[Vec<u32>], name: &str)
     let texts = texts();
     assert_eq!(texts.len(), expected.len(), "{name}");
     let got = |text: &String| tokenizer.encode(text, Special::Parse);
-    let different: Vec<_> = texts.iter().zip(expected).filter(|(text, ids)| got(text) != **ids).collect();
+    let different: Vec<_> = texts
+        .iter()
+        .zip(expected)
+        .filter(|(text, ids)| got(text) != **ids)
+        .collect();
     let first = different.first().map(|(text, ids)| (text, got(text), ids));
-    assert!(different.is_empty(), "{name}: {} of {} texts, first {first:?}", different.len(), texts.len());
+    assert!(
+        different.is_empty(),
+        "{name}: {} of {} texts, first {first:?}",
+        different.len(),
+        texts.len()
+    );
 }

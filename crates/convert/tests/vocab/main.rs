@@ -1,4 +1,5 @@
-//! Vocabularies: from the files of a directory to the ids that the programs give which those files were made for.
+//! Vocabularies: from the files of a directory to the ids that the programs give which those files
+//! were made for.
 
 mod byte_level;
 mod goldens;

@@ -6,18 +6,29 @@ use atta_formats::{Metadata, Writer};
 use atta_tokenizer::{TokenKind, Tokenizer};
 use serde_json::{Value, json};
 
-const MARKS: [&str; 5] = ["<|begin|>", "<|im_end|>", "<|endoftext|>", "<|eom_id|>", "<|other|>"];
+const MARKS: [&str; 5] = [
+    "<|begin|>",
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|eom_id|>",
+    "<|other|>",
+];
 
 /// A vocabulary of two letters and five marks, some fields replaced.
 fn tokenizer_json(replaced: &[(&str, Value)]) -> String {
-    let added: Vec<Value> =
-        MARKS.iter().zip(3..).map(|(text, id)| json!({"id": id, "content": text, "special": true})).collect();
+    let added: Vec<Value> = MARKS
+        .iter()
+        .zip(3..)
+        .map(|(text, id)| json!({"id": id, "content": text, "special": true}))
+        .collect();
     let mut json = json!({
         "added_tokens": added,
         "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
         "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]},
     });
-    replaced.iter().for_each(|(key, value)| json[*key] = value.clone());
+    replaced
+        .iter()
+        .for_each(|(key, value)| json[*key] = value.clone());
     json.to_string()
 }
 
@@ -31,7 +42,9 @@ fn tokenizer(files: &[(&str, &str)]) -> Tokenizer {
 }
 
 fn id(metadata: &Metadata, name: &str) -> Option<u32> {
-    metadata.u32(&format!("tokenizer.ggml.{name}_token_id")).unwrap()
+    metadata
+        .u32(&format!("tokenizer.ggml.{name}_token_id"))
+        .unwrap()
 }
 
 #[test]
@@ -39,7 +52,10 @@ fn a_text_in_tokenizer_config_is_before_the_ids_of_the_others() {
     let config = r#"{"eos_token": {"content": "<|im_end|>"}, "pad_token": "<|endoftext|>", "unk_token": null}"#;
     let ids = r#"{"bos_token_id": 3, "eos_token_id": 5, "pad_token_id": -1}"#;
     let metadata = with(&[("tokenizer_config.json", config), ("config.json", ids)]);
-    assert_eq!(["bos", "eos", "padding", "unknown"].map(|name| id(&metadata, name)), [Some(3), Some(4), Some(5), None]);
+    assert_eq!(
+        ["bos", "eos", "padding", "unknown"].map(|name| id(&metadata, name)),
+        [Some(3), Some(4), Some(5), None]
+    );
     let nested = with(&[("config.json", r#"{"text_config": {"bos_token_id": 3}}"#)]);
     assert_eq!((id(&nested, "bos"), id(&nested, "eos")), (Some(3), None));
 }
@@ -47,7 +63,10 @@ fn a_text_in_tokenizer_config_is_before_the_ids_of_the_others() {
 #[test]
 fn of_a_list_of_ends_the_first_is_eos_and_the_others_get_what_their_texts_show() {
     let metadata = with(&[("generation_config.json", r#"{"eos_token_id": [5, 6, 4]}"#)]);
-    assert_eq!(["eos", "eot", "eom"].map(|name| id(&metadata, name)), [Some(5), Some(4), Some(6)]);
+    assert_eq!(
+        ["eos", "eot", "eom"].map(|name| id(&metadata, name)),
+        [Some(5), Some(4), Some(6)]
+    );
     let tokenizer = tokenizer(&[("generation_config.json", r#"{"eos_token_id": [4, 7]}"#)]);
     assert_eq!((tokenizer.eos(), tokenizer.eot()), (Some(4), Some(7)));
     assert!(tokenizer.is_eog(7));
@@ -56,8 +75,14 @@ fn of_a_list_of_ends_the_first_is_eos_and_the_others_get_what_their_texts_show()
 #[test]
 fn a_role_of_a_token_that_does_not_exist_is_told_of() {
     let json = tokenizer_json(&[]);
-    let files = [("tokenizer.json", &json[..]), ("config.json", r#"{"bos_token_id": 8}"#)];
-    assert_eq!(write(&files, 8, &mut Writer::new()).unwrap(), ["bos_token_id is 8: there is no such token"]);
+    let files = [
+        ("tokenizer.json", &json[..]),
+        ("config.json", r#"{"bos_token_id": 8}"#),
+    ];
+    assert_eq!(
+        write(&files, 8, &mut Writer::new()).unwrap(),
+        ["bos_token_id is 8: there is no such token"]
+    );
 }
 
 #[test]
@@ -73,7 +98,10 @@ fn with_template(single: &Value, config: &str) -> (Metadata, Vec<String>) {
     let processor = json!({"type": "TemplateProcessing", "single": single});
     let json = tokenizer_json(&[("post_processor", processor)]);
     let mut said = Vec::new();
-    let files = [("tokenizer.json", &json[..]), ("tokenizer_config.json", config)];
+    let files = [
+        ("tokenizer.json", &json[..]),
+        ("tokenizer_config.json", config),
+    ];
     let metadata = metadata(|out| said = write(&files, 8, out).unwrap());
     (metadata, said)
 }
@@ -81,12 +109,23 @@ fn with_template(single: &Value, config: &str) -> (Metadata, Vec<String>) {
 #[test]
 fn flags_of_tokenizer_config_count_more_than_a_template() {
     let mark = |text: &str| json!({"SpecialToken": {"id": text, "type_id": 0}});
-    let around = json!([mark("<|begin|>"), {"Sequence": {"id": "A", "type_id": 0}}, mark("<|im_end|>")]);
-    for (said, expected) in [("", true), (r#", "add_bos_token": false, "add_eos_token": false"#, false)] {
+    let around =
+        json!([mark("<|begin|>"), {"Sequence": {"id": "A", "type_id": 0}}, mark("<|im_end|>")]);
+    for (said, expected) in [
+        ("", true),
+        (r#", "add_bos_token": false, "add_eos_token": false"#, false),
+    ] {
         let config = format!(r#"{{"bos_token": "<|begin|>", "eos_token": "<|im_end|>"{said}}}"#);
         let (metadata, _) = with_template(&around, &config);
-        for key in ["tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token"] {
-            assert_eq!(metadata.bool(key).unwrap(), Some(expected), "{key}, {config}");
+        for key in [
+            "tokenizer.ggml.add_bos_token",
+            "tokenizer.ggml.add_eos_token",
+        ] {
+            assert_eq!(
+                metadata.bool(key).unwrap(),
+                Some(expected),
+                "{key}, {config}"
+            );
         }
     }
 }
@@ -95,17 +134,39 @@ fn flags_of_tokenizer_config_count_more_than_a_template() {
 fn a_template_says_what_stands_around_a_text() {
     let mark = |text: &str| json!({"SpecialToken": {"id": text, "type_id": 0}});
     let text = || json!({"Sequence": {"id": "A", "type_id": 0}});
-    let (embedding, said) = with_template(&json!([text(), mark("<|endoftext|>")]), r#"{"eos_token": "<|im_end|>"}"#);
-    assert_eq!(["eos", "eot"].map(|name| id(&embedding, name)), [Some(5), Some(4)]);
-    assert_eq!((embedding.bool("tokenizer.ggml.add_eos_token").unwrap(), said), (Some(true), vec![]));
-    let (odd, said) = with_template(&json!([mark("<|other|>"), text()]), r#"{"bos_token": "<|begin|>"}"#);
-    assert_eq!(odd.bool("tokenizer.ggml.add_bos_token").unwrap(), Some(false));
-    assert_eq!(said, ["a text will not get <|other|> in front of it: that is not BOS"]);
+    let (embedding, said) = with_template(
+        &json!([text(), mark("<|endoftext|>")]),
+        r#"{"eos_token": "<|im_end|>"}"#,
+    );
+    assert_eq!(
+        ["eos", "eot"].map(|name| id(&embedding, name)),
+        [Some(5), Some(4)]
+    );
+    assert_eq!(
+        (
+            embedding.bool("tokenizer.ggml.add_eos_token").unwrap(),
+            said
+        ),
+        (Some(true), vec![])
+    );
+    let (odd, said) = with_template(
+        &json!([mark("<|other|>"), text()]),
+        r#"{"bos_token": "<|begin|>"}"#,
+    );
+    assert_eq!(
+        odd.bool("tokenizer.ggml.add_bos_token").unwrap(),
+        Some(false)
+    );
+    assert_eq!(
+        said,
+        ["a text will not get <|other|> in front of it: that is not BOS"]
+    );
 }
 
 #[test]
 fn templates_are_found_in_each_of_their_places() {
-    let template = |files: &[(&str, &str)], key: &str| with(files).str(key).unwrap().map(str::to_owned);
+    let template =
+        |files: &[(&str, &str)], key: &str| with(files).str(key).unwrap().map(str::to_owned);
     let main = |files: &[(&str, &str)]| template(files, "tokenizer.chat_template");
     let in_config = ("tokenizer_config.json", r#"{"chat_template": "one"}"#);
     let in_jinja = ("chat_template.jinja", "two {{ é }}\n");
@@ -119,23 +180,43 @@ fn templates_are_found_in_each_of_their_places() {
 #[test]
 fn templates_with_names_stand_beside_the_default_one() {
     let list = r#"{"chat_template": [{"name": "default", "template": "a"}, {"name": "tool-use", "template": "b"}]}"#;
-    let beside = [("chat_template.jinja", "a"), ("additional_chat_templates/tool-use.jinja", "b")];
+    let beside = [
+        ("chat_template.jinja", "a"),
+        ("additional_chat_templates/tool-use.jinja", "b"),
+    ];
     for metadata in [with(&[("tokenizer_config.json", list)]), with(&beside)] {
         assert_eq!(metadata.str("tokenizer.chat_template").unwrap(), Some("a"));
-        assert_eq!(metadata.str("tokenizer.chat_template.tool_use").unwrap(), Some("b"));
+        assert_eq!(
+            metadata.str("tokenizer.chat_template.tool_use").unwrap(),
+            Some("b")
+        );
         let names = metadata.strs("tokenizer.chat_templates").unwrap().unwrap();
         assert_eq!(names.iter().collect::<Vec<_>>(), [b"tool_use"]);
     }
     let json = tokenizer_json(&[]);
-    let files = [("tokenizer.json", &json[..]), ("tokenizer_config.json", r#"{"chat_template": 1}"#)];
+    let files = [
+        ("tokenizer.json", &json[..]),
+        ("tokenizer_config.json", r#"{"chat_template": 1}"#),
+    ];
     assert!(refused(&files, 8).contains("chat_template"));
 }
 
 #[test]
 fn added_tokens_without_a_row_are_left_out_and_learned_ones_are_an_error() {
-    let said = write(&[("tokenizer.json", &tokenizer_json(&[]))], 7, &mut Writer::new()).unwrap();
-    assert_eq!(said, ["1 added tokens are left out: the embedding has 7 rows only"]);
-    assert!(refused(&[("tokenizer.json", &tokenizer_json(&[]))], 2).contains("token 2: the embedding has 2 rows"));
+    let said = write(
+        &[("tokenizer.json", &tokenizer_json(&[]))],
+        7,
+        &mut Writer::new(),
+    )
+    .unwrap();
+    assert_eq!(
+        said,
+        ["1 added tokens are left out: the embedding has 7 rows only"]
+    );
+    assert!(
+        refused(&[("tokenizer.json", &tokenizer_json(&[]))], 2)
+            .contains("token 2: the embedding has 2 rows")
+    );
 }
 
 #[test]
@@ -147,10 +228,19 @@ fn holes_become_padding_and_marks_keep_their_kinds() {
         (&b"<|other|>"[..], TokenKind::Control),
         "tokenizer.json wins"
     );
-    let json =
-        tokenizer_json(&[("added_tokens", json!([{"id": 9, "content": "<tool>"}, {"id": 5, "content": "<|x|>"}]))]);
+    let json = tokenizer_json(&[(
+        "added_tokens",
+        json!([{"id": 9, "content": "<tool>"}, {"id": 5, "content": "<|x|>"}]),
+    )]);
     let tokenizer = Tokenizer::from_metadata(&converted(&[("tokenizer.json", &json)], 10)).unwrap();
-    assert_eq!([3, 5, 9].map(|id| tokenizer.kind(id)), [TokenKind::Unused, TokenKind::Control, TokenKind::UserDefined]);
+    assert_eq!(
+        [3, 5, 9].map(|id| tokenizer.kind(id)),
+        [
+            TokenKind::Unused,
+            TokenKind::Control,
+            TokenKind::UserDefined
+        ]
+    );
     assert_eq!(tokenizer.token_text(4), b"[PAD4]");
 }
 
@@ -160,15 +250,32 @@ fn what_means_nothing_is_refused_with_the_name_of_the_file() {
     let model = |model: Value| error(&tokenizer_json(&[("model", model)]));
     assert!(error("").starts_with("tokenizer.json: EOF"));
     assert!(error(&"[".repeat(100_000)).starts_with("tokenizer.json: "));
-    assert!(error(&format!("{{\"added_tokens\": {0}", "[".repeat(100_000))).starts_with("tokenizer.json: "));
-    let deep = format!("{{\"model\": {{}}, \"normalizer\": {}{}}}", "[".repeat(1000), "]".repeat(1000));
+    assert!(
+        error(&format!("{{\"added_tokens\": {0}", "[".repeat(100_000)))
+            .starts_with("tokenizer.json: ")
+    );
+    let deep = format!(
+        "{{\"model\": {{}}, \"normalizer\": {}{}}}",
+        "[".repeat(1000),
+        "]".repeat(1000)
+    );
     assert!(error(&deep).contains("recursion limit"));
     assert!(
-        model(json!({"type": "BPE", "vocab": {"a": 1, "b": 1}, "merges": []})).contains("token 1 is \"a\" and \"b\"")
+        model(json!({"type": "BPE", "vocab": {"a": 1, "b": 1}, "merges": []}))
+            .contains("token 1 is \"a\" and \"b\"")
     );
-    assert!(model(json!({"type": "BPE", "vocab": {"a": -1}, "merges": []})).contains("vocab: invalid value"));
-    assert!(model(json!({"type": "BPE", "vocab": {"a": 0}, "merges": [["a"]]})).contains("merges: invalid length"));
-    assert!(model(json!({"type": "WordPiece", "vocab": {}})).contains("kind WordPiece is not supported"));
+    assert!(
+        model(json!({"type": "BPE", "vocab": {"a": -1}, "merges": []}))
+            .contains("vocab: invalid value")
+    );
+    assert!(
+        model(json!({"type": "BPE", "vocab": {"a": 0}, "merges": [["a"]]}))
+            .contains("merges: invalid length")
+    );
+    assert!(
+        model(json!({"type": "WordPiece", "vocab": {}}))
+            .contains("kind WordPiece is not supported")
+    );
     assert!(error(&tokenizer_json(&[]).replace("\"a\"", r#""\ud800""#)).contains("hex escape"));
     let mut files = Files::default();
     files.insert("tokenizer.json", b"{\"model\": \"\xFF\"}".to_vec());
@@ -180,12 +287,20 @@ fn what_means_nothing_is_refused_with_the_name_of_the_file() {
 fn an_unknown_pre_tokenizer_is_shown_with_a_way_out() {
     let split = json!({"type": "Split", "pattern": {"Regex": "x+|\\d"}, "behavior": "Isolated", "invert": false});
     let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "use_regex": false});
-    let json = tokenizer_json(&[("pre_tokenizer", json!({"type": "Sequence", "pretokenizers": [split, bytes]}))]);
+    let json = tokenizer_json(&[(
+        "pre_tokenizer",
+        json!({"type": "Sequence", "pretokenizers": [split, bytes]}),
+    )]);
     let error = refused(&[("tokenizer.json", &json)], 8);
-    assert!(error.contains("cuts by `x+|\\d`") && error.contains("--pre NAME"), "{error}");
+    assert!(
+        error.contains("cuts by `x+|\\d`") && error.contains("--pre NAME"),
+        "{error}"
+    );
     let mut files = Files::default();
     files.insert("tokenizer.json", json.into_bytes());
-    let options = Options { pre: Some("smollm".to_owned()) };
+    let options = Options {
+        pre: Some("smollm".to_owned()),
+    };
     let metadata = metadata(|out| drop(vocab::write(&files, 8, &options, out).unwrap()));
     assert_eq!(metadata.str("tokenizer.ggml.pre").unwrap(), Some("smollm"));
 }
@@ -193,7 +308,10 @@ fn an_unknown_pre_tokenizer_is_shown_with_a_way_out() {
 #[test]
 fn steps_that_nobody_will_do_are_told_of() {
     let prefixed = json!({"type": "ByteLevel", "add_prefix_space": true});
-    let json = tokenizer_json(&[("normalizer", json!({"type": "NFC"})), ("pre_tokenizer", prefixed)]);
+    let json = tokenizer_json(&[
+        ("normalizer", json!({"type": "NFC"})),
+        ("pre_tokenizer", prefixed),
+    ]);
     let said = write(&[("tokenizer.json", &json)], 8, &mut Writer::new()).unwrap();
     assert_eq!(said[0], "the normalizer NFC will not be applied");
     assert!(said[1].contains("add_prefix_space") && said.len() == 2);
@@ -201,6 +319,16 @@ fn steps_that_nobody_will_do_are_told_of() {
 
 #[test]
 fn a_directory_without_a_vocabulary_says_what_is_looked_for() {
-    let error = vocab::read(&std::env::temp_dir().join("no-such-model"), 8, &Options::default(), &mut Writer::new());
-    assert!(error.unwrap_err().to_string().contains("no vocabulary: expected tokenizer.json"));
+    let error = vocab::read(
+        &std::env::temp_dir().join("no-such-model"),
+        8,
+        &Options::default(),
+        &mut Writer::new(),
+    );
+    assert!(
+        error
+            .unwrap_err()
+            .to_string()
+            .contains("no vocabulary: expected tokenizer.json")
+    );
 }

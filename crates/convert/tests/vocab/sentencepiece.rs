@@ -9,23 +9,41 @@ use serde_json::{Value, json};
 #[test]
 fn a_model_gives_the_ids_of_sentencepiece_with_added_tokens_on_top() {
     let metadata = directory("sentencepiece", 770);
-    assert_ids(&metadata, &sections("sentencepiece/texts.ids")[0].1, "sentencepiece");
+    assert_ids(
+        &metadata,
+        &sections("sentencepiece/texts.ids")[0].1,
+        "sentencepiece",
+    );
     let tokenizer = Tokenizer::from_metadata(&metadata).unwrap();
-    assert_eq!((tokenizer.bos(), tokenizer.eos(), tokenizer.unknown()), (Some(1), Some(761), Some(0)));
+    assert_eq!(
+        (tokenizer.bos(), tokenizer.eos(), tokenizer.unknown()),
+        (Some(1), Some(761), Some(0))
+    );
     assert!(tokenizer.add_bos() && !tokenizer.add_eos());
     let kinds = [0, 1, 3, 500, 760, 761, 765].map(|id| tokenizer.kind(id));
     use TokenKind::{Byte, Control, Normal, Unknown, Unused, UserDefined};
-    assert_eq!(kinds, [Unknown, Control, Byte, Normal, UserDefined, Control, Unused]);
+    assert_eq!(
+        kinds,
+        [Unknown, Control, Byte, Normal, UserDefined, Control, Unused]
+    );
 }
 
 #[test]
 fn symbols_that_the_trainer_was_told_are_cut_out_and_no_space_stands_in_front() {
     let metadata = directory("gemma", 760);
-    assert_eq!(metadata.bool("tokenizer.ggml.add_space_prefix").unwrap(), Some(false));
+    assert_eq!(
+        metadata.bool("tokenizer.ggml.add_space_prefix").unwrap(),
+        Some(false)
+    );
     assert_ids(&metadata, &sections("gemma/texts.ids")[0].1, "gemma");
     let tokenizer = Tokenizer::from_metadata(&metadata).unwrap();
     assert_eq!(
-        (tokenizer.bos(), tokenizer.eos(), tokenizer.unknown(), tokenizer.padding()),
+        (
+            tokenizer.bos(),
+            tokenizer.eos(),
+            tokenizer.unknown(),
+            tokenizer.padding()
+        ),
         (Some(2), Some(1), Some(3), Some(0))
     );
 }
@@ -33,7 +51,11 @@ fn symbols_that_the_trainer_was_told_are_cut_out_and_no_space_stands_in_front() 
 #[test]
 fn a_converted_model_gives_the_ids_of_hugging_face() {
     let metadata = directory("converted", 762);
-    assert_ids(&metadata, &sections("converted/texts.ids")[0].1, "converted");
+    assert_ids(
+        &metadata,
+        &sections("converted/texts.ids")[0].1,
+        "converted",
+    );
     assert!(Tokenizer::from_metadata(&metadata).unwrap().add_bos());
 }
 
@@ -41,11 +63,21 @@ fn a_converted_model_gives_the_ids_of_hugging_face() {
 fn merges_in_an_order_that_no_scores_have_are_told_of() {
     let mut json: Value = serde_json::from_str(&text("converted/tokenizer.json")).unwrap();
     let merges = json["model"]["merges"].as_array_mut().unwrap();
-    let repeated = (1..merges.len()).find(|&i| joined(&merges[i]) == joined(&merges[i - 1])).unwrap();
+    let repeated = (1..merges.len())
+        .find(|&i| joined(&merges[i]) == joined(&merges[i - 1]))
+        .unwrap();
     let moved = merges.remove(repeated);
     merges.push(moved);
-    let said = write(&[("tokenizer.json", &json.to_string())], 762, &mut Writer::new()).unwrap();
-    assert!(said.len() == 1 && said[0].starts_with("1 tokens are not merged as scores would do it"), "{said:?}");
+    let said = write(
+        &[("tokenizer.json", &json.to_string())],
+        762,
+        &mut Writer::new(),
+    )
+    .unwrap();
+    assert!(
+        said.len() == 1 && said[0].starts_with("1 tokens are not merged as scores would do it"),
+        "{said:?}"
+    );
 }
 
 fn joined(merge: &Value) -> String {
@@ -57,8 +89,13 @@ fn the_space_in_front_is_found_wherever_a_file_asks_for_it() {
     let adds = |normalizer: Value, pre_tokenizer: Value| {
         let mut json: Value = serde_json::from_str(&text("converted/tokenizer.json")).unwrap();
         (json["normalizer"], json["pre_tokenizer"]) = (normalizer, pre_tokenizer);
-        let metadata = metadata(|out| drop(write(&[("tokenizer.json", &json.to_string())], 762, out).unwrap()));
-        metadata.bool("tokenizer.ggml.add_space_prefix").unwrap().unwrap()
+        let metadata = metadata(|out| {
+            drop(write(&[("tokenizer.json", &json.to_string())], 762, out).unwrap())
+        });
+        metadata
+            .bool("tokenizer.ggml.add_space_prefix")
+            .unwrap()
+            .unwrap()
     };
     let replace = || json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
     let split = json!({"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": false});
@@ -67,7 +104,10 @@ fn the_space_in_front_is_found_wherever_a_file_asks_for_it() {
         Value::Null,
         json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": false})
     ));
-    assert!(!adds(Value::Null, json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "never"})));
+    assert!(!adds(
+        Value::Null,
+        json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "never"})
+    ));
     assert!(adds(
         Value::Null,
         json!({"type": "Sequence", "pretokenizers": [{"type": "Metaspace", "add_prefix_space": true}]})
@@ -77,11 +117,23 @@ fn the_space_in_front_is_found_wherever_a_file_asks_for_it() {
 #[test]
 fn tokenizer_config_has_the_last_word_on_the_space_in_front_and_a_pre_tokenizer_has_none() {
     let mut files = vocab::Files::open(&golden("gemma")).unwrap();
-    files.insert("tokenizer_config.json", br#"{"add_prefix_space": true}"#.to_vec());
+    files.insert(
+        "tokenizer_config.json",
+        br#"{"add_prefix_space": true}"#.to_vec(),
+    );
     let write = |options: &Options, out: &mut Writer| vocab::write(&files, 760, options, out);
     let metadata = metadata(|out| drop(write(&Options::default(), out).unwrap()));
-    assert_eq!(metadata.bool("tokenizer.ggml.add_space_prefix").unwrap(), Some(true));
-    let error = write(&Options { pre: Some("qwen2".to_owned()) }, &mut Writer::new()).unwrap_err();
+    assert_eq!(
+        metadata.bool("tokenizer.ggml.add_space_prefix").unwrap(),
+        Some(true)
+    );
+    let error = write(
+        &Options {
+            pre: Some("qwen2".to_owned()),
+        },
+        &mut Writer::new(),
+    )
+    .unwrap_err();
     assert!(error.to_string().contains("--pre qwen2"));
 }
 
@@ -91,17 +143,25 @@ fn damaged_and_foreign_models_are_refused_by_name() {
     let error = |bytes: Vec<u8>| {
         let mut files = vocab::Files::default();
         files.insert("tokenizer.model", bytes);
-        vocab::write(&files, 770, &Options::default(), &mut Writer::new()).unwrap_err().to_string()
+        vocab::write(&files, 770, &Options::default(), &mut Writer::new())
+            .unwrap_err()
+            .to_string()
     };
     assert!(error(model[..model.len() - 1].to_vec()).contains("tokenizer.model: "));
     assert!(
         error(model[..2 + usize::from(model[1])].to_vec()).contains("unigram (UGM)"),
         "without trainer_spec the type is unigram"
     );
-    assert!(error(vec![0x0A, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F]).contains("no field of a SentencePiece model at byte 0"));
+    assert!(
+        error(vec![0x0A, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F])
+            .contains("no field of a SentencePiece model at byte 0")
+    );
     assert!(error(vec![0x0A]).contains("at byte 0"));
     assert!(
-        refused(&[("tokenizer.json", r#"{"model": {"type": "Unigram"}}"#)], 9)
-            .contains("kind Unigram is not supported")
+        refused(
+            &[("tokenizer.json", r#"{"model": {"type": "Unigram"}}"#)],
+            9
+        )
+        .contains("kind Unigram is not supported")
     );
 }

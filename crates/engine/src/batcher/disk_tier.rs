@@ -1,4 +1,5 @@
-//! Disk tier of the prefix cache: evicted prefixes are saved to a prompt cache and restored for later jobs.
+//! Disk tier of the prefix cache: evicted prefixes are saved to a prompt cache and restored for
+//! later jobs.
 
 use std::{io, sync::Arc};
 
@@ -19,36 +20,67 @@ pub(super) struct DiskTier {
 }
 
 impl DiskTier {
-    pub(super) fn new(engine: &Engine, executor: &mut dyn Executor, cache: Arc<PromptCache>) -> Result<Self, Error> {
+    pub(super) fn new(
+        engine: &Engine,
+        executor: &mut dyn Executor,
+        cache: Arc<PromptCache>,
+    ) -> Result<Self, Error> {
         if !cache.is_directory() {
-            let source =
-                io::Error::new(io::ErrorKind::NotADirectory, "many texts need a directory, and this is a file");
-            return Err(Error::Cache { path: cache.path().to_owned(), source });
+            let source = io::Error::new(
+                io::ErrorKind::NotADirectory,
+                "many texts need a directory, and this is a file",
+            );
+            return Err(Error::Cache {
+                path: cache.path().to_owned(),
+                source,
+            });
         }
         let seq = executor.new_seq()?;
         let root = Key::root(engine, executor, seq)?;
         executor.drop_seq(seq)?;
-        Ok(Self { engine: engine.clone(), cache, root, notes: Vec::new() })
+        Ok(Self {
+            engine: engine.clone(),
+            cache,
+            root,
+            notes: Vec::new(),
+        })
     }
 
-    /// Finds a saved prefix of a text, without its last token. Empty if it would save little over `n` tokens.
+    /// Finds a saved prefix of a text, without its last token. Empty if it would save little over
+    /// `n` tokens.
     pub(super) fn find(&mut self, text: &[u32], n: usize) -> Vec<Piece> {
         let (ids, n_min) = (&text[..text.len() - 1], n + MIN_GAIN);
         if ids.len() < n_min {
             return Vec::new();
         }
-        self.cache.look_up(&Lookup { root: self.root, ids, n_min }, &mut self.notes)
+        self.cache.look_up(
+            &Lookup {
+                root: self.root,
+                ids,
+                n_min,
+            },
+            &mut self.notes,
+        )
     }
 
     /// Loads a saved prefix into a sequence; returns its number of tokens.
-    pub(super) fn fill(&mut self, into: (&mut dyn Executor, SeqId), found: Vec<Piece>, text: &[u32]) -> usize {
-        self.cache.fill(into, found, text, &mut self.notes).expect("the sequence is there")
+    pub(super) fn fill(
+        &mut self,
+        into: (&mut dyn Executor, SeqId),
+        found: Vec<Piece>,
+        text: &[u32],
+    ) -> usize {
+        self.cache
+            .fill(into, found, text, &mut self.notes)
+            .expect("the sequence is there")
     }
 
     /// Saves a sequence; returns whether it was saved.
     pub(super) fn save(&mut self, (executor, seq): (&dyn Executor, SeqId), tokens: &[u32]) -> bool {
         let source = Source::new(&self.engine, (executor, seq), tokens);
-        let saved = self.cache.try_to_save(|| self.cache.save(&source, self.root));
+        let saved = self
+            .cache
+            .try_to_save(|| self.cache.save(&source, self.root));
         saved.unwrap_or_else(|note| {
             self.notes.push(note);
             false

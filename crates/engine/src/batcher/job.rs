@@ -19,7 +19,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JobId(pub u64);
 
-/// A generation or embedding request. Created before submission, since compiling a grammar takes time.
+/// A generation or embedding request. Created before submission, since compiling a grammar takes
+/// time.
 pub struct Job {
     pub(super) prompt: Vec<u32>,
     priority: u8,
@@ -48,13 +49,25 @@ impl Job {
     ///
     /// # Errors
     /// A sampling parameter out of range, an unsupported constraint, an exceeded memory budget.
-    pub fn new(engine: &Engine, prompt: Vec<u32>, options: &GenerateOptions) -> Result<Self, Error> {
-        Ok(Self { prompt, priority: 0, work: Work::Write(Box::new(Writer::new(engine, options)?)) })
+    pub fn new(
+        engine: &Engine,
+        prompt: Vec<u32>,
+        options: &GenerateOptions,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            prompt,
+            priority: 0,
+            work: Work::Write(Box::new(Writer::new(engine, options)?)),
+        })
     }
 
     /// Creates a job that embeds `prompt`; the result is one [`Update::Embedding`].
     pub fn embedding(prompt: Vec<u32>, pooling: Pooling) -> Self {
-        Self { prompt, priority: 0, work: Work::Pool(Pooled::new(pooling)) }
+        Self {
+            prompt,
+            priority: 0,
+            work: Work::Pool(Pooled::new(pooling)),
+        }
     }
 
     /// Prompt tokens.
@@ -183,9 +196,17 @@ impl Running {
     }
 
     /// Pools the hidden states of evaluated rows, of which the first is at `pos` of the text.
-    pub(super) fn take_in(&mut self, engine: &Engine, out: &Output, rows: Range<usize>, pos: usize) {
+    pub(super) fn take_in(
+        &mut self,
+        engine: &Engine,
+        out: &Output,
+        rows: Range<usize>,
+        pos: usize,
+    ) {
         let n = self.text.len();
-        let Work::Pool(pooled) = &mut self.work else { return };
+        let Work::Pool(pooled) = &mut self.work else {
+            return;
+        };
         for (row, pos) in rows.zip(pos..) {
             if pooled.wants(pos, n) {
                 pooled.add(engine, out.hidden(row));
@@ -193,7 +214,8 @@ impl Running {
         }
     }
 
-    /// Samples the next token from row `row` of `out`, or reports the embedding. Returns the finish reason, if any.
+    /// Samples the next token from row `row` of `out`, or reports the embedding. Returns the finish
+    /// reason, if any.
     pub(super) fn go_on(
         &mut self,
         out: &Output,
@@ -207,30 +229,54 @@ impl Running {
             Work::Write(writer) => writer,
             Work::Pool(pooled) => {
                 let flow = on_update(Update::Embedding(&pooled.vector()));
-                return Ok(Some(if flow.is_break() { FinishReason::Interrupted } else { FinishReason::Stop }));
+                return Ok(Some(if flow.is_break() {
+                    FinishReason::Interrupted
+                } else {
+                    FinishReason::Stop
+                }));
             }
         };
         let mut on_event = |event: Event<'_>| on_update(Update::Event(event));
         let (n_prompt, room) = (self.n_prompt, n_ctx - self.text.len());
-        let begun = if was_reading { begin_writing(writer, n_prompt, room, &mut on_event) } else { None };
+        let begun = if was_reading {
+            begin_writing(writer, n_prompt, room, &mut on_event)
+        } else {
+            None
+        };
         let ended = match begun {
-            None => writer.go_on(Past { logits: out.logits(row), tokens: &self.text, room }, &mut on_event),
+            None => writer.go_on(
+                Past {
+                    logits: out.logits(row),
+                    tokens: &self.text,
+                    room,
+                },
+                &mut on_event,
+            ),
             ended => Ok(ended),
         };
         self.n_cut = writer.cut();
         self.text.truncate(self.text.len() - self.n_cut);
         let (ended, room) = (ended?, n_ctx - self.text.len());
         // Pending tokens need positions, too.
-        let Some(reason) = ended.or_else(|| writer.is_at_length(room).then_some(FinishReason::Length)) else {
+        let Some(reason) =
+            ended.or_else(|| writer.is_at_length(room).then_some(FinishReason::Length))
+        else {
             self.text.extend_from_slice(writer.pending());
             return Ok(None);
         };
         self.end(reason, &mut on_event).map(Some)
     }
 
-    /// Ends the text. A constrained text without a short end stays cut: an error would lose all of it.
-    pub(super) fn end(&mut self, reason: FinishReason, on_event: &mut OnEvent<'_>) -> Result<FinishReason, Error> {
-        let Work::Write(writer) = &mut self.work else { return Ok(reason) };
+    /// Ends the text. A constrained text without a short end stays cut: an error would lose all of
+    /// it.
+    pub(super) fn end(
+        &mut self,
+        reason: FinishReason,
+        on_event: &mut OnEvent<'_>,
+    ) -> Result<FinishReason, Error> {
+        let Work::Write(writer) = &mut self.work else {
+            return Ok(reason);
+        };
         match writer.end(reason, on_event) {
             Ok((reason, n_closing)) => {
                 self.n_closing_bytes = n_closing;
@@ -244,7 +290,9 @@ impl Running {
 
     pub(super) fn done(&self, finish_reason: FinishReason) -> Done {
         let between = |from: Option<Instant>, to: Option<Instant>| {
-            from.zip(to).map_or(Duration::ZERO, |(from, to)| to.saturating_duration_since(from))
+            from.zip(to).map_or(Duration::ZERO, |(from, to)| {
+                to.saturating_duration_since(from)
+            })
         };
         Done {
             finish_reason,
@@ -261,8 +309,18 @@ impl Running {
 }
 
 /// Reports the end of prefill. Returns a finish reason if nothing is to be generated.
-fn begin_writing(writer: &Writer, n_prompt: usize, room: usize, on_event: &mut OnEvent<'_>) -> Option<FinishReason> {
-    if on_event(Event::Prompt { done: n_prompt, total: n_prompt }).is_break() {
+fn begin_writing(
+    writer: &Writer,
+    n_prompt: usize,
+    room: usize,
+    on_event: &mut OnEvent<'_>,
+) -> Option<FinishReason> {
+    if on_event(Event::Prompt {
+        done: n_prompt,
+        total: n_prompt,
+    })
+    .is_break()
+    {
         return Some(FinishReason::Interrupted);
     }
     writer.is_at_length(room).then_some(FinishReason::Length)

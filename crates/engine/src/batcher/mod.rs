@@ -1,11 +1,13 @@
 //! Continuous batching: a scheduler for many jobs on one executor.
 //!
-//! A job is a text of which some tokens have been evaluated: a decoding job is a token or two ahead, a prefilling one up to
-//! its whole prompt. Each [`step`](Batcher::step) fills batches with rows of all jobs, decoding first. When a job ends, its
-//! sequence stays in its slot as a cached prefix until the KV pool needs room; a new job with the same first tokens forks it.
+//! A job is a text of which some tokens have been evaluated: a decoding job is a token or two
+//! ahead, a prefilling one up to its whole prompt. Each [`step`](Batcher::step) fills batches with
+//! rows of all jobs, decoding first. When a job ends, its sequence stays in its slot as a cached
+//! prefix until the KV pool needs room; a new job with the same first tokens forks it.
 //!
-//! The scheduler has no threads, network or deadlines: the owner calls `step` while there is work, and receives events.
-//! Logits do not depend on the rest of a batch, so each text is bit-equal to one that is written alone.
+//! The scheduler has no threads, network or deadlines: the owner calls `step` while there is work,
+//! and receives events. Logits do not depend on the rest of a batch, so each text is bit-equal to
+//! one that is written alone.
 
 mod counts;
 mod disk_tier;
@@ -28,7 +30,9 @@ use atta_store::Reservation;
 pub use counts::Counts;
 pub use job::{Done, Job, JobId};
 
-use crate::{Engine, Error, Event, FinishReason, PromptCache, SessionOptions, session::logits_bytes};
+use crate::{
+    Engine, Error, Event, FinishReason, PromptCache, SessionOptions, session::logits_bytes,
+};
 use disk_tier::DiskTier;
 use job::Running;
 use prefill_budget::PrefillBudget;
@@ -42,14 +46,16 @@ const MAX_HIDDEN_BYTES: usize = 1 << 20;
 /// Configuration of a batcher.
 #[derive(Clone, Debug)]
 pub struct BatcherOptions {
-    /// Context length and KV types. `n_forks + 1` is the number of slots (running jobs and cached prefixes), `n_contexts` the
-    /// size of the KV pool that they share.
+    /// Context length and KV types. `n_forks + 1` is the number of slots (running jobs and cached
+    /// prefixes), `n_contexts` the size of the KV pool that they share.
     pub session: SessionOptions,
     /// Maximum number of running jobs; at most the number of slots.
     pub n_jobs: usize,
-    /// Target for the longest pause between two tokens of a decoding job while prompts are prefilled.
+    /// Target for the longest pause between two tokens of a decoding job while prompts are
+    /// prefilled.
     pub max_gap: Duration,
-    /// Directory of the prompt cache, to which evicted prefixes are saved and from which they are restored.
+    /// Directory of the prompt cache, to which evicted prefixes are saved and from which they are
+    /// restored.
     pub cache: Option<Arc<PromptCache>>,
 }
 
@@ -137,17 +143,27 @@ impl Batcher {
             // Decoding and prefill could not share a batch.
             return Err(ModelError::Options("many texts and batches of one row".to_owned()).into());
         }
-        let executor = engine.backend().open(engine.model().clone(), &planned.size(), engine.budget())?;
+        let executor =
+            engine
+                .backend()
+                .open(engine.model().clone(), &planned.size(), engine.budget())?;
         Self::on(executor, engine, options)
     }
 
     /// Creates a batcher on an existing executor.
-    fn on(mut executor: Box<dyn Executor>, engine: &Engine, options: &BatcherOptions) -> Result<Self, Error> {
+    fn on(
+        mut executor: Box<dyn Executor>,
+        engine: &Engine,
+        options: &BatcherOptions,
+    ) -> Result<Self, Error> {
         let (planned, n_jobs) = (engine.planned_session(&options.session)?, options.n_jobs);
         let logits = logits_bytes(engine.spec()).saturating_mul(n_jobs as u64);
         let logits_memory = engine.budget().reserve("logits", logits)?;
-        let disk_tier =
-            options.cache.clone().map(|cache| DiskTier::new(engine, executor.as_mut(), cache)).transpose()?;
+        let disk_tier = options
+            .cache
+            .clone()
+            .map(|cache| DiskTier::new(engine, executor.as_mut(), cache))
+            .transpose()?;
         Ok(Self {
             executor,
             disk_tier,
@@ -200,7 +216,11 @@ impl Batcher {
 
     /// Ends a job as if it had reached its length limit.
     pub fn finish(&mut self, id: JobId, on_update: &mut OnUpdate<'_>) {
-        let queued = self.queue.iter().position(|job| job.id == id).and_then(|i| self.queue.remove(i));
+        let queued = self
+            .queue
+            .iter()
+            .position(|job| job.id == id)
+            .and_then(|i| self.queue.remove(i));
         if let Some(mut job) = queued {
             finish(&mut job, on_update);
         } else if let Some(slot) = self.slots.find(id) {
@@ -246,10 +266,12 @@ impl Batcher {
         self.n_ctx
     }
 
-    /// Admits jobs, submits batches up to the executor's depth, collects the oldest one and advances its jobs.
+    /// Admits jobs, submits batches up to the executor's depth, collects the oldest one and
+    /// advances its jobs.
     ///
     /// # Errors
-    /// A failed step, for example because weights cannot be read; all jobs are as before. Errors of a single job are events.
+    /// A failed step, for example because weights cannot be read; all jobs are as before. Errors of
+    /// a single job are events.
     pub fn step(&mut self, on_update: &mut OnUpdate<'_>) -> Result<(), Error> {
         self.admit();
         let sent = self.send();
@@ -262,7 +284,9 @@ impl Batcher {
 
     /// Collects the oldest batch in flight and advances its jobs.
     fn collect(&mut self, on_update: &mut OnUpdate<'_>) -> Result<(), Error> {
-        let Some(mut flight) = self.flights.pop_front() else { return Ok(()) };
+        let Some(mut flight) = self.flights.pop_front() else {
+            return Ok(());
+        };
         let start = Instant::now();
         if let Err(error) = self.executor.collect(flight.ticket, &mut self.out) {
             // The executor has dropped all later batches, too.
@@ -270,7 +294,8 @@ impl Batcher {
             self.slots.drop_all_in_flight();
             return Err(error.into());
         }
-        self.prefill_budget.note(flight.time + start.elapsed(), flight.n_rows);
+        self.prefill_budget
+            .note(flight.time + start.elapsed(), flight.n_rows);
         self.counts.n_steps += 1;
         for span in flight.spans.drain(..) {
             self.go_on(span, on_update);
@@ -291,9 +316,19 @@ impl Batcher {
                 Ok(ticket) => {
                     let time = start.elapsed();
                     let n_rows = self.batch.rows.len();
-                    let spans = std::mem::replace(&mut self.spans, self.spare_spans.pop().unwrap_or_default());
-                    spans.iter().for_each(|span| self.slots.at_mut(span.slot).submitted(span.rows.len()));
-                    self.flights.push_back(Flight { ticket, spans, n_rows, time });
+                    let spans = std::mem::replace(
+                        &mut self.spans,
+                        self.spare_spans.pop().unwrap_or_default(),
+                    );
+                    spans
+                        .iter()
+                        .for_each(|span| self.slots.at_mut(span.slot).submitted(span.rows.len()));
+                    self.flights.push_back(Flight {
+                        ticket,
+                        spans,
+                        n_rows,
+                        time,
+                    });
                 }
                 // Jobs in flight cannot be preempted; collecting them may free blocks.
                 Err(ModelError::OutOfBlocks) if !self.flights.is_empty() => break,
@@ -304,8 +339,8 @@ impl Batcher {
         Ok(())
     }
 
-    /// Admits queued jobs in order while the KV pool has room for their prompts. A job whose prompt starts like one that is
-    /// being prefilled waits for it, in order to reuse more of it.
+    /// Admits queued jobs in order while the KV pool has room for their prompts. A job whose prompt
+    /// starts like one that is being prefilled waits for it, in order to reuse more of it.
     fn admit(&mut self) {
         if self.slots.has_retiring() {
             // Their sequences cannot be changed before their rows are collected.
@@ -373,7 +408,9 @@ impl Batcher {
 
     /// Evicts the least recently used cached prefix except slot `but`; `false` if there is none.
     fn evict(&mut self, but: Option<usize>) -> bool {
-        let Some(slot) = self.slots.oldest_cached(but) else { return false };
+        let Some(slot) = self.slots.oldest_cached(but) else {
+            return false;
+        };
         self.save(slot);
         self.slots.release(slot, self.executor.as_mut());
         self.counts.n_evicted += 1;
@@ -382,9 +419,14 @@ impl Batcher {
 
     /// Saves the prefix of a slot to the prompt cache, if there is one and it lacks the prefix.
     fn save(&mut self, slot: usize) {
-        let Some(disk_tier) = &mut self.disk_tier else { return };
+        let Some(disk_tier) = &mut self.disk_tier else {
+            return;
+        };
         let place = self.slots.at_mut(slot);
-        if place.unsaved().is_some_and(|tokens| disk_tier.save((self.executor.as_ref(), place.seq), tokens)) {
+        if place
+            .unsaved()
+            .is_some_and(|tokens| disk_tier.save((self.executor.as_ref(), place.seq), tokens))
+        {
             place.saved();
         }
     }
@@ -394,16 +436,21 @@ impl Batcher {
         if let Some(disk_tier) = &self.disk_tier {
             disk_tier.try_again();
         }
-        self.slots.kept().into_iter().for_each(|slot| self.save(slot));
+        self.slots
+            .kept()
+            .into_iter()
+            .for_each(|slot| self.save(slot));
     }
 
     /// Drains warnings about the prompt cache, one line each.
     pub fn take_notes(&mut self) -> Vec<String> {
-        self.disk_tier.as_mut().map_or_else(Vec::new, DiskTier::take_notes)
+        self.disk_tier
+            .as_mut()
+            .map_or_else(Vec::new, DiskTier::take_notes)
     }
 
-    /// Evicts cached prefixes until the KV pool has room for `n` positions and a reserve for decoding; `false` if it cannot.
-    /// A single job always fits.
+    /// Evicts cached prefixes until the KV pool has room for `n` positions and a reserve for
+    /// decoding; `false` if it cannot. A single job always fits.
     fn reserve_blocks(&mut self, n: usize, from: Option<CachedPrefix>) -> bool {
         loop {
             let (n_taken, n_all) = self.executor.seqs().n_positions();
@@ -417,16 +464,23 @@ impl Batcher {
         }
     }
 
-    /// Fills the batch: decoding jobs first (longest-waiting first), then prefill rows within the latency budget. Prefill
-    /// always gets at least a quarter. Decoding jobs are spread over the batches in flight.
+    /// Fills the batch: decoding jobs first (longest-waiting first), then prefill rows within the
+    /// latency budget. Prefill always gets at least a quarter. Decoding jobs are spread over
+    /// the batches in flight.
     fn fill(&mut self) {
         self.batch.clear();
         self.spans.clear();
         let (writing, reading) = self.slots.by_turn();
         let n_batch = self.n_batch;
-        let mut left = if reading.is_empty() { n_batch } else { n_batch - n_batch.div_ceil(4) };
+        let mut left = if reading.is_empty() {
+            n_batch
+        } else {
+            n_batch - n_batch.div_ceil(4)
+        };
         let n_writers = writing.len().div_ceil(self.executor.depth());
-        let ready = writing.into_iter().filter(|&slot| !self.slots.at(slot).rest().is_empty());
+        let ready = writing
+            .into_iter()
+            .filter(|&slot| !self.slots.at(slot).rest().is_empty());
         for slot in ready.take(n_writers).collect::<Vec<_>>() {
             left -= self.add_rows(slot, left);
         }
@@ -434,8 +488,14 @@ impl Batcher {
         if !self.spans.is_empty() {
             left = left.min(self.prefill_budget.rows_beside(self.batch.rows.len()));
         }
-        let rests: Vec<usize> = reading.iter().map(|&slot| self.slots.at(slot).rest().len()).collect();
-        for (slot, n_rows) in reading.into_iter().zip(prefill_budget::allot_rows(&rests, left)) {
+        let rests: Vec<usize> = reading
+            .iter()
+            .map(|&slot| self.slots.at(slot).rest().len())
+            .collect();
+        for (slot, n_rows) in reading
+            .into_iter()
+            .zip(prefill_budget::allot_rows(&rests, left))
+        {
             self.add_rows(slot, n_rows);
         }
     }
@@ -445,7 +505,12 @@ impl Batcher {
         let place = self.slots.at(slot);
         let Some(job) = &place.job else { return 0 };
         let start = self.batch.rows.len();
-        let mut n_hidden = self.batch.rows.iter().filter(|row| row.want == Want::Hidden).count();
+        let mut n_hidden = self
+            .batch
+            .rows
+            .iter()
+            .filter(|row| row.want == Want::Hidden)
+            .count();
         for (&token, pos) in place.rest().iter().take(max).zip(place.n_submitted()..) {
             let want = job.want(pos);
             n_hidden += usize::from(want == Want::Hidden);
@@ -462,7 +527,8 @@ impl Batcher {
         n_rows
     }
 
-    /// Frees KV blocks: evicts a cached prefix, else preempts the running job that comes last in the queue order.
+    /// Frees KV blocks: evicts a cached prefix, else preempts the running job that comes last in
+    /// the queue order.
     fn free_blocks(&mut self) -> Result<(), Error> {
         if self.evict(None) {
             return Ok(());
@@ -480,7 +546,9 @@ impl Batcher {
 
     /// Inserts a job behind all jobs of the same or a higher priority.
     fn enqueue(&mut self, job: Running) {
-        let at = self.queue.partition_point(|other| other.order() <= job.order());
+        let at = self
+            .queue
+            .partition_point(|other| other.order() <= job.order());
         self.queue.insert(at, job);
     }
 
@@ -496,9 +564,15 @@ impl Batcher {
         }
         let pos = place.n_done;
         place.n_done += rows.len();
-        let (n_done, Some(job)) = (place.n_done, &mut place.job) else { return };
+        let (n_done, Some(job)) = (place.n_done, &mut place.job) else {
+            return;
+        };
         if let Some(row) = self.out.first_not_finite(rows.clone()) {
-            report_end(job, Err(self.engine.not_finite(pos + row - rows.start)), on_update);
+            report_end(
+                job,
+                Err(self.engine.not_finite(pos + row - rows.start)),
+                on_update,
+            );
             self.fail(slot, pos);
             return;
         }
@@ -509,23 +583,32 @@ impl Batcher {
         }
         job.take_in(&self.engine, &self.out, rows.clone(), pos);
         if n_done < job.text.len() {
-            let update = Update::Event(Event::Prompt { done: n_done, total: job.n_prompt });
+            let update = Update::Event(Event::Prompt {
+                done: n_done,
+                total: job.n_prompt,
+            });
             if was_reading && on_update(id, update).is_break() {
                 self.slots.retire(slot);
             }
             return;
         }
         let n_before = job.n_written();
-        let ended = job.go_on(&self.out, rows.end - 1, n_ctx, &mut |update| on_update(id, update));
+        let ended = job.go_on(&self.out, rows.end - 1, n_ctx, &mut |update| {
+            on_update(id, update)
+        });
         let (ended, n_cut) = (ended.transpose(), job.n_cut);
-        // Tokens that were rolled back count as generated. An interrupted text may have become shorter.
+        // Tokens that were rolled back count as generated. An interrupted text may have become
+        // shorter.
         self.counts.n_written += (job.n_written() + n_cut).saturating_sub(n_before) as u64;
         let has_ended = ended.is_some();
         if let Some(ended) = ended {
             report_end(job, ended, on_update);
         }
         if n_cut > 0 {
-            let left = self.executor.truncate(place.seq, n_done - n_cut).expect("a slot has a sequence");
+            let left = self
+                .executor
+                .truncate(place.seq, n_done - n_cut)
+                .expect("a slot has a sequence");
             place.truncated(left);
         }
         if has_ended {
@@ -542,11 +625,15 @@ impl Batcher {
         self.settle(slot);
     }
 
-    /// Truncates the sequence of a finished job to its evaluated tokens, once no rows of it are in flight.
+    /// Truncates the sequence of a finished job to its evaluated tokens, once no rows of it are in
+    /// flight.
     fn settle(&mut self, slot: usize) {
         let place = self.slots.at_mut(slot);
         if !place.is_in_flight() {
-            let left = self.executor.truncate(place.seq, place.n_done).expect("a slot has a sequence");
+            let left = self
+                .executor
+                .truncate(place.seq, place.n_done)
+                .expect("a slot has a sequence");
             place.truncated(left);
         }
     }
@@ -555,7 +642,9 @@ impl Batcher {
 /// Ends a job as if it had reached its length limit.
 fn finish(job: &mut Running, on_update: &mut OnUpdate<'_>) {
     let id = job.id;
-    let ended = job.end(FinishReason::Length, &mut |event| on_update(id, Update::Event(event)));
+    let ended = job.end(FinishReason::Length, &mut |event| {
+        on_update(id, Update::Event(event))
+    });
     report_end(job, ended, on_update);
 }
 

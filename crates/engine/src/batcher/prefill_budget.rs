@@ -1,7 +1,8 @@
-//! Prefill budget: how many prompt rows a batch may have without making decoding jobs wait too long.
+//! Prefill budget: how many prompt rows a batch may have without making decoding jobs wait too
+//! long.
 //!
-//! The time per row is estimated from the time of whole steps. Small batches read all weights for few rows, so the estimate is
-//! too high for them, which errs on the safe side.
+//! The time per row is estimated from the time of whole steps. Small batches read all weights for
+//! few rows, so the estimate is too high for them, which errs on the safe side.
 
 use std::time::Duration;
 
@@ -18,7 +19,10 @@ pub(super) struct PrefillBudget {
 
 impl PrefillBudget {
     pub(super) fn new(max_gap: Duration) -> Self {
-        Self { max_gap, row_time: None }
+        Self {
+            max_gap,
+            row_time: None,
+        }
     }
 
     /// Records the time of a step.
@@ -27,22 +31,30 @@ impl PrefillBudget {
             return;
         }
         let time = time.as_secs_f64() / n_rows as f64;
-        self.row_time = Some(self.row_time.map_or(time, |mean| mean + NEW * (time - mean)));
+        self.row_time = Some(
+            self.row_time
+                .map_or(time, |mean| mean + NEW * (time - mean)),
+        );
     }
 
     /// Prefill rows that fit beside `n_writing` decoding rows.
     pub(super) fn rows_beside(&self, n_writing: usize) -> usize {
-        let Some(row_time) = self.row_time else { return MIN_ROWS };
+        let Some(row_time) = self.row_time else {
+            return MIN_ROWS;
+        };
         let rows = self.max_gap.as_secs_f64() / row_time.max(1e-9);
         (rows as usize).saturating_sub(n_writing).max(MIN_ROWS)
     }
 }
 
-/// Allots rows to prompts with `rests` tokens left, in queue order: half to the first, so that a long prompt finishes; the
-/// rest to the others, shortest first, so that a short prompt does not wait for a long one.
+/// Allots rows to prompts with `rests` tokens left, in queue order: half to the first, so that a
+/// long prompt finishes; the rest to the others, shortest first, so that a short prompt does not
+/// wait for a long one.
 pub(super) fn allot_rows(rests: &[usize], n_rows: usize) -> Vec<usize> {
     let mut allot_rows = vec![0; rests.len()];
-    let Some(&first) = rests.first() else { return allot_rows };
+    let Some(&first) = rests.first() else {
+        return allot_rows;
+    };
     allot_rows[0] = first.min(n_rows.div_ceil(2));
     let mut left = n_rows - allot_rows[0];
     let mut others: Vec<usize> = (1..rests.len()).collect();

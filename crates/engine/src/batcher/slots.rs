@@ -1,7 +1,8 @@
 //! Slots: the sequences of the executor, with running jobs or cached prefixes.
 //!
-//! A cached prefix is a sequence without a job. A new job forks the sequence with the longest common prefix instead of
-//! evaluating it again; blocks are reference-counted below, so a common prefix is stored once however many share it.
+//! A cached prefix is a sequence without a job. A new job forks the sequence with the longest
+//! common prefix instead of evaluating it again; blocks are reference-counted below, so a common
+//! prefix is stored once however many share it.
 
 use atta_model::{Executor, SeqId};
 
@@ -35,7 +36,9 @@ pub(super) struct Slot {
 impl Slot {
     /// Whether the job is decoding. A preempted job prefills again first.
     fn is_writing(&self) -> bool {
-        self.job.as_ref().is_some_and(|job| job.is_writing() && job.text.len() - self.n_done <= MAX_PENDING)
+        self.job
+            .as_ref()
+            .is_some_and(|job| job.is_writing() && job.text.len() - self.n_done <= MAX_PENDING)
     }
 
     /// Evaluated tokens, if enough of them are unsaved to be worth saving.
@@ -120,15 +123,24 @@ pub(super) struct SlotTable {
 impl SlotTable {
     /// Creates free slots.
     pub(super) fn new(n_jobs: usize, n_seqs: usize) -> Self {
-        Self { slots: (0..n_seqs).map(|_| None).collect(), n_jobs, n_running: 0, clock: 0 }
+        Self {
+            slots: (0..n_seqs).map(|_| None).collect(),
+            n_jobs,
+            n_running: 0,
+            clock: 0,
+        }
     }
 
     pub(super) fn at(&self, slot: usize) -> &Slot {
-        self.slots[slot].as_ref().expect("a slot that was just used")
+        self.slots[slot]
+            .as_ref()
+            .expect("a slot that was just used")
     }
 
     pub(super) fn at_mut(&mut self, slot: usize) -> &mut Slot {
-        self.slots[slot].as_mut().expect("a slot that was just used")
+        self.slots[slot]
+            .as_mut()
+            .expect("a slot that was just used")
     }
 
     pub(super) fn n_running(&self) -> usize {
@@ -140,34 +152,58 @@ impl SlotTable {
     }
 
     pub(super) fn find(&self, id: JobId) -> Option<usize> {
-        self.taken().find(|(_, slot)| slot.job.as_ref().is_some_and(|job| job.id == id)).map(|(i, _)| i)
+        self.taken()
+            .find(|(_, slot)| slot.job.as_ref().is_some_and(|job| job.id == id))
+            .map(|(i, _)| i)
     }
 
     fn taken(&self) -> impl Iterator<Item = (usize, &Slot)> {
-        self.slots.iter().enumerate().filter_map(|(i, slot)| Some((i, slot.as_ref()?)))
+        self.slots
+            .iter()
+            .enumerate()
+            .filter_map(|(i, slot)| Some((i, slot.as_ref()?)))
     }
 
     /// Slots of decoding jobs, longest-waiting first, and of prefilling jobs, in queue order.
     pub(super) fn by_turn(&self) -> (Vec<usize>, Vec<usize>) {
-        let jobs = self.taken().filter_map(|(i, slot)| Some((i, slot, slot.job.as_ref()?)));
-        let (mut writing, mut reading): (Vec<_>, Vec<_>) = jobs.partition(|(_, slot, _)| slot.is_writing());
+        let jobs = self
+            .taken()
+            .filter_map(|(i, slot)| Some((i, slot, slot.job.as_ref()?)));
+        let (mut writing, mut reading): (Vec<_>, Vec<_>) =
+            jobs.partition(|(_, slot, _)| slot.is_writing());
         writing.sort_by_key(|(_, slot, _)| slot.used);
         reading.sort_by_key(|(_, _, job)| job.order());
-        let slots = |list: Vec<(usize, &Slot, &Running)>| list.into_iter().map(|(i, _, _)| i).collect();
+        let slots =
+            |list: Vec<(usize, &Slot, &Running)>| list.into_iter().map(|(i, _, _)| i).collect();
         (slots(writing), slots(reading))
     }
 
-    /// Finds the longest prefix that a sequence has in common with a text. The last token is never part of it, since its
-    /// logits are needed.
+    /// Finds the longest prefix that a sequence has in common with a text. The last token is never
+    /// part of it, since its logits are needed.
     pub(super) fn match_prefix(&self, text: &[u32], executor: &dyn Executor) -> PrefixMatch {
         let text = &text[..text.len() - 1];
         let same = |other: &[u32]| text.iter().zip(other).take_while(|(a, b)| a == b).count();
         // A sliding window may have freed positions that the prefix needs.
-        let kept = |slot: &Slot| executor.seqs().keeps(slot.seq, same(&slot.text()[..slot.n_done])).unwrap_or(0);
-        let best = self.taken().map(|(i, slot)| CachedPrefix { slot: i, n: kept(slot) });
-        let best = best.max_by_key(|source| source.n).filter(|source| source.n > 0);
-        let reading = self.taken().filter(|(_, slot)| slot.job.is_some() && !slot.is_writing());
-        let coming = reading.map(|(_, slot)| same(slot.text())).max().unwrap_or(0);
+        let kept = |slot: &Slot| {
+            executor
+                .seqs()
+                .keeps(slot.seq, same(&slot.text()[..slot.n_done]))
+                .unwrap_or(0)
+        };
+        let best = self.taken().map(|(i, slot)| CachedPrefix {
+            slot: i,
+            n: kept(slot),
+        });
+        let best = best
+            .max_by_key(|source| source.n)
+            .filter(|source| source.n > 0);
+        let reading = self
+            .taken()
+            .filter(|(_, slot)| slot.job.is_some() && !slot.is_writing());
+        let coming = reading
+            .map(|(_, slot)| same(slot.text()))
+            .max()
+            .unwrap_or(0);
         match coming >= best.map_or(0, |source| source.n) + WORTH_WAITING {
             true => PrefixMatch::Later,
             false => PrefixMatch::Now(best),
@@ -175,7 +211,12 @@ impl SlotTable {
     }
 
     /// Puts a job into a prepared slot and returns its index.
-    pub(super) fn acquire(&mut self, job: Running, from: Option<CachedPrefix>, executor: &mut dyn Executor) -> usize {
+    pub(super) fn acquire(
+        &mut self,
+        job: Running,
+        from: Option<CachedPrefix>,
+        executor: &mut dyn Executor,
+    ) -> usize {
         let n_saved = from.map_or(0, |source| self.at(source.slot).n_saved);
         let (place, seq) = match from {
             Some(source) if self.may_reuse(source) => {
@@ -191,7 +232,9 @@ impl SlotTable {
                 (place, seq.expect("a slot stands for a free sequence"))
             }
         };
-        let n_done = executor.truncate(seq, from.map_or(0, |source| source.n)).expect("the sequence is there");
+        let n_done = executor
+            .truncate(seq, from.map_or(0, |source| source.n))
+            .expect("the sequence is there");
         self.n_running += 1;
         let (used, n_saved) = (self.tick(), n_saved.min(n_done));
         self.slots[place] = Some(Slot {
@@ -207,10 +250,16 @@ impl SlotTable {
         place
     }
 
-    /// Whether a cached prefix may be continued in place: it is used whole, or there is no other slot.
+    /// Whether a cached prefix may be continued in place: it is used whole, or there is no other
+    /// slot.
     pub(super) fn may_reuse(&self, source: CachedPrefix) -> bool {
         let slot = self.at(source.slot);
-        let is_only = || !self.has_free_slot() && !self.taken().any(|(i, s)| s.job.is_none() && i != source.slot);
+        let is_only = || {
+            !self.has_free_slot()
+                && !self
+                    .taken()
+                    .any(|(i, s)| s.job.is_none() && i != source.slot)
+        };
         slot.job.is_none() && (source.n == slot.n_done || is_only())
     }
 
@@ -234,8 +283,8 @@ impl SlotTable {
         self.at_mut(slot).used = now;
     }
 
-    /// Removes the job of a slot and keeps its evaluated tokens as a cached prefix. Those of embedding requests are evicted
-    /// first and never saved, since they are rarely seen again.
+    /// Removes the job of a slot and keeps its evaluated tokens as a cached prefix. Those of
+    /// embedding requests are evicted first and never saved, since they are rarely seen again.
     pub(super) fn retire(&mut self, slot: usize) {
         let now = self.tick();
         let slot = self.at_mut(slot);
@@ -252,23 +301,32 @@ impl SlotTable {
 
     /// The least recently used cached prefix except slot `but`.
     pub(super) fn oldest_cached(&self, but: Option<usize>) -> Option<usize> {
-        let kept = self.taken().filter(|&(i, slot)| slot.job.is_none() && !slot.is_in_flight() && Some(i) != but);
+        let kept = self
+            .taken()
+            .filter(|&(i, slot)| slot.job.is_none() && !slot.is_in_flight() && Some(i) != but);
         kept.min_by_key(|(_, slot)| slot.used).map(|(i, _)| i)
     }
 
     /// Whether a finished job still has rows in flight.
     pub(super) fn has_retiring(&self) -> bool {
-        self.taken().any(|(_, slot)| slot.job.is_none() && slot.is_in_flight())
+        self.taken()
+            .any(|(_, slot)| slot.job.is_none() && slot.is_in_flight())
     }
 
     /// Records that all batches in flight were dropped unevaluated.
     pub(super) fn drop_all_in_flight(&mut self) {
-        self.slots.iter_mut().flatten().for_each(Slot::drop_in_flight);
+        self.slots
+            .iter_mut()
+            .flatten()
+            .for_each(Slot::drop_in_flight);
     }
 
     /// All cached sequences without rows in flight.
     pub(super) fn kept(&self) -> Vec<usize> {
-        self.taken().filter(|(_, slot)| slot.job.is_none() && !slot.is_in_flight()).map(|(i, _)| i).collect()
+        self.taken()
+            .filter(|(_, slot)| slot.job.is_none() && !slot.is_in_flight())
+            .map(|(i, _)| i)
+            .collect()
     }
 
     /// Preempts the running job that comes last in queue order, unless it is the only one.
@@ -276,7 +334,9 @@ impl SlotTable {
         if self.n_running < 2 {
             return None;
         }
-        let jobs = self.taken().filter_map(|(i, slot)| Some((i, slot.job.as_ref()?.order())));
+        let jobs = self
+            .taken()
+            .filter_map(|(i, slot)| Some((i, slot.job.as_ref()?.order())));
         let (last, _) = jobs.max_by_key(|&(_, order)| order)?;
         self.n_running -= 1;
         self.release(last, executor)

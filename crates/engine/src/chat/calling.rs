@@ -1,8 +1,9 @@
-//! Answers that may call tools: what the model is told of them, the grammar that it is held to, and calls out of what
-//! it writes.
+//! Answers that may call tools: what the model is told of them, the grammar that it is held to, and
+//! calls out of what it writes.
 //!
-//! Knows neither terminals nor what a tool does. The one idea: to a template that writes calls, messages go as they are;
-//! for all others they are put into words that any model reads, in the form that `Format::Generic` asks of it.
+//! Knows neither terminals nor what a tool does. The one idea: to a template that writes calls,
+//! messages go as they are; for all others they are put into words that any model reads, in the
+//! form that `Format::Generic` asks of it.
 
 use std::ops::ControlFlow;
 
@@ -44,14 +45,15 @@ pub struct CallingReply {
 }
 
 impl Chat {
-    /// Hears an answer to what has been said that may call the tools of [`set_tools`](Self::set_tools), and makes it part of
-    /// the conversation. Calls always match the schemas of their tools. A call that the length limit cuts is text, never
-    /// a call with what is left of its arguments. Where nothing can be called, the answer is whatever the model writes,
-    /// or what the constraint of the options makes of it.
+    /// Hears an answer to what has been said that may call the tools of
+    /// [`set_tools`](Self::set_tools), and makes it part of the conversation. Calls always
+    /// match the schemas of their tools. A call that the length limit cuts is text, never
+    /// a call with what is left of its arguments. Where nothing can be called, the answer is
+    /// whatever the model writes, or what the constraint of the options makes of it.
     ///
     /// # Errors
-    /// [`Error::Tools`] if a schema cannot be kept to or a tool is asked for that is not there; those of
-    /// [`answer`](Self::answer).
+    /// [`Error::Tools`] if a schema cannot be kept to or a tool is asked for that is not there;
+    /// those of [`answer`](Self::answer).
     pub fn answer_calling(
         &mut self,
         options: &GenerateOptions,
@@ -77,21 +79,32 @@ impl Chat {
 /// What the model said, as a message of the conversation.
 fn message(outcome: &Outcome) -> Message {
     let reasoning = Some(outcome.reasoning.trim().to_owned()).filter(|text| !text.is_empty());
-    Message { reasoning, ..Message::assistant_calling(&outcome.text, outcome.calls.clone()) }
+    Message {
+        reasoning,
+        ..Message::assistant_calling(&outcome.text, outcome.calls.clone())
+    }
 }
 
-fn hear_all(pieces: &[Piece], on_heard: &mut dyn FnMut(Heard<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
-    pieces.iter().try_for_each(|piece| on_heard(Heard::Piece(piece)))
+fn hear_all(
+    pieces: &[Piece],
+    on_heard: &mut dyn FnMut(Heard<'_>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    pieces
+        .iter()
+        .try_for_each(|piece| on_heard(Heard::Piece(piece)))
 }
 
-/// Messages in words: for templates that know nothing of tools, and that may insist on user and model taking turns.
+/// Messages in words: for templates that know nothing of tools, and that may insist on user and
+/// model taking turns.
 pub(super) fn in_words(messages: &[Message]) -> Vec<Message> {
     let mut out: Vec<Message> = Vec::new();
     let mut after_tool = false;
     for message in messages {
         let is_tool = message.role == Role::Tool;
         match (message.role, out.last_mut()) {
-            (Role::Tool, Some(last)) if after_tool => last.content = format!("{}\n{}", last.content, result(message)),
+            (Role::Tool, Some(last)) if after_tool => {
+                last.content = format!("{}\n{}", last.content, result(message))
+            }
             (Role::Tool, _) => out.push(Message::user(result(message))),
             (Role::Assistant, _) => out.push(Message::assistant(answer(message))),
             _ => out.push(message.clone()),
@@ -103,11 +116,16 @@ pub(super) fn in_words(messages: &[Message]) -> Vec<Message> {
 
 /// What a tool came to.
 pub(super) fn result(message: &Message) -> String {
-    format!("Result of {}: {}", message.name.as_deref().unwrap_or("the tool"), message.content)
+    format!(
+        "Result of {}: {}",
+        message.name.as_deref().unwrap_or("the tool"),
+        message.content
+    )
 }
 
-/// An answer in the form of [`Format::Generic`]. That has either a text or calls; where another model has written both, they
-/// stand in one object, so that nothing is lost and the model has one turn.
+/// An answer in the form of [`Format::Generic`]. That has either a text or calls; where another
+/// model has written both, they stand in one object, so that nothing is lost and the model has one
+/// turn.
 pub(super) fn answer(message: &Message) -> String {
     let call = |call: &ToolCall| json!({ "name": call.name, "arguments": call.arguments });
     let calls: Vec<Value> = message.tool_calls.iter().map(call).collect();
@@ -125,7 +143,11 @@ mod tests {
 
     #[test]
     fn words_take_turns() {
-        let call = |id: &str| ToolCall { id: id.into(), name: "f".into(), arguments: json!({ "x": id }) };
+        let call = |id: &str| ToolCall {
+            id: id.into(),
+            name: "f".into(),
+            arguments: json!({ "x": id }),
+        };
         let said = [
             Message::user("a"),
             Message::assistant_calling("", vec![call("1"), call("2")]),
@@ -134,7 +156,10 @@ mod tests {
             Message::assistant("b"),
             Message::user("c"),
         ];
-        let words: Vec<(Role, String)> = in_words(&said).into_iter().map(|m| (m.role, m.content)).collect();
+        let words: Vec<(Role, String)> = in_words(&said)
+            .into_iter()
+            .map(|m| (m.role, m.content))
+            .collect();
         let calls = r#"{"tool_calls":[{"name":"f","arguments":{"x":"1"}},{"name":"f","arguments":{"x":"2"}}]}"#;
         let want = [
             (Role::User, "a"),
@@ -148,8 +173,15 @@ mod tests {
 
     #[test]
     fn words_keep_a_text_beside_calls() {
-        let call = ToolCall { id: "1".into(), name: "f".into(), arguments: json!({}) };
-        let words = in_words(&[Message::user("a"), Message::assistant_calling("I look.", vec![call])]);
+        let call = ToolCall {
+            id: "1".into(),
+            name: "f".into(),
+            arguments: json!({}),
+        };
+        let words = in_words(&[
+            Message::user("a"),
+            Message::assistant_calling("I look.", vec![call]),
+        ]);
         let both = r#"{"response":"I look.","tool_calls":[{"name":"f","arguments":{}}]}"#;
         assert_eq!(words[1], Message::assistant(both));
     }

@@ -1,7 +1,7 @@
 //! Which template is used: the one of the file, and what is used where it has none.
 //!
-//! Knows names in metadata and two texts of our own. The defaults are templates like any other, so that there is one
-//! way.
+//! Knows names in metadata and two texts of our own. The defaults are templates like any other, so
+//! that there is one way.
 
 use super::template::{SpecialTexts, Template, TemplateError};
 use crate::Engine;
@@ -84,8 +84,8 @@ pub enum Origin {
 }
 
 impl Template {
-    /// The template of a model, and another one for tools where its file has that. Without any: ChatML if the
-    /// vocabulary has `<|im_start|>`, else lines with `User:` and `Assistant:`.
+    /// The template of a model, and another one for tools where its file has that. Without any:
+    /// ChatML if the vocabulary has `<|im_start|>`, else lines with `User:` and `Assistant:`.
     ///
     /// # Errors
     /// Those of [`Template::new`], about the template in the file.
@@ -93,8 +93,11 @@ impl Template {
         let texts = SpecialTexts::of(engine.tokenizer());
         let Some(source) = engine.chat_template() else {
             let has_markers = engine.tokenizer().token_id("<|im_start|>").is_some();
-            let default =
-                if has_markers { (Self::chatml(texts), Origin::ChatMl) } else { (Self::plain(texts), Origin::Plain) };
+            let default = if has_markers {
+                (Self::chatml(texts), Origin::ChatMl)
+            } else {
+                (Self::plain(texts), Origin::Plain)
+            };
             return Ok(default);
         };
         let template = Self::new(source, texts)?;
@@ -125,21 +128,33 @@ mod tests {
 
     #[test]
     fn defaults_write_every_kind_of_message() {
-        let call = |id: &str| ToolCall { id: id.into(), name: "f".into(), arguments: json!({ "x": 1 }) };
+        let call = |id: &str| ToolCall {
+            id: id.into(),
+            name: "f".into(),
+            arguments: json!({ "x": 1 }),
+        };
         let messages = [
             Message::system("S"),
             Message::user("U"),
             Message::assistant_calling("A", vec![call("1"), call("2")]),
             Message::tool("1", "f", "T"),
         ];
-        let conversation = Conversation { messages: &messages, add_generation_prompt: true, ..Conversation::default() };
+        let conversation = Conversation {
+            messages: &messages,
+            add_generation_prompt: true,
+            ..Conversation::default()
+        };
         let calls = "{\"name\": \"f\", \"arguments\": {\"x\": 1}}";
         assert_eq!(
-            Template::plain(SpecialTexts::default()).render(&conversation).unwrap(),
+            Template::plain(SpecialTexts::default())
+                .render(&conversation)
+                .unwrap(),
             format!("S\n\nUser: U\nAssistant: A{calls}{calls}\nTool: T\nAssistant:")
         );
         assert_eq!(
-            Template::chatml(SpecialTexts::default()).render(&conversation).unwrap(),
+            Template::chatml(SpecialTexts::default())
+                .render(&conversation)
+                .unwrap(),
             format!(
                 "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n\
                  <|im_start|>assistant\nA\n{calls}\n{calls}\

@@ -36,7 +36,9 @@ impl Role {
         if name == "developer" {
             return Some(Self::System);
         }
-        [Self::System, Self::User, Self::Assistant, Self::Tool].into_iter().find(|role| role.name() == name)
+        [Self::System, Self::User, Self::Assistant, Self::Tool]
+            .into_iter()
+            .find(|role| role.name() == name)
     }
 }
 
@@ -60,7 +62,14 @@ pub struct Message {
 impl Message {
     fn new(role: Role, content: impl Into<String>) -> Self {
         let content = content.into();
-        Self { role, content, reasoning: None, tool_calls: Vec::new(), tool_call_id: None, name: None }
+        Self {
+            role,
+            content,
+            reasoning: None,
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+            name: None,
+        }
     }
 
     /// Of whoever runs the model.
@@ -80,30 +89,54 @@ impl Message {
 
     /// Of the model, which calls functions.
     pub fn assistant_calling(content: impl Into<String>, tool_calls: Vec<ToolCall>) -> Self {
-        Self { tool_calls, ..Self::new(Role::Assistant, content) }
+        Self {
+            tool_calls,
+            ..Self::new(Role::Assistant, content)
+        }
     }
 
     /// What the call `id` of `name` came to.
-    pub fn tool(id: impl Into<String>, name: impl Into<String>, content: impl Into<String>) -> Self {
+    pub fn tool(
+        id: impl Into<String>,
+        name: impl Into<String>,
+        content: impl Into<String>,
+    ) -> Self {
         let (id, name) = (Some(id.into()), Some(name.into()));
-        Self { tool_call_id: id, name, ..Self::new(Role::Tool, content) }
+        Self {
+            tool_call_id: id,
+            name,
+            ..Self::new(Role::Tool, content)
+        }
     }
 
-    /// As OpenAI's interface has it, but that arguments are values and no text, which is what templates want. A
-    /// content is never null: templates that do not expect that would write `None`.
+    /// As OpenAI's interface has it, but that arguments are values and no text, which is what
+    /// templates want. A content is never null: templates that do not expect that would write
+    /// `None`.
     pub fn to_json(&self) -> Value {
         let mut object = json!({ "role": self.role.name(), "content": self.content });
-        let mut optional = |key: &str, value: Option<Value>| value.into_iter().for_each(|value| object[key] = value);
-        optional("reasoning_content", self.reasoning.as_deref().map(Value::from));
-        optional("tool_calls", (!self.tool_calls.is_empty()).then(|| self.tool_calls.iter().map(call_json).collect()));
-        optional("tool_call_id", self.tool_call_id.as_deref().map(Value::from));
+        let mut optional = |key: &str, value: Option<Value>| {
+            value.into_iter().for_each(|value| object[key] = value)
+        };
+        optional(
+            "reasoning_content",
+            self.reasoning.as_deref().map(Value::from),
+        );
+        optional(
+            "tool_calls",
+            (!self.tool_calls.is_empty()).then(|| self.tool_calls.iter().map(call_json).collect()),
+        );
+        optional(
+            "tool_call_id",
+            self.tool_call_id.as_deref().map(Value::from),
+        );
         optional("name", self.name.as_deref().map(Value::from));
         object
     }
 
-    /// Reads what [`to_json`](Self::to_json) writes; also arguments as a text of JSON (a text that is no JSON stays one),
-    /// `reasoning` and `thinking` for `reasoning_content`, and what other programs write where there is nothing: calls
-    /// or a content of null, arguments without any text. `None` for anything else.
+    /// Reads what [`to_json`](Self::to_json) writes; also arguments as a text of JSON (a text that
+    /// is no JSON stays one), `reasoning` and `thinking` for `reasoning_content`, and what
+    /// other programs write where there is nothing: calls or a content of null, arguments
+    /// without any text. `None` for anything else.
     pub fn from_json(value: &Value) -> Option<Self> {
         let role = Role::named(value["role"].as_str()?)?;
         let calls = match &value["tool_calls"] {
@@ -117,9 +150,20 @@ impl Message {
             _ => return None,
         };
         let text = |key: &str| value[key].as_str().map(str::to_owned);
-        let reasoning = || ["reasoning_content", "reasoning", "thinking"].into_iter().find_map(text);
+        let reasoning = || {
+            ["reasoning_content", "reasoning", "thinking"]
+                .into_iter()
+                .find_map(text)
+        };
         let (reasoning, tool_call_id, name) = (reasoning(), text("tool_call_id"), text("name"));
-        Some(Self { role, content, reasoning, tool_calls, tool_call_id, name })
+        Some(Self {
+            role,
+            content,
+            reasoning,
+            tool_calls,
+            tool_call_id,
+            name,
+        })
     }
 }
 
@@ -134,8 +178,15 @@ fn call_of_json(value: &Value) -> Option<ToolCall> {
         Value::String(text) => serde_json::from_str(text).unwrap_or_else(|_| text.as_str().into()),
         arguments => arguments.clone(),
     };
-    let (id, name) = (value["id"].as_str().unwrap_or_default(), function["name"].as_str()?);
-    Some(ToolCall { id: id.to_owned(), name: name.to_owned(), arguments })
+    let (id, name) = (
+        value["id"].as_str().unwrap_or_default(),
+        function["name"].as_str()?,
+    );
+    Some(ToolCall {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        arguments,
+    })
 }
 
 /// What a template is given.
@@ -143,7 +194,8 @@ fn call_of_json(value: &Value) -> Option<ToolCall> {
 pub struct Conversation<'a> {
     /// What was said, oldest first.
     pub messages: &'a [Message],
-    /// Definitions of functions that the model may call, as OpenAI's interface has them; they are passed as they are.
+    /// Definitions of functions that the model may call, as OpenAI's interface has them; they are
+    /// passed as they are.
     pub tools: &'a [Value],
     /// Whether the text ends where an answer of the model begins.
     pub add_generation_prompt: bool,
@@ -154,10 +206,22 @@ pub struct Conversation<'a> {
 }
 
 impl<'a> Conversation<'a> {
-    /// One by which to find out what a template does. It has a time, since a template may insist on that.
+    /// One by which to find out what a template does. It has a time, since a template may insist on
+    /// that.
     pub(super) fn probe(messages: &'a [Message]) -> Self {
-        let now = Some(DateTime { year: 2024, month: 1, day: 1, hour: 0, minute: 0, second: 0 });
-        Self { messages, now, ..Self::default() }
+        let now = Some(DateTime {
+            year: 2024,
+            month: 1,
+            day: 1,
+            hour: 0,
+            minute: 0,
+            second: 0,
+        });
+        Self {
+            messages,
+            now,
+            ..Self::default()
+        }
     }
 }
 
@@ -167,8 +231,15 @@ mod tests {
 
     #[test]
     fn messages_are_read_as_they_are_written() {
-        let call = ToolCall { id: "1".into(), name: "f".into(), arguments: json!({ "x": [1, "a"] }) };
-        let thought = Message { reasoning: Some("so".into()), ..Message::assistant("b") };
+        let call = ToolCall {
+            id: "1".into(),
+            name: "f".into(),
+            arguments: json!({ "x": [1, "a"] }),
+        };
+        let thought = Message {
+            reasoning: Some("so".into()),
+            ..Message::assistant("b")
+        };
         for message in [
             Message::system("a"),
             Message::user("é"),
@@ -185,11 +256,17 @@ mod tests {
         let value = json!({ "role": "assistant", "content": null, "tool_calls": [
             { "id": "1", "function": { "name": "f", "arguments": "{\"x\": 1}" } },
         ] });
-        assert_eq!(Message::from_json(&value).unwrap().tool_calls[0].arguments, json!({ "x": 1 }));
+        assert_eq!(
+            Message::from_json(&value).unwrap().tool_calls[0].arguments,
+            json!({ "x": 1 })
+        );
         let value = json!({ "role": "assistant", "content": null, "tool_calls": [
             { "id": "1", "function": { "name": "f", "arguments": "" } },
         ] });
-        assert_eq!(Message::from_json(&value).unwrap().tool_calls[0].arguments, json!({}));
+        assert_eq!(
+            Message::from_json(&value).unwrap().tool_calls[0].arguments,
+            json!({})
+        );
         for bad in [
             json!({ "role": "nobody", "content": "a" }),
             json!({ "role": "assistant", "content": "", "tool_calls": "none" }),
@@ -202,7 +279,10 @@ mod tests {
     fn broken_arguments_are_a_text() {
         let broken = json!({ "function": { "name": "f", "arguments": "{\"a\": " } });
         let value = json!({ "role": "assistant", "content": "", "tool_calls": [broken] });
-        assert_eq!(Message::from_json(&value).unwrap().tool_calls[0].arguments, json!("{\"a\": "));
+        assert_eq!(
+            Message::from_json(&value).unwrap().tool_calls[0].arguments,
+            json!("{\"a\": ")
+        );
     }
 
     #[test]
@@ -215,7 +295,10 @@ mod tests {
     fn reasoning_has_three_names() {
         for name in ["reasoning_content", "reasoning", "thinking"] {
             let value = json!({ "role": "assistant", "content": "a", name: "so" });
-            assert_eq!(Message::from_json(&value).unwrap().reasoning.as_deref(), Some("so"));
+            assert_eq!(
+                Message::from_json(&value).unwrap().reasoning.as_deref(),
+                Some("so")
+            );
         }
     }
 

@@ -1,10 +1,10 @@
 //! A conversation: what was said, and a session whose state is reused from turn to turn.
 //!
-//! Knows no terminal and no files. The one idea: the whole conversation is written down anew by its template for every
-//! answer. If that begins with what was written last and the answer to it, the ids of both are kept, as the model chose
-//! them; else everything is encoded anew. The session keeps as much of its state as begins the same way. So nothing has
-//! to be kept in step: after an error, a new system message or a cleared history the common beginning is simply
-//! shorter.
+//! Knows no terminal and no files. The one idea: the whole conversation is written down anew by its
+//! template for every answer. If that begins with what was written last and the answer to it, the
+//! ids of both are kept, as the model chose them; else everything is encoded anew. The session
+//! keeps as much of its state as begins the same way. So nothing has to be kept in step: after an
+//! error, a new system message or a cleared history the common beginning is simply shorter.
 
 mod calling;
 mod default;
@@ -56,7 +56,8 @@ struct Recalled {
 
 /// A prompt and the answer to it.
 struct Known {
-    /// As the template may write both: with white space in front of the answer as it came, and without.
+    /// As the template may write both: with white space in front of the answer as it came, and
+    /// without.
     texts: [String; 2],
     ids: Vec<u32>,
 }
@@ -122,19 +123,21 @@ impl Chat {
         self.system.as_deref()
     }
 
-    /// Tells the model something in front of everything; `None`: nothing. What has been said stays. To a template that
-    /// takes no system messages it is given as the beginning of the first message of the user.
+    /// Tells the model something in front of everything; `None`: nothing. What has been said stays.
+    /// To a template that takes no system messages it is given as the beginning of the first
+    /// message of the user.
     pub fn set_system(&mut self, text: Option<String>) {
         self.system = text;
     }
 
-    /// Which tools the model may call, by [`answer_calling`](Self::answer_calling). A template that writes calls tells the model
-    /// of them, else the system message does.
+    /// Which tools the model may call, by [`answer_calling`](Self::answer_calling). A template that
+    /// writes calls tells the model of them, else the system message does.
     pub fn set_tools(&mut self, tools: Option<ToolUse>) {
         self.tools = tools;
     }
 
-    /// Whether the model may call tools, must, or must not, in the answers to come; how it was. Without tools, nothing.
+    /// Whether the model may call tools, must, or must not, in the answers to come; how it was.
+    /// Without tools, nothing.
     pub fn set_tool_choice(&mut self, choice: ToolChoice) -> Option<ToolChoice> {
         let tools = self.tools.as_mut()?;
         Some(std::mem::replace(&mut tools.choice, choice))
@@ -172,14 +175,18 @@ impl Chat {
     pub fn prompt(&self) -> Result<Prompt, TemplateError> {
         let marked = self.marked()?;
         let text = marked.replace(template::SENTINEL, "");
-        Ok(Prompt { text, ids: self.ids(&marked) })
+        Ok(Prompt {
+            text,
+            ids: self.ids(&marked),
+        })
     }
 
-    /// Says something, and hears the answer by `on_event`, without white space in front. Only what the session does not
-    /// hold yet is evaluated.
+    /// Says something, and hears the answer by `on_event`, without white space in front. Only what
+    /// the session does not hold yet is evaluated.
     ///
-    /// Nothing in `message` is a special token. An answer that was interrupted is part of the conversation as far as it
-    /// went; a message that was interrupted before its answer began, and one that failed, is none.
+    /// Nothing in `message` is a special token. An answer that was interrupted is part of the
+    /// conversation as far as it went; a message that was interrupted before its answer began,
+    /// and one that failed, is none.
     ///
     /// # Errors
     /// Those of [`answer`](Self::answer).
@@ -192,18 +199,21 @@ impl Chat {
         self.messages.push(Message::user(message));
         let reply = self.answer(options, on_event);
         match &reply {
-            Ok(reply) if reply.summary.n_generated > 0 => self.messages.push(Message::assistant(&reply.text)),
+            Ok(reply) if reply.summary.n_generated > 0 => {
+                self.messages.push(Message::assistant(&reply.text))
+            }
             _ => drop(self.messages.pop()),
         }
         reply
     }
 
-    /// Hears an answer to what has been said. It is not part of the conversation until it is [pushed](Self::push), as
-    /// text or as the calls that it holds; if the template writes that as the model did, its state is used again.
+    /// Hears an answer to what has been said. It is not part of the conversation until it is
+    /// [pushed](Self::push), as text or as the calls that it holds; if the template writes that
+    /// as the model did, its state is used again.
     ///
     /// # Errors
-    /// [`Error::Template`] if the template refuses the conversation; [`Error::PromptTooLong`] if it does not fit the
-    /// context, and nothing is evaluated then; those of [`Session::generate`].
+    /// [`Error::Template`] if the template refuses the conversation; [`Error::PromptTooLong`] if it
+    /// does not fit the context, and nothing is evaluated then; those of [`Session::generate`].
     pub fn answer(
         &mut self,
         options: &GenerateOptions,
@@ -213,9 +223,16 @@ impl Chat {
         let ids = self.ids(&prompt);
         let n_ctx = self.session.n_ctx();
         if ids.len() > n_ctx && !self.session.shifts() {
-            return Err(Error::PromptTooLong { n_prompt: ids.len(), n_ctx });
+            return Err(Error::PromptTooLong {
+                n_prompt: ids.len(),
+                n_ctx,
+            });
         }
-        let Recalled { n_tokens: n_cached, time: restore_time, notes } = self.recall(&ids)?;
+        let Recalled {
+            n_tokens: n_cached,
+            time: restore_time,
+            notes,
+        } = self.recall(&ids)?;
         for note in &notes {
             // Whoever wants to stop says so when the prompt is read.
             let _ = on_event(Event::Note(note));
@@ -228,25 +245,49 @@ impl Chat {
         let summary = self.generate(&ids[n_cached..], &options, &mut |event| match event {
             Event::Text(piece) => {
                 said.push_str(piece);
-                let piece = if text.is_empty() { piece.trim_start() } else { piece };
+                let piece = if text.is_empty() {
+                    piece.trim_start()
+                } else {
+                    piece
+                };
                 text.push_str(piece);
-                if piece.is_empty() { ControlFlow::Continue(()) } else { on_event(Event::Text(piece)) }
+                if piece.is_empty() {
+                    ControlFlow::Continue(())
+                } else {
+                    on_event(Event::Text(piece))
+                }
             }
             other => on_event(other),
         })?;
         self.remember(&prompt, ids, [&said, &text], &summary);
-        Ok(Reply { text, summary, n_cached, restore_time })
+        Ok(Reply {
+            text,
+            summary,
+            n_cached,
+            restore_time,
+        })
     }
 
-    /// Keeps of the session what begins the same way, or more if a cache has more; what there is to say about that
-    /// comes with it.
+    /// Keeps of the session what begins the same way, or more if a cache has more; what there is to
+    /// say about that comes with it.
     fn recall(&mut self, ids: &[u32]) -> Result<Recalled, Error> {
         #[cfg(feature = "cache")]
         if let Some(cache) = &self.cache {
-            let crate::Restored { n_tokens, time, notes } = self.session.restore(cache, ids)?;
-            return Ok(Recalled { n_tokens, time, notes });
+            let crate::Restored {
+                n_tokens,
+                time,
+                notes,
+            } = self.session.restore(cache, ids)?;
+            return Ok(Recalled {
+                n_tokens,
+                time,
+                notes,
+            });
         }
-        Ok(Recalled { n_tokens: self.session.keep_common(ids)?, ..Recalled::default() })
+        Ok(Recalled {
+            n_tokens: self.session.keep_common(ids)?,
+            ..Recalled::default()
+        })
     }
 
     fn generate(
@@ -257,7 +298,9 @@ impl Chat {
     ) -> Result<Summary, Error> {
         #[cfg(feature = "cache")]
         if let Some(cache) = &self.cache {
-            return self.session.generate_saving(cache, prompt, options, on_event);
+            return self
+                .session
+                .generate_saving(cache, prompt, options, on_event);
         }
         self.session.generate(prompt, options, on_event)
     }
@@ -286,15 +329,27 @@ impl Chat {
     fn ids(&self, marked: &str) -> Vec<u32> {
         let tokenizer = self.session.engine().tokenizer();
         let known = self.known.as_ref();
-        let goes_on =
-            known.and_then(|known| Some((known, known.texts.iter().find_map(|t| marked.strip_prefix(t.as_str()))?)));
+        let goes_on = known.and_then(|known| {
+            Some((
+                known,
+                known
+                    .texts
+                    .iter()
+                    .find_map(|t| marked.strip_prefix(t.as_str()))?,
+            ))
+        });
         match goes_on {
-            Some((known, rest)) => [&known.ids[..], &self.form.guard().continued(tokenizer, rest)].concat(),
+            Some((known, rest)) => [
+                &known.ids[..],
+                &self.form.guard().continued(tokenizer, rest),
+            ]
+            .concat(),
             None => self.form.guard().encode(tokenizer, marked),
         }
     }
 
-    /// Keeps what was read and said, with its ids. `said` is the answer as it came and without white space in front.
+    /// Keeps what was read and said, with its ids. `said` is the answer as it came and without
+    /// white space in front.
     fn remember(&mut self, prompt: &str, mut ids: Vec<u32>, said: [&str; 2], summary: &Summary) {
         if summary.n_generated == 0 {
             return;
@@ -307,12 +362,24 @@ impl Chat {
     /// The ids of an answer that began at `start`, without what ended it.
     fn answer_ids(&self, start: usize, answer: &str, summary: &Summary) -> Vec<u32> {
         let tokenizer = self.session.engine().tokenizer();
-        let last: Vec<u32> = summary.pending.iter().copied().filter(|&id| !tokenizer.is_eog(id)).collect();
-        let is_ended = summary.pending.last().is_some_and(|&id| tokenizer.is_eog(id));
+        let last: Vec<u32> = summary
+            .pending
+            .iter()
+            .copied()
+            .filter(|&id| !tokenizer.is_eog(id))
+            .collect();
+        let is_ended = summary
+            .pending
+            .last()
+            .is_some_and(|&id| tokenizer.is_eog(id));
         if !is_ended && summary.finish_reason == FinishReason::Stop {
             // A stop string ended it somewhere within the tokens.
             return tokenizer.encode_after(answer, Special::Plain);
         }
-        self.session.tokens()[start..].iter().copied().chain(last).collect()
+        self.session.tokens()[start..]
+            .iter()
+            .copied()
+            .chain(last)
+            .collect()
     }
 }

@@ -1,8 +1,10 @@
-//! From a conversation to ids: what a template has written, with its special tokens and nobody else's.
+//! From a conversation to ids: what a template has written, with its special tokens and nobody
+//! else's.
 //!
-//! Knows texts and tokens, and nothing of sessions. The one idea: a template gives one string, in which special tokens
-//! are recognised by their text; so wherever somebody else's text holds such a text, a character that is none is put
-//! into it before the template sees it, and the result is cut there and encoded in pieces.
+//! Knows texts and tokens, and nothing of sessions. The one idea: a template gives one string, in
+//! which special tokens are recognised by their text; so wherever somebody else's text holds such a
+//! text, a character that is none is put into it before the template sees it, and the result is cut
+//! there and encoded in pieces.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -24,8 +26,9 @@ pub struct Prompt {
     pub ids: Vec<u32>,
 }
 
-/// Writes a conversation down and encodes it. Nothing in its messages, tools or further variables becomes a special
-/// token, but for tags around thoughts and calls in what the model itself has said.
+/// Writes a conversation down and encodes it. Nothing in its messages, tools or further variables
+/// becomes a special token, but for tags around thoughts and calls in what the model itself has
+/// said.
 ///
 /// # Errors
 /// Those of [`Template::render`].
@@ -38,15 +41,24 @@ pub fn prompt_ids(
     let guard = Guard::new(tokenizer, template);
     let marked = guard.render(template, conversation)?;
     let ids = guard.encode(tokenizer, &marked);
-    Ok(Prompt { text: marked.replace(SENTINEL, ""), ids })
+    Ok(Prompt {
+        text: marked.replace(SENTINEL, ""),
+        ids,
+    })
 }
 
 impl SpecialTexts {
     /// Those of a vocabulary.
     pub fn of(tokenizer: &Tokenizer) -> Self {
-        let text = |id: Option<u32>| Some(String::from_utf8_lossy(tokenizer.token_text(id?)).into_owned());
+        let text =
+            |id: Option<u32>| Some(String::from_utf8_lossy(tokenizer.token_text(id?)).into_owned());
         let [bos, eos] = [tokenizer.bos(), tokenizer.eos()].map(text);
-        Self { bos, eos, unknown: text(tokenizer.unknown()), padding: text(tokenizer.padding()) }
+        Self {
+            bos,
+            eos,
+            unknown: text(tokenizer.unknown()),
+            padding: text(tokenizer.padding()),
+        }
     }
 }
 
@@ -59,17 +71,23 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Control tokens; and of those that are always found in a text because the file calls them user-defined, the ones
-    /// that look like what a template writes: `<|…|>`, and whatever this one names. Other user-defined tokens, such as
-    /// runs of spaces or the tags of HTML, are a way to write text.
+    /// Control tokens; and of those that are always found in a text because the file calls them
+    /// user-defined, the ones that look like what a template writes: `<|…|>`, and whatever this
+    /// one names. Other user-defined tokens, such as runs of spaces or the tags of HTML, are a
+    /// way to write text.
     pub(super) fn new(tokenizer: &Tokenizer, template: &Template) -> Self {
         let sources = [template.source(false), template.source(true)];
-        let is_bracketed = |text: &str| (text.starts_with("<|") || text.starts_with("<｜")) && text.ends_with('>');
-        let is_named = |text: &str| !text.trim().is_empty() && sources.iter().any(|source| source.contains(text));
+        let is_bracketed =
+            |text: &str| (text.starts_with("<|") || text.starts_with("<｜")) && text.ends_with('>');
+        let is_named = |text: &str| {
+            !text.trim().is_empty() && sources.iter().any(|source| source.contains(text))
+        };
         let (mut control, mut all) = (Specials::default(), Specials::default());
         for id in 0..tokenizer.n_vocab() as u32 {
             let kind = tokenizer.kind(id);
-            let Ok(text) = str::from_utf8(tokenizer.token_text(id)) else { continue };
+            let Ok(text) = str::from_utf8(tokenizer.token_text(id)) else {
+                continue;
+            };
             let is_tag = matches!(text, "<think>" | "</think>");
             match kind {
                 _ if text.is_empty() => continue,
@@ -86,10 +104,17 @@ impl Guard {
     /// The ids of a rendered text, with begin of text once where the vocabulary wants it.
     pub(super) fn encode(&self, tokenizer: &Tokenizer, marked: &str) -> Vec<u32> {
         let pieces = self.all.pieces(marked);
-        let (first, rest) = pieces.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
+        let (first, rest) = pieces
+            .split_first()
+            .map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
         let mut ids = tokenizer.encode(first, Special::Parse);
-        ids.extend(rest.iter().flat_map(|piece| tokenizer.encode_after(piece, Special::Parse)));
-        let Some(bos) = tokenizer.bos() else { return ids };
+        ids.extend(
+            rest.iter()
+                .flat_map(|piece| tokenizer.encode_after(piece, Special::Parse)),
+        );
+        let Some(bos) = tokenizer.bos() else {
+            return ids;
+        };
         let n_first = ids.iter().take_while(|&&id| id == bos).count();
         if n_first == 0 && tokenizer.add_bos() {
             ids.insert(0, bos);
@@ -101,26 +126,56 @@ impl Guard {
     /// The ids of a later part of a rendered text.
     pub(super) fn continued(&self, tokenizer: &Tokenizer, marked: &str) -> Vec<u32> {
         let pieces = self.all.pieces(marked);
-        pieces.iter().flat_map(|piece| tokenizer.encode_after(piece, Special::Parse)).collect()
+        pieces
+            .iter()
+            .flat_map(|piece| tokenizer.encode_after(piece, Special::Parse))
+            .collect()
     }
 
     /// Renders a conversation with marks in it.
-    pub(super) fn render(&self, template: &Template, conversation: &Conversation<'_>) -> Result<String, TemplateError> {
-        let messages: Vec<Message> = conversation.messages.iter().map(|message| self.message(message)).collect();
-        let tools: Vec<Value> = conversation.tools.iter().map(|tool| value_marked(tool, &self.all)).collect();
-        let extra = conversation.extra.iter().map(|(name, value)| (name.clone(), value_marked(value, &self.all)));
+    pub(super) fn render(
+        &self,
+        template: &Template,
+        conversation: &Conversation<'_>,
+    ) -> Result<String, TemplateError> {
+        let messages: Vec<Message> = conversation
+            .messages
+            .iter()
+            .map(|message| self.message(message))
+            .collect();
+        let tools: Vec<Value> = conversation
+            .tools
+            .iter()
+            .map(|tool| value_marked(tool, &self.all))
+            .collect();
+        let extra = conversation
+            .extra
+            .iter()
+            .map(|(name, value)| (name.clone(), value_marked(value, &self.all)));
         let (messages, tools, extra) = (&messages[..], &tools[..], extra.collect());
-        template.render(&Conversation { messages, tools, extra, ..*conversation })
+        template.render(&Conversation {
+            messages,
+            tools,
+            extra,
+            ..*conversation
+        })
     }
 
-    /// What the model said, as a template gets it: with marks only in whole special texts, because templates look for tags in it.
+    /// What the model said, as a template gets it: with marks only in whole special texts, because
+    /// templates look for tags in it.
     pub(super) fn answer(&self, text: &str) -> String {
         self.control.marked_where_found(text)
     }
 
     fn message(&self, message: &Message) -> Message {
         let is_answer = message.role == Role::Assistant;
-        let mark = |text: &String| if is_answer { self.answer(text) } else { self.all.marked(text) };
+        let mark = |text: &String| {
+            if is_answer {
+                self.answer(text)
+            } else {
+                self.all.marked(text)
+            }
+        };
         let call = |call: &ToolCall| ToolCall {
             id: mark(&call.id),
             name: mark(&call.name),
@@ -142,14 +197,16 @@ fn value_marked(value: &Value, texts: &Specials) -> Value {
     match value {
         Value::String(text) => texts.marked(text).into(),
         Value::Array(items) => items.iter().map(|item| value_marked(item, texts)).collect(),
-        Value::Object(pairs) => {
-            pairs.iter().map(|(key, item)| (texts.marked(key), value_marked(item, texts))).collect()
-        }
+        Value::Object(pairs) => pairs
+            .iter()
+            .map(|(key, item)| (texts.marked(key), value_marked(item, texts)))
+            .collect(),
         other => other.clone(),
     }
 }
 
-/// Texts to look for. A vocabulary may have thousands of them, but few lengths and few first characters.
+/// Texts to look for. A vocabulary may have thousands of them, but few lengths and few first
+/// characters.
 #[derive(Default)]
 struct Specials {
     by_bytes: BTreeMap<usize, HashSet<String>>,
@@ -162,27 +219,40 @@ impl Specials {
     fn insert(&mut self, text: &str) {
         self.first.extend(text.chars().next());
         self.telling.extend(text.chars().next());
-        let is_telling = |c: &char| !c.is_alphanumeric() && !c.is_whitespace() && !matches!(c, '_' | '-' | '.');
+        let is_telling =
+            |c: &char| !c.is_alphanumeric() && !c.is_whitespace() && !matches!(c, '_' | '-' | '.');
         self.telling.extend(text.chars().filter(is_telling));
-        self.by_bytes.entry(text.len()).or_default().insert(text.to_owned());
+        self.by_bytes
+            .entry(text.len())
+            .or_default()
+            .insert(text.to_owned());
     }
 
-    /// A text with a sentinel behind each character that tells of special texts, whatever the template makes of it.
+    /// A text with a sentinel behind each character that tells of special texts, whatever the
+    /// template makes of it.
     fn marked(&self, text: &str) -> String {
         self.with_marks(text, |_, c| self.telling.contains(&c))
     }
 
-    /// A text with a sentinel behind the first character of each special text in it, and at its end where the beginning of
-    /// one stands there that the template might complete.
+    /// A text with a sentinel behind the first character of each special text in it, and at its end
+    /// where the beginning of one stands there that the template might complete.
     fn marked_where_found(&self, text: &str) -> String {
-        let mut out = self.with_marks(text, |rest, c| self.first.contains(&c) && self.lengths(rest).next().is_some());
-        if self.by_bytes.values().flatten().any(|special| ends_with_part(text, special)) {
+        let mut out = self.with_marks(text, |rest, c| {
+            self.first.contains(&c) && self.lengths(rest).next().is_some()
+        });
+        if self
+            .by_bytes
+            .values()
+            .flatten()
+            .any(|special| ends_with_part(text, special))
+        {
             out.push(SENTINEL);
         }
         out
     }
 
-    /// A text with a sentinel behind each character that is chosen, which is shown with what begins there.
+    /// A text with a sentinel behind each character that is chosen, which is shown with what begins
+    /// there.
     fn with_marks(&self, text: &str, is_marked: impl Fn(&str, char) -> bool) -> String {
         let text = text.replace(SENTINEL, "\u{FFFD}");
         let mut out = String::with_capacity(text.len());
@@ -198,11 +268,13 @@ impl Specials {
     /// How long the special texts are that begin here, bytes.
     fn lengths(&self, text: &str) -> impl Iterator<Item = usize> {
         let sets = self.by_bytes.iter().map(|(&n, specials)| (n, specials));
-        let begins = sets.filter(|(n, specials)| text.get(..*n).is_some_and(|part| specials.contains(part)));
+        let begins =
+            sets.filter(|(n, specials)| text.get(..*n).is_some_and(|part| specials.contains(part)));
         begins.map(|(n, _)| n)
     }
 
-    /// A rendered text without its marks, cut behind the first character of each special text that holds one.
+    /// A rendered text without its marks, cut behind the first character of each special text that
+    /// holds one.
     fn pieces(&self, marked: &str) -> Vec<String> {
         let mut text = String::with_capacity(marked.len());
         // Where the characters end that somebody else has written.
@@ -215,10 +287,14 @@ impl Specials {
         }
         let is_foreign = |at: usize| {
             let lengths = || self.lengths(&text[at..]);
-            self.first.contains(&text[at..].chars().next().unwrap_or_default())
+            self.first
+                .contains(&text[at..].chars().next().unwrap_or_default())
                 && lengths().any(|n| marks.range(at + 1..=at + n).next().is_some())
         };
-        let found = text.char_indices().filter(|(at, _)| is_foreign(*at)).map(|(at, c)| at + c.len_utf8());
+        let found = text
+            .char_indices()
+            .filter(|(at, _)| is_foreign(*at))
+            .map(|(at, c)| at + c.len_utf8());
         let cuts: Vec<usize> = [0].into_iter().chain(found).chain([text.len()]).collect();
         let pieces = cuts.windows(2).map(|cut| text[cut[0]..cut[1]].to_owned());
         pieces.filter(|piece| !piece.is_empty()).collect()
@@ -227,7 +303,10 @@ impl Specials {
 
 /// Whether a text ends with a beginning of `special`.
 fn ends_with_part(text: &str, special: &str) -> bool {
-    special.char_indices().skip(1).any(|(n, _)| text.ends_with(&special[..n]))
+    special
+        .char_indices()
+        .skip(1)
+        .any(|(n, _)| text.ends_with(&special[..n]))
 }
 
 #[cfg(test)]
@@ -236,7 +315,9 @@ mod tests {
 
     fn specials() -> Specials {
         let mut specials = Specials::default();
-        ["<|a|>", "</s>"].iter().for_each(|text| specials.insert(text));
+        ["<|a|>", "</s>"]
+            .iter()
+            .for_each(|text| specials.insert(text));
         specials
     }
 
@@ -264,7 +345,10 @@ mod tests {
             (format!("{}|a|>", marked("<")), vec!["<", "|a|>"]),
             (format!("<|a{}", marked("|>")), vec!["<", "|a|>"]),
             (marked("<|xa|>").replace('x', ""), vec!["<", "|a|>"]),
-            (format!("{}<|a|>{}", marked("<"), marked("|>")), vec!["<<|a|>|>"]),
+            (
+                format!("{}<|a|>{}", marked("<"), marked("|>")),
+                vec!["<<|a|>|>"],
+            ),
             (String::new(), vec![]),
         ] {
             assert_eq!(specials().pieces(&rendered), want, "{rendered:?}");

@@ -1,8 +1,8 @@
 //! Repairs of a conversation that its template refuses.
 //!
-//! Knows roles and calls, and no template by name. The one idea: a template that answers is right, and nothing is
-//! changed; after a refusal each repair is tried alone, then all of them on top of each other, and the first answer
-//! counts. If none helps, the first refusal is the error.
+//! Knows roles and calls, and no template by name. The one idea: a template that answers is right,
+//! and nothing is changed; after a refusal each repair is tried alone, then all of them on top of
+//! each other, and the first answer counts. If none helps, the first refusal is the error.
 
 use std::time::{Duration, Instant};
 
@@ -63,7 +63,10 @@ pub(super) fn first_accepted(
 
 /// Arguments that are no object, as one: templates go through its items.
 fn with_object_arguments(mut messages: Vec<Message>) -> Vec<Message> {
-    for call in messages.iter_mut().flat_map(|message| &mut message.tool_calls) {
+    for call in messages
+        .iter_mut()
+        .flat_map(|message| &mut message.tool_calls)
+    {
         call.arguments = match call.arguments.take() {
             Value::Null => json!({}),
             object @ Value::Object(_) => object,
@@ -77,7 +80,9 @@ fn with_object_arguments(mut messages: Vec<Message>) -> Vec<Message> {
 fn with_short_ids(mut messages: Vec<Message>) -> Vec<Message> {
     for message in &mut messages {
         let calls = message.tool_calls.iter_mut().map(|call| &mut call.id);
-        calls.chain(&mut message.tool_call_id).for_each(|id| *id = short_id(id));
+        calls
+            .chain(&mut message.tool_call_id)
+            .for_each(|id| *id = short_id(id));
         if message.role == Role::Tool && message.tool_call_id.is_none() {
             message.tool_call_id = Some(short_id(""));
         }
@@ -90,9 +95,9 @@ fn short_id(id: &str) -> String {
         return id.to_owned();
     }
     // FNV-1a, 64 bits.
-    let hash = id
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
     let text = format!("{hash:016x}");
     text[text.len() - ID_CHARS..].to_owned()
 }
@@ -111,9 +116,16 @@ fn with_single_calls(messages: Vec<Message>) -> Vec<Message> {
             results.push(result);
         }
         for call in std::mem::take(&mut message.tool_calls) {
-            let answers = |result: &Message| result.tool_call_id.as_deref() == Some(call.id.as_str());
-            let result = results.iter().position(answers).map(|at| results.remove(at));
-            out.push(Message { tool_calls: vec![call], ..message.clone() });
+            let answers =
+                |result: &Message| result.tool_call_id.as_deref() == Some(call.id.as_str());
+            let result = results
+                .iter()
+                .position(answers)
+                .map(|at| results.remove(at));
+            out.push(Message {
+                tool_calls: vec![call],
+                ..message.clone()
+            });
             message.content.clear();
             message.reasoning = None;
             out.extend(result);
@@ -132,7 +144,10 @@ fn merged(messages: Vec<Message>) -> Vec<Message> {
 pub(super) fn join(messages: Vec<Message>, is_joined: impl Fn(Role) -> bool) -> Vec<Message> {
     let mut out: Vec<Message> = Vec::with_capacity(messages.len());
     for message in messages {
-        match out.last_mut().filter(|last| last.role == message.role && is_joined(message.role)) {
+        match out
+            .last_mut()
+            .filter(|last| last.role == message.role && is_joined(message.role))
+        {
             Some(last) => {
                 last.content = join_texts(&[&last.content, &message.content]);
                 last.reasoning = message.reasoning.or(last.reasoning.take());
@@ -146,14 +161,24 @@ pub(super) fn join(messages: Vec<Message>, is_joined: impl Fn(Role) -> bool) -> 
 
 /// Texts with an empty line between them, but for empty ones.
 pub(super) fn join_texts(texts: &[&str]) -> String {
-    let texts: Vec<&str> = texts.iter().copied().filter(|text| !text.is_empty()).collect();
+    let texts: Vec<&str> = texts
+        .iter()
+        .copied()
+        .filter(|text| !text.is_empty())
+        .collect();
     texts.join("\n\n")
 }
 
 /// An empty user message where the model or a tool speaks first, or nobody but the system.
 fn with_user_first(mut messages: Vec<Message>) -> Vec<Message> {
-    let at = messages.iter().position(|message| message.role != Role::System).unwrap_or(messages.len());
-    if messages.get(at).is_none_or(|message| message.role != Role::User) {
+    let at = messages
+        .iter()
+        .position(|message| message.role != Role::System)
+        .unwrap_or(messages.len());
+    if messages
+        .get(at)
+        .is_none_or(|message| message.role != Role::User)
+    {
         messages.insert(at, Message::user(""));
     }
     messages
@@ -190,7 +215,9 @@ fn in_words(messages: Vec<Message>, what: IsInWords) -> Vec<Message> {
             open = message.tool_calls.clone();
         }
         out.push(match message.role {
-            Role::Tool if what == IsInWords::AllCalls || !has_call => Message::user(calling::result(&message)),
+            Role::Tool if what == IsInWords::AllCalls || !has_call => {
+                Message::user(calling::result(&message))
+            }
             Role::Assistant if what == IsInWords::AllCalls && !message.tool_calls.is_empty() => {
                 Message::assistant(calling::answer(&message))
             }
@@ -206,19 +233,32 @@ mod tests {
     use super::*;
 
     fn call(id: &str, arguments: Value) -> ToolCall {
-        ToolCall { id: id.into(), name: "f".into(), arguments }
+        ToolCall {
+            id: id.into(),
+            name: "f".into(),
+            arguments,
+        }
     }
 
     /// What a template makes of messages, repaired if need be.
     fn rendered(source: &str, messages: &[Message]) -> Result<String, TemplateError> {
         let template = Template::new(source, SpecialTexts::default()).unwrap();
-        first_accepted(messages, |messages| template.render(&Conversation { messages, ..Conversation::default() }))
+        first_accepted(messages, |messages| {
+            template.render(&Conversation {
+                messages,
+                ..Conversation::default()
+            })
+        })
     }
 
     #[test]
     fn messages_that_a_template_takes_stay_as_they_are() {
         let source = "{% for m in messages %}[{{ m.content }}]{% endfor %}";
-        let messages = [Message::assistant("a"), Message::user("b"), Message::user("c")];
+        let messages = [
+            Message::assistant("a"),
+            Message::user("b"),
+            Message::user("c"),
+        ];
         assert_eq!(rendered(source, &messages).unwrap(), "[a][b][c]");
     }
 
@@ -229,8 +269,18 @@ mod tests {
     fn roles_take_turns_where_a_template_insists_on_that() {
         for (messages, want) in [
             (vec![Message::user("a"), Message::user("b")], "[a\n\nb]"),
-            (vec![Message::assistant("a"), Message::user("b")], "[][a][b]"),
-            (vec![Message::assistant("a"), Message::user("b"), Message::user("c")], "[][a][b\n\nc]"),
+            (
+                vec![Message::assistant("a"), Message::user("b")],
+                "[][a][b]",
+            ),
+            (
+                vec![
+                    Message::assistant("a"),
+                    Message::user("b"),
+                    Message::user("c"),
+                ],
+                "[][a][b\n\nc]",
+            ),
         ] {
             assert_eq!(rendered(ALTERNATING, &messages).unwrap(), want);
         }
@@ -245,7 +295,8 @@ mod tests {
             Message::tool("1", "f", "x"),
             Message::user("b"),
         ];
-        let want = "[a][{\"tool_calls\":[{\"name\":\"f\",\"arguments\":\"{\"}]}][Result of f: x\n\nb]";
+        let want =
+            "[a][{\"tool_calls\":[{\"name\":\"f\",\"arguments\":\"{\"}]}][Result of f: x\n\nb]";
         assert_eq!(rendered(&source, &messages).unwrap(), want);
     }
 
@@ -253,17 +304,28 @@ mod tests {
     fn arguments_that_are_no_object_become_one_where_a_template_needs_that() {
         let source = "{% for m in messages %}{% for c in m.tool_calls %}{% for k, v in c.function.arguments|items %}\
                       {{ k }}={{ v }}{% endfor %}{% endfor %}{% endfor %}";
-        let messages = [Message::assistant_calling("", vec![call("1", json!("{\"a\": "))])];
+        let messages = [Message::assistant_calling(
+            "",
+            vec![call("1", json!("{\"a\": "))],
+        )];
         assert_eq!(rendered(source, &messages).unwrap(), "arguments={\"a\": ");
     }
 
     #[test]
     fn ids_are_short_and_the_same_for_the_same_id() {
-        let messages =
-            vec![Message::assistant_calling("", vec![call("call_1", json!({}))]), Message::tool("call_1", "f", "")];
+        let messages = vec![
+            Message::assistant_calling("", vec![call("call_1", json!({}))]),
+            Message::tool("call_1", "f", ""),
+        ];
         let short = with_short_ids(messages);
-        assert_eq!(Some(&short[0].tool_calls[0].id), short[1].tool_call_id.as_ref());
-        assert_eq!((short_id("abcdefghi"), short_id("call_1").len()), ("abcdefghi".to_owned(), ID_CHARS));
+        assert_eq!(
+            Some(&short[0].tool_calls[0].id),
+            short[1].tool_call_id.as_ref()
+        );
+        assert_eq!(
+            (short_id("abcdefghi"), short_id("call_1").len()),
+            ("abcdefghi".to_owned(), ID_CHARS)
+        );
         assert_ne!(short_id("call_1"), short_id("call_2"));
     }
 
@@ -276,8 +338,19 @@ mod tests {
             Message::tool("1", "f", "one"),
         ];
         let split = with_single_calls(messages);
-        let words: Vec<_> = split.iter().map(|m| (m.role.name(), m.content.as_str(), m.tool_calls.len())).collect();
-        assert_eq!(words, [("assistant", "t", 1), ("tool", "one", 0), ("assistant", "", 1), ("tool", "two", 0)]);
+        let words: Vec<_> = split
+            .iter()
+            .map(|m| (m.role.name(), m.content.as_str(), m.tool_calls.len()))
+            .collect();
+        assert_eq!(
+            words,
+            [
+                ("assistant", "t", 1),
+                ("tool", "one", 0),
+                ("assistant", "", 1),
+                ("tool", "two", 0)
+            ]
+        );
     }
 
     #[test]
@@ -285,13 +358,19 @@ mod tests {
         let source = "{% for m in messages %}{% if m.role == 'tool' and not loop.previtem.tool_calls %}\
                       {{ raise_exception('no call') }}{% endif %}[{{ m.content }}]{% endfor %}";
         let messages = [Message::user("a"), Message::tool("1", "f", "x")];
-        assert_eq!(rendered(source, &messages).unwrap(), "[a\n\nResult of f: x]");
+        assert_eq!(
+            rendered(source, &messages).unwrap(),
+            "[a\n\nResult of f: x]"
+        );
     }
 
     #[test]
     fn a_refusal_that_no_repair_mends_is_the_first_one() {
         let source = "{{ raise_exception(messages|length) }}";
         let messages = [Message::user("a"), Message::user("b")];
-        assert_eq!(rendered(source, &messages), Err(TemplateError::Raised("2".into())));
+        assert_eq!(
+            rendered(source, &messages),
+            Err(TemplateError::Raised("2".into()))
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! What ends an answer, found by looking at what a template writes after one.
 //!
-//! Knows templates and the ends of generations. Mostly that is a token after which every generation ends, and there is
-//! nothing to do; but a vocabulary may lack the token that a template writes, and then its text is what has to be
-//! watched for.
+//! Knows templates and the ends of generations. Mostly that is a token after which every generation
+//! ends, and there is nothing to do; but a vocabulary may lack the token that a template writes,
+//! and then its text is what has to be watched for.
 
 use atta_tokenizer::{Special, Tokenizer};
 
@@ -28,7 +28,11 @@ pub(super) fn stop_text(tokenizer: &Tokenizer, template: &Template) -> Option<St
 /// What stands between an answer and what is said next.
 fn after_answer(template: &Template) -> Option<String> {
     let [first, answer, second] = SAID;
-    let messages = [Message::user(first), Message::assistant(answer), Message::user(second)];
+    let messages = [
+        Message::user(first),
+        Message::assistant(answer),
+        Message::user(second),
+    ];
     let text = template.render(&Conversation::probe(&messages)).ok()?;
     let (_, after) = text.split_once(answer)?;
     Some(after.split_once(second)?.0.to_owned())
@@ -49,12 +53,21 @@ mod tests {
     #[test]
     fn what_follows_an_answer_is_found_in_the_template() {
         let after = |template: Template| first_line(&after_answer(&template).unwrap()).to_owned();
-        assert_eq!(after(Template::chatml(SpecialTexts::default())), "<|im_end|>");
+        assert_eq!(
+            after(Template::chatml(SpecialTexts::default())),
+            "<|im_end|>"
+        );
         assert_eq!(after(Template::plain(SpecialTexts::default())), "\nUser:");
         let inst = "{% for m in messages %}\
                     {{ '[INST] ' + m.content + ' [/INST]' if m.role == 'user' else m.content + '</s>' }}{% endfor %}";
-        assert_eq!(after(Template::new(inst, SpecialTexts::default()).unwrap()), "</s>[INST]");
-        let alone = Template::new("{{ raise_exception('no') if messages|length > 1 }}", SpecialTexts::default());
+        assert_eq!(
+            after(Template::new(inst, SpecialTexts::default()).unwrap()),
+            "</s>[INST]"
+        );
+        let alone = Template::new(
+            "{{ raise_exception('no') if messages|length > 1 }}",
+            SpecialTexts::default(),
+        );
         assert_eq!(after_answer(&alone.unwrap()), None);
     }
 }

@@ -1,8 +1,8 @@
 //! Places system text where a chat template takes it.
 //!
-//! Knows roles, and no template by name. The one idea: what a template does with system messages is found out by
-//! rendering probes. A system message that the template would refuse or drop becomes text of the neighbouring user
-//! message; whatever it writes is left as it is.
+//! Knows roles, and no template by name. The one idea: what a template does with system messages is
+//! found out by rendering probes. A system message that the template would refuse or drop becomes
+//! text of the neighbouring user message; whatever it writes is left as it is.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,13 @@ use super::{
 };
 
 /// Texts of the probes, which no template writes.
-const PROBES: [&str; 5] = ["atta7sysone", "atta7systwo", "atta7user", "atta7answer", "atta7again"];
+const PROBES: [&str; 5] = [
+    "atta7sysone",
+    "atta7systwo",
+    "atta7user",
+    "atta7answer",
+    "atta7again",
+];
 
 /// Which system messages a template writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,37 +33,58 @@ pub(super) struct SystemSupport {
 }
 
 impl SystemSupport {
-    /// Probes a template, without tools and with some: it may have another branch, or another template, for those.
+    /// Probes a template, without tools and with some: it may have another branch, or another
+    /// template, for those.
     pub(super) fn of(template: &Template) -> [Self; 2] {
         let plain = Self::probe(template, &[]);
         let tool = json!({ "type": "function", "function": { "name": "atta7tool", "description": "Does it.",
             "parameters": { "type": "object", "properties": {}, "required": [] } } });
         let tools = [tool];
         let takes_tools = shows(template, &tools, &[Message::user(PROBES[2])]);
-        [plain, if takes_tools { Self::probe(template, &tools) } else { plain }]
+        [
+            plain,
+            if takes_tools {
+                Self::probe(template, &tools)
+            } else {
+                plain
+            },
+        ]
     }
 
     fn probe(template: &Template, tools: &[Value]) -> Self {
         let [one, two, user, answer, again] = PROBES;
         let (system, user) = (Message::system(one), Message::user(user));
         let first = shows(template, tools, &[system.clone(), user.clone()]);
-        let repeated = first && shows(template, tools, &[system.clone(), Message::system(two), user.clone()]);
+        let repeated = first
+            && shows(
+                template,
+                tools,
+                &[system.clone(), Message::system(two), user.clone()],
+            );
         let (answer, again) = (Message::assistant(answer), Message::user(again));
         let alone = [user.clone(), answer.clone(), system.clone(), again.clone()];
         // DeepSeek R1 keeps the last of two system messages only.
         let second = [system, user, answer, Message::system(two), again];
         let later = first && shows(template, tools, &alone) && shows(template, tools, &second);
-        Self { first, repeated, later }
+        Self {
+            first,
+            repeated,
+            later,
+        }
     }
 
-    /// Messages with `told` at the beginning, and with every system message where the template takes it: those at the
-    /// beginning joined into one, later ones in the next user message, or at the end of the one before.
+    /// Messages with `told` at the beginning, and with every system message where the template
+    /// takes it: those at the beginning joined into one, later ones in the next user message,
+    /// or at the end of the one before.
     pub(super) fn place(self, told: &Told<'_>, messages: Vec<Message>) -> Vec<Message> {
         let mut messages = told.joined(messages);
         if !self.repeated {
             messages = join(messages, |role| role == Role::System);
         }
-        let n_first = messages.iter().take_while(|message| message.role == Role::System).count();
+        let n_first = messages
+            .iter()
+            .take_while(|message| message.role == Role::System)
+            .count();
         let n_kept = if self.first { n_first } else { 0 };
         if self.later {
             return messages;
@@ -70,9 +97,15 @@ impl SystemSupport {
 
 /// Whether a template writes all texts of a conversation.
 fn shows(template: &Template, tools: &[Value], messages: &[Message]) -> bool {
-    let conversation = Conversation { tools, add_generation_prompt: true, ..Conversation::probe(messages) };
+    let conversation = Conversation {
+        tools,
+        add_generation_prompt: true,
+        ..Conversation::probe(messages)
+    };
     let text = template.render(&conversation).unwrap_or_default();
-    messages.iter().all(|message| text.contains(&message.content))
+    messages
+        .iter()
+        .all(|message| text.contains(&message.content))
 }
 
 /// What the model is told beside its messages.
@@ -90,7 +123,10 @@ impl Told<'_> {
         if before.is_empty() && after.is_empty() {
             return messages;
         }
-        match messages.first_mut().filter(|first| first.role == Role::System) {
+        match messages
+            .first_mut()
+            .filter(|first| first.role == Role::System)
+        {
             Some(first) => first.content = join_texts(&[before, &first.content, after]),
             None => messages.insert(0, Message::system(join_texts(&[before, after]))),
         }
@@ -133,14 +169,23 @@ mod tests {
     use super::super::SpecialTexts;
     use super::*;
 
-    const NOTHING: Told<'_> = Told { before: None, after: None };
+    const NOTHING: Told<'_> = Told {
+        before: None,
+        after: None,
+    };
 
     fn support(source: &str) -> SystemSupport {
         SystemSupport::of(&Template::new(source, SpecialTexts::default()).unwrap())[0]
     }
 
     fn words(messages: &[Message]) -> String {
-        let word = |message: &Message| format!("{}:{}", message.role.name(), message.content.replace("\n\n", "+"));
+        let word = |message: &Message| {
+            format!(
+                "{}:{}",
+                message.role.name(),
+                message.content.replace("\n\n", "+")
+            )
+        };
         messages.iter().map(word).collect::<Vec<_>>().join(" ")
     }
 
@@ -152,41 +197,86 @@ mod tests {
                           {% set ns.s = m.content %}{% endfor %}{{ ns.s }}\
                           {% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}";
         for (source, first, repeated, later) in [
-            ("{% for m in messages %}{{ m.content }}{% endfor %}", true, true, true),
+            (
+                "{% for m in messages %}{{ m.content }}{% endfor %}",
+                true,
+                true,
+                true,
+            ),
             (only_first, true, false, false),
-            ("{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}", false, false, false),
+            (
+                "{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}",
+                false,
+                false,
+                false,
+            ),
             (keeps_last, true, false, false),
         ] {
-            assert_eq!(support(source), SystemSupport { first, repeated, later }, "{source}");
+            assert_eq!(
+                support(source),
+                SystemSupport {
+                    first,
+                    repeated,
+                    later
+                },
+                "{source}"
+            );
         }
     }
 
     #[test]
     fn a_branch_for_tools_is_probed_on_its_own() {
         let source = "{% for m in messages if not (tools and m.role == 'system') %}{{ m.content }}{% endfor %}";
-        let [plain, with_tools] = SystemSupport::of(&Template::new(source, SpecialTexts::default()).unwrap());
+        let [plain, with_tools] =
+            SystemSupport::of(&Template::new(source, SpecialTexts::default()).unwrap());
         assert_eq!((plain.first, with_tools.first), (true, false));
     }
 
     #[test]
     fn system_text_joins_the_first_system_message() {
-        let told = Told { before: Some("a"), after: Some("c") };
-        let support = SystemSupport { first: true, repeated: true, later: true };
+        let told = Told {
+            before: Some("a"),
+            after: Some("c"),
+        };
+        let support = SystemSupport {
+            first: true,
+            repeated: true,
+            later: true,
+        };
         let placed = support.place(&told, vec![Message::system("b"), Message::user("u")]);
         assert_eq!(words(&placed), "system:a+b+c user:u");
-        assert_eq!(words(&support.place(&told, vec![Message::user("u")])), "system:a+c user:u");
+        assert_eq!(
+            words(&support.place(&told, vec![Message::user("u")])),
+            "system:a+c user:u"
+        );
     }
 
     #[test]
     fn system_messages_that_are_refused_become_text_of_users() {
         let said = || {
             let (system, user, answer) = (Message::system, Message::user, Message::assistant);
-            vec![system("a"), system("b"), user("u"), answer("x"), system("c"), answer("y"), user("v"), system("d")]
+            vec![
+                system("a"),
+                system("b"),
+                user("u"),
+                answer("x"),
+                system("c"),
+                answer("y"),
+                user("v"),
+                system("d"),
+            ]
         };
-        let first_only = SystemSupport { first: true, repeated: false, later: false };
+        let first_only = SystemSupport {
+            first: true,
+            repeated: false,
+            later: false,
+        };
         let want = "system:a+b user:u assistant:x user:c assistant:y user:v+d";
         assert_eq!(words(&first_only.place(&NOTHING, said())), want);
-        let none = SystemSupport { first: false, ..first_only };
+        let none = SystemSupport {
+            first: false,
+            ..first_only
+        };
         let want = "user:a+b+u assistant:x user:c assistant:y user:v+d";
         assert_eq!(words(&none.place(&NOTHING, said())), want);
     }

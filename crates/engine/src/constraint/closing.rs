@@ -1,11 +1,12 @@
 //! A short way from the middle of a text to its end, found without the model.
 //!
-//! The one idea: the same grammar over a vocabulary of single bytes, where the mask says which bytes may follow. A search by
-//! breadth finds the shortest end if it is near. A long end (an array that lacks 400 items) is found by always taking the
-//! byte that looks most like an end. An end behind a text that must be spelled (`.*hello`, a date within an object) is found
-//! in stages: from one place where something can be closed to the next, by bytes and by the texts that the grammar itself
-//! has. What is left is left to a longer search by breadth. Every end that is found is one, because the grammar has
-//! accepted it.
+//! The one idea: the same grammar over a vocabulary of single bytes, where the mask says which
+//! bytes may follow. A search by breadth finds the shortest end if it is near. A long end (an array
+//! that lacks 400 items) is found by always taking the byte that looks most like an end. An end
+//! behind a text that must be spelled (`.*hello`, a date within an object) is found in stages: from
+//! one place where something can be closed to the next, by bytes and by the texts that the grammar
+//! itself has. What is left is left to a longer search by breadth. Every end that is found is one,
+//! because the grammar has accepted it.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -45,14 +46,26 @@ struct Breadth {
 }
 
 /// A first search, of 20 to 60 ms, and the last ones, of some 300 ms each.
-const NARROW: Breadth = Breadth { n_alike: 3, n_tried: 24, n_steps: 30_000 };
-const WIDE: Breadth = Breadth { n_alike: 200, n_tried: 24, n_steps: 150_000 };
-const FULL: Breadth = Breadth { n_alike: 3, n_tried: 256, n_steps: 150_000 };
+const NARROW: Breadth = Breadth {
+    n_alike: 3,
+    n_tried: 24,
+    n_steps: 30_000,
+};
+const WIDE: Breadth = Breadth {
+    n_alike: 200,
+    n_tried: 24,
+    n_steps: 150_000,
+};
+const FULL: Breadth = Breadth {
+    n_alike: 3,
+    n_tried: 256,
+    n_steps: 150_000,
+};
 
 /// For all stages together.
 const STAGED_STEPS: usize = 100_000;
-/// Steps of one stage, each a byte or a text; and those among them, from its beginning, where texts are tried: three may
-/// be the rest of a character.
+/// Steps of one stage, each a byte or a text; and those among them, from its beginning, where texts
+/// are tried: three may be the rest of a character.
 const STAGE_DEPTH: usize = 48;
 const SPELLED_DEPTH: usize = 6;
 /// What closes something, where it changes what may follow.
@@ -62,7 +75,8 @@ const MAX_IDLE: usize = 5_000;
 /// If more bytes may follow, this is free text, and a dot in it is as good as anything.
 const FREE_TEXT: usize = 64;
 
-/// Bytes that are tried first: what ends strings, lists and words; then what is short. What opens something comes last.
+/// Bytes that are tried first: what ends strings, lists and words; then what is short. What opens
+/// something comes last.
 const FIRST: &[u8] = b"\"}])>'\n;,: 0e1a.-A@/_+=#TZ";
 const LAST: &[u8] = b"{[(<";
 
@@ -75,13 +89,26 @@ pub(super) fn short(
     (grammar, has_names): (&TopLevelGrammar, bool),
     tokens: &[u32],
 ) -> Result<Vec<Closing>, crate::Error> {
-    let endless = || ConstraintError::Endless { n_tokens: tokens.len() };
-    let alphabet = Alphabet { end: if has_names { grammars.tokenizer.n_vocab() as u32 } else { 0 } };
-    let _memory = grammars.budget.reserve("grammar", BYTES_PER_TOKEN * u64::from(alphabet.end) + (1 << 20))?;
+    let endless = || ConstraintError::Endless {
+        n_tokens: tokens.len(),
+    };
+    let alphabet = Alphabet {
+        end: if has_names {
+            grammars.tokenizer.n_vocab() as u32
+        } else {
+            0
+        },
+    };
+    let _memory = grammars.budget.reserve(
+        "grammar",
+        BYTES_PER_TOKEN * u64::from(alphabet.end) + (1 << 20),
+    )?;
     let mut search = Search::new(grammars, grammar, (alphabet, tokens)).map_err(|_| endless())?;
     let near = search.by_breadth(NARROW).or_else(|| search.greedily());
     let staged = near.or_else(|| search.in_stages(&literals::of_grammar(grammar)));
-    let path = staged.or_else(|| search.by_breadth(WIDE)).or_else(|| search.by_breadth(FULL));
+    let path = staged
+        .or_else(|| search.by_breadth(WIDE))
+        .or_else(|| search.by_breadth(FULL));
     Ok(search.alphabet.spell(&path.ok_or_else(endless)?))
 }
 
@@ -97,10 +124,16 @@ impl Alphabet {
 
     /// The bytes of each symbol.
     fn words(&self, grammars: &Grammars) -> Vec<Vec<u8>> {
-        let named = |id| Some(word(&grammars.tokenizer, id)).filter(|word| is_name(word)).unwrap_or_default();
+        let named = |id| {
+            Some(word(&grammars.tokenizer, id))
+                .filter(|word| is_name(word))
+                .unwrap_or_default()
+        };
         let names = (0..self.end).map(named).chain([b"\xff<end>".to_vec()]);
         // The byte that marks names is in no text.
-        names.chain((0..=255).map(|byte| if byte == 0xff { Vec::new() } else { vec![byte] })).collect()
+        names
+            .chain((0..=255).map(|byte| if byte == 0xff { Vec::new() } else { vec![byte] }))
+            .collect()
     }
 
     fn spell(&self, path: &[u32]) -> Vec<Closing> {
@@ -142,11 +175,23 @@ impl Search {
         let mut matcher = parser(&factory, grammar.clone())?;
         for &id in tokens {
             let bytes = word(&grammars.tokenizer, id);
-            let symbols = if is_name(&bytes) { vec![id] } else { bytes.iter().map(|&b| alphabet.byte(b)).collect() };
-            matcher.consume_tokens(&symbols).map_err(|error| error.to_string())?;
+            let symbols = if is_name(&bytes) {
+                vec![id]
+            } else {
+                bytes.iter().map(|&b| alphabet.byte(b)).collect()
+            };
+            matcher
+                .consume_tokens(&symbols)
+                .map_err(|error| error.to_string())?;
         }
         let fresh = matcher.deep_clone();
-        Ok(Self { alphabet, matcher, fresh, at: Path::new(), n_steps: 0 })
+        Ok(Self {
+            alphabet,
+            matcher,
+            fresh,
+            at: Path::new(),
+            n_steps: 0,
+        })
     }
 
     /// The way to the nearest end of those that are followed; `None` if it takes more steps.
@@ -188,7 +233,11 @@ impl Search {
         let (mut before, mut n_idle) = (None, 0);
         while !self.matcher.is_accepting().ok()? {
             let mask = self.matcher.compute_mask().ok()?;
-            n_idle = if before.as_ref() == Some(&mask) { n_idle + 1 } else { 0 };
+            n_idle = if before.as_ref() == Some(&mask) {
+                n_idle + 1
+            } else {
+                0
+            };
             if n_idle > MAX_IDLE {
                 return None;
             }
@@ -228,21 +277,32 @@ impl Search {
 
     /// The only byte that may follow.
     fn forced(&self, mask: &SimpleVob) -> Option<u32> {
-        let only = if mask.num_set() == 1 { mask.first_bit_set()? as u32 } else { return None };
+        let only = if mask.num_set() == 1 {
+            mask.first_bit_set()? as u32
+        } else {
+            return None;
+        };
         Some(only).filter(|&symbol| symbol != self.alphabet.end)
     }
 
     /// What closes something here. In free text a bracket does not: the same may follow as before.
     fn closer(&mut self, mask: &SimpleVob) -> Option<u32> {
         // A bracket is text there, and may even lead away from an end that is near.
-        let closers = if mask.num_set() > FREE_TEXT { b"\"".as_slice() } else { CLOSERS };
+        let closers = if mask.num_set() > FREE_TEXT {
+            b"\"".as_slice()
+        } else {
+            CLOSERS
+        };
         let symbols = closers.iter().map(|&byte| self.alphabet.byte(byte));
-        let allowed: Vec<u32> = symbols.filter(|&symbol| mask.get(symbol as usize)).collect();
+        let allowed: Vec<u32> = symbols
+            .filter(|&symbol| mask.get(symbol as usize))
+            .collect();
         for symbol in allowed {
             let here = self.at.clone();
             let is_possible = self.go_to(&[&here[..], &[symbol]].concat()).is_some();
-            let is_closed =
-                is_possible && (self.matcher.is_accepting().ok()? || self.matcher.compute_mask().ok()? != *mask);
+            let is_closed = is_possible
+                && (self.matcher.is_accepting().ok()?
+                    || self.matcher.compute_mask().ok()? != *mask);
             self.go_to(&here)?;
             if is_closed {
                 return Some(symbol);
@@ -300,12 +360,16 @@ impl Search {
         Some(())
     }
 
-    /// Takes the matcher there; `None` if a byte that seemed possible is not, as it may be behind a number.
+    /// Takes the matcher there; `None` if a byte that seemed possible is not, as it may be behind a
+    /// number.
     fn go_to(&mut self, path: &[u32]) -> Option<()> {
         let same = self.at.iter().zip(path).take_while(|(a, b)| a == b).count();
         let back = self.matcher.rollback(self.at.len() - same);
         self.n_steps += 1 + self.at.len() + path.len() - 2 * same;
-        if back.and_then(|()| self.matcher.consume_tokens(&path[same..])).is_err() {
+        if back
+            .and_then(|()| self.matcher.consume_tokens(&path[same..]))
+            .is_err()
+        {
             self.restart();
             return None;
         }
@@ -323,13 +387,26 @@ impl Search {
         let is_byte = |&symbol: &u32| symbol > self.alphabet.end;
         let (bytes, names): (Vec<u32>, Vec<u32>) = mask.to_list().into_iter().partition(is_byte);
         let allowed = |list: &[u8]| -> Vec<u32> {
-            list.iter().map(|&byte| self.alphabet.byte(byte)).filter(|symbol| bytes.contains(symbol)).collect()
+            list.iter()
+                .map(|&byte| self.alphabet.byte(byte))
+                .filter(|symbol| bytes.contains(symbol))
+                .collect()
         };
-        let mut tried = if bytes.len() > FREE_TEXT { allowed(b"\".") } else { Vec::new() };
-        let first = allowed(FIRST).into_iter().filter(|symbol| !tried.contains(symbol)).collect::<Vec<_>>();
+        let mut tried = if bytes.len() > FREE_TEXT {
+            allowed(b"\".")
+        } else {
+            Vec::new()
+        };
+        let first = allowed(FIRST)
+            .into_iter()
+            .filter(|symbol| !tried.contains(symbol))
+            .collect::<Vec<_>>();
         tried.extend(first);
         let last = allowed(LAST);
-        let others = bytes.iter().filter(|symbol| !tried.contains(symbol) && !last.contains(symbol)).copied();
+        let others = bytes
+            .iter()
+            .filter(|symbol| !tried.contains(symbol) && !last.contains(symbol))
+            .copied();
         let others: Vec<u32> = match bytes.len() <= n_tried {
             true => others.collect(),
             // The lowest and the highest, such as the ends of the range that ends a character.
@@ -350,5 +427,7 @@ fn spread(paths: &[Path], n: usize) -> impl Iterator<Item = &Path> {
 
 /// A way, and one step more.
 fn extended(path: &Path, symbols: Vec<u32>) -> impl Iterator<Item = Path> {
-    symbols.into_iter().map(move |symbol| [&path[..], &[symbol]].concat())
+    symbols
+        .into_iter()
+        .map(move |symbol| [&path[..], &[symbol]].concat())
 }

@@ -1,7 +1,8 @@
-//! What all constrained texts of a model share: its vocabulary as a trie, and the makers of parsers.
+//! What all constrained texts of a model share: its vocabulary as a trie, and the makers of
+//! parsers.
 //!
-//! Made when the first of them begins. Most of the memory is three tries, the vocabulary's and two that llguidance keeps
-//! of its own; slices, which would make masks cheaper, would double that.
+//! Made when the first of them begins. Most of the memory is three tries, the vocabulary's and two
+//! that llguidance keeps of its own; slices, which would make masks cheaper, would double that.
 
 use std::{sync::Arc, thread};
 
@@ -19,21 +20,23 @@ use super::{
 };
 use crate::Error;
 
-/// Bytes per token that are kept free before the vocabulary is known: 104 to 132 bytes are held afterwards, and 180 to 240
-/// at the peak, with vocabularies of 32,000 to 152,000 tokens.
+/// Bytes per token that are kept free before the vocabulary is known: 104 to 132 bytes are held
+/// afterwards, and 180 to 240 at the peak, with vocabularies of 32,000 to 152,000 tokens.
 const BYTES_PER_TOKEN: u64 = 256;
 
-/// For the parser of one text, with what its lexer learns on the way: half of it is used after 50 tokens of most schemas. It
-/// may become 32 MB with the most states that are allowed, at 1 KB each: strings of up to 3,600 characters, say.
+/// For the parser of one text, with what its lexer learns on the way: half of it is used after 50
+/// tokens of most schemas. It may become 32 MB with the most states that are allowed, at 1 KB each:
+/// strings of up to 3,600 characters, say.
 const GUIDE_BYTES: u64 = 2 << 20;
 
-/// What a parser of a constraint of so many bytes takes. Its values and its grammar are larger than its text.
+/// What a parser of a constraint of so many bytes takes. Its values and its grammar are larger than
+/// its text.
 pub(super) fn guide_bytes(n_text: usize) -> u64 {
     GUIDE_BYTES + 16 * n_text as u64
 }
 
-/// For reading a grammar: 1.2 KB for each of a chain of rules, of which the longest grammar may have 40,000. What is not used
-/// of it is no memory.
+/// For reading a grammar: 1.2 KB for each of a chain of rules, of which the longest grammar may
+/// have 40,000. What is not used of it is no memory.
 const STACK_BYTES: usize = 64 << 20;
 
 /// What memory is to be kept free for constrained texts with so many tokens in the vocabulary.
@@ -58,13 +61,21 @@ impl Grammars {
         drop(words);
         let factory = factory(&env)?;
         drop(making);
-        Ok(Self { tokenizer: Arc::clone(tokenizer), budget: budget.clone(), factory, _memory: memory })
+        Ok(Self {
+            tokenizer: Arc::clone(tokenizer),
+            budget: budget.clone(),
+            factory,
+            _memory: memory,
+        })
     }
 }
 
 /// Makes parsers of grammars that may be anybody's.
 pub(super) fn factory(env: &TokEnv) -> Result<ParserFactory, ConstraintError> {
-    let capabilities = InferenceCapabilities { ff_tokens: env.tokenize_is_canonical(), ..Default::default() };
+    let capabilities = InferenceCapabilities {
+        ff_tokens: env.tokenize_is_canonical(),
+        ..Default::default()
+    };
     let made = ParserFactory::new(env, capabilities, &[]);
     let mut factory = made.map_err(|error| ConstraintError::Vocabulary(format!("{error:#}")))?;
     factory.quiet();
@@ -72,7 +83,8 @@ pub(super) fn factory(env: &TokEnv) -> Result<ParserFactory, ConstraintError> {
     Ok(factory)
 }
 
-/// What a grammar may cost. At llguidance's own limits a grammar can take a minute, and its lexer 500 MB.
+/// What a grammar may cost. At llguidance's own limits a grammar can take a minute, and its lexer
+/// 500 MB.
 fn limits() -> ParserLimits {
     ParserLimits {
         max_lexer_states: 32_768,
@@ -82,13 +94,18 @@ fn limits() -> ParserLimits {
     }
 }
 
-/// A parser, or why there is none. It is made on a stack of its own, because a chain of rules is followed to its end.
+/// A parser, or why there is none. It is made on a stack of its own, because a chain of rules is
+/// followed to its end.
 pub(super) fn parser(factory: &ParserFactory, grammar: TopLevelGrammar) -> Result<Matcher, String> {
     let make = || Matcher::new(factory.create_parser(grammar));
     let matcher = thread::scope(|scope| {
-        let maker = thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, make);
+        let maker = thread::Builder::new()
+            .stack_size(STACK_BYTES)
+            .spawn_scoped(scope, make);
         let maker = maker.map_err(|error| format!("no thread to read it: {error}"))?;
-        maker.join().map_err(|_| "it cannot be read (a fault of the reader, of this constraint alone)".to_owned())
+        maker.join().map_err(|_| {
+            "it cannot be read (a fault of the reader, of this constraint alone)".to_owned()
+        })
     })?;
     match matcher.get_error() {
         None => Ok(matcher),
@@ -101,8 +118,12 @@ const MAX_REASON: usize = 300;
 
 /// What llguidance says, in one short line and in words that lead somewhere.
 pub(super) fn reason(error: &str) -> String {
-    let telling = error.lines().find_map(|line| line.trim().strip_prefix("error: "));
-    let line = telling.or_else(|| error.lines().find(|line| !line.trim().is_empty())).unwrap_or("no reason is given");
+    let telling = error
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("error: "));
+    let line = telling
+        .or_else(|| error.lines().find(|line| !line.trim().is_empty()))
+        .unwrap_or("no reason is given");
     let line = in_our_words(line).unwrap_or_else(|| line.to_owned());
     match line.char_indices().nth(MAX_REASON) {
         Some((end, _)) => format!("{}…", &line[..end]),
@@ -110,7 +131,8 @@ pub(super) fn reason(error: &str) -> String {
     }
 }
 
-/// What llguidance says of its own insides, as something that the writer of a constraint can act on.
+/// What llguidance says of its own insides, as something that the writer of a constraint can act
+/// on.
 fn in_our_words(line: &str) -> Option<String> {
     const WORDS: [(&str, &str); 14] = [
         (
@@ -121,24 +143,54 @@ fn in_our_words(line: &str) -> Option<String> {
             "Regex is empty",
             "no string matches all of a pattern, a format, a value and a length that must hold together",
         ),
-        ("Unable to determine if regex is empty", "a pattern with its format and lengths is too complex: simplify it"),
+        (
+            "Unable to determine if regex is empty",
+            "a pattern with its format and lengths is too complex: simplify it",
+        ),
         (
             "circular references with sibling keys",
             "\"$ref\" in a circle with other keywords beside it is not supported",
         ),
         ("schema too large", "it is too large: leave parts of it out"),
-        ("Schema intersection stack level", "\"allOf\" and \"$ref\" are nested too deep (the stack level of 128)"),
-        ("incompatible types", "parts of the schema that must hold together allow no common value"),
-        ("schema is false", "a part of it that must be there allows no value"),
+        (
+            "Schema intersection stack level",
+            "\"allOf\" and \"$ref\" are nested too deep (the stack level of 128)",
+        ),
+        (
+            "incompatible types",
+            "parts of the schema that must hold together allow no common value",
+        ),
+        (
+            "schema is false",
+            "a part of it that must be there allows no value",
+        ),
         ("NoExtension", "the constraint allows no text here"),
-        ("grammar size", "it is too large (the grammar size): leave parts of it out"),
-        ("lexer states", "it is too complex (lexer states): simplify its regular expressions"),
-        ("initial lexer configuration", "it is too complex: simplify its regular expressions"),
-        ("TooComplex", "it became too complex: simplify its regular expressions, or lower its lengths and counts"),
-        ("Parser Error", "the text so far cannot go on with any token of this vocabulary"),
+        (
+            "grammar size",
+            "it is too large (the grammar size): leave parts of it out",
+        ),
+        (
+            "lexer states",
+            "it is too complex (lexer states): simplify its regular expressions",
+        ),
+        (
+            "initial lexer configuration",
+            "it is too complex: simplify its regular expressions",
+        ),
+        (
+            "TooComplex",
+            "it became too complex: simplify its regular expressions, or lower its lengths and counts",
+        ),
+        (
+            "Parser Error",
+            "the text so far cannot go on with any token of this vocabulary",
+        ),
     ];
     if let Some(keys) = line.strip_prefix("Unimplemented keys: ") {
-        return Some(format!("keywords that are not supported: {}", keys.trim_matches(['[', ']'])));
+        return Some(format!(
+            "keywords that are not supported: {}",
+            keys.trim_matches(['[', ']'])
+        ));
     }
     if let Some((_, words)) = WORDS.iter().find(|(theirs, _)| line.contains(theirs)) {
         return Some((*words).to_owned());

@@ -1,4 +1,5 @@
-//! One constrained text under way. Knows logits as numbers to be struck out, and tokens; nothing of who chooses.
+//! One constrained text under way. Knows logits as numbers to be struck out, and tokens; nothing of
+//! who chooses.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -30,26 +31,39 @@ pub struct Guide {
 
 impl std::fmt::Debug for Guide {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Guide").field("n_tokens", &self.tokens.len()).finish_non_exhaustive()
+        f.debug_struct("Guide")
+            .field("n_tokens", &self.tokens.len())
+            .finish_non_exhaustive()
     }
 }
 
 impl Guide {
     pub(crate) fn new(grammars: &Arc<Grammars>, constraint: &Constraint) -> Result<Self, Error> {
-        let memory = grammars.budget.reserve("grammar", guide_bytes(constraint.n_bytes()))?;
+        let memory = grammars
+            .budget
+            .reserve("grammar", guide_bytes(constraint.n_bytes()))?;
         let grammar = constraint.grammar()?;
-        let mut matcher = parser(&grammars.factory, grammar.clone()).map_err(|what| constraint.error(what))?;
+        let mut matcher =
+            parser(&grammars.factory, grammar.clone()).map_err(|what| constraint.error(what))?;
         // What allows no text at all is an error before a prompt is read.
         if let Err(error) = matcher.compute_mask_or_eos() {
             return Err(constraint.error(reason(&error.to_string())).into());
         }
         let mask = grammars.factory.tok_env().tok_trie().alloc_token_set();
         let (grammars, has_names) = (Arc::clone(grammars), constraint.may_name_tokens());
-        Ok(Self { grammars, grammar, has_names, matcher, mask, tokens: Vec::new(), _memory: memory })
+        Ok(Self {
+            grammars,
+            grammar,
+            has_names,
+            matcher,
+            mask,
+            tokens: Vec::new(),
+            _memory: memory,
+        })
     }
 
-    /// Makes impossible (−∞) what may not follow. `logits` \[n_vocab\] may be longer than the vocabulary: padding is
-    /// impossible too.
+    /// Makes impossible (−∞) what may not follow. `logits` \[n_vocab\] may be longer than the
+    /// vocabulary: padding is impossible too.
     ///
     /// Where the text may end here, the tokens that end a generation stay possible, otherwise not.
     ///
@@ -59,9 +73,16 @@ impl Guide {
     /// # Panics
     /// If there are fewer logits than tokens.
     pub fn restrict(&mut self, logits: &mut [f32]) -> Result<(), ConstraintError> {
-        self.mask = self.matcher.compute_mask_or_eos().map_err(|error| stuck(&error))?;
+        self.mask = self
+            .matcher
+            .compute_mask_or_eos()
+            .map_err(|error| stuck(&error))?;
         let ends: Vec<(u32, f32)> = match self.may_end() {
-            true => self.eog().iter().map(|&id| (id, logits[id as usize])).collect(),
+            true => self
+                .eog()
+                .iter()
+                .map(|&id| (id, logits[id as usize]))
+                .collect(),
             false => Vec::new(),
         };
         for (tokens, &word) in logits.chunks_mut(WORD).zip(self.mask.as_slice()) {
@@ -69,19 +90,31 @@ impl Guide {
         }
         let n_masked = self.n_vocab().min(logits.len());
         logits[n_masked..].fill(f32::NEG_INFINITY);
-        ends.into_iter().for_each(|(id, logit)| logits[id as usize] = logit);
+        ends.into_iter()
+            .for_each(|(id, logit)| logits[id as usize] = logit);
         Ok(())
     }
 
-    /// `token` if it may follow, as [`restrict`](Self::restrict) found last, else the first that may: nobody can choose well
-    /// from logits that are no numbers. `None` if the text can only end, and no token of the vocabulary ends one.
+    /// `token` if it may follow, as [`restrict`](Self::restrict) found last, else the first that
+    /// may: nobody can choose well from logits that are no numbers. `None` if the text can only
+    /// end, and no token of the vocabulary ends one.
     pub fn nearest(&self, token: u32) -> Option<u32> {
         let (n_vocab, eog) = (self.n_vocab(), self.eog());
-        let is_possible =
-            |id: u32| ((id as usize) < n_vocab && self.mask.get(id as usize)) || (self.may_end() && eog.contains(&id));
-        let others = || self.mask.first_bit_set().map(|id| id as u32).filter(|&id| is_possible(id));
+        let is_possible = |id: u32| {
+            ((id as usize) < n_vocab && self.mask.get(id as usize))
+                || (self.may_end() && eog.contains(&id))
+        };
+        let others = || {
+            self.mask
+                .first_bit_set()
+                .map(|id| id as u32)
+                .filter(|&id| is_possible(id))
+        };
         let end = || eog.first().copied().filter(|&id| is_possible(id));
-        Some(token).filter(|&id| is_possible(id)).or_else(others).or_else(end)
+        Some(token)
+            .filter(|&id| is_possible(id))
+            .or_else(others)
+            .or_else(end)
     }
 
     /// Goes on by a token that may follow and does not end the text.
@@ -90,11 +123,13 @@ impl Guide {
     /// [`ConstraintError::Stuck`] if it may not.
     pub fn accept(&mut self, token: u32) -> Result<(), ConstraintError> {
         self.tokens.push(token);
-        self.matcher.consume_token(token).map_err(|error| stuck(&error))
+        self.matcher
+            .consume_token(token)
+            .map_err(|error| stuck(&error))
     }
 
-    /// Tokens that must follow now, `max` at most, and goes on by them. They are those that the tokenizer makes of the text
-    /// that must follow.
+    /// Tokens that must follow now, `max` at most, and goes on by them. They are those that the
+    /// tokenizer makes of the text that must follow.
     ///
     /// # Errors
     /// [`ConstraintError::Stuck`] if the text has become too complex.
@@ -105,7 +140,9 @@ impl Guide {
         let mut tokens = self.matcher.compute_ff_tokens();
         tokens.truncate(max);
         self.tokens.extend_from_slice(&tokens);
-        self.matcher.consume_tokens(&tokens).map_err(|error| stuck(&error))?;
+        self.matcher
+            .consume_tokens(&tokens)
+            .map_err(|error| stuck(&error))?;
         Ok(tokens)
     }
 
@@ -124,7 +161,8 @@ impl Guide {
         self.grammars.tokenizer.token_bytes(token)
     }
 
-    /// Whether there is more than one way to go on, as [`restrict`](Self::restrict) found last; to end is one.
+    /// Whether there is more than one way to go on, as [`restrict`](Self::restrict) found last; to
+    /// end is one.
     pub(crate) fn has_choice(&self) -> bool {
         self.mask.num_set() > 1
     }
@@ -150,12 +188,19 @@ impl Guide {
         if self.is_valid()? {
             return Ok(Vec::new());
         }
-        closing::short(&self.grammars, (&self.grammar, self.has_names), &self.tokens)
+        closing::short(
+            &self.grammars,
+            (&self.grammar, self.has_names),
+            &self.tokens,
+        )
     }
 
     /// The text so far.
     pub(crate) fn text(&self) -> Vec<u8> {
-        self.tokens.iter().flat_map(|&id| self.token_bytes(id).into_owned()).collect()
+        self.tokens
+            .iter()
+            .flat_map(|&id| self.token_bytes(id).into_owned())
+            .collect()
     }
 
     /// Tokens so far.
@@ -184,7 +229,10 @@ fn strike(logits: &mut [f32], word: u32) {
         u32::MAX => {}
         0 => logits.fill(f32::NEG_INFINITY),
         _ => {
-            let barred = logits.iter_mut().enumerate().filter(|(i, _)| word >> i & 1 == 0);
+            let barred = logits
+                .iter_mut()
+                .enumerate()
+                .filter(|(i, _)| word >> i & 1 == 0);
             barred.for_each(|(_, logit)| *logit = f32::NEG_INFINITY);
         }
     }

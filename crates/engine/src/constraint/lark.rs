@@ -10,8 +10,8 @@ use super::{
 
 const KEYWORD: &str = "%json";
 
-/// The grammar with each of its schemas prepared. What looks like one within a string or a comment is none, and JSON
-/// within it that is rewritten means the same.
+/// The grammar with each of its schemas prepared. What looks like one within a string or a comment
+/// is none, and JSON within it that is rewritten means the same.
 ///
 /// # Errors
 /// [`ConstraintError::Grammar`] with what is wrong with a schema.
@@ -25,7 +25,10 @@ pub(super) fn prepared(text: &str) -> Result<String, ConstraintError> {
         if let Some(Ok(schema)) = values.next() {
             rest = &behind[values.byte_offset()..];
             out.push(' ');
-            out.push_str(&of_schema(schema).map_err(|flaw| ConstraintError::Grammar(format!("{KEYWORD}: {flaw}")))?);
+            out.push_str(
+                &of_schema(schema)
+                    .map_err(|flaw| ConstraintError::Grammar(format!("{KEYWORD}: {flaw}")))?,
+            );
         }
     }
     out.push_str(rest);
@@ -34,9 +37,14 @@ pub(super) fn prepared(text: &str) -> Result<String, ConstraintError> {
 
 /// A schema, with the options for llguidance that it came with.
 fn of_schema(mut schema: Value) -> Result<String, Flaw> {
-    let Value::Object(keys) = &mut schema else { return Ok(schema.to_string()) };
+    let Value::Object(keys) = &mut schema else {
+        return Ok(schema.to_string());
+    };
     let guidance = keys.shift_remove(OPTIONS);
-    let options = SchemaOptions { strictness: Strictness::Strict, others: OtherProperties::Open };
+    let options = SchemaOptions {
+        strictness: Strictness::Strict,
+        others: OtherProperties::Open,
+    };
     let mut prepared = prepare(&schema, options)?.schema;
     if let (Value::Object(keys), Some(guidance)) = (&mut prepared, guidance) {
         keys.insert(OPTIONS.to_owned(), guidance);
@@ -50,12 +58,20 @@ mod tests {
 
     #[test]
     fn schemas_in_a_grammar_are_prepared_and_keep_their_options() {
-        let text =
-            r#"start: "a" %json {"title": "T", "type": "string", "x-guidance": {"lenient": true}} /b/ // %json {"#;
-        let expected = r#"start: "a" %json {"type":"string","x-guidance":{"lenient":true}} /b/ // %json {"#;
+        let text = r#"start: "a" %json {"title": "T", "type": "string", "x-guidance": {"lenient": true}} /b/ // %json {"#;
+        let expected =
+            r#"start: "a" %json {"type":"string","x-guidance":{"lenient":true}} /b/ // %json {"#;
         assert_eq!(prepared(text).unwrap(), expected);
-        let error = prepared(r#"start: %json {"const": -9223372036854775808}"#).unwrap_err().to_string();
-        assert!(error.starts_with("grammar: %json: the keyword \"const\" is not supported"), "{error}");
-        assert_eq!(prepared("start: \"%json\" | %json [1").unwrap(), "start: \"%json\" | %json [1");
+        let error = prepared(r#"start: %json {"const": -9223372036854775808}"#)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("grammar: %json: the keyword \"const\" is not supported"),
+            "{error}"
+        );
+        assert_eq!(
+            prepared("start: \"%json\" | %json [1").unwrap(),
+            "start: \"%json\" | %json [1"
+        );
     }
 }

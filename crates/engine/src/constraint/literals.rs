@@ -1,7 +1,8 @@
-//! Texts that a grammar is likely to ask for: what its patterns and values spell, and an example for each format.
+//! Texts that a grammar is likely to ask for: what its patterns and values spell, and an example
+//! for each format.
 //!
-//! Knows grammars as text only, and proves nothing: the search for an end tries these as single steps, and the grammar
-//! decides.
+//! Knows grammars as text only, and proves nothing: the search for an end tries these as single
+//! steps, and the grammar decides.
 
 use std::collections::HashSet;
 
@@ -32,12 +33,20 @@ const EXAMPLES: [&str; 12] = [
 pub(super) fn of_grammar(grammar: &TopLevelGrammar) -> Vec<String> {
     let mut found = Vec::new();
     for part in &grammar.grammars {
-        part.lark_grammar.iter().for_each(|text| runs(text, &mut found));
-        part.json_schema.iter().for_each(|schema| of_value(schema, &mut found));
+        part.lark_grammar
+            .iter()
+            .for_each(|text| runs(text, &mut found));
+        part.json_schema
+            .iter()
+            .for_each(|schema| of_value(schema, &mut found));
     }
     let mut seen = HashSet::new();
-    let ends = found.iter().flat_map(|text| text.char_indices().map(|(i, _)| text[i..].to_owned()));
-    ends.filter(|text| text.len() > 1 && seen.insert(text.clone())).take(MAX_TEXTS).collect()
+    let ends = found
+        .iter()
+        .flat_map(|text| text.char_indices().map(|(i, _)| text[i..].to_owned()));
+    ends.filter(|text| text.len() > 1 && seen.insert(text.clone()))
+        .take(MAX_TEXTS)
+        .collect()
 }
 
 /// Recurses as deep as the schema is nested.
@@ -50,7 +59,10 @@ fn of_value(value: &Value, found: &mut Vec<String>) {
                 found.extend(EXAMPLES.map(str::to_owned));
             }
             let is_text = |key: &String| key != super::schema::OPTIONS && key != "type";
-            fields.iter().filter(|(key, _)| is_text(key)).for_each(|(_, value)| of_value(value, found));
+            fields
+                .iter()
+                .filter(|(key, _)| is_text(key))
+                .for_each(|(_, value)| of_value(value, found));
         }
         _ => {}
     }
@@ -90,6 +102,9 @@ mod tests {
         let lark = TopLevelGrammar::from_lark("/[a-b]*xy\\.z/".to_owned());
         assert_eq!(texts(lark), ["a-b", "-b", "xy.z", "y.z", ".z"]);
         let schema = serde_json::json!({"type": "string", "pattern": "\\.(jpg|png)$"});
-        assert_eq!(texts(TopLevelGrammar::from_json_schema(schema)), ["jpg", "pg", "png", "ng"]);
+        assert_eq!(
+            texts(TopLevelGrammar::from_json_schema(schema)),
+            ["jpg", "pg", "png", "ng"]
+        );
     }
 }

@@ -1,10 +1,12 @@
 //! What a text must look like: JSON, a schema, a regular expression, a grammar.
 //!
-//! Knows bytes and tokens, no model, no session and no sampler. The one idea: after every token *llguidance* says which
-//! tokens may follow, from the bytes that they really stand for, and the rest of the vocabulary becomes impossible. What
-//! is sampled from what is left is nobody's business here.
+//! Knows bytes and tokens, no model, no session and no sampler. The one idea: after every token
+//! *llguidance* says which tokens may follow, from the bytes that they really stand for, and the
+//! rest of the vocabulary becomes impossible. What is sampled from what is left is nobody's
+//! business here.
 //!
-//! [`Grammars`] is what a vocabulary needs once, [`Guide`] one text under way, [`closing`] a short way to its end.
+//! [`Grammars`] is what a vocabulary needs once, [`Guide`] one text under way, [`closing`] a short
+//! way to its end.
 
 mod closing;
 pub mod gbnf;
@@ -32,12 +34,12 @@ pub enum Constraint {
     JsonObject,
     /// Any JSON value.
     JsonValue,
-    /// A JSON value that a schema allows (JSON Schema, drafts 4 to 2020-12), with open objects. Keywords that cannot be
-    /// kept to are errors; [`Constraint::from_schema`] gives a choice. Properties come in the order of the schema, others
-    /// after them.
+    /// A JSON value that a schema allows (JSON Schema, drafts 4 to 2020-12), with open objects.
+    /// Keywords that cannot be kept to are errors; [`Constraint::from_schema`] gives a choice.
+    /// Properties come in the order of the schema, others after them.
     Schema(String),
-    /// A text that a regular expression matches as a whole, in the syntax of the crate *regex*, without anchors and
-    /// look-around.
+    /// A text that a regular expression matches as a whole, in the syntax of the crate *regex*,
+    /// without anchors and look-around.
     Regex(String),
     /// A text of a grammar in llguidance's dialect of Lark.
     Lark(String),
@@ -55,7 +57,8 @@ pub enum Strictness {
     Loose,
 }
 
-/// Whether objects may have properties that their schema does not list, where it lists some and says nothing of others.
+/// Whether objects may have properties that their schema does not list, where it lists some and
+/// says nothing of others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OtherProperties {
     /// They may not.
@@ -109,13 +112,17 @@ pub enum ConstraintError {
     #[error("no token fits the constraint: {0}")]
     Stuck(String),
     /// No way to the end of the text was found.
-    #[error("found no short end for the text after {n_tokens} tokens: raise -n, or take --on-length cut")]
+    #[error(
+        "found no short end for the text after {n_tokens} tokens: raise -n, or take --on-length cut"
+    )]
     Endless {
         /// Tokens of the text so far.
         n_tokens: usize,
     },
     /// The text was to be an error if it reached its length before its end.
-    #[error("the text is not complete after {n_tokens} tokens: raise -n, or take --on-length close")]
+    #[error(
+        "the text is not complete after {n_tokens} tokens: raise -n, or take --on-length close"
+    )]
     Unfinished {
         /// Tokens of the text so far.
         n_tokens: usize,
@@ -130,17 +137,25 @@ const MAX_SCHEMA_BYTES: usize = 4 << 20;
 const MAX_GRAMMAR_BYTES: usize = 256 << 10;
 
 impl Constraint {
-    /// The constraint of a schema, and remarks: one line for each keyword that was loosened, with its place.
+    /// The constraint of a schema, and remarks: one line for each keyword that was loosened, with
+    /// its place.
     ///
     /// # Errors
     /// [`ConstraintError::Schema`] if the schema is no JSON, or cannot be kept to.
-    pub fn from_schema(text: &str, options: SchemaOptions) -> Result<(Self, Vec<String>), ConstraintError> {
+    pub fn from_schema(
+        text: &str,
+        options: SchemaOptions,
+    ) -> Result<(Self, Vec<String>), ConstraintError> {
         if text.len() > MAX_SCHEMA_BYTES {
             let what = format!("{} bytes, expected at most {MAX_SCHEMA_BYTES}", text.len());
             return Err(ConstraintError::Schema(what));
         }
         let prepared = schema::read(text, options)?;
-        let remarks = prepared.remarks.iter().map(|remark| format!("schema: {remark}")).collect();
+        let remarks = prepared
+            .remarks
+            .iter()
+            .map(|remark| format!("schema: {remark}"))
+            .collect();
         Ok((Self::Schema(prepared.schema.to_string()), remarks))
     }
 
@@ -148,7 +163,9 @@ impl Constraint {
     fn n_bytes(&self) -> usize {
         match self {
             Self::JsonObject | Self::JsonValue => 0,
-            Self::Schema(text) | Self::Regex(text) | Self::Lark(text) | Self::Gbnf(text) => text.len(),
+            Self::Schema(text) | Self::Regex(text) | Self::Lark(text) | Self::Gbnf(text) => {
+                text.len()
+            }
         }
     }
 
@@ -157,8 +174,8 @@ impl Constraint {
         matches!(self, Self::Lark(_) | Self::Gbnf(_))
     }
 
-    /// The rule `reply` of a grammar in which such a text is one of several things. `names`: keys that the outermost object
-    /// does not have, where any object is allowed.
+    /// The rule `reply` of a grammar in which such a text is one of several things. `names`: keys
+    /// that the outermost object does not have, where any object is allowed.
     ///
     /// # Errors
     /// The constraint's own kind of error if it is no JSON, or its schema cannot be kept to.
@@ -166,7 +183,10 @@ impl Constraint {
     pub(crate) fn reply(&self, names: &[&str]) -> Result<String, ConstraintError> {
         let (mut schema, with_unicode) = match self {
             Self::Schema(text) => {
-                let options = SchemaOptions { strictness: Strictness::Strict, others: OtherProperties::Open };
+                let options = SchemaOptions {
+                    strictness: Strictness::Strict,
+                    others: OtherProperties::Open,
+                };
                 let prepared = schema::read(text, options)?;
                 (prepared.schema, prepared.with_unicode_escapes)
             }
@@ -183,20 +203,31 @@ impl Constraint {
 
     /// What llguidance takes it for.
     fn grammar(&self) -> Result<TopLevelGrammar, ConstraintError> {
-        let (Self::Schema(text) | Self::Regex(text) | Self::Lark(text) | Self::Gbnf(text)) = self else {
-            let start = if *self == Self::JsonObject { "object" } else { "value" };
-            return Ok(TopLevelGrammar::from_lark(format!("start: SPACE? {start}\n{JSON}")));
+        let (Self::Schema(text) | Self::Regex(text) | Self::Lark(text) | Self::Gbnf(text)) = self
+        else {
+            let start = if *self == Self::JsonObject {
+                "object"
+            } else {
+                "value"
+            };
+            return Ok(TopLevelGrammar::from_lark(format!(
+                "start: SPACE? {start}\n{JSON}"
+            )));
         };
-        let max = if matches!(self, Self::Schema(_)) { MAX_SCHEMA_BYTES } else { MAX_GRAMMAR_BYTES };
+        let max = if matches!(self, Self::Schema(_)) {
+            MAX_SCHEMA_BYTES
+        } else {
+            MAX_GRAMMAR_BYTES
+        };
         if text.len() > max {
             return Err(self.error(format!("{} bytes, expected at most {max}", text.len())));
         }
         match self {
             Self::Schema(_) => Ok(TopLevelGrammar::from_json_schema(schema::parse(text)?)),
             Self::Regex(_) => Ok(TopLevelGrammar::from_regex(text)),
-            Self::Gbnf(_) => {
-                Ok(TopLevelGrammar::from_lark(gbnf::to_lark(text).map_err(|e| self.error(e.to_string()))?))
-            }
+            Self::Gbnf(_) => Ok(TopLevelGrammar::from_lark(
+                gbnf::to_lark(text).map_err(|e| self.error(e.to_string()))?,
+            )),
             _ => Ok(TopLevelGrammar::from_lark(lark::prepared(text)?)),
         }
     }

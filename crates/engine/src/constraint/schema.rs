@@ -2,8 +2,8 @@
 //!
 //! Knows the keywords that lead to other schemas; [`prepare`] knows what the others mean.
 //!
-//! JSON allows any amount of white space, and a model that writes spaces for ever writes valid JSON for ever: between
-//! two tokens of JSON there is one space at most.
+//! JSON allows any amount of white space, and a model that writes spaces for ever writes valid JSON
+//! for ever: between two tokens of JSON there is one space at most.
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,8 @@ use super::{
     prepare::{self, Prepared, escaped},
 };
 
-/// Where llguidance looks for options of its own. A schema that sets them could switch our errors off.
+/// Where llguidance looks for options of its own. A schema that sets them could switch our errors
+/// off.
 pub(crate) const OPTIONS: &str = "x-guidance";
 
 /// Keywords with one schema, or (in old drafts) a list of them.
@@ -32,10 +33,14 @@ pub(crate) enum Spaces {
     BehindSeparators,
 }
 
-/// llguidance's options of JSON: at most one space, and `\u` only where `with_unicode` says that no name can be written
-/// with it a second time.
+/// llguidance's options of JSON: at most one space, and `\u` only where `with_unicode` says that no
+/// name can be written with it a second time.
 pub(crate) fn options(spaces: Spaces, with_unicode: bool) -> Value {
-    let escapes = if with_unicode { "nrbtf\\\"u" } else { "nrbtf\\\"" };
+    let escapes = if with_unicode {
+        "nrbtf\\\"u"
+    } else {
+        "nrbtf\\\""
+    };
     match spaces {
         Spaces::Anywhere => {
             json!({"whitespace_flexible": true, "whitespace_pattern": " ", "json_allowed_escapes": escapes})
@@ -50,7 +55,10 @@ pub(crate) fn options(spaces: Spaces, with_unicode: bool) -> Value {
 
 /// A schema from its text, in which every keyword is kept to.
 pub(super) fn parse(text: &str) -> Result<Value, ConstraintError> {
-    let options = SchemaOptions { strictness: Strictness::Strict, others: OtherProperties::Open };
+    let options = SchemaOptions {
+        strictness: Strictness::Strict,
+        others: OtherProperties::Open,
+    };
     let mut prepared = read(text, options)?;
     prepared.schema[OPTIONS] = self::options(Spaces::Anywhere, prepared.with_unicode_escapes);
     Ok(prepared.schema)
@@ -72,25 +80,36 @@ pub(super) fn read(text: &str, options: SchemaOptions) -> Result<Prepared, Const
 /// The schema of any object that has none of these keys.
 #[cfg(feature = "chat")]
 pub(super) fn object_without(keys: &[&str]) -> Value {
-    let none: Map<String, Value> = keys.iter().map(|key| ((*key).to_owned(), false.into())).collect();
+    let none: Map<String, Value> = keys
+        .iter()
+        .map(|key| ((*key).to_owned(), false.into()))
+        .collect();
     json!({ "type": "object", "properties": none })
 }
 
 /// The schemas within one, each with its way there as a JSON pointer.
 pub(crate) fn subschemas(schema: &Map<String, Value>) -> impl Iterator<Item = (String, &Value)> {
-    schema.iter().flat_map(|(key, value)| -> Box<dyn Iterator<Item = (String, &Value)>> {
-        let within = key.as_str();
-        match value {
-            Value::Object(_) if ONE.contains(&within) => Box::new([(format!("/{key}"), value)].into_iter()),
-            Value::Object(named) if NAMED.contains(&within) => {
-                Box::new(named.iter().map(move |(name, one)| (format!("/{key}/{}", escaped(name)), one)))
+    schema.iter().flat_map(
+        |(key, value)| -> Box<dyn Iterator<Item = (String, &Value)>> {
+            let within = key.as_str();
+            match value {
+                Value::Object(_) if ONE.contains(&within) => {
+                    Box::new([(format!("/{key}"), value)].into_iter())
+                }
+                Value::Object(named) if NAMED.contains(&within) => Box::new(
+                    named
+                        .iter()
+                        .map(move |(name, one)| (format!("/{key}/{}", escaped(name)), one)),
+                ),
+                Value::Array(list) if ONE.contains(&within) || LIST.contains(&within) => Box::new(
+                    list.iter()
+                        .enumerate()
+                        .map(move |(i, one)| (format!("/{key}/{i}"), one)),
+                ),
+                _ => Box::new(std::iter::empty()),
             }
-            Value::Array(list) if ONE.contains(&within) || LIST.contains(&within) => {
-                Box::new(list.iter().enumerate().map(move |(i, one)| (format!("/{key}/{i}"), one)))
-            }
-            _ => Box::new(std::iter::empty()),
-        }
-    })
+        },
+    )
 }
 
 #[cfg(test)]
@@ -102,7 +121,10 @@ mod tests {
         let error = |text| parse(text).unwrap_err().to_string();
         assert_eq!(error("[]"), "schema: expected an object or a boolean");
         assert_eq!(error("false"), "schema: `false` allows no value");
-        assert!(error("{\"x-guidance\": {}}").starts_with("schema: the keyword \"x-guidance\" is not supported"));
+        assert!(
+            error("{\"x-guidance\": {}}")
+                .starts_with("schema: the keyword \"x-guidance\" is not supported")
+        );
         assert!(error("{").starts_with("schema: no JSON: "));
         assert!(error(&"[".repeat(60_000)).starts_with("schema: no JSON: recursion limit"));
     }
@@ -118,8 +140,19 @@ mod tests {
             "properties": {"items": {"a": 1}, "x/~": true}, "items": [{"b": 1}], "additionalProperties": {"c": 1},
             "anyOf": [{"d": 1}], "enum": [{"items": {}}], "const": {"items": {}}, "x": {"items": {}},
         });
-        let found: Vec<String> = subschemas(schema.as_object().unwrap()).map(|(at, _)| at).collect();
-        let all = ["/properties/items", "/properties/x~1~0", "/items/0", "/additionalProperties", "/anyOf/0"];
-        assert!(found.len() == all.len() && all.iter().all(|at| found.iter().any(|other| other == at)), "{found:?}");
+        let found: Vec<String> = subschemas(schema.as_object().unwrap())
+            .map(|(at, _)| at)
+            .collect();
+        let all = [
+            "/properties/items",
+            "/properties/x~1~0",
+            "/items/0",
+            "/additionalProperties",
+            "/anyOf/0",
+        ];
+        assert!(
+            found.len() == all.len() && all.iter().all(|at| found.iter().any(|other| other == at)),
+            "{found:?}"
+        );
     }
 }

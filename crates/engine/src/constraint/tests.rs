@@ -1,4 +1,5 @@
-//! Texts of random tokens: what a model that has learnt nothing would write, if it wrote by the rules.
+//! Texts of random tokens: what a model that has learnt nothing would write, if it wrote by the
+//! rules.
 
 use std::{
     path::{Path, PathBuf},
@@ -23,19 +24,35 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The vocabularies that are in the repository: byte-level, two kinds of SentencePiece, and that of the story model.
+/// The vocabularies that are in the repository: byte-level, two kinds of SentencePiece, and that of
+/// the story model.
 fn small() -> Vec<Arc<Grammars>> {
-    let names = ["tests/golden/tokenizer/bpe.gguf", "tests/golden/tokenizer/spm.gguf"];
-    let more = ["tests/golden/tokenizer/gemma4.gguf", "tests/golden/stories.gguf"];
-    names.iter().chain(&more).map(|name| grammars(&repository().join(name))).collect()
+    let names = [
+        "tests/golden/tokenizer/bpe.gguf",
+        "tests/golden/tokenizer/spm.gguf",
+    ];
+    let more = [
+        "tests/golden/tokenizer/gemma4.gguf",
+        "tests/golden/stories.gguf",
+    ];
+    names
+        .iter()
+        .chain(&more)
+        .map(|name| grammars(&repository().join(name)))
+        .collect()
 }
 
 /// Vocabularies of real models, where they are at hand.
 fn real() -> Vec<Arc<Grammars>> {
     let folder = repository().join("../shared/data/vocab");
     let names = ["llama-spm", "llama-bpe", "qwen2", "gpt-2", "deepseek-coder"];
-    let paths = names.iter().map(|name| folder.join(format!("ggml-vocab-{name}.gguf")));
-    paths.filter(|path| path.exists()).map(|path| grammars(&path)).collect()
+    let paths = names
+        .iter()
+        .map(|name| folder.join(format!("ggml-vocab-{name}.gguf")));
+    paths
+        .filter(|path| path.exists())
+        .map(|path| grammars(&path))
+        .collect()
 }
 
 fn grammars(path: &Path) -> Arc<Grammars> {
@@ -58,15 +75,26 @@ struct Draw {
 fn draw(grammars: &Arc<Grammars>, constraint: &Constraint, n: usize, seed: u64) -> Draw {
     let mut guide = Guide::new(grammars, constraint).unwrap();
     let tokenizer = Arc::clone(&grammars.tokenizer);
-    let sampling = Sampling { temperature: 2.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed, ..Sampling::default() };
+    let sampling = Sampling {
+        temperature: 2.0,
+        top_k: 0,
+        top_p: 1.0,
+        min_p: 0.0,
+        seed,
+        ..Sampling::default()
+    };
     let mut sampler = Sampler::new(sampling, tokenizer.n_vocab()).unwrap();
     let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut text = Vec::new();
     let mut is_complete = false;
     for _ in 0..n {
-        let mut logits: Vec<f32> = (0..tokenizer.n_vocab()).map(|_| noise(&mut random)).collect();
+        let mut logits: Vec<f32> = (0..tokenizer.n_vocab())
+            .map(|_| noise(&mut random))
+            .collect();
         guide.restrict(&mut logits).unwrap();
-        let Some(token) = guide.nearest(sampler.sample(&mut logits, &[])) else { break };
+        let Some(token) = guide.nearest(sampler.sample(&mut logits, &[])) else {
+            break;
+        };
         is_complete = tokenizer.is_eog(token);
         if is_complete {
             break;
@@ -81,9 +109,17 @@ fn draw(grammars: &Arc<Grammars>, constraint: &Constraint, n: usize, seed: u64) 
             break;
         }
     }
-    let closing =
-        guide.closing().unwrap_or_else(|e| panic!("{constraint:?}: {e} after {:?}", String::from_utf8_lossy(&text)));
-    Draw { text, is_complete, closing: closing.into_iter().flat_map(bytes).collect() }
+    let closing = guide.closing().unwrap_or_else(|e| {
+        panic!(
+            "{constraint:?}: {e} after {:?}",
+            String::from_utf8_lossy(&text)
+        )
+    });
+    Draw {
+        text,
+        is_complete,
+        closing: closing.into_iter().flat_map(bytes).collect(),
+    }
 }
 
 fn bytes(part: Closing) -> Vec<u8> {
@@ -98,11 +134,16 @@ fn noise(random: &mut u64) -> f32 {
     *random ^= *random << 13;
     *random ^= *random >> 7;
     *random ^= *random << 17;
-    let sum: u32 = random.to_le_bytes().iter().map(|&byte| u32::from(byte)).sum();
+    let sum: u32 = random
+        .to_le_bytes()
+        .iter()
+        .map(|&byte| u32::from(byte))
+        .sum();
     (sum as f32 - 1020.0) / 100.0
 }
 
-/// Draws texts from every vocabulary, and has each of them, complete or closed, looked at. How many were complete.
+/// Draws texts from every vocabulary, and has each of them, complete or closed, looked at. How many
+/// were complete.
 fn check_all(
     constraint: &Constraint,
     vocabularies: &[Arc<Grammars>],
@@ -112,10 +153,21 @@ fn check_all(
     let mut n_complete = 0;
     for (i, grammars) in (0..n_texts).zip(vocabularies.iter().cycle()) {
         let n = 4 + i % 40;
-        let Draw { text, is_complete, closing } = draw(grammars, constraint, n, i as u64);
-        assert!(!is_complete || closing.is_empty(), "{constraint:?}: a complete text is closed");
+        let Draw {
+            text,
+            is_complete,
+            closing,
+        } = draw(grammars, constraint, n, i as u64);
+        assert!(
+            !is_complete || closing.is_empty(),
+            "{constraint:?}: a complete text is closed"
+        );
         let whole = [&text[..], &closing].concat();
-        let shown = format!("{:?} + {:?}", String::from_utf8_lossy(&text), String::from_utf8_lossy(&closing));
+        let shown = format!(
+            "{:?} + {:?}",
+            String::from_utf8_lossy(&text),
+            String::from_utf8_lossy(&closing)
+        );
         assert!(accepts(&whole), "{constraint:?}: text {i}: {shown}");
         n_complete += usize::from(is_complete);
     }
@@ -140,7 +192,8 @@ impl Judge {
         Some(Self { schemas, index })
     }
 
-    /// A number that does not fit into a double is JSON, but not to our parser: a schema says nothing about it.
+    /// A number that does not fit into a double is JSON, but not to our parser: a schema says
+    /// nothing about it.
     fn accepts(&self, text: &[u8]) -> bool {
         match serde_json::from_slice(text) {
             Ok(value) => self.schemas.validate(&value, self.index).is_ok(),
@@ -153,7 +206,8 @@ impl Judge {
 fn is_terse(text: &[u8]) -> bool {
     let (mut in_string, mut escaped, mut before) = (false, false, 0);
     for &byte in text {
-        if !in_string && (matches!(byte, b'\n' | b'\r' | b'\t') || (byte == b' ' && before == b' ')) {
+        if !in_string && (matches!(byte, b'\n' | b'\r' | b'\t') || (byte == b' ' && before == b' '))
+        {
             return false;
         }
         in_string ^= byte == b'"' && !escaped;
@@ -206,8 +260,9 @@ fn schemas() -> Vec<Value> {
 
 #[test]
 fn any_object_and_any_value_are_json() {
-    let is_object =
-        |text: &[u8]| is_terse(text) && serde_json::from_slice::<Value>(text).is_ok_and(|value| value.is_object());
+    let is_object = |text: &[u8]| {
+        is_terse(text) && serde_json::from_slice::<Value>(text).is_ok_and(|value| value.is_object())
+    };
     assert!(check_all(&Constraint::JsonObject, &small(), N_TEXTS, is_object) > N_TEXTS / 5);
     let is_json = |text: &[u8]| is_terse(text) && serde_json::from_slice::<Value>(text).is_ok();
     assert!(check_all(&Constraint::JsonValue, &small(), N_TEXTS, is_json) > N_TEXTS / 5);
@@ -220,7 +275,9 @@ fn whatever_a_schema_lets_through_is_valid() {
     for schema in schemas() {
         let judge = Judge::new(&schema);
         let constraint = Constraint::Schema(schema.to_string());
-        n_complete += check_all(&constraint, &vocabularies, N_TEXTS, |text| is_terse(text) && judge.accepts(text));
+        n_complete += check_all(&constraint, &vocabularies, N_TEXTS, |text| {
+            is_terse(text) && judge.accepts(text)
+        });
     }
     assert!(n_complete > N_TEXTS);
 }
@@ -231,22 +288,42 @@ fn regular_expressions_and_grammars_are_kept_to() {
     let is_date = |text: &[u8]| {
         let text = str::from_utf8(text).unwrap();
         let parts: Vec<&str> = text.split('-').collect();
-        parts.iter().map(|part| part.len()).eq([4, 2, 2]) && text.bytes().all(|b| b == b'-' || b.is_ascii_digit())
+        parts.iter().map(|part| part.len()).eq([4, 2, 2])
+            && text.bytes().all(|b| b == b'-' || b.is_ascii_digit())
     };
-    check_all(&Constraint::Regex("[0-9]{4}-[0-9]{2}-[0-9]{2}".to_owned()), &vocabularies, N_TEXTS, is_date);
+    check_all(
+        &Constraint::Regex("[0-9]{4}-[0-9]{2}-[0-9]{2}".to_owned()),
+        &vocabularies,
+        N_TEXTS,
+        is_date,
+    );
     let is_kana = |text: &[u8]| {
         let text = str::from_utf8(text).unwrap();
-        text.strip_suffix('。')
-            .is_some_and(|kana| kana.chars().count() > 2 && kana.chars().all(|c| ('ぁ'..='ん').contains(&c)))
+        text.strip_suffix('。').is_some_and(|kana| {
+            kana.chars().count() > 2 && kana.chars().all(|c| ('ぁ'..='ん').contains(&c))
+        })
     };
-    check_all(&Constraint::Regex("[ぁ-ん]{3,}。".to_owned()), &vocabularies, N_TEXTS, is_kana);
-    let sums = "start: term (\" + \" term)*\nterm: NUMBER | \"(\" start \")\"\nNUMBER: /[1-9][0-9]{0,3}/";
+    check_all(
+        &Constraint::Regex("[ぁ-ん]{3,}。".to_owned()),
+        &vocabularies,
+        N_TEXTS,
+        is_kana,
+    );
+    let sums =
+        "start: term (\" + \" term)*\nterm: NUMBER | \"(\" start \")\"\nNUMBER: /[1-9][0-9]{0,3}/";
     let is_sum = |text: &[u8]| {
         let text = str::from_utf8(text).unwrap();
         let (opened, closed) = (text.matches('(').count(), text.matches(')').count());
-        opened == closed && !text.contains("()") && text.ends_with(|c: char| c == ')' || c.is_ascii_digit())
+        opened == closed
+            && !text.contains("()")
+            && text.ends_with(|c: char| c == ')' || c.is_ascii_digit())
     };
-    check_all(&Constraint::Lark(sums.to_owned()), &vocabularies, N_TEXTS, is_sum);
+    check_all(
+        &Constraint::Lark(sums.to_owned()),
+        &vocabularies,
+        N_TEXTS,
+        is_sum,
+    );
 }
 
 #[test]
@@ -261,7 +338,12 @@ fn real_vocabularies_keep_to_them_too() {
         .collect();
     if !vocabularies.is_empty() {
         for (schema, judge) in &judges {
-            check_all(&Constraint::Schema(schema.to_string()), &vocabularies, 20, |text| judge.accepts(text));
+            check_all(
+                &Constraint::Schema(schema.to_string()),
+                &vocabularies,
+                20,
+                |text| judge.accepts(text),
+            );
         }
     }
 }
@@ -269,15 +351,33 @@ fn real_vocabularies_keep_to_them_too() {
 #[test]
 fn what_cannot_be_kept_to_says_what_and_why() {
     let grammars = &small()[0];
-    let error = |constraint| Guide::new(grammars, &constraint).err().map(|error| error.to_string()).unwrap_or_default();
+    let error = |constraint| {
+        Guide::new(grammars, &constraint)
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default()
+    };
     let schema = |text: &str| error(Constraint::Schema(text.to_owned()));
-    let unsupported = |at: &str, keyword: &str| format!("schema: {at}the keyword \"{keyword}\" is not supported: ");
-    assert!(schema(r#"{"type": "array", "uniqueItems": true}"#).starts_with(&unsupported("", "uniqueItems")));
-    assert!(schema(r#"{"items": {"not": {"type": "null"}}}"#).starts_with(&unsupported("/items: ", "not")));
-    let overlapping = r#"{"oneOf": [{"type": "string", "maxLength": 3}, {"type": "string", "minLength": 2}]}"#;
+    let unsupported = |at: &str, keyword: &str| {
+        format!("schema: {at}the keyword \"{keyword}\" is not supported: ")
+    };
+    assert!(
+        schema(r#"{"type": "array", "uniqueItems": true}"#)
+            .starts_with(&unsupported("", "uniqueItems"))
+    );
+    assert!(
+        schema(r#"{"items": {"not": {"type": "null"}}}"#)
+            .starts_with(&unsupported("/items: ", "not"))
+    );
+    let overlapping =
+        r#"{"oneOf": [{"type": "string", "maxLength": 3}, {"type": "string", "minLength": 2}]}"#;
     assert!(schema(overlapping).contains("\"oneOf\" is supported only where"));
-    assert!(schema(r#"{"$ref": "https://example.com/schema"}"#).contains("https://example.com/schema"));
-    assert!(schema(r#"{"type": "string", "format": "klingon"}"#).contains("\"klingon\" is unknown"));
+    assert!(
+        schema(r#"{"$ref": "https://example.com/schema"}"#).contains("https://example.com/schema")
+    );
+    assert!(
+        schema(r#"{"type": "string", "format": "klingon"}"#).contains("\"klingon\" is unknown")
+    );
     assert!(schema(r#"{"type": "integer", "minimum": 3, "maximum": 2}"#).contains("minimum (3)"));
     let regex = |text: &str| error(Constraint::Regex(text.to_owned()));
     assert_eq!(regex("(a"), "regular expression: unclosed group");
@@ -297,7 +397,12 @@ fn is_over_within_a_second(grammars: &Arc<Grammars>, constraint: &Constraint) ->
             if guide.restrict(&mut logits).is_err() {
                 break;
             }
-            let Some(token) = guide.nearest(0).filter(|&id| !grammars.tokenizer.is_eog(id)) else { break };
+            let Some(token) = guide
+                .nearest(0)
+                .filter(|&id| !grammars.tokenizer.is_eog(id))
+            else {
+                break;
+            };
             if guide.accept(token).is_err() || guide.is_complete() {
                 break;
             }
@@ -306,14 +411,20 @@ fn is_over_within_a_second(grammars: &Arc<Grammars>, constraint: &Constraint) ->
         let _ = guide.closing();
     }
     // Ten times what it takes on a machine that has nothing else to do.
-    assert!(start.elapsed().as_secs() < 10, "{constraint:?} took {:?}", start.elapsed());
+    assert!(
+        start.elapsed().as_secs() < 10,
+        "{constraint:?} took {:?}",
+        start.elapsed()
+    );
     is_made
 }
 
 #[test]
 fn hostile_constraints_cost_little() {
     let grammars = small().swap_remove(0);
-    let nested = |n: usize, open: &str, close: &str, inner: &str| [&open.repeat(n), inner, &close.repeat(n)].concat();
+    let nested = |n: usize, open: &str, close: &str, inner: &str| {
+        [&open.repeat(n), inner, &close.repeat(n)].concat()
+    };
     let regexes = [
         "((a{1,1000}){1,1000}){1,1000}".to_owned(),
         "(.*a){30}[ab]{30}|(x+x+)+y".to_owned(),
@@ -330,12 +441,22 @@ fn hostile_constraints_cost_little() {
         "start: a*\na: b*\nb: start*".to_owned(),
         format!("start: {}", "\"a\"? ".repeat(20_000)),
         "start: /(a|b)*a(a|b){40}/".to_owned(),
-        (0..5000).map(|i| format!("r{i}: r{} r{} \"x\" | \"y\"\n", i + 1, i + 1)).collect::<String>()
+        (0..5000)
+            .map(|i| format!("r{i}: r{} r{} \"x\" | \"y\"\n", i + 1, i + 1))
+            .collect::<String>()
             + "r5000: \"z\"\nstart: r0",
-        (0..17_000).map(|i| format!("r{i}: r{}\n", i + 1)).collect::<String>() + "r17000: \"z\"\nstart: r0",
-        (0..12_000).map(|i| format!("R{i}: \"x\" R{}\n", i + 1)).collect::<String>() + "R12000: \"z\"\nstart: R0",
+        (0..17_000)
+            .map(|i| format!("r{i}: r{}\n", i + 1))
+            .collect::<String>()
+            + "r17000: \"z\"\nstart: r0",
+        (0..12_000)
+            .map(|i| format!("R{i}: \"x\" R{}\n", i + 1))
+            .collect::<String>()
+            + "R12000: \"z\"\nstart: R0",
     ];
-    let wide: Vec<String> = (0..3000).map(|i| format!("\"p{i}\":{{\"type\":\"string\",\"maxLength\":{i}}}")).collect();
+    let wide: Vec<String> = (0..3000)
+        .map(|i| format!("\"p{i}\":{{\"type\":\"string\",\"maxLength\":{i}}}"))
+        .collect();
     let schemas = [
         nested(60_000, "{\"items\":", "}", "{}"),
         nested(100, "{\"items\":", "}", "{}"),
@@ -347,14 +468,19 @@ fn hostile_constraints_cost_little() {
         "{\"type\":\"string\",\"pattern\":\"^(([a-z])+.)+[A-Z]([a-z])+$\"}".to_owned(),
     ];
     let made = |list: Vec<Constraint>| -> Vec<bool> {
-        list.iter().map(|constraint| is_over_within_a_second(&grammars, constraint)).collect()
+        list.iter()
+            .map(|constraint| is_over_within_a_second(&grammars, constraint))
+            .collect()
     };
     let regexes = made(regexes.into_iter().map(Constraint::Regex).collect());
     let larks = made(larks.into_iter().map(Constraint::Lark).collect());
     let schemas = made(schemas.into_iter().map(Constraint::Schema).collect());
     assert_eq!(regexes, [true, true, true, false, false, false, true, true]);
     assert_eq!(larks, [false, true, true, false, true, false, true, true]);
-    assert_eq!(schemas, [false, true, false, false, true, true, false, true]);
+    assert_eq!(
+        schemas,
+        [false, true, false, false, true, true, false, true]
+    );
 }
 
 /// What became of the cases of a test suite.
@@ -369,7 +495,8 @@ struct Tally {
     n_invalid: usize,
 }
 
-/// Cases of the JSON Schema Test Suite: `[{schema, tests: [{data, valid}]}]`. Returns what went wrong.
+/// Cases of the JSON Schema Test Suite: `[{schema, tests: [{data, valid}]}]`. Returns what went
+/// wrong.
 fn run_suite(grammars: &Arc<Grammars>, cases: &Value, tally: &mut Tally) -> Vec<String> {
     let mut wrong = Vec::new();
     for case in cases.as_array().unwrap() {
@@ -384,7 +511,9 @@ fn run_suite(grammars: &Arc<Grammars>, cases: &Value, tally: &mut Tally) -> Vec<
         // Not where it needs the network, nor where a remainder of doubles decides.
         let judge = Judge::of(schema).filter(|_| !schema.to_string().contains("\"multipleOf\":0."));
         for seed in 0..10 {
-            let Draw { mut text, closing, .. } = draw(grammars, &constraint, 20, seed);
+            let Draw {
+                mut text, closing, ..
+            } = draw(grammars, &constraint, 20, seed);
             text.extend(closing);
             tally.n_texts += 1;
             if judge.as_ref().is_some_and(|judge| !judge.accepts(&text)) {
@@ -416,8 +545,14 @@ fn takes(grammars: &Arc<Grammars>, constraint: &Constraint, text: &[u8]) -> bool
     let mut logits = vec![0.0; grammars.tokenizer.n_vocab()];
     for &byte in text {
         logits.fill(0.0);
-        let token = grammars.tokenizer.token_id(atta_tokenizer::bytes::to_char(byte).to_string()).unwrap();
-        if guide.restrict(&mut logits).is_err() || logits[token as usize] != 0.0 || guide.accept(token).is_err() {
+        let token = grammars
+            .tokenizer
+            .token_id(atta_tokenizer::bytes::to_char(byte).to_string())
+            .unwrap();
+        if guide.restrict(&mut logits).is_err()
+            || logits[token as usize] != 0.0
+            || guide.accept(token).is_err()
+        {
             return false;
         }
     }
@@ -442,22 +577,40 @@ fn a_value_that_cannot_be_written_is_an_error() {
     assert!(made(r#"{"const": "\u0001"}"#).is_ok() && made(r#"{"enum": ["\u007f"]}"#).is_ok());
     assert!(made(r#"{"type": "object", "properties": {"a": {"const": "\u0001"}}}"#).is_err());
     assert!(made(r#"{"items": {"enum": [["\u007f"]]}}"#).is_err());
-    assert!(made(r#"{"enum": ["\u0001", "a"]}"#).is_ok() && made(r#"{"const": "\n\u0008\u00ff"}"#).is_ok());
-    assert!(made(r#"{"minProperties": 2}"#).unwrap_err().to_string().contains("of 2 where 0 are required"));
+    assert!(
+        made(r#"{"enum": ["\u0001", "a"]}"#).is_ok()
+            && made(r#"{"const": "\n\u0008\u00ff"}"#).is_ok()
+    );
+    assert!(
+        made(r#"{"minProperties": 2}"#)
+            .unwrap_err()
+            .to_string()
+            .contains("of 2 where 0 are required")
+    );
 }
 
 /// `n` definitions, each of which leads to the next one.
 fn chain(n: usize, link: impl Fn(String) -> String) -> String {
-    let one = |i: usize| format!("\"d{i}\":{},", link(format!("{{\"$ref\":\"#/$defs/d{}\"}}", i + 1)));
+    let one = |i: usize| {
+        format!(
+            "\"d{i}\":{},",
+            link(format!("{{\"$ref\":\"#/$defs/d{}\"}}", i + 1))
+        )
+    };
     let definitions: String = (0..n).map(one).collect();
-    format!("{{\"$defs\":{{{definitions}\"d{n}\":{{\"type\":\"object\"}}}},\"$ref\":\"#/$defs/d0\"}}")
+    format!(
+        "{{\"$defs\":{{{definitions}\"d{n}\":{{\"type\":\"object\"}}}},\"$ref\":\"#/$defs/d0\"}}"
+    )
 }
 
 #[test]
 fn chains_of_references_are_followed_to_their_end_or_refused() {
     let grammars = small().swap_remove(0);
-    let all_of = |next: String| format!("{{\"allOf\":[{next},{{\"properties\":{{\"a\":{next}}}}}]}}");
-    let any_of = |next: String| format!("{{\"allOf\":[{next},{{\"anyOf\":[{{\"minItems\":1}},{{\"maxItems\":2}}]}}]}}");
+    let all_of =
+        |next: String| format!("{{\"allOf\":[{next},{{\"properties\":{{\"a\":{next}}}}}]}}");
+    let any_of = |next: String| {
+        format!("{{\"allOf\":[{next},{{\"anyOf\":[{{\"minItems\":1}},{{\"maxItems\":2}}]}}]}}")
+    };
     let deep = |next: String| format!("{}{next}{}", "{\"items\":".repeat(8), "}".repeat(8));
     let schemas = [
         chain(498, |next| next),
@@ -471,30 +624,53 @@ fn chains_of_references_are_followed_to_their_end_or_refused() {
     let outcome = |schema: &String| {
         let start = std::time::Instant::now();
         let made = Guide::new(&grammars, &Constraint::Schema(schema.clone())).map(|_| ());
-        assert!(start.elapsed().as_secs() < 10, "{made:?} took {:?}", start.elapsed());
-        made.err().map(|error| error.to_string()).unwrap_or_default()
+        assert!(
+            start.elapsed().as_secs() < 10,
+            "{made:?} took {:?}",
+            start.elapsed()
+        );
+        made.err()
+            .map(|error| error.to_string())
+            .unwrap_or_default()
     };
     let outcomes: Vec<String> = schemas.iter().map(outcome).collect();
     let refused = "\"$ref\" to more than 500 different places";
-    assert!(outcomes[0].is_empty() && outcomes[1].contains("grammar size"), "{outcomes:?}");
-    assert!(outcomes[3].contains("stack level") && outcomes[5].contains("too large"), "{outcomes:?}");
-    assert!([2, 4, 6].iter().all(|&i| outcomes[i].ends_with(refused)), "{outcomes:?}");
+    assert!(
+        outcomes[0].is_empty() && outcomes[1].contains("grammar size"),
+        "{outcomes:?}"
+    );
+    assert!(
+        outcomes[3].contains("stack level") && outcomes[5].contains("too large"),
+        "{outcomes:?}"
+    );
+    assert!(
+        [2, 4, 6].iter().all(|&i| outcomes[i].ends_with(refused)),
+        "{outcomes:?}"
+    );
 }
 
-/// By hand, because the suite is not ours: `JSON_SCHEMA_TEST_SUITE=…/tests/draft2020-12 cargo test -p atta-engine --lib
-/// suite -- --ignored --nocapture`.
+/// By hand, because the suite is not ours: `JSON_SCHEMA_TEST_SUITE=…/tests/draft2020-12 cargo test
+/// -p atta-engine --lib suite -- --ignored --nocapture`.
 #[test]
 #[ignore = "needs the JSON Schema Test Suite"]
 fn the_json_schema_test_suite() {
     let folder = std::env::var("JSON_SCHEMA_TEST_SUITE").expect("the folder of a draft");
     let grammars = small().swap_remove(0);
     let (mut tally, mut wrong) = (Tally::default(), Vec::new());
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     paths.sort();
-    for path in paths.iter().filter(|path| path.extension().is_some_and(|e| e == "json")) {
+    for path in paths
+        .iter()
+        .filter(|path| path.extension().is_some_and(|e| e == "json"))
+    {
         let cases = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
         let found = run_suite(&grammars, &cases, &mut tally);
-        found.iter().for_each(|what| println!("{}: {what}", path.file_stem().unwrap().display()));
+        found
+            .iter()
+            .for_each(|what| println!("{}: {what}", path.file_stem().unwrap().display()));
         wrong.extend(found);
     }
     println!("{tally:?}, {} wrong", wrong.len());
@@ -504,9 +680,16 @@ fn the_json_schema_test_suite() {
 /// What closes the beginning of a text, which is given token by token.
 fn closed(grammars: &Arc<Grammars>, constraint: &Constraint, tokens: &[u32]) -> String {
     let mut guide = Guide::new(grammars, constraint).unwrap();
-    tokens.iter().for_each(|&token| guide.accept(token).unwrap());
-    let text: Vec<u8> = tokens.iter().flat_map(|&token| grammars.tokenizer.token_bytes(token).into_owned()).collect();
-    let closing = guide.closing().unwrap_or_else(|e| panic!("{e}: {:.80}", format!("{constraint:?}")));
+    tokens
+        .iter()
+        .for_each(|&token| guide.accept(token).unwrap());
+    let text: Vec<u8> = tokens
+        .iter()
+        .flat_map(|&token| grammars.tokenizer.token_bytes(token).into_owned())
+        .collect();
+    let closing = guide
+        .closing()
+        .unwrap_or_else(|e| panic!("{e}: {:.80}", format!("{constraint:?}")));
     String::from_utf8([text, closing.into_iter().flat_map(bytes).collect()].concat()).unwrap()
 }
 
@@ -514,7 +697,10 @@ fn closed(grammars: &Arc<Grammars>, constraint: &Constraint, tokens: &[u32]) -> 
 fn ends_are_found_however_long_or_deep_they_are() {
     let grammars = small().swap_remove(0);
     let names: Vec<String> = (0..40).map(|i| format!("property_number_{i}")).collect();
-    let properties: serde_json::Map<_, _> = names.iter().map(|n| (n.clone(), json!({ "type": "string" }))).collect();
+    let properties: serde_json::Map<_, _> = names
+        .iter()
+        .map(|n| (n.clone(), json!({ "type": "string" })))
+        .collect();
     let list = json!({ "$defs": { "node": { "type": "object", "required": ["next"], "properties": {
         "next": { "anyOf": [{ "$ref": "#/$defs/node" }, { "type": "null" }] } } } }, "$ref": "#/$defs/node" });
     for schema in [
@@ -549,7 +735,8 @@ fn an_end_is_found_after_any_beginning_of_an_everyday_schema() {
         }, "required": ["street", "zip"] },
         "tags": { "type": "array", "items": { "type": "string" }, "minItems": 1 },
     }, "required": ["first_name", "email", "birth", "address", "tags"], "additionalProperties": false });
-    let row = json!({ "type": "array", "items": { "type": "number" }, "minItems": 3, "maxItems": 3 });
+    let row =
+        json!({ "type": "array", "items": { "type": "number" }, "minItems": 3, "maxItems": 3 });
     let schemas = [
         person,
         json!({ "type": "array", "items": { "type": "string", "format": "email" }, "minItems": 3 }),
@@ -564,15 +751,24 @@ fn an_end_is_found_after_any_beginning_of_an_everyday_schema() {
         for n in [0, 1, 4, 13, 40, 100] {
             let Draw { text, closing, .. } = draw(&vocabularies[n % 4], &constraint, n, n as u64);
             let whole = [text, closing].concat();
-            assert!(judge.accepts(&whole), "{schema}: {}", String::from_utf8_lossy(&whole));
+            assert!(
+                judge.accepts(&whole),
+                "{schema}: {}",
+                String::from_utf8_lossy(&whole)
+            );
         }
     }
-    for constraint in [Constraint::Regex(".*hello".to_owned()), Constraint::Gbnf("root ::= [^\\n]* \"END\"".to_owned())]
-    {
+    for constraint in [
+        Constraint::Regex(".*hello".to_owned()),
+        Constraint::Gbnf("root ::= [^\\n]* \"END\"".to_owned()),
+    ] {
         for n in [1, 5, 60] {
             let Draw { text, closing, .. } = draw(&vocabularies[n % 4], &constraint, n, n as u64);
             let whole = String::from_utf8_lossy(&[text, closing].concat()).into_owned();
-            assert!(whole.ends_with("hello") || whole.ends_with("END"), "{whole}");
+            assert!(
+                whole.ends_with("hello") || whole.ends_with("END"),
+                "{whole}"
+            );
         }
     }
 }
@@ -583,7 +779,9 @@ fn patched(change: impl FnOnce(&mut atta_formats::Writer)) -> Arc<Grammars> {
     let n_bytes = bytes.len() as u64;
     let gguf = Gguf::parse(Arc::new(bytes) as SharedBytes, n_bytes).unwrap();
     let mut writer = atta_formats::Writer::new();
-    gguf.metadata.iter().for_each(|(key, value)| writer.set_value(key, value));
+    gguf.metadata
+        .iter()
+        .for_each(|(key, value)| writer.set_value(key, value));
     change(&mut writer);
     let header = writer.finish().unwrap().header;
     let n_bytes = header.len() as u64;
@@ -600,7 +798,9 @@ fn a_token_that_ends_generations_is_no_text() {
     let mut guide = Guide::new(&grammars, &Constraint::JsonObject).unwrap();
     let mut logits = vec![0.0; grammars.tokenizer.n_vocab()];
     for byte in ["{", "\""] {
-        guide.accept(grammars.tokenizer.encode_after(byte, Special::Plain)[0]).unwrap();
+        guide
+            .accept(grammars.tokenizer.encode_after(byte, Special::Plain)[0])
+            .unwrap();
         logits.fill(0.0);
         guide.restrict(&mut logits).unwrap();
         assert!(logits[letter as usize] == f32::NEG_INFINITY && !guide.may_end());
@@ -625,7 +825,9 @@ fn a_grammar_may_ask_for_a_token_that_ends_generations_in_its_middle() {
 
 #[test]
 fn words_that_occur_twice_cost_no_time() {
-    let texts: Vec<&[u8]> = std::iter::repeat_n(&b"ab"[..], 100_000).chain([&b"c"[..]]).collect();
+    let texts: Vec<&[u8]> = std::iter::repeat_n(&b"ab"[..], 100_000)
+        .chain([&b"c"[..]])
+        .collect();
     let start = std::time::Instant::now();
     let grammars = patched(|writer| {
         writer.set_strs("tokenizer.ggml.tokens", &texts);

@@ -1,7 +1,8 @@
 //! A vocabulary as llguidance wants it: the bytes of every token.
 //!
-//! The one idea: the end of a text is a token of its own behind the vocabulary, so that it does not matter how many
-//! tokens end a generation, or whether there is one. Those that do are names, whatever text they have.
+//! The one idea: the end of a text is a token of its own behind the vocabulary, so that it does not
+//! matter how many tokens end a generation, or whether there is one. Those that do are names,
+//! whatever text they have.
 
 use std::sync::Arc;
 
@@ -23,13 +24,21 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// The bytes of every token and of the end. Of tokens with the same bytes one stays, a whole one rather than a byte.
+    /// The bytes of every token and of the end. Of tokens with the same bytes one stays, a whole
+    /// one rather than a byte.
     pub(super) fn new(tokenizer: &Tokenizer) -> Self {
-        let mut words: Vec<Vec<u8>> = (0..tokenizer.n_vocab() as u32).map(|id| word(tokenizer, id)).collect();
+        let mut words: Vec<Vec<u8>> = (0..tokenizer.n_vocab() as u32)
+            .map(|id| word(tokenizer, id))
+            .collect();
         words.push(marked(b"<end>"));
         let is_byte = |id: u32| tokenizer.kind(id) == TokenKind::Byte;
-        // Nearly all words differ in their first 8 bytes: comparing those first takes a third of the time.
-        let mut order: Vec<(u64, u32)> = words.iter().map(|word| first_bytes(word)).zip(0..).collect();
+        // Nearly all words differ in their first 8 bytes: comparing those first takes a third of
+        // the time.
+        let mut order: Vec<(u64, u32)> = words
+            .iter()
+            .map(|word| first_bytes(word))
+            .zip(0..)
+            .collect();
         let key = |id: u32| (&words[id as usize], is_byte(id), id);
         order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a.1).cmp(&key(b.1))));
         let mut n_nodes = 1;
@@ -46,7 +55,8 @@ impl Words {
         Self { words, n_nodes }
     }
 
-    /// Bytes of heap of a trie of them: 8 for a node, in a vector that was doubled; 12 for a word, and its bytes.
+    /// Bytes of heap of a trie of them: 8 for a node, in a vector that was doubled; 12 for a word,
+    /// and its bytes.
     pub(super) fn trie_bytes(&self) -> u64 {
         let n_bytes: usize = self.words.iter().map(Vec::len).sum();
         (8 * self.n_nodes.next_power_of_two() + 12 * self.words.len() + n_bytes) as u64
@@ -54,8 +64,11 @@ impl Words {
 
     /// Bytes of heap while a trie is made, beside it: the words, and nodes of 20 bytes.
     pub(super) fn making_bytes(&self) -> u64 {
-        let words: usize =
-            self.words.iter().map(|word| size_of::<Vec<u8>>() + word.len().next_multiple_of(16) + 8).sum();
+        let words: usize = self
+            .words
+            .iter()
+            .map(|word| size_of::<Vec<u8>>() + word.len().next_multiple_of(16) + 8)
+            .sum();
         let n_nodes = (3 * self.words.len()).max(self.n_nodes.next_power_of_two());
         (words + 20 * n_nodes) as u64
     }
@@ -83,10 +96,16 @@ pub(super) struct Vocabulary {
 impl Vocabulary {
     pub(super) fn new(tokenizer: Arc<Tokenizer>, words: &Words) -> Result<Self, ConstraintError> {
         if words.n_nodes > MAX_NODES {
-            let what = format!("its tokens make a trie of {} nodes, expected at most {MAX_NODES}", words.n_nodes);
+            let what = format!(
+                "its tokens make a trie of {} nodes, expected at most {MAX_NODES}",
+                words.n_nodes
+            );
             return Err(ConstraintError::Vocabulary(what));
         }
-        Ok(Self { trie: trie(&words.words, tokenizer.n_vocab()), tokenizer })
+        Ok(Self {
+            trie: trie(&words.words, tokenizer.n_vocab()),
+            tokenizer,
+        })
     }
 }
 
@@ -104,7 +123,11 @@ pub(super) fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
     };
     // No text has a byte that is the mark.
     let is_text = !word.contains(&MARK);
-    if word.len() <= MAX_TOKEN_BYTES && (is_name(&word) || is_text) { word } else { Vec::new() }
+    if word.len() <= MAX_TOKEN_BYTES && (is_name(&word) || is_text) {
+        word
+    } else {
+        Vec::new()
+    }
 }
 
 /// Whether a word is a name.
@@ -123,13 +146,18 @@ impl TokenizerEnv for Vocabulary {
         &self.trie
     }
 
-    /// The tokens of bytes in the middle of a text; by the trie alone where the tokenizer would change them, as it does with
-    /// half a character.
+    /// The tokens of bytes in the middle of a text; by the trie alone where the tokenizer would
+    /// change them, as it does with half a character.
     fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<TokenId> {
-        let ids =
-            str::from_utf8(bytes).map(|text| self.tokenizer.encode_after(text, Special::Plain)).unwrap_or_default();
+        let ids = str::from_utf8(bytes)
+            .map(|text| self.tokenizer.encode_after(text, Special::Plain))
+            .unwrap_or_default();
         let spelled = ids.iter().flat_map(|&id| self.trie.token(id));
-        if spelled.eq(bytes) { ids } else { self.trie.greedy_tokenize(bytes) }
+        if spelled.eq(bytes) {
+            ids
+        } else {
+            self.trie.greedy_tokenize(bytes)
+        }
     }
 
     fn tokenize_is_canonical(&self) -> bool {

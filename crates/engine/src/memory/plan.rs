@@ -1,7 +1,8 @@
-//! The memory plan of a model that is not loaded: what an engine and a session would take, item by item.
+//! The memory plan of a model that is not loaded: what an engine and a session would take, item by
+//! item.
 //!
-//! It is made by the code that decides for an engine, and stops where weights would be read. Of the file it touches the
-//! metadata and the vectors.
+//! It is made by the code that decides for an engine, and stops where weights would be read. Of the
+//! file it touches the metadata and the vectors.
 
 use std::path::Path;
 
@@ -9,7 +10,10 @@ use atta_kernels::Kernels;
 use atta_model::{CpuFootprint, KvType, Model};
 use atta_store::{InMemory, Item, ModelFiles, Sizes, Weights};
 
-use super::{Decision, MAX_PROBE_BYTES, MIN_PROBE_BYTES, Needs, Refusal, WeightsAt, beside, divide, missed_experts};
+use super::{
+    Decision, MAX_PROBE_BYTES, MIN_PROBE_BYTES, Needs, Refusal, WeightsAt, beside, divide,
+    missed_experts,
+};
 use crate::{
     Error, LoadOptions,
     engine::{self, Prepared},
@@ -31,9 +35,11 @@ pub struct MemoryPlan {
     pub kv: KvType,
     /// Private memory, by what it is for.
     pub items: Vec<Item>,
-    /// Bytes of the file that are mapped, and that the system may drop; 0 unless weights are mapped.
+    /// Bytes of the file that are mapped, and that the system may drop; 0 unless weights are
+    /// mapped.
     pub mapped_bytes: u64,
-    /// Bytes of streamed weights that are read for each token; of experts, if it goes to any of them with equal probability.
+    /// Bytes of streamed weights that are read for each token; of experts, if it goes to any of
+    /// them with equal probability.
     pub read_bytes: f64,
     /// Bytes of weights that are multiplied for each token.
     pub token_bytes: u64,
@@ -52,8 +58,16 @@ impl MemoryPlan {
     ///
     /// # Errors
     /// As those of `of`.
-    pub fn of_static(name: &str, bytes: &'static [u8], options: &LoadOptions) -> Result<Self, Error> {
-        Self::of_files(name.as_ref(), &|| Ok(ModelFiles::from_static(name, bytes)?), options)
+    pub fn of_static(
+        name: &str,
+        bytes: &'static [u8],
+        options: &LoadOptions,
+    ) -> Result<Self, Error> {
+        Self::of_files(
+            name.as_ref(),
+            &|| Ok(ModelFiles::from_static(name, bytes)?),
+            options,
+        )
     }
 
     fn of_files(
@@ -64,8 +78,18 @@ impl MemoryPlan {
         let n_threads = options.threads.count();
         let footprint = CpuFootprint(n_threads);
         let prepared = Prepared::new(path, open()?, options, (&footprint, n_threads))?;
-        let Prepared { files, spec, budget, outline, memory: _memory, .. } = prepared;
-        let (needs, file_bytes) = (options.needs(&spec, (&footprint, n_threads)), files.file_bytes());
+        let Prepared {
+            files,
+            spec,
+            budget,
+            outline,
+            memory: _memory,
+            ..
+        } = prepared;
+        let (needs, file_bytes) = (
+            options.needs(&spec, (&footprint, n_threads)),
+            files.file_bytes(),
+        );
         let mut decided = None;
         let source = |_: ModelFiles, plan| -> Result<Box<dyn Weights>, Refusal> {
             budget.set_limit(outline.limit);
@@ -81,7 +105,8 @@ impl MemoryPlan {
             let mapped = open()?;
             Ok(Box::new(InMemory::new(mapped, plan).map_err(Error::from)?))
         };
-        let model = Model::with_source(spec.clone(), files, &budget, source).map_err(|e| e.at(path))?;
+        let model =
+            Model::with_source(spec.clone(), files, &budget, source).map_err(|e| e.at(path))?;
         let (session, sizes, reserved) = decided.expect("weights were made");
         let is = |weights| outline.weights == weights;
         let read_bytes = sizes.read_per_sweep as f64 + missed_experts(&spec, &sizes);
@@ -91,9 +116,16 @@ impl MemoryPlan {
             n_ctx: session.n_ctx,
             n_batch: session.n_batch,
             kv: session.kv,
-            items: reserved.into_iter().chain(items(&needs, &session, &sizes)).collect(),
+            items: reserved
+                .into_iter()
+                .chain(items(&needs, &session, &sizes))
+                .collect(),
             mapped_bytes: if is(WeightsAt::Mapped) { file_bytes } else { 0 },
-            read_bytes: if is(WeightsAt::Streamed) { read_bytes } else { 0.0 },
+            read_bytes: if is(WeightsAt::Streamed) {
+                read_bytes
+            } else {
+                0.0
+            },
             token_bytes: model.matmul_cost().bytes,
         })
     }
@@ -103,13 +135,17 @@ impl MemoryPlan {
         self.items.iter().map(|item| item.bytes).sum()
     }
 
-    /// Bytes per second that this machine reads from memory, measured with the threads of the options, for a moment. What a
-    /// token reads may fit into a cache, so the buffer is as large, up to 64 MB.
+    /// Bytes per second that this machine reads from memory, measured with the threads of the
+    /// options, for a moment. What a token reads may fit into a cache, so the buffer is as
+    /// large, up to 64 MB.
     ///
     /// # Errors
     /// An instruction set or CPUs that this machine lacks.
     pub fn read_bandwidth(&self, options: &LoadOptions) -> Result<f64, Error> {
-        let kernels = options.isa.as_deref().map_or_else(|| Ok(Kernels::detect()), Kernels::named)?;
+        let kernels = options
+            .isa
+            .as_deref()
+            .map_or_else(|| Ok(Kernels::detect()), Kernels::named)?;
         let bytes = self.token_bytes.clamp(MIN_PROBE_BYTES, MAX_PROBE_BYTES);
         Ok(kernels.read_bandwidth(&engine::pool(&options.threads)?, bytes as usize))
     }
@@ -130,5 +166,8 @@ fn items(needs: &Needs<'_>, session: &Resolved, sizes: &Sizes) -> Vec<Item> {
         ("activations", executor.activations),
         ("sampler", sampling),
     ];
-    all.into_iter().filter(|(_, bytes)| *bytes > 0).map(|(name, bytes)| Item { name, bytes }).collect()
+    all.into_iter()
+        .filter(|(_, bytes)| *bytes > 0)
+        .map(|(name, bytes)| Item { name, bytes })
+        .collect()
 }

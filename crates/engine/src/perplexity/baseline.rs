@@ -1,10 +1,12 @@
-//! Saved log-probabilities of a model, to compare others with: the layout of llama.cpp's `--kl-divergence-base` files
-//! (`tools/perplexity/perplexity.cpp`), so that either program reads what the other wrote.
+//! Saved log-probabilities of a model, to compare others with: the layout of llama.cpp's
+//! `--kl-divergence-base` files (`tools/perplexity/perplexity.cpp`), so that either program reads
+//! what the other wrote.
 //!
-//! Little-endian: `_logits_`, then `n_ctx`, `n_vocab`, `n_chunks` as i32, then the ids of all chunks as i32, then a row
-//! for each scored token: f32 step, f32 lowest, `n_vocab` codes as u16, one more code if that is odd. The log-probability
-//! is `step * code + lowest`; what is more than 16 nats below the best has code 0. So a row is off by up to 1.2e-4 nats,
-//! and a model is found to diverge from its own file by about 1e-7 nats.
+//! Little-endian: `_logits_`, then `n_ctx`, `n_vocab`, `n_chunks` as i32, then the ids of all
+//! chunks as i32, then a row for each scored token: f32 step, f32 lowest, `n_vocab` codes as u16,
+//! one more code if that is odd. The log-probability is `step * code + lowest`; what is more than
+//! 16 nats below the best has code 0. So a row is off by up to 1.2e-4 nats, and a model is found to
+//! diverge from its own file by about 1e-7 nats.
 //!
 //! Knows bytes, and no files: those who read and write bring them.
 
@@ -40,32 +42,57 @@ impl BaselineHeader {
         let mut prefix = [0; PREFIX_BYTES];
         from.read_exact(&mut prefix).map_err(unreadable)?;
         if &prefix[..8] != MAGIC {
-            return Err(Error::Baseline("it does not begin with _logits_".to_owned()));
+            return Err(Error::Baseline(
+                "it does not begin with _logits_".to_owned(),
+            ));
         }
-        let field = |i: usize| i32::from_le_bytes(prefix[8 + 4 * i..][..4].try_into().expect("4 bytes were cut out"));
+        let field = |i: usize| {
+            i32::from_le_bytes(
+                prefix[8 + 4 * i..][..4]
+                    .try_into()
+                    .expect("4 bytes were cut out"),
+            )
+        };
         let sizes = [field(0), field(1), field(2)];
         let [n_ctx, n_vocab, n_chunks] = sizes.map(|n| usize::try_from(n).unwrap_or(0));
         if n_ctx < MIN_CHUNK || n_vocab == 0 || n_chunks == 0 {
-            return Err(Error::Baseline(format!("n_ctx, n_vocab, n_chunks are {sizes:?}")));
+            return Err(Error::Baseline(format!(
+                "n_ctx, n_vocab, n_chunks are {sizes:?}"
+            )));
         }
         let mut bytes = Vec::new();
         let n_bytes = 4 * n_ctx as u64 * n_chunks as u64;
-        from.take(n_bytes).read_to_end(&mut bytes).map_err(unreadable)?;
+        from.take(n_bytes)
+            .read_to_end(&mut bytes)
+            .map_err(unreadable)?;
         if bytes.len() as u64 != n_bytes {
-            return Err(Error::Baseline(format!("it ends in its token ids, {} bytes of {n_bytes}", bytes.len())));
+            return Err(Error::Baseline(format!(
+                "it ends in its token ids, {} bytes of {n_bytes}",
+                bytes.len()
+            )));
         }
-        let ids: Vec<u32> =
-            bytes.chunks_exact(4).map(|id| u32::from_le_bytes(id.try_into().expect("chunks of 4"))).collect();
+        let ids: Vec<u32> = bytes
+            .chunks_exact(4)
+            .map(|id| u32::from_le_bytes(id.try_into().expect("chunks of 4")))
+            .collect();
         match ids.iter().find(|&&id| id as usize >= n_vocab) {
-            Some(id) => Err(Error::Baseline(format!("it has token {id} in a vocabulary of {n_vocab}"))),
-            None => Ok(Self { chunks: Chunks::new(ids, n_ctx, None)?, n_vocab }),
+            Some(id) => Err(Error::Baseline(format!(
+                "it has token {id} in a vocabulary of {n_vocab}"
+            ))),
+            None => Ok(Self {
+                chunks: Chunks::new(ids, n_ctx, None)?,
+                n_vocab,
+            }),
         }
     }
 
     /// Its bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let sizes = [self.chunks.n_ctx(), self.n_vocab, self.chunks.len()].map(|n| n as u32);
-        let words = sizes.iter().chain(self.chunks.ids()).flat_map(|word| word.to_le_bytes());
+        let words = sizes
+            .iter()
+            .chain(self.chunks.ids())
+            .flat_map(|word| word.to_le_bytes());
         MAGIC.iter().copied().chain(words).collect()
     }
 
@@ -88,7 +115,10 @@ impl BaselineHeader {
         if self.n_vocab == n_vocab {
             return Ok(());
         }
-        Err(Error::Baseline(format!("it was saved by a model of {} tokens, and this one has {n_vocab}", self.n_vocab)))
+        Err(Error::Baseline(format!(
+            "it was saved by a model of {} tokens, and this one has {n_vocab}",
+            self.n_vocab
+        )))
     }
 }
 
@@ -114,7 +144,11 @@ pub struct Baseline<R> {
 impl<R: Read> Baseline<R> {
     /// `from` stands at the first row.
     pub fn new(from: R, n_vocab: usize) -> Self {
-        Self { from, bytes: Vec::new(), n_vocab }
+        Self {
+            from,
+            bytes: Vec::new(),
+            n_vocab,
+        }
     }
 
     /// The next row. Nothing is allocated that the reader does not have.
@@ -124,13 +158,24 @@ impl<R: Read> Baseline<R> {
     pub fn next_row(&mut self) -> Result<Row<'_>, Error> {
         let n_bytes = row_bytes(self.n_vocab) as u64;
         self.bytes.clear();
-        let n_read = self.from.by_ref().take(n_bytes).read_to_end(&mut self.bytes).map_err(unreadable)?;
+        let n_read = self
+            .from
+            .by_ref()
+            .take(n_bytes)
+            .read_to_end(&mut self.bytes)
+            .map_err(unreadable)?;
         if n_read as u64 != n_bytes {
             return Err(unreadable(io::ErrorKind::UnexpectedEof.into()));
         }
         let (scale, codes) = self.bytes.split_at(SCALE_BYTES);
-        let float = |at: usize| f32::from_le_bytes(scale[at..at + 4].try_into().expect("4 bytes were cut out"));
-        Ok(Row { step: float(0), lowest: float(4), codes: &codes[..2 * self.n_vocab] })
+        let float = |at: usize| {
+            f32::from_le_bytes(scale[at..at + 4].try_into().expect("4 bytes were cut out"))
+        };
+        Ok(Row {
+            step: float(0),
+            lowest: float(4),
+            codes: &codes[..2 * self.n_vocab],
+        })
     }
 }
 
@@ -146,7 +191,12 @@ pub struct Row<'a> {
 impl Row<'_> {
     /// `ln p` of token `i`, which is below `n_vocab`.
     pub(super) fn log_prob(&self, i: usize) -> f32 {
-        self.step * f32::from(u16::from_le_bytes([self.codes[2 * i], self.codes[2 * i + 1]])) + self.lowest
+        self.step
+            * f32::from(u16::from_le_bytes([
+                self.codes[2 * i],
+                self.codes[2 * i + 1],
+            ]))
+            + self.lowest
     }
 }
 
@@ -156,14 +206,29 @@ impl Row<'_> {
 /// What cannot be written.
 pub fn write_row(logits: &[f32], to: &mut impl Write) -> io::Result<()> {
     let best = logits.iter().copied().fold(f32::MIN, f32::max);
-    let lowest = logits.iter().copied().fold(f32::MAX, f32::min).max(best - RANGE);
+    let lowest = logits
+        .iter()
+        .copied()
+        .fold(f32::MAX, f32::min)
+        .max(best - RANGE);
     let step = (best - lowest) / f32::from(u16::MAX);
     let log_total = log_sum_exp(logits);
     to.write_all(&step.to_le_bytes())?;
     to.write_all(&((f64::from(lowest) - log_total) as f32).to_le_bytes())?;
-    let code = |logit: f32| if step > 0.0 { ((logit - lowest) / step).round_ties_even() as u16 } else { 0 };
+    let code = |logit: f32| {
+        if step > 0.0 {
+            ((logit - lowest) / step).round_ties_even() as u16
+        } else {
+            0
+        }
+    };
     let padding = std::iter::repeat_n(0, logits.len() % 2);
-    let bytes: Vec<u8> = logits.iter().map(|&l| code(l)).chain(padding).flat_map(u16::to_le_bytes).collect();
+    let bytes: Vec<u8> = logits
+        .iter()
+        .map(|&l| code(l))
+        .chain(padding)
+        .flat_map(u16::to_le_bytes)
+        .collect();
     to.write_all(&bytes)
 }
 
@@ -173,16 +238,25 @@ mod tests {
     use proptest::prelude::*;
 
     fn header() -> BaselineHeader {
-        BaselineHeader { chunks: Chunks::new((0..10).collect(), 5, None).unwrap(), n_vocab: 11 }
+        BaselineHeader {
+            chunks: Chunks::new((0..10).collect(), 5, None).unwrap(),
+            n_vocab: 11,
+        }
     }
 
     #[test]
     fn a_header_is_read_as_it_was_written() {
         let bytes = header().to_bytes();
-        assert_eq!(BaselineHeader::read(&mut bytes.as_slice()).unwrap(), header());
+        assert_eq!(
+            BaselineHeader::read(&mut bytes.as_slice()).unwrap(),
+            header()
+        );
         assert_eq!(bytes.len() as u64, header().file_bytes(0));
         // Rows of 8 bytes and 12 codes, two of them to a chunk.
-        assert_eq!((header().chunk_bytes(), header().file_bytes(2)), (64, header().file_bytes(0) + 128));
+        assert_eq!(
+            (header().chunk_bytes(), header().file_bytes(2)),
+            (64, header().file_bytes(0) + 128)
+        );
     }
 
     #[test]
@@ -194,11 +268,16 @@ mod tests {
         let changed = |at: usize, value: i32| {
             let mut bytes = good.clone();
             bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
-            BaselineHeader::read(&mut bytes.as_slice()).unwrap_err().to_string()
+            BaselineHeader::read(&mut bytes.as_slice())
+                .unwrap_err()
+                .to_string()
         };
         assert!(changed(0, 0).contains("_logits_"));
         for value in [0, -1, 3, i32::MIN] {
-            assert!(changed(8, value).contains("n_ctx, n_vocab, n_chunks"), "{value}");
+            assert!(
+                changed(8, value).contains("n_ctx, n_vocab, n_chunks"),
+                "{value}"
+            );
         }
         assert!(changed(8, i32::MAX).contains("ends in its token ids"));
         assert!(changed(16, i32::MAX).contains("ends in its token ids"));
@@ -209,7 +288,12 @@ mod tests {
     fn rows_end_where_the_file_does() {
         let mut rows = Baseline::new([0u8; 40].as_slice(), 11);
         assert_eq!(rows.next_row().unwrap().log_prob(10), 0.0);
-        assert!(rows.next_row().unwrap_err().to_string().contains("ends too early"));
+        assert!(
+            rows.next_row()
+                .unwrap_err()
+                .to_string()
+                .contains("ends too early")
+        );
     }
 
     proptest! {

@@ -1,12 +1,14 @@
-//! How well a model predicts a text: perplexity, and the divergence from what another model predicts.
+//! How well a model predicts a text: perplexity, and the divergence from what another model
+//! predicts.
 //!
-//! Knows a session and ids; no files, no tokenizer. It is part of the engine and no crate of its own, since it needs
-//! nothing but a session, and whoever quantizes a model wants to call it.
+//! Knows a session and ids; no files, no tokenizer. It is part of the engine and no crate of its
+//! own, since it needs nothing but a session, and whoever quantizes a model wants to call it.
 //!
-//! The method is that of llama.cpp's `llama-perplexity`, so that figures can be compared. The text is cut into chunks of
-//! `n_ctx` tokens, each evaluated from an empty context, and with begin-of-sequence in place of its first token where the
-//! vocabulary wants that. Only the second half of a chunk is scored, so that every token has at least `n_ctx / 2` before
-//! it. Perplexity is e to the mean of −ln p of these tokens.
+//! The method is that of llama.cpp's `llama-perplexity`, so that figures can be compared. The text
+//! is cut into chunks of `n_ctx` tokens, each evaluated from an empty context, and with
+//! begin-of-sequence in place of its first token where the vocabulary wants that. Only the second
+//! half of a chunk is scored, so that every token has at least `n_ctx / 2` before it. Perplexity is
+//! e to the mean of −ln p of these tokens.
 
 mod baseline;
 mod score;
@@ -37,11 +39,17 @@ impl Chunks {
     /// A chunk shorter than 4 tokens, a text shorter than a chunk.
     pub fn new(mut ids: Vec<u32>, n_ctx: usize, max_chunks: Option<usize>) -> Result<Self, Error> {
         if n_ctx < MIN_CHUNK {
-            return Err(Error::ChunkTooShort { n_ctx, min: MIN_CHUNK });
+            return Err(Error::ChunkTooShort {
+                n_ctx,
+                min: MIN_CHUNK,
+            });
         }
         let n_chunks = (ids.len() / n_ctx).min(max_chunks.unwrap_or(usize::MAX));
         if n_chunks == 0 {
-            return Err(Error::TextTooShort { n_ids: ids.len(), n_ctx });
+            return Err(Error::TextTooShort {
+                n_ids: ids.len(),
+                n_ctx,
+            });
         }
         ids.truncate(n_chunks * n_ctx);
         Ok(Self { ids, n_ctx })
@@ -72,8 +80,9 @@ impl Chunks {
         n_scored(self.n_ctx)
     }
 
-    /// Evaluates chunk `i` from the beginning of the session. `each` hears the logits before every token that is scored,
-    /// `[n_vocab]`, and the token; `go_on` is asked before every batch. Breaks where it said so, with the chunk half done.
+    /// Evaluates chunk `i` from the beginning of the session. `each` hears the logits before every
+    /// token that is scored, `[n_vocab]`, and the token; `go_on` is asked before every batch.
+    /// Breaks where it said so, with the chunk half done.
     ///
     /// # Errors
     /// A step that failed, a session too short for a chunk.
@@ -119,14 +128,26 @@ mod tests {
     #[test]
     fn what_does_not_fill_a_chunk_is_left_out() {
         let chunks = Chunks::new((0..26).collect(), 8, None).unwrap();
-        assert_eq!((chunks.len(), chunks.ids().len(), chunks.n_scored()), (3, 24, 3));
+        assert_eq!(
+            (chunks.len(), chunks.ids().len(), chunks.n_scored()),
+            (3, 24, 3)
+        );
         assert_eq!(Chunks::new((0..26).collect(), 8, Some(2)).unwrap().len(), 2);
-        assert_eq!(Chunks::new((0..26).collect(), 5, None).unwrap().n_scored(), 2);
+        assert_eq!(
+            Chunks::new((0..26).collect(), 5, None).unwrap().n_scored(),
+            2
+        );
     }
 
     #[test]
     fn what_leaves_nothing_to_score_is_refused() {
-        assert!(matches!(Chunks::new(vec![1; 9], 3, None), Err(Error::ChunkTooShort { n_ctx: 3, .. })));
-        assert!(matches!(Chunks::new(vec![1; 7], 8, None), Err(Error::TextTooShort { n_ids: 7, n_ctx: 8 })));
+        assert!(matches!(
+            Chunks::new(vec![1; 9], 3, None),
+            Err(Error::ChunkTooShort { n_ctx: 3, .. })
+        ));
+        assert!(matches!(
+            Chunks::new(vec![1; 7], 8, None),
+            Err(Error::TextTooShort { n_ids: 7, n_ctx: 8 })
+        ));
     }
 }

@@ -1,7 +1,8 @@
-//! The score of every token: how surprised the model was, and how far its opinion is from the baseline's.
+//! The score of every token: how surprised the model was, and how far its opinion is from the
+//! baseline's.
 //!
-//! All of them are kept, since medians need them, and since a measurement that was interrupted goes on from them: what
-//! is computed from the same scores is the same to the last bit.
+//! All of them are kept, since medians need them, and since a measurement that was interrupted goes
+//! on from them: what is computed from the same scores is the same to the last bit.
 
 use atta_kernels::math;
 use atta_store::Reservation;
@@ -42,8 +43,14 @@ impl Scores {
     /// Memory that the budget does not grant.
     pub fn new(engine: &Engine, chunks: &Chunks) -> Result<Self, Error> {
         let n = chunks.len() * chunks.n_scored();
-        let memory = engine.budget().reserve("scores", (n * PLAIN_BYTES) as u64)?;
-        Ok(Self { nll: Vec::with_capacity(n), base: None, _memory: memory })
+        let memory = engine
+            .budget()
+            .reserve("scores", (n * PLAIN_BYTES) as u64)?;
+        Ok(Self {
+            nll: Vec::with_capacity(n),
+            base: None,
+            _memory: memory,
+        })
     }
 
     /// The same, to be compared with a baseline.
@@ -52,20 +59,32 @@ impl Scores {
     /// As [`new`](Self::new).
     pub fn compared(engine: &Engine, chunks: &Chunks) -> Result<Self, Error> {
         let n = chunks.len() * chunks.n_scored();
-        let memory = engine.budget().reserve("scores", (n * COMPARED_BYTES) as u64)?;
-        let (nll, kld, same_top) = (Vec::with_capacity(n), Vec::with_capacity(n), Vec::with_capacity(n));
-        Ok(Self { nll: Vec::with_capacity(n), base: Some(BaseScores { nll, kld, same_top }), _memory: memory })
+        let memory = engine
+            .budget()
+            .reserve("scores", (n * COMPARED_BYTES) as u64)?;
+        let (nll, kld, same_top) = (
+            Vec::with_capacity(n),
+            Vec::with_capacity(n),
+            Vec::with_capacity(n),
+        );
+        Ok(Self {
+            nll: Vec::with_capacity(n),
+            base: Some(BaseScores { nll, kld, same_top }),
+            _memory: memory,
+        })
     }
 
     /// Scores a token from the logits before it, `[n_vocab]`.
     pub fn push(&mut self, logits: &[f32], token: u32) {
-        self.nll.push((log_sum_exp(logits) - f64::from(logits[token as usize])) as f32);
+        self.nll
+            .push((log_sum_exp(logits) - f64::from(logits[token as usize])) as f32);
     }
 
     /// Scores a token and compares the logits before it, `[n_vocab]`, with those of the baseline.
     pub fn push_compared(&mut self, logits: &[f32], token: u32, row: Row<'_>) {
         let log_total = log_sum_exp(logits);
-        self.nll.push((log_total - f64::from(logits[token as usize])) as f32);
+        self.nll
+            .push((log_total - f64::from(logits[token as usize])) as f32);
         let base = self.base.get_or_insert_default();
         base.nll.push(-row.log_prob(token as usize));
         let (kld, same_top) = compare(logits, log_total, row);
@@ -87,8 +106,8 @@ impl Scores {
 /// Below this the baseline's log-probabilities are not told apart; such tokens do not count.
 const NEGLIGIBLE: f32 = -16.0;
 
-/// The divergence of `logits`, `[n_vocab]`, from the baseline, and whether the greatest is at the same place, the first
-/// of equals.
+/// The divergence of `logits`, `[n_vocab]`, from the baseline, and whether the greatest is at the
+/// same place, the first of equals.
 fn compare(logits: &[f32], log_total: f64, row: Row<'_>) -> (f64, bool) {
     let (mut sum, mut top, mut top_base) = (0.0, 0, 0);
     let mut greatest_base = row.log_prob(0);
@@ -101,7 +120,8 @@ fn compare(logits: &[f32], log_total: f64, row: Row<'_>) -> (f64, bool) {
             (greatest_base, top_base) = (log_p, i);
         }
         if log_p > NEGLIGIBLE {
-            sum += f64::from(math::exp(log_p)) * (f64::from(log_p) - (f64::from(logit) - log_total));
+            sum +=
+                f64::from(math::exp(log_p)) * (f64::from(log_p) - (f64::from(logit) - log_total));
         }
     }
     (sum, top == top_base)

@@ -1,7 +1,8 @@
 //! From scores to figures with error bars. Knows numbers only.
 //!
-//! An error bar is the standard error of the mean, as if tokens were independent, carried on to first order: that of a
-//! perplexity is the perplexity times that of the mean −ln p. Formulas are those of `llama-perplexity`.
+//! An error bar is the standard error of the mean, as if tokens were independent, carried on to
+//! first order: that of a perplexity is the perplexity times that of the mean −ln p. Formulas are
+//! those of `llama-perplexity`.
 
 use super::{BaseScores, Scores};
 
@@ -30,11 +31,13 @@ pub struct PerplexityReport {
 pub struct DivergenceReport {
     /// Perplexity of the baseline.
     pub ppl_base: Estimate,
-    /// Perplexity over that of the baseline. Its error is smaller than those of both, which stumble over the same tokens.
+    /// Perplexity over that of the baseline. Its error is smaller than those of both, which
+    /// stumble over the same tokens.
     pub ppl_ratio: Estimate,
     /// Mean divergence, nats.
     pub kld: Estimate,
-    /// Divergences below which these shares of the tokens lie, nats: 0.5, 0.9, 0.95, 0.99, 0.999 and 1.
+    /// Divergences below which these shares of the tokens lie, nats: 0.5, 0.9, 0.95, 0.99, 0.999
+    /// and 1.
     pub kld_quantiles: [f32; 6],
     /// Share of tokens before which both find the same one most probable.
     pub same_top: Estimate,
@@ -51,8 +54,15 @@ impl PerplexityReport {
     /// The figures of all scores, of which there is at least one.
     pub fn new(scores: &Scores) -> Self {
         let ppl = scores.perplexity();
-        let divergence = scores.base.as_ref().map(|base| DivergenceReport::new(&scores.nll, base));
-        Self { ppl, n_tokens: scores.nll.len(), divergence }
+        let divergence = scores
+            .base
+            .as_ref()
+            .map(|base| DivergenceReport::new(&scores.nll, base));
+        Self {
+            ppl,
+            n_tokens: scores.nll.len(),
+            divergence,
+        }
     }
 }
 
@@ -77,7 +87,14 @@ impl DivergenceReport {
             kld_quantiles: quantiles(&base.kld),
             same_top: mean(base.same_top.iter().map(|&same| f64::from(u8::from(same)))),
             delta_p: mean(delta_p()),
-            delta_p_rms: Estimate { value: rms, stderr: if rms > 0.0 { 0.5 * square.stderr / rms } else { 0.0 } },
+            delta_p_rms: Estimate {
+                value: rms,
+                stderr: if rms > 0.0 {
+                    0.5 * square.stderr / rms
+                } else {
+                    0.0
+                },
+            },
         }
     }
 }
@@ -91,12 +108,22 @@ fn mean(values: impl Iterator<Item = f64> + Clone) -> Estimate {
     let n = values.clone().count() as f64;
     let value = values.clone().sum::<f64>() / n;
     let variance = values.map(|x| (x - value) * (x - value)).sum::<f64>() / n;
-    Estimate { value, stderr: if n > 1.0 { (variance / (n - 1.0)).sqrt() } else { 0.0 } }
+    Estimate {
+        value,
+        stderr: if n > 1.0 {
+            (variance / (n - 1.0)).sqrt()
+        } else {
+            0.0
+        },
+    }
 }
 
 fn exponential(of: Estimate) -> Estimate {
     let value = of.value.exp();
-    Estimate { value, stderr: value * of.stderr }
+    Estimate {
+        value,
+        stderr: value * of.stderr,
+    }
 }
 
 /// [`QUANTILES`] of `values`, `[n]`, between two of them in proportion.
@@ -119,15 +146,33 @@ mod tests {
         // Variance 1.25, over 3.
         let Estimate { value, stderr } = mean([1.0, 2.0, 3.0, 4.0].into_iter());
         assert!((value - 2.5).abs() < 1e-12 && (stderr - (1.25f64 / 3.0).sqrt()).abs() < 1e-12);
-        assert_eq!(mean([7.0].into_iter()), Estimate { value: 7.0, stderr: 0.0 });
-        let ppl = exponential(Estimate { value: 0.0, stderr: 0.5 });
-        assert_eq!(ppl, Estimate { value: 1.0, stderr: 0.5 });
+        assert_eq!(
+            mean([7.0].into_iter()),
+            Estimate {
+                value: 7.0,
+                stderr: 0.0
+            }
+        );
+        let ppl = exponential(Estimate {
+            value: 0.0,
+            stderr: 0.5,
+        });
+        assert_eq!(
+            ppl,
+            Estimate {
+                value: 1.0,
+                stderr: 0.5
+            }
+        );
     }
 
     #[test]
     fn quantiles_lie_between_two_values() {
         let values: Vec<f32> = (0..=1000).rev().map(|i| i as f32).collect();
-        assert_eq!(quantiles(&values), [500.0, 900.0, 950.0, 990.0, 999.0, 1000.0]);
+        assert_eq!(
+            quantiles(&values),
+            [500.0, 900.0, 950.0, 990.0, 999.0, 1000.0]
+        );
         assert_eq!(quantiles(&[1.0, 3.0])[0], 2.0);
         assert_eq!(quantiles(&[4.0]), [4.0; 6]);
     }
@@ -135,9 +180,23 @@ mod tests {
     #[test]
     fn the_same_scores_diverge_by_nothing() {
         let nll = vec![1.0, 2.0, 0.5];
-        let base = BaseScores { nll: nll.clone(), kld: vec![0.0; 3], same_top: vec![true; 3] };
+        let base = BaseScores {
+            nll: nll.clone(),
+            kld: vec![0.0; 3],
+            same_top: vec![true; 3],
+        };
         let report = DivergenceReport::new(&nll, &base);
-        assert_eq!((report.ppl_ratio.value, report.ppl_ratio.stderr), (1.0, 0.0));
-        assert_eq!((report.kld.value, report.same_top.value, report.delta_p_rms.stderr), (0.0, 1.0, 0.0));
+        assert_eq!(
+            (report.ppl_ratio.value, report.ppl_ratio.stderr),
+            (1.0, 0.0)
+        );
+        assert_eq!(
+            (
+                report.kld.value,
+                report.same_top.value,
+                report.delta_p_rms.stderr
+            ),
+            (0.0, 1.0, 0.0)
+        );
     }
 }

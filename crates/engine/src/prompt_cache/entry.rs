@@ -1,7 +1,8 @@
 //! The files of a directory, by their names: `PARENT-OWN-N-HEAD.atta`.
 //!
-//! PARENT is the key of what stands in front of a segment, OWN that of the text with it, N how many tokens it has, and HEAD a short
-//! hash of the first of them. So names alone say which segments stand on which, and which ones a text may go on with.
+//! PARENT is the key of what stands in front of a segment, OWN that of the text with it, N how many
+//! tokens it has, and HEAD a short hash of the first of them. So names alone say which segments
+//! stand on which, and which ones a text may go on with.
 
 use std::{
     collections::HashMap,
@@ -23,7 +24,9 @@ pub(super) struct Id(u128);
 
 impl Key {
     pub(super) fn id(&self) -> Id {
-        Id(u128::from_be_bytes(self.0[..16].try_into().expect("half of a key")))
+        Id(u128::from_be_bytes(
+            self.0[..16].try_into().expect("half of a key"),
+        ))
     }
 }
 
@@ -36,7 +39,10 @@ impl fmt::Display for Id {
 impl Id {
     /// Exactly as it is written.
     pub(super) fn parse(text: &str) -> Option<Self> {
-        u128::from_str_radix(text, 16).ok().map(Self).filter(|id| id.to_string() == text)
+        u128::from_str_radix(text, 16)
+            .ok()
+            .map(Self)
+            .filter(|id| id.to_string() == text)
     }
 }
 
@@ -52,26 +58,46 @@ pub(super) struct Name {
 impl Name {
     /// Of a segment of these tokens.
     pub(super) fn new(parent: &Key, own: &Key, tokens: &[u32]) -> Self {
-        Self { parent: parent.id(), own: own.id(), n_tokens: tokens.len(), head: head(tokens) }
+        Self {
+            parent: parent.id(),
+            own: own.id(),
+            n_tokens: tokens.len(),
+            head: head(tokens),
+        }
     }
 
     /// Exactly as it is written.
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.strip_suffix(ENDING)?.split('-');
         let (parent, own) = (Id::parse(parts.next()?)?, Id::parse(parts.next()?)?);
-        let (n_tokens, head) = (parts.next()?.parse().ok()?, u32::from_str_radix(parts.next()?, 16).ok()?);
-        Some(Self { parent, own, n_tokens, head }).filter(|name| name.to_string() == text)
+        let (n_tokens, head) = (
+            parts.next()?.parse().ok()?,
+            u32::from_str_radix(parts.next()?, 16).ok()?,
+        );
+        Some(Self {
+            parent,
+            own,
+            n_tokens,
+            head,
+        })
+        .filter(|name| name.to_string() == text)
     }
 
     /// Whether a text begins as the segment does, as far as its name says.
     pub(super) fn may_begin(&self, ids: &[u32]) -> bool {
-        ids.get(..self.n_tokens.min(HEAD_LEN)).is_some_and(|ids| head(ids) == self.head)
+        ids.get(..self.n_tokens.min(HEAD_LEN))
+            .is_some_and(|ids| head(ids) == self.head)
     }
 }
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { parent, own, n_tokens, head } = self;
+        let Self {
+            parent,
+            own,
+            n_tokens,
+            head,
+        } = self;
         write!(f, "{parent}-{own}-{n_tokens}-{head:08x}{ENDING}")
     }
 }
@@ -81,7 +107,11 @@ fn head(tokens: &[u32]) -> u32 {
     for id in &tokens[..tokens.len().min(HEAD_LEN)] {
         hasher.update(&id.to_le_bytes());
     }
-    u32::from_be_bytes(hasher.finalize().as_bytes()[..4].try_into().expect("four bytes"))
+    u32::from_be_bytes(
+        hasher.finalize().as_bytes()[..4]
+            .try_into()
+            .expect("four bytes"),
+    )
 }
 
 /// A file of the directory.
@@ -107,7 +137,9 @@ impl Listing {
         let mut listing = Self::default();
         for file in fs::read_dir(folder)? {
             let file = file?;
-            let Ok(text) = file.file_name().into_string() else { continue };
+            let Ok(text) = file.file_name().into_string() else {
+                continue;
+            };
             let unfinished = whole::unfinished(&text).and_then(Name::parse);
             if unfinished.is_some() {
                 whole::remove_abandoned(&file.path());
@@ -116,9 +148,16 @@ impl Listing {
             match (Name::parse(&text), file.metadata()) {
                 (Some(name), Ok(meta)) => {
                     let last_use = meta.modified().ok();
-                    listing.entries.push(Entry { name, path: file.path(), bytes: meta.len(), last_use });
+                    listing.entries.push(Entry {
+                        name,
+                        path: file.path(),
+                        bytes: meta.len(),
+                        last_use,
+                    });
                 }
-                (None, Ok(meta)) if unfinished.is_some() => listing.unfinished.push((file.path(), meta.len())),
+                (None, Ok(meta)) if unfinished.is_some() => {
+                    listing.unfinished.push((file.path(), meta.len()))
+                }
                 _ => {}
             }
         }
@@ -137,9 +176,21 @@ pub(super) struct Tree<'a> {
 impl<'a> Tree<'a> {
     pub(super) fn new(entries: &'a [Entry]) -> Self {
         let mut children: HashMap<Id, Vec<&Entry>> = HashMap::new();
-        entries.iter().for_each(|entry| children.entry(entry.name.parent).or_default().push(entry));
-        let n_children = children.iter().map(|(&id, children)| (id, children.len())).collect();
-        Self { by_own: entries.iter().map(|entry| (entry.name.own, entry)).collect(), children, n_children }
+        entries
+            .iter()
+            .for_each(|entry| children.entry(entry.name.parent).or_default().push(entry));
+        let n_children = children
+            .iter()
+            .map(|(&id, children)| (id, children.len()))
+            .collect();
+        Self {
+            by_own: entries
+                .iter()
+                .map(|entry| (entry.name.own, entry))
+                .collect(),
+            children,
+            n_children,
+        }
     }
 
     pub(super) fn get(&self, own: Id) -> Option<&'a Entry> {
@@ -156,12 +207,17 @@ impl<'a> Tree<'a> {
         self.n_children.get(&own).is_none_or(|&n| n == 0)
     }
 
-    /// Takes out a segment that was removed, and returns the one that it stood on if nothing else does.
+    /// Takes out a segment that was removed, and returns the one that it stood on if nothing else
+    /// does.
     pub(super) fn take_out(&mut self, entry: &Entry) -> Option<&'a Entry> {
         self.by_own.remove(&entry.name.own);
         let n = self.n_children.get_mut(&entry.name.parent)?;
         *n = n.saturating_sub(1);
-        if *n == 0 { self.get(entry.name.parent) } else { None }
+        if *n == 0 {
+            self.get(entry.name.parent)
+        } else {
+            None
+        }
     }
 }
 
@@ -174,10 +230,21 @@ mod tests {
         let name = Name::new(&Key([1; 32]), &Key([2; 32]), &[5, 6, 7]);
         let text = name.to_string();
         assert_eq!(Name::parse(&text), Some(name));
-        for other in [text.to_uppercase(), text.replace("-3-", "-03-"), text.replace(".atta", "-1.atta")] {
+        for other in [
+            text.to_uppercase(),
+            text.replace("-3-", "-03-"),
+            text.replace(".atta", "-1.atta"),
+        ] {
             assert_eq!(Name::parse(&other), None, "{other}");
         }
-        for other in ["", "-", "notes.atta", "0-1-2-3.atta", &text[1..], &text[..text.len() - 5]] {
+        for other in [
+            "",
+            "-",
+            "notes.atta",
+            "0-1-2-3.atta",
+            &text[1..],
+            &text[..text.len() - 5],
+        ] {
             assert_eq!(Name::parse(other), None, "{other}");
         }
     }

@@ -4,8 +4,9 @@
 //! root  = BLAKE3(versions, numerics, model, instruction set, ropes, state header of no positions)
 //! child = BLAKE3(parent, tokens)
 //! ```
-//! The state header has shapes and element types of keys and values, and the rope regime. The instruction set is part of it,
-//! since weights that are no integers give other roundings on another one.
+//! The state header has shapes and element types of keys and values, and the rope regime. The
+//! instruction set is part of it, since weights that are no integers give other roundings on
+//! another one.
 
 use atta_model::{Executor, SeqId};
 use blake3::Hasher;
@@ -15,7 +16,8 @@ use crate::{Engine, Error};
 
 pub(crate) const KEY_BYTES: usize = 32;
 
-/// Raise it when a change of kernels or of the forward pass changes bits of keys and values within one version of the program.
+/// Raise it when a change of kernels or of the forward pass changes bits of keys and values within
+/// one version of the program.
 const NUMERICS: u32 = 1;
 
 /// What a state depends on, as a hash.
@@ -24,7 +26,11 @@ pub(crate) struct Key(pub(crate) [u8; KEY_BYTES]);
 
 impl Key {
     /// The key of an empty text in sequences like this one.
-    pub(crate) fn root(engine: &Engine, executor: &dyn Executor, seq: SeqId) -> Result<Self, Error> {
+    pub(crate) fn root(
+        engine: &Engine,
+        executor: &dyn Executor,
+        seq: SeqId,
+    ) -> Result<Self, Error> {
         let mut parts = Parts(Hasher::new());
         parts.add(&VERSION.to_le_bytes());
         parts.add(&NUMERICS.to_le_bytes());
@@ -40,7 +46,8 @@ impl Key {
         Ok(parts.end())
     }
 
-    /// What a model is: a hash of what its files say about themselves, and of samples of their tensors.
+    /// What a model is: a hash of what its files say about themselves, and of samples of their
+    /// tensors.
     pub(crate) fn of_model(files: &atta_store::ModelFiles) -> Result<Self, Error> {
         let mut parts = Parts(Hasher::new());
         files.fingerprint(|bytes| parts.add(bytes))?;

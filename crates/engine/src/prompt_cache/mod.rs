@@ -1,8 +1,10 @@
-//! The state of prompts on disk: what one process has computed, the next one does not compute again.
+//! The state of prompts on disk: what one process has computed, the next one does not compute
+//! again.
 //!
-//! A state is named by a hash of everything that it depends on (`key.rs`) and written as segments (`segment.rs`), in files that
-//! appear whole or not at all (`whole.rs`): one file for one prompt, or a directory of them for many (`directory.rs`, `entry.rs`). Whatever is
-//! wrong with a file, it is not used and somebody is told; text is the same with and without a cache.
+//! A state is named by a hash of everything that it depends on (`key.rs`) and written as segments
+//! (`segment.rs`), in files that appear whole or not at all (`whole.rs`): one file for one prompt,
+//! or a directory of them for many (`directory.rs`, `entry.rs`). Whatever is wrong with a file, it
+//! is not used and somebody is told; text is the same with and without a cache.
 //!
 //! Knows no text and no sampling, and prints nothing.
 
@@ -41,7 +43,8 @@ pub(crate) const MIN_NEW: usize = 16;
 /// Tokens that a cache must have more than the session for its files to be read.
 pub(crate) const MIN_GAIN: usize = 16;
 
-/// How long nothing is saved after that has failed: a full disk would be written to in vain at the end of every text.
+/// How long nothing is saved after that has failed: a full disk would be written to in vain at the
+/// end of every text.
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// Where states of prompts are kept: a file for one prompt, or a directory for many.
@@ -93,8 +96,9 @@ pub struct SavedPrompt {
 }
 
 impl PromptCache {
-    /// A path that ends in a separator or is a directory is one, with states of at most `limit` bytes in all, of which those go
-    /// first that were used least recently; any other path is a file of one state. A directory is created if it is not there.
+    /// A path that ends in a separator or is a directory is one, with states of at most `limit`
+    /// bytes in all, of which those go first that were used least recently; any other path is a
+    /// file of one state. A directory is created if it is not there.
     ///
     /// # Errors
     /// [`Error::Cache`] for a path at which neither can be.
@@ -104,7 +108,10 @@ impl PromptCache {
         } else {
             Single::open(path).map(Place::File)
         };
-        let place = place.map_err(|source| Error::Cache { path: path.to_owned(), source })?;
+        let place = place.map_err(|source| Error::Cache {
+            path: path.to_owned(),
+            source,
+        })?;
         Ok(Self {
             place,
             is_closed: AtomicBool::new(false),
@@ -133,18 +140,29 @@ impl PromptCache {
         Ok(prompts)
     }
 
-    /// Removes a prompt, but for what others share; `key` is as many digits of its key as tell it from the others.
+    /// Removes a prompt, but for what others share; `key` is as many digits of its key as tell it
+    /// from the others.
     ///
     /// # Errors
     /// [`Error::Cache`] if there is not exactly one, or it cannot be removed.
     pub fn remove(&self, key: &str) -> Result<(), Error> {
-        let keys = self.prompts()?.into_iter().map(|prompt| prompt.key).filter(|k| k.starts_with(key));
+        let keys = self
+            .prompts()?
+            .into_iter()
+            .map(|prompt| prompt.key)
+            .filter(|k| k.starts_with(key));
         let keys: Vec<String> = keys.collect();
         match (keys.as_slice(), &self.place) {
             ([_], Place::File(file)) => file.remove(),
             ([key], Place::Directory(directory)) => directory.remove(key),
-            ([], _) => Err(io::Error::new(io::ErrorKind::NotFound, format!("no prompt has the key {key}"))),
-            _ => Err(io::Error::other(format!("{} prompts have a key that begins with {key}", keys.len()))),
+            ([], _) => Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("no prompt has the key {key}"),
+            )),
+            _ => Err(io::Error::other(format!(
+                "{} prompts have a key that begins with {key}",
+                keys.len()
+            ))),
         }
         .map_err(|source| self.error(source))
     }
@@ -172,8 +190,9 @@ impl PromptCache {
         pieces
     }
 
-    /// Replaces what a sequence holds by pieces of saved states, of which one at a time is mapped: bus errors are caught in a
-    /// limited number of maps. Returns how many tokens of the text it holds then.
+    /// Replaces what a sequence holds by pieces of saved states, of which one at a time is mapped:
+    /// bus errors are caught in a limited number of maps. Returns how many tokens of the text
+    /// it holds then.
     pub(crate) fn fill(
         &self,
         (executor, seq): (&mut dyn Executor, SeqId),
@@ -184,7 +203,9 @@ impl PromptCache {
         executor.truncate(seq, 0)?;
         let (mut found, mut n_held) = (Vec::new(), 0);
         for Piece { at, parent, n } in pieces {
-            let Some(saved) = at.open(&mut found) else { break };
+            let Some(saved) = at.open(&mut found) else {
+                break;
+            };
             let taken = saved.append((executor, seq), (parent, n_held), &ids[n_held..n_held + n]);
             let Saved { path, map } = saved;
             drop(map);
@@ -212,16 +233,25 @@ impl PromptCache {
         }
     }
 
-    /// Saves something, unless it must not be or has just failed; whether it is saved, or what there is to say if it fails now.
-    pub(crate) fn try_to_save(&self, save: impl FnOnce() -> Result<(), Error>) -> Result<bool, String> {
+    /// Saves something, unless it must not be or has just failed; whether it is saved, or what
+    /// there is to say if it fails now.
+    pub(crate) fn try_to_save(
+        &self,
+        save: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<bool, String> {
         let pause = || self.pause.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.is_closed.load(Ordering::Relaxed) || pause().is_some_and(|end| Instant::now() < end) {
+        if self.is_closed.load(Ordering::Relaxed) || pause().is_some_and(|end| Instant::now() < end)
+        {
             return Ok(false);
         }
         match save() {
             Ok(()) => Ok(true),
             // Others are smaller.
-            Err(error) if is_too_large(&error) && self.is_too_large_told.swap(true, Ordering::Relaxed) => Ok(false),
+            Err(error)
+                if is_too_large(&error) && self.is_too_large_told.swap(true, Ordering::Relaxed) =>
+            {
+                Ok(false)
+            }
             Err(error) => {
                 if !is_too_large(&error) {
                     *pause() = Some(Instant::now() + PAUSE);
@@ -239,8 +269,14 @@ impl PromptCache {
 
     /// Heeds what was found out about files, and passes on what was not said before.
     fn hear(&self, mut notes: Vec<Note>, lines: &mut Vec<String>) {
-        let is_foreign = |note: &Note| note.flaw.is_some_and(|flaw| flaw.is_foreign_file() || flaw == Flaw::Foreign);
-        if notes.iter().any(|note| note.flaw.is_some_and(Flaw::is_foreign_file)) {
+        let is_foreign = |note: &Note| {
+            note.flaw
+                .is_some_and(|flaw| flaw.is_foreign_file() || flaw == Flaw::Foreign)
+        };
+        if notes
+            .iter()
+            .any(|note| note.flaw.is_some_and(Flaw::is_foreign_file))
+        {
             self.is_closed.store(true, Ordering::Relaxed);
         }
         if notes.iter().any(is_foreign) && self.is_told.swap(true, Ordering::Relaxed) {
@@ -269,11 +305,15 @@ impl PromptCache {
     }
 
     fn error(&self, source: io::Error) -> Error {
-        Error::Cache { path: self.path().to_owned(), source }
+        Error::Cache {
+            path: self.path().to_owned(),
+            source,
+        }
     }
 }
 
-/// Whether a text is larger than all may be; that a user may not write so much is an error of the system.
+/// Whether a text is larger than all may be; that a user may not write so much is an error of the
+/// system.
 fn is_too_large(error: &Error) -> bool {
     matches!(error, Error::Cache { source, .. }
         if source.kind() == io::ErrorKind::QuotaExceeded && source.raw_os_error().is_none())
@@ -282,26 +322,32 @@ fn is_too_large(error: &Error) -> bool {
 /// An error of the system that names neither of two paths, made one that does.
 fn no_folder(error: io::Error) -> io::Error {
     match error.kind() {
-        io::ErrorKind::NotFound => {
-            io::Error::new(io::ErrorKind::NotFound, "the folder that it would be in does not exist")
-        }
+        io::ErrorKind::NotFound => io::Error::new(
+            io::ErrorKind::NotFound,
+            "the folder that it would be in does not exist",
+        ),
         _ => error,
     }
 }
 
 fn names_directory(path: &Path) -> bool {
-    let ends_in_separator =
-        path.as_os_str().as_encoded_bytes().last().is_some_and(|&c| std::path::is_separator(c.into()));
+    let ends_in_separator = path
+        .as_os_str()
+        .as_encoded_bytes()
+        .last()
+        .is_some_and(|&c| std::path::is_separator(c.into()));
     ends_in_separator || path.is_dir()
 }
 
 impl Session {
-    /// Makes the session hold the beginning of `ids`, as much of it as it holds already or the cache knows, and says how much
-    /// that is. At least the last token is not part of it, so that to append the rest gives its logits. A cache is of use if it has
-    /// at least 16 tokens more than the session.
+    /// Makes the session hold the beginning of `ids`, as much of it as it holds already or the
+    /// cache knows, and says how much that is. At least the last token is not part of it, so
+    /// that to append the rest gives its logits. A cache is of use if it has at least 16 tokens
+    /// more than the session.
     ///
     /// # Errors
-    /// A model whose file cannot be read. What is wrong with the cache is no error: it is in [`Restored::notes`].
+    /// A model whose file cannot be read. What is wrong with the cache is no error: it is in
+    /// [`Restored::notes`].
     pub fn restore(&mut self, cache: &PromptCache, ids: &[u32]) -> Result<Restored, Error> {
         let start = Instant::now();
         let n_min = self.keep_common(ids)? + MIN_GAIN;
@@ -309,14 +355,30 @@ impl Session {
         let mut notes = Vec::new();
         if n_min <= wanted.len() {
             let root = self.root()?;
-            let found = cache.look_up(&Lookup { root, ids: wanted, n_min }, &mut notes);
+            let found = cache.look_up(
+                &Lookup {
+                    root,
+                    ids: wanted,
+                    n_min,
+                },
+                &mut notes,
+            );
             if !found.is_empty() {
-                let n = cache.fill((self.executor().as_mut(), self.seq), found, wanted, &mut notes)?;
+                let n = cache.fill(
+                    (self.executor().as_mut(), self.seq),
+                    found,
+                    wanted,
+                    &mut notes,
+                )?;
                 self.hold(&wanted[..n]);
                 self.n_saved = n;
             }
         }
-        Ok(Restored { n_tokens: self.tokens().len(), time: start.elapsed(), notes })
+        Ok(Restored {
+            n_tokens: self.tokens().len(),
+            time: start.elapsed(),
+            notes,
+        })
     }
 
     /// The key of an empty text.
@@ -335,7 +397,14 @@ impl Session {
             return Ok(());
         }
         let root = self.root()?;
-        cache.save(&Source::new(self.engine(), (self.executor().as_ref(), self.seq), self.tokens()), root)?;
+        cache.save(
+            &Source::new(
+                self.engine(),
+                (self.executor().as_ref(), self.seq),
+                self.tokens(),
+            ),
+            root,
+        )?;
         self.n_saved = self.tokens().len();
         Ok(())
     }
@@ -348,10 +417,11 @@ impl Session {
         cache.try_to_save(|| self.save(cache)).err()
     }
 
-    /// Generates as [`generate`](Self::generate) does, and saves the session when the prompt has been read, before something is
-    /// forgotten for the first time, and at the end, also if the caller ended it; each time only if there are at least 16 tokens that
-    /// are not saved yet. A state that cannot be saved is an
-    /// [`Event::Note`], and nothing is saved to that cache for a minute.
+    /// Generates as [`generate`](Self::generate) does, and saves the session when the prompt has
+    /// been read, before something is forgotten for the first time, and at the end, also if the
+    /// caller ended it; each time only if there are at least 16 tokens that are not saved yet.
+    /// A state that cannot be saved is an [`Event::Note`], and nothing is saved to that cache
+    /// for a minute.
     ///
     /// # Errors
     /// As [`generate`](Self::generate).
@@ -362,7 +432,12 @@ impl Session {
         options: &GenerateOptions,
         mut on_event: impl FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<Summary, Error> {
-        let summary = self.generate_after(prompt, options, &mut |session| session.save_new(cache), &mut on_event)?;
+        let summary = self.generate_after(
+            prompt,
+            options,
+            &mut |session| session.save_new(cache),
+            &mut on_event,
+        )?;
         if let Some(note) = self.save_new(cache) {
             // There is nothing left to be stopped.
             let _ = on_event(Event::Note(&note));
@@ -385,26 +460,35 @@ impl Session {
         Ok(source.write(&draft, out)?)
     }
 
-    /// Replaces what the session holds by what [`export`](Self::export) wrote in a session of the same model, version,
-    /// instruction set, kind of context and type of keys and values, and returns how many tokens that is. Its logits are there
-    /// after the next token. The bytes may come from anywhere.
+    /// Replaces what the session holds by what [`export`](Self::export) wrote in a session of the
+    /// same model, version, instruction set, kind of context and type of keys and values, and
+    /// returns how many tokens that is. Its logits are there after the next token. The bytes
+    /// may come from anywhere.
     ///
     /// # Errors
-    /// [`Error::Saved`] with what is wrong with the bytes; the session is empty if that was found out late.
+    /// [`Error::Saved`] with what is wrong with the bytes; the session is empty if that was found
+    /// out late.
     pub fn import(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         let segment = Segment::read(bytes)?;
         segment.verify()?;
         if segment.parent != self.root()? || segment.start != 0 {
             return Err(Flaw::Foreign.into());
         }
-        let (ids, n_vocab): (Vec<u32>, _) = (segment.tokens().collect(), self.engine().spec().n_vocab);
+        let (ids, n_vocab): (Vec<u32>, _) =
+            (segment.tokens().collect(), self.engine().spec().n_vocab);
         if ids.len() > self.n_ctx() {
-            return Err(Error::PromptTooLong { n_prompt: ids.len(), n_ctx: self.n_ctx() });
+            return Err(Error::PromptTooLong {
+                n_prompt: ids.len(),
+                n_ctx: self.n_ctx(),
+            });
         }
         self.truncate(0)?;
         let fits = ids.iter().all(|&id| (id as usize) < n_vocab);
         let mut executor = self.executor();
-        let is_in = fits && executor.append_state(self.seq, segment.state, ids.len()).is_ok();
+        let is_in = fits
+            && executor
+                .append_state(self.seq, segment.state, ids.len())
+                .is_ok();
         // Nothing is left if a window is not complete.
         if !is_in || executor.truncate(self.seq, ids.len())? < ids.len() {
             executor.truncate(self.seq, 0)?;
@@ -426,11 +510,22 @@ pub(crate) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    pub(crate) fn new(engine: &Engine, (executor, seq): (&'a dyn Executor, SeqId), tokens: &'a [u32]) -> Self {
+    pub(crate) fn new(
+        engine: &Engine,
+        (executor, seq): (&'a dyn Executor, SeqId),
+        tokens: &'a [u32],
+    ) -> Self {
         let metadata = engine.model().weights().files().directory().metadata();
         let text = |key| metadata.str(key).ok().flatten();
-        let label = text("general.name").or_else(|| text("general.architecture")).unwrap_or_default();
-        Self { executor, seq, tokens, label: label.to_owned() }
+        let label = text("general.name")
+            .or_else(|| text("general.architecture"))
+            .unwrap_or_default();
+        Self {
+            executor,
+            seq,
+            tokens,
+            label: label.to_owned(),
+        }
     }
 
     /// Bytes of the state of these positions.
@@ -441,17 +536,31 @@ impl<'a> Source<'a> {
     }
 
     /// A segment of tokens of the sequence, which begin at position `start`.
-    fn draft<'b>(&'b self, start: usize, parent: Key, tokens: &'b [u32]) -> Result<Draft<'b>, Error> {
+    fn draft<'b>(
+        &'b self,
+        start: usize,
+        parent: Key,
+        tokens: &'b [u32],
+    ) -> Result<Draft<'b>, Error> {
         let state_bytes = self.state_bytes(start..start + tokens.len())?;
-        Ok(Draft { start, parent, tokens, label: &self.label, state_bytes })
+        Ok(Draft {
+            start,
+            parent,
+            tokens,
+            label: &self.label,
+            state_bytes,
+        })
     }
 
     fn write(&self, draft: &Draft<'_>, out: &mut dyn Write) -> Result<(), atta_model::Error> {
-        draft.write(out, |out| self.executor.export(self.seq, draft.start..draft.start + draft.tokens.len(), out))
+        draft.write(out, |out| {
+            self.executor
+                .export(self.seq, draft.start..draft.start + draft.tokens.len(), out)
+        })
     }
 
-    /// Whether the sequence has all of the state of a segment that its own tokens begin with: of layers with a window one of the
-    /// two may lack what the other has.
+    /// Whether the sequence has all of the state of a segment that its own tokens begin with: of
+    /// layers with a window one of the two may lack what the other has.
     fn has_all_of(&self, other: &Segment<'_>) -> Result<bool, Error> {
         Ok(self.state_bytes(other.positions())? >= other.state.len() as u64)
     }
@@ -465,8 +574,10 @@ impl<'a> Source<'a> {
         }
         // Without what layers with a window may lack, every position has as many bytes.
         let head_bytes = self.state_bytes(0..0)?;
-        let per_token = |state_bytes: u64, n: usize| state_bytes.saturating_sub(head_bytes) as f64 / n as f64;
-        Ok(per_token(longer.state.len() as u64, longer.n_tokens()) >= per_token(draft.state_bytes, n_tokens))
+        let per_token =
+            |state_bytes: u64, n: usize| state_bytes.saturating_sub(head_bytes) as f64 / n as f64;
+        Ok(per_token(longer.state.len() as u64, longer.n_tokens())
+            >= per_token(draft.state_bytes, n_tokens))
     }
 
     /// Writes a file in the place of what may be there.
@@ -475,12 +586,15 @@ impl<'a> Source<'a> {
             Err(atta_model::Error::Export(error)) => Err(error),
             other => other.map_err(as_text),
         });
-        written.map_err(|source| Error::Cache { path: path.to_owned(), source })
+        written.map_err(|source| Error::Cache {
+            path: path.to_owned(),
+            source,
+        })
     }
 }
 
-/// An error of the system with the text of another one. The text alone, since what an error may say for debugging is a lot of
-/// program.
+/// An error of the system with the text of another one. The text alone, since what an error may say
+/// for debugging is a lot of program.
 fn as_text(error: impl std::fmt::Display) -> io::Error {
     io::Error::other(error.to_string())
 }
@@ -507,15 +621,18 @@ struct Saved {
 
 impl Saved {
     fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self { path: path.to_owned(), map: MappedFile::open(path)? })
+        Ok(Self {
+            path: path.to_owned(),
+            map: MappedFile::open(path)?,
+        })
     }
 
     fn segment(&self) -> Result<Segment<'_>, Flaw> {
         Segment::read(self.map.bytes())
     }
 
-    /// Appends these tokens, which it begins with, to a sequence of so many, if all of it is what was written. Not if there is no
-    /// room for them.
+    /// Appends these tokens, which it begins with, to a sequence of so many, if all of it is what
+    /// was written. Not if there is no room for them.
     fn append(
         &self,
         (executor, seq): (&mut dyn Executor, SeqId),
@@ -558,7 +675,11 @@ pub(crate) struct Lookup<'a> {
 
 impl Lookup<'_> {
     fn if_enough(&self, pieces: Vec<Piece>) -> Vec<Piece> {
-        if pieces.iter().map(|piece| piece.n).sum::<usize>() >= self.n_min { pieces } else { Vec::new() }
+        if pieces.iter().map(|piece| piece.n).sum::<usize>() >= self.n_min {
+            pieces
+        } else {
+            Vec::new()
+        }
     }
 }
 
@@ -580,11 +701,19 @@ enum At {
 
 impl Piece {
     fn of_name(path: &Path, parent: Key, n: usize) -> Self {
-        Self { at: At::Name(path.to_owned()), parent, n }
+        Self {
+            at: At::Name(path.to_owned()),
+            parent,
+            n,
+        }
     }
 
     fn of_map(saved: Saved, parent: Key, n: usize) -> Self {
-        Self { at: At::Map(saved), parent, n }
+        Self {
+            at: At::Map(saved),
+            parent,
+            n,
+        }
     }
 }
 
@@ -606,10 +735,16 @@ struct Note {
 
 impl Note {
     fn of(path: &Path, flaw: Flaw) -> Self {
-        Self { line: format!("{} is not used: {flaw}", path.display()), flaw: Some(flaw) }
+        Self {
+            line: format!("{} is not used: {flaw}", path.display()),
+            flaw: Some(flaw),
+        }
     }
 
     fn of_system(path: &Path, error: &io::Error) -> Self {
-        Self { line: format!("{} is not used: {error}", path.display()), flaw: None }
+        Self {
+            line: format!("{} is not used: {error}", path.display()),
+            flaw: None,
+        }
     }
 }

@@ -1,12 +1,14 @@
-//! Some positions of one text as bytes: of which model, after which tokens, which tokens, and their state.
+//! Some positions of one text as bytes: of which model, after which tokens, which tokens, and their
+//! state.
 //!
 //! ```text
 //! magic "ATTASEGM" | u32 LE: version, first position, n tokens, bytes of the label | u64 LE: bytes of the state
 //! key of all that stands in front [32] | tokens, u32 LE [n] | label, UTF-8 | state | checksum [32]
 //! ```
-//! The key says what may stand in front of the state (`key.rs`); the checksum is BLAKE3 of everything before it; the label is the
-//! name of the model, for people. The bytes may come from anywhere: they are used only if all of this is right, and the state
-//! has a header of its own, which the model crate checks.
+//! The key says what may stand in front of the state (`key.rs`); the checksum is BLAKE3 of
+//! everything before it; the label is the name of the model, for people. The bytes may come from
+//! anywhere: they are used only if all of this is right, and the state has a header of its own,
+//! which the model crate checks.
 
 use std::{
     io::{self, Write},
@@ -35,7 +37,9 @@ const PICOLM_MAGIC: u32 = 0x4B56_4350;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Flaw {
     /// A cache file of PicoLM.
-    #[error("it is a cache file of PicoLM, which does not say of which tokens, and will not be overwritten")]
+    #[error(
+        "it is a cache file of PicoLM, which does not say of which tokens, and will not be overwritten"
+    )]
     PicoLm,
     /// Anything else.
     #[error("it is no saved state of a prompt, and will not be overwritten")]
@@ -88,23 +92,43 @@ impl<'a> Segment<'a> {
     pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, Flaw> {
         check_magic(bytes)?;
         let head = bytes.get(..HEAD_BYTES).ok_or(Flaw::Length)?;
-        let field = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
+        let field =
+            |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
         if field(8) != VERSION {
             return Err(Flaw::Version(field(8)));
         }
         let state_bytes = u64::from_le_bytes(head[24..32].try_into().expect("eight bytes"));
-        let parts = [4 * u64::from(field(16)), field(20).into(), state_bytes, KEY_BYTES as u64];
+        let parts = [
+            4 * u64::from(field(16)),
+            field(20).into(),
+            state_bytes,
+            KEY_BYTES as u64,
+        ];
         let mut rest = &bytes[HEAD_BYTES..];
         let mut part = |n_bytes: u64| {
-            let (part, after) =
-                usize::try_from(n_bytes).ok().and_then(|n| rest.split_at_checked(n)).ok_or(Flaw::Length)?;
+            let (part, after) = usize::try_from(n_bytes)
+                .ok()
+                .and_then(|n| rest.split_at_checked(n))
+                .ok_or(Flaw::Length)?;
             rest = after;
             Ok(part)
         };
-        let [tokens, label, state, _] = [part(parts[0])?, part(parts[1])?, part(parts[2])?, part(parts[3])?];
+        let [tokens, label, state, _] = [
+            part(parts[0])?,
+            part(parts[1])?,
+            part(parts[2])?,
+            part(parts[3])?,
+        ];
         let parent = Key(head[32..].try_into().expect("the rest of the head"));
         match rest {
-            [] => Ok(Self { start: field(12) as usize, parent, tokens, label, state, bytes }),
+            [] => Ok(Self {
+                start: field(12) as usize,
+                parent,
+                tokens,
+                label,
+                state,
+                bytes,
+            }),
             _ => Err(Flaw::Length),
         }
     }
@@ -112,7 +136,11 @@ impl<'a> Segment<'a> {
     /// Compares everything with the checksum.
     pub(crate) fn verify(&self) -> Result<(), Flaw> {
         let (said, checksum) = self.bytes.split_at(self.bytes.len() - KEY_BYTES);
-        if blake3::hash(said) == *checksum { Ok(()) } else { Err(Flaw::Checksum) }
+        if blake3::hash(said) == *checksum {
+            Ok(())
+        } else {
+            Err(Flaw::Checksum)
+        }
     }
 
     pub(crate) fn n_tokens(&self) -> usize {
@@ -121,7 +149,9 @@ impl<'a> Segment<'a> {
 
     /// Its token ids.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = u32> + use<'a> {
-        self.tokens.chunks_exact(4).map(|id| u32::from_le_bytes(id.try_into().expect("four bytes")))
+        self.tokens
+            .chunks_exact(4)
+            .map(|id| u32::from_le_bytes(id.try_into().expect("four bytes")))
     }
 
     /// How many tokens it begins with that `ids` begin with, too.
@@ -140,7 +170,8 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// Tells what is no segment at all from one that is damaged. A file that was cut within its magic is a segment.
+/// Tells what is no segment at all from one that is damaged. A file that was cut within its magic
+/// is a segment.
 fn check_magic(bytes: &[u8]) -> Result<(), Flaw> {
     let n = bytes.len().min(MAGIC.len());
     match bytes {
@@ -162,7 +193,8 @@ pub(crate) struct Draft<'a> {
 impl Draft<'_> {
     /// Bytes of the whole segment.
     pub(crate) fn file_bytes(&self) -> u64 {
-        (HEAD_BYTES + 4 * self.tokens.len() + self.label().len() + KEY_BYTES) as u64 + self.state_bytes
+        (HEAD_BYTES + 4 * self.tokens.len() + self.label().len() + KEY_BYTES) as u64
+            + self.state_bytes
     }
 
     /// Writes it; `state` writes the state.
@@ -172,23 +204,39 @@ impl Draft<'_> {
         state: impl FnOnce(&mut dyn Write) -> Result<(), atta_model::Error>,
     ) -> Result<(), atta_model::Error> {
         // In front of the hash, which takes large pieces several times as fast as small ones.
-        let mut buffered = io::BufWriter::with_capacity(1 << 17, Hashing { hasher: blake3::Hasher::new(), out });
-        buffered.write_all(&self.head()).map_err(atta_model::Error::Export)?;
+        let mut buffered = io::BufWriter::with_capacity(
+            1 << 17,
+            Hashing {
+                hasher: blake3::Hasher::new(),
+                out,
+            },
+        );
+        buffered
+            .write_all(&self.head())
+            .map_err(atta_model::Error::Export)?;
         state(&mut buffered)?;
         buffered.flush().map_err(atta_model::Error::Export)?;
         let Hashing { hasher, out } = buffered.get_mut();
-        out.write_all(hasher.finalize().as_bytes()).map_err(atta_model::Error::Export)
+        out.write_all(hasher.finalize().as_bytes())
+            .map_err(atta_model::Error::Export)
     }
 
     /// Everything in front of the state.
     fn head(&self) -> Vec<u8> {
         let mut head = MAGIC.to_vec();
-        for field in [VERSION, self.start as u32, self.tokens.len() as u32, self.label().len() as u32] {
+        for field in [
+            VERSION,
+            self.start as u32,
+            self.tokens.len() as u32,
+            self.label().len() as u32,
+        ] {
             head.extend_from_slice(&field.to_le_bytes());
         }
         head.extend_from_slice(&self.state_bytes.to_le_bytes());
         head.extend_from_slice(&self.parent.0);
-        self.tokens.iter().for_each(|id| head.extend_from_slice(&id.to_le_bytes()));
+        self.tokens
+            .iter()
+            .for_each(|id| head.extend_from_slice(&id.to_le_bytes()));
         head.extend_from_slice(self.label().as_bytes());
         head
     }
@@ -221,15 +269,27 @@ mod tests {
     use super::*;
 
     fn written(label: &str) -> Vec<u8> {
-        let draft = Draft { start: 7, parent: Key([3; 32]), tokens: &[5, 6, 70_000], label, state_bytes: 4 };
+        let draft = Draft {
+            start: 7,
+            parent: Key([3; 32]),
+            tokens: &[5, 6, 70_000],
+            label,
+            state_bytes: 4,
+        };
         let mut bytes = Vec::new();
-        draft.write(&mut bytes, |out| out.write_all(b"abcd").map_err(atta_model::Error::Export)).unwrap();
+        draft
+            .write(&mut bytes, |out| {
+                out.write_all(b"abcd").map_err(atta_model::Error::Export)
+            })
+            .unwrap();
         assert_eq!(bytes.len() as u64, draft.file_bytes());
         bytes
     }
 
     fn flaw(bytes: &[u8]) -> Option<Flaw> {
-        Segment::read(bytes).and_then(|segment| segment.verify()).err()
+        Segment::read(bytes)
+            .and_then(|segment| segment.verify())
+            .err()
     }
 
     #[test]
@@ -237,15 +297,24 @@ mod tests {
         let bytes = written("a model");
         let segment = Segment::read(&bytes).unwrap();
         segment.verify().unwrap();
-        assert_eq!((segment.start, segment.parent, segment.state), (7, Key([3; 32]), &b"abcd"[..]));
+        assert_eq!(
+            (segment.start, segment.parent, segment.state),
+            (7, Key([3; 32]), &b"abcd"[..])
+        );
         assert_eq!(segment.tokens().collect::<Vec<_>>(), [5, 6, 70_000]);
-        assert_eq!((segment.label(), segment.n_shared(&[5, 6, 7, 8])), ("a model".to_owned(), 2));
+        assert_eq!(
+            (segment.label(), segment.n_shared(&[5, 6, 7, 8])),
+            ("a model".to_owned(), 2)
+        );
     }
 
     #[test]
     fn a_label_is_cut_between_characters() {
         let bytes = written(&"ä".repeat(MAX_LABEL_BYTES));
-        assert_eq!(Segment::read(&bytes).unwrap().label(), "ä".repeat(MAX_LABEL_BYTES / 2));
+        assert_eq!(
+            Segment::read(&bytes).unwrap().label(),
+            "ä".repeat(MAX_LABEL_BYTES / 2)
+        );
     }
 
     #[test]

@@ -18,16 +18,19 @@ impl Single {
     /// Refuses what cannot be a file, and a folder that is not there.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         match fs::metadata(path) {
-            Ok(meta) if !meta.is_file() => {
-                Err(io::Error::new(io::ErrorKind::InvalidInput, "is neither a regular file nor a directory"))
-            }
+            Ok(meta) if !meta.is_file() => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "is neither a regular file nor a directory",
+            )),
             Ok(_) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::metadata(folder(path)).map(|_| ()).map_err(super::no_folder)
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => fs::metadata(folder(path))
+                .map(|_| ())
+                .map_err(super::no_folder),
             Err(error) => Err(error),
         }?;
-        Ok(Self { path: path.to_owned() })
+        Ok(Self {
+            path: path.to_owned(),
+        })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -59,8 +62,12 @@ impl Single {
 
     /// Replaces the state, but not one that goes on after ours.
     pub(super) fn save(&self, source: &Source<'_>, root: Key) -> Result<(), Error> {
-        let blame = |source| Error::Cache { path: self.path.clone(), source };
-        self.unfinished().for_each(|path| whole::remove_abandoned(&path));
+        let blame = |source| Error::Cache {
+            path: self.path.clone(),
+            source,
+        };
+        self.unfinished()
+            .for_each(|path| whole::remove_abandoned(&path));
         let draft = source.draft(0, root, source.tokens)?;
         if let Some(old) = self.saved().map_err(blame)? {
             match old.segment() {
@@ -75,14 +82,21 @@ impl Single {
 
     /// Files that were to become this one.
     fn unfinished(&self) -> impl Iterator<Item = PathBuf> {
-        let entries = fs::read_dir(folder(&self.path)).into_iter().flatten().flatten();
+        let entries = fs::read_dir(folder(&self.path))
+            .into_iter()
+            .flatten()
+            .flatten();
         let name = self.path.file_name().unwrap_or_default().to_owned();
         let is_ours = move |other: &str| whole::unfinished(other).is_some_and(|of| name == of);
-        entries.filter(move |e| e.file_name().to_str().is_some_and(&is_ours)).map(|e| e.path())
+        entries
+            .filter(move |e| e.file_name().to_str().is_some_and(&is_ours))
+            .map(|e| e.path())
     }
 
     pub(super) fn prompts(&self) -> io::Result<Vec<SavedPrompt>> {
-        let Some(saved) = self.saved()? else { return Ok(Vec::new()) };
+        let Some(saved) = self.saved()? else {
+            return Ok(Vec::new());
+        };
         let segment = saved.segment().map_err(as_text)?;
         let meta = fs::metadata(&self.path)?;
         let tokens: Vec<u32> = segment.tokens().collect();
@@ -119,5 +133,7 @@ fn piece(saved: Saved, lookup: &Lookup<'_>) -> Result<Option<Piece>, Flaw> {
 
 /// The directory of a file.
 fn folder(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    path.parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }

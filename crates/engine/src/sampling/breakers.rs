@@ -1,7 +1,9 @@
-//! Sequence breakers: the tokens at which DRY stops looking for repetitions. Knows texts and vocabularies, no logits.
+//! Sequence breakers: the tokens at which DRY stops looking for repetitions. Knows texts and
+//! vocabularies, no logits.
 //!
-//! The one idea, llama.cpp's: a text may begin anywhere in a token and go on over others. So a breaker is a *head*, the
-//! token in which it begins, and a *tail*, the tokens of what is left; most have no tail.
+//! The one idea, llama.cpp's: a text may begin anywhere in a token and go on over others. So a
+//! breaker is a *head*, the token in which it begins, and a *tail*, the tokens of what is left;
+//! most have no tail.
 
 use atta_tokenizer::{Special, Tokenizer};
 
@@ -38,7 +40,10 @@ impl Breakers {
     /// What breakers that begin with a token go on with.
     fn tails(&self, head: u32) -> impl Iterator<Item = &[u32]> {
         let start = self.sequences.partition_point(|(id, _)| *id < head);
-        self.sequences[start..].iter().take_while(move |(id, _)| *id == head).map(|(_, tail)| tail.as_slice())
+        self.sequences[start..]
+            .iter()
+            .take_while(move |(id, _)| *id == head)
+            .map(|(_, tail)| tail.as_slice())
     }
 
     /// Whether a token is a breaker all by itself.
@@ -46,12 +51,17 @@ impl Breakers {
         self.tails(id).any(<[u32]>::is_empty)
     }
 
-    /// How many tokens of `window` come after its last breaker; all, if there is none. The last is the one whose head
-    /// comes last, and of several with that head the longest.
+    /// How many tokens of `window` come after its last breaker; all, if there is none. The last is
+    /// the one whose head comes last, and of several with that head the longest.
     pub(super) fn n_after_last(&self, window: &[u32]) -> usize {
         for (at, &head) in window.iter().enumerate().rev() {
             let after = &window[at + 1..];
-            if let Some(n) = self.tails(head).filter(|tail| after.starts_with(tail)).map(<[u32]>::len).max() {
+            if let Some(n) = self
+                .tails(head)
+                .filter(|tail| after.starts_with(tail))
+                .map(<[u32]>::len)
+                .max()
+            {
                 return after.len() - n;
             }
         }
@@ -64,11 +74,16 @@ impl Breakers {
     }
 }
 
-/// What is left of `text` after each place of `word` at which it may begin; nothing, where `word` holds all of it.
+/// What is left of `text` after each place of `word` at which it may begin; nothing, where `word`
+/// holds all of it.
 fn rests<'a>(word: &'a [u8], text: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
     let holds_all = word.windows(text.len()).any(|part| part == text);
-    let ends = (1..text.len().min(word.len() + 1)).filter(move |&n| !holds_all && word.ends_with(&text[..n]));
-    holds_all.then_some(&text[text.len()..]).into_iter().chain(ends.map(|n| &text[n..]))
+    let ends = (1..text.len().min(word.len() + 1))
+        .filter(move |&n| !holds_all && word.ends_with(&text[..n]));
+    holds_all
+        .then_some(&text[text.len()..])
+        .into_iter()
+        .chain(ends.map(|n| &text[n..]))
 }
 
 fn tail(tokenizer: &Tokenizer, rest: &[u8]) -> Vec<u32> {
@@ -90,7 +105,9 @@ pub(super) mod tests {
     #[test]
     fn a_text_may_begin_at_any_end_of_a_word() {
         let rests = |word: &'static str, text: &'static str| -> Vec<&str> {
-            rests(word.as_bytes(), text.as_bytes()).map(|rest| str::from_utf8(rest).unwrap()).collect()
+            rests(word.as_bytes(), text.as_bytes())
+                .map(|rest| str::from_utf8(rest).unwrap())
+                .collect()
         };
         assert_eq!(rests("a\nb", "\n"), [""]);
         assert_eq!(rests("xaa", "aaab"), ["aab", "ab"]);

@@ -1,24 +1,27 @@
-//! The tokens that may still be chosen, best first. Knows logits and ids, not what the filters want.
+//! The tokens that may still be chosen, best first. Knows logits and ids, not what the filters
+//! want.
 //!
-//! The one idea: **the list behaves as if it were sorted, and is sorted only as far as somebody looks**. The order is
-//! total (logit descending, then id ascending) and weights are integers, whose sums do not depend on the order, so the
-//! laziness cannot be seen in any result.
+//! The one idea: **the list behaves as if it were sorted, and is sorted only as far as somebody
+//! looks**. The order is total (logit descending, then id ascending) and weights are integers,
+//! whose sums do not depend on the order, so the laziness cannot be seen in any result.
 
 use std::cmp::Ordering;
 
 use atta_kernels::math;
 
-/// How many candidates are sorted at first, and the factor by which that grows. Finding the next best costs a pass over
-/// the rest: 0.3 ms of 152k tokens, the time of sorting 10k of them. A first step of 64 or a factor of 8 or 16 made no
-/// clear difference.
+/// How many candidates are sorted at first, and the factor by which that grows. Finding the next
+/// best costs a pass over the rest: 0.3 ms of 152k tokens, the time of sorting 10k of them. A first
+/// step of 64 or a factor of 8 or 16 made no clear difference.
 const FIRST_SORTED: usize = 256;
 const GROWTH: usize = 4;
 
-/// The weight of the best candidate; the others have `e^(logit - best)` of it. Sums over 2²⁴ tokens fit a `u64`, and
-/// what truncation loses, below 1e-12 per token, is far below the error of an f32 exponential.
+/// The weight of the best candidate; the others have `e^(logit - best)` of it. Sums over 2²⁴ tokens
+/// fit a `u64`, and what truncation loses, below 1e-12 per token, is far below the error of an f32
+/// exponential.
 const WEIGHT_OF_BEST: f32 = (1u64 << 40) as f32;
 
-/// Fixed point of distances between logits, so that their weighted sum does not depend on the order either.
+/// Fixed point of distances between logits, so that their weighted sum does not depend on the order
+/// either.
 const DISTANCE_ONE: f32 = (1u64 << 24) as f32;
 
 /// A token that may be chosen. Its logit is finite.
@@ -29,9 +32,13 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// Best first: logit descending, then id ascending. Total, since there is no NaN and no negative zero.
+    /// Best first: logit descending, then id ascending. Total, since there is no NaN and no
+    /// negative zero.
     fn order(&self, other: &Self) -> Ordering {
-        other.logit.total_cmp(&self.logit).then(self.id.cmp(&other.id))
+        other
+            .logit
+            .total_cmp(&self.logit)
+            .then(self.id.cmp(&other.id))
     }
 }
 
@@ -56,16 +63,21 @@ impl Candidates {
     pub(super) fn new(limit: usize, n_vocab: usize) -> Self {
         // With twice the limit, one selection is paid for by at least `limit` arrivals.
         let room = limit.saturating_mul(2).max(FIRST_SORTED).min(n_vocab);
-        Self { list: Vec::with_capacity(room), n_sorted: 0, room }
+        Self {
+            list: Vec::with_capacity(room),
+            n_sorted: 0,
+            room,
+        }
     }
 
-    /// Replaces the list by the best `limit` ≥ 1 of `logits` \[n_vocab\]. NaN and −∞ are never candidates; +∞ counts
-    /// as the greatest finite number.
+    /// Replaces the list by the best `limit` ≥ 1 of `logits` \[n_vocab\]. NaN and −∞ are never
+    /// candidates; +∞ counts as the greatest finite number.
     pub(super) fn gather(&mut self, logits: &[f32], limit: usize) {
         self.list.clear();
         self.list.reserve_exact(self.room);
         self.n_sorted = 0;
-        // Equal logits that come later have higher ids, so only greater ones can still get in. NaN never compares so.
+        // Equal logits that come later have higher ids, so only greater ones can still get in. NaN
+        // never compares so.
         let mut floor = f32::NEG_INFINITY;
         for (id, &logit) in logits.iter().enumerate() {
             if logit > floor {
@@ -73,7 +85,10 @@ impl Candidates {
                     floor = self.drop_worst(limit);
                 }
                 // Adding zero makes a negative zero positive.
-                self.list.push(Candidate { logit: logit.min(f32::MAX) + 0.0, id: id as u32 });
+                self.list.push(Candidate {
+                    logit: logit.min(f32::MAX) + 0.0,
+                    id: id as u32,
+                });
             }
         }
         if self.list.len() > limit {
@@ -84,7 +99,9 @@ impl Candidates {
 
     /// Keeps the best `limit` in any order and returns the lowest logit of them.
     fn drop_worst(&mut self, limit: usize) -> f32 {
-        let (_, &mut worst, _) = self.list.select_nth_unstable_by(limit - 1, Candidate::order);
+        let (_, &mut worst, _) = self
+            .list
+            .select_nth_unstable_by(limit - 1, Candidate::order);
         self.list.truncate(limit);
         worst.logit
     }
@@ -92,12 +109,16 @@ impl Candidates {
     /// The candidate at `rank`, 0 being the best.
     pub(super) fn nth(&mut self, rank: usize) -> Option<Candidate> {
         if rank >= self.n_sorted {
-            self.sort_to(rank.saturating_mul(GROWTH).max(FIRST_SORTED), Candidate::order);
+            self.sort_to(
+                rank.saturating_mul(GROWTH).max(FIRST_SORTED),
+                Candidate::order,
+            );
         }
         self.list.get(rank).copied()
     }
 
-    /// Sorts until the first `n` are in order; `order` is the one by which those before were sorted.
+    /// Sorts until the first `n` are in order; `order` is the one by which those before were
+    /// sorted.
     fn sort_to(&mut self, n: usize, order: impl Fn(&Candidate, &Candidate) -> Ordering) {
         let n = n.min(self.list.len());
         let rest = &mut self.list[self.n_sorted..];
@@ -111,17 +132,26 @@ impl Candidates {
 
     /// Keeps the best `n`, which have been looked at by [`nth`](Self::nth).
     pub(super) fn truncate(&mut self, n: usize) {
-        debug_assert!(n <= self.n_sorted, "{n} candidates kept, {} sorted", self.n_sorted);
+        debug_assert!(
+            n <= self.n_sorted,
+            "{n} candidates kept, {} sorted",
+            self.n_sorted
+        );
         self.list.truncate(n);
         self.n_sorted = self.n_sorted.min(n);
     }
 
-    /// The sum over all candidates of their [`weight`] at `temperature`; `best` is the greatest logit.
+    /// The sum over all candidates of their [`weight`] at `temperature`; `best` is the greatest
+    /// logit.
     pub(super) fn total_weight(&self, best: f32, temperature: f32) -> u64 {
-        self.list.iter().map(|c| weight((c.logit - best) / temperature)).sum()
+        self.list
+            .iter()
+            .map(|c| weight((c.logit - best) / temperature))
+            .sum()
     }
 
-    /// The sum over all candidates of their [`weight`], and the mean of `logit - best` by that weight.
+    /// The sum over all candidates of their [`weight`], and the mean of `logit - best` by that
+    /// weight.
     pub(super) fn weighted_distance(&self, best: f32) -> (u64, f64) {
         let (mut total, mut sum) = (0, 0);
         for distance in self.list.iter().map(|c| c.logit - best) {
@@ -133,11 +163,17 @@ impl Candidates {
         (total, sum as f64 / total as f64 / f64::from(DISTANCE_ONE))
     }
 
-    /// Keeps the candidates whose logits are nearest to `center`, as long as `wants_more` of the weight so far, and at
-    /// least one. Of two that are equally near, the better one is first.
-    pub(super) fn keep_nearest(&mut self, center: f64, wants_more: impl Fn(u64) -> bool, best: f32) {
+    /// Keeps the candidates whose logits are nearest to `center`, as long as `wants_more` of the
+    /// weight so far, and at least one. Of two that are equally near, the better one is first.
+    pub(super) fn keep_nearest(
+        &mut self,
+        center: f64,
+        wants_more: impl Fn(u64) -> bool,
+        best: f32,
+    ) {
         let distance = |c: &Candidate| (f64::from(c.logit) - center).abs();
-        let nearest = |a: &Candidate, b: &Candidate| distance(a).total_cmp(&distance(b)).then(a.order(b));
+        let nearest =
+            |a: &Candidate, b: &Candidate| distance(a).total_cmp(&distance(b)).then(a.order(b));
         let (mut kept, mut n) = (0, 0);
         // For a moment the sorted part is sorted by distance.
         self.n_sorted = 0;
@@ -164,16 +200,28 @@ pub(super) mod tests {
 
     /// Logits with many ties and all the values that ought not to be there, \[0..1200\].
     pub(in super::super) fn any_logits() -> impl Strategy<Value = Vec<f32>> {
-        let special = prop::sample::select(vec![f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, f32::MAX, f32::MIN]);
-        let logit = prop_oneof![8 => -8.0f32..8.0, 4 => (-3i8..3).prop_map(f32::from), 1 => special];
+        let special = prop::sample::select(vec![
+            f32::NAN,
+            f32::INFINITY,
+            f32::NEG_INFINITY,
+            -0.0,
+            f32::MAX,
+            f32::MIN,
+        ]);
+        let logit =
+            prop_oneof![8 => -8.0f32..8.0, 4 => (-3i8..3).prop_map(f32::from), 1 => special];
         prop::collection::vec(logit, 0..1200)
     }
 
     /// Every candidate of `logits` \[n_vocab\], sorted outright.
     pub(in super::super) fn sorted(logits: &[f32]) -> Vec<Candidate> {
-        let all = logits.iter().enumerate().map(|(id, &logit)| Candidate { logit, id: id as u32 });
+        let all = logits.iter().enumerate().map(|(id, &logit)| Candidate {
+            logit,
+            id: id as u32,
+        });
         let mut list: Vec<_> = all.filter(|c| c.logit > f32::NEG_INFINITY).collect();
-        list.iter_mut().for_each(|c| c.logit = c.logit.clamp(f32::MIN, f32::MAX));
+        list.iter_mut()
+            .for_each(|c| c.logit = c.logit.clamp(f32::MIN, f32::MAX));
         list.sort_by(|a, b| b.logit.partial_cmp(&a.logit).unwrap().then(a.id.cmp(&b.id)));
         list
     }
@@ -194,7 +242,13 @@ pub(super) mod tests {
     fn both_zeros_are_the_same_logit() {
         let mut candidates = Candidates::new(2, 3);
         candidates.gather(&[-0.0, 0.0, -0.0], 2);
-        assert_eq!(left(&mut candidates).iter().map(|c| c.id).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(
+            left(&mut candidates)
+                .iter()
+                .map(|c| c.id)
+                .collect::<Vec<_>>(),
+            [0, 1]
+        );
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! DRY: tokens that would go on with a repetition lose logit, the more the longer it is. Knows ids, and breakers as
-//! ids.
+//! DRY: tokens that would go on with a repetition lose logit, the more the longer it is. Knows ids,
+//! and breakers as ids.
 //!
-//! The one idea: read backwards, the lengths of all repetitions of the end of the text are its Z-array, which takes
-//! linear time: Gusfield, "Algorithms on strings, trees and sequences", 1997, §1.3. The result is llama.cpp's.
+//! The one idea: read backwards, the lengths of all repetitions of the end of the text are its
+//! Z-array, which takes linear time: Gusfield, "Algorithms on strings, trees and sequences", 1997,
+//! §1.3. The result is llama.cpp's.
 
 use atta_kernels::math;
 
@@ -18,14 +19,18 @@ pub(super) struct Dry {
     breakers: Breakers,
     /// Length of the repetition that ends `i` tokens before the end, \[window\].
     lengths: Vec<u32>,
-    /// One more than the longest repetition that each token goes on with, \[n_vocab\]; all 0 between calls, empty where
-    /// the penalty is off.
+    /// One more than the longest repetition that each token goes on with, \[n_vocab\]; all 0
+    /// between calls, empty where the penalty is off.
     longest: Vec<u32>,
 }
 
 impl Dry {
     pub(super) fn new(options: &DryOptions, n_vocab: usize) -> Self {
-        let window = if options.applies() { options.penalty_last_n } else { 0 };
+        let window = if options.applies() {
+            options.penalty_last_n
+        } else {
+            0
+        };
         Self {
             multiplier: options.multiplier.into(),
             base: options.base.into(),
@@ -38,10 +43,15 @@ impl Dry {
     }
 
     pub(super) fn set_breakers(&mut self, breakers: Breakers) {
-        self.breakers = if self.window > 0 { breakers } else { Breakers::default() };
+        self.breakers = if self.window > 0 {
+            breakers
+        } else {
+            Breakers::default()
+        };
     }
 
-    /// Lowers the `logits` \[n_vocab\] of tokens that would go on with a repetition in the last tokens of `history`.
+    /// Lowers the `logits` \[n_vocab\] of tokens that would go on with a repetition in the last
+    /// tokens of `history`.
     pub(super) fn apply(&mut self, logits: &mut [f32], history: &[u32]) {
         let window = &history[history.len().saturating_sub(self.window)..];
         if window.len() <= self.allowed_length {
@@ -75,19 +85,25 @@ impl Dry {
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        (self.lengths.capacity() + self.longest.capacity()) * size_of::<u32>() + self.breakers.heap_bytes()
+        (self.lengths.capacity() + self.longest.capacity()) * size_of::<u32>()
+            + self.breakers.heap_bytes()
     }
 }
 
-/// Fills `lengths[i]`, \[n\], with the number of tokens that the ends of `window` and of `window[..n - i]` have in
-/// common: the Z-array of the window read backwards. The first, where all are, is left alone.
+/// Fills `lengths[i]`, \[n\], with the number of tokens that the ends of `window` and of
+/// `window[..n - i]` have in common: the Z-array of the window read backwards. The first, where all
+/// are, is left alone.
 fn repetitions(window: &[u32], lengths: &mut [u32]) {
     let n = window.len();
     let back = |i: usize| window[n - 1 - i];
     // The known match that reaches farthest: what is at `start..end` is at `0..end - start` too.
     let (mut start, mut end) = (0, 0);
     for i in 1..n {
-        let mut length = if i < end { (lengths[i - start] as usize).min(end - i) } else { 0 };
+        let mut length = if i < end {
+            (lengths[i - start] as usize).min(end - i)
+        } else {
+            0
+        };
         while i + length < n && back(length) == back(i + length) {
             length += 1;
         }
@@ -105,7 +121,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn options() -> DryOptions {
-        DryOptions { multiplier: 1.0, base: 2.0, ..DryOptions::default() }
+        DryOptions {
+            multiplier: 1.0,
+            base: 2.0,
+            ..DryOptions::default()
+        }
     }
 
     fn penalties(options: &DryOptions, sequences: &[&[u32]], history: &[u32]) -> Vec<f32> {
@@ -123,8 +143,28 @@ mod tests {
         let mut want = vec![0.0; 10];
         (want[4], want[5]) = (2.0, 1.0);
         assert_eq!(penalties(&options(), &[], &history), want);
-        assert_eq!(penalties(&DryOptions { multiplier: 0.0, ..options() }, &[], &history), [0.0; 10]);
-        assert_eq!(penalties(&DryOptions { penalty_last_n: 0, ..options() }, &[], &history), [0.0; 10]);
+        assert_eq!(
+            penalties(
+                &DryOptions {
+                    multiplier: 0.0,
+                    ..options()
+                },
+                &[],
+                &history
+            ),
+            [0.0; 10]
+        );
+        assert_eq!(
+            penalties(
+                &DryOptions {
+                    penalty_last_n: 0,
+                    ..options()
+                },
+                &[],
+                &history
+            ),
+            [0.0; 10]
+        );
     }
 
     #[test]
@@ -139,7 +179,14 @@ mod tests {
 
     #[test]
     fn a_very_long_repetition_is_no_overflow() {
-        let penalties = penalties(&DryOptions { penalty_last_n: 5000, ..options() }, &[], &[1; 5000]);
+        let penalties = penalties(
+            &DryOptions {
+                penalty_last_n: 5000,
+                ..options()
+            },
+            &[],
+            &[1; 5000],
+        );
         assert_eq!(penalties[1], f32::MAX);
     }
 
@@ -153,8 +200,16 @@ mod tests {
     /// The definition, comparing tokens one by one and with no memory.
     fn reference(o: &DryOptions, sequences: &[&[u32]], history: &[u32], id: u32) -> f32 {
         let window = &history[history.len() - history.len().min(o.penalty_last_n)..];
-        let breaks = |at: usize| sequences.iter().filter(move |s| window[at..].starts_with(s)).map(|s| s.len()).max();
-        let after = (0..window.len()).rev().find_map(|at| Some(window.len() - at - breaks(at)?));
+        let breaks = |at: usize| {
+            sequences
+                .iter()
+                .filter(move |s| window[at..].starts_with(s))
+                .map(|s| s.len())
+                .max()
+        };
+        let after = (0..window.len())
+            .rev()
+            .find_map(|at| Some(window.len() - at - breaks(at)?));
         let limit = after.unwrap_or(window.len());
         if window.len() <= o.allowed_length || sequences.contains(&[id].as_slice()) {
             return 0.0;
@@ -164,8 +219,12 @@ mod tests {
             let pairs = window[..at].iter().rev().zip(window.iter().rev());
             pairs.take_while(|(a, b)| a == b).count().min(limit)
         });
-        let longest = lengths.max().filter(|&n| n >= o.allowed_length && limit >= o.allowed_length);
-        longest.map_or(0.0, |n| o.multiplier * o.base.powi((n - o.allowed_length) as i32))
+        let longest = lengths
+            .max()
+            .filter(|&n| n >= o.allowed_length && limit >= o.allowed_length);
+        longest.map_or(0.0, |n| {
+            o.multiplier * o.base.powi((n - o.allowed_length) as i32)
+        })
     }
 
     proptest! {

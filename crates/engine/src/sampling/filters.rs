@@ -1,5 +1,5 @@
-//! What shortens the list of candidates. Each filter is one function that keeps the best so many and at least one;
-//! none knows the others, the temperature or the random numbers.
+//! What shortens the list of candidates. Each filter is one function that keeps the best so many
+//! and at least one; none knows the others, the temperature or the random numbers.
 //!
 //! Top-k is not here: the list never holds more than that, see [`Candidates::gather`].
 
@@ -7,10 +7,13 @@ use atta_kernels::math;
 
 use super::candidates::{Candidates, weight};
 
-/// Keeps the smallest set of best candidates whose probabilities reach `p`: Holtzman et al., "The curious case of
-/// neural text degeneration", 2019, §3.1. Probabilities are those among the candidates still there.
+/// Keeps the smallest set of best candidates whose probabilities reach `p`: Holtzman et al., "The
+/// curious case of neural text degeneration", 2019, §3.1. Probabilities are those among the
+/// candidates still there.
 pub(super) fn top_p(candidates: &mut Candidates, p: f32) {
-    let Some(best) = candidates.nth(0) else { return };
+    let Some(best) = candidates.nth(0) else {
+        return;
+    };
     if p >= 1.0 {
         return;
     }
@@ -25,10 +28,12 @@ pub(super) fn top_p(candidates: &mut Candidates, p: f32) {
     candidates.truncate(n.max(1));
 }
 
-/// Keeps the candidates at least `p` times as probable as the best: Nguyen et al., "Turning up the heat: min-p
-/// sampling", 2024, §3.
+/// Keeps the candidates at least `p` times as probable as the best: Nguyen et al., "Turning up the
+/// heat: min-p sampling", 2024, §3.
 pub(super) fn min_p(candidates: &mut Candidates, p: f32) {
-    let Some(best) = candidates.nth(0) else { return };
+    let Some(best) = candidates.nth(0) else {
+        return;
+    };
     if p <= 0.0 {
         return;
     }
@@ -41,15 +46,18 @@ pub(super) fn min_p(candidates: &mut Candidates, p: f32) {
     candidates.truncate(n);
 }
 
-/// Keeps the candidates whose surprise, −ln p, is nearest to the entropy, until their probabilities exceed `p`: Meister
-/// et al., "Locally typical sampling", 2022, §3. Probabilities are those among the candidates still there.
+/// Keeps the candidates whose surprise, −ln p, is nearest to the entropy, until their probabilities
+/// exceed `p`: Meister et al., "Locally typical sampling", 2022, §3. Probabilities are those among
+/// the candidates still there.
 pub(super) fn typical(candidates: &mut Candidates, p: f32) {
-    let Some(best) = candidates.nth(0) else { return };
+    let Some(best) = candidates.nth(0) else {
+        return;
+    };
     if p >= 1.0 {
         return;
     }
-    // Surprise and entropy hold the same ln of the total. Without it they are the distance below the best, and the mean
-    // of that: what is typical needs no logarithm.
+    // Surprise and entropy hold the same ln of the total. Without it they are the distance below
+    // the best, and the mean of that: what is typical needs no logarithm.
     let (total, distance) = candidates.weighted_distance(best.logit);
     let goal = (f64::from(p) * total as f64).floor() as u64;
     let center = f64::from(best.logit) + distance;
@@ -78,7 +86,9 @@ mod tests {
 
     /// Probabilities of sorted candidates in f64.
     fn softmax(list: &[Candidate]) -> Vec<f64> {
-        let weights = list.iter().map(|c| (f64::from(c.logit) - f64::from(list[0].logit)).exp());
+        let weights = list
+            .iter()
+            .map(|c| (f64::from(c.logit) - f64::from(list[0].logit)).exp());
         let total: f64 = weights.clone().sum();
         weights.map(|w| w / total).collect()
     }
@@ -87,7 +97,12 @@ mod tests {
     fn top_p_takes_the_token_that_crosses_the_line() {
         // Probabilities 0.5, 0.25, 0.125, 0.125.
         let logits = [1.0f32, 4.0, 2.0, 1.0].map(f32::ln);
-        let ids = |p| kept(&logits, |c| top_p(c, p)).iter().map(|c| c.id).collect::<Vec<_>>();
+        let ids = |p| {
+            kept(&logits, |c| top_p(c, p))
+                .iter()
+                .map(|c| c.id)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(ids(0.0), [1]);
         assert_eq!(ids(0.49), [1]);
         assert_eq!(ids(0.51), [1, 2]);
@@ -104,7 +119,12 @@ mod tests {
     #[test]
     fn min_p_is_relative_to_the_best() {
         let logits = [1.0f32, 4.0, 2.0, 1.0].map(f32::ln);
-        let ids = |p| kept(&logits, |c| min_p(c, p)).iter().map(|c| c.id).collect::<Vec<_>>();
+        let ids = |p| {
+            kept(&logits, |c| min_p(c, p))
+                .iter()
+                .map(|c| c.id)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(ids(0.0), [1, 2, 0, 3]);
         assert_eq!(ids(0.26), [1, 2]);
         assert_eq!(ids(1.0), [1]);
@@ -120,11 +140,20 @@ mod tests {
     #[test]
     fn typical_may_leave_the_best_out() {
         // Probabilities 0.5 and ten times 0.05: the entropy is 1.84, the surprises 0.69 and 3.0.
-        let flat: Vec<f32> = std::iter::once(10.0f32).chain([1.0; 10]).map(f32::ln).collect();
+        let flat: Vec<f32> = std::iter::once(10.0f32)
+            .chain([1.0; 10])
+            .map(f32::ln)
+            .collect();
         assert_eq!(kept(&flat, |c| typical(c, 0.4)).len(), 1);
         // 0.3 and seven times 0.1: 1.97, 1.2 and 2.3, so that the small ones come first.
-        let spread: Vec<f32> = std::iter::once(3.0f32).chain([1.0; 7]).map(f32::ln).collect();
-        let ids: Vec<u32> = kept(&spread, |c| typical(c, 0.25)).iter().map(|c| c.id).collect();
+        let spread: Vec<f32> = std::iter::once(3.0f32)
+            .chain([1.0; 7])
+            .map(f32::ln)
+            .collect();
+        let ids: Vec<u32> = kept(&spread, |c| typical(c, 0.25))
+            .iter()
+            .map(|c| c.id)
+            .collect();
         assert_eq!(ids, [1, 2, 3]);
         assert_eq!(kept(&spread, |c| typical(c, 0.0)).len(), 1);
         assert_eq!(kept(&spread, |c| typical(c, 1.0)).len(), 8);

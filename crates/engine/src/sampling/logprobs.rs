@@ -1,5 +1,6 @@
-//! What the model thought of a token and of those that it liked best, as logarithms of probabilities. Knows logits as
-//! the model gave them: no bias, no penalty, no filter and no temperature is in these figures.
+//! What the model thought of a token and of those that it liked best, as logarithms of
+//! probabilities. Knows logits as the model gave them: no bias, no penalty, no filter and no
+//! temperature is in these figures.
 //!
 //! They are reported and decide nothing, which is why the logarithm may be the system's.
 
@@ -16,7 +17,8 @@ pub struct LogProb {
     pub logprob: f32,
 }
 
-/// The chosen token and the best ones. Made once and filled for every token: nothing is allocated on the way.
+/// The chosen token and the best ones. Made once and filled for every token: nothing is allocated
+/// on the way.
 #[derive(Clone, Debug)]
 pub struct LogProbs {
     chosen: LogProb,
@@ -30,7 +32,15 @@ impl LogProbs {
     pub fn new(n_top: usize, n_vocab: usize) -> Self {
         let n_top = n_top.min(n_vocab);
         let candidates = Candidates::new(n_top.max(1), n_vocab);
-        Self { chosen: LogProb { id: 0, logprob: 0.0 }, top: Vec::with_capacity(n_top), n_top, candidates }
+        Self {
+            chosen: LogProb {
+                id: 0,
+                logprob: 0.0,
+            },
+            top: Vec::with_capacity(n_top),
+            n_top,
+            candidates,
+        }
     }
 
     /// The token that was chosen.
@@ -38,8 +48,8 @@ impl LogProbs {
         self.chosen
     }
 
-    /// The most probable tokens, best first, the lower id first on ties; the chosen one is among them if it is one of
-    /// them.
+    /// The most probable tokens, best first, the lower id first on ties; the chosen one is among
+    /// them if it is one of them.
     pub fn top(&self) -> &[LogProb] {
         &self.top
     }
@@ -48,10 +58,17 @@ impl LogProbs {
     pub fn fill(&mut self, logits: &[f32], chosen: u32) {
         self.candidates.gather(logits, self.n_top.max(1));
         let log_total = log_sum_exp(logits);
-        let logprob = |id: u32| LogProb { id, logprob: (f64::from(logits[id as usize]) - log_total) as f32 };
+        let logprob = |id: u32| LogProb {
+            id,
+            logprob: (f64::from(logits[id as usize]) - log_total) as f32,
+        };
         self.chosen = logprob(chosen);
         self.top.clear();
-        self.top.extend((0..self.n_top).map_while(|rank| self.candidates.nth(rank)).map(|best| logprob(best.id)));
+        self.top.extend(
+            (0..self.n_top)
+                .map_while(|rank| self.candidates.nth(rank))
+                .map(|best| logprob(best.id)),
+        );
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
@@ -65,7 +82,10 @@ pub(crate) fn log_sum_exp(logits: &[f32]) -> f64 {
     if !best.is_finite() {
         return best.into();
     }
-    let terms = logits.iter().filter(|logit| !logit.is_nan()).map(|&logit| f64::from(math::exp(logit - best)));
+    let terms = logits
+        .iter()
+        .filter(|logit| !logit.is_nan())
+        .map(|&logit| f64::from(math::exp(logit - best)));
     f64::from(best) + terms.sum::<f64>().ln()
 }
 
@@ -81,10 +101,16 @@ mod tests {
         logprobs.fill(&[1.0f32, 4.0, 2.0, 1.0].map(f32::ln), 3);
         let p = |l: LogProb| (l.id, (l.logprob.exp() * 1000.0).round());
         assert_eq!(p(logprobs.chosen()), (3, 125.0));
-        assert_eq!(logprobs.top().iter().map(|&l| p(l)).collect::<Vec<_>>(), [(1, 500.0), (2, 250.0)]);
+        assert_eq!(
+            logprobs.top().iter().map(|&l| p(l)).collect::<Vec<_>>(),
+            [(1, 500.0), (2, 250.0)]
+        );
         logprobs.fill(&[0.0, f32::NEG_INFINITY, 0.0, 0.0], 1);
         assert_eq!(logprobs.chosen().logprob, f32::NEG_INFINITY);
-        assert_eq!(logprobs.top().iter().map(|l| l.id).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(
+            logprobs.top().iter().map(|l| l.id).collect::<Vec<_>>(),
+            [0, 2]
+        );
     }
 
     proptest! {

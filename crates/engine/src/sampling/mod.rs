@@ -1,18 +1,23 @@
-//! Choosing the next token from logits. Knows numbers and ids: no text, no model, no grammar, no clock.
+//! Choosing the next token from logits. Knows numbers and ids: no text, no model, no grammar, no
+//! clock.
 //!
-//! The one idea: a chain in a fixed order, which is llama.cpp's default order (`common_params_sampling::samplers`, with
-//! the logit bias before all) and does not depend on how the options were given:
-//! 1. on all logits, in place: logit bias; repeat, frequency and presence penalties; DRY; top-n-sigma, which forbids
-//!    by −∞;
+//! The one idea: a chain in a fixed order, which is llama.cpp's default order
+//! (`common_params_sampling::samplers`, with the logit bias before all) and does not depend on how
+//! the options were given:
+//! 1. on all logits, in place: logit bias; repeat, frequency and presence penalties; DRY;
+//!    top-n-sigma, which forbids by −∞;
 //! 2. the best `top_k` become the list of candidates;
 //! 3. on that list, one function each: typical, top-p, min-p;
-//! 4. temperature and the draw, in one step, since temperature last changes only the weights of the draw.
+//! 4. temperature and the draw, in one step, since temperature last changes only the weights of the
+//!    draw.
 //!
-//! At temperature 0 only step 1 is done, and the best token is taken. None of the filters could remove it but typical,
-//! which does not apply then: a temperature of 0 is the most probable token, whatever else was said.
+//! At temperature 0 only step 1 is done, and the best token is taken. None of the filters could
+//! remove it but typical, which does not apply then: a temperature of 0 is the most probable token,
+//! whatever else was said.
 //!
-//! Everything is deterministic on every machine: ties go to the lower id, weights are summed as integers, `exp` and the
-//! random numbers are ours, and every draw takes exactly one random number. After [`Sampler::new`] nothing allocates.
+//! Everything is deterministic on every machine: ties go to the lower id, weights are summed as
+//! integers, `exp` and the random numbers are ours, and every draw takes exactly one random number.
+//! After [`Sampler::new`] nothing allocates.
 
 mod breakers;
 mod candidates;
@@ -49,21 +54,40 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A sampler for logits of `n_vocab` tokens. Since it knows no text, the sequence breakers of DRY are not among what
-    /// it takes from `sampling`: they come as tokens, by [`with_breakers`](Self::with_breakers).
+    /// A sampler for logits of `n_vocab` tokens. Since it knows no text, the sequence breakers of
+    /// DRY are not among what it takes from `sampling`: they come as tokens, by
+    /// [`with_breakers`](Self::with_breakers).
     ///
     /// # Errors
     /// Those of [`Sampling::validate`], and [`SamplingError::BiasedToken`].
     pub fn new(sampling: Sampling, n_vocab: usize) -> Result<Self, SamplingError> {
         sampling.validate()?;
-        if let Some(&(id, _)) = sampling.logit_bias.iter().find(|(id, _)| *id as usize >= n_vocab) {
+        if let Some(&(id, _)) = sampling
+            .logit_bias
+            .iter()
+            .find(|(id, _)| *id as usize >= n_vocab)
+        {
             return Err(SamplingError::BiasedToken { id, n_vocab });
         }
         let penalties = Penalties::new(&sampling, n_vocab);
-        let limit = if sampling.temperature == 0.0 { 1 } else { limit(sampling.top_k, n_vocab) };
+        let limit = if sampling.temperature == 0.0 {
+            1
+        } else {
+            limit(sampling.top_k, n_vocab)
+        };
         let random = SplitMix64::new(sampling.seed);
-        let (dry, candidates) = (Dry::new(&sampling.dry, n_vocab), Candidates::new(limit, n_vocab));
-        Ok(Self { sampling, n_vocab, penalties, dry, candidates, random })
+        let (dry, candidates) = (
+            Dry::new(&sampling.dry, n_vocab),
+            Candidates::new(limit, n_vocab),
+        );
+        Ok(Self {
+            sampling,
+            n_vocab,
+            penalties,
+            dry,
+            candidates,
+            random,
+        })
     }
 
     /// Gives DRY the tokens over which it does not see repetitions, as [`Breakers::find`] has them.
@@ -72,24 +96,29 @@ impl Sampler {
         self
     }
 
-    /// The next token. `logits` \[n_vocab\] are changed by step 1 of the chain; `history` is every token so far, prompt
-    /// included, oldest first, of which each penalty looks at the end.
+    /// The next token. `logits` \[n_vocab\] are changed by step 1 of the chain; `history` is every
+    /// token so far, prompt included, oldest first, of which each penalty looks at the end.
     ///
-    /// A token whose logit is −∞ is never chosen while there is another one, nor is NaN, and +∞ is the greatest of
-    /// all. Where every logit is −∞ or NaN, the token is the lowest id that is not NaN, else 0.
+    /// A token whose logit is −∞ is never chosen while there is another one, nor is NaN, and +∞ is
+    /// the greatest of all. Where every logit is −∞ or NaN, the token is the lowest id that is
+    /// not NaN, else 0.
     ///
     /// # Panics
     /// If the number of logits is not the `n_vocab` of [`Sampler::new`].
     pub fn sample(&mut self, logits: &mut [f32], history: &[u32]) -> u32 {
         assert_eq!(logits.len(), self.n_vocab, "logits of another vocabulary");
-        self.sampling.logit_bias.iter().for_each(|&(id, bias)| logits[id as usize] += bias);
+        self.sampling
+            .logit_bias
+            .iter()
+            .for_each(|&(id, bias)| logits[id as usize] += bias);
         self.penalties.apply(logits, history);
         self.dry.apply(logits, history);
         sigma::top_n_sigma(logits, self.sampling.top_n_sigma);
         if self.sampling.temperature == 0.0 {
             self.candidates.gather(logits, 1);
         } else {
-            self.candidates.gather(logits, limit(self.sampling.top_k, self.n_vocab));
+            self.candidates
+                .gather(logits, limit(self.sampling.top_k, self.n_vocab));
             filters::typical(&mut self.candidates, self.sampling.typical);
             filters::top_p(&mut self.candidates, self.sampling.top_p);
             filters::min_p(&mut self.candidates, self.sampling.min_p);
@@ -103,7 +132,9 @@ impl Sampler {
         if temperature == 0.0 {
             return Some(best.id);
         }
-        let mut left = self.random.below(self.candidates.total_weight(best.logit, temperature));
+        let mut left = self
+            .random
+            .below(self.candidates.total_weight(best.logit, temperature));
         let mut rank = 0;
         loop {
             let candidate = self.candidates.nth(rank)?;
@@ -116,9 +147,10 @@ impl Sampler {
         }
     }
 
-    /// Bytes on the heap, which stay the same from construction on: 8 per candidate that fits (twice `top_k`, at
-    /// least 256, or `n_vocab` without it), 4 per token of the vocabulary if there are penalties, and what DRY needs: as
-    /// much again, 4 per token of its window, and its breakers.
+    /// Bytes on the heap, which stay the same from construction on: 8 per candidate that fits
+    /// (twice `top_k`, at least 256, or `n_vocab` without it), 4 per token of the vocabulary if
+    /// there are penalties, and what DRY needs: as much again, 4 per token of its window, and
+    /// its breakers.
     pub fn heap_bytes(&self) -> usize {
         self.candidates.heap_bytes() + self.penalties.heap_bytes() + self.dry.heap_bytes()
     }
@@ -147,29 +179,59 @@ mod tests {
     }
 
     fn unfiltered() -> Sampling {
-        Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, ..Sampling::default() }
+        Sampling {
+            temperature: 1.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            ..Sampling::default()
+        }
     }
 
     fn greedy() -> Sampling {
-        Sampling { temperature: 0.0, ..Sampling::default() }
+        Sampling {
+            temperature: 0.0,
+            ..Sampling::default()
+        }
     }
 
     #[test]
     fn errors_name_the_option_of_the_command_line() {
         let message = |sampling: Sampling| sampling.validate().unwrap_err().to_string();
         let default = Sampling::default;
-        assert_eq!(message(Sampling { top_p: 1.5, ..default() }), "--top-p is 1.5, expected 0 to 1");
-        assert_eq!(message(Sampling { min_p: f32::NAN, ..default() }), "--min-p is NaN, expected 0 to 1");
         assert_eq!(
-            message(Sampling { temperature: -1.0, ..default() }),
+            message(Sampling {
+                top_p: 1.5,
+                ..default()
+            }),
+            "--top-p is 1.5, expected 0 to 1"
+        );
+        assert_eq!(
+            message(Sampling {
+                min_p: f32::NAN,
+                ..default()
+            }),
+            "--min-p is NaN, expected 0 to 1"
+        );
+        assert_eq!(
+            message(Sampling {
+                temperature: -1.0,
+                ..default()
+            }),
             "-t is -1, expected a finite number, 0 or more"
         );
         assert_eq!(
-            message(Sampling { repeat_penalty: 0.0, ..default() }),
+            message(Sampling {
+                repeat_penalty: 0.0,
+                ..default()
+            }),
             "--repeat-penalty is 0, expected a finite number above 0"
         );
         assert_eq!(
-            message(Sampling { presence_penalty: f32::INFINITY, ..default() }),
+            message(Sampling {
+                presence_penalty: f32::INFINITY,
+                ..default()
+            }),
             "--presence-penalty is inf, expected a finite number"
         );
     }
@@ -198,56 +260,134 @@ mod tests {
 
     #[test]
     fn temperature_zero_takes_the_lowest_id_of_the_greatest() {
-        assert_eq!(sampler(greedy(), 5).sample(&mut [1.0, f32::NAN, 3.0, 3.0, -0.5], &[]), 2);
+        assert_eq!(
+            sampler(greedy(), 5).sample(&mut [1.0, f32::NAN, 3.0, 3.0, -0.5], &[]),
+            2
+        );
         assert_eq!(sampler(greedy(), 2).sample(&mut [-0.0, 0.0], &[]), 0);
     }
 
     #[test]
     fn temperature_zero_comes_after_the_penalties() {
-        let sampling = Sampling { repeat_penalty: 2.0, ..greedy() };
+        let sampling = Sampling {
+            repeat_penalty: 2.0,
+            ..greedy()
+        };
         assert_eq!(sampler(sampling, 3).sample(&mut [3.0, 2.0, 1.0], &[0]), 1);
     }
 
     #[test]
     fn the_order_is_bias_penalties_dry_sigma_top_k_typical() {
-        let off = Sampling { temperature: 0.01, ..unfiltered() };
+        let off = Sampling {
+            temperature: 0.01,
+            ..unfiltered()
+        };
         let first = |sampling: Sampling, logits: &mut [f32], history: &[u32]| {
             let n_vocab = logits.len();
             sampler(sampling, n_vocab).sample(logits, history)
         };
         // The bias of 4 is halved by the penalty, and is not enough then.
-        let bias = Sampling { logit_bias: vec![(0, 3.0), (0, 1.0)], repeat_penalty: 2.0, ..off.clone() };
+        let bias = Sampling {
+            logit_bias: vec![(0, 3.0), (0, 1.0)],
+            repeat_penalty: 2.0,
+            ..off.clone()
+        };
         let mut logits = [0.0, 3.0];
         assert_eq!((first(bias, &mut logits, &[0]), logits), (1, [2.0, 3.0]));
         // DRY takes the best away before its distance to the others counts.
-        let dry = DryOptions { multiplier: 9.0, ..DryOptions::default() };
+        let dry = DryOptions {
+            multiplier: 9.0,
+            ..DryOptions::default()
+        };
         let mut logits = [0.0, 9.0, 5.0];
-        assert_eq!(first(Sampling { dry, top_n_sigma: 0.5, ..off.clone() }, &mut logits, &[2, 0, 1, 2, 0]), 2);
+        assert_eq!(
+            first(
+                Sampling {
+                    dry,
+                    top_n_sigma: 0.5,
+                    ..off.clone()
+                },
+                &mut logits,
+                &[2, 0, 1, 2, 0]
+            ),
+            2
+        );
         assert_eq!(logits, [NEVER, NEVER, 5.0]);
         // Of all tokens the flat ones are typical, of the best two the best one is.
-        let spread: Vec<f32> = std::iter::once(3.0f32).chain([1.0; 7]).map(f32::ln).collect();
-        let typical = Sampling { temperature: 1.0, typical: 0.25, ..unfiltered() };
+        let spread: Vec<f32> = std::iter::once(3.0f32)
+            .chain([1.0; 7])
+            .map(f32::ln)
+            .collect();
+        let typical = Sampling {
+            temperature: 1.0,
+            typical: 0.25,
+            ..unfiltered()
+        };
         assert_ne!(first(typical.clone(), &mut spread.clone(), &[]), 0);
-        assert_eq!(first(Sampling { top_k: 1, ..typical.clone() }, &mut spread.clone(), &[]), 0);
+        assert_eq!(
+            first(
+                Sampling {
+                    top_k: 1,
+                    ..typical.clone()
+                },
+                &mut spread.clone(),
+                &[]
+            ),
+            0
+        );
         // At temperature 0 it does not apply.
-        assert_eq!(first(Sampling { temperature: 0.0, ..typical }, &mut spread.clone(), &[]), 0);
+        assert_eq!(
+            first(
+                Sampling {
+                    temperature: 0.0,
+                    ..typical
+                },
+                &mut spread.clone(),
+                &[]
+            ),
+            0
+        );
     }
 
     #[test]
     fn a_bias_of_minus_infinity_forbids_and_none_may_lie_outside_the_vocabulary() {
-        let never = Sampling { logit_bias: vec![(1, NEVER)], ..greedy() };
-        assert_eq!(sampler(never.clone(), 3).sample(&mut [0.0, 9.0, 1.0], &[]), 2);
+        let never = Sampling {
+            logit_bias: vec![(1, NEVER)],
+            ..greedy()
+        };
+        assert_eq!(
+            sampler(never.clone(), 3).sample(&mut [0.0, 9.0, 1.0], &[]),
+            2
+        );
         let error = Sampler::new(never, 1).unwrap_err().to_string();
-        assert_eq!(error, "--logit-bias: token 1 is out of range, the model has 1 tokens");
-        let always = Sampling { logit_bias: vec![(1, f32::INFINITY)], ..greedy() };
-        assert!(always.validate().unwrap_err().to_string().starts_with("--logit-bias is inf"));
+        assert_eq!(
+            error,
+            "--logit-bias: token 1 is out of range, the model has 1 tokens"
+        );
+        let always = Sampling {
+            logit_bias: vec![(1, f32::INFINITY)],
+            ..greedy()
+        };
+        assert!(
+            always
+                .validate()
+                .unwrap_err()
+                .to_string()
+                .starts_with("--logit-bias is inf")
+        );
     }
 
     #[test]
     fn breakers_have_letters_and_not_too_many() {
         for text in [String::new(), "x".repeat(41)] {
-            let dry = DryOptions { sequence_breakers: vec![text], ..DryOptions::default() };
-            assert!(matches!(Sampling { dry, ..greedy() }.validate(), Err(SamplingError::Breaker { .. })));
+            let dry = DryOptions {
+                sequence_breakers: vec![text],
+                ..DryOptions::default()
+            };
+            assert!(matches!(
+                Sampling { dry, ..greedy() }.validate(),
+                Err(SamplingError::Breaker { .. })
+            ));
         }
     }
 
@@ -255,17 +395,32 @@ mod tests {
     fn hopeless_logits_give_the_lowest_id_that_is_a_number() {
         for sampling in [Sampling::default(), greedy(), unfiltered()] {
             assert_eq!(sampler(sampling.clone(), 3).sample(&mut [NEVER; 3], &[]), 0);
-            assert_eq!(sampler(sampling.clone(), 3).sample(&mut [f32::NAN; 3], &[]), 0);
-            assert_eq!(sampler(sampling.clone(), 3).sample(&mut [f32::NAN, NEVER, NEVER], &[]), 1);
-            assert_eq!(sampler(sampling.clone(), 3).sample(&mut [0.0, f32::INFINITY, f32::NAN], &[]), 1);
+            assert_eq!(
+                sampler(sampling.clone(), 3).sample(&mut [f32::NAN; 3], &[]),
+                0
+            );
+            assert_eq!(
+                sampler(sampling.clone(), 3).sample(&mut [f32::NAN, NEVER, NEVER], &[]),
+                1
+            );
+            assert_eq!(
+                sampler(sampling.clone(), 3).sample(&mut [0.0, f32::INFINITY, f32::NAN], &[]),
+                1
+            );
             assert_eq!(sampler(sampling, 0).sample(&mut [], &[]), 0);
         }
     }
 
     #[test]
     fn extreme_temperatures_are_harmless() {
-        let hot = Sampling { temperature: f32::MAX, ..unfiltered() };
-        let cold = Sampling { temperature: f32::from_bits(1), ..unfiltered() };
+        let hot = Sampling {
+            temperature: f32::MAX,
+            ..unfiltered()
+        };
+        let cold = Sampling {
+            temperature: f32::from_bits(1),
+            ..unfiltered()
+        };
         let logits = [f32::MIN, 0.0, f32::MAX, 1.0];
         assert!(sampler(hot, 4).sample(&mut logits.clone(), &[]) < 4);
         assert_eq!(sampler(cold, 4).sample(&mut logits.clone(), &[]), 2);
@@ -273,13 +428,24 @@ mod tests {
 
     #[test]
     fn the_tokens_of_a_seed_never_change() {
-        let mut sampler = sampler(Sampling { repeat_penalty: 1.1, ..Sampling::default() }, 50);
+        let mut sampler = sampler(
+            Sampling {
+                repeat_penalty: 1.1,
+                ..Sampling::default()
+            },
+            50,
+        );
         let mut history = vec![];
         for step in 0..16u32 {
-            let mut logits: Vec<f32> = (0..50).map(|i| ((i * 37 + step * 11) % 50) as f32 / 8.0).collect();
+            let mut logits: Vec<f32> = (0..50)
+                .map(|i| ((i * 37 + step * 11) % 50) as f32 / 8.0)
+                .collect();
             history.push(sampler.sample(&mut logits, &history));
         }
-        assert_eq!(history, [43, 1, 25, 22, 15, 36, 13, 26, 7, 35, 24, 2, 49, 23, 43, 9]);
+        assert_eq!(
+            history,
+            [43, 1, 25, 22, 15, 36, 13, 26, 7, 35, 24, 2, 49, 23, 43, 9]
+        );
     }
 
     /// Pearson's χ² of `n` draws against the softmax of `logits` \[n_vocab\] at the temperature.
@@ -287,10 +453,18 @@ mod tests {
         let mut sampler = sampler(sampling.clone(), logits.len());
         let mut counts = vec![0.0; logits.len()];
         (0..n).for_each(|_| counts[sampler.sample(&mut logits.to_vec(), &[]) as usize] += 1.0);
-        let weights: Vec<f64> =
-            logits.iter().map(|&l| (f64::from(l) / f64::from(sampling.temperature)).exp()).collect();
-        let expected = weights.iter().map(|w| w / weights.iter().sum::<f64>() * n as f64);
-        counts.iter().zip(expected).map(|(c, e)| (c - e) * (c - e) / e).sum()
+        let weights: Vec<f64> = logits
+            .iter()
+            .map(|&l| (f64::from(l) / f64::from(sampling.temperature)).exp())
+            .collect();
+        let expected = weights
+            .iter()
+            .map(|w| w / weights.iter().sum::<f64>() * n as f64);
+        counts
+            .iter()
+            .zip(expected)
+            .map(|(c, e)| (c - e) * (c - e) / e)
+            .sum()
     }
 
     #[test]
@@ -298,20 +472,43 @@ mod tests {
         let logits = [0.0, 1.0, -1.0, 0.5, 2.0, -2.0, 0.25, 1.5];
         for temperature in [0.7, 1.0, 1.8] {
             for seed in [0, 1, 42] {
-                let chi = chi_square(&Sampling { temperature, seed, ..unfiltered() }, &logits, 50_000);
-                // With 7 degrees of freedom 99.9 % are below 24.3; a seed that cannot vary would give 0.
-                assert!((0.3..24.3).contains(&chi), "temperature {temperature}, seed {seed}: {chi}");
+                let chi = chi_square(
+                    &Sampling {
+                        temperature,
+                        seed,
+                        ..unfiltered()
+                    },
+                    &logits,
+                    50_000,
+                );
+                // With 7 degrees of freedom 99.9 % are below 24.3; a seed that cannot vary would
+                // give 0.
+                assert!(
+                    (0.3..24.3).contains(&chi),
+                    "temperature {temperature}, seed {seed}: {chi}"
+                );
             }
         }
     }
 
     #[test]
     fn every_token_in_the_set_is_drawn_and_no_other() {
-        let sampling = Sampling { temperature: 5.0, top_k: 3, top_p: 1.0, min_p: 0.0, ..Sampling::default() };
+        let sampling = Sampling {
+            temperature: 5.0,
+            top_k: 3,
+            top_p: 1.0,
+            min_p: 0.0,
+            ..Sampling::default()
+        };
         let mut sampler = sampler(sampling, 6);
         let mut counts = [0; 6];
-        (0..600).for_each(|_| counts[sampler.sample(&mut [1.0, 5.0, 2.0, 4.0, 3.0, NEVER], &[]) as usize] += 1);
-        assert!(counts[1] > 100 && counts[3] > 100 && counts[4] > 100, "{counts:?}");
+        (0..600).for_each(|_| {
+            counts[sampler.sample(&mut [1.0, 5.0, 2.0, 4.0, 3.0, NEVER], &[]) as usize] += 1
+        });
+        assert!(
+            counts[1] > 100 && counts[3] > 100 && counts[4] > 100,
+            "{counts:?}"
+        );
         assert_eq!(counts.iter().filter(|&&n| n > 0).count(), 3);
     }
 
@@ -330,8 +527,24 @@ mod tests {
     #[test]
     fn memory_is_what_it_says_and_stays() {
         let n_vocab = 150_000;
-        assert_eq!(sampler(Sampling { top_k: 500, ..Sampling::default() }, n_vocab).heap_bytes(), 2 * 500 * 8);
-        let mut all = sampler(Sampling { frequency_penalty: 0.1, ..unfiltered() }, n_vocab);
+        assert_eq!(
+            sampler(
+                Sampling {
+                    top_k: 500,
+                    ..Sampling::default()
+                },
+                n_vocab
+            )
+            .heap_bytes(),
+            2 * 500 * 8
+        );
+        let mut all = sampler(
+            Sampling {
+                frequency_penalty: 0.1,
+                ..unfiltered()
+            },
+            n_vocab,
+        );
         assert_eq!(all.heap_bytes(), n_vocab * 12);
         all.sample(&mut vec![0.5; n_vocab], &[3; 1000]);
         assert_eq!(all.heap_bytes(), n_vocab * 12);
@@ -341,14 +554,25 @@ mod tests {
     fn reference(s: &Sampling, logits: &[f32], random: &mut SplitMix64) -> u32 {
         let mut list = sorted(logits);
         list.truncate(limit(s.top_k, logits.len()));
-        let Some(&best) = list.first() else { return last_resort(logits) };
+        let Some(&best) = list.first() else {
+            return last_resort(logits);
+        };
         let w = |l: f32, t: f32| weight((l - best.logit) / t);
         let total: u64 = list.iter().map(|c| w(c.logit, 1.0)).sum();
         let goal = (f64::from(s.top_p) * total as f64).ceil() as u64;
-        let sums = list.iter().scan(0, |sum, c| Some(std::mem::replace(sum, *sum + w(c.logit, 1.0))));
-        let n = if s.top_p < 1.0 { sums.take_while(|&before| before < goal).count().max(1) } else { list.len() };
+        let sums = list.iter().scan(0, |sum, c| {
+            Some(std::mem::replace(sum, *sum + w(c.logit, 1.0)))
+        });
+        let n = if s.top_p < 1.0 {
+            sums.take_while(|&before| before < goal).count().max(1)
+        } else {
+            list.len()
+        };
         list.truncate(n);
-        let n = list.iter().take_while(|c| atta_kernels::math::exp(c.logit - best.logit) >= s.min_p).count();
+        let n = list
+            .iter()
+            .take_while(|c| atta_kernels::math::exp(c.logit - best.logit) >= s.min_p)
+            .count();
         list.truncate(n);
         let total = list.iter().map(|c| w(c.logit, s.temperature)).sum();
         let drawn = random.below(total);

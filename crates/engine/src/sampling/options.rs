@@ -1,25 +1,28 @@
-//! The options of the sampler and what values they may have. Knows how they are called on the command line, since that
-//! is what an error has to say; not what they do.
+//! The options of the sampler and what values they may have. Knows how they are called on the
+//! command line, since that is what an error has to say; not what they do.
 
-/// The longest sequence breaker, bytes, and the longest window of DRY, tokens. The first is llama.cpp's; the second
-/// keeps what is allocated at the start below 4 MB.
+/// The longest sequence breaker, bytes, and the longest window of DRY, tokens. The first is
+/// llama.cpp's; the second keeps what is allocated at the start below 4 MB.
 const MAX_BREAKER_BYTES: usize = 40;
 const MAX_DRY_WINDOW: usize = 1 << 20;
 
 /// How the next token is chosen. Names and defaults are those of the command line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
-    /// Divides the logits before the draw; 0 takes the most probable token after the penalties, lowest id on ties.
+    /// Divides the logits before the draw; 0 takes the most probable token after the penalties,
+    /// lowest id on ties.
     pub temperature: f32,
     /// Only the `top_k` most probable tokens; 0 for all.
     pub top_k: usize,
-    /// Only tokens about as surprising as the model expects, until they reach this probability; 1 for all.
+    /// Only tokens about as surprising as the model expects, until they reach this probability; 1
+    /// for all.
     pub typical: f32,
     /// Only the smallest set of most probable tokens that reaches this probability; 1 for all.
     pub top_p: f32,
     /// Only tokens at least this many times as probable as the best; 0 for all.
     pub min_p: f32,
-    /// Only tokens whose logit is at most this many standard deviations below the best; 0 or less for all.
+    /// Only tokens whose logit is at most this many standard deviations below the best; 0 or less
+    /// for all.
     pub top_n_sigma: f32,
     /// Divides positive and multiplies negative logits of tokens in the window; 1 for none.
     pub repeat_penalty: f32,
@@ -31,7 +34,8 @@ pub struct Sampling {
     pub frequency_penalty: f32,
     /// The penalty on going on with a repetition.
     pub dry: DryOptions,
-    /// What is added to the logits of tokens before everything else; −∞ forbids one. Of one token all are added up.
+    /// What is added to the logits of tokens before everything else; −∞ forbids one. Of one token
+    /// all are added up.
     pub logit_bias: Vec<(u32, f32)>,
     /// Start of the random numbers; equal seeds and equal logits give equal tokens.
     pub seed: u64,
@@ -39,8 +43,8 @@ pub struct Sampling {
 
 /// DRY, "don't repeat yourself": p-e-w, <https://github.com/oobabooga/text-generation-webui/pull/5677>, 2024.
 ///
-/// A token that would make the end of the text repeat `n ≥ allowed_length` tokens of before, and itself after them,
-/// loses `multiplier * base^(n - allowed_length)`.
+/// A token that would make the end of the text repeat `n ≥ allowed_length` tokens of before, and
+/// itself after them, loses `multiplier * base^(n - allowed_length)`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DryOptions {
     /// Factor of the penalty; 0 for none.
@@ -91,21 +95,34 @@ impl Sampling {
     /// Checks every option.
     ///
     /// # Errors
-    /// The first option whose value makes no sense. NaN never does, and infinities only as a bias that forbids.
+    /// The first option whose value makes no sense. NaN never does, and infinities only as a bias
+    /// that forbids.
     pub fn validate(&self) -> Result<(), SamplingError> {
-        let unit = |option, value: f32| check((0.0..=1.0).contains(&value), option, value, "0 to 1");
-        let finite = |option, value: f32| check(value.is_finite(), option, value, "a finite number");
+        let unit =
+            |option, value: f32| check((0.0..=1.0).contains(&value), option, value, "0 to 1");
+        let finite =
+            |option, value: f32| check(value.is_finite(), option, value, "a finite number");
         at_least_0("-t", self.temperature)?;
         unit("--typical", self.typical)?;
         unit("--top-p", self.top_p)?;
         unit("--min-p", self.min_p)?;
         finite("--top-n-sigma", self.top_n_sigma)?;
         let positive = self.repeat_penalty.is_finite() && self.repeat_penalty > 0.0;
-        check(positive, "--repeat-penalty", self.repeat_penalty, "a finite number above 0")?;
+        check(
+            positive,
+            "--repeat-penalty",
+            self.repeat_penalty,
+            "a finite number above 0",
+        )?;
         finite("--presence-penalty", self.presence_penalty)?;
         finite("--frequency-penalty", self.frequency_penalty)?;
         for &(_, bias) in &self.logit_bias {
-            check(bias < f32::INFINITY, "--logit-bias", bias, "a finite number, or -inf")?;
+            check(
+                bias < f32::INFINITY,
+                "--logit-bias",
+                bias,
+                "a finite number, or -inf",
+            )?;
         }
         self.dry.validate()
     }
@@ -120,22 +137,57 @@ impl DryOptions {
     fn validate(&self) -> Result<(), SamplingError> {
         at_least_0("--dry-multiplier", self.multiplier)?;
         let base_is_sane = self.base.is_finite() && self.base >= 1.0;
-        check(base_is_sane, "--dry-base", self.base, "a finite number, 1 or more")?;
+        check(
+            base_is_sane,
+            "--dry-base",
+            self.base,
+            "a finite number, 1 or more",
+        )?;
         let window_is_sane = self.penalty_last_n <= MAX_DRY_WINDOW;
-        check(window_is_sane, "--dry-penalty-last-n", self.penalty_last_n as f32, "0 to 1048576")?;
-        match self.sequence_breakers.iter().find(|text| !(1..=MAX_BREAKER_BYTES).contains(&text.len())) {
-            Some(text) => Err(SamplingError::Breaker { n_bytes: text.len(), max: MAX_BREAKER_BYTES }),
+        check(
+            window_is_sane,
+            "--dry-penalty-last-n",
+            self.penalty_last_n as f32,
+            "0 to 1048576",
+        )?;
+        match self
+            .sequence_breakers
+            .iter()
+            .find(|text| !(1..=MAX_BREAKER_BYTES).contains(&text.len()))
+        {
+            Some(text) => Err(SamplingError::Breaker {
+                n_bytes: text.len(),
+                max: MAX_BREAKER_BYTES,
+            }),
             None => Ok(()),
         }
     }
 }
 
 fn at_least_0(option: &'static str, value: f32) -> Result<(), SamplingError> {
-    check(value.is_finite() && value >= 0.0, option, value, "a finite number, 0 or more")
+    check(
+        value.is_finite() && value >= 0.0,
+        option,
+        value,
+        "a finite number, 0 or more",
+    )
 }
 
-fn check(holds: bool, option: &'static str, value: f32, expected: &'static str) -> Result<(), SamplingError> {
-    if holds { Ok(()) } else { Err(SamplingError::OutOfRange { option, value, expected }) }
+fn check(
+    holds: bool,
+    option: &'static str,
+    value: f32,
+    expected: &'static str,
+) -> Result<(), SamplingError> {
+    if holds {
+        Ok(())
+    } else {
+        Err(SamplingError::OutOfRange {
+            option,
+            value,
+            expected,
+        })
+    }
 }
 
 /// What is wrong with a [`Sampling`].

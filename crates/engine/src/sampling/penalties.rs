@@ -1,7 +1,7 @@
 //! Penalties on tokens that were there already. Knows logits and ids, not how one is chosen.
 //!
-//! The one idea: count each token of the window in an array over the vocabulary, and clean up behind oneself, so that
-//! a long window costs two walks over it and no allocation.
+//! The one idea: count each token of the window in an array over the vocabulary, and clean up
+//! behind oneself, so that a long window costs two walks over it and no allocation.
 
 use super::Sampling;
 
@@ -12,20 +12,35 @@ pub(super) struct Penalties {
     presence: f32,
     frequency: f32,
     window: usize,
-    /// How often each token occurs in the window, \[n_vocab\]; all 0 between calls, empty where no penalty applies.
+    /// How often each token occurs in the window, \[n_vocab\]; all 0 between calls, empty where no
+    /// penalty applies.
     counts: Vec<u32>,
 }
 
 impl Penalties {
     pub(super) fn new(sampling: &Sampling, n_vocab: usize) -> Self {
-        let &Sampling { repeat_penalty: repeat, presence_penalty: presence, .. } = sampling;
-        let &Sampling { frequency_penalty: frequency, repeat_window: window, .. } = sampling;
+        let &Sampling {
+            repeat_penalty: repeat,
+            presence_penalty: presence,
+            ..
+        } = sampling;
+        let &Sampling {
+            frequency_penalty: frequency,
+            repeat_window: window,
+            ..
+        } = sampling;
         let applies = window > 0 && (repeat, presence, frequency) != (1.0, 0.0, 0.0);
-        Self { repeat, presence, frequency, window, counts: vec![0; if applies { n_vocab } else { 0 }] }
+        Self {
+            repeat,
+            presence,
+            frequency,
+            window,
+            counts: vec![0; if applies { n_vocab } else { 0 }],
+        }
     }
 
-    /// Lowers the `logits` \[n_vocab\] of the tokens in the window, each distinct token once. Ids outside the
-    /// vocabulary are ignored.
+    /// Lowers the `logits` \[n_vocab\] of the tokens in the window, each distinct token once. Ids
+    /// outside the vocabulary are ignored.
     pub(super) fn apply(&mut self, logits: &mut [f32], history: &[u32]) {
         let window = &history[history.len().saturating_sub(self.window)..];
         for &id in window {
@@ -41,10 +56,14 @@ impl Penalties {
         }
     }
 
-    /// The repeat penalty moves a logit down whatever its sign: Keskar et al., "CTRL", 2019, §4.1 divides, which would
-    /// reward a negative one.
+    /// The repeat penalty moves a logit down whatever its sign: Keskar et al., "CTRL", 2019, §4.1
+    /// divides, which would reward a negative one.
     fn penalised(&self, logit: f32, count: u32) -> f32 {
-        let logit = if logit > 0.0 { logit / self.repeat } else { logit * self.repeat };
+        let logit = if logit > 0.0 {
+            logit / self.repeat
+        } else {
+            logit * self.repeat
+        };
         logit - count as f32 * self.frequency - self.presence
     }
 
@@ -60,7 +79,10 @@ mod tests {
 
     #[test]
     fn repeat_penalty_lowers_both_signs() {
-        let sampling = Sampling { repeat_penalty: 2.0, ..Sampling::default() };
+        let sampling = Sampling {
+            repeat_penalty: 2.0,
+            ..Sampling::default()
+        };
         let mut logits = [4.0, -4.0, 0.0, 4.0];
         Penalties::new(&sampling, 4).apply(&mut logits, &[1, 0, 0, 2]);
         assert_eq!(logits, [2.0, -8.0, 0.0, 4.0]);
@@ -68,7 +90,10 @@ mod tests {
 
     #[test]
     fn ids_outside_the_vocabulary_are_ignored() {
-        let sampling = Sampling { presence_penalty: 1.0, ..Sampling::default() };
+        let sampling = Sampling {
+            presence_penalty: 1.0,
+            ..Sampling::default()
+        };
         let mut logits = [0.0, 0.0];
         Penalties::new(&sampling, 2).apply(&mut logits, &[u32::MAX, 1, 2]);
         assert_eq!(logits, [0.0, -1.0]);
@@ -77,7 +102,11 @@ mod tests {
     #[test]
     fn nothing_is_kept_where_no_penalty_applies() {
         assert_eq!(Penalties::new(&Sampling::default(), 1000).heap_bytes(), 0);
-        let no_window = Sampling { repeat_penalty: 2.0, repeat_window: 0, ..Sampling::default() };
+        let no_window = Sampling {
+            repeat_penalty: 2.0,
+            repeat_window: 0,
+            ..Sampling::default()
+        };
         assert_eq!(Penalties::new(&no_window, 1000).heap_bytes(), 0);
         let mut logits = [1.0, 2.0];
         Penalties::new(&no_window, 2).apply(&mut logits, &[0, 1]);
@@ -91,7 +120,11 @@ mod tests {
         if count == 0.0 {
             return logit;
         }
-        let logit = if logit > 0.0 { logit / s.repeat_penalty } else { logit * s.repeat_penalty };
+        let logit = if logit > 0.0 {
+            logit / s.repeat_penalty
+        } else {
+            logit * s.repeat_penalty
+        };
         logit - count * s.frequency_penalty - s.presence_penalty
     }
 

@@ -1,10 +1,11 @@
 //! The random numbers of the sampler. Knows nothing of tokens.
 //!
-//! The one idea: the stream for a seed is a promise. It never changes with a release, a platform or a dependency, so
-//! that a seed written down today gives the same text later; the tests pin it.
+//! The one idea: the stream for a seed is a promise. It never changes with a release, a platform or
+//! a dependency, so that a seed written down today gives the same text later; the tests pin it.
 
-/// SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014, with the
-/// constants of Vigna's public-domain `splitmix64.c`. Period 2⁶⁴, one addition of state per number.
+/// SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
+/// 2014, with the constants of Vigna's public-domain `splitmix64.c`. Period 2⁶⁴, one addition of
+/// state per number.
 #[derive(Clone, Debug)]
 pub(super) struct SplitMix64 {
     state: u64,
@@ -23,7 +24,8 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// A number in `0..n`, from exactly one [`next`](Self::next). The probability of each is off by less than 2⁻⁶⁴.
+    /// A number in `0..n`, from exactly one [`next`](Self::next). The probability of each is off by
+    /// less than 2⁻⁶⁴.
     pub(super) fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
     }
@@ -49,7 +51,11 @@ mod tests {
     #[test]
     fn the_stream_of_the_default_seed_never_changes() {
         let mut random = SplitMix64::new(42);
-        let first = [13_679_457_532_755_275_413, 2_949_826_092_126_892_291, 5_139_283_748_462_763_858];
+        let first = [
+            13_679_457_532_755_275_413,
+            2_949_826_092_126_892_291,
+            5_139_283_748_462_763_858,
+        ];
         assert_eq!([(); 3].map(|()| random.next()), first);
     }
 

@@ -1,15 +1,21 @@
-//! Top-n-sigma, which looks at logits and not at probabilities. Knows nothing of candidates, since it comes before them.
+//! Top-n-sigma, which looks at logits and not at probabilities. Knows nothing of candidates, since
+//! it comes before them.
 
-/// Forbids, by −∞, every one of `logits` \[n_vocab\] that is more than `n` standard deviations below the greatest: Tang
-/// et al., "Top-nσ: not all logits are you need", 2024, §3. Logits that cannot be chosen do not count; `n ≤ 0` does
-/// nothing.
+/// Forbids, by −∞, every one of `logits` \[n_vocab\] that is more than `n` standard deviations
+/// below the greatest: Tang et al., "Top-nσ: not all logits are you need", 2024, §3. Logits that
+/// cannot be chosen do not count; `n ≤ 0` does nothing.
 pub(super) fn top_n_sigma(logits: &mut [f32], n: f32) {
     if n <= 0.0 {
         return;
     }
     // As the candidates are later: no NaN, no −∞, and +∞ as the greatest finite number.
     let choosable = |&&logit: &&f32| logit > f32::NEG_INFINITY;
-    let values = || logits.iter().filter(choosable).map(|&logit| f64::from(logit.min(f32::MAX)));
+    let values = || {
+        logits
+            .iter()
+            .filter(choosable)
+            .map(|&logit| f64::from(logit.min(f32::MAX)))
+    };
     let (mut sum, mut count, mut best) = (0.0, 0u32, f64::NEG_INFINITY);
     for value in values() {
         (sum, count, best) = (sum + value, count + 1, best.max(value));
@@ -17,7 +23,10 @@ pub(super) fn top_n_sigma(logits: &mut [f32], n: f32) {
     let mean = sum / f64::from(count.max(1));
     let squares: f64 = values().map(|value| (value - mean) * (value - mean)).sum();
     let floor = best - f64::from(n) * (squares / f64::from(count.max(1))).sqrt();
-    logits.iter_mut().filter(|logit| f64::from(**logit) < floor).for_each(|logit| *logit = f32::NEG_INFINITY);
+    logits
+        .iter_mut()
+        .filter(|logit| f64::from(**logit) < floor)
+        .for_each(|logit| *logit = f32::NEG_INFINITY);
 }
 
 #[cfg(test)]
@@ -29,7 +38,9 @@ mod tests {
     fn kept(logits: &[f32], n: f32) -> Vec<usize> {
         let mut logits = logits.to_vec();
         top_n_sigma(&mut logits, n);
-        (0..logits.len()).filter(|&i| logits[i] > f32::NEG_INFINITY).collect()
+        (0..logits.len())
+            .filter(|&i| logits[i] > f32::NEG_INFINITY)
+            .collect()
     }
 
     #[test]
@@ -37,7 +48,10 @@ mod tests {
         // Mean 2.5, deviation 1.118.
         assert_eq!(kept(&[1.0, 4.0, 3.0, 2.0], 1.0), [1, 2]);
         assert_eq!(kept(&[1.0, 4.0, 3.0, 2.0], 2.0), [1, 2, 3]);
-        assert_eq!(kept(&[1.0, 4.0, 3.0, f32::NAN, f32::NEG_INFINITY, 2.0], 1.0), [1, 2]);
+        assert_eq!(
+            kept(&[1.0, 4.0, 3.0, f32::NAN, f32::NEG_INFINITY, 2.0], 1.0),
+            [1, 2]
+        );
         assert_eq!(kept(&[1.0, 4.0], 0.0), [0, 1]);
         assert_eq!(kept(&[5.0; 3], 0.5), [0, 1, 2]);
         assert!(kept(&[], 1.0).is_empty());

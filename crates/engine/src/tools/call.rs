@@ -1,6 +1,8 @@
-//! One call, while it is written: an object with a name and arguments, or the arguments of a call whose name is known.
+//! One call, while it is written: an object with a name and arguments, or the arguments of a call
+//! whose name is known.
 //!
-//! Knows no markers and nothing of what stands around the object. Keeps places in the text, which the parser holds.
+//! Knows no markers and nothing of what stands around the object. Keeps places in the text, which
+//! the parser holds.
 
 use std::ops::Range;
 
@@ -66,7 +68,14 @@ impl CallScan {
 
     /// As [`CallScan::object`], and with an id if it likes.
     pub(super) fn object_with_id() -> Self {
-        Self::new(None, None, Fields::Named(Named { ids: true, ..Named::default() }))
+        Self::new(
+            None,
+            None,
+            Fields::Named(Named {
+                ids: true,
+                ..Named::default()
+            }),
+        )
     }
 
     /// The arguments of a call whose name is known.
@@ -75,10 +84,18 @@ impl CallScan {
     }
 
     fn new(name: Option<String>, id: Option<String>, fields: Fields) -> Self {
-        Self { json: Json::new(), name, id, arguments: None, fields, given: None }
+        Self {
+            json: Json::new(),
+            name,
+            id,
+            arguments: None,
+            fields,
+            given: None,
+        }
     }
 
-    /// Takes the next character, which stands at the end of `held`. Says whether it was the last one.
+    /// Takes the next character, which stands at the end of `held`. Says whether it was the last
+    /// one.
     ///
     /// # Errors
     /// [`Malformed`] if no call goes on like this.
@@ -98,7 +115,8 @@ impl CallScan {
 
     /// Whether name and id are known, and arguments have begun.
     pub(super) fn can_begin(&self) -> bool {
-        let id_may_come = matches!(&self.fields, Fields::Named(Named { ids: true, .. })) && self.id.is_none();
+        let id_may_come =
+            matches!(&self.fields, Fields::Named(Named { ids: true, .. })) && self.id.is_none();
         self.name.is_some() && self.arguments.is_some() && (!id_may_come || self.json.is_done())
     }
 
@@ -119,7 +137,8 @@ impl CallScan {
 
     /// Where in the text the arguments are, as far as they go.
     pub(super) fn arguments_range(&self, held: &str) -> Range<usize> {
-        self.arguments.map_or(0..0, |span| span.start..span.end.unwrap_or(held.len()))
+        self.arguments
+            .map_or(0..0, |span| span.start..span.end.unwrap_or(held.len()))
     }
 
     /// The arguments of a complete call.
@@ -132,7 +151,10 @@ impl CallScan {
 
     fn whole(&mut self, held: &str, at: usize) {
         if self.json.depth() == 1 && self.arguments.is_none() {
-            self.arguments = Some(Span { start: at, end: None });
+            self.arguments = Some(Span {
+                start: at,
+                end: None,
+            });
         }
         if let (true, Some(span)) = (self.json.is_done(), &mut self.arguments) {
             span.end = Some(held.len());
@@ -141,7 +163,9 @@ impl CallScan {
 
     /// Follows the fields of the outermost object.
     fn field(&mut self, held: &str, at: usize, c: char, before: Before) -> Result<(), Malformed> {
-        let Fields::Named(named) = &mut self.fields else { return Ok(()) };
+        let Fields::Named(named) = &mut self.fields else {
+            return Ok(());
+        };
         if before.depth != 1 && self.json.depth() != 1 {
             return Ok(());
         }
@@ -152,7 +176,10 @@ impl CallScan {
         } else if before.awaits_value && !is_space(c) {
             let field = named.value(at, c)?;
             if field == Field::Arguments {
-                self.arguments = Some(Span { start: at, end: None });
+                self.arguments = Some(Span {
+                    start: at,
+                    end: None,
+                });
             }
         } else if self.json.is_after_value()
             && let Some(field) = named.field.take()
@@ -163,10 +190,13 @@ impl CallScan {
         Ok(())
     }
 
-    /// Takes the value of a field that has ended. Names and ids are plain, without escapes, as those of tools are.
+    /// Takes the value of a field that has ended. Names and ids are plain, without escapes, as
+    /// those of tools are.
     fn set(&mut self, field: Field, text: &str, end: usize) -> Result<(), Malformed> {
         if field == Field::Arguments {
-            self.arguments.iter_mut().for_each(|span| span.end = Some(end));
+            self.arguments
+                .iter_mut()
+                .for_each(|span| span.end = Some(end));
             return Ok(());
         }
         let text = text.trim_matches('"');
@@ -219,6 +249,10 @@ struct Before {
 
 impl Before {
     fn of(json: &Json) -> Self {
-        Self { depth: json.depth(), in_key: json.is_in_key(), awaits_value: json.awaits_value() }
+        Self {
+            depth: json.depth(),
+            in_key: json.is_in_key(),
+            awaits_value: json.awaits_value(),
+        }
     }
 }

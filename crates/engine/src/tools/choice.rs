@@ -1,5 +1,5 @@
-//! Whether a model may call tools, must, or must not. Knows no tools: whether a name exists is found out by the
-//! grammar.
+//! Whether a model may call tools, must, or must not. Knows no tools: whether a name exists is
+//! found out by the grammar.
 
 use std::{convert::Infallible, str::FromStr};
 
@@ -17,7 +17,8 @@ pub enum ToolChoice {
     Named(String),
 }
 
-/// Anything but `auto`, `required` and `none` is the name of a tool; such a tool that is called `auto` cannot be named.
+/// Anything but `auto`, `required` and `none` is the name of a tool; such a tool that is called
+/// `auto` cannot be named.
 impl FromStr for ToolChoice {
     type Err = Infallible;
 

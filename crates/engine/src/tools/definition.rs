@@ -1,7 +1,7 @@
 //! Definitions of tools, in the form that OpenAI's interface gave them.
 //!
-//! Knows no format of a model. Definitions are kept as they were written, for the template; the schema of the
-//! parameters is kept a second time as a grammar wants it.
+//! Knows no format of a model. Definitions are kept as they were written, for the template; the
+//! schema of the parameters is kept a second time as a grammar wants it.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,8 @@ use crate::constraint::Strictness;
 /// Bytes of all definitions together.
 const MAX_BYTES: usize = 1 << 20;
 const MAX_TOOLS: usize = 128;
-/// Arrays and objects within one another in a definition; what reads the grammar recurses over them.
+/// Arrays and objects within one another in a definition; what reads the grammar recurses over
+/// them.
 const MAX_DEPTH: usize = 64;
 const MAX_NAME_CHARS: usize = 128;
 
@@ -32,16 +33,21 @@ pub(super) struct Tool {
 }
 
 impl ToolSet {
-    /// Reads a JSON array of `{"type": "function", "function": {"name", "description", "parameters"}}`; what stands
-    /// within `function` may also stand alone, and the schema may be called `input_schema`. With `"strict": true` a
-    /// schema has only keywords that a grammar can keep; without it the others are left out, with a remark.
+    /// Reads a JSON array of `{"type": "function", "function": {"name", "description",
+    /// "parameters"}}`; what stands within `function` may also stand alone, and the schema may
+    /// be called `input_schema`. With `"strict": true` a schema has only keywords that a
+    /// grammar can keep; without it the others are left out, with a remark.
     ///
     /// # Errors
-    /// [`ToolError`] if it is not that, if a name is not `[a-zA-Z0-9_.-]{1,128}` or not unique, if a schema has a
-    /// keyword that no grammar can say, or if there is more of anything than the limits allow.
+    /// [`ToolError`] if it is not that, if a name is not `[a-zA-Z0-9_.-]{1,128}` or not unique, if
+    /// a schema has a keyword that no grammar can say, or if there is more of anything than the
+    /// limits allow.
     pub fn parse(json: &str) -> Result<Self, ToolError> {
         if json.len() > MAX_BYTES {
-            return Err(ToolError::TooLarge { n_bytes: json.len(), max: MAX_BYTES });
+            return Err(ToolError::TooLarge {
+                n_bytes: json.len(),
+                max: MAX_BYTES,
+            });
         }
         match serde_json::from_str(json).map_err(|error| ToolError::Json(error.to_string()))? {
             Value::Array(list) => Self::from_values(list),
@@ -55,7 +61,10 @@ impl ToolSet {
     /// As [`ToolSet::parse`].
     pub fn from_values(list: Vec<Value>) -> Result<Self, ToolError> {
         if list.len() > MAX_TOOLS {
-            return Err(ToolError::TooMany { n: list.len(), max: MAX_TOOLS });
+            return Err(ToolError::TooMany {
+                n: list.len(),
+                max: MAX_TOOLS,
+            });
         }
         let mut set = Self::default();
         let mut n_bytes = 0;
@@ -63,20 +72,24 @@ impl ToolSet {
             check_depth(i, &definition)?;
             n_bytes += definition.to_string().len();
             if n_bytes > MAX_BYTES {
-                return Err(ToolError::TooLarge { n_bytes, max: MAX_BYTES });
+                return Err(ToolError::TooLarge {
+                    n_bytes,
+                    max: MAX_BYTES,
+                });
             }
             set.add(i, definition)?;
         }
         Ok(set)
     }
 
-    /// The definitions for a template, each with its wrapper, and with a description and properties, if empty ones,
-    /// even where none were given: templates take them for granted.
+    /// The definitions for a template, each with its wrapper, and with a description and
+    /// properties, if empty ones, even where none were given: templates take them for granted.
     pub fn definitions(&self) -> &[Value] {
         &self.definitions
     }
 
-    /// What of the schemas was loosened, because no grammar can keep to it: one line each, with the tool and the place.
+    /// What of the schemas was loosened, because no grammar can keep to it: one line each, with the
+    /// tool and the place.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
@@ -100,7 +113,10 @@ impl ToolSet {
                 Some(tool) => Ok(vec![tool]),
                 None => {
                     let known: Vec<&str> = self.names().collect();
-                    Err(ToolError::Unknown { name: name.clone(), known: known.join(", ") })
+                    Err(ToolError::Unknown {
+                        name: name.clone(),
+                        known: known.join(", "),
+                    })
                 }
             },
         }
@@ -152,44 +168,97 @@ fn wrapped(i: usize, definition: Value) -> Result<Map<String, Value>, ToolError>
     Ok(wrapper)
 }
 
-fn function(i: usize, wrapper: &mut Map<String, Value>) -> Result<&mut Map<String, Value>, ToolError> {
-    let ty = wrapper.get("type").cloned().unwrap_or_else(|| "function".into());
+fn function(
+    i: usize,
+    wrapper: &mut Map<String, Value>,
+) -> Result<&mut Map<String, Value>, ToolError> {
+    let ty = wrapper
+        .get("type")
+        .cloned()
+        .unwrap_or_else(|| "function".into());
     if ty != "function" {
-        return Err(ToolError::Definition { tool: place(i), what: format!("type {ty}, expected \"function\"") });
+        return Err(ToolError::Definition {
+            tool: place(i),
+            what: format!("type {ty}, expected \"function\""),
+        });
     }
     match wrapper.get_mut("function") {
         Some(Value::Object(function)) => Ok(function),
-        other => Err(wrong(place(i), "function", "an object", &other.cloned().unwrap_or_default())),
+        other => Err(wrong(
+            place(i),
+            "function",
+            "an object",
+            &other.cloned().unwrap_or_default(),
+        )),
     }
 }
 
 /// Checks a function, and gives it what templates take for granted.
-fn tool(i: usize, function: &mut Map<String, Value>, remarks: &mut Vec<String>) -> Result<Tool, ToolError> {
+fn tool(
+    i: usize,
+    function: &mut Map<String, Value>,
+    remarks: &mut Vec<String>,
+) -> Result<Tool, ToolError> {
     let name = match function.get("name") {
         Some(Value::String(name)) => name.clone(),
-        other => return Err(wrong(place(i), "name", "a string", other.unwrap_or(&Value::Null))),
+        other => {
+            return Err(wrong(
+                place(i),
+                "name",
+                "a string",
+                other.unwrap_or(&Value::Null),
+            ));
+        }
     };
     if !is_name(&name) {
-        let what = format!("name {:?}, expected 1 to {MAX_NAME_CHARS} of a-z A-Z 0-9 _ . -", shortened(&name));
-        return Err(ToolError::Definition { tool: place(i), what });
+        let what = format!(
+            "name {:?}, expected 1 to {MAX_NAME_CHARS} of a-z A-Z 0-9 _ . -",
+            shortened(&name)
+        );
+        return Err(ToolError::Definition {
+            tool: place(i),
+            what,
+        });
     }
     if let Some(other) = function.get("description").filter(|text| !text.is_string()) {
-        return Err(wrong(format!("tool {name}"), "description", "a string", other));
+        return Err(wrong(
+            format!("tool {name}"),
+            "description",
+            "a string",
+            other,
+        ));
     }
-    let strictness = if function.get("strict") == Some(&true.into()) { Strictness::Strict } else { Strictness::Loose };
+    let strictness = if function.get("strict") == Some(&true.into()) {
+        Strictness::Strict
+    } else {
+        Strictness::Loose
+    };
     // Anthropic's name of it.
-    if let (false, Some(schema)) = (function.contains_key("parameters"), function.get("input_schema").cloned()) {
+    if let (false, Some(schema)) = (
+        function.contains_key("parameters"),
+        function.get("input_schema").cloned(),
+    ) {
         function.shift_remove("input_schema");
         function.insert("parameters".to_owned(), schema);
     }
     function.retain(|key, value| key != "parameters" || !value.is_null());
-    let schema = function.entry("parameters").or_insert_with(|| json!({"type": "object", "properties": {}}));
+    let schema = function
+        .entry("parameters")
+        .or_insert_with(|| json!({"type": "object", "properties": {}}));
     let Value::Object(schema) = schema else {
-        return Err(wrong(format!("tool {name}"), "parameters", "an object, a JSON schema", schema));
+        return Err(wrong(
+            format!("tool {name}"),
+            "parameters",
+            "an object, a JSON schema",
+            schema,
+        ));
     };
     if let Some(ty) = schema.get("type").filter(|ty| *ty != "object") {
         let what = format!("parameters of type {ty}, expected \"object\"");
-        return Err(ToolError::Definition { tool: format!("tool {name}"), what });
+        return Err(ToolError::Definition {
+            tool: format!("tool {name}"),
+            what,
+        });
     }
     let arguments = arguments_schema(&name, schema, strictness, remarks)?;
     schema.entry("properties").or_insert_with(|| json!({}));
@@ -214,10 +283,14 @@ fn check_depth(i: usize, definition: &Value) -> Result<(), ToolError> {
     if is_shallower(definition, MAX_DEPTH) {
         return Ok(());
     }
-    Err(ToolError::Definition { tool: place(i), what: format!("nested deeper than {MAX_DEPTH} levels") })
+    Err(ToolError::Definition {
+        tool: place(i),
+        what: format!("nested deeper than {MAX_DEPTH} levels"),
+    })
 }
 
-/// Whether no more than `max` arrays and objects lie within one another. Recurses no deeper than that.
+/// Whether no more than `max` arrays and objects lie within one another. Recurses no deeper than
+/// that.
 fn is_shallower(value: &Value, max: usize) -> bool {
     match value {
         Value::Array(items) => max > 0 && items.iter().all(|item| is_shallower(item, max - 1)),
@@ -231,7 +304,10 @@ fn place(i: usize) -> String {
 }
 
 fn wrong(tool: String, field: &str, expected: &str, got: &Value) -> ToolError {
-    ToolError::Definition { tool, what: format!("{field} is {}, expected {expected}", kind(got)) }
+    ToolError::Definition {
+        tool,
+        what: format!("{field} is {}, expected {expected}", kind(got)),
+    }
 }
 
 fn kind(value: &Value) -> &'static str {
@@ -261,39 +337,62 @@ mod tests {
     #[test]
     fn a_function_gets_its_wrapper_and_keeps_what_it_says() {
         let parameters = r#"{"type": "object", "properties": {}}"#;
-        let bare = format!(r#"{{"name": "f", "description": "d", "parameters": {parameters}, "strict": true}}"#);
+        let bare = format!(
+            r#"{{"name": "f", "description": "d", "parameters": {parameters}, "strict": true}}"#
+        );
         let wrapped = format!(r#"{{"type": "function", "function": {bare}}}"#);
         let set = ToolSet::parse(&format!("[{bare}]")).unwrap();
-        assert_eq!(set.definitions(), ToolSet::parse(&format!("[{wrapped}]")).unwrap().definitions());
-        assert_eq!(set.definitions()[0].to_string(), wrapped.replace(": ", ":").replace(", ", ","));
+        assert_eq!(
+            set.definitions(),
+            ToolSet::parse(&format!("[{wrapped}]"))
+                .unwrap()
+                .definitions()
+        );
+        assert_eq!(
+            set.definitions()[0].to_string(),
+            wrapped.replace(": ", ":").replace(", ", ",")
+        );
     }
 
     #[test]
     fn a_tool_without_parameters_takes_none() {
         let set = ToolSet::parse(r#"[{"name": "f"}]"#).unwrap();
-        assert_eq!(set.definitions()[0]["function"]["parameters"], json!({"type": "object", "properties": {}}));
+        assert_eq!(
+            set.definitions()[0]["function"]["parameters"],
+            json!({"type": "object", "properties": {}})
+        );
         assert!(set.contains("f") && !set.contains("g"));
     }
 
     #[test]
     fn what_templates_take_for_granted_is_there_and_changes_no_meaning() {
-        let set = ToolSet::parse(r#"[{"x": 1, "name": "f", "parameters": {"type": "object"}}]"#).unwrap();
-        let expected = r#"{"x":1,"name":"f","description":"","parameters":{"type":"object","properties":{}}}"#;
+        let set =
+            ToolSet::parse(r#"[{"x": 1, "name": "f", "parameters": {"type": "object"}}]"#).unwrap();
+        let expected =
+            r#"{"x":1,"name":"f","description":"","parameters":{"type":"object","properties":{}}}"#;
         assert_eq!(set.definitions()[0]["function"].to_string(), expected);
         assert_eq!(set.tools()[0].arguments.get("additionalProperties"), None);
     }
 
     #[test]
     fn a_schema_may_be_null_or_have_the_name_that_anthropic_gave_it() {
-        let schema = r#"{"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}"#;
-        let theirs =
-            ToolSet::parse(&format!(r#"[{{"name": "f", "description": "d", "input_schema": {schema}}}]"#)).unwrap();
-        let ours =
-            ToolSet::parse(&format!(r#"[{{"name": "f", "description": "d", "parameters": {schema}}}]"#)).unwrap();
+        let schema =
+            r#"{"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}"#;
+        let theirs = ToolSet::parse(&format!(
+            r#"[{{"name": "f", "description": "d", "input_schema": {schema}}}]"#
+        ))
+        .unwrap();
+        let ours = ToolSet::parse(&format!(
+            r#"[{{"name": "f", "description": "d", "parameters": {schema}}}]"#
+        ))
+        .unwrap();
         assert_eq!(theirs.definitions(), ours.definitions());
         assert_eq!(theirs.tools()[0].arguments["required"], json!(["a"]));
         let null = ToolSet::parse(r#"[{"name": "f", "parameters": null}]"#).unwrap();
-        assert_eq!(null.definitions(), ToolSet::parse(r#"[{"name": "f"}]"#).unwrap().definitions());
+        assert_eq!(
+            null.definitions(),
+            ToolSet::parse(r#"[{"name": "f"}]"#).unwrap().definitions()
+        );
     }
 
     #[test]
@@ -301,11 +400,21 @@ mod tests {
         let tools = |strict: bool| {
             let schema = r#"{"type": "object", "properties": {"a": {"type": "array", "uniqueItems": true}}}"#;
             let good = r#"{"name": "good"}"#;
-            ToolSet::parse(&format!(r#"[{good}, {{"name": "f", "strict": {strict}, "parameters": {schema}}}]"#))
+            ToolSet::parse(&format!(
+                r#"[{good}, {{"name": "f", "strict": {strict}, "parameters": {schema}}}]"#
+            ))
         };
         let remarks = tools(false).unwrap().remarks().to_vec();
-        assert!(remarks.len() == 1 && remarks[0].starts_with("tool f: parameters/properties/a: \"uniqueItems\""));
-        assert!(tools(true).unwrap_err().to_string().contains("\"uniqueItems\" is not supported"));
+        assert!(
+            remarks.len() == 1
+                && remarks[0].starts_with("tool f: parameters/properties/a: \"uniqueItems\"")
+        );
+        assert!(
+            tools(true)
+                .unwrap_err()
+                .to_string()
+                .contains("\"uniqueItems\" is not supported")
+        );
     }
 
     #[test]
@@ -315,49 +424,99 @@ mod tests {
 
     #[test]
     fn what_is_not_a_definition_is_refused_with_its_place() {
-        assert_eq!(error("{}"), "the tools are an object, expected an array of definitions");
+        assert_eq!(
+            error("{}"),
+            "the tools are an object, expected an array of definitions"
+        );
         assert!(error("[").starts_with("the tools are not JSON: "));
-        assert_eq!(error("[1]"), "tool 1 of the list: definition is a number, expected an object");
-        assert_eq!(error(r#"[{"name": "f"}, {}]"#), "tool 2 of the list: name is missing or null, expected a string");
+        assert_eq!(
+            error("[1]"),
+            "tool 1 of the list: definition is a number, expected an object"
+        );
+        assert_eq!(
+            error(r#"[{"name": "f"}, {}]"#),
+            "tool 2 of the list: name is missing or null, expected a string"
+        );
         let image = r#"[{"type": "image", "function": {}}]"#;
-        assert_eq!(error(image), "tool 1 of the list: type \"image\", expected \"function\"");
+        assert_eq!(
+            error(image),
+            "tool 1 of the list: type \"image\", expected \"function\""
+        );
         let text = r#"[{"type": "function", "function": "f"}]"#;
-        assert_eq!(error(text), "tool 1 of the list: function is a string, expected an object");
-        assert_eq!(error(r#"[{"name": "f", "description": 1}]"#), "tool f: description is a number, expected a string");
+        assert_eq!(
+            error(text),
+            "tool 1 of the list: function is a string, expected an object"
+        );
+        assert_eq!(
+            error(r#"[{"name": "f", "description": 1}]"#),
+            "tool f: description is a number, expected a string"
+        );
     }
 
     #[test]
     fn parameters_are_the_schema_of_an_object() {
         let refused = |p: &str| error(&format!(r#"[{{"name": "f", "parameters": {p}}}]"#));
-        assert_eq!(refused("true"), "tool f: parameters is a boolean, expected an object, a JSON schema");
-        assert_eq!(refused(r#"{"type": "string"}"#), "tool f: parameters of type \"string\", expected \"object\"");
+        assert_eq!(
+            refused("true"),
+            "tool f: parameters is a boolean, expected an object, a JSON schema"
+        );
+        assert_eq!(
+            refused(r#"{"type": "string"}"#),
+            "tool f: parameters of type \"string\", expected \"object\""
+        );
     }
 
     #[test]
     fn names_are_short_plain_and_unique() {
         for name in ["", "a b", "é", "a\\\"b", &"x".repeat(129)] {
             let message = error(&format!(r#"[{{"name": "{name}"}}]"#));
-            assert!(message.ends_with("expected 1 to 128 of a-z A-Z 0-9 _ . -"), "{message}");
+            assert!(
+                message.ends_with("expected 1 to 128 of a-z A-Z 0-9 _ . -"),
+                "{message}"
+            );
         }
-        assert!(ToolSet::parse(&format!(r#"[{{"name": "{}"}}, {{"name": "a-b.c_D9"}}]"#, "x".repeat(128))).is_ok());
-        assert_eq!(error(r#"[{"name": "f"}, {"name": "g"}, {"name": "f"}]"#), "two tools are called f");
+        assert!(
+            ToolSet::parse(&format!(
+                r#"[{{"name": "{}"}}, {{"name": "a-b.c_D9"}}]"#,
+                "x".repeat(128)
+            ))
+            .is_ok()
+        );
+        assert_eq!(
+            error(r#"[{"name": "f"}, {"name": "g"}, {"name": "f"}]"#),
+            "two tools are called f"
+        );
     }
 
     #[test]
     fn there_are_limits_to_number_size_and_nesting() {
         let many: Vec<String> = (0..129).map(|i| format!(r#"{{"name": "f{i}"}}"#)).collect();
-        assert_eq!(error(&format!("[{}]", many.join(","))), "there are 129 tools, expected at most 128");
+        assert_eq!(
+            error(&format!("[{}]", many.join(","))),
+            "there are 129 tools, expected at most 128"
+        );
         assert!(ToolSet::parse(&format!("[{}]", many[..128].join(","))).is_ok());
-        let large = format!(r#"[{{"name": "f", "description": "{}"}}]"#, "x".repeat(MAX_BYTES));
+        let large = format!(
+            r#"[{{"name": "f", "description": "{}"}}]"#,
+            "x".repeat(MAX_BYTES)
+        );
         assert!(error(&large).starts_with("the tools have "));
         let half = |name: &str| json!({"name": name, "description": "x".repeat(MAX_BYTES / 2)});
         let read_before = ToolSet::from_values(vec![half("f"), half("g")]).unwrap_err();
-        assert!(matches!(read_before, ToolError::TooLarge { max: MAX_BYTES, .. }), "{read_before}");
+        assert!(
+            matches!(read_before, ToolError::TooLarge { max: MAX_BYTES, .. }),
+            "{read_before}"
+        );
         let deep = |n: usize| {
             let (open, close) = (r#"{"items":"#.repeat(n), "}".repeat(n));
-            format!(r#"[{{"name": "f", "parameters": {{"properties": {{"a": {open}{{}}{close}}}}}}}]"#)
+            format!(
+                r#"[{{"name": "f", "parameters": {{"properties": {{"a": {open}{{}}{close}}}}}}}]"#
+            )
         };
-        assert_eq!(error(&deep(61)), "tool 1 of the list: nested deeper than 64 levels");
+        assert_eq!(
+            error(&deep(61)),
+            "tool 1 of the list: nested deeper than 64 levels"
+        );
         assert!(ToolSet::parse(&deep(60)).is_ok());
         assert!(error(&deep(30_000)).contains("recursion limit exceeded"));
     }

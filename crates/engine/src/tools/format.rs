@@ -11,20 +11,20 @@ use super::{
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// `<tool_call>\n{"name": …, "arguments": {…}}\n</tool_call>`, one after another: Hermes 2 Pro, Qwen 2.5 and 3,
-    /// SmolLM3.
+    /// `<tool_call>\n{"name": …, "arguments": {…}}\n</tool_call>`, one after another: Hermes 2 Pro,
+    /// Qwen 2.5 and 3, SmolLM3.
     Hermes,
-    /// `{"name": …, "parameters": {…}}` is all of the answer, perhaps with `"type": "function"` before the name;
-    /// `<|python_tag|>` may stand in front: Llama 3.1 to 3.3. Several, with `; ` between them, are read, but the template
-    /// takes one.
+    /// `{"name": …, "parameters": {…}}` is all of the answer, perhaps with `"type": "function"`
+    /// before the name; `<|python_tag|>` may stand in front: Llama 3.1 to 3.3. Several, with `;
+    /// ` between them, are read, but the template takes one.
     Bare,
-    /// `[TOOL_CALLS] [{"name": …, "arguments": {…}}]`, each call with an `id` of 9 characters if it likes: Mistral 7B
-    /// 0.3, Nemo.
+    /// `[TOOL_CALLS] [{"name": …, "arguments": {…}}]`, each call with an `id` of 9 characters if it
+    /// likes: Mistral 7B 0.3, Nemo.
     MarkedList,
     /// `[TOOL_CALLS]name[ARGS]{…}`, one after another: Mistral since tokenizer version 11.
     MarkedName,
-    /// `{"tool_calls": [{"name": …, "arguments": {…}}]}` or `{"response": "…"}`, for models without a way of their own.
-    /// They have to be told by [`Format::instructions`].
+    /// `{"tool_calls": [{"name": …, "arguments": {…}}]}` or `{"response": "…"}`, for models without
+    /// a way of their own. They have to be told by [`Format::instructions`].
     Generic,
 }
 
@@ -36,10 +36,16 @@ const OTHER_XML: [&str; 2] = ["<function=", "<arg_key>"];
 
 impl Format {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Hermes, Self::Bare, Self::MarkedList, Self::MarkedName, Self::Generic];
+    pub const ALL: [Self; 5] = [
+        Self::Hermes,
+        Self::Bare,
+        Self::MarkedList,
+        Self::MarkedName,
+        Self::Generic,
+    ];
 
-    /// The format that a chat template writes calls in; [`Format::Generic`] if it writes none, or in a way that we do
-    /// not know.
+    /// The format that a chat template writes calls in; [`Format::Generic`] if it writes none, or
+    /// in a way that we do not know.
     pub fn of_template(source: &str) -> Self {
         let has = |text: &str| source.contains(text);
         if OTHER_XML.into_iter().any(has) {
@@ -47,7 +53,11 @@ impl Format {
         } else if has(TOOL_CALL) {
             Self::Hermes
         } else if has(TOOL_CALLS) {
-            if has(ARGS) { Self::MarkedName } else { Self::MarkedList }
+            if has(ARGS) {
+                Self::MarkedName
+            } else {
+                Self::MarkedList
+            }
         } else if has("<|start_header_id|>") && has("\"parameters\": ") {
             Self::Bare
         } else {
@@ -55,8 +65,8 @@ impl Format {
         }
     }
 
-    /// The texts that are looked for in the output. Where one is a control token of the vocabulary, the parser has to
-    /// be given its text all the same.
+    /// The texts that are looked for in the output. Where one is a control token of the vocabulary,
+    /// the parser has to be given its text all the same.
     pub fn markers(self) -> &'static [&'static str] {
         match self {
             Self::Hermes => &[THINK, THINK_END, TOOL_CALL, TOOL_CALL_END],
@@ -70,21 +80,26 @@ impl Format {
     pub(crate) fn begins_call(self, answer: &[u8]) -> bool {
         let answer = String::from_utf8_lossy(answer);
         let text = match answer.trim_start() {
-            thought if thought.starts_with(THINK) => {
-                thought.split_once(THINK_END).map_or("", |(_, text)| text).trim_start()
-            }
+            thought if thought.starts_with(THINK) => thought
+                .split_once(THINK_END)
+                .map_or("", |(_, text)| text)
+                .trim_start(),
             text => text,
         };
         match self {
             Self::Hermes => text.starts_with(TOOL_CALL),
             Self::MarkedList | Self::MarkedName => text.starts_with(TOOL_CALLS),
-            Self::Bare => text.starts_with(PYTHON_TAG) || keys_of(text).any(|key| BARE_KEYS.contains(&key)),
-            Self::Generic => text.strip_prefix('{').is_some_and(|rest| rest.trim_start().starts_with("\"tool_calls\"")),
+            Self::Bare => {
+                text.starts_with(PYTHON_TAG) || keys_of(text).any(|key| BARE_KEYS.contains(&key))
+            }
+            Self::Generic => text
+                .strip_prefix('{')
+                .is_some_and(|rest| rest.trim_start().starts_with("\"tool_calls\"")),
         }
     }
 
-    /// What the system message has to say about the tools, if the template does not say it; such a template must not be
-    /// given tools.
+    /// What the system message has to say about the tools, if the template does not say it; such a
+    /// template must not be given tools.
     pub fn instructions(self, tools: &ToolSet) -> Option<String> {
         if self != Self::Generic || tools.is_empty() {
             return None;
@@ -103,7 +118,8 @@ To use tools: {"tool_calls": [{"name": "<name of the tool>", "arguments": {<its 
 To answer the user: {"response": "<your answer>"}
 Each line below is a tool; "parameters" is the JSON schema of its arguments."#;
 
-/// The strings directly inside the first object of a text that is JSON or the beginning of it; all keys are among them.
+/// The strings directly inside the first object of a text that is JSON or the beginning of it; all
+/// keys are among them.
 fn keys_of(text: &str) -> impl Iterator<Item = &str> {
     let (mut depth, mut start, mut is_escaped) = (0_usize, None, false);
     text.char_indices().filter_map(move |(i, c)| {
@@ -133,26 +149,50 @@ mod tests {
     #[test]
     fn a_template_shows_its_format() {
         let of = Format::of_template;
-        assert_eq!(of(r#"{{- '\n<tool_call>\n{"name": "' }}{{ tool_call.name }}"#), Format::Hermes);
-        assert_eq!(of(r#"{{ '<|start_header_id|>' }}{{- '"parameters": ' }}{{ a | tojson }}"#), Format::Bare);
-        assert_eq!(of(r#"{{ "[TOOL_CALLS] [" }}{% for t in message.tool_calls %}"#), Format::MarkedList);
-        assert_eq!(of(r#"{{ '[TOOL_CALLS]' + name + '[ARGS]' + arguments }}"#), Format::MarkedName);
+        assert_eq!(
+            of(r#"{{- '\n<tool_call>\n{"name": "' }}{{ tool_call.name }}"#),
+            Format::Hermes
+        );
+        assert_eq!(
+            of(r#"{{ '<|start_header_id|>' }}{{- '"parameters": ' }}{{ a | tojson }}"#),
+            Format::Bare
+        );
+        assert_eq!(
+            of(r#"{{ "[TOOL_CALLS] [" }}{% for t in message.tool_calls %}"#),
+            Format::MarkedList
+        );
+        assert_eq!(
+            of(r#"{{ '[TOOL_CALLS]' + name + '[ARGS]' + arguments }}"#),
+            Format::MarkedName
+        );
         assert_eq!(of("{{ '<start_of_turn>' + role }}"), Format::Generic);
         assert_eq!(of(""), Format::Generic);
     }
 
     #[test]
     fn calls_that_are_not_json_are_no_format_of_ours() {
-        assert_eq!(Format::of_template("{{ '<tool_call>\\n<function=' + name + '>' }}"), Format::Generic);
-        assert_eq!(Format::of_template("{{ '<tool_call>' + name }}{{ '<arg_key>' }}"), Format::Generic);
-        assert_eq!(Format::of_template("{{ '[TOOL_CALLS]<function=' + name + '>' }}"), Format::Generic);
+        assert_eq!(
+            Format::of_template("{{ '<tool_call>\\n<function=' + name + '>' }}"),
+            Format::Generic
+        );
+        assert_eq!(
+            Format::of_template("{{ '<tool_call>' + name }}{{ '<arg_key>' }}"),
+            Format::Generic
+        );
+        assert_eq!(
+            Format::of_template("{{ '[TOOL_CALLS]<function=' + name + '>' }}"),
+            Format::Generic
+        );
     }
 
     /// Templates of others are not ours to copy; they are tested where somebody has put them.
     #[test]
     fn templates_of_models_are_told_apart() {
-        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/chat-templates");
-        let Ok(entries) = fs::read_dir(directory) else { return };
+        let directory =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/chat-templates");
+        let Ok(entries) = fs::read_dir(directory) else {
+            return;
+        };
         for path in entries.map(|entry| entry.unwrap().path()) {
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
             let expected = match name.split(['-', '.']).next().unwrap() {
@@ -162,7 +202,11 @@ mod tests {
                 "HuggingFaceTB" | "google" | "microsoft" => Format::Generic,
                 _ => continue,
             };
-            assert_eq!(Format::of_template(&fs::read_to_string(path).unwrap()), expected, "{name}");
+            assert_eq!(
+                Format::of_template(&fs::read_to_string(path).unwrap()),
+                expected,
+                "{name}"
+            );
         }
     }
 

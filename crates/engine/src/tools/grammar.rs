@@ -1,9 +1,9 @@
 //! Grammars in which calls are always right, for llguidance, in its dialect of Lark.
 //!
-//! Knows no vocabulary but the ids of markers, and no grammar library: it writes text. The one idea: a lexeme that is
-//! free text and one that begins a call are matched side by side, and the text may not contain what begins a call, so
-//! that whoever has written that much can only go on with a valid call. What stands in braces has at most one space
-//! between tokens.
+//! Knows no vocabulary but the ids of markers, and no grammar library: it writes text. The one
+//! idea: a lexeme that is free text and one that begins a call are matched side by side, and the
+//! text may not contain what begins a call, so that whoever has written that much can only go on
+//! with a valid call. What stands in braces has at most one space between tokens.
 
 use std::fmt::Write;
 
@@ -31,8 +31,8 @@ pub enum Thinking {
 }
 
 impl Thinking {
-    /// What a template and the prompt that it has made say: whether it knows thoughts, and whether the prompt ends
-    /// within one or behind one.
+    /// What a template and the prompt that it has made say: whether it knows thoughts, and whether
+    /// the prompt ends within one or behind one.
     pub fn of_prompt(template: &str, prompt: &str) -> Self {
         let prompt = prompt.trim_end();
         if prompt.ends_with(THINK) {
@@ -54,8 +54,8 @@ pub struct Rules<'a> {
     pub tools: &'a ToolSet,
     /// Whether it must.
     pub choice: &'a ToolChoice,
-    /// Whether it may call more than once; a named tool is called once all the same, and so is any of [`Format::Bare`],
-    /// whose template refuses a message with more calls.
+    /// Whether it may call more than once; a named tool is called once all the same, and so is any
+    /// of [`Format::Bare`], whose template refuses a message with more calls.
     pub parallel: bool,
     /// Whether it thinks first.
     pub thinking: Thinking,
@@ -64,18 +64,27 @@ pub struct Rules<'a> {
 }
 
 impl Rules<'_> {
-    /// The grammar; none where nothing can be called, and anything may be written. `marker` gives the id of a text that
-    /// is a control token of the vocabulary, and nothing for a text that is written with other tokens.
+    /// The grammar; none where nothing can be called, and anything may be written. `marker` gives
+    /// the id of a text that is a control token of the vocabulary, and nothing for a text that
+    /// is written with other tokens.
     ///
     /// # Errors
-    /// [`ToolError::Unknown`] if a tool is named that is not there, [`ToolError::NoTools`] if a call is required of
-    /// none, [`ToolError::Reply`] if the constraint of answers without calls cannot stand beside them.
-    pub fn grammar(&self, marker: &dyn Fn(&str) -> Option<u32>) -> Result<Option<String>, ToolError> {
+    /// [`ToolError::Unknown`] if a tool is named that is not there, [`ToolError::NoTools`] if a
+    /// call is required of none, [`ToolError::Reply`] if the constraint of answers without
+    /// calls cannot stand beside them.
+    pub fn grammar(
+        &self,
+        marker: &dyn Fn(&str) -> Option<u32>,
+    ) -> Result<Option<String>, ToolError> {
         let tools = self.tools.callable(self.choice)?;
         if tools.is_empty() {
             return Ok(None);
         }
-        let mut lark = Lark { rules: self, marker, text: String::new() };
+        let mut lark = Lark {
+            rules: self,
+            marker,
+            text: String::new(),
+        };
         lark.start();
         match self.constrained_reply() {
             Some(constraint) => lark.constrained_answer(constraint)?,
@@ -88,9 +97,10 @@ impl Rules<'_> {
         Ok(Some(lark.text))
     }
 
-    /// How a call begins that may be taken back for text, where the model need not call: behind a marker that is one token of
-    /// the vocabulary, of which `marker` gives the id; whether it is a control token makes no difference here. Where the model
-    /// thinks, so must the tags around thoughts be.
+    /// How a call begins that may be taken back for text, where the model need not call: behind a
+    /// marker that is one token of the vocabulary, of which `marker` gives the id; whether it
+    /// is a control token makes no difference here. Where the model thinks, so must the tags
+    /// around thoughts be.
     pub fn call_start(&self, marker: &dyn Fn(&str) -> Option<u32>) -> Option<CallStart> {
         let (text, name) = match self.format {
             Format::Hermes => (TOOL_CALL, NamePlace::FirstValue),
@@ -100,16 +110,24 @@ impl Rules<'_> {
         };
         let thoughts = match self.thinking {
             Thinking::Never => None,
-            Thinking::Maybe | Thinking::Open => {
-                Some(Thoughts { begin: marker(THINK)?, end: marker(THINK_END)?, open: self.thinking == Thinking::Open })
-            }
+            Thinking::Maybe | Thinking::Open => Some(Thoughts {
+                begin: marker(THINK)?,
+                end: marker(THINK_END)?,
+                open: self.thinking == Thinking::Open,
+            }),
         };
         let may_be_text = *self.choice == ToolChoice::Auto;
-        marker(text).filter(|_| may_be_text).map(|marker| CallStart { marker, name, thoughts })
+        marker(text)
+            .filter(|_| may_be_text)
+            .map(|marker| CallStart {
+                marker,
+                name,
+                thoughts,
+            })
     }
 
-    /// Who reads what follows these rules. Where nothing can be called, nothing is a call; but a model that was told to
-    /// put its answers into `{"response": …}` may do so.
+    /// Who reads what follows these rules. Where nothing can be called, nothing is a call; but a
+    /// model that was told to put its answers into `{"response": …}` may do so.
     pub fn parser(&self) -> Parser {
         let is_told = self.format == Format::Generic && !self.tools.is_empty();
         let syntax = match self.choice {
@@ -127,13 +145,19 @@ impl Rules<'_> {
 
     /// The constraint of an answer without calls, if there may be such an answer.
     fn constrained_reply(&self) -> Option<&Constraint> {
-        self.reply.filter(|_| *self.choice == ToolChoice::Auto && !self.tools.is_empty())
+        self.reply
+            .filter(|_| *self.choice == ToolChoice::Auto && !self.tools.is_empty())
     }
 
-    /// Grammars of the arguments alone, by tool: whoever compiles grammars finds out with them which tool has a schema
-    /// that is refused.
+    /// Grammars of the arguments alone, by tool: whoever compiles grammars finds out with them
+    /// which tool has a schema that is refused.
     pub fn arguments(tools: &ToolSet) -> impl Iterator<Item = (&str, String)> {
-        tools.tools().iter().map(|tool| (tool.name.as_str(), format!("start: %json {}\n", tool.arguments)))
+        tools.tools().iter().map(|tool| {
+            (
+                tool.name.as_str(),
+                format!("start: %json {}\n", tool.arguments),
+            )
+        })
     }
 
     fn repeats(&self) -> bool {
@@ -201,7 +225,9 @@ impl Lark<'_> {
             Format::Generic => format!(r#"{SPACE}\{{{SPACE}"(tool_calls|response)""#),
         };
         let thought = not_thought();
-        self.line(&format!("TEXT: /(?s:.+)/ & ~/{trigger}(?s:.*)/ & {thought}"));
+        self.line(&format!(
+            "TEXT: /(?s:.+)/ & ~/{trigger}(?s:.*)/ & {thought}"
+        ));
     }
 
     /// What an answer may be: text, calls, or text and then calls.
@@ -210,9 +236,17 @@ impl Lark<'_> {
         match self.rules.format {
             Format::Hermes => self.marked_answer(TOOL_CALL, may_be_text),
             Format::MarkedList | Format::MarkedName => self.marked_answer(TOOL_CALLS, may_be_text),
-            Format::Bare => self.line(if may_be_text { "answer: TEXT? | calls" } else { "answer: calls" }),
+            Format::Bare => self.line(if may_be_text {
+                "answer: TEXT? | calls"
+            } else {
+                "answer: calls"
+            }),
             Format::Generic => {
-                self.line(if may_be_text { "answer: calls | response" } else { "answer: calls" });
+                self.line(if may_be_text {
+                    "answer: calls | response"
+                } else {
+                    "answer: calls"
+                });
                 if may_be_text {
                     self.response();
                 }
@@ -230,7 +264,9 @@ impl Lark<'_> {
             Format::Bare => self.line("answer: LINES? (reply | calls)\nLINES: /\\n{1,2}/"),
             Format::Generic => {
                 self.line("answer: calls | response");
-                self.line(&format!(r#"response: /{GAP}\{{ ?"response": ?/ reply / ?\}}/"#));
+                self.line(&format!(
+                    r#"response: /{GAP}\{{ ?"response": ?/ reply / ?\}}/"#
+                ));
             }
         }
         self.line(&reply);
@@ -240,9 +276,14 @@ impl Lark<'_> {
     /// A text that a constraint allows, or calls behind a marker.
     fn marked_or_reply(&mut self, marker: &str) {
         match self.token(marker) {
-            Some(token) => self.line(&format!("answer: LINES? (reply | {token} calls)\nLINES: /\\n{{1,2}}/")),
+            Some(token) => self.line(&format!(
+                "answer: LINES? (reply | {token} calls)\nLINES: /\\n{{1,2}}/"
+            )),
             None => {
-                self.line(&format!("answer: LINES? reply | /{GAP}{}/ calls\nLINES: /\\n{{1,2}}/", regex(marker)));
+                self.line(&format!(
+                    "answer: LINES? reply | /{GAP}{}/ calls\nLINES: /\\n{{1,2}}/",
+                    regex(marker)
+                ));
             }
         }
     }
@@ -264,24 +305,31 @@ impl Lark<'_> {
 
     /// An answer in text of a model without a format.
     fn response(&mut self) {
-        let string =
-            serde_json::json!({"type": "string", schema::OPTIONS: schema::options(Spaces::BehindSeparators, false)});
-        self.line(&format!(r#"response: /{GAP}\{{ ?"response": ?/ %json {string} / ?\}}/"#));
+        let string = serde_json::json!({"type": "string", schema::OPTIONS: schema::options(Spaces::BehindSeparators, false)});
+        self.line(&format!(
+            r#"response: /{GAP}\{{ ?"response": ?/ %json {string} / ?\}}/"#
+        ));
     }
 
-    /// The calls, one rule per tool: its name and its arguments belong together. What they share stands in rules of its
-    /// own: with 128 tools and 287 tokens, the slowest mask takes 0.1 to 0.3 ms, and 1.2 to 2.2 ms where each tool has
-    /// a lexeme from the brace on.
+    /// The calls, one rule per tool: its name and its arguments belong together. What they share
+    /// stands in rules of its own: with 128 tools and 287 tokens, the slowest mask takes 0.1 to
+    /// 0.3 ms, and 1.2 to 2.2 ms where each tool has a lexeme from the brace on.
     fn calls(&mut self, tools: &[&Tool]) {
         self.sequence();
         let call = match self.rules.format {
             Format::Hermes => r#"/\n?\{ ?"name": ?"/ tool / ?\}/"#.to_owned(),
-            // Another object may stand there instead, so that they are told apart token by token of JSON.
+            // Another object may stand there instead, so that they are told apart token by token of
+            // JSON.
             Format::Bare if self.rules.constrained_reply().is_some() => {
-                r#""{" ("\"type\"" /: ?/ "\"function\"" /, ?/)? "\"name\"" /: ?/ tool "}""#.to_owned()
+                r#""{" ("\"type\"" /: ?/ "\"function\"" /, ?/)? "\"name\"" /: ?/ tool "}""#
+                    .to_owned()
             }
-            Format::Bare => format!(r#"/{GAP}\{{ ?("type": ?"function", ?)?"name": ?"/ tool / ?\}}/"#),
-            Format::MarkedList => r#"/ ?\{ ?"name": ?"/ tool /(, ?"id": ?"[a-zA-Z0-9]{9}")? ?\}/"#.to_owned(),
+            Format::Bare => {
+                format!(r#"/{GAP}\{{ ?("type": ?"function", ?)?"name": ?"/ tool / ?\}}/"#)
+            }
+            Format::MarkedList => {
+                r#"/ ?\{ ?"name": ?"/ tool /(, ?"id": ?"[a-zA-Z0-9]{9}")? ?\}/"#.to_owned()
+            }
             Format::MarkedName => "tool".to_owned(),
             Format::Generic => r#"/ ?\{ ?"name": ?"/ tool / ?\}/"#.to_owned(),
         };
@@ -298,17 +346,28 @@ impl Lark<'_> {
     /// How calls follow one another, behind the first marker.
     fn sequence(&mut self) {
         let (begin, end) = (self.token(TOOL_CALL), self.token(TOOL_CALL_END));
-        let end = end.map_or_else(|| format!(r"/\n?{}/", regex(TOOL_CALL_END)), |token| format!("\"\\n\"? {token}"));
+        let end = end.map_or_else(
+            || format!(r"/\n?{}/", regex(TOOL_CALL_END)),
+            |token| format!("\"\\n\"? {token}"),
+        );
         let again = match self.rules.format {
             Format::Hermes => match begin {
                 Some(token) => format!("(\"\\n\"? {token} call {end})*"),
                 None => format!(r"(/\n?{}/ call {end})*", regex(TOOL_CALL)),
             },
-            Format::MarkedName => format!("({} call)*", self.token(TOOL_CALLS).unwrap_or(format!("\"{TOOL_CALLS}\""))),
+            Format::MarkedName => format!(
+                "({} call)*",
+                self.token(TOOL_CALLS)
+                    .unwrap_or(format!("\"{TOOL_CALLS}\""))
+            ),
             Format::Bare => String::new(),
             Format::MarkedList | Format::Generic => "(/, ?/ call)*".to_owned(),
         };
-        let again = if self.rules.repeats() { again } else { String::new() };
+        let again = if self.rules.repeats() {
+            again
+        } else {
+            String::new()
+        };
         let calls = match self.rules.format {
             Format::Hermes => format!("call {end} {again}"),
             Format::MarkedName => format!("call {again}"),
@@ -321,7 +380,9 @@ impl Lark<'_> {
 
     /// The marker that may stand in front, where the vocabulary has it.
     fn python_tag(&self) -> String {
-        self.token(PYTHON_TAG).map(|token| format!("{token}?")).unwrap_or_default()
+        self.token(PYTHON_TAG)
+            .map(|token| format!("{token}?"))
+            .unwrap_or_default()
     }
 
     /// A name, and what stands between it and the arguments.
@@ -335,7 +396,9 @@ impl Lark<'_> {
                 Some(token) => format!("\"{name}\" {token}"),
                 None => format!("\"{name}{ARGS}\""),
             },
-            Format::Hermes | Format::MarkedList | Format::Generic => format!(r#""{name}\"" /, ?"arguments": ?/"#),
+            Format::Hermes | Format::MarkedList | Format::Generic => {
+                format!(r#""{name}\"" /, ?"arguments": ?/"#)
+            }
         }
     }
 
@@ -354,7 +417,11 @@ fn not_thought() -> String {
 fn regex(text: &str) -> String {
     let mut regex = String::new();
     for c in text.chars() {
-        let escape = if r"\/.+*?()[]{}|^$-".contains(c) { "\\" } else { "" };
+        let escape = if r"\/.+*?()[]{}|^$-".contains(c) {
+            "\\"
+        } else {
+            ""
+        };
         let _ = write!(regex, "{escape}{c}");
     }
     regex
@@ -367,21 +434,43 @@ mod tests {
     #[test]
     fn a_prompt_shows_whether_thoughts_come() {
         let template = "{{ '<think>' }}";
-        assert_eq!(Thinking::of_prompt(template, "<|im_start|>assistant\n"), Thinking::Maybe);
-        assert_eq!(Thinking::of_prompt(template, "<|im_start|>assistant\n<think>\n"), Thinking::Open);
-        assert_eq!(Thinking::of_prompt(template, "<|im_start|>assistant\n<think>\n\n</think>\n\n"), Thinking::Never);
-        assert_eq!(Thinking::of_prompt("", "<|im_start|>assistant\n"), Thinking::Never);
+        assert_eq!(
+            Thinking::of_prompt(template, "<|im_start|>assistant\n"),
+            Thinking::Maybe
+        );
+        assert_eq!(
+            Thinking::of_prompt(template, "<|im_start|>assistant\n<think>\n"),
+            Thinking::Open
+        );
+        assert_eq!(
+            Thinking::of_prompt(template, "<|im_start|>assistant\n<think>\n\n</think>\n\n"),
+            Thinking::Never
+        );
+        assert_eq!(
+            Thinking::of_prompt("", "<|im_start|>assistant\n"),
+            Thinking::Never
+        );
     }
 
     #[test]
     fn a_call_may_be_taken_back_behind_a_token_where_text_may_be_instead() {
         let tools = ToolSet::parse(r#"[{"name": "f"}]"#).unwrap();
         let start = |format, choice: ToolChoice, thinking, marker: &dyn Fn(&str) -> Option<u32>| {
-            Rules { format, tools: &tools, choice: &choice, parallel: true, thinking, reply: None }.call_start(marker)
+            Rules {
+                format,
+                tools: &tools,
+                choice: &choice,
+                parallel: true,
+                thinking,
+                reply: None,
+            }
+            .call_start(marker)
         };
         let known = |text: &str| Some(text.len() as u32);
-        let of =
-            |format| start(format, ToolChoice::Auto, Thinking::Never, &known).map(|start| (start.marker, start.name));
+        let of = |format| {
+            start(format, ToolChoice::Auto, Thinking::Never, &known)
+                .map(|start| (start.marker, start.name))
+        };
         let expected = [
             Some((11, NamePlace::FirstValue)),
             None,
@@ -390,13 +479,39 @@ mod tests {
             None,
         ];
         assert_eq!(Format::ALL.map(of), expected);
-        assert_eq!(start(Format::Hermes, ToolChoice::Auto, Thinking::Never, &|_| None), None);
-        assert_eq!(start(Format::Hermes, ToolChoice::Required, Thinking::Never, &known), None);
-        let thinks = |thinking| start(Format::Hermes, ToolChoice::Auto, thinking, &known).unwrap().thoughts.unwrap();
-        assert_eq!(thinks(Thinking::Open), Thoughts { begin: 7, end: 8, open: true });
+        assert_eq!(
+            start(Format::Hermes, ToolChoice::Auto, Thinking::Never, &|_| None),
+            None
+        );
+        assert_eq!(
+            start(
+                Format::Hermes,
+                ToolChoice::Required,
+                Thinking::Never,
+                &known
+            ),
+            None
+        );
+        let thinks = |thinking| {
+            start(Format::Hermes, ToolChoice::Auto, thinking, &known)
+                .unwrap()
+                .thoughts
+                .unwrap()
+        };
+        assert_eq!(
+            thinks(Thinking::Open),
+            Thoughts {
+                begin: 7,
+                end: 8,
+                open: true
+            }
+        );
         assert!(!thinks(Thinking::Maybe).open);
         let no_tags = |text: &str| (text == TOOL_CALL).then_some(1);
-        assert_eq!(start(Format::Hermes, ToolChoice::Auto, Thinking::Maybe, &no_tags), None);
+        assert_eq!(
+            start(Format::Hermes, ToolChoice::Auto, Thinking::Maybe, &no_tags),
+            None
+        );
     }
 
     #[test]

@@ -29,7 +29,12 @@ pub(super) struct Ids {
 
 impl Ids {
     pub(super) fn new(form: Form) -> Self {
-        Self { form, taken: HashSet::new(), seed: None, number: 0 }
+        Self {
+            form,
+            taken: HashSet::new(),
+            seed: None,
+            number: 0,
+        }
     }
 
     /// Makes ids of this number, a random one, and of the count.
@@ -62,7 +67,9 @@ impl Ids {
                 (Form::Word, None) => format!("call_{}", self.number),
                 (Form::Word, Some(seed)) => format!("call_{seed:016x}{:04x}", self.number),
                 (Form::Nine, None) => format!("{:09}", self.number),
-                (Form::Nine, Some(seed)) => format!("{:09}", seed.wrapping_add(self.number as u64) % NINE_DIGITS),
+                (Form::Nine, Some(seed)) => {
+                    format!("{:09}", seed.wrapping_add(self.number as u64) % NINE_DIGITS)
+                }
             };
             if self.taken.insert(id.clone()) {
                 return id;
@@ -90,12 +97,32 @@ mod tests {
         let mut ids = Ids::new(Form::Nine);
         ids.take("000000003");
         ids.take("abcdefghi");
-        let wanted = [Some("ABCDEF123"), Some("abcdefghi"), Some("ABCDEF123"), Some("short"), Some("with-dash"), None];
+        let wanted = [
+            Some("ABCDEF123"),
+            Some("abcdefghi"),
+            Some("ABCDEF123"),
+            Some("short"),
+            Some("with-dash"),
+            None,
+        ];
         let given = wanted.map(|id| ids.give(id));
-        assert_eq!(given, ["ABCDEF123", "000000004", "000000005", "000000006", "000000007", "000000008"]);
+        assert_eq!(
+            given,
+            [
+                "ABCDEF123",
+                "000000004",
+                "000000005",
+                "000000006",
+                "000000007",
+                "000000008"
+            ]
+        );
         let mut words = Ids::new(Form::Word);
         words.take("call_2");
-        assert_eq!([None, Some("abcdefghi")].map(|id| words.give(id)), ["call_3", "call_4"]);
+        assert_eq!(
+            [None, Some("abcdefghi")].map(|id| words.give(id)),
+            ["call_3", "call_4"]
+        );
     }
     #[test]
     fn a_seed_makes_ids_of_two_conversations_differ() {
@@ -104,8 +131,14 @@ mod tests {
             ids.set_seed(seed);
             [ids.give(None), ids.give(None)]
         };
-        assert_eq!(given(Form::Word, 10), ["call_000000000000000a0001", "call_000000000000000a0002"]);
-        assert_eq!(given(Form::Nine, NINE_DIGITS - 1), ["000000000", "000000001"]);
+        assert_eq!(
+            given(Form::Word, 10),
+            ["call_000000000000000a0001", "call_000000000000000a0002"]
+        );
+        assert_eq!(
+            given(Form::Nine, NINE_DIGITS - 1),
+            ["000000000", "000000001"]
+        );
         assert_eq!(given(Form::Nine, u64::MAX)[0].len(), 9);
     }
 }

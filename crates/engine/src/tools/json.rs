@@ -1,7 +1,9 @@
-//! Whether a text that arrives character by character is JSON so far (RFC 8259), and where in it one is.
+//! Whether a text that arrives character by character is JSON so far (RFC 8259), and where in it
+//! one is.
 //!
-//! Knows no values: it says what is allowed next, and keeps nothing but the open brackets. What it lets through may
-//! still be refused by a reader of values, because of half a surrogate pair or a number without end.
+//! Knows no values: it says what is allowed next, and keeps nothing but the open brackets. What it
+//! lets through may still be refused by a reader of values, because of half a surrogate pair or a
+//! number without end.
 
 /// Arrays and objects within one another; serde_json reads 127.
 const MAX_DEPTH: usize = 100;
@@ -73,12 +75,18 @@ pub(super) fn is_space(c: char) -> bool {
 impl Json {
     /// In front of an object.
     pub(super) fn new() -> Self {
-        Self { open: Vec::new(), state: State::Start }
+        Self {
+            open: Vec::new(),
+            state: State::Start,
+        }
     }
 
     /// In front of the only value of an object.
     pub(super) fn behind_key() -> Self {
-        Self { open: vec![Bracket::Object], state: State::Value }
+        Self {
+            open: vec![Bracket::Object],
+            state: State::Value,
+        }
     }
 
     /// Takes the next character.
@@ -128,11 +136,16 @@ impl Json {
     /// The first character of a token.
     fn token(&mut self, c: char) -> Result<(), Malformed> {
         match (self.state, c) {
-            (State::Start | State::Value | State::FirstItem, '{') => self.open(Bracket::Object, State::FirstKey),
+            (State::Start | State::Value | State::FirstItem, '{') => {
+                self.open(Bracket::Object, State::FirstKey)
+            }
             (State::Value | State::FirstItem, '[') => self.open(Bracket::Array, State::FirstItem),
             (State::FirstItem, ']') | (State::FirstKey, '}') => self.close(c),
             (State::Value | State::FirstItem, _) => self.scalar(c),
-            (State::FirstKey | State::Key, '"') => self.go(State::Str { is_key: true, escape: Escape::None }),
+            (State::FirstKey | State::Key, '"') => self.go(State::Str {
+                is_key: true,
+                escape: Escape::None,
+            }),
             (State::Colon, ':') => self.go(State::Value),
             (State::After, ',') => self.go(match self.open.last() {
                 Some(Bracket::Object) => State::Key,
@@ -157,16 +170,27 @@ impl Json {
     }
 
     fn close(&mut self, c: char) -> Result<(), Malformed> {
-        let bracket = if c == ']' { Bracket::Array } else { Bracket::Object };
+        let bracket = if c == ']' {
+            Bracket::Array
+        } else {
+            Bracket::Object
+        };
         if self.open.pop() != Some(bracket) {
             return Err(Malformed);
         }
-        self.go(if self.open.is_empty() { State::Done } else { State::After })
+        self.go(if self.open.is_empty() {
+            State::Done
+        } else {
+            State::After
+        })
     }
 
     fn scalar(&mut self, c: char) -> Result<(), Malformed> {
         self.go(match c {
-            '"' => State::Str { is_key: false, escape: Escape::None },
+            '"' => State::Str {
+                is_key: false,
+                escape: Escape::None,
+            },
             't' => State::Word("rue"),
             'f' => State::Word("alse"),
             'n' => State::Word("ull"),
@@ -179,7 +203,9 @@ impl Json {
 
     fn string(&mut self, c: char, is_key: bool, escape: Escape) -> Result<(), Malformed> {
         let escape = match (escape, c) {
-            (Escape::None, '"') => return self.go(if is_key { State::Colon } else { State::After }),
+            (Escape::None, '"') => {
+                return self.go(if is_key { State::Colon } else { State::After });
+            }
             (Escape::None, '\\') => Escape::Begun,
             (Escape::None, '\0'..='\x1f') => return Err(Malformed),
             (Escape::None, _) => Escape::None,
@@ -221,13 +247,18 @@ impl Number {
             (Self::Point | Self::Fraction, '0'..='9') => Self::Fraction,
             (Self::Zero | Self::Integer | Self::Fraction, 'e' | 'E') => Self::Exponent,
             (Self::Exponent, '+' | '-') => Self::ExponentSign,
-            (Self::Exponent | Self::ExponentSign | Self::ExponentDigits, '0'..='9') => Self::ExponentDigits,
+            (Self::Exponent | Self::ExponentSign | Self::ExponentDigits, '0'..='9') => {
+                Self::ExponentDigits
+            }
             _ => return None,
         })
     }
 
     fn is_whole(self) -> bool {
-        matches!(self, Self::Zero | Self::Integer | Self::Fraction | Self::ExponentDigits)
+        matches!(
+            self,
+            Self::Zero | Self::Integer | Self::Fraction | Self::ExponentDigits
+        )
     }
 }
 
@@ -258,8 +289,18 @@ mod tests {
 
     #[test]
     fn what_is_not_json_is_malformed() {
-        let texts =
-            ["[]", "1", "{a", "{\"a\"}", "{\"a\":}", "{,", "{\"a\":1,}", "{\"a\":[1,]", "{\"a\":01", "{\"a\":1.}"];
+        let texts = [
+            "[]",
+            "1",
+            "{a",
+            "{\"a\"}",
+            "{\"a\":}",
+            "{,",
+            "{\"a\":1,}",
+            "{\"a\":[1,]",
+            "{\"a\":01",
+            "{\"a\":1.}",
+        ];
         for text in texts.into_iter().chain([
             "{\"a\":-}",
             "{\"a\":1e}",
@@ -282,7 +323,8 @@ mod tests {
         assert_eq!(read(&nested(60_000)), None);
     }
 
-    /// An independent opinion: a text goes on like JSON if serde_json complains of nothing but its end.
+    /// An independent opinion: a text goes on like JSON if serde_json complains of nothing but its
+    /// end.
     fn reference(text: &str) -> Option<bool> {
         let text = with_whole_escape(text);
         match serde_json::from_str::<Value>(&text) {
@@ -293,13 +335,17 @@ mod tests {
         }
     }
 
-    /// The text with as many zeros behind it as the `\u` at its end lacks: serde_json looks at none of the four digits
-    /// before all of them are there, and calls `\u}` unfinished until then.
+    /// The text with as many zeros behind it as the `\u` at its end lacks: serde_json looks at none
+    /// of the four digits before all of them are there, and calls `\u}` unfinished until then.
     fn with_whole_escape(text: &str) -> String {
         let lacking = text.rfind("\\u").map_or(0, |at| {
             let before = &text[..at];
             let escaped = (before.len() - before.trim_end_matches('\\').len()) % 2 == 1;
-            if escaped { 0 } else { 6_usize.saturating_sub(text.len() - at) }
+            if escaped {
+                0
+            } else {
+                6_usize.saturating_sub(text.len() - at)
+            }
         });
         format!("{text}{}", "0".repeat(lacking))
     }

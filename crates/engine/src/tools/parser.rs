@@ -1,8 +1,9 @@
 //! Calls, thoughts and text out of what a model writes, while it writes.
 //!
-//! Knows no tools and no grammar: it reads whatever comes. The one idea: every character is looked at once, and `held`
-//! is exactly the text that is not accounted for yet. What becomes a call is dropped from it, what does not is given
-//! out as text, so that nothing is lost but markers and the white space next to them.
+//! Knows no tools and no grammar: it reads whatever comes. The one idea: every character is looked
+//! at once, and `held` is exactly the text that is not accounted for yet. What becomes a call is
+//! dropped from it, what does not is given out as text, so that nothing is lost but markers and the
+//! white space next to them.
 
 use serde_json::{Value, from_str};
 
@@ -21,8 +22,8 @@ const MAX_HEAD_CHARS: usize = 288;
 
 /// Reads the output of a model, piece by piece.
 ///
-/// What comes out does not depend on how the text was cut, but for how [`Piece::Text`], [`Piece::Reasoning`] and
-/// [`Piece::CallArguments`] are cut.
+/// What comes out does not depend on how the text was cut, but for how [`Piece::Text`],
+/// [`Piece::Reasoning`] and [`Piece::CallArguments`] are cut.
 #[derive(Clone, Debug)]
 pub struct Parser {
     syntax: Syntax,
@@ -53,8 +54,8 @@ enum State {
 }
 
 impl Parser {
-    /// In front of an answer that may call tools. Thoughts that the model was not expected to have are thoughts all the
-    /// same.
+    /// In front of an answer that may call tools. Thoughts that the model was not expected to have
+    /// are thoughts all the same.
     pub fn new(format: Format, thinking: Thinking) -> Self {
         Self::of(Syntax::Calls(format), thinking)
     }
@@ -64,24 +65,40 @@ impl Parser {
             Thinking::Open => State::Reasoning,
             Thinking::Maybe | Thinking::Never => State::Expect(Place::Start),
         };
-        let form = if is_marked(syntax) { Form::Nine } else { Form::Word };
+        let form = if is_marked(syntax) {
+            Form::Nine
+        } else {
+            Form::Word
+        };
         let (ids, pieces) = (Ids::new(form), Pieces::default());
-        Self { syntax, state, held: String::new(), token: 0, ids, pieces, either: None }
+        Self {
+            syntax,
+            state,
+            held: String::new(),
+            token: 0,
+            ids,
+            pieces,
+            either: None,
+        }
     }
 
     /// Reads an answer that is either calls of these names or a text.
     pub(super) fn either_calls_or_text<'a>(self, names: impl Iterator<Item = &'a str>) -> Self {
-        Self { either: Some(names.map(str::to_owned).collect()), ..self }
+        Self {
+            either: Some(names.map(str::to_owned).collect()),
+            ..self
+        }
     }
 
-    /// Gives no call one of these ids, which calls of the conversation have, and goes on counting after them.
+    /// Gives no call one of these ids, which calls of the conversation have, and goes on counting
+    /// after them.
     pub fn after_calls<'a>(mut self, ids: impl IntoIterator<Item = &'a str>) -> Self {
         ids.into_iter().for_each(|id| self.ids.take(id));
         self
     }
 
-    /// Makes the ids of calls differ from those of other conversations, by a random number. Ids that the model wrote itself
-    /// stay as they are.
+    /// Makes the ids of calls differ from those of other conversations, by a random number. Ids
+    /// that the model wrote itself stay as they are.
     pub fn with_id_seed(mut self, seed: u64) -> Self {
         self.ids.set_seed(seed);
         self
@@ -98,13 +115,16 @@ impl Parser {
     pub fn finish(mut self) -> (Vec<Piece>, Outcome) {
         match &self.state {
             State::Reasoning => self.give(self.held.len()),
-            State::Expect(place) if place.follows_marker() => self.pieces.text(&self.held[self.token..]),
+            State::Expect(place) if place.follows_marker() => {
+                self.pieces.text(&self.held[self.token..])
+            }
             _ => self.give_up(),
         }
         self.pieces.finish()
     }
 
-    /// The output was cut off. A call that has begun is none: neither its marker nor what there is of it is text.
+    /// The output was cut off. A call that has begun is none: neither its marker nor what there is
+    /// of it is text.
     pub fn finish_cut(mut self) -> (Vec<Piece>, Outcome) {
         match &self.state {
             State::Call(scan, _) if scan.given.is_some() => self.pieces.broken(),
@@ -112,7 +132,9 @@ impl Parser {
             State::Expect(_) | State::Head | State::Call(..) | State::Reply | State::Value(_) => {}
             State::Reasoning => self.give(self.held.len()),
             // One character may be anything; more of a marker is a marker.
-            State::Text if self.held[self.token..].chars().nth(1).is_none() => self.give(self.held.len()),
+            State::Text if self.held[self.token..].chars().nth(1).is_none() => {
+                self.give(self.held.len())
+            }
             State::Text => {}
         }
         self.pieces.finish()
@@ -158,7 +180,9 @@ impl Parser {
 
     fn go(&mut self, next: Next) {
         match next {
-            Next::To(Place::ReplyQuote) if self.either.is_some() => self.enter(State::Value(Json::behind_key())),
+            Next::To(Place::ReplyQuote) if self.either.is_some() => {
+                self.enter(State::Value(Json::behind_key()))
+            }
             Next::To(place) => {
                 self.state = State::Expect(place);
                 self.token = self.held.len();
@@ -186,7 +210,9 @@ impl Parser {
             return;
         }
         self.held.push(c);
-        let Some((marker, next)) = self.marker() else { return self.give_token() };
+        let Some((marker, next)) = self.marker() else {
+            return self.give_token();
+        };
         while !marker.starts_with(&self.held[self.token..]) {
             self.give_char();
         }
@@ -213,7 +239,10 @@ impl Parser {
 
     /// Gives out the white space and one character behind it.
     fn give_char(&mut self) {
-        let n_bytes = self.held[self.token..].chars().next().map_or(0, char::len_utf8);
+        let n_bytes = self.held[self.token..]
+            .chars()
+            .next()
+            .map_or(0, char::len_utf8);
         self.give(self.token + n_bytes);
     }
 
@@ -229,14 +258,17 @@ impl Parser {
         self.token = 0;
     }
 
-    /// A character between `[TOOL_CALLS]` and `[ARGS]`: a name, and perhaps an id behind `[CALL_ID]`.
+    /// A character between `[TOOL_CALLS]` and `[ARGS]`: a name, and perhaps an id behind
+    /// `[CALL_ID]`.
     fn head(&mut self, c: char) {
         self.held.push(c);
         let head = &self.held[self.token..];
         let bracket = head.rfind('[');
         let goes_on = match bracket.map(|at| &head[at..]) {
             None => is_name_char(c),
-            Some(tail) => ARGS.starts_with(tail) || CALL_ID.starts_with(tail) || follows_call_id(tail),
+            Some(tail) => {
+                ARGS.starts_with(tail) || CALL_ID.starts_with(tail) || follows_call_id(tail)
+            }
         };
         if !goes_on || head.len() > MAX_HEAD_CHARS {
             let n_again = bracket.map_or(c.len_utf8(), |at| head.len() - at);
@@ -251,7 +283,11 @@ impl Parser {
 
     /// The brace with which a call begins is the last character that is held.
     fn begin_call(&mut self, after: Place) {
-        let scan = if is_marked(self.syntax) { CallScan::object_with_id() } else { CallScan::object() };
+        let scan = if is_marked(self.syntax) {
+            CallScan::object_with_id()
+        } else {
+            CallScan::object()
+        };
         self.state = State::Call(Box::new(scan), after);
         self.scan('{');
     }
@@ -263,10 +299,14 @@ impl Parser {
 
     /// Follows a call by the character that was held last.
     fn scan(&mut self, c: char) {
-        let State::Call(scan, after) = &mut self.state else { return };
+        let State::Call(scan, after) = &mut self.state else {
+            return;
+        };
         let after = *after;
         let pushed = scan.push(&self.held, c);
-        let is_known = |names: &Vec<String>| scan.name().is_empty() || names.iter().any(|name| name == scan.name());
+        let is_known = |names: &Vec<String>| {
+            scan.name().is_empty() || names.iter().any(|name| name == scan.name())
+        };
         match pushed {
             Ok(_) if !self.either.as_ref().is_none_or(is_known) => self.break_off(0),
             Ok(false) => {}
@@ -282,8 +322,15 @@ impl Parser {
     fn complete(&mut self, arguments: Value, after: Place) {
         self.tell_of_call();
         if let State::Call(scan, _) = &self.state {
-            let (id, name) = (scan.id().unwrap_or_default().to_owned(), scan.name().to_owned());
-            self.pieces.call(ToolCall { id, name, arguments });
+            let (id, name) = (
+                scan.id().unwrap_or_default().to_owned(),
+                scan.name().to_owned(),
+            );
+            self.pieces.call(ToolCall {
+                id,
+                name,
+                arguments,
+            });
         }
         self.enter(State::Expect(after));
     }
@@ -295,8 +342,8 @@ impl Parser {
         self.read_again(&again);
     }
 
-    /// What is held is text, but for white space at its end; that may stand before a marker, which may begin in
-    /// `again`.
+    /// What is held is text, but for white space at its end; that may stand before a marker, which
+    /// may begin in `again`.
     fn read_again(&mut self, again: &str) {
         let n_solid = self.held.trim_end_matches(is_space).len();
         let space = self.held.split_off(n_solid);
@@ -305,7 +352,10 @@ impl Parser {
         if self.either.is_some() {
             self.syntax = Syntax::Plain;
         }
-        space.chars().chain(again.chars()).for_each(|c| self.take(c));
+        space
+            .chars()
+            .chain(again.chars())
+            .for_each(|c| self.take(c));
     }
 
     /// All that is held is text; a call of which somebody was told is none.
@@ -318,7 +368,9 @@ impl Parser {
 
     /// Tells of the call that is being read as much as is known.
     fn tell_of_call(&mut self) {
-        let State::Call(scan, _) = &mut self.state else { return };
+        let State::Call(scan, _) = &mut self.state else {
+            return;
+        };
         if !scan.can_begin() {
             return;
         }
@@ -349,8 +401,11 @@ impl Parser {
 
     /// A character of an answer that is a JSON value, up to the brace behind it.
     fn value(&mut self, c: char) {
-        let State::Value(json) = &mut self.state else { return };
-        let is_between = is_space(c) && json.depth() == 1 && (json.awaits_value() || json.is_after_value());
+        let State::Value(json) = &mut self.state else {
+            return;
+        };
+        let is_between =
+            is_space(c) && json.depth() == 1 && (json.awaits_value() || json.is_after_value());
         let pushed = json.push(c);
         let is_done = json.is_done();
         match pushed {
@@ -370,7 +425,9 @@ impl Parser {
         if let Ok(text) = from_str::<String>(&format!("\"{}\"", self.held)) {
             self.pieces.text(&text);
             self.enter(State::Reply);
-        } else if from_str::<String>(&format!("\"{}", self.held)).is_err_and(|error| !error.is_eof()) {
+        } else if from_str::<String>(&format!("\"{}", self.held))
+            .is_err_and(|error| !error.is_eof())
+        {
             self.break_off(0);
         }
     }
@@ -378,7 +435,10 @@ impl Parser {
 
 /// Whether calls stand behind `[TOOL_CALLS]`.
 fn is_marked(syntax: Syntax) -> bool {
-    matches!(syntax, Syntax::Calls(Format::MarkedList | Format::MarkedName))
+    matches!(
+        syntax,
+        Syntax::Calls(Format::MarkedList | Format::MarkedName)
+    )
 }
 
 /// The call whose name, and perhaps id, stand in front of `[ARGS]`.
@@ -391,5 +451,6 @@ fn named(head: &str) -> Option<CallScan> {
 
 /// Whether a text is the marker of an id and as much of the id as there is.
 fn follows_call_id(tail: &str) -> bool {
-    tail.strip_prefix(CALL_ID).is_some_and(|id| id.chars().all(is_name_char))
+    tail.strip_prefix(CALL_ID)
+        .is_some_and(|id| id.chars().all(is_name_char))
 }

@@ -27,8 +27,8 @@ pub enum Piece {
     },
     /// A call that is complete.
     Call(ToolCall),
-    /// A call that had begun turned out to be none: what there is of it follows as text. So does its marker, if no call
-    /// before it has the same one (the later calls of a list).
+    /// A call that had begun turned out to be none: what there is of it follows as text. So does
+    /// its marker, if no call before it has the same one (the later calls of a list).
     CallBroken {
         /// That of the beginning.
         index: usize,
@@ -81,14 +81,21 @@ impl Pieces {
     }
 
     pub(super) fn begin(&mut self, id: String, name: String) {
-        self.list.push(Piece::CallBegin { index: self.n_begun, id, name });
+        self.list.push(Piece::CallBegin {
+            index: self.n_begun,
+            id,
+            name,
+        });
         self.n_begun += 1;
     }
 
     /// More arguments of the call that began last.
     pub(super) fn arguments(&mut self, fragment: &str) {
         if !fragment.is_empty() {
-            self.list.push(Piece::CallArguments { index: self.n_begun - 1, fragment: fragment.to_owned() });
+            self.list.push(Piece::CallArguments {
+                index: self.n_begun - 1,
+                fragment: fragment.to_owned(),
+            });
         }
     }
 
@@ -100,7 +107,9 @@ impl Pieces {
     /// The call that began last is none.
     pub(super) fn broken(&mut self) {
         self.outcome.n_broken += 1;
-        self.list.push(Piece::CallBroken { index: self.n_begun - 1 });
+        self.list.push(Piece::CallBroken {
+            index: self.n_begun - 1,
+        });
     }
 
     /// What came since the last time.

@@ -1,6 +1,7 @@
 //! What a parser expects between calls: markers, brackets and colons, as a table.
 //!
-//! Knows no state. A place is left by the first of its texts that is complete; no text of a place begins another one.
+//! Knows no state. A place is left by the first of its texts that is complete; no text of a place
+//! begins another one.
 
 use super::Format;
 
@@ -74,9 +75,19 @@ pub(super) const CALL_ID: &str = "[CALL_ID]";
 
 type Table = &'static [(&'static str, Next)];
 
-const HERMES: Table = &[(TOOL_CALL, Next::To(Place::Object)), (THINK, Next::Reasoning)];
-const MARKED: Table = &[(TOOL_CALLS, Next::To(Place::List)), (THINK, Next::Reasoning)];
-const BARE: Table = &[("{", Next::Call(Place::Next)), (PYTHON_TAG, Next::To(Place::Object)), (THINK, Next::Reasoning)];
+const HERMES: Table = &[
+    (TOOL_CALL, Next::To(Place::Object)),
+    (THINK, Next::Reasoning),
+];
+const MARKED: Table = &[
+    (TOOL_CALLS, Next::To(Place::List)),
+    (THINK, Next::Reasoning),
+];
+const BARE: Table = &[
+    ("{", Next::Call(Place::Next)),
+    (PYTHON_TAG, Next::To(Place::Object)),
+    (THINK, Next::Reasoning),
+];
 const GENERIC: Table = &[("{", Next::To(Place::Key)), (THINK, Next::Reasoning)];
 const PLAIN: Table = &[(THINK, Next::Reasoning)];
 
@@ -87,20 +98,26 @@ impl Place {
             Self::Start => openers(syntax),
             // Thoughts come once.
             Self::Answer => without_thoughts(openers(syntax)),
-            Self::Object if syntax == Syntax::Calls(Format::Bare) => &[("{", Next::Call(Place::Next))],
+            Self::Object if syntax == Syntax::Calls(Format::Bare) => {
+                &[("{", Next::Call(Place::Next))]
+            }
             Self::Object => &[("{", Next::Call(Place::Close))],
             Self::Close => &[(TOOL_CALL_END, Next::Done(Place::Next))],
             Self::Next => more(syntax),
             Self::List => &[("[", Next::To(Place::Item))],
             Self::Item => &[("{", Next::Call(Place::ItemEnd))],
-            Self::ItemEnd if syntax == Syntax::Calls(Format::Generic) => {
-                &[(",", Next::To(Place::Item)), ("]", Next::Done(Place::ObjectEnd))]
-            }
+            Self::ItemEnd if syntax == Syntax::Calls(Format::Generic) => &[
+                (",", Next::To(Place::Item)),
+                ("]", Next::Done(Place::ObjectEnd)),
+            ],
             Self::ItemEnd => &[(",", Next::To(Place::Item)), ("]", Next::Done(Place::Next))],
-            Self::Key if syntax == Syntax::Reply => &[("\"response\"", Next::To(Place::ReplyColon))],
-            Self::Key => {
-                &[("\"tool_calls\"", Next::To(Place::CallsColon)), ("\"response\"", Next::To(Place::ReplyColon))]
+            Self::Key if syntax == Syntax::Reply => {
+                &[("\"response\"", Next::To(Place::ReplyColon))]
             }
+            Self::Key => &[
+                ("\"tool_calls\"", Next::To(Place::CallsColon)),
+                ("\"response\"", Next::To(Place::ReplyColon)),
+            ],
             Self::CallsColon => &[(":", Next::To(Place::CallsList))],
             Self::CallsList => &[("[", Next::To(Place::Item))],
             Self::ReplyColon => &[(":", Next::To(Place::ReplyQuote))],
@@ -111,7 +128,10 @@ impl Place {
 
     /// Whether white space here belongs to a marker in front of it, and not to the answer.
     pub(super) fn follows_marker(self) -> bool {
-        matches!(self, Self::Answer | Self::Close | Self::Next | Self::ItemEnd | Self::ObjectEnd)
+        matches!(
+            self,
+            Self::Answer | Self::Close | Self::Next | Self::ItemEnd | Self::ObjectEnd
+        )
     }
 }
 
@@ -133,7 +153,9 @@ fn without_thoughts(table: Table) -> Table {
 /// What goes on with calls after one.
 fn more(syntax: Syntax) -> Table {
     match syntax {
-        Syntax::Calls(Format::Hermes | Format::MarkedList | Format::MarkedName) => without_thoughts(openers(syntax)),
+        Syntax::Calls(Format::Hermes | Format::MarkedList | Format::MarkedName) => {
+            without_thoughts(openers(syntax))
+        }
         Syntax::Calls(Format::Bare) => &[(";", Next::To(Place::Object))],
         Syntax::Calls(Format::Generic) | Syntax::Reply | Syntax::Plain => &[],
     }
@@ -146,10 +168,21 @@ mod tests {
     #[test]
     fn no_text_of_a_place_begins_another_one() {
         use Place::*;
-        let places = [Start, Answer, Object, Close, Next, List, Item, ItemEnd, Key, CallsColon, CallsList, ReplyColon];
-        for syntax in Format::ALL.map(Syntax::Calls).into_iter().chain([Syntax::Reply, Syntax::Plain]) {
+        let places = [
+            Start, Answer, Object, Close, Next, List, Item, ItemEnd, Key, CallsColon, CallsList,
+            ReplyColon,
+        ];
+        for syntax in Format::ALL
+            .map(Syntax::Calls)
+            .into_iter()
+            .chain([Syntax::Reply, Syntax::Plain])
+        {
             for place in places.into_iter().chain([ReplyQuote, ObjectEnd]) {
-                let texts: Vec<&str> = place.expected(syntax).iter().map(|(text, _)| *text).collect();
+                let texts: Vec<&str> = place
+                    .expected(syntax)
+                    .iter()
+                    .map(|(text, _)| *text)
+                    .collect();
                 let clashes = |a: &str| texts.iter().filter(|b| b.starts_with(a)).count() > 1;
                 assert!(!texts.iter().any(|a| clashes(a)), "{syntax:?} {place:?}");
             }

@@ -13,11 +13,12 @@ use crate::constraint::{
 
 type Object = Map<String, Value>;
 
-/// The schema as a grammar gets it: an object, with at most one space between tokens, and without properties that are
-/// not listed where the schema lists some. What is loosened becomes a remark.
+/// The schema as a grammar gets it: an object, with at most one space between tokens, and without
+/// properties that are not listed where the schema lists some. What is loosened becomes a remark.
 ///
 /// # Errors
-/// [`ToolError::Definition`] with what is wrong, and, if `strictness` says so, with what cannot be kept to.
+/// [`ToolError::Definition`] with what is wrong, and, if `strictness` says so, with what cannot be
+/// kept to.
 pub(super) fn arguments_schema(
     tool: &str,
     schema: &Object,
@@ -26,21 +27,34 @@ pub(super) fn arguments_schema(
 ) -> Result<Value, ToolError> {
     let mut schema = schema.clone();
     schema.insert("type".into(), "object".into());
-    let options = SchemaOptions { strictness, others: OtherProperties::Closed };
-    let prepared = prepare(&Value::Object(schema), options).map_err(|flaw| ToolError::Definition {
-        tool: format!("tool {tool}"),
-        what: format!("parameters{flaw}", flaw = shown(&flaw.to_string())),
-    })?;
-    remarks
-        .extend(prepared.remarks.iter().map(|remark| format!("tool {tool}: parameters{}", shown(&remark.to_string()))));
+    let options = SchemaOptions {
+        strictness,
+        others: OtherProperties::Closed,
+    };
+    let prepared =
+        prepare(&Value::Object(schema), options).map_err(|flaw| ToolError::Definition {
+            tool: format!("tool {tool}"),
+            what: format!("parameters{flaw}", flaw = shown(&flaw.to_string())),
+        })?;
+    remarks.extend(
+        prepared
+            .remarks
+            .iter()
+            .map(|remark| format!("tool {tool}: parameters{}", shown(&remark.to_string()))),
+    );
     let mut schema = prepared.schema;
-    schema[schema::OPTIONS] = schema::options(Spaces::BehindSeparators, prepared.with_unicode_escapes);
+    schema[schema::OPTIONS] =
+        schema::options(Spaces::BehindSeparators, prepared.with_unicode_escapes);
     Ok(schema)
 }
 
 /// A flaw behind the word that its place is seen from.
 fn shown(flaw: &str) -> String {
-    if flaw.starts_with('/') { flaw.to_owned() } else { format!(": {flaw}") }
+    if flaw.starts_with('/') {
+        flaw.to_owned()
+    } else {
+        format!(": {flaw}")
+    }
 }
 
 #[cfg(test)]
@@ -58,10 +72,17 @@ mod tests {
     fn a_keyword_that_cannot_be_kept_is_a_remark_or_an_error_with_tool_and_place() {
         let schema = json!({"properties": {"a/b": {"type": "array", "uniqueItems": true}}});
         let why = "a grammar cannot look back at what was written";
-        let error = format!("tool f: parameters/properties/a~1b: the keyword \"uniqueItems\" is not supported: {why}");
+        let error = format!(
+            "tool f: parameters/properties/a~1b: the keyword \"uniqueItems\" is not supported: {why}"
+        );
         assert_eq!(prepared(schema.clone(), Strictness::Strict).0, Err(error));
         let (made, remarks) = prepared(schema, Strictness::Loose);
-        assert_eq!(remarks, [format!("tool f: parameters/properties/a~1b: \"uniqueItems\" is not kept to: {why}")]);
+        assert_eq!(
+            remarks,
+            [format!(
+                "tool f: parameters/properties/a~1b: \"uniqueItems\" is not kept to: {why}"
+            )]
+        );
         assert_eq!(made.unwrap()["properties"]["a/b"], json!({"type": "array"}));
     }
 
@@ -76,13 +97,30 @@ mod tests {
 
     #[test]
     fn objects_are_closed_where_they_list_their_fields() {
-        let closed =
-            |schema: Value| prepared(schema, Strictness::Loose).0.unwrap().get("additionalProperties").cloned();
+        let closed = |schema: Value| {
+            prepared(schema, Strictness::Loose)
+                .0
+                .unwrap()
+                .get("additionalProperties")
+                .cloned()
+        };
         assert_eq!(closed(json!({"properties": {}})), Some(false.into()));
-        assert_eq!(closed(json!({"properties": {"a": {}}, "required": ["a"]})), Some(false.into()));
-        assert_eq!(closed(json!({"properties": {"a": {}}, "required": ["b"]})), None);
-        assert_eq!(closed(json!({"properties": {}, "additionalProperties": true})), Some(true.into()));
-        assert_eq!(closed(json!({"properties": {}, "anyOf": [{"properties": {"a": {}}}]})), None);
+        assert_eq!(
+            closed(json!({"properties": {"a": {}}, "required": ["a"]})),
+            Some(false.into())
+        );
+        assert_eq!(
+            closed(json!({"properties": {"a": {}}, "required": ["b"]})),
+            None
+        );
+        assert_eq!(
+            closed(json!({"properties": {}, "additionalProperties": true})),
+            Some(true.into())
+        );
+        assert_eq!(
+            closed(json!({"properties": {}, "anyOf": [{"properties": {"a": {}}}]})),
+            None
+        );
         assert_eq!(closed(json!({"type": "object"})), None);
     }
 
@@ -103,11 +141,22 @@ mod tests {
     #[test]
     fn what_no_schema_may_say_is_refused_of_a_tool_too() {
         let refused = |schema: Value| prepared(schema, Strictness::Loose).0.unwrap_err();
-        let many: Vec<Value> = (0..501).map(|i| json!({"$ref": format!("#/$defs/{i}")})).collect();
+        let many: Vec<Value> = (0..501)
+            .map(|i| json!({"$ref": format!("#/$defs/{i}")}))
+            .collect();
         let definitions: Object = (0..501).map(|i| (i.to_string(), json!({}))).collect();
         let error = refused(json!({"anyOf": many, "$defs": definitions}));
-        assert_eq!(error, "tool f: parameters/anyOf/500: \"$ref\" to more than 500 different places");
-        let options = prepared(json!({"properties": {"a": {"x-guidance": {"lenient": true}}}}), Strictness::Loose);
-        assert!(options.1[0].starts_with("tool f: parameters/properties/a: \"x-guidance\" is not kept to"));
+        assert_eq!(
+            error,
+            "tool f: parameters/anyOf/500: \"$ref\" to more than 500 different places"
+        );
+        let options = prepared(
+            json!({"properties": {"a": {"x-guidance": {"lenient": true}}}}),
+            Strictness::Loose,
+        );
+        assert!(
+            options.1[0]
+                .starts_with("tool f: parameters/properties/a: \"x-guidance\" is not kept to")
+        );
     }
 }

@@ -18,7 +18,9 @@ fn factory() -> ParserFactory {
 }
 
 fn matcher(lark: &str) -> Matcher {
-    Matcher::new(FACTORY.with(|factory| factory.create_parser(TopLevelGrammar::from_lark(lark.to_owned()))))
+    Matcher::new(
+        FACTORY.with(|factory| factory.create_parser(TopLevelGrammar::from_lark(lark.to_owned()))),
+    )
 }
 
 /// Why llguidance does not take the grammar, if it does not.
@@ -33,6 +35,8 @@ pub(crate) fn accepts(lark: &str, text: &[u8]) -> bool {
         panic!("{error}\n{lark}");
     }
     let tokens: Vec<u32> = text.iter().map(|&byte| u32::from(byte)).collect();
-    let n_taken = matcher.try_consume_tokens(&tokens).unwrap_or_else(|error| panic!("{error} for {text:?}\n{lark}"));
+    let n_taken = matcher
+        .try_consume_tokens(&tokens)
+        .unwrap_or_else(|error| panic!("{error} for {text:?}\n{lark}"));
     n_taken == tokens.len() && matcher.is_accepting().unwrap()
 }

@@ -1,5 +1,5 @@
-//! GBNF by definition: which spans of a text each rule matches, found by repeating until nothing changes. And random
-//! grammars, with texts for them.
+//! GBNF by definition: which spans of a text each rule matches, found by repeating until nothing
+//! changes. And random grammars, with texts for them.
 
 use std::fmt::{Display, Formatter, Result, Write};
 
@@ -60,7 +60,8 @@ const CLASSES: &[&[(char, char)]] = &[
     &[('a', 'a'), ('é', '日')],
     &[('b', 'c')],
 ];
-/// Texts are cut to this many characters, so that ends fit into 32 bits and the naive way takes bearable time.
+/// Texts are cut to this many characters, so that ends fit into 32 bits and the naive way takes
+/// bearable time.
 const MAX_CHARACTERS: usize = 16;
 
 impl RandomGrammar {
@@ -108,8 +109,12 @@ impl RandomGrammar {
                 text.extend(characters.find(|&&c| fits(node, c)));
             }
             Node::Rule(rule) => self.derive(&self.0[*rule], random, fuel, text),
-            Node::Sequence(parts) => parts.iter().for_each(|part| self.derive(part, random, fuel, text)),
-            Node::Choice(choices) => self.derive(&choices[random.below(choices.len())], random, fuel, text),
+            Node::Sequence(parts) => parts
+                .iter()
+                .for_each(|part| self.derive(part, random, fuel, text)),
+            Node::Choice(choices) => {
+                self.derive(&choices[random.below(choices.len())], random, fuel, text)
+            }
             Node::Repeat(inner, min, max) => {
                 let times = min + random.below(max.unwrap_or(min + 2) - min + 1);
                 (0..times).for_each(|_| self.derive(inner, random, fuel, text));
@@ -159,7 +164,11 @@ fn choice(random: &mut Random, n_rules: usize, depth: usize) -> Node {
 }
 
 fn sequence(random: &mut Random, n_rules: usize, depth: usize) -> Node {
-    let n = if random.below(8) == 0 { 0 } else { 1 + random.below(4) };
+    let n = if random.below(8) == 0 {
+        0
+    } else {
+        1 + random.below(4)
+    };
     Node::Sequence((0..n).map(|_| item(random, n_rules, depth)).collect())
 }
 
@@ -167,9 +176,16 @@ fn item(random: &mut Random, n_rules: usize, depth: usize) -> Node {
     let one = match random.below(10) {
         0..=3 => {
             let n = 1 + random.below(3);
-            Node::Literal((0..n).map(|_| ALPHABET[random.below(ALPHABET.len())]).collect())
+            Node::Literal(
+                (0..n)
+                    .map(|_| ALPHABET[random.below(ALPHABET.len())])
+                    .collect(),
+            )
         }
-        4 | 5 => Node::Class(random.below(5) == 0, CLASSES[random.below(CLASSES.len())].to_vec()),
+        4 | 5 => Node::Class(
+            random.below(5) == 0,
+            CLASSES[random.below(CLASSES.len())].to_vec(),
+        ),
         6 if depth < 3 => choice(random, n_rules, depth + 1),
         6 => Node::Any,
         _ => Node::Rule(random.below(n_rules)),
@@ -189,7 +205,9 @@ fn item(random: &mut Random, n_rules: usize, depth: usize) -> Node {
 
 fn fits(node: &Node, c: char) -> bool {
     match node {
-        Node::Class(is_negated, ranges) => ranges.iter().any(|&(low, high)| low <= c && c <= high) != *is_negated,
+        Node::Class(is_negated, ranges) => {
+            ranges.iter().any(|&(low, high)| low <= c && c <= high) != *is_negated
+        }
         _ => true,
     }
 }
@@ -197,18 +215,26 @@ fn fits(node: &Node, c: char) -> bool {
 /// Bit i: the node may match from here to i.
 fn ends(node: &Node, text: &[char], from: usize, spans: &[Vec<u32>]) -> u32 {
     let after = |starts: u32, node: &Node| {
-        (0..=text.len()).filter(|i| starts >> i & 1 == 1).map(|i| ends(node, text, i, spans)).fold(0, |a, b| a | b)
+        (0..=text.len())
+            .filter(|i| starts >> i & 1 == 1)
+            .map(|i| ends(node, text, i, spans))
+            .fold(0, |a, b| a | b)
     };
     match node {
         Node::Literal(literal) => {
             let n = literal.chars().count();
-            let found = text.len() >= from + n && literal.chars().eq(text[from..from + n].iter().copied());
+            let found =
+                text.len() >= from + n && literal.chars().eq(text[from..from + n].iter().copied());
             u32::from(found) << (from + n).min(31)
         }
-        Node::Class(..) | Node::Any => u32::from(text.get(from).is_some_and(|&c| fits(node, c))) << (from + 1),
+        Node::Class(..) | Node::Any => {
+            u32::from(text.get(from).is_some_and(|&c| fits(node, c))) << (from + 1)
+        }
         Node::Rule(rule) => spans[*rule][from],
         Node::Sequence(parts) => parts.iter().fold(1 << from, after),
-        Node::Choice(choices) => choices.iter().fold(0, |all, choice| all | after(1 << from, choice)),
+        Node::Choice(choices) => choices
+            .iter()
+            .fold(0, |all, choice| all | after(1 << from, choice)),
         Node::Repeat(inner, min, max) => {
             let mut reached = (0..*min).fold(1 << from, |starts, _| after(starts, inner));
             let mut all = reached;
@@ -224,7 +250,11 @@ fn ends(node: &Node, text: &[char], from: usize, spans: &[Vec<u32>]) -> u32 {
 impl Display for RandomGrammar {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         for (rule, body) in self.0.iter().enumerate() {
-            let name = if rule == 0 { "root".to_owned() } else { format!("r-{rule}") };
+            let name = if rule == 0 {
+                "root".to_owned()
+            } else {
+                format!("r-{rule}")
+            };
             writeln!(f, "{name} ::= {body}")?;
         }
         Ok(())
@@ -237,7 +267,9 @@ impl Display for Node {
             Self::Literal(literal) => write!(f, "\"{literal}\""),
             Self::Class(is_negated, ranges) => {
                 f.write_str(if *is_negated { "[^" } else { "[" })?;
-                ranges.iter().try_for_each(|(low, high)| write!(f, "{low}-{high}"))?;
+                ranges
+                    .iter()
+                    .try_for_each(|(low, high)| write!(f, "{low}-{high}"))?;
                 f.write_char(']')
             }
             Self::Any => f.write_char('.'),

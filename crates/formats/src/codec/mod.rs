@@ -1,7 +1,9 @@
-//! Scalar decoders: the definition of what every quantized block means, bit for bit the f32 values of ggml.
+//! Scalar decoders: the definition of what every quantized block means, bit for bit the f32 values
+//! of ggml.
 //!
-//! Slow and plain on purpose. Each decoder keeps ggml's order of f32 operations (multiply, then subtract, never fused),
-//! because kernels and quantizers are tested against them. Layouts come from [`crate::layout`].
+//! Slow and plain on purpose. Each decoder keeps ggml's order of f32 operations (multiply, then
+//! subtract, never fused), because kernels and quantizers are tested against them. Layouts come
+//! from [`crate::layout`].
 
 mod float;
 mod nonlinear;
@@ -19,14 +21,18 @@ use signed::signed;
 /// Decodes whole blocks of `ty` in `bytes` into `out`, `[n_weights]`.
 ///
 /// # Errors
-/// [`Error::NoCodec`] if the type cannot be decoded yet, [`Error::DecodeLength`] unless `bytes` and `out` hold the same
-/// whole number of blocks.
+/// [`Error::NoCodec`] if the type cannot be decoded yet, [`Error::DecodeLength`] unless `bytes` and
+/// `out` hold the same whole number of blocks.
 pub fn decode(ty: TensorType, bytes: &[u8], out: &mut [f32]) -> Result<(), Error> {
     if !ty.has_codec() {
         return Err(Error::NoCodec { ty });
     }
     if ty.row_bytes(out.len()) != Some(bytes.len()) {
-        return Err(Error::DecodeLength { ty, bytes: bytes.len(), weights: out.len() });
+        return Err(Error::DecodeLength {
+            ty,
+            bytes: bytes.len(),
+            weights: out.len(),
+        });
     }
     match ty {
         TensorType::F32 => blocks(bytes, out, float::f32),

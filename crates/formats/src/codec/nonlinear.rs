@@ -1,4 +1,5 @@
-//! IQ4_NL and MXFP4: 32 codes that stand for the numbers of a table, under one scale, `y = code · d`.
+//! IQ4_NL and MXFP4: 32 codes that stand for the numbers of a table, under one scale, `y = code ·
+//! d`.
 
 use crate::layout;
 

@@ -1,4 +1,5 @@
-//! Q2_K: 2-bit codes, 16 sub-blocks of 16 with a 4-bit scale and a 4-bit minimum, `y = d·sc·q − dmin·mn`.
+//! Q2_K: 2-bit codes, 16 sub-blocks of 16 with a 4-bit scale and a 4-bit minimum, `y = d·sc·q −
+//! dmin·mn`.
 
 use crate::layout;
 

@@ -1,4 +1,5 @@
-//! Q3_K: 3-bit codes (2 bits and a mask), 16 sub-blocks of 16 with a signed 6-bit scale, `y = d·sc·q`, q in −4..4.
+//! Q3_K: 3-bit codes (2 bits and a mask), 16 sub-blocks of 16 with a signed 6-bit scale, `y =
+//! d·sc·q`, q in −4..4.
 
 use crate::layout;
 

@@ -1,4 +1,5 @@
-//! Q4_K and Q5_K: 8 sub-blocks of 32 with a 6-bit scale and a 6-bit minimum, `y = d·sc·q − dmin·mn`.
+//! Q4_K and Q5_K: 8 sub-blocks of 32 with a 6-bit scale and a 6-bit minimum, `y = d·sc·q −
+//! dmin·mn`.
 
 use crate::layout;
 

@@ -1,4 +1,5 @@
-//! Q6_K: 6-bit codes (4 and 2 bits), 16 sub-blocks of 16 with a signed 8-bit scale, `y = d·sc·q`, q in −32..32.
+//! Q6_K: 6-bit codes (4 and 2 bits), 16 sub-blocks of 16 with a signed 8-bit scale, `y = d·sc·q`, q
+//! in −32..32.
 
 use crate::layout;
 

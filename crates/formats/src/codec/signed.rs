@@ -1,5 +1,5 @@
-//! Blocks of 256 weights that are products of integers and `d`: the IQ and TQ formats. No product rounds, so their order
-//! is free.
+//! Blocks of 256 weights that are products of integers and `d`: the IQ and TQ formats. No product
+//! rounds, so their order is free.
 
 use crate::f16::f16_to_f32;
 use crate::layout::Signed;

@@ -1,11 +1,13 @@
-//! Arrays of metadata as typed views that outlive the index they came from. The elements stay in the file.
+//! Arrays of metadata as typed views that outlive the index they came from. The elements stay in
+//! the file.
 
 use super::cursor::Cursor;
 use super::value::{Value, ValueType};
 use crate::SharedBytes;
 use std::sync::Arc;
 
-/// Strings left in the file; costs 4 or 8 bytes of heap each. Bytes, not `str`: vocabularies hold invalid UTF-8.
+/// Strings left in the file; costs 4 or 8 bytes of heap each. Bytes, not `str`: vocabularies hold
+/// invalid UTF-8.
 #[derive(Clone)]
 pub struct StrArray {
     bytes: SharedBytes,
@@ -17,7 +19,9 @@ pub struct StrArray {
 
 impl std::fmt::Debug for StrArray {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StrArray").field("len", &self.len()).finish_non_exhaustive()
+        f.debug_struct("StrArray")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -28,8 +32,14 @@ enum Starts {
 }
 
 impl StrArray {
-    /// An index of the `len` strings from `base` on, in all `payload_bytes`; `None` if they are not there.
-    pub(super) fn new(bytes: SharedBytes, base: usize, len: usize, payload_bytes: usize) -> Option<Self> {
+    /// An index of the `len` strings from `base` on, in all `payload_bytes`; `None` if they are not
+    /// there.
+    pub(super) fn new(
+        bytes: SharedBytes,
+        base: usize,
+        len: usize,
+        payload_bytes: usize,
+    ) -> Option<Self> {
         // Each string takes at least its length prefix, so that this bounds what is allocated.
         if len > payload_bytes / 8 {
             return None;
@@ -42,12 +52,20 @@ impl StrArray {
                 cursor.string("a string").ok().map(|_| start)
             });
             if u32::try_from(payload_bytes).is_ok() {
-                Starts::Narrow(positions.map(|p| p.map(|p| p as u32)).collect::<Option<_>>()?)
+                Starts::Narrow(
+                    positions
+                        .map(|p| p.map(|p| p as u32))
+                        .collect::<Option<_>>()?,
+                )
             } else {
                 Starts::Wide(positions.collect::<Option<_>>()?)
             }
         };
-        Some(Self { bytes, base, starts })
+        Some(Self {
+            bytes,
+            base,
+            starts,
+        })
     }
 
     /// How many strings there are.
@@ -69,7 +87,9 @@ impl StrArray {
             Starts::Narrow(s) => usize::try_from(*s.get(i)?).ok()?,
             Starts::Wide(s) => usize::try_from(*s.get(i)?).ok()?,
         };
-        Cursor::over((*self.bytes).as_ref(), self.base.checked_add(start)?).string("a string").ok()
+        Cursor::over((*self.bytes).as_ref(), self.base.checked_add(start)?)
+            .string("a string")
+            .ok()
     }
 
     /// The strings in order.
@@ -147,14 +167,24 @@ pub struct NumArray<T> {
 
 impl<T> std::fmt::Debug for NumArray<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NumArray").field("len", &self.len).field("elem", &self.elem).finish_non_exhaustive()
+        f.debug_struct("NumArray")
+            .field("len", &self.len)
+            .field("elem", &self.elem)
+            .finish_non_exhaustive()
     }
 }
 
 impl<T: Number> NumArray<T> {
-    /// A view of `len` elements from `base` on. The caller checks that all fit `T`, or that there are none.
+    /// A view of `len` elements from `base` on. The caller checks that all fit `T`, or that there
+    /// are none.
     pub(super) fn new(bytes: SharedBytes, base: usize, len: usize, elem: ValueType) -> Self {
-        Self { bytes, base, len, elem, as_type: std::marker::PhantomData }
+        Self {
+            bytes,
+            base,
+            len,
+            elem,
+            as_type: std::marker::PhantomData,
+        }
     }
 
     /// How many elements there are.
@@ -175,7 +205,10 @@ impl<T: Number> NumArray<T> {
         let size = self.elem.fixed_bytes()?;
         let start = self.base.checked_add(i.checked_mul(size)?)?;
         let all: &[u8] = (*self.bytes).as_ref();
-        T::from_value(Value::from_fixed(self.elem, all.get(start..start.checked_add(size)?)?)?)
+        T::from_value(Value::from_fixed(
+            self.elem,
+            all.get(start..start.checked_add(size)?)?,
+        )?)
     }
 
     /// The elements in order.
@@ -198,7 +231,10 @@ mod tests {
     #[test]
     fn strings_cost_four_bytes_each() {
         let s = strings(3).unwrap();
-        assert_eq!((s.get(0), s.get(1), s.get(2), s.get(3)), (Some(&b"ab"[..]), Some(&b""[..]), Some(&b"c"[..]), None));
+        assert_eq!(
+            (s.get(0), s.get(1), s.get(2), s.get(3)),
+            (Some(&b"ab"[..]), Some(&b""[..]), Some(&b"c"[..]), None)
+        );
         assert_eq!(s.heap_bytes(), 12);
     }
 
@@ -218,10 +254,17 @@ mod tests {
     #[test]
     fn integers_of_every_width_are_accepted_where_they_fit() {
         let bytes: SharedBytes = Arc::new(vec![0xff, 0xff, 7, 0]);
-        let read = |elem| NumArray::<i32>::new(bytes.clone(), 0, 2, elem).iter().collect::<Vec<_>>();
+        let read = |elem| {
+            NumArray::<i32>::new(bytes.clone(), 0, 2, elem)
+                .iter()
+                .collect::<Vec<_>>()
+        };
         assert_eq!(read(ValueType::I16), [-1, 7]);
         assert_eq!(read(ValueType::U16), [65535, 7]);
-        assert_eq!(NumArray::<i32>::new(bytes.clone(), 0, 1, ValueType::I16).get(1), None);
+        assert_eq!(
+            NumArray::<i32>::new(bytes.clone(), 0, 1, ValueType::I16).get(1),
+            None
+        );
         assert_eq!(u32::from_value(Value::I16(-1)), None);
         assert_eq!(i32::from_value(Value::U64(1 << 31)), None);
     }

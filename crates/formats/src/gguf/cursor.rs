@@ -1,4 +1,5 @@
-//! A position in the bytes of a file, of which only a prefix may be at hand. Every read is checked against both ends.
+//! A position in the bytes of a file, of which only a prefix may be at hand. Every read is checked
+//! against both ends.
 
 use crate::Error;
 
@@ -14,12 +15,20 @@ impl<'a> Cursor<'a> {
     pub(super) fn new(bytes: &'a [u8], file_bytes: u64) -> Self {
         // What lies after the file's end is not the file's.
         let len = usize::try_from(file_bytes).map_or(bytes.len(), |n| n.min(bytes.len()));
-        Self { bytes: &bytes[..len], file_bytes, at: 0 }
+        Self {
+            bytes: &bytes[..len],
+            file_bytes,
+            at: 0,
+        }
     }
 
     /// A cursor over bytes that were parsed before, at an offset in them.
     pub(super) fn over(bytes: &'a [u8], at: usize) -> Self {
-        Self { bytes, file_bytes: bytes.len() as u64, at }
+        Self {
+            bytes,
+            file_bytes: bytes.len() as u64,
+            at,
+        }
     }
 
     /// Bytes from the start of the file.
@@ -42,17 +51,27 @@ impl<'a> Cursor<'a> {
         let at = self.position();
         let end = at.saturating_add(n);
         if end > self.file_bytes {
-            return Err(Error::PastEnd { what, at, end, file_bytes: self.file_bytes });
+            return Err(Error::PastEnd {
+                what,
+                at,
+                end,
+                file_bytes: self.file_bytes,
+            });
         }
         let index = usize::try_from(end).map_err(|_| Error::Truncated { needed: end })?;
-        let taken = self.bytes.get(self.at..index).ok_or(Error::Truncated { needed: end })?;
+        let taken = self
+            .bytes
+            .get(self.at..index)
+            .ok_or(Error::Truncated { needed: end })?;
         self.at = index;
         Ok(taken)
     }
 
     pub(super) fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], Error> {
         let taken = self.take(N as u64, what)?;
-        Ok(*taken.first_chunk().expect("take gives as many bytes as were asked for"))
+        Ok(*taken
+            .first_chunk()
+            .expect("take gives as many bytes as were asked for"))
     }
 
     pub(super) fn u32(&mut self, what: &'static str) -> Result<u32, Error> {
@@ -67,7 +86,8 @@ impl<'a> Cursor<'a> {
     pub(super) fn name(&mut self, len: u64, what: &'static str) -> Result<&'a str, Error> {
         let at = self.position();
         let text = std::str::from_utf8(self.take(len, what)?).ok();
-        text.filter(|t| !t.contains(char::is_control)).ok_or(Error::NotText { what, at })
+        text.filter(|t| !t.contains(char::is_control))
+            .ok_or(Error::NotText { what, at })
     }
 
     /// A string of the format: its length as u64, then its bytes.

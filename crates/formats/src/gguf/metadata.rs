@@ -1,11 +1,12 @@
 //! Metadata: an index of keys on the heap, values in the file.
 //!
-//! It knows types and nothing of what keys mean. A key that is absent and a key of the wrong type are told apart by
-//! every getter, because reading the wrong type is where parsers of this format have been exploited.
+//! It knows types and nothing of what keys mean. A key that is absent and a key of the wrong type
+//! are told apart by every getter, because reading the wrong type is where parsers of this format
+//! have been exploited.
 //!
-//! Programs that write these files do not agree on types, so getters take a value whatever its type if nothing is lost:
-//! a number is read from an integer of any width, a whole float or a bool, and a single value from an array that repeats
-//! one value. An empty array is an array of any type.
+//! Programs that write these files do not agree on types, so getters take a value whatever its type
+//! if nothing is lost: a number is read from an integer of any width, a whole float or a bool, and
+//! a single value from an array that repeats one value. An empty array is an array of any type.
 
 use super::array::{NumArray, Number, StrArray};
 use super::cursor::Cursor;
@@ -36,7 +37,11 @@ struct Entry {
 
 impl Metadata {
     /// Reads and checks `n_keys` entries at the cursor, which reads in `bytes`.
-    pub(super) fn parse(bytes: SharedBytes, cursor: &mut Cursor<'_>, n_keys: u64) -> Result<Self, Error> {
+    pub(super) fn parse(
+        bytes: SharedBytes,
+        cursor: &mut Cursor<'_>,
+        n_keys: u64,
+    ) -> Result<Self, Error> {
         // Grown as entries are found, since the count is only a claim.
         let mut entries = Vec::new();
         for _ in 0..n_keys {
@@ -44,7 +49,10 @@ impl Metadata {
         }
         entries.shrink_to_fit();
         let by_key = sort_by_key(&entries)?;
-        Ok(Self { bytes, index: Arc::new(Index { entries, by_key }) })
+        Ok(Self {
+            bytes,
+            index: Arc::new(Index { entries, by_key }),
+        })
     }
 
     /// How many keys there are.
@@ -64,7 +72,10 @@ impl Metadata {
 
     /// All keys and values in file order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Value<'_>)> {
-        self.index.entries.iter().filter_map(|entry| Some((&*entry.key, self.value(entry)?)))
+        self.index
+            .entries
+            .iter()
+            .filter_map(|entry| Some((&*entry.key, self.value(entry)?)))
     }
 
     /// A string; `Ok(None)` if the key is absent.
@@ -75,12 +86,15 @@ impl Metadata {
         match self.get(key) {
             None => Ok(None),
             Some(Value::Str(text)) => Ok(Some(text)),
-            Some(Value::Bytes(_)) => Err(Error::MetadataUtf8 { key: key.to_owned() }),
+            Some(Value::Bytes(_)) => Err(Error::MetadataUtf8 {
+                key: key.to_owned(),
+            }),
             Some(other) => Err(wrong_type(key, "str", other)),
         }
     }
 
-    /// A string for people, with U+FFFD for what is not UTF-8; empty if the key is absent or holds no string.
+    /// A string for people, with U+FFFD for what is not UTF-8; empty if the key is absent or holds
+    /// no string.
     pub fn shown(&self, key: &str) -> Cow<'_, str> {
         match self.get(key) {
             Some(Value::Str(text)) => text.into(),
@@ -92,8 +106,8 @@ impl Metadata {
     /// A whole number of any type as u32; `Ok(None)` if the key is absent.
     ///
     /// # Errors
-    /// [`Error::MetadataType`] if it is no whole number, [`Error::MetadataRange`] if it does not fit,
-    /// [`Error::MetadataMixed`] if it is an array of different values.
+    /// [`Error::MetadataType`] if it is no whole number, [`Error::MetadataRange`] if it does not
+    /// fit, [`Error::MetadataMixed`] if it is an array of different values.
     pub fn u32(&self, key: &str) -> Result<Option<u32>, Error> {
         self.int(key, "u32")
     }
@@ -117,19 +131,31 @@ impl Metadata {
     /// A number of any type, rounded to f32; `Ok(None)` if the key is absent.
     ///
     /// # Errors
-    /// [`Error::MetadataType`] if it is no number, [`Error::MetadataMixed`] if it is an array of different values.
+    /// [`Error::MetadataType`] if it is no number, [`Error::MetadataMixed`] if it is an array of
+    /// different values.
     pub fn f32(&self, key: &str) -> Result<Option<f32>, Error> {
-        let Some(value) = self.scalar(key)? else { return Ok(None) };
-        value.as_float().map(Some).ok_or_else(|| wrong_type(key, "f32", value))
+        let Some(value) = self.scalar(key)? else {
+            return Ok(None);
+        };
+        value
+            .as_float()
+            .map(Some)
+            .ok_or_else(|| wrong_type(key, "f32", value))
     }
 
     /// A bool, or a number that is 0 or 1; `Ok(None)` if the key is absent.
     ///
     /// # Errors
-    /// [`Error::MetadataType`] if it is neither, [`Error::MetadataMixed`] if it is an array of different values.
+    /// [`Error::MetadataType`] if it is neither, [`Error::MetadataMixed`] if it is an array of
+    /// different values.
     pub fn bool(&self, key: &str) -> Result<Option<bool>, Error> {
-        let Some(value) = self.scalar(key)? else { return Ok(None) };
-        value.as_bool().map(Some).ok_or_else(|| wrong_type(key, "bool", value))
+        let Some(value) = self.scalar(key)? else {
+            return Ok(None);
+        };
+        value
+            .as_bool()
+            .map(Some)
+            .ok_or_else(|| wrong_type(key, "bool", value))
     }
 
     /// An array of strings; `Ok(None)` if the key is absent. Indexes it anew with each call.
@@ -137,21 +163,31 @@ impl Metadata {
     /// # Errors
     /// [`Error::MetadataType`] if it is anything else.
     pub fn strs(&self, key: &str) -> Result<Option<StrArray>, Error> {
-        let Some((array, base)) = self.array(key, "array of str", |array| array.elem() == ValueType::Str)? else {
+        let Some((array, base)) =
+            self.array(key, "array of str", |array| array.elem() == ValueType::Str)?
+        else {
             return Ok(None);
         };
-        Ok(StrArray::new(self.bytes.clone(), base, array.len(), array.payload().len()))
+        Ok(StrArray::new(
+            self.bytes.clone(),
+            base,
+            array.len(),
+            array.payload().len(),
+        ))
     }
 
-    /// An array of whole numbers of any type, all of which fit u32; `Ok(None)` if the key is absent.
+    /// An array of whole numbers of any type, all of which fit u32; `Ok(None)` if the key is
+    /// absent.
     ///
     /// # Errors
-    /// [`Error::MetadataType`] if it is no array of numbers, [`Error::MetadataRange`] if one does not fit.
+    /// [`Error::MetadataType`] if it is no array of numbers, [`Error::MetadataRange`] if one does
+    /// not fit.
     pub fn u32s(&self, key: &str) -> Result<Option<NumArray<u32>>, Error> {
         self.numbers(key)
     }
 
-    /// An array of whole numbers of any type, all of which fit i32; `Ok(None)` if the key is absent.
+    /// An array of whole numbers of any type, all of which fit i32; `Ok(None)` if the key is
+    /// absent.
     ///
     /// # Errors
     /// As [`Metadata::u32s`].
@@ -184,29 +220,44 @@ impl Metadata {
 
     fn find(&self, key: &str) -> Option<&Entry> {
         let Index { entries, by_key } = &*self.index;
-        let found = by_key.binary_search_by(|&i| (*entries[i as usize].key).cmp(key)).ok()?;
+        let found = by_key
+            .binary_search_by(|&i| (*entries[i as usize].key).cmp(key))
+            .ok()?;
         Some(&entries[by_key[found] as usize])
     }
 
     fn value(&self, entry: &Entry) -> Option<Value<'_>> {
-        Value::read(&mut Cursor::over((*self.bytes).as_ref(), entry.at), entry.ty)
+        Value::read(
+            &mut Cursor::over((*self.bytes).as_ref(), entry.at),
+            entry.ty,
+        )
     }
 
     fn int<T: TryFrom<i128>>(&self, key: &str, expected: &'static str) -> Result<Option<T>, Error> {
-        let Some(value) = self.scalar(key)? else { return Ok(None) };
-        let int = value.as_int().ok_or_else(|| wrong_type(key, expected, value))?;
-        T::try_from(int).map(Some).map_err(|_| out_of_range(key, expected, value))
+        let Some(value) = self.scalar(key)? else {
+            return Ok(None);
+        };
+        let int = value
+            .as_int()
+            .ok_or_else(|| wrong_type(key, expected, value))?;
+        T::try_from(int)
+            .map(Some)
+            .map_err(|_| out_of_range(key, expected, value))
     }
 
-    /// The value of a key, or the one that its array repeats, as in files that give each layer its own.
+    /// The value of a key, or the one that its array repeats, as in files that give each layer its
+    /// own.
     fn scalar(&self, key: &str) -> Result<Option<Value<'_>>, Error> {
         let value = self.get(key);
-        let Some(Value::Array(array)) = value else { return Ok(value) };
+        let Some(Value::Array(array)) = value else {
+            return Ok(value);
+        };
         let first = array.iter().next();
         match first {
-            Some(first) if array.iter().any(|other| other != first) => {
-                Err(Error::MetadataMixed { key: key.to_owned(), got: array.to_string() })
-            }
+            Some(first) if array.iter().any(|other| other != first) => Err(Error::MetadataMixed {
+                key: key.to_owned(),
+                got: array.to_string(),
+            }),
             // An empty array remains, and its type is wrong.
             _ => Ok(first.or(value)),
         }
@@ -219,7 +270,9 @@ impl Metadata {
         expected: &'static str,
         accepts: fn(&ArrayValue<'_>) -> bool,
     ) -> Result<Option<(ArrayValue<'_>, usize)>, Error> {
-        let Some(entry) = self.find(key) else { return Ok(None) };
+        let Some(entry) = self.find(key) else {
+            return Ok(None);
+        };
         match self.value(entry) {
             None => Ok(None),
             Some(Value::Array(array)) if array.is_empty() || accepts(&array) => {
@@ -231,11 +284,18 @@ impl Metadata {
 
     fn numbers<T: Number>(&self, key: &str) -> Result<Option<NumArray<T>>, Error> {
         let is_fixed = |array: &ArrayValue<'_>| array.elem().fixed_bytes().is_some();
-        let Some((array, base)) = self.array(key, T::NAME, is_fixed)? else { return Ok(None) };
+        let Some((array, base)) = self.array(key, T::NAME, is_fixed)? else {
+            return Ok(None);
+        };
         if let Some(misfit) = array.iter().find(|&v| T::from_value(v).is_none()) {
             return Err(out_of_range(key, T::NAME, misfit));
         }
-        Ok(Some(NumArray::new(self.bytes.clone(), base, array.len(), array.elem())))
+        Ok(Some(NumArray::new(
+            self.bytes.clone(),
+            base,
+            array.len(),
+            array.elem(),
+        )))
     }
 }
 
@@ -248,17 +308,28 @@ impl std::fmt::Debug for Metadata {
 fn parse_entry(cursor: &mut Cursor<'_>) -> Result<Entry, Error> {
     let key = parse_key(cursor)?;
     let id = cursor.u32("the type of a metadata value")?;
-    let ty = ValueType::from_id(id).ok_or_else(|| Error::ValueType { key: key.to_owned(), id })?;
+    let ty = ValueType::from_id(id).ok_or_else(|| Error::ValueType {
+        key: key.to_owned(),
+        id,
+    })?;
     let at = cursor.index();
     value::skip(cursor, key, ty)?;
-    Ok(Entry { key: key.into(), ty, at })
+    Ok(Entry {
+        key: key.into(),
+        ty,
+        at,
+    })
 }
 
 fn parse_key<'a>(cursor: &mut Cursor<'a>) -> Result<&'a str, Error> {
     let at = cursor.position();
     let len = cursor.u64("the length of a metadata key")?;
     if len == 0 || len > MAX_KEY_BYTES {
-        return Err(Error::KeyLength { at, len, max: MAX_KEY_BYTES });
+        return Err(Error::KeyLength {
+            at,
+            len,
+            max: MAX_KEY_BYTES,
+        });
     }
     cursor.name(len, "a metadata key")
 }
@@ -268,17 +339,27 @@ fn sort_by_key(entries: &[Entry]) -> Result<Vec<u32>, Error> {
     let key = |i: u32| &*entries[i as usize].key;
     order.sort_by_key(|&i| key(i));
     match order.windows(2).find(|pair| key(pair[0]) == key(pair[1])) {
-        Some(pair) => Err(Error::DuplicateKey { key: key(pair[0]).to_owned() }),
+        Some(pair) => Err(Error::DuplicateKey {
+            key: key(pair[0]).to_owned(),
+        }),
         None => Ok(order),
     }
 }
 
 fn wrong_type(key: &str, expected: &'static str, got: Value<'_>) -> Error {
-    Error::MetadataType { key: key.to_owned(), expected, got: got.type_name() }
+    Error::MetadataType {
+        key: key.to_owned(),
+        expected,
+        got: got.type_name(),
+    }
 }
 
 fn out_of_range(key: &str, expected: &'static str, got: Value<'_>) -> Error {
-    Error::MetadataRange { key: key.to_owned(), expected, got: got.to_string() }
+    Error::MetadataRange {
+        key: key.to_owned(),
+        expected,
+        got: got.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -297,8 +378,14 @@ mod tests {
     #[test]
     fn absent_keys_are_none_for_every_getter() {
         let m = metadata(|w| w.set_u32("a", 1));
-        assert_eq!((m.str("b"), m.u32("b"), m.u64("b"), m.i64("b")), (Ok(None), Ok(None), Ok(None), Ok(None)));
-        assert_eq!((m.f32("b"), m.bool("b"), m.get("")), (Ok(None), Ok(None), None));
+        assert_eq!(
+            (m.str("b"), m.u32("b"), m.u64("b"), m.i64("b")),
+            (Ok(None), Ok(None), Ok(None), Ok(None))
+        );
+        assert_eq!(
+            (m.f32("b"), m.bool("b"), m.get("")),
+            (Ok(None), Ok(None), None)
+        );
         assert!(m.strs("b").unwrap().is_none() && m.f32s("b").unwrap().is_none());
     }
 
@@ -309,12 +396,21 @@ mod tests {
             w.set_u64("big", 1 << 63);
             w.set_i32s("list", &[5, -6]);
         });
-        let range =
-            |key: &str, expected, got: &str| Error::MetadataRange { key: key.into(), expected, got: got.into() };
+        let range = |key: &str, expected, got: &str| Error::MetadataRange {
+            key: key.into(),
+            expected,
+            got: got.into(),
+        };
         assert_eq!(m.u32("negative"), Err(range("negative", "u32", "-1")));
         assert_eq!(m.u64("negative"), Err(range("negative", "u64", "-1")));
-        assert_eq!(m.i64("big"), Err(range("big", "i64", "9223372036854775808")));
-        assert_eq!(m.u32s("list").err(), Some(range("list", "array of u32", "-6")));
+        assert_eq!(
+            m.i64("big"),
+            Err(range("big", "i64", "9223372036854775808"))
+        );
+        assert_eq!(
+            m.u32s("list").err(),
+            Some(range("list", "array of u32", "-6"))
+        );
         assert_eq!(m.i64("negative"), Ok(Some(-1)));
     }
 
@@ -345,13 +441,27 @@ mod tests {
             let m = as_every_type(n);
             for (key, _) in m.iter().filter(|(key, _)| n < 2 || !key.contains("bool")) {
                 let n = u32::from(n);
-                assert_eq!((m.u32(key), m.u64(key)), (Ok(Some(n)), Ok(Some(n.into()))), "{key}");
-                assert_eq!((m.i64(key), m.f32(key)), (Ok(Some(n.into())), Ok(Some(n as f32))), "{key}");
+                assert_eq!(
+                    (m.u32(key), m.u64(key)),
+                    (Ok(Some(n)), Ok(Some(n.into()))),
+                    "{key}"
+                );
+                assert_eq!(
+                    (m.i64(key), m.f32(key)),
+                    (Ok(Some(n.into())), Ok(Some(n as f32))),
+                    "{key}"
+                );
                 assert_eq!(m.bool(key).ok(), (n < 2).then_some(Some(n == 1)), "{key}");
                 if key.contains("array") {
                     assert!(m.u32s(key).unwrap().unwrap().iter().eq([n; 3]), "{key}");
-                    assert!(m.i32s(key).unwrap().unwrap().iter().eq([n as i32; 3]), "{key}");
-                    assert!(m.f32s(key).unwrap().unwrap().iter().eq([n as f32; 3]), "{key}");
+                    assert!(
+                        m.i32s(key).unwrap().unwrap().iter().eq([n as i32; 3]),
+                        "{key}"
+                    );
+                    assert!(
+                        m.f32s(key).unwrap().unwrap().iter().eq([n as f32; 3]),
+                        "{key}"
+                    );
                 }
             }
         }
@@ -368,12 +478,21 @@ mod tests {
             w.set_u32s("none", &[]);
         });
         for key in ["fraction", "nan", "infinite", "none"] {
-            assert!(matches!(m.u32(key), Err(Error::MetadataType { .. })), "{key}");
+            assert!(
+                matches!(m.u32(key), Err(Error::MetadataType { .. })),
+                "{key}"
+            );
             assert!(m.bool(key).is_err(), "{key}");
         }
         let mixed = m.u32("mixed").unwrap_err().to_string();
-        assert_eq!(mixed, "metadata key mixed: one value for all layers is supported, got [8, 4]");
-        assert!(matches!(m.u32s("fractions"), Err(Error::MetadataRange { .. })));
+        assert_eq!(
+            mixed,
+            "metadata key mixed: one value for all layers is supported, got [8, 4]"
+        );
+        assert!(matches!(
+            m.u32s("fractions"),
+            Err(Error::MetadataRange { .. })
+        ));
         assert_eq!(m.f32("fraction"), Ok(Some(0.5)));
     }
 
@@ -384,7 +503,10 @@ mod tests {
             w.set_i32s("ints", &[]);
         });
         for key in ["strs", "ints"] {
-            assert!(m.f32s(key).unwrap().unwrap().is_empty() && m.strs(key).unwrap().unwrap().is_empty());
+            assert!(
+                m.f32s(key).unwrap().unwrap().is_empty()
+                    && m.strs(key).unwrap().unwrap().is_empty()
+            );
         }
     }
 
@@ -394,7 +516,10 @@ mod tests {
             w.set_bytes("latin", b"caf\xe9");
             w.set_u32("number", 1);
         });
-        assert_eq!((&*m.shown("latin"), &*m.shown("number"), &*m.shown("absent")), ("caf\u{fffd}", "", ""));
+        assert_eq!(
+            (&*m.shown("latin"), &*m.shown("number"), &*m.shown("absent")),
+            ("caf\u{fffd}", "", "")
+        );
     }
 
     #[test]

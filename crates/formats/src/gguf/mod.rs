@@ -1,10 +1,11 @@
 //! GGUF files: a header, metadata, a tensor directory, and the tensors' bytes, in this order.
 //!
-//! [`Gguf::parse`] reads the first three and checks the whole file's geometry; it never looks at weights, so that a
-//! prefix of the file is enough. Versions 2 and 3 are the same bytes (3 only added big-endian files, which we refuse).
-//! Nothing is allocated for a count before the bytes it counts are known to be there: the heap
-//! grows by at most 16 times the bytes parsed, strings and arrays are not copied, and at most [`MAX_KEYS`] keys and
-//! [`MAX_TENSORS`] tensors are accepted, which take 2 MB and 20 MB.
+//! [`Gguf::parse`] reads the first three and checks the whole file's geometry; it never looks at
+//! weights, so that a prefix of the file is enough. Versions 2 and 3 are the same bytes (3 only
+//! added big-endian files, which we refuse). Nothing is allocated for a count before the bytes it
+//! counts are known to be there: the heap grows by at most 16 times the bytes parsed, strings and
+//! arrays are not copied, and at most [`MAX_KEYS`] keys and [`MAX_TENSORS`] tensors are accepted,
+//! which take 2 MB and 20 MB.
 
 mod array;
 mod cursor;
@@ -34,7 +35,8 @@ pub const MAX_TENSORS: u64 = 1 << 17;
 pub const MAX_KEY_BYTES: u64 = (1 << 16) - 1;
 /// The longest tensor name in bytes: ggml keeps 64 with the closing zero.
 pub const MAX_NAME_BYTES: u64 = 63;
-/// How deep arrays may be nested; an array of numbers has depth 1. No known file needs more than that.
+/// How deep arrays may be nested; an array of numbers has depth 1. No known file needs more than
+/// that.
 pub const MAX_ARRAY_DEPTH: usize = 4;
 /// The largest alignment of tensor data that is accepted, in bytes.
 pub const MAX_ALIGNMENT: u64 = 1 << 20;
@@ -43,9 +45,11 @@ pub const DEFAULT_ALIGNMENT: u64 = 32;
 
 const MAGIC: [u8; 4] = *b"GGUF";
 const ALIGNMENT_KEY: &str = "general.alignment";
-/// The fewest bytes that a metadata entry takes: key length, one byte of key, type, one byte of value.
+/// The fewest bytes that a metadata entry takes: key length, one byte of key, type, one byte of
+/// value.
 const MIN_ENTRY_BYTES: u64 = 8 + 1 + 4 + 1;
-/// The fewest bytes that a tensor's entry takes: name length, one byte of name, count of dimensions, type, offset.
+/// The fewest bytes that a tensor's entry takes: name length, one byte of name, count of
+/// dimensions, type, offset.
 const MIN_TENSOR_BYTES: u64 = 8 + 1 + 4 + 4 + 8;
 
 /// A parsed file: its metadata and where its tensors are.
@@ -66,27 +70,44 @@ pub struct Gguf {
 impl Gguf {
     /// Reads and checks header, metadata and tensor directory.
     ///
-    /// `bytes` is the file, or a prefix that contains all metadata and the directory; `file_bytes` is the length of the
-    /// whole file, which tensor offsets are checked against. Tensor types without a decoder are accepted here, so that
-    /// any file can be inspected; see [`Gguf::check_codecs`].
+    /// `bytes` is the file, or a prefix that contains all metadata and the directory; `file_bytes`
+    /// is the length of the whole file, which tensor offsets are checked against. Tensor types
+    /// without a decoder are accepted here, so that any file can be inspected; see
+    /// [`Gguf::check_codecs`].
     ///
     /// # Errors
-    /// [`Error::Truncated`] if `bytes` is too short a prefix of a file that may be in order: come back with more.
-    /// Otherwise the first thing that is wrong with the file.
+    /// [`Error::Truncated`] if `bytes` is too short a prefix of a file that may be in order: come
+    /// back with more. Otherwise the first thing that is wrong with the file.
     pub fn parse(bytes: SharedBytes, file_bytes: u64) -> Result<Self, Error> {
         let held = bytes.clone();
         let mut cursor = Cursor::new((*bytes).as_ref(), file_bytes);
         let version = read_version(&mut cursor, (*bytes).as_ref())?;
         let n_tensors = cursor.u64("the tensor count")?;
         let n_keys = cursor.u64("the metadata count")?;
-        check_count("metadata keys", n_keys, MAX_KEYS, cursor.left_in_file() / MIN_ENTRY_BYTES)?;
-        check_count("tensors", n_tensors, MAX_TENSORS, cursor.left_in_file() / MIN_TENSOR_BYTES)?;
+        check_count(
+            "metadata keys",
+            n_keys,
+            MAX_KEYS,
+            cursor.left_in_file() / MIN_ENTRY_BYTES,
+        )?;
+        check_count(
+            "tensors",
+            n_tensors,
+            MAX_TENSORS,
+            cursor.left_in_file() / MIN_TENSOR_BYTES,
+        )?;
         let metadata = Metadata::parse(held, &mut cursor, n_keys)?;
         let alignment = read_alignment(&metadata)?;
         let entries = tensors::parse_entries(&mut cursor, n_tensors)?;
         let data_offset = cursor.position().next_multiple_of(alignment);
         let tensors = tensors::place(entries, data_offset, alignment, file_bytes)?;
-        Ok(Self { version, metadata, tensors, alignment, data_offset })
+        Ok(Self {
+            version,
+            metadata,
+            tensors,
+            alignment,
+            data_offset,
+        })
     }
 
     /// Whether every tensor can be decoded; reads nothing.
@@ -100,7 +121,8 @@ impl Gguf {
     /// Which part of a split model this file is; `None` for a model in one file.
     ///
     /// # Errors
-    /// [`Error::MetadataType`], [`Error::MetadataRange`] or [`Error::MetadataMissing`] if the keys that say so are wrong.
+    /// [`Error::MetadataType`], [`Error::MetadataRange`] or [`Error::MetadataMissing`] if the keys
+    /// that say so are wrong.
     pub fn split(&self) -> Result<Option<Split>, Error> {
         Split::of(&self.metadata)
     }
@@ -108,34 +130,53 @@ impl Gguf {
 
 impl std::fmt::Debug for Gguf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Gguf v{}: {} keys, {} tensors", self.version, self.metadata.len(), self.tensors.len())
+        write!(
+            f,
+            "Gguf v{}: {} keys, {} tensors",
+            self.version,
+            self.metadata.len(),
+            self.tensors.len()
+        )
     }
 }
 
 fn read_version(cursor: &mut Cursor<'_>, file: &[u8]) -> Result<u32, Error> {
     if cursor.array("the magic number")? != MAGIC {
         let mut got = [0; 9];
-        got.iter_mut().zip(file).for_each(|(got, &byte)| *got = byte);
+        got.iter_mut()
+            .zip(file)
+            .for_each(|(got, &byte)| *got = byte);
         return Err(Error::NotGguf { got });
     }
     let version = cursor.u32("the version")?;
     match version {
         2 | 3 => Ok(version),
         // A small number with its bytes swapped.
-        _ if version & 0xffff == 0 && version != 0 => Err(Error::BigEndian { version: version.swap_bytes() }),
+        _ if version & 0xffff == 0 && version != 0 => Err(Error::BigEndian {
+            version: version.swap_bytes(),
+        }),
         got => Err(Error::Version { got }),
     }
 }
 
 fn check_count(what: &'static str, got: u64, cap: u64, room: u64) -> Result<(), Error> {
     let max = cap.min(room);
-    if got > max { Err(Error::Count { what, got, max }) } else { Ok(()) }
+    if got > max {
+        Err(Error::Count { what, got, max })
+    } else {
+        Ok(())
+    }
 }
 
 fn read_alignment(metadata: &Metadata) -> Result<u64, Error> {
-    let got = metadata.u32(ALIGNMENT_KEY)?.map_or(DEFAULT_ALIGNMENT, u64::from);
+    let got = metadata
+        .u32(ALIGNMENT_KEY)?
+        .map_or(DEFAULT_ALIGNMENT, u64::from);
     if got.is_power_of_two() && got <= MAX_ALIGNMENT {
         return Ok(got);
     }
-    Err(Error::Alignment { got, max: MAX_ALIGNMENT })
+    Err(Error::Alignment {
+        got,
+        max: MAX_ALIGNMENT,
+    })
 }

@@ -1,4 +1,5 @@
-//! Models split over several files, `name-00001-of-00003.gguf`: their names and the metadata that numbers them.
+//! Models split over several files, `name-00001-of-00003.gguf`: their names and the metadata that
+//! numbers them.
 
 use super::{Error, Metadata};
 
@@ -25,18 +26,31 @@ impl Split {
         if count == 0 {
             return Ok(None);
         }
-        let no = small(metadata, NO_KEY)?.ok_or_else(|| Error::MetadataMissing { key: NO_KEY.to_owned() })?;
-        Ok(Some(Self { no, count, n_tensors: metadata.u64(TENSORS_KEY)? }))
+        let no = small(metadata, NO_KEY)?.ok_or_else(|| Error::MetadataMissing {
+            key: NO_KEY.to_owned(),
+        })?;
+        Ok(Some(Self {
+            no,
+            count,
+            n_tensors: metadata.u64(TENSORS_KEY)?,
+        }))
     }
 }
 
 fn small(metadata: &Metadata, key: &str) -> Result<Option<u16>, Error> {
-    let Some(value) = metadata.u64(key)? else { return Ok(None) };
-    let misfit = |_| Error::MetadataRange { key: key.to_owned(), expected: "u16", got: value.to_string() };
+    let Some(value) = metadata.u64(key)? else {
+        return Ok(None);
+    };
+    let misfit = |_| Error::MetadataRange {
+        key: key.to_owned(),
+        expected: "u16",
+        got: value.to_string(),
+    };
     u16::try_from(value).map(Some).map_err(misfit)
 }
 
-/// The file name of shard `no` (from 0) of `count`: `shard_file_name("m", 0, 3)` is `m-00001-of-00003.gguf`.
+/// The file name of shard `no` (from 0) of `count`: `shard_file_name("m", 0, 3)` is
+/// `m-00001-of-00003.gguf`.
 pub fn shard_file_name(stem: &str, no: u16, count: u16) -> String {
     format!("{stem}-{:05}-of-{count:05}.gguf", u32::from(no) + 1)
 }
@@ -67,7 +81,13 @@ mod tests {
 
     #[test]
     fn other_names_are_no_shards() {
-        for name in ["m.gguf", "m-1-of-3.gguf", "m-00000-of-00003.gguf", "m-00004-of-00003.gguf", "m-00001-of-00003"] {
+        for name in [
+            "m.gguf",
+            "m-1-of-3.gguf",
+            "m-00000-of-00003.gguf",
+            "m-00004-of-00003.gguf",
+            "m-00001-of-00003",
+        ] {
             assert_eq!(shard_of_file_name(name), None, "{name}");
         }
         assert_eq!(shard_of_file_name("m-99999-of-99999.gguf"), None);

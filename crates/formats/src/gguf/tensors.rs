@@ -1,6 +1,8 @@
-//! The tensor directory of one file: entries as they stand in the header, then their place in the file.
+//! The tensor directory of one file: entries as they stand in the header, then their place in the
+//! file.
 //!
-//! It checks geometry only: sizes, alignment, that all data lies in the file and that no two tensors share a byte.
+//! It checks geometry only: sizes, alignment, that all data lies in the file and that no two
+//! tensors share a byte.
 
 use super::cursor::Cursor;
 use super::{Error, MAX_NAME_BYTES};
@@ -31,25 +33,46 @@ impl TensorInfo {
             .checked_mul(ty.block_bytes() as u64)
             .filter(|&n| i64::try_from(n).is_ok());
         let Some(n_bytes) = n_bytes else {
-            return Err(Error::BytesOverflow { tensor: name, dims: shape.dims().to_vec(), ty });
+            return Err(Error::BytesOverflow {
+                tensor: name,
+                dims: shape.dims().to_vec(),
+                ty,
+            });
         };
-        Ok(Self { name, shape, ty, shard: 0, offset: 0, n_bytes })
+        Ok(Self {
+            name,
+            shape,
+            ty,
+            shard: 0,
+            offset: 0,
+            n_bytes,
+        })
     }
 }
 
 fn check_rows(name: &str, shape: &Shape, ty: TensorType) -> Result<(), Error> {
     if let Some(axis) = shape.dims().iter().position(|&d| d == 0) {
-        return Err(Error::ZeroDim { tensor: name.to_owned(), axis });
+        return Err(Error::ZeroDim {
+            tensor: name.to_owned(),
+            axis,
+        });
     }
     let d = shape.dims().last().copied().unwrap_or(1);
     if !d.is_multiple_of(ty.block_len() as u64) {
-        return Err(Error::RowNotBlocks { tensor: name.to_owned(), d, ty });
+        return Err(Error::RowNotBlocks {
+            tensor: name.to_owned(),
+            d,
+            ty,
+        });
     }
     Ok(())
 }
 
 /// Reads `n_tensors` entries; `offset` is still relative to the start of the data.
-pub(super) fn parse_entries(cursor: &mut Cursor<'_>, n_tensors: u64) -> Result<Vec<TensorInfo>, Error> {
+pub(super) fn parse_entries(
+    cursor: &mut Cursor<'_>,
+    n_tensors: u64,
+) -> Result<Vec<TensorInfo>, Error> {
     // Grown as entries are found, since the count is only a claim.
     let mut tensors = Vec::new();
     for _ in 0..n_tensors {
@@ -63,9 +86,15 @@ fn parse_entry(cursor: &mut Cursor<'_>) -> Result<TensorInfo, Error> {
     let name = parse_name(cursor)?;
     let shape = parse_shape(cursor, name)?;
     let id = cursor.u32("the type of a tensor")?;
-    let ty = TensorType::from_id(id).ok_or_else(|| Error::UnknownType { tensor: name.to_owned(), id })?;
+    let ty = TensorType::from_id(id).ok_or_else(|| Error::UnknownType {
+        tensor: name.to_owned(),
+        id,
+    })?;
     let offset = cursor.u64("the offset of a tensor")?;
-    Ok(TensorInfo { offset, ..TensorInfo::new(name.to_owned(), shape, ty)? })
+    Ok(TensorInfo {
+        offset,
+        ..TensorInfo::new(name.to_owned(), shape, ty)?
+    })
 }
 
 fn parse_name<'a>(cursor: &mut Cursor<'a>) -> Result<&'a str, Error> {
@@ -78,7 +107,11 @@ fn parse_name<'a>(cursor: &mut Cursor<'a>) -> Result<&'a str, Error> {
 /// Whether a name that begins at byte `at` may have this length.
 pub(super) fn check_name_len(at: u64, len: u64) -> Result<(), Error> {
     if len == 0 || len > MAX_NAME_BYTES {
-        return Err(Error::NameLength { at, len, max: MAX_NAME_BYTES });
+        return Err(Error::NameLength {
+            at,
+            len,
+            max: MAX_NAME_BYTES,
+        });
     }
     Ok(())
 }
@@ -86,7 +119,11 @@ pub(super) fn check_name_len(at: u64, len: u64) -> Result<(), Error> {
 fn parse_shape(cursor: &mut Cursor<'_>, name: &str) -> Result<Shape, Error> {
     let n_dims = cursor.u32("the dimension count of a tensor")?;
     if n_dims as usize > Shape::MAX_DIMS {
-        return Err(Error::Dims { tensor: name.to_owned(), got: n_dims.into(), max: Shape::MAX_DIMS as u64 });
+        return Err(Error::Dims {
+            tensor: name.to_owned(),
+            got: n_dims.into(),
+            max: Shape::MAX_DIMS as u64,
+        });
     }
     let mut dims = [0; Shape::MAX_DIMS];
     let dims = &mut dims[..n_dims as usize];
@@ -94,7 +131,10 @@ fn parse_shape(cursor: &mut Cursor<'_>, name: &str) -> Result<Shape, Error> {
     for d in dims.iter_mut().rev() {
         *d = cursor.u64("the dimensions of a tensor")?;
     }
-    Shape::new(dims).ok_or_else(|| Error::ShapeOverflow { tensor: name.to_owned(), dims: dims.to_vec() })
+    Shape::new(dims).ok_or_else(|| Error::ShapeOverflow {
+        tensor: name.to_owned(),
+        dims: dims.to_vec(),
+    })
 }
 
 /// Turns relative offsets into offsets in the file and checks them against it and each other.
@@ -106,12 +146,22 @@ pub(super) fn place(
 ) -> Result<Vec<TensorInfo>, Error> {
     for t in &mut tensors {
         if !t.offset.is_multiple_of(alignment) {
-            return Err(Error::Misaligned { tensor: t.name.clone(), offset: t.offset, alignment });
+            return Err(Error::Misaligned {
+                tensor: t.name.clone(),
+                offset: t.offset,
+                alignment,
+            });
         }
         let offset = data_offset.checked_add(t.offset);
-        let end = offset.and_then(|o| o.checked_add(t.n_bytes)).unwrap_or(u64::MAX);
+        let end = offset
+            .and_then(|o| o.checked_add(t.n_bytes))
+            .unwrap_or(u64::MAX);
         if end > file_bytes || end == u64::MAX {
-            return Err(Error::TensorPastEnd { tensor: t.name.clone(), end, file_bytes });
+            return Err(Error::TensorPastEnd {
+                tensor: t.name.clone(),
+                end,
+                file_bytes,
+            });
         }
         t.offset += data_offset;
     }
@@ -124,10 +174,15 @@ pub(super) fn place(
 fn check_overlap(tensors: &[TensorInfo]) -> Result<(), Error> {
     let mut by_offset: Vec<&TensorInfo> = tensors.iter().collect();
     by_offset.sort_by_key(|t| t.offset);
-    match by_offset.windows(2).find(|pair| pair[1].offset - pair[0].offset < pair[0].n_bytes) {
-        Some(pair) => {
-            Err(Error::Overlap { tensor: pair[1].name.clone(), other: pair[0].name.clone(), offset: pair[1].offset })
-        }
+    match by_offset
+        .windows(2)
+        .find(|pair| pair[1].offset - pair[0].offset < pair[0].n_bytes)
+    {
+        Some(pair) => Err(Error::Overlap {
+            tensor: pair[1].name.clone(),
+            other: pair[0].name.clone(),
+            offset: pair[1].offset,
+        }),
         None => Ok(()),
     }
 }
@@ -143,14 +198,19 @@ pub(super) fn order_by_name(tensors: &[TensorInfo]) -> Vec<u32> {
 pub(super) fn check_names(tensors: &[TensorInfo], order: &[u32]) -> Result<(), Error> {
     let name = |i: u32| &tensors[i as usize].name;
     match order.windows(2).find(|pair| name(pair[0]) == name(pair[1])) {
-        Some(pair) => Err(Error::DuplicateTensor { tensor: name(pair[0]).clone() }),
+        Some(pair) => Err(Error::DuplicateTensor {
+            tensor: name(pair[0]).clone(),
+        }),
         None => Ok(()),
     }
 }
 
 pub(super) fn check_codecs(tensors: &[TensorInfo]) -> Result<(), Error> {
     match tensors.iter().find(|t| !t.ty.has_codec()) {
-        Some(t) => Err(Error::UnsupportedType { tensor: t.name.clone(), ty: t.ty }),
+        Some(t) => Err(Error::UnsupportedType {
+            tensor: t.name.clone(),
+            ty: t.ty,
+        }),
         None => Ok(()),
     }
 }

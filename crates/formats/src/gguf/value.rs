@@ -1,7 +1,8 @@
 //! Metadata values: the thirteen types of the format, read in place.
 //!
-//! A value is read twice: once by [`skip`], which checks it while the file is parsed, and then whenever it is asked for.
-//! The second reading is checked too and gives `None` for what is not there, since a mapped file can change under us.
+//! A value is read twice: once by [`skip`], which checks it while the file is parsed, and then
+//! whenever it is asked for. The second reading is checked too and gives `None` for what is not
+//! there, since a mapped file can change under us.
 
 use super::cursor::Cursor;
 use super::{Error, MAX_ARRAY_DEPTH};
@@ -31,7 +32,11 @@ impl ValueType {
     /// The type with this id.
     pub fn from_id(id: u32) -> Option<Self> {
         use ValueType::*;
-        [U8, I8, U16, I16, U32, I32, F32, Bool, Str, Array, U64, I64, F64].get(id as usize).copied()
+        [
+            U8, I8, U16, I16, U32, I32, F32, Bool, Str, Array, U64, I64, F64,
+        ]
+        .get(id as usize)
+        .copied()
     }
 
     /// A short name, such as `u32` or `str`.
@@ -160,7 +165,10 @@ impl<'a> Value<'a> {
                 Some(std::str::from_utf8(bytes).map_or(Value::Bytes(bytes), Value::Str))
             }
             ValueType::Array => ArrayValue::read(cursor, 1).map(Value::Array),
-            fixed => Value::from_fixed(fixed, cursor.take(fixed.fixed_bytes()? as u64, "a number").ok()?),
+            fixed => Value::from_fixed(
+                fixed,
+                cursor.take(fixed.fixed_bytes()? as u64, "a number").ok()?,
+            ),
         }
     }
 
@@ -235,8 +243,14 @@ impl<'a> ArrayValue<'a> {
         let len = cursor.u64("an array length").ok()?;
         let mut end = cursor.clone();
         skip_elements(&mut end, "", elem, len, depth).ok()?;
-        let payload = cursor.take(end.position() - cursor.position(), "an array").ok()?;
-        Some(Self { elem, len: usize::try_from(len).ok()?, payload })
+        let payload = cursor
+            .take(end.position() - cursor.position(), "an array")
+            .ok()?;
+        Some(Self {
+            elem,
+            len: usize::try_from(len).ok()?,
+            payload,
+        })
     }
 }
 
@@ -245,7 +259,12 @@ pub(super) fn skip(cursor: &mut Cursor<'_>, key: &str, ty: ValueType) -> Result<
     skip_nested(cursor, key, ty, 0)
 }
 
-fn skip_nested(cursor: &mut Cursor<'_>, key: &str, ty: ValueType, depth: usize) -> Result<(), Error> {
+fn skip_nested(
+    cursor: &mut Cursor<'_>,
+    key: &str,
+    ty: ValueType,
+    depth: usize,
+) -> Result<(), Error> {
     match ty {
         ValueType::Str => cursor.string("a metadata string").map(drop),
         ValueType::Array => skip_array(cursor, key, depth + 1),
@@ -255,16 +274,28 @@ fn skip_nested(cursor: &mut Cursor<'_>, key: &str, ty: ValueType, depth: usize) 
 
 fn skip_array(cursor: &mut Cursor<'_>, key: &str, depth: usize) -> Result<(), Error> {
     if depth > MAX_ARRAY_DEPTH {
-        return Err(Error::ArrayDepth { key: key.to_owned(), max: MAX_ARRAY_DEPTH });
+        return Err(Error::ArrayDepth {
+            key: key.to_owned(),
+            max: MAX_ARRAY_DEPTH,
+        });
     }
     let id = cursor.u32("the element type of a metadata array")?;
-    let elem = ValueType::from_id(id).ok_or_else(|| Error::ValueType { key: key.to_owned(), id })?;
+    let elem = ValueType::from_id(id).ok_or_else(|| Error::ValueType {
+        key: key.to_owned(),
+        id,
+    })?;
     let len = cursor.u64("the length of a metadata array")?;
     skip_elements(cursor, key, elem, len, depth)
 }
 
 /// `depth` is that of the array whose elements they are.
-fn skip_elements(cursor: &mut Cursor<'_>, key: &str, elem: ValueType, len: u64, depth: usize) -> Result<(), Error> {
+fn skip_elements(
+    cursor: &mut Cursor<'_>,
+    key: &str,
+    elem: ValueType,
+    len: u64,
+    depth: usize,
+) -> Result<(), Error> {
     let Some(size) = elem.fixed_bytes() else {
         // A failed read ends this after at most as many rounds as there are bytes.
         return (0..len).try_for_each(|_| skip_nested(cursor, key, elem, depth));
@@ -272,7 +303,11 @@ fn skip_elements(cursor: &mut Cursor<'_>, key: &str, elem: ValueType, len: u64, 
     let at = cursor.position();
     let bytes = cursor.take(len.saturating_mul(size as u64), "a metadata value")?;
     match bytes.iter().position(|&b| elem == ValueType::Bool && b > 1) {
-        Some(i) => Err(Error::BoolByte { key: key.to_owned(), at: at + i as u64, got: bytes[i] }),
+        Some(i) => Err(Error::BoolByte {
+            key: key.to_owned(),
+            at: at + i as u64,
+            got: bytes[i],
+        }),
         None => Ok(()),
     }
 }
@@ -294,7 +329,10 @@ impl fmt::Display for Value<'_> {
             Value::F32(v) => v.fmt(f),
             Value::Bool(v) => v.fmt(f),
             Value::Str(v) => write_short(f, v),
-            Value::Bytes(v) => write_short(f, &String::from_utf8_lossy(&v[..v.len().min(4 * SHOWN_CHARS + 4)])),
+            Value::Bytes(v) => write_short(
+                f,
+                &String::from_utf8_lossy(&v[..v.len().min(4 * SHOWN_CHARS + 4)]),
+            ),
             Value::Array(v) => v.fmt(f),
             Value::U64(v) => v.fmt(f),
             Value::I64(v) => v.fmt(f),
@@ -312,7 +350,11 @@ fn write_short(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
             c => f.write_char(c)?,
         }
     }
-    f.write_str(if text.chars().nth(SHOWN_CHARS).is_some() { "…\"" } else { "\"" })
+    f.write_str(if text.chars().nth(SHOWN_CHARS).is_some() {
+        "…\""
+    } else {
+        "\""
+    })
 }
 
 /// `[1, 2, 3]`, or `[1, 2, 3, … 151936 i32]` when cut short.
@@ -349,15 +391,28 @@ mod tests {
 
     #[test]
     fn long_strings_are_cut_and_control_characters_escaped() {
-        assert_eq!(Value::Str("a\"\n\u{1b}ü").to_string(), "\"a\\\"\\n\\u{1b}ü\"");
-        assert_eq!(Value::Str(&"é".repeat(60)).to_string(), format!("\"{}\"", "é".repeat(60)));
-        assert_eq!(Value::Str(&"é".repeat(61)).to_string(), format!("\"{}…\"", "é".repeat(60)));
+        assert_eq!(
+            Value::Str("a\"\n\u{1b}ü").to_string(),
+            "\"a\\\"\\n\\u{1b}ü\""
+        );
+        assert_eq!(
+            Value::Str(&"é".repeat(60)).to_string(),
+            format!("\"{}\"", "é".repeat(60))
+        );
+        assert_eq!(
+            Value::Str(&"é".repeat(61)).to_string(),
+            format!("\"{}…\"", "é".repeat(60))
+        );
         assert_eq!(Value::Bytes(b"a\xff").to_string(), "\"a\u{fffd}\"");
     }
 
     #[test]
     fn long_arrays_are_cut_and_counted() {
-        let array = |len| ArrayValue { elem: ValueType::U8, len, payload: &[1, 2, 3, 4] };
+        let array = |len| ArrayValue {
+            elem: ValueType::U8,
+            len,
+            payload: &[1, 2, 3, 4],
+        };
         assert_eq!(Value::Array(array(0)).to_string(), "[]");
         assert_eq!(Value::Array(array(3)).to_string(), "[1, 2, 3]");
         assert_eq!(Value::Array(array(4)).to_string(), "[1, 2, 3, … 4 u8]");

@@ -1,9 +1,12 @@
-//! Writing GGUF: builds the header and says where each tensor's bytes go. No I/O, and no weights pass through here.
+//! Writing GGUF: builds the header and says where each tensor's bytes go. No I/O, and no weights
+//! pass through here.
 //!
 //! What it refuses is what [`super::Gguf::parse`] refuses, so that a file we wrote can be read.
 
 use super::split::{COUNT_KEY, NO_KEY, TENSORS_KEY};
-use super::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, Error, MAGIC, MAX_ALIGNMENT, MAX_KEY_BYTES, Split, TensorInfo};
+use super::{
+    ALIGNMENT_KEY, DEFAULT_ALIGNMENT, Error, MAGIC, MAX_ALIGNMENT, MAX_KEY_BYTES, Split, TensorInfo,
+};
 use super::{Value, ValueType, tensors};
 use crate::{Shape, TensorType};
 
@@ -60,7 +63,12 @@ macro_rules! array_setters {
 impl Writer {
     /// An empty file of version 3 with an alignment of 32 bytes.
     pub fn new() -> Self {
-        Self { version: 3, alignment: DEFAULT_ALIGNMENT, entries: Vec::new(), tensors: Vec::new() }
+        Self {
+            version: 3,
+            alignment: DEFAULT_ALIGNMENT,
+            entries: Vec::new(),
+            tensors: Vec::new(),
+        }
     }
 
     /// Writes another version, 2 or 3.
@@ -82,10 +90,16 @@ impl Writer {
     pub fn set_alignment(&mut self, alignment: u32) -> Result<(), Error> {
         let got = u64::from(alignment);
         if !alignment.is_power_of_two() || got > MAX_ALIGNMENT {
-            return Err(Error::Alignment { got, max: MAX_ALIGNMENT });
+            return Err(Error::Alignment {
+                got,
+                max: MAX_ALIGNMENT,
+            });
         }
         self.alignment = got;
-        self.put(ALIGNMENT_KEY, scalar(ValueType::U32, &alignment.to_le_bytes()));
+        self.put(
+            ALIGNMENT_KEY,
+            scalar(ValueType::U32, &alignment.to_le_bytes()),
+        );
         Ok(())
     }
 
@@ -142,7 +156,9 @@ impl Writer {
     /// Sets an array of strings, which need not be UTF-8.
     pub fn set_strs<S: AsRef<[u8]>>(&mut self, key: &str, values: &[S]) {
         let mut payload = array(ValueType::Str, values.len());
-        values.iter().for_each(|v| payload.extend(string(v.as_ref())));
+        values
+            .iter()
+            .for_each(|v| payload.extend(string(v.as_ref())));
         self.put(key, payload);
     }
 
@@ -151,7 +167,8 @@ impl Writer {
         self.entries.retain(|(k, _)| k != key);
     }
 
-    /// Sets a value as it was read from another file. For `general.alignment` use [`Writer::set_alignment`].
+    /// Sets a value as it was read from another file. For `general.alignment` use
+    /// [`Writer::set_alignment`].
     pub fn set_value(&mut self, key: &str, value: Value<'_>) {
         let payload = match value {
             Value::U8(v) => scalar(ValueType::U8, &[v]),
@@ -175,32 +192,52 @@ impl Writer {
     /// Adds a tensor with its dimensions outermost first.
     ///
     /// # Errors
-    /// If the name is empty or longer than 63 bytes, or the shape does not go with the type, as in reading.
-    pub fn add_tensor(&mut self, name: &str, dims_outermost_first: &[u64], ty: TensorType) -> Result<(), Error> {
+    /// If the name is empty or longer than 63 bytes, or the shape does not go with the type, as in
+    /// reading.
+    pub fn add_tensor(
+        &mut self,
+        name: &str,
+        dims_outermost_first: &[u64],
+        ty: TensorType,
+    ) -> Result<(), Error> {
         let dims = dims_outermost_first;
         tensors::check_name_len(0, name.len() as u64)?;
         if dims.len() > Shape::MAX_DIMS {
             let (got, max) = (dims.len() as u64, Shape::MAX_DIMS as u64);
-            return Err(Error::Dims { tensor: name.to_owned(), got, max });
+            return Err(Error::Dims {
+                tensor: name.to_owned(),
+                got,
+                max,
+            });
         }
-        let overflow = || Error::ShapeOverflow { tensor: name.to_owned(), dims: dims.to_vec() };
+        let overflow = || Error::ShapeOverflow {
+            tensor: name.to_owned(),
+            dims: dims.to_vec(),
+        };
         let shape = Shape::new(dims).ok_or_else(overflow)?;
-        self.tensors.push(TensorInfo::new(name.to_owned(), shape, ty)?);
+        self.tensors
+            .push(TensorInfo::new(name.to_owned(), shape, ty)?);
         Ok(())
     }
 
     /// Builds the header and places the tensors one after the other.
     ///
     /// # Errors
-    /// [`Error::KeyLength`], [`Error::DuplicateTensor`], and [`Error::BytesOverflow`] if the file would be longer than
-    /// an `i64` can tell.
+    /// [`Error::KeyLength`], [`Error::DuplicateTensor`], and [`Error::BytesOverflow`] if the file
+    /// would be longer than an `i64` can tell.
     pub fn finish(mut self) -> Result<Layout, Error> {
         tensors::check_names(&self.tensors, &tensors::order_by_name(&self.tensors))?;
         let data_bytes = self.place_tensors()?;
         let header = self.header()?;
         let data_offset = header.len() as u64;
-        self.tensors.iter_mut().for_each(|t| t.offset += data_offset);
-        Ok(Layout { header, tensors: self.tensors, file_bytes: data_offset + data_bytes })
+        self.tensors
+            .iter_mut()
+            .for_each(|t| t.offset += data_offset);
+        Ok(Layout {
+            header,
+            tensors: self.tensors,
+            file_bytes: data_offset + data_bytes,
+        })
     }
 
     fn put(&mut self, key: &str, payload: Payload) {
@@ -219,7 +256,11 @@ impl Writer {
             t.offset = end;
             end = (end + t.n_bytes).next_multiple_of(self.alignment);
             if end > MAX_DATA_BYTES {
-                return Err(Error::BytesOverflow { tensor: t.name.clone(), dims: t.shape.dims().to_vec(), ty: t.ty });
+                return Err(Error::BytesOverflow {
+                    tensor: t.name.clone(),
+                    dims: t.shape.dims().to_vec(),
+                    ty: t.ty,
+                });
             }
         }
         Ok(end)
@@ -233,7 +274,11 @@ impl Writer {
         for (key, payload) in &self.entries {
             let len = key.len() as u64;
             if len == 0 || len > MAX_KEY_BYTES {
-                return Err(Error::KeyLength { at: out.len() as u64, len, max: MAX_KEY_BYTES });
+                return Err(Error::KeyLength {
+                    at: out.len() as u64,
+                    len,
+                    max: MAX_KEY_BYTES,
+                });
             }
             out.extend(string(key.as_bytes()));
             out.extend(payload);
@@ -281,7 +326,10 @@ mod tests {
         let layout = w.finish().unwrap();
         let data = layout.header.len() as u64;
         assert!(data.is_multiple_of(64));
-        assert_eq!((layout.tensors[0].offset, layout.tensors[1].offset), (data, data + 64));
+        assert_eq!(
+            (layout.tensors[0].offset, layout.tensors[1].offset),
+            (data, data + 64)
+        );
         assert_eq!(layout.file_bytes, data + 64 + 128);
     }
 
@@ -289,23 +337,55 @@ mod tests {
     fn what_the_reader_refuses_is_not_written() {
         let mut w = Writer::new();
         assert_eq!(w.set_version(4), Err(Error::Version { got: 4 }));
-        assert_eq!(w.set_alignment(48), Err(Error::Alignment { got: 48, max: 1 << 20 }));
-        assert!(matches!(w.add_tensor("", &[1], TensorType::F32), Err(Error::NameLength { .. })));
-        assert!(matches!(w.add_tensor(&"n".repeat(64), &[1], TensorType::F32), Err(Error::NameLength { .. })));
-        assert!(matches!(w.add_tensor("t", &[1; 5], TensorType::F32), Err(Error::Dims { got: 5, .. })));
-        assert!(matches!(w.add_tensor("t", &[1 << 32; 2], TensorType::F32), Err(Error::ShapeOverflow { .. })));
-        assert!(matches!(w.add_tensor("t", &[33], TensorType::Q8_0), Err(Error::RowNotBlocks { d: 33, .. })));
-        assert!(matches!(w.add_tensor("t", &[0], TensorType::F32), Err(Error::ZeroDim { axis: 0, .. })));
+        assert_eq!(
+            w.set_alignment(48),
+            Err(Error::Alignment {
+                got: 48,
+                max: 1 << 20
+            })
+        );
+        assert!(matches!(
+            w.add_tensor("", &[1], TensorType::F32),
+            Err(Error::NameLength { .. })
+        ));
+        assert!(matches!(
+            w.add_tensor(&"n".repeat(64), &[1], TensorType::F32),
+            Err(Error::NameLength { .. })
+        ));
+        assert!(matches!(
+            w.add_tensor("t", &[1; 5], TensorType::F32),
+            Err(Error::Dims { got: 5, .. })
+        ));
+        assert!(matches!(
+            w.add_tensor("t", &[1 << 32; 2], TensorType::F32),
+            Err(Error::ShapeOverflow { .. })
+        ));
+        assert!(matches!(
+            w.add_tensor("t", &[33], TensorType::Q8_0),
+            Err(Error::RowNotBlocks { d: 33, .. })
+        ));
+        assert!(matches!(
+            w.add_tensor("t", &[0], TensorType::F32),
+            Err(Error::ZeroDim { axis: 0, .. })
+        ));
     }
 
     #[test]
     fn duplicate_names_and_bad_keys_are_found_at_the_end() {
         let mut w = Writer::new();
         w.set_bool("", true);
-        assert!(matches!(w.clone().finish(), Err(Error::KeyLength { len: 0, .. })));
+        assert!(matches!(
+            w.clone().finish(),
+            Err(Error::KeyLength { len: 0, .. })
+        ));
         w.add_tensor("t", &[1], TensorType::F32).unwrap();
         w.add_tensor("t", &[2], TensorType::F16).unwrap();
-        assert_eq!(w.finish(), Err(Error::DuplicateTensor { tensor: "t".to_owned() }));
+        assert_eq!(
+            w.finish(),
+            Err(Error::DuplicateTensor {
+                tensor: "t".to_owned()
+            })
+        );
     }
 
     #[test]

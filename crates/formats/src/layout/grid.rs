@@ -1,8 +1,9 @@
-//! The IQ formats with codebooks: an index names 8 (or 4) codes at once, and signs or a shift are stored beside it.
+//! The IQ formats with codebooks: an index names 8 (or 4) codes at once, and signs or a shift are
+//! stored beside it.
 //!
-//! The codebooks are in [`grids`]. Every view says, per group of 32 weights, the indices (`entries`) and the signs
-//! (`group_signs`, bit i for weight i, set if negative; or seven of eight of them, as `sevens` or `packed_signs`) or shifts
-//! (`deltas`); [`Signed`] puts them together.
+//! The codebooks are in [`grids`]. Every view says, per group of 32 weights, the indices
+//! (`entries`) and the signs (`group_signs`, bit i for weight i, set if negative; or seven of eight
+//! of them, as `sevens` or `packed_signs`) or shifts (`deltas`); [`Signed`] puts them together.
 
 use super::{Signed, grids, u16_at, u32_at};
 
@@ -52,7 +53,8 @@ pub fn spread_sevens(packed: u32) -> u32 {
 /// Signs of which each byte stores 7: the eighth makes the number of minus signs even.
 #[inline(always)]
 pub fn even_signs(sevens: u32) -> u32 {
-    // Bit 0 of each byte becomes the sum of its bits, whatever the others get from their neighbours.
+    // Bit 0 of each byte becomes the sum of its bits, whatever the others get from their
+    // neighbours.
     let fours = sevens ^ (sevens >> 4);
     let pairs = fours ^ (fours >> 2);
     sevens | ((pairs ^ (pairs >> 1)) & 0x0101_0101) << 7
@@ -99,7 +101,8 @@ impl IQ2XXS<'_> {
         std::array::from_fn(|i| self.qs()[8 * g + i].into())
     }
 
-    /// Four times 7 signs of group `g` < 8, one behind the other: [`spread_sevens`], [`even_signs`]. The top 4 bits are not theirs.
+    /// Four times 7 signs of group `g` < 8, one behind the other: [`spread_sevens`],
+    /// [`even_signs`]. The top 4 bits are not theirs.
     #[inline(always)]
     pub fn packed_signs(self, g: usize) -> u32 {
         u32_at(self.qs(), 8 * g + 4)
@@ -124,7 +127,12 @@ impl Signed for IQ2XXS<'_> {
     /// ±8, ±25, ±43.
     #[inline(always)]
     fn codes(self, g: usize, out: &mut [i8; 32]) {
-        signed(&grids::IQ2_XXS, self.entries(g), even_signs(spread_sevens(self.packed_signs(g))), out);
+        signed(
+            &grids::IQ2_XXS,
+            self.entries(g),
+            even_signs(spread_sevens(self.packed_signs(g))),
+            out,
+        );
     }
 }
 
@@ -143,7 +151,8 @@ impl IQ2XS<'_> {
     /// Signs of group `g` < 8, 7 in each byte: [`even_signs`].
     #[inline(always)]
     pub fn sevens(self, g: usize) -> u32 {
-        let words = u64::from(u32_at(self.qs(), 8 * g)) | u64::from(u32_at(self.qs(), 8 * g + 4)) << 32;
+        let words =
+            u64::from(u32_at(self.qs(), 8 * g)) | u64::from(u32_at(self.qs(), 8 * g + 4)) << 32;
         let sevens = words >> 9 & 0x007f_007f_007f_007f;
         let pairs = (sevens | sevens >> 8) & 0x0000_ffff_0000_ffff;
         (pairs | pairs >> 16) as u32
@@ -168,7 +177,12 @@ impl Signed for IQ2XS<'_> {
     /// ±8, ±25, ±43.
     #[inline(always)]
     fn codes(self, g: usize, out: &mut [i8; 32]) {
-        signed(&grids::IQ2_XS, self.entries(g), even_signs(self.sevens(g)), out);
+        signed(
+            &grids::IQ2_XS,
+            self.entries(g),
+            even_signs(self.sevens(g)),
+            out,
+        );
     }
 }
 
@@ -216,7 +230,8 @@ impl IQ3XXS<'_> {
         std::array::from_fn(|i| self.qs()[8 * g + i].into())
     }
 
-    /// Four times 7 signs of group `g` < 8, one behind the other: [`spread_sevens`], [`even_signs`]. The top 4 bits are not theirs.
+    /// Four times 7 signs of group `g` < 8, one behind the other: [`spread_sevens`],
+    /// [`even_signs`]. The top 4 bits are not theirs.
     #[inline(always)]
     pub fn packed_signs(self, g: usize) -> u32 {
         u32_at(self.scales(), 4 * g)
@@ -241,7 +256,12 @@ impl Signed for IQ3XXS<'_> {
     /// −62 to 62.
     #[inline(always)]
     fn codes(self, g: usize, out: &mut [i8; 32]) {
-        signed(&grids::IQ3_XXS, self.entries(g), even_signs(spread_sevens(self.packed_signs(g))), out);
+        signed(
+            &grids::IQ3_XXS,
+            self.entries(g),
+            even_signs(spread_sevens(self.packed_signs(g))),
+            out,
+        );
     }
 }
 
@@ -291,7 +311,9 @@ impl IQ1S<'_> {
     /// Indices into [`grids::IQ1`] of group `g` < 8.
     #[inline(always)]
     pub fn entries(self, g: usize) -> [u16; 4] {
-        std::array::from_fn(|i| u16::from(self.qs()[4 * g + i]) | (self.word(g) >> (3 * i) & 7) << 8)
+        std::array::from_fn(|i| {
+            u16::from(self.qs()[4 * g + i]) | (self.word(g) >> (3 * i) & 7) << 8
+        })
     }
 
     /// What is added to the codes of each entry of group `g` < 8: 1 or −1.
@@ -336,7 +358,13 @@ impl IQ1M<'_> {
     /// What is added to the codes of each entry of group `g` < 8: 1 or −1.
     #[inline(always)]
     pub fn deltas(self, g: usize) -> [i8; 4] {
-        std::array::from_fn(|i| if nibble(self.qh(), 4 * g + i) >> 3 == 1 { -1 } else { 1 })
+        std::array::from_fn(|i| {
+            if nibble(self.qh(), 4 * g + i) >> 3 == 1 {
+                -1
+            } else {
+                1
+            }
+        })
     }
 }
 
@@ -382,7 +410,9 @@ mod tests {
         let (mut scale, mut code, mut codes) = (0, 0, [0; 32]);
         for seed in 0..200 {
             let block = view(Box::leak(Box::new(noise(seed))));
-            scale = (0..B::N_SCALES).map(|s| block.scale(s)).fold(scale, i8::max);
+            scale = (0..B::N_SCALES)
+                .map(|s| block.scale(s))
+                .fold(scale, i8::max);
             for g in 0..8 {
                 block.codes(g, &mut codes);
                 code = codes.iter().map(|c| c.unsigned_abs()).fold(code, u8::max);
@@ -409,8 +439,15 @@ mod tests {
         assert_eq!(signs(0b0000001), 0b1000_0001);
         assert_eq!(signs(0b0000011), 0b0000_0011);
         assert_eq!(signs(0b1111111 << 21), 0xff << 24);
-        assert_eq!(signs(0b1000001 << 7 | 0b1101 << 14), 0b1000_1101 << 16 | 0b0100_0001 << 8);
-        assert_eq!(signs(0xf << 28), 0, "the scale above the signs is not theirs");
+        assert_eq!(
+            signs(0b1000001 << 7 | 0b1101 << 14),
+            0b1000_1101 << 16 | 0b0100_0001 << 8
+        );
+        assert_eq!(
+            signs(0xf << 28),
+            0,
+            "the scale above the signs is not theirs"
+        );
     }
 
     #[test]

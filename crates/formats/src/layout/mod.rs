@@ -1,8 +1,10 @@
-//! Where the fields of each quantized block lie: the one description that decoders and kernels share.
+//! Where the fields of each quantized block lie: the one description that decoders and kernels
+//! share.
 //!
-//! A block is a view over its bytes, `Q4K(&[u8; 144])`, with an accessor per field in file order. Nothing is decoded
-//! here but scales that are packed in a way not visible from the field, and the place of a sub-block's codes. All
-//! numbers are little endian; `d`, `dmin` and `m` are f16. Source: `ggml-common.h` and `ggml-quants.c` of the ggml project.
+//! A block is a view over its bytes, `Q4K(&[u8; 144])`, with an accessor per field in file order.
+//! Nothing is decoded here but scales that are packed in a way not visible from the field, and the
+//! place of a sub-block's codes. All numbers are little endian; `d`, `dmin` and `m` are f16.
+//! Source: `ggml-common.h` and `ggml-quants.c` of the ggml project.
 //!
 //! Formats whose codes have to be looked up or computed say them as [`Signed`] integers.
 
@@ -100,7 +102,8 @@ impl Q2K<'_> {
 }
 
 impl<'a> Q3K<'a> {
-    /// The 16 scales, −32 to 31. Each has its low 4 bits in a nibble of bytes 0 to 7 and its high 2 bits in bytes 8 to 11.
+    /// The 16 scales, −32 to 31. Each has its low 4 bits in a nibble of bytes 0 to 7 and its high 2
+    /// bits in bytes 8 to 11.
     #[inline(always)]
     pub fn unpack_scales(self) -> [i8; 16] {
         let packed = self.scales();
@@ -111,7 +114,8 @@ impl<'a> Q3K<'a> {
         })
     }
 
-    /// The bytes of `hmask` that hold the third bits of sub-block `s` < 16, and the shift that brings them to bit 0.
+    /// The bytes of `hmask` that hold the third bits of sub-block `s` < 16, and the shift that
+    /// brings them to bit 0.
     #[inline(always)]
     pub fn mask_group(self, s: usize) -> (&'a [u8; 16], usize) {
         (&self.hmask().as_chunks().0[s % 2], s / 2)
@@ -119,37 +123,45 @@ impl<'a> Q3K<'a> {
 }
 
 impl<'a> Q6K<'a> {
-    /// The bytes of `ql` that hold the low 4 bits of sub-block `s` < 16, and the shift that brings them to bit 0.
+    /// The bytes of `ql` that hold the low 4 bits of sub-block `s` < 16, and the shift that brings
+    /// them to bit 0.
     #[inline(always)]
     pub fn low_group(self, s: usize) -> (&'a [u8; 16], usize) {
         (&self.ql().as_chunks().0[s / 8 * 4 + s % 4], s % 8 / 4 * 4)
     }
 
-    /// The bytes of `qh` that hold the high 2 bits of sub-block `s` < 16, and the shift that brings them to bit 0.
+    /// The bytes of `qh` that hold the high 2 bits of sub-block `s` < 16, and the shift that brings
+    /// them to bit 0.
     #[inline(always)]
     pub fn high_group(self, s: usize) -> (&'a [u8; 16], usize) {
         (&self.qh().as_chunks().0[s / 8 * 2 + s % 2], s % 8 / 2 * 2)
     }
 }
 
-/// 6-bit scale and minimum of sub-block `s` < 8 of [`Q4K`] and [`Q5K`]. Sub-blocks 0 to 3 have them whole in the low
-/// bits of bytes 0 to 7; 4 to 7 have their low 4 bits in bytes 8 to 11 and their high 2 bits atop bytes 0 to 7.
+/// 6-bit scale and minimum of sub-block `s` < 8 of [`Q4K`] and [`Q5K`]. Sub-blocks 0 to 3 have them
+/// whole in the low bits of bytes 0 to 7; 4 to 7 have their low 4 bits in bytes 8 to 11 and their
+/// high 2 bits atop bytes 0 to 7.
 #[inline(always)]
 pub fn scale_min(scales: &[u8; 12], s: usize) -> (u8, u8) {
     if s < 4 {
         return (scales[s] & 63, scales[s + 4] & 63);
     }
     let low = scales[s + 4];
-    (low & 15 | scales[s - 4] >> 6 << 4, low >> 4 | scales[s] >> 6 << 4)
+    (
+        low & 15 | scales[s - 4] >> 6 << 4,
+        low >> 4 | scales[s] >> 6 << 4,
+    )
 }
 
-/// The bytes of `qs` that hold the 4-bit codes of sub-block `s` < 8 (of 32 weights), and their shift.
+/// The bytes of `qs` that hold the 4-bit codes of sub-block `s` < 8 (of 32 weights), and their
+/// shift.
 #[inline(always)]
 pub fn four_bit_group(qs: &[u8; 128], s: usize) -> (&[u8; 32], usize) {
     (&qs.as_chunks().0[s / 2], s % 2 * 4)
 }
 
-/// The bytes of `qs` that hold the 2-bit codes of sub-block `s` < 16 (of 16 weights), and their shift.
+/// The bytes of `qs` that hold the 2-bit codes of sub-block `s` < 16 (of 16 weights), and their
+/// shift.
 #[inline(always)]
 pub fn two_bit_group(qs: &[u8; 64], s: usize) -> (&[u8; 16], usize) {
     (&qs.as_chunks().0[s / 8 * 2 + s % 2], s % 8 / 2 * 2)
@@ -219,8 +231,14 @@ mod tests {
     #[test]
     fn two_bit_groups_take_every_bit_pair_once() {
         let qs = std::array::from_fn(|i| i as u8);
-        let mut seen: Vec<_> = (0..16).map(|s| two_bit_group(&qs, s)).map(|(b, shift)| (b[0], shift)).collect();
-        assert_eq!((seen[0], seen[1], seen[2], seen[8]), ((0, 0), (16, 0), (0, 2), (32, 0)));
+        let mut seen: Vec<_> = (0..16)
+            .map(|s| two_bit_group(&qs, s))
+            .map(|(b, shift)| (b[0], shift))
+            .collect();
+        assert_eq!(
+            (seen[0], seen[1], seen[2], seen[8]),
+            ((0, 0), (16, 0), (0, 2), (32, 0))
+        );
         seen.sort();
         seen.dedup();
         assert_eq!(seen.len(), 16);

@@ -5,7 +5,9 @@
 use super::{Signed, u16_at};
 
 /// What the codes of [`IQ4NL`] and [`IQ4XS`] stand for.
-pub const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+pub const IQ4_VALUES: [i8; 16] = [
+    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
+];
 
 /// What the codes of [`MXFP4`] stand for: the numbers of E2M1, doubled. Both zeros are 0.
 pub const MXFP4_VALUES: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
@@ -42,7 +44,8 @@ impl IQ4NL<'_> {
 }
 
 impl MXFP4<'_> {
-    /// The scale: half of 2 to the power of `e` − 127, because the codes are doubled. From 2^-128, a subnormal, to 2^127.
+    /// The scale: half of 2 to the power of `e` − 127, because the codes are doubled. From 2^-128,
+    /// a subnormal, to 2^127.
     #[inline(always)]
     pub fn d(self) -> f32 {
         half_power(self.e()[0])
@@ -56,7 +59,8 @@ impl MXFP4<'_> {
 }
 
 impl<'a> IQ4XS<'a> {
-    /// The bytes that hold the codes of sub-block `s` < 8: low nibbles are weights 0 to 15, high nibbles 16 to 31.
+    /// The bytes that hold the codes of sub-block `s` < 8: low nibbles are weights 0 to 15, high
+    /// nibbles 16 to 31.
     #[inline(always)]
     pub fn group(self, s: usize) -> &'a [u8; 16] {
         &self.qs().as_chunks().0[s]

@@ -1,9 +1,12 @@
-//! Blocks of 256 weights that are `d·K·scale·code`, with codes that are looked up or computed rather than stored.
+//! Blocks of 256 weights that are `d·K·scale·code`, with codes that are looked up or computed
+//! rather than stored.
 //!
-//! Knows no format. The one idea: everything but `d` and a power of two is an integer that fits an `i8`, so that a
-//! kernel can do the products in integers and a decoder loses nothing in any order of multiplication.
+//! Knows no format. The one idea: everything but `d` and a power of two is an integer that fits an
+//! `i8`, so that a kernel can do the products in integers and a decoder loses nothing in any order
+//! of multiplication.
 
-/// A block of 256 weights: weight `i` is `d·K·scale(i·N_SCALES/256)·codes(i/32)[i % 32]`. All of the product is exact in f32.
+/// A block of 256 weights: weight `i` is `d·K·scale(i·N_SCALES/256)·codes(i/32)[i % 32]`. All of
+/// the product is exact in f32.
 pub trait Signed: Copy {
     /// The power of two that makes weights of the products of integers.
     const K: f32;

@@ -16,7 +16,8 @@ block! {
 /// Powers of 3.
 const SHIFTS: [u8; 5] = [1, 3, 9, 27, 81];
 
-/// Digit `n` < 5 of a byte, lowered by 1: dropping the digits before it is a multiplication modulo 256.
+/// Digit `n` < 5 of a byte, lowered by 1: dropping the digits before it is a multiplication modulo
+/// 256.
 #[inline(always)]
 fn trit(byte: u8, n: usize) -> i8 {
     let rest = byte.wrapping_mul(SHIFTS[n]);
@@ -52,7 +53,8 @@ impl Signed for TQ1_0<'_> {
 }
 
 impl<'a> TQ2_0<'a> {
-    /// The bytes of `qs` that hold the 2-bit codes of weights 32·g to 32·g + 31, `g` < 8, and their shift.
+    /// The bytes of `qs` that hold the 2-bit codes of weights 32·g to 32·g + 31, `g` < 8, and their
+    /// shift.
     #[inline(always)]
     pub fn group(self, g: usize) -> (&'a [u8; 32], usize) {
         (&self.qs().as_chunks().0[g / 4], g % 4 * 2)
@@ -90,9 +92,11 @@ mod tests {
     #[test]
     fn five_trits_come_out_of_a_byte_as_they_went_in() {
         for number in 0..243u16 {
-            // The byte is the fraction number / 243, rounded up, as the format's quantizer makes it.
+            // The byte is the fraction number / 243, rounded up, as the format's quantizer makes
+            // it.
             let byte = (number * 256).div_ceil(243) as u8;
-            let digits: [i8; 5] = std::array::from_fn(|n| (number / [81, 27, 9, 3, 1][n] % 3) as i8 - 1);
+            let digits: [i8; 5] =
+                std::array::from_fn(|n| (number / [81, 27, 9, 3, 1][n] % 3) as i8 - 1);
             assert_eq!(std::array::from_fn(|n| trit(byte, n)), digits, "{number}");
         }
     }
@@ -107,7 +111,11 @@ mod tests {
                 TQ1_0(&block).codes(g, &mut codes);
                 codes.iter().filter(|&&code| code == 1).count()
             };
-            assert_eq!((0..8).map(group).sum::<usize>(), if at < 48 { 5 } else { 4 }, "byte {at}");
+            assert_eq!(
+                (0..8).map(group).sum::<usize>(),
+                if at < 48 { 5 } else { 4 },
+                "byte {at}"
+            );
         }
     }
 }

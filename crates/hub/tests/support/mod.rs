@@ -1,6 +1,8 @@
-//! A hub of our own on this machine: as much of the Hub's interface as a pull uses, and every way to do it wrong.
+//! A hub of our own on this machine: as much of the Hub's interface as a pull uses, and every way
+//! to do it wrong.
 //!
-//! Each connection carries one request. A test wraps [`Repo::answer`] and spoils what comes out of it.
+//! Each connection carries one request. A test wraps [`Repo::answer`] and spoils what comes out of
+//! it.
 
 use std::{
     io::{Read, Write},
@@ -28,7 +30,10 @@ pub(crate) struct Asked {
 impl Asked {
     /// A header, by its name in lower case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// Whether it asks for a file and not for JSON.
@@ -38,7 +43,11 @@ impl Asked {
 
     /// First byte of the range that is asked for.
     pub(crate) fn start(&self) -> Option<usize> {
-        self.header("range")?.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok()
+        self.header("range")?
+            .strip_prefix("bytes=")?
+            .strip_suffix('-')?
+            .parse()
+            .ok()
     }
 }
 
@@ -59,7 +68,14 @@ pub(crate) struct Reply {
 impl Reply {
     pub(crate) fn of(status: u16, body: impl Into<Vec<u8>>) -> Self {
         let body = body.into();
-        Self { status, headers: Vec::new(), length: body.len(), body, cut: None, stall: false }
+        Self {
+            status,
+            headers: Vec::new(),
+            length: body.len(),
+            body,
+            cut: None,
+            stall: false,
+        }
     }
 
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
@@ -79,16 +95,27 @@ impl Server {
     pub(crate) fn start(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let (asked, is_over) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
+        let (asked, is_over) = (
+            Arc::new(Mutex::new(Vec::new())),
+            Arc::new(AtomicBool::new(false)),
+        );
         let (log, over, answer) = (asked.clone(), is_over.clone(), Arc::new(answer));
         thread::spawn(move || {
-            for stream in listener.incoming().take_while(|_| !over.load(Ordering::Relaxed)).flatten() {
+            for stream in listener
+                .incoming()
+                .take_while(|_| !over.load(Ordering::Relaxed))
+                .flatten()
+            {
                 let (log, answer) = (log.clone(), answer.clone());
                 // Whoever breaks off is of no interest.
                 thread::spawn(move || serve(stream, &log, &*answer).ok());
             }
         });
-        Self { url, asked, is_over }
+        Self {
+            url,
+            asked,
+            is_over,
+        }
     }
 
     /// Everything that was asked for.
@@ -110,7 +137,11 @@ impl Drop for Server {
     }
 }
 
-fn serve(mut stream: TcpStream, log: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked) -> Reply) -> std::io::Result<()> {
+fn serve(
+    mut stream: TcpStream,
+    log: &Mutex<Vec<Asked>>,
+    answer: &dyn Fn(&Asked) -> Reply,
+) -> std::io::Result<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -119,8 +150,13 @@ fn serve(mut stream: TcpStream, log: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked)
     }
     let text = String::from_utf8_lossy(&head).into_owned();
     let headers = text.lines().filter_map(|line| line.split_once(": "));
-    let headers = headers.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
-    let asked = Asked { path: text.split(' ').nth(1).unwrap_or_default().to_owned(), headers };
+    let headers = headers
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+        .collect();
+    let asked = Asked {
+        path: text.split(' ').nth(1).unwrap_or_default().to_owned(),
+        headers,
+    };
     log.lock().unwrap().push(asked.clone());
     let reply = answer(&asked);
     let mut out = format!("HTTP/1.1 {} -\r\nConnection: close\r\n", reply.status);
@@ -133,7 +169,11 @@ fn serve(mut stream: TcpStream, log: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked)
     stream.write_all((out + "\r\n").as_bytes())?;
     stream.write_all(&reply.body[..reply.cut.unwrap_or(reply.body.len()).min(reply.body.len())])?;
     // Until the other side has gone.
-    if reply.stall { stream.read(&mut [0]).map(drop) } else { Ok(()) }
+    if reply.stall {
+        stream.read(&mut [0]).map(drop)
+    } else {
+        Ok(())
+    }
 }
 
 /// Files, answered for as the Hub does.
@@ -150,18 +190,32 @@ impl Repo {
         let resolve = format!("/{}/resolve/{COMMIT}/", self.name);
         if let Some(rest) = asked.path.strip_prefix(&api) {
             return match rest.split_once(['/', '?']) {
-                Some(("revision", "main" | COMMIT)) => Reply::of(200, format!(r#"{{"sha":"{COMMIT}"}}"#)),
+                Some(("revision", "main" | COMMIT)) => {
+                    Reply::of(200, format!(r#"{{"sha":"{COMMIT}"}}"#))
+                }
                 Some(("tree", rest)) if rest.starts_with(COMMIT) => Reply::of(200, self.listing()),
                 _ => Reply::of(404, "{}").with("X-Error-Code", "RevisionNotFound"),
             };
         }
-        let file = asked.path.strip_prefix(&resolve).and_then(|path| self.files.iter().find(|(name, _)| *name == path));
-        file.map_or(Reply::of(404, "{}"), |(_, content)| content_from(content, asked.start()))
+        let file = asked
+            .path
+            .strip_prefix(&resolve)
+            .and_then(|path| self.files.iter().find(|(name, _)| *name == path));
+        file.map_or(Reply::of(404, "{}"), |(_, content)| {
+            content_from(content, asked.start())
+        })
     }
 
     pub(crate) fn listing(&self) -> String {
-        let files: Vec<String> = self.files.iter().map(|(path, content)| listed(path, content)).collect();
-        format!(r#"[{{"type":"directory","oid":"x","size":0,"path":"sub"}},{}]"#, files.join(","))
+        let files: Vec<String> = self
+            .files
+            .iter()
+            .map(|(path, content)| listed(path, content))
+            .collect();
+        format!(
+            r#"[{{"type":"directory","oid":"x","size":0,"path":"sub"}},{}]"#,
+            files.join(",")
+        )
     }
 }
 
@@ -169,7 +223,10 @@ impl Repo {
 pub(crate) fn listed(path: &str, content: &[u8]) -> String {
     let (git, size) = (git_hash(content), content.len());
     let lfs = match size {
-        101.. => format!(r#","lfs":{{"oid":"{}","size":{size},"pointerSize":135}}"#, sha256(content)),
+        101.. => format!(
+            r#","lfs":{{"oid":"{}","size":{size},"pointerSize":135}}"#,
+            sha256(content)
+        ),
         _ => String::new(),
     };
     format!(r#"{{"type":"file","oid":"{git}","size":{size},"path":"{path}"{lfs}}}"#)
@@ -180,16 +237,23 @@ pub(crate) fn content_from(content: &[u8], start: Option<usize>) -> Reply {
     let etag = format!("\"{}\"", hash(content));
     match start {
         None => Reply::of(200, content).with("ETag", etag),
-        Some(start) if start < content.len() => Reply::of(206, &content[start..])
-            .with("ETag", etag)
-            .with("Content-Range", format!("bytes {start}-{}/{}", content.len() - 1, content.len())),
+        Some(start) if start < content.len() => {
+            Reply::of(206, &content[start..]).with("ETag", etag).with(
+                "Content-Range",
+                format!("bytes {start}-{}/{}", content.len() - 1, content.len()),
+            )
+        }
         Some(_) => Reply::of(416, ""),
     }
 }
 
 /// The name of the blob with this content.
 pub(crate) fn hash(content: &[u8]) -> String {
-    if content.len() > 100 { sha256(content) } else { git_hash(content) }
+    if content.len() > 100 {
+        sha256(content)
+    } else {
+        git_hash(content)
+    }
 }
 
 pub(crate) fn sha256(content: &[u8]) -> String {

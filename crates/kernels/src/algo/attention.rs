@@ -10,9 +10,10 @@
 //! merge (sink[h], 1, 0)                               where heads have a sink: a score that has no value
 //! out[h] = o / n                                      rotated, if the values are; the caller turns it back
 //! ```
-//! The running maximum is Milakov and Gimelshein 2018, the merge of partial results Dao 2023 (FlashDecoding). Because a
-//! chunk is computed from nothing and chunks are cut and merged by absolute position, the bits of the result do not
-//! depend on who computes which chunk, nor on the length of the blocks that hold the positions.
+//! The running maximum is Milakov and Gimelshein 2018, the merge of partial results Dao 2023
+//! (FlashDecoding). Because a chunk is computed from nothing and chunks are cut and merged by
+//! absolute position, the bits of the result do not depend on who computes which chunk, nor on the
+//! length of the blocks that hold the positions.
 
 mod ahead;
 mod codes;
@@ -48,8 +49,8 @@ const FEW: usize = 16;
 /// Sixteen elements of sixteen keys, `[16 elements, 16 keys]`.
 type Keys = [[f32; LANES]; LANES];
 
-/// Memory of [`Work`] for heads of up to `16·VECTORS`, `N` at once; on the stack of the thread. `VECTORS` is a multiple of 4, as
-/// vectors are treated by fours.
+/// Memory of [`Work`] for heads of up to `16·VECTORS`, `N` at once; on the stack of the thread.
+/// `VECTORS` is a multiple of 4, as vectors are treated by fours.
 #[repr(align(64))]
 pub(crate) struct Room<const VECTORS: usize, const N: usize> {
     rows: [[[f32; LANES]; VECTORS]; CHUNK],
@@ -67,7 +68,8 @@ pub(crate) struct Room<const VECTORS: usize, const N: usize> {
 }
 
 impl<const VECTORS: usize, const N: usize> Room<VECTORS, N> {
-    /// Zeros throughout: anything else would be in the program as a constant, for each of these types, 1.7 MB in all.
+    /// Zeros throughout: anything else would be in the program as a constant, for each of these
+    /// types, 1.7 MB in all.
     const EMPTY: Self = Self {
         rows: [[[0.0; LANES]; VECTORS]; CHUNK],
         keys: [[[0.0; LANES]; LANES]; VECTORS],
@@ -80,7 +82,10 @@ impl<const VECTORS: usize, const N: usize> Room<VECTORS, N> {
         scales: [[0.0; CHUNK]; VECTORS],
         scores: [[0.0; CHUNK]; N],
         visible: [const { 0..0 }; N],
-        peaks: Peaks { max: [0.0; N], sum: [0.0; N] },
+        peaks: Peaks {
+            max: [0.0; N],
+            sum: [0.0; N],
+        },
     };
 
     fn work(&mut self) -> Work<'_> {
@@ -129,7 +134,8 @@ fn with_room<const VECTORS: usize, const N: usize>(f: impl FnOnce(&mut Work<'_>)
     f(&mut room.work());
 }
 
-/// Working memory for [`FEW`] or [`MANY`] heads, in vectors of sixteen elements; rows are padded with zeros.
+/// Working memory for [`FEW`] or [`MANY`] heads, in vectors of sixteen elements; rows are padded
+/// with zeros.
 pub(crate) struct Work<'a> {
     /// Vectors of a row, a multiple of four.
     width: usize,
@@ -141,7 +147,8 @@ pub(crate) struct Work<'a> {
     rows: &'a mut [[f32; LANES]],
     /// Sixteen keys, `[width]`.
     keys: &'a mut [Keys],
-    /// Queries, `[heads, width]`: of few heads as they are, of many four interleaved; rotated, where keys are codes.
+    /// Queries, `[heads, width]`: of few heads as they are, of many four interleaved; rotated,
+    /// where keys are codes.
     q: &'a mut [[f32; LANES]],
     /// Weighted values of the chunks before, `[heads, width]`.
     values: &'a mut [[f32; LANES]],
@@ -161,10 +168,14 @@ struct Peaks<const N: usize> {
 
 impl<const N: usize> Peaks<N> {
     /// Those of nothing: merging into them gives the others.
-    const NOTHING: Self = Self { max: [f32::NEG_INFINITY; N], sum: [0.0; N] };
+    const NOTHING: Self = Self {
+        max: [f32::NEG_INFINITY; N],
+        sum: [0.0; N],
+    };
 }
 
-/// Merges the peaks of a later chunk into those of sixteen heads where `sees`; returns the factors of the values of both.
+/// Merges the peaks of a later chunk into those of sixteen heads where `sees`; returns the factors
+/// of the values of both.
 #[inline(always)]
 fn merge_peaks(
     (max, sum): (&mut [f32; LANES], &mut [f32; LANES]),
@@ -173,9 +184,20 @@ fn merge_peaks(
 ) -> [[f32; LANES]; 2] {
     let mut factors = [[0.0; LANES]; 2];
     for h in 0..LANES {
-        let new_max = if other_max[h] > max[h] { other_max[h] } else { max[h] };
-        let (a, b) = (exp_weight(max[h] - new_max), exp_weight(other_max[h] - new_max));
-        sum[h] = if sees[h] { sum[h] * a + other_sum[h] * b } else { sum[h] };
+        let new_max = if other_max[h] > max[h] {
+            other_max[h]
+        } else {
+            max[h]
+        };
+        let (a, b) = (
+            exp_weight(max[h] - new_max),
+            exp_weight(other_max[h] - new_max),
+        );
+        sum[h] = if sees[h] {
+            sum[h] * a + other_sum[h] * b
+        } else {
+            sum[h]
+        };
         max[h] = if sees[h] { new_max } else { max[h] };
         (factors[0][h], factors[1][h]) = (a, b);
     }
@@ -185,10 +207,18 @@ fn merge_peaks(
 impl Work<'_> {
     /// The softmax state of the heads `heads` over the chunks `chunks`.
     #[inline(always)]
-    fn attend<I: Codes>(&mut self, isa: I, query: &Query<'_>, heads: Range<usize>, chunks: Range<usize>) {
+    fn attend<I: Codes>(
+        &mut self,
+        isa: I,
+        query: &Query<'_>,
+        heads: Range<usize>,
+        chunks: Range<usize>,
+    ) {
         self.max.fill(f32::NEG_INFINITY);
         self.sum.fill(0.0);
-        self.values[..heads.len() * self.width].as_flattened_mut().fill(0.0);
+        self.values[..heads.len() * self.width]
+            .as_flattened_mut()
+            .fill(0.0);
         let of_codes = matches!(query.kv.k_elem, KvElem::Q8 | KvElem::Q4);
         match of_codes {
             true => self.set_codes(query, heads.clone()),
@@ -213,17 +243,22 @@ impl Work<'_> {
         self.scores.len() == FEW
     }
 
-    /// Turns the scores of the first `n` heads into weights relative to their maximum in the chunk; returns the factors of
-    /// the values before and of those of the chunk.
+    /// Turns the scores of the first `n` heads into weights relative to their maximum in the chunk;
+    /// returns the factors of the values before and of those of the chunk.
     #[inline(always)]
     fn softmax<I: Floats>(&mut self, isa: I, query: &Query<'_>, n: usize) -> [[f32; MANY]; 2] {
         let mut factors = [[0.0; MANY]; 2];
         for first in (0..n).step_by(LANES) {
             let n = LANES.min(n - first);
-            let (scores, visible) = (&mut self.scores[first..first + n], &self.visible[first..first + n]);
+            let (scores, visible) = (
+                &mut self.scores[first..first + n],
+                &self.visible[first..first + n],
+            );
             let (max, sum) = weigh(isa, query, scores, visible);
             let mut sees = [false; LANES];
-            sees.iter_mut().zip(visible).for_each(|(sees, visible)| *sees = !visible.is_empty());
+            sees.iter_mut()
+                .zip(visible)
+                .for_each(|(sees, visible)| *sees = !visible.is_empty());
             let into = (sixteen(self.max, first), sixteen(self.sum, first));
             let [a, b] = merge_peaks(into, (&max, &sum), &sees);
             factors[0][first..first + LANES].copy_from_slice(&a);
@@ -236,10 +271,13 @@ impl Work<'_> {
 /// The sixteen from `first` on.
 #[inline(always)]
 fn sixteen(x: &mut [f32], first: usize) -> &mut [f32; LANES] {
-    x[first..].first_chunk_mut().expect("heads come in sixteens")
+    x[first..]
+        .first_chunk_mut()
+        .expect("heads come in sixteens")
 }
 
-/// Turns the scores of up to sixteen heads into weights relative to their maximum; returns maxima and sums of the weights.
+/// Turns the scores of up to sixteen heads into weights relative to their maximum; returns maxima
+/// and sums of the weights.
 #[inline(always)]
 fn weigh<I: Floats>(
     isa: I,
@@ -275,16 +313,24 @@ fn vectors(visible: &Range<usize>) -> Range<usize> {
     visible.start / LANES..visible.end.div_ceil(LANES)
 }
 
-/// Scales and caps the visible scores of a head and makes the others of their vectors −∞; returns the lanes' maxima.
+/// Scales and caps the visible scores of a head and makes the others of their vectors −∞; returns
+/// the lanes' maxima.
 #[inline(always)]
-fn finish_scores<I: Floats>(isa: I, query: &Query<'_>, scores: &mut [f32; CHUNK], visible: &Range<usize>) -> I::F {
+fn finish_scores<I: Floats>(
+    isa: I,
+    query: &Query<'_>,
+    scores: &mut [f32; CHUNK],
+    visible: &Range<usize>,
+) -> I::F {
     let seen = vectors(visible);
     let scale = isa.splat_all(query.scale);
     for vector in &mut scores.as_chunks_mut::<LANES>().0[seen.clone()] {
         *vector = isa.to_array(isa.product(isa.floats(vector), scale));
     }
     if let Some(cap) = query.softcap {
-        scores[visible.clone()].iter_mut().for_each(|score| *score = cap * tanh(*score / cap));
+        scores[visible.clone()]
+            .iter_mut()
+            .for_each(|score| *score = cap * tanh(*score / cap));
     }
     scores[seen.start * LANES..visible.start].fill(f32::NEG_INFINITY);
     scores[visible.end..seen.end * LANES].fill(f32::NEG_INFINITY);
@@ -295,8 +341,9 @@ fn finish_scores<I: Floats>(isa: I, query: &Query<'_>, scores: &mut [f32; CHUNK]
     max
 }
 
-/// `out = values / sum` for one head, whose sink takes part in the sum as a score without a value (Xiao et al. 2024). It is
-/// merged like one more chunk, the last. Not inlined: it is called once per head, and would be in every table twice.
+/// `out = values / sum` for one head, whose sink takes part in the sum as a score without a value
+/// (Xiao et al. 2024). It is merged like one more chunk, the last. Not inlined: it is called once
+/// per head, and would be in every table twice.
 #[inline(never)]
 fn finish(values: &mut [f32], max: f32, mut sum: f32, sink: Option<f32>) {
     if let Some(sink) = sink {
@@ -325,13 +372,19 @@ fn multiply(x: &mut [f32], factor: f32) {
 pub(crate) enum Out<'a, 'b> {
     /// Of all visible positions; part `i` is row `i`, `[group, d_head]`.
     Rows(&'a mut Strip<'b>),
-    /// Of this chunk and a query of one row, not divided by its sums: `[group·d_head values, group maxima, group sums]`.
+    /// Of this chunk and a query of one row, not divided by its sums: `[group·d_head values, group
+    /// maxima, group sums]`.
     Chunk(usize, &'a mut [f32]),
 }
 
 /// Attention of a query.
 #[inline(always)]
-pub(crate) fn attend<I: Codes>(isa: I, query: &Query<'_>, work: &mut Work<'_>, mut out: Out<'_, '_>) {
+pub(crate) fn attend<I: Codes>(
+    isa: I,
+    query: &Query<'_>,
+    work: &mut Work<'_>,
+    mut out: Out<'_, '_>,
+) {
     let (n, at_once) = (query.rows.len() * query.group(), work.scores.len());
     let chunks = match out {
         Out::Rows(_) => query.chunks(),
@@ -359,25 +412,39 @@ impl Work<'_> {
             }
             Out::Chunk(_, partial) => {
                 partial[i * d..(i + 1) * d].copy_from_slice(values);
-                (partial[group * d + i], partial[group * d + group + i]) = (self.max[h], self.sum[h]);
+                (partial[group * d + i], partial[group * d + group + i]) =
+                    (self.max[h], self.sum[h]);
             }
         }
     }
 }
 
-/// Merges the partial results of consecutive chunks into `out`, `[group, d_head]`; `sinks` are those of the group, `[group]`.
+/// Merges the partial results of consecutive chunks into `out`, `[group, d_head]`; `sinks` are
+/// those of the group, `[group]`.
 #[inline(always)]
-pub(crate) fn merge_chunks(partials: &[f32], sinks: Option<&[f32]>, d_head: usize, out: &mut [f32]) {
+pub(crate) fn merge_chunks(
+    partials: &[f32],
+    sinks: Option<&[f32]>,
+    d_head: usize,
+    out: &mut [f32],
+) {
     let (width, group) = (out.len(), out.len() / d_head);
     out.fill(0.0);
-    for (first, out) in (0..group).step_by(LANES).zip(out.chunks_mut(LANES * d_head)) {
+    for (first, out) in (0..group)
+        .step_by(LANES)
+        .zip(out.chunks_mut(LANES * d_head))
+    {
         let n = out.len() / d_head;
         let Peaks { mut max, mut sum } = Peaks::<LANES>::NOTHING;
         for partial in partials.chunks_exact(partial_len(group, d_head)) {
             let (mut other_max, mut other_sum) = ([0.0; LANES], [0.0; LANES]);
             other_max[..n].copy_from_slice(&partial[width + first..][..n]);
             other_sum[..n].copy_from_slice(&partial[width + group + first..][..n]);
-            let [a, b] = merge_peaks((&mut max, &mut sum), (&other_max, &other_sum), &[true; LANES]);
+            let [a, b] = merge_peaks(
+                (&mut max, &mut sum),
+                (&other_max, &other_sum),
+                &[true; LANES],
+            );
             let values = partial[first * d_head..].chunks_exact(d_head);
             for (h, (out, values)) in out.chunks_exact_mut(d_head).zip(values).enumerate() {
                 add_multiple(out, values, [a[h], b[h]]);
@@ -389,7 +456,8 @@ pub(crate) fn merge_chunks(partials: &[f32], sinks: Option<&[f32]>, d_head: usiz
     }
 }
 
-/// `x = x·a + y·b`. Sixteen at a time and the end padded: of a loop over single elements the compiler makes several versions.
+/// `x = x·a + y·b`. Sixteen at a time and the end padded: of a loop over single elements the
+/// compiler makes several versions.
 #[inline(always)]
 fn add_multiple(x: &mut [f32], y: &[f32], factors: [f32; 2]) {
     let ((x, x_rest), (y, y_rest)) = (x.as_chunks_mut::<LANES>(), y.as_chunks::<LANES>());

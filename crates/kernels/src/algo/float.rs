@@ -1,14 +1,15 @@
-//! Matmul of float weights: the lanes of `lanes.rs` run along the rows, in register tiles of R weight rows × T activation
-//! rows.
+//! Matmul of float weights: the lanes of `lanes.rs` run along the rows, in register tiles of R
+//! weight rows × T activation rows.
 //!
 //! ```text
 //! for R weight rows, for T activation rows:
 //!     for each 16 weights k: for each r, t: lanes[r][t] = w[r][k]·x[t][k] + lanes[r][t]
 //!     out[r][t] = sum of the lanes
 //! ```
-//! Every weight that is loaded and widened serves T rows and every activation R. An output has its own lanes, so its
-//! bits do not depend on the tile it falls into. A single activation row waits for memory, where the strip that comes next is
-//! asked for as in `gemv.rs`; 512-bit vectors take it from `quad.rs` instead.
+//! Every weight that is loaded and widened serves T rows and every activation R. An output has its
+//! own lanes, so its bits do not depend on the tile it falls into. A single activation row waits
+//! for memory, where the strip that comes next is asked for as in `gemv.rs`; 512-bit vectors take
+//! it from `quad.rs` instead.
 
 use super::lanes::{LANES, padded, total};
 use super::matmul::Strip;
@@ -18,10 +19,14 @@ use crate::isa::{Floats, Row};
 
 /// Strip of a float format.
 #[inline(always)]
-pub(crate) fn float<F: FloatFormat, const R: usize, const T: usize>(isa: impl Floats + Row, mut strip: Strip<'_>) {
+pub(crate) fn float<F: FloatFormat, const R: usize, const T: usize>(
+    isa: impl Floats + Row,
+    mut strip: Strip<'_>,
+) {
     let n = strip.rows.len();
     let (whole, d_out) = (n / T * T, strip.w.d_out());
-    // Activations outside, weights inside: a tile of activation rows stays in L1 while the strip passes.
+    // Activations outside, weights inside: a tile of activation rows stays in L1 while the strip
+    // passes.
     for t in (0..whole).step_by(T) {
         for r in (0..d_out).step_by(R) {
             tile::<_, F, R, T>(isa, &mut strip, r, t);
@@ -43,7 +48,8 @@ fn tile<I: Floats + Row, F: FloatFormat, const R: usize, const T: usize>(
     t: usize,
 ) {
     let (d_out, first) = (strip.w.d_out(), strip.rows.start);
-    let w: [&[F::Weight]; R] = std::array::from_fn(|i| F::weights(strip.w.row((r + i).min(d_out - 1))));
+    let w: [&[F::Weight]; R] =
+        std::array::from_fn(|i| F::weights(strip.w.row((r + i).min(d_out - 1))));
     let x: [&[f32]; T] = std::array::from_fn(|j| strip.x.f32_row(first + t + j));
     // Not F32: a tenth slower with AVX-512, as long as that came here; not measured with AVX2.
     let asks = I::ASKS && T == 1 && strip.rows.len() == 1 && size_of::<F::Weight>() < 4;
@@ -72,8 +78,14 @@ pub(super) fn dots<I: Floats, F: FloatFormat, const R: usize, const T: usize>(
 ) -> [[I::F; T]; R] {
     let mut lanes = [[isa.zeros(); T]; R];
     let n = w[0].len() / LANES;
-    let (w, w_rest) = (w.map(|w| &w.as_chunks::<LANES>().0[..n]), w.map(|w| w.as_chunks::<LANES>().1));
-    let (x, x_rest) = (x.map(|x| &x.as_chunks::<LANES>().0[..n]), x.map(|x| x.as_chunks::<LANES>().1));
+    let (w, w_rest) = (
+        w.map(|w| &w.as_chunks::<LANES>().0[..n]),
+        w.map(|w| w.as_chunks::<LANES>().1),
+    );
+    let (x, x_rest) = (
+        x.map(|x| &x.as_chunks::<LANES>().0[..n]),
+        x.map(|x| x.as_chunks::<LANES>().1),
+    );
     for k in 0..n {
         ask(k);
         // A loop: `map` would be a call.
@@ -93,9 +105,15 @@ pub(super) fn dots<I: Floats, F: FloatFormat, const R: usize, const T: usize>(
     }
     for r in 0..R {
         let mut last = [0.0; LANES];
-        last.iter_mut().zip(w_rest[r]).for_each(|(last, weight)| *last = F::widen(weight));
+        last.iter_mut()
+            .zip(w_rest[r])
+            .for_each(|(last, weight)| *last = F::widen(weight));
         for t in 0..T {
-            lanes[r][t] = isa.mul_add(isa.floats(&last), isa.floats(&padded(x_rest[t])), lanes[r][t]);
+            lanes[r][t] = isa.mul_add(
+                isa.floats(&last),
+                isa.floats(&padded(x_rest[t])),
+                lanes[r][t],
+            );
         }
     }
     lanes

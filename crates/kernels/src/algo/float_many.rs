@@ -1,4 +1,5 @@
-//! Several activation rows times a strip of float weights, where registers are many: prefill, bound by arithmetic.
+//! Several activation rows times a strip of float weights, where registers are many: prefill, bound
+//! by arithmetic.
 //!
 //! ```text
 //! for a band of activation rows, for R weight rows, for a piece of their weights:
@@ -7,9 +8,10 @@
 //!         for each 16 weights k: for each r, t: lanes[r][t] = wide[r][k]·x[t][k] + lanes[r][t]
 //! out[r][t] = sum of the lanes
 //! ```
-//! The bits are those of `float.rs`: an output's lanes see the same products in the same order. Widening F16 and BF16 takes
-//! as many instructions of the same ports as half of the products of four rows; here it is done once for the whole band.
-//! 512 rows of width 2048 on a core of a Xeon, GFMA/s: F16 50 to 61, BF16 54 to 59, F32 37 to 56.
+//! The bits are those of `float.rs`: an output's lanes see the same products in the same order.
+//! Widening F16 and BF16 takes as many instructions of the same ports as half of the products of
+//! four rows; here it is done once for the whole band. 512 rows of width 2048 on a core of a Xeon,
+//! GFMA/s: F16 50 to 61, BF16 54 to 59, F32 37 to 56.
 
 use super::lanes::{LANES, padded};
 use super::matmul::Strip;
@@ -19,7 +21,8 @@ use crate::isa::Floats;
 use crate::isa::avx512::Avx512;
 use crate::scratch;
 
-/// With fewer activation rows memory is waited for, which is read best while weights are widened as they are multiplied.
+/// With fewer activation rows memory is waited for, which is read best while weights are widened as
+/// they are multiplied.
 const MANY: usize = 16;
 /// Vectors of a weight row that are widened at once.
 const PIECE: usize = 64;
@@ -33,10 +36,13 @@ type Lanes = [f32; LANES];
 #[repr(align(64))]
 struct Wide<const R: usize>([[Lanes; R]; PIECE]);
 
-/// Strip of a float format, in tiles of R weight rows and T activation rows; of few activation rows in those of `float.rs`, of one in
-/// `quad.rs`.
+/// Strip of a float format, in tiles of R weight rows and T activation rows; of few activation rows
+/// in those of `float.rs`, of one in `quad.rs`.
 #[inline(always)]
-pub(crate) fn float<F: FloatFormat, const R: usize, const T: usize>(isa: Avx512, mut strip: Strip<'_>) {
+pub(crate) fn float<F: FloatFormat, const R: usize, const T: usize>(
+    isa: Avx512,
+    mut strip: Strip<'_>,
+) {
     let n = strip.rows.len();
     match n {
         1 => return quad::float::<F>(isa, strip),
@@ -44,7 +50,10 @@ pub(crate) fn float<F: FloatFormat, const R: usize, const T: usize>(isa: Avx512,
         _ => {}
     }
     const { assert!(size_of::<Wide<R>>() + size_of::<[[[Lanes; T]; R]; TILES]>() <= scratch::PANEL) };
-    let (mut wide, mut lanes) = (Wide([[[0.0; LANES]; R]; PIECE]), [[[isa.zeros(); T]; R]; TILES]);
+    let (mut wide, mut lanes) = (
+        Wide([[[0.0; LANES]; R]; PIECE]),
+        [[[isa.zeros(); T]; R]; TILES],
+    );
     // Bands of one size, nearly.
     let n_rows = n.div_ceil(n.div_ceil(TILES * T)).next_multiple_of(T);
     for t in (0..n).step_by(n_rows) {
@@ -55,8 +64,8 @@ pub(crate) fn float<F: FloatFormat, const R: usize, const T: usize>(isa: Avx512,
     }
 }
 
-/// As many tiles as there are `lanes`: weight rows from `r`, activation rows from `t`; where there are none left, the last one
-/// is repeated.
+/// As many tiles as there are `lanes`: weight rows from `r`, activation rows from `t`; where there
+/// are none left, the last one is repeated.
 #[inline(always)]
 fn band<I: Floats, F: FloatFormat, const R: usize, const T: usize>(
     isa: I,
@@ -66,16 +75,25 @@ fn band<I: Floats, F: FloatFormat, const R: usize, const T: usize>(
     lanes: &mut [[[I::F; T]; R]],
 ) {
     let (d_in, d_out, n) = (strip.x.d(), strip.w.d_out(), strip.rows.len());
-    let w: [&[F::Weight]; R] = std::array::from_fn(|i| F::weights(strip.w.row((r + i).min(d_out - 1))));
+    let w: [&[F::Weight]; R] =
+        std::array::from_fn(|i| F::weights(strip.w.row((r + i).min(d_out - 1))));
     for start in (0..d_in).step_by(PIECE * LANES) {
         let piece = start..d_in.min(start + PIECE * LANES);
         for (i, w) in w.iter().enumerate() {
             widen::<I, F, R>(isa, &w[piece.clone()], i, wide);
         }
         for (tile, lanes) in lanes.iter_mut().enumerate() {
-            let row = |j: usize| strip.x.f32_row(strip.rows.start + (t + tile * T + j).min(n - 1));
+            let row = |j: usize| {
+                strip
+                    .x
+                    .f32_row(strip.rows.start + (t + tile * T + j).min(n - 1))
+            };
             let x: [&[f32]; T] = std::array::from_fn(|j| &row(j)[piece.clone()]);
-            let before = if start == 0 { [[isa.zeros(); T]; R] } else { *lanes };
+            let before = if start == 0 {
+                [[isa.zeros(); T]; R]
+            } else {
+                *lanes
+            };
             *lanes = products(isa, wide, x, before);
         }
     }
@@ -83,21 +101,30 @@ fn band<I: Floats, F: FloatFormat, const R: usize, const T: usize>(
         let (sums, t) = (totals::<I, R, T>(isa, lanes), t + tile * T);
         for j in 0..T.min(n - t) {
             let out = &mut strip.acc[(t + j) * strip.width..][r..d_out.min(r + R)];
-            out.iter_mut().zip(&sums).for_each(|(out, sums)| *out = sums[j]);
+            out.iter_mut()
+                .zip(&sums)
+                .for_each(|(out, sums)| *out = sums[j]);
         }
     }
 }
 
 /// Up to a piece of weights into row `i` of `wide`, padded with zeros to whole vectors.
 #[inline(always)]
-fn widen<I: Floats, F: FloatFormat, const R: usize>(isa: I, weights: &[F::Weight], i: usize, wide: &mut Wide<R>) {
+fn widen<I: Floats, F: FloatFormat, const R: usize>(
+    isa: I,
+    weights: &[F::Weight],
+    i: usize,
+    wide: &mut Wide<R>,
+) {
     let (vectors, rest) = weights.as_chunks::<LANES>();
     for (wide, weights) in wide.0.iter_mut().zip(vectors) {
         wide[i] = isa.to_array(F::load(isa, weights));
     }
     if !rest.is_empty() {
         let mut last = [0.0; LANES];
-        last.iter_mut().zip(rest).for_each(|(last, weight)| *last = F::widen(weight));
+        last.iter_mut()
+            .zip(rest)
+            .for_each(|(last, weight)| *last = F::widen(weight));
         wide.0[vectors.len()][i] = last;
     }
 }
@@ -111,7 +138,10 @@ fn products<I: Floats, const R: usize, const T: usize>(
     mut lanes: [[I::F; T]; R],
 ) -> [[I::F; T]; R] {
     let n = (x[0].len() / LANES).min(PIECE);
-    let (x, rest) = (x.map(|x| &x.as_chunks::<LANES>().0[..n]), x.map(|x| x.as_chunks::<LANES>().1));
+    let (x, rest) = (
+        x.map(|x| &x.as_chunks::<LANES>().0[..n]),
+        x.map(|x| x.as_chunks::<LANES>().1),
+    );
     for k in 0..n {
         // A loop: `map` would be a call.
         let mut vectors = [isa.zeros(); T];
@@ -138,9 +168,16 @@ fn products<I: Floats, const R: usize, const T: usize>(
 
 /// The sums of the lanes, sixteen at a time.
 #[inline(always)]
-fn totals<I: Floats, const R: usize, const T: usize>(isa: I, lanes: &[[I::F; T]; R]) -> [[f32; T]; R] {
+fn totals<I: Floats, const R: usize, const T: usize>(
+    isa: I,
+    lanes: &[[I::F; T]; R],
+) -> [[f32; T]; R] {
     let mut sums = [[0.0; T]; R];
-    for (lanes, sums) in lanes.as_flattened().chunks(LANES).zip(sums.as_flattened_mut().chunks_mut(LANES)) {
+    for (lanes, sums) in lanes
+        .as_flattened()
+        .chunks(LANES)
+        .zip(sums.as_flattened_mut().chunks_mut(LANES))
+    {
         let mut vectors = [isa.zeros(); LANES];
         vectors[..lanes.len()].copy_from_slice(lanes);
         sums.copy_from_slice(&isa.to_array(isa.totals_of_16(vectors))[..sums.len()]);

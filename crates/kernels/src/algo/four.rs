@@ -6,7 +6,8 @@
 //!         4 headers -> scales and minima (Q4_K, Q5_K), d; for each row: prefetch, what is its own (codebooks), dot product
 //!         4 dot products -> one vector by a tree; f32 rule
 //! ```
-//! Formats without a kernel here go through `gemv.rs`. A program for boards, which must stay small, is without all this.
+//! Formats without a kernel here go through `gemv.rs`. A program for boards, which must stay small,
+//! is without all this.
 
 use super::gemv;
 use super::matmul::Strip;
@@ -23,7 +24,8 @@ pub(crate) use gemv::quant_32;
 
 /// A format that has a kernel here.
 trait Four<const B: usize>: KQuant<Block = [u8; B]> {
-    /// A block of each of four rows, without the scale of the activations; `ask(i)` is called four times in between.
+    /// A block of each of four rows, without the scale of the activations; `ask(i)` is called four
+    /// times in between.
     fn four(isa: Avx2, blocks: [&[u8; B]; 4], x: Input<'_>, ask: impl Fn(usize)) -> __m128;
 }
 
@@ -68,10 +70,17 @@ fn fours<F: Four<B>, const B: usize>(isa: Avx2, strip: Strip<'_>) {
         let [first, second, third, fourth] = four_rows(strip.w, F::blocks, places);
         let next = next.behind(r * strip.w.row(0).len());
         let mut out = isa.no_four();
-        for (b, (((first, second), third), fourth)) in first.iter().zip(second).zip(third).zip(fourth).enumerate() {
+        for (b, (((first, second), third), fourth)) in
+            first.iter().zip(second).zip(third).zip(fourth).enumerate()
+        {
             let at = x.at(b, strip.rows.start);
-            let input = Input { codes: &x.codes[at].0, sums: &x.sums[at] };
-            let v = F::four(isa, [first, second, third, fourth], input, |i| next.block(isa, 4 * b + i, B));
+            let input = Input {
+                codes: &x.codes[at].0,
+                sums: &x.sums[at],
+            };
+            let v = F::four(isa, [first, second, third, fourth], input, |i| {
+                next.block(isa, 4 * b + i, B)
+            });
             out = isa.add_four(out, x.scales[at], v);
         }
         store(isa.floats_of(out), places, &mut strip.acc[..d_out]);

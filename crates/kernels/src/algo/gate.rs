@@ -1,4 +1,5 @@
-//! The activation functions of feed-forward blocks, applied to a gate and multiplied with the other branch, or alone.
+//! The activation functions of feed-forward blocks, applied to a gate and multiplied with the other
+//! branch, or alone.
 
 use super::math::{erf, sigmoid, tanh};
 
@@ -16,8 +17,8 @@ pub enum Activation {
     Relu,
     /// `max(x, 0)²`. So et al. 2021.
     Relu2,
-    /// A gate and its other branch, both clamped: `g·sigmoid(alpha·g)·(u + 1)` with `g = min(gate, limit)` and `u` the other
-    /// branch within ±limit. Of gpt-oss.
+    /// A gate and its other branch, both clamped: `g·sigmoid(alpha·g)·(u + 1)` with `g = min(gate,
+    /// limit)` and `u` the other branch within ±limit. Of gpt-oss.
     Clamped {
         /// How steep the sigmoid is.
         alpha: f32,
@@ -74,7 +75,9 @@ pub(crate) fn gate(activation: Activation, gate: &mut [f32], up: &[f32]) {
         Activation::Relu => apply(gate, up, |x| x.max(0.0)),
         Activation::Relu2 => apply(gate, up, relu2),
         Activation::Clamped { alpha, limit } => {
-            gate.iter_mut().zip(up).for_each(|(gate, up)| *gate = clamped(*gate, *up, (alpha, limit)));
+            gate.iter_mut()
+                .zip(up)
+                .for_each(|(gate, up)| *gate = clamped(*gate, *up, (alpha, limit)));
         }
     }
 }

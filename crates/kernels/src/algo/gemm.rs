@@ -6,9 +6,10 @@
 //!         decode it once into integers (code − offset)·scale, i16
 //!         for each activation row: isum = integers · codes of x, then the f32 rule of the family
 //! ```
-//! A decoded block serves all activation rows of the tile. Multiplying the scales into the codes is exact (the products
-//! fit i16) and leaves one flat integer dot product per block, which compilers turn into `pmaddwd` and the like. The
-//! order of operations of an output does not depend on how many rows there are. The f32 rules are in the crate's docs.
+//! A decoded block serves all activation rows of the tile. Multiplying the scales into the codes is
+//! exact (the products fit i16) and leaves one flat integer dot product per block, which compilers
+//! turn into `pmaddwd` and the like. The order of operations of an output does not depend on how
+//! many rows there are. The f32 rules are in the crate's docs.
 
 use super::matmul::Strip;
 use crate::activations::{Quants, Sums};
@@ -37,7 +38,10 @@ struct Decoded {
 }
 
 impl Decoded {
-    const NOTHING: Self = Self { w: [0; 256], head: Head::NOTHING };
+    const NOTHING: Self = Self {
+        w: [0; 256],
+        head: Head::NOTHING,
+    };
 
     #[inline(always)]
     fn decode<I: Flat, F: KQuant>(&mut self, isa: I, block: &F::Block) {
@@ -54,7 +58,14 @@ impl Decoded {
 /// Strip of a K-quant.
 #[inline(always)]
 pub(crate) fn k_quant<I: Flat, F: KQuant>(isa: I, strip: Strip<'_>) {
-    let Strip { w, x, rows, acc, width, .. } = strip;
+    let Strip {
+        w,
+        x,
+        rows,
+        acc,
+        width,
+        ..
+    } = strip;
     debug_assert_eq!(w.format(), F::FORMAT);
     let (x, first) = (x.q8_256(), rows.start);
     let mut decoded = Decoded::NOTHING;
@@ -74,7 +85,12 @@ pub(crate) fn k_quant<I: Flat, F: KQuant>(isa: I, strip: Strip<'_>) {
 
 /// `dx·(d·K·isum − dmin·bias)`.
 #[inline(always)]
-fn k_quant_block<I: Flat, F: KQuant>(isa: I, block: &Decoded, x: &Quants<f32, Sums>, at: usize) -> f32 {
+fn k_quant_block<I: Flat, F: KQuant>(
+    isa: I,
+    block: &Decoded,
+    x: &Quants<f32, Sums>,
+    at: usize,
+) -> f32 {
     let head = &block.head;
     let mut v = (widen_f16(head.d) * F::K) * isa.dot(&block.w, &x.codes[at].0) as f32;
     if F::MINS {
@@ -87,7 +103,14 @@ fn k_quant_block<I: Flat, F: KQuant>(isa: I, block: &Decoded, x: &Quants<f32, Su
 /// Strip of a format with blocks of 32.
 #[inline(always)]
 pub(crate) fn quant_32<I: Flat, F: Quant32>(isa: I, strip: Strip<'_>) {
-    let Strip { w, x, rows, acc, width, .. } = strip;
+    let Strip {
+        w,
+        x,
+        rows,
+        acc,
+        width,
+        ..
+    } = strip;
     debug_assert_eq!(w.format(), F::FORMAT);
     let (x, first) = (x.q8_32(), rows.start);
     let (mut decoded, mut d, mut m) = ([[0; 32]; 8], [0.0; 8], [0.0; 8]);

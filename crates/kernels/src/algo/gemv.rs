@@ -7,8 +7,9 @@
 //!         eight such sums (8 isum; or 4 isum and 4 bias) -> one vector by a tree of horizontal adds
 //!         out[rows] += f32 rule
 //! ```
-//! Codes never leave the registers. The prefetch asks for the strip that the thread computes next, in the four streams of
-//! [`Next`] and spread over the arithmetic: without it a core waits for memory half of the time.
+//! Codes never leave the registers. The prefetch asks for the strip that the thread computes next,
+//! in the four streams of [`Next`] and spread over the arithmetic: without it a core waits for
+//! memory half of the time.
 
 use super::matmul::Strip;
 use super::unpack::Next;
@@ -30,10 +31,16 @@ pub(crate) fn k_quant<F: KQuant>(isa: impl Wide, strip: Strip<'_>) {
 
 /// Products of the rows from `r`, the last one repeated where there are none left.
 #[inline(always)]
-fn k_quant_rows<I: Wide, F: KQuant>(isa: I, strip: &Strip<'_>, r: usize, next: Next<'_>) -> [f32; 8] {
+fn k_quant_rows<I: Wide, F: KQuant>(
+    isa: I,
+    strip: &Strip<'_>,
+    r: usize,
+    next: Next<'_>,
+) -> [f32; 8] {
     let (x, w) = (strip.x.q8_256(), strip.w);
     let n_rows = if F::MINS { 4 } else { 8 };
-    let rows: [&[F::Block]; 8] = std::array::from_fn(|i| F::blocks(w.row((r + i).min(w.d_out() - 1))));
+    let rows: [&[F::Block]; 8] =
+        std::array::from_fn(|i| F::blocks(w.row((r + i).min(w.d_out() - 1))));
     let n = rows[0].len();
     let rows = rows.map(|row| &row[..n]);
     let mut out = isa.splat8(0.0);
@@ -68,8 +75,18 @@ fn k_quant_rows<I: Wide, F: KQuant>(isa: I, strip: &Strip<'_>, r: usize, next: N
 
 /// `isum` of a block.
 #[inline(always)]
-fn block_sum<I: Wide, F: KQuant>(isa: I, block: &F::Block, scale: [u64; 2], x: &Quants<f32, Sums>, at: usize) -> I::A {
-    let scales = if F::GROUPS == 8 { isa.scales_of_32(scale[0]) } else { isa.scales_of_16(scale) };
+fn block_sum<I: Wide, F: KQuant>(
+    isa: I,
+    block: &F::Block,
+    scale: [u64; 2],
+    x: &Quants<f32, Sums>,
+    at: usize,
+) -> I::A {
+    let scales = if F::GROUPS == 8 {
+        isa.scales_of_32(scale[0])
+    } else {
+        isa.scales_of_16(scale)
+    };
     let mut sum = match F::OFFSET {
         0 => isa.start(0),
         65.. if I::SIGNED => isa.start(0),
@@ -100,9 +117,15 @@ pub(crate) fn quant_32<F: Quant32>(isa: impl Wide, strip: Strip<'_>) {
 
 /// As [`k_quant_rows`].
 #[inline(always)]
-fn quant_32_rows<I: Wide, F: Quant32>(isa: I, strip: &Strip<'_>, r: usize, next: Next<'_>) -> [f32; 8] {
+fn quant_32_rows<I: Wide, F: Quant32>(
+    isa: I,
+    strip: &Strip<'_>,
+    r: usize,
+    next: Next<'_>,
+) -> [f32; 8] {
     let (x, w) = (strip.x.q8_32(), strip.w);
-    let rows: [&[F::Block]; 8] = std::array::from_fn(|i| F::blocks(w.row((r + i).min(w.d_out() - 1))));
+    let rows: [&[F::Block]; 8] =
+        std::array::from_fn(|i| F::blocks(w.row((r + i).min(w.d_out() - 1))));
     let n = rows[0].len();
     let rows = rows.map(|row| &row[..n]);
     let mut out = isa.splat8(0.0);
@@ -110,7 +133,11 @@ fn quant_32_rows<I: Wide, F: Quant32>(isa: I, strip: &Strip<'_>, r: usize, next:
         let (at, g) = (x.at(b / 8, strip.rows.start), b % 8);
         let codes = &x.codes[at].0.as_chunks::<32>().0[g];
         let any = F::OFFSET > 64;
-        let first = if any && I::SIGNED { 0 } else { -i32::from(F::OFFSET) * i32::from(x.sums[at][g]) };
+        let first = if any && I::SIGNED {
+            0
+        } else {
+            -i32::from(F::OFFSET) * i32::from(x.sums[at][g])
+        };
         let first = isa.start(first);
         let (mut sums, mut d, mut m) = ([first; 8], [0; 8], [0; 8]);
         for i in 0..8 {

@@ -1,12 +1,13 @@
-//! Rotation of a head by an orthonormal Hadamard matrix, so that a few large channels are shared out among all of them
-//! before a row is quantized (QuaRot, Ashkboos et al. 2024).
+//! Rotation of a head by an orthonormal Hadamard matrix, so that a few large channels are shared
+//! out among all of them before a row is quantized (QuaRot, Ashkboos et al. 2024).
 //!
 //! ```text
 //! n = the largest power of two that divides d; for each block of n elements:
 //!     for half in 1, 2, 4 … n/2, for each pair (a, b) that lies `half` apart:  (a, b) = (a + b, a − b)
 //!     x = x·(1/√n)
 //! ```
-//! The matrix is its own inverse and leaves products of two rows as they are. Every element has one order of sums.
+//! The matrix is its own inverse and leaves products of two rows as they are. Every element has one
+//! order of sums.
 
 use super::lanes::LANES;
 use crate::isa::Floats;
@@ -56,7 +57,11 @@ fn rotate_vectors<I: Floats>(isa: I, x: &mut [[f32; LANES]], factor: f32) {
 fn step<const HALF: usize>(x: &mut [f32; LANES]) {
     let old = *x;
     for i in 0..LANES {
-        x[i] = if i & HALF == 0 { old[i] + old[i ^ HALF] } else { old[i ^ HALF] - old[i] };
+        x[i] = if i & HALF == 0 {
+            old[i] + old[i ^ HALF]
+        } else {
+            old[i ^ HALF] - old[i]
+        };
     }
 }
 
@@ -68,7 +73,11 @@ fn rotate_few(x: &mut [f32], factor: f32) {
     for half in [1, 2, 4].into_iter().filter(|&half| half < x.len()) {
         let old = padded;
         for i in 0..LANES {
-            padded[i] = if i & half == 0 { old[i] + old[i ^ half] } else { old[i ^ half] - old[i] };
+            padded[i] = if i & half == 0 {
+                old[i] + old[i ^ half]
+            } else {
+                old[i ^ half] - old[i]
+            };
         }
     }
     x.iter_mut().zip(padded).for_each(|(x, y)| *x = y * factor);
@@ -84,10 +93,23 @@ mod tests {
     fn by_definition(x: &[f32]) -> Vec<f64> {
         let n = 1 << x.len().trailing_zeros();
         let element = |block: &[f32], i: usize| {
-            let sign = |j: usize| if (i & j).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
-            block.iter().enumerate().map(|(j, &x)| sign(j) * f64::from(x)).sum::<f64>() / (n as f64).sqrt()
+            let sign = |j: usize| {
+                if (i & j).count_ones().is_multiple_of(2) {
+                    1.0
+                } else {
+                    -1.0
+                }
+            };
+            block
+                .iter()
+                .enumerate()
+                .map(|(j, &x)| sign(j) * f64::from(x))
+                .sum::<f64>()
+                / (n as f64).sqrt()
         };
-        x.chunks(n).flat_map(|block| (0..n).map(move |i| element(block, i))).collect()
+        x.chunks(n)
+            .flat_map(|block| (0..n).map(move |i| element(block, i)))
+            .collect()
     }
 
     #[test]
@@ -96,9 +118,18 @@ mod tests {
             let x = Random(d as u64).floats(d);
             let mut turned = x.clone();
             rotate(Scalar, &mut turned);
-            assert!(turned.iter().zip(by_definition(&x)).all(|(x, y)| (f64::from(*x) - y).abs() < 1e-5), "{d}");
+            assert!(
+                turned
+                    .iter()
+                    .zip(by_definition(&x))
+                    .all(|(x, y)| (f64::from(*x) - y).abs() < 1e-5),
+                "{d}"
+            );
             rotate(Scalar, &mut turned);
-            assert!(turned.iter().zip(&x).all(|(x, y)| (x - y).abs() < 1e-5), "{d}");
+            assert!(
+                turned.iter().zip(&x).all(|(x, y)| (x - y).abs() < 1e-5),
+                "{d}"
+            );
         }
     }
 

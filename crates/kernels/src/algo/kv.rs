@@ -1,7 +1,9 @@
-//! Rows of the cache: how one head of one position is stored as each [`KvElem`], and what a stored row stands for.
+//! Rows of the cache: how one head of one position is stored as each [`KvElem`], and what a stored
+//! row stands for.
 //!
-//! It knows nothing of attention, which reads the same bytes (`attention/stored.rs`). What arithmetic cannot represent
-//! (infinite, NaN, a scale beyond f16) becomes the nearest thing that can be, or anything; it never panics.
+//! It knows nothing of attention, which reads the same bytes (`attention/stored.rs`). What
+//! arithmetic cannot represent (infinite, NaN, a scale beyond f16) becomes the nearest thing that
+//! can be, or anything; it never panics.
 
 use super::lanes::LANES;
 use super::quantize::{ROUND, TINY};
@@ -72,7 +74,8 @@ pub(super) fn widen_floats<I: Floats>(isa: I, bytes: &[u8], elem: KvElem, out: &
     }
 }
 
-/// Fewer than sixteen, then `filler`: what is left at an end is computed as everything before it, which takes less code.
+/// Fewer than sixteen, then `filler`: what is left at an end is computed as everything before it,
+/// which takes less code.
 #[inline(always)]
 fn padded<T: Copy>(rest: &[T], filler: T) -> [T; LANES] {
     let mut out = [filler; LANES];
@@ -114,18 +117,27 @@ fn largest_magnitude(x: &[f32]) -> f32 {
     let (vectors, rest) = x.as_chunks::<LANES>();
     for x in vectors {
         for i in 0..LANES {
-            lanes[i] = if x[i].abs() > lanes[i] { x[i].abs() } else { lanes[i] };
+            lanes[i] = if x[i].abs() > lanes[i] {
+                x[i].abs()
+            } else {
+                lanes[i]
+            };
         }
     }
-    lanes.iter().chain(rest).fold(0.0, |max, x| if x.abs() > max { x.abs() } else { max })
+    lanes
+        .iter()
+        .chain(rest)
+        .fold(0.0, |max, x| if x.abs() > max { x.abs() } else { max })
 }
 
-/// The codes of a head of a query, at most 127 in magnitude; returns their scale. That of a NaN is NaN, so that the scores are
-/// as those of floats.
+/// The codes of a head of a query, at most 127 in magnitude; returns their scale. That of a NaN is
+/// NaN, so that the scores are as those of floats.
 #[inline(always)]
 pub(super) fn quantize_query(x: &[f32], codes: &mut [i8]) -> f32 {
     // Bits of magnitudes are ordered as these are, and above them are those of NaN.
-    let max = x.iter().fold(0, |max, x| x.abs().to_bits().cast_signed().max(max));
+    let max = x
+        .iter()
+        .fold(0, |max, x| x.abs().to_bits().cast_signed().max(max));
     let max = f32::from_bits(max.cast_unsigned());
     let scale = if max < TINY { 0.0 } else { max / 127.0 };
     let inverse = inverse(scale);
@@ -135,8 +147,8 @@ pub(super) fn quantize_query(x: &[f32], codes: &mut [i8]) -> f32 {
     scale
 }
 
-/// The f16 scale for a row of Q8. Where an f16 is so small that it has few bits, rounding down would cut the largest element
-/// off by more than half a step.
+/// The f16 scale for a row of Q8. Where an f16 is so small that it has few bits, rounding down
+/// would cut the largest element off by more than half a step.
 #[inline(always)]
 fn q8_scale(max: f32) -> u16 {
     let bits = finite_half(max / 127.0);
@@ -215,7 +227,11 @@ pub(super) fn short_nibbles(group: &[u8]) -> [u8; LANES] {
 
 /// `min + scale·code` of low nibbles, and of high ones.
 #[inline(always)]
-fn widen_nibbles<I: Codes>(isa: I, [scale, min]: [f32; 2], nibbles: &[u8; LANES]) -> [[f32; LANES]; 2] {
+fn widen_nibbles<I: Codes>(
+    isa: I,
+    [scale, min]: [f32; 2],
+    nibbles: &[u8; LANES],
+) -> [[f32; LANES]; 2] {
     let (scale, min) = (isa.splat_all(scale), isa.splat_all(min));
     let low = isa.sum_f(min, isa.product(scale, isa.low_nibbles(nibbles)));
     let high = isa.sum_f(min, isa.product(scale, isa.high_nibbles(nibbles)));
@@ -253,13 +269,17 @@ mod tests {
 
     fn stored(x: &[f32], elem: KvElem) -> Vec<u8> {
         let mut bytes = vec![0xff; elem.row_bytes(x.len())];
-        Kernels::named("scalar").unwrap().store_kv(x, elem, &mut bytes);
+        Kernels::named("scalar")
+            .unwrap()
+            .store_kv(x, elem, &mut bytes);
         bytes
     }
 
     fn loaded(bytes: &[u8], elem: KvElem, d: usize) -> Vec<f32> {
         let mut out = vec![f32::NAN; d];
-        Kernels::named("scalar").unwrap().load_kv(bytes, elem, &mut out);
+        Kernels::named("scalar")
+            .unwrap()
+            .load_kv(bytes, elem, &mut out);
         out
     }
 
@@ -274,31 +294,49 @@ mod tests {
     /// From rows whose scales are subnormal f16 to those whose elements are nearly the largest f16.
     fn rows(d: usize) -> impl Iterator<Item = Vec<f32>> {
         let sizes = [1e-5, 3e-5, 1e-3, 1.0, 100.0, 2e3];
-        sizes.into_iter().map(move |size| Random(d as u64).floats(d).iter().map(|x| x * size).collect())
+        sizes.into_iter().map(move |size| {
+            Random(d as u64)
+                .floats(d)
+                .iter()
+                .map(|x| x * size)
+                .collect()
+        })
     }
 
     #[test]
     fn q8_is_wrong_by_half_a_step_at_most() {
-        for (d, x) in WIDTHS.into_iter().flat_map(|d| rows(d).map(move |x| (d, x))) {
+        for (d, x) in WIDTHS
+            .into_iter()
+            .flat_map(|d| rows(d).map(move |x| (d, x)))
+        {
             let (before, after, bytes) = rotated(&x, KvElem::Q8);
             let step = half([bytes[0], bytes[1]]);
             for (before, after) in before.iter().zip(after) {
                 // Below, the scale is 0.
                 let rounding = 127.0 / 2f32.powi(25);
-                assert!((before - after).abs() <= step * 0.50001 + rounding, "{d}: {before} {after} {step}");
+                assert!(
+                    (before - after).abs() <= step * 0.50001 + rounding,
+                    "{d}: {before} {after} {step}"
+                );
             }
         }
     }
 
     #[test]
     fn q4_is_wrong_by_half_a_step_and_the_rounding_of_its_minimum_and_scale() {
-        for (d, x) in WIDTHS.into_iter().flat_map(|d| rows(d).map(move |x| (d, x))) {
+        for (d, x) in WIDTHS
+            .into_iter()
+            .flat_map(|d| rows(d).map(move |x| (d, x)))
+        {
             let (before, after, bytes) = rotated(&x, KvElem::Q4);
             for (g, (before, after)) in before.chunks(32).zip(after.chunks(32)).enumerate() {
                 let [step, min] = q4_head(&bytes[20 * g..]);
                 let rounding = (min.abs() + 15.0 * step) / 1024.0 + 1e-6;
                 for (before, after) in before.iter().zip(after) {
-                    assert!((before - after).abs() <= step * 0.5 + rounding, "{d}: {before} {after} {step} {min}");
+                    assert!(
+                        (before - after).abs() <= step * 0.5 + rounding,
+                        "{d}: {before} {after} {step} {min}"
+                    );
                 }
             }
         }
@@ -314,7 +352,10 @@ mod tests {
             }
             let got = loaded(&bytes, elem, d);
             assert_eq!(bits(&got), bits(&want));
-            assert!(got.iter().zip(&x).all(|(got, x)| (got - x).abs() < 0.3), "{elem:?} {d}");
+            assert!(
+                got.iter().zip(&x).all(|(got, x)| (got - x).abs() < 0.3),
+                "{elem:?} {d}"
+            );
         }
     }
 
@@ -323,36 +364,70 @@ mod tests {
         for (elem, d) in ELEMS.into_iter().flat_map(|elem| WIDTHS.map(|d| (elem, d))) {
             let x = Random(9).floats(d);
             let want = stored(&x, elem);
-            for k in Kernels::available().into_iter().map(|name| Kernels::named(name).unwrap()) {
+            for k in Kernels::available()
+                .into_iter()
+                .map(|name| Kernels::named(name).unwrap())
+            {
                 let (mut bytes, mut out) = (vec![0xff; want.len()], vec![f32::NAN; d]);
                 k.store_kv(&x, elem, &mut bytes);
                 k.load_kv(&bytes, elem, &mut out);
                 assert_eq!(bytes, want, "{} {elem:?} {d}", k.isa());
-                assert_eq!(bits(&out), bits(&loaded(&want, elem, d)), "{} {elem:?} {d}", k.isa());
+                assert_eq!(
+                    bits(&out),
+                    bits(&loaded(&want, elem, d)),
+                    "{} {elem:?} {d}",
+                    k.isa()
+                );
             }
         }
     }
 
     #[test]
     fn rows_of_zeros_stay_zeros() {
-        for (elem, d) in [KvElem::Q8, KvElem::Q4].into_iter().flat_map(|elem| WIDTHS.map(|d| (elem, d))) {
+        for (elem, d) in [KvElem::Q8, KvElem::Q4]
+            .into_iter()
+            .flat_map(|elem| WIDTHS.map(|d| (elem, d)))
+        {
             for x in [0.0, -0.0, 1e-30] {
-                assert!(loaded(&stored(&vec![x; d], elem), elem, d).iter().all(|x| x.abs() < 1e-20), "{elem:?} {d}");
+                assert!(
+                    loaded(&stored(&vec![x; d], elem), elem, d)
+                        .iter()
+                        .all(|x| x.abs() < 1e-20),
+                    "{elem:?} {d}"
+                );
             }
         }
     }
 
     #[test]
     fn codes_keep_their_bounds_whatever_the_row() {
-        let strange = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN, 1e-45, -1e30, 7e6, 0.0];
+        let strange = [
+            f32::NAN,
+            f32::INFINITY,
+            f32::NEG_INFINITY,
+            f32::MAX,
+            f32::MIN,
+            1e-45,
+            -1e30,
+            7e6,
+            0.0,
+        ];
         for (d, x) in WIDTHS.into_iter().flat_map(|d| strange.map(|x| (d, x))) {
             for fill in [x, 1.0] {
                 let mut row = vec![fill; d];
                 row[d / 2] = x;
                 let bytes = stored(&row, KvElem::Q8);
                 assert!(bytes[2..].iter().all(|&code| code as i8 != -128));
-                assert!(loaded(&bytes, KvElem::Q8, d).iter().all(|x| x.is_finite()), "{x} {d}");
-                assert!(loaded(&stored(&row, KvElem::Q4), KvElem::Q4, d).iter().all(|x| x.is_finite()), "{x} {d}");
+                assert!(
+                    loaded(&bytes, KvElem::Q8, d).iter().all(|x| x.is_finite()),
+                    "{x} {d}"
+                );
+                assert!(
+                    loaded(&stored(&row, KvElem::Q4), KvElem::Q4, d)
+                        .iter()
+                        .all(|x| x.is_finite()),
+                    "{x} {d}"
+                );
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Sums of floats in one order: element i goes to lane `i % 16`, and the lanes are added by halves.
 //!
-//! Sixteen lanes are one register of the widest machines and four of the narrowest; any vector unit that does not fuse
-//! computes the same bits. Ends that do not fill the lanes are padded with zeros, which changes no bit: a lane begins as
-//! +0 and can never become −0.
+//! Sixteen lanes are one register of the widest machines and four of the narrowest; any vector unit
+//! that does not fuse computes the same bits. Ends that do not fill the lanes are padded with
+//! zeros, which changes no bit: a lane begins as +0 and can never become −0.
 
 use crate::isa::Floats;
 
@@ -29,7 +29,12 @@ pub(crate) fn padded(x: &[f32]) -> [f32; LANES] {
 
 /// `Σ f(x)`; `last` computes the same of the end that does not fill the lanes, padded with zeros.
 #[inline(always)]
-fn sum_of<I: Floats>(isa: I, x: &[f32], f: impl Fn(I::F) -> I::F, last: impl Fn(&[f32]) -> [f32; LANES]) -> f32 {
+fn sum_of<I: Floats>(
+    isa: I,
+    x: &[f32],
+    f: impl Fn(I::F) -> I::F,
+    last: impl Fn(&[f32]) -> [f32; LANES],
+) -> f32 {
     let mut lanes = isa.zeros();
     let (x, rest) = x.as_chunks::<LANES>();
     for x in x {
@@ -72,7 +77,9 @@ mod tests {
     #[test]
     fn the_order_of_a_sum_is_fixed() {
         for n in [1, 15, 16, 37] {
-            let x: Vec<f32> = (0..n).map(|i| (i as f32 * 0.7).sin() * 10f32.powi(i % 9)).collect();
+            let x: Vec<f32> = (0..n)
+                .map(|i| (i as f32 * 0.7).sin() * 10f32.powi(i % 9))
+                .collect();
             let mut lanes = [0f32; 16];
             x.iter().enumerate().for_each(|(i, &x)| lanes[i % 16] += x);
             for width in [8, 4, 2, 1] {

@@ -1,8 +1,9 @@
 //! Elementary functions of our own, so that results do not depend on the C library of the machine.
 //!
-//! The f32 ones are straight-line code that vectorises; errors are in units in the last place (ulp), measured over the
-//! range by the tests below. The f64 ones make tables once (rope) and are accurate to a few 1e-16.
-//! Coefficients, digits as published: Cephes Mathematical Library (`expf`, `tanhf`, `erff`) and FreeBSD msun (`k_sin`, `k_cos`).
+//! The f32 ones are straight-line code that vectorises; errors are in units in the last place
+//! (ulp), measured over the range by the tests below. The f64 ones make tables once (rope) and are
+//! accurate to a few 1e-16. Coefficients, digits as published: Cephes Mathematical Library (`expf`,
+//! `tanhf`, `erff`) and FreeBSD msun (`k_sin`, `k_cos`).
 
 #![allow(clippy::excessive_precision, clippy::approx_constant)]
 
@@ -14,18 +15,22 @@ pub fn all_finite(x: &[f32]) -> bool {
     all_below(x, f32::INFINITY)
 }
 
-/// Whether every magnitude is below `limit`, which that of NaN never is. Without a branch per element, so that it
-/// vectorises.
+/// Whether every magnitude is below `limit`, which that of NaN never is. Without a branch per
+/// element, so that it vectorises.
 pub fn all_below(x: &[f32], limit: f32) -> bool {
     // The bits of magnitudes have the order of the magnitudes, with those of NaN above all.
     let limit = limit.to_bits().cast_signed();
-    x.iter().fold(0, |any, x| any | u32::from(x.abs().to_bits().cast_signed() >= limit)) == 0
+    x.iter().fold(0, |any, x| {
+        any | u32::from(x.abs().to_bits().cast_signed() >= limit)
+    }) == 0
 }
 
 /// Evaluates a polynomial, highest coefficient first, without fused operations.
 #[inline(always)]
 fn poly<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
-    coefficients[1..].iter().fold(coefficients[0], |y, &c| y * x + c)
+    coefficients[1..]
+        .iter()
+        .fold(coefficients[0], |y, &c| y * x + c)
 }
 
 /// `2^n` for −126 ≤ n ≤ 127.
@@ -50,12 +55,25 @@ fn exp_parts(x: f32) -> (f32, i32) {
     let n = shifted - ROUND;
     // ln 2 in two parts; n times the first is exact.
     let r = (x - n * 0.693_359_4) - n * -2.121_944_4e-4;
-    let p = poly(r, [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5]);
-    (p * (r * r) + r + 1.0, shifted.to_bits().wrapping_sub(ROUND.to_bits()) as i32)
+    let p = poly(
+        r,
+        [
+            1.987_569_1e-4,
+            1.398_199_9e-3,
+            8.333_452e-3,
+            4.166_579_6e-2,
+            1.666_666_5e-1,
+            0.5,
+        ],
+    );
+    (
+        p * (r * r) + r + 1.0,
+        shifted.to_bits().wrapping_sub(ROUND.to_bits()) as i32,
+    )
 }
 
-/// `e^x` for x ≤ 0, and 0 below −87: no result is subnormal, which would cost a hundred cycles each. Error below 2 ulp
-/// elsewhere. For weights of a softmax, whose largest is 1.
+/// `e^x` for x ≤ 0, and 0 below −87: no result is subnormal, which would cost a hundred cycles
+/// each. Error below 2 ulp elsewhere. For weights of a softmax, whose largest is 1.
 #[inline(always)]
 pub(crate) fn exp_weight(x: f32) -> f32 {
     const LEAST: f32 = -87.0;
@@ -70,10 +88,23 @@ pub(crate) fn exp_weight(x: f32) -> f32 {
 pub fn tanh(x: f32) -> f32 {
     let a = x.abs();
     let z = x * x;
-    let small = poly(z, [-5.704_988_7e-3, 2.063_908_9e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328_2e-1]);
+    let small = poly(
+        z,
+        [
+            -5.704_988_7e-3,
+            2.063_908_9e-2,
+            -5.373_971_6e-2,
+            1.333_144_2e-1,
+            -3.333_328_2e-1,
+        ],
+    );
     let small = small * z * a + a;
     let large = 1.0 - 2.0 / (exp(2.0 * a) + 1.0);
-    if a < 0.625 { small.copysign(x) } else { large.copysign(x) }
+    if a < 0.625 {
+        small.copysign(x)
+    } else {
+        large.copysign(x)
+    }
 }
 
 /// `1 / (1 + e^-x)`. Error below 4 ulp where the result is normal.
@@ -89,7 +120,15 @@ pub fn erf(x: f32) -> f32 {
     let z = a * a;
     let small = a * poly(
         z,
-        [7.853_862e-5, -8.010_193_6e-4, 5.188_327_7e-3, -2.685_381_2e-2, 1.128_358_5e-1, -3.761_262_7e-1, 1.128_379_2],
+        [
+            7.853_862e-5,
+            -8.010_193_6e-4,
+            5.188_327_7e-3,
+            -2.685_381_2e-2,
+            1.128_358_5e-1,
+            -3.761_262_7e-1,
+            1.128_379_2,
+        ],
     );
     let q = 1.0 / a.max(1.0);
     let y = q * q;
@@ -121,7 +160,11 @@ pub fn erf(x: f32) -> f32 {
         ],
     );
     let large = 1.0 - exp(-z) * q * if a < 2.0 { middle } else { far };
-    if a < 1.0 { small.copysign(x) } else { large.copysign(x) }
+    if a < 1.0 {
+        small.copysign(x)
+    } else {
+        large.copysign(x)
+    }
 }
 
 /// `(sin x, cos x)` of an angle in radians, |x| ≤ 1e6. Absolute error below 3e-16.
@@ -168,7 +211,9 @@ pub fn ln(x: f64) -> f64 {
     // ln m = 2·artanh s, and |s| ≤ 0.172 makes the twelfth term smaller than 1e-19.
     let s = (m - 1.0) / (m + 1.0);
     let z = s * s;
-    let series = (0..12).rev().fold(0.0, |y, k| y * z + 1.0 / f64::from(2 * k + 1));
+    let series = (0..12)
+        .rev()
+        .fold(0.0, |y, k| y * z + 1.0 / f64::from(2 * k + 1));
     e as f64 * std::f64::consts::LN_2 + 2.0 * s * series
 }
 
@@ -182,8 +227,8 @@ fn exp_f64(x: f64) -> f64 {
     y * f64::from_bits(((n as i64 + 1023) << 52) as u64)
 }
 
-/// `base^exponent` for a positive, normal `base`, where `|exponent·ln base|` ≤ 700. Relative error below
-/// 1e-15 + 2e-16·|exponent·ln base|.
+/// `base^exponent` for a positive, normal `base`, where `|exponent·ln base|` ≤ 700. Relative error
+/// below 1e-15 + 2e-16·|exponent·ln base|.
 pub fn pow(base: f64, exponent: f64) -> f64 {
     exp_f64(exponent * ln(base))
 }
@@ -192,7 +237,8 @@ pub fn pow(base: f64, exponent: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Distance of `got` from `want` in units in the last place of `want` as f32, at least those of 2^-126.
+    /// Distance of `got` from `want` in units in the last place of `want` as f32, at least those of
+    /// 2^-126.
     fn ulps(got: f32, want: f64) -> f64 {
         let magnitude = (want.abs() as f32).max(f32::MIN_POSITIVE);
         let unit = f64::from(magnitude.next_up()) - f64::from(magnitude);
@@ -204,7 +250,9 @@ mod tests {
         let x = |i: i32| (range.0 + (range.1 - range.0) * f64::from(i) / f64::from(n)) as f32;
         let distances = (0..=n).map(|i| ulps(f(x(i)), reference(f64::from(x(i)))));
         // `f64::max` passes over what is no number.
-        distances.inspect(|ulps| assert!(!ulps.is_nan(), "between {range:?}")).fold(0.0, f64::max)
+        distances
+            .inspect(|ulps| assert!(!ulps.is_nan(), "between {range:?}"))
+            .fold(0.0, f64::max)
     }
 
     #[test]
@@ -216,14 +264,27 @@ mod tests {
     #[test]
     fn a_weight_is_never_subnormal() {
         assert!(worst((-87.0, 0.0), exp_weight, f64::exp) < 2.0);
-        assert_eq!((exp_weight(0.0), exp_weight(-87.1), exp_weight(f32::NEG_INFINITY)), (1.0, 0.0, 0.0));
+        assert_eq!(
+            (
+                exp_weight(0.0),
+                exp_weight(-87.1),
+                exp_weight(f32::NEG_INFINITY)
+            ),
+            (1.0, 0.0, 0.0)
+        );
         assert!(exp_weight(-87.0).is_normal() && exp_weight(f32::NAN).is_nan());
     }
 
     #[test]
     fn exp_has_exact_ends() {
-        assert_eq!((exp(0.0), exp(f32::NEG_INFINITY), exp(-200.0)), (1.0, 0.0, 0.0));
-        assert_eq!((exp(89.0), exp(f32::INFINITY)), (f32::INFINITY, f32::INFINITY));
+        assert_eq!(
+            (exp(0.0), exp(f32::NEG_INFINITY), exp(-200.0)),
+            (1.0, 0.0, 0.0)
+        );
+        assert_eq!(
+            (exp(89.0), exp(f32::INFINITY)),
+            (f32::INFINITY, f32::INFINITY)
+        );
         assert!(exp(f32::NAN).is_nan());
     }
 
@@ -253,7 +314,10 @@ mod tests {
     fn erf_is_within_2e_7() {
         for i in -4000..=4000 {
             let x = i as f32 / 1000.0;
-            assert!((f64::from(erf(x)) - erf_reference(f64::from(x))).abs() < 2e-7, "{x}");
+            assert!(
+                (f64::from(erf(x)) - erf_reference(f64::from(x))).abs() < 2e-7,
+                "{x}"
+            );
         }
         assert_eq!((erf(6.0), erf(-30.0), erf(0.0)), (1.0, -1.0, 0.0));
     }
@@ -263,7 +327,10 @@ mod tests {
         for i in 0..200_000 {
             let x = (f64::from(i) - 100_000.0) * 9.99;
             let (sin, cos) = sin_cos(x);
-            assert!((sin - x.sin()).abs() < 3e-16 && (cos - x.cos()).abs() < 3e-16, "{x}");
+            assert!(
+                (sin - x.sin()).abs() < 3e-16 && (cos - x.cos()).abs() < 3e-16,
+                "{x}"
+            );
         }
     }
 

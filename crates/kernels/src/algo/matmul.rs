@@ -28,10 +28,11 @@ pub(crate) struct Strip<'a> {
     pub(crate) x: &'a Activations,
     /// Activation rows.
     pub(crate) rows: Range<usize>,
-    /// How many strips further on is the one that this thread computes next; 0 if none. Nothing but speed depends on it.
+    /// How many strips further on is the one that this thread computes next; 0 if none. Nothing
+    /// but speed depends on it.
     pub(crate) skip: usize,
-    /// `[rows.len(), width]`, where `width` is the strip width of the instruction set, at least the rows of `w`.
-    /// Zeros at first. Columns behind those mean nothing.
+    /// `[rows.len(), width]`, where `width` is the strip width of the instruction set, at least
+    /// the rows of `w`. Zeros at first. Columns behind those mean nothing.
     pub(crate) acc: &'a mut [f32],
     pub(crate) width: usize,
 }
@@ -67,8 +68,9 @@ impl MatMul for Scalar {
     }
 }
 
-/// The algorithms for vectors, with that for one activation row, the way to unpack a panel, the register tile of the panel, and the
-/// algorithm and tile of float weights: rows (of a vector each), tokens.
+/// The algorithms for vectors, with that for one activation row, the way to unpack a panel, the
+/// register tile of the panel, and the algorithm and tile of float weights: rows (of a vector
+/// each), tokens.
 macro_rules! vectors {
     ($isa:ty, $decode:ident, $unpack:ident, [$r:literal, $t:literal], $float:ident [$float_r:literal, $float_t:literal]) => {
         impl MatMul for $isa {

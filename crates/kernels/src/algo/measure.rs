@@ -1,4 +1,5 @@
-//! What the machine can do at best: byte dot products that never leave the registers, and reads that do nothing else.
+//! What the machine can do at best: byte dot products that never leave the registers, and reads
+//! that do nothing else.
 
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use crate::isa::amx::{self, Amx};
@@ -11,7 +12,10 @@ const SUMS: usize = 12;
 /// `n` rounds of dot products on vectors; the multiplications of bytes done.
 #[inline(always)]
 pub(crate) fn dots_of_lanes<I: Lanes>(isa: I, n: usize) -> u64 {
-    let (w, x) = (isa.splat4(&black_box([3; 4])), isa.splat4(&black_box([5; 4])));
+    let (w, x) = (
+        isa.splat4(&black_box([3; 4])),
+        isa.splat4(&black_box([5; 4])),
+    );
     let mut sums = [isa.open(isa.splat(0)).1; SUMS];
     for _ in 0..n {
         for sum in &mut sums {
@@ -43,12 +47,14 @@ pub(crate) fn dots_of_tiles(isa: Amx, n: usize) -> u64 {
     macs as u64
 }
 
-/// Reads all of `bytes` in `S` streams, asking for lines `ahead` bytes in front of each; 0: not asking.
+/// Reads all of `bytes` in `S` streams, asking for lines `ahead` bytes in front of each; 0: not
+/// asking.
 #[inline(always)]
 pub(crate) fn read<I: Row, const S: usize>(isa: I, bytes: &[u8], ahead: usize) {
     let mut sums = [[0u64; 8]; 4];
     let part = bytes.len() / S;
-    let streams: [&[[u8; 256]]; S] = std::array::from_fn(|s| bytes[s * part..(s + 1) * part].as_chunks().0);
+    let streams: [&[[u8; 256]]; S] =
+        std::array::from_fn(|s| bytes[s * part..(s + 1) * part].as_chunks().0);
     for k in 0..streams[0].len() {
         for stream in &streams {
             let chunk = &stream[k];
@@ -56,7 +62,10 @@ pub(crate) fn read<I: Row, const S: usize>(isa: I, bytes: &[u8], ahead: usize) {
                 if ahead > 0 {
                     isa.prefetch(chunk, ahead + 64 * i);
                 }
-                for (sum, word) in sum.iter_mut().zip(chunk[64 * i..64 * i + 64].as_chunks::<8>().0) {
+                for (sum, word) in sum
+                    .iter_mut()
+                    .zip(chunk[64 * i..64 * i + 64].as_chunks::<8>().0)
+                {
                     *sum ^= u64::from_ne_bytes(*word);
                 }
             }

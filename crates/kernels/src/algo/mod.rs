@@ -1,7 +1,9 @@
-//! Algorithms, written once: over the small operations of an instruction set where integers of weights are concerned,
-//! as plain loops elsewhere. `table.rs` compiles them for each instruction set, so everything here is inlined.
+//! Algorithms, written once: over the small operations of an instruction set where integers of
+//! weights are concerned, as plain loops elsewhere. `table.rs` compiles them for each instruction
+//! set, so everything here is inlined.
 
-// Indices name rows, lanes and groups that several arrays share, as in the pseudo-code of each file.
+// Indices name rows, lanes and groups that several arrays share, as in the pseudo-code of each
+// file.
 #![allow(clippy::needless_range_loop)]
 
 pub(crate) mod attention;

@@ -27,9 +27,16 @@ pub(crate) fn rms_norm_inplace<I: Floats>(isa: I, x: &mut [f32], weight: &[f32],
     }
 }
 
-/// `out = (x − mean) / √(variance + eps) · weight + bias`; all `[d]`. Ba, Kiros and Hinton 2016, eq. 4.
+/// `out = (x − mean) / √(variance + eps) · weight + bias`; all `[d]`. Ba, Kiros and Hinton 2016,
+/// eq. 4.
 #[inline(always)]
-pub(crate) fn layer_norm<I: Floats>(isa: I, x: &[f32], (weight, bias): (&[f32], &[f32]), eps: f32, out: &mut [f32]) {
+pub(crate) fn layer_norm<I: Floats>(
+    isa: I,
+    x: &[f32],
+    (weight, bias): (&[f32], &[f32]),
+    eps: f32,
+    out: &mut [f32],
+) {
     let n = x.len() as f32;
     let mean = lanes::sum(isa, x) / n;
     let variance = lanes::sum_of_squares(isa, x, mean) / n;

@@ -10,12 +10,14 @@
 //!         bias[r][t] = min · (256·high + low of the sums of x)                                  (byte dot products)
 //!         out[t][r] += f32 rule
 //! ```
-//! Where bytes are multiplied in pairs (AVX2), c holds two i16 in each lane, as many words as fit are summed in it, and the scale
-//! multiplies and widens it: two instructions a word instead of three. Codes of K-quants that are lowered begin with the sums of
-//! their halves and wrap around; those of 7 bits and more are made signed, and their signs go to x.
+//! Where bytes are multiplied in pairs (AVX2), c holds two i16 in each lane, as many words as fit
+//! are summed in it, and the scale multiplies and widens it: two instructions a word instead of
+//! three. Codes of K-quants that are lowered begin with the sums of their halves and wrap around;
+//! those of 7 bits and more are made signed, and their signs go to x.
 //!
-//! Measured on Zen 5 (a probe of the same loop), R = 4, T = 3 of 16-lane vectors: 72-74 % of the peak of byte dot products; R2 T7 71, R4 T4 71, R2 T4
-//! 67, R1 T12 64. The panel, which `unpack.rs` fills, lives on the stack.
+//! Measured on Zen 5 (a probe of the same loop), R = 4, T = 3 of 16-lane vectors: 72-74 % of the
+//! peak of byte dot products; R2 T7 71, R4 T4 71, R2 T4 67, R1 T12 64. The panel, which `unpack.rs`
+//! fills, lives on the stack.
 
 use super::matmul::Strip;
 use super::unpack::{Ahead, Panel, Unpack, WIDE, is_any};
@@ -27,8 +29,8 @@ use std::ops::Range;
 /// Rows of a strip at most.
 const ROWS: usize = 64;
 
-/// Of `n` activation rows: how many go in tiles of T, and where the tiles of two behind those end, of which vectors that
-/// are not [`WIDE`] have none; a tile of one waits for its own sums.
+/// Of `n` activation rows: how many go in tiles of T, and where the tiles of two behind those end,
+/// of which vectors that are not [`WIDE`] have none; a tile of one waits for its own sums.
 #[inline(always)]
 fn parts<I: Lanes, const T: usize>(n: usize) -> (usize, usize) {
     let whole = n / T * T;
@@ -36,7 +38,11 @@ fn parts<I: Lanes, const T: usize>(n: usize) -> (usize, usize) {
         return (whole, whole);
     }
     // A row left alone makes two pairs with a tile of three.
-    let whole = if T == 3 && n % T == 1 && n > T { whole - T } else { whole };
+    let whole = if T == 3 && n % T == 1 && n > T {
+        whole - T
+    } else {
+        whole
+    };
     (whole, n - (n - whole) % 2)
 }
 
@@ -48,20 +54,30 @@ fn n_tiles<const T: usize>(n: usize, (whole, pairs): (usize, usize)) -> usize {
 
 /// The rows of a strip, the last one repeated where there are none left.
 #[inline(always)]
-pub(super) fn blocks<'a, B>(strip: &Strip<'a>, of: impl Fn(&'a [u8]) -> &'a [B]) -> [&'a [B]; ROWS] {
+pub(super) fn blocks<'a, B>(
+    strip: &Strip<'a>,
+    of: impl Fn(&'a [u8]) -> &'a [B],
+) -> [&'a [B]; ROWS] {
     let w = strip.w;
     std::array::from_fn(|r| of(w.row(r.min(w.d_out() - 1))))
 }
 
 /// Strip of a K-quant, `R·LANES` rows wide.
 #[inline(always)]
-pub(crate) fn k_quant<I: Lanes, U: Unpack<I>, F: KQuant, const R: usize, const T: usize>(isa: I, strip: Strip<'_>) {
+pub(crate) fn k_quant<I: Lanes, U: Unpack<I>, F: KQuant, const R: usize, const T: usize>(
+    isa: I,
+    strip: Strip<'_>,
+) {
     let (rows, x) = (blocks(&strip, F::blocks), strip.x.q8_256());
     let (mut panel, mut unpack) = (Panel::<I, R>::new(isa), U::new());
-    let (parts, mut ahead) = (parts::<I, T>(strip.rows.len()), Ahead::new(&strip, R * I::LANES));
+    let (parts, mut ahead) = (
+        parts::<I, T>(strip.rows.len()),
+        Ahead::new(&strip, R * I::LANES),
+    );
     let n_times = n_tiles::<T>(strip.rows.len(), parts) * F::GROUPS;
     for b in 0..rows[0].len() {
-        // A quarter while blocks are unpacked, which takes about as much of the time; the rest between products.
+        // A quarter while blocks are unpacked, which takes about as much of the time; the rest
+        // between products.
         ahead.piece(R * I::LANES * size_of::<F::Block>(), 4 * R);
         for r in 0..R {
             ahead.ask(isa);
@@ -69,19 +85,40 @@ pub(crate) fn k_quant<I: Lanes, U: Unpack<I>, F: KQuant, const R: usize, const T
         }
         ahead.rest(n_times);
         let of_block = x.at(b, strip.rows.start)..x.at(b, strip.rows.end);
-        let x =
-            Inputs { codes: &x.codes[of_block.clone()], scales: &x.scales[of_block.clone()], sums: &x.sums[of_block] };
+        let x = Inputs {
+            codes: &x.codes[of_block.clone()],
+            scales: &x.scales[of_block.clone()],
+            sums: &x.sums[of_block],
+        };
         let (whole, pairs) = parts;
         for t in (0..whole).step_by(T) {
-            k_quant_tile::<I, F, R, T>(isa, &panel, &x.at(t), &mut ahead, &mut strip.acc[t * R * I::LANES..]);
+            k_quant_tile::<I, F, R, T>(
+                isa,
+                &panel,
+                &x.at(t),
+                &mut ahead,
+                &mut strip.acc[t * R * I::LANES..],
+            );
         }
         if WIDE <= I::LANES {
             for t in (whole..pairs).step_by(2) {
-                k_quant_tile::<I, F, R, 2>(isa, &panel, &x.at(t), &mut ahead, &mut strip.acc[t * R * I::LANES..]);
+                k_quant_tile::<I, F, R, 2>(
+                    isa,
+                    &panel,
+                    &x.at(t),
+                    &mut ahead,
+                    &mut strip.acc[t * R * I::LANES..],
+                );
             }
         }
         for t in pairs..strip.rows.len() {
-            k_quant_tile::<I, F, R, 1>(isa, &panel, &x.at(t), &mut ahead, &mut strip.acc[t * R * I::LANES..]);
+            k_quant_tile::<I, F, R, 1>(
+                isa,
+                &panel,
+                &x.at(t),
+                &mut ahead,
+                &mut strip.acc[t * R * I::LANES..],
+            );
         }
     }
 }
@@ -97,7 +134,11 @@ impl<S, M> Inputs<'_, S, M> {
     /// From row `t` on.
     #[inline(always)]
     fn at(&self, t: usize) -> Self {
-        Self { codes: &self.codes[t..], scales: &self.scales[t..], sums: &self.sums[t..] }
+        Self {
+            codes: &self.codes[t..],
+            scales: &self.scales[t..],
+            sums: &self.sums[t..],
+        }
     }
 }
 
@@ -114,8 +155,13 @@ fn k_quant_tile<I: Lanes, F: KQuant, const R: usize, const T: usize>(
     let sums: [&Sums; T] = std::array::from_fn(|t| &x.sums[t]);
     let words = 64 / F::GROUPS;
     // What is lowered wraps around on the way, so that its whole group has to be summed at once.
-    let at_once =
-        const { words_at_once::<I>(if F::OFFSET == 0 { F::LARGEST } else { magnitude(F::OFFSET, F::LARGEST) }) };
+    let at_once = const {
+        words_at_once::<I>(if F::OFFSET == 0 {
+            F::LARGEST
+        } else {
+            magnitude(F::OFFSET, F::LARGEST)
+        })
+    };
     const {
         assert!(
             !I::PAIRS
@@ -131,12 +177,19 @@ fn k_quant_tile<I: Lanes, F: KQuant, const R: usize, const T: usize>(
         let mut sum = [[isa.open(isa.splat(0)).1; T]; R];
         if F::OFFSET != 0 && !(I::PAIRS && is_any::<I>(F::OFFSET)) {
             for t in 0..T {
-                let (whole, halves) = (sums[t].of(F::GROUPS).whole[g], sums[t].halves(F::GROUPS, g));
+                let (whole, halves) =
+                    (sums[t].of(F::GROUPS).whole[g], sums[t].halves(F::GROUPS, g));
                 (0..R).for_each(|r| sum[r][t] = isa.lowered(F::OFFSET, whole, halves));
             }
         }
         for first in (g * words..(g + 1) * words).step_by(at_once) {
-            multiply::<I, R, T>(isa, (panel, F::OFFSET), codes, first..first + at_once, &mut sum);
+            multiply::<I, R, T>(
+                isa,
+                (panel, F::OFFSET),
+                codes,
+                first..first + at_once,
+                &mut sum,
+            );
             for r in 0..R {
                 for t in 0..T {
                     isum[r][t] = isa.close_scaled(isum[r][t], sum[r][t], panel.scale[g][r]);
@@ -146,7 +199,11 @@ fn k_quant_tile<I: Lanes, F: KQuant, const R: usize, const T: usize>(
         }
     }
     let width = R * I::LANES;
-    let bias = if F::MINS { bias::<I, F, R, T>(isa, panel, sums) } else { [[isa.splat(0); T]; R] };
+    let bias = if F::MINS {
+        bias::<I, F, R, T>(isa, panel, sums)
+    } else {
+        [[isa.splat(0); T]; R]
+    };
     for t in 0..T {
         let dx = isa.splat_float(x.scales[t]);
         for r in 0..R {
@@ -162,10 +219,15 @@ fn k_quant_tile<I: Lanes, F: KQuant, const R: usize, const T: usize>(
 
 /// The largest magnitude of codes up to `largest` that are lowered by `offset`.
 const fn magnitude(offset: i16, largest: i16) -> i16 {
-    if offset > largest - offset { offset } else { largest - offset }
+    if offset > largest - offset {
+        offset
+    } else {
+        largest - offset
+    }
 }
 
-/// Words of weights up to `largest` in magnitude whose products with activations [`Lanes::P`] holds.
+/// Words of weights up to `largest` in magnitude whose products with activations [`Lanes::P`]
+/// holds.
 const fn words_at_once<I: Lanes>(largest: i16) -> usize {
     if !I::PAIRS {
         return 64;
@@ -205,7 +267,14 @@ fn multiply<I: Lanes, const R: usize, const T: usize>(
 /// The codes of T activation rows, in words.
 #[inline(always)]
 fn words_of<const T: usize>(codes: &[Codes]) -> [&[[i8; 4]; 64]; T] {
-    std::array::from_fn(|t| codes[t].0.as_chunks::<4>().0.first_chunk().expect("256 codes are 64 words"))
+    std::array::from_fn(|t| {
+        codes[t]
+            .0
+            .as_chunks::<4>()
+            .0
+            .first_chunk()
+            .expect("256 codes are 64 words")
+    })
 }
 
 /// `Σ min·sum`, by the bytes of the sums.
@@ -238,22 +307,37 @@ fn bias<I: Lanes, F: KQuant, const R: usize, const T: usize>(
 
 /// Strip of a format with blocks of 32, `R·LANES` rows wide.
 #[inline(always)]
-pub(crate) fn quant_32<I: Lanes, U: Unpack<I>, F: Quant32, const R: usize, const T: usize>(isa: I, strip: Strip<'_>) {
+pub(crate) fn quant_32<I: Lanes, U: Unpack<I>, F: Quant32, const R: usize, const T: usize>(
+    isa: I,
+    strip: Strip<'_>,
+) {
     let (rows, x) = (blocks(&strip, F::blocks), strip.x.q8_32());
     let (mut panel, mut unpack) = (Panel::<I, R>::new(isa), U::new());
-    let (parts, mut ahead) = (parts::<I, T>(strip.rows.len()), Ahead::new(&strip, R * I::LANES));
+    let (parts, mut ahead) = (
+        parts::<I, T>(strip.rows.len()),
+        Ahead::new(&strip, R * I::LANES),
+    );
     let n_tiles = n_tiles::<T>(strip.rows.len(), parts);
     for b in 0..rows[0].len().div_ceil(8) {
         let n_groups = (rows[0].len() - 8 * b).min(8);
         ahead.piece(R * I::LANES * n_groups * size_of::<F::Block>(), 4 * R);
         for r in 0..R {
             ahead.ask(isa);
-            unpack.quant_32::<F, R>(isa, &rows[r * I::LANES..], 8 * b..8 * b + n_groups, &mut panel, r);
+            unpack.quant_32::<F, R>(
+                isa,
+                &rows[r * I::LANES..],
+                8 * b..8 * b + n_groups,
+                &mut panel,
+                r,
+            );
         }
         ahead.rest(n_tiles * n_groups);
         let of_block = x.at(b, strip.rows.start)..x.at(b, strip.rows.end);
-        let x =
-            Inputs { codes: &x.codes[of_block.clone()], scales: &x.scales[of_block.clone()], sums: &x.sums[of_block] };
+        let x = Inputs {
+            codes: &x.codes[of_block.clone()],
+            scales: &x.scales[of_block.clone()],
+            sums: &x.sums[of_block],
+        };
         let (whole, pairs) = parts;
         for t in (0..whole).step_by(T) {
             quant_32_tile::<I, F, R, T>(
@@ -298,7 +382,11 @@ fn quant_32_tile<I: Lanes, F: Quant32, const R: usize, const T: usize>(
 ) {
     let codes: [&[[i8; 4]; 64]; T] = words_of(x.codes);
     let width = R * I::LANES;
-    let largest = if is_any::<I>(F::OFFSET) { magnitude(F::OFFSET, F::LARGEST) } else { F::LARGEST };
+    let largest = if is_any::<I>(F::OFFSET) {
+        magnitude(F::OFFSET, F::LARGEST)
+    } else {
+        F::LARGEST
+    };
     let at_once = words_at_once::<I>(largest).min(8);
     let mut out = [[isa.splat_float(0.0); T]; R];
     for r in 0..R {
@@ -317,7 +405,13 @@ fn quant_32_tile<I: Lanes, F: Quant32, const R: usize, const T: usize>(
             }
         }
         for first in (8 * g..8 * g + 8).step_by(at_once) {
-            multiply::<I, R, T>(isa, (panel, F::OFFSET), codes, first..first + at_once, &mut sum);
+            multiply::<I, R, T>(
+                isa,
+                (panel, F::OFFSET),
+                codes,
+                first..first + at_once,
+                &mut sum,
+            );
             for r in 0..R {
                 for t in 0..T {
                     c[r][t] = isa.close(c[r][t], sum[r][t]);
@@ -326,12 +420,18 @@ fn quant_32_tile<I: Lanes, F: Quant32, const R: usize, const T: usize>(
             }
         }
         for t in 0..T {
-            let (dx, sum) = (isa.splat_float(x.scales[t][g]), isa.splat_float(f32::from(x.sums[t][g])));
+            let (dx, sum) = (
+                isa.splat_float(x.scales[t][g]),
+                isa.splat_float(f32::from(x.sums[t][g])),
+            );
             for r in 0..R {
                 let scale = isa.mul_lanes(panel.d[g][r], dx);
                 out[r][t] = isa.add_lanes(out[r][t], isa.mul_lanes(scale, isa.to_floats(c[r][t])));
                 if F::MINS {
-                    out[r][t] = isa.add_lanes(out[r][t], isa.mul_lanes(isa.mul_lanes(panel.m[g][r], dx), sum));
+                    out[r][t] = isa.add_lanes(
+                        out[r][t],
+                        isa.mul_lanes(isa.mul_lanes(panel.m[g][r], dx), sum),
+                    );
                 }
             }
         }

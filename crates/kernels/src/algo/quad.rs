@@ -1,4 +1,5 @@
-//! As `gemv.rs`, for 512-bit registers: one activation row times four weight rows, four blocks of each at a time.
+//! As `gemv.rs`, for 512-bit registers: one activation row times four weight rows, four blocks of
+//! each at a time.
 //!
 //! ```text
 //! for 4 weight rows at once:
@@ -7,13 +8,15 @@
 //!         16 dot products -> one vector by a tree; lane 4·block + row: f32 rule up to the sum
 //!         out[rows] += blocks 0, 1, 2, 3, in order
 //! ```
-//! There are two ways to choose the rows: [`Quarters`], one of each quarter of the strip, for cores that read several streams that
-//! lie far apart faster than one, and [`Sequence`], for those that do not. The bits are the same.
-//! Float weights are four rows, too, each with the lanes of `float.rs`.
-//! Blocks that are missing at the end of a row are left out, rows that are missing repeat the last one. Formats
-//! without a kernel here go through `four.rs` (of 256) or `gemv.rs`. Blocks of 32 are so short that their kernels are given four of each
-//! row without exception, the last ones from a padded copy: with a number of blocks that is known only at run time
-//! they had branches and loops around the prefetches: Q8_0 from the cache 23 GB/s instead of 41 (Sapphire Rapids).
+//! There are two ways to choose the rows: [`Quarters`], one of each quarter of the strip, for cores
+//! that read several streams that lie far apart faster than one, and [`Sequence`], for those that
+//! do not. The bits are the same. Float weights are four rows, too, each with the lanes of
+//! `float.rs`. Blocks that are missing at the end of a row are left out, rows that are missing
+//! repeat the last one. Formats without a kernel here go through `four.rs` (of 256) or `gemv.rs`.
+//! Blocks of 32 are so short that their kernels are given four of each row without exception, the
+//! last ones from a padded copy: with a number of blocks that is known only at run time
+//! they had branches and loops around the prefetches: Q8_0 from the cache 23 GB/s instead of 41
+//! (Sapphire Rapids).
 
 use super::lanes::{LANES, total};
 use super::matmul::Strip;
@@ -56,7 +59,12 @@ pub(crate) fn quant_32_in<F: Quant32, O: Order>(isa: Avx512, strip: Strip<'_>) {
 
 /// A format with blocks of 256 that has a kernel here, for N blocks of each row.
 trait Quad256<const B: usize>: KQuant<Block = [u8; B]> {
-    fn quad<const N: usize>(isa: Avx512, rows: [&[[u8; B]; N]; 4], x: Inputs256<'_, N>, ask: impl Ask) -> __m512;
+    fn quad<const N: usize>(
+        isa: Avx512,
+        rows: [&[[u8; B]; N]; 4],
+        x: Inputs256<'_, N>,
+        ask: impl Ask,
+    ) -> __m512;
 }
 
 macro_rules! quad_256 {
@@ -101,7 +109,12 @@ fn quads_of_256<F: Quad256<B>, const B: usize, O: Order>(isa: Avx512, strip: Str
         let fours = rows.map(|row| &row.as_chunks::<4>().0[..n_fours]);
         for q in 0..n_fours {
             let ask = order.ask(&strip, i, 4 * q * B);
-            let quad = F::quad(isa, fours.map(|row| &row[q]), inputs_256(&strip, 4 * q), ask);
+            let quad = F::quad(
+                isa,
+                fours.map(|row| &row[q]),
+                inputs_256(&strip, 4 * q),
+                ask,
+            );
             out = isa.add_quad(out, quad, 4);
         }
         let rests = rows.map(|row| row.as_chunks::<4>().1);
@@ -112,7 +125,11 @@ fn quads_of_256<F: Quad256<B>, const B: usize, O: Order>(isa: Avx512, strip: Str
             2 => rest_256::<F, B, 2>(isa, &strip, (out, 4 * n_fours), rests, ask),
             _ => rest_256::<F, B, 3>(isa, &strip, (out, 4 * n_fours), rests, ask),
         };
-        store(isa.four_floats(out), places, &mut strip.acc[..strip.w.d_out()]);
+        store(
+            isa.four_floats(out),
+            places,
+            &mut strip.acc[..strip.w.d_out()],
+        );
     }
 }
 
@@ -141,7 +158,8 @@ fn inputs_256<'a, const N: usize>(strip: &Strip<'a>, b: usize) -> Inputs256<'a, 
     }
 }
 
-/// A format with blocks of 32 that has a kernel here. A trait, as only its methods can be inlined at two calls for sure.
+/// A format with blocks of 32 that has a kernel here. A trait, as only its methods can be inlined
+/// at two calls for sure.
 trait Quad32<const B: usize>: Quant32<Block = [u8; B]> {
     fn quad(isa: Avx512, rows: [&[[u8; B]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512;
 }
@@ -169,7 +187,9 @@ impl Quad32<34> for Q8_0 {
 
 /// The scales of a quad, lane 4·block + row.
 #[inline(always)]
-fn scales_of_32<F: Quant32<Block = [u8; B]>, const B: usize>(rows: [&[[u8; B]; 4]; 4]) -> [u16; 16] {
+fn scales_of_32<F: Quant32<Block = [u8; B]>, const B: usize>(
+    rows: [&[[u8; B]; 4]; 4],
+) -> [u16; 16] {
     let mut d = [0; 16];
     for r in 0..4 {
         for c in 0..4 {
@@ -200,8 +220,15 @@ fn quads_of_32<F: Quad32<B>, const B: usize, O: Order>(isa: Avx512, strip: Strip
     let (x, t) = (strip.x.q8_32(), strip.rows.start);
     let input = |q: usize| {
         let (at, half) = (x.at(q / 2, t), q % 2);
-        let (sums, scales) = (x.sums[at].as_chunks().0[half], x.scales[at].as_chunks().0[half]);
-        Four32 { codes: &x.codes[at].0.as_chunks().0[half], sums, scales }
+        let (sums, scales) = (
+            x.sums[at].as_chunks().0[half],
+            x.scales[at].as_chunks().0[half],
+        );
+        Four32 {
+            codes: &x.codes[at].0.as_chunks().0[half],
+            sums,
+            scales,
+        }
     };
     let order = O::new(&strip);
     for i in 0..strip.w.d_out().div_ceil(4) {
@@ -211,14 +238,26 @@ fn quads_of_32<F: Quad32<B>, const B: usize, O: Order>(isa: Avx512, strip: Strip
         let fours = rows.map(|row| &row.as_chunks::<4>().0[..n_fours]);
         for q in 0..n_fours {
             let ask = order.ask(&strip, i, 4 * q * B);
-            out = isa.add_quad(out, F::quad(isa, fours.map(|row| &row[q]), input(q), ask), 4);
+            out = isa.add_quad(
+                out,
+                F::quad(isa, fours.map(|row| &row[q]), input(q), ask),
+                4,
+            );
         }
         if rows[0].len() > 4 * n_fours {
             let rests = rows.map(|row| padded(row.as_chunks::<4>().1));
             let ask = order.ask(&strip, i, 4 * n_fours * B);
-            out = isa.add_quad(out, F::quad(isa, rests.each_ref(), input(n_fours), ask), rows[0].len() - 4 * n_fours);
+            out = isa.add_quad(
+                out,
+                F::quad(isa, rests.each_ref(), input(n_fours), ask),
+                rows[0].len() - 4 * n_fours,
+            );
         }
-        store(isa.four_floats(out), places, &mut strip.acc[..strip.w.d_out()]);
+        store(
+            isa.four_floats(out),
+            places,
+            &mut strip.acc[..strip.w.d_out()],
+        );
     }
 }
 
@@ -259,16 +298,18 @@ pub(crate) trait Order: Copy {
     /// The rows of four `i`; at the end some of them may not exist.
     fn rows(&self, i: usize) -> [usize; 4];
 
-    /// What is asked for while a quad of four `i` is computed, which begins at byte `at` of each row.
+    /// What is asked for while a quad of four `i` is computed, which begins at byte `at` of each
+    /// row.
     fn ask<'a>(&self, strip: &Strip<'a>, i: usize, at: usize) -> Self::Ask<'a>;
 
     /// Asks for one line, the `line`-th while four `i` is computed.
     fn ask_line(&self, isa: Avx512, strip: &Strip<'_>, i: usize, line: usize);
 }
 
-/// One row of each quarter of the strip. What is asked for is the row some rows behind it in the same quarter, or, from the
-/// last rows of a quarter, in that of the strip that the thread computes next. A quarter is a few pages long; asked for in the
-/// order of memory only, its beginning would be waited for each time.
+/// One row of each quarter of the strip. What is asked for is the row some rows behind it in the
+/// same quarter, or, from the last rows of a quarter, in that of the strip that the thread computes
+/// next. A quarter is a few pages long; asked for in the order of memory only, its beginning would
+/// be waited for each time.
 #[derive(Clone, Copy)]
 pub(crate) struct Quarters {
     /// Rows of a quarter.
@@ -288,7 +329,11 @@ impl Quarters {
 
     #[inline(always)]
     fn far(&self, i: usize) -> usize {
-        if i < self.n_here { self.here } else { self.next }
+        if i < self.n_here {
+            self.here
+        } else {
+            self.next
+        }
     }
 }
 
@@ -302,12 +347,23 @@ impl Order for Quarters {
         let here = ahead * row_bytes;
         // Where no strip comes next, a row of this one.
         let next = here + (strip.skip * strip.w.d_out()).saturating_sub(quarter) * row_bytes;
-        Self { quarter, n_here: quarter - ahead, row_bytes, here, next }
+        Self {
+            quarter,
+            n_here: quarter - ahead,
+            row_bytes,
+            here,
+            next,
+        }
     }
 
     #[inline(always)]
     fn rows(&self, i: usize) -> [usize; 4] {
-        [i, i + self.quarter, i + 2 * self.quarter, i + 3 * self.quarter]
+        [
+            i,
+            i + self.quarter,
+            i + 2 * self.quarter,
+            i + 3 * self.quarter,
+        ]
     }
 
     #[inline(always)]
@@ -322,9 +378,10 @@ impl Order for Quarters {
     }
 }
 
-/// Rows as they lie in memory. What is asked for is in the order of memory, too, some fours further on, and from the last fours of
-/// the strip in the one that the thread computes next. Whole fours, because the rows of one are read side by side: what lies a
-/// few KB behind the first of them is about to be read of the third.
+/// Rows as they lie in memory. What is asked for is in the order of memory, too, some fours further
+/// on, and from the last fours of the strip in the one that the thread computes next. Whole fours,
+/// because the rows of one are read side by side: what lies a few KB behind the first of them is
+/// about to be read of the third.
 #[derive(Clone, Copy)]
 pub(crate) struct Sequence {
     /// Bytes of four rows.
@@ -343,7 +400,13 @@ impl Sequence {
 
     #[inline(always)]
     fn ahead(&self, i: usize, at: usize) -> usize {
-        i * self.four + at + if i < self.n_here { self.here } else { self.next }
+        i * self.four
+            + at
+            + if i < self.n_here {
+                self.here
+            } else {
+                self.next
+            }
     }
 }
 
@@ -356,8 +419,16 @@ impl Order for Sequence {
         let (four, n_fours) = (4 * row_bytes, d_out.div_ceil(4));
         let ahead = Self::DISTANCE.div_ceil(four.max(1)).min(n_fours);
         // Where no strip comes next, what is being read.
-        let next = strip.skip.checked_sub(1).map_or(0, |skipped| ahead * four + skipped * d_out * row_bytes);
-        Self { four, n_here: n_fours - ahead, here: ahead * four, next }
+        let next = strip
+            .skip
+            .checked_sub(1)
+            .map_or(0, |skipped| ahead * four + skipped * d_out * row_bytes);
+        Self {
+            four,
+            n_here: n_fours - ahead,
+            here: ahead * four,
+            next,
+        }
     }
 
     #[inline(always)]
@@ -367,7 +438,10 @@ impl Order for Sequence {
 
     #[inline(always)]
     fn ask<'a>(&self, strip: &Strip<'a>, i: usize, at: usize) -> Onwards<'a> {
-        Onwards { bytes: strip.w.row(0), at: self.ahead(i, 4 * at) }
+        Onwards {
+            bytes: strip.w.row(0),
+            at: self.ahead(i, 4 * at),
+        }
     }
 
     #[inline(always)]
@@ -384,7 +458,8 @@ fn padded<const B: usize>(blocks: &[[u8; B]]) -> [[u8; B]; 4] {
     padded
 }
 
-/// Four rows, the last row of the strip in place of those behind it. By name, as `from_fn` would be a call.
+/// Four rows, the last row of the strip in place of those behind it. By name, as `from_fn` would be
+/// a call.
 #[inline(always)]
 pub(super) fn four_rows<'a, B>(
     w: Matrix<'a>,
@@ -392,7 +467,12 @@ pub(super) fn four_rows<'a, B>(
     [a, b, c, d]: [usize; 4],
 ) -> [&'a [B]; 4] {
     let last = w.d_out() - 1;
-    [blocks(w.row(a.min(last))), blocks(w.row(b.min(last))), blocks(w.row(c.min(last))), blocks(w.row(d.min(last)))]
+    [
+        blocks(w.row(a.min(last))),
+        blocks(w.row(b.min(last))),
+        blocks(w.row(c.min(last))),
+        blocks(w.row(d.min(last))),
+    ]
 }
 
 /// Of the rows that there are.

@@ -1,8 +1,10 @@
-//! Activations to int8: symmetric, the largest magnitude of a block becomes ±127, rounded to nearest even.
+//! Activations to int8: symmetric, the largest magnitude of a block becomes ±127, rounded to
+//! nearest even.
 
 use crate::activations::{Codes, GroupSums, Sums};
 
-/// Blocks whose largest magnitude is below this are stored as zero: their reciprocal scale could overflow.
+/// Blocks whose largest magnitude is below this are stored as zero: their reciprocal scale could
+/// overflow.
 pub(super) const TINY: f32 = 1e-35;
 
 /// Adding this puts the integer nearest to a small f32 into its lowest bits, ties to even.
@@ -14,12 +16,17 @@ fn largest_magnitude<const N: usize>(x: &[f32; N]) -> f32 {
     let (mut lanes, mut poison) = ([0f32; 16], [0f32; 16]);
     for x in x.as_chunks::<16>().0 {
         for i in 0..16 {
-            lanes[i] = if x[i].abs() > lanes[i] { x[i].abs() } else { lanes[i] };
+            lanes[i] = if x[i].abs() > lanes[i] {
+                x[i].abs()
+            } else {
+                lanes[i]
+            };
             // 0 for every number; the comparison passes over NaN.
             poison[i] += x[i] * 0.0;
         }
     }
-    // The bits of what is not negative have the same order, and compilers may take the maximum of integers in any order.
+    // The bits of what is not negative have the same order, and compilers may take the maximum of
+    // integers in any order.
     let (mut largest, mut poisoned) = (0, 0.0);
     for i in 0..16 {
         largest = lanes[i].to_bits().max(largest);
@@ -28,7 +35,8 @@ fn largest_magnitude<const N: usize>(x: &[f32; N]) -> f32 {
     f32::from_bits(largest) + poisoned
 }
 
-/// Writes the codes of `x`, at most 127 in magnitude, and returns their scale: `x ≈ scale·code`. All zero: scale 0.
+/// Writes the codes of `x`, at most 127 in magnitude, and returns their scale: `x ≈ scale·code`.
+/// All zero: scale 0.
 #[inline(always)]
 fn quantize<const N: usize>(x: &[f32; N], codes: &mut [i8; N]) -> f32 {
     let amax = largest_magnitude(x);
@@ -40,7 +48,10 @@ fn quantize<const N: usize>(x: &[f32; N], codes: &mut [i8; N]) -> f32 {
     let inverse = 1.0 / scale;
     for (code, x) in codes.iter_mut().zip(x) {
         // What is not a number may give any bits, but sums of products rely on −127.
-        *code = ((x * inverse + ROUND).to_bits().wrapping_sub(ROUND.to_bits()) as i8).max(-127);
+        *code = ((x * inverse + ROUND)
+            .to_bits()
+            .wrapping_sub(ROUND.to_bits()) as i8)
+            .max(-127);
     }
     scale
 }
@@ -55,7 +66,8 @@ fn sums_of_32(codes: &[i8; 256]) -> [i16; 8] {
     sums
 }
 
-/// Of each 16 codes: the sums of the first two and of the last two of each four, 16 bits of a word each, as bytes raised by 128.
+/// Of each 16 codes: the sums of the first two and of the last two of each four, 16 bits of a word
+/// each, as bytes raised by 128.
 #[inline(always)]
 fn halves(codes: &[i8; 256]) -> [[i16; 2]; 16] {
     const EVEN: u32 = 0x00ff_00ff;
@@ -74,7 +86,10 @@ fn halves(codes: &[i8; 256]) -> [[i16; 2]; 16] {
 /// Splits sums so that `whole = 256·high + low`, with `low` from −128 to 127.
 #[inline(always)]
 fn split(whole: [i16; 16]) -> GroupSums {
-    let mut sums = GroupSums { whole, ..GroupSums::default() };
+    let mut sums = GroupSums {
+        whole,
+        ..GroupSums::default()
+    };
     for i in 0..16 {
         sums.low[i] = whole[i] as i8;
         sums.high[i] = ((whole[i] + 128) >> 8) as i8;
@@ -94,13 +109,26 @@ pub(crate) fn block_256(x: &[f32; 256], codes: &mut Codes, scale: &mut f32, sums
     for i in 0..8 {
         of_32[i] = of_16[2 * i] + of_16[2 * i + 1];
     }
-    *sums_out = Sums { of_16: split(of_16), of_32: split(of_32), halves };
+    *sums_out = Sums {
+        of_16: split(of_16),
+        of_32: split(of_32),
+        halves,
+    };
 }
 
 /// One scale for each 32 of 256 values; also the sum of each 32 codes.
 #[inline(always)]
-pub(crate) fn block_32(x: &[f32; 256], codes: &mut Codes, scales: &mut [f32; 8], sum: &mut [i16; 8]) {
-    let parts = x.as_chunks::<32>().0.iter().zip(codes.0.as_chunks_mut::<32>().0);
+pub(crate) fn block_32(
+    x: &[f32; 256],
+    codes: &mut Codes,
+    scales: &mut [f32; 8],
+    sum: &mut [i16; 8],
+) {
+    let parts = x
+        .as_chunks::<32>()
+        .0
+        .iter()
+        .zip(codes.0.as_chunks_mut::<32>().0);
     for ((x, codes), scale) in parts.zip(scales) {
         *scale = quantize(x, codes);
     }

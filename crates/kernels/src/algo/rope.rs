@@ -1,5 +1,5 @@
-//! Rotary position embedding: pairs of a head's elements are rotated by angles that the caller tabulated.
-//! Su et al. 2021, eq. 34.
+//! Rotary position embedding: pairs of a head's elements are rotated by angles that the caller
+//! tabulated. Su et al. 2021, eq. 34.
 
 /// Which elements of a head form a pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

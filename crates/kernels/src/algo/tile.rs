@@ -1,4 +1,5 @@
-//! As `panel.rs`, on the matrix tiles of AMX: many activation rows times a strip of quantized weight rows.
+//! As `panel.rs`, on the matrix tiles of AMX: many activation rows times a strip of quantized
+//! weight rows.
 //!
 //! ```text
 //! for each block b of 256 weights, in order:
@@ -8,8 +9,9 @@
 //!         tiles: sums of low and of high bytes over 256 weights (blocks of 32: over each group)
 //!         meanwhile, vectors: isum = 256·high + low of the tiles before these; bias; out += f32 rule
 //! ```
-//! Applying the scales before the product instead of after every group is exact and leaves next to no work for vectors; the
-//! product is done twice, which tiles can afford. The f32 rule and its order are those of `panel.rs`, so the bits are too.
+//! Applying the scales before the product instead of after every group is exact and leaves next to
+//! no work for vectors; the product is done twice, which tiles can afford. The f32 rule and its
+//! order are those of `panel.rs`, so the bits are too.
 
 use super::matmul::Strip;
 use super::panel::{Inputs, blocks};
@@ -29,14 +31,18 @@ const R: usize = 4;
 type Out = [[f32; 16]; R];
 /// Activation rows of two tiles.
 const T: usize = 2 * amx::ROWS;
-/// Activation rows that vectors finish between two products of tiles: as many as take about as long.
+/// Activation rows that vectors finish between two products of tiles: as many as take about as
+/// long.
 const AT_ONCE: usize = 2;
 
 /// Strip of a K-quant, 64 rows wide.
 #[inline(always)]
 pub(crate) fn k_quant<F: KQuant>(isa: Amx, strip: Strip<'_>) {
     let (rows, x) = (blocks(&strip, F::blocks), strip.x.q8_256());
-    let (mut panel, mut unpack) = (Panel::<Avx512, R>::new(isa.vectors()), <Turned as Unpack<Avx512>>::new());
+    let (mut panel, mut unpack) = (
+        Panel::<Avx512, R>::new(isa.vectors()),
+        <Turned as Unpack<Avx512>>::new(),
+    );
     let mut ahead = Ahead::new(&strip, 16 * R);
     let mut planes = [[[isa.vectors().splat(0); R]; 64]; 2];
     let mut tiles = isa.configure([amx::ROWS; 2], 64);
@@ -48,10 +54,22 @@ pub(crate) fn k_quant<F: KQuant>(isa: Amx, strip: Strip<'_>) {
         }
         split::<F>(isa, &panel, &mut planes);
         let of_block = x.at(b, strip.rows.start)..x.at(b, strip.rows.end);
-        let x =
-            Inputs { codes: &x.codes[of_block.clone()], scales: &x.scales[of_block.clone()], sums: &x.sums[of_block] };
+        let x = Inputs {
+            codes: &x.codes[of_block.clone()],
+            scales: &x.scales[of_block.clone()],
+            sums: &x.sums[of_block],
+        };
         let acc = strip.acc.as_chunks_mut().0.as_chunks_mut().0;
-        k_quant_block::<F>(&mut tiles, &Block { isa: isa.vectors(), panel: &panel, x }, &planes, acc);
+        k_quant_block::<F>(
+            &mut tiles,
+            &Block {
+                isa: isa.vectors(),
+                panel: &panel,
+                x,
+            },
+            &planes,
+            acc,
+        );
     }
 }
 
@@ -75,7 +93,8 @@ struct Block<'a, S, M> {
 }
 
 impl<S, M> Block<'_, S, M> {
-    /// The two tiles of the activation rows from `t`; the second is never empty, it then repeats the last row.
+    /// The two tiles of the activation rows from `t`; the second is never empty, it then repeats
+    /// the last row.
     #[inline(always)]
     fn tiles(&self, tiles: &mut Tiles, t: usize) -> [&[Codes]; 2] {
         let codes = &self.x.codes[t..self.x.codes.len().min(t + T)];
@@ -86,8 +105,8 @@ impl<S, M> Block<'_, S, M> {
     }
 }
 
-/// All activation rows times a block of a K-quant. While the tiles multiply [`T`] rows with a vector of weight rows,
-/// vectors finish the piece before.
+/// All activation rows times a block of a K-quant. While the tiles multiply [`T`] rows with a
+/// vector of weight rows, vectors finish the piece before.
 #[inline(always)]
 fn k_quant_block<F: KQuant>(
     tiles: &mut Tiles,
@@ -100,7 +119,11 @@ fn k_quant_block<F: KQuant>(
     for i in 0..n_pieces {
         let (x, r) = (block.tiles(tiles, i / R * T), i % R);
         let [even, odd] = &mut sums;
-        let (now, last) = if i % 2 == 0 { (even, &*odd) } else { (odd, &*even) };
+        let (now, last) = if i % 2 == 0 {
+            (even, &*odd)
+        } else {
+            (odd, &*even)
+        };
         tiles.clear();
         if i == 0 {
             (0..4).for_each(|k| tiles.planes(x, planes, r, k));
@@ -136,7 +159,8 @@ fn k_quant_block<F: KQuant>(
     }
 }
 
-/// What vectors have to do for [`T`] activation rows and a vector of weight rows that tiles have multiplied.
+/// What vectors have to do for [`T`] activation rows and a vector of weight rows that tiles have
+/// multiplied.
 struct KQuantRest<'a, F> {
     isa: Avx512,
     /// Vector of weight rows.
@@ -183,12 +207,24 @@ impl<'a, F: KQuant> KQuantRest<'a, F> {
 
     /// All of fewer than [`T`] rows from `t`.
     #[inline(always)]
-    fn few(block: &'a Block<'a, f32, Sums>, t: usize, r: usize, acc: &'a mut [Out], [low, high]: &[amx::Sums; 2]) {
+    fn few(
+        block: &'a Block<'a, f32, Sums>,
+        t: usize,
+        r: usize,
+        acc: &'a mut [Out],
+        [low, high]: &[amx::Sums; 2],
+    ) {
         let (isa, panel) = (block.isa, block.panel);
         let (d, min) = ([panel.d[0][r], panel.d[1][r]], minima(panel, r));
         for (j, t) in (t..acc.len()).enumerate() {
             let isum = isa.add(low[j], isa.times_256(high[j]));
-            k_quant_rule::<F>(isa, isum, (&d, &min), (&block.x.sums[t], block.x.scales[t]), &mut acc[t][r]);
+            k_quant_rule::<F>(
+                isa,
+                isum,
+                (&d, &min),
+                (&block.x.sums[t], block.x.scales[t]),
+                &mut acc[t][r],
+            );
         }
     }
 }
@@ -196,7 +232,12 @@ impl<'a, F: KQuant> KQuantRest<'a, F> {
 /// Of vector `r`; not by `map`, which copies the whole array first.
 #[inline(always)]
 fn minima(panel: &Panel<Avx512, R>, r: usize) -> [__m512i; 4] {
-    [panel.min[0][r], panel.min[1][r], panel.min[2][r], panel.min[3][r]]
+    [
+        panel.min[0][r],
+        panel.min[1][r],
+        panel.min[2][r],
+        panel.min[3][r],
+    ]
 }
 
 /// `out += dx·(d·isum − dmin·bias)`.
@@ -220,14 +261,20 @@ fn k_quant_rule<F: KQuant>(
         }
         v = isa.sub_lanes(v, isa.mul_lanes(d[1], isa.to_floats(bias)));
     }
-    isa.store_to(isa.add_lanes(isa.load_from(out), isa.mul_lanes(isa.splat_float(dx), v)), out);
+    isa.store_to(
+        isa.add_lanes(isa.load_from(out), isa.mul_lanes(isa.splat_float(dx), v)),
+        out,
+    );
 }
 
 /// Strip of a format with blocks of 32, 64 rows wide.
 #[inline(always)]
 pub(crate) fn quant_32<F: Quant32>(isa: Amx, strip: Strip<'_>) {
     let (rows, x) = (blocks(&strip, F::blocks), strip.x.q8_32());
-    let (mut panel, mut unpack) = (Panel::<Avx512, R>::new(isa.vectors()), <Turned as Unpack<Avx512>>::new());
+    let (mut panel, mut unpack) = (
+        Panel::<Avx512, R>::new(isa.vectors()),
+        <Turned as Unpack<Avx512>>::new(),
+    );
     let mut ahead = Ahead::new(&strip, 16 * R);
     let mut tiles = isa.configure([amx::ROWS; 2], 32);
     for b in 0..rows[0].len().div_ceil(8) {
@@ -235,28 +282,54 @@ pub(crate) fn quant_32<F: Quant32>(isa: Amx, strip: Strip<'_>) {
         ahead.piece(16 * R * groups.len() * size_of::<F::Block>(), R);
         for r in 0..R {
             ahead.ask(isa.vectors());
-            unpack.quant_32::<F, R>(isa.vectors(), &rows[r * 16..], groups.clone(), &mut panel, r);
+            unpack.quant_32::<F, R>(
+                isa.vectors(),
+                &rows[r * 16..],
+                groups.clone(),
+                &mut panel,
+                r,
+            );
         }
         for code in panel.codes.as_flattened_mut() {
             *code = isa.signed(*code, F::OFFSET);
         }
         let of_block = x.at(b, strip.rows.start)..x.at(b, strip.rows.end);
-        let x =
-            Inputs { codes: &x.codes[of_block.clone()], scales: &x.scales[of_block.clone()], sums: &x.sums[of_block] };
+        let x = Inputs {
+            codes: &x.codes[of_block.clone()],
+            scales: &x.scales[of_block.clone()],
+            sums: &x.sums[of_block],
+        };
         let acc = strip.acc.as_chunks_mut().0.as_chunks_mut().0;
-        quant_32_block::<F>(&mut tiles, &Block { isa: isa.vectors(), panel: &panel, x }, acc);
+        quant_32_block::<F>(
+            &mut tiles,
+            &Block {
+                isa: isa.vectors(),
+                panel: &panel,
+                x,
+            },
+            acc,
+        );
     }
 }
 
-/// All activation rows times eight groups of 32, two at a time. While the tiles multiply two, vectors finish the two before.
+/// All activation rows times eight groups of 32, two at a time. While the tiles multiply two,
+/// vectors finish the two before.
 #[inline(always)]
-fn quant_32_block<F: Quant32>(tiles: &mut Tiles, block: &Block<'_, [f32; 8], [i16; 8]>, acc: &mut [Out]) {
+fn quant_32_block<F: Quant32>(
+    tiles: &mut Tiles,
+    block: &Block<'_, [f32; 8], [i16; 8]>,
+    acc: &mut [Out],
+) {
     let (n, mut sums) = (acc.len(), [[[block.isa.splat(0); T]; 2]; 2]);
     let n_pieces = n / T * R * 4;
     for i in 0..n_pieces {
         let (x, r, g) = (block.tiles(tiles, i / (4 * R) * T), i / 4 % R, i % 4 * 2);
         let [even, odd] = &mut sums;
-        let (now, last) = if i % 2 == 0 { (even, &*odd) } else { (odd, &*even) };
+        let (now, last) = if i % 2 == 0 {
+            (even, &*odd)
+        } else {
+            (odd, &*even)
+        };
         tiles.clear();
         if i == 0 {
             tiles.group(x, &block.panel.codes, r, g);
@@ -298,7 +371,12 @@ fn quant_32_few<F: Quant32>(
         tiles.store(sums);
         let rule = Quant32Rule::<F>::new(block, r, g);
         for (j, t) in (first..acc.len()).enumerate() {
-            rule.add([sums[0][j], sums[1][j]], &block.x.scales[t], &block.x.sums[t], &mut acc[t][r]);
+            rule.add(
+                [sums[0][j], sums[1][j]],
+                &block.x.scales[t],
+                &block.x.sums[t],
+                &mut acc[t][r],
+            );
         }
     }
 }
@@ -328,7 +406,12 @@ impl<'a, F: Quant32> Quant32Rest<'a, F> {
     #[inline(always)]
     fn finish(&mut self, [first, second]: &[amx::Sums; 2], rows: Range<usize>) {
         for j in rows {
-            self.rule.add([first[j], second[j]], &self.scales[j], &self.sums[j], &mut self.out[j][self.r]);
+            self.rule.add(
+                [first[j], second[j]],
+                &self.scales[j],
+                &self.sums[j],
+                &mut self.out[j][self.r],
+            );
         }
     }
 }
@@ -346,7 +429,13 @@ impl<F: Quant32> Quant32Rule<F> {
     #[inline(always)]
     fn new<S, M>(block: &Block<'_, S, M>, r: usize, g: usize) -> Self {
         let (isa, Panel { d, m, .. }) = (block.isa, block.panel);
-        Self { isa, g, d: [d[g][r], d[g + 1][r]], m: [m[g][r], m[g + 1][r]], format: PhantomData }
+        Self {
+            isa,
+            g,
+            d: [d[g][r], d[g + 1][r]],
+            m: [m[g][r], m[g + 1][r]],
+            format: PhantomData,
+        }
     }
 
     /// `out += (d·dx)·isum`, then `out += (m·dx)·sum of x`, of both groups, in order.
@@ -356,7 +445,10 @@ impl<F: Quant32> Quant32Rule<F> {
         let mut y = isa.load_from(out);
         for i in 0..2 {
             let dx = isa.splat_float(scales[self.g + i]);
-            y = isa.add_lanes(y, isa.mul_lanes(isa.mul_lanes(self.d[i], dx), isa.to_floats(isum[i])));
+            y = isa.add_lanes(
+                y,
+                isa.mul_lanes(isa.mul_lanes(self.d[i], dx), isa.to_floats(isum[i])),
+            );
             if F::MINS {
                 let sum = isa.splat_float(f32::from(sums[self.g + i]));
                 y = isa.add_lanes(y, isa.mul_lanes(isa.mul_lanes(self.m[i], dx), sum));

@@ -1,15 +1,18 @@
 //! Blocks of weight rows made into a panel: transposed, so that a lane is a row.
 //!
-//! Knows how blocks become vectors, and how they are asked for from memory; not what is multiplied. There are two ways:
-//! [`Staged`] decodes row by row with the decoder that each format has anyway, and transposes the codes; [`Turned`]
-//! transposes the blocks as they lie in memory and unpacks all rows at once, which takes fewer instructions. A format
-//! must say how, and registers must be long: the program for boards would grow too large with it. Q4_K times 8 activation
-//! rows, from the level 2 cache, went from 7.9 to 10.0 GB/s of weights on a core with AVX-512.
+//! Knows how blocks become vectors, and how they are asked for from memory; not what is multiplied.
+//! There are two ways: [`Staged`] decodes row by row with the decoder that each format has anyway,
+//! and transposes the codes; [`Turned`] transposes the blocks as they lie in memory and unpacks all
+//! rows at once, which takes fewer instructions. A format must say how, and registers must be long:
+//! the program for boards would grow too large with it. Q4_K times 8 activation rows, from the
+//! level 2 cache, went from 7.9 to 10.0 GB/s of weights on a core with AVX-512.
 //!
-//! With few activation rows it is memory that is waited for, and no processor follows 64 rows at once by itself. [`Ahead`]
-//! asks for the strip that the thread computes next, a few lines at a time all along, in four streams: a core has a dozen or so
-//! lines under way, waits when it asks for more, and is helped by its prefetcher only where several streams lie far apart (one core
-//! of a Xeon, 8 rows of Q4_K, GB/s: the lines of a block of 16 rows at once 5.2, in one stream 6.0, two 7.7, four 8.1, eight 8.0).
+//! With few activation rows it is memory that is waited for, and no processor follows 64 rows at
+//! once by itself. [`Ahead`] asks for the strip that the thread computes next, a few lines at a
+//! time all along, in four streams: a core has a dozen or so lines under way, waits when it asks
+//! for more, and is helped by its prefetcher only where several streams lie far apart (one core
+//! of a Xeon, 8 rows of Q4_K, GB/s: the lines of a block of 16 rows at once 5.2, in one stream 6.0,
+//! two 7.7, four 8.1, eight 8.0).
 
 use super::matmul::Strip;
 use crate::format::{Columns, Head, KQuant, Quant32, ScaleKind};
@@ -19,12 +22,12 @@ use crate::isa::{Lanes, Row};
 use crate::scratch;
 use std::ops::Range;
 
-/// Vectors of so many lanes have [`Ahead`] and tiles of two activation rows; those of a program for boards, which must stay small,
-/// do without.
+/// Vectors of so many lanes have [`Ahead`] and tiles of two activation rows; those of a program for
+/// boards, which must stay small, do without.
 pub(super) const WIDE: usize = if cfg!(feature = "avx512") { 8 } else { 16 };
 
-/// Whether codes raised by `offset` are multiplied as any bytes. Pairs of products of 126 and 127 leave no room for a third
-/// in an i16, those of codes that are lowered first do.
+/// Whether codes raised by `offset` are multiplied as any bytes. Pairs of products of 126 and 127
+/// leave no room for a third in an i16, those of codes that are lowered first do.
 #[inline(always)]
 pub(super) const fn is_any<I: Lanes>(offset: i16) -> bool {
     offset > if I::PAIRS { 32 } else { 64 }
@@ -49,12 +52,22 @@ impl<I: Lanes, const R: usize> Panel<I, R> {
         const { assert!(size_of::<Self>() <= scratch::PANEL) };
         let (w, zero) = (isa.splat4(&[0; 4]), isa.splat(0));
         let d = [[isa.splat_float(0.0); R]; 8];
-        Self { codes: [[w; R]; 64], scale: [[zero; R]; 16], min: [[w; R]; 4], d, m: d }
+        Self {
+            codes: [[w; R]; 64],
+            scale: [[zero; R]; 16],
+            min: [[w; R]; 4],
+            d,
+            m: d,
+        }
     }
 
     #[inline(always)]
     fn vector(&mut self, isa: I, r: usize) -> Vector<'_, I, R> {
-        Vector { isa, panel: self, r }
+        Vector {
+            isa,
+            panel: self,
+            r,
+        }
     }
 }
 
@@ -103,8 +116,9 @@ pub(crate) trait Unpack<I: Lanes> {
         r: usize,
     );
 
-    /// Up to 8 blocks of the first `LANES` rows into vector `r`. The codes of groups that are missing, at the end of a row, mean
-    /// nothing; their factors are zero in vectors that are [`WIDE`], and mean nothing in others.
+    /// Up to 8 blocks of the first `LANES` rows into vector `r`. The codes of groups that are
+    /// missing, at the end of a row, mean nothing; their factors are zero in vectors that are
+    /// [`WIDE`], and mean nothing in others.
     fn quant_32<F: Quant32, const R: usize>(
         &mut self,
         isa: I,
@@ -134,7 +148,10 @@ struct Factors {
 }
 
 impl Factors {
-    const NOTHING: Self = Self { d: [[0; 16]; 8], m: [[0; 16]; 8] };
+    const NOTHING: Self = Self {
+        d: [[0; 16]; 8],
+        m: [[0; 16]; 8],
+    };
 
     /// Groups from `g` on are missing.
     #[inline(always)]
@@ -154,7 +171,12 @@ impl Factors {
     }
 
     #[inline(always)]
-    fn give<I: Lanes, F: Quant32, const R: usize>(&self, isa: I, panel: &mut Panel<I, R>, r: usize) {
+    fn give<I: Lanes, F: Quant32, const R: usize>(
+        &self,
+        isa: I,
+        panel: &mut Panel<I, R>,
+        r: usize,
+    ) {
         for g in 0..8 {
             panel.d[g][r] = match F::D {
                 ScaleKind::F16 => isa.widen_lanes(&self.d[g]),
@@ -175,7 +197,10 @@ impl Staged {
 
     #[inline(always)]
     fn head(&mut self, row: usize, head: &Head) {
-        for (out, words) in [(&mut self.scale[row], head.scale), (&mut self.min[row], head.min)] {
+        for (out, words) in [
+            (&mut self.scale[row], head.scale),
+            (&mut self.min[row], head.min),
+        ] {
             out[..8].copy_from_slice(&words[0].to_le_bytes());
             out[8..].copy_from_slice(&words[1].to_le_bytes());
         }
@@ -188,7 +213,14 @@ impl Staged {
         for c in 0..16 {
             let words = isa.columns(&self.codes, c);
             for j in 0..4 {
-                out.codes(4 * c + j, if is_any::<I>(offset) { isa.any_codes(words[j], offset) } else { words[j] });
+                out.codes(
+                    4 * c + j,
+                    if is_any::<I>(offset) {
+                        isa.any_codes(words[j], offset)
+                    } else {
+                        words[j]
+                    },
+                );
             }
         }
     }
@@ -265,7 +297,8 @@ impl<I: Lanes> Unpack<I> for Staged {
     }
 }
 
-/// Blocks are transposed as they lie in memory, if the format says how to go on; else as [`Staged`].
+/// Blocks are transposed as they lie in memory, if the format says how to go on; else as
+/// [`Staged`].
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) struct Turned {
     factors: Factors,
@@ -285,7 +318,10 @@ impl Turned {
 impl<I: Words> Unpack<I> for Turned {
     #[inline(always)]
     fn new() -> Self {
-        Self { factors: Factors::NOTHING, staged: None }
+        Self {
+            factors: Factors::NOTHING,
+            staged: None,
+        }
     }
 
     #[inline(always)]
@@ -315,7 +351,9 @@ impl<I: Words> Unpack<I> for Turned {
         for (g, b) in groups.clone().enumerate() {
             let blocks = blocks_at(rows, b);
             let Some(codes) = F::turned(isa, &blocks) else {
-                return self.staged::<I>().quant_32::<F, R>(isa, rows, groups, panel, r);
+                return self
+                    .staged::<I>()
+                    .quant_32::<F, R>(isa, rows, groups, panel, r);
             };
             for k in 0..8 {
                 panel.codes[8 * g + k][r] = codes[k];
@@ -340,7 +378,8 @@ fn blocks_at<'a, B>(rows: &[&'a [B]], b: usize) -> [&'a B; 16] {
     blocks
 }
 
-/// Bytes of its own row that a block is unpacked ahead of what is asked for, where there is no [`Ahead`].
+/// Bytes of its own row that a block is unpacked ahead of what is asked for, where there is no
+/// [`Ahead`].
 const NEAR: usize = 640;
 
 /// Asks for the lines so far behind those that begin in the block.
@@ -353,12 +392,14 @@ fn prefetch<I: Lanes>(isa: I, block: &[u8]) {
     }
 }
 
-/// The strip that a thread computes next, as it is asked for from memory: line after line, one of each of its
-/// [`Self::STREAMS`] parts in turn, because a core reads several streams that lie far apart faster than one.
+/// The strip that a thread computes next, as it is asked for from memory: line after line, one of
+/// each of its [`Self::STREAMS`] parts in turn, because a core reads several streams that lie far
+/// apart faster than one.
 pub(super) struct Next<'a> {
     /// The first row of this strip.
     row: &'a [u8],
-    /// Where the next strip starts, behind the start of this one; 0 if no strip comes next: then it is this one.
+    /// Where the next strip starts, behind the start of this one; 0 if no strip comes next: then
+    /// it is this one.
     start: usize,
     /// Bytes of a part.
     part: usize,
@@ -374,7 +415,11 @@ impl<'a> Next<'a> {
         let row = strip.w.row(0);
         let n_bytes = n_rows * row.len();
         let part = n_bytes.div_ceil(Self::STREAMS * Self::LINE) * Self::LINE;
-        Self { row, start: strip.skip * n_bytes, part }
+        Self {
+            row,
+            start: strip.skip * n_bytes,
+            part,
+        }
     }
 
     #[inline(always)]
@@ -386,7 +431,10 @@ impl<'a> Next<'a> {
     /// What is left behind so many bytes.
     #[inline(always)]
     pub(super) fn behind(&self, n_bytes: usize) -> Self {
-        Self { start: self.start + n_bytes / Self::STREAMS, ..*self }
+        Self {
+            start: self.start + n_bytes / Self::STREAMS,
+            ..*self
+        }
     }
 
     /// Asks for the lines of a block of part `i % STREAMS`, behind `i / STREAMS` others.
@@ -399,7 +447,8 @@ impl<'a> Next<'a> {
     }
 }
 
-/// The [`Next`] strip in pieces: for each block of this one as many bytes as the blocks of all its rows have.
+/// The [`Next`] strip in pieces: for each block of this one as many bytes as the blocks of all its
+/// rows have.
 pub(super) struct Ahead<'a> {
     next: Next<'a>,
     line: usize,
@@ -412,7 +461,12 @@ impl<'a> Ahead<'a> {
     /// Behind a strip of `n_rows` rows.
     #[inline(always)]
     pub(super) fn new(strip: &Strip<'a>, n_rows: usize) -> Self {
-        Self { next: Next::new(strip, n_rows), line: 0, n_left: 0, at_once: 0 }
+        Self {
+            next: Next::new(strip, n_rows),
+            line: 0,
+            n_left: 0,
+            at_once: 0,
+        }
     }
 
     /// The next so many bytes are the piece; whoever asks `n_times` has asked for all of it.

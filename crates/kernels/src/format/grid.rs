@@ -1,14 +1,16 @@
-//! The IQ formats with codebooks: an entry is 8 codes (or 4), signs or a shift are stored beside it.
+//! The IQ formats with codebooks: an entry is 8 codes (or 4), signs or a shift are stored beside
+//! it.
 //!
-//! Entries are loaded from the codebook as words of 8 (or 4) codes, four (or eight) of which make a vector; the signs of a
-//! block are put together first. What is done with them afterwards is that of every other format, so a format is a line or two
-//! here. Fields: `atta_formats::layout`.
+//! Entries are loaded from the codebook as words of 8 (or 4) codes, four (or eight) of which make a
+//! vector; the signs of a block are put together first. What is done with them afterwards is that
+//! of every other format, so a format is a line or two here. Fields: `atta_formats::layout`.
 
 use super::{Format, Head, KQuant, each};
 use crate::isa::{RAISED, Row};
 use atta_formats::layout::{self, Signed, grids};
 
-/// Scales of a block. A call where programs must stay small: nothing in it depends on the instruction set.
+/// Scales of a block. A call where programs must stay small: nothing in it depends on the
+/// instruction set.
 #[cfg_attr(feature = "avx512", inline(always))]
 #[cfg_attr(not(feature = "avx512"), inline(never))]
 fn head<B: Signed>(block: B) -> Head {
@@ -16,13 +18,27 @@ fn head<B: Signed>(block: B) -> Head {
     for s in 0..B::N_SCALES {
         scale[s / 8] |= u64::from(block.scale(s) as u8) << (8 * (s % 8));
     }
-    Head { scale, min: [0; 2], d: block.d_bits(), dmin: 0 }
+    Head {
+        scale,
+        min: [0; 2],
+        d: block.d_bits(),
+        dmin: 0,
+    }
 }
 
 /// Eight words; written out, as `array::from_fn` is left as a call.
 #[inline(always)]
 fn eight(word: impl Fn(usize) -> u32) -> [u32; 8] {
-    [word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7)]
+    [
+        word(0),
+        word(1),
+        word(2),
+        word(3),
+        word(4),
+        word(5),
+        word(6),
+        word(7),
+    ]
 }
 
 /// Four entries of 8 codes.
@@ -35,7 +51,9 @@ pub(crate) fn entries_of_8<I: Row>(isa: I, grid: &[[i8; 8]], entries: [u16; 4]) 
 /// Eight entries of 4 codes.
 #[inline(always)]
 pub(crate) fn entries_of_4<I: Row>(isa: I, grid: &[[i8; 4]], entries: [u16; 8]) -> I::V {
-    isa.words_of_32(eight(|i| u32::from_le_bytes(grid[usize::from(entries[i])].map(|code| code as u8))))
+    isa.words_of_32(eight(|i| {
+        u32::from_le_bytes(grid[usize::from(entries[i])].map(|code| code as u8))
+    }))
 }
 
 /// Codes from −8 to 8, each entry with its shift, raised by [`RAISED`].

@@ -1,4 +1,5 @@
-//! IQ4_NL: 32 four-bit codes that stand for the numbers of a table, with one scale; the nibbles of Q4_0.
+//! IQ4_NL: 32 four-bit codes that stand for the numbers of a table, with one scale; the nibbles of
+//! Q4_0.
 
 use super::{Format, Quant32, half_at};
 use crate::isa::Row;

@@ -8,7 +8,8 @@ use atta_formats::layout;
 /// The format.
 pub(crate) struct IQ4XS;
 
-/// The 8 scales at once: nibble s of `low` and bits 2·s and 2·s + 1 of `high`, spread over bytes, lowered by 32.
+/// The 8 scales at once: nibble s of `low` and bits 2·s and 2·s + 1 of `high`, spread over bytes,
+/// lowered by 32.
 #[inline(always)]
 fn scales(low: &[u8; 4], high: &[u8; 2]) -> u64 {
     let low = u64::from(u32::from_le_bytes(*low));
@@ -38,7 +39,12 @@ impl KQuant for IQ4XS {
     #[inline(always)]
     fn head(block: &[u8; 136]) -> Head {
         let view = layout::IQ4XS(block);
-        Head { scale: [scales(view.scales_l(), view.scales_h()), 0], min: [0; 2], d: half_at(block, 0), dmin: 0 }
+        Head {
+            scale: [scales(view.scales_l(), view.scales_h()), 0],
+            min: [0; 2],
+            d: half_at(block, 0),
+            dmin: 0,
+        }
     }
 
     #[inline(always)]

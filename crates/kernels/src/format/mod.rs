@@ -1,7 +1,8 @@
 //! Weight formats: one short, safe decoder each, generic over the instruction set.
 //!
-//! A decoder yields the format's own integer codes and sub-block scales and does no arithmetic on them: nothing is
-//! requantized or rounded here. Where the fields lie is described once, in `atta_formats::layout`.
+//! A decoder yields the format's own integer codes and sub-block scales and does no arithmetic on
+//! them: nothing is requantized or rounded here. Where the fields lie is described once, in
+//! `atta_formats::layout`.
 
 pub(crate) mod float;
 pub(crate) mod grid;
@@ -79,13 +80,15 @@ formats! {
     TQ2_0 = TQ2_0, Q8_256;
 }
 
-/// Scales of a block of 256 weights. Bytes of sub-blocks are packed into words, sub-block 0 lowest, because decoders
-/// make eight of them at once; the f16 are widened many at a time where the CPU can.
+/// Scales of a block of 256 weights. Bytes of sub-blocks are packed into words, sub-block 0 lowest,
+/// because decoders make eight of them at once; the f16 are widened many at a time where the CPU
+/// can.
 #[derive(Clone, Copy)]
 pub(crate) struct Head {
     /// Scale of each sub-block, −128 to 127; zeros behind the last one.
     pub(crate) scale: [u64; 2],
-    /// What is subtracted per sub-block, 0 to 63; zeros behind the last one and in formats without minima.
+    /// What is subtracted per sub-block, 0 to 63; zeros behind the last one and in formats without
+    /// minima.
     pub(crate) min: [u64; 2],
     /// f16.
     pub(crate) d: u16,
@@ -94,7 +97,12 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    pub(crate) const NOTHING: Self = Self { scale: [0; 2], min: [0; 2], d: 0, dmin: 0 };
+    pub(crate) const NOTHING: Self = Self {
+        scale: [0; 2],
+        min: [0; 2],
+        d: 0,
+        dmin: 0,
+    };
 
     /// Scale of sub-block `s`.
     #[inline(always)]
@@ -118,11 +126,13 @@ fn two_words(bytes: &[u8; 16]) -> [u64; 2] {
 /// Each of 8 codes from 0 to 63 less 32.
 #[inline(always)]
 fn less_32(codes: u64) -> u64 {
-    // The top bit of each byte is set before the subtraction so that nothing is borrowed from the next.
+    // The top bit of each byte is set before the subtraction so that nothing is borrowed from the
+    // next.
     ((codes | each(0x80)) - each(32)) ^ each(0x80)
 }
 
-/// The two bytes at `at`: an f16 that stays packed, unlike those that the layout's accessors return.
+/// The two bytes at `at`: an f16 that stays packed, unlike those that the layout's accessors
+/// return.
 #[inline(always)]
 fn half_at(block: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([block[at], block[at + 1]])
@@ -152,14 +162,16 @@ fn column<'a, const N: usize>(blocks: &[&'a [u8; N]; 16], at: usize) -> [&'a [u8
     out
 }
 
-/// Blocks of 256 weights with integer scales per 16 or 32: `w = d·K·scale·(code − OFFSET) − dmin·min`.
+/// Blocks of 256 weights with integer scales per 16 or 32: `w = d·K·scale·(code − OFFSET) −
+/// dmin·min`.
 pub(crate) trait KQuant: 'static {
     /// Bytes of a block.
     type Block: AsRef<[u8]> + 'static;
     /// The same as a value.
     const FORMAT: Format;
-    /// What lowers the unsigned codes, a power of two or 0. Codes are at most 127 if it is at most 64, and any byte
-    /// if it is more; their products with a scale fit i16 once they are lowered.
+    /// What lowers the unsigned codes, a power of two or 0. Codes are at most 127 if it is at most
+    /// 64, and any byte if it is more; their products with a scale fit i16 once they are
+    /// lowered.
     const OFFSET: i16;
     /// No code is larger.
     const LARGEST: i16;
@@ -173,25 +185,32 @@ pub(crate) trait KQuant: 'static {
     /// The blocks of a row of weights.
     fn blocks(row: &[u8]) -> &[Self::Block];
     fn head(block: &Self::Block) -> Head;
-    /// Codes 32·g to 32·g + 31, unsigned; of a format with [`Self::signs`] their magnitudes, at most 62.
+    /// Codes 32·g to 32·g + 31, unsigned; of a format with [`Self::signs`] their magnitudes, at
+    /// most 62.
     fn codes<I: Row>(isa: I, block: &Self::Block, g: usize) -> I::V;
-    /// Signs, if the format stores them apart: bit i of word g is set where weight 32·g + i is negative. [`Self::OFFSET`] is
-    /// [`RAISED`](crate::isa::RAISED) then.
+    /// Signs, if the format stores them apart: bit i of word g is set where weight 32·g + i is
+    /// negative. [`Self::OFFSET`] is [`RAISED`](crate::isa::RAISED) then.
     #[inline(always)]
     fn signs<I: Row>(_: I, _: &Self::Block) -> Option<[u32; 8]> {
         None
     }
     /// [`Self::codes`], raised, with [`Self::signs`].
     #[inline(always)]
-    fn raised_codes<I: Row>(isa: I, block: &Self::Block, signs: Option<&[u32; 8]>, g: usize) -> I::V {
+    fn raised_codes<I: Row>(
+        isa: I,
+        block: &Self::Block,
+        signs: Option<&[u32; 8]>,
+        g: usize,
+    ) -> I::V {
         let codes = Self::codes(isa, block, g);
         match signs {
             Some(signs) => isa.raised(codes, signs[g]),
             None => codes,
         }
     }
-    /// The same and the head of a block of each row, transposed as they are; whether the format has a way to do that, which is
-    /// worth while if whole words of fields become whole words of codes.
+    /// The same and the head of a block of each row, transposed as they are; whether the format has
+    /// a way to do that, which is worth while if whole words of fields become whole words of
+    /// codes.
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     #[inline(always)]
     fn turned<I: Words>(_: I, _: &[&Self::Block; 16], _: &mut impl Columns<I>) -> bool {
@@ -225,7 +244,8 @@ pub(crate) trait Quant32: 'static {
     type Block: AsRef<[u8]> + 'static;
     /// The same as a value.
     const FORMAT: Format;
-    /// What lowers the unsigned codes. Codes are at most 127 if it is at most 64, and any byte if it is more.
+    /// What lowers the unsigned codes. Codes are at most 127 if it is at most 64, and any byte if
+    /// it is more.
     const OFFSET: i16;
     /// No code is larger.
     const LARGEST: i16;
@@ -245,7 +265,8 @@ pub(crate) trait Quant32: 'static {
     }
     /// The 32 codes, unsigned.
     fn codes<I: Row>(isa: I, block: &Self::Block) -> I::V;
-    /// Those of a block of each row, codes 4·k to 4·k + 3 in word k, transposed as they are; if the format has a way to do that.
+    /// Those of a block of each row, codes 4·k to 4·k + 3 in word k, transposed as they are; if the
+    /// format has a way to do that.
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     #[inline(always)]
     fn turned<I: Words>(_: I, _: &[&Self::Block; 16]) -> Option<[I::W; 8]> {
@@ -272,7 +293,9 @@ mod tests {
 
     fn blocks<B>(blocks: fn(&[u8]) -> &[B]) -> Vec<u8> {
         let mut random = Random(31);
-        let bytes: Vec<u8> = (0..500 * size_of::<B>()).map(|_| random.next() as u8).collect();
+        let bytes: Vec<u8> = (0..500 * size_of::<B>())
+            .map(|_| random.next() as u8)
+            .collect();
         assert_eq!(blocks(&bytes).len(), 500);
         bytes
     }
@@ -285,7 +308,10 @@ mod tests {
 
     fn check(format: Format, codes: impl Iterator<Item = [u8; 32]>, (offset, largest): (i16, i16)) {
         let found = codes.flatten().max().unwrap();
-        assert!(i16::from(found) <= largest, "{format:?}: {found} of {largest}");
+        assert!(
+            i16::from(found) <= largest,
+            "{format:?}: {found} of {largest}"
+        );
         assert!(largest <= if offset > 64 { 255 } else { 127 }, "{format:?}");
     }
 
@@ -302,7 +328,9 @@ mod tests {
         let bytes = blocks(F::blocks);
         check(
             F::FORMAT,
-            F::blocks(&bytes).iter().map(|block| stored(F::codes(Scalar, block))),
+            F::blocks(&bytes)
+                .iter()
+                .map(|block| stored(F::codes(Scalar, block))),
             (F::OFFSET, F::LARGEST),
         );
     }

@@ -31,8 +31,16 @@ impl KQuant for Q2K {
     fn head(block: &[u8; 84]) -> Head {
         let block = layout::Q2K(block);
         let packed = two_words(block.scales());
-        let (scale, min) = (packed.map(|w| w & each(15)), packed.map(|w| (w >> 4) & each(15)));
-        Head { scale, min, d: half_at(block.0, 80), dmin: half_at(block.0, 82) }
+        let (scale, min) = (
+            packed.map(|w| w & each(15)),
+            packed.map(|w| (w >> 4) & each(15)),
+        );
+        Head {
+            scale,
+            min,
+            d: half_at(block.0, 80),
+            dmin: half_at(block.0, 82),
+        }
     }
 
     #[inline(always)]

@@ -12,11 +12,13 @@ use {
 /// The format.
 pub(crate) struct Q4K;
 
-/// Scales and minima of the eight sub-blocks of Q4_K and Q5_K, four at a time: sub-blocks 0 to 3 have theirs in the low 6
-/// bits of bytes 0 to 7, the others have 4 bits in bytes 8 to 11 and 2 bits atop bytes 0 to 7.
+/// Scales and minima of the eight sub-blocks of Q4_K and Q5_K, four at a time: sub-blocks 0 to 3
+/// have theirs in the low 6 bits of bytes 0 to 7, the others have 4 bits in bytes 8 to 11 and 2
+/// bits atop bytes 0 to 7.
 #[inline(always)]
 pub(crate) fn six_bit_scales(packed: &[u8; 12]) -> ([u64; 2], [u64; 2]) {
-    let word = |i: usize| u32::from_le_bytes([packed[i], packed[i + 1], packed[i + 2], packed[i + 3]]);
+    let word =
+        |i: usize| u32::from_le_bytes([packed[i], packed[i + 1], packed[i + 2], packed[i + 3]]);
     let (scale, min, rest) = (word(0), word(4), word(8));
     let both = |low: u32, nibbles: u32, top: u32| {
         let high = (nibbles & 0x0f0f_0f0f) | ((top >> 2) & 0x3030_3030);
@@ -28,10 +30,17 @@ pub(crate) fn six_bit_scales(packed: &[u8; 12]) -> ([u64; 2], [u64; 2]) {
 /// The same, and the factors, of a block of each row: of its first four words, transposed.
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 #[inline(always)]
-pub(crate) fn turned_head<I: Words>(isa: I, [halves, scale, min, rest]: [I::W; 4], out: &mut impl Columns<I>) {
+pub(crate) fn turned_head<I: Words>(
+    isa: I,
+    [halves, scale, min, rest]: [I::W; 4],
+    out: &mut impl Columns<I>,
+) {
     out.factors(isa.half(halves, false), isa.half(halves, true));
     out.scales(0, isa.field(scale, 0, 63));
-    out.scales(1, isa.join(isa.field(rest, 0, 15), isa.field(scale, 2, 0x30)));
+    out.scales(
+        1,
+        isa.join(isa.field(rest, 0, 15), isa.field(scale, 2, 0x30)),
+    );
     out.minima(0, isa.field(min, 0, 63));
     out.minima(1, isa.join(isa.field(rest, 4, 15), isa.field(min, 2, 0x30)));
 }
@@ -53,7 +62,12 @@ impl KQuant for Q4K {
     fn head(block: &[u8; 144]) -> Head {
         let block = layout::Q4K(block);
         let (scale, min) = six_bit_scales(block.scales());
-        Head { scale, min, d: half_at(block.0, 0), dmin: half_at(block.0, 2) }
+        Head {
+            scale,
+            min,
+            d: half_at(block.0, 0),
+            dmin: half_at(block.0, 2),
+        }
     }
 
     #[inline(always)]

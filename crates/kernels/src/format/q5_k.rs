@@ -30,7 +30,12 @@ impl KQuant for Q5K {
     fn head(block: &[u8; 176]) -> Head {
         let block = layout::Q5K(block);
         let (scale, min) = six_bit_scales(block.scales());
-        Head { scale, min, d: half_at(block.0, 0), dmin: half_at(block.0, 2) }
+        Head {
+            scale,
+            min,
+            d: half_at(block.0, 0),
+            dmin: half_at(block.0, 2),
+        }
     }
 
     #[inline(always)]
@@ -46,13 +51,19 @@ impl KQuant for Q5K {
     #[inline(always)]
     fn turned<I: Words>(isa: I, blocks: &[&[u8; 176]; 16], out: &mut impl Columns<I>) -> bool {
         turned_head(isa, isa.turned(&column(blocks, 0)), out);
-        let high = [isa.turned(&column(blocks, 16)), isa.turned(&column(blocks, 32))];
+        let high = [
+            isa.turned(&column(blocks, 16)),
+            isa.turned(&column(blocks, 32)),
+        ];
         for c in 0..8 {
             let words = isa.turned(&column(blocks, 48 + 16 * c));
             for j in 0..4 {
                 for half in 0..2 {
                     let (g, high) = (c / 2 * 2 + half, high[c % 2][j]);
-                    let codes = isa.join(isa.field(words[j], 4 * half as i32, 15), isa.field(high, g as i32 - 4, 16));
+                    let codes = isa.join(
+                        isa.field(words[j], 4 * half as i32, 15),
+                        isa.field(high, g as i32 - 4, 16),
+                    );
                     out.codes(8 * g + c % 2 * 4 + j, codes);
                 }
             }

@@ -1,4 +1,5 @@
-//! Q6_K: 16 sub-blocks of 16 six-bit codes (4 low bits, 2 high bits apart), each with a signed 8-bit scale.
+//! Q6_K: 16 sub-blocks of 16 six-bit codes (4 low bits, 2 high bits apart), each with a signed
+//! 8-bit scale.
 
 use super::{Format, Head, KQuant, half_at, two_words};
 use crate::isa::Row;
@@ -28,7 +29,12 @@ impl KQuant for Q6K {
     #[inline(always)]
     fn head(block: &[u8; 210]) -> Head {
         let block = layout::Q6K(block);
-        Head { scale: two_words(block.scales()), min: [0; 2], d: half_at(block.0, 208), dmin: 0 }
+        Head {
+            scale: two_words(block.scales()),
+            min: [0; 2],
+            d: half_at(block.0, 208),
+            dmin: 0,
+        }
     }
 
     #[inline(always)]

@@ -1,4 +1,5 @@
-//! Q8_0: 32 signed bytes with one scale. Flipping the top bit makes them unsigned codes with offset 128.
+//! Q8_0: 32 signed bytes with one scale. Flipping the top bit makes them unsigned codes with offset
+//! 128.
 
 use super::{Format, Quant32, half_at};
 use crate::isa::Row;
@@ -33,7 +34,10 @@ impl Quant32 for Q8_0 {
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     #[inline(always)]
     fn turned<I: Words>(isa: I, blocks: &[&[u8; 34]; 16]) -> Option<[I::W; 8]> {
-        let words = [isa.turned(&column(blocks, 2)), isa.turned(&column(blocks, 18))];
+        let words = [
+            isa.turned(&column(blocks, 2)),
+            isa.turned(&column(blocks, 18)),
+        ];
         let mut codes = [words[0][0]; 8];
         for k in 0..8 {
             codes[k] = isa.flip(words[k / 4][k % 4], 0x80);

@@ -22,7 +22,12 @@ impl KQuant for TQ2_0 {
 
     #[inline(always)]
     fn head(block: &[u8; 66]) -> Head {
-        Head { scale: [each(1), 0], min: [0; 2], d: half_at(block, 64), dmin: 0 }
+        Head {
+            scale: [each(1), 0],
+            min: [0; 2],
+            d: half_at(block, 64),
+            dmin: 0,
+        }
     }
 
     #[inline(always)]

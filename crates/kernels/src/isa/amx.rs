@@ -1,11 +1,14 @@
-//! AMX: products of whole matrix tiles, eight times the byte dot products per cycle of AVX-512 VNNI.
+//! AMX: products of whole matrix tiles, eight times the byte dot products per cycle of AVX-512
+//! VNNI.
 //!
-//! A tile is up to 16 rows of 64 bytes. `C += A·B` multiplies 16 activation rows (A: one row each, the codes as they lie) with
-//! 16 weight rows (B: word k of each row side by side, the layout of a panel) over 64 weights. The compiler knows nothing of
-//! tile registers, so they are named here, in assembler, and live only between [`Amx::configure`] and the drop of what it
-//! returns. Vectors are those of [`Avx512`].
+//! A tile is up to 16 rows of 64 bytes. `C += A·B` multiplies 16 activation rows (A: one row each,
+//! the codes as they lie) with 16 weight rows (B: word k of each row side by side, the layout of a
+//! panel) over 64 weights. The compiler knows nothing of tile registers, so they are named here, in
+//! assembler, and live only between [`Amx::configure`] and the drop of what it returns. Vectors are
+//! those of [`Avx512`].
 //!
-//! Registers 0 to 3 are sums `[activation rows, weight rows]`, 4 and 5 activations, 6 and 7 weights.
+//! Registers 0 to 3 are sums `[activation rows, weight rows]`, 4 and 5 activations, 6 and 7
+//! weights.
 
 use super::avx2::proven;
 use super::avx512::Avx512;
@@ -40,8 +43,8 @@ pub(crate) type Sums = [__m512i; 2 * ROWS];
 /// 256 bytes of each weight row: word k of 16 of them in each vector.
 pub(crate) type Plane<const R: usize> = [[__m512i; R]; 64];
 
-/// Whether the CPU has the tiles and the operating system lets this process use them: on Linux it must be asked once,
-/// because saving tiles makes a process's context larger.
+/// Whether the CPU has the tiles and the operating system lets this process use them: on Linux it
+/// must be asked once, because saving tiles makes a process's context larger.
 pub(crate) fn granted() -> bool {
     const TILE_AND_INT8: u32 = 0b11 << 24;
     let leaves = __cpuid(0).eax;
@@ -77,7 +80,8 @@ struct Config {
     rows: [u8; 16],
 }
 
-/// Tile registers with shapes; released when this is dropped. They are those of one thread, so this stays on it.
+/// Tile registers with shapes; released when this is dropped. They are those of one thread, so this
+/// stays on it.
 pub(crate) struct Tiles {
     /// Activation rows of the two tiles of them.
     rows: [usize; 2],
@@ -95,11 +99,15 @@ impl Drop for Tiles {
 }
 
 impl Amx {
-    /// Tiles of `rows` activation rows, 1 to 16 each, that multiply `step` weights at once: 32 or 64. A thread has one set of
-    /// registers: there must be no other [`Tiles`] on it.
+    /// Tiles of `rows` activation rows, 1 to 16 each, that multiply `step` weights at once: 32 or
+    /// 64. A thread has one set of registers: there must be no other [`Tiles`] on it.
     #[inline(always)]
     pub(crate) fn configure(self, rows: [usize; 2], step: usize) -> Tiles {
-        let mut tiles = Tiles { rows: [0; 2], step, of_thread: PhantomData };
+        let mut tiles = Tiles {
+            rows: [0; 2],
+            step,
+            of_thread: PhantomData,
+        };
         tiles.reshape(rows);
         tiles
     }
@@ -126,16 +134,32 @@ impl Tiles {
     /// Other numbers of activation rows, 1 to 16 each.
     #[inline(always)]
     pub(crate) fn reshape(&mut self, rows: [usize; 2]) {
-        assert!(rows.iter().all(|n| (1..=ROWS).contains(n)) && (self.step == 32 || self.step == 64));
+        assert!(
+            rows.iter().all(|n| (1..=ROWS).contains(n)) && (self.step == 32 || self.step == 64)
+        );
         if rows == self.rows {
             return;
         }
-        let ([first, second], step, words) = (rows.map(|n| n as u8), self.step as u16, (self.step / 4) as u8);
-        let mut config = Config { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
+        let ([first, second], step, words) = (
+            rows.map(|n| n as u8),
+            self.step as u16,
+            (self.step / 4) as u8,
+        );
+        let mut config = Config {
+            palette: 1,
+            start_row: 0,
+            reserved: [0; 14],
+            row_bytes: [0; 16],
+            rows: [0; 16],
+        };
         config.row_bytes[..8].copy_from_slice(&[64, 64, 64, 64, step, step, 64, 64]);
-        config.rows[..8].copy_from_slice(&[first, first, second, second, first, second, words, words]);
-        // SAFETY: whoever made this had a token, which proves the instruction; the shapes are those of palette 1.
-        unsafe { asm!("ldtilecfg [{}]", in(reg) &config, options(nostack, preserves_flags, readonly)) }
+        config.rows[..8]
+            .copy_from_slice(&[first, first, second, second, first, second, words, words]);
+        // SAFETY: whoever made this had a token, which proves the instruction; the shapes are those
+        // of palette 1.
+        unsafe {
+            asm!("ldtilecfg [{}]", in(reg) &config, options(nostack, preserves_flags, readonly))
+        }
         self.rows = rows;
     }
 
@@ -154,12 +178,19 @@ impl Tiles {
         }
     }
 
-    /// Adds the products of the first 16 rows of `x`, codes `64·k` on, with the low bytes, unsigned, of words `16·k` on of vector
-    /// `r` of the planes: register 0.
+    /// Adds the products of the first 16 rows of `x`, codes `64·k` on, with the low bytes,
+    /// unsigned, of words `16·k` on of vector `r` of the planes: register 0.
     #[inline(always)]
-    pub(crate) fn first_low<const R: usize>(&mut self, x: [&[Codes]; 2], planes: &[Plane<R>; 2], r: usize, k: usize) {
+    pub(crate) fn first_low<const R: usize>(
+        &mut self,
+        x: [&[Codes]; 2],
+        planes: &[Plane<R>; 2],
+        r: usize,
+        k: usize,
+    ) {
         let (x, low) = (self.activations(x[0], 0, k), self.weights(&planes[0], r, k));
-        // SAFETY: `activations` and `weights` give pointers to as many rows of as many bytes as the registers hold.
+        // SAFETY: `activations` and `weights` give pointers to as many rows of as many bytes as the
+        // registers hold.
         unsafe {
             asm!(
                 "tileloadd tmm4, [{x} + {x_stride}*1]",
@@ -174,7 +205,12 @@ impl Tiles {
 
     /// The same with the high bytes, signed: register 1.
     #[inline(always)]
-    pub(crate) fn first_high<const R: usize>(&mut self, planes: &[Plane<R>; 2], r: usize, k: usize) {
+    pub(crate) fn first_high<const R: usize>(
+        &mut self,
+        planes: &[Plane<R>; 2],
+        r: usize,
+        k: usize,
+    ) {
         let high = self.weights(&planes[1], r, k);
         // SAFETY: as above.
         unsafe {
@@ -206,22 +242,39 @@ impl Tiles {
     #[inline(always)]
     pub(crate) fn second_high(&mut self) {
         // SAFETY: as above.
-        unsafe { asm!("tdpbssd tmm3, tmm5, tmm7", options(nomem, nostack, preserves_flags)) }
+        unsafe {
+            asm!(
+                "tdpbssd tmm3, tmm5, tmm7",
+                options(nomem, nostack, preserves_flags)
+            )
+        }
     }
 
     /// All four of these.
     #[inline(always)]
-    pub(crate) fn planes<const R: usize>(&mut self, x: [&[Codes]; 2], planes: &[Plane<R>; 2], r: usize, k: usize) {
+    pub(crate) fn planes<const R: usize>(
+        &mut self,
+        x: [&[Codes]; 2],
+        planes: &[Plane<R>; 2],
+        r: usize,
+        k: usize,
+    ) {
         self.first_low(x, planes, r, k);
         self.first_high(planes, r, k);
         self.second_low(x, k);
         self.second_high();
     }
 
-    /// The products of group `g` of 32 weights, whose codes are signed: registers 0 and 2 of an even group, 1 and 3 of an odd
-    /// one, which must be zero before.
+    /// The products of group `g` of 32 weights, whose codes are signed: registers 0 and 2 of an
+    /// even group, 1 and 3 of an odd one, which must be zero before.
     #[inline(always)]
-    pub(crate) fn group<const R: usize>(&mut self, x: [&[Codes]; 2], codes: &Plane<R>, r: usize, g: usize) {
+    pub(crate) fn group<const R: usize>(
+        &mut self,
+        x: [&[Codes]; 2],
+        codes: &Plane<R>,
+        r: usize,
+        g: usize,
+    ) {
         let (x0, x1) = (self.activations(x[0], 0, g), self.activations(x[1], 1, g));
         let w = self.weights(codes, r, g);
         macro_rules! multiply {
@@ -241,15 +294,25 @@ impl Tiles {
                 }
             };
         }
-        if g.is_multiple_of(2) { multiply!("tmm0", "tmm2") } else { multiply!("tmm1", "tmm3") }
+        if g.is_multiple_of(2) {
+            multiply!("tmm0", "tmm2")
+        } else {
+            multiply!("tmm1", "tmm3")
+        }
     }
 
     /// Stores the registers: 0 and 2 in the first vectors, 1 and 3 in the second.
     #[inline(always)]
     pub(crate) fn store(&self, out: &mut [Sums; 2]) {
         let [first, second] = out.each_mut().map(|sums| sums.as_mut_ptr());
-        let (a, b, c, d) = (first, second, first.wrapping_add(ROWS), second.wrapping_add(ROWS));
-        // SAFETY: the registers hold at most 16 rows of 64 bytes, as each half of `Sums` does, to which `out` gives the right.
+        let (a, b, c, d) = (
+            first,
+            second,
+            first.wrapping_add(ROWS),
+            second.wrapping_add(ROWS),
+        );
+        // SAFETY: the registers hold at most 16 rows of 64 bytes, as each half of `Sums` does, to
+        // which `out` gives the right.
         unsafe {
             asm!(
                 "tilestored [{a} + {stride}*1], tmm0",
@@ -273,7 +336,10 @@ impl Tiles {
     #[inline(always)]
     fn weights<const R: usize>(&self, plane: &Plane<R>, r: usize, k: usize) -> *const __m512i {
         assert!(r < R && (k + 1) * self.step <= 256);
-        plane.as_ptr().cast::<__m512i>().wrapping_add(self.step / 4 * k * R + r)
+        plane
+            .as_ptr()
+            .cast::<__m512i>()
+            .wrapping_add(self.step / 4 * k * R + r)
     }
 
     /// Multiplies whatever the registers hold, to measure how fast that is; the products done.

@@ -1,7 +1,8 @@
 //! 256-bit x86-64: AVX2 with F16C, and the same with byte dot products (AVX-VNNI).
 //!
-//! [`Avx2`] multiplies bytes by `vpmaddubsw` and pairs by `vpmaddwd`, [`AvxVnni`] does both in one `vpdpbusd`. Everything
-//! else is shared by the macros below; AVX-512 machines use the row operations too, since 32 codes fill 256 bits.
+//! [`Avx2`] multiplies bytes by `vpmaddubsw` and pairs by `vpmaddwd`, [`AvxVnni`] does both in one
+//! `vpdpbusd`. Everything else is shared by the macros below; AVX-512 machines use the row
+//! operations too, since 32 codes fill 256 bits.
 
 use super::{Codes, Floats, KeyCodes, Lanes, Row, Wide, products_of_four};
 use std::arch::x86_64::*;
@@ -46,7 +47,8 @@ macro_rules! proven {
 #[cfg(feature = "avx512")]
 pub(super) use proven;
 
-/// Word `i` of the first or the second 8 bytes of a 128-bit lane, eight times: indices for `vpshufb`.
+/// Word `i` of the first or the second 8 bytes of a 128-bit lane, eight times: indices for
+/// `vpshufb`.
 const fn word_index(i: u8) -> [u8; 16] {
     let mut index = [0; 16];
     let mut k = 0;
@@ -71,8 +73,9 @@ pub(super) const SPREAD: [[u8; 16]; 8] = [
 /// Even bytes, then odd bytes.
 pub(super) const EVEN_ODD: [u8; 16] = [0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15];
 /// Byte k/8 of four in byte k of the lane pair, to test one bit in each.
-pub(super) const BYTE_OF_BIT: [u8; 32] =
-    [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3];
+pub(super) const BYTE_OF_BIT: [u8; 32] = [
+    0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3,
+];
 /// Set bits of a nibble.
 #[cfg(feature = "avx512")]
 const ONES: [u8; 16] = [0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4];
@@ -85,8 +88,14 @@ pub(super) const BIT: i64 = 0x8040_2010_0804_0201_u64 as i64;
 #[target_feature(enable = "avx2")]
 pub(super) fn spread_sevens(words: __m256i) -> __m256i {
     let and = |v, mask| _mm256_and_si256(v, _mm256_set1_epi32(mask));
-    let halves = _mm256_or_si256(and(words, 0x3fff), _mm256_slli_epi32::<2>(and(words, 0x0fff_c000)));
-    _mm256_or_si256(and(halves, 0x007f_007f), _mm256_slli_epi32::<1>(and(halves, 0x3f80_3f80)))
+    let halves = _mm256_or_si256(
+        and(words, 0x3fff),
+        _mm256_slli_epi32::<2>(and(words, 0x0fff_c000)),
+    );
+    _mm256_or_si256(
+        and(halves, 0x007f_007f),
+        _mm256_slli_epi32::<1>(and(halves, 0x3f80_3f80)),
+    )
 }
 
 /// [`layout::even_signs`](atta_formats::layout::even_signs) of each word.
@@ -98,7 +107,10 @@ pub(super) fn even_signs(sevens: __m256i) -> __m256i {
     // SAFETY: reads the 16 bytes of the table.
     let ones = _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(ONES.as_ptr().cast()) });
     let low = _mm256_shuffle_epi8(ones, _mm256_and_si256(sevens, nibble));
-    let high = _mm256_shuffle_epi8(ones, _mm256_and_si256(_mm256_srli_epi16::<4>(sevens), nibble));
+    let high = _mm256_shuffle_epi8(
+        ones,
+        _mm256_and_si256(_mm256_srli_epi16::<4>(sevens), nibble),
+    );
     // How many bits are set; if that is odd, the top bit is.
     let odd = _mm256_slli_epi16::<7>(_mm256_add_epi8(low, high));
     _mm256_or_si256(sevens, _mm256_and_si256(odd, _mm256_set1_epi8(-128)))
@@ -118,7 +130,10 @@ pub(super) fn odd(scales: __m256i) -> __m256i {
 #[target_feature(enable = "avx2")]
 pub(super) fn nibbles(bytes: __m128i) -> __m128i {
     let words = _mm_cvtepu8_epi16(bytes);
-    _mm_and_si128(_mm_or_si128(words, _mm_slli_epi16::<4>(words)), _mm_set1_epi8(15))
+    _mm_and_si128(
+        _mm_or_si128(words, _mm_slli_epi16::<4>(words)),
+        _mm_set1_epi8(15),
+    )
 }
 
 /// [`layout::half_power`](atta_formats::layout::half_power) of each exponent.
@@ -317,7 +332,9 @@ impl Wide for Avx2 {
 #[target_feature(enable = "avx2")]
 fn opaque(mut w: __m256i) -> __m256i {
     // SAFETY: the text is a comment.
-    unsafe { std::arch::asm!("/* {0} */", inout(ymm_reg) w, options(nomem, nostack, preserves_flags)) }
+    unsafe {
+        std::arch::asm!("/* {0} */", inout(ymm_reg) w, options(nomem, nostack, preserves_flags))
+    }
     w
 }
 
@@ -406,8 +423,8 @@ impl Lanes for Avx2 {
     type P = __m256i;
     const PAIRS: bool = true;
 
-    // Products are opaque so that the compiler leaves their order as it is: it would do all of one row first, whose inputs
-    // do not fit the registers.
+    // Products are opaque so that the compiler leaves their order as it is: it would do all of one
+    // row first, whose inputs do not fit the registers.
     proven! {
         // Twice, as words.
         fn scale(self, w: __m256i, j: usize) -> __m256i {
@@ -454,8 +471,9 @@ impl Lanes for AvxVnni {
     }
 }
 
-/// The sum of the lanes of each of eight pairs of vectors: lanes 0 to 7 with 8 to 15, 0 to 3 with 4 to 7, 0 and 1 with 2 and 3, 0
-/// with 1. Vectors i and i + 4 share a register from the second step on.
+/// The sum of the lanes of each of eight pairs of vectors: lanes 0 to 7 with 8 to 15, 0 to 3 with 4
+/// to 7, 0 and 1 with 2 and 3, 0 with 1. Vectors i and i + 4 share a register from the second step
+/// on.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn totals_of_8(x: &[[__m256; 2]; 8]) -> __m256 {
@@ -463,14 +481,23 @@ fn totals_of_8(x: &[[__m256; 2]; 8]) -> __m256 {
     for i in 0..4 {
         let (a, b) = (x[i], x[i + 4]);
         let (a, b) = (_mm256_add_ps(a[0], a[1]), _mm256_add_ps(b[0], b[1]));
-        fours[i] = _mm256_add_ps(_mm256_permute2f128_ps::<0x20>(a, b), _mm256_permute2f128_ps::<0x31>(a, b));
+        fours[i] = _mm256_add_ps(
+            _mm256_permute2f128_ps::<0x20>(a, b),
+            _mm256_permute2f128_ps::<0x31>(a, b),
+        );
     }
     let mut pairs = [_mm256_setzero_pd(); 2];
     for i in 0..2 {
         let (a, b) = (fours[2 * i], fours[2 * i + 1]);
-        pairs[i] = _mm256_castps_pd(_mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b)));
+        pairs[i] = _mm256_castps_pd(_mm256_add_ps(
+            _mm256_unpacklo_ps(a, b),
+            _mm256_unpackhi_ps(a, b),
+        ));
     }
-    let (low, high) = (_mm256_unpacklo_pd(pairs[0], pairs[1]), _mm256_unpackhi_pd(pairs[0], pairs[1]));
+    let (low, high) = (
+        _mm256_unpacklo_pd(pairs[0], pairs[1]),
+        _mm256_unpackhi_pd(pairs[0], pairs[1]),
+    );
     _mm256_add_ps(_mm256_castpd_ps(low), _mm256_castpd_ps(high))
 }
 
@@ -481,9 +508,20 @@ fn transposed_8(x: &[[__m256; 2]; 8], half: usize) -> [__m256; 8] {
     // Elements j and 4 + j of four rows in vector j.
     let mut fours = [[_mm256_setzero_ps(); 4]; 2];
     for i in 0..2 {
-        let x = [x[4 * i][half], x[4 * i + 1][half], x[4 * i + 2][half], x[4 * i + 3][half]];
-        let (a, b) = (_mm256_unpacklo_ps(x[0], x[1]), _mm256_unpackhi_ps(x[0], x[1]));
-        let (c, d) = (_mm256_unpacklo_ps(x[2], x[3]), _mm256_unpackhi_ps(x[2], x[3]));
+        let x = [
+            x[4 * i][half],
+            x[4 * i + 1][half],
+            x[4 * i + 2][half],
+            x[4 * i + 3][half],
+        ];
+        let (a, b) = (
+            _mm256_unpacklo_ps(x[0], x[1]),
+            _mm256_unpackhi_ps(x[0], x[1]),
+        );
+        let (c, d) = (
+            _mm256_unpacklo_ps(x[2], x[3]),
+            _mm256_unpackhi_ps(x[2], x[3]),
+        );
         fours[i] = [
             _mm256_shuffle_ps::<0x44>(a, c),
             _mm256_shuffle_ps::<0xee>(a, c),
@@ -580,11 +618,22 @@ fn words_of_16(rows: &KeyCodes) -> KeyCodes {
         for i in 0..4 {
             let (a, b) = (&rows[8 * half + i], &rows[8 * half + i + 4]);
             // SAFETY: reads the 16 bytes of each row.
-            let (a, b) = unsafe { (_mm_loadu_si128(a.as_ptr().cast()), _mm_loadu_si128(b.as_ptr().cast())) };
+            let (a, b) = unsafe {
+                (
+                    _mm_loadu_si128(a.as_ptr().cast()),
+                    _mm_loadu_si128(b.as_ptr().cast()),
+                )
+            };
             two[i] = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(a), b);
         }
-        let (a, b) = (_mm256_unpacklo_epi32(two[0], two[1]), _mm256_unpackhi_epi32(two[0], two[1]));
-        let (c, d) = (_mm256_unpacklo_epi32(two[2], two[3]), _mm256_unpackhi_epi32(two[2], two[3]));
+        let (a, b) = (
+            _mm256_unpacklo_epi32(two[0], two[1]),
+            _mm256_unpackhi_epi32(two[0], two[1]),
+        );
+        let (c, d) = (
+            _mm256_unpacklo_epi32(two[2], two[3]),
+            _mm256_unpackhi_epi32(two[2], two[3]),
+        );
         let words = [
             _mm256_unpacklo_epi64(a, c),
             _mm256_unpackhi_epi64(a, c),
@@ -592,7 +641,9 @@ fn words_of_16(rows: &KeyCodes) -> KeyCodes {
             _mm256_unpackhi_epi64(b, d),
         ];
         for j in 0..4 {
-            let out: &mut [[u8; 16]; 2] = out[4 * j + 2 * half..].first_chunk_mut().expect("two of sixteen");
+            let out: &mut [[u8; 16]; 2] = out[4 * j + 2 * half..]
+                .first_chunk_mut()
+                .expect("two of sixteen");
             // SAFETY: writes the 32 bytes of its reference.
             unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), words[j]) }
         }

@@ -1,8 +1,9 @@
 //! AVX2 for one activation row: a block of each of four weight rows at once.
 //!
-//! What a block needs beside its codes, four blocks share as far as they can: the headers of Q4_K and Q5_K are transposed and
-//! unpacked together (scales of Q6_K are bytes, and stay with their row), and the dot products are summed across lanes by one
-//! tree. A block yields four floats, one for each row, before they are multiplied by the scale of the activations. A Q4_K block
+//! What a block needs beside its codes, four blocks share as far as they can: the headers of Q4_K
+//! and Q5_K are transposed and unpacked together (scales of Q6_K are bytes, and stay with their
+//! row), and the dot products are summed across lanes by one tree. A block yields four floats, one
+//! for each row, before they are multiplied by the scale of the activations. A Q4_K block
 //! takes about 90 instructions of a processor so, by itself in `algo/gemv.rs` 140.
 
 use super::avx2::{Avx2, AvxVnni, EVEN_ODD, proven};
@@ -73,13 +74,22 @@ static BYTES_OF_ROWS: [[[u8; 32]; 4]; 4] = [
     [widened(8), widened(9), widened(10), widened(11)],
     [widened(12), widened(13), widened(14), widened(15)],
 ];
-/// Each word of a lane everywhere in it; in memory, where a shuffle takes them from without an instruction more.
-pub(super) static WORDS: [[u8; 32]; 8] =
-    [spread(0), spread(1), spread(2), spread(3), spread(4), spread(5), spread(6), spread(7)];
+/// Each word of a lane everywhere in it; in memory, where a shuffle takes them from without an
+/// instruction more.
+pub(super) static WORDS: [[u8; 32]; 8] = [
+    spread(0),
+    spread(1),
+    spread(2),
+    spread(3),
+    spread(4),
+    spread(5),
+    spread(6),
+    spread(7),
+];
 
-/// The reference through an empty piece of assembler. If the compiler knew what indices say, it would make two instructions of a
-/// shuffle; and if it knew that rows are multiplied with the same input, it would load that once, for which there are not
-/// registers enough.
+/// The reference through an empty piece of assembler. If the compiler knew what indices say, it
+/// would make two instructions of a shuffle; and if it knew that rows are multiplied with the same
+/// input, it would load that once, for which there are not registers enough.
 #[inline(always)]
 pub(super) fn unknown<T>(x: &T) -> &T {
     let mut x = &raw const *x;

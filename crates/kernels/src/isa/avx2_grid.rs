@@ -5,15 +5,17 @@
 //!     scales, signs and indices by vectors
 //!     for each group of 32: entries, 8 (or 4) codes at a time; inputs with the signs; products and the scale
 //! ```
-//! Codes with signs need not be raised so; those of IQ1, which have shifts instead, are. A block of IQ2_XXS takes 230
-//! instructions of a processor, as compiled. Fields: `atta_formats::layout`.
+//! Codes with signs need not be raised so; those of IQ1, which have shifts instead, are. A block of
+//! IQ2_XXS takes 230 instructions of a processor, as compiled. Fields: `atta_formats::layout`.
 
 use super::Row;
 use super::avx2::{Avx2, BIT, BYTE_OF_BIT, even_signs, nibbles, odd, proven, spread_sevens};
 use super::avx2_decode::{Input, WORDS, unknown};
 use crate::activations::Sums;
 use crate::format::KQuant;
-use crate::format::grid::{IQ1M, IQ1S, IQ2S, IQ2XS, IQ2XXS, IQ3S, IQ3XXS, entries_of_4, entries_of_8};
+use crate::format::grid::{
+    IQ1M, IQ1S, IQ2S, IQ2XS, IQ2XXS, IQ3S, IQ3XXS, entries_of_4, entries_of_8,
+};
 use atta_formats::layout::{self, Signed, grids};
 use std::arch::x86_64::*;
 
@@ -35,7 +37,8 @@ pub(crate) struct Unpacked<T> {
     at: T,
     /// Bit i of word g: whether code 32·g + i is negative.
     minus: Option<[u32; 8]>,
-    /// The scales of group g in word g of both lanes: of its first half in the low one, of the second in the high one.
+    /// The scales of group g in word g of both lanes: of its first half in the low one, of the
+    /// second in the high one.
     scales: __m256i,
     /// What lowers raised codes, in some of the lanes.
     start: __m256i,
@@ -52,7 +55,8 @@ const fn repeated(first: [u8; 2], n: u8) -> [u8; 32] {
     index
 }
 
-/// `2^(first − step·(i % n))` in word i, what shifts each of `n` fields to the same place; in the high lane `first[1]`.
+/// `2^(first − step·(i % n))` in word i, what shifts each of `n` fields to the same place; in the
+/// high lane `first[1]`.
 const fn factors(first: [u32; 2], step: u32, n: usize) -> [i16; 16] {
     let mut factors = [0; 16];
     let mut i = 0;
@@ -255,14 +259,22 @@ impl Avx2 {
             ask(r);
             let block = unknown(blocks[r]);
             let unpacked = F::unpacked(self, block, x.sums);
-            (d[r], dots[r]) = (F::d(block), self.dot::<F, B>(block, &unpacked, unknown(x.codes)));
+            (d[r], dots[r]) = (
+                F::d(block),
+                self.dot::<F, B>(block, &unpacked, unknown(x.codes)),
+            );
         }
         self.scaled(F::K, &d, self.four_totals(dots))
     }
 
     /// Written out: neither would a loop be unrolled for all formats, nor a closure inlined.
     #[inline(always)]
-    fn dot<F: Codebook<B>, const B: usize>(self, block: &[u8; B], u: &Unpacked<F::At>, x: &[i8; 256]) -> __m256i {
+    fn dot<F: Codebook<B>, const B: usize>(
+        self,
+        block: &[u8; B],
+        u: &Unpacked<F::At>,
+        x: &[i8; 256],
+    ) -> __m256i {
         let x = x.as_chunks().0;
         let even = self.group::<F, B>(u.start, block, u, &x[0], 0);
         let odd = self.group::<F, B>(self.zero(), block, u, &x[1], 1);
@@ -281,7 +293,9 @@ impl Avx2 {
         self,
         acc: __m256i,
         block: &[u8; B],
-        Unpacked { at, minus, scales, .. }: &Unpacked<F::At>,
+        Unpacked {
+            at, minus, scales, ..
+        }: &Unpacked<F::At>,
         x: &[i8; 32],
         g: usize,
     ) -> __m256i {
@@ -290,7 +304,12 @@ impl Avx2 {
             None => self.codes_32(x),
         };
         // 2·62·127 fits an i16.
-        self.add_pairs(acc, F::unsigned_codes(self, block, at, g), x, self.spread(*scales, g))
+        self.add_pairs(
+            acc,
+            F::unsigned_codes(self, block, at, g),
+            x,
+            self.spread(*scales, g),
+        )
     }
 }
 

@@ -1,7 +1,7 @@
 //! AVX-512 with byte dot products (VNNI): 16 weight rows per vector.
 //!
-//! Rows are decoded 256 bits at a time, as 32 codes fill no more; panels and floats are 512 bits wide, and so are the
-//! formats of `avx512_decode.rs` and `avx512_grid.rs`.
+//! Rows are decoded 256 bits at a time, as 32 codes fill no more; panels and floats are 512 bits
+//! wide, and so are the formats of `avx512_decode.rs` and `avx512_grid.rs`.
 
 use super::avx2::{proven, rows_of_256_bits, wide_of_256_bits};
 use super::{Codes, Floats, KeyCodes, Lanes, Row, Wide, Words, products_of_four};
@@ -53,7 +53,9 @@ impl Wide for Avx512 {
 #[target_feature(enable = "avx512f")]
 fn opaque(mut w: __m512i) -> __m512i {
     // SAFETY: the text is a comment.
-    unsafe { std::arch::asm!("/* {0} */", inout(zmm_reg) w, options(nomem, nostack, preserves_flags)) }
+    unsafe {
+        std::arch::asm!("/* {0} */", inout(zmm_reg) w, options(nomem, nostack, preserves_flags))
+    }
     w
 }
 
@@ -143,27 +145,39 @@ impl Words for Avx512 {
     }
 }
 
-/// Lanes 0 to 7 of each vector with 8 to 15, 0 to 3 with 4 to 7, 0 and 1 with 2 and 3, 0 with 1; four vectors, i, i + 4, i + 8 and
-/// i + 12, share a register after the second step.
+/// Lanes 0 to 7 of each vector with 8 to 15, 0 to 3 with 4 to 7, 0 and 1 with 2 and 3, 0 with 1;
+/// four vectors, i, i + 4, i + 8 and i + 12, share a register after the second step.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 fn totals_of_16(x: &[__m512; 16]) -> __m512 {
     let mut eights = [_mm512_setzero_ps(); 8];
     for i in 0..8 {
         let (a, b) = (x[i / 4 * 8 + i % 4], x[i / 4 * 8 + i % 4 + 4]);
-        eights[i] = _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b));
+        eights[i] = _mm512_add_ps(
+            _mm512_shuffle_f32x4::<0x44>(a, b),
+            _mm512_shuffle_f32x4::<0xee>(a, b),
+        );
     }
     let mut fours = [_mm512_setzero_ps(); 4];
     for i in 0..4 {
         let (a, b) = (eights[i], eights[i + 4]);
-        fours[i] = _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
+        fours[i] = _mm512_add_ps(
+            _mm512_shuffle_f32x4::<0x88>(a, b),
+            _mm512_shuffle_f32x4::<0xdd>(a, b),
+        );
     }
     let mut pairs = [_mm512_setzero_pd(); 2];
     for i in 0..2 {
         let (a, b) = (fours[2 * i], fours[2 * i + 1]);
-        pairs[i] = _mm512_castps_pd(_mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b)));
+        pairs[i] = _mm512_castps_pd(_mm512_add_ps(
+            _mm512_unpacklo_ps(a, b),
+            _mm512_unpackhi_ps(a, b),
+        ));
     }
-    let (low, high) = (_mm512_unpacklo_pd(pairs[0], pairs[1]), _mm512_unpackhi_pd(pairs[0], pairs[1]));
+    let (low, high) = (
+        _mm512_unpacklo_pd(pairs[0], pairs[1]),
+        _mm512_unpackhi_pd(pairs[0], pairs[1]),
+    );
     _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high))
 }
 
@@ -175,11 +189,26 @@ fn transposed(x: &[__m512; 16]) -> [__m512; 16] {
     let mut fours = [[_mm512_setzero_pd(); 4]; 4];
     for i in 0..4 {
         let x = &x[4 * i..4 * i + 4];
-        let (a, b) = (_mm512_unpacklo_ps(x[0], x[1]), _mm512_unpackhi_ps(x[0], x[1]));
-        let (c, d) = (_mm512_unpacklo_ps(x[2], x[3]), _mm512_unpackhi_ps(x[2], x[3]));
-        let [a, b, c, d] = [_mm512_castps_pd(a), _mm512_castps_pd(b), _mm512_castps_pd(c), _mm512_castps_pd(d)];
-        fours[i] =
-            [_mm512_unpacklo_pd(a, c), _mm512_unpackhi_pd(a, c), _mm512_unpacklo_pd(b, d), _mm512_unpackhi_pd(b, d)];
+        let (a, b) = (
+            _mm512_unpacklo_ps(x[0], x[1]),
+            _mm512_unpackhi_ps(x[0], x[1]),
+        );
+        let (c, d) = (
+            _mm512_unpacklo_ps(x[2], x[3]),
+            _mm512_unpackhi_ps(x[2], x[3]),
+        );
+        let [a, b, c, d] = [
+            _mm512_castps_pd(a),
+            _mm512_castps_pd(b),
+            _mm512_castps_pd(c),
+            _mm512_castps_pd(d),
+        ];
+        fours[i] = [
+            _mm512_unpacklo_pd(a, c),
+            _mm512_unpackhi_pd(a, c),
+            _mm512_unpacklo_pd(b, d),
+            _mm512_unpackhi_pd(b, d),
+        ];
     }
     let mut out = [_mm512_setzero_ps(); 16];
     for j in 0..4 {

@@ -1,9 +1,11 @@
-//! AVX-512 for one activation row: quads, four blocks of each of four weight rows, 64 bytes of codes at a time.
+//! AVX-512 for one activation row: quads, four blocks of each of four weight rows, 64 bytes of
+//! codes at a time.
 //!
-//! A quad yields one vector whose lane 4·block + row is what that block adds to the output of that row. What one block
-//! needs, 16 blocks share: their headers are transposed and unpacked at once, and their dot products are summed across
-//! lanes by one tree. Codes are multiplied as bytes (`vpmaddubsw`) and the pairs by scales that a shuffle spreads over
-//! the register (`vpmaddwd`), so nothing but the codes is as wide as the weights; codes of eight bits, whose pairs would not fit,
+//! A quad yields one vector whose lane 4·block + row is what that block adds to the output of that
+//! row. What one block needs, 16 blocks share: their headers are transposed and unpacked at once,
+//! and their dot products are summed across lanes by one tree. Codes are multiplied as bytes
+//! (`vpmaddubsw`) and the pairs by scales that a shuffle spreads over the register (`vpmaddwd`), so
+//! nothing but the codes is as wide as the weights; codes of eight bits, whose pairs would not fit,
 //! and those of blocks with one scale four at a time (`vpdpbusd`). Fields: `atta_formats::layout`.
 
 // Indices name rows and blocks that several arrays share.
@@ -34,8 +36,8 @@ pub(crate) struct Four32<'a> {
 
 /// What is asked for from memory while a quad is computed.
 pub(crate) trait Ask: Copy {
-    /// The part of it that is asked for while `block` is read: block `c` of row `r` of the quad, or, with `c` 0, all blocks of
-    /// the row.
+    /// The part of it that is asked for while `block` is read: block `c` of row `r` of the quad,
+    /// or, with `c` 0, all blocks of the row.
     fn ask(self, isa: Avx512, block: &[u8], c: usize, r: usize);
 }
 
@@ -76,7 +78,8 @@ pub(crate) const LINE: usize = 64;
 /// Bytes between what is multiplied and what is asked for, from the L2.
 const NEAR: usize = 1 << 10;
 
-/// Indices for `vpshufb` that widen byte `low` of a word of 8 to all words of the lower half, byte `high` to the upper.
+/// Indices for `vpshufb` that widen byte `low` of a word of 8 to all words of the lower half, byte
+/// `high` to the upper.
 const fn bytes_of_halves(low: u8, high: u8) -> [u8; 64] {
     let mut index = [0x80; 64];
     let mut i = 0;
@@ -109,22 +112,35 @@ const fn halves_of(low: u16, high: u16) -> [u16; 32] {
     words
 }
 
-/// Sub-blocks of 32 whose nibbles are the low ones of the first 64 bytes, the high ones, and those of the other 64.
+/// Sub-blocks of 32 whose nibbles are the low ones of the first 64 bytes, the high ones, and those
+/// of the other 64.
 const NIBBLE_GROUPS: [[usize; 2]; 4] = [[0, 2], [1, 3], [4, 6], [5, 7]];
 /// Spread the eight scales of a block over the products of [`NIBBLE_GROUPS`].
-const SCALES_OF_32: [[u8; 64]; 4] =
-    [bytes_of_halves(0, 2), bytes_of_halves(1, 3), bytes_of_halves(4, 6), bytes_of_halves(5, 7)];
+const SCALES_OF_32: [[u8; 64]; 4] = [
+    bytes_of_halves(0, 2),
+    bytes_of_halves(1, 3),
+    bytes_of_halves(4, 6),
+    bytes_of_halves(5, 7),
+];
 /// Spread the sixteen scales of a block over the products of 64 weights each.
-pub(super) const SCALES_OF_16: [[u16; 32]; 4] =
-    [words_from(0, 8), words_from(4, 8), words_from(8, 8), words_from(12, 8)];
+pub(super) const SCALES_OF_16: [[u16; 32]; 4] = [
+    words_from(0, 8),
+    words_from(4, 8),
+    words_from(8, 8),
+    words_from(12, 8),
+];
 /// Element i/4 in lane i: what belongs to block i/4 of a quad.
 const BLOCK_OF_LANE: [i32; 16] = [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3];
 /// The same for registers of the blocks 0 and 1, and of 2 and 3.
-const BLOCK_OF_HALF: [[i32; 16]; 2] =
-    [[0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1], [2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3]];
+const BLOCK_OF_HALF: [[i32; 16]; 2] = [
+    [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1],
+    [2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3],
+];
 /// Spread eight scales, four at a time, over the four lanes of what belongs to each.
-const SCALES_OF_LANES: [[i32; 16]; 2] =
-    [[0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3], [4, 4, 4, 4, 5, 5, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7]];
+const SCALES_OF_LANES: [[i32; 16]; 2] = [
+    [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3],
+    [4, 4, 4, 4, 5, 5, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7],
+];
 /// Indices for `vpshufb`: word c of 128-bit lane c in the first four words of that lane.
 const SCALES_OF_ROWS: [u8; 64] = {
     let mut index = [0x80; 64];
@@ -622,7 +638,8 @@ impl Avx512 {
     }
 }
 
-/// `acc` and the sums of two products of words each, by one instruction: the compiler makes two of its intrinsic.
+/// `acc` and the sums of two products of words each, by one instruction: the compiler makes two of
+/// its intrinsic.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
 fn plus_pairs(mut acc: __m512i, a: __m512i, b: __m512i) -> __m512i {
@@ -637,5 +654,7 @@ fn plus_pairs(mut acc: __m512i, a: __m512i, b: __m512i) -> __m512i {
 /// The 16 bytes of scales and minima.
 #[inline(always)]
 fn head_of<const B: usize>(block: &[u8; B]) -> &[u8; 16] {
-    block.first_chunk().expect("a block is longer than its header")
+    block
+        .first_chunk()
+        .expect("a block is longer than its header")
 }

@@ -1,8 +1,9 @@
 //! As `avx512_decode.rs`, for formats with codebooks: quads, 64 codes at a time.
 //!
-//! Codebooks of up to 512 entries lie packed in registers (or the L1), 32 words each, and 32 entries are looked up at once by
-//! `vpermi2w`; then the words are spread to bytes. Signs are masks, and go to the inputs. Fields: `atta_formats::layout`.
-//! Formats with larger codebooks, whose entries are loaded one by one, are not faster here than in `avx2_grid.rs`.
+//! Codebooks of up to 512 entries lie packed in registers (or the L1), 32 words each, and 32
+//! entries are looked up at once by `vpermi2w`; then the words are spread to bytes. Signs are
+//! masks, and go to the inputs. Fields: `atta_formats::layout`. Formats with larger codebooks,
+//! whose entries are loaded one by one, are not faster here than in `avx2_grid.rs`.
 
 // Indices name rows and blocks that several arrays share.
 #![allow(clippy::needless_range_loop)]
@@ -28,7 +29,8 @@ pub(crate) struct Unpacked {
     codes: [__m512i; 4],
     /// Bit i of word k: whether code 64·k + i is negative.
     minus: [u64; 4],
-    /// The scale of each group in a word; of eight groups in the lower half, and something in the upper one.
+    /// The scale of each group in a word; of eight groups in the lower half, and something in the
+    /// upper one.
     scales: __m256i,
 }
 
@@ -56,7 +58,12 @@ const fn table(values: &[i8]) -> [u8; 16] {
 }
 
 /// Spread words of eight groups, two at a time, over 64 weights.
-const WORDS_OF_GROUPS: [[u16; 32]; 4] = [words_from(0, 16), words_from(2, 16), words_from(4, 16), words_from(6, 16)];
+const WORDS_OF_GROUPS: [[u16; 32]; 4] = [
+    words_from(0, 16),
+    words_from(2, 16),
+    words_from(4, 16),
+    words_from(6, 16),
+];
 
 impl Avx512 {
     proven! {
@@ -208,7 +215,11 @@ impl Avx512 {
             for r in 0..4 {
                 ask.ask(self, &rows[r][c], c, r);
                 d[4 * c + r] = F::d(&rows[r][c]);
-                let Unpacked { codes, minus, scales } = F::unpacked(self, &rows[r][c]);
+                let Unpacked {
+                    codes,
+                    minus,
+                    scales,
+                } = F::unpacked(self, &rows[r][c]);
                 for i in 0..4 {
                     let spread = self.spread(F::GROUPS, i, scales);
                     dots[r] = self.dot_signed(dots[r], codes[i], &xs[i], minus[i], spread);

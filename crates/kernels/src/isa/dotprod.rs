@@ -1,7 +1,7 @@
 //! ARM with byte dot products (`sdot`, ARMv8.2 dotprod): both factors signed.
 //!
-//! As inline assembly, because the intrinsics are stable from Rust 1.98 only; `.arch_extension` makes it assemble in
-//! whatever function the compiler leaves it.
+//! As inline assembly, because the intrinsics are stable from Rust 1.98 only; `.arch_extension`
+//! makes it assemble in whatever function the compiler leaves it.
 
 use super::neon::{Dot, proven};
 use std::arch::aarch64::*;

@@ -1,8 +1,9 @@
-//! ARM with mixed byte products (`usdot`, ARMv8.6 i8mm): unsigned codes with signed activations, which is what the
-//! formats have.
+//! ARM with mixed byte products (`usdot`, ARMv8.6 i8mm): unsigned codes with signed activations,
+//! which is what the formats have.
 //!
-//! The 2×2 matrix product of the same extension (`smmla`) is not used: a vector of the panel is one activation row with
-//! several weight rows. As inline assembly, because the intrinsics are not stable.
+//! The 2×2 matrix product of the same extension (`smmla`) is not used: a vector of the panel is one
+//! activation row with several weight rows. As inline assembly, because the intrinsics are not
+//! stable.
 
 use super::neon::{Dot, proven};
 use std::arch::aarch64::*;

@@ -1,18 +1,22 @@
 //! Instruction sets: zero-sized tokens with the few operations that decoders and dot products need.
 //!
-//! A token is only handed out after its CPU features were detected, so its methods are safe to call. They are
-//! `#[inline(always)]` and must be reached from a function of `table.rs` with the matching `#[target_feature]`.
+//! A token is only handed out after its CPU features were detected, so its methods are safe to
+//! call. They are `#[inline(always)]` and must be reached from a function of `table.rs` with the
+//! matching `#[target_feature]`.
 //!
-//! - [`Row`]: 32 codes of one row of weights in the plain GGUF layout; what decoders are written in.
+//! - [`Row`]: 32 codes of one row of weights in the plain GGUF layout; what decoders are written
+//!   in.
 //! - [`Flat`]: integer dot products of arrays, for machines of which nothing is known.
 //! - [`Wide`]: dot products of one activation row with several weight rows; memory-bound decoding.
-//! - [`Lanes`]: one 32-bit lane per weight row, for many activation rows at once; compute-bound prefill.
-//! - [`Words`]: the same for rows that are unpacked together, where registers are long enough for that.
+//! - [`Lanes`]: one 32-bit lane per weight row, for many activation rows at once; compute-bound
+//!   prefill.
+//! - [`Words`]: the same for rows that are unpacked together, where registers are long enough for
+//!   that.
 //! - [`Floats`]: 16 floats, the lanes of `algo/lanes.rs`.
 //! - [`Codes`]: the codes of quantized keys and values, sixteen at a time.
 //!
-//! What compilers vectorise by themselves (elementwise loops) is not here: rope, softmax and the quantizer are ordinary
-//! Rust, compiled once per instruction set.
+//! What compilers vectorise by themselves (elementwise loops) is not here: rope, softmax and the
+//! quantizer are ordinary Rust, compiled once per instruction set.
 
 use atta_formats::layout::{even_signs, spread_sevens};
 
@@ -79,7 +83,8 @@ pub(crate) trait Row: Copy + Send + Sync + 'static {
     fn digits(self, v: Self::V, factors: &[u8; 32]) -> Self::V;
     /// [`RAISED`] + code, or [`RAISED`] − code where a bit of `signs` is set. Codes are at most 62.
     fn raised(self, codes: Self::V, signs: u32) -> Self::V;
-    /// [`even_signs`] of each word, or, if they are `PACKED`, of what [`spread_sevens`] makes of it.
+    /// [`even_signs`] of each word, or, if they are `PACKED`, of what [`spread_sevens`] makes of
+    /// it.
     #[inline(always)]
     fn even_signs<const PACKED: bool>(self, words: [u32; 8]) -> [u32; 8] {
         even_signs_of::<PACKED>(words)
@@ -100,8 +105,8 @@ fn even_signs_of<const PACKED: bool>(mut words: [u32; 8]) -> [u32; 8] {
 
 /// Integer dot products of arrays.
 pub(crate) trait Flat: Row {
-    /// `(code − offset)·scale` of each code, `scale[0]` for the first 16 and `scale[1]` for the rest. The caller
-    /// guarantees that the products fit i16.
+    /// `(code − offset)·scale` of each code, `scale[0]` for the first 16 and `scale[1]` for the
+    /// rest. The caller guarantees that the products fit i16.
     fn scaled(self, codes: Self::V, offset: i16, scale: [i16; 2], out: &mut [i16; 32]);
     /// `Σ w·x`. The caller guarantees that the sum fits i32.
     fn dot<const N: usize>(self, w: &[i16; N], x: &[i8; N]) -> i32;
@@ -109,7 +114,8 @@ pub(crate) trait Flat: Row {
     fn dot16(self, a: [u64; 2], b: &[i16; 16]) -> i32;
 }
 
-/// Dot products with the codes of one activation row, summed across lanes only when eight of them are done.
+/// Dot products with the codes of one activation row, summed across lanes only when eight of them
+/// are done.
 pub(crate) trait Wide: Row {
     /// Partial sums, i32; their number and order are the instruction set's own business.
     type A: Copy;
@@ -127,14 +133,28 @@ pub(crate) trait Wide: Row {
     /// Scales of 32 weights each.
     fn scales_of_32(self, scales: u64) -> Self::S;
     /// `acc + Σ scale·code·x` of the group `g` of 32 weights. Codes are at most 127.
-    fn dot_scaled(self, acc: Self::A, codes: Self::V, x: &[i8; 32], scales: Self::S, g: usize) -> Self::A;
+    fn dot_scaled(
+        self,
+        acc: Self::A,
+        codes: Self::V,
+        x: &[i8; 32],
+        scales: Self::S,
+        g: usize,
+    ) -> Self::A;
     /// Codes less `offset` if they are wanted [signed](Self::SIGNED), else as they are.
     #[inline(always)]
     fn any_codes(self, codes: Self::V, _offset: i16) -> Self::V {
         codes
     }
     /// As [`Self::dot_scaled`] for any codes, by way of [`Self::any_codes`]; no `x` is −128.
-    fn dot_scaled_bytes(self, acc: Self::A, codes: Self::V, x: &[i8; 32], scales: Self::S, g: usize) -> Self::A;
+    fn dot_scaled_bytes(
+        self,
+        acc: Self::A,
+        codes: Self::V,
+        x: &[i8; 32],
+        scales: Self::S,
+        g: usize,
+    ) -> Self::A;
     /// `acc + Σ code·x`. Codes are at most 127.
     fn dot_codes(self, acc: Self::A, codes: Self::V, x: &[i8; 32]) -> Self::A;
     /// `acc + Σ code·x` of any codes, by way of [`Self::any_codes`]; no `x` is −128.
@@ -168,14 +188,17 @@ pub(crate) trait Lanes: Row {
     type L: Copy;
     /// Sums of products: [`Self::N`], or two i16 in each lane where bytes are multiplied in pairs.
     type P: Copy;
-    /// Whether it is the latter: sums of the first two and of the last two products of each word, which wrap around.
+    /// Whether it is the latter: sums of the first two and of the last two products of each word,
+    /// which wrap around.
     const PAIRS: bool;
 
-    /// Transposes bytes 16·c to 16·c + 15 of the first `LANES` rows: word i of the row of each lane in vector i.
+    /// Transposes bytes 16·c to 16·c + 15 of the first `LANES` rows: word i of the row of each lane
+    /// in vector i.
     fn columns<const B: usize>(self, rows: &[[u8; B]; 16], c: usize) -> [Self::W; 4];
     /// The same four bytes in each lane.
     fn splat4(self, bytes: &[i8; 4]) -> Self::W;
-    /// `w`, of which the compiler no longer knows anything: keeps it from taking a measurement's work out of its loop.
+    /// `w`, of which the compiler no longer knows anything: keeps it from taking a measurement's
+    /// work out of its loop.
     fn opaque(self, w: Self::W) -> Self::W;
     fn splat(self, x: i32) -> Self::N;
     /// Signed byte `j` of each lane, as [`Self::close_scaled`] wants it.
@@ -184,14 +207,16 @@ pub(crate) trait Lanes: Row {
     fn dot4(self, acc: Self::P, w: Self::W, x: Self::W) -> Self::P;
     /// As [`Self::dot4`] for any bytes, which [`Self::any_codes`] made of codes; no `x` is −128.
     fn dot4_bytes(self, acc: Self::P, w: Self::W, x: Self::W) -> Self::P;
-    /// Unsigned codes as [`Self::dot4_bytes`] wants them: if products come in [pairs](Self::PAIRS), less `offset` and signed.
+    /// Unsigned codes as [`Self::dot4_bytes`] wants them: if products come in [pairs](Self::PAIRS),
+    /// less `offset` and signed.
     #[inline(always)]
     fn any_codes(self, w: Self::W, _offset: i16) -> Self::W {
         w
     }
     /// `n` as what products are added to: `n = number + Σ products`.
     fn open(self, n: Self::N) -> (Self::N, Self::P);
-    /// `−offset·Σ x` of a word or more, by the sum of `x`, and those of the first two and the last two of each word.
+    /// `−offset·Σ x` of a word or more, by the sum of `x`, and those of the first two and the last
+    /// two of each word.
     fn lowered(self, offset: i16, sum: i16, halves: [i16; 2]) -> Self::P;
     /// `n + Σ p`.
     fn close(self, n: Self::N, p: Self::P) -> Self::N;
@@ -244,7 +269,8 @@ pub(crate) use products_of_four;
 pub(crate) trait Words: Lanes {
     /// Transposes 16 bytes of each of `LANES` rows: word i of the row of each lane in vector i.
     fn turned(self, rows: &[&[u8; 16]; 16]) -> [Self::W; 4];
-    /// Of each lane shifted down by `down` bits, or up where that is less than zero, the bits of `mask` in each byte.
+    /// Of each lane shifted down by `down` bits, or up where that is less than zero, the bits of
+    /// `mask` in each byte.
     fn field(self, w: Self::W, down: i32, mask: u8) -> Self::W;
     /// The bits of both.
     fn join(self, v: Self::W, w: Self::W) -> Self::W;
@@ -254,8 +280,8 @@ pub(crate) trait Words: Lanes {
     fn half(self, w: Self::W, upper: bool) -> Self::L;
 }
 
-/// Operations on 16 floats, one for each lane of `algo/lanes.rs`. Left to itself, the compiler makes pairs of them,
-/// because it starts from the tree that adds the lanes.
+/// Operations on 16 floats, one for each lane of `algo/lanes.rs`. Left to itself, the compiler
+/// makes pairs of them, because it starts from the tree that adds the lanes.
 pub(crate) trait Floats: Copy + Send + Sync + 'static {
     /// 16 f32.
     type F: Copy;
@@ -310,18 +336,29 @@ pub(crate) type KeyCodes = [[u8; 16]; 16];
 pub(crate) trait Codes: Row + Floats {
     /// 16 i32, one for each key.
     type N: Copy;
-    /// Whether values of few heads are widened again for every few of them, rather than once into memory. That is faster
-    /// where it takes few instructions; elsewhere it would only be more code.
+    /// Whether values of few heads are widened again for every few of them, rather than once into
+    /// memory. That is faster where it takes few instructions; elsewhere it would only be more
+    /// code.
     const WIDENS_OFTEN: bool = true;
 
     /// Puts the codes of the keys, rows of sixteen, into the order in which products read them.
     fn arranged(self, keys: &KeyCodes) -> KeyCodes;
     fn no_sums(self) -> Self::N;
     /// `sums + Σ code·x` of `R` rows `x`; all signed, and no code is −128.
-    fn dots<const R: usize>(self, sums: [Self::N; R], keys: &KeyCodes, x: [&[i8; 16]; R]) -> [Self::N; R];
+    fn dots<const R: usize>(
+        self,
+        sums: [Self::N; R],
+        keys: &KeyCodes,
+        x: [&[i8; 16]; R],
+    ) -> [Self::N; R];
     /// As [`Self::dots`] for codes from 0 to 15.
     #[inline(always)]
-    fn dots_of_nibbles<const R: usize>(self, sums: [Self::N; R], keys: &KeyCodes, x: [&[i8; 16]; R]) -> [Self::N; R] {
+    fn dots_of_nibbles<const R: usize>(
+        self,
+        sums: [Self::N; R],
+        keys: &KeyCodes,
+        x: [&[i8; 16]; R],
+    ) -> [Self::N; R] {
         self.dots(sums, keys, x)
     }
     fn as_floats(self, x: Self::N) -> Self::F;

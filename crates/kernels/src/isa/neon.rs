@@ -1,7 +1,7 @@
 //! 128-bit ARM: NEON, which every 64-bit ARM has.
 //!
-//! The instruction sets of ARM differ in one thing only, how bytes are multiplied. So [`Neon`] is written once over
-//! [`Dot`]: [`Mull`] here multiplies in 16 bits, `dotprod.rs` and `i8mm.rs` have instructions for the whole product.
+//! The instruction sets of ARM differ in one thing only, how bytes are multiplied. So [`Neon`] is
+//! written once over [`Dot`]: [`Mull`] here multiplies in 16 bits, `dotprod.rs` and `i8mm.rs` have instructions for the whole product.
 //! Two registers hold 32 codes; 4 weight rows make a vector of the panel.
 
 use super::{Codes, Floats, KeyCodes, Lanes, RAISED, Row, Wide, products_of_four};
@@ -153,7 +153,8 @@ impl<D: Dot> Row for Neon<D> {
 
 impl<D: Dot> Wide for Neon<D> {
     type A = int32x4_t;
-    /// Of each 16 weights, in memory: products take a scale from a general register or with the load.
+    /// Of each 16 weights, in memory: products take a scale from a general register or with the
+    /// load.
     type S = [i32; 16];
     type F8 = [float32x4_t; 2];
 
@@ -231,7 +232,8 @@ impl<D: Dot> Wide for Neon<D> {
 fn widen_bytes(bytes: [int8x8_t; 2]) -> [i32; 16] {
     let mut out = [0; 16];
     for (out, bytes) in out.as_chunks_mut::<8>().0.iter_mut().zip(bytes) {
-        // SAFETY: the vectors come from a token that proves NEON, and 8 numbers are written to an array of 8.
+        // SAFETY: the vectors come from a token that proves NEON, and 8 numbers are written to an
+        // array of 8.
         unsafe {
             let wide = vmovl_s8(bytes);
             vst1q_s32(out.as_mut_ptr(), vmovl_s16(vget_low_s16(wide)));
@@ -259,7 +261,10 @@ unsafe fn widen(bits: *const u16) -> float32x4_t {
 unsafe fn half_powers(exponents: *const u16) -> float32x4_t {
     // SAFETY: the caller's obligation.
     unsafe {
-        let (e, one) = (vreinterpretq_s32_u32(vmovl_u16(vld1_u16(exponents))), vdupq_n_s32(1));
+        let (e, one) = (
+            vreinterpretq_s32_u32(vmovl_u16(vld1_u16(exponents))),
+            vdupq_n_s32(1),
+        );
         let normal = vshlq_n_s32::<23>(vsubq_s32(e, one));
         let subnormal = vshlq_n_s32::<21>(vaddq_s32(vandq_s32(e, one), one));
         vreinterpretq_f32_s32(vmaxq_s32(normal, subnormal))
@@ -338,8 +343,14 @@ unsafe fn turned(x: [float32x4_t; 4]) -> [float32x4_t; 4] {
     // SAFETY: the caller's obligation.
     unsafe {
         // Elements 0 and 2, then 1 and 3, of two vectors each.
-        let even = [vreinterpretq_f64_f32(vtrn1q_f32(x[0], x[1])), vreinterpretq_f64_f32(vtrn1q_f32(x[2], x[3]))];
-        let odd = [vreinterpretq_f64_f32(vtrn2q_f32(x[0], x[1])), vreinterpretq_f64_f32(vtrn2q_f32(x[2], x[3]))];
+        let even = [
+            vreinterpretq_f64_f32(vtrn1q_f32(x[0], x[1])),
+            vreinterpretq_f64_f32(vtrn1q_f32(x[2], x[3])),
+        ];
+        let odd = [
+            vreinterpretq_f64_f32(vtrn2q_f32(x[0], x[1])),
+            vreinterpretq_f64_f32(vtrn2q_f32(x[2], x[3])),
+        ];
         [
             vreinterpretq_f32_f64(vtrn1q_f64(even[0], even[1])),
             vreinterpretq_f32_f64(vtrn1q_f64(odd[0], odd[1])),

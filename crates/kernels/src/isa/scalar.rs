@@ -1,8 +1,8 @@
 //! No instruction set at all: plain loops, and 8 bytes at a time in ordinary registers.
 //!
-//! Correct on every machine, and the definition of the results of all other instruction sets. Compilers turn the dot
-//! products into the vector instructions of the build's baseline; byte-wise array maps they leave as calls, so codes are
-//! unpacked in u64.
+//! Correct on every machine, and the definition of the results of all other instruction sets.
+//! Compilers turn the dot products into the vector instructions of the build's baseline; byte-wise
+//! array maps they leave as calls, so codes are unpacked in u64.
 
 use super::{Codes, Flat, Floats, KeyCodes, RAISED, Row};
 use crate::algo::lanes::total;
@@ -49,7 +49,8 @@ fn scale_word(codes: u64, offset: i16, scale: i16, out: &mut [i16; 8]) {
 #[cfg_attr(not(feature = "avx512"), inline(never))]
 fn raised(codes: [u64; 4], signs: u32) -> [u64; 4] {
     let minus = Scalar.bits(&signs.to_le_bytes());
-    // RAISED is 64, and 64 − code 128 − (64 + code), and 127 − x is x with all bits but the top one flipped.
+    // RAISED is 64, and 64 − code 128 − (64 + code), and 127 − x is x with all bits but the top one
+    // flipped.
     let raised = |i: usize| ((codes[i] | splat(RAISED)) ^ ((minus[i] << 7) - minus[i])) + minus[i];
     [raised(0), raised(1), raised(2), raised(3)]
 }
@@ -68,7 +69,13 @@ impl Row for Scalar {
 
     #[inline(always)]
     fn load(self, bytes: &[u8; 32]) -> [u64; 4] {
-        words(bytes.as_chunks().0.first_chunk().expect("32 bytes are 4 words"))
+        words(
+            bytes
+                .as_chunks()
+                .0
+                .first_chunk()
+                .expect("32 bytes are 4 words"),
+        )
     }
 
     #[inline(always)]
@@ -88,22 +95,41 @@ impl Row for Scalar {
 
     #[inline(always)]
     fn load_pair(self, low: &[u8; 16], high: &[u8; 16]) -> [u64; 4] {
-        let [a, b] = words(low.as_chunks().0.first_chunk().expect("16 bytes are 2 words"));
-        let [c, d] = words(high.as_chunks().0.first_chunk().expect("16 bytes are 2 words"));
+        let [a, b] = words(
+            low.as_chunks()
+                .0
+                .first_chunk()
+                .expect("16 bytes are 2 words"),
+        );
+        let [c, d] = words(
+            high.as_chunks()
+                .0
+                .first_chunk()
+                .expect("16 bytes are 2 words"),
+        );
         [a, b, c, d]
     }
 
     #[inline(always)]
     fn nibbles(self, bytes: &[u8; 16]) -> [u64; 4] {
-        let [a, b] = words(bytes.as_chunks().0.first_chunk().expect("16 bytes are 2 words"));
+        let [a, b] = words(
+            bytes
+                .as_chunks()
+                .0
+                .first_chunk()
+                .expect("16 bytes are 2 words"),
+        );
         let low = splat(15);
         [a & low, b & low, (a >> 4) & low, (b >> 4) & low]
     }
 
     #[inline(always)]
     fn bits(self, bits: &[u8; 4]) -> [u64; 4] {
-        // A copy of the eight bits in each byte, of which byte i keeps bit i; adding 127 carries it to the top.
-        bits.map(|byte| ((((u64::from(byte) * splat(1)) & 0x8040_2010_0804_0201) + splat(127)) >> 7) & splat(1))
+        // A copy of the eight bits in each byte, of which byte i keeps bit i; adding 127 carries it
+        // to the top.
+        bits.map(|byte| {
+            ((((u64::from(byte) * splat(1)) & 0x8040_2010_0804_0201) + splat(127)) >> 7) & splat(1)
+        })
     }
 
     #[inline(always)]
@@ -187,7 +213,9 @@ impl Flat for Scalar {
 /// The 16 floats of the baseline that every x86-64 has.
 #[cfg(target_arch = "x86_64")]
 mod floats {
-    use std::arch::x86_64::{__m128, _mm_add_ps, _mm_loadu_ps, _mm_max_ps, _mm_mul_ps, _mm_setzero_ps, _mm_storeu_ps};
+    use std::arch::x86_64::{
+        __m128, _mm_add_ps, _mm_loadu_ps, _mm_max_ps, _mm_mul_ps, _mm_setzero_ps, _mm_storeu_ps,
+    };
 
     pub(super) type F = [__m128; 4];
 
@@ -199,10 +227,17 @@ mod floats {
 
     #[inline(always)]
     pub(super) fn load(x: &[f32; 16]) -> F {
-        let [a, b, c, d] = x.as_chunks::<4>().0 else { unreachable!("16 are four times 4") };
+        let [a, b, c, d] = x.as_chunks::<4>().0 else {
+            unreachable!("16 are four times 4")
+        };
         // SAFETY: every x86-64 has SSE; each reads the 4 floats of its reference, at any alignment.
         unsafe {
-            [_mm_loadu_ps(a.as_ptr()), _mm_loadu_ps(b.as_ptr()), _mm_loadu_ps(c.as_ptr()), _mm_loadu_ps(d.as_ptr())]
+            [
+                _mm_loadu_ps(a.as_ptr()),
+                _mm_loadu_ps(b.as_ptr()),
+                _mm_loadu_ps(c.as_ptr()),
+                _mm_loadu_ps(d.as_ptr()),
+            ]
         }
     }
 
@@ -219,19 +254,40 @@ mod floats {
     #[inline(always)]
     pub(super) fn add(x: F, y: F) -> F {
         // SAFETY: every x86-64 has SSE.
-        unsafe { [_mm_add_ps(x[0], y[0]), _mm_add_ps(x[1], y[1]), _mm_add_ps(x[2], y[2]), _mm_add_ps(x[3], y[3])] }
+        unsafe {
+            [
+                _mm_add_ps(x[0], y[0]),
+                _mm_add_ps(x[1], y[1]),
+                _mm_add_ps(x[2], y[2]),
+                _mm_add_ps(x[3], y[3]),
+            ]
+        }
     }
 
     #[inline(always)]
     pub(super) fn mul(x: F, y: F) -> F {
         // SAFETY: every x86-64 has SSE.
-        unsafe { [_mm_mul_ps(x[0], y[0]), _mm_mul_ps(x[1], y[1]), _mm_mul_ps(x[2], y[2]), _mm_mul_ps(x[3], y[3])] }
+        unsafe {
+            [
+                _mm_mul_ps(x[0], y[0]),
+                _mm_mul_ps(x[1], y[1]),
+                _mm_mul_ps(x[2], y[2]),
+                _mm_mul_ps(x[3], y[3]),
+            ]
+        }
     }
 
     #[inline(always)]
     pub(super) fn max(x: F, y: F) -> F {
         // SAFETY: every x86-64 has SSE.
-        unsafe { [_mm_max_ps(x[0], y[0]), _mm_max_ps(x[1], y[1]), _mm_max_ps(x[2], y[2]), _mm_max_ps(x[3], y[3])] }
+        unsafe {
+            [
+                _mm_max_ps(x[0], y[0]),
+                _mm_max_ps(x[1], y[1]),
+                _mm_max_ps(x[2], y[2]),
+                _mm_max_ps(x[3], y[3]),
+            ]
+        }
     }
 }
 
@@ -371,7 +427,12 @@ impl Codes for Scalar {
     }
 
     #[inline(always)]
-    fn dots<const R: usize>(self, mut sums: [[i32; 16]; R], keys: &KeyCodes, x: [&[i8; 16]; R]) -> [[i32; 16]; R] {
+    fn dots<const R: usize>(
+        self,
+        mut sums: [[i32; 16]; R],
+        keys: &KeyCodes,
+        x: [&[i8; 16]; R],
+    ) -> [[i32; 16]; R] {
         for (sums, x) in sums.iter_mut().zip(x) {
             for (sum, key) in sums.iter_mut().zip(keys) {
                 let mut dot = 0;

@@ -1,8 +1,9 @@
-//! WebAssembly with 128-bit vectors (simd128). Nothing is detected at run time: a build has it or has it not, so the
-//! token proves nothing, and only loads and stores are unsafe.
+//! WebAssembly with 128-bit vectors (simd128). Nothing is detected at run time: a build has it or
+//! has it not, so the token proves nothing, and only loads and stores are unsafe.
 //!
-//! There is no product of bytes that sums four; even and odd bytes are widened to i16 in place, whose products are
-//! summed in pairs (`i32x4.dot_i16x8_s`): two of these are the four products of a lane, for any codes.
+//! There is no product of bytes that sums four; even and odd bytes are widened to i16 in place,
+//! whose products are summed in pairs (`i32x4.dot_i16x8_s`): two of these are the four products of
+//! a lane, for any codes.
 
 use super::{Codes, Floats, KeyCodes, Lanes, RAISED, Row, Wide, products_of_four};
 use crate::format::float::widen_f16;
@@ -23,7 +24,8 @@ fn load<T: Plain, const N: usize>(x: &[T; N], at: usize) -> v128 {
 #[inline(always)]
 fn store<T: Plain, const N: usize>(x: &mut [T; N], at: usize, v: v128) {
     assert!(at + 16 / size_of::<T>() <= N);
-    // SAFETY: 16 bytes from element `at` on are inside the array, stores need no alignment, and any bits are a `Plain`.
+    // SAFETY: 16 bytes from element `at` on are inside the array, stores need no alignment, and any
+    // bits are a `Plain`.
     unsafe { v128_store(x.as_mut_ptr().add(at).cast(), v) }
 }
 
@@ -40,7 +42,10 @@ impl Plain for [u8; 4] {}
 /// `acc + Σ w·x` of the four bytes of each lane, `w` unsigned and `x` signed.
 #[inline(always)]
 fn dot(acc: v128, w: v128, x: v128) -> v128 {
-    let even = i32x4_dot_i16x8(v128_and(w, u16x8_splat(0xff)), i16x8_shr(i16x8_shl(x, 8), 8));
+    let even = i32x4_dot_i16x8(
+        v128_and(w, u16x8_splat(0xff)),
+        i16x8_shr(i16x8_shl(x, 8), 8),
+    );
     let odd = i32x4_dot_i16x8(u16x8_shr(w, 8), i16x8_shr(x, 8));
     i32x4_add(acc, i32x4_add(even, odd))
 }
@@ -56,7 +61,10 @@ fn dot_signed(acc: v128, w: v128, x: v128) -> v128 {
 /// Signed bytes as floats.
 #[inline(always)]
 fn floats_of_bytes(bytes: v128) -> [v128; 4] {
-    let (low, high) = (i16x8_extend_low_i8x16(bytes), i16x8_extend_high_i8x16(bytes));
+    let (low, high) = (
+        i16x8_extend_low_i8x16(bytes),
+        i16x8_extend_high_i8x16(bytes),
+    );
     [
         f32x4_convert_i32x4(i32x4_extend_low_i16x8(low)),
         f32x4_convert_i32x4(i32x4_extend_high_i16x8(low)),
@@ -68,7 +76,10 @@ fn floats_of_bytes(bytes: v128) -> [v128; 4] {
 /// 16 bytes as numbers.
 #[inline(always)]
 fn widen_bytes(bytes: v128) -> [i32; 16] {
-    let (low, high) = (i16x8_extend_low_i8x16(bytes), i16x8_extend_high_i8x16(bytes));
+    let (low, high) = (
+        i16x8_extend_low_i8x16(bytes),
+        i16x8_extend_high_i8x16(bytes),
+    );
     let mut out = [0; 16];
     store(&mut out, 0, i32x4_extend_low_i16x8(low));
     store(&mut out, 4, i32x4_extend_high_i16x8(low));
@@ -80,9 +91,17 @@ fn widen_bytes(bytes: v128) -> [i32; 16] {
 /// The totals of four sums.
 #[inline(always)]
 fn totals(s: [v128; 4]) -> v128 {
-    let halves = |a, b| i32x4_add(i32x4_shuffle::<0, 4, 1, 5>(a, b), i32x4_shuffle::<2, 6, 3, 7>(a, b));
+    let halves = |a, b| {
+        i32x4_add(
+            i32x4_shuffle::<0, 4, 1, 5>(a, b),
+            i32x4_shuffle::<2, 6, 3, 7>(a, b),
+        )
+    };
     let (a, b) = (halves(s[0], s[1]), halves(s[2], s[3]));
-    i32x4_add(i32x4_shuffle::<0, 1, 4, 5>(a, b), i32x4_shuffle::<2, 3, 6, 7>(a, b))
+    i32x4_add(
+        i32x4_shuffle::<0, 1, 4, 5>(a, b),
+        i32x4_shuffle::<2, 3, 6, 7>(a, b),
+    )
 }
 
 /// The four f16 from `at` on.
@@ -97,7 +116,10 @@ fn widen<const N: usize>(bits: &[u16; N], at: usize) -> v128 {
 fn half_powers<const N: usize>(exponents: &[u16; N], at: usize) -> v128 {
     let e = |i: usize| i32::from(exponents[at + i]);
     let (e, one) = (i32x4(e(0), e(1), e(2), e(3)), i32x4_splat(1));
-    let (normal, subnormal) = (i32x4_shl(i32x4_sub(e, one), 23), i32x4_shl(i32x4_add(v128_and(e, one), one), 21));
+    let (normal, subnormal) = (
+        i32x4_shl(i32x4_sub(e, one), 23),
+        i32x4_shl(i32x4_add(v128_and(e, one), one), 21),
+    );
     i32x4_max(normal, subnormal)
 }
 
@@ -177,7 +199,8 @@ impl Row for Simd128 {
 
     #[inline(always)]
     fn digits(self, v: [v128; 2], factors: &[u8; 32]) -> [v128; 2] {
-        // Three times 86 is more than 256, three times 171 more than twice that; a comparison gives −1.
+        // Three times 86 is more than 256, three times 171 more than twice that; a comparison gives
+        // −1.
         let digit = |v, factors| {
             let low = v128_and(u16x8_extmul_low_u8x16(v, factors), u16x8_splat(0xff));
             let high = v128_and(u16x8_extmul_high_u8x16(v, factors), u16x8_splat(0xff));
@@ -185,13 +208,22 @@ impl Row for Simd128 {
             let once = u8x16_sub(u8x16_splat(0), u8x16_ge(rest, u8x16_splat(86)));
             u8x16_sub(once, u8x16_ge(rest, u8x16_splat(171)))
         };
-        [digit(v[0], load(factors, 0)), digit(v[1], load(factors, 16))]
+        [
+            digit(v[0], load(factors, 0)),
+            digit(v[1], load(factors, 16)),
+        ]
     }
 
     #[inline(always)]
     fn raised(self, codes: [v128; 2], signs: u32) -> [v128; 2] {
         let (minus, offset) = (masks(signs.to_le_bytes()), u8x16_splat(RAISED));
-        let half = |i: usize| v128_bitselect(u8x16_sub(offset, codes[i]), u8x16_add(offset, codes[i]), minus[i]);
+        let half = |i: usize| {
+            v128_bitselect(
+                u8x16_sub(offset, codes[i]),
+                u8x16_add(offset, codes[i]),
+                minus[i],
+            )
+        };
         [half(0), half(1)]
     }
 
@@ -219,11 +251,35 @@ impl Wide for Simd128 {
     #[inline(always)]
     fn scales_of_32(self, scales: u64) -> [i32; 16] {
         let scales = u64x2(scales, scales);
-        widen_bytes(i8x16_shuffle::<0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7>(scales, scales))
+        widen_bytes(i8x16_shuffle::<
+            0,
+            0,
+            1,
+            1,
+            2,
+            2,
+            3,
+            3,
+            4,
+            4,
+            5,
+            5,
+            6,
+            6,
+            7,
+            7,
+        >(scales, scales))
     }
 
     #[inline(always)]
-    fn dot_scaled(self, acc: v128, codes: [v128; 2], x: &[i8; 32], scales: [i32; 16], g: usize) -> v128 {
+    fn dot_scaled(
+        self,
+        acc: v128,
+        codes: [v128; 2],
+        x: &[i8; 32],
+        scales: [i32; 16],
+        g: usize,
+    ) -> v128 {
         let scaled = |i: usize| {
             let sums = dot(i32x4_splat(0), codes[i], load(x, 16 * i));
             i32x4_mul(sums, i32x4_splat(scales[2 * g + i]))
@@ -232,7 +288,14 @@ impl Wide for Simd128 {
     }
 
     #[inline(always)]
-    fn dot_scaled_bytes(self, acc: v128, codes: [v128; 2], x: &[i8; 32], scales: [i32; 16], g: usize) -> v128 {
+    fn dot_scaled_bytes(
+        self,
+        acc: v128,
+        codes: [v128; 2],
+        x: &[i8; 32],
+        scales: [i32; 16],
+        g: usize,
+    ) -> v128 {
         self.dot_scaled(acc, codes, x, scales, g)
     }
 
@@ -256,8 +319,13 @@ impl Wide for Simd128 {
 
     #[inline(always)]
     fn totals(self, s: [v128; 8]) -> [v128; 2] {
-        let ([low, high], []) = s.as_chunks() else { unreachable!("8 are twice 4") };
-        [f32x4_convert_i32x4(totals(*low)), f32x4_convert_i32x4(totals(*high))]
+        let ([low, high], []) = s.as_chunks() else {
+            unreachable!("8 are twice 4")
+        };
+        [
+            f32x4_convert_i32x4(totals(*low)),
+            f32x4_convert_i32x4(totals(*high)),
+        ]
     }
 
     #[inline(always)]
@@ -500,7 +568,10 @@ impl Floats for Simd128 {
         };
         four(|i| {
             let (a, b) = (two(4 * i), two(4 * i + 2));
-            f32x4_add(i32x4_shuffle::<0, 2, 4, 6>(a, b), i32x4_shuffle::<1, 3, 5, 7>(a, b))
+            f32x4_add(
+                i32x4_shuffle::<0, 2, 4, 6>(a, b),
+                i32x4_shuffle::<1, 3, 5, 7>(a, b),
+            )
         })
     }
 }
@@ -520,10 +591,20 @@ impl Codes for Simd128 {
                 load(&keys[4 * i + 3], 0),
             ];
             // Words 0 and 1, then words 2 and 3, of two rows each.
-            let first = [i32x4_shuffle::<0, 4, 1, 5>(rows[0], rows[1]), i32x4_shuffle::<0, 4, 1, 5>(rows[2], rows[3])];
-            let last = [i32x4_shuffle::<2, 6, 3, 7>(rows[0], rows[1]), i32x4_shuffle::<2, 6, 3, 7>(rows[2], rows[3])];
+            let first = [
+                i32x4_shuffle::<0, 4, 1, 5>(rows[0], rows[1]),
+                i32x4_shuffle::<0, 4, 1, 5>(rows[2], rows[3]),
+            ];
+            let last = [
+                i32x4_shuffle::<2, 6, 3, 7>(rows[0], rows[1]),
+                i32x4_shuffle::<2, 6, 3, 7>(rows[2], rows[3]),
+            ];
             store(&mut out[i], 0, i64x2_shuffle::<0, 2>(first[0], first[1]));
-            store(&mut out[4 + i], 0, i64x2_shuffle::<1, 3>(first[0], first[1]));
+            store(
+                &mut out[4 + i],
+                0,
+                i64x2_shuffle::<1, 3>(first[0], first[1]),
+            );
             store(&mut out[8 + i], 0, i64x2_shuffle::<0, 2>(last[0], last[1]));
             store(&mut out[12 + i], 0, i64x2_shuffle::<1, 3>(last[0], last[1]));
         }
@@ -536,7 +617,12 @@ impl Codes for Simd128 {
     }
 
     #[inline(always)]
-    fn dots<const R: usize>(self, mut sums: [[v128; 4]; R], keys: &KeyCodes, x: [&[i8; 16]; R]) -> [[v128; 4]; R] {
+    fn dots<const R: usize>(
+        self,
+        mut sums: [[v128; 4]; R],
+        keys: &KeyCodes,
+        x: [&[i8; 16]; R],
+    ) -> [[v128; 4]; R] {
         for j in 0..4 {
             for r in 0..R {
                 let x = self.splat4(&x[r].as_chunks().0[j]);

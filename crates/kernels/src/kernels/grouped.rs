@@ -1,8 +1,10 @@
-//! Products of rows that belong to different matrices of one shape, in one region: the experts of a layer.
+//! Products of rows that belong to different matrices of one shape, in one region: the experts of a
+//! layer.
 //!
-//! The rows of the input lie group after group, and each group has a matrix of its own, which is found when a thread turns
-//! to it. So one region does the eight experts of a single token as well as the crowd of a prompt, and the work is dealt
-//! by strips, whoever they belong to. What a row's result is does not depend on its group's other rows.
+//! The rows of the input lie group after group, and each group has a matrix of its own, which is
+//! found when a thread turns to it. So one region does the eight experts of a single token as well
+//! as the crowd of a prompt, and the work is dealt by strips, whoever they belong to. What a row's
+//! result is does not depend on its group's other rows.
 
 use super::{Factors, Input, Product};
 use crate::tiles::{self, Band, Bands};
@@ -13,7 +15,8 @@ type Choose<'a> = &'a (dyn Fn(usize) -> (Matrix<'a>, Option<&'a [f32]>) + Sync);
 
 /// Products of groups of rows: `y = W[g] x + b[g]` for the rows of group `g`.
 pub struct Groups<'a> {
-    /// Group `g` has the rows from `bounds[g] - bounds[0]` to `bounds[g + 1] - bounds[0]` of the input; ascending.
+    /// Group `g` has the rows from `bounds[g] - bounds[0]` to `bounds[g + 1] - bounds[0]` of the
+    /// input; ascending.
     pub bounds: &'a [usize],
     /// Weights and bias of a group, `[d_out, d_in]` and `[d_out]`, all of one shape.
     pub w: Choose<'a>,
@@ -23,12 +26,14 @@ pub struct Groups<'a> {
 
 impl std::fmt::Debug for Groups<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Groups").field("bounds", &self.bounds).finish_non_exhaustive()
+        f.debug_struct("Groups")
+            .field("bounds", &self.bounds)
+            .finish_non_exhaustive()
     }
 }
 
-/// The first halves of gated feed-forward blocks, one per group: `out = activation(gate[g] x) · (up[g] x)`, each with
-/// its bias.
+/// The first halves of gated feed-forward blocks, one per group: `out = activation(gate[g] x) ·
+/// (up[g] x)`, each with its bias.
 pub struct GatedGroups<'a> {
     /// As in [`Groups`].
     pub bounds: &'a [usize],
@@ -44,7 +49,9 @@ pub struct GatedGroups<'a> {
 
 impl std::fmt::Debug for GatedGroups<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("GatedGroups").field("bounds", &self.bounds).finish_non_exhaustive()
+        f.debug_struct("GatedGroups")
+            .field("bounds", &self.bounds)
+            .finish_non_exhaustive()
     }
 }
 
@@ -52,14 +59,23 @@ impl Kernels {
     /// Products of groups of rows of `x` with a matrix for each group, in one region.
     ///
     /// # Panics
-    /// If shapes do not agree, the bounds are not in order, or `x` was not filled in the layout that a matrix reads.
+    /// If shapes do not agree, the bounds are not in order, or `x` was not filled in the layout
+    /// that a matrix reads.
     pub fn matmul_groups(self, pool: &Pool, x: &Activations, job: Groups<'_>) {
         let Groups { bounds, w, out } = job;
         let n_out = out.len();
         let mut parts = self.bands(x, bounds, out);
         tiles::deal_in_turn(pool, &mut parts, |turn, Band { group, rows, strip }| {
             let (w, bias) = w(group);
-            self.product_of(&Product::new(x, w, bias, n_out), Input { x, rows, skip: turn.skip() }, strip);
+            self.product_of(
+                &Product::new(x, w, bias, n_out),
+                Input {
+                    x,
+                    rows,
+                    skip: turn.skip(),
+                },
+                strip,
+            );
         });
     }
 
@@ -68,13 +84,31 @@ impl Kernels {
     /// # Panics
     /// As [`matmul_groups`](Self::matmul_groups).
     pub fn matmul_gated_groups(self, pool: &Pool, x: &Activations, job: GatedGroups<'_>) {
-        let GatedGroups { bounds, gate, up, activation, out } = job;
+        let GatedGroups {
+            bounds,
+            gate,
+            up,
+            activation,
+            out,
+        } = job;
         let n_out = out.len();
         let mut parts = self.bands(x, bounds, out);
         tiles::deal_in_turn(pool, &mut parts, |turn, Band { group, rows, strip }| {
             let factor = |(w, bias)| Product::new(x, w, bias, n_out);
-            let factors = Factors { gate: factor(gate(group)), up: factor(up(group)), activation };
-            self.gated_of(&factors, Input { x, rows, skip: turn.skip() }, strip);
+            let factors = Factors {
+                gate: factor(gate(group)),
+                up: factor(up(group)),
+                activation,
+            };
+            self.gated_of(
+                &factors,
+                Input {
+                    x,
+                    rows,
+                    skip: turn.skip(),
+                },
+                strip,
+            );
         });
     }
 
@@ -97,7 +131,9 @@ mod tests {
 
     fn filled(k: Kernels, x: &[f32], d: usize, w: Matrix<'_>) -> Activations {
         let mut a = Activations::new(x.len() / d, d);
-        a.fill(k, &pool(1), (x.len() / d, d), w.layout(), |t, row| row.copy_from_slice(&x[t * d..(t + 1) * d]));
+        a.fill(k, &pool(1), (x.len() / d, d), w.layout(), |t, row| {
+            row.copy_from_slice(&x[t * d..(t + 1) * d])
+        });
         a
     }
 
@@ -105,10 +141,17 @@ mod tests {
     fn for_each_case(check: impl Fn(Kernels, &[Matrix<'_>], &[f32])) {
         let (mut random, [d_out, d_in]) = (Random(5), SHAPE);
         for ty in TYPES {
-            let bytes: Vec<Vec<u8>> = (0..4).map(|_| random.weights(ty, d_out, d_in, 0.1)).collect();
-            let w: Vec<_> = bytes.iter().map(|bytes| Matrix::new(ty, d_out, d_in, bytes).unwrap()).collect();
+            let bytes: Vec<Vec<u8>> = (0..4)
+                .map(|_| random.weights(ty, d_out, d_in, 0.1))
+                .collect();
+            let w: Vec<_> = bytes
+                .iter()
+                .map(|bytes| Matrix::new(ty, d_out, d_in, bytes).unwrap())
+                .collect();
             let x = random.floats((BOUNDS[4] - BOUNDS[0]) * d_in);
-            Kernels::available().into_iter().for_each(|isa| check(Kernels::named(isa).unwrap(), &w, &x));
+            Kernels::available()
+                .into_iter()
+                .for_each(|isa| check(Kernels::named(isa).unwrap(), &w, &x));
         }
     }
 
@@ -130,16 +173,36 @@ mod tests {
             for_each_case(|k, w, x| {
                 let mut expected = vec![0.0; x.len() / d_in * d_out];
                 for g in [0, 2, 3] {
-                    let (input, out) = (filled(k, &x[part(g, d_in)], d_in, w[g]), &mut expected[part(g, d_out)]);
-                    k.matmul(&pool(1), &input, &mut [Job { w: w[g], bias: b[g].as_deref(), out, mode: Store::Set }]);
+                    let (input, out) = (
+                        filled(k, &x[part(g, d_in)], d_in, w[g]),
+                        &mut expected[part(g, d_out)],
+                    );
+                    k.matmul(
+                        &pool(1),
+                        &input,
+                        &mut [Job {
+                            w: w[g],
+                            bias: b[g].as_deref(),
+                            out,
+                            mode: Store::Set,
+                        }],
+                    );
                 }
                 let mut out = vec![f32::NAN; expected.len()];
                 k.matmul_groups(
                     &pool(3),
                     &filled(k, x, d_in, w[0]),
-                    Groups { bounds: &BOUNDS, w: &|g| (w[g], b[g].as_deref()), out: &mut out },
+                    Groups {
+                        bounds: &BOUNDS,
+                        w: &|g| (w[g], b[g].as_deref()),
+                        out: &mut out,
+                    },
                 );
-                assert!(bits(&out) == bits(&expected), "{k:?} {}", w[0].tensor_type());
+                assert!(
+                    bits(&out) == bits(&expected),
+                    "{k:?} {}",
+                    w[0].tensor_type()
+                );
             });
         }
     }
@@ -152,20 +215,42 @@ mod tests {
             for_each_case(|k, w, x| {
                 let mut expected = vec![0.0; x.len() / d_in * d_out];
                 for g in [0, 2, 3] {
-                    let (input, out) = (filled(k, &x[part(g, d_in)], d_in, w[g]), &mut expected[part(g, d_out)]);
+                    let (input, out) = (
+                        filled(k, &x[part(g, d_in)], d_in, w[g]),
+                        &mut expected[part(g, d_out)],
+                    );
                     let (gate, up) = (w[g], w[3 - g]);
                     let (gate_bias, up_bias) = (b[g].as_deref(), b[3 - g].as_deref());
-                    let job = Gated { gate, up, gate_bias, up_bias, activation, out };
+                    let job = Gated {
+                        gate,
+                        up,
+                        gate_bias,
+                        up_bias,
+                        activation,
+                        out,
+                    };
                     k.matmul_gated(&pool(1), &input, job);
                 }
                 let (mut out, input) = (vec![f32::NAN; expected.len()], filled(k, x, d_in, w[0]));
-                let (gate, up) = (&|g: usize| (w[g], b[g].as_deref()), &|g: usize| (w[3 - g], b[3 - g].as_deref()));
+                let (gate, up) = (&|g: usize| (w[g], b[g].as_deref()), &|g: usize| {
+                    (w[3 - g], b[3 - g].as_deref())
+                });
                 k.matmul_gated_groups(
                     &pool(3),
                     &input,
-                    GatedGroups { bounds: &BOUNDS, gate, up, activation, out: &mut out },
+                    GatedGroups {
+                        bounds: &BOUNDS,
+                        gate,
+                        up,
+                        activation,
+                        out: &mut out,
+                    },
                 );
-                assert!(bits(&out) == bits(&expected), "{k:?} {}", w[0].tensor_type());
+                assert!(
+                    bits(&out) == bits(&expected),
+                    "{k:?} {}",
+                    w[0].tensor_type()
+                );
             });
         }
     }
@@ -176,6 +261,14 @@ mod tests {
         let (k, bytes) = (Kernels::detect(), vec![0; 8 * 4]);
         let w = Matrix::new(atta_formats::TensorType::F32, 2, 4, &bytes).unwrap();
         let input = filled(k, &[0.0; 12], 4, w);
-        k.matmul_groups(&pool(1), &input, Groups { bounds: &[0, 1, 2], w: &|_| (w, None), out: &mut [0.0; 6] });
+        k.matmul_groups(
+            &pool(1),
+            &input,
+            Groups {
+                bounds: &[0, 1, 2],
+                w: &|_| (w, None),
+                out: &mut [0.0; 6],
+            },
+        );
     }
 }

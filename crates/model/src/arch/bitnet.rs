@@ -1,9 +1,9 @@
-//! BitNet b1.58: a llama with weights of -1, 0 and 1 times a number, and norms of what the last projection of each block
-//! reads.
+//! BitNet b1.58: a llama with weights of -1, 0 and 1 times a number, and norms of what the last
+//! projection of each block reads.
 //!
-//! Of the two kinds of such models Microsoft's (BitNet b1.58 2B4T, Ma et al. 2025, section 2) gates with a squared ReLU, the
-//! older ones of 1bitLLM, which reproduce Ma et al. 2024, with SiLU. No key of a file tells them apart; but only Microsoft's
-//! share key-value heads.
+//! Of the two kinds of such models Microsoft's (BitNet b1.58 2B4T, Ma et al. 2025, section 2) gates
+//! with a squared ReLU, the older ones of 1bitLLM, which reproduce Ma et al. 2024, with SiLU. No
+//! key of a file tells them apart; but only Microsoft's share key-value heads.
 
 use super::{llama_like::llama_like, meta::Meta};
 use crate::{

@@ -6,11 +6,12 @@ use crate::{
     spec::{Activation, Gating, Mlp, Moe, Presence},
 };
 
-/// What `expert_gating_func` calls a softmax over all experts (ggml's enumeration; 0 is "not said").
+/// What `expert_gating_func` calls a softmax over all experts (ggml's enumeration; 0 is "not
+/// said").
 const SOFTMAX: u64 = 1;
 
-/// SiLU-gated experts behind a softmax over all of them, the weights of the chosen ones renormalized; of width `d_ff`
-/// where no key says another one.
+/// SiLU-gated experts behind a softmax over all of them, the weights of the chosen ones
+/// renormalized; of width `d_ff` where no key says another one.
 pub(super) fn experts(m: &Meta<'_>, d_ff: usize) -> Result<Moe, Error> {
     // Experts in groups, gated otherwise, or only in some layers.
     for (key, known) in [
@@ -37,7 +38,8 @@ pub(super) fn experts(m: &Meta<'_>, d_ff: usize) -> Result<Moe, Error> {
     })
 }
 
-/// The width of an expert in files that do not say it: the experts in use are together as wide as a dense layer.
+/// The width of an expert in files that do not say it: the experts in use are together as wide as a
+/// dense layer.
 pub(super) fn shared_out(m: &Meta<'_>) -> Result<usize, Error> {
     let (d_ff, n_used) = (m.size("feed_forward_length")?, m.size("expert_used_count")?);
     Ok((d_ff / n_used).max(1))
@@ -45,5 +47,10 @@ pub(super) fn shared_out(m: &Meta<'_>) -> Result<usize, Error> {
 
 /// An expert of width `d_ff`.
 pub(super) fn perceptron(d_ff: usize) -> Mlp {
-    Mlp { d_ff, activation: Activation::Silu, bias: Presence::Absent, sub_norm: None }
+    Mlp {
+        d_ff,
+        activation: Activation::Silu,
+        bias: Presence::Absent,
+        sub_norm: None,
+    }
 }

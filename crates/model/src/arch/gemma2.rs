@@ -10,7 +10,10 @@ use crate::{
 
 pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
     let window = m.size_opt("attention.sliding_window")?.unwrap_or(4096);
-    let caps = [m.cap_opt("attn_logit_softcapping", Some(50.0))?, m.cap_opt("final_logit_softcapping", Some(30.0))?];
+    let caps = [
+        m.cap_opt("attn_logit_softcapping", Some(50.0))?,
+        m.cap_opt("final_logit_softcapping", Some(30.0))?,
+    ];
     let pattern = m.window_pattern(2)?;
     let gemma = llama_like(m)?
         .activation(Activation::GeluTanh)
@@ -19,7 +22,11 @@ pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
         .attention(|a| a.softcap = caps[0])
         .model(|model| model.head.softcap = caps[1]);
     // The 27B model, and only it, has heads that are not as wide as its queries are scaled.
-    let gemma = if m.n_layers()? == 46 { gemma.scale_scores_by_width_per_head() } else { gemma };
+    let gemma = if m.n_layers()? == 46 {
+        gemma.scale_scores_by_width_per_head()
+    } else {
+        gemma
+    };
     gemma.build_each(|l, layer| {
         if pattern[l] {
             layer.attention_mut().mask = Mask::Window(window);

@@ -1,5 +1,5 @@
-//! Gemma 3 (text): Gemma with norms after the blocks and of queries and keys; of six layers five have a window and a rope
-//! of their own, which is never stretched.
+//! Gemma 3 (text): Gemma with norms after the blocks and of queries and keys; of six layers five
+//! have a window and a rope of their own, which is never stretched.
 //!
 //! Source: Gemma 3 technical report (Gemma Team 2025), section 2.
 
@@ -21,12 +21,21 @@ pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
         .qk_norm_per_head()
         .model(|model| model.head.softcap = cap);
     // The 27B model, and only it, has heads that are not as wide as its queries are scaled.
-    let gemma = if m.n_layers()? == 62 { gemma.scale_scores_by_width_per_head() } else { gemma };
+    let gemma = if m.n_layers()? == 62 {
+        gemma.scale_scores_by_width_per_head()
+    } else {
+        gemma
+    };
     gemma.build_each(|l, layer| {
         if let Some(window) = window.filter(|_| pattern[l]) {
             let a = layer.attention_mut();
             a.mask = Mask::Window(window);
-            a.rope = a.rope.take().map(|rope| Rope { base, scaling: RopeScaling::None, magnitude: 1.0, ..rope });
+            a.rope = a.rope.take().map(|rope| Rope {
+                base,
+                scaling: RopeScaling::None,
+                magnitude: 1.0,
+                ..rope
+            });
         }
     })
 }

@@ -1,6 +1,7 @@
 //! Granite 3 (dense): a llama with four multipliers.
 //!
-//! Source: the Granite 3.0 report (Granite Team 2024), section 2; `logit_scale` of the file is a divisor.
+//! Source: the Granite 3.0 report (Granite Team 2024), section 2; `logit_scale` of the file is a
+//! divisor.
 
 use super::{llama_like::llama_like, meta::Meta};
 use crate::{
@@ -9,7 +10,10 @@ use crate::{
 };
 
 pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
-    let [embed, residual] = [m.positive_opt("embedding_scale")?, m.positive_opt("residual_scale")?];
+    let [embed, residual] = [
+        m.positive_opt("embedding_scale")?,
+        m.positive_opt("residual_scale")?,
+    ];
     let divisor = m.positive("logit_scale")?;
     // The key says something else elsewhere; Granite's converter switches the rotation with it.
     let rotates = m.flag_opt("rope.scaling.finetuned")?.unwrap_or(true);

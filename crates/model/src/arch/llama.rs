@@ -1,7 +1,8 @@
-//! Llama 1, 2 and 3.x, and all that share their layout: TinyLlama, SmolLM2, Mistral 7B; with experts Mixtral.
+//! Llama 1, 2 and 3.x, and all that share their layout: TinyLlama, SmolLM2, Mistral 7B; with
+//! experts Mixtral.
 //!
-//! Source: Touvron et al. 2023; the Llama 3.1 model card for the rope factors, which GGUF files carry as a tensor; Jiang et
-//! al. 2024 for the experts.
+//! Source: Touvron et al. 2023; the Llama 3.1 model card for the rope factors, which GGUF files
+//! carry as a tensor; Jiang et al. 2024 for the experts.
 
 use super::{experts::experts, llama_like::backbone, meta::Meta};
 use crate::{
@@ -17,6 +18,8 @@ pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
         .out_bias(Presence::Optional);
     match m.count("expert_count")? {
         0 => model.mlp_bias(Presence::Optional).build(),
-        _ => model.experts(experts(m, m.size("feed_forward_length")?)?).build(),
+        _ => model
+            .experts(experts(m, m.size("feed_forward_length")?)?)
+            .build(),
     }
 }

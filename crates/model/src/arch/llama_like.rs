@@ -1,12 +1,12 @@
-//! What the llama family shares, and what the older GPT family shares, as a builder: an architecture file says only how it
-//! differs.
+//! What the llama family shares, and what the older GPT family shares, as a builder: an
+//! architecture file says only how it differs.
 
 use super::{meta::Meta, rope::rope};
 use crate::{
     Error,
     spec::{
-        Activation, Attention, Ffn, Head, LayerSpec, Mask, Mixer, Mlp, ModelSpec, Moe, Norm, Pairing, Positions,
-        Presence, QkNorm, Rope, Wiring,
+        Activation, Attention, Ffn, Head, LayerSpec, Mask, Mixer, Mlp, ModelSpec, Moe, Norm,
+        Pairing, Positions, Presence, QkNorm, Rope, Wiring,
     },
 };
 
@@ -28,18 +28,31 @@ pub(super) fn llama_like(m: &Meta<'_>) -> Result<Builder, Error> {
 pub(super) fn backbone(m: &Meta<'_>) -> Result<Builder, Error> {
     let eps = m.positive("attention.layer_norm_rms_epsilon")?;
     let (d_ff, activation) = (m.size("feed_forward_length")?, Activation::Silu);
-    let mlp = Mlp { d_ff, activation, bias: Presence::Absent, sub_norm: None };
+    let mlp = Mlp {
+        d_ff,
+        activation,
+        bias: Presence::Absent,
+        sub_norm: None,
+    };
     stack(m, Norm::Rms { eps }, Ffn::Gated(mlp))
 }
 
-/// Pre-norm layers with LayerNorm, biases everywhere, and a plain GELU perceptron (Radford et al. 2019).
+/// Pre-norm layers with LayerNorm, biases everywhere, and a plain GELU perceptron (Radford et al.
+/// 2019).
 pub(super) fn gpt_like(m: &Meta<'_>) -> Result<Builder, Error> {
     no_experts(m)?;
     let eps = m.positive("attention.layer_norm_epsilon")?;
     let (d_ff, activation) = (m.size("feed_forward_length")?, Activation::GeluTanh);
-    let mlp = Mlp { d_ff, activation, bias: Presence::Required, sub_norm: None };
+    let mlp = Mlp {
+        d_ff,
+        activation,
+        bias: Presence::Required,
+        sub_norm: None,
+    };
     let builder = stack(m, Norm::Layer { eps }, Ffn::Plain(mlp))?;
-    Ok(builder.qkv_bias(Presence::Required).out_bias(Presence::Required))
+    Ok(builder
+        .qkv_bias(Presence::Required)
+        .out_bias(Presence::Required))
 }
 
 fn no_experts(m: &Meta<'_>) -> Result<(), Error> {
@@ -55,7 +68,10 @@ fn stack(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Error> {
     Ok(Builder {
         n_layers: m.n_layers()?,
         layer: LayerSpec {
-            wiring: Wiring::Sequential { pre: [Some(norm); 2], post: [None; 2] },
+            wiring: Wiring::Sequential {
+                pre: [Some(norm); 2],
+                post: [None; 2],
+            },
             mixer: Mixer::Attention(attention(m, d_model)?),
             ffn,
             residual_scale: 1.0,
@@ -67,7 +83,12 @@ fn stack(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Error> {
             embed_scale: 1.0,
             positions: Positions::None,
             layers: Vec::new(),
-            head: Head { norm, bias: Presence::Absent, logit_scale: 1.0, softcap: None },
+            head: Head {
+                norm,
+                bias: Presence::Absent,
+                logit_scale: 1.0,
+                softcap: None,
+            },
         },
         eps,
     })
@@ -79,7 +100,12 @@ fn attention(m: &Meta<'_>, d_model: usize) -> Result<Attention, Error> {
     let d_head = match m.size_opt("attention.key_length")? {
         Some(d) => d,
         None if d_model.is_multiple_of(n_heads) => d_model / n_heads,
-        None => return Err(m.unsupported("attention.head_count", format!("{n_heads} heads of {d_model}"))),
+        None => {
+            return Err(m.unsupported(
+                "attention.head_count",
+                format!("{n_heads} heads of {d_model}"),
+            ));
+        }
     };
     if let Some(d_v) = m.size_opt("attention.value_length")?
         && d_v != d_head
@@ -97,7 +123,9 @@ fn attention(m: &Meta<'_>, d_model: usize) -> Result<Attention, Error> {
         rope: Some(rope(m, d_head)?),
         mask: Mask::Causal,
         qk_norm: QkNorm::None,
-        scale: m.positive_opt("attention.scale")?.unwrap_or(1.0 / (d_head as f32).sqrt()),
+        scale: m
+            .positive_opt("attention.scale")?
+            .unwrap_or(1.0 / (d_head as f32).sqrt()),
         temperature: None,
         softcap: None,
         sinks: Presence::Absent,
@@ -231,10 +259,18 @@ impl Builder {
         self.build_each(|_, _| {})
     }
 
-    /// The same for layers that differ: `change` is called with the index and the description of each.
-    pub(super) fn build_each(mut self, mut change: impl FnMut(usize, &mut LayerSpec)) -> Result<ModelSpec, Error> {
+    /// The same for layers that differ: `change` is called with the index and the description of
+    /// each.
+    pub(super) fn build_each(
+        mut self,
+        mut change: impl FnMut(usize, &mut LayerSpec),
+    ) -> Result<ModelSpec, Error> {
         self.model.layers = vec![self.layer; self.n_layers];
-        self.model.layers.iter_mut().enumerate().for_each(|(l, layer)| change(l, layer));
+        self.model
+            .layers
+            .iter_mut()
+            .enumerate()
+            .for_each(|(l, layer)| change(l, layer));
         Ok(self.model)
     }
 }

@@ -1,7 +1,8 @@
-//! Typed access to the metadata of one architecture: `meta.size("block_count")` reads `llama.block_count`.
+//! Typed access to the metadata of one architecture: `meta.size("block_count")` reads
+//! `llama.block_count`.
 //!
-//! Every number is checked here before anything is computed with it: a hyperparameter from a hostile file must not
-//! become a division by zero or an allocation of a terabyte.
+//! Every number is checked here before anything is computed with it: a hyperparameter from a
+//! hostile file must not become a division by zero or an allocation of a terabyte.
 
 use atta_formats::gguf::{Metadata, Value};
 
@@ -35,9 +36,11 @@ impl<'a> Meta<'a> {
     pub(crate) fn size_opt(&self, key: &str) -> Result<Option<usize>, Error> {
         let key = self.key(key);
         match self.metadata.u64(&key)? {
-            Some(value) if value == 0 || value > MAX_SIZE => {
-                Err(Error::OutOfRange { key, value: value.to_string(), expected: "1 to 16777216" })
-            }
+            Some(value) if value == 0 || value > MAX_SIZE => Err(Error::OutOfRange {
+                key,
+                value: value.to_string(),
+                expected: "1 to 16777216",
+            }),
             value => Ok(value.map(|v| v as usize)),
         }
     }
@@ -59,9 +62,11 @@ impl<'a> Meta<'a> {
     pub(crate) fn number_opt(&self, key: &str) -> Result<Option<f32>, Error> {
         let key = self.key(key);
         match self.metadata.f32(&key)? {
-            Some(value) if !value.is_finite() => {
-                Err(Error::OutOfRange { key, value: value.to_string(), expected: "a finite number" })
-            }
+            Some(value) if !value.is_finite() => Err(Error::OutOfRange {
+                key,
+                value: value.to_string(),
+                expected: "a finite number",
+            }),
             value => Ok(value),
         }
     }
@@ -69,9 +74,11 @@ impl<'a> Meta<'a> {
     /// A number above zero that may be absent.
     pub(crate) fn positive_opt(&self, key: &str) -> Result<Option<f32>, Error> {
         match self.number_opt(key)? {
-            Some(value) if value <= 0.0 => {
-                Err(Error::OutOfRange { key: self.key(key), value: value.to_string(), expected: "a number above 0" })
-            }
+            Some(value) if value <= 0.0 => Err(Error::OutOfRange {
+                key: self.key(key),
+                value: value.to_string(),
+                expected: "a number above 0",
+            }),
             value => Ok(value),
         }
     }
@@ -89,8 +96,8 @@ impl<'a> Meta<'a> {
         }
     }
 
-    /// Which layers look back through a window: by a list of them, or all but every `n`th, where `default` is `n` for
-    /// files that say nothing.
+    /// Which layers look back through a window: by a list of them, or all but every `n`th, where
+    /// `default` is `n` for files that say nothing.
     pub(crate) fn window_pattern(&self, default: usize) -> Result<Vec<bool>, Error> {
         let (key, n_layers) = ("attention.sliding_window_pattern", self.n_layers()?);
         let Some(value) = self.metadata.get(&self.key(key)) else {
@@ -131,6 +138,9 @@ impl<'a> Meta<'a> {
 
     /// Refuses a model that needs something we do not have.
     pub(crate) fn unsupported(&self, key: &str, value: impl ToString) -> Error {
-        Error::Unsupported { key: self.key(key), value: value.to_string() }
+        Error::Unsupported {
+            key: self.key(key),
+            value: value.to_string(),
+        }
     }
 }

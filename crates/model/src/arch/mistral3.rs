@@ -10,7 +10,9 @@ use crate::{
 
 pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
     let n_ctx_orig = n_ctx_orig(m)?;
-    let slope = m.number_opt("attention.temperature_scale")?.filter(|slope| *slope != 0.0);
+    let slope = m
+        .number_opt("attention.temperature_scale")?
+        .filter(|slope| *slope != 0.0);
     llama_like(m)?
         .pairing(Pairing::Adjacent)
         .rope_factors(Presence::Optional)

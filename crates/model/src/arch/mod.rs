@@ -1,7 +1,8 @@
 //! From metadata to a spec: one small file per architecture, and the registry of them.
 //!
-//! This folder is the only place where the name of an architecture may appear. A `lower` function reads metadata and
-//! returns plain data; it sees no tensors, and nothing that it knows leaks out but the spec.
+//! This folder is the only place where the name of an architecture may appear. A `lower` function
+//! reads metadata and returns plain data; it sees no tensors, and nothing that it knows leaks out
+//! but the spec.
 
 mod bitnet;
 mod experts;
@@ -40,42 +41,105 @@ pub struct Row {
 
 impl std::fmt::Debug for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Row").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Row")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
 /// Every architecture that we run.
 pub const REGISTRY: &[Row] = &[
-    Row { name: "bitnet", lower: bitnet::lower },
-    Row { name: "gemma", lower: gemma::lower },
-    Row { name: "gemma2", lower: gemma2::lower },
-    Row { name: "gemma3", lower: gemma3::lower },
-    Row { name: "gpt-oss", lower: gpt_oss::lower },
-    Row { name: "gpt2", lower: gpt2::lower },
-    Row { name: "granite", lower: granite::lower },
-    Row { name: "llama", lower: llama::lower },
-    Row { name: "mistral3", lower: mistral3::lower },
-    Row { name: "olmo2", lower: olmo2::lower },
-    Row { name: "phi2", lower: phi2::lower },
-    Row { name: "phi3", lower: phi3::lower },
-    Row { name: "qwen2", lower: qwen2::lower },
-    Row { name: "qwen2moe", lower: qwen2moe::lower },
-    Row { name: "qwen3", lower: qwen3::lower },
-    Row { name: "qwen3moe", lower: qwen3moe::lower },
-    Row { name: "smollm3", lower: smollm3::lower },
+    Row {
+        name: "bitnet",
+        lower: bitnet::lower,
+    },
+    Row {
+        name: "gemma",
+        lower: gemma::lower,
+    },
+    Row {
+        name: "gemma2",
+        lower: gemma2::lower,
+    },
+    Row {
+        name: "gemma3",
+        lower: gemma3::lower,
+    },
+    Row {
+        name: "gpt-oss",
+        lower: gpt_oss::lower,
+    },
+    Row {
+        name: "gpt2",
+        lower: gpt2::lower,
+    },
+    Row {
+        name: "granite",
+        lower: granite::lower,
+    },
+    Row {
+        name: "llama",
+        lower: llama::lower,
+    },
+    Row {
+        name: "mistral3",
+        lower: mistral3::lower,
+    },
+    Row {
+        name: "olmo2",
+        lower: olmo2::lower,
+    },
+    Row {
+        name: "phi2",
+        lower: phi2::lower,
+    },
+    Row {
+        name: "phi3",
+        lower: phi3::lower,
+    },
+    Row {
+        name: "qwen2",
+        lower: qwen2::lower,
+    },
+    Row {
+        name: "qwen2moe",
+        lower: qwen2moe::lower,
+    },
+    Row {
+        name: "qwen3",
+        lower: qwen3::lower,
+    },
+    Row {
+        name: "qwen3moe",
+        lower: qwen3moe::lower,
+    },
+    Row {
+        name: "smollm3",
+        lower: smollm3::lower,
+    },
 ];
 
 /// The spec that a file's metadata describes.
 ///
 /// # Errors
-/// An architecture that is not in [`REGISTRY`], a key that is missing, of the wrong type or out of range, or a feature
-/// that we do not have; each is named.
+/// An architecture that is not in [`REGISTRY`], a key that is missing, of the wrong type or out of
+/// range, or a feature that we do not have; each is named.
 pub fn lower(metadata: &Metadata) -> Result<ModelSpec, Error> {
-    let name = metadata.str("general.architecture")?.ok_or(Error::MissingKey("general.architecture".into()))?;
-    let row = REGISTRY.iter().find(|r| r.name == name).ok_or_else(|| Error::UnknownArchitecture {
-        name: name.to_owned(),
-        known: REGISTRY.iter().map(|r| r.name).collect::<Vec<_>>().join(", "),
-    })?;
+    let name = metadata
+        .str("general.architecture")?
+        .ok_or(Error::MissingKey("general.architecture".into()))?;
+    let row =
+        REGISTRY
+            .iter()
+            .find(|r| r.name == name)
+            .ok_or_else(|| Error::UnknownArchitecture {
+                name: name.to_owned(),
+                known: REGISTRY
+                    .iter()
+                    .map(|r| r.name)
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            })?;
     let spec = (row.lower)(&Meta::new(metadata, name))?;
     spec.check()?;
     Ok(spec)

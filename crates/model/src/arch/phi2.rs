@@ -1,4 +1,5 @@
-//! Phi-2 (and 1, 1.5): attention and perceptron side by side behind one LayerNorm, part of each head rotated.
+//! Phi-2 (and 1, 1.5): attention and perceptron side by side behind one LayerNorm, part of each
+//! head rotated.
 //!
 //! Source: the model card of microsoft/phi-2 and its code in Hugging Face transformers (`phi`).
 
@@ -9,5 +10,8 @@ use crate::{
 };
 
 pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
-    gpt_like(m)?.parallel().model(|model| model.head.bias = Presence::Required).build()
+    gpt_like(m)?
+        .parallel()
+        .model(|model| model.head.bias = Presence::Required)
+        .build()
 }

@@ -1,4 +1,5 @@
-//! Phi-3, 3.5 and 4: a llama whose projections are stored as one, with longrope in the models of long context.
+//! Phi-3, 3.5 and 4: a llama whose projections are stored as one, with longrope in the models of
+//! long context.
 //!
 //! Source: Phi-3 technical report (Abdin et al. 2024), section 2; Ding et al. 2024 for longrope.
 
@@ -10,7 +11,10 @@ use crate::{
 
 pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
     // Files say longrope by its attention factor alone, and no window by one of 0 positions.
-    let long = m.positive_opt("rope.scaling.attn_factor")?.map(|_| n_ctx_orig(m)).transpose()?;
+    let long = m
+        .positive_opt("rope.scaling.attn_factor")?
+        .map(|_| n_ctx_orig(m))
+        .transpose()?;
     let window = m.count("attention.sliding_window")?;
     llama_like(m)?
         .rope(|rope| {

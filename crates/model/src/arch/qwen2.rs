@@ -9,5 +9,8 @@ use crate::{
 };
 
 pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
-    llama_like(m)?.pairing(Pairing::Halves).qkv_bias(Presence::Required).build()
+    llama_like(m)?
+        .pairing(Pairing::Halves)
+        .qkv_bias(Presence::Required)
+        .build()
 }

@@ -1,7 +1,8 @@
-//! Qwen1.5 MoE and Qwen2 MoE: a Qwen2 with experts, one of which all positions share behind a gate of its own.
+//! Qwen1.5 MoE and Qwen2 MoE: a Qwen2 with experts, one of which all positions share behind a gate
+//! of its own.
 //!
-//! The weights of the chosen experts are not renormalized. Source: Qwen2 technical report (Yang et al. 2024), section
-//! 2.2.2, and the checkpoints' `norm_topk_prob`.
+//! The weights of the chosen experts are not renormalized. Source: Qwen2 technical report (Yang et
+//! al. 2024), section 2.2.2, and the checkpoints' `norm_topk_prob`.
 
 use super::{
     experts::{experts, perceptron, shared_out},
@@ -19,6 +20,14 @@ pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
         None => m.size("feed_forward_length")?,
     };
     let renormalize = m.flag_opt("expert_weights_norm")?.unwrap_or(false);
-    let moe = Moe { renormalize, shared: Some(perceptron(d_shared)), ..experts(m, shared_out(m)?)? };
-    backbone(m)?.pairing(Pairing::Halves).qkv_bias(Presence::Required).experts(moe).build()
+    let moe = Moe {
+        renormalize,
+        shared: Some(perceptron(d_shared)),
+        ..experts(m, shared_out(m)?)?
+    };
+    backbone(m)?
+        .pairing(Pairing::Halves)
+        .qkv_bias(Presence::Required)
+        .experts(moe)
+        .build()
 }

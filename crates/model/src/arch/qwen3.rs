@@ -9,5 +9,8 @@ use crate::{
 };
 
 pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
-    llama_like(m)?.pairing(Pairing::Halves).qk_norm_per_head().build()
+    llama_like(m)?
+        .pairing(Pairing::Halves)
+        .qk_norm_per_head()
+        .build()
 }

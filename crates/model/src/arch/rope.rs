@@ -1,7 +1,7 @@
 //! The rotation that the usual keys describe.
 //!
-//! Sources: the GGUF specification, and for what the YaRN keys mean `_compute_yarn_parameters` of Hugging Face
-//! transformers, from whose configuration converters copy them.
+//! Sources: the GGUF specification, and for what the YaRN keys mean `_compute_yarn_parameters` of
+//! Hugging Face transformers, from whose configuration converters copy them.
 
 use super::meta::Meta;
 use crate::{
@@ -33,7 +33,10 @@ fn scaling(m: &Meta<'_>, n_ctx_orig: usize) -> Result<RopeScaling, Error> {
             None | Some(1.0) => Ok(RopeScaling::None),
             Some(factor) => Ok(RopeScaling::Linear { factor }),
         },
-        Some("dynamic") => Ok(RopeScaling::Dynamic { factor: demanded()?, n_ctx_orig }),
+        Some("dynamic") => Ok(RopeScaling::Dynamic {
+            factor: demanded()?,
+            n_ctx_orig,
+        }),
         Some("yarn") => yarn(m, demanded()?, n_ctx_orig),
         Some("longrope") => Ok(RopeScaling::Long { n_ctx_orig }),
         Some(other) => Err(m.unsupported("rope.scaling.type", other)),
@@ -56,8 +59,12 @@ fn yarn(m: &Meta<'_>, factor: f32, n_ctx_orig: usize) -> Result<RopeScaling, Err
     Ok(RopeScaling::Yarn(Yarn {
         factor,
         n_ctx_orig,
-        beta_fast: m.positive_opt("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
-        beta_slow: m.positive_opt("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
+        beta_fast: m
+            .positive_opt("rope.scaling.yarn_beta_fast")?
+            .unwrap_or(32.0),
+        beta_slow: m
+            .positive_opt("rope.scaling.yarn_beta_slow")?
+            .unwrap_or(1.0),
         ends: RampEnds::Whole,
     }))
 }
@@ -65,11 +72,15 @@ fn yarn(m: &Meta<'_>, factor: f32, n_ctx_orig: usize) -> Result<RopeScaling, Err
 /// What the rotated elements are multiplied by: given, or for YaRN computed from the factor.
 fn magnitude(m: &Meta<'_>, scaling: RopeScaling) -> Result<f32, Error> {
     let given = m.positive_opt("rope.scaling.attn_factor")?.unwrap_or(1.0);
-    let RopeScaling::Yarn(Yarn { factor, .. }) = scaling else { return Ok(given) };
+    let RopeScaling::Yarn(Yarn { factor, .. }) = scaling else {
+        return Ok(given);
+    };
     let own = match m.positive_opt("rope.scaling.yarn_attn_factor")? {
         Some(own) => f64::from(own),
         None => {
-            let all_dims = m.number_opt("rope.scaling.yarn_log_multiplier")?.unwrap_or(0.0);
+            let all_dims = m
+                .number_opt("rope.scaling.yarn_log_multiplier")?
+                .unwrap_or(0.0);
             yarn_magnitude(factor, 1.0) / yarn_magnitude(factor, all_dims)
         }
     };

@@ -9,9 +9,11 @@ use crate::{
 };
 
 pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
-    llama_like(m)?.pairing(Pairing::Adjacent).build_each(|l, layer| {
-        if (l + 1).is_multiple_of(4) {
-            layer.attention_mut().rope = None;
-        }
-    })
+    llama_like(m)?
+        .pairing(Pairing::Adjacent)
+        .build_each(|l, layer| {
+            if (l + 1).is_multiple_of(4) {
+                layer.attention_mut().rope = None;
+            }
+        })
 }

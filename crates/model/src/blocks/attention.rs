@@ -34,7 +34,12 @@ fn project_inputs(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error
     p.enter(l, Half::Mixer, &[Role::AttnQ, Role::AttnK, Role::AttnV]);
     p.each_piece(Unit::Stage(l, Stage::MixerIn), |p, piece| {
         let s = &mut *p.s;
-        let job = |w, bias, out| Job { w: t.matrix(w, piece), bias: t.vector_opt(bias), out, mode: Store::Set };
+        let job = |w, bias, out| Job {
+            w: t.matrix(w, piece),
+            bias: t.vector_opt(bias),
+            out,
+            mode: Store::Set,
+        };
         let mut jobs = [
             job(Role::AttnQ, Role::AttnQBias, &mut s.q[..n * a.d_q()]),
             job(Role::AttnK, Role::AttnKBias, &mut s.k[..n * a.d_kv()]),
@@ -48,17 +53,24 @@ fn project_inputs(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error
 fn rotate(p: &mut Pass<'_>, l: usize, a: &Attention) {
     let (n, rows, ropes, kernels) = (p.rows.len(), p.rows, p.ropes, p.kernels);
     let tensors = p.model.layer(l);
-    for (heads, width, role) in [(&mut p.s.q, a.d_q(), Role::AttnQNorm), (&mut p.s.k, a.d_kv(), Role::AttnKNorm)] {
-        p.pool.for_each_row(&mut heads[..n * width], width, |t, row| {
-            match a.qk_norm {
-                QkNorm::None => {}
-                QkNorm::PerHead { eps } => row
-                    .chunks_exact_mut(a.d_head)
-                    .for_each(|head| kernels.rms_norm_inplace(head, tensors.vector(role), eps)),
-                QkNorm::Whole { eps } => kernels.rms_norm_inplace(row, tensors.vector(role), eps),
-            }
-            row.chunks_exact_mut(a.d_head).for_each(|head| ropes.rotate(kernels, l, t, head));
-        });
+    for (heads, width, role) in [
+        (&mut p.s.q, a.d_q(), Role::AttnQNorm),
+        (&mut p.s.k, a.d_kv(), Role::AttnKNorm),
+    ] {
+        p.pool
+            .for_each_row(&mut heads[..n * width], width, |t, row| {
+                match a.qk_norm {
+                    QkNorm::None => {}
+                    QkNorm::PerHead { eps } => row
+                        .chunks_exact_mut(a.d_head)
+                        .for_each(|head| kernels.rms_norm_inplace(head, tensors.vector(role), eps)),
+                    QkNorm::Whole { eps } => {
+                        kernels.rms_norm_inplace(row, tensors.vector(role), eps)
+                    }
+                }
+                row.chunks_exact_mut(a.d_head)
+                    .for_each(|head| ropes.rotate(kernels, l, t, head));
+            });
     }
     if let Some(temperature) = a.temperature {
         for (q, row) in p.s.q.chunks_exact_mut(a.d_q()).zip(rows) {
@@ -74,8 +86,8 @@ fn remember(p: &mut Pass<'_>, l: usize, a: &Attention) {
     let keys = s.k.chunks_exact(a.d_kv()).zip(s.v.chunks_exact(a.d_kv()));
     for ((row, (k, v)), q) in p.rows.iter().zip(keys).zip(s.q.chunks_exact_mut(a.d_q())) {
         p.cache.store(l, row, p.kernels, [k, v]);
-        // The cache holds finite numbers only, so that what a sequence leaves in a block cannot reach the next one. A
-        // fault in keys or values is passed on by the query.
+        // The cache holds finite numbers only, so that what a sequence leaves in a block cannot
+        // reach the next one. A fault in keys or values is passed on by the query.
         if !all_finite(k) || !all_finite(v) {
             q.fill(f32::NAN);
         }
@@ -87,7 +99,11 @@ fn look_back(p: &mut Pass<'_>, l: usize, a: &Attention) {
     let (n, rows, cache) = (p.rows.len(), p.rows, &*p.cache);
     let row = |t: usize| {
         let row = &rows[t];
-        AttnRow { blocks: cache.table(l, row.seq), first: a.first_visible(row.pos), last: row.pos }
+        AttnRow {
+            blocks: cache.table(l, row.seq),
+            first: a.first_visible(row.pos),
+            last: row.pos,
+        }
     };
     p.observer.enter(Phase::Attention);
     p.kernels.attention(
@@ -110,12 +126,22 @@ fn look_back(p: &mut Pass<'_>, l: usize, a: &Attention) {
 fn project_output(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error> {
     let (n, d_q, t) = (p.rows.len(), a.d_q(), p.model.layer(l));
     p.observer.enter(Phase::Other);
-    let (heads, kernels, sub) = (&p.s.heads, p.kernels, p.model.spec().layers[l].sub(Half::Mixer));
-    p.s.act.fill(kernels, p.pool, (n, d_q), t.layouts(&[Role::AttnOutput]), |row, out| {
-        out.copy_from_slice(&heads[row * d_q..(row + 1) * d_q]);
-        if let Some((Norm::Rms { eps }, role)) = sub {
-            kernels.rms_norm_inplace(out, t.vector(role), eps);
-        }
-    });
+    let (heads, kernels, sub) = (
+        &p.s.heads,
+        p.kernels,
+        p.model.spec().layers[l].sub(Half::Mixer),
+    );
+    p.s.act.fill(
+        kernels,
+        p.pool,
+        (n, d_q),
+        t.layouts(&[Role::AttnOutput]),
+        |row, out| {
+            out.copy_from_slice(&heads[row * d_q..(row + 1) * d_q]);
+            if let Some((Norm::Rms { eps }, role)) = sub {
+                kernels.rms_norm_inplace(out, t.vector(role), eps);
+            }
+        },
+    );
     p.leave(l, Half::Mixer, [Role::AttnOutput, Role::AttnOutputBias])
 }

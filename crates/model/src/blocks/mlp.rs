@@ -25,7 +25,18 @@ pub(crate) fn gated_mlp(p: &mut Pass<'_>, l: usize, m: &Mlp) -> Result<(), Error
     p.each_piece(Unit::Stage(l, Stage::FfnIn), |p, piece| {
         let [gate, up] = [Role::FfnGate, Role::FfnUp].map(|role| t.matrix(role, piece));
         let out = &mut p.s.ff[..n * m.d_ff];
-        p.kernels.matmul_gated(p.pool, &p.s.act, Gated { gate, up, gate_bias, up_bias, activation, out });
+        p.kernels.matmul_gated(
+            p.pool,
+            &p.s.act,
+            Gated {
+                gate,
+                up,
+                gate_bias,
+                up_bias,
+                activation,
+                out,
+            },
+        );
     })?;
     project_output(p, l, m.d_ff, |_| ())
 }
@@ -37,23 +48,43 @@ pub(crate) fn plain_mlp(p: &mut Pass<'_>, l: usize, m: &Mlp) -> Result<(), Error
     p.each_piece(Unit::Stage(l, Stage::FfnIn), |p, piece| {
         let (w, bias) = (t.matrix(Role::FfnUp, piece), t.vector_opt(Role::FfnUpBias));
         let out = &mut p.s.ff[..n * m.d_ff];
-        p.kernels.matmul(p.pool, &p.s.act, &mut [Job { w, bias, out, mode: Store::Set }]);
+        p.kernels.matmul(
+            p.pool,
+            &p.s.act,
+            &mut [Job {
+                w,
+                bias,
+                out,
+                mode: Store::Set,
+            }],
+        );
     })?;
     let (kernels, activation) = (p.kernels, act(m.activation));
     project_output(p, l, m.d_ff, |hidden| kernels.activate(activation, hidden))
 }
 
 /// `x += residual_scale * post(Wdown sub(finish(hidden)) + b)`.
-fn project_output(p: &mut Pass<'_>, l: usize, d_ff: usize, finish: impl Fn(&mut [f32]) + Sync) -> Result<(), Error> {
+fn project_output(
+    p: &mut Pass<'_>,
+    l: usize,
+    d_ff: usize,
+    finish: impl Fn(&mut [f32]) + Sync,
+) -> Result<(), Error> {
     let (n, t, kernels) = (p.rows.len(), p.model.layer(l), p.kernels);
     let (ff, sub) = (&p.s.ff, p.model.spec().layers[l].sub(Half::Ffn));
-    p.s.act.fill(kernels, p.pool, (n, d_ff), t.layouts(&[Role::FfnDown]), |row, out| {
-        out.copy_from_slice(&ff[row * d_ff..(row + 1) * d_ff]);
-        finish(out);
-        if let Some((Norm::Rms { eps }, role)) = sub {
-            kernels.rms_norm_inplace(out, t.vector(role), eps);
-        }
-    });
+    p.s.act.fill(
+        kernels,
+        p.pool,
+        (n, d_ff),
+        t.layouts(&[Role::FfnDown]),
+        |row, out| {
+            out.copy_from_slice(&ff[row * d_ff..(row + 1) * d_ff]);
+            finish(out);
+            if let Some((Norm::Rms { eps }, role)) = sub {
+                kernels.rms_norm_inplace(out, t.vector(role), eps);
+            }
+        },
+    );
     p.leave(l, Half::Ffn, [Role::FfnDown, Role::FfnDownBias])
 }
 

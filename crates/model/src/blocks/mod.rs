@@ -1,7 +1,7 @@
 //! The blocks of a layer, each in one file that reads like its equation.
 //!
-//! A block gets a [`Pass`]: the rows of this step, the buffers, and where weights and state are. It adds its result to the
-//! residual stream and knows nothing of the other blocks.
+//! A block gets a [`Pass`]: the rows of this step, the buffers, and where weights and state are. It
+//! adds its result to the residual stream and knows nothing of the other blocks.
 
 mod attention;
 mod mlp;
@@ -41,7 +41,13 @@ impl Pass<'_> {
     /// Lets the observer hear that what was filled last is multiplied with these matrices.
     pub(crate) fn tell(&mut self, layer: usize, roles: &[Role]) {
         let (rows, d) = (self.s.act.rows(), self.s.act.d());
-        self.observer.inputs(Inputs { layer, roles, expert: None, rows, d });
+        self.observer.inputs(Inputs {
+            layer,
+            roles,
+            expert: None,
+            rows,
+            d,
+        });
     }
 
     /// Multiplies with each piece of a unit, as it comes.

@@ -1,4 +1,5 @@
-//! A mixture of experts: every position thinks for itself, with the few perceptrons that a router picks for it.
+//! A mixture of experts: every position thinks for itself, with the few perceptrons that a router
+//! picks for it.
 //!
 //! ```text
 //! h = pre(x)
@@ -8,9 +9,10 @@
 //! y_i = Wdown_e (act(Wgate_e h) * (Wup_e h))                      four regions for each group of experts; with biases
 //! x += post(w_1 y_1 + ... + w_k y_k + sigmoid(g) y_s)             one region; residual.rs
 //! ```
-//! The rows of a batch are sorted by expert, so each expert is asked for and read once per batch, and a token alone asks
-//! for its own experts only. Results are kept until all experts are done and then added in the order of each row's ranks,
-//! so that no bit depends on who else was in the batch.
+//! The rows of a batch are sorted by expert, so each expert is asked for and read once per batch,
+//! and a token alone asks for its own experts only. Results are kept until all experts are done and
+//! then added in the order of each row's ranks, so that no bit depends on who else was in the
+//! batch.
 
 use atta_kernels::{Gated, GatedGroups, Groups, Job, Store, math};
 use atta_store::{Stage, Unit};
@@ -43,13 +45,21 @@ impl MoeScratch {
     pub(crate) fn new(spec: &ModelSpec, n_rows: usize) -> Self {
         let zeros = |d: usize| vec![0.0; n_rows * d];
         let [h, shared_gate, shared, y] = widths(spec).map(zeros);
-        Self { h, shared_gate, shared, y, routing: Routing::new(spec, n_rows) }
+        Self {
+            h,
+            shared_gate,
+            shared,
+            y,
+            routing: Routing::new(spec, n_rows),
+        }
     }
 
     /// Bytes of all of it.
     pub(crate) fn bytes(spec: &ModelSpec, n_rows: usize) -> u64 {
         let per_row: u64 = widths(spec).iter().map(|&d| 4 * d as u64).sum();
-        per_row.saturating_mul(n_rows as u64).saturating_add(Routing::bytes(spec, n_rows))
+        per_row
+            .saturating_mul(n_rows as u64)
+            .saturating_add(Routing::bytes(spec, n_rows))
     }
 
     /// Rows of activations that a step of `n_rows` rows needs.
@@ -64,9 +74,18 @@ const SHARED_INPUTS: [Role; 3] = [Role::FfnGateShexp, Role::FfnUpShexp, Role::Ff
 /// Elements per row of `h`, `shared_gate`, `shared` and `y`.
 fn widths(spec: &ModelSpec) -> [usize; 4] {
     let (_, n_used) = spec.max_experts();
-    let has_shared = spec.layers.iter().filter_map(LayerSpec::moe).any(|m| m.shared.is_some());
+    let has_shared = spec
+        .layers
+        .iter()
+        .filter_map(LayerSpec::moe)
+        .any(|m| m.shared.is_some());
     let d_shared = if has_shared { spec.d_model } else { 0 };
-    [if n_used > 0 { spec.d_model } else { 0 }, d_shared.min(1), d_shared, n_used * spec.d_model]
+    [
+        if n_used > 0 { spec.d_model } else { 0 },
+        d_shared.min(1),
+        d_shared,
+        n_used * spec.d_model,
+    ]
 }
 
 /// `x += residual_scale * moe(norm(x))` for layer `l`.
@@ -102,25 +121,55 @@ fn normalize(p: &mut Pass<'_>, layer: &LayerSpec, t: &Tensors) {
 /// `p = softmax(Wr h + br)`, the choice of experts, and the gate of the shared one.
 fn route(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
     let (n, d, t) = (p.rows.len(), p.model.spec().d_model, p.model.layer(l));
-    let shared = if m.shared.is_some() { &SHARED_INPUTS[..] } else { &[] };
-    let (layouts, s) = (t.layouts(&[Role::FfnGateInp]) | t.layouts(shared), &mut *p.s);
+    let shared = if m.shared.is_some() {
+        &SHARED_INPUTS[..]
+    } else {
+        &[]
+    };
+    let (layouts, s) = (
+        t.layouts(&[Role::FfnGateInp]) | t.layouts(shared),
+        &mut *p.s,
+    );
     let h = &s.moe.h;
-    s.act.fill(p.kernels, p.pool, (n, d), layouts, |t, out| out.copy_from_slice(&h[t * d..(t + 1) * d]));
+    s.act.fill(p.kernels, p.pool, (n, d), layouts, |t, out| {
+        out.copy_from_slice(&h[t * d..(t + 1) * d])
+    });
     p.tell(l, &[Role::FfnGateInp]);
     p.tell(l, shared);
     p.each_piece(Unit::Stage(l, Stage::Router), |p, piece| {
-        let MoeScratch { routing, shared_gate, .. } = &mut p.s.moe;
-        let (w, bias) = (t.matrix(Role::FfnGateInp, piece), t.vector_opt(Role::FfnGateInpBias));
-        let mut jobs = [Job { w, bias, out: &mut routing.probs[..n * m.n_experts], mode: Store::Set }];
+        let MoeScratch {
+            routing,
+            shared_gate,
+            ..
+        } = &mut p.s.moe;
+        let (w, bias) = (
+            t.matrix(Role::FfnGateInp, piece),
+            t.vector_opt(Role::FfnGateInpBias),
+        );
+        let mut jobs = [Job {
+            w,
+            bias,
+            out: &mut routing.probs[..n * m.n_experts],
+            mode: Store::Set,
+        }];
         p.kernels.matmul(p.pool, &p.s.act, &mut jobs);
         if m.shared.is_some() {
             let w = t.matrix(Role::FfnGateInpShexp, piece);
-            let mut jobs = [Job { w, bias: None, out: &mut shared_gate[..n], mode: Store::Set }];
+            let mut jobs = [Job {
+                w,
+                bias: None,
+                out: &mut shared_gate[..n],
+                mode: Store::Set,
+            }];
             p.kernels.matmul(p.pool, &p.s.act, &mut jobs);
         }
     })?;
     let (routing, Gating::Softmax) = (&mut p.s.moe.routing, m.gating);
-    p.pool.for_each_row(&mut routing.probs[..n * m.n_experts], m.n_experts, |_, p| softmax(p));
+    p.pool.for_each_row(
+        &mut routing.probs[..n * m.n_experts],
+        m.n_experts,
+        |_, p| softmax(p),
+    );
     routing.choose(m, n);
     Ok(())
 }
@@ -134,12 +183,24 @@ fn softmax(p: &mut [f32]) {
 
 /// The result of the expert that all positions share; its input is at hand.
 fn share(p: &mut Pass<'_>, l: usize, mlp: &Mlp) -> Result<(), Error> {
-    let (n, d, d_ff, t) = (p.rows.len(), p.model.spec().d_model, mlp.d_ff, p.model.layer(l));
+    let (n, d, d_ff, t) = (
+        p.rows.len(),
+        p.model.spec().d_model,
+        mlp.d_ff,
+        p.model.layer(l),
+    );
     let activation = act(mlp.activation);
     p.each_piece(Unit::Stage(l, Stage::FfnIn), |p, piece| {
         let [gate, up] = [Role::FfnGateShexp, Role::FfnUpShexp].map(|role| t.matrix(role, piece));
         let out = &mut p.s.ff[..n * d_ff];
-        let job = Gated { gate, up, gate_bias: None, up_bias: None, activation, out };
+        let job = Gated {
+            gate,
+            up,
+            gate_bias: None,
+            up_bias: None,
+            activation,
+            out,
+        };
         p.kernels.matmul_gated(p.pool, &p.s.act, job);
     })?;
     let s = &mut *p.s;
@@ -148,17 +209,36 @@ fn share(p: &mut Pass<'_>, l: usize, mlp: &Mlp) -> Result<(), Error> {
     s.act.fill(p.kernels, p.pool, (n, d_ff), layout, row);
     p.tell(l, &[Role::FfnDownShexp]);
     p.each_piece(Unit::Stage(l, Stage::FfnOut), |p, piece| {
-        let (w, out) = (t.matrix(Role::FfnDownShexp, piece), &mut p.s.moe.shared[..n * d]);
-        p.kernels.matmul(p.pool, &p.s.act, &mut [Job { w, bias: None, out, mode: Store::Set }]);
+        let (w, out) = (
+            t.matrix(Role::FfnDownShexp, piece),
+            &mut p.s.moe.shared[..n * d],
+        );
+        p.kernels.matmul(
+            p.pool,
+            &p.s.act,
+            &mut [Job {
+                w,
+                bias: None,
+                out,
+                mode: Store::Set,
+            }],
+        );
     })
 }
 
-/// The results of the group of experts from the `start`th on; where the next group starts, if there was one.
+/// The results of the group of experts from the `start`th on; where the next group starts, if there
+/// was one.
 fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Option<usize>, Error> {
     let (model, d, d_ff, s) = (p.model, p.model.spec().d_model, m.expert.d_ff, &mut *p.s);
     let MoeScratch { h, y, routing, .. } = &mut s.moe;
-    let Some(group) = routing.group(start) else { return Ok(None) };
-    let Group { experts, bounds, end } = group;
+    let Some(group) = routing.group(start) else {
+        return Ok(None);
+    };
+    let Group {
+        experts,
+        bounds,
+        end,
+    } = group;
     let (places, t) = (group.places(), model.layer(l));
     p.observer.enter(Phase::Weights);
     let unit = model.weights().piece(Unit::Experts(l, experts), 0)?;
@@ -170,36 +250,64 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
 
     p.observer.enter(Phase::Other);
     let layouts = layout(Role::FfnGateExps) | layout(Role::FfnUpExps);
-    s.act.fill(p.kernels, p.pool, (places.len(), d), layouts, |i, out| {
-        let t = routing.row_at(places.start + i);
-        out.copy_from_slice(&h[t * d..(t + 1) * d]);
-    });
+    s.act
+        .fill(p.kernels, p.pool, (places.len(), d), layouts, |i, out| {
+            let t = routing.row_at(places.start + i);
+            out.copy_from_slice(&h[t * d..(t + 1) * d]);
+        });
     group.tell(p.observer, l, &[Role::FfnGateExps, Role::FfnUpExps], &s.act);
     let gate = &|k| expert(k, Role::FfnGateExps, Role::FfnGateExpsBias);
     let up = &|k| expert(k, Role::FfnUpExps, Role::FfnUpExpsBias);
     let (activation, out) = (act(m.expert.activation), &mut s.ff[..places.len() * d_ff]);
     p.observer.enter(Phase::Matmul);
-    p.kernels.matmul_gated_groups(p.pool, &s.act, GatedGroups { bounds, gate, up, activation, out });
+    p.kernels.matmul_gated_groups(
+        p.pool,
+        &s.act,
+        GatedGroups {
+            bounds,
+            gate,
+            up,
+            activation,
+            out,
+        },
+    );
 
     p.observer.enter(Phase::Other);
     let ff = &s.ff;
     let row = |i: usize, out: &mut [f32]| out.copy_from_slice(&ff[i * d_ff..(i + 1) * d_ff]);
-    s.act.fill(p.kernels, p.pool, (places.len(), d_ff), layout(Role::FfnDownExps), row);
+    s.act.fill(
+        p.kernels,
+        p.pool,
+        (places.len(), d_ff),
+        layout(Role::FfnDownExps),
+        row,
+    );
     group.tell(p.observer, l, &[Role::FfnDownExps], &s.act);
     let w = &|k| expert(k, Role::FfnDownExps, Role::FfnDownExpsBias);
     let out = &mut y[places.start * d..places.end * d];
     p.observer.enter(Phase::Matmul);
-    p.kernels.matmul_groups(p.pool, &s.act, Groups { bounds, w, out });
+    p.kernels
+        .matmul_groups(p.pool, &s.act, Groups { bounds, w, out });
     Ok(Some(end))
 }
 
-/// `x += residual_scale * (w_1 y_1 + ... + w_k y_k + sigmoid(gate) * shared)`, in the order of rank; or into `y`, if a norm
-/// follows.
+/// `x += residual_scale * (w_1 y_1 + ... + w_k y_k + sigmoid(gate) * shared)`, in the order of
+/// rank; or into `y`, if a norm follows.
 fn combine(p: &mut Pass<'_>, layer: &LayerSpec, m: &Moe) {
     let (n, d, s) = (p.rows.len(), p.model.spec().d_model, &mut *p.s);
-    let MoeScratch { shared_gate, shared, y, routing, .. } = &s.moe;
+    let MoeScratch {
+        shared_gate,
+        shared,
+        y,
+        routing,
+        ..
+    } = &s.moe;
     let is_kept_aside = layer.is_kept_aside(Half::Ffn);
-    let (out, scale) = if is_kept_aside { (&mut s.y, 1.0) } else { (&mut s.x, layer.residual_scale) };
+    let (out, scale) = if is_kept_aside {
+        (&mut s.y, 1.0)
+    } else {
+        (&mut s.x, layer.residual_scale)
+    };
     p.observer.enter(Phase::Other);
     p.pool.for_each_row(&mut out[..n * d], d, |t, out| {
         if is_kept_aside {
@@ -209,7 +317,11 @@ fn combine(p: &mut Pass<'_>, layer: &LayerSpec, m: &Moe) {
             add(out, scale * weight, &y[place * d..(place + 1) * d]);
         }
         if m.shared.is_some() {
-            add(out, scale * math::sigmoid(shared_gate[t]), &shared[t * d..(t + 1) * d]);
+            add(
+                out,
+                scale * math::sigmoid(shared_gate[t]),
+                &shared[t * d..(t + 1) * d],
+            );
         }
     });
 }

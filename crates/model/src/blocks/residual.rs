@@ -18,23 +18,36 @@ use crate::{
 impl Pass<'_> {
     /// `act = pre(x)`, for these matrices, the first of the block.
     pub(crate) fn enter(&mut self, l: usize, half: Half, roles: &[Role]) {
-        let (n, d, t) = (self.rows.len(), self.model.spec().d_model, self.model.layer(l));
+        let (n, d, t) = (
+            self.rows.len(),
+            self.model.spec().d_model,
+            self.model.layer(l),
+        );
         let (kernels, s) = (self.kernels, &mut *self.s);
         let (pre, x) = (self.model.spec().layers[l].pre(half), &s.x);
-        s.act.fill(kernels, self.pool, (n, d), t.layouts(roles), |row, out| {
-            let x = &x[row * d..(row + 1) * d];
-            match pre {
-                Some((norm, roles)) => norm.apply(kernels, x, t.affine(roles), out),
-                None => out.copy_from_slice(x),
-            }
-        });
+        s.act
+            .fill(kernels, self.pool, (n, d), t.layouts(roles), |row, out| {
+                let x = &x[row * d..(row + 1) * d];
+                match pre {
+                    Some((norm, roles)) => norm.apply(kernels, x, t.affine(roles), out),
+                    None => out.copy_from_slice(x),
+                }
+            });
         self.tell(l, roles);
     }
 
-    /// `x += residual_scale * post(W act + bias)`, at once or when the layer is done: the last product of a block, with the
-    /// matrix and the bias of these roles.
-    pub(crate) fn leave(&mut self, l: usize, half: Half, [weight, bias]: [Role; 2]) -> Result<(), Error> {
-        let (n, t) = (self.rows.len() * self.model.spec().d_model, self.model.layer(l));
+    /// `x += residual_scale * post(W act + bias)`, at once or when the layer is done: the last
+    /// product of a block, with the matrix and the bias of these roles.
+    pub(crate) fn leave(
+        &mut self,
+        l: usize,
+        half: Half,
+        [weight, bias]: [Role; 2],
+    ) -> Result<(), Error> {
+        let (n, t) = (
+            self.rows.len() * self.model.spec().d_model,
+            self.model.layer(l),
+        );
         let (layer, bias) = (&self.model.spec().layers[l], t.vector_opt(bias));
         self.tell(l, &[weight]);
         let stage = match half {
@@ -47,7 +60,8 @@ impl Pass<'_> {
                 false => (&mut p.s.x[..n], Store::Add(layer.residual_scale)),
             };
             let w = t.matrix(weight, piece);
-            p.kernels.matmul(p.pool, &p.s.act, &mut [Job { w, bias, out, mode }]);
+            p.kernels
+                .matmul(p.pool, &p.s.act, &mut [Job { w, bias, out, mode }]);
         })?;
         self.settle(l, half);
         Ok(())
@@ -67,14 +81,22 @@ impl Pass<'_> {
 
     /// `x += residual_scale * post(y)`.
     fn add_what_was_kept(&mut self, l: usize, half: Half) {
-        let (d, layer, t) = (self.model.spec().d_model, &self.model.spec().layers[l], self.model.layer(l));
+        let (d, layer, t) = (
+            self.model.spec().d_model,
+            &self.model.spec().layers[l],
+            self.model.layer(l),
+        );
         let (n, kernels, s) = (self.rows.len() * d, self.kernels, &mut *self.s);
         if let Some((Norm::Rms { eps }, role)) = layer.post(half) {
-            self.pool.for_each_row(&mut s.y[..n], d, |_, y| kernels.rms_norm_inplace(y, t.vector(role), eps));
+            self.pool.for_each_row(&mut s.y[..n], d, |_, y| {
+                kernels.rms_norm_inplace(y, t.vector(role), eps)
+            });
         }
         let (y, scale) = (&s.y, layer.residual_scale);
         self.pool.for_each_row(&mut s.x[..n], d, |row, x| {
-            x.iter_mut().zip(&y[row * d..(row + 1) * d]).for_each(|(x, y)| *x += scale * y);
+            x.iter_mut()
+                .zip(&y[row * d..(row + 1) * d])
+                .for_each(|(x, y)| *x += scale * y);
         });
     }
 }

@@ -1,6 +1,7 @@
 //! Rotary positions: cosines and sines of this step's rows, computed once and used by every layer.
 //!
-//! A table for the whole context would cost 67 MB at 128k positions; a row costs a microsecond, once per token.
+//! A table for the whole context would cost 67 MB at 128k positions; a row costs a microsecond,
+//! once per token.
 
 use atta_kernels::{Kernels, RopePairing, math::sin_cos};
 
@@ -22,16 +23,31 @@ struct Table {
 }
 
 impl RopeTables {
-    /// Tables for steps of at most `n_rows` rows in a context of `n_ctx`; `factors` are the model's tensors of them.
-    pub(crate) fn new(layers: &[LayerSpec], factors: Factors<'_>, n_rows: usize, n_ctx: usize) -> Self {
+    /// Tables for steps of at most `n_rows` rows in a context of `n_ctx`; `factors` are the model's
+    /// tensors of them.
+    pub(crate) fn new(
+        layers: &[LayerSpec],
+        factors: Factors<'_>,
+        n_rows: usize,
+        n_ctx: usize,
+    ) -> Self {
         let mut tables: Vec<Table> = Vec::new();
         let of_layer = layers.iter().map(|layer| {
             let rope = layer.attention().rope.as_ref()?;
-            Some(tables.iter().position(|t| t.rope == *rope).unwrap_or_else(|| {
-                let cos_sin = vec![0.0; n_rows * rope.d_rope];
-                tables.push(Table { rope: rope.clone(), inv_freq: rope.inv_freq(factors, n_ctx), cos_sin });
-                tables.len() - 1
-            }))
+            Some(
+                tables
+                    .iter()
+                    .position(|t| t.rope == *rope)
+                    .unwrap_or_else(|| {
+                        let cos_sin = vec![0.0; n_rows * rope.d_rope];
+                        tables.push(Table {
+                            rope: rope.clone(),
+                            inv_freq: rope.inv_freq(factors, n_ctx),
+                            cos_sin,
+                        });
+                        tables.len() - 1
+                    }),
+            )
         });
         let of_layer = of_layer.collect();
         Self { tables, of_layer }
@@ -54,15 +70,25 @@ impl RopeTables {
     /// What turns keys back by `n` positions, whatever theirs are.
     pub(crate) fn turn_back(&self, n: usize) -> Turn<'_> {
         let row = |table: &Table| {
-            let angles = table.inv_freq.iter().map(|inv_freq| sin_cos(-(n as f64) * inv_freq));
-            angles.flat_map(|(sin, cos)| [cos as f32, sin as f32]).collect()
+            let angles = table
+                .inv_freq
+                .iter()
+                .map(|inv_freq| sin_cos(-(n as f64) * inv_freq));
+            angles
+                .flat_map(|(sin, cos)| [cos as f32, sin as f32])
+                .collect()
         };
-        Turn { ropes: self, cos_sin: self.tables.iter().map(row).collect() }
+        Turn {
+            ropes: self,
+            cos_sin: self.tables.iter().map(row).collect(),
+        }
     }
 
     /// Rotates one head, `[d_head]`, of row `t` of this step in layer `l`.
     pub(crate) fn rotate(&self, kernels: Kernels, l: usize, t: usize, head: &mut [f32]) {
-        let Some(table) = self.of_layer[l].map(|i| &self.tables[i]) else { return };
+        let Some(table) = self.of_layer[l].map(|i| &self.tables[i]) else {
+            return;
+        };
         let d = table.rope.d_rope;
         table.rotate(kernels, &table.cos_sin[t * d..(t + 1) * d], head);
     }

@@ -1,8 +1,9 @@
 //! Which experts the rows of a step go to, and in which order they are computed.
 //!
-//! Chosen row by row, the choices are then sorted by expert, so that each expert's weights are read once for the whole
-//! batch. A *slot* is a choice, `row * n_used + rank`; a *place* is where its result lies, experts one after the other.
-//! This file knows probabilities and indices; it refuses to know weights and what is computed with them.
+//! Chosen row by row, the choices are then sorted by expert, so that each expert's weights are read
+//! once for the whole batch. A *slot* is a choice, `row * n_used + rank`; a *place* is where its
+//! result lies, experts one after the other. This file knows probabilities and indices; it refuses
+//! to know weights and what is computed with them.
 
 use std::ops::Range;
 
@@ -62,10 +63,13 @@ impl Routing {
         let (n_experts, n_used) = spec.max_experts();
         let per_row = 4 * n_experts + n_used * (size_of::<Choice>() + 2 * size_of::<usize>());
         let per_expert = size_of::<u32>() + 2 * size_of::<usize>();
-        (n_rows as u64).saturating_mul(per_row as u64).saturating_add((n_experts * per_expert) as u64)
+        (n_rows as u64)
+            .saturating_mul(per_row as u64)
+            .saturating_add((n_experts * per_expert) as u64)
     }
 
-    /// Takes the best experts of each row from `probs`, `[n_rows, n_experts]`, and sorts the rows by expert.
+    /// Takes the best experts of each row from `probs`, `[n_rows, n_experts]`, and sorts the rows
+    /// by expert.
     pub(crate) fn choose(&mut self, m: &Moe, n_rows: usize) {
         self.n_used = m.n_used;
         self.chosen.clear();
@@ -80,7 +84,9 @@ impl Routing {
     fn sort(&mut self, n_experts: usize) {
         self.next.clear();
         self.next.resize(n_experts, 0);
-        self.chosen.iter().for_each(|c| self.next[c.expert as usize] += 1);
+        self.chosen
+            .iter()
+            .for_each(|c| self.next[c.expert as usize] += 1);
         self.experts.clear();
         self.bounds.clear();
         self.bounds.push(0);
@@ -99,13 +105,18 @@ impl Routing {
         }
     }
 
-    /// The group of experts from the `start`th on that are computed together: at most as many as one row uses, so that a
-    /// batch needs no more of them at hand than a single token, and with no more rows than there is room for.
+    /// The group of experts from the `start`th on that are computed together: at most as many as
+    /// one row uses, so that a batch needs no more of them at hand than a single token, and
+    /// with no more rows than there is room for.
     pub(crate) fn group(&self, start: usize) -> Option<Group<'_>> {
         let most = self.experts.len().min(start + self.n_used);
         let fits = |&end: &usize| self.bounds[end] - self.bounds[start] <= self.max_rows;
         let end = (start + 1..=most).rev().find(fits)?;
-        Some(Group { experts: &self.experts[start..end], bounds: &self.bounds[start..=end], end })
+        Some(Group {
+            experts: &self.experts[start..end],
+            bounds: &self.bounds[start..=end],
+            end,
+        })
     }
 
     /// The row whose result lies at a place.
@@ -116,7 +127,10 @@ impl Routing {
     /// The experts of a row in the order of their rank, with the places of their results.
     pub(crate) fn of_row(&self, t: usize) -> impl Iterator<Item = (usize, f32)> {
         let slots = t * self.n_used..(t + 1) * self.n_used;
-        self.places[slots.clone()].iter().copied().zip(self.chosen[slots].iter().map(|c| c.weight))
+        self.places[slots.clone()]
+            .iter()
+            .copied()
+            .zip(self.chosen[slots].iter().map(|c| c.weight))
     }
 }
 
@@ -137,16 +151,30 @@ impl Group<'_> {
     }
 
     /// Lets an observer hear which rows are multiplied with which expert's matrices.
-    pub(crate) fn tell(&self, observer: &mut dyn Observer, layer: usize, roles: &[Role], act: &Activations) {
+    pub(crate) fn tell(
+        &self,
+        observer: &mut dyn Observer,
+        layer: usize,
+        roles: &[Role],
+        act: &Activations,
+    ) {
         let d = act.d();
         for (&expert, places) in self.experts.iter().zip(self.bounds.windows(2)) {
-            let rows = &act.rows()[(places[0] - self.bounds[0]) * d..(places[1] - self.bounds[0]) * d];
-            observer.inputs(Inputs { layer, roles, expert: Some(expert as usize), rows, d });
+            let rows =
+                &act.rows()[(places[0] - self.bounds[0]) * d..(places[1] - self.bounds[0]) * d];
+            observer.inputs(Inputs {
+                layer,
+                roles,
+                expert: Some(expert as usize),
+                rows,
+                d,
+            });
         }
     }
 }
 
-/// Rows of a group of experts at the most: the whole batch may choose the same expert, a single row several.
+/// Rows of a group of experts at the most: the whole batch may choose the same expert, a single row
+/// several.
 pub(crate) fn group_rows(spec: &ModelSpec, n_rows: usize) -> usize {
     n_rows.max(spec.max_experts().1)
 }
@@ -155,19 +183,32 @@ pub(crate) fn group_rows(spec: &ModelSpec, n_rows: usize) -> usize {
 fn push_best(chosen: &mut Vec<Choice>, weights: &[f32], n_used: usize) {
     let first = chosen.len();
     for (expert, &weight) in weights.iter().enumerate() {
-        // Behind its equals, so that a tie goes to the lower id. What is no number is never ahead of anything.
+        // Behind its equals, so that a tie goes to the lower id. What is no number is never ahead
+        // of anything.
         let at = first + chosen[first..].partition_point(|c| c.weight >= weight || weight.is_nan());
         if at < first + n_used {
             chosen.truncate(first + n_used - 1);
-            chosen.insert(at, Choice { expert: expert as u32, weight });
+            chosen.insert(
+                at,
+                Choice {
+                    expert: expert as u32,
+                    weight,
+                },
+            );
         }
     }
 }
 
 /// Makes factors of the chosen experts' probabilities.
 fn weigh(m: &Moe, chosen: &mut [Choice]) {
-    let sum = if m.renormalize { chosen.iter().map(|c| c.weight).sum() } else { 1.0 };
-    chosen.iter_mut().for_each(|c| c.weight = c.weight / sum * m.weights_scale);
+    let sum = if m.renormalize {
+        chosen.iter().map(|c| c.weight).sum()
+    } else {
+        1.0
+    };
+    chosen
+        .iter_mut()
+        .for_each(|c| c.weight = c.weight / sum * m.weights_scale);
 }
 
 #[cfg(test)]
@@ -175,7 +216,10 @@ mod tests {
     use super::*;
 
     fn best(weights: &[f32], n_used: usize) -> Vec<u32> {
-        let mut chosen = vec![Choice { expert: 9, weight: 9.0 }];
+        let mut chosen = vec![Choice {
+            expert: 9,
+            weight: 9.0,
+        }];
         push_best(&mut chosen, weights, n_used);
         chosen[1..].iter().map(|c| c.expert).collect()
     }
@@ -194,10 +238,26 @@ mod tests {
     }
 
     fn routing(n_used: usize, max_rows: usize, chosen: &[u32]) -> Routing {
-        let chosen: Vec<_> = chosen.iter().map(|&expert| Choice { expert, weight: expert as f32 }).collect();
+        let chosen: Vec<_> = chosen
+            .iter()
+            .map(|&expert| Choice {
+                expert,
+                weight: expert as f32,
+            })
+            .collect();
         let (places, slots) = (vec![0; chosen.len()], vec![0; chosen.len()]);
         let (probs, experts, bounds, next) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut routing = Routing { probs, chosen, places, slots, experts, bounds, next, n_used, max_rows };
+        let mut routing = Routing {
+            probs,
+            chosen,
+            places,
+            slots,
+            experts,
+            bounds,
+            next,
+            n_used,
+            max_rows,
+        };
         routing.sort(7);
         routing
     }
@@ -207,8 +267,15 @@ mod tests {
         let r = routing(2, 4, &[5, 0, 3, 5, 5, 3]);
         assert_eq!(r.experts, [0, 3, 5]);
         assert_eq!(r.bounds, [0, 1, 3, 6]);
-        assert_eq!((0..6).map(|place| r.row_at(place)).collect::<Vec<_>>(), [0, 1, 2, 0, 1, 2]);
-        assert_eq!(r.of_row(0).collect::<Vec<_>>(), [(3, 5.0), (0, 0.0)], "in the order of rank");
+        assert_eq!(
+            (0..6).map(|place| r.row_at(place)).collect::<Vec<_>>(),
+            [0, 1, 2, 0, 1, 2]
+        );
+        assert_eq!(
+            r.of_row(0).collect::<Vec<_>>(),
+            [(3, 5.0), (0, 0.0)],
+            "in the order of rank"
+        );
         assert_eq!(r.of_row(2).collect::<Vec<_>>(), [(5, 5.0), (2, 3.0)]);
     }
 
@@ -225,6 +292,9 @@ mod tests {
         let r = routing(2, 3, &[5, 0, 3, 5, 5, 3]);
         assert_eq!(groups(&r), [(vec![0, 3], 0..3), (vec![5], 3..6)]);
         let r = routing(3, 3, &[0, 1, 2, 0, 1, 3, 0, 1, 4]);
-        assert_eq!(groups(&r), [(vec![0], 0..3), (vec![1], 3..6), (vec![2, 3, 4], 6..9)]);
+        assert_eq!(
+            groups(&r),
+            [(vec![0], 0..3), (vec![1], 3..6), (vec![2, 3, 4], 6..9)]
+        );
     }
 }

@@ -9,7 +9,8 @@ use crate::spec::ModelSpec;
 pub(crate) struct Scratch {
     /// The residual stream, `[n_rows, d_model]`.
     pub(crate) x: Vec<f32>,
-    /// What a block returned and the residual has yet to take, `[n_rows, d_model]`; empty where it always takes it at once.
+    /// What a block returned and the residual has yet to take, `[n_rows, d_model]`; empty where it
+    /// always takes it at once.
     pub(crate) y: Vec<f32>,
     /// Queries, `[n_rows, n_heads, d_head]`.
     pub(crate) q: Vec<f32>,
@@ -42,7 +43,11 @@ pub(crate) struct ScratchSize {
 impl Scratch {
     /// Buffers for steps of this size.
     pub(crate) fn new(spec: &ModelSpec, size: ScratchSize) -> Self {
-        let ScratchSize { n_threads, n_rows, n_ctx } = size;
+        let ScratchSize {
+            n_threads,
+            n_rows,
+            n_ctx,
+        } = size;
         let (d_q, d_kv, d_ff) = spec.max_widths();
         let n_act_rows = MoeScratch::n_act_rows(spec, n_rows);
         let zeros = |d: usize| vec![0.0; n_rows * d];
@@ -55,23 +60,50 @@ impl Scratch {
             heads: zeros(d_q),
             ff: vec![0.0; n_act_rows * d_ff],
             act: Activations::new(n_act_rows, d_act(spec)),
-            attn: AttnScratch::new(n_rows, spec.max_heads(), spec.max_d_head(), n_ctx, n_threads),
+            attn: AttnScratch::new(
+                n_rows,
+                spec.max_heads(),
+                spec.max_d_head(),
+                n_ctx,
+                n_threads,
+            ),
             moe: MoeScratch::new(spec, n_rows),
         }
     }
 
     /// Bytes of all of it; cosines and sines are counted here too.
     pub(crate) fn bytes(spec: &ModelSpec, size: ScratchSize) -> u64 {
-        let ScratchSize { n_threads, n_rows, n_ctx } = size;
+        let ScratchSize {
+            n_threads,
+            n_rows,
+            n_ctx,
+        } = size;
         let (d_q, d_kv, d_ff) = spec.max_widths();
         let n_act_rows = MoeScratch::n_act_rows(spec, n_rows);
-        let widths = [spec.d_model, d_aside(spec), d_q, d_kv, d_kv, d_q, spec.max_d_rope()];
+        let widths = [
+            spec.d_model,
+            d_aside(spec),
+            d_q,
+            d_kv,
+            d_kv,
+            d_q,
+            spec.max_d_rope(),
+        ];
         let floats = |d: usize, n: usize| (4 * d as u64).saturating_mul(n as u64);
         let parts = [
-            widths.iter().map(|&d| floats(d, n_rows)).fold(0, u64::saturating_add),
+            widths
+                .iter()
+                .map(|&d| floats(d, n_rows))
+                .fold(0, u64::saturating_add),
             floats(d_ff, n_act_rows),
             Activations::bytes(n_act_rows, d_act(spec)),
-            AttnScratch::bytes(n_rows, spec.max_heads(), spec.max_d_head(), n_ctx, n_threads),
+            AttnScratch::bytes(
+                n_rows,
+                spec.max_heads(),
+                spec.max_d_head(),
+                n_ctx,
+                n_threads,
+            ),
             MoeScratch::bytes(spec, n_rows),
         ];
         parts.into_iter().fold(0, u64::saturating_add)

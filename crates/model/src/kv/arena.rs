@@ -11,7 +11,10 @@ pub(super) struct Arena {
 
 impl Arena {
     pub(super) fn new(n_blocks: usize, block_bytes: usize) -> Self {
-        Self { bytes: vec![0; n_blocks * block_bytes], block_bytes }
+        Self {
+            bytes: vec![0; n_blocks * block_bytes],
+            block_bytes,
+        }
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -25,7 +28,10 @@ impl Arena {
     /// Copies these bytes of a block to the same place of another.
     pub(super) fn copy(&mut self, from: u32, to: u32, bytes: Range<usize>) {
         let start = from as usize * self.block_bytes;
-        self.bytes.copy_within(start + bytes.start..start + bytes.end, to as usize * self.block_bytes + bytes.start);
+        self.bytes.copy_within(
+            start + bytes.start..start + bytes.end,
+            to as usize * self.block_bytes + bytes.start,
+        );
     }
 
     pub(super) fn block_mut(&mut self, block: u32) -> &mut [u8] {

@@ -24,7 +24,8 @@ pub(crate) struct Cache {
     /// Of each layer of the range.
     pub(super) places: Vec<Place>,
     pub(super) first_layer: usize,
-    /// How keys are turned where that depends on `n_ctx`: [`Rope::regime`](crate::spec::Rope::regime).
+    /// How keys are turned where that depends on `n_ctx`:
+    /// [`Rope::regime`](crate::spec::Rope::regime).
     pub(super) rope_regime: usize,
 }
 
@@ -32,20 +33,29 @@ impl Cache {
     /// Room for sequences of this size.
     pub(crate) fn new(spec: &ModelSpec, layers: Range<usize>, kv: KvType, size: &SeqSize) -> Self {
         let first_layer = layers.start;
-        let ropes = spec.layers[layers.clone()].iter().filter_map(|l| l.attention().rope.as_ref());
+        let ropes = spec.layers[layers.clone()]
+            .iter()
+            .filter_map(|l| l.attention().rope.as_ref());
         let rope_regime = ropes.map(|r| r.regime(size.n_ctx)).max().unwrap_or(0);
         let (places, groups) = plan(spec, layers, kv);
         let retentions: Vec<Retention> = groups.iter().map(|&(retention, _)| retention).collect();
         let arena = |(retention, bytes)| Arena::new(size.n_blocks(retention), bytes);
         let arenas = groups.into_iter().map(arena).collect();
-        Self { seqs: SeqTable::new(&retentions, size), arenas, places, first_layer, rope_regime }
+        Self {
+            seqs: SeqTable::new(&retentions, size),
+            arenas,
+            places,
+            first_layer,
+            rope_regime,
+        }
     }
 
     /// Bytes that [`new`](Self::new) allocates for the same arguments.
     pub(crate) fn bytes(spec: &ModelSpec, layers: Range<usize>, kv: KvType, size: &SeqSize) -> u64 {
         let (_, groups) = plan(spec, layers, kv);
-        let bytes =
-            groups.iter().map(|&(retention, bytes)| (size.n_blocks(retention) as u64).saturating_mul(bytes as u64));
+        let bytes = groups.iter().map(|&(retention, bytes)| {
+            (size.n_blocks(retention) as u64).saturating_mul(bytes as u64)
+        });
         bytes.fold(0, u64::saturating_add)
     }
 
@@ -61,7 +71,13 @@ impl Cache {
 
     /// Copies what has to be copied before anything is written.
     pub(crate) fn settle(&mut self) {
-        for BlockCopy { group, from, to, first } in self.seqs.take_copies() {
+        for BlockCopy {
+            group,
+            from,
+            to,
+            first,
+        } in self.seqs.take_copies()
+        {
             let arena = &mut self.arenas[group];
             if first == 0 {
                 arena.copy(from, to, 0..arena.block_bytes());
@@ -69,7 +85,8 @@ impl Cache {
             }
             for place in self.places.iter().filter(|place| place.group == group) {
                 for half in [place.k, place.v] {
-                    (0..place.n_kv_heads).for_each(|h| arena.copy(from, to, half.rows(h, first..BLOCK_LEN)));
+                    (0..place.n_kv_heads)
+                        .for_each(|h| arena.copy(from, to, half.rows(h, first..BLOCK_LEN)));
                 }
             }
         }
@@ -77,7 +94,8 @@ impl Cache {
 
     /// The blocks of a sequence for layer `l`.
     pub(crate) fn table(&self, l: usize, id: SeqId) -> &[u32] {
-        self.seqs.blocks(id, self.places[l - self.first_layer].group)
+        self.seqs
+            .blocks(id, self.places[l - self.first_layer].group)
     }
 
     /// What attention needs to read layer `l`.
@@ -99,7 +117,15 @@ impl Cache {
     }
 
     /// The first position of a sequence whose keys and values a layer holds, within `positions`.
-    pub(super) fn first_held(&self, id: SeqId, place: &Place, positions: &Range<usize>) -> Result<usize, Error> {
-        Ok(self.seqs.first_held(id, place.group)?.clamp(positions.start, positions.end))
+    pub(super) fn first_held(
+        &self,
+        id: SeqId,
+        place: &Place,
+        positions: &Range<usize>,
+    ) -> Result<usize, Error> {
+        Ok(self
+            .seqs
+            .first_held(id, place.group)?
+            .clamp(positions.start, positions.end))
     }
 }

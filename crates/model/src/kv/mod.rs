@@ -1,6 +1,8 @@
-//! Keys and values of sequences, in the blocks that the ledger ([`seqs`](crate::seqs)) has given them.
+//! Keys and values of sequences, in the blocks that the ledger ([`seqs`](crate::seqs)) has given
+//! them.
 //!
-//! One arena per group of layers with the same retention. A block holds [`BLOCK_LEN`] positions of every layer of its group:
+//! One arena per group of layers with the same retention. A block holds [`BLOCK_LEN`] positions of
+//! every layer of its group:
 //!
 //! ```text
 //! block:  layer 0 K [n_kv_heads, BLOCK_LEN, d_head] | layer 0 V [same] | layer 1 K | …
@@ -26,8 +28,9 @@ pub struct KvType {
     pub k: KvElem,
     /// Of values.
     pub v: KvElem,
-    /// So many layers at each end of the model have Q8 where others have Q4: errors of the first ones pass through all the
-    /// others, and those of the last ones are not made good any more.
+    /// So many layers at each end of the model have Q8 where others have Q4: errors of the first
+    /// ones pass through all the others, and those of the last ones are not made good any
+    /// more.
     pub n_edge_layers: usize,
 }
 
@@ -43,13 +46,23 @@ impl KvType {
 
     /// Keys and values of one type.
     pub const fn of(elem: KvElem) -> Self {
-        Self { k: elem, v: elem, n_edge_layers: 2 }
+        Self {
+            k: elem,
+            v: elem,
+            n_edge_layers: 2,
+        }
     }
 
     /// The element types of keys and values in layer `l` of `n_layers`.
     pub fn of_layer(&self, l: usize, n_layers: usize) -> [KvElem; 2] {
         let is_edge = l < self.n_edge_layers || l + self.n_edge_layers >= n_layers;
-        [self.k, self.v].map(|elem| if is_edge && elem == KvElem::Q4 { KvElem::Q8 } else { elem })
+        [self.k, self.v].map(|elem| {
+            if is_edge && elem == KvElem::Q4 {
+                KvElem::Q8
+            } else {
+                elem
+            }
+        })
     }
 }
 

@@ -31,22 +31,39 @@ pub(super) struct Half {
 pub(super) type GroupSize = (Retention, usize);
 
 /// The place of each layer, and the groups.
-pub(super) fn plan(spec: &ModelSpec, layers: Range<usize>, kv: KvType) -> (Vec<Place>, Vec<GroupSize>) {
+pub(super) fn plan(
+    spec: &ModelSpec,
+    layers: Range<usize>,
+    kv: KvType,
+) -> (Vec<Place>, Vec<GroupSize>) {
     let mut groups: Vec<GroupSize> = Vec::new();
     let mut places = Vec::new();
     for l in layers {
         let (a, retention) = (spec.layers[l].attention(), spec.layers[l].retention());
-        let group = groups.iter().position(|(r, _)| *r == retention).unwrap_or_else(|| {
-            groups.push((retention, 0));
-            groups.len() - 1
-        });
+        let group = groups
+            .iter()
+            .position(|(r, _)| *r == retention)
+            .unwrap_or_else(|| {
+                groups.push((retention, 0));
+                groups.len() - 1
+            });
         let mut half = |elem: KvElem| {
             let (at, row_bytes) = (groups[group].1, elem.row_bytes(a.d_head));
             groups[group].1 += a.n_kv_heads * BLOCK_LEN * row_bytes;
-            Half { at, elem, row_bytes }
+            Half {
+                at,
+                elem,
+                row_bytes,
+            }
         };
         let [k, v] = kv.of_layer(l, spec.layers.len()).map(&mut half);
-        places.push(Place { group, n_kv_heads: a.n_kv_heads, d_head: a.d_head, k, v });
+        places.push(Place {
+            group,
+            n_kv_heads: a.n_kv_heads,
+            d_head: a.d_head,
+            k,
+            v,
+        });
     }
     (places, groups)
 }

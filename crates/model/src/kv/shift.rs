@@ -1,7 +1,9 @@
-//! Taking positions out of the middle of a sequence, so that a full context can go on (StreamingLLM, Xiao et al. 2024).
+//! Taking positions out of the middle of a sequence, so that a full context can go on
+//! (StreamingLLM, Xiao et al. 2024).
 //!
-//! What follows the gap moves up to where it began. A gap is whole blocks long, so that moving is a matter of tables: only the
-//! block in which the gap begins is put together of two. Values are as they were; keys are turned to their new positions.
+//! What follows the gap moves up to where it began. A gap is whole blocks long, so that moving is a
+//! matter of tables: only the block in which the gap begins is put together of two. Values are as
+//! they were; keys are turned to their new positions.
 
 use std::ops::Range;
 
@@ -11,7 +13,8 @@ use super::{BLOCK_LEN, arena::Arena, cache::Cache, plan::Place};
 use crate::{Error, SeqId};
 
 impl Cache {
-    /// Takes the positions `gap` out of a sequence. `turn` turns a key of a layer, `[d_head]`, back by the length of the gap.
+    /// Takes the positions `gap` out of a sequence. `turn` turns a key of a layer, `[d_head]`, back
+    /// by the length of the gap.
     pub(crate) fn shift(
         &mut self,
         id: SeqId,
@@ -23,9 +26,12 @@ impl Cache {
         self.settle();
         for (l, place) in self.places.iter().enumerate() {
             let first = gap.start.max(self.seqs.first_held(id, place.group)?);
-            let (blocks, positions) = (self.seqs.blocks(id, place.group), first..self.seqs.len(id)?);
+            let (blocks, positions) =
+                (self.seqs.blocks(id, place.group), first..self.seqs.len(id)?);
             let arena = &mut self.arenas[place.group];
-            turn_keys(arena, blocks, place, positions, kernels, |key| turn(self.first_layer + l, key));
+            turn_keys(arena, blocks, place, positions, kernels, |key| {
+                turn(self.first_layer + l, key)
+            });
         }
         Ok(())
     }

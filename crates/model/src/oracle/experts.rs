@@ -1,4 +1,5 @@
-//! The oracle's mixture of experts: each position alone, all experts at hand, as the papers have it.
+//! The oracle's mixture of experts: each position alone, all experts at hand, as the papers have
+//! it.
 
 use atta_store::{Guard, Unit};
 
@@ -15,8 +16,17 @@ pub(super) fn moe(model: &Model, (l, m): (usize, &Moe), h: &Rows) -> Result<Rows
     let router = matrix(model, l, Role::FfnGateInp)?;
     let all: Vec<u32> = (0..m.n_experts as u32).collect();
     let experts = model.weights().piece(Unit::Experts(l, &all), 0)?;
-    let shared_roles = [Role::FfnGateShexp, Role::FfnUpShexp, Role::FfnDownShexp, Role::FfnGateInpShexp];
-    let shared = m.shared.iter().flat_map(|_| shared_roles).map(|role| matrix(model, l, role));
+    let shared_roles = [
+        Role::FfnGateShexp,
+        Role::FfnUpShexp,
+        Role::FfnDownShexp,
+        Role::FfnGateInpShexp,
+    ];
+    let shared = m
+        .shared
+        .iter()
+        .flat_map(|_| shared_roles)
+        .map(|role| matrix(model, l, role));
     let shared = shared.collect::<Result<Vec<_>, _>>()?;
     let row = |x: &Vec<f32>| {
         let mut sum = vec![0.0; x.len()];
@@ -25,7 +35,11 @@ pub(super) fn moe(model: &Model, (l, m): (usize, &Moe), h: &Rows) -> Result<Rows
         }
         if let (Some(mlp), [gate, up, down, open]) = (&m.shared, &shared[..]) {
             let x = vec![x.clone()];
-            let inner = gated(mlp.activation, &project(gate, None, &x), project(up, None, &x));
+            let inner = gated(
+                mlp.activation,
+                &project(gate, None, &x),
+                project(up, None, &x),
+            );
             let open = 1.0 / (1.0 + (-dot(&open[0], &x[0])).exp());
             add(&mut sum, open, &project(down, None, &inner)[0]);
         }
@@ -38,14 +52,29 @@ pub(super) fn moe(model: &Model, (l, m): (usize, &Moe), h: &Rows) -> Result<Rows
 fn chosen(m: &Moe, (router, bias): (&Rows, Option<&[f32]>), x: &[f32]) -> Vec<(usize, f64)> {
     let Gating::Softmax = m.gating;
     let bias = |e: usize| bias.map_or(0.0, |b| f64::from(b[e]));
-    let logits: Vec<f64> = router.iter().enumerate().map(|(e, w)| dot(w, x) + bias(e)).collect();
+    let logits: Vec<f64> = router
+        .iter()
+        .enumerate()
+        .map(|(e, w)| dot(w, x) + bias(e))
+        .collect();
     let max = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let all: f64 = logits.iter().map(|z| (z - max).exp()).sum();
-    let mut experts: Vec<_> = logits.iter().map(|z| (z - max).exp() / all).enumerate().collect();
+    let mut experts: Vec<_> = logits
+        .iter()
+        .map(|z| (z - max).exp() / all)
+        .enumerate()
+        .collect();
     experts.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     experts.truncate(m.n_used);
-    let sum: f64 = if m.renormalize { experts.iter().map(|(_, p)| p).sum() } else { 1.0 };
-    experts.iter().map(|(e, p)| (*e, p / sum * f64::from(m.weights_scale))).collect()
+    let sum: f64 = if m.renormalize {
+        experts.iter().map(|(_, p)| p).sum()
+    } else {
+        1.0
+    };
+    experts
+        .iter()
+        .map(|(e, p)| (*e, p / sum * f64::from(m.weights_scale)))
+        .collect()
 }
 
 fn expert(m: &Moe, t: &Tensors, (e, experts): (usize, &Guard<'_>), x: &[f32]) -> Vec<f32> {
@@ -55,10 +84,16 @@ fn expert(m: &Moe, t: &Tensors, (e, experts): (usize, &Guard<'_>), x: &[f32]) ->
     };
     let x = vec![x.to_vec()];
     let gate = product(Role::FfnGateExps, Role::FfnGateExpsBias, &x);
-    let inner = gated(m.expert.activation, &gate, product(Role::FfnUpExps, Role::FfnUpExpsBias, &x));
+    let inner = gated(
+        m.expert.activation,
+        &gate,
+        product(Role::FfnUpExps, Role::FfnUpExpsBias, &x),
+    );
     product(Role::FfnDownExps, Role::FfnDownExpsBias, &inner).remove(0)
 }
 
 fn add(sum: &mut [f64], factor: f64, y: &[f32]) {
-    sum.iter_mut().zip(y).for_each(|(sum, y)| *sum += factor * f64::from(*y));
+    sum.iter_mut()
+        .zip(y)
+        .for_each(|(sum, y)| *sum += factor * f64::from(*y));
 }

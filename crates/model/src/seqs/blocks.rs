@@ -10,7 +10,10 @@ pub(super) struct Blocks {
 
 impl Blocks {
     pub(super) fn new(n_blocks: usize) -> Self {
-        Self { holders: vec![0; n_blocks], free: (0..n_blocks as u32).rev().collect() }
+        Self {
+            holders: vec![0; n_blocks],
+            free: (0..n_blocks as u32).rev().collect(),
+        }
     }
 
     /// Reference count of each block.
@@ -52,7 +55,8 @@ impl Blocks {
         self.holders[block as usize] > 1
     }
 
-    /// Returns the block itself if it is not shared, else a new block that the caller must copy it to. `None`: no free block.
+    /// Returns the block itself if it is not shared, else a new block that the caller must copy it
+    /// to. `None`: no free block.
     pub(super) fn own(&mut self, block: u32) -> Option<u32> {
         if !self.is_shared(block) {
             return Some(block);

@@ -8,7 +8,8 @@ use crate::spec::Retention;
 /// The blocks of the positions of a sequence, in order.
 #[derive(Clone)]
 pub(super) struct Table {
-    /// Block `i` holds positions `32 i..`; those before `n_gone` were given back, their numbers mean nothing.
+    /// Block `i` holds positions `32 i..`; those before `n_gone` were given back, their numbers
+    /// mean nothing.
     blocks: Vec<u32>,
     n_gone: usize,
     /// The first position whose keys and values are there.
@@ -27,7 +28,11 @@ pub(super) struct Group {
 
 impl Table {
     pub(super) fn new(n_blocks_max: usize) -> Self {
-        Self { blocks: Vec::with_capacity(n_blocks_max), n_gone: 0, from: 0 }
+        Self {
+            blocks: Vec::with_capacity(n_blocks_max),
+            n_gone: 0,
+            from: 0,
+        }
     }
 
     pub(super) fn blocks(&self) -> &[u32] {
@@ -50,13 +55,20 @@ impl Table {
 }
 
 impl Group {
-    /// Blocks that a sequence of up to `n_ctx` positions holds at most, if up to `n_batch` positions come at once.
+    /// Blocks that a sequence of up to `n_ctx` positions holds at most, if up to `n_batch`
+    /// positions come at once.
     ///
-    /// Of a window that is what the first row of a batch sees and the batch itself, wherever blocks begin. While fewer rows come
-    /// at once the rest is a past that can be gone back to. Where only `n_recent` positions stay behind a gap, fewer than the
-    /// window, it comes to see what is in front of the gap, so that everything has to stay.
+    /// Of a window that is what the first row of a batch sees and the batch itself, wherever blocks
+    /// begin. While fewer rows come at once the rest is a past that can be gone back to. Where
+    /// only `n_recent` positions stay behind a gap, fewer than the window, it comes to see what
+    /// is in front of the gap, so that everything has to stay.
     pub(super) fn share(retention: Retention, size: &SeqSize) -> usize {
-        let SeqSize { n_ctx, n_batch, n_recent, .. } = *size;
+        let SeqSize {
+            n_ctx,
+            n_batch,
+            n_recent,
+            ..
+        } = *size;
         let all = n_ctx.div_ceil(BLOCK_LEN);
         match retention {
             Retention::All => all,
@@ -70,17 +82,28 @@ impl Group {
         (self.blocks.n_free(), self.blocks.n_blocks())
     }
 
-    /// Blocks of all sequences. Where they share their room, each may have a last block that is not full.
+    /// Blocks of all sequences. Where they share their room, each may have a last block that is not
+    /// full.
     pub(super) fn n_blocks(retention: Retention, size: &SeqSize) -> usize {
         let share = Self::share(retention, size);
         let all = share.saturating_mul(size.n_seqs);
-        let shared = |n: usize| n.div_ceil(BLOCK_LEN).saturating_add(size.n_seqs).max(share).min(all);
+        let shared = |n: usize| {
+            n.div_ceil(BLOCK_LEN)
+                .saturating_add(size.n_seqs)
+                .max(share)
+                .min(all)
+        };
         size.n_shared.map_or(all, shared)
     }
 
     pub(super) fn new(index: usize, retention: Retention, size: &SeqSize) -> Self {
         let blocks = Blocks::new(Self::n_blocks(retention, size));
-        Self { index, blocks, retention, share: Self::share(retention, size) }
+        Self {
+            index,
+            blocks,
+            retention,
+            share: Self::share(retention, size),
+        }
     }
 
     /// The first position that the one at `len` sees.
@@ -99,7 +122,9 @@ impl Group {
     /// Whether [`extend`](Self::extend) will find a block.
     pub(super) fn has_room(&self, table: &Table, len: usize) -> bool {
         match table.held().last() {
-            Some(&last) if !len.is_multiple_of(BLOCK_LEN) => !self.blocks.is_shared(last) || self.blocks.n_free() > 0,
+            Some(&last) if !len.is_multiple_of(BLOCK_LEN) => {
+                !self.blocks.is_shared(last) || self.blocks.n_free() > 0
+            }
             _ if table.held().len() == self.share => {
                 !self.blocks.is_shared(table.held()[0]) || self.blocks.n_free() > 0
             }
@@ -107,11 +132,13 @@ impl Group {
         }
     }
 
-    /// Makes the block of position `len` the sequence's own; the oldest goes where it holds its share.
+    /// Makes the block of position `len` the sequence's own; the oldest goes where it holds its
+    /// share.
     pub(super) fn extend(&mut self, table: &mut Table, len: usize, copies: &mut Vec<BlockCopy>) {
         match table.blocks.last_mut() {
             Some(last) if !len.is_multiple_of(BLOCK_LEN) => {
-                self.own(last, copies).expect("a free block was seen by `has_room`");
+                self.own(last, copies)
+                    .expect("a free block was seen by `has_room`");
             }
             _ => {
                 if table.held().len() == self.share {
@@ -124,7 +151,8 @@ impl Group {
         }
     }
 
-    /// Gives back what lies behind position `len`, of which everything that it sees is there, or which is 0.
+    /// Gives back what lies behind position `len`, of which everything that it sees is there, or
+    /// which is 0.
     pub(super) fn truncate(&mut self, table: &mut Table, len: usize) {
         let keep = len.div_ceil(BLOCK_LEN);
         for &block in &table.blocks[keep.max(table.n_gone)..] {
@@ -135,9 +163,15 @@ impl Group {
         table.from = table.from.min(len);
     }
 
-    /// Takes the positions `gap`, whole blocks, out of a table. Blocks from where it begins are the sequence's own afterwards. If
-    /// that lies within a block, what stands behind it there is copied into the block that stays.
-    pub(super) fn close(&mut self, table: &mut Table, gap: &Range<usize>, copies: &mut Vec<BlockCopy>) {
+    /// Takes the positions `gap`, whole blocks, out of a table. Blocks from where it begins are the
+    /// sequence's own afterwards. If that lies within a block, what stands behind it there is
+    /// copied into the block that stays.
+    pub(super) fn close(
+        &mut self,
+        table: &mut Table,
+        gap: &Range<usize>,
+        copies: &mut Vec<BlockCopy>,
+    ) {
         let (start, n) = (gap.start / BLOCK_LEN, gap.len() / BLOCK_LEN);
         let mut first = start;
         if start >= table.n_gone && !gap.start.is_multiple_of(BLOCK_LEN) {
@@ -145,13 +179,20 @@ impl Group {
             // The gap may reach to the end.
             if let Some(&from) = table.blocks.get(start + n) {
                 let (to, first) = (table.blocks[start], gap.start % BLOCK_LEN);
-                copies.push(BlockCopy { group: self.index, from, to, first });
+                copies.push(BlockCopy {
+                    group: self.index,
+                    from,
+                    to,
+                    first,
+                });
             }
             first += 1;
         }
         let removed = first..(first + n).min(table.blocks.len());
         let held = table.n_gone.clamp(removed.start, removed.end);
-        table.blocks[held..removed.end].iter().for_each(|&block| self.blocks.give_back(block));
+        table.blocks[held..removed.end]
+            .iter()
+            .for_each(|&block| self.blocks.give_back(block));
         table.n_gone -= held - removed.start;
         table.blocks.drain(removed);
         self.own_some(&mut table.blocks[start.max(table.n_gone)..], copies);
@@ -163,7 +204,8 @@ impl Group {
 
     fn own_some(&mut self, blocks: &mut [u32], copies: &mut Vec<BlockCopy>) {
         for block in blocks {
-            self.own(block, copies).expect("a sequence has its share of blocks");
+            self.own(block, copies)
+                .expect("a sequence has its share of blocks");
         }
     }
 
@@ -171,7 +213,12 @@ impl Group {
     fn own(&mut self, block: &mut u32, copies: &mut Vec<BlockCopy>) -> Option<()> {
         let (from, to) = (*block, self.blocks.own(*block)?);
         if to != from {
-            copies.push(BlockCopy { group: self.index, from, to, first: 0 });
+            copies.push(BlockCopy {
+                group: self.index,
+                from,
+                to,
+                first: 0,
+            });
         }
         *block = to;
         Some(())
@@ -179,10 +226,17 @@ impl Group {
 
     /// A table of the same blocks, which have one more holder.
     pub(super) fn fork(&mut self, table: &Table) -> Table {
-        table.held().iter().for_each(|&block| self.blocks.share(block));
+        table
+            .held()
+            .iter()
+            .for_each(|&block| self.blocks.share(block));
         let mut fork = Table::new(table.blocks.capacity());
         fork.blocks.extend_from_slice(&table.blocks);
-        Table { n_gone: table.n_gone, from: table.from, ..fork }
+        Table {
+            n_gone: table.n_gone,
+            from: table.from,
+            ..fork
+        }
     }
 }
 
@@ -198,8 +252,17 @@ mod tests {
 
     impl Group8 {
         fn new(retention: Retention) -> Self {
-            let size = SeqSize { n_ctx: 1000, n_seqs: 8, n_batch: 8, n_recent: Some(500), n_shared: None };
-            Self { group: Group::new(0, retention, &size), seqs: Default::default() }
+            let size = SeqSize {
+                n_ctx: 1000,
+                n_seqs: 8,
+                n_batch: 8,
+                n_recent: Some(500),
+                n_shared: None,
+            };
+            Self {
+                group: Group::new(0, retention, &size),
+                seqs: Default::default(),
+            }
         }
 
         fn act(&mut self, [what, i, j, n]: [usize; 4]) {
@@ -245,10 +308,16 @@ mod tests {
             for (len, table) in self.seqs.iter().flatten() {
                 assert_eq!(table.blocks.len(), len.div_ceil(BLOCK_LEN));
                 assert!(table.held().len() <= self.group.share);
-                table.held().iter().for_each(|&block| expected[block as usize] += 1);
+                table
+                    .held()
+                    .iter()
+                    .for_each(|&block| expected[block as usize] += 1);
             }
             assert_eq!(self.group.blocks.holders(), expected);
-            assert_eq!(self.group.blocks.n_free(), expected.iter().filter(|&&n| n == 0).count());
+            assert_eq!(
+                self.group.blocks.n_free(),
+                expected.iter().filter(|&&n| n == 0).count()
+            );
         }
     }
 
@@ -257,7 +326,9 @@ mod tests {
         for retention in [Retention::All, Retention::Window(1), Retention::Window(100)] {
             let (mut all, mut state) = (Group8::new(retention), 1u64);
             let mut random = |n: usize| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 (state >> 33) as usize % n
             };
             for _ in 0..3000 {
@@ -265,7 +336,10 @@ mod tests {
                 all.check();
             }
             (0..8).for_each(|i| all.act([0, i, i, 0]));
-            assert!(all.group.blocks.holders().iter().all(|&n| n == 0), "{retention:?}");
+            assert!(
+                all.group.blocks.holders().iter().all(|&n| n == 0),
+                "{retention:?}"
+            );
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Block tables of the KV cache: the positions of every sequence and the blocks that hold them.
 //!
-//! `SeqTable` does the bookkeeping of an executor, wherever the cache itself lies. It knows no bytes, layers or devices.
-//! Each *group* of layers with the same retention has one block table per sequence: sliding-window layers free old blocks,
-//! global layers keep all. Blocks are reference-counted: a fork shares them, and writing to a shared block copies it first
-//! (copy-on-write). The copies are queued here as [`BlockCopy`]; the executor performs them in order before it writes.
+//! `SeqTable` does the bookkeeping of an executor, wherever the cache itself lies. It knows no
+//! bytes, layers or devices. Each *group* of layers with the same retention has one block table per
+//! sequence: sliding-window layers free old blocks, global layers keep all. Blocks are
+//! reference-counted: a fork shares them, and writing to a shared block copies it first
+//! (copy-on-write). The copies are queued here as [`BlockCopy`]; the executor performs them in
+//! order before it writes.
 
 mod blocks;
 mod group;
@@ -28,7 +30,8 @@ pub struct SeqSize {
     pub n_seqs: usize,
     /// Positions appended per batch, at most.
     pub n_batch: usize,
-    /// Positions kept behind an evicted range (context shift), at least; `None`: the context is never shifted.
+    /// Positions kept behind an evicted range (context shift), at least; `None`: the context is
+    /// never shifted.
     pub n_recent: Option<usize>,
     /// Pool size: positions of all sequences together; `None`: `n_ctx` for each.
     pub n_shared: Option<usize>,
@@ -65,7 +68,10 @@ pub struct SeqTable {
 impl std::fmt::Debug for SeqTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SeqTable")
-            .field("n_seqs", &self.slots.iter().filter(|slot| slot.seq.is_some()).count())
+            .field(
+                "n_seqs",
+                &self.slots.iter().filter(|slot| slot.seq.is_some()).count(),
+            )
             .field("n_ctx", &self.n_ctx)
             .field("n_positions", &self.n_positions())
             .finish_non_exhaustive()
@@ -88,11 +94,29 @@ struct Sequence {
 impl SeqTable {
     /// Creates a table with one group per retention.
     pub fn new(retentions: &[Retention], size: &SeqSize) -> Self {
-        let groups = retentions.iter().enumerate().map(|(i, &retention)| Group::new(i, retention, size)).collect();
-        let slots = (0..size.n_seqs).map(|_| Slot { generation: 0, seq: None }).collect();
+        let groups = retentions
+            .iter()
+            .enumerate()
+            .map(|(i, &retention)| Group::new(i, retention, size))
+            .collect();
+        let slots = (0..size.n_seqs)
+            .map(|_| Slot {
+                generation: 0,
+                seq: None,
+            })
+            .collect();
         // A batch copies at most the last block of every sequence, in every group.
-        let copies = Vec::with_capacity(size.n_seqs.saturating_mul(retentions.len()).min(MAX_RESERVED));
-        Self { groups, slots, n_ctx: size.n_ctx, copies }
+        let copies = Vec::with_capacity(
+            size.n_seqs
+                .saturating_mul(retentions.len())
+                .min(MAX_RESERVED),
+        );
+        Self {
+            groups,
+            slots,
+            n_ctx: size.n_ctx,
+            copies,
+        }
     }
 
     /// Maximum positions of a sequence.
@@ -100,10 +124,17 @@ impl SeqTable {
         self.n_ctx
     }
 
-    /// Positions in use (shared blocks count once) and in total, of the largest group, in whole blocks.
+    /// Positions in use (shared blocks count once) and in total, of the largest group, in whole
+    /// blocks.
     pub fn n_positions(&self) -> (usize, usize) {
-        let free = self.groups.iter().map(Group::n_free).max_by_key(|&(_, n)| n);
-        free.map_or((0, 0), |(n_free, n)| ((n - n_free) * BLOCK_LEN, n * BLOCK_LEN))
+        let free = self
+            .groups
+            .iter()
+            .map(Group::n_free)
+            .max_by_key(|&(_, n)| n);
+        free.map_or((0, 0), |(n_free, n)| {
+            ((n - n_free) * BLOCK_LEN, n * BLOCK_LEN)
+        })
     }
 
     /// Number of positions of a sequence.
@@ -121,7 +152,11 @@ impl SeqTable {
     pub fn keeps(&self, id: SeqId, len: usize) -> Result<usize, Error> {
         let seq = self.seq(id)?;
         let len = seq.len.min(len);
-        let is_whole = self.groups.iter().zip(&seq.tables).all(|(group, table)| group.is_whole(table, len));
+        let is_whole = self
+            .groups
+            .iter()
+            .zip(&seq.tables)
+            .all(|(group, table)| group.is_whole(table, len));
         Ok(if is_whole { len } else { 0 })
     }
 
@@ -146,11 +181,16 @@ impl SeqTable {
     pub fn new_seq(&mut self) -> Result<SeqId, Error> {
         let (n_blocks, n_slots) = (self.n_ctx.div_ceil(BLOCK_LEN), self.slots.len());
         let mut slots = self.slots.iter_mut().enumerate();
-        let (index, slot) = slots.find(|(_, s)| s.seq.is_none()).ok_or(Error::NoRoomForSequence(n_slots))?;
+        let (index, slot) = slots
+            .find(|(_, s)| s.seq.is_none())
+            .ok_or(Error::NoRoomForSequence(n_slots))?;
         // The tables get their full capacity now, so that a step never allocates.
         let tables = self.groups.iter().map(|_| Table::new(n_blocks)).collect();
         slot.seq = Some(Sequence { len: 0, tables });
-        Ok(SeqId { index: index as u32, generation: slot.generation })
+        Ok(SeqId {
+            index: index as u32,
+            generation: slot.generation,
+        })
     }
 
     /// Creates a copy of a sequence that shares its blocks.
@@ -162,13 +202,17 @@ impl SeqTable {
         let fork = self.new_seq()?;
         let (seq, groups, _) = self.seq_mut(id)?;
         let len = seq.len;
-        let tables = groups.iter_mut().zip(&seq.tables).map(|(group, table)| group.fork(table)).collect();
+        let tables = groups
+            .iter_mut()
+            .zip(&seq.tables)
+            .map(|(group, table)| group.fork(table))
+            .collect();
         *self.seq_mut(fork)?.0 = Sequence { len, tables };
         Ok(fork)
     }
 
-    /// Removes positions from `len` on and returns the new length: `len`, or 0 if a sliding window has already freed
-    /// positions that `len` needs.
+    /// Removes positions from `len` on and returns the new length: `len`, or 0 if a sliding window
+    /// has already freed positions that `len` needs.
     ///
     /// # Errors
     /// [`Error::NoSequence`].
@@ -197,11 +241,18 @@ impl SeqTable {
     /// Appends all rows of a batch to their sequences, or none. `check` may refuse a row.
     ///
     /// # Errors
-    /// [`Error::Position`] for a row that does not continue its sequence, what `check` returns, and those of
-    /// [`extend`](Self::extend).
-    pub fn admit(&mut self, rows: &[Row], check: impl Fn(usize, &Row) -> Result<(), Error>) -> Result<(), Error> {
+    /// [`Error::Position`] for a row that does not continue its sequence, what `check` returns, and
+    /// those of [`extend`](Self::extend).
+    pub fn admit(
+        &mut self,
+        rows: &[Row],
+        check: impl Fn(usize, &Row) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         for (i, row) in rows.iter().enumerate() {
-            let admitted = self.check_position(row).and_then(|()| check(i, row)).and_then(|()| self.extend(row.seq));
+            let admitted = self
+                .check_position(row)
+                .and_then(|()| check(i, row))
+                .and_then(|()| self.extend(row.seq));
             if admitted.is_err() {
                 self.remove(&rows[..i]);
                 return admitted;
@@ -221,17 +272,26 @@ impl SeqTable {
     fn check_position(&self, row: &Row) -> Result<(), Error> {
         match self.len(row.seq)? {
             len if len == row.pos => Ok(()),
-            expected => Err(Error::Position { seq: row.seq, expected, got: row.pos }),
+            expected => Err(Error::Position {
+                seq: row.seq,
+                expected,
+                got: row.pos,
+            }),
         }
     }
 
     /// Appends one position. The window must be complete. Copies the last block if it is shared.
     ///
     /// # Errors
-    /// [`Error::NoSequence`], [`Error::State`] if a window is not there, [`Error::ContextFull`], [`Error::OutOfBlocks`].
+    /// [`Error::NoSequence`], [`Error::State`] if a window is not there, [`Error::ContextFull`],
+    /// [`Error::OutOfBlocks`].
     pub fn extend(&mut self, id: SeqId) -> Result<(), Error> {
         let (seq, groups, _) = self.seq_mut(id)?;
-        if !groups.iter().zip(&seq.tables).all(|(group, table)| group.is_whole(table, seq.len)) {
+        if !groups
+            .iter()
+            .zip(&seq.tables)
+            .all(|(group, table)| group.is_whole(table, seq.len))
+        {
             return Err(Error::State("a window of the sequence is not there"));
         }
         self.add_position(id)
@@ -249,7 +309,11 @@ impl SeqTable {
             return Err(Error::ContextFull { n_ctx });
         }
         // A full group is found before any group is changed.
-        if !groups.iter().zip(&seq.tables).all(|(group, table)| group.has_room(table, len)) {
+        if !groups
+            .iter()
+            .zip(&seq.tables)
+            .all(|(group, table)| group.has_room(table, len))
+        {
             return Err(Error::OutOfBlocks);
         }
         for (table, group) in seq.tables.iter_mut().zip(groups) {
@@ -268,7 +332,8 @@ impl SeqTable {
         Ok(())
     }
 
-    /// Evicts the positions `gap`, a multiple of the block length; later positions move down (context shift).
+    /// Evicts the positions `gap`, a multiple of the block length; later positions move down
+    /// (context shift).
     ///
     /// # Errors
     /// [`Error::NoSequence`], [`Error::State`] for an invalid range.
@@ -284,21 +349,33 @@ impl SeqTable {
         Ok(())
     }
 
-    /// Drains the queued block copies, oldest first. They must be performed after the writes of earlier batches in flight and
-    /// before any later write.
+    /// Drains the queued block copies, oldest first. They must be performed after the writes of
+    /// earlier batches in flight and before any later write.
     pub fn take_copies(&mut self) -> impl Iterator<Item = BlockCopy> + '_ {
         self.copies.drain(..)
     }
 
     fn seq(&self, id: SeqId) -> Result<&Sequence, Error> {
-        let slot = self.slots.get(id.index as usize).filter(|s| s.generation == id.generation);
-        slot.and_then(|s| s.seq.as_ref()).ok_or(Error::NoSequence(id))
+        let slot = self
+            .slots
+            .get(id.index as usize)
+            .filter(|s| s.generation == id.generation);
+        slot.and_then(|s| s.seq.as_ref())
+            .ok_or(Error::NoSequence(id))
     }
 
     /// A sequence with the groups and the copy queue that its changes affect.
-    fn seq_mut(&mut self, id: SeqId) -> Result<(&mut Sequence, &mut [Group], &mut Vec<BlockCopy>), Error> {
-        let slot = self.slots.get_mut(id.index as usize).filter(|s| s.generation == id.generation);
-        let seq = slot.and_then(|s| s.seq.as_mut()).ok_or(Error::NoSequence(id))?;
+    fn seq_mut(
+        &mut self,
+        id: SeqId,
+    ) -> Result<(&mut Sequence, &mut [Group], &mut Vec<BlockCopy>), Error> {
+        let slot = self
+            .slots
+            .get_mut(id.index as usize)
+            .filter(|s| s.generation == id.generation);
+        let seq = slot
+            .and_then(|s| s.seq.as_mut())
+            .ok_or(Error::NoSequence(id))?;
         Ok((seq, &mut self.groups, &mut self.copies))
     }
 }

@@ -25,11 +25,12 @@ pub struct Attention {
     pub temperature: Option<Temperature>,
     /// `Some(c)`: scores become `c * tanh(score / c)` (Gemma 2, section 2).
     pub softcap: Option<f32>,
-    /// Whether each head has one more score, a tensor of `[n_heads]`, that takes part in its softmax and has no value, so
-    /// that the head can look at nothing (Xiao et al. 2024; gpt-oss).
+    /// Whether each head has one more score, a tensor of `[n_heads]`, that takes part in its
+    /// softmax and has no value, so that the head can look at nothing (Xiao et al. 2024;
+    /// gpt-oss).
     pub sinks: Presence,
-    /// The norm of what all heads of a position return together, before the output projection; an RMS norm, if there is one
-    /// (Wang et al. 2022, section 3: Sub-LayerNorm).
+    /// The norm of what all heads of a position return together, before the output projection; an
+    /// RMS norm, if there is one (Wang et al. 2022, section 3: Sub-LayerNorm).
     pub sub_norm: Option<Norm>,
     /// Whether the projections of q, k and v must have, may have or must not have a bias.
     pub qkv_bias: Presence,
@@ -63,8 +64,9 @@ pub enum QkNorm {
     },
 }
 
-/// Queries are multiplied by `1 + slope * ln(1 + floor(position / n_ctx_orig))`, so that attention over a long context
-/// stays as sharp as over a short one. Source: Llama 4's code, and Ministral 3's.
+/// Queries are multiplied by `1 + slope * ln(1 + floor(position / n_ctx_orig))`, so that attention
+/// over a long context stays as sharp as over a short one. Source: Llama 4's code, and Ministral
+/// 3's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Temperature {
     /// How fast the factor grows.

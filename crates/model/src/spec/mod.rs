@@ -1,9 +1,9 @@
 //! A model as plain data: what every layer does, fully expanded, with no tensors and no I/O.
 //!
-//! Seven parts of the engine read this description (loader, memory planner, forward pass, oracle, later the streamer,
-//! the cluster cutter and the converter), so it holds no patterns ("every sixth layer is global"): those are expanded when
-//! an architecture is lowered. It refuses to know the name of any architecture. What is not described here does not
-//! happen in the forward pass.
+//! Seven parts of the engine read this description (loader, memory planner, forward pass, oracle,
+//! later the streamer, the cluster cutter and the converter), so it holds no patterns ("every sixth
+//! layer is global"): those are expanded when an architecture is lowered. It refuses to know the
+//! name of any architecture. What is not described here does not happen in the forward pass.
 
 mod attention;
 mod rope;
@@ -59,7 +59,8 @@ pub struct LayerSpec {
 pub enum Wiring {
     /// `x += post[0](mixer(pre[0](x))); x += post[1](ffn(pre[1](x)))`.
     Sequential {
-        /// Norms of the inputs of mixer and feed-forward block; `None`: the residual itself goes in.
+        /// Norms of the inputs of mixer and feed-forward block; `None`: the residual itself goes
+        /// in.
         pre: [Option<Norm>; 2],
         /// Norms of what the blocks return, before it is added; RMS norms only.
         post: [Option<Norm>; 2],
@@ -113,8 +114,9 @@ pub enum Ffn {
     Moe(Moe),
 }
 
-/// A mixture of experts (Shazeer et al. 2017; Fedus et al. 2021): a router gives each position a weight for every expert,
-/// and the sum of the `n_used` best experts' results, times their weights, is the result.
+/// A mixture of experts (Shazeer et al. 2017; Fedus et al. 2021): a router gives each position a
+/// weight for every expert, and the sum of the `n_used` best experts' results, times their weights,
+/// is the result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moe {
     /// Experts of the layer.
@@ -135,7 +137,8 @@ pub struct Moe {
     pub shared: Option<Mlp>,
 }
 
-/// How a router's logits become weights of experts. The experts of largest weight are chosen, the lower id on ties.
+/// How a router's logits become weights of experts. The experts of largest weight are chosen, the
+/// lower id on ties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gating {
     /// Softmax over all experts.
@@ -151,7 +154,8 @@ pub struct Mlp {
     pub activation: Activation,
     /// Whether its projections may have a bias.
     pub bias: Presence,
-    /// The norm of the hidden layer before the down projection; an RMS norm, if there is one, and of no expert.
+    /// The norm of the hidden layer before the down projection; an RMS norm, if there is one, and
+    /// of no expert.
     pub sub_norm: Option<Norm>,
 }
 
@@ -164,8 +168,8 @@ pub enum Activation {
     GeluTanh,
     /// `max(x, 0)²` (So et al. 2021).
     Relu2,
-    /// Of a gate only, and of what it is multiplied with: `g * sigmoid(alpha g) * (u + 1)` with `g = min(gate, limit)` and
-    /// `u = clamp(up, -limit, limit)` (gpt-oss).
+    /// Of a gate only, and of what it is multiplied with: `g * sigmoid(alpha g) * (u + 1)` with `g
+    /// = min(gate, limit)` and `u = clamp(up, -limit, limit)` (gpt-oss).
     Clamped {
         /// How steep the sigmoid is.
         alpha: f32,
@@ -187,7 +191,8 @@ pub struct Head {
     pub softcap: Option<f32>,
 }
 
-/// Whether a tensor belongs to a model. Metadata decides what is computed; presence decides only optional weights.
+/// Whether a tensor belongs to a model. Metadata decides what is computed; presence decides only
+/// optional weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// It must be there.
@@ -289,44 +294,74 @@ impl ModelSpec {
         let mut max = (0, 0, 0);
         for layer in &self.layers {
             let a = layer.attention();
-            let d_shared = layer.moe().and_then(|m| m.shared.as_ref()).map_or(0, |m| m.d_ff);
-            max = (max.0.max(a.d_q()), max.1.max(a.d_kv()), max.2.max(layer.mlp().d_ff).max(d_shared));
+            let d_shared = layer
+                .moe()
+                .and_then(|m| m.shared.as_ref())
+                .map_or(0, |m| m.d_ff);
+            max = (
+                max.0.max(a.d_q()),
+                max.1.max(a.d_kv()),
+                max.2.max(layer.mlp().d_ff).max(d_shared),
+            );
         }
         max
     }
 
-    /// The most experts of a layer, and the most that a position goes to: `(max n_experts, max n_used)`; 0 without any.
+    /// The most experts of a layer, and the most that a position goes to: `(max n_experts, max
+    /// n_used)`; 0 without any.
     pub fn max_experts(&self) -> (usize, usize) {
         let moes = self.layers.iter().filter_map(LayerSpec::moe);
-        moes.fold((0, 0), |max, m| (max.0.max(m.n_experts), max.1.max(m.n_used)))
+        moes.fold((0, 0), |max, m| {
+            (max.0.max(m.n_experts), max.1.max(m.n_used))
+        })
     }
 
     /// Query heads of the layer that has most.
     pub fn max_heads(&self) -> usize {
-        self.layers.iter().map(|l| l.attention().n_heads).max().unwrap_or(0)
+        self.layers
+            .iter()
+            .map(|l| l.attention().n_heads)
+            .max()
+            .unwrap_or(0)
     }
 
     /// Width of the widest head.
     pub fn max_d_head(&self) -> usize {
-        self.layers.iter().map(|l| l.attention().d_head).max().unwrap_or(0)
+        self.layers
+            .iter()
+            .map(|l| l.attention().d_head)
+            .max()
+            .unwrap_or(0)
     }
 
     /// Rotated elements of a head, where they are most.
     pub fn max_d_rope(&self) -> usize {
-        self.layers.iter().filter_map(|l| l.attention().rope.as_ref()).map(|r| r.d_rope).max().unwrap_or(0)
+        self.layers
+            .iter()
+            .filter_map(|l| l.attention().rope.as_ref())
+            .map(|r| r.d_rope)
+            .max()
+            .unwrap_or(0)
     }
 
     /// Whether some layer keeps what a block returns aside.
     pub fn keeps_aside(&self) -> bool {
-        self.layers.iter().any(|l| l.is_kept_aside(Half::Mixer) || l.is_kept_aside(Half::Ffn))
+        self.layers
+            .iter()
+            .any(|l| l.is_kept_aside(Half::Mixer) || l.is_kept_aside(Half::Ffn))
     }
 
     /// Bytes of key-value state of each layer for `n_ctx` positions.
     pub fn state_bytes(&self, kv: KvType, n_ctx: usize) -> Vec<u64> {
         let row_bytes = |l: usize| {
             let a = self.layers[l].attention();
-            kv.of_layer(l, self.layers.len()).iter().map(|elem| a.n_kv_heads * elem.row_bytes(a.d_head)).sum::<usize>()
+            kv.of_layer(l, self.layers.len())
+                .iter()
+                .map(|elem| a.n_kv_heads * elem.row_bytes(a.d_head))
+                .sum::<usize>()
         };
-        (0..self.layers.len()).map(|l| (n_ctx as u64).saturating_mul(row_bytes(l) as u64)).collect()
+        (0..self.layers.len())
+            .map(|l| (n_ctx as u64).saturating_mul(row_bytes(l) as u64))
+            .collect()
     }
 }

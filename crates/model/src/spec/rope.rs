@@ -1,8 +1,9 @@
 //! Rotary positions as plain data, and the angles that follow from it.
 //!
-//! Every stretching of the rotation ends in the same three things: an angle per pair and position, a magnitude, and which
-//! elements form a pair. Two of them (dynamic NTK, longrope) depend on how long the context may become, not on how long it
-//! is, so that the keys in the cache and the query that meets them are always turned alike.
+//! Every stretching of the rotation ends in the same three things: an angle per pair and position,
+//! a magnitude, and which elements form a pair. Two of them (dynamic NTK, longrope) depend on how
+//! long the context may become, not on how long it is, so that the keys in the cache and the query
+//! that meets them are always turned alike.
 
 use atta_kernels::math::{ln, pow};
 
@@ -52,10 +53,11 @@ pub enum RopeScaling {
         /// Positions of the original training.
         n_ctx_orig: usize,
     },
-    /// Slow pairs as in `Linear`, fast pairs not at all, a ramp between them (Peng et al. 2023, section 3.2).
+    /// Slow pairs as in `Linear`, fast pairs not at all, a ramp between them (Peng et al. 2023,
+    /// section 3.2).
     Yarn(Yarn),
-    /// Angles are divided by one of two tensors of factors, `[d_rope / 2]`: the short ones in contexts of up to
-    /// `n_ctx_orig` positions, else the long ones (Ding et al. 2024).
+    /// Angles are divided by one of two tensors of factors, `[d_rope / 2]`: the short ones in
+    /// contexts of up to `n_ctx_orig` positions, else the long ones (Ding et al. 2024).
     Long {
         /// Positions of the original training.
         n_ctx_orig: usize,
@@ -98,8 +100,9 @@ pub struct Factors<'a> {
 }
 
 impl Rope {
-    /// The angle by which each pair turns per position, `[d_rope / 2]`, in radians, in a context of `n_ctx` positions;
-    /// `factors` are the model's tensors of them, of which this rope uses those that it asks for.
+    /// The angle by which each pair turns per position, `[d_rope / 2]`, in radians, in a context of
+    /// `n_ctx` positions; `factors` are the model's tensors of them, of which this rope uses
+    /// those that it asks for.
     pub fn inv_freq(&self, factors: Factors<'_>, n_ctx: usize) -> Vec<f64> {
         let (base, divisors) = (self.base_of(n_ctx), self.divisors(factors, n_ctx));
         (0..self.d_rope / 2)
@@ -111,7 +114,8 @@ impl Rope {
             .collect()
     }
 
-    /// Contexts of the same regime turn alike: a key that was turned in one means the same in the other.
+    /// Contexts of the same regime turn alike: a key that was turned in one means the same in the
+    /// other.
     pub fn regime(&self, n_ctx: usize) -> usize {
         match self.scaling {
             RopeScaling::Long { n_ctx_orig } => usize::from(n_ctx > n_ctx_orig),
@@ -157,7 +161,8 @@ impl Rope {
 impl Yarn {
     /// How much pair `i` is slowed: 0 not at all, 1 by all of `factor`.
     fn ramp(&self, i: usize, d_rope: usize, base: f64) -> f64 {
-        let [low, high] = [self.beta_fast, self.beta_slow].map(|beta| self.pair_of(beta, d_rope, base));
+        let [low, high] =
+            [self.beta_fast, self.beta_slow].map(|beta| self.pair_of(beta, d_rope, base));
         let (low, high) = match self.ends {
             RampEnds::Whole => (low.floor(), high.ceil()),
             RampEnds::Exact => (low, high),
@@ -166,16 +171,22 @@ impl Yarn {
         ((i as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0)
     }
 
-    /// The pair that turns `n` times within `n_ctx_orig`, as a fraction; Peng et al., section 3.2 solved for the pair.
+    /// The pair that turns `n` times within `n_ctx_orig`, as a fraction; Peng et al., section 3.2
+    /// solved for the pair.
     fn pair_of(&self, n: f32, d_rope: usize, base: f64) -> f64 {
         let turns = self.n_ctx_orig as f64 / (f64::from(n) * std::f64::consts::TAU);
         d_rope as f64 * ln(turns) / (2.0 * ln(base))
     }
 }
 
-/// `1 + 0.1 weight ln factor`: with a weight of 1 what YaRN multiplies queries and keys by (Peng et al. 2023, section 3.4).
+/// `1 + 0.1 weight ln factor`: with a weight of 1 what YaRN multiplies queries and keys by (Peng et
+/// al. 2023, section 3.4).
 pub fn yarn_magnitude(factor: f32, weight: f32) -> f64 {
-    if factor <= 1.0 { 1.0 } else { 1.0 + 0.1 * f64::from(weight) * ln(f64::from(factor)) }
+    if factor <= 1.0 {
+        1.0
+    } else {
+        1.0 + 0.1 * f64::from(weight) * ln(f64::from(factor))
+    }
 }
 
 #[cfg(test)]
@@ -184,30 +195,73 @@ mod tests {
 
     fn rope(scaling: RopeScaling) -> Rope {
         let (pairing, factors) = (Pairing::Halves, Presence::Absent);
-        Rope { d_rope: 8, base: 10_000.0, pairing, scaling, magnitude: 1.0, factors }
+        Rope {
+            d_rope: 8,
+            base: 10_000.0,
+            pairing,
+            scaling,
+            magnitude: 1.0,
+            factors,
+        }
     }
 
     fn angles(scaling: RopeScaling, n_ctx: usize) -> Vec<f64> {
-        rope(scaling).inv_freq(Factors { short: Some(&[1.0; 4]), long: Some(&[2.0; 4]), all: None }, n_ctx)
+        rope(scaling).inv_freq(
+            Factors {
+                short: Some(&[1.0; 4]),
+                long: Some(&[2.0; 4]),
+                all: None,
+            },
+            n_ctx,
+        )
     }
 
     #[test]
     fn yarn_slows_slow_pairs_by_all_of_the_factor_and_fast_ones_not_at_all() {
-        let yarn = Yarn { factor: 4.0, n_ctx_orig: 4096, beta_fast: 32.0, beta_slow: 1.0, ends: RampEnds::Whole };
-        let (plain, slowed) = (angles(RopeScaling::None, 1), angles(RopeScaling::Yarn(yarn), 1));
-        // Within 4096 positions the pairs turn 652, 65, 6.5 and 0.65 times: 32 and 1 lie at pairs 1.3 and 2.8.
-        let ratios: Vec<f64> = plain.iter().zip(&slowed).map(|(plain, slowed)| plain / slowed).collect();
+        let yarn = Yarn {
+            factor: 4.0,
+            n_ctx_orig: 4096,
+            beta_fast: 32.0,
+            beta_slow: 1.0,
+            ends: RampEnds::Whole,
+        };
+        let (plain, slowed) = (
+            angles(RopeScaling::None, 1),
+            angles(RopeScaling::Yarn(yarn), 1),
+        );
+        // Within 4096 positions the pairs turn 652, 65, 6.5 and 0.65 times: 32 and 1 lie at pairs
+        // 1.3 and 2.8.
+        let ratios: Vec<f64> = plain
+            .iter()
+            .zip(&slowed)
+            .map(|(plain, slowed)| plain / slowed)
+            .collect();
         assert_eq!(ratios[..2], [1.0, 1.0]);
-        assert!((ratios[2] - 1.0 / (0.5 / 4.0 + 0.5)).abs() < 1e-12, "{ratios:?}");
+        assert!(
+            (ratios[2] - 1.0 / (0.5 / 4.0 + 0.5)).abs() < 1e-12,
+            "{ratios:?}"
+        );
         assert_eq!(ratios[3], 4.0);
-        let exact = angles(RopeScaling::Yarn(Yarn { ends: RampEnds::Exact, ..yarn }), 1);
+        let exact = angles(
+            RopeScaling::Yarn(Yarn {
+                ends: RampEnds::Exact,
+                ..yarn
+            }),
+            1,
+        );
         // Pair 2 is (2 - 1.309) / (2.814 - 1.309) along the ramp.
-        assert!((plain[2] / exact[2] - 1.0 / (0.4591 / 4.0 + 0.5409)).abs() < 1e-3, "{exact:?}");
+        assert!(
+            (plain[2] / exact[2] - 1.0 / (0.4591 / 4.0 + 0.5409)).abs() < 1e-3,
+            "{exact:?}"
+        );
     }
 
     #[test]
     fn dynamic_ntk_keeps_the_fastest_pair_and_slows_the_slowest_by_the_stretch() {
-        let scaling = RopeScaling::Dynamic { factor: 2.0, n_ctx_orig: 100 };
+        let scaling = RopeScaling::Dynamic {
+            factor: 2.0,
+            n_ctx_orig: 100,
+        };
         assert_eq!(angles(scaling, 100), angles(RopeScaling::None, 100));
         let (plain, stretched) = (angles(RopeScaling::None, 1), angles(scaling, 300));
         // 2 · 300 / 100 - 1 = 5.
@@ -219,7 +273,12 @@ mod tests {
     fn longrope_turns_by_the_room_that_a_sequence_has() {
         let scaling = RopeScaling::Long { n_ctx_orig: 100 };
         let (short, long) = (angles(scaling, 100), angles(scaling, 101));
-        assert!(short.iter().zip(&long).all(|(short, long)| *short == 2.0 * long));
+        assert!(
+            short
+                .iter()
+                .zip(&long)
+                .all(|(short, long)| *short == 2.0 * long)
+        );
         assert_ne!(rope(scaling).regime(100), rope(scaling).regime(101));
         assert_eq!(rope(scaling).regime(101), rope(scaling).regime(4000));
     }
@@ -227,6 +286,9 @@ mod tests {
     #[test]
     fn the_magnitude_of_yarn_is_that_of_the_paper() {
         assert!((yarn_magnitude(4.0, 1.0) - 1.138_629_436_111_989).abs() < 1e-15);
-        assert_eq!((yarn_magnitude(0.5, 1.0), yarn_magnitude(16.0, 0.0)), (1.0, 1.0));
+        assert_eq!(
+            (yarn_magnitude(0.5, 1.0), yarn_magnitude(16.0, 0.0)),
+            (1.0, 1.0)
+        );
     }
 }

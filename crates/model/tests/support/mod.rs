@@ -1,5 +1,9 @@
-//! What the tests of this crate share: the tiny models of `tests/golden/models`, and a short way to run one.
-#![allow(dead_code, reason = "each test binary uses its own part of this module")]
+//! What the tests of this crate share: the tiny models of `tests/golden/models`, and a short way to
+//! run one.
+#![allow(
+    dead_code,
+    reason = "each test binary uses its own part of this module"
+)]
 
 pub(crate) mod quantized;
 
@@ -8,7 +12,8 @@ use std::{fs, num::NonZeroUsize, path::PathBuf, sync::Arc};
 use atta_formats::{Gguf, Metadata, TensorInfo, Writer};
 use atta_kernels::{Kernels, Pool};
 use atta_model::{
-    Batch, Cpu, Error, Executor, ExecutorSize, KvType, Model, Output, SeqId, Share, Want, spec::ModelSpec,
+    Batch, Cpu, Error, Executor, ExecutorSize, KvType, Model, Output, SeqId, Share, Want,
+    spec::ModelSpec,
 };
 use atta_store::{Budget, InMemory, ModelFiles, Weights};
 
@@ -39,7 +44,9 @@ impl Golden {
 
     /// A part of it.
     pub(crate) fn part(&self, share: Share) -> Model {
-        let source = |files, plan| -> Result<Box<dyn Weights>, Error> { Ok(Box::new(InMemory::new(files, plan)?)) };
+        let source = |files, plan| -> Result<Box<dyn Weights>, Error> {
+            Ok(Box::new(InMemory::new(files, plan)?))
+        };
         let spec = self.model().spec().clone();
         Model::with_share((spec, share), self.files(), &Budget::unlimited(), source).unwrap()
     }
@@ -57,7 +64,8 @@ impl Golden {
     pub(crate) fn keys(&self) -> Vec<String> {
         let (files, prefix) = (self.files(), format!("{}.", self.arch));
         let keys = files.directory().metadata().iter();
-        keys.filter_map(|(key, _)| Some(key.strip_prefix(&prefix)?.to_owned())).collect()
+        keys.filter_map(|(key, _)| Some(key.strip_prefix(&prefix)?.to_owned()))
+            .collect()
     }
 
     /// Its metadata without the key `without`, as `set` changes it.
@@ -69,18 +77,28 @@ impl Golden {
 
     fn writer(&self, without: &str, set: impl Fn(&mut Writer)) -> Writer {
         let (mut w, files) = (Writer::new(), self.files());
-        let kept = files.directory().metadata().iter().filter(|(key, _)| *key != without);
+        let kept = files
+            .directory()
+            .metadata()
+            .iter()
+            .filter(|(key, _)| *key != without);
         kept.for_each(|(key, value)| w.set_value(key, value));
         set(&mut w);
         w
     }
 
-    /// A file with other metadata and other tensors, whose bytes are those of the file as far as they go.
-    pub(crate) fn altered(&self, set: impl Fn(&mut Writer), tell: impl Fn(&TensorInfo) -> Told) -> ModelFiles {
+    /// A file with other metadata and other tensors, whose bytes are those of the file as far as
+    /// they go.
+    pub(crate) fn altered(
+        &self,
+        set: impl Fn(&mut Writer),
+        tell: impl Fn(&TensorInfo) -> Told,
+    ) -> ModelFiles {
         let (mut w, old) = (self.writer("", set), fs::read(&self.path).unwrap());
         let tensors: Vec<TensorInfo> = self.files().directory().tensors().to_vec();
         let told: Vec<_> = tensors.iter().filter_map(|t| Some((tell(t)?, t))).collect();
-        told.iter().for_each(|((name, dims), t)| w.add_tensor(name, dims, t.ty).unwrap());
+        told.iter()
+            .for_each(|((name, dims), t)| w.add_tensor(name, dims, t.ty).unwrap());
         let layout = w.finish().unwrap();
         let mut bytes = layout.header.clone();
         bytes.resize(layout.file_bytes as usize, 0);
@@ -102,12 +120,22 @@ pub(crate) fn goldens() -> Vec<Golden> {
     let golden = |row| Golden {
         name: text(row, "name"),
         arch: text(row, "arch"),
-        tokens: row["tokens"].as_array().unwrap().iter().map(|t| t.as_u64().unwrap() as u32).collect(),
+        tokens: row["tokens"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|t| t.as_u64().unwrap() as u32)
+            .collect(),
         logits: floats(&fs::read(folder.join(text(row, "logits"))).unwrap()),
         nmse: row["nmse"].as_f64().unwrap(),
         path: folder.join(text(row, "gguf")),
     };
-    index["models"].as_array().unwrap().iter().map(golden).collect()
+    index["models"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(golden)
+        .collect()
 }
 
 /// All tiny models; where tests run by emulation every third.
@@ -121,7 +149,8 @@ pub(crate) fn golden(name: &str) -> Golden {
     goldens().into_iter().find(|g| g.name == name).unwrap()
 }
 
-/// The little model of stories, in Q8_0: the one file here whose matrices are as those that people have.
+/// The little model of stories, in Q8_0: the one file here whose matrices are as those that people
+/// have.
 pub(crate) fn stories() -> Arc<Model> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stories.gguf");
     Arc::new(Model::load(ModelFiles::open(&path).unwrap(), &Budget::unlimited()).unwrap())
@@ -130,13 +159,22 @@ pub(crate) fn stories() -> Arc<Model> {
 /// Tokens of a model in no order.
 pub(crate) fn tokens(model: &Model, n: usize) -> Vec<u32> {
     let n_vocab = model.spec().n_vocab as u32;
-    (0..n as u32).map(|i| (i.wrapping_mul(0x9E37_79B1) >> 8) % n_vocab).collect()
+    (0..n as u32)
+        .map(|i| (i.wrapping_mul(0x9E37_79B1) >> 8) % n_vocab)
+        .collect()
 }
 
 /// An executor for small tests: 128 positions, 4 sequences.
 pub(crate) fn cpu(model: &Arc<Model>, n_threads: usize, kv: KvType) -> Cpu {
-    let options =
-        ExecutorSize { n_ctx: 128, n_seqs: 4, n_batch: 128, kv, layers: None, n_recent: None, n_shared: None };
+    let options = ExecutorSize {
+        n_ctx: 128,
+        n_seqs: 4,
+        n_batch: 128,
+        kv,
+        layers: None,
+        n_recent: None,
+        n_shared: None,
+    };
     cpu_with(model, n_threads, options)
 }
 
@@ -145,7 +183,12 @@ pub(crate) fn cpu_with(model: &Arc<Model>, n_threads: usize, options: ExecutorSi
 }
 
 /// The same by an instruction set that is not the best.
-pub(crate) fn cpu_by(kernels: Kernels, model: &Arc<Model>, n_threads: usize, options: ExecutorSize) -> Cpu {
+pub(crate) fn cpu_by(
+    kernels: Kernels,
+    model: &Arc<Model>,
+    n_threads: usize,
+    options: ExecutorSize,
+) -> Cpu {
     let pool = Arc::new(Pool::new(NonZeroUsize::new(n_threads).unwrap()));
     Cpu::new(model.clone(), kernels, pool, &Budget::unlimited(), options).unwrap()
 }
@@ -156,7 +199,10 @@ pub(crate) fn append(cpu: &mut Cpu, seq: SeqId, tokens: &[u32], n_batch: usize) 
     for chunk in tokens.chunks(n_batch) {
         batch.clear();
         let pos = cpu.seqs().len(seq).unwrap();
-        chunk.iter().enumerate().for_each(|(i, &id)| batch.push_token(seq, pos + i, id, Want::Logits));
+        chunk
+            .iter()
+            .enumerate()
+            .for_each(|(i, &id)| batch.push_token(seq, pos + i, id, Want::Logits));
         cpu.step(&batch, &mut out).unwrap();
         (0..chunk.len()).for_each(|i| logits.extend_from_slice(out.logits(i)));
     }
@@ -174,7 +220,11 @@ pub(crate) fn forward(model: &Arc<Model>, tokens: &[u32]) -> Vec<f32> {
 pub(crate) fn nmse(a: &[f32], b: &[f32]) -> f64 {
     assert_eq!(a.len(), b.len());
     let square = |x: f64| x * x;
-    let error: f64 = a.iter().zip(b).map(|(&a, &b)| square(f64::from(a) - f64::from(b))).sum();
+    let error: f64 = a
+        .iter()
+        .zip(b)
+        .map(|(&a, &b)| square(f64::from(a) - f64::from(b)))
+        .sum();
     error / b.iter().map(|&b| square(f64::from(b))).sum::<f64>()
 }
 
@@ -184,5 +234,10 @@ pub(crate) fn bits(logits: &[f32]) -> Vec<u32> {
 }
 
 fn floats(bytes: &[u8]) -> Vec<f32> {
-    bytes.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b)).collect()
+    bytes
+        .as_chunks()
+        .0
+        .iter()
+        .map(|&b| f32::from_le_bytes(b))
+        .collect()
 }

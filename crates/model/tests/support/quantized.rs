@@ -1,5 +1,6 @@
-//! Models of quantized matrices: the tiny ones made wider, with blocks of random codes in place of their weights. What such
-//! a model says means nothing, but it is computed as that of the files that people have.
+//! Models of quantized matrices: the tiny ones made wider, with blocks of random codes in place of
+//! their weights. What such a model says means nothing, but it is computed as that of the files
+//! that people have.
 
 use std::sync::Arc;
 
@@ -36,8 +37,8 @@ impl Blocks {
         ]
     }
 
-    /// Different ones for matrices that are multiplied together. Routers too have codes: of floats they could choose
-    /// differently on an instruction set that rounds them otherwise.
+    /// Different ones for matrices that are multiplied together. Routers too have codes: of floats
+    /// they could choose differently on an instruction set that rounds them otherwise.
     fn type_of(self, req: &TensorReq) -> TensorType {
         use TensorType::*;
         let is_wide = self == Self::Of256 && req.shape.last().unwrap().is_multiple_of(256);
@@ -55,7 +56,8 @@ impl Blocks {
     }
 }
 
-/// Where the f16 scales of a block are, and how many times the first each is if weights are to have no mean.
+/// Where the f16 scales of a block are, and how many times the first each is if weights are to have
+/// no mean.
 fn scales(ty: TensorType) -> &'static [(usize, f32)] {
     use TensorType::*;
     match ty {
@@ -82,15 +84,24 @@ impl Random {
         (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 56) as u8
     }
 
-    /// The bytes of a tensor: weights of a norm around 1, and of a matrix such that its products are as large as its inputs.
+    /// The bytes of a tensor: weights of a norm around 1, and of a matrix such that its products
+    /// are as large as its inputs.
     fn tensor(&mut self, ty: TensorType, req: &TensorReq) -> Vec<u8> {
         let n: usize = req.shape.iter().product();
         if ty == TensorType::F32 {
-            let mean = if req.role.name().ends_with(".bias") { 0.0 } else { 1.0 };
-            return (0..n).flat_map(|_| (mean + f32::from(self.byte()) / 512.0 - 0.25).to_le_bytes()).collect();
+            let mean = if req.role.name().ends_with(".bias") {
+                0.0
+            } else {
+                1.0
+            };
+            return (0..n)
+                .flat_map(|_| (mean + f32::from(self.byte()) / 512.0 - 0.25).to_le_bytes())
+                .collect();
         }
         let size = 1.0 / (*req.shape.last().unwrap() as f32).sqrt();
-        (0..n / ty.block_len()).flat_map(|_| self.block(ty, size)).collect()
+        (0..n / ty.block_len())
+            .flat_map(|_| self.block(ty, size))
+            .collect()
     }
 
     /// A block of random codes whose weights are `size` in the mean of squares.
@@ -112,13 +123,18 @@ fn set_scales(ty: TensorType, block: &mut [u8], d: f32) {
 }
 
 impl Golden {
-    /// The same architecture, wider and of other weights; with those optional tensors that the file has.
+    /// The same architecture, wider and of other weights; with those optional tensors that the file
+    /// has.
     pub(crate) fn quantized(&self, blocks: Blocks) -> Arc<Model> {
-        let sizes = blocks.sizes().map(|(key, size)| (format!("{}.{key}", self.arch), size));
+        let sizes = blocks
+            .sizes()
+            .map(|(key, size)| (format!("{}.{key}", self.arch), size));
         let set = |w: &mut Writer| sizes.iter().for_each(|(key, size)| w.set_u32(key, *size));
         let mut reqs = arch::lower(&self.metadata("", set)).unwrap().tensors();
         let files = self.files();
-        reqs.retain(|req| req.presence == Presence::Required || files.directory().tensor(&req.name()).is_some());
+        reqs.retain(|req| {
+            req.presence == Presence::Required || files.directory().tensor(&req.name()).is_some()
+        });
         let bytes = file(self.writer("", set), &reqs, blocks);
         let files = ModelFiles::from_static(&self.name, bytes.leak()).unwrap();
         Arc::new(Model::load(files, &Budget::unlimited()).unwrap())
@@ -128,7 +144,8 @@ impl Golden {
 fn file(mut w: Writer, reqs: &[TensorReq], blocks: Blocks) -> Vec<u8> {
     for req in reqs {
         let dims: Vec<u64> = req.shape.iter().map(|&d| d as u64).collect();
-        w.add_tensor(&req.name(), &dims, blocks.type_of(req)).unwrap();
+        w.add_tensor(&req.name(), &dims, blocks.type_of(req))
+            .unwrap();
     }
     let (layout, mut random) = (w.finish().unwrap(), Random(1));
     let mut bytes = layout.header;

@@ -1,4 +1,5 @@
-//! Fields of Anthropic's interface that change nothing here, with the reason for each. docs/server.md has the same table.
+//! Fields of Anthropic's interface that change nothing here, with the reason for each.
+//! docs/server.md has the same table.
 
 use crate::body::Accepted;
 
@@ -11,8 +12,8 @@ const MONEY: &str = "nothing costs money here, and there are no accounts";
 const ONE: &str = "there is one machine and one model, and a request waits for its turn";
 const SIGNED: &str = "nothing is signed here";
 
-/// Fields of requests. Those that only an answer needs are read by the struct of its request, and are accepted in that of a
-/// count.
+/// Fields of requests. Those that only an answer needs are read by the struct of its request, and
+/// are accepted in that of a count.
 pub(super) const FIELDS: Accepted = &[
     ("anthropic_beta", BETA),
     ("anthropic_version", BETA),
@@ -32,13 +33,25 @@ pub(super) const FIELDS: Accepted = &[
     ("service_tier", ONE),
     ("speed", ONE),
     ("thinking.block_binding", SIGNED),
-    ("thinking.budget_tokens", "max_tokens limits an answer, its thoughts included"),
+    (
+        "thinking.budget_tokens",
+        "max_tokens limits an answer, its thoughts included",
+    ),
     ("thinking.display", "thoughts are always part of an answer"),
     ("tools[].allowed_callers", CALLERS),
     ("tools[].cache_control", CACHE),
-    ("tools[].defer_loading", "the model is told of all tools at once"),
-    ("tools[].eager_input_streaming", "arguments are always streamed while they are written"),
-    ("tools[].input_examples", "chat templates have no place for examples"),
+    (
+        "tools[].defer_loading",
+        "the model is told of all tools at once",
+    ),
+    (
+        "tools[].eager_input_streaming",
+        "arguments are always streamed while they are written",
+    ),
+    (
+        "tools[].input_examples",
+        "chat templates have no place for examples",
+    ),
     ("user_profile_id", MONEY),
     ("workspace_id", MONEY),
     ("max_tokens", COUNT),

@@ -17,14 +17,22 @@ enum Block {
 impl Content {
     pub(super) fn push(&mut self, piece: Piece) {
         match (piece, self.0.last_mut()) {
-            (Piece::Text(text), Some(Block::Text(all))) | (Piece::Reasoning(text), Some(Block::Thinking(all))) => {
+            (Piece::Text(text), Some(Block::Text(all)))
+            | (Piece::Reasoning(text), Some(Block::Thinking(all))) => {
                 all.push_str(&text);
             }
-            (Piece::Text(text), _) => self.0.extend(beginning(&text).map(|text| Block::Text(text.to_owned()))),
-            (Piece::Reasoning(text), _) => self.0.extend(beginning(&text).map(|text| Block::Thinking(text.to_owned()))),
+            (Piece::Text(text), _) => self
+                .0
+                .extend(beginning(&text).map(|text| Block::Text(text.to_owned()))),
+            (Piece::Reasoning(text), _) => self
+                .0
+                .extend(beginning(&text).map(|text| Block::Thinking(text.to_owned()))),
             (Piece::Call(call), _) => self.0.push(Block::Call(call)),
             // What becomes of it, a call or text, comes later.
-            (Piece::CallBegin { .. } | Piece::CallArguments { .. } | Piece::CallBroken { .. }, _) => {}
+            (
+                Piece::CallBegin { .. } | Piece::CallArguments { .. } | Piece::CallBroken { .. },
+                _,
+            ) => {}
         }
     }
 
@@ -38,7 +46,11 @@ impl Block {
         match self {
             Self::Thinking(text) => thinking_block(&text),
             Self::Text(text) => text_block(&text),
-            Self::Call(ToolCall { id, name, arguments }) => call_block(&id, &name, arguments),
+            Self::Call(ToolCall {
+                id,
+                name,
+                arguments,
+            }) => call_block(&id, &name, arguments),
         }
     }
 }
@@ -59,7 +71,9 @@ pub(super) fn thinking_block(text: &str) -> Value {
 
 /// Ids begin as those of the interface do, unless the model's template wants others.
 pub(super) fn call_block(id: &str, name: &str, input: Value) -> Value {
-    let id = id.strip_prefix("call_").map_or_else(|| id.to_owned(), |rest| format!("toolu_{rest}"));
+    let id = id
+        .strip_prefix("call_")
+        .map_or_else(|| id.to_owned(), |rest| format!("toolu_{rest}"));
     json!({ "type": "tool_use", "id": id, "name": name, "input": input })
 }
 
@@ -70,6 +84,10 @@ mod tests {
     #[test]
     fn ids_of_calls_begin_as_the_interface_has_them() {
         assert_eq!(call_block("call_00af", "f", json!({}))["id"], "toolu_00af");
-        assert_eq!(call_block("abcDEF123", "f", json!({}))["id"], "abcDEF123", "a template may insist on nine");
+        assert_eq!(
+            call_block("abcDEF123", "f", json!({}))["id"],
+            "abcDEF123",
+            "a template may insist on nine"
+        );
     }
 }

@@ -48,14 +48,40 @@ impl Ask for CountRequest {
 }
 
 /// Counts the tokens of a prompt.
-pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
+pub(crate) async fn answer(
+    State(app): State<Arc<App>>,
+    incoming: Incoming,
+) -> Result<Response, Refusal> {
     let count = Asked::read(&app, incoming).await?.map(count).await?;
     Ok(Json(json!({ "input_tokens": count })).into_response())
 }
 
 fn count(model: &Model, request: CountRequest, remarks: &Remarks) -> Result<usize, Refusal> {
-    let CountRequest { messages: turns, system, tools, tool_choice, thinking, output_config, thread, .. } = request;
-    let talk =
-        Talk { turns, system, tools, tool_choice, thinking, output_config, thread }.understood(model, remarks)?;
-    Ok(prepare::ask(model, &talk.said(), &GenerateOptions::default())?.0.prompt.ids.len())
+    let CountRequest {
+        messages: turns,
+        system,
+        tools,
+        tool_choice,
+        thinking,
+        output_config,
+        thread,
+        ..
+    } = request;
+    let talk = Talk {
+        turns,
+        system,
+        tools,
+        tool_choice,
+        thinking,
+        output_config,
+        thread,
+    }
+    .understood(model, remarks)?;
+    Ok(
+        prepare::ask(model, &talk.said(), &GenerateOptions::default())?
+            .0
+            .prompt
+            .ids
+            .len(),
+    )
 }

@@ -93,22 +93,59 @@ struct How {
 }
 
 /// Answers a conversation.
-pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
-    let (answers, How { stream, stops, n_prompt }) = prepare::begin(&app, incoming, prepared).await?;
-    let head = Head { id: app.id("msg_"), model: Arc::clone(answers.model()), stops };
-    if stream { Ok(stream::events(answers, Parts::new(head, n_prompt))) } else { whole(&head, answers).await }
+pub(crate) async fn answer(
+    State(app): State<Arc<App>>,
+    incoming: Incoming,
+) -> Result<Response, Refusal> {
+    let (
+        answers,
+        How {
+            stream,
+            stops,
+            n_prompt,
+        },
+    ) = prepare::begin(&app, incoming, prepared).await?;
+    let head = Head {
+        id: app.id("msg_"),
+        model: Arc::clone(answers.model()),
+        stops,
+    };
+    if stream {
+        Ok(stream::events(answers, Parts::new(head, n_prompt)))
+    } else {
+        whole(&head, answers).await
+    }
 }
 
-fn prepared(model: &Model, request: MessagesRequest, remarks: &Remarks) -> Result<(Prepared, How), Refusal> {
+fn prepared(
+    model: &Model,
+    request: MessagesRequest,
+    remarks: &Remarks,
+) -> Result<(Prepared, How), Refusal> {
     let stream = request.stream == Some(true);
-    let in_their_words =
-        |refusal: Refusal| refusal.renamed("stop", "stop_sequences").renamed("response_format", "output_config.format");
-    let (talk, options) = request.into_parts(&model.defaults).map_err(in_their_words)?;
+    let in_their_words = |refusal: Refusal| {
+        refusal
+            .renamed("stop", "stop_sequences")
+            .renamed("response_format", "output_config.format")
+    };
+    let (talk, options) = request
+        .into_parts(&model.defaults)
+        .map_err(in_their_words)?;
     let talk = talk.understood(model, remarks).map_err(in_their_words)?;
-    let options = GenerateOptions { constraint: talk.constraint.clone(), ..options };
+    let options = GenerateOptions {
+        constraint: talk.constraint.clone(),
+        ..options
+    };
     let prepared = prepare::answers(model, &talk.said(), &options, 1).map_err(in_their_words)?;
     let n_prompt = prepared.jobs.iter().map(atta_engine::Job::n_prompt).sum();
-    Ok((prepared, How { stream, stops: options.stop, n_prompt }))
+    Ok((
+        prepared,
+        How {
+            stream,
+            stops: options.stop,
+            n_prompt,
+        },
+    ))
 }
 
 /// What is known of an answer before there is any of it.
@@ -128,12 +165,28 @@ impl Head {
     }
 
     pub(super) fn ending(&self, end: &End) -> Ending {
-        let stop = end.done.stop.clone().filter(|stop| self.stops.contains(stop));
+        let stop = end
+            .done
+            .stop
+            .clone()
+            .filter(|stop| self.stops.contains(stop));
         match end.done.finish_reason {
-            FinishReason::Length => Ending { reason: Some("max_tokens"), stop: None },
-            _ if !end.outcome.calls.is_empty() => Ending { reason: Some("tool_use"), stop: None },
-            _ if stop.is_some() => Ending { reason: Some("stop_sequence"), stop },
-            _ => Ending { reason: Some("end_turn"), stop: None },
+            FinishReason::Length => Ending {
+                reason: Some("max_tokens"),
+                stop: None,
+            },
+            _ if !end.outcome.calls.is_empty() => Ending {
+                reason: Some("tool_use"),
+                stop: None,
+            },
+            _ if stop.is_some() => Ending {
+                reason: Some("stop_sequence"),
+                stop,
+            },
+            _ => Ending {
+                reason: Some("end_turn"),
+                stop: None,
+            },
         }
     }
 }
@@ -145,7 +198,8 @@ pub(super) struct Ending {
     pub(super) stop: Option<String>,
 }
 
-/// What was used. Tokens that did not have to be read are counted apart from the others of the prompt.
+/// What was used. Tokens that did not have to be read are counted apart from the others of the
+/// prompt.
 pub(super) fn usage(done: &Done) -> Value {
     json!({
         "input_tokens": done.n_prompt - done.n_cached,

@@ -1,6 +1,8 @@
-//! Anthropic's interface: `/v1/messages`, `/v1/messages/count_tokens`, and its form of `/v1/models`.
+//! Anthropic's interface: `/v1/messages`, `/v1/messages/count_tokens`, and its form of
+//! `/v1/models`.
 //!
-//! Source: Anthropic, "API reference: Messages", 2026. [`accepted`] has the fields that change nothing here.
+//! Source: Anthropic, "API reference: Messages", 2026. [`accepted`] has the fields that change
+//! nothing here.
 
 mod accepted;
 mod blocks;

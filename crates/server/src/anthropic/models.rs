@@ -1,4 +1,5 @@
-//! Models as Anthropic's interface lists them: at the paths of OpenAI's, for clients that send Anthropic's headers.
+//! Models as Anthropic's interface lists them: at the paths of OpenAI's, for clients that send
+//! Anthropic's headers.
 
 use std::time::Duration;
 
@@ -8,14 +9,19 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 
-/// Whether a request comes from a client of this interface: its version is part of all its requests, its key of most.
+/// Whether a request comes from a client of this interface: its version is part of all its
+/// requests, its key of most.
 pub(crate) fn is_asked(headers: &HeaderMap) -> bool {
     headers.contains_key("anthropic-version") || headers.contains_key("x-api-key")
 }
 
 /// All models, on one page.
 pub(crate) fn list(app: &App) -> Value {
-    let models: Vec<Value> = app.models.names().map(|name| described(app, name)).collect();
+    let models: Vec<Value> = app
+        .models
+        .names()
+        .map(|name| described(app, name))
+        .collect();
     let id = |model: Option<&Value>| model.map(|model| model["id"].clone());
     let (first, last) = (id(models.first()), id(models.last()));
     json!({ "data": models, "has_more": false, "first_id": first, "last_id": last })
@@ -29,7 +35,14 @@ pub(crate) fn described(app: &App, name: &str) -> Value {
 
 /// A time since the beginning of 1970, as RFC 3339 has it.
 fn stamp(time: Duration) -> String {
-    let DateTime { year, month, day, hour, minute, second } = DateTime::from_unix(time.as_secs());
+    let DateTime {
+        year,
+        month,
+        day,
+        hour,
+        minute,
+        second,
+    } = DateTime::from_unix(time.as_secs());
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
@@ -39,7 +52,10 @@ mod tests {
 
     #[test]
     fn times_are_rfc_3339() {
-        assert_eq!(stamp(Duration::from_secs(1_700_000_000)), "2023-11-14T22:13:20Z");
+        assert_eq!(
+            stamp(Duration::from_secs(1_700_000_000)),
+            "2023-11-14T22:13:20Z"
+        );
     }
 
     #[test]

@@ -38,14 +38,25 @@ enum Kind {
 
 impl Parts {
     pub(super) fn new(head: Head, n_prompt: usize) -> Self {
-        Self { head, n_prompt, blocks: Blocks::default() }
+        Self {
+            head,
+            n_prompt,
+            blocks: Blocks::default(),
+        }
     }
 
     fn finish(&mut self, end: &End) -> Vec<Event> {
         let Ending { reason, stop } = self.head.ending(end);
         let delta = json!({ "stop_reason": reason, "stop_sequence": stop });
-        let last = event("message_delta", json!({ "delta": delta, "usage": usage(&end.done) }));
-        self.blocks.close().into_iter().chain([last, event("message_stop", json!({}))]).collect()
+        let last = event(
+            "message_delta",
+            json!({ "delta": delta, "usage": usage(&end.done) }),
+        );
+        self.blocks
+            .close()
+            .into_iter()
+            .chain([last, event("message_stop", json!({}))])
+            .collect()
     }
 }
 
@@ -54,7 +65,9 @@ impl Blocks {
         match piece {
             Piece::Text(text) => self.grow(Kind::Text, &text),
             Piece::Reasoning(text) => self.grow(Kind::Thinking, &text),
-            Piece::CallBegin { id, name, .. } => self.open(Kind::Call, call_block(&id, &name, json!({}))),
+            Piece::CallBegin { id, name, .. } => {
+                self.open(Kind::Call, call_block(&id, &name, json!({})))
+            }
             Piece::CallArguments { fragment, .. } => vec![self.delta(Kind::Call, &fragment)],
             // One that was cut off stays what it is: there is no way to take it back.
             Piece::Call(_) | Piece::CallBroken { .. } => self.close().into_iter().collect(),
@@ -66,8 +79,14 @@ impl Blocks {
         if self.open == Some(kind) {
             return vec![self.delta(kind, text)];
         }
-        let Some(text) = beginning(text) else { return Vec::new() };
-        let empty = if kind == Kind::Thinking { thinking_block("") } else { text_block("") };
+        let Some(text) = beginning(text) else {
+            return Vec::new();
+        };
+        let empty = if kind == Kind::Thinking {
+            thinking_block("")
+        } else {
+            text_block("")
+        };
         let mut events = self.open(kind, empty);
         events.push(self.delta(kind, text));
         events
@@ -76,7 +95,10 @@ impl Blocks {
     fn open(&mut self, kind: Kind, block: Value) -> Vec<Event> {
         let before = self.close();
         self.open = Some(kind);
-        let start = event("content_block_start", json!({ "index": self.n, "content_block": block }));
+        let start = event(
+            "content_block_start",
+            json!({ "index": self.n, "content_block": block }),
+        );
         before.into_iter().chain([start]).collect()
     }
 
@@ -86,7 +108,10 @@ impl Blocks {
             Kind::Thinking => json!({ "type": "thinking_delta", "thinking": text }),
             Kind::Call => json!({ "type": "input_json_delta", "partial_json": text }),
         };
-        event("content_block_delta", json!({ "index": self.n, "delta": delta }))
+        event(
+            "content_block_delta",
+            json!({ "index": self.n, "delta": delta }),
+        )
     }
 
     fn close(&mut self) -> Option<Event> {
@@ -100,7 +125,10 @@ impl Writer for Parts {
     /// What of the prompt does not have to be read is known later: the last usage is the right one.
     fn begin(&mut self) -> Vec<Event> {
         let usage = json!({ "input_tokens": self.n_prompt, "output_tokens": 0 });
-        vec![event("message_start", json!({ "message": self.head.message(json!([]), &Ending::default(), usage) }))]
+        vec![event(
+            "message_start",
+            json!({ "message": self.head.message(json!([]), &Ending::default(), usage) }),
+        )]
     }
 
     fn write(&mut self, _: usize, happening: Happening) -> Vec<Event> {
@@ -126,7 +154,10 @@ fn event(name: &'static str, data: Value) -> Event {
     if let (Value::Object(fields), Value::Object(typed)) = (data, &mut typed) {
         typed.extend(fields);
     }
-    Event { name: Some(name), data: typed.to_string() }
+    Event {
+        name: Some(name),
+        data: typed.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -137,26 +168,55 @@ mod tests {
 
     fn call() -> Vec<Piece> {
         let (id, name) = ("1".to_owned(), "f".to_owned());
-        let arguments = |fragment: &str| Piece::CallArguments { index: 0, fragment: fragment.to_owned() };
-        let whole = ToolCall { id: id.clone(), name: name.clone(), arguments: json!({ "x": 1 }) };
-        vec![Piece::CallBegin { index: 0, id, name }, arguments("{\"x\":"), arguments(" 1}"), Piece::Call(whole)]
+        let arguments = |fragment: &str| Piece::CallArguments {
+            index: 0,
+            fragment: fragment.to_owned(),
+        };
+        let whole = ToolCall {
+            id: id.clone(),
+            name: name.clone(),
+            arguments: json!({ "x": 1 }),
+        };
+        vec![
+            Piece::CallBegin { index: 0, id, name },
+            arguments("{\"x\":"),
+            arguments(" 1}"),
+            Piece::Call(whole),
+        ]
     }
 
     fn thoughts_text_and_calls() -> Vec<Piece> {
-        let texts = [Piece::Reasoning("so".into()), Piece::Text("\n".into()), Piece::Text(" a".into())];
+        let texts = [
+            Piece::Reasoning("so".into()),
+            Piece::Text("\n".into()),
+            Piece::Text(" a".into()),
+        ];
         let more = [Piece::Text("b ".into())];
-        texts.into_iter().chain(more).chain(call()).chain([Piece::Text("\n".into())]).chain(call()).collect()
+        texts
+            .into_iter()
+            .chain(more)
+            .chain(call())
+            .chain([Piece::Text("\n".into())])
+            .chain(call())
+            .collect()
     }
 
     /// What a client makes of the events.
     fn collected(pieces: Vec<Piece>) -> Vec<Value> {
         let mut blocks = Blocks::default();
-        let mut events: Vec<Event> = pieces.into_iter().flat_map(|piece| blocks.write(piece)).collect();
+        let mut events: Vec<Event> = pieces
+            .into_iter()
+            .flat_map(|piece| blocks.write(piece))
+            .collect();
         events.extend(blocks.close());
-        let (mut content, mut input, mut is_open): (Vec<Value>, _, _) = (Vec::new(), String::new(), false);
+        let (mut content, mut input, mut is_open): (Vec<Value>, _, _) =
+            (Vec::new(), String::new(), false);
         for Event { name, data } in events {
             let data: Value = serde_json::from_str(&data).unwrap();
-            assert!(data["type"] == name.unwrap() && is_open == (name != Some("content_block_start")), "{data}");
+            assert!(
+                data["type"] == name.unwrap() && is_open == (name != Some("content_block_start")),
+                "{data}"
+            );
             is_open = name != Some("content_block_stop");
             if name == Some("content_block_start") {
                 assert_eq!(data["index"], content.len());
@@ -181,7 +241,9 @@ mod tests {
     #[test]
     fn the_parts_are_the_blocks_of_the_whole() {
         let mut whole = Content::default();
-        thoughts_text_and_calls().into_iter().for_each(|piece| whole.push(piece));
+        thoughts_text_and_calls()
+            .into_iter()
+            .for_each(|piece| whole.push(piece));
         let parts = collected(thoughts_text_and_calls());
         assert_eq!(Value::from(parts.clone()), whole.into_json());
         assert_eq!(parts.len(), 4);

@@ -1,7 +1,8 @@
 //! Messages of a request, in the engine's words.
 //!
-//! In the interface a message is a list of blocks; in the engine it is a text with thoughts and calls, and a result of a tool
-//! is a message by itself. What a model cannot read is left out of earlier turns, and refused in the last one.
+//! In the interface a message is a list of blocks; in the engine it is a text with thoughts and
+//! calls, and a result of a tool is a message by itself. What a model cannot read is left out of
+//! earlier turns, and refused in the last one.
 
 use std::collections::HashMap;
 
@@ -15,8 +16,8 @@ use serde_json::{Map, Value, json};
 use super::blocks::{Block, at, blocks, texts};
 use crate::{refusal::Refusal, remarks::Remarks};
 
-/// The beginning of a system block by which Claude Code accounts for a request. It may differ in each request, so that no
-/// prompt could reuse the one before.
+/// The beginning of a system block by which Claude Code accounts for a request. It may differ in
+/// each request, so that no prompt could reuse the one before.
 const BILLING: &str = "x-anthropic-billing-header:";
 
 /// A message.
@@ -61,19 +62,35 @@ struct Compaction {
 
 /// The text of the field `system`.
 pub(super) fn system(content: Option<Value>, remarks: &Remarks) -> Result<Option<String>, Refusal> {
-    let Some(Value::Array(mut list)) = content else { return texts(content, "system", remarks) };
+    let Some(Value::Array(mut list)) = content else {
+        return texts(content, "system", remarks);
+    };
     let n_blocks = list.len();
-    list.retain(|block| !block["text"].as_str().is_some_and(|text| text.starts_with(BILLING)));
+    list.retain(|block| {
+        !block["text"]
+            .as_str()
+            .is_some_and(|text| text.starts_with(BILLING))
+    });
     if list.len() < n_blocks {
-        remarks.add(format!("system: the block {BILLING} is left out: no prompt could reuse the one before"));
+        remarks.add(format!(
+            "system: the block {BILLING} is left out: no prompt could reuse the one before"
+        ));
     }
     texts(Some(Value::Array(list)), "system", remarks)
 }
 
 /// The messages of turns. Several of the same speaker in a row are one.
 pub(super) fn messages(turns: Vec<Turn>, remarks: &Remarks) -> Result<Vec<Message>, Refusal> {
-    let last = turns.iter().rposition(|turn| turn.role == Speaker::Assistant).map_or(0, |i| i + 1);
-    let mut said = Said { messages: Vec::new(), names: HashMap::new(), remarks, is_last: false };
+    let last = turns
+        .iter()
+        .rposition(|turn| turn.role == Speaker::Assistant)
+        .map_or(0, |i| i + 1);
+    let mut said = Said {
+        messages: Vec::new(),
+        names: HashMap::new(),
+        remarks,
+        is_last: false,
+    };
     for (i, turn) in turns.into_iter().enumerate() {
         said.is_last = i >= last;
         said.turn(i, turn)?;
@@ -87,9 +104,10 @@ pub(super) fn messages(turns: Vec<Turn>, remarks: &Remarks) -> Result<Vec<Messag
 /// Where the prompt ends: a last message of the assistant is the beginning of the answer.
 pub(super) fn end(messages: &[Message]) -> Result<PromptEnd, Refusal> {
     match messages.last() {
-        Some(last) if !last.tool_calls.is_empty() => {
-            Err(Refusal::field("messages", "the last message has tool_use: its results are missing"))
-        }
+        Some(last) if !last.tool_calls.is_empty() => Err(Refusal::field(
+            "messages",
+            "the last message has tool_use: its results are missing",
+        )),
         Some(last) if last.role == Role::Assistant => Ok(PromptEnd::WithinLastMessage),
         _ => Ok(PromptEnd::Answer),
     }
@@ -110,7 +128,9 @@ impl Said<'_> {
         let place = format!("messages[{i}]");
         let blocks = blocks(content, &format!("{place}.content"))?;
         match role {
-            Speaker::User if blocks.is_empty() => Err(at(&place, "a message of user without content")),
+            Speaker::User if blocks.is_empty() => {
+                Err(at(&place, "a message of user without content"))
+            }
             Speaker::User => blocks.iter().try_for_each(|block| self.user(block)),
             Speaker::System => blocks.iter().try_for_each(|block| self.system(block)),
             Speaker::Assistant => {
@@ -153,7 +173,9 @@ impl Said<'_> {
         let outcome: Outcome = block.read(self.remarks)?;
         let id = outcome.tool_use_id.clone();
         let Some(name) = self.names.get(&id) else {
-            return Err(block.error(format!("a tool_result of {id:?}, but no tool_use before it has that id")));
+            return Err(block.error(format!(
+                "a tool_result of {id:?}, but no tool_use before it has that id"
+            )));
         };
         let message = Message::tool(id, name, outcome.into_text(block, self.remarks)?);
         self.messages.push(message);
@@ -164,7 +186,10 @@ impl Said<'_> {
         match block.kind.as_str() {
             "thinking" => {
                 let Thought { thinking } = block.read(self.remarks)?;
-                join(self.last(Role::Assistant).reasoning.get_or_insert_default(), &thinking);
+                join(
+                    self.last(Role::Assistant).reasoning.get_or_insert_default(),
+                    &thinking,
+                );
             }
             // Thoughts that only the model of another server can read.
             "redacted_thinking" => {}
@@ -172,7 +197,9 @@ impl Said<'_> {
             "tool_result" => return Err(block.error("a tool_result of the assistant")),
             "compaction" => {
                 let Compaction { content } = block.read(self.remarks)?;
-                content.into_iter().for_each(|text| join(&mut self.last(Role::Assistant).content, &text));
+                content
+                    .into_iter()
+                    .for_each(|text| join(&mut self.last(Role::Assistant).content, &text));
             }
             _ => match block.text(self.remarks)? {
                 Some(text) => join(&mut self.last(Role::Assistant).content, &text),
@@ -192,22 +219,35 @@ impl Said<'_> {
             }
         };
         self.names.insert(id.clone(), name.clone());
-        self.last(Role::Assistant).tool_calls.push(ToolCall { id, name, arguments: arguments.into() });
+        self.last(Role::Assistant).tool_calls.push(ToolCall {
+            id,
+            name,
+            arguments: arguments.into(),
+        });
         Ok(())
     }
 
     /// The last message, or a new one if that is another speaker's.
     fn last(&mut self, role: Role) -> &mut Message {
-        if self.messages.last().is_none_or(|message| message.role != role) {
-            self.messages.push(Message { role, ..Message::user("") });
+        if self
+            .messages
+            .last()
+            .is_none_or(|message| message.role != role)
+        {
+            self.messages.push(Message {
+                role,
+                ..Message::user("")
+            });
         }
-        self.messages.last_mut().expect("if there was none, there is one now")
+        self.messages
+            .last_mut()
+            .expect("if there was none, there is one now")
     }
 }
 
 impl Outcome {
-    /// What the model gets; there is no other word for errors. A block without text leaves a line that says so, because the
-    /// model waits for a result.
+    /// What the model gets; there is no other word for errors. A block without text leaves a line
+    /// that says so, because the model waits for a result.
     fn into_text(self, block: &Block, remarks: &Remarks) -> Result<String, Refusal> {
         let mut all = String::new();
         for part in block.within("content", self.content)? {
@@ -215,11 +255,21 @@ impl Outcome {
                 Some(text) => join(&mut all, &text),
                 None => {
                     part.leave_out(remarks);
-                    join(&mut all, &format!("[a block of type {:?} that this model cannot read]", part.kind));
+                    join(
+                        &mut all,
+                        &format!(
+                            "[a block of type {:?} that this model cannot read]",
+                            part.kind
+                        ),
+                    );
                 }
             }
         }
-        Ok(if self.is_error == Some(true) { format!("Error: {all}") } else { all })
+        Ok(if self.is_error == Some(true) {
+            format!("Error: {all}")
+        } else {
+            all
+        })
     }
 }
 
@@ -281,7 +331,14 @@ mod tests {
             { "role": "assistant", "content": [] },
             { "role": "user", "content": "d" },
         ]);
-        assert_eq!(said(turns), [Message::user("a\nb\nc"), Message::assistant(""), Message::user("d")]);
+        assert_eq!(
+            said(turns),
+            [
+                Message::user("a\nb\nc"),
+                Message::assistant(""),
+                Message::user("d")
+            ]
+        );
     }
 
     #[test]
@@ -294,16 +351,34 @@ mod tests {
             { "role": "system", "content": "e" },
         ]);
         let (user, system) = (Message::user, Message::system);
-        assert_eq!(said(turns), [user("a"), system("b"), Message::assistant("c"), user("d"), system("e")]);
+        assert_eq!(
+            said(turns),
+            [
+                user("a"),
+                system("b"),
+                Message::assistant("c"),
+                user("d"),
+                system("e")
+            ]
+        );
     }
 
     #[test]
     fn the_block_that_accounts_for_a_request_is_no_system_text() {
         let remarks = Remarks::default();
-        let blocks = json!([text("x-anthropic-billing-header: cc_version=2.1; cch=0f;"), text("Be kind.")]);
-        assert_eq!(system(Some(blocks), &remarks).unwrap().as_deref(), Some("Be kind."));
+        let blocks = json!([
+            text("x-anthropic-billing-header: cc_version=2.1; cch=0f;"),
+            text("Be kind.")
+        ]);
+        assert_eq!(
+            system(Some(blocks), &remarks).unwrap().as_deref(),
+            Some("Be kind.")
+        );
         assert_eq!(remarks.take().len(), 1);
-        assert_eq!(system(Some("a".into()), &remarks).unwrap().as_deref(), Some("a"));
+        assert_eq!(
+            system(Some("a".into()), &remarks).unwrap().as_deref(),
+            Some("a")
+        );
         assert_eq!(system(None, &remarks).unwrap(), None);
     }
 
@@ -324,18 +399,40 @@ mod tests {
                 text("e"),
             ] },
         ]);
-        let call = |id: &str, name: &str, arguments| ToolCall { id: id.into(), name: name.into(), arguments };
+        let call = |id: &str, name: &str, arguments| ToolCall {
+            id: id.into(),
+            name: name.into(),
+            arguments,
+        };
         let calls = vec![call("1", "f", json!({ "x": 1 })), call("2", "g", json!({}))];
-        let answer = Message { reasoning: Some("so".into()), ..Message::assistant_calling("b", calls) };
-        let results = [Message::tool("2", "g", "c\nd"), Message::tool("1", "f", "Error: broken")];
+        let answer = Message {
+            reasoning: Some("so".into()),
+            ..Message::assistant_calling("b", calls)
+        };
+        let results = [
+            Message::tool("2", "g", "c\nd"),
+            Message::tool("1", "f", "Error: broken"),
+        ];
         let [first, second] = results;
-        assert_eq!(said(turns), [Message::user("a"), answer, first, second, Message::user("e")]);
+        assert_eq!(
+            said(turns),
+            [
+                Message::user("a"),
+                answer,
+                first,
+                second,
+                Message::user("e")
+            ]
+        );
     }
 
     #[test]
     fn an_input_that_is_no_object_is_a_text() {
         for (input, expected) in [
-            (json!("{\"room\": \"ki"), json!({ "input": "{\"room\": \"ki" })),
+            (
+                json!("{\"room\": \"ki"),
+                json!({ "input": "{\"room\": \"ki" }),
+            ),
             (json!("{\"room\": \"attic\"}"), json!({ "room": "attic" })),
             (json!(""), json!({})),
             (json!(null), json!({})),
@@ -352,16 +449,29 @@ mod tests {
 
     #[test]
     fn what_a_model_cannot_read_is_left_out_of_earlier_turns_with_a_remark() {
-        let search = json!({ "type": "server_tool_use", "id": "s", "name": "web_search", "input": {} });
+        let search =
+            json!({ "type": "server_tool_use", "id": "s", "name": "web_search", "input": {} });
         let found = json!({ "type": "web_search_tool_result", "tool_use_id": "s", "content": [] });
         let (read, remarks) = read(json!([
             { "role": "user", "content": [image()] },
             { "role": "assistant", "content": [search, found, text("b"), { "type": "compaction", "content": "c" }] },
             { "role": "user", "content": "d" },
         ]));
-        assert_eq!(read.unwrap(), [Message::user(""), Message::assistant("b\nc"), Message::user("d")]);
-        let of = |kind: &str| format!("messages[].content[]: a {kind} block is left out: this model reads text only");
-        assert_eq!(remarks, ["image", "server_tool_use", "web_search_tool_result"].map(of));
+        assert_eq!(
+            read.unwrap(),
+            [
+                Message::user(""),
+                Message::assistant("b\nc"),
+                Message::user("d")
+            ]
+        );
+        let of = |kind: &str| {
+            format!("messages[].content[]: a {kind} block is left out: this model reads text only")
+        };
+        assert_eq!(
+            remarks,
+            ["image", "server_tool_use", "web_search_tool_result"].map(of)
+        );
     }
 
     #[test]
@@ -375,17 +485,35 @@ mod tests {
         ]));
         let expected = "page 1\n[a block of type \"image\" that this model cannot read]";
         assert_eq!(read.unwrap()[2], Message::tool("1", "f", expected));
-        assert!(remarks.iter().any(|remark| remark.contains("image")), "{remarks:?}");
+        assert!(
+            remarks.iter().any(|remark| remark.contains("image")),
+            "{remarks:?}"
+        );
     }
 
     #[test]
     fn a_last_message_of_the_assistant_begins_the_answer_unless_it_has_calls() {
         let [user, said] = [Message::user("a"), Message::assistant("b")];
-        let call = ToolCall { id: "1".into(), name: "f".into(), arguments: json!({}) };
-        let calls = Message { tool_calls: vec![call], ..Message::assistant("") };
+        let call = ToolCall {
+            id: "1".into(),
+            name: "f".into(),
+            arguments: json!({}),
+        };
+        let calls = Message {
+            tool_calls: vec![call],
+            ..Message::assistant("")
+        };
         assert_eq!(end(std::slice::from_ref(&user)).unwrap(), PromptEnd::Answer);
-        assert_eq!(end(&[user.clone(), said]).unwrap(), PromptEnd::WithinLastMessage);
-        assert!(end(&[user, calls]).unwrap_err().message.contains("results are missing"));
+        assert_eq!(
+            end(&[user.clone(), said]).unwrap(),
+            PromptEnd::WithinLastMessage
+        );
+        assert!(
+            end(&[user, calls])
+                .unwrap_err()
+                .message
+                .contains("results are missing")
+        );
     }
 
     #[test]
@@ -393,18 +521,45 @@ mod tests {
         let inside = |role: &str, block: Value| json!([{ "role": role, "content": [block] }]);
         let result = |content: Value| json!({ "type": "tool_result", "tool_use_id": "1", "content": content });
         for (turns, expected) in [
-            (inside("user", image()), "messages[0].content[0]: this model reads text only, and no image block"),
-            (inside("user", json!({ "type": "document", "source": { "type": "url" } })), "no document block"),
-            (inside("user", result(json!("a"))), "no tool_use before it has that id"),
-            (inside("assistant", result(json!("a"))), "a tool_result of the assistant"),
-            (inside("user", json!({ "type": "thinking", "thinking": "a" })), "only the assistant"),
+            (
+                inside("user", image()),
+                "messages[0].content[0]: this model reads text only, and no image block",
+            ),
+            (
+                inside(
+                    "user",
+                    json!({ "type": "document", "source": { "type": "url" } }),
+                ),
+                "no document block",
+            ),
+            (
+                inside("user", result(json!("a"))),
+                "no tool_use before it has that id",
+            ),
+            (
+                inside("assistant", result(json!("a"))),
+                "a tool_result of the assistant",
+            ),
+            (
+                inside("user", json!({ "type": "thinking", "thinking": "a" })),
+                "only the assistant",
+            ),
             (inside("tool", text("a")), "unknown variant `tool`"),
-            (json!([{ "role": "user", "content": [] }]), "without content"),
-            (json!([{ "role": "user", "content": 1 }]), "neither a text nor a list"),
+            (
+                json!([{ "role": "user", "content": [] }]),
+                "without content",
+            ),
+            (
+                json!([{ "role": "user", "content": 1 }]),
+                "neither a text nor a list",
+            ),
             (json!([]), "there are no messages"),
         ] {
             let message = read(turns).0.unwrap_err();
-            assert!(message.contains(expected), "{message:?}, expected {expected:?}");
+            assert!(
+                message.contains(expected),
+                "{message:?}, expected {expected:?}"
+            );
         }
     }
 }

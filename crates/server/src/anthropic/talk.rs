@@ -82,11 +82,17 @@ pub(super) struct Understood {
 }
 
 impl Talk {
-    pub(super) fn understood(self, model: &Model, remarks: &Remarks) -> Result<Understood, Refusal> {
+    pub(super) fn understood(
+        self,
+        model: &Model,
+        remarks: &Remarks,
+    ) -> Result<Understood, Refusal> {
         self.thread.map_or(Ok(()), |thread| thread.check(remarks))?;
         let OutputConfig { effort, format } = self.output_config.unwrap_or_default();
         let has_switch = |name: &str| model.form.has_switch(name);
-        let thinking = self.thinking.and_then(|thinking| thinking.into_variable(&has_switch, remarks));
+        let thinking = self
+            .thinking
+            .and_then(|thinking| thinking.into_variable(&has_switch, remarks));
         let effort = effort.and_then(|effort| effort_variable(&effort, &has_switch, remarks));
         let messages = says::messages(self.turns, remarks)?;
         Ok(Understood {
@@ -95,14 +101,20 @@ impl Talk {
             system: says::system(self.system, remarks)?,
             tools: tools::tool_use(self.tools.unwrap_or_default(), self.tool_choice, remarks)?,
             extra: thinking.into_iter().chain(effort).collect(),
-            constraint: format.map(|format| format.into_constraint(remarks)).transpose()?,
+            constraint: format
+                .map(|format| format.into_constraint(remarks))
+                .transpose()?,
         })
     }
 }
 
 impl Thinking {
     /// A variable for the template, if it has one.
-    fn into_variable(self, has_switch: &dyn Fn(&str) -> bool, remarks: &Remarks) -> Option<(String, Value)> {
+    fn into_variable(
+        self,
+        has_switch: &dyn Fn(&str) -> bool,
+        remarks: &Remarks,
+    ) -> Option<(String, Value)> {
         let thinks = self.kind != ThinkingKind::Disabled;
         if !has_switch(SWITCH) {
             if thinks {
@@ -114,13 +126,20 @@ impl Thinking {
     }
 }
 
-/// A variable for the template, if it has one. Templates know the levels `low`, `medium` and `high`.
-fn effort_variable(effort: &str, has_switch: &dyn Fn(&str) -> bool, remarks: &Remarks) -> Option<(String, Value)> {
+/// A variable for the template, if it has one. Templates know the levels `low`, `medium` and
+/// `high`.
+fn effort_variable(
+    effort: &str,
+    has_switch: &dyn Fn(&str) -> bool,
+    remarks: &Remarks,
+) -> Option<(String, Value)> {
     let level = match effort {
         "low" | "medium" | "high" => effort,
         "xhigh" | "max" => "high",
         _ => {
-            remarks.add("output_config.effort changes nothing here: it is no level that this server knows");
+            remarks.add(
+                "output_config.effort changes nothing here: it is no level that this server knows",
+            );
             return None;
         }
     };
@@ -132,13 +151,20 @@ fn effort_variable(effort: &str, has_switch: &dyn Fn(&str) -> bool, remarks: &Re
 }
 
 impl Thread {
-    /// A new thread has all messages in its request. One that goes on has not; by the code of the error the SDKs know that
-    /// they have to send all of them again.
+    /// A new thread has all messages in its request. One that goes on has not; by the code of the
+    /// error the SDKs know that they have to send all of them again.
     fn check(&self, remarks: &Remarks) -> Result<(), Refusal> {
         if self.kind != "create" {
-            let message = format!("a thread of type {:?}: this server stores nothing, so send all messages", self.kind);
+            let message = format!(
+                "a thread of type {:?}: this server stores nothing, so send all messages",
+                self.kind
+            );
             let (code, param) = (Some("thread_not_found"), Some("thread".to_owned()));
-            return Err(Refusal { code, param, ..Refusal::not_found(message) });
+            return Err(Refusal {
+                code,
+                param,
+                ..Refusal::not_found(message)
+            });
         }
         remarks.add("thread changes nothing here: this server stores nothing");
         Ok(())
@@ -146,12 +172,21 @@ impl Thread {
 }
 
 impl Format {
-    /// What of the schema cannot be kept to is loosened: the interface has no word for more strictness than it has itself.
+    /// What of the schema cannot be kept to is loosened: the interface has no word for more
+    /// strictness than it has itself.
     fn into_constraint(self, remarks: &Remarks) -> Result<Constraint, Refusal> {
         let FormatKind::JsonSchema = self.kind;
-        let options = SchemaOptions { strictness: Strictness::Loose, ..SchemaOptions::default() };
-        let (constraint, loosened) = Constraint::from_schema(&self.schema.to_string(), options).map_err(Error::from)?;
-        remarks.extend(loosened.into_iter().map(|remark| format!("output_config.format.schema: {remark}")));
+        let options = SchemaOptions {
+            strictness: Strictness::Loose,
+            ..SchemaOptions::default()
+        };
+        let (constraint, loosened) =
+            Constraint::from_schema(&self.schema.to_string(), options).map_err(Error::from)?;
+        remarks.extend(
+            loosened
+                .into_iter()
+                .map(|remark| format!("output_config.format.schema: {remark}")),
+        );
         Ok(constraint)
     }
 }
@@ -178,7 +213,10 @@ mod tests {
     #[test]
     fn thinking_is_a_variable_where_the_template_has_the_switch_and_else_a_remark() {
         let variable = |thinking: Value, has_switch: bool| {
-            let (thinking, remarks): (Thinking, _) = (serde_json::from_value(thinking).unwrap(), Remarks::default());
+            let (thinking, remarks): (Thinking, _) = (
+                serde_json::from_value(thinking).unwrap(),
+                Remarks::default(),
+            );
             let variable = thinking.into_variable(&|_: &str| has_switch, &remarks);
             (variable.map(|(_, value)| value), remarks.take().len())
         };
@@ -207,10 +245,15 @@ mod tests {
 
     #[test]
     fn a_thread_may_begin_but_not_go_on() {
-        let thread = |kind: &str| serde_json::from_value::<Thread>(json!({ "type": kind, "id": "x" })).unwrap();
+        let thread = |kind: &str| {
+            serde_json::from_value::<Thread>(json!({ "type": kind, "id": "x" })).unwrap()
+        };
         let remarks = Remarks::default();
         assert!(thread("create").check(&remarks).is_ok() && remarks.take().len() == 1);
         let refusal = thread("continue").check(&remarks).unwrap_err();
-        assert_eq!((refusal.code, refusal.param.as_deref()), (Some("thread_not_found"), Some("thread")));
+        assert_eq!(
+            (refusal.code, refusal.param.as_deref()),
+            (Some("thread_not_found"), Some("thread"))
+        );
     }
 }

@@ -39,13 +39,27 @@ impl Ask for NativeRequest {
 }
 
 /// Goes on with a text.
-pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
+pub(crate) async fn answer(
+    State(app): State<Arc<App>>,
+    incoming: Incoming,
+) -> Result<Response, Refusal> {
     let (answers, plan) = prepare::begin(&app, incoming, prepared).await?;
     write::respond(answers, plan).await
 }
 
-fn prepared(model: &Model, request: NativeRequest, remarks: &Remarks) -> Result<(Prepared, AnswerPlan), Refusal> {
-    let NativeRequest { prompt, stream, return_tokens, response_fields, rest, .. } = request;
+fn prepared(
+    model: &Model,
+    request: NativeRequest,
+    remarks: &Remarks,
+) -> Result<(Prepared, AnswerPlan), Refusal> {
+    let NativeRequest {
+        prompt,
+        stream,
+        return_tokens,
+        response_fields,
+        rest,
+        ..
+    } = request;
     let prompts = prompt::ids(model, &prompt)?;
     let settings: Settings = body::understand(Value::Object(rest), settings::ACCEPTED, remarks)?;
     let wish = Wish {

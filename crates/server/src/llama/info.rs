@@ -1,4 +1,5 @@
-//! `GET /props` and `/slots`: what a model is and how its slots are used; and what is not there, `/reranking`.
+//! `GET /props` and `/slots`: what a model is and how its slots are used; and what is not there,
+//! `/reranking`.
 
 use std::sync::Arc;
 
@@ -23,14 +24,23 @@ pub(crate) struct Which {
 type NamedModel = Result<Query<Which>, QueryRejection>;
 
 fn named(which: NamedModel) -> Result<Option<String>, Refusal> {
-    which.map(|Query(which)| which.model).map_err(|error| Refusal::bad(error.body_text()))
+    which
+        .map(|Query(which)| which.model)
+        .map_err(|error| Refusal::bad(error.body_text()))
 }
 
-/// What a model is, as far as that is known without loading it. No path of a file is told: `model_path` is its name.
-pub(crate) async fn props(State(app): State<Arc<App>>, which: NamedModel) -> Result<Json<Value>, Refusal> {
+/// What a model is, as far as that is known without loading it. No path of a file is told:
+/// `model_path` is its name.
+pub(crate) async fn props(
+    State(app): State<Arc<App>>,
+    which: NamedModel,
+) -> Result<Json<Value>, Refusal> {
     let (name, model) = app.models.look_up(named(which)?.as_deref())?;
-    let models: Vec<Value> =
-        app.models.all().map(|(name, is_loaded)| json!({ "name": name, "loaded": is_loaded })).collect();
+    let models: Vec<Value> = app
+        .models
+        .all()
+        .map(|(name, is_loaded)| json!({ "name": name, "loaded": is_loaded }))
+        .collect();
     let model = model.as_deref();
     let text = |id: fn(&Tokenizer) -> Option<u32>| {
         let tokenizer = model?.engine.tokenizer();
@@ -57,8 +67,12 @@ pub(crate) async fn props(State(app): State<Arc<App>>, which: NamedModel) -> Res
     })))
 }
 
-/// The slots of a model: places for texts at the same time. Which text is in which is not told, nor what it says.
-pub(crate) async fn slots(State(app): State<Arc<App>>, which: NamedModel) -> Result<Json<Value>, Refusal> {
+/// The slots of a model: places for texts at the same time. Which text is in which is not told, nor
+/// what it says.
+pub(crate) async fn slots(
+    State(app): State<Arc<App>>,
+    which: NamedModel,
+) -> Result<Json<Value>, Refusal> {
     let (_, model) = app.models.look_up(named(which)?.as_deref())?;
     let model = model.as_deref();
     let n_running = model.map_or(0, |model| model.worker.status().n_running);

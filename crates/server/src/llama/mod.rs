@@ -1,7 +1,8 @@
-//! llama.cpp's own interface, as far as clients use it: `/completion`, `/infill`, `/apply-template`, `/props`, `/slots`.
+//! llama.cpp's own interface, as far as clients use it: `/completion`, `/infill`,
+//! `/apply-template`, `/props`, `/slots`.
 //!
-//! Source: llama.cpp, tools/server/README.md, 2025. Errors are like OpenAI's. `/tokenize` and `/detokenize` are in
-//! [`native`](crate::native).
+//! Source: llama.cpp, tools/server/README.md, 2025. Errors are like OpenAI's. `/tokenize` and
+//! `/detokenize` are in [`native`](crate::native).
 
 pub(crate) mod completion;
 pub(crate) mod infill;

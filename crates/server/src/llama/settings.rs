@@ -1,7 +1,8 @@
 //! How a text is written: llama.cpp's names of what the engine has, and of what it has not.
 
 use atta_engine::{
-    Constraint, DryOptions, GenerateOptions, OtherProperties, SchemaOptions, Strictness, tokenizer::Special,
+    Constraint, DryOptions, GenerateOptions, OtherProperties, SchemaOptions, Strictness,
+    tokenizer::Special,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -28,8 +29,14 @@ pub(super) const ACCEPTED: Accepted = &[
     ("id_slot", SLOTS),
     ("slot_id", SLOTS),
     ("n_cache_reuse", SLOTS),
-    ("n_keep", "nothing is left out of a text that fills the context"),
-    ("n_discard", "nothing is left out of a text that fills the context"),
+    (
+        "n_keep",
+        "nothing is left out of a text that fills the context",
+    ),
+    (
+        "n_discard",
+        "nothing is left out of a text that fills the context",
+    ),
     ("samplers", ORDER),
     ("sampler_seq", ORDER),
     ("min_keep", "each sampler keeps one token at least"),
@@ -40,11 +47,23 @@ pub(super) const ACCEPTED: Accepted = &[
     ("penalize_nl", "penalties count for all tokens"),
     ("timings_per_token", "timings come at the end"),
     ("return_progress", "nothing is told before the first token"),
-    ("t_max_predict_ms", "--max-time limits the time of an answer"),
+    (
+        "t_max_predict_ms",
+        "--max-time limits the time of an answer",
+    ),
     ("t_max_prompt_ms", "--max-time limits the time of an answer"),
-    ("speculative.n_max", "how a model is loaded is decided when the server is started"),
-    ("speculative.n_min", "how a model is loaded is decided when the server is started"),
-    ("speculative.p_min", "how a model is loaded is decided when the server is started"),
+    (
+        "speculative.n_max",
+        "how a model is loaded is decided when the server is started",
+    ),
+    (
+        "speculative.n_min",
+        "how a model is loaded is decided when the server is started",
+    ),
+    (
+        "speculative.p_min",
+        "how a model is loaded is decided when the server is started",
+    ),
     ("n_ctx", "the context is set by -c"),
     ("n_batch", "the size of batches is set by -b"),
     ("n_threads", "the number of threads is set by --threads"),
@@ -101,16 +120,29 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// What they mean to a model.
-    pub(super) fn understand(mut self, model: &Model, remarks: &Remarks) -> Result<GenerateOptions, Refusal> {
+    pub(super) fn understand(
+        mut self,
+        model: &Model,
+        remarks: &Remarks,
+    ) -> Result<GenerateOptions, Refusal> {
         self.refuse_unsupported()?;
         let dry = self.take_dry();
         let constraint = constraint(self.grammar, self.json_schema, remarks)?;
         let n_logprobs = n_logprobs(self.n_probs)?;
         let default = &model.defaults.sampling;
         let given = self.logit_bias.filter(|biases| !biases.is_null());
-        let mut biases = given.map_or(Ok(default.logit_bias.clone()), |biases| logit_bias(model, biases))?;
+        let mut biases = given.map_or(Ok(default.logit_bias.clone()), |biases| {
+            logit_bias(model, biases)
+        })?;
         if self.ignore_eos == Some(true) {
-            biases.extend(model.engine.tokenizer().eog().iter().map(|&id| (id, f32::NEG_INFINITY)));
+            biases.extend(
+                model
+                    .engine
+                    .tokenizer()
+                    .eog()
+                    .iter()
+                    .map(|&id| (id, f32::NEG_INFINITY)),
+            );
         }
         let wanted = Wanted {
             temperature: self.temperature.map(|temperature| temperature.max(0.0)),
@@ -135,7 +167,10 @@ impl Settings {
         sampling.top_n_sigma = self.top_n_sigma.unwrap_or(sampling.top_n_sigma);
         sampling.dry = dry.into_options(&default.dry, model.n_ctx);
         sampling.validate().map_err(atta_engine::Error::from)?;
-        Ok(GenerateOptions { constraint, ..options })
+        Ok(GenerateOptions {
+            constraint,
+            ..options
+        })
     }
 
     /// Takes the fields of DRY out.
@@ -152,13 +187,20 @@ impl Settings {
     /// Refuses what is not here, unless its value switches it off.
     fn refuse_unsupported(&self) -> Result<(), Refusal> {
         let is_not = |value: Option<f32>, off: f32| value.is_some_and(|value| value != off);
-        let has_any = |list: &Option<Vec<Value>>| list.as_ref().is_some_and(|list| !list.is_empty());
+        let has_any =
+            |list: &Option<Vec<Value>>| list.as_ref().is_some_and(|list| !list.is_empty());
         let wanted = [
-            ("mirostat", self.mirostat.is_some_and(|mirostat| mirostat != 0)),
+            (
+                "mirostat",
+                self.mirostat.is_some_and(|mirostat| mirostat != 0),
+            ),
             ("dynatemp_range", is_not(self.dynatemp_range, 0.0)),
             ("xtc_probability", is_not(self.xtc_probability, 0.0)),
             ("tfs_z", is_not(self.tfs_z, 1.0)),
-            ("post_sampling_probs", self.post_sampling_probs == Some(true)),
+            (
+                "post_sampling_probs",
+                self.post_sampling_probs == Some(true),
+            ),
             ("n_indent", self.n_indent.is_some_and(|n| n != 0)),
             ("image_data", has_any(&self.image_data)),
             ("lora", has_any(&self.lora)),
@@ -185,17 +227,30 @@ impl Dry {
     fn into_options(self, default: &DryOptions, n_ctx: usize) -> DryOptions {
         DryOptions {
             multiplier: self.multiplier.unwrap_or(default.multiplier),
-            base: self.base.filter(|&base| base >= 1.0).unwrap_or(default.base),
+            base: self
+                .base
+                .filter(|&base| base >= 1.0)
+                .unwrap_or(default.base),
             allowed_length: self.allowed_length.map_or(default.allowed_length, counted),
-            penalty_last_n: self.penalty_last_n.map_or(default.penalty_last_n, |n| counted(n).min(n_ctx)),
-            sequence_breakers: self.sequence_breakers.unwrap_or_else(|| default.sequence_breakers.clone()),
+            penalty_last_n: self
+                .penalty_last_n
+                .map_or(default.penalty_last_n, |n| counted(n).min(n_ctx)),
+            sequence_breakers: self
+                .sequence_breakers
+                .unwrap_or_else(|| default.sequence_breakers.clone()),
         }
     }
 }
 
-/// Texts that end an answer. One of no characters ends none, which is how clients leave the field empty.
+/// Texts that end an answer. One of no characters ends none, which is how clients leave the field
+/// empty.
 fn without_empty(stop: OneOrMore) -> OneOrMore {
-    OneOrMore::More(stop.into_vec().into_iter().filter(|text| !text.is_empty()).collect())
+    OneOrMore::More(
+        stop.into_vec()
+            .into_iter()
+            .filter(|text| !text.is_empty())
+            .collect(),
+    )
 }
 
 /// A number of tokens; less than 0 is all that there can be.
@@ -206,9 +261,10 @@ fn counted(n: i64) -> usize {
 fn n_logprobs(n_probs: Option<usize>) -> Result<Option<usize>, Refusal> {
     match n_probs {
         None | Some(0) => Ok(None),
-        Some(n) if n > MAX_PROBS => {
-            Err(Refusal::field("n_probs", format!("n_probs is {n}, expected at most {MAX_PROBS}")))
-        }
+        Some(n) if n > MAX_PROBS => Err(Refusal::field(
+            "n_probs",
+            format!("n_probs is {n}, expected at most {MAX_PROBS}"),
+        )),
         n => Ok(n),
     }
 }
@@ -220,14 +276,24 @@ fn constraint(
 ) -> Result<Option<Constraint>, Refusal> {
     let grammar = grammar.filter(|grammar| !grammar.trim().is_empty());
     match (grammar, schema.filter(|schema| !schema.is_null())) {
-        (Some(_), Some(_)) => Err(Refusal::field("grammar", "grammar cannot be combined with json_schema")),
+        (Some(_), Some(_)) => Err(Refusal::field(
+            "grammar",
+            "grammar cannot be combined with json_schema",
+        )),
         (Some(grammar), None) => Ok(Some(Constraint::Gbnf(grammar))),
         (None, Some(schema)) => {
-            let options = SchemaOptions { strictness: Strictness::Loose, others: OtherProperties::Closed };
+            let options = SchemaOptions {
+                strictness: Strictness::Loose,
+                others: OtherProperties::Closed,
+            };
             let made = Constraint::from_schema(&schema.to_string(), options);
-            let (constraint, loosened) =
-                made.map_err(|error| Refusal::field("json_schema", format!("json_schema: {error}")))?;
-            remarks.extend(loosened.into_iter().map(|remark| format!("json_schema: {remark}")));
+            let (constraint, loosened) = made
+                .map_err(|error| Refusal::field("json_schema", format!("json_schema: {error}")))?;
+            remarks.extend(
+                loosened
+                    .into_iter()
+                    .map(|remark| format!("json_schema: {remark}")),
+            );
             Ok(Some(constraint))
         }
         (None, None) => Ok(None),
@@ -236,16 +302,29 @@ fn constraint(
 
 /// Tokens, or texts, and what is added to the logits of each: as pairs, or as an object.
 fn logit_bias(model: &Model, biases: Value) -> Result<Vec<(u32, f32)>, Refusal> {
-    let wrong = || Refusal::field("logit_bias", "logit_bias is no list of [token or text, number or false]");
+    let wrong = || {
+        Refusal::field(
+            "logit_bias",
+            "logit_bias is no list of [token or text, number or false]",
+        )
+    };
     let pairs: Vec<(Value, Value)> = match biases {
         Value::Null => Vec::new(),
-        Value::Object(fields) => fields.into_iter().map(|(key, bias)| (Value::String(key), bias)).collect(),
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(key, bias)| (Value::String(key), bias))
+            .collect(),
         Value::Array(list) => {
             let pair = |item: Value| match item {
-                Value::Array(pair) => <[Value; 2]>::try_from(pair).ok().map(|[token, bias]| (token, bias)),
+                Value::Array(pair) => <[Value; 2]>::try_from(pair)
+                    .ok()
+                    .map(|[token, bias]| (token, bias)),
                 _ => None,
             };
-            list.into_iter().map(pair).collect::<Option<_>>().ok_or_else(wrong)?
+            list.into_iter()
+                .map(pair)
+                .collect::<Option<_>>()
+                .ok_or_else(wrong)?
         }
         _ => return Err(wrong()),
     };
@@ -255,10 +334,18 @@ fn logit_bias(model: &Model, biases: Value) -> Result<Vec<(u32, f32)>, Refusal> 
             Value::Bool(false) => f32::NEG_INFINITY,
             bias => bias.as_f64().ok_or_else(wrong)? as f32,
         };
-        all.extend(tokens(model, &token).ok_or_else(wrong)?.into_iter().map(|id| (id, bias)));
+        all.extend(
+            tokens(model, &token)
+                .ok_or_else(wrong)?
+                .into_iter()
+                .map(|id| (id, bias)),
+        );
     }
     match all.len() {
-        n if n > MAX_BIASES => Err(Refusal::field("logit_bias", format!("{n} tokens, expected at most {MAX_BIASES}"))),
+        n if n > MAX_BIASES => Err(Refusal::field(
+            "logit_bias",
+            format!("{n} tokens, expected at most {MAX_BIASES}"),
+        )),
         _ => Ok(all),
     }
 }
@@ -272,7 +359,12 @@ fn tokens(model: &Model, token: &Value) -> Option<Vec<u32>> {
     };
     match (id, token) {
         (Some(id), _) => u32::try_from(id).ok().map(|id| vec![id]),
-        (None, Value::String(text)) => Some(model.engine.tokenizer().encode(text.as_bytes(), Special::Parse)),
+        (None, Value::String(text)) => Some(
+            model
+                .engine
+                .tokenizer()
+                .encode(text.as_bytes(), Special::Parse),
+        ),
         _ => None,
     }
 }
@@ -282,9 +374,20 @@ const NO_SEED: u32 = u32::MAX;
 
 /// The settings where a request does not say, as llama.cpp's server tells them.
 pub(super) fn defaults(defaults: &Defaults) -> Map<String, Value> {
-    let Defaults { sampling, n_predict, stop, seed, .. } = defaults.clone();
+    let Defaults {
+        sampling,
+        n_predict,
+        stop,
+        seed,
+        ..
+    } = defaults.clone();
     let n_predict = n_predict.unwrap_or(usize::MAX);
-    let options = GenerateOptions { sampling, n_predict, stop, ..GenerateOptions::default() };
+    let options = GenerateOptions {
+        sampling,
+        n_predict,
+        stop,
+        ..GenerateOptions::default()
+    };
     let mut settings = to_json(&options);
     settings.insert("seed".to_owned(), seed.unwrap_or(NO_SEED.into()).into());
     settings
@@ -351,7 +454,9 @@ mod tests {
             ("lora", json!([{ "id": 0, "scale": 1 }])),
             ("post_sampling_probs", json!(true)),
         ] {
-            let refusal = settings(json!({ name: value })).refuse_unsupported().unwrap_err();
+            let refusal = settings(json!({ name: value }))
+                .refuse_unsupported()
+                .unwrap_err();
             assert_eq!(refusal.param.as_deref(), Some(name));
         }
         let off = json!({ "mirostat": 0, "xtc_probability": 0.0, "dynatemp_range": 0, "lora": [], "image_data": [] });
@@ -360,16 +465,22 @@ mod tests {
 
     #[test]
     fn a_grammar_and_a_schema_exclude_each_other_and_empty_ones_are_none() {
-        let of = |grammar: &str, schema: Value| constraint(Some(grammar.to_owned()), Some(schema), &Remarks::default());
+        let of = |grammar: &str, schema: Value| {
+            constraint(Some(grammar.to_owned()), Some(schema), &Remarks::default())
+        };
         assert!(of("root ::= \"a\"", json!({ "type": "object" })).is_err());
-        assert!(matches!(of("root ::= \"a\"", Value::Null), Ok(Some(Constraint::Gbnf(_)))));
+        assert!(matches!(
+            of("root ::= \"a\"", Value::Null),
+            Ok(Some(Constraint::Gbnf(_)))
+        ));
         assert!(matches!(of(" ", Value::Null), Ok(None)));
     }
 
     #[test]
     fn what_is_accepted_is_a_remark() {
         let remarks = Remarks::default();
-        let given = json!({ "cache_prompt": true, "id_slot": -1, "samplers": ["top_k"], "unheard_of": 1 });
+        let given =
+            json!({ "cache_prompt": true, "id_slot": -1, "samplers": ["top_k"], "unheard_of": 1 });
         body::understand::<Settings>(given, ACCEPTED, &remarks).unwrap();
         assert_eq!(remarks.take().len(), 4);
     }

@@ -44,17 +44,38 @@ impl Ask for TemplateRequest {
 }
 
 /// The prompt of a conversation.
-pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Json<Value>, Refusal> {
-    Asked::read(&app, incoming).await?.map(prompt).await.map(Json)
+pub(crate) async fn answer(
+    State(app): State<Arc<App>>,
+    incoming: Incoming,
+) -> Result<Json<Value>, Refusal> {
+    Asked::read(&app, incoming)
+        .await?
+        .map(prompt)
+        .await
+        .map(Json)
 }
 
 fn prompt(model: &Model, request: TemplateRequest, _remarks: &Remarks) -> Result<Value, Refusal> {
-    let messages = request.messages.into_iter().map(message).collect::<Result<Vec<_>, _>>()?;
+    let messages = request
+        .messages
+        .into_iter()
+        .map(message)
+        .collect::<Result<Vec<_>, _>>()?;
     let tools = tool_use(request.tools, None, None)?;
     let extra = variables(request.chat_template_kwargs)?;
     let is_closed = request.add_generation_prompt == Some(false);
-    let end = if is_closed { PromptEnd::LastMessage } else { PromptEnd::Answer };
-    let said = Said { messages: &messages, tools: tools.as_ref(), extra: Some(&extra), end, ..Said::default() };
+    let end = if is_closed {
+        PromptEnd::LastMessage
+    } else {
+        PromptEnd::Answer
+    };
+    let said = Said {
+        messages: &messages,
+        tools: tools.as_ref(),
+        extra: Some(&extra),
+        end,
+        ..Said::default()
+    };
     let (asked, _) = prepare::ask(model, &said, &GenerateOptions::default())?;
     Ok(json!({ "prompt": asked.prompt.text }))
 }
@@ -67,9 +88,13 @@ fn message(mut said: Value) -> Result<Message, Refusal> {
     if let Value::Array(parts) = &said["content"] {
         let texts: Option<Vec<&str>> = parts.iter().map(|part| part["text"].as_str()).collect();
         let Some(texts) = texts else {
-            return Err(Refusal::field("messages", "parts of messages that are no text are not supported"));
+            return Err(Refusal::field(
+                "messages",
+                "parts of messages that are no text are not supported",
+            ));
         };
         said["content"] = texts.join("\n").into();
     }
-    Message::from_json(&said).ok_or_else(|| Refusal::field("messages", "this is no message with a role and a content"))
+    Message::from_json(&said)
+        .ok_or_else(|| Refusal::field("messages", "this is no message with a role and a content"))
 }

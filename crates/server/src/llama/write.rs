@@ -54,14 +54,21 @@ pub(super) fn prepared(
     mut options: GenerateOptions,
     wish: Wish,
 ) -> Result<(Prepared, AnswerPlan), Refusal> {
-    let Wish { is_list, is_stream, with_tokens, fields } = wish;
+    let Wish {
+        is_list,
+        is_stream,
+        with_tokens,
+        fields,
+    } = wish;
     let with_probs = options.n_logprobs.is_some();
     let settings = settings::to_json(&options);
     if with_tokens && !with_probs {
         // Ids come with log-probabilities, of which none but the token's own is computed then.
         options.n_logprobs = Some(0);
     }
-    let text = |ids: &Vec<u32>| String::from_utf8_lossy(&model.engine.tokenizer().decode(ids)).into_owned();
+    let text = |ids: &Vec<u32>| {
+        String::from_utf8_lossy(&model.engine.tokenizer().decode(ids)).into_owned()
+    };
     let plan = AnswerPlan {
         is_list,
         is_stream,
@@ -79,7 +86,11 @@ pub(super) fn prepared(
 fn in_our_words(refusal: Refusal) -> Refusal {
     let is_grammar = refusal.param.as_deref() == Some("response_format");
     let refusal = refusal.renamed("messages", "prompt");
-    if is_grammar { refusal.renamed("response_format", "grammar") } else { refusal }
+    if is_grammar {
+        refusal.renamed("response_format", "grammar")
+    } else {
+        refusal
+    }
 }
 
 /// Sends answers.
@@ -93,7 +104,11 @@ pub(super) async fn respond(answers: Answers, plan: AnswerPlan) -> Result<Respon
         thoughts: (0..n).map(|_| Vec::new()).collect(),
         n_written: vec![0; n],
     };
-    if teller.plan.is_stream { Ok(stream::events(answers, teller)) } else { teller.whole(answers).await }
+    if teller.plan.is_stream {
+        Ok(stream::events(answers, teller))
+    } else {
+        teller.whole(answers).await
+    }
 }
 
 struct Teller {
@@ -125,7 +140,11 @@ impl Teller {
             }
         }
         let mut objects: Vec<Value> = objects.into_iter().flatten().collect();
-        let body = if self.plan.is_list { objects.into() } else { objects.pop().unwrap_or_default() };
+        let body = if self.plan.is_list {
+            objects.into()
+        } else {
+            objects.pop().unwrap_or_default()
+        };
         Ok(Json(body).into_response())
     }
 
@@ -141,12 +160,18 @@ impl Teller {
 
     fn ids(&self, thoughts: &[Thought]) -> Vec<u32> {
         let ids = thoughts.iter().map(|thought| thought.chosen.id);
-        if self.plan.with_tokens || self.plan.is_stream { ids.collect() } else { Vec::new() }
+        if self.plan.with_tokens || self.plan.is_stream {
+            ids.collect()
+        } else {
+            Vec::new()
+        }
     }
 
     fn add_probs(&self, object: &mut Value, thoughts: &[Thought]) {
         if self.plan.with_probs && !thoughts.is_empty() {
-            let all = thoughts.iter().map(|thought| probabilities(&self.model, thought));
+            let all = thoughts
+                .iter()
+                .map(|thought| probabilities(&self.model, thought));
             object["completion_probabilities"] = all.collect();
         }
     }
@@ -159,7 +184,11 @@ impl Teller {
             (_, Some(_)) => "word",
             _ => "eos",
         };
-        let text = if self.plan.is_stream { &self.texts[i] } else { &end.outcome.text };
+        let text = if self.plan.is_stream {
+            &self.texts[i]
+        } else {
+            &end.outcome.text
+        };
         let mut object = json!({
             "index": i, "content": "", "tokens": self.ids(thoughts), "id_slot": -1, "stop": true,
             "model": self.model.name, "tokens_predicted": done.n_generated, "tokens_evaluated": done.n_prompt,
@@ -187,7 +216,10 @@ impl Writer for Teller {
                 self.texts[i].push_str(&text);
                 if waits {
                     let held = self.held[i].replace(text);
-                    return held.map(|held| self.part(i, &held, &[]).into()).into_iter().collect();
+                    return held
+                        .map(|held| self.part(i, &held, &[]).into())
+                        .into_iter()
+                        .collect();
                 }
                 self.n_written[i] += 1;
                 vec![self.part(i, &text, &[]).into()]
@@ -198,7 +230,9 @@ impl Writer for Teller {
                 vec![self.part(i, &text, &[thought]).into()]
             }
             Happening::End(end) => {
-                let held = self.held[i].take().map(|text| self.part(i, &text, &[]).into());
+                let held = self.held[i]
+                    .take()
+                    .map(|text| self.part(i, &text, &[]).into());
                 let last = selected(self.last(i, &end, &[]), &self.plan.fields).into();
                 held.into_iter().chain([last]).collect()
             }
@@ -243,9 +277,13 @@ mod tests {
 
     #[test]
     fn a_client_gets_the_fields_that_it_names_inner_ones_by_their_path() {
-        let object = json!({ "content": "a", "generation_settings": { "n_predict": 3 }, "stop": true });
+        let object =
+            json!({ "content": "a", "generation_settings": { "n_predict": 3 }, "stop": true });
         let fields = ["content", "generation_settings/n_predict", "nothing"].map(str::to_owned);
-        assert_eq!(selected(object.clone(), &fields), json!({ "content": "a", "generation_settings/n_predict": 3 }));
+        assert_eq!(
+            selected(object.clone(), &fields),
+            json!({ "content": "a", "generation_settings/n_predict": 3 })
+        );
         assert_eq!(selected(object.clone(), &[]), object);
     }
 }

@@ -60,16 +60,27 @@ impl ForModel for ChatRequest {
             model: _, messages, tools: None, options: None, format: None, stream, think: None, keep_alive: _,
             logprobs: None, top_logprobs: None,
         } = self else { return None };
-        if messages.is_empty() { How::farewell(Form::Chat, *stream, self.stay()) } else { None }
+        if messages.is_empty() {
+            How::farewell(Form::Chat, *stream, self.stay())
+        } else {
+            None
+        }
     }
 }
 
 /// Answers a conversation.
-pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
+pub(crate) async fn answer(
+    State(app): State<Arc<App>>,
+    incoming: Incoming,
+) -> Result<Response, Refusal> {
     super::answer(&app, incoming, prepared).await
 }
 
-fn prepared(model: &Model, request: ChatRequest, remarks: &Remarks) -> Result<(Prepared, How), Refusal> {
+fn prepared(
+    model: &Model,
+    request: ChatRequest,
+    remarks: &Remarks,
+) -> Result<(Prepared, How), Refusal> {
     let reason_of_nothing = reason_of_nothing(request.stay());
     let settings = Settings {
         options: request.options,
@@ -84,12 +95,22 @@ fn prepared(model: &Model, request: ChatRequest, remarks: &Remarks) -> Result<(P
     remarks.extend(tools.iter().flat_map(|used| used.tools.remarks().to_vec()));
     let is_stream = request.stream.unwrap_or(true);
     let logprobs = understood.options.n_logprobs.is_some();
-    let how = How { form: Form::Chat, is_stream, logprobs, reason_of_nothing };
+    let how = How {
+        form: Form::Chat,
+        is_stream,
+        logprobs,
+        reason_of_nothing,
+    };
     if messages.is_empty() {
         return Ok((Prepared::default(), how));
     }
     let extra = understood.extra();
-    let said = Said { messages: &messages, tools: tools.as_ref(), extra: Some(&extra), ..Said::default() };
+    let said = Said {
+        messages: &messages,
+        tools: tools.as_ref(),
+        extra: Some(&extra),
+        ..Said::default()
+    };
     let (prepared, prompt) = prepare::answers_after(model, &[], &said, &understood.options, 1)?;
     understood.check_thinking(model, &prompt.text, remarks)?;
     Ok((prepared.with_priority(PRIORITY), how))

@@ -77,31 +77,69 @@ impl Ask for EmbeddingsRequest {
 }
 
 /// A vector for each text.
-pub(crate) async fn many(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
+pub(crate) async fn many(
+    State(app): State<Arc<App>>,
+    incoming: Incoming,
+) -> Result<Response, Refusal> {
     let (start, default) = (Instant::now(), app.options.pooling);
     let make = move |model: &Model, request: EmbedRequest, remarks: &Remarks| {
         check_options(request.options, remarks)?;
         check_dimensions(model, request.dimensions)?;
         let cut = request.truncate.unwrap_or(true);
         let texts = request.input.map_or_else(Vec::new, OneOrMore::into_vec);
-        Ok((prepared(model, &texts, &Wish { pooling: default, cut }, remarks)?, ()))
+        Ok((
+            prepared(
+                model,
+                &texts,
+                &Wish {
+                    pooling: default,
+                    cut,
+                },
+                remarks,
+            )?,
+            (),
+        ))
     };
     let (answers, ()) = prepare::begin(&app, incoming, make).await?;
     let (model, load_time) = (Arc::clone(answers.model()), answers.load_time());
-    let Vectors { embeddings, n_prompt } = vectors(answers).await?;
+    let Vectors {
+        embeddings,
+        n_prompt,
+    } = vectors(answers).await?;
     let [total_duration, load_duration] = [start.elapsed(), load_time].map(nanoseconds);
-    let list = List { model: &model.name, embeddings, total_duration, load_duration, prompt_eval_count: n_prompt };
+    let list = List {
+        model: &model.name,
+        embeddings,
+        total_duration,
+        load_duration,
+        prompt_eval_count: n_prompt,
+    };
     Ok(Json(list).into_response())
 }
 
-/// The vector of a text; of none, an empty one: the model is loaded, and that is what such requests are for.
-pub(crate) async fn one(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
+/// The vector of a text; of none, an empty one: the model is loaded, and that is what such requests
+/// are for.
+pub(crate) async fn one(
+    State(app): State<Arc<App>>,
+    incoming: Incoming,
+) -> Result<Response, Refusal> {
     let default = app.options.pooling;
     let make = move |model: &Model, request: EmbeddingsRequest, remarks: &Remarks| {
         check_options(request.options, remarks)?;
         let texts = Some(request.prompt).filter(|text| !text.is_empty());
         let texts: Vec<String> = texts.into_iter().collect();
-        Ok((prepared(model, &texts, &Wish { pooling: default, cut: true }, remarks)?, ()))
+        Ok((
+            prepared(
+                model,
+                &texts,
+                &Wish {
+                    pooling: default,
+                    cut: true,
+                },
+                remarks,
+            )?,
+            (),
+        ))
     };
     let (answers, ()) = prepare::begin(&app, incoming, make).await?;
     let embedding = vectors(answers).await?.embeddings.pop().unwrap_or_default();
@@ -110,17 +148,21 @@ pub(crate) async fn one(State(app): State<Arc<App>>, incoming: Incoming) -> Resu
 
 /// Options do not matter to a vector, but those that make no sense are refused all the same.
 fn check_options(options: Option<Map<String, Value>>, remarks: &Remarks) -> Result<(), Refusal> {
-    let _: settings::Options =
-        body::understand(Value::Object(options.unwrap_or_default()), settings::ACCEPTED, remarks)?;
+    let _: settings::Options = body::understand(
+        Value::Object(options.unwrap_or_default()),
+        settings::ACCEPTED,
+        remarks,
+    )?;
     Ok(())
 }
 
 fn check_dimensions(model: &Model, wanted: Option<usize>) -> Result<(), Refusal> {
     let d_model = model.engine.spec().d_model;
     match wanted.filter(|&d| d != 0 && d != d_model) {
-        Some(d) => {
-            Err(Refusal::field("dimensions", format!("dimensions is {d}, but vectors of this model have {d_model}")))
-        }
+        Some(d) => Err(Refusal::field(
+            "dimensions",
+            format!("dimensions is {d}, but vectors of this model have {d_model}"),
+        )),
         None => Ok(()),
     }
 }
@@ -132,22 +174,50 @@ struct Wish {
     cut: bool,
 }
 
-fn prepared(model: &Model, texts: &[String], wish: &Wish, remarks: &Remarks) -> Result<Prepared, Refusal> {
+fn prepared(
+    model: &Model,
+    texts: &[String],
+    wish: &Wish,
+    remarks: &Remarks,
+) -> Result<Prepared, Refusal> {
     if texts.len() > MAX_TEXTS {
-        return Err(Refusal::field("input", format!("input has {} texts, expected at most {MAX_TEXTS}", texts.len())));
+        return Err(Refusal::field(
+            "input",
+            format!(
+                "input has {} texts, expected at most {MAX_TEXTS}",
+                texts.len()
+            ),
+        ));
     }
     if texts.iter().any(String::is_empty) {
-        return Err(Refusal::field("input", "input has an empty text, which has no vector"));
+        return Err(Refusal::field(
+            "input",
+            "input has an empty text, which has no vector",
+        ));
     }
     let pooling = match wish.pooling {
         Some(pooling) => pooling,
         None => Pooling::of_model(&model.engine)?,
     };
-    let job = |text: &String| Ok(Job::embedding(ids(model, text, wish.cut, remarks)?, pooling));
+    let job = |text: &String| {
+        Ok(Job::embedding(
+            ids(model, text, wish.cut, remarks)?,
+            pooling,
+        ))
+    };
     let jobs = texts.iter().map(job).collect::<Result<Vec<_>, Refusal>>()?;
     let readers = jobs.iter().map(|_| Reader::Vector(Vec::new())).collect();
-    let priority = if jobs.len() == 1 { PRIORITIES.0 } else { PRIORITIES.1 };
-    Ok(Prepared { jobs, readers, n_left_out: 0 }.with_priority(priority))
+    let priority = if jobs.len() == 1 {
+        PRIORITIES.0
+    } else {
+        PRIORITIES.1
+    };
+    Ok(Prepared {
+        jobs,
+        readers,
+        n_left_out: 0,
+    }
+    .with_priority(priority))
 }
 
 /// The tokens of a text, at most as many as the context holds.
@@ -155,7 +225,9 @@ fn ids(model: &Model, text: &str, cut: bool, remarks: &Remarks) -> Result<Vec<u3
     let mut ids = model.engine.embedding_ids(text.as_bytes());
     let (n_prompt, n_ctx) = (ids.len(), model.n_ctx);
     if n_prompt > n_ctx && !cut {
-        return Err(Refusal::from(atta_engine::Error::PromptTooLong { n_prompt, n_ctx }).about("input"));
+        return Err(
+            Refusal::from(atta_engine::Error::PromptTooLong { n_prompt, n_ctx }).about("input"),
+        );
     }
     if n_prompt > n_ctx {
         remarks
@@ -174,7 +246,9 @@ struct Vectors {
 async fn vectors(mut answers: Answers) -> Result<Vectors, Refusal> {
     let (mut found, mut n_prompt) = (Vec::new(), 0);
     while let Some(happening) = answers.next().await {
-        let (i, Happening::End(end)) = happening? else { continue };
+        let (i, Happening::End(end)) = happening? else {
+            continue;
+        };
         if end.vector.is_empty() {
             return Err(Refusal::out_of_time());
         }
@@ -182,7 +256,10 @@ async fn vectors(mut answers: Answers) -> Result<Vectors, Refusal> {
         found.push((i, end.vector));
     }
     found.sort_unstable_by_key(|(i, _)| *i);
-    Ok(Vectors { embeddings: found.into_iter().map(|(_, vector)| vector).collect(), n_prompt })
+    Ok(Vectors {
+        embeddings: found.into_iter().map(|(_, vector)| vector).collect(),
+        n_prompt,
+    })
 }
 
 #[derive(Serialize)]

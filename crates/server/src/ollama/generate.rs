@@ -70,18 +70,31 @@ impl ForModel for GenerateRequest {
             model: _, prompt, system, context, raw: false, suffix, template, images, options: None, format: None, stream,
             think: None, keep_alive: _, logprobs: None, top_logprobs: None,
         } = self else { return None };
-        let is_empty = [prompt, system, suffix, template].into_iter().all(String::is_empty);
+        let is_empty = [prompt, system, suffix, template]
+            .into_iter()
+            .all(String::is_empty);
         let is_bare = is_empty && context.is_empty() && images.is_empty();
-        if is_bare { How::farewell(Form::Generate(None), *stream, self.stay()) } else { None }
+        if is_bare {
+            How::farewell(Form::Generate(None), *stream, self.stay())
+        } else {
+            None
+        }
     }
 }
 
 /// Answers a text.
-pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
+pub(crate) async fn answer(
+    State(app): State<Arc<App>>,
+    incoming: Incoming,
+) -> Result<Response, Refusal> {
     super::answer(&app, incoming, prepared).await
 }
 
-fn prepared(model: &Model, request: GenerateRequest, remarks: &Remarks) -> Result<(Prepared, How), Refusal> {
+fn prepared(
+    model: &Model,
+    request: GenerateRequest,
+    remarks: &Remarks,
+) -> Result<(Prepared, How), Refusal> {
     request.refuse_unsupported(model.engine.spec().n_vocab)?;
     let reason_of_nothing = reason_of_nothing(request.stay());
     let (asked, settings, is_stream) = request.divide();
@@ -92,17 +105,35 @@ fn prepared(model: &Model, request: GenerateRequest, remarks: &Remarks) -> Resul
             (Prepared::default(), Form::Generate(None))
         }
         Asked { prompt, suffix, .. } if !suffix.is_empty() => {
-            let gap = Gap { prefix: &prompt, suffix: &suffix, extra: &[] };
-            let ids = infill::prompt(model, &gap).map_err(|refusal| refusal.renamed("input_suffix", "suffix"))?;
-            (prepare::texts(model, &[ids], &understood.options, 1)?, Form::Generate(None))
+            let gap = Gap {
+                prefix: &prompt,
+                suffix: &suffix,
+                extra: &[],
+            };
+            let ids = infill::prompt(model, &gap)
+                .map_err(|refusal| refusal.renamed("input_suffix", "suffix"))?;
+            (
+                prepare::texts(model, &[ids], &understood.options, 1)?,
+                Form::Generate(None),
+            )
         }
-        Asked { prompt, raw: true, .. } => (raw(model, &prompt, &understood)?, Form::Generate(None)),
+        Asked {
+            prompt, raw: true, ..
+        } => (raw(model, &prompt, &understood)?, Form::Generate(None)),
         asked => {
             let (prepared, read) = in_template(model, asked, &understood, remarks)?;
             (prepared, Form::Generate(Some(read)))
         }
     };
-    Ok((prepared.with_priority(PRIORITY), How { form, is_stream, logprobs, reason_of_nothing }))
+    Ok((
+        prepared.with_priority(PRIORITY),
+        How {
+            form,
+            is_stream,
+            logprobs,
+            reason_of_nothing,
+        },
+    ))
 }
 
 /// What a request is about.
@@ -117,23 +148,54 @@ struct Asked {
 
 impl GenerateRequest {
     fn refuse_unsupported(&self, n_vocab: usize) -> Result<(), Refusal> {
-        let refuse = |name: &str, why: &str| Err(Refusal::field(name, format!("{name} is not supported: {why}")));
-        let not_raw = |name: &str| Err(Refusal::field(name, format!("{name} is of no use with raw: true")));
-        let no_gap = |name: &str| Err(Refusal::field(name, format!("{name} is of no use with suffix")));
+        let refuse = |name: &str, why: &str| {
+            Err(Refusal::field(
+                name,
+                format!("{name} is not supported: {why}"),
+            ))
+        };
+        let not_raw = |name: &str| {
+            Err(Refusal::field(
+                name,
+                format!("{name} is of no use with raw: true"),
+            ))
+        };
+        let no_gap = |name: &str| {
+            Err(Refusal::field(
+                name,
+                format!("{name} is of no use with suffix"),
+            ))
+        };
         match self {
-            Self { template, .. } if !template.is_empty() => {
-                refuse("template", "a model is asked by the one in its file; raw: true leaves it away")
+            Self { template, .. } if !template.is_empty() => refuse(
+                "template",
+                "a model is asked by the one in its file; raw: true leaves it away",
+            ),
+            Self { images, .. } if !images.is_empty() => {
+                refuse("images", "this model sees text only")
             }
-            Self { images, .. } if !images.is_empty() => refuse("images", "this model sees text only"),
-            Self { raw: true, system, .. } if !system.is_empty() => not_raw("system"),
-            Self { raw: true, context, .. } if !context.is_empty() => not_raw("context"),
-            Self { raw: true, think: Some(Value::Bool(true)), .. } => not_raw("think"),
-            Self { suffix, system, .. } if !suffix.is_empty() && !system.is_empty() => no_gap("system"),
-            Self { suffix, context, .. } if !suffix.is_empty() && !context.is_empty() => no_gap("context"),
+            Self {
+                raw: true, system, ..
+            } if !system.is_empty() => not_raw("system"),
+            Self {
+                raw: true, context, ..
+            } if !context.is_empty() => not_raw("context"),
+            Self {
+                raw: true,
+                think: Some(Value::Bool(true)),
+                ..
+            } => not_raw("think"),
+            Self { suffix, system, .. } if !suffix.is_empty() && !system.is_empty() => {
+                no_gap("system")
+            }
+            Self {
+                suffix, context, ..
+            } if !suffix.is_empty() && !context.is_empty() => no_gap("context"),
             Self { context, .. } => match context.iter().find(|&&id| id as usize >= n_vocab) {
-                Some(id) => {
-                    Err(Refusal::field("context", format!("context has token {id}, of a model that has {n_vocab}")))
-                }
+                Some(id) => Err(Refusal::field(
+                    "context",
+                    format!("context has token {id}, of a model that has {n_vocab}"),
+                )),
                 None => Ok(()),
             },
         }
@@ -174,9 +236,21 @@ fn in_template(
 ) -> Result<(Prepared, Read), Refusal> {
     let (messages, extra) = ([Message::user(asked.prompt)], understood.extra());
     let system = Some(asked.system.as_str());
-    let said = Said { messages: &messages, system, extra: Some(&extra), ..Said::default() };
-    let (prepared, prompt) = prepare::answers_after(model, &asked.context, &said, &understood.options, 1)?;
+    let said = Said {
+        messages: &messages,
+        system,
+        extra: Some(&extra),
+        ..Said::default()
+    };
+    let (prepared, prompt) =
+        prepare::answers_after(model, &asked.context, &said, &understood.options, 1)?;
     understood.check_thinking(model, &prompt.text, remarks)?;
     let is_thinking = prompt.text.trim_end().ends_with(THINK);
-    Ok((prepared, Read { ids: prompt.ids, is_thinking }))
+    Ok((
+        prepared,
+        Read {
+            ids: prompt.ids,
+            is_thinking,
+        },
+    ))
 }

@@ -1,4 +1,5 @@
-//! `keep_alive`: seconds as a number, or a duration as Go writes it, `1h30m`; less than nothing is always.
+//! `keep_alive`: seconds as a number, or a duration as Go writes it, `1h30m`; less than nothing is
+//! always.
 
 use std::time::Duration;
 
@@ -8,8 +9,16 @@ use serde_json::Value;
 use crate::models::Stay;
 
 /// Names of units, longer ones before those that they begin with, and their seconds.
-const UNITS: [(&str, f64); 8] =
-    [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("μs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+const UNITS: [(&str, f64); 8] = [
+    ("ns", 1e-9),
+    ("us", 1e-6),
+    ("µs", 1e-6),
+    ("μs", 1e-6),
+    ("ms", 1e-3),
+    ("s", 1.0),
+    ("m", 60.0),
+    ("h", 3600.0),
+];
 
 /// How long a model is to stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -30,7 +39,8 @@ impl TryFrom<Value> for KeepAlive {
             Some(seconds) => Duration::try_from_secs_f64(seconds).ok().map(Stay::For),
             None => None,
         };
-        stay.map(Self).ok_or_else(|| format!("{value}, expected seconds or a duration such as \"5m\""))
+        stay.map(Self)
+            .ok_or_else(|| format!("{value}, expected seconds or a duration such as \"5m\""))
     }
 }
 
@@ -49,7 +59,9 @@ fn seconds(text: &str) -> Option<f64> {
     while !rest.is_empty() {
         let n_digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let number: f64 = rest[..n_digits].parse().ok()?;
-        let (unit, factor) = UNITS.iter().find(|(unit, _)| rest[n_digits..].starts_with(unit))?;
+        let (unit, factor) = UNITS
+            .iter()
+            .find(|(unit, _)| rest[n_digits..].starts_with(unit))?;
         sum += number * factor;
         rest = &rest[n_digits + unit.len()..];
     }
@@ -76,9 +88,19 @@ mod tests {
         ] {
             assert_eq!(of(value.clone()), for_seconds(seconds), "{value}");
         }
-        assert!([json!(-1), json!("-1s"), json!("-5m")].into_iter().all(|value| of(value) == Some(Stay::Always)));
-        let wrong = ["", "-", "5", "m", "5m3", "1.2.3s", "5 m", "1e400s", "5d", "é"];
+        assert!(
+            [json!(-1), json!("-1s"), json!("-5m")]
+                .into_iter()
+                .all(|value| of(value) == Some(Stay::Always))
+        );
+        let wrong = [
+            "", "-", "5", "m", "5m3", "1.2.3s", "5 m", "1e400s", "5d", "é",
+        ];
         assert!(wrong.into_iter().all(|text| of(json!(text)).is_none()));
-        assert!([json!(true), json!(1e300), json!([])].into_iter().all(|value| of(value).is_none()));
+        assert!(
+            [json!(true), json!(1e300), json!([])]
+                .into_iter()
+                .all(|value| of(value).is_none())
+        );
     }
 }

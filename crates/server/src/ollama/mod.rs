@@ -1,8 +1,9 @@
-//! Ollama's interface: `/api/chat`, `/api/generate`, `/api/embed`, `/api/embeddings`, `/api/tags`, `/api/ps`, `/api/show`,
-//! `/api/pull`, `/api/version`.
+//! Ollama's interface: `/api/chat`, `/api/generate`, `/api/embed`, `/api/embeddings`, `/api/tags`,
+//! `/api/ps`, `/api/show`, `/api/pull`, `/api/version`.
 //!
-//! Source: Ollama, API reference (docs/api.md), 2025. Answers are lines of JSON unless `stream` is false; times are
-//! nanoseconds. An option that would change the result and is not supported is refused by its name.
+//! Source: Ollama, API reference (docs/api.md), 2025. Answers are lines of JSON unless `stream` is
+//! false; times are nanoseconds. An option that would change the result and is not supported is
+//! refused by its name.
 
 pub(crate) mod chat;
 pub(crate) mod embed;

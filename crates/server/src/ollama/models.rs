@@ -1,7 +1,8 @@
-//! `GET /api/tags`, `/api/ps`, `/api/version`, `POST /api/show`, `/api/pull`: what models there are, and what is known of
-//! them.
+//! `GET /api/tags`, `/api/ps`, `/api/version`, `POST /api/show`, `/api/pull`: what models there
+//! are, and what is known of them.
 //!
-//! Nothing is loaded to be told about: of a model that is not in memory there is little more than its name.
+//! Nothing is loaded to be told about: of a model that is not in memory there is little more than
+//! its name.
 
 use std::{
     collections::BTreeMap,
@@ -29,14 +30,19 @@ use crate::{
     stream,
 };
 
-/// Ollama's version with this interface: levels of `think`, capabilities, `context_length` of loaded models.
+/// Ollama's version with this interface: levels of `think`, capabilities, `context_length` of
+/// loaded models.
 const INTERFACE_VERSION: &str = "0.12.0";
 /// Bytes of a request for what is known of a model.
 const MAX_SHOW: usize = 64 << 10;
 
 /// All names.
 pub(crate) async fn tags(State(app): State<Arc<App>>) -> Result<Json<Value>, Refusal> {
-    let models = app.models.names().map(|name| described(&app, name)).collect::<Result<Vec<_>, _>>()?;
+    let models = app
+        .models
+        .names()
+        .map(|name| described(&app, name))
+        .collect::<Result<Vec<_>, _>>()?;
     Ok(Json(json!({ "models": models })))
 }
 
@@ -54,21 +60,30 @@ fn described(app: &App, name: &str) -> Result<Value, Refusal> {
 
 /// Those in memory.
 pub(crate) async fn running(State(app): State<Arc<App>>) -> Json<Value> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     let one = |(model, stay): (Arc<Model>, Option<Duration>)| {
         let mut object = json!({
             "name": model.name, "model": model.name, "digest": digest(&model.name), "details": details(Some(&model)),
             "size": memory_bytes(&model), "size_vram": 0, "context_length": model.n_ctx,
         });
         // One that always stays has a time that nobody lives to see.
-        object["expires_at"] = stamp(stay.map_or(Duration::MAX, |stay| now.saturating_add(stay))).into();
+        object["expires_at"] =
+            stamp(stay.map_or(Duration::MAX, |stay| now.saturating_add(stay))).into();
         object
     };
-    let models: Vec<Value> = app.models.stays(app.options.idle_unload).into_iter().map(one).collect();
+    let models: Vec<Value> = app
+        .models
+        .stays(app.options.idle_unload)
+        .into_iter()
+        .map(one)
+        .collect();
     Json(json!({ "models": models }))
 }
 
-/// The version of Ollama whose interface this is, because clients refuse to talk to older ones; and that of this program.
+/// The version of Ollama whose interface this is, because clients refuse to talk to older ones; and
+/// that of this program.
 pub(crate) async fn version() -> Json<Value> {
     Json(json!({ "version": INTERFACE_VERSION, "atta": env!("CARGO_PKG_VERSION") }))
 }
@@ -107,22 +122,35 @@ fn named(model: Option<String>, name: Option<String>) -> Result<String, Refusal>
 }
 
 /// Reads a request about a model, which is short.
-async fn read<T: DeserializeOwned>(app: &App, incoming: Incoming, accepted: Accepted) -> Result<T, Refusal> {
+async fn read<T: DeserializeOwned>(
+    app: &App,
+    incoming: Incoming,
+    accepted: Accepted,
+) -> Result<T, Refusal> {
     let max = app.options.max_body.min(MAX_SHOW);
     let bytes = body::read(incoming.body, max, app.options.read_timeout).await?;
     body::parse(&bytes, accepted, &incoming.remarks)
 }
 
 /// What is known of one.
-pub(crate) async fn show(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Json<Value>, Refusal> {
-    let Show { model, name, verbose } = read(&app, incoming, ACCEPTED).await?;
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    incoming: Incoming,
+) -> Result<Json<Value>, Refusal> {
+    let Show {
+        model,
+        name,
+        verbose,
+    } = read(&app, incoming, ACCEPTED).await?;
     let (name, model) = app.models.look_up(Some(&named(model, name)?))?;
     let mut object = json!({
         "license": "", "modelfile": format!("FROM {name}\n"), "parameters": "", "template": "",
         "modified_at": since(&app), "details": details(model.as_deref()), "capabilities": ["completion", "tools"],
         "model_info": model.as_deref().map_or_else(Map::new, info),
     });
-    let Some(model) = model else { return Ok(Json(object)) };
+    let Some(model) = model else {
+        return Ok(Json(object));
+    };
     object["parameters"] = format!("num_ctx {}", model.n_ctx).into();
     object["template"] = model.engine.chat_template().unwrap_or_default().into();
     object["capabilities"] = capabilities(&model).into();
@@ -134,8 +162,13 @@ pub(crate) async fn show(State(app): State<Arc<App>>, incoming: Incoming) -> Res
 
 /// What a model can do, in the words of the interface.
 fn capabilities(model: &Model) -> Vec<&'static str> {
-    let more = [("thinking", can_think(model)), ("insert", infill::can_fill(model))];
-    let more = more.into_iter().filter_map(|(name, can)| can.then_some(name));
+    let more = [
+        ("thinking", can_think(model)),
+        ("insert", infill::can_fill(model)),
+    ];
+    let more = more
+        .into_iter()
+        .filter_map(|(name, can)| can.then_some(name));
     ["completion", "tools"].into_iter().chain(more).collect()
 }
 
@@ -147,20 +180,35 @@ fn tensors(directory: &Directory) -> Value {
 }
 
 /// Has a model fetched: one that is here is, and no other can be.
-pub(crate) async fn pull(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
-    let Pull { model, name, stream } = read(&app, incoming, ACCEPTED_OF_PULL).await?;
+pub(crate) async fn pull(
+    State(app): State<Arc<App>>,
+    incoming: Incoming,
+) -> Result<Response, Refusal> {
+    let Pull {
+        model,
+        name,
+        stream,
+    } = read(&app, incoming, ACCEPTED_OF_PULL).await?;
     let name = named(model, name)?;
     if app.models.look_up(Some(&name)).is_err() {
         let message = format!(
             "model {name:?} not found: this server fetches no models; run `atta pull` on its machine and start it with that model"
         );
-        return Err(Refusal { message, ..Refusal::no_model(&name) });
+        return Err(Refusal {
+            message,
+            ..Refusal::no_model(&name)
+        });
     }
     let success = json!({ "status": "success" });
-    Ok(if stream.unwrap_or(true) { stream::line(success) } else { Json(success).into_response() })
+    Ok(if stream.unwrap_or(true) {
+        stream::line(success)
+    } else {
+        Json(success).into_response()
+    })
 }
 
-/// What tells a model from others, as programs of Ollama show it: 64 hexadecimal digits, made of its name.
+/// What tells a model from others, as programs of Ollama show it: 64 hexadecimal digits, made of
+/// its name.
 fn digest(name: &str) -> String {
     let part = |i: u8| {
         let mut hasher = DefaultHasher::new();
@@ -177,7 +225,9 @@ fn since(app: &App) -> String {
 
 fn details(model: Option<&Model>) -> Value {
     let mut details = json!({ "parent_model": "", "format": "gguf" });
-    let Some(directory) = model.map(directory) else { return details };
+    let Some(directory) = model.map(directory) else {
+        return details;
+    };
     if let Some(family) = architecture(directory) {
         details["family"] = family.into();
         details["families"] = json!([family]);
@@ -192,7 +242,10 @@ fn info(model: &Model) -> Map<String, Value> {
     let directory = directory(model);
     let number = |(key, value): (&str, Meta<'_>)| Some((key.to_owned(), scalar(value)?));
     let mut info: Map<String, Value> = directory.metadata().iter().filter_map(number).collect();
-    info.insert("general.parameter_count".to_owned(), n_weights(directory).into());
+    info.insert(
+        "general.parameter_count".to_owned(),
+        n_weights(directory).into(),
+    );
     if let Some(family) = architecture(directory) {
         info.insert("general.architecture".to_owned(), family.into());
     }
@@ -221,7 +274,11 @@ fn directory(model: &Model) -> &Directory {
 }
 
 fn architecture(directory: &Directory) -> Option<&str> {
-    directory.metadata().str("general.architecture").ok().flatten()
+    directory
+        .metadata()
+        .str("general.architecture")
+        .ok()
+        .flatten()
 }
 
 fn file_bytes(model: &Model) -> u64 {
@@ -230,12 +287,18 @@ fn file_bytes(model: &Model) -> u64 {
 
 /// What is private, and the file where that is mapped.
 fn memory_bytes(model: &Model) -> u64 {
-    let mapped = if model.engine.weights_at() == WeightsAt::Mapped { file_bytes(model) } else { 0 };
+    let mapped = if model.engine.weights_at() == WeightsAt::Mapped {
+        file_bytes(model)
+    } else {
+        0
+    };
     model.engine.budget().used().saturating_add(mapped)
 }
 
 fn n_weights(directory: &Directory) -> u64 {
-    directory.tensors().iter().fold(0, |sum, tensor| sum.saturating_add(tensor.shape.n_elements()))
+    directory.tensors().iter().fold(0, |sum, tensor| {
+        sum.saturating_add(tensor.shape.n_elements())
+    })
 }
 
 /// The type of most bytes.
@@ -245,7 +308,10 @@ fn main_type(directory: &Directory) -> &'static str {
         let sum = types.entry(tensor.ty.name()).or_default();
         *sum = sum.saturating_add(tensor.n_bytes);
     }
-    types.into_iter().max_by_key(|&(_, bytes)| bytes).map_or("", |(name, _)| name)
+    types
+        .into_iter()
+        .max_by_key(|&(_, bytes)| bytes)
+        .map_or("", |(name, _)| name)
 }
 
 /// A number as people say it.

@@ -1,4 +1,5 @@
-//! Answers as the interface writes them: a line for each piece and one with all numbers at the end, or one object.
+//! Answers as the interface writes them: a line for each piece and one with all numbers at the end,
+//! or one object.
 //!
 //! Chat and generate differ only in where the text stands ([`Form`]).
 
@@ -37,7 +38,8 @@ const THINK_END: &str = "</think>\n\n";
 pub(super) enum Form {
     /// In a message.
     Chat,
-    /// In `response`. What was read for it is told with the answer, for a request that goes on with it.
+    /// In `response`. What was read for it is told with the answer, for a request that goes on with
+    /// it.
     Generate(Option<Read>),
 }
 
@@ -62,13 +64,22 @@ impl How {
     pub(super) fn farewell(form: Form, stream: Option<bool>, stay: Option<Stay>) -> Option<Self> {
         let is_farewell = stay == Some(Stay::For(Duration::ZERO));
         let reason_of_nothing = reason_of_nothing(stay);
-        is_farewell.then(|| Self { form, is_stream: stream.unwrap_or(true), logprobs: false, reason_of_nothing })
+        is_farewell.then(|| Self {
+            form,
+            is_stream: stream.unwrap_or(true),
+            logprobs: false,
+            reason_of_nothing,
+        })
     }
 
     /// The answer to a request without words, of a model that is not in memory.
     pub(super) fn nothing(&self, model: &str) -> Response {
         let line = self.last_of_nothing(model);
-        if self.is_stream { stream::line(line) } else { Json(line).into_response() }
+        if self.is_stream {
+            stream::line(line)
+        } else {
+            Json(line).into_response()
+        }
     }
 
     fn line(&self, model: &str, part: Part) -> Value {
@@ -104,10 +115,22 @@ struct Part {
 }
 
 /// Sends an answer that was asked for at `start`.
-pub(super) async fn tell(mut answers: Answers, how: How, start: Instant) -> Result<Response, Refusal> {
+pub(super) async fn tell(
+    mut answers: Answers,
+    how: How,
+    start: Instant,
+) -> Result<Response, Refusal> {
     let is_stream = how.is_stream;
     let (model, load_time) = (Arc::clone(answers.model()), answers.load_time());
-    let mut teller = Teller { model, how, start, load_time, held: None, n_calls: 0, has_ended: false };
+    let mut teller = Teller {
+        model,
+        how,
+        start,
+        load_time,
+        held: None,
+        n_calls: 0,
+        has_ended: false,
+    };
     if is_stream {
         return Ok(stream::lines(answers, teller));
     }
@@ -119,15 +142,25 @@ pub(super) async fn tell(mut answers: Answers, how: How, start: Instant) -> Resu
             Happening::End(ended) => end = Some(ended),
         }
     }
-    let Some(end) = end else { return Ok(Json(teller.nothing()).into_response()) };
-    let Outcome { text, reasoning, calls, .. } = &end.outcome;
+    let Some(end) = end else {
+        return Ok(Json(teller.nothing()).into_response());
+    };
+    let Outcome {
+        text,
+        reasoning,
+        calls,
+        ..
+    } = &end.outcome;
     let part = Part {
         text: text.clone(),
         thinking: reasoning.trim().to_owned(),
         calls: calls.iter().cloned().enumerate().collect(),
     };
     let object = teller.last(part, &end);
-    let logprobs = teller.how.logprobs.then(|| Thoughts { model: &teller.model, list: thoughts });
+    let logprobs = teller.how.logprobs.then(|| Thoughts {
+        model: &teller.model,
+        list: thoughts,
+    });
     Ok(Json(Whole { object, logprobs }).into_response())
 }
 
@@ -159,7 +192,10 @@ impl Teller {
     }
 
     fn text(&self, text: String) -> Value {
-        self.line(Part { text, ..Part::default() })
+        self.line(Part {
+            text,
+            ..Part::default()
+        })
     }
 
     /// The last line, or the only one.
@@ -200,13 +236,24 @@ impl Part {
     /// What a piece adds; calls come when they are complete, and are counted.
     fn of(piece: Piece, n_calls: &mut usize) -> Option<Self> {
         match piece {
-            Piece::Text(text) => Some(Self { text, ..Self::default() }),
-            Piece::Reasoning(thinking) => Some(Self { thinking, ..Self::default() }),
+            Piece::Text(text) => Some(Self {
+                text,
+                ..Self::default()
+            }),
+            Piece::Reasoning(thinking) => Some(Self {
+                thinking,
+                ..Self::default()
+            }),
             Piece::Call(call) => {
                 *n_calls += 1;
-                Some(Self { calls: vec![(*n_calls - 1, call)], ..Self::default() })
+                Some(Self {
+                    calls: vec![(*n_calls - 1, call)],
+                    ..Self::default()
+                })
             }
-            Piece::CallBegin { .. } | Piece::CallArguments { .. } | Piece::CallBroken { .. } => None,
+            Piece::CallBegin { .. } | Piece::CallArguments { .. } | Piece::CallBroken { .. } => {
+                None
+            }
         }
     }
 }
@@ -234,7 +281,9 @@ impl Writer for Teller {
                 self.held = Some(text);
                 None
             }
-            Happening::Piece(piece) => Part::of(piece, &mut self.n_calls).map(|part| self.line(part)),
+            Happening::Piece(piece) => {
+                Part::of(piece, &mut self.n_calls).map(|part| self.line(part))
+            }
             Happening::End(end) => Some(self.last(Part::default(), &end)),
             Happening::Thought(_) => None,
         };
@@ -242,7 +291,11 @@ impl Writer for Teller {
     }
 
     fn end(&mut self) -> Vec<Event> {
-        if self.has_ended { Vec::new() } else { vec![self.nothing().into()] }
+        if self.has_ended {
+            Vec::new()
+        } else {
+            vec![self.nothing().into()]
+        }
     }
 
     fn fail(&mut self, refusal: &Refusal) -> Vec<Event> {
@@ -279,12 +332,23 @@ fn context(model: &Model, read: &Read, end: &End) -> Vec<u32> {
 }
 
 fn now() -> String {
-    stamp(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+    stamp(
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default(),
+    )
 }
 
 /// A time since the beginning of 1970, as RFC 3339 has it.
 pub(super) fn stamp(time: Duration) -> String {
-    let DateTime { year, month, day, hour, minute, second } = DateTime::from_unix(time.as_secs());
+    let DateTime {
+        year,
+        month,
+        day,
+        hour,
+        minute,
+        second,
+    } = DateTime::from_unix(time.as_secs());
     let micros = time.subsec_micros();
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
 }
@@ -295,15 +359,32 @@ mod tests {
 
     #[test]
     fn times_are_rfc_3339() {
-        assert_eq!(stamp(Duration::from_micros(1_700_000_000_000_042)), "2023-11-14T22:13:20.000042Z");
+        assert_eq!(
+            stamp(Duration::from_micros(1_700_000_000_000_042)),
+            "2023-11-14T22:13:20.000042Z"
+        );
     }
 
     #[test]
     fn arguments_of_calls_are_objects_and_calls_are_counted() {
-        let calls = vec![(0, ToolCall { id: "1".into(), name: "f".into(), arguments: json!({ "x": 1 }) })];
-        let message = Part { calls, ..Part::default() }.into_message();
+        let calls = vec![(
+            0,
+            ToolCall {
+                id: "1".into(),
+                name: "f".into(),
+                arguments: json!({ "x": 1 }),
+            },
+        )];
+        let message = Part {
+            calls,
+            ..Part::default()
+        }
+        .into_message();
         let function = json!({ "index": 0, "name": "f", "arguments": { "x": 1 } });
         let call = json!({ "id": "1", "function": function });
-        assert_eq!(message, json!({ "role": "assistant", "content": "", "tool_calls": [call] }));
+        assert_eq!(
+            message,
+            json!({ "role": "assistant", "content": "", "tool_calls": [call] })
+        );
     }
 }

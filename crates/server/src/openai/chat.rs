@@ -128,7 +128,13 @@ struct Understood {
 impl Understood {
     fn said(&self) -> Said<'_> {
         let tools = self.tools.as_ref();
-        Said { messages: &self.messages, tools, extra: Some(&self.extra), end: self.end, ..Said::default() }
+        Said {
+            messages: &self.messages,
+            tools,
+            extra: Some(&self.extra),
+            end: self.end,
+            ..Said::default()
+        }
     }
 }
 
@@ -136,40 +142,69 @@ impl ChatRequest {
     fn into_ask(mut self, model: &Model, remarks: &Remarks) -> Result<Understood, Refusal> {
         self.refuse_unsupported()?;
         let mut extra = variables(self.chat_template_kwargs.take())?;
-        self.thinking().set("reasoning_effort", model, &mut extra, remarks);
+        self.thinking()
+            .set("reasoning_effort", model, &mut extra, remarks);
         let n_logprobs = self.n_logprobs()?;
         let messages = says::messages(std::mem::take(&mut self.messages), remarks)?;
         let end = self.end(&messages)?;
         let is_old_form = self.functions.is_some() && self.tools.is_none();
-        let wishes =
-            Wishes { tools: self.tools.take(), choice: self.tool_choice.take(), parallel: self.parallel_tool_calls };
-        let tools = wishes.or_functions(self.functions.take(), self.function_call.take()).into_use(remarks)?;
+        let wishes = Wishes {
+            tools: self.tools.take(),
+            choice: self.tool_choice.take(),
+            parallel: self.parallel_tool_calls,
+        };
+        let tools = wishes
+            .or_functions(self.functions.take(), self.function_call.take())
+            .into_use(remarks)?;
         let how = How {
             n: n_answers(self.n, model.n_jobs)?,
             tier: self.service_tier,
             stream: self.stream == Some(true),
-            include_usage: self.stream_options.take().unwrap_or_default().includes_usage(),
+            include_usage: self
+                .stream_options
+                .take()
+                .unwrap_or_default()
+                .includes_usage(),
             logprobs: n_logprobs.is_some(),
             is_old_form,
         };
         let constraint = self.constraint(remarks)?;
-        let options = GenerateOptions { constraint, ..self.into_wanted(n_logprobs).into_options(&model.defaults)? };
-        Ok(Understood { messages, tools, extra, end, options, how })
+        let options = GenerateOptions {
+            constraint,
+            ..self.into_wanted(n_logprobs).into_options(&model.defaults)?
+        };
+        Ok(Understood {
+            messages,
+            tools,
+            extra,
+            end,
+            options,
+            how,
+        })
     }
 
     fn refuse_unsupported(&self) -> Result<(), Refusal> {
-        if self.modalities.as_ref().is_some_and(|kinds| kinds != &["text"]) {
+        if self
+            .modalities
+            .as_ref()
+            .is_some_and(|kinds| kinds != &["text"])
+        {
             return Err(Refusal::field("modalities", "this server writes text only"));
         }
         if self.guided_grammar.is_some() {
-            return Err(Refusal::field("guided_grammar", "it is not supported; the field \"grammar\" takes GBNF"));
+            return Err(Refusal::field(
+                "guided_grammar",
+                "it is not supported; the field \"grammar\" takes GBNF",
+            ));
         }
         Ok(())
     }
 
     /// Where the prompt ends.
     fn end(&self, messages: &[Message]) -> Result<PromptEnd, Refusal> {
-        let is_open = messages.last().is_some_and(|last| last.role == Role::Assistant && last.tool_calls.is_empty());
+        let is_open = messages
+            .last()
+            .is_some_and(|last| last.role == Role::Assistant && last.tool_calls.is_empty());
         match self.continue_final_message {
             Some(true) if is_open => Ok(PromptEnd::WithinLastMessage),
             Some(true) => {
@@ -184,16 +219,22 @@ impl ChatRequest {
         let reasoning = self.reasoning.as_ref();
         let effort = self.reasoning_effort.clone();
         let effort = effort.or_else(|| reasoning?.get("effort")?.as_str().map(str::to_owned));
-        let enable = self.enable_thinking.or_else(|| reasoning?.get("enabled")?.as_bool());
+        let enable = self
+            .enable_thinking
+            .or_else(|| reasoning?.get("enabled")?.as_bool());
         Thinking { effort, enable }
     }
 
     fn n_logprobs(&self) -> Result<Option<usize>, Refusal> {
         match (self.logprobs.unwrap_or(false), self.top_logprobs) {
-            (_, Some(n)) if n > MAX_TOP_LOGPROBS => {
-                Err(Refusal::field("top_logprobs", format!("{n}, expected at most {MAX_TOP_LOGPROBS}")))
-            }
-            (false, Some(n)) if n > 0 => Err(Refusal::field("top_logprobs", "it is of no use without logprobs: true")),
+            (_, Some(n)) if n > MAX_TOP_LOGPROBS => Err(Refusal::field(
+                "top_logprobs",
+                format!("{n}, expected at most {MAX_TOP_LOGPROBS}"),
+            )),
+            (false, Some(n)) if n > 0 => Err(Refusal::field(
+                "top_logprobs",
+                "it is of no use without logprobs: true",
+            )),
             (false, _) => Ok(None),
             (true, n) => Ok(Some(n.unwrap_or(0))),
         }
@@ -225,7 +266,10 @@ impl ChatRequest {
             logit_bias: self.logit_bias,
             seed: self.seed,
             stop: self.stop,
-            max_tokens: self.max_completion_tokens.or(self.max_tokens).or(self.n_predict),
+            max_tokens: self
+                .max_completion_tokens
+                .or(self.max_tokens)
+                .or(self.n_predict),
             n_logprobs,
         }
     }
@@ -234,8 +278,14 @@ impl ChatRequest {
 /// Further variables of a template, none of which is a field of its own.
 pub(crate) fn variables(given: Option<Map<String, Value>>) -> Result<Map<String, Value>, Refusal> {
     let given = given.unwrap_or_default();
-    match RESERVED_VARIABLES.into_iter().find(|&name| given.contains_key(name)) {
-        Some(name) => Err(Refusal::field("chat_template_kwargs", format!("{name} is a field of its own"))),
+    match RESERVED_VARIABLES
+        .into_iter()
+        .find(|&name| given.contains_key(name))
+    {
+        Some(name) => Err(Refusal::field(
+            "chat_template_kwargs",
+            format!("{name} is a field of its own"),
+        )),
         None => Ok(given),
     }
 }
@@ -248,7 +298,10 @@ impl Ask for ChatRequest {
         ("store", "this server stores nothing"),
         ("verbosity", "no model here has a switch for it"),
         ("prompt_cache_key", "the beginnings of all prompts are kept"),
-        ("prompt_cache_retention", "the beginnings of all prompts are kept"),
+        (
+            "prompt_cache_retention",
+            "the beginnings of all prompts are kept",
+        ),
         ("cache_prompt", "the beginnings of all prompts are kept"),
         ("prediction", "it would only make the answer faster"),
         ("web_search_options", "this server does not search"),
@@ -260,10 +313,22 @@ impl Ask for ChatRequest {
         ("parse_tool_calls", "calls are always parsed"),
         ("timings_per_token", "times are those of /metrics"),
         ("messages[].id", "messages are known by their order"),
-        ("messages[].reasoning_details", "thoughts are taken from reasoning_content or reasoning"),
-        ("messages[].thinking_blocks", "thoughts are taken from reasoning_content or reasoning"),
-        ("messages[].provider_specific_fields", "they are those of another server"),
-        ("messages[].cache_control", "the beginnings of all prompts are kept"),
+        (
+            "messages[].reasoning_details",
+            "thoughts are taken from reasoning_content or reasoning",
+        ),
+        (
+            "messages[].thinking_blocks",
+            "thoughts are taken from reasoning_content or reasoning",
+        ),
+        (
+            "messages[].provider_specific_fields",
+            "they are those of another server",
+        ),
+        (
+            "messages[].cache_control",
+            "the beginnings of all prompts are kept",
+        ),
     ];
 
     fn model(&self) -> Option<&str> {
@@ -272,13 +337,29 @@ impl Ask for ChatRequest {
 }
 
 /// Answers a conversation.
-pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
+pub(crate) async fn answer(
+    State(app): State<Arc<App>>,
+    incoming: Incoming,
+) -> Result<Response, Refusal> {
     let (answers, how) = prepare::begin(&app, incoming, prepared).await?;
-    let head = Head { id: app.id("chatcmpl-"), created: app::now(), model: Arc::clone(answers.model()) };
+    let head = Head {
+        id: app.id("chatcmpl-"),
+        created: app::now(),
+        model: Arc::clone(answers.model()),
+    };
     match how.stream {
         true => {
             let held = vec![None; how.n];
-            Ok(stream::events(answers, Chunks { head, usage: Usage::default(), timings: None, how, held }))
+            Ok(stream::events(
+                answers,
+                Chunks {
+                    head,
+                    usage: Usage::default(),
+                    timings: None,
+                    how,
+                    held,
+                },
+            ))
         }
         false => whole(&head, answers, how).await,
     }
@@ -296,17 +377,31 @@ struct How {
     is_old_form: bool,
 }
 
-fn prepared(model: &Model, request: ChatRequest, remarks: &Remarks) -> Result<(Prepared, How), Refusal> {
+fn prepared(
+    model: &Model,
+    request: ChatRequest,
+    remarks: &Remarks,
+) -> Result<(Prepared, How), Refusal> {
     let ask = request.into_ask(model, remarks)?;
     let prepared = prepare::answers(model, &ask.said(), &ask.options, ask.how.n)?;
-    Ok((prepared.with_priority(ask.how.tier.unwrap_or_default().priority()), ask.how))
+    Ok((
+        prepared.with_priority(ask.how.tier.unwrap_or_default().priority()),
+        ask.how,
+    ))
 }
 
 /// Counts the tokens of a prompt.
-pub(crate) async fn count(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
+pub(crate) async fn count(
+    State(app): State<Arc<App>>,
+    incoming: Incoming,
+) -> Result<Response, Refusal> {
     let count = |model: &Model, request: ChatRequest, remarks: &Remarks| {
         let ask = request.into_ask(model, remarks)?;
-        Ok(prepare::ask(model, &ask.said(), &ask.options)?.0.prompt.ids.len())
+        Ok(prepare::ask(model, &ask.said(), &ask.options)?
+            .0
+            .prompt
+            .ids
+            .len())
     };
     let n_tokens = Asked::read(&app, incoming).await?.map(count).await?;
     Ok(counted(n_tokens))
@@ -362,11 +457,28 @@ async fn whole(head: &Head, mut answers: Answers, how: How) -> Result<Response, 
                 usage.add(&end.done);
                 timings = (how.n == 1).then(|| end.timings());
                 let list = std::mem::take(&mut thoughts[index]);
-                let content = (!list.is_empty()).then(|| Thoughts { model: &head.model, list });
-                let logprobs = content.map(|content| LogProbs { content, refusal: None });
-                let calls: Vec<Value> = end.outcome.calls.iter().map(call).chain(cut[index].call.take()).collect();
+                let content = (!list.is_empty()).then(|| Thoughts {
+                    model: &head.model,
+                    list,
+                });
+                let logprobs = content.map(|content| LogProbs {
+                    content,
+                    refusal: None,
+                });
+                let calls: Vec<Value> = end
+                    .outcome
+                    .calls
+                    .iter()
+                    .map(call)
+                    .chain(cut[index].call.take())
+                    .collect();
                 let message = message(&end.outcome, calls, how);
-                choices.push(Choice { index, message, logprobs, finish_reason: reason(&end, how) });
+                choices.push(Choice {
+                    index,
+                    message,
+                    logprobs,
+                    finish_reason: reason(&end, how),
+                });
             }
         }
     }
@@ -380,7 +492,8 @@ async fn whole(head: &Head, mut answers: Answers, how: How) -> Result<Response, 
     Ok(Json(Completion { object, choices }).into_response())
 }
 
-/// The call that the end of an answer has cut, as a stream tells of it: with the arguments that there are.
+/// The call that the end of an answer has cut, as a stream tells of it: with the arguments that
+/// there are.
 #[derive(Default)]
 struct CutCall {
     call: Option<Value>,
@@ -443,8 +556,15 @@ struct Chunks {
 }
 
 impl Chunks {
-    fn chunk(&self, i: usize, delta: Value, logprobs: Option<Value>, reason: Option<&str>) -> Value {
-        let choice = json!({ "index": i, "delta": delta, "logprobs": logprobs, "finish_reason": reason });
+    fn chunk(
+        &self,
+        i: usize,
+        delta: Value,
+        logprobs: Option<Value>,
+        reason: Option<&str>,
+    ) -> Value {
+        let choice =
+            json!({ "index": i, "delta": delta, "logprobs": logprobs, "finish_reason": reason });
         let mut chunk = self.head.object("chat.completion.chunk");
         chunk["choices"] = json!([choice]);
         if self.how.include_usage {
@@ -479,7 +599,15 @@ fn delta(piece: Piece, how: How) -> Option<Value> {
 
 impl Writer for Chunks {
     fn begin(&mut self) -> Vec<Event> {
-        let first = |i| self.chunk(i, json!({ "role": "assistant", "content": null }), None, None).into();
+        let first = |i| {
+            self.chunk(
+                i,
+                json!({ "role": "assistant", "content": null }),
+                None,
+                None,
+            )
+            .into()
+        };
         (0..self.how.n).map(first).collect()
     }
 
@@ -487,15 +615,22 @@ impl Writer for Chunks {
         if let Happening::Thought(one) = happening {
             let logprobs = json!({ "content": [thought(&self.head.model, &one)], "refusal": null });
             let text = self.held[i].take().unwrap_or_default();
-            return vec![self.chunk(i, json!({ "content": text }), Some(logprobs), None).into()];
+            return vec![
+                self.chunk(i, json!({ "content": text }), Some(logprobs), None)
+                    .into(),
+            ];
         }
-        let held = self.held[i].take().map(|text| self.chunk(i, json!({ "content": text }), None, None));
+        let held = self.held[i]
+            .take()
+            .map(|text| self.chunk(i, json!({ "content": text }), None, None));
         let delta = match happening {
             Happening::Piece(Piece::Text(text)) if self.how.logprobs => {
                 self.held[i] = Some(text);
                 None
             }
-            Happening::Piece(piece) => delta(piece, self.how).map(|delta| self.chunk(i, delta, None, None)),
+            Happening::Piece(piece) => {
+                delta(piece, self.how).map(|delta| self.chunk(i, delta, None, None))
+            }
             Happening::End(end) => {
                 self.usage.add(&end.done);
                 self.timings = (self.how.n == 1).then(|| end.timings());

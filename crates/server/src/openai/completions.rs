@@ -35,7 +35,10 @@ use crate::{
 /// Alternatives of a token that may be asked for.
 const MAX_LOGPROBS: usize = 20;
 /// Prompts of one request.
-const PROMPTS: Limits = Limits { field: "prompt", max: 64 };
+const PROMPTS: Limits = Limits {
+    field: "prompt",
+    max: 64,
+};
 
 /// What may be asked for, and is kept or refused.
 #[derive(Debug, Deserialize)]
@@ -94,7 +97,10 @@ impl Ask for CompletionRequest {
         ("cache_prompt", "the beginnings of all prompts are kept"),
         ("id_slot", "the server gives out its slots"),
         ("samplers", "samplers have one order"),
-        ("add_special_tokens", "the model's file says which there are"),
+        (
+            "add_special_tokens",
+            "the model's file says which there are",
+        ),
     ];
 
     fn model(&self) -> Option<&str> {
@@ -106,13 +112,34 @@ impl Ask for CompletionRequest {
 const DEFAULT_MAX_TOKENS: usize = 16;
 
 /// Goes on with each prompt.
-pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
+pub(crate) async fn answer(
+    State(app): State<Arc<App>>,
+    incoming: Incoming,
+) -> Result<Response, Refusal> {
     let (answers, how) = prepare::begin(&app, incoming, prepared).await?;
-    let head = Head { id: app.id("cmpl-"), created: app::now(), model: Arc::clone(answers.model()) };
+    let head = Head {
+        id: app.id("cmpl-"),
+        created: app::now(),
+        model: Arc::clone(answers.model()),
+    };
     if how.stream {
         let (held, offsets) = (vec![None; answers.len()], vec![0; answers.len()]);
-        let (usage, How { include_usage, logprobs, .. }) = (Usages::new(how.n), how);
-        let writer = Chunks { head, usage, include_usage, logprobs, held, offsets };
+        let (
+            usage,
+            How {
+                include_usage,
+                logprobs,
+                ..
+            },
+        ) = (Usages::new(how.n), how);
+        let writer = Chunks {
+            head,
+            usage,
+            include_usage,
+            logprobs,
+            held,
+            offsets,
+        };
         return Ok(stream::events(answers, writer));
     }
     whole(&head, answers, how.n).await
@@ -126,20 +153,34 @@ struct How {
     logprobs: bool,
 }
 
-fn prepared(model: &Model, mut request: CompletionRequest, remarks: &Remarks) -> Result<(Prepared, How), Refusal> {
+fn prepared(
+    model: &Model,
+    mut request: CompletionRequest,
+    remarks: &Remarks,
+) -> Result<(Prepared, How), Refusal> {
     request.refuse_unsupported()?;
     let how = How {
         n: n_answers(request.n, model.n_jobs)?,
         stream: request.stream == Some(true),
-        include_usage: request.stream_options.as_ref().is_some_and(StreamOptions::includes_usage),
+        include_usage: request
+            .stream_options
+            .as_ref()
+            .is_some_and(StreamOptions::includes_usage),
         logprobs: request.logprobs.is_some(),
     };
-    let (constraint, tier) = (request.constraint(remarks)?, request.service_tier.unwrap_or_default());
-    let (prompt, wanted) = request.into_wanted(model.defaults.n_predict.unwrap_or(DEFAULT_MAX_TOKENS));
-    let options = GenerateOptions { constraint, ..wanted.into_options(&model.defaults)? };
+    let (constraint, tier) = (
+        request.constraint(remarks)?,
+        request.service_tier.unwrap_or_default(),
+    );
+    let (prompt, wanted) =
+        request.into_wanted(model.defaults.n_predict.unwrap_or(DEFAULT_MAX_TOKENS));
+    let options = GenerateOptions {
+        constraint,
+        ..wanted.into_options(&model.defaults)?
+    };
     let prompts = prompt.into_ids(model, PROMPTS, None)?;
-    let prepared =
-        prepare::texts(model, &prompts, &options, how.n).map_err(|refusal| refusal.renamed("messages", "prompt"))?;
+    let prepared = prepare::texts(model, &prompts, &options, how.n)
+        .map_err(|refusal| refusal.renamed("messages", "prompt"))?;
     Ok((prepared.with_priority(tier.priority()), how))
 }
 
@@ -149,14 +190,24 @@ impl CompletionRequest {
         if self.echo == Some(true) {
             return refuse("echo");
         }
-        if self.suffix.as_ref().is_some_and(|suffix| !suffix.is_empty()) {
-            return Err(Refusal::field("suffix", "suffix is not supported; /infill fills gaps"));
+        if self
+            .suffix
+            .as_ref()
+            .is_some_and(|suffix| !suffix.is_empty())
+        {
+            return Err(Refusal::field(
+                "suffix",
+                "suffix is not supported; /infill fills gaps",
+            ));
         }
         if self.best_of.is_some_and(|best| best != self.n.unwrap_or(1)) {
             return refuse("best_of");
         }
         if self.logprobs.is_some_and(|n| n > MAX_LOGPROBS) {
-            return Err(Refusal::field("logprobs", format!("expected at most {MAX_LOGPROBS}")));
+            return Err(Refusal::field(
+                "logprobs",
+                format!("expected at most {MAX_LOGPROBS}"),
+            ));
         }
         Ok(())
     }
@@ -217,17 +268,26 @@ struct Usages {
 
 impl Usages {
     fn new(n: usize) -> Self {
-        Self { n, prompts: Vec::new() }
+        Self {
+            n,
+            prompts: Vec::new(),
+        }
     }
 
     fn add(&mut self, i: usize, done: &atta_engine::Done) {
         let at = i / self.n;
-        self.prompts.resize(self.prompts.len().max(at + 1), Usage::default());
+        self.prompts
+            .resize(self.prompts.len().max(at + 1), Usage::default());
         self.prompts[at].add(done);
     }
 
     fn to_json(&self) -> Value {
-        self.prompts.iter().copied().reduce(Usage::and).unwrap_or_default().to_json()
+        self.prompts
+            .iter()
+            .copied()
+            .reduce(Usage::and)
+            .unwrap_or_default()
+            .to_json()
     }
 }
 
@@ -243,9 +303,15 @@ async fn whole(head: &Head, mut answers: Answers, n: usize) -> Result<Response, 
             (index, Happening::End(end)) => {
                 usage.add(index, &end.done);
                 let thoughts = std::mem::take(&mut thoughts[index]);
-                let logprobs = (!thoughts.is_empty()).then(|| logprobs(&head.model, thoughts, &mut 0));
+                let logprobs =
+                    (!thoughts.is_empty()).then(|| logprobs(&head.model, thoughts, &mut 0));
                 let finish_reason = end.reason();
-                choices.push(Choice { text: end.outcome.text, index, logprobs, finish_reason });
+                choices.push(Choice {
+                    text: end.outcome.text,
+                    index,
+                    logprobs,
+                    finish_reason,
+                });
             }
         }
     }
@@ -263,17 +329,25 @@ struct Choice<'a> {
     finish_reason: &'static str,
 }
 
-/// Tokens with their log-probabilities, as this interface lists them; `offset`: characters of text so far.
+/// Tokens with their log-probabilities, as this interface lists them; `offset`: characters of text
+/// so far.
 fn logprobs<'a>(model: &'a Model, thoughts: Vec<Thought>, offset: &mut usize) -> LogProbs<'a> {
     let (mut tokens, mut token_logprobs, mut text_offset) = (Vec::new(), Vec::new(), Vec::new());
     for thought in &thoughts {
         let entry = logprob(model, thought.chosen);
         text_offset.push(*offset);
-        *offset += entry["token"].as_str().map_or(0, |text| text.chars().count());
+        *offset += entry["token"]
+            .as_str()
+            .map_or(0, |text| text.chars().count());
         tokens.push(entry["token"].clone());
         token_logprobs.push(entry["logprob"].clone());
     }
-    LogProbs { tokens, token_logprobs, top_logprobs: Best { model, thoughts }, text_offset }
+    LogProbs {
+        tokens,
+        token_logprobs,
+        top_logprobs: Best { model, thoughts },
+        text_offset,
+    }
 }
 
 #[derive(Serialize)]
@@ -284,7 +358,8 @@ struct LogProbs<'a> {
     text_offset: Vec<usize>,
 }
 
-/// The best tokens at each place, as [`Thoughts`](super::wire::Thoughts) made when they are written.
+/// The best tokens at each place, as [`Thoughts`](super::wire::Thoughts) made when they are
+/// written.
 struct Best<'a> {
     model: &'a Model,
     thoughts: Vec<Thought>,
@@ -292,9 +367,18 @@ struct Best<'a> {
 
 impl Serialize for Best<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let named = |one: Value| (one["token"].as_str().unwrap_or_default().to_owned(), one["logprob"].clone());
+        let named = |one: Value| {
+            (
+                one["token"].as_str().unwrap_or_default().to_owned(),
+                one["logprob"].clone(),
+            )
+        };
         let best = |thought: &Thought| -> Map<String, Value> {
-            thought.top.iter().map(|&token| named(logprob(self.model, token))).collect()
+            thought
+                .top
+                .iter()
+                .map(|&token| named(logprob(self.model, token)))
+                .collect()
         };
         serializer.collect_seq(self.thoughts.iter().map(best))
     }
@@ -313,8 +397,15 @@ struct Chunks {
 }
 
 impl Chunks {
-    fn chunk(&self, i: usize, text: &str, logprobs: Option<LogProbs<'_>>, reason: Option<&str>) -> Value {
-        let choice = json!({ "text": text, "index": i, "logprobs": logprobs, "finish_reason": reason });
+    fn chunk(
+        &self,
+        i: usize,
+        text: &str,
+        logprobs: Option<LogProbs<'_>>,
+        reason: Option<&str>,
+    ) -> Value {
+        let choice =
+            json!({ "text": text, "index": i, "logprobs": logprobs, "finish_reason": reason });
         let mut chunk = self.head.object();
         chunk["choices"] = json!([choice]);
         if self.include_usage {
@@ -335,7 +426,9 @@ impl Writer for Chunks {
             let text = self.held[i].take().unwrap_or_default();
             return vec![self.chunk(i, &text, Some(logprobs), None).into()];
         }
-        let held = self.held[i].take().map(|text| self.chunk(i, &text, None, None));
+        let held = self.held[i]
+            .take()
+            .map(|text| self.chunk(i, &text, None, None));
         let more = match happening {
             Happening::Piece(Piece::Text(text)) if self.logprobs => {
                 self.held[i] = Some(text);

@@ -26,7 +26,10 @@ use crate::{
 };
 
 /// As many as the interface has.
-const INPUTS: Limits = Limits { field: "input", max: 2048 };
+const INPUTS: Limits = Limits {
+    field: "input",
+    max: 2048,
+};
 
 /// What may be asked for, and is kept or refused.
 #[derive(Debug, Deserialize)]
@@ -54,7 +57,10 @@ impl Ask for EmbeddingRequest {
     const ACCEPTED: Accepted = &[
         ("user", "there are no accounts"),
         ("input_type", "queries and documents are embedded alike"),
-        ("truncate_prompt_tokens", "a text that is too long is refused"),
+        (
+            "truncate_prompt_tokens",
+            "a text that is too long is refused",
+        ),
     ];
 
     fn model(&self) -> Option<&str> {
@@ -63,7 +69,10 @@ impl Ask for EmbeddingRequest {
 }
 
 /// A vector for each text.
-pub(crate) async fn answer(State(app): State<Arc<App>>, incoming: Incoming) -> Result<Response, Refusal> {
+pub(crate) async fn answer(
+    State(app): State<Arc<App>>,
+    incoming: Incoming,
+) -> Result<Response, Refusal> {
     let default = app.options.pooling;
     let make = move |model: &Model, request, _: &Remarks| prepared(model, request, default);
     let (answers, encoding) = prepare::begin(&app, incoming, make).await?;
@@ -76,26 +85,42 @@ fn prepared(
     default: Option<Pooling>,
 ) -> Result<(Prepared, Encoding), Refusal> {
     let pooling = match (&request.pooling, default) {
-        (Some(name), _) => Pooling::named(name)
-            .ok_or_else(|| Refusal::field("pooling", format!("{name:?}, expected mean, last or cls")))?,
+        (Some(name), _) => Pooling::named(name).ok_or_else(|| {
+            Refusal::field("pooling", format!("{name:?}, expected mean, last or cls"))
+        })?,
         (None, Some(default)) => default,
         (None, None) => Pooling::of_model(&model.engine)?,
     };
     let d_model = model.engine.spec().d_model;
     if let Some(d) = request.dimensions.filter(|&d| d != d_model) {
-        return Err(Refusal::field("dimensions", format!("{d}, of a model whose vectors have {d_model}")));
+        return Err(Refusal::field(
+            "dimensions",
+            format!("{d}, of a model whose vectors have {d_model}"),
+        ));
     }
     if request.input.has_empty() {
         return Err(Refusal::field("input", "a text of nothing has no vector"));
     }
     // Who asks for one waits for it; lists are for later use.
-    let tier = if request.input.len() == 1 { Tier::Default } else { Tier::Flex };
+    let tier = if request.input.len() == 1 {
+        Tier::Default
+    } else {
+        Tier::Flex
+    };
     let tokenizer = model.engine.tokenizer();
     let end = tokenizer.eos().filter(|_| tokenizer.add_eos());
     let prompts = request.input.into_ids(model, INPUTS, end)?;
-    let jobs = prompts.into_iter().map(|ids| job(model, ids, pooling)).collect::<Result<Vec<_>, _>>()?;
+    let jobs = prompts
+        .into_iter()
+        .map(|ids| job(model, ids, pooling))
+        .collect::<Result<Vec<_>, _>>()?;
     let readers = jobs.iter().map(|_| Reader::Vector(Vec::new())).collect();
-    let prepared = Prepared { jobs, readers, n_left_out: 0 }.with_priority(tier.priority());
+    let prepared = Prepared {
+        jobs,
+        readers,
+        n_left_out: 0,
+    }
+    .with_priority(tier.priority());
     Ok((prepared, request.encoding_format.unwrap_or_default()))
 }
 
@@ -107,7 +132,8 @@ fn job(model: &Model, ids: Vec<u32>, pooling: Pooling) -> Result<Job, Refusal> {
     }
 }
 
-/// The answer. It is written without a `Value`, which would be several times as large as the vectors.
+/// The answer. It is written without a `Value`, which would be several times as large as the
+/// vectors.
 #[derive(Serialize)]
 struct List<'a> {
     object: &'static str,
@@ -140,16 +166,31 @@ struct Usage {
 async fn whole(mut answers: Answers, encoding: Encoding) -> Result<Response, Refusal> {
     let (mut data, mut n_prompt) = (Vec::new(), 0);
     while let Some(happening) = answers.next().await {
-        let (index, Happening::End(end)) = happening? else { continue };
+        let (index, Happening::End(end)) = happening? else {
+            continue;
+        };
         if end.vector.is_empty() {
             return Err(Refusal::out_of_time());
         }
         n_prompt += end.done.n_prompt;
-        data.push(Embedding { object: "embedding", index, embedding: encoding.of(end.vector) });
+        data.push(Embedding {
+            object: "embedding",
+            index,
+            embedding: encoding.of(end.vector),
+        });
     }
     data.sort_unstable_by_key(|one| one.index);
-    let usage = Usage { prompt_tokens: n_prompt, total_tokens: n_prompt };
-    Ok(Json(List { object: "list", data, model: &answers.model().name, usage }).into_response())
+    let usage = Usage {
+        prompt_tokens: n_prompt,
+        total_tokens: n_prompt,
+    };
+    Ok(Json(List {
+        object: "list",
+        data,
+        model: &answers.model().name,
+        usage,
+    })
+    .into_response())
 }
 
 impl Encoding {
@@ -170,7 +211,8 @@ mod tests {
 
     #[test]
     fn numbers_are_as_short_as_they_may_be_and_bytes_little_endian() {
-        let text = |encoding: Encoding| serde_json::to_string(&encoding.of(vec![0.1, -1.0])).unwrap();
+        let text =
+            |encoding: Encoding| serde_json::to_string(&encoding.of(vec![0.1, -1.0])).unwrap();
         assert_eq!(text(Encoding::Float), "[0.1,-1.0]");
         assert_eq!(text(Encoding::Base64), r#""zczMPQAAgL8=""#);
     }

@@ -1,6 +1,7 @@
 //! What an answer must look like: `response_format`, and what other servers call it.
 //!
-//! Knows no request as a whole: it takes the fields that ask for a form, of which a request may have one.
+//! Knows no request as a whole: it takes the fields that ask for a form, of which a request may
+//! have one.
 
 use atta_engine::{Constraint, Error, OtherProperties, SchemaOptions, Strictness};
 use serde::Deserialize;
@@ -58,7 +59,9 @@ impl ResponseFormat {
         match (self.kind.as_str(), schema) {
             ("text", _) => Ok(None),
             ("json_object", None) => Ok(Some(Constraint::JsonObject)),
-            ("json_object" | "json_schema", Some(schema)) => constraint(&schema, strict, remarks).map(Some),
+            ("json_object" | "json_schema", Some(schema)) => {
+                constraint(&schema, strict, remarks).map(Some)
+            }
             ("json_schema", None) => Err(wrong("the schema is missing")),
             (kind, _) => Err(wrong(format!("type {kind:?} is not supported"))),
         }
@@ -69,13 +72,28 @@ impl OtherFormats {
     /// The one form that is asked for, if any; each with the name of its field.
     fn all(self, remarks: &Remarks) -> Result<Vec<(&'static str, Constraint)>, Refusal> {
         let mut all = Vec::new();
-        let mut add =
-            |name, constraint: Option<Constraint>| all.extend(constraint.map(|constraint| (name, constraint)));
-        add("grammar", self.grammar.filter(|text| !text.is_empty()).map(Constraint::Gbnf));
-        add("json_schema", schema_of("json_schema", self.json_schema, remarks)?);
-        add("guided_json", schema_of("guided_json", self.guided_json, remarks)?);
+        let mut add = |name, constraint: Option<Constraint>| {
+            all.extend(constraint.map(|constraint| (name, constraint)))
+        };
+        add(
+            "grammar",
+            self.grammar
+                .filter(|text| !text.is_empty())
+                .map(Constraint::Gbnf),
+        );
+        add(
+            "json_schema",
+            schema_of("json_schema", self.json_schema, remarks)?,
+        );
+        add(
+            "guided_json",
+            schema_of("guided_json", self.guided_json, remarks)?,
+        );
         add("guided_regex", self.guided_regex.map(Constraint::Regex));
-        add("guided_choice", self.guided_choice.map(|texts| one_of(&texts)));
+        add(
+            "guided_choice",
+            self.guided_choice.map(|texts| one_of(&texts)),
+        );
         if let Some(structured) = self.structured_outputs {
             add("structured_outputs", structured.into_constraint(remarks)?);
         }
@@ -92,7 +110,10 @@ impl Structured {
         let schema = schema_of("structured_outputs", self.json, remarks)?;
         let object = (self.json_object == Some(true)).then_some(Constraint::JsonObject);
         let regex = self.regex.map(Constraint::Regex);
-        Ok(schema.or(object).or(regex).or(self.choice.map(|texts| one_of(&texts))))
+        Ok(schema
+            .or(object)
+            .or(regex)
+            .or(self.choice.map(|texts| one_of(&texts))))
     }
 }
 
@@ -103,27 +124,48 @@ pub(super) fn wanted(
     remarks: &Remarks,
 ) -> Result<Option<Constraint>, Refusal> {
     let format = format.map_or(Ok(None), |format| format.into_constraint(remarks))?;
-    let mut all: Vec<_> = format.map(|format| ("response_format", format)).into_iter().collect();
+    let mut all: Vec<_> = format
+        .map(|format| ("response_format", format))
+        .into_iter()
+        .collect();
     all.extend(others.all(remarks)?);
     match &all[..] {
-        [(first, _), (second, _), ..] => {
-            Err(Refusal::field(*second, format!("{second} cannot be combined with {first}")))
-        }
+        [(first, _), (second, _), ..] => Err(Refusal::field(
+            *second,
+            format!("{second} cannot be combined with {first}"),
+        )),
         _ => Ok(all.pop().map(|(_, constraint)| constraint)),
     }
 }
 
-/// The constraint of a schema. One that is not strict is loosened where no grammar can keep to it, with remarks.
-pub(super) fn constraint(schema: &Value, strict: bool, remarks: &Remarks) -> Result<Constraint, Refusal> {
-    let strictness = if strict { Strictness::Strict } else { Strictness::Loose };
-    let options = SchemaOptions { strictness, others: OtherProperties::Closed };
-    let (constraint, loosened) = Constraint::from_schema(&schema.to_string(), options).map_err(Error::from)?;
+/// The constraint of a schema. One that is not strict is loosened where no grammar can keep to it,
+/// with remarks.
+pub(super) fn constraint(
+    schema: &Value,
+    strict: bool,
+    remarks: &Remarks,
+) -> Result<Constraint, Refusal> {
+    let strictness = if strict {
+        Strictness::Strict
+    } else {
+        Strictness::Loose
+    };
+    let options = SchemaOptions {
+        strictness,
+        others: OtherProperties::Closed,
+    };
+    let (constraint, loosened) =
+        Constraint::from_schema(&schema.to_string(), options).map_err(Error::from)?;
     remarks.extend(loosened);
     Ok(constraint)
 }
 
 /// The constraint of a schema that is an object, or its text.
-fn schema_of(name: &str, schema: Option<Value>, remarks: &Remarks) -> Result<Option<Constraint>, Refusal> {
+fn schema_of(
+    name: &str,
+    schema: Option<Value>,
+    remarks: &Remarks,
+) -> Result<Option<Constraint>, Refusal> {
     let schema = match schema {
         Some(Value::String(text)) => Some(
             serde_json::from_str(&text)
@@ -131,13 +173,18 @@ fn schema_of(name: &str, schema: Option<Value>, remarks: &Remarks) -> Result<Opt
         ),
         schema => schema,
     };
-    let constraint = schema.map(|schema| constraint(&schema, false, remarks)).transpose();
+    let constraint = schema
+        .map(|schema| constraint(&schema, false, remarks))
+        .transpose();
     constraint.map_err(|refusal| refusal.renamed("response_format", name))
 }
 
 /// A text that is one of these.
 fn one_of(texts: &[String]) -> Constraint {
-    let texts: Vec<String> = texts.iter().map(|text| Value::from(text.as_str()).to_string()).collect();
+    let texts: Vec<String> = texts
+        .iter()
+        .map(|text| Value::from(text.as_str()).to_string())
+        .collect();
     Constraint::Lark(format!("start: {}\n", texts.join(" | ")))
 }
 
@@ -159,27 +206,62 @@ mod tests {
     #[test]
     fn a_schema_stands_where_openai_or_llama_cpp_have_it() {
         let schema = json!({ "type": "object" });
-        let named = asked(json!({ "type": "json_schema", "json_schema": { "name": "n", "schema": schema } }));
+        let named = asked(
+            json!({ "type": "json_schema", "json_schema": { "name": "n", "schema": schema } }),
+        );
         assert!(matches!(&named, Ok(Some(_))), "{named:?}");
-        assert_eq!(asked(json!({ "type": "json_object", "schema": schema })), named);
-        assert_eq!(asked(json!({ "type": "json_schema", "schema": schema })), named);
-        assert_eq!(asked(json!({ "type": "json_object" })), Ok(Some(Constraint::JsonObject)));
+        assert_eq!(
+            asked(json!({ "type": "json_object", "schema": schema })),
+            named
+        );
+        assert_eq!(
+            asked(json!({ "type": "json_schema", "schema": schema })),
+            named
+        );
+        assert_eq!(
+            asked(json!({ "type": "json_object" })),
+            Ok(Some(Constraint::JsonObject))
+        );
         assert_eq!(asked(json!({ "type": "text" })), Ok(None));
         for wrong in [json!({ "type": "json_schema" }), json!({ "type": "xml" })] {
-            assert_eq!(asked(wrong).unwrap_err().param.as_deref(), Some("response_format"));
+            assert_eq!(
+                asked(wrong).unwrap_err().param.as_deref(),
+                Some("response_format")
+            );
         }
     }
 
     #[test]
     fn other_servers_fields_ask_for_a_form_too_but_one_at_a_time() {
-        let others = || OtherFormats { guided_choice: Some(vec!["a".into(), "\"b".into()]), ..OtherFormats::default() };
+        let others = || OtherFormats {
+            guided_choice: Some(vec!["a".into(), "\"b".into()]),
+            ..OtherFormats::default()
+        };
         let choice = wanted(None, others(), &Remarks::default()).unwrap();
-        assert_eq!(choice, Some(Constraint::Lark("start: \"a\" | \"\\\"b\"\n".to_owned())));
-        let both = OtherFormats { grammar: Some("root ::= \"a\"".to_owned()), ..others() };
+        assert_eq!(
+            choice,
+            Some(Constraint::Lark("start: \"a\" | \"\\\"b\"\n".to_owned()))
+        );
+        let both = OtherFormats {
+            grammar: Some("root ::= \"a\"".to_owned()),
+            ..others()
+        };
         let refusal = wanted(None, both, &Remarks::default()).unwrap_err();
-        assert_eq!(refusal.message, "guided_choice cannot be combined with grammar");
+        assert_eq!(
+            refusal.message,
+            "guided_choice cannot be combined with grammar"
+        );
         let tags = serde_json::from_value(json!({ "structural_tag": {} })).unwrap();
-        let tags = OtherFormats { structured_outputs: Some(tags), ..OtherFormats::default() };
-        assert_eq!(wanted(None, tags, &Remarks::default()).unwrap_err().param.as_deref(), Some("structured_outputs"));
+        let tags = OtherFormats {
+            structured_outputs: Some(tags),
+            ..OtherFormats::default()
+        };
+        assert_eq!(
+            wanted(None, tags, &Remarks::default())
+                .unwrap_err()
+                .param
+                .as_deref(),
+            Some("structured_outputs")
+        );
     }
 }

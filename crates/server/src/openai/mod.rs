@@ -1,4 +1,5 @@
-//! OpenAI's interface: `/v1/chat/completions`, `/v1/completions`, `/v1/responses`, `/v1/embeddings`, `/v1/models`.
+//! OpenAI's interface: `/v1/chat/completions`, `/v1/completions`, `/v1/responses`,
+//! `/v1/embeddings`, `/v1/models`.
 //!
 //! Source: OpenAI, "API reference", 2025. A field that is not supported is refused by its name.
 

@@ -17,7 +17,11 @@ pub(crate) async fn list(State(app): State<Arc<App>>, headers: HeaderMap) -> Res
     if anthropic::models::is_asked(&headers) {
         return Json(anthropic::models::list(&app)).into_response();
     }
-    let models: Vec<Value> = app.models.names().map(|name| described(&app, name)).collect();
+    let models: Vec<Value> = app
+        .models
+        .names()
+        .map(|name| described(&app, name))
+        .collect();
     Json(json!({ "object": "list", "data": models })).into_response()
 }
 
@@ -30,7 +34,11 @@ pub(crate) async fn one(
     let Path(name) = name.map_err(|error| Refusal::bad(error.body_text()))?;
     app.models.look_up(Some(&name))?;
     let is_anthropics = anthropic::models::is_asked(&headers);
-    let model = if is_anthropics { anthropic::models::described(&app, &name) } else { described(&app, &name) };
+    let model = if is_anthropics {
+        anthropic::models::described(&app, &name)
+    } else {
+        described(&app, &name)
+    };
     Ok(Json(model).into_response())
 }
 

@@ -5,7 +5,8 @@ use serde::Deserialize;
 
 use crate::{models::Model, refusal::Refusal};
 
-/// One or several prompts: a list with token ids is one prompt, any other list has one prompt per item.
+/// One or several prompts: a list with token ids is one prompt, any other list has one prompt per
+/// item.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "Given")]
 pub(super) struct Prompt(Vec<Vec<Part>>);
@@ -64,7 +65,10 @@ impl Object {
                 return Err("multimodal_data is not supported: this model reads text only");
             }
             Self::Whole(whole) => whole.prompt_string,
-            Self::Content { content } => content.into_iter().map(|Content::Text { text }| text).collect(),
+            Self::Content { content } => content
+                .into_iter()
+                .map(|Content::Text { text }| text)
+                .collect(),
         };
         Ok(vec![Part::Text(text)])
     }
@@ -79,19 +83,28 @@ impl TryFrom<Given> for Prompt {
             Given::Object(object) => return Ok(Self(vec![object.into_parts()?])),
             Given::List(items) => items,
         };
-        if items.iter().any(|item| matches!(item, Item::Part(Part::Token(_)))) {
+        if items
+            .iter()
+            .any(|item| matches!(item, Item::Part(Part::Token(_))))
+        {
             let part = |item| match item {
                 Item::Part(part) => Ok(part),
-                Item::Parts(_) | Item::Object(_) => Err("a list with tokens is one text, which has no lists in it"),
+                Item::Parts(_) | Item::Object(_) => {
+                    Err("a list with tokens is one text, which has no lists in it")
+                }
             };
-            return Ok(Self(vec![items.into_iter().map(part).collect::<Result<_, _>>()?]));
+            return Ok(Self(vec![
+                items.into_iter().map(part).collect::<Result<_, _>>()?,
+            ]));
         }
         let parts = |item| match item {
             Item::Part(part) => Ok(vec![part]),
             Item::Parts(parts) => Ok(parts),
             Item::Object(object) => object.into_parts(),
         };
-        Ok(Self(items.into_iter().map(parts).collect::<Result<_, _>>()?))
+        Ok(Self(
+            items.into_iter().map(parts).collect::<Result<_, _>>()?,
+        ))
     }
 }
 
@@ -124,7 +137,10 @@ impl Prompt {
     ) -> Result<Vec<Vec<u32>>, Refusal> {
         let n = self.len();
         if !(1..=max).contains(&n) {
-            return Err(Refusal::field(field, format!("{n} texts, expected 1 to {max}")));
+            return Err(Refusal::field(
+                field,
+                format!("{n} texts, expected 1 to {max}"),
+            ));
         }
         let ids = |(i, part): (usize, Part)| match part {
             Part::Token(id) => vec![id],
@@ -133,12 +149,20 @@ impl Prompt {
         };
         let prompt = |parts: Vec<Part>| {
             let end = end.filter(|_| parts.iter().any(|part| matches!(part, Part::Text(_))));
-            parts.into_iter().enumerate().flat_map(ids).chain(end).collect()
+            parts
+                .into_iter()
+                .enumerate()
+                .flat_map(ids)
+                .chain(end)
+                .collect()
         };
         let prompts: Vec<Vec<u32>> = self.0.into_iter().map(prompt).collect();
         let n_vocab = model.engine.spec().n_vocab;
         match prompts.iter().flatten().find(|&&id| id as usize >= n_vocab) {
-            Some(id) => Err(Refusal::field(field, format!("token {id}, of a model that has {n_vocab}"))),
+            Some(id) => Err(Refusal::field(
+                field,
+                format!("token {id}, of a model that has {n_vocab}"),
+            )),
             None => Ok(prompts),
         }
     }
@@ -152,7 +176,9 @@ mod tests {
 
     fn read(value: Value) -> Result<Vec<usize>, String> {
         let prompt: Result<Prompt, _> = serde_json::from_value(value);
-        prompt.map(|prompt| prompt.0.iter().map(Vec::len).collect()).map_err(|error| error.to_string())
+        prompt
+            .map(|prompt| prompt.0.iter().map(Vec::len).collect())
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -189,7 +215,10 @@ mod tests {
     fn nothing_is_empty_however_it_is_written() {
         let is_empty = |value: Value| serde_json::from_value::<Prompt>(value).unwrap().has_empty();
         assert!(
-            is_empty(json!("")) && is_empty(json!(["a", ""])) && is_empty(json!([[]])) && is_empty(json!([["", ""]]))
+            is_empty(json!(""))
+                && is_empty(json!(["a", ""]))
+                && is_empty(json!([[]]))
+                && is_empty(json!([["", ""]]))
         );
         assert!(!is_empty(json!("a")) && !is_empty(json!([1])) && !is_empty(json!(["", 1])));
     }

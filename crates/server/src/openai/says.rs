@@ -12,7 +12,8 @@ use serde_json::{Map, Value, json};
 use super::tools::Wishes;
 use crate::{refusal::Refusal, remarks::Remarks};
 
-/// A message. Fields with an underscore are those that client libraries always send back, empty or not.
+/// A message. Fields with an underscore are those that client libraries always send back, empty or
+/// not.
 #[derive(Debug, Deserialize)]
 pub(super) struct Says {
     role: String,
@@ -78,12 +79,25 @@ struct Custom {
     input: String,
 }
 
-/// What the messages of a request say. Parts that are no text are left out with a remark; but an image and the like in the
-/// last message is an error.
+/// What the messages of a request say. Parts that are no text are left out with a remark; but an
+/// image and the like in the last message is an error.
 pub(super) fn messages(list: Vec<Says>, remarks: &Remarks) -> Result<Vec<Message>, Refusal> {
-    let last = list.len().checked_sub(1).ok_or_else(|| wrong("there are no messages"))?;
-    let read = |(i, says): (usize, Says)| says.into_message(Reader { field: "messages", is_last: i == last, remarks });
-    let mut messages = list.into_iter().enumerate().map(read).collect::<Result<Vec<_>, _>>()?;
+    let last = list
+        .len()
+        .checked_sub(1)
+        .ok_or_else(|| wrong("there are no messages"))?;
+    let read = |(i, says): (usize, Says)| {
+        says.into_message(Reader {
+            field: "messages",
+            is_last: i == last,
+            remarks,
+        })
+    };
+    let mut messages = list
+        .into_iter()
+        .enumerate()
+        .map(read)
+        .collect::<Result<Vec<_>, _>>()?;
     name_results(&mut messages);
     Ok(messages)
 }
@@ -97,9 +111,15 @@ impl Says {
         let role = match self.role.as_str() {
             "developer" => Role::System,
             "function" => Role::Tool,
-            name => Role::named(name).ok_or_else(|| wrong(format!("nobody has the role {name:?}")))?,
+            name => {
+                Role::named(name).ok_or_else(|| wrong(format!("nobody has the role {name:?}")))?
+            }
         };
-        let calls = self.tool_calls.unwrap_or_default().into_iter().map(Call::into_call);
+        let calls = self
+            .tool_calls
+            .unwrap_or_default()
+            .into_iter()
+            .map(Call::into_call);
         let mut tool_calls = calls.collect::<Result<Vec<_>, _>>()?;
         tool_calls.extend(self.function_call.map(|function| function.into_call(None)));
         let content = match self.content {
@@ -108,9 +128,18 @@ impl Says {
             None if role == Role::Tool => String::new(),
             None => return Err(wrong(format!("a message of {} without content", self.role))),
         };
-        let reasoning = self.reasoning_content.or_else(|| Some(self.reasoning?.as_str()?.to_owned()));
+        let reasoning = self
+            .reasoning_content
+            .or_else(|| Some(self.reasoning?.as_str()?.to_owned()));
         let reasoning = reasoning.filter(|text| !text.trim().is_empty());
-        Ok(Message { role, content, reasoning, tool_calls, tool_call_id: self.tool_call_id, name: self.name })
+        Ok(Message {
+            role,
+            content,
+            reasoning,
+            tool_calls,
+            tool_call_id: self.tool_call_id,
+            name: self.name,
+        })
     }
 }
 
@@ -123,7 +152,9 @@ impl Content {
         let mut texts = Vec::with_capacity(parts.len());
         for part in parts {
             match (part.text.or(part.refusal), part.kind.as_deref()) {
-                (Some(text), None | Some("text" | "input_text" | "output_text" | "refusal")) => texts.push(text),
+                (Some(text), None | Some("text" | "input_text" | "output_text" | "refusal")) => {
+                    texts.push(text)
+                }
                 (_, kind) => reader.leave_out(kind.unwrap_or("unknown"))?,
             }
         }
@@ -150,12 +181,19 @@ impl Reader<'_> {
     /// # Errors
     /// An image and the like in the last message, which the answer would be about.
     pub(super) fn leave_out(self, kind: &str) -> Result<(), Refusal> {
-        let Self { field, is_last, remarks } = self;
+        let Self {
+            field,
+            is_last,
+            remarks,
+        } = self;
         if is_last && SEEN.iter().any(|what| kind.contains(what)) {
-            let message = format!("content of type {kind:?} is not supported: this model reads text only");
+            let message =
+                format!("content of type {kind:?} is not supported: this model reads text only");
             return Err(Refusal::field(field, message));
         }
-        remarks.add(format!("{field}: content of type {kind:?} is left out: this model reads text only"));
+        remarks.add(format!(
+            "{field}: content of type {kind:?} is left out: this model reads text only"
+        ));
         Ok(())
     }
 }
@@ -164,9 +202,11 @@ impl Call {
     fn into_call(self) -> Result<ToolCall, Refusal> {
         match (self.function, self.custom) {
             (Some(function), _) => Ok(function.into_call(self.id)),
-            (None, Some(Custom { name, input })) => {
-                Ok(ToolCall { id: self.id.unwrap_or_default(), name, arguments: json!({ "input": input }) })
-            }
+            (None, Some(Custom { name, input })) => Ok(ToolCall {
+                id: self.id.unwrap_or_default(),
+                name,
+                arguments: json!({ "input": input }),
+            }),
             (None, None) => Err(wrong("tool_calls: the field \"function\" is missing")),
         }
     }
@@ -174,11 +214,16 @@ impl Call {
 
 impl Function {
     fn into_call(self, id: Option<String>) -> ToolCall {
-        ToolCall { id: id.unwrap_or_default(), name: self.name, arguments: arguments(self.arguments) }
+        ToolCall {
+            id: id.unwrap_or_default(),
+            name: self.name,
+            arguments: arguments(self.arguments),
+        }
     }
 }
 
-/// Arguments as a model's template gets them: an object, or the text that a model wrote in place of one.
+/// Arguments as a model's template gets them: an object, or the text that a model wrote in place of
+/// one.
 pub(super) fn arguments(given: Option<Value>) -> Value {
     match given {
         None | Some(Value::Null) => Value::Object(Map::new()),
@@ -192,13 +237,22 @@ pub(super) fn arguments(given: Option<Value>) -> Value {
     }
 }
 
-/// Gives results the name of the function that they are of, which templates may want and the interface does not have.
+/// Gives results the name of the function that they are of, which templates may want and the
+/// interface does not have.
 pub(super) fn name_results(messages: &mut [Message]) {
     let mut names: HashMap<String, String> = HashMap::new();
     for message in messages {
-        names.extend(message.tool_calls.iter().map(|call| (call.id.clone(), call.name.clone())));
+        names.extend(
+            message
+                .tool_calls
+                .iter()
+                .map(|call| (call.id.clone(), call.name.clone())),
+        );
         if message.role == Role::Tool && message.name.is_none() {
-            message.name = message.tool_call_id.as_ref().and_then(|id| names.get(id).cloned());
+            message.name = message
+                .tool_call_id
+                .as_ref()
+                .and_then(|id| names.get(id).cloned());
         }
     }
 }
@@ -209,7 +263,12 @@ pub(crate) fn tool_use(
     choice: Option<Value>,
     parallel: Option<bool>,
 ) -> Result<Option<ToolUse>, Refusal> {
-    Wishes { tools, choice, parallel }.into_use(&Remarks::default())
+    Wishes {
+        tools,
+        choice,
+        parallel,
+    }
+    .into_use(&Remarks::default())
 }
 
 #[cfg(test)]
@@ -236,10 +295,19 @@ mod tests {
         ]))
         .unwrap();
         let roles: Vec<_> = messages.iter().map(|message| message.role.name()).collect();
-        assert_eq!(roles, ["system", "user", "assistant", "tool", "assistant", "tool"]);
+        assert_eq!(
+            roles,
+            ["system", "user", "assistant", "tool", "assistant", "tool"]
+        );
         assert_eq!(messages[2].reasoning.as_deref(), Some("hm"));
         assert_eq!(messages[2].tool_calls[0].arguments, json!({ "a": 1 }));
-        assert_eq!((messages[3].name.as_deref(), messages[4].tool_calls[0].name.as_str()), (Some("f"), "g"));
+        assert_eq!(
+            (
+                messages[3].name.as_deref(),
+                messages[4].tool_calls[0].name.as_str()
+            ),
+            (Some("f"), "g")
+        );
         assert_eq!(remarks, Vec::<String>::new());
     }
 
@@ -248,7 +316,10 @@ mod tests {
         let read = |text: &str| arguments(Some(text.into()));
         assert_eq!(read("{\"a\": "), json!("{\"a\": "));
         assert_eq!(read("[1]"), json!("[1]"));
-        assert_eq!((read(" "), read("null"), arguments(None)), (json!({}), json!({}), json!({})));
+        assert_eq!(
+            (read(" "), read("null"), arguments(None)),
+            (json!({}), json!({}), json!({}))
+        );
         assert_eq!(arguments(Some(json!({ "a": 1 }))), json!({ "a": 1 }));
     }
 
@@ -259,15 +330,26 @@ mod tests {
         ] });
         let (messages, remarks) = said(json!([image, { "role": "user", "content": "b" }])).unwrap();
         assert_eq!(messages[0].content, "a");
-        assert!(remarks.len() == 1 && remarks[0].contains("image_url"), "{remarks:?}");
+        assert!(
+            remarks.len() == 1 && remarks[0].contains("image_url"),
+            "{remarks:?}"
+        );
         let refusal = said(json!([image])).unwrap_err();
         assert_eq!(refusal.param.as_deref(), Some("messages"));
-        assert!(refusal.message.contains("reads text only"), "{}", refusal.message);
+        assert!(
+            refusal.message.contains("reads text only"),
+            "{}",
+            refusal.message
+        );
     }
 
     #[test]
     fn a_message_has_a_role_and_a_content() {
-        for wrong in [json!([]), json!([{ "role": "cook", "content": "a" }]), json!([{ "role": "user" }])] {
+        for wrong in [
+            json!([]),
+            json!([{ "role": "cook", "content": "a" }]),
+            json!([{ "role": "user" }]),
+        ] {
             assert_eq!(said(wrong).unwrap_err().param.as_deref(), Some("messages"));
         }
     }

@@ -4,7 +4,8 @@ use serde::Deserialize;
 
 use crate::prepare::USUAL_PRIORITY;
 
-/// A class of requests. Those of a higher one begin first if there are more than can be answered at once; nobody is interrupted for them.
+/// A class of requests. Those of a higher one begin first if there are more than can be answered at
+/// once; nobody is interrupted for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Tier {
@@ -12,7 +13,13 @@ pub(super) enum Tier {
     Flex,
     /// What all others are.
     #[default]
-    #[serde(alias = "auto", alias = "scale", alias = "standard", alias = "standard_only", alias = "on_demand")]
+    #[serde(
+        alias = "auto",
+        alias = "scale",
+        alias = "standard",
+        alias = "standard_only",
+        alias = "on_demand"
+    )]
     Default,
     /// Before all others.
     Priority,

@@ -19,7 +19,11 @@ impl Usage {
     pub(super) fn add(&mut self, done: &Done) {
         self.n_prompt = self.n_prompt.max(done.n_prompt);
         // The first of several reads the prompt; for the others it is there.
-        self.n_cached = if self.n_generated == 0 { done.n_cached } else { self.n_cached.min(done.n_cached) };
+        self.n_cached = if self.n_generated == 0 {
+            done.n_cached
+        } else {
+            self.n_cached.min(done.n_cached)
+        };
         self.n_generated += done.n_generated;
     }
 
@@ -42,8 +46,8 @@ impl Usage {
     }
 }
 
-/// A token as OpenAI's interface writes it, with its log-probability. One that is impossible has the number that this
-/// interface has for it.
+/// A token as OpenAI's interface writes it, with its log-probability. One that is impossible has
+/// the number that this interface has for it.
 pub(super) fn logprob(model: &Model, token: LogProb) -> Value {
     let bytes = model.engine.tokenizer().token_bytes(token.id);
     json!({ "token": String::from_utf8_lossy(&bytes), "logprob": token.logprob.max(-9999.0), "bytes": bytes })
@@ -52,11 +56,16 @@ pub(super) fn logprob(model: &Model, token: LogProb) -> Value {
 /// An entry of a chat answer's `logprobs.content`.
 pub(crate) fn thought(model: &Model, thought: &Thought) -> Value {
     let mut entry = logprob(model, thought.chosen);
-    entry["top_logprobs"] = thought.top.iter().map(|&token| logprob(model, token)).collect();
+    entry["top_logprobs"] = thought
+        .top
+        .iter()
+        .map(|&token| logprob(model, token))
+        .collect();
     entry
 }
 
-/// The entries of an answer, each made when it is written: all of them as values take thirty times the bytes of their text.
+/// The entries of an answer, each made when it is written: all of them as values take thirty times
+/// the bytes of their text.
 pub(crate) struct Thoughts<'a> {
     pub(crate) model: &'a Model,
     pub(crate) list: Vec<Thought>,
@@ -79,5 +88,8 @@ pub(super) struct Completion<C> {
 
 /// What stands behind the last event.
 pub(super) fn done() -> Event {
-    Event { name: None, data: "[DONE]".to_owned() }
+    Event {
+        name: None,
+        data: "[DONE]".to_owned(),
+    }
 }

@@ -16,14 +16,23 @@ struct Seed {
 
 /// All of them. The first byte of each is a letter for its path.
 fn seeds() -> Vec<Seed> {
-    let (folder, paths) =
-        (Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/requests"), Server::post_paths());
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap()).collect();
+    let (folder, paths) = (
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/requests"),
+        Server::post_paths(),
+    );
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .collect();
     files.sort_by_key(std::fs::DirEntry::file_name);
     let seed = |file: &std::fs::DirEntry| {
         let bytes = std::fs::read(file.path()).unwrap();
         let path = paths[usize::from(bytes[0] - b'a')];
-        Seed { name: file.file_name().into_string().unwrap(), path, body: bytes[1..].to_vec() }
+        Seed {
+            name: file.file_name().into_string().unwrap(),
+            path,
+            body: bytes[1..].to_vec(),
+        }
     };
     files.iter().map(seed).collect()
 }
@@ -38,7 +47,11 @@ fn check_seeds(server: &Server, seeds: &[Seed]) {
     for Seed { name, path, body } in seeds {
         let answer = server.answer(path, body.clone());
         let text = String::from_utf8_lossy(&answer.body);
-        assert_eq!(check(path, &answer), !name.ends_with("-refused"), "{name}: {text}");
+        assert_eq!(
+            check(path, &answer),
+            !name.ends_with("-refused"),
+            "{name}: {text}"
+        );
     }
 }
 
@@ -64,7 +77,10 @@ impl Dice {
             let (at, end) = (self.below(bytes.len() + 1), self.below(bytes.len() + 1));
             let range = at.min(end)..at.max(end).min(at.min(end) + 40);
             match self.below(5) {
-                0 => bytes[range].iter_mut().take(2).for_each(|byte| *byte ^= 1 << self.below(8)),
+                0 => bytes[range]
+                    .iter_mut()
+                    .take(2)
+                    .for_each(|byte| *byte ^= 1 << self.below(8)),
                 1 => drop(bytes.drain(range)),
                 2 => drop(bytes.splice(at..at, bytes[range].to_vec())),
                 3 => {
@@ -73,7 +89,9 @@ impl Dice {
                     drop(bytes.splice(range, other[from..until].iter().copied()));
                 }
                 _ => {
-                    let pieces: [&[u8]; 8] = [b"\xff", b"\\ud800", b"\0", b"[[", b"1e999", b"\"", b"null", b"-1"];
+                    let pieces: [&[u8]; 8] = [
+                        b"\xff", b"\\ud800", b"\0", b"[[", b"1e999", b"\"", b"null", b"-1",
+                    ];
                     drop(bytes.splice(at..at, self.one_of(&pieces).iter().copied()));
                 }
             }
@@ -93,17 +111,32 @@ impl Dice {
             let at = self.below(n);
             match value {
                 Value::Array(all) => return self.changed(&mut all[at]),
-                Value::Object(all) => return self.changed(all.values_mut().nth(at).expect("there are more")),
+                Value::Object(all) => {
+                    return self.changed(all.values_mut().nth(at).expect("there are more"));
+                }
                 _ => {}
             }
         }
         match (self.below(4), &mut *value) {
             (0, Value::Object(all)) if n > 0 => {
-                let name = all.keys().nth(self.below(n)).expect("there are more").clone();
+                let name = all
+                    .keys()
+                    .nth(self.below(n))
+                    .expect("there are more")
+                    .clone();
                 all.shift_remove(&name);
             }
             (1, Value::Object(all)) => {
-                let name = *self.one_of(&["model", "stream", "content", "type", "$ref", "pattern", "unheard_of", ""]);
+                let name = *self.one_of(&[
+                    "model",
+                    "stream",
+                    "content",
+                    "type",
+                    "$ref",
+                    "pattern",
+                    "unheard_of",
+                    "",
+                ]);
                 all.insert(name.to_owned(), self.strange());
             }
             (1, Value::Array(all)) if n > 0 => all.push(all[0].clone()),
@@ -121,8 +154,15 @@ impl Dice {
 
     /// Something of any type.
     fn strange(&mut self) -> Value {
-        let nested =
-            |n| (0..n).fold(Value::Null, |inside, i| if i % 2 == 0 { json!([inside]) } else { json!({ "a": inside }) });
+        let nested = |n| {
+            (0..n).fold(Value::Null, |inside, i| {
+                if i % 2 == 0 {
+                    json!([inside])
+                } else {
+                    json!({ "a": inside })
+                }
+            })
+        };
         let all = [
             Value::Null,
             json!(true),
@@ -150,8 +190,17 @@ impl Dice {
 /// The same body with a field twice.
 fn doubled(body: &Value, dice: &mut Dice) -> Vec<u8> {
     let fields: &Map<String, Value> = body.as_object().expect("all bodies are objects");
-    let name = fields.keys().nth(dice.below(fields.len())).expect("there are more");
-    format!("{{{}: {}, {}", json!(name), dice.strange(), &body.to_string()[1..]).into_bytes()
+    let name = fields
+        .keys()
+        .nth(dice.below(fields.len()))
+        .expect("there are more");
+    format!(
+        "{{{}: {}, {}",
+        json!(name),
+        dice.strange(),
+        &body.to_string()[1..]
+    )
+    .into_bytes()
 }
 
 #[test]
@@ -159,7 +208,13 @@ fn whatever_comes_is_answered_or_refused_and_does_no_harm() {
     let (server, seeds, mut dice) = (tiny::server(), seeds(), Dice(0x5eed));
     check_seeds(&server, &seeds);
     let (mut n_answered, mut n_refused) = (0, 0);
-    let mut count = |is_answered| *(if is_answered { &mut n_answered } else { &mut n_refused }) += 1;
+    let mut count = |is_answered| {
+        *(if is_answered {
+            &mut n_answered
+        } else {
+            &mut n_refused
+        }) += 1
+    };
     for Seed { path, body, .. } in &seeds {
         let value: Value = serde_json::from_slice(body).unwrap();
         for _ in 0..8 {
@@ -176,13 +231,19 @@ fn whatever_comes_is_answered_or_refused_and_does_no_harm() {
             count(ask(&server, other, body.clone()));
         }
     }
-    assert!(n_answered > 100 && n_refused > 300, "{n_answered} answers, {n_refused} refusals");
+    assert!(
+        n_answered > 100 && n_refused > 300,
+        "{n_answered} answers, {n_refused} refusals"
+    );
     check_seeds(&server, &seeds);
 }
 
 #[test]
 fn a_prompt_of_nothing_is_refused_before_a_stream_begins() {
-    let answer = tiny::server().answer("/v1/completions", br#"{"prompt": [[]], "stream": true}"#.to_vec());
+    let answer = tiny::server().answer(
+        "/v1/completions",
+        br#"{"prompt": [[]], "stream": true}"#.to_vec(),
+    );
     check("/v1/completions", &answer);
     assert_eq!(answer.status, 400);
 }

@@ -10,8 +10,15 @@ use crate::running::{ENDLESS, Running, options, source};
 fn who_computes_pauses_while_it_is_hot_and_not_when_it_is_cool_again() {
     let sys = std::env::temp_dir().join(format!("atta-hot-{}", std::process::id()));
     let zone = sys.join("class/thermal/thermal_zone0");
-    let cooling = Some(Cooling { celsius: 70.0, sys: sys.clone(), interval: Duration::from_millis(10) });
-    let options = ServerOptions { cooling, ..options() };
+    let cooling = Some(Cooling {
+        celsius: 70.0,
+        sys: sys.clone(),
+        interval: Duration::from_millis(10),
+    });
+    let options = ServerOptions {
+        cooling,
+        ..options()
+    };
     assert!(matches!(
         Server::bind(vec![source("stories")], options.clone()),
         Err(ServeError::NoTemperature(path)) if path.ends_with("class/thermal")
@@ -23,14 +30,26 @@ fn who_computes_pauses_while_it_is_hot_and_not_when_it_is_cool_again() {
     fs::write(zone.join("temp"), "90000\n").unwrap();
     server.wait_until("duty falls", |server| server.count("atta_duty") == 0.25);
     assert!(server.count("atta_temperature_celsius") == 90.0);
-    assert!(server.count("atta_pauses_total") == 0.0, "nothing is computed");
+    assert!(
+        server.count("atta_pauses_total") == 0.0,
+        "nothing is computed"
+    );
     let stream = server.send("/v1/completions", ENDLESS);
-    server.wait_until("steps have pauses behind them", |server| server.count("atta_pauses_total") > 5.0);
+    server.wait_until("steps have pauses behind them", |server| {
+        server.count("atta_pauses_total") > 5.0
+    });
     drop(stream);
     fs::write(zone.join("temp"), "45000\n").unwrap();
     server.wait_until("duty comes back", |server| server.count("atta_duty") == 1.0);
     let n_pauses = server.count("atta_pauses_total");
-    assert!(server.ask("/v1/completions", r#"{"prompt": "One day", "max_tokens": 8}"#).starts_with("HTTP/1.1 200"));
+    assert!(
+        server
+            .ask(
+                "/v1/completions",
+                r#"{"prompt": "One day", "max_tokens": 8}"#
+            )
+            .starts_with("HTTP/1.1 200")
+    );
     assert!(server.count("atta_pauses_total") == n_pauses);
     server.stop();
     fs::remove_dir_all(&sys).unwrap();

@@ -27,18 +27,32 @@ fn assert_ok(answer: &str) {
 #[test]
 fn models_are_told_apart_by_their_names() {
     let server = Running::with(vec![source("first"), source("second")], options());
-    assert!(server.count("atta_models_loaded") == 1.0, "the second is not loaded before it is asked for");
+    assert!(
+        server.count("atta_models_loaded") == 1.0,
+        "the second is not loaded before it is asked for"
+    );
     for name in ["second", "first"] {
         let answer = server.ask("/v1/completions", &short(name));
         assert_ok(&answer);
         assert!(answer.contains(&format!(r#""model":"{name}""#)), "{answer}");
     }
-    assert!(server.ask("/v1/completions", &short("third")).starts_with("HTTP/1.1 404"));
+    assert!(
+        server
+            .ask("/v1/completions", &short("third"))
+            .starts_with("HTTP/1.1 404")
+    );
     assert!(server.count("atta_models_loaded") == 2.0);
-    let without = server.ask("/v1/completions", r#"{"prompt": "One day", "max_tokens": 2}"#);
+    let without = server.ask(
+        "/v1/completions",
+        r#"{"prompt": "One day", "max_tokens": 2}"#,
+    );
     assert!(without.contains(r#""model":"first""#), "{without}");
     assert!(server.ask("/v1/models", "").contains("second"));
-    assert!(server.ask("/props?model=second", "").contains(r#""n_ctx":4096"#));
+    assert!(
+        server
+            .ask("/props?model=second", "")
+            .contains(r#""n_ctx":4096"#)
+    );
     server.stop();
 }
 
@@ -53,8 +67,14 @@ fn a_model_that_cannot_be_loaded_is_no_reason_to_try_again_and_names_no_file() {
     };
     let server = Running::with(vec![source("first"), gone], options());
     let refused = server.ask("/v1/completions", &short("gone"));
-    assert!(refused.starts_with("HTTP/1.1 500") && !refused.contains("retry-after"), "{refused}");
-    assert!(refused.contains("gone") && !refused.contains("secret"), "{refused}");
+    assert!(
+        refused.starts_with("HTTP/1.1 500") && !refused.contains("retry-after"),
+        "{refused}"
+    );
+    assert!(
+        refused.contains("gone") && !refused.contains("secret"),
+        "{refused}"
+    );
     server.stop();
 }
 
@@ -62,7 +82,10 @@ fn a_model_that_cannot_be_loaded_is_no_reason_to_try_again_and_names_no_file() {
 fn names_are_different() {
     let twice = Server::bind(vec![source("same"), source("same")], options());
     assert!(matches!(twice, Err(ServeError::SameName(_))));
-    assert!(matches!(Server::bind(Vec::new(), options()), Err(ServeError::NoModel)));
+    assert!(matches!(
+        Server::bind(Vec::new(), options()),
+        Err(ServeError::NoModel)
+    ));
 }
 
 #[test]
@@ -76,40 +99,74 @@ fn a_model_makes_room_for_another_one_but_not_while_it_answers() {
     let bytes = alone.count("atta_memory_bytes");
     alone.stop();
     let budget = Some((1.5 * bytes) as u64);
-    let too_little = || Error::TooLittleMemory { budget: 1 << 30, smallest: 1 << 40, way_out: String::new() };
+    let too_little = || Error::TooLittleMemory {
+        budget: 1 << 30,
+        smallest: 1 << 40,
+        way_out: String::new(),
+    };
     let huge = ModelSource {
         names: vec!["huge".to_owned()],
         template: TemplateChoice::Model,
         talk_window: None,
         open: Box::new(move |_| Err(too_little())),
     };
-    let server = Running::with(vec![within("first", budget), within("second", budget), huge], options.clone());
+    let server = Running::with(
+        vec![within("first", budget), within("second", budget), huge],
+        options.clone(),
+    );
     let endless = server.send("/v1/completions", ENDLESS);
-    server.wait_until("an answer is written", |server| server.count("atta_generated_tokens_total") > 5.0);
+    server.wait_until("an answer is written", |server| {
+        server.count("atta_generated_tokens_total") > 5.0
+    });
     let refused = server.ask("/v1/completions", &short("second"));
-    assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("retry-after"), "{refused}");
+    assert!(
+        refused.starts_with("HTTP/1.1 503") && refused.contains("retry-after"),
+        "{refused}"
+    );
     assert!(refused.contains("memory"), "{refused}");
     drop(endless);
-    server.wait_until("nothing is written for nobody", |server| server.count("atta_jobs_running") == 0.0);
+    server.wait_until("nothing is written for nobody", |server| {
+        server.count("atta_jobs_running") == 0.0
+    });
     for name in ["second", "first", "second"] {
         assert_ok(&server.ask("/v1/completions", &short(name)));
-        assert!(server.count("atta_models_loaded") == 1.0, "there is room for one");
+        assert!(
+            server.count("atta_models_loaded") == 1.0,
+            "there is room for one"
+        );
         assert!(server.count("atta_memory_bytes") <= 1.5 * bytes);
     }
-    assert!(server.ask("/v1/completions", &short("huge")).starts_with("HTTP/1.1 503"));
-    assert!(server.count("atta_models_loaded") == 1.0, "no model goes for one that does not fit even so");
+    assert!(
+        server
+            .ask("/v1/completions", &short("huge"))
+            .starts_with("HTTP/1.1 503")
+    );
+    assert!(
+        server.count("atta_models_loaded") == 1.0,
+        "no model goes for one that does not fit even so"
+    );
     server.stop();
 }
 
 #[test]
 fn a_model_that_nobody_uses_goes_and_comes_back() {
-    let server = Running::start(ServerOptions { idle_unload: Some(Duration::from_millis(300)), ..options() });
+    let server = Running::start(ServerOptions {
+        idle_unload: Some(Duration::from_millis(300)),
+        ..options()
+    });
     let first = server.ask("/v1/completions", &short("stories"));
     assert_ok(&first);
-    server.wait_until("what was written is counted", |server| server.count("atta_jobs_running") == 0.0);
+    server.wait_until("what was written is counted", |server| {
+        server.count("atta_jobs_running") == 0.0
+    });
     let written = server.count("atta_generated_tokens_total");
-    server.wait_until("the model is gone", |server| server.count("atta_models_loaded") == 0.0);
-    assert!(server.count("atta_memory_bytes") == 0.0 && server.count("atta_generated_tokens_total") == written);
+    server.wait_until("the model is gone", |server| {
+        server.count("atta_models_loaded") == 0.0
+    });
+    assert!(
+        server.count("atta_memory_bytes") == 0.0
+            && server.count("atta_generated_tokens_total") == written
+    );
     assert!(server.ask("/props", "").contains(r#""n_ctx":null"#));
     assert_ok(&server.ask("/v1/completions", &short("stories")));
     assert!(server.count("atta_generated_tokens_total") > written);
@@ -120,36 +177,59 @@ fn a_model_that_nobody_uses_goes_and_comes_back() {
 fn a_model_stays_as_long_as_its_last_user_wanted() {
     let server = Running::start(options());
     let ask = |keep_alive: &str| {
-        server.ask("/api/generate", &format!(r#"{{"model": "stories:latest", "keep_alive": {keep_alive}}}"#))
+        server.ask(
+            "/api/generate",
+            &format!(r#"{{"model": "stories:latest", "keep_alive": {keep_alive}}}"#),
+        )
     };
     assert!(ask("0").contains(r#""done_reason":"unload""#));
-    server.wait_until("the model is gone", |server| server.count("atta_models_loaded") == 0.0);
+    server.wait_until("the model is gone", |server| {
+        server.count("atta_models_loaded") == 0.0
+    });
     let bye = r#"{"model": "stories", "keep_alive": 0, "stream": false, "messages": []}"#;
     for again in [ask("0"), server.ask("/api/chat", bye)] {
         assert_ok(&again);
         assert!(again.contains(r#""done_reason":"unload""#), "{again}");
-        assert!(server.count("atta_models_loaded") == 0.0, "a model that is to leave is not loaded for it");
+        assert!(
+            server.count("atta_models_loaded") == 0.0,
+            "a model that is to leave is not loaded for it"
+        );
     }
-    assert!(server.ask("/api/chat", &bye.replace("stories", "third")).starts_with("HTTP/1.1 404"));
+    assert!(
+        server
+            .ask("/api/chat", &bye.replace("stories", "third"))
+            .starts_with("HTTP/1.1 404")
+    );
     assert!(ask(r#""1h""#).contains(r#""done_reason":"load""#));
     assert!(!server.ask("/api/ps", "").contains(r#""expires_at":"9999"#));
     assert_ok(&server.ask("/v1/completions", &short("stories")));
-    assert!(server.ask("/api/ps", "").contains(r#""expires_at":"9999"#), "the server's own time counts again");
+    assert!(
+        server.ask("/api/ps", "").contains(r#""expires_at":"9999"#),
+        "the server's own time counts again"
+    );
     server.stop();
 }
 
 #[test]
 fn an_answer_that_takes_too_long_ends_as_at_its_length() {
-    let server =
-        Running::start(ServerOptions { max_time: Some(Duration::from_millis(400)), max_queue: 1, ..options() });
+    let server = Running::start(ServerOptions {
+        max_time: Some(Duration::from_millis(400)),
+        max_queue: 1,
+        ..options()
+    });
     let start = Instant::now();
     let running = server.send("/v1/completions", ENDLESS);
-    server.wait_until("both answers are written", |server| server.count("atta_jobs_running") == 2.0);
+    server.wait_until("both answers are written", |server| {
+        server.count("atta_jobs_running") == 2.0
+    });
     let waiting = server.send("/v1/completions", ENDLESS);
     for mut stream in [running, waiting] {
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
-        assert!(text.matches(r#""finish_reason":"length""#).count() == 2 && text.contains("[DONE]"), "{text}");
+        assert!(
+            text.matches(r#""finish_reason":"length""#).count() == 2 && text.contains("[DONE]"),
+            "{text}"
+        );
     }
     assert!(start.elapsed() < Duration::from_secs(10));
     server.stop();
@@ -171,9 +251,20 @@ fn what_was_read_outlives_the_server() {
         (answer, restored)
     });
     assert!(answers[0].1 == 0.0 && answers[1].1 > 50.0, "{answers:?}");
-    assert!(answers[1].0.contains(&format!(r#""cached_tokens":{}"#, answers[1].1)), "{answers:?}");
-    let text =
-        |answer: &str| answer.split(r#""text":"#).nth(1).and_then(|rest| rest.split(',').next()).unwrap().to_owned();
+    assert!(
+        answers[1]
+            .0
+            .contains(&format!(r#""cached_tokens":{}"#, answers[1].1)),
+        "{answers:?}"
+    );
+    let text = |answer: &str| {
+        answer
+            .split(r#""text":"#)
+            .nth(1)
+            .and_then(|rest| rest.split(',').next())
+            .unwrap()
+            .to_owned()
+    };
     assert_eq!(text(&answers[0].0), text(&answers[1].0));
 }
 
@@ -181,9 +272,17 @@ fn what_was_read_outlives_the_server() {
 fn who_has_priority_begins_first() {
     let mut options = options();
     options.batcher.n_jobs = 1;
-    let server = Running::start(ServerOptions { max_queue: 2, ..options });
-    let first = server.send("/v1/completions", &ENDLESS.replace(r#""n": 2"#, r#""n": 1"#));
-    server.wait_until("an answer is written", |server| server.count("atta_jobs_running") == 1.0);
+    let server = Running::start(ServerOptions {
+        max_queue: 2,
+        ..options
+    });
+    let first = server.send(
+        "/v1/completions",
+        &ENDLESS.replace(r#""n": 2"#, r#""n": 1"#),
+    );
+    server.wait_until("an answer is written", |server| {
+        server.count("atta_jobs_running") == 1.0
+    });
     let ask = |tier: &str, n_waiting: f64| {
         let stream = server.send(
             "/v1/chat/completions",
@@ -192,7 +291,9 @@ fn who_has_priority_begins_first() {
                     "logit_bias": {{"2": -100}}}}"#
             ),
         );
-        server.wait_until("it waits", |server| server.count("atta_jobs_waiting") == n_waiting);
+        server.wait_until("it waits", |server| {
+            server.count("atta_jobs_waiting") == n_waiting
+        });
         stream
     };
     let waiting = [ask("flex", 1.0), ask("priority", 2.0)];

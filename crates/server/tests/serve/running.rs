@@ -14,8 +14,7 @@ use atta_server::{ModelSource, ServeError, Server, ServerOptions, Stopper};
 use crate::tiny;
 
 /// Answers that end only at their length, which is far away.
-pub(crate) const ENDLESS: &str =
-    r#"{"prompt": "Once upon a time", "max_tokens": 4000, "stream": true, "n": 2, "logit_bias": {"2": -100}}"#;
+pub(crate) const ENDLESS: &str = r#"{"prompt": "Once upon a time", "max_tokens": 4000, "stream": true, "n": 2, "logit_bias": {"2": -100}}"#;
 
 /// The story model, by this name.
 pub(crate) fn source(name: &str) -> ModelSource {
@@ -23,10 +22,26 @@ pub(crate) fn source(name: &str) -> ModelSource {
 }
 
 /// The same, with so much memory for it and all others, and memory kept free for such texts.
-pub(crate) fn source_within(name: &str, ram_budget: Option<u64>, session: SessionOptions) -> ModelSource {
+pub(crate) fn source_within(
+    name: &str,
+    ram_budget: Option<u64>,
+    session: SessionOptions,
+) -> ModelSource {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stories.gguf");
-    let load = LoadOptions { ram_budget, session, ..LoadOptions::default() };
-    let open = move |beside| Engine::open(&path, &LoadOptions { beside, ..load.clone() });
+    let load = LoadOptions {
+        ram_budget,
+        session,
+        ..LoadOptions::default()
+    };
+    let open = move |beside| {
+        Engine::open(
+            &path,
+            &LoadOptions {
+                beside,
+                ..load.clone()
+            },
+        )
+    };
     ModelSource {
         names: vec![name.to_owned()],
         template: TemplateChoice::Model,
@@ -38,9 +53,16 @@ pub(crate) fn source_within(name: &str, ram_budget: Option<u64>, session: Sessio
 /// For texts that are long, and connections that come together.
 pub(crate) fn options() -> ServerOptions {
     let usual = tiny::options();
-    let session = SessionOptions { n_ctx: Some(4096), n_batch: Some(64), ..usual.batcher.session };
+    let session = SessionOptions {
+        n_ctx: Some(4096),
+        n_batch: Some(64),
+        ..usual.batcher.session
+    };
     ServerOptions {
-        batcher: BatcherOptions { session, ..usual.batcher },
+        batcher: BatcherOptions {
+            session,
+            ..usual.batcher
+        },
         max_connections: 20,
         read_timeout: Duration::from_millis(500),
         max_time: None,
@@ -65,19 +87,27 @@ impl Running {
         let server = Server::bind(models, options).unwrap();
         let address = server.place().trim_start_matches("http://").to_owned();
         let stopper = server.stopper();
-        Self { address, stopper, thread: thread::spawn(move || server.run()) }
+        Self {
+            address,
+            stopper,
+            thread: thread::spawn(move || server.run()),
+        }
     }
 
     /// Sends a request, and does not wait for the answer.
     pub(crate) fn send(&self, path: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
         let method = if body.is_empty() { "GET" } else { "POST" };
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}",
             body.len()
         );
-        stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).unwrap();
+        stream
+            .write_all(format!("{head}\r\n\r\n{body}").as_bytes())
+            .unwrap();
         stream
     }
 
@@ -87,7 +117,10 @@ impl Running {
 
     pub(crate) fn count(&self, name: &str) -> f64 {
         let text = self.ask("/metrics", "");
-        let line = text.lines().find(|line| line.starts_with(&format!("{name} "))).expect("a metric of that name");
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(&format!("{name} ")))
+            .expect("a metric of that name");
         line.rsplit(' ').next().unwrap().parse().unwrap()
     }
 
@@ -111,7 +144,9 @@ impl Running {
 pub(crate) fn read_all(mut stream: impl Read) -> String {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
-    let Some((head, body)) = text.split_once("\r\n\r\n") else { return text };
+    let Some((head, body)) = text.split_once("\r\n\r\n") else {
+        return text;
+    };
     let small = |line: &str| match line.split_once(": ") {
         Some((name, value)) => format!("{}: {value}", name.to_lowercase()),
         None => line.to_owned(),

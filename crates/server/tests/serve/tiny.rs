@@ -1,9 +1,11 @@
-//! Servers of models that answer at once: the vocabulary of the story model, and weights that are dice. The fuzz target has
-//! this file too.
+//! Servers of models that answer at once: the vocabulary of the story model, and weights that are
+//! dice. The fuzz target has this file too.
 
 use std::{net::SocketAddr, num::NonZeroUsize, sync::Arc, time::Duration};
 
-use atta_engine::{BatcherOptions, Engine, LoadOptions, SessionOptions, Threads, chat::TemplateChoice};
+use atta_engine::{
+    BatcherOptions, Engine, LoadOptions, SessionOptions, Threads, chat::TemplateChoice,
+};
 use atta_formats::{Gguf, TensorType, Writer};
 use atta_server::{Defaults, Listen, Log, ModelSource, Server, ServerOptions};
 
@@ -28,7 +30,8 @@ const D_FF: u64 = 64;
 /// Tokens of a conversation that its models are shown.
 const TALK_WINDOW: usize = 300;
 
-/// A server of `stories`, which has no template, and of `tools`, which has one. Nothing that they are asked for takes long.
+/// A server of `stories`, which has no template, and of `tools`, which has one. Nothing that they
+/// are asked for takes long.
 pub(crate) fn server() -> Server {
     server_with(options())
 }
@@ -38,8 +41,21 @@ pub(crate) fn server_with(options: ServerOptions) -> Server {
     let source = |name: &str, template| {
         let bytes: &'static [u8] = model(template).leak();
         let threads = Threads::Count(NonZeroUsize::MIN);
-        let load = LoadOptions { threads, session: session(), ..LoadOptions::default() };
-        let open = move |beside| Engine::from_static("tiny", bytes, &LoadOptions { beside, ..load.clone() });
+        let load = LoadOptions {
+            threads,
+            session: session(),
+            ..LoadOptions::default()
+        };
+        let open = move |beside| {
+            Engine::from_static(
+                "tiny",
+                bytes,
+                &LoadOptions {
+                    beside,
+                    ..load.clone()
+                },
+            )
+        };
         ModelSource {
             names: vec![name.to_owned()],
             template: TemplateChoice::Model,
@@ -47,12 +63,22 @@ pub(crate) fn server_with(options: ServerOptions) -> Server {
             open: Box::new(open),
         }
     };
-    Server::bind(vec![source("stories", None), source("tools", Some(TEMPLATE))], options).unwrap()
+    Server::bind(
+        vec![source("stories", None), source("tools", Some(TEMPLATE))],
+        options,
+    )
+    .unwrap()
 }
 
 fn session() -> SessionOptions {
     let (n_ctx, n_batch) = (Some(512), Some(32));
-    SessionOptions { n_ctx, n_batch, n_forks: 3, n_contexts: Some(2), ..SessionOptions::default() }
+    SessionOptions {
+        n_ctx,
+        n_batch,
+        n_forks: 3,
+        n_contexts: Some(2),
+        ..SessionOptions::default()
+    }
 }
 
 /// With a port of its own and no keys.
@@ -65,7 +91,12 @@ pub(crate) fn options() -> ServerOptions {
         insecure: false,
         allowed_origins: Vec::new(),
         allowed_hosts: Vec::new(),
-        batcher: BatcherOptions { session: session(), n_jobs: 2, max_gap: Duration::from_millis(50), cache: None },
+        batcher: BatcherOptions {
+            session: session(),
+            n_jobs: 2,
+            max_gap: Duration::from_millis(50),
+            cache: None,
+        },
         defaults: Defaults::default(),
         pooling: None,
         max_queue: 1,
@@ -84,11 +115,24 @@ pub(crate) fn options() -> ServerOptions {
 fn model(template: Option<&str>) -> Vec<u8> {
     let stories = Gguf::parse(Arc::new(STORIES), STORIES.len() as u64).unwrap();
     let mut writer = Writer::new();
-    let vocabulary = stories.metadata.iter().filter(|(key, _)| key.starts_with("tokenizer."));
+    let vocabulary = stories
+        .metadata
+        .iter()
+        .filter(|(key, _)| key.starts_with("tokenizer."));
     vocabulary.for_each(|(key, value)| writer.set_value(key, value));
-    let texts = stories.metadata.strs("tokenizer.ggml.tokens").unwrap().unwrap();
+    let texts = stories
+        .metadata
+        .strs("tokenizer.ggml.tokens")
+        .unwrap()
+        .unwrap();
     let mut texts: Vec<Vec<u8>> = texts.iter().map(<[u8]>::to_vec).collect();
-    let mut kinds: Vec<i32> = stories.metadata.i32s("tokenizer.ggml.token_type").unwrap().unwrap().iter().collect();
+    let mut kinds: Vec<i32> = stories
+        .metadata
+        .i32s("tokenizer.ggml.token_type")
+        .unwrap()
+        .unwrap()
+        .iter()
+        .collect();
     if let Some(template) = template {
         writer.set_str("tokenizer.chat_template", template);
         let first = texts.len() - MARKERS.len();
@@ -131,7 +175,9 @@ fn with_weights(mut writer: Writer, n_vocab: u64) -> Vec<u8> {
         ("blk.0.ffn_down", &[D_MODEL, D_FF]),
     ];
     for (name, shape) in matrices {
-        writer.add_tensor(&format!("{name}.weight"), shape, TensorType::F32).unwrap();
+        writer
+            .add_tensor(&format!("{name}.weight"), shape, TensorType::F32)
+            .unwrap();
     }
     let layout = writer.finish().unwrap();
     let mut file = layout.header;

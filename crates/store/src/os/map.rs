@@ -1,13 +1,14 @@
 //! A read-only map of a whole file.
 //!
-//! Weights are never copied: the kernel brings pages in when they are first read and drops them under pressure.
-//! No page is read ahead unless the caller asks for it ([`Map::populate`]).
+//! Weights are never copied: the kernel brings pages in when they are first read and drops them
+//! under pressure. No page is read ahead unless the caller asks for it ([`Map::populate`]).
 
 use std::{fs::File, hint::black_box, io};
 
 use super::bus::Watch;
 
-/// A mapped file. Its pages are shared with the page cache and count as file memory, not as private memory.
+/// A mapped file. Its pages are shared with the page cache and count as file memory, not as private
+/// memory.
 pub(crate) struct Map {
     /// Before the map, so that it ends before it.
     watch: Watch,
@@ -17,11 +18,15 @@ pub(crate) struct Map {
 impl Map {
     /// Maps `file` whole.
     pub(crate) fn new(file: &File) -> io::Result<Self> {
-        // SAFETY: the map is read-only and private to this value. What the operating system cannot promise is that no
-        // other process truncates or rewrites the file while it is mapped; that is documented as the user's duty
-        // (docs of `ModelFiles::open`), as it is for every program that maps its input.
+        // SAFETY: the map is read-only and private to this value. What the operating system cannot
+        // promise is that no other process truncates or rewrites the file while it is
+        // mapped; that is documented as the user's duty (docs of `ModelFiles::open`), as it
+        // is for every program that maps its input.
         let map = unsafe { memmap2::Mmap::map(file) }?;
-        Ok(Self { watch: Watch::new(&map), map })
+        Ok(Self {
+            watch: Watch::new(&map),
+            map,
+        })
     }
 
     /// Whether a part of it could not be read, and zeros were put in its place.
@@ -35,7 +40,8 @@ impl Map {
         if self.map.advise(memmap2::Advice::PopulateRead).is_ok() {
             return Ok(());
         }
-        // `black_box` keeps the loads: a fold whose result is unused is removed by the optimizer, and nothing is read.
+        // `black_box` keeps the loads: a fold whose result is unused is removed by the optimizer,
+        // and nothing is read.
         for page in self.map.chunks(4096) {
             black_box(page[0]);
         }
@@ -58,8 +64,14 @@ mod tests {
         let mut pages = vec![0u8; map.as_ref().len().div_ceil(4096)];
         let start = map.as_ref().as_ptr().cast_mut().cast();
         // SAFETY: the map is alive, and the kernel writes one byte for each of its pages.
-        assert_eq!(unsafe { libc::mincore(start, map.as_ref().len(), pages.as_mut_ptr()) }, 0);
-        (pages.iter().filter(|&&page| page & 1 == 1).count(), pages.len())
+        assert_eq!(
+            unsafe { libc::mincore(start, map.as_ref().len(), pages.as_mut_ptr()) },
+            0
+        );
+        (
+            pages.iter().filter(|&&page| page & 1 == 1).count(),
+            pages.len(),
+        )
     }
 
     /// Drops the pages of a file from memory.

@@ -1,5 +1,5 @@
-//! The only unsafe corner of this crate: memory maps and what can go wrong with them, memory of our own in large pages, and the
-//! allocator.
+//! The only unsafe corner of this crate: memory maps and what can go wrong with them, memory of our
+//! own in large pages, and the allocator.
 #![allow(
     unsafe_code,
     reason = "mapping a file, owning parts of a map, handling a signal and asking the allocator cannot be expressed in safe Rust"

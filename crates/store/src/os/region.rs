@@ -1,8 +1,9 @@
 //! Private memory for weights: one map, in huge pages where the system has them, cut into slots.
 //!
-//! The disk writes into pages of 2 MiB three times as fast as into pages of 4 KiB, because a request is made of fewer of
-//! them. Every page is touched when the region is made, so that what was planned is what is used, and no reader waits for
-//! the kernel to find a page. A slot is owned: whoever holds it may write, and it can go to another thread.
+//! The disk writes into pages of 2 MiB three times as fast as into pages of 4 KiB, because a
+//! request is made of fewer of them. Every page is touched when the region is made, so that what
+//! was planned is what is used, and no reader waits for the kernel to find a page. A slot is owned:
+//! whoever holds it may write, and it can go to another thread.
 
 use std::{
     io,
@@ -29,13 +30,16 @@ unsafe impl Send for Slot {}
 unsafe impl Sync for Slot {}
 
 impl Slot {
-    /// Slots of these sizes, each of which is rounded up to a multiple of [`ALIGN`] and begins at one, in one region.
+    /// Slots of these sizes, each of which is rounded up to a multiple of [`ALIGN`] and begins at
+    /// one, in one region.
     ///
     /// # Errors
     /// What the system says if it has no such memory.
     pub(crate) fn carve(sizes: &[usize]) -> io::Result<Vec<Self>> {
         let too_large = || io::Error::from(io::ErrorKind::OutOfMemory);
-        let total = sizes.iter().try_fold(0usize, |sum, &len| sum.checked_add(len.checked_next_multiple_of(ALIGN)?));
+        let total = sizes.iter().try_fold(0usize, |sum, &len| {
+            sum.checked_add(len.checked_next_multiple_of(ALIGN)?)
+        });
         let total = total.ok_or_else(too_large)?;
         if total == 0 {
             return sizes.iter().map(|_| Self::empty()).collect();
@@ -53,14 +57,22 @@ impl Slot {
                 // SAFETY: `at + len` is at most `skip + total`, which lies inside the map.
                 let start = unsafe { region.as_mut_ptr().add(at) };
                 at += len.next_multiple_of(ALIGN);
-                Self { start, len, _region: region.clone() }
+                Self {
+                    start,
+                    len,
+                    _region: region.clone(),
+                }
             })
             .collect())
     }
 
     fn empty() -> io::Result<Self> {
         let region = Arc::new(memmap2::MmapRaw::from(memmap2::MmapMut::map_anon(1)?));
-        Ok(Self { start: region.as_mut_ptr(), len: 0, _region: region })
+        Ok(Self {
+            start: region.as_mut_ptr(),
+            len: 0,
+            _region: region,
+        })
     }
 }
 
@@ -68,7 +80,8 @@ impl Deref for Slot {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the slot's bytes are initialised (a fresh map is zeros), inside the region, and in no other slot.
+        // SAFETY: the slot's bytes are initialised (a fresh map is zeros), inside the region, and
+        // in no other slot.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 }
@@ -80,17 +93,22 @@ impl DerefMut for Slot {
     }
 }
 
-/// Asks for huge pages and brings every page in. Both are wishes: without them everything works, only slower.
+/// Asks for huge pages and brings every page in. Both are wishes: without them everything works,
+/// only slower.
 fn touch(region: &memmap2::MmapRaw, start: usize, len: usize) {
     #[cfg(target_os = "linux")]
     {
         let _ = region.advise_range(memmap2::Advice::HugePage, start, len);
-        if region.advise_range(memmap2::Advice::PopulateWrite, start, len).is_ok() {
+        if region
+            .advise_range(memmap2::Advice::PopulateWrite, start, len)
+            .is_ok()
+        {
             return;
         }
     }
     for at in (start..start + len).step_by(ALIGN) {
-        // SAFETY: `at` lies inside the map, of which no slot exists yet. A volatile write is not optimized away.
+        // SAFETY: `at` lies inside the map, of which no slot exists yet. A volatile write is not
+        // optimized away.
         unsafe { region.as_mut_ptr().add(at).write_volatile(0) };
     }
 }
@@ -102,12 +120,24 @@ mod tests {
     #[test]
     fn slots_are_aligned_apart_and_their_own() {
         let mut slots = Slot::carve(&[5, 4096, 0, 4097, 1]).unwrap();
-        assert_eq!(slots.iter().map(|s| s.len()).collect::<Vec<_>>(), [5, 4096, 0, 4097, 1]);
-        assert!(slots.iter().all(|s| s.as_ptr().addr().is_multiple_of(ALIGN) && s.iter().all(|&b| b == 0)));
+        assert_eq!(
+            slots.iter().map(|s| s.len()).collect::<Vec<_>>(),
+            [5, 4096, 0, 4097, 1]
+        );
+        assert!(
+            slots
+                .iter()
+                .all(|s| s.as_ptr().addr().is_multiple_of(ALIGN) && s.iter().all(|&b| b == 0))
+        );
         for (i, slot) in slots.iter_mut().enumerate() {
             slot.fill(i as u8 + 1);
         }
-        assert!(slots.iter().enumerate().all(|(i, s)| s.iter().all(|&b| b == i as u8 + 1)));
+        assert!(
+            slots
+                .iter()
+                .enumerate()
+                .all(|(i, s)| s.iter().all(|&b| b == i as u8 + 1))
+        );
         let last = slots.pop().unwrap();
         drop(slots);
         assert_eq!(*last, [5]);

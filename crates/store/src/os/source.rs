@@ -1,8 +1,8 @@
 //! Reading files at given places, past the page cache where the system allows it.
 //!
-//! A model that does not fit into memory would push everything else out of the page cache, itself first. So its bytes go
-//! straight into our memory ([`Method::Direct`]); where a file system cannot do that, they are dropped from the cache right
-//! after reading.
+//! A model that does not fit into memory would push everything else out of the page cache, itself
+//! first. So its bytes go straight into our memory ([`Method::Direct`]); where a file system cannot
+//! do that, they are dropped from the cache right after reading.
 
 use std::{
     fs::File,
@@ -74,8 +74,17 @@ impl Source {
         for method in methods {
             match sys::open(path, method).and_then(|bulk| try_out(bulk, method, meta.len())) {
                 Ok(bulk) => {
-                    let origin = Origin::File { bulk, method, cached, modified: meta.modified().ok() };
-                    return Ok(Self { path: path.to_owned(), origin, len: meta.len() });
+                    let origin = Origin::File {
+                        bulk,
+                        method,
+                        cached,
+                        modified: meta.modified().ok(),
+                    };
+                    return Ok(Self {
+                        path: path.to_owned(),
+                        origin,
+                        len: meta.len(),
+                    });
                 }
                 Err(error) => failure = error,
             }
@@ -96,7 +105,11 @@ impl Source {
 
     /// Bytes of the program itself.
     pub(crate) fn of_program(name: &Path, bytes: &'static [u8]) -> Self {
-        Self { path: name.to_owned(), origin: Origin::Static(bytes), len: bytes.len() as u64 }
+        Self {
+            path: name.to_owned(),
+            origin: Origin::Static(bytes),
+            len: bytes.len() as u64,
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -111,8 +124,8 @@ impl Source {
         }
     }
 
-    /// Fills `buf` from `offset` on; both ends are multiples of [`ALIGN`], but the file may end up to a block earlier: only
-    /// the first `needed` bytes have to be there.
+    /// Fills `buf` from `offset` on; both ends are multiples of [`ALIGN`], but the file may end up
+    /// to a block earlier: only the first `needed` bytes have to be there.
     ///
     /// # Errors
     /// What the system says; a file that ends too early has been truncated.
@@ -142,7 +155,9 @@ impl Source {
     /// A file that became shorter or was written to.
     pub(crate) fn check_unchanged(&self) -> io::Result<()> {
         match &self.origin {
-            Origin::File { cached, modified, .. } => check_unchanged(cached, self.len, *modified),
+            Origin::File {
+                cached, modified, ..
+            } => check_unchanged(cached, self.len, *modified),
             Origin::Static(_) => Ok(()),
         }
     }
@@ -152,7 +167,11 @@ impl Source {
 ///
 /// # Errors
 /// If it does not.
-pub(crate) fn check_unchanged(file: &File, len: u64, modified: Option<SystemTime>) -> io::Result<()> {
+pub(crate) fn check_unchanged(
+    file: &File,
+    len: u64,
+    modified: Option<SystemTime>,
+) -> io::Result<()> {
     let meta = file.metadata()?;
     match meta.len() {
         now if now < len => Err(truncated()),
@@ -162,7 +181,13 @@ pub(crate) fn check_unchanged(file: &File, len: u64, modified: Option<SystemTime
 }
 
 /// Reads until the first `needed` bytes of `buf` are there.
-fn fill(file: &File, method: Option<Method>, offset: u64, buf: &mut [u8], needed: usize) -> io::Result<()> {
+fn fill(
+    file: &File,
+    method: Option<Method>,
+    offset: u64,
+    buf: &mut [u8],
+    needed: usize,
+) -> io::Result<()> {
     let mut done = 0;
     while done < needed {
         match sys::read(file, method, offset + done as u64, &mut buf[done..]) {
@@ -184,7 +209,10 @@ fn fill(file: &File, method: Option<Method>, offset: u64, buf: &mut [u8], needed
 }
 
 fn copy(from: &[u8], offset: u64, buf: &mut [u8], needed: usize) -> io::Result<()> {
-    let from = usize::try_from(offset).ok().and_then(|at| from.get(at..)).ok_or_else(truncated)?;
+    let from = usize::try_from(offset)
+        .ok()
+        .and_then(|at| from.get(at..))
+        .ok_or_else(truncated)?;
     let n = buf.len().min(from.len());
     if n < needed {
         return Err(truncated());
@@ -194,7 +222,10 @@ fn copy(from: &[u8], offset: u64, buf: &mut [u8], needed: usize) -> io::Result<(
 }
 
 fn truncated() -> io::Error {
-    io::Error::new(io::ErrorKind::UnexpectedEof, "the file was truncated while it was in use")
+    io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        "the file was truncated while it was in use",
+    )
 }
 
 /// Some file systems open a file for direct reading and then refuse to read.
@@ -224,13 +255,30 @@ mod sys {
     const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
     pub(super) fn open(path: &Path, method: Method) -> io::Result<File> {
-        let flags = if method == Method::Direct { OFlags::DIRECT.bits() } else { 0 };
-        OpenOptions::new().read(true).custom_flags(flags as i32).open(path)
+        let flags = if method == Method::Direct {
+            OFlags::DIRECT.bits()
+        } else {
+            0
+        };
+        OpenOptions::new()
+            .read(true)
+            .custom_flags(flags as i32)
+            .open(path)
     }
 
-    pub(super) fn read(file: &File, method: Option<Method>, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+    pub(super) fn read(
+        file: &File,
+        method: Option<Method>,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> io::Result<usize> {
         if method == Some(Method::DontCache) {
-            return Ok(preadv2(file, &mut [IoSliceMut::new(buf)], offset, DONTCACHE)?);
+            return Ok(preadv2(
+                file,
+                &mut [IoSliceMut::new(buf)],
+                offset,
+                DONTCACHE,
+            )?);
         }
         let n = rustix::io::pread(file, &mut *buf, offset)?;
         if method == Some(Method::Buffered) {
@@ -246,7 +294,10 @@ mod sys {
 }
 
 /// Systems that read at given places, but always through their cache.
-#[cfg(any(windows, all(unix, not(any(target_os = "linux", target_os = "android")))))]
+#[cfg(any(
+    windows,
+    all(unix, not(any(target_os = "linux", target_os = "android")))
+))]
 mod sys {
     #[cfg(unix)]
     use std::os::unix::fs::FileExt;
@@ -262,7 +313,12 @@ mod sys {
         }
     }
 
-    pub(super) fn read(file: &File, _: Option<Method>, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+    pub(super) fn read(
+        file: &File,
+        _: Option<Method>,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> io::Result<usize> {
         #[cfg(unix)]
         return file.read_at(buf, offset);
         #[cfg(windows)]

@@ -1,7 +1,8 @@
 //! How a model is cut into pieces, and which of them stay in memory.
 //!
-//! Everything here is arithmetic: no file is opened and nothing is allocated for weights. A piece holds the same share of
-//! the rows of every matrix of its unit, so that the two factors of a gated block arrive row by row together.
+//! Everything here is arithmetic: no file is opened and nothing is allocated for weights. A piece
+//! holds the same share of the rows of every matrix of its unit, so that the two factors of a gated
+//! block arrive row by row together.
 
 use std::{ops::Range, sync::Arc};
 
@@ -71,18 +72,33 @@ pub(crate) struct Piece {
 impl Piece {
     fn new(mut cuts: Vec<Cut>) -> Self {
         let len = lay_out(&mut cuts);
-        Self { cuts: cuts.into(), len }
+        Self {
+            cuts: cuts.into(),
+            len,
+        }
     }
 
     /// One expert: row `id` of every table.
     pub(crate) fn expert(tables: &[RowTable], id: u32) -> Self {
-        Self::new(tables.iter().map(|t| Cut { extent: t.row(id.into()), first: 0, at: 0 }).collect())
+        Self::new(
+            tables
+                .iter()
+                .map(|t| Cut {
+                    extent: t.row(id.into()),
+                    first: 0,
+                    at: 0,
+                })
+                .collect(),
+        )
     }
 }
 
 /// The slot that any expert of these tables fits into, bytes.
 pub(crate) fn expert_len(tables: &[RowTable]) -> usize {
-    tables.iter().map(|t| (t.row_bytes as usize).next_multiple_of(ALIGN) + ALIGN).sum()
+    tables
+        .iter()
+        .map(|t| (t.row_bytes as usize).next_multiple_of(ALIGN) + ALIGN)
+        .sum()
 }
 
 /// All pieces of a model but the experts, in the order in which a forward pass comes to them.
@@ -100,8 +116,16 @@ impl Pieces {
         let stages = plan.layers.iter().flatten().map(|tables| &tables[..]);
         let head = plan.head.as_slice();
         // A tied embedding is the head; another one is held whole or not at all.
-        let embed = if plan.embed == plan.head || target.is_some() { &[] } else { plan.embed.as_slice() };
-        let mut pieces = Self { list: Vec::new(), units: Vec::new(), n_layers: plan.layers.len() };
+        let embed = if plan.embed == plan.head || target.is_some() {
+            &[]
+        } else {
+            plan.embed.as_slice()
+        };
+        let mut pieces = Self {
+            list: Vec::new(),
+            units: Vec::new(),
+            n_layers: plan.layers.len(),
+        };
         for tables in stages.chain([head, embed]) {
             let start = pieces.list.len();
             pieces.list.extend(cut(tables, target));
@@ -121,9 +145,14 @@ impl Pieces {
         self.units[index].clone()
     }
 
-    /// The pieces in which the embedding can be found: its own or, where they are one, those of the head.
+    /// The pieces in which the embedding can be found: its own or, where they are one, those of the
+    /// head.
     pub(crate) fn of_embedding(&self, is_tied: bool) -> Range<usize> {
-        if is_tied { self.of(Unit::Head) } else { self.units[self.n_layers * Stage::ALL.len() + 1].clone() }
+        if is_tied {
+            self.of(Unit::Head)
+        } else {
+            self.units[self.n_layers * Stage::ALL.len() + 1].clone()
+        }
     }
 
     /// The pieces of some layers.
@@ -138,7 +167,13 @@ impl Pieces {
 
     /// The largest piece that is not `pinned`, bytes.
     pub(crate) fn largest(&self, pinned: &[bool]) -> usize {
-        self.list.iter().zip(pinned).filter(|(_, pinned)| !**pinned).map(|(piece, _)| piece.len).max().unwrap_or(0)
+        self.list
+            .iter()
+            .zip(pinned)
+            .filter(|(_, pinned)| !**pinned)
+            .map(|(piece, _)| piece.len)
+            .max()
+            .unwrap_or(0)
     }
 
     /// Bytes of all pieces in memory.
@@ -146,13 +181,18 @@ impl Pieces {
         self.list.iter().map(|piece| piece.len as u64).sum()
     }
 
-    /// Which pieces stay in memory if at most `bytes` may: spread evenly, so that reading never has to wait for computing at
-    /// one end of the model and computing for reading at the other. The choice never changes: of what is read in a
-    /// circle, a cache of the last used would hold nothing that comes next.
+    /// Which pieces stay in memory if at most `bytes` may: spread evenly, so that reading never has
+    /// to wait for computing at one end of the model and computing for reading at the other.
+    /// The choice never changes: of what is read in a circle, a cache of the last used would
+    /// hold nothing that comes next.
     pub(crate) fn pin(&self, bytes: u64) -> Vec<bool> {
         let total = self.bytes();
         let (mut left, mut credit) = (bytes, 0.0);
-        let share = if total == 0 { 1.0 } else { (bytes as f64 / total as f64).min(1.0) };
+        let share = if total == 0 {
+            1.0
+        } else {
+            (bytes as f64 / total as f64).min(1.0)
+        };
         let mut choose = |piece: &Piece| {
             let len = piece.len as f64;
             credit += share * len;
@@ -171,12 +211,25 @@ impl Pieces {
 fn cut(tables: &[RowTable], target: Option<usize>) -> Vec<Piece> {
     let bytes: u64 = tables.iter().map(|t| t.extent.bytes).sum();
     let n_rows = tables.iter().map(RowTable::n_rows).max().unwrap_or(0);
-    let n = target.map_or(1, |target| bytes.div_ceil(target.max(1) as u64)).clamp(1, n_rows.div_ceil(ROWS).max(1));
-    // Row numbers are below 2^32 and so are pieces, since a piece has at least a row of some matrix.
-    let bound = |d: u64, j: u64| if j == n { d } else { (d * j / n).next_multiple_of(ROWS).min(d) };
+    let n = target
+        .map_or(1, |target| bytes.div_ceil(target.max(1) as u64))
+        .clamp(1, n_rows.div_ceil(ROWS).max(1));
+    // Row numbers are below 2^32 and so are pieces, since a piece has at least a row of some
+    // matrix.
+    let bound = |d: u64, j: u64| {
+        if j == n {
+            d
+        } else {
+            (d * j / n).next_multiple_of(ROWS).min(d)
+        }
+    };
     let piece = |j| {
         let rows = |t: &RowTable| bound(t.n_rows(), j)..bound(t.n_rows(), j + 1);
-        let cut = |t: &RowTable| Cut { extent: t.rows(rows(t)), first: rows(t).start as usize, at: 0 };
+        let cut = |t: &RowTable| Cut {
+            extent: t.rows(rows(t)),
+            first: rows(t).start as usize,
+            at: 0,
+        };
         Piece::new(tables.iter().map(cut).collect())
     };
     (0..n).map(piece).filter(|piece| piece.len > 0).collect()
@@ -187,18 +240,43 @@ mod tests {
     use super::*;
 
     fn table(offset: u64, n_rows: u64, row_bytes: u64) -> RowTable {
-        RowTable { extent: Extent { shard: 0, offset, bytes: n_rows * row_bytes }, row_bytes }
+        RowTable {
+            extent: Extent {
+                shard: 0,
+                offset,
+                bytes: n_rows * row_bytes,
+            },
+            row_bytes,
+        }
     }
 
     fn plan() -> Plan {
         let layer = |l: u64| {
             let base = 1_000_000 * l + 33;
-            let mixer = vec![table(base, 512, 300), table(base + 200_000, 128, 300), table(base + 300_000, 128, 400)];
-            let ffn = vec![table(base + 400_000, 700, 300), table(base + 700_000, 700, 300)];
-            [mixer, vec![], vec![], ffn, vec![table(base + 950_000, 100, 10)]]
+            let mixer = vec![
+                table(base, 512, 300),
+                table(base + 200_000, 128, 300),
+                table(base + 300_000, 128, 400),
+            ];
+            let ffn = vec![
+                table(base + 400_000, 700, 300),
+                table(base + 700_000, 700, 300),
+            ];
+            [
+                mixer,
+                vec![],
+                vec![],
+                ffn,
+                vec![table(base + 950_000, 100, 10)],
+            ]
         };
         let head = Some(table(5_000_000, 1000, 500));
-        Plan { layers: vec![layer(0), layer(1)], head, embed: Some(table(7, 1000, 500)), ..Plan::default() }
+        Plan {
+            layers: vec![layer(0), layer(1)],
+            head,
+            embed: Some(table(7, 1000, 500)),
+            ..Plan::default()
+        }
     }
 
     #[test]
@@ -207,12 +285,20 @@ mod tests {
         for target in [1, 20_000, 100_000, 1 << 30] {
             let pieces = Pieces::new(&plan, Some(target));
             for (l, stage) in [(0, Stage::MixerIn), (1, Stage::FfnIn), (1, Stage::FfnOut)] {
-                for (i, table) in plan.parts(Unit::Stage(l, stage)).unwrap().iter().enumerate() {
+                for (i, table) in plan
+                    .parts(Unit::Stage(l, stage))
+                    .unwrap()
+                    .iter()
+                    .enumerate()
+                {
                     let mut row = 0;
                     for piece in &pieces.list[pieces.of(Unit::Stage(l, stage))] {
                         let cut = piece.cuts[i];
                         let n = cut.extent.bytes / table.row_bytes;
-                        assert_eq!((cut.first as u64, cut.extent), (row, table.rows(row..row + n)));
+                        assert_eq!(
+                            (cut.first as u64, cut.extent),
+                            (row, table.rows(row..row + n))
+                        );
                         row += n;
                     }
                     assert_eq!(row, table.n_rows());
@@ -229,7 +315,9 @@ mod tests {
         let ffn = pieces.of(Unit::Stage(0, Stage::FfnIn));
         assert!(ffn.len() > 5);
         for piece in &pieces.list[ffn] {
-            let [gate, up] = &piece.cuts[..] else { panic!() };
+            let [gate, up] = &piece.cuts[..] else {
+                panic!()
+            };
             assert_eq!((gate.first, gate.extent.bytes), (up.first, up.extent.bytes));
         }
     }
@@ -257,10 +345,17 @@ mod tests {
         for share in [0, 1, 10, 33, 50, 90, 99] {
             let limit = total * share / 100;
             let pinned = pieces.pin(limit);
-            let sum =
-                |range: Range<usize>| -> u64 { range.filter(|&i| pinned[i]).map(|i| pieces.list[i].len as u64).sum() };
+            let sum = |range: Range<usize>| -> u64 {
+                range
+                    .filter(|&i| pinned[i])
+                    .map(|i| pieces.list[i].len as u64)
+                    .sum()
+            };
             let all = sum(0..pinned.len());
-            assert!(all <= limit && all + 30_000 >= limit, "{share}: {all} of {limit}");
+            assert!(
+                all <= limit && all + 30_000 >= limit,
+                "{share}: {all} of {limit}"
+            );
             for l in 0..2 {
                 let layer = pieces.of_layers(l..l + 1);
                 let len: u64 = layer.clone().map(|i| pieces.list[i].len as u64).sum();
@@ -276,7 +371,11 @@ mod tests {
         let pieces = Pieces::new(&plan(), None);
         assert_eq!(pieces.list.len(), 2 * 3 + 2);
         assert_eq!(pieces.of_embedding(false).len(), 1);
-        assert!(Pieces::new(&plan(), Some(1000)).of_embedding(false).is_empty());
+        assert!(
+            Pieces::new(&plan(), Some(1000))
+                .of_embedding(false)
+                .is_empty()
+        );
         assert_eq!(pieces.of_layers(1..9), 3..6);
         assert!(pieces.of_layers(2..2).is_empty());
     }

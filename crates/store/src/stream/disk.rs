@@ -1,6 +1,7 @@
 //! Threads that read: pieces of files into slots, in the order asked for, the urgent ones first.
 //!
-//! A slot is handed to a reader with the request and comes back with the answer, so nobody else can look into it meanwhile.
+//! A slot is handed to a reader with the request and comes back with the answer, so nobody else can
+//! look into it meanwhile.
 
 use std::{
     collections::VecDeque,
@@ -83,18 +84,27 @@ impl Disk {
             n_active: AtomicUsize::new(MAX_READERS),
             n_bytes: AtomicU64::new(0),
         });
-        let mut disk = Self { shared, readers: Vec::new() };
+        let mut disk = Self {
+            shared,
+            readers: Vec::new(),
+        };
         for reader in 0..MAX_READERS {
             let shared = disk.shared.clone();
             let thread = thread::Builder::new().name(format!("atta-read-{reader}"));
-            disk.readers.push(thread.spawn(move || shared.serve(reader)).map_err(Error::Readers)?);
+            disk.readers.push(
+                thread
+                    .spawn(move || shared.serve(reader))
+                    .map_err(Error::Readers)?,
+            );
         }
         Ok(disk)
     }
 
     /// Lets only `n` readers work from now on.
     pub(crate) fn set_active(&self, n: usize) {
-        self.shared.n_active.store(n.clamp(1, MAX_READERS), Ordering::Relaxed);
+        self.shared
+            .n_active
+            .store(n.clamp(1, MAX_READERS), Ordering::Relaxed);
         // Under the lock, so that no reader is between looking and sleeping.
         drop(self.shared.lock());
         self.shared.asked.notify_all();
@@ -115,7 +125,11 @@ impl Disk {
         let mut queue = self.shared.lock();
         let ticket = Ticket(queue.n_tickets);
         queue.n_tickets += 1;
-        let request = Request { ticket, cuts: cuts.clone(), slot };
+        let request = Request {
+            ticket,
+            cuts: cuts.clone(),
+            slot,
+        };
         match turn {
             Turn::Next => queue.requests.push_back(request),
             Turn::Now => queue.requests.push_front(request),
@@ -130,11 +144,19 @@ impl Disk {
     pub(crate) fn wait(&self, ticket: Ticket) -> (Slot, Result<(), Error>) {
         let mut queue = self.shared.lock();
         loop {
-            if let Some(i) = queue.answers.iter().position(|answer| answer.ticket == ticket) {
+            if let Some(i) = queue
+                .answers
+                .iter()
+                .position(|answer| answer.ticket == ticket)
+            {
                 let Answer { slot, result, .. } = queue.answers.swap_remove(i);
                 return (slot, result);
             }
-            queue = self.shared.answered.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = self
+                .shared
+                .answered
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -157,9 +179,21 @@ impl Shared {
 
     /// The life of a reader.
     fn serve(&self, reader: usize) {
-        while let Some(Request { ticket, cuts, mut slot }) = self.next(reader) {
-            let result = cuts.iter().filter(|cut| cut.extent.bytes > 0).try_for_each(|cut| self.read(cut, &mut slot));
-            self.lock().answers.push(Answer { ticket, slot, result });
+        while let Some(Request {
+            ticket,
+            cuts,
+            mut slot,
+        }) = self.next(reader)
+        {
+            let result = cuts
+                .iter()
+                .filter(|cut| cut.extent.bytes > 0)
+                .try_for_each(|cut| self.read(cut, &mut slot));
+            self.lock().answers.push(Answer {
+                ticket,
+                slot,
+                result,
+            });
             self.answered.notify_all();
         }
     }
@@ -176,15 +210,24 @@ impl Shared {
             {
                 return Some(request);
             }
-            queue = self.asked.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = self
+                .asked
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     fn read(&self, cut: &Cut, slot: &mut Slot) -> Result<(), Error> {
         let source = &self.sources[usize::from(cut.extent.shard)];
-        let io = |error| Error::Io { path: source.path().to_owned(), source: error };
-        source.read_bulk(cut.block_offset(), &mut slot[cut.blocks()], cut.needed()).map_err(io)?;
-        self.n_bytes.fetch_add(cut.needed() as u64, Ordering::Relaxed);
+        let io = |error| Error::Io {
+            path: source.path().to_owned(),
+            source: error,
+        };
+        source
+            .read_bulk(cut.block_offset(), &mut slot[cut.blocks()], cut.needed())
+            .map_err(io)?;
+        self.n_bytes
+            .fetch_add(cut.needed() as u64, Ordering::Relaxed);
         Ok(())
     }
 }

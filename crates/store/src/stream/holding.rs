@@ -1,4 +1,5 @@
-//! How much of a model is held, and what that takes: arithmetic that a planner does before anything is allocated.
+//! How much of a model is held, and what that takes: arithmetic that a planner does before anything
+//! is allocated.
 
 use super::cut::{Pieces, expert_len};
 use crate::{Method, Plan, RowTable};
@@ -10,7 +11,8 @@ pub struct Holding {
     pub piece_bytes: Option<usize>,
     /// Bytes of pieces that stay.
     pub pinned_bytes: u64,
-    /// Pieces that can be in memory beside those, in use or read ahead; at least one where there are more pieces.
+    /// Pieces that can be in memory beside those, in use or read ahead; at least one where there
+    /// are more pieces.
     pub n_slots: usize,
     /// Experts of each layer that can be in memory.
     pub n_experts: usize,
@@ -21,7 +23,13 @@ pub struct Holding {
 impl Holding {
     /// Everything.
     pub fn whole() -> Self {
-        Self { piece_bytes: None, pinned_bytes: u64::MAX, n_slots: 0, n_experts: usize::MAX, method: None }
+        Self {
+            piece_bytes: None,
+            pinned_bytes: u64::MAX,
+            n_slots: 0,
+            n_experts: usize::MAX,
+            method: None,
+        }
     }
 }
 
@@ -50,10 +58,17 @@ impl Sizes {
         let pieces = Pieces::new(plan, holding.piece_bytes);
         let is_pinned = pieces.pin(holding.pinned_bytes);
         let sum = |pinned: bool| {
-            let pieces = pieces.list.iter().zip(&is_pinned).filter(|(_, p)| **p == pinned);
+            let pieces = pieces
+                .list
+                .iter()
+                .zip(&is_pinned)
+                .filter(|(_, p)| **p == pinned);
             pieces.map(|(piece, _)| piece.len as u64).sum::<u64>()
         };
-        let shelves = plan.experts.iter().map(|tables| (expert_len(tables) as u64, n_experts(tables)));
+        let shelves = plan
+            .experts
+            .iter()
+            .map(|tables| (expert_len(tables) as u64, n_experts(tables)));
         let places = |(len, n): (u64, usize)| len * n.min(holding.n_experts) as u64;
         Self {
             pinned: sum(true),
@@ -68,7 +83,9 @@ impl Sizes {
 
     /// Everything that is allocated, bytes.
     pub fn memory(&self) -> u64 {
-        self.pinned.saturating_add(self.ring).saturating_add(self.experts)
+        self.pinned
+            .saturating_add(self.ring)
+            .saturating_add(self.experts)
     }
 }
 

@@ -1,13 +1,15 @@
-//! Weights that lie in memory of our own: some of them all the time, the others for as long as they are needed.
+//! Weights that lie in memory of our own: some of them all the time, the others for as long as they
+//! are needed.
 //!
 //! ```text
 //! file ──readers──► slots of the ring ──► the forward pass     what is read in every sweep   (ring.rs)
 //!    └────once────► pinned pieces ──────►                      what stays                    (cut.rs)
 //!    └──on demand─► shelves of experts ─►                      what a token asks for         (experts.rs)
 //! ```
-//! Nothing is mapped. What stays is decided before the first token and never changes: a model is read in a circle, where a
-//! cache of the last used would hold nothing that comes next. Experts are the exception, since nobody knows them before.
-//! A model that is held whole ([`Holding::whole`]) is the same thing with everything pinned and nothing cut.
+//! Nothing is mapped. What stays is decided before the first token and never changes: a model is
+//! read in a circle, where a cache of the last used would hold nothing that comes next. Experts are
+//! the exception, since nobody knows them before. A model that is held whole ([`Holding::whole`])
+//! is the same thing with everything pinned and nothing cut.
 
 mod cut;
 mod disk;
@@ -25,8 +27,8 @@ use std::{
 };
 
 use crate::{
-    Budget, Error, Guard, Method, ModelFiles, Plan, Reservation, RowTable, Rows, Sweep, Unit, Weights, os::Slot,
-    unit::Parts, weights::check_rows,
+    Budget, Error, Guard, Method, ModelFiles, Plan, Reservation, RowTable, Rows, Sweep, Unit,
+    Weights, os::Slot, unit::Parts, weights::check_rows,
 };
 use cut::{Cut, Pieces, expert_len};
 use disk::{Disk, Turn};
@@ -42,7 +44,8 @@ pub struct Io {
     pub read_bytes: u64,
     /// Time in which computing stood still.
     pub wait: Duration,
-    /// What the disk gave when it was tried, bytes per second; 0 if nothing is read while computing.
+    /// What the disk gave when it was tried, bytes per second; 0 if nothing is read while
+    /// computing.
     pub rate: f64,
     /// Bytes that one sweep with the head reads, experts not counted.
     pub sweep_bytes: u64,
@@ -75,17 +78,27 @@ pub struct Streamed {
 
 impl std::fmt::Debug for Streamed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Streamed").field("sizes", &self.sizes).finish_non_exhaustive()
+        f.debug_struct("Streamed")
+            .field("sizes", &self.sizes)
+            .finish_non_exhaustive()
     }
 }
 
 impl Streamed {
-    /// Takes memory, reads what stays, and measures the disk if there is more than that. `files` should be without maps.
+    /// Takes memory, reads what stays, and measures the disk if there is more than that. `files`
+    /// should be without maps.
     ///
     /// # Errors
-    /// A budget without room for the holding, a plan that points outside of its files, a file that cannot be read.
-    pub fn new(files: ModelFiles, plan: Plan, holding: &Holding, budget: &Budget) -> Result<Self, Error> {
-        plan.tables().try_for_each(|table| files.check(table.extent))?;
+    /// A budget without room for the holding, a plan that points outside of its files, a file that
+    /// cannot be read.
+    pub fn new(
+        files: ModelFiles,
+        plan: Plan,
+        holding: &Holding,
+        budget: &Budget,
+    ) -> Result<Self, Error> {
+        plan.tables()
+            .try_for_each(|table| files.check(table.extent))?;
         let sizes = Sizes::of(&plan, holding);
         let memory = [
             budget.reserve("pinned weights", sizes.pinned)?,
@@ -95,7 +108,11 @@ impl Streamed {
         let disk = Disk::new(files.sources(holding.method)?)?;
         let pieces = Pieces::new(&plan, holding.piece_bytes);
         let is_pinned = pieces.pin(holding.pinned_bytes);
-        let n_slots = if sizes.read_per_sweep > 0 { holding.n_slots.max(1) } else { 0 };
+        let n_slots = if sizes.read_per_sweep > 0 {
+            holding.n_slots.max(1)
+        } else {
+            0
+        };
         let ring = Ring::new(carve(&vec![pieces.largest(&is_pinned); n_slots])?);
         let mut this = Self {
             pinned: read_pinned(&disk, &pieces, &is_pinned)?,
@@ -120,23 +137,37 @@ impl Streamed {
 
     /// How files are read; `None` where nothing is but the program itself.
     pub fn method(&self) -> Option<Method> {
-        self.disk.sources().first().and_then(|source| source.method())
+        self.disk
+            .sources()
+            .first()
+            .and_then(|source| source.method())
     }
 
-    /// How fast what is not held can be read, bytes per second: pieces of a sweep or, if all of them are held, experts; 0 if
-    /// nothing is read while computing.
+    /// How fast what is not held can be read, bytes per second: pieces of a sweep or, if all of
+    /// them are held, experts; 0 if nothing is read while computing.
     fn probe(&self) -> Result<f64, Error> {
         if self.sizes.read_per_sweep > 0 {
-            let read = self.pieces.list.iter().zip(&self.is_pinned).filter(|(_, pinned)| !**pinned);
+            let read = self
+                .pieces
+                .list
+                .iter()
+                .zip(&self.is_pinned)
+                .filter(|(_, pinned)| !**pinned);
             let read: Vec<_> = read.map(|(piece, _)| piece).collect();
             let mut slots = self.ring.lend(&self.disk);
             let rate = probe::probe(&self.disk, &read, &mut slots);
             self.ring.take_back(slots);
             return rate;
         }
-        let shelf = self.shelves.iter().flatten().find(|shelf| shelf.n_places() < n_experts(shelf.tables()));
+        let shelf = self
+            .shelves
+            .iter()
+            .flatten()
+            .find(|shelf| shelf.n_places() < n_experts(shelf.tables()));
         let Some(shelf) = shelf else { return Ok(0.0) };
-        let experts: Vec<_> = (0..n_experts(shelf.tables()) as u32).map(|id| shelf.piece(id)).collect();
+        let experts: Vec<_> = (0..n_experts(shelf.tables()) as u32)
+            .map(|id| shelf.piece(id))
+            .collect();
         let mut slots = shelf.lend();
         let rate = probe::probe(&self.disk, &experts.iter().collect::<Vec<_>>(), &mut slots);
         shelf.take_back(slots);
@@ -150,15 +181,30 @@ impl Streamed {
             return Ok(Part::Pinned { cuts, slot });
         }
         let slot = self.timed(|| self.ring.take((&self.pieces.list, &self.disk), index))?;
-        Ok(Part::Read { cuts, slot: Some(slot), source: self })
+        Ok(Part::Read {
+            cuts,
+            slot: Some(slot),
+            source: self,
+        })
     }
 
     fn experts<'a>(&'a self, l: usize, ids: &[u32]) -> Result<Part<'a>, Error> {
-        let shelf = self.shelves.get(l).and_then(Option::as_ref).ok_or(Error::NotInPlan)?;
-        shelf.tables().iter().try_for_each(|table| check_rows(table, ids))?;
+        let shelf = self
+            .shelves
+            .get(l)
+            .and_then(Option::as_ref)
+            .ok_or(Error::NotInPlan)?;
+        shelf
+            .tables()
+            .iter()
+            .try_for_each(|table| check_rows(table, ids))?;
         let mut experts = take_spare(&self.spare_experts);
         match self.timed(|| shelf.take(&self.disk, ids, &mut experts)) {
-            Ok(()) => Ok(Part::Experts { experts, shelf, source: self }),
+            Ok(()) => Ok(Part::Experts {
+                experts,
+                shelf,
+                source: self,
+            }),
             Err(error) => Err(error),
         }
     }
@@ -176,7 +222,11 @@ impl Streamed {
                 None => self.timed(|| self.read_row(&table, id, row))?,
             }
         }
-        Ok(Part::EmbedRows { rows, row_bytes, source: self })
+        Ok(Part::EmbedRows {
+            rows,
+            row_bytes,
+            source: self,
+        })
     }
 
     fn pinned_row(&self, table: &RowTable, id: usize) -> Option<&[u8]> {
@@ -192,15 +242,22 @@ impl Streamed {
     fn read_row(&self, table: &RowTable, id: u32, row: &mut [u8]) -> Result<(), Error> {
         let extent = table.row(id.into());
         let source = &self.disk.sources()[usize::from(extent.shard)];
-        self.row_bytes_read.fetch_add(row.len() as u64, Ordering::Relaxed);
-        source.read_small(extent.offset, row).map_err(|e| Error::Io { path: source.path().to_owned(), source: e })
+        self.row_bytes_read
+            .fetch_add(row.len() as u64, Ordering::Relaxed);
+        source
+            .read_small(extent.offset, row)
+            .map_err(|e| Error::Io {
+                path: source.path().to_owned(),
+                source: e,
+            })
     }
 
     /// Counts the time as time in which computing stood still.
     fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let result = work();
-        self.wait_ns.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        self.wait_ns
+            .fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
         result
     }
 }
@@ -209,14 +266,22 @@ impl Weights for Streamed {
     fn begin(&self, sweep: &Sweep) -> Result<(), Error> {
         self.end()?;
         let layers = self.pieces.of_layers(sweep.layers.clone());
-        let circle = Circle { layers, head: self.pieces.of(Unit::Head), wants_head: sweep.wants_head };
-        self.ring.begin((&self.pieces.list, &self.disk), &circle, &self.is_pinned);
+        let circle = Circle {
+            layers,
+            head: self.pieces.of(Unit::Head),
+            wants_head: sweep.wants_head,
+        };
+        self.ring
+            .begin((&self.pieces.list, &self.disk), &circle, &self.is_pinned);
         Ok(())
     }
 
     fn end(&self) -> Result<(), Error> {
         self.disk.sources().iter().try_for_each(|source| {
-            source.check_unchanged().map_err(|e| Error::Io { path: source.path().to_owned(), source: e })
+            source.check_unchanged().map_err(|e| Error::Io {
+                path: source.path().to_owned(),
+                source: e,
+            })
         })
     }
 
@@ -254,10 +319,25 @@ impl Weights for Streamed {
 
 /// A piece at hand; dropping it gives its memory back.
 pub(crate) enum Part<'a> {
-    Pinned { cuts: &'a [Cut], slot: &'a Slot },
-    Read { cuts: &'a [Cut], slot: Option<Slot>, source: &'a Streamed },
-    Experts { experts: Vec<Arc<Expert>>, shelf: &'a Shelf, source: &'a Streamed },
-    EmbedRows { rows: Vec<u8>, row_bytes: usize, source: &'a Streamed },
+    Pinned {
+        cuts: &'a [Cut],
+        slot: &'a Slot,
+    },
+    Read {
+        cuts: &'a [Cut],
+        slot: Option<Slot>,
+        source: &'a Streamed,
+    },
+    Experts {
+        experts: Vec<Arc<Expert>>,
+        shelf: &'a Shelf,
+        source: &'a Streamed,
+    },
+    EmbedRows {
+        rows: Vec<u8>,
+        row_bytes: usize,
+        source: &'a Streamed,
+    },
 }
 
 impl Part<'_> {
@@ -265,14 +345,22 @@ impl Part<'_> {
     pub(crate) fn rows(&self, i: usize) -> Rows<'_> {
         match self {
             Self::Pinned { cuts, slot } => rows_of(&cuts[i], slot),
-            Self::Read { cuts, slot, .. } => rows_of(&cuts[i], slot.as_ref().expect("it is there until the drop")),
+            Self::Read { cuts, slot, .. } => {
+                rows_of(&cuts[i], slot.as_ref().expect("it is there until the drop"))
+            }
             Self::Experts { experts, shelf, .. } => {
                 let n = shelf.tables().len();
-                Rows { first: 0, bytes: experts[i / n].part(i % n) }
+                Rows {
+                    first: 0,
+                    bytes: experts[i / n].part(i % n),
+                }
             }
-            Self::EmbedRows { rows, row_bytes, .. } => {
-                Rows { first: 0, bytes: &rows[i * row_bytes..(i + 1) * row_bytes] }
-            }
+            Self::EmbedRows {
+                rows, row_bytes, ..
+            } => Rows {
+                first: 0,
+                bytes: &rows[i * row_bytes..(i + 1) * row_bytes],
+            },
         }
     }
 }
@@ -286,7 +374,11 @@ impl Drop for Part<'_> {
                     source.ring.free((&source.pieces.list, &source.disk), slot);
                 }
             }
-            Self::Experts { experts, shelf, source } => {
+            Self::Experts {
+                experts,
+                shelf,
+                source,
+            } => {
                 experts.clear();
                 shelf.freed();
                 give_spare(&source.spare_experts, std::mem::take(experts));
@@ -300,24 +392,45 @@ impl Drop for Part<'_> {
 }
 
 fn rows_of<'a>(cut: &Cut, slot: &'a Slot) -> Rows<'a> {
-    let bytes = if cut.extent.bytes == 0 { &[] } else { cut.bytes(slot) };
-    Rows { first: cut.first, bytes }
+    let bytes = if cut.extent.bytes == 0 {
+        &[]
+    } else {
+        cut.bytes(slot)
+    };
+    Rows {
+        first: cut.first,
+        bytes,
+    }
 }
 
 fn take_spare<T>(spare: &Mutex<Vec<Vec<T>>>) -> Vec<T> {
-    spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    spare
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .pop()
+        .unwrap_or_default()
 }
 
 fn give_spare<T>(spare: &Mutex<Vec<Vec<T>>>, buffer: Vec<T>) {
-    spare.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+    spare
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(buffer);
 }
 
 fn carve(sizes: &[usize]) -> Result<Vec<Slot>, Error> {
-    Slot::carve(sizes).map_err(|source| Error::NoMemory { bytes: sizes.iter().sum::<usize>() as u64, source })
+    Slot::carve(sizes).map_err(|source| Error::NoMemory {
+        bytes: sizes.iter().sum::<usize>() as u64,
+        source,
+    })
 }
 
 /// Reads the pieces that stay.
-fn read_pinned(disk: &Disk, pieces: &Pieces, is_pinned: &[bool]) -> Result<Vec<Option<Slot>>, Error> {
+fn read_pinned(
+    disk: &Disk,
+    pieces: &Pieces,
+    is_pinned: &[bool],
+) -> Result<Vec<Option<Slot>>, Error> {
     let which: Vec<usize> = (0..is_pinned.len()).filter(|&i| is_pinned[i]).collect();
     let sizes: Vec<usize> = which.iter().map(|&i| pieces.list[i].len).collect();
     let ask = |(&i, slot): (&usize, Slot)| (i, disk.ask(&pieces.list[i].cuts, slot, Turn::Next));

@@ -1,5 +1,5 @@
-//! How fast the disk gives the pieces of this model: measured for a moment before the first sweep, on the pieces and with the
-//! slots that the sweep will use.
+//! How fast the disk gives the pieces of this model: measured for a moment before the first sweep,
+//! on the pieces and with the slots that the sweep will use.
 
 use std::{
     collections::VecDeque,
@@ -21,13 +21,17 @@ const ROUNDS: u64 = 4;
 /// How much faster more readers have to be to be worth their memory and their noise.
 const GAIN: f64 = 1.05;
 
-/// Chooses the number of readers and returns the rate that they reach, bytes per second. It takes a second at most, unless a
-/// single piece takes longer.
+/// Chooses the number of readers and returns the rate that they reach, bytes per second. It takes a
+/// second at most, unless a single piece takes longer.
 ///
 /// # Errors
 /// A file that cannot be read.
 pub(crate) fn probe(disk: &Disk, pieces: &[&Piece], slots: &mut Vec<Slot>) -> Result<f64, Error> {
-    let mut track = Track { disk, pieces, next: 0 };
+    let mut track = Track {
+        disk,
+        pieces,
+        next: 0,
+    };
     let (mut best, mut n_best, n_slots) = (0.0, 1, slots.len());
     for n in [1, 2, MAX_READERS].into_iter().filter(|&n| n <= n_slots) {
         disk.set_active(n);
@@ -52,7 +56,12 @@ impl Track<'_> {
     fn rate(&mut self, slots: &mut Vec<Slot>, n: usize, time: Duration) -> Result<f64, Error> {
         let (start, before) = (Instant::now(), self.disk.n_bytes());
         let mut on_their_way = VecDeque::new();
-        let enough = ROUNDS * self.pieces.iter().map(|piece| piece.len as u64).sum::<u64>();
+        let enough = ROUNDS
+            * self
+                .pieces
+                .iter()
+                .map(|piece| piece.len as u64)
+                .sum::<u64>();
         let mut outcome = Ok(());
         while outcome.is_ok() && start.elapsed() < time && self.disk.n_bytes() - before < enough {
             while on_their_way.len() < n
@@ -62,7 +71,9 @@ impl Track<'_> {
                 self.next += 1;
                 on_their_way.push_back(self.disk.ask(&piece.cuts, slot, Turn::Next));
             }
-            let Some(ticket) = on_their_way.pop_front() else { break };
+            let Some(ticket) = on_their_way.pop_front() else {
+                break;
+            };
             let (slot, result) = self.disk.wait(ticket);
             slots.push(slot);
             outcome = result;

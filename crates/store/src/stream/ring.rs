@@ -1,8 +1,10 @@
-//! Reading ahead: a few slots in which the next pieces of the sweep arrive while the last one is computed with.
+//! Reading ahead: a few slots in which the next pieces of the sweep arrive while the last one is
+//! computed with.
 //!
-//! A forward pass asks for the same pieces in the same order again and again, so what comes next is known: after the last
-//! piece of a sweep the first one of the next, except that nobody knows yet whether the next sweep will want the head.
-//! Whoever asks for something else (after a step that failed, for other layers) gets it too, only later.
+//! A forward pass asks for the same pieces in the same order again and again, so what comes next is
+//! known: after the last piece of a sweep the first one of the next, except that nobody knows yet
+//! whether the next sweep will want the head. Whoever asks for something else (after a step that
+//! failed, for other layers) gets it too, only later.
 
 use std::{
     collections::VecDeque,
@@ -29,7 +31,8 @@ struct State {
     order: Order,
 }
 
-/// The pieces of a sweep: those of some layers, those of the head, and whether the head is wanted this time.
+/// The pieces of a sweep: those of some layers, those of the head, and whether the head is wanted
+/// this time.
 pub(crate) struct Circle {
     pub(crate) layers: Range<usize>,
     pub(crate) head: Range<usize>,
@@ -57,12 +60,23 @@ impl Order {
         let mut pieces: Vec<usize> = circle.layers.clone().filter(&is_read).collect();
         let head = pieces.len();
         pieces.extend(circle.head.clone().filter(&is_read));
-        Self { pieces, head, next: 0, wants_head: circle.wants_head, is_ahead: true, is_new: false }
+        Self {
+            pieces,
+            head,
+            next: 0,
+            wants_head: circle.wants_head,
+            is_ahead: true,
+            is_new: false,
+        }
     }
 
     /// The piece to read next; `None` while that is not known.
     fn upcoming(&mut self) -> Option<usize> {
-        let end = if self.wants_head && !self.is_ahead { self.pieces.len() } else { self.head };
+        let end = if self.wants_head && !self.is_ahead {
+            self.pieces.len()
+        } else {
+            self.head
+        };
         if self.next >= end && !self.is_ahead {
             (self.next, self.is_ahead) = (0, true);
         }
@@ -72,7 +86,11 @@ impl Order {
 
     /// The first piece of a sweep.
     fn first(&self) -> Option<usize> {
-        let end = if self.wants_head { self.pieces.len() } else { self.head };
+        let end = if self.wants_head {
+            self.pieces.len()
+        } else {
+            self.head
+        };
         self.pieces[..end].first().copied()
     }
 
@@ -88,17 +106,34 @@ impl Ring {
     pub(crate) fn new(slots: Vec<Slot>) -> Self {
         let ahead = VecDeque::with_capacity(slots.len());
         Self {
-            state: Mutex::new(State { free: slots, ahead, order: Order { is_new: true, ..Order::default() } }),
+            state: Mutex::new(State {
+                free: slots,
+                ahead,
+                order: Order {
+                    is_new: true,
+                    ..Order::default()
+                },
+            }),
             freed: Condvar::new(),
         }
     }
 
     /// A sweep begins. What `is_pinned` is left out.
-    pub(crate) fn begin(&self, (pieces, disk): (&[Piece], &Disk), circle: &Circle, is_pinned: &[bool]) {
+    pub(crate) fn begin(
+        &self,
+        (pieces, disk): (&[Piece], &Disk),
+        circle: &Circle,
+        is_pinned: &[bool],
+    ) {
         let mut state = self.lock();
         let is_read = |i: &usize| !is_pinned[*i];
         let order = &state.order;
-        if !order.pieces[..order.head].iter().copied().eq(circle.layers.clone().filter(is_read)) || order.is_new {
+        if !order.pieces[..order.head]
+            .iter()
+            .copied()
+            .eq(circle.layers.clone().filter(is_read))
+            || order.is_new
+        {
             state.give_back(disk);
             state.order = Order::new(circle, is_read);
         }
@@ -119,7 +154,11 @@ impl Ring {
     ///
     /// # Errors
     /// What went wrong with reading.
-    pub(crate) fn take(&self, (pieces, disk): (&[Piece], &Disk), piece: usize) -> Result<Slot, Error> {
+    pub(crate) fn take(
+        &self,
+        (pieces, disk): (&[Piece], &Disk),
+        piece: usize,
+    ) -> Result<Slot, Error> {
         let mut state = self.lock();
         loop {
             if state.ahead.front().map(|(p, _)| *p) != Some(piece) {
@@ -134,13 +173,18 @@ impl Ring {
                         state.order.next += usize::from(next == Some(piece));
                     }
                     None => {
-                        state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                        state = self
+                            .freed
+                            .wait(state)
+                            .unwrap_or_else(PoisonError::into_inner);
                         continue;
                     }
                 }
             }
             state.read_ahead(pieces, disk);
-            let Some((_, ticket)) = state.ahead.pop_front() else { continue };
+            let Some((_, ticket)) = state.ahead.pop_front() else {
+                continue;
+            };
             let (slot, result) = disk.wait(ticket);
             if let Err(error) = result {
                 state.free.push(slot);
@@ -183,7 +227,8 @@ impl State {
             && let Some(piece) = self.order.upcoming()
             && let Some(slot) = self.free.pop()
         {
-            self.ahead.push_back((piece, disk.ask(&pieces[piece].cuts, slot, Turn::Next)));
+            self.ahead
+                .push_back((piece, disk.ask(&pieces[piece].cuts, slot, Turn::Next)));
             self.order.next += 1;
         }
     }
@@ -203,7 +248,14 @@ mod tests {
     use super::*;
 
     fn order(head: usize, wants_head: bool) -> Order {
-        Order { pieces: vec![3, 5, 8, 20, 21], head, next: 0, wants_head, is_ahead: false, is_new: false }
+        Order {
+            pieces: vec![3, 5, 8, 20, 21],
+            head,
+            next: 0,
+            wants_head,
+            is_ahead: false,
+            is_new: false,
+        }
     }
 
     fn run(order: &mut Order, n: usize) -> Vec<usize> {

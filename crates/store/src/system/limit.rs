@@ -1,9 +1,9 @@
-//! The most private memory that this process can have: memory and swap of the machine, or less where a control group
-//! says so, and never more than a process can address.
+//! The most private memory that this process can have: memory and swap of the machine, or less
+//! where a control group says so, and never more than a process can address.
 //!
-//! Linux has all of it in files. Elsewhere only the address space counts, since the standard library cannot ask those
-//! systems: a context that is absurd is refused there too, and one that is merely too long for the machine is left to
-//! the system.
+//! Linux has all of it in files. Elsewhere only the address space counts, since the standard
+//! library cannot ask those systems: a context that is absurd is refused there too, and one that is
+//! merely too long for the machine is left to the system.
 
 use std::{
     fs,
@@ -12,9 +12,13 @@ use std::{
 
 use super::usage::{Usage, kib};
 
-/// What a process can address, bytes: 47 bits on the 64-bit processors of today, and half of what a shorter pointer
-/// reaches, which is the most that Rust allocates.
-const ADDRESSABLE: u64 = if usize::BITS == 64 { 1 << 47 } else { isize::MAX as u64 };
+/// What a process can address, bytes: 47 bits on the 64-bit processors of today, and half of what a
+/// shorter pointer reaches, which is the most that Rust allocates.
+const ADDRESSABLE: u64 = if usize::BITS == 64 {
+    1 << 47
+} else {
+    isize::MAX as u64
+};
 
 /// The most private memory that this process can have, bytes.
 pub fn memory_limit() -> u64 {
@@ -24,8 +28,9 @@ pub fn memory_limit() -> u64 {
 /// What a control group says of a directory with that limit.
 type Measure<'a> = &'a dyn Fn(&Path, u64) -> u64;
 
-/// The memory that this process can have without taking it from others: what the machine says is available, or less where a
-/// control group says so, bytes. Of what it has already it keeps `kept`. `None` where the system does not say.
+/// The memory that this process can have without taking it from others: what the machine says is
+/// available, or less where a control group says so, bytes. Of what it has already it keeps `kept`.
+/// `None` where the system does not say.
 pub fn memory_available(kept: u64) -> Option<u64> {
     let own = Usage::now().map_or(0, |usage| usage.private());
     available(Path::new("/"), own.saturating_sub(kept))
@@ -35,7 +40,9 @@ pub fn memory_available(kept: u64) -> Option<u64> {
 fn available(root: &Path, own: u64) -> Option<u64> {
     let info = fs::read_to_string(root.join("proc/meminfo")).ok()?;
     let machine = kib(&info, "MemAvailable:")?;
-    let left = |directory: &Path, limit: u64| limit.saturating_sub(anonymous(directory).saturating_sub(own));
+    let left = |directory: &Path, limit: u64| {
+        limit.saturating_sub(anonymous(directory).saturating_sub(own))
+    };
     Some(groups(root, &left).map_or(machine, |group| machine.min(group)))
 }
 
@@ -43,7 +50,9 @@ fn available(root: &Path, own: u64) -> Option<u64> {
 fn anonymous(directory: &Path) -> u64 {
     let stat = fs::read_to_string(directory.join("memory.stat")).unwrap_or_default();
     let value = |key: &str| {
-        let line = stat.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
+        let line = stat
+            .lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
         line.trim().parse::<u64>().ok()
     };
     // Version 1 counts a group without those below, and calls the sums `total_`.
@@ -53,7 +62,10 @@ fn anonymous(directory: &Path) -> u64 {
 
 /// The same of a system whose files are below `root`.
 fn below(root: &Path) -> u64 {
-    [machine(root), groups(root, &|_, limit| limit)].into_iter().flatten().fold(ADDRESSABLE, u64::min)
+    [machine(root), groups(root, &|_, limit| limit)]
+        .into_iter()
+        .flatten()
+        .fold(ADDRESSABLE, u64::min)
 }
 
 /// Memory and swap, bytes.
@@ -62,36 +74,60 @@ fn machine(root: &Path) -> Option<u64> {
     Some(kib(&info, "MemTotal:")?.saturating_add(kib(&info, "SwapTotal:").unwrap_or(0)))
 }
 
-/// The strictest of the control groups that this process is in, bytes. Swap is not added to it: whoever sets such a
-/// limit means memory.
+/// The strictest of the control groups that this process is in, bytes. Swap is not added to it:
+/// whoever sets such a limit means memory.
 fn groups(root: &Path, measure: Measure<'_>) -> Option<u64> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
-    groups.lines().filter_map(|line| of_group(&root.join("sys/fs/cgroup"), line, measure)).min()
+    groups
+        .lines()
+        .filter_map(|line| of_group(&root.join("sys/fs/cgroup"), line, measure))
+        .min()
 }
 
-/// `line` is `id:controllers:path`; of version 2 it has no controllers. Where both versions are in use, version 2 is
-/// mounted as `unified`.
+/// `line` is `id:controllers:path`; of version 2 it has no controllers. Where both versions are in
+/// use, version 2 is mounted as `unified`.
 fn of_group(mounts: &Path, line: &str, measure: Measure<'_>) -> Option<u64> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (controllers, group) = (fields.next()?, fields.next()?.trim_start_matches('/'));
     let v2 = |mount: &Path| on_the_way(mount, group, ("memory.max", measure));
     match controllers {
-        "" => [v2(mounts), v2(&mounts.join("unified"))].into_iter().flatten().min(),
-        _ if controllers.split(',').any(|controller| controller == "memory") => {
-            on_the_way(&mounts.join("memory"), group, ("memory.limit_in_bytes", measure))
+        "" => [v2(mounts), v2(&mounts.join("unified"))]
+            .into_iter()
+            .flatten()
+            .min(),
+        _ if controllers
+            .split(',')
+            .any(|controller| controller == "memory") =>
+        {
+            on_the_way(
+                &mounts.join("memory"),
+                group,
+                ("memory.limit_in_bytes", measure),
+            )
         }
         _ => None,
     }
 }
 
-/// The least of what is measured with the numbers in the files called `name` from a group to the root of its hierarchy. In a container the group
-/// may be mounted as that root, and its path need not exist.
+/// The least of what is measured with the numbers in the files called `name` from a group to the
+/// root of its hierarchy. In a container the group may be mounted as that root, and its path need
+/// not exist.
 fn on_the_way(mount: &Path, group: &str, (name, measure): (&str, Measure<'_>)) -> Option<u64> {
     let group: PathBuf = mount.join(group);
-    let directories = group.ancestors().take_while(|directory| directory.starts_with(mount));
+    let directories = group
+        .ancestors()
+        .take_while(|directory| directory.starts_with(mount));
     // Without a limit the file says `max`, or in version 1 a number that no machine has.
-    let limit = |directory: &Path| fs::read_to_string(directory.join(name)).ok()?.trim().parse().ok();
-    directories.filter_map(|directory| Some(measure(directory, limit(directory)?))).min()
+    let limit = |directory: &Path| {
+        fs::read_to_string(directory.join(name))
+            .ok()?
+            .trim()
+            .parse()
+            .ok()
+    };
+    directories
+        .filter_map(|directory| Some(measure(directory, limit(directory)?)))
+        .min()
 }
 
 #[cfg(test)]
@@ -106,7 +142,10 @@ mod tests {
     /// What a system of 8 MiB, of which 7 are available, and these files is measured to have.
     fn with_files<T>(name: &str, files: &[(&str, &str)], measure: impl FnOnce(&Path) -> T) -> T {
         let root = std::env::temp_dir().join(format!("atta-limit-{name}-{}", std::process::id()));
-        let machine = ("proc/meminfo", "MemTotal:  6144 kB\nSwapTotal:  2048 kB\nMemAvailable:  7168 kB\n");
+        let machine = (
+            "proc/meminfo",
+            "MemTotal:  6144 kB\nSwapTotal:  2048 kB\nMemAvailable:  7168 kB\n",
+        );
         for (path, text) in files.iter().chain([&machine]) {
             let path = root.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -122,7 +161,10 @@ mod tests {
         let v2 = [
             ("proc/self/cgroup", "0::/a\n"),
             ("sys/fs/cgroup/a/memory.max", "5000000\n"),
-            ("sys/fs/cgroup/a/memory.stat", "anon 3000000\nfile 900000\nshmem 500000\nanon_thp 7\n"),
+            (
+                "sys/fs/cgroup/a/memory.stat",
+                "anon 3000000\nfile 900000\nshmem 500000\nanon_thp 7\n",
+            ),
         ];
         let v1 = [
             ("proc/self/cgroup", "4:memory:/a\n"),
@@ -136,18 +178,30 @@ mod tests {
             let left = with_files("others", files, |root| available(root, 1_000_000));
             assert_eq!(left, Some(2_500_000));
         }
-        assert_eq!(with_files("alone", &v2[..2], |root| available(root, 0)), Some(5_000_000));
-        assert_eq!(with_files("no-group", &[], |root| available(root, 0)), Some(7 << 20));
+        assert_eq!(
+            with_files("alone", &v2[..2], |root| available(root, 0)),
+            Some(5_000_000)
+        );
+        assert_eq!(
+            with_files("no-group", &[], |root| available(root, 0)),
+            Some(7 << 20)
+        );
     }
 
     #[test]
     fn without_groups_it_is_memory_and_swap() {
         assert_eq!(limit("machine", &[]), 8 << 20);
-        let unlimited = [("proc/self/cgroup", "0::/a\n"), ("sys/fs/cgroup/a/memory.max", "max\n")];
+        let unlimited = [
+            ("proc/self/cgroup", "0::/a\n"),
+            ("sys/fs/cgroup/a/memory.max", "max\n"),
+        ];
         assert_eq!(limit("max", &unlimited), 8 << 20);
         let huge = [
             ("proc/self/cgroup", "4:memory:/\n"),
-            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712"),
+            (
+                "sys/fs/cgroup/memory/memory.limit_in_bytes",
+                "9223372036854771712",
+            ),
         ];
         assert_eq!(limit("huge", &huge), 8 << 20);
     }
@@ -167,7 +221,10 @@ mod tests {
     #[test]
     fn a_v1_limit_counts_also_where_the_group_is_the_root_of_a_container() {
         let files = [
-            ("proc/self/cgroup", "5:cpu:/\n4:hugetlb,memory:/docker/x\n0::/\n"),
+            (
+                "proc/self/cgroup",
+                "5:cpu:/\n4:hugetlb,memory:/docker/x\n0::/\n",
+            ),
             ("sys/fs/cgroup/memory/memory.limit_in_bytes", "1000000\n"),
             ("sys/fs/cgroup/cpu/memory.limit_in_bytes", "1000\n"),
         ];

@@ -1,5 +1,5 @@
-//! What the system says about the memory of this process. Linux says it in `/proc`; elsewhere there is no answer, and
-//! every figure is `None`.
+//! What the system says about the memory of this process. Linux says it in `/proc`; elsewhere there
+//! is no answer, and every figure is `None`.
 //!
 //! It refuses to know what the memory is for; that is in the budget's account.
 
@@ -42,13 +42,23 @@ impl Usage {
 /// Bytes that this process has had read from storage, page faults of mapped files included.
 pub fn read_bytes() -> Option<u64> {
     let io = fs::read_to_string("/proc/self/io").ok()?;
-    io.lines().find_map(|line| line.strip_prefix("read_bytes:"))?.trim().parse().ok()
+    io.lines()
+        .find_map(|line| line.strip_prefix("read_bytes:"))?
+        .trim()
+        .parse()
+        .ok()
 }
 
 /// The value of a line such as `VmHWM:    1234 kB`, bytes.
 pub(super) fn kib(text: &str, key: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(key))?;
-    value.trim().strip_suffix("kB")?.trim_end().parse::<u64>().ok()?.checked_mul(1024)
+    value
+        .trim()
+        .strip_suffix("kB")?
+        .trim_end()
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1024)
 }
 
 #[cfg(test)]
@@ -59,7 +69,15 @@ mod tests {
     fn the_status_file_is_read_by_its_keys() {
         let status = "Name:\tatta\nVmHWM:\t    9 kB\nRssAnon:\t       4 kB\nRssFile:\t 3 kB\nRssShmem:\t 2 kB\n";
         let usage = Usage::from_status(status).unwrap();
-        assert_eq!(usage, Usage { rss_anon: 4096, rss_file: 3072, rss_shmem: 2048, hwm: 9216 });
+        assert_eq!(
+            usage,
+            Usage {
+                rss_anon: 4096,
+                rss_file: 3072,
+                rss_shmem: 2048,
+                hwm: 9216
+            }
+        );
         assert_eq!(usage.private(), 6144);
         assert_eq!(Usage::from_status("RssAnon: 4 kB"), None);
     }

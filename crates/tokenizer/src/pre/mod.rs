@@ -1,7 +1,8 @@
 //! Pre-tokenizers: how text is cut into words before byte pairs are merged. No merge crosses a cut.
 //!
-//! Knows no vocabulary. The one idea: a pre-tokenizer is a list of passes, each an expression that cuts every piece the
-//! pass before it left into matches and the gaps between them; what a name means is a row of data in `schemes`.
+//! Knows no vocabulary. The one idea: a pre-tokenizer is a list of passes, each an expression that
+//! cuts every piece the pass before it left into matches and the gaps between them; what a name
+//! means is a row of data in `schemes`.
 
 mod pattern;
 mod schemes;
@@ -37,7 +38,9 @@ impl PreTokenizer {
             Pass::Cut(source) => Cutter::Pattern(Pattern::new(source)),
             Pass::TrailingSpace => Cutter::TrailingSpace,
         };
-        Self { passes: scheme.passes().iter().map(compile).collect() }
+        Self {
+            passes: scheme.passes().iter().map(compile).collect(),
+        }
     }
 
     /// Hands the words of `text` to `emit`, in order; together they are `text`.
@@ -47,7 +50,9 @@ impl PreTokenizer {
 }
 
 fn split_from<'t>(passes: &[Cutter], text: &'t str, emit: &mut dyn FnMut(&'t str)) {
-    let Some((pass, rest)) = passes.split_first() else { return emit(text) };
+    let Some((pass, rest)) = passes.split_first() else {
+        return emit(text);
+    };
     let mut emit_piece = |piece: &'t str| {
         if !piece.is_empty() {
             split_from(rest, piece, emit);
@@ -93,7 +98,9 @@ mod tests {
     fn llama3_cuts_numbers_into_threes_and_keeps_the_space_with_the_word() {
         assert_eq!(
             words("llama-bpe", "I'LL be 12345  ok\n\n x"),
-            ["I", "'LL", " be", " ", "123", "45", " ", " ok", "\n\n", " x"]
+            [
+                "I", "'LL", " be", " ", "123", "45", " ", " ok", "\n\n", " x"
+            ]
         );
     }
 
@@ -116,7 +123,10 @@ mod tests {
 
     #[test]
     fn kin_of_llama3_differ_where_their_expressions_do() {
-        assert_eq!(words("jais-2", &(" ".repeat(12) + "x")), [&" ".repeat(8), "  ", " ", " x"]);
+        assert_eq!(
+            words("jais-2", &(" ".repeat(12) + "x")),
+            [&" ".repeat(8), "  ", " ", " x"]
+        );
         assert_eq!(words("qwen2", "a'tx 12"), ["a", "'t", "x", " ", "1", "2"]);
         assert_eq!(words("ufakzeka", "a'tx 12"), ["a", "'tx", " ", "1", "2"]);
         assert_eq!(words("seed-coder", "a;\n"), ["a", ";", "\n"]);
@@ -125,8 +135,14 @@ mod tests {
 
     #[test]
     fn deepseek_cuts_numbers_and_han_before_words() {
-        assert_eq!(words("deepseek-v3", "x12345中文y.z"), ["x", "123", "45", "中文", "y", ".z"]);
-        assert_eq!(words("deepseek-llm", "a1 b\n  "), ["a", "1", " b", "\n", "  "]);
+        assert_eq!(
+            words("deepseek-v3", "x12345中文y.z"),
+            ["x", "123", "45", "中文", "y", ".z"]
+        );
+        assert_eq!(
+            words("deepseek-llm", "a1 b\n  "),
+            ["a", "1", " b", "\n", "  "]
+        );
     }
 
     #[test]

@@ -1,12 +1,14 @@
-//! The regular expressions of pre-tokenizers: a parser for the dialect they are published in, and a matcher.
+//! The regular expressions of pre-tokenizers: a parser for the dialect they are published in, and a
+//! matcher.
 //!
-//! Knows nothing of names, passes or vocabularies. The one idea: these expressions are alternatives of short sequences
-//! whose repeated elements are single-character sets, so a greedy run with one loop of giving back characters is the
-//! whole matcher, without captures, states or allocation. Groups match atomically, as their first fitting alternative;
-//! no published pattern needs to come back into one.
+//! Knows nothing of names, passes or vocabularies. The one idea: these expressions are alternatives
+//! of short sequences whose repeated elements are single-character sets, so a greedy run with one
+//! loop of giving back characters is the whole matcher, without captures, states or allocation.
+//! Groups match atomically, as their first fitting alternative; no published pattern needs to come
+//! back into one.
 //!
-//! Supported: literals, escapes, `\s \S \p{..}`, classes, `( )` and `(?: )`, `|`, `? * + {n} {m,n}`, and `(?! )` around
-//! one set. Semantics as in Perl: leftmost, first alternative, greedy.
+//! Supported: literals, escapes, `\s \S \p{..}`, classes, `( )` and `(?: )`, `|`, `? * + {n}
+//! {m,n}`, and `(?! )` around one set. Semantics as in Perl: leftmost, first alternative, greedy.
 
 use super::set::Set;
 use crate::unicode::Categories;
@@ -21,8 +23,16 @@ pub(super) struct Pattern {
 
 #[derive(Debug)]
 enum Piece {
-    Run { set: Set, min: usize, max: usize },
-    Group { inner: Pattern, min: usize, max: usize },
+    Run {
+        set: Set,
+        min: usize,
+        max: usize,
+    },
+    Group {
+        inner: Pattern,
+        min: usize,
+        max: usize,
+    },
     NotAhead(Set),
 }
 
@@ -32,30 +42,47 @@ impl Pattern {
     /// # Panics
     /// On one outside the dialect. Expressions are constants, and a test compiles each of them.
     pub(super) fn new(source: &str) -> Self {
-        let mut parser = Parser { rest: source.chars().peekable() };
+        let mut parser = Parser {
+            rest: source.chars().peekable(),
+        };
         let pattern = parser.pattern();
-        assert!(parser.rest.next().is_none(), "unbalanced parenthesis in {source}");
+        assert!(
+            parser.rest.next().is_none(),
+            "unbalanced parenthesis in {source}"
+        );
         pattern
     }
 
     /// The end of the match that begins at byte `at` of `text`, which lies on a character boundary.
     pub(super) fn match_at(&self, text: &str, at: usize) -> Option<usize> {
-        self.alternatives.iter().find_map(|pieces| match_all(pieces, text, at))
+        self.alternatives
+            .iter()
+            .find_map(|pieces| match_all(pieces, text, at))
     }
 }
 
 fn match_all(pieces: &[Piece], text: &str, at: usize) -> Option<usize> {
-    let Some((piece, rest)) = pieces.split_first() else { return Some(at) };
+    let Some((piece, rest)) = pieces.split_first() else {
+        return Some(at);
+    };
     match piece {
         Piece::Run { set, min, max } => match_run(set, (*min, *max), rest, text, at),
-        Piece::Group { inner, min, max } => match_all(rest, text, match_group(inner, (*min, *max), text, at)?),
+        Piece::Group { inner, min, max } => {
+            match_all(rest, text, match_group(inner, (*min, *max), text, at)?)
+        }
         Piece::NotAhead(set) if next_in(set, text, at).is_some() => None,
         Piece::NotAhead(_) => match_all(rest, text, at),
     }
 }
 
 /// As many characters of `set` as there are, then fewer, until the rest of the sequence matches.
-fn match_run(set: &Set, (min, max): (usize, usize), rest: &[Piece], text: &str, start: usize) -> Option<usize> {
+fn match_run(
+    set: &Set,
+    (min, max): (usize, usize),
+    rest: &[Piece],
+    text: &str,
+    start: usize,
+) -> Option<usize> {
     let (mut at, mut n) = (start, 0);
     while n < max
         && let Some(next) = next_in(set, text, at)
@@ -69,12 +96,20 @@ fn match_run(set: &Set, (min, max): (usize, usize), rest: &[Piece], text: &str, 
         if n == min {
             break;
         }
-        (at, n) = (text[..at].char_indices().next_back().map_or(0, |(i, _)| i), n - 1);
+        (at, n) = (
+            text[..at].char_indices().next_back().map_or(0, |(i, _)| i),
+            n - 1,
+        );
     }
     None
 }
 
-fn match_group(inner: &Pattern, (min, max): (usize, usize), text: &str, start: usize) -> Option<usize> {
+fn match_group(
+    inner: &Pattern,
+    (min, max): (usize, usize),
+    text: &str,
+    start: usize,
+) -> Option<usize> {
     let (mut at, mut n) = (start, 0);
     while n < max
         && let Some(end) = inner.match_at(text, at).filter(|&end| end > at)
@@ -90,7 +125,8 @@ fn next_in(set: &Set, text: &str, at: usize) -> Option<usize> {
     set.contains(c).then_some(at + c.len_utf8())
 }
 
-/// A recursive-descent parser: pattern = sequence ('|' sequence)*, sequence = (element quantifier?)*.
+/// A recursive-descent parser: pattern = sequence ('|' sequence)*, sequence = (element
+/// quantifier?)*.
 struct Parser<'p> {
     rest: Peekable<Chars<'p>>,
 }
@@ -216,7 +252,8 @@ impl Parser<'_> {
     }
 
     fn number(&mut self) -> usize {
-        let digits: String = std::iter::from_fn(|| self.rest.next_if(char::is_ascii_digit)).collect();
+        let digits: String =
+            std::iter::from_fn(|| self.rest.next_if(char::is_ascii_digit)).collect();
         digits.parse().expect("a repetition count has digits")
     }
 
@@ -225,7 +262,9 @@ impl Parser<'_> {
     }
 
     fn next(&mut self) -> char {
-        self.rest.next().expect("a published expression is complete")
+        self.rest
+            .next()
+            .expect("a published expression is complete")
     }
 }
 
@@ -236,8 +275,17 @@ enum Escape {
 
 /// The set of a lookahead.
 fn single_set(pattern: Pattern) -> Set {
-    match pattern.alternatives.into_iter().next().and_then(|mut pieces| pieces.pop()) {
-        Some(Piece::Run { set, min: 1, max: 1 }) => set,
+    match pattern
+        .alternatives
+        .into_iter()
+        .next()
+        .and_then(|mut pieces| pieces.pop())
+    {
+        Some(Piece::Run {
+            set,
+            min: 1,
+            max: 1,
+        }) => set,
         _ => panic!("a lookahead holds one set"),
     }
 }
@@ -247,7 +295,9 @@ mod tests {
     use super::*;
 
     fn matched<'t>(pattern: &str, text: &'t str) -> Option<&'t str> {
-        Pattern::new(pattern).match_at(text, 0).map(|end| &text[..end])
+        Pattern::new(pattern)
+            .match_at(text, 0)
+            .map(|end| &text[..end])
     }
 
     #[test]
@@ -262,7 +312,10 @@ mod tests {
         assert_eq!(matched(r"\s*[\r\n]+", " \n \n  x"), Some(" \n \n"));
         assert_eq!(matched(r"\s+(?!\S)", "   x"), Some("  "));
         assert_eq!(matched(r"\s+(?!\S)", " x"), None);
-        assert_eq!(matched(r"[^\r\n\p{L}]?[\p{L}\p{M}]+", "\u{301}"), Some("\u{301}"));
+        assert_eq!(
+            matched(r"[^\r\n\p{L}]?[\p{L}\p{M}]+", "\u{301}"),
+            Some("\u{301}")
+        );
     }
 
     #[test]

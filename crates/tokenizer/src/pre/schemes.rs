@@ -2,10 +2,11 @@
 //!
 //! Knows no matching. The one idea: sixty names share a dozen expressions.
 //!
-//! Source: the `tokenizer.json` of the models and `llm_tokenizer_bpe` in llama.cpp. Where llama.cpp rewrote an
-//! expression for `std::regex`, both cut the same (checked on megabytes of text by `tests/oracles/tokenizer_compare.py`),
-//! but for one family: it cannot tell upper from lower case beyond ASCII (`tekken`, `gpt-4o` and what resembles them).
-//! There we follow the models, which were trained that way.
+//! Source: the `tokenizer.json` of the models and `llm_tokenizer_bpe` in llama.cpp. Where llama.cpp
+//! rewrote an expression for `std::regex`, both cut the same (checked on megabytes of text by
+//! `tests/oracles/tokenizer_compare.py`), but for one family: it cannot tell upper from lower case
+//! beyond ASCII (`tekken`, `gpt-4o` and what resembles them). There we follow the models, which
+//! were trained that way.
 
 use super::Pass::{self, Cut, TrailingSpace};
 
@@ -45,7 +46,13 @@ impl Scheme {
     pub(crate) const DEFAULT: Self = Self::of(DEFAULT);
 
     const fn of(passes: &'static [Pass]) -> Self {
-        Self { passes, alphabet: Alphabet::Bytes, whole: Whole::None, add_bos: false, default_bos: true }
+        Self {
+            passes,
+            alphabet: Alphabet::Bytes,
+            whole: Whole::None,
+            add_bos: false,
+            default_bos: true,
+        }
     }
 
     const fn whole(self, whole: Whole) -> Self {
@@ -53,15 +60,24 @@ impl Scheme {
     }
 
     const fn with_bos(self) -> Self {
-        Self { add_bos: true, ..self }
+        Self {
+            add_bos: true,
+            ..self
+        }
     }
 
     const fn without_default_bos(self) -> Self {
-        Self { default_bos: false, ..self }
+        Self {
+            default_bos: false,
+            ..self
+        }
     }
 
     const fn characters(self) -> Self {
-        Self { alphabet: Alphabet::Characters, ..self }
+        Self {
+            alphabet: Alphabet::Characters,
+            ..self
+        }
     }
 
     pub(super) fn passes(&self) -> &'static [Pass] {
@@ -70,7 +86,10 @@ impl Scheme {
 
     /// The scheme of a value of `tokenizer.ggml.pre`.
     pub(crate) fn by_name(name: &str) -> Option<Self> {
-        SCHEMES.iter().find(|(names, _)| names.contains(&name)).map(|&(_, scheme)| scheme)
+        SCHEMES
+            .iter()
+            .find(|(names, _)| names.contains(&name))
+            .map(|&(_, scheme)| scheme)
     }
 
     /// Every name that has a scheme.
@@ -84,23 +103,49 @@ impl Scheme {
 const SCHEMES: &[(&[&str], Scheme)] = &[
     (&["default"], Scheme::DEFAULT),
     (
-        &["llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"],
+        &[
+            "llama3",
+            "llama-v3",
+            "llama-bpe",
+            "falcon3",
+            "falcon-h1",
+            "pixtral",
+            "midm-2.0",
+            "lfm2",
+            "jina-v5-nano",
+        ],
         Scheme::of(LLAMA3).whole(Whole::Words).with_bos(),
     ),
     (&["dbrx", "smaug-bpe"], Scheme::of(LLAMA3)),
     (&["chatglm-bpe"], Scheme::of(LLAMA3).without_default_bos()),
-    (&["glm4", "glm5"], Scheme::of(LLAMA3).whole(Whole::Words).without_default_bos()),
+    (
+        &["glm4", "glm5"],
+        Scheme::of(LLAMA3).whole(Whole::Words).without_default_bos(),
+    ),
     (&["minicpm5"], Scheme::of(MINICPM5).whole(Whole::Words)),
     (&["jais-2"], Scheme::of(JAIS2)),
     (
-        &["qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "megrez", "stablelm2", "hunyuan", "solar-open", "grok-2"],
+        &[
+            "qwen2",
+            "deepseek-r1-qwen",
+            "kormo",
+            "f2llmv2",
+            "megrez",
+            "stablelm2",
+            "hunyuan",
+            "solar-open",
+            "grok-2",
+        ],
         Scheme::of(QWEN2),
     ),
     (&["qwen35"], Scheme::of(QWEN35)),
     (&["laguna"], Scheme::of(LAGUNA)),
     (&["ufakzeka"], Scheme::of(UFAKZEKA)),
     (&["seed-coder"], Scheme::of(SEED_CODER)),
-    (&["bailingmoe", "bailingmoe2", "llada-moe"], Scheme::of(BAILING)),
+    (
+        &["bailingmoe", "bailingmoe2", "llada-moe"],
+        Scheme::of(BAILING),
+    ),
     (&["exaone-moe"], Scheme::of(EXAONE_MOE)),
     (
         &[
@@ -127,24 +172,49 @@ const SCHEMES: &[(&[&str], Scheme)] = &[
         Scheme::of(GPT2),
     ),
     (
-        &["starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b", "mellum2"],
+        &[
+            "starcoder",
+            "refact",
+            "command-r",
+            "smollm",
+            "codeshell",
+            "exaone",
+            "minerva-7b",
+            "mellum2",
+        ],
         Scheme::of(STARCODER),
     ),
     (&["falcon"], Scheme::of(FALCON)),
     (&["deepseek-llm"], Scheme::of(DEEPSEEK_LLM)),
     (&["deepseek-coder"], Scheme::of(DEEPSEEK_CODER)),
-    (&["deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"], Scheme::of(DEEPSEEK3)),
+    (
+        &["deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"],
+        Scheme::of(DEEPSEEK3),
+    ),
     (&["spark2_5"], Scheme::of(SPARK)),
     (&["youtu"], Scheme::of(YOUTU).whole(Whole::Words)),
-    (&["tekken"], Scheme::of(TEKKEN).whole(Whole::Words).with_bos()),
-    (&["gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"], Scheme::of(GPT4O)),
-    (&["granite-embed-multi-97m"], Scheme::of(GPT4O).whole(Whole::Words)),
+    (
+        &["tekken"],
+        Scheme::of(TEKKEN).whole(Whole::Words).with_bos(),
+    ),
+    (
+        &["gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"],
+        Scheme::of(GPT4O),
+    ),
+    (
+        &["granite-embed-multi-97m"],
+        Scheme::of(GPT4O).whole(Whole::Words),
+    ),
     (&["poro-chat", "bloom", "gpt3-finnish"], Scheme::of(BLOOM)),
     (&["viking"], Scheme::of(VIKING)),
     (&["chameleon"], Scheme::of(CHAMELEON).with_bos()),
     (
         &["gemma4", "granite-embed-multi-311m"],
-        Scheme::of(LINES).characters().whole(Whole::Newlines).with_bos().without_default_bos(),
+        Scheme::of(LINES)
+            .characters()
+            .whole(Whole::Newlines)
+            .with_bos()
+            .without_default_bos(),
     ),
     (&["sarvam-moe"], Scheme::of(LINES).characters()),
 ];
@@ -180,7 +250,11 @@ macro_rules! deepseek3_words {
 }
 macro_rules! qwen2 {
     () => {
-        concat!(contraction!(), r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|", symbols_and_spaces!())
+        concat!(
+            contraction!(),
+            r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|",
+            symbols_and_spaces!()
+        )
     };
 }
 // A word in camel case: capitals then small letters, at least one of either.
@@ -212,7 +286,8 @@ macro_rules! cased_words {
         )
     };
 }
-// Published as `(?i:'s|...)`, where ſ is an s; llama.cpp's rewritten expressions, which the others follow, leave it out.
+// Published as `(?i:'s|...)`, where ſ is an s; llama.cpp's rewritten expressions, which the others
+// follow, leave it out.
 macro_rules! gpt4o {
     ($numbers:expr) => {
         concat!(
@@ -225,14 +300,32 @@ macro_rules! gpt4o {
     };
 }
 
-const DEFAULT: &[Pass] = &[Cut(r"[\p{P}\$\+<=>\^~\|]+"), Cut(gpt2!()), Cut(r"\p{N}+"), Cut("[0-9][0-9][0-9]")];
+const DEFAULT: &[Pass] = &[
+    Cut(r"[\p{P}\$\+<=>\^~\|]+"),
+    Cut(gpt2!()),
+    Cut(r"\p{N}+"),
+    Cut("[0-9][0-9][0-9]"),
+];
 const GPT2: &[Pass] = &[Cut(gpt2!())];
 const STARCODER: &[Pass] = &[Cut(r"\p{N}"), Cut(gpt2!())];
-const FALCON: &[Pass] = &[Cut(r"[\p{P}\$\+<=>\^~\|`]+"), Cut(gpt2!()), Cut("[0-9][0-9][0-9]")];
-const LLAMA3: &[Pass] =
-    &[Cut(concat!(contraction!(), r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|", symbols_and_spaces!()))];
-const MINICPM5: &[Pass] =
-    &[Cut(r"\p{N}{1,3}"), Cut(concat!(contraction!(), r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+|", symbols_and_spaces!()))];
+const FALCON: &[Pass] = &[
+    Cut(r"[\p{P}\$\+<=>\^~\|`]+"),
+    Cut(gpt2!()),
+    Cut("[0-9][0-9][0-9]"),
+];
+const LLAMA3: &[Pass] = &[Cut(concat!(
+    contraction!(),
+    r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|",
+    symbols_and_spaces!()
+))];
+const MINICPM5: &[Pass] = &[
+    Cut(r"\p{N}{1,3}"),
+    Cut(concat!(
+        contraction!(),
+        r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+|",
+        symbols_and_spaces!()
+    )),
+];
 const JAIS2: &[Pass] = &[Cut(concat!(
     contraction!(),
     r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+",
@@ -246,9 +339,15 @@ const QWEN35: &[Pass] = &[Cut(concat!(
     r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|",
     spaces!()
 ))];
-const UFAKZEKA: &[Pass] = &[Cut(concat!(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|", symbols_and_spaces!()))];
-const SEED_CODER: &[Pass] =
-    &[Cut(concat!(contraction!(), r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|", spaces!()))];
+const UFAKZEKA: &[Pass] = &[Cut(concat!(
+    r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|",
+    symbols_and_spaces!()
+))];
+const SEED_CODER: &[Pass] = &[Cut(concat!(
+    contraction!(),
+    r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|",
+    spaces!()
+))];
 const BAILING: &[Pass] = &[Cut(
     r"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
 )];
@@ -266,20 +365,34 @@ const DEEPSEEK_LLM: &[Pass] = &[
     Cut("[一-龥ࠀ-一가-퟿]+"),
     Cut(r"\p{N}+"),
 ];
-const DEEPSEEK_CODER: &[Pass] =
-    &[Cut(r"[\r\n]"), Cut(r"\s?\p{L}+"), Cut(r"\s?\p{P}+"), Cut("[一-龥ࠀ-一가-퟿]+"), Cut(r"\p{N}")];
-const DEEPSEEK3: &[Pass] =
-    &[Cut(r"\p{N}{1,3}"), Cut("[一-龥぀-ゟ゠-ヿ]+"), Cut(concat!(deepseek3_words!(), r"[\r\n]*|", spaces!()))];
+const DEEPSEEK_CODER: &[Pass] = &[
+    Cut(r"[\r\n]"),
+    Cut(r"\s?\p{L}+"),
+    Cut(r"\s?\p{P}+"),
+    Cut("[一-龥ࠀ-一가-퟿]+"),
+    Cut(r"\p{N}"),
+];
+const DEEPSEEK3: &[Pass] = &[
+    Cut(r"\p{N}{1,3}"),
+    Cut("[一-龥぀-ゟ゠-ヿ]+"),
+    Cut(concat!(deepseek3_words!(), r"[\r\n]*|", spaces!())),
+];
 const SPARK: &[Pass] = &[
     Cut(r"\p{N}{1,3}"),
     Cut("[一-龥぀-ゟ゠-ヿ]+"),
     Cut(concat!(deepseek3_words!(), r"|[\r\n]|\s+(?!\S)|\s+")),
     Cut(r"\p{N}"),
 ];
-const TEKKEN: &[Pass] = &[Cut(concat!(cased_words!(""), r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|", spaces!()))];
+const TEKKEN: &[Pass] = &[Cut(concat!(
+    cased_words!(""),
+    r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|",
+    spaces!()
+))];
 const GPT4O: &[Pass] = &[Cut(gpt4o!(r"\p{N}{1,3}"))];
-const YOUTU: &[Pass] =
-    &[Cut("[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+"), Cut(gpt4o!(r"\p{N}"))];
+const YOUTU: &[Pass] = &[
+    Cut("[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+"),
+    Cut(gpt4o!(r"\p{N}")),
+];
 const BLOOM: &[Pass] = &[Cut(r" ?[^(\s|.,!?…。，、।۔،)]+")];
 const VIKING: &[Pass] = &[Cut(r" ?[^(\s|.,!?…。，、।۔،)]+"), Cut(r"\p{N}")];
 const CHAMELEON: &[Pass] = &[

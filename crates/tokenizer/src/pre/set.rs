@@ -1,7 +1,8 @@
 //! A set of characters: what stands for one character in a pre-tokenizer's pattern.
 //!
-//! Knows nothing of repetition or alternatives. The one idea: ASCII is one bitmap with the negation folded in, so that
-//! the common case is a shift; beyond it stand a category mask and a sorted list of ranges.
+//! Knows nothing of repetition or alternatives. The one idea: ASCII is one bitmap with the negation
+//! folded in, so that the common case is a shift; beyond it stand a category mask and a sorted list
+//! of ranges.
 
 use crate::unicode::Categories;
 
@@ -16,26 +17,43 @@ pub(super) struct Set {
 }
 
 impl Set {
-    pub(super) fn new(categories: Categories, mut ranges: Vec<(char, char)>, negated: bool) -> Self {
+    pub(super) fn new(
+        categories: Categories,
+        mut ranges: Vec<(char, char)>,
+        negated: bool,
+    ) -> Self {
         ranges.sort_unstable();
-        let mut set = Self { ascii: 0, categories, ranges, negated };
-        set.ascii = ('\0'..='\x7F').filter(|&c| set.search(c)).fold(0, |bits, c| bits | 1 << c as u32);
+        let mut set = Self {
+            ascii: 0,
+            categories,
+            ranges,
+            negated,
+        };
+        set.ascii = ('\0'..='\x7F')
+            .filter(|&c| set.search(c))
+            .fold(0, |bits, c| bits | 1 << c as u32);
         set
     }
 
     pub(super) fn contains(&self, c: char) -> bool {
-        if c.is_ascii() { self.ascii >> c as u32 & 1 == 1 } else { self.search(c) }
+        if c.is_ascii() {
+            self.ascii >> c as u32 & 1 == 1
+        } else {
+            self.search(c)
+        }
     }
 
     fn search(&self, c: char) -> bool {
         (self.categories.contain(c) || self.in_ranges(c)) != self.negated
     }
 
-    /// White space beyond ASCII is never in a range, only in `\s`: llama.cpp folds it to one character before it
-    /// matches, so its `[ࠀ-一]` does not take U+3000.
+    /// White space beyond ASCII is never in a range, only in `\s`: llama.cpp folds it to one
+    /// character before it matches, so its `[ࠀ-一]` does not take U+3000.
     fn in_ranges(&self, c: char) -> bool {
         let after = self.ranges.partition_point(|&(first, _)| first <= c);
-        after > 0 && c <= self.ranges[after - 1].1 && (c.is_ascii() || !Categories::SPACE.contain(c))
+        after > 0
+            && c <= self.ranges[after - 1].1
+            && (c.is_ascii() || !Categories::SPACE.contain(c))
     }
 }
 
@@ -51,12 +69,21 @@ mod tests {
         for c in ['a', 'd', '0', '中', 'é', '٣', ' ', '\u{10FFFF}'] {
             assert_ne!(plain.contains(c), negated.contains(c), "{c:?}");
         }
-        assert!(plain.contains('b') && plain.contains('٣') && plain.contains('中') && !plain.contains('é'));
+        assert!(
+            plain.contains('b')
+                && plain.contains('٣')
+                && plain.contains('中')
+                && !plain.contains('é')
+        );
     }
 
     #[test]
     fn ranges_leave_out_white_space_beyond_ascii() {
-        let set = Set::new(Categories::NONE, vec![('\u{800}', '一'), ('\t', ' ')], false);
+        let set = Set::new(
+            Categories::NONE,
+            vec![('\u{800}', '一'), ('\t', ' ')],
+            false,
+        );
         assert!(!set.contains('\u{3000}') && set.contains('\u{3001}') && set.contains(' '));
     }
 }

@@ -1,10 +1,11 @@
-//! General categories of characters, as far as pre-tokenizers ask for them, and characters without their accents.
+//! General categories of characters, as far as pre-tokenizers ask for them, and characters without
+//! their accents.
 //!
-//! Knows nothing of text or regular expressions. The one idea: a category is a letter whose low four bits are distinct,
-//! so that a set of categories is a `u16` and membership is one shift.
+//! Knows nothing of text or regular expressions. The one idea: a category is a letter whose low
+//! four bits are distinct, so that a set of categories is a `u16` and membership is one shift.
 //!
-//! The tables are those of Unicode 15.1, the version that llama.cpp uses: an unassigned code point that a later version
-//! calls a letter must keep splitting as it did.
+//! The tables are those of Unicode 15.1, the version that llama.cpp uses: an unassigned code point
+//! that a later version calls a letter must keep splitting as it did.
 
 mod bases;
 mod table;
@@ -62,14 +63,18 @@ fn letter_of(c: char) -> u8 {
     }
 }
 
-/// What is left of a character when it is decomposed canonically and its nonspacing marks are taken away: nothing of such
-/// a mark, the letter of a letter with an accent, the parts of a Hangul syllable.
+/// What is left of a character when it is decomposed canonically and its nonspacing marks are taken
+/// away: nothing of such a mark, the letter of a letter with an accent, the parts of a Hangul
+/// syllable.
 pub(crate) fn without_accents(c: char, mut emit: impl FnMut(char)) {
     let code = u32::from(c);
     let mut emit_code = |code| emit(char::from_u32(code).expect("decompositions are characters"));
     if code < 0xC0 {
         emit_code(code);
-    } else if let Some(syllable) = code.checked_sub(0xAC00).filter(|&syllable| syllable < 11172) {
+    } else if let Some(syllable) = code
+        .checked_sub(0xAC00)
+        .filter(|&syllable| syllable < 11172)
+    {
         hangul_parts(syllable).for_each(emit_code);
     } else if let Ok(at) = bases::ONE.binary_search_by_key(&code, |&(c, _)| c) {
         emit_code(bases::ONE[at].1);
@@ -83,7 +88,9 @@ pub(crate) fn without_accents(c: char, mut emit: impl FnMut(char)) {
 /// Source: the Unicode standard, section 3.12.
 fn hangul_parts(syllable: u32) -> impl Iterator<Item = u32> {
     let (lead, vowel, tail) = (syllable / 588, syllable % 588 / 28, syllable % 28);
-    [0x1100 + lead, 0x1161 + vowel].into_iter().chain((tail > 0).then_some(0x11A7 + tail))
+    [0x1100 + lead, 0x1161 + vowel]
+        .into_iter()
+        .chain((tail > 0).then_some(0x11A7 + tail))
 }
 
 #[cfg(test)]
@@ -97,7 +104,19 @@ mod tests {
 
     #[test]
     fn letters_of_several_scripts_are_letters() {
-        for c in ['a', 'Z', 'é', 'ß', 'Я', '中', 'あ', '가', 'ǅ', 'ʰ', '\u{20000}'] {
+        for c in [
+            'a',
+            'Z',
+            'é',
+            'ß',
+            'Я',
+            '中',
+            'あ',
+            '가',
+            'ǅ',
+            'ʰ',
+            '\u{20000}',
+        ] {
             assert!(Categories::LETTER.contain(c), "{c:?}");
         }
     }
@@ -105,8 +124,15 @@ mod tests {
     #[test]
     fn planes_past_the_table_are_known() {
         assert!(Categories::MARK.contain('\u{E0100}'));
-        assert!(Categories::NOT_SPACE.contain('\u{10FFFF}') && !Categories::CONTROL.contain('\u{10FFFF}'));
-        assert!(['\u{E0001}', '\u{E007F}', '\u{F0000}', '\u{10FFFD}'].iter().all(|&c| Categories::CONTROL.contain(c)));
+        assert!(
+            Categories::NOT_SPACE.contain('\u{10FFFF}')
+                && !Categories::CONTROL.contain('\u{10FFFF}')
+        );
+        assert!(
+            ['\u{E0001}', '\u{E007F}', '\u{F0000}', '\u{10FFFD}']
+                .iter()
+                .all(|&c| Categories::CONTROL.contain(c))
+        );
         assert!(!Categories::LETTER.contain('\u{32400}'));
     }
 
@@ -121,7 +147,8 @@ mod tests {
     fn accents_are_taken_away_and_letters_stay() {
         let bare = |text: &str| {
             let mut left = String::new();
-            text.chars().for_each(|c| without_accents(c, |c| left.push(c)));
+            text.chars()
+                .for_each(|c| without_accents(c, |c| left.push(c)));
             left
         };
         assert_eq!(bare("aéÅşế Ω ß"), "aeAse Ω ß");
@@ -133,8 +160,13 @@ mod tests {
 
     #[test]
     fn the_tables_of_decompositions_are_sorted() {
-        assert!(bases::ONE.is_sorted_by_key(|&(c, _)| c) && bases::MORE.is_sorted_by_key(|&(c, _)| c));
-        let codes = bases::MORE.iter().flat_map(|&(_, left)| left).chain(bases::ONE.iter().map(|(_, left)| left));
+        assert!(
+            bases::ONE.is_sorted_by_key(|&(c, _)| c) && bases::MORE.is_sorted_by_key(|&(c, _)| c)
+        );
+        let codes = bases::MORE
+            .iter()
+            .flat_map(|&(_, left)| left)
+            .chain(bases::ONE.iter().map(|(_, left)| left));
         assert!(codes.copied().all(|code| char::from_u32(code).is_some()));
     }
 }

@@ -30,7 +30,16 @@ fn stream(decoder: &mut StreamDecoder<&Tokenizer>, ids: &[u32]) -> String {
 fn tokenizers() -> &'static [Tokenizer] {
     static ALL: std::sync::OnceLock<Vec<Tokenizer>> = std::sync::OnceLock::new();
     ALL.get_or_init(|| {
-        let bpe = ["llama-bpe", "gpt-2", "qwen35", "deepseek-v3", "falcon", "tekken"].into_iter().map(bpe_with_pre);
+        let bpe = [
+            "llama-bpe",
+            "gpt-2",
+            "qwen35",
+            "deepseek-v3",
+            "falcon",
+            "tekken",
+        ]
+        .into_iter()
+        .map(bpe_with_pre);
         bpe.chain(["spm.gguf", "gemma4.gguf"].map(small)).collect()
     })
 }
@@ -75,7 +84,10 @@ proptest! {
 fn sentencepiece_keeps_invalid_utf8_as_it_is() {
     let tokenizer = small("spm.gguf");
     let text = b"a\xFFbcd\xE2\x96c \xC3";
-    assert_eq!(tokenizer.decode(&tokenizer.encode(text, Special::Plain)), text);
+    assert_eq!(
+        tokenizer.decode(&tokenizer.encode(text, Special::Plain)),
+        text
+    );
 }
 
 #[test]
@@ -87,17 +99,25 @@ fn byte_pairs_see_a_replacement_for_each_invalid_byte() {
 
 #[test]
 fn an_empty_text_has_no_tokens() {
-    assert!(tokenizers().iter().all(|tokenizer| tokenizer.encode("", Special::Parse).is_empty()));
+    assert!(
+        tokenizers()
+            .iter()
+            .all(|tokenizer| tokenizer.encode("", Special::Parse).is_empty())
+    );
 }
 
 #[test]
 fn a_stream_holds_back_half_a_character() {
-    let tokenizer = Tokenizer::from_metadata(&written(|w| write_bpe(w, &[("<|end|>", 3)], &["Ł Ļ"]))).unwrap();
+    let tokenizer =
+        Tokenizer::from_metadata(&written(|w| write_bpe(w, &[("<|end|>", 3)], &["Ł Ļ"]))).unwrap();
     let id = |text: &str| tokenizer.token_id(text).unwrap();
     let mut stream = StreamDecoder::new(&tokenizer);
     let parts = ["a", "ð", "ŁĻ", "<|end|>", "Ĥ", "b"].map(|text| stream.push(id(text)));
     assert_eq!(parts, ["a", "", "", "", "🙂", "b"]);
-    assert_eq!((stream.push(id("ð")), stream.push(id("a"))), (String::new(), "\u{FFFD}a".to_owned()));
+    assert_eq!(
+        (stream.push(id("ð")), stream.push(id("a"))),
+        (String::new(), "\u{FFFD}a".to_owned())
+    );
     assert_eq!(
         (stream.push(id("Ã")), stream.flush(), stream.flush()),
         (String::new(), "\u{FFFD}".into(), String::new())
@@ -106,11 +126,20 @@ fn a_stream_holds_back_half_a_character() {
 
 #[test]
 fn the_first_space_of_sentencepiece_is_taken_away_at_the_start_only() {
-    let tokens = [("<unk>", 2, 0.0), ("<s>", 3, 0.0), ("</s>", 3, 0.0), ("▁a", 1, 0.0), ("▁▁", 1, 0.0)];
+    let tokens = [
+        ("<unk>", 2, 0.0),
+        ("<s>", 3, 0.0),
+        ("</s>", 3, 0.0),
+        ("▁a", 1, 0.0),
+        ("▁▁", 1, 0.0),
+    ];
     let tokenizer = Tokenizer::from_metadata(&written(|w| write_spm(w, &tokens))).unwrap();
     assert_eq!(tokenizer.decode(&[3, 3]), b"a a");
     assert_eq!(tokenizer.decode(&[4, 3]), b"  a");
-    assert_eq!(stream(&mut StreamDecoder::after_prompt(&tokenizer), &[3, 3]), " a a");
+    assert_eq!(
+        stream(&mut StreamDecoder::after_prompt(&tokenizer), &[3, 3]),
+        " a a"
+    );
     assert_eq!(&*tokenizer.token_bytes(3), b" a");
 }
 
@@ -120,7 +149,13 @@ fn control_tokens_are_invisible_but_have_a_text() {
     let ids = tokenizer.encode("a<|im_end|>b", Special::Parse);
     assert_eq!(tokenizer.decode(&ids), b"ab");
     assert_eq!(&*tokenizer.token_bytes(2), b"<|im_end|>");
-    assert_eq!((tokenizer.token_text(u32::MAX), &*tokenizer.token_bytes(u32::MAX)), (&b""[..], &b""[..]));
+    assert_eq!(
+        (
+            tokenizer.token_text(u32::MAX),
+            &*tokenizer.token_bytes(u32::MAX)
+        ),
+        (&b""[..], &b""[..])
+    );
 }
 
 #[test]
@@ -134,5 +169,7 @@ fn long_runs_of_one_character_are_encoded_in_linear_time() {
         }
     }
     // Half a second each on a slow machine; quadratic time would be minutes.
-    assert!(start.elapsed() < Duration::from_millis(500) * (tokenizers().len() * runs.len()) as u32);
+    assert!(
+        start.elapsed() < Duration::from_millis(500) * (tokenizers().len() * runs.len()) as u32
+    );
 }

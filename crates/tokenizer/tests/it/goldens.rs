@@ -10,7 +10,9 @@ fn cases() -> Vec<String> {
 }
 
 fn ids(line: &str) -> Vec<u32> {
-    line.split_whitespace().map(|id| id.parse().unwrap()).collect()
+    line.split_whitespace()
+        .map(|id| id.parse().unwrap())
+        .collect()
 }
 
 /// Sections of a file of ids: `[name]`, then one line per case.
@@ -27,7 +29,11 @@ fn assert_golden(tokenizer: &Tokenizer, expected: &[Vec<u32>], name: &str) {
     let cases = cases();
     assert_eq!(cases.len(), expected.len(), "{name}");
     for (text, expected) in cases.iter().zip(expected) {
-        assert_eq!(&tokenizer.encode(text, Special::Plain), expected, "{name}: {text:?}");
+        assert_eq!(
+            &tokenizer.encode(text, Special::Plain),
+            expected,
+            "{name}: {text:?}"
+        );
     }
 }
 
@@ -37,7 +43,11 @@ fn every_pre_tokenizer_gives_the_ids_of_its_oracle() {
     assert!(sections.len() >= 24);
     for (pre, expected) in sections {
         let tokenizer = bpe_with_pre(&pre);
-        assert!(tokenizer.warnings().is_empty(), "{pre}: {:?}", tokenizer.warnings());
+        assert!(
+            tokenizer.warnings().is_empty(),
+            "{pre}: {:?}",
+            tokenizer.warnings()
+        );
         assert_golden(&tokenizer, &expected, &pre);
     }
 }
@@ -49,7 +59,11 @@ fn sentencepiece_gives_the_ids_of_llama_cpp() {
 
 #[test]
 fn gemma4_gives_the_ids_of_llama_cpp() {
-    assert_golden(&small("gemma4.gguf"), &sections("gemma4.ids")[0].1, "gemma4");
+    assert_golden(
+        &small("gemma4.gguf"),
+        &sections("gemma4.ids")[0].1,
+        "gemma4",
+    );
 }
 
 #[test]
@@ -68,27 +82,49 @@ fn wordpiece_gives_the_ids_of_bert() {
 /// The vocabularies of real models, where they are at hand.
 fn real_vocabularies() -> Vec<PathBuf> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/vocab");
-    let entries = std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
-    entries.filter(|path| path.extension().is_some_and(|extension| extension == "gguf")).collect()
+    let entries = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "gguf")
+        })
+        .collect()
 }
 
 #[test]
 fn real_vocabularies_give_the_ids_that_come_with_them() {
     for path in real_vocabularies() {
-        let tokenizer = Tokenizer::from_metadata(&metadata_of(std::fs::read(&path).unwrap())).unwrap();
+        let tokenizer =
+            Tokenizer::from_metadata(&metadata_of(std::fs::read(&path).unwrap())).unwrap();
         let beside = |suffix: &str| std::fs::read_to_string(path.with_extension(suffix)).unwrap();
         let (texts, expected) = (beside("gguf.inp"), beside("gguf.out"));
         for (text, line) in texts.split("\n__ggml_vocab_test__\n").zip(expected.lines()) {
-            assert_eq!(tokenizer.encode(text, Special::Plain), ids(line), "{}: {text:?}", path.display());
+            assert_eq!(
+                tokenizer.encode(text, Special::Plain),
+                ids(line),
+                "{}: {text:?}",
+                path.display()
+            );
         }
     }
 }
 
 #[test]
 fn a_vocabulary_of_128k_takes_less_than_5_mb_of_heap() {
-    for path in real_vocabularies().into_iter().filter(|path| path.ends_with("ggml-vocab-llama-bpe.gguf")) {
-        let tokenizer = Tokenizer::from_metadata(&metadata_of(std::fs::read(&path).unwrap())).unwrap();
+    for path in real_vocabularies()
+        .into_iter()
+        .filter(|path| path.ends_with("ggml-vocab-llama-bpe.gguf"))
+    {
+        let tokenizer =
+            Tokenizer::from_metadata(&metadata_of(std::fs::read(&path).unwrap())).unwrap();
         assert_eq!(tokenizer.n_vocab(), 128_256);
-        assert!(tokenizer.heap_bytes() < 5_000_000, "{}", tokenizer.heap_bytes());
+        assert!(
+            tokenizer.heap_bytes() < 5_000_000,
+            "{}",
+            tokenizer.heap_bytes()
+        );
     }
 }

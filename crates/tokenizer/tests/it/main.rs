@@ -1,4 +1,5 @@
-//! The tokenizer as its users see it: against goldens, against properties, and against bad metadata.
+//! The tokenizer as its users see it: against goldens, against properties, and against bad
+//! metadata.
 
 mod encoding;
 mod goldens;

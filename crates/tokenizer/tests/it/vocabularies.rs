@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/tokenizer").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/golden/tokenizer")
+        .join(name)
 }
 
 pub(crate) fn metadata_of(file: Vec<u8>) -> Metadata {
@@ -24,7 +26,8 @@ pub(crate) fn written(write: impl FnOnce(&mut Writer)) -> Metadata {
 pub(crate) fn golden_with(name: &str, replace: impl FnOnce(&mut Writer)) -> Tokenizer {
     let old = metadata_of(std::fs::read(golden(name)).unwrap());
     let new = written(|writer| {
-        old.iter().for_each(|(key, value)| writer.set_value(key, value));
+        old.iter()
+            .for_each(|(key, value)| writer.set_value(key, value));
         replace(writer);
     });
     Tokenizer::from_metadata(&new).unwrap()
@@ -35,21 +38,34 @@ pub(crate) fn small(name: &str) -> Tokenizer {
 }
 
 pub(crate) fn bpe_with_pre(pre: &str) -> Tokenizer {
-    golden_with("bpe.gguf", |writer| writer.set_str("tokenizer.ggml.pre", pre))
+    golden_with("bpe.gguf", |writer| {
+        writer.set_str("tokenizer.ggml.pre", pre)
+    })
 }
 
 /// A SentencePiece vocabulary: texts with kind and score.
 pub(crate) fn write_spm(writer: &mut Writer, tokens: &[(&str, i32, f32)]) {
     writer.set_str("tokenizer.ggml.model", "llama");
-    writer.set_strs("tokenizer.ggml.tokens", &tokens.iter().map(|t| t.0).collect::<Vec<_>>());
-    writer.set_i32s("tokenizer.ggml.token_type", &tokens.iter().map(|t| t.1).collect::<Vec<_>>());
-    writer.set_f32s("tokenizer.ggml.scores", &tokens.iter().map(|t| t.2).collect::<Vec<_>>());
+    writer.set_strs(
+        "tokenizer.ggml.tokens",
+        &tokens.iter().map(|t| t.0).collect::<Vec<_>>(),
+    );
+    writer.set_i32s(
+        "tokenizer.ggml.token_type",
+        &tokens.iter().map(|t| t.1).collect::<Vec<_>>(),
+    );
+    writer.set_f32s(
+        "tokenizer.ggml.scores",
+        &tokens.iter().map(|t| t.2).collect::<Vec<_>>(),
+    );
 }
 
 /// A WordPiece vocabulary: marks of BERT and texts as GGUF files have them.
 pub(crate) fn write_wpm(writer: &mut Writer, texts: &[&str]) {
     let marks = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];
-    let kinds: Vec<i32> = std::iter::repeat_n(3, marks.len()).chain(texts.iter().map(|_| 1)).collect();
+    let kinds: Vec<i32> = std::iter::repeat_n(3, marks.len())
+        .chain(texts.iter().map(|_| 1))
+        .collect();
     writer.set_str("tokenizer.ggml.model", "bert");
     writer.set_strs("tokenizer.ggml.tokens", &[&marks[..], texts].concat());
     writer.set_i32s("tokenizer.ggml.token_type", &kinds);
@@ -60,7 +76,10 @@ pub(crate) fn write_wpm(writer: &mut Writer, texts: &[&str]) {
 
 /// A byte-level vocabulary of ASCII letters, some marks, and merges.
 pub(crate) fn write_bpe(writer: &mut Writer, special: &[(&str, i32)], merges: &[&str]) {
-    let letters: Vec<String> = ('a'..='z').chain("Ġ<|>_ĊÃ©ðŁĻĤ".chars()).map(String::from).collect();
+    let letters: Vec<String> = ('a'..='z')
+        .chain("Ġ<|>_ĊÃ©ðŁĻĤ".chars())
+        .map(String::from)
+        .collect();
     let joined: Vec<String> = merges.iter().map(|merge| merge.replace(' ', "")).collect();
     let mut tokens: Vec<&str> = special.iter().map(|s| s.0).collect();
     tokens.extend(letters.iter().chain(&joined).map(String::as_str));
@@ -75,5 +94,7 @@ pub(crate) fn write_bpe(writer: &mut Writer, special: &[(&str, i32)], merges: &[
 
 /// The texts of tokens, for reading.
 pub(crate) fn spelled(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<String> {
-    ids.iter().map(|&id| String::from_utf8_lossy(tokenizer.token_text(id)).into_owned()).collect()
+    ids.iter()
+        .map(|&id| String::from_utf8_lossy(tokenizer.token_text(id)).into_owned())
+        .collect()
 }

@@ -4,8 +4,10 @@ use crate::vocabularies::{spelled, write_wpm, written};
 use atta_formats::Writer;
 use atta_tokenizer::{Special, StreamDecoder, Tokenizer};
 
-const TEXTS: &[&str] =
-    &["▁un", "▁unaff", "aff", "able", "▁able", "▁a", "▁.", "▁[", "▁]", "▁mask", "▁▁", "▁", "s", "▁É", "▁e", "▁中"];
+const TEXTS: &[&str] = &[
+    "▁un", "▁unaff", "aff", "able", "▁able", "▁a", "▁.", "▁[", "▁]", "▁mask", "▁▁", "▁", "s", "▁É",
+    "▁e", "▁中",
+];
 
 fn with(change: impl FnOnce(&mut Writer)) -> Tokenizer {
     let metadata = written(|writer| {
@@ -22,7 +24,10 @@ fn tokens(tokenizer: &Tokenizer, text: impl AsRef<[u8]>) -> Vec<String> {
 #[test]
 fn a_word_is_covered_by_the_longest_tokens_or_unknown() {
     let tokenizer = with(|_| ());
-    assert_eq!(tokens(&tokenizer, "unaffable able"), ["▁unaff", "able", "▁able"]);
+    assert_eq!(
+        tokens(&tokenizer, "unaffable able"),
+        ["▁unaff", "able", "▁able"]
+    );
     // Nothing goes on with "f", and the shorter "▁un" is not tried in place of "▁unaff".
     assert_eq!(tokens(&tokenizer, "unafff a xa"), ["[UNK]", "▁a", "[UNK]"]);
     assert_eq!(tokens(&tokenizer, "a中a."), ["▁a", "▁中", "▁a", "▁."]);
@@ -41,12 +46,18 @@ fn a_word_that_is_too_long_is_one_unknown_token() {
     let tokenizer = with(|_| ());
     let long = |n| format!("a{}", "s".repeat(n));
     assert_eq!(tokens(&tokenizer, long(99)).len(), 100);
-    assert_eq!(tokens(&tokenizer, format!("{} a", long(100))), ["[UNK]", "▁a"]);
+    assert_eq!(
+        tokens(&tokenizer, format!("{} a", long(100))),
+        ["[UNK]", "▁a"]
+    );
 }
 
 #[test]
 fn invalid_utf8_is_dropped() {
-    assert_eq!(tokens(&with(|_| ()), b"\xFFun\xE2\x96affable\x80"), ["▁unaff", "able"]);
+    assert_eq!(
+        tokens(&with(|_| ()), b"\xFFun\xE2\x96affable\x80"),
+        ["▁unaff", "able"]
+    );
 }
 
 #[test]
@@ -72,7 +83,10 @@ fn marks_are_parsed_only_on_request() {
 #[test]
 fn a_text_stands_between_cls_and_sep() {
     let tokenizer = with(|_| ());
-    assert_eq!((tokenizer.bos(), tokenizer.eos(), tokenizer.unknown()), (Some(2), Some(3), Some(1)));
+    assert_eq!(
+        (tokenizer.bos(), tokenizer.eos(), tokenizer.unknown()),
+        (Some(2), Some(3), Some(1))
+    );
     assert!(tokenizer.add_bos() && tokenizer.add_eos());
     let named = with(|w| {
         w.set_u32("tokenizer.ggml.bos_token_id", 4);
@@ -87,11 +101,27 @@ fn a_text_stands_between_cls_and_sep() {
 #[test]
 fn decoding_gives_words_with_spaces_between_them() {
     let tokenizer = with(|_| ());
-    let ids = [&[2][..], &tokenizer.encode("Unaffable, a. É", Special::Plain), &[3]].concat();
-    assert_eq!(spelled(&tokenizer, &ids), ["[CLS]", "▁unaff", "able", "[UNK]", "▁a", "▁.", "▁e", "[SEP]"]);
+    let ids = [
+        &[2][..],
+        &tokenizer.encode("Unaffable, a. É", Special::Plain),
+        &[3],
+    ]
+    .concat();
+    assert_eq!(
+        spelled(&tokenizer, &ids),
+        [
+            "[CLS]", "▁unaff", "able", "[UNK]", "▁a", "▁.", "▁e", "[SEP]"
+        ]
+    );
     let text = tokenizer.decode(&ids);
     assert_eq!(String::from_utf8(text.clone()).unwrap(), " unaffable a. e");
     let mut stream = StreamDecoder::new(&tokenizer);
-    assert_eq!(ids.iter().map(|&id| stream.push(id)).collect::<String>().into_bytes(), text);
+    assert_eq!(
+        ids.iter()
+            .map(|&id| stream.push(id))
+            .collect::<String>()
+            .into_bytes(),
+        text
+    );
     assert_eq!(tokenizer.decode(&ids[1..4]), b"unaffable");
 }

@@ -1,7 +1,8 @@
-//! A message to a model that has tools: it calls them, they are run, it hears what came of it, until it answers.
+//! A message to a model that has tools: it calls them, they are run, it hears what came of it,
+//! until it answers.
 //!
-//! Knows no tool. A program of the user's runs them: name as its argument, arguments as JSON on its standard input, and
-//! what it prints is the result.
+//! Knows no tool. A program of the user's runs them: name as its argument, arguments as JSON on its
+//! standard input, and what it prints is the result.
 
 use std::{
     collections::HashSet,
@@ -34,11 +35,12 @@ const ANSWER_SHARE: usize = 8;
 /// The part of a window that results of calls may take, one in so many.
 const WINDOW_SHARE: usize = 4;
 
-/// Bytes of a result that is shortened only if the conversation does not fit else: where little was left before it, it would
-/// lose what it says for a room that it has not taken.
+/// Bytes of a result that is shortened only if the conversation does not fit else: where little was
+/// left before it, it would lose what it says for a room that it has not taken.
 const SHORT: usize = 256;
 
-/// The answer that is put behind calls after which none came: only then can a message of the user follow.
+/// The answer that is put behind calls after which none came: only then can a message of the user
+/// follow.
 const NO_ANSWER: &str = "(no answer)";
 
 impl Conversation<'_> {
@@ -61,11 +63,13 @@ impl Conversation<'_> {
         }
         // Whoever must call a tool has done so; of a call in every round there would be no end.
         let choice = self.chat.set_tool_choice(ToolChoice::Auto);
-        let next = (1..MAX_ROUNDS).find_map(|_| self.round().map(ControlFlow::break_value).transpose());
+        let next =
+            (1..MAX_ROUNDS).find_map(|_| self.round().map(ControlFlow::break_value).transpose());
         if let Some(choice) = choice {
             self.chat.set_tool_choice(choice);
         }
-        let endless = format!("the model has called tools {MAX_ROUNDS} times in a row, and given no answer");
+        let endless =
+            format!("the model has called tools {MAX_ROUNDS} times in a row, and given no answer");
         next.unwrap_or(Err(Failure::Failed(endless)))
     }
 
@@ -94,7 +98,9 @@ impl Conversation<'_> {
     fn settle(&mut self, n_before: usize) {
         let said = &self.chat.messages()[n_before..];
         let n = n_settled(said);
-        let is_open = n.checked_sub(1).is_some_and(|last| said[last].role == Role::Tool);
+        let is_open = n
+            .checked_sub(1)
+            .is_some_and(|last| said[last].role == Role::Tool);
         self.chat.rewind(n_before + n);
         if is_open {
             self.chat.push(Message::assistant(NO_ANSWER));
@@ -105,11 +111,13 @@ impl Conversation<'_> {
     fn hear_round(&mut self) -> Result<ControlFlow<Next, Vec<ToolCall>>, Failure> {
         let n_before = self.chat.messages().len();
         let mut listener = Listener::of_rounds(self.interrupt.clone());
-        let said = self.chat.answer_calling(&self.options, |heard| match heard {
-            Heard::Event(event) => listener.hear(event),
-            Heard::Piece(Piece::Text(text)) => listener.hear(Event::Text(text)),
-            Heard::Piece(_) => Continue(()),
-        });
+        let said = self
+            .chat
+            .answer_calling(&self.options, |heard| match heard {
+                Heard::Event(event) => listener.hear(event),
+                Heard::Piece(Piece::Text(text)) => listener.hear(Event::Text(text)),
+                Heard::Piece(_) => Continue(()),
+            });
         if let Err(Error::PromptTooLong { n_prompt, n_ctx }) = said {
             return Err(full(n_prompt, n_ctx));
         }
@@ -127,46 +135,71 @@ impl Conversation<'_> {
             self.explain_cut();
         }
         let calls = answer.outcome.calls;
-        Ok(if calls.is_empty() { Break(Next::GoOn) } else { Continue(calls) })
+        Ok(if calls.is_empty() {
+            Break(Next::GoOn)
+        } else {
+            Continue(calls)
+        })
     }
 
-    /// Shortens results of calls until the context has room for an answer behind them, or they can be no shorter.
+    /// Shortens results of calls until the context has room for an answer behind them, or they can
+    /// be no shorter.
     fn make_room(&mut self) -> Result<(), Failure> {
         let (n_ctx, shifts) = (self.chat.session().n_ctx(), self.chat.session().shifts());
         let mut is_cut = false;
         loop {
-            // A window has room for everything, but results must not push the message out of it that led to them.
+            // A window has room for everything, but results must not push the message out of it
+            // that led to them.
             let (n_tokens, n_most) = match shifts {
                 true => (self.n_result_tokens(), n_ctx / WINDOW_SHARE),
-                false => (self.chat.prompt().map_err(Error::from)?.ids.len(), n_ctx - n_ctx / ANSWER_SHARE),
+                false => (
+                    self.chat.prompt().map_err(Error::from)?.ids.len(),
+                    n_ctx - n_ctx / ANSWER_SHARE,
+                ),
             };
-            if n_tokens <= n_most || !self.shorten_result(if n_tokens > n_ctx { 0 } else { SHORT }) {
+            if n_tokens <= n_most || !self.shorten_result(if n_tokens > n_ctx { 0 } else { SHORT })
+            {
                 return Ok(());
             }
             if !std::mem::replace(&mut is_cut, true) {
-                notice("the results of the calls do not fit into the context: the model is told how they begin");
+                notice(
+                    "the results of the calls do not fit into the context: the model is told how they begin",
+                );
             }
         }
     }
 
     /// Tokens of the results that the last message of the user has led to.
     fn n_result_tokens(&self) -> usize {
-        let since = self.chat.messages().iter().rev().take_while(|message| message.role != Role::User);
+        let since = self
+            .chat
+            .messages()
+            .iter()
+            .rev()
+            .take_while(|message| message.role != Role::User);
         let results = since.filter(|message| message.role == Role::Tool);
         let tokenizer = self.chat.session().engine().tokenizer();
-        results.map(|message| tokenizer.encode(&message.content, Special::Plain).len()).sum()
+        results
+            .map(|message| tokenizer.encode(&message.content, Special::Plain).len())
+            .sum()
     }
 
-    /// Leaves half of the longest result that the last message of the user has led to, of those of more bytes than
-    /// that; whether there was one to shorten.
+    /// Leaves half of the longest result that the last message of the user has led to, of those of
+    /// more bytes than that; whether there was one to shorten.
     fn shorten_result(&mut self, n_bytes: usize) -> bool {
         let messages = self.chat.messages();
-        let first = messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
-        let is_long = |message: &Message| message.role == Role::Tool && message.content.len() > n_bytes;
+        let first = messages
+            .iter()
+            .rposition(|message| message.role == Role::User)
+            .unwrap_or(0);
+        let is_long =
+            |message: &Message| message.role == Role::Tool && message.content.len() > n_bytes;
         let results = (first..messages.len()).filter(|&i| is_long(&messages[i]));
         let longest = results.max_by_key(|&i| messages[i].content.len());
         let shorter = longest.and_then(|i| Some((i, half(&messages[i].content)?)));
-        let Some((at, content)) = shorter else { return false };
+        let Some((at, content)) = shorter else {
+            return false;
+        };
         let mut rest = messages[at..].to_vec();
         rest[0].content = content;
         self.chat.rewind(at);
@@ -223,7 +256,11 @@ impl Runner {
     /// The one that was asked for.
     pub(super) fn of(args: &ChatArgs) -> Option<Self> {
         let program = || args.runner.tool_cmd.clone().map(Self::Program);
-        if args.runner.house { Some(Self::House(House::default())) } else { program() }
+        if args.runner.house {
+            Some(Self::House(House::default()))
+        } else {
+            program()
+        }
     }
 }
 
@@ -239,19 +276,24 @@ pub(super) struct Consents {
 impl Consents {
     /// Whether the user has said no to this call, whatever it was called then.
     fn has_refused(&self, call: &ToolCall) -> bool {
-        self.refused.iter().any(|no| no.name == call.name && no.arguments == call.arguments)
+        self.refused
+            .iter()
+            .any(|no| no.name == call.name && no.arguments == call.arguments)
     }
 }
 
 /// The first half of a result, and that it is not all; `None` if that would be no shorter.
 fn half(result: &str) -> Option<String> {
     let text = result.strip_suffix(CUT_OFF).unwrap_or(result);
-    let shorter = format!("{}{CUT_OFF}", &text[..text.floor_char_boundary(text.len() / 2)]);
+    let shorter = format!(
+        "{}{CUT_OFF}",
+        &text[..text.floor_char_boundary(text.len() / 2)]
+    );
     (shorter.len() < result.len()).then_some(shorter)
 }
 
-/// How many of these messages, the first of them the user's, are settled: an answer, or rounds of calls that all have
-/// their results. None if it is the first alone.
+/// How many of these messages, the first of them the user's, are settled: an answer, or rounds of
+/// calls that all have their results. None if it is the first alone.
 fn n_settled(said: &[Message]) -> usize {
     let mut n = 0;
     let mut rest = said.get(1..).unwrap_or_default();
@@ -272,15 +314,25 @@ mod tests {
 
     #[test]
     fn a_result_is_halved_until_nothing_is_left_of_it() {
-        assert_eq!(half("0123456789012345678901234567890é").unwrap(), format!("0123456789012345{CUT_OFF}"));
-        assert_eq!(half(&format!("0123é{CUT_OFF}")).unwrap(), format!("012{CUT_OFF}"));
+        assert_eq!(
+            half("0123456789012345678901234567890é").unwrap(),
+            format!("0123456789012345{CUT_OFF}")
+        );
+        assert_eq!(
+            half(&format!("0123é{CUT_OFF}")).unwrap(),
+            format!("012{CUT_OFF}")
+        );
         assert_eq!(half(&format!("é{CUT_OFF}")).unwrap(), CUT_OFF);
         assert_eq!((half(CUT_OFF), half("short")), (None, None));
     }
 
     #[test]
     fn rounds_with_all_their_results_are_settled() {
-        let call = |id: &str| ToolCall { id: id.into(), name: "f".into(), arguments: serde_json::json!({}) };
+        let call = |id: &str| ToolCall {
+            id: id.into(),
+            name: "f".into(),
+            arguments: serde_json::json!({}),
+        };
         let said = [
             Message::user("a"),
             Message::assistant_calling("", vec![call("1"), call("2")]),

@@ -33,12 +33,18 @@ impl<'a> Command<'a> {
     pub(super) fn parse(line: &'a str) -> Self {
         let line = line.trim();
         let Some(command) = line.strip_prefix('/') else {
-            return if line.is_empty() { Self::Nothing } else { Self::Say(line) };
+            return if line.is_empty() {
+                Self::Nothing
+            } else {
+                Self::Say(line)
+            };
         };
         if command.starts_with('/') {
             return Self::Say(command);
         }
-        let (name, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+        let (name, rest) = command
+            .split_once(char::is_whitespace)
+            .unwrap_or((command, ""));
         let rest = Some(rest.trim()).filter(|rest| !rest.is_empty());
         match (name, rest) {
             ("clear", None) => Self::Clear,
@@ -47,9 +53,15 @@ impl<'a> Command<'a> {
             ("system", text) => Self::System(text),
             ("save", Some(path)) => Self::Save(Path::new(path)),
             ("load", Some(path)) => Self::Load(Path::new(path)),
-            ("save" | "load", None) => Self::Wrong(format!("/{name} needs a file, as in /{name} chat.json")),
-            ("clear" | "help" | "exit" | "quit", Some(_)) => Self::Wrong(format!("/{name} takes nothing after it")),
-            _ => Self::Wrong(format!("there is no command /{name}: /help lists them, and // begins a message with /")),
+            ("save" | "load", None) => {
+                Self::Wrong(format!("/{name} needs a file, as in /{name} chat.json"))
+            }
+            ("clear" | "help" | "exit" | "quit", Some(_)) => {
+                Self::Wrong(format!("/{name} takes nothing after it"))
+            }
+            _ => Self::Wrong(format!(
+                "there is no command /{name}: /help lists them, and // begins a message with /"
+            )),
         }
     }
 }
@@ -60,21 +72,38 @@ mod tests {
 
     #[test]
     fn lines_are_messages_unless_they_begin_with_a_slash() {
-        assert_eq!(Command::parse(" hello /there "), Command::Say("hello /there"));
-        assert_eq!(Command::parse("//etc is a directory"), Command::Say("/etc is a directory"));
+        assert_eq!(
+            Command::parse(" hello /there "),
+            Command::Say("hello /there")
+        );
+        assert_eq!(
+            Command::parse("//etc is a directory"),
+            Command::Say("/etc is a directory")
+        );
         assert_eq!(Command::parse("  "), Command::Nothing);
         assert_eq!(Command::parse("/clear "), Command::Clear);
-        assert_eq!(Command::parse("/system  be  kind "), Command::System(Some("be  kind")));
+        assert_eq!(
+            Command::parse("/system  be  kind "),
+            Command::System(Some("be  kind"))
+        );
         assert_eq!(Command::parse("/system"), Command::System(None));
-        assert_eq!(Command::parse("/save my chat.json"), Command::Save(Path::new("my chat.json")));
+        assert_eq!(
+            Command::parse("/save my chat.json"),
+            Command::Save(Path::new("my chat.json"))
+        );
     }
 
     #[test]
     fn a_command_that_makes_no_sense_says_what_would() {
-        for (line, part) in
-            [("/save", "/save chat.json"), ("/exit now", "nothing after"), ("/", "/help"), ("/cls", "no command /cls")]
-        {
-            let Command::Wrong(why) = Command::parse(line) else { panic!("{line}") };
+        for (line, part) in [
+            ("/save", "/save chat.json"),
+            ("/exit now", "nothing after"),
+            ("/", "/help"),
+            ("/cls", "no command /cls"),
+        ] {
+            let Command::Wrong(why) = Command::parse(line) else {
+                panic!("{line}")
+            };
             assert!(why.contains(part), "{why}");
         }
     }

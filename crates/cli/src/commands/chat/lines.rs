@@ -1,4 +1,5 @@
-//! Lines of the user: edited on a terminal, with those before at the arrow keys, or as they come from a pipe.
+//! Lines of the user: edited on a terminal, with those before at the arrow keys, or as they come
+//! from a pipe.
 //!
 //! Knows nothing of what is in them.
 
@@ -42,14 +43,21 @@ impl Lines {
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
             return Ok(Self::Pipe);
         }
-        let config = Config::builder().max_history_size(MAX_HISTORY).map_err(unusable)?.build();
+        let config = Config::builder()
+            .max_history_size(MAX_HISTORY)
+            .map_err(unusable)?
+            .build();
         let history = MemHistory::with_config(&config);
-        Ok(Self::Terminal(Box::new(Editor::with_history(config, history).map_err(unusable)?)))
+        Ok(Self::Terminal(Box::new(
+            Editor::with_history(config, history).map_err(unusable)?,
+        )))
     }
 
     /// What somebody at a terminal says to a question; in a pipe nobody says yes.
     pub(super) fn ask(&mut self, question: &str) -> Result<Consent, Failure> {
-        let Self::Terminal(editor) = self else { return Ok(Consent::No) };
+        let Self::Terminal(editor) = self else {
+            return Ok(Consent::No);
+        };
         match editor.readline(question) {
             Ok(answer) if matches!(answer.trim(), "y" | "Y" | "yes") => Ok(Consent::Yes),
             Ok(answer) if matches!(answer.trim(), "a" | "A" | "always") => Ok(Consent::Always),
@@ -64,7 +72,11 @@ impl Lines {
     }
 
     /// The next line, without its end. In a pipe Ctrl-C calls `give_up` and ends the program.
-    pub(super) fn next(&mut self, interrupt: &Interrupt, give_up: impl FnOnce() + Send) -> Result<Line, Failure> {
+    pub(super) fn next(
+        &mut self,
+        interrupt: &Interrupt,
+        give_up: impl FnOnce() + Send,
+    ) -> Result<Line, Failure> {
         match self {
             Self::Terminal(editor) => match editor.readline(PROMPT) {
                 Ok(line) => {
@@ -91,6 +103,10 @@ fn read_line() -> Result<Line, Failure> {
     match read.map_err(|error| Failure::Failed(format!("cannot read standard input: {error}")))? {
         0 => Ok(Line::End),
         // Windows puts a byte order mark in front of what is piped.
-        _ => Ok(Line::Text(String::from_utf8_lossy(&bytes).trim_start_matches('\u{feff}').to_owned())),
+        _ => Ok(Line::Text(
+            String::from_utf8_lossy(&bytes)
+                .trim_start_matches('\u{feff}')
+                .to_owned(),
+        )),
     }
 }

@@ -1,8 +1,8 @@
 //! `atta chat`: messages in, answers out, until the user leaves.
 //!
-//! Standard output gets the answers and nothing else; what there is to say about them goes to standard error. On a
-//! terminal a command or message that fails is reported and the chat goes on, since somebody is there to do something
-//! else; in a pipe it ends the program.
+//! Standard output gets the answers and nothing else; what there is to say about them goes to
+//! standard error. On a terminal a command or message that fails is reported and the chat goes on,
+//! since somebody is there to do something else; in a pipe it ends the program.
 
 mod agent;
 mod command;
@@ -41,26 +41,54 @@ pub(super) fn run(args: &ChatArgs) -> Result<(), Failure> {
     refuse_what_needs_stdin(args)?;
     let lines = Lines::open()?;
     if args.runner.tool_cmd.is_some() && !args.runner.yes && !lines.is_terminal() {
-        return Err(Failure::Usage("there is no terminal to ask at before a tool is run: give --yes".to_owned()));
+        return Err(Failure::Usage(
+            "there is no terminal to ask at before a tool is run: give --yes".to_owned(),
+        ));
     }
     let inputs = inputs(args);
     let stats = args.report.stats_json.as_deref();
-    let options = shape::apply(&args.shape, args.sampling.generate_options(Length::Bounded)?)
-        .map_err(|failure| StatsFile::of_failure(stats, &inputs, &Stats::of_chat(), failure))?;
-    let session = args.context.apply(args.model_flags.session_options(KvType::default()))?;
-    let session = if talks_through_window(args) { window::small(session) } else { session };
+    let options = shape::apply(
+        &args.shape,
+        args.sampling.generate_options(Length::Bounded)?,
+    )
+    .map_err(|failure| StatsFile::of_failure(stats, &inputs, &Stats::of_chat(), failure))?;
+    let session = args
+        .context
+        .apply(args.model_flags.session_options(KvType::default()))?;
+    let session = if talks_through_window(args) {
+        window::small(session)
+    } else {
+        session
+    };
     let load_options = load::options(args.model.as_deref(), &args.model_flags, session)?;
     let constrained = options.constraint.is_some() || has_tools(args);
-    let load_options = LoadOptions { constrained, ..load_options };
+    let load_options = LoadOptions {
+        constrained,
+        ..load_options
+    };
     let file = StatsFile::create(args.report.stats_json.as_deref(), &inputs)?;
     let mut stats = Stats::of_chat();
     let give_up = || file.give_up(&Stats::of_chat());
     let cache = Cache::open(&args.cache);
-    let prepared = cache.and_then(|cache| interrupt.watch(give_up, || prepare(args, &load_options, cache, &mut stats)));
+    let prepared = cache.and_then(|cache| {
+        interrupt.watch(give_up, || prepare(args, &load_options, cache, &mut stats))
+    });
     let result = prepared.and_then(|chat| {
         let (consents, runner) = (Consents::default(), Runner::of(args));
         let (file, stats, inputs) = (&file, &mut stats, &inputs);
-        Conversation { args, chat, lines, options, interrupt, runner, consents, inputs, file, stats }.run()
+        Conversation {
+            args,
+            chat,
+            lines,
+            options,
+            interrupt,
+            runner,
+            consents,
+            inputs,
+            file,
+            stats,
+        }
+        .run()
     });
     let written = file.write(&stats, result.as_ref().err());
     result.and(written)
@@ -73,11 +101,19 @@ fn inputs(args: &ChatArgs) -> Inputs {
         _ => None,
     };
     let (shape, tools) = (&args.shape, [&args.tools.tools, &args.runner.tool_cmd]);
-    let files = [&args.model, &shape.schema, &shape.grammar, &args.cache.cache].into_iter().chain(tools);
+    let files = [
+        &args.model,
+        &shape.schema,
+        &shape.grammar,
+        &args.cache.cache,
+    ]
+    .into_iter()
+    .chain(tools);
     Inputs::of(files.map(Option::as_ref).chain([template]))
 }
 
-/// Whether the built-in model runs tools and no option chooses its context: a long talk confuses it.
+/// Whether the built-in model runs tools and no option chooses its context: a long talk confuses
+/// it.
 fn talks_through_window(args: &ChatArgs) -> bool {
     let is_chosen = args.context.is_given() || args.model_flags.n_ctx.is_some();
     args.model.is_none() && has_tools(args) && !is_chosen
@@ -95,14 +131,25 @@ fn refuse_what_needs_stdin(args: &ChatArgs) -> Result<(), Failure> {
         ));
     }
     if args.tools.tools.is_some() && args.runner.tool_cmd.is_none() {
-        return Err(Failure::Usage("--tools needs somebody who runs them: give --tool-cmd PROGRAM".to_owned()));
+        return Err(Failure::Usage(
+            "--tools needs somebody who runs them: give --tool-cmd PROGRAM".to_owned(),
+        ));
     }
     Ok(())
 }
 
 /// Loads the model.
-fn prepare(args: &ChatArgs, options: &LoadOptions, cache: Cache, stats: &mut Stats) -> Result<Chat, Failure> {
-    let tools = if args.runner.house { Some(tools::of_house()?) } else { tools::tool_use(&args.tools)? };
+fn prepare(
+    args: &ChatArgs,
+    options: &LoadOptions,
+    cache: Cache,
+    stats: &mut Stats,
+) -> Result<Chat, Failure> {
+    let tools = if args.runner.house {
+        Some(tools::of_house()?)
+    } else {
+        tools::tool_use(&args.tools)?
+    };
     let engine = load::engine(args.model.as_deref(), options)?;
     stats.loaded(&engine);
     load::warn_of_length(&engine, args.model_flags.n_ctx);
@@ -150,7 +197,9 @@ impl Conversation<'_> {
         loop {
             let (file, stats) = (self.file, &*self.stats);
             match self.lines.next(&self.interrupt, || file.give_up(stats))? {
-                Line::End if pressed && !self.lines.is_terminal() => return Err(Failure::Interrupted),
+                Line::End if pressed && !self.lines.is_terminal() => {
+                    return Err(Failure::Interrupted);
+                }
                 Line::End => return Ok(()),
                 Line::Interrupt if pressed => return Err(Failure::Interrupted),
                 Line::Interrupt => {
@@ -165,7 +214,9 @@ impl Conversation<'_> {
                         return Err(Failure::Interrupted);
                     }
                     Ok(Next::Stopped) => pressed = true,
-                    Err(Failure::Failed(message) | Failure::Usage(message)) if self.lines.is_terminal() => {
+                    Err(Failure::Failed(message) | Failure::Usage(message))
+                        if self.lines.is_terminal() =>
+                    {
                         Failure::Failed(message).report();
                         pressed = false;
                     }
@@ -186,7 +237,11 @@ impl Conversation<'_> {
             Command::Load(path) => transcript::load(&mut self.chat, path)?,
             Command::Wrong(why) => return Err(Failure::Failed(why)),
             Command::Say(text) => {
-                return if self.runner.is_some() { self.say_with_tools(text) } else { self.say(text) };
+                return if self.runner.is_some() {
+                    self.say_with_tools(text)
+                } else {
+                    self.say(text)
+                };
             }
         }
         Ok(Next::GoOn)
@@ -195,7 +250,9 @@ impl Conversation<'_> {
     fn say(&mut self, text: &str) -> Result<Next, Failure> {
         self.interrupt.reset();
         let mut listener = Listener::of_lines(self.interrupt.clone());
-        let said = self.chat.say(text, &self.options, |event| listener.hear(event));
+        let said = self
+            .chat
+            .say(text, &self.options, |event| listener.hear(event));
         if let Err(Error::PromptTooLong { n_prompt, n_ctx }) = said {
             return Err(full(n_prompt, n_ctx));
         }
@@ -223,7 +280,10 @@ impl Conversation<'_> {
     /// Says what was asked for beside the answer, and takes it down.
     fn report(&mut self, reply: Reply) {
         if self.args.report.verbose {
-            report::recalled(Recalled { n_tokens: reply.n_cached, time: reply.restore_time });
+            report::recalled(Recalled {
+                n_tokens: reply.n_cached,
+                time: reply.restore_time,
+            });
             report::speed(&reply.summary);
             report::expectation(self.chat.session().engine(), &reply.summary);
         }
@@ -238,7 +298,11 @@ impl Conversation<'_> {
     fn explain_cut(&self) {
         if self.lines.is_terminal() {
             let is_full = !self.chat.session().has_room();
-            notice(if is_full { "(cut off: the context is full, see -c)" } else { "(cut off: see -n)" });
+            notice(if is_full {
+                "(cut off: the context is full, see -c)"
+            } else {
+                "(cut off: see -n)"
+            });
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The program that runs tools: a call goes in, what it prints comes out.
 //!
-//! Knows no conversation. The one idea: reading and writing have threads of their own that may wait for ever, and the
-//! call is over when the program is, whoever else still holds its output, or when it has printed enough.
+//! Knows no conversation. The one idea: reading and writing have threads of their own that may wait
+//! for ever, and the call is over when the program is, whoever else still holds its output, or when
+//! it has printed enough.
 
 use std::{
     io::{self, ErrorKind, Read, Write},
@@ -29,7 +30,11 @@ const POLL: Duration = Duration::from_millis(10);
 const GRACE: Duration = Duration::from_millis(500);
 
 /// What a program prints for a call, and how it ended if not well; none if Ctrl-C was pressed.
-pub(super) fn run(path: &Path, call: &ToolCall, interrupt: &Interrupt) -> io::Result<Option<String>> {
+pub(super) fn run(
+    path: &Path,
+    call: &ToolCall,
+    interrupt: &Interrupt,
+) -> io::Result<Option<String>> {
     let mut program = Program::start(path, call)?;
     loop {
         if interrupt.is_asked() {
@@ -55,9 +60,19 @@ struct Program {
 impl Program {
     fn start(path: &Path, call: &ToolCall) -> io::Result<Self> {
         let mut command = Command::new(path);
-        let child = command.arg(&call.name).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let child = command
+            .arg(&call.name)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
         let (sender, chunks) = mpsc::sync_channel(1);
-        let mut program = Self { child, chunks, output: Vec::new(), is_closed: false, exit: None };
+        let mut program = Self {
+            child,
+            chunks,
+            output: Vec::new(),
+            is_closed: false,
+            exit: None,
+        };
         let (stdin, stdout) = (program.child.stdin.take(), program.child.stdout.take());
         let input = call.arguments.to_string();
         let name = || thread::Builder::new().name("atta-tool".into());
@@ -74,12 +89,21 @@ impl Program {
             return Ok(Some(format!("{text}{CUT_OFF}")));
         }
         if self.exit.is_none() {
-            self.exit = self.child.try_wait()?.map(|status| (status, Instant::now()));
+            self.exit = self
+                .child
+                .try_wait()?
+                .map(|status| (status, Instant::now()));
         }
-        let over = self.exit.filter(|(_, at)| self.is_closed || at.elapsed() > GRACE);
+        let over = self
+            .exit
+            .filter(|(_, at)| self.is_closed || at.elapsed() > GRACE);
         Ok(over.map(|(status, _)| {
             let text = String::from_utf8_lossy(&self.output);
-            if status.success() { text.into_owned() } else { format!("{text}\n(failed: {status})") }
+            if status.success() {
+                text.into_owned()
+            } else {
+                format!("{text}\n(failed: {status})")
+            }
         }))
     }
 
@@ -129,11 +153,16 @@ mod tests {
 
     use super::*;
 
-    /// What a shell makes of a script, which it is given by the name of the tool, and how long that took.
+    /// What a shell makes of a script, which it is given by the name of the tool, and how long that
+    /// took.
     fn shell(script: &str, interrupt: &Interrupt) -> (Option<String>, Duration) {
         let path = scratch("script");
         std::fs::write(&path, script).unwrap();
-        let call = ToolCall { id: "1".into(), name: path.clone(), arguments: json!({ "x": 1 }) };
+        let call = ToolCall {
+            id: "1".into(),
+            name: path.clone(),
+            arguments: json!({ "x": 1 }),
+        };
         let start = Instant::now();
         let result = run(Path::new("/bin/sh"), &call, interrupt).unwrap();
         std::fs::remove_file(path).unwrap();
@@ -143,7 +172,11 @@ mod tests {
     /// A file of this test alone.
     fn scratch(name: &str) -> String {
         let id = (std::process::id(), thread::current().id());
-        std::env::temp_dir().join(format!("atta-{name}-{id:?}")).to_str().unwrap().to_owned()
+        std::env::temp_dir()
+            .join(format!("atta-{name}-{id:?}"))
+            .to_str()
+            .unwrap()
+            .to_owned()
     }
 
     fn says(script: &str) -> String {
@@ -156,7 +189,10 @@ mod tests {
     fn a_program_says_what_it_prints_and_how_it_failed() {
         assert_eq!(says("cat; sleep 0.2; echo later"), "{\"x\":1}later\n");
         assert_eq!(says("echo no; exit 3"), "no\n\n(failed: exit status: 3)");
-        assert_eq!(says("exec >&-; sleep 0.2; exit 1"), "\n(failed: exit status: 1)");
+        assert_eq!(
+            says("exec >&-; sleep 0.2; exit 1"),
+            "\n(failed: exit status: 1)"
+        );
     }
 
     #[test]
@@ -186,8 +222,14 @@ mod tests {
             });
             shell(&format!("echo $$ > '{pid}'; exec sleep 60"), &interrupt)
         });
-        assert!(result.is_none() && time < Duration::from_secs(20), "{time:?}");
-        let (alive, _) = shell(&format!("kill -0 $(cat '{pid}') 2> /dev/null && echo yes"), &Interrupt::default());
+        assert!(
+            result.is_none() && time < Duration::from_secs(20),
+            "{time:?}"
+        );
+        let (alive, _) = shell(
+            &format!("kill -0 $(cat '{pid}') 2> /dev/null && echo yes"),
+            &Interrupt::default(),
+        );
         std::fs::remove_file(&pid).unwrap();
         assert_eq!(alive.unwrap(), "\n(failed: exit status: 1)");
     }

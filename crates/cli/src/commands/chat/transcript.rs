@@ -1,5 +1,5 @@
-//! The files of `/save` and `/load`: messages as a list of objects with `role` and `content`, as chat programs and
-//! interfaces of servers have them.
+//! The files of `/save` and `/load`: messages as a list of objects with `role` and `content`, as
+//! chat programs and interfaces of servers have them.
 
 use std::path::Path;
 
@@ -11,7 +11,11 @@ use crate::{failure::Failure, input, inputs::Inputs, json, output::NewFile};
 /// Writes what has been said.
 pub(super) fn save(chat: &Chat, path: &Path, inputs: &Inputs) -> Result<(), Failure> {
     let system = chat.system().map(Message::system);
-    let messages: Vec<Value> = system.iter().chain(chat.messages()).map(Message::to_json).collect();
+    let messages: Vec<Value> = system
+        .iter()
+        .chain(chat.messages())
+        .map(Message::to_json)
+        .collect();
     let mut file = NewFile::create(path, inputs)?;
     file.write((json::pretty(&Value::Array(messages)) + "\n").as_bytes())?;
     file.finish()
@@ -29,18 +33,31 @@ pub(super) fn load(chat: &mut Chat, path: &Path) -> Result<(), Failure> {
 
 /// The system message, and what has been said; or what is wrong, and in which message.
 fn conversation(value: &Value) -> Result<(Option<String>, Vec<Message>), String> {
-    let list = value.as_array().ok_or("expected a list of messages, such as [{\"role\": \"user\", \"content\": …}]")?;
+    let list = value
+        .as_array()
+        .ok_or("expected a list of messages, such as [{\"role\": \"user\", \"content\": …}]")?;
     let in_message = |i: usize, why: &str| format!("message {} of {}: {why}", i + 1, list.len());
-    let messages = list.iter().enumerate().map(|(i, value)| read_message(value).map_err(|why| in_message(i, &why)));
+    let messages = list
+        .iter()
+        .enumerate()
+        .map(|(i, value)| read_message(value).map_err(|why| in_message(i, &why)));
     let mut messages = messages.collect::<Result<Vec<_>, _>>()?;
     for (i, message) in messages.iter().enumerate() {
         let before = i.checked_sub(1).map(|i| &messages[i]);
         follows(before, message).map_err(|why| in_message(i, why))?;
     }
-    if messages.last().is_some_and(|last| last.role != Role::System && !ends(last)) {
-        return Err(in_message(list.len() - 1, "the last one must be an answer of the assistant, without calls"));
+    if messages
+        .last()
+        .is_some_and(|last| last.role != Role::System && !ends(last))
+    {
+        return Err(in_message(
+            list.len() - 1,
+            "the last one must be an answer of the assistant, without calls",
+        ));
     }
-    let has_system = messages.first().is_some_and(|first| first.role == Role::System);
+    let has_system = messages
+        .first()
+        .is_some_and(|first| first.role == Role::System);
     let system = has_system.then(|| messages.remove(0).content);
     Ok((system, messages))
 }
@@ -50,7 +67,9 @@ fn read_message(value: &Value) -> Result<Message, String> {
     let role = value["role"].as_str().ok_or("it has no role")?;
     let role = if role == "developer" { "system" } else { role };
     if Role::named(role).is_none() {
-        return Err(format!("its role is {role:?}, expected system, user, assistant or tool"));
+        return Err(format!(
+            "its role is {role:?}, expected system, user, assistant or tool"
+        ));
     }
     let mut value = value.clone();
     value["role"] = role.into();
@@ -58,17 +77,21 @@ fn read_message(value: &Value) -> Result<Message, String> {
         let text: String = parts.iter().map(part).collect::<Result<_, _>>()?;
         value["content"] = text.into();
     }
-    Message::from_json(&value)
-        .ok_or_else(|| "its content is no text, or a call in it has no name or arguments".to_owned())
+    Message::from_json(&value).ok_or_else(|| {
+        "its content is no text, or a call in it has no name or arguments".to_owned()
+    })
 }
 
 /// The text of a part of a content.
 fn part(part: &Value) -> Result<&str, String> {
     match part["type"].as_str() {
-        Some("text" | "input_text" | "output_text") | None => {
-            part["text"].as_str().or(part.as_str()).ok_or_else(|| "a part of its content has no text".to_owned())
-        }
-        Some(other) => Err(format!("a part of its content is of type {other:?}, expected text")),
+        Some("text" | "input_text" | "output_text") | None => part["text"]
+            .as_str()
+            .or(part.as_str())
+            .ok_or_else(|| "a part of its content has no text".to_owned()),
+        Some(other) => Err(format!(
+            "a part of its content is of type {other:?}, expected text"
+        )),
     }
 }
 
@@ -79,14 +102,21 @@ fn ends(message: &Message) -> bool {
 
 /// Why a message cannot come after another, or first.
 fn follows(before: Option<&Message>, message: &Message) -> Result<(), &'static str> {
-    let is_open = before.is_some_and(|before| before.role == Role::Tool || !before.tool_calls.is_empty());
+    let is_open =
+        before.is_some_and(|before| before.role == Role::Tool || !before.tool_calls.is_empty());
     let is_first = before.is_none_or(|before| before.role == Role::System);
     let (fits, why) = match message.role {
         Role::System => (before.is_none(), "a system message can only be the first"),
-        Role::User => (is_first || before.is_some_and(ends), "before a message of the user there must be an answer"),
+        Role::User => (
+            is_first || before.is_some_and(ends),
+            "before a message of the user there must be an answer",
+        ),
         Role::Assistant => {
             let hears = before.is_some_and(|before| matches!(before.role, Role::User | Role::Tool));
-            (hears, "an answer must follow a message of the user or of a tool")
+            (
+                hears,
+                "an answer must follow a message of the user or of a tool",
+            )
         }
         Role::Tool => (is_open, "a message of a tool must follow a call"),
     };
@@ -105,12 +135,29 @@ mod tests {
 
     #[test]
     fn a_conversation_has_a_system_message_first_and_then_turns() {
-        let (s, u, a) = (message("system", "s"), message("user", "u"), message("assistant", "a"));
+        let (s, u, a) = (
+            message("system", "s"),
+            message("user", "u"),
+            message("assistant", "a"),
+        );
         let turn = [Message::user("u"), Message::assistant("a")];
-        assert_eq!(conversation(&json!([s, u, a])), Ok((Some("s".into()), turn.to_vec())));
-        assert_eq!(conversation(&json!([u, a, u, a])), Ok((None, [turn.clone(), turn].concat())));
+        assert_eq!(
+            conversation(&json!([s, u, a])),
+            Ok((Some("s".into()), turn.to_vec()))
+        );
+        assert_eq!(
+            conversation(&json!([u, a, u, a])),
+            Ok((None, [turn.clone(), turn].concat()))
+        );
         assert_eq!(conversation(&json!([])), Ok((None, vec![])));
-        for bad in [json!({}), json!([u]), json!([a, u]), json!([u, a, s]), json!(["u", "a"]), json!([s, s])] {
+        for bad in [
+            json!({}),
+            json!([u]),
+            json!([a, u]),
+            json!([u, a, s]),
+            json!(["u", "a"]),
+            json!([s, s]),
+        ] {
             assert!(conversation(&bad).is_err(), "{bad}");
         }
     }
@@ -118,13 +165,29 @@ mod tests {
     #[test]
     fn an_error_says_which_message_is_wrong_and_why() {
         let (u, a) = (message("user", "u"), message("assistant", "a"));
-        let image = json!({ "role": "user", "content": [{ "type": "image_url", "image_url": {} }] });
+        let image =
+            json!({ "role": "user", "content": [{ "type": "image_url", "image_url": {} }] });
         for (bad, part) in [
-            (json!([u, a, message("robot", "x")]), "message 3 of 3: its role is \"robot\""),
-            (json!([u, a, image]), "message 3 of 3: a part of its content is of type \"image_url\""),
-            (json!([u, u, a]), "message 2 of 3: before a message of the user"),
-            (json!([u, a, u]), "message 3 of 3: the last one must be an answer"),
-            (json!([{ "content": "u" }]), "message 1 of 1: it has no role"),
+            (
+                json!([u, a, message("robot", "x")]),
+                "message 3 of 3: its role is \"robot\"",
+            ),
+            (
+                json!([u, a, image]),
+                "message 3 of 3: a part of its content is of type \"image_url\"",
+            ),
+            (
+                json!([u, u, a]),
+                "message 2 of 3: before a message of the user",
+            ),
+            (
+                json!([u, a, u]),
+                "message 3 of 3: the last one must be an answer",
+            ),
+            (
+                json!([{ "content": "u" }]),
+                "message 1 of 1: it has no role",
+            ),
             (json!({ "messages": [] }), "expected a list of messages"),
         ] {
             let why = conversation(&bad).unwrap_err();
@@ -134,8 +197,7 @@ mod tests {
 
     #[test]
     fn content_may_come_in_parts_and_a_developer_is_the_system() {
-        let parts =
-            json!({ "role": "user", "content": [{ "type": "text", "text": "a" }, { "type": "text", "text": "b" }] });
+        let parts = json!({ "role": "user", "content": [{ "type": "text", "text": "a" }, { "type": "text", "text": "b" }] });
         let said = json!([message("developer", "s"), parts, message("assistant", "c")]);
         let expected = vec![Message::user("ab"), Message::assistant("c")];
         assert_eq!(conversation(&said), Ok((Some("s".into()), expected)));
@@ -143,11 +205,27 @@ mod tests {
 
     #[test]
     fn tools_speak_between_a_call_and_an_answer() {
-        let (u, a, t) = (message("user", "u"), message("assistant", "a"), message("tool", "t"));
+        let (u, a, t) = (
+            message("user", "u"),
+            message("assistant", "a"),
+            message("tool", "t"),
+        );
         let function = json!({ "name": "f", "arguments": "{}" });
-        let call = json!({ "role": "assistant", "tool_calls": [{ "id": "1", "function": function }] });
-        assert_eq!(conversation(&json!([u, call, t, t, call, t, a])).unwrap().1.len(), 7);
-        for bad in [json!([u, t, a]), json!([u, call, u, a]), json!([u, call]), json!([u, a, t, a])] {
+        let call =
+            json!({ "role": "assistant", "tool_calls": [{ "id": "1", "function": function }] });
+        assert_eq!(
+            conversation(&json!([u, call, t, t, call, t, a]))
+                .unwrap()
+                .1
+                .len(),
+            7
+        );
+        for bad in [
+            json!([u, t, a]),
+            json!([u, call, u, a]),
+            json!([u, call]),
+            json!([u, a, t, a]),
+        ] {
             assert!(conversation(&bad).is_err(), "{bad}");
         }
     }

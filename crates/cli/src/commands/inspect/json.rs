@@ -1,4 +1,5 @@
-//! The view as one JSON object. Scalars and strings are whole; arrays are their length and first elements.
+//! The view as one JSON object. Scalars and strings are whole; arrays are their length and first
+//! elements.
 
 use atta::{
     ArrayValue, KvType, TensorInfo, Value as Meta,
@@ -12,8 +13,16 @@ use super::{Total, View};
 const SHOWN_ELEMENTS: usize = 8;
 
 pub(super) fn render(view: &View<'_>) -> Value {
-    let metadata: Map<String, Value> = view.metadata().into_iter().map(|(key, v)| (key.to_owned(), meta(v))).collect();
-    let types: Map<String, Value> = view.types.iter().map(|(name, total)| ((*name).to_owned(), sum(total))).collect();
+    let metadata: Map<String, Value> = view
+        .metadata()
+        .into_iter()
+        .map(|(key, v)| (key.to_owned(), meta(v)))
+        .collect();
+    let types: Map<String, Value> = view
+        .types
+        .iter()
+        .map(|(name, total)| ((*name).to_owned(), sum(total)))
+        .collect();
     let mut object = json!({
         "file": view.path.to_string_lossy(),
         "n_files": view.directory.n_shards(),
@@ -36,7 +45,11 @@ pub(super) fn render(view: &View<'_>) -> Value {
 }
 
 fn sum(total: &Total) -> Value {
-    let Total { n_tensors, n_weights, n_bytes } = *total;
+    let Total {
+        n_tensors,
+        n_weights,
+        n_bytes,
+    } = *total;
     json!({ "tensors": n_tensors, "weights": whole(n_weights), "bytes": whole(n_bytes) })
 }
 
@@ -64,8 +77,8 @@ fn meta(value: Meta<'_>) -> Value {
     }
 }
 
-/// The shortest decimal that leads back to the number, so that 0.1 of an F32 stays 0.1. JSON has no NaN and no
-/// infinity; they are strings.
+/// The shortest decimal that leads back to the number, so that 0.1 of an F32 stays 0.1. JSON has no
+/// NaN and no infinity; they are strings.
 fn float(shortest: &str) -> Value {
     let number = shortest.parse().ok().and_then(Number::from_f64);
     number.map_or_else(|| shortest.into(), Value::Number)

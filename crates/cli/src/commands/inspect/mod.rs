@@ -1,7 +1,7 @@
 //! `atta inspect`: what is in a file, for people or as JSON, and what follows from it (`survey`).
 //!
-//! It needs no tensor and no architecture that we run. Names and texts in a file may be hostile: nothing in them
-//! reaches a terminal unescaped.
+//! It needs no tensor and no architecture that we run. Names and texts in a file may be hostile:
+//! nothing in them reaches a terminal unescaped.
 
 mod json;
 #[cfg(feature = "survey")]
@@ -19,7 +19,15 @@ pub(super) fn run(args: &InspectArgs) -> Result<(), Failure> {
     let name = load::path_name(args.model.as_deref());
     let view = View::new(Path::new(&*name), &files, args.tensors);
     #[cfg(feature = "survey")]
-    let survey = survey::Survey::of(args.model.as_deref().map(load::locate).transpose()?.as_deref(), &view, args)?;
+    let survey = survey::Survey::of(
+        args.model
+            .as_deref()
+            .map(load::locate)
+            .transpose()?
+            .as_deref(),
+        &view,
+        args,
+    )?;
     let mut out = Stdout::lock();
     if args.json {
         let object = json::render(&view);

@@ -17,7 +17,11 @@ pub(super) fn render(view: &View<'_>) -> String {
         one_line(&view.path.display().to_string()),
         bytes(view.file_bytes),
         view.directory.n_shards(),
-        if view.directory.n_shards() == 1 { "" } else { "s" },
+        if view.directory.n_shards() == 1 {
+            ""
+        } else {
+            "s"
+        },
     )];
     lines.push(String::new());
     lines.extend(metadata(view));
@@ -31,16 +35,28 @@ pub(super) fn render(view: &View<'_>) -> String {
 /// Every tensor, if asked for.
 pub(super) fn tensors(view: &View<'_>) -> String {
     let lines = view.tensors.map(list).unwrap_or_default();
-    if lines.is_empty() { String::new() } else { format!("\n{}\n", lines.join("\n")) }
+    if lines.is_empty() {
+        String::new()
+    } else {
+        format!("\n{}\n", lines.join("\n"))
+    }
 }
 
 fn metadata(view: &View<'_>) -> Vec<String> {
     let entries = view.metadata();
-    let width = entries.iter().map(|(key, _)| key.chars().count()).max().unwrap_or(0).min(48);
+    let width = entries
+        .iter()
+        .map(|(key, _)| key.chars().count())
+        .max()
+        .unwrap_or(0)
+        .min(48);
     let mut lines = vec![format!("metadata: {} keys", entries.len())];
     lines.extend(entries.iter().map(|(key, value)| {
         let (key, value_type) = (one_line(key), value_type(value));
-        format!("  {key:<width$}  {value_type:<10}  {}", one_line(&value.to_string()))
+        format!(
+            "  {key:<width$}  {value_type:<10}  {}",
+            one_line(&value.to_string())
+        )
     }));
     lines
 }
@@ -55,7 +71,11 @@ fn value_type(value: &Value<'_>) -> String {
 
 fn totals(view: &View<'_>) -> Vec<String> {
     let line = |name: &str, total: &Total| {
-        let Total { n_tensors, n_weights, n_bytes } = *total;
+        let Total {
+            n_tensors,
+            n_weights,
+            n_bytes,
+        } = *total;
         let (n_weights, n_bytes) = (grouped(n_weights as i128), grouped(n_bytes as i128));
         format!("  {name:<8}  {n_tensors:>5} tensors  {n_weights:>16} weights  {n_bytes:>16} bytes")
     };
@@ -78,8 +98,14 @@ fn spec_lines(spec: &ModelSpec) -> Vec<String> {
     let per_position: u64 = spec.state_bytes(KvType::F16, 1).iter().sum();
     let mut lines = vec![
         "model".to_owned(),
-        format!("  d_model {}, {} tokens, trained for {} positions", spec.d_model, spec.n_vocab, spec.n_ctx_train),
-        format!("  keys and values: {} bytes per position in f16", grouped(per_position.into())),
+        format!(
+            "  d_model {}, {} tokens, trained for {} positions",
+            spec.d_model, spec.n_vocab, spec.n_ctx_train
+        ),
+        format!(
+            "  keys and values: {} bytes per position in f16",
+            grouped(per_position.into())
+        ),
     ];
     let mut first = 0;
     for run in spec.layers.chunk_by(|a, b| a == b) {
@@ -101,13 +127,25 @@ fn layers_line(first: usize, run: &[LayerSpec]) -> String {
         Mask::Window(n) => format!(", window {n}"),
     };
     let (n_heads, n_kv_heads, d_head, d_ff) = (a.n_heads, a.n_kv_heads, a.d_head, mlp.d_ff);
-    let experts = run[0].moe().map(|moe| format!(" of each of {} experts, {} per token", moe.n_experts, moe.n_used));
+    let experts = run[0].moe().map(|moe| {
+        format!(
+            " of each of {} experts, {} per token",
+            moe.n_experts, moe.n_used
+        )
+    });
     let experts = experts.unwrap_or_default();
-    format!("{name}: {n_heads} heads ({n_kv_heads} of keys and values) of {d_head}{mask}, d_ff {d_ff}{experts}")
+    format!(
+        "{name}: {n_heads} heads ({n_kv_heads} of keys and values) of {d_head}{mask}, d_ff {d_ff}{experts}"
+    )
 }
 
 fn list(tensors: &[TensorInfo]) -> Vec<String> {
-    let width = tensors.iter().map(|t| t.name.chars().count()).max().unwrap_or(0).min(48);
+    let width = tensors
+        .iter()
+        .map(|t| t.name.chars().count())
+        .max()
+        .unwrap_or(0)
+        .min(48);
     let line = |t: &TensorInfo| {
         let (name, ty, shape) = (one_line(&t.name), t.ty.name(), t.shape.to_string());
         format!(

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use crate::json;
 
-/// One object. Without `--kld` all keys are there but `kld_mean`, which is null, and those of the comparison.
+/// One object. Without `--kld` all keys are there but `kld_mean`, which is null, and those of the
+/// comparison.
 pub(super) fn json(report: &PerplexityReport, chunks: &Chunks) -> String {
     let mut object = json!({
         "ppl": report.ppl.value,
@@ -42,7 +43,9 @@ fn comparison(report: &DivergenceReport) -> impl Iterator<Item = (String, Value)
         ("delta_p_rms", report.delta_p_rms.value),
         ("delta_p_rms_stderr", report.delta_p_rms.stderr),
     ];
-    pairs.into_iter().map(|(key, value)| (key.to_owned(), json!(value)))
+    pairs
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), json!(value)))
 }
 
 /// Lines for people.
@@ -51,13 +54,19 @@ pub(super) fn text(report: &PerplexityReport, chunks: &Chunks) -> String {
     let mut lines = vec![row("perplexity", report.ppl, 4)];
     lines[0] += &format!("   {} tokens, {n} chunks of {n_ctx}", report.n_tokens);
     if let Some(d) = &report.divergence {
-        let percent = |e: Estimate| Estimate { value: 100.0 * e.value, stderr: 100.0 * e.stderr };
+        let percent = |e: Estimate| Estimate {
+            value: 100.0 * e.value,
+            stderr: 100.0 * e.stderr,
+        };
         let [median, _, _, p99, _, max] = d.kld_quantiles;
         lines.extend([
             row("perplexity of the baseline", d.ppl_base, 4),
             row("ratio of the two", d.ppl_ratio, 6),
             row("divergence, mean, nats", d.kld, 6),
-            format!("{:<28} {median:.6}, 99 %: {p99:.6}, greatest: {max:.6}", "divergence, median"),
+            format!(
+                "{:<28} {median:.6}, 99 %: {p99:.6}, greatest: {max:.6}",
+                "divergence, median"
+            ),
             row("same best token, %", percent(d.same_top), 3),
             row("change of p, mean, %", percent(d.delta_p), 3),
             row("change of p, rms, %", percent(d.delta_p_rms), 3),

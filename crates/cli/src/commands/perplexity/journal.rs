@@ -1,9 +1,10 @@
-//! The file of `--resume`: what was scored so far, so that a measurement goes on where it was interrupted.
+//! The file of `--resume`: what was scored so far, so that a measurement goes on where it was
+//! interrupted.
 //!
-//! A line of JSON says what is measured; a record of fixed length follows for each chunk: −ln p of its scored tokens as
-//! f32, little-endian, and with `--kld` the baseline's −ln p, the divergences as f32, and a byte each for equal tops.
-//! A record is brought to the disk before its chunk is called done. What is cut off at the end is a chunk that has to be done
-//! again.
+//! A line of JSON says what is measured; a record of fixed length follows for each chunk: −ln p of
+//! its scored tokens as f32, little-endian, and with `--kld` the baseline's −ln p, the divergences
+//! as f32, and a byte each for equal tops. A record is brought to the disk before its chunk is
+//! called done. What is cut off at the end is a chunk that has to be done again.
 
 use std::{
     fs::File,
@@ -27,20 +28,39 @@ pub(super) struct Journal {
 
 impl Journal {
     /// Opens or begins it, and takes over the scores that it holds.
-    pub(super) fn open(path: &Path, args: &PerplexityArgs, to: &mut Measurement) -> Result<Self, Failure> {
+    pub(super) fn open(
+        path: &Path,
+        args: &PerplexityArgs,
+        to: &mut Measurement,
+    ) -> Result<Self, Failure> {
         let blame = |error| Failure::at(path, error);
-        let mut file = File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(blame)?;
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(blame)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(blame)?;
-        let mut journal = Self { file, path: path.to_owned(), n_scored: to.chunks.n_scored() };
+        let mut journal = Self {
+            file,
+            path: path.to_owned(),
+            n_scored: to.chunks.n_scored(),
+        };
         let head = head(args, to)?;
         if bytes.is_empty() {
             journal.write((json::line(&head) + "\n").as_bytes())?;
             return Ok(journal);
         }
-        let n_head = 1 + bytes.iter().position(|&byte| byte == b'\n').ok_or_else(|| journal.foreign())?;
+        let n_head = 1 + bytes
+            .iter()
+            .position(|&byte| byte == b'\n')
+            .ok_or_else(|| journal.foreign())?;
         journal.check(&bytes[..n_head], &head)?;
-        let n_records = journal.read_records(&bytes[n_head..], &mut to.scores).min(to.chunks.len());
+        let n_records = journal
+            .read_records(&bytes[n_head..], &mut to.scores)
+            .min(to.chunks.len());
         let n_kept = (n_head + n_records * journal.record_bytes(&to.scores)) as u64;
         journal.file.set_len(n_kept).map_err(blame)?;
         journal.file.seek(SeekFrom::End(0)).map_err(blame)?;
@@ -50,16 +70,27 @@ impl Journal {
     /// Adds the record of the last chunk of `scores`.
     pub(super) fn append(&mut self, scores: &Scores) -> Result<(), Failure> {
         let from = scores.nll.len() - self.n_scored;
-        let mut record: Vec<u8> = scores.nll[from..].iter().flat_map(|x| x.to_le_bytes()).collect();
+        let mut record: Vec<u8> = scores.nll[from..]
+            .iter()
+            .flat_map(|x| x.to_le_bytes())
+            .collect();
         if let Some(BaseScores { nll, kld, same_top }) = &scores.base {
-            record.extend(nll[from..].iter().chain(&kld[from..]).flat_map(|x| x.to_le_bytes()));
+            record.extend(
+                nll[from..]
+                    .iter()
+                    .chain(&kld[from..])
+                    .flat_map(|x| x.to_le_bytes()),
+            );
             record.extend(same_top[from..].iter().map(|&same| u8::from(same)));
         }
         self.write(&record)
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        let written = self.file.write_all(bytes).and_then(|()| self.file.sync_data());
+        let written = self
+            .file
+            .write_all(bytes)
+            .and_then(|()| self.file.sync_data());
         written.map_err(|error| Failure::at(&self.path, format_args!("cannot write: {error}")))
     }
 
@@ -72,10 +103,12 @@ impl Journal {
         let records = bytes.chunks_exact(self.record_bytes(scores));
         let n = records.len();
         for record in records {
-            let (floats, flags) = record.split_at(4 * self.n_scored * if scores.base.is_some() { 3 } else { 1 });
-            let mut parts = floats
-                .chunks_exact(4 * self.n_scored)
-                .map(|part| part.chunks_exact(4).map(|x| f32::from_le_bytes(x.try_into().expect("chunks of 4"))));
+            let (floats, flags) =
+                record.split_at(4 * self.n_scored * if scores.base.is_some() { 3 } else { 1 });
+            let mut parts = floats.chunks_exact(4 * self.n_scored).map(|part| {
+                part.chunks_exact(4)
+                    .map(|x| f32::from_le_bytes(x.try_into().expect("chunks of 4")))
+            });
             scores.nll.extend(parts.next().into_iter().flatten());
             if let Some(BaseScores { nll, kld, same_top }) = &mut scores.base {
                 nll.extend(parts.next().into_iter().flatten());
@@ -88,8 +121,14 @@ impl Journal {
 
     fn check(&self, line: &[u8], head: &Value) -> Result<(), Failure> {
         let there: Value = serde_json::from_slice(line).map_err(|_| self.foreign())?;
-        let keys = head.as_object().into_iter().flat_map(|object| object.keys());
-        match keys.into_iter().find(|key| there[key.as_str()] != head[key.as_str()]) {
+        let keys = head
+            .as_object()
+            .into_iter()
+            .flat_map(|object| object.keys());
+        match keys
+            .into_iter()
+            .find(|key| there[key.as_str()] != head[key.as_str()])
+        {
             None => Ok(()),
             Some(_) if there["atta_perplexity"] != 1 => Err(self.foreign()),
             Some(key) => Err(Failure::at(
@@ -112,10 +151,23 @@ impl Journal {
 fn head(args: &PerplexityArgs, of: &Measurement) -> Result<Value, Failure> {
     let engine = of.session.engine();
     let (files, mut content) = (engine.model().weights().files(), FNV_START);
-    files.fingerprint(|bytes| content = fnv(content, bytes)).map_err(atta::Error::from)?;
-    let text = of.chunks.ids().iter().fold(FNV_START, |hash, id| fnv(hash, &id.to_le_bytes()));
-    let baseline = args.kld.as_ref().map(|path| std::fs::metadata(path).and_then(|meta| meta.modified()));
-    let baseline = baseline.transpose().ok().flatten().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    files
+        .fingerprint(|bytes| content = fnv(content, bytes))
+        .map_err(atta::Error::from)?;
+    let text = of
+        .chunks
+        .ids()
+        .iter()
+        .fold(FNV_START, |hash, id| fnv(hash, &id.to_le_bytes()));
+    let baseline = args
+        .kld
+        .as_ref()
+        .map(|path| std::fs::metadata(path).and_then(|meta| meta.modified()));
+    let baseline = baseline
+        .transpose()
+        .ok()
+        .flatten()
+        .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     Ok(json!({
         "atta_perplexity": 1,
         "model": crate::load::path_name(args.model.as_deref()),
@@ -136,5 +188,7 @@ const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
 
 /// FNV-1a, going on from `hash`: enough to tell contents apart that nobody made alike on purpose.
 fn fnv(hash: u64, bytes: &[u8]) -> u64 {
-    bytes.iter().fold(hash, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes.iter().fold(hash, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }

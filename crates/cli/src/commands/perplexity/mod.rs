@@ -1,7 +1,9 @@
-//! `atta perplexity`: how well a model predicts a text, and how far it is from a model whose logits were saved.
+//! `atta perplexity`: how well a model predicts a text, and how far it is from a model whose logits
+//! were saved.
 //!
-//! The method and the figures are the library's; here are the files. Without `--resume` a measurement is whole or
-//! nothing. With it, what was scored so far is in a journal, and saved logits grow in place.
+//! The method and the figures are the library's; here are the files. Without `--resume` a
+//! measurement is whole or nothing. With it, what was scored so far is in a journal, and saved
+//! logits grow in place.
 
 mod figures;
 mod journal;
@@ -29,8 +31,8 @@ use crate::{
 use journal::Journal;
 use saved::{Compared, Saved};
 
-/// Tokens of a chunk and of a batch, where nobody says otherwise. Batches are larger than those of `run`, since memory
-/// matters less here.
+/// Tokens of a chunk and of a batch, where nobody says otherwise. Batches are larger than those of
+/// `run`, since memory matters less here.
 const DEFAULT_N_CTX: usize = 512;
 
 /// Kept free for scores: those of a million tokens, or of a third of that with a comparison.
@@ -42,16 +44,27 @@ pub(super) fn run(args: &PerplexityArgs) -> Result<(), Failure> {
     let mut session_options = args.model_flags.session_options(KvType::default());
     session_options.n_batch = session_options.n_batch.or(Some(DEFAULT_N_CTX));
     let base = args.kld.as_deref().map(Compared::open).transpose()?;
-    let n_ctx = base.as_ref().map(|base| base.header.chunks.n_ctx()).or(session_options.n_ctx);
+    let n_ctx = base
+        .as_ref()
+        .map(|base| base.header.chunks.n_ctx())
+        .or(session_options.n_ctx);
     session_options.n_ctx = n_ctx.or(Some(DEFAULT_N_CTX));
-    let mut options = load::options(args.model.as_deref(), &args.model_flags, session_options.clone())?;
+    let mut options = load::options(
+        args.model.as_deref(),
+        &args.model_flags,
+        session_options.clone(),
+    )?;
     options.spare_bytes = SCORE_BYTES;
     let engine = load::engine(args.model.as_deref(), &options)?;
     let chunks = chunks(args, &engine, base.as_ref())?;
     session_options.n_ctx = Some(chunks.n_ctx());
     let mut measurement = Measurement {
         session: engine.session(&session_options)?,
-        scores: if base.is_some() { Scores::compared(&engine, &chunks) } else { Scores::new(&engine, &chunks) }?,
+        scores: if base.is_some() {
+            Scores::compared(&engine, &chunks)
+        } else {
+            Scores::new(&engine, &chunks)
+        }?,
         interrupt: Interrupt::listen(),
         progress: Progress::new(),
         chunks,
@@ -60,7 +73,11 @@ pub(super) fn run(args: &PerplexityArgs) -> Result<(), Failure> {
     drop(measurement.progress);
     let report = PerplexityReport::new(&measurement.scores);
     let mut out = Stdout::lock();
-    let figures = if args.json { figures::json } else { figures::text };
+    let figures = if args.json {
+        figures::json
+    } else {
+        figures::text
+    };
     out.line(&figures(&report, &measurement.chunks))?;
     out.flush()
 }
@@ -69,9 +86,14 @@ pub(super) fn run(args: &PerplexityArgs) -> Result<(), Failure> {
 fn protect(args: &PerplexityArgs) -> Result<(), Failure> {
     let inputs = inputs(args);
     let outputs = [&args.save_logits, &args.resume];
-    outputs.into_iter().flatten().try_for_each(|output| inputs.protect_from(output))?;
+    outputs
+        .into_iter()
+        .flatten()
+        .try_for_each(|output| inputs.protect_from(output))?;
     let own = Inputs::of([args.resume.as_ref()]);
-    args.save_logits.as_ref().map_or(Ok(()), |path| own.protect_own_from(path))
+    args.save_logits
+        .as_ref()
+        .map_or(Ok(()), |path| own.protect_own_from(path))
 }
 
 /// The files that are read.
@@ -80,14 +102,28 @@ fn inputs(args: &PerplexityArgs) -> Inputs {
 }
 
 /// The text to be scored: that of the baseline, or that of `-f`.
-fn chunks(args: &PerplexityArgs, engine: &Engine, base: Option<&Compared>) -> Result<Chunks, Failure> {
-    let given = args.text.as_deref().map(|path| ids(engine, path)).transpose()?;
+fn chunks(
+    args: &PerplexityArgs,
+    engine: &Engine,
+    base: Option<&Compared>,
+) -> Result<Chunks, Failure> {
+    let given = args
+        .text
+        .as_deref()
+        .map(|path| ids(engine, path))
+        .transpose()?;
     let Some(Compared { path, header, .. }) = base else {
         let n_ctx = args.model_flags.n_ctx.unwrap_or(DEFAULT_N_CTX);
-        return Ok(Chunks::new(given.unwrap_or_default(), n_ctx, args.n_chunks)?);
+        return Ok(Chunks::new(
+            given.unwrap_or_default(),
+            n_ctx,
+            args.n_chunks,
+        )?);
     };
     let n_ctx = header.chunks.n_ctx();
-    header.check(engine).map_err(|error| Failure::at(path, error))?;
+    header
+        .check(engine)
+        .map_err(|error| Failure::at(path, error))?;
     if args.model_flags.n_ctx.is_some_and(|asked| asked != n_ctx) {
         return Err(Failure::at(
             path,
@@ -95,9 +131,16 @@ fn chunks(args: &PerplexityArgs, engine: &Engine, base: Option<&Compared>) -> Re
         ));
     }
     if given.is_some_and(|ids| !ids.starts_with(header.chunks.ids())) {
-        return Err(Failure::at(path, "it is of another text than -f, or of another vocabulary"));
+        return Err(Failure::at(
+            path,
+            "it is of another text than -f, or of another vocabulary",
+        ));
     }
-    Ok(Chunks::new(header.chunks.ids().to_vec(), n_ctx, args.n_chunks)?)
+    Ok(Chunks::new(
+        header.chunks.ids().to_vec(),
+        n_ctx,
+        args.n_chunks,
+    )?)
 }
 
 /// The ids of a file, byte for byte: nothing in it is a special token.
@@ -105,7 +148,10 @@ fn ids(engine: &Engine, path: &Path) -> Result<Vec<u32>, Failure> {
     let text = input::read_bytes(path, &Limit::of_memory())?;
     let tokenizer = engine.tokenizer();
     let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
-    Ok(bos.into_iter().chain(tokenizer.encode(text, Special::Plain)).collect())
+    Ok(bos
+        .into_iter()
+        .chain(tokenizer.encode(text, Special::Plain))
+        .collect())
 }
 
 /// What a measurement works with.
@@ -120,9 +166,16 @@ struct Measurement {
 impl Measurement {
     fn run(&mut self, args: &PerplexityArgs, base: Option<Compared>) -> Result<(), Failure> {
         let n_vocab = self.session.engine().spec().n_vocab;
-        let mut journal = args.resume.as_deref().map(|path| Journal::open(path, args, self)).transpose()?;
+        let mut journal = args
+            .resume
+            .as_deref()
+            .map(|path| Journal::open(path, args, self))
+            .transpose()?;
         let n_done = self.scores.nll.len() / self.chunks.n_scored();
-        let header = BaselineHeader { chunks: self.chunks.clone(), n_vocab };
+        let header = BaselineHeader {
+            chunks: self.chunks.clone(),
+            n_vocab,
+        };
         let mut saved = match (&args.save_logits, &journal) {
             (Some(path), Some(_)) => Some(Saved::resume(path, &header, n_done)?),
             (Some(path), None) => Some(Saved::new(path, &inputs(args), &header)?),
@@ -147,7 +200,13 @@ impl Measurement {
         mut saved: Option<&mut Saved>,
         mut base: Option<&mut Baseline<BufReader<File>>>,
     ) -> Result<(), Failure> {
-        let Self { session, chunks, scores, interrupt, .. } = self;
+        let Self {
+            session,
+            chunks,
+            scores,
+            interrupt,
+            ..
+        } = self;
         let mut failed = None;
         let mut score = |logits: &[f32], token: u32| -> Result<(), Failure> {
             match base.as_mut() {

@@ -1,5 +1,5 @@
-//! Files of saved logits: the one that is written, and the one that is compared with. What is in them is for the library
-//! to say.
+//! Files of saved logits: the one that is written, and the one that is compared with. What is in
+//! them is for the library to say.
 
 use std::{
     fs::{self, File},
@@ -21,16 +21,30 @@ pub(super) enum Saved {
 
 impl Saved {
     /// Begins a file that is whole or nothing.
-    pub(super) fn new(path: &Path, inputs: &Inputs, header: &BaselineHeader) -> Result<Self, Failure> {
+    pub(super) fn new(
+        path: &Path,
+        inputs: &Inputs,
+        header: &BaselineHeader,
+    ) -> Result<Self, Failure> {
         let mut file = NewFile::create(path, inputs)?;
         file.write(&header.to_bytes())?;
         Ok(Self::Whole(file, Vec::new()))
     }
 
     /// Goes on after `n_done` chunks, or begins a file.
-    pub(super) fn resume(path: &Path, header: &BaselineHeader, n_done: usize) -> Result<Self, Failure> {
+    pub(super) fn resume(
+        path: &Path,
+        header: &BaselineHeader,
+        n_done: usize,
+    ) -> Result<Self, Failure> {
         let blame = |error| Failure::at(path, error);
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(blame)?;
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(blame)?;
         let mut file = BufWriter::new(file);
         if n_done == 0 {
             file.get_ref().set_len(0).map_err(blame)?;
@@ -41,10 +55,13 @@ impl Saved {
         let read = file.get_mut().read_exact(&mut begin);
         let n_bytes = file.get_ref().metadata().map_err(blame)?.len();
         if read.is_err() || begin != header.to_bytes() || n_bytes < header.file_bytes(n_done) {
-            let what = "it does not hold what --resume says was done: remove that file to begin again";
+            let what =
+                "it does not hold what --resume says was done: remove that file to begin again";
             return Err(Failure::at(path, what));
         }
-        file.get_ref().set_len(header.file_bytes(n_done)).map_err(blame)?;
+        file.get_ref()
+            .set_len(header.file_bytes(n_done))
+            .map_err(blame)?;
         file.seek(SeekFrom::End(0)).map_err(blame)?;
         Ok(Self::Growing(file, path.to_owned()))
     }
@@ -57,7 +74,9 @@ impl Saved {
                 write_row(logits, row).expect("a vector takes everything");
                 file.write(row)
             }
-            Self::Growing(file, path) => write_row(logits, file).map_err(|error| cannot_write(path, error)),
+            Self::Growing(file, path) => {
+                write_row(logits, file).map_err(|error| cannot_write(path, error))
+            }
         }
     }
 
@@ -98,18 +117,29 @@ impl Compared {
         let blame = |error: io::Error| Failure::at(path, error);
         let mut file = BufReader::new(File::open(path).map_err(blame)?);
         let header = BaselineHeader::read(&mut file).map_err(|error| Failure::at(path, error))?;
-        let (n_bytes, n_whole) = (fs::metadata(path).map_err(blame)?.len(), header.file_bytes(header.chunks.len()));
+        let (n_bytes, n_whole) = (
+            fs::metadata(path).map_err(blame)?.len(),
+            header.file_bytes(header.chunks.len()),
+        );
         if n_bytes < n_whole {
-            let what = format!("it has {n_bytes} bytes of {n_whole}: whoever saves it has not come to the end");
+            let what = format!(
+                "it has {n_bytes} bytes of {n_whole}: whoever saves it has not come to the end"
+            );
             return Err(Failure::at(path, what));
         }
-        Ok(Self { path: path.to_owned(), header, file })
+        Ok(Self {
+            path: path.to_owned(),
+            header,
+            file,
+        })
     }
 
     /// The rows from chunk `n_done` on.
     pub(super) fn rows(mut self, n_done: usize) -> Result<Baseline<BufReader<File>>, Failure> {
         let place = SeekFrom::Start(self.header.file_bytes(n_done));
-        self.file.seek(place).map_err(|error| Failure::at(&self.path, error))?;
+        self.file
+            .seek(place)
+            .map_err(|error| Failure::at(&self.path, error))?;
         Ok(Baseline::new(self.file, self.header.n_vocab))
     }
 }

@@ -1,8 +1,8 @@
-//! Codes that come several at a time: only the entries of a codebook can be stored, so that what rounding leads to has to be
-//! replaced by an entry nearby.
+//! Codes that come several at a time: only the entries of a codebook can be stored, so that what
+//! rounding leads to has to be replaced by an entry nearby.
 //!
-//! Code `l` stands for the odd number `2l + 1`. Which entries are worth a look for codes that are none is worked out once:
-//! those at the few smallest distances from them.
+//! Code `l` stands for the odd number `2l + 1`. Which entries are worth a look for codes that are
+//! none is worked out once: those at the few smallest distances from them.
 
 use std::ops::Range;
 
@@ -39,18 +39,29 @@ pub(crate) struct Chosen {
 }
 
 impl<const N: usize> Codebook<N> {
-    /// `values` are what the codes stand for in `grid`, ascending; of `distances` different distances are the entries that
-    /// are tried.
+    /// `values` are what the codes stand for in `grid`, ascending; of `distances` different
+    /// distances are the entries that are tried.
     pub(crate) fn new(grid: &[[i8; N]], values: &[i8], distances: usize) -> Self {
         let code = |value| values.iter().position(|&v| v == value).unwrap_or(0);
         let codes: Vec<[usize; N]> = grid.iter().map(|entry| entry.map(code)).collect();
         let levels = values.len();
-        let entries = codes.iter().map(|codes| codes.map(|code| 2.0 * code as f32 + 1.0)).collect();
+        let entries = codes
+            .iter()
+            .map(|codes| codes.map(|code| 2.0 * code as f32 + 1.0))
+            .collect();
         let n_places = levels.pow(N as u32);
         let (near, candidates) = (vec![Near::Some(0..0); n_places], Vec::new());
-        let mut book = Self { entries, levels: levels as i32, near, candidates };
+        let mut book = Self {
+            entries,
+            levels: levels as i32,
+            near,
+            candidates,
+        };
         for (entry, codes) in codes.iter().enumerate() {
-            let place = codes.iter().rev().fold(0, |place, code| place * levels + code);
+            let place = codes
+                .iter()
+                .rev()
+                .fold(0, |place, code| place * levels + code);
             book.near[place] = Near::Entry(entry as u16);
         }
         for place in 0..n_places {
@@ -63,13 +74,26 @@ impl<const N: usize> Codebook<N> {
     }
 
     /// Adds the candidates for codes that are no entry.
-    fn push_nearest(&mut self, codes: &[[usize; N]], at: [usize; N], distances: usize) -> Range<usize> {
-        let squares: Vec<usize> = codes.iter().map(|codes| square_distance(codes, &at)).collect();
+    fn push_nearest(
+        &mut self,
+        codes: &[[usize; N]],
+        at: [usize; N],
+        distances: usize,
+    ) -> Range<usize> {
+        let squares: Vec<usize> = codes
+            .iter()
+            .map(|codes| square_distance(codes, &at))
+            .collect();
         let first = self.candidates.len();
         let mut below = 0;
         for _ in 0..distances {
-            let Some(&least) = squares.iter().filter(|&&square| square > below).min() else { break };
-            let same = squares.iter().enumerate().filter(|&(_, &square)| square == least);
+            let Some(&least) = squares.iter().filter(|&&square| square > below).min() else {
+                break;
+            };
+            let same = squares
+                .iter()
+                .enumerate()
+                .filter(|&(_, &square)| square == least);
             self.candidates.extend(same.map(|(entry, _)| entry as u16));
             below = least;
         }
@@ -86,15 +110,26 @@ impl<const N: usize> Codebook<N> {
         &self.entries[usize::from(entry)]
     }
 
-    /// The entry that magnitudes `x` under `scale` are rounded to, and if there is none, the one for which
-    /// `Σ w·(scale·number − x)²` is least.
-    pub(crate) fn choose(&self, x: &[f32; N], weights: &[f32; N], scale: f32, per_weight: f32) -> Chosen {
+    /// The entry that magnitudes `x` under `scale` are rounded to, and if there is none, the one
+    /// for which `Σ w·(scale·number − x)²` is least.
+    pub(crate) fn choose(
+        &self,
+        x: &[f32; N],
+        weights: &[f32; N],
+        scale: f32,
+        per_weight: f32,
+    ) -> Chosen {
         let place = x.iter().rev().fold(0, |place, &x| {
             let code = nearest(0.5 * (per_weight * x - 1.0)).clamp(0, self.levels - 1);
             place * self.levels as usize + code as usize
         });
         let candidates = match &self.near[place] {
-            &Near::Entry(entry) => return Chosen { entry, rounded: true },
+            &Near::Entry(entry) => {
+                return Chosen {
+                    entry,
+                    rounded: true,
+                };
+            }
             Near::Some(range) => &self.candidates[range.clone()],
         };
         let (mut entry, mut least) = (candidates[0], f32::MAX);
@@ -104,7 +139,10 @@ impl<const N: usize> Codebook<N> {
                 (entry, least) = (candidate, error);
             }
         }
-        Chosen { entry, rounded: false }
+        Chosen {
+            entry,
+            rounded: false,
+        }
     }
 
     fn error(&self, entry: u16, x: &[f32; N], weights: &[f32; N], scale: f32) -> f32 {

@@ -1,19 +1,21 @@
-//! Four numbers that go through the same steps: four sub-blocks are searched at once, or four candidates compared.
+//! Four numbers that go through the same steps: four sub-blocks are searched at once, or four
+//! candidates compared.
 //!
-//! Knows no format. The one idea: a lane never meets another, so that each does exactly what scalar code would do, in the
-//! same order and with the same roundings, and the compiler is free to put them into whatever vectors a machine has.
+//! Knows no format. The one idea: a lane never meets another, so that each does exactly what scalar
+//! code would do, in the same order and with the same roundings, and the compiler is free to put
+//! them into whatever vectors a machine has.
 
 use std::ops::{Add, BitAnd, Div, Mul, Sub};
 
 /// Numbers that are computed at once.
 pub(crate) const LANES: usize = 4;
 
-/// 1.5 · 2^23. Numbers added to it lose their fraction, rounded to the nearest integer with ties to even, and what is
-/// left of them stands in the lowest bits.
+/// 1.5 · 2^23. Numbers added to it lose their fraction, rounded to the nearest integer with ties to
+/// even, and what is left of them stands in the lowest bits.
 const MAGIC: f32 = 12_582_912.0;
 
-/// The integer nearest to `x`, ties to even, if |x| is below 2^22. Of what is larger or no number, what llama.cpp gets: the
-/// bits below 2^23 of the sum with [`MAGIC`].
+/// The integer nearest to `x`, ties to even, if |x| is below 2^22. Of what is larger or no number,
+/// what llama.cpp gets: the bits below 2^23 of the sum with [`MAGIC`].
 #[inline(always)]
 pub(crate) fn nearest(x: f32) -> i32 {
     ((x + MAGIC).to_bits() & 0x007f_ffff) as i32 - 0x0040_0000
@@ -25,39 +27,64 @@ pub(crate) fn rounded(x: f32) -> f32 {
     (x + MAGIC) - MAGIC
 }
 
-/// The low byte of the largest integer that is not above `x`, from 0 to 2^22, and 0 of what is infinite or no number.
+/// The low byte of the largest integer that is not above `x`, from 0 to 2^22, and 0 of what is
+/// infinite or no number.
 #[inline(always)]
 pub(crate) fn floor_byte(x: f32) -> u8 {
     let near = x + MAGIC;
     (near.to_bits().wrapping_sub(u32::from(near - MAGIC > x))) as u8
 }
 
-/// The low byte of the integer nearest to `x`, ties away from zero, for |x| below 2^22, and 0 of what is infinite or no number.
+/// The low byte of the integer nearest to `x`, ties away from zero, for |x| below 2^22, and 0 of
+/// what is infinite or no number.
 #[inline(always)]
 pub(crate) fn round_byte(x: f32) -> u8 {
     let near = x.abs() + MAGIC;
     let tie_to_even = x.abs() - (near - MAGIC) == 0.5;
     let magnitude = near.to_bits().wrapping_add(u32::from(tie_to_even)) as u8;
-    if x < 0.0 { magnitude.wrapping_neg() } else { magnitude }
+    if x < 0.0 {
+        magnitude.wrapping_neg()
+    } else {
+        magnitude
+    }
 }
 
-/// The largest magnitude. Which of several comes first makes no difference, so that lanes may share the work.
+/// The largest magnitude. Which of several comes first makes no difference, so that lanes may share
+/// the work.
 #[inline(always)]
 pub(crate) fn largest_magnitude(x: &[f32]) -> f32 {
-    let lanes = x.as_chunks().0.iter().fold(Lanes::splat(0.0), |max, &x| Lanes(x).abs().max(max));
-    lanes.0.iter().fold(0.0, |max: f32, &x| if x > max { x } else { max })
+    let lanes = x
+        .as_chunks()
+        .0
+        .iter()
+        .fold(Lanes::splat(0.0), |max, &x| Lanes(x).abs().max(max));
+    lanes
+        .0
+        .iter()
+        .fold(0.0, |max: f32, &x| if x > max { x } else { max })
 }
 
 /// The smallest number and the largest one.
 #[inline(always)]
 pub(crate) fn least_and_most(x: &[f32]) -> (f32, f32) {
     // Two passes: in one the compiler computes number by number.
-    let least = x.as_chunks().0.iter().fold(Lanes::splat(f32::MAX), |least, &x| Lanes(x).min(least));
-    let most = x.as_chunks().0.iter().fold(Lanes::splat(f32::MIN), |most, &x| Lanes(x).max(most));
+    let least = x
+        .as_chunks()
+        .0
+        .iter()
+        .fold(Lanes::splat(f32::MAX), |least, &x| Lanes(x).min(least));
+    let most = x
+        .as_chunks()
+        .0
+        .iter()
+        .fold(Lanes::splat(f32::MIN), |most, &x| Lanes(x).max(most));
     let lower = |a: f32, b: f32| if b < a { b } else { a };
     let higher = |a: f32, b: f32| if b > a { b } else { a };
     let ([a, b, c, d], [e, f, g, h]) = (least.0, most.0);
-    (lower(lower(a, b), lower(c, d)), higher(higher(e, f), higher(g, h)))
+    (
+        lower(lower(a, b), lower(c, d)),
+        higher(higher(e, f), higher(g, h)),
+    )
 }
 
 /// Four numbers.
@@ -159,7 +186,9 @@ impl Mask {
     /// Takes from `yes` what is true and from `no` what is not.
     #[inline(always)]
     pub(crate) fn choose(self, yes: Lanes, no: Lanes) -> Lanes {
-        Lanes(std::array::from_fn(|k| if self.0[k] { yes.0[k] } else { no.0[k] }))
+        Lanes(std::array::from_fn(|k| {
+            if self.0[k] { yes.0[k] } else { no.0[k] }
+        }))
     }
 
     #[inline(always)]
@@ -205,7 +234,11 @@ mod tests {
 
     #[test]
     fn ties_go_to_even_numbers_or_away_from_zero() {
-        for x in TIES.iter().copied().chain((-4000..4000).map(|i| i as f32 * 0.03125)) {
+        for x in TIES
+            .iter()
+            .copied()
+            .chain((-4000..4000).map(|i| i as f32 * 0.03125))
+        {
             assert_eq!(nearest(x), x.round_ties_even() as i32, "{x}");
             assert_eq!(rounded(x), x.round_ties_even(), "{x}");
             assert_eq!(round_byte(x), x.round() as i8 as u8, "{x}");
@@ -218,12 +251,18 @@ mod tests {
         for x in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             assert_eq!((floor_byte(x), round_byte(x)), (0, 0));
         }
-        assert_eq!((nearest(f32::NAN), nearest(f32::INFINITY), nearest(3e9)), (0, -0x40_0000, -815_010));
+        assert_eq!(
+            (nearest(f32::NAN), nearest(f32::INFINITY), nearest(3e9)),
+            (0, -0x40_0000, -815_010)
+        );
     }
 
     #[test]
     fn lanes_of_a_tile_are_sub_blocks() {
         let tile = tile(&[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]);
-        assert_eq!(tile.map(|lanes| lanes.0), [[1.0, 3.0, 5.0, 7.0], [2.0, 4.0, 6.0, 8.0]]);
+        assert_eq!(
+            tile.map(|lanes| lanes.0),
+            [[1.0, 3.0, 5.0, 7.0], [2.0, 4.0, 6.0, 8.0]]
+        );
     }
 }

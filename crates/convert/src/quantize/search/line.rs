@@ -1,8 +1,8 @@
 //! A scale and a minimum for a sub-block of unsigned codes, `x ≈ scale·l − min`.
 //!
-//! What is minimised is `Σ w·|scale·l − min − x|²` (or without the square) over the codes `l` that some candidates for the
-//! scale lead to: for given codes the best line is a linear regression, and it does not matter that the candidates
-//! themselves fit badly.
+//! What is minimised is `Σ w·|scale·l − min − x|²` (or without the square) over the codes `l` that
+//! some candidates for the scale lead to: for given codes the best line is a linear regression, and
+//! it does not matter that the candidates themselves fit badly.
 
 use super::lanes::{Lanes, Mask, Tile, nearest};
 
@@ -37,7 +37,8 @@ pub(crate) struct Line {
     pub(crate) scale: Lanes,
     /// What is subtracted.
     pub(crate) min: Lanes,
-    /// The codes are `(x − origin) · codes_per_weight`, rounded. Not 1 / `scale`: this is the candidate that led to them.
+    /// The codes are `(x − origin) · codes_per_weight`, rounded. Not 1 / `scale`: this is the
+    /// candidate that led to them.
     pub(crate) codes_per_weight: Lanes,
     /// What the lowest code stood for when the codes were made.
     pub(crate) origin: Lanes,
@@ -48,20 +49,29 @@ const ONE: Lanes = Lanes::splat(1.0);
 
 /// Finds a line for each of four sub-blocks `x` with `weights`.
 ///
-/// A candidate spreads what lies between the minimum of the best line so far and the largest weight, so that later ones
-/// profit from earlier ones.
+/// A candidate spreads what lies between the minimum of the best line so far and the largest
+/// weight, so that later ones profit from earlier ones.
 #[inline(always)]
 pub(crate) fn line<const N: usize>(x: &Tile<N>, weights: &Tile<N>, tried: Candidates) -> Line {
     let w = Weighed::new(x, weights, tried);
     let low = ZERO.min(w.lowest);
     let per_weight = w.largest / (w.highest - low);
-    let mut best = Line { scale: ONE / per_weight, min: low, codes_per_weight: per_weight, origin: low };
+    let mut best = Line {
+        scale: ONE / per_weight,
+        min: low,
+        codes_per_weight: per_weight,
+        origin: low,
+    };
     let mut codes = [ZERO; N];
     w.sums(&best, &mut codes, Lanes::nearest);
     let mut least = w.error(&codes, &best);
     for i in 0..tried.n {
         let wide = Lanes::splat(tried.first + tried.step * i as f32 + tried.largest);
-        let candidate = Line { origin: best.min, codes_per_weight: wide / (w.highest - best.min), ..best };
+        let candidate = Line {
+            origin: best.min,
+            codes_per_weight: wide / (w.highest - best.min),
+            ..best
+        };
         let sums = if w.is_tame(&candidate) {
             w.sums(&candidate, &mut codes, Lanes::rounded)
         } else {
@@ -73,9 +83,17 @@ pub(crate) fn line<const N: usize>(x: &Tile<N>, weights: &Tile<N>, tried: Candid
         least = better.choose(error, least);
         best = this.or(&best, better);
     }
-    let constant = Line { scale: ZERO, min: low, codes_per_weight: ZERO, origin: low };
+    let constant = Line {
+        scale: ZERO,
+        min: low,
+        codes_per_weight: ZERO,
+        origin: low,
+    };
     best = constant.or(&best, w.highest.equals(low));
-    Line { min: best.min.negated(), ..best }
+    Line {
+        min: best.min.negated(),
+        ..best
+    }
 }
 
 /// What the search goes over.
@@ -104,7 +122,16 @@ impl<'a, const N: usize> Weighed<'a, N> {
     #[inline(always)]
     fn new(x: &'a Tile<N>, weights: &'a Tile<N>, tried: Candidates) -> Self {
         let (largest, error) = (Lanes::splat(tried.largest), tried.error);
-        let mut new = Self { x, weights, lowest: x[0], highest: x[0], sum_w: ZERO, sum_x: ZERO, largest, error };
+        let mut new = Self {
+            x,
+            weights,
+            lowest: x[0],
+            highest: x[0],
+            sum_w: ZERO,
+            sum_x: ZERO,
+            largest,
+            error,
+        };
         for (&x, &w) in x.iter().zip(weights) {
             new.lowest = x.min(new.lowest);
             new.highest = x.max(new.highest);
@@ -114,8 +141,9 @@ impl<'a, const N: usize> Weighed<'a, N> {
         new
     }
 
-    /// Whether all weights are rounded to integers that f32 counts one by one, and [`Lanes::rounded`] does. Not so if the
-    /// line that is best so far has its minimum next to the largest weight.
+    /// Whether all weights are rounded to integers that f32 counts one by one, and
+    /// [`Lanes::rounded`] does. Not so if the line that is best so far has its minimum next to
+    /// the largest weight.
     #[inline(always)]
     fn is_tame(&self, line: &Line) -> bool {
         let code = |x: Lanes| (line.codes_per_weight * (x - line.origin)).abs();
@@ -126,9 +154,15 @@ impl<'a, const N: usize> Weighed<'a, N> {
     /// Fills in the codes that a candidate leads to, and sums over them.
     #[inline(always)]
     fn sums(&self, line: &Line, codes: &mut Tile<N>, round: impl Fn(Lanes) -> Lanes) -> Sums {
-        let mut sums = Sums { l: ZERO, ll: ZERO, xl: ZERO };
+        let mut sums = Sums {
+            l: ZERO,
+            ll: ZERO,
+            xl: ZERO,
+        };
         for ((&x, &w), code) in self.x.iter().zip(self.weights).zip(codes) {
-            let l = round(line.codes_per_weight * (x - line.origin)).max(ZERO).min(self.largest);
+            let l = round(line.codes_per_weight * (x - line.origin))
+                .max(ZERO)
+                .min(self.largest);
             *code = l;
             sums.l = sums.l + w * l;
             sums.ll = sums.ll + w * l * l;
@@ -137,8 +171,8 @@ impl<'a, const N: usize> Weighed<'a, N> {
         sums
     }
 
-    /// The best line for codes, whose minimum must not be positive. It is one if the first part of the result, the
-    /// determinant of the equations, is positive.
+    /// The best line for codes, whose minimum must not be positive. It is one if the first part of
+    /// the result, the determinant of the equations, is positive.
     #[inline(always)]
     fn regression(&self, sums: &Sums, candidate: Line) -> (Lanes, Line) {
         let determinant = self.sum_w * sums.ll - sums.l * sums.l;
@@ -146,7 +180,14 @@ impl<'a, const N: usize> Weighed<'a, N> {
         let scale = (self.sum_w * sums.xl - self.sum_x * sums.l) / determinant;
         let positive = min.above(ZERO);
         let min = positive.choose(ZERO, min);
-        (determinant, Line { min, scale: positive.choose(sums.xl / sums.ll, scale), ..candidate })
+        (
+            determinant,
+            Line {
+                min,
+                scale: positive.choose(sums.xl / sums.ll, scale),
+                ..candidate
+            },
+        )
     }
 
     /// The weighted error of a line through codes.
@@ -184,6 +225,11 @@ impl Line {
 }
 
 /// The codes of a sub-block that a candidate leads to.
-pub(crate) fn line_codes<const N: usize>(x: &[f32; N], origin: f32, per_weight: f32, largest: i32) -> [u8; N] {
+pub(crate) fn line_codes<const N: usize>(
+    x: &[f32; N],
+    origin: f32,
+    per_weight: f32,
+    largest: i32,
+) -> [u8; N] {
     x.map(|x| nearest(per_weight * (x - origin)).clamp(0, largest) as u8)
 }

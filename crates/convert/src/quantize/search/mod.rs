@@ -1,8 +1,8 @@
 //! Searches for scales and minima that make rounded weights as near as possible to what they were.
 //!
-//! Every search goes through candidates for the scale, rounds to codes, and takes for these codes the scale that is best in
-//! the sense of least squares. They know no layout. The order of every f32 operation is that of ggml's quantizers, so that
-//! files are the same, bit for bit.
+//! Every search goes through candidates for the scale, rounds to codes, and takes for these codes
+//! the scale that is best in the sense of least squares. They know no layout. The order of every
+//! f32 operation is that of ggml's quantizers, so that files are the same, bit for bit.
 
 mod codebook;
 mod lanes;
@@ -12,7 +12,9 @@ mod scale;
 mod shared;
 
 pub(super) use codebook::Codebook;
-pub(super) use lanes::{LANES, Lanes, Tile, floor_byte, largest_magnitude, least_and_most, nearest, round_byte, tile};
+pub(super) use lanes::{
+    LANES, Lanes, Tile, floor_byte, largest_magnitude, least_and_most, nearest, round_byte, tile,
+};
 pub(super) use line::{Candidates, ErrorOf, Line, line, line_codes};
 pub(super) use nonlinear::{index, nonlinear_scale};
 pub(super) use scale::{descend, one_scale, scale};

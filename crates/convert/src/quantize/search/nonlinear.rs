@@ -1,4 +1,5 @@
-//! A scale for a sub-block of codes that stand for the numbers of a table, `x ≈ scale·IQ4_VALUES[code]`.
+//! A scale for a sub-block of codes that stand for the numbers of a table, `x ≈
+//! scale·IQ4_VALUES[code]`.
 //!
 //! What is minimised is that of [`super::scale()`]; candidates let the largest weight be −127 ± 7.
 
@@ -22,10 +23,14 @@ const BORDERS: [f32; 15] = {
     borders
 };
 
-/// The code whose number is nearest to `x`, the higher one of two; the last one of what is no number.
+/// The code whose number is nearest to `x`, the higher one of two; the last one of what is no
+/// number.
 #[inline(always)]
 pub(crate) fn index(x: f32) -> u8 {
-    15 - BORDERS.iter().map(|&border| u8::from(x < border)).sum::<u8>()
+    15 - BORDERS
+        .iter()
+        .map(|&border| u8::from(x < border))
+        .sum::<u8>()
 }
 
 /// Finds a scale for each of four sub-blocks `x` with `weights`.

@@ -1,7 +1,8 @@
 //! A scale for a sub-block of signed codes, `x ≈ scale·l` with `l` from `−n` to `n − 1`.
 //!
-//! What is minimised is `Σ w·(x − scale·l)²`. With the best scale for given codes, `Σ w·x·l / Σ w·l²`, that is
-//! `Σ w·x²` less `(Σ w·x·l)² / Σ w·l²`, so that candidates are compared by the latter alone, and without a division.
+//! What is minimised is `Σ w·(x − scale·l)²`. With the best scale for given codes, `Σ w·x·l / Σ
+//! w·l²`, that is `Σ w·x²` less `(Σ w·x·l)² / Σ w·l²`, so that candidates are compared by the
+//! latter alone, and without a division.
 
 use super::{
     LEAST, extreme,
@@ -13,8 +14,8 @@ use super::{
 pub(crate) struct Scale {
     /// Weights per code.
     pub(crate) scale: Lanes,
-    /// The codes are `x · codes_per_weight`, rounded. Not 1 / `scale`: this is the candidate that led to them. 0 where
-    /// all weights are zeros, for which ggml takes the lowest code.
+    /// The codes are `x · codes_per_weight`, rounded. Not 1 / `scale`: this is the candidate that
+    /// led to them. 0 where all weights are zeros, for which ggml takes the lowest code.
     pub(crate) codes_per_weight: Lanes,
 }
 
@@ -27,7 +28,9 @@ struct Sums {
 
 const ZERO: Lanes = Lanes::splat(0.0);
 /// How far from `n` the number of codes is that candidates spread the largest weight over.
-const STEPS: [i8; 18] = [-9, -8, -7, -6, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+const STEPS: [i8; 18] = [
+    -9, -8, -7, -6, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6, 7, 8, 9,
+];
 
 /// Finds a scale for each of four sub-blocks `x` with `weights`.
 #[inline(always)]
@@ -47,25 +50,40 @@ pub(crate) fn scale<const N: usize>(x: &Tile<N>, weights: &Tile<N>, n: f32) -> S
         per_weight = better.choose(tried, per_weight);
     }
     let empty = Lanes::splat(LEAST).above(extreme.abs());
-    Scale { scale: empty.choose(ZERO, scale), codes_per_weight: empty.choose(ZERO, per_weight) }
+    Scale {
+        scale: empty.choose(ZERO, scale),
+        codes_per_weight: empty.choose(ZERO, per_weight),
+    }
 }
 
 /// As [`scale`], for one sub-block: here candidates are what is computed four at a time.
-pub(crate) fn one_scale<const N: usize>(x: &[f32; N], weights: &[f32; N], n: f32) -> (f32, [u8; N]) {
+pub(crate) fn one_scale<const N: usize>(
+    x: &[f32; N],
+    weights: &[f32; N],
+    n: f32,
+) -> (f32, [u8; N]) {
     let x_lanes = x.map(Lanes::splat);
     let extreme = extreme(&x_lanes).0[0];
     if extreme.abs() < LEAST {
         return (0.0, [0; N]);
     }
-    // Scales may be infinite or no numbers, if weights are huge; then only `nearest` does what llama.cpp does.
+    // Scales may be infinite or no numbers, if weights are huge; then only `nearest` does what
+    // llama.cpp does.
     let weighed = Weighed::new(&x_lanes, &weights.map(Lanes::splat), n);
     let mut per_weight = -n / extreme;
     let first = weighed.sums(Lanes::splat(per_weight), Lanes::nearest);
-    let mut scale = if first.ll.0[0] == 0.0 { 0.0 } else { first.xl.0[0] / first.ll.0[0] };
+    let mut scale = if first.ll.0[0] == 0.0 {
+        0.0
+    } else {
+        first.xl.0[0] / first.ll.0[0]
+    };
     let mut best = scale * first.xl.0[0];
     for steps in STEPS.chunks(LANES) {
         let mut tried = Lanes::splat(0.0);
-        steps.iter().zip(&mut tried.0).for_each(|(&step, tried)| *tried = candidate(n, step) / extreme);
+        steps
+            .iter()
+            .zip(&mut tried.0)
+            .for_each(|(&step, tried)| *tried = candidate(n, step) / extreme);
         let s = weighed.sums(tried, Lanes::nearest);
         for k in 0..steps.len() {
             let (xl, ll) = (s.xl.0[k], s.ll.0[k]);
@@ -97,7 +115,12 @@ struct Weighed<const N: usize> {
 impl<const N: usize> Weighed<N> {
     #[inline(always)]
     fn new(x: &Tile<N>, weights: &Tile<N>, n: f32) -> Self {
-        Self { x: *x, weights: *weights, wx: std::array::from_fn(|i| weights[i] * x[i]), n }
+        Self {
+            x: *x,
+            weights: *weights,
+            wx: std::array::from_fn(|i| weights[i] * x[i]),
+            n,
+        }
     }
 
     /// Sums over the codes that a candidate leads to.
@@ -129,8 +152,9 @@ fn codes<const N: usize>(x: &[f32; N], per_weight: f32, n: f32) -> [u8; N] {
     x.map(|x| (nearest(per_weight * x).clamp(-n, n - 1) + n) as u8)
 }
 
-/// Finds a scale for each of four sub-blocks by descent: codes begin as those that spread the largest weight over `n`, and
-/// each in turn is rounded again under the best scale for all the others, up to five times. Weights count as their squares.
+/// Finds a scale for each of four sub-blocks by descent: codes begin as those that spread the
+/// largest weight over `n`, and each in turn is rounded again under the best scale for all the
+/// others, up to five times. Weights count as their squares.
 ///
 /// The second part of the result are the codes, from `−n`.
 #[inline(always)]
@@ -138,7 +162,8 @@ pub(crate) fn descend<const N: usize>(x: &Tile<N>, n: f32) -> (Lanes, Tile<N>) {
     let extreme = extreme(x);
     let (lowest, highest) = (Lanes::splat(-n), Lanes::splat(n - 1.0));
     let per_weight = lowest / extreme;
-    let mut codes: Tile<N> = std::array::from_fn(|i| (per_weight * x[i]).rounded().max(lowest).min(highest));
+    let mut codes: Tile<N> =
+        std::array::from_fn(|i| (per_weight * x[i]).rounded().max(lowest).min(highest));
     let mut sums = Sums { xl: ZERO, ll: ZERO };
     for (&x, &l) in x.iter().zip(&codes) {
         sums.xl = sums.xl + x * x * x * l;
@@ -159,7 +184,10 @@ pub(crate) fn descend<const N: usize>(x: &Tile<N>, n: f32) -> (Lanes, Tile<N>) {
             let gain = (new_xl * new_xl * sums.ll).above(sums.xl * sums.xl * new_ll);
             let better = other & new_ll.above(ZERO) & gain;
             *l = better.choose(new, *l);
-            sums = Sums { xl: better.choose(new_xl, sums.xl), ll: better.choose(new_ll, sums.ll) };
+            sums = Sums {
+                xl: better.choose(new_xl, sums.xl),
+                ll: better.choose(new_ll, sums.ll),
+            };
             changed |= better.any();
         }
         if !changed {
@@ -168,5 +196,8 @@ pub(crate) fn descend<const N: usize>(x: &Tile<N>, n: f32) -> (Lanes, Tile<N>) {
     }
     let empty = Lanes::splat(LEAST).above(extreme.abs());
     let scale = sums.ll.above(ZERO).choose(sums.xl / sums.ll, ZERO);
-    (empty.choose(ZERO, scale), codes.map(|l| empty.choose(lowest, l)))
+    (
+        empty.choose(ZERO, scale),
+        codes.map(|l| empty.choose(lowest, l)),
+    )
 }

@@ -1,12 +1,20 @@
-//! The scale of a block's scales: unsigned codes for numbers that are not negative, `x ≈ scale·l` with `l` from 0.
+//! The scale of a block's scales: unsigned codes for numbers that are not negative, `x ≈ scale·l`
+//! with `l` from 0.
 //!
-//! What is minimised is `Σ w·(x − scale·l)²`: over nine candidates first, then by descent as in [`super::descend`].
+//! What is minimised is `Σ w·(x − scale·l)²`: over nine candidates first, then by descent as in
+//! [`super::descend`].
 
 use super::{LEAST, lanes::nearest};
 
 /// Finds a scale for `x`, and the codes up to `largest`.
-pub(crate) fn shared_scale<const N: usize>(x: &[f32; N], weights: &[f32; N], largest: i32) -> (f32, [u8; N]) {
-    let highest = x.iter().fold(0.0, |max: f32, &x| if max > x { max } else { x });
+pub(crate) fn shared_scale<const N: usize>(
+    x: &[f32; N],
+    weights: &[f32; N],
+    largest: i32,
+) -> (f32, [u8; N]) {
+    let highest = x
+        .iter()
+        .fold(0.0, |max: f32, &x| if max > x { max } else { x });
     if highest < LEAST {
         return (0.0, [0; N]);
     }
@@ -28,13 +36,26 @@ pub(crate) fn shared_scale<const N: usize>(x: &[f32; N], weights: &[f32; N], lar
             break;
         }
     }
-    (if sums.ll > 0.0 { sums.xl / sums.ll } else { 0.0 }, codes)
+    (
+        if sums.ll > 0.0 {
+            sums.xl / sums.ll
+        } else {
+            0.0
+        },
+        codes,
+    )
 }
 
 /// How many codes per number: the candidate whose own error is least.
-fn best_candidate<const N: usize>(x: &[f32; N], weights: &[f32; N], highest: f32, largest: i32) -> f32 {
+fn best_candidate<const N: usize>(
+    x: &[f32; N],
+    weights: &[f32; N],
+    highest: f32,
+    largest: i32,
+) -> f32 {
     let mut best = largest as f32 / highest;
-    // Of negative numbers, which there are few of, the first candidate sees codes that wrapped around.
+    // Of negative numbers, which there are few of, the first candidate sees codes that wrapped
+    // around.
     let mut least = error(x, weights, best, |code| code as u8 as f32);
     for step in [-4i8, -3, -2, -1, 1, 2, 3, 4] {
         let tried = (0.1 * f32::from(step) + largest as f32) / highest;
@@ -46,7 +67,12 @@ fn best_candidate<const N: usize>(x: &[f32; N], weights: &[f32; N], highest: f32
     best
 }
 
-fn error<const N: usize>(x: &[f32; N], weights: &[f32; N], per_number: f32, stored: impl Fn(i32) -> f32) -> f32 {
+fn error<const N: usize>(
+    x: &[f32; N],
+    weights: &[f32; N],
+    per_number: f32,
+    stored: impl Fn(i32) -> f32,
+) -> f32 {
     let scale = 1.0 / per_number;
     let mut sum = 0.0;
     for (&x, &w) in x.iter().zip(weights) {

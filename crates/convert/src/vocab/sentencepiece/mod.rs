@@ -1,9 +1,11 @@
 //! `tokenizer.model` of SentencePiece: pieces with scores, `llama` in GGUF.
 //!
-//! Knows no other file but for what is added on top. The one idea: a model is pieces and two short lists of settings, of
-//! which few matter; settings that readers of GGUF do not heed are told to the user.
+//! Knows no other file but for what is added on top. The one idea: a model is pieces and two short
+//! lists of settings, of which few matter; settings that readers of GGUF do not heed are told to
+//! the user.
 //!
-//! Source: `sentencepiece_model.proto` of google/sentencepiece: numbers of fields, and what is meant where one is missing.
+//! Source: `sentencepiece_model.proto` of google/sentencepiece: numbers of fields, and what is
+//! meant where one is missing.
 
 mod wire;
 
@@ -50,22 +52,29 @@ impl Default for Settings<'_> {
 }
 
 /// The vocabulary of a model, with the added tokens of other files in their places.
-pub(super) fn vocabulary(file: &Input<'_>, source: &Source<'_>, mut table: Table) -> Result<Vocabulary, Error> {
+pub(super) fn vocabulary(
+    file: &Input<'_>,
+    source: &Source<'_>,
+    mut table: Table,
+) -> Result<Vocabulary, Error> {
     let cut = |at| file.wrong(format!("no field of a SentencePiece model at byte {at}"));
     let mut settings = Settings::default();
     let (mut id, mut beyond) = (0, 0);
     for field in Fields::of(file.bytes) {
         match field.map_err(cut)? {
             (1, Value::Bytes(piece)) => {
-                let token = token(piece).ok_or_else(|| file.wrong(format!("piece {id} is damaged")))?;
+                let token =
+                    token(piece).ok_or_else(|| file.wrong(format!("piece {id} is damaged")))?;
                 beyond += u64::from(!table.replace(id, token));
                 id += 1;
             }
-            (2, Value::Bytes(spec)) => {
-                settings.read_trainer(spec).ok_or_else(|| file.wrong("trainer_spec is damaged"))?
-            }
+            (2, Value::Bytes(spec)) => settings
+                .read_trainer(spec)
+                .ok_or_else(|| file.wrong("trainer_spec is damaged"))?,
             (3, Value::Bytes(spec)) => {
-                settings.read_normalizer(spec).ok_or_else(|| file.wrong("normalizer_spec is damaged"))?;
+                settings
+                    .read_normalizer(spec)
+                    .ok_or_else(|| file.wrong("normalizer_spec is damaged"))?;
             }
             _ => {}
         }
@@ -77,7 +86,10 @@ pub(super) fn vocabulary(file: &Input<'_>, source: &Source<'_>, mut table: Table
     table.has_scores = true;
     let mut found = Vocabulary::new(table, "llama", "default");
     if beyond > 0 {
-        found.warnings.push(format!("{beyond} pieces are left out: the embedding has {} rows only", found.table.len()));
+        found.warnings.push(format!(
+            "{beyond} pieces are left out: the embedding has {} rows only",
+            found.table.len()
+        ));
     }
     settings.apply(&mut found);
     added::put(&mut found, source.added()?, Spelling::Marked);
@@ -97,7 +109,9 @@ fn token(piece: &[u8]) -> Option<Token> {
     }
     if token.kind == Kind::UserDefined {
         // Cut out of plain text, where a space is a space.
-        token.text = String::from_utf8_lossy(&token.text).replace('▁', " ").into_bytes();
+        token.text = String::from_utf8_lossy(&token.text)
+            .replace('▁', " ")
+            .into_bytes();
     }
     Some(token)
 }
@@ -105,7 +119,9 @@ fn token(piece: &[u8]) -> Option<Token> {
 /// The numbers are the same in both formats.
 fn kind_of(number: u64) -> Option<Kind> {
     use Kind::{Byte, Control, Normal, Unknown, Unused, UserDefined};
-    [Normal, Unknown, Control, UserDefined, Unused, Byte].into_iter().find(|&kind| kind as u64 == number)
+    [Normal, Unknown, Control, UserDefined, Unused, Byte]
+        .into_iter()
+        .find(|&kind| kind as u64 == number)
 }
 
 impl<'a> Settings<'a> {
@@ -114,7 +130,9 @@ impl<'a> Settings<'a> {
             match field.ok()? {
                 (3, Value::Varint(kind)) => self.model_type = kind,
                 (24, Value::Varint(flag)) => self.whitespace_is_suffix = flag != 0,
-                (number @ 40..=43, Value::Varint(id)) => self.ids[number as usize - 40].1 = i64::from(id as i32),
+                (number @ 40..=43, Value::Varint(id)) => {
+                    self.ids[number as usize - 40].1 = i64::from(id as i32)
+                }
                 _ => {}
             }
         }
@@ -144,22 +162,35 @@ impl<'a> Settings<'a> {
                 Err(file.wrong("treat_whitespace_as_suffix is true, which has no place in GGUF"))
             }
             BPE => Ok(()),
-            UNIGRAM => Err(file.wrong("a SentencePiece model of type unigram (UGM) cannot be run: expected BPE")),
-            other => Err(file.wrong(format!("a SentencePiece model of type {other} cannot be run: expected BPE (2)"))),
+            UNIGRAM => Err(file
+                .wrong("a SentencePiece model of type unigram (UGM) cannot be run: expected BPE")),
+            other => Err(file.wrong(format!(
+                "a SentencePiece model of type {other} cannot be run: expected BPE (2)"
+            ))),
         }
     }
 
     fn apply(&self, found: &mut Vocabulary) {
         found.add_space_prefix = Some(self.add_dummy_prefix);
         found.remove_extra_whitespaces = Some(self.remove_extra_whitespaces);
-        let held = self.ids.iter().filter_map(|&(name, id)| Some((name, u32::try_from(id).ok()?)));
-        found.ids = held.filter(|&(_, id)| found.table.holds(id.into())).collect::<Ids>();
+        let held = self
+            .ids
+            .iter()
+            .filter_map(|&(name, id)| Some((name, u32::try_from(id).ok()?)));
+        found.ids = held
+            .filter(|&(_, id)| found.table.holds(id.into()))
+            .collect::<Ids>();
         if self.has_charsmap {
             let name = String::from_utf8_lossy(self.normalizer);
-            found.warnings.push(format!("the normalizer {name} will not be applied"));
+            found
+                .warnings
+                .push(format!("the normalizer {name} will not be applied"));
         }
         if self.remove_extra_whitespaces {
-            found.warnings.push("runs of spaces will not become one, as remove_extra_whitespaces asks for".to_owned());
+            found.warnings.push(
+                "runs of spaces will not become one, as remove_extra_whitespaces asks for"
+                    .to_owned(),
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The wire format of Protocol Buffers, as far as a SentencePiece model needs it.
 //!
-//! Knows no message. The one idea: a message is walked over field by field, and what is inside of a field is a part of the
-//! same bytes; nothing is copied and nothing allocated.
+//! Knows no message. The one idea: a message is walked over field by field, and what is inside of a
+//! field is a part of the same bytes; nothing is copied and nothing allocated.
 //!
 //! Source: <https://protobuf.dev/programming-guides/encoding>.
 
@@ -23,7 +23,10 @@ pub(super) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     pub(super) fn of(message: &'a [u8]) -> Self {
-        Self { rest: message, n_bytes: message.len() }
+        Self {
+            rest: message,
+            n_bytes: message.len(),
+        }
     }
 
     fn field(&mut self) -> Option<(u64, Value<'a>)> {
@@ -87,16 +90,31 @@ mod tests {
 
     #[test]
     fn fields_of_every_kind_are_read() {
-        let bytes = [0x08, 0x96, 0x01, 0x12, 2, b'h', b'i', 0x1D, 0, 0, 0x80, 0x3F, 0x21, 0, 0, 0, 0, 0, 0, 0, 0];
-        let expected =
-            [(1, Value::Varint(150)), (2, Value::Bytes(b"hi")), (3, Value::Fixed32(0x3F80_0000)), (4, Value::Fixed64)];
+        let bytes = [
+            0x08, 0x96, 0x01, 0x12, 2, b'h', b'i', 0x1D, 0, 0, 0x80, 0x3F, 0x21, 0, 0, 0, 0, 0, 0,
+            0, 0,
+        ];
+        let expected = [
+            (1, Value::Varint(150)),
+            (2, Value::Bytes(b"hi")),
+            (3, Value::Fixed32(0x3F80_0000)),
+            (4, Value::Fixed64),
+        ];
         assert_eq!(fields(&bytes), expected.map(Ok));
     }
 
     #[test]
     fn what_is_cut_off_or_too_long_ends_with_its_place() {
-        assert_eq!(fields(&[0x08, 1, 0x12, 200, 1, 0]), [Ok((1, Value::Varint(1))), Err(2)]);
-        assert_eq!(fields(&[0x12, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1]), [Err(0)]);
+        assert_eq!(
+            fields(&[0x08, 1, 0x12, 200, 1, 0]),
+            [Ok((1, Value::Varint(1))), Err(2)]
+        );
+        assert_eq!(
+            fields(&[
+                0x12, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1
+            ]),
+            [Err(0)]
+        );
         assert_eq!(
             (fields(&[0xFF; 12]), fields(&[0x0B]), fields(&[0x1D, 0])),
             (vec![Err(0)], vec![Err(0)], vec![Err(0)])

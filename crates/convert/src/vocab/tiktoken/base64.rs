@@ -2,7 +2,10 @@
 
 /// The bytes behind a text. The answer is what is wrong if it has none.
 pub(super) fn decode(text: &[u8]) -> Result<Vec<u8>, String> {
-    let body = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
+    let body = text
+        .strip_suffix(b"==")
+        .or_else(|| text.strip_suffix(b"="))
+        .unwrap_or(text);
     if !text.len().is_multiple_of(4) || body.len() % 4 == 1 {
         return Err(format!("{} characters are no base64", text.len()));
     }
@@ -10,7 +13,9 @@ pub(super) fn decode(text: &[u8]) -> Result<Vec<u8>, String> {
     for group in body.chunks(4) {
         let mut bits = 0;
         for &c in group {
-            bits = bits << 6 | sextet(c).ok_or_else(|| format!("{:?} is no character of base64", char::from(c)))?;
+            bits = bits << 6
+                | sextet(c)
+                    .ok_or_else(|| format!("{:?} is no character of base64", char::from(c)))?;
         }
         let [_, all @ ..] = (bits << (6 * (4 - group.len()))).to_be_bytes();
         bytes.extend_from_slice(&all[..group.len() - 1]);

@@ -1,7 +1,9 @@
-//! Vocabularies of tiktoken: a token and its rank per line; Meta's Llama 3 and the first Qwen come so.
+//! Vocabularies of tiktoken: a token and its rank per line; Meta's Llama 3 and the first Qwen come
+//! so.
 //!
-//! Knows no expression: such a file has none, nor special tokens, so both are known by the number of its tokens, or said by
-//! others. The one idea: a token's merge is the last one of those that make it out of its bytes, all by lower ranks.
+//! Knows no expression: such a file has none, nor special tokens, so both are known by the number
+//! of its tokens, or said by others. The one idea: a token's merge is the last one of those that
+//! make it out of its bytes, all by lower ranks.
 
 mod base64;
 pub(super) mod tekken;
@@ -17,7 +19,8 @@ use super::table::{Kind, Table, Token};
 use super::{Source, Vocabulary};
 use crate::Error;
 
-/// Four times the longest token known, which is 128 spaces. Finding merges takes quadratic time in this.
+/// Four times the longest token known, which is 128 spaces. Finding merges takes quadratic time in
+/// this.
 const MAX_BYTES: usize = 512;
 
 /// What is known of a file by the number of its tokens.
@@ -36,7 +39,13 @@ const KNOWN: &[Known] = &[
         pre: "llama-bpe",
         add_bos: true,
         special: llama3,
-        roles: &[("bos", 128_000), ("eos", 128_001), ("eot", 128_009), ("eom", 128_008), ("pad", 128_004)],
+        roles: &[
+            ("bos", 128_000),
+            ("eos", 128_001),
+            ("eot", 128_009),
+            ("eom", 128_008),
+            ("pad", 128_004),
+        ],
     },
     Known {
         n_tokens: 151_643,
@@ -78,7 +87,11 @@ fn qwen(i: usize) -> Option<String> {
 }
 
 /// The vocabulary of a file of ranks.
-pub(super) fn vocabulary(file: &Input<'_>, source: &Source<'_>, table: Table) -> Result<Vocabulary, Error> {
+pub(super) fn vocabulary(
+    file: &Input<'_>,
+    source: &Source<'_>,
+    table: Table,
+) -> Result<Vocabulary, Error> {
     let found = Ranks::parse(file)?.vocabulary(table, source.options.pre.clone());
     let mut found = found.map_err(|why| file.wrong(why))?;
     added::put(&mut found, source.added()?, Spelling::Plain);
@@ -90,10 +103,17 @@ pub(super) fn llama3_vocabulary(tokens: &[&[u8]], table: Table) -> Result<Vocabu
     let n_ranks = KNOWN[0].n_tokens;
     let mut ranks = Ranks::default();
     for (token, rank) in tokens.iter().zip(0..).take(n_ranks) {
-        ranks.insert(token.to_vec(), rank).map_err(|why| format!("token {rank}: {why}"))?;
+        ranks
+            .insert(token.to_vec(), rank)
+            .map_err(|why| format!("token {rank}: {why}"))?;
     }
     let mut found = ranks.vocabulary(table, None)?;
-    for (token, id) in tokens.iter().zip(0..).skip(n_ranks).filter(|(token, _)| !token.is_empty()) {
+    for (token, id) in tokens
+        .iter()
+        .zip(0..)
+        .skip(n_ranks)
+        .filter(|(token, _)| !token.is_empty())
+    {
         found.table.replace(id, Token::new(*token, Kind::Control));
     }
     Ok(found)
@@ -108,9 +128,14 @@ impl Known {
     fn apply(&self, found: &mut Vocabulary) {
         for i in 0..found.table.len() {
             let Some(text) = (self.special)(i) else { break };
-            found.table.replace((self.n_tokens + i) as u64, Token::new(text, Kind::Control));
+            found
+                .table
+                .replace((self.n_tokens + i) as u64, Token::new(text, Kind::Control));
         }
-        let held = self.roles.iter().filter(|(_, id)| found.table.holds((*id).into()));
+        let held = self
+            .roles
+            .iter()
+            .filter(|(_, id)| found.table.holds((*id).into()));
         found.ids = held.copied().collect();
         found.add_bos = Some(self.add_bos);
     }
@@ -128,7 +153,9 @@ impl Ranks {
         for (line, n) in file.bytes.split(|&byte| byte == b'\n').zip(1..) {
             let line = line.trim_ascii();
             if !line.is_empty() {
-                ranks.add(line).map_err(|why| file.wrong(format!("line {n}: {why}")))?;
+                ranks
+                    .add(line)
+                    .map_err(|why| file.wrong(format!("line {n}: {why}")))?;
             }
         }
         if ranks.of.is_empty() {
@@ -144,12 +171,19 @@ impl Ranks {
         }
         let known = KNOWN.iter().find(|known| known.n_tokens == self.of.len());
         let name = pre.or_else(|| Some(known?.pre.to_owned()));
-        let unknown = || format!("{} tokens of nobody known: name their pre-tokenizer by --pre NAME", self.of.len());
+        let unknown = || {
+            format!(
+                "{} tokens of nobody known: name their pre-tokenizer by --pre NAME",
+                self.of.len()
+            )
+        };
         let mut found = Vocabulary::new(table, "gpt2", name.ok_or_else(unknown)?);
         let (merges, n_unmade) = self.merges();
         found.merges = Some(merges);
         if n_unmade > 0 && !takes_whole_words(&found.pre) {
-            found.warnings.push(format!("{n_unmade} tokens are made by no merge of others, and will not be found"));
+            found.warnings.push(format!(
+                "{n_unmade} tokens are made by no merge of others, and will not be found"
+            ));
         }
         if let Some(known) = known {
             known.apply(&mut found);
@@ -159,15 +193,23 @@ impl Ranks {
 
     /// A line: a token in base64, a space, its rank.
     fn add(&mut self, line: &[u8]) -> Result<(), String> {
-        let space = line.iter().position(|&byte| byte == b' ').ok_or("expected a token in base64 and its rank")?;
+        let space = line
+            .iter()
+            .position(|&byte| byte == b' ')
+            .ok_or("expected a token in base64 and its rank")?;
         let token = base64::decode(&line[..space])?;
-        let rank = str::from_utf8(line[space..].trim_ascii()).ok().and_then(|rank| rank.parse().ok());
+        let rank = str::from_utf8(line[space..].trim_ascii())
+            .ok()
+            .and_then(|rank| rank.parse().ok());
         self.insert(token, rank.ok_or("the rank is no number")?)
     }
 
     fn insert(&mut self, token: Vec<u8>, rank: u64) -> Result<(), String> {
         if token.is_empty() || token.len() > MAX_BYTES {
-            return Err(format!("expected a token of 1 to {MAX_BYTES} bytes, got {}", token.len()));
+            return Err(format!(
+                "expected a token of 1 to {MAX_BYTES} bytes, got {}",
+                token.len()
+            ));
         }
         match self.of.insert(token, rank) {
             Some(other) => Err(format!("the token has the rank {other} already")),
@@ -177,12 +219,22 @@ impl Ranks {
 
     /// One merge for each token, best rank first, and the number of tokens that no merge makes.
     fn merges(&self) -> (Vec<String>, usize) {
-        let mut tokens: Vec<(u64, &[u8])> = self.of.iter().map(|(token, &rank)| (rank, &token[..])).collect();
+        let mut tokens: Vec<(u64, &[u8])> = self
+            .of
+            .iter()
+            .map(|(token, &rank)| (rank, &token[..]))
+            .collect();
         tokens.retain(|(_, token)| token.len() > 1);
         tokens.sort_unstable();
         let joined = |(rank, token): &(u64, &[u8])| {
             let at = self.last_join(token, *rank)?;
-            Some([byte_level::spell(&token[..at]), byte_level::spell(&token[at..])].join(" "))
+            Some(
+                [
+                    byte_level::spell(&token[..at]),
+                    byte_level::spell(&token[at..]),
+                ]
+                .join(" "),
+            )
         };
         let merges: Vec<String> = tokens.iter().filter_map(joined).collect();
         let n_unmade = tokens.len() - merges.len();
@@ -193,9 +245,13 @@ impl Ranks {
     fn last_join(&self, token: &[u8], rank: u64) -> Option<usize> {
         let mut parts: Vec<Range<usize>> = (0..token.len()).map(|i| i..i + 1).collect();
         while parts.len() > 2 {
-            let pairs = parts.windows(2).map(|pair| self.of.get(&token[pair[0].start..pair[1].end]));
-            let best =
-                pairs.zip(0..).filter_map(|(pair, i)| Some((pair.copied().filter(|&pair| pair < rank)?, i))).min();
+            let pairs = parts
+                .windows(2)
+                .map(|pair| self.of.get(&token[pair[0].start..pair[1].end]));
+            let best = pairs
+                .zip(0..)
+                .filter_map(|(pair, i)| Some((pair.copied().filter(|&pair| pair < rank)?, i)))
+                .min();
             let (_, i): (u64, usize) = best?;
             parts[i].end = parts[i + 1].end;
             parts.remove(i + 1);
@@ -209,7 +265,13 @@ mod tests {
     use super::*;
 
     fn ranks(tokens: &[&str]) -> Ranks {
-        Ranks { of: tokens.iter().map(|token| token.as_bytes().to_vec()).zip(0..).collect() }
+        Ranks {
+            of: tokens
+                .iter()
+                .map(|token| token.as_bytes().to_vec())
+                .zip(0..)
+                .collect(),
+        }
     }
 
     #[test]
@@ -224,10 +286,20 @@ mod tests {
         let at = |i| llama3(i).unwrap();
         assert_eq!(
             (at(0), at(6), at(9)),
-            ("<|begin_of_text|>".into(), "<|start_header_id|>".into(), "<|eot_id|>".into())
+            (
+                "<|begin_of_text|>".into(),
+                "<|start_header_id|>".into(),
+                "<|eot_id|>".into()
+            )
         );
         let reserved = [2, 3, 5, 11, 255].map(at);
-        assert_eq!(reserved, [0, 1, 2, 3, 247].map(|i| format!("<|reserved_special_token_{i}|>")));
-        assert_eq!((llama3(256), qwen(207).unwrap(), qwen(208)), (None, "<|extra_204|>".into(), None));
+        assert_eq!(
+            reserved,
+            [0, 1, 2, 3, 247].map(|i| format!("<|reserved_special_token_{i}|>"))
+        );
+        assert_eq!(
+            (llama3(256), qwen(207).unwrap(), qwen(208)),
+            (None, "<|extra_204|>".into(), None)
+        );
     }
 }

@@ -1,7 +1,9 @@
-//! `tekken.json` of Mistral: ranks as in a file of tiktoken, but in JSON, behind a thousand special tokens.
+//! `tekken.json` of Mistral: ranks as in a file of tiktoken, but in JSON, behind a thousand special
+//! tokens.
 //!
-//! Knows nothing of merges. The one idea: special tokens come first, so a token's id is its rank and their number, and
-//! tokens that would not fit into `default_vocab_size` are not part of the vocabulary.
+//! Knows nothing of merges. The one idea: special tokens come first, so a token's id is its rank
+//! and their number, and tokens that would not fit into `default_vocab_size` are not part of the
+//! vocabulary.
 //!
 //! Source: `Tekkenizer` of mistralai/mistral-common.
 
@@ -41,15 +43,28 @@ const SPECIAL: &[&str] = &[
 ];
 
 /// The vocabulary of a tekken.json.
-pub(in crate::vocab) fn vocabulary(file: &Input<'_>, mut table: Table) -> Result<Vocabulary, Error> {
+pub(in crate::vocab) fn vocabulary(
+    file: &Input<'_>,
+    mut table: Table,
+) -> Result<Vocabulary, Error> {
     let wrong = |why: String| file.wrong(why);
     let root: HashMap<String, &RawValue> =
         serde_json::from_str(file.text()?).map_err(|error| wrong(error.to_string()))?;
     let ranks = fill(&mut table, &root).map_err(wrong)?;
-    let mut found = Vocabulary { add_bos: Some(true), ..Vocabulary::new(table, "gpt2", "tekken") };
+    let mut found = Vocabulary {
+        add_bos: Some(true),
+        ..Vocabulary::new(table, "gpt2", "tekken")
+    };
     found.merges = Some(ranks.merges().0);
-    for (role, text) in [("unk", "<unk>"), ("bos", "<s>"), ("eos", "</s>"), ("pad", "<pad>")] {
-        found.ids.extend(found.table.find(text).map(|id| (role, id)));
+    for (role, text) in [
+        ("unk", "<unk>"),
+        ("bos", "<s>"),
+        ("eos", "</s>"),
+        ("pad", "<pad>"),
+    ] {
+        found
+            .ids
+            .extend(found.table.find(text).map(|id| (role, id)));
     }
     Ok(found)
 }
@@ -60,15 +75,27 @@ fn fill(table: &mut Table, root: &HashMap<String, &RawValue>) -> Result<Ranks, S
     let needed = |key| part(key).ok_or_else(|| format!("no {key}"));
     let wrong = |error: serde_json::Error| error.to_string();
     let config: Value = serde_json::from_str(needed("config")?).map_err(wrong)?;
-    let number = |key: &str| config.get(key).and_then(Value::as_u64).ok_or_else(|| format!("config: no {key}"));
+    let number = |key: &str| {
+        config
+            .get(key)
+            .and_then(Value::as_u64)
+            .ok_or_else(|| format!("config: no {key}"))
+    };
     let n_special = number("default_num_special_tokens")?;
     let n_inner = number("default_vocab_size")?.saturating_sub(n_special);
-    let special: Vec<Value> = serde_json::from_str(part("special_tokens").unwrap_or("[]")).map_err(wrong)?;
+    let special: Vec<Value> =
+        serde_json::from_str(part("special_tokens").unwrap_or("[]")).map_err(wrong)?;
     put_special(table, n_special, &special)?;
-    let ranks = ranks(&serde_json::from_str::<Vec<&RawValue>>(needed("vocab")?).map_err(wrong)?, n_inner)?;
+    let ranks = ranks(
+        &serde_json::from_str::<Vec<&RawValue>>(needed("vocab")?).map_err(wrong)?,
+        n_inner,
+    )?;
     for (token, &rank) in &ranks.of {
         // Both together are no more than `default_vocab_size`.
-        table.fill(rank + n_special, Token::new(byte_level::spell(token), Kind::Normal))?;
+        table.fill(
+            rank + n_special,
+            Token::new(byte_level::spell(token), Kind::Normal),
+        )?;
     }
     Ok(ranks)
 }
@@ -76,7 +103,10 @@ fn fill(table: &mut Table, root: &HashMap<String, &RawValue>) -> Result<Ranks, S
 /// Special tokens in the first places; those that have no name are called by their ids.
 fn put_special(table: &mut Table, n: u64, listed: &[Value]) -> Result<(), String> {
     if n > table.len() as u64 {
-        return Err(format!("{n} special tokens: the embedding has {} rows", table.len()));
+        return Err(format!(
+            "{n} special tokens: the embedding has {} rows",
+            table.len()
+        ));
     }
     for id in 0..n {
         let default = SPECIAL.get(id as usize).filter(|_| listed.is_empty());
@@ -84,9 +114,14 @@ fn put_special(table: &mut Table, n: u64, listed: &[Value]) -> Result<(), String
         table.replace(id, Token::new(text, Kind::Control));
     }
     for token in listed {
-        let id = token.get("rank").and_then(Value::as_u64).filter(|&id| id < n);
+        let id = token
+            .get("rank")
+            .and_then(Value::as_u64)
+            .filter(|&id| id < n);
         let text = token.get("token_str").and_then(Value::as_str);
-        let (id, text) = id.zip(text).ok_or("a special token has no rank or no text")?;
+        let (id, text) = id
+            .zip(text)
+            .ok_or("a special token has no rank or no text")?;
         table.replace(id, Token::new(text, Kind::Control));
     }
     Ok(())
@@ -97,12 +132,19 @@ fn ranks(entries: &[&RawValue], n: u64) -> Result<Ranks, String> {
     let mut ranks = Ranks::default();
     for (entry, i) in entries.iter().zip(0_u64..) {
         let wrong = |why: &str| format!("vocab: entry {i}: {why}");
-        let entry: Value = serde_json::from_str(entry.get()).map_err(|error| wrong(&error.to_string()))?;
-        let rank = entry.get("rank").and_then(Value::as_u64).ok_or_else(|| wrong("no rank"))?;
+        let entry: Value =
+            serde_json::from_str(entry.get()).map_err(|error| wrong(&error.to_string()))?;
+        let rank = entry
+            .get("rank")
+            .and_then(Value::as_u64)
+            .ok_or_else(|| wrong("no rank"))?;
         if rank >= n {
             continue;
         }
-        let token = entry.get("token_bytes").and_then(Value::as_str).ok_or_else(|| wrong("no token_bytes"))?;
+        let token = entry
+            .get("token_bytes")
+            .and_then(Value::as_str)
+            .ok_or_else(|| wrong("no token_bytes"))?;
         let token = base64::decode(token.as_bytes()).map_err(|why| wrong(&why))?;
         ranks.insert(token, rank).map_err(|why| wrong(&why))?;
     }

@@ -9,17 +9,30 @@ use scripted::{N_BATCH, N_CTX, Scripted};
 use super::*;
 use crate::{GenerateOptions, LoadOptions, Pooling, Sampling};
 
-/// A text of 60 tokens as a vector, in how many steps, with at most `n_hidden` hidden states in each.
+/// A text of 60 tokens as a vector, in how many steps, with at most `n_hidden` hidden states in
+/// each.
 fn vector(n_hidden: usize) -> (Vec<f32>, u64) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stories.gguf");
     let engine = Engine::open(&path, &LoadOptions::default()).unwrap();
-    let session = SessionOptions { n_ctx: Some(128), n_batch: Some(64), n_forks: 1, ..SessionOptions::default() };
-    let options = BatcherOptions { session, n_jobs: 2, max_gap: Duration::from_millis(50), cache: None };
+    let session = SessionOptions {
+        n_ctx: Some(128),
+        n_batch: Some(64),
+        n_forks: 1,
+        ..SessionOptions::default()
+    };
+    let options = BatcherOptions {
+        session,
+        n_jobs: 2,
+        max_gap: Duration::from_millis(50),
+        cache: None,
+    };
     let mut batcher = Batcher::new(&engine, &options).unwrap();
     batcher.n_hidden = n_hidden;
     let ids: Vec<u32> = (10..70).collect();
     for pooling in [Pooling::Mean, Pooling::Last] {
-        batcher.submit(Job::embedding(ids.clone(), pooling)).unwrap();
+        batcher
+            .submit(Job::embedding(ids.clone(), pooling))
+            .unwrap();
     }
     let mut vectors = Vec::new();
     while !batcher.is_idle() {
@@ -39,7 +52,12 @@ fn a_text_of_which_many_hidden_states_are_wanted_is_read_in_chunks() {
     let (whole, _) = vector(1000);
     for n_hidden in [1, 7] {
         let (chunked, n_steps) = vector(n_hidden);
-        assert!(chunked.iter().map(|x| x.to_bits()).eq(whole.iter().map(|x| x.to_bits())));
+        assert!(
+            chunked
+                .iter()
+                .map(|x| x.to_bits())
+                .eq(whole.iter().map(|x| x.to_bits()))
+        );
         assert!(n_steps >= 60_u64.div_ceil(n_hidden as u64), "{n_steps}");
     }
 }
@@ -55,7 +73,10 @@ struct Wish {
 
 impl Wish {
     fn prompt(&self) -> Vec<u32> {
-        (0..self.n_common).map(|i| 100 + i).chain((0..self.n_own).map(|i| 300 + self.own * 20 + i)).collect()
+        (0..self.n_common)
+            .map(|i| 100 + i)
+            .chain((0..self.n_own).map(|i| 300 + self.own * 20 + i))
+            .collect()
     }
 
     /// The expected tokens. The last token of a full context is sampled but not evaluated.
@@ -80,17 +101,39 @@ fn scripted(engine: &Engine, n_jobs: usize, depth: usize, fails_at: Option<u64>)
 }
 
 /// A batcher on the fake executor, with a KV pool of `n_shared` positions.
-fn pooled(engine: &Engine, n_jobs: usize, depth: usize, fails_at: Option<u64>, n_shared: Option<usize>) -> Batcher {
-    let session =
-        SessionOptions { n_ctx: Some(N_CTX), n_batch: Some(N_BATCH), n_forks: n_jobs + 1, ..SessionOptions::default() };
-    let options = BatcherOptions { session, n_jobs, max_gap: Duration::from_secs(1), cache: None };
+fn pooled(
+    engine: &Engine,
+    n_jobs: usize,
+    depth: usize,
+    fails_at: Option<u64>,
+    n_shared: Option<usize>,
+) -> Batcher {
+    let session = SessionOptions {
+        n_ctx: Some(N_CTX),
+        n_batch: Some(N_BATCH),
+        n_forks: n_jobs + 1,
+        ..SessionOptions::default()
+    };
+    let options = BatcherOptions {
+        session,
+        n_jobs,
+        max_gap: Duration::from_secs(1),
+        cache: None,
+    };
     let executor = Scripted::new(engine.spec().n_vocab, n_jobs + 2, depth, fails_at, n_shared);
     Batcher::on(Box::new(executor), engine, &options).unwrap()
 }
 
 fn submit(batcher: &mut Batcher, wish: &Wish) -> JobId {
-    let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
-    let options = GenerateOptions { n_predict: wish.n_predict, sampling, ..GenerateOptions::default() };
+    let sampling = Sampling {
+        temperature: 0.0,
+        ..Sampling::default()
+    };
+    let options = GenerateOptions {
+        n_predict: wish.n_predict,
+        sampling,
+        ..GenerateOptions::default()
+    };
     let job = Job::new(batcher.engine(), wish.prompt(), &options).unwrap();
     batcher.submit(job).unwrap()
 }
@@ -144,11 +187,19 @@ fn texts_do_not_depend_on_the_number_of_batches_in_flight() {
         for n_jobs in [1, 2, 5] {
             for fails_at in [None, Some(3), Some(40)] {
                 let mut batcher = scripted(&engine, n_jobs, depth, fails_at);
-                assert_eq!(run(&mut batcher, &wishes, &[]), expected, "depth {depth}, {n_jobs} jobs, {fails_at:?}");
+                assert_eq!(
+                    run(&mut batcher, &wishes, &[]),
+                    expected,
+                    "depth {depth}, {n_jobs} jobs, {fails_at:?}"
+                );
             }
             // Room for a few contexts only: cached texts are evicted, and some jobs preempted.
             let mut batcher = pooled(&engine, n_jobs, depth, Some(9), Some(N_CTX));
-            assert_eq!(run(&mut batcher, &wishes, &[]), expected, "depth {depth}, {n_jobs} jobs, a small pool");
+            assert_eq!(
+                run(&mut batcher, &wishes, &[]),
+                expected,
+                "depth {depth}, {n_jobs} jobs, a small pool"
+            );
             n_evicted += batcher.counts().n_evicted;
             let mut batcher = scripted(&engine, n_jobs, depth, None);
             let texts = run(&mut batcher, &wishes, &[1, 3, 8]);
@@ -166,7 +217,12 @@ fn texts_do_not_depend_on_the_number_of_batches_in_flight() {
 #[test]
 fn prompt_chunks_are_in_flight_together_and_a_decoding_job_only_once() {
     let engine = stories();
-    let long = Wish { n_common: 0, own: 0, n_own: 60, n_predict: 4 };
+    let long = Wish {
+        n_common: 0,
+        own: 0,
+        n_own: 60,
+        n_predict: 4,
+    };
     let mut n_steps = Vec::new();
     for depth in [1, 3] {
         let mut batcher = scripted(&engine, 2, depth, None);
@@ -187,7 +243,12 @@ fn prompt_chunks_are_in_flight_together_and_a_decoding_job_only_once() {
 fn a_job_that_is_finished_or_cancelled_in_flight_leaves_a_usable_slot() {
     let engine = stories();
     let n_vocab = engine.spec().n_vocab;
-    let long = Wish { n_common: 0, own: 0, n_own: 60, n_predict: 4 };
+    let long = Wish {
+        n_common: 0,
+        own: 0,
+        n_own: 60,
+        n_predict: 4,
+    };
     for depth in 1..4 {
         for finishes in [true, false] {
             let mut batcher = scripted(&engine, 1, depth, None);
@@ -205,7 +266,8 @@ fn a_job_that_is_finished_or_cancelled_in_flight_leaves_a_usable_slot() {
             }
             assert_eq!(n_done, usize::from(finishes));
             let wishes = [long, Wish { own: 1, ..long }];
-            let expected: Vec<Vec<u32>> = wishes.iter().map(|wish| wish.expected(n_vocab)).collect();
+            let expected: Vec<Vec<u32>> =
+                wishes.iter().map(|wish| wish.expected(n_vocab)).collect();
             assert_eq!(run(&mut batcher, &wishes, &[]), expected, "depth {depth}");
         }
     }
@@ -214,9 +276,17 @@ fn a_job_that_is_finished_or_cancelled_in_flight_leaves_a_usable_slot() {
 #[test]
 fn preempted_jobs_write_the_same_texts() {
     let engine = stories();
-    let wish = |own: u32| Wish { n_common: 0, own, n_own: 19, n_predict: 100 };
+    let wish = |own: u32| Wish {
+        n_common: 0,
+        own,
+        n_own: 19,
+        n_predict: 100,
+    };
     let wishes: Vec<Wish> = (0..8).map(wish).collect();
-    let expected: Vec<Vec<u32>> = wishes.iter().map(|wish| wish.expected(engine.spec().n_vocab)).collect();
+    let expected: Vec<Vec<u32>> = wishes
+        .iter()
+        .map(|wish| wish.expected(engine.spec().n_vocab))
+        .collect();
     for depth in 1..4 {
         let mut batcher = pooled(&engine, 5, depth, None, Some(N_CTX));
         assert_eq!(run(&mut batcher, &wishes, &[]), expected, "depth {depth}");

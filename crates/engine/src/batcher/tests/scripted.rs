@@ -1,5 +1,5 @@
-//! A fake executor: the next token is a hash of the text so far, so that a scheduler that mixes up texts is noticed. Supports
-//! several batches in flight and a batch that fails.
+//! A fake executor: the next token is a hash of the text so far, so that a scheduler that mixes up
+//! texts is noticed. Supports several batches in flight and a batch that fails.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -7,8 +7,8 @@ use std::{
 };
 
 use atta_model::{
-    Batch, Error, Executor, ExecutorInfo, Input, Observer, Output, SeqId, SeqTable, Ticket, Want, seqs::SeqSize,
-    spec::Retention,
+    Batch, Error, Executor, ExecutorInfo, Input, Observer, Output, SeqId, SeqTable, Ticket, Want,
+    seqs::SeqSize, spec::Retention,
 };
 
 /// Positions per sequence.
@@ -30,8 +30,9 @@ pub(super) struct Scripted {
 
 /// The token that follows a text.
 pub(super) fn next(text: &[u32], n_vocab: usize) -> u32 {
-    let hash =
-        text.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &id| (hash ^ u64::from(id)).wrapping_mul(0x100_0000_01b3));
+    let hash = text.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &id| {
+        (hash ^ u64::from(id)).wrapping_mul(0x100_0000_01b3)
+    });
     // Above the tokens that end a text.
     10 + (hash >> 20) as u32 % (n_vocab as u32 - 10)
 }
@@ -45,9 +46,20 @@ impl Scripted {
         fails_at: Option<u64>,
         n_shared: Option<usize>,
     ) -> Self {
-        let size = SeqSize { n_ctx: N_CTX, n_seqs, n_batch: N_BATCH * depth, n_recent: None, n_shared };
-        let info =
-            ExecutorInfo { layers: 0..1, n_ctx: N_CTX, n_seqs, n_batch: N_BATCH, numerics: "scripted".to_owned() };
+        let size = SeqSize {
+            n_ctx: N_CTX,
+            n_seqs,
+            n_batch: N_BATCH * depth,
+            n_recent: None,
+            n_shared,
+        };
+        let info = ExecutorInfo {
+            layers: 0..1,
+            n_ctx: N_CTX,
+            n_seqs,
+            n_batch: N_BATCH,
+            numerics: "scripted".to_owned(),
+        };
         Self {
             info,
             seqs: SeqTable::new(&[Retention::All], &size),
@@ -61,7 +73,11 @@ impl Scripted {
     }
 
     fn check_idle(&self, seq: SeqId) -> Result<(), Error> {
-        let is_away = self.flights.iter().flat_map(|batch| &batch.rows).any(|row| row.seq == seq);
+        let is_away = self
+            .flights
+            .iter()
+            .flat_map(|batch| &batch.rows)
+            .any(|row| row.seq == seq);
         if is_away { Err(Error::Busy) } else { Ok(()) }
     }
 }
@@ -83,7 +99,9 @@ impl Executor for Scripted {
         assert!(self.flights.len() < self.depth && (1..=N_BATCH).contains(&batch.rows.len()));
         self.seqs.admit(&batch.rows, |_, _| Ok(()))?;
         for row in &batch.rows {
-            let Input::Token(id) = row.input else { panic!("a hidden state") };
+            let Input::Token(id) = row.input else {
+                panic!("a hidden state")
+            };
             self.texts.get_mut(&row.seq).unwrap().push(id);
         }
         self.flights.push_back(batch.clone());
@@ -94,7 +112,11 @@ impl Executor for Scripted {
         self.n_collected += 1;
         assert_eq!(n, self.n_collected, "batches are collected in their order");
         if self.fails_at == Some(n) {
-            for row in std::mem::take(&mut self.flights).iter().rev().flat_map(|batch| batch.rows.iter().rev()) {
+            for row in std::mem::take(&mut self.flights)
+                .iter()
+                .rev()
+                .flat_map(|batch| batch.rows.iter().rev())
+            {
                 self.seqs.truncate(row.seq, row.pos)?;
                 self.texts.get_mut(&row.seq).unwrap().truncate(row.pos);
             }

@@ -1,9 +1,10 @@
 //! What a template may make of values that the interpreter does not count.
 //!
-//! It refuses to know templates. The interpreter counts instructions and bytes, but not what it costs to compare two
-//! values or to drop one, which may be lists of lists that share their parts: few to make, and very many to visit. The
-//! one idea: every value that a template makes is visited once before it is used, at a price, and only up to a depth
-//! and a number of parts, those that are shared counted each time.
+//! It refuses to know templates. The interpreter counts instructions and bytes, but not what it
+//! costs to compare two values or to drop one, which may be lists of lists that share their parts:
+//! few to make, and very many to visit. The one idea: every value that a template makes is visited
+//! once before it is used, at a price, and only up to a depth and a number of parts, those that are
+//! shared counted each time.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -31,11 +32,17 @@ pub(super) struct InputSize {
 }
 
 impl Budget {
-    /// Enough to visit each part of the input a few dozen times, and each message once for every other message.
+    /// Enough to visit each part of the input a few dozen times, and each message once for every
+    /// other message.
     pub(super) fn new(size: InputSize) -> Self {
         let max_parts = MAX_PARTS + size.n_bytes / 8;
-        let left = (max_parts as u64).saturating_mul(100).saturating_add(size.n_pairs);
-        Self { left: AtomicI64::new(i64::try_from(left).unwrap_or(i64::MAX)), max_parts }
+        let left = (max_parts as u64)
+            .saturating_mul(100)
+            .saturating_add(size.n_pairs);
+        Self {
+            left: AtomicI64::new(i64::try_from(left).unwrap_or(i64::MAX)),
+            max_parts,
+        }
     }
 
     /// Visits a value, and says whether there is a namespace in it.
@@ -53,7 +60,11 @@ impl Budget {
             }
             has_namespace |= is_namespace(&value);
             let room = self.max_parts - n_parts;
-            todo.extend(parts(&value, room.saturating_add(1)).into_iter().map(|part| (part, depth + 1)));
+            todo.extend(
+                parts(&value, room.saturating_add(1))
+                    .into_iter()
+                    .map(|part| (part, depth + 1)),
+            );
         }
         self.spend(n_parts)?;
         Ok(has_namespace)
@@ -62,7 +73,11 @@ impl Budget {
     fn spend(&self, n: usize) -> Result<(), Error> {
         let n = i64::try_from(n).unwrap_or(i64::MAX);
         let left = self.left.fetch_sub(n, Ordering::Relaxed);
-        if left > n { Ok(()) } else { Err(Error::from(ErrorKind::OutOfFuel)) }
+        if left > n {
+            Ok(())
+        } else {
+            Err(Error::from(ErrorKind::OutOfFuel))
+        }
     }
 }
 
@@ -73,20 +88,26 @@ fn own_parts(value: &Value) -> usize {
 
 /// The first parts of a value, keys among them.
 fn parts(value: &Value, n: usize) -> Vec<Value> {
-    let Some(object) = value.as_object() else { return Vec::new() };
+    let Some(object) = value.as_object() else {
+        return Vec::new();
+    };
     match value.kind() {
         ValueKind::Map => {
             let pairs = object.try_iter_pairs().into_iter().flatten();
             pairs.flat_map(|(key, part)| [key, part]).take(n).collect()
         }
-        ValueKind::Seq | ValueKind::Iterable => object.try_iter().into_iter().flatten().take(n).collect(),
+        ValueKind::Seq | ValueKind::Iterable => {
+            object.try_iter().into_iter().flatten().take(n).collect()
+        }
         _ => Vec::new(),
     }
 }
 
 /// The interpreter's own, the only values that can come to hold themselves.
 pub(super) fn is_namespace(value: &Value) -> bool {
-    value.as_object().is_some_and(|object| object.type_name().ends_with("::Namespace"))
+    value
+        .as_object()
+        .is_some_and(|object| object.type_name().ends_with("::Namespace"))
 }
 
 pub(super) fn refused(why: &'static str) -> Error {

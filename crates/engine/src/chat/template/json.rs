@@ -1,4 +1,5 @@
-//! `tojson` as transformers has it: Python's `json.dumps` with its spaces, its escapes and its numbers.
+//! `tojson` as transformers has it: Python's `json.dumps` with its spaces, its escapes and its
+//! numbers.
 //!
 //! Knows values and a text to write into. It refuses what is deeper than any tool definition.
 
@@ -26,8 +27,8 @@ struct Style {
     key_separator: String,
 }
 
-/// The filter `tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`, whose arguments may come by
-/// place.
+/// The filter `tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`, whose
+/// arguments may come by place.
 pub(super) fn tojson(value: &Value, args: &[Value], kwargs: &Kwargs) -> Result<Value, Error> {
     let style = Style::new(args, kwargs)?;
     kwargs.assert_all_used()?;
@@ -41,20 +42,41 @@ impl Style {
         let mut places = args.iter();
         let mut next = |name| -> Result<Option<Value>, Error> {
             let by_place = places.next().cloned();
-            let given = if kwargs.has(name) { Some(kwargs.get::<Value>(name)?) } else { by_place };
+            let given = if kwargs.has(name) {
+                Some(kwargs.get::<Value>(name)?)
+            } else {
+                by_place
+            };
             Ok(given.filter(|value| !value.is_none()))
         };
         let ensure_ascii = next("ensure_ascii")?.is_some_and(|value| value.is_true());
-        let indent = next("indent")?.map(|value| indentation(&value)).transpose()?;
-        let separators = next("separators")?.map(|value| separators(&value)).transpose()?;
+        let indent = next("indent")?
+            .map(|value| indentation(&value))
+            .transpose()?;
+        let separators = next("separators")?
+            .map(|value| separators(&value))
+            .transpose()?;
         let sort_keys = next("sort_keys")?.is_some_and(|value| value.is_true());
-        let default = || (if indent.is_some() { "," } else { ", " }.to_owned(), ": ".to_owned());
+        let default = || {
+            (
+                if indent.is_some() { "," } else { ", " }.to_owned(),
+                ": ".to_owned(),
+            )
+        };
         let (item_separator, key_separator) = separators.unwrap_or_else(default);
-        Ok(Self { ensure_ascii, sort_keys, indent, item_separator, key_separator })
+        Ok(Self {
+            ensure_ascii,
+            sort_keys,
+            indent,
+            item_separator,
+            key_separator,
+        })
     }
 
     fn write(&self, value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
-        let n_bytes = value.as_str().map_or(0, |text| text.len().saturating_mul(ESCAPE_BYTES));
+        let n_bytes = value
+            .as_str()
+            .map_or(0, |text| text.len().saturating_mul(ESCAPE_BYTES));
         if depth > MAX_DEPTH || out.len().saturating_add(n_bytes) > MAX_BYTES {
             return Err(refused("the template makes JSON that is too large"));
         }
@@ -87,7 +109,9 @@ impl Style {
     }
 
     fn map(&self, value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
-        let object = value.as_object().ok_or_else(|| refused("a mapping without items"))?;
+        let object = value
+            .as_object()
+            .ok_or_else(|| refused("a mapping without items"))?;
         let mut pairs: Vec<_> = object.try_iter_pairs().into_iter().flatten().collect();
         if self.sort_keys {
             pairs.sort_by_key(|(key, _)| key.to_string());
@@ -146,7 +170,9 @@ impl Style {
                 '\t' => out.push_str("\\t"),
                 '\x08' => out.push_str("\\b"),
                 '\x0c' => out.push_str("\\f"),
-                c if c < ' ' || (self.ensure_ascii && c > '~' && c != super::SENTINEL) => escape(c, out),
+                c if c < ' ' || (self.ensure_ascii && c > '~' && c != super::SENTINEL) => {
+                    escape(c, out)
+                }
                 c => out.push(c),
             }
         }
@@ -170,29 +196,46 @@ fn number(value: &Value, out: &mut String) {
     out.push_str(&text);
 }
 
-/// A finite number that is no integer as Python writes it: with an exponent where it is large or small.
+/// A finite number that is no integer as Python writes it: with an exponent where it is large or
+/// small.
 pub(super) fn python_float(value: &Value) -> Option<String> {
-    let number = f64::try_from(value.clone()).ok().filter(|n| n.is_finite())?;
+    let number = f64::try_from(value.clone())
+        .ok()
+        .filter(|n| n.is_finite())?;
     let is_plain = number == 0.0 || (1e-4..1e16).contains(&number.abs());
     if value.kind() != ValueKind::Number || value.is_integer() || is_plain {
         return None;
     }
     let text = format!("{number:e}");
     let (digits, exponent) = text.split_once('e')?;
-    let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
+    let (sign, exponent) = exponent
+        .strip_prefix('-')
+        .map_or(('+', exponent), |exponent| ('-', exponent));
     Some(format!("{digits}e{sign}{exponent:0>2}"))
 }
 
 fn indentation(value: &Value) -> Result<String, Error> {
     let indent = match value.as_str() {
         Some(text) => text.to_owned(),
-        None => " ".repeat(usize::try_from(i64::try_from(value.clone())?.max(0)).unwrap_or(0).min(MAX_INDENT + 1)),
+        None => " ".repeat(
+            usize::try_from(i64::try_from(value.clone())?.max(0))
+                .unwrap_or(0)
+                .min(MAX_INDENT + 1),
+        ),
     };
-    if indent.len() > MAX_INDENT { Err(refused("an indentation that is too wide")) } else { Ok(indent) }
+    if indent.len() > MAX_INDENT {
+        Err(refused("an indentation that is too wide"))
+    } else {
+        Ok(indent)
+    }
 }
 
 fn separators(value: &Value) -> Result<(String, String), Error> {
-    let parts: Vec<String> = value.try_iter()?.take(3).filter_map(|part| part.as_str().map(str::to_owned)).collect();
+    let parts: Vec<String> = value
+        .try_iter()?
+        .take(3)
+        .filter_map(|part| part.as_str().map(str::to_owned))
+        .collect();
     let parts: Result<[String; 2], _> = parts.try_into();
     let [item, key] = parts.map_err(|_| refused("separators are two strings"))?;
     Ok((item, key))

@@ -1,9 +1,10 @@
 //! Chat templates: programs in Jinja that write a conversation down for a model.
 //!
-//! It refuses to know tokens, files and a clock. The one idea: the result is that of `apply_chat_template` of Hugging
-//! Face transformers, byte for byte, errors as errors; and since a template is foreign code, what it may cost is
-//! limited: its size, the depth of everything, and an allowance of instructions and bytes, and of parts of the values
-//! that it makes by brackets, sums, filters and calls.
+//! It refuses to know tokens, files and a clock. The one idea: the result is that of
+//! `apply_chat_template` of Hugging Face transformers, byte for byte, errors as errors; and since a
+//! template is foreign code, what it may cost is limited: its size, the depth of everything, and an
+//! allowance of instructions and bytes, and of parts of the values that it makes by brackets, sums,
+//! filters and calls.
 
 mod budget;
 mod json;
@@ -32,7 +33,8 @@ pub(super) const SENTINEL: char = '\u{FDD0}';
 const FUEL: u64 = 100_000;
 /// Additional fuel for each byte of the conversation.
 const FUEL_PER_BYTE: u64 = 4;
-/// Additional fuel for each pair of messages: Gemma 4 looks back over the whole conversation for each message.
+/// Additional fuel for each pair of messages: Gemma 4 looks back over the whole conversation for
+/// each message.
 const FUEL_PER_PAIR: u64 = 8;
 /// Pairs of messages that add to the limits at most, so that the limits do not grow without end.
 const MAX_PAIRS: u64 = 4_100 * 4_100;
@@ -118,7 +120,11 @@ impl Template {
     /// # Errors
     /// [`TemplateError::Syntax`] and [`TemplateError::TooLarge`].
     pub fn new(source: &str, texts: SpecialTexts) -> Result<Self, TemplateError> {
-        Ok(Self { program: Program::new(source, &texts)?, with_tools: None, texts })
+        Ok(Self {
+            program: Program::new(source, &texts)?,
+            with_tools: None,
+            texts,
+        })
     }
 
     /// The same, with another one for conversations with tools.
@@ -126,16 +132,23 @@ impl Template {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn with_tool_use(self, source: &str) -> Result<Self, TemplateError> {
-        Ok(Self { with_tools: Some(Program::new(source, &self.texts)?), ..self })
+        Ok(Self {
+            with_tools: Some(Program::new(source, &self.texts)?),
+            ..self
+        })
     }
 
-    /// The template with an empty list of tools where there are none, if it takes no conversation without: those that
-    /// were written for tools only go through the list without a look whether there is one.
+    /// The template with an empty list of tools where there are none, if it takes no conversation
+    /// without: those that were written for tools only go through the list without a look
+    /// whether there is one.
     pub(super) fn with_empty_tools(mut self) -> Self {
         let messages = [Message::user(PROBE)];
         let conversation = Conversation::probe(&messages);
         if self.render(&conversation).is_err() {
-            let mut program = Program { no_tools: json!([]), ..self.program.clone() };
+            let mut program = Program {
+                no_tools: json!([]),
+                ..self.program.clone()
+            };
             program.contents = program.probe(&self.texts);
             if program.render(&conversation, &self.texts).is_ok() {
                 self.program = program;
@@ -147,8 +160,8 @@ impl Template {
     /// Writes a conversation down.
     ///
     /// # Errors
-    /// [`TemplateError::Raised`] if the template refuses the conversation, [`TemplateError::Failed`] if it fails or
-    /// takes too long.
+    /// [`TemplateError::Raised`] if the template refuses the conversation,
+    /// [`TemplateError::Failed`] if it fails or takes too long.
     pub fn render(&self, conversation: &Conversation<'_>) -> Result<String, TemplateError> {
         self.program(conversation).render(conversation, &self.texts)
     }
@@ -156,18 +169,29 @@ impl Template {
     /// Whether system messages are written: some templates raise an exception, some drop them.
     pub fn takes_system(&self) -> bool {
         let messages = [Message::system(PROBE), Message::user("a")];
-        let conversation = Conversation { add_generation_prompt: true, ..Conversation::probe(&messages) };
-        self.render(&conversation).is_ok_and(|text| text.contains(PROBE))
+        let conversation = Conversation {
+            add_generation_prompt: true,
+            ..Conversation::probe(&messages)
+        };
+        self.render(&conversation)
+            .is_ok_and(|text| text.contains(PROBE))
     }
 
     /// The template itself; with tools, the one for them.
     pub fn source(&self, with_tools: bool) -> &str {
-        let program = self.with_tools.as_ref().filter(|_| with_tools).unwrap_or(&self.program);
+        let program = self
+            .with_tools
+            .as_ref()
+            .filter(|_| with_tools)
+            .unwrap_or(&self.program);
         &program.source
     }
 
     fn program(&self, conversation: &Conversation<'_>) -> &Program {
-        self.with_tools.as_ref().filter(|_| !conversation.tools.is_empty()).unwrap_or(&self.program)
+        self.with_tools
+            .as_ref()
+            .filter(|_| !conversation.tools.is_empty())
+            .unwrap_or(&self.program)
     }
 }
 
@@ -188,7 +212,12 @@ impl Program {
     fn new(source: &str, texts: &SpecialTexts) -> Result<Self, TemplateError> {
         let rewritten = source::rewrite(source)?;
         let (source, contents, no_tools) = (source.to_owned(), Contents::Text, json!(null));
-        let mut program = Self { source, rewritten, contents, no_tools };
+        let mut program = Self {
+            source,
+            rewritten,
+            contents,
+            no_tools,
+        };
         environment(&Arc::new(Budget::new(InputSize::default())), None)
             .add_template(NAME, &program.rewritten)
             .map_err(|error| TemplateError::Syntax(error.to_string()))?;
@@ -201,23 +230,40 @@ impl Program {
         let messages = [Message::user(PROBE)];
         let conversation = Conversation::probe(&messages);
         let gets_through = |contents| {
-            let program = Self { contents, ..self.clone() };
+            let program = Self {
+                contents,
+                ..self.clone()
+            };
             let text = program.render(&conversation, texts).unwrap_or_default();
             // In quotes it would be a list that was printed.
-            text.split_once(PROBE).is_some_and(|(_, after)| !after.starts_with(['\'', '"']))
+            text.split_once(PROBE)
+                .is_some_and(|(_, after)| !after.starts_with(['\'', '"']))
         };
-        if !gets_through(Contents::Text) && gets_through(Contents::Parts) { Contents::Parts } else { Contents::Text }
+        if !gets_through(Contents::Text) && gets_through(Contents::Parts) {
+            Contents::Parts
+        } else {
+            Contents::Text
+        }
     }
 
-    fn render(&self, conversation: &Conversation<'_>, texts: &SpecialTexts) -> Result<String, TemplateError> {
+    fn render(
+        &self,
+        conversation: &Conversation<'_>,
+        texts: &SpecialTexts,
+    ) -> Result<String, TemplateError> {
         let mut context = context(conversation, self.contents, texts);
         if conversation.tools.is_empty() && !conversation.extra.contains_key("tools") {
             context["tools"] = self.no_tools.clone();
         }
-        let size = InputSize { n_bytes: json_bytes(&context), n_pairs: n_pairs(conversation.messages.len()) };
+        let size = InputSize {
+            n_bytes: json_bytes(&context),
+            n_pairs: n_pairs(conversation.messages.len()),
+        };
         let mut environment = environment(&Arc::new(Budget::new(size)), conversation.now);
         environment.set_fuel(Some(fuel(size)));
-        environment.add_template(NAME, &self.rewritten).map_err(|error| TemplateError::Syntax(error.to_string()))?;
+        environment
+            .add_template(NAME, &self.rewritten)
+            .map_err(|error| TemplateError::Syntax(error.to_string()))?;
         let template = environment.get_template(NAME).map_err(failed)?;
         template.render(Value::from(Serde(context))).map_err(failed)
     }
@@ -250,9 +296,21 @@ fn failed(error: Error) -> TemplateError {
 }
 
 /// The variables of a template.
-fn context(conversation: &Conversation<'_>, contents: Contents, texts: &SpecialTexts) -> serde_json::Value {
-    let messages: Vec<_> = conversation.messages.iter().map(|message| message_json(message, contents)).collect();
-    let tools = if conversation.tools.is_empty() { json!(null) } else { json!(conversation.tools) };
+fn context(
+    conversation: &Conversation<'_>,
+    contents: Contents,
+    texts: &SpecialTexts,
+) -> serde_json::Value {
+    let messages: Vec<_> = conversation
+        .messages
+        .iter()
+        .map(|message| message_json(message, contents))
+        .collect();
+    let tools = if conversation.tools.is_empty() {
+        json!(null)
+    } else {
+        json!(conversation.tools)
+    };
     // What a caller adds never replaces the conversation.
     let mut context = Map::from_iter([("documents".to_owned(), json!(null))]);
     // The template of Firefunction fails without it; llama.cpp provides it in the same format.
@@ -271,7 +329,10 @@ fn context(conversation: &Conversation<'_>, contents: Contents, texts: &SpecialT
     let given = [
         ("messages", json!(messages)),
         ("tools", tools),
-        ("add_generation_prompt", json!(conversation.add_generation_prompt)),
+        (
+            "add_generation_prompt",
+            json!(conversation.add_generation_prompt),
+        ),
     ];
     context.extend(given.map(|(name, value)| (name.to_owned(), value)));
     context.into()
@@ -289,7 +350,8 @@ fn message_json(message: &Message, contents: Contents) -> serde_json::Value {
     object
 }
 
-/// Bytes of the texts in a value, and a few for everything else. It is as deep as whoever made it has made it.
+/// Bytes of the texts in a value, and a few for everything else. It is as deep as whoever made it
+/// has made it.
 fn json_bytes(value: &serde_json::Value) -> usize {
     let (mut todo, mut n_bytes) = (vec![value], 0);
     while let Some(value) = todo.pop() {
@@ -313,22 +375,31 @@ fn raise_exception(message: &Value) -> Result<Value, Error> {
 /// Jinja as transformers sets it up, and what our rewritten sources call.
 fn environment<'s>(budget: &Arc<Budget>, now: Option<DateTime>) -> Environment<'s> {
     let mut environment = Environment::new();
-    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+    let syntax = SyntaxConfig::builder()
+        .trim_blocks(true)
+        .lstrip_blocks(true)
+        .build();
     environment.set_syntax(syntax.expect("the ordinary delimiters differ from each other"));
     environment.set_fuel(Some(FUEL));
     environment.set_recursion_limit(MAX_RECURSION);
     environment.add_function("raise_exception", raise_exception);
     environment.add_filter("trim", python::trim);
-    // Lists that are not made before somebody asks for their parts, and what prints without being counted.
+    // Lists that are not made before somebody asks for their parts, and what prints without being
+    // counted.
     for name in ["chain", "zip", "pprint"] {
         environment.remove_filter(name);
     }
     environment.remove_global("debug");
-    environment
-        .add_filter("tojson", |value: &Value, args: Rest<Value>, kwargs: Kwargs| json::tojson(value, &args, &kwargs));
+    environment.add_filter(
+        "tojson",
+        |value: &Value, args: Rest<Value>, kwargs: Kwargs| json::tojson(value, &args, &kwargs),
+    );
     environment.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
     environment.add_test("sequence", |value: &Value| {
-        matches!(value.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map)
+        matches!(
+            value.kind(),
+            ValueKind::String | ValueKind::Seq | ValueKind::Map
+        )
     });
     environment.add_filter("int", python::int);
     environment.add_filter("float", python::float);
@@ -364,7 +435,9 @@ fn add_scales(environment: &mut Environment<'_>, budget: &Arc<Budget>) {
         minijinja::escape_formatter(out, state, float.as_ref().unwrap_or(value))
     });
     // None is not, in Python; what is undefined is, in Jinja.
-    environment.add_test("iterable", |value: &Value| !value.is_none() && value.try_iter().is_ok());
+    environment.add_test("iterable", |value: &Value| {
+        !value.is_none() && value.try_iter().is_ok()
+    });
     for (names, test) in COMPARISONS {
         for name in *names {
             let (scales, test) = (budget.clone(), *test);
@@ -400,7 +473,8 @@ const COMPARISONS: &[(&[&str], Comparison)] = &[
 fn add_weighing_calls(environment: &mut Environment<'_>, budget: &Arc<Budget>) {
     let scales = budget.clone();
     environment.add_function("dict", move |args: Rest<Value>, kwargs: Kwargs| {
-        args.iter().try_for_each(|arg| scales.weigh(arg).map(drop))?;
+        args.iter()
+            .try_for_each(|arg| scales.weigh(arg).map(drop))?;
         python::dict(args, kwargs)
     });
     let scales = budget.clone();
@@ -411,10 +485,17 @@ fn add_weighing_calls(environment: &mut Environment<'_>, budget: &Arc<Budget>) {
     });
     let scales = budget.clone();
     environment.set_unknown_method_callback(move |state, value, name, args| {
-        for visited in args.iter().chain((value.kind() != ValueKind::Map).then_some(value)) {
+        for visited in args
+            .iter()
+            .chain((value.kind() != ValueKind::Map).then_some(value))
+        {
             scales.weigh(visited)?;
             // A method may look at each character.
-            state.consume_fuel(visited.as_str().map_or(0, |text| text.len() as u64 / BYTES_PER_FUEL))?;
+            state.consume_fuel(
+                visited
+                    .as_str()
+                    .map_or(0, |text| text.len() as u64 / BYTES_PER_FUEL),
+            )?;
         }
         python::method(state, value, name, args)
     });

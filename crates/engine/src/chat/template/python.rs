@@ -1,7 +1,8 @@
 //! What templates expect of Python beyond what minijinja and its contributions have.
 //!
-//! Knows values and methods, and nothing of templates. The contributed methods are taken where they do what Python does
-//! and cannot make more than the interpreter's fuel pays for; the others are here.
+//! Knows values and methods, and nothing of templates. The contributed methods are taken where they
+//! do what Python does and cannot make more than the interpreter's fuel pays for; the others are
+//! here.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -24,7 +25,12 @@ const MAX_STRIPPED: usize = 256;
 const ESCAPE_BYTES: usize = 4;
 
 /// A method that the interpreter does not know.
-pub(super) fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
+pub(super) fn method(
+    state: &mut State,
+    value: &Value,
+    name: &str,
+    args: &[Value],
+) -> Result<Value, Error> {
     match value.kind() {
         ValueKind::String => match text_method(value.as_str().unwrap_or_default(), name, args) {
             Some(result) => result,
@@ -34,19 +40,33 @@ pub(super) fn method(state: &mut State, value: &Value, name: &str, args: &[Value
         ValueKind::Seq if name == "index" => {
             let (wanted,): (&Value,) = from_args(args)?;
             let at = value.try_iter()?.position(|item| item == *wanted);
-            at.map(Value::from).ok_or_else(|| refused("the list has no such item"))
+            at.map(Value::from)
+                .ok_or_else(|| refused("the list has no such item"))
         }
         _ => pycompat::unknown_method_callback(state, value, name, args),
     }
 }
 
 /// Keys, values and items are lists here, so that whoever weighs values sees into them.
-fn map_method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
-    let pairs = || value.as_object().and_then(|object| object.try_iter_pairs()).into_iter().flatten();
+fn map_method(
+    state: &mut State,
+    value: &Value,
+    name: &str,
+    args: &[Value],
+) -> Result<Value, Error> {
+    let pairs = || {
+        value
+            .as_object()
+            .and_then(|object| object.try_iter_pairs())
+            .into_iter()
+            .flatten()
+    };
     match (name, args) {
         ("keys", []) => Ok(pairs().map(|(key, _)| key).collect()),
         ("values", []) => Ok(pairs().map(|(_, item)| item).collect()),
-        ("items", []) => Ok(pairs().map(|(key, item)| Value::from(Tuple::new(vec![key, item]))).collect()),
+        ("items", []) => Ok(pairs()
+            .map(|(key, item)| Value::from(Tuple::new(vec![key, item])))
+            .collect()),
         _ => pycompat::unknown_method_callback(state, value, name, args),
     }
 }
@@ -61,17 +81,25 @@ fn text_method(text: &str, name: &str, args: &[Value]) -> Option<Result<Value, E
         "rsplit" => split(text, args, true),
         "partition" => partition(text, args, first, [text, "", ""]),
         "rpartition" => partition(text, args, last, ["", "", text]),
-        "removeprefix" => one_text(args).map(|prefix| text.strip_prefix(prefix).unwrap_or(text).into()),
-        "removesuffix" => one_text(args).map(|suffix| text.strip_suffix(suffix).unwrap_or(text).into()),
+        "removeprefix" => {
+            one_text(args).map(|prefix| text.strip_prefix(prefix).unwrap_or(text).into())
+        }
+        "removesuffix" => {
+            one_text(args).map(|suffix| text.strip_suffix(suffix).unwrap_or(text).into())
+        }
         "replace" => replace(text, args),
         "join" => join(text, args),
         "index" => position(text, args, first),
         "rindex" => position(text, args, last),
-        "isspace" => no_args(args).map(|()| (!text.is_empty() && text.chars().all(is_space)).into()),
+        "isspace" => {
+            no_args(args).map(|()| (!text.is_empty() && text.chars().all(is_space)).into())
+        }
         "ljust" => justified(text, args, |room| (0, room)),
         "rjust" => justified(text, args, |room| (room, 0)),
         "zfill" => zfill(text, args),
-        "swapcase" => no_args(args).map(|()| text.chars().flat_map(swapped).collect::<String>().into()),
+        "swapcase" => {
+            no_args(args).map(|()| text.chars().flat_map(swapped).collect::<String>().into())
+        }
         "casefold" => no_args(args).map(|()| text.to_lowercase().into()),
         "title" => no_args(args).map(|()| title(text).into()),
         "format" => formatted(FormatStyle::StrFormat, text, args),
@@ -99,8 +127,16 @@ fn trimmed(text: &str, args: &[Value], start: bool, end: bool) -> Result<Value, 
         return Err(refused("the template strips too many characters"));
     }
     let is_cut = |c: char| set.map_or_else(|| is_space(c), |set| set.contains(c));
-    let text = if start { text.trim_start_matches(is_cut) } else { text };
-    Ok(Value::from(if end { text.trim_end_matches(is_cut) } else { text }))
+    let text = if start {
+        text.trim_start_matches(is_cut)
+    } else {
+        text
+    };
+    Ok(Value::from(if end {
+        text.trim_end_matches(is_cut)
+    } else {
+        text
+    }))
 }
 
 /// The filter `trim(chars=None)`.
@@ -113,9 +149,15 @@ pub(super) fn trim(value: &Value, args: Rest<Value>) -> Result<Value, Error> {
 
 /// `split` and `rsplit`, with a separator or at white space, at most so many times.
 fn split(text: &str, args: &[Value], from_end: bool) -> Result<Value, Error> {
-    let args: Vec<Value> = args.iter().map(|arg| named(arg, &["sep", "maxsplit"])).collect::<Vec<_>>().concat();
+    let args: Vec<Value> = args
+        .iter()
+        .map(|arg| named(arg, &["sep", "maxsplit"]))
+        .collect::<Vec<_>>()
+        .concat();
     let (separator, limit): (Option<&str>, Option<i64>) = from_args(&args)?;
-    let limit = limit.filter(|&n| n >= 0).map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
+    let limit = limit
+        .filter(|&n| n >= 0)
+        .map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
     let parts = match separator {
         Some("") => return Err(refused("empty separator")),
         Some(separator) if from_end => reversed(text.rsplitn(limit.saturating_add(1), separator)),
@@ -126,10 +168,14 @@ fn split(text: &str, args: &[Value], from_end: bool) -> Result<Value, Error> {
     Ok(parts.into_iter().map(Value::from).collect())
 }
 
-/// Positional arguments of a call with keywords, in the order of `names`; an argument that is none stays what it is.
+/// Positional arguments of a call with keywords, in the order of `names`; an argument that is none
+/// stays what it is.
 fn named(arg: &Value, names: &[&str]) -> Vec<Value> {
     match Kwargs::try_from(arg.clone()) {
-        Ok(kwargs) => names.iter().map(|name| kwargs.get::<Value>(name).unwrap_or(Value::from(()))).collect(),
+        Ok(kwargs) => names
+            .iter()
+            .map(|name| kwargs.get::<Value>(name).unwrap_or(Value::from(())))
+            .collect(),
         Err(_) => vec![arg.clone()],
     }
 }
@@ -143,7 +189,11 @@ fn reversed<'a>(parts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 fn words(text: &str, limit: usize) -> Vec<&str> {
     let (mut parts, mut rest) = (Vec::new(), text.trim_start_matches(is_space));
     while !rest.is_empty() {
-        let end = if parts.len() < limit { rest.find(is_space) } else { None };
+        let end = if parts.len() < limit {
+            rest.find(is_space)
+        } else {
+            None
+        };
         let (word, after) = rest.split_at(end.unwrap_or(rest.len()));
         parts.push(word);
         rest = after.trim_start_matches(is_space);
@@ -154,8 +204,16 @@ fn words(text: &str, limit: usize) -> Vec<&str> {
 fn words_from_end(text: &str, limit: usize) -> Vec<&str> {
     let (mut parts, mut rest) = (Vec::new(), text.trim_end_matches(is_space));
     while !rest.is_empty() {
-        let last = rest.char_indices().rev().find(|&(_, c)| is_space(c)).map(|(at, c)| at + c.len_utf8());
-        let start = if parts.len() < limit { last.unwrap_or(0) } else { 0 };
+        let last = rest
+            .char_indices()
+            .rev()
+            .find(|&(_, c)| is_space(c))
+            .map(|(at, c)| at + c.len_utf8());
+        let start = if parts.len() < limit {
+            last.unwrap_or(0)
+        } else {
+            0
+        };
         let (before, word) = rest.split_at(start);
         parts.push(word);
         rest = before.trim_end_matches(is_space);
@@ -184,7 +242,9 @@ fn partition(text: &str, args: &[Value], find: Find, whole: [&str; 3]) -> Result
 
 fn replace(text: &str, args: &[Value]) -> Result<Value, Error> {
     let (old, new, count): (&str, &str, Option<i64>) = from_args(args)?;
-    let count = count.filter(|&n| n >= 0).map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
+    let count = count
+        .filter(|&n| n >= 0)
+        .map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
     let n_found = text.matches(old).count().min(count);
     fits(text.len().saturating_add(n_found.saturating_mul(new.len())))?;
     Ok(Value::from(text.replacen(old, new, count)))
@@ -194,7 +254,9 @@ fn join(separator: &str, args: &[Value]) -> Result<Value, Error> {
     let (items,): (&Value,) = from_args(args)?;
     let mut joined = String::new();
     for (i, item) in items.try_iter()?.enumerate() {
-        let item = item.as_str().ok_or_else(|| refused("join takes a list of strings"))?;
+        let item = item
+            .as_str()
+            .ok_or_else(|| refused("join takes a list of strings"))?;
         fits(joined.len() + separator.len() + item.len())?;
         joined.push_str(if i > 0 { separator } else { "" });
         joined.push_str(item);
@@ -207,12 +269,21 @@ fn position(text: &str, args: &[Value], find: Find) -> Result<Value, Error> {
     Ok(Value::from(text[..at].chars().count()))
 }
 
-fn justified(text: &str, args: &[Value], sides: fn(usize) -> (usize, usize)) -> Result<Value, Error> {
+fn justified(
+    text: &str,
+    args: &[Value],
+    sides: fn(usize) -> (usize, usize),
+) -> Result<Value, Error> {
     let (width, fill): (usize, Option<char>) = from_args(args)?;
     fits(width)?;
     let (left, right) = sides(width.saturating_sub(text.chars().count()));
     let fill = |n| std::iter::repeat_n(fill.unwrap_or(' '), n);
-    Ok(Value::from(fill(left).chain(text.chars()).chain(fill(right)).collect::<String>()))
+    Ok(Value::from(
+        fill(left)
+            .chain(text.chars())
+            .chain(fill(right))
+            .collect::<String>(),
+    ))
 }
 
 fn zfill(text: &str, args: &[Value]) -> Result<Value, Error> {
@@ -220,11 +291,17 @@ fn zfill(text: &str, args: &[Value]) -> Result<Value, Error> {
     fits(width)?;
     let zeros = "0".repeat(width.saturating_sub(text.chars().count()));
     let n_sign = usize::from(text.starts_with(['-', '+']));
-    Ok(Value::from([&text[..n_sign], &zeros, &text[n_sign..]].concat()))
+    Ok(Value::from(
+        [&text[..n_sign], &zeros, &text[n_sign..]].concat(),
+    ))
 }
 
 fn swapped(c: char) -> Box<dyn Iterator<Item = char>> {
-    if c.is_uppercase() { Box::new(c.to_lowercase()) } else { Box::new(c.to_uppercase()) }
+    if c.is_uppercase() {
+        Box::new(c.to_lowercase())
+    } else {
+        Box::new(c.to_uppercase())
+    }
 }
 
 /// The first letter after anything that is no letter is large, the others are small.
@@ -243,14 +320,25 @@ fn title(text: &str) -> String {
 }
 
 fn fits(n_bytes: usize) -> Result<(), Error> {
-    if n_bytes <= MAX_BYTES { Ok(()) } else { Err(refused("the template makes a text that is too long")) }
+    if n_bytes <= MAX_BYTES {
+        Ok(())
+    } else {
+        Err(refused("the template makes a text that is too long"))
+    }
 }
 
 /// Refuses widths that nobody needs.
 fn checked_widths(text: &str) -> Result<(), Error> {
-    let mut numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
-    // A large number in the text around the fields is refused too, since nobody formats such a text.
-    if numbers.any(|digits| digits.parse::<u32>().map_or(true, |width| width > MAX_WIDTH)) {
+    let mut numbers = text
+        .split(|c: char| !c.is_ascii_digit())
+        .filter(|digits| !digits.is_empty());
+    // A large number in the text around the fields is refused too, since nobody formats such a
+    // text.
+    if numbers.any(|digits| {
+        digits
+            .parse::<u32>()
+            .map_or(true, |width| width > MAX_WIDTH)
+    }) {
         return Err(refused("the template formats with too large a width"));
     }
     Ok(())
@@ -260,15 +348,22 @@ fn checked_widths(text: &str) -> Result<(), Error> {
 fn formatted(style: FormatStyle, text: &str, args: &[Value]) -> Result<Value, Error> {
     checked_widths(text)?;
     let n_fields = text.matches(['{', '%']).count();
-    let n_longest = args.iter().map(|arg| arg.as_str().map_or_else(|| arg.to_string().len(), str::len)).max();
-    let n_filled = n_fields.saturating_mul(n_longest.unwrap_or(0)).saturating_mul(ESCAPE_BYTES);
+    let n_longest = args
+        .iter()
+        .map(|arg| arg.as_str().map_or_else(|| arg.to_string().len(), str::len))
+        .max();
+    let n_filled = n_fields
+        .saturating_mul(n_longest.unwrap_or(0))
+        .saturating_mul(ESCAPE_BYTES);
     fits(text.len().saturating_add(n_filled))?;
     format(style, text, args).map(Value::from)
 }
 
 /// `left % right`: texts are formatted, numbers divided.
 pub(super) fn remainder(left: &Value, right: &Value) -> Result<Value, Error> {
-    let Some(text) = left.as_str() else { return number_remainder(left, right) };
+    let Some(text) = left.as_str() else {
+        return number_remainder(left, right);
+    };
     let args = match right.as_object().filter(|object| object.is::<Tuple>()) {
         Some(_) => right.try_iter()?.collect(),
         None => vec![right.clone()],
@@ -278,11 +373,25 @@ pub(super) fn remainder(left: &Value, right: &Value) -> Result<Value, Error> {
 
 /// As Python has it: of the sign of the right side.
 fn number_remainder(left: &Value, right: &Value) -> Result<Value, Error> {
-    let wrong = || Error::new(ErrorKind::InvalidOperation, format!("cannot take {left} % {right}"));
-    let integer = |value: &Value| value.is_integer().then(|| i64::try_from(value.clone()).ok()).flatten();
+    let wrong = || {
+        Error::new(
+            ErrorKind::InvalidOperation,
+            format!("cannot take {left} % {right}"),
+        )
+    };
+    let integer = |value: &Value| {
+        value
+            .is_integer()
+            .then(|| i64::try_from(value.clone()).ok())
+            .flatten()
+    };
     if let (Some(a), Some(b)) = (integer(left), integer(right)) {
         let rest = a.checked_rem(b).ok_or_else(wrong)?;
-        return Ok(Value::from(if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest }));
+        return Ok(Value::from(if rest != 0 && (rest < 0) != (b < 0) {
+            rest + b
+        } else {
+            rest
+        }));
     }
     let float = |value: &Value| f64::try_from(value.clone()).map_err(|_| wrong());
     let (a, b) = (float(left)?, float(right)?);
@@ -326,7 +435,9 @@ impl Dict {
 
 impl Object for Dict {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
-        self.places.get(key).map(|&place| self.pairs[place].1.clone())
+        self.places
+            .get(key)
+            .map(|&place| self.pairs[place].1.clone())
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
@@ -336,7 +447,11 @@ impl Object for Dict {
 
 /// What a loop goes over: nothing where there is no such variable, but an error where it is none.
 pub(super) fn items(value: Value) -> Result<Value, Error> {
-    if value.is_none() { Err(refused("'NoneType' object is not iterable")) } else { Ok(value) }
+    if value.is_none() {
+        Err(refused("'NoneType' object is not iterable"))
+    } else {
+        Ok(value)
+    }
 }
 
 /// `int(default=0)`: what is no number is the default.
@@ -352,7 +467,14 @@ pub(super) fn int(
 }
 
 /// `float(default=0.0)`, likewise.
-pub(super) fn float(state: &State, value: &Value, default: Option<Value>, kwargs: Kwargs) -> Result<Value, Error> {
-    let otherwise = default.or(kwargs.get("default")?).unwrap_or(Value::from(0.0));
+pub(super) fn float(
+    state: &State,
+    value: &Value,
+    default: Option<Value>,
+    kwargs: Kwargs,
+) -> Result<Value, Error> {
+    let otherwise = default
+        .or(kwargs.get("default")?)
+        .unwrap_or(Value::from(0.0));
     Ok(filters::float(state, value, Some(otherwise.clone()), kwargs).unwrap_or(otherwise))
 }

@@ -1,16 +1,18 @@
-//! From a template as transformers takes it to one that minijinja takes, and that is harmless to compile.
+//! From a template as transformers takes it to one that minijinja takes, and that is harmless to
+//! compile.
 //!
-//! It refuses to know what a template means: it sees tags, and in them tokens. The one idea: what minijinja lacks is
-//! written in words that it has (`a % b` as a filter, `{% generation %}` as `{% with %}`), and where a template could
-//! make values that are dear to visit or too deep to drop (by brackets, sums, filters and calls), a call that weighs
-//! them is written around them. The compiler recurses over long expressions, so their length is limited here.
+//! It refuses to know what a template means: it sees tags, and in them tokens. The one idea: what
+//! minijinja lacks is written in words that it has (`a % b` as a filter, `{% generation %}` as `{%
+//! with %}`), and where a template could make values that are dear to visit or too deep to drop (by
+//! brackets, sums, filters and calls), a call that weighs them is written around them. The compiler
+//! recurses over long expressions, so their length is limited here.
 
 use super::TemplateError;
 
 /// Bytes of a template at most. Those of the hub have up to 25 KB.
 const MAX_BYTES: usize = 256 << 10;
-/// Tokens between the ends of a tag, and `elif`s of a template, at most: the compiler takes a stack frame or two for
-/// each.
+/// Tokens between the ends of a tag, and `elif`s of a template, at most: the compiler takes a stack
+/// frame or two for each.
 const MAX_TOKENS: usize = 1000;
 /// Brackets within brackets at most.
 const MAX_NESTED: usize = 30;
@@ -22,7 +24,17 @@ pub(super) const ITEMS: &str = "atta_items";
 pub(super) const KEPT: &str = "atta_kept";
 
 /// Filters that look at no more than the items of a list, and not into those.
-const SHALLOW: [&str; 9] = ["length", "count", "first", "last", "list", "default", "d", "selectattr", "rejectattr"];
+const SHALLOW: [&str; 9] = [
+    "length",
+    "count",
+    "first",
+    "last",
+    "list",
+    "default",
+    "d",
+    "selectattr",
+    "rejectattr",
+];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Token<'a> {
@@ -54,7 +66,9 @@ impl<'a> Token<'a> {
         const NAMED: [&str; 6] = ["true", "false", "none", "True", "False", "None"];
         match self {
             Self::Text(_) => true,
-            Self::Word(word) => NAMED.contains(&word) || word.starts_with(|c: char| c.is_ascii_digit()),
+            Self::Word(word) => {
+                NAMED.contains(&word) || word.starts_with(|c: char| c.is_ascii_digit())
+            }
             _ => false,
         }
     }
@@ -69,7 +83,10 @@ const COMPARISONS: [&str; 6] = ["==", "!=", "<", ">", "<=", ">="];
 /// One that is too large, or with tags that are.
 pub(super) fn rewrite(source: &str) -> Result<String, TemplateError> {
     if source.len() > MAX_BYTES {
-        return Err(TemplateError::TooLarge { what: "bytes", limit: MAX_BYTES });
+        return Err(TemplateError::TooLarge {
+            what: "bytes",
+            limit: MAX_BYTES,
+        });
     }
     // As Jinja2 reads them.
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
@@ -89,7 +106,9 @@ pub(super) fn rewrite(source: &str) -> Result<String, TemplateError> {
 
 fn next_tag(text: &str) -> Option<usize> {
     let braces = text.match_indices('{').map(|(at, _)| at);
-    braces.into_iter().find(|&at| matches!(text.as_bytes().get(at + 1), Some(b'{' | b'%' | b'#')))
+    braces
+        .into_iter()
+        .find(|&at| matches!(text.as_bytes().get(at + 1), Some(b'{' | b'%' | b'#')))
 }
 
 fn comment<'a>(text: &'a str, out: &mut String) -> &'a str {
@@ -104,13 +123,26 @@ fn tag<'a>(text: &'a str, out: &mut String, n_elif: &mut usize) -> Result<&'a st
     let start = 2 + usize::from(text[2..].starts_with(['-', '+']));
     out.push_str(&text[..start]);
     let (tokens, rest) = tokens(&text[start..], close)?;
-    let name = if close == "%}" { first_word(&tokens) } else { "" };
+    let name = if close == "%}" {
+        first_word(&tokens)
+    } else {
+        ""
+    };
     refuse_changed(&tokens)?;
     *n_elif += usize::from(name == "elif");
     if *n_elif > MAX_TOKENS {
-        return Err(TemplateError::TooLarge { what: "`elif`s", limit: MAX_TOKENS });
+        return Err(TemplateError::TooLarge {
+            what: "`elif`s",
+            limit: MAX_TOKENS,
+        });
     }
-    Rewriter { tokens: &tokens, at: 0, n_nested: 0, out }.tag(name)?;
+    Rewriter {
+        tokens: &tokens,
+        at: 0,
+        n_nested: 0,
+        out,
+    }
+    .tag(name)?;
     let (end, after) = rest.split_at(rest.find(close).map_or(rest.len(), |at| at + 2));
     out.push_str(end);
     if name != "raw" {
@@ -123,28 +155,41 @@ fn tag<'a>(text: &'a str, out: &mut String, n_elif: &mut usize) -> Result<&'a st
 
 /// `loop.changed` compares values that nobody weighs.
 fn refuse_changed(tokens: &[Token<'_>]) -> Result<(), TemplateError> {
-    let mut words = tokens.iter().filter(|token| !matches!(token, Token::Space(_))).peekable();
+    let mut words = tokens
+        .iter()
+        .filter(|token| !matches!(token, Token::Space(_)))
+        .peekable();
     while let Some(word) = words.next() {
         if *word == Token::Sign(".") && words.peek() == Some(&&Token::Word("changed")) {
-            return Err(TemplateError::Syntax("`loop.changed` is not known here".to_owned()));
+            return Err(TemplateError::Syntax(
+                "`loop.changed` is not known here".to_owned(),
+            ));
         }
     }
     Ok(())
 }
 
 fn first_word<'a>(tokens: &[Token<'a>]) -> &'a str {
-    let first = tokens.iter().find(|token| !matches!(token, Token::Space(_)));
+    let first = tokens
+        .iter()
+        .find(|token| !matches!(token, Token::Space(_)));
     first.map_or("", |token| token.text())
 }
 
 /// How far it is to the tag that ends what is raw.
 fn raw_bytes(text: &str) -> usize {
     let tags = text.match_indices("{%").map(|(at, _)| at);
-    let name = |at: &usize| text[at + 2..].trim_start_matches(['-', '+']).trim_start().starts_with("endraw");
+    let name = |at: &usize| {
+        text[at + 2..]
+            .trim_start_matches(['-', '+'])
+            .trim_start()
+            .starts_with("endraw")
+    };
     tags.into_iter().find(name).unwrap_or(text.len())
 }
 
-/// The tokens of a tag, and the text from its end on, which has the sign that trims white space in front.
+/// The tokens of a tag, and the text from its end on, which has the sign that trims white space in
+/// front.
 fn tokens<'a>(mut text: &'a str, close: &str) -> Result<(Vec<Token<'a>>, &'a str), TemplateError> {
     let (mut tokens, mut n_tokens, mut n_braces) = (Vec::new(), 0, 0_usize);
     while !text.is_empty() {
@@ -160,7 +205,10 @@ fn tokens<'a>(mut text: &'a str, close: &str) -> Result<(Vec<Token<'a>>, &'a str
         }
         n_tokens += usize::from(!matches!(token, Token::Space(_)));
         if n_tokens > MAX_TOKENS {
-            return Err(TemplateError::TooLarge { what: "words and signs in a tag", limit: MAX_TOKENS });
+            return Err(TemplateError::TooLarge {
+                what: "words and signs in a tag",
+                limit: MAX_TOKENS,
+            });
         }
         tokens.push(token);
         text = rest;
@@ -215,7 +263,11 @@ impl Operand {
             return;
         }
         self.is_test |= token == Token::Word("is");
-        self.start = if self.is_test { None } else { self.start.or(Some(at)) };
+        self.start = if self.is_test {
+            None
+        } else {
+            self.start.or(Some(at))
+        };
         self.makes |= is_after_operand && matches!(token, Token::Sign("+" | "*" | "|" | "("));
     }
 }
@@ -285,7 +337,11 @@ impl<'a> Rewriter<'_, 'a> {
 
     /// `set TARGET = VALUE`: what is kept is weighed.
     fn set(&mut self) -> Result<(), TemplateError> {
-        let is_attribute = self.tokens.iter().take_while(|&&t| t != Token::Sign("=")).any(|&t| t == Token::Sign("."));
+        let is_attribute = self
+            .tokens
+            .iter()
+            .take_while(|&&t| t != Token::Sign("="))
+            .any(|&t| t == Token::Sign("."));
         while let Some(token) = self.copy() {
             if token == Token::Sign("=") {
                 self.out.push_str(&format!(" {KEPT}(("));
@@ -319,14 +375,23 @@ impl<'a> Rewriter<'_, 'a> {
                 Token::Word(word) => binds && !KEYWORDS.contains(&word),
                 _ => false,
             };
-            before = if matches!(token, Token::Sign("(" | "[" | "{" | "%")) { Token::Sign(")") } else { token };
+            before = if matches!(token, Token::Sign("(" | "[" | "{" | "%")) {
+                Token::Sign(")")
+            } else {
+                token
+            };
         }
         self.weigh(&mut operand);
         Ok(())
     }
 
     /// One token, or all that belongs to it.
-    fn step(&mut self, token: Token<'a>, before: Token<'a>, binds: bool) -> Result<(), TemplateError> {
+    fn step(
+        &mut self,
+        token: Token<'a>,
+        before: Token<'a>,
+        binds: bool,
+    ) -> Result<(), TemplateError> {
         let is_operand = before.is_operand();
         match token {
             Token::Sign("(" | "[" | "{") if is_operand => self.brackets(),
@@ -361,14 +426,21 @@ impl<'a> Rewriter<'_, 'a> {
 
     /// Begins a call that weighs at a place in what is written, apart from a word in front.
     fn call_weighed(&mut self, at: usize) {
-        let space = if self.out[..at].ends_with(is_word) { " " } else { "" };
+        let space = if self.out[..at].ends_with(is_word) {
+            " "
+        } else {
+            ""
+        };
         self.out.insert_str(at, &format!("{space}{WEIGHED}("));
     }
 
     fn brackets(&mut self) -> Result<(), TemplateError> {
         self.n_nested += 1;
         if self.n_nested > MAX_NESTED {
-            return Err(TemplateError::TooLarge { what: "brackets within brackets", limit: MAX_NESTED });
+            return Err(TemplateError::TooLarge {
+                what: "brackets within brackets",
+                limit: MAX_NESTED,
+            });
         }
         self.copy();
         self.until(|_| false)?;
@@ -401,7 +473,9 @@ impl<'a> Rewriter<'_, 'a> {
         }
         match self.peek() {
             Some(Token::Sign("(" | "[" | "{")) => self.brackets()?,
-            Some(token) if token.is_operand() && !matches!(token, Token::Sign(_)) => drop(self.copy()),
+            Some(token) if token.is_operand() && !matches!(token, Token::Sign(_)) => {
+                drop(self.copy())
+            }
             _ => return Ok(()),
         }
         loop {
@@ -465,10 +539,19 @@ mod tests {
     fn a_remainder_is_a_filter_on_what_stands_in_front() {
         for (source, want) in [
             ("{{ '%s' % x }}", "{{ '%s' |atta_remainder( x )}}"),
-            ("{{ a % b.c[0]|f(1) + d }}", "{{ atta_weighed(a |atta_remainder( b.c[0]|atta_weighed|f(1) )+ d )}}"),
-            ("{{ '%s %s' % (x, y % 2) }}", "{{ '%s %s' |atta_remainder( (x, y |atta_remainder( 2)) )}}"),
+            (
+                "{{ a % b.c[0]|f(1) + d }}",
+                "{{ atta_weighed(a |atta_remainder( b.c[0]|atta_weighed|f(1) )+ d )}}",
+            ),
+            (
+                "{{ '%s %s' % (x, y % 2) }}",
+                "{{ '%s %s' |atta_remainder( (x, y |atta_remainder( 2)) )}}",
+            ),
             ("{{ a * b % c }}", "{{ atta_weighed(a * b % c )}}"),
-            ("{% if loop.index0 % 2 == 0 %}", "{% if loop.index0 |atta_remainder( 2 )== 0 %}"),
+            (
+                "{% if loop.index0 % 2 == 0 %}",
+                "{% if loop.index0 |atta_remainder( 2 )== 0 %}",
+            ),
         ] {
             assert_eq!(rewrite(source).unwrap(), want);
         }
@@ -477,19 +560,40 @@ mod tests {
     #[test]
     fn what_is_kept_and_what_is_compared_is_weighed() {
         for (source, want) in [
-            ("{% set x = a, b %}", "{% set x = atta_kept(( a, b ), false)%}"),
-            ("{%- set ns.x = 1 -%}", "{%- set ns.x = atta_kept(( 1 ), true)-%}"),
+            (
+                "{% set x = a, b %}",
+                "{% set x = atta_kept(( a, b ), false)%}",
+            ),
+            (
+                "{%- set ns.x = 1 -%}",
+                "{%- set ns.x = atta_kept(( 1 ), true)-%}",
+            ),
             ("{% set x %}a{% endset %}", "{% set x %}a{% endset %}"),
             ("{{ a == b and c }}", "{{ a ==  atta_weighed(b )and c }}"),
             ("{{ a == 'b' }}", "{{ a == 'b' }}"),
             ("{{ a not in b.c }}", "{{ a not in  atta_weighed(b.c )}}"),
-            ("{% for a in b if a in c %}", "{% for a in atta_items( b )if a in  atta_weighed(c )%}"),
+            (
+                "{% for a in b if a in c %}",
+                "{% for a in atta_items( b )if a in  atta_weighed(c )%}",
+            ),
             ("{{ [a, b] }}", "{{ atta_weighed([a, b]) }}"),
-            ("{{ f(x, (y + 1)) }}", "{{ atta_weighed(f(x, atta_weighed((atta_weighed(y + 1)))) )}}"),
-            ("{{ a * b ~ c is not none }}", "{{ atta_weighed(a * b )~ c is not none }}"),
-            ("{% macro f(a, b=[1]) %}", "{% macro f(a, b=atta_weighed([1])) %}"),
+            (
+                "{{ f(x, (y + 1)) }}",
+                "{{ atta_weighed(f(x, atta_weighed((atta_weighed(y + 1)))) )}}",
+            ),
+            (
+                "{{ a * b ~ c is not none }}",
+                "{{ atta_weighed(a * b )~ c is not none }}",
+            ),
+            (
+                "{% macro f(a, b=[1]) %}",
+                "{% macro f(a, b=atta_weighed([1])) %}",
+            ),
             ("{% call(a) f(b) %}", "{% call(a) f(b) %}"),
-            ("{% elif a + b > c %}", "{% elif atta_weighed(a + b )>  atta_weighed(c )%}"),
+            (
+                "{% elif a + b > c %}",
+                "{% elif atta_weighed(a + b )>  atta_weighed(c )%}",
+            ),
             ("{{ not(a) }}", "{{ not atta_weighed((a)) }}"),
             ("{{ a|length }}", "{{ atta_weighed(a|length )}}"),
             ("{{ a|sort }}", "{{ atta_weighed(a|atta_weighed|sort )}}"),
@@ -506,9 +610,13 @@ mod tests {
 
     #[test]
     fn what_is_no_tag_stays_as_it_is() {
-        for source in
-            ["a % b { c", "{# a % b #}{{ x }}", "{% raw %}{{ a % b }}{% endraw %}", "{{ '%} }} % {{' }}", "{{ 'a"]
-        {
+        for source in [
+            "a % b { c",
+            "{# a % b #}{{ x }}",
+            "{% raw %}{{ a % b }}{% endraw %}",
+            "{{ '%} }} % {{' }}",
+            "{{ 'a",
+        ] {
             assert_eq!(rewrite(source).unwrap(), source);
         }
         assert_eq!(rewrite("a\r\nb\rc").unwrap(), "a\nb\nc");
@@ -516,10 +624,15 @@ mod tests {
 
     #[test]
     fn tags_that_would_be_too_deep_are_refused() {
-        for source in
-            ["{{ 1".to_owned() + &"+x".repeat(60_000), "{{".to_owned() + &"(".repeat(60_000), "{% elif %}".repeat(2000)]
-        {
-            assert!(matches!(rewrite(&source), Err(TemplateError::TooLarge { .. })));
+        for source in [
+            "{{ 1".to_owned() + &"+x".repeat(60_000),
+            "{{".to_owned() + &"(".repeat(60_000),
+            "{% elif %}".repeat(2000),
+        ] {
+            assert!(matches!(
+                rewrite(&source),
+                Err(TemplateError::TooLarge { .. })
+            ));
         }
     }
 }

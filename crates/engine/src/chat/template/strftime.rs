@@ -1,6 +1,7 @@
 //! Dates in words, for templates that tell the model what day it is.
 //!
-//! It refuses to know a clock and time zones: whoever asks says what time it is. Names are English, as in the C locale.
+//! It refuses to know a clock and time zones: whoever asks says what time it is. Names are English,
+//! as in the C locale.
 
 use minijinja::{Error, ErrorKind};
 
@@ -21,7 +22,15 @@ pub struct DateTime {
     pub second: u8,
 }
 
-const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+const DAYS: [&str; 7] = [
+    "Sunday",
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+];
 const MONTHS: [&str; 12] = [
     "January",
     "February",
@@ -39,8 +48,8 @@ const MONTHS: [&str; 12] = [
 const SECONDS_PER_DAY: u64 = 86_400;
 
 impl DateTime {
-    /// Coordinated universal time, so many seconds after the beginning of 1970; the last second of 9999 for all that
-    /// is later.
+    /// Coordinated universal time, so many seconds after the beginning of 1970; the last second of
+    /// 9999 for all that is later.
     pub fn from_unix(seconds: u64) -> Self {
         // 9999-12-31 23:59:59
         let seconds = seconds.min(253_402_300_799);
@@ -56,12 +65,23 @@ impl DateTime {
             day -= month_days(year, month);
             month += 1;
         }
-        let (hour, minute, second) = ((rest / 3600) as u8, (rest / 60 % 60) as u8, (rest % 60) as u8);
-        Self { year, month, day: day as u8 + 1, hour, minute, second }
+        let (hour, minute, second) = (
+            (rest / 3600) as u8,
+            (rest / 60 % 60) as u8,
+            (rest % 60) as u8,
+        );
+        Self {
+            year,
+            month,
+            day: day as u8 + 1,
+            hour,
+            minute,
+            second,
+        }
     }
 
-    /// Local time: so many seconds after the beginning of 1970, on a clock that is `offset` seconds ahead of coordinated
-    /// universal time (east of Greenwich: positive).
+    /// Local time: so many seconds after the beginning of 1970, on a clock that is `offset` seconds
+    /// ahead of coordinated universal time (east of Greenwich: positive).
     pub fn from_unix_with_offset(seconds: u64, offset: i32) -> Self {
         Self::from_unix(seconds.saturating_add_signed(offset.into()))
     }
@@ -69,7 +89,11 @@ impl DateTime {
     /// Days of the year before this one.
     fn days_before(&self) -> u32 {
         let months = 1..self.month.clamp(1, 12);
-        months.map(|month| month_days(self.year, month)).sum::<u32>() + u32::from(self.day.max(1)) - 1
+        months
+            .map(|month| month_days(self.year, month))
+            .sum::<u32>()
+            + u32::from(self.day.max(1))
+            - 1
     }
 
     /// From Sunday, 0.
@@ -97,7 +121,11 @@ impl DateTime {
                 continue;
             }
             let directive = chars.next();
-            let (padded, directive) = if directive == Some('-') { (false, chars.next()) } else { (true, directive) };
+            let (padded, directive) = if directive == Some('-') {
+                (false, chars.next())
+            } else {
+                (true, directive)
+            };
             let written = directive.and_then(|directive| self.directive(directive, padded));
             out.push_str(&written.ok_or_else(|| unknown(directive))?);
         }
@@ -106,7 +134,11 @@ impl DateTime {
 
     fn directive(&self, directive: char, padded: bool) -> Option<String> {
         let number = |value: u32, width: usize| {
-            if padded { format!("{value:0width$}") } else { value.to_string() }
+            if padded {
+                format!("{value:0width$}")
+            } else {
+                value.to_string()
+            }
         };
         let day = DAYS[self.weekday() as usize];
         let month = MONTHS[usize::from(self.month.clamp(1, 12)) - 1];
@@ -143,7 +175,10 @@ impl DateTime {
 
 fn unknown(directive: Option<char>) -> Error {
     let directive = directive.map_or(String::new(), String::from);
-    Error::new(ErrorKind::InvalidOperation, format!("a date is asked for with %{directive}, which is not known here"))
+    Error::new(
+        ErrorKind::InvalidOperation,
+        format!("a date is asked for with %{directive}, which is not known here"),
+    )
 }
 
 fn is_leap(year: u16) -> bool {
@@ -170,30 +205,61 @@ mod tests {
     fn seconds_become_dates_as_python_has_them() {
         // datetime.fromtimestamp(…, timezone.utc).strftime(…)
         for (seconds, want) in [
-            (0, "Thu Thursday 01 1 Jan January 01 1970 70 00:00:00 12 AM 001 4"),
-            (951_827_696, "Tue Tuesday 29 29 Feb February 02 2000 00 12:34:56 12 PM 060 2"),
-            (1_767_225_599, "Wed Wednesday 31 31 Dec December 12 2025 25 23:59:59 11 PM 365 3"),
-            (4_107_542_400, "Mon Monday 01 1 Mar March 03 2100 00 00:00:00 12 AM 060 1"),
+            (
+                0,
+                "Thu Thursday 01 1 Jan January 01 1970 70 00:00:00 12 AM 001 4",
+            ),
+            (
+                951_827_696,
+                "Tue Tuesday 29 29 Feb February 02 2000 00 12:34:56 12 PM 060 2",
+            ),
+            (
+                1_767_225_599,
+                "Wed Wednesday 31 31 Dec December 12 2025 25 23:59:59 11 PM 365 3",
+            ),
+            (
+                4_107_542_400,
+                "Mon Monday 01 1 Mar March 03 2100 00 00:00:00 12 AM 060 1",
+            ),
         ] {
-            let got = DateTime::from_unix(seconds).format("%a %A %d %-d %b %B %m %Y %y %H:%M:%S %I %p %j %w");
+            let got = DateTime::from_unix(seconds)
+                .format("%a %A %d %-d %b %B %m %Y %y %H:%M:%S %I %p %j %w");
             assert_eq!(got.unwrap(), want);
         }
-        assert_eq!(DateTime::from_unix(u64::MAX).format("%F %T").unwrap(), "9999-12-31 23:59:59");
+        assert_eq!(
+            DateTime::from_unix(u64::MAX).format("%F %T").unwrap(),
+            "9999-12-31 23:59:59"
+        );
     }
 
     #[test]
     fn an_offset_moves_the_clock_and_the_date() {
-        let at = |offset| DateTime::from_unix_with_offset(1_767_225_599, offset).format("%F %R").unwrap();
+        let at = |offset| {
+            DateTime::from_unix_with_offset(1_767_225_599, offset)
+                .format("%F %R")
+                .unwrap()
+        };
         assert_eq!(
             [at(0), at(-5 * 3600), at(1), at(14 * 3600)],
-            ["2025-12-31 23:59", "2025-12-31 18:59", "2026-01-01 00:00", "2026-01-01 13:59",]
+            [
+                "2025-12-31 23:59",
+                "2025-12-31 18:59",
+                "2026-01-01 00:00",
+                "2026-01-01 13:59",
+            ]
         );
     }
 
     #[test]
     fn a_directive_that_is_not_known_is_an_error() {
         for format in ["%Q", "%", "%-", "50%"] {
-            assert!(DateTime::from_unix(0).format(format).unwrap_err().to_string().contains('%'));
+            assert!(
+                DateTime::from_unix(0)
+                    .format(format)
+                    .unwrap_err()
+                    .to_string()
+                    .contains('%')
+            );
         }
         assert_eq!(DateTime::from_unix(0).format("100%% é").unwrap(), "100% é");
     }

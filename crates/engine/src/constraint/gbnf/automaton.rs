@@ -1,7 +1,8 @@
 //! Regular expressions as automata, for one question: can a text of one terminal be the
 //! beginning of a text of another, and how does that go on?
 //!
-//! Repetitions with large numbers are taken as unbounded ones: the answer may be yes where it should be no.
+//! Repetitions with large numbers are taken as unbounded ones: the answer may be yes where it
+//! should be no.
 
 use super::charset::{ByteSet, CharSet};
 use super::expr::{Expr, Times};
@@ -38,14 +39,18 @@ const MAX_COPIED: usize = 64;
 pub(super) struct Overlap {
     /// Whether they have a text in common.
     pub(super) has_common: bool,
-    /// Where the other goes on after a text of the one: with which first bytes, and where it would have to be cut.
+    /// Where the other goes on after a text of the one: with which first bytes, and where it would
+    /// have to be cut.
     pub(super) extensions: Vec<(ByteSet, Cut)>,
 }
 
 impl Automaton {
     /// `None` if it would be too large.
     pub(super) fn new(expr: &Expr) -> Option<Self> {
-        let mut builder = Builder { places: Places::new(MAX_EDGES), part: 0 };
+        let mut builder = Builder {
+            places: Places::new(MAX_EDGES),
+            part: 0,
+        };
         let parts = match expr {
             Expr::Seq(parts) => parts.as_slice(),
             other => std::slice::from_ref(other),
@@ -59,8 +64,8 @@ impl Automaton {
         Some(builder.finish(whole, matches!(expr, Expr::Seq(_))))
     }
 
-    /// How texts of `self` go on in `other`; `None` if that takes more than `steps`, of which those taken are
-    /// subtracted.
+    /// How texts of `self` go on in `other`; `None` if that takes more than `steps`, of which those
+    /// taken are subtracted.
     pub(super) fn overlap(&self, other: &Self, steps: &mut usize) -> Option<Overlap> {
         let mut found = Overlap::default();
         let mut is_seen = vec![false; self.positions.len() * other.positions.len()];
@@ -69,7 +74,12 @@ impl Automaton {
             *steps = steps.checked_sub(ours.len() * theirs.len())?;
             for (&i, &j) in ours.iter().flat_map(|i| theirs.iter().map(move |j| (i, j))) {
                 let seen = &mut is_seen[i as usize * other.positions.len() + j as usize];
-                if !*seen && self.positions[i as usize].leaf.set.intersects(&other.positions[j as usize].leaf.set) {
+                if !*seen
+                    && self.positions[i as usize]
+                        .leaf
+                        .set
+                        .intersects(&other.positions[j as usize].leaf.set)
+                {
                     *seen = true;
                     open.push((i, j));
                 }
@@ -118,7 +128,12 @@ impl Builder {
         for &first in &whole.first {
             first_bytes.add(positions[first as usize].leaf.lead);
         }
-        Automaton { positions, first: whole.first, first_bytes, is_sequence }
+        Automaton {
+            positions,
+            first: whole.first,
+            first_bytes,
+            is_sequence,
+        }
     }
 
     fn build(&mut self, expr: &Expr) -> Option<Ends> {
@@ -128,9 +143,9 @@ impl Builder {
                 let after = self.build(part)?;
                 self.places.chain(before, after)
             }),
-            Expr::Alt(choices) => {
-                choices.iter().try_fold(Ends::NOTHING, |all, choice| Some(all.or(self.build(choice)?)))
-            }
+            Expr::Alt(choices) => choices.iter().try_fold(Ends::NOTHING, |all, choice| {
+                Some(all.or(self.build(choice)?))
+            }),
             Expr::Repeat(inner, times) => self.repeat(inner, *times),
             Expr::Rule(_) | Expr::Token(_) | Expr::Lexeme(_) => None,
         }
@@ -140,7 +155,11 @@ impl Builder {
         if self.places.all.len() >= MAX_POSITIONS {
             return None;
         }
-        self.places.add(Character { lead: set.lead_bytes(), set: set.clone(), part: self.part })
+        self.places.add(Character {
+            lead: set.lead_bytes(),
+            set: set.clone(),
+            part: self.part,
+        })
     }
 
     fn repeat(&mut self, inner: &Expr, times: Times) -> Option<Ends> {
@@ -151,7 +170,11 @@ impl Builder {
         let mut whole = Ends::EMPTY;
         for copy in 0..copies {
             let is_end = copy + 1 == copies && times.max.is_none();
-            let mut ends = if is_end { self.unbounded(inner, 1)? } else { self.build(inner)? };
+            let mut ends = if is_end {
+                self.unbounded(inner, 1)?
+            } else {
+                self.build(inner)?
+            };
             ends.is_nullable |= copy >= times.min;
             whole = self.places.chain(whole, ends)?;
         }
@@ -176,18 +199,30 @@ mod tests {
             let grammar = parse(&format!("root ::= {regex}")).unwrap();
             Automaton::new(&grammar.bodies[grammar.root]).unwrap()
         };
-        automaton(one).overlap(&automaton(other), &mut 1_000_000).unwrap()
+        automaton(one)
+            .overlap(&automaton(other), &mut 1_000_000)
+            .unwrap()
     }
 
     fn cuts(one: &str, other: &str) -> Vec<Cut> {
-        overlap(one, other).extensions.into_iter().map(|(_, cut)| cut).collect()
+        overlap(one, other)
+            .extensions
+            .into_iter()
+            .map(|(_, cut)| cut)
+            .collect()
     }
 
     #[test]
     fn a_text_goes_on_where_the_other_is_longer() {
         assert_eq!(cuts("\"if\"", "[a-z]+"), [Cut::Open]);
-        assert_eq!(cuts("\"if\"", "\"if\" [ ]* \"(\""), [Cut::Before(2), Cut::Before(3)]);
-        assert_eq!(cuts("\"if\"", "[a-z]+ \";\""), [Cut::Around(0), Cut::Before(1)]);
+        assert_eq!(
+            cuts("\"if\"", "\"if\" [ ]* \"(\""),
+            [Cut::Before(2), Cut::Before(3)]
+        );
+        assert_eq!(
+            cuts("\"if\"", "[a-z]+ \";\""),
+            [Cut::Around(0), Cut::Before(1)]
+        );
         assert_eq!(cuts("[a-z]+", "\"if\""), [Cut::Before(1)]);
         assert_eq!(cuts("\"ab\"", "\"ac\" | \"a\""), []);
         assert_eq!(cuts("[0-9]{3}", "[0-9]{2}"), []);

@@ -85,11 +85,17 @@ impl ByteSet {
     }
 
     pub(super) fn add(&mut self, other: Self) {
-        self.0.iter_mut().zip(other.0).for_each(|(ours, theirs)| *ours |= theirs);
+        self.0
+            .iter_mut()
+            .zip(other.0)
+            .for_each(|(ours, theirs)| *ours |= theirs);
     }
 
     pub(super) fn intersects(self, other: Self) -> bool {
-        self.0.iter().zip(other.0).any(|(ours, theirs)| ours & theirs != 0)
+        self.0
+            .iter()
+            .zip(other.0)
+            .any(|(ours, theirs)| ours & theirs != 0)
     }
 }
 
@@ -101,7 +107,8 @@ fn without_surrogates((low, high): (u32, u32)) -> impl Iterator<Item = (u32, u32
 
 fn lead_byte(scalar: u32) -> u8 {
     let mut bytes = [0; 4];
-    let character = char::from_u32(scalar).expect("sets hold no surrogates and nothing above the last character");
+    let character = char::from_u32(scalar)
+        .expect("sets hold no surrogates and nothing above the last character");
     character.encode_utf8(&mut bytes).as_bytes()[0]
 }
 
@@ -129,6 +136,10 @@ mod tests {
         let katakana = CharSet::new([(0x30A1, 0x30FA)]);
         assert!(!hiragana.intersects(&katakana));
         assert!(hiragana.lead_bytes().intersects(katakana.lead_bytes()));
-        assert!(!hiragana.lead_bytes().intersects(CharSet::new([(0, 0x7F)]).lead_bytes()));
+        assert!(
+            !hiragana
+                .lead_bytes()
+                .intersects(CharSet::new([(0, 0x7F)]).lead_bytes())
+        );
     }
 }

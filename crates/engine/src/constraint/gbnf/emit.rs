@@ -1,5 +1,5 @@
-//! Planned expressions as Lark in llguidance's dialect: rules `r0 r1 …`, terminals `T0 T1 …` with a regular expression
-//! each. Nothing is decided here.
+//! Planned expressions as Lark in llguidance's dialect: rules `r0 r1 …`, terminals `T0 T1 …` with a
+//! regular expression each. Nothing is decided here.
 
 use super::charset::CharSet;
 use super::error::GbnfError;
@@ -8,8 +8,8 @@ use super::parse::limit;
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// llguidance compiles rules by recursion: rules in rules and groups in them, along the longest way. With a stack of
-/// 2 MiB it takes 1,500 levels, not 2,500.
+/// llguidance compiles rules by recursion: rules in rules and groups in them, along the longest
+/// way. With a stack of 2 MiB it takes 1,500 levels, not 2,500.
 const MAX_LEVELS: usize = 400;
 /// llguidance allows 29 groups in one another.
 const MAX_GROUPS: usize = 12;
@@ -67,16 +67,27 @@ impl<'a> Emitter<'a> {
                 self.define(&name, &body);
                 Ok(name)
             }
-            Expr::Repeat(inner, times) => {
-                Ok(format!("({}){}", self.body(inner, n_groups + 1, level + 1)?, suffix(*times)))
-            }
+            Expr::Repeat(inner, times) => Ok(format!(
+                "({}){}",
+                self.body(inner, n_groups + 1, level + 1)?,
+                suffix(*times)
+            )),
             Expr::Alt(choices) => Ok(format!("({})", self.all(choices, " | ", n_groups, level)?)),
             Expr::Seq(_) | Expr::Set(_) => self.all(expr.children(), " ", n_groups, level),
         }
     }
 
-    fn all(&mut self, parts: &'a [Expr], between: &str, n: usize, level: usize) -> Result<String, GbnfError> {
-        let texts: Result<Vec<String>, _> = parts.iter().map(|part| self.body(part, n + 1, level + 1)).collect();
+    fn all(
+        &mut self,
+        parts: &'a [Expr],
+        between: &str,
+        n: usize,
+        level: usize,
+    ) -> Result<String, GbnfError> {
+        let texts: Result<Vec<String>, _> = parts
+            .iter()
+            .map(|part| self.body(part, n + 1, level + 1))
+            .collect();
         Ok(texts?.join(between))
     }
 
@@ -98,8 +109,14 @@ fn suffix(times: Times) -> String {
         Times::ANY => "*".to_owned(),
         Times::SOME => "+".to_owned(),
         Times::OPTIONAL => "?".to_owned(),
-        Times { min, max: Some(max) } if min == max => format!("{{{min}}}"),
-        Times { min, max } => format!("{{{min},{}}}", max.map_or(String::new(), |max| max.to_string())),
+        Times {
+            min,
+            max: Some(max),
+        } if min == max => format!("{{{min}}}"),
+        Times { min, max } => format!(
+            "{{{min},{}}}",
+            max.map_or(String::new(), |max| max.to_string())
+        ),
     }
 }
 
@@ -111,7 +128,10 @@ fn write_regex(expr: &Expr, out: &mut String) {
             out.push_str(&suffix(*times));
         }
         Expr::Alt(choices) => group(choices, out),
-        other => other.children().iter().for_each(|part| write_regex(part, out)),
+        other => other
+            .children()
+            .iter()
+            .for_each(|part| write_regex(part, out)),
     }
 }
 

@@ -1,5 +1,6 @@
-//! Grammars as expressions over characters, built only through constructors that keep them small: sequences in
-//! sequences are flattened, single characters in alternatives are one set, what matches nothing disappears.
+//! Grammars as expressions over characters, built only through constructors that keep them small:
+//! sequences in sequences are flattened, single characters in alternatives are one set, what
+//! matches nothing disappears.
 //!
 //! Nothing here knows how a grammar is written or to what it is translated.
 
@@ -15,7 +16,10 @@ pub(super) struct Times {
 impl Times {
     pub(super) const ANY: Self = Self { min: 0, max: None };
     pub(super) const SOME: Self = Self { min: 1, max: None };
-    pub(super) const OPTIONAL: Self = Self { min: 0, max: Some(1) };
+    pub(super) const OPTIONAL: Self = Self {
+        min: 0,
+        max: Some(1),
+    };
 
     /// `*`, `+` and `?`, of which one in another is a third.
     fn is_simple(self) -> bool {
@@ -58,7 +62,11 @@ impl Expr {
                 other => flat.push(other),
             }
         }
-        if flat.len() == 1 { flat.remove(0) } else { Self::Seq(flat) }
+        if flat.len() == 1 {
+            flat.remove(0)
+        } else {
+            Self::Seq(flat)
+        }
     }
 
     pub(super) fn alt(choices: impl IntoIterator<Item = Self>) -> Self {
@@ -77,7 +85,11 @@ impl Expr {
         if !set.is_empty() {
             rest.insert(0, Self::Set(CharSet::new(set)));
         }
-        let one = if rest.len() == 1 { rest.remove(0) } else { Self::Alt(rest) };
+        let one = if rest.len() == 1 {
+            rest.remove(0)
+        } else {
+            Self::Alt(rest)
+        };
         if has_empty { Self::optional(one) } else { one }
     }
 
@@ -90,13 +102,34 @@ impl Expr {
             return Self::EMPTY;
         }
         if self == Self::NOTHING {
-            return if times.min == 0 { Self::EMPTY } else { Self::NOTHING };
+            return if times.min == 0 {
+                Self::EMPTY
+            } else {
+                Self::NOTHING
+            };
         }
         match self {
-            one if times == (Times { min: 1, max: Some(1) }) => one,
+            one if times
+                == (Times {
+                    min: 1,
+                    max: Some(1),
+                }) =>
+            {
+                one
+            }
             Self::Repeat(inner, within) if within.is_simple() && times.is_simple() => {
-                let max = if within.max.is_none() || times.max.is_none() { None } else { Some(1) };
-                Self::Repeat(inner, Times { min: within.min * times.min, max })
+                let max = if within.max.is_none() || times.max.is_none() {
+                    None
+                } else {
+                    Some(1)
+                };
+                Self::Repeat(
+                    inner,
+                    Times {
+                        min: within.min * times.min,
+                        max,
+                    },
+                )
             }
             one => Self::Repeat(Box::new(one), times),
         }
@@ -196,7 +229,11 @@ impl Expr {
             Self::Seq(_) => solid_sequence_size(&parts),
             _ => 1 + parts.iter().map(|part| part.solid_size).sum::<usize>(),
         };
-        Weight { size, solid_size, is_nullable }
+        Weight {
+            size,
+            solid_size,
+            is_nullable,
+        }
     }
 }
 
@@ -210,7 +247,9 @@ pub(super) struct Weight {
 
 /// Of parts that may all be empty, one is the first that is not.
 fn solid_sequence(parts: Vec<Expr>) -> Expr {
-    let first = |i: usize| Expr::seq(std::iter::once(parts[i].clone().solid()).chain(parts[i + 1..].iter().cloned()));
+    let first = |i: usize| {
+        Expr::seq(std::iter::once(parts[i].clone().solid()).chain(parts[i + 1..].iter().cloned()))
+    };
     Expr::alt((0..parts.len()).map(first))
 }
 
@@ -237,7 +276,13 @@ mod tests {
         assert_eq!(a().repeat(Times::SOME).optional(), a().repeat(Times::ANY));
         assert_eq!(a().optional().repeat(Times::SOME), a().repeat(Times::ANY));
         assert_eq!(a().optional().optional(), a().optional());
-        assert_eq!(a().repeat(Times { min: 0, max: Some(0) }), Expr::EMPTY);
+        assert_eq!(
+            a().repeat(Times {
+                min: 0,
+                max: Some(0)
+            }),
+            Expr::EMPTY
+        );
     }
 
     #[test]
@@ -258,9 +303,23 @@ mod tests {
     #[test]
     fn nothing_solid_is_larger_than_was_foretold() {
         let both = || Expr::seq([a().optional(), a().repeat(Times::ANY)]);
-        let nested = Expr::seq([both().repeat(Times::SOME), Expr::alt([both(), a()]), both().optional()]);
-        for expr in [a(), Expr::EMPTY, both(), nested, Expr::seq((0..50).map(|_| a().optional()))] {
-            let Weight { size, solid_size, is_nullable } = expr.weigh();
+        let nested = Expr::seq([
+            both().repeat(Times::SOME),
+            Expr::alt([both(), a()]),
+            both().optional(),
+        ]);
+        for expr in [
+            a(),
+            Expr::EMPTY,
+            both(),
+            nested,
+            Expr::seq((0..50).map(|_| a().optional())),
+        ] {
+            let Weight {
+                size,
+                solid_size,
+                is_nullable,
+            } = expr.weigh();
             assert_eq!((size, is_nullable), (expr.size(), expr.is_nullable()));
             assert!(expr.solid().size() <= solid_size);
         }

@@ -1,5 +1,6 @@
-//! In which order terminals may come: after each place of a grammar, the places that may be next. A rule that ends goes
-//! on after any of its uses, whichever it was; so there may be more next places than there really are, never fewer.
+//! In which order terminals may come: after each place of a grammar, the places that may be next. A
+//! rule that ends goes on after any of its uses, whichever it was; so there may be more next places
+//! than there really are, never fewer.
 
 use super::expr::Expr;
 use super::places::{Ends, Place, Places};
@@ -34,7 +35,11 @@ pub(super) struct Flow<'a> {
 impl<'a> Flow<'a> {
     /// `None` if that takes more than `steps`, of which those taken are subtracted.
     pub(super) fn new(bodies: &'a [Expr], root: usize, steps: &mut usize) -> Option<Self> {
-        let mut builder = Builder { places: Places::new(*steps), rule: 0, uses: vec![Vec::new(); bodies.len()] };
+        let mut builder = Builder {
+            places: Places::new(*steps),
+            rule: 0,
+            uses: vec![Vec::new(); bodies.len()],
+        };
         let mut ends = Vec::with_capacity(bodies.len());
         for (rule, body) in bodies.iter().enumerate() {
             builder.rule = rule;
@@ -42,9 +47,20 @@ impl<'a> Flow<'a> {
             builder.places.finish(&whole);
             ends.push(whole);
         }
-        let Builder { places: Places { all: places, room }, uses, .. } = builder;
+        let Builder {
+            places: Places { all: places, room },
+            uses,
+            ..
+        } = builder;
         *steps = room;
-        let mut flow = Self { places, rows: Vec::new(), start: 0, next: Vec::new(), bodies: ends, uses };
+        let mut flow = Self {
+            places,
+            rows: Vec::new(),
+            start: 0,
+            next: Vec::new(),
+            bodies: ends,
+            uses,
+        };
         flow.number_rows(root, steps)?;
         Some(flow)
     }
@@ -62,7 +78,9 @@ impl<'a> Flow<'a> {
         for place in 0..self.places.len() {
             let number = match self.places[place].leaf.what {
                 Leaf::Rule(_) => self.start,
-                Leaf::Lexeme(_) | Leaf::Token => row_of(self.reach(Walk::after(self, place), steps)?, &mut rows),
+                Leaf::Lexeme(_) | Leaf::Token => {
+                    row_of(self.reach(Walk::after(self, place), steps)?, &mut rows)
+                }
             };
             self.next.push(number);
         }
@@ -102,24 +120,35 @@ impl<'a> Builder<'a> {
                 self.uses[*named].push(self.places.all.len());
                 self.place(Leaf::Rule(*named))
             }
-            Expr::Alt(choices) => {
-                choices.iter().try_fold(Ends::NOTHING, |all, choice| Some(all.or(self.build(choice)?)))
-            }
+            Expr::Alt(choices) => choices.iter().try_fold(Ends::NOTHING, |all, choice| {
+                Some(all.or(self.build(choice)?))
+            }),
             Expr::Repeat(inner, times) => {
                 let once = self.build(inner)?;
-                let mut ends = if times.max == Some(1) { once } else { self.places.again(once)? };
+                let mut ends = if times.max == Some(1) {
+                    once
+                } else {
+                    self.places.again(once)?
+                };
                 ends.is_nullable |= times.min == 0;
                 Some(ends)
             }
-            Expr::Seq(_) | Expr::Set(_) => expr.children().iter().try_fold(Ends::EMPTY, |before, part| {
-                let after = self.build(part)?;
-                self.places.chain(before, after)
-            }),
+            Expr::Seq(_) | Expr::Set(_) => {
+                expr.children()
+                    .iter()
+                    .try_fold(Ends::EMPTY, |before, part| {
+                        let after = self.build(part)?;
+                        self.places.chain(before, after)
+                    })
+            }
         }
     }
 
     fn place(&mut self, leaf: Leaf<'a>) -> Option<Ends> {
-        self.places.add(Written { what: leaf, rule: self.rule })
+        self.places.add(Written {
+            what: leaf,
+            rule: self.rule,
+        })
     }
 }
 
@@ -175,7 +204,11 @@ impl Walk {
     /// Goes on after these places, and after the rules that end with them.
     fn leave_places(&mut self, flow: &Flow<'_>, mut places: Vec<usize>) {
         while let Some(place) = places.pop() {
-            let Place { leaf: Written { rule, .. }, next, is_last } = &flow.places[place];
+            let Place {
+                leaf: Written { rule, .. },
+                next,
+                is_last,
+            } = &flow.places[place];
             self.add(next);
             if *is_last && !std::mem::replace(&mut self.is_left[*rule], true) {
                 places.extend(&flow.uses[*rule]);

@@ -1,5 +1,6 @@
-//! Repetitions of rules of which some alternatives are regular: each becomes a rule of its own, with the alternatives
-//! where the name was, so that the regular ones can be told from the others. Texts stay the same.
+//! Repetitions of rules of which some alternatives are regular: each becomes a rule of its own,
+//! with the alternatives where the name was, so that the regular ones can be told from the others.
+//! Texts stay the same.
 
 use super::expr::{Expr, Times};
 use std::collections::HashMap;
@@ -10,8 +11,16 @@ const RULE_SIZE: usize = 500;
 const ALL_SIZE: usize = 20_000;
 
 pub(super) fn open_loops(bodies: &[Expr]) -> Vec<Expr> {
-    let mut opener = Opener { bodies, loops: HashMap::new(), open: Vec::new(), room: ALL_SIZE };
-    let mut opened: Vec<Expr> = bodies.iter().map(|body| opener.rewrite(body.clone())).collect();
+    let mut opener = Opener {
+        bodies,
+        loops: HashMap::new(),
+        open: Vec::new(),
+        room: ALL_SIZE,
+    };
+    let mut opened: Vec<Expr> = bodies
+        .iter()
+        .map(|body| opener.rewrite(body.clone()))
+        .collect();
     let mut n_done = 0;
     while let Some((inner, times)) = opener.open.get(n_done).cloned() {
         let choices = opener.choices(&inner);
@@ -62,7 +71,9 @@ impl Opener<'_> {
             Expr::Repeat(inner, Times::OPTIONAL) => self.choices(inner).optional(),
             Expr::Rule(rule) if is_partly_regular(&self.bodies[*rule]) => {
                 let body = &self.bodies[*rule];
-                let Some(room) = self.room.checked_sub(body.size()) else { return inner.clone() };
+                let Some(room) = self.room.checked_sub(body.size()) else {
+                    return inner.clone();
+                };
                 self.room = room;
                 body.clone()
             }
@@ -90,6 +101,9 @@ mod tests {
         let opened = open_loops(&grammar.bodies);
         let around = Expr::seq([Expr::character('('), Expr::Rule(2), Expr::character(')')]);
         let choices = Expr::alt([Expr::character('a'), around.clone()]);
-        assert_eq!(opened, [Expr::Rule(2), choices.clone(), choices.repeat(Times::ANY)]);
+        assert_eq!(
+            opened,
+            [Expr::Rule(2), choices.clone(), choices.repeat(Times::ANY)]
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! GBNF text to expressions, as llama.cpp reads it (its `grammars/README.md` and parser), and a little more: `_` in
-//! names, and an alternative that begins on a new line. A rule that is defined twice is what the last definition says.
+//! GBNF text to expressions, as llama.cpp reads it (its `grammars/README.md` and parser), and a
+//! little more: `_` in names, and an alternative that begins on a new line. A rule that is defined
+//! twice is what the last definition says.
 //!
 //! What the expressions are for is not known here.
 
@@ -24,7 +25,14 @@ const MAX_TIMES: usize = 10_000;
 
 pub(super) fn parse(source: &str) -> Result<Grammar, GbnfError> {
     limit("bytes of the grammar", source.len(), MAX_BYTES)?;
-    let mut parser = Parser { source, at: 0, rules: HashMap::new(), bodies: Vec::new(), uses: Vec::new(), groups: 0 };
+    let mut parser = Parser {
+        source,
+        at: 0,
+        rules: HashMap::new(),
+        bodies: Vec::new(),
+        uses: Vec::new(),
+        groups: 0,
+    };
     parser.space(Lines::May);
     while parser.peek().is_some() {
         parser.rule()?;
@@ -35,7 +43,11 @@ pub(super) fn parse(source: &str) -> Result<Grammar, GbnfError> {
 
 /// Refuses more than `max` of something.
 pub(super) fn limit(what: &'static str, n: usize, max: usize) -> Result<(), GbnfError> {
-    if n > max { Err(GbnfError::TooLarge { what, limit: max }) } else { Ok(()) }
+    if n > max {
+        Err(GbnfError::TooLarge { what, limit: max })
+    } else {
+        Ok(())
+    }
 }
 
 /// Whether white space may hold the end of a line.
@@ -114,7 +126,9 @@ impl<'a> Parser<'a> {
                 Expr::Set(CharSet::any())
             }
             Some(c) if is_name(c) => Expr::Rule(self.name()?),
-            Some('*' | '+' | '?' | '{') => return Err(self.unexpected("an item before what says how often")),
+            Some('*' | '+' | '?' | '{') => {
+                return Err(self.unexpected("an item before what says how often"));
+            }
             _ => return Ok(None),
         }))
     }
@@ -133,12 +147,16 @@ impl<'a> Parser<'a> {
 
     fn repetitions(&mut self, mut item: Expr, lines: Lines) -> Result<Expr, GbnfError> {
         for _ in 0..MAX_OPERATORS {
-            let Some(times) = self.times(lines)? else { return Ok(item) };
+            let Some(times) = self.times(lines)? else {
+                return Ok(item);
+            };
             item = item.repeat(times);
             self.space(lines);
         }
         match self.peek() {
-            Some('*' | '+' | '?' | '{') => Err(self.unexpected("at most four repetitions of one item")),
+            Some('*' | '+' | '?' | '{') => {
+                Err(self.unexpected("at most four repetitions of one item"))
+            }
             _ => Ok(item),
         }
     }
@@ -164,7 +182,11 @@ impl<'a> Parser<'a> {
         let mut max = Some(min);
         if self.take(',') {
             self.space(lines);
-            max = if self.peek() == Some('}') { None } else { Some(self.number()?) };
+            max = if self.peek() == Some('}') {
+                None
+            } else {
+                Some(self.number()?)
+            };
             self.space(lines);
         }
         if max.is_some_and(|max| max < min) {
@@ -207,9 +229,14 @@ impl<'a> Parser<'a> {
             ranges.push((low, high));
         }
         let listed = CharSet::new(ranges);
-        let set = if is_negated { listed.negated() } else { listed.clone() };
+        let set = if is_negated {
+            listed.negated()
+        } else {
+            listed.clone()
+        };
         if set.is_empty() || listed.is_empty() {
-            return Err(self.unexpected("before this a class with at least one character, ranges ascending"));
+            return Err(self
+                .unexpected("before this a class with at least one character, ranges ascending"));
         }
         Ok(set)
     }
@@ -221,7 +248,9 @@ impl<'a> Parser<'a> {
             self.at += c.len_utf8();
             return Ok(c);
         }
-        let Some(kind) = self.peek() else { return Err(self.unexpected("a character after \"\\\"")) };
+        let Some(kind) = self.peek() else {
+            return Err(self.unexpected("a character after \"\\\""));
+        };
         let escaped = match kind {
             'n' => '\n',
             'r' => '\r',
@@ -236,12 +265,18 @@ impl<'a> Parser<'a> {
         Ok(escaped)
     }
 
-    /// The character whose number stands in `n` hexadecimal digits, after the letter that announces them.
+    /// The character whose number stands in `n` hexadecimal digits, after the letter that announces
+    /// them.
     fn hex(&mut self, n: usize) -> Result<char, GbnfError> {
-        let digits = self.rest().get(1..=n).filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
+        let digits = self
+            .rest()
+            .get(1..=n)
+            .filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
         let number = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
         let Some(c) = number.and_then(char::from_u32) else {
-            return Err(self.unexpected("the number of a character in 2 (x), 4 (u) or 8 (U) hexadecimal digits"));
+            return Err(self.unexpected(
+                "the number of a character in 2 (x), 4 (u) or 8 (U) hexadecimal digits",
+            ));
         };
         self.at += 1 + n;
         Ok(c)
@@ -254,10 +289,16 @@ impl<'a> Parser<'a> {
         if self.take('[') {
             let id = self.number_of_token()?;
             self.expect("]>", "\"]>\"")?;
-            return Ok(Expr::Token(if is_negated { format!("<[^{id}]>") } else { format!("<[{id}]>") }));
+            return Ok(Expr::Token(if is_negated {
+                format!("<[^{id}]>")
+            } else {
+                format!("<[{id}]>")
+            }));
         }
         if is_negated {
-            return Err(self.unexpected("\"[\" and the number of a token (\"!<name>\" is not supported)"));
+            return Err(
+                self.unexpected("\"[\" and the number of a token (\"!<name>\" is not supported)")
+            );
         }
         let name = self.while_true(|c| !c.is_whitespace() && !matches!(c, '<' | '>'));
         if name.is_empty() {
@@ -328,7 +369,9 @@ impl<'a> Parser<'a> {
     /// Skips white space and comments.
     fn space(&mut self, lines: Lines) {
         loop {
-            self.while_true(|c| matches!(c, ' ' | '\t') || lines == Lines::May && matches!(c, '\r' | '\n'));
+            self.while_true(|c| {
+                matches!(c, ' ' | '\t') || lines == Lines::May && matches!(c, '\r' | '\n')
+            });
             if self.peek() != Some('#') {
                 return;
             }
@@ -338,14 +381,25 @@ impl<'a> Parser<'a> {
 
     fn unexpected(&self, expected: &'static str) -> GbnfError {
         let (line, column) = place(self.source, self.at);
-        let got = self.peek().map_or("the end".to_owned(), |c| format!("{c:?}"));
-        GbnfError::Syntax { line, column, expected, got }
+        let got = self
+            .peek()
+            .map_or("the end".to_owned(), |c| format!("{c:?}"));
+        GbnfError::Syntax {
+            line,
+            column,
+            expected,
+            got,
+        }
     }
 }
 
 fn undefined(source: &str, name: &str, at: usize) -> GbnfError {
     let (line, column) = place(source, at);
-    GbnfError::UndefinedRule { line, column, name: name.to_owned() }
+    GbnfError::UndefinedRule {
+        line,
+        column,
+        name: name.to_owned(),
+    }
 }
 
 fn is_name(c: char) -> bool {
@@ -356,7 +410,10 @@ fn is_name(c: char) -> bool {
 fn place(source: &str, at: usize) -> (usize, usize) {
     let before = &source[..at];
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    (
+        before.matches('\n').count() + 1,
+        before[line_start..].chars().count() + 1,
+    )
 }
 
 #[cfg(test)]
@@ -369,17 +426,32 @@ mod tests {
 
     #[test]
     fn errors_say_where_and_what_was_expected() {
-        assert_eq!(message("root ::= \"a\" )\n"), "1:14: expected an item, \"|\" or the end of the line, got ')'");
-        assert_eq!(message("root ::= \"a\"\nx = y"), "2:3: expected \"::=\", got '='");
+        assert_eq!(
+            message("root ::= \"a\" )\n"),
+            "1:14: expected an item, \"|\" or the end of the line, got ')'"
+        );
+        assert_eq!(
+            message("root ::= \"a\"\nx = y"),
+            "2:3: expected \"::=\", got '='"
+        );
         assert_eq!(
             message("root ::= \"a\\q\""),
             "1:13: expected one of n r t x u U \\ \" [ ] - ^ / after \"\\\", got 'q'"
         );
-        assert_eq!(message("root ::= \"a"), "1:12: expected a character, got the end");
-        assert_eq!(message("root ::= (\n  word\n)"), "2:3: rule \"word\" is not defined");
+        assert_eq!(
+            message("root ::= \"a"),
+            "1:12: expected a character, got the end"
+        );
+        assert_eq!(
+            message("root ::= (\n  word\n)"),
+            "2:3: rule \"word\" is not defined"
+        );
         assert_eq!(message("a ::= \"é\""), "no rule \"root\"");
         assert_eq!(message(""), "no rule \"root\"");
-        assert_eq!(message("root ::= * \"a\""), "1:10: expected an item before what says how often, got '*'");
+        assert_eq!(
+            message("root ::= * \"a\""),
+            "1:10: expected an item before what says how often, got '*'"
+        );
         assert_eq!(
             message("root ::= \"\\uD800\""),
             "1:12: expected the number of a character in 2 (x), 4 (u) or 8 (U) hexadecimal digits, got 'u'"
@@ -389,7 +461,10 @@ mod tests {
     #[test]
     fn classes_may_not_be_empty_or_run_backwards() {
         for class in ["[]", "[^]", "[z-a]", "[^\\x00-\\U0010FFFF]"] {
-            assert!(message(&format!("root ::= {class}")).contains("class"), "{class}");
+            assert!(
+                message(&format!("root ::= {class}")).contains("class"),
+                "{class}"
+            );
         }
     }
 
@@ -402,14 +477,18 @@ mod tests {
     #[test]
     fn a_rule_goes_on_after_a_bar_and_within_parentheses() {
         let short = parse("root ::= \"a\" | (\"b\" \"c\") | \"d\"").unwrap();
-        let long = parse("# one\nroot ::= # two\n \"a\" |\n (\"b\"\n\"c\" # )\n)\r\n | \"d\"\n\n").unwrap();
+        let long = parse("# one\nroot ::= # two\n \"a\" |\n (\"b\"\n\"c\" # )\n)\r\n | \"d\"\n\n")
+            .unwrap();
         assert_eq!(short.bodies, long.bodies);
     }
 
     #[test]
     fn escapes_are_characters() {
-        let grammar = parse(r#"root ::= "\x41\u00e9\U0001F600\n\t\r\\\"\[\]\^\/" [\]\--a\\]"#).unwrap();
-        let characters = "A\u{e9}\u{1F600}\n\t\r\\\"[]^/".chars().map(Expr::character);
+        let grammar =
+            parse(r#"root ::= "\x41\u00e9\U0001F600\n\t\r\\\"\[\]\^\/" [\]\--a\\]"#).unwrap();
+        let characters = "A\u{e9}\u{1F600}\n\t\r\\\"[]^/"
+            .chars()
+            .map(Expr::character);
         let class = Expr::Set(CharSet::new([(0x5D, 0x5D), (0x2D, 0x61)]));
         assert_eq!(grammar.bodies, [Expr::seq(characters.chain([class]))]);
     }
@@ -417,7 +496,12 @@ mod tests {
     #[test]
     fn tokens_are_written_as_llguidance_reads_them() {
         let grammar = parse("root ::= <think> !<[7]> <[12]>").unwrap();
-        assert_eq!(grammar.bodies, [Expr::seq(["<think>", "<[^7]>", "<[12]>"].map(|t| Expr::Token(t.to_owned())))]);
+        assert_eq!(
+            grammar.bodies,
+            [Expr::seq(
+                ["<think>", "<[^7]>", "<[12]>"].map(|t| Expr::Token(t.to_owned()))
+            )]
+        );
         assert!(message("root ::= !<think>").contains("is not supported"));
         assert!(message("root ::= <[]>").contains("number of a token"));
     }
@@ -426,8 +510,14 @@ mod tests {
     fn what_is_too_much_is_refused() {
         let deep = format!("root ::= {}\"a\"{}", "(".repeat(60_000), ")".repeat(60_000));
         assert_eq!(message(&deep), "groups in one another: more than 24");
-        assert_eq!(message("root ::= \"a\"{1,100000}"), "repetitions of an item: more than 10000");
-        assert!(message(&format!("root ::= \"a\"{}", "{2}".repeat(60_000))).contains("at most four repetitions"));
+        assert_eq!(
+            message("root ::= \"a\"{1,100000}"),
+            "repetitions of an item: more than 10000"
+        );
+        assert!(
+            message(&format!("root ::= \"a\"{}", "{2}".repeat(60_000)))
+                .contains("at most four repetitions")
+        );
         assert!(message(&" ".repeat(MAX_BYTES + 1)).starts_with("bytes of the grammar"));
     }
 }

@@ -1,5 +1,5 @@
-//! The construction of Glushkov (1961): the leaves of expressions, each in the place where it is written, and after
-//! each place those that may be next.
+//! The construction of Glushkov (1961): the leaves of expressions, each in the place where it is
+//! written, and after each place those that may be next.
 //!
 //! What a leaf is is not known here: a character of a terminal, or a terminal of a rule.
 
@@ -18,8 +18,16 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    pub(super) const EMPTY: Self = Self { first: Vec::new(), last: Vec::new(), is_nullable: true };
-    pub(super) const NOTHING: Self = Self { first: Vec::new(), last: Vec::new(), is_nullable: false };
+    pub(super) const EMPTY: Self = Self {
+        first: Vec::new(),
+        last: Vec::new(),
+        is_nullable: true,
+    };
+    pub(super) const NOTHING: Self = Self {
+        first: Vec::new(),
+        last: Vec::new(),
+        is_nullable: false,
+    };
 
     pub(super) fn or(mut self, other: Self) -> Self {
         self.first.extend(other.first);
@@ -38,13 +46,24 @@ pub(super) struct Places<L> {
 
 impl<L> Places<L> {
     pub(super) fn new(room: usize) -> Self {
-        Self { all: Vec::new(), room }
+        Self {
+            all: Vec::new(),
+            room,
+        }
     }
 
     pub(super) fn add(&mut self, leaf: L) -> Option<Ends> {
         let at = u32::try_from(self.all.len()).ok()?;
-        self.all.push(Place { leaf, next: Vec::new(), is_last: false });
-        Some(Ends { first: vec![at], last: vec![at], is_nullable: false })
+        self.all.push(Place {
+            leaf,
+            next: Vec::new(),
+            is_last: false,
+        });
+        Some(Ends {
+            first: vec![at],
+            last: vec![at],
+            is_nullable: false,
+        })
     }
 
     /// One after the other.
@@ -57,7 +76,11 @@ impl<L> Places<L> {
         if after.is_nullable {
             last.extend(before.last);
         }
-        Some(Ends { first, last, is_nullable: before.is_nullable && after.is_nullable })
+        Some(Ends {
+            first,
+            last,
+            is_nullable: before.is_nullable && after.is_nullable,
+        })
     }
 
     /// Once or more.

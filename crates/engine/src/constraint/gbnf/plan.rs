@@ -1,5 +1,5 @@
-//! Which parts of an expression are terminals: at first the largest possible ones, then, where that does harm, the
-//! next smaller ones, down to single characters.
+//! Which parts of an expression are terminals: at first the largest possible ones, then, where that
+//! does harm, the next smaller ones, down to single characters.
 //!
 //! When a terminal does harm is decided elsewhere (`refine`).
 
@@ -12,7 +12,8 @@ pub(super) enum Cut {
     Before(usize),
     /// A sequence, on both sides of this part.
     Around(usize),
-    /// A sequence between all its parts, alternatives from each other, a repetition from what it repeats.
+    /// A sequence between all its parts, alternatives from each other, a repetition from what it
+    /// repeats.
     Open,
 }
 
@@ -44,7 +45,8 @@ pub(super) fn is_one_terminal(planned: &Expr) -> bool {
     }
 }
 
-/// (r | n)* with r regular and n not is r* (n r*)*, so that terminals that follow themselves become one.
+/// (r | n)* with r regular and n not is r* (n r*)*, so that terminals that follow themselves become
+/// one.
 fn plan_repeat(inner: &Expr, times: Times) -> Expr {
     let mut choices = Choices::default();
     choices.add(inner);
@@ -58,7 +60,10 @@ fn plan_repeat(inner: &Expr, times: Times) -> Expr {
     if times.min == 0 || choices.has_empty {
         return Expr::seq([between, other_first.repeat(Times::ANY)]);
     }
-    Expr::alt([lexeme(regular().repeat(Times::SOME)), Expr::seq([between, other_first.repeat(Times::SOME)])])
+    Expr::alt([
+        lexeme(regular().repeat(Times::SOME)),
+        Expr::seq([between, other_first.repeat(Times::SOME)]),
+    ])
 }
 
 /// The alternatives of what is repeated.
@@ -83,13 +88,18 @@ impl Choices {
     }
 }
 
-/// Parts that may all be empty are repeated when the empty text is taken out, once per part before them. What would
-/// grow more than this many times is divided.
+/// Parts that may all be empty are repeated when the empty text is taken out, once per part before
+/// them. What would grow more than this many times is divided.
 const MAX_GROWTH: usize = 8;
 
-/// A terminal for a regular expression; the empty text is left outside, since llguidance has no empty terminals.
+/// A terminal for a regular expression; the empty text is left outside, since llguidance has no
+/// empty terminals.
 fn lexeme(expr: Expr) -> Expr {
-    let Weight { size, solid_size, is_nullable } = expr.weigh();
+    let Weight {
+        size,
+        solid_size,
+        is_nullable,
+    } = expr.weigh();
     if solid_size > MAX_GROWTH * size {
         return divide(expr, Cut::Open);
     }
@@ -125,7 +135,8 @@ pub(super) fn divide(regular: Expr, cut: Cut) -> Expr {
     }
 }
 
-/// Divides all terminals down to single characters. Their parts may be empty where they stand, so nothing grows.
+/// Divides all terminals down to single characters. Their parts may be empty where they stand, so
+/// nothing grows.
 pub(super) fn into_characters(planned: Expr) -> Expr {
     match planned {
         Expr::Lexeme(regular) => into_characters(*regular),
@@ -159,10 +170,15 @@ mod tests {
     #[test]
     fn what_may_be_empty_is_optional_outside() {
         let star = planned("[a]*");
-        assert!(matches!(&star, Expr::Repeat(inner, Times::OPTIONAL) if matches!(**inner, Expr::Lexeme(_))));
+        assert!(
+            matches!(&star, Expr::Repeat(inner, Times::OPTIONAL) if matches!(**inner, Expr::Lexeme(_)))
+        );
         assert_eq!(terminals(&planned(&"[a]? ".repeat(10))), 1);
         assert_eq!(terminals(&planned(&"[a]? ".repeat(100))), 100);
-        assert_eq!(terminals(&planned(&format!("({})+", "[a]? ".repeat(100)))), 100);
+        assert_eq!(
+            terminals(&planned(&format!("({})+", "[a]? ".repeat(100)))),
+            100
+        );
     }
 
     #[test]
@@ -173,12 +189,24 @@ mod tests {
 
     #[test]
     fn division_goes_down_to_characters() {
-        let both = Expr::seq([Expr::character('a').repeat(Times::SOME), Expr::character('b'), Expr::character('c')]);
+        let both = Expr::seq([
+            Expr::character('a').repeat(Times::SOME),
+            Expr::character('b'),
+            Expr::character('c'),
+        ]);
         assert_eq!(terminals(&divide(both.clone(), Cut::Before(1))), 2);
         assert_eq!(terminals(&divide(both.clone(), Cut::Around(1))), 3);
         assert_eq!(terminals(&divide(both, Cut::Open)), 3);
         let loop_of_one = divide(Expr::character('a').repeat(Times::SOME), Cut::Open);
-        assert_eq!(loop_of_one, lexeme(Expr::character('a')).repeat(Times::SOME));
-        assert_eq!(terminals(&into_characters(planned("(\"ab\" | [a-c]{2} | \"d\")* root"))), 4);
+        assert_eq!(
+            loop_of_one,
+            lexeme(Expr::character('a')).repeat(Times::SOME)
+        );
+        assert_eq!(
+            terminals(&into_characters(planned(
+                "(\"ab\" | [a-c]{2} | \"d\")* root"
+            ))),
+            4
+        );
     }
 }

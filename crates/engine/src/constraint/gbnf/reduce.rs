@@ -1,8 +1,9 @@
-//! Makes as much of a grammar regular as simple rewriting can, without changing its texts: rules that end in
-//! themselves become repetitions (Arden's lemma), rules that name no others go to where they are named, and so do
-//! rules that are named once.
+//! Makes as much of a grammar regular as simple rewriting can, without changing its texts: rules
+//! that end in themselves become repetitions (Arden's lemma), rules that name no others go to where
+//! they are named, and so do rules that are named once.
 //!
-//! What is regular can be one terminal, and a terminal is cheap; how terminals are chosen is not known here.
+//! What is regular can be one terminal, and a terminal is cheap; how terminals are chosen is not
+//! known here.
 
 use super::error::GbnfError;
 use super::expr::{Expr, Times};
@@ -10,7 +11,8 @@ use super::parse::{Grammar, limit};
 
 /// No expression is nested deeper than this, so that recursion over one is safe.
 pub(super) const MAX_DEPTH: usize = 150;
-/// Rules are put into others up to this depth, which leaves room for what later steps wrap around them.
+/// Rules are put into others up to this depth, which leaves room for what later steps wrap around
+/// them.
 const INLINE_DEPTH: usize = 80;
 /// Parts of a rule that is put into others.
 const INLINE_SIZE: usize = 2000;
@@ -31,7 +33,11 @@ pub(super) fn reduce(grammar: &mut Grammar) -> Result<(), GbnfError> {
             grammar.bodies[rule] = without_recursion_at_ends(body, rule);
         }
         let size = checked_size(grammar)?;
-        limit("levels of nesting", grammar.bodies.iter().map(Expr::depth).max().unwrap_or(0), MAX_DEPTH)?;
+        limit(
+            "levels of nesting",
+            grammar.bodies.iter().map(Expr::depth).max().unwrap_or(0),
+            MAX_DEPTH,
+        )?;
         if !inline(grammar, MAX_SIZE - size) {
             break;
         }
@@ -52,11 +58,15 @@ fn remove_endless(grammar: &mut Grammar) -> Result<(), GbnfError> {
     for body in &mut grammar.bodies {
         *body = without_endless(std::mem::replace(body, Expr::EMPTY), &ends);
     }
-    if ends[grammar.root] { Ok(()) } else { Err(GbnfError::Endless) }
+    if ends[grammar.root] {
+        Ok(())
+    } else {
+        Err(GbnfError::Endless)
+    }
 }
 
-/// What can end, found from the characters up: each part is looked at once. The first nodes are the rules, each
-/// waiting for its body; the others are the parts of the bodies.
+/// What can end, found from the characters up: each part is looked at once. The first nodes are the
+/// rules, each waiting for its body; the others are the parts of the bodies.
 struct Endings {
     /// Of each node, how many more must be able to end before it can.
     n_missing: Vec<usize>,
@@ -70,7 +80,11 @@ impl Endings {
     /// Whether each rule can end.
     fn of(bodies: &[Expr]) -> Vec<bool> {
         let (n_missing, waiting) = (vec![1; bodies.len()], vec![Vec::new(); bodies.len()]);
-        let mut endings = Self { n_missing, waiting, ready: Vec::new() };
+        let mut endings = Self {
+            n_missing,
+            waiting,
+            ready: Vec::new(),
+        };
         for (rule, body) in bodies.iter().enumerate() {
             endings.add(body, rule);
         }
@@ -79,7 +93,10 @@ impl Endings {
                 endings.one_less(waiting);
             }
         }
-        endings.n_missing[..bodies.len()].iter().map(|&n| n == 0).collect()
+        endings.n_missing[..bodies.len()]
+            .iter()
+            .map(|&n| n == 0)
+            .collect()
     }
 
     fn add(&mut self, expr: &Expr, waiting: usize) {
@@ -166,7 +183,10 @@ fn split(expr: &Expr, rule: usize, end: End) -> (Expr, Expr) {
     match expr {
         Expr::Rule(named) if *named == rule => (Expr::EMPTY, Expr::NOTHING),
         Expr::Alt(choices) => {
-            let (around, base): (Vec<_>, Vec<_>) = choices.iter().map(|choice| split(choice, rule, end)).unzip();
+            let (around, base): (Vec<_>, Vec<_>) = choices
+                .iter()
+                .map(|choice| split(choice, rule, end))
+                .unzip();
             (Expr::alt(around), Expr::alt(base))
         }
         Expr::Repeat(inner, Times::OPTIONAL) => {
@@ -188,10 +208,14 @@ fn split_sequence(parts: &[Expr], rule: usize, end: End) -> (Expr, Expr) {
     (with_rest(around), with_rest(base))
 }
 
-/// Puts rules to where they are named, one level of them (rules that move are filled too, so that a chain takes a
-/// logarithmic number of rounds); false if there was nothing to do.
+/// Puts rules to where they are named, one level of them (rules that move are filled too, so that a
+/// chain takes a logarithmic number of rounds); false if there was nothing to do.
 fn inline(grammar: &mut Grammar, room: usize) -> bool {
-    let mut inliner = Inliner { movable: movable_rules(grammar), room, is_changed: false };
+    let mut inliner = Inliner {
+        movable: movable_rules(grammar),
+        room,
+        is_changed: false,
+    };
     for body in &mut grammar.bodies {
         *body = inliner.fill(std::mem::replace(body, Expr::EMPTY), 0);
     }
@@ -207,17 +231,26 @@ struct Movable {
 
 fn movable_rules(grammar: &Grammar) -> Vec<Option<Movable>> {
     let mut n_uses = vec![0_usize; grammar.bodies.len()];
-    grammar.bodies.iter().for_each(|body| body.each_rule(&mut |named| n_uses[named] += 1));
+    grammar
+        .bodies
+        .iter()
+        .for_each(|body| body.each_rule(&mut |named| n_uses[named] += 1));
     let is_movable = |rule: usize, body: &Expr| {
         let mut is_closed = true;
         body.each_rule(&mut |_| is_closed = false);
-        rule != grammar.root && n_uses[rule] > 0 && (is_closed || n_uses[rule] == 1 && !body.names(rule))
+        rule != grammar.root
+            && n_uses[rule] > 0
+            && (is_closed || n_uses[rule] == 1 && !body.names(rule))
     };
     let bodies = grammar.bodies.iter().enumerate();
     let measured = |(rule, body): (usize, &Expr)| {
         let (depth, size) = (body.depth(), body.size());
         let is_small = depth < INLINE_DEPTH && size <= INLINE_SIZE;
-        (is_small && is_movable(rule, body)).then(|| Movable { body: body.clone(), depth, size })
+        (is_small && is_movable(rule, body)).then(|| Movable {
+            body: body.clone(),
+            depth,
+            size,
+        })
     };
     bodies.map(measured).collect()
 }
@@ -231,11 +264,16 @@ struct Inliner {
 }
 
 impl Inliner {
-    /// An expression with the bodies of rules in place of their names, as far as they fit in; `level` is its own depth.
+    /// An expression with the bodies of rules in place of their names, as far as they fit in;
+    /// `level` is its own depth.
     fn fill(&mut self, expr: Expr, level: usize) -> Expr {
-        let Expr::Rule(rule) = expr else { return expr.map(&mut |part| self.fill(part, level + 1)) };
+        let Expr::Rule(rule) = expr else {
+            return expr.map(&mut |part| self.fill(part, level + 1));
+        };
         match &self.movable[rule] {
-            Some(Movable { body, depth, size }) if level + depth <= INLINE_DEPTH && *size <= self.room => {
+            Some(Movable { body, depth, size })
+                if level + depth <= INLINE_DEPTH && *size <= self.room =>
+            {
                 self.room -= size;
                 self.is_changed = true;
                 body.clone()
@@ -258,8 +296,14 @@ mod tests {
 
     #[test]
     fn rules_that_end_or_begin_in_themselves_are_repetitions() {
-        assert_eq!(root("root ::= ws\nws ::= ([ \\t] ws)?"), root("root ::= [ \\t]*"));
-        assert_eq!(root("root ::= root \"+\" \"1\" | \"1\""), root("root ::= \"1\" (\"+\" \"1\")*"));
+        assert_eq!(
+            root("root ::= ws\nws ::= ([ \\t] ws)?"),
+            root("root ::= [ \\t]*")
+        );
+        assert_eq!(
+            root("root ::= root \"+\" \"1\" | \"1\""),
+            root("root ::= \"1\" (\"+\" \"1\")*")
+        );
         assert_eq!(
             root("root ::= a\na ::= \"x\" b | \"y\"\nb ::= \"z\" a | \"w\""),
             root("root ::= (\"x\" \"z\")* (\"x\" \"w\" | \"y\")")
@@ -273,14 +317,19 @@ mod tests {
 
     #[test]
     fn what_never_ends_is_taken_out_or_refused() {
-        assert_eq!(root("root ::= \"a\" | b\nb ::= \"b\" b"), Expr::character('a'));
+        assert_eq!(
+            root("root ::= \"a\" | b\nb ::= \"b\" b"),
+            Expr::character('a')
+        );
         let mut endless = parse("root ::= \"a\" root").unwrap();
         assert_eq!(reduce(&mut endless), Err(GbnfError::Endless));
     }
 
     #[test]
     fn rules_that_double_each_other_do_not_grow_without_bounds() {
-        let rules: String = (0..60).map(|i| format!("r{i} ::= r{} r{}\n", i + 1, i + 1)).collect();
+        let rules: String = (0..60)
+            .map(|i| format!("r{i} ::= r{} r{}\n", i + 1, i + 1))
+            .collect();
         assert!(!root(&format!("root ::= r0\n{rules}r60 ::= \"a\"")).is_regular());
     }
 }

@@ -1,12 +1,14 @@
 //! Divides terminals until llguidance's lexer loses no text.
 //!
-//! The lexer reads on while any terminal that the parser would take goes on, and then takes all that match exactly what
-//! was read. It never goes back. So a text is lost if a terminal could end (and the next character may follow it), but
-//! another that may stand in the same place goes on with that character, or with its first byte. Then the other one is
-//! divided there. Single characters cannot go on, so this ends, and with a grammar that has exactly the same texts.
+//! The lexer reads on while any terminal that the parser would take goes on, and then takes all
+//! that match exactly what was read. It never goes back. So a text is lost if a terminal could end
+//! (and the next character may follow it), but another that may stand in the same place goes on
+//! with that character, or with its first byte. Then the other one is divided there. Single
+//! characters cannot go on, so this ends, and with a grammar that has exactly the same texts.
 //!
-//! What may stand in the same place is found as if a rule, when it ends, could go on after any of its uses: sometimes
-//! more is divided than need be. Time is bounded: when the steps are used up, everything is divided.
+//! What may stand in the same place is found as if a rule, when it ends, could go on after any of
+//! its uses: sometimes more is divided than need be. Time is bounded: when the steps are used up,
+//! everything is divided.
 
 use super::automaton::{Automaton, Overlap};
 use super::charset::ByteSet;
@@ -23,9 +25,16 @@ use std::rc::Rc;
 const MAX_STEPS: usize = 1_000_000;
 
 pub(super) fn refine(bodies: &mut [Expr], root: usize) -> Result<(), GbnfError> {
-    let mut overlaps = Overlaps { steps: MAX_STEPS, ..Overlaps::default() };
+    let mut overlaps = Overlaps {
+        steps: MAX_STEPS,
+        ..Overlaps::default()
+    };
     loop {
-        limit("parts of the grammar", bodies.iter().map(Expr::size).sum(), MAX_SIZE)?;
+        limit(
+            "parts of the grammar",
+            bodies.iter().map(Expr::size).sum(),
+            MAX_SIZE,
+        )?;
         match find_cuts(bodies, root, &mut overlaps) {
             Some(cuts) if cuts.is_empty() => return Ok(()),
             Some(cuts) => {
@@ -68,11 +77,24 @@ fn apply(expr: Expr, cuts: &HashMap<usize, Cut>, place: &mut usize) -> Expr {
 /// The terminals to be divided, by place; `None` if that takes too many steps.
 fn find_cuts(bodies: &[Expr], root: usize, overlaps: &mut Overlaps) -> Option<HashMap<usize, Cut>> {
     let flow = Flow::new(bodies, root, &mut overlaps.steps)?;
-    let kinds: Vec<Kind> = flow.places.iter().map(|place| overlaps.kind(&place.leaf.what)).collect();
-    let large = kinds.iter().enumerate().filter(|(_, kind)| matches!(kind, Kind::Large));
+    let kinds: Vec<Kind> = flow
+        .places
+        .iter()
+        .map(|place| overlaps.kind(&place.leaf.what))
+        .collect();
+    let large = kinds
+        .iter()
+        .enumerate()
+        .filter(|(_, kind)| matches!(kind, Kind::Large));
     let mut cuts: HashMap<usize, Cut> = large.map(|(place, _)| (place, Cut::Open)).collect();
     if cuts.is_empty() {
-        Search { flow: &flow, kinds: &kinds, overlaps, cuts: &mut cuts }.run()?;
+        Search {
+            flow: &flow,
+            kinds: &kinds,
+            overlaps,
+            cuts: &mut cuts,
+        }
+        .run()?;
     }
     Some(cuts)
 }
@@ -101,7 +123,11 @@ struct Overlaps {
 impl Overlaps {
     fn kind(&mut self, leaf: &Leaf<'_>) -> Kind {
         let Leaf::Lexeme(regular) = *leaf else {
-            return if matches!(leaf, Leaf::Token) { Kind::Token } else { Kind::Rule };
+            return if matches!(leaf, Leaf::Token) {
+                Kind::Token
+            } else {
+                Kind::Rule
+            };
         };
         if !self.known.contains_key(regular) {
             let automaton = Automaton::new(regular).map(|automaton| {
@@ -114,7 +140,10 @@ impl Overlaps {
     }
 
     fn of(&mut self, one: usize, other: usize) -> Option<Rc<Overlap>> {
-        if !self.automata[one].first_bytes.intersects(self.automata[other].first_bytes) {
+        if !self.automata[one]
+            .first_bytes
+            .intersects(self.automata[other].first_bytes)
+        {
             return Some(Rc::clone(&self.none));
         }
         if let Some(known) = self.pairs.get(&(one, other)) {
@@ -184,7 +213,10 @@ impl Search<'_> {
             return Some(self.kinds[one] == self.kinds[other]);
         };
         let overlap = self.overlaps.of(a, b)?;
-        let harmful = overlap.extensions.iter().find(|(bytes, _)| bytes.intersects(follow[one]));
+        let harmful = overlap
+            .extensions
+            .iter()
+            .find(|(bytes, _)| bytes.intersects(follow[one]));
         if let Some(&(_, cut)) = harmful {
             self.cuts.entry(other).or_insert(cut);
         }

@@ -18,16 +18,17 @@ pub(super) fn lookup(name: &str) -> Format {
         return Format::Pattern(pattern);
     }
     match name {
-        "date-time" | "time" | "date" | "duration" | "email" | "hostname" | "ipv4" | "ipv6" | "uuid" | "uri"
-        | "unknown" => Format::Known,
-        // JSON Schema's that no regular expression decides, OpenAPI's registry, those of zod and of Google's interfaces.
-        "idn-email" | "idn-hostname" | "iri" | "iri-reference" | "uri-template" | "regex" | "binary" | "password"
-        | "path" | "enum" | "int8" | "int16" | "int32" | "int64" | "uint8" | "uint16" | "uint32" | "uint64"
-        | "float" | "double" | "decimal" | "decimal128" | "html" | "commonmark" | "markdown" | "media-range"
-        | "char" | "text" | "string" | "textarea" | "color" | "emoji" | "google-datetime" | "google-duration"
-        | "google-fieldmask" | "json-string" | "lowercase" | "uppercase" | "file" | "url" | "phone" => {
-            Format::Annotation
-        }
+        "date-time" | "time" | "date" | "duration" | "email" | "hostname" | "ipv4" | "ipv6"
+        | "uuid" | "uri" | "unknown" => Format::Known,
+        // JSON Schema's that no regular expression decides, OpenAPI's registry, those of zod and of
+        // Google's interfaces.
+        "idn-email" | "idn-hostname" | "iri" | "iri-reference" | "uri-template" | "regex"
+        | "binary" | "password" | "path" | "enum" | "int8" | "int16" | "int32" | "int64"
+        | "uint8" | "uint16" | "uint32" | "uint64" | "float" | "double" | "decimal"
+        | "decimal128" | "html" | "commonmark" | "markdown" | "media-range" | "char" | "text"
+        | "string" | "textarea" | "color" | "emoji" | "google-datetime" | "google-duration"
+        | "google-fieldmask" | "json-string" | "lowercase" | "uppercase" | "file" | "url"
+        | "phone" => Format::Annotation,
         _ => Format::Unknown,
     }
 }

@@ -1,7 +1,9 @@
-//! Bounds of numbers, for a library that holds them as doubles and writes ranges of 64-bit integers.
+//! Bounds of numbers, for a library that holds them as doubles and writes ranges of 64-bit
+//! integers.
 //!
-//! The one idea: bounds are read exactly and only ever narrowed, to those next to them that a double holds. A range that
-//! would lose much of what it allows that way is given up, and so is a number that no double holds.
+//! The one idea: bounds are read exactly and only ever narrowed, to those next to them that a
+//! double holds. A range that would lose much of what it allows that way is given up, and so is a
+//! number that no double holds.
 
 use serde_json::{Number, Value, json};
 
@@ -11,8 +13,8 @@ use super::{Flaw, Node, Place, Walk};
 const EXACT: i128 = 1 << 53;
 /// The largest double below 2⁶³: beyond it llguidance's ranges overflow.
 const LARGEST: i128 = (1 << 63) - 1024;
-/// The same for bounds of any numbers. Few digits, because a schema of a tool becomes text again, and serde_json reads
-/// long ones one unit off.
+/// The same for bounds of any numbers. Few digits, because a schema of a tool becomes text again,
+/// and serde_json reads long ones one unit off.
 const LARGEST_FLOAT: f64 = 9e18;
 /// From here on, llguidance needs the other bound as well.
 const LONG: i128 = 1_000_000_000_000_000_000;
@@ -41,7 +43,10 @@ impl Walk<'_> {
         if !is_number && !node.may_be("integer") {
             return Ok(());
         }
-        let bounds = (bounds(node, "minimum", "exclusiveMinimum")?, bounds(node, "maximum", "exclusiveMaximum")?);
+        let bounds = (
+            bounds(node, "minimum", "exclusiveMinimum")?,
+            bounds(node, "maximum", "exclusiveMaximum")?,
+        );
         let multiple = self.multiple(node, is_number)?;
         let (low, high) = match is_number {
             true => (None, None),
@@ -65,17 +70,29 @@ impl Walk<'_> {
         (maxs, high): (&[Bound<'_>], Option<i128>),
     ) -> Result<(), Flaw> {
         let min = mins.iter().map(least).chain(low).max();
-        let max = maxs.iter().map(|bound| -least_of_opposite(bound)).chain(high).min();
+        let max = maxs
+            .iter()
+            .map(|bound| -least_of_opposite(bound))
+            .chain(high)
+            .min();
         if let (Some(min), Some(max)) = (min, max)
             && min > max
         {
             return empty(node, min, max);
         }
-        let (mut kept_min, mut kept_max) =
-            (min.filter(|&min| min > -LONG.pow(2)), max.filter(|&max| max < LONG.pow(2)));
+        let (mut kept_min, mut kept_max) = (
+            min.filter(|&min| min > -LONG.pow(2)),
+            max.filter(|&max| max < LONG.pow(2)),
+        );
         if is_alone(node) {
             // Without bounds, a model may go on with digits until the length limit.
-            let largest = |other: Option<i128>| if other.is_some_and(|n| n >= EXACT) { LARGEST } else { EXACT - 1 };
+            let largest = |other: Option<i128>| {
+                if other.is_some_and(|n| n >= EXACT) {
+                    LARGEST
+                } else {
+                    EXACT - 1
+                }
+            };
             kept_max = kept_max.or(Some(largest(kept_min)));
             kept_min = kept_min.or(Some(-largest(kept_max.map(|max| -max))));
         }
@@ -90,7 +107,8 @@ impl Walk<'_> {
         let is_lost = match (inner_min, inner_max, min, max) {
             (Some(a), Some(b), Some(min), Some(max)) => {
                 a > b
-                    || ((a - min.max(-LARGEST - 1024)) + (max.min(LARGEST + 1023) - b)) * 16 > (max - min)
+                    || ((a - min.max(-LARGEST - 1024)) + (max.min(LARGEST + 1023) - b)) * 16
+                        > (max - min)
                         && b - a < 1 << 20
             }
             (Some(a), Some(b), ..) => a > b,
@@ -99,8 +117,16 @@ impl Walk<'_> {
             (None, None, ..) => false,
         };
         if is_lost {
-            let key = if node.keys.contains_key("minimum") { "minimum" } else { "maximum" };
-            return self.give_up(node, key, "integers so large are held as doubles, which have no such values");
+            let key = if node.keys.contains_key("minimum") {
+                "minimum"
+            } else {
+                "maximum"
+            };
+            return self.give_up(
+                node,
+                key,
+                "integers so large are held as doubles, which have no such values",
+            );
         }
         set(node, "minimum", inner_min.map(|min| json!(min as i64)));
         set(node, "maximum", inner_max.map(|max| json!(max as i64)));
@@ -108,7 +134,12 @@ impl Walk<'_> {
     }
 
     /// Bounds of any numbers.
-    fn floats(&mut self, node: &mut Node<'_>, mins: &[Bound<'_>], maxs: &[Bound<'_>]) -> Result<(), Flaw> {
+    fn floats(
+        &mut self,
+        node: &mut Node<'_>,
+        mins: &[Bound<'_>],
+        maxs: &[Bound<'_>],
+    ) -> Result<(), Flaw> {
         let lower = |bounds: &[Bound<'_>], sign: f64| {
             let all = bounds.iter().map(|bound| {
                 let (value, is_inexact) = inward(bound.number, sign);
@@ -122,7 +153,9 @@ impl Walk<'_> {
             && a > -b
         {
             let (min, max) = (mins[0].number, maxs[0].number);
-            return Err(node.flaw(format!("minimum ({min}) is greater than maximum ({max}): no number is allowed")));
+            return Err(node.flaw(format!(
+                "minimum ({min}) is greater than maximum ({max}): no number is allowed"
+            )));
         }
         let (largest, long) = (LARGEST_FLOAT, LONG as f64);
         if low.is_some_and(|(a, _)| a > largest) || high.is_some_and(|(b, _)| b > largest) {
@@ -149,42 +182,68 @@ impl Walk<'_> {
         {
             return Err(node.flaw("its bounds allow no number"));
         }
-        let key = |name: &'static str, exclusive: &'static str, is: bool| if is { exclusive } else { name };
+        let key = |name: &'static str, exclusive: &'static str, is: bool| {
+            if is { exclusive } else { name }
+        };
         if let Some((value, is_exclusive)) = low {
-            set(node, key("minimum", "exclusiveMinimum", is_exclusive), Some(json!(value)));
+            set(
+                node,
+                key("minimum", "exclusiveMinimum", is_exclusive),
+                Some(json!(value)),
+            );
         }
         if let Some((value, is_exclusive)) = high {
-            set(node, key("maximum", "exclusiveMaximum", is_exclusive), Some(json!(0.0 - value)));
+            set(
+                node,
+                key("maximum", "exclusiveMaximum", is_exclusive),
+                Some(json!(0.0 - value)),
+            );
         }
         Ok(())
     }
 
     /// A `multipleOf` that asks for something and can be kept.
     fn multiple(&mut self, node: &mut Node<'_>, is_number: bool) -> Result<Option<Multiple>, Flaw> {
-        let Some(value) = node.keys.get("multipleOf") else { return Ok(None) };
-        let number = value.as_f64().filter(|number| *number > 0.0 && number.is_finite());
+        let Some(value) = node.keys.get("multipleOf") else {
+            return Ok(None);
+        };
+        let number = value
+            .as_f64()
+            .filter(|number| *number > 0.0 && number.is_finite());
         let Some(number) = number else {
-            return Err(node.flaw(format!("\"multipleOf\" is {value}, expected a number above 0")));
+            return Err(node.flaw(format!(
+                "\"multipleOf\" is {value}, expected a number above 0"
+            )));
         };
         let fits = |multiple: &Multiple| {
-            can_be_counted(u64::from(multiple.coef), multiple.exp) && *multiple == by_doubles(number, multiple)
+            can_be_counted(u64::from(multiple.coef), multiple.exp)
+                && *multiple == by_doubles(number, multiple)
         };
         let Some(multiple) = as_multiple(number).filter(fits) else {
             self.give_up(node, "multipleOf", "the number has too many digits")?;
             return Ok(None);
         };
         // Every integer is a multiple of 0.25.
-        let is_idle =
-            !is_number && 10_u128.checked_pow(multiple.exp).is_some_and(|one| one % u128::from(multiple.coef) == 0);
+        let is_idle = !is_number
+            && 10_u128
+                .checked_pow(multiple.exp)
+                .is_some_and(|one| one % u128::from(multiple.coef) == 0);
         Ok(Some(multiple).filter(|_| !is_idle))
     }
 
-    /// Few multiples within bounds are listed: llguidance misses those with fewer digits than the bounds.
+    /// Few multiples within bounds are listed: llguidance misses those with fewer digits than the
+    /// bounds.
     fn multiples(&mut self, node: &mut Node<'_>, multiple: Multiple) -> Result<(), Flaw> {
-        let only_numbers = node.types().is_some_and(|types| types.iter().all(|ty| matches!(*ty, "number" | "integer")));
+        let only_numbers = node
+            .types()
+            .is_some_and(|types| types.iter().all(|ty| matches!(*ty, "number" | "integer")));
         let number = |key: &str| node.out.get(key).and_then(Value::as_f64);
-        let low = number("minimum").map(|n| (n, false)).or(number("exclusiveMinimum").map(|n| (n, true)));
-        let high = number("maximum").map(|n| (n, false)).or(number("exclusiveMaximum").map(|n| (n, true)));
+        let low = number("minimum")
+            .map(|n| (n, false))
+            .or(number("exclusiveMinimum").map(|n| (n, true)));
+        let high = number("maximum")
+            .map(|n| (n, false))
+            .or(number("exclusiveMaximum").map(|n| (n, true)));
         if let (Some(low), Some(high), true) = (low, high, only_numbers)
             && !node.keys.contains_key("enum")
             && !node.keys.contains_key("const")
@@ -211,26 +270,41 @@ impl Walk<'_> {
 
 /// llguidance multiplies those that must hold together, in 32 bits.
 pub(super) fn check_products(multiples: &[Multiple]) -> Result<(), Flaw> {
-    let exp = multiples.iter().map(|multiple| multiple.exp).max().unwrap_or(0);
+    let exp = multiples
+        .iter()
+        .map(|multiple| multiple.exp)
+        .max()
+        .unwrap_or(0);
     let mut distinct: Vec<Multiple> = Vec::new();
     multiples.iter().for_each(|one| {
         if !distinct.contains(one) {
             distinct.push(*one)
         }
     });
-    let scaled = distinct.iter().map(|one| Some(u64::from(one.coef) * 10_u64.checked_pow(exp - one.exp)?));
-    let product = scaled.into_iter().try_fold(1_u64, |product, one| product.checked_mul(one?));
+    let scaled = distinct
+        .iter()
+        .map(|one| Some(u64::from(one.coef) * 10_u64.checked_pow(exp - one.exp)?));
+    let product = scaled
+        .into_iter()
+        .try_fold(1_u64, |product, one| product.checked_mul(one?));
     if distinct.len() < 2 || product.is_some_and(|product| can_be_counted(product, exp)) {
         return Ok(());
     }
     let what = "\"multipleOf\" of several numbers with too many digits together".to_owned();
-    Err(Flaw { at: String::new(), what })
+    Err(Flaw {
+        at: String::new(),
+        what,
+    })
 }
 
-/// Whether remainders of `coef`, and a digit before them, stay within the 32 bits that the library has.
+/// Whether remainders of `coef`, and a digit before them, stay within the 32 bits that the library
+/// has.
 fn can_be_counted(coef: u64, exp: u32) -> bool {
-    let one = 10_u64.checked_pow(exp).filter(|one| *one <= u64::from(u32::MAX));
-    one.and_then(|one| coef.checked_mul(10)?.checked_add(9 * one)).is_some_and(|largest| largest <= u64::from(u32::MAX))
+    let one = 10_u64
+        .checked_pow(exp)
+        .filter(|one| *one <= u64::from(u32::MAX));
+    one.and_then(|one| coef.checked_mul(10)?.checked_add(9 * one))
+        .is_some_and(|largest| largest <= u64::from(u32::MAX))
 }
 
 /// Whether no other keyword or schema restricts the values of a node.
@@ -249,10 +323,22 @@ fn bounds<'a>(node: &Node<'a>, key: &str, exclusive: &str) -> Result<Vec<Bound<'
     let plain = number(key)?;
     // Draft 4 had booleans.
     if let Some(Value::Bool(is_exclusive)) = node.keys.get(exclusive) {
-        return Ok(plain.map(|number| Bound { number, is_exclusive: *is_exclusive }).into_iter().collect());
+        return Ok(plain
+            .map(|number| Bound {
+                number,
+                is_exclusive: *is_exclusive,
+            })
+            .into_iter()
+            .collect());
     }
-    let plain = plain.map(|number| Bound { number, is_exclusive: false });
-    let other = number(exclusive)?.map(|number| Bound { number, is_exclusive: true });
+    let plain = plain.map(|number| Bound {
+        number,
+        is_exclusive: false,
+    });
+    let other = number(exclusive)?.map(|number| Bound {
+        number,
+        is_exclusive: true,
+    });
     Ok(plain.into_iter().chain(other).collect())
 }
 
@@ -273,12 +359,20 @@ fn of_format(node: &Node<'_>) -> (Option<i128>, Option<i128>) {
 
 /// The least integer that a lower bound allows.
 fn least(bound: &Bound<'_>) -> i128 {
-    at_least(exact(bound.number), bound.is_exclusive, bound.number.as_f64().unwrap_or(0.0))
+    at_least(
+        exact(bound.number),
+        bound.is_exclusive,
+        bound.number.as_f64().unwrap_or(0.0),
+    )
 }
 
 /// The least integer that the negated number may be, for an upper bound.
 fn least_of_opposite(bound: &Bound<'_>) -> i128 {
-    at_least(exact(bound.number).map(|n| -n), bound.is_exclusive, -bound.number.as_f64().unwrap_or(0.0))
+    at_least(
+        exact(bound.number).map(|n| -n),
+        bound.is_exclusive,
+        -bound.number.as_f64().unwrap_or(0.0),
+    )
 }
 
 fn at_least(integer: Option<i128>, is_exclusive: bool, value: f64) -> i128 {
@@ -295,18 +389,27 @@ fn exact(number: &Number) -> Option<i128> {
         // A bound so large is one of those that ask for nothing; the sign is kept.
         Some(value.clamp(-1e37, 1e37) as i128)
     };
-    number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from)).or_else(by_double)
+    number
+        .as_i64()
+        .map(i128::from)
+        .or_else(|| number.as_u64().map(i128::from))
+        .or_else(by_double)
 }
 
 /// The next integer from here on that a double holds exactly.
 fn round_up(n: i128) -> i128 {
     let nearest = n as f64;
-    let value = if (nearest as i128) < n { next_up(nearest) } else { nearest };
+    let value = if (nearest as i128) < n {
+        next_up(nearest)
+    } else {
+        nearest
+    };
     value as i128
 }
 
-/// How far above a whole number the first number is that a lower bound without it allows: llguidance would write the number
-/// itself where the upper bound has the same digits in front of the point.
+/// How far above a whole number the first number is that a lower bound without it allows:
+/// llguidance would write the number itself where the upper bound has the same digits in front of
+/// the point.
 fn step_above(whole: f64) -> f64 {
     match whole {
         0.0 => SMALLEST,
@@ -341,14 +444,20 @@ fn inward(number: &Number, sign: f64) -> (f64, bool) {
 /// Whether a number is written by llguidance as it stands.
 pub(super) fn is_exact(number: &Number) -> bool {
     match (number.as_i64(), number.as_u64()) {
-        (Some(n), _) => i128::from(n).abs() <= EXACT || (n > i64::MIN && (n as f64) as i128 == i128::from(n)),
+        (Some(n), _) => {
+            i128::from(n).abs() <= EXACT || (n > i64::MIN && (n as f64) as i128 == i128::from(n))
+        }
         (None, Some(n)) => (n as f64) as u128 == u128::from(n),
-        (None, None) => number.as_f64().is_some_and(|value| value.abs() < EXACT as f64),
+        (None, None) => number
+            .as_f64()
+            .is_some_and(|value| value.abs() < EXACT as f64),
     }
 }
 
 fn empty(node: &mut Node<'_>, min: i128, max: i128) -> Result<(), Flaw> {
-    Err(node.flaw(format!("minimum ({min}) is greater than maximum ({max}): no integer is allowed")))
+    Err(node.flaw(format!(
+        "minimum ({min}) is greater than maximum ({max}): no integer is allowed"
+    )))
 }
 
 fn set(node: &mut Node<'_>, key: &str, value: Option<Value>) {
@@ -362,7 +471,10 @@ fn as_multiple(number: f64) -> Option<Multiple> {
     let text = format!("{number}");
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
     let coef = [whole, fraction].concat().parse::<u32>().ok()?;
-    Some(Multiple { coef, exp: fraction.len() as u32 })
+    Some(Multiple {
+        coef,
+        exp: fraction.len() as u32,
+    })
 }
 
 /// What llguidance makes of it, by doubles.
@@ -372,24 +484,47 @@ fn by_doubles(number: f64, expected: &Multiple) -> Multiple {
         value *= 10.0;
         exp += 1;
     }
-    Multiple { coef: value as u32, exp }
+    Multiple {
+        coef: value as u32,
+        exp,
+    }
 }
 
 /// All multiples within bounds, if they are few.
-fn listed(multiple: Multiple, low: (f64, bool), high: (f64, bool), is_integer: bool) -> Option<Vec<Value>> {
+fn listed(
+    multiple: Multiple,
+    low: (f64, bool),
+    high: (f64, bool),
+    is_integer: bool,
+) -> Option<Vec<Value>> {
     let step = f64::from(multiple.coef) / 10_f64.powi(multiple.exp as i32);
-    let (first, last) = ((low.0 / step).floor() as i128 - 1, (high.0 / step).ceil() as i128 + 1);
+    let (first, last) = (
+        (low.0 / step).floor() as i128 - 1,
+        (high.0 / step).ceil() as i128 + 1,
+    );
     if last - first > MAX_LISTED {
         return None;
     }
     // By decimal digits, as a reader of the text would take them.
-    let value = |i: i128| format!("{}e-{}", i * i128::from(multiple.coef), multiple.exp).parse::<f64>().ok();
+    let value = |i: i128| {
+        format!("{}e-{}", i * i128::from(multiple.coef), multiple.exp)
+            .parse::<f64>()
+            .ok()
+    };
     let is_within = |v: &f64| {
         (*v > low.0 || (*v == low.0 && !low.1))
             && (*v < high.0 || (*v == high.0 && !high.1))
             && (!is_integer || v.fract() == 0.0)
     };
-    let as_json = |v: f64| if v.fract() == 0.0 && v.abs() < EXACT as f64 { json!(v as i64) } else { json!(v) };
+    let as_json = |v: f64| {
+        if v.fract() == 0.0 && v.abs() < EXACT as f64 {
+            json!(v as i64)
+        } else {
+            json!(v)
+        }
+    };
     let all: Vec<f64> = (first..=last).filter_map(value).filter(is_within).collect();
-    all.iter().all(|v| v.abs() < EXACT as f64).then(|| all.into_iter().map(as_json).collect())
+    all.iter()
+        .all(|v| v.abs() < EXACT as f64)
+        .then(|| all.into_iter().map(as_json).collect())
 }

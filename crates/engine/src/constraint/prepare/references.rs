@@ -1,7 +1,7 @@
 //! References within a schema: where they lead, by JSON pointers with their escapes and by anchors.
 //!
-//! llguidance follows pointers without escapes, by recursion, into each place once for each way to write it. It gets
-//! `#` and `#/$defs/NAME` with plain names, and every target is prepared once.
+//! llguidance follows pointers without escapes, by recursion, into each place once for each way to
+//! write it. It gets `#` and `#/$defs/NAME` with plain names, and every target is prepared once.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -56,8 +56,12 @@ impl<'a> References<'a> {
     /// # Errors
     /// A place that is not there, and too many places.
     pub(super) fn follow(&mut self, reference: &str, place: Place) -> Result<String, String> {
-        let fragment = reference.split_once('#').map_or("", |(_, fragment)| fragment);
-        let (at, schema) = self.find(fragment).ok_or_else(|| format!("\"$ref\": there is no {reference:?}"))?;
+        let fragment = reference
+            .split_once('#')
+            .map_or("", |(_, fragment)| fragment);
+        let (at, schema) = self
+            .find(fragment)
+            .ok_or_else(|| format!("\"$ref\": there is no {reference:?}"))?;
         if std::ptr::eq(schema, self.root) && place == Place::Whole {
             return Ok("#".to_owned());
         }
@@ -66,16 +70,25 @@ impl<'a> References<'a> {
             return Ok(format!("#/$defs/{name}"));
         }
         if self.names.len() >= MAX_REFERENCES {
-            return Err(format!("\"$ref\" to more than {MAX_REFERENCES} different places"));
+            return Err(format!(
+                "\"$ref\" to more than {MAX_REFERENCES} different places"
+            ));
         }
         self.n_levels += *self.heights.entry(schema).or_insert_with(|| height(schema));
         if self.n_levels > MAX_LEVELS {
-            return Err(format!("\"$ref\" to places with more than {MAX_LEVELS} levels together"));
+            return Err(format!(
+                "\"$ref\" to places with more than {MAX_LEVELS} levels together"
+            ));
         }
         let name = self.name(&at, place);
         self.names.insert(key, name.clone());
         self.originals.insert(name.clone(), schema);
-        self.waiting.push_back(Target { name: name.clone(), at, schema, place });
+        self.waiting.push_back(Target {
+            name: name.clone(),
+            at,
+            schema,
+            place,
+        });
         Ok(format!("#/$defs/{name}"))
     }
 
@@ -83,7 +96,9 @@ impl<'a> References<'a> {
     fn name(&self, at: &str, place: Place) -> String {
         let last = at.rsplit('/').next().unwrap_or_default();
         let is_plain = !last.is_empty()
-            && last.chars().all(|c| c.is_ascii_alphanumeric() || "_-. ".contains(c))
+            && last
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "_-. ".contains(c))
             && place == Place::Whole;
         match is_plain && !self.originals.contains_key(last) {
             true => last.to_owned(),
@@ -100,15 +115,22 @@ impl<'a> References<'a> {
         if fragment.is_empty() || fragment == "/" {
             return Some((String::new(), self.root));
         }
-        let Some(path) = fragment.strip_prefix('/') else { return anchor(self.root, &fragment, String::new()) };
+        let Some(path) = fragment.strip_prefix('/') else {
+            return anchor(self.root, &fragment, String::new());
+        };
         let step = |value: &'a Value, segment: &str| match value {
             Value::Array(items) => items.get(segment.parse::<usize>().ok()?),
             other => other.get(segment.replace("~1", "/").replace("~0", "~")),
         };
         let found = path.split('/').try_fold(self.root, step);
         // Some writers do not escape.
-        let literal = || path.split_once('/').and_then(|(first, name)| self.root.get(first)?.get(name));
-        found.or_else(literal).map(|schema| (format!("/{path}"), schema))
+        let literal = || {
+            path.split_once('/')
+                .and_then(|(first, name)| self.root.get(first)?.get(name))
+        };
+        found
+            .or_else(literal)
+            .map(|schema| (format!("/{path}"), schema))
     }
 
     /// What a prepared schema was before, if it is a reference and nothing else.
@@ -116,16 +138,23 @@ impl<'a> References<'a> {
     where
         'a: 'b,
     {
-        let alone = schema.as_object().filter(|keys| keys.len() == 1).and_then(|keys| keys.get("$ref")?.as_str());
+        let alone = schema
+            .as_object()
+            .filter(|keys| keys.len() == 1)
+            .and_then(|keys| keys.get("$ref")?.as_str());
         let name = alone.and_then(|reference| reference.strip_prefix("#/$defs/"));
-        name.and_then(|name| self.originals.get(name).copied()).unwrap_or(schema)
+        name.and_then(|name| self.originals.get(name).copied())
+            .unwrap_or(schema)
     }
 
     /// What a schema refers to, if it is a reference and nothing else; at most a few steps.
     pub(super) fn resolved(&self, schema: &'a Value) -> &'a Value {
         let mut schema = schema;
         for _ in 0..8 {
-            let reference = schema.get("$ref").and_then(Value::as_str).filter(|one| is_within(one, self.root));
+            let reference = schema
+                .get("$ref")
+                .and_then(Value::as_str)
+                .filter(|one| is_within(one, self.root));
             let fragment = reference.and_then(|reference| reference.split_once('#'));
             match fragment.and_then(|(_, fragment)| self.find(fragment)) {
                 Some((_, found)) => schema = found,
@@ -135,7 +164,8 @@ impl<'a> References<'a> {
         schema
     }
 
-    /// Refuses references that lead back to themselves through nothing but references: no value ever comes of them.
+    /// Refuses references that lead back to themselves through nothing but references: no value
+    /// ever comes of them.
     pub(super) fn check_circles(&self, root: &Value, definitions: &Object) -> Result<(), Flaw> {
         let mut done = HashSet::new();
         for start in std::iter::once("#").chain(definitions.keys().map(String::as_str)) {
@@ -150,12 +180,21 @@ impl<'a> References<'a> {
                 if done.contains(&name) || !above.insert(name.clone()) {
                     continue;
                 }
-                let schema = if name == "#" { Some(root) } else { definitions.get(&name) };
+                let schema = if name == "#" {
+                    Some(root)
+                } else {
+                    definitions.get(&name)
+                };
                 let mut next = Vec::new();
-                schema.into_iter().for_each(|schema| in_place(schema, &mut next));
+                schema
+                    .into_iter()
+                    .for_each(|schema| in_place(schema, &mut next));
                 if next.iter().any(|next| above.contains(next)) {
                     let what = "\"$ref\" leads back to itself: no value can come of it".to_owned();
-                    return Err(Flaw { at: String::new(), what });
+                    return Err(Flaw {
+                        at: String::new(),
+                        what,
+                    });
                 }
                 stack.push((name, true));
                 stack.extend(next.into_iter().map(|next| (next, false)));
@@ -178,8 +217,13 @@ fn in_place(schema: &Value, names: &mut Vec<String>) {
 
 /// Whether a reference stays within the document.
 pub(super) fn is_within(reference: &str, root: &Value) -> bool {
-    let document = reference.split_once('#').map_or(reference, |(document, _)| document);
-    let id = root.get("$id").or_else(|| root.get("id")).and_then(Value::as_str);
+    let document = reference
+        .split_once('#')
+        .map_or(reference, |(document, _)| document);
+    let id = root
+        .get("$id")
+        .or_else(|| root.get("id"))
+        .and_then(Value::as_str);
     document.is_empty() || id.is_some_and(|id| id.trim_end_matches('#') == document)
 }
 
@@ -188,15 +232,25 @@ fn anchor<'a>(value: &'a Value, name: &str, at: String) -> Option<(String, &'a V
     match value {
         Value::Object(keys) => {
             let is_it = |key| keys.get(key).and_then(Value::as_str) == Some(name);
-            let is_old = |key| keys.get(key).and_then(Value::as_str).and_then(|id| id.strip_prefix('#')) == Some(name);
+            let is_old = |key| {
+                keys.get(key)
+                    .and_then(Value::as_str)
+                    .and_then(|id| id.strip_prefix('#'))
+                    == Some(name)
+            };
             if is_it("$anchor") || is_it("$dynamicAnchor") || is_old("$id") || is_old("id") {
                 return Some((at, value));
             }
             let data = ["enum", "const", "default", "examples"];
             let below = keys.iter().filter(|(key, _)| !data.contains(&key.as_str()));
-            below.into_iter().find_map(|(key, value)| anchor(value, name, format!("{at}/{}", escaped(key))))
+            below
+                .into_iter()
+                .find_map(|(key, value)| anchor(value, name, format!("{at}/{}", escaped(key))))
         }
-        Value::Array(list) => list.iter().enumerate().find_map(|(i, value)| anchor(value, name, format!("{at}/{i}"))),
+        Value::Array(list) => list
+            .iter()
+            .enumerate()
+            .find_map(|(i, value)| anchor(value, name, format!("{at}/{i}"))),
         _ => None,
     }
 }
@@ -210,7 +264,10 @@ pub(crate) fn escaped(name: &str) -> String {
 fn percent_decoded(text: &str) -> Option<String> {
     let (mut bytes, mut out) = (text.as_bytes(), Vec::new());
     while let [first, rest @ ..] = bytes {
-        let code = rest.get(..2).filter(|_| *first == b'%').and_then(|hex| str::from_utf8(hex).ok());
+        let code = rest
+            .get(..2)
+            .filter(|_| *first == b'%')
+            .and_then(|hex| str::from_utf8(hex).ok());
         let byte = code
             .filter(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()))
             .and_then(|hex| u8::from_str_radix(hex, 16).ok());
@@ -220,9 +277,11 @@ fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// Arrays and objects within one another. Recurses as deep as that, which the reader of the text has limited.
+/// Arrays and objects within one another. Recurses as deep as that, which the reader of the text
+/// has limited.
 fn height(value: &Value) -> usize {
-    let highest = |values: &mut dyn Iterator<Item = &Value>| 1 + values.map(height).max().unwrap_or(0);
+    let highest =
+        |values: &mut dyn Iterator<Item = &Value>| 1 + values.map(height).max().unwrap_or(0);
     match value {
         Value::Array(items) => highest(&mut items.iter()),
         Value::Object(fields) => highest(&mut fields.values()),

@@ -21,25 +21,39 @@ impl Walk<'_> {
         }
         let (min, max) = counts(node, "minLength", "maxLength")?;
         if max.is_some_and(|max| min > max) {
-            return Err(node.flaw("\"minLength\" is greater than \"maxLength\": no string is allowed"));
+            return Err(
+                node.flaw("\"minLength\" is greater than \"maxLength\": no string is allowed")
+            );
         }
         let has_format = self.format(node)?;
         let pattern = match node.keys.get("pattern") {
             None => return Ok(()),
             Some(Value::String(pattern)) => pattern.as_str(),
-            Some(other) => return Err(node.flaw(format!("\"pattern\" is {other}, expected a string"))),
+            Some(other) => {
+                return Err(node.flaw(format!("\"pattern\" is {other}, expected a string")));
+            }
         };
         let parts = without_look_ahead(pattern);
-        match parts.iter().map(|part| readable(part)).collect::<Result<Vec<()>, String>>() {
-            Err(why) if has_format => self.remark(node, "pattern", &format!("{why}; the format is")),
+        match parts
+            .iter()
+            .map(|part| readable(part))
+            .collect::<Result<Vec<()>, String>>()
+        {
+            Err(why) if has_format => {
+                self.remark(node, "pattern", &format!("{why}; the format is"))
+            }
             Err(why) => return self.give_up(node, "pattern", &why),
             Ok(_) => {
                 match is_empty(&parts, min, max) {
                     Some(true) => {
-                        return Err(node.flaw(format!("no string matches the pattern {pattern:?} with these lengths")));
+                        return Err(node.flaw(format!(
+                            "no string matches the pattern {pattern:?} with these lengths"
+                        )));
                     }
                     Some(false) => {}
-                    None => return self.give_up(node, "pattern", "with its lengths it is too complex"),
+                    None => {
+                        return self.give_up(node, "pattern", "with its lengths it is too complex");
+                    }
                 }
                 parts.into_iter().for_each(|part| add_pattern(node, &part));
             }
@@ -49,7 +63,9 @@ impl Walk<'_> {
 
     /// Whether it is one that is kept to.
     fn format(&mut self, node: &mut Node<'_>) -> Result<bool, Flaw> {
-        let Some(format) = node.keys.get("format") else { return Ok(false) };
+        let Some(format) = node.keys.get("format") else {
+            return Ok(false);
+        };
         let Some(name) = format.as_str() else {
             self.give_up(node, "format", "it is no string")?;
             return Ok(false);
@@ -65,7 +81,11 @@ impl Walk<'_> {
             }
             Format::Annotation => Ok(false),
             Format::Unknown => {
-                self.give_up(node, "format", &format!("{name:?} is unknown, and taken as a description"))?;
+                self.give_up(
+                    node,
+                    "format",
+                    &format!("{name:?} is unknown, and taken as a description"),
+                )?;
                 Ok(false)
             }
         }
@@ -89,10 +109,16 @@ fn add_pattern(node: &mut Node<'_>, pattern: &str) {
 pub(super) fn readable(pattern: &str) -> Result<(), String> {
     let made = RegexBuilder::new().mk_regex_for_serach(&regex_to_lark(pattern, "dw"));
     let why = |error: String| match error {
-        _ if ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|look| pattern.contains(look)) => {
+        _ if ["(?=", "(?!", "(?<=", "(?<!"]
+            .iter()
+            .any(|look| pattern.contains(look)) =>
+        {
             "it looks ahead or behind".to_owned()
         }
-        error => format!("it cannot be read ({})", super::super::grammars::reason(&error)),
+        error => format!(
+            "it cannot be read ({})",
+            super::super::grammars::reason(&error)
+        ),
     };
     made.map(drop).map_err(|error| why(error.to_string()))
 }
@@ -100,7 +126,9 @@ pub(super) fn readable(pattern: &str) -> Result<(), String> {
 /// Whether a text has a part that a pattern matches; `None` if it is too complex.
 pub(super) fn is_match(pattern: &str, text: &str) -> Option<bool> {
     let mut builder = RegexBuilder::new();
-    let expr = builder.mk_regex_for_serach(&regex_to_lark(pattern, "dw")).ok()?;
+    let expr = builder
+        .mk_regex_for_serach(&regex_to_lark(pattern, "dw"))
+        .ok()?;
     Some(builder.to_regex_limited(expr, FUEL).ok()?.is_match(text))
 }
 
@@ -109,10 +137,13 @@ pub(super) fn are_disjoint(a: &str, b: &str) -> Option<bool> {
     is_empty(&[a.to_owned(), b.to_owned()], 0, None)
 }
 
-/// Whether no string has a match of each pattern and such a length; `None` if that is too complex to say.
+/// Whether no string has a match of each pattern and such a length; `None` if that is too complex
+/// to say.
 fn is_empty(patterns: &[String], min: u64, max: Option<u64>) -> Option<bool> {
-    let mut parts: Vec<RegexAst> =
-        patterns.iter().map(|pattern| RegexAst::SearchRegex(regex_to_lark(pattern, "dw"))).collect();
+    let mut parts: Vec<RegexAst> = patterns
+        .iter()
+        .map(|pattern| RegexAst::SearchRegex(regex_to_lark(pattern, "dw")))
+        .collect();
     if min > 0 || max.is_some() {
         let max = max.map(|max| max.to_string()).unwrap_or_default();
         parts.push(RegexAst::Regex(format!("(?s:.{{{min},{max}}})")));

@@ -1,4 +1,5 @@
-//! `const` and `enum`: whether their values can be written, and whether two schemas have some in common.
+//! `const` and `enum`: whether their values can be written, and whether two schemas have some in
+//! common.
 
 use serde_json::{Value, json};
 
@@ -16,9 +17,17 @@ impl Walk<'_> {
     }
 
     pub(super) fn enumeration(&mut self, node: &mut Node<'_>, value: &Value) -> Result<(), Flaw> {
-        let Some(list) = value.as_array() else { return Err(node.flaw("\"enum\": expected a list of values")) };
-        let Some(first) = list.first() else { return Err(node.flaw("\"enum\" of an empty list allows no value")) };
-        let kept: Vec<Value> = list.iter().filter(|one| inexact(one).is_none()).cloned().collect();
+        let Some(list) = value.as_array() else {
+            return Err(node.flaw("\"enum\": expected a list of values"));
+        };
+        let Some(first) = list.first() else {
+            return Err(node.flaw("\"enum\" of an empty list allows no value"));
+        };
+        let kept: Vec<Value> = list
+            .iter()
+            .filter(|one| inexact(one).is_none())
+            .cloned()
+            .collect();
         if let Some(number) = list.iter().find_map(inexact) {
             self.give_up(node, "enum", &no_double(&number))?;
         }
@@ -84,8 +93,11 @@ fn only_object(types: &[&str]) -> bool {
 }
 
 fn share_no_value(a: &Object, b: &Object) -> bool {
-    let (Some(a), Some(b)) = (values(a), values(b)) else { return false };
-    a.iter().all(|one| b.iter().all(|other| !are_equal(one, other)))
+    let (Some(a), Some(b)) = (values(a), values(b)) else {
+        return false;
+    };
+    a.iter()
+        .all(|one| b.iter().all(|other| !are_equal(one, other)))
 }
 
 /// JSON Schema takes 1 and 1.0 for the same.
@@ -100,14 +112,22 @@ fn are_equal(a: &Value, b: &Value) -> bool {
 fn differ_in_a_field(a: &Object, b: &Object) -> bool {
     let required = |schema: &Object| -> Vec<String> {
         let names = schema.get("required").and_then(Value::as_array);
-        names.into_iter().flatten().filter_map(|name| name.as_str().map(str::to_owned)).collect()
+        names
+            .into_iter()
+            .flatten()
+            .filter_map(|name| name.as_str().map(str::to_owned))
+            .collect()
     };
     let of_b = required(b);
-    let field = |schema: &'_ Object, name: &str| schema.get("properties")?.get(name)?.as_object().cloned();
-    required(a).iter().filter(|name| of_b.contains(name)).any(|name| match (field(a, name), field(b, name)) {
-        (Some(a), Some(b)) => share_no_value(&a, &b),
-        _ => false,
-    })
+    let field =
+        |schema: &'_ Object, name: &str| schema.get("properties")?.get(name)?.as_object().cloned();
+    required(a)
+        .iter()
+        .filter(|name| of_b.contains(name))
+        .any(|name| match (field(a, name), field(b, name)) {
+            (Some(a), Some(b)) => share_no_value(&a, &b),
+            _ => false,
+        })
 }
 
 /// The values that a schema lists.
@@ -124,8 +144,13 @@ fn types(schema: &Object) -> Vec<&str> {
     let general = |ty| if ty == "integer" { "number" } else { ty };
     match (schema.get("type"), values(schema)) {
         (Some(Value::String(one)), _) => vec![general(one)],
-        (Some(Value::Array(list)), _) => list.iter().filter_map(Value::as_str).map(general).collect(),
-        (_, Some(values)) => values.into_iter().map(|value| general(type_of(value))).collect(),
+        (Some(Value::Array(list)), _) => {
+            list.iter().filter_map(Value::as_str).map(general).collect()
+        }
+        (_, Some(values)) => values
+            .into_iter()
+            .map(|value| general(type_of(value)))
+            .collect(),
         _ => vec!["null", "boolean", "number", "string", "array", "object"],
     }
 }
@@ -142,24 +167,35 @@ pub(super) fn needs_escapes(schema: &Value) -> Result<bool, Flaw> {
         if values(keys).is_some_and(|values| !values.into_iter().any(is_writable)) {
             if has_free_names(schema) {
                 let what = "a value with control characters, which would need escapes with \"\\u\"";
-                return Err(Flaw { at, what: what.to_owned() });
+                return Err(Flaw {
+                    at,
+                    what: what.to_owned(),
+                });
             }
             return Ok(true);
         }
-        has_pattern |= keys.get("pattern").and_then(Value::as_str).is_some_and(may_mean_control);
+        has_pattern |= keys
+            .get("pattern")
+            .and_then(Value::as_str)
+            .is_some_and(may_mean_control);
         left.extend(subschemas(keys).map(|(below, one)| (format!("{at}{below}"), one)));
     }
     Ok(has_pattern && !has_free_names(schema))
 }
 
 fn may_mean_control(pattern: &str) -> bool {
-    pattern.chars().any(|c| c.is_ascii_control()) || ["\\x", "\\u", "\\c"].iter().any(|escape| pattern.contains(escape))
+    pattern.chars().any(|c| c.is_ascii_control())
+        || ["\\x", "\\u", "\\c"]
+            .iter()
+            .any(|escape| pattern.contains(escape))
 }
 
 /// Whether it can be written without `\u`.
 fn is_writable(value: &Value) -> bool {
     match value {
-        Value::String(text) => text.chars().all(|c| !c.is_ascii_control() || "\n\r\t\u{8}\u{c}".contains(c)),
+        Value::String(text) => text
+            .chars()
+            .all(|c| !c.is_ascii_control() || "\n\r\t\u{8}\u{c}".contains(c)),
         Value::Array(items) => items.iter().all(is_writable),
         Value::Object(fields) => fields.values().all(is_writable),
         _ => true,
@@ -168,18 +204,26 @@ fn is_writable(value: &Value) -> bool {
 
 /// Whether some object may have names that the schema does not list.
 fn has_free_names(schema: &Value) -> bool {
-    let Value::Object(keys) = schema else { return *schema == Value::Bool(true) };
-    let below = || subschemas(keys).filter(|(_, one)| **one != Value::Bool(false)).any(|(_, one)| has_free_names(one));
+    let Value::Object(keys) = schema else {
+        return *schema == Value::Bool(true);
+    };
+    let below = || {
+        subschemas(keys)
+            .filter(|(_, one)| **one != Value::Bool(false))
+            .any(|(_, one)| has_free_names(one))
+    };
     if values(keys).is_some() {
         return false;
     }
-    let is_combined = ["$ref", "allOf", "anyOf", "oneOf"].iter().any(|key| keys.contains_key(*key));
+    let is_combined = ["$ref", "allOf", "anyOf", "oneOf"]
+        .iter()
+        .any(|key| keys.contains_key(*key));
     if is_combined && !keys.contains_key("type") {
         return below();
     }
     let types = types(keys);
-    let is_open =
-        keys.get("additionalProperties") != Some(&Value::Bool(false)) || keys.contains_key("patternProperties");
+    let is_open = keys.get("additionalProperties") != Some(&Value::Bool(false))
+        || keys.contains_key("patternProperties");
     let has_any_item = !keys.contains_key("items") && keys.get("maxItems") != Some(&json!(0));
     (types.contains(&"object") && is_open) || (types.contains(&"array") && has_any_item) || below()
 }

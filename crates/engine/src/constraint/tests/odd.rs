@@ -83,7 +83,14 @@ impl Odd {
             3 => json!(self.below(2) == 0),
             4 => (0..self.below(3)).map(|_| self.value(depth - 1)).collect(),
             _ => Value::Object(
-                (0..self.below(3)).map(|_| (self.text().as_str().unwrap().to_owned(), self.value(depth - 1))).collect(),
+                (0..self.below(3))
+                    .map(|_| {
+                        (
+                            self.text().as_str().unwrap().to_owned(),
+                            self.value(depth - 1),
+                        )
+                    })
+                    .collect(),
             ),
         }
     }
@@ -93,11 +100,14 @@ impl Odd {
             return json!(self.below(4) != 0);
         }
         let n = self.below(4);
-        let mut keys: serde_json::Map<String, Value> = (0..n).map(|_| self.keyword(depth)).collect();
+        let mut keys: serde_json::Map<String, Value> =
+            (0..n).map(|_| self.keyword(depth)).collect();
         if self.below(3) != 0 {
             keys.insert(
                 "type".to_owned(),
-                json!(self.one(&["integer", "number", "string", "array", "object", "boolean", "null"])),
+                json!(self.one(&[
+                    "integer", "number", "string", "array", "object", "boolean", "null"
+                ])),
             );
         }
         keys.into()
@@ -110,15 +120,33 @@ impl Odd {
     fn named(&mut self, depth: usize) -> Value {
         Value::Object(
             (0..self.below(3))
-                .map(|_| (self.one(&["a", "b", "a/b", "^a", "["]).to_owned(), self.schema(depth)))
+                .map(|_| {
+                    (
+                        self.one(&["a", "b", "a/b", "^a", "["]).to_owned(),
+                        self.schema(depth),
+                    )
+                })
                 .collect(),
         )
     }
 
     fn keyword(&mut self, depth: usize) -> (String, Value) {
-        const NUMBERS: [&str; 5] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"];
-        const COUNTS: [&str; 7] =
-            ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains"];
+        const NUMBERS: [&str; 5] = [
+            "minimum",
+            "maximum",
+            "exclusiveMinimum",
+            "exclusiveMaximum",
+            "multipleOf",
+        ];
+        const COUNTS: [&str; 7] = [
+            "minLength",
+            "maxLength",
+            "minItems",
+            "maxItems",
+            "minProperties",
+            "maxProperties",
+            "minContains",
+        ];
         const ONE: [&str; 11] = [
             "items",
             "additionalItems",
@@ -133,13 +161,29 @@ impl Odd {
             "else",
         ];
         const MANY: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
-        const NAMED: [&str; 5] = ["properties", "patternProperties", "$defs", "dependentSchemas", "dependencies"];
+        const NAMED: [&str; 5] = [
+            "properties",
+            "patternProperties",
+            "$defs",
+            "dependentSchemas",
+            "dependencies",
+        ];
         let is_leaf = depth == 0;
         match self.below(if is_leaf { 8 } else { 12 }) {
             0 | 1 => (self.one(&NUMBERS).to_owned(), self.number()),
-            2 => (self.one(&COUNTS).to_owned(), if self.below(3) == 0 { self.number() } else { json!(self.below(4)) }),
+            2 => (
+                self.one(&COUNTS).to_owned(),
+                if self.below(3) == 0 {
+                    self.number()
+                } else {
+                    json!(self.below(4))
+                },
+            ),
             3 => ("const".to_owned(), self.value(2)),
-            4 => ("enum".to_owned(), (0..self.below(4)).map(|_| self.value(1)).collect()),
+            4 => (
+                "enum".to_owned(),
+                (0..self.below(4)).map(|_| self.value(1)).collect(),
+            ),
             5 => (
                 "pattern".to_owned(),
                 json!(self.one(&[
@@ -197,43 +241,87 @@ impl Odd {
 /// What the judge gets wrong: remainders, and integers that no double holds.
 const BEYOND_JUDGE: [&str; 3] = ["\"multipleOf\"", "999999999999999999", "9007199254740993"];
 
-/// Any schema makes an error or a constraint that is kept to. More of them: `ATTA_FUZZ_SCHEMAS=1000000`, and
-/// `ATTA_FUZZ_SEED` for others.
+/// Any schema makes an error or a constraint that is kept to. More of them:
+/// `ATTA_FUZZ_SCHEMAS=1000000`, and `ATTA_FUZZ_SEED` for others.
 #[test]
 fn no_schema_is_a_fault() {
-    let number = |name: &str, default: u64| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default);
-    let (n_schemas, seed) = (number("ATTA_FUZZ_SCHEMAS", 1_500), number("ATTA_FUZZ_SEED", 1));
+    let number = |name: &str, default: u64| {
+        std::env::var(name)
+            .ok()
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(default)
+    };
+    let (n_schemas, seed) = (
+        number("ATTA_FUZZ_SCHEMAS", 1_500),
+        number("ATTA_FUZZ_SEED", 1),
+    );
     let grammars = small().swap_remove(0);
     let (mut n_made, mut n_checked) = (0, 0);
     for i in 0..n_schemas {
-        let mut odd = Odd { random: (seed << 40 | i).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 };
+        let mut odd = Odd {
+            random: (seed << 40 | i).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+        };
         for _ in 0..4 {
             odd.below(2);
         }
         let schema = odd.schema(3);
         let start = std::time::Instant::now();
-        let strictness = if i % 2 == 0 { Strictness::Strict } else { Strictness::Loose };
-        let others = if i % 3 == 0 { OtherProperties::Open } else { OtherProperties::Closed };
+        let strictness = if i % 2 == 0 {
+            Strictness::Strict
+        } else {
+            Strictness::Loose
+        };
+        let others = if i % 3 == 0 {
+            OtherProperties::Open
+        } else {
+            OtherProperties::Closed
+        };
         let Ok((constraint, remarks)) =
             Constraint::from_schema(&schema.to_string(), SchemaOptions { strictness, others })
         else {
             continue;
         };
         let guide = Guide::new(&grammars, &constraint).map(|_| ());
-        assert!(start.elapsed().as_secs() < 20, "{schema} took {:?}", start.elapsed());
+        assert!(
+            start.elapsed().as_secs() < 20,
+            "{schema} took {:?}",
+            start.elapsed()
+        );
         if let Err(error) = guide {
             let error = error.to_string();
-            let is_fault =
-                ["a fault of", "panic", "overflow", "Failed to", "Invalid", "unexpected", "must be less", "Expected"];
-            assert!(!is_fault.iter().any(|word| error.contains(word)), "{schema}\n{constraint:?}\n{error}");
+            let is_fault = [
+                "a fault of",
+                "panic",
+                "overflow",
+                "Failed to",
+                "Invalid",
+                "unexpected",
+                "must be less",
+                "Expected",
+            ];
+            assert!(
+                !is_fault.iter().any(|word| error.contains(word)),
+                "{schema}\n{constraint:?}\n{error}"
+            );
             continue;
         }
         n_made += 1;
-        let judge = Judge::of(&schema).filter(|_| remarks.is_empty() && !schema.to_string().contains("\"$ref\""));
-        let Some(text) = start_of(&grammars, &constraint, 12, i) else { continue };
-        if let Some(judge) = judge.filter(|_| !BEYOND_JUDGE.iter().any(|what| schema.to_string().contains(what))) {
+        let judge = Judge::of(&schema)
+            .filter(|_| remarks.is_empty() && !schema.to_string().contains("\"$ref\""));
+        let Some(text) = start_of(&grammars, &constraint, 12, i) else {
+            continue;
+        };
+        if let Some(judge) = judge.filter(|_| {
+            !BEYOND_JUDGE
+                .iter()
+                .any(|what| schema.to_string().contains(what))
+        }) {
             n_checked += 1;
-            assert!(judge.accepts(&text), "{schema}\n{constraint:?}\nmade {}", String::from_utf8_lossy(&text));
+            assert!(
+                judge.accepts(&text),
+                "{schema}\n{constraint:?}\nmade {}",
+                String::from_utf8_lossy(&text)
+            );
         }
     }
     println!("{n_schemas} schemas, {n_made} constraints, {n_checked} texts checked");
@@ -241,12 +329,19 @@ fn no_schema_is_a_fault() {
 }
 
 /// A complete text of at most `n` tokens, if one comes of it.
-fn start_of(grammars: &Arc<Grammars>, constraint: &Constraint, n: usize, seed: u64) -> Option<Vec<u8>> {
+fn start_of(
+    grammars: &Arc<Grammars>,
+    constraint: &Constraint,
+    n: usize,
+    seed: u64,
+) -> Option<Vec<u8>> {
     let mut guide = Guide::new(grammars, constraint).unwrap();
     let tokenizer = Arc::clone(&grammars.tokenizer);
     let (mut random, mut text) = (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, Vec::new());
     for _ in 0..n {
-        let mut logits: Vec<f32> = (0..tokenizer.n_vocab()).map(|_| noise(&mut random)).collect();
+        let mut logits: Vec<f32> = (0..tokenizer.n_vocab())
+            .map(|_| noise(&mut random))
+            .collect();
         guide.restrict(&mut logits).ok()?;
         if guide.may_end() {
             return Some(text);

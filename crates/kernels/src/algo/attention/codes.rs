@@ -5,8 +5,9 @@
 //! Q8:     score = (Σ code·x)·(scale_q·scale)
 //! Q4:     score = scale_q·(0 + (scale_0·Σ code·x + min_0·Σ x) + (scale_1·Σ code·x + min_1·Σ x) + …), by groups
 //! ```
-//! Sums of codes are exact in any order; the f32 steps are never fused. Sixteen keys are treated at once, one in each lane,
-//! for few heads and for many: words of four codes of each key are transposed, so that nothing is added across lanes.
+//! Sums of codes are exact in any order; the f32 steps are never fused. Sixteen keys are treated at
+//! once, one in each lane, for few heads and for many: words of four codes of each key are
+//! transposed, so that nothing is added across lanes.
 
 use super::super::kv::quantize_query;
 use super::super::lanes::LANES;
@@ -36,7 +37,11 @@ impl Ints<'_> {
         let codes = &mut self.q[h * width..(h + 1) * width];
         self.scales[h] = quantize_query(q, &mut codes.as_flattened_mut()[..q.len()]);
         for (sum, codes) in self.sums[h * width..].iter_mut().zip(codes) {
-            *sum = codes.iter().map(|&code| i16::from(code)).sum::<i16>().into();
+            *sum = codes
+                .iter()
+                .map(|&code| i16::from(code))
+                .sum::<i16>()
+                .into();
         }
     }
 }
@@ -44,14 +49,28 @@ impl Ints<'_> {
 impl Work<'_> {
     /// Products of the first `n` heads and the keys that are seen in a chunk.
     #[inline(always)]
-    pub(super) fn scores_of_codes<I: Codes>(&mut self, isa: I, query: &Query<'_>, n: usize, chunk: &Chunk) {
+    pub(super) fn scores_of_codes<I: Codes>(
+        &mut self,
+        isa: I,
+        query: &Query<'_>,
+        n: usize,
+        chunk: &Chunk,
+    ) {
         let (kv, seen) = (query.kv, &chunk.seen);
-        let (rows, shape) = (query.stored(chunk, (kv.k_at, kv.k_elem)), (kv.k_elem, kv.d_head));
+        let (rows, shape) = (
+            query.stored(chunk, (kv.k_at, kv.k_elem)),
+            (kv.k_elem, kv.d_head),
+        );
         read_scales(isa, &rows, seen, shape, self.scales);
         let ahead = query.ahead::<I>(chunk, (kv.k_at, kv.k_elem));
         for first in (seen.start / LANES * LANES..seen.end).step_by(LANES) {
             ahead.ask(isa, first..first + LANES);
-            take_codes(isa, &rows.as_chunks().0[first / LANES], shape, self.ints.keys);
+            take_codes(
+                isa,
+                &rows.as_chunks().0[first / LANES],
+                shape,
+                self.ints.keys,
+            );
             match I::ROWS {
                 4 => self.scores_of_sixteen::<I, 4>(isa, shape, n, first),
                 _ => self.scores_of_sixteen::<I, 2>(isa, shape, n, first),
@@ -69,13 +88,20 @@ impl Work<'_> {
         first: usize,
     ) {
         for h in (0..n).step_by(R) {
-            let seen = |visible: &Range<usize>| visible.start < first + LANES && first < visible.end;
+            let seen =
+                |visible: &Range<usize>| visible.start < first + LANES && first < visible.end;
             if !self.visible[h..h + R].iter().any(seen) {
                 continue;
             }
             let (ints, scales) = (&self.ints, (&*self.scales, first));
             let scores = match elem {
-                KvElem::Q4 => products_of_q4::<I, R>(isa, ints, (h, self.width), d.div_ceil(2 * LANES), scales),
+                KvElem::Q4 => products_of_q4::<I, R>(
+                    isa,
+                    ints,
+                    (h, self.width),
+                    d.div_ceil(2 * LANES),
+                    scales,
+                ),
                 _ => products_of_q8::<I, R>(isa, ints, (h, self.width), d.div_ceil(LANES), scales),
             };
             for r in 0..R {
@@ -99,14 +125,22 @@ impl Work<'_> {
 
 /// Vector `v` of the codes of `R` heads from `h` on.
 #[inline(always)]
-fn codes_of<const R: usize>(q: &[[i8; LANES]], (h, width): (usize, usize), v: usize) -> [&[i8; LANES]; R] {
+fn codes_of<const R: usize>(
+    q: &[[i8; LANES]],
+    (h, width): (usize, usize),
+    v: usize,
+) -> [&[i8; LANES]; R] {
     std::array::from_fn(|r| &q[(h + r) * width + v])
 }
 
 /// Scale or minimum `j` of sixteen keys.
 #[inline(always)]
 fn sixteen<I: Codes>(isa: I, (scales, first): (&[[f32; CHUNK]], usize), j: usize) -> I::F {
-    isa.floats(scales[j][first..].first_chunk().expect("positions come in sixteens"))
+    isa.floats(
+        scales[j][first..]
+            .first_chunk()
+            .expect("positions come in sixteens"),
+    )
 }
 
 /// Scores of `R` heads from `h` on and sixteen keys of `n` vectors.
@@ -141,7 +175,11 @@ fn products_of_q4<I: Codes, const R: usize>(
 ) -> [I::F; R] {
     let mut out = [isa.zeros(); R];
     for (g, keys) in ints.keys.as_chunks::<2>().0[..n].iter().enumerate() {
-        let sums = isa.dots_of_nibbles([isa.no_sums(); R], &keys[0], codes_of(ints.q, (h, width), 2 * g));
+        let sums = isa.dots_of_nibbles(
+            [isa.no_sums(); R],
+            &keys[0],
+            codes_of(ints.q, (h, width), 2 * g),
+        );
         let sums = isa.dots_of_nibbles(sums, &keys[1], codes_of(ints.q, (h, width), 2 * g + 1));
         let (scale, min) = (sixteen(isa, scales, 2 * g), sixteen(isa, scales, 2 * g + 1));
         for r in 0..R {

@@ -1,7 +1,8 @@
 //! The query heads that share a KV head, what they see, and where the keys and values they see lie.
 //!
-//! It knows the pages of the cache and no arithmetic. What is asked once per chunk is not inlined: nothing in it is for an
-//! instruction set, and in each of their functions several times it would be 28 KB.
+//! It knows the pages of the cache and no arithmetic. What is asked once per chunk is not inlined:
+//! nothing in it is for an instruction set, and in each of their functions several times it would
+//! be 28 KB.
 
 use super::CHUNK;
 use super::stored::Stored;
@@ -11,7 +12,8 @@ use std::ops::Range;
 
 /// Query heads that share a KV head and a block table: the group of heads of each of a few rows.
 pub(crate) struct Query<'a> {
-    /// Has the rotation of heads as a function of its own: inlined here, it would be in the program twice.
+    /// Has the rotation of heads as a function of its own: inlined here, it would be in the
+    /// program twice.
     pub(crate) kernels: Kernels,
     pub(crate) kv: &'a KvLayer<'a>,
     pub(crate) kv_head: usize,
@@ -51,21 +53,31 @@ impl Query<'_> {
     /// The sink of head `i`, if heads have one.
     #[inline(always)]
     pub(super) fn sink(&self, i: usize) -> Option<f32> {
-        self.sinks.map(|sinks| sinks[self.kv_head * self.group() + i % self.group()])
+        self.sinks
+            .map(|sinks| sinks[self.kv_head * self.group() + i % self.group()])
     }
 
     /// All positions that some row sees.
     #[inline(always)]
     pub(super) fn seen(&self) -> Range<usize> {
         let first = self.rows.iter().map(|row| row.first).min().unwrap_or(0);
-        first..self.rows.iter().map(|row| row.last + 1).max().unwrap_or(first)
+        first
+            ..self
+                .rows
+                .iter()
+                .map(|row| row.last + 1)
+                .max()
+                .unwrap_or(first)
     }
 
     /// Chunk `index`, of which some row must see a position.
     #[inline(never)]
     pub(super) fn chunk(&self, index: usize) -> Chunk {
         let (seen, start) = (self.seen(), index * CHUNK);
-        Chunk { index, seen: seen.start.saturating_sub(start)..(seen.end - start).min(CHUNK) }
+        Chunk {
+            index,
+            seen: seen.start.saturating_sub(start)..(seen.end - start).min(CHUNK),
+        }
     }
 
     /// The chunks with a visible position.
@@ -75,9 +87,15 @@ impl Query<'_> {
         seen.start / CHUNK..seen.end.div_ceil(CHUNK)
     }
 
-    /// The positions of a chunk that each of `heads` sees, counted from the start of the chunk. May be empty.
+    /// The positions of a chunk that each of `heads` sees, counted from the start of the chunk. May
+    /// be empty.
     #[inline(never)]
-    pub(super) fn set_visible(&self, chunk: &Chunk, heads: Range<usize>, visible: &mut [Range<usize>]) {
+    pub(super) fn set_visible(
+        &self,
+        chunk: &Chunk,
+        heads: Range<usize>,
+        visible: &mut [Range<usize>],
+    ) {
         let start = chunk.index * CHUNK;
         for (visible, i) in visible.iter_mut().zip(heads) {
             let row = &self.rows[i / self.group()];
@@ -86,7 +104,8 @@ impl Query<'_> {
         }
     }
 
-    /// The rows that are seen in a chunk, of the matrix `[n_kv_heads, block_len, d_head]` that lies at `at` inside each block.
+    /// The rows that are seen in a chunk, of the matrix `[n_kv_heads, block_len, d_head]` that lies
+    /// at `at` inside each block.
     #[inline(never)]
     pub(super) fn stored(&self, chunk: &Chunk, (at, elem): (usize, KvElem)) -> Stored<'_> {
         let (kv, seen) = (self.kv, &chunk.seen);
@@ -100,7 +119,10 @@ impl Query<'_> {
             let block = self.rows[0].blocks[p / kv.block_len] as usize * kv.block_bytes;
             let start = block + at + (self.kv_head * kv.block_len + p % kv.block_len) * len;
             let rows = kv.arena[start..start + n * len].chunks_exact(len);
-            out[i..i + n].iter_mut().zip(rows).for_each(|(out, row)| *out = row);
+            out[i..i + n]
+                .iter_mut()
+                .zip(rows)
+                .for_each(|(out, row)| *out = row);
             i += n;
         }
         out

@@ -1,10 +1,12 @@
-//! Scores with keys that are floats: products, in one order of operations and two ways to get there.
+//! Scores with keys that are floats: products, in one order of operations and two ways to get
+//! there.
 //!
-//! Element i of a product goes to lane `i % 16`, and one tree adds the lanes, as `algo/lanes.rs` says. For few heads the
-//! lanes are those of a register: keys are read as they lie, and the lanes of sixteen products are added at once. For many
-//! heads keys are transposed, so that a register holds one lane of sixteen positions; nothing is left to add across, and
-//! the tree is walked depth first, so that few of its sums are alive at a time. Without it, plain code would be 18 KB smaller
-//! and attention of a prompt a third slower, as measured with SSE2.
+//! Element i of a product goes to lane `i % 16`, and one tree adds the lanes, as `algo/lanes.rs`
+//! says. For few heads the lanes are those of a register: keys are read as they lie, and the lanes
+//! of sixteen products are added at once. For many heads keys are transposed, so that a register
+//! holds one lane of sixteen positions; nothing is left to add across, and the tree is walked depth
+//! first, so that few of its sums are alive at a time. Without it, plain code would be 18 KB
+//! smaller and attention of a prompt a third slower, as measured with SSE2.
 
 use super::super::kv::widen_floats;
 use super::super::lanes::LANES;
@@ -35,10 +37,19 @@ impl Work<'_> {
         }
         // Of those that are missing at the end, the last head in their place.
         let head = |i: usize| query.head(i.min(heads.end - 1));
-        for (quads, i) in self.q.chunks_exact_mut(QUAD * self.width).zip(heads.clone().step_by(QUAD)) {
+        for (quads, i) in self
+            .q
+            .chunks_exact_mut(QUAD * self.width)
+            .zip(heads.clone().step_by(QUAD))
+        {
             let (a, b, c, d) = (head(i), head(i + 1), head(i + 2), head(i + 3));
             let elements = a.iter().zip(b).zip(c).zip(d);
-            for (quad, (((a, b), c), d)) in quads.as_flattened_mut().as_chunks_mut::<QUAD>().0.iter_mut().zip(elements)
+            for (quad, (((a, b), c), d)) in quads
+                .as_flattened_mut()
+                .as_chunks_mut::<QUAD>()
+                .0
+                .iter_mut()
+                .zip(elements)
             {
                 *quad = [*a, *b, *c, *d];
             }
@@ -47,18 +58,38 @@ impl Work<'_> {
 
     /// Products of the first `n` heads and the keys that are seen in a chunk.
     #[inline(always)]
-    pub(super) fn scores_of_few<I: Codes>(&mut self, isa: I, query: &Query<'_>, n: usize, chunk: &Chunk) {
+    pub(super) fn scores_of_few<I: Codes>(
+        &mut self,
+        isa: I,
+        query: &Query<'_>,
+        n: usize,
+        chunk: &Chunk,
+    ) {
         let (kv, seen, width) = (query.kv, &chunk.seen, self.width);
-        let (stored, n_vectors) = (query.stored(chunk, (kv.k_at, kv.k_elem)), kv.d_head.div_ceil(LANES));
+        let (stored, n_vectors) = (
+            query.stored(chunk, (kv.k_at, kv.k_elem)),
+            kv.d_head.div_ceil(LANES),
+        );
         let ahead = query.ahead::<I>(chunk, (kv.k_at, kv.k_elem));
         // A few keys for all heads: widened, they stay in L1.
         for p in (seen.start / KEYS * KEYS..seen.end).step_by(KEYS) {
             ahead.ask(isa, p..p + KEYS);
-            for (row, out) in stored[p..p + KEYS].iter().zip(self.rows.chunks_exact_mut(width)) {
-                widen_floats(isa, row, kv.k_elem, &mut out.as_flattened_mut()[..kv.d_head]);
+            for (row, out) in stored[p..p + KEYS]
+                .iter()
+                .zip(self.rows.chunks_exact_mut(width))
+            {
+                widen_floats(
+                    isa,
+                    row,
+                    kv.k_elem,
+                    &mut out.as_flattened_mut()[..kv.d_head],
+                );
             }
             for h in (0..n).step_by(PAIR) {
-                let q = [&self.q[h * width..][..n_vectors], &self.q[(h + 1) * width..][..n_vectors]];
+                let q = [
+                    &self.q[h * width..][..n_vectors],
+                    &self.q[(h + 1) * width..][..n_vectors],
+                ];
                 let totals = dots(isa, q, width, &self.rows[..KEYS * width]);
                 self.scores[h][p..p + KEYS].copy_from_slice(&totals[..KEYS]);
                 self.scores[h + 1][p..p + KEYS].copy_from_slice(&totals[KEYS..]);
@@ -68,14 +99,36 @@ impl Work<'_> {
 
     /// The same for many heads.
     #[inline(always)]
-    pub(super) fn scores_of_many<I: Codes>(&mut self, isa: I, query: &Query<'_>, n: usize, chunk: &Chunk) {
+    pub(super) fn scores_of_many<I: Codes>(
+        &mut self,
+        isa: I,
+        query: &Query<'_>,
+        n: usize,
+        chunk: &Chunk,
+    ) {
         let (kv, seen, width) = (query.kv, &chunk.seen, self.width);
-        let (stored, n_vectors) = (query.stored(chunk, (kv.k_at, kv.k_elem)), kv.d_head.div_ceil(LANES));
+        let (stored, n_vectors) = (
+            query.stored(chunk, (kv.k_at, kv.k_elem)),
+            kv.d_head.div_ceil(LANES),
+        );
         for first in (seen.start / LANES * LANES..seen.end).step_by(LANES) {
-            for (row, out) in stored[first..first + LANES].iter().zip(self.rows.chunks_exact_mut(width)) {
-                widen_floats(isa, row, kv.k_elem, &mut out.as_flattened_mut()[..kv.d_head]);
+            for (row, out) in stored[first..first + LANES]
+                .iter()
+                .zip(self.rows.chunks_exact_mut(width))
+            {
+                widen_floats(
+                    isa,
+                    row,
+                    kv.k_elem,
+                    &mut out.as_flattened_mut()[..kv.d_head],
+                );
             }
-            transpose(isa, width, &self.rows[..LANES * width], &mut self.keys[..n_vectors]);
+            transpose(
+                isa,
+                width,
+                &self.rows[..LANES * width],
+                &mut self.keys[..n_vectors],
+            );
             match I::ROWS {
                 4 => self.scores_of_vector::<I, 4>(isa, n_vectors, n, first),
                 _ => self.scores_of_vector::<I, 2>(isa, n_vectors, n, first),
@@ -83,25 +136,40 @@ impl Work<'_> {
         }
     }
 
-    /// Products of the first `n` heads and sixteen keys, `n_vectors` wide, from position `first` of the chunk on.
+    /// Products of the first `n` heads and sixteen keys, `n_vectors` wide, from position `first` of
+    /// the chunk on.
     #[inline(always)]
-    fn scores_of_vector<I: Floats, const R: usize>(&mut self, isa: I, n_vectors: usize, n: usize, first: usize) {
+    fn scores_of_vector<I: Floats, const R: usize>(
+        &mut self,
+        isa: I,
+        n_vectors: usize,
+        n: usize,
+        first: usize,
+    ) {
         let keys = &self.keys[..n_vectors];
         for h in (0..n).step_by(R) {
-            let seen = |visible: &Range<usize>| visible.start < first + LANES && first < visible.end;
+            let seen =
+                |visible: &Range<usize>| visible.start < first + LANES && first < visible.end;
             if !self.visible[h..h + R].iter().any(seen) {
                 continue;
             }
-            let quads = self.q[(h - h % QUAD) * self.width..].as_flattened().as_chunks().0.as_chunks().0;
+            let quads = self.q[(h - h % QUAD) * self.width..]
+                .as_flattened()
+                .as_chunks()
+                .0
+                .as_chunks()
+                .0;
             let products = products::<I, R>(isa, &quads[..n_vectors], h % QUAD, keys);
             for r in 0..R {
-                self.scores[h + r][first..first + LANES].copy_from_slice(&isa.to_array(products[r]));
+                self.scores[h + r][first..first + LANES]
+                    .copy_from_slice(&isa.to_array(products[r]));
             }
         }
     }
 }
 
-/// Sixteen keys, rows of `width` vectors, of which those that `out` has room for: element i of each into row i.
+/// Sixteen keys, rows of `width` vectors, of which those that `out` has room for: element i of each
+/// into row i.
 #[inline(always)]
 fn transpose<I: Floats>(isa: I, width: usize, keys: &[[f32; LANES]], out: &mut [Keys]) {
     for (k, out) in out.iter_mut().enumerate() {
@@ -118,13 +186,23 @@ fn transpose<I: Floats>(isa: I, width: usize, keys: &[[f32; LANES]], out: &mut [
 
 /// Lane `j` of the products of `R` heads, those of `q` from `first` on, and sixteen keys.
 #[inline(always)]
-fn lane<I: Floats, const R: usize>(isa: I, q: &[Quads], first: usize, keys: &[Keys], j: usize) -> [I::F; R] {
+fn lane<I: Floats, const R: usize>(
+    isa: I,
+    q: &[Quads],
+    first: usize,
+    keys: &[Keys],
+    j: usize,
+) -> [I::F; R] {
     let mut sums = [isa.zeros(); R];
     for (k, (q, keys)) in q.iter().zip(keys).enumerate() {
         let key = isa.floats(&keys[j]);
         for r in 0..R {
             let product = isa.product(isa.splat_all(q[j][first + r]), key);
-            sums[r] = if k == 0 { product } else { isa.sum_f(sums[r], product) };
+            sums[r] = if k == 0 {
+                product
+            } else {
+                isa.sum_f(sums[r], product)
+            };
         }
     }
     sums
@@ -141,21 +219,62 @@ fn sum<I: Floats, const R: usize>(isa: I, mut x: [I::F; R], y: [I::F; R]) -> [I:
 
 /// The sum of the lanes `j`, `j + 4`, `j + 8` and `j + 12`.
 #[inline(always)]
-fn quarter<I: Floats, const R: usize>(isa: I, q: &[Quads], first: usize, keys: &[Keys], j: usize) -> [I::F; R] {
-    let even = sum(isa, lane(isa, q, first, keys, j), lane(isa, q, first, keys, j + 8));
-    sum(isa, even, sum(isa, lane(isa, q, first, keys, j + 4), lane(isa, q, first, keys, j + 12)))
+fn quarter<I: Floats, const R: usize>(
+    isa: I,
+    q: &[Quads],
+    first: usize,
+    keys: &[Keys],
+    j: usize,
+) -> [I::F; R] {
+    let even = sum(
+        isa,
+        lane(isa, q, first, keys, j),
+        lane(isa, q, first, keys, j + 8),
+    );
+    sum(
+        isa,
+        even,
+        sum(
+            isa,
+            lane(isa, q, first, keys, j + 4),
+            lane(isa, q, first, keys, j + 12),
+        ),
+    )
 }
 
 /// Products of `R` heads and sixteen keys; the tree is that of `lanes::total`.
 #[inline(always)]
-fn products<I: Floats, const R: usize>(isa: I, q: &[Quads], first: usize, keys: &[Keys]) -> [I::F; R] {
-    let even = sum(isa, quarter(isa, q, first, keys, 0), quarter(isa, q, first, keys, 2));
-    sum(isa, even, sum(isa, quarter(isa, q, first, keys, 1), quarter(isa, q, first, keys, 3)))
+fn products<I: Floats, const R: usize>(
+    isa: I,
+    q: &[Quads],
+    first: usize,
+    keys: &[Keys],
+) -> [I::F; R] {
+    let even = sum(
+        isa,
+        quarter(isa, q, first, keys, 0),
+        quarter(isa, q, first, keys, 2),
+    );
+    sum(
+        isa,
+        even,
+        sum(
+            isa,
+            quarter(isa, q, first, keys, 1),
+            quarter(isa, q, first, keys, 3),
+        ),
+    )
 }
 
-/// Products of two heads and eight keys, rows of `width` vectors: those of the first head, then of the second.
+/// Products of two heads and eight keys, rows of `width` vectors: those of the first head, then of
+/// the second.
 #[inline(always)]
-fn dots<I: Floats>(isa: I, q: [&[[f32; LANES]]; PAIR], width: usize, keys: &[[f32; LANES]]) -> [f32; 16] {
+fn dots<I: Floats>(
+    isa: I,
+    q: [&[[f32; LANES]]; PAIR],
+    width: usize,
+    keys: &[[f32; LANES]],
+) -> [f32; 16] {
     let mut lanes = [isa.zeros(); 16];
     // In turns of a few keys, so that the sums of a turn stay in the registers of every machine.
     for turn in (0..KEYS).step_by(I::KEYS) {

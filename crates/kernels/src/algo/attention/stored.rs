@@ -1,4 +1,5 @@
-//! Stored rows, as attention reads them: sixteen elements at a time, with the scales of a chunk beside them.
+//! Stored rows, as attention reads them: sixteen elements at a time, with the scales of a chunk
+//! beside them.
 //!
 //! It knows the layouts of [`KvElem`] and neither queries nor weights.
 
@@ -47,7 +48,9 @@ impl<I: Codes> Source<I> for Halves<'_> {
 impl<I: Codes> Source<I> for Q8<'_> {
     #[inline(always)]
     fn vector(&self, isa: I, p: usize, v: usize) -> I::F {
-        let codes = self.0[p][2 + v * LANES..].first_chunk().expect("whole vectors");
+        let codes = self.0[p][2 + v * LANES..]
+            .first_chunk()
+            .expect("whole vectors");
         isa.product(isa.splat_all(self.1[0][p]), isa.signed(codes))
     }
 }
@@ -55,14 +58,21 @@ impl<I: Codes> Source<I> for Q8<'_> {
 impl<I: Codes> Source<I> for Q4<'_> {
     #[inline(always)]
     fn vector(&self, isa: I, p: usize, v: usize) -> I::F {
-        let nibbles = self.0[p][v / 2 * Q4_BYTES + Q4_HEAD..].first_chunk().expect("whole groups");
-        let codes = if v.is_multiple_of(2) { isa.low_nibbles(nibbles) } else { isa.high_nibbles(nibbles) };
+        let nibbles = self.0[p][v / 2 * Q4_BYTES + Q4_HEAD..]
+            .first_chunk()
+            .expect("whole groups");
+        let codes = if v.is_multiple_of(2) {
+            isa.low_nibbles(nibbles)
+        } else {
+            isa.high_nibbles(nibbles)
+        };
         let (scale, min) = (self.1[v / 2 * 2][p], self.1[v / 2 * 2 + 1][p]);
         isa.sum_f(isa.splat_all(min), isa.product(isa.splat_all(scale), codes))
     }
 }
 
-/// Scales of the rows that are seen: of Q8 one of each row, of Q4 scale and minimum of each group in turn.
+/// Scales of the rows that are seen: of Q8 one of each row, of Q4 scale and minimum of each group
+/// in turn.
 #[inline(always)]
 pub(super) fn read_scales<I: Floats>(
     isa: I,
@@ -78,7 +88,11 @@ pub(super) fn read_scales<I: Floats>(
     };
     for (j, scales) in scales[..n].iter_mut().enumerate() {
         let at = j / 2 * Q4_BYTES + j % 2 * 2;
-        let sixteens = scales.as_chunks_mut().0.iter_mut().zip(rows.as_chunks::<LANES>().0);
+        let sixteens = scales
+            .as_chunks_mut()
+            .0
+            .iter_mut()
+            .zip(rows.as_chunks::<LANES>().0);
         for (scales, rows) in sixteens.take(vectors(seen).end).skip(vectors(seen).start) {
             *scales = isa.to_array(isa.halves(&halves_at(rows, at)));
         }
@@ -97,9 +111,15 @@ fn halves_at(rows: &[&[u8]; LANES], at: usize) -> [[u8; 2]; LANES] {
     halves
 }
 
-/// The codes of sixteen keys of width `d`, arranged for products; of those that nobody sees, anything.
+/// The codes of sixteen keys of width `d`, arranged for products; of those that nobody sees,
+/// anything.
 #[inline(always)]
-pub(super) fn take_codes<I: Codes>(isa: I, rows: &[&[u8]; LANES], (elem, d): (KvElem, usize), keys: &mut [KeyCodes]) {
+pub(super) fn take_codes<I: Codes>(
+    isa: I,
+    rows: &[&[u8]; LANES],
+    (elem, d): (KvElem, usize),
+    keys: &mut [KeyCodes],
+) {
     for (i, row) in rows.iter().enumerate().filter(|(_, row)| !row.is_empty()) {
         match elem {
             KvElem::Q4 => take_q4(isa, row, d, i, keys),
@@ -129,7 +149,10 @@ fn take_q4<I: Codes>(isa: I, row: &[u8], d: usize, i: usize, keys: &mut [KeyCode
     let (groups, rest) = row.as_chunks::<Q4_BYTES>();
     let mut both = [0; Q4_GROUP];
     for (keys, group) in keys.as_chunks_mut::<2>().0.iter_mut().zip(groups) {
-        isa.store(isa.nibbles(group.last_chunk().expect("a group ends with its nibbles")), &mut both);
+        isa.store(
+            isa.nibbles(group.last_chunk().expect("a group ends with its nibbles")),
+            &mut both,
+        );
         (keys[0][i], keys[1][i]) = halves_of(&both);
     }
     if !rest.is_empty() {
@@ -143,6 +166,8 @@ fn take_q4<I: Codes>(isa: I, row: &[u8], d: usize, i: usize, keys: &mut [KeyCode
 
 #[inline(always)]
 fn halves_of(both: &[u8; Q4_GROUP]) -> ([u8; LANES], [u8; LANES]) {
-    let [low, high] = both.as_chunks().0 else { unreachable!("32 are twice 16") };
+    let [low, high] = both.as_chunks().0 else {
+        unreachable!("32 are twice 16")
+    };
     (*low, *high)
 }

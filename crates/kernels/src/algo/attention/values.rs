@@ -1,8 +1,10 @@
-//! Values: rows times weights, added in order of position, and merged into those of the chunks before.
+//! Values: rows times weights, added in order of position, and merged into those of the chunks
+//! before.
 //!
-//! A few heads share every load of a value, and their sums stay in registers over the chunk. What a head does not see must
-//! not even be multiplied by 0, as it may be infinite; so the positions that all of them see are added together, if they
-//! begin at the same one, and what some of them see besides one head at a time.
+//! A few heads share every load of a value, and their sums stay in registers over the chunk. What a
+//! head does not see must not even be multiplied by 0, as it may be infinite; so the positions that
+//! all of them see are added together, if they begin at the same one, and what some of them see
+//! besides one head at a time.
 
 use super::super::kv::widen;
 use super::super::lanes::LANES;
@@ -21,7 +23,8 @@ const PIECE: usize = 8;
 type Factors = [[f32; MANY]; 2];
 
 impl Work<'_> {
-    /// `values = values·a + (Σ weight·value)·b` for the first `n` heads and the values of a chunk, `[a, b]` being `factors`.
+    /// `values = values·a + (Σ weight·value)·b` for the first `n` heads and the values of a chunk,
+    /// `[a, b]` being `factors`.
     #[inline(always)]
     pub(super) fn add_values<I: Codes>(
         &mut self,
@@ -34,10 +37,19 @@ impl Work<'_> {
         let (kv, seen, width) = (query.kv, &chunk.seen, self.width);
         let stored = &query.stored(chunk, (kv.v_at, kv.v_elem));
         let ahead = query.ahead::<I>(chunk, (kv.v_at, kv.v_elem));
-        let directly = I::WIDENS_OFTEN && self.treats_few() && kv.d_head.is_multiple_of(LANES * I::VECTORS);
+        let directly =
+            I::WIDENS_OFTEN && self.treats_few() && kv.d_head.is_multiple_of(LANES * I::VECTORS);
         let n_vectors = kv.d_head.div_ceil(LANES);
         let (scores, visible, values) = (&*self.scores, &self.visible[..n], &mut *self.values);
-        let mut sums = Sums { width, n_vectors, scores, visible, values, factors, ahead };
+        let mut sums = Sums {
+            width,
+            n_vectors,
+            scores,
+            visible,
+            values,
+            factors,
+            ahead,
+        };
         match kv.v_elem {
             KvElem::F16 if directly => sums.add(isa, &Halves(stored)),
             KvElem::Q8 if directly => {
@@ -49,12 +61,19 @@ impl Work<'_> {
                 sums.add(isa, &Q4(stored, self.scales));
             }
             elem => {
-                for (row, out) in
-                    stored[seen.clone()].iter().zip(self.rows[seen.start * width..].chunks_exact_mut(width))
+                for (row, out) in stored[seen.clone()]
+                    .iter()
+                    .zip(self.rows[seen.start * width..].chunks_exact_mut(width))
                 {
                     widen(isa, row, elem, &mut out.as_flattened_mut()[..kv.d_head]);
                 }
-                sums.add(isa, &Widened { width, rows: self.rows });
+                sums.add(
+                    isa,
+                    &Widened {
+                        width,
+                        rows: self.rows,
+                    },
+                );
             }
         }
     }
@@ -83,9 +102,14 @@ impl Sums<'_> {
         }
     }
 
-    /// A strip of `V` vectors of the values at a time for all heads: that part of the chunk stays in L1.
+    /// A strip of `V` vectors of the values at a time for all heads: that part of the chunk stays
+    /// in L1.
     #[inline(always)]
-    fn add_strips<I: Codes, const R: usize, const V: usize>(&mut self, isa: I, source: &impl Source<I>) {
+    fn add_strips<I: Codes, const R: usize, const V: usize>(
+        &mut self,
+        isa: I,
+        source: &impl Source<I>,
+    ) {
         let n = self.visible.len();
         for v in (0..self.n_vectors).step_by(V) {
             for h in (0..n).step_by(R) {
@@ -104,7 +128,9 @@ impl Sums<'_> {
         heads: Range<usize>,
     ) {
         let common = common::<R>(&self.visible[heads.clone()]);
-        let weights: &[_; R] = self.scores[heads.start..].first_chunk().expect("heads come in sixteens");
+        let weights: &[_; R] = self.scores[heads.start..]
+            .first_chunk()
+            .expect("heads come in sixteens");
         let mut sums = [[isa.zeros(); V]; R];
         let asks = I::ASKS && self.ahead.asks() && v == 0 && heads.start == 0;
         let n_at_once = if asks { PIECE } else { CHUNK };
@@ -117,7 +143,11 @@ impl Sums<'_> {
         }
         for (h, sums) in heads.zip(sums) {
             let visible = self.visible[h].clone();
-            let besides = if common.is_empty() { visible.clone() } else { common.end..visible.end };
+            let besides = if common.is_empty() {
+                visible.clone()
+            } else {
+                common.end..visible.end
+            };
             let [sums] = weighted(isa, (source, v), [&self.scores[h]], besides, [sums]);
             if !visible.is_empty() {
                 let values = &mut self.values[h * self.width + v..][..V];
@@ -127,17 +157,27 @@ impl Sums<'_> {
     }
 }
 
-/// What `R` heads see together from the first position on that each of them sees; nothing if these differ, or for fewer heads.
+/// What `R` heads see together from the first position on that each of them sees; nothing if these
+/// differ, or for fewer heads.
 #[inline(always)]
 fn common<const R: usize>(visible: &[Range<usize>]) -> Range<usize> {
     let (start, mut end) = (visible[0].start, visible[0].end);
     for visible in visible {
-        end = if visible.start == start { end.min(visible.end) } else { start };
+        end = if visible.start == start {
+            end.min(visible.end)
+        } else {
+            start
+        };
     }
-    start..if visible.len() == R { end.max(start) } else { start }
+    start..if visible.len() == R {
+        end.max(start)
+    } else {
+        start
+    }
 }
 
-/// `sums + Σ weight·row` over `positions`, in order, for `R` heads; of the rows, `V` vectors from `v` on.
+/// `sums + Σ weight·row` over `positions`, in order, for `R` heads; of the rows, `V` vectors from
+/// `v` on.
 #[inline(always)]
 fn weighted<I: Codes, const R: usize, const V: usize>(
     isa: I,
@@ -163,7 +203,12 @@ fn weighted<I: Codes, const R: usize, const V: usize>(
 
 /// `values = values·a + sums·b`.
 #[inline(always)]
-fn merge<I: Floats, const V: usize>(isa: I, values: &mut [[f32; LANES]], sums: [I::F; V], [a, b]: [f32; 2]) {
+fn merge<I: Floats, const V: usize>(
+    isa: I,
+    values: &mut [[f32; LANES]],
+    sums: [I::F; V],
+    [a, b]: [f32; 2],
+) {
     let (a, b) = (isa.splat_all(a), isa.splat_all(b));
     for (values, sums) in values.iter_mut().zip(sums) {
         *values = isa.to_array(isa.sum_f(isa.product(isa.floats(values), a), isa.product(sums, b)));

@@ -58,7 +58,12 @@ impl Head {
     /// Tokens of thoughts are those that their text has.
     fn usage(&self, end: &End) -> Value {
         let (done, reasoning) = (&end.done, end.outcome.reasoning.as_bytes());
-        let n_reasoning = self.model.engine.tokenizer().encode(reasoning, Special::Plain).len();
+        let n_reasoning = self
+            .model
+            .engine
+            .tokenizer()
+            .encode(reasoning, Special::Plain)
+            .len();
         json!({
             "input_tokens": done.n_prompt,
             "input_tokens_details": { "cached_tokens": done.n_cached, "cache_write_tokens": 0 },

@@ -1,7 +1,7 @@
 //! Items of a request as messages of a conversation.
 //!
-//! An answer is several items, but one message: thoughts, text and calls that follow each other are joined again. Items
-//! that a server without them cannot know of are left out with a remark.
+//! An answer is several items, but one message: thoughts, text and calls that follow each other are
+//! joined again. Items that a server without them cannot know of are left out with a remark.
 
 use atta_engine::{
     chat::{Message, Role},
@@ -61,9 +61,16 @@ pub(super) fn messages(input: Value, remarks: &Remarks) -> Result<Vec<Message>, 
     let mut messages = Vec::new();
     let n_items = items.len();
     for (i, item) in items.into_iter().enumerate() {
-        let reader = Reader { field: "input", is_last: i + 1 == n_items, remarks };
+        let reader = Reader {
+            field: "input",
+            is_last: i + 1 == n_items,
+            remarks,
+        };
         let read = read(item).and_then(|item| item.join(&mut messages, reader));
-        read.map_err(|refusal| Refusal { message: format!("item {i}: {}", refusal.message), ..refusal })?;
+        read.map_err(|refusal| Refusal {
+            message: format!("item {i}: {}", refusal.message),
+            ..refusal
+        })?;
     }
     if messages.is_empty() {
         return Err(wrong("there is nothing in it"));
@@ -94,11 +101,13 @@ impl Item {
             "function_call_output" | "custom_tool_call_output" | "local_shell_call_output" => {
                 self.output(messages, reader)
             }
-            "item_reference" => {
-                Err(wrong("this server stores nothing that an item_reference could name: send the item"))
-            }
+            "item_reference" => Err(wrong(
+                "this server stores nothing that an item_reference could name: send the item",
+            )),
             kind => {
-                reader.remarks.add(format!("input: items of type {kind:?} are left out"));
+                reader
+                    .remarks
+                    .add(format!("input: items of type {kind:?} are left out"));
                 Ok(())
             }
         }
@@ -106,20 +115,29 @@ impl Item {
 
     fn message(self, messages: &mut Vec<Message>, reader: Reader<'_>) -> Result<(), Refusal> {
         let role = role_named(self.role.as_deref().unwrap_or("user"))?;
-        let content = self.content.ok_or_else(|| wrong("a message without content"))?;
+        let content = self
+            .content
+            .ok_or_else(|| wrong("a message without content"))?;
         let text = content.into_text(reader)?;
         match messages.last_mut() {
             Some(last) if role == Role::Assistant && last.role == role => {
                 let between = if last.content.is_empty() { "" } else { "\n" };
                 last.content += &format!("{between}{text}");
             }
-            _ => messages.push(Message { role, ..Message::user(text) }),
+            _ => messages.push(Message {
+                role,
+                ..Message::user(text)
+            }),
         }
         Ok(())
     }
 
     fn reasoning(self, messages: &mut Vec<Message>, reader: Reader<'_>) -> Result<(), Refusal> {
-        let content = self.content.map(|content| content.into_text(reader)).transpose()?.unwrap_or_default();
+        let content = self
+            .content
+            .map(|content| content.into_text(reader))
+            .transpose()?
+            .unwrap_or_default();
         // A summary stands for thoughts that are not told.
         let text = match content.trim() {
             "" => Content::Parts(self.summary.unwrap_or_default()).into_text(reader)?,
@@ -127,7 +145,10 @@ impl Item {
         };
         if !text.trim().is_empty() {
             let reasoning = Some(text.trim().to_owned());
-            messages.push(Message { reasoning, ..Message::assistant("") });
+            messages.push(Message {
+                reasoning,
+                ..Message::assistant("")
+            });
         }
         Ok(())
     }
@@ -135,12 +156,22 @@ impl Item {
     fn call(self, kind: &str, messages: &mut Vec<Message>) -> Result<(), Refusal> {
         let id = self.call_id.or(self.id).unwrap_or_default();
         let (name, arguments) = match (kind, self.name) {
-            ("local_shell_call", _) => ("local_shell".to_owned(), self.action.unwrap_or_else(|| json!({}))),
+            ("local_shell_call", _) => (
+                "local_shell".to_owned(),
+                self.action.unwrap_or_else(|| json!({})),
+            ),
             ("custom_tool_call", Some(name)) => (name, json!({ "input": self.input })),
-            (_, Some(name)) => (joined(self.namespace.as_deref(), &name), arguments(self.arguments)),
+            (_, Some(name)) => (
+                joined(self.namespace.as_deref(), &name),
+                arguments(self.arguments),
+            ),
             (kind, None) => return Err(wrong(format!("a {kind} without a name"))),
         };
-        calling(messages).tool_calls.push(ToolCall { id, name, arguments });
+        calling(messages).tool_calls.push(ToolCall {
+            id,
+            name,
+            arguments,
+        });
         Ok(())
     }
 
@@ -148,13 +179,17 @@ impl Item {
         let text = match self.output {
             None | Some(Value::Null) => String::new(),
             Some(value @ (Value::String(_) | Value::Array(_))) => {
-                let content: Content = serde_json::from_value(value).map_err(|error| wrong(error.to_string()))?;
+                let content: Content =
+                    serde_json::from_value(value).map_err(|error| wrong(error.to_string()))?;
                 content.into_text(reader)?
             }
             Some(value) => value.to_string(),
         };
         let id = self.call_id.or(self.id).unwrap_or_default();
-        messages.push(Message { name: self.name, ..Message::tool(id, "", text) });
+        messages.push(Message {
+            name: self.name,
+            ..Message::tool(id, "", text)
+        });
         Ok(())
     }
 }
@@ -162,14 +197,20 @@ impl Item {
 fn role_named(name: &str) -> Result<Role, Refusal> {
     match name {
         "developer" => Ok(Role::System),
-        "tool" => Err(wrong("results of tools are items of type \"function_call_output\"")),
+        "tool" => Err(wrong(
+            "results of tools are items of type \"function_call_output\"",
+        )),
         name => Role::named(name).ok_or_else(|| wrong(format!("nobody has the role {name:?}"))),
     }
 }
 
-/// The message that a call belongs to: what the model has said last, if nobody has said anything since.
+/// The message that a call belongs to: what the model has said last, if nobody has said anything
+/// since.
 fn calling(messages: &mut Vec<Message>) -> &mut Message {
-    if messages.last().is_none_or(|last| last.role != Role::Assistant) {
+    if messages
+        .last()
+        .is_none_or(|last| last.role != Role::Assistant)
+    {
         messages.push(Message::assistant(""));
     }
     messages.last_mut().expect("there is one now")
@@ -184,7 +225,11 @@ impl Content {
         let mut texts = Vec::with_capacity(parts.len());
         for part in parts {
             match (part.kind.as_str(), part.text.or(part.refusal)) {
-                ("input_text" | "output_text" | "text" | "summary_text" | "reasoning_text" | "refusal", Some(text)) => {
+                (
+                    "input_text" | "output_text" | "text" | "summary_text" | "reasoning_text"
+                    | "refusal",
+                    Some(text),
+                ) => {
                     texts.push(text);
                 }
                 (kind, _) => reader.leave_out(kind)?,
@@ -194,10 +239,14 @@ impl Content {
     }
 }
 
-/// What stands in front of everything: the instructions, and system messages that follow, because templates take one.
+/// What stands in front of everything: the instructions, and system messages that follow, because
+/// templates take one.
 pub(super) fn system(instructions: Option<String>, messages: &mut Vec<Message>) -> Option<String> {
     let mut texts = vec![instructions?];
-    let n = messages.iter().take_while(|message| message.role == Role::System).count();
+    let n = messages
+        .iter()
+        .take_while(|message| message.role == Role::System)
+        .count();
     texts.extend(messages.drain(..n).map(|message| message.content));
     Some(texts.join("\n\n"))
 }
@@ -222,7 +271,8 @@ mod tests {
         let arguments = "{\"a\": 1}";
         let call = |id: &str| json!({ "type": "function_call", "call_id": id, "name": "find", "arguments": arguments });
         let thoughts = json!([{ "type": "reasoning_text", "text": "hm\n" }]);
-        let text = json!([{ "type": "output_text", "text": "b", "annotations": [{}], "logprobs": null }]);
+        let text =
+            json!([{ "type": "output_text", "text": "b", "annotations": [{}], "logprobs": null }]);
         let said = said(json!([
             { "role": "user", "content": "a" },
             { "id": "rs_1", "type": "reasoning", "summary": [], "content": thoughts, "status": "completed",
@@ -233,15 +283,22 @@ mod tests {
         ]));
         let roles: Vec<_> = said.iter().map(|message| message.role).collect();
         assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool]);
-        assert_eq!((said[1].content.as_str(), said[1].reasoning.as_deref()), ("b", Some("hm")));
+        assert_eq!(
+            (said[1].content.as_str(), said[1].reasoning.as_deref()),
+            ("b", Some("hm"))
+        );
         assert_eq!(said[1].tool_calls.len(), 2);
-        assert_eq!((said[2].content.as_str(), said[2].name.as_deref()), ("c", Some("find")));
+        assert_eq!(
+            (said[2].content.as_str(), said[2].name.as_deref()),
+            ("c", Some("find"))
+        );
     }
 
     #[test]
     fn a_call_that_was_cut_has_the_text_that_there_is_of_its_arguments() {
         let call = json!({ "type": "function_call", "call_id": "1", "name": "find", "arguments": "{\"a", "status": "incomplete" });
-        let output = json!({ "type": "function_call_output", "call_id": "1", "output": { "error": 1 } });
+        let output =
+            json!({ "type": "function_call_output", "call_id": "1", "output": { "error": 1 } });
         let said = said(json!([call, output]));
         assert_eq!(said[0].tool_calls[0].arguments, json!("{\"a"));
         assert_eq!(said[1].content, "{\"error\":1}");
@@ -255,28 +312,52 @@ mod tests {
             { "type": "local_shell_call", "id": "3", "status": "completed", "action": { "command": ["ls"] } },
             { "type": "custom_tool_call_output", "call_id": "2", "output": "ok" },
         ]));
-        let calls: Vec<_> = said[0].tool_calls.iter().map(|call| (call.name.as_str(), &call.arguments)).collect();
-        let (patch, shell) = (json!({ "input": "*** Begin" }), json!({ "command": ["ls"] }));
-        assert_eq!(calls, [("agents.find", &json!({})), ("apply_patch", &patch), ("local_shell", &shell)]);
+        let calls: Vec<_> = said[0]
+            .tool_calls
+            .iter()
+            .map(|call| (call.name.as_str(), &call.arguments))
+            .collect();
+        let (patch, shell) = (
+            json!({ "input": "*** Begin" }),
+            json!({ "command": ["ls"] }),
+        );
+        assert_eq!(
+            calls,
+            [
+                ("agents.find", &json!({})),
+                ("apply_patch", &patch),
+                ("local_shell", &shell)
+            ]
+        );
         assert_eq!(said[1].name.as_deref(), Some("apply_patch"));
     }
 
     #[test]
     fn what_a_model_cannot_know_of_is_left_out_with_a_remark() {
-        let image = json!({ "role": "user", "content": [{ "type": "input_image", "image_url": "x" }] });
+        let image =
+            json!({ "role": "user", "content": [{ "type": "input_image", "image_url": "x" }] });
         let (messages, remarks) = read_all(json!([
             { "type": "web_search_call", "id": "1" }, image,
             { "type": "reasoning", "summary": [], "encrypted_content": "x" }, { "role": "user", "content": "a" },
         ]));
         assert_eq!(messages, [Message::user(""), Message::user("a")]);
-        assert!(remarks.len() == 2 && remarks[0].contains("web_search_call"), "{remarks:?}");
+        assert!(
+            remarks.len() == 2 && remarks[0].contains("web_search_call"),
+            "{remarks:?}"
+        );
     }
 
     #[test]
     fn what_is_not_supported_is_refused() {
         let wrong = [
-            (json!({ "type": "item_reference", "id": "1" }), "item_reference"),
-            (json!({ "role": "user", "content": [{ "type": "input_image", "image_url": "x" }] }), "input_image"),
+            (
+                json!({ "type": "item_reference", "id": "1" }),
+                "item_reference",
+            ),
+            (
+                json!({ "role": "user", "content": [{ "type": "input_image", "image_url": "x" }] }),
+                "input_image",
+            ),
             (json!({ "role": "cook", "content": "a" }), "cook"),
             (json!({ "type": "function_call", "call_id": "1" }), "name"),
             (json!(1), "object"),
@@ -286,14 +367,21 @@ mod tests {
             assert!(refusal.message.contains(what), "{}", refusal.message);
             assert_eq!(refusal.param.as_deref(), Some("input"));
         }
-        assert!(messages(json!([]), &Remarks::default()).is_err() && messages(json!(1), &Remarks::default()).is_err());
+        assert!(
+            messages(json!([]), &Remarks::default()).is_err()
+                && messages(json!(1), &Remarks::default()).is_err()
+        );
     }
 
     #[test]
     fn instructions_stand_in_front_of_system_messages() {
-        let items = json!([{ "role": "developer", "content": "b" }, { "role": "user", "content": "c" }]);
+        let items =
+            json!([{ "role": "developer", "content": "b" }, { "role": "user", "content": "c" }]);
         let mut messages = said(items);
-        assert_eq!(system(Some("a".to_owned()), &mut messages).as_deref(), Some("a\n\nb"));
+        assert_eq!(
+            system(Some("a".to_owned()), &mut messages).as_deref(),
+            Some("a\n\nb")
+        );
         assert_eq!(messages, [Message::user("c")]);
     }
 }

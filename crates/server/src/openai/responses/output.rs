@@ -69,10 +69,19 @@ impl Kind {
     /// Names of the events of its text: more of it, and all of it.
     fn events(&self) -> [&'static str; 2] {
         match self {
-            Self::Reasoning => ["response.reasoning_text.delta", "response.reasoning_text.done"],
+            Self::Reasoning => [
+                "response.reasoning_text.delta",
+                "response.reasoning_text.done",
+            ],
             Self::Message => ["response.output_text.delta", "response.output_text.done"],
-            Self::Call { .. } => ["response.function_call_arguments.delta", "response.function_call_arguments.done"],
-            Self::Custom { .. } => ["response.custom_tool_call_input.delta", "response.custom_tool_call_input.done"],
+            Self::Call { .. } => [
+                "response.function_call_arguments.delta",
+                "response.function_call_arguments.done",
+            ],
+            Self::Custom { .. } => [
+                "response.custom_tool_call_input.delta",
+                "response.custom_tool_call_input.done",
+            ],
         }
     }
 }
@@ -88,7 +97,9 @@ impl Open {
             Kind::Reasoning => Some(json!({ "type": "reasoning_text", "text": self.text })),
             Kind::Message => {
                 let (text, logprobs) = (&self.text, &self.logprobs);
-                Some(json!({ "type": "output_text", "annotations": [], "logprobs": logprobs, "text": text }))
+                Some(
+                    json!({ "type": "output_text", "annotations": [], "logprobs": logprobs, "text": text }),
+                )
             }
             Kind::Call { .. } | Kind::Custom { .. } => None,
         }
@@ -96,7 +107,11 @@ impl Open {
 
     /// What a client gets of it; its part is told of later than it is itself.
     fn item(&self, status: &str) -> Value {
-        let content: Vec<Value> = self.part().filter(|_| status != IN_PROGRESS).into_iter().collect();
+        let content: Vec<Value> = self
+            .part()
+            .filter(|_| status != IN_PROGRESS)
+            .into_iter()
+            .collect();
         let id = &self.id;
         match &self.kind {
             Kind::Reasoning => {
@@ -105,7 +120,11 @@ impl Open {
             Kind::Message => {
                 json!({ "id": id, "type": "message", "role": "assistant", "content": content, "status": status })
             }
-            Kind::Call { id: call_id, name, namespace } => {
+            Kind::Call {
+                id: call_id,
+                name,
+                namespace,
+            } => {
                 let mut item = json!({
                     "id": id, "type": "function_call", "call_id": call_id, "name": name, "arguments": self.text,
                     "status": status,
@@ -127,7 +146,16 @@ impl Output {
     /// Nothing yet; `logprobs`: each piece of text is told of with log-probabilities.
     pub(super) fn new(id: String, logprobs: bool, names: Names) -> Self {
         let (held, thoughts, events) = (String::new(), Vec::new(), Vec::new());
-        Self { id, items: Vec::new(), open: None, logprobs, held, thoughts, events, names }
+        Self {
+            id,
+            items: Vec::new(),
+            open: None,
+            logprobs,
+            held,
+            thoughts,
+            events,
+            names,
+        }
     }
 
     /// Items that are complete.
@@ -161,9 +189,14 @@ impl Output {
         }
     }
 
-    /// Log-probabilities of a token, of which the text came before, or comes later where it was held back.
+    /// Log-probabilities of a token, of which the text came before, or comes later where it was
+    /// held back.
     pub(super) fn thought(&mut self, entry: Value) {
-        if self.open.as_ref().map_or(self.items.is_empty(), Open::is_message) {
+        if self
+            .open
+            .as_ref()
+            .map_or(self.items.is_empty(), Open::is_message)
+        {
             self.thoughts.push(entry);
         }
         if !self.held.is_empty() {
@@ -192,7 +225,10 @@ impl Output {
 
     /// Tells of the text that waits, with what the model thought of it.
     fn release(&mut self) {
-        let (text, thoughts) = (std::mem::take(&mut self.held), std::mem::take(&mut self.thoughts));
+        let (text, thoughts) = (
+            std::mem::take(&mut self.held),
+            std::mem::take(&mut self.thoughts),
+        );
         if !text.is_empty() || !thoughts.is_empty() {
             self.delta(&text, thoughts);
         }
@@ -202,10 +238,16 @@ impl Output {
     fn called(&self, id: String, name: String) -> Kind {
         match self.names.form(&name) {
             Some(Form::Custom) => Kind::Custom { id, name },
-            Some(Form::Within { namespace, name }) => {
-                Kind::Call { id, name: name.clone(), namespace: Some(namespace.clone()) }
-            }
-            None => Kind::Call { id, name, namespace: None },
+            Some(Form::Within { namespace, name }) => Kind::Call {
+                id,
+                name: name.clone(),
+                namespace: Some(namespace.clone()),
+            },
+            None => Kind::Call {
+                id,
+                name,
+                namespace: None,
+            },
         }
     }
 
@@ -223,7 +265,12 @@ impl Output {
         }
         self.close(COMPLETED);
         let id = format!("{}_{}_{}", kind.prefix(), self.id, self.items.len());
-        let open = Open { kind, id, text: String::new(), logprobs: Vec::new() };
+        let open = Open {
+            kind,
+            id,
+            text: String::new(),
+            logprobs: Vec::new(),
+        };
         if !open.is_message() {
             self.thoughts.clear();
         }
@@ -236,11 +283,20 @@ impl Output {
     }
 
     fn delta(&mut self, text: &str, logprobs: Vec<Value>) {
-        let Some(mut open) = self.open.take() else { return };
+        let Some(mut open) = self.open.take() else {
+            return;
+        };
         open.text.push_str(text);
         let [name, _] = open.kind.events();
         match open.kind {
-            Kind::Message => self.tell(&open, name, [("delta", text.into()), ("logprobs", logprobs.clone().into())]),
+            Kind::Message => self.tell(
+                &open,
+                name,
+                [
+                    ("delta", text.into()),
+                    ("logprobs", logprobs.clone().into()),
+                ],
+            ),
             Kind::Reasoning | Kind::Call { .. } => self.tell(&open, name, [("delta", text.into())]),
             Kind::Custom { .. } => {}
         }
@@ -256,11 +312,19 @@ impl Output {
         let ([more, name], text) = (open.kind.events(), Value::from(open.text.as_str()));
         match &open.kind {
             Kind::Message => {
-                self.tell(&open, name, [("text", text), ("logprobs", open.logprobs.clone().into())]);
+                self.tell(
+                    &open,
+                    name,
+                    [("text", text), ("logprobs", open.logprobs.clone().into())],
+                );
             }
             Kind::Reasoning => self.tell(&open, name, [("text", text)]),
             Kind::Call { name: called, .. } => {
-                self.tell(&open, name, [("name", called.as_str().into()), ("arguments", text)]);
+                self.tell(
+                    &open,
+                    name,
+                    [("name", called.as_str().into()), ("arguments", text)],
+                );
             }
             Kind::Custom { .. } => {
                 let input = Value::from(input_of(&open.text));
@@ -272,12 +336,20 @@ impl Output {
             self.tell(&open, "response.content_part.done", [("part", part)]);
         }
         let item = open.item(status);
-        self.events.push(("response.output_item.done", json!({ "output_index": self.items.len(), "item": item })));
+        self.events.push((
+            "response.output_item.done",
+            json!({ "output_index": self.items.len(), "item": item }),
+        ));
         self.items.push(item);
     }
 
     /// Tells something of an item that is not among the others yet.
-    fn tell<const N: usize>(&mut self, open: &Open, name: &'static str, fields: [(&str, Value); N]) {
+    fn tell<const N: usize>(
+        &mut self,
+        open: &Open,
+        name: &'static str,
+        fields: [(&str, Value); N],
+    ) {
         let mut event = json!({ "item_id": open.id, "output_index": self.items.len() });
         if open.part().is_some() {
             event["content_index"] = 0.into();
@@ -300,11 +372,18 @@ mod tests {
     }
 
     fn begin(id: &str) -> Piece {
-        Piece::CallBegin { index: 0, id: id.to_owned(), name: "find".to_owned() }
+        Piece::CallBegin {
+            index: 0,
+            id: id.to_owned(),
+            name: "find".to_owned(),
+        }
     }
 
     fn arguments(fragment: &str) -> Piece {
-        Piece::CallArguments { index: 0, fragment: fragment.to_owned() }
+        Piece::CallArguments {
+            index: 0,
+            fragment: fragment.to_owned(),
+        }
     }
 
     fn written(pieces: Vec<Piece>, is_cut: bool) -> Output {
@@ -316,37 +395,76 @@ mod tests {
 
     /// Of a field of all items.
     fn all(output: &Output, field: &str) -> Vec<String> {
-        output.items().iter().map(|item| item[field].as_str().unwrap_or_default().to_owned()).collect()
+        output
+            .items()
+            .iter()
+            .map(|item| item[field].as_str().unwrap_or_default().to_owned())
+            .collect()
     }
 
     #[test]
     fn thoughts_text_and_calls_are_items_of_their_own() {
-        let call = ToolCall { id: "call_1".to_owned(), name: "find".to_owned(), arguments: json!({}) };
+        let call = ToolCall {
+            id: "call_1".to_owned(),
+            name: "find".to_owned(),
+            arguments: json!({}),
+        };
         let thought = Piece::Reasoning("hm".to_owned());
-        let output = written(vec![thought, text("a"), text("b"), begin("call_1"), Piece::Call(call)], false);
-        assert_eq!(all(&output, "type"), ["reasoning", "message", "function_call"]);
+        let output = written(
+            vec![
+                thought,
+                text("a"),
+                text("b"),
+                begin("call_1"),
+                Piece::Call(call),
+            ],
+            false,
+        );
+        assert_eq!(
+            all(&output, "type"),
+            ["reasoning", "message", "function_call"]
+        );
         assert_eq!(all(&output, "id"), ["rs_x_0", "msg_x_1", "fc_x_2"]);
         assert_eq!(output.items()[1]["content"][0]["text"], "ab");
-        assert_eq!(output.items()[2]["arguments"], "{}", "a call always has arguments that can be read");
+        assert_eq!(
+            output.items()[2]["arguments"],
+            "{}",
+            "a call always has arguments that can be read"
+        );
     }
 
     #[test]
     fn the_events_of_an_item_stand_between_its_beginning_and_its_end() {
         let mut output = written(vec![text("a"), text("b")], false);
         let events = output.take_events();
-        let names: Vec<_> = events.iter().map(|(name, _)| name.trim_start_matches("response.")).collect();
+        let names: Vec<_> = events
+            .iter()
+            .map(|(name, _)| name.trim_start_matches("response."))
+            .collect();
         let ends = ["output_text.done", "content_part.done", "output_item.done"];
-        let begins = ["output_item.added", "content_part.added", "output_text.delta", "output_text.delta"];
+        let begins = [
+            "output_item.added",
+            "content_part.added",
+            "output_text.delta",
+            "output_text.delta",
+        ];
         assert_eq!(names, [&begins[..], &ends].concat());
         assert_eq!(events[0].1["item"]["content"], json!([]));
-        assert!(events[1..6].iter().all(|(_, event)| event["item_id"] == "msg_x_0" && event["content_index"] == 0));
+        assert!(
+            events[1..6]
+                .iter()
+                .all(|(_, event)| event["item_id"] == "msg_x_0" && event["content_index"] == 0)
+        );
         assert_eq!(events[6].1["item"], output.items()[0]);
     }
 
     #[test]
     fn what_was_cut_is_incomplete_and_nothing_at_all_is_an_empty_message() {
         assert_eq!(
-            all(&written(vec![Piece::Reasoning("hm".to_owned()), text("a")], true), "status"),
+            all(
+                &written(vec![Piece::Reasoning("hm".to_owned()), text("a")], true),
+                "status"
+            ),
             [COMPLETED, INCOMPLETE]
         );
         let nothing = written(Vec::new(), false);
@@ -371,7 +489,11 @@ mod tests {
             json!({ "type": "custom", "name": "patch" }),
         ]);
         let mut output = Output::new("x".to_owned(), false, names);
-        let begin = |name: &str| Piece::CallBegin { index: 0, id: "1".to_owned(), name: name.to_owned() };
+        let begin = |name: &str| Piece::CallBegin {
+            index: 0,
+            id: "1".to_owned(),
+            name: name.to_owned(),
+        };
         output.piece(begin("agents.find"));
         output.piece(arguments("{}"));
         output.piece(begin("patch"));
@@ -380,10 +502,24 @@ mod tests {
         output.piece(arguments(r#"nb"}"#));
         output.end(false);
         let items = output.items();
-        assert_eq!((&items[0]["namespace"], &items[0]["name"]), (&json!("agents"), &json!("find")));
-        assert_eq!((&items[1]["type"], &items[1]["input"]), (&json!("custom_tool_call"), &json!("a\nb")));
-        let names: Vec<_> = output.take_events().into_iter().map(|(name, _)| name).collect();
-        let expected = ["custom_tool_call_input.delta", "custom_tool_call_input.done", "output_item.done"];
+        assert_eq!(
+            (&items[0]["namespace"], &items[0]["name"]),
+            (&json!("agents"), &json!("find"))
+        );
+        assert_eq!(
+            (&items[1]["type"], &items[1]["input"]),
+            (&json!("custom_tool_call"), &json!("a\nb"))
+        );
+        let names: Vec<_> = output
+            .take_events()
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        let expected = [
+            "custom_tool_call_input.delta",
+            "custom_tool_call_input.done",
+            "output_item.done",
+        ];
         assert_eq!(names, expected.map(|name| format!("response.{name}")));
     }
 
@@ -398,9 +534,21 @@ mod tests {
         output.thought(json!(3));
         output.end(true);
         assert_eq!(output.items()[0]["content"][0]["logprobs"], json!([1, 2]));
-        let deltas: Vec<_> =
-            output.take_events().into_iter().filter(|(name, _)| name.ends_with("text.delta")).collect();
-        let told: Vec<_> = deltas.iter().map(|(_, event)| (&event["delta"], &event["logprobs"])).collect();
-        assert_eq!(told, [(&json!("é"), &json!([1, 2])), (&json!("closing"), &json!([]))]);
+        let deltas: Vec<_> = output
+            .take_events()
+            .into_iter()
+            .filter(|(name, _)| name.ends_with("text.delta"))
+            .collect();
+        let told: Vec<_> = deltas
+            .iter()
+            .map(|(_, event)| (&event["delta"], &event["logprobs"]))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (&json!("é"), &json!([1, 2])),
+                (&json!("closing"), &json!([]))
+            ]
+        );
     }
 }

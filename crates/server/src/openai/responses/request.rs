@@ -114,7 +114,13 @@ impl Format {
 
     /// As it is told.
     fn to_json(&self) -> Value {
-        let Self { kind, name, schema, description, strict } = self;
+        let Self {
+            kind,
+            name,
+            schema,
+            description,
+            strict,
+        } = self;
         match schema {
             None => json!({ "type": kind }),
             Some(schema) => json!({
@@ -138,8 +144,18 @@ pub(super) struct Understood {
 
 impl Understood {
     pub(super) fn said(&self) -> Said<'_> {
-        let (messages, tools, system) = (&self.messages[..], self.tools.as_ref(), self.system.as_deref());
-        Said { messages, tools, system, extra: Some(&self.extra), ..Said::default() }
+        let (messages, tools, system) = (
+            &self.messages[..],
+            self.tools.as_ref(),
+            self.system.as_deref(),
+        );
+        Said {
+            messages,
+            tools,
+            system,
+            extra: Some(&self.extra),
+            ..Said::default()
+        }
     }
 }
 
@@ -157,11 +173,23 @@ impl Ask for ResponseRequest {
     const ACCEPTED: Accepted = &[
         ("client_metadata", "this server stores nothing"),
         ("store", "this server stores nothing"),
-        ("stream_options", "nothing is obfuscated, and usage always stands in the last event"),
-        ("truncation", "a conversation that is too long is refused; nothing is left out of it"),
+        (
+            "stream_options",
+            "nothing is obfuscated, and usage always stands in the last event",
+        ),
+        (
+            "truncation",
+            "a conversation that is too long is refused; nothing is left out of it",
+        ),
         ("max_tool_calls", "this server calls no tools itself"),
-        ("prompt_cache_retention", "the beginnings of all prompts are kept"),
-        ("context_management", "a conversation that is too long is refused; nothing is left out of it"),
+        (
+            "prompt_cache_retention",
+            "the beginnings of all prompts are kept",
+        ),
+        (
+            "context_management",
+            "a conversation that is too long is refused; nothing is left out of it",
+        ),
     ];
 
     fn model(&self) -> Option<&str> {
@@ -170,7 +198,11 @@ impl Ask for ResponseRequest {
 }
 
 impl ResponseRequest {
-    pub(super) fn into_ask(mut self, defaults: &Defaults, remarks: &Remarks) -> Result<Understood, Refusal> {
+    pub(super) fn into_ask(
+        mut self,
+        defaults: &Defaults,
+        remarks: &Remarks,
+    ) -> Result<Understood, Refusal> {
         self.refuse_unsupported()?;
         let n_logprobs = self.n_logprobs(remarks)?;
         let text = self.text.take().unwrap_or_default();
@@ -186,26 +218,60 @@ impl ResponseRequest {
             parallel: self.parallel_tool_calls,
         };
         let tools = wishes.into_use(remarks)?;
-        let constraint = text.format.map_or(Ok(None), |format| format.constraint(remarks))?;
+        let constraint = text
+            .format
+            .map_or(Ok(None), |format| format.constraint(remarks))?;
         let mut messages = input::messages(std::mem::take(&mut self.input), remarks)?;
         let system = input::system(self.instructions.take(), &mut messages);
-        let how = How { stream: self.stream == Some(true), logprobs: n_logprobs.is_some(), names, settings };
-        let (extra, tier) = (variables(self.chat_template_kwargs.take())?, self.service_tier.unwrap_or_default());
-        let thinking = Thinking { effort: self.reasoning.take().unwrap_or_default().effort, enable: None };
-        let options = GenerateOptions { constraint, ..self.into_wanted(n_logprobs).into_options(defaults)? };
-        Ok(Understood { messages, system, tools, extra, thinking, options, tier, how })
+        let how = How {
+            stream: self.stream == Some(true),
+            logprobs: n_logprobs.is_some(),
+            names,
+            settings,
+        };
+        let (extra, tier) = (
+            variables(self.chat_template_kwargs.take())?,
+            self.service_tier.unwrap_or_default(),
+        );
+        let thinking = Thinking {
+            effort: self.reasoning.take().unwrap_or_default().effort,
+            enable: None,
+        };
+        let options = GenerateOptions {
+            constraint,
+            ..self.into_wanted(n_logprobs).into_options(defaults)?
+        };
+        Ok(Understood {
+            messages,
+            system,
+            tools,
+            extra,
+            thinking,
+            options,
+            tier,
+            how,
+        })
     }
 
     fn refuse_unsupported(&self) -> Result<(), Refusal> {
         let refuse = |name: &str, message: &str| Err(Refusal::field(name, message));
         if self.background == Some(true) {
-            return refuse("background", "this server stores nothing that could be asked for later");
+            return refuse(
+                "background",
+                "this server stores nothing that could be asked for later",
+            );
         }
         if self.previous_response_id.is_some() {
-            return refuse("previous_response_id", "this server stores no responses: send the whole conversation");
+            return refuse(
+                "previous_response_id",
+                "this server stores no responses: send the whole conversation",
+            );
         }
         if self.conversation.is_some() {
-            return refuse("conversation", "this server stores no conversations: send the whole of it");
+            return refuse(
+                "conversation",
+                "this server stores no conversations: send the whole of it",
+            );
         }
         if self.prompt.is_some() {
             return refuse("prompt", "this server stores no prompts: send its text");
@@ -216,22 +282,32 @@ impl ResponseRequest {
     fn n_logprobs(&self, remarks: &Remarks) -> Result<Option<usize>, Refusal> {
         let include = self.include.as_deref().unwrap_or_default();
         for other in include.iter().filter(|&name| name != LOGPROBS) {
-            remarks.add(format!("include: {other:?} changes nothing here: there is no such thing"));
+            remarks.add(format!(
+                "include: {other:?} changes nothing here: there is no such thing"
+            ));
         }
-        match (include.iter().any(|name| name == LOGPROBS), self.top_logprobs.unwrap_or(0)) {
-            (_, n) if n > MAX_TOP_LOGPROBS => {
-                Err(Refusal::field("top_logprobs", format!("{n}, expected at most {MAX_TOP_LOGPROBS}")))
-            }
+        match (
+            include.iter().any(|name| name == LOGPROBS),
+            self.top_logprobs.unwrap_or(0),
+        ) {
+            (_, n) if n > MAX_TOP_LOGPROBS => Err(Refusal::field(
+                "top_logprobs",
+                format!("{n}, expected at most {MAX_TOP_LOGPROBS}"),
+            )),
             (false, 0) => Ok(None),
-            (false, _) => {
-                Err(Refusal::field("top_logprobs", format!("it is of no use without include: [{LOGPROBS:?}]")))
-            }
+            (false, _) => Err(Refusal::field(
+                "top_logprobs",
+                format!("it is of no use without include: [{LOGPROBS:?}]"),
+            )),
             (true, n) => Ok(Some(n)),
         }
     }
 
     fn settings(&self, tools: &[Value], text: &Text, default: &Sampling) -> Value {
-        let format = text.format.as_ref().map_or_else(|| json!({ "type": "text" }), Format::to_json);
+        let format = text
+            .format
+            .as_ref()
+            .map_or_else(|| json!({ "type": "text" }), Format::to_json);
         json!({
             "background": false,
             "instructions": self.instructions,
@@ -295,11 +371,20 @@ mod tests {
 
     fn ask_with_remarks(fields: Value) -> Result<(Understood, Vec<String>), Refusal> {
         let mut body = json!({ "input": "Hello!" });
-        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        body.as_object_mut()
+            .unwrap()
+            .extend(fields.as_object().unwrap().clone());
         let remarks = Remarks::default();
         let bytes = body.to_string();
-        let request = crate::body::parse::<ResponseRequest>(bytes.as_bytes(), ResponseRequest::ACCEPTED, &remarks)?;
-        Ok((request.into_ask(&Defaults::default(), &remarks)?, remarks.take()))
+        let request = crate::body::parse::<ResponseRequest>(
+            bytes.as_bytes(),
+            ResponseRequest::ACCEPTED,
+            &remarks,
+        )?;
+        Ok((
+            request.into_ask(&Defaults::default(), &remarks)?,
+            remarks.take(),
+        ))
     }
 
     fn ask(fields: Value) -> Result<Understood, Refusal> {
@@ -323,13 +408,17 @@ mod tests {
         ];
         for (name, value) in wrong {
             let refusal = ask(json!({ name: value })).err();
-            assert_eq!(refusal.and_then(|refusal| refusal.param).as_deref(), Some(name));
+            assert_eq!(
+                refusal.and_then(|refusal| refusal.param).as_deref(),
+                Some(name)
+            );
         }
     }
 
     #[test]
     fn what_codex_sends_is_taken_with_remarks() {
-        let function = json!({ "type": "function", "name": "exec", "parameters": {}, "strict": false });
+        let function =
+            json!({ "type": "function", "name": "exec", "parameters": {}, "strict": false });
         let (asked, remarks) = ask_with_remarks(json!({
             "client_metadata": { "thread_id": "x" }, "store": false, "reasoning": { "effort": "low", "summary": "auto" },
             "include": ["reasoning.encrypted_content"], "text": { "verbosity": "low" }, "prompt_cache_key": "k",
@@ -340,13 +429,33 @@ mod tests {
         .map_err(|refusal| refusal.message)
         .unwrap();
         let tools = asked.tools.unwrap().tools;
-        assert_eq!(tools.names().collect::<Vec<_>>(), ["exec", "apply_patch", "agents.exec"]);
+        assert_eq!(
+            tools.names().collect::<Vec<_>>(),
+            ["exec", "apply_patch", "agents.exec"]
+        );
         assert_eq!(asked.thinking.effort.as_deref(), Some("low"));
-        assert_eq!((asked.options.n_predict, asked.options.sampling.top_k), (usize::MAX, 0));
-        let about = ["client_metadata", "store", "reasoning.encrypted_content", "text.verbosity", "web_search"];
+        assert_eq!(
+            (asked.options.n_predict, asked.options.sampling.top_k),
+            (usize::MAX, 0)
+        );
+        let about = [
+            "client_metadata",
+            "store",
+            "reasoning.encrypted_content",
+            "text.verbosity",
+            "web_search",
+        ];
         assert_eq!(remarks.len(), about.len(), "{remarks:?}");
-        assert!(about.iter().all(|what| remarks.iter().any(|remark| remark.contains(what))), "{remarks:?}");
-        assert!(!remarks.iter().any(|remark| remark.contains("unknown")), "{remarks:?}");
+        assert!(
+            about
+                .iter()
+                .all(|what| remarks.iter().any(|remark| remark.contains(what))),
+            "{remarks:?}"
+        );
+        assert!(
+            !remarks.iter().any(|remark| remark.contains("unknown")),
+            "{remarks:?}"
+        );
         assert_eq!(asked.how.settings["max_output_tokens"], Value::Null);
     }
 
@@ -359,8 +468,17 @@ mod tests {
         });
         let asked = ask(usual).map_err(|refusal| refusal.message).unwrap();
         let settings = asked.how.settings;
-        assert_eq!((&settings["store"], &settings["text"]), (&json!(false), &text));
-        assert_eq!((&settings["temperature"], &settings["metadata"]["a"]), (&json!(0.7), &json!("b")));
-        assert!(matches!(asked.options.constraint, Some(Constraint::JsonObject)));
+        assert_eq!(
+            (&settings["store"], &settings["text"]),
+            (&json!(false), &text)
+        );
+        assert_eq!(
+            (&settings["temperature"], &settings["metadata"]["a"]),
+            (&json!(0.7), &json!("b"))
+        );
+        assert!(matches!(
+            asked.options.constraint,
+            Some(Constraint::JsonObject)
+        ));
     }
 }

@@ -32,7 +32,10 @@ impl Events {
         if let (Some(data), Value::Object(fields)) = (data.as_object_mut(), fields) {
             data.extend(fields);
         }
-        Event { name: Some(name), data: data.to_string() }
+        Event {
+            name: Some(name),
+            data: data.to_string(),
+        }
     }
 
     /// What has become of the response.
@@ -42,7 +45,11 @@ impl Events {
 
     /// What the items have to tell.
     fn told(&mut self) -> Vec<Event> {
-        self.output.take_events().into_iter().map(|(name, fields)| self.event(name, fields)).collect()
+        self.output
+            .take_events()
+            .into_iter()
+            .map(|(name, fields)| self.event(name, fields))
+            .collect()
     }
 }
 
@@ -60,7 +67,11 @@ impl Writer for Events {
             Happening::End(end) => {
                 self.output.end(head::is_cut(&end));
                 let mut events = self.told();
-                let name = if head::is_cut(&end) { "response.incomplete" } else { "response.completed" };
+                let name = if head::is_cut(&end) {
+                    "response.incomplete"
+                } else {
+                    "response.completed"
+                };
                 let response = self.head.ended(&end, self.output.items());
                 events.push(self.response(name, response));
                 return events;

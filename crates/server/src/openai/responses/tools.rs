@@ -1,7 +1,7 @@
 //! Tools of this interface as those of chat, and calls back in the form that the client knows.
 //!
-//! A model has functions, known by one name each. Tools of a namespace are functions whose names begin with it; a tool
-//! that takes any text is a function with one string, `input`.
+//! A model has functions, known by one name each. Tools of a namespace are functions whose names
+//! begin with it; a tool that takes any text is a function with one string, `input`.
 
 use std::collections::HashMap;
 
@@ -58,7 +58,13 @@ impl Names {
             let mut tool = self.one(tool);
             if tool["function"].is_object() {
                 tool["function"]["name"] = joined.as_str().into();
-                self.0.insert(joined, Form::Within { namespace: namespace.to_owned(), name });
+                self.0.insert(
+                    joined,
+                    Form::Within {
+                        namespace: namespace.to_owned(),
+                        name,
+                    },
+                );
             }
             list.push(tool);
         }
@@ -94,15 +100,20 @@ fn custom(name: &str, tool: &Value) -> Value {
         description += &format!(" Its grammar:\n{grammar}");
     }
     let input = json!({ "type": "object", "properties": { "input": { "type": "string" } }, "required": ["input"] });
-    let function = json!({ "name": name, "description": description.trim_start(), "parameters": input });
+    let function =
+        json!({ "name": name, "description": description.trim_start(), "parameters": input });
     json!({ "type": "function", "function": function })
 }
 
 /// The text of a custom tool, of the arguments that a model has written, which may be cut.
 pub(super) fn input_of(arguments: &str) -> String {
     let whole = |text: &str| serde_json::from_str::<Value>(text).ok();
-    let value = ["", "\"}", "}"].iter().find_map(|end| whole(&format!("{arguments}{end}")));
-    value.and_then(|value| value["input"].as_str().map(str::to_owned)).unwrap_or_default()
+    let value = ["", "\"}", "}"]
+        .iter()
+        .find_map(|end| whole(&format!("{arguments}{end}")));
+    value
+        .and_then(|value| value["input"].as_str().map(str::to_owned))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -113,9 +124,15 @@ mod tests {
     fn a_flat_function_is_one_of_chat() {
         let tool = json!({ "type": "function", "name": "find", "parameters": {}, "strict": true, "description": null });
         let function = json!({ "name": "find", "parameters": {}, "strict": true });
-        assert_eq!(Names::default().declare(&[tool]), [json!({ "type": "function", "function": function })]);
+        assert_eq!(
+            Names::default().declare(&[tool]),
+            [json!({ "type": "function", "function": function })]
+        );
         let search = json!({ "type": "web_search" });
-        assert_eq!(Names::default().declare(std::slice::from_ref(&search)), [search]);
+        assert_eq!(
+            Names::default().declare(std::slice::from_ref(&search)),
+            [search]
+        );
     }
 
     #[test]
@@ -127,10 +144,19 @@ mod tests {
             json!({ "type": "namespace", "name": "mcp__", "tools": [find] }),
             find.clone(),
         ]);
-        let all: Vec<_> = tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap()).collect();
+        let all: Vec<_> = tools
+            .iter()
+            .map(|tool| tool["function"]["name"].as_str().unwrap())
+            .collect();
         assert_eq!(all, ["agents.find", "mcp__find", "find"]);
-        let within = Form::Within { namespace: "agents".into(), name: "find".into() };
-        assert_eq!((names.form("agents.find"), names.form("find")), (Some(&within), None));
+        let within = Form::Within {
+            namespace: "agents".into(),
+            name: "find".into(),
+        };
+        assert_eq!(
+            (names.form("agents.find"), names.form("find")),
+            (Some(&within), None)
+        );
         assert_eq!(joined(Some("agents"), "find"), "agents.find");
     }
 
@@ -138,9 +164,18 @@ mod tests {
     fn a_tool_of_any_text_is_a_function_with_one_string() {
         let mut names = Names::default();
         let format = json!({ "type": "grammar", "syntax": "lark", "definition": "start: \"a\"" });
-        let tools = names.declare(&[json!({ "type": "custom", "name": "apply_patch", "format": format })]);
-        assert_eq!(tools[0]["function"]["parameters"]["required"], json!(["input"]));
-        assert!(tools[0]["function"]["description"].as_str().unwrap().ends_with("start: \"a\""));
+        let tools =
+            names.declare(&[json!({ "type": "custom", "name": "apply_patch", "format": format })]);
+        assert_eq!(
+            tools[0]["function"]["parameters"]["required"],
+            json!(["input"])
+        );
+        assert!(
+            tools[0]["function"]["description"]
+                .as_str()
+                .unwrap()
+                .ends_with("start: \"a\"")
+        );
         assert_eq!(names.form("apply_patch"), Some(&Form::Custom));
         let texts = [r#"{"input": "a\nb"}"#, r#"{"input": "a\nb"#, r#"{"inp"#].map(input_of);
         assert_eq!(texts, ["a\nb", "a\nb", ""]);

@@ -5,9 +5,16 @@ const MAX_DEPTH: usize = 64;
 
 /// What an expression comes to.
 pub(super) fn value(expression: &str) -> Result<f64, &'static str> {
-    let mut reader = Reader { rest: expression.trim_start(), depth: 0 };
+    let mut reader = Reader {
+        rest: expression.trim_start(),
+        depth: 0,
+    };
     let value = reader.sum()?;
-    if reader.rest.is_empty() && value.is_finite() { Ok(value) } else { Err(NONE) }
+    if reader.rest.is_empty() && value.is_finite() {
+        Ok(value)
+    } else {
+        Err(NONE)
+    }
 }
 
 const NONE: &str = "that is no arithmetic";
@@ -29,7 +36,11 @@ impl Reader<'_> {
         let mut value = self.product()?;
         while let Some(sign) = self.sign(&['+', '-']) {
             let right = self.product()?;
-            value = if sign == '+' { value + right } else { value - right };
+            value = if sign == '+' {
+                value + right
+            } else {
+                value - right
+            };
         }
         Ok(value)
     }
@@ -83,7 +94,16 @@ mod tests {
         assert_eq!(value("1 + 2 * 3 - 4 / 8"), Ok(6.5));
         assert_eq!(value("-(1 + 2) * -3"), Ok(9.0));
         assert_eq!(value("1 / 0"), Err("division by zero"));
-        for bad in ["", "1 +", "(1", "1)", "a", "1.2.3", &"(".repeat(100_000), "2 ** 3"] {
+        for bad in [
+            "",
+            "1 +",
+            "(1",
+            "1)",
+            "a",
+            "1.2.3",
+            &"(".repeat(100_000),
+            "2 ** 3",
+        ] {
             assert_eq!(value(bad), Err(NONE), "{bad}");
         }
     }

@@ -11,7 +11,16 @@ use atta::tools::ToolCall;
 use chrono::Local;
 use serde_json::{Value, json};
 
-const SKIES: [&str; 8] = ["sunny", "cloudy", "light rain", "heavy rain", "fog", "snow", "clear", "windy"];
+const SKIES: [&str; 8] = [
+    "sunny",
+    "cloudy",
+    "light rain",
+    "heavy rain",
+    "fog",
+    "snow",
+    "clear",
+    "windy",
+];
 
 /// What a tool says, or why it does not.
 type Said = Result<Value, String>;
@@ -31,7 +40,8 @@ impl House {
     /// Does what a call asks for; what came of it, as JSON.
     pub(super) fn run(&mut self, call: &ToolCall) -> String {
         let done = self.call(&call.name, &Arguments(&call.arguments));
-        done.unwrap_or_else(|why| json!({ "error": why })).to_string()
+        done.unwrap_or_else(|why| json!({ "error": why }))
+            .to_string()
     }
 
     fn call(&mut self, tool: &str, arguments: &Arguments<'_>) -> Said {
@@ -59,7 +69,10 @@ impl House {
     }
 
     fn set_timer(&mut self, arguments: &Arguments<'_>) -> Said {
-        if ["hours", "minutes", "seconds"].iter().all(|unit| arguments.number(unit) == 0.0) {
+        if ["hours", "minutes", "seconds"]
+            .iter()
+            .all(|unit| arguments.number(unit) == 0.0)
+        {
             return Err("how long is missing".to_owned());
         }
         let label = arguments.text("label").to_owned();
@@ -70,21 +83,39 @@ impl House {
 
     fn cancel_timer(&mut self, arguments: &Arguments<'_>) -> Said {
         let (label, n) = (arguments.get("label"), self.timers.len());
-        self.timers.retain(|timer| label.is_some_and(|label| label != timer));
-        if self.timers.len() < n { done() } else { Err("there is no such timer".to_owned()) }
+        self.timers
+            .retain(|timer| label.is_some_and(|label| label != timer));
+        if self.timers.len() < n {
+            done()
+        } else {
+            Err("there is no such timer".to_owned())
+        }
     }
 
     fn set_alarm(&mut self, arguments: &Arguments<'_>) -> Said {
         let day = arguments.get("day").unwrap_or("next");
-        self.alarms.push([arguments.text("time"), day].map(str::to_owned));
+        self.alarms
+            .push([arguments.text("time"), day].map(str::to_owned));
         done()
     }
 
     fn cancel_alarm(&mut self, arguments: &Arguments<'_>) -> Said {
-        let (wanted, n) = (["time", "day"].map(|key| arguments.get(key)), self.alarms.len());
-        let fits = |alarm: &[String; 2]| wanted.iter().zip(alarm).all(|(wanted, is)| wanted.is_none_or(|w| w == is));
+        let (wanted, n) = (
+            ["time", "day"].map(|key| arguments.get(key)),
+            self.alarms.len(),
+        );
+        let fits = |alarm: &[String; 2]| {
+            wanted
+                .iter()
+                .zip(alarm)
+                .all(|(wanted, is)| wanted.is_none_or(|w| w == is))
+        };
         self.alarms.retain(|alarm| !fits(alarm));
-        if self.alarms.len() < n { done() } else { Err("there is no such alarm".to_owned()) }
+        if self.alarms.len() < n {
+            done()
+        } else {
+            Err("there is no such alarm".to_owned())
+        }
     }
 
     fn play(&mut self, is_playing: bool) -> Said {
@@ -100,11 +131,14 @@ impl House {
     }
 
     fn list(&mut self, arguments: &Arguments<'_>) -> &mut Vec<String> {
-        self.lists.entry(arguments.text("list").to_lowercase()).or_default()
+        self.lists
+            .entry(arguments.text("list").to_lowercase())
+            .or_default()
     }
 
     fn add_to_list(&mut self, arguments: &Arguments<'_>) -> Said {
-        self.list(arguments).extend(arguments.texts("items").map(str::to_owned));
+        self.list(arguments)
+            .extend(arguments.texts("items").map(str::to_owned));
         done()
     }
 
@@ -112,7 +146,9 @@ impl House {
         let list = self.list(arguments);
         for item in arguments.texts("items") {
             let at = list.iter().position(|there| there == item);
-            list.remove(at.ok_or_else(|| format!("{item} is not on the {} list", arguments.text("list")))?);
+            list.remove(
+                at.ok_or_else(|| format!("{item} is not on the {} list", arguments.text("list")))?,
+            );
         }
         done()
     }
@@ -131,7 +167,12 @@ impl<'a> Arguments<'a> {
     }
 
     fn texts(&self, key: &str) -> impl Iterator<Item = &'a str> {
-        self.0.get(key).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+        self.0
+            .get(key)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
     }
 
     fn number(&self, key: &str) -> f64 {
@@ -151,7 +192,11 @@ fn done() -> Said {
 fn result(value: f64) -> Value {
     let value = (value * 1e4).round() / 1e4;
     let is_whole = value.fract() == 0.0 && value.abs() < 1e15;
-    let value = if is_whole { json!(value as i64) } else { json!(value) };
+    let value = if is_whole {
+        json!(value as i64)
+    } else {
+        json!(value)
+    };
     json!({ "result": value })
 }
 
@@ -165,14 +210,21 @@ fn set_temperature(arguments: &Arguments<'_>) -> Said {
 fn convert(arguments: &Arguments<'_>) -> Said {
     let (from, to) = (arguments.text("from"), arguments.text("to"));
     let value = units::convert(arguments.number("value"), from, to);
-    value.map(result).ok_or_else(|| format!("no way from {from} to {to}"))
+    value
+        .map(result)
+        .ok_or_else(|| format!("no way from {from} to {to}"))
 }
 
 /// Made up, but the same all day.
 fn weather(arguments: &Arguments<'_>) -> Value {
-    let (place, day) = (arguments.get("place").unwrap_or("here"), arguments.get("day").unwrap_or("today"));
+    let (place, day) = (
+        arguments.get("place").unwrap_or("here"),
+        arguments.get("day").unwrap_or("today"),
+    );
     let text = format!("{place} {day} {}", Local::now().format("%F"));
-    let chance = text.bytes().fold(7_usize, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()) % 1_000_003);
+    let chance = text.bytes().fold(7_usize, |hash, byte| {
+        hash.wrapping_mul(31).wrapping_add(byte.into()) % 1_000_003
+    });
     json!({ "sky": SKIES[chance % SKIES.len()], "temperature": chance / SKIES.len() % 30 })
 }
 
@@ -192,22 +244,45 @@ mod tests {
     use super::*;
 
     fn said(house: &mut House, tool: &str, arguments: Value) -> String {
-        house.run(&ToolCall { id: "1".into(), name: tool.into(), arguments })
+        house.run(&ToolCall {
+            id: "1".into(),
+            name: tool.into(),
+            arguments,
+        })
     }
 
     #[test]
     fn the_tools_are_those_of_the_example() {
-        assert_eq!(crate::tools::HOUSE, include_str!("../../../../../../examples/home/tools.json"));
+        assert_eq!(
+            crate::tools::HOUSE,
+            include_str!("../../../../../../examples/home/tools.json")
+        );
     }
 
     #[test]
     fn lists_keep_what_is_put_on_them() {
         let mut house = House::default();
-        said(&mut house, "add_to_list", json!({ "list": "Shopping", "items": ["oil", "milk"] }));
-        said(&mut house, "remove_from_list", json!({ "list": "shopping", "items": ["oil"] }));
-        assert_eq!(said(&mut house, "show_list", json!({ "list": "shopping" })), r#"{"items":["milk"]}"#);
+        said(
+            &mut house,
+            "add_to_list",
+            json!({ "list": "Shopping", "items": ["oil", "milk"] }),
+        );
+        said(
+            &mut house,
+            "remove_from_list",
+            json!({ "list": "shopping", "items": ["oil"] }),
+        );
+        assert_eq!(
+            said(&mut house, "show_list", json!({ "list": "shopping" })),
+            r#"{"items":["milk"]}"#
+        );
         assert!(
-            said(&mut house, "remove_from_list", json!({ "list": "shopping", "items": ["oil"] })).contains("is not on")
+            said(
+                &mut house,
+                "remove_from_list",
+                json!({ "list": "shopping", "items": ["oil"] })
+            )
+            .contains("is not on")
         );
     }
 
@@ -215,13 +290,24 @@ mod tests {
     fn what_was_not_set_cannot_be_cancelled() {
         let mut house = House::default();
         assert!(said(&mut house, "cancel_timer", json!({})).contains("no such timer"));
-        said(&mut house, "set_timer", json!({ "minutes": 3, "label": "rice" }));
-        assert!(said(&mut house, "cancel_timer", json!({ "label": "tea" })).contains("no such timer"));
+        said(
+            &mut house,
+            "set_timer",
+            json!({ "minutes": 3, "label": "rice" }),
+        );
+        assert!(
+            said(&mut house, "cancel_timer", json!({ "label": "tea" })).contains("no such timer")
+        );
         assert!(said(&mut house, "cancel_timer", json!({ "label": "rice" })).contains("ok"));
         said(&mut house, "set_alarm", json!({ "time": "06:30" }));
-        assert!(said(&mut house, "cancel_alarm", json!({ "time": "07:30" })).contains("no such alarm"));
+        assert!(
+            said(&mut house, "cancel_alarm", json!({ "time": "07:30" })).contains("no such alarm")
+        );
         assert!(said(&mut house, "cancel_alarm", json!({})).contains("ok"));
-        assert!(said(&mut house, "control_music", json!({ "action": "stop" })).contains("nothing is playing"));
+        assert!(
+            said(&mut house, "control_music", json!({ "action": "stop" }))
+                .contains("nothing is playing")
+        );
     }
 
     #[test]
@@ -229,6 +315,9 @@ mod tests {
         let mut house = House::default();
         let ounces = json!({ "value": 3, "from": "ounces", "to": "grams" });
         assert_eq!(said(&mut house, "convert", ounces), r#"{"result":85.0486}"#);
-        assert_eq!(said(&mut house, "calculate", json!({ "expression": "6 * 7" })), r#"{"result":42}"#);
+        assert_eq!(
+            said(&mut house, "calculate", json!({ "expression": "6 * 7" })),
+            r#"{"result":42}"#
+        );
     }
 }

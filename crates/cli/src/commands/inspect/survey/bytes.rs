@@ -1,5 +1,5 @@
-//! How many bytes each layer has, by what they are for. It goes by the names of tensors, which GGUF has laid down, so that
-//! no architecture has to be known.
+//! How many bytes each layer has, by what they are for. It goes by the names of tensors, which GGUF
+//! has laid down, so that no architecture has to be known.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,14 @@ pub(super) enum Role {
 }
 
 impl Role {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Attention, Self::Ffn, Self::Experts, Self::Embedding, Self::Output, Self::Other];
+    pub(super) const ALL: [Self; 6] = [
+        Self::Attention,
+        Self::Ffn,
+        Self::Experts,
+        Self::Embedding,
+        Self::Output,
+        Self::Other,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -57,7 +63,9 @@ pub(super) struct Bytes {
 impl Bytes {
     pub(super) fn of(tensors: &[TensorInfo]) -> Self {
         let mut bytes = Self::default();
-        tensors.iter().for_each(|tensor| bytes.add(&tensor.name, tensor.n_bytes));
+        tensors
+            .iter()
+            .for_each(|tensor| bytes.add(&tensor.name, tensor.n_bytes));
         bytes
     }
 
@@ -84,13 +92,23 @@ mod tests {
     #[test]
     fn names_tell_layers_and_roles() {
         let mut bytes = Bytes::default();
-        for name in ["blk.0.attn_q.weight", "blk.0.ffn_up.weight", "blk.0.ffn_up_exps.weight", "blk.0.attn_norm.weight"]
-        {
+        for name in [
+            "blk.0.attn_q.weight",
+            "blk.0.ffn_up.weight",
+            "blk.0.ffn_up_exps.weight",
+            "blk.0.attn_norm.weight",
+        ] {
             bytes.add(name, 1);
         }
         bytes.add("blk.7.ffn_gate_inp.weight", u64::MAX);
         bytes.add("blk.7.ffn_up_shexp.weight", 9);
-        for name in ["token_embd.weight", "output.weight", "output_norm.weight", "blk.x.attn_q", "rope_freqs.weight"] {
+        for name in [
+            "token_embd.weight",
+            "output.weight",
+            "output_norm.weight",
+            "blk.x.attn_q",
+            "rope_freqs.weight",
+        ] {
             bytes.add(name, 2);
         }
         assert_eq!(bytes.outside, [0, 0, 0, 2, 2, 6]);

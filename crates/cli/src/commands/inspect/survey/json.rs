@@ -12,10 +12,20 @@ use super::{
 use crate::report::weights_name;
 
 pub(super) fn add(survey: &Survey, mut object: Value) -> Value {
-    either(&mut object, ("memory", "memory_error"), &survey.memory, memory);
+    either(
+        &mut object,
+        ("memory", "memory_error"),
+        &survey.memory,
+        memory,
+    );
     object["read_bytes_per_s"] = json!(survey.read_bytes_per_s);
     object["max_decode_tok_s"] = json!(survey.most_tok_s());
-    either(&mut object, ("tokenizer", "tokenizer_error"), &survey.vocabulary, tokenizer);
+    either(
+        &mut object,
+        ("tokenizer", "tokenizer_error"),
+        &survey.vocabulary,
+        tokenizer,
+    );
     object["chat_template"] = survey.template.as_ref().map_or(
         Value::Null,
         |template| json!({ "bytes": template.n_bytes, "error": template.error, "first_line": template.first_line }),
@@ -25,7 +35,12 @@ pub(super) fn add(survey: &Survey, mut object: Value) -> Value {
 }
 
 /// A value, or null and what stands in its way.
-fn either<T>(object: &mut Value, keys: (&str, &str), result: &Result<T, String>, to_json: fn(&T) -> Value) {
+fn either<T>(
+    object: &mut Value,
+    keys: (&str, &str),
+    result: &Result<T, String>,
+    to_json: fn(&T) -> Value,
+) {
     match result {
         Ok(value) => object[keys.0] = to_json(value),
         Err(why) => {
@@ -37,7 +52,11 @@ fn either<T>(object: &mut Value, keys: (&str, &str), result: &Result<T, String>,
 
 fn memory(plan: &MemoryPlan) -> Value {
     let [k, v] = kv_names(plan.kv);
-    let items: Vec<Value> = plan.items.iter().map(|item| json!({ "name": item.name, "bytes": item.bytes })).collect();
+    let items: Vec<Value> = plan
+        .items
+        .iter()
+        .map(|item| json!({ "name": item.name, "bytes": item.bytes }))
+        .collect();
     json!({
         "n_ctx": plan.n_ctx,
         "n_batch": plan.n_batch,
@@ -55,8 +74,9 @@ fn memory(plan: &MemoryPlan) -> Value {
 
 fn tokenizer(vocabulary: &Vocabulary) -> Value {
     let roles = vocabulary.roles.iter();
-    let roles: Map<String, Value> =
-        roles.map(|(role, id, text)| ((*role).to_owned(), json!({ "id": id, "text": text }))).collect();
+    let roles: Map<String, Value> = roles
+        .map(|(role, id, text)| ((*role).to_owned(), json!({ "id": id, "text": text })))
+        .collect();
     json!({
         "model": vocabulary.model,
         "pre": vocabulary.pre,
@@ -69,7 +89,11 @@ fn tokenizer(vocabulary: &Vocabulary) -> Value {
 }
 
 fn bytes(bytes: &Bytes) -> Value {
-    let layers: Vec<Value> = bytes.layers.iter().map(|(l, layer)| row(layer, Some(*l))).collect();
+    let layers: Vec<Value> = bytes
+        .layers
+        .iter()
+        .map(|(l, layer)| row(layer, Some(*l)))
+        .collect();
     json!({ "outside_layers": row(&bytes.outside, None), "layers": layers })
 }
 

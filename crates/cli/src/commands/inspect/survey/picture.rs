@@ -28,7 +28,8 @@ impl Canvas {
         let width = if is_terminal { terminal_width() } else { None };
         let width = width.unwrap_or(DEFAULT_WIDTH).clamp(MIN_WIDTH, MAX_WIDTH);
         // https://no-color.org
-        let has_colours = is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let has_colours =
+            is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         Self { width, has_colours }
     }
 
@@ -37,8 +38,12 @@ impl Canvas {
         let rows = rows(bytes);
         let sums: Vec<u64> = rows.iter().map(|(_, row)| sum(row)).collect();
         let most = sums.iter().copied().max().unwrap_or(0);
-        let used = Role::ALL.into_iter().filter(|role| rows.iter().any(|(_, row)| row[*role as usize] > 0));
-        let legend: Vec<String> = used.map(|role| format!("{} {}", self.paint(role, 1), role.name())).collect();
+        let used = Role::ALL
+            .into_iter()
+            .filter(|role| rows.iter().any(|(_, row)| row[*role as usize] > 0));
+        let legend: Vec<String> = used
+            .map(|role| format!("{} {}", self.paint(role, 1), role.name()))
+            .collect();
         let mut lines = vec![format!("bytes: {}", legend.join("  "))];
         lines.extend(rows.iter().zip(sums).map(|((name, row), sum)| {
             let size = report::bytes(sum);
@@ -70,7 +75,11 @@ impl Canvas {
             Role::Other => ('░', 37),
         };
         let text: String = std::iter::repeat_n(block, n).collect();
-        if self.has_colours && n > 0 { format!("\x1b[{colour}m{text}\x1b[0m") } else { text }
+        if self.has_colours && n > 0 {
+            format!("\x1b[{colour}m{text}\x1b[0m")
+        } else {
+            text
+        }
     }
 }
 
@@ -104,7 +113,10 @@ fn name(run: &[(u32, &Row)]) -> String {
 fn total(run: &[(u32, &Row)]) -> Row {
     let mut total = Row::default();
     for (_, row) in run {
-        total.iter_mut().zip(*row).for_each(|(sum, bytes)| *sum = sum.saturating_add(*bytes));
+        total
+            .iter_mut()
+            .zip(*row)
+            .for_each(|(sum, bytes)| *sum = sum.saturating_add(*bytes));
     }
     total
 }
@@ -125,15 +137,25 @@ mod tests {
     use super::*;
 
     fn picture(bytes: &Bytes, has_colours: bool) -> Vec<String> {
-        Canvas { width: 80, has_colours }.draw(bytes)
+        Canvas {
+            width: 80,
+            has_colours,
+        }
+        .draw(bytes)
     }
 
     #[test]
     fn the_longest_bar_fills_the_line_and_parts_add_up() {
-        let mut bytes = Bytes { outside: [0, 0, 0, 25, 0, 0], ..Bytes::default() };
+        let mut bytes = Bytes {
+            outside: [0, 0, 0, 25, 0, 0],
+            ..Bytes::default()
+        };
         bytes.layers.insert(0, [33, 33, 33, 0, 0, 1]);
         let lines = picture(&bytes, false);
-        assert_eq!(lines[0], "bytes: █ attention  ▓ ffn  ▒ experts  ▚ embedding  ░ other");
+        assert_eq!(
+            lines[0],
+            "bytes: █ attention  ▓ ffn  ▒ experts  ▚ embedding  ░ other"
+        );
         let blocks = |line: &str| line.chars().filter(|c| "█▓▒▚░".contains(*c)).count();
         assert_eq!((blocks(&lines[1]), blocks(&lines[2])), (13, 52));
         assert!(lines[1].starts_with("  embedding ") && lines[2].starts_with("  layer 0 "));
@@ -148,7 +170,11 @@ mod tests {
             bytes.layers.insert(l * 40_000_000, [u64::MAX; 6]);
         }
         let lines = picture(&bytes, false);
-        assert!(lines.len() <= 1 + MAX_BARS && lines[1].starts_with("  layers 0-80000000 "), "{}", lines[1]);
+        assert!(
+            lines.len() <= 1 + MAX_BARS && lines[1].starts_with("  layers 0-80000000 "),
+            "{}",
+            lines[1]
+        );
         assert_eq!(picture(&Bytes::default(), false).len(), 1);
     }
 }

@@ -31,22 +31,39 @@ pub(super) fn render(survey: &Survey) -> String {
 
 fn memory(plan: &MemoryPlan) -> Vec<String> {
     let [k, v] = kv_names(plan.kv);
-    let kv = if k == v { k.to_owned() } else { format!("{k} and {v}") };
+    let kv = if k == v {
+        k.to_owned()
+    } else {
+        format!("{k} and {v}")
+    };
     let row = |name: &str, n: u64| format!("  {name:<24} {:>16} bytes", grouped(n.into()));
-    let mut lines =
-        vec![format!("memory, for a context of {}, {} at once, keys and values {kv}", plan.n_ctx, plan.n_batch)];
+    let mut lines = vec![format!(
+        "memory, for a context of {}, {} at once, keys and values {kv}",
+        plan.n_ctx, plan.n_batch
+    )];
     lines.extend(plan.items.iter().map(|item| row(item.name, item.bytes)));
-    lines.push(format!("{} of {}", row("all of it private", plan.private_bytes()), bytes(plan.limit_bytes)));
+    lines.push(format!(
+        "{} of {}",
+        row("all of it private", plan.private_bytes()),
+        bytes(plan.limit_bytes)
+    ));
     if plan.mapped_bytes > 0 {
         lines.push(row("mapped, may be dropped", plan.mapped_bytes));
     }
-    lines.push(format!("  weights are {}{}", weights_name(plan.weights), streamed(plan)));
+    lines.push(format!(
+        "  weights are {}{}",
+        weights_name(plan.weights),
+        streamed(plan)
+    ));
     lines
 }
 
 fn streamed(plan: &MemoryPlan) -> String {
     match plan.weights {
-        WeightsAt::Streamed => format!(": {} are read for each token", bytes(plan.read_bytes as u64)),
+        WeightsAt::Streamed => format!(
+            ": {} are read for each token",
+            bytes(plan.read_bytes as u64)
+        ),
         WeightsAt::Mapped | WeightsAt::Resident => String::new(),
     }
 }
@@ -54,18 +71,40 @@ fn streamed(plan: &MemoryPlan) -> String {
 fn speed(survey: &Survey) -> Option<String> {
     let (most, rate) = (survey.most_tok_s()?, survey.read_bytes_per_s?);
     let plan = survey.memory.as_ref().ok()?;
-    let disk = if plan.read_bytes > 0.0 { ", without the time of the disk" } else { "" };
+    let disk = if plan.read_bytes > 0.0 {
+        ", without the time of the disk"
+    } else {
+        ""
+    };
     let token = bytes(plan.token_bytes);
     let rate = rate / 1e9;
-    Some(format!("speed: at most {most:.1} tokens/s: {token} of weights for each at {rate:.1} GB/s{disk}"))
+    Some(format!(
+        "speed: at most {most:.1} tokens/s: {token} of weights for each at {rate:.1} GB/s{disk}"
+    ))
 }
 
 fn tokenizer(vocabulary: &Vocabulary) -> Vec<String> {
-    let Vocabulary { model, pre, n_tokens, roles, eog, adds_bos, adds_eos } = vocabulary;
-    let pre = pre.as_ref().map(|pre| format!(", pre-tokenizer {}", one_line(pre))).unwrap_or_default();
+    let Vocabulary {
+        model,
+        pre,
+        n_tokens,
+        roles,
+        eog,
+        adds_bos,
+        adds_eos,
+    } = vocabulary;
+    let pre = pre
+        .as_ref()
+        .map(|pre| format!(", pre-tokenizer {}", one_line(pre)))
+        .unwrap_or_default();
     let (algorithm, model) = (vocabulary.algorithm(), one_line(model));
-    let mut lines = vec![format!("tokenizer: {algorithm} ({model}), {n_tokens} tokens{pre}")];
-    let roles: Vec<String> = roles.iter().map(|(role, id, text)| format!("{role} {id} {text:?}")).collect();
+    let mut lines = vec![format!(
+        "tokenizer: {algorithm} ({model}), {n_tokens} tokens{pre}"
+    )];
+    let roles: Vec<String> = roles
+        .iter()
+        .map(|(role, id, text)| format!("{role} {id} {text:?}"))
+        .collect();
     lines.extend((!roles.is_empty()).then(|| format!("  {}", one_line(&roles.join(", ")))));
     let added = match (adds_bos, adds_eos) {
         (true, true) => "bos in front and eos behind",
@@ -73,18 +112,31 @@ fn tokenizer(vocabulary: &Vocabulary) -> Vec<String> {
         (false, true) => "eos behind",
         (false, false) => "nothing",
     };
-    lines.push(format!("  a text gets {added}; a generation ends at {eog:?}"));
+    lines.push(format!(
+        "  a text gets {added}; a generation ends at {eog:?}"
+    ));
     lines
 }
 
 fn template(template: Option<&Template>) -> String {
-    let Some(Template { n_bytes, error, first_line }) = template else {
+    let Some(Template {
+        n_bytes,
+        error,
+        first_line,
+    }) = template
+    else {
         return "chat template: none".to_owned();
     };
     let mut shown: String = first_line.chars().take(LINE_CHARS).collect();
     if shown.len() < first_line.len() {
         shown.push('…');
     }
-    let error = error.as_ref().map_or(String::new(), |error| format!("\n  {}", one_line(error)));
-    format!("chat template: {} bytes: {}{error}", grouped(*n_bytes as i128), one_line(&shown))
+    let error = error
+        .as_ref()
+        .map_or(String::new(), |error| format!("\n  {}", one_line(error)));
+    format!(
+        "chat template: {} bytes: {}{error}",
+        grouped(*n_bytes as i128),
+        one_line(&shown)
+    )
 }

@@ -30,7 +30,9 @@ impl Vocabulary {
             ("padding", tokenizer.padding()),
         ];
         let spelled = |id| String::from_utf8_lossy(tokenizer.token_text(id)).into_owned();
-        let roles = roles.into_iter().filter_map(|(role, id)| Some((role, id?, spelled(id?))));
+        let roles = roles
+            .into_iter()
+            .filter_map(|(role, id)| Some((role, id?, spelled(id?))));
         Ok(Self {
             model: text("tokenizer.ggml.model").unwrap_or_default(),
             pre: text("tokenizer.ggml.pre"),
