@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use crate::refusal::Refusal;
+use crate::flow::error::Refusal;
 
 /// Whether one of the keys came with a request, as `Authorization: Bearer KEY` or as `x-api-key:
 /// KEY`. Without keys, whatever comes is right.

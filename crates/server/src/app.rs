@@ -12,8 +12,11 @@ use atta_engine::chat::DateTime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
-    ServerOptions, manners::Manners, metrics::Metrics, models::Models, refusal::Refusal,
-    remarks::Logged,
+    ServerOptions,
+    flow::{error::Refusal, warnings::Logged},
+    metrics::Metrics,
+    models::Models,
+    thermal::Manners,
 };
 
 /// The server's state.

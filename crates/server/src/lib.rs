@@ -11,33 +11,22 @@
 #![forbid(unsafe_code)]
 
 mod access;
-mod answer;
-mod anthropic;
+mod api;
 mod app;
-mod body;
-mod dialect;
 mod direct;
+mod flow;
 mod listen;
-mod llama;
-mod manners;
 mod metrics;
 mod models;
-mod native;
-mod ollama;
-mod openai;
 mod openapi;
 mod page;
-mod prepare;
-mod refusal;
-mod remarks;
 mod routes;
-mod sampling;
 mod signals;
 mod socket;
-mod stream;
+mod step_lock;
+mod thermal;
 #[cfg(feature = "tls")]
 mod tls;
-mod turns;
 mod worker;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
@@ -47,10 +36,10 @@ use atta_engine::{BatcherOptions, Pooling};
 // Not part of the interface: tests here and the fuzz target ask without a connection.
 #[doc(hidden)]
 pub use direct::Answer;
+pub use flow::sampling::Defaults;
 pub use listen::{Server, Stopper};
-pub use manners::Cooling;
 pub use models::{ModelSource, Open};
-pub use sampling::Defaults;
+pub use thermal::Cooling;
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 

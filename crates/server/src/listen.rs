@@ -16,12 +16,12 @@ use tokio::{
 use crate::{
     Listen, ModelSource, ServeError, ServerOptions, access,
     app::App,
-    manners::Manners,
     models::Models,
     routes,
     signals::Signals,
     socket::{Listener, Patient, Stream},
-    turns::Turns,
+    step_lock::Turns,
+    thermal::Manners,
 };
 
 /// Threads that make jobs of requests, and one that loads a model meanwhile.

@@ -20,9 +20,8 @@ use atta_engine::{
 
 use crate::{
     ServeError, ServerOptions,
-    refusal::Refusal,
-    sampling::Defaults,
-    turns::Turns,
+    flow::{error::Refusal, sampling::Defaults},
+    step_lock::Turns,
     worker::{Status, Worker},
 };
 

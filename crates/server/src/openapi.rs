@@ -34,21 +34,23 @@ mod tests {
 
     use super::DOCUMENT;
     use crate::{
-        anthropic::{count::CountRequest, messages::MessagesRequest},
-        body, llama,
-        native::{Detokenize, Tokenize},
-        ollama::{
-            self,
-            embed::{EmbedRequest, EmbeddingsRequest},
-            generate::GenerateRequest,
-            models::{Pull, Show},
-            settings::Options,
+        api::{
+            anthropic::{count::CountRequest, create::MessagesRequest},
+            llama,
+            native::{Detokenize, Tokenize},
+            ollama::{
+                self,
+                embed::{EmbedRequest, EmbeddingsRequest},
+                generate::GenerateRequest,
+                models::{Pull, Show},
+                options::Options,
+            },
+            openai::{
+                chat::ChatRequest, completions::CompletionRequest, embeddings::EmbeddingRequest,
+                responses::request::ResponseRequest,
+            },
         },
-        openai::{
-            chat::ChatRequest, completions::CompletionRequest, embeddings::EmbeddingRequest,
-            responses::request::ResponseRequest,
-        },
-        remarks::Remarks,
+        flow::{body, warnings::Remarks},
         routes,
     };
 
@@ -165,7 +167,7 @@ mod tests {
         describes::<Detokenize>("/detokenize");
         let schemas = &document()["components"]["schemas"];
         has_the_fields_of::<Options>(&schemas["Options"]);
-        has_the_fields_of::<llama::settings::Settings>(&schemas["NativeSettings"]);
+        has_the_fields_of::<llama::options::Settings>(&schemas["NativeSettings"]);
         // The model has two names, and either will do.
         has_the_fields_of::<Show>(&schemas["ShowRequest"]);
         has_the_fields_of::<Pull>(&schemas["PullRequest"]);

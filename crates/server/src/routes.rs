@@ -19,14 +19,18 @@ use serde_json::json;
 use crate::{
     Log,
     access::{self, Readers},
-    anthropic::{count, messages},
+    api::{
+        anthropic::{count, create},
+        flavor::Dialect,
+        llama, native, ollama,
+        openai::{chat, completions, embeddings, models, responses},
+    },
     app::App,
-    dialect::Dialect,
-    llama, native, ollama,
-    openai::{chat, completions, embeddings, models, responses},
+    flow::{
+        error::Refusal,
+        warnings::{self, Remarks},
+    },
     openapi, page,
-    refusal::Refusal,
-    remarks::{self, Remarks},
 };
 
 /// Paths that need no key, beside the page, which asks for it: whoever watches the server may not
@@ -136,7 +140,7 @@ pub(crate) fn posts() -> Vec<Route> {
         ("/v1/completions", post(completions::answer)),
         ("/v1/responses", post(responses::answer)),
         ("/v1/embeddings", post(embeddings::answer)),
-        ("/v1/messages", post(messages::answer)),
+        ("/v1/messages", post(create::answer)),
         ("/v1/messages/count_tokens", post(count::answer)),
         ("/api/chat", post(ollama::chat::answer)),
         ("/api/generate", post(ollama::generate::answer)),
@@ -187,7 +191,7 @@ async fn around(State(app): State<Arc<App>>, mut request: Request, next: Next) -
     }
     readers.add_headers(response.headers_mut());
     let remarks = remarks.take();
-    remarks::add_headers(response.headers_mut(), &remarks);
+    warnings::add_headers(response.headers_mut(), &remarks);
     app.metrics.request(response.status().as_u16());
     log(
         app.options.log,

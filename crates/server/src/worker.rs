@@ -19,7 +19,7 @@ use std::{
 use atta_engine::{Batcher, Counts, Done, Event, Job, JobId, LogProb, LogProbs, Update};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::{refusal::Refusal, turns::Turns};
+use crate::{flow::error::Refusal, step_lock::Turns};
 
 /// What is heard of a job, with the number that its owner gave it.
 pub(crate) type Heard = (usize, News);

@@ -4,11 +4,11 @@ mod anthropic;
 mod bodies;
 mod embeddings;
 mod form;
-mod manners;
 mod models;
 mod native;
 mod requests;
 mod running;
+mod thermal;
 mod tiny;
 #[cfg(feature = "tls")]
 mod tls;

@@ -1,0 +1,293 @@
+//! Blocks of which messages are made.
+//!
+//! Knows no roles: a block is a type and fields, and becomes text where it has some. A block of a
+//! type that is not known is for the reader of the message to judge.
+
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+
+use super::accepted::BLOCK_FIELDS;
+use crate::flow::{body, error::Refusal, warnings::Remarks};
+
+/// A block, and where it stands.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) kind: String,
+    fields: Map<String, Value>,
+    place: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Text {
+    text: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct SearchResult {
+    title: Option<String>,
+    source: Option<String>,
+    content: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Document {
+    title: Option<String>,
+    context: Option<String>,
+    source: Source,
+}
+
+#[derive(Debug, Deserialize)]
+struct Source {
+    #[serde(rename = "type")]
+    kind: String,
+    data: Option<String>,
+    content: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Reference {
+    tool_name: String,
+}
+
+/// The blocks of a content, which may be a text that stands for one, or nothing. `place` is the
+/// field that holds it.
+pub(super) fn blocks(content: Option<Value>, place: &str) -> Result<Vec<Block>, Refusal> {
+    match content {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::String(text)) => Ok(vec![Block {
+            kind: "text".to_owned(),
+            fields: Map::from_iter([("text".to_owned(), text.into())]),
+            place: place.to_owned(),
+        }]),
+        Some(Value::Array(list)) => list
+            .into_iter()
+            .enumerate()
+            .map(|(i, block)| Block::new(block, format!("{place}[{i}]")))
+            .collect(),
+        Some(_) => Err(at(place, "neither a text nor a list of blocks")),
+    }
+}
+
+/// An error about a value within a field of the request.
+pub(super) fn at(place: &str, what: impl std::fmt::Display) -> Refusal {
+    let field = place.split(['.', '[']).next().unwrap_or(place);
+    Refusal::field(field, format!("{place}: {what}"))
+}
+
+/// A place without the numbers of list items.
+fn without_numbers(place: &str) -> String {
+    place.chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
+impl Block {
+    fn new(value: Value, place: String) -> Result<Self, Refusal> {
+        let Value::Object(mut fields) = value else {
+            return Err(at(&place, "a block is an object"));
+        };
+        match fields.shift_remove("type") {
+            Some(Value::String(kind)) => Ok(Self {
+                kind,
+                fields,
+                place,
+            }),
+            _ => Err(at(&place, "the field \"type\" is missing")),
+        }
+    }
+
+    /// Reads its fields; those that are not read become remarks.
+    pub(super) fn read<T: DeserializeOwned>(&self, remarks: &Remarks) -> Result<T, Refusal> {
+        let own = Remarks::default();
+        let read = body::understand(Value::Object(self.fields.clone()), BLOCK_FIELDS, &own);
+        let place = without_numbers(&self.place);
+        remarks.extend(
+            own.take()
+                .into_iter()
+                .map(|remark| format!("{place}, {} block: {remark}", self.kind)),
+        );
+        read.map_err(|refusal| at(&self.place, refusal.message))
+    }
+
+    /// Its text: `None` if there is nothing in it that a model could read.
+    pub(super) fn text(&self, remarks: &Remarks) -> Result<Option<String>, Refusal> {
+        match self.kind.as_str() {
+            "text" => Ok(Some(self.read::<Text>(remarks)?.text)),
+            "search_result" => self
+                .read::<SearchResult>(remarks)?
+                .into_text(&self.place, remarks)
+                .map(Some),
+            "document" => self
+                .read::<Document>(remarks)?
+                .into_text(&self.place, remarks),
+            "tool_reference" => Ok(Some(self.read::<Reference>(remarks)?.tool_name)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The blocks of one of its fields.
+    pub(super) fn within(&self, field: &str, content: Option<Value>) -> Result<Vec<Self>, Refusal> {
+        blocks(content, &format!("{}.{field}", self.place))
+    }
+
+    /// That it could not be read, for the client that sent it.
+    pub(super) fn unreadable(&self) -> Refusal {
+        at(
+            &self.place,
+            format!("this model reads text only, and no {} block", self.kind),
+        )
+    }
+
+    /// Remarks that it is left out.
+    pub(super) fn leave_out(&self, remarks: &Remarks) {
+        let Self { kind, place, .. } = self;
+        remarks.add(format!(
+            "{}: a {kind} block is left out: this model reads text only",
+            without_numbers(place)
+        ));
+    }
+
+    /// An error about it.
+    pub(super) fn error(&self, what: impl std::fmt::Display) -> Refusal {
+        at(&self.place, what)
+    }
+
+    /// Remarks on it.
+    pub(super) fn remark(&self, what: &str, remarks: &Remarks) {
+        remarks.add(format!(
+            "{}, {} block: {what}",
+            without_numbers(&self.place),
+            self.kind
+        ));
+    }
+}
+
+impl SearchResult {
+    fn into_text(self, place: &str, remarks: &Remarks) -> Result<String, Refusal> {
+        let content = texts(self.content, &format!("{place}.content"), remarks)?;
+        let parts = [self.title, self.source, content];
+        Ok(parts.into_iter().flatten().collect::<Vec<_>>().join("\n"))
+    }
+}
+
+impl Document {
+    /// `None` for pictures of pages, files and addresses.
+    fn into_text(self, place: &str, remarks: &Remarks) -> Result<Option<String>, Refusal> {
+        let content = match self.source.kind.as_str() {
+            "text" => self.source.data,
+            "content" => texts(
+                self.source.content,
+                &format!("{place}.source.content"),
+                remarks,
+            )?,
+            _ => None,
+        };
+        let Some(content) = content else {
+            return Ok(None);
+        };
+        let parts = [self.title, self.context, Some(content)];
+        Ok(Some(
+            parts.into_iter().flatten().collect::<Vec<_>>().join("\n"),
+        ))
+    }
+}
+
+/// The texts of a content, in lines; other blocks are left out. `None` if there is no text.
+pub(super) fn texts(
+    content: Option<Value>,
+    place: &str,
+    remarks: &Remarks,
+) -> Result<Option<String>, Refusal> {
+    let mut all = Vec::new();
+    for block in blocks(content, place)? {
+        match block.text(remarks)? {
+            Some(text) => all.push(text),
+            None => block.leave_out(remarks),
+        }
+    }
+    Ok((!all.is_empty()).then(|| all.join("\n")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn text_of(block: Value) -> (Option<String>, Vec<String>) {
+        let remarks = Remarks::default();
+        let blocks = blocks(Some(json!([block])), "messages[3].content").unwrap();
+        (blocks[0].text(&remarks).unwrap(), remarks.take())
+    }
+
+    #[test]
+    fn what_has_a_text_is_a_text() {
+        let text = json!({ "type": "text", "text": "a" });
+        let document =
+            |source: Value| json!({ "type": "document", "title": "T", "source": source });
+        for (block, expected) in [
+            (text.clone(), Some("a")),
+            (
+                json!({ "type": "search_result", "title": "T", "source": "s", "content": [text] }),
+                Some("T\ns\na"),
+            ),
+            (
+                document(json!({ "type": "text", "media_type": "text/plain", "data": "a" })),
+                Some("T\na"),
+            ),
+            (
+                document(json!({ "type": "content", "content": "a" })),
+                Some("T\na"),
+            ),
+            (
+                document(json!({ "type": "base64", "media_type": "application/pdf", "data": "" })),
+                None,
+            ),
+            (json!({ "type": "image", "source": {} }), None),
+            (
+                json!({ "type": "tool_reference", "tool_name": "f" }),
+                Some("f"),
+            ),
+        ] {
+            assert_eq!(text_of(block).0.as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn fields_of_blocks_that_are_not_read_are_remarks_with_their_place() {
+        let block = json!({ "type": "text", "text": "a", "citations": null, "cache_control": {}, "colour": 1 });
+        let want = [
+            "messages[].content[], text block: cache_control changes nothing here: the beginning of a prompt is kept anyway",
+            "messages[].content[], text block: the unknown field colour is ignored",
+        ];
+        assert_eq!(text_of(block).1, want);
+    }
+
+    #[test]
+    fn what_is_no_block_is_refused_with_its_place() {
+        for (content, expected) in [
+            (
+                json!(1),
+                "messages[0].content: neither a text nor a list of blocks",
+            ),
+            (json!([1]), "messages[0].content[0]: a block is an object"),
+            (
+                json!([{ "text": "a" }]),
+                "messages[0].content[0]: the field \"type\" is missing",
+            ),
+            (
+                json!([{ "type": "text" }]),
+                "messages[0].content[0]: the field \"text\" is missing",
+            ),
+        ] {
+            let read = blocks(Some(content), "messages[0].content").and_then(|blocks| {
+                blocks
+                    .iter()
+                    .try_for_each(|block| block.text(&Remarks::default()).map(drop))
+            });
+            let refusal = read.unwrap_err();
+            assert_eq!(
+                (refusal.message.as_str(), refusal.param.as_deref()),
+                (expected, Some("messages"))
+            );
+        }
+    }
+}

@@ -1,0 +1,565 @@
+//! Messages of a request, in the engine's words.
+//!
+//! In the interface a message is a list of blocks; in the engine it is a text with thoughts and
+//! calls, and a result of a tool is a message by itself. What a model cannot read is left out of
+//! earlier turns, and refused in the last one.
+
+use std::collections::HashMap;
+
+use atta_engine::{
+    chat::{Message, PromptEnd, Role},
+    tools::ToolCall,
+};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::blocks::{Block, at, blocks, texts};
+use crate::flow::{error::Refusal, warnings::Remarks};
+
+/// The beginning of a system block by which Claude Code accounts for a request. It may differ in
+/// each request, so that no prompt could reuse the one before.
+const BILLING: &str = "x-anthropic-billing-header:";
+
+/// A message.
+#[derive(Debug, Deserialize)]
+pub(super) struct Turn {
+    role: Speaker,
+    content: Option<Value>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Speaker {
+    User,
+    Assistant,
+    System,
+}
+
+#[derive(Debug, Deserialize)]
+struct Thought {
+    thinking: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Call {
+    id: String,
+    name: String,
+    input: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Outcome {
+    tool_use_id: String,
+    content: Option<Value>,
+    is_error: Option<bool>,
+}
+
+/// A summary of what was said earlier.
+#[derive(Debug, Deserialize)]
+struct Compaction {
+    content: Option<String>,
+}
+
+/// The text of the field `system`.
+pub(super) fn system(content: Option<Value>, remarks: &Remarks) -> Result<Option<String>, Refusal> {
+    let Some(Value::Array(mut list)) = content else {
+        return texts(content, "system", remarks);
+    };
+    let n_blocks = list.len();
+    list.retain(|block| {
+        !block["text"]
+            .as_str()
+            .is_some_and(|text| text.starts_with(BILLING))
+    });
+    if list.len() < n_blocks {
+        remarks.add(format!(
+            "system: the block {BILLING} is left out: no prompt could reuse the one before"
+        ));
+    }
+    texts(Some(Value::Array(list)), "system", remarks)
+}
+
+/// The messages of turns. Several of the same speaker in a row are one.
+pub(super) fn messages(turns: Vec<Turn>, remarks: &Remarks) -> Result<Vec<Message>, Refusal> {
+    let last = turns
+        .iter()
+        .rposition(|turn| turn.role == Speaker::Assistant)
+        .map_or(0, |i| i + 1);
+    let mut said = Said {
+        messages: Vec::new(),
+        names: HashMap::new(),
+        remarks,
+        is_last: false,
+    };
+    for (i, turn) in turns.into_iter().enumerate() {
+        said.is_last = i >= last;
+        said.turn(i, turn)?;
+    }
+    if said.messages.is_empty() {
+        return Err(Refusal::field("messages", "there are no messages"));
+    }
+    Ok(said.messages)
+}
+
+/// Where the prompt ends: a last message of the assistant is the beginning of the answer.
+pub(super) fn end(messages: &[Message]) -> Result<PromptEnd, Refusal> {
+    match messages.last() {
+        Some(last) if !last.tool_calls.is_empty() => Err(Refusal::field(
+            "messages",
+            "the last message has tool_use: its results are missing",
+        )),
+        Some(last) if last.role == Role::Assistant => Ok(PromptEnd::WithinLastMessage),
+        _ => Ok(PromptEnd::Answer),
+    }
+}
+
+/// What was said so far.
+struct Said<'a> {
+    messages: Vec<Message>,
+    /// Functions of calls, by their ids.
+    names: HashMap<String, String>,
+    remarks: &'a Remarks,
+    /// Whether the turn is one that the model answers now.
+    is_last: bool,
+}
+
+impl Said<'_> {
+    fn turn(&mut self, i: usize, Turn { role, content }: Turn) -> Result<(), Refusal> {
+        let place = format!("messages[{i}]");
+        let blocks = blocks(content, &format!("{place}.content"))?;
+        match role {
+            Speaker::User if blocks.is_empty() => {
+                Err(at(&place, "a message of user without content"))
+            }
+            Speaker::User => blocks.iter().try_for_each(|block| self.user(block)),
+            Speaker::System => blocks.iter().try_for_each(|block| self.system(block)),
+            Speaker::Assistant => {
+                // An answer may be nothing at all.
+                self.last(Role::Assistant);
+                blocks.iter().try_for_each(|block| self.assistant(block))
+            }
+        }
+    }
+
+    fn user(&mut self, block: &Block) -> Result<(), Refusal> {
+        match block.kind.as_str() {
+            "tool_result" => return self.result(block),
+            "thinking" | "redacted_thinking" | "tool_use" => {
+                return Err(block.error("a block of user that only the assistant can write"));
+            }
+            _ => {}
+        }
+        match block.text(self.remarks)? {
+            Some(text) => join(&mut self.last(Role::User).content, &text),
+            None if self.is_last => return Err(block.unreadable()),
+            None => {
+                // The turn stays, even if nothing of it does.
+                self.last(Role::User);
+                block.leave_out(self.remarks);
+            }
+        }
+        Ok(())
+    }
+
+    fn system(&mut self, block: &Block) -> Result<(), Refusal> {
+        match block.text(self.remarks)? {
+            Some(text) => join(&mut self.last(Role::System).content, &text),
+            None => block.leave_out(self.remarks),
+        }
+        Ok(())
+    }
+
+    fn result(&mut self, block: &Block) -> Result<(), Refusal> {
+        let outcome: Outcome = block.read(self.remarks)?;
+        let id = outcome.tool_use_id.clone();
+        let Some(name) = self.names.get(&id) else {
+            return Err(block.error(format!(
+                "a tool_result of {id:?}, but no tool_use before it has that id"
+            )));
+        };
+        let message = Message::tool(id, name, outcome.into_text(block, self.remarks)?);
+        self.messages.push(message);
+        Ok(())
+    }
+
+    fn assistant(&mut self, block: &Block) -> Result<(), Refusal> {
+        match block.kind.as_str() {
+            "thinking" => {
+                let Thought { thinking } = block.read(self.remarks)?;
+                join(
+                    self.last(Role::Assistant).reasoning.get_or_insert_default(),
+                    &thinking,
+                );
+            }
+            // Thoughts that only the model of another server can read.
+            "redacted_thinking" => {}
+            "tool_use" => self.call(block)?,
+            "tool_result" => return Err(block.error("a tool_result of the assistant")),
+            "compaction" => {
+                let Compaction { content } = block.read(self.remarks)?;
+                content
+                    .into_iter()
+                    .for_each(|text| join(&mut self.last(Role::Assistant).content, &text));
+            }
+            _ => match block.text(self.remarks)? {
+                Some(text) => join(&mut self.last(Role::Assistant).content, &text),
+                None => block.leave_out(self.remarks),
+            },
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, block: &Block) -> Result<(), Refusal> {
+        let Call { id, name, input } = block.read(self.remarks)?;
+        let arguments = match input.unwrap_or_else(|| json!({})) {
+            Value::Object(fields) => fields,
+            other => {
+                block.remark("its input is no object, and taken as a text", self.remarks);
+                as_object(other)
+            }
+        };
+        self.names.insert(id.clone(), name.clone());
+        self.last(Role::Assistant).tool_calls.push(ToolCall {
+            id,
+            name,
+            arguments: arguments.into(),
+        });
+        Ok(())
+    }
+
+    /// The last message, or a new one if that is another speaker's.
+    fn last(&mut self, role: Role) -> &mut Message {
+        if self
+            .messages
+            .last()
+            .is_none_or(|message| message.role != role)
+        {
+            self.messages.push(Message {
+                role,
+                ..Message::user("")
+            });
+        }
+        self.messages
+            .last_mut()
+            .expect("if there was none, there is one now")
+    }
+}
+
+impl Outcome {
+    /// What the model gets; there is no other word for errors. A block without text leaves a line
+    /// that says so, because the model waits for a result.
+    fn into_text(self, block: &Block, remarks: &Remarks) -> Result<String, Refusal> {
+        let mut all = String::new();
+        for part in block.within("content", self.content)? {
+            match part.text(remarks)? {
+                Some(text) => join(&mut all, &text),
+                None => {
+                    part.leave_out(remarks);
+                    join(
+                        &mut all,
+                        &format!(
+                            "[a block of type {:?} that this model cannot read]",
+                            part.kind
+                        ),
+                    );
+                }
+            }
+        }
+        Ok(if self.is_error == Some(true) {
+            format!("Error: {all}")
+        } else {
+            all
+        })
+    }
+}
+
+/// Arguments that are no object, such as those of a call that was cut: templates want an object.
+fn as_object(input: Value) -> Map<String, Value> {
+    let text = match input {
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    match serde_json::from_str(&text) {
+        Ok(Value::Object(fields)) => fields,
+        _ if text.trim().is_empty() => Map::new(),
+        _ => Map::from_iter([("input".to_owned(), text.into())]),
+    }
+}
+
+fn join(text: &mut String, more: &str) {
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text.push_str(more);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was said, and what is remarked on it.
+    fn read(turns: Value) -> (Result<Vec<Message>, String>, Vec<String>) {
+        let remarks = Remarks::default();
+        let read = match serde_json::from_value(turns) {
+            Ok(turns) => messages(turns, &remarks).map_err(|refusal| refusal.message),
+            Err(error) => Err(error.to_string()),
+        };
+        (read, remarks.take())
+    }
+
+    fn said(turns: Value) -> Vec<Message> {
+        read(turns).0.unwrap()
+    }
+
+    fn text(text: &str) -> Value {
+        json!({ "type": "text", "text": text })
+    }
+
+    fn image() -> Value {
+        json!({ "type": "image", "source": { "type": "base64", "media_type": "image/png", "data": "" } })
+    }
+
+    fn tool_use(id: &str, input: Value) -> Value {
+        json!({ "type": "tool_use", "id": id, "name": "f", "input": input, "caller": { "type": "direct" } })
+    }
+
+    #[test]
+    fn a_text_is_a_block_and_speakers_in_a_row_are_one() {
+        let turns = json!([
+            { "role": "user", "content": "a" },
+            { "role": "user", "content": [text("b"), text("c")] },
+            { "role": "assistant", "content": [] },
+            { "role": "user", "content": "d" },
+        ]);
+        assert_eq!(
+            said(turns),
+            [
+                Message::user("a\nb\nc"),
+                Message::assistant(""),
+                Message::user("d")
+            ]
+        );
+    }
+
+    #[test]
+    fn a_system_message_stays_where_it_stands() {
+        let turns = json!([
+            { "role": "user", "content": "a" },
+            { "role": "system", "content": [text("b")] },
+            { "role": "assistant", "content": "c" },
+            { "role": "user", "content": "d" },
+            { "role": "system", "content": "e" },
+        ]);
+        let (user, system) = (Message::user, Message::system);
+        assert_eq!(
+            said(turns),
+            [
+                user("a"),
+                system("b"),
+                Message::assistant("c"),
+                user("d"),
+                system("e")
+            ]
+        );
+    }
+
+    #[test]
+    fn the_block_that_accounts_for_a_request_is_no_system_text() {
+        let remarks = Remarks::default();
+        let blocks = json!([
+            text("x-anthropic-billing-header: cc_version=2.1; cch=0f;"),
+            text("Be kind.")
+        ]);
+        assert_eq!(
+            system(Some(blocks), &remarks).unwrap().as_deref(),
+            Some("Be kind.")
+        );
+        assert_eq!(remarks.take().len(), 1);
+        assert_eq!(
+            system(Some("a".into()), &remarks).unwrap().as_deref(),
+            Some("a")
+        );
+        assert_eq!(system(None, &remarks).unwrap(), None);
+    }
+
+    #[test]
+    fn thoughts_calls_and_results_have_their_places() {
+        let turns = json!([
+            { "role": "user", "content": "a" },
+            { "role": "assistant", "content": [
+                { "type": "thinking", "thinking": "so", "signature": "" },
+                { "type": "redacted_thinking", "data": "x" },
+                { "type": "text", "text": "b", "citations": null },
+                { "type": "tool_use", "id": "1", "name": "f", "input": { "x": 1 } },
+                { "type": "tool_use", "id": "2", "name": "g", "input": {} },
+            ] },
+            { "role": "user", "content": [
+                { "type": "tool_result", "tool_use_id": "2", "content": [text("c"), text("d")] },
+                { "type": "tool_result", "tool_use_id": "1", "content": "broken", "is_error": true },
+                text("e"),
+            ] },
+        ]);
+        let call = |id: &str, name: &str, arguments| ToolCall {
+            id: id.into(),
+            name: name.into(),
+            arguments,
+        };
+        let calls = vec![call("1", "f", json!({ "x": 1 })), call("2", "g", json!({}))];
+        let answer = Message {
+            reasoning: Some("so".into()),
+            ..Message::assistant_calling("b", calls)
+        };
+        let results = [
+            Message::tool("2", "g", "c\nd"),
+            Message::tool("1", "f", "Error: broken"),
+        ];
+        let [first, second] = results;
+        assert_eq!(
+            said(turns),
+            [
+                Message::user("a"),
+                answer,
+                first,
+                second,
+                Message::user("e")
+            ]
+        );
+    }
+
+    #[test]
+    fn an_input_that_is_no_object_is_a_text() {
+        for (input, expected) in [
+            (
+                json!("{\"room\": \"ki"),
+                json!({ "input": "{\"room\": \"ki" }),
+            ),
+            (json!("{\"room\": \"attic\"}"), json!({ "room": "attic" })),
+            (json!(""), json!({})),
+            (json!(null), json!({})),
+            (json!([1]), json!({ "input": "[1]" })),
+        ] {
+            let turns = json!([
+                { "role": "user", "content": "a" },
+                { "role": "assistant", "content": [tool_use("1", input)] },
+                { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "1" }] },
+            ]);
+            assert_eq!(said(turns)[1].tool_calls[0].arguments, expected);
+        }
+    }
+
+    #[test]
+    fn what_a_model_cannot_read_is_left_out_of_earlier_turns_with_a_remark() {
+        let search =
+            json!({ "type": "server_tool_use", "id": "s", "name": "web_search", "input": {} });
+        let found = json!({ "type": "web_search_tool_result", "tool_use_id": "s", "content": [] });
+        let (read, remarks) = read(json!([
+            { "role": "user", "content": [image()] },
+            { "role": "assistant", "content": [search, found, text("b"), { "type": "compaction", "content": "c" }] },
+            { "role": "user", "content": "d" },
+        ]));
+        assert_eq!(
+            read.unwrap(),
+            [
+                Message::user(""),
+                Message::assistant("b\nc"),
+                Message::user("d")
+            ]
+        );
+        let of = |kind: &str| {
+            format!("messages[].content[]: a {kind} block is left out: this model reads text only")
+        };
+        assert_eq!(
+            remarks,
+            ["image", "server_tool_use", "web_search_tool_result"].map(of)
+        );
+    }
+
+    #[test]
+    fn a_result_that_a_model_cannot_read_says_so() {
+        let (read, remarks) = read(json!([
+            { "role": "user", "content": "a" },
+            { "role": "assistant", "content": [tool_use("1", json!({}))] },
+            { "role": "user", "content": [
+                { "type": "tool_result", "tool_use_id": "1", "content": [text("page 1"), image()] },
+            ] },
+        ]));
+        let expected = "page 1\n[a block of type \"image\" that this model cannot read]";
+        assert_eq!(read.unwrap()[2], Message::tool("1", "f", expected));
+        assert!(
+            remarks.iter().any(|remark| remark.contains("image")),
+            "{remarks:?}"
+        );
+    }
+
+    #[test]
+    fn a_last_message_of_the_assistant_begins_the_answer_unless_it_has_calls() {
+        let [user, said] = [Message::user("a"), Message::assistant("b")];
+        let call = ToolCall {
+            id: "1".into(),
+            name: "f".into(),
+            arguments: json!({}),
+        };
+        let calls = Message {
+            tool_calls: vec![call],
+            ..Message::assistant("")
+        };
+        assert_eq!(end(std::slice::from_ref(&user)).unwrap(), PromptEnd::Answer);
+        assert_eq!(
+            end(&[user.clone(), said]).unwrap(),
+            PromptEnd::WithinLastMessage
+        );
+        assert!(
+            end(&[user, calls])
+                .unwrap_err()
+                .message
+                .contains("results are missing")
+        );
+    }
+
+    #[test]
+    fn what_has_no_place_is_refused_by_its_name() {
+        let inside = |role: &str, block: Value| json!([{ "role": role, "content": [block] }]);
+        let result = |content: Value| json!({ "type": "tool_result", "tool_use_id": "1", "content": content });
+        for (turns, expected) in [
+            (
+                inside("user", image()),
+                "messages[0].content[0]: this model reads text only, and no image block",
+            ),
+            (
+                inside(
+                    "user",
+                    json!({ "type": "document", "source": { "type": "url" } }),
+                ),
+                "no document block",
+            ),
+            (
+                inside("user", result(json!("a"))),
+                "no tool_use before it has that id",
+            ),
+            (
+                inside("assistant", result(json!("a"))),
+                "a tool_result of the assistant",
+            ),
+            (
+                inside("user", json!({ "type": "thinking", "thinking": "a" })),
+                "only the assistant",
+            ),
+            (inside("tool", text("a")), "unknown variant `tool`"),
+            (
+                json!([{ "role": "user", "content": [] }]),
+                "without content",
+            ),
+            (
+                json!([{ "role": "user", "content": 1 }]),
+                "neither a text nor a list",
+            ),
+            (json!([]), "there are no messages"),
+        ] {
+            let message = read(turns).0.unwrap_err();
+            assert!(
+                message.contains(expected),
+                "{message:?}, expected {expected:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Tools of a request, and which of them may be called, in our own words.
+
+use atta_engine::{
+    chat::ToolUse,
+    tools::{ToolChoice, ToolSet},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::flow::{error::Refusal, warnings::Remarks};
+
+/// The type of tools that the client describes. Tools of all other types are described by
+/// Anthropic's server.
+const CUSTOM: &str = "custom";
+
+/// A tool.
+#[derive(Debug, Deserialize)]
+pub(super) struct Tool {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    name: Option<String>,
+    description: Option<String>,
+    input_schema: Option<Value>,
+    strict: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Choice {
+    #[serde(rename = "type")]
+    kind: Kind,
+    name: Option<String>,
+    disable_parallel_tool_use: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Auto,
+    Any,
+    Tool,
+    None,
+}
+
+impl Tool {
+    /// Its type, if Anthropic's server describes it.
+    fn foreign_kind(&self) -> Option<&str> {
+        self.kind.as_deref().filter(|kind| *kind != CUSTOM)
+    }
+
+    /// The definition of the `i`th tool.
+    fn into_definition(self, i: usize) -> Result<Value, Refusal> {
+        let missing = |field: &str| {
+            Refusal::field(
+                "tools",
+                format!("tools[{i}]: the field {field:?} is missing"),
+            )
+        };
+        let name = self.name.ok_or_else(|| missing("name"))?;
+        let schema = self.input_schema.ok_or_else(|| missing("input_schema"))?;
+        let mut definition = json!({ "name": name, "parameters": schema });
+        if let Some(description) = self.description {
+            definition["description"] = description.into();
+        }
+        if self.strict == Some(true) {
+            definition["strict"] = true.into();
+        }
+        Ok(definition)
+    }
+}
+
+impl Choice {
+    fn into_choice(self) -> Result<ToolChoice, Refusal> {
+        match (self.kind, self.name) {
+            (Kind::Auto, None) => Ok(ToolChoice::Auto),
+            (Kind::Any, None) => Ok(ToolChoice::Required),
+            (Kind::None, None) => Ok(ToolChoice::None),
+            (Kind::Tool, Some(name)) => Ok(ToolChoice::Named(name)),
+            (Kind::Tool, None) => Err(Refusal::field(
+                "tool_choice",
+                "the name of the tool is missing",
+            )),
+            (_, Some(_)) => Err(Refusal::field(
+                "tool_choice",
+                "a name is of use with type \"tool\" only",
+            )),
+        }
+    }
+}
+
+/// Which tools may be called, if any. A tool of a type that only Anthropic's server can describe is
+/// left out.
+pub(super) fn tool_use(
+    tools: Vec<Tool>,
+    choice: Option<Choice>,
+    remarks: &Remarks,
+) -> Result<Option<ToolUse>, Refusal> {
+    let is_parallel = choice
+        .as_ref()
+        .is_none_or(|choice| choice.disable_parallel_tool_use != Some(true));
+    let choice = choice.map_or(Ok(ToolChoice::Auto), Choice::into_choice)?;
+    let (mut definitions, mut left_out) = (Vec::new(), Vec::new());
+    for (i, tool) in tools.into_iter().enumerate() {
+        match tool.foreign_kind() {
+            None => definitions.push(tool.into_definition(i)?),
+            Some(kind) => {
+                remarks.add(format!(
+                    "the tool of type {kind:?} is left out: this server does not know that type"
+                ));
+                left_out.extend(tool.name);
+            }
+        }
+    }
+    let tools = ToolSet::from_values(definitions)
+        .map_err(|error| Refusal::field("tools", error.to_string()))?;
+    remarks.extend(tools.remarks().iter().cloned());
+    check(&choice, &tools, &left_out)?;
+    Ok((!tools.is_empty()).then_some(ToolUse {
+        tools,
+        choice,
+        parallel: is_parallel,
+    }))
+}
+
+/// Refuses a choice of a tool that is not there.
+fn check(choice: &ToolChoice, tools: &ToolSet, left_out: &[String]) -> Result<(), Refusal> {
+    let refuse = |message: String| Err(Refusal::field("tool_choice", message));
+    match choice {
+        ToolChoice::Named(name) if tools.contains(name) => Ok(()),
+        ToolChoice::Named(name) if left_out.contains(name) => refuse(format!(
+            "the tool {name:?} has a type that this server does not know, and cannot be chosen"
+        )),
+        ToolChoice::Named(name) => refuse(format!("there is no tool {name:?} to choose")),
+        ToolChoice::Required if tools.is_empty() => {
+            refuse("there are no tools to choose from".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(tools: Value, choice: Value) -> (Result<Option<ToolUse>, Refusal>, Vec<String>) {
+        let remarks = Remarks::default();
+        let (tools, choice) = (
+            serde_json::from_value(tools).unwrap(),
+            serde_json::from_value(choice).unwrap(),
+        );
+        (tool_use(tools, choice, &remarks), remarks.take())
+    }
+
+    fn used(choice: Value) -> Result<Option<ToolUse>, Refusal> {
+        let schema = json!({ "type": "object" });
+        of(json!([{ "name": "f", "input_schema": schema, "cache_control": { "type": "ephemeral" } }]), choice).0
+    }
+
+    #[test]
+    fn each_choice_has_its_meaning() {
+        for (choice, expected) in [
+            (json!(null), ToolChoice::Auto),
+            (json!({ "type": "auto" }), ToolChoice::Auto),
+            (json!({ "type": "any" }), ToolChoice::Required),
+            (json!({ "type": "none" }), ToolChoice::None),
+            (
+                json!({ "type": "tool", "name": "f" }),
+                ToolChoice::Named("f".to_owned()),
+            ),
+        ] {
+            let used = used(choice).unwrap().unwrap();
+            assert!(used.choice == expected && used.parallel, "{used:?}");
+        }
+        let alone = used(json!({ "type": "any", "disable_parallel_tool_use": true }))
+            .unwrap()
+            .unwrap();
+        assert!(!alone.parallel);
+    }
+
+    #[test]
+    fn a_choice_that_cannot_be_is_refused() {
+        for choice in [
+            json!({ "type": "tool", "name": "g" }),
+            json!({ "type": "tool" }),
+            json!({ "type": "any", "name": "f" }),
+        ] {
+            assert_eq!(
+                used(choice).unwrap_err().param.as_deref(),
+                Some("tool_choice")
+            );
+        }
+        assert!(of(json!([]), json!({ "type": "any" })).0.is_err());
+        assert!(of(json!([]), json!(null)).0.unwrap().is_none());
+    }
+
+    #[test]
+    fn a_tool_of_another_type_is_left_out_with_a_remark_and_cannot_be_chosen() {
+        let search = json!({ "type": "web_search_20250305", "name": "web_search", "max_uses": 5 });
+        let toolset = json!({ "type": "mcp_toolset", "mcp_server_name": "x" });
+        let custom = json!({ "type": "custom", "name": "f", "input_schema": { "type": "object" } });
+        let (used, remarks) = of(json!([search, toolset, custom]), json!(null));
+        assert_eq!(
+            used.unwrap().unwrap().tools.names().collect::<Vec<_>>(),
+            ["f"]
+        );
+        assert!(
+            remarks.len() == 2 && remarks[0].contains("web_search_20250305"),
+            "{remarks:?}"
+        );
+        let chosen = of(
+            json!([search]),
+            json!({ "type": "tool", "name": "web_search" }),
+        )
+        .0
+        .unwrap_err();
+        assert!(
+            chosen.message.contains("does not know")
+                && chosen.param.as_deref() == Some("tool_choice")
+        );
+        assert!(of(json!([search]), json!({ "type": "any" })).0.is_err());
+        assert!(
+            of(json!([search]), json!({ "type": "auto" }))
+                .0
+                .unwrap()
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn a_tool_without_a_schema_is_refused_with_its_place() {
+        let refusal = of(json!([{ "name": "f" }]), json!(null)).0.unwrap_err();
+        assert_eq!(
+            refusal.message,
+            "tools[0]: the field \"input_schema\" is missing"
+        );
+    }
+
+    #[test]
+    fn a_name_may_have_128_characters() {
+        let tool =
+            |n: usize| json!([{ "name": "x".repeat(n), "input_schema": { "type": "object" } }]);
+        assert!(of(tool(128), json!(null)).0.is_ok());
+        assert!(of(tool(129), json!(null)).0.is_err());
+    }
+}

@@ -1,0 +1,126 @@
+//! Whose interface a path belongs to, and how it says that something went wrong.
+
+use axum::{
+    Json,
+    http::HeaderMap,
+    response::{IntoResponse, Response},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    api::anthropic::models,
+    flow::error::{Kind, Refusal},
+};
+
+/// An interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    OpenAi,
+    Anthropic,
+    Ollama,
+}
+
+impl Dialect {
+    /// The interface of a request. Paths of atta's own, and unknown ones, are like OpenAI's unless
+    /// Anthropic's client asks.
+    pub(crate) fn of(path: &str, headers: &HeaderMap) -> Self {
+        match path {
+            "/v1/messages" => Self::Anthropic,
+            path if path.starts_with("/v1/messages/") => Self::Anthropic,
+            path if path.starts_with("/api/") => Self::Ollama,
+            _ if headers.contains_key("anthropic-version") => Self::Anthropic,
+            path if path.starts_with("/v1/models") && models::is_asked(headers) => Self::Anthropic,
+            _ => Self::OpenAi,
+        }
+    }
+
+    /// An error alone.
+    pub(crate) fn error(self, refusal: &Refusal, request_id: Option<&str>) -> Value {
+        let Refusal {
+            message,
+            param,
+            code,
+            ..
+        } = refusal;
+        let kind = self.kind(refusal.kind());
+        match self {
+            Self::OpenAi => {
+                json!({ "error": { "message": message, "type": kind, "param": param, "code": code } })
+            }
+            Self::Anthropic => {
+                let mut error = json!({ "type": kind, "message": named(refusal) });
+                if let Some(code) = code {
+                    error["details"] = json!({ "error_code": code });
+                }
+                json!({ "type": "error", "error": error, "request_id": request_id })
+            }
+            Self::Ollama => json!({ "error": message }),
+        }
+    }
+
+    fn kind(self, kind: Kind) -> &'static str {
+        match (self, kind) {
+            (_, Kind::Key) => "authentication_error",
+            (_, Kind::Busy) => "rate_limit_error",
+            (Self::Anthropic, Kind::Foreign) => "permission_error",
+            (Self::Anthropic, Kind::NotFound) => "not_found_error",
+            (Self::Anthropic, Kind::TooLarge) => "request_too_large",
+            (Self::Anthropic, Kind::Unavailable) => "overloaded_error",
+            (Self::Anthropic, Kind::Ours) => "api_error",
+            (_, Kind::Ours | Kind::Unavailable) => "server_error",
+            _ => "invalid_request_error",
+        }
+    }
+
+    /// Headers that have the id of a request.
+    pub(crate) fn id_headers(self) -> &'static [&'static str] {
+        match self {
+            Self::OpenAi | Self::Ollama => &["x-request-id"],
+            Self::Anthropic => &["x-request-id", "request-id"],
+        }
+    }
+
+    /// The response that a refusal is, if it is one.
+    pub(crate) fn respond(self, mut response: Response, request_id: &str) -> Response {
+        let Some(refusal) = response.extensions_mut().remove::<Refusal>() else {
+            return response;
+        };
+        let mut written = (
+            response.status(),
+            Json(self.error(&refusal, Some(request_id))),
+        )
+            .into_response();
+        written.headers_mut().extend(
+            std::mem::take(response.headers_mut())
+                .into_iter()
+                .filter_map(|(k, v)| Some((k?, v))),
+        );
+        written
+    }
+}
+
+/// The message with the field that it is about, for interfaces that have no other place for it.
+fn named(refusal: &Refusal) -> String {
+    match &refusal.param {
+        Some(param) if !refusal.message.contains(param) => format!("{param}: {}", refusal.message),
+        _ => refusal.message.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn anthropics_errors_name_the_field_in_their_message() {
+        let message = |message: &str| {
+            let refusal = Refusal::field("tools", message);
+            Dialect::Anthropic.error(&refusal, None)["error"]["message"].clone()
+        };
+        assert_eq!(message("there are too many"), "tools: there are too many");
+        assert_eq!(
+            message("there are too many tools"),
+            "there are too many tools"
+        );
+    }
+}

@@ -1,0 +1,141 @@
+//! Our own paths: tokens of a text and back, as llama.cpp's server has them, and how the server is.
+
+use std::sync::Arc;
+
+use atta_engine::tokenizer::Special;
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    app::App,
+    flow::{
+        body::Incoming,
+        error::Refusal,
+        prepare::{Ask, Asked},
+        warnings::Remarks,
+    },
+    metrics,
+    models::Model,
+};
+
+#[derive(Deserialize)]
+pub(crate) struct Tokenize {
+    content: String,
+    model: Option<String>,
+    #[serde(default)]
+    add_special: bool,
+    #[serde(default = "yes")]
+    parse_special: bool,
+    /// Whether the text of each token is told, too.
+    #[serde(default)]
+    with_pieces: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Ask for Tokenize {
+    fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+}
+
+/// The tokens of a text.
+pub(crate) async fn tokenize(
+    State(app): State<Arc<App>>,
+    incoming: Incoming,
+) -> Result<Json<Value>, Refusal> {
+    Asked::read(&app, incoming)
+        .await?
+        .map(tokens)
+        .await
+        .map(Json)
+}
+
+fn tokens(model: &Model, request: Tokenize, _remarks: &Remarks) -> Result<Value, Refusal> {
+    let Tokenize {
+        content,
+        add_special,
+        parse_special,
+        with_pieces,
+        ..
+    } = request;
+    let tokenizer = model.engine.tokenizer();
+    let bos = tokenizer
+        .bos()
+        .filter(|_| add_special && tokenizer.add_bos());
+    let special = if parse_special {
+        Special::Parse
+    } else {
+        Special::Plain
+    };
+    let ids: Vec<u32> = bos
+        .into_iter()
+        .chain(tokenizer.encode(content.as_bytes(), special))
+        .collect();
+    let piece = |id: &u32| match std::str::from_utf8(&tokenizer.token_bytes(*id)) {
+        Ok(text) => json!({ "id": id, "piece": text }),
+        // A part of a character.
+        Err(_) => json!({ "id": id, "piece": tokenizer.token_bytes(*id) }),
+    };
+    match with_pieces {
+        true => Ok(json!({ "tokens": ids.iter().map(piece).collect::<Vec<_>>() })),
+        false => Ok(json!({ "tokens": ids })),
+    }
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Detokenize {
+    tokens: Vec<u32>,
+    model: Option<String>,
+}
+
+impl Ask for Detokenize {
+    fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+}
+
+/// The text of tokens.
+pub(crate) async fn detokenize(
+    State(app): State<Arc<App>>,
+    incoming: Incoming,
+) -> Result<Json<Value>, Refusal> {
+    Asked::read(&app, incoming).await?.map(text).await.map(Json)
+}
+
+fn text(model: &Model, request: Detokenize, _remarks: &Remarks) -> Result<Value, Refusal> {
+    let (tokens, tokenizer) = (request.tokens, model.engine.tokenizer());
+    if let Some(id) = tokens
+        .iter()
+        .find(|&&id| id as usize >= tokenizer.n_vocab())
+    {
+        return Err(Refusal::field(
+            "tokens",
+            format!("token {id}, of a model that has {}", tokenizer.n_vocab()),
+        ));
+    }
+    let bytes = tokenizer.decode(&tokens);
+    Ok(json!({ "content": String::from_utf8_lossy(&bytes) }))
+}
+
+/// Whether the server can answer.
+pub(crate) async fn health(State(app): State<Arc<App>>) -> Result<Json<Value>, Refusal> {
+    if app.is_stopping() || app.models.is_broken() {
+        return Err(Refusal::stopping());
+    }
+    Ok(Json(json!({ "status": "ok" })))
+}
+
+/// Counts for Prometheus.
+pub(crate) async fn prometheus(State(app): State<Arc<App>>) -> Response {
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    ([(header::CONTENT_TYPE, kind)], metrics::text(&app)).into_response()
+}

@@ -1,0 +1,119 @@
+//! `POST /api/chat`.
+
+use std::sync::Arc;
+
+use atta_engine::chat::Said;
+use axum::{extract::State, response::Response};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{
+    ForModel, PRIORITY,
+    keep_alive::KeepAlive,
+    messages::{Says, messages},
+    options::{ACCEPTED_FIELDS, Settings, reason_of_nothing},
+    response::{Form, How},
+};
+use crate::{
+    api::openai::messages::tool_use,
+    app::App,
+    flow::{
+        body::{Accepted, Incoming},
+        error::Refusal,
+        prepare::{self, Ask, Prepared},
+        warnings::Remarks,
+    },
+    models::{Model, Stay},
+};
+
+/// What may be asked for.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ChatRequest {
+    model: String,
+    #[serde(default)]
+    messages: Vec<Says>,
+    tools: Option<Vec<Value>>,
+    options: Option<Map<String, Value>>,
+    format: Option<Value>,
+    stream: Option<bool>,
+    think: Option<Value>,
+    keep_alive: Option<KeepAlive>,
+    logprobs: Option<bool>,
+    top_logprobs: Option<usize>,
+}
+
+impl Ask for ChatRequest {
+    const TAKES_ANY_NAME: bool = false;
+    const ACCEPTED: Accepted = ACCEPTED_FIELDS;
+
+    fn model(&self) -> Option<&str> {
+        Some(&self.model)
+    }
+
+    fn stay(&self) -> Option<Stay> {
+        self.keep_alive.map(|KeepAlive(stay)| stay)
+    }
+}
+
+impl ForModel for ChatRequest {
+    fn farewell(&self) -> Option<How> {
+        #[rustfmt::skip] // Every field, so that a new one cannot be forgotten here.
+        let Self {
+            model: _, messages, tools: None, options: None, format: None, stream, think: None, keep_alive: _,
+            logprobs: None, top_logprobs: None,
+        } = self else { return None };
+        if messages.is_empty() {
+            How::farewell(Form::Chat, *stream, self.stay())
+        } else {
+            None
+        }
+    }
+}
+
+/// Answers a conversation.
+pub(crate) async fn answer(
+    State(app): State<Arc<App>>,
+    incoming: Incoming,
+) -> Result<Response, Refusal> {
+    super::answer(&app, incoming, prepared).await
+}
+
+fn prepared(
+    model: &Model,
+    request: ChatRequest,
+    remarks: &Remarks,
+) -> Result<(Prepared, How), Refusal> {
+    let reason_of_nothing = reason_of_nothing(request.stay());
+    let settings = Settings {
+        options: request.options,
+        format: request.format,
+        think: request.think,
+        logprobs: request.logprobs,
+        top_logprobs: request.top_logprobs,
+    };
+    let understood = settings.understand(model.n_ctx, &model.defaults, remarks)?;
+    let messages = messages(request.messages, remarks)?;
+    let tools = tool_use(request.tools, None, None)?;
+    remarks.extend(tools.iter().flat_map(|used| used.tools.remarks().to_vec()));
+    let is_stream = request.stream.unwrap_or(true);
+    let logprobs = understood.options.n_logprobs.is_some();
+    let how = How {
+        form: Form::Chat,
+        is_stream,
+        logprobs,
+        reason_of_nothing,
+    };
+    if messages.is_empty() {
+        return Ok((Prepared::default(), how));
+    }
+    let extra = understood.extra();
+    let said = Said {
+        messages: &messages,
+        tools: tools.as_ref(),
+        extra: Some(&extra),
+        ..Said::default()
+    };
+    let (prepared, prompt) = prepare::answers_after(model, &[], &said, &understood.options, 1)?;
+    understood.check_thinking(model, &prompt.text, remarks)?;
+    Ok((prepared.with_priority(PRIORITY), how))
+}

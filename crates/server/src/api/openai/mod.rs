@@ -1,0 +1,13 @@
+//! OpenAI's interface: `/v1/chat/completions`, `/v1/completions`, `/v1/responses`,
+//! `/v1/embeddings`, `/v1/models`.
+//!
+//! Source: OpenAI, "API reference", 2025. A field that is not supported is refused by its name.
+
+pub(crate) mod chat;
+pub(crate) mod completions;
+pub(crate) mod embeddings;
+pub(crate) mod messages;
+pub(crate) mod models;
+pub(crate) mod response;
+pub(crate) mod responses;
+mod tier;

@@ -1,0 +1,48 @@
+//! `GET /v1/models`: the names that requests may call models by.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{Path, State, rejection::PathRejection},
+    http::HeaderMap,
+    response::{IntoResponse, Response},
+};
+use serde_json::{Value, json};
+
+use crate::{api::anthropic, app::App, flow::error::Refusal};
+
+/// All of them.
+pub(crate) async fn list(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    if anthropic::models::is_asked(&headers) {
+        return Json(anthropic::models::list(&app)).into_response();
+    }
+    let models: Vec<Value> = app
+        .models
+        .names()
+        .map(|name| described(&app, name))
+        .collect();
+    Json(json!({ "object": "list", "data": models })).into_response()
+}
+
+/// One of them.
+pub(crate) async fn one(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<Response, Refusal> {
+    let Path(name) = name.map_err(|error| Refusal::bad(error.body_text()))?;
+    app.models.look_up(Some(&name))?;
+    let is_anthropics = anthropic::models::is_asked(&headers);
+    let model = if is_anthropics {
+        anthropic::models::described(&app, &name)
+    } else {
+        described(&app, &name)
+    };
+    Ok(Json(model).into_response())
+}
+
+/// A model, by one of its names.
+fn described(app: &App, name: &str) -> Value {
+    json!({ "id": name, "object": "model", "created": app.started, "owned_by": "atta" })
+}

@@ -1,0 +1,290 @@
+//! What a client is told when it does not get what it asked for. How it is written is its
+//! interface's affair ([`Dialect`](crate::api::flavor::Dialect)).
+
+use atta_engine::{Error, SamplingError};
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+
+use crate::ServeError;
+
+/// An answer that is an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    pub(crate) message: String,
+    /// Which field is at fault.
+    pub(crate) param: Option<String>,
+    pub(crate) code: Option<&'static str>,
+}
+
+/// What kind of refusal it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The request is wrong.
+    Wrong,
+    NotFound,
+    /// The key is wrong.
+    Key,
+    Foreign,
+    TooLarge,
+    /// There is no place.
+    Busy,
+    /// It may be there later.
+    Unavailable,
+    /// Our mistake.
+    Ours,
+}
+
+/// Seconds after which a client may try again.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("2");
+
+impl Refusal {
+    fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            message: message.into(),
+            param: None,
+            code: None,
+        }
+    }
+
+    /// A request that makes no sense.
+    pub(crate) fn bad(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    /// A field that makes no sense, or is not supported.
+    pub(crate) fn field(name: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            param: Some(name.into()),
+            ..Self::bad(message)
+        }
+    }
+
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, message)
+    }
+
+    pub(crate) fn wrong_method(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, message)
+    }
+
+    pub(crate) fn no_model(name: &str) -> Self {
+        let code = Some("model_not_found");
+        Self {
+            code,
+            param: Some("model".to_owned()),
+            ..Self::not_found(format!("model {name:?} not found"))
+        }
+    }
+
+    pub(crate) fn wrong_key() -> Self {
+        let code = Some("invalid_api_key");
+        Self {
+            code,
+            ..Self::new(
+                StatusCode::UNAUTHORIZED,
+                "this server wants an API key, and this is none of its",
+            )
+        }
+    }
+
+    /// A page of another site asks a server without keys.
+    pub(crate) fn foreign_origin(origin: &str) -> Self {
+        let message = format!(
+            "pages of {origin:?} may not use this server, because that is neither its own origin nor an app of this \
+             machine: start it with --allow-origin ORIGIN to let them, or with --api-key"
+        );
+        Self::new(StatusCode::FORBIDDEN, message)
+    }
+
+    /// The server was found by a name that a web site could have.
+    pub(crate) fn foreign_host(host: &str) -> Self {
+        let message = format!(
+            "this server does not answer to the name {host:?}, which a web site could let mean this machine: start it \
+             with --allow-host NAME if that is its name, or with --api-key"
+        );
+        Self::new(StatusCode::FORBIDDEN, message)
+    }
+
+    pub(crate) fn busy() -> Self {
+        let code = Some("queue_full");
+        Self {
+            code,
+            ..Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too many requests are waiting; try again later",
+            )
+        }
+    }
+
+    pub(crate) fn too_large(max: usize) -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("the body has more than {max} bytes"),
+        )
+    }
+
+    /// A body that is packed in a way that cannot be unpacked here.
+    pub(crate) fn unknown_encoding(encoding: &str) -> Self {
+        let message =
+            format!("content-encoding {encoding:?} is not supported: gzip, deflate, or none");
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message)
+    }
+
+    /// Something that this server, or this model, cannot do at all.
+    pub(crate) fn not_implemented(message: impl Into<String>) -> Self {
+        let code = Some("not_supported");
+        Self {
+            code,
+            ..Self::new(StatusCode::NOT_IMPLEMENTED, message)
+        }
+    }
+
+    pub(crate) fn too_slow() -> Self {
+        Self::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time")
+    }
+
+    /// An answer that is of no use before it is complete.
+    pub(crate) fn out_of_time() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "there was not time enough for the answer",
+        )
+    }
+
+    /// Something of ours that must not happen.
+    pub(crate) fn broken() -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the server made a mistake with this request",
+        )
+    }
+
+    /// A model that cannot be had now, because others have the memory; or at all, of which a client
+    /// learns no more, since the error names files of this machine.
+    pub(crate) fn not_loaded(name: &str, error: &ServeError) -> Self {
+        let refusal = match error {
+            ServeError::Engine(error) if error.is_about_memory() => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("the model cannot be loaded: {error}"),
+            ),
+            _ => Self::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                format!("model {name:?} cannot be loaded"),
+            ),
+        };
+        Self {
+            code: Some("model_not_loaded"),
+            ..refusal
+        }
+    }
+
+    pub(crate) fn stopping() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
+    }
+
+    /// A job that failed while it was written.
+    pub(crate) fn failed(error: &Error) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+    }
+
+    /// A setting, by the name that it has in requests.
+    fn of_sampling(error: &SamplingError) -> Self {
+        match error {
+            SamplingError::OutOfRange {
+                option,
+                value,
+                expected,
+            } => {
+                let name = match *option {
+                    "-t" => "temperature".to_owned(),
+                    "--typical" => "typical_p".to_owned(),
+                    option => option.trim_start_matches('-').replace('-', "_"),
+                };
+                let message = format!("{name} is {value}, expected {expected}");
+                Self::field(name, message)
+            }
+            SamplingError::BiasedToken { id, n_vocab } => Self::field(
+                "logit_bias",
+                format!("token {id}, of a model that has {n_vocab}"),
+            ),
+            other => Self::bad(other.to_string()),
+        }
+    }
+
+    /// The same, about another field.
+    pub(crate) fn about(self, field: &str) -> Self {
+        Self {
+            param: self.param.map(|_| field.to_owned()),
+            ..self
+        }
+    }
+
+    /// The same, where the interface has another name for that field.
+    pub(crate) fn renamed(self, ours: &str, theirs: &str) -> Self {
+        if self.param.as_deref() == Some(ours) {
+            self.about(theirs)
+        } else {
+            self
+        }
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        match self.status {
+            StatusCode::UNAUTHORIZED => Kind::Key,
+            StatusCode::FORBIDDEN => Kind::Foreign,
+            StatusCode::NOT_FOUND => Kind::NotFound,
+            StatusCode::PAYLOAD_TOO_LARGE => Kind::TooLarge,
+            StatusCode::TOO_MANY_REQUESTS => Kind::Busy,
+            StatusCode::SERVICE_UNAVAILABLE => Kind::Unavailable,
+            StatusCode::NOT_IMPLEMENTED => Kind::Wrong,
+            status if status.is_server_error() => Kind::Ours,
+            _ => Kind::Wrong,
+        }
+    }
+}
+
+/// What the engine says about a job: mostly that the client asked for something that cannot be.
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        match error {
+            Error::PromptTooLong { n_prompt, n_ctx } => {
+                // Claude Code reads the two numbers, and makes the conversation shorter.
+                let message = format!(
+                    "the prompt is too long: {n_prompt} tokens > {n_ctx} maximum, the context of this server (set by -c)"
+                );
+                Self {
+                    code: Some("context_length_exceeded"),
+                    ..Self::field("messages", message)
+                }
+            }
+            Error::EmptyPrompt => Self::bad(message),
+            Error::Pooling(_) => Self::field("pooling", message),
+            Error::Constraint(_) => Self::field("response_format", message),
+            Error::Tools(_) => Self::field("tools", message),
+            Error::Template(_) => Self::field("messages", message),
+            Error::Sampling(error) => Self::of_sampling(&error),
+            Error::Stop(_) => Self::field("stop", "a text of no characters occurs everywhere"),
+            Error::Store(_) => Self::new(StatusCode::SERVICE_UNAVAILABLE, message),
+            _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, message),
+        }
+    }
+}
+
+/// Without a body: whoever knows the path writes it.
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut response = self.status.into_response();
+        if matches!(self.kind(), Kind::Busy | Kind::Unavailable) {
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, RETRY_AFTER);
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}
