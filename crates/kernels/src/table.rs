@@ -282,8 +282,8 @@ mod x86 {
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 mod wide {
     use super::*;
-    use crate::algo::quad::{self, Sequence};
     use crate::algo::tile;
+    use crate::fused::x86_512::{self, Sequence};
     use crate::isa::amx::{self, Amx};
     use crate::isa::avx512::Avx512;
 
@@ -361,7 +361,7 @@ mod wide {
                         return unsafe { AVX512.strips[Format::$format as usize](strip) };
                     }
                     // SAFETY: the functions of this table are only called after `tables` found the features.
-                    quad::$method::<$format, Sequence>(unsafe { Avx512::assume() }, strip)
+                    x86_512::$method::<$format, Sequence>(unsafe { Avx512::assume() }, strip)
                 });
                 strip
             };)*

@@ -9,7 +9,7 @@
 //! Every weight that is loaded and widened serves T rows and every activation R. An output has its
 //! own lanes, so its bits do not depend on the tile it falls into. A single activation row waits
 //! for memory, where the strip that comes next is asked for as in `gemv.rs`; 512-bit vectors take
-//! it from `quad.rs` instead.
+//! it from `fused/x86_512` instead.
 
 use super::lanes::{LANES, padded, total};
 use super::matmul::Strip;
@@ -70,7 +70,7 @@ fn tile<I: Floats + Row, F: FloatFormat, const R: usize, const T: usize>(
 
 /// Lanes of `w[r] · x[t]`; `ask(k)` is called with every sixteen weights of the rows.
 #[inline(always)]
-pub(super) fn dots<I: Floats, F: FloatFormat, const R: usize, const T: usize>(
+pub(crate) fn dots<I: Floats, F: FloatFormat, const R: usize, const T: usize>(
     isa: I,
     w: [&[F::Weight]; R],
     x: [&[f32]; T],

@@ -13,10 +13,11 @@
 //! four rows; here it is done once for the whole band. 512 rows of width 2048 on a core of a Xeon,
 //! GFMA/s: F16 50 to 61, BF16 54 to 59, F32 37 to 56.
 
+use super::float;
 use super::lanes::{LANES, padded};
 use super::matmul::Strip;
-use super::{float, quad};
 use crate::format::FloatFormat;
+use crate::fused::x86_512;
 use crate::isa::Floats;
 use crate::isa::avx512::Avx512;
 use crate::scratch;
@@ -37,7 +38,7 @@ type Lanes = [f32; LANES];
 struct Wide<const R: usize>([[Lanes; R]; PIECE]);
 
 /// Strip of a float format, in tiles of R weight rows and T activation rows; of few activation rows
-/// in those of `float.rs`, of one in `quad.rs`.
+/// in those of `float.rs`, of one in `fused/x86_512`.
 #[inline(always)]
 pub(crate) fn float<F: FloatFormat, const R: usize, const T: usize>(
     isa: Avx512,
@@ -45,7 +46,7 @@ pub(crate) fn float<F: FloatFormat, const R: usize, const T: usize>(
 ) {
     let n = strip.rows.len();
     match n {
-        1 => return quad::float::<F>(isa, strip),
+        1 => return x86_512::float::<F>(isa, strip),
         _ if n < MANY => return float::float::<F, 4, 4>(isa, strip),
         _ => {}
     }

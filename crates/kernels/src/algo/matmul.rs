@@ -3,20 +3,22 @@
 //! | | one activation row | several |
 //! |---|---|---|
 //! | plain | `gemm.rs`: decode to i16, one flat dot product | the same, decoded once for 16 rows |
-//! | vectors | `gemv.rs`: codes never leave the registers; 256-bit ones of x86: `four.rs`; 512-bit ones: `quad.rs` | `panel.rs`: transposed once, lane = weight row |
+//! | vectors | `gemv.rs`: codes never leave the registers; 256-bit ones of x86: `fused/x86_256`; 512-bit ones: `fused/x86_512` | `panel.rs`: transposed once, lane = weight row |
 //! | matrix tiles | as vectors | `tile.rs`: as `panel.rs`, from 32 rows on |
-//! | float weights | `float.rs`: lanes along the row; 512-bit vectors: four rows of `quad.rs` | the same, in register tiles; 512-bit vectors, from 16 rows on: `float_many.rs` |
+//! | float weights | `float.rs`: lanes along the row; 512-bit vectors: four rows of `fused/x86_512` | the same, in register tiles; 512-bit vectors, from 16 rows on: `float_many.rs` |
 
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+use super::float_many;
 #[cfg(not(target_arch = "x86_64"))]
 use super::gemv;
 #[cfg(all(target_arch = "x86_64", not(feature = "avx512")))]
-use super::gemv as four;
+use super::gemv as x86_256;
 use super::{float, gemm, measure, panel, unpack};
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-use super::{float_many, four, quad};
 use crate::Matrix;
 use crate::activations::Activations;
 use crate::format::{FloatFormat, KQuant, Quant32};
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+use crate::fused::{x86_256, x86_512};
 use crate::isa::scalar::Scalar;
 use crate::isa::{Floats, Row};
 use std::ops::Range;
@@ -104,11 +106,11 @@ macro_rules! vectors {
 }
 
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-vectors!(crate::isa::avx512::Avx512, quad, Turned, [4, 3], float_many[8, 3]);
+vectors!(crate::isa::avx512::Avx512, x86_512, Turned, [4, 3], float_many[8, 3]);
 #[cfg(target_arch = "x86_64")]
-vectors!(crate::isa::avx2::AvxVnni, four, Staged, [2, 3], float[2, 3]);
+vectors!(crate::isa::avx2::AvxVnni, x86_256, Staged, [2, 3], float[2, 3]);
 #[cfg(target_arch = "x86_64")]
-vectors!(crate::isa::avx2::Avx2, four, Staged, [2, 4], float[2, 3]);
+vectors!(crate::isa::avx2::Avx2, x86_256, Staged, [2, 4], float[2, 3]);
 #[cfg(target_arch = "aarch64")]
 vectors!(crate::isa::neon::Neon<crate::isa::i8mm::UsDot>, gemv, Staged, [4, 4], float[2, 2]);
 #[cfg(target_arch = "aarch64")]

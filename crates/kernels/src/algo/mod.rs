@@ -10,8 +10,6 @@ pub(crate) mod attention;
 pub(crate) mod float;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod float_many;
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-pub(crate) mod four;
 pub(crate) mod gate;
 pub(crate) mod gemm;
 pub(crate) mod gemv;
@@ -23,8 +21,6 @@ pub(crate) mod matmul;
 pub(crate) mod measure;
 pub(crate) mod norm;
 pub(crate) mod panel;
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-pub(crate) mod quad;
 pub(crate) mod quantize;
 pub(crate) mod rope;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]

@@ -395,7 +395,7 @@ fn prefetch<I: Lanes>(isa: I, block: &[u8]) {
 /// The strip that a thread computes next, as it is asked for from memory: line after line, one of
 /// each of its [`Self::STREAMS`] parts in turn, because a core reads several streams that lie far
 /// apart faster than one.
-pub(super) struct Next<'a> {
+pub(crate) struct Next<'a> {
     /// The first row of this strip.
     row: &'a [u8],
     /// Where the next strip starts, behind the start of this one; 0 if no strip comes next: then
@@ -411,7 +411,7 @@ impl<'a> Next<'a> {
 
     /// Behind a strip of `n_rows` rows.
     #[inline(always)]
-    pub(super) fn new(strip: &Strip<'a>, n_rows: usize) -> Self {
+    pub(crate) fn new(strip: &Strip<'a>, n_rows: usize) -> Self {
         let row = strip.w.row(0);
         let n_bytes = n_rows * row.len();
         let part = n_bytes.div_ceil(Self::STREAMS * Self::LINE) * Self::LINE;
@@ -430,7 +430,7 @@ impl<'a> Next<'a> {
 
     /// What is left behind so many bytes.
     #[inline(always)]
-    pub(super) fn behind(&self, n_bytes: usize) -> Self {
+    pub(crate) fn behind(&self, n_bytes: usize) -> Self {
         Self {
             start: self.start + n_bytes / Self::STREAMS,
             ..*self
@@ -439,7 +439,7 @@ impl<'a> Next<'a> {
 
     /// Asks for the lines of a block of part `i % STREAMS`, behind `i / STREAMS` others.
     #[inline(always)]
-    pub(super) fn block<I: Row>(&self, isa: I, i: usize, n_bytes: usize) {
+    pub(crate) fn block<I: Row>(&self, isa: I, i: usize, n_bytes: usize) {
         let at = self.start + self.part * (i % Self::STREAMS) + i / Self::STREAMS * n_bytes;
         for line in 0..n_bytes.div_ceil(Self::LINE) {
             isa.prefetch(self.row, at + Self::LINE * line);

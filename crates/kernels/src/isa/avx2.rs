@@ -45,7 +45,7 @@ macro_rules! proven {
     };
 }
 #[cfg(feature = "avx512")]
-pub(super) use proven;
+pub(crate) use proven;
 
 /// Word `i` of the first or the second 8 bytes of a 128-bit lane, eight times: indices for
 /// `vpshufb`.
@@ -60,7 +60,7 @@ const fn word_index(i: u8) -> [u8; 16] {
 }
 
 /// Spreads word `i` of each 128-bit lane over the lane.
-pub(super) const SPREAD: [[u8; 16]; 8] = [
+pub(crate) const SPREAD: [[u8; 16]; 8] = [
     word_index(0),
     word_index(1),
     word_index(2),
@@ -71,22 +71,22 @@ pub(super) const SPREAD: [[u8; 16]; 8] = [
     word_index(7),
 ];
 /// Even bytes, then odd bytes.
-pub(super) const EVEN_ODD: [u8; 16] = [0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15];
+pub(crate) const EVEN_ODD: [u8; 16] = [0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15];
 /// Byte k/8 of four in byte k of the lane pair, to test one bit in each.
-pub(super) const BYTE_OF_BIT: [u8; 32] = [
+pub(crate) const BYTE_OF_BIT: [u8; 32] = [
     0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3,
 ];
 /// Set bits of a nibble.
 #[cfg(feature = "avx512")]
 const ONES: [u8; 16] = [0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4];
 /// Bit k % 8.
-pub(super) const BIT: i64 = 0x8040_2010_0804_0201_u64 as i64;
+pub(crate) const BIT: i64 = 0x8040_2010_0804_0201_u64 as i64;
 
 /// [`layout::spread_sevens`](atta_formats::layout::spread_sevens) of each word.
 #[cfg(feature = "avx512")]
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn spread_sevens(words: __m256i) -> __m256i {
+pub(crate) fn spread_sevens(words: __m256i) -> __m256i {
     let and = |v, mask| _mm256_and_si256(v, _mm256_set1_epi32(mask));
     let halves = _mm256_or_si256(
         and(words, 0x3fff),
@@ -102,7 +102,7 @@ pub(super) fn spread_sevens(words: __m256i) -> __m256i {
 #[cfg(feature = "avx512")]
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn even_signs(sevens: __m256i) -> __m256i {
+pub(crate) fn even_signs(sevens: __m256i) -> __m256i {
     let nibble = _mm256_set1_epi8(15);
     // SAFETY: reads the 16 bytes of the table.
     let ones = _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(ONES.as_ptr().cast()) });
@@ -120,7 +120,7 @@ pub(super) fn even_signs(sevens: __m256i) -> __m256i {
 #[cfg(feature = "avx512")]
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn odd(scales: __m256i) -> __m256i {
+pub(crate) fn odd(scales: __m256i) -> __m256i {
     _mm256_add_epi16(_mm256_add_epi16(scales, scales), _mm256_set1_epi16(1))
 }
 
@@ -128,7 +128,7 @@ pub(super) fn odd(scales: __m256i) -> __m256i {
 #[cfg(feature = "avx512")]
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn nibbles(bytes: __m128i) -> __m128i {
+pub(crate) fn nibbles(bytes: __m128i) -> __m128i {
     let words = _mm_cvtepu8_epi16(bytes);
     _mm_and_si128(
         _mm_or_si128(words, _mm_slli_epi16::<4>(words)),
@@ -139,7 +139,7 @@ pub(super) fn nibbles(bytes: __m128i) -> __m128i {
 /// [`layout::half_power`](atta_formats::layout::half_power) of each exponent.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn half_powers(exponents: &[u16; 8]) -> __m256 {
+pub(crate) fn half_powers(exponents: &[u16; 8]) -> __m256 {
     // SAFETY: reads the 16 bytes of the reference.
     let e = _mm256_cvtepu16_epi32(unsafe { _mm_loadu_si128(exponents.as_ptr().cast()) });
     let one = _mm256_set1_epi32(1);
@@ -232,7 +232,7 @@ macro_rules! rows_of_256_bits {
     };
 }
 #[cfg(feature = "avx512")]
-pub(super) use rows_of_256_bits;
+pub(crate) use rows_of_256_bits;
 
 /// [`Wide`] but for `dot_codes` and `dot_bytes`.
 macro_rules! wide_of_256_bits {
@@ -303,7 +303,7 @@ macro_rules! wide_of_256_bits {
     };
 }
 #[cfg(feature = "avx512")]
-pub(super) use wide_of_256_bits;
+pub(crate) use wide_of_256_bits;
 
 rows_of_256_bits!(Avx2);
 rows_of_256_bits!(AvxVnni);
@@ -341,7 +341,7 @@ fn opaque(mut w: __m256i) -> __m256i {
 /// `x` with the sign of `codes`: what their magnitudes are multiplied with.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn signed_by(codes: __m256i, x: &[i8; 32]) -> [i8; 32] {
+pub(crate) fn signed_by(codes: __m256i, x: &[i8; 32]) -> [i8; 32] {
     let mut out = [0; 32];
     // SAFETY: reads and writes the 32 bytes of each.
     unsafe {

@@ -1,7 +1,7 @@
 //! AVX-512 with byte dot products (VNNI): 16 weight rows per vector.
 //!
 //! Rows are decoded 256 bits at a time, as 32 codes fill no more; panels and floats are 512 bits
-//! wide, and so are the formats of `avx512_decode.rs` and `avx512_grid.rs`.
+//! wide, and so are the formats of `fused/x86_512`.
 
 use super::avx2::{proven, rows_of_256_bits, wide_of_256_bits};
 use super::{Codes, Floats, KeyCodes, Lanes, Row, Wide, Words, products_of_four};
@@ -20,7 +20,7 @@ impl Avx512 {
 
     proven! {
         /// Transposes the four words of each 128-bit lane: word i of vector r becomes word r of vector i.
-        pub(super) fn turn(self, v: [__m512i; 4]) -> [__m512i; 4] {
+        pub(crate) fn turn(self, v: [__m512i; 4]) -> [__m512i; 4] {
             let (a, b) = (_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));
             let (c, d) = (_mm512_unpacklo_epi32(v[2], v[3]), _mm512_unpackhi_epi32(v[2], v[3]));
             [

@@ -25,15 +25,7 @@ pub(crate) mod amx;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-pub(crate) mod avx2_decode;
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-pub(crate) mod avx2_grid;
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod avx512;
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-pub(crate) mod avx512_decode;
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-pub(crate) mod avx512_grid;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod dotprod;
 #[cfg(target_arch = "aarch64")]

@@ -9,15 +9,18 @@
 //! Formats without a kernel here go through `gemv.rs`. A program for boards, which must stay small,
 //! is without all this.
 
-use super::gemv;
-use super::matmul::Strip;
-use super::quad::{four_rows, store};
-use super::unpack::Next;
+pub(crate) mod codebooks;
+pub(crate) mod k_quants;
+
+use super::x86_512::{four_rows, store};
+use crate::algo::gemv;
+use crate::algo::matmul::Strip;
+use crate::algo::unpack::Next;
 use crate::format::grid::{IQ1M, IQ1S, IQ2S, IQ2XS, IQ2XXS, IQ3S, IQ3XXS};
 use crate::format::{Format, KQuant, q4_k::Q4K, q5_k::Q5K, q6_k::Q6K};
 use crate::isa::Wide;
 use crate::isa::avx2::Avx2;
-use crate::isa::avx2_decode::{HasAvx2, Input};
+use k_quants::{HasAvx2, Input};
 use std::arch::x86_64::__m128;
 
 pub(crate) use gemv::quant_32;

@@ -12,16 +12,20 @@
 //! that read several streams that lie far apart faster than one, and [`Sequence`], for those that
 //! do not. The bits are the same. Float weights are four rows, too, each with the lanes of
 //! `float.rs`. Blocks that are missing at the end of a row are left out, rows that are missing
-//! repeat the last one. Formats without a kernel here go through `four.rs` (of 256) or `gemv.rs`.
+//! repeat the last one. Formats without a kernel here go through `fused/x86_256` (of 256) or `gemv.rs`.
 //! Blocks of 32 are so short that their kernels are given four of each row without exception, the
 //! last ones from a padded copy: with a number of blocks that is known only at run time
 //! they had branches and loops around the prefetches: Q8_0 from the cache 23 GB/s instead of 41
 //! (Sapphire Rapids).
 
-use super::lanes::{LANES, total};
-use super::matmul::Strip;
-use super::{float, four, gemv};
+pub(crate) mod blocks;
+pub(crate) mod codebooks;
+
+use super::x86_256;
 use crate::Matrix;
+use crate::algo::lanes::{LANES, total};
+use crate::algo::matmul::Strip;
+use crate::algo::{float, gemv};
 use crate::format::grid::{IQ2XS, IQ2XXS, IQ3S, IQ3XXS};
 use crate::format::{FloatFormat, Format, KQuant, Quant32};
 use crate::format::{iq4_nl, iq4_nl::IQ4NL, mxfp4, mxfp4::MXFP4};
@@ -29,7 +33,7 @@ use crate::format::{iq4_xs::IQ4XS, q2_k::Q2K, q4_k::Q4K, q5_k::Q5K, q6_k::Q6K, t
 use crate::format::{q4_0::Q4_0, q5_0::Q5_0, q8_0::Q8_0};
 use crate::isa::Floats;
 use crate::isa::avx512::Avx512;
-use crate::isa::avx512_decode::{Ask, Behind, Four32, Inputs256, LINE, Onwards};
+use blocks::{Ask, Behind, Four32, Inputs256, LINE, Onwards};
 use std::arch::x86_64::{__m128, __m512};
 
 /// Strip of a K-quant.
@@ -81,7 +85,7 @@ macro_rules! quad_256 {
         pub(crate) fn k_quant_in<F: KQuant, O: Order>(isa: Avx512, strip: Strip<'_>) {
             match F::FORMAT {
                 $(Format::$format => quads_of_256::<$format, _, O>(isa, strip),)*
-                _ => four::k_quant::<F>(isa, strip),
+                _ => x86_256::k_quant::<F>(isa, strip),
             }
         }
     };

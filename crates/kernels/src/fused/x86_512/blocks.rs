@@ -11,11 +11,11 @@
 // Indices name rows and blocks that several arrays share.
 #![allow(clippy::needless_range_loop)]
 
-use super::avx2::proven;
-use super::avx512::Avx512;
 use crate::activations::Sums;
 use crate::format::iq4_nl::CODES;
 use crate::format::{KQuant, iq4_xs::IQ4XS, tq1_0};
+use crate::isa::avx2::proven;
+use crate::isa::avx512::Avx512;
 use std::arch::x86_64::*;
 
 /// Up to four blocks of 256 activations; scales that are missing are those of others.

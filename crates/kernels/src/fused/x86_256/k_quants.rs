@@ -6,9 +6,9 @@
 //! for each row, before they are multiplied by the scale of the activations. A Q4_K block
 //! takes about 90 instructions of a processor so, by itself in `algo/gemv.rs` 140.
 
-use super::avx2::{Avx2, AvxVnni, EVEN_ODD, proven};
-use super::avx512::Avx512;
 use crate::activations::Sums;
+use crate::isa::avx2::{Avx2, AvxVnni, EVEN_ODD, proven};
+use crate::isa::avx512::Avx512;
 use std::arch::x86_64::*;
 
 /// An instruction set that has AVX2.

@@ -1,4 +1,4 @@
-//! As `avx2_decode.rs`, for formats with codebooks.
+//! As `k_quants.rs`, for formats with codebooks.
 //!
 //! ```text
 //! for each of four blocks:
@@ -8,14 +8,14 @@
 //! Codes with signs need not be raised so; those of IQ1, which have shifts instead, are. A block of
 //! IQ2_XXS takes 230 instructions of a processor, as compiled. Fields: `atta_formats::layout`.
 
-use super::Row;
-use super::avx2::{Avx2, BIT, BYTE_OF_BIT, even_signs, nibbles, odd, proven, spread_sevens};
-use super::avx2_decode::{Input, WORDS, unknown};
+use super::k_quants::{Input, WORDS, unknown};
 use crate::activations::Sums;
 use crate::format::KQuant;
 use crate::format::grid::{
     IQ1M, IQ1S, IQ2S, IQ2XS, IQ2XXS, IQ3S, IQ3XXS, entries_of_4, entries_of_8,
 };
+use crate::isa::Row;
+use crate::isa::avx2::{Avx2, BIT, BYTE_OF_BIT, even_signs, nibbles, odd, proven, spread_sevens};
 use atta_formats::layout::{self, Signed, grids};
 use std::arch::x86_64::*;
 

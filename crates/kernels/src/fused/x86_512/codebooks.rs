@@ -8,11 +8,11 @@
 // Indices name rows and blocks that several arrays share.
 #![allow(clippy::needless_range_loop)]
 
-use super::avx2::{even_signs, nibbles, odd, proven, spread_sevens};
-use super::avx512::Avx512;
-use super::avx512_decode::{Ask, Inputs256, SCALES_OF_16, words_from};
+use super::blocks::{Ask, Inputs256, SCALES_OF_16, words_from};
 use crate::format::KQuant;
 use crate::format::grid::{IQ2XS, IQ2XXS, IQ3S, IQ3XXS};
+use crate::isa::avx2::{even_signs, nibbles, odd, proven, spread_sevens};
+use crate::isa::avx512::Avx512;
 use atta_formats::layout::{self, Signed, grids};
 use std::arch::x86_64::*;
 
