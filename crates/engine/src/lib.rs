@@ -27,21 +27,16 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "constrain")]
-mod backtrack;
-#[cfg(feature = "batch")]
-mod batcher;
 mod bench;
 #[cfg(feature = "chat")]
 pub mod chat;
-mod chooser;
 #[cfg(feature = "constrain")]
 mod constraint;
 mod engine;
 mod error;
 #[cfg(feature = "foreign")]
 mod foreign;
-mod generate;
+mod generation;
 mod memory;
 #[cfg(feature = "perplexity")]
 pub mod perplexity;
@@ -49,13 +44,12 @@ pub mod perplexity;
 mod pooling;
 #[cfg(feature = "cache")]
 mod prompt_cache;
-mod rules;
 mod sampling;
+#[cfg(feature = "batch")]
+mod scheduler;
 mod session;
-mod stop;
 #[cfg(feature = "chat")]
 pub mod tools;
-mod writer;
 
 pub use atta_formats::{ArrayValue, Directory, Metadata, Shape, TensorInfo, TensorType, Value};
 pub use atta_kernels::{Kernels, Pool};
@@ -68,10 +62,6 @@ pub use atta_store::{
 pub use atta_tokenizer as tokenizer;
 pub use atta_tokenizer::Control;
 
-#[cfg(feature = "constrain")]
-pub use backtrack::{CallStart, NamePlace, Thoughts};
-#[cfg(feature = "batch")]
-pub use batcher::{Batcher, BatcherOptions, Counts, Done, Job, JobId, OnUpdate, Update};
 pub use bench::{BenchOptions, BenchReport, TimeSplit};
 #[cfg(feature = "constrain")]
 pub use constraint::{
@@ -80,12 +70,16 @@ pub use constraint::{
 };
 pub use engine::{Engine, LoadOptions, Threads};
 pub use error::Error;
-pub use generate::{Event, FinishReason, GenerateOptions, Summary};
+pub use generation::generate::{Event, FinishReason, GenerateOptions, Summary};
+#[cfg(feature = "constrain")]
+pub use generation::probe::{CallStart, NamePlace, Thoughts};
+pub use generation::stop::{StopError, StopPiece, StopStrings};
 pub use memory::{Fit, MemoryPlan, Prediction, WeightsAt};
 #[cfg(feature = "batch")]
 pub use pooling::Pooling;
 #[cfg(feature = "cache")]
 pub use prompt_cache::{Flaw, PromptCache, Restored, SavedPrompt};
 pub use sampling::{Breakers, DryOptions, LogProb, LogProbs, Sampler, Sampling, SamplingError};
+#[cfg(feature = "batch")]
+pub use scheduler::{Batcher, BatcherOptions, Counts, Done, Job, JobId, OnUpdate, Update};
 pub use session::{Overflow, Session, SessionOptions};
-pub use stop::{StopError, StopPiece, StopStrings};

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use atta_tokenizer::{StreamDecoder, Tokenizer};
 
 #[cfg(feature = "constrain")]
-use crate::{Closing, ConstraintError, Guide, OnLength, backtrack::Backtrack};
+use super::probe::Backtrack;
+#[cfg(feature = "constrain")]
+use crate::{Closing, ConstraintError, Guide, OnLength};
 use crate::{Engine, Error, GenerateOptions};
 
 #[derive(Default)]

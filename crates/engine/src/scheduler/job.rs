@@ -10,9 +10,8 @@ use atta_model::{Output, Want};
 use super::Update;
 use crate::{
     Engine, Error, Event, FinishReason, GenerateOptions, Pooling,
-    generate::OnEvent,
+    generation::{Past, Writer, generate::OnEvent},
     pooling::Pooled,
-    writer::{Past, Writer},
 };
 
 /// Id of a job, unique within its batcher.

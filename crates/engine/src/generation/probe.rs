@@ -11,7 +11,8 @@ use std::borrow::Cow;
 use atta_kernels::math;
 use atta_store::Reservation;
 
-use crate::{Engine, Error, rules::TakenBack};
+use super::constraint_state::TakenBack;
+use crate::{Engine, Error};
 
 /// How the first call of a text begins, which may be taken back. Where it is, the text goes on
 /// without it, as if the marker could not have come. Not for grammars with `max_tokens=` or

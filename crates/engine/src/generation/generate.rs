@@ -8,10 +8,8 @@ use std::{
 
 use atta_tokenizer::Control;
 
-use crate::{
-    Error, LogProbs, Sampling, Session,
-    writer::{Past, Writer},
-};
+use super::{Past, Writer};
+use crate::{Error, LogProbs, Sampling, Session};
 
 /// What is generated, and for how long.
 #[derive(Clone, Debug)]

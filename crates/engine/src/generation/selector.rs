@@ -2,9 +2,8 @@
 
 use atta_store::Reservation;
 
-use crate::{
-    Breakers, Engine, Error, GenerateOptions, LogProbs, Sampler, SamplingError, rules::Rules,
-};
+use super::constraint_state::Rules;
+use crate::{Breakers, Engine, Error, GenerateOptions, LogProbs, Sampler, SamplingError};
 
 /// A sampler with a copy of the logits to work on: penalties change them in place, and those of the
 /// step must stay.

@@ -9,13 +9,19 @@ use std::{ops::ControlFlow, sync::Arc};
 
 use atta_tokenizer::{StreamDecoder, Tokenizer};
 
-use crate::{
-    Engine, Error, Event, FinishReason, GenerateOptions, LogProbs,
-    chooser::Chooser,
-    generate::OnEvent,
-    rules::{Rules, TakenBack},
-    stop::StopStrings,
-};
+pub(crate) mod constraint_state;
+pub(crate) mod generate;
+#[cfg(feature = "constrain")]
+pub(crate) mod probe;
+mod selector;
+pub(crate) mod stop;
+
+use constraint_state::{Rules, TakenBack};
+use generate::OnEvent;
+use selector::Chooser;
+use stop::StopStrings;
+
+use crate::{Engine, Error, Event, FinishReason, GenerateOptions, LogProbs};
 
 /// What has been written, as its sequence knows it.
 #[derive(Clone, Copy)]
