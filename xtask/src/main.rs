@@ -5,21 +5,34 @@
 //! need taste.
 #![forbid(unsafe_code)]
 
+mod page;
+mod paragraph;
 mod source;
 mod tidy;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "usage: cargo xtask tidy | eval-builtin [OPTIONS]
+const USAGE: &str = "usage: cargo xtask tidy [--counts | --pending [PATH]] | eval-builtin [OPTIONS]
 
   tidy           check the house rules; prints `path:line: message` for each breach
+    --counts     print how often rules are broken and words are used, by crate
+    --pending    print breaches of rules that are not enforced yet, below PATH
   eval-builtin   try the built-in model on commands; --help lists its options";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["tidy"] => tidy(),
+        ["tidy"] => tidy(|report| {
+            print!("{report}");
+            report.findings.is_empty()
+        }),
+        ["tidy", "--counts"] => tidy(|report| {
+            print!("{}", report.counts());
+            true
+        }),
+        ["tidy", "--pending"] => tidy(|report| print_pending(report, "")),
+        ["tidy", "--pending", path] => tidy(|report| print_pending(report, path)),
         ["eval-builtin", ..] => eval_builtin(&args[1..]),
         ["help" | "-h" | "--help"] => {
             println!("{USAGE}");
@@ -55,19 +68,23 @@ fn eval_builtin(args: &[String]) -> ExitCode {
     }
 }
 
-fn tidy() -> ExitCode {
+fn print_pending(report: &tidy::Report, path: &str) -> bool {
+    let pending = report.pending.iter().flat_map(|(_, findings)| findings);
+    pending
+        .map(ToString::to_string)
+        .filter(|finding| finding.starts_with(path))
+        .for_each(|finding| println!("{finding}"));
+    true
+}
+
+/// Checks the repository; `print` says whether the report is good.
+fn tidy(print: impl Fn(&tidy::Report) -> bool) -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("xtask lies inside the workspace");
     match tidy::run(root) {
-        Ok(report) => {
-            print!("{report}");
-            if report.findings.is_empty() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            }
-        }
+        Ok(report) if print(&report) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("tidy: {error:#}");
             ExitCode::FAILURE

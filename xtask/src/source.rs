@@ -6,16 +6,16 @@
 
 mod lex;
 
-pub(crate) use lex::{Kind, Token};
+pub(crate) use lex::{RustToken, TokenKind};
 
 /// One `.rs` file.
-pub(crate) struct Source<'a> {
+pub(crate) struct RustFile<'a> {
     /// From the repository root, with `/` on every system.
     pub(crate) path: &'a str,
     pub(crate) text: &'a str,
     /// All tokens but comments.
-    pub(crate) code: Vec<Token<'a>>,
-    pub(crate) comments: Vec<Token<'a>>,
+    pub(crate) code: Vec<RustToken<'a>>,
+    pub(crate) comments: Vec<RustToken<'a>>,
     /// For each token of `code`: whether it is compiled in tests only.
     in_test: Vec<bool>,
 }
@@ -27,15 +27,17 @@ pub(crate) struct Function<'a> {
     pub(crate) line: usize,
     /// From the line of `fn` to that of the closing brace, both counted.
     pub(crate) n_lines: usize,
-    /// Index in `Source::code` of the word `fn`.
+    /// From `fn` to the closing brace, without comments; an operator of two characters is one.
+    pub(crate) n_tokens: usize,
+    /// Index in `RustFile::code` of the word `fn`.
     pub(crate) at: usize,
 }
 
-impl<'a> Source<'a> {
+impl<'a> RustFile<'a> {
     pub(crate) fn new(path: &'a str, text: &'a str) -> Self {
         let (comments, code): (Vec<_>, Vec<_>) = lex::lex(text)
             .into_iter()
-            .partition(|t| t.kind == Kind::Comment);
+            .partition(|t| t.kind == TokenKind::Comment);
         let in_test = if is_test_path(path) {
             vec![true; code.len()]
         } else {
@@ -77,7 +79,7 @@ impl<'a> Source<'a> {
 
     /// The comments directly before token `i`, or between it and the start of its statement or
     /// item.
-    pub(crate) fn comments_above(&self, i: usize) -> impl Iterator<Item = &Token<'a>> {
+    pub(crate) fn comments_above(&self, i: usize) -> impl Iterator<Item = &RustToken<'a>> {
         let edge = self.code[..i]
             .iter()
             .rfind(|t| t.is(";") || t.is("{") || t.is("}"))
@@ -88,13 +90,47 @@ impl<'a> Source<'a> {
             .filter(move |c| edge <= c.start && c.start < end)
     }
 
+    /// Whether a comment above token `i` begins with `mark`, and a reason follows.
+    pub(crate) fn gives_reason(&self, i: usize, mark: &str) -> bool {
+        self.comments_above(i)
+            .filter_map(|c| c.text.strip_prefix(mark))
+            .any(|reason| !reason.trim().is_empty())
+    }
+
+    /// Index of the parenthesis that opens the parameters, if a named function begins at token `i`.
+    pub(crate) fn parameters(&self, i: usize) -> Option<usize> {
+        let is_named = self.code[i].is("fn") && self.code.get(i + 1)?.kind == TokenKind::Word;
+        let mut depth = Depth::default();
+        let mut rest = i + 2..self.code.len();
+        is_named.then(|| {
+            rest.find(|&k| {
+                let is_outside = depth.is_outside();
+                depth.pass(&self.code, k);
+                is_outside && self.code[k].is("(")
+            })
+        })?
+    }
+
+    /// Index of the bracket of any kind that closes the one at `open`.
+    pub(crate) fn closing(&self, open: usize) -> Option<usize> {
+        let mut depth = Depth::default();
+        (open..self.code.len()).find(|&i| {
+            depth.pass(&self.code, i);
+            depth.brackets == 0
+        })
+    }
+
     pub(crate) fn functions(&self) -> Vec<Function<'a>> {
         let starts = (0..self.code.len()).filter(|&i| self.code[i].is("fn"));
         starts.filter_map(|at| self.function(at)).collect()
     }
 
     fn function(&self, at: usize) -> Option<Function<'a>> {
-        let name = self.code.get(at + 1).filter(|t| t.kind == Kind::Word)?.text;
+        let name = self
+            .code
+            .get(at + 1)
+            .filter(|t| t.kind == TokenKind::Word)?
+            .text;
         let open = item_edge(&self.code, at)?;
         let close = if self.code[open].is("{") {
             matching_brace(&self.code, open)
@@ -106,6 +142,7 @@ impl<'a> Source<'a> {
             name,
             line,
             n_lines: self.code[close].line - line + 1,
+            n_tokens: n_tokens(&self.code[at..=close]),
             at,
         })
     }
@@ -130,13 +167,85 @@ impl<'a> Source<'a> {
     }
 }
 
+/// How many brackets are open.
+#[derive(Default)]
+struct Depth {
+    brackets: usize,
+    /// Of those that enclose types: a `<` that touches the word before it, as rustfmt writes them.
+    angles: usize,
+}
+
+impl Depth {
+    fn is_outside(&self) -> bool {
+        self.brackets == 0 && self.angles == 0
+    }
+
+    fn pass(&mut self, code: &[RustToken<'_>], i: usize) {
+        let token = &code[i];
+        let touches = |text: Option<&str>| {
+            i > 0 && touch(&code[i - 1], token) && text.is_none_or(|text| code[i - 1].is(text))
+        };
+        match token.text {
+            _ if token.kind != TokenKind::Punct => {}
+            "(" | "[" | "{" => self.brackets += 1,
+            ")" | "]" | "}" => self.brackets = self.brackets.saturating_sub(1),
+            "<" if touches(None) => self.angles += 1,
+            ">" if !touches(Some("-")) && !touches(Some("=")) => {
+                self.angles = self.angles.saturating_sub(1);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn touch(left: &RustToken<'_>, right: &RustToken<'_>) -> bool {
+    left.start + left.text.len() == right.start
+}
+
+/// Indices of the commas between the brackets at `open` and `close` that are in no bracket within
+/// them; a trailing one is none.
+pub(crate) fn top_level_commas(code: &[RustToken<'_>], open: usize, close: usize) -> Vec<usize> {
+    let mut depth = Depth::default();
+    (open + 1..close)
+        .filter(|&i| {
+            depth.pass(code, i);
+            depth.is_outside() && code[i].is(",") && i + 1 < close
+        })
+        .collect()
+}
+
+/// The second characters of operators, by the first.
+const OPERATORS: [(&str, &str); 8] = [
+    (":", ":"),
+    ("-", ">="),
+    ("=", ">="),
+    (".", ".="),
+    ("&", "&="),
+    ("|", "|="),
+    ("<", "<="),
+    (">", "="),
+];
+
+fn n_tokens(code: &[RustToken<'_>]) -> usize {
+    let joined = code.windows(2).filter(|pair| {
+        let [left, right] = pair else { return false };
+        left.kind == TokenKind::Punct
+            && right.kind == TokenKind::Punct
+            && touch(left, right)
+            && OPERATORS
+                .iter()
+                .any(|(first, seconds)| left.text == *first && seconds.contains(right.text))
+    });
+    code.len() - joined.count()
+}
+
 /// Cargo's own places for tests and benchmarks, and modules by the usual name.
 fn is_test_path(path: &str) -> bool {
     path.split('/')
         .any(|part| matches!(part, "tests" | "benches" | "tests.rs"))
 }
 
-fn mark_tests(code: &[Token<'_>]) -> Vec<bool> {
+fn mark_tests(code: &[RustToken<'_>]) -> Vec<bool> {
     let mut marks = vec![false; code.len()];
     for i in 0..code.len() {
         if !marks[i] && is_test_attribute(&code[i..]) {
@@ -155,7 +264,7 @@ fn mark_tests(code: &[Token<'_>]) -> Vec<bool> {
 
 /// `#[test]`, `#[cfg(test)]` or `#[cfg(all(test, …))]`; `any(test, …)` is compiled elsewhere as
 /// well.
-fn is_test_attribute(code: &[Token<'_>]) -> bool {
+fn is_test_attribute(code: &[RustToken<'_>]) -> bool {
     let spelled =
         |words: &[&str]| words.len() <= code.len() && words.iter().zip(code).all(|(w, t)| t.is(w));
     spelled(&["#", "[", "test", "]"])
@@ -165,7 +274,7 @@ fn is_test_attribute(code: &[Token<'_>]) -> bool {
 
 /// Index of the `{` that opens the body of the item at `at`, or of the `;` that ends it without
 /// one.
-fn item_edge(code: &[Token<'_>], at: usize) -> Option<usize> {
+fn item_edge(code: &[RustToken<'_>], at: usize) -> Option<usize> {
     let mut depth = 0usize;
     (at..code.len()).find(|&i| {
         let token = &code[i];
@@ -179,7 +288,7 @@ fn item_edge(code: &[Token<'_>], at: usize) -> Option<usize> {
 }
 
 /// Index of the brace that closes the one at `open`, or of the last token.
-fn matching_brace(code: &[Token<'_>], open: usize) -> usize {
+fn matching_brace(code: &[RustToken<'_>], open: usize) -> usize {
     let mut depth = 0usize;
     let close = (open..code.len()).find(|&i| {
         depth += usize::from(code[i].is("{"));
@@ -195,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_function_is_measured_from_fn_to_its_closing_brace() {
-        let source = Source::new(
+        let source = RustFile::new(
             "a.rs",
             "pub fn f(\n    x: [u8; 2],\n) -> u8 {\n    { '}'; }\n    1\n}\nfn g() {}\n",
         );
@@ -208,8 +317,14 @@ mod tests {
     }
 
     #[test]
+    fn an_operator_of_two_characters_is_one_token() {
+        let source = RustFile::new("a.rs", "fn f() -> A { a::b(|x| x >= 1 && &y) }");
+        assert_eq!(source.functions()[0].n_tokens, 22);
+    }
+
+    #[test]
     fn declarations_and_pointer_types_are_no_functions() {
-        let source = Source::new(
+        let source = RustFile::new(
             "a.rs",
             "trait T { fn f(&self) -> [u8; 3]; }\ntype P = fn(u8) -> u8;",
         );
@@ -218,7 +333,7 @@ mod tests {
 
     #[test]
     fn test_items_are_marked_and_the_rest_is_not() {
-        let source = Source::new(
+        let source = RustFile::new(
             "crates/a/src/b.rs",
             "fn a() {} #[cfg(test)] mod t { fn b() {} } #[test] fn c() {} fn d() {}",
         );
@@ -242,7 +357,7 @@ mod tests {
         ] {
             let text = format!("{attribute} fn a() {{}}");
             assert!(
-                !Source::new("crates/a/src/b.rs", &text).in_test(8),
+                !RustFile::new("crates/a/src/b.rs", &text).in_test(8),
                 "{attribute}"
             );
         }
@@ -250,18 +365,18 @@ mod tests {
 
     #[test]
     fn a_test_module_in_its_own_file_is_found_beside_its_parent() {
-        let source = Source::new("crates/a/src/b.rs", "#[cfg(test)]\nmod cases;\nmod real;");
+        let source = RustFile::new("crates/a/src/b.rs", "#[cfg(test)]\nmod cases;\nmod real;");
         assert_eq!(
             source.test_module_paths(),
             ["crates/a/src/b/cases.rs", "crates/a/src/b/cases/mod.rs"]
         );
-        let root = Source::new("crates/a/src/lib.rs", "#[cfg(test)] mod cases;");
+        let root = RustFile::new("crates/a/src/lib.rs", "#[cfg(test)] mod cases;");
         assert_eq!(root.test_module_paths()[0], "crates/a/src/cases.rs");
     }
 
     #[test]
     fn comments_above_stop_at_the_statement_before() {
-        let source = Source::new(
+        let source = RustFile::new(
             "a.rs",
             "// far\nlet a = 1;\n// near\nlet b =\n    // nearer\n    unsafe { 1 };",
         );
@@ -273,10 +388,13 @@ mod tests {
     #[test]
     fn only_files_under_src_belong_to_a_crate() {
         assert_eq!(
-            Source::new("crates/model/src/arch/mod.rs", "").crate_dir(),
+            RustFile::new("crates/model/src/arch/mod.rs", "").crate_dir(),
             Some("model")
         );
-        assert_eq!(Source::new("crates/model/tests/a.rs", "").crate_dir(), None);
-        assert_eq!(Source::new("xtask/src/main.rs", "").crate_dir(), None);
+        assert_eq!(
+            RustFile::new("crates/model/tests/a.rs", "").crate_dir(),
+            None
+        );
+        assert_eq!(RustFile::new("xtask/src/main.rs", "").crate_dir(), None);
     }
 }

@@ -1,20 +1,30 @@
 //! `cargo xtask tidy`: the house rules that a program can check.
 //!
-//! This file reads the tree and gathers findings; what each rule says is in the module named after
-//! it. The one idea: a check is a pure function from what was read to findings, so that each has a
-//! test that shows it a bad sample.
+//! This file reads the tree and gathers findings; each rule has a module named after it. The one
+//! idea: a check is a pure function from text to findings, so that each has a test that shows it a
+//! bad sample.
 
 mod arch_names;
+mod backends;
+mod counts;
 mod files;
+mod flags;
 mod functions;
+mod homonyms;
 mod manifests;
 mod output;
+mod prose;
 mod readme;
+mod tuples;
 mod unsafety;
+mod widths;
 mod wording;
 
-use crate::source::Source;
+use crate::page::Page;
+use crate::source::RustFile;
 use anyhow::{Context, Result};
+use counts::Counts;
+use functions::{LINES, Sizes, TOKENS};
 use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
@@ -46,8 +56,19 @@ impl fmt::Display for Finding {
 /// Everything that is wrong, sorted by place, and the figures that the rules are about.
 pub(crate) struct Report {
     pub(crate) findings: Vec<Finding>,
+    /// Findings of rules that are not enforced yet.
+    pub(crate) pending: Vec<(&'static str, Vec<Finding>)>,
     n_files: usize,
-    lengths: functions::Lengths,
+    lines: Sizes,
+    tokens: Sizes,
+    words: Counts,
+}
+
+impl Report {
+    /// How often each pending rule is broken and each word is used, by crate.
+    pub(crate) fn counts(&self) -> String {
+        format!("{}\n{}", Counts::of_findings(&self.pending), self.words)
+    }
 }
 
 impl fmt::Display for Report {
@@ -57,26 +78,39 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "tidy: {} findings in {} files; {}",
+            "tidy: {} findings in {} files; of functions {}, {}",
             self.findings.len(),
             self.n_files,
-            self.lengths
-        )
+            self.lines,
+            self.tokens
+        )?;
+        for (rule, findings) in &self.pending {
+            writeln!(f, "tidy: {rule}: {} to do (--pending)", findings.len())?;
+        }
+        Ok(())
     }
 }
 
-/// A Rust file of the tree: path from the root, and text.
+/// A text file of the tree: path from the root, and text.
 type File = (String, String);
 
 /// Checks the repository at `root`.
 pub(crate) fn run(root: &Path) -> Result<Report> {
     let mut files = Vec::new();
     read_tree(root, root, &mut files)?;
-    let sources = parse(&files);
-    let lengths = functions::Lengths::measure(&sources);
+    let (rust, markdown): (Vec<File>, Vec<File>) = files
+        .into_iter()
+        .partition(|(path, _)| path.ends_with(".rs"));
+    let sources = parse(&rust);
+    let pages: Vec<Page<'_>> = markdown
+        .iter()
+        .map(|(path, text)| Page::new(path, text))
+        .collect();
+    let lines = Sizes::measure(&sources, LINES);
+    let tokens = Sizes::measure(&sources, TOKENS);
 
     let mut findings: Vec<Finding> = sources.iter().flat_map(check_source).collect();
-    findings.extend(lengths.check());
+    findings.extend(lines.check());
     findings.extend(manifests::check(root)?);
     findings.extend(readme::check(
         &std::fs::read_to_string(root.join("README.md")).unwrap_or_default(),
@@ -84,15 +118,18 @@ pub(crate) fn run(root: &Path) -> Result<Report> {
     findings.sort();
     Ok(Report {
         findings,
-        n_files: files.len(),
-        lengths,
+        pending: pending(&sources, &pages, &tokens),
+        n_files: rust.len() + markdown.len(),
+        words: Counts::of_words(&sources, &pages),
+        lines,
+        tokens,
     })
 }
 
-fn check_source(source: &Source<'_>) -> Vec<Finding> {
+fn check_source(source: &RustFile<'_>) -> Vec<Finding> {
     let checks = [
         files::check,
-        functions::check,
+        functions::check_lines,
         unsafety::check,
         arch_names::check,
         wording::check,
@@ -101,21 +138,51 @@ fn check_source(source: &Source<'_>) -> Vec<Finding> {
     checks.iter().flat_map(|check| check(source)).collect()
 }
 
+fn pending(
+    sources: &[RustFile<'_>],
+    pages: &[Page<'_>],
+    tokens: &Sizes,
+) -> Vec<(&'static str, Vec<Finding>)> {
+    let each = |check: fn(&RustFile<'_>) -> Vec<Finding>| sources.iter().flat_map(check).collect();
+    let mut rules: Vec<(&'static str, Vec<Finding>)> = vec![
+        ("tokens", each(functions::check_tokens)),
+        ("tuples", each(tuples::check)),
+        ("homonyms", homonyms::check(sources)),
+        ("prose", each(prose::check)),
+        (
+            "prose of pages",
+            pages.iter().flat_map(prose::check_page).collect(),
+        ),
+        ("widths", each(widths::check)),
+        (
+            "widths of pages",
+            pages.iter().flat_map(widths::check_page).collect(),
+        ),
+        ("flags", each(flags::check)),
+        ("backends", each(backends::check)),
+    ];
+    rules[0].1.extend(tokens.check());
+    rules
+}
+
 /// The sources with out-of-line test modules marked as tests.
-fn parse(files: &[File]) -> Vec<Source<'_>> {
-    let mut sources: Vec<Source<'_>> = files
+fn parse(files: &[File]) -> Vec<RustFile<'_>> {
+    let mut sources: Vec<RustFile<'_>> = files
         .iter()
-        .map(|(path, text)| Source::new(path, text))
+        .map(|(path, text)| RustFile::new(path, text))
         .collect();
-    let tests: HashSet<String> = sources.iter().flat_map(Source::test_module_paths).collect();
+    let tests: HashSet<String> = sources
+        .iter()
+        .flat_map(RustFile::test_module_paths)
+        .collect();
     sources
         .iter_mut()
         .filter(|s| tests.contains(s.path))
-        .for_each(Source::mark_as_test);
+        .for_each(RustFile::mark_as_test);
     sources
 }
 
-/// Reads all `.rs` files below `dir`, but for build outputs and hidden directories.
+/// Reads all `.rs` and `.md` files below `dir`, but for build outputs and hidden directories.
 fn read_tree(root: &Path, dir: &Path, files: &mut Vec<File>) -> Result<()> {
     for entry in std::fs::read_dir(dir).with_context(|| dir.display().to_string())? {
         let path = entry?.path();
@@ -124,7 +191,7 @@ fn read_tree(root: &Path, dir: &Path, files: &mut Vec<File>) -> Result<()> {
             if name != "target" && !name.starts_with('.') {
                 read_tree(root, &path, files)?;
             }
-        } else if name.ends_with(".rs") {
+        } else if name.ends_with(".rs") || name.ends_with(".md") {
             let text =
                 std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
             files.push((relative(root, &path), text));
@@ -149,11 +216,11 @@ mod tests {
 
     /// `line: message` of each finding that `check` makes in a file.
     pub(super) fn findings(
-        check: fn(&Source<'_>) -> Vec<Finding>,
+        check: fn(&RustFile<'_>) -> Vec<Finding>,
         path: &str,
         text: &str,
     ) -> Vec<String> {
-        check(&Source::new(path, text))
+        check(&RustFile::new(path, text))
             .iter()
             .map(|f| format!("{}: {}", f.line, f.message))
             .collect()
@@ -170,7 +237,7 @@ mod tests {
     #[test]
     fn every_source_check_is_wired_in() {
         let bad = "fn f() { println!(); dbg!(1); let qwen2 = unsafe { 1 }; }";
-        let messages: Vec<String> = check_source(&Source::new("crates/model/src/lib.rs", bad))
+        let messages: Vec<String> = check_source(&RustFile::new("crates/model/src/lib.rs", bad))
             .into_iter()
             .map(|f| f.message)
             .collect();

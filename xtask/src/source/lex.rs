@@ -7,7 +7,7 @@
 
 /// What a token is, as far as the house rules care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     /// An identifier or keyword; raw identifiers keep their `r#`.
     Word,
     /// A string literal of any kind, with its quotes.
@@ -22,8 +22,8 @@ pub(crate) enum Kind {
 
 /// One token of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Token<'a> {
-    pub(crate) kind: Kind,
+pub(crate) struct RustToken<'a> {
+    pub(crate) kind: TokenKind,
     pub(crate) text: &'a str,
     /// Byte offset in the file.
     pub(crate) start: usize,
@@ -31,22 +31,23 @@ pub(crate) struct Token<'a> {
     pub(crate) line: usize,
 }
 
-impl Token<'_> {
+impl RustToken<'_> {
     /// Whether this is the given word or punctuation mark, as code.
     pub(crate) fn is(&self, text: &str) -> bool {
-        matches!(self.kind, Kind::Word | Kind::Punct) && self.text == text
+        matches!(self.kind, TokenKind::Word | TokenKind::Punct) && self.text == text
     }
 }
 
 /// All tokens of `source` in order. Unfinished literals and comments run to the end of the file.
-pub(crate) fn lex(source: &str) -> Vec<Token<'_>> {
+pub(crate) fn lex(source: &str) -> Vec<RustToken<'_>> {
     let mut tokens = Vec::new();
-    let (mut start, mut line) = (0, 1);
+    let mut start = 0;
+    let mut line = 1;
     while let Some(first) = source[start..].chars().next() {
         let (kind, len) = measure(&source[start..], first);
         let text = &source[start..start + len];
         if let Some(kind) = kind {
-            tokens.push(Token {
+            tokens.push(RustToken {
                 kind,
                 text,
                 start,
@@ -60,23 +61,26 @@ pub(crate) fn lex(source: &str) -> Vec<Token<'_>> {
 }
 
 /// The kind (none for white space) and length in bytes of the token that `rest` begins with.
-fn measure(rest: &str, first: char) -> (Option<Kind>, usize) {
+fn measure(rest: &str, first: char) -> (Option<TokenKind>, usize) {
     if first.is_whitespace() {
         (None, first.len_utf8())
     } else if rest.starts_with("//") {
-        (Some(Kind::Comment), rest.find('\n').unwrap_or(rest.len()))
+        (
+            Some(TokenKind::Comment),
+            rest.find('\n').unwrap_or(rest.len()),
+        )
     } else if rest.starts_with("/*") {
-        (Some(Kind::Comment), block_comment(rest))
+        (Some(TokenKind::Comment), block_comment(rest))
     } else if let Some(len) = string(rest) {
-        (Some(Kind::Text), len)
+        (Some(TokenKind::Text), len)
     } else if let Some(len) = character(rest).or_else(|| lifetime(rest)) {
-        (Some(Kind::Other), len)
+        (Some(TokenKind::Other), len)
     } else if is_word_start(first) {
-        (Some(Kind::Word), word(rest))
+        (Some(TokenKind::Word), word(rest))
     } else if first.is_ascii_digit() {
-        (Some(Kind::Other), word_tail(rest))
+        (Some(TokenKind::Other), word_tail(rest))
     } else {
-        (Some(Kind::Punct), first.len_utf8())
+        (Some(TokenKind::Punct), first.len_utf8())
     }
 }
 
@@ -177,7 +181,7 @@ fn lifetime(rest: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn texts(source: &str, kind: Kind) -> Vec<&str> {
+    fn texts(source: &str, kind: TokenKind) -> Vec<&str> {
         lex(source)
             .into_iter()
             .filter(|t| t.kind == kind)
@@ -189,18 +193,18 @@ mod tests {
     fn code_inside_strings_and_comments_is_not_code() {
         let source = r###"let a = "unsafe \" fn"; // unsafe
             let b = r#"fn " unsafe"#; /* fn /* nested */ unsafe */ let c = b"fn"; let d = br##"fn"# "##; c"fn""###;
-        let words = texts(source, Kind::Word);
+        let words = texts(source, TokenKind::Word);
         assert_eq!(words, ["let", "a", "let", "b", "let", "c", "let", "d"]);
-        assert_eq!(texts(source, Kind::Comment).len(), 2);
-        assert_eq!(texts(source, Kind::Text).len(), 5);
+        assert_eq!(texts(source, TokenKind::Comment).len(), 2);
+        assert_eq!(texts(source, TokenKind::Text).len(), 5);
     }
 
     #[test]
     fn quotes_and_braces_in_characters_open_nothing() {
         let source = r"let x = ['{', '\'', '\\', b'}', '\u{7d}', '字', '\n']; 'a: loop {}";
-        assert_eq!(texts(source, Kind::Other).len(), 8);
+        assert_eq!(texts(source, TokenKind::Other).len(), 8);
         assert_eq!(
-            texts(source, Kind::Punct)
+            texts(source, TokenKind::Punct)
                 .iter()
                 .filter(|p| **p == "{")
                 .count(),
@@ -213,7 +217,7 @@ mod tests {
         assert_eq!(
             texts(
                 "fn f<'a>(x: &'a str, y: &'_ u8) -> &'static str",
-                Kind::Other
+                TokenKind::Other
             ),
             ["'a", "'a", "'_", "'static"]
         );
@@ -222,7 +226,7 @@ mod tests {
     #[test]
     fn raw_identifiers_and_byte_prefixes_are_words() {
         assert_eq!(
-            texts("r#type br b c r x_1", Kind::Word),
+            texts("r#type br b c r x_1", TokenKind::Word),
             ["r#type", "br", "b", "c", "r", "x_1"]
         );
     }

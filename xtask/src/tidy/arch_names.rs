@@ -5,7 +5,7 @@
 //! architecture, no other code can branch on one.
 
 use super::Finding;
-use crate::source::{Kind, Source, Token};
+use crate::source::{RustFile, RustToken, TokenKind};
 
 const CRATES: [&str; 4] = ["model", "engine", "store", "kernels"];
 const HOME: &str = "crates/model/src/arch/";
@@ -49,7 +49,7 @@ const NAMES: [&str; 33] = [
     "hunyuan",
 ];
 
-pub(super) fn check(source: &Source<'_>) -> Vec<Finding> {
+pub(super) fn check(source: &RustFile<'_>) -> Vec<Finding> {
     let at_home = source.path.starts_with(HOME) || source.path == HOME_ROOT;
     if at_home || !source.crate_dir().is_some_and(|dir| CRATES.contains(&dir)) {
         return Vec::new();
@@ -64,7 +64,7 @@ pub(super) fn check(source: &Source<'_>) -> Vec<Finding> {
         .collect()
 }
 
-fn finding(source: &Source<'_>, token: &Token<'_>, name: &str) -> Finding {
+fn finding(source: &RustFile<'_>, token: &RustToken<'_>, name: &str) -> Finding {
     Finding::new(
         source.path,
         token.line,
@@ -73,8 +73,8 @@ fn finding(source: &Source<'_>, token: &Token<'_>, name: &str) -> Finding {
 }
 
 /// The architecture that a word or string names, as written in lower case without separators.
-fn named(token: &Token<'_>) -> Option<String> {
-    if !matches!(token.kind, Kind::Word | Kind::Text) {
+fn named(token: &RustToken<'_>) -> Option<String> {
+    if !matches!(token.kind, TokenKind::Word | TokenKind::Text) {
         return None;
     }
     let words = words(&token.text.replace("llama.cpp", ""));

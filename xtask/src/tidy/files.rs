@@ -4,35 +4,38 @@
 //! does too much.
 
 use super::Finding;
-use crate::source::Source;
+use crate::source::RustFile;
 
 const MAX_LINES: usize = 800;
 /// How many of the first lines may carry the mark of a table or generated file.
 const MARK_LINES: usize = 10;
 const EMPTY_NAMES: [&str; 5] = ["utils", "util", "helpers", "common", "misc"];
 
-pub(super) fn check(source: &Source<'_>) -> Vec<Finding> {
+pub(super) fn check(source: &RustFile<'_>) -> Vec<Finding> {
     [length(source), module_docs(source), name(source)]
         .into_iter()
         .flatten()
         .collect()
 }
 
-fn length(source: &Source<'_>) -> Option<Finding> {
+fn length(source: &RustFile<'_>) -> Option<Finding> {
     let n_lines = source.text.lines().count();
-    let may_be_long = source.text.lines().take(MARK_LINES).any(is_length_mark);
-    (n_lines > MAX_LINES && !may_be_long).then(|| {
-        let message =
-            format!("file has {n_lines} lines, expected at most {MAX_LINES} (or `//! table`, `// @generated`)");
+    (n_lines > MAX_LINES && !is_table(source.text)).then(|| {
+        let message = format!(
+            "file has {n_lines} lines, expected at most {MAX_LINES} (or `//! table`, \
+             `// @generated`)"
+        );
         Finding::new(source.path, n_lines, message)
     })
 }
 
-fn is_length_mark(line: &str) -> bool {
-    line.starts_with("//! table") || line.starts_with("// @generated")
+/// Whether a file says that it is a table or generated: it may be long and wide.
+pub(super) fn is_table(text: &str) -> bool {
+    let marked = |line: &str| line.starts_with("//! table") || line.starts_with("// @generated");
+    text.lines().take(MARK_LINES).any(marked)
 }
 
-fn module_docs(source: &Source<'_>) -> Option<Finding> {
+fn module_docs(source: &RustFile<'_>) -> Option<Finding> {
     let first = source
         .text
         .lines()
@@ -50,7 +53,7 @@ fn module_docs(source: &Source<'_>) -> Option<Finding> {
     })
 }
 
-fn name(source: &Source<'_>) -> Option<Finding> {
+fn name(source: &RustFile<'_>) -> Option<Finding> {
     let part = source
         .path
         .trim_end_matches(".rs")

@@ -1,51 +1,77 @@
-//! Rules about the length of functions: none over 100 lines without a reason, nine of ten within
-//! 25.
+//! Rules about the size of functions, in lines and in tokens.
 //!
-//! It refuses to measure anything but lines, from `fn` to the closing brace. The one idea: the
-//! percentile is over the whole workspace, since a rule per function would only move the lines
-//! about.
+//! It refuses to measure anything else. The one idea: a limit for each function, with an escape for
+//! lines, and a 90th percentile over the whole workspace, since a tight limit per function would
+//! only move the code about.
 
 use super::Finding;
-use crate::source::{Function, Source};
+use crate::source::{Function, RustFile};
 use std::fmt;
 
-const MAX_LINES: usize = 100;
-const P90_LINES: usize = 25;
 const REASON: &str = "// long:";
 
-pub(super) fn check(source: &Source<'_>) -> Vec<Finding> {
-    let long = source
-        .functions()
-        .into_iter()
-        .filter(|f| f.n_lines > MAX_LINES && !has_reason(source, f));
-    long.map(|f| {
-        let message = format!(
-            "`{}` has {} lines, expected at most {MAX_LINES} or a `{REASON} reason` above",
-            f.name, f.n_lines
-        );
-        Finding::new(source.path, f.line, message)
-    })
-    .collect()
+/// A unit in which functions are measured, and its limits.
+pub(super) struct Unit {
+    name: &'static str,
+    size: fn(&Function<'_>) -> usize,
+    max: usize,
+    p90: usize,
 }
 
-fn has_reason(source: &Source<'_>, function: &Function<'_>) -> bool {
-    let reasons = source
-        .comments_above(function.at)
-        .filter_map(|c| c.text.strip_prefix(REASON));
-    reasons.into_iter().any(|reason| !reason.trim().is_empty())
+pub(super) const LINES: Unit = Unit {
+    name: "lines",
+    size: |f| f.n_lines,
+    max: 100,
+    p90: 25,
+};
+
+pub(super) const TOKENS: Unit = Unit {
+    name: "tokens",
+    size: |f| f.n_tokens,
+    max: 600,
+    p90: 150,
+};
+
+pub(super) fn check_lines(source: &RustFile<'_>) -> Vec<Finding> {
+    let functions = source.functions().into_iter();
+    let long = functions.filter(|f| f.n_lines > LINES.max && !has_reason(source, f));
+    long.map(|f| too_long(source, &f, &LINES, " or a `// long: reason` above"))
+        .collect()
 }
 
-/// The lengths of all functions outside tests.
-pub(super) struct Lengths {
-    /// Lines, path and line of each function, shortest first.
+pub(super) fn check_tokens(source: &RustFile<'_>) -> Vec<Finding> {
+    let functions = source.functions().into_iter();
+    let long = functions.filter(|f| f.n_tokens > TOKENS.max && !source.in_test(f.at));
+    long.map(|f| too_long(source, &f, &TOKENS, "")).collect()
+}
+
+fn too_long(source: &RustFile<'_>, function: &Function<'_>, unit: &Unit, escape: &str) -> Finding {
+    let message = format!(
+        "`{}` has {} {}, expected at most {}{escape}",
+        function.name,
+        (unit.size)(function),
+        unit.name,
+        unit.max
+    );
+    Finding::new(source.path, function.line, message)
+}
+
+fn has_reason(source: &RustFile<'_>, function: &Function<'_>) -> bool {
+    source.gives_reason(function.at, REASON)
+}
+
+/// The sizes of all functions outside tests, in one unit.
+pub(super) struct Sizes {
+    unit: Unit,
+    /// Size, path and line of each function, smallest first.
     sorted: Vec<(usize, String, usize)>,
 }
 
-impl Lengths {
-    pub(super) fn measure(sources: &[Source<'_>]) -> Self {
-        let mut sorted: Vec<_> = sources.iter().flat_map(lengths).collect();
+impl Sizes {
+    pub(super) fn measure(sources: &[RustFile<'_>], unit: Unit) -> Self {
+        let mut sorted: Vec<_> = sources.iter().flat_map(|s| sizes(s, &unit)).collect();
         sorted.sort();
-        Self { sorted }
+        Self { unit, sorted }
     }
 
     /// The function that nine of ten do not exceed (nearest rank).
@@ -55,33 +81,36 @@ impl Lengths {
     }
 
     pub(super) fn check(&self) -> Option<Finding> {
-        let (n_lines, path, line) = self.p90().filter(|(n_lines, ..)| *n_lines > P90_LINES)?;
+        let limit = self.unit.p90;
+        let (size, path, line) = self.p90().filter(|(size, ..)| *size > limit)?;
         let message = format!(
-            "90 % of the workspace's {} functions are within {n_lines} lines, expected {P90_LINES}; this one and the longer ones are in the way",
-            self.sorted.len()
+            "90 % of the workspace's {} functions are within {size} {}, expected {limit}: \
+             shorten this one or a longer one",
+            self.sorted.len(),
+            self.unit.name
         );
         Some(Finding::new(path, *line, message))
     }
 }
 
-impl fmt::Display for Lengths {
+impl fmt::Display for Sizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let p90 = self.p90().map_or(0, |(n_lines, ..)| *n_lines);
+        let size = |entry: Option<&(usize, String, usize)>| entry.map_or(0, |(size, ..)| *size);
         write!(
             f,
-            "{} functions, 90 % within {p90} lines",
-            self.sorted.len()
+            "90 % within {} {} (largest {})",
+            size(self.p90()),
+            self.unit.name,
+            size(self.sorted.last())
         )
     }
 }
 
-fn lengths(source: &Source<'_>) -> Vec<(usize, String, usize)> {
-    let functions = source
-        .functions()
-        .into_iter()
-        .filter(|f| !source.in_test(f.at));
+fn sizes(source: &RustFile<'_>, unit: &Unit) -> Vec<(usize, String, usize)> {
+    let functions = source.functions().into_iter();
     functions
-        .map(|f| (f.n_lines, source.path.to_owned(), f.line))
+        .filter(|f| !source.in_test(f.at))
+        .map(|f| ((unit.size)(&f), source.path.to_owned(), f.line))
         .collect()
 }
 
@@ -96,8 +125,23 @@ mod tests {
 
     #[test]
     fn a_function_of_101_lines_is_too_long() {
-        assert_eq!(findings(check, "a.rs", &function(100)).len(), 0);
-        assert!(findings(check, "a.rs", &function(101))[0].starts_with("1: `f` has 101 lines"));
+        assert_eq!(findings(check_lines, "a.rs", &function(100)).len(), 0);
+        assert!(
+            findings(check_lines, "a.rs", &function(101))[0].starts_with("1: `f` has 101 lines")
+        );
+    }
+
+    #[test]
+    fn a_function_of_601_tokens_is_too_long_unless_it_is_a_test() {
+        // `fn f ( ) { }` are six tokens.
+        let text = |n: usize| format!("fn f() {{ {} }}", ";".repeat(n - 6));
+        assert_eq!(findings(check_tokens, "a.rs", &text(600)), [""; 0]);
+        assert_eq!(
+            findings(check_tokens, "a.rs", &text(601)),
+            ["1: `f` has 601 tokens, expected at most 600"]
+        );
+        let test = format!("#[test] {}", text(601));
+        assert_eq!(findings(check_tokens, "a.rs", &test), [""; 0]);
     }
 
     #[test]
@@ -108,7 +152,7 @@ mod tests {
         ];
         for above in above {
             assert_eq!(
-                findings(check, "a.rs", &(above.to_owned() + &function(200))).len(),
+                findings(check_lines, "a.rs", &(above.to_owned() + &function(200))).len(),
                 0,
                 "{above}"
             );
@@ -119,7 +163,7 @@ mod tests {
     fn an_empty_reason_and_the_reason_of_another_function_do_not_count() {
         for above in ["// long:\n", "// long: mine\nfn g() {}\n"] {
             assert_eq!(
-                findings(check, "a.rs", &(above.to_owned() + &function(200))).len(),
+                findings(check_lines, "a.rs", &(above.to_owned() + &function(200))).len(),
                 1,
                 "{above}"
             );
@@ -131,25 +175,19 @@ mod tests {
         let short = function(25).repeat(8);
         let good = short.clone() + &function(25) + &function(90);
         let bad = short + &function(26) + &function(90);
-        assert_eq!(
-            Lengths::measure(&[Source::new("a.rs", &good)]).check(),
-            None
-        );
-        let finding = Lengths::measure(&[Source::new("a.rs", &bad)])
-            .check()
-            .unwrap();
-        assert_eq!(
-            (finding.line, finding.message.contains("within 26 lines")),
-            (201, true)
-        );
+        let check = |text: &str| Sizes::measure(&[RustFile::new("a.rs", text)], LINES).check();
+        assert_eq!(check(&good), None);
+        let finding = check(&bad).unwrap();
+        assert_eq!(finding.line, 201);
+        assert!(finding.message.contains("within 26 lines"));
     }
 
     #[test]
     fn tests_do_not_count_towards_the_percentile() {
         let text = format!("#[test] {}", function(90));
         assert_eq!(
-            Lengths::measure(&[Source::new("a.rs", &text)]).to_string(),
-            "0 functions, 90 % within 0 lines"
+            Sizes::measure(&[RustFile::new("a.rs", &text)], TOKENS).to_string(),
+            "90 % within 0 tokens (largest 0)"
         );
     }
 }

@@ -65,7 +65,7 @@ struct Package {
 #[derive(Debug)]
 struct Dependency {
     name: String,
-    /// Whether it is one of ours, by path.
+    /// Whether it is a package of this repository, by path.
     is_local: bool,
     /// Whether only tests, examples and benchmarks see it.
     is_dev: bool,

@@ -1,16 +1,15 @@
 //! The rule that libraries neither print nor read the environment.
 //!
-//! It refuses to know what is printed or read. The one idea: what a library does depends on its
-//! arguments, and what it has to say it returns; the binary alone talks to the terminal and the
-//! shell.
+//! It refuses to look at the printed text or the variable's name. The one idea: a library depends
+//! on its arguments and returns its results; only the binary talks to the terminal and the shell.
 
 use super::Finding;
-use crate::source::Source;
+use crate::source::RustFile;
 
 const PRINTS: [&str; 4] = ["println", "eprintln", "print", "eprint"];
 const READS: [&str; 4] = ["var", "var_os", "vars", "vars_os"];
 
-pub(super) fn check(source: &Source<'_>) -> Vec<Finding> {
+pub(super) fn check(source: &RustFile<'_>) -> Vec<Finding> {
     if source.crate_dir().is_none_or(|dir| dir == "cli") {
         return Vec::new();
     }
@@ -20,7 +19,7 @@ pub(super) fn check(source: &Source<'_>) -> Vec<Finding> {
         .collect()
 }
 
-fn print(source: &Source<'_>, i: usize) -> Option<Finding> {
+fn print(source: &RustFile<'_>, i: usize) -> Option<Finding> {
     let name = PRINTS
         .into_iter()
         .find(|name| source.spells(i, &[name, "!"]))?;
@@ -31,7 +30,7 @@ fn print(source: &Source<'_>, i: usize) -> Option<Finding> {
     ))
 }
 
-fn read(source: &Source<'_>, i: usize) -> Option<Finding> {
+fn read(source: &RustFile<'_>, i: usize) -> Option<Finding> {
     let from_env = source.spells(i, &["env", ":", ":"]);
     let read = from_env && imported(source, i + 3).any(|name| READS.contains(&name));
     read.then(|| {
@@ -44,7 +43,7 @@ fn read(source: &Source<'_>, i: usize) -> Option<Finding> {
 }
 
 /// The name at token `i`, or all names of the group that begins there.
-fn imported<'a>(source: &'a Source<'_>, i: usize) -> impl Iterator<Item = &'a str> {
+fn imported<'a>(source: &'a RustFile<'_>, i: usize) -> impl Iterator<Item = &'a str> {
     let group = source.spells(i, &["{"]);
     let rest = source.code.get(i..).unwrap_or_default();
     rest.iter()

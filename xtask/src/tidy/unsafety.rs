@@ -5,7 +5,7 @@
 //! short, so that a reader who wants to audit the memory safety of atta knows every file to read.
 
 use super::Finding;
-use crate::source::{Kind, Source};
+use crate::source::{RustFile, TokenKind};
 
 /// Paths, or directories by their trailing `/`, in which `unsafe` may be written.
 const ALLOWED: [&str; 7] = [
@@ -21,7 +21,7 @@ const ALLOWED: [&str; 7] = [
 const EXEMPT: [&str; 2] = ["crates/kernels/", "crates/store/"];
 const FORBID: [&str; 8] = ["#", "!", "[", "forbid", "(", "unsafe_code", ")", "]"];
 
-pub(super) fn check(source: &Source<'_>) -> Vec<Finding> {
+pub(super) fn check(source: &RustFile<'_>) -> Vec<Finding> {
     let uses = (0..source.code.len()).filter(|&i| source.code[i].is("unsafe"));
     uses.flat_map(|i| [placed(source, i), explained(source, i)])
         .flatten()
@@ -29,7 +29,7 @@ pub(super) fn check(source: &Source<'_>) -> Vec<Finding> {
         .collect()
 }
 
-fn placed(source: &Source<'_>, i: usize) -> Option<Finding> {
+fn placed(source: &RustFile<'_>, i: usize) -> Option<Finding> {
     let allowed = ALLOWED.iter().any(|place| {
         source.path == *place || place.ends_with('/') && source.path.starts_with(place)
     });
@@ -42,7 +42,7 @@ fn placed(source: &Source<'_>, i: usize) -> Option<Finding> {
     })
 }
 
-fn explained(source: &Source<'_>, i: usize) -> Option<Finding> {
+fn explained(source: &RustFile<'_>, i: usize) -> Option<Finding> {
     let discharges = source
         .code
         .get(i + 1)
@@ -59,10 +59,10 @@ fn explained(source: &Source<'_>, i: usize) -> Option<Finding> {
     })
 }
 
-fn forbidden(source: &Source<'_>) -> Option<Finding> {
+fn forbidden(source: &RustFile<'_>) -> Option<Finding> {
     let must = is_crate_root(source.path) && !EXEMPT.iter().any(|dir| source.path.starts_with(dir));
     let does = (0..source.code.len())
-        .any(|i| source.code[i].kind == Kind::Punct && source.spells(i, &FORBID));
+        .any(|i| source.code[i].kind == TokenKind::Punct && source.spells(i, &FORBID));
     (must && !does).then(|| {
         Finding::new(
             source.path,

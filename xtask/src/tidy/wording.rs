@@ -1,17 +1,17 @@
 //! Rules about words: no marks of unfinished work, no macros that stand for missing code, no
 //! banners.
 //!
-//! It refuses to judge prose, and leaves strings alone, which are data. The one idea: what is not
-//! done is an issue, not a comment.
+//! It refuses to judge prose, and leaves strings alone, which are data. The one idea: unfinished
+//! work is an issue, not a comment.
 
 use super::Finding;
-use crate::source::{Kind, Source, Token};
+use crate::source::{RustFile, RustToken, TokenKind};
 
 const MARKS: [&str; 3] = ["TODO", "FIXME", "XXX"];
 const MACROS: [&str; 3] = ["todo", "unimplemented", "dbg"];
 const BANNERS: [&str; 5] = ["====", "----", "####", "****", "────"];
 
-pub(super) fn check(source: &Source<'_>) -> Vec<Finding> {
+pub(super) fn check(source: &RustFile<'_>) -> Vec<Finding> {
     let words = source.code.iter().filter_map(|token| mark(source, token));
     let comments = source
         .comments
@@ -24,8 +24,8 @@ pub(super) fn check(source: &Source<'_>) -> Vec<Finding> {
         .collect()
 }
 
-fn mark(source: &Source<'_>, token: &Token<'_>) -> Option<Finding> {
-    if token.kind == Kind::Text {
+fn mark(source: &RustFile<'_>, token: &RustToken<'_>) -> Option<Finding> {
+    if token.kind == TokenKind::Text {
         return None;
     }
     let mark = token
@@ -39,7 +39,7 @@ fn mark(source: &Source<'_>, token: &Token<'_>) -> Option<Finding> {
     ))
 }
 
-fn missing_code(source: &Source<'_>, i: usize) -> Option<Finding> {
+fn missing_code(source: &RustFile<'_>, i: usize) -> Option<Finding> {
     let name = MACROS
         .into_iter()
         .find(|name| source.spells(i, &[name, "!"]))?;
@@ -50,7 +50,7 @@ fn missing_code(source: &Source<'_>, i: usize) -> Option<Finding> {
     ))
 }
 
-fn banner(source: &Source<'_>, comment: &Token<'_>) -> Option<Finding> {
+fn banner(source: &RustFile<'_>, comment: &RustToken<'_>) -> Option<Finding> {
     let text = comment.text.strip_prefix("//")?.trim_start();
     let is_banner = BANNERS.iter().any(|line| text.starts_with(line));
     is_banner.then(|| {
