@@ -10,7 +10,7 @@ use std::path::Path;
 
 use atta_kernels::{Kernels, Pool};
 use atta_model::{Footprint, KvType, Model, spec::ModelSpec};
-use atta_store::{Budget, Holding, ModelFiles, Plan, Sizes, Streamed, system};
+use atta_store::{Budget, ModelFiles, Plan, ResidencyBytes, ResidencyPolicy, Streamed, system};
 
 use crate::{Error, LoadOptions, SessionOptions, session};
 
@@ -39,9 +39,9 @@ pub enum Fit {
     Shrink,
 }
 
-/// Pieces, slots, and the share of the memory of weights that such a ring may be, largest ring
+/// Chunks, slots, and the share of the memory of weights that such a ring may be, largest ring
 /// first. More slots bridge longer moments in which other programs have the processors, and keep
-/// the disk busy; smaller pieces leave more to weights that stay. Below 16 MB of ring the disk is
+/// the disk busy; smaller chunks leave more to weights that stay. Below 16 MB of ring the disk is
 /// not used fully, which costs more than the weights that a ring takes the place of.
 const PORTIONS: [(usize, usize, u64); 7] = [
     (2 << 20, 16, 5),
@@ -234,7 +234,7 @@ impl Needs<'_> {
 /// A session and the weights that are held beside it.
 pub(crate) struct Decision {
     pub(crate) session: session::Resolved,
-    pub(crate) holding: Holding,
+    pub(crate) policy: ResidencyPolicy,
 }
 
 /// Divides what is left of a budget between weights and a session.
@@ -248,9 +248,10 @@ pub(crate) fn divide(
     weights: WeightsAt,
 ) -> Result<Decision, Error> {
     if weights == WeightsAt::Resident {
-        let holding = Holding::whole();
-        let (session, _) = needs.choose(budget, Sizes::of(plan, &holding).memory(), weights)?;
-        return Ok(Decision { session, holding });
+        let policy = ResidencyPolicy::whole();
+        let (session, _) =
+            needs.choose(budget, ResidencyBytes::of(plan, &policy).memory(), weights)?;
+        return Ok(Decision { session, policy });
     }
     let n_used = needs
         .spec
@@ -260,15 +261,15 @@ pub(crate) fn divide(
         .map(|moe| moe.n_used)
         .max()
         .unwrap_or(0);
-    let least = |&(piece, n_slots, share): &(usize, usize, u64)| {
-        let holding = Holding {
-            piece_bytes: Some(piece),
+    let least = |&(chunk, n_slots, share): &(usize, usize, u64)| {
+        let policy = ResidencyPolicy {
+            chunk_bytes: Some(chunk),
             pinned_bytes: 0,
             n_slots,
             n_experts: n_used,
             method: None,
         };
-        (Sizes::of(plan, &holding), holding, share)
+        (ResidencyBytes::of(plan, &policy), policy, share)
     };
     let portions: Vec<_> = PORTIONS.iter().map(least).collect();
     let min_weights = portions
@@ -277,7 +278,7 @@ pub(crate) fn divide(
         .min()
         .unwrap_or(0);
     let (session, left) = needs.choose(budget, min_weights, weights)?;
-    let is_modest = |(sizes, _, share): &(Sizes, Holding, u64)| {
+    let is_modest = |(sizes, _, share): &(ResidencyBytes, ResidencyPolicy, u64)| {
         sizes.memory() <= left && sizes.ring <= left / share
     };
     let best = portions.iter().position(is_modest);
@@ -286,18 +287,18 @@ pub(crate) fn divide(
             .iter()
             .rposition(|(sizes, ..)| sizes.memory() <= left)
     });
-    let (sizes, holding, _) = portions
+    let (sizes, policy, _) = portions
         .into_iter()
         .nth(best.expect("the least was chosen"))
         .expect("it is one of them");
     Ok(Decision {
         session,
-        holding: pinned(holding, &sizes, left),
+        policy: pinned(policy, &sizes, left),
     })
 }
 
 /// Gives what is left to weights that every token needs, and then to experts.
-fn pinned(holding: Holding, sizes: &Sizes, left: u64) -> Holding {
+fn pinned(policy: ResidencyPolicy, sizes: &ResidencyBytes, left: u64) -> ResidencyPolicy {
     let free = left - sizes.memory();
     // A model that is held whole needs no ring.
     let whole = sizes.all <= free + sizes.ring;
@@ -307,10 +308,10 @@ fn pinned(holding: Holding, sizes: &Sizes, left: u64) -> Holding {
         (free, 0)
     };
     let more = free.checked_div(sizes.per_expert).unwrap_or(0) as usize;
-    Holding {
+    ResidencyPolicy {
         pinned_bytes,
-        n_experts: holding.n_experts + more,
-        ..holding
+        n_experts: policy.n_experts + more,
+        ..policy
     }
 }
 
@@ -394,16 +395,16 @@ pub(crate) fn hold(
         budget,
         |files, plan| -> Result<_, Refusal> {
             budget.set_limit(limit);
-            let Decision { session, holding } = divide(budget, &plan, needs, weights)?;
+            let Decision { session, policy } = divide(budget, &plan, needs, weights)?;
             // Measured while the memory of the weights is still free.
             let rate = if weights == WeightsAt::Streamed {
                 memory_rate(kernels, pool, budget)?
             } else {
                 0.0
             };
-            decided = Some((session, Sizes::of(&plan, &holding), rate));
+            decided = Some((session, ResidencyBytes::of(&plan, &policy), rate));
             Ok(Box::new(
-                Streamed::new(files, plan, &holding, budget).map_err(Error::from)?,
+                Streamed::new(files, plan, &policy, budget).map_err(Error::from)?,
             ))
         },
     )?;
@@ -413,7 +414,7 @@ pub(crate) fn hold(
         Prediction::of(&Costs {
             weight_bytes: model.matmul_cost().bytes,
             memory_bytes_per_s,
-            read_bytes: sizes.read_per_sweep as f64 + missed_experts(needs.spec, &sizes),
+            read_bytes: sizes.read_per_pass as f64 + missed_experts(needs.spec, &sizes),
             disk_bytes_per_s: io.rate,
         })
     });
@@ -434,7 +435,7 @@ fn memory_rate(kernels: Kernels, pool: &Pool, budget: &Budget) -> Result<f64, Er
 }
 
 /// Bytes of experts that a token has read for it, if it goes to any of them with equal probability.
-fn missed_experts(spec: &ModelSpec, sizes: &Sizes) -> f64 {
+fn missed_experts(spec: &ModelSpec, sizes: &ResidencyBytes) -> f64 {
     let n_used = spec
         .layers
         .iter()

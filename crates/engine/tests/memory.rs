@@ -131,7 +131,7 @@ fn a_file_that_does_not_fit_into_the_budget_is_streamed_and_one_that_fits_is_map
     let engine = open(&path, Some(tight), None).unwrap();
     assert_eq!(engine.weights_at(), WeightsAt::Streamed);
     let io = engine.model().weights().io();
-    assert!(io.pinned_bytes > 0 || io.sweep_bytes > 0);
+    assert!(io.pinned_bytes > 0 || io.pass_bytes > 0);
     assert!(engine.prediction().unwrap().decode_tok_s > 0.0);
     assert!(
         open(&path, None, Some(WeightsAt::Mapped))

@@ -3,14 +3,15 @@
 //!
 //! Vectors (norms, biases) are decoded to f32 on the heap here, since they are small and every
 //! token reads them. Matrices stay where they are; what is kept of them is their type, shape and
-//! place in a unit of weights.
+//! place in a weight group.
 
 use std::{collections::HashSet, ops::Range};
 
 use atta_formats::{Directory, TensorInfo, TensorType};
 use atta_kernels::{Layouts, Matrix};
 use atta_store::{
-    Budget, Extent, Guard, InMemory, ModelFiles, Plan, Reservation, RowTable, Stages, Weights,
+    Budget, ChunkGuard, Extent, InMemory, LayerTables, ModelFiles, Plan, Reservation, RowTable,
+    Weights,
 };
 
 use crate::{
@@ -77,7 +78,7 @@ impl Model {
     }
 
     /// The same with a source of weights of one's own, made from the files and the plan of what is
-    /// in which unit.
+    /// in which group.
     ///
     /// # Errors
     /// As [`with_spec`](Self::with_spec), and what `source` returns.
@@ -190,12 +191,12 @@ impl Model {
         &self.layers[l]
     }
 
-    /// The token embedding, one row of it: part `i` of a unit of rows.
-    pub(crate) fn embedding<'a>(&self, rows: &'a Guard<'_>, i: usize) -> Matrix<'a> {
+    /// The token embedding, one row of it: tensor `i` of [`WeightGroup::EmbedRows`](atta_store::WeightGroup::EmbedRows).
+    pub(crate) fn embedding<'a>(&self, rows: &'a ChunkGuard<'_>, i: usize) -> Matrix<'a> {
         let table = self.globals.place(Role::TokenEmbd);
         MatrixRef {
             d_out: 1,
-            part: i,
+            index: i,
             ..table
         }
         .at(rows)
@@ -203,8 +204,8 @@ impl Model {
 
     /// The rows of the output head that are at hand; of the embedding where the model has no head
     /// of its own.
-    pub(crate) fn head<'a>(&self, piece: &'a Guard<'_>) -> Matrix<'a> {
-        self.head_place().at(piece)
+    pub(crate) fn head<'a>(&self, chunk: &'a ChunkGuard<'_>) -> Matrix<'a> {
+        self.head_place().at(chunk)
     }
 
     /// The layout of activations that the output head is multiplied with.
@@ -292,7 +293,7 @@ pub struct MatmulCost {
 }
 
 /// Matrices of an expert: gate, up, down.
-const N_EXPERT_PARTS: usize = 3;
+const N_EXPERT_TENSORS: usize = 3;
 
 /// The tensors of a layer (or those of the whole model), by role.
 pub(crate) struct Tensors {
@@ -309,21 +310,21 @@ impl Default for Tensors {
     }
 }
 
-/// Where a matrix is: part `part` of its unit, or of each expert of its unit.
+/// Where a matrix is: tensor number `index` of its weight group, or of each expert of the group.
 #[derive(Clone, Copy)]
 struct MatrixRef {
     ty: TensorType,
     d_out: usize,
     d_in: usize,
-    part: usize,
+    index: usize,
     is_of_experts: bool,
     table: RowTable,
 }
 
 impl MatrixRef {
-    /// The rows of it that are in a piece.
-    fn at<'a>(self, piece: &'a Guard<'_>) -> Matrix<'a> {
-        let rows = piece.part(self.part);
+    /// The rows of the matrix that are in a chunk.
+    fn at<'a>(self, chunk: &'a ChunkGuard<'_>) -> Matrix<'a> {
+        let rows = chunk.tensor(self.index);
         let row_bytes = self.ty.row_bytes(self.d_in).unwrap_or(1).max(1);
         let matrix = Matrix::new(self.ty, rows.bytes.len() / row_bytes, self.d_in, rows.bytes);
         matrix
@@ -341,9 +342,9 @@ impl Tensors {
         self.matrices[role as usize].expect("every required tensor was bound")
     }
 
-    /// The rows of a matrix that are in the piece at hand.
-    pub(crate) fn matrix<'a>(&self, role: Role, piece: &'a Guard<'_>) -> Matrix<'a> {
-        self.place(role).at(piece)
+    /// The rows of a matrix that are in a chunk.
+    pub(crate) fn matrix<'a>(&self, role: Role, chunk: &'a ChunkGuard<'_>) -> Matrix<'a> {
+        self.place(role).at(chunk)
     }
 
     /// The layouts of activations that some matrices are multiplied with.
@@ -353,14 +354,14 @@ impl Tensors {
             .fold(Layouts::EMPTY, |all, &role| all | self.place(role).layout())
     }
 
-    /// A matrix of the `k`th expert of the unit of experts at hand.
-    pub(crate) fn expert<'a>(&self, role: Role, k: usize, unit: &'a Guard<'_>) -> Matrix<'a> {
+    /// A matrix of the `k`th expert of a group of experts.
+    pub(crate) fn expert<'a>(&self, role: Role, k: usize, group: &'a ChunkGuard<'_>) -> Matrix<'a> {
         let place = self.place(role);
         MatrixRef {
-            part: k * N_EXPERT_PARTS + place.part,
+            index: k * N_EXPERT_TENSORS + place.index,
             ..place
         }
-        .at(unit)
+        .at(group)
     }
 
     /// The bias of expert `e`, if experts have one: a row of all of theirs.
@@ -545,7 +546,7 @@ impl<'a> Binder<'a> {
             globals: Tensors::default(),
             layers: (0..n_layers).map(|_| Tensors::default()).collect(),
             plan: Plan {
-                layers: vec![Stages::default(); n_layers],
+                layers: vec![LayerTables::default(); n_layers],
                 experts: vec![Vec::new(); n_layers],
                 ..Plan::default()
             },
@@ -555,12 +556,12 @@ impl<'a> Binder<'a> {
     fn bind(&mut self, found: &Found<'_>) -> Result<(), Error> {
         let Found { req, info, .. } = found;
         let rows = by_rows(req, found.extent());
-        let part = match (req.role.home(), req.layer) {
-            (Home::Stage(stage), Some(l)) => push(&mut self.plan.layers[l][stage as usize], rows),
+        let index = match (req.role.home(), req.layer) {
+            (Home::Layer(group), Some(l)) => push(&mut self.plan.layers[l][group as usize], rows),
             (Home::Experts, Some(l)) => push(&mut self.plan.experts[l], rows),
             (Home::Embed, _) => table(&mut self.plan.embed, rows),
             (Home::Head, _) => table(&mut self.plan.head, rows),
-            (Home::Kept | Home::Stage(_) | Home::Experts, layer) => {
+            (Home::Kept | Home::Layer(_) | Home::Experts, layer) => {
                 if !self.share.has(req.role, layer) {
                     return Ok(());
                 }
@@ -577,7 +578,7 @@ impl<'a> Binder<'a> {
             ty: info.ty,
             d_out,
             d_in,
-            part,
+            index,
             is_of_experts,
             table: rows,
         };
@@ -626,7 +627,7 @@ impl<'a> Binder<'a> {
     }
 }
 
-/// Enters a table that is read by rows; it is the only part of its unit.
+/// Enters a table that is read by rows; it is the only tensor of its group.
 fn table(place: &mut Option<RowTable>, rows: RowTable) -> usize {
     *place = Some(rows);
     0
@@ -640,8 +641,8 @@ fn by_rows(req: &TensorReq, extent: Extent) -> RowTable {
     }
 }
 
-/// Appends a part to a unit and returns its index.
-fn push<T>(unit: &mut Vec<T>, part: T) -> usize {
-    unit.push(part);
-    unit.len() - 1
+/// Appends a tensor to a group and returns its index.
+fn push<T>(group: &mut Vec<T>, tensor: T) -> usize {
+    group.push(tensor);
+    group.len() - 1
 }

@@ -11,7 +11,7 @@
 //! order.
 
 use atta_kernels::{Job, Kernels, Store, math::tanh};
-use atta_store::{Sweep, Unit};
+use atta_store::{WeightGroup, WeightPass};
 
 use crate::{
     Batch, Cpu, Error, Input, Model, Output, Phase, Role, Row, Want,
@@ -27,7 +27,7 @@ impl Cpu {
     pub(crate) fn run(&mut self, batch: &Batch, out: &mut Output) -> Result<(), Error> {
         self.observer.enter(Phase::Weights);
         let wants_head = batch.rows.iter().any(|r| r.want == Want::Logits);
-        self.model.weights().begin(&Sweep {
+        self.model.weights().begin(&WeightPass {
             layers: self.layers.clone(),
             wants_head,
         })?;
@@ -77,7 +77,7 @@ impl Cpu {
             .zip(batch.rows.chunks(EMBED_ROWS))
         {
             self.observer.enter(Phase::Weights);
-            let table = model.weights().piece(Unit::EmbedRows(ids), 0)?;
+            let table = model.weights().chunk(WeightGroup::EmbedRows(ids), 0)?;
             self.observer.enter(Phase::Other);
             for (i, (x, row)) in x.chunks_exact_mut(d).zip(rows).enumerate() {
                 self.kernels.decode_row(model.embedding(&table, i), 0, x);
@@ -141,12 +141,12 @@ impl Cpu {
                 model.output_norm(kernels, &x[t * d..(t + 1) * d], h);
             },
         );
-        for i in 0..weights.n_pieces(Unit::Head) {
+        for i in 0..weights.n_chunks(WeightGroup::Head) {
             self.observer.enter(Phase::Weights);
-            let piece = weights.piece(Unit::Head, i)?;
+            let chunk = weights.chunk(WeightGroup::Head, i)?;
             self.observer.enter(Phase::Matmul);
             let (w, bias, mode) = (
-                model.head(&piece),
+                model.head(&chunk),
                 globals.vector_opt(Role::OutputBias),
                 Store::Set,
             );

@@ -8,7 +8,7 @@ use crate::Role;
 /// What a step is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Waiting for a unit of weights.
+    /// Waiting for a group of weights.
     Weights,
     /// Multiplying with weights.
     Matmul,

@@ -5,7 +5,7 @@
 //! nothing with the forward pass but the spec and the bound tensors, so that a mistake has to be
 //! made twice to go unnoticed.
 
-use atta_store::Unit;
+use atta_store::WeightGroup;
 
 use crate::{
     Error, Home, Model, Role,
@@ -116,9 +116,9 @@ fn embed(model: &Model, tokens: &[u32]) -> Result<Rows, Error> {
     {
         return Err(Error::ContextFull { n_ctx: n });
     }
-    let unit = model.weights().piece(Unit::EmbedRows(tokens), 0)?;
+    let group = model.weights().chunk(WeightGroup::EmbedRows(tokens), 0)?;
     let row = |i| {
-        decode(model.embedding(&unit, i))
+        decode(model.embedding(&group, i))
             .into_iter()
             .flatten()
             .map(|e| e * spec.embed_scale)
@@ -143,8 +143,10 @@ fn output_normed(model: &Model, x: &Rows) -> Rows {
 fn head(model: &Model, h: &Rows) -> Result<Vec<f32>, Error> {
     let head = &model.spec().head;
     let (t, mut w) = (model.globals(), Rows::new());
-    for i in 0..model.weights().n_pieces(Unit::Head) {
-        w.extend(decode(model.head(&model.weights().piece(Unit::Head, i)?)));
+    for i in 0..model.weights().n_chunks(WeightGroup::Head) {
+        w.extend(decode(
+            model.head(&model.weights().chunk(WeightGroup::Head, i)?),
+        ));
     }
     let mut logits = project(&w, t.vector_opt(Role::OutputBias), h).concat();
     for z in &mut logits {
@@ -156,17 +158,17 @@ fn head(model: &Model, h: &Rows) -> Result<Vec<f32>, Error> {
     Ok(logits)
 }
 
-/// All rows of a matrix of a layer, which may come in pieces.
+/// All rows of a matrix of a layer, which may come in chunks.
 fn matrix(model: &Model, l: usize, role: Role) -> Result<Rows, Error> {
-    let Home::Stage(stage) = role.home() else {
+    let Home::Layer(group) = role.home() else {
         unreachable!("{role:?} is no matrix that every token needs")
     };
-    let (unit, mut rows) = (Unit::Stage(l, stage), Rows::new());
-    for i in 0..model.weights().n_pieces(unit) {
+    let (group, mut rows) = (WeightGroup::Layer(l, group), Rows::new());
+    for i in 0..model.weights().n_chunks(group) {
         rows.extend(decode(
             model
                 .layer(l)
-                .matrix(role, &model.weights().piece(unit, i)?),
+                .matrix(role, &model.weights().chunk(group, i)?),
         ));
     }
     Ok(rows)

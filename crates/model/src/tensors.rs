@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use atta_store::Stage;
+use atta_store::Projection;
 
 use crate::spec::{
     Attention, Ffn, Half, LayerSpec, Mlp, ModelSpec, Moe, Norm, Positions, Presence, QkNorm,
@@ -78,13 +78,13 @@ impl Role {
         match self {
             Role::TokenEmbd => Home::Embed,
             Role::Output => Home::Head,
-            Role::AttnQ | Role::AttnK | Role::AttnV => Home::Stage(Stage::MixerIn),
-            Role::AttnOutput => Home::Stage(Stage::MixerOut),
-            Role::FfnGateInp | Role::FfnGateInpShexp => Home::Stage(Stage::Router),
+            Role::AttnQ | Role::AttnK | Role::AttnV => Home::Layer(Projection::Qkv),
+            Role::AttnOutput => Home::Layer(Projection::AttnOut),
+            Role::FfnGateInp | Role::FfnGateInpShexp => Home::Layer(Projection::Router),
             Role::FfnGate | Role::FfnUp | Role::FfnGateShexp | Role::FfnUpShexp => {
-                Home::Stage(Stage::FfnIn)
+                Home::Layer(Projection::GateUp)
             }
-            Role::FfnDown | Role::FfnDownShexp => Home::Stage(Stage::FfnOut),
+            Role::FfnDown | Role::FfnDownShexp => Home::Layer(Projection::Down),
             Role::FfnGateExps | Role::FfnUpExps | Role::FfnDownExps => Home::Experts,
             Role::PositionEmbd
             | Role::OutputNorm
@@ -200,13 +200,13 @@ impl LayerSpec {
     }
 }
 
-/// Where the bytes of a tensor belong: in which unit of weights, or on the heap.
+/// Where the bytes of a tensor belong: in which group of weights, or on the heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
     /// A vector, small and read by every token: decoded to f32 and kept.
     Kept,
     /// A matrix of its layer that every token needs.
-    Stage(Stage),
+    Layer(Projection),
     /// A matrix for each expert of its layer, read by experts.
     Experts,
     /// The token embedding, read by rows.

@@ -9,7 +9,7 @@ use atta_model::{
     Batch, Error, Executor, ExecutorSize, KvType, Model, Output, Want,
     spec::{Activation, Ffn, Moe, Norm, Presence},
 };
-use atta_store::{Budget, Extent, Guard, InMemory, ModelFiles, Unit, Weights};
+use atta_store::{Budget, ChunkGuard, Extent, InMemory, ModelFiles, WeightGroup, Weights};
 use support::{Golden, append, bits, cpu, cpu_with, forward, golden};
 
 const MODELS: [&str; 5] = ["mixtral", "qwen2moe", "qwen2moe-old", "qwen3moe", "gpt-oss"];
@@ -18,7 +18,7 @@ const MODELS: [&str; 5] = ["mixtral", "qwen2moe", "qwen2moe-old", "qwen3moe", "g
 type Request = (usize, Vec<u32>);
 
 /// Weights that write down which experts they are asked for, and that cannot be read once `left`
-/// units were.
+/// groups were.
 struct Watched {
     weights: InMemory,
     state: Arc<Mutex<State>>,
@@ -30,16 +30,20 @@ struct State {
 }
 
 impl Weights for Watched {
-    fn piece<'a>(&'a self, unit: Unit<'a>, i: usize) -> Result<Guard<'a>, atta_store::Error> {
+    fn chunk<'a>(
+        &'a self,
+        group: WeightGroup<'a>,
+        i: usize,
+    ) -> Result<ChunkGuard<'a>, atta_store::Error> {
         let mut state = self.state.lock().unwrap();
         state.left = state
             .left
             .checked_sub(1)
             .ok_or(atta_store::Error::NotInPlan)?;
-        if let Unit::Experts(l, ids) = &unit {
+        if let WeightGroup::Experts(l, ids) = &group {
             state.requests.push((*l, ids.to_vec()));
         }
-        self.weights.piece(unit, i)
+        self.weights.chunk(group, i)
     }
 
     fn files(&self) -> &ModelFiles {
@@ -161,7 +165,7 @@ fn an_executor_of_single_rows_gives_the_same_bits() {
 fn a_step_whose_experts_cannot_be_read_takes_its_rows_back() {
     let g = golden("qwen2moe");
     let expected = bits(&forward(&g.model(), &g.tokens));
-    // The embedding in two portions; in each of two layers two units of attention, router, two of
+    // The embedding in two portions; in each of two layers two groups of attention, router, two of
     // the shared expert, two groups of experts; head.
     for n_units in 0..17 {
         let (model, state) = watched(&g);

@@ -6,12 +6,17 @@ mod support;
 use std::sync::Arc;
 
 use atta_model::{BoundTensor, Error, Executor, KvType, Model, Role, Share, oracle};
-use atta_store::{Budget, Holding, Method, Sizes, Streamed};
+use atta_store::{Budget, ReadMethod, ResidencyBytes, ResidencyPolicy, Streamed};
 use support::{Golden, append, bits, cpu, forward, golden, goldens};
 
-fn holding(piece_bytes: usize, pinned_bytes: u64, n_slots: usize, n_experts: usize) -> Holding {
-    Holding {
-        piece_bytes: Some(piece_bytes),
+fn holding(
+    chunk_bytes: usize,
+    pinned_bytes: u64,
+    n_slots: usize,
+    n_experts: usize,
+) -> ResidencyPolicy {
+    ResidencyPolicy {
+        chunk_bytes: Some(chunk_bytes),
         pinned_bytes,
         n_slots,
         n_experts,
@@ -19,7 +24,7 @@ fn holding(piece_bytes: usize, pinned_bytes: u64, n_slots: usize, n_experts: usi
     }
 }
 
-fn held(g: &Golden, holding: &Holding, budget: &Budget) -> Arc<Model> {
+fn held(g: &Golden, holding: &ResidencyPolicy, budget: &Budget) -> Arc<Model> {
     let files = g.files().unmapped(budget).unwrap();
     let source =
         |files, plan| Ok::<_, Error>(Box::new(Streamed::new(files, plan, holding, budget)?) as _);
@@ -41,7 +46,7 @@ fn every_model_gives_the_same_bits_held_whole_in_part_or_not_at_all() {
             .unwrap_or(0);
         let nothing = holding(4096, 0, 2, n_used);
         for holding in [
-            Holding::whole(),
+            ResidencyPolicy::whole(),
             nothing,
             holding(10_000, 60_000, 3, n_used + 1),
             holding(1 << 20, 1, 4, 64),
@@ -100,7 +105,7 @@ fn two_executors_share_weights_that_are_read() {
 }
 
 #[test]
-fn the_oracle_reads_pieces_too() {
+fn the_oracle_reads_chunks_too() {
     let g = golden("qwen2moe");
     let model = held(&g, &holding(4096, 0, 2, 64), &Budget::unlimited());
     assert!(
@@ -113,7 +118,7 @@ fn the_oracle_reads_pieces_too() {
 fn what_is_held_counts_in_the_budget_and_does_not_exceed_it() {
     let g = golden("qwen2");
     let budget = Budget::unlimited();
-    let model = held(&g, &Holding::whole(), &budget);
+    let model = held(&g, &ResidencyPolicy::whole(), &budget);
     let item = |name| {
         budget
             .items()
@@ -126,14 +131,19 @@ fn what_is_held_counts_in_the_budget_and_does_not_exceed_it() {
         "{:?}",
         budget.items()
     );
-    assert_eq!(model.weights().io().sweep_bytes, 0);
+    assert_eq!(model.weights().io().pass_bytes, 0);
     drop(model);
     assert!(budget.items().is_empty());
 
     let budget = Budget::limited(50_000);
     let files = g.files().unmapped(&budget).unwrap();
     let source = |files, plan| {
-        Ok::<_, Error>(Box::new(Streamed::new(files, plan, &Holding::whole(), &budget)?) as _)
+        Ok::<_, Error>(Box::new(Streamed::new(
+            files,
+            plan,
+            &ResidencyPolicy::whole(),
+            &budget,
+        )?) as _)
     };
     let refused = Model::with_source(g.model().spec().clone(), files, &budget, source)
         .err()
@@ -156,8 +166,8 @@ fn every_way_to_read_that_works_here_reads_the_same() {
     let expected = bits(&forward(&g.model(), &g.tokens));
     let budget = Budget::unlimited();
     let mut n_working = 0;
-    for method in Method::ALL {
-        let holding = Holding {
+    for method in ReadMethod::ALL {
+        let holding = ResidencyPolicy {
             method: Some(method),
             ..holding(8192, 20_000, 2, 0)
         };
@@ -182,12 +192,12 @@ fn a_part_of_a_model_has_and_counts_its_own_layers_only() {
     for g in goldens() {
         let spec = g.model().spec().clone();
         let n = spec.layers.len();
-        // What is held of it, all of its pieces, and its matrices.
+        // What is held of it, all of its chunks, and its matrices.
         let measured = |share: Share| {
-            let (budget, holding) = (Budget::unlimited(), Holding::whole());
-            let mut sizes = Sizes::default();
+            let (budget, holding) = (Budget::unlimited(), ResidencyPolicy::whole());
+            let mut sizes = ResidencyBytes::default();
             let source = |files, plan| {
-                sizes = Sizes::of(&plan, &holding);
+                sizes = ResidencyBytes::of(&plan, &holding);
                 Ok::<_, Error>(Box::new(Streamed::new(files, plan, &holding, &budget)?) as _)
             };
             let files = g.files().unmapped(&budget).unwrap();
@@ -208,7 +218,7 @@ fn a_part_of_a_model_has_and_counts_its_own_layers_only() {
             }
         };
         // A table that is head and embedding is there twice; rows of it may be held in larger
-        // pieces.
+        // chunks.
         let both = parts.iter().map(|(_, all, _)| all).sum::<u64>();
         assert!(
             both == all || (tied > 0 && (all + tied..all + 2 * tied).contains(&both)),

@@ -12,10 +12,10 @@ use atta_model::{
     Batch, Error, Executor, ExecutorSize, Input, KvType, Model, Output, Row, Want,
     spec::{Activation, Attention, Ffn, Mask, Mlp, ModelSpec, Norm, Presence, Rope},
 };
-use atta_store::{Budget, Guard, InMemory, ModelFiles, Unit, Weights};
+use atta_store::{Budget, ChunkGuard, InMemory, ModelFiles, WeightGroup, Weights};
 use support::{append, bits, cpu, forward, golden};
 
-/// Weights that cannot be read from the `n`th unit on, until they are mended.
+/// Weights that cannot be read from the `n`th group on, until they are mended.
 struct Failing {
     weights: InMemory,
     left: AtomicUsize,
@@ -23,13 +23,17 @@ struct Failing {
 }
 
 impl Weights for Failing {
-    fn piece<'a>(&'a self, unit: Unit<'a>, i: usize) -> Result<Guard<'a>, atta_store::Error> {
+    fn chunk<'a>(
+        &'a self,
+        group: WeightGroup<'a>,
+        i: usize,
+    ) -> Result<ChunkGuard<'a>, atta_store::Error> {
         let left = self.left.load(Ordering::Relaxed);
         if left == 0 && !self.is_mended.load(Ordering::Relaxed) {
             return Err(atta_store::Error::NotInPlan);
         }
         self.left.store(left.saturating_sub(1), Ordering::Relaxed);
-        self.weights.piece(unit, i)
+        self.weights.chunk(group, i)
     }
 
     fn files(&self) -> &ModelFiles {
@@ -42,7 +46,7 @@ fn a_step_that_fails_halfway_takes_its_rows_back() {
     let g = golden("qwen2");
     let spec = g.model().spec().clone();
     let expected = bits(&forward(&g.model(), &g.tokens));
-    // Embedding, four units for each of two layers, head: ten, the first step takes them all.
+    // Embedding, four groups for each of two layers, head: ten, the first step takes them all.
     for n_units in 10..20 {
         let is_mended = Arc::new(AtomicBool::new(false));
         let failing = Model::with_source(

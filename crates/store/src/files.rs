@@ -20,7 +20,7 @@ use atta_formats::{
 
 use crate::{
     Budget, Error, Extent, Reservation,
-    os::{Map, Method, Source, check_unchanged},
+    os::{Map, ReadMethod, Source, check_unchanged},
 };
 
 /// The files of one model, open, and what they say about themselves.
@@ -286,7 +286,7 @@ impl ModelFiles {
     }
 
     /// Opens every shard for reading at given places.
-    pub(crate) fn sources(&self, method: Option<Method>) -> Result<Vec<Source>, Error> {
+    pub(crate) fn sources(&self, method: Option<ReadMethod>) -> Result<Vec<Source>, Error> {
         self.shards
             .iter()
             .map(|shard| shard.source(method))
@@ -328,7 +328,7 @@ impl Shard {
     }
 
     /// The shard, opened for reading at given places.
-    fn source(&self, method: Option<Method>) -> Result<Source, Error> {
+    fn source(&self, method: Option<ReadMethod>) -> Result<Source, Error> {
         match &self.origin {
             Origin::Static(name, bytes) => Ok(Source::of_program(name, bytes)),
             Origin::File(path) => {

@@ -4,7 +4,7 @@
 
 use std::time::UNIX_EPOCH;
 
-use crate::{Error, ModelFiles, os::Method};
+use crate::{Error, ModelFiles, os::ReadMethod};
 
 /// Places of all files together that are looked at.
 const N_SAMPLES: u64 = 64;
@@ -21,7 +21,7 @@ impl ModelFiles {
     /// # Errors
     /// A file that cannot be read, or is not what it was when it was opened.
     pub fn fingerprint(&self, mut each: impl FnMut(&[u8])) -> Result<(), Error> {
-        let sources = self.sources(Some(Method::Buffered))?;
+        let sources = self.sources(Some(ReadMethod::Buffered))?;
         let step = (self.file_bytes() / N_SAMPLES).max(SAMPLE_BYTES as u64);
         let mut sample = [0; SAMPLE_BYTES];
         for (file, source) in self.facts().zip(&sources) {

@@ -1,18 +1,21 @@
 //! The `Weights` trait and its implementation for models whose bytes are all addressable.
 
-use crate::{Error, Guard, Io, ModelFiles, Plan, RowTable, Sweep, Unit, unit::Parts};
+use crate::{
+    ChunkGuard, Error, Io, ModelFiles, Plan, RowTable, WeightGroup, WeightPass, guard::HeldChunk,
+};
 
-/// A source of weights. The forward pass cannot tell which one it got.
+/// Serves the weights of a model, chunk by chunk. The forward pass does not know whether they are
+/// mapped, resident or streamed.
 pub trait Weights: Send + Sync {
-    /// Says what a step is going to ask for, so that a source that reads from disk can read ahead.
+    /// Announces the groups that a step will ask for, so that streamed weights are read ahead.
     ///
     /// # Errors
-    /// A file that is no longer what it was.
-    fn begin(&self, _sweep: &Sweep) -> Result<(), Error> {
+    /// A file that changed since it was opened.
+    fn begin(&self, _pass: &WeightPass) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Says that a step is over, before anybody gets its results.
+    /// Ends a step. The caller uses the results of the step only after this returned `Ok`.
     ///
     /// # Errors
     /// Weights that were not what is in the file.
@@ -20,28 +23,29 @@ pub trait Weights: Send + Sync {
         Ok(())
     }
 
-    /// In how many pieces a unit comes.
-    fn n_pieces(&self, _unit: Unit<'_>) -> usize {
+    /// Number of chunks of a group.
+    fn n_chunks(&self, _group: WeightGroup<'_>) -> usize {
         1
     }
 
-    /// Brings a piece of a unit in (or finds it) and keeps it until the guard is dropped.
+    /// Brings chunk `i` of a group into memory, unless it is there, and keeps it there until the
+    /// guard is dropped.
     ///
     /// # Errors
-    /// An I/O error of a source that reads. A layer or table that the plan lacks is
+    /// An I/O error of streamed weights. A layer or table that the plan lacks is
     /// [`Error::NotInPlan`], a row outside of its table [`Error::NoRow`].
-    fn piece<'a>(&'a self, unit: Unit<'a>, i: usize) -> Result<Guard<'a>, Error>;
+    fn chunk<'a>(&'a self, group: WeightGroup<'a>, i: usize) -> Result<ChunkGuard<'a>, Error>;
 
-    /// What it has read since it was made, and how long somebody waited for that.
+    /// Bytes read since the weights were made, and the time that steps waited for them.
     fn io(&self) -> Io {
         Io::default()
     }
 
-    /// The files behind it.
+    /// The files of the model.
     fn files(&self) -> &ModelFiles;
 }
 
-/// Weights that are addressable as they are: mapped files, bytes of the program.
+/// Weights that are addressable without reading: mapped files, bytes built into the program.
 pub struct InMemory {
     files: ModelFiles,
     plan: Plan,
@@ -70,21 +74,21 @@ impl InMemory {
         Ok(Self { files, plan })
     }
 
-    fn embed_rows<'a>(&'a self, ids: &'a [u32]) -> Result<Parts<'a>, Error> {
+    fn embed_rows<'a>(&'a self, ids: &'a [u32]) -> Result<HeldChunk<'a>, Error> {
         let table = self.plan.embed.ok_or(Error::NotInPlan)?;
         check_rows(&table, ids)?;
         let bytes = self
             .files
             .bytes(table.extent)
             .ok_or_else(|| self.files.out_of_file(table.extent))?;
-        Ok(Parts::EmbedRows {
+        Ok(HeldChunk::EmbedRows {
             table: bytes,
             row_bytes: table.row_bytes as usize,
             ids,
         })
     }
 
-    fn experts<'a>(&'a self, l: usize, ids: &'a [u32]) -> Result<Parts<'a>, Error> {
+    fn experts<'a>(&'a self, l: usize, ids: &'a [u32]) -> Result<HeldChunk<'a>, Error> {
         let tables = self
             .plan
             .experts
@@ -92,7 +96,7 @@ impl InMemory {
             .filter(|tables| !tables.is_empty())
             .ok_or(Error::NotInPlan)?;
         tables.iter().try_for_each(|table| check_rows(table, ids))?;
-        Ok(Parts::Experts {
+        Ok(HeldChunk::Experts {
             files: &self.files,
             tables,
             ids,
@@ -101,7 +105,7 @@ impl InMemory {
 }
 
 impl Weights for InMemory {
-    fn begin(&self, _: &Sweep) -> Result<(), Error> {
+    fn begin(&self, _: &WeightPass) -> Result<(), Error> {
         self.files.check_unchanged()
     }
 
@@ -109,16 +113,17 @@ impl Weights for InMemory {
         self.files.check_unchanged()
     }
 
-    fn piece<'a>(&'a self, unit: Unit<'a>, i: usize) -> Result<Guard<'a>, Error> {
+    fn chunk<'a>(&'a self, group: WeightGroup<'a>, i: usize) -> Result<ChunkGuard<'a>, Error> {
         if i > 0 {
             return Err(Error::NotInPlan);
         }
-        Ok(Guard(match unit {
-            Unit::Experts(l, ids) => self.experts(l, ids)?,
-            Unit::EmbedRows(ids) => self.embed_rows(ids)?,
-            Unit::Stage(..) | Unit::Head => {
-                Parts::Tables(&self.files, self.plan.parts(unit).ok_or(Error::NotInPlan)?)
-            }
+        Ok(ChunkGuard(match group {
+            WeightGroup::Experts(l, ids) => self.experts(l, ids)?,
+            WeightGroup::EmbedRows(ids) => self.embed_rows(ids)?,
+            WeightGroup::Layer(..) | WeightGroup::Head => HeldChunk::Tables(
+                &self.files,
+                self.plan.tables_of(group).ok_or(Error::NotInPlan)?,
+            ),
         }))
     }
 
@@ -170,12 +175,12 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_experts_come_expert_by_expert_in_the_order_asked_for() {
+    fn the_tensors_of_experts_come_expert_by_expert_in_the_order_asked_for() {
         let weights = weights();
-        let unit = weights.piece(Unit::Experts(1, &[3, 0]), 0).unwrap();
-        let parts: Vec<_> = (0..4).map(|i| unit.part(i).bytes.to_vec()).collect();
+        let group = weights.chunk(WeightGroup::Experts(1, &[3, 0]), 0).unwrap();
+        let tensors: Vec<_> = (0..4).map(|i| group.tensor(i).bytes.to_vec()).collect();
         assert_eq!(
-            parts,
+            tensors,
             [vec![6, 7], vec![17, 18, 19], vec![0, 1], vec![8, 9, 10]]
         );
     }
@@ -184,15 +189,15 @@ mod tests {
     fn experts_that_a_layer_does_not_have_are_refused() {
         let weights = weights();
         assert!(matches!(
-            weights.piece(Unit::Experts(1, &[1, 4]), 0),
+            weights.chunk(WeightGroup::Experts(1, &[1, 4]), 0),
             Err(Error::NoRow { row: 4, n_rows: 4 })
         ));
         assert!(matches!(
-            weights.piece(Unit::Experts(0, &[0]), 0),
+            weights.chunk(WeightGroup::Experts(0, &[0]), 0),
             Err(Error::NotInPlan)
         ));
         assert!(matches!(
-            weights.piece(Unit::Experts(2, &[0]), 0),
+            weights.chunk(WeightGroup::Experts(2, &[0]), 0),
             Err(Error::NotInPlan)
         ));
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use atta_kernels::Kernels;
 use atta_model::{CpuFootprint, KvType, Model};
-use atta_store::{InMemory, Item, ModelFiles, Sizes, Weights};
+use atta_store::{InMemory, Item, ModelFiles, ResidencyBytes, Weights};
 
 use super::{
     Decision, MAX_PROBE_BYTES, MIN_PROBE_BYTES, Needs, Refusal, WeightsAt, beside, divide,
@@ -94,10 +94,10 @@ impl MemoryPlan {
         let source = |_: ModelFiles, plan| -> Result<Box<dyn Weights>, Refusal> {
             budget.set_limit(outline.limit);
             let (session, sizes) = match outline.weights {
-                WeightsAt::Mapped => (beside(&budget, &needs)?, Sizes::default()),
+                WeightsAt::Mapped => (beside(&budget, &needs)?, ResidencyBytes::default()),
                 weights => {
-                    let Decision { session, holding } = divide(&budget, &plan, &needs, weights)?;
-                    (session, Sizes::of(&plan, &holding))
+                    let Decision { session, policy } = divide(&budget, &plan, &needs, weights)?;
+                    (session, ResidencyBytes::of(&plan, &policy))
                 }
             };
             // While the copy of the metadata, which the files hold, is still there.
@@ -109,7 +109,7 @@ impl MemoryPlan {
             Model::with_source(spec.clone(), files, &budget, source).map_err(|e| e.at(path))?;
         let (session, sizes, reserved) = decided.expect("weights were made");
         let is = |weights| outline.weights == weights;
-        let read_bytes = sizes.read_per_sweep as f64 + missed_experts(&spec, &sizes);
+        let read_bytes = sizes.read_per_pass as f64 + missed_experts(&spec, &sizes);
         Ok(Self {
             weights: outline.weights,
             limit_bytes: outline.limit,
@@ -152,7 +152,7 @@ impl MemoryPlan {
 }
 
 /// What weights, a session and its sampler take, by the names under which they reserve it.
-fn items(needs: &Needs<'_>, session: &Resolved, sizes: &Sizes) -> Vec<Item> {
+fn items(needs: &Needs<'_>, session: &Resolved, sizes: &ResidencyBytes) -> Vec<Item> {
     let spec = needs.spec;
     let executor = needs.footprint.needs(spec, &session.size());
     let logits = session::logits_bytes(spec);

@@ -10,7 +10,7 @@
 //! ```
 
 use atta_kernels::{Attention as Attend, AttnRow, Job, Store, math::all_finite};
-use atta_store::{Stage, Unit};
+use atta_store::{Projection, WeightGroup};
 
 use super::Pass;
 use crate::{
@@ -32,10 +32,10 @@ pub(crate) fn attention(p: &mut Pass<'_>, l: usize) -> Result<(), Error> {
 fn project_inputs(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error> {
     let (n, t) = (p.rows.len(), p.model.layer(l));
     p.enter(l, Half::Mixer, &[Role::AttnQ, Role::AttnK, Role::AttnV]);
-    p.each_piece(Unit::Stage(l, Stage::MixerIn), |p, piece| {
+    p.each_chunk(WeightGroup::Layer(l, Projection::Qkv), |p, chunk| {
         let s = &mut *p.s;
         let job = |w, bias, out| Job {
-            w: t.matrix(w, piece),
+            w: t.matrix(w, chunk),
             bias: t.vector_opt(bias),
             out,
             mode: Store::Set,

@@ -8,7 +8,7 @@
 //! ```
 
 use atta_kernels::{Activation as Act, Gated, Job, Store};
-use atta_store::{Stage, Unit};
+use atta_store::{Projection, WeightGroup};
 
 use super::Pass;
 use crate::{
@@ -22,8 +22,8 @@ pub(crate) fn gated_mlp(p: &mut Pass<'_>, l: usize, m: &Mlp) -> Result<(), Error
     p.enter(l, Half::Ffn, &[Role::FfnGate, Role::FfnUp]);
     let [gate_bias, up_bias] = [Role::FfnGateBias, Role::FfnUpBias].map(|role| t.vector_opt(role));
     let activation = act(m.activation);
-    p.each_piece(Unit::Stage(l, Stage::FfnIn), |p, piece| {
-        let [gate, up] = [Role::FfnGate, Role::FfnUp].map(|role| t.matrix(role, piece));
+    p.each_chunk(WeightGroup::Layer(l, Projection::GateUp), |p, chunk| {
+        let [gate, up] = [Role::FfnGate, Role::FfnUp].map(|role| t.matrix(role, chunk));
         let out = &mut p.s.ff[..n * m.d_ff];
         p.kernels.matmul_gated(
             p.pool,
@@ -45,8 +45,8 @@ pub(crate) fn gated_mlp(p: &mut Pass<'_>, l: usize, m: &Mlp) -> Result<(), Error
 pub(crate) fn plain_mlp(p: &mut Pass<'_>, l: usize, m: &Mlp) -> Result<(), Error> {
     let (n, t) = (p.rows.len(), p.model.layer(l));
     p.enter(l, Half::Ffn, &[Role::FfnUp]);
-    p.each_piece(Unit::Stage(l, Stage::FfnIn), |p, piece| {
-        let (w, bias) = (t.matrix(Role::FfnUp, piece), t.vector_opt(Role::FfnUpBias));
+    p.each_chunk(WeightGroup::Layer(l, Projection::GateUp), |p, chunk| {
+        let (w, bias) = (t.matrix(Role::FfnUp, chunk), t.vector_opt(Role::FfnUpBias));
         let out = &mut p.s.ff[..n * m.d_ff];
         p.kernels.matmul(
             p.pool,

@@ -13,7 +13,7 @@ mod routing;
 mod scratch;
 
 use atta_kernels::{Kernels, Pool};
-use atta_store::{Guard, Unit};
+use atta_store::{ChunkGuard, WeightGroup};
 
 use crate::{Error, Inputs, Model, Observer, Phase, Role, Row, kv::Cache};
 
@@ -50,18 +50,18 @@ impl Pass<'_> {
         });
     }
 
-    /// Multiplies with each piece of a unit, as it comes.
-    pub(crate) fn each_piece(
+    /// Multiplies with each chunk of a group, as it comes.
+    pub(crate) fn each_chunk(
         &mut self,
-        unit: Unit<'_>,
-        mut multiply: impl FnMut(&mut Self, &Guard<'_>),
+        group: WeightGroup<'_>,
+        mut multiply: impl FnMut(&mut Self, &ChunkGuard<'_>),
     ) -> Result<(), Error> {
         let weights = self.model.weights();
-        for i in 0..weights.n_pieces(unit) {
+        for i in 0..weights.n_chunks(group) {
             self.observer.enter(Phase::Weights);
-            let piece = weights.piece(unit, i)?;
+            let chunk = weights.chunk(group, i)?;
             self.observer.enter(Phase::Matmul);
-            multiply(self, &piece);
+            multiply(self, &chunk);
         }
         self.observer.enter(Phase::Other);
         Ok(())

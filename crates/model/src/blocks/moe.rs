@@ -15,7 +15,7 @@
 //! batch.
 
 use atta_kernels::{Gated, GatedGroups, Groups, Job, Store, math};
-use atta_store::{Stage, Unit};
+use atta_store::{Projection, WeightGroup};
 
 use super::{
     Normalize, Pass, Routing,
@@ -136,14 +136,14 @@ fn route(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
     });
     p.tell(l, &[Role::FfnGateInp]);
     p.tell(l, shared);
-    p.each_piece(Unit::Stage(l, Stage::Router), |p, piece| {
+    p.each_chunk(WeightGroup::Layer(l, Projection::Router), |p, chunk| {
         let MoeScratch {
             routing,
             shared_gate,
             ..
         } = &mut p.s.moe;
         let (w, bias) = (
-            t.matrix(Role::FfnGateInp, piece),
+            t.matrix(Role::FfnGateInp, chunk),
             t.vector_opt(Role::FfnGateInpBias),
         );
         let mut jobs = [Job {
@@ -154,7 +154,7 @@ fn route(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
         }];
         p.kernels.matmul(p.pool, &p.s.act, &mut jobs);
         if m.shared.is_some() {
-            let w = t.matrix(Role::FfnGateInpShexp, piece);
+            let w = t.matrix(Role::FfnGateInpShexp, chunk);
             let mut jobs = [Job {
                 w,
                 bias: None,
@@ -190,8 +190,8 @@ fn share(p: &mut Pass<'_>, l: usize, mlp: &Mlp) -> Result<(), Error> {
         p.model.layer(l),
     );
     let activation = act(mlp.activation);
-    p.each_piece(Unit::Stage(l, Stage::FfnIn), |p, piece| {
-        let [gate, up] = [Role::FfnGateShexp, Role::FfnUpShexp].map(|role| t.matrix(role, piece));
+    p.each_chunk(WeightGroup::Layer(l, Projection::GateUp), |p, chunk| {
+        let [gate, up] = [Role::FfnGateShexp, Role::FfnUpShexp].map(|role| t.matrix(role, chunk));
         let out = &mut p.s.ff[..n * d_ff];
         let job = Gated {
             gate,
@@ -208,9 +208,9 @@ fn share(p: &mut Pass<'_>, l: usize, mlp: &Mlp) -> Result<(), Error> {
     let row = |t: usize, out: &mut [f32]| out.copy_from_slice(&ff[t * d_ff..(t + 1) * d_ff]);
     s.act.fill(p.kernels, p.pool, (n, d_ff), layout, row);
     p.tell(l, &[Role::FfnDownShexp]);
-    p.each_piece(Unit::Stage(l, Stage::FfnOut), |p, piece| {
+    p.each_chunk(WeightGroup::Layer(l, Projection::Down), |p, chunk| {
         let (w, out) = (
-            t.matrix(Role::FfnDownShexp, piece),
+            t.matrix(Role::FfnDownShexp, chunk),
             &mut p.s.moe.shared[..n * d],
         );
         p.kernels.matmul(
@@ -241,10 +241,10 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
     } = group;
     let (places, t) = (group.places(), model.layer(l));
     p.observer.enter(Phase::Weights);
-    let unit = model.weights().piece(Unit::Experts(l, experts), 0)?;
-    let layout = |role| t.expert(role, 0, &unit).layout();
+    let chunk = model.weights().chunk(WeightGroup::Experts(l, experts), 0)?;
+    let layout = |role| t.expert(role, 0, &chunk).layout();
     let expert = |k: usize, role, bias| {
-        let w = t.expert(role, k, &unit);
+        let w = t.expert(role, k, &chunk);
         (w, t.expert_bias(bias, experts[k] as usize, w.d_out()))
     };
 

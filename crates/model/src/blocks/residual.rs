@@ -7,7 +7,7 @@
 //! A block knows neither the norms around it nor whether another block reads the same `x`.
 
 use atta_kernels::{Job, Store};
-use atta_store::{Stage, Unit};
+use atta_store::{Projection, WeightGroup};
 
 use super::{Normalize, Pass};
 use crate::{
@@ -50,16 +50,16 @@ impl Pass<'_> {
         );
         let (layer, bias) = (&self.model.spec().layers[l], t.vector_opt(bias));
         self.tell(l, &[weight]);
-        let stage = match half {
-            Half::Mixer => Stage::MixerOut,
-            Half::Ffn => Stage::FfnOut,
+        let group = match half {
+            Half::Mixer => Projection::AttnOut,
+            Half::Ffn => Projection::Down,
         };
-        self.each_piece(Unit::Stage(l, stage), |p, piece| {
+        self.each_chunk(WeightGroup::Layer(l, group), |p, chunk| {
             let (out, mode) = match layer.is_kept_aside(half) {
                 true => (&mut p.s.y[..n], Store::Set),
                 false => (&mut p.s.x[..n], Store::Add(layer.residual_scale)),
             };
-            let w = t.matrix(weight, piece);
+            let w = t.matrix(weight, chunk);
             p.kernels
                 .matmul(p.pool, &p.s.act, &mut [Job { w, bias, out, mode }]);
         })?;

@@ -1,7 +1,7 @@
 //! The oracle's mixture of experts: each position alone, all experts at hand, as the papers have
 //! it.
 
-use atta_store::{Guard, Unit};
+use atta_store::{ChunkGuard, WeightGroup};
 
 use super::{Rows, decode, dot, gated, matrix, project};
 use crate::{
@@ -15,7 +15,7 @@ pub(super) fn moe(model: &Model, (l, m): (usize, &Moe), h: &Rows) -> Result<Rows
     let t = model.layer(l);
     let router = matrix(model, l, Role::FfnGateInp)?;
     let all: Vec<u32> = (0..m.n_experts as u32).collect();
-    let experts = model.weights().piece(Unit::Experts(l, &all), 0)?;
+    let experts = model.weights().chunk(WeightGroup::Experts(l, &all), 0)?;
     let shared_roles = [
         Role::FfnGateShexp,
         Role::FfnUpShexp,
@@ -77,7 +77,7 @@ fn chosen(m: &Moe, (router, bias): (&Rows, Option<&[f32]>), x: &[f32]) -> Vec<(u
         .collect()
 }
 
-fn expert(m: &Moe, t: &Tensors, (e, experts): (usize, &Guard<'_>), x: &[f32]) -> Vec<f32> {
+fn expert(m: &Moe, t: &Tensors, (e, experts): (usize, &ChunkGuard<'_>), x: &[f32]) -> Vec<f32> {
     let product = |role, bias, x: &Rows| {
         let w = decode(t.expert(role, e, experts));
         project(&w, t.expert_bias(bias, e, w.len()), x)

@@ -15,5 +15,5 @@ pub use bus::catch_bus_errors;
 pub use heap::give_back_memory;
 pub(crate) use map::Map;
 pub(crate) use region::{ALIGN, Slot};
-pub use source::Method;
+pub use source::ReadMethod;
 pub(crate) use source::{Source, check_unchanged};

@@ -1,7 +1,7 @@
 //! Reading files at given places, past the page cache where the system allows it.
 //!
 //! A model that does not fit into memory would push everything else out of the page cache, itself
-//! first. So its bytes go straight into our memory ([`Method::Direct`]); where a file system cannot
+//! first. So its bytes go straight into our memory ([`ReadMethod::Direct`]); where a file system cannot
 //! do that, they are dropped from the cache right after reading.
 
 use std::{
@@ -15,7 +15,7 @@ use super::region::ALIGN;
 
 /// How bytes get from a file into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+pub enum ReadMethod {
     /// Straight from the device (`O_DIRECT`).
     Direct,
     /// Through the page cache, which forgets them at once (`RWF_DONTCACHE`, Linux 6.14).
@@ -24,7 +24,7 @@ pub enum Method {
     Buffered,
 }
 
-impl Method {
+impl ReadMethod {
     /// In the order in which they are tried.
     pub const ALL: [Self; 3] = [Self::Direct, Self::DontCache, Self::Buffered];
 
@@ -51,7 +51,7 @@ enum Origin {
     File {
         /// For large reads, by `method`.
         bulk: File,
-        method: Method,
+        method: ReadMethod,
         /// For small ones, through the page cache.
         cached: File,
         modified: Option<SystemTime>,
@@ -65,11 +65,11 @@ impl Source {
     ///
     /// # Errors
     /// What the system says.
-    pub(crate) fn open(path: &Path, method: Option<Method>) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, method: Option<ReadMethod>) -> io::Result<Self> {
         let cached = File::open(path)?;
         let meta = cached.metadata()?;
         sys::advise_random(&cached);
-        let methods = method.map_or(Method::ALL.to_vec(), |method| vec![method]);
+        let methods = method.map_or(ReadMethod::ALL.to_vec(), |method| vec![method]);
         let mut failure = io::Error::from(io::ErrorKind::Unsupported);
         for method in methods {
             match sys::open(path, method).and_then(|bulk| try_out(bulk, method, meta.len())) {
@@ -117,7 +117,7 @@ impl Source {
     }
 
     /// How large reads are done; `None` for bytes of the program.
-    pub(crate) fn method(&self) -> Option<Method> {
+    pub(crate) fn method(&self) -> Option<ReadMethod> {
         match self.origin {
             Origin::File { method, .. } => Some(method),
             Origin::Static(_) => None,
@@ -183,7 +183,7 @@ pub(crate) fn check_unchanged(
 /// Reads until the first `needed` bytes of `buf` are there.
 fn fill(
     file: &File,
-    method: Option<Method>,
+    method: Option<ReadMethod>,
     offset: u64,
     buf: &mut [u8],
     needed: usize,
@@ -193,7 +193,7 @@ fn fill(
         match sys::read(file, method, offset + done as u64, &mut buf[done..]) {
             Ok(0) => return Err(truncated()),
             // What came short goes on at a whole block, where direct reads have to begin.
-            Ok(n) if method == Some(Method::Direct) && done + n < needed => {
+            Ok(n) if method == Some(ReadMethod::Direct) && done + n < needed => {
                 let whole = (done + n) / ALIGN * ALIGN;
                 if whole == done {
                     return Err(truncated());
@@ -229,7 +229,7 @@ fn truncated() -> io::Error {
 }
 
 /// Some file systems open a file for direct reading and then refuse to read.
-fn try_out(file: File, method: Method, len: u64) -> io::Result<File> {
+fn try_out(file: File, method: ReadMethod, len: u64) -> io::Result<File> {
     if len > 0 {
         let mut slots = super::Slot::carve(&[ALIGN])?;
         let slot = slots.first_mut().ok_or(io::ErrorKind::OutOfMemory)?;
@@ -249,13 +249,13 @@ mod sys {
         io::{ReadWriteFlags, preadv2},
     };
 
-    use super::{File, Method, Path, io};
+    use super::{File, Path, ReadMethod, io};
 
     /// Not in the C library yet; see `include/uapi/linux/fs.h`.
     const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
-    pub(super) fn open(path: &Path, method: Method) -> io::Result<File> {
-        let flags = if method == Method::Direct {
+    pub(super) fn open(path: &Path, method: ReadMethod) -> io::Result<File> {
+        let flags = if method == ReadMethod::Direct {
             OFlags::DIRECT.bits()
         } else {
             0
@@ -268,11 +268,11 @@ mod sys {
 
     pub(super) fn read(
         file: &File,
-        method: Option<Method>,
+        method: Option<ReadMethod>,
         offset: u64,
         buf: &mut [u8],
     ) -> io::Result<usize> {
-        if method == Some(Method::DontCache) {
+        if method == Some(ReadMethod::DontCache) {
             return Ok(preadv2(
                 file,
                 &mut [IoSliceMut::new(buf)],
@@ -281,7 +281,7 @@ mod sys {
             )?);
         }
         let n = rustix::io::pread(file, &mut *buf, offset)?;
-        if method == Some(Method::Buffered) {
+        if method == Some(ReadMethod::Buffered) {
             let _ = fadvise(file, offset, NonZeroU64::new(n as u64), Advice::DontNeed);
         }
         Ok(n)
@@ -304,18 +304,18 @@ mod sys {
     #[cfg(windows)]
     use std::os::windows::fs::FileExt;
 
-    use super::{File, Method, Path, io};
+    use super::{File, Path, ReadMethod, io};
 
-    pub(super) fn open(path: &Path, method: Method) -> io::Result<File> {
+    pub(super) fn open(path: &Path, method: ReadMethod) -> io::Result<File> {
         match method {
-            Method::Buffered => File::open(path),
-            Method::Direct | Method::DontCache => Err(io::ErrorKind::Unsupported.into()),
+            ReadMethod::Buffered => File::open(path),
+            ReadMethod::Direct | ReadMethod::DontCache => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
     pub(super) fn read(
         file: &File,
-        _: Option<Method>,
+        _: Option<ReadMethod>,
         offset: u64,
         buf: &mut [u8],
     ) -> io::Result<usize> {
@@ -330,13 +330,13 @@ mod sys {
 
 #[cfg(not(any(unix, windows)))]
 mod sys {
-    use super::{File, Method, Path, io};
+    use super::{File, Path, ReadMethod, io};
 
-    pub(super) fn open(_: &Path, _: Method) -> io::Result<File> {
+    pub(super) fn open(_: &Path, _: ReadMethod) -> io::Result<File> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    pub(super) fn read(_: &File, _: Option<Method>, _: u64, _: &mut [u8]) -> io::Result<usize> {
+    pub(super) fn read(_: &File, _: Option<ReadMethod>, _: u64, _: &mut [u8]) -> io::Result<usize> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

@@ -1,75 +1,80 @@
-//! Weights that lie in memory of our own: some of them all the time, the others for as long as they
-//! are needed.
+//! Weights in private memory: some of them resident, the others read when they are needed.
 //!
 //! ```text
-//! file ──readers──► slots of the ring ──► the forward pass     what is read in every sweep   (ring.rs)
-//!    └────once────► pinned pieces ──────►                      what stays                    (cut.rs)
-//!    └──on demand─► shelves of experts ─►                      what a token asks for         (experts.rs)
+//! file ──readers──► read-ahead ring ──► forward pass    read in every pass   (read_ahead.rs)
+//!    └────once────► pinned chunks ────►                 resident             (chunk.rs)
+//!    └──on demand─► expert caches ────►                 routed experts       (expert_cache.rs)
 //! ```
-//! Nothing is mapped. What stays is decided before the first token and never changes: a model is
-//! read in a circle, where a cache of the last used would hold nothing that comes next. Experts are
-//! the exception, since nobody knows them before. A model that is held whole ([`Holding::whole`])
-//! is the same thing with everything pinned and nothing cut.
+//! Nothing is mapped. The pinned chunks are chosen before the first token and never change: a model
+//! is read in a cycle, and a least-recently-used cache would always have just evicted the next
+//! chunk. Experts are the exception, since the router chooses them while a step runs. A model that
+//! is resident as a whole ([`ResidencyPolicy::whole`]) takes the same path, with every group one
+//! pinned chunk.
 
-mod cut;
-mod disk;
-mod experts;
-mod holding;
+mod chunk;
+mod expert_cache;
+mod held;
 mod probe;
-mod ring;
+mod read_ahead;
+mod readers;
+mod residency;
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use crate::{
-    Budget, Error, Guard, Method, ModelFiles, Plan, Reservation, RowTable, Rows, Sweep, Unit,
-    Weights, os::Slot, unit::Parts, weights::check_rows,
+    Budget, ChunkGuard, Error, ModelFiles, Plan, ReadMethod, Reservation, RowTable, WeightGroup,
+    WeightPass, Weights, guard::HeldChunk, os::Slot, weights::check_rows,
 };
-use cut::{Cut, Pieces, expert_len};
-use disk::{Disk, Turn};
-use experts::{Expert, Shelf};
-use holding::n_experts;
-pub use holding::{Holding, Sizes};
-use ring::{Circle, Ring};
+use chunk::{Chunks, expert_len};
+use expert_cache::{Expert, ExpertCache};
+pub(crate) use held::StreamedChunk;
+use held::take_spare;
+use read_ahead::{ChunkReader, PassChunks, ReadAheadRing};
+use readers::{Priority, Readers};
+use residency::n_experts;
+pub use residency::{ResidencyBytes, ResidencyPolicy};
 
-/// What a source has read, and how long somebody waited for it.
+/// The reads of streamed weights, and the time that steps waited for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Io {
-    /// Bytes of files.
+    /// Bytes read from files.
     pub read_bytes: u64,
-    /// Time in which computing stood still.
+    /// Time in which a step waited for bytes.
     pub wait: Duration,
-    /// What the disk gave when it was tried, bytes per second; 0 if nothing is read while
-    /// computing.
+    /// The measured rate of the disk, bytes per second; 0 if steps read nothing.
     pub rate: f64,
-    /// Bytes that one sweep with the head reads, experts not counted.
-    pub sweep_bytes: u64,
-    /// Bytes that are held all the time.
+    /// Bytes that one pass with the head reads, experts not counted.
+    pub pass_bytes: u64,
+    /// Bytes of resident chunks.
     pub pinned_bytes: u64,
-    /// Bytes of places for experts.
+    /// Bytes of the expert caches.
     pub expert_bytes: u64,
 }
 
-/// Weights in memory of our own.
+/// Weights in private memory, resident or streamed.
 pub struct Streamed {
     files: ModelFiles,
     plan: Plan,
-    pieces: Pieces,
+    chunks: Chunks,
     is_pinned: Vec<bool>,
-    /// The slot of each pinned piece.
+    /// The slot of each pinned chunk.
     pinned: Vec<Option<Slot>>,
-    shelves: Vec<Option<Shelf>>,
-    ring: Ring,
-    disk: Disk,
-    /// Buffers for rows of the embedding, and lists of experts, to be used again.
+    /// The cache of each layer with experts.
+    expert_caches: Vec<Option<ExpertCache>>,
+    ring: ReadAheadRing,
+    readers: Readers,
+    /// Buffers for rows of the embedding, and lists of experts; reused, so that a step allocates
+    /// nothing.
     spare_rows: Mutex<Vec<Vec<u8>>>,
     spare_experts: Mutex<Vec<Vec<Arc<Expert>>>>,
-    sizes: Sizes,
+    bytes: ResidencyBytes,
+    /// The measured rate of the disk, bytes per second.
     rate: f64,
     row_bytes_read: AtomicU64,
     wait_ns: AtomicU64,
@@ -79,53 +84,53 @@ pub struct Streamed {
 impl std::fmt::Debug for Streamed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Streamed")
-            .field("sizes", &self.sizes)
+            .field("bytes", &self.bytes)
             .finish_non_exhaustive()
     }
 }
 
 impl Streamed {
-    /// Takes memory, reads what stays, and measures the disk if there is more than that. `files`
-    /// should be without maps.
+    /// Reserves and allocates memory, reads the resident chunks, and measures the disk if steps
+    /// will read from it. `files` should be unmapped.
     ///
     /// # Errors
-    /// A budget without room for the holding, a plan that points outside of its files, a file that
+    /// A budget too small for the policy, a plan that points outside of its files, a file that
     /// cannot be read.
     pub fn new(
         files: ModelFiles,
         plan: Plan,
-        holding: &Holding,
+        policy: &ResidencyPolicy,
         budget: &Budget,
     ) -> Result<Self, Error> {
         plan.tables()
             .try_for_each(|table| files.check(table.extent))?;
-        let sizes = Sizes::of(&plan, holding);
+        let bytes = ResidencyBytes::of(&plan, policy);
         let memory = [
-            budget.reserve("pinned weights", sizes.pinned)?,
-            budget.reserve("read-ahead", sizes.ring)?,
-            budget.reserve("experts", sizes.experts)?,
+            budget.reserve("pinned weights", bytes.pinned)?,
+            budget.reserve("read-ahead", bytes.ring)?,
+            budget.reserve("experts", bytes.experts)?,
         ];
-        let disk = Disk::new(files.sources(holding.method)?)?;
-        let pieces = Pieces::new(&plan, holding.piece_bytes);
-        let is_pinned = pieces.pin(holding.pinned_bytes);
-        let n_slots = if sizes.read_per_sweep > 0 {
-            holding.n_slots.max(1)
+        let readers = Readers::new(files.sources(policy.method)?)?;
+        let chunks = Chunks::new(&plan, policy.chunk_bytes);
+        let is_pinned = chunks.pin(policy.pinned_bytes);
+        let n_slots = if bytes.read_per_pass > 0 {
+            policy.n_slots.max(1)
         } else {
             0
         };
-        let ring = Ring::new(carve(&vec![pieces.largest(&is_pinned); n_slots])?);
+        let ring = ReadAheadRing::new(carve(&vec![chunks.largest(&is_pinned); n_slots])?);
         let mut this = Self {
-            pinned: read_pinned(&disk, &pieces, &is_pinned)?,
-            shelves: shelves(&plan, holding.n_experts)?,
+            pinned: read_pinned(&readers, &chunks, &is_pinned)?,
+            expert_caches: expert_caches(&plan, policy.n_experts)?,
             files,
             plan,
-            pieces,
+            chunks,
             is_pinned,
             ring,
-            disk,
+            readers,
             spare_rows: Mutex::default(),
             spare_experts: Mutex::default(),
-            sizes,
+            bytes,
             rate: 0.0,
             row_bytes_read: AtomicU64::new(0),
             wait_ns: AtomicU64::new(0),
@@ -135,82 +140,86 @@ impl Streamed {
         Ok(this)
     }
 
-    /// How files are read; `None` where nothing is but the program itself.
-    pub fn method(&self) -> Option<Method> {
-        self.disk
+    /// How files are read; `None` for a model that is built into the program.
+    pub fn method(&self) -> Option<ReadMethod> {
+        self.readers
             .sources()
             .first()
             .and_then(|source| source.method())
     }
 
-    /// How fast what is not held can be read, bytes per second: pieces of a sweep or, if all of
-    /// them are held, experts; 0 if nothing is read while computing.
+    /// Measures the rate at which steps can read, bytes per second: chunks of a pass or, if all of
+    /// them are resident, experts; 0 if steps read nothing.
     fn probe(&self) -> Result<f64, Error> {
-        if self.sizes.read_per_sweep > 0 {
-            let read = self
-                .pieces
-                .list
-                .iter()
-                .zip(&self.is_pinned)
-                .filter(|(_, pinned)| !**pinned);
-            let read: Vec<_> = read.map(|(piece, _)| piece).collect();
-            let mut slots = self.ring.lend(&self.disk);
-            let rate = probe::probe(&self.disk, &read, &mut slots);
+        if self.bytes.read_per_pass > 0 {
+            let chunks = self.chunks.list.iter().zip(&self.is_pinned);
+            let read = chunks.filter(|(_, pinned)| !**pinned);
+            let read: Vec<_> = read.map(|(chunk, _)| chunk).collect();
+            let mut slots = self.ring.lend(&self.readers);
+            let rate = probe::probe(&self.readers, &read, &mut slots);
             self.ring.take_back(slots);
             return rate;
         }
-        let shelf = self
-            .shelves
-            .iter()
-            .flatten()
-            .find(|shelf| shelf.n_places() < n_experts(shelf.tables()));
-        let Some(shelf) = shelf else { return Ok(0.0) };
-        let experts: Vec<_> = (0..n_experts(shelf.tables()) as u32)
-            .map(|id| shelf.piece(id))
+        let is_partial = |cache: &&ExpertCache| cache.n_entries() < n_experts(cache.tables());
+        let Some(cache) = self.expert_caches.iter().flatten().find(is_partial) else {
+            return Ok(0.0);
+        };
+        let experts: Vec<_> = (0..n_experts(cache.tables()) as u32)
+            .map(|id| cache.chunk(id))
             .collect();
-        let mut slots = shelf.lend();
-        let rate = probe::probe(&self.disk, &experts.iter().collect::<Vec<_>>(), &mut slots);
-        shelf.take_back(slots);
+        let mut slots = cache.lend();
+        let rate = probe::probe(
+            &self.readers,
+            &experts.iter().collect::<Vec<_>>(),
+            &mut slots,
+        );
+        cache.take_back(slots);
         rate
     }
 
-    fn stage<'a>(&'a self, unit: Unit<'a>, i: usize) -> Result<Part<'a>, Error> {
-        let index = self.pieces.of(unit).nth(i).ok_or(Error::NotInPlan)?;
-        let cuts = &self.pieces.list[index].cuts[..];
-        if let Some(slot) = &self.pinned[index] {
-            return Ok(Part::Pinned { cuts, slot });
+    fn chunk_reader(&self) -> ChunkReader<'_> {
+        ChunkReader {
+            chunks: &self.chunks.list,
+            readers: &self.readers,
         }
-        let slot = self.timed(|| self.ring.take((&self.pieces.list, &self.disk), index))?;
-        Ok(Part::Read {
-            cuts,
+    }
+
+    /// Chunk `i` of a group of a layer or of the head.
+    fn planned<'a>(&'a self, group: WeightGroup<'a>, i: usize) -> Result<StreamedChunk<'a>, Error> {
+        let index = self.chunks.of(group).nth(i).ok_or(Error::NotInPlan)?;
+        let slices = &self.chunks.list[index].slices[..];
+        if let Some(slot) = &self.pinned[index] {
+            return Ok(StreamedChunk::Pinned { slices, slot });
+        }
+        let slot = self.timed(|| self.ring.take(self.chunk_reader(), index))?;
+        Ok(StreamedChunk::Read {
+            slices,
             slot: Some(slot),
-            source: self,
+            weights: self,
         })
     }
 
-    fn experts<'a>(&'a self, l: usize, ids: &[u32]) -> Result<Part<'a>, Error> {
-        let shelf = self
-            .shelves
+    fn experts<'a>(&'a self, l: usize, ids: &[u32]) -> Result<StreamedChunk<'a>, Error> {
+        let cache = self
+            .expert_caches
             .get(l)
             .and_then(Option::as_ref)
             .ok_or(Error::NotInPlan)?;
-        shelf
+        cache
             .tables()
             .iter()
             .try_for_each(|table| check_rows(table, ids))?;
         let mut experts = take_spare(&self.spare_experts);
-        match self.timed(|| shelf.take(&self.disk, ids, &mut experts)) {
-            Ok(()) => Ok(Part::Experts {
-                experts,
-                shelf,
-                source: self,
-            }),
-            Err(error) => Err(error),
-        }
+        self.timed(|| cache.acquire(&self.readers, ids, &mut experts))?;
+        Ok(StreamedChunk::Experts {
+            experts,
+            cache,
+            weights: self,
+        })
     }
 
-    /// Rows of the embedding: from memory if they are there, else each with a read of its own.
-    fn embed_rows<'a>(&'a self, ids: &[u32]) -> Result<Part<'a>, Error> {
+    /// Copies rows of the embedding: from pinned chunks, or from the file, one read for each row.
+    fn embed_rows<'a>(&'a self, ids: &[u32]) -> Result<StreamedChunk<'a>, Error> {
         let table = self.plan.embed.ok_or(Error::NotInPlan)?;
         check_rows(&table, ids)?;
         let row_bytes = table.row_bytes as usize;
@@ -222,26 +231,27 @@ impl Streamed {
                 None => self.timed(|| self.read_row(&table, id, row))?,
             }
         }
-        Ok(Part::EmbedRows {
+        Ok(StreamedChunk::EmbedRows {
             rows,
             row_bytes,
-            source: self,
+            weights: self,
         })
     }
 
     fn pinned_row(&self, table: &RowTable, id: usize) -> Option<&[u8]> {
-        let pieces = self.pieces.of_embedding(self.plan.embed == self.plan.head);
+        let mut chunks = self.chunks.of_embedding(self.plan.embed == self.plan.head);
         let row_bytes = table.row_bytes as usize;
-        pieces.into_iter().find_map(|i| {
-            let (cut, slot) = (&self.pieces.list[i].cuts[0], self.pinned[i].as_ref()?);
-            let at = id.checked_sub(cut.first)? * row_bytes;
-            cut.bytes(slot).get(at..at + row_bytes)
+        chunks.find_map(|i| {
+            let slot = self.pinned[i].as_ref()?;
+            let slice = &self.chunks.list[i].slices[0];
+            let at = id.checked_sub(slice.first)? * row_bytes;
+            slice.bytes(slot).get(at..at + row_bytes)
         })
     }
 
     fn read_row(&self, table: &RowTable, id: u32, row: &mut [u8]) -> Result<(), Error> {
         let extent = table.row(id.into());
-        let source = &self.disk.sources()[usize::from(extent.shard)];
+        let source = &self.readers.sources()[usize::from(extent.shard)];
         self.row_bytes_read
             .fetch_add(row.len() as u64, Ordering::Relaxed);
         source
@@ -252,10 +262,10 @@ impl Streamed {
             })
     }
 
-    /// Counts the time as time in which computing stood still.
-    fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
+    /// Counts the time of `read` as time in which a step waited for bytes.
+    fn timed<T>(&self, read: impl FnOnce() -> T) -> T {
         let start = Instant::now();
-        let result = work();
+        let result = read();
         self.wait_ns
             .fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
         result
@@ -263,21 +273,20 @@ impl Streamed {
 }
 
 impl Weights for Streamed {
-    fn begin(&self, sweep: &Sweep) -> Result<(), Error> {
+    fn begin(&self, pass: &WeightPass) -> Result<(), Error> {
         self.end()?;
-        let layers = self.pieces.of_layers(sweep.layers.clone());
-        let circle = Circle {
-            layers,
-            head: self.pieces.of(Unit::Head),
-            wants_head: sweep.wants_head,
+        let chunks = PassChunks {
+            layers: self.chunks.of_layers(pass.layers.clone()),
+            head: self.chunks.of(WeightGroup::Head),
+            wants_head: pass.wants_head,
         };
         self.ring
-            .begin((&self.pieces.list, &self.disk), &circle, &self.is_pinned);
+            .begin(self.chunk_reader(), &chunks, &self.is_pinned);
         Ok(())
     }
 
     fn end(&self) -> Result<(), Error> {
-        self.disk.sources().iter().try_for_each(|source| {
+        self.readers.sources().iter().try_for_each(|source| {
             source.check_unchanged().map_err(|e| Error::Io {
                 path: source.path().to_owned(),
                 source: e,
@@ -285,137 +294,39 @@ impl Weights for Streamed {
         })
     }
 
-    fn n_pieces(&self, unit: Unit<'_>) -> usize {
-        match unit {
-            Unit::Stage(..) | Unit::Head => self.pieces.of(unit).len(),
-            Unit::Experts(..) | Unit::EmbedRows(_) => 1,
+    fn n_chunks(&self, group: WeightGroup<'_>) -> usize {
+        match group {
+            WeightGroup::Layer(..) | WeightGroup::Head => self.chunks.of(group).len(),
+            WeightGroup::Experts(..) | WeightGroup::EmbedRows(_) => 1,
         }
     }
 
-    fn piece<'a>(&'a self, unit: Unit<'a>, i: usize) -> Result<Guard<'a>, Error> {
-        Ok(Guard(Parts::Streamed(match unit {
-            Unit::Stage(..) | Unit::Head => self.stage(unit, i)?,
-            Unit::Experts(..) | Unit::EmbedRows(_) if i > 0 => return Err(Error::NotInPlan),
-            Unit::Experts(l, ids) => self.experts(l, ids)?,
-            Unit::EmbedRows(ids) => self.embed_rows(ids)?,
-        })))
+    fn chunk<'a>(&'a self, group: WeightGroup<'a>, i: usize) -> Result<ChunkGuard<'a>, Error> {
+        let chunk = match group {
+            WeightGroup::Layer(..) | WeightGroup::Head => self.planned(group, i)?,
+            WeightGroup::Experts(..) | WeightGroup::EmbedRows(_) if i > 0 => {
+                return Err(Error::NotInPlan);
+            }
+            WeightGroup::Experts(l, ids) => self.experts(l, ids)?,
+            WeightGroup::EmbedRows(ids) => self.embed_rows(ids)?,
+        };
+        Ok(ChunkGuard(HeldChunk::Streamed(chunk)))
     }
 
     fn io(&self) -> Io {
         Io {
-            read_bytes: self.disk.n_bytes() + self.row_bytes_read.load(Ordering::Relaxed),
+            read_bytes: self.readers.n_bytes() + self.row_bytes_read.load(Ordering::Relaxed),
             wait: Duration::from_nanos(self.wait_ns.load(Ordering::Relaxed)),
             rate: self.rate,
-            sweep_bytes: self.sizes.read_per_sweep,
-            pinned_bytes: self.sizes.pinned,
-            expert_bytes: self.sizes.experts,
+            pass_bytes: self.bytes.read_per_pass,
+            pinned_bytes: self.bytes.pinned,
+            expert_bytes: self.bytes.experts,
         }
     }
 
     fn files(&self) -> &ModelFiles {
         &self.files
     }
-}
-
-/// A piece at hand; dropping it gives its memory back.
-pub(crate) enum Part<'a> {
-    Pinned {
-        cuts: &'a [Cut],
-        slot: &'a Slot,
-    },
-    Read {
-        cuts: &'a [Cut],
-        slot: Option<Slot>,
-        source: &'a Streamed,
-    },
-    Experts {
-        experts: Vec<Arc<Expert>>,
-        shelf: &'a Shelf,
-        source: &'a Streamed,
-    },
-    EmbedRows {
-        rows: Vec<u8>,
-        row_bytes: usize,
-        source: &'a Streamed,
-    },
-}
-
-impl Part<'_> {
-    /// The rows of one matrix.
-    pub(crate) fn rows(&self, i: usize) -> Rows<'_> {
-        match self {
-            Self::Pinned { cuts, slot } => rows_of(&cuts[i], slot),
-            Self::Read { cuts, slot, .. } => {
-                rows_of(&cuts[i], slot.as_ref().expect("it is there until the drop"))
-            }
-            Self::Experts { experts, shelf, .. } => {
-                let n = shelf.tables().len();
-                Rows {
-                    first: 0,
-                    bytes: experts[i / n].part(i % n),
-                }
-            }
-            Self::EmbedRows {
-                rows, row_bytes, ..
-            } => Rows {
-                first: 0,
-                bytes: &rows[i * row_bytes..(i + 1) * row_bytes],
-            },
-        }
-    }
-}
-
-impl Drop for Part<'_> {
-    fn drop(&mut self) {
-        match self {
-            Self::Pinned { .. } => {}
-            Self::Read { slot, source, .. } => {
-                if let Some(slot) = slot.take() {
-                    source.ring.free((&source.pieces.list, &source.disk), slot);
-                }
-            }
-            Self::Experts {
-                experts,
-                shelf,
-                source,
-            } => {
-                experts.clear();
-                shelf.freed();
-                give_spare(&source.spare_experts, std::mem::take(experts));
-            }
-            Self::EmbedRows { rows, source, .. } => {
-                rows.clear();
-                give_spare(&source.spare_rows, std::mem::take(rows));
-            }
-        }
-    }
-}
-
-fn rows_of<'a>(cut: &Cut, slot: &'a Slot) -> Rows<'a> {
-    let bytes = if cut.extent.bytes == 0 {
-        &[]
-    } else {
-        cut.bytes(slot)
-    };
-    Rows {
-        first: cut.first,
-        bytes,
-    }
-}
-
-fn take_spare<T>(spare: &Mutex<Vec<Vec<T>>>) -> Vec<T> {
-    spare
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .pop()
-        .unwrap_or_default()
-}
-
-fn give_spare<T>(spare: &Mutex<Vec<Vec<T>>>, buffer: Vec<T>) {
-    spare
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .push(buffer);
 }
 
 fn carve(sizes: &[usize]) -> Result<Vec<Slot>, Error> {
@@ -425,36 +336,39 @@ fn carve(sizes: &[usize]) -> Result<Vec<Slot>, Error> {
     })
 }
 
-/// Reads the pieces that stay.
+/// Reads the resident chunks.
 fn read_pinned(
-    disk: &Disk,
-    pieces: &Pieces,
+    readers: &Readers,
+    chunks: &Chunks,
     is_pinned: &[bool],
 ) -> Result<Vec<Option<Slot>>, Error> {
     let which: Vec<usize> = (0..is_pinned.len()).filter(|&i| is_pinned[i]).collect();
-    let sizes: Vec<usize> = which.iter().map(|&i| pieces.list[i].len).collect();
-    let ask = |(&i, slot): (&usize, Slot)| (i, disk.ask(&pieces.list[i].cuts, slot, Turn::Next));
-    let asked: Vec<_> = which.iter().zip(carve(&sizes)?).map(ask).collect();
+    let sizes: Vec<usize> = which.iter().map(|&i| chunks.list[i].len).collect();
+    let request = |(&i, slot): (&usize, Slot)| {
+        let ticket = readers.request(&chunks.list[i].slices, slot, Priority::Queued);
+        (i, ticket)
+    };
+    let requests: Vec<_> = which.iter().zip(carve(&sizes)?).map(request).collect();
     let mut pinned: Vec<_> = is_pinned.iter().map(|_| None).collect();
     let mut outcome = Ok(());
-    for (i, ticket) in asked {
-        let (slot, result) = disk.wait(ticket);
+    for (i, ticket) in requests {
+        let (slot, result) = readers.wait(ticket);
         pinned[i] = Some(slot);
         outcome = outcome.and(result);
     }
     outcome.map(|()| pinned)
 }
 
-/// Places for the experts of each layer that has some.
-fn shelves(plan: &Plan, n_places: usize) -> Result<Vec<Option<Shelf>>, Error> {
-    let shelf = |tables: &Vec<RowTable>| {
+/// An empty cache for each layer with experts.
+fn expert_caches(plan: &Plan, n_entries: usize) -> Result<Vec<Option<ExpertCache>>, Error> {
+    let cache = |tables: &Vec<RowTable>| {
         if tables.is_empty() {
             return Ok(None);
         }
-        let slots = carve(&vec![expert_len(tables); n_experts(tables).min(n_places)])?;
-        Ok(Some(Shelf::new(tables.clone(), slots)))
+        let slots = carve(&vec![expert_len(tables); n_experts(tables).min(n_entries)])?;
+        Ok(Some(ExpertCache::new(tables.clone(), slots)))
     };
-    plan.experts.iter().map(shelf).collect()
+    plan.experts.iter().map(cache).collect()
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! A small file with layers, experts and tables, read in every way, against the bytes that are in
+//! A small file with layers, experts and tables, read under every policy, against the bytes that are in
 //! it.
 
 use std::{fs, path::PathBuf, sync::atomic::AtomicUsize};
 
 use super::*;
-use crate::{Extent, InMemory, Stage, Stages};
+use crate::{Extent, InMemory, LayerTables, Projection};
 
 /// Bytes of the file before its tables.
 const BASE: u64 = 4242;
@@ -41,7 +41,7 @@ impl Model {
             end += extent.bytes + 7;
             RowTable { extent, row_bytes }
         };
-        let mut layer = |has_experts: bool| -> Stages {
+        let mut layer = |has_experts: bool| -> LayerTables {
             let mixer = vec![table(256, 100), table(64, 100), table(64, 130)];
             let router = if has_experts {
                 vec![table(6, 64)]
@@ -85,21 +85,26 @@ impl Model {
         InMemory::new(self.files(), self.plan.clone()).unwrap()
     }
 
-    fn streamed(&self, holding: &Holding) -> Streamed {
+    fn streamed(&self, policy: &ResidencyPolicy) -> Streamed {
         let budget = Budget::unlimited();
         Streamed::new(
             self.files().unmapped(&budget).unwrap(),
             self.plan.clone(),
-            holding,
+            policy,
             &budget,
         )
         .unwrap()
     }
 }
 
-fn holding(piece_bytes: usize, pinned_bytes: u64, n_slots: usize, n_experts: usize) -> Holding {
-    Holding {
-        piece_bytes: Some(piece_bytes),
+fn policy(
+    chunk_bytes: usize,
+    pinned_bytes: u64,
+    n_slots: usize,
+    n_experts: usize,
+) -> ResidencyPolicy {
+    ResidencyPolicy {
+        chunk_bytes: Some(chunk_bytes),
         pinned_bytes,
         n_slots,
         n_experts,
@@ -108,56 +113,59 @@ fn holding(piece_bytes: usize, pinned_bytes: u64, n_slots: usize, n_experts: usi
 }
 
 /// Everything that a step asks for, in order.
-fn units(wants_head: bool) -> Vec<Unit<'static>> {
-    let embed = Unit::EmbedRows(&[7, 0, 499, 7]);
-    let stages = |l| {
+fn groups(wants_head: bool) -> Vec<WeightGroup<'static>> {
+    let embed = WeightGroup::EmbedRows(&[7, 0, 499, 7]);
+    let groups = |l| {
         let experts = if l == 1 {
-            vec![Unit::Experts(1, &[5, 2]), Unit::Experts(1, &[0])]
+            vec![
+                WeightGroup::Experts(1, &[5, 2]),
+                WeightGroup::Experts(1, &[0]),
+            ]
         } else {
             vec![]
         };
-        let has = move |stage: &Stage| l == 1 || *stage != Stage::Router;
-        Stage::ALL
+        let has = move |group: &Projection| l == 1 || *group != Projection::Router;
+        Projection::ALL
             .into_iter()
             .filter(has)
-            .map(move |stage| Unit::Stage(l, stage))
+            .map(move |group| WeightGroup::Layer(l, group))
             .chain(experts)
     };
-    let head = wants_head.then_some(Unit::Head);
+    let head = wants_head.then_some(WeightGroup::Head);
     [embed]
         .into_iter()
-        .chain((0..3).flat_map(stages))
+        .chain((0..3).flat_map(groups))
         .chain(head)
         .collect()
 }
 
-/// The bytes of each part of a unit, put together from its pieces.
-fn read(weights: &dyn Weights, unit: Unit<'_>) -> Result<Vec<Vec<u8>>, Error> {
-    let n_parts = match unit {
-        Unit::Stage(_, Stage::MixerIn) => 3,
-        Unit::Stage(_, Stage::FfnIn) => 2,
-        Unit::Stage(..) | Unit::Head => 1,
-        Unit::Experts(_, ids) => 3 * ids.len(),
-        Unit::EmbedRows(ids) => ids.len(),
+/// The bytes of each tensor of a group, joined from its chunks.
+fn read(weights: &dyn Weights, group: WeightGroup<'_>) -> Result<Vec<Vec<u8>>, Error> {
+    let n_tensors = match group {
+        WeightGroup::Layer(_, Projection::Qkv) => 3,
+        WeightGroup::Layer(_, Projection::GateUp) => 2,
+        WeightGroup::Layer(..) | WeightGroup::Head => 1,
+        WeightGroup::Experts(_, ids) => 3 * ids.len(),
+        WeightGroup::EmbedRows(ids) => ids.len(),
     };
-    let mut parts = vec![Vec::new(); n_parts];
-    for i in 0..weights.n_pieces(unit) {
-        let piece = weights.piece(unit, i)?;
-        for (k, part) in parts.iter_mut().enumerate() {
-            part.extend_from_slice(piece.part(k).bytes);
+    let mut tensors = vec![Vec::new(); n_tensors];
+    for i in 0..weights.n_chunks(group) {
+        let chunk = weights.chunk(group, i)?;
+        for (k, tensor) in tensors.iter_mut().enumerate() {
+            tensor.extend_from_slice(chunk.tensor(k).bytes);
         }
     }
-    Ok(parts)
+    Ok(tensors)
 }
 
 fn step(weights: &dyn Weights, wants_head: bool) -> Result<Vec<Vec<Vec<u8>>>, Error> {
-    weights.begin(&Sweep {
+    weights.begin(&WeightPass {
         layers: 0..3,
         wants_head,
     })?;
-    units(wants_head)
+    groups(wants_head)
         .into_iter()
-        .map(|unit| read(weights, unit))
+        .map(|group| read(weights, group))
         .collect()
 }
 
@@ -166,95 +174,95 @@ fn step_after_step_everything_is_what_is_in_the_file() {
     let model = Model::new();
     let mapped = model.mapped();
     let all = [
-        Holding::whole(),
-        holding(1, 0, 2, 2),
-        holding(9000, 0, 1, 2),
-        holding(9000, 60_000, 2, 3),
-        holding(30_000, 150_000, 4, 6),
-        holding(1 << 20, 0, 8, 6),
+        ResidencyPolicy::whole(),
+        policy(1, 0, 2, 2),
+        policy(9000, 0, 1, 2),
+        policy(9000, 60_000, 2, 3),
+        policy(30_000, 150_000, 4, 6),
+        policy(1 << 20, 0, 8, 6),
     ];
-    for holding in all {
-        let streamed = model.streamed(&holding);
+    for policy in all {
+        let streamed = model.streamed(&policy);
         for wants_head in [true, true, false, false, true, false, true] {
             assert!(
                 step(&streamed, wants_head).unwrap() == step(&mapped, wants_head).unwrap(),
-                "{holding:?}"
+                "{policy:?}"
             );
         }
     }
 }
 
 #[test]
-fn who_asks_in_another_order_gets_the_same_only_later() {
+fn groups_in_another_order_have_the_same_bytes() {
     let model = Model::new();
-    let (mapped, streamed) = (model.mapped(), model.streamed(&holding(9000, 60_000, 3, 2)));
+    let (mapped, streamed) = (model.mapped(), model.streamed(&policy(9000, 60_000, 3, 2)));
     step(&streamed, true).unwrap();
-    let mut all = units(true);
+    let mut all = groups(true);
     all.reverse();
-    for unit in all.iter().chain(units(false).iter().step_by(3)) {
+    for group in all.iter().chain(groups(false).iter().step_by(3)) {
         assert!(
-            read(&streamed, *unit).unwrap() == read(&mapped, *unit).unwrap(),
-            "{unit:?}"
+            read(&streamed, *group).unwrap() == read(&mapped, *group).unwrap(),
+            "{group:?}"
         );
     }
     streamed
-        .begin(&Sweep {
+        .begin(&WeightPass {
             layers: 1..2,
             wants_head: false,
         })
         .unwrap();
-    let unit = Unit::Stage(1, Stage::FfnIn);
-    assert!(read(&streamed, unit).unwrap() == read(&mapped, unit).unwrap());
+    let group = WeightGroup::Layer(1, Projection::GateUp);
+    assert!(read(&streamed, group).unwrap() == read(&mapped, group).unwrap());
     assert!(step(&streamed, true).unwrap() == step(&mapped, true).unwrap());
 }
 
 #[test]
-fn a_sweep_reads_what_is_not_pinned_and_only_that() {
+fn a_pass_reads_what_is_not_pinned_and_only_that() {
     let model = Model::new();
-    let streamed = model.streamed(&holding(9000, 60_000, 2, 6));
+    let streamed = model.streamed(&policy(9000, 60_000, 2, 6));
     step(&streamed, true).unwrap();
-    // What is read ahead of the next sweep is a few slots.
+    // What is read ahead of the next pass is a few slots.
     let (before, n) = (streamed.io(), 5);
     (0..n).for_each(|_| drop(step(&streamed, true).unwrap()));
     let read = (streamed.io().read_bytes - before.read_bytes) as f64 / n as f64;
-    let sweep = before.sweep_bytes as f64;
+    let pass = before.pass_bytes as f64;
     assert!(
-        read > 0.5 * sweep && read <= 1.01 * sweep + 1000.0,
-        "{read} of {sweep}"
+        read > 0.5 * pass && read <= 1.01 * pass + 1000.0,
+        "{read} of {pass}"
     );
     assert!(before.pinned_bytes <= 60_000 && before.pinned_bytes > 40_000);
     assert!(before.rate > 0.0);
-    assert_eq!(model.streamed(&Holding::whole()).io().sweep_bytes, 0);
+    assert_eq!(model.streamed(&ResidencyPolicy::whole()).io().pass_bytes, 0);
 }
 
 #[test]
 fn an_expert_that_was_used_last_is_not_read_again() {
     let model = Model::new();
-    let streamed = model.streamed(&holding(9000, u64::MAX, 2, 3));
+    let streamed = model.streamed(&policy(9000, u64::MAX, 2, 3));
     let read_bytes = |ids: &'static [u32]| {
         let before = streamed.io().read_bytes;
-        drop(streamed.piece(Unit::Experts(1, ids), 0).unwrap());
+        drop(streamed.chunk(WeightGroup::Experts(1, ids), 0).unwrap());
         streamed.io().read_bytes - before
     };
     assert!(read_bytes(&[4]) > 0 && read_bytes(&[1]) > 0 && read_bytes(&[3]) > 0);
     assert_eq!(read_bytes(&[1, 4]), 0);
-    // The place of 3, which was not used for the longest time, goes to 0.
+    // 0 evicts 3, the least recently used one.
     assert!(read_bytes(&[0]) > 0);
     assert_eq!(read_bytes(&[0, 1, 4]), 0);
     assert!(read_bytes(&[3]) > 0);
     assert!(matches!(
-        streamed.piece(Unit::Experts(1, &[0, 1, 2, 3]), 0),
+        streamed.chunk(WeightGroup::Experts(1, &[0, 1, 2, 3]), 0),
         Err(Error::TooManyExperts {
             asked: 4,
             places: 3
         })
     ));
     assert!(matches!(
-        streamed.piece(Unit::Experts(1, &[6]), 0),
+        streamed.chunk(WeightGroup::Experts(1, &[6]), 0),
         Err(Error::NoRow { row: 6, n_rows: 6 })
     ));
     assert!(matches!(
-        streamed.piece(Unit::Experts(0, &[0]), 0),
+        streamed.chunk(WeightGroup::Experts(0, &[0]), 0),
         Err(Error::NotInPlan)
     ));
 }
@@ -262,7 +270,7 @@ fn an_expert_that_was_used_last_is_not_read_again() {
 #[test]
 fn a_file_that_is_truncated_or_written_to_meanwhile_is_an_error() {
     let model = Model::new();
-    let streamed = model.streamed(&holding(9000, 0, 2, 2));
+    let streamed = model.streamed(&policy(9000, 0, 2, 2));
     step(&streamed, true).unwrap();
     let file = fs::OpenOptions::new()
         .write(true)
@@ -275,10 +283,10 @@ fn a_file_that_is_truncated_or_written_to_meanwhile_is_an_error() {
         error.contains("truncated") && error.contains("atta-store-"),
         "{error}"
     );
-    // Even if nobody looks before a step, what is not there cannot be read.
-    let error = units(true)
+    // A chunk asked for without `begin` fails too.
+    let error = groups(true)
         .into_iter()
-        .find_map(|unit| read(&streamed, unit).err())
+        .find_map(|group| read(&streamed, group).err())
         .unwrap()
         .to_string();
     assert!(error.contains("truncated"), "{error}");
@@ -295,27 +303,30 @@ fn a_plan_past_the_end_of_the_file_is_refused() {
     let refused = Streamed::new(
         files,
         model.plan.clone(),
-        &Holding::whole(),
+        &ResidencyPolicy::whole(),
         &Budget::unlimited(),
     );
     assert!(matches!(refused.err().unwrap(), Error::OutOfFile { .. }));
 }
 
 #[test]
-fn what_a_holding_takes_is_known_before() {
+fn the_memory_of_a_policy_is_known_before() {
     let model = Model::new();
-    for holding in [
-        Holding::whole(),
-        holding(9000, 60_000, 3, 2),
-        holding(20_000, 0, 2, 100),
+    for policy in [
+        ResidencyPolicy::whole(),
+        policy(9000, 60_000, 3, 2),
+        policy(20_000, 0, 2, 100),
     ] {
-        let (sizes, budget) = (Sizes::of(&model.plan, &holding), Budget::unlimited());
+        let (bytes, budget) = (
+            ResidencyBytes::of(&model.plan, &policy),
+            Budget::unlimited(),
+        );
         let files = model.files();
-        let _streamed = Streamed::new(files, model.plan.clone(), &holding, &budget).unwrap();
-        assert_eq!(sizes.memory(), budget.used());
+        let _streamed = Streamed::new(files, model.plan.clone(), &policy, &budget).unwrap();
+        assert_eq!(bytes.memory(), budget.used());
     }
-    let none = Sizes::of(&Plan::default(), &Holding::whole());
-    assert_eq!((none.memory(), none.read_per_sweep), (0, 0));
+    let none = ResidencyBytes::of(&Plan::default(), &ResidencyPolicy::whole());
+    assert_eq!((none.memory(), none.read_per_pass), (0, 0));
 }
 
 #[test]
@@ -326,9 +337,8 @@ fn bytes_of_the_program_are_read_like_a_file() {
         .unwrap()
         .unmapped(&Budget::unlimited())
         .unwrap();
-    let holding = holding(9000, 60_000, 2, 2);
-    let streamed =
-        Streamed::new(files, model.plan.clone(), &holding, &Budget::unlimited()).unwrap();
+    let policy = policy(9000, 60_000, 2, 2);
+    let streamed = Streamed::new(files, model.plan.clone(), &policy, &Budget::unlimited()).unwrap();
     assert!(step(&streamed, true).unwrap() == step(&model.mapped(), true).unwrap());
     assert_eq!(streamed.method(), None);
 }

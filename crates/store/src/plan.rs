@@ -1,0 +1,169 @@
+//! Which byte ranges make up the weight groups of a model.
+//!
+//! `atta-model` writes a [`Plan`] when it binds tensors. A weight group is the set of matrices that
+//! one step of the forward pass multiplies together, such as gate and up of a feed-forward block.
+//! [`Weights`](crate::Weights) hands a group over in chunks, each with some rows of every matrix of
+//! the group: streaming needs memory for a few chunks, not for whole matrices.
+
+use std::ops::Range;
+
+/// A contiguous run of bytes in one shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Index of the shard.
+    pub shard: u16,
+    /// First byte, from the start of that file.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+}
+
+/// A table that is read by rows: a matrix, the token embedding, a matrix of every expert of a
+/// layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowTable {
+    /// The whole table.
+    pub extent: Extent,
+    /// Bytes of one row.
+    pub row_bytes: u64,
+}
+
+impl RowTable {
+    /// Returns the bytes of rows `rows`; the extent lies past the end of a table without them.
+    pub(crate) fn rows(&self, rows: Range<u64>) -> Extent {
+        let offset = self
+            .extent
+            .offset
+            .saturating_add(rows.start.saturating_mul(self.row_bytes));
+        Extent {
+            offset,
+            bytes: (rows.end - rows.start).saturating_mul(self.row_bytes),
+            ..self.extent
+        }
+    }
+
+    /// Returns the bytes of row `i`; the extent lies past the end of a table without it.
+    pub(crate) fn row(&self, i: u64) -> Extent {
+        self.rows(i..i.saturating_add(1))
+    }
+
+    /// Number of rows.
+    pub(crate) fn n_rows(&self) -> u64 {
+        self.extent.bytes.checked_div(self.row_bytes).unwrap_or(0)
+    }
+}
+
+/// Names the weight groups that every token needs of a layer, in the order of the forward pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Projection {
+    /// Query, key and value projections.
+    Qkv,
+    /// The attention output projection.
+    AttnOut,
+    /// The routers: of the experts, and the gate of the shared expert.
+    Router,
+    /// Gate and up projections of the feed-forward block or of the shared expert.
+    GateUp,
+    /// The down projection of the feed-forward block or of the shared expert.
+    Down,
+}
+
+impl Projection {
+    /// All groups of a layer, in order.
+    pub const ALL: [Self; 5] = [
+        Self::Qkv,
+        Self::AttnOut,
+        Self::Router,
+        Self::GateUp,
+        Self::Down,
+    ];
+}
+
+/// The matrices of each group of a layer: `[projection][tensor]`. A layer may lack groups.
+pub type LayerTables = [Vec<RowTable>; Projection::ALL.len()];
+
+/// The byte ranges of every weight group of a model.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// The matrices that every token needs, by layer.
+    pub layers: Vec<LayerTables>,
+    /// The matrices of the experts of each layer: `experts[l][tensor]` is a table whose rows are
+    /// whole experts. Empty for a layer without experts.
+    pub experts: Vec<Vec<RowTable>>,
+    /// The token embedding.
+    pub embed: Option<RowTable>,
+    /// The output head; equal to `embed` if the two are tied, and then it counts once.
+    pub head: Option<RowTable>,
+}
+
+impl Plan {
+    /// Restricts the plan to some layers, with or without embedding and head: nothing else is read,
+    /// kept or counted.
+    #[must_use]
+    pub fn restrict(self, layers: Range<usize>, embed: bool, head: bool) -> Self {
+        let is_in = |l: &usize| layers.contains(l);
+        let kept = |(l, tables)| {
+            if is_in(&l) {
+                tables
+            } else {
+                LayerTables::default()
+            }
+        };
+        let experts = |(l, tables)| if is_in(&l) { tables } else { Vec::new() };
+        Self {
+            layers: self.layers.into_iter().enumerate().map(kept).collect(),
+            experts: self.experts.into_iter().enumerate().map(experts).collect(),
+            embed: self.embed.filter(|_| embed),
+            head: self.head.filter(|_| head),
+        }
+    }
+
+    /// Every table once.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &RowTable> {
+        let head = self.head.iter().filter(|_| self.head != self.embed);
+        self.layers
+            .iter()
+            .flatten()
+            .flatten()
+            .chain(self.experts.iter().flatten())
+            .chain(&self.embed)
+            .chain(head)
+    }
+
+    /// The tables of a group whose contents do not depend on the tokens.
+    pub(crate) fn tables_of(&self, group: WeightGroup<'_>) -> Option<&[RowTable]> {
+        match group {
+            WeightGroup::Layer(l, projection) => self
+                .layers
+                .get(l)
+                .map(|tables| &tables[projection as usize][..]),
+            WeightGroup::Head => self.head.as_ref().map(std::slice::from_ref),
+            WeightGroup::Experts(..) | WeightGroup::EmbedRows(_) => None,
+        }
+        .filter(|tables| !tables.is_empty())
+    }
+}
+
+/// Matrices that the forward pass asks for together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WeightGroup<'a> {
+    /// One group of a layer.
+    Layer(usize, Projection),
+    /// Some experts of a layer, all different; tensor `k * n_tensors + t` is tensor `t` of the
+    /// expert `ids[k]`. Always one chunk.
+    Experts(usize, &'a [u32]),
+    /// Some rows of the token embedding; tensor `i` is row `ids[i]`. Always one chunk.
+    EmbedRows(&'a [u32]),
+    /// The output head.
+    Head,
+}
+
+/// The weight groups that a step will ask for: those of some layers in order, then perhaps the
+/// head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WeightPass {
+    /// The layers.
+    pub layers: Range<usize>,
+    /// Whether the head follows them.
+    pub wants_head: bool,
+}

@@ -1,0 +1,237 @@
+//! The threads that read chunks of the files into slots: urgent requests first, the others in the
+//! order of their requests.
+//!
+//! A request hands its slot to a reader and gets it back with the completion, so that nothing else
+//! can access the slot meanwhile.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+use super::chunk::ChunkSlice;
+use crate::{
+    Error,
+    os::{Slot, Source},
+};
+
+/// The most readers that serve requests at once. Disks are not faster with more.
+pub(crate) const MAX_READERS: usize = 4;
+
+/// Identifies a request until the caller has waited for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReadTicket(u64);
+
+/// When a request is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Priority {
+    /// After all earlier requests: reading ahead.
+    Queued,
+    /// Before all requests in the queue: a step needs the bytes now.
+    Urgent,
+}
+
+/// The reader threads of a model's files.
+pub(crate) struct Readers {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    sources: Vec<Source>,
+    queue: Mutex<Queue>,
+    requested: Condvar,
+    completed: Condvar,
+    /// How many readers serve requests; the others sleep.
+    n_active: AtomicUsize,
+    n_bytes: AtomicU64,
+}
+
+#[derive(Default)]
+struct Queue {
+    requests: VecDeque<ReadRequest>,
+    completions: Vec<Completion>,
+    n_requests: u64,
+    is_closed: bool,
+}
+
+struct ReadRequest {
+    ticket: ReadTicket,
+    slices: Arc<[ChunkSlice]>,
+    slot: Slot,
+}
+
+struct Completion {
+    ticket: ReadTicket,
+    slot: Slot,
+    result: Result<(), Error>,
+}
+
+impl Readers {
+    /// Starts the readers.
+    ///
+    /// # Errors
+    /// [`Error::Readers`] if the system refuses to start a thread.
+    pub(crate) fn new(sources: Vec<Source>) -> Result<Self, Error> {
+        let shared = Arc::new(Shared {
+            sources,
+            queue: Mutex::default(),
+            requested: Condvar::new(),
+            completed: Condvar::new(),
+            n_active: AtomicUsize::new(MAX_READERS),
+            n_bytes: AtomicU64::new(0),
+        });
+        let mut this = Self {
+            shared,
+            threads: Vec::new(),
+        };
+        for reader in 0..MAX_READERS {
+            let shared = this.shared.clone();
+            let thread = thread::Builder::new().name(format!("atta-read-{reader}"));
+            this.threads.push(
+                thread
+                    .spawn(move || shared.serve(reader))
+                    .map_err(Error::Readers)?,
+            );
+        }
+        Ok(this)
+    }
+
+    /// Lets only `n` readers serve requests from now on.
+    pub(crate) fn set_active(&self, n: usize) {
+        self.shared
+            .n_active
+            .store(n.clamp(1, MAX_READERS), Ordering::Relaxed);
+        // Locked once, so that no reader is between its look at `n_active` and its sleep.
+        drop(self.shared.lock());
+        self.shared.requested.notify_all();
+    }
+
+    /// The files.
+    pub(crate) fn sources(&self) -> &[Source] {
+        &self.shared.sources
+    }
+
+    /// Bytes read so far.
+    pub(crate) fn n_bytes(&self) -> u64 {
+        self.shared.n_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Requests that slices are read into a slot that is large enough.
+    pub(crate) fn request(
+        &self,
+        slices: &Arc<[ChunkSlice]>,
+        slot: Slot,
+        priority: Priority,
+    ) -> ReadTicket {
+        let mut queue = self.shared.lock();
+        let ticket = ReadTicket(queue.n_requests);
+        queue.n_requests += 1;
+        let request = ReadRequest {
+            ticket,
+            slices: slices.clone(),
+            slot,
+        };
+        match priority {
+            Priority::Queued => queue.requests.push_back(request),
+            Priority::Urgent => queue.requests.push_front(request),
+        }
+        drop(queue);
+        // Wakes all readers: a single one might be inactive.
+        self.shared.requested.notify_all();
+        ticket
+    }
+
+    /// Waits for a request and returns its slot, filled if the result is `Ok`. The ticket is used
+    /// up.
+    pub(crate) fn wait(&self, ticket: ReadTicket) -> (Slot, Result<(), Error>) {
+        let mut queue = self.shared.lock();
+        loop {
+            if let Some(i) = queue.completions.iter().position(|c| c.ticket == ticket) {
+                let Completion { slot, result, .. } = queue.completions.swap_remove(i);
+                return (slot, result);
+            }
+            queue = self
+                .shared
+                .completed
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        self.shared.lock().is_closed = true;
+        self.shared.requested.notify_all();
+        for thread in self.threads.drain(..) {
+            // A reader that panicked printed its message then.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs reader number `reader`: serves requests until the queue is closed.
+    fn serve(&self, reader: usize) {
+        while let Some(request) = self.next(reader) {
+            let mut slot = request.slot;
+            let result = request
+                .slices
+                .iter()
+                .filter(|slice| slice.extent.bytes > 0)
+                .try_for_each(|slice| self.read(slice, &mut slot));
+            self.lock().completions.push(Completion {
+                ticket: request.ticket,
+                slot,
+                result,
+            });
+            self.completed.notify_all();
+        }
+    }
+
+    /// Waits for the next request; `None` if the queue is closed.
+    fn next(&self, reader: usize) -> Option<ReadRequest> {
+        let mut queue = self.lock();
+        loop {
+            if queue.is_closed {
+                return None;
+            }
+            if reader < self.n_active.load(Ordering::Relaxed)
+                && let Some(request) = queue.requests.pop_front()
+            {
+                return Some(request);
+            }
+            queue = self
+                .requested
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn read(&self, slice: &ChunkSlice, slot: &mut Slot) -> Result<(), Error> {
+        let source = &self.sources[usize::from(slice.extent.shard)];
+        let io = |error| Error::Io {
+            path: source.path().to_owned(),
+            source: error,
+        };
+        source
+            .read_bulk(
+                slice.block_offset(),
+                &mut slot[slice.blocks()],
+                slice.needed(),
+            )
+            .map_err(io)?;
+        self.n_bytes
+            .fetch_add(slice.needed() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
