@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use crate::flow::error::Refusal;
+use crate::flow::error::ApiError;
 
 /// Whether one of the keys came with a request, as `Authorization: Bearer KEY` or as `x-api-key:
 /// KEY`. Without keys, whatever comes is right.
@@ -88,8 +88,8 @@ impl Access<'_> {
     /// that lets its own name mean this machine after it was loaded (DNS rebinding).
     ///
     /// # Errors
-    /// A [`Refusal`] that names the option that would let the request in.
-    pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<Readers, Refusal> {
+    /// A [`ApiError`] that names the option that would let the request in.
+    pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<Readers, ApiError> {
         let text = |name| {
             headers
                 .get(name)
@@ -100,7 +100,7 @@ impl Access<'_> {
             return Ok(self.readers_with_key(headers));
         }
         if let Some(host) = host.filter(|host| self.checks_host && !self.is_known(host)) {
-            return Err(Refusal::foreign_host(host));
+            return Err(ApiError::foreign_host(host));
         }
         match origin {
             None => Ok(Readers::SameSite),
@@ -108,7 +108,7 @@ impl Access<'_> {
             Some(origin) if is_app(origin) || self.is_listed(origin) => Ok(headers
                 .get(header::ORIGIN)
                 .map_or(Readers::SameSite, |value| Readers::Origin(value.clone()))),
-            Some(origin) => Err(Refusal::foreign_origin(origin)),
+            Some(origin) => Err(ApiError::foreign_origin(origin)),
         }
     }
 
@@ -314,7 +314,7 @@ mod tests {
         headers
     }
 
-    fn from(origin: &str) -> Result<Readers, Refusal> {
+    fn from(origin: &str) -> Result<Readers, ApiError> {
         LOCAL.admit(&headers("localhost:8080", Some(origin)))
     }
 
@@ -352,10 +352,10 @@ mod tests {
             "file://",
             "ftp://localhost",
         ] {
-            let refusal = from(origin).unwrap_err();
+            let error = from(origin).unwrap_err();
             assert!(
-                refusal.message.contains("--allow-origin"),
-                "{origin}: {refusal:?}"
+                error.message.contains("--allow-origin"),
+                "{origin}: {error:?}"
             );
         }
     }

@@ -13,10 +13,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     ServerOptions,
-    flow::{error::Refusal, warnings::Logged},
+    flow::{error::ApiError, warnings::LoggedWarnings},
     metrics::Metrics,
     models::Models,
-    thermal::Manners,
+    thermal::ThermalThrottle,
 };
 
 /// The server's state.
@@ -26,10 +26,10 @@ pub(crate) struct App {
     /// One for each request that is answered or waits.
     places: Arc<Semaphore>,
     pub(crate) metrics: Metrics,
-    /// The remarks that the log has shown.
-    pub(crate) logged: Logged,
+    /// The warnings that the log has shown.
+    pub(crate) logged: LoggedWarnings,
     /// If the machine is to be kept cool.
-    pub(crate) manners: Option<Arc<Manners>>,
+    pub(crate) throttle: Option<Arc<ThermalThrottle>>,
     /// Seconds since 1970.
     pub(crate) started: u64,
     is_stopping: AtomicBool,
@@ -39,7 +39,7 @@ pub(crate) struct App {
 impl App {
     pub(crate) fn new(
         models: Models,
-        manners: Option<Arc<Manners>>,
+        throttle: Option<Arc<ThermalThrottle>>,
         options: ServerOptions,
     ) -> Self {
         let n_places = options
@@ -52,8 +52,8 @@ impl App {
             places: Arc::new(Semaphore::new(n_places)),
             options,
             metrics: Metrics::default(),
-            logged: Logged::default(),
-            manners,
+            logged: LoggedWarnings::default(),
+            throttle,
             started: now(),
             is_stopping: AtomicBool::new(false),
             n_ids: AtomicU64::new(0),
@@ -61,10 +61,10 @@ impl App {
     }
 
     /// A place for a request, if there is one.
-    pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+    pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, ApiError> {
         Arc::clone(&self.places)
             .try_acquire_owned()
-            .map_err(|_| Refusal::busy())
+            .map_err(|_| ApiError::busy())
     }
 
     /// An id that no other answer of this server has, and hardly one of another.

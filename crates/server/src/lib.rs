@@ -39,7 +39,7 @@ pub use direct::Answer;
 pub use flow::sampling::Defaults;
 pub use listen::{Server, Stopper};
 pub use models::{ModelSource, Open};
-pub use thermal::Cooling;
+pub use thermal::ThermalOptions;
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 
@@ -84,7 +84,7 @@ pub struct ServerOptions {
     /// How long texts may go on after the server was asked to stop.
     pub grace: Duration,
     /// Pauses between steps while the machine is hot.
-    pub cooling: Option<Cooling>,
+    pub thermal: Option<ThermalOptions>,
     /// Whether each request becomes a line on standard error.
     pub log: Log,
 }

@@ -20,8 +20,8 @@ use crate::{
     routes,
     signals::Signals,
     socket::{Listener, Patient, Stream},
-    step_lock::Turns,
-    thermal::Manners,
+    step_lock::StepLock,
+    thermal::ThermalThrottle,
 };
 
 /// Threads that make jobs of requests, and one that loads a model meanwhile.
@@ -83,10 +83,10 @@ impl Server {
             .map_err(ServeError::Start)?;
         let listener = runtime.block_on(Listener::bind(&options.listen))?;
         let stop = watch::Sender::new(false);
-        let manners = options
-            .cooling
+        let throttle = options
+            .thermal
             .clone()
-            .map(Manners::new)
+            .map(ThermalThrottle::new)
             .transpose()?
             .map(Arc::new);
         // A server that cannot compute had better end, and be started again.
@@ -94,10 +94,10 @@ impl Server {
         let models = Models::new(
             models,
             &options,
-            Turns::with(manners.clone()),
+            StepLock::with(throttle.clone()),
             Arc::new(move || stopper.stop()),
         )?;
-        let app = Arc::new(App::new(models, manners, options));
+        let app = Arc::new(App::new(models, throttle, options));
         Ok(Self {
             app,
             runtime,
@@ -229,12 +229,14 @@ async fn unload(app: Arc<App>) {
 
 /// Looks how hot the machine is, if it is to be kept cool.
 async fn watch_heat(app: Arc<App>) {
-    let Some(manners) = &app.manners else { return };
+    let Some(throttle) = &app.throttle else {
+        return;
+    };
     loop {
-        tokio::time::sleep(manners.interval()).await;
-        let manners = Arc::clone(manners);
+        tokio::time::sleep(throttle.interval()).await;
+        let throttle = Arc::clone(throttle);
         // Some sensors take a while to answer.
-        let _ = tokio::task::spawn_blocking(move || manners.look()).await;
+        let _ = tokio::task::spawn_blocking(move || throttle.update()).await;
     }
 }
 

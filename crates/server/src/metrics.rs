@@ -162,7 +162,7 @@ pub(crate) fn text(app: &App) -> String {
             loaded.len() as f64,
         ),
     ];
-    let mood = app.manners.as_ref().map(|manners| manners.mood());
+    let mood = app.throttle.as_ref().map(|throttle| throttle.status());
     let warmth = mood.map(|mood| {
         [
             (

@@ -20,9 +20,9 @@ use atta_engine::{
 
 use crate::{
     ServeError, ServerOptions,
-    flow::{error::Refusal, sampling::Defaults},
-    step_lock::Turns,
-    worker::{Status, Worker},
+    flow::{error::ApiError, sampling::Defaults},
+    step_lock::StepLock,
+    worker::{Worker, WorkerStatus},
 };
 
 /// What stands behind names where another server has several versions of a model.
@@ -41,7 +41,7 @@ pub struct ModelSource {
     pub names: Vec<String>,
     /// Chat template.
     pub template: TemplateChoice,
-    /// Prompts of conversations are cut to this many tokens by dropping the oldest turns, for
+    /// Prompts of conversations are cut to this many tokens by dropping the oldest step_lock, for
     /// models that fail on long ones.
     pub talk_window: Option<usize>,
     /// How it is loaded; it may be called again after the model was taken out of memory.
@@ -93,7 +93,7 @@ struct Entry {
 
 /// How long a model stays in memory after its last use, where that request has said so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stay {
+pub(crate) enum KeepAlive {
     For(Duration),
     Always,
 }
@@ -103,7 +103,7 @@ pub(crate) enum Stay {
 struct Place {
     model: Option<Arc<Model>>,
     last_use: Instant,
-    stay: Option<Stay>,
+    stay: Option<KeepAlive>,
 }
 
 impl Place {
@@ -118,8 +118,8 @@ impl Place {
     /// How long it stays if nobody uses it, on a server where that is `idle`; `None`: always.
     fn time_left(&self, idle: Option<Duration>) -> Option<Duration> {
         let time = match self.stay {
-            Some(Stay::For(time)) => Some(time),
-            Some(Stay::Always) => None,
+            Some(KeepAlive::For(time)) => Some(time),
+            Some(KeepAlive::Always) => None,
             None => idle,
         };
         let unused = if self.is_used() {
@@ -151,9 +151,9 @@ pub(crate) struct Models {
     entries: Vec<Entry>,
     batcher: BatcherOptions,
     defaults: Arc<Defaults>,
-    turns: Arc<Turns>,
+    step_lock: Arc<StepLock>,
     /// Called when a thread that computes comes to grief.
-    on_grief: Arc<dyn Fn() + Send + Sync>,
+    on_panic: Arc<dyn Fn() + Send + Sync>,
     /// Held by whoever loads.
     loading: Arc<tokio::sync::Mutex<()>>,
     /// What models have done that are not in memory any more.
@@ -165,8 +165,8 @@ impl Models {
     pub(crate) fn new(
         sources: Vec<ModelSource>,
         options: &ServerOptions,
-        turns: Turns,
-        on_grief: Arc<dyn Fn() + Send + Sync>,
+        step_lock: StepLock,
+        on_panic: Arc<dyn Fn() + Send + Sync>,
     ) -> Result<Self, ServeError> {
         let place = || Mutex::new(Place::new(None));
         let models = Self {
@@ -179,8 +179,8 @@ impl Models {
                 .collect(),
             batcher: options.batcher.clone(),
             defaults: Arc::new(options.defaults.clone()),
-            turns: Arc::new(turns),
-            on_grief,
+            step_lock: Arc::new(step_lock),
+            on_panic,
             loading: Arc::default(),
             past: Mutex::default(),
         };
@@ -219,7 +219,7 @@ impl Models {
     pub(crate) fn look_up(
         &self,
         name: Option<&str>,
-    ) -> Result<(&str, Option<Arc<Model>>), Refusal> {
+    ) -> Result<(&str, Option<Arc<Model>>), ApiError> {
         let entry = &self.entries[self.find(name)?];
         Ok((&entry.source.names[0], lock(&entry.place).model.clone()))
     }
@@ -242,7 +242,7 @@ impl Models {
         })
     }
 
-    fn find(&self, name: Option<&str>) -> Result<usize, Refusal> {
+    fn find(&self, name: Option<&str>) -> Result<usize, ApiError> {
         let Some(name) = name else { return Ok(0) };
         let of = |name: &str| {
             self.entries
@@ -250,34 +250,34 @@ impl Models {
                 .position(|entry| entry.source.names.iter().any(|ours| ours == name))
         };
         let found = of(name).or_else(|| of(name.strip_suffix(LATEST)?));
-        found.ok_or_else(|| Refusal::no_model(name))
+        found.ok_or_else(|| ApiError::no_model(name))
     }
 
     /// The model of that name, which is loaded if it is not there, and stays for so long.
     pub(crate) async fn get(
         self: &Arc<Self>,
         name: Option<&str>,
-        stay: Option<Stay>,
-    ) -> Result<Arc<Model>, Refusal> {
+        stay: Option<KeepAlive>,
+    ) -> Result<Arc<Model>, ApiError> {
         let i = self.find(name)?;
         if let Some(model) = self.take(i, stay) {
             return Ok(model);
         }
         // It is held by the work, which goes on if the client goes away.
-        let turn = Arc::clone(&self.loading).lock_owned().await;
+        let guard = Arc::clone(&self.loading).lock_owned().await;
         if let Some(model) = self.take(i, stay) {
             return Ok(model);
         }
         let models = Arc::clone(self);
         let work = move || {
-            let _turn = turn;
+            let _guard = guard;
             let model = models.load(i)?;
             models.take(i, stay);
             Ok(model)
         };
         let loaded = tokio::task::spawn_blocking(work)
             .await
-            .map_err(|_| Refusal::broken())?;
+            .map_err(|_| ApiError::broken())?;
         loaded.map_err(|error: ServeError| {
             let name = &self.entries[i].source.names[0];
             // A warning that nobody reads is none.
@@ -285,12 +285,12 @@ impl Models {
                 std::io::stderr(),
                 "atta: warning: model {name:?} cannot be loaded: {error}"
             );
-            Refusal::not_loaded(name, &error)
+            ApiError::not_loaded(name, &error)
         })
     }
 
     /// The model, if it is in memory; it counts as used.
-    fn take(&self, i: usize, stay: Option<Stay>) -> Option<Arc<Model>> {
+    fn take(&self, i: usize, stay: Option<KeepAlive>) -> Option<Arc<Model>> {
         let mut place = lock(&self.entries[i].place);
         (place.last_use, place.stay) = (Instant::now(), stay);
         place.model.clone()
@@ -324,8 +324,8 @@ impl Models {
         let form = Form::new(&engine, template);
         let batcher = Batcher::new(&engine, &self.batcher)?;
         let n_ctx = batcher.n_ctx();
-        let on_grief = Arc::clone(&self.on_grief);
-        let started = Worker::start(batcher, Arc::clone(&self.turns), move || on_grief());
+        let on_panic = Arc::clone(&self.on_panic);
+        let started = Worker::start(batcher, Arc::clone(&self.step_lock), move || on_panic());
         let (worker, thread) = started.map_err(ServeError::Start)?;
         let (name, n_jobs) = (source.names[0].clone(), self.batcher.n_jobs);
         let (defaults, thread) = (Arc::clone(&self.defaults), Mutex::new(Some(thread)));
@@ -376,10 +376,10 @@ impl Models {
     /// user wanted them to stay. Nobody loads meanwhile, since they are there until their
     /// threads have ended.
     pub(crate) async fn unload_idle(self: &Arc<Self>, idle: Option<Duration>) {
-        let turn = Arc::clone(&self.loading).lock_owned().await;
+        let guard = Arc::clone(&self.loading).lock_owned().await;
         let models = Arc::clone(self);
         let work = move || {
-            let _turn = turn;
+            let _guard = guard;
             for entry in &models.entries {
                 models.unload(entry, |place| place.is_due(idle));
             }
@@ -433,15 +433,15 @@ impl Models {
     }
 
     /// How it is going with all of them together.
-    pub(crate) fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> WorkerStatus {
         // What is just being moved from the one to the other is counted once.
         let past = lock(&self.past);
         let now = self
             .loaded()
             .iter()
             .map(|model| model.worker.status())
-            .fold(Status::default(), Status::and);
-        Status {
+            .fold(WorkerStatus::default(), WorkerStatus::and);
+        WorkerStatus {
             counts: now.counts.and(*past),
             ..now
         }
@@ -450,7 +450,7 @@ impl Models {
     /// Lets all threads end when all their jobs have, those included that are just being taken out
     /// of memory; whether they ended well. For a thread outside of the runtime.
     pub(crate) fn close(&self) -> bool {
-        let _turn = self.loading.blocking_lock();
+        let _guard = self.loading.blocking_lock();
         let ended: Vec<bool> = self.loaded().iter().map(|model| model.end()).collect();
         ended.into_iter().all(|is_well| is_well)
     }

@@ -50,7 +50,7 @@ mod tests {
                 responses::request::ResponseRequest,
             },
         },
-        flow::{body, warnings::Remarks},
+        flow::{body, warnings::Warnings},
         routes,
     };
 
@@ -121,13 +121,13 @@ mod tests {
 
     /// What is said of a body of some of the fields.
     fn refused<T: DeserializeOwned>(fields: Map<String, Value>) -> Option<String> {
-        let refusal = body::parse::<T>(
+        let error = body::parse::<T>(
             Value::Object(fields).to_string().as_bytes(),
             &[],
-            &Remarks::default(),
+            &Warnings::default(),
         )
         .err()?;
-        Some(refusal.message)
+        Some(error.message)
     }
 
     /// The example has the required fields and no others; it is enough, and nothing less is.

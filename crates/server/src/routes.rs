@@ -21,14 +21,14 @@ use crate::{
     access::{self, Readers},
     api::{
         anthropic::{count, create},
-        flavor::Dialect,
+        flavor::ApiFlavor,
         llama, native, ollama,
         openai::{chat, completions, embeddings, models, responses},
     },
     app::App,
     flow::{
-        error::Refusal,
-        warnings::{self, Remarks},
+        error::ApiError,
+        warnings::{self, Warnings},
     },
     openapi, page,
 };
@@ -168,30 +168,30 @@ async fn around(State(app): State<Arc<App>>, mut request: Request, next: Next) -
     );
     let id = app.id("req-");
     let is_open = OPEN.contains(&path.as_str()) || page::paths().any(|open| open == path);
-    let remarks = Remarks::default();
-    request.extensions_mut().insert(remarks.clone());
+    let warnings = Warnings::default();
+    request.extensions_mut().insert(warnings.clone());
     let headers = request.headers();
-    let dialect = Dialect::of(&path, headers);
+    let flavor = ApiFlavor::of(&path, headers);
     let admitted = app.options.access().admit(headers);
     let readers = admitted.as_ref().map_or(Readers::SameSite, Clone::clone);
     let response = match admitted {
-        Err(refusal) => refusal.into_response(),
+        Err(error) => error.into_response(),
         Ok(readers) if access::is_preflight(&method, headers) => readers.preflight(headers),
         Ok(_) if !is_open && !access::is_allowed(&app.options.api_keys, headers) => {
-            Refusal::wrong_key().into_response()
+            ApiError::wrong_key().into_response()
         }
         Ok(_) => next.run(request).await,
     };
-    let mut response = dialect.respond(response, &id);
+    let mut response = flavor.respond(response, &id);
     if let Ok(value) = HeaderValue::from_str(&id) {
-        dialect
+        flavor
             .id_headers()
             .iter()
             .for_each(|name| drop(response.headers_mut().insert(*name, value.clone())));
     }
     readers.add_headers(response.headers_mut());
-    let remarks = remarks.take();
-    warnings::add_headers(response.headers_mut(), &remarks);
+    let warnings = warnings.take();
+    warnings::add_headers(response.headers_mut(), &warnings);
     app.metrics.request(response.status().as_u16());
     log(
         app.options.log,
@@ -201,19 +201,19 @@ async fn around(State(app): State<Arc<App>>, mut request: Request, next: Next) -
         response.status().as_u16(),
         start.elapsed(),
     );
-    remarks
+    warnings
         .iter()
-        .filter(|remark| app.logged.is_new(remark))
-        .for_each(|remark| log_remark(app.options.log, &path, remark));
+        .filter(|warning| app.logged.is_new(warning))
+        .for_each(|warning| log_warning(app.options.log, &path, warning));
     response
 }
 
-/// A line about a remark, the first time that it is made.
-fn log_remark(how: Log, path: &str, remark: &str) {
+/// A line about a warning, the first time that it is made.
+fn log_warning(how: Log, path: &str, warning: &str) {
     let line = match how {
         Log::Off => return,
-        Log::Text => format!("{}: {remark} (said once)", path.escape_default()),
-        Log::Json => json!({ "path": path, "remark": remark }).to_string(),
+        Log::Text => format!("{}: {warning} (said once)", path.escape_default()),
+        Log::Json => json!({ "path": path, "remark": warning }).to_string(),
     };
     // A log that nobody reads is none.
     let _ = writeln!(std::io::stderr(), "{line}");
@@ -234,18 +234,18 @@ fn log(how: Log, id: &str, method: &Method, path: &str, status: u16, time: Durat
 
 async fn file(uri: Uri) -> Response {
     page::file(uri.path())
-        .unwrap_or_else(|| Refusal::not_found("there is no such file").into_response())
+        .unwrap_or_else(|| ApiError::not_found("there is no such file").into_response())
 }
 
-async fn nothing(uri: Uri) -> Refusal {
-    Refusal::not_found(format!(
+async fn nothing(uri: Uri) -> ApiError {
+    ApiError::not_found(format!(
         "there is nothing at {}",
         uri.path().escape_default()
     ))
 }
 
-async fn wrong_method(method: Method, uri: Uri) -> Refusal {
-    Refusal::wrong_method(format!("{} does not take {method}", uri.path()))
+async fn wrong_method(method: Method, uri: Uri) -> ApiError {
+    ApiError::wrong_method(format!("{} does not take {method}", uri.path()))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Models take turns: one step of one of them computes at a time, so that their threads do not get
-//! into each other's way. On a machine that must be kept cool there is a pause behind a turn, in
-//! which none computes.
+//! A FIFO lock around the steps of all models: one model computes at a time, so that the thread
+//! pools of several models do not compete for cores. With a thermal throttle, the lock is held for
+//! a pause after each step, during which no model computes.
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -8,51 +8,54 @@ use std::{
     time::Instant,
 };
 
-use crate::thermal::Manners;
+use crate::thermal::ThermalThrottle;
 
-/// Whoever came first is next; a mutex alone lets one thread come back again and again.
+/// Grants the right to compute in the order of requests. A `Mutex` alone is not fair: one thread
+/// could take it again and again.
 #[derive(Default)]
-pub(crate) struct Turns {
+pub(crate) struct StepLock {
     tickets: Mutex<Tickets>,
     changed: Condvar,
-    manners: Option<Arc<Manners>>,
+    throttle: Option<Arc<ThermalThrottle>>,
 }
 
 #[derive(Default)]
 struct Tickets {
-    given: u64,
-    called: u64,
+    /// The next ticket to hand out.
+    next: u64,
+    /// The ticket that may compute.
+    serving: u64,
 }
 
 /// The right to compute, until it is dropped.
-pub(crate) struct Turn<'a> {
-    turns: &'a Turns,
-    began: Instant,
+pub(crate) struct StepGuard<'a> {
+    lock: &'a StepLock,
+    acquired: Instant,
 }
 
-impl Turns {
-    /// With pauses as these manners want them.
-    pub(crate) fn with(manners: Option<Arc<Manners>>) -> Self {
+impl StepLock {
+    /// A lock that pauses after each step as the throttle demands.
+    pub(crate) fn with(throttle: Option<Arc<ThermalThrottle>>) -> Self {
         Self {
-            manners,
+            throttle,
             ..Self::default()
         }
     }
 
-    /// Waits for one's turn.
-    pub(crate) fn wait(&self) -> Turn<'_> {
+    /// Blocks until all threads that asked earlier have computed.
+    pub(crate) fn acquire(&self) -> StepGuard<'_> {
         let mut tickets = self.tickets();
-        let mine = tickets.given;
-        tickets.given += 1;
-        while tickets.called != mine {
+        let mine = tickets.next;
+        tickets.next += 1;
+        while tickets.serving != mine {
             tickets = self
                 .changed
                 .wait(tickets)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        Turn {
-            turns: self,
-            began: Instant::now(),
+        StepGuard {
+            lock: self,
+            acquired: Instant::now(),
         }
     }
 
@@ -61,59 +64,54 @@ impl Turns {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for StepGuard<'_> {
     fn drop(&mut self) {
-        if let Some(manners) = &self.turns.manners {
-            thread::sleep(manners.pause(self.began.elapsed()));
+        if let Some(throttle) = &self.lock.throttle {
+            thread::sleep(throttle.pause(self.acquired.elapsed()));
         }
-        self.turns.tickets().called += 1;
-        self.turns.changed.notify_all();
+        self.lock.tickets().serving += 1;
+        self.lock.changed.notify_all();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        sync::{Arc, atomic::AtomicBool, atomic::Ordering},
-        thread,
-    };
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
 
     #[test]
-    fn one_at_a_time_in_the_order_they_came() {
-        let (turns, is_taken) = (Arc::new(Turns::default()), Arc::new(AtomicBool::new(false)));
-        let work = |turns: Arc<Turns>, is_taken: Arc<AtomicBool>| {
+    fn one_thread_computes_at_a_time() {
+        let lock = StepLock::default();
+        let is_taken = AtomicBool::new(false);
+        let work = || {
             for _ in 0..1000 {
-                let _turn = turns.wait();
+                let _guard = lock.acquire();
                 assert!(!is_taken.swap(true, Ordering::SeqCst));
                 is_taken.store(false, Ordering::SeqCst);
             }
         };
-        let threads: Vec<_> = (0..4)
-            .map(|_| {
-                let (turns, is_taken) = (Arc::clone(&turns), Arc::clone(&is_taken));
-                thread::spawn(move || work(turns, is_taken))
-            })
-            .collect();
-        threads
-            .into_iter()
-            .for_each(|thread| thread.join().unwrap());
-        // Who waits is next, however often the other one comes back.
-        let turn = turns.wait();
-        let (waiting, order) = (Arc::clone(&turns), Arc::new(Mutex::new(Vec::new())));
-        let theirs = Arc::clone(&order);
-        let other = thread::spawn(move || {
-            let _turn = waiting.wait();
-            theirs.lock().unwrap().push("other");
+        thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(work))));
+        assert_eq!(lock.tickets().serving, 4000);
+    }
+
+    #[test]
+    fn a_waiting_thread_comes_before_one_that_returns() {
+        let lock = StepLock::default();
+        let order = Mutex::new(Vec::new());
+        let guard = lock.acquire();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let _guard = lock.acquire();
+                order.lock().unwrap().push("other");
+            });
+            while lock.tickets().next < 2 {
+                thread::yield_now();
+            }
+            drop(guard);
+            let _guard = lock.acquire();
+            order.lock().unwrap().push("first again");
         });
-        while turns.tickets().given < 4002 {
-            thread::yield_now();
-        }
-        drop(turn);
-        let _turn = turns.wait();
-        order.lock().unwrap().push("first again");
-        other.join().unwrap();
         assert_eq!(*order.lock().unwrap(), ["other", "first again"]);
     }
 }

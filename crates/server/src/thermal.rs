@@ -1,8 +1,7 @@
-//! Manners of a guest: on a machine that gets hot, the model computes for a part of the time only.
+//! Thermal throttling: on a machine that gets hot, the models compute for a fraction of the time.
 //!
-//! Knows neither models nor requests. The one idea: readings go in, and what comes out is a duty,
-//! the part of the time that is computed, which goes down step by step while it is hot and comes
-//! back slowly when it is not.
+//! Knows neither models nor requests. The one idea: a policy turns temperature readings into a duty
+//! cycle, which falls by a step per hot reading and rises by a step after several cool ones.
 
 use std::{
     fs::File,
@@ -14,45 +13,45 @@ use std::{
 
 use crate::ServeError;
 
-/// When a machine is too hot, and who says so.
+/// At which temperature to throttle, and where temperatures are read.
 #[derive(Clone, Debug)]
-pub struct Cooling {
-    /// The highest temperature that is right, in degrees Celsius.
+pub struct ThermalOptions {
+    /// Throttle above this temperature, in degrees Celsius.
     pub celsius: f64,
-    /// Where the system says how it is: `/sys`.
+    /// Root of the sysfs tree that is read: `/sys`.
     pub sys: PathBuf,
-    /// Time from one reading to the next.
+    /// Time between readings.
     pub interval: Duration,
 }
 
-/// Parts of a whole duty, of which one is given up or won back at a time.
-const PARTS: u32 = 8;
-/// The lowest duty.
-const MIN_PARTS: u32 = 2;
-/// Degrees below the highest right temperature at which it is cool.
+/// Steps of a full duty cycle.
+const N_STEPS: u32 = 8;
+/// Steps of the lowest duty cycle.
+const MIN_STEPS: u32 = 2;
+/// A reading is cool below the limit minus this many degrees.
 const MARGIN: f64 = 5.0;
-/// Cool readings, one after another, until a part comes back.
-const N_COOL: u32 = 5;
-/// Where no processor reaches this part of its highest frequency, and it is not cool, the system
-/// has slowed them down.
+/// Consecutive cool readings that raise the duty cycle by a step.
+const N_COOL_READINGS: u32 = 5;
+/// If every core runs below this fraction of its maximum frequency and the reading is not cool, the
+/// system itself is throttling.
 const SLOWED: f64 = 0.5;
-/// The longest pause: commands wait for its end.
+/// The longest pause; commands to a worker wait until it ends.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// How the machine is.
+/// One look at the sensors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Reading {
-    /// Of the hottest zone.
+    /// Temperature of the hottest zone.
     celsius: f64,
-    /// That of the fastest processor, as a part of its highest one; 1 if none is known.
+    /// Frequency of the fastest core as a fraction of its maximum; 1 if unknown.
     frequency: f64,
 }
 
-/// How much of the time is computed, from what was read so far.
+/// The duty cycle that follows from the readings so far.
 #[derive(Debug)]
 struct Policy {
     hot: f64,
-    parts: u32,
+    steps: u32,
     n_cool: u32,
 }
 
@@ -60,7 +59,7 @@ impl Policy {
     fn new(hot: f64) -> Self {
         Self {
             hot,
-            parts: PARTS,
+            steps: N_STEPS,
             n_cool: 0,
         }
     }
@@ -69,21 +68,21 @@ impl Policy {
         let is_cool = celsius < self.hot - MARGIN;
         self.n_cool = if is_cool { self.n_cool + 1 } else { 0 };
         if celsius > self.hot || (frequency < SLOWED && !is_cool) {
-            self.parts = (self.parts - 1).max(MIN_PARTS);
-        } else if self.n_cool == N_COOL {
-            self.parts = (self.parts + 1).min(PARTS);
+            self.steps = (self.steps - 1).max(MIN_STEPS);
+        } else if self.n_cool == N_COOL_READINGS {
+            self.steps = (self.steps + 1).min(N_STEPS);
             self.n_cool = 0;
         }
     }
 
     fn duty(&self) -> f64 {
-        f64::from(self.parts) / f64::from(PARTS)
+        f64::from(self.steps) / f64::from(N_STEPS)
     }
 }
 
-/// Watches the machine, and tells who computes when to pause.
-pub(crate) struct Manners {
-    cooling: Cooling,
+/// Reads the sensors and tells workers how long to pause.
+pub(crate) struct ThermalThrottle {
+    options: ThermalOptions,
     state: Mutex<State>,
 }
 
@@ -93,21 +92,21 @@ struct State {
     n_pauses: u64,
 }
 
-/// How it is going, for whoever wants to know.
+/// Throttle statistics for `/metrics`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mood {
+pub(crate) struct ThermalStatus {
     pub(crate) celsius: f64,
     pub(crate) duty: f64,
     pub(crate) n_pauses: u64,
 }
 
-impl Manners {
-    pub(crate) fn new(cooling: Cooling) -> Result<Self, ServeError> {
+impl ThermalThrottle {
+    pub(crate) fn new(options: ThermalOptions) -> Result<Self, ServeError> {
         let last =
-            read(&cooling.sys).ok_or_else(|| ServeError::NoTemperature(zones(&cooling.sys)))?;
-        let policy = Policy::new(cooling.celsius);
+            read(&options.sys).ok_or_else(|| ServeError::NoTemperature(zones(&options.sys)))?;
+        let policy = Policy::new(options.celsius);
         Ok(Self {
-            cooling,
+            options,
             state: Mutex::new(State {
                 policy,
                 last,
@@ -116,14 +115,14 @@ impl Manners {
         })
     }
 
-    /// Time from one look to the next.
+    /// Time between readings.
     pub(crate) fn interval(&self) -> Duration {
-        self.cooling.interval
+        self.options.interval
     }
 
-    /// Looks how the machine is. Where nothing can be read, all stays as it was.
-    pub(crate) fn look(&self) {
-        let Some(reading) = read(&self.cooling.sys) else {
+    /// Reads the sensors and updates the duty cycle. Without a reading nothing changes.
+    pub(crate) fn update(&self) {
+        let Some(reading) = read(&self.options.sys) else {
             return;
         };
         let mut state = self.state();
@@ -131,7 +130,7 @@ impl Manners {
         state.policy.read(reading);
     }
 
-    /// How long to pause after work of this time.
+    /// How long to pause after computing for `work`.
     pub(crate) fn pause(&self, work: Duration) -> Duration {
         let mut state = self.state();
         let duty = state.policy.duty();
@@ -142,9 +141,9 @@ impl Manners {
         work.mul_f64(1.0 / duty - 1.0).min(MAX_PAUSE)
     }
 
-    pub(crate) fn mood(&self) -> Mood {
+    pub(crate) fn status(&self) -> ThermalStatus {
         let state = self.state();
-        Mood {
+        ThermalStatus {
             celsius: state.last.celsius,
             duty: state.policy.duty(),
             n_pauses: state.n_pauses,
@@ -156,11 +155,11 @@ impl Manners {
     }
 }
 
-/// What the system says of its temperature and its processors; nothing without a temperature.
+/// Reads temperatures and frequencies; `None` if no zone has a temperature.
 fn read(sys: &Path) -> Option<Reading> {
     let zones = entries(&zones(sys), "thermal_zone");
     let celsius = zones.filter_map(|zone| Some(number(&zone.join("temp"))? / 1000.0));
-    // Others are what sensors say that do not work.
+    // Broken sensors report values outside this range.
     let celsius = celsius
         .filter(|celsius| (-50.0..200.0).contains(celsius))
         .max_by(f64::total_cmp)?;
@@ -182,7 +181,7 @@ fn zones(sys: &Path) -> PathBuf {
     sys.join("class/thermal")
 }
 
-/// What is called so, with a number behind it.
+/// Entries of `folder` that are called `name` and a number.
 fn entries(folder: &Path, name: &'static str) -> impl Iterator<Item = PathBuf> + use<> {
     let is_one = move |path: &PathBuf| {
         let number = path
@@ -199,7 +198,7 @@ fn entries(folder: &Path, name: &'static str) -> impl Iterator<Item = PathBuf> +
         .filter(is_one)
 }
 
-/// The number that is all of a file.
+/// Parses a file that holds one number.
 fn number(path: &Path) -> Option<f64> {
     let mut text = String::new();
     File::open(path)
@@ -259,16 +258,16 @@ mod tests {
     fn pauses_are_as_long_as_the_duty_says_and_never_longer_than_a_second() {
         let sys = Sys::new("pauses");
         sys.write("class/thermal/thermal_zone0/temp", "90000\n");
-        let manners = Manners::new(sys.cooling()).unwrap();
-        assert_eq!(manners.pause(Duration::from_millis(100)), Duration::ZERO);
-        (0..4).for_each(|_| manners.look());
-        assert_eq!(manners.mood().duty, 0.5);
+        let throttle = ThermalThrottle::new(sys.options()).unwrap();
+        assert_eq!(throttle.pause(Duration::from_millis(100)), Duration::ZERO);
+        (0..4).for_each(|_| throttle.update());
+        assert_eq!(throttle.status().duty, 0.5);
         assert_eq!(
-            manners.pause(Duration::from_millis(100)),
+            throttle.pause(Duration::from_millis(100)),
             Duration::from_millis(100)
         );
-        assert_eq!(manners.pause(Duration::from_secs(100)), MAX_PAUSE);
-        assert_eq!(manners.mood().n_pauses, 2);
+        assert_eq!(throttle.pause(Duration::from_secs(100)), MAX_PAUSE);
+        assert_eq!(throttle.status().n_pauses, 2);
     }
 
     #[test]
@@ -315,15 +314,15 @@ mod tests {
     fn a_machine_that_says_nothing_is_refused_at_the_start_and_left_alone_later() {
         let sys = Sys::new("nothing");
         assert!(matches!(
-            Manners::new(sys.cooling()),
+            ThermalThrottle::new(sys.options()),
             Err(ServeError::NoTemperature(_))
         ));
         sys.write("class/thermal/thermal_zone0/temp", "90000");
-        let manners = Manners::new(sys.cooling()).unwrap();
-        manners.look();
+        let throttle = ThermalThrottle::new(sys.options()).unwrap();
+        throttle.update();
         std::fs::remove_dir_all(&sys.0).unwrap();
-        manners.look();
-        assert_eq!(manners.mood().duty, 0.875);
+        throttle.update();
+        assert_eq!(throttle.status().duty, 0.875);
     }
 
     /// A folder like `/sys`, until it is dropped.
@@ -332,7 +331,7 @@ mod tests {
     impl Sys {
         fn new(name: &str) -> Self {
             let sys = Self(
-                std::env::temp_dir().join(format!("atta-manners-{name}-{}", std::process::id())),
+                std::env::temp_dir().join(format!("atta-throttle-{name}-{}", std::process::id())),
             );
             std::fs::create_dir_all(&sys.0).unwrap();
             sys
@@ -344,8 +343,8 @@ mod tests {
             std::fs::write(path, text).unwrap();
         }
 
-        fn cooling(&self) -> Cooling {
-            Cooling {
+        fn options(&self) -> ThermalOptions {
+            ThermalOptions {
                 celsius: 80.0,
                 sys: self.0.clone(),
                 interval: Duration::from_secs(1),

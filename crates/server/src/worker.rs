@@ -1,7 +1,8 @@
-//! The thread that computes, and how the rest of the server talks to it.
+//! The worker of a model: a thread that owns its batcher, and the handle through which the async
+//! side submits jobs.
 //!
-//! Knows jobs, not what they are for. The one idea: whoever asks holds the receiving end of a
-//! channel; when that is gone, so is the job, at its next token.
+//! Knows jobs, not what they are for. The one idea: a client holds the receiving end of a channel;
+//! once that is dropped, the worker cancels the client's jobs before its next step.
 
 use std::{
     collections::HashMap,
@@ -16,74 +17,62 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atta_engine::{Batcher, Counts, Done, Event, Job, JobId, LogProb, LogProbs, Update};
+use atta_engine::{Batcher, Counts, Done, Event, Job, JobId, Update};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::{flow::error::Refusal, step_lock::Turns};
+use crate::{
+    flow::{error::ApiError, logprobs::TokenLogprobs},
+    step_lock::StepLock,
+};
 
-/// What is heard of a job, with the number that its owner gave it.
-pub(crate) type Heard = (usize, News);
-
-/// What is heard of a job.
+/// An event of a job.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum JobEvent {
     /// More text.
     Text(String),
-    /// A token was chosen, and this is what the model thought of it.
-    Token(Thought),
-    /// The vector of its text.
+    /// Log-probabilities of a token that was sampled.
+    Logprobs(TokenLogprobs),
+    /// The embedding of the job's text.
     Embedding(Vec<f32>),
-    /// It has come to its end.
+    /// The job is complete.
     Done(Done),
-    /// It has not.
-    Failed(Refusal),
+    /// The job failed.
+    Failed(ApiError),
 }
 
-/// A token with its log-probability, and the best ones at its place.
-#[derive(Debug)]
-pub(crate) struct Thought {
-    pub(crate) chosen: LogProb,
-    pub(crate) top: Vec<LogProb>,
-}
-
-impl Thought {
-    fn of(logprobs: &LogProbs) -> Self {
-        Self {
-            chosen: logprobs.chosen(),
-            top: logprobs.top().to_vec(),
-        }
-    }
-}
+/// A [`JobEvent`], with the index of its job among the jobs of one client.
+pub(crate) type IndexedJobEvent = (usize, JobEvent);
 
 enum Command {
-    Submit { job: Box<Job>, owner: Owner },
+    Submit { job: Box<Job>, client: JobClient },
     Stop,
 }
 
-/// Whose a job is.
-struct Owner {
-    /// That of the job among those of its owner.
-    number: usize,
-    news: UnboundedSender<Heard>,
-    /// When it has to end.
-    until: Option<Instant>,
+/// Receives the events of a job.
+struct JobClient {
+    /// Index of the job among those of this client.
+    index: usize,
+    events: UnboundedSender<IndexedJobEvent>,
+    /// When the job must end.
+    deadline: Option<Instant>,
 }
 
-/// How it is going, for whoever wants to know.
+/// Worker statistics for `/metrics` and `/props`.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Status {
+pub(crate) struct WorkerStatus {
     pub(crate) counts: Counts,
     pub(crate) n_running: usize,
     pub(crate) n_waiting: usize,
-    /// That have keys and values.
+    /// Positions in the KV cache that are in use.
     pub(crate) n_positions: usize,
+    /// Positions that the KV cache has.
     pub(crate) n_positions_max: usize,
-    /// The longest time from one step to the next while a text was written.
+    /// The longest time between two steps while a job was running.
     pub(crate) max_gap: Duration,
 }
 
-impl Status {
-    /// Of two threads.
+impl WorkerStatus {
+    /// The statistics of two workers together.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
             counts: self.counts.and(other.counts),
@@ -98,13 +87,12 @@ impl Status {
 
 #[derive(Default)]
 struct Shared {
-    status: Mutex<Status>,
+    status: Mutex<WorkerStatus>,
     has_ended: AtomicBool,
-    /// It was asked to end.
-    may_end: AtomicBool,
+    was_stopped: AtomicBool,
 }
 
-/// Where jobs are sent.
+/// The handle of a worker thread.
 #[derive(Clone)]
 pub(crate) struct Worker {
     commands: Sender<Command>,
@@ -112,68 +100,64 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts the thread. It ends after [`stop`](Self::stop), when there is nothing left to do. If
-    /// it ends otherwise, `on_grief` is called.
+    /// Starts the thread. It ends once [`stop`](Self::stop) was called and no job is left. If it
+    /// ends for another reason, it calls `on_panic`.
     pub(crate) fn start(
         batcher: Batcher,
-        turns: Arc<Turns>,
-        on_grief: impl FnOnce() + Send + 'static,
+        step_lock: Arc<StepLock>,
+        on_panic: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<(Self, JoinHandle<()>)> {
         let (commands, received) = mpsc::channel();
         let shared = Arc::new(Shared::default());
-        let desk = Desk {
+        let worker_loop = WorkerLoop {
             batcher,
-            turns,
+            step_lock,
             commands: received,
             shared: Arc::clone(&shared),
-            owners: HashMap::new(),
-            last: None,
+            clients: HashMap::new(),
+            last_step: None,
             max_gap: Duration::ZERO,
         };
-        let end = End {
+        let guard = ExitGuard {
             shared: Arc::clone(&shared),
-            on_grief: Some(Box::new(on_grief)),
-        };
-        let work = move || {
-            let _end = end;
-            desk.run();
+            on_panic: Some(Box::new(on_panic)),
         };
         let thread = thread::Builder::new()
             .name("atta-compute".to_owned())
-            .spawn(work)?;
+            .spawn(move || {
+                let _guard = guard;
+                worker_loop.run();
+            })?;
         Ok((Self { commands, shared }, thread))
     }
 
-    /// Puts jobs into the queue; their news come by the channel, numbered from 0. What is not
-    /// complete by `until` ends there.
+    /// Submits jobs; their events are sent to `events` with the index of the job. Jobs that are not
+    /// complete at `deadline` end there.
     pub(crate) fn submit(
         &self,
         jobs: Vec<Job>,
-        news: &UnboundedSender<Heard>,
-        until: Option<Instant>,
-    ) -> Result<(), Refusal> {
-        for (number, job) in jobs.into_iter().enumerate() {
-            let owner = Owner {
-                number,
-                news: news.clone(),
-                until,
+        events: &UnboundedSender<IndexedJobEvent>,
+        deadline: Option<Instant>,
+    ) -> Result<(), ApiError> {
+        for (index, job) in jobs.into_iter().enumerate() {
+            let client = JobClient {
+                index,
+                events: events.clone(),
+                deadline,
             };
+            let job = Box::new(job);
             self.commands
-                .send(Command::Submit {
-                    job: Box::new(job),
-                    owner,
-                })
-                .map_err(|_| Refusal::stopping())?;
+                .send(Command::Submit { job, client })
+                .map_err(|_| ApiError::stopping())?;
         }
         Ok(())
     }
 
-    /// Whether the thread is there no more.
     pub(crate) fn has_ended(&self) -> bool {
         self.shared.has_ended.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> WorkerStatus {
         *self
             .shared
             .status
@@ -181,145 +165,148 @@ impl Worker {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the thread end when all jobs have.
+    /// Asks the thread to end when no job is left.
     pub(crate) fn stop(&self) {
-        self.shared.may_end.store(true, Ordering::Relaxed);
-        // If it is not there any more, it has ended.
+        self.shared.was_stopped.store(true, Ordering::Relaxed);
+        // If the thread has ended, nothing receives the command.
         let _ = self.commands.send(Command::Stop);
     }
 }
 
-/// Tells of the end of the thread, even if that is a panic.
-struct End {
+/// Reports the end of the thread, after a panic too.
+struct ExitGuard {
     shared: Arc<Shared>,
-    on_grief: Option<Box<dyn FnOnce() + Send>>,
+    on_panic: Option<Box<dyn FnOnce() + Send>>,
 }
 
-impl Drop for End {
+impl Drop for ExitGuard {
     fn drop(&mut self) {
         self.shared.has_ended.store(true, Ordering::Relaxed);
-        let is_well = self.shared.may_end.load(Ordering::Relaxed) && !thread::panicking();
-        if let Some(on_grief) = self.on_grief.take().filter(|_| !is_well) {
-            on_grief();
+        let is_well = self.shared.was_stopped.load(Ordering::Relaxed) && !thread::panicking();
+        if let Some(on_panic) = self.on_panic.take().filter(|_| !is_well) {
+            on_panic();
         }
     }
 }
 
-/// What the thread has.
-struct Desk {
+/// The state of the worker thread.
+struct WorkerLoop {
     batcher: Batcher,
-    turns: Arc<Turns>,
+    step_lock: Arc<StepLock>,
     commands: Receiver<Command>,
     shared: Arc<Shared>,
-    owners: HashMap<JobId, Owner>,
-    /// When the last step ended, if there is another one to come.
-    last: Option<Instant>,
+    clients: HashMap<JobId, JobClient>,
+    /// When the last step ended, if a job is running.
+    last_step: Option<Instant>,
     max_gap: Duration,
 }
 
-impl Desk {
+impl WorkerLoop {
     fn run(mut self) {
-        // Whether nobody can send anything any more, which is as good as being asked to stop.
-        let (mut is_stopping, mut is_alone) = (false, false);
+        let mut is_stopping = false;
+        // All handles are gone, so that no command can come; the worker ends as if it was stopped.
+        let mut is_disconnected = false;
         loop {
             let command = match self.batcher.is_idle() {
-                true if is_stopping || is_alone => return self.end(),
+                true if is_stopping || is_disconnected => return self.shut_down(),
                 true => self.commands.recv().map_err(|_| TryRecvError::Disconnected),
-                false if is_alone => Err(TryRecvError::Empty),
+                false if is_disconnected => Err(TryRecvError::Empty),
                 false => self.commands.try_recv(),
             };
             match command {
-                Ok(Command::Submit { job, owner }) => self.take(*job, owner),
+                Ok(Command::Submit { job, client }) => self.admit(*job, client),
                 Ok(Command::Stop) => is_stopping = true,
-                Err(TryRecvError::Disconnected) => is_alone = true,
+                Err(TryRecvError::Disconnected) => is_disconnected = true,
                 Err(TryRecvError::Empty) => self.step(),
             }
-            self.publish();
+            self.publish_status();
         }
     }
 
-    /// Leaves on disk, if there is a place for it, what others may ask for again.
-    fn end(&mut self) {
+    /// Writes cached prefixes to disk, if the batcher has a disk tier.
+    fn shut_down(&mut self) {
         self.batcher.save_kept();
-        self.warn();
+        self.print_warnings();
     }
 
-    /// Tells of what is wrong with files of the cache.
-    fn warn(&mut self) {
+    /// Prints what the batcher reports about files of the prefix cache.
+    fn print_warnings(&mut self) {
         for note in self.batcher.take_notes() {
-            // A warning that nobody reads is none.
+            // The warning is lost if standard error is closed.
             let _ = writeln!(std::io::stderr(), "atta: warning: {note}");
         }
     }
 
-    fn take(&mut self, job: Job, owner: Owner) {
-        // Whoever is gone does not need it.
-        if owner.news.is_closed() {
+    fn admit(&mut self, job: Job, client: JobClient) {
+        if client.events.is_closed() {
             return;
         }
         match self.batcher.submit(job) {
-            Ok(id) => drop(self.owners.insert(id, owner)),
-            Err(error) => drop(owner.news.send((owner.number, News::Failed(error.into())))),
+            Ok(id) => drop(self.clients.insert(id, client)),
+            Err(error) => drop(client.send(JobEvent::Failed(error.into()))),
         }
     }
 
     fn step(&mut self) {
-        self.dismiss();
-        let owners = &mut self.owners;
-        let turn = self.turns.wait();
+        self.end_jobs();
+        let clients = &mut self.clients;
+        let guard = self.step_lock.acquire();
         let stepped = self
             .batcher
-            .step(&mut |id, update| tell(owners, id, update));
-        drop(turn);
-        self.warn();
-        let now = Instant::now();
-        self.max_gap = self
-            .max_gap
-            .max(self.last.map_or(Duration::ZERO, |last| now - last));
-        self.last = (self.batcher.n_running() > 0).then_some(now);
+            .step(&mut |id, update| send_update(clients, id, update));
+        drop(guard);
+        self.print_warnings();
+        self.measure_gap();
         if let Err(error) = stepped {
-            let refusal = Refusal::from(error);
-            for (id, owner) in self.owners.drain() {
-                self.batcher.cancel(id);
-                let _ = owner
-                    .news
-                    .send((owner.number, News::Failed(refusal.clone())));
-            }
+            self.fail_all(&ApiError::from(error));
         }
     }
 
-    /// Ends the jobs of those who are gone, and those whose time is up.
-    fn dismiss(&mut self) {
+    fn measure_gap(&mut self) {
         let now = Instant::now();
-        let is_late = |owner: &Owner| owner.until.is_some_and(|until| until <= now);
-        let ended = self
-            .owners
+        let gap = self.last_step.map_or(Duration::ZERO, |last| now - last);
+        self.max_gap = self.max_gap.max(gap);
+        self.last_step = (self.batcher.n_running() > 0).then_some(now);
+    }
+
+    /// Cancels all jobs, and reports the error to their clients.
+    fn fail_all(&mut self, error: &ApiError) {
+        for (id, client) in self.clients.drain() {
+            self.batcher.cancel(id);
+            let _ = client.send(JobEvent::Failed(error.clone()));
+        }
+    }
+
+    /// Cancels the jobs of clients that are gone, and finishes those whose deadline has passed.
+    fn end_jobs(&mut self) {
+        let now = Instant::now();
+        let is_late = |client: &JobClient| client.deadline.is_some_and(|deadline| deadline <= now);
+        let ended: Vec<(JobId, bool)> = self
+            .clients
             .iter()
-            .filter(|(_, owner)| owner.news.is_closed() || is_late(owner));
-        let ended: Vec<(JobId, bool)> = ended
-            .map(|(&id, owner)| (id, owner.news.is_closed()))
+            .filter(|(_, client)| client.events.is_closed() || is_late(client))
+            .map(|(&id, client)| (id, client.events.is_closed()))
             .collect();
         for (id, is_gone) in ended {
-            let owners = &mut self.owners;
+            let clients = &mut self.clients;
             match is_gone {
                 true => self.batcher.cancel(id),
                 false => self
                     .batcher
-                    .finish(id, &mut |id, update| tell(owners, id, update)),
+                    .finish(id, &mut |id, update| send_update(clients, id, update)),
             }
-            self.owners.remove(&id);
+            self.clients.remove(&id);
         }
     }
 
-    /// Writes down how it is going.
-    fn publish(&self) {
+    fn publish_status(&self) {
         let (n_positions, n_positions_max) = self.batcher.n_positions();
         let mut status = self
             .shared
             .status
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        *status = Status {
+        *status = WorkerStatus {
             counts: self.batcher.counts(),
             n_running: self.batcher.n_running(),
             n_waiting: self.batcher.n_waiting(),
@@ -330,35 +317,41 @@ impl Desk {
     }
 }
 
-/// Passes on what is heard of a job; a job whose owner is gone ends.
-fn tell(owners: &mut HashMap<JobId, Owner>, id: JobId, update: Update<'_>) -> ControlFlow<()> {
-    let Some(Owner {
-        number,
-        news: sender,
-        ..
-    }) = owners.get(&id)
-    else {
+impl JobClient {
+    /// Sends an event. `Break` if the client is gone.
+    fn send(&self, event: JobEvent) -> ControlFlow<()> {
+        match self.events.send((self.index, event)) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    }
+}
+
+/// Sends an update to the client of its job. `Break` ends the job, because its client is gone.
+fn send_update(
+    clients: &mut HashMap<JobId, JobClient>,
+    id: JobId,
+    update: Update<'_>,
+) -> ControlFlow<()> {
+    let Some(client) = clients.get(&id) else {
         return ControlFlow::Break(());
     };
-    let (news, is_last) = match update {
-        Update::Event(Event::Text(text)) => (News::Text(text.to_owned()), false),
+    let is_last = matches!(update, Update::Done(_) | Update::Failed(_));
+    let event = match update {
+        Update::Event(Event::Text(text)) => JobEvent::Text(text.to_owned()),
         Update::Event(Event::Token {
             logprobs: Some(logprobs),
             ..
-        }) => (News::Token(Thought::of(logprobs)), false),
-        Update::Embedding(vector) => (News::Embedding(vector.to_vec()), false),
-        Update::Event(_) if sender.is_closed() => return ControlFlow::Break(()),
+        }) => JobEvent::Logprobs(TokenLogprobs::of(logprobs)),
+        Update::Event(_) if client.events.is_closed() => return ControlFlow::Break(()),
         Update::Event(_) => return ControlFlow::Continue(()),
-        Update::Done(done) => (News::Done(done.clone()), true),
-        Update::Failed(error) => (News::Failed(Refusal::failed(error)), true),
+        Update::Embedding(vector) => JobEvent::Embedding(vector.to_vec()),
+        Update::Done(done) => JobEvent::Done(done.clone()),
+        Update::Failed(error) => JobEvent::Failed(ApiError::failed(error)),
     };
-    let sent = sender.send((*number, news));
-    if is_last || sent.is_err() {
-        owners.remove(&id);
+    let sent = client.send(event);
+    if is_last || sent.is_break() {
+        clients.remove(&id);
     }
-    if sent.is_ok() {
-        ControlFlow::Continue(())
-    } else {
-        ControlFlow::Break(())
-    }
+    sent
 }

@@ -9,7 +9,7 @@ use std::{
 use atta::{BatcherOptions, GenerateOptions, KvType, Pooling, SessionOptions};
 #[cfg(feature = "tls")]
 use atta_server::Tls;
-use atta_server::{Cooling, Defaults, Listen, Log, ServerOptions};
+use atta_server::{Defaults, Listen, Log, ServerOptions, ThermalOptions};
 use clap::{Args, ValueEnum};
 
 use super::{CacheFlags, Length, ModelFlags, SamplingFlags, TemplateName, value};
@@ -226,7 +226,7 @@ impl ServeArgs {
             max_time: self.max_time.map(seconds),
             idle_unload: self.idle_unload.map(seconds),
             grace: GRACE,
-            cooling: self.cool.map(|celsius| Cooling {
+            thermal: self.cool.map(|celsius| ThermalOptions {
                 celsius: celsius as f64,
                 sys: PathBuf::from("/sys"),
                 interval: LOOK,

@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 
 use crate::{
     api::anthropic::models,
-    flow::error::{Kind, Refusal},
+    flow::error::{ApiError, Kind},
 };
 
 /// An interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dialect {
+pub(crate) enum ApiFlavor {
     OpenAi,
     Anthropic,
     Ollama,
 }
 
-impl Dialect {
+impl ApiFlavor {
     /// The interface of a request. Paths of atta's own, and unknown ones, are like OpenAI's unless
     /// Anthropic's client asks.
     pub(crate) fn of(path: &str, headers: &HeaderMap) -> Self {
@@ -35,20 +35,20 @@ impl Dialect {
     }
 
     /// An error alone.
-    pub(crate) fn error(self, refusal: &Refusal, request_id: Option<&str>) -> Value {
-        let Refusal {
+    pub(crate) fn error(self, error: &ApiError, request_id: Option<&str>) -> Value {
+        let ApiError {
             message,
             param,
             code,
             ..
-        } = refusal;
-        let kind = self.kind(refusal.kind());
+        } = error;
+        let kind = self.kind(error.kind());
         match self {
             Self::OpenAi => {
                 json!({ "error": { "message": message, "type": kind, "param": param, "code": code } })
             }
             Self::Anthropic => {
-                let mut error = json!({ "type": kind, "message": named(refusal) });
+                let mut error = json!({ "type": kind, "message": named(error) });
                 if let Some(code) = code {
                     error["details"] = json!({ "error_code": code });
                 }
@@ -80,14 +80,14 @@ impl Dialect {
         }
     }
 
-    /// The response that a refusal is, if it is one.
+    /// The response that a error is, if it is one.
     pub(crate) fn respond(self, mut response: Response, request_id: &str) -> Response {
-        let Some(refusal) = response.extensions_mut().remove::<Refusal>() else {
+        let Some(error) = response.extensions_mut().remove::<ApiError>() else {
             return response;
         };
         let mut written = (
             response.status(),
-            Json(self.error(&refusal, Some(request_id))),
+            Json(self.error(&error, Some(request_id))),
         )
             .into_response();
         written.headers_mut().extend(
@@ -100,10 +100,10 @@ impl Dialect {
 }
 
 /// The message with the field that it is about, for interfaces that have no other place for it.
-fn named(refusal: &Refusal) -> String {
-    match &refusal.param {
-        Some(param) if !refusal.message.contains(param) => format!("{param}: {}", refusal.message),
-        _ => refusal.message.clone(),
+fn named(error: &ApiError) -> String {
+    match &error.param {
+        Some(param) if !error.message.contains(param) => format!("{param}: {}", error.message),
+        _ => error.message.clone(),
     }
 }
 
@@ -114,8 +114,8 @@ mod tests {
     #[test]
     fn anthropics_errors_name_the_field_in_their_message() {
         let message = |message: &str| {
-            let refusal = Refusal::field("tools", message);
-            Dialect::Anthropic.error(&refusal, None)["error"]["message"].clone()
+            let error = ApiError::field("tools", message);
+            ApiFlavor::Anthropic.error(&error, None)["error"]["message"].clone()
         };
         assert_eq!(message("there are too many"), "tools: there are too many");
         assert_eq!(

@@ -16,9 +16,9 @@ use crate::{
     app::App,
     flow::{
         body::Incoming,
-        error::Refusal,
+        error::ApiError,
         prepare::{Ask, Asked},
-        warnings::Remarks,
+        warnings::Warnings,
     },
     metrics,
     models::Model,
@@ -51,7 +51,7 @@ impl Ask for Tokenize {
 pub(crate) async fn tokenize(
     State(app): State<Arc<App>>,
     incoming: Incoming,
-) -> Result<Json<Value>, Refusal> {
+) -> Result<Json<Value>, ApiError> {
     Asked::read(&app, incoming)
         .await?
         .map(tokens)
@@ -59,7 +59,7 @@ pub(crate) async fn tokenize(
         .map(Json)
 }
 
-fn tokens(model: &Model, request: Tokenize, _remarks: &Remarks) -> Result<Value, Refusal> {
+fn tokens(model: &Model, request: Tokenize, _warnings: &Warnings) -> Result<Value, ApiError> {
     let Tokenize {
         content,
         add_special,
@@ -107,17 +107,17 @@ impl Ask for Detokenize {
 pub(crate) async fn detokenize(
     State(app): State<Arc<App>>,
     incoming: Incoming,
-) -> Result<Json<Value>, Refusal> {
+) -> Result<Json<Value>, ApiError> {
     Asked::read(&app, incoming).await?.map(text).await.map(Json)
 }
 
-fn text(model: &Model, request: Detokenize, _remarks: &Remarks) -> Result<Value, Refusal> {
+fn text(model: &Model, request: Detokenize, _warnings: &Warnings) -> Result<Value, ApiError> {
     let (tokens, tokenizer) = (request.tokens, model.engine.tokenizer());
     if let Some(id) = tokens
         .iter()
         .find(|&&id| id as usize >= tokenizer.n_vocab())
     {
-        return Err(Refusal::field(
+        return Err(ApiError::field(
             "tokens",
             format!("token {id}, of a model that has {}", tokenizer.n_vocab()),
         ));
@@ -127,9 +127,9 @@ fn text(model: &Model, request: Detokenize, _remarks: &Remarks) -> Result<Value,
 }
 
 /// Whether the server can answer.
-pub(crate) async fn health(State(app): State<Arc<App>>) -> Result<Json<Value>, Refusal> {
+pub(crate) async fn health(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
     if app.is_stopping() || app.models.is_broken() {
-        return Err(Refusal::stopping());
+        return Err(ApiError::stopping());
     }
     Ok(Json(json!({ "status": "ok" })))
 }

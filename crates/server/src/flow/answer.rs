@@ -1,4 +1,4 @@
-//! Answers while they come: news of several jobs, read as text, thoughts and calls.
+//! Answers while they come: events of several jobs, read as text, thoughts and calls.
 //!
 //! Knows no interface of any other server. What comes out is for one that writes it down at once,
 //! and for one that waits for all of it.
@@ -18,25 +18,26 @@ use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, mpsc::UnboundedReceiver};
 
 use crate::{
-    flow::error::Refusal,
+    flow::error::ApiError,
+    flow::logprobs::TokenLogprobs,
     models::Model,
-    worker::{Heard, News, Thought},
+    worker::{IndexedJobEvent, JobEvent},
 };
 
 /// Something that happened to one of several answers.
 #[derive(Debug)]
-pub(crate) enum Happening {
+pub(crate) enum AnswerEvent {
     /// Its text, thoughts or calls grew.
     Piece(Piece),
-    /// A token was chosen, and this is what the model thought of it.
-    Thought(Thought),
+    /// A token was chosen, and this is what the model logprobs of it.
+    Logprobs(TokenLogprobs),
     /// It is complete.
-    End(End),
+    End(AnswerEnd),
 }
 
 /// A complete answer.
 #[derive(Debug)]
-pub(crate) struct End {
+pub(crate) struct AnswerEnd {
     pub(crate) done: Done,
     /// What it was altogether.
     pub(crate) outcome: Outcome,
@@ -44,7 +45,7 @@ pub(crate) struct End {
     pub(crate) vector: Vec<f32>,
 }
 
-impl End {
+impl AnswerEnd {
     /// Why it ended, as OpenAI's interface has it.
     pub(crate) fn reason(&self) -> &'static str {
         match self.done.finish_reason {
@@ -89,10 +90,10 @@ impl End {
 
 /// Answers that are being written.
 pub(crate) struct Answers {
-    news: UnboundedReceiver<Heard>,
+    events: UnboundedReceiver<IndexedJobEvent>,
     /// One for each answer that is not complete.
-    readers: Vec<Option<Reader>>,
-    ready: VecDeque<(usize, Happening)>,
+    parsers: Vec<Option<AnswerParser>>,
+    ready: VecDeque<(usize, AnswerEvent)>,
     model: Arc<Model>,
     load_time: Duration,
     /// That of the request, until it is answered or its client is gone.
@@ -100,7 +101,7 @@ pub(crate) struct Answers {
 }
 
 /// Reads an answer.
-pub(crate) enum Reader {
+pub(crate) enum AnswerParser {
     /// As text, and nothing else.
     Plain(String),
     /// As a message, which does not begin with white space.
@@ -114,7 +115,7 @@ pub(crate) enum Reader {
     Vector(Vec<f32>),
 }
 
-impl Reader {
+impl AnswerParser {
     pub(crate) fn message(parser: Parser) -> Self {
         Self::Message {
             parser: Box::new(parser),
@@ -149,8 +150,8 @@ impl Reader {
         }
     }
 
-    fn finish(self, done: Done) -> (Vec<Piece>, End) {
-        let nothing = End {
+    fn finish(self, done: Done) -> (Vec<Piece>, AnswerEnd) {
+        let nothing = AnswerEnd {
             done,
             outcome: Outcome::default(),
             vector: Vec::new(),
@@ -158,7 +159,7 @@ impl Reader {
         match self {
             Self::Plain(text) => (
                 Vec::new(),
-                End {
+                AnswerEnd {
                     outcome: Outcome {
                         text,
                         ..Outcome::default()
@@ -173,9 +174,9 @@ impl Reader {
                 } else {
                     parser.finish()
                 };
-                (pieces, End { outcome, ..nothing })
+                (pieces, AnswerEnd { outcome, ..nothing })
             }
-            Self::Vector(vector) => (Vec::new(), End { vector, ..nothing }),
+            Self::Vector(vector) => (Vec::new(), AnswerEnd { vector, ..nothing }),
         }
     }
 }
@@ -187,18 +188,18 @@ fn is_cut(done: &Done) -> bool {
 }
 
 impl Answers {
-    /// One reader for each job.
+    /// One parser for each job.
     pub(crate) fn new(
         model: Arc<Model>,
         load_time: Duration,
-        news: UnboundedReceiver<Heard>,
-        readers: Vec<Reader>,
+        events: UnboundedReceiver<IndexedJobEvent>,
+        parsers: Vec<AnswerParser>,
         place: OwnedSemaphorePermit,
     ) -> Self {
-        let readers = readers.into_iter().map(Some).collect();
+        let parsers = parsers.into_iter().map(Some).collect();
         Self {
-            news,
-            readers,
+            events,
+            parsers,
             ready: VecDeque::new(),
             model,
             load_time,
@@ -218,62 +219,70 @@ impl Answers {
 
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        self.readers.len()
+        self.parsers.len()
     }
 
     /// What happens next, to which of them; `None` when all are complete.
-    pub(crate) async fn next(&mut self) -> Option<Result<(usize, Happening), Refusal>> {
+    pub(crate) async fn next(&mut self) -> Option<Result<(usize, AnswerEvent), ApiError>> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
 
     pub(crate) fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<(usize, Happening), Refusal>>> {
+    ) -> Poll<Option<Result<(usize, AnswerEvent), ApiError>>> {
         loop {
             if let Some(happening) = self.ready.pop_front() {
                 return Poll::Ready(Some(Ok(happening)));
             }
-            if self.readers.iter().all(Option::is_none) {
+            if self.parsers.iter().all(Option::is_none) {
                 return Poll::Ready(None);
             }
-            match self.news.poll_recv(cx) {
+            match self.events.poll_recv(cx) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Some((i, News::Failed(refusal)))) => {
-                    self.readers[i] = None;
-                    return Poll::Ready(Some(Err(refusal)));
+                Poll::Ready(Some((i, JobEvent::Failed(error)))) => {
+                    self.parsers[i] = None;
+                    return Poll::Ready(Some(Err(error)));
                 }
-                Poll::Ready(Some((i, news))) => self.read(i, news),
+                Poll::Ready(Some((i, events))) => self.read(i, events),
                 // The thread that computes is gone.
                 Poll::Ready(None) => {
-                    self.readers.clear();
-                    return Poll::Ready(Some(Err(Refusal::stopping())));
+                    self.parsers.clear();
+                    return Poll::Ready(Some(Err(ApiError::stopping())));
                 }
             }
         }
     }
 
-    fn read(&mut self, i: usize, news: News) {
-        match news {
-            News::Text(text) => {
-                let pieces = self.readers[i]
+    fn read(&mut self, i: usize, events: JobEvent) {
+        match events {
+            JobEvent::Text(text) => {
+                let pieces = self.parsers[i]
                     .as_mut()
-                    .map_or_else(Vec::new, |reader| reader.read(text));
-                self.ready
-                    .extend(pieces.into_iter().map(|piece| (i, Happening::Piece(piece))));
+                    .map_or_else(Vec::new, |parser| parser.read(text));
+                self.ready.extend(
+                    pieces
+                        .into_iter()
+                        .map(|piece| (i, AnswerEvent::Piece(piece))),
+                );
             }
-            News::Token(thought) => self.ready.push_back((i, Happening::Thought(thought))),
-            News::Embedding(vector) => self.readers[i] = Some(Reader::Vector(vector)),
-            News::Done(done) => {
-                let Some(reader) = self.readers[i].take() else {
+            JobEvent::Logprobs(logprobs) => {
+                self.ready.push_back((i, AnswerEvent::Logprobs(logprobs)))
+            }
+            JobEvent::Embedding(vector) => self.parsers[i] = Some(AnswerParser::Vector(vector)),
+            JobEvent::Done(done) => {
+                let Some(parser) = self.parsers[i].take() else {
                     return;
                 };
-                let (pieces, end) = reader.finish(done);
-                self.ready
-                    .extend(pieces.into_iter().map(|piece| (i, Happening::Piece(piece))));
-                self.ready.push_back((i, Happening::End(end)));
+                let (pieces, end) = parser.finish(done);
+                self.ready.extend(
+                    pieces
+                        .into_iter()
+                        .map(|piece| (i, AnswerEvent::Piece(piece))),
+                );
+                self.ready.push_back((i, AnswerEvent::End(end)));
             }
-            News::Failed(_) => unreachable!("it was looked at before"),
+            JobEvent::Failed(_) => unreachable!("it was looked at before"),
         }
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! A field has one of three meanings. *Kept*: the struct of the request reads it, and it does what
 //! it says. *Accepted*: it changes nothing here, for a reason that stands in the table of its
-//! interface ([`Accepted`]); the client gets a remark. *Refused*: it would change the result, so
+//! interface ([`Accepted`]); the client gets a warning. *Refused*: it would change the result, so
 //! the struct reads it and an error names it. A field that nobody here has heard of is left out
-//! with a remark, because clients gain fields every month.
+//! with a warning, because clients gain fields every month.
 
 use std::{convert::Infallible, io::Read, time::Duration};
 
@@ -23,15 +23,15 @@ use serde::{
 use serde_ignored::Path;
 use serde_json::{Map, Number, Value};
 
-use crate::flow::{error::Refusal, warnings::Remarks};
+use crate::flow::{error::ApiError, warnings::Warnings};
 
-/// Bytes beyond the limit that are read so that the client gets to read the refusal.
+/// Bytes beyond the limit that are read so that the client gets to read the error.
 const MAX_DRAINED: usize = 64 << 20;
 
-/// A body that has not been read, and the remarks on its request.
+/// A body that has not been read, and the warnings on its request.
 pub(crate) struct Incoming {
     pub(crate) body: Unread,
-    pub(crate) remarks: Remarks,
+    pub(crate) warnings: Warnings,
 }
 
 /// A body that has not been read.
@@ -58,7 +58,7 @@ impl<S: Sync> FromRequest<S> for Incoming {
         };
         Ok(Self {
             body,
-            remarks: head.extensions.get().cloned().unwrap_or_default(),
+            warnings: head.extensions.get().cloned().unwrap_or_default(),
         })
     }
 }
@@ -67,7 +67,7 @@ impl<S: Sync> FromRequest<S> for Incoming {
 pub(crate) type Accepted = &'static [(&'static str, &'static str)];
 
 /// Reads a body, and unpacks it.
-pub(crate) async fn read(unread: Unread, max: usize, timeout: Duration) -> Result<Bytes, Refusal> {
+pub(crate) async fn read(unread: Unread, max: usize, timeout: Duration) -> Result<Bytes, ApiError> {
     let Unread {
         body,
         encoding,
@@ -75,12 +75,12 @@ pub(crate) async fn read(unread: Unread, max: usize, timeout: Duration) -> Resul
     } = unread;
     let packing = encoding.as_deref().map_or(Ok(None), Packing::named)?;
     let within = tokio::time::timeout(timeout, collect(body, max, waits));
-    let bytes = within.await.map_err(|_| Refusal::too_slow())??;
+    let bytes = within.await.map_err(|_| ApiError::too_slow())??;
     match packing {
         None => Ok(bytes),
         Some(packing) => {
             let unpacked = tokio::task::spawn_blocking(move || packing.unpack(&bytes, max)).await;
-            unpacked.map_err(|_| Refusal::broken())?
+            unpacked.map_err(|_| ApiError::broken())?
         }
     }
 }
@@ -88,15 +88,15 @@ pub(crate) async fn read(unread: Unread, max: usize, timeout: Duration) -> Resul
 /// All bytes of a body. Of one that is too long some more are read and thrown away, because a
 /// client that still sends when its connection is closed never reads why; one that waits to be
 /// asked has not sent any.
-async fn collect(mut body: Body, max: usize, waits: bool) -> Result<Bytes, Refusal> {
+async fn collect(mut body: Body, max: usize, waits: bool) -> Result<Bytes, ApiError> {
     let is_long = body.size_hint().lower() > max as u64;
     if is_long && waits {
-        return Err(Refusal::too_large(max));
+        return Err(ApiError::too_large(max));
     }
     let mut bytes = Vec::new();
     let mut n_bytes = 0usize;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Refusal::bad(format!("the body broke off: {error}")))?;
+        let frame = frame.map_err(|error| ApiError::bad(format!("the body broke off: {error}")))?;
         let Ok(data) = frame.into_data() else {
             continue;
         };
@@ -110,7 +110,7 @@ async fn collect(mut body: Body, max: usize, waits: bool) -> Result<Bytes, Refus
         }
     }
     if is_long || n_bytes > max {
-        Err(Refusal::too_large(max))
+        Err(ApiError::too_large(max))
     } else {
         Ok(bytes.into())
     }
@@ -125,17 +125,17 @@ enum Packing {
 
 impl Packing {
     /// That of a `Content-Encoding`; `None` for a body that is not packed.
-    fn named(encoding: &str) -> Result<Option<Self>, Refusal> {
+    fn named(encoding: &str) -> Result<Option<Self>, ApiError> {
         match encoding {
             "" | "identity" => Ok(None),
             "gzip" | "x-gzip" => Ok(Some(Self::Gzip)),
             "deflate" => Ok(Some(Self::Deflate)),
-            other => Err(Refusal::unknown_encoding(other)),
+            other => Err(ApiError::unknown_encoding(other)),
         }
     }
 
     /// What was packed, which never takes more than `max` bytes of memory.
-    fn unpack(self, bytes: &[u8], max: usize) -> Result<Bytes, Refusal> {
+    fn unpack(self, bytes: &[u8], max: usize) -> Result<Bytes, ApiError> {
         let reader: Box<dyn Read + '_> = match self {
             Self::Gzip => Box::new(MultiGzDecoder::new(bytes)),
             // The name means the format of zlib; some clients send the bare stream of deflate.
@@ -146,9 +146,9 @@ impl Packing {
         let read = reader
             .take((max as u64).saturating_add(1))
             .read_to_end(&mut unpacked);
-        read.map_err(|error| Refusal::bad(format!("the body cannot be unpacked: {error}")))?;
+        read.map_err(|error| ApiError::bad(format!("the body cannot be unpacked: {error}")))?;
         if unpacked.len() > max {
-            Err(Refusal::too_large(max))
+            Err(ApiError::too_large(max))
         } else {
             Ok(unpacked.into())
         }
@@ -164,32 +164,32 @@ fn has_zlib_header(bytes: &[u8]) -> bool {
 pub(crate) fn parse<T: DeserializeOwned>(
     bytes: &[u8],
     accepted: Accepted,
-    remarks: &Remarks,
-) -> Result<T, Refusal> {
+    warnings: &Warnings,
+) -> Result<T, ApiError> {
     match serde_json::from_slice(bytes) {
-        Ok(object @ Value::Object(_)) => understand(object, accepted, remarks),
+        Ok(object @ Value::Object(_)) => understand(object, accepted, warnings),
         // Serde would take a list of the values of all fields.
-        Ok(_) => Err(Refusal::bad("this is no JSON object")),
-        Err(error) => Err(Refusal::bad(format!("this is no JSON: {error}"))),
+        Ok(_) => Err(ApiError::bad("this is no JSON object")),
+        Err(error) => Err(ApiError::bad(format!("this is no JSON: {error}"))),
     }
 }
 
 /// Understands an object. A field that has a value of another type is named by the error; one that
-/// is left out, unless it is null, by a remark.
+/// is left out, unless it is null, by a warning.
 pub(crate) fn understand<T: DeserializeOwned>(
     mut value: Value,
     accepted: Accepted,
-    remarks: &Remarks,
-) -> Result<T, Refusal> {
+    warnings: &Warnings,
+) -> Result<T, ApiError> {
     if let Some(fields) = value.as_object_mut() {
         fields.retain(|_, value| !value.is_null());
     }
-    let mut note = |path: Path<'_>| remarks.add(left_out(&place(&path), accepted));
+    let mut note = |path: Path<'_>| warnings.add(left_out(&place(&path), accepted));
     serde_path_to_error::deserialize(serde_ignored::Deserializer::new(value, &mut note)).map_err(
         |error| {
             let (path, message) = (error.path().to_string(), error.inner().to_string());
             match (field(&message), path.split(['.', '[']).next()) {
-                (Some((name, what)), Some(outer)) if is_within(&path, name) => Refusal::field(
+                (Some((name, what)), Some(outer)) if is_within(&path, name) => ApiError::field(
                     outer,
                     format!(
                         "{}: the field {name:?} is {what}",
@@ -197,18 +197,18 @@ pub(crate) fn understand<T: DeserializeOwned>(
                     ),
                 ),
                 (Some((name, what)), _) => {
-                    Refusal::field(name, format!("the field {name:?} is {what}"))
+                    ApiError::field(name, format!("the field {name:?} is {what}"))
                 }
                 (None, Some(name)) if !name.is_empty() => {
-                    Refusal::field(name, format!("{path}: {message}"))
+                    ApiError::field(name, format!("{path}: {message}"))
                 }
-                (None, _) => Refusal::bad(message),
+                (None, _) => ApiError::bad(message),
             }
         },
     )
 }
 
-/// The remark on a field that is left out.
+/// The warning on a field that is left out.
 fn left_out(place: &str, accepted: Accepted) -> String {
     match accepted.iter().find(|(name, _)| *name == place) {
         Some((_, reason)) => format!("{place} changes nothing here: {reason}"),
@@ -289,13 +289,13 @@ mod tests {
 
     #[test]
     fn a_field_that_is_not_there_is_named() {
-        let parse = |text: &[u8]| parse::<Ask>(text, &[], &Remarks::default());
+        let parse = |text: &[u8]| parse::<Ask>(text, &[], &Warnings::default());
         let param = |text: &str| parse(text.as_bytes()).unwrap_err().param;
         assert_eq!(param("{}").as_deref(), Some("n"));
         assert_eq!(param(r#"{"n": "x"}"#).as_deref(), Some("n"));
         assert_eq!(param("[]"), None);
         let nested =
-            super::parse::<Outer>(br#"{"inner": [{}]}"#, &[], &Remarks::default()).unwrap_err();
+            super::parse::<Outer>(br#"{"inner": [{}]}"#, &[], &Warnings::default()).unwrap_err();
         assert_eq!(nested.param.as_deref(), Some("inner"));
         assert_eq!(nested.message, r#"inner[0]: the field "n" is missing"#);
         assert!(parse(b"[1]").is_err(), "a list of values has no names");
@@ -348,11 +348,11 @@ mod tests {
 
     #[test]
     fn a_packing_that_is_not_known_is_named() {
-        let refusal = Packing::named("br").err().unwrap();
+        let error = Packing::named("br").err().unwrap();
         assert!(
-            refusal.status == 415
-                && refusal.message.contains("\"br\"")
-                && refusal.message.contains("gzip")
+            error.status == 415
+                && error.message.contains("\"br\"")
+                && error.message.contains("gzip")
         );
         assert!(Packing::named("identity").unwrap().is_none());
     }
@@ -365,7 +365,8 @@ mod tests {
             n: Option<i64>,
         }
         let of = |text: &str| {
-            super::parse::<Wanted>(text.as_bytes(), &[], &Remarks::default()).map(|wanted| wanted.n)
+            super::parse::<Wanted>(text.as_bytes(), &[], &Warnings::default())
+                .map(|wanted| wanted.n)
         };
         assert_eq!(of(r#"{"n": 1024.0}"#).unwrap(), Some(1024));
         assert_eq!(of(r#"{"n": -1}"#).unwrap(), Some(-1));
@@ -380,15 +381,20 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_is_left_out_is_a_remark_with_its_place() {
-        let remarks = Remarks::default();
+    fn a_field_that_is_left_out_is_a_warning_with_its_place() {
+        let warnings = Warnings::default();
         let body = br#"{"inner": [{"n": 1, "m": 2}, {"n": 1, "user": {}}], "seeed": 2, "functions": null}"#;
-        parse::<Outer>(body, &[("inner[].user", "there are no accounts")], &remarks).unwrap();
+        parse::<Outer>(
+            body,
+            &[("inner[].user", "there are no accounts")],
+            &warnings,
+        )
+        .unwrap();
         let want = [
             "the unknown field inner[].m is ignored",
             "inner[].user changes nothing here: there are no accounts",
             "the unknown field seeed is ignored",
         ];
-        assert_eq!(remarks.take(), want);
+        assert_eq!(warnings.take(), want);
     }
 }

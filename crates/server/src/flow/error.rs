@@ -1,5 +1,5 @@
 //! What a client is told when it does not get what it asked for. How it is written is its
-//! interface's affair ([`Dialect`](crate::api::flavor::Dialect)).
+//! interface's affair ([`ApiFlavor`](crate::api::flavor::ApiFlavor)).
 
 use atta_engine::{Error, SamplingError};
 use axum::{
@@ -11,7 +11,7 @@ use crate::ServeError;
 
 /// An answer that is an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct ApiError {
     pub(crate) status: StatusCode,
     pub(crate) message: String,
     /// Which field is at fault.
@@ -19,7 +19,7 @@ pub(crate) struct Refusal {
     pub(crate) code: Option<&'static str>,
 }
 
-/// What kind of refusal it is.
+/// What kind of error it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The request is wrong.
@@ -40,7 +40,7 @@ pub(crate) enum Kind {
 /// Seconds after which a client may try again.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("2");
 
-impl Refusal {
+impl ApiError {
     fn new(status: StatusCode, message: impl Into<String>) -> Self {
         Self {
             status,
@@ -166,7 +166,7 @@ impl Refusal {
     /// A model that cannot be had now, because others have the memory; or at all, of which a client
     /// learns no more, since the error names files of this machine.
     pub(crate) fn not_loaded(name: &str, error: &ServeError) -> Self {
-        let refusal = match error {
+        let error = match error {
             ServeError::Engine(error) if error.is_about_memory() => Self::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 format!("the model cannot be loaded: {error}"),
@@ -178,7 +178,7 @@ impl Refusal {
         };
         Self {
             code: Some("model_not_loaded"),
-            ..refusal
+            ..error
         }
     }
 
@@ -248,7 +248,7 @@ impl Refusal {
 }
 
 /// What the engine says about a job: mostly that the client asked for something that cannot be.
-impl From<Error> for Refusal {
+impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         let message = error.to_string();
         match error {
@@ -276,7 +276,7 @@ impl From<Error> for Refusal {
 }
 
 /// Without a body: whoever knows the path writes it.
-impl IntoResponse for Refusal {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();
         if matches!(self.kind(), Kind::Busy | Kind::Unavailable) {

@@ -7,7 +7,7 @@ use atta_engine::{Constraint, Error, OtherProperties, SchemaOptions, Strictness}
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::flow::{error::Refusal, warnings::Remarks};
+use crate::flow::{error::ApiError, warnings::Warnings};
 
 /// OpenAI's field.
 #[derive(Debug, Deserialize)]
@@ -51,7 +51,7 @@ pub(crate) struct Structured {
 }
 
 impl ResponseFormat {
-    fn into_constraint(self, remarks: &Remarks) -> Result<Option<Constraint>, Refusal> {
+    fn into_constraint(self, warnings: &Warnings) -> Result<Option<Constraint>, ApiError> {
         let (schema, strict) = match self.json_schema {
             Some(named) => (named.schema.or(self.schema), named.strict == Some(true)),
             None => (self.schema, false),
@@ -60,7 +60,7 @@ impl ResponseFormat {
             ("text", _) => Ok(None),
             ("json_object", None) => Ok(Some(Constraint::JsonObject)),
             ("json_object" | "json_schema", Some(schema)) => {
-                constraint(&schema, strict, remarks).map(Some)
+                constraint(&schema, strict, warnings).map(Some)
             }
             ("json_schema", None) => Err(wrong("the schema is missing")),
             (kind, _) => Err(wrong(format!("type {kind:?} is not supported"))),
@@ -70,7 +70,7 @@ impl ResponseFormat {
 
 impl OtherFormats {
     /// The one form that is asked for, if any; each with the name of its field.
-    fn all(self, remarks: &Remarks) -> Result<Vec<(&'static str, Constraint)>, Refusal> {
+    fn all(self, warnings: &Warnings) -> Result<Vec<(&'static str, Constraint)>, ApiError> {
         let mut all = Vec::new();
         let mut add = |name, constraint: Option<Constraint>| {
             all.extend(constraint.map(|constraint| (name, constraint)))
@@ -83,11 +83,11 @@ impl OtherFormats {
         );
         add(
             "json_schema",
-            schema_of("json_schema", self.json_schema, remarks)?,
+            schema_of("json_schema", self.json_schema, warnings)?,
         );
         add(
             "guided_json",
-            schema_of("guided_json", self.guided_json, remarks)?,
+            schema_of("guided_json", self.guided_json, warnings)?,
         );
         add("guided_regex", self.guided_regex.map(Constraint::Regex));
         add(
@@ -95,19 +95,19 @@ impl OtherFormats {
             self.guided_choice.map(|texts| one_of(&texts)),
         );
         if let Some(structured) = self.structured_outputs {
-            add("structured_outputs", structured.into_constraint(remarks)?);
+            add("structured_outputs", structured.into_constraint(warnings)?);
         }
         Ok(all)
     }
 }
 
 impl Structured {
-    fn into_constraint(self, remarks: &Remarks) -> Result<Option<Constraint>, Refusal> {
+    fn into_constraint(self, warnings: &Warnings) -> Result<Option<Constraint>, ApiError> {
         if self.grammar.is_some() || self.structural_tag.is_some() {
             let message = "only json, json_object, regex and choice are supported; the field \"grammar\" takes GBNF";
-            return Err(Refusal::field("structured_outputs", message));
+            return Err(ApiError::field("structured_outputs", message));
         }
-        let schema = schema_of("structured_outputs", self.json, remarks)?;
+        let schema = schema_of("structured_outputs", self.json, warnings)?;
         let object = (self.json_object == Some(true)).then_some(Constraint::JsonObject);
         let regex = self.regex.map(Constraint::Regex);
         Ok(schema
@@ -121,16 +121,16 @@ impl Structured {
 pub(crate) fn wanted(
     format: Option<ResponseFormat>,
     others: OtherFormats,
-    remarks: &Remarks,
-) -> Result<Option<Constraint>, Refusal> {
-    let format = format.map_or(Ok(None), |format| format.into_constraint(remarks))?;
+    warnings: &Warnings,
+) -> Result<Option<Constraint>, ApiError> {
+    let format = format.map_or(Ok(None), |format| format.into_constraint(warnings))?;
     let mut all: Vec<_> = format
         .map(|format| ("response_format", format))
         .into_iter()
         .collect();
-    all.extend(others.all(remarks)?);
+    all.extend(others.all(warnings)?);
     match &all[..] {
-        [(first, _), (second, _), ..] => Err(Refusal::field(
+        [(first, _), (second, _), ..] => Err(ApiError::field(
             *second,
             format!("{second} cannot be combined with {first}"),
         )),
@@ -139,12 +139,12 @@ pub(crate) fn wanted(
 }
 
 /// The constraint of a schema. One that is not strict is loosened where no grammar can keep to it,
-/// with remarks.
+/// with warnings.
 pub(crate) fn constraint(
     schema: &Value,
     strict: bool,
-    remarks: &Remarks,
-) -> Result<Constraint, Refusal> {
+    warnings: &Warnings,
+) -> Result<Constraint, ApiError> {
     let strictness = if strict {
         Strictness::Strict
     } else {
@@ -156,7 +156,7 @@ pub(crate) fn constraint(
     };
     let (constraint, loosened) =
         Constraint::from_schema(&schema.to_string(), options).map_err(Error::from)?;
-    remarks.extend(loosened);
+    warnings.extend(loosened);
     Ok(constraint)
 }
 
@@ -164,19 +164,19 @@ pub(crate) fn constraint(
 fn schema_of(
     name: &str,
     schema: Option<Value>,
-    remarks: &Remarks,
-) -> Result<Option<Constraint>, Refusal> {
-    let schema = match schema {
-        Some(Value::String(text)) => Some(
-            serde_json::from_str(&text)
-                .map_err(|error| Refusal::field(name, format!("the schema is no JSON: {error}")))?,
-        ),
-        schema => schema,
-    };
+    warnings: &Warnings,
+) -> Result<Option<Constraint>, ApiError> {
+    let schema =
+        match schema {
+            Some(Value::String(text)) => Some(serde_json::from_str(&text).map_err(|error| {
+                ApiError::field(name, format!("the schema is no JSON: {error}"))
+            })?),
+            schema => schema,
+        };
     let constraint = schema
-        .map(|schema| constraint(&schema, false, remarks))
+        .map(|schema| constraint(&schema, false, warnings))
         .transpose();
-    constraint.map_err(|refusal| refusal.renamed("response_format", name))
+    constraint.map_err(|error| error.renamed("response_format", name))
 }
 
 /// A text that is one of these.
@@ -188,8 +188,8 @@ fn one_of(texts: &[String]) -> Constraint {
     Constraint::Lark(format!("start: {}\n", texts.join(" | ")))
 }
 
-fn wrong(message: impl Into<String>) -> Refusal {
-    Refusal::field("response_format", message)
+fn wrong(message: impl Into<String>) -> ApiError {
+    ApiError::field("response_format", message)
 }
 
 #[cfg(test)]
@@ -198,9 +198,9 @@ mod tests {
 
     use super::*;
 
-    fn asked(format: Value) -> Result<Option<Constraint>, Refusal> {
+    fn asked(format: Value) -> Result<Option<Constraint>, ApiError> {
         let format = serde_json::from_value(format).unwrap();
-        wanted(Some(format), OtherFormats::default(), &Remarks::default())
+        wanted(Some(format), OtherFormats::default(), &Warnings::default())
     }
 
     #[test]
@@ -237,7 +237,7 @@ mod tests {
             guided_choice: Some(vec!["a".into(), "\"b".into()]),
             ..OtherFormats::default()
         };
-        let choice = wanted(None, others(), &Remarks::default()).unwrap();
+        let choice = wanted(None, others(), &Warnings::default()).unwrap();
         assert_eq!(
             choice,
             Some(Constraint::Lark("start: \"a\" | \"\\\"b\"\n".to_owned()))
@@ -246,9 +246,9 @@ mod tests {
             grammar: Some("root ::= \"a\"".to_owned()),
             ..others()
         };
-        let refusal = wanted(None, both, &Remarks::default()).unwrap_err();
+        let error = wanted(None, both, &Warnings::default()).unwrap_err();
         assert_eq!(
-            refusal.message,
+            error.message,
             "guided_choice cannot be combined with grammar"
         );
         let tags = serde_json::from_value(json!({ "structural_tag": {} })).unwrap();
@@ -257,7 +257,7 @@ mod tests {
             ..OtherFormats::default()
         };
         assert_eq!(
-            wanted(None, tags, &Remarks::default())
+            wanted(None, tags, &Warnings::default())
                 .unwrap_err()
                 .param
                 .as_deref(),

@@ -7,6 +7,7 @@ pub(crate) mod answer;
 pub(crate) mod body;
 pub(crate) mod error;
 pub(crate) mod format;
+pub(crate) mod logprobs;
 pub(crate) mod prepare;
 pub(crate) mod prompt;
 pub(crate) mod sampling;

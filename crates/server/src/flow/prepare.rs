@@ -17,13 +17,13 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::{
     app::{self, App},
     flow::{
-        answer::{Answers, Reader},
+        answer::{AnswerParser, Answers},
         body::{self, Accepted, Incoming},
-        error::Refusal,
+        error::ApiError,
         sampling,
-        warnings::Remarks,
+        warnings::Warnings,
     },
-    models::{Model, Stay},
+    models::{KeepAlive, Model},
 };
 
 /// The priority of a job for which nobody has asked for another.
@@ -33,7 +33,7 @@ pub(crate) const USUAL_PRIORITY: u8 = 1;
 #[derive(Default)]
 pub(crate) struct Prepared {
     pub(crate) jobs: Vec<Job>,
-    pub(crate) readers: Vec<Reader>,
+    pub(crate) parsers: Vec<AnswerParser>,
     /// Number of oldest messages that were dropped.
     pub(crate) n_left_out: usize,
 }
@@ -62,7 +62,7 @@ pub(crate) trait Ask: DeserializeOwned + Send + 'static {
     fn model(&self) -> Option<&str>;
 
     /// How long the model is to stay in memory then, if it says so.
-    fn stay(&self) -> Option<Stay> {
+    fn stay(&self) -> Option<KeepAlive> {
         None
     }
 }
@@ -70,27 +70,27 @@ pub(crate) trait Ask: DeserializeOwned + Send + 'static {
 /// A request that was read, and its place among those that are answered or wait.
 pub(crate) struct Received<R> {
     pub(crate) request: R,
-    remarks: Remarks,
+    warnings: Warnings,
     place: OwnedSemaphorePermit,
     /// When its answer has to end.
     until: Option<Instant>,
 }
 
 impl<R: Ask> Received<R> {
-    pub(crate) async fn read(app: &App, incoming: Incoming) -> Result<Self, Refusal> {
-        let Incoming { body, remarks } = incoming;
+    pub(crate) async fn read(app: &App, incoming: Incoming) -> Result<Self, ApiError> {
+        let Incoming { body, warnings } = incoming;
         let until = app.options.max_time.map(|time| Instant::now() + time);
         if app.is_stopping() {
-            return Err(Refusal::stopping());
+            return Err(ApiError::stopping());
         }
         let place = app.place()?;
         let bytes = body::read(body, app.options.max_body, app.options.read_timeout).await?;
         // The place is held by the work, which goes on if the client goes away.
         let parse = move || {
-            let request = body::parse(&bytes, R::ACCEPTED, &remarks)?;
+            let request = body::parse(&bytes, R::ACCEPTED, &warnings)?;
             Ok(Self {
                 request,
-                remarks,
+                warnings,
                 place,
                 until,
             })
@@ -99,21 +99,21 @@ impl<R: Ask> Received<R> {
     }
 
     /// Has its model loaded if it is not in memory.
-    async fn with_model(self, app: &App) -> Result<Asked<R>, Refusal> {
+    async fn with_model(self, app: &App) -> Result<Asked<R>, ApiError> {
         let Self {
             request,
-            remarks,
+            warnings,
             place,
             ..
         } = self;
         let start = Instant::now();
         let model = app
             .models
-            .get(model_name(app, &request, &remarks), request.stay())
+            .get(model_name(app, &request, &warnings), request.stay())
             .await?;
         Ok(Asked {
             request,
-            remarks,
+            warnings,
             model,
             place,
             load_time: start.elapsed(),
@@ -124,37 +124,37 @@ impl<R: Ask> Received<R> {
     pub(crate) async fn begin<T: Send + 'static>(
         self,
         app: &App,
-        make: impl FnOnce(&Model, R, &Remarks) -> Result<(Prepared, T), Refusal> + Send + 'static,
-    ) -> Result<(Answers, T), Refusal> {
+        make: impl FnOnce(&Model, R, &Warnings) -> Result<(Prepared, T), ApiError> + Send + 'static,
+    ) -> Result<(Answers, T), ApiError> {
         let until = self.until;
         let Asked {
             request,
-            remarks,
+            warnings,
             model,
             place,
             load_time,
         } = self.with_model(app).await?;
         let work = move || {
-            let (prepared, more) = make(&model, request, &remarks)?;
+            let (prepared, more) = make(&model, request, &warnings)?;
             if prepared.n_left_out > 0 {
                 let (n, name) = (prepared.n_left_out, &model.name);
-                remarks.add(format!(
+                warnings.add(format!(
                     "the first {n} messages were dropped: {name:?} handles short conversations only"
                 ));
             }
             Ok(((prepared, more), model, place))
         };
-        let ((Prepared { jobs, readers, .. }, more), model, place) = elsewhere(work).await?;
+        let ((Prepared { jobs, parsers, .. }, more), model, place) = elsewhere(work).await?;
         let (sender, news) = tokio::sync::mpsc::unbounded_channel();
         model.worker.submit(jobs, &sender, until)?;
-        Ok((Answers::new(model, load_time, news, readers, place), more))
+        Ok((Answers::new(model, load_time, news, parsers, place), more))
     }
 }
 
 /// A request that was read, its model, and its place.
 pub(crate) struct Asked<R> {
     request: R,
-    remarks: Remarks,
+    warnings: Warnings,
     model: Arc<Model>,
     place: OwnedSemaphorePermit,
     /// How long it took to have the model in memory.
@@ -163,25 +163,25 @@ pub(crate) struct Asked<R> {
 
 impl<R: Ask> Asked<R> {
     /// Reads a request, and has its model loaded if it is not in memory.
-    pub(crate) async fn read(app: &App, incoming: Incoming) -> Result<Self, Refusal> {
+    pub(crate) async fn read(app: &App, incoming: Incoming) -> Result<Self, ApiError> {
         Received::read(app, incoming).await?.with_model(app).await
     }
 
     /// Answers it where nobody waits for that.
     pub(crate) async fn map<T: Send + 'static>(
         self,
-        answer: impl FnOnce(&Model, R, &Remarks) -> Result<T, Refusal> + Send + 'static,
-    ) -> Result<T, Refusal> {
+        answer: impl FnOnce(&Model, R, &Warnings) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
         let Self {
             request,
-            remarks,
+            warnings,
             model,
             place,
             ..
         } = self;
         let work = move || {
             let _place = place;
-            answer(&model, request, &remarks)
+            answer(&model, request, &warnings)
         };
         elsewhere(work).await
     }
@@ -192,17 +192,17 @@ impl<R: Ask> Asked<R> {
 pub(crate) async fn begin<R: Ask, T: Send + 'static>(
     app: &App,
     incoming: Incoming,
-    make: impl FnOnce(&Model, R, &Remarks) -> Result<(Prepared, T), Refusal> + Send + 'static,
-) -> Result<(Answers, T), Refusal> {
+    make: impl FnOnce(&Model, R, &Warnings) -> Result<(Prepared, T), ApiError> + Send + 'static,
+) -> Result<(Answers, T), ApiError> {
     Received::read(app, incoming).await?.begin(app, make).await
 }
 
 /// Resolves the model name of a request; on a server of one model any name is accepted.
-fn model_name<'a, R: Ask>(app: &App, request: &'a R, remarks: &Remarks) -> Option<&'a str> {
+fn model_name<'a, R: Ask>(app: &App, request: &'a R, warnings: &Warnings) -> Option<&'a str> {
     let name = request.model()?;
     match app.models.only() {
         Some(ours) if R::TAKES_ANY_NAME && app.models.look_up(Some(name)).is_err() => {
-            remarks.add(format!("there is no model {name:?} here: {ours:?} answers"));
+            warnings.add(format!("there is no model {name:?} here: {ours:?} answers"));
             None
         }
         _ => Some(name),
@@ -211,11 +211,11 @@ fn model_name<'a, R: Ask>(app: &App, request: &'a R, remarks: &Remarks) -> Optio
 
 /// Does what takes a while on another thread.
 async fn elsewhere<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
-) -> Result<T, Refusal> {
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
     tokio::task::spawn_blocking(work)
         .await
-        .map_err(|_| Refusal::broken())?
+        .map_err(|_| ApiError::broken())?
 }
 
 /// Renders the prompt of a conversation. Returns it with the number of dropped messages.
@@ -223,7 +223,7 @@ pub(crate) fn ask(
     model: &Model,
     said: &Said<'_>,
     options: &GenerateOptions,
-) -> Result<(chat::Asked, usize), Refusal> {
+) -> Result<(chat::Asked, usize), ApiError> {
     let mut extra = model.defaults.variables.clone();
     extra.extend(said.extra.cloned().unwrap_or_default());
     let said = Said {
@@ -244,7 +244,7 @@ fn shortened(
     said: &Said<'_>,
     options: &GenerateOptions,
     window: usize,
-) -> Result<(chat::Asked, usize), Refusal> {
+) -> Result<(chat::Asked, usize), ApiError> {
     let messages = said.messages;
     let n_system = messages
         .iter()
@@ -253,7 +253,7 @@ fn shortened(
     let turns: Vec<usize> = (n_system..messages.len())
         .filter(|&i| messages[i].role == Role::User)
         .collect();
-    let ask = |start: usize| -> Result<(chat::Asked, usize), Refusal> {
+    let ask = |start: usize| -> Result<(chat::Asked, usize), ApiError> {
         let shown = [&messages[..n_system], &messages[start..]].concat();
         let asked = model.form.ask(
             &Said {
@@ -285,7 +285,7 @@ pub(crate) fn answers(
     said: &Said<'_>,
     options: &GenerateOptions,
     n: usize,
-) -> Result<Prepared, Refusal> {
+) -> Result<Prepared, ApiError> {
     answers_after(model, &[], said, options, n).map(|(prepared, _)| prepared)
 }
 
@@ -296,7 +296,7 @@ pub(crate) fn answers_after(
     said: &Said<'_>,
     options: &GenerateOptions,
     n: usize,
-) -> Result<(Prepared, Prompt), Refusal> {
+) -> Result<(Prepared, Prompt), ApiError> {
     let (asked, n_left_out) = ask(model, said, options)?;
     let mut prompt = asked.prompt;
     if let Some(&first) = before.first() {
@@ -309,17 +309,17 @@ pub(crate) fn answers_after(
     let jobs = jobs(model, &prompt.ids, &asked.options, n);
     let jobs = jobs.map_err(|error| model.form.blame(error, said.tools))?;
     let reader = if said.end == PromptEnd::WithinLastMessage {
-        Reader::rest_of_message
+        AnswerParser::rest_of_message
     } else {
-        Reader::message
+        AnswerParser::message
     };
-    let readers = (0..n)
+    let parsers = (0..n)
         .map(|_| reader(asked.parser.clone().with_id_seed(sampling::any_seed())))
         .collect();
     Ok((
         Prepared {
             jobs,
-            readers,
+            parsers,
             n_left_out,
         },
         prompt,
@@ -332,12 +332,12 @@ pub(crate) fn texts(
     prompts: &[Vec<u32>],
     options: &GenerateOptions,
     n: usize,
-) -> Result<Prepared, Refusal> {
+) -> Result<Prepared, ApiError> {
     let mut all = Prepared::default();
     for ids in prompts {
         all.jobs.extend(jobs(model, ids, options, n)?);
-        all.readers
-            .extend((0..n).map(|_| Reader::Plain(String::new())));
+        all.parsers
+            .extend((0..n).map(|_| AnswerParser::Plain(String::new())));
     }
     Ok(all)
 }

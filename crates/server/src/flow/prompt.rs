@@ -3,7 +3,7 @@
 use atta_engine::tokenizer::Special;
 use serde::Deserialize;
 
-use crate::{flow::error::Refusal, models::Model};
+use crate::{flow::error::ApiError, models::Model};
 
 /// One or several prompts: a list with token ids is one prompt, any other list has one prompt per
 /// item.
@@ -134,10 +134,10 @@ impl Prompt {
         model: &Model,
         Limits { field, max }: Limits,
         end: Option<u32>,
-    ) -> Result<Vec<Vec<u32>>, Refusal> {
+    ) -> Result<Vec<Vec<u32>>, ApiError> {
         let n = self.len();
         if !(1..=max).contains(&n) {
-            return Err(Refusal::field(
+            return Err(ApiError::field(
                 field,
                 format!("{n} texts, expected 1 to {max}"),
             ));
@@ -159,7 +159,7 @@ impl Prompt {
         let prompts: Vec<Vec<u32>> = self.0.into_iter().map(prompt).collect();
         let n_vocab = model.engine.spec().n_vocab;
         match prompts.iter().flatten().find(|&&id| id as usize >= n_vocab) {
-            Some(id) => Err(Refusal::field(
+            Some(id) => Err(ApiError::field(
                 field,
                 format!("token {id}, of a model that has {n_vocab}"),
             )),

@@ -7,7 +7,7 @@ use atta_engine::{Error, GenerateOptions, Sampling, StopError};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Map, Value};
 
-use crate::{ServeError, flow::error::Refusal};
+use crate::{ServeError, flow::error::ApiError};
 
 /// Texts that end an answer, at most.
 const MAX_STOPS: usize = 16;
@@ -103,7 +103,7 @@ pub(crate) const RESERVED_VARIABLES: [&str; 5] = [
 
 /// What was asked for; what was not has the server's default.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct SamplingFields {
     pub(crate) temperature: Option<f32>,
     pub(crate) top_p: Option<f32>,
     pub(crate) top_k: Option<usize>,
@@ -119,8 +119,8 @@ pub(crate) struct Wanted {
     pub(crate) n_logprobs: Option<usize>,
 }
 
-impl Wanted {
-    pub(crate) fn into_options(self, defaults: &Defaults) -> Result<GenerateOptions, Refusal> {
+impl SamplingFields {
+    pub(crate) fn into_options(self, defaults: &Defaults) -> Result<GenerateOptions, ApiError> {
         let default = defaults.sampling.clone();
         let sampling = Sampling {
             temperature: self.temperature.unwrap_or(default.temperature),
@@ -146,7 +146,7 @@ impl Wanted {
             .stop
             .map_or_else(|| defaults.stop.clone(), OneOrMore::into_vec);
         if stop.len() > MAX_STOPS {
-            return Err(Refusal::field(
+            return Err(ApiError::field(
                 "stop",
                 format!("{} texts, expected at most {MAX_STOPS}", stop.len()),
             ));
@@ -155,7 +155,7 @@ impl Wanted {
             return Err(Error::from(StopError::Empty).into());
         }
         if stop.iter().any(|text| text.len() > MAX_STOP_BYTES) {
-            return Err(Refusal::field(
+            return Err(ApiError::field(
                 "stop",
                 format!("a text of more than {MAX_STOP_BYTES} bytes"),
             ));
@@ -242,16 +242,16 @@ pub(crate) fn logit_bias<'de, D: Deserializer<'de>>(
 }
 
 /// Token ids, as texts, with what is added to their logits.
-fn biases(given: BTreeMap<String, f32>) -> Result<Vec<(u32, f32)>, Refusal> {
+fn biases(given: BTreeMap<String, f32>) -> Result<Vec<(u32, f32)>, ApiError> {
     if given.len() > MAX_BIASES {
-        return Err(Refusal::field(
+        return Err(ApiError::field(
             "logit_bias",
             format!("{} tokens, expected at most {MAX_BIASES}", given.len()),
         ));
     }
     let bias = |(id, bias): (String, f32)| match id.parse() {
         Ok(id) => Ok((id, bias)),
-        Err(_) => Err(Refusal::field(
+        Err(_) => Err(ApiError::field(
             "logit_bias",
             format!("{id:?} is no token id"),
         )),
@@ -266,10 +266,10 @@ pub(crate) fn any_seed() -> u64 {
 }
 
 /// Checks how many answers are asked for.
-pub(crate) fn n_answers(n: Option<usize>, max: usize) -> Result<usize, Refusal> {
+pub(crate) fn n_answers(n: Option<usize>, max: usize) -> Result<usize, ApiError> {
     match n.unwrap_or(1) {
         n if (1..=max).contains(&n) => Ok(n),
-        n => Err(Refusal::field(
+        n => Err(ApiError::field(
             "n",
             format!("{n} answers, expected 1 to {max}"),
         )),

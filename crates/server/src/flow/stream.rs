@@ -1,6 +1,6 @@
 //! Answers while they are written: as server-sent events, or as lines of JSON.
 //!
-//! What an interface says of what happens is its [`Writer`]'s to know; here it only goes on its
+//! What an interface says of what happens is its [`EventWriter`]'s to know; here it only goes on its
 //! way.
 
 use std::{
@@ -23,8 +23,8 @@ use futures_core::Stream;
 use serde_json::Value;
 
 use crate::flow::{
-    answer::{Answers, Happening},
-    error::Refusal,
+    answer::{AnswerEvent, Answers},
+    error::ApiError,
 };
 
 /// How often a line without meaning tells that the server is still there.
@@ -48,15 +48,15 @@ impl From<Value> for Event {
 }
 
 /// Writes what happens to answers.
-pub(crate) trait Writer: Send + Unpin + 'static {
+pub(crate) trait EventWriter: Send + Unpin + 'static {
     /// Before anything has happened.
     fn begin(&mut self) -> Vec<Event>;
     /// Something happened to one of them.
-    fn write(&mut self, i: usize, happening: Happening) -> Vec<Event>;
+    fn write(&mut self, i: usize, event: AnswerEvent) -> Vec<Event>;
     /// All are complete.
     fn end(&mut self) -> Vec<Event>;
     /// One has failed, and nothing comes any more.
-    fn fail(&mut self, refusal: &Refusal) -> Vec<Event>;
+    fn fail(&mut self, error: &ApiError) -> Vec<Event>;
 }
 
 struct Events<W> {
@@ -66,7 +66,7 @@ struct Events<W> {
     is_over: bool,
 }
 
-impl<W: Writer> Events<W> {
+impl<W: EventWriter> Events<W> {
     fn new(answers: Answers, mut writer: W) -> Self {
         let ready = writer.begin().into();
         Self {
@@ -87,10 +87,10 @@ impl<W: Writer> Events<W> {
             }
             let events = match self.answers.poll_next(cx) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Some(Ok((i, happening)))) => self.writer.write(i, happening),
-                Poll::Ready(Some(Err(refusal))) => {
+                Poll::Ready(Some(Ok((i, event)))) => self.writer.write(i, event),
+                Poll::Ready(Some(Err(error))) => {
                     self.is_over = true;
-                    self.writer.fail(&refusal)
+                    self.writer.fail(&error)
                 }
                 Poll::Ready(None) => {
                     self.is_over = true;
@@ -103,7 +103,7 @@ impl<W: Writer> Events<W> {
 }
 
 /// A response of server-sent events.
-pub(crate) fn events<W: Writer>(answers: Answers, writer: W) -> Response {
+pub(crate) fn events<W: EventWriter>(answers: Answers, writer: W) -> Response {
     let events = ServerSent(Events::new(answers, writer));
     Sse::new(events)
         .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
@@ -111,7 +111,7 @@ pub(crate) fn events<W: Writer>(answers: Answers, writer: W) -> Response {
 }
 
 /// A response of one line for each event, whose names are not told.
-pub(crate) fn lines<W: Writer>(answers: Answers, writer: W) -> Response {
+pub(crate) fn lines<W: EventWriter>(answers: Answers, writer: W) -> Response {
     of_lines(Body::from_stream(Lines(Events::new(answers, writer))))
 }
 
@@ -131,7 +131,7 @@ fn of_lines(body: Body) -> Response {
 
 struct ServerSent<W>(Events<W>);
 
-impl<W: Writer> Stream for ServerSent<W> {
+impl<W: EventWriter> Stream for ServerSent<W> {
     type Item = Result<sse::Event, Infallible>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -147,7 +147,7 @@ impl<W: Writer> Stream for ServerSent<W> {
 
 struct Lines<W>(Events<W>);
 
-impl<W: Writer> Stream for Lines<W> {
+impl<W: EventWriter> Stream for Lines<W> {
     type Item = Result<Bytes, Infallible>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {

@@ -1,11 +1,11 @@
 //! Whether and how much a model is to think, as clients ask for it.
 //!
 //! Knows the names of the variables that templates have for it. A template without such a switch
-//! cannot be told; then the field changes nothing, with a remark.
+//! cannot be told; then the field changes nothing, with a warning.
 
 use serde_json::{Map, Value};
 
-use crate::{flow::warnings::Remarks, models::Model};
+use crate::{flow::warnings::Warnings, models::Model};
 
 /// Variables of templates that say whether the model thinks, each with how its template is known.
 const SWITCHES: [(&str, &str); 2] = [
@@ -32,10 +32,10 @@ impl Thinking {
         field: &str,
         model: &Model,
         extra: &mut Map<String, Value>,
-        remarks: &Remarks,
+        warnings: &Warnings,
     ) {
         if !self.set_where(|name| model.form.has_switch(name), extra) {
-            remarks.add(format!(
+            warnings.add(format!(
                 "{field} changes nothing here: the chat template of this model has no switch for it"
             ));
         }

@@ -7,17 +7,17 @@ use atta_engine::{
 };
 use serde_json::{Value, json};
 
-use crate::flow::{error::Refusal, warnings::Remarks};
+use crate::flow::{error::ApiError, warnings::Warnings};
 
 /// Tools, and what is asked of them.
 #[derive(Debug, Default)]
-pub(crate) struct Wishes {
+pub(crate) struct ToolRequest {
     pub(crate) tools: Option<Vec<Value>>,
     pub(crate) choice: Option<Value>,
     pub(crate) parallel: Option<bool>,
 }
 
-impl Wishes {
+impl ToolRequest {
     /// Those of the old form: functions without a wrapper.
     pub(crate) fn or_functions(self, functions: Option<Vec<Value>>, call: Option<Value>) -> Self {
         let Some(functions) = functions else {
@@ -36,13 +36,13 @@ impl Wishes {
         }
     }
 
-    /// Which tools may be called, if any. Tools that are no functions are left out with a remark.
-    pub(crate) fn into_use(self, remarks: &Remarks) -> Result<Option<ToolUse>, Refusal> {
+    /// Which tools may be called, if any. Tools that are no functions are left out with a warning.
+    pub(crate) fn into_use(self, warnings: &Warnings) -> Result<Option<ToolUse>, ApiError> {
         let tools = self
             .tools
             .unwrap_or_default()
             .into_iter()
-            .filter_map(|tool| declared(tool, remarks));
+            .filter_map(|tool| declared(tool, warnings));
         let (choice, allowed) = self
             .choice
             .map_or(Ok((ToolChoice::Auto, None)), |choice| choice_of(&choice))?;
@@ -55,16 +55,16 @@ impl Wishes {
         if tools.is_empty() {
             return match choice {
                 ToolChoice::None | ToolChoice::Auto => Ok(None),
-                _ => Err(Refusal::field(
+                _ => Err(ApiError::field(
                     "tool_choice",
                     "there are no tools to choose from",
                 )),
             };
         }
         let tools = ToolSet::from_values(tools).map_err(Error::from)?;
-        remarks.extend(tools.remarks());
+        warnings.extend(tools.remarks());
         match &choice {
-            ToolChoice::Named(name) if !tools.contains(name) => Err(Refusal::field(
+            ToolChoice::Named(name) if !tools.contains(name) => Err(ApiError::field(
                 "tool_choice",
                 format!("there is no tool {name:?} to choose"),
             )),
@@ -85,11 +85,11 @@ fn name_of(tool: &Value) -> &str {
 }
 
 /// A tool as a model is told of it, if it is a function.
-fn declared(tool: Value, remarks: &Remarks) -> Option<Value> {
+fn declared(tool: Value, warnings: &Warnings) -> Option<Value> {
     match tool["type"].as_str() {
         None | Some("function") => Some(without_null(tool)),
         Some(kind) => {
-            remarks
+            warnings
                 .add(format!("tools of type {kind:?} are not declared to the model: this server has only functions"));
             None
         }
@@ -111,7 +111,7 @@ fn without_null(mut tool: Value) -> Value {
 }
 
 /// A choice, and the names of the tools that it allows, if not all.
-fn choice_of(choice: &Value) -> Result<(ToolChoice, Option<Vec<String>>), Refusal> {
+fn choice_of(choice: &Value) -> Result<(ToolChoice, Option<Vec<String>>), ApiError> {
     let word = choice.as_str().or(choice["type"].as_str());
     let name = choice["function"]["name"]
         .as_str()
@@ -133,7 +133,7 @@ fn choice_of(choice: &Value) -> Result<(ToolChoice, Option<Vec<String>>), Refusa
 }
 
 /// A choice among some of the tools, as chat or responses have it.
-fn allowed(choice: &Value) -> Result<(ToolChoice, Option<Vec<String>>), Refusal> {
+fn allowed(choice: &Value) -> Result<(ToolChoice, Option<Vec<String>>), ApiError> {
     let inner = if choice["allowed_tools"].is_object() {
         &choice["allowed_tools"]
     } else {
@@ -149,24 +149,24 @@ fn allowed(choice: &Value) -> Result<(ToolChoice, Option<Vec<String>>), Refusal>
     }
 }
 
-fn no_choice(choice: &Value) -> Refusal {
-    Refusal::field("tool_choice", format!("{choice} is no choice"))
+fn no_choice(choice: &Value) -> ApiError {
+    ApiError::field("tool_choice", format!("{choice} is no choice"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn used(fields: Value) -> Result<(Option<ToolUse>, Vec<String>), Refusal> {
-        let remarks = Remarks::default();
+    fn used(fields: Value) -> Result<(Option<ToolUse>, Vec<String>), ApiError> {
+        let warnings = Warnings::default();
         let list = |name: &str| fields[name].as_array().cloned();
-        let wishes = Wishes {
+        let request = ToolRequest {
             tools: list("tools"),
             choice: fields.get("tool_choice").cloned(),
             parallel: None,
         };
-        let wishes = wishes.or_functions(list("functions"), fields.get("function_call").cloned());
-        Ok((wishes.into_use(&remarks)?, remarks.take()))
+        let request = request.or_functions(list("functions"), fields.get("function_call").cloned());
+        Ok((request.into_use(&warnings)?, warnings.take()))
     }
 
     fn tool(name: &str) -> Value {
@@ -174,11 +174,11 @@ mod tests {
     }
 
     #[test]
-    fn tools_that_are_no_functions_are_left_out_with_a_remark() {
+    fn tools_that_are_no_functions_are_left_out_with_a_warning() {
         let tools = json!([tool("f"), { "type": "web_search" }, { "type": "custom", "custom": { "name": "c" } }]);
-        let (found, remarks) = used(json!({ "tools": tools })).unwrap();
+        let (found, warnings) = used(json!({ "tools": tools })).unwrap();
         assert_eq!(found.unwrap().tools.names().collect::<Vec<_>>(), ["f"]);
-        assert_eq!(remarks.len(), 2);
+        assert_eq!(warnings.len(), 2);
         assert!(
             used(json!({ "tools": [{ "type": "web_search" }] }))
                 .unwrap()
@@ -223,8 +223,8 @@ mod tests {
             json!({ "type": "allowed_tools" }),
             json!(["auto"]),
         ] {
-            let refusal = used(json!({ "tools": tools, "tool_choice": wrong })).unwrap_err();
-            assert_eq!(refusal.param.as_deref(), Some("tool_choice"));
+            let error = used(json!({ "tools": tools, "tool_choice": wrong })).unwrap_err();
+            assert_eq!(error.param.as_deref(), Some("tool_choice"));
         }
         assert!(
             used(json!({ "tool_choice": "required" })).is_err()

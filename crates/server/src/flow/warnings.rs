@@ -1,4 +1,4 @@
-//! Remarks on a request: fields that change nothing here, and schemas that were loosened.
+//! Warnings on a request: fields that change nothing here, and schemas that were loosened.
 //!
 //! Knows neither fields nor schemas. Each request collects its own; the client reads them in
 //! `Warning` headers (RFC 7234, code 299), and the log shows each text once in the life of the
@@ -11,30 +11,30 @@ use std::{
 
 use axum::http::{HeaderMap, HeaderValue, header};
 
-/// Remarks on one request at most, and characters of one of them: clients choose the names of
+/// Warnings on one request at most, and characters of one of them: clients choose the names of
 /// fields.
-const MAX_REMARKS: usize = 32;
+const MAX_WARNINGS: usize = 32;
 const MAX_CHARS: usize = 300;
-/// Different remarks that are remembered as logged.
+/// Different warnings that are remembered as logged.
 const MAX_LOGGED: usize = 1000;
 
-/// The remarks on one request; clones share one list.
+/// The warnings on one request; clones share one list.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Remarks(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
 
-impl Remarks {
-    /// Adds a remark on one line, unless the request has it already, or enough of others.
-    pub(crate) fn add(&self, remark: impl Into<String>) {
-        let remark = in_one_line(&remark.into());
+impl Warnings {
+    /// Adds a warning on one line, unless the request has it already, or enough of others.
+    pub(crate) fn add(&self, warning: impl Into<String>) {
+        let warning = in_one_line(&warning.into());
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if list.len() < MAX_REMARKS && !list.contains(&remark) {
-            list.push(remark);
+        if list.len() < MAX_WARNINGS && !list.contains(&warning) {
+            list.push(warning);
         }
     }
 
     /// Adds several.
-    pub(crate) fn extend<T: Into<String>>(&self, remarks: impl IntoIterator<Item = T>) {
-        remarks.into_iter().for_each(|remark| self.add(remark));
+    pub(crate) fn extend<T: Into<String>>(&self, warnings: impl IntoIterator<Item = T>) {
+        warnings.into_iter().for_each(|warning| self.add(warning));
     }
 
     /// All of them, oldest first; the list is empty afterwards.
@@ -43,10 +43,10 @@ impl Remarks {
     }
 }
 
-/// Adds a `Warning` header for each remark.
-pub(crate) fn add_headers(headers: &mut HeaderMap, remarks: &[String]) {
-    for remark in remarks {
-        if let Ok(value) = HeaderValue::from_str(&format!("299 atta \"{}\"", quoted(remark))) {
+/// Adds a `Warning` header for each warning.
+pub(crate) fn add_headers(headers: &mut HeaderMap, warnings: &[String]) {
+    for warning in warnings {
+        if let Ok(value) = HeaderValue::from_str(&format!("299 atta \"{}\"", quoted(warning))) {
             headers.append(header::WARNING, value);
         }
     }
@@ -88,15 +88,15 @@ fn quoted(text: &str) -> String {
         .collect()
 }
 
-/// The remarks that the log has shown.
+/// The warnings that the log has shown.
 #[derive(Debug, Default)]
-pub(crate) struct Logged(Mutex<HashSet<String>>);
+pub(crate) struct LoggedWarnings(Mutex<HashSet<String>>);
 
-impl Logged {
-    /// Whether the log has not shown this remark yet; from now on it has.
-    pub(crate) fn is_new(&self, remark: &str) -> bool {
+impl LoggedWarnings {
+    /// Whether the log has not shown this warning yet; from now on it has.
+    pub(crate) fn is_new(&self, warning: &str) -> bool {
         let mut shown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        shown.len() < MAX_LOGGED && shown.insert(remark.to_owned())
+        shown.len() < MAX_LOGGED && shown.insert(warning.to_owned())
     }
 }
 
@@ -105,17 +105,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_remark_is_told_once_and_logged_once() {
-        let remarks = Remarks::default();
-        remarks.clone().extend(["a", "b", "a"]);
-        let list = remarks.take();
+    fn a_warning_is_told_once_and_logged_once() {
+        let warnings = Warnings::default();
+        warnings.clone().extend(["a", "b", "a"]);
+        let list = warnings.take();
         assert_eq!(list, ["a", "b"]);
-        let logged = Logged::default();
+        let logged = LoggedWarnings::default();
         assert!(logged.is_new("a") && !logged.is_new("a") && logged.is_new("b"));
     }
 
     #[test]
-    fn headers_are_plain_ascii_whatever_the_remark_says() {
+    fn headers_are_plain_ascii_whatever_the_warning_says() {
         let mut headers = HeaderMap::new();
         add_headers(
             &mut headers,
@@ -131,12 +131,12 @@ mod tests {
 
     #[test]
     fn a_client_cannot_fill_the_log() {
-        let remarks = Remarks::default();
-        remarks.add("a\nb\u{1b}[2J");
-        remarks.add("x".repeat(1 << 20));
-        remarks.extend((0..1000).map(|i| i.to_string()));
-        let list = remarks.take();
-        assert_eq!(list.len(), MAX_REMARKS);
+        let warnings = Warnings::default();
+        warnings.add("a\nb\u{1b}[2J");
+        warnings.add("x".repeat(1 << 20));
+        warnings.extend((0..1000).map(|i| i.to_string()));
+        let list = warnings.take();
+        assert_eq!(list.len(), MAX_WARNINGS);
         assert_eq!(list[0], "a\\nb\\u{1b}[2J");
         assert_eq!(list[1].len(), MAX_CHARS + 3);
     }

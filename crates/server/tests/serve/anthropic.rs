@@ -329,15 +329,15 @@ fn what_changes_nothing_is_named_in_headers() {
     request.as_object_mut().unwrap().remove("model");
     let answer = server.ask("/v1/messages?beta=true", &request.to_string());
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    for remark in [
+    for warning in [
         "context_management changes nothing",
         "unknown field colour",
         "thinking.type changes nothing",
     ] {
         assert!(
-            answer.contains(&format!("warning: 299 atta \"{remark}"))
-                || answer.contains(&format!("warning: 299 atta \"the {remark}")),
-            "{remark}: {answer}"
+            answer.contains(&format!("warning: 299 atta \"{warning}"))
+                || answer.contains(&format!("warning: 299 atta \"the {warning}")),
+            "{warning}: {answer}"
         );
     }
     server.stop();

@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use atta_server::{Cooling, ServeError, Server, ServerOptions};
+use atta_server::{ServeError, Server, ServerOptions, ThermalOptions};
 
 use crate::running::{ENDLESS, Running, options, source};
 
@@ -10,13 +10,13 @@ use crate::running::{ENDLESS, Running, options, source};
 fn who_computes_pauses_while_it_is_hot_and_not_when_it_is_cool_again() {
     let sys = std::env::temp_dir().join(format!("atta-hot-{}", std::process::id()));
     let zone = sys.join("class/thermal/thermal_zone0");
-    let cooling = Some(Cooling {
+    let thermal = Some(ThermalOptions {
         celsius: 70.0,
         sys: sys.clone(),
         interval: Duration::from_millis(10),
     });
     let options = ServerOptions {
-        cooling,
+        thermal,
         ..options()
     };
     assert!(matches!(

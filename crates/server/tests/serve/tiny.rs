@@ -106,7 +106,7 @@ pub(crate) fn options() -> ServerOptions {
         max_time: Some(Duration::from_secs(5)),
         idle_unload: None,
         grace: Duration::ZERO,
-        cooling: None,
+        thermal: None,
         log: Log::Off,
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use super::accepted::BLOCK_FIELDS;
-use crate::flow::{body, error::Refusal, warnings::Remarks};
+use crate::flow::{body, error::ApiError, warnings::Warnings};
 
 /// A block, and where it stands.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ struct Reference {
 
 /// The blocks of a content, which may be a text that stands for one, or nothing. `place` is the
 /// field that holds it.
-pub(super) fn blocks(content: Option<Value>, place: &str) -> Result<Vec<Block>, Refusal> {
+pub(super) fn blocks(content: Option<Value>, place: &str) -> Result<Vec<Block>, ApiError> {
     match content {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::String(text)) => Ok(vec![Block {
@@ -69,9 +69,9 @@ pub(super) fn blocks(content: Option<Value>, place: &str) -> Result<Vec<Block>, 
 }
 
 /// An error about a value within a field of the request.
-pub(super) fn at(place: &str, what: impl std::fmt::Display) -> Refusal {
+pub(super) fn at(place: &str, what: impl std::fmt::Display) -> ApiError {
     let field = place.split(['.', '[']).next().unwrap_or(place);
-    Refusal::field(field, format!("{place}: {what}"))
+    ApiError::field(field, format!("{place}: {what}"))
 }
 
 /// A place without the numbers of list items.
@@ -80,7 +80,7 @@ fn without_numbers(place: &str) -> String {
 }
 
 impl Block {
-    fn new(value: Value, place: String) -> Result<Self, Refusal> {
+    fn new(value: Value, place: String) -> Result<Self, ApiError> {
         let Value::Object(mut fields) = value else {
             return Err(at(&place, "a block is an object"));
         };
@@ -94,65 +94,69 @@ impl Block {
         }
     }
 
-    /// Reads its fields; those that are not read become remarks.
-    pub(super) fn read<T: DeserializeOwned>(&self, remarks: &Remarks) -> Result<T, Refusal> {
-        let own = Remarks::default();
+    /// Reads its fields; those that are not read become warnings.
+    pub(super) fn read<T: DeserializeOwned>(&self, warnings: &Warnings) -> Result<T, ApiError> {
+        let own = Warnings::default();
         let read = body::understand(Value::Object(self.fields.clone()), BLOCK_FIELDS, &own);
         let place = without_numbers(&self.place);
-        remarks.extend(
+        warnings.extend(
             own.take()
                 .into_iter()
-                .map(|remark| format!("{place}, {} block: {remark}", self.kind)),
+                .map(|warning| format!("{place}, {} block: {warning}", self.kind)),
         );
-        read.map_err(|refusal| at(&self.place, refusal.message))
+        read.map_err(|error| at(&self.place, error.message))
     }
 
     /// Its text: `None` if there is nothing in it that a model could read.
-    pub(super) fn text(&self, remarks: &Remarks) -> Result<Option<String>, Refusal> {
+    pub(super) fn text(&self, warnings: &Warnings) -> Result<Option<String>, ApiError> {
         match self.kind.as_str() {
-            "text" => Ok(Some(self.read::<Text>(remarks)?.text)),
+            "text" => Ok(Some(self.read::<Text>(warnings)?.text)),
             "search_result" => self
-                .read::<SearchResult>(remarks)?
-                .into_text(&self.place, remarks)
+                .read::<SearchResult>(warnings)?
+                .into_text(&self.place, warnings)
                 .map(Some),
             "document" => self
-                .read::<Document>(remarks)?
-                .into_text(&self.place, remarks),
-            "tool_reference" => Ok(Some(self.read::<Reference>(remarks)?.tool_name)),
+                .read::<Document>(warnings)?
+                .into_text(&self.place, warnings),
+            "tool_reference" => Ok(Some(self.read::<Reference>(warnings)?.tool_name)),
             _ => Ok(None),
         }
     }
 
     /// The blocks of one of its fields.
-    pub(super) fn within(&self, field: &str, content: Option<Value>) -> Result<Vec<Self>, Refusal> {
+    pub(super) fn within(
+        &self,
+        field: &str,
+        content: Option<Value>,
+    ) -> Result<Vec<Self>, ApiError> {
         blocks(content, &format!("{}.{field}", self.place))
     }
 
     /// That it could not be read, for the client that sent it.
-    pub(super) fn unreadable(&self) -> Refusal {
+    pub(super) fn unreadable(&self) -> ApiError {
         at(
             &self.place,
             format!("this model reads text only, and no {} block", self.kind),
         )
     }
 
-    /// Remarks that it is left out.
-    pub(super) fn leave_out(&self, remarks: &Remarks) {
+    /// Warnings that it is left out.
+    pub(super) fn leave_out(&self, warnings: &Warnings) {
         let Self { kind, place, .. } = self;
-        remarks.add(format!(
+        warnings.add(format!(
             "{}: a {kind} block is left out: this model reads text only",
             without_numbers(place)
         ));
     }
 
     /// An error about it.
-    pub(super) fn error(&self, what: impl std::fmt::Display) -> Refusal {
+    pub(super) fn error(&self, what: impl std::fmt::Display) -> ApiError {
         at(&self.place, what)
     }
 
-    /// Remarks on it.
-    pub(super) fn remark(&self, what: &str, remarks: &Remarks) {
-        remarks.add(format!(
+    /// Warnings on it.
+    pub(super) fn warning(&self, what: &str, warnings: &Warnings) {
+        warnings.add(format!(
             "{}, {} block: {what}",
             without_numbers(&self.place),
             self.kind
@@ -161,8 +165,8 @@ impl Block {
 }
 
 impl SearchResult {
-    fn into_text(self, place: &str, remarks: &Remarks) -> Result<String, Refusal> {
-        let content = texts(self.content, &format!("{place}.content"), remarks)?;
+    fn into_text(self, place: &str, warnings: &Warnings) -> Result<String, ApiError> {
+        let content = texts(self.content, &format!("{place}.content"), warnings)?;
         let parts = [self.title, self.source, content];
         Ok(parts.into_iter().flatten().collect::<Vec<_>>().join("\n"))
     }
@@ -170,13 +174,13 @@ impl SearchResult {
 
 impl Document {
     /// `None` for pictures of pages, files and addresses.
-    fn into_text(self, place: &str, remarks: &Remarks) -> Result<Option<String>, Refusal> {
+    fn into_text(self, place: &str, warnings: &Warnings) -> Result<Option<String>, ApiError> {
         let content = match self.source.kind.as_str() {
             "text" => self.source.data,
             "content" => texts(
                 self.source.content,
                 &format!("{place}.source.content"),
-                remarks,
+                warnings,
             )?,
             _ => None,
         };
@@ -194,13 +198,13 @@ impl Document {
 pub(super) fn texts(
     content: Option<Value>,
     place: &str,
-    remarks: &Remarks,
-) -> Result<Option<String>, Refusal> {
+    warnings: &Warnings,
+) -> Result<Option<String>, ApiError> {
     let mut all = Vec::new();
     for block in blocks(content, place)? {
-        match block.text(remarks)? {
+        match block.text(warnings)? {
             Some(text) => all.push(text),
-            None => block.leave_out(remarks),
+            None => block.leave_out(warnings),
         }
     }
     Ok((!all.is_empty()).then(|| all.join("\n")))
@@ -213,9 +217,9 @@ mod tests {
     use super::*;
 
     fn text_of(block: Value) -> (Option<String>, Vec<String>) {
-        let remarks = Remarks::default();
+        let warnings = Warnings::default();
         let blocks = blocks(Some(json!([block])), "messages[3].content").unwrap();
-        (blocks[0].text(&remarks).unwrap(), remarks.take())
+        (blocks[0].text(&warnings).unwrap(), warnings.take())
     }
 
     #[test]
@@ -252,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_blocks_that_are_not_read_are_remarks_with_their_place() {
+    fn fields_of_blocks_that_are_not_read_are_warnings_with_their_place() {
         let block = json!({ "type": "text", "text": "a", "citations": null, "cache_control": {}, "colour": 1 });
         let want = [
             "messages[].content[], text block: cache_control changes nothing here: the beginning of a prompt is kept anyway",
@@ -281,11 +285,11 @@ mod tests {
             let read = blocks(Some(content), "messages[0].content").and_then(|blocks| {
                 blocks
                     .iter()
-                    .try_for_each(|block| block.text(&Remarks::default()).map(drop))
+                    .try_for_each(|block| block.text(&Warnings::default()).map(drop))
             });
-            let refusal = read.unwrap_err();
+            let error = read.unwrap_err();
             assert_eq!(
-                (refusal.message.as_str(), refusal.param.as_deref()),
+                (error.message.as_str(), error.param.as_deref()),
                 (expected, Some("messages"))
             );
         }

@@ -21,9 +21,9 @@ use crate::{
     app::App,
     flow::{
         body::{Accepted, Incoming},
-        error::Refusal,
+        error::ApiError,
         prepare::{self, Ask, Asked},
-        warnings::Remarks,
+        warnings::Warnings,
     },
     models::Model,
 };
@@ -53,12 +53,12 @@ impl Ask for CountRequest {
 pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     incoming: Incoming,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let count = Asked::read(&app, incoming).await?.map(count).await?;
     Ok(Json(json!({ "input_tokens": count })).into_response())
 }
 
-fn count(model: &Model, request: CountRequest, remarks: &Remarks) -> Result<usize, Refusal> {
+fn count(model: &Model, request: CountRequest, warnings: &Warnings) -> Result<usize, ApiError> {
     let CountRequest {
         messages: turns,
         system,
@@ -78,7 +78,7 @@ fn count(model: &Model, request: CountRequest, remarks: &Remarks) -> Result<usiz
         output_config,
         thread,
     }
-    .understood(model, remarks)?;
+    .understood(model, warnings)?;
     Ok(
         prepare::ask(model, &talk.said(), &GenerateOptions::default())?
             .0

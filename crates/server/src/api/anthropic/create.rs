@@ -22,13 +22,13 @@ use super::{
 use crate::{
     app::App,
     flow::{
-        answer::{Answers, End, Happening},
+        answer::{AnswerEnd, AnswerEvent, Answers},
         body::{Accepted, Incoming},
-        error::Refusal,
+        error::ApiError,
         prepare::{self, Ask, Prepared},
-        sampling::{Defaults, OneOrMore, Wanted},
+        sampling::{Defaults, OneOrMore, SamplingFields},
         stream,
-        warnings::Remarks,
+        warnings::Warnings,
     },
     models::Model,
 };
@@ -63,14 +63,14 @@ impl Ask for MessagesRequest {
 }
 
 impl MessagesRequest {
-    fn into_parts(self, defaults: &Defaults) -> Result<(Talk, GenerateOptions), Refusal> {
-        let wanted = Wanted {
+    fn into_parts(self, defaults: &Defaults) -> Result<(Talk, GenerateOptions), ApiError> {
+        let wanted = SamplingFields {
             temperature: self.temperature,
             top_p: self.top_p,
             top_k: self.top_k,
             stop: self.stop_sequences.map(OneOrMore::More),
             max_tokens: Some(self.max_tokens),
-            ..Wanted::default()
+            ..SamplingFields::default()
         };
         let mut output_config = self.output_config.unwrap_or_default();
         output_config.format = output_config.format.or(self.output_format);
@@ -98,7 +98,7 @@ struct How {
 pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     incoming: Incoming,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let (
         answers,
         How {
@@ -122,18 +122,18 @@ pub(crate) async fn answer(
 fn prepared(
     model: &Model,
     request: MessagesRequest,
-    remarks: &Remarks,
-) -> Result<(Prepared, How), Refusal> {
+    warnings: &Warnings,
+) -> Result<(Prepared, How), ApiError> {
     let stream = request.stream == Some(true);
-    let in_their_words = |refusal: Refusal| {
-        refusal
+    let in_their_words = |error: ApiError| {
+        error
             .renamed("stop", "stop_sequences")
             .renamed("response_format", "output_config.format")
     };
     let (talk, options) = request
         .into_parts(&model.defaults)
         .map_err(in_their_words)?;
-    let talk = talk.understood(model, remarks).map_err(in_their_words)?;
+    let talk = talk.understood(model, warnings).map_err(in_their_words)?;
     let options = GenerateOptions {
         constraint: talk.constraint.clone(),
         ..options
@@ -166,7 +166,7 @@ impl Head {
         })
     }
 
-    pub(super) fn ending(&self, end: &End) -> Ending {
+    pub(super) fn ending(&self, end: &AnswerEnd) -> Ending {
         let stop = end
             .done
             .stop
@@ -212,16 +212,16 @@ pub(super) fn usage(done: &Done) -> Value {
 }
 
 /// The answer, when it is complete.
-async fn whole(head: &Head, mut answers: Answers) -> Result<Response, Refusal> {
+async fn whole(head: &Head, mut answers: Answers) -> Result<Response, ApiError> {
     let (mut content, mut ended) = (Content::default(), None);
-    while let Some(happening) = answers.next().await {
-        match happening?.1 {
-            Happening::Piece(piece) => content.push(piece),
-            Happening::Thought(_) => {}
-            Happening::End(end) => ended = Some(end),
+    while let Some(event) = answers.next().await {
+        match event?.1 {
+            AnswerEvent::Piece(piece) => content.push(piece),
+            AnswerEvent::Logprobs(_) => {}
+            AnswerEvent::End(end) => ended = Some(end),
         }
     }
-    let end = ended.ok_or_else(Refusal::broken)?;
+    let end = ended.ok_or_else(ApiError::broken)?;
     let message = head.message(content.into_json(), &head.ending(&end), usage(&end.done));
     Ok(Json(message).into_response())
 }

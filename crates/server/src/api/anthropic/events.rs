@@ -8,11 +8,11 @@ use super::{
     create::{Ending, Head, usage},
 };
 use crate::{
-    api::flavor::Dialect,
+    api::flavor::ApiFlavor,
     flow::{
-        answer::{End, Happening},
-        error::Refusal,
-        stream::{Event, Writer},
+        answer::{AnswerEnd, AnswerEvent},
+        error::ApiError,
+        stream::{Event, EventWriter},
     },
 };
 
@@ -47,7 +47,7 @@ impl Parts {
         }
     }
 
-    fn finish(&mut self, end: &End) -> Vec<Event> {
+    fn finish(&mut self, end: &AnswerEnd) -> Vec<Event> {
         let Ending { reason, stop } = self.head.ending(end);
         let delta = json!({ "stop_reason": reason, "stop_sequence": stop });
         let last = event(
@@ -123,7 +123,7 @@ impl Blocks {
     }
 }
 
-impl Writer for Parts {
+impl EventWriter for Parts {
     /// What of the prompt does not have to be read is known later: the last usage is the right one.
     fn begin(&mut self) -> Vec<Event> {
         let usage = json!({ "input_tokens": self.n_prompt, "output_tokens": 0 });
@@ -133,11 +133,11 @@ impl Writer for Parts {
         )]
     }
 
-    fn write(&mut self, _: usize, happening: Happening) -> Vec<Event> {
-        match happening {
-            Happening::Piece(piece) => self.blocks.write(piece),
-            Happening::Thought(_) => Vec::new(),
-            Happening::End(end) => self.finish(&end),
+    fn write(&mut self, _: usize, event: AnswerEvent) -> Vec<Event> {
+        match event {
+            AnswerEvent::Piece(piece) => self.blocks.write(piece),
+            AnswerEvent::Logprobs(_) => Vec::new(),
+            AnswerEvent::End(end) => self.finish(&end),
         }
     }
 
@@ -145,8 +145,8 @@ impl Writer for Parts {
         Vec::new()
     }
 
-    fn fail(&mut self, refusal: &Refusal) -> Vec<Event> {
-        vec![event("error", Dialect::Anthropic.error(refusal, None))]
+    fn fail(&mut self, error: &ApiError) -> Vec<Event> {
+        vec![event("error", ApiFlavor::Anthropic.error(error, None))]
     }
 }
 

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::blocks::{Block, at, blocks, texts};
-use crate::flow::{error::Refusal, warnings::Remarks};
+use crate::flow::{error::ApiError, warnings::Warnings};
 
 /// The beginning of a system block by which Claude Code accounts for a request. It may differ in
 /// each request, so that no prompt could reuse the one before.
@@ -61,9 +61,12 @@ struct Compaction {
 }
 
 /// The text of the field `system`.
-pub(super) fn system(content: Option<Value>, remarks: &Remarks) -> Result<Option<String>, Refusal> {
+pub(super) fn system(
+    content: Option<Value>,
+    warnings: &Warnings,
+) -> Result<Option<String>, ApiError> {
     let Some(Value::Array(mut list)) = content else {
-        return texts(content, "system", remarks);
+        return texts(content, "system", warnings);
     };
     let n_blocks = list.len();
     list.retain(|block| {
@@ -72,15 +75,15 @@ pub(super) fn system(content: Option<Value>, remarks: &Remarks) -> Result<Option
             .is_some_and(|text| text.starts_with(BILLING))
     });
     if list.len() < n_blocks {
-        remarks.add(format!(
+        warnings.add(format!(
             "system: the block {BILLING} is left out: no prompt could reuse the one before"
         ));
     }
-    texts(Some(Value::Array(list)), "system", remarks)
+    texts(Some(Value::Array(list)), "system", warnings)
 }
 
 /// The messages of turns. Several of the same speaker in a row are one.
-pub(super) fn messages(turns: Vec<Turn>, remarks: &Remarks) -> Result<Vec<Message>, Refusal> {
+pub(super) fn messages(turns: Vec<Turn>, warnings: &Warnings) -> Result<Vec<Message>, ApiError> {
     let last = turns
         .iter()
         .rposition(|turn| turn.role == Speaker::Assistant)
@@ -88,7 +91,7 @@ pub(super) fn messages(turns: Vec<Turn>, remarks: &Remarks) -> Result<Vec<Messag
     let mut said = Said {
         messages: Vec::new(),
         names: HashMap::new(),
-        remarks,
+        warnings,
         is_last: false,
     };
     for (i, turn) in turns.into_iter().enumerate() {
@@ -96,15 +99,15 @@ pub(super) fn messages(turns: Vec<Turn>, remarks: &Remarks) -> Result<Vec<Messag
         said.turn(i, turn)?;
     }
     if said.messages.is_empty() {
-        return Err(Refusal::field("messages", "there are no messages"));
+        return Err(ApiError::field("messages", "there are no messages"));
     }
     Ok(said.messages)
 }
 
 /// Where the prompt ends: a last message of the assistant is the beginning of the answer.
-pub(super) fn end(messages: &[Message]) -> Result<PromptEnd, Refusal> {
+pub(super) fn end(messages: &[Message]) -> Result<PromptEnd, ApiError> {
     match messages.last() {
-        Some(last) if !last.tool_calls.is_empty() => Err(Refusal::field(
+        Some(last) if !last.tool_calls.is_empty() => Err(ApiError::field(
             "messages",
             "the last message has tool_use: its results are missing",
         )),
@@ -118,13 +121,13 @@ struct Said<'a> {
     messages: Vec<Message>,
     /// Functions of calls, by their ids.
     names: HashMap<String, String>,
-    remarks: &'a Remarks,
+    warnings: &'a Warnings,
     /// Whether the turn is one that the model answers now.
     is_last: bool,
 }
 
 impl Said<'_> {
-    fn turn(&mut self, i: usize, Turn { role, content }: Turn) -> Result<(), Refusal> {
+    fn turn(&mut self, i: usize, Turn { role, content }: Turn) -> Result<(), ApiError> {
         let place = format!("messages[{i}]");
         let blocks = blocks(content, &format!("{place}.content"))?;
         match role {
@@ -141,7 +144,7 @@ impl Said<'_> {
         }
     }
 
-    fn user(&mut self, block: &Block) -> Result<(), Refusal> {
+    fn user(&mut self, block: &Block) -> Result<(), ApiError> {
         match block.kind.as_str() {
             "tool_result" => return self.result(block),
             "thinking" | "redacted_thinking" | "tool_use" => {
@@ -149,43 +152,43 @@ impl Said<'_> {
             }
             _ => {}
         }
-        match block.text(self.remarks)? {
+        match block.text(self.warnings)? {
             Some(text) => join(&mut self.last(Role::User).content, &text),
             None if self.is_last => return Err(block.unreadable()),
             None => {
                 // The turn stays, even if nothing of it does.
                 self.last(Role::User);
-                block.leave_out(self.remarks);
+                block.leave_out(self.warnings);
             }
         }
         Ok(())
     }
 
-    fn system(&mut self, block: &Block) -> Result<(), Refusal> {
-        match block.text(self.remarks)? {
+    fn system(&mut self, block: &Block) -> Result<(), ApiError> {
+        match block.text(self.warnings)? {
             Some(text) => join(&mut self.last(Role::System).content, &text),
-            None => block.leave_out(self.remarks),
+            None => block.leave_out(self.warnings),
         }
         Ok(())
     }
 
-    fn result(&mut self, block: &Block) -> Result<(), Refusal> {
-        let outcome: Outcome = block.read(self.remarks)?;
+    fn result(&mut self, block: &Block) -> Result<(), ApiError> {
+        let outcome: Outcome = block.read(self.warnings)?;
         let id = outcome.tool_use_id.clone();
         let Some(name) = self.names.get(&id) else {
             return Err(block.error(format!(
                 "a tool_result of {id:?}, but no tool_use before it has that id"
             )));
         };
-        let message = Message::tool(id, name, outcome.into_text(block, self.remarks)?);
+        let message = Message::tool(id, name, outcome.into_text(block, self.warnings)?);
         self.messages.push(message);
         Ok(())
     }
 
-    fn assistant(&mut self, block: &Block) -> Result<(), Refusal> {
+    fn assistant(&mut self, block: &Block) -> Result<(), ApiError> {
         match block.kind.as_str() {
             "thinking" => {
-                let Thought { thinking } = block.read(self.remarks)?;
+                let Thought { thinking } = block.read(self.warnings)?;
                 join(
                     self.last(Role::Assistant).reasoning.get_or_insert_default(),
                     &thinking,
@@ -196,25 +199,25 @@ impl Said<'_> {
             "tool_use" => self.call(block)?,
             "tool_result" => return Err(block.error("a tool_result of the assistant")),
             "compaction" => {
-                let Compaction { content } = block.read(self.remarks)?;
+                let Compaction { content } = block.read(self.warnings)?;
                 content
                     .into_iter()
                     .for_each(|text| join(&mut self.last(Role::Assistant).content, &text));
             }
-            _ => match block.text(self.remarks)? {
+            _ => match block.text(self.warnings)? {
                 Some(text) => join(&mut self.last(Role::Assistant).content, &text),
-                None => block.leave_out(self.remarks),
+                None => block.leave_out(self.warnings),
             },
         }
         Ok(())
     }
 
-    fn call(&mut self, block: &Block) -> Result<(), Refusal> {
-        let Call { id, name, input } = block.read(self.remarks)?;
+    fn call(&mut self, block: &Block) -> Result<(), ApiError> {
+        let Call { id, name, input } = block.read(self.warnings)?;
         let arguments = match input.unwrap_or_else(|| json!({})) {
             Value::Object(fields) => fields,
             other => {
-                block.remark("its input is no object, and taken as a text", self.remarks);
+                block.warning("its input is no object, and taken as a text", self.warnings);
                 as_object(other)
             }
         };
@@ -248,13 +251,13 @@ impl Said<'_> {
 impl Outcome {
     /// What the model gets; there is no other word for errors. A block without text leaves a line
     /// that says so, because the model waits for a result.
-    fn into_text(self, block: &Block, remarks: &Remarks) -> Result<String, Refusal> {
+    fn into_text(self, block: &Block, warnings: &Warnings) -> Result<String, ApiError> {
         let mut all = String::new();
         for part in block.within("content", self.content)? {
-            match part.text(remarks)? {
+            match part.text(warnings)? {
                 Some(text) => join(&mut all, &text),
                 None => {
-                    part.leave_out(remarks);
+                    part.leave_out(warnings);
                     join(
                         &mut all,
                         &format!(
@@ -297,14 +300,14 @@ fn join(text: &mut String, more: &str) {
 mod tests {
     use super::*;
 
-    /// What was said, and what is remarked on it.
+    /// What was said, and what is warned of it.
     fn read(turns: Value) -> (Result<Vec<Message>, String>, Vec<String>) {
-        let remarks = Remarks::default();
+        let warnings = Warnings::default();
         let read = match serde_json::from_value(turns) {
-            Ok(turns) => messages(turns, &remarks).map_err(|refusal| refusal.message),
+            Ok(turns) => messages(turns, &warnings).map_err(|error| error.message),
             Err(error) => Err(error.to_string()),
         };
-        (read, remarks.take())
+        (read, warnings.take())
     }
 
     fn said(turns: Value) -> Vec<Message> {
@@ -365,21 +368,21 @@ mod tests {
 
     #[test]
     fn the_block_that_accounts_for_a_request_is_no_system_text() {
-        let remarks = Remarks::default();
+        let warnings = Warnings::default();
         let blocks = json!([
             text("x-anthropic-billing-header: cc_version=2.1; cch=0f;"),
             text("Be kind.")
         ]);
         assert_eq!(
-            system(Some(blocks), &remarks).unwrap().as_deref(),
+            system(Some(blocks), &warnings).unwrap().as_deref(),
             Some("Be kind.")
         );
-        assert_eq!(remarks.take().len(), 1);
+        assert_eq!(warnings.take().len(), 1);
         assert_eq!(
-            system(Some("a".into()), &remarks).unwrap().as_deref(),
+            system(Some("a".into()), &warnings).unwrap().as_deref(),
             Some("a")
         );
-        assert_eq!(system(None, &remarks).unwrap(), None);
+        assert_eq!(system(None, &warnings).unwrap(), None);
     }
 
     #[test]
@@ -448,11 +451,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_cannot_read_is_left_out_of_earlier_turns_with_a_remark() {
+    fn what_a_model_cannot_read_is_left_out_of_earlier_turns_with_a_warning() {
         let search =
             json!({ "type": "server_tool_use", "id": "s", "name": "web_search", "input": {} });
         let found = json!({ "type": "web_search_tool_result", "tool_use_id": "s", "content": [] });
-        let (read, remarks) = read(json!([
+        let (read, warnings) = read(json!([
             { "role": "user", "content": [image()] },
             { "role": "assistant", "content": [search, found, text("b"), { "type": "compaction", "content": "c" }] },
             { "role": "user", "content": "d" },
@@ -469,14 +472,14 @@ mod tests {
             format!("messages[].content[]: a {kind} block is left out: this model reads text only")
         };
         assert_eq!(
-            remarks,
+            warnings,
             ["image", "server_tool_use", "web_search_tool_result"].map(of)
         );
     }
 
     #[test]
     fn a_result_that_a_model_cannot_read_says_so() {
-        let (read, remarks) = read(json!([
+        let (read, warnings) = read(json!([
             { "role": "user", "content": "a" },
             { "role": "assistant", "content": [tool_use("1", json!({}))] },
             { "role": "user", "content": [
@@ -486,8 +489,8 @@ mod tests {
         let expected = "page 1\n[a block of type \"image\" that this model cannot read]";
         assert_eq!(read.unwrap()[2], Message::tool("1", "f", expected));
         assert!(
-            remarks.iter().any(|remark| remark.contains("image")),
-            "{remarks:?}"
+            warnings.iter().any(|warning| warning.contains("image")),
+            "{warnings:?}"
         );
     }
 

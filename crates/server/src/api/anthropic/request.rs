@@ -12,7 +12,7 @@ use super::{
     tools::{self, Choice, Tool},
 };
 use crate::{
-    flow::{error::Refusal, warnings::Remarks},
+    flow::{error::ApiError, warnings::Warnings},
     models::Model,
 };
 
@@ -88,24 +88,25 @@ impl Talk {
     pub(super) fn understood(
         self,
         model: &Model,
-        remarks: &Remarks,
-    ) -> Result<Understood, Refusal> {
-        self.thread.map_or(Ok(()), |thread| thread.check(remarks))?;
+        warnings: &Warnings,
+    ) -> Result<Understood, ApiError> {
+        self.thread
+            .map_or(Ok(()), |thread| thread.check(warnings))?;
         let OutputConfig { effort, format } = self.output_config.unwrap_or_default();
         let has_switch = |name: &str| model.form.has_switch(name);
         let thinking = self
             .thinking
-            .and_then(|thinking| thinking.into_variable(&has_switch, remarks));
-        let effort = effort.and_then(|effort| effort_variable(&effort, &has_switch, remarks));
-        let messages = messages::messages(self.turns, remarks)?;
+            .and_then(|thinking| thinking.into_variable(&has_switch, warnings));
+        let effort = effort.and_then(|effort| effort_variable(&effort, &has_switch, warnings));
+        let messages = messages::messages(self.turns, warnings)?;
         Ok(Understood {
             end: messages::end(&messages)?,
             messages,
-            system: messages::system(self.system, remarks)?,
-            tools: tools::tool_use(self.tools.unwrap_or_default(), self.tool_choice, remarks)?,
+            system: messages::system(self.system, warnings)?,
+            tools: tools::tool_use(self.tools.unwrap_or_default(), self.tool_choice, warnings)?,
             extra: thinking.into_iter().chain(effort).collect(),
             constraint: format
-                .map(|format| format.into_constraint(remarks))
+                .map(|format| format.into_constraint(warnings))
                 .transpose()?,
         })
     }
@@ -116,12 +117,12 @@ impl Thinking {
     fn into_variable(
         self,
         has_switch: &dyn Fn(&str) -> bool,
-        remarks: &Remarks,
+        warnings: &Warnings,
     ) -> Option<(String, Value)> {
         let thinks = self.kind != ThinkingKind::Disabled;
         if !has_switch(SWITCH) {
             if thinks {
-                remarks.add("thinking.type changes nothing here: the chat template of this model has no switch for it");
+                warnings.add("thinking.type changes nothing here: the chat template of this model has no switch for it");
             }
             return None;
         }
@@ -134,20 +135,20 @@ impl Thinking {
 fn effort_variable(
     effort: &str,
     has_switch: &dyn Fn(&str) -> bool,
-    remarks: &Remarks,
+    warnings: &Warnings,
 ) -> Option<(String, Value)> {
     let level = match effort {
         "low" | "medium" | "high" => effort,
         "xhigh" | "max" => "high",
         _ => {
-            remarks.add(
+            warnings.add(
                 "output_config.effort changes nothing here: it is no level that this server knows",
             );
             return None;
         }
     };
     if !has_switch(EFFORT) {
-        remarks.add("output_config.effort changes nothing here: the chat template of this model has no switch for it");
+        warnings.add("output_config.effort changes nothing here: the chat template of this model has no switch for it");
         return None;
     }
     Some((EFFORT.to_owned(), level.into()))
@@ -156,20 +157,20 @@ fn effort_variable(
 impl Thread {
     /// A new thread has all messages in its request. One that goes on has not; by the code of the
     /// error the SDKs know that they have to send all of them again.
-    fn check(&self, remarks: &Remarks) -> Result<(), Refusal> {
+    fn check(&self, warnings: &Warnings) -> Result<(), ApiError> {
         if self.kind != "create" {
             let message = format!(
                 "a thread of type {:?}: this server stores nothing, so send all messages",
                 self.kind
             );
             let (code, param) = (Some("thread_not_found"), Some("thread".to_owned()));
-            return Err(Refusal {
+            return Err(ApiError {
                 code,
                 param,
-                ..Refusal::not_found(message)
+                ..ApiError::not_found(message)
             });
         }
-        remarks.add("thread changes nothing here: this server stores nothing");
+        warnings.add("thread changes nothing here: this server stores nothing");
         Ok(())
     }
 }
@@ -177,7 +178,7 @@ impl Thread {
 impl Format {
     /// What of the schema cannot be kept to is loosened: the interface has no word for more
     /// strictness than it has itself.
-    fn into_constraint(self, remarks: &Remarks) -> Result<Constraint, Refusal> {
+    fn into_constraint(self, warnings: &Warnings) -> Result<Constraint, ApiError> {
         let FormatKind::JsonSchema = self.kind;
         let options = SchemaOptions {
             strictness: Strictness::Loose,
@@ -185,10 +186,10 @@ impl Format {
         };
         let (constraint, loosened) =
             Constraint::from_schema(&self.schema.to_string(), options).map_err(Error::from)?;
-        remarks.extend(
+        warnings.extend(
             loosened
                 .into_iter()
-                .map(|remark| format!("output_config.format.schema: {remark}")),
+                .map(|warning| format!("output_config.format.schema: {warning}")),
         );
         Ok(constraint)
     }
@@ -214,14 +215,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thinking_is_a_variable_where_the_template_has_the_switch_and_else_a_remark() {
+    fn thinking_is_a_variable_where_the_template_has_the_switch_and_else_a_warning() {
         let variable = |thinking: Value, has_switch: bool| {
-            let (thinking, remarks): (Thinking, _) = (
+            let (thinking, warnings): (Thinking, _) = (
                 serde_json::from_value(thinking).unwrap(),
-                Remarks::default(),
+                Warnings::default(),
             );
-            let variable = thinking.into_variable(&|_: &str| has_switch, &remarks);
-            (variable.map(|(_, value)| value), remarks.take().len())
+            let variable = thinking.into_variable(&|_: &str| has_switch, &warnings);
+            (variable.map(|(_, value)| value), warnings.take().len())
         };
         let adaptive = json!({ "type": "adaptive", "display": "omitted" });
         let enabled = json!({ "type": "enabled", "budget_tokens": 1024 });
@@ -234,11 +235,11 @@ mod tests {
     }
 
     #[test]
-    fn effort_is_a_level_that_templates_know_and_else_a_remark() {
+    fn effort_is_a_level_that_templates_know_and_else_a_warning() {
         let variable = |effort: &str, has_switch: bool| {
-            let remarks = Remarks::default();
-            let variable = effort_variable(effort, &|_: &str| has_switch, &remarks);
-            (variable.map(|(_, value)| value), remarks.take().len())
+            let warnings = Warnings::default();
+            let variable = effort_variable(effort, &|_: &str| has_switch, &warnings);
+            (variable.map(|(_, value)| value), warnings.take().len())
         };
         assert_eq!(variable("low", true), (Some("low".into()), 0));
         assert_eq!(variable("max", true), (Some("high".into()), 0));
@@ -251,11 +252,11 @@ mod tests {
         let thread = |kind: &str| {
             serde_json::from_value::<Thread>(json!({ "type": kind, "id": "x" })).unwrap()
         };
-        let remarks = Remarks::default();
-        assert!(thread("create").check(&remarks).is_ok() && remarks.take().len() == 1);
-        let refusal = thread("continue").check(&remarks).unwrap_err();
+        let warnings = Warnings::default();
+        assert!(thread("create").check(&warnings).is_ok() && warnings.take().len() == 1);
+        let error = thread("continue").check(&warnings).unwrap_err();
         assert_eq!(
-            (refusal.code, refusal.param.as_deref()),
+            (error.code, error.param.as_deref()),
             (Some("thread_not_found"), Some("thread"))
         );
     }

@@ -7,7 +7,7 @@ use atta_engine::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::flow::{error::Refusal, warnings::Remarks};
+use crate::flow::{error::ApiError, warnings::Warnings};
 
 /// The type of tools that the client describes. Tools of all other types are described by
 /// Anthropic's server.
@@ -48,9 +48,9 @@ impl Tool {
     }
 
     /// The definition of the `i`th tool.
-    fn into_definition(self, i: usize) -> Result<Value, Refusal> {
+    fn into_definition(self, i: usize) -> Result<Value, ApiError> {
         let missing = |field: &str| {
-            Refusal::field(
+            ApiError::field(
                 "tools",
                 format!("tools[{i}]: the field {field:?} is missing"),
             )
@@ -69,17 +69,17 @@ impl Tool {
 }
 
 impl Choice {
-    fn into_choice(self) -> Result<ToolChoice, Refusal> {
+    fn into_choice(self) -> Result<ToolChoice, ApiError> {
         match (self.kind, self.name) {
             (Kind::Auto, None) => Ok(ToolChoice::Auto),
             (Kind::Any, None) => Ok(ToolChoice::Required),
             (Kind::None, None) => Ok(ToolChoice::None),
             (Kind::Tool, Some(name)) => Ok(ToolChoice::Named(name)),
-            (Kind::Tool, None) => Err(Refusal::field(
+            (Kind::Tool, None) => Err(ApiError::field(
                 "tool_choice",
                 "the name of the tool is missing",
             )),
-            (_, Some(_)) => Err(Refusal::field(
+            (_, Some(_)) => Err(ApiError::field(
                 "tool_choice",
                 "a name is of use with type \"tool\" only",
             )),
@@ -92,8 +92,8 @@ impl Choice {
 pub(super) fn tool_use(
     tools: Vec<Tool>,
     choice: Option<Choice>,
-    remarks: &Remarks,
-) -> Result<Option<ToolUse>, Refusal> {
+    warnings: &Warnings,
+) -> Result<Option<ToolUse>, ApiError> {
     let is_parallel = choice
         .as_ref()
         .is_none_or(|choice| choice.disable_parallel_tool_use != Some(true));
@@ -103,7 +103,7 @@ pub(super) fn tool_use(
         match tool.foreign_kind() {
             None => definitions.push(tool.into_definition(i)?),
             Some(kind) => {
-                remarks.add(format!(
+                warnings.add(format!(
                     "the tool of type {kind:?} is left out: this server does not know that type"
                 ));
                 left_out.extend(tool.name);
@@ -111,8 +111,8 @@ pub(super) fn tool_use(
         }
     }
     let tools = ToolSet::from_values(definitions)
-        .map_err(|error| Refusal::field("tools", error.to_string()))?;
-    remarks.extend(tools.remarks().iter().cloned());
+        .map_err(|error| ApiError::field("tools", error.to_string()))?;
+    warnings.extend(tools.remarks().iter().cloned());
     check(&choice, &tools, &left_out)?;
     Ok((!tools.is_empty()).then_some(ToolUse {
         tools,
@@ -122,8 +122,8 @@ pub(super) fn tool_use(
 }
 
 /// Refuses a choice of a tool that is not there.
-fn check(choice: &ToolChoice, tools: &ToolSet, left_out: &[String]) -> Result<(), Refusal> {
-    let refuse = |message: String| Err(Refusal::field("tool_choice", message));
+fn check(choice: &ToolChoice, tools: &ToolSet, left_out: &[String]) -> Result<(), ApiError> {
+    let refuse = |message: String| Err(ApiError::field("tool_choice", message));
     match choice {
         ToolChoice::Named(name) if tools.contains(name) => Ok(()),
         ToolChoice::Named(name) if left_out.contains(name) => refuse(format!(
@@ -141,16 +141,16 @@ fn check(choice: &ToolChoice, tools: &ToolSet, left_out: &[String]) -> Result<()
 mod tests {
     use super::*;
 
-    fn of(tools: Value, choice: Value) -> (Result<Option<ToolUse>, Refusal>, Vec<String>) {
-        let remarks = Remarks::default();
+    fn of(tools: Value, choice: Value) -> (Result<Option<ToolUse>, ApiError>, Vec<String>) {
+        let warnings = Warnings::default();
         let (tools, choice) = (
             serde_json::from_value(tools).unwrap(),
             serde_json::from_value(choice).unwrap(),
         );
-        (tool_use(tools, choice, &remarks), remarks.take())
+        (tool_use(tools, choice, &warnings), warnings.take())
     }
 
-    fn used(choice: Value) -> Result<Option<ToolUse>, Refusal> {
+    fn used(choice: Value) -> Result<Option<ToolUse>, ApiError> {
         let schema = json!({ "type": "object" });
         of(json!([{ "name": "f", "input_schema": schema, "cache_control": { "type": "ephemeral" } }]), choice).0
     }
@@ -193,18 +193,18 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_of_another_type_is_left_out_with_a_remark_and_cannot_be_chosen() {
+    fn a_tool_of_another_type_is_left_out_with_a_warning_and_cannot_be_chosen() {
         let search = json!({ "type": "web_search_20250305", "name": "web_search", "max_uses": 5 });
         let toolset = json!({ "type": "mcp_toolset", "mcp_server_name": "x" });
         let custom = json!({ "type": "custom", "name": "f", "input_schema": { "type": "object" } });
-        let (used, remarks) = of(json!([search, toolset, custom]), json!(null));
+        let (used, warnings) = of(json!([search, toolset, custom]), json!(null));
         assert_eq!(
             used.unwrap().unwrap().tools.names().collect::<Vec<_>>(),
             ["f"]
         );
         assert!(
-            remarks.len() == 2 && remarks[0].contains("web_search_20250305"),
-            "{remarks:?}"
+            warnings.len() == 2 && warnings[0].contains("web_search_20250305"),
+            "{warnings:?}"
         );
         let chosen = of(
             json!([search]),
@@ -227,9 +227,9 @@ mod tests {
 
     #[test]
     fn a_tool_without_a_schema_is_refused_with_its_place() {
-        let refusal = of(json!([{ "name": "f" }]), json!(null)).0.unwrap_err();
+        let error = of(json!([{ "name": "f" }]), json!(null)).0.unwrap_err();
         assert_eq!(
-            refusal.message,
+            error.message,
             "tools[0]: the field \"input_schema\" is missing"
         );
     }

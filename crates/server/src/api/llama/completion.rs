@@ -15,9 +15,9 @@ use crate::{
     app::App,
     flow::{
         body::{self, Incoming},
-        error::Refusal,
+        error::ApiError,
         prepare::{self, Ask, Prepared},
-        warnings::Remarks,
+        warnings::Warnings,
     },
     models::Model,
 };
@@ -44,7 +44,7 @@ impl Ask for NativeRequest {
 pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     incoming: Incoming,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let (answers, plan) = prepare::begin(&app, incoming, prepared).await?;
     response::respond(answers, plan).await
 }
@@ -52,8 +52,8 @@ pub(crate) async fn answer(
 fn prepared(
     model: &Model,
     request: NativeRequest,
-    remarks: &Remarks,
-) -> Result<(Prepared, AnswerPlan), Refusal> {
+    warnings: &Warnings,
+) -> Result<(Prepared, AnswerPlan), ApiError> {
     let NativeRequest {
         prompt,
         stream,
@@ -63,12 +63,12 @@ fn prepared(
         ..
     } = request;
     let prompts = prompt::ids(model, &prompt)?;
-    let settings: Settings = body::understand(Value::Object(rest), options::ACCEPTED, remarks)?;
+    let settings: Settings = body::understand(Value::Object(rest), options::ACCEPTED, warnings)?;
     let wish = Wish {
         is_list: prompt::is_list(&prompt),
         is_stream: stream == Some(true),
         with_tokens: return_tokens == Some(true),
         fields: response_fields.unwrap_or_default(),
     };
-    response::prepared(model, &prompts, settings.understand(model, remarks)?, wish)
+    response::prepared(model, &prompts, settings.understand(model, warnings)?, wish)
 }

@@ -16,9 +16,9 @@ use crate::{
     app::App,
     flow::{
         body::{self, Incoming},
-        error::Refusal,
+        error::ApiError,
         prepare::{self, Ask, Prepared},
-        warnings::Remarks,
+        warnings::Warnings,
     },
     models::Model,
 };
@@ -137,7 +137,7 @@ impl Ask for InfillRequest {
 pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     incoming: Incoming,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let (answers, plan) = prepare::begin(&app, incoming, prepared).await?;
     response::respond(answers, plan).await
 }
@@ -145,8 +145,8 @@ pub(crate) async fn answer(
 fn prepared(
     model: &Model,
     request: InfillRequest,
-    remarks: &Remarks,
-) -> Result<(Prepared, AnswerPlan), Refusal> {
+    warnings: &Warnings,
+) -> Result<(Prepared, AnswerPlan), ApiError> {
     let InfillRequest {
         input_prefix,
         input_suffix,
@@ -165,14 +165,14 @@ fn prepared(
             extra: &input_extra,
         },
     )?;
-    let settings: Settings = body::understand(Value::Object(rest), options::ACCEPTED, remarks)?;
+    let settings: Settings = body::understand(Value::Object(rest), options::ACCEPTED, warnings)?;
     let wish = Wish {
         is_stream: stream == Some(true),
         with_tokens: request.return_tokens == Some(true),
         fields: request.response_fields.unwrap_or_default(),
         ..Wish::default()
     };
-    response::prepared(model, &[ids], settings.understand(model, remarks)?, wish)
+    response::prepared(model, &[ids], settings.understand(model, warnings)?, wish)
 }
 
 /// Whether a model knows gaps.
@@ -184,7 +184,7 @@ pub(crate) fn can_fill(model: &Model) -> bool {
 
 /// The prompt in front of what fills a gap: prefix, suffix, middle, in that order, and other files
 /// before them as far as half of the context holds them.
-pub(crate) fn prompt(model: &Model, gap: &Gap<'_>) -> Result<Vec<u32>, Refusal> {
+pub(crate) fn prompt(model: &Model, gap: &Gap<'_>) -> Result<Vec<u32>, ApiError> {
     let Gap {
         prefix,
         suffix,
@@ -193,13 +193,13 @@ pub(crate) fn prompt(model: &Model, gap: &Gap<'_>) -> Result<Vec<u32>, Refusal> 
     let [Some(pre), Some(suf), Some(mid)] = [PREFIX, SUFFIX, MIDDLE].map(|mark| mark.find(model))
     else {
         let message = "this model cannot fill gaps: its vocabulary has no FIM tokens (fim_pre, fim_suf, fim_mid)";
-        return Err(Refusal {
+        return Err(ApiError {
             param: Some("input_suffix".to_owned()),
-            ..Refusal::not_implemented(message)
+            ..ApiError::not_implemented(message)
         });
     };
     if extra.len() > MAX_EXTRA {
-        return Err(Refusal::field(
+        return Err(ApiError::field(
             "input_extra",
             format!("{} files, expected at most {MAX_EXTRA}", extra.len()),
         ));

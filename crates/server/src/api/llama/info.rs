@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::options;
-use crate::{app::App, flow::error::Refusal, models::Model};
+use crate::{app::App, flow::error::ApiError, models::Model};
 
 /// Which model.
 #[derive(Deserialize)]
@@ -23,10 +23,10 @@ pub(crate) struct Which {
 
 type NamedModel = Result<Query<Which>, QueryRejection>;
 
-fn named(which: NamedModel) -> Result<Option<String>, Refusal> {
+fn named(which: NamedModel) -> Result<Option<String>, ApiError> {
     which
         .map(|Query(which)| which.model)
-        .map_err(|error| Refusal::bad(error.body_text()))
+        .map_err(|error| ApiError::bad(error.body_text()))
 }
 
 /// What a model is, as far as that is known without loading it. No path of a file is told:
@@ -34,7 +34,7 @@ fn named(which: NamedModel) -> Result<Option<String>, Refusal> {
 pub(crate) async fn props(
     State(app): State<Arc<App>>,
     which: NamedModel,
-) -> Result<Json<Value>, Refusal> {
+) -> Result<Json<Value>, ApiError> {
     let (name, model) = app.models.look_up(named(which)?.as_deref())?;
     let models: Vec<Value> = app
         .models
@@ -72,7 +72,7 @@ pub(crate) async fn props(
 pub(crate) async fn slots(
     State(app): State<Arc<App>>,
     which: NamedModel,
-) -> Result<Json<Value>, Refusal> {
+) -> Result<Json<Value>, ApiError> {
     let (_, model) = app.models.look_up(named(which)?.as_deref())?;
     let model = model.as_deref();
     let n_running = model.map_or(0, |model| model.worker.status().n_running);
@@ -86,8 +86,8 @@ pub(crate) async fn slots(
 }
 
 /// Ranks nothing: no model that is served here gives scores.
-pub(crate) async fn rerank() -> Refusal {
-    Refusal::not_implemented(
+pub(crate) async fn rerank() -> ApiError {
+    ApiError::not_implemented(
         "this server does not rank documents: that takes a reranker model, which it cannot load yet",
     )
 }

@@ -10,9 +10,9 @@ use serde_json::{Map, Value, json};
 use crate::{
     flow::{
         body::{self, Accepted},
-        error::Refusal,
-        sampling::{Defaults, OneOrMore, Wanted},
-        warnings::Remarks,
+        error::ApiError,
+        sampling::{Defaults, OneOrMore, SamplingFields},
+        warnings::Warnings,
     },
     models::Model,
 };
@@ -125,11 +125,11 @@ impl Settings {
     pub(super) fn understand(
         mut self,
         model: &Model,
-        remarks: &Remarks,
-    ) -> Result<GenerateOptions, Refusal> {
+        warnings: &Warnings,
+    ) -> Result<GenerateOptions, ApiError> {
         self.refuse_unsupported()?;
         let dry = self.take_dry();
-        let constraint = constraint(self.grammar, self.json_schema, remarks)?;
+        let constraint = constraint(self.grammar, self.json_schema, warnings)?;
         let n_logprobs = n_logprobs(self.n_probs)?;
         let default = &model.defaults.sampling;
         let given = self.logit_bias.filter(|biases| !biases.is_null());
@@ -146,7 +146,7 @@ impl Settings {
                     .map(|&id| (id, f32::NEG_INFINITY)),
             );
         }
-        let wanted = Wanted {
+        let wanted = SamplingFields {
             temperature: self.temperature.map(|temperature| temperature.max(0.0)),
             top_p: self.top_p,
             // Less than 1 is all tokens.
@@ -160,7 +160,7 @@ impl Settings {
             stop: self.stop.map(without_empty),
             max_tokens: self.n_predict.or(self.max_tokens).map(counted),
             n_logprobs,
-            ..Wanted::default()
+            ..SamplingFields::default()
         };
         let mut options = wanted.into_options(&model.defaults)?;
         let sampling = &mut options.sampling;
@@ -187,7 +187,7 @@ impl Settings {
     }
 
     /// Refuses what is not here, unless its value switches it off.
-    fn refuse_unsupported(&self) -> Result<(), Refusal> {
+    fn refuse_unsupported(&self) -> Result<(), ApiError> {
         let is_not = |value: Option<f32>, off: f32| value.is_some_and(|value| value != off);
         let has_any =
             |list: &Option<Vec<Value>>| list.as_ref().is_some_and(|list| !list.is_empty());
@@ -209,7 +209,7 @@ impl Settings {
             ("grammar_lazy", self.grammar_lazy == Some(true)),
         ];
         match wanted.into_iter().find(|(_, is)| *is) {
-            Some((name, _)) => Err(Refusal::field(name, format!("{name} is not supported"))),
+            Some((name, _)) => Err(ApiError::field(name, format!("{name} is not supported"))),
             None => Ok(()),
         }
     }
@@ -260,10 +260,10 @@ fn counted(n: i64) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
 }
 
-fn n_logprobs(n_probs: Option<usize>) -> Result<Option<usize>, Refusal> {
+fn n_logprobs(n_probs: Option<usize>) -> Result<Option<usize>, ApiError> {
     match n_probs {
         None | Some(0) => Ok(None),
-        Some(n) if n > MAX_PROBS => Err(Refusal::field(
+        Some(n) if n > MAX_PROBS => Err(ApiError::field(
             "n_probs",
             format!("n_probs is {n}, expected at most {MAX_PROBS}"),
         )),
@@ -274,11 +274,11 @@ fn n_logprobs(n_probs: Option<usize>) -> Result<Option<usize>, Refusal> {
 fn constraint(
     grammar: Option<String>,
     schema: Option<Value>,
-    remarks: &Remarks,
-) -> Result<Option<Constraint>, Refusal> {
+    warnings: &Warnings,
+) -> Result<Option<Constraint>, ApiError> {
     let grammar = grammar.filter(|grammar| !grammar.trim().is_empty());
     match (grammar, schema.filter(|schema| !schema.is_null())) {
-        (Some(_), Some(_)) => Err(Refusal::field(
+        (Some(_), Some(_)) => Err(ApiError::field(
             "grammar",
             "grammar cannot be combined with json_schema",
         )),
@@ -290,11 +290,11 @@ fn constraint(
             };
             let made = Constraint::from_schema(&schema.to_string(), options);
             let (constraint, loosened) = made
-                .map_err(|error| Refusal::field("json_schema", format!("json_schema: {error}")))?;
-            remarks.extend(
+                .map_err(|error| ApiError::field("json_schema", format!("json_schema: {error}")))?;
+            warnings.extend(
                 loosened
                     .into_iter()
-                    .map(|remark| format!("json_schema: {remark}")),
+                    .map(|warning| format!("json_schema: {warning}")),
             );
             Ok(Some(constraint))
         }
@@ -303,9 +303,9 @@ fn constraint(
 }
 
 /// Tokens, or texts, and what is added to the logits of each: as pairs, or as an object.
-fn logit_bias(model: &Model, biases: Value) -> Result<Vec<(u32, f32)>, Refusal> {
+fn logit_bias(model: &Model, biases: Value) -> Result<Vec<(u32, f32)>, ApiError> {
     let wrong = || {
-        Refusal::field(
+        ApiError::field(
             "logit_bias",
             "logit_bias is no list of [token or text, number or false]",
         )
@@ -344,7 +344,7 @@ fn logit_bias(model: &Model, biases: Value) -> Result<Vec<(u32, f32)>, Refusal> 
         );
     }
     match all.len() {
-        n if n > MAX_BIASES => Err(Refusal::field(
+        n if n > MAX_BIASES => Err(ApiError::field(
             "logit_bias",
             format!("{n} tokens, expected at most {MAX_BIASES}"),
         )),
@@ -444,7 +444,7 @@ mod tests {
     use super::*;
 
     fn settings(value: Value) -> Settings {
-        body::understand(value, ACCEPTED, &Remarks::default()).unwrap()
+        body::understand(value, ACCEPTED, &Warnings::default()).unwrap()
     }
 
     #[test]
@@ -456,10 +456,10 @@ mod tests {
             ("lora", json!([{ "id": 0, "scale": 1 }])),
             ("post_sampling_probs", json!(true)),
         ] {
-            let refusal = settings(json!({ name: value }))
+            let error = settings(json!({ name: value }))
                 .refuse_unsupported()
                 .unwrap_err();
-            assert_eq!(refusal.param.as_deref(), Some(name));
+            assert_eq!(error.param.as_deref(), Some(name));
         }
         let off = json!({ "mirostat": 0, "xtc_probability": 0.0, "dynatemp_range": 0, "lora": [], "image_data": [] });
         assert!(settings(off).refuse_unsupported().is_ok());
@@ -468,7 +468,7 @@ mod tests {
     #[test]
     fn a_grammar_and_a_schema_exclude_each_other_and_empty_ones_are_none() {
         let of = |grammar: &str, schema: Value| {
-            constraint(Some(grammar.to_owned()), Some(schema), &Remarks::default())
+            constraint(Some(grammar.to_owned()), Some(schema), &Warnings::default())
         };
         assert!(of("root ::= \"a\"", json!({ "type": "object" })).is_err());
         assert!(matches!(
@@ -479,11 +479,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_accepted_is_a_remark() {
-        let remarks = Remarks::default();
+    fn what_is_accepted_is_a_warning() {
+        let warnings = Warnings::default();
         let given =
             json!({ "cache_prompt": true, "id_slot": -1, "samplers": ["top_k"], "unheard_of": 1 });
-        body::understand::<Settings>(given, ACCEPTED, &remarks).unwrap();
-        assert_eq!(remarks.take().len(), 4);
+        body::understand::<Settings>(given, ACCEPTED, &warnings).unwrap();
+        assert_eq!(warnings.take().len(), 4);
     }
 }

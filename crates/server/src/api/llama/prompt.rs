@@ -2,21 +2,21 @@
 
 use serde_json::Value;
 
-use crate::{flow::error::Refusal, models::Model};
+use crate::{flow::error::ApiError, models::Model};
 
 /// Prompts of one request.
 const MAX_PROMPTS: usize = 64;
 
 /// The tokens of each prompt. A list of numbers, with or without texts between them, is one prompt;
 /// any other list has one in each item.
-pub(super) fn ids(model: &Model, prompt: &Value) -> Result<Vec<Vec<u32>>, Refusal> {
+pub(super) fn ids(model: &Model, prompt: &Value) -> Result<Vec<Vec<u32>>, ApiError> {
     let items = match prompt {
         Value::Array(items) if !items.iter().any(Value::is_number) => items,
         one => return Ok(vec![one_prompt(model, one)?]),
     };
     match items.len() {
         1..=MAX_PROMPTS => items.iter().map(|item| one_prompt(model, item)).collect(),
-        n => Err(Refusal::field(
+        n => Err(ApiError::field(
             "prompt",
             format!("{n} prompts, expected 1 to {MAX_PROMPTS}"),
         )),
@@ -33,7 +33,7 @@ pub(super) fn is_list(prompt: &Value) -> bool {
             .is_some_and(|items| items.iter().any(Value::is_number))
 }
 
-fn one_prompt(model: &Model, prompt: &Value) -> Result<Vec<u32>, Refusal> {
+fn one_prompt(model: &Model, prompt: &Value) -> Result<Vec<u32>, ApiError> {
     match prompt {
         Value::String(text) => Ok(model.engine.prompt_ids(text.as_bytes())),
         Value::Array(parts) => Ok(parts
@@ -50,7 +50,7 @@ fn one_prompt(model: &Model, prompt: &Value) -> Result<Vec<u32>, Refusal> {
             (Some(_), Some(Value::Array(data))) if data.is_empty() => {
                 one_prompt(model, &fields["prompt_string"])
             }
-            (_, Some(_)) => Err(Refusal::field(
+            (_, Some(_)) => Err(ApiError::field(
                 "prompt",
                 "multimodal_data is not supported: this model sees text only",
             )),
@@ -61,7 +61,7 @@ fn one_prompt(model: &Model, prompt: &Value) -> Result<Vec<u32>, Refusal> {
 }
 
 /// The tokens of a part of a prompt. The first part is where a text begins.
-fn ids_of(model: &Model, (i, part): (usize, &Value)) -> Result<Vec<u32>, Refusal> {
+fn ids_of(model: &Model, (i, part): (usize, &Value)) -> Result<Vec<u32>, ApiError> {
     let n_vocab = model.engine.spec().n_vocab;
     match part {
         Value::String(text) if i == 0 => Ok(model.engine.prompt_ids(text.as_bytes())),
@@ -71,7 +71,7 @@ fn ids_of(model: &Model, (i, part): (usize, &Value)) -> Result<Vec<u32>, Refusal
             .encode_after(text, atta_engine::tokenizer::Special::Parse)),
         Value::Number(_) => match part.as_u64().and_then(|id| u32::try_from(id).ok()) {
             Some(id) if (id as usize) < n_vocab => Ok(vec![id]),
-            _ => Err(Refusal::field(
+            _ => Err(ApiError::field(
                 "prompt",
                 format!("token {part}, of a model that has {n_vocab}"),
             )),
@@ -80,8 +80,8 @@ fn ids_of(model: &Model, (i, part): (usize, &Value)) -> Result<Vec<u32>, Refusal
     }
 }
 
-fn wrong() -> Refusal {
-    Refusal::field(
+fn wrong() -> ApiError {
+    ApiError::field(
         "prompt",
         "prompt is neither a text nor a list of texts and tokens",
     )

@@ -11,15 +11,15 @@ use serde_json::{Map, Value, json};
 
 use super::options;
 use crate::{
-    api::flavor::Dialect,
+    api::flavor::ApiFlavor,
+    flow::logprobs::TokenLogprobs,
     flow::{
-        answer::{Answers, End, Happening},
-        error::Refusal,
+        answer::{AnswerEnd, AnswerEvent, Answers},
+        error::ApiError,
         prepare::{self, Prepared},
-        stream::{self, Event, Writer},
+        stream::{self, Event, EventWriter},
     },
     models::Model,
-    worker::Thought,
 };
 
 /// Urgency of a request, the same as that of others that do not say.
@@ -55,7 +55,7 @@ pub(super) fn prepared(
     prompts: &[Vec<u32>],
     mut options: GenerateOptions,
     wish: Wish,
-) -> Result<(Prepared, AnswerPlan), Refusal> {
+) -> Result<(Prepared, AnswerPlan), ApiError> {
     let Wish {
         is_list,
         is_stream,
@@ -85,18 +85,18 @@ pub(super) fn prepared(
 }
 
 /// Fields by their names in this interface.
-fn in_our_words(refusal: Refusal) -> Refusal {
-    let is_grammar = refusal.param.as_deref() == Some("response_format");
-    let refusal = refusal.renamed("messages", "prompt");
+fn in_our_words(error: ApiError) -> ApiError {
+    let is_grammar = error.param.as_deref() == Some("response_format");
+    let error = error.renamed("messages", "prompt");
     if is_grammar {
-        refusal.renamed("response_format", "grammar")
+        error.renamed("response_format", "grammar")
     } else {
-        refusal
+        error
     }
 }
 
 /// Sends answers.
-pub(super) async fn respond(answers: Answers, plan: AnswerPlan) -> Result<Response, Refusal> {
+pub(super) async fn respond(answers: Answers, plan: AnswerPlan) -> Result<Response, ApiError> {
     let n = answers.len();
     let teller = Teller {
         model: Arc::clone(answers.model()),
@@ -121,19 +121,19 @@ struct Teller {
     /// Text of each that waits for the token that comes with it.
     held: Vec<Option<String>>,
     /// Tokens of each, if they are told; in a stream, those that were not told yet.
-    thoughts: Vec<Vec<Thought>>,
+    thoughts: Vec<Vec<TokenLogprobs>>,
     n_written: Vec<usize>,
 }
 
 impl Teller {
-    async fn whole(mut self, mut answers: Answers) -> Result<Response, Refusal> {
+    async fn whole(mut self, mut answers: Answers) -> Result<Response, ApiError> {
         let mut objects: Vec<Option<Value>> = vec![None; answers.len()];
-        while let Some(happening) = answers.next().await {
-            match happening? {
-                (i, Happening::Piece(Piece::Text(text))) => self.texts[i].push_str(&text),
-                (_, Happening::Piece(_)) => {}
-                (i, Happening::Thought(thought)) => self.thoughts[i].push(thought),
-                (i, Happening::End(end)) => {
+        while let Some(event) = answers.next().await {
+            match event? {
+                (i, AnswerEvent::Piece(Piece::Text(text))) => self.texts[i].push_str(&text),
+                (_, AnswerEvent::Piece(_)) => {}
+                (i, AnswerEvent::Logprobs(thought)) => self.thoughts[i].push(thought),
+                (i, AnswerEvent::End(end)) => {
                     let thoughts = std::mem::take(&mut self.thoughts[i]);
                     let mut object = self.last(i, &end, &thoughts);
                     object["content"] = end.outcome.text.as_str().into();
@@ -151,7 +151,7 @@ impl Teller {
     }
 
     /// A part of an answer.
-    fn part(&self, i: usize, content: &str, thoughts: &[Thought]) -> Value {
+    fn part(&self, i: usize, content: &str, thoughts: &[TokenLogprobs]) -> Value {
         let mut part = json!({
             "index": i, "content": content, "tokens": self.ids(thoughts), "stop": false, "id_slot": -1,
             "tokens_predicted": self.n_written[i], "tokens_evaluated": 0,
@@ -160,7 +160,7 @@ impl Teller {
         part
     }
 
-    fn ids(&self, thoughts: &[Thought]) -> Vec<u32> {
+    fn ids(&self, thoughts: &[TokenLogprobs]) -> Vec<u32> {
         let ids = thoughts.iter().map(|thought| thought.chosen.id);
         if self.plan.with_tokens || self.plan.is_stream {
             ids.collect()
@@ -169,7 +169,7 @@ impl Teller {
         }
     }
 
-    fn add_probs(&self, object: &mut Value, thoughts: &[Thought]) {
+    fn add_probs(&self, object: &mut Value, thoughts: &[TokenLogprobs]) {
         if self.plan.with_probs && !thoughts.is_empty() {
             let all = thoughts
                 .iter()
@@ -179,7 +179,7 @@ impl Teller {
     }
 
     /// All but the text of a complete answer.
-    fn last(&self, i: usize, end: &End, thoughts: &[Thought]) -> Value {
+    fn last(&self, i: usize, end: &AnswerEnd, thoughts: &[TokenLogprobs]) -> Value {
         let done = &end.done;
         let kind = match (done.finish_reason, &done.stop) {
             (FinishReason::Length, _) => "limit",
@@ -206,15 +206,15 @@ impl Teller {
     }
 }
 
-impl Writer for Teller {
+impl EventWriter for Teller {
     fn begin(&mut self) -> Vec<Event> {
         Vec::new()
     }
 
-    fn write(&mut self, i: usize, happening: Happening) -> Vec<Event> {
+    fn write(&mut self, i: usize, event: AnswerEvent) -> Vec<Event> {
         let waits = self.plan.with_probs || self.plan.with_tokens;
-        match happening {
-            Happening::Piece(Piece::Text(text)) => {
+        match event {
+            AnswerEvent::Piece(Piece::Text(text)) => {
                 self.texts[i].push_str(&text);
                 if waits {
                     let held = self.held[i].replace(text);
@@ -226,19 +226,19 @@ impl Writer for Teller {
                 self.n_written[i] += 1;
                 vec![self.part(i, &text, &[]).into()]
             }
-            Happening::Thought(thought) => {
+            AnswerEvent::Logprobs(thought) => {
                 self.n_written[i] += 1;
                 let text = self.held[i].take().unwrap_or_default();
                 vec![self.part(i, &text, &[thought]).into()]
             }
-            Happening::End(end) => {
+            AnswerEvent::End(end) => {
                 let held = self.held[i]
                     .take()
                     .map(|text| self.part(i, &text, &[]).into());
                 let last = selected(self.last(i, &end, &[]), &self.plan.fields).into();
                 held.into_iter().chain([last]).collect()
             }
-            Happening::Piece(_) => Vec::new(),
+            AnswerEvent::Piece(_) => Vec::new(),
         }
     }
 
@@ -246,8 +246,8 @@ impl Writer for Teller {
         Vec::new()
     }
 
-    fn fail(&mut self, refusal: &Refusal) -> Vec<Event> {
-        vec![Dialect::OpenAi.error(refusal, None).into()]
+    fn fail(&mut self, error: &ApiError) -> Vec<Event> {
+        vec![ApiFlavor::OpenAi.error(error, None).into()]
     }
 }
 
@@ -261,7 +261,7 @@ fn selected(object: Value, fields: &[String]) -> Value {
 }
 
 /// A token with its log-probability, and those of others at its place.
-fn probabilities(model: &Model, thought: &Thought) -> Value {
+fn probabilities(model: &Model, thought: &TokenLogprobs) -> Value {
     let one = |token: LogProb| {
         let bytes = model.engine.tokenizer().token_bytes(token.id);
         let text = String::from_utf8_lossy(&bytes);

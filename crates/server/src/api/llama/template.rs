@@ -15,9 +15,9 @@ use crate::{
     app::App,
     flow::{
         body::{Accepted, Incoming},
-        error::Refusal,
+        error::ApiError,
         prepare::{self, Ask, Asked},
-        warnings::Remarks,
+        warnings::Warnings,
     },
     models::Model,
 };
@@ -49,7 +49,7 @@ impl Ask for TemplateRequest {
 pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     incoming: Incoming,
-) -> Result<Json<Value>, Refusal> {
+) -> Result<Json<Value>, ApiError> {
     Asked::read(&app, incoming)
         .await?
         .map(prompt)
@@ -57,7 +57,11 @@ pub(crate) async fn answer(
         .map(Json)
 }
 
-fn prompt(model: &Model, request: TemplateRequest, _remarks: &Remarks) -> Result<Value, Refusal> {
+fn prompt(
+    model: &Model,
+    request: TemplateRequest,
+    _warnings: &Warnings,
+) -> Result<Value, ApiError> {
     let messages = request
         .messages
         .into_iter()
@@ -83,14 +87,14 @@ fn prompt(model: &Model, request: TemplateRequest, _remarks: &Remarks) -> Result
 }
 
 /// A message as OpenAI's interface has it.
-fn message(mut said: Value) -> Result<Message, Refusal> {
+fn message(mut said: Value) -> Result<Message, ApiError> {
     if said["role"] == "developer" {
         said["role"] = "system".into();
     }
     if let Value::Array(parts) = &said["content"] {
         let texts: Option<Vec<&str>> = parts.iter().map(|part| part["text"].as_str()).collect();
         let Some(texts) = texts else {
-            return Err(Refusal::field(
+            return Err(ApiError::field(
                 "messages",
                 "parts of messages that are no text are not supported",
             ));
@@ -98,5 +102,5 @@ fn message(mut said: Value) -> Result<Message, Refusal> {
         said["content"] = texts.join("\n").into();
     }
     Message::from_json(&said)
-        .ok_or_else(|| Refusal::field("messages", "this is no message with a role and a content"))
+        .ok_or_else(|| ApiError::field("messages", "this is no message with a role and a content"))
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{
     ForModel, PRIORITY,
-    keep_alive::KeepAlive,
+    keep_alive::KeepAliveField,
     messages::{Says, messages},
     options::{ACCEPTED_FIELDS, Settings, reason_of_nothing},
     response::{Form, How},
@@ -19,11 +19,11 @@ use crate::{
     app::App,
     flow::{
         body::{Accepted, Incoming},
-        error::Refusal,
+        error::ApiError,
         prepare::{self, Ask, Prepared},
-        warnings::Remarks,
+        warnings::Warnings,
     },
-    models::{Model, Stay},
+    models::{KeepAlive, Model},
 };
 
 /// What may be asked for.
@@ -37,7 +37,7 @@ pub(crate) struct ChatRequest {
     format: Option<Value>,
     stream: Option<bool>,
     think: Option<Value>,
-    keep_alive: Option<KeepAlive>,
+    keep_alive: Option<KeepAliveField>,
     logprobs: Option<bool>,
     top_logprobs: Option<usize>,
 }
@@ -50,8 +50,8 @@ impl Ask for ChatRequest {
         Some(&self.model)
     }
 
-    fn stay(&self) -> Option<Stay> {
-        self.keep_alive.map(|KeepAlive(stay)| stay)
+    fn stay(&self) -> Option<KeepAlive> {
+        self.keep_alive.map(|KeepAliveField(stay)| stay)
     }
 }
 
@@ -74,15 +74,15 @@ impl ForModel for ChatRequest {
 pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     incoming: Incoming,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     super::answer(&app, incoming, prepared).await
 }
 
 fn prepared(
     model: &Model,
     request: ChatRequest,
-    remarks: &Remarks,
-) -> Result<(Prepared, How), Refusal> {
+    warnings: &Warnings,
+) -> Result<(Prepared, How), ApiError> {
     let reason_of_nothing = reason_of_nothing(request.stay());
     let settings = Settings {
         options: request.options,
@@ -91,10 +91,10 @@ fn prepared(
         logprobs: request.logprobs,
         top_logprobs: request.top_logprobs,
     };
-    let understood = settings.understand(model.n_ctx, &model.defaults, remarks)?;
-    let messages = messages(request.messages, remarks)?;
+    let understood = settings.understand(model.n_ctx, &model.defaults, warnings)?;
+    let messages = messages(request.messages, warnings)?;
     let tools = tool_use(request.tools, None, None)?;
-    remarks.extend(tools.iter().flat_map(|used| used.tools.remarks().to_vec()));
+    warnings.extend(tools.iter().flat_map(|used| used.tools.remarks().to_vec()));
     let is_stream = request.stream.unwrap_or(true);
     let logprobs = understood.options.n_logprobs.is_some();
     let how = How {
@@ -114,6 +114,6 @@ fn prepared(
         ..Said::default()
     };
     let (prepared, prompt) = prepare::answers_after(model, &[], &said, &understood.options, 1)?;
-    understood.check_thinking(model, &prompt.text, remarks)?;
+    understood.check_thinking(model, &prompt.text, warnings)?;
     Ok((prepared.with_priority(PRIORITY), how))
 }

@@ -14,18 +14,18 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{keep_alive::KeepAlive, options};
+use super::{keep_alive::KeepAliveField, options};
 use crate::{
     app::App,
     flow::{
-        answer::{Answers, Happening, Reader},
+        answer::{AnswerEvent, AnswerParser, Answers},
         body::{self, Incoming},
-        error::Refusal,
+        error::ApiError,
         prepare::{self, Ask, Prepared},
         sampling::OneOrMore,
-        warnings::Remarks,
+        warnings::Warnings,
     },
-    models::{Model, Stay},
+    models::{KeepAlive, Model},
 };
 
 /// Texts of one request, as many as OpenAI's interface has.
@@ -41,7 +41,7 @@ pub(crate) struct EmbedRequest {
     truncate: Option<bool>,
     dimensions: Option<usize>,
     options: Option<Map<String, Value>>,
-    keep_alive: Option<KeepAlive>,
+    keep_alive: Option<KeepAliveField>,
 }
 
 /// What may be asked for by `/api/embeddings`.
@@ -51,7 +51,7 @@ pub(crate) struct EmbeddingsRequest {
     #[serde(default)]
     prompt: String,
     options: Option<Map<String, Value>>,
-    keep_alive: Option<KeepAlive>,
+    keep_alive: Option<KeepAliveField>,
 }
 
 impl Ask for EmbedRequest {
@@ -61,8 +61,8 @@ impl Ask for EmbedRequest {
         Some(&self.model)
     }
 
-    fn stay(&self) -> Option<Stay> {
-        self.keep_alive.map(|KeepAlive(stay)| stay)
+    fn stay(&self) -> Option<KeepAlive> {
+        self.keep_alive.map(|KeepAliveField(stay)| stay)
     }
 }
 
@@ -73,8 +73,8 @@ impl Ask for EmbeddingsRequest {
         Some(&self.model)
     }
 
-    fn stay(&self) -> Option<Stay> {
-        self.keep_alive.map(|KeepAlive(stay)| stay)
+    fn stay(&self) -> Option<KeepAlive> {
+        self.keep_alive.map(|KeepAliveField(stay)| stay)
     }
 }
 
@@ -82,10 +82,10 @@ impl Ask for EmbeddingsRequest {
 pub(crate) async fn many(
     State(app): State<Arc<App>>,
     incoming: Incoming,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let (start, default) = (Instant::now(), app.options.pooling);
-    let make = move |model: &Model, request: EmbedRequest, remarks: &Remarks| {
-        check_options(request.options, remarks)?;
+    let make = move |model: &Model, request: EmbedRequest, warnings: &Warnings| {
+        check_options(request.options, warnings)?;
         check_dimensions(model, request.dimensions)?;
         let cut = request.truncate.unwrap_or(true);
         let texts = request.input.map_or_else(Vec::new, OneOrMore::into_vec);
@@ -97,7 +97,7 @@ pub(crate) async fn many(
                     pooling: default,
                     cut,
                 },
-                remarks,
+                warnings,
             )?,
             (),
         ))
@@ -124,10 +124,10 @@ pub(crate) async fn many(
 pub(crate) async fn one(
     State(app): State<Arc<App>>,
     incoming: Incoming,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let default = app.options.pooling;
-    let make = move |model: &Model, request: EmbeddingsRequest, remarks: &Remarks| {
-        check_options(request.options, remarks)?;
+    let make = move |model: &Model, request: EmbeddingsRequest, warnings: &Warnings| {
+        check_options(request.options, warnings)?;
         let texts = Some(request.prompt).filter(|text| !text.is_empty());
         let texts: Vec<String> = texts.into_iter().collect();
         Ok((
@@ -138,7 +138,7 @@ pub(crate) async fn one(
                     pooling: default,
                     cut: true,
                 },
-                remarks,
+                warnings,
             )?,
             (),
         ))
@@ -149,19 +149,19 @@ pub(crate) async fn one(
 }
 
 /// Options do not matter to a vector, but those that make no sense are refused all the same.
-fn check_options(options: Option<Map<String, Value>>, remarks: &Remarks) -> Result<(), Refusal> {
+fn check_options(options: Option<Map<String, Value>>, warnings: &Warnings) -> Result<(), ApiError> {
     let _: options::Options = body::understand(
         Value::Object(options.unwrap_or_default()),
         options::ACCEPTED,
-        remarks,
+        warnings,
     )?;
     Ok(())
 }
 
-fn check_dimensions(model: &Model, wanted: Option<usize>) -> Result<(), Refusal> {
+fn check_dimensions(model: &Model, wanted: Option<usize>) -> Result<(), ApiError> {
     let d_model = model.engine.spec().d_model;
     match wanted.filter(|&d| d != 0 && d != d_model) {
-        Some(d) => Err(Refusal::field(
+        Some(d) => Err(ApiError::field(
             "dimensions",
             format!("dimensions is {d}, but vectors of this model have {d_model}"),
         )),
@@ -180,10 +180,10 @@ fn prepared(
     model: &Model,
     texts: &[String],
     wish: &Wish,
-    remarks: &Remarks,
-) -> Result<Prepared, Refusal> {
+    warnings: &Warnings,
+) -> Result<Prepared, ApiError> {
     if texts.len() > MAX_TEXTS {
-        return Err(Refusal::field(
+        return Err(ApiError::field(
             "input",
             format!(
                 "input has {} texts, expected at most {MAX_TEXTS}",
@@ -192,7 +192,7 @@ fn prepared(
         ));
     }
     if texts.iter().any(String::is_empty) {
-        return Err(Refusal::field(
+        return Err(ApiError::field(
             "input",
             "input has an empty text, which has no vector",
         ));
@@ -203,12 +203,18 @@ fn prepared(
     };
     let job = |text: &String| {
         Ok(Job::embedding(
-            ids(model, text, wish.cut, remarks)?,
+            ids(model, text, wish.cut, warnings)?,
             pooling,
         ))
     };
-    let jobs = texts.iter().map(job).collect::<Result<Vec<_>, Refusal>>()?;
-    let readers = jobs.iter().map(|_| Reader::Vector(Vec::new())).collect();
+    let jobs = texts
+        .iter()
+        .map(job)
+        .collect::<Result<Vec<_>, ApiError>>()?;
+    let parsers = jobs
+        .iter()
+        .map(|_| AnswerParser::Vector(Vec::new()))
+        .collect();
     let priority = if jobs.len() == 1 {
         PRIORITIES.0
     } else {
@@ -216,23 +222,23 @@ fn prepared(
     };
     Ok(Prepared {
         jobs,
-        readers,
+        parsers,
         n_left_out: 0,
     }
     .with_priority(priority))
 }
 
 /// The tokens of a text, at most as many as the context holds.
-fn ids(model: &Model, text: &str, cut: bool, remarks: &Remarks) -> Result<Vec<u32>, Refusal> {
+fn ids(model: &Model, text: &str, cut: bool, warnings: &Warnings) -> Result<Vec<u32>, ApiError> {
     let mut ids = model.engine.embedding_ids(text.as_bytes());
     let (n_prompt, n_ctx) = (ids.len(), model.n_ctx);
     if n_prompt > n_ctx && !cut {
         return Err(
-            Refusal::from(atta_engine::Error::PromptTooLong { n_prompt, n_ctx }).about("input"),
+            ApiError::from(atta_engine::Error::PromptTooLong { n_prompt, n_ctx }).about("input"),
         );
     }
     if n_prompt > n_ctx {
-        remarks
+        warnings
             .add(format!("a text of {n_prompt} tokens was cut to the {n_ctx} that the context of this server holds"));
         ids.truncate(n_ctx);
     }
@@ -245,14 +251,14 @@ struct Vectors {
 }
 
 /// All of them, in the order of the texts.
-async fn vectors(mut answers: Answers) -> Result<Vectors, Refusal> {
+async fn vectors(mut answers: Answers) -> Result<Vectors, ApiError> {
     let (mut found, mut n_prompt) = (Vec::new(), 0);
-    while let Some(happening) = answers.next().await {
-        let (i, Happening::End(end)) = happening? else {
+    while let Some(event) = answers.next().await {
+        let (i, AnswerEvent::End(end)) = event? else {
             continue;
         };
         if end.vector.is_empty() {
-            return Err(Refusal::out_of_time());
+            return Err(ApiError::out_of_time());
         }
         n_prompt += end.done.n_prompt;
         found.push((i, end.vector));

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{
     ForModel, PRIORITY,
-    keep_alive::KeepAlive,
+    keep_alive::KeepAliveField,
     options::{ACCEPTED_FIELDS, Settings, THINK, Understood, reason_of_nothing},
     response::{Form, How, Read},
 };
@@ -18,11 +18,11 @@ use crate::{
     app::App,
     flow::{
         body::{Accepted, Incoming},
-        error::Refusal,
+        error::ApiError,
         prepare::{self, Ask, Prepared},
-        warnings::Remarks,
+        warnings::Warnings,
     },
-    models::{Model, Stay},
+    models::{KeepAlive, Model},
 };
 
 /// What may be asked for.
@@ -47,7 +47,7 @@ pub(crate) struct GenerateRequest {
     format: Option<Value>,
     stream: Option<bool>,
     think: Option<Value>,
-    keep_alive: Option<KeepAlive>,
+    keep_alive: Option<KeepAliveField>,
     logprobs: Option<bool>,
     top_logprobs: Option<usize>,
 }
@@ -60,8 +60,8 @@ impl Ask for GenerateRequest {
         Some(&self.model)
     }
 
-    fn stay(&self) -> Option<Stay> {
-        self.keep_alive.map(|KeepAlive(stay)| stay)
+    fn stay(&self) -> Option<KeepAlive> {
+        self.keep_alive.map(|KeepAliveField(stay)| stay)
     }
 }
 
@@ -88,19 +88,19 @@ impl ForModel for GenerateRequest {
 pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     incoming: Incoming,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     super::answer(&app, incoming, prepared).await
 }
 
 fn prepared(
     model: &Model,
     request: GenerateRequest,
-    remarks: &Remarks,
-) -> Result<(Prepared, How), Refusal> {
+    warnings: &Warnings,
+) -> Result<(Prepared, How), ApiError> {
     request.refuse_unsupported(model.engine.spec().n_vocab)?;
     let reason_of_nothing = reason_of_nothing(request.stay());
     let (asked, settings, is_stream) = request.divide();
-    let understood = settings.understand(model.n_ctx, &model.defaults, remarks)?;
+    let understood = settings.understand(model.n_ctx, &model.defaults, warnings)?;
     let logprobs = understood.options.n_logprobs.is_some();
     let (prepared, form) = match asked {
         Asked { prompt, suffix, .. } if prompt.is_empty() && suffix.is_empty() => {
@@ -113,7 +113,7 @@ fn prepared(
                 extra: &[],
             };
             let ids = infill::prompt(model, &gap)
-                .map_err(|refusal| refusal.renamed("input_suffix", "suffix"))?;
+                .map_err(|error| error.renamed("input_suffix", "suffix"))?;
             (
                 prepare::texts(model, &[ids], &understood.options, 1)?,
                 Form::Generate(None),
@@ -123,7 +123,7 @@ fn prepared(
             prompt, raw: true, ..
         } => (raw(model, &prompt, &understood)?, Form::Generate(None)),
         asked => {
-            let (prepared, read) = in_template(model, asked, &understood, remarks)?;
+            let (prepared, read) = in_template(model, asked, &understood, warnings)?;
             (prepared, Form::Generate(Some(read)))
         }
     };
@@ -149,21 +149,21 @@ struct Asked {
 }
 
 impl GenerateRequest {
-    fn refuse_unsupported(&self, n_vocab: usize) -> Result<(), Refusal> {
+    fn refuse_unsupported(&self, n_vocab: usize) -> Result<(), ApiError> {
         let refuse = |name: &str, why: &str| {
-            Err(Refusal::field(
+            Err(ApiError::field(
                 name,
                 format!("{name} is not supported: {why}"),
             ))
         };
         let not_raw = |name: &str| {
-            Err(Refusal::field(
+            Err(ApiError::field(
                 name,
                 format!("{name} is of no use with raw: true"),
             ))
         };
         let no_gap = |name: &str| {
-            Err(Refusal::field(
+            Err(ApiError::field(
                 name,
                 format!("{name} is of no use with suffix"),
             ))
@@ -194,7 +194,7 @@ impl GenerateRequest {
                 suffix, context, ..
             } if !suffix.is_empty() && !context.is_empty() => no_gap("context"),
             Self { context, .. } => match context.iter().find(|&&id| id as usize >= n_vocab) {
-                Some(id) => Err(Refusal::field(
+                Some(id) => Err(ApiError::field(
                     "context",
                     format!("context has token {id}, of a model that has {n_vocab}"),
                 )),
@@ -224,7 +224,7 @@ impl GenerateRequest {
 }
 
 /// The text goes on.
-fn raw(model: &Model, prompt: &str, understood: &Understood) -> Result<Prepared, Refusal> {
+fn raw(model: &Model, prompt: &str, understood: &Understood) -> Result<Prepared, ApiError> {
     let ids = model.engine.prompt_ids(prompt.as_bytes());
     prepare::texts(model, &[ids], &understood.options, 1)
 }
@@ -234,8 +234,8 @@ fn in_template(
     model: &Model,
     asked: Asked,
     understood: &Understood,
-    remarks: &Remarks,
-) -> Result<(Prepared, Read), Refusal> {
+    warnings: &Warnings,
+) -> Result<(Prepared, Read), ApiError> {
     let (messages, extra) = ([Message::user(asked.prompt)], understood.extra());
     let system = Some(asked.system.as_str());
     let said = Said {
@@ -246,7 +246,7 @@ fn in_template(
     };
     let (prepared, prompt) =
         prepare::answers_after(model, &asked.context, &said, &understood.options, 1)?;
-    understood.check_thinking(model, &prompt.text, remarks)?;
+    understood.check_thinking(model, &prompt.text, warnings)?;
     let is_thinking = prompt.text.trim_end().ends_with(THINK);
     Ok((
         prepared,

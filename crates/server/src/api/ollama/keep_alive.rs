@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::models::Stay;
+use crate::models::KeepAlive;
 
 /// Names of units, longer ones before those that they begin with, and their seconds.
 const UNITS: [(&str, f64); 8] = [
@@ -23,9 +23,9 @@ const UNITS: [(&str, f64); 8] = [
 /// How long a model is to stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
-pub(super) struct KeepAlive(pub(super) Stay);
+pub(super) struct KeepAliveField(pub(super) KeepAlive);
 
-impl TryFrom<Value> for KeepAlive {
+impl TryFrom<Value> for KeepAliveField {
     type Error = String;
 
     fn try_from(value: Value) -> Result<Self, String> {
@@ -35,8 +35,10 @@ impl TryFrom<Value> for KeepAlive {
             _ => None,
         };
         let stay = match seconds {
-            Some(seconds) if seconds < 0.0 => Some(Stay::Always),
-            Some(seconds) => Duration::try_from_secs_f64(seconds).ok().map(Stay::For),
+            Some(seconds) if seconds < 0.0 => Some(KeepAlive::Always),
+            Some(seconds) => Duration::try_from_secs_f64(seconds)
+                .ok()
+                .map(KeepAlive::For),
             None => None,
         };
         stay.map(Self)
@@ -76,8 +78,12 @@ mod tests {
 
     #[test]
     fn durations_are_those_of_go() {
-        let of = |value: Value| KeepAlive::try_from(value).ok().map(|KeepAlive(stay)| stay);
-        let for_seconds = |seconds: f64| Some(Stay::For(Duration::from_secs_f64(seconds)));
+        let of = |value: Value| {
+            KeepAliveField::try_from(value)
+                .ok()
+                .map(|KeepAliveField(stay)| stay)
+        };
+        let for_seconds = |seconds: f64| Some(KeepAlive::For(Duration::from_secs_f64(seconds)));
         for (value, seconds) in [
             (json!("5m"), 300.0),
             (json!("1h30m0.5s"), 5400.5),
@@ -91,7 +97,7 @@ mod tests {
         assert!(
             [json!(-1), json!("-1s"), json!("-5m")]
                 .into_iter()
-                .all(|value| of(value) == Some(Stay::Always))
+                .all(|value| of(value) == Some(KeepAlive::Always))
         );
         let wrong = [
             "", "-", "5", "m", "5m3", "1.2.3s", "5 m", "1e400s", "5d", "é",

@@ -7,7 +7,7 @@ use atta_engine::{
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::flow::{error::Refusal, warnings::Remarks};
+use crate::flow::{error::ApiError, warnings::Warnings};
 
 /// A message.
 #[derive(Debug, Deserialize)]
@@ -46,12 +46,12 @@ struct Function {
 
 impl Says {
     /// The message without its images, and how many it has.
-    fn into_message(self) -> Result<(Message, usize), Refusal> {
+    fn into_message(self) -> Result<(Message, usize), ApiError> {
         let role = match self.role.as_str() {
             "developer" => Role::System,
             "function" => Role::Tool,
             name => Role::named(name)
-                .ok_or_else(|| Refusal::field("messages", format!("there is no role {name:?}")))?,
+                .ok_or_else(|| ApiError::field("messages", format!("there is no role {name:?}")))?,
         };
         let (content, n_in_content) = content(self.content)?;
         let message = Message {
@@ -75,13 +75,13 @@ impl Says {
 }
 
 /// The text of a content, and how many images it has beside.
-fn content(content: Option<Value>) -> Result<(String, usize), Refusal> {
+fn content(content: Option<Value>) -> Result<(String, usize), ApiError> {
     let parts = match content {
         None | Some(Value::Null) => return Ok((String::new(), 0)),
         Some(Value::String(text)) => return Ok((text, 0)),
         Some(Value::Array(parts)) => parts,
         Some(_) => {
-            return Err(Refusal::field(
+            return Err(ApiError::field(
                 "messages",
                 "the content of a message is neither a text nor a list of parts",
             ));
@@ -93,7 +93,7 @@ fn content(content: Option<Value>) -> Result<(String, usize), Refusal> {
             (Some("text"), Some(text)) => texts.push(text.to_owned()),
             (Some("image_url" | "image"), _) => n_images += 1,
             _ => {
-                return Err(Refusal::field(
+                return Err(ApiError::field(
                     "messages",
                     format!("a part of type {} is not supported", part["type"]),
                 ));
@@ -125,12 +125,12 @@ impl Call {
 
 /// What was said, with an id for each call and each result: templates want them, and the interface
 /// may do without.
-pub(super) fn messages(said: Vec<Says>, remarks: &Remarks) -> Result<Vec<Message>, Refusal> {
+pub(super) fn messages(said: Vec<Says>, warnings: &Warnings) -> Result<Vec<Message>, ApiError> {
     let said = said
         .into_iter()
         .map(Says::into_message)
         .collect::<Result<Vec<_>, _>>()?;
-    let mut messages = without_images(said, remarks)?;
+    let mut messages = without_images(said, warnings)?;
     let (mut n_calls, mut open) = (0, Vec::new());
     for message in &mut messages {
         for call in &mut message.tool_calls {
@@ -149,16 +149,19 @@ pub(super) fn messages(said: Vec<Says>, remarks: &Remarks) -> Result<Vec<Message
 }
 
 /// Refuses images in the last message, because the answer would be about them; those before are
-/// left out with a remark.
-fn without_images(said: Vec<(Message, usize)>, remarks: &Remarks) -> Result<Vec<Message>, Refusal> {
+/// left out with a warning.
+fn without_images(
+    said: Vec<(Message, usize)>,
+    warnings: &Warnings,
+) -> Result<Vec<Message>, ApiError> {
     if said.last().is_some_and(|(_, n_images)| *n_images > 0) {
-        return Err(Refusal::field(
+        return Err(ApiError::field(
             "images",
             "images are not supported: this model sees text only",
         ));
     }
     if said.iter().any(|(_, n_images)| *n_images > 0) {
-        remarks.add("images of earlier messages are left out: this model sees text only");
+        warnings.add("images of earlier messages are left out: this model sees text only");
     }
     Ok(said.into_iter().map(|(message, _)| message).collect())
 }
@@ -183,10 +186,10 @@ mod tests {
 
     use super::*;
 
-    fn of(said: Value) -> Result<Vec<Message>, Refusal> {
+    fn of(said: Value) -> Result<Vec<Message>, ApiError> {
         messages(
-            crate::flow::body::understand(said, &[], &Remarks::default())?,
-            &Remarks::default(),
+            crate::flow::body::understand(said, &[], &Warnings::default())?,
+            &Warnings::default(),
         )
     }
 
@@ -254,11 +257,11 @@ mod tests {
     fn images_are_left_out_of_the_history_and_refused_in_the_last_message() {
         let image = json!({ "role": "user", "content": "what is this?", "images": ["aGk="] });
         let parts = json!({ "role": "user", "content": [{ "type": "text", "text": "and this?" }, { "type": "image_url" }] });
-        let remarks = Remarks::default();
+        let warnings = Warnings::default();
         let said = json!([image, parts, { "role": "user", "content": "go on" }]);
         let said = messages(
-            crate::flow::body::understand(said, &[], &remarks).unwrap(),
-            &remarks,
+            crate::flow::body::understand(said, &[], &warnings).unwrap(),
+            &warnings,
         )
         .unwrap();
         let contents: Vec<_> = said
@@ -266,7 +269,7 @@ mod tests {
             .map(|message| message.content.as_str())
             .collect();
         assert_eq!(contents, ["what is this?", "and this?", "go on"]);
-        assert!(matches!(&remarks.take()[..], [remark] if remark.contains("images")));
+        assert!(matches!(&warnings.take()[..], [warning] if warning.contains("images")));
         for last in [image, parts] {
             assert_eq!(
                 of(json!([last])).unwrap_err().param.as_deref(),

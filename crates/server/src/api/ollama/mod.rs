@@ -23,9 +23,9 @@ use crate::{
     app::App,
     flow::{
         body::Incoming,
-        error::Refusal,
+        error::ApiError,
         prepare::{Ask, Prepared, Received},
-        warnings::Remarks,
+        warnings::Warnings,
     },
     models::Model,
 };
@@ -43,8 +43,8 @@ trait ForModel: Ask {
 async fn answer<R: ForModel>(
     app: &App,
     incoming: Incoming,
-    prepared: impl FnOnce(&Model, R, &Remarks) -> Result<(Prepared, How), Refusal> + Send + 'static,
-) -> Result<Response, Refusal> {
+    prepared: impl FnOnce(&Model, R, &Warnings) -> Result<(Prepared, How), ApiError> + Send + 'static,
+) -> Result<Response, ApiError> {
     let start = Instant::now();
     let received = Received::<R>::read(app, incoming).await?;
     if let Some(how) = received.request.farewell()

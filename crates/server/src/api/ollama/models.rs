@@ -26,7 +26,7 @@ use crate::{
     app::App,
     flow::{
         body::{self, Accepted, Incoming},
-        error::Refusal,
+        error::ApiError,
         stream,
     },
     models::Model,
@@ -39,7 +39,7 @@ const INTERFACE_VERSION: &str = "0.12.0";
 const MAX_SHOW: usize = 64 << 10;
 
 /// All names.
-pub(crate) async fn tags(State(app): State<Arc<App>>) -> Result<Json<Value>, Refusal> {
+pub(crate) async fn tags(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
     let models = app
         .models
         .names()
@@ -48,7 +48,7 @@ pub(crate) async fn tags(State(app): State<Arc<App>>) -> Result<Json<Value>, Ref
     Ok(Json(json!({ "models": models })))
 }
 
-fn described(app: &App, name: &str) -> Result<Value, Refusal> {
+fn described(app: &App, name: &str) -> Result<Value, ApiError> {
     let (_, model) = app.models.look_up(Some(name))?;
     let mut object = json!({
         "name": name, "model": name, "modified_at": since(app), "digest": digest(name),
@@ -118,9 +118,9 @@ pub(crate) struct Pull {
 const ACCEPTED_OF_PULL: Accepted = &[("insecure", "nothing is fetched")];
 
 /// The name of a model by either field, whichever is not empty.
-fn named(model: Option<String>, name: Option<String>) -> Result<String, Refusal> {
+fn named(model: Option<String>, name: Option<String>) -> Result<String, ApiError> {
     let found = model.into_iter().chain(name).find(|name| !name.is_empty());
-    found.ok_or_else(|| Refusal::field("model", "the field \"model\" is missing"))
+    found.ok_or_else(|| ApiError::field("model", "the field \"model\" is missing"))
 }
 
 /// Reads a request about a model, which is short.
@@ -128,17 +128,17 @@ async fn read<T: DeserializeOwned>(
     app: &App,
     incoming: Incoming,
     accepted: Accepted,
-) -> Result<T, Refusal> {
+) -> Result<T, ApiError> {
     let max = app.options.max_body.min(MAX_SHOW);
     let bytes = body::read(incoming.body, max, app.options.read_timeout).await?;
-    body::parse(&bytes, accepted, &incoming.remarks)
+    body::parse(&bytes, accepted, &incoming.warnings)
 }
 
 /// What is known of one.
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     incoming: Incoming,
-) -> Result<Json<Value>, Refusal> {
+) -> Result<Json<Value>, ApiError> {
     let Show {
         model,
         name,
@@ -185,7 +185,7 @@ fn tensors(directory: &Directory) -> Value {
 pub(crate) async fn pull(
     State(app): State<Arc<App>>,
     incoming: Incoming,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let Pull {
         model,
         name,
@@ -196,9 +196,9 @@ pub(crate) async fn pull(
         let message = format!(
             "model {name:?} not found: this server fetches no models; run `atta pull` on its machine and start it with that model"
         );
-        return Err(Refusal {
+        return Err(ApiError {
             message,
-            ..Refusal::no_model(&name)
+            ..ApiError::no_model(&name)
         });
     }
     let success = json!({ "status": "success" });

@@ -10,11 +10,11 @@ use serde_json::{Map, Value};
 use crate::{
     flow::{
         body::{self, Accepted},
-        error::Refusal,
-        sampling::{Defaults, OneOrMore, Wanted},
-        warnings::Remarks,
+        error::ApiError,
+        sampling::{Defaults, OneOrMore, SamplingFields},
+        warnings::Warnings,
     },
-    models::{Model, Stay},
+    models::{KeepAlive, Model},
 };
 
 /// Alternatives of a token that may be asked for.
@@ -118,28 +118,28 @@ impl Settings {
         self,
         n_ctx: usize,
         defaults: &Defaults,
-        remarks: &Remarks,
-    ) -> Result<Understood, Refusal> {
+        warnings: &Warnings,
+    ) -> Result<Understood, ApiError> {
         let think = self.think.map(think).transpose()?.flatten();
         let n_logprobs = n_logprobs(self.logprobs, self.top_logprobs)?;
         let constraint = self
             .format
-            .map_or(Ok(None), |format| constraint(&format, remarks))?;
+            .map_or(Ok(None), |format| constraint(&format, warnings))?;
         let options: Options = body::understand(
             Value::Object(self.options.unwrap_or_default()),
             ACCEPTED,
-            remarks,
+            warnings,
         )?;
         let options = GenerateOptions {
             constraint,
             n_logprobs,
-            ..options.into_options(n_ctx, defaults, remarks)?
+            ..options.into_options(n_ctx, defaults, warnings)?
         };
         Ok(Understood { options, think })
     }
 }
 
-fn think(value: Value) -> Result<Option<Think>, Refusal> {
+fn think(value: Value) -> Result<Option<Think>, ApiError> {
     match value {
         Value::Bool(false) => Ok(Some(Think::No)),
         Value::Bool(true) => Ok(Some(Think::Yes)),
@@ -148,7 +148,7 @@ fn think(value: Value) -> Result<Option<Think>, Refusal> {
         other => {
             let message =
                 format!("think is {other}, expected true, false, \"low\", \"medium\" or \"high\"");
-            Err(Refusal::field("think", message))
+            Err(ApiError::field("think", message))
         }
     }
 }
@@ -168,32 +168,32 @@ impl Understood {
     }
 
     /// Refuses to think if the model cannot, as Ollama does; what else of `think` is not kept
-    /// becomes a remark.
+    /// becomes a warning.
     pub(super) fn check_thinking(
         &self,
         model: &Model,
         prompt: &str,
-        remarks: &Remarks,
-    ) -> Result<(), Refusal> {
+        warnings: &Warnings,
+    ) -> Result<(), ApiError> {
         let Some(think) = &self.think else {
             return Ok(());
         };
         let can_think = can_think(model);
         if *think != Think::No && !can_think {
-            return Err(Refusal::field(
+            return Err(ApiError::field(
                 "think",
                 format!("think: {:?} does not support thinking", model.name),
             ));
         }
         match think {
             Think::Level(_) if !model.form.has_switch(REASONING_EFFORT) => {
-                remarks.add("think: this model thinks, but the level changes nothing: its template has none");
+                warnings.add("think: this model thinks, but the level changes nothing: its template has none");
             }
             Think::No if can_think && !model.form.has_switch(ENABLE_THINKING) => {
-                remarks.add("think: whether this model thinks cannot be chosen");
+                warnings.add("think: whether this model thinks cannot be chosen");
             }
             Think::No if prompt.trim_end().ends_with(THINK) => {
-                remarks.add("think: this model always thinks")
+                warnings.add("think: this model always thinks")
             }
             _ => {}
         }
@@ -212,15 +212,15 @@ pub(super) fn can_think(model: &Model) -> bool {
 
 impl Options {
     /// Refuses samplers that are not here, unless their values switch them off.
-    fn refuse_unsupported(&self) -> Result<(), Refusal> {
+    fn refuse_unsupported(&self) -> Result<(), ApiError> {
         if self.mirostat.is_some_and(|mirostat| mirostat != 0) {
-            return Err(Refusal::field(
+            return Err(ApiError::field(
                 "mirostat",
                 "mirostat is not supported, only 0, which switches it off",
             ));
         }
         if self.tfs_z.is_some_and(|z| z != 1.0) {
-            return Err(Refusal::field(
+            return Err(ApiError::field(
                 "tfs_z",
                 "tfs_z is not supported, only 1, which switches it off",
             ));
@@ -232,14 +232,14 @@ impl Options {
         self,
         n_ctx: usize,
         defaults: &Defaults,
-        remarks: &Remarks,
-    ) -> Result<GenerateOptions, Refusal> {
+        warnings: &Warnings,
+    ) -> Result<GenerateOptions, ApiError> {
         self.refuse_unsupported()?;
         if let Some(n) = self
             .num_ctx
             .filter(|&n| usize::try_from(n).is_ok_and(|n| n > n_ctx))
         {
-            remarks.add(format!(
+            warnings.add(format!(
                 "num_ctx is {n}, but the context of this server holds {n_ctx} tokens, which -c sets"
             ));
         }
@@ -247,7 +247,7 @@ impl Options {
         // of a text.
         let max_tokens = counted("num_predict", self.num_predict, -2)?;
         let window = counted("repeat_last_n", self.repeat_last_n, -1)?;
-        let wanted = Wanted {
+        let wanted = SamplingFields {
             temperature: self.temperature,
             top_p: self.top_p,
             // Less than 1 is all tokens.
@@ -261,7 +261,7 @@ impl Options {
             seed: self.seed,
             stop: self.stop,
             max_tokens,
-            ..Wanted::default()
+            ..SamplingFields::default()
         };
         let mut options = wanted.into_options(defaults)?;
         options.sampling.repeat_window = window.unwrap_or(options.sampling.repeat_window);
@@ -270,8 +270,8 @@ impl Options {
 }
 
 /// What is said of a request without words: it has the model loaded, or taken out of memory.
-pub(super) fn reason_of_nothing(stay: Option<Stay>) -> &'static str {
-    if stay == Some(Stay::For(Duration::ZERO)) {
+pub(super) fn reason_of_nothing(stay: Option<KeepAlive>) -> &'static str {
+    if stay == Some(KeepAlive::For(Duration::ZERO)) {
         "unload"
     } else {
         "load"
@@ -279,9 +279,9 @@ pub(super) fn reason_of_nothing(stay: Option<Stay>) -> &'static str {
 }
 
 /// A number of tokens; those from `least` to −1 are more than there can be.
-fn counted(name: &str, n: Option<i64>, least: i64) -> Result<Option<usize>, Refusal> {
+fn counted(name: &str, n: Option<i64>, least: i64) -> Result<Option<usize>, ApiError> {
     match n {
-        Some(n) if n < least => Err(Refusal::field(
+        Some(n) if n < least => Err(ApiError::field(
             name,
             format!("{name} is {n}, expected {least} or more"),
         )),
@@ -290,14 +290,14 @@ fn counted(name: &str, n: Option<i64>, least: i64) -> Result<Option<usize>, Refu
     }
 }
 
-fn n_logprobs(logprobs: Option<bool>, top: Option<usize>) -> Result<Option<usize>, Refusal> {
+fn n_logprobs(logprobs: Option<bool>, top: Option<usize>) -> Result<Option<usize>, ApiError> {
     match (logprobs.unwrap_or(false), top.unwrap_or(0)) {
-        (_, n) if n > MAX_TOP_LOGPROBS => Err(Refusal::field(
+        (_, n) if n > MAX_TOP_LOGPROBS => Err(ApiError::field(
             "top_logprobs",
             format!("top_logprobs is {n}, expected at most {MAX_TOP_LOGPROBS}"),
         )),
         (false, 0) => Ok(None),
-        (false, _) => Err(Refusal::field(
+        (false, _) => Err(ApiError::field(
             "top_logprobs",
             "top_logprobs is of no use without logprobs: true",
         )),
@@ -306,8 +306,8 @@ fn n_logprobs(logprobs: Option<bool>, top: Option<usize>) -> Result<Option<usize
 }
 
 /// What an answer must look like. Keywords of a schema that cannot be kept are loosened, and a
-/// remark names each of them.
-fn constraint(format: &Value, remarks: &Remarks) -> Result<Option<Constraint>, Refusal> {
+/// warning names each of them.
+fn constraint(format: &Value, warnings: &Warnings) -> Result<Option<Constraint>, ApiError> {
     match format {
         Value::String(name) if name.is_empty() => Ok(None),
         Value::String(name) if name == "json" => Ok(Some(Constraint::JsonObject)),
@@ -318,15 +318,15 @@ fn constraint(format: &Value, remarks: &Remarks) -> Result<Option<Constraint>, R
             };
             let made = Constraint::from_schema(&format.to_string(), options);
             let (constraint, loosened) =
-                made.map_err(|error| Refusal::field("format", format!("format: {error}")))?;
-            remarks.extend(
+                made.map_err(|error| ApiError::field("format", format!("format: {error}")))?;
+            warnings.extend(
                 loosened
                     .into_iter()
-                    .map(|remark| format!("format: {remark}")),
+                    .map(|warning| format!("format: {warning}")),
             );
             Ok(Some(constraint))
         }
-        _ => Err(Refusal::field(
+        _ => Err(ApiError::field(
             "format",
             format!("format is {format}, expected \"json\" or a JSON schema"),
         )),
@@ -339,13 +339,13 @@ mod tests {
 
     use super::*;
 
-    fn of(options: Value) -> Result<GenerateOptions, Refusal> {
+    fn of(options: Value) -> Result<GenerateOptions, ApiError> {
         let settings = Settings {
             options: options.as_object().cloned(),
             ..Settings::default()
         };
         settings
-            .understand(4096, &Defaults::default(), &Remarks::default())
+            .understand(4096, &Defaults::default(), &Warnings::default())
             .map(|understood| understood.options)
     }
 
@@ -391,17 +391,17 @@ mod tests {
             ("repeat_last_n", json!(-2)),
             ("top_k", json!("many")),
         ] {
-            let refusal = of(json!({ name: value })).unwrap_err();
+            let error = of(json!({ name: value })).unwrap_err();
             assert!(
-                refusal.param.as_deref() == Some(name) && refusal.message.contains(name),
-                "{refusal:?}"
+                error.param.as_deref() == Some(name) && error.message.contains(name),
+                "{error:?}"
             );
         }
     }
 
     #[test]
-    fn options_of_the_machine_and_those_that_are_switched_off_are_accepted_with_a_remark() {
-        let remarks = Remarks::default();
+    fn options_of_the_machine_and_those_that_are_switched_off_are_accepted_with_a_warning() {
+        let warnings = Warnings::default();
         let given = json!({
             "num_gpu": 0, "num_thread": 4, "use_mmap": true, "num_keep": 24, "penalize_newline": true, "tfs_z": 1,
             "mirostat": 0, "mirostat_tau": 5.0, "num_ctx": 9005.0, "top_k": -1, "nonsense": 1,
@@ -411,15 +411,15 @@ mod tests {
             ..Settings::default()
         };
         let options = settings
-            .understand(4096, &Defaults::default(), &remarks)
+            .understand(4096, &Defaults::default(), &warnings)
             .map(|understood| understood.options)
             .unwrap();
         assert_eq!(options.sampling.top_k, 0);
-        let said = remarks.take();
+        let said = warnings.take();
         assert_eq!(said.len(), 8, "{said:?}");
         for name in ["num_gpu", "num_ctx is 9005", "mirostat_tau", "nonsense"] {
             assert!(
-                said.iter().any(|remark| remark.contains(name)),
+                said.iter().any(|warning| warning.contains(name)),
                 "{name}: {said:?}"
             );
         }
@@ -437,7 +437,7 @@ mod tests {
             ..Settings::default()
         };
         let extra = settings
-            .understand(10, &Defaults::default(), &Remarks::default())
+            .understand(10, &Defaults::default(), &Warnings::default())
             .map(|understood| understood.extra())
             .unwrap();
         assert_eq!(
@@ -472,20 +472,20 @@ mod tests {
             ),
         ];
         for (name, settings) in refused {
-            let refusal = settings
-                .understand(4096, &Defaults::default(), &Remarks::default())
+            let error = settings
+                .understand(4096, &Defaults::default(), &Warnings::default())
                 .err()
                 .unwrap();
             assert!(
-                refusal.param.as_deref() == Some(name) && refusal.message.contains(name),
-                "{refusal:?}"
+                error.param.as_deref() == Some(name) && error.message.contains(name),
+                "{error:?}"
             );
         }
     }
 
     #[test]
     fn a_format_is_a_name_or_a_schema() {
-        let of = |format: Value| constraint(&format, &Remarks::default()).unwrap();
+        let of = |format: Value| constraint(&format, &Warnings::default()).unwrap();
         assert!(of("".into()).is_none());
         assert!(matches!(of("json".into()), Some(Constraint::JsonObject)));
         assert!(matches!(

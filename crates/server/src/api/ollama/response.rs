@@ -24,15 +24,15 @@ use serde_json::{Value, json};
 use super::options::{THINK, reason_of_nothing};
 use crate::{
     api::{
-        flavor::Dialect,
+        flavor::ApiFlavor,
         openai::response::{Thoughts, thought},
     },
     flow::{
-        answer::{Answers, End, Happening},
-        error::Refusal,
-        stream::{self, Event, Writer},
+        answer::{AnswerEnd, AnswerEvent, Answers},
+        error::ApiError,
+        stream::{self, Event, EventWriter},
     },
-    models::{Model, Stay},
+    models::{KeepAlive, Model},
 };
 
 /// What closes the thoughts of a model.
@@ -65,8 +65,12 @@ pub(super) struct How {
 
 impl How {
     /// For a request without words, if it wants the model to leave memory at once.
-    pub(super) fn farewell(form: Form, stream: Option<bool>, stay: Option<Stay>) -> Option<Self> {
-        let is_farewell = stay == Some(Stay::For(Duration::ZERO));
+    pub(super) fn farewell(
+        form: Form,
+        stream: Option<bool>,
+        stay: Option<KeepAlive>,
+    ) -> Option<Self> {
+        let is_farewell = stay == Some(KeepAlive::For(Duration::ZERO));
         let reason_of_nothing = reason_of_nothing(stay);
         is_farewell.then(|| Self {
             form,
@@ -123,7 +127,7 @@ pub(super) async fn tell(
     mut answers: Answers,
     how: How,
     start: Instant,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let is_stream = how.is_stream;
     let (model, load_time) = (Arc::clone(answers.model()), answers.load_time());
     let mut teller = Teller {
@@ -139,11 +143,11 @@ pub(super) async fn tell(
         return Ok(stream::lines(answers, teller));
     }
     let (mut end, mut thoughts) = (None, Vec::new());
-    while let Some(happening) = answers.next().await {
-        match happening?.1 {
-            Happening::Piece(_) => {}
-            Happening::Thought(one) => thoughts.push(one),
-            Happening::End(ended) => end = Some(ended),
+    while let Some(event) = answers.next().await {
+        match event?.1 {
+            AnswerEvent::Piece(_) => {}
+            AnswerEvent::Logprobs(one) => thoughts.push(one),
+            AnswerEvent::End(ended) => end = Some(ended),
         }
     }
     let Some(end) = end else {
@@ -203,7 +207,7 @@ impl Teller {
     }
 
     /// The last line, or the only one.
-    fn last(&mut self, part: Part, end: &End) -> Value {
+    fn last(&mut self, part: Part, end: &AnswerEnd) -> Value {
         self.has_ended = true;
         let mut line = self.line(part);
         line["done"] = true.into();
@@ -267,29 +271,29 @@ fn call((index, call): (usize, ToolCall)) -> Value {
     json!({ "id": call.id, "function": { "index": index, "name": call.name, "arguments": call.arguments } })
 }
 
-impl Writer for Teller {
+impl EventWriter for Teller {
     fn begin(&mut self) -> Vec<Event> {
         Vec::new()
     }
 
-    fn write(&mut self, _: usize, happening: Happening) -> Vec<Event> {
-        if let Happening::Thought(one) = happening {
+    fn write(&mut self, _: usize, event: AnswerEvent) -> Vec<Event> {
+        if let AnswerEvent::Logprobs(one) = event {
             let text = self.held.take().unwrap_or_default();
             let mut line = self.text(text);
             line["logprobs"] = json!([thought(&self.model, &one)]);
             return vec![line.into()];
         }
         let held = self.held.take().map(|text| self.text(text));
-        let more = match happening {
-            Happening::Piece(Piece::Text(text)) if self.how.logprobs => {
+        let more = match event {
+            AnswerEvent::Piece(Piece::Text(text)) if self.how.logprobs => {
                 self.held = Some(text);
                 None
             }
-            Happening::Piece(piece) => {
+            AnswerEvent::Piece(piece) => {
                 Part::of(piece, &mut self.n_calls).map(|part| self.line(part))
             }
-            Happening::End(end) => Some(self.last(Part::default(), &end)),
-            Happening::Thought(_) => None,
+            AnswerEvent::End(end) => Some(self.last(Part::default(), &end)),
+            AnswerEvent::Logprobs(_) => None,
         };
         held.into_iter().chain(more).map(Event::from).collect()
     }
@@ -302,8 +306,8 @@ impl Writer for Teller {
         }
     }
 
-    fn fail(&mut self, refusal: &Refusal) -> Vec<Event> {
-        vec![Dialect::Ollama.error(refusal, None).into()]
+    fn fail(&mut self, error: &ApiError) -> Vec<Event> {
+        vec![ApiFlavor::Ollama.error(error, None).into()]
     }
 }
 
@@ -319,7 +323,7 @@ fn nanoseconds(time: Duration) -> Value {
 }
 
 /// What was read and written, and what ends an answer.
-fn context(model: &Model, read: &Read, end: &End) -> Vec<u32> {
+fn context(model: &Model, read: &Read, end: &AnswerEnd) -> Vec<u32> {
     let tokenizer = model.engine.tokenizer();
     let (mut ids, outcome) = (read.ids.clone(), &end.outcome);
     if !outcome.reasoning.is_empty() {

@@ -21,22 +21,22 @@ use super::{
     tier::Tier,
 };
 use crate::{
-    api::flavor::Dialect,
+    api::flavor::ApiFlavor,
     app::{self, App},
+    flow::logprobs::TokenLogprobs,
     flow::{
-        answer::{Answers, End, Happening},
+        answer::{AnswerEnd, AnswerEvent, Answers},
         body::{Accepted, Incoming},
-        error::Refusal,
+        error::ApiError,
         format::{self, OtherFormats, ResponseFormat, Structured},
         prepare::{self, Ask, Asked, Prepared},
-        sampling::{OneOrMore, RESERVED_VARIABLES, Wanted, n_answers},
-        stream::{self, Event, Writer},
+        sampling::{OneOrMore, RESERVED_VARIABLES, SamplingFields, n_answers},
+        stream::{self, Event, EventWriter},
         thinking::Thinking,
-        tools::Wishes,
-        warnings::Remarks,
+        tools::ToolRequest,
+        warnings::Warnings,
     },
     models::Model,
-    worker::Thought,
 };
 
 /// Alternatives of a token that may be asked for.
@@ -141,23 +141,23 @@ impl Understood {
 }
 
 impl ChatRequest {
-    fn into_ask(mut self, model: &Model, remarks: &Remarks) -> Result<Understood, Refusal> {
+    fn into_ask(mut self, model: &Model, warnings: &Warnings) -> Result<Understood, ApiError> {
         self.refuse_unsupported()?;
         let mut extra = variables(self.chat_template_kwargs.take())?;
         self.thinking()
-            .set("reasoning_effort", model, &mut extra, remarks);
+            .set("reasoning_effort", model, &mut extra, warnings);
         let n_logprobs = self.n_logprobs()?;
-        let messages = messages::messages(std::mem::take(&mut self.messages), remarks)?;
+        let messages = messages::messages(std::mem::take(&mut self.messages), warnings)?;
         let end = self.end(&messages)?;
         let is_old_form = self.functions.is_some() && self.tools.is_none();
-        let wishes = Wishes {
+        let request = ToolRequest {
             tools: self.tools.take(),
             choice: self.tool_choice.take(),
             parallel: self.parallel_tool_calls,
         };
-        let tools = wishes
+        let tools = request
             .or_functions(self.functions.take(), self.function_call.take())
-            .into_use(remarks)?;
+            .into_use(warnings)?;
         let how = How {
             n: n_answers(self.n, model.n_jobs)?,
             tier: self.service_tier,
@@ -170,10 +170,12 @@ impl ChatRequest {
             logprobs: n_logprobs.is_some(),
             is_old_form,
         };
-        let constraint = self.constraint(remarks)?;
+        let constraint = self.constraint(warnings)?;
         let options = GenerateOptions {
             constraint,
-            ..self.into_wanted(n_logprobs).into_options(&model.defaults)?
+            ..self
+                .into_sampling(n_logprobs)
+                .into_options(&model.defaults)?
         };
         Ok(Understood {
             messages,
@@ -185,16 +187,19 @@ impl ChatRequest {
         })
     }
 
-    fn refuse_unsupported(&self) -> Result<(), Refusal> {
+    fn refuse_unsupported(&self) -> Result<(), ApiError> {
         if self
             .modalities
             .as_ref()
             .is_some_and(|kinds| kinds != &["text"])
         {
-            return Err(Refusal::field("modalities", "this server writes text only"));
+            return Err(ApiError::field(
+                "modalities",
+                "this server writes text only",
+            ));
         }
         if self.guided_grammar.is_some() {
-            return Err(Refusal::field(
+            return Err(ApiError::field(
                 "guided_grammar",
                 "it is not supported; the field \"grammar\" takes GBNF",
             ));
@@ -203,7 +208,7 @@ impl ChatRequest {
     }
 
     /// Where the prompt ends.
-    fn end(&self, messages: &[Message]) -> Result<PromptEnd, Refusal> {
+    fn end(&self, messages: &[Message]) -> Result<PromptEnd, ApiError> {
         let is_open = messages
             .last()
             .is_some_and(|last| last.role == Role::Assistant && last.tool_calls.is_empty());
@@ -211,7 +216,7 @@ impl ChatRequest {
             Some(true) if is_open => Ok(PromptEnd::WithinLastMessage),
             Some(true) => {
                 let message = "the last message must be an assistant message without tool calls";
-                Err(Refusal::field("continue_final_message", message))
+                Err(ApiError::field("continue_final_message", message))
             }
             _ => Ok(PromptEnd::Answer),
         }
@@ -227,13 +232,13 @@ impl ChatRequest {
         Thinking { effort, enable }
     }
 
-    fn n_logprobs(&self) -> Result<Option<usize>, Refusal> {
+    fn n_logprobs(&self) -> Result<Option<usize>, ApiError> {
         match (self.logprobs.unwrap_or(false), self.top_logprobs) {
-            (_, Some(n)) if n > MAX_TOP_LOGPROBS => Err(Refusal::field(
+            (_, Some(n)) if n > MAX_TOP_LOGPROBS => Err(ApiError::field(
                 "top_logprobs",
                 format!("{n}, expected at most {MAX_TOP_LOGPROBS}"),
             )),
-            (false, Some(n)) if n > 0 => Err(Refusal::field(
+            (false, Some(n)) if n > 0 => Err(ApiError::field(
                 "top_logprobs",
                 "it is of no use without logprobs: true",
             )),
@@ -243,7 +248,7 @@ impl ChatRequest {
     }
 
     /// What the text must look like.
-    fn constraint(&mut self, remarks: &Remarks) -> Result<Option<Constraint>, Refusal> {
+    fn constraint(&mut self, warnings: &Warnings) -> Result<Option<Constraint>, ApiError> {
         let others = OtherFormats {
             grammar: self.grammar.take(),
             json_schema: self.json_schema.take(),
@@ -252,11 +257,11 @@ impl ChatRequest {
             guided_regex: self.guided_regex.take(),
             guided_choice: self.guided_choice.take(),
         };
-        format::wanted(self.response_format.take(), others, remarks)
+        format::wanted(self.response_format.take(), others, warnings)
     }
 
-    fn into_wanted(self, n_logprobs: Option<usize>) -> Wanted {
-        Wanted {
+    fn into_sampling(self, n_logprobs: Option<usize>) -> SamplingFields {
+        SamplingFields {
             temperature: self.temperature,
             top_p: self.top_p,
             top_k: self.top_k,
@@ -278,13 +283,13 @@ impl ChatRequest {
 }
 
 /// Further variables of a template, none of which is a field of its own.
-pub(crate) fn variables(given: Option<Map<String, Value>>) -> Result<Map<String, Value>, Refusal> {
+pub(crate) fn variables(given: Option<Map<String, Value>>) -> Result<Map<String, Value>, ApiError> {
     let given = given.unwrap_or_default();
     match RESERVED_VARIABLES
         .into_iter()
         .find(|&name| given.contains_key(name))
     {
-        Some(name) => Err(Refusal::field(
+        Some(name) => Err(ApiError::field(
             "chat_template_kwargs",
             format!("{name} is a field of its own"),
         )),
@@ -342,7 +347,7 @@ impl Ask for ChatRequest {
 pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     incoming: Incoming,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let (answers, how) = prepare::begin(&app, incoming, prepared).await?;
     let head = Head {
         id: app.id("chatcmpl-"),
@@ -382,9 +387,9 @@ struct How {
 fn prepared(
     model: &Model,
     request: ChatRequest,
-    remarks: &Remarks,
-) -> Result<(Prepared, How), Refusal> {
-    let ask = request.into_ask(model, remarks)?;
+    warnings: &Warnings,
+) -> Result<(Prepared, How), ApiError> {
+    let ask = request.into_ask(model, warnings)?;
     let prepared = prepare::answers(model, &ask.said(), &ask.options, ask.how.n)?;
     Ok((
         prepared.with_priority(ask.how.tier.unwrap_or_default().priority()),
@@ -396,9 +401,9 @@ fn prepared(
 pub(crate) async fn count(
     State(app): State<Arc<App>>,
     incoming: Incoming,
-) -> Result<Response, Refusal> {
-    let count = |model: &Model, request: ChatRequest, remarks: &Remarks| {
-        let ask = request.into_ask(model, remarks)?;
+) -> Result<Response, ApiError> {
+    let count = |model: &Model, request: ChatRequest, warnings: &Warnings| {
+        let ask = request.into_ask(model, warnings)?;
         Ok(prepare::ask(model, &ask.said(), &ask.options)?
             .0
             .prompt
@@ -446,16 +451,16 @@ struct LogProbs<'a> {
 }
 
 /// All answers, when they are complete.
-async fn whole(head: &Head, mut answers: Answers, how: How) -> Result<Response, Refusal> {
+async fn whole(head: &Head, mut answers: Answers, how: How) -> Result<Response, ApiError> {
     let mut choices = Vec::with_capacity(how.n);
-    let mut thoughts: Vec<Vec<Thought>> = (0..how.n).map(|_| Vec::new()).collect();
+    let mut thoughts: Vec<Vec<TokenLogprobs>> = (0..how.n).map(|_| Vec::new()).collect();
     let mut cut: Vec<CutCall> = (0..how.n).map(|_| CutCall::default()).collect();
     let (mut usage, mut timings) = (Usage::default(), None);
-    while let Some(happening) = answers.next().await {
-        match happening? {
-            (i, Happening::Piece(piece)) => cut[i].hear(piece),
-            (i, Happening::Thought(one)) => thoughts[i].push(one),
-            (index, Happening::End(end)) => {
+    while let Some(event) = answers.next().await {
+        match event? {
+            (i, AnswerEvent::Piece(piece)) => cut[i].hear(piece),
+            (i, AnswerEvent::Logprobs(one)) => thoughts[i].push(one),
+            (index, AnswerEvent::End(end)) => {
                 usage.add(&end.done);
                 timings = (how.n == 1).then(|| end.timings());
                 let list = std::mem::take(&mut thoughts[index]);
@@ -530,7 +535,7 @@ fn message(outcome: &Outcome, mut calls: Vec<Value>, how: How) -> Value {
 }
 
 /// Why an answer ended.
-fn reason(end: &End, how: How) -> &'static str {
+fn reason(end: &AnswerEnd, how: How) -> &'static str {
     match end.reason() {
         "tool_calls" if how.is_old_form => "function_call",
         reason => reason,
@@ -599,7 +604,7 @@ fn delta(piece: Piece, how: How) -> Option<Value> {
     })
 }
 
-impl Writer for Chunks {
+impl EventWriter for Chunks {
     fn begin(&mut self) -> Vec<Event> {
         let first = |i| {
             self.chunk(
@@ -613,8 +618,8 @@ impl Writer for Chunks {
         (0..self.how.n).map(first).collect()
     }
 
-    fn write(&mut self, i: usize, happening: Happening) -> Vec<Event> {
-        if let Happening::Thought(one) = happening {
+    fn write(&mut self, i: usize, event: AnswerEvent) -> Vec<Event> {
+        if let AnswerEvent::Logprobs(one) = event {
             let logprobs = json!({ "content": [thought(&self.head.model, &one)], "refusal": null });
             let text = self.held[i].take().unwrap_or_default();
             return vec![
@@ -625,15 +630,15 @@ impl Writer for Chunks {
         let held = self.held[i]
             .take()
             .map(|text| self.chunk(i, json!({ "content": text }), None, None));
-        let delta = match happening {
-            Happening::Piece(Piece::Text(text)) if self.how.logprobs => {
+        let delta = match event {
+            AnswerEvent::Piece(Piece::Text(text)) if self.how.logprobs => {
                 self.held[i] = Some(text);
                 None
             }
-            Happening::Piece(piece) => {
+            AnswerEvent::Piece(piece) => {
                 delta(piece, self.how).map(|delta| self.chunk(i, delta, None, None))
             }
-            Happening::End(end) => {
+            AnswerEvent::End(end) => {
                 self.usage.add(&end.done);
                 self.timings = (self.how.n == 1).then(|| end.timings());
                 let mut chunk = self.chunk(i, json!({}), None, Some(reason(&end, self.how)));
@@ -642,7 +647,7 @@ impl Writer for Chunks {
                 }
                 Some(chunk)
             }
-            Happening::Thought(_) => None,
+            AnswerEvent::Logprobs(_) => None,
         };
         held.into_iter().chain(delta).map(Event::from).collect()
     }
@@ -660,7 +665,7 @@ impl Writer for Chunks {
         vec![last.into(), done()]
     }
 
-    fn fail(&mut self, refusal: &Refusal) -> Vec<Event> {
-        vec![Dialect::OpenAi.error(refusal, None).into()]
+    fn fail(&mut self, error: &ApiError) -> Vec<Event> {
+        vec![ApiFlavor::OpenAi.error(error, None).into()]
     }
 }

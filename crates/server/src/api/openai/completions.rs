@@ -17,21 +17,21 @@ use super::{
     tier::Tier,
 };
 use crate::{
-    api::flavor::Dialect,
+    api::flavor::ApiFlavor,
     app::{self, App},
+    flow::logprobs::TokenLogprobs,
     flow::{
-        answer::{Answers, Happening},
+        answer::{AnswerEvent, Answers},
         body::{Accepted, Incoming},
-        error::Refusal,
+        error::ApiError,
         format::{self, OtherFormats, ResponseFormat, Structured},
         prepare::{self, Ask, Prepared},
         prompt::{Limits, Prompt},
-        sampling::{OneOrMore, Wanted, n_answers},
-        stream::{self, Event, Writer},
-        warnings::Remarks,
+        sampling::{OneOrMore, SamplingFields, n_answers},
+        stream::{self, Event, EventWriter},
+        warnings::Warnings,
     },
     models::Model,
-    worker::Thought,
 };
 
 /// Alternatives of a token that may be asked for.
@@ -117,7 +117,7 @@ const DEFAULT_MAX_TOKENS: usize = 16;
 pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     incoming: Incoming,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let (answers, how) = prepare::begin(&app, incoming, prepared).await?;
     let head = Head {
         id: app.id("cmpl-"),
@@ -158,8 +158,8 @@ struct How {
 fn prepared(
     model: &Model,
     mut request: CompletionRequest,
-    remarks: &Remarks,
-) -> Result<(Prepared, How), Refusal> {
+    warnings: &Warnings,
+) -> Result<(Prepared, How), ApiError> {
     request.refuse_unsupported()?;
     let how = How {
         n: n_answers(request.n, model.n_jobs)?,
@@ -171,24 +171,24 @@ fn prepared(
         logprobs: request.logprobs.is_some(),
     };
     let (constraint, tier) = (
-        request.constraint(remarks)?,
+        request.constraint(warnings)?,
         request.service_tier.unwrap_or_default(),
     );
     let (prompt, wanted) =
-        request.into_wanted(model.defaults.n_predict.unwrap_or(DEFAULT_MAX_TOKENS));
+        request.into_sampling(model.defaults.n_predict.unwrap_or(DEFAULT_MAX_TOKENS));
     let options = GenerateOptions {
         constraint,
         ..wanted.into_options(&model.defaults)?
     };
     let prompts = prompt.into_ids(model, PROMPTS, None)?;
     let prepared = prepare::texts(model, &prompts, &options, how.n)
-        .map_err(|refusal| refusal.renamed("messages", "prompt"))?;
+        .map_err(|error| error.renamed("messages", "prompt"))?;
     Ok((prepared.with_priority(tier.priority()), how))
 }
 
 impl CompletionRequest {
-    fn refuse_unsupported(&self) -> Result<(), Refusal> {
-        let refuse = |name: &str| Err(Refusal::field(name, format!("{name} is not supported")));
+    fn refuse_unsupported(&self) -> Result<(), ApiError> {
+        let refuse = |name: &str| Err(ApiError::field(name, format!("{name} is not supported")));
         if self.echo == Some(true) {
             return refuse("echo");
         }
@@ -197,7 +197,7 @@ impl CompletionRequest {
             .as_ref()
             .is_some_and(|suffix| !suffix.is_empty())
         {
-            return Err(Refusal::field(
+            return Err(ApiError::field(
                 "suffix",
                 "suffix is not supported; /infill fills gaps",
             ));
@@ -206,7 +206,7 @@ impl CompletionRequest {
             return refuse("best_of");
         }
         if self.logprobs.is_some_and(|n| n > MAX_LOGPROBS) {
-            return Err(Refusal::field(
+            return Err(ApiError::field(
                 "logprobs",
                 format!("expected at most {MAX_LOGPROBS}"),
             ));
@@ -215,7 +215,7 @@ impl CompletionRequest {
     }
 
     /// What the text must look like.
-    fn constraint(&mut self, remarks: &Remarks) -> Result<Option<Constraint>, Refusal> {
+    fn constraint(&mut self, warnings: &Warnings) -> Result<Option<Constraint>, ApiError> {
         let others = OtherFormats {
             grammar: self.grammar.take(),
             json_schema: self.json_schema.take(),
@@ -224,12 +224,12 @@ impl CompletionRequest {
             guided_regex: self.guided_regex.take(),
             guided_choice: self.guided_choice.take(),
         };
-        format::wanted(self.response_format.take(), others, remarks)
+        format::wanted(self.response_format.take(), others, warnings)
     }
 
     /// `default`: tokens of an answer if the request does not say.
-    fn into_wanted(self, default: usize) -> (Prompt, Wanted) {
-        let wanted = Wanted {
+    fn into_sampling(self, default: usize) -> (Prompt, SamplingFields) {
+        let wanted = SamplingFields {
             temperature: self.temperature,
             top_p: self.top_p,
             top_k: self.top_k,
@@ -294,15 +294,15 @@ impl Usages {
 }
 
 /// All of them, when they are complete.
-async fn whole(head: &Head, mut answers: Answers, n: usize) -> Result<Response, Refusal> {
+async fn whole(head: &Head, mut answers: Answers, n: usize) -> Result<Response, ApiError> {
     let mut choices = Vec::with_capacity(answers.len());
-    let mut thoughts: Vec<Vec<Thought>> = (0..answers.len()).map(|_| Vec::new()).collect();
+    let mut thoughts: Vec<Vec<TokenLogprobs>> = (0..answers.len()).map(|_| Vec::new()).collect();
     let mut usage = Usages::new(n);
-    while let Some(happening) = answers.next().await {
-        match happening? {
-            (_, Happening::Piece(_)) => {}
-            (i, Happening::Thought(one)) => thoughts[i].push(one),
-            (index, Happening::End(end)) => {
+    while let Some(event) = answers.next().await {
+        match event? {
+            (_, AnswerEvent::Piece(_)) => {}
+            (i, AnswerEvent::Logprobs(one)) => thoughts[i].push(one),
+            (index, AnswerEvent::End(end)) => {
                 usage.add(index, &end.done);
                 let thoughts = std::mem::take(&mut thoughts[index]);
                 let logprobs =
@@ -333,7 +333,11 @@ struct Choice<'a> {
 
 /// Tokens with their log-probabilities, as this interface lists them; `offset`: characters of text
 /// so far.
-fn logprobs<'a>(model: &'a Model, thoughts: Vec<Thought>, offset: &mut usize) -> LogProbs<'a> {
+fn logprobs<'a>(
+    model: &'a Model,
+    thoughts: Vec<TokenLogprobs>,
+    offset: &mut usize,
+) -> LogProbs<'a> {
     let (mut tokens, mut token_logprobs, mut text_offset) = (Vec::new(), Vec::new(), Vec::new());
     for thought in &thoughts {
         let entry = logprob(model, thought.chosen);
@@ -364,7 +368,7 @@ struct LogProbs<'a> {
 /// written.
 struct Best<'a> {
     model: &'a Model,
-    thoughts: Vec<Thought>,
+    thoughts: Vec<TokenLogprobs>,
 }
 
 impl Serialize for Best<'_> {
@@ -375,7 +379,7 @@ impl Serialize for Best<'_> {
                 one["logprob"].clone(),
             )
         };
-        let best = |thought: &Thought| -> Map<String, Value> {
+        let best = |thought: &TokenLogprobs| -> Map<String, Value> {
             thought
                 .top
                 .iter()
@@ -417,13 +421,13 @@ impl Chunks {
     }
 }
 
-impl Writer for Chunks {
+impl EventWriter for Chunks {
     fn begin(&mut self) -> Vec<Event> {
         Vec::new()
     }
 
-    fn write(&mut self, i: usize, happening: Happening) -> Vec<Event> {
-        if let Happening::Thought(one) = happening {
+    fn write(&mut self, i: usize, event: AnswerEvent) -> Vec<Event> {
+        if let AnswerEvent::Logprobs(one) = event {
             let logprobs = logprobs(&self.head.model, vec![one], &mut self.offsets[i]);
             let text = self.held[i].take().unwrap_or_default();
             return vec![self.chunk(i, &text, Some(logprobs), None).into()];
@@ -431,17 +435,17 @@ impl Writer for Chunks {
         let held = self.held[i]
             .take()
             .map(|text| self.chunk(i, &text, None, None));
-        let more = match happening {
-            Happening::Piece(Piece::Text(text)) if self.logprobs => {
+        let more = match event {
+            AnswerEvent::Piece(Piece::Text(text)) if self.logprobs => {
                 self.held[i] = Some(text);
                 None
             }
-            Happening::Piece(Piece::Text(text)) => Some(self.chunk(i, &text, None, None)),
-            Happening::End(end) => {
+            AnswerEvent::Piece(Piece::Text(text)) => Some(self.chunk(i, &text, None, None)),
+            AnswerEvent::End(end) => {
                 self.usage.add(i, &end.done);
                 Some(self.chunk(i, "", None, Some(end.reason())))
             }
-            Happening::Piece(_) | Happening::Thought(_) => None,
+            AnswerEvent::Piece(_) | AnswerEvent::Logprobs(_) => None,
         };
         held.into_iter().chain(more).map(Event::from).collect()
     }
@@ -456,7 +460,7 @@ impl Writer for Chunks {
         vec![last.into(), done()]
     }
 
-    fn fail(&mut self, refusal: &Refusal) -> Vec<Event> {
-        vec![Dialect::OpenAi.error(refusal, None).into()]
+    fn fail(&mut self, error: &ApiError) -> Vec<Event> {
+        vec![ApiFlavor::OpenAi.error(error, None).into()]
     }
 }

@@ -15,12 +15,12 @@ use super::tier::Tier;
 use crate::{
     app::App,
     flow::{
-        answer::{Answers, Happening, Reader},
+        answer::{AnswerEvent, AnswerParser, Answers},
         body::{Accepted, Incoming},
-        error::Refusal,
+        error::ApiError,
         prepare::{self, Ask, Prepared},
         prompt::{Limits, Prompt},
-        warnings::Remarks,
+        warnings::Warnings,
     },
     models::Model,
 };
@@ -72,9 +72,9 @@ impl Ask for EmbeddingRequest {
 pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     incoming: Incoming,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let default = app.options.pooling;
-    let make = move |model: &Model, request, _: &Remarks| prepared(model, request, default);
+    let make = move |model: &Model, request, _: &Warnings| prepared(model, request, default);
     let (answers, encoding) = prepare::begin(&app, incoming, make).await?;
     whole(answers, encoding).await
 }
@@ -83,23 +83,23 @@ fn prepared(
     model: &Model,
     request: EmbeddingRequest,
     default: Option<Pooling>,
-) -> Result<(Prepared, Encoding), Refusal> {
+) -> Result<(Prepared, Encoding), ApiError> {
     let pooling = match (&request.pooling, default) {
         (Some(name), _) => Pooling::named(name).ok_or_else(|| {
-            Refusal::field("pooling", format!("{name:?}, expected mean, last or cls"))
+            ApiError::field("pooling", format!("{name:?}, expected mean, last or cls"))
         })?,
         (None, Some(default)) => default,
         (None, None) => Pooling::of_model(&model.engine)?,
     };
     let d_model = model.engine.spec().d_model;
     if let Some(d) = request.dimensions.filter(|&d| d != d_model) {
-        return Err(Refusal::field(
+        return Err(ApiError::field(
             "dimensions",
             format!("{d}, of a model whose vectors have {d_model}"),
         ));
     }
     if request.input.has_empty() {
-        return Err(Refusal::field("input", "a text of nothing has no vector"));
+        return Err(ApiError::field("input", "a text of nothing has no vector"));
     }
     // Who asks for one waits for it; lists are for later use.
     let tier = if request.input.len() == 1 {
@@ -114,20 +114,23 @@ fn prepared(
         .into_iter()
         .map(|ids| job(model, ids, pooling))
         .collect::<Result<Vec<_>, _>>()?;
-    let readers = jobs.iter().map(|_| Reader::Vector(Vec::new())).collect();
+    let parsers = jobs
+        .iter()
+        .map(|_| AnswerParser::Vector(Vec::new()))
+        .collect();
     let prepared = Prepared {
         jobs,
-        readers,
+        parsers,
         n_left_out: 0,
     }
     .with_priority(tier.priority());
     Ok((prepared, request.encoding_format.unwrap_or_default()))
 }
 
-fn job(model: &Model, ids: Vec<u32>, pooling: Pooling) -> Result<Job, Refusal> {
+fn job(model: &Model, ids: Vec<u32>, pooling: Pooling) -> Result<Job, ApiError> {
     let (n_prompt, n_ctx) = (ids.len(), model.n_ctx);
     match n_prompt > n_ctx {
-        true => Err(Refusal::from(Error::PromptTooLong { n_prompt, n_ctx }).about("input")),
+        true => Err(ApiError::from(Error::PromptTooLong { n_prompt, n_ctx }).about("input")),
         false => Ok(Job::embedding(ids, pooling)),
     }
 }
@@ -163,14 +166,14 @@ struct Usage {
 }
 
 /// All vectors, in the order of the texts.
-async fn whole(mut answers: Answers, encoding: Encoding) -> Result<Response, Refusal> {
+async fn whole(mut answers: Answers, encoding: Encoding) -> Result<Response, ApiError> {
     let (mut data, mut n_prompt) = (Vec::new(), 0);
-    while let Some(happening) = answers.next().await {
-        let (index, Happening::End(end)) = happening? else {
+    while let Some(event) = answers.next().await {
+        let (index, AnswerEvent::End(end)) = event? else {
             continue;
         };
         if end.vector.is_empty() {
-            return Err(Refusal::out_of_time());
+            return Err(ApiError::out_of_time());
         }
         n_prompt += end.done.n_prompt;
         data.push(Embedding {

@@ -9,7 +9,7 @@ use atta_engine::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::flow::{error::Refusal, tools::Wishes, warnings::Remarks};
+use crate::flow::{error::ApiError, tools::ToolRequest, warnings::Warnings};
 
 /// A message. Fields with an underscore are those that client libraries always send back, empty or
 /// not.
@@ -78,9 +78,9 @@ struct Custom {
     input: String,
 }
 
-/// What the messages of a request say. Parts that are no text are left out with a remark; but an
+/// What the messages of a request say. Parts that are no text are left out with a warning; but an
 /// image and the like in the last message is an error.
-pub(super) fn messages(list: Vec<Says>, remarks: &Remarks) -> Result<Vec<Message>, Refusal> {
+pub(super) fn messages(list: Vec<Says>, warnings: &Warnings) -> Result<Vec<Message>, ApiError> {
     let last = list
         .len()
         .checked_sub(1)
@@ -89,7 +89,7 @@ pub(super) fn messages(list: Vec<Says>, remarks: &Remarks) -> Result<Vec<Message
         says.into_message(Reader {
             field: "messages",
             is_last: i == last,
-            remarks,
+            warnings,
         })
     };
     let mut messages = list
@@ -101,12 +101,12 @@ pub(super) fn messages(list: Vec<Says>, remarks: &Remarks) -> Result<Vec<Message
     Ok(messages)
 }
 
-fn wrong(message: impl Into<String>) -> Refusal {
-    Refusal::field("messages", message)
+fn wrong(message: impl Into<String>) -> ApiError {
+    ApiError::field("messages", message)
 }
 
 impl Says {
-    fn into_message(self, reader: Reader<'_>) -> Result<Message, Refusal> {
+    fn into_message(self, reader: Reader<'_>) -> Result<Message, ApiError> {
         let role = match self.role.as_str() {
             "developer" => Role::System,
             "function" => Role::Tool,
@@ -143,7 +143,7 @@ impl Says {
 }
 
 impl Content {
-    fn into_text(self, reader: Reader<'_>) -> Result<String, Refusal> {
+    fn into_text(self, reader: Reader<'_>) -> Result<String, ApiError> {
         let parts = match self {
             Self::Text(text) => return Ok(text),
             Self::Parts(parts) => parts,
@@ -168,7 +168,7 @@ pub(super) struct Reader<'a> {
     pub(super) field: &'static str,
     /// Whether this is the last one.
     pub(super) is_last: bool,
-    pub(super) remarks: &'a Remarks,
+    pub(super) warnings: &'a Warnings,
 }
 
 /// What a model without eyes and ears cannot know of: words in the types of parts.
@@ -179,18 +179,18 @@ impl Reader<'_> {
     ///
     /// # Errors
     /// An image and the like in the last message, which the answer would be about.
-    pub(super) fn leave_out(self, kind: &str) -> Result<(), Refusal> {
+    pub(super) fn leave_out(self, kind: &str) -> Result<(), ApiError> {
         let Self {
             field,
             is_last,
-            remarks,
+            warnings,
         } = self;
         if is_last && SEEN.iter().any(|what| kind.contains(what)) {
             let message =
                 format!("content of type {kind:?} is not supported: this model reads text only");
-            return Err(Refusal::field(field, message));
+            return Err(ApiError::field(field, message));
         }
-        remarks.add(format!(
+        warnings.add(format!(
             "{field}: content of type {kind:?} is left out: this model reads text only"
         ));
         Ok(())
@@ -198,7 +198,7 @@ impl Reader<'_> {
 }
 
 impl Call {
-    fn into_call(self) -> Result<ToolCall, Refusal> {
+    fn into_call(self) -> Result<ToolCall, ApiError> {
         match (self.function, self.custom) {
             (Some(function), _) => Ok(function.into_call(self.id)),
             (None, Some(Custom { name, input })) => Ok(ToolCall {
@@ -261,29 +261,29 @@ pub(crate) fn tool_use(
     tools: Option<Vec<Value>>,
     choice: Option<Value>,
     parallel: Option<bool>,
-) -> Result<Option<ToolUse>, Refusal> {
-    Wishes {
+) -> Result<Option<ToolUse>, ApiError> {
+    ToolRequest {
         tools,
         choice,
         parallel,
     }
-    .into_use(&Remarks::default())
+    .into_use(&Warnings::default())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn said(list: Value) -> Result<(Vec<Message>, Vec<String>), Refusal> {
-        let remarks = Remarks::default();
-        let messages = messages(serde_json::from_value(list).unwrap(), &remarks)?;
-        Ok((messages, remarks.take()))
+    fn said(list: Value) -> Result<(Vec<Message>, Vec<String>), ApiError> {
+        let warnings = Warnings::default();
+        let messages = messages(serde_json::from_value(list).unwrap(), &warnings)?;
+        Ok((messages, warnings.take()))
     }
 
     #[test]
     fn what_clients_send_back_is_taken() {
         let call = json!({ "id": "1", "index": 0, "type": "function", "function": { "name": "f", "arguments": "{\"a\": 1}" } });
-        let (messages, remarks) = said(json!([
+        let (messages, warnings) = said(json!([
             { "role": "developer", "content": "d", "id": "x" },
             { "role": "user", "content": [{ "type": "text", "text": "a", "cache_control": {} }], "name": "n" },
             { "role": "assistant", "content": null, "tool_calls": [call], "reasoning": "hm", "refusal": null,
@@ -307,7 +307,7 @@ mod tests {
             ),
             (Some("f"), "g")
         );
-        assert_eq!(remarks, Vec::<String>::new());
+        assert_eq!(warnings, Vec::<String>::new());
     }
 
     #[test]
@@ -327,18 +327,19 @@ mod tests {
         let image = json!({ "role": "user", "content": [
             { "type": "text", "text": "a" }, { "type": "image_url", "image_url": { "url": "x" } },
         ] });
-        let (messages, remarks) = said(json!([image, { "role": "user", "content": "b" }])).unwrap();
+        let (messages, warnings) =
+            said(json!([image, { "role": "user", "content": "b" }])).unwrap();
         assert_eq!(messages[0].content, "a");
         assert!(
-            remarks.len() == 1 && remarks[0].contains("image_url"),
-            "{remarks:?}"
+            warnings.len() == 1 && warnings[0].contains("image_url"),
+            "{warnings:?}"
         );
-        let refusal = said(json!([image])).unwrap_err();
-        assert_eq!(refusal.param.as_deref(), Some("messages"));
+        let error = said(json!([image])).unwrap_err();
+        assert_eq!(error.param.as_deref(), Some("messages"));
         assert!(
-            refusal.message.contains("reads text only"),
+            error.message.contains("reads text only"),
             "{}",
-            refusal.message
+            error.message
         );
     }
 

@@ -10,7 +10,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-use crate::{api::anthropic, app::App, flow::error::Refusal};
+use crate::{api::anthropic, app::App, flow::error::ApiError};
 
 /// All of them.
 pub(crate) async fn list(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
@@ -30,8 +30,8 @@ pub(crate) async fn one(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     name: Result<Path<String>, PathRejection>,
-) -> Result<Response, Refusal> {
-    let Path(name) = name.map_err(|error| Refusal::bad(error.body_text()))?;
+) -> Result<Response, ApiError> {
+    let Path(name) = name.map_err(|error| ApiError::bad(error.body_text()))?;
     app.models.look_up(Some(&name))?;
     let is_anthropics = anthropic::models::is_asked(&headers);
     let model = if is_anthropics {

@@ -4,7 +4,7 @@ use atta_engine::{Done, LogProb};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use crate::{flow::stream::Event, models::Model, worker::Thought};
+use crate::{flow::logprobs::TokenLogprobs, flow::stream::Event, models::Model};
 
 /// What was used by several answers to one prompt: the prompt counts once.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,7 +54,7 @@ pub(super) fn logprob(model: &Model, token: LogProb) -> Value {
 }
 
 /// An entry of a chat answer's `logprobs.content`.
-pub(crate) fn thought(model: &Model, thought: &Thought) -> Value {
+pub(crate) fn thought(model: &Model, thought: &TokenLogprobs) -> Value {
     let mut entry = logprob(model, thought.chosen);
     entry["top_logprobs"] = thought
         .top
@@ -68,7 +68,7 @@ pub(crate) fn thought(model: &Model, thought: &Thought) -> Value {
 /// the bytes of their text.
 pub(crate) struct Thoughts<'a> {
     pub(crate) model: &'a Model,
-    pub(crate) list: Vec<Thought>,
+    pub(crate) list: Vec<TokenLogprobs>,
 }
 
 impl Serialize for Thoughts<'_> {

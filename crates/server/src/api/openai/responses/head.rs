@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     app,
-    flow::{answer::End, error::Refusal},
+    flow::{answer::AnswerEnd, error::ApiError},
     models::Model,
 };
 
@@ -27,7 +27,7 @@ impl Head {
     }
 
     /// When it is complete, or was cut.
-    pub(super) fn ended(&self, end: &End, items: &[Value]) -> Value {
+    pub(super) fn ended(&self, end: &AnswerEnd, items: &[Value]) -> Value {
         let mut body = match is_cut(end) {
             true => self.body("incomplete", items),
             false => self.body("completed", items),
@@ -42,9 +42,9 @@ impl Head {
     }
 
     /// When nothing comes any more, for a reason of ours.
-    pub(super) fn failed(&self, refusal: &Refusal, items: &[Value]) -> Value {
+    pub(super) fn failed(&self, error: &ApiError, items: &[Value]) -> Value {
         let mut body = self.body("failed", items);
-        body["error"] = json!({ "code": "server_error", "message": refusal.message });
+        body["error"] = json!({ "code": "server_error", "message": error.message });
         body
     }
 
@@ -60,7 +60,7 @@ impl Head {
     }
 
     /// Tokens of thoughts are those that their text has.
-    fn usage(&self, end: &End) -> Value {
+    fn usage(&self, end: &AnswerEnd) -> Value {
         let (done, reasoning) = (&end.done, end.outcome.reasoning.as_bytes());
         let n_reasoning = self
             .model
@@ -79,6 +79,6 @@ impl Head {
 }
 
 /// Whether an answer ended before the model had ended it.
-pub(super) fn is_cut(end: &End) -> bool {
+pub(super) fn is_cut(end: &AnswerEnd) -> bool {
     matches!(end.done.finish_reason, FinishReason::Length)
 }

@@ -1,7 +1,7 @@
 //! Items of a request as messages of a conversation.
 //!
 //! An answer is several items, but one message: thoughts, text and calls that follow each other are
-//! joined again. Items that a server without them cannot know of are left out with a remark.
+//! joined again. Items that a server without them cannot know of are left out with a warning.
 
 use atta_engine::{
     chat::{Message, Role},
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::tools::joined;
 use crate::{
     api::openai::messages::{Reader, arguments, name_results},
-    flow::{error::Refusal, warnings::Remarks},
+    flow::{error::ApiError, warnings::Warnings},
 };
 
 /// An item: fields of all types that are read.
@@ -51,7 +51,7 @@ struct Part {
 }
 
 /// What was said, by a text or a list of items.
-pub(super) fn messages(input: Value, remarks: &Remarks) -> Result<Vec<Message>, Refusal> {
+pub(super) fn messages(input: Value, warnings: &Warnings) -> Result<Vec<Message>, ApiError> {
     let items = match input {
         Value::String(text) => return Ok(vec![Message::user(text)]),
         Value::Array(items) => items,
@@ -63,12 +63,12 @@ pub(super) fn messages(input: Value, remarks: &Remarks) -> Result<Vec<Message>, 
         let reader = Reader {
             field: "input",
             is_last: i + 1 == n_items,
-            remarks,
+            warnings,
         };
         let read = read(item).and_then(|item| item.join(&mut messages, reader));
-        read.map_err(|refusal| Refusal {
-            message: format!("item {i}: {}", refusal.message),
-            ..refusal
+        read.map_err(|error| ApiError {
+            message: format!("item {i}: {}", error.message),
+            ..error
         })?;
     }
     if messages.is_empty() {
@@ -78,11 +78,11 @@ pub(super) fn messages(input: Value, remarks: &Remarks) -> Result<Vec<Message>, 
     Ok(messages)
 }
 
-fn wrong(message: impl Into<String>) -> Refusal {
-    Refusal::field("input", message)
+fn wrong(message: impl Into<String>) -> ApiError {
+    ApiError::field("input", message)
 }
 
-fn read(item: Value) -> Result<Item, Refusal> {
+fn read(item: Value) -> Result<Item, ApiError> {
     if !item.is_object() {
         return Err(wrong("expected an object"));
     }
@@ -91,7 +91,7 @@ fn read(item: Value) -> Result<Item, Refusal> {
 
 impl Item {
     /// Adds what it says to what was said before. An item without a type is a message.
-    fn join(mut self, messages: &mut Vec<Message>, reader: Reader<'_>) -> Result<(), Refusal> {
+    fn join(mut self, messages: &mut Vec<Message>, reader: Reader<'_>) -> Result<(), ApiError> {
         let kind = self.kind.take().unwrap_or_else(|| "message".to_owned());
         match kind.as_str() {
             "message" => self.message(messages, reader),
@@ -105,14 +105,14 @@ impl Item {
             )),
             kind => {
                 reader
-                    .remarks
+                    .warnings
                     .add(format!("input: items of type {kind:?} are left out"));
                 Ok(())
             }
         }
     }
 
-    fn message(self, messages: &mut Vec<Message>, reader: Reader<'_>) -> Result<(), Refusal> {
+    fn message(self, messages: &mut Vec<Message>, reader: Reader<'_>) -> Result<(), ApiError> {
         let role = role_named(self.role.as_deref().unwrap_or("user"))?;
         let content = self
             .content
@@ -131,7 +131,7 @@ impl Item {
         Ok(())
     }
 
-    fn reasoning(self, messages: &mut Vec<Message>, reader: Reader<'_>) -> Result<(), Refusal> {
+    fn reasoning(self, messages: &mut Vec<Message>, reader: Reader<'_>) -> Result<(), ApiError> {
         let content = self
             .content
             .map(|content| content.into_text(reader))
@@ -152,7 +152,7 @@ impl Item {
         Ok(())
     }
 
-    fn call(self, kind: &str, messages: &mut Vec<Message>) -> Result<(), Refusal> {
+    fn call(self, kind: &str, messages: &mut Vec<Message>) -> Result<(), ApiError> {
         let id = self.call_id.or(self.id).unwrap_or_default();
         let (name, arguments) = match (kind, self.name) {
             ("local_shell_call", _) => (
@@ -174,7 +174,7 @@ impl Item {
         Ok(())
     }
 
-    fn output(self, messages: &mut Vec<Message>, reader: Reader<'_>) -> Result<(), Refusal> {
+    fn output(self, messages: &mut Vec<Message>, reader: Reader<'_>) -> Result<(), ApiError> {
         let text = match self.output {
             None | Some(Value::Null) => String::new(),
             Some(value @ (Value::String(_) | Value::Array(_))) => {
@@ -193,7 +193,7 @@ impl Item {
     }
 }
 
-fn role_named(name: &str) -> Result<Role, Refusal> {
+fn role_named(name: &str) -> Result<Role, ApiError> {
     match name {
         "developer" => Ok(Role::System),
         "tool" => Err(wrong(
@@ -216,7 +216,7 @@ fn calling(messages: &mut Vec<Message>) -> &mut Message {
 }
 
 impl Content {
-    fn into_text(self, reader: Reader<'_>) -> Result<String, Refusal> {
+    fn into_text(self, reader: Reader<'_>) -> Result<String, ApiError> {
         let parts = match self {
             Self::Text(text) => return Ok(text),
             Self::Parts(parts) => parts,
@@ -257,8 +257,8 @@ mod tests {
     use super::*;
 
     fn read_all(input: Value) -> (Vec<Message>, Vec<String>) {
-        let remarks = Remarks::default();
-        (messages(input, &remarks).unwrap(), remarks.take())
+        let warnings = Warnings::default();
+        (messages(input, &warnings).unwrap(), warnings.take())
     }
 
     fn said(input: Value) -> Vec<Message> {
@@ -332,17 +332,17 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_cannot_know_of_is_left_out_with_a_remark() {
+    fn what_a_model_cannot_know_of_is_left_out_with_a_warning() {
         let image =
             json!({ "role": "user", "content": [{ "type": "input_image", "image_url": "x" }] });
-        let (messages, remarks) = read_all(json!([
+        let (messages, warnings) = read_all(json!([
             { "type": "web_search_call", "id": "1" }, image,
             { "type": "reasoning", "summary": [], "encrypted_content": "x" }, { "role": "user", "content": "a" },
         ]));
         assert_eq!(messages, [Message::user(""), Message::user("a")]);
         assert!(
-            remarks.len() == 2 && remarks[0].contains("web_search_call"),
-            "{remarks:?}"
+            warnings.len() == 2 && warnings[0].contains("web_search_call"),
+            "{warnings:?}"
         );
     }
 
@@ -362,13 +362,13 @@ mod tests {
             (json!(1), "object"),
         ];
         for (item, what) in wrong {
-            let refusal = messages(json!([item]), &Remarks::default()).unwrap_err();
-            assert!(refusal.message.contains(what), "{}", refusal.message);
-            assert_eq!(refusal.param.as_deref(), Some("input"));
+            let error = messages(json!([item]), &Warnings::default()).unwrap_err();
+            assert!(error.message.contains(what), "{}", error.message);
+            assert_eq!(error.param.as_deref(), Some("input"));
         }
         assert!(
-            messages(json!([]), &Remarks::default()).is_err()
-                && messages(json!(1), &Remarks::default()).is_err()
+            messages(json!([]), &Warnings::default()).is_err()
+                && messages(json!(1), &Warnings::default()).is_err()
         );
     }
 

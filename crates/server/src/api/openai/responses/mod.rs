@@ -30,11 +30,11 @@ use crate::{
     api::openai::chat::counted,
     app::{self, App},
     flow::{
-        answer::{Answers, Happening},
+        answer::{AnswerEvent, Answers},
         body::Incoming,
-        error::Refusal,
+        error::ApiError,
         prepare::{self, Asked, Prepared},
-        warnings::Remarks,
+        warnings::Warnings,
     },
     models::Model,
 };
@@ -43,7 +43,7 @@ use crate::{
 pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     incoming: Incoming,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let (answers, how) = prepare::begin(&app, incoming, prepared).await?;
     let (id, model) = (app.id(""), Arc::clone(answers.model()));
     let output = Output::new(id.clone(), how.logprobs, how.names);
@@ -65,9 +65,9 @@ pub(crate) async fn answer(
 fn prepared(
     model: &Model,
     request: ResponseRequest,
-    remarks: &Remarks,
-) -> Result<(Prepared, How), Refusal> {
-    let ask = understood(model, request, remarks)?;
+    warnings: &Warnings,
+) -> Result<(Prepared, How), ApiError> {
+    let ask = understood(model, request, warnings)?;
     let prepared =
         prepare::answers(model, &ask.said(), &ask.options, 1).map_err(request::as_named_here)?;
     Ok((prepared.with_priority(ask.tier.priority()), ask.how))
@@ -76,13 +76,13 @@ fn prepared(
 fn understood(
     model: &Model,
     request: ResponseRequest,
-    remarks: &Remarks,
-) -> Result<Understood, Refusal> {
+    warnings: &Warnings,
+) -> Result<Understood, ApiError> {
     let mut ask = request
-        .into_ask(&model.defaults, remarks)
+        .into_ask(&model.defaults, warnings)
         .map_err(request::as_named_here)?;
     ask.thinking
-        .set("reasoning.effort", model, &mut ask.extra, remarks);
+        .set("reasoning.effort", model, &mut ask.extra, warnings);
     Ok(ask)
 }
 
@@ -90,9 +90,9 @@ fn understood(
 pub(crate) async fn count(
     State(app): State<Arc<App>>,
     incoming: Incoming,
-) -> Result<Response, Refusal> {
-    let count = |model: &Model, request, remarks: &Remarks| {
-        let ask = understood(model, request, remarks)?;
+) -> Result<Response, ApiError> {
+    let count = |model: &Model, request, warnings: &Warnings| {
+        let ask = understood(model, request, warnings)?;
         let (asked, _) =
             prepare::ask(model, &ask.said(), &ask.options).map_err(request::as_named_here)?;
         Ok(asked.prompt.ids.len())
@@ -103,14 +103,18 @@ pub(crate) async fn count(
 }
 
 /// The answer, when it is complete.
-async fn whole(head: &Head, mut output: Output, mut answers: Answers) -> Result<Response, Refusal> {
-    while let Some(happening) = answers.next().await {
-        match happening?.1 {
-            Happening::Piece(piece) => output.piece(piece),
-            Happening::Thought(thought) => {
+async fn whole(
+    head: &Head,
+    mut output: Output,
+    mut answers: Answers,
+) -> Result<Response, ApiError> {
+    while let Some(event) = answers.next().await {
+        match event?.1 {
+            AnswerEvent::Piece(piece) => output.piece(piece),
+            AnswerEvent::Logprobs(thought) => {
                 output.thought(super::response::thought(&head.model, &thought))
             }
-            Happening::End(end) => {
+            AnswerEvent::End(end) => {
                 output.end(head::is_cut(&end));
                 return Ok(Json(head.ended(&end, output.items())).into_response());
             }
@@ -118,5 +122,5 @@ async fn whole(head: &Head, mut output: Output, mut answers: Answers) -> Result<
         // Nobody listens to them here.
         output.take_events();
     }
-    Err(Refusal::broken())
+    Err(ApiError::broken())
 }

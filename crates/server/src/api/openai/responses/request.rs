@@ -17,13 +17,13 @@ use crate::{
     },
     flow::{
         body::Accepted,
-        error::Refusal,
+        error::ApiError,
         format,
         prepare::Ask,
-        sampling::{Defaults, OneOrMore, Wanted},
+        sampling::{Defaults, OneOrMore, SamplingFields},
         thinking::Thinking,
-        tools::Wishes,
-        warnings::Remarks,
+        tools::ToolRequest,
+        warnings::Warnings,
     },
 };
 
@@ -101,13 +101,13 @@ struct Format {
 }
 
 impl Format {
-    fn constraint(&self, remarks: &Remarks) -> Result<Option<Constraint>, Refusal> {
-        let wrong = |message: String| Err(Refusal::field("text", message));
+    fn constraint(&self, warnings: &Warnings) -> Result<Option<Constraint>, ApiError> {
+        let wrong = |message: String| Err(ApiError::field("text", message));
         match (self.kind.as_str(), &self.schema) {
             ("text", _) => Ok(None),
             ("json_object", None) => Ok(Some(Constraint::JsonObject)),
             ("json_object" | "json_schema", Some(schema)) => {
-                format::constraint(schema, self.strict == Some(true), remarks).map(Some)
+                format::constraint(schema, self.strict == Some(true), warnings).map(Some)
             }
             ("json_schema", None) => wrong("format: the schema is missing".to_owned()),
             (kind, _) => wrong(format!("format: type {kind:?} is not supported")),
@@ -203,27 +203,27 @@ impl ResponseRequest {
     pub(super) fn into_ask(
         mut self,
         defaults: &Defaults,
-        remarks: &Remarks,
-    ) -> Result<Understood, Refusal> {
+        warnings: &Warnings,
+    ) -> Result<Understood, ApiError> {
         self.refuse_unsupported()?;
-        let n_logprobs = self.n_logprobs(remarks)?;
+        let n_logprobs = self.n_logprobs(warnings)?;
         let text = self.text.take().unwrap_or_default();
         if text.verbosity.is_some() {
-            remarks.add("text.verbosity changes nothing here: no model here has a switch for it");
+            warnings.add("text.verbosity changes nothing here: no model here has a switch for it");
         }
         let given = self.tools.take().unwrap_or_default();
         let settings = self.settings(&given, &text, &defaults.sampling);
         let mut names = Names::default();
-        let wishes = Wishes {
+        let request = ToolRequest {
             tools: Some(names.declare(&given)),
             choice: self.tool_choice.take(),
             parallel: self.parallel_tool_calls,
         };
-        let tools = wishes.into_use(remarks)?;
+        let tools = request.into_use(warnings)?;
         let constraint = text
             .format
-            .map_or(Ok(None), |format| format.constraint(remarks))?;
-        let mut messages = input::messages(std::mem::take(&mut self.input), remarks)?;
+            .map_or(Ok(None), |format| format.constraint(warnings))?;
+        let mut messages = input::messages(std::mem::take(&mut self.input), warnings)?;
         let system = input::system(self.instructions.take(), &mut messages);
         let how = How {
             stream: self.stream == Some(true),
@@ -241,7 +241,7 @@ impl ResponseRequest {
         };
         let options = GenerateOptions {
             constraint,
-            ..self.into_wanted(n_logprobs).into_options(defaults)?
+            ..self.into_sampling(n_logprobs).into_options(defaults)?
         };
         Ok(Understood {
             messages,
@@ -255,8 +255,8 @@ impl ResponseRequest {
         })
     }
 
-    fn refuse_unsupported(&self) -> Result<(), Refusal> {
-        let refuse = |name: &str, message: &str| Err(Refusal::field(name, message));
+    fn refuse_unsupported(&self) -> Result<(), ApiError> {
+        let refuse = |name: &str, message: &str| Err(ApiError::field(name, message));
         if self.background == Some(true) {
             return refuse(
                 "background",
@@ -281,10 +281,10 @@ impl ResponseRequest {
         Ok(())
     }
 
-    fn n_logprobs(&self, remarks: &Remarks) -> Result<Option<usize>, Refusal> {
+    fn n_logprobs(&self, warnings: &Warnings) -> Result<Option<usize>, ApiError> {
         let include = self.include.as_deref().unwrap_or_default();
         for other in include.iter().filter(|&name| name != LOGPROBS) {
-            remarks.add(format!(
+            warnings.add(format!(
                 "include: {other:?} changes nothing here: there is no such thing"
             ));
         }
@@ -292,12 +292,12 @@ impl ResponseRequest {
             include.iter().any(|name| name == LOGPROBS),
             self.top_logprobs.unwrap_or(0),
         ) {
-            (_, n) if n > MAX_TOP_LOGPROBS => Err(Refusal::field(
+            (_, n) if n > MAX_TOP_LOGPROBS => Err(ApiError::field(
                 "top_logprobs",
                 format!("{n}, expected at most {MAX_TOP_LOGPROBS}"),
             )),
             (false, 0) => Ok(None),
-            (false, _) => Err(Refusal::field(
+            (false, _) => Err(ApiError::field(
                 "top_logprobs",
                 format!("it is of no use without include: [{LOGPROBS:?}]"),
             )),
@@ -334,8 +334,8 @@ impl ResponseRequest {
         })
     }
 
-    fn into_wanted(self, n_logprobs: Option<usize>) -> Wanted {
-        Wanted {
+    fn into_sampling(self, n_logprobs: Option<usize>) -> SamplingFields {
+        SamplingFields {
             temperature: self.temperature,
             top_p: self.top_p,
             top_k: self.top_k,
@@ -359,11 +359,11 @@ fn number(x: f32) -> Option<f64> {
 }
 
 /// What the engine refuses, by the names that fields have here.
-pub(super) fn as_named_here(refusal: Refusal) -> Refusal {
-    match refusal.param.as_deref() {
-        Some("messages") => refusal.about("input"),
-        Some("response_format") => refusal.about("text.format"),
-        _ => refusal,
+pub(super) fn as_named_here(error: ApiError) -> ApiError {
+    match error.param.as_deref() {
+        Some("messages") => error.about("input"),
+        Some("response_format") => error.about("text.format"),
+        _ => error,
     }
 }
 
@@ -371,26 +371,26 @@ pub(super) fn as_named_here(refusal: Refusal) -> Refusal {
 mod tests {
     use super::*;
 
-    fn ask_with_remarks(fields: Value) -> Result<(Understood, Vec<String>), Refusal> {
+    fn ask_with_warnings(fields: Value) -> Result<(Understood, Vec<String>), ApiError> {
         let mut body = json!({ "input": "Hello!" });
         body.as_object_mut()
             .unwrap()
             .extend(fields.as_object().unwrap().clone());
-        let remarks = Remarks::default();
+        let warnings = Warnings::default();
         let bytes = body.to_string();
         let request = crate::flow::body::parse::<ResponseRequest>(
             bytes.as_bytes(),
             ResponseRequest::ACCEPTED,
-            &remarks,
+            &warnings,
         )?;
         Ok((
-            request.into_ask(&Defaults::default(), &remarks)?,
-            remarks.take(),
+            request.into_ask(&Defaults::default(), &warnings)?,
+            warnings.take(),
         ))
     }
 
-    fn ask(fields: Value) -> Result<Understood, Refusal> {
-        ask_with_remarks(fields).map(|(asked, _)| asked)
+    fn ask(fields: Value) -> Result<Understood, ApiError> {
+        ask_with_warnings(fields).map(|(asked, _)| asked)
     }
 
     #[test]
@@ -409,26 +409,23 @@ mod tests {
             ("chat_template_kwargs", json!({ "messages": [] })),
         ];
         for (name, value) in wrong {
-            let refusal = ask(json!({ name: value })).err();
-            assert_eq!(
-                refusal.and_then(|refusal| refusal.param).as_deref(),
-                Some(name)
-            );
+            let error = ask(json!({ name: value })).err();
+            assert_eq!(error.and_then(|error| error.param).as_deref(), Some(name));
         }
     }
 
     #[test]
-    fn what_codex_sends_is_taken_with_remarks() {
+    fn what_codex_sends_is_taken_with_warnings() {
         let function =
             json!({ "type": "function", "name": "exec", "parameters": {}, "strict": false });
-        let (asked, remarks) = ask_with_remarks(json!({
+        let (asked, warnings) = ask_with_warnings(json!({
             "client_metadata": { "thread_id": "x" }, "store": false, "reasoning": { "effort": "low", "summary": "auto" },
             "include": ["reasoning.encrypted_content"], "text": { "verbosity": "low" }, "prompt_cache_key": "k",
             "tools": [function, { "type": "web_search" }, { "type": "custom", "name": "apply_patch" },
                 { "type": "namespace", "name": "agents", "description": "d", "tools": [function] }],
             "max_output_tokens": -1, "top_k": -1,
         }))
-        .map_err(|refusal| refusal.message)
+        .map_err(|error| error.message)
         .unwrap();
         let tools = asked.tools.unwrap().tools;
         assert_eq!(
@@ -447,16 +444,16 @@ mod tests {
             "text.verbosity",
             "web_search",
         ];
-        assert_eq!(remarks.len(), about.len(), "{remarks:?}");
+        assert_eq!(warnings.len(), about.len(), "{warnings:?}");
         assert!(
             about
                 .iter()
-                .all(|what| remarks.iter().any(|remark| remark.contains(what))),
-            "{remarks:?}"
+                .all(|what| warnings.iter().any(|warning| warning.contains(what))),
+            "{warnings:?}"
         );
         assert!(
-            !remarks.iter().any(|remark| remark.contains("unknown")),
-            "{remarks:?}"
+            !warnings.iter().any(|warning| warning.contains("unknown")),
+            "{warnings:?}"
         );
         assert_eq!(asked.how.settings["max_output_tokens"], Value::Null);
     }
@@ -468,7 +465,7 @@ mod tests {
             "background": false, "reasoning": { "effort": null }, "include": [], "text": text,
             "metadata": { "a": "b" }, "temperature": 0.7, "conversation": null,
         });
-        let asked = ask(usual).map_err(|refusal| refusal.message).unwrap();
+        let asked = ask(usual).map_err(|error| error.message).unwrap();
         let settings = asked.how.settings;
         assert_eq!(
             (&settings["store"], &settings["text"]),

@@ -9,9 +9,9 @@ use super::{
 use crate::{
     api::openai::response::thought,
     flow::{
-        answer::Happening,
-        error::Refusal,
-        stream::{Event, Writer},
+        answer::AnswerEvent,
+        error::ApiError,
+        stream::{Event, EventWriter},
     },
 };
 
@@ -55,18 +55,18 @@ impl Events {
     }
 }
 
-impl Writer for Events {
+impl EventWriter for Events {
     fn begin(&mut self) -> Vec<Event> {
         let response = self.head.begun();
         let created = self.response("response.created", response.clone());
         vec![created, self.response("response.in_progress", response)]
     }
 
-    fn write(&mut self, _: usize, happening: Happening) -> Vec<Event> {
-        match happening {
-            Happening::Piece(piece) => self.output.piece(piece),
-            Happening::Thought(one) => self.output.thought(thought(&self.head.model, &one)),
-            Happening::End(end) => {
+    fn write(&mut self, _: usize, event: AnswerEvent) -> Vec<Event> {
+        match event {
+            AnswerEvent::Piece(piece) => self.output.piece(piece),
+            AnswerEvent::Logprobs(one) => self.output.thought(thought(&self.head.model, &one)),
+            AnswerEvent::End(end) => {
                 self.output.end(head::is_cut(&end));
                 let mut events = self.told();
                 let name = if head::is_cut(&end) {
@@ -86,8 +86,8 @@ impl Writer for Events {
         Vec::new()
     }
 
-    fn fail(&mut self, refusal: &Refusal) -> Vec<Event> {
-        let response = self.head.failed(refusal, self.output.items());
+    fn fail(&mut self, error: &ApiError) -> Vec<Event> {
+        let response = self.head.failed(error, self.output.items());
         vec![self.response("response.failed", response)]
     }
 }
