@@ -14,7 +14,8 @@ const D_OUT: usize = 1024;
 const D_IN: usize = 2048;
 
 fn matmuls(c: &mut Criterion) {
-    let (k, pool) = (Kernels::detect(), Pool::new(NonZeroUsize::MIN));
+    let k = Kernels::detect();
+    let pool = Pool::new(NonZeroUsize::MIN);
     for n_rows in [1, 128] {
         let mut group = c.benchmark_group(format!("matmul of {n_rows} rows, {}", k.isa()));
         group.throughput(Throughput::Elements((n_rows * D_OUT * D_IN) as u64));
@@ -23,7 +24,8 @@ fn matmuls(c: &mut Criterion) {
             let Ok(w) = Matrix::new(ty, D_OUT, D_IN, &bytes) else {
                 continue;
             };
-            let (x, mut out) = (inputs(k, &pool, w, n_rows), vec![0.0; n_rows * D_OUT]);
+            let x = inputs(k, &pool, w, n_rows);
+            let mut out = vec![0.0; n_rows * D_OUT];
             group.bench_function(BenchmarkId::from_parameter(ty.name()), |b| {
                 b.iter(|| matmul(k, &pool, w, &x, &mut out));
             });

@@ -27,7 +27,8 @@ pub fn weights(ty: TensorType, d_out: usize, d_in: usize) -> Vec<u8> {
     let mut state = 1u32;
     let random = |i: usize| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let (byte, at) = ((state >> 24) as u8, i % ty.block_bytes());
+        let byte = (state >> 24) as u8;
+        let at = i % ty.block_bytes();
         match ty {
             F16 | BF16 | F32 if at == ty.block_bytes() - 1 => 0x3c,
             MXFP4 if at == 0 => byte & 0x3f | 0x40,

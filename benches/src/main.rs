@@ -31,19 +31,19 @@ fn format(k: Kernels, pool: &Pool, ty: TensorType, d_in: usize) {
         / ty.row_bytes(d_in)
             .expect("the width is a whole number of blocks");
     let matrix = |d_out, bytes| Matrix::new(ty, d_out, d_in, bytes).expect("lengths agree");
-    let (large, small, cached) = (
-        weights(ty, d_out, d_in),
-        weights(ty, 2048, d_in),
-        weights(ty, 256, d_in),
-    );
-    let (peak, bandwidth) = (k.int8_peak(pool) / 1e9, k.read_bandwidth(pool, LARGE) / 1e9);
+    let large = weights(ty, d_out, d_in);
+    let small = weights(ty, 2048, d_in);
+    let cached = weights(ty, 256, d_in);
+    let peak = k.int8_peak(pool) / 1e9;
+    let bandwidth = k.read_bandwidth(pool, LARGE) / 1e9;
     let decode = large.len() as f64 / matmul(k, pool, matrix(d_out, &large), 1) / 1e9;
     let cached = cached.len() as f64 / matmul(k, pool, matrix(256, &cached), 1) / 1e9;
     let prefill =
         |n: usize| (2048 * d_in * n) as f64 / matmul(k, pool, matrix(2048, &small), n) / 1e9;
     let few = large.len() as f64 / matmul(k, pool, matrix(d_out, &large), 8) / 1e9;
     let many = prefill(512);
-    let (share, read) = (100.0 * many / peak, 100.0 * decode / bandwidth);
+    let share = 100.0 * many / peak;
+    let read = 100.0 * decode / bandwidth;
     println!(
         "{:7} decode {decode:6.1} GB/s = {read:3.0} % (cached {cached:5.1})   8 rows {few:5.1} GB/s   512 rows {many:6.1} \
          GMAC/s = {share:3.0} %",

@@ -33,7 +33,8 @@ fn parse(model: &[u8], tokenizer: &[u8]) -> Option<Checkpoint> {
 }
 
 fn write(checkpoint: &Checkpoint, to: Leap) -> Option<(Vec<u8>, Vec<u8>)> {
-    let (mut model, mut tokenizer) = (Vec::new(), Vec::new());
+    let mut model = Vec::new();
+    let mut tokenizer = Vec::new();
     llama2c::write(checkpoint, to, &mut model, &mut tokenizer, &mut |_, _| {}).ok()?;
     Some((model, tokenizer))
 }

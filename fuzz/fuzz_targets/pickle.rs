@@ -23,9 +23,12 @@ fn read_all(file: Vec<u8>) {
 
 /// A zip archive of stored files.
 fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
-    let (mut data, mut directory) = (Vec::new(), Vec::new());
+    let mut data = Vec::new();
+    let mut directory = Vec::new();
     for (name, bytes) in files {
-        let (local, len, name_len) = (data.len() as u32, bytes.len() as u32, name.len() as u16);
+        let local = data.len() as u32;
+        let len = bytes.len() as u32;
+        let name_len = name.len() as u16;
         let sizes = [[0; 4], len.to_le_bytes(), len.to_le_bytes()].concat();
         let common = [&[0; 10][..], &sizes, &name_len.to_le_bytes(), &[0; 2]].concat();
         data.extend([b"PK\x03\x04", &common[..], name.as_bytes(), bytes].concat());

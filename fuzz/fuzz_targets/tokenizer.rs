@@ -54,7 +54,10 @@ fn assemble(data: &[u8]) -> Option<(Metadata, &[u8])> {
     let (&[pre, flags], rest) = data.split_first_chunk::<2>()?;
     let mut parts = rest.splitn(4, |&byte| byte == 0xFE);
     let mut list = || parts.next().unwrap_or_default();
-    let (tokens, merges, kinds, text) = (list(), list(), list(), list());
+    let tokens = list();
+    let merges = list();
+    let kinds = list();
+    let text = list();
     let mut tokens: Vec<&[u8]> = tokens.split(|&byte| byte == 0xFF).collect();
     let ascii: Vec<[u8; 1]> = (b'!'..=b'~').map(|byte| [byte]).collect();
     if flags & 1 == 0 {

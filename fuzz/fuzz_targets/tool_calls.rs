@@ -9,7 +9,8 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((&first, rest)) = bytes.split_first() else { return };
     let Ok(text) = std::str::from_utf8(rest) else { return };
     // The first byte says whether thoughts are open, and after how many characters the text is cut.
-    let (open, every) = (first & 1 == 1, usize::from(first >> 1 & 15) + 2);
+    let open = first & 1 == 1;
+    let every = usize::from(first >> 1 & 15) + 2;
     for format in Format::ALL {
         let whole = read(format, open, text, usize::MAX);
         assert_eq!(read(format, open, text, 1), whole);
@@ -43,7 +44,10 @@ fn is_name(text: &str) -> bool {
 
 /// The pieces say what the outcome says, and arguments are those of their call.
 fn check(pieces: &[Piece], outcome: &Outcome) {
-    let (mut text, mut reasoning, mut arguments, mut n_broken) = (String::new(), String::new(), String::new(), 0);
+    let mut text = String::new();
+    let mut reasoning = String::new();
+    let mut arguments = String::new();
+    let mut n_broken = 0;
     for piece in pieces {
         match piece {
             Piece::Text(more) => text += more,

@@ -66,18 +66,15 @@ impl Case {
     /// Keys and values of the last layer; the layers lie behind each other in each block, as in the
     /// engine.
     fn layer(self, arena: &[u8], (layer, n_layers): (usize, usize)) -> KvLayer<'_> {
-        let (
-            matrix,
-            Shape {
-                n_kv_heads, d_head, ..
-            },
-        ) = (self.matrix_bytes(), self.shape);
-        let (k_at, v_at, block_bytes) = (
-            2 * layer * matrix,
-            (2 * layer + 1) * matrix,
-            2 * n_layers * matrix,
-        );
-        let (k_elem, v_elem) = (self.elem, self.elem);
+        let matrix = self.matrix_bytes();
+        let Shape {
+            n_kv_heads, d_head, ..
+        } = self.shape;
+        let k_at = 2 * layer * matrix;
+        let v_at = (2 * layer + 1) * matrix;
+        let block_bytes = 2 * n_layers * matrix;
+        let k_elem = self.elem;
+        let v_elem = self.elem;
         KvLayer {
             arena,
             block_bytes,
@@ -94,7 +91,8 @@ impl Case {
     /// Keys and values, `[n_blocks, n_layers, 2, n_kv_heads, BLOCK_LEN, d_head]`: copies of one
     /// block.
     fn arena(self, k: Kernels, n_ctx: usize, n_layers: usize) -> Vec<u8> {
-        let (mut block, d) = (vec![0; 2 * self.matrix_bytes()], self.shape.d_head);
+        let mut block = vec![0; 2 * self.matrix_bytes()];
+        let d = self.shape.d_head;
         for (i, row) in block.chunks_exact_mut(self.elem.row_bytes(d)).enumerate() {
             let x: Vec<f32> = (0..d)
                 .map(|j| ((i * 31 + j * 17) % 29) as f32 * 0.1 - 1.4)
@@ -112,12 +110,10 @@ impl Case {
         n_ctx: usize,
         n_layers: usize,
     ) -> f64 {
-        let (
-            arena,
-            Shape {
-                n_heads, d_head, ..
-            },
-        ) = (self.arena(k, n_ctx, n_layers), self.shape);
+        let arena = self.arena(k, n_ctx, n_layers);
+        let Shape {
+            n_heads, d_head, ..
+        } = self.shape;
         let blocks: Vec<u32> = (0..n_ctx.div_ceil(BLOCK_LEN) as u32).collect();
         let q: Vec<f32> = (0..n_rows * n_heads * d_head)
             .map(|i| (i % 13) as f32 * 0.02 - 0.12)
@@ -127,17 +123,17 @@ impl Case {
         let scale = 1.0 / (d_head as f32).sqrt();
         seconds(|| {
             for layer in 0..n_layers {
-                let (kv, out, scratch) = (
-                    self.layer(&arena, (layer, n_layers)),
-                    &mut out[..],
-                    &mut scratch,
-                );
+                let kv = self.layer(&arena, (layer, n_layers));
+                let out = &mut out[..];
+                let scratch = &mut scratch;
                 let rows = &|t| AttnRow {
                     blocks: &blocks,
                     first: 0,
                     last: n_ctx - n_rows + t,
                 };
-                let (q, softcap, sinks) = (&q, None, None);
+                let q = &q;
+                let softcap = None;
+                let sinks = None;
                 k.attention(
                     pool,
                     Attention {
@@ -170,11 +166,10 @@ impl Case {
 
     fn print(self, on: (Kernels, &Pool)) {
         let prefill = [512, 4096].map(|n_ctx| self.prefill(on, 512, n_ctx) / 1e9);
-        let (n_blocks, block) = (4096 / BLOCK_LEN, 2 * self.matrix_bytes());
-        let (decode, cached) = (
-            self.decode(on, n_blocks, LARGE / (n_blocks * block)),
-            self.decode(on, SMALL / block, 1),
-        );
+        let n_blocks = 4096 / BLOCK_LEN;
+        let block = 2 * self.matrix_bytes();
+        let decode = self.decode(on, n_blocks, LARGE / (n_blocks * block));
+        let cached = self.decode(on, SMALL / block, 1);
         let Shape {
             n_heads,
             n_kv_heads,

@@ -25,16 +25,15 @@ fn main() {
         ROWS.map(|n| format!("{n:6}")).concat()
     );
     for ty in [Q4_0, Q8_0, Q4_K, Q6_K] {
-        let (d_in, d_out) = (
-            2048,
-            LARGE
-                / ty.row_bytes(2048)
-                    .expect("the width is a whole number of blocks"),
-        );
+        let d_in = 2048;
+        let d_out = LARGE
+            / ty.row_bytes(2048)
+                .expect("the width is a whole number of blocks");
         let bytes = weights(ty, d_out, d_in);
         let w = Matrix::new(ty, d_out, d_in, &bytes).expect("lengths agree");
         let times = ROWS.map(|n| {
-            let (x, mut out) = (inputs(k, &pool, w, n), vec![0.0; n * d_out]);
+            let x = inputs(k, &pool, w, n);
+            let mut out = vec![0.0; n * d_out];
             seconds(|| atta_benches::matmul(k, &pool, w, &x, &mut out))
         });
         println!(

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use atta_hub::{Cache, Error, Options, Proxy, Request};
+use atta_hub::{Cache, Error, HubOptions, Proxy, Request};
 
 use crate::failure::Failure;
 
@@ -25,17 +25,17 @@ pub(crate) fn cache() -> Result<Cache, Failure> {
         .or_else(|| Some(home()?.join("hub")));
     let directory = directory
         .ok_or_else(|| Failure::Failed("no place for models is known: set HF_HOME".to_owned()))?;
-    Ok(Cache::at(directory))
+    Ok(Cache::new(directory))
 }
 
 /// How the hub is reached.
-pub(crate) fn options() -> Result<Options, Failure> {
+pub(crate) fn options() -> Result<HubOptions, Failure> {
     let endpoint = variable("HF_ENDPOINT").map(|text| text.to_string_lossy().into_owned());
-    Ok(Options {
-        endpoint: endpoint.unwrap_or_else(|| Options::default().endpoint),
+    Ok(HubOptions {
+        endpoint: endpoint.unwrap_or_else(|| HubOptions::default().endpoint),
         token: token()?,
         proxy: Proxy::Environment,
-        ..Options::default()
+        ..HubOptions::default()
     })
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn name_of(text: &str) -> Cow<'_, str> {
 /// `models/a.gguf` has the form of a name too, but is a path with a mistake in it.
 fn request(model: &Path) -> Option<Request> {
     let request: Request = name_of(model.to_str()?).parse().ok()?;
-    let is_path = request.wanted.is_none()
+    let is_path = request.file_or_quant.is_none()
         && model
             .extension()
             .is_some_and(|e| e.eq_ignore_ascii_case("gguf"));
@@ -113,7 +113,7 @@ fn find(request: &Request) -> Result<PathBuf, Failure> {
         ))),
         Ok(Some(pulled)) => Ok(pulled.path),
         Ok(None) => Err(absent(request, &cache)),
-        Err(error @ Error::Choice { .. }) => Err(Failure::Failed(format!(
+        Err(error @ Error::Selection { .. }) => Err(Failure::Failed(format!(
             "{error}; to get it: `atta pull {request}`"
         ))),
         Err(error) => Err(error.into()),

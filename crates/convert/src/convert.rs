@@ -138,7 +138,9 @@ fn shard_path(dst: &Path, no: u16, n: u16) -> PathBuf {
 
 /// The steps of each file.
 fn shards<'p>(checkpoint: &Checkpoint, plan: &'p Plan, max_bytes: Option<u64>) -> Vec<&'p [Step]> {
-    let (mut shards, mut start, mut bytes) = (Vec::new(), 0, 0u64);
+    let mut shards = Vec::new();
+    let mut start = 0;
+    let mut bytes = 0u64;
     for (i, step) in plan.steps.iter().enumerate() {
         let more = n_bytes(&checkpoint.tensors[step.tensor], step.ty);
         if i > start && max_bytes.is_some_and(|max| bytes + more > max) {
@@ -391,7 +393,9 @@ impl Job<'_> {
         }
         self.tensor.rows.read(first, x)?;
         let d = self.d;
-        let (mut x, mut out, mut row) = (&*x, out, first);
+        let mut x = &*x;
+        let mut out = out;
+        let mut row = first;
         while !x.is_empty() {
             let expert = row / self.per_expert;
             let left = (self.per_expert - row % self.per_expert).min((x.len() / d) as u64) as usize;

@@ -129,7 +129,8 @@ mod tests {
     #[cfg(unix)]
     fn a_link_stays_and_what_is_behind_it_is_replaced() {
         let dir = scratch("link");
-        let (link, file) = (dir.join("link"), dir.join("file"));
+        let link = dir.join("link");
+        let file = dir.join("file");
         fs::write(&file, "old").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
         let mut draft = Draft::new(&link).unwrap();

@@ -30,7 +30,8 @@ pub fn open(path: &Path) -> Result<Checkpoint, Error> {
             .collect(),
         None => vec![path.to_owned()],
     };
-    let (mut files, mut parsed) = (Vec::new(), Vec::new());
+    let mut files = Vec::new();
+    let mut parsed = Vec::new();
     for path in paths {
         let at = |error: &dyn std::fmt::Display| Error::File {
             path: path.clone(),

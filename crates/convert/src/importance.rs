@@ -211,7 +211,8 @@ impl Importance {
         metadata.set_u32(CHUNK_COUNT, self.n_chunks);
         metadata.set_u32(CHUNK_SIZE, self.chunk_size);
         let pair = |(name, Entry { sums, counts }): (&String, &Entry)| {
-            let (n, d) = (counts.len(), sums.len() / counts.len().max(1));
+            let n = counts.len();
+            let d = sums.len() / counts.len().max(1);
             let sums = floats(
                 format!("{name}{SUMS}"),
                 [n, d],

@@ -163,7 +163,8 @@ fn facts(checkpoint: &Checkpoint, has_importance: bool) -> Result<Facts, Error> 
             .or_else(signed);
         n.map_or(0, |n| n as usize)
     };
-    let (n_heads, n_layers) = (heads("attention.head_count"), count("block_count")?);
+    let n_heads = heads("attention.head_count");
+    let n_layers = count("block_count")?;
     let n_kv_heads = match heads("attention.head_count_kv") {
         0 => n_heads,
         n => n,

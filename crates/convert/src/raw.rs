@@ -210,7 +210,8 @@ impl RawTensor {
 /// Four bits of exponent with a bias of 7, three of fraction, no infinities (Micikevicius et al.
 /// 2022, table 1).
 fn f8_e4m3(bits: u8) -> f32 {
-    let (exponent, fraction) = (i32::from(bits >> 3 & 15), f32::from(bits & 7));
+    let exponent = i32::from(bits >> 3 & 15);
+    let fraction = f32::from(bits & 7);
     let magnitude = match (exponent, bits & 7) {
         (15, 7) => f32::NAN,
         (0, _) => fraction / 512.0,

@@ -280,7 +280,8 @@ impl Chooser {
     /// Small tensors of models with shared heads or eight experts, where more bits cost next to
     /// nothing.
     fn raised(&self, part: Part, ty: TensorType) -> TensorType {
-        let (has_eight, is_70b) = (self.facts.n_experts == 8, self.facts.is_70b);
+        let has_eight = self.facts.n_experts == 8;
+        let is_70b = self.facts.is_70b;
         match (part, ty) {
             _ if self.mix.base == TensorType::MXFP4 => ty,
             (Part::AttnK, _) if has_eight && self.mix.is_iq2() => TensorType::Q4_K,

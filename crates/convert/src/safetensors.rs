@@ -255,7 +255,9 @@ impl Entry {
         if json.len() > MAX_ENTRY_BYTES {
             return Err("has an entry that is too long".into());
         }
-        let (mut dtype, mut dims, mut data) = (None, None, None);
+        let mut dtype = None;
+        let mut dims = None;
+        let mut data = None;
         for (key, value) in members(json)? {
             let value: Value = serde_json::from_slice(value).map_err(|e| format!("{key}: {e}"))?;
             match key.as_str() {
@@ -271,7 +273,8 @@ impl Entry {
                 other => return Err(format!("{other:?} is unknown")),
             }
         }
-        let (dtype, dims) = (dtype.ok_or("has no dtype")?, dims.ok_or("has no shape")?);
+        let dtype = dtype.ok_or("has no dtype")?;
+        let dims = dims.ok_or("has no shape")?;
         let [start, end] = data.ok_or("has no data_offsets")?[..] else {
             return Err("data_offsets make no sense".into());
         };
@@ -378,7 +381,8 @@ impl<'a> Scan<'a> {
     /// The value that begins here, up to what ends it; whether it is one, its reader will tell.
     fn value(&mut self) -> Result<&'a [u8], String> {
         self.peek();
-        let (start, mut depth) = (self.at, 0usize);
+        let start = self.at;
+        let mut depth = 0usize;
         while let Some(&byte) = self.json.get(self.at) {
             match byte {
                 b'"' => self.string()?,

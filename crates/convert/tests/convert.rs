@@ -76,7 +76,8 @@ fn weights(n: usize) -> Vec<f32> {
 #[test]
 fn experts_are_quantized_with_an_importance_of_their_own() {
     let scratch = Scratch::new("experts");
-    let (dims, d) = ([3, 700, 256], 256);
+    let dims = [3, 700, 256];
+    let d = 256;
     let weights = weights(3 * 700 * d);
     let mut importance = Importance::default();
     let columns = |x: usize| {
@@ -96,7 +97,8 @@ fn experts_are_quantized_with_an_importance_of_their_own() {
     let all = importance.entry(NAME).unwrap().weights();
     let mut want = vec![0; 3 * 700 * 144];
     for (x, out) in want.chunks_mut(700 * 144).enumerate() {
-        let (from, to) = (x * 700 * d, (x + 1) * 700 * d);
+        let from = x * 700 * d;
+        let to = (x + 1) * 700 * d;
         quantize(
             TensorType::Q4_K,
             &weights[from..to],

@@ -19,7 +19,8 @@ use support::{Golden, floats, golden, rows};
 #[test]
 fn what_is_converted_is_the_same_model() {
     for row in rows() {
-        let (golden, got) = (golden(&row), converted(&row));
+        let golden = golden(&row);
+        let got = converted(&row);
         same_tensors(&row, &golden, &got);
         assert_eq!(spec_of(&got), golden.spec(), "{}", row.display());
     }
@@ -40,7 +41,8 @@ fn every_architecture_is_converted() {
 #[test]
 fn what_is_converted_runs() {
     for row in rows() {
-        let (golden, model) = (golden(&row), support::model(&converted(&row)));
+        let golden = golden(&row);
+        let model = support::model(&converted(&row));
         let logits = atta_model::oracle::logits(&model, &golden.tokens).unwrap();
         let error: f64 = logits
             .iter()
@@ -70,10 +72,8 @@ fn quantized_weights_keep_their_values() {
         let got = converted(&row);
         let expected = safetensors::open(&row.join("expected.safetensors")).unwrap();
         for name in expected.names() {
-            let (want, at) = (
-                expected.get(name).unwrap(),
-                format!("{}: {name}", row.display()),
-            );
+            let want = expected.get(name).unwrap();
+            let at = format!("{}: {name}", row.display());
             let tensor = got
                 .tensors
                 .iter()

@@ -73,7 +73,9 @@ fn read(tensor: &Tensor) -> Vec<f32> {
 
 /// The file of the given form, its vocabulary, and what is said about it.
 fn written(checkpoint: &Checkpoint, to: Leap) -> (Vec<u8>, Vec<u8>, Report) {
-    let (mut model, mut tokenizer, mut last) = (Vec::new(), Vec::new(), (0, 0));
+    let mut model = Vec::new();
+    let mut tokenizer = Vec::new();
+    let mut last = (0, 0);
     let report = llama2c::write(
         checkpoint,
         to,
@@ -167,7 +169,8 @@ fn version_2_is_read_within_half_a_code() {
             .filter(|tensor| tensor.dims.len() == 2)
         {
             assert_eq!(tensor.ty, ty);
-            let (got, want) = (read(tensor), expected(tensor));
+            let got = read(tensor);
+            let want = expected(tensor);
             for (got, want) in got.chunks(group).zip(want.chunks(group)) {
                 let half = want.iter().fold(0.0f32, |max, w| max.max(w.abs())) / 254.0 * 1.0001;
                 assert!(
@@ -433,7 +436,8 @@ fn unreadable(model: &[u8], tokenizer: &[u8]) -> String {
 
 #[test]
 fn lengths_are_right_to_the_byte() {
-    let (model, tokenizer) = (golden("small-v1.bin"), golden("tokenizer.bin"));
+    let model = golden("small-v1.bin");
+    let tokenizer = golden("tokenizer.bin");
     let short = unreadable(&model[..20_957], &tokenizer);
     assert_eq!(
         short,
@@ -566,7 +570,8 @@ fn the_vocabulary_of_llama_3_goes_to_gguf_and_back_to_leap() {
             .get(32),
         Some("Ġ".as_bytes())
     );
-    let (mut model_again, mut tokens_again) = (Vec::new(), Vec::new());
+    let mut model_again = Vec::new();
+    let mut tokens_again = Vec::new();
     let on = &mut |_, _| ControlFlow::Continue(());
     llama2c::write(
         &checkpoint,

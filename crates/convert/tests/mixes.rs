@@ -25,7 +25,11 @@ struct Shape {
 impl Shape {
     fn of(row: &Value) -> Self {
         let n = |i: usize| row["shape"][i].as_u64().unwrap();
-        let (n_layers, n_heads, n_kv_heads, d, d_ff) = (n(0), n(1), n(2), n(3), n(4));
+        let n_layers = n(0);
+        let n_heads = n(1);
+        let n_kv_heads = n(2);
+        let d = n(3);
+        let d_ff = n(4);
         Self {
             n_layers,
             n_heads,
@@ -109,10 +113,8 @@ impl Shape {
             .into_iter()
             .filter(|(name, dims)| name.starts_with("blk") && dims.len() > 1)
         {
-            let (n, d) = (
-                if dims.len() > 2 { dims[0] as usize } else { 1 },
-                *dims.last().unwrap() as usize,
-            );
+            let n = if dims.len() > 2 { dims[0] as usize } else { 1 };
+            let d = *dims.last().unwrap() as usize;
             importance.entry_mut(&name).add((0, n), &vec![1.0; d], d);
         }
         importance
@@ -165,7 +167,8 @@ fn every_tensor_gets_the_type_that_llama_cpp_gives_it() {
     let mut n = 0;
     for row in golden.as_array().unwrap() {
         let shape = Shape::of(row);
-        let (checkpoint, importance) = (shape.checkpoint(), shape.importance());
+        let checkpoint = shape.checkpoint();
+        let importance = shape.importance();
         let mixes = row["mixes"].as_object().unwrap();
         for key in mixes.keys().filter(|key| !key.ends_with(" imatrix")) {
             let types = Types {

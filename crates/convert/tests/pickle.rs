@@ -143,10 +143,8 @@ fn an_index_names_files_beside_it() {
             .map(|all| all.names().count())
             .map_err(|e| e.to_string())
     };
-    let (good, bad) = (
-        open(r#"{"float32":"a.bin","int64":"a.bin"}"#),
-        open(r#"{"float32":"../a.bin"}"#),
-    );
+    let good = open(r#"{"float32":"a.bin","int64":"a.bin"}"#);
+    let bad = open(r#"{"float32":"../a.bin"}"#);
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(good, Ok(2));
     assert!(

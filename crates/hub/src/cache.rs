@@ -1,7 +1,7 @@
-//! The cache on disk, as Hugging Face's own programs have it, so that they see what we pulled and
-//! we see what they did: `models--ORG--NAME/blobs/<hash>` are contents, `snapshots/<commit>/<path>`
-//! are links to them, and `refs/<revision>` is the commit that a branch or tag was when it was
-//! asked for last.
+//! The Hugging Face cache directory, in the layout of `huggingface_hub`, which other programs
+//! share: `models--ORG--NAME/blobs/<hash>` holds file contents, `snapshots/<commit>/<path>` are
+//! symbolic links to blobs, and `refs/<revision>` holds the commit that a branch or tag resolved to
+//! last.
 
 use std::{
     fs::{self, File},
@@ -12,65 +12,63 @@ use std::{
 
 use crate::{
     Error, Pulled, PulledFile, RepoId, Request, Revision,
-    choose::{Choice, choose},
     digest::Digest,
-    listing::Entry,
+    listing::TreeEntry,
     name::{check_path, is_commit, is_hash, native},
+    select::{Selection, select},
 };
 
-/// How many names that others have taken are passed by.
+/// How many names are tried for a temporary link.
 const MAX_ATTEMPTS: u32 = 100;
-/// How deep directories of a repository are looked into.
+/// How many levels of subdirectories of a snapshot are listed.
 const MAX_DEPTH: usize = 8;
-/// How many files of a snapshot are looked at.
+/// How many entries of a directory, and files of a snapshot, are listed.
 const MAX_FILES: usize = 100_000;
-/// The longest file in `refs` that is read, bytes.
+/// Longer files in `refs` are ignored, bytes.
 const MAX_REF_BYTES: u64 = 256;
 
-/// A directory with repositories.
+/// A Hugging Face cache directory (`HF_HUB_CACHE`).
 #[derive(Clone, Debug)]
 pub struct Cache {
     root: PathBuf,
 }
 
 impl Cache {
-    /// The cache at `root`, which need not exist.
-    pub fn at(root: impl Into<PathBuf>) -> Self {
+    /// The cache in the directory `root`, which need not exist.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// Where it is.
+    /// The directory of the cache.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Every repository of which something is here, sorted.
+    /// All cached repositories, sorted.
     ///
     /// # Errors
-    /// The directory is there and cannot be read.
+    /// The cache directory exists but cannot be read.
     pub fn repositories(&self) -> Result<Vec<RepoId>, Error> {
         let mut repos: Vec<RepoId> = names(&self.root)?
             .iter()
-            .filter_map(|name| RepoId::of_directory(name))
+            .filter_map(|name| RepoId::from_directory(name))
             .collect();
         repos.sort();
         Ok(repos)
     }
 
-    /// What a request means, of what is here; nothing is asked of any server. The revision that is
-    /// asked for goes first, the other snapshots of the repository follow, newest first, unless
-    /// a commit is named.
-    ///
-    /// `None` if nothing of that repository is here.
+    /// Resolves a request against the cache, without network. Looks in the snapshot of the
+    /// requested revision first. If the revision is the default one, looks in the other snapshots
+    /// of the repository too, newest first. `None` if no snapshot of the repository is cached.
     ///
     /// # Errors
-    /// No choice can be made among what is here, which the message lists.
+    /// The request matches no cached file, or several; the message lists the cached ones.
     pub fn find(&self, request: &Request) -> Result<Option<Pulled>, Error> {
         let mut found = None;
         for commit in self.commits(request)? {
             match self.find_in(request, &commit) {
                 Ok(pulled) => return Ok(Some(pulled)),
-                // What the revision itself lacks says most.
+                // The error of the first snapshot, that of the requested revision, is reported.
                 Err(error) => found = found.or(Some(error)),
             }
         }
@@ -82,22 +80,23 @@ impl Cache {
         let mut paths = Vec::new();
         list(&snapshot, "", MAX_DEPTH, &mut paths)?;
         let names: Vec<&str> = paths.iter().map(String::as_str).collect();
-        let choice = choose(&names, request.wanted.as_deref()).map_err(|why| Error::Choice {
-            repo: request.repo.to_string(),
-            why: format!("in the cache {why}"),
-        })?;
-        let (chosen, is_checkpoint) = match choice {
-            Choice::Files(files) => (files, false),
-            Choice::Checkpoint(files) => (files, true),
+        let selection =
+            select(&names, request.file_or_quant.as_deref()).map_err(|why| Error::Selection {
+                repo: request.repo.to_string(),
+                why: format!("in the cache {why}"),
+            })?;
+        let (chosen, is_checkpoint) = match selection {
+            Selection::Files(files) => (files, false),
+            Selection::Checkpoint(files) => (files, true),
         };
         let files: Vec<_> = chosen
             .iter()
-            .map(|path| found_file(snapshot.join(native(path))))
+            .map(|path| pulled_file(snapshot.join(native(path))))
             .collect::<Result<_, _>>()?;
         Ok(Pulled::new(commit, snapshot, files, is_checkpoint))
     }
 
-    /// Commits that are here, the one of the revision first.
+    /// The commits with a cached snapshot: that of the requested revision first, then by age.
     fn commits(&self, request: &Request) -> Result<Vec<String>, Error> {
         let directory = self.repo(&request.repo).join("snapshots");
         let mut commits: Vec<String> = names(&directory)?
@@ -117,12 +116,12 @@ impl Cache {
         Ok(commits)
     }
 
-    /// The commit that a revision was when it was asked for last.
+    /// The commit that a revision resolved to last.
     fn commit_of(&self, repo: &RepoId, revision: &Revision) -> Option<String> {
         if revision.is_commit() {
             return Some(revision.as_str().to_owned());
         }
-        let path = self.reference(repo, revision);
+        let path = self.ref_path(repo, revision);
         let is_short = fs::metadata(&path).is_ok_and(|meta| meta.len() <= MAX_REF_BYTES);
         let text = if is_short {
             fs::read_to_string(path).ok()?
@@ -132,8 +131,8 @@ impl Cache {
         Some(text.trim().to_owned()).filter(|commit| is_commit(commit))
     }
 
-    /// Notes what commit a revision is.
-    pub(crate) fn write_reference(
+    /// Writes the commit of a revision to `refs`.
+    pub(crate) fn write_ref(
         &self,
         repo: &RepoId,
         revision: &Revision,
@@ -142,7 +141,7 @@ impl Cache {
         if revision.is_commit() {
             return Ok(());
         }
-        let path = self.reference(repo, revision);
+        let path = self.ref_path(repo, revision);
         create_parent(&path)?;
         let temporary = path.with_file_name(format!(".{commit}.{}", std::process::id()));
         fs::write(&temporary, commit).map_err(Error::at(&temporary))?;
@@ -153,7 +152,7 @@ impl Cache {
         self.root.join(repo.directory())
     }
 
-    fn reference(&self, repo: &RepoId, revision: &Revision) -> PathBuf {
+    fn ref_path(&self, repo: &RepoId, revision: &Revision) -> PathBuf {
         self.repo(repo).join("refs").join(native(revision.as_str()))
     }
 
@@ -161,12 +160,13 @@ impl Cache {
         self.repo(repo).join("snapshots").join(commit)
     }
 
-    /// Where content is when it is whole.
+    /// The path of the blob of a complete file.
     pub(crate) fn blob(&self, repo: &RepoId, digest: &Digest) -> PathBuf {
         self.repo(repo).join("blobs").join(digest.hex())
     }
 
-    /// The file that whoever downloads this content has locked; where Python's library has it.
+    /// The lock file that the process downloading this blob holds, at the path that
+    /// `huggingface_hub` uses.
     pub(crate) fn lock(&self, repo: &RepoId, digest: &Digest) -> PathBuf {
         self.root
             .join(".locks")
@@ -174,12 +174,12 @@ impl Cache {
             .join(format!("{}.lock", digest.hex()))
     }
 
-    /// Puts a blob under its path into the snapshot of a commit, and gives that path.
+    /// Links a blob into the snapshot of a commit and returns the path of the link.
     pub(crate) fn link(
         &self,
         repo: &RepoId,
         commit: &str,
-        entry: &Entry,
+        entry: &TreeEntry,
     ) -> Result<PathBuf, Error> {
         let link = self.snapshot(repo, commit).join(native(&entry.path));
         let up = "../".repeat(2 + entry.path.matches('/').count());
@@ -189,14 +189,18 @@ impl Cache {
         }
         create_parent(&link)?;
         let blob = self.blob(repo, &entry.digest);
-        let temporary =
-            link_beside(&link, (Path::new(&target), &blob)).map_err(Error::at(&link))?;
+        let temporary = link_beside(&link, Path::new(&target), &blob).map_err(Error::at(&link))?;
         fs::rename(&temporary, &link).map_err(Error::at(&link))?;
         Ok(link)
     }
 
-    /// The file of a snapshot as it is here, whoever put it there, if its length is right.
-    pub(crate) fn linked(&self, repo: &RepoId, commit: &str, entry: &Entry) -> Option<PathBuf> {
+    /// The path of a file in a snapshot, if it is cached and its length is right.
+    pub(crate) fn cached_file(
+        &self,
+        repo: &RepoId,
+        commit: &str,
+        entry: &TreeEntry,
+    ) -> Option<PathBuf> {
         let path = self.snapshot(repo, commit).join(native(&entry.path));
         fs::metadata(&path)
             .is_ok_and(|meta| meta.is_file() && meta.len() == entry.bytes)
@@ -204,10 +208,10 @@ impl Cache {
     }
 }
 
-/// Makes a link to a blob beside the place where it is to be, since another pull may do the same,
-/// and gives its path. Nothing that is there is written to: a pull of the same number, in another
-/// container or killed, may have left a link to the very blob.
-fn link_beside(link: &Path, (target, blob): (&Path, &Path)) -> io::Result<PathBuf> {
+/// Creates a link to `blob` under a temporary name beside `link` and returns its path; the caller
+/// renames it. Existing files are never written to: a process with our id, in another container or
+/// killed earlier, may have left a link to the same blob under that name.
+fn link_beside(link: &Path, target: &Path, blob: &Path) -> io::Result<PathBuf> {
     let name = blob.file_name().unwrap_or_default().to_string_lossy();
     let mut attempt = 0;
     loop {
@@ -228,15 +232,16 @@ fn link_beside(link: &Path, (target, blob): (&Path, &Path)) -> io::Result<PathBu
     }
 }
 
-/// Copies to a file that is not there yet.
+/// Copies to a file that must not exist yet.
 fn copy_new(from: &Path, to: &Path) -> io::Result<()> {
-    let (mut from, mut new) = (File::open(from)?, File::create_new(to)?);
+    let mut from = File::open(from)?;
+    let mut new = File::create_new(to)?;
     io::copy(&mut from, &mut new)
         .map(drop)
         .inspect_err(|_| drop(fs::remove_file(to)))
 }
 
-/// Creates the directory that a file is to be in.
+/// Creates the parent directory of a file.
 pub(crate) fn create_parent(path: &Path) -> Result<(), Error> {
     let parent = path.parent().unwrap_or(path);
     fs::create_dir_all(parent).map_err(Error::at(parent))
@@ -257,7 +262,7 @@ fn symlink(_: &Path, _: &Path) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Names in a directory, which need not exist.
+/// The names in a directory; none if the directory does not exist.
 fn names(directory: &Path) -> Result<Vec<String>, Error> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -267,7 +272,7 @@ fn names(directory: &Path) -> Result<Vec<String>, Error> {
     Ok(names.take(MAX_FILES).collect())
 }
 
-/// Paths of all files below `directory`; a link whose blob is gone is none.
+/// Appends the paths of all files below `directory`. Dangling links are skipped.
 fn list(
     directory: &Path,
     prefix: &str,
@@ -275,7 +280,8 @@ fn list(
     paths: &mut Vec<String>,
 ) -> Result<(), Error> {
     for name in names(directory)? {
-        let (below, path) = (directory.join(&name), format!("{prefix}{name}"));
+        let below = directory.join(&name);
+        let path = format!("{prefix}{name}");
         let Ok(meta) = fs::metadata(&below) else {
             continue;
         };
@@ -288,8 +294,8 @@ fn list(
     Ok(())
 }
 
-/// A file that is here. Its hash is the name of its blob, if that is one.
-fn found_file(path: PathBuf) -> Result<PulledFile, Error> {
+/// Describes a cached file. Its SHA-256 is the name of its blob, if that name is one.
+fn pulled_file(path: PathBuf) -> Result<PulledFile, Error> {
     let bytes = fs::metadata(&path).map_err(Error::at(&path))?.len();
     let blob = fs::canonicalize(&path).ok();
     let sha256 = blob
@@ -301,6 +307,6 @@ fn found_file(path: PathBuf) -> Result<PulledFile, Error> {
         path,
         bytes,
         sha256,
-        was_cached: true,
+        from_cache: true,
     })
 }

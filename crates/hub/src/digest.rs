@@ -1,38 +1,37 @@
-//! What a file of the Hub is called by its content: SHA-256 of large files, and git's hash of small
-//! ones.
+//! Content hashes of files on the Hub: SHA-256 for LFS files, git's blob hash for others.
 
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
 
 use crate::name::is_hash;
 
-/// The hash that a file must have.
+/// The expected hash of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Digest {
-    /// Of the content, of files that the Hub keeps apart from git ("LFS").
+    /// SHA-256 of the content, for LFS files.
     Sha256(String),
-    /// SHA-1 of git's header of a blob and the content.
+    /// SHA-1 of git's blob header and the content, for files in git itself.
     GitBlob(String),
 }
 
 impl Digest {
-    /// SHA-256 in hexadecimal digits.
+    /// Parses a SHA-256 in lower-case hexadecimal.
     pub(crate) fn sha256(text: &str) -> Option<Self> {
         is_hash(text, 64).then(|| Self::Sha256(text.to_owned()))
     }
 
-    /// A git object in hexadecimal digits.
+    /// Parses a git object id in lower-case hexadecimal.
     pub(crate) fn git_blob(text: &str) -> Option<Self> {
         is_hash(text, 40).then(|| Self::GitBlob(text.to_owned()))
     }
 
-    /// The digits, which are the name of the blob in the cache.
+    /// The hash in hexadecimal, which is the name of the blob in the cache.
     pub(crate) fn hex(&self) -> &str {
         match self {
             Self::Sha256(hex) | Self::GitBlob(hex) => hex,
         }
     }
 
-    /// The digits, if they are SHA-256 of the content.
+    /// The hash in hexadecimal, if it is a SHA-256.
     pub(crate) fn as_sha256(&self) -> Option<&str> {
         match self {
             Self::Sha256(hex) => Some(hex),
@@ -40,7 +39,7 @@ impl Digest {
         }
     }
 
-    /// The start of a computation over a file of `n_bytes`.
+    /// Starts hashing a file of `n_bytes`.
     pub(crate) fn hasher(&self, n_bytes: u64) -> Hasher {
         match self {
             Self::Sha256(_) => Hasher(Context::new(&SHA256)),
@@ -53,7 +52,7 @@ impl Digest {
     }
 }
 
-/// A hash of what has come so far.
+/// An incremental hash.
 pub(crate) struct Hasher(Context);
 
 impl Hasher {
@@ -61,7 +60,7 @@ impl Hasher {
         self.0.update(bytes);
     }
 
-    /// The digits.
+    /// The hash in hexadecimal.
     pub(crate) fn finish(self) -> String {
         self.0
             .finish()

@@ -1,8 +1,8 @@
-//! How much a disk has left.
+//! Free disk space.
 
 use std::path::Path;
 
-/// Bytes that we may still write where `directory` is, if the system can tell.
+/// Free bytes of the file system of `directory`, if the operating system reports them.
 #[cfg(unix)]
 pub(crate) fn free_bytes(directory: &Path) -> Option<u64> {
     let stat = rustix::fs::statvfs(directory).ok()?;

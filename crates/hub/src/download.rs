@@ -1,8 +1,8 @@
-//! One file from the Hub to its blob, through any number of cut connections.
+//! Downloads one file into its blob, resuming after any number of broken connections.
 //!
-//! What has come is in `blobs/<hash>.incomplete`, where the next attempt, or the next pull, goes on
-//! with it. The hash is computed on the way; what was there before is read once. Only a file whose
-//! hash is right gets its name.
+//! Received bytes go to `blobs/<hash>.incomplete`; the next attempt, or the next pull, resumes from
+//! there. The hash is computed while bytes arrive; bytes of an earlier pull are read once to be
+//! hashed. The file is renamed to `blobs/<hash>` only if its hash is right.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -17,57 +17,53 @@ use crate::{
     cache::{Cache, create_parent},
     digest::Hasher,
     disk::free_bytes,
-    http::{Answer, Get, Http, Subject, Trouble, hash_of_etag, hitch},
-    listing::Entry,
-    patience::Patience,
+    http::{GetRequest, Http, HubResponse, RequestError, Subject, broken_connection, hash_of_etag},
+    listing::TreeEntry,
+    retry::Retries,
     url::Url,
 };
 
-/// Bytes taken at once.
+/// Size of one read.
 const CHUNK_BYTES: usize = 128 << 10;
-/// How often a pull looks whether the other one is done.
+/// How often a pull tries again to lock a blob that another process is downloading.
 const POLL: Duration = Duration::from_millis(100);
 
-/// A file that is to be downloaded.
+/// The download of one file.
 pub(crate) struct Download<'a> {
     pub(crate) http: &'a Http,
     pub(crate) cache: &'a Cache,
     pub(crate) repo: &'a RepoId,
     pub(crate) commit: &'a str,
-    pub(crate) entry: &'a Entry,
+    pub(crate) entry: &'a TreeEntry,
 }
 
-/// Who hears of progress: bytes of this file that are there.
-pub(crate) type Observer<'a> = &'a mut dyn FnMut(Event<'_>);
+/// Callback for progress events.
+pub(crate) type OnEvent<'a> = &'a mut dyn FnMut(Event<'_>);
 
 impl Download<'_> {
-    /// Sees to it that the blob is there; `false` if it was already.
-    pub(crate) fn run(
-        &self,
-        mut patience: Patience,
-        observer: Observer<'_>,
-    ) -> Result<bool, Error> {
+    /// Downloads the blob if it is missing. Returns whether it was.
+    pub(crate) fn run(&self, mut retries: Retries, on_event: OnEvent<'_>) -> Result<bool, Error> {
         let blob = self.cache.blob(self.repo, &self.entry.digest);
         if self.is_there(&blob) {
             return Ok(false);
         }
         create_parent(&blob)?;
-        let lock = lock(&self.cache.lock(self.repo, &self.entry.digest), observer)?;
+        let lock = lock(&self.cache.lock(self.repo, &self.entry.digest), on_event)?;
         if self.is_there(&blob) {
             return Ok(false);
         }
-        let mut partial = Partial::open(lock.partial(&blob), self.entry, observer)?;
+        let mut partial = PartialFile::open(lock.partial(&blob), self.entry, on_event)?;
         partial.check_space()?;
         while partial.have < self.entry.bytes {
-            match self.attempt(&mut partial, observer) {
+            match self.attempt(&mut partial, on_event) {
                 Ok(()) => {}
-                // What has come is named by its hash: an answer that is wrong says nothing about
-                // it.
-                Err(Trouble::Final(error)) if partial.have > 0 => return Err(error),
-                Err(Trouble::Final(error)) => return Err(partial.give_up(error)),
-                Err(Trouble::Hitch(hitch)) => {
-                    partial.note_progress(&mut patience);
-                    patience.bear(hitch, observer)?;
+                // Keep the partial file: a bad response does not invalidate bytes that will be
+                // checked against the hash.
+                Err(RequestError::Final(error)) if partial.have > 0 => return Err(error),
+                Err(RequestError::Final(error)) => return Err(partial.give_up(error)),
+                Err(RequestError::Transient(error)) => {
+                    partial.note_progress(&mut retries);
+                    retries.back_off(error, on_event)?;
                 }
             }
         }
@@ -89,58 +85,66 @@ impl Download<'_> {
         self.http.endpoint().with_path(&parts)
     }
 
-    /// Takes as much as one connection gives.
-    fn attempt(&self, partial: &mut Partial<'_>, observer: Observer<'_>) -> Result<(), Trouble> {
+    /// Receives as many bytes as one connection delivers.
+    fn attempt(
+        &self,
+        partial: &mut PartialFile<'_>,
+        on_event: OnEvent<'_>,
+    ) -> Result<(), RequestError> {
         let url = self.url();
         let subject = Subject::File(self.repo, &self.entry.path);
-        let mut answer = self.http.send(&Get {
+        let mut response = self.http.send(&GetRequest {
             url: &url,
             headers: &partial.headers(),
             subject,
         })?;
-        self.check_identity(&answer)?;
-        match answer.status() {
-            206 if content_range(&answer) == Some((partial.have, self.entry.bytes)) => {}
+        self.check_identity(&response)?;
+        match response.status() {
+            206 if content_range(&response) == Some((partial.have, self.entry.bytes)) => {}
             206 | 416 => {
-                partial.restart().map_err(Trouble::Final)?;
-                return Err(answer.hitch("the server does not go on where we are"));
+                partial.restart().map_err(RequestError::Final)?;
+                return Err(response.transient("the server does not resume at the requested byte"));
             }
-            _ => self.check_whole(&answer, partial)?,
+            _ => self.check_whole(&response, partial)?,
         }
-        partial.etag = answer
+        partial.etag = response
             .header("etag")
             .filter(|etag| etag.starts_with('"'))
             .map(str::to_owned);
-        copy(&mut answer, partial, observer)
+        copy(&mut response, partial, on_event)
     }
 
-    /// A server that sends the file from its start, whatever we asked for.
-    fn check_whole(&self, answer: &Answer, partial: &mut Partial<'_>) -> Result<(), Trouble> {
-        let promised = answer
+    /// Handles a server that sends the whole file although a range was requested.
+    fn check_whole(
+        &self,
+        response: &HubResponse,
+        partial: &mut PartialFile<'_>,
+    ) -> Result<(), RequestError> {
+        let promised = response
             .header("content-length")
             .and_then(|text| text.trim().parse::<u64>().ok());
         match promised.filter(|&n| n != self.entry.bytes) {
-            Some(n) => Err(Trouble::Final(
+            Some(n) => Err(RequestError::Final(
                 self.content(&format!("expected {} bytes, got {n}", self.entry.bytes)),
             )),
-            None if partial.have > 0 => partial.restart().map_err(Trouble::Final),
+            None if partial.have > 0 => partial.restart().map_err(RequestError::Final),
             None => Ok(()),
         }
     }
 
-    /// The Hub says what it is about to send. It must be what it has listed.
-    fn check_identity(&self, answer: &Answer) -> Result<(), Trouble> {
-        let own = answer
+    /// Compares the hash in the response's headers, if there is one, with that of the listing.
+    fn check_identity(&self, response: &HubResponse) -> Result<(), RequestError> {
+        let own = response
             .header("etag")
-            .filter(|_| self.http.is_ours(&answer.url))
+            .filter(|_| self.http.is_ours(&response.url))
             .map(hash_of_etag);
-        let known = answer
+        let known = response
             .linked_etag
             .clone()
             .or(own)
             .filter(|hash| hash.len() == self.entry.digest.hex().len());
         match known.filter(|hash| hash != self.entry.digest.hex()) {
-            Some(hash) => Err(Trouble::Final(self.content(&format!(
+            Some(hash) => Err(RequestError::Final(self.content(&format!(
                 "expected the content {}, the server has {hash}",
                 self.entry.digest.hex()
             )))),
@@ -156,9 +160,9 @@ impl Download<'_> {
     }
 }
 
-/// Start and total of `Content-Range: bytes 100-199/200`.
-fn content_range(answer: &Answer) -> Option<(u64, u64)> {
-    let (range, total) = answer
+/// Start and total length in `Content-Range: bytes 100-199/200`.
+fn content_range(response: &HubResponse) -> Option<(u64, u64)> {
+    let (range, total) = response
         .header("content-range")?
         .trim()
         .strip_prefix("bytes ")?
@@ -167,25 +171,25 @@ fn content_range(answer: &Answer) -> Option<(u64, u64)> {
     Some((start.trim().parse().ok()?, total.trim().parse().ok()?))
 }
 
-/// Takes bytes until the file is whole, or no more come.
+/// Receives bytes until the file is complete or the connection ends.
 fn copy(
-    answer: &mut Answer,
-    partial: &mut Partial<'_>,
-    observer: Observer<'_>,
-) -> Result<(), Trouble> {
-    let url = answer.url.clone();
-    let mut reader = answer.body().as_reader();
+    response: &mut HubResponse,
+    partial: &mut PartialFile<'_>,
+    on_event: OnEvent<'_>,
+) -> Result<(), RequestError> {
+    let url = response.url.clone();
+    let mut reader = response.body().as_reader();
     let mut chunk = vec![0; CHUNK_BYTES];
     while partial.have < partial.entry.bytes {
         let rest = usize::try_from(partial.entry.bytes - partial.have).unwrap_or(usize::MAX);
         let n = match reader.read(&mut chunk[..rest.min(CHUNK_BYTES)]) {
-            Ok(0) => return Err(hitch(&url, "the connection ended too early")),
+            Ok(0) => return Err(broken_connection(&url, "the connection ended too early")),
             Ok(n) => n,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(hitch(&url, &error.to_string())),
+            Err(error) => return Err(broken_connection(&url, &error.to_string())),
         };
-        partial.write(&chunk[..n]).map_err(Trouble::Final)?;
-        observer(Event::Received {
+        partial.write(&chunk[..n]).map_err(RequestError::Final)?;
+        on_event(Event::Received {
             file: &partial.entry.path,
             bytes: partial.have,
         });
@@ -193,23 +197,23 @@ fn copy(
     Ok(())
 }
 
-/// The file that grows.
-struct Partial<'a> {
-    entry: &'a Entry,
+/// The `.incomplete` file of a download.
+struct PartialFile<'a> {
+    entry: &'a TreeEntry,
     path: PathBuf,
     file: File,
-    /// Bytes that are there and hashed.
+    /// Bytes written and hashed.
     have: u64,
     hasher: Hasher,
-    /// The most that was ever there: what a server sends again is no progress.
+    /// The largest `have` so far: bytes received again after a restart are no progress.
     most: u64,
-    /// What the server called the content that we have a part of, in this pull.
+    /// ETag of the response that the bytes came from, if they came in this pull; for `If-Range`.
     etag: Option<String>,
 }
 
-impl<'a> Partial<'a> {
-    /// Goes on with what is there.
-    fn open(path: PathBuf, entry: &'a Entry, observer: Observer<'_>) -> Result<Self, Error> {
+impl<'a> PartialFile<'a> {
+    /// Opens the file, creating it if needed, and hashes the bytes that it has.
+    fn open(path: PathBuf, entry: &'a TreeEntry, on_event: OnEvent<'_>) -> Result<Self, Error> {
         let file = File::options()
             .read(true)
             .write(true)
@@ -231,13 +235,13 @@ impl<'a> Partial<'a> {
         if there > entry.bytes {
             partial.restart()?;
         } else {
-            partial.hash_what_is_there(observer)?;
+            partial.hash_existing(on_event)?;
         }
         partial.most = partial.have;
         Ok(partial)
     }
 
-    fn hash_what_is_there(&mut self, observer: Observer<'_>) -> Result<(), Error> {
+    fn hash_existing(&mut self, on_event: OnEvent<'_>) -> Result<(), Error> {
         let mut chunk = vec![0; CHUNK_BYTES];
         loop {
             let n = self.file.read(&mut chunk).map_err(Error::at(&self.path))?;
@@ -246,14 +250,14 @@ impl<'a> Partial<'a> {
             }
             self.hasher.update(&chunk[..n]);
             self.have += n as u64;
-            observer(Event::Found {
+            on_event(Event::Resuming {
                 file: &self.entry.path,
                 bytes: self.have,
             });
         }
     }
 
-    /// Refuses what the disk cannot hold before it is asked for.
+    /// Fails if the disk has no space for the rest of the file.
     fn check_space(&self) -> Result<(), Error> {
         let needed = self.entry.bytes - self.have;
         match free_bytes(self.path.parent().unwrap_or(&self.path)) {
@@ -266,7 +270,7 @@ impl<'a> Partial<'a> {
         }
     }
 
-    /// What to ask for.
+    /// The request headers for the rest of the file.
     fn headers(&self) -> Vec<(&'static str, String)> {
         let mut headers = vec![("accept-encoding", "identity".to_owned())];
         if self.have > 0 {
@@ -310,22 +314,22 @@ impl<'a> Partial<'a> {
         }
     }
 
-    fn note_progress(&mut self, patience: &mut Patience) {
+    fn note_progress(&mut self, retries: &mut Retries) {
         if self.have > self.most {
             self.most = self.have;
-            patience.restore();
+            retries.reset();
         }
     }
 
-    /// Removes what is no part of the file.
+    /// Removes the partial file and returns the error.
     fn give_up(self, error: Error) -> Error {
-        // If it stays, the next pull finds out the same.
+        // If it cannot be removed, the next pull fails in the same way.
         let _ = fs::remove_file(&self.path);
         error
     }
 
-    /// Gives the file its name, if it is the right one. It is on the disk by then: a power cut
-    /// leaves no blob of zeros.
+    /// Checks the hash and renames the file to `blob`. The data is synced first, so that a power
+    /// failure leaves no blob of zeros.
     fn finish(mut self, blob: &Path) -> Result<(), Error> {
         let hasher = std::mem::replace(&mut self.hasher, self.entry.digest.hasher(0));
         let got = hasher.finish();
@@ -345,15 +349,15 @@ impl<'a> Partial<'a> {
     }
 }
 
-/// That nobody else downloads the same content, as far as the file system can say so.
+/// The lock on a blob: one process at a time downloads it, if the file system supports locks.
 struct Lock {
     _file: File,
     is_held: bool,
 }
 
 impl Lock {
-    /// Where what has come of a blob is kept. Without a lock it is ours alone: two that write one
-    /// file would not notice.
+    /// The path of the partial file. Without a lock its name contains the process id, because two
+    /// processes might write it at once.
     fn partial(&self, blob: &Path) -> PathBuf {
         match self.is_held {
             true => blob.with_added_extension("incomplete"),
@@ -362,9 +366,9 @@ impl Lock {
     }
 }
 
-/// Waits until nobody else downloads the same content. The system lets go of the lock when we end,
-/// however that is.
-fn lock(path: &Path, observer: Observer<'_>) -> Result<Lock, Error> {
+/// Locks a blob, waiting for another process that downloads it. The operating system releases the
+/// lock when the process ends.
+fn lock(path: &Path, on_event: OnEvent<'_>) -> Result<Lock, Error> {
     create_parent(path)?;
     let file = File::options()
         .read(true)
@@ -383,7 +387,7 @@ fn lock(path: &Path, observer: Observer<'_>) -> Result<Lock, Error> {
                     is_held: true,
                 });
             }
-            // Some file systems know no locks.
+            // Some file systems do not support locks.
             Err(TryLockError::Error(_)) => {
                 return Ok(Lock {
                     _file: file,
@@ -392,7 +396,7 @@ fn lock(path: &Path, observer: Observer<'_>) -> Result<Lock, Error> {
             }
         }
         if !std::mem::replace(&mut is_told, true) {
-            observer(Event::Waiting);
+            on_event(Event::Waiting);
         }
         thread::sleep(POLL);
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with names, networks and disks, each with the place in its message.
+//! Errors of names, network and disk. Each message says where.
 
 use std::{io, path::PathBuf};
 
@@ -6,88 +6,88 @@ use std::{io, path::PathBuf};
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A name that cannot be one, typed or sent by a server.
+    /// An invalid name, from the user or from the server.
     #[error("{what} {name:?}: {why}")]
     Name {
-        /// What it should name.
+        /// What the name is for: a repository, a revision, a file.
         what: &'static str,
-        /// The name.
+        /// The invalid name.
         name: String,
         /// What is wrong with it.
         why: &'static str,
     },
-    /// The system refused to read or write.
+    /// Reading or writing a file failed.
     #[error("{path}: {source}", path = .path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A download does not fit.
+    /// The disk has no space for a download.
     #[error("{path}: the disk is too full: {needed} bytes are needed, {free} are free", path = .path.display())]
     DiskFull {
-        /// Where it would go.
+        /// The file that would be written.
         path: PathBuf,
-        /// What is still to come, bytes.
+        /// Bytes still to be downloaded.
         needed: u64,
-        /// What the disk has left, bytes.
+        /// Free bytes of the disk.
         free: u64,
     },
-    /// The server could not be reached, or broke off too often.
+    /// The server could not be reached, or the connection failed too often.
     #[error("{url}: {why}")]
     Connection {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
-        /// What the last attempt came to.
+        /// The error of the last attempt.
         why: String,
     },
-    /// The server does not give it to us.
+    /// The server denies access.
     #[error("{what}: {}", denied(*.status, *.is_gated))]
     Denied {
         /// Repository or file.
         what: String,
-        /// Of HTTP: 401 or 403.
+        /// HTTP status: 401 or 403.
         status: u16,
-        /// Whether it is known that terms have to be agreed to.
+        /// Whether the server says that the repository is gated.
         is_gated: bool,
     },
-    /// The server has no such thing.
+    /// The server has no such repository, revision or file.
     #[error("{0}")]
     NotFound(String),
-    /// Another status than can be dealt with.
+    /// An unexpected HTTP status.
     #[error("{url}: the server answers with status {status}")]
     Status {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
-        /// Of HTTP.
+        /// HTTP status.
         status: u16,
     },
-    /// An answer that makes no sense.
+    /// The server sent a response that cannot be used.
     #[error("{url}: {why}")]
-    Answer {
-        /// What was asked for.
+    Response {
+        /// The requested URL.
         url: String,
-        /// What is wrong.
+        /// What is wrong with the response.
         why: String,
     },
-    /// A file is not what the repository says it is.
+    /// A file differs from the repository's listing in length or hash.
     #[error("{file}: {why}")]
     Content {
-        /// The file in its repository.
+        /// The path of the file in its repository.
         file: String,
         /// Expected and got.
         why: String,
     },
-    /// It is not clear which file is meant, or there is none.
+    /// A request matches no file, or several.
     #[error("{repo}: {why}")]
-    Choice {
+    Selection {
         /// The repository.
         repo: String,
-        /// What there is, and the way out.
+        /// The files that there are, and what to do.
         why: String,
     },
-    /// An option of the library that cannot be used.
+    /// An invalid field of [`HubOptions`](crate::HubOptions).
     #[error("{0}")]
     Option(String),
 }
@@ -103,11 +103,12 @@ impl Error {
 fn denied(status: u16, is_gated: bool) -> String {
     match is_gated {
         true => format!(
-            "gated (status {status}): agree to its terms on its web page, and set HF_TOKEN to a token of that account"
+            "gated (status {status}): agree to its terms on its web page, and set HF_TOKEN to a token \
+             of that account"
         ),
         false => format!(
-            "refused (status {status}): it is private or gated, or does not exist; set HF_TOKEN to a token that may \
-             read it"
+            "refused (status {status}): it is private or gated, or does not exist; set HF_TOKEN to a \
+             token that may read it"
         ),
     }
 }

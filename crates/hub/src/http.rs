@@ -1,5 +1,5 @@
-//! Asking the Hub: who gets to see the token, where a redirect may lead, and which failures may
-//! pass.
+//! HTTP requests to the Hub: which hosts receive the token, which redirects are followed, and which
+//! failures are retried.
 
 use std::time::Duration;
 
@@ -11,31 +11,32 @@ use ureq::{
 use crate::{
     Error,
     name::{RepoId, Revision},
-    patience::Hitch,
+    retry::TransientError,
     url::Url,
 };
 
-/// More redirects than any honest server needs.
+/// How many redirects are followed.
 const MAX_REDIRECTS: usize = 10;
 
-/// How the Hub is reached.
+/// How to connect to the Hub.
 #[derive(Clone, Debug)]
-pub struct Options {
-    /// Address of the Hub. Connections are encrypted unless it begins with `http://`.
+pub struct HubOptions {
+    /// URL of the Hub, as in `HF_ENDPOINT`. Connections use TLS unless it begins with `http://`.
     pub endpoint: String,
-    /// The secret that says who asks. Nobody but the endpoint gets to see it.
+    /// Access token, as in `HF_TOKEN`. It is sent to the endpoint only, not to hosts that the
+    /// endpoint redirects to.
     pub token: Option<String>,
-    /// Through what connections are made.
+    /// The proxy to connect through.
     pub proxy: Proxy,
-    /// How many failures in a row are put up with.
+    /// How many consecutive failures are retried.
     pub n_retries: u32,
-    /// How long to wait after the first failure; after each further one twice as long.
+    /// Pause before the first retry; each further one doubles it.
     pub pause: Duration,
-    /// How long a server may say nothing.
+    /// Timeout for connecting, for the response's headers, and for each read.
     pub timeout: Duration,
 }
 
-impl Default for Options {
+impl Default for HubOptions {
     fn default() -> Self {
         Self {
             endpoint: "https://huggingface.co".to_owned(),
@@ -48,39 +49,39 @@ impl Default for Options {
     }
 }
 
-/// Through what connections are made.
+/// The proxy to connect through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proxy {
-    /// Nothing.
+    /// No proxy.
     None,
-    /// What `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` say.
+    /// The proxy that the environment names: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`.
     Environment,
 }
 
-/// What a request is about, for the message if it is refused.
+/// What a request asks for, named in the error if the server refuses it.
 #[derive(Clone, Copy)]
 pub(crate) enum Subject<'a> {
     Revision(&'a RepoId, &'a Revision),
     File(&'a RepoId, &'a str),
 }
 
-/// A request.
-pub(crate) struct Get<'a> {
+/// A GET request.
+pub(crate) struct GetRequest<'a> {
     pub(crate) url: &'a Url,
     pub(crate) headers: &'a [(&'static str, String)],
     pub(crate) subject: Subject<'a>,
 }
 
-/// Why there is no answer.
+/// Why a request failed.
 #[derive(Debug)]
-pub(crate) enum Trouble {
-    /// It may go better next time.
-    Hitch(Hitch),
-    /// It will not.
+pub(crate) enum RequestError {
+    /// The request may succeed when retried.
+    Transient(TransientError),
+    /// The request will fail again.
     Final(Error),
 }
 
-/// Whom we ask.
+/// A client of one endpoint.
 pub(crate) struct Http {
     agent: Agent,
     endpoint: Url,
@@ -88,10 +89,10 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    pub(crate) fn new(options: &Options) -> Result<Self, Error> {
+    pub(crate) fn new(options: &HubOptions) -> Result<Self, Error> {
         let endpoint = Url::parse(&options.endpoint).ok_or_else(|| {
             Error::Option(format!(
-                "{:?} is no address of a hub: expected https://…",
+                "{:?} is no URL of a hub: expected https://…",
                 options.endpoint
             ))
         })?;
@@ -102,7 +103,8 @@ impl Http {
             .as_ref()
             .is_some_and(|token| !is_secret(token))
         {
-            // Without the token itself: errors are shown, logged and sent to strangers.
+            // The message does not contain the token, because errors end up in logs and bug
+            // reports.
             return Err(Error::Option(
                 "the token for the hub has characters that no token has".to_owned(),
             ));
@@ -118,8 +120,8 @@ impl Http {
         &self.endpoint
     }
 
-    /// Asks, and follows where it is sent.
-    pub(crate) fn send(&self, get: &Get<'_>) -> Result<Answer, Trouble> {
+    /// Sends a request and follows redirects.
+    pub(crate) fn send(&self, get: &GetRequest<'_>) -> Result<HubResponse, RequestError> {
         let mut url = get.url.clone();
         let mut linked_etag = None;
         for _ in 0..=MAX_REDIRECTS {
@@ -127,8 +129,8 @@ impl Http {
             linked_etag =
                 linked_etag.or_else(|| header(&response, "x-linked-etag").map(hash_of_etag));
             if !response.status().is_redirection() {
-                return self.judge(
-                    Answer {
+                return self.check_status(
+                    HubResponse {
                         url,
                         linked_etag,
                         response,
@@ -138,10 +140,10 @@ impl Http {
             }
             url = redirect(&url, &response)?;
         }
-        Err(answer_error(get.url, "it sends us in circles"))
+        Err(bad_response(get.url, "too many redirects"))
     }
 
-    fn send_once(&self, url: &Url, get: &Get<'_>) -> Result<Response<Body>, Trouble> {
+    fn send_once(&self, url: &Url, get: &GetRequest<'_>) -> Result<Response<Body>, RequestError> {
         let mut request = self.agent.get(url.as_str());
         for (name, value) in get.headers {
             request = request.header(*name, value);
@@ -149,45 +151,48 @@ impl Http {
         if let Some(token) = self.token.as_ref().filter(|_| self.is_ours(url)) {
             request = request.header("authorization", format!("Bearer {token}"));
         }
-        request.call().map_err(|error| trouble(url, &error))
+        request.call().map_err(|error| client_error(url, &error))
     }
 
-    /// Whether this is the Hub itself and not another server that it refers to.
+    /// Whether a URL is on the endpoint itself and not on a host that the endpoint redirects to.
     pub(crate) fn is_ours(&self, url: &Url) -> bool {
         url.origin() == self.endpoint.origin()
     }
 
-    fn judge(&self, answer: Answer, subject: Subject<'_>) -> Result<Answer, Trouble> {
-        let status = answer.response.status();
+    fn check_status(
+        &self,
+        response: HubResponse,
+        subject: Subject<'_>,
+    ) -> Result<HubResponse, RequestError> {
+        let status = response.response.status();
         match status.as_u16() {
-            200 | 206 | 416 => Ok(answer),
+            200 | 206 | 416 => Ok(response),
             408 | 429 | 500..=599 => {
-                Err(answer.hitch(&format!("the server answers with status {status}")))
+                Err(response.transient(&format!("the server answers with status {status}")))
             }
-            // Addresses on the servers that keep the bytes hold for a while; the Hub gives us a new
-            // one.
-            401 | 403 if !self.is_ours(&answer.url) => {
-                Err(answer.hitch(&format!("the storage refuses ({status})")))
+            // Signed URLs of the storage servers expire; the retry gets a new one from the Hub.
+            401 | 403 if !self.is_ours(&response.url) => {
+                Err(response.transient(&format!("the storage server answers with status {status}")))
             }
-            401 | 403 | 404 => Err(Trouble::Final(refusal(&answer, status, subject))),
-            other => Err(Trouble::Final(Error::Status {
-                url: answer.url.shown().to_owned(),
+            401 | 403 | 404 => Err(RequestError::Final(refused(&response, status, subject))),
+            other => Err(RequestError::Final(Error::Status {
+                url: response.url.shown().to_owned(),
                 status: other,
             })),
         }
     }
 }
 
-/// A response that is worth reading.
-pub(crate) struct Answer {
-    /// Where it came from in the end.
+/// A response with status 200, 206 or 416.
+pub(crate) struct HubResponse {
+    /// The URL after redirects.
     pub(crate) url: Url,
-    /// The hash that the Hub gives for what it links to.
+    /// The `X-Linked-ETag` of the endpoint: the hash of the file that it redirects to.
     pub(crate) linked_etag: Option<String>,
     response: Response<Body>,
 }
 
-impl Answer {
+impl HubResponse {
     pub(crate) fn status(&self) -> u16 {
         self.response.status().as_u16()
     }
@@ -200,14 +205,14 @@ impl Answer {
         self.response.body_mut()
     }
 
-    /// A failure of this answer that may pass.
-    pub(crate) fn hitch(&self, why: &str) -> Trouble {
-        // Dates are not understood; then our own pause has to do.
+    /// A failure of this response that may be retried.
+    pub(crate) fn transient(&self, why: &str) -> RequestError {
+        // A date in `Retry-After` is ignored; the usual pause applies.
         let retry_after = self
             .header("retry-after")
             .and_then(|text| text.trim().parse().ok())
             .map(Duration::from_secs);
-        Trouble::Hitch(Hitch {
+        RequestError::Transient(TransientError {
             url: self.url.shown().to_owned(),
             why: why.to_owned(),
             retry_after,
@@ -215,45 +220,46 @@ impl Answer {
     }
 }
 
-/// An answer that nothing can be done with.
-pub(crate) fn answer_error(url: &Url, why: &str) -> Trouble {
-    Trouble::Final(Error::Answer {
+/// A response that cannot be used.
+pub(crate) fn bad_response(url: &Url, why: &str) -> RequestError {
+    RequestError::Final(Error::Response {
         url: url.shown().to_owned(),
         why: why.to_owned(),
     })
 }
 
-/// What a failure between the machines comes to.
-pub(crate) fn trouble(url: &Url, error: &ureq::Error) -> Trouble {
-    let (url, why) = (url.shown().to_owned(), error.to_string());
+/// Sorts errors of the HTTP client into transient and final ones.
+pub(crate) fn client_error(url: &Url, error: &ureq::Error) -> RequestError {
+    let url = url.shown().to_owned();
+    let why = error.to_string();
     match error {
         ureq::Error::Io(_)
         | ureq::Error::Timeout(_)
         | ureq::Error::ConnectionFailed
-        | ureq::Error::Protocol(_) => Trouble::Hitch(Hitch {
+        | ureq::Error::Protocol(_) => RequestError::Transient(TransientError {
             url,
             why,
             retry_after: None,
         }),
-        _ => Trouble::Final(Error::Connection { url, why }),
+        _ => RequestError::Final(Error::Connection { url, why }),
     }
 }
 
-/// A connection that did not hold.
-pub(crate) fn hitch(url: &Url, why: &str) -> Trouble {
-    Trouble::Hitch(Hitch {
+/// A broken connection.
+pub(crate) fn broken_connection(url: &Url, why: &str) -> RequestError {
+    RequestError::Transient(TransientError {
         url: url.shown().to_owned(),
         why: why.to_owned(),
         retry_after: None,
     })
 }
 
-/// The hash in an entity tag: `"abc"`, or `W/"abc"` if it holds for another encoding of the same.
+/// The hash in an ETag: `"abc"`, or `W/"abc"` if it is weak.
 pub(crate) fn hash_of_etag(etag: &str) -> String {
     etag.trim_start_matches("W/").trim_matches('"').to_owned()
 }
 
-fn agent(options: &Options) -> Agent {
+fn agent(options: &HubOptions) -> Agent {
     let proxy = match options.proxy {
         Proxy::None => None,
         Proxy::Environment => ureq::Proxy::try_from_env(),
@@ -262,7 +268,7 @@ fn agent(options: &Options) -> Agent {
         .user_agent(concat!("atta/", env!("CARGO_PKG_VERSION")))
         .proxy(proxy)
         .http_status_as_error(false)
-        // We follow ourselves, so as to know who gets the token.
+        // `Http::send` follows redirects itself and decides which hosts receive the token.
         .max_redirects(0)
         .max_redirects_will_error(false)
         .timeout_connect(Some(options.timeout))
@@ -276,15 +282,15 @@ fn header<'a>(response: &'a Response<Body>, name: &str) -> Option<&'a str> {
     response.headers().get(name)?.to_str().ok()
 }
 
-/// Where a redirect leads; never from an encrypted connection to one that is not.
-fn redirect(url: &Url, response: &Response<Body>) -> Result<Url, Trouble> {
+/// The target of a redirect. A redirect from https to http is refused.
+fn redirect(url: &Url, response: &Response<Body>) -> Result<Url, RequestError> {
     let target = header(response, "location").and_then(|location| url.join(location));
     let target = target.filter(|target| target.is_https() || !url.is_https());
-    target.ok_or_else(|| answer_error(url, "it sends us to an address that cannot be used"))
+    target.ok_or_else(|| bad_response(url, "it redirects to a URL that cannot be used"))
 }
 
-fn refusal(answer: &Answer, status: StatusCode, subject: Subject<'_>) -> Error {
-    let code = answer.header("x-error-code").unwrap_or_default();
+fn refused(response: &HubResponse, status: StatusCode, subject: Subject<'_>) -> Error {
+    let code = response.header("x-error-code").unwrap_or_default();
     let (Subject::Revision(repo, _) | Subject::File(repo, _)) = subject;
     if status != StatusCode::NOT_FOUND {
         return Error::Denied {
@@ -315,9 +321,9 @@ mod tests {
     #[test]
     fn a_token_that_would_break_a_request_is_refused_and_not_shown() {
         for token in ["", "hf_secret\r\nX: y", "hf secret", "hf_sécret"] {
-            let options = Options {
+            let options = HubOptions {
                 token: Some(token.to_owned()),
-                ..Options::default()
+                ..HubOptions::default()
             };
             let error = Http::new(&options).err().unwrap().to_string();
             assert!(!error.contains("ecret"), "{error}");

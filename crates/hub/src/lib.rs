@@ -1,18 +1,17 @@
-//! Models from Hugging Face: download, resume, check, and the cache on disk that other programs
-//! share.
+//! Downloads models from the Hugging Face Hub, with resume and hash checks, into the cache
+//! directory that `huggingface_hub` and other programs share.
 //!
-//! Blocking, no async. It knows files and the Hub's HTTP interface, and refuses to know what a
-//! model is. The one idea: a file is named by its content (`blobs/<hash>`), so that a download may
-//! be cut anywhere and be taken up by anybody, and what has its final name is whole.
+//! Blocking, no async. It knows files and the Hub's HTTP API, and refuses to know what a model is.
+//! The one idea: a blob is named by the hash of its content (`blobs/<hash>`), so that any process
+//! can resume a download that another one began, and a file with its final name is complete.
 //!
-//! Everything that comes from outside is taken for hostile: names of files, numbers, the length of
-//! an answer. A process may be killed at any moment of a pull; what is there then is what the next
-//! one goes on with.
+//! Everything that the server sends is treated as hostile: file names, numbers, the length of a
+//! response. A process may be killed at any moment of a pull; the next pull resumes from the bytes
+//! that are on disk.
 
 #![forbid(unsafe_code)]
 
 mod cache;
-mod choose;
 mod digest;
 mod disk;
 mod download;
@@ -20,12 +19,13 @@ mod error;
 mod http;
 mod listing;
 mod name;
-mod patience;
 mod pull;
+mod retry;
+mod select;
 mod url;
 
 pub use cache::Cache;
 pub use error::Error;
-pub use http::{Options, Proxy};
+pub use http::{HubOptions, Proxy};
 pub use name::{RepoId, Request, Revision};
 pub use pull::{Event, Hub, Pulled, PulledFile};

@@ -1,42 +1,42 @@
-//! What a repository holds: the Hub's JSON, read with limits.
+//! The commit and the files of a revision, from the Hub's JSON API, read with limits.
 
 use serde_json::Value;
 
 use crate::{
     Error, Event,
     digest::Digest,
-    http::{Get, Http, Subject, Trouble, answer_error, trouble},
+    http::{GetRequest, Http, RequestError, Subject, bad_response, client_error},
     name::{Request, check_path, is_commit},
-    patience::Patience,
+    retry::Retries,
     url::Url,
 };
 
-/// Longest answer that is read, bytes. A thousand files take about half a megabyte.
+/// Longer JSON is refused, bytes. A page of a thousand files takes about half a megabyte.
 const MAX_JSON_BYTES: u64 = 8 << 20;
-/// The most answers that one list may come in; the Hub puts a thousand files into each.
+/// The most pages of a file list; the Hub puts a thousand files into each.
 const MAX_PAGES: usize = 100;
 /// The most files of a repository.
 const MAX_FILES: usize = 100_000;
 
-/// A file of a repository.
+/// A file in the tree of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    /// From the root of the repository, checked.
+pub(crate) struct TreeEntry {
+    /// Path from the root of the repository, checked.
     pub(crate) path: String,
     pub(crate) bytes: u64,
     pub(crate) digest: Digest,
 }
 
-/// Whom to ask, what for, and how patiently.
-pub(crate) struct Asking<'a> {
+/// The Hub's JSON API for one request.
+pub(crate) struct HubApi<'a> {
     pub(crate) http: &'a Http,
     pub(crate) request: &'a Request,
-    pub(crate) patience: Patience,
-    pub(crate) observer: &'a mut dyn FnMut(Event<'_>),
+    pub(crate) retries: Retries,
+    pub(crate) on_event: &'a mut dyn FnMut(Event<'_>),
 }
 
-impl Asking<'_> {
-    /// The commit that the revision is now.
+impl HubApi<'_> {
+    /// Resolves the revision to a commit.
     pub(crate) fn commit(&mut self) -> Result<String, Error> {
         let url = self
             .api()
@@ -45,11 +45,11 @@ impl Asking<'_> {
         let commit = json["sha"].as_str().filter(|sha| is_commit(sha));
         commit
             .map(str::to_owned)
-            .ok_or_else(|| garbage(&url, "there is no commit in its answer"))
+            .ok_or_else(|| invalid_response(&url, "the response has no commit"))
     }
 
-    /// All files of a commit.
-    pub(crate) fn entries(&mut self, commit: &str) -> Result<Vec<Entry>, Error> {
+    /// Lists all files of a commit.
+    pub(crate) fn entries(&mut self, commit: &str) -> Result<Vec<TreeEntry>, Error> {
         let mut next = Some(
             self.api()
                 .with_path(&["tree", commit])
@@ -61,7 +61,7 @@ impl Asking<'_> {
             let (json, following) = self.json(&url)?;
             let page = json
                 .as_array()
-                .ok_or_else(|| garbage(&url, "its answer is no list of files"))?;
+                .ok_or_else(|| invalid_response(&url, "the response is no list of files"))?;
             for value in page.iter().filter(|value| value["type"] == "file") {
                 entries.push(entry(&url, value)?);
             }
@@ -72,14 +72,14 @@ impl Asking<'_> {
         }
         match next {
             None if entries.len() <= MAX_FILES => Ok(entries),
-            _ => Err(garbage(
+            _ => Err(invalid_response(
                 self.http.endpoint(),
-                "its list of files does not end",
+                "the list of files does not end",
             )),
         }
     }
 
-    /// `ENDPOINT/api/models/ORG/NAME`. The slash stays a slash.
+    /// `ENDPOINT/api/models/ORG/NAME`. The slash between organization and name is not escaped.
     fn api(&self) -> Url {
         let repo = self.request.repo.to_string();
         let parts: Vec<&str> = ["api", "models"]
@@ -89,61 +89,63 @@ impl Asking<'_> {
         self.http.endpoint().with_path(&parts)
     }
 
-    /// An answer, and the address of the one that goes on with it.
+    /// Requests JSON, with retries. Returns it with the URL of the next page.
     fn json(&mut self, url: &Url) -> Result<(Value, Option<Url>), Error> {
         loop {
             match self.json_once(url) {
-                Ok(answer) => return Ok(answer),
-                Err(Trouble::Hitch(hitch)) => self.patience.bear(hitch, self.observer)?,
-                Err(Trouble::Final(error)) => return Err(error),
+                Ok(response) => return Ok(response),
+                Err(RequestError::Transient(error)) => {
+                    self.retries.back_off(error, self.on_event)?
+                }
+                Err(RequestError::Final(error)) => return Err(error),
             }
         }
     }
 
-    fn json_once(&self, url: &Url) -> Result<(Value, Option<Url>), Trouble> {
+    fn json_once(&self, url: &Url) -> Result<(Value, Option<Url>), RequestError> {
         let subject = Subject::Revision(&self.request.repo, &self.request.revision);
-        let mut answer = self.http.send(&Get {
+        let mut response = self.http.send(&GetRequest {
             url,
             headers: &[],
             subject,
         })?;
-        let next = answer.header("link").and_then(next_link).map(|link| {
+        let next = response.header("link").and_then(next_link).map(|link| {
             let next = url.join(link).filter(|next| self.http.is_ours(next));
             next.ok_or_else(|| {
-                answer_error(
+                bad_response(
                     url,
-                    "its list of files goes on at an address that cannot be used",
+                    "the next page of the list of files has a URL that cannot be used",
                 )
             })
         });
         let next = next.transpose()?;
-        let bytes = answer
+        let bytes = response
             .body()
             .with_config()
             .limit(MAX_JSON_BYTES)
             .read_to_vec()
             .map_err(|error| match error {
-                ureq::Error::BodyExceedsLimit(_) => answer_error(url, "its answer is too long"),
-                other => trouble(url, &other),
+                ureq::Error::BodyExceedsLimit(_) => bad_response(url, "the response is too long"),
+                other => client_error(url, &other),
             })?;
         let json = serde_json::from_slice(&bytes)
-            .map_err(|_| answer_error(url, "its answer is no JSON"))?;
+            .map_err(|_| bad_response(url, "the response is no JSON"))?;
         Ok((json, next))
     }
 }
 
-/// An answer that makes no sense.
-fn garbage(url: &Url, why: &str) -> Error {
-    Error::Answer {
+/// A response that cannot be used.
+fn invalid_response(url: &Url, why: &str) -> Error {
+    Error::Response {
         url: url.shown().to_owned(),
         why: why.to_owned(),
     }
 }
 
-fn entry(url: &Url, value: &Value) -> Result<Entry, Error> {
+fn entry(url: &Url, value: &Value) -> Result<TreeEntry, Error> {
     let path = value["path"]
         .as_str()
-        .ok_or_else(|| garbage(url, "a file without a path"))?;
+        .ok_or_else(|| invalid_response(url, "a file without a path"))?;
     check_path("the hub lists a file", path)?;
     let lfs = value.get("lfs").filter(|lfs| lfs.is_object());
     let (bytes, digest) = match lfs {
@@ -159,16 +161,17 @@ fn entry(url: &Url, value: &Value) -> Result<Entry, Error> {
         ),
     };
     let sized = bytes.as_u64().zip(digest);
-    let (bytes, digest) =
-        sized.ok_or_else(|| garbage(url, &format!("no size or no hash of the file {path:?}")))?;
-    Ok(Entry {
+    let (bytes, digest) = sized.ok_or_else(|| {
+        invalid_response(url, &format!("no size or no hash of the file {path:?}"))
+    })?;
+    Ok(TreeEntry {
         path: path.to_owned(),
         bytes,
         digest,
     })
 }
 
-/// The address with `rel="next"` in a `Link` header (RFC 8288).
+/// The URL with `rel="next"` in a `Link` header (RFC 8288).
 fn next_link(header: &str) -> Option<&str> {
     let links = header.split('<').filter_map(|link| link.split_once('>'));
     links
@@ -182,19 +185,21 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn read(value: Value) -> Result<Entry, Error> {
+    fn read(value: Value) -> Result<TreeEntry, Error> {
         entry(&Url::parse("http://h").unwrap(), &value)
     }
 
     #[test]
-    fn a_large_file_goes_by_its_own_hash_and_a_small_one_by_that_of_git() {
-        let (sha, git) = ("a".repeat(64), "b".repeat(40));
-        let large = json!({ "path": "m.gguf", "size": 9, "oid": git, "lfs": { "oid": sha, "size": 9, "pointerSize": 1 } });
+    fn an_lfs_file_has_a_sha256_and_another_a_git_hash() {
+        let sha = "a".repeat(64);
+        let git = "b".repeat(40);
+        let lfs = json!({ "oid": sha, "size": 9, "pointerSize": 1 });
+        let large = json!({ "path": "m.gguf", "size": 9, "oid": git, "lfs": lfs });
         assert_eq!(read(large).unwrap().digest, Digest::Sha256(sha));
         let small = json!({ "path": "c/d", "size": 9, "oid": git });
         assert_eq!(
             read(small).unwrap(),
-            Entry {
+            TreeEntry {
                 path: "c/d".into(),
                 bytes: 9,
                 digest: Digest::GitBlob(git)

@@ -1,29 +1,29 @@
-//! Names that were typed or sent: repositories, revisions, paths of files. What has passed here is
-//! safe in a path and in an address.
+//! Checked names of repositories, revisions and files. A name that passed is safe in a path and in
+//! a URL.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
 use crate::Error;
 
-/// The Hub's own limit for each half of a repository's name, bytes.
+/// The Hub's limit for the organization and for the name of a repository, bytes.
 const MAX_PART_BYTES: usize = 96;
-/// Longest path of a file in a repository, bytes.
+/// Longest accepted path of a file in a repository, bytes.
 const MAX_PATH_BYTES: usize = 1024;
-/// Longest name of one directory or file, bytes: what file systems take.
+/// Longest accepted name of one directory or file, bytes: the limit of most file systems.
 const MAX_COMPONENT_BYTES: usize = 255;
 
-/// A repository of a model, `org/name`.
+/// The id of a model repository, `org/name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RepoId(String);
 
 impl RepoId {
-    /// Its directory in the cache, `models--org--name`.
+    /// The name of its directory in the cache, `models--org--name`.
     pub(crate) fn directory(&self) -> String {
         format!("models--{}", self.0.replace('/', "--"))
     }
 
-    /// The repository that has this directory in the cache.
-    pub(crate) fn of_directory(name: &str) -> Option<Self> {
+    /// The repository of a directory in the cache.
+    pub(crate) fn from_directory(name: &str) -> Option<Self> {
         name.strip_prefix("models--")?
             .replacen("--", "/", 1)
             .parse()
@@ -57,8 +57,8 @@ impl FromStr for RepoId {
     }
 }
 
-/// One half of a repository's name, by the rules of the Hub. No half has two hyphens in a row, so
-/// that the names of directories in the cache are unique.
+/// Whether `part` is a valid organization or repository name by the rules of the Hub. Two hyphens
+/// in a row are not, so that directory names in the cache are unique.
 fn is_part(part: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let ends_well = part.starts_with(is_word) && part.ends_with(is_word);
@@ -75,12 +75,12 @@ fn is_part(part: &str) -> bool {
 pub struct Revision(String);
 
 impl Revision {
-    /// The text.
+    /// The revision as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is the hash of a commit, which never comes to mean another.
+    /// Whether the revision is a commit hash, which unlike a branch or tag never moves.
     pub(crate) fn is_commit(&self) -> bool {
         is_commit(&self.0)
     }
@@ -100,15 +100,16 @@ impl FromStr for Revision {
     }
 }
 
-/// What is asked for: `ORG/REPO`, and maybe which of its files.
+/// What to download: a repository, a revision, and which of the files. Parsed from `ORG/REPO` or
+/// `ORG/REPO:FILE_OR_QUANT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The repository.
     pub repo: RepoId,
-    /// A file by its path, or a quantization such as `q4_k_m`; the one that suits most if it is
-    /// not there.
-    pub wanted: Option<String>,
-    /// Of which the files are taken.
+    /// The path of a file, or a quantization such as `q4_k_m`. If absent, a four-bit quantization
+    /// is preferred.
+    pub file_or_quant: Option<String>,
+    /// The branch, tag or commit.
     pub revision: Revision,
 }
 
@@ -123,7 +124,7 @@ impl FromStr for Request {
         wanted.map_or(Ok(()), |wanted| check_path("file", wanted))?;
         Ok(Self {
             repo,
-            wanted: wanted.map(str::to_owned),
+            file_or_quant: wanted.map(str::to_owned),
             revision: Revision::default(),
         })
     }
@@ -132,25 +133,25 @@ impl FromStr for Request {
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.repo)?;
-        self.wanted
+        self.file_or_quant
             .as_ref()
             .map_or(Ok(()), |wanted| write!(f, ":{wanted}"))
     }
 }
 
-/// Whether `text` is the hash of a commit.
+/// Whether `text` is a commit hash.
 pub(crate) fn is_commit(text: &str) -> bool {
     is_hash(text, 40)
 }
 
-/// Whether `text` is a hash of so many digits, which is a safe name for a file.
+/// Whether `text` is a hash of `n_digits` lower-case hexadecimal digits, and so a safe file name.
 pub(crate) fn is_hash(text: &str, n_digits: usize) -> bool {
     text.len() == n_digits && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Refuses what is no path below a directory on every system.
+/// Refuses paths that could leave their directory, on any operating system.
 pub(crate) fn check_path(what: &'static str, path: &str) -> Result<(), Error> {
-    match fault(path) {
+    match path_problem(path) {
         None => Ok(()),
         Some(why) => Err(Error::Name {
             what,
@@ -160,18 +161,18 @@ pub(crate) fn check_path(what: &'static str, path: &str) -> Result<(), Error> {
     }
 }
 
-fn fault(path: &str) -> Option<&'static str> {
+fn path_problem(path: &str) -> Option<&'static str> {
     let is_special =
         |c: char| c == '\\' || is_invisible(c) || (cfg!(windows) && "<>:\"|?*".contains(c));
     match path {
         _ if path.is_empty() => Some("is empty"),
         _ if path.len() > MAX_PATH_BYTES => Some("is too long"),
-        _ if path.contains(is_special) => Some("has a character that no name here has"),
+        _ if path.contains(is_special) => Some("has a character that is not allowed"),
         _ if path
             .split('/')
             .any(|part| part.is_empty() || part == "." || part == "..") =>
         {
-            Some("does not lie below its directory")
+            Some("leaves its directory")
         }
         _ if path.split('/').any(|part| part.len() > MAX_COMPONENT_BYTES) => {
             Some("has a part that is too long")
@@ -180,14 +181,17 @@ fn fault(path: &str) -> Option<&'static str> {
     }
 }
 
-/// Characters that steer a terminal: controls, separators, and the marks that reverse the direction
-/// of what follows.
+/// Characters that could manipulate a terminal: control characters, line separators, and marks that
+/// change the direction of text.
 fn is_invisible(c: char) -> bool {
-    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
+    let is_bidi = matches!(
+        c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    c.is_control() || is_bidi || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
 }
 
-/// A checked path as the system writes it.
+/// A checked path with the operating system's separators.
 pub(crate) fn native(path: &str) -> PathBuf {
     path.split('/').collect()
 }
@@ -197,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_repository_has_two_plain_halves() {
+    fn a_repository_id_has_two_plain_parts() {
         for good in [
             "TheBloke/TinyLlama-1.1B-Chat-v1.0-GGUF",
             "a/b",
@@ -205,7 +209,7 @@ mod tests {
             "a.b/c-d",
         ] {
             let repo: RepoId = good.parse().unwrap();
-            assert_eq!(RepoId::of_directory(&repo.directory()), Some(repo));
+            assert_eq!(RepoId::from_directory(&repo.directory()), Some(repo));
         }
         for bad in [
             "", "a", "a/", "/a", "a/b/c", "../b", "a/..", "a--b/c", "-a/b", "a/b.", "a b/c", "ä/b",
@@ -220,11 +224,14 @@ mod tests {
     fn a_request_may_name_a_file() {
         let request: Request = "a/b:sub/m-Q4_K_M.gguf".parse().unwrap();
         assert_eq!(
-            (request.repo.to_string().as_str(), request.wanted.as_deref()),
+            (
+                request.repo.to_string().as_str(),
+                request.file_or_quant.as_deref()
+            ),
             ("a/b", Some("sub/m-Q4_K_M.gguf"))
         );
         assert_eq!(request.to_string(), "a/b:sub/m-Q4_K_M.gguf");
-        assert_eq!("a/b".parse::<Request>().unwrap().wanted, None);
+        assert_eq!("a/b".parse::<Request>().unwrap().file_or_quant, None);
         for bad in [
             "a/b:",
             "a/b:../c",

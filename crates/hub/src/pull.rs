@@ -1,65 +1,65 @@
-//! A pull: what a revision is, which of its files are meant, and each of them into the cache.
+//! A pull: resolve the revision, select files, download each of them into the cache.
 
 use std::{path::PathBuf, time::Duration};
 
 use crate::{
-    Cache, Error, Options, Request,
-    choose::{Choice, choose},
-    download::{Download, Observer},
+    Cache, Error, HubOptions, Request,
+    download::{Download, OnEvent},
     http::Http,
-    listing::{Asking, Entry},
-    patience::Patience,
+    listing::{HubApi, TreeEntry},
+    retry::Retries,
+    select::{Selection, select},
 };
 
-/// What happens during a pull.
+/// Progress of a pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// It is known what is to be fetched.
-    Chosen {
-        /// Files, those that are here already included.
+    /// The files of the pull are known.
+    Selected {
+        /// Selected files, including those in the cache.
         n_files: usize,
-        /// Of those that are not here, all together.
+        /// Total length of those not in the cache.
         bytes: u64,
     },
-    /// A file is begun.
-    Begun {
-        /// Its path in the repository.
+    /// The download of a file starts.
+    Started {
+        /// Path of the file in the repository.
         file: &'a str,
-        /// How long it is.
+        /// Length of the file.
         bytes: u64,
     },
-    /// An earlier pull has left a part of the file, which is read.
-    Found {
-        /// The file.
+    /// An earlier pull left a part of the file, which is being hashed.
+    Resuming {
+        /// Path of the file in the repository.
         file: &'a str,
-        /// How much of it was there, as far as it is read.
+        /// Bytes hashed so far.
         bytes: u64,
     },
-    /// More of the file is here.
+    /// Bytes of the file arrived.
     Received {
-        /// The file.
+        /// Path of the file in the repository.
         file: &'a str,
-        /// How much of it is here.
+        /// Bytes of the file on disk.
         bytes: u64,
     },
-    /// Somebody else downloads the same file.
+    /// Another process is downloading the same file; this one waits for it.
     Waiting,
-    /// The connection failed, and will be tried again.
+    /// A request failed and will be retried.
     Retrying {
-        /// What happened.
+        /// The error.
         why: &'a str,
-        /// When it goes on.
+        /// The pause before the retry.
         pause: Duration,
     },
 }
 
-/// What was asked for, on disk.
+/// The files of a request in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pulled {
-    /// The commit that the files are of.
+    /// The commit of the files.
     pub commit: String,
-    /// What to give to a program: the file, the first of several shards, or the directory of a
+    /// The path to load or convert: the file, the first of several shards, or the directory of a
     /// checkpoint.
     pub path: PathBuf,
     /// Every file.
@@ -85,20 +85,20 @@ impl Pulled {
     }
 }
 
-/// A file on disk.
+/// A file in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PulledFile {
-    /// In the snapshot of its commit.
+    /// Path in the snapshot of its commit.
     pub path: PathBuf,
-    /// How long it is.
+    /// Length of the file.
     pub bytes: u64,
-    /// The hash of its content, of files that the Hub keeps apart from git: all large ones.
+    /// SHA-256 of the content, for LFS files (all large ones).
     pub sha256: Option<String>,
-    /// Whether it was here before.
-    pub was_cached: bool,
+    /// Whether the file was in the cache before the pull.
+    pub from_cache: bool,
 }
 
-/// The Hub, and the cache that its files go to.
+/// A client of the Hub with the cache that it downloads to.
 pub struct Hub {
     http: Http,
     cache: Cache,
@@ -116,11 +116,11 @@ impl std::fmt::Debug for Hub {
 }
 
 impl Hub {
-    /// Nothing is asked of anybody yet.
+    /// Creates a client. Nothing is sent yet.
     ///
     /// # Errors
-    /// An endpoint that is no address, a token that cannot be one.
-    pub fn new(cache: Cache, options: &Options) -> Result<Self, Error> {
+    /// An endpoint that is no URL, or a token with invalid characters.
+    pub fn new(cache: Cache, options: &HubOptions) -> Result<Self, Error> {
         Ok(Self {
             http: Http::new(options)?,
             cache,
@@ -129,44 +129,46 @@ impl Hub {
         })
     }
 
-    /// Sees to it that what is asked for is in the cache and as it is on the Hub now.
+    /// Downloads the files of a request that the cache lacks, at the commit that the revision has
+    /// now.
     ///
     /// # Errors
-    /// Names that cannot be, an unclear choice, no connection, no permission, a full disk, wrong
-    /// bytes.
+    /// Invalid names, no file or several that match, no connection, no permission, a full disk,
+    /// wrong content.
     pub fn pull(
         &self,
         request: &Request,
-        observer: &mut dyn FnMut(Event<'_>),
+        on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Pulled, Error> {
-        let mut asking = Asking {
+        let mut api = HubApi {
             http: &self.http,
             request,
-            patience: self.patience(),
-            observer: &mut *observer,
+            retries: self.retries(),
+            on_event: &mut *on_event,
         };
-        let commit = asking.commit()?;
-        let entries = asking.entries(&commit)?;
+        let commit = api.commit()?;
+        let entries = api.entries(&commit)?;
         let paths: Vec<&str> = entries.iter().map(|entry| entry.path.as_str()).collect();
-        let choice = choose(&paths, request.wanted.as_deref()).map_err(|why| Error::Choice {
-            repo: request.repo.to_string(),
-            why: why.to_string(),
-        })?;
-        let (chosen, is_checkpoint) = match choice {
-            Choice::Files(files) => (files, false),
-            Choice::Checkpoint(files) => (files, true),
+        let selection =
+            select(&paths, request.file_or_quant.as_deref()).map_err(|why| Error::Selection {
+                repo: request.repo.to_string(),
+                why: why.to_string(),
+            })?;
+        let (chosen, is_checkpoint) = match selection {
+            Selection::Files(files) => (files, false),
+            Selection::Checkpoint(files) => (files, true),
         };
-        let chosen: Vec<&Entry> = chosen
+        let chosen: Vec<&TreeEntry> = chosen
             .iter()
             .filter_map(|path| entries.iter().find(|entry| entry.path == **path))
             .collect();
-        observer(self.plan(request, &commit, &chosen));
+        on_event(self.plan(request, &commit, &chosen));
         let files: Vec<_> = chosen
             .iter()
-            .map(|entry| self.file(request, &commit, entry, observer))
+            .map(|entry| self.file(request, &commit, entry, on_event))
             .collect::<Result<_, _>>()?;
         self.cache
-            .write_reference(&request.repo, &request.revision, &commit)?;
+            .write_ref(&request.repo, &request.revision, &commit)?;
         Ok(Pulled::new(
             &commit,
             self.cache.snapshot(&request.repo, &commit),
@@ -175,16 +177,18 @@ impl Hub {
         ))
     }
 
-    fn patience(&self) -> Patience {
-        Patience::new(self.n_retries, self.pause)
+    fn retries(&self) -> Retries {
+        Retries::new(self.n_retries, self.pause)
     }
 
-    fn plan(&self, request: &Request, commit: &str, chosen: &[&Entry]) -> Event<'static> {
-        let missing = chosen
-            .iter()
-            .filter(|entry| self.cache.linked(&request.repo, commit, entry).is_none());
+    fn plan(&self, request: &Request, commit: &str, chosen: &[&TreeEntry]) -> Event<'static> {
+        let missing = chosen.iter().filter(|entry| {
+            self.cache
+                .cached_file(&request.repo, commit, entry)
+                .is_none()
+        });
         let bytes = missing.fold(0u64, |sum, entry| sum.saturating_add(entry.bytes));
-        Event::Chosen {
+        Event::Selected {
             n_files: chosen.len(),
             bytes,
         }
@@ -194,20 +198,20 @@ impl Hub {
         &self,
         request: &Request,
         commit: &str,
-        entry: &Entry,
-        observer: Observer<'_>,
+        entry: &TreeEntry,
+        on_event: OnEvent<'_>,
     ) -> Result<PulledFile, Error> {
         let repo = &request.repo;
         let sha256 = entry.digest.as_sha256().map(str::to_owned);
-        if let Some(path) = self.cache.linked(repo, commit, entry) {
+        if let Some(path) = self.cache.cached_file(repo, commit, entry) {
             return Ok(PulledFile {
                 path,
                 bytes: entry.bytes,
                 sha256,
-                was_cached: true,
+                from_cache: true,
             });
         }
-        observer(Event::Begun {
+        on_event(Event::Started {
             file: &entry.path,
             bytes: entry.bytes,
         });
@@ -218,13 +222,13 @@ impl Hub {
             commit,
             entry,
         };
-        let is_new = download.run(self.patience(), observer)?;
+        let is_new = download.run(self.retries(), on_event)?;
         let path = self.cache.link(repo, commit, entry)?;
         Ok(PulledFile {
             path,
             bytes: entry.bytes,
             sha256,
-            was_cached: !is_new,
+            from_cache: !is_new,
         })
     }
 }

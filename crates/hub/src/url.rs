@@ -1,17 +1,17 @@
-//! Addresses: as much of them as following a redirect takes.
+//! URLs, as far as following a redirect requires.
 
-/// An absolute address of HTTP.
+/// An absolute http or https URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Url(String);
 
 impl Url {
-    /// The address, if it is one that we speak.
+    /// Parses a URL; `None` unless it is http or https with a host and without credentials.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let rest = text
             .strip_prefix("https://")
             .or_else(|| text.strip_prefix("http://"))?;
         let host = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
-        // A name and password in an address would be sent to its host.
+        // Credentials in a URL would be sent to its host.
         let is_sound = !host.is_empty()
             && !host.contains('@')
             && text.bytes().all(|b| (0x21..0x7f).contains(&b));
@@ -22,7 +22,7 @@ impl Url {
         &self.0
     }
 
-    /// The address without its query, which may hold a secret that lets anybody read.
+    /// The URL without its query, which may contain a signature that grants access.
     pub(crate) fn shown(&self) -> &str {
         &self.0[..self.0.find('?').unwrap_or(self.0.len())]
     }
@@ -31,7 +31,7 @@ impl Url {
         self.0.starts_with("https://")
     }
 
-    /// Scheme, host and port: those who may see each other's secrets.
+    /// Scheme, host and port. The token is sent within one origin only.
     pub(crate) fn origin(&self) -> &str {
         &self.0[..self.origin_end()]
     }
@@ -43,7 +43,7 @@ impl Url {
             .map_or(self.0.len(), |at| host + at)
     }
 
-    /// Where a `Location` or `Link` found at this address leads to.
+    /// Resolves the target of a `Location` or `Link` header of a response from this URL.
     pub(crate) fn join(&self, target: &str) -> Option<Self> {
         let scheme = &self.0[..self.0.find("://")?];
         if target.starts_with("//") {
@@ -63,7 +63,7 @@ impl Url {
         Self::parse(&format!("{directory}/{target}"))
     }
 
-    /// This address with more of a path, each part escaped.
+    /// Appends path segments, each percent-encoded.
     pub(crate) fn with_path(&self, parts: &[&str]) -> Self {
         let base = self.0.trim_end_matches('/');
         Self(
@@ -73,13 +73,13 @@ impl Url {
         )
     }
 
-    /// This address with a query.
+    /// Appends a query.
     pub(crate) fn with_query(&self, query: &str) -> Self {
         Self(format!("{}?{query}", self.0))
     }
 }
 
-/// Text as one part of a path.
+/// Percent-encodes a path segment.
 fn escaped(text: &str) -> String {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
     let escape = |b: u8| {

@@ -1,4 +1,4 @@
-//! Pulls from a hub of our own, which does everything wrong that one can.
+//! Pulls from a test server that breaks connections, sends wrong bytes and refuses requests.
 
 mod support;
 
@@ -9,8 +9,10 @@ use std::{
     time::Duration,
 };
 
-use atta_hub::{Cache, Error, Event, Hub, Options, Pulled, Request};
-use support::{Asked, COMMIT, Reply, Repo, Server, content_from, hash, listed, sha256, weights};
+use atta_hub::{Cache, Error, Event, Hub, HubOptions, Pulled, Request};
+use support::{
+    COMMIT, HttpRequest, Reply, Repo, Server, content_from, hash, listed, sha256, weights,
+};
 
 const SIZE: usize = 300_000;
 
@@ -20,14 +22,14 @@ struct Scratch(PathBuf);
 impl Scratch {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("atta-hub-{name}-{}", std::process::id()));
-        // Of a test that was killed.
+        // A test that was killed may have left it.
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
 
     fn cache(&self) -> Cache {
-        Cache::at(&self.0)
+        Cache::new(&self.0)
     }
 
     /// Files in `blobs`, by name.
@@ -48,8 +50,8 @@ impl Scratch {
             .join(hash(content) + ".incomplete")
     }
 
-    fn pull_with(&self, server: &Server, what: &str, options: Options) -> Result<Pulled, Error> {
-        let options = Options {
+    fn pull_with(&self, server: &Server, what: &str, options: HubOptions) -> Result<Pulled, Error> {
+        let options = HubOptions {
             endpoint: server.url.clone(),
             pause: Duration::ZERO,
             ..options
@@ -58,10 +60,10 @@ impl Scratch {
     }
 
     fn pull(&self, server: &Server, what: &str) -> Result<Pulled, Error> {
-        self.pull_with(server, what, Options::default())
+        self.pull_with(server, what, HubOptions::default())
     }
 
-    /// A pull that must fail; nothing but whole files and partial ones may be left.
+    /// The error of a pull that must fail.
     fn error(&self, server: &Server, what: &str) -> String {
         self.pull(server, what).unwrap_err().to_string()
     }
@@ -89,13 +91,15 @@ fn repo() -> Repo {
     }
 }
 
-/// The repository, with what is asked for as a file spoiled; `n` counts those requests from 0.
-fn spoiled(spoil: impl Fn(Reply, &Asked, usize) -> Reply + Send + Sync + 'static) -> Server {
-    let (repo, n) = (repo(), AtomicUsize::new(0));
-    Server::start(move |asked| {
-        let reply = repo.answer(asked);
-        if asked.is_file() {
-            spoil(reply, asked, n.fetch_add(1, Relaxed))
+/// Serves the repository, passing replies to file requests through `spoil`, with the number of the
+/// request from 0.
+fn spoiled(spoil: impl Fn(Reply, &HttpRequest, usize) -> Reply + Send + Sync + 'static) -> Server {
+    let repo = repo();
+    let n = AtomicUsize::new(0);
+    Server::start(move |request| {
+        let reply = repo.answer(request);
+        if request.is_file() {
+            spoil(reply, request, n.fetch_add(1, Relaxed))
         } else {
             reply
         }
@@ -104,7 +108,8 @@ fn spoiled(spoil: impl Fn(Reply, &Asked, usize) -> Reply + Send + Sync + 'static
 
 #[test]
 fn a_file_lies_where_other_programs_look_for_it() {
-    let (scratch, server) = (Scratch::new("layout"), spoiled(|reply, _, _| reply));
+    let scratch = Scratch::new("layout");
+    let server = spoiled(|reply, _, _| reply);
     let pulled = scratch.pull(&server, "org/m").unwrap();
     let repo = scratch.0.join("models--org--m");
     assert_eq!(
@@ -120,11 +125,11 @@ fn a_file_lies_where_other_programs_look_for_it() {
         fs::read_link(&pulled.path).unwrap(),
         Path::new("../../blobs").join(sha256(&model()))
     );
-    assert!(!pulled.files[0].was_cached);
+    assert!(!pulled.files[0].from_cache);
 
     let again = scratch.pull(&server, "org/m:q4_k_m").unwrap();
-    assert_eq!((again.path, again.files[0].was_cached), (pulled.path, true));
-    assert_eq!(server.files_asked().len(), 1);
+    assert_eq!((again.path, again.files[0].from_cache), (pulled.path, true));
+    assert_eq!(server.file_requests().len(), 1);
 }
 
 #[test]
@@ -137,7 +142,7 @@ fn small_files_go_by_the_hash_of_git_and_lie_in_directories() {
             ("empty.txt", Vec::new()),
         ],
     };
-    let server = Server::start(move |asked| repo.answer(asked));
+    let server = Server::start(move |request| repo.answer(request));
     let pulled = scratch.pull(&server, "org/m:sub/dir/a.json").unwrap();
     assert_eq!(
         (fs::read(&pulled.path).unwrap(), &pulled.files[0].sha256),
@@ -168,7 +173,7 @@ fn a_checkpoint_is_a_directory() {
         name: "org/m",
         files,
     };
-    let server = Server::start(move |asked| repo.answer(asked));
+    let server = Server::start(move |request| repo.answer(request));
     let pulled = scratch.pull(&server, "org/m").unwrap();
     assert_eq!(
         pulled.path,
@@ -191,15 +196,15 @@ fn a_connection_may_be_cut_anywhere_and_the_same_pull_goes_on() {
             model(),
             "{cut}"
         );
-        let asked = server.files_asked();
+        let requests = server.file_requests();
         assert_eq!(
-            (asked.len(), asked[1].start()),
+            (requests.len(), requests[1].start()),
             (2, Some(cut).filter(|&cut| cut > 0)),
             "{cut}"
         );
         let etag = format!("\"{}\"", sha256(&model()));
         assert_eq!(
-            asked[1].header("if-range"),
+            requests[1].header("if-range"),
             (cut > 0).then_some(etag.as_str()),
             "{cut}"
         );
@@ -208,9 +213,9 @@ fn a_connection_may_be_cut_anywhere_and_the_same_pull_goes_on() {
 
 #[test]
 fn another_pull_goes_on_where_one_was_cut() {
-    let impatient = || Options {
+    let impatient = || HubOptions {
         n_retries: 0,
-        ..Options::default()
+        ..HubOptions::default()
     };
     for cut in [0, 1, 4096, 131_072, SIZE - 1] {
         let scratch = Scratch::new(&format!("resume-{cut}"));
@@ -226,7 +231,7 @@ fn another_pull_goes_on_where_one_was_cut() {
         let pulled = scratch.pull_with(&server, "org/m", impatient()).unwrap();
         assert_eq!(fs::read(pulled.path).unwrap(), model());
         assert_eq!(
-            server.files_asked()[1].start(),
+            server.file_requests()[1].start(),
             Some(cut).filter(|&cut| cut > 0)
         );
         assert_eq!(scratch.blobs(), [sha256(&model())]);
@@ -234,23 +239,21 @@ fn another_pull_goes_on_where_one_was_cut() {
 }
 
 #[test]
-fn many_cuts_are_no_failures_in_a_row_as_long_as_something_comes() {
-    let (scratch, server) = (
-        Scratch::new("drip"),
-        spoiled(|reply, _, _| Reply {
-            cut: Some(10_000),
-            ..reply
-        }),
-    );
-    let once = Options {
+fn cut_connections_that_delivered_bytes_are_not_consecutive_failures() {
+    let scratch = Scratch::new("drip");
+    let server = spoiled(|reply, _, _| Reply {
+        cut: Some(10_000),
+        ..reply
+    });
+    let once = HubOptions {
         n_retries: 1,
-        ..Options::default()
+        ..HubOptions::default()
     };
     assert_eq!(
         fs::read(scratch.pull_with(&server, "org/m", once).unwrap().path).unwrap(),
         model()
     );
-    assert_eq!(server.files_asked().len(), SIZE / 10_000);
+    assert_eq!(server.file_requests().len(), SIZE / 10_000);
 }
 
 #[test]
@@ -266,27 +269,27 @@ fn a_server_without_ranges_sends_everything_again() {
         model()
     );
 
-    // One that also breaks off always at the same place is given up.
+    // If it always breaks off at the same byte, the pull fails.
     let scratch = Scratch::new("no-range-cut");
     let server = spoiled(|_, _, _| Reply {
         cut: Some(SIZE / 2),
         ..content_from(&model(), None)
     });
     assert!(scratch.error(&server, "org/m").contains("(6 times)"));
-    assert_eq!(server.files_asked().len(), 6);
+    assert_eq!(server.file_requests().len(), 6);
 }
 
 #[test]
 fn a_server_that_goes_on_elsewhere_is_not_believed() {
     let scratch = Scratch::new("wrong-range");
-    let server = spoiled(|reply, asked, n| match n {
+    let server = spoiled(|reply, request, n| match n {
         0 => Reply {
             cut: Some(1000),
             ..reply
         },
         1 => content_from(&model(), Some(999)).with("X-Note", "one too early"),
         2 => {
-            assert_eq!(asked.start(), None);
+            assert_eq!(request.start(), None);
             reply
         }
         _ => Reply::of(400, ""),
@@ -335,10 +338,10 @@ fn wrong_bytes_are_found_out_and_removed() {
         "{:?}",
         scratch.blobs()
     );
-    // The next pull starts anew, and is right.
+    // The next pull starts again and succeeds.
     assert!(scratch.pull(&server, "org/m").is_ok());
 
-    // What was left by an earlier pull is part of what is checked.
+    // The bytes of an earlier pull are hashed too.
     let scratch = Scratch::new("wrong-part");
     fs::create_dir_all(scratch.partial(&model()).parent().unwrap()).unwrap();
     fs::write(scratch.partial(&model()), vec![0; 1000]).unwrap();
@@ -348,7 +351,7 @@ fn wrong_bytes_are_found_out_and_removed() {
             .contains("expected a file with the hash")
     );
     assert!(scratch.blobs().is_empty());
-    // So is what is longer than the file, and what is as long.
+    // A partial file longer than the file is restarted; one of equal length is hashed and refused.
     for n in [SIZE + 1, SIZE] {
         fs::write(scratch.partial(&model()), vec![0; n]).unwrap();
         assert_eq!(scratch.pull(&server, "org/m").is_ok(), n > SIZE, "{n}");
@@ -396,8 +399,8 @@ fn content_that_changes_between_two_connections_is_noticed() {
     let other = weights(SIZE, 9);
     let changed = other.clone();
     let scratch = Scratch::new("changed");
-    // As the storage does it: `If-Range` does not hold any more, so that the whole comes, and of it
-    // the hash is wrong.
+    // As the storage servers do it: `If-Range` does not match any more, so the whole new file is
+    // sent, and its hash is wrong.
     let server = spoiled(move |reply, _, n| match n {
         0 => Reply {
             cut: Some(1000),
@@ -414,10 +417,10 @@ fn content_that_changes_between_two_connections_is_noticed() {
             .error(&server, "org/m")
             .contains("expected a file with the hash")
     );
-    assert_eq!(server.files_asked()[1].header("if-range"), Some("\"v1\""));
+    assert_eq!(server.file_requests()[1].header("if-range"), Some("\"v1\""));
     assert!(scratch.blobs().is_empty());
 
-    // As the Hub does it: it says what it is going to send.
+    // As the Hub does it: a header announces the hash of the new file.
     let scratch = Scratch::new("changed-linked");
     let server =
         spoiled(move |reply, _, _| reply.with("X-Linked-ETag", format!("\"{}\"", sha256(&other))));
@@ -436,15 +439,13 @@ fn a_server_that_is_busy_is_asked_again() {
         (503, ("Retry-After", "0")),
         (429, ("Retry-After", "0")),
     ] {
-        let (scratch, repo, n) = (
-            Scratch::new(&format!("busy-{status}")),
-            repo(),
-            AtomicUsize::new(0),
-        );
-        // Every other answer, of those with JSON too.
-        let server = Server::start(move |asked| match n.fetch_add(1, Relaxed) % 2 {
+        let scratch = Scratch::new(&format!("busy-{status}"));
+        let repo = repo();
+        let n = AtomicUsize::new(0);
+        // Every other response is an error, JSON included.
+        let server = Server::start(move |request| match n.fetch_add(1, Relaxed) % 2 {
             0 => Reply::of(status, "busy").with(header.0, header.1),
-            _ => repo.answer(asked),
+            _ => repo.answer(request),
         });
         assert_eq!(
             fs::read(scratch.pull(&server, "org/m").unwrap().path).unwrap(),
@@ -454,7 +455,7 @@ fn a_server_that_is_busy_is_asked_again() {
     let scratch = Scratch::new("always-busy");
     let server = Server::start(|_| Reply::of(500, ""));
     assert!(scratch.error(&server, "org/m").contains("status 500"));
-    assert_eq!(server.asked().len(), 6);
+    assert_eq!(server.requests().len(), 6);
     let server = Server::start(|_| Reply::of(429, "").with("Retry-After", "86400"));
     assert!(scratch.error(&server, "org/m").contains("429"));
 }
@@ -462,42 +463,49 @@ fn a_server_that_is_busy_is_asked_again() {
 #[test]
 fn a_redirect_to_another_host_does_not_get_the_token() {
     let scratch = Scratch::new("redirect");
-    let storage = Server::start(|asked| content_from(&model(), asked.start()));
+    let storage = Server::start(|request| content_from(&model(), request.start()));
     let target = format!("{}/bytes?Signature=secret", storage.url);
-    let server = spoiled(move |_, asked, _| match asked.path.ends_with("?here") {
-        // By way of the Hub itself, as it does.
+    let server = spoiled(move |_, request, _| match request.path.ends_with("?here") {
+        // As on the Hub, a first redirect stays on the endpoint.
         false => Reply::of(307, "").with("Location", "m-Q4_K_M.gguf?here"),
         true => Reply::of(302, "")
             .with("Location", &target)
             .with("X-Linked-ETag", sha256(&model())),
     });
-    let options = Options {
+    let options = HubOptions {
         token: Some("hf_secret".to_owned()),
-        ..Options::default()
+        ..HubOptions::default()
     };
     let pulled = scratch.pull_with(&server, "org/m", options).unwrap();
     assert_eq!(fs::read(pulled.path).unwrap(), model());
     assert!(
         server
-            .asked()
+            .requests()
             .iter()
-            .all(|asked| asked.header("authorization") == Some("Bearer hf_secret"))
+            .all(|request| request.header("authorization") == Some("Bearer hf_secret"))
     );
-    assert_eq!((server.files_asked().len(), storage.asked().len()), (2, 1));
-    assert_eq!(storage.asked()[0].header("authorization"), None);
+    assert_eq!(
+        (server.file_requests().len(), storage.requests().len()),
+        (2, 1)
+    );
+    assert_eq!(storage.requests()[0].header("authorization"), None);
 }
 
 #[test]
-fn an_address_that_has_run_out_is_asked_for_again() {
-    let (scratch, n) = (Scratch::new("expired"), AtomicUsize::new(0));
-    let storage = Server::start(move |asked| match n.fetch_add(1, Relaxed) {
+fn an_expired_signed_url_is_requested_again() {
+    let scratch = Scratch::new("expired");
+    let n = AtomicUsize::new(0);
+    let storage = Server::start(move |request| match n.fetch_add(1, Relaxed) {
         0 => Reply::of(403, "expired"),
-        _ => content_from(&model(), asked.start()),
+        _ => content_from(&model(), request.start()),
     });
     let target = format!("{}/bytes", storage.url);
     let server = spoiled(move |_, _, _| Reply::of(302, "").with("Location", &target));
     assert!(scratch.pull(&server, "org/m").is_ok());
-    assert_eq!((server.files_asked().len(), storage.asked().len()), (2, 2));
+    assert_eq!(
+        (server.file_requests().len(), storage.requests().len()),
+        (2, 2)
+    );
 }
 
 #[test]
@@ -506,7 +514,7 @@ fn redirects_in_circles_and_to_nowhere_end() {
         let scratch = Scratch::new("circles");
         let server = spoiled(move |_, _, _| Reply::of(302, "").with("Location", location));
         assert!(
-            scratch.error(&server, "org/m").contains("it sends us"),
+            scratch.error(&server, "org/m").contains("redirect"),
             "{location}"
         );
     }
@@ -516,13 +524,13 @@ fn redirects_in_circles_and_to_nowhere_end() {
 fn a_long_list_comes_in_pages() {
     let scratch = Scratch::new("pages");
     let repo = repo();
-    let server = Server::start(move |asked| match asked.path.as_str() {
+    let server = Server::start(move |request| match request.path.as_str() {
         path if path.contains("cursor=2") => {
             Reply::of(200, format!("[{}]", listed("m-Q4_K_M.gguf", &model())))
         }
         path if path.contains("/tree/") => Reply::of(200, format!("[{}]", listed("a.txt", b"a")))
             .with("Link", "</api/models/org/m/tree/x?cursor=2>; rel=\"next\""),
-        _ => repo.answer(asked),
+        _ => repo.answer(request),
     });
     assert!(scratch.pull(&server, "org/m").is_ok());
 }
@@ -531,12 +539,13 @@ fn a_long_list_comes_in_pages() {
 fn a_list_without_end_and_one_that_leads_away_are_refused() {
     for (link, expected) in [
         ("?more", "does not end"),
-        ("http://127.0.0.1:1/x", "an address that cannot be used"),
+        ("http://127.0.0.1:1/x", "a URL that cannot be used"),
     ] {
-        let (scratch, repo) = (Scratch::new("list"), repo());
-        let server = Server::start(move |asked| match asked.path.contains("/tree/") {
+        let scratch = Scratch::new("list");
+        let repo = repo();
+        let server = Server::start(move |request| match request.path.contains("/tree/") {
             true => Reply::of(200, "[]").with("Link", format!("<{link}>; rel=\"next\"")),
-            false => repo.answer(asked),
+            false => repo.answer(request),
         });
         let error = scratch.error(&server, "org/m");
         assert!(error.contains(expected), "{error}");
@@ -554,11 +563,12 @@ fn hostile_names_in_a_list_are_refused() {
         "\\u001b[2J.gguf",
         "",
     ] {
-        let (scratch, repo) = (Scratch::new("hostile"), repo());
+        let scratch = Scratch::new("hostile");
+        let repo = repo();
         let list = format!("[{}]", listed(path, &model()));
-        let server = Server::start(move |asked| match asked.path.contains("/tree/") {
+        let server = Server::start(move |request| match request.path.contains("/tree/") {
             true => Reply::of(200, list.clone()),
-            false => repo.answer(asked),
+            false => repo.answer(request),
         });
         let error = scratch.error(&server, "org/m");
         assert!(error.starts_with("the hub lists a file "), "{error}");
@@ -567,7 +577,7 @@ fn hostile_names_in_a_list_are_refused() {
 }
 
 #[test]
-fn answers_without_sense_are_errors() {
+fn unusable_responses_are_errors() {
     let deep = "[".repeat(100_000);
     for body in [
         "",
@@ -578,7 +588,8 @@ fn answers_without_sense_are_errors() {
         r#"{"sha":7}"#,
         &deep,
     ] {
-        let (scratch, body) = (Scratch::new("garbage"), body.to_owned());
+        let scratch = Scratch::new("garbage");
+        let body = body.to_owned();
         let server = Server::start(move |_| Reply::of(200, body.clone()));
         let error = scratch.error(&server, "org/m");
         assert!(
@@ -625,9 +636,9 @@ fn a_refusal_says_what_would_help() {
         revision: "v9".parse().unwrap(),
         .."org/m".parse().unwrap()
     };
-    let options = Options {
+    let options = HubOptions {
         endpoint: server.url.clone(),
-        ..Options::default()
+        ..HubOptions::default()
     };
     let error = Hub::new(scratch.cache(), &options)
         .unwrap()
@@ -642,14 +653,14 @@ fn a_refusal_says_what_would_help() {
 }
 
 #[test]
-fn nobody_there_is_an_error() {
-    let scratch = Scratch::new("nobody");
+fn an_unreachable_server_is_an_error() {
+    let scratch = Scratch::new("unreachable");
     let url = Server::start(|_| Reply::of(200, "")).url.clone();
-    let options = Options {
+    let options = HubOptions {
         endpoint: url,
         n_retries: 1,
         pause: Duration::ZERO,
-        ..Options::default()
+        ..HubOptions::default()
     };
     let error = Hub::new(scratch.cache(), &options)
         .unwrap()
@@ -659,13 +670,14 @@ fn nobody_there_is_an_error() {
 }
 
 #[test]
-fn what_the_disk_cannot_hold_is_not_begun() {
-    let (scratch, repo) = (Scratch::new("full"), repo());
+fn a_download_that_does_not_fit_the_disk_is_not_started() {
+    let scratch = Scratch::new("full");
+    let repo = repo();
     let list = listed("m.gguf", &model())
         .replace(&format!("\"size\":{SIZE}"), "\"size\":4611686018427387904");
-    let server = Server::start(move |asked| match asked.path.contains("/tree/") {
+    let server = Server::start(move |request| match request.path.contains("/tree/") {
         true => Reply::of(200, format!("[{list}]")),
-        false => repo.answer(asked),
+        false => repo.answer(request),
     });
     let error = scratch.error(&server, "org/m");
     #[cfg(unix)]
@@ -674,7 +686,7 @@ fn what_the_disk_cannot_hold_is_not_begun() {
         "{error}"
     );
     assert!(
-        server.files_asked().len() <= usize::from(cfg!(not(unix))),
+        server.file_requests().len() <= usize::from(cfg!(not(unix))),
         "{error}"
     );
 }
@@ -686,9 +698,9 @@ fn two_pulls_at_once_download_once() {
         std::thread::sleep(Duration::from_millis(300));
         reply
     });
-    let options = Options {
+    let options = HubOptions {
         endpoint: server.url.clone(),
-        ..Options::default()
+        ..HubOptions::default()
     };
     let waited = AtomicUsize::new(0);
     let pull = || {
@@ -707,13 +719,14 @@ fn two_pulls_at_once_download_once() {
     });
     assert_eq!(a.path, b.path);
     assert_eq!(fs::read(a.path).unwrap(), model());
-    assert_eq!((server.files_asked().len(), waited.load(Relaxed)), (1, 1));
-    assert!(a.files[0].was_cached != b.files[0].was_cached);
+    assert_eq!((server.file_requests().len(), waited.load(Relaxed)), (1, 1));
+    assert!(a.files[0].from_cache != b.files[0].from_cache);
 }
 
 #[test]
-fn what_is_in_the_cache_is_found_without_a_server() {
-    let (scratch, server) = (Scratch::new("find"), spoiled(|reply, _, _| reply));
+fn cached_files_are_found_without_a_server() {
+    let scratch = Scratch::new("find");
+    let server = spoiled(|reply, _, _| reply);
     let find = |what: &str| scratch.cache().find(&what.parse().unwrap());
     assert_eq!(find("org/m").unwrap(), None);
     let pulled = scratch.pull(&server, "org/m:q8_0").unwrap();
@@ -740,14 +753,15 @@ fn what_is_in_the_cache_is_found_without_a_server() {
         .map(ToString::to_string)
         .collect();
     assert_eq!(repos, ["org/m"]);
-    // A link whose blob is gone is no file.
+    // A dangling link is no file.
     fs::remove_dir_all(scratch.0.join("models--org--m/blobs")).unwrap();
     assert!(find("org/m").is_err());
 }
 
 #[test]
 fn an_older_snapshot_is_found_too() {
-    let (scratch, server) = (Scratch::new("older"), spoiled(|reply, _, _| reply));
+    let scratch = Scratch::new("older");
+    let server = spoiled(|reply, _, _| reply);
     let pulled = scratch.pull(&server, "org/m:q8_0").unwrap();
     let newer = "f".repeat(40);
     let snapshots = scratch.0.join("models--org--m/snapshots");
@@ -767,14 +781,13 @@ fn an_older_snapshot_is_found_too() {
 
 #[test]
 #[cfg(unix)]
-fn a_link_that_a_killed_pull_has_left_costs_no_content() {
-    let (scratch, server, repo) = (
-        Scratch::new("left"),
-        Server::start(|asked| repo().answer(asked)),
-        repo(),
-    );
+fn a_temporary_link_of_a_killed_pull_is_not_written_through() {
+    let scratch = Scratch::new("left");
+    let server = Server::start(|request| repo().answer(request));
+    let repo = repo();
     let first = scratch.pull(&server, "org/m").unwrap();
-    let (link, content) = (&first.files[0].path, &repo.files[2].1);
+    let link = &first.files[0].path;
+    let content = &repo.files[2].1;
     fs::remove_file(link).unwrap();
     let left = link.with_file_name(format!(".{}.{}.0", hash(content), std::process::id()));
     std::os::unix::fs::symlink(format!("../../blobs/{}", hash(content)), &left).unwrap();

@@ -1,4 +1,5 @@
-//! Byte pair encoding: text, cut into words, whose neighbours join by the ranks of learned merges.
+//! Byte pair encoding: text is split into words, and neighbouring symbols of a word merge in the
+//! order of learned ranks.
 //!
 //! Knows nothing of special tokens. The one idea: symbols are token ids from the first byte on; no
 //! string is built while merging.
@@ -17,7 +18,7 @@ pub(crate) struct Bpe {
     pre: PreTokenizer,
     scheme: Scheme,
     pub(crate) merges: Merges,
-    /// The token of each byte's character, or `NO_TOKEN`.
+    /// The token id of each byte, or `NO_TOKEN`.
     byte_ids: Box<[u32; 256]>,
 }
 
@@ -41,15 +42,15 @@ impl Bpe {
         self.scheme.alphabet
     }
 
-    /// Appends the tokens of a text without special tokens. Each byte that belongs to no character
-    /// becomes U+FFFD.
+    /// Appends the tokens of a text without special tokens. Each byte of invalid UTF-8 becomes
+    /// U+FFFD.
     pub(crate) fn encode(&self, vocab: &Vocab, text: &[u8], out: &mut Vec<u32>) {
         let text = replace_invalid(text);
         let text = match self.scheme.alphabet {
             Alphabet::Bytes => text,
             Alphabet::Characters => text.replace(' ', "▁").into(),
         };
-        let mut word = Word {
+        let mut words = WordEncoder {
             bpe: self,
             vocab,
             merger: Merger::default(),
@@ -57,7 +58,7 @@ impl Bpe {
             out,
         };
         self.pre
-            .split(&text, &mut |text| word.encode(text.as_bytes()));
+            .split(&text, &mut |word| words.encode(word.as_bytes()));
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
@@ -65,17 +66,17 @@ impl Bpe {
     }
 }
 
-/// What encoding one word after the other needs.
-struct Word<'a> {
+/// Encodes words one by one.
+struct WordEncoder<'a> {
     bpe: &'a Bpe,
     vocab: &'a Vocab,
     merger: Merger,
-    /// The word in the characters of the vocabulary.
+    /// The word in the byte-level alphabet of the vocabulary.
     spelling: Vec<u8>,
     out: &'a mut Vec<u32>,
 }
 
-impl Word<'_> {
+impl WordEncoder<'_> {
     fn encode(&mut self, word: &[u8]) {
         match self.whole(word) {
             Some(id) => self.out.push(id),
@@ -89,7 +90,7 @@ impl Word<'_> {
         }
     }
 
-    /// The token of the whole word, where the scheme asks for it.
+    /// The token of the whole word, if the scheme looks words up before merging.
     fn whole(&mut self, word: &[u8]) -> Option<u32> {
         match (self.bpe.scheme.whole, self.bpe.scheme.alphabet) {
             (Whole::None, _) => None,
@@ -120,7 +121,8 @@ impl Word<'_> {
         });
     }
 
-    /// What is no token becomes byte tokens; a byte without one is dropped, as llama.cpp does.
+    /// A character without a token becomes byte tokens; a byte without a token is dropped, as
+    /// llama.cpp does.
     fn encode_characters(&mut self, text: &[u8]) {
         let join = |left: &Symbol, right: &Symbol| self.bpe.merges.join(left, right);
         let characters = Characters {
@@ -139,8 +141,8 @@ impl Word<'_> {
     }
 }
 
-/// The text with one U+FFFD for each byte that belongs to no valid character (llama.cpp does the
-/// same; it lets surrogates and overlong forms through, which we do not).
+/// Replaces each byte of invalid UTF-8 by U+FFFD. So does llama.cpp, except that it accepts
+/// surrogates and overlong forms.
 fn replace_invalid(text: &[u8]) -> Cow<'_, str> {
     if let Ok(valid) = str::from_utf8(text) {
         return Cow::Borrowed(valid);

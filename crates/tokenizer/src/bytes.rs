@@ -1,4 +1,4 @@
-//! The alphabet of byte-level vocabularies: each byte is one visible character.
+//! The alphabet of byte-level vocabularies: each byte is written as one visible character.
 //!
 //! Source: `bytes_to_unicode` of GPT-2. Bytes that are visible Latin-1 characters stand for
 //! themselves; the other 68 are, in order, the characters from U+0100 on.

@@ -1,24 +1,22 @@
-//! Text in the characters of a vocabulary, on its way to tokens: what SentencePiece and gemma 4
-//! share.
+//! Merging text that is a sequence of characters, shared by SentencePiece and gemma 4.
 //!
-//! Knows neither scores nor ranks. The one idea: where no token reaches from one word into the
-//! next, words are merged one by one, which gives the same tokens and keeps the scratch memory
-//! small.
+//! Knows neither scores nor ranks. The one idea: if no token spans two words, words are merged one
+//! by one, which gives the same tokens and keeps the scratch memory small.
 
 use crate::merge::{Join, Merger, NO_TOKEN, Symbol};
 use crate::vocab::{SPACE_MARK, Vocab};
 use std::ops::Range;
 
-/// A text with U+2581 for its spaces.
+/// A text in which U+2581 stands for spaces.
 pub(crate) struct Characters<'a> {
     pub(crate) vocab: &'a Vocab,
     pub(crate) text: &'a [u8],
-    /// Whether some token has a space mark after something else.
+    /// Whether some token spans two words.
     pub(crate) join_words: bool,
 }
 
 impl Characters<'_> {
-    /// Merges the characters and hands what is left to `emit`, from left to right.
+    /// Merges the characters and passes the resulting symbols to `emit`, from left to right.
     pub(crate) fn merge(
         &self,
         merger: &mut Merger,
@@ -39,14 +37,14 @@ impl Characters<'_> {
     }
 }
 
-/// Whether a space mark follows something else within the text.
+/// Whether a token text spans two words: a space mark follows another character.
 pub(crate) fn joins_words(text: &[u8]) -> bool {
     let ends_word = |i: usize| !text[..i].ends_with(SPACE_MARK);
     (1..text.len()).any(|i| text[i..].starts_with(SPACE_MARK) && ends_word(i))
 }
 
-/// The characters of a text by their first bytes, as llama.cpp tells them apart: what follows is
-/// not looked at, so that invalid UTF-8 is cut in the same places.
+/// Splits a text into characters by their first bytes only, as llama.cpp does, so that invalid
+/// UTF-8 is split at the same places.
 pub(crate) fn characters(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut at = 0;
     std::iter::from_fn(move || {

@@ -1,10 +1,10 @@
-//! What can be wrong with a vocabulary.
+//! Errors in the metadata of a vocabulary.
 
-/// Why metadata make no tokenizer.
+/// Why a tokenizer cannot be built from metadata.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A key that every tokenizer needs is absent.
+    /// A required key is absent.
     #[error("{key} is missing")]
     Missing {
         /// The metadata key.
@@ -13,13 +13,13 @@ pub enum Error {
     /// A value has the wrong type.
     #[error(transparent)]
     Metadata(#[from] atta_formats::Error),
-    /// The kind of vocabulary is not one of ours.
+    /// The value of `tokenizer.ggml.model` is not supported.
     #[error("tokenizer.ggml.model: expected llama, gpt2, gemma4 or bert, got {got}")]
     Model {
         /// The value of the key.
         got: String,
     },
-    /// An array has not one element per token.
+    /// An array has fewer elements than there are tokens.
     #[error("{key}: expected {expected} elements, one per token, got {got}")]
     Length {
         /// The metadata key.
@@ -29,7 +29,7 @@ pub enum Error {
         /// The number of elements.
         got: usize,
     },
-    /// An array is larger than any vocabulary known.
+    /// An array is empty, or larger than any known vocabulary.
     #[error("{key}: expected 1 to {max} elements, got {got}")]
     Count {
         /// The metadata key.
@@ -39,12 +39,12 @@ pub enum Error {
         /// The number of elements.
         got: usize,
     },
-    /// Token texts were chosen so that their hashes collide.
+    /// Too many token texts have colliding hashes, as in a file made to slow the index down.
     #[error("tokenizer.ggml.tokens: token {id} collides with {probes} others in the index")]
     Collisions {
-        /// The token that found no place.
+        /// The token that could not be inserted.
         id: u32,
-        /// How many places were tried.
+        /// How many slots were tried.
         probes: usize,
     },
 }

@@ -1,15 +1,15 @@
-//! From token text to id, without a copy of the texts.
+//! A hash index from token text to id that does not copy the texts.
 //!
-//! Knows neither kinds nor scores. The one idea: a slot holds an id and nothing else; the text it
-//! stands for is in the mapped file, and a probe is verified there. Four bytes a slot, at most half
-//! of them taken.
+//! Knows neither token types nor scores. The one idea: a slot holds only an id; lookups compare
+//! with the token's text in the mapped file. A slot takes four bytes, and at most half of them are
+//! occupied.
 
 use crate::Error;
 use atta_formats::StrArray;
 
 const EMPTY: u32 = u32::MAX;
 
-/// No honest vocabulary comes near this; one made of collisions must not take quadratic time.
+/// Limits the time that a vocabulary of colliding texts takes. Real ones stay far below.
 const MAX_PROBES: usize = 512;
 
 /// Open addressing with linear probing over the strings of a vocabulary.
@@ -19,7 +19,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Indexes all texts but empty ones; of equal texts the last one counts.
+    /// Indexes all texts except empty ones. Of equal texts the last one wins.
     pub(crate) fn new(texts: &StrArray) -> Result<Self, Error> {
         let mut index = Self {
             slots: vec![EMPTY; (texts.len() * 2).next_power_of_two()].into(),

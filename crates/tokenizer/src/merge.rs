@@ -1,22 +1,22 @@
-//! Merging neighbours by priority: the core of both SentencePiece and byte pair encoding.
+//! Merging neighbouring symbols by priority: the core of both SentencePiece and byte pair encoding.
 //!
-//! Knows neither texts nor ranks; what two symbols join to is asked of the caller. The one idea: a
-//! linked list of symbols and a heap of candidate pairs, where outdated pairs are recognised when
-//! they come up, never searched for: O(n log n).
+//! Knows neither texts nor ranks; the caller says which token two symbols merge into. The one idea:
+//! a linked list of symbols and a heap of candidate pairs, in which outdated pairs stay until they
+//! are popped: O(n log n).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-/// The id of a symbol that is no token.
+/// The id of a symbol whose text is no token.
 pub(crate) const NO_TOKEN: u32 = u32::MAX;
 const END: u32 = u32::MAX;
 
-/// A piece of the text on its way to a token.
+/// A part of the text, merged so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Symbol {
     pub(crate) id: u32,
-    /// Bytes of the text; empty once the symbol was merged into its left neighbour.
+    /// Byte range in the text; empty once the symbol was merged into its left neighbour.
     start: u32,
     end: u32,
     prev: u32,
@@ -29,10 +29,10 @@ impl Symbol {
     }
 }
 
-/// What two neighbours join to.
+/// The merge of two neighbours.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Join {
-    /// Lower joins first; among equals the leftmost.
+    /// The pair with the lowest order merges first; of equal ones the leftmost.
     pub(crate) order: u32,
     pub(crate) id: u32,
 }
@@ -41,12 +41,12 @@ pub(crate) struct Join {
 struct Candidate {
     order: u32,
     left: u32,
-    /// Where the joined text ends. The pair is outdated unless its right half still ends here.
+    /// Where the merged text ends. The pair is outdated unless its right half still ends here.
     end: u32,
     id: u32,
 }
 
-/// Scratch memory for merging, used again for each word.
+/// Scratch memory for merging, reused for each word.
 #[derive(Default, Debug)]
 pub(crate) struct Merger {
     symbols: Vec<Symbol>,
@@ -54,7 +54,7 @@ pub(crate) struct Merger {
 }
 
 impl Merger {
-    /// Longer texts are given in parts, because positions are 32 bits wide.
+    /// Callers split longer texts, because positions are 32 bits wide.
     pub(crate) const MAX_BYTES: usize = 1 << 31;
 
     /// Appends a symbol that covers `range`, which begins where the last one ends.
@@ -63,7 +63,8 @@ impl Merger {
         if let Some(last) = self.symbols.last_mut() {
             last.next = i;
         }
-        let (start, end) = (range.start as u32, range.end as u32);
+        let start = range.start as u32;
+        let end = range.end as u32;
         self.symbols.push(Symbol {
             id,
             start,
@@ -73,8 +74,8 @@ impl Merger {
         });
     }
 
-    /// Merges the symbols pushed so far, hands what is left to `emit`, from left to right, and
-    /// forgets them.
+    /// Merges the symbols pushed so far, passes the result to `emit` from left to right, and clears
+    /// the scratch memory.
     pub(crate) fn finish(
         &mut self,
         join: impl Fn(&Symbol, &Symbol) -> Option<Join>,
@@ -89,7 +90,7 @@ impl Merger {
         self.queue.clear();
     }
 
-    /// Joins neighbours until none join.
+    /// Merges neighbours until no pair can be merged.
     fn merge(&mut self, join: impl Fn(&Symbol, &Symbol) -> Option<Join>) {
         for left in 0..self.symbols.len() as u32 {
             self.consider(left, &join);
@@ -103,7 +104,7 @@ impl Merger {
         }
     }
 
-    /// Queues the pair that begins at `left`, if there is one and it joins.
+    /// Queues the pair that begins at `left`, if it can be merged.
     fn consider(&mut self, left: u32, join: &impl Fn(&Symbol, &Symbol) -> Option<Join>) {
         let Some(first) = self.symbols.get(left as usize) else {
             return;
@@ -121,15 +122,16 @@ impl Merger {
         }
     }
 
-    /// A symbol only ever grows to the right by taking its neighbour, so a pair is as it was if its
-    /// left half is alive and its right half, still next to it, ends where it did.
+    /// Whether a pair is unchanged since it was queued. A symbol only grows to the right, by
+    /// absorbing its neighbour; so it is enough that the left half is alive and that the symbol
+    /// next to it ends where the right half did.
     fn is_current(&self, candidate: &Candidate) -> bool {
         let left = self.symbols[candidate.left as usize];
         let right = self.symbols.get(left.next as usize);
         left.start < left.end && right.is_some_and(|right| right.end == candidate.end)
     }
 
-    /// Joins a pair and returns the symbol before it.
+    /// Merges a pair and returns the index of the symbol before it.
     fn apply(&mut self, candidate: &Candidate) -> u32 {
         let left = candidate.left as usize;
         let right = self.symbols[left].next as usize;
@@ -148,8 +150,7 @@ impl Merger {
 mod tests {
     use super::*;
 
-    /// Merges the digits of `text` where `join` gives an order for the joined text; ids are
-    /// irrelevant.
+    /// Merges the characters of `text` where `join` gives an order for the merged text.
     fn merged(text: &str, join: impl Fn(&str) -> Option<u32>) -> Vec<String> {
         let mut merger = Merger::default();
         for i in 0..text.len() {
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_order_joins_first_and_the_leftmost_among_equals() {
+    fn the_lowest_order_merges_first_and_the_leftmost_among_equals() {
         assert_eq!(
             merged("abc", |t| [("ab", 2), ("bc", 1)]
                 .iter()
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_whose_half_was_taken_does_not_join() {
+    fn a_pair_whose_half_was_merged_is_outdated() {
         assert_eq!(
             merged("abcd", |t| [("bc", 1), ("ab", 2), ("cd", 2)]
                 .iter()

@@ -1,4 +1,4 @@
-//! The merges of byte pair encoding: which two tokens join, in which order, to which.
+//! The merges of byte pair encoding: which two tokens merge, with which rank, into which token.
 //!
 //! Knows no text once built. The one idea: one sorted row per left token, eight bytes per merge, so
 //! that the 280,000 merges of a 128k vocabulary take 2.8 MB.
@@ -13,13 +13,13 @@ const ID_BITS: u32 = MAX_TOKENS.trailing_zeros();
 const RANK_BITS: u32 = 64 - 2 * ID_BITS;
 const MAX_MERGES: usize = 1 << RANK_BITS;
 
-/// Right token, rank and joined token, from high bits to low: entries sort by right token, then by
-/// rank.
+/// Right token, rank and merged token, from high bits to low, so that merges sort by right token,
+/// then by rank.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry(u64);
+struct Merge(u64);
 
-impl Entry {
-    /// Sorts after all others and is found by none.
+impl Merge {
+    /// Fills the slots of unusable merges; sorts after all others and matches no token.
     const VACANT: Self = Self(u64::MAX);
 
     fn new(right: u32, rank: usize, joined: u32) -> Self {
@@ -40,13 +40,13 @@ impl Entry {
 }
 
 pub(crate) struct Merges {
-    /// Where the row of each token begins in `entries`, `[n_vocab + 1]`.
+    /// Where the row of each left token begins in `entries`, `[n_vocab + 1]`.
     rows: Box<[u32]>,
     /// `[n_merges]`.
-    entries: Box<[Entry]>,
-    /// Whether some merge puts a space mark after something else.
+    entries: Box<[Merge]>,
+    /// Whether some merge produces a token that spans two words.
     pub(crate) join_words: bool,
-    /// Merges whose halves or result are no tokens; they can never apply.
+    /// How many merges can never apply, because a half or the result is no token.
     pub(crate) n_unusable: usize,
 }
 
@@ -64,9 +64,12 @@ impl Merges {
         }
         let mut rows = row_ends(&texts, vocab);
         let n_entries = rows.last().map_or(0, |&n| n as usize);
-        let mut entries = vec![Entry::VACANT; n_entries].into_boxed_slice();
-        let (mut join_words, mut n_used, mut joined) = (false, 0, Vec::new());
-        // Each row is filled from its end, so that `rows` holds the beginnings when all are full.
+        let mut entries = vec![Merge::VACANT; n_entries].into_boxed_slice();
+        let mut join_words = false;
+        let mut n_used = 0;
+        let mut joined = Vec::new();
+        // Rows are filled backwards from their ends, so that `rows` holds the beginnings at the end
+        // of the loop.
         for (rank, (left, right)) in texts.iter().map(halves).enumerate() {
             let Some(left_id) = vocab.id(left) else {
                 continue;
@@ -79,7 +82,7 @@ impl Merges {
             let Some((right_id, joined_id)) = vocab.id(right).zip(vocab.id(&joined)) else {
                 continue;
             };
-            entries[*end as usize] = Entry::new(right_id, rank, joined_id);
+            entries[*end as usize] = Merge::new(right_id, rank, joined_id);
             join_words |= right.starts_with(SPACE_MARK) && !left.ends_with(SPACE_MARK);
             n_used += 1;
         }
@@ -94,7 +97,7 @@ impl Merges {
         })
     }
 
-    /// What two neighbours join to; of equal merges the first counts.
+    /// The merge of two neighbours. Of several merges of one pair, the first wins.
     pub(crate) fn join(&self, left: &Symbol, right: &Symbol) -> Option<Join> {
         if left.id == NO_TOKEN || right.id == NO_TOKEN {
             return None;
@@ -112,8 +115,8 @@ impl Merges {
     }
 }
 
-/// The two sides of `left right`; the first character may itself be a space. Without a space there
-/// are none.
+/// Splits a merge `left right` at its first space after the first byte, since `left` may be a space
+/// itself. Both halves are empty if there is none.
 fn halves(text: &[u8]) -> (&[u8], &[u8]) {
     let space = text
         .iter()
@@ -123,7 +126,7 @@ fn halves(text: &[u8]) -> (&[u8], &[u8]) {
     space.map_or((&[], &[]), |space| (&text[..space], &text[space + 1..]))
 }
 
-/// Where the row of each token ends, `[n_vocab + 1]`.
+/// Where the row of each left token ends, `[n_vocab + 1]`.
 fn row_ends(texts: &StrArray, vocab: &Vocab) -> Box<[u32]> {
     let mut ends = vec![0_u32; vocab.len() + 1].into_boxed_slice();
     for left in texts.iter().filter_map(|text| vocab.id(halves(text).0)) {
@@ -149,17 +152,17 @@ mod tests {
             (largest, MAX_MERGES - 1, largest),
             (7, 280_000, 128_000),
         ] {
-            let entry = Entry::new(right, rank, joined);
+            let entry = Merge::new(right, rank, joined);
             assert_eq!(
                 (entry.right(), entry.join().order as usize, entry.join().id),
                 (right, rank, joined)
             );
-            assert!(entry < Entry::VACANT);
+            assert!(entry < Merge::VACANT);
         }
     }
 
     #[test]
-    fn halves_part_at_the_first_space_that_can_part_them() {
+    fn halves_split_at_the_first_space_after_the_first_byte() {
         assert_eq!(halves(b"ab c"), (&b"ab"[..], &b"c"[..]));
         assert_eq!(halves(b"  a"), (&b" "[..], &b"a"[..]));
         assert_eq!(halves(b"a b c"), (&b"a"[..], &b"b c"[..]));

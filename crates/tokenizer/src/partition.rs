@@ -1,45 +1,46 @@
-//! Cutting special tokens out of a text before anything else happens to it.
+//! Splitting a text at special tokens, before any other step of encoding.
 //!
-//! Knows nothing of words or merges. The one idea: longest tokens first, and the leftmost of one
-//! length first, as llama.cpp does it; only the bytes that such a token can begin and end with are
-//! looked up.
+//! Knows nothing of words or merges. The one idea: match longest tokens first, and for each length
+//! from left to right, as llama.cpp does; a window is looked up only if its first and last byte are
+//! those of some special token of that length.
 
 use crate::vocab::{TokenKind, Vocab};
 use std::ops::Range;
 
-/// Longer texts are never matched, so that a hostile vocabulary cannot make the search slow. Real
-/// ones stay below 60.
+/// Longer special tokens are never matched, so that a hostile vocabulary cannot make the search
+/// slow. Real ones stay below 60.
 const MAX_BYTES: usize = 128;
 
-/// A part of the input.
+/// A part of the input: text still to be encoded, or a special token.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Fragment {
     Text(Range<usize>),
     Token(u32),
 }
 
-/// The tokens to be cut out.
+/// The special tokens to match.
 pub(crate) struct Partition {
     accepts: fn(TokenKind) -> bool,
     /// Longest first.
     lengths: Vec<OfLength>,
 }
 
-/// The tokens of one length.
+/// The special tokens of one length.
 struct OfLength {
     n_bytes: usize,
     first: ByteSet,
     last: ByteSet,
 }
 
-/// Tokens that take the white space beside them along, sorted.
+/// Ids of tokens that also consume the white space before them (`lstrip`) or after them (`rstrip`),
+/// sorted.
 #[derive(Default)]
 pub(crate) struct Strip {
     pub(crate) left: Vec<u32>,
     pub(crate) right: Vec<u32>,
 }
 
-/// What a search needs besides the tokens to look for.
+/// The vocabulary that ids are looked up in.
 pub(crate) struct Context<'a> {
     pub(crate) vocab: &'a Vocab,
     pub(crate) strip: &'a Strip,
@@ -75,17 +76,21 @@ impl Partition {
         Self { accepts, lengths }
     }
 
-    /// The parts of `text`, in order.
-    pub(crate) fn cut(&self, context: &Context<'_>, text: &[u8]) -> Vec<Fragment> {
+    /// Splits `text` at special tokens.
+    pub(crate) fn split(&self, context: &Context<'_>, text: &[u8]) -> Vec<Fragment> {
         let mut fragments = Vec::new();
         fragments.extend((!text.is_empty()).then_some(Fragment::Text(0..text.len())));
         for of_length in &self.lengths {
             let mut next = Vec::with_capacity(fragments.len());
             for fragment in fragments {
                 match fragment {
-                    Fragment::Text(range) => {
-                        self.cut_at(of_length, context, (text, range), &mut next)
-                    }
+                    Fragment::Text(range) => self.split_by_length(
+                        of_length,
+                        context,
+                        &text[..range.end],
+                        range,
+                        &mut next,
+                    ),
                     token @ Fragment::Token(_) => next.push(token),
                 }
             }
@@ -94,11 +99,12 @@ impl Partition {
         fragments
     }
 
-    fn cut_at(
+    fn split_by_length(
         &self,
         length: &OfLength,
         context: &Context<'_>,
-        (text, mut rest): Part<'_>,
+        text: &[u8],
+        mut rest: Range<usize>,
         out: &mut Vec<Fragment>,
     ) {
         let find = |rest| {
@@ -109,7 +115,7 @@ impl Partition {
                     .filter(|&id| (self.accepts)(context.vocab.kind(id)))
             };
             length
-                .candidates((text, rest))
+                .candidates(text, rest)
                 .find_map(|(at, window)| Some((at, token(window)?)))
         };
         while let Some((at, id)) = find(rest.clone()) {
@@ -133,12 +139,13 @@ impl Partition {
     }
 }
 
-/// A part of a text.
-type Part<'t> = (&'t [u8], Range<usize>);
-
 impl OfLength {
-    /// The positions in a part where a token of this length may begin.
-    fn candidates<'t>(&self, (text, range): Part<'t>) -> impl Iterator<Item = (usize, &'t [u8])> {
+    /// The windows of `text[range]` that may be a token of this length, with their positions.
+    fn candidates<'t>(
+        &self,
+        text: &'t [u8],
+        range: Range<usize>,
+    ) -> impl Iterator<Item = (usize, &'t [u8])> {
         let last = self.n_bytes - 1;
         let windows = (range.start..).zip(text[range].windows(self.n_bytes));
         windows

@@ -1,15 +1,15 @@
-//! Tokens with a role: begin and end of text, end of turn, and whatever else ends a generation.
+//! Special tokens: BOS, EOS, EOT, EOM, unknown, padding, and all end-of-generation tokens.
 //!
 //! Knows no algorithm. The one idea: metadata first, token texts second, because many files name
 //! only one of their end tokens. The texts, defaults and exceptions are those of
-//! `llama_vocab::impl::load` in llama.cpp, so that the same file stops at the same place.
+//! `llama_vocab::impl::load` in llama.cpp, so that generation ends at the same tokens.
 
 use crate::Error;
 use crate::partition::Strip;
 use crate::vocab::{TokenKind, Vocab};
 use atta_formats::Metadata;
 
-/// Ids and habits that come with a vocabulary.
+/// The special tokens of a vocabulary, and whether BOS and EOS are added.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Roles {
     pub(crate) bos: Option<u32>,
@@ -20,22 +20,22 @@ pub(crate) struct Roles {
     pub(crate) padding: Option<u32>,
     pub(crate) add_bos: bool,
     pub(crate) add_eos: bool,
-    /// Tokens that end a generation, sorted.
+    /// End-of-generation tokens, sorted.
     pub(crate) eog: Vec<u32>,
     pub(crate) frame: Frame,
 }
 
-/// What stands around a text, and so which keys name it.
+/// The tokens around a text, which decide the metadata keys that name them.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) enum Frame {
     #[default]
     BosEos,
-    /// The marks of BERT are used as BOS and EOS.
+    /// `[CLS]` and `[SEP]` of BERT are used as BOS and EOS.
     ClsSep,
 }
 
 impl Frame {
-    /// The keys of BOS, of which the first counts, of EOS, and of whether EOS belongs there.
+    /// The keys of BOS (the first one present wins), of EOS, and of whether EOS is added.
     fn keys(self) -> (&'static [&'static str], &'static str, &'static str) {
         match self {
             Self::BosEos => (
@@ -43,7 +43,7 @@ impl Frame {
                 "tokenizer.ggml.eos_token_id",
                 "tokenizer.ggml.add_eos_token",
             ),
-            // The format spells it so.
+            // GGUF spells it "seperator".
             Self::ClsSep => (
                 &["tokenizer.ggml.cls_token_id", "tokenizer.ggml.bos_token_id"],
                 "tokenizer.ggml.seperator_token_id",
@@ -53,7 +53,7 @@ impl Frame {
     }
 }
 
-/// Tokens that are end marks whatever the metadata say.
+/// Texts of tokens that end a generation, whatever the metadata says.
 const END_TEXTS: &[&str] = &[
     "<|eot_id|>",
     "<|im_end|>",
@@ -79,8 +79,8 @@ const END_TEXTS: &[&str] = &[
     "[e~[",
 ];
 
-/// A role in filling a gap of a text, which some files leave to be guessed.
-struct MiddleRole {
+/// A fill-in-the-middle token. If no key names it, it is found by its text.
+struct FimRole {
     keys: &'static [&'static str],
     /// In order of preference.
     texts: &'static [&'static str],
@@ -89,45 +89,45 @@ struct MiddleRole {
 }
 
 #[rustfmt::skip]
-const MIDDLE_ROLES: &[MiddleRole] = &[
-    MiddleRole {
+const FIM_ROLES: &[FimRole] = &[
+    FimRole {
         keys: &["tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id"],
         texts: &["<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "▁<PRE>", "<|code_prefix|>", "<|prefix|>"],
         ends: false,
     },
-    MiddleRole {
+    FimRole {
         keys: &["tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id"],
         texts: &["<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>", "▁<SUF>", "<|code_suffix|>", "<|suffix|>"],
         ends: false,
     },
-    MiddleRole {
+    FimRole {
         keys: &["tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id"],
         texts: &["<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>", "▁<MID>", "<|code_middle|>", "<|middle|>"],
         ends: false,
     },
-    MiddleRole {
+    FimRole {
         keys: &["tokenizer.ggml.fim_pad_token_id"],
         texts: &["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"],
         ends: true,
     },
-    MiddleRole {
+    FimRole {
         keys: &["tokenizer.ggml.fim_rep_token_id"],
         texts: &["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"],
         ends: true,
     },
-    MiddleRole {
+    FimRole {
         keys: &["tokenizer.ggml.fim_sep_token_id"],
         texts: &["<|file_sep|>"],
         ends: true,
     },
 ];
 
-/// Tokens of gpt-oss that are always rendered.
+/// Tokens of gpt-oss that are visible in the output.
 const VISIBLE_TEXTS: &[&str] = &["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"];
 
 impl Roles {
-    /// Reads the metadata over the defaults in `self`, then looks for texts with a role and
-    /// corrects their kinds.
+    /// Overrides the defaults in `self` with the metadata, then looks for special tokens by their
+    /// texts and corrects their types.
     pub(crate) fn find(
         mut self,
         metadata: &Metadata,
@@ -152,7 +152,7 @@ impl Roles {
             .bool("tokenizer.ggml.add_bos_token")?
             .unwrap_or(self.add_bos);
         self.add_eos = metadata.bool(add_eos_key)?.unwrap_or(self.add_eos);
-        self.find_middle(metadata, vocab, warnings)?;
+        self.find_fim(metadata, vocab, warnings)?;
         self.find_ends(vocab);
         Ok(self)
     }
@@ -161,13 +161,13 @@ impl Roles {
         self.eog.binary_search(&id).is_ok()
     }
 
-    fn find_middle(
+    fn find_fim(
         &mut self,
         metadata: &Metadata,
         vocab: &mut Vocab,
         warnings: &mut Vec<String>,
     ) -> Result<(), Error> {
-        for MiddleRole { keys, texts, ends } in MIDDLE_ROLES {
+        for FimRole { keys, texts, ends } in FIM_ROLES {
             let mut id = None;
             for key in *keys {
                 id = read_id(metadata, vocab, key, warnings)?.or(id);
@@ -196,33 +196,30 @@ impl Roles {
         }
         self.eog
             .extend([self.eos, self.eot, self.eom].into_iter().flatten());
-        self.exempt(
-            vocab,
-            |has| (has("<|return|>") && has("<|call|>")) || (has("<|calls|>") && has("<|flush|>")),
-            ("<|end|>", TokenKind::UserDefined),
-        );
-        self.exempt(
-            vocab,
-            |has| has("<|tool_response>") || has("<|plamo:eos|>"),
-            ("</s>", TokenKind::Normal),
-        );
+        let has = |text: &str| self.ends_at(vocab, text);
+        let is_gpt_oss = has("<|return|>") && has("<|call|>");
+        let is_solar_open = has("<|calls|>") && has("<|flush|>");
+        let is_plain_s = has("<|tool_response>") || has("<|plamo:eos|>");
+        if is_gpt_oss || is_solar_open {
+            self.exempt(vocab, "<|end|>", TokenKind::UserDefined);
+        }
+        if is_plain_s {
+            self.exempt(vocab, "</s>", TokenKind::Normal);
+        }
         self.eog.sort_unstable();
         self.eog.dedup();
     }
 
-    /// Some families use an end mark of others as an ordinary token; other end marks tell them.
-    fn exempt(
-        &mut self,
-        vocab: &mut Vocab,
-        when: impl Fn(&dyn Fn(&str) -> bool) -> bool,
-        (text, kind): (&str, TokenKind),
-    ) {
-        let has = |text: &str| {
-            vocab
-                .id(text.as_bytes())
-                .is_some_and(|id| self.eog.contains(&id))
-        };
-        if when(&has) && has(text) {
+    /// Whether the token with this text ends a generation.
+    fn ends_at(&self, vocab: &Vocab, text: &str) -> bool {
+        vocab
+            .id(text.as_bytes())
+            .is_some_and(|id| self.eog.contains(&id))
+    }
+
+    /// Removes a token from the end-of-generation tokens, for families that use it otherwise.
+    fn exempt(&mut self, vocab: &mut Vocab, text: &str, kind: TokenKind) {
+        if self.ends_at(vocab, text) {
             let exempted = vocab.id(text.as_bytes());
             self.eog.retain(|&id| Some(id) != exempted);
             set_kind(vocab, text, kind);
@@ -236,7 +233,7 @@ fn set_kind(vocab: &mut Vocab, text: &str, kind: TokenKind) {
     }
 }
 
-/// An id of the metadata, if it is one of the vocabulary.
+/// Reads a token id. An id outside the vocabulary is ignored with a warning.
 fn read_id(
     metadata: &Metadata,
     vocab: &Vocab,
@@ -247,7 +244,7 @@ fn read_id(
         return Ok(None);
     };
     let valid = u32::try_from(id).ok().filter(|&id| vocab.holds(id));
-    // -1 is how files say that there is none.
+    // Files write -1 for "none".
     if valid.is_none() && id != -1 && id != i64::from(u32::MAX) {
         warnings.push(format!(
             "{key} is {id}, but there are {} tokens; it is ignored",
@@ -257,8 +254,8 @@ fn read_id(
     Ok(valid)
 }
 
-/// Tokens that take white space beside them along. No metadata say so; llama.cpp goes by the names
-/// of models.
+/// Finds the tokens with `lstrip` or `rstrip`. GGUF has no key for them; llama.cpp goes by model
+/// names.
 pub(crate) fn strip(metadata: &Metadata, vocab: &Vocab) -> Strip {
     let id = |text: &str| vocab.id(text.as_bytes());
     let named = |key: &str, names: &[&str]| {

@@ -1,6 +1,6 @@
-//! SentencePiece: neighbours join to whatever token they spell, the best score first.
+//! SentencePiece: neighbouring symbols merge into the token that they spell, best score first.
 //!
-//! Knows nothing of special tokens. The one idea: a pair joins if its text is a token, so the
+//! Knows nothing of special tokens. The one idea: a pair merges if its text is a token, so the
 //! vocabulary itself is the list of merges.
 
 use crate::characters::{Characters, joins_words};
@@ -8,16 +8,16 @@ use crate::merge::{Join, Merger, NO_TOKEN, Symbol};
 use crate::vocab::{SPACE_MARK, Vocab};
 
 pub(crate) struct Spm {
-    /// Whether a text gets a space in front of it.
+    /// Whether a space is added in front of a text.
     pub(crate) add_space_prefix: bool,
-    /// Whether a token may reach into the next word; if none does, words are merged one by one.
+    /// Whether some token spans two words; if none does, words are merged one by one.
     join_words: bool,
     /// The token of each byte, or `NO_TOKEN`.
     byte_ids: Box<[u32; 256]>,
 }
 
 impl Spm {
-    /// `unknown` stands for bytes without a token.
+    /// `unknown` is the token of bytes that have no token of their own.
     pub(crate) fn new(vocab: &Vocab, unknown: Option<u32>, add_space_prefix: bool) -> Self {
         let mut byte_ids = Box::new([NO_TOKEN; 256]);
         for (byte, id) in (0..=255).zip(byte_ids.iter_mut()) {
@@ -35,8 +35,8 @@ impl Spm {
         }
     }
 
-    /// Appends the tokens of a text without special tokens, byte for byte: what is no token, valid
-    /// UTF-8 or not, becomes byte tokens.
+    /// Appends the tokens of a text without special tokens. Characters without a token and invalid
+    /// UTF-8 become byte tokens.
     pub(crate) fn encode(
         &self,
         vocab: &Vocab,
@@ -73,7 +73,7 @@ impl Spm {
         }
     }
 
-    /// Appends the token of a symbol, or those of its bytes.
+    /// Appends the token of a symbol, or the byte tokens of its text.
     fn append(&self, symbol: &Symbol, text: &[u8], out: &mut Vec<u32>) {
         if symbol.id != NO_TOKEN {
             return out.push(symbol.id);
@@ -89,7 +89,7 @@ impl Spm {
     }
 }
 
-/// A number that is lower the higher the score is. Both zeros are equal.
+/// Maps a score to a number that is lower for higher scores. Both zeros map to the same number.
 fn best_first(score: f32) -> u32 {
     let bits = (score + 0.0).to_bits();
     if bits >> 31 == 1 {

@@ -1,21 +1,21 @@
-//! Text while it is being generated, token by token.
+//! Streaming detokenization: text while it is being generated, token by token.
 //!
-//! Knows no vocabulary but through the tokenizer. The one idea: a character may lie in several
-//! tokens, so the bytes of one that may still be completed wait here; what can no longer become one
-//! is U+FFFD. The pieces together are what decoding all tokens at once gives, read as UTF-8 with
-//! replacements.
+//! Knows the vocabulary only through the tokenizer. The one idea: a character may be split over
+//! several tokens, so an incomplete character is held back until its last byte arrives; bytes that
+//! cannot become a character are U+FFFD. The concatenated pieces equal decoding all tokens at once
+//! as UTF-8 with replacements.
 
 use std::ops::Deref;
 
 use crate::TokenKind;
-use crate::tokenizer::{Place, Tokenizer};
+use crate::tokenizer::{TextPosition, Tokenizer};
 
-/// Turns tokens into pieces of valid UTF-8. It borrows its tokenizer, or holds it in an `Arc`.
+/// Turns tokens into pieces of valid UTF-8. `T` is a reference or an `Arc` of the tokenizer.
 pub struct StreamDecoder<T> {
     tokenizer: T,
-    place: Place,
+    position: TextPosition,
     control: Control,
-    /// At most three bytes between calls.
+    /// The bytes of an incomplete character; at most three between calls.
     pending: Vec<u8>,
 }
 
@@ -28,51 +28,52 @@ impl<T> std::fmt::Debug for StreamDecoder<T> {
     }
 }
 
-/// What becomes of control tokens.
+/// Whether control tokens are part of the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Control {
-    /// They are no text.
+    /// Control tokens are left out.
     #[default]
     Hidden,
-    /// They are written as the vocabulary spells them, for programs that look for them. Tokens at
-    /// which generation ends are not.
+    /// Control tokens are written as the vocabulary spells them, for parsers of the output.
+    /// End-of-generation tokens are left out.
     Shown,
 }
 
 impl<T: Deref<Target = Tokenizer>> StreamDecoder<T> {
-    /// For a text that begins with the first token pushed.
+    /// A decoder of a text that begins with the first token pushed.
     pub fn new(tokenizer: T) -> Self {
         Self {
             tokenizer,
-            place: Place::First,
+            position: TextPosition::First,
             control: Control::Hidden,
             pending: Vec::new(),
         }
     }
 
-    /// For a text that goes on after a prompt: the space in front of the first token is part of it.
+    /// A decoder of a text that continues a prompt: a space in front of the first token is kept.
     pub fn after_prompt(tokenizer: T) -> Self {
         Self {
             tokenizer,
-            place: Place::Later,
+            position: TextPosition::Later,
             control: Control::Hidden,
             pending: Vec::new(),
         }
     }
 
-    /// The same, with something else done about control tokens.
+    /// Sets how control tokens are treated.
     pub fn with_control(self, control: Control) -> Self {
         Self { control, ..self }
     }
 
-    /// The text that these bytes complete, which no token stands for.
+    /// Appends bytes that no token stands for. Returns the text that is complete now.
     pub fn push_bytes(&mut self, bytes: &[u8]) -> String {
         self.pending.extend_from_slice(bytes);
-        self.place = Place::Later;
+        self.position = TextPosition::Later;
         self.take_complete()
     }
 
-    /// The text that a token completes; empty for control tokens and for parts of characters.
+    /// Appends a token. Returns the text that is complete now: none for hidden control tokens and
+    /// for incomplete characters.
     pub fn push(&mut self, id: u32) -> String {
         let tokenizer = &*self.tokenizer;
         let is_shown = self.control == Control::Shown
@@ -81,25 +82,24 @@ impl<T: Deref<Target = Tokenizer>> StreamDecoder<T> {
         let bytes = if is_shown {
             tokenizer.token_bytes(id)
         } else {
-            tokenizer.visible_bytes(id, self.place)
+            tokenizer.visible_bytes(id, self.position)
         };
         self.pending.extend_from_slice(&bytes);
-        self.place = Place::Later;
+        self.position = TextPosition::Later;
         self.take_complete()
     }
 
-    /// The end of the text: U+FFFD if a character never came to its end, else nothing.
+    /// Ends the text. Returns U+FFFD if a character is incomplete, else nothing.
     pub fn flush(&mut self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned()
     }
 
     fn take_complete(&mut self) -> String {
-        let (mut text, mut n) = (String::new(), 0);
+        let mut text = String::new();
+        let mut n = 0;
         while let Err(error) = str::from_utf8(&self.pending[n..]) {
             let valid = n + error.valid_up_to();
-            text.push_str(
-                str::from_utf8(&self.pending[n..valid]).expect("this much was found to be valid"),
-            );
+            text.push_str(str::from_utf8(&self.pending[n..valid]).expect("valid_up_to says so"));
             n = valid;
             let Some(invalid) = error.error_len() else {
                 self.pending.drain(..n);
@@ -109,7 +109,7 @@ impl<T: Deref<Target = Tokenizer>> StreamDecoder<T> {
             n += invalid;
         }
         text.push_str(
-            str::from_utf8(&self.pending[n..]).expect("the loop ended because it is valid"),
+            str::from_utf8(&self.pending[n..]).expect("the loop ended because the rest is valid"),
         );
         self.pending.clear();
         text

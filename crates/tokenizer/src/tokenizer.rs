@@ -1,7 +1,7 @@
-//! The tokenizer: a vocabulary, an algorithm, and the tokens with a role.
+//! The tokenizer: a vocabulary, an algorithm, and the special tokens.
 //!
-//! Knows no file and no model. The one idea: everything is decided by the metadata when it is
-//! built; encoding and decoding are then pure.
+//! Knows no file and no model. The one idea: the metadata decides everything when the tokenizer is
+//! built; encoding and decoding are pure functions.
 
 use crate::bpe::Bpe;
 use crate::partition::{Context, Fragment, Partition, Strip};
@@ -16,23 +16,23 @@ use std::borrow::Cow;
 
 const MODEL: &str = "tokenizer.ggml.model";
 
-/// Whether control tokens written out in a text are those tokens.
+/// Whether the texts of control tokens are parsed as those tokens (llama.cpp's `parse_special`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Special {
-    /// They are text like any other: for text from a stranger.
+    /// Control tokens are treated as plain text: for text from untrusted sources.
     Plain,
-    /// They are recognised: for prompts and chat templates.
+    /// Control tokens are recognised: for prompts and rendered chat templates.
     Parse,
 }
 
-/// Text to ids and back.
+/// Converts text to token ids and back.
 pub struct Tokenizer {
     vocab: Vocab,
-    model: Model,
+    algorithm: Algorithm,
     roles: Roles,
-    /// Cuts out what is always a token.
+    /// Matches the tokens that are always recognised.
     always: Partition,
-    /// Cuts out what is a token when special tokens are parsed.
+    /// Matches the tokens that are recognised if special tokens are parsed.
     parsed: Partition,
     strip: Strip,
     warnings: Vec<String>,
@@ -47,13 +47,13 @@ impl std::fmt::Debug for Tokenizer {
     }
 }
 
-enum Model {
+enum Algorithm {
     Spm(Spm),
     Bpe(Bpe),
     Wpm(Wpm),
 }
 
-impl Model {
+impl Algorithm {
     fn warning(&self) -> Option<String> {
         let n_unusable = match self {
             Self::Spm(_) | Self::Wpm(_) => 0,
@@ -73,29 +73,30 @@ impl Tokenizer {
     /// `gemma4`) nor WordPiece (`bert`).
     pub fn from_metadata(metadata: &Metadata) -> Result<Self, Error> {
         let mut warnings = Vec::new();
-        let family = family(metadata, &mut warnings)?;
+        let model = vocab_model(metadata, &mut warnings)?;
         let mut vocab = Vocab::new(metadata)?;
-        let mut roles = defaults(&family).find(metadata, &mut vocab, &mut warnings)?;
-        // Files of gemma 4 say otherwise and are wrong.
-        roles.add_bos |= matches!(family, Family::Bpe(scheme) if scheme.whole == Whole::Newlines);
-        let model = match family {
-            Family::Bpe(scheme) => Model::Bpe(Bpe::new(metadata, &vocab, scheme)?),
-            Family::Wpm => Model::Wpm(Wpm::new(metadata, roles.unknown)?),
-            Family::Spm => {
+        let mut roles = defaults(&model).find(metadata, &mut vocab, &mut warnings)?;
+        // Files of gemma 4 have a wrong `add_bos_token`.
+        roles.add_bos |=
+            matches!(model, VocabModel::Bpe(scheme) if scheme.whole == Whole::Newlines);
+        let algorithm = match model {
+            VocabModel::Bpe(scheme) => Algorithm::Bpe(Bpe::new(metadata, &vocab, scheme)?),
+            VocabModel::Wpm => Algorithm::Wpm(Wpm::new(metadata, roles.unknown)?),
+            VocabModel::Spm => {
                 vocab = vocab.with_scores(metadata)?;
                 let add_space_prefix = metadata
                     .bool("tokenizer.ggml.add_space_prefix")?
                     .unwrap_or(true);
-                Model::Spm(Spm::new(&vocab, roles.unknown, add_space_prefix))
+                Algorithm::Spm(Spm::new(&vocab, roles.unknown, add_space_prefix))
             }
         };
-        warnings.extend(model.warning());
+        warnings.extend(algorithm.warning());
         let always = Partition::new(&vocab, |kind| kind == TokenKind::UserDefined);
         let parsed = Partition::new(&vocab, TokenKind::is_special);
         let strip = roles::strip(metadata, &vocab);
         Ok(Self {
             vocab,
-            model,
+            algorithm,
             roles,
             always,
             parsed,
@@ -104,28 +105,30 @@ impl Tokenizer {
         })
     }
 
-    /// What is odd about the vocabulary, one sentence each; a user should see them.
+    /// Problems of the vocabulary to show to the user, one sentence each.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The tokens of a text, without BOS and EOS.
-    ///
-    /// The text may be any bytes. SentencePiece vocabularies encode invalid UTF-8 as it is, in byte
-    /// tokens; byte pair encoding sees one U+FFFD for each such byte; WordPiece drops it.
-    /// llama.cpp does the same.
+    /// The tokens of a text, without BOS and EOS. The text may be any bytes. SentencePiece encodes
+    /// invalid UTF-8 as byte tokens; byte pair encoding replaces each invalid byte by U+FFFD;
+    /// WordPiece drops it. llama.cpp does the same.
     pub fn encode(&self, text: impl AsRef<[u8]>, special: Special) -> Vec<u32> {
-        self.encode_parts(text.as_ref(), self.partition(special), Prefix::Everywhere)
+        self.encode_parts(
+            text.as_ref(),
+            self.partition(special),
+            SpacePrefix::Everywhere,
+        )
     }
 
-    /// The tokens of a text that goes on after another one: without the space that SentencePiece
-    /// puts in front of a text. It puts one behind special tokens too, which stays if they are
-    /// parsed; plain text has none.
+    /// The tokens of a text that continues another one, without the space that SentencePiece adds
+    /// in front of a text. If special tokens are parsed, the space that it adds after each of them
+    /// stays.
     pub fn encode_after(&self, text: &str, special: Special) -> Vec<u32> {
         let prefix = if special == Special::Parse {
-            Prefix::BehindSpecial
+            SpacePrefix::AfterSpecial
         } else {
-            Prefix::Never
+            SpacePrefix::Never
         };
         self.encode_parts(text.as_bytes(), self.partition(special), prefix)
     }
@@ -137,10 +140,10 @@ impl Tokenizer {
         }
     }
 
-    fn encode_parts(&self, text: &[u8], partition: &Partition, prefix: Prefix) -> Vec<u32> {
-        let mut begins = prefix == Prefix::Everywhere;
+    fn encode_parts(&self, text: &[u8], partition: &Partition, prefix: SpacePrefix) -> Vec<u32> {
+        let mut begins = prefix == SpacePrefix::Everywhere;
         let mut ids = Vec::with_capacity(text.len() / 4 + 1);
-        for fragment in partition.cut(
+        for fragment in partition.split(
             &Context {
                 vocab: &self.vocab,
                 strip: &self.strip,
@@ -149,36 +152,39 @@ impl Tokenizer {
         ) {
             match fragment {
                 Fragment::Token(id) => ids.push(id),
-                Fragment::Text(ref range) => match &self.model {
-                    Model::Bpe(bpe) => bpe.encode(&self.vocab, &text[range.clone()], &mut ids),
-                    Model::Spm(spm) => {
+                Fragment::Text(ref range) => match &self.algorithm {
+                    Algorithm::Bpe(bpe) => bpe.encode(&self.vocab, &text[range.clone()], &mut ids),
+                    Algorithm::Spm(spm) => {
                         spm.encode(&self.vocab, &text[range.clone()], begins, &mut ids)
                     }
-                    Model::Wpm(wpm) => wpm.encode(&self.vocab, &text[range.clone()], &mut ids),
+                    Algorithm::Wpm(wpm) => wpm.encode(&self.vocab, &text[range.clone()], &mut ids),
                 },
             }
-            begins = prefix != Prefix::Never && matches!(fragment, Fragment::Token(_));
+            begins = prefix != SpacePrefix::Never && matches!(fragment, Fragment::Token(_));
         }
         ids
     }
 
-    /// The bytes of the text that tokens stand for: control tokens are invisible, and the space
-    /// that SentencePiece puts in front of a text is taken away again. Not always UTF-8: a
-    /// token may be half a character.
+    /// The text of tokens as bytes. Control tokens are left out, and the space that SentencePiece
+    /// adds in front of a text is removed. Not always UTF-8: a token may be a part of a character.
     ///
-    /// WordPiece does not keep what a text looked like. There are spaces between its words, but
-    /// none before `.`, `,`, `!` and `?`.
+    /// WordPiece is not reversible: words are separated by single spaces, with none before `.`, `,`,
+    /// `!` and `?`.
     pub fn decode(&self, ids: &[u32]) -> Vec<u8> {
         let mut text = Vec::with_capacity(ids.len() * 4);
         for (i, &id) in ids.iter().enumerate() {
-            let at = if i == 0 { Place::First } else { Place::Later };
-            text.extend_from_slice(&self.visible_bytes(id, at));
+            let position = if i == 0 {
+                TextPosition::First
+            } else {
+                TextPosition::Later
+            };
+            text.extend_from_slice(&self.visible_bytes(id, position));
         }
         text
     }
 
-    /// The bytes that a token stands for, whatever its kind; control tokens stand for their own
-    /// text. Empty for unused tokens and for ids from `n_vocab` on.
+    /// The bytes of a token of any type; control tokens give their own text. Empty for unused
+    /// tokens and for ids from `n_vocab` on.
     pub fn token_bytes(&self, id: u32) -> Cow<'_, [u8]> {
         let text = self.vocab.text(id);
         match self.vocab.kind(id) {
@@ -190,29 +196,31 @@ impl Tokenizer {
     }
 
     fn normal_bytes<'t>(&self, text: &'t [u8]) -> Cow<'t, [u8]> {
-        match &self.model {
-            Model::Bpe(bpe) if bpe.alphabet() == Alphabet::Bytes => Cow::Owned(from_alphabet(text)),
+        match &self.algorithm {
+            Algorithm::Bpe(bpe) if bpe.alphabet() == Alphabet::Bytes => {
+                Cow::Owned(from_alphabet(text))
+            }
             _ => unmark_spaces(text),
         }
     }
 
-    /// Whether the tokens of a text stand for its bytes, as a rule. Not those of WordPiece.
+    /// Whether decoding the tokens of a text gives the text back, as a rule. False for WordPiece.
     pub fn is_lossless(&self) -> bool {
-        !matches!(self.model, Model::Wpm(_))
+        !matches!(self.algorithm, Algorithm::Wpm(_))
     }
 
-    /// What a token adds to the text.
-    pub(crate) fn visible_bytes(&self, id: u32, place: Place) -> Cow<'_, [u8]> {
+    /// The bytes that a token adds to the decoded text.
+    pub(crate) fn visible_bytes(&self, id: u32, position: TextPosition) -> Cow<'_, [u8]> {
         if self.vocab.kind(id).is_hidden() {
             return Cow::Borrowed(&[]);
         }
         let bytes = self.token_bytes(id);
-        let is_extra = match &self.model {
-            Model::Spm(spm) => spm.add_space_prefix && place == Place::First,
-            Model::Wpm(_) => {
-                place == Place::First || matches!(&*bytes, b" ." | b" ," | b" !" | b" ?")
+        let is_extra = match &self.algorithm {
+            Algorithm::Spm(spm) => spm.add_space_prefix && position == TextPosition::First,
+            Algorithm::Wpm(_) => {
+                position == TextPosition::First || matches!(&*bytes, b" ." | b" ," | b" !" | b" ?")
             }
-            Model::Bpe(_) => false,
+            Algorithm::Bpe(_) => false,
         };
         match bytes.strip_prefix(b" ") {
             Some(rest) if is_extra => Cow::Owned(rest.to_vec()),
@@ -225,12 +233,12 @@ impl Tokenizer {
         self.vocab.text(id)
     }
 
-    /// The kind of a token, corrected where its text shows that the file is wrong about it.
+    /// The type of a token, corrected where its text shows that the file is wrong.
     pub fn kind(&self, id: u32) -> TokenKind {
         self.vocab.kind(id)
     }
 
-    /// The token whose text in the vocabulary is exactly this, as in `<|im_end|>`.
+    /// The token with exactly this text, such as `<|im_end|>`.
     pub fn token_id(&self, text: impl AsRef<[u8]>) -> Option<u32> {
         self.vocab.id(text.as_ref())
     }
@@ -240,92 +248,93 @@ impl Tokenizer {
         self.vocab.len()
     }
 
-    /// Begin of text; `[CLS]` of WordPiece.
+    /// BOS, begin of text; `[CLS]` of WordPiece.
     pub fn bos(&self) -> Option<u32> {
         self.roles.bos
     }
 
-    /// End of text; `[SEP]` of WordPiece.
+    /// EOS, end of text; `[SEP]` of WordPiece.
     pub fn eos(&self) -> Option<u32> {
         self.roles.eos
     }
 
-    /// End of turn, if the metadata name it.
+    /// EOT, end of turn, if the metadata names it.
     pub fn eot(&self) -> Option<u32> {
         self.roles.eot
     }
 
-    /// What stands for text without tokens.
+    /// The token of text that no other token covers.
     pub fn unknown(&self) -> Option<u32> {
         self.roles.unknown
     }
 
-    /// Padding.
+    /// The padding token.
     pub fn padding(&self) -> Option<u32> {
         self.roles.padding
     }
 
-    /// Whether a prompt begins with BOS: what the metadata say, else what is usual for the
+    /// Whether a prompt begins with BOS, by the metadata or by llama.cpp's default for the
     /// vocabulary. False if there is no BOS.
     pub fn add_bos(&self) -> bool {
         self.roles.add_bos && self.roles.bos.is_some()
     }
 
-    /// Whether a text to be evaluated ends with EOS.
+    /// Whether a text ends with EOS, by the metadata or by llama.cpp's default for the vocabulary.
+    /// False if there is no EOS.
     pub fn add_eos(&self) -> bool {
         self.roles.add_eos && self.roles.eos.is_some()
     }
 
-    /// Whether generation ends at this token.
+    /// Whether this is an end-of-generation token.
     pub fn is_eog(&self, id: u32) -> bool {
         self.roles.is_eog(id)
     }
 
-    /// All tokens at which generation ends, in ascending order.
+    /// All end-of-generation tokens, in ascending order.
     pub fn eog(&self) -> &[u32] {
         &self.roles.eog
     }
 
-    /// Bytes of heap that the tokenizer holds on to.
+    /// Heap memory of the tokenizer.
     pub fn heap_bytes(&self) -> usize {
-        let model = match &self.model {
-            Model::Spm(spm) => spm.heap_bytes(),
-            Model::Bpe(bpe) => bpe.heap_bytes(),
-            Model::Wpm(_) => 0,
+        let algorithm = match &self.algorithm {
+            Algorithm::Spm(spm) => spm.heap_bytes(),
+            Algorithm::Bpe(bpe) => bpe.heap_bytes(),
+            Algorithm::Wpm(_) => 0,
         };
-        self.vocab.heap_bytes() + model + self.always.heap_bytes() + self.parsed.heap_bytes()
+        self.vocab.heap_bytes() + algorithm + self.always.heap_bytes() + self.parsed.heap_bytes()
     }
 }
 
-/// Where SentencePiece puts a space: in front of a text, and behind special tokens.
+/// Where SentencePiece adds a space: in front of the text and after special tokens, after special
+/// tokens only, or nowhere.
 #[derive(Clone, Copy, PartialEq)]
-enum Prefix {
+enum SpacePrefix {
     Everywhere,
-    BehindSpecial,
+    AfterSpecial,
     Never,
 }
 
-/// Where a token stands in a text.
+/// Whether a token is the first one of a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum TextPosition {
     First,
     Later,
 }
 
-/// The kinds of vocabularies.
-enum Family {
+/// The value of `tokenizer.ggml.model`, with the pre-tokenizer of byte pair encoding.
+enum VocabModel {
     Spm,
-    /// With the pre-tokenizer and its habits.
     Bpe(Scheme),
     Wpm,
 }
 
-fn family(metadata: &Metadata, warnings: &mut Vec<String>) -> Result<Family, Error> {
+fn vocab_model(metadata: &Metadata, warnings: &mut Vec<String>) -> Result<VocabModel, Error> {
     match metadata.str(MODEL)?.ok_or(Error::Missing { key: MODEL })? {
-        "llama" => Ok(Family::Spm),
-        "bert" => Ok(Family::Wpm),
-        "gemma4" => Ok(Family::Bpe(scheme_by_name("gemma4", warnings))),
-        "gpt2" => Ok(Family::Bpe(scheme_by_name(
+        "llama" => Ok(VocabModel::Spm),
+        "bert" => Ok(VocabModel::Wpm),
+        "gemma4" => Ok(VocabModel::Bpe(scheme_by_name("gemma4", warnings))),
+        "gpt2" => Ok(VocabModel::Bpe(scheme_by_name(
             metadata.str("tokenizer.ggml.pre")?.unwrap_or_default(),
             warnings,
         ))),
@@ -335,7 +344,7 @@ fn family(metadata: &Metadata, warnings: &mut Vec<String>) -> Result<Family, Err
     }
 }
 
-/// A wrong pre-tokenizer gives text that is subtly off, so it is worth a loud warning.
+/// A wrong pre-tokenizer degrades the output without an obvious sign, so the warning is loud.
 fn scheme_by_name(name: &str, warnings: &mut Vec<String>) -> Scheme {
     let problem = match (name, Scheme::by_name(name)) {
         (_, Some(scheme)) => return scheme,
@@ -343,22 +352,23 @@ fn scheme_by_name(name: &str, warnings: &mut Vec<String>) -> Scheme {
         (name, None) => format!("the pre-tokenizer \"{name}\" (tokenizer.ggml.pre) is unknown"),
     };
     warnings.push(format!(
-        "{problem}: the default one is used, and GENERATION QUALITY WILL BE DEGRADED; convert the model anew"
+        "{problem}: the default one is used, and GENERATION QUALITY WILL BE DEGRADED; convert the \
+         model anew"
     ));
     Scheme::DEFAULT
 }
 
-/// What llama.cpp assumes where the metadata say nothing.
-fn defaults(family: &Family) -> Roles {
-    match family {
-        Family::Spm => Roles {
+/// The special tokens that llama.cpp assumes if the metadata does not name them.
+fn defaults(model: &VocabModel) -> Roles {
+    match model {
+        VocabModel::Spm => Roles {
             bos: Some(1),
             eos: Some(2),
             unknown: Some(0),
             add_bos: true,
             ..Roles::default()
         },
-        Family::Wpm => Roles {
+        VocabModel::Wpm => Roles {
             bos: Some(101),
             eos: Some(102),
             unknown: Some(100),
@@ -368,7 +378,7 @@ fn defaults(family: &Family) -> Roles {
             frame: Frame::ClsSep,
             ..Roles::default()
         },
-        Family::Bpe(scheme) => Roles {
+        VocabModel::Bpe(scheme) => Roles {
             bos: scheme.default_bos.then_some(11),
             eos: (scheme.alphabet == Alphabet::Bytes).then_some(11),
             add_bos: scheme.add_bos,
@@ -377,8 +387,7 @@ fn defaults(family: &Family) -> Roles {
     }
 }
 
-/// The bytes of a text in the alphabet of byte-level vocabularies; other characters stand for
-/// themselves.
+/// Decodes a text in the byte-level alphabet to bytes. Characters outside the alphabet are kept.
 fn from_alphabet(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for chunk in text.utf8_chunks() {
@@ -393,7 +402,7 @@ fn from_alphabet(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The text with a space for each U+2581.
+/// Replaces each U+2581 by a space.
 fn unmark_spaces(text: &[u8]) -> Cow<'_, [u8]> {
     let Some(first) = text
         .windows(SPACE_MARK.len())

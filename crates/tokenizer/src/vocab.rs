@@ -1,7 +1,7 @@
-//! The tokens: texts, kinds, scores, and the way back from text to id.
+//! The vocabulary: texts, types and scores of tokens, and the index from text to id.
 //!
-//! Knows no algorithm. The one idea: texts and scores stay in the file; the heap holds one byte per
-//! token for its kind and the index.
+//! Knows no algorithm. The one idea: texts and scores stay in the mapped file; the heap holds one
+//! byte per token for its type, and the index.
 
 use crate::Error;
 use crate::index::Index;
@@ -10,30 +10,30 @@ use atta_formats::{Metadata, NumArray, StrArray};
 /// U+2581, which SentencePiece writes for a space.
 pub(crate) const SPACE_MARK: &[u8] = "▁".as_bytes();
 
-/// More than any id. No vocabulary known has more than 262,144 tokens.
+/// Larger than any token id. The largest known vocabularies have 262,144 tokens.
 pub(crate) const MAX_TOKENS: usize = 1 << 21;
 
 const TOKENS: &str = "tokenizer.ggml.tokens";
 const KINDS: &str = "tokenizer.ggml.token_type";
 const SCORES: &str = "tokenizer.ggml.scores";
 
-/// What a token is for. The numbers are those of `tokenizer.ggml.token_type`.
+/// The type of a token, `tokenizer.ggml.token_type`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum TokenKind {
     /// Text.
     Normal,
-    /// What stands for text that has no token.
+    /// The token of text that no other token covers.
     Unknown,
-    /// A mark that is no text: recognised in input only on request, invisible in output.
+    /// A control token: recognised in input only on request, hidden in output.
     Control,
-    /// Text that is always recognised as this token, before anything else.
+    /// Text that is always recognised as this token, before any other step of encoding.
     UserDefined,
-    /// A free place.
+    /// An unused id.
     Unused,
     /// One byte, spelled `<0xXX>`.
     Byte,
-    /// Not said, or a number that nobody defined.
+    /// No type, or an unknown number.
     Undefined,
 }
 
@@ -50,13 +50,13 @@ impl TokenKind {
         }
     }
 
-    /// Whether the token is matched in the input as a whole: always, or when special tokens are
+    /// Whether the token is matched in the input as a whole, always or if special tokens are
     /// parsed.
     pub(crate) fn is_special(self) -> bool {
         matches!(self, Self::Unknown | Self::Control | Self::UserDefined)
     }
 
-    /// Whether the token is no part of the text.
+    /// Whether the token is left out of decoded text.
     pub(crate) fn is_hidden(self) -> bool {
         matches!(self, Self::Unknown | Self::Control)
     }
@@ -95,10 +95,10 @@ impl Vocab {
         })
     }
 
-    /// Reads the scores, which only some vocabularies need; an empty list is none.
+    /// Reads the scores, which only SentencePiece needs. An empty array counts as absent.
     ///
     /// # Errors
-    /// Fewer scores than tokens, or scores that are no numbers.
+    /// If there are fewer scores than tokens, or if they are not f32.
     pub(crate) fn with_scores(self, metadata: &Metadata) -> Result<Self, Error> {
         let scores = metadata.f32s(SCORES)?.filter(|scores| !scores.is_empty());
         if let Some(scores) = &scores {
@@ -111,7 +111,7 @@ impl Vocab {
         self.texts.len()
     }
 
-    /// The length of the longest text.
+    /// The length of the longest token text.
     pub(crate) fn max_bytes(&self) -> usize {
         self.max_bytes
     }
@@ -124,7 +124,7 @@ impl Vocab {
         }
     }
 
-    /// The text of a token as the file has it; empty from `len` on.
+    /// The text of a token as the file spells it; empty for ids from `len` on.
     pub(crate) fn text(&self, id: u32) -> &[u8] {
         self.texts.get(id as usize).unwrap_or_default()
     }
@@ -160,7 +160,7 @@ impl Vocab {
         self.id(&[b'<', b'0', b'x', digits[0], digits[1], b'>'])
     }
 
-    /// Whether `id` may be used; a number from outside may be anything.
+    /// Whether `id` is a token of the vocabulary.
     pub(crate) fn holds(&self, id: u32) -> bool {
         (id as usize) < self.len()
     }
@@ -190,7 +190,7 @@ fn check_length(key: &'static str, expected: usize, got: usize) -> Result<(), Er
     }
 }
 
-/// The byte that the text of a `BYTE` token spells, `<0xXX>`.
+/// The byte of a byte token `<0xXX>`.
 pub(crate) fn spelled_byte(text: &[u8]) -> Option<u8> {
     let digits = text.strip_prefix(b"<0x")?.strip_suffix(b">")?;
     u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()

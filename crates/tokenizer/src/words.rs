@@ -1,38 +1,40 @@
-//! Text as BERT sees it: cleaned, without case and accents, cut into words and punctuation marks.
+//! BERT's normalizer and pre-tokenizer: clean the text, remove case and accents, split it into
+//! words and punctuation marks.
 //!
-//! Knows no vocabulary. The one idea: characters are handled one by one, in one pass, with nothing
-//! but the word so far.
+//! Knows no vocabulary. The one idea: one pass, character by character, whose only state is the
+//! current word.
 //!
 //! Source: `tokenization.py` of BERT (`BasicTokenizer`), and the normalizer and pre-tokenizer of
 //! that name in Hugging Face `tokenizers`, which this follows. llama.cpp differs: it keeps only the
-//! first letter of a Hangul syllable, drops spacing marks together with accents, takes U+000B,
-//! U+000C and U+0085 for spaces where BERT drops them, knows no longest word, and lets a word begin
-//! anew at a U+2581 in the text. On 1.6 MB of text without these they agree.
+//! first letter of a Hangul syllable, drops spacing marks together with accents, treats U+000B,
+//! U+000C and U+0085 as spaces where BERT drops them, does not limit the length of a word, and
+//! starts a new word at a U+2581 in the text. On 1.6 MB of text without these they agree.
 
 use crate::unicode::{Categories, without_accents};
 
-/// Longer words are unknown.
+/// Longer words become the unknown token (`max_input_chars_per_word`).
 const MAX_CHARS: usize = 100;
 
-/// What happens to letters.
+/// How letters are normalized.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Normalizer {
     pub(crate) lowercase: bool,
     pub(crate) strip_accents: bool,
 }
 
-/// A part of a text.
+/// A word of a text.
 #[derive(PartialEq, Eq, Debug)]
-pub(crate) enum Part<'a> {
+pub(crate) enum Word<'a> {
     /// A word or a punctuation mark, normalized.
-    Word(&'a str),
+    Normalized(&'a str),
+    /// A word of more than [`MAX_CHARS`] characters.
     TooLong,
 }
 
 impl Normalizer {
-    /// Hands the parts of a text to `emit`, in order.
-    pub(crate) fn split(self, text: &str, emit: impl FnMut(Part<'_>)) {
-        let mut words = Words {
+    /// Passes the words of a text to `emit`, in order.
+    pub(crate) fn split(self, text: &str, emit: impl FnMut(Word<'_>)) {
+        let mut words = Splitter {
             word: String::new(),
             n_chars: 0,
             emit,
@@ -63,14 +65,14 @@ impl Normalizer {
     }
 }
 
-/// The word so far.
-struct Words<F> {
+/// Collects the characters of the current word.
+struct Splitter<F> {
     word: String,
     n_chars: usize,
     emit: F,
 }
 
-impl<F: FnMut(Part<'_>)> Words<F> {
+impl<F: FnMut(Word<'_>)> Splitter<F> {
     fn push_or_cut(&mut self, c: char) {
         if !is_punctuation(c) {
             return self.push(c);
@@ -80,7 +82,7 @@ impl<F: FnMut(Part<'_>)> Words<F> {
         self.end();
     }
 
-    /// Only as much of a word is kept as may be looked up.
+    /// Appends a character; those beyond the limit are only counted.
     fn push(&mut self, c: char) {
         self.n_chars += 1;
         if self.n_chars <= MAX_CHARS {
@@ -91,16 +93,16 @@ impl<F: FnMut(Part<'_>)> Words<F> {
     fn end(&mut self) {
         match self.n_chars {
             0 => return,
-            1..=MAX_CHARS => (self.emit)(Part::Word(&self.word)),
-            _ => (self.emit)(Part::TooLong),
+            1..=MAX_CHARS => (self.emit)(Word::Normalized(&self.word)),
+            _ => (self.emit)(Word::TooLong),
         }
         self.word.clear();
         self.n_chars = 0;
     }
 }
 
-/// Controls that are white space elsewhere are none for BERT, but for tab, newline and carriage
-/// return.
+/// Whether BERT drops a character. Of the control characters it keeps tab, newline and carriage
+/// return, as white space.
 fn is_dropped(c: char) -> bool {
     matches!(
         c,
@@ -108,13 +110,13 @@ fn is_dropped(c: char) -> bool {
     ) || Categories::CONTROL.contain(c)
 }
 
-/// Symbols of ASCII count, others do not.
+/// Unicode punctuation and all ASCII symbols.
 fn is_punctuation(c: char) -> bool {
     c.is_ascii_punctuation() || Categories::PUNCTUATION.contain(c)
 }
 
-/// Each is a word. The gap from U+2B820 to U+2B91F is a slip of the pen that vocabularies were made
-/// with.
+/// CJK ideographs, each of which is a word. The gap from U+2B820 to U+2B91F is a mistake in BERT's
+/// code that vocabularies were made with.
 fn is_ideograph(c: char) -> bool {
     matches!(
         u32::from(c),
@@ -143,9 +145,9 @@ mod tests {
 
     fn parts(normalizer: Normalizer, text: &str) -> Vec<String> {
         let mut parts = Vec::new();
-        normalizer.split(text, |part| match part {
-            Part::Word(word) => parts.push(word.to_owned()),
-            Part::TooLong => parts.push("too long".to_owned()),
+        normalizer.split(text, |word| match word {
+            Word::Normalized(word) => parts.push(word.to_owned()),
+            Word::TooLong => parts.push("too long".to_owned()),
         });
         parts
     }

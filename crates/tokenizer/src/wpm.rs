@@ -1,13 +1,12 @@
-//! WordPiece: each word is the longest token that it begins with, then the longest that goes on,
-//! and so on.
+//! WordPiece: greedy longest-match-first encoding of each word.
 //!
-//! Knows nothing of special tokens. The one idea: GGUF files have a space mark before tokens that
-//! begin a word and nothing before others (where vocabularies of BERT have `##`), so that a word
-//! with a mark in front of it is matched like any other text.
+//! Knows nothing of special tokens. The one idea: in GGUF files, tokens that begin a word have a
+//! space mark in front, and continuation tokens have nothing (BERT's `vocab.txt` marks those with
+//! `##` instead). So the word with a mark in front is matched like any other text.
 
 use crate::Error;
 use crate::vocab::{SPACE_MARK, Vocab};
-use crate::words::{Normalizer, Part};
+use crate::words::{Normalizer, Word};
 use atta_formats::Metadata;
 use std::ops::RangeInclusive;
 
@@ -17,7 +16,7 @@ pub(crate) struct Wpm {
 }
 
 impl Wpm {
-    /// `unknown` stands for words that tokens do not cover.
+    /// `unknown` is the token of words that tokens do not cover.
     pub(crate) fn new(metadata: &Metadata, unknown: Option<u32>) -> Result<Self, Error> {
         let lowercase = metadata
             .bool("tokenizer.ggml.normalizer.lowercase")?
@@ -34,24 +33,25 @@ impl Wpm {
         })
     }
 
-    /// Appends the tokens of a text without special tokens. Bytes that belong to no character are
-    /// dropped.
+    /// Appends the tokens of a text without special tokens. Invalid UTF-8 is dropped.
     pub(crate) fn encode(&self, vocab: &Vocab, text: &[u8], out: &mut Vec<u32>) {
         let mut marked = SPACE_MARK.to_vec();
         self.normalizer
-            .split(&String::from_utf8_lossy(text), |part| match part {
-                Part::Word(word) => {
+            .split(&String::from_utf8_lossy(text), |word| match word {
+                Word::Normalized(word) => {
                     marked.truncate(SPACE_MARK.len());
                     marked.extend_from_slice(word.as_bytes());
                     self.encode_word(vocab, &marked, out);
                 }
-                Part::TooLong => out.extend(self.unknown),
+                Word::TooLong => out.extend(self.unknown),
             });
     }
 
-    /// A word, behind its mark, is covered from end to end, or it is unknown.
+    /// Appends the tokens of a word with its mark, or the unknown token if they do not cover all of
+    /// it.
     fn encode_word(&self, vocab: &Vocab, marked: &[u8], out: &mut Vec<u32>) {
-        let (n_before, mut at) = (out.len(), 0);
+        let n_before = out.len();
+        let mut at = 0;
         while at < marked.len() {
             let rest = &marked[at..];
             let Some((id, n_bytes)) =
@@ -67,9 +67,9 @@ impl Wpm {
     }
 }
 
-/// How many bytes a token that covers the rest of a word from `at` may have. A text may hold U+2581
-/// itself: of the tokens that begin with it, the one that is nothing else goes on with a word, all
-/// others begin one.
+/// The lengths of tokens to try at byte `at` of a word. The text itself may contain U+2581: inside
+/// a word only the token that is nothing but U+2581 matches there, since tokens with more behind it
+/// begin a word.
 fn possible_lengths(at: usize, rest: &[u8], max_bytes: usize) -> RangeInclusive<usize> {
     let mark = SPACE_MARK.len();
     let longest = rest.len().min(max_bytes);
@@ -80,7 +80,7 @@ fn possible_lengths(at: usize, rest: &[u8], max_bytes: usize) -> RangeInclusive<
     }
 }
 
-/// The longest token that a text begins with, and its length.
+/// The longest token that is a prefix of `text`, and its length.
 fn longest(vocab: &Vocab, text: &[u8], lengths: RangeInclusive<usize>) -> Option<(u32, usize)> {
     lengths
         .rev()

@@ -62,7 +62,7 @@ fn to_json(request: &Request, pulled: &Pulled) -> Value {
             "path": file.path.to_string_lossy(),
             "bytes": file.bytes,
             "sha256": file.sha256,
-            "cached": file.was_cached,
+            "cached": file.from_cache,
         })
     });
     json!({
@@ -107,13 +107,13 @@ impl Line {
 
     fn show(&mut self, event: Event<'_>) {
         match event {
-            Event::Chosen { bytes, .. } => self.total = bytes,
-            Event::Begun { file, bytes } => {
+            Event::Selected { bytes, .. } => self.total = bytes,
+            Event::Started { file, bytes } => {
                 self.done += self.file.0;
                 self.file = (bytes, 0);
                 self.name = short(file);
             }
-            Event::Found { bytes, .. } => {
+            Event::Resuming { bytes, .. } => {
                 self.file.1 = bytes;
                 self.frame(|line| {
                     format!(
@@ -205,15 +205,15 @@ mod tests {
     #[test]
     fn what_was_there_before_is_no_speed() {
         let mut line = Line::new();
-        line.show(Event::Chosen {
+        line.show(Event::Selected {
             n_files: 1,
             bytes: 4 << 20,
         });
-        line.show(Event::Begun {
+        line.show(Event::Started {
             file: "m",
             bytes: 4 << 20,
         });
-        line.show(Event::Found {
+        line.show(Event::Resuming {
             file: "m",
             bytes: 2 << 20,
         });

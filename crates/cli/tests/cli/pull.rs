@@ -51,13 +51,13 @@ fn atta(scratch: &Scratch, server: &Server, args: &[&str]) -> Output {
 #[test]
 fn what_was_pulled_runs_by_its_name() {
     let (scratch, repo) = (Scratch::new("pull-run"), repo());
-    let server = Server::start(move |asked| repo.answer(asked));
+    let server = Server::start(move |request| repo.answer(request));
     let said = text_of(&atta(&scratch, &server, &["pull", "org/tiny"]));
     let path = said.strip_suffix('\n').unwrap();
     let snapshot = format!("home/hub/models--org--tiny/snapshots/{COMMIT}/tiny-Q8_0.gguf");
     assert_eq!(path, scratch.path(&snapshot));
 
-    let n_asked = server.asked().len();
+    let n_requests = server.requests().len();
     let expected = text_of(&crate::program::atta(&[
         "run",
         &model("llama-plain.gguf"),
@@ -96,13 +96,17 @@ fn what_was_pulled_runs_by_its_name() {
         serde_json::from_str::<Value>(&inspected).unwrap()["model"]["d_model"],
         40
     );
-    assert_eq!(server.asked().len(), n_asked, "a run has used the network");
+    assert_eq!(
+        server.requests().len(),
+        n_requests,
+        "a run has used the network"
+    );
 }
 
 #[test]
 fn a_pull_is_one_object_on_request_and_says_what_was_there() {
     let (scratch, repo) = (Scratch::new("pull-json"), repo());
-    let server = Server::start(move |asked| repo.answer(asked));
+    let server = Server::start(move |request| repo.answer(request));
     let bytes = fs::read(model("llama-plain.gguf")).unwrap();
     for cached in [false, true] {
         let said = text_of(&atta(
@@ -132,14 +136,14 @@ fn a_pull_is_one_object_on_request_and_says_what_was_there() {
 #[test]
 fn a_name_that_is_not_there_says_how_to_get_it_and_what_is() {
     let (scratch, repo) = (Scratch::new("pull-absent"), repo());
-    let server = Server::start(move |asked| repo.answer(asked));
+    let server = Server::start(move |request| repo.answer(request));
     let run = |name: &str| error_of(&atta(&scratch, &server, &["run", name, "-p", "x"]), 1);
     let error = run("org/tiny:q8_0");
     assert!(
         error.contains("`atta pull org/tiny:q8_0`") && error.contains("which is empty"),
         "{error}"
     );
-    assert!(server.asked().is_empty());
+    assert!(server.requests().is_empty());
     assert_eq!(
         atta(&scratch, &server, &["pull", "org/tiny"]).status.code(),
         Some(0)
@@ -161,7 +165,7 @@ fn a_name_that_is_not_there_says_how_to_get_it_and_what_is() {
 #[test]
 fn offline_is_what_is_in_the_cache() {
     let (scratch, repo) = (Scratch::new("pull-offline"), repo());
-    let server = Server::start(move |asked| repo.answer(asked));
+    let server = Server::start(move |request| repo.answer(request));
     let offline = |what: &str| {
         user(&scratch, &server.url, &["pull", what])
             .env("HF_HUB_OFFLINE", "1")
@@ -169,7 +173,7 @@ fn offline_is_what_is_in_the_cache() {
             .unwrap()
     };
     assert!(error_of(&offline("org/tiny"), 1).contains("HF_HUB_OFFLINE"));
-    assert!(server.asked().is_empty());
+    assert!(server.requests().is_empty());
     let path = text_of(&atta(&scratch, &server, &["pull", "org/tiny"]));
     assert_eq!(text_of(&offline("org/tiny")), path);
     assert!(error_of(&offline("org/tiny:q4_0"), 1).contains("tiny-Q8_0.gguf"));
@@ -178,8 +182,9 @@ fn offline_is_what_is_in_the_cache() {
 #[test]
 fn the_token_comes_from_the_environment_or_its_file() {
     let scratch = Scratch::new("pull-token");
-    let server =
-        Server::start(|asked| Reply::of(401, asked.header("authorization").unwrap_or("nobody")));
+    let server = Server::start(|request| {
+        Reply::of(401, request.header("authorization").unwrap_or("nobody"))
+    });
     let error = error_of(&atta(&scratch, &server, &["pull", "org/tiny"]), 1);
     assert!(
         error.contains("private or gated") && error.contains("HF_TOKEN"),
@@ -196,9 +201,9 @@ fn the_token_comes_from_the_environment_or_its_file() {
         1,
     );
     let seen: Vec<_> = server
-        .asked()
+        .requests()
         .iter()
-        .map(|asked| asked.header("authorization").map(str::to_owned))
+        .map(|request| request.header("authorization").map(str::to_owned))
         .collect();
     assert_eq!(
         seen,
@@ -222,7 +227,7 @@ fn what_is_no_name_is_wrong_usage() {
     ] {
         error_of(&atta(&scratch, &server, args), 2);
     }
-    assert!(server.asked().is_empty());
+    assert!(server.requests().is_empty());
     let error = error_of(
         &user(&scratch, "huggingface.co", &["pull", "a/b"])
             .output()
@@ -239,8 +244,8 @@ fn ctrl_c_keeps_what_has_come_and_the_next_pull_goes_on() {
     let bytes = fs::read(model("llama-plain.gguf")).unwrap();
     let part = bytes.len() / 2;
     let content = bytes.clone();
-    let server = Server::start(move |asked| match (asked.is_file(), asked.start()) {
-        (false, _) => repo.answer(asked),
+    let server = Server::start(move |request| match (request.is_file(), request.start()) {
+        (false, _) => repo.answer(request),
         // The rest never comes, and the connection stays.
         (true, None) => Reply {
             stall: true,
@@ -278,7 +283,7 @@ fn ctrl_c_keeps_what_has_come_and_the_next_pull_goes_on() {
     assert_eq!(fs::read(&partial).unwrap(), bytes[..part]);
 
     text_of(&atta(&scratch, &server, &["pull", "org/tiny"]));
-    assert_eq!(server.files_asked()[1].start(), Some(part));
+    assert_eq!(server.file_requests()[1].start(), Some(part));
     assert_eq!(fs::read(&blob).unwrap(), bytes);
     assert!(!Path::new(&partial).exists());
 }

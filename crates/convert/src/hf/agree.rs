@@ -104,7 +104,8 @@ fn windows(c: &Config, family: &Family, spec: &ModelSpec) -> Result<(), Error> {
         };
         if computed != window {
             let say = |window: Option<u64>| window.map_or("none".to_owned(), |n| n.to_string());
-            let (meant, computed) = (say(window), say(computed));
+            let meant = say(window);
+            let computed = say(computed);
             return Err(c.wrong(format!(
                 "layer {l} has a window of {meant}; this architecture is read with {computed}"
             )));
@@ -141,7 +142,8 @@ fn unrotated(c: &Config, spec: &ModelSpec) -> Result<(), Error> {
 }
 
 fn rotation(c: &Config, family: &Family, rope: &Rope<'_>, spec: &ModelSpec) -> Result<(), Error> {
-    let (theta, partial) = (rope.theta()?, rope.partial()?);
+    let theta = rope.theta()?;
+    let partial = rope.partial()?;
     // Rows of those families are reordered as whole heads.
     if family.is_paired && partial != 1.0 {
         return Err(c.not_read("partial_rotary_factor", &partial.into()));

@@ -69,10 +69,8 @@ pub(super) fn write(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), 
 
 /// The widths and counts of every model.
 fn sizes(c: &Config, keys: &mut Keys) -> Result<(), Error> {
-    let (d_model, n_heads) = (
-        c.count(&["hidden_size", "n_embd"])?,
-        c.count(&["num_attention_heads", "n_head"])?,
-    );
+    let d_model = c.count(&["hidden_size", "n_embd"])?;
+    let n_heads = c.count(&["num_attention_heads", "n_head"])?;
     let d_ff = c
         .count_opt(&["intermediate_size", "n_inner"])?
         .unwrap_or(d_model.saturating_mul(4));

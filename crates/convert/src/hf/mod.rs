@@ -56,7 +56,8 @@ fn from_raw(
     let how = Quantization::of(&config, family)?;
     let mut keys = Keys::new(family.arch, &named(family, name_of(folder, &config)));
     keys::write(&config, family, &mut keys)?;
-    let (rope, spec) = (Rope::new(&config)?, arch::lower(&parsed(&keys.writer)?)?);
+    let rope = Rope::new(&config)?;
+    let spec = arch::lower(&parsed(&keys.writer)?)?;
     agree::check(&config, family, &rope, &spec)?;
     text_part(&mut raw, notes)?;
     let is_tied = tied(&config, &mut raw, notes)?;

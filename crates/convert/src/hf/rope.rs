@@ -208,10 +208,8 @@ impl<'a> Rope<'a> {
 
     /// No other program writes these; the context is the one that is stretched to.
     fn write_dynamic(&self, keys: &mut Keys) -> Result<(), Error> {
-        let (factor, n_ctx) = (
-            self.number("factor")?,
-            self.config.count(&["max_position_embeddings"])?,
-        );
+        let factor = self.number("factor")?;
+        let n_ctx = self.config.count(&["max_position_embeddings"])?;
         keys.text("rope.scaling.type", "dynamic");
         keys.number("rope.scaling.factor", factor);
         keys.count("rope.scaling.original_context_length", n_ctx);
@@ -249,7 +247,8 @@ impl<'a> Rope<'a> {
     /// Llama 3's divisors of the angles, `[d_rope / 2]`: 1 for short waves, the factor for long
     /// ones, a ramp between.
     pub(super) fn llama3_factors(&self, d_rope: usize) -> Result<Vec<f32>, Error> {
-        let (factor, theta) = (self.number("factor")?, self.theta()?);
+        let factor = self.number("factor")?;
+        let theta = self.theta()?;
         let [low, high] = [
             self.number("low_freq_factor")?,
             self.number("high_freq_factor")?,

@@ -26,7 +26,8 @@ impl Order {
         match self {
             Order::Same => i,
             Order::Pairs { d_head } => {
-                let (head, j) = (i / d_head, i % d_head);
+                let head = i / d_head;
+                let j = i % d_head;
                 head * d_head + (j % 2) * (d_head / 2) + j / 2
             }
             Order::Part {
@@ -101,7 +102,8 @@ impl Rows for Transposed {
 impl Transposed {
     /// `n` rows of one matrix: the part of each of its rows that they are in, one after another.
     fn read_some(&self, first: u64, n: u64, out: &mut [f32]) -> Result<(), Error> {
-        let (matrix, from) = (first / self.n_each, first % self.n_each);
+        let matrix = first / self.n_each;
+        let from = first % self.n_each;
         let column = |j: u64| self.order.source(from + j);
         let start = column(0);
         let mut part = vec![0.0; (column(n - 1) + 1 - start) as usize];
@@ -145,7 +147,8 @@ mod tests {
 
     /// All rows, and the same by ones.
     fn all(rows: &dyn Rows, n_rows: usize, d_row: usize) -> Vec<f32> {
-        let (mut whole, mut ones) = (vec![0.0; n_rows * d_row], vec![0.0; n_rows * d_row]);
+        let mut whole = vec![0.0; n_rows * d_row];
+        let mut ones = vec![0.0; n_rows * d_row];
         rows.read(0, &mut whole).unwrap();
         ones.chunks_mut(d_row)
             .enumerate()

@@ -186,7 +186,8 @@ impl Source {
 
     /// Demands that there are weights of that shape.
     pub(super) fn expect(&self, dims: &[u64]) -> Result<(), Error> {
-        let (got, name) = (self.dims(), self.raw().name());
+        let got = self.dims();
+        let name = self.raw().name();
         if got != dims {
             return Err(Error::Dims {
                 expected: dims.to_vec(),
@@ -273,7 +274,8 @@ fn mean_magnitude(raw: &RawTensor, known: &OnceLock<f32>) -> Result<f32, Error> 
         return Ok(magnitude);
     }
     let n = raw.dims().iter().product::<u64>();
-    let (mut sum, mut chunk) = (0.0, Vec::new());
+    let mut sum = 0.0;
+    let mut chunk = Vec::new();
     for first in (0..n).step_by(CHUNK as usize) {
         chunk.resize(CHUNK.min(n - first) as usize, 0.0);
         raw.floats(first, &mut chunk)?;
@@ -317,7 +319,8 @@ fn by_blocks(
     let mut row = vec![0.0; usize::try_from(scales.d_row()).unwrap_or(0)];
     let mut at = None;
     for (i, x) in (first..=u64::MAX).zip(out) {
-        let (r, c) = (i / d / block[0], i % d / block[1]);
+        let r = i / d / block[0];
+        let c = i % d / block[1];
         if at != Some(r) {
             scales.floats(r * scales.d_row(), &mut row)?;
             at = Some(r);

@@ -94,7 +94,8 @@ impl Assembly<'_> {
         let fused = within
             .as_ref()
             .and_then(|(within, _)| Some((within, self.family.fused(within.name)?)));
-        let (mut name, mut shape) = (req.name(), shape_of(req));
+        let mut name = req.name();
+        let mut shape = shape_of(req);
         let from = match fused {
             Some((within, _)) if within.rows.start > 0 => return Ok(None),
             Some((within, from)) => {
@@ -126,10 +127,8 @@ impl Assembly<'_> {
     /// What the checkpoint calls a tensor. Where experts are one tensor, their router has the usual
     /// name.
     fn name(&self, req: &TensorReq) -> String {
-        let (own, usual) = (
-            self.family.name(req.role, req.layer),
-            self.family.in_layer(usual_name(req.role), req.layer),
-        );
+        let own = self.family.name(req.role, req.layer);
+        let usual = self.family.in_layer(usual_name(req.role), req.layer);
         let is_usual = req.role == Role::FfnGateInp
             && self.raw.get(&own).is_none()
             && self.raw.get(&usual).is_some();
@@ -273,7 +272,8 @@ impl Assembly<'_> {
 
     /// A matrix of all experts in one tensor, gate and up together.
     fn joined(&mut self, req: &TensorReq, from: &str, how: Joined) -> Result<Tensor, Error> {
-        let (shape, part) = (shape_of(req), part_of(req.role));
+        let shape = shape_of(req);
+        let part = part_of(req.role);
         let source = Source::Plain(self.share(from, part != 0)?);
         let [n, d_out, d_in] = shape[..] else {
             unreachable!("matrices of experts have three dimensions")
@@ -289,7 +289,8 @@ impl Assembly<'_> {
             [n, n_columns, d_in]
         };
         source.expect(&stored)?;
-        let (ty, order) = (source.tensor_type(), order_in(how, part, d_out));
+        let ty = source.tensor_type();
+        let order = order_in(how, part, d_out);
         let rows: Box<dyn Rows> = match how {
             Joined::Columns => Box::new(Transposed {
                 n_columns,
@@ -317,7 +318,8 @@ impl Assembly<'_> {
     }
 
     fn joined_bias(&mut self, req: &TensorReq) -> Result<Tensor, Error> {
-        let (from, part) = (self.family.name(req.role, req.layer), part_of(req.role));
+        let from = self.family.name(req.role, req.layer);
+        let part = part_of(req.role);
         let how = self
             .family
             .experts
@@ -346,15 +348,14 @@ impl Assembly<'_> {
     }
 
     fn blocks(&mut self, req: &TensorReq, from: &str, how: Joined) -> Result<Tensor, Error> {
-        let (shape, part) = (shape_of(req), part_of(req.role));
+        let shape = shape_of(req);
+        let part = part_of(req.role);
         let [n, d_out, d_in] = shape[..] else {
             unreachable!("matrices of experts have three dimensions")
         };
         let [blocks, scales] = [format!("{from}_blocks"), format!("{from}_scales")];
-        let (blocks, scales) = (
-            self.share(&blocks, part != 0)?,
-            self.share(&scales, part != 0)?,
-        );
+        let blocks = self.share(&blocks, part != 0)?;
+        let scales = self.share(&scales, part != 0)?;
         let n_rows = if part < 2 {
             d_out.saturating_mul(2)
         } else {
@@ -401,7 +402,8 @@ fn part_of(role: Role) -> usize {
 
 /// Which units of a joined tensor are gate, or up; all of them are down.
 fn order_in(how: Joined, part: usize, n: u64) -> Order {
-    let (of, part) = (n.saturating_mul(2), part as u64);
+    let of = n.saturating_mul(2);
+    let part = part as u64;
     match (how, part) {
         (_, 2..) => Order::Same,
         (Joined::Halves, _) => Order::Part {

@@ -30,7 +30,8 @@ pub fn convert(
             path: dst.to_owned(),
         });
     }
-    let (mut model, mut tokenizer) = (Draft::new(dst)?, Draft::new(&tokenizer_path(dst))?);
+    let mut model = Draft::new(dst)?;
+    let mut tokenizer = Draft::new(&tokenizer_path(dst))?;
     let mut tokens = BufWriter::new(&mut tokenizer);
     let report = write(checkpoint, to, &mut model, &mut tokens, progress)?;
     tokens.flush().map_err(Error::Output)?;

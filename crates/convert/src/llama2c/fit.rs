@@ -44,7 +44,8 @@ fn difference(ours: &ModelSpec, theirs: &ModelSpec) -> Option<String> {
     if ours == theirs {
         return None;
     }
-    let (first, plain) = (&ours.layers[0], &theirs.layers[0]);
+    let first = &ours.layers[0];
+    let plain = &theirs.layers[0];
     if ours.layers.iter().any(|layer| layer != first) {
         return Some("its layers are not all alike".into());
     }
@@ -54,7 +55,8 @@ fn difference(ours: &ModelSpec, theirs: &ModelSpec) -> Option<String> {
 }
 
 fn in_layer(ours: &LayerSpec, theirs: &LayerSpec) -> Option<String> {
-    let (a, b) = (ours.attention(), theirs.attention());
+    let a = ours.attention();
+    let b = theirs.attention();
     let eps = |layer: &LayerSpec| match layer.wiring {
         Wiring::Sequential {
             pre: [Some(Norm::Rms { eps }), _],

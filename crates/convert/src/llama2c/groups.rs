@@ -29,7 +29,8 @@ impl Groups {
     /// Codes and scale of each group or part of one in a range of weights.
     fn parts(&self, weights: Range<usize>) -> impl Iterator<Item = (&[u8], f32)> {
         let bytes = (*self.file).as_ref();
-        let (codes, scales) = (&bytes[self.codes.clone()], &bytes[self.codes.end..]);
+        let codes = &bytes[self.codes.clone()];
+        let scales = &bytes[self.codes.end..];
         let groups = weights.start / self.group..weights.end.div_ceil(self.group);
         groups.map(move |g| {
             let part = (g * self.group).max(weights.start)..((g + 1) * self.group).min(weights.end);
@@ -138,7 +139,8 @@ mod tests {
             (&blocks[..5], &blocks[34..38]),
             (&[0x00, 0x38, 0, 1, 2][..], &[0x00, 0x38, 32, 33][..])
         );
-        let (mut floats, mut again) = ([0.0; 64], [1.0; 64]);
+        let mut floats = [0.0; 64];
+        let mut again = [1.0; 64];
         atta_formats::decode(atta_formats::TensorType::Q8_0, &blocks, &mut floats).unwrap();
         groups.read(0, &mut again).unwrap();
         assert_eq!(floats, again);

@@ -88,14 +88,17 @@ impl Place {
 
 /// Every tensor of a file, and the length of the file.
 pub(super) fn places(header: &Header) -> Result<(Vec<Place>, u64), String> {
-    let (mut places, mut end) = (Vec::new(), header.data_at());
+    let mut places = Vec::new();
+    let mut end = header.data_at();
     for &role in if header.form == Form::V0 { V0 } else { V1 } {
         if role == Role::Output && header.form == Form::V0 {
             // Cosines and sines, which were tables once and are not read any more.
             end = further(end, 4 * header.sizes.n_ctx * header.sizes.d_head())?;
         }
         for layer in instances(role, header) {
-            let (dims, at, group) = (dims(role, &header.sizes), end, group(role, header.form));
+            let dims = dims(role, &header.sizes);
+            let at = end;
+            let group = group(role, header.form);
             let place = Place {
                 role,
                 layer,

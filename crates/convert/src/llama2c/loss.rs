@@ -72,7 +72,8 @@ mod tests {
     use super::*;
 
     fn quantized(group: &[f32]) -> (Vec<i8>, f32, Loss) {
-        let (mut codes, mut loss) = (Vec::new(), Loss::default());
+        let mut codes = Vec::new();
+        let mut loss = Loss::default();
         let scale = quantize(group, &mut codes, &mut loss).unwrap();
         (codes.iter().map(|&code| code as i8).collect(), scale, loss)
     }

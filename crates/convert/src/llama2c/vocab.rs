@@ -243,7 +243,8 @@ fn check_roles(metadata: &Metadata, is_llama3: bool) -> Result<(), String> {
             .map(|text| text.unwrap_or("unknown"))
             .map_err(|error| error.to_string())
     };
-    let (model, pre) = (text("tokenizer.ggml.model")?, text("tokenizer.ggml.pre")?);
+    let model = text("tokenizer.ggml.model")?;
+    let pre = text("tokenizer.ggml.pre")?;
     match (is_llama3, model, pre) {
         (false, "llama", _) | (true, "gpt2", "llama-bpe" | "llama3" | "llama-v3") => {}
         _ => {

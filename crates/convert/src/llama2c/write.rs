@@ -174,7 +174,8 @@ fn write_tensor(
     let mut bytes = Vec::new();
     let mut scales = Vec::new();
     let mut weights = vec![0.0; chunk(place)];
-    let (n_rows, d_row) = (tensor.n_rows(), place.d_row() as usize);
+    let n_rows = tensor.n_rows();
+    let d_row = place.d_row() as usize;
     for first in (0..n_rows).step_by(weights.len() / d_row) {
         let n = weights.len().min((n_rows - first) as usize * d_row);
         let weights = &mut weights[..n];

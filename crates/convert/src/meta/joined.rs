@@ -43,7 +43,8 @@ pub(super) fn cut(parts: &[RawTensor], dims: &[u64]) -> Option<Cut> {
 
 impl Rows for Joined {
     fn read(&self, first: u64, out: &mut [f32]) -> Result<(), Error> {
-        let (n, d_part) = (self.parts.len() as u64, self.parts[0].d_row());
+        let n = self.parts.len() as u64;
+        let d_part = self.parts[0].d_row();
         let d_row = if self.cut == Cut::Columns {
             n.saturating_mul(d_part)
         } else {

@@ -162,7 +162,8 @@ fn n_rows(dir: &Path, files: &[RawTensors], name: &str, params: &Params) -> Resu
 }
 
 fn rope_factors(wanted: &TensorReq, factors: &[f32]) -> Result<Tensor, Error> {
-    let (dims, ty) = (vec![factors.len() as u64], TensorType::F32);
+    let dims = vec![factors.len() as u64];
+    let ty = TensorType::F32;
     let bytes: Vec<u8> = factors
         .iter()
         .flat_map(|factor| factor.to_le_bytes())
@@ -226,7 +227,8 @@ fn tensor(
 
 /// The type of GGUF that the parts have, which is one.
 fn ty(dir: &Path, parts: &[RawTensor]) -> Result<TensorType, Error> {
-    let (name, dtype) = (parts[0].name(), parts[0].dtype());
+    let name = parts[0].name();
+    let dtype = parts[0].dtype();
     if let Some(other) = parts.iter().find(|part| part.dtype() != dtype) {
         return Err(wrong(
             dir,

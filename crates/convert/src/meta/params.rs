@@ -95,7 +95,8 @@ struct Fields(Map<String, Value>);
 
 impl Fields {
     fn params(&self) -> Result<Params, String> {
-        let (d_model, n_heads) = (self.count("dim")?, self.count("n_heads")?);
+        let d_model = self.count("dim")?;
+        let n_heads = self.count("n_heads")?;
         if !d_model.is_multiple_of(2 * n_heads) {
             return Err(format!(
                 "{n_heads} heads do not divide a dim of {d_model} into even widths"
@@ -117,10 +118,8 @@ impl Fields {
         } else {
             n_heads
         };
-        let (eps, rope_base) = (
-            self.positive("norm_eps", 1e-5)?,
-            self.positive("rope_theta", 10_000.0)?,
-        );
+        let eps = self.positive("norm_eps", 1e-5)?;
+        let rope_base = self.positive("rope_theta", 10_000.0)?;
         let is_scaled = self.is_scaled()?;
         let n_ctx = n_ctx(is_scaled, rope_base, eps);
         let factor = self.positive("rope_scaling_factor", usual_factor(d_model))?;

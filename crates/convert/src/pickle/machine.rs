@@ -95,7 +95,10 @@ struct Machine<'a> {
 
 impl<'a> Machine<'a> {
     fn new(pickle: &'a [u8]) -> Self {
-        let (stack, marks, memo, objects) = (Vec::new(), Vec::new(), HashMap::new(), Vec::new());
+        let stack = Vec::new();
+        let marks = Vec::new();
+        let memo = HashMap::new();
+        let objects = Vec::new();
         Self {
             pickle,
             at: 0,
@@ -321,7 +324,8 @@ impl<'a> Machine<'a> {
     }
 
     fn global(&mut self) -> Result<(), String> {
-        let (module, name) = (self.line()?, self.line()?);
+        let module = self.line()?;
+        let name = self.line()?;
         self.push(Value::Global(Global::of(module, name)?))
     }
 
@@ -385,7 +389,8 @@ impl<'a> Machine<'a> {
         let Object::Storage(storage) = *self.objects.get(storage as usize)? else {
             return None;
         };
-        let (dims, strides) = (self.sizes(dims)?, self.sizes(strides)?);
+        let dims = self.sizes(dims)?;
+        let strides = self.sizes(strides)?;
         (dims.len() == strides.len()).then_some(())?;
         Some(View {
             storage,

@@ -74,8 +74,10 @@ fn directory(bytes: &[u8]) -> Result<Range<usize>, String> {
         .ok_or("has no end of a zip archive")?;
     let mut at = Cursor { bytes, at: end + 4 };
     let disks = [at.u16(), at.u16()];
-    let (_, _) = (at.u16(), at.u16());
-    let (len, start) = (at.u32().map(u64::from), at.u32().map(u64::from));
+    let _ = at.u16();
+    let _ = at.u16();
+    let len = at.u32().map(u64::from);
+    let start = at.u32().map(u64::from);
     if disks.iter().any(|disk| !matches!(disk, Some(0 | 0xffff))) {
         return Err("is a part of an archive of several".into());
     }
@@ -129,13 +131,17 @@ fn end_64(bytes: &[u8], end: usize) -> Option<Result<(u64, u64), String>> {
 fn entry(at: &mut Cursor<'_>, data: &[u8]) -> Option<Result<Stored, String>> {
     (at.u32()? == ENTRY).then_some(())?;
     at.skip(4)?;
-    let (flags, method) = (at.u16()?, at.u16()?);
+    let flags = at.u16()?;
+    let method = at.u16()?;
     at.skip(8)?;
     let sizes = [at.u32()?, at.u32()?];
-    let (name_len, extra_len, comment_len) = (at.u16()?, at.u16()?, at.u16()?);
+    let name_len = at.u16()?;
+    let extra_len = at.u16()?;
+    let comment_len = at.u16()?;
     at.skip(8)?;
     let local = at.u32()?;
-    let (name, extra) = (at.take(name_len.into())?, at.take(extra_len.into())?);
+    let name = at.take(name_len.into())?;
+    let extra = at.take(extra_len.into())?;
     at.skip(comment_len.into())?;
     let name = String::from_utf8_lossy(name).into_owned();
     let [unpacked, packed, local] = wide([sizes[1], sizes[0], local], extra)?;
@@ -174,7 +180,8 @@ fn field_64(extra: &[u8]) -> Option<&[u8]> {
         at: 0,
     };
     loop {
-        let (id, len) = (at.u16()?, at.u16()?);
+        let id = at.u16()?;
+        let len = at.u16()?;
         let field = at.take(len.into())?;
         if id == FIELD_64 {
             return Some(field);
@@ -191,7 +198,8 @@ fn stored(data: &[u8], name: String, local: u64, len: u64) -> Result<Stored, Str
         };
         (at.u32()? == LOCAL).then_some(())?;
         at.skip(22)?;
-        let (name_len, extra_len) = (at.u16()?, at.u16()?);
+        let name_len = at.u16()?;
+        let extra_len = at.u16()?;
         (at.take(name_len.into())? == name.as_bytes()).then_some(())?;
         at.skip(extra_len.into())?;
         let start = at.at;
@@ -262,9 +270,11 @@ pub(super) mod tests {
         files: &[(&str, &[u8])],
         change: impl Fn(usize, &mut Claims),
     ) -> Vec<u8> {
-        let (mut data, mut directory) = (Vec::new(), Vec::new());
+        let mut data = Vec::new();
+        let mut directory = Vec::new();
         for (i, (name, bytes)) in files.iter().enumerate() {
-            let (len, local) = (bytes.len() as u32, data.len() as u32);
+            let len = bytes.len() as u32;
+            let local = data.len() as u32;
             let mut claims = Claims {
                 method: 0,
                 flags: 0,
@@ -301,11 +311,9 @@ pub(super) mod tests {
             ));
             directory.extend([leaves(&[0, local], &[]), name.as_bytes().to_vec(), extra].concat());
         }
-        let (start, len, n) = (
-            data.len() as u32,
-            directory.len() as u32,
-            files.len() as u16,
-        );
+        let start = data.len() as u32;
+        let len = directory.len() as u32;
+        let n = files.len() as u16;
         let end = [leaves(&[END], &[0, 0, n, n]), leaves(&[len, start], &[0])].concat();
         [data, directory, end].concat()
     }
@@ -375,7 +383,8 @@ pub(super) mod tests {
     fn the_end_of_64_bits_counts_where_it_is_pointed_at() {
         let plain = archive(&[("a", b"1")], same);
         let (body, end) = plain.split_at(plain.len() - END_BYTES);
-        let (len, start) = (end[12..16].to_vec(), end[16..20].to_vec());
+        let len = end[12..16].to_vec();
+        let start = end[16..20].to_vec();
         let record = [
             &leaves(&[END_64], &[0; 18])[..],
             &len,

@@ -399,7 +399,8 @@ impl SubBlock {
         scale: f32,
         per_weight: f32,
     ) -> ([u16; 8], [bool; 8]) {
-        let (mut entries, mut rounded) = ([0; 8], [true; 8]);
+        let mut entries = [0; 8];
+        let mut rounded = [true; 8];
         let parts = self.x[..self.d_sub]
             .as_chunks::<N>()
             .0
@@ -414,7 +415,8 @@ impl SubBlock {
 
     /// `Σ w·x·q` and `Σ w·q²` over the numbers of entries.
     fn sums<const N: usize>(&self, book: &Codebook<N>, entries: &[u16; 8]) -> (f32, f32) {
-        let (mut xq, mut qq) = (0.0, 0.0);
+        let mut xq = 0.0;
+        let mut qq = 0.0;
         for (i, (&x, &w)) in self.x[..self.d_sub].iter().zip(&self.weights).enumerate() {
             let q = book.numbers(entries[i / N])[i % N];
             xq += w * x * q;

@@ -88,10 +88,8 @@ pub(super) fn q2_k(x: &Weights, importance: Option<&Weights>, block: &mut [u8; 8
         Some(_) => found.weighed(15),
         None => found.by_largest(15),
     };
-    let (d, d_min) = (
-        put_f16(block, 80, shared.d),
-        put_f16(block, 82, shared.d_min),
-    );
+    let d = put_f16(block, 80, shared.d);
+    let d_min = put_f16(block, 82, shared.d_min);
     let mut codes = [[0; 16]; 16];
     for (s, codes) in codes.iter_mut().enumerate() {
         block[s] = shared.scales[s] | shared.minima[s] << 4;
@@ -142,7 +140,8 @@ fn sub_blocks_of_32(
             (found, shared)
         }
     };
-    let (d, d_min) = (put_f16(head, 0, shared.d), put_f16(head, 2, shared.d_min));
+    let d = put_f16(head, 0, shared.d);
+    let d_min = put_f16(head, 2, shared.d_min);
     let scales = scales_and_minima(&shared.scales, &shared.minima);
     head[4..].copy_from_slice(&scales);
     std::array::from_fn(|s| {

@@ -83,7 +83,8 @@ fn nearest_codes(x: &[f32; 32], d: f32) -> [u8; 32] {
     let mut codes = [0; 32];
     for (x, codes) in x.as_chunks().0.iter().zip(codes.as_chunks_mut::<LANES>().0) {
         let magnitude = Lanes(*x).abs();
-        let (mut least, mut nearest) = (magnitude, Lanes::splat(0.0));
+        let mut least = magnitude;
+        let mut nearest = Lanes::splat(0.0);
         for (code, &number) in (0u8..8).zip(&MXFP4_VALUES).skip(1) {
             let error = (Lanes::splat(f32::from(number) * d) - magnitude).abs();
             let better = least.above(error);

@@ -81,7 +81,8 @@ fn four_by_four<const BYTES: usize>(
     let mean_square = sum_of_squares(x) / x.len() as f32;
     let parts = x.chunks(32 * LANES).zip(importance.chunks(32 * LANES));
     for ((x, importance), out) in parts.zip(out.chunks_mut(BYTES * LANES)) {
-        let (x, importance) = (four(x), four(importance));
+        let x = four(x);
+        let importance = four(importance);
         encode(
             &x,
             &by_importance(&tile(&x), &tile(&importance), mean_square),

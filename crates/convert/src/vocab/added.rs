@@ -128,7 +128,8 @@ pub(super) fn put(found: &mut Vocabulary, added: Vec<Added>, spelling: Spelling)
         }
     }
     if !beyond.is_empty() {
-        let (n, n_vocab) = (beyond.len(), found.table.len());
+        let n = beyond.len();
+        let n_vocab = found.table.len();
         found.warnings.push(format!(
             "{n} added tokens are left out: the embedding has {n_vocab} rows only"
         ));

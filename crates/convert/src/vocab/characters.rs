@@ -172,7 +172,8 @@ impl<'m> Order<'m> {
 
     /// Tokens of which a merge comes after merges of the next token.
     fn late(&self, merges: &[String]) -> HashSet<String> {
-        let (mut late, mut last) = (HashSet::new(), 0);
+        let mut late = HashSet::new();
+        let mut last = 0;
         for (left, right) in merges.iter().filter_map(|merge| merge.split_once(' ')) {
             let text = [left, right].concat();
             let place = self.places.get(&text).copied().unwrap_or_default();

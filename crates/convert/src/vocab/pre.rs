@@ -133,7 +133,8 @@ fn canonical(pattern: &str) -> String {
 
 fn without_possessives(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len());
-    let (mut in_class, mut after_quantifier) = (false, false);
+    let mut in_class = false;
+    let mut after_quantifier = false;
     let mut rest = pattern;
     while let Some(c) = rest.chars().next() {
         let n = if c == '\\' {

@@ -263,7 +263,8 @@ impl Marks {
             .filter_map(|&(name, _)| Some((name, text(name)?)))
             .collect();
         let flag = |key| configs.tokenizer.get(key).and_then(Value::as_bool);
-        let (add_bos, add_eos) = (flag("add_bos_token"), flag("add_eos_token"));
+        let add_bos = flag("add_bos_token");
+        let add_eos = flag("add_eos_token");
         Self {
             texts,
             add_bos,

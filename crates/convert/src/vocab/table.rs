@@ -133,7 +133,9 @@ impl Table {
             .iter()
             .enumerate()
             .map(|(id, token)| token.clone().unwrap_or_else(|| padding(id)));
-        let (mut texts, mut kinds, mut scores) = (Vec::new(), Vec::new(), Vec::new());
+        let mut texts = Vec::new();
+        let mut kinds = Vec::new();
+        let mut scores = Vec::new();
         for token in tokens {
             texts.push(token.text);
             kinds.push(token.kind as i32);

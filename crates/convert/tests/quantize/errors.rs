@@ -120,7 +120,8 @@ fn rows_know_nothing_of_each_other() {
     let x = crate::seeded::weights();
     let importance = &crate::seeded::importance()[..256];
     for (ty, quantizer) in quantizers() {
-        let (mut together, mut alone) = (blocks(ty, x.len()), blocks(ty, x.len()));
+        let mut together = blocks(ty, x.len());
+        let mut alone = blocks(ty, x.len());
         quantizer
             .rows(&x, 256, Some(importance), &mut together)
             .unwrap();

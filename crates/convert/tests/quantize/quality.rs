@@ -103,7 +103,8 @@ fn what_matters_is_nearer_if_it_is_known_to_matter() {
                 |i: usize| f64::from(matters[i % matters.len()]) * f64::from(x[i] - y[i]).powi(2);
             (0..x.len()).map(one).sum::<f64>()
         };
-        let (with, without) = (error(Some(&matters)), error(None));
+        let with = error(Some(&matters));
+        let without = error(None);
         assert!(with < 0.97 * without, "{ty}: {with} against {without}");
     }
 }

@@ -31,7 +31,8 @@ fn scaled(x: i64, exponent: i32) -> f32 {
 /// Weight `at` of the row of a kind.
 fn weight(kind: usize, at: usize) -> f32 {
     let i = kind * D_ROW + at;
-    let (bell_at, flat) = (bell(i), parts(i)[0]);
+    let bell_at = bell(i);
+    let flat = parts(i)[0];
     match kind {
         0 => scaled(bell_at, -22),
         1 => scaled(bell_at * bell_at * bell_at, -45),

@@ -112,7 +112,8 @@ impl Golden {
 
 /// All weights of a tensor, read by chunks of rows.
 pub(crate) fn floats(tensor: &Tensor) -> Vec<f32> {
-    let (n_rows, d_row) = (tensor.n_rows() as usize, tensor.d_row() as usize);
+    let n_rows = tensor.n_rows() as usize;
+    let d_row = tensor.d_row() as usize;
     let mut out = vec![0.0; n_rows * d_row];
     for (i, chunk) in out.chunks_mut(7 * d_row).enumerate() {
         tensor.rows.read(7 * i as u64, chunk).unwrap();

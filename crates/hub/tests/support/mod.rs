@@ -1,8 +1,6 @@
-//! A hub of our own on this machine: as much of the Hub's interface as a pull uses, and every way
-//! to do it wrong.
+//! A hub server on localhost with the part of the Hub's API that a pull uses.
 //!
-//! Each connection carries one request. A test wraps [`Repo::answer`] and spoils what comes out of
-//! it.
+//! Each connection carries one request. A test wraps [`Repo::answer`] and changes its replies.
 
 use std::{
     io::{Read, Write},
@@ -16,18 +14,18 @@ use std::{
 
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
 
-/// The commit that every revision of a [`Repo`] is.
+/// The commit that every revision of a [`Repo`] resolves to.
 pub(crate) const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// What somebody asked for.
+/// A request that the server received.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    /// With the query.
+pub(crate) struct HttpRequest {
+    /// Path with the query.
     pub(crate) path: String,
     headers: Vec<(String, String)>,
 }
 
-impl Asked {
+impl HttpRequest {
     /// A header, by its name in lower case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers
@@ -36,12 +34,12 @@ impl Asked {
             .map(|(_, value)| value.as_str())
     }
 
-    /// Whether it asks for a file and not for JSON.
+    /// Whether the request is for a file and not for JSON.
     pub(crate) fn is_file(&self) -> bool {
         self.path.contains("/resolve/")
     }
 
-    /// First byte of the range that is asked for.
+    /// First byte of the requested range.
     pub(crate) fn start(&self) -> Option<usize> {
         self.header("range")?
             .strip_prefix("bytes=")?
@@ -51,17 +49,17 @@ impl Asked {
     }
 }
 
-/// What is sent back.
+/// A response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: Vec<u8>,
-    /// What `Content-Length` says; 0: there is none.
+    /// The value of `Content-Length`; 0 with a body: no such header.
     pub(crate) length: usize,
-    /// Bytes of the body after which the connection breaks.
+    /// The connection closes after this many bytes of the body.
     pub(crate) cut: Option<usize>,
-    /// Whether the connection stays open after that, and nothing comes.
+    /// Whether the connection stays open after the body without sending more.
     pub(crate) stall: bool,
 }
 
@@ -84,63 +82,67 @@ impl Reply {
     }
 }
 
-/// A server, until it is dropped.
+/// A server that runs until it is dropped.
 pub(crate) struct Server {
     pub(crate) url: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<HttpRequest>>>,
     is_over: Arc<AtomicBool>,
 }
 
 impl Server {
-    pub(crate) fn start(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(answer: impl Fn(&HttpRequest) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let (asked, is_over) = (
-            Arc::new(Mutex::new(Vec::new())),
-            Arc::new(AtomicBool::new(false)),
-        );
-        let (log, over, answer) = (asked.clone(), is_over.clone(), Arc::new(answer));
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let log = requests.clone();
+        let over = is_over.clone();
+        let answer = Arc::new(answer);
         thread::spawn(move || {
             for stream in listener
                 .incoming()
                 .take_while(|_| !over.load(Ordering::Relaxed))
                 .flatten()
             {
-                let (log, answer) = (log.clone(), answer.clone());
-                // Whoever breaks off is of no interest.
+                let log = log.clone();
+                let answer = answer.clone();
+                // A client that disconnects is no error.
                 thread::spawn(move || serve(stream, &log, &*answer).ok());
             }
         });
         Self {
             url,
-            asked,
+            requests,
             is_over,
         }
     }
 
-    /// Everything that was asked for.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+    /// All requests so far.
+    pub(crate) fn requests(&self) -> Vec<HttpRequest> {
+        self.requests.lock().unwrap().clone()
     }
 
-    /// The files among it.
-    pub(crate) fn files_asked(&self) -> Vec<Asked> {
-        self.asked().into_iter().filter(Asked::is_file).collect()
+    /// The requests for files so far.
+    pub(crate) fn file_requests(&self) -> Vec<HttpRequest> {
+        self.requests()
+            .into_iter()
+            .filter(HttpRequest::is_file)
+            .collect()
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // The thread waits for a connection.
+        // Wakes the thread, which waits for a connection.
         let _ = TcpStream::connect(self.url.trim_start_matches("http://"));
     }
 }
 
 fn serve(
     mut stream: TcpStream,
-    log: &Mutex<Vec<Asked>>,
-    answer: &dyn Fn(&Asked) -> Reply,
+    log: &Mutex<Vec<HttpRequest>>,
+    answer: &dyn Fn(&HttpRequest) -> Reply,
 ) -> std::io::Result<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -153,12 +155,12 @@ fn serve(
     let headers = headers
         .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
         .collect();
-    let asked = Asked {
+    let request = HttpRequest {
         path: text.split(' ').nth(1).unwrap_or_default().to_owned(),
         headers,
     };
-    log.lock().unwrap().push(asked.clone());
-    let reply = answer(&asked);
+    log.lock().unwrap().push(request.clone());
+    let reply = answer(&request);
     let mut out = format!("HTTP/1.1 {} -\r\nConnection: close\r\n", reply.status);
     for (name, value) in &reply.headers {
         out += &format!("{name}: {value}\r\n");
@@ -168,7 +170,7 @@ fn serve(
     }
     stream.write_all((out + "\r\n").as_bytes())?;
     stream.write_all(&reply.body[..reply.cut.unwrap_or(reply.body.len()).min(reply.body.len())])?;
-    // Until the other side has gone.
+    // Waits until the client disconnects.
     if reply.stall {
         stream.read(&mut [0]).map(drop)
     } else {
@@ -176,19 +178,19 @@ fn serve(
     }
 }
 
-/// Files, answered for as the Hub does.
+/// A repository, served as the Hub does.
 #[derive(Clone, Default)]
 pub(crate) struct Repo {
     pub(crate) name: &'static str,
-    /// Path and content. Those of more than 100 bytes are kept apart from git.
+    /// Path and content. Files of more than 100 bytes are LFS files.
     pub(crate) files: Vec<(&'static str, Vec<u8>)>,
 }
 
 impl Repo {
-    pub(crate) fn answer(&self, asked: &Asked) -> Reply {
+    pub(crate) fn answer(&self, request: &HttpRequest) -> Reply {
         let api = format!("/api/models/{}/", self.name);
         let resolve = format!("/{}/resolve/{COMMIT}/", self.name);
-        if let Some(rest) = asked.path.strip_prefix(&api) {
+        if let Some(rest) = request.path.strip_prefix(&api) {
             return match rest.split_once(['/', '?']) {
                 Some(("revision", "main" | COMMIT)) => {
                     Reply::of(200, format!(r#"{{"sha":"{COMMIT}"}}"#))
@@ -197,12 +199,12 @@ impl Repo {
                 _ => Reply::of(404, "{}").with("X-Error-Code", "RevisionNotFound"),
             };
         }
-        let file = asked
+        let file = request
             .path
             .strip_prefix(&resolve)
             .and_then(|path| self.files.iter().find(|(name, _)| *name == path));
         file.map_or(Reply::of(404, "{}"), |(_, content)| {
-            content_from(content, asked.start())
+            content_from(content, request.start())
         })
     }
 
@@ -219,9 +221,10 @@ impl Repo {
     }
 }
 
-/// A file as the Hub lists it.
+/// The JSON of a file in the Hub's listing.
 pub(crate) fn listed(path: &str, content: &[u8]) -> String {
-    let (git, size) = (git_hash(content), content.len());
+    let git = git_hash(content);
+    let size = content.len();
     let lfs = match size {
         101.. => format!(
             r#","lfs":{{"oid":"{}","size":{size},"pointerSize":135}}"#,
@@ -232,7 +235,7 @@ pub(crate) fn listed(path: &str, content: &[u8]) -> String {
     format!(r#"{{"type":"file","oid":"{git}","size":{size},"path":"{path}"{lfs}}}"#)
 }
 
-/// The whole, or what follows a position.
+/// The content, or the part of it from `start` on.
 pub(crate) fn content_from(content: &[u8], start: Option<usize>) -> Reply {
     let etag = format!("\"{}\"", hash(content));
     match start {
@@ -247,7 +250,7 @@ pub(crate) fn content_from(content: &[u8], start: Option<usize>) -> Reply {
     }
 }
 
-/// The name of the blob with this content.
+/// The name of the blob of this content.
 pub(crate) fn hash(content: &[u8]) -> String {
     if content.len() > 100 {
         sha256(content)
@@ -271,7 +274,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Bytes that look like weights, another row for each seed.
+/// Pseudo-random bytes, different for each seed.
 pub(crate) fn weights(n: usize, seed: u32) -> Vec<u8> {
     let mut state = seed | 1;
     let mut next = || {

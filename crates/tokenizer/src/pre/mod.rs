@@ -1,8 +1,9 @@
-//! Pre-tokenizers: how text is cut into words before byte pairs are merged. No merge crosses a cut.
+//! Pre-tokenizers: how text is split into words before byte pairs are merged. No merge crosses a
+//! word boundary.
 //!
-//! Knows no vocabulary. The one idea: a pre-tokenizer is a list of passes, each an expression that
-//! cuts every piece the pass before it left into matches and the gaps between them; what a name
-//! means is a row of data in `schemes`.
+//! Knows no vocabulary. The one idea: a pre-tokenizer is a list of passes. Each pass is a regular
+//! expression that splits every piece of the previous pass into matches and the gaps between them.
+//! `schemes` is the table from names to passes.
 
 mod pattern;
 mod schemes;
@@ -11,23 +12,24 @@ mod set;
 use pattern::Pattern;
 pub(crate) use schemes::{Alphabet, Scheme, Whole};
 
-/// One pass over the text, as data.
+/// One pass over the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pass {
     /// Matches of an expression and the gaps between them.
-    Cut(&'static str),
-    /// White space at the end of the piece, `\s+$`; as an expression it would take quadratic time.
+    Split(&'static str),
+    /// White space at the end of the piece, `\s+$`. A variant of its own because the matcher of
+    /// `pattern` would take quadratic time.
     TrailingSpace,
 }
 
 /// A compiled pre-tokenizer.
 #[derive(Debug)]
 pub(crate) struct PreTokenizer {
-    passes: Vec<Cutter>,
+    passes: Vec<Splitter>,
 }
 
 #[derive(Debug)]
-enum Cutter {
+enum Splitter {
     Pattern(Pattern),
     TrailingSpace,
 }
@@ -35,21 +37,21 @@ enum Cutter {
 impl PreTokenizer {
     pub(crate) fn new(scheme: &Scheme) -> Self {
         let compile = |pass: &Pass| match pass {
-            Pass::Cut(source) => Cutter::Pattern(Pattern::new(source)),
-            Pass::TrailingSpace => Cutter::TrailingSpace,
+            Pass::Split(source) => Splitter::Pattern(Pattern::new(source)),
+            Pass::TrailingSpace => Splitter::TrailingSpace,
         };
         Self {
             passes: scheme.passes().iter().map(compile).collect(),
         }
     }
 
-    /// Hands the words of `text` to `emit`, in order; together they are `text`.
+    /// Passes the words of `text` to `emit`, in order. Concatenated, they are `text`.
     pub(crate) fn split<'t>(&self, text: &'t str, emit: &mut dyn FnMut(&'t str)) {
         split_from(&self.passes, text, emit);
     }
 }
 
-fn split_from<'t>(passes: &[Cutter], text: &'t str, emit: &mut dyn FnMut(&'t str)) {
+fn split_from<'t>(passes: &[Splitter], text: &'t str, emit: &mut dyn FnMut(&'t str)) {
     let Some((pass, rest)) = passes.split_first() else {
         return emit(text);
     };
@@ -59,8 +61,8 @@ fn split_from<'t>(passes: &[Cutter], text: &'t str, emit: &mut dyn FnMut(&'t str
         }
     };
     match pass {
-        Cutter::Pattern(pattern) => cut(pattern, text, &mut emit_piece),
-        Cutter::TrailingSpace => {
+        Splitter::Pattern(pattern) => split_by_pattern(pattern, text, &mut emit_piece),
+        Splitter::TrailingSpace => {
             let (body, space) = text.split_at(text.trim_end().len());
             emit_piece(body);
             emit_piece(space);
@@ -68,8 +70,9 @@ fn split_from<'t>(passes: &[Cutter], text: &'t str, emit: &mut dyn FnMut(&'t str
     }
 }
 
-fn cut<'t>(pattern: &Pattern, text: &'t str, emit: &mut dyn FnMut(&'t str)) {
-    let (mut gap, mut at) = (0, 0);
+fn split_by_pattern<'t>(pattern: &Pattern, text: &'t str, emit: &mut dyn FnMut(&'t str)) {
+    let mut gap = 0;
+    let mut at = 0;
     while let Some(c) = text[at..].chars().next() {
         match pattern.match_at(text, at).filter(|&end| end > at) {
             Some(end) => {
@@ -122,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn kin_of_llama3_differ_where_their_expressions_do() {
+    fn relatives_of_llama3_differ_where_their_expressions_do() {
         assert_eq!(
             words("jais-2", &(" ".repeat(12) + "x")),
             [&" ".repeat(8), "  ", " ", " x"]

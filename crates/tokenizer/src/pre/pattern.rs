@@ -1,11 +1,10 @@
-//! The regular expressions of pre-tokenizers: a parser for the dialect they are published in, and a
-//! matcher.
+//! The regular expressions of pre-tokenizers: a parser for their dialect, and a matcher.
 //!
 //! Knows nothing of names, passes or vocabularies. The one idea: these expressions are alternatives
-//! of short sequences whose repeated elements are single-character sets, so a greedy run with one
-//! loop of giving back characters is the whole matcher, without captures, states or allocation.
-//! Groups match atomically, as their first fitting alternative; no published pattern needs to come
-//! back into one.
+//! of short sequences that repeat single-character sets, so a greedy loop that backtracks one
+//! character at a time is the whole matcher, without captures, states or allocation. Groups match
+//! atomically, as their first alternative that matches; no published pattern needs backtracking
+//! into a group.
 //!
 //! Supported: literals, escapes, `\s \S \p{..}`, classes, `( )` and `(?: )`, `|`, `? * + {n}
 //! {m,n}`, and `(?! )` around one set. Semantics as in Perl: leftmost, first alternative, greedy.
@@ -18,29 +17,37 @@ use std::str::Chars;
 /// A compiled expression.
 #[derive(Debug)]
 pub(super) struct Pattern {
-    alternatives: Vec<Vec<Piece>>,
+    alternatives: Vec<Vec<Element>>,
 }
 
 #[derive(Debug)]
-enum Piece {
-    Run {
-        set: Set,
-        min: usize,
-        max: usize,
-    },
-    Group {
-        inner: Pattern,
-        min: usize,
-        max: usize,
-    },
+enum Element {
+    Run(Run),
+    Group(Group),
     NotAhead(Set),
 }
 
+/// `min` to `max` characters of a set.
+#[derive(Debug)]
+struct Run {
+    set: Set,
+    min: usize,
+    max: usize,
+}
+
+/// `min` to `max` matches of a parenthesized pattern.
+#[derive(Debug)]
+struct Group {
+    inner: Pattern,
+    min: usize,
+    max: usize,
+}
+
 impl Pattern {
-    /// Compiles an expression of this crate.
+    /// Compiles an expression of `schemes`.
     ///
     /// # Panics
-    /// On one outside the dialect. Expressions are constants, and a test compiles each of them.
+    /// If the expression is not in the dialect. Expressions are constants, and a test compiles each.
     pub(super) fn new(source: &str) -> Self {
         let mut parser = Parser {
             rest: source.chars().peekable(),
@@ -53,47 +60,42 @@ impl Pattern {
         pattern
     }
 
-    /// The end of the match that begins at byte `at` of `text`, which lies on a character boundary.
+    /// The end of the match that begins at byte `at` of `text`, a character boundary.
     pub(super) fn match_at(&self, text: &str, at: usize) -> Option<usize> {
         self.alternatives
             .iter()
-            .find_map(|pieces| match_all(pieces, text, at))
+            .find_map(|elements| match_all(elements, text, at))
     }
 }
 
-fn match_all(pieces: &[Piece], text: &str, at: usize) -> Option<usize> {
-    let Some((piece, rest)) = pieces.split_first() else {
+fn match_all(elements: &[Element], text: &str, at: usize) -> Option<usize> {
+    let Some((element, rest)) = elements.split_first() else {
         return Some(at);
     };
-    match piece {
-        Piece::Run { set, min, max } => match_run(set, (*min, *max), rest, text, at),
-        Piece::Group { inner, min, max } => {
-            match_all(rest, text, match_group(inner, (*min, *max), text, at)?)
-        }
-        Piece::NotAhead(set) if next_in(set, text, at).is_some() => None,
-        Piece::NotAhead(_) => match_all(rest, text, at),
+    match element {
+        Element::Run(run) => match_run(run, rest, text, at),
+        Element::Group(group) => match_all(rest, text, match_group(group, text, at)?),
+        Element::NotAhead(set) if next_in(set, text, at).is_some() => None,
+        Element::NotAhead(_) => match_all(rest, text, at),
     }
 }
 
-/// As many characters of `set` as there are, then fewer, until the rest of the sequence matches.
-fn match_run(
-    set: &Set,
-    (min, max): (usize, usize),
-    rest: &[Piece],
-    text: &str,
-    start: usize,
-) -> Option<usize> {
-    let (mut at, mut n) = (start, 0);
-    while n < max
+/// Matches as many characters of `set` as there are, then fewer, until the rest of the sequence
+/// matches.
+fn match_run(run: &Run, rest: &[Element], text: &str, start: usize) -> Option<usize> {
+    let set = &run.set;
+    let mut at = start;
+    let mut n = 0;
+    while n < run.max
         && let Some(next) = next_in(set, text, at)
     {
         (at, n) = (next, n + 1);
     }
-    while n >= min {
+    while n >= run.min {
         if let Some(end) = match_all(rest, text, at) {
             return Some(end);
         }
-        if n == min {
+        if n == run.min {
             break;
         }
         (at, n) = (
@@ -104,19 +106,15 @@ fn match_run(
     None
 }
 
-fn match_group(
-    inner: &Pattern,
-    (min, max): (usize, usize),
-    text: &str,
-    start: usize,
-) -> Option<usize> {
-    let (mut at, mut n) = (start, 0);
-    while n < max
-        && let Some(end) = inner.match_at(text, at).filter(|&end| end > at)
+fn match_group(group: &Group, text: &str, start: usize) -> Option<usize> {
+    let mut at = start;
+    let mut n = 0;
+    while n < group.max
+        && let Some(end) = group.inner.match_at(text, at).filter(|&end| end > at)
     {
         (at, n) = (end, n + 1);
     }
-    (n >= min).then_some(at)
+    (n >= group.min).then_some(at)
 }
 
 /// The position after the next character, if that is in `set`.
@@ -140,28 +138,28 @@ impl Parser<'_> {
         Pattern { alternatives }
     }
 
-    fn sequence(&mut self) -> Vec<Piece> {
-        let mut pieces = Vec::new();
+    fn sequence(&mut self) -> Vec<Element> {
+        let mut elements = Vec::new();
         while let Some(c) = self.rest.next_if(|&c| c != '|' && c != ')') {
-            pieces.push(if c == '(' { self.group() } else { self.run(c) });
+            elements.push(if c == '(' { self.group() } else { self.run(c) });
         }
-        pieces
+        elements
     }
 
-    fn group(&mut self) -> Piece {
+    fn group(&mut self) -> Element {
         let kind = if self.take('?') { self.next() } else { ':' };
         let inner = self.pattern();
         assert!(self.take(')'), "unbalanced parenthesis");
         match kind {
-            '!' => Piece::NotAhead(single_set(inner)),
+            '!' => Element::NotAhead(single_set(inner)),
             _ => {
                 let (min, max) = self.quantifier();
-                Piece::Group { inner, min, max }
+                Element::Group(Group { inner, min, max })
             }
         }
     }
 
-    fn run(&mut self, first: char) -> Piece {
+    fn run(&mut self, first: char) -> Element {
         let set = match first {
             '[' => self.class(),
             '\\' => match self.escape() {
@@ -171,12 +169,13 @@ impl Parser<'_> {
             c => Set::new(Categories::NONE, vec![(c, c)], false),
         };
         let (min, max) = self.quantifier();
-        Piece::Run { set, min, max }
+        Element::Run(Run { set, min, max })
     }
 
     fn class(&mut self) -> Set {
         let negated = self.take('^');
-        let (mut categories, mut ranges) = (Categories::NONE, Vec::new());
+        let mut categories = Categories::NONE;
+        let mut ranges = Vec::new();
         while !self.take(']') {
             match self.class_element() {
                 Escape::Categories(more) => categories = categories.union(more),
@@ -273,19 +272,19 @@ enum Escape {
     Categories(Categories),
 }
 
-/// The set of a lookahead.
+/// The set of a negative lookahead.
 fn single_set(pattern: Pattern) -> Set {
     match pattern
         .alternatives
         .into_iter()
         .next()
-        .and_then(|mut pieces| pieces.pop())
+        .and_then(|mut elements| elements.pop())
     {
-        Some(Piece::Run {
+        Some(Element::Run(Run {
             set,
             min: 1,
             max: 1,
-        }) => set,
+        })) => set,
         _ => panic!("a lookahead holds one set"),
     }
 }

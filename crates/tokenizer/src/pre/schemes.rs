@@ -1,21 +1,22 @@
-//! What each value of `tokenizer.ggml.pre` means: names, expressions and habits, as data.
+//! The table of pre-tokenizers: for each value of `tokenizer.ggml.pre`, its regular expressions and
+//! its defaults.
 //!
-//! Knows no matching. The one idea: sixty names share a dozen expressions.
+//! Knows no matching. The one idea: eighty names share thirty schemes.
 //!
 //! Source: the `tokenizer.json` of the models and `llm_tokenizer_bpe` in llama.cpp. Where llama.cpp
-//! rewrote an expression for `std::regex`, both cut the same (checked on megabytes of text by
-//! `tests/oracles/tokenizer_compare.py`), but for one family: it cannot tell upper from lower case
-//! beyond ASCII (`tekken`, `gpt-4o` and what resembles them). There we follow the models, which
-//! were trained that way.
+//! rewrote an expression for `std::regex`, both split in the same places (checked on megabytes of
+//! text by `tests/oracles/tokenizer_compare.py`), with one exception: llama.cpp cannot tell upper
+//! from lower case beyond ASCII (`tekken`, `gpt-4o` and similar ones). There we follow the
+//! `tokenizer.json` that the models were trained with.
 
-use super::Pass::{self, Cut, TrailingSpace};
+use super::Pass::{self, Split, TrailingSpace};
 
-/// How text becomes the characters that the vocabulary is written in.
+/// The characters that token texts are written in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Alphabet {
-    /// Each byte is one of 256 visible characters (GPT-2).
+    /// Each byte is written as one of 256 visible characters (GPT-2's `bytes_to_unicode`).
     Bytes,
-    /// Characters as they are, spaces as U+2581, `<0xXX>` for what is missing (SentencePiece).
+    /// Characters as they are, spaces as U+2581, byte tokens `<0xXX>` as fallback (SentencePiece).
     Characters,
 }
 
@@ -29,20 +30,20 @@ pub(crate) enum Whole {
     Newlines,
 }
 
-/// A pre-tokenizer with the habits that come with its name.
+/// A pre-tokenizer with the defaults that llama.cpp ties to its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Scheme {
     passes: &'static [Pass],
     pub(crate) alphabet: Alphabet,
     pub(crate) whole: Whole,
-    /// Whether BOS is added when the metadata does not say.
+    /// Whether BOS is added if the metadata has no `add_bos_token`.
     pub(crate) add_bos: bool,
-    /// Whether token 11 is BOS when the metadata does not say.
+    /// Whether token 11 is BOS if the metadata has no `bos_token_id`.
     pub(crate) default_bos: bool,
 }
 
 impl Scheme {
-    /// What is used when the name is missing or unknown.
+    /// The scheme for a missing or unknown name.
     pub(crate) const DEFAULT: Self = Self::of(DEFAULT);
 
     const fn of(passes: &'static [Pass]) -> Self {
@@ -99,7 +100,7 @@ impl Scheme {
     }
 }
 
-/// Every name in use, with what it means.
+/// The values of `tokenizer.ggml.pre` and their schemes.
 const SCHEMES: &[(&[&str], Scheme)] = &[
     (&["default"], Scheme::DEFAULT),
     (
@@ -286,8 +287,8 @@ macro_rules! cased_words {
         )
     };
 }
-// Published as `(?i:'s|...)`, where ſ is an s; llama.cpp's rewritten expressions, which the others
-// follow, leave it out.
+// Published as `(?i:'s|...)`, which matches ſ as an s. The expressions that llama.cpp rewrote leave
+// ſ out, and so do ours for them.
 macro_rules! gpt4o {
     ($numbers:expr) => {
         concat!(
@@ -301,106 +302,106 @@ macro_rules! gpt4o {
 }
 
 const DEFAULT: &[Pass] = &[
-    Cut(r"[\p{P}\$\+<=>\^~\|]+"),
-    Cut(gpt2!()),
-    Cut(r"\p{N}+"),
-    Cut("[0-9][0-9][0-9]"),
+    Split(r"[\p{P}\$\+<=>\^~\|]+"),
+    Split(gpt2!()),
+    Split(r"\p{N}+"),
+    Split("[0-9][0-9][0-9]"),
 ];
-const GPT2: &[Pass] = &[Cut(gpt2!())];
-const STARCODER: &[Pass] = &[Cut(r"\p{N}"), Cut(gpt2!())];
+const GPT2: &[Pass] = &[Split(gpt2!())];
+const STARCODER: &[Pass] = &[Split(r"\p{N}"), Split(gpt2!())];
 const FALCON: &[Pass] = &[
-    Cut(r"[\p{P}\$\+<=>\^~\|`]+"),
-    Cut(gpt2!()),
-    Cut("[0-9][0-9][0-9]"),
+    Split(r"[\p{P}\$\+<=>\^~\|`]+"),
+    Split(gpt2!()),
+    Split("[0-9][0-9][0-9]"),
 ];
-const LLAMA3: &[Pass] = &[Cut(concat!(
+const LLAMA3: &[Pass] = &[Split(concat!(
     contraction!(),
     r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|",
     symbols_and_spaces!()
 ))];
 const MINICPM5: &[Pass] = &[
-    Cut(r"\p{N}{1,3}"),
-    Cut(concat!(
+    Split(r"\p{N}{1,3}"),
+    Split(concat!(
         contraction!(),
         r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+|",
         symbols_and_spaces!()
     )),
 ];
-const JAIS2: &[Pass] = &[Cut(concat!(
+const JAIS2: &[Pass] = &[Split(concat!(
     contraction!(),
     r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+",
     r"|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)",
     r"|\s{1,2}(?!\S)|\s{1}"
 ))];
-const QWEN2: &[Pass] = &[Cut(qwen2!())];
-const LAGUNA: &[Pass] = &[Cut(r"[^\n]+|[\n]+"), Cut(qwen2!())];
-const QWEN35: &[Pass] = &[Cut(concat!(
+const QWEN2: &[Pass] = &[Split(qwen2!())];
+const LAGUNA: &[Pass] = &[Split(r"[^\n]+|[\n]+"), Split(qwen2!())];
+const QWEN35: &[Pass] = &[Split(concat!(
     contraction!(),
     r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|",
     spaces!()
 ))];
-const UFAKZEKA: &[Pass] = &[Cut(concat!(
+const UFAKZEKA: &[Pass] = &[Split(concat!(
     r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|",
     symbols_and_spaces!()
 ))];
-const SEED_CODER: &[Pass] = &[Cut(concat!(
+const SEED_CODER: &[Pass] = &[Split(concat!(
     contraction!(),
     r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|",
     spaces!()
 ))];
-const BAILING: &[Pass] = &[Cut(
+const BAILING: &[Pass] = &[Split(
     r"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
 )];
-const EXAONE_MOE: &[Pass] = &[Cut(concat!(
+const EXAONE_MOE: &[Pass] = &[Split(concat!(
     contraction!(),
     r"|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+"
 ))];
 const DEEPSEEK_LLM: &[Pass] = &[
-    Cut(r"[\r\n]"),
-    Cut(
+    Split(r"[\r\n]"),
+    Split(
         r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+",
     ),
-    Cut(r"\s?[!-/:-~！-／：-～‘-‟　-。]+"),
+    Split(r"\s?[!-/:-~！-／：-～‘-‟　-。]+"),
     TrailingSpace,
-    Cut("[一-龥ࠀ-一가-퟿]+"),
-    Cut(r"\p{N}+"),
+    Split("[一-龥ࠀ-一가-퟿]+"),
+    Split(r"\p{N}+"),
 ];
 const DEEPSEEK_CODER: &[Pass] = &[
-    Cut(r"[\r\n]"),
-    Cut(r"\s?\p{L}+"),
-    Cut(r"\s?\p{P}+"),
-    Cut("[一-龥ࠀ-一가-퟿]+"),
-    Cut(r"\p{N}"),
+    Split(r"[\r\n]"),
+    Split(r"\s?\p{L}+"),
+    Split(r"\s?\p{P}+"),
+    Split("[一-龥ࠀ-一가-퟿]+"),
+    Split(r"\p{N}"),
 ];
 const DEEPSEEK3: &[Pass] = &[
-    Cut(r"\p{N}{1,3}"),
-    Cut("[一-龥぀-ゟ゠-ヿ]+"),
-    Cut(concat!(deepseek3_words!(), r"[\r\n]*|", spaces!())),
+    Split(r"\p{N}{1,3}"),
+    Split("[一-龥぀-ゟ゠-ヿ]+"),
+    Split(concat!(deepseek3_words!(), r"[\r\n]*|", spaces!())),
 ];
 const SPARK: &[Pass] = &[
-    Cut(r"\p{N}{1,3}"),
-    Cut("[一-龥぀-ゟ゠-ヿ]+"),
-    Cut(concat!(deepseek3_words!(), r"|[\r\n]|\s+(?!\S)|\s+")),
-    Cut(r"\p{N}"),
+    Split(r"\p{N}{1,3}"),
+    Split("[一-龥぀-ゟ゠-ヿ]+"),
+    Split(concat!(deepseek3_words!(), r"|[\r\n]|\s+(?!\S)|\s+")),
+    Split(r"\p{N}"),
 ];
-const TEKKEN: &[Pass] = &[Cut(concat!(
+const TEKKEN: &[Pass] = &[Split(concat!(
     cased_words!(""),
     r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|",
     spaces!()
 ))];
-const GPT4O: &[Pass] = &[Cut(gpt4o!(r"\p{N}{1,3}"))];
+const GPT4O: &[Pass] = &[Split(gpt4o!(r"\p{N}{1,3}"))];
 const YOUTU: &[Pass] = &[
-    Cut("[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+"),
-    Cut(gpt4o!(r"\p{N}")),
+    Split("[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+"),
+    Split(gpt4o!(r"\p{N}")),
 ];
-const BLOOM: &[Pass] = &[Cut(r" ?[^(\s|.,!?…。，、।۔،)]+")];
-const VIKING: &[Pass] = &[Cut(r" ?[^(\s|.,!?…。，、।۔،)]+"), Cut(r"\p{N}")];
+const BLOOM: &[Pass] = &[Split(r" ?[^(\s|.,!?…。，、।۔،)]+")];
+const VIKING: &[Pass] = &[Split(r" ?[^(\s|.,!?…。，、।۔،)]+"), Split(r"\p{N}")];
 const CHAMELEON: &[Pass] = &[
-    Cut("<sentinel:[0-9]+>"),
-    Cut("(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z"),
-    Cut(r"([\t\n]|    |  )"),
-    Cut(r"\p{N}"),
-    Cut(r"[\p{P}!-/:-@\[-`{-~]"),
-    Cut(gpt2!()),
+    Split("<sentinel:[0-9]+>"),
+    Split("(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z"),
+    Split(r"([\t\n]|    |  )"),
+    Split(r"\p{N}"),
+    Split(r"[\p{P}!-/:-@\[-`{-~]"),
+    Split(gpt2!()),
 ];
-const LINES: &[Pass] = &[Cut(r"[^\n]+|[\n]+")];
+const LINES: &[Pass] = &[Split(r"[^\n]+|[\n]+")];

@@ -1,8 +1,8 @@
-//! A set of characters: what stands for one character in a pre-tokenizer's pattern.
+//! A character set: the element of a pre-tokenizer's pattern that matches one character.
 //!
 //! Knows nothing of repetition or alternatives. The one idea: ASCII is one bitmap with the negation
-//! folded in, so that the common case is a shift; beyond it stand a category mask and a sorted list
-//! of ranges.
+//! applied, so that the common case is a shift; other characters are tested against a category mask
+//! and a sorted list of ranges.
 
 use crate::unicode::Categories;
 
@@ -48,7 +48,7 @@ impl Set {
     }
 
     /// White space beyond ASCII is never in a range, only in `\s`: llama.cpp folds it to one
-    /// character before it matches, so its `[ࠀ-一]` does not take U+3000.
+    /// character before it matches, so its `[ࠀ-一]` does not match U+3000.
     fn in_ranges(&self, c: char) -> bool {
         let after = self.ranges.partition_point(|&(first, _)| first <= c);
         after > 0

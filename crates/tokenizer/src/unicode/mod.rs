@@ -1,11 +1,10 @@
-//! General categories of characters, as far as pre-tokenizers ask for them, and characters without
-//! their accents.
+//! Unicode general categories, as far as pre-tokenizers use them, and removal of accents.
 //!
 //! Knows nothing of text or regular expressions. The one idea: a category is a letter whose low
 //! four bits are distinct, so that a set of categories is a `u16` and membership is one shift.
 //!
-//! The tables are those of Unicode 15.1, the version that llama.cpp uses: an unassigned code point
-//! that a later version calls a letter must keep splitting as it did.
+//! The tables are those of Unicode 15.1, the version that llama.cpp uses: a code point that a later
+//! version assigns must keep splitting as it did.
 
 mod bases;
 mod table;
@@ -28,12 +27,13 @@ impl Categories {
     pub(crate) const PUNCTUATION: Self = Self::of(b"P");
     pub(crate) const SYMBOL: Self = Self::of(b"S");
     pub(crate) const SPACE: Self = Self::of(b"W");
-    /// Control and format characters and those for private use, but for those that are white space.
+    /// Control, format and private-use characters, except white space.
     pub(crate) const CONTROL: Self = Self::of(b"F");
     pub(crate) const NOT_SPACE: Self = Self::of(b"ULTOMKNPSFx");
 
     const fn of(letters: &[u8]) -> Self {
-        let (mut bits, mut i) = (0, 0);
+        let mut bits = 0;
+        let mut i = 0;
         while i < letters.len() {
             bits |= 1 << (letters[i] & 15);
             i += 1;
@@ -63,9 +63,8 @@ fn letter_of(c: char) -> u8 {
     }
 }
 
-/// What is left of a character when it is decomposed canonically and its nonspacing marks are taken
-/// away: nothing of such a mark, the letter of a letter with an accent, the parts of a Hangul
-/// syllable.
+/// Decomposes a character canonically (NFD) and drops nonspacing marks: an accented letter gives
+/// its letter, a Hangul syllable its parts, a nonspacing mark nothing.
 pub(crate) fn without_accents(c: char, mut emit: impl FnMut(char)) {
     let code = u32::from(c);
     let mut emit_code = |code| emit(char::from_u32(code).expect("decompositions are characters"));
@@ -87,7 +86,9 @@ pub(crate) fn without_accents(c: char, mut emit: impl FnMut(char)) {
 
 /// Source: the Unicode standard, section 3.12.
 fn hangul_parts(syllable: u32) -> impl Iterator<Item = u32> {
-    let (lead, vowel, tail) = (syllable / 588, syllable % 588 / 28, syllable % 28);
+    let lead = syllable / 588;
+    let vowel = syllable % 588 / 28;
+    let tail = syllable % 28;
     [0x1100 + lead, 0x1161 + vowel]
         .into_iter()
         .chain((tail > 0).then_some(0x11A7 + tail))
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(bare("aéÅşế Ω ß"), "aeAse Ω ß");
         assert_eq!(bare("e\u{301}\u{344}"), "e");
         assert_eq!(bare("각가"), "\u{1100}\u{1161}\u{11A8}\u{1100}\u{1161}");
-        // Of the vowel sign O the spacing parts stay, as other vowel signs do.
+        // The vowel sign O decomposes into two spacing marks, which stay.
         assert_eq!(bare("क\u{9CB}का"), "क\u{9C7}\u{9BE}का");
     }
 

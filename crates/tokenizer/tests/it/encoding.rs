@@ -1,11 +1,11 @@
-//! What encoding and decoding promise for any text.
+//! Properties of encoding and decoding for arbitrary text.
 
 use crate::vocabularies::{bpe_with_pre, small, write_bpe, write_spm, written};
 use atta_tokenizer::{Special, StreamDecoder, Tokenizer};
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
 
-/// Text in which pre-tokenizers find something to do.
+/// Text that exercises the rules of pre-tokenizers.
 fn texts() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         "[a-zA-Z]{1,8}",
@@ -48,7 +48,7 @@ proptest! {
     #[test]
     fn decoding_gives_the_text_back(text in texts()) {
         for tokenizer in tokenizers() {
-            // The mark of a space is a space to these.
+            // SentencePiece decodes the space mark as a space.
             let text = text.replace('▁', "_");
             let ids = tokenizer.encode(&text, Special::Plain);
             prop_assert_eq!(String::from_utf8(tokenizer.decode(&ids)).unwrap(), text);

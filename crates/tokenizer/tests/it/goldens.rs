@@ -1,4 +1,4 @@
-//! Ids that other programs give; `tests/oracles/tokenizer_goldens.py` says which and how.
+//! Ids computed by llama.cpp and Hugging Face `tokenizers` (`tests/oracles/tokenizer_goldens.py`).
 
 use crate::vocabularies::{bpe_with_pre, golden, golden_with, metadata_of, small};
 use atta_tokenizer::{Special, Tokenizer};
@@ -15,7 +15,7 @@ fn ids(line: &str) -> Vec<u32> {
         .collect()
 }
 
-/// Sections of a file of ids: `[name]`, then one line per case.
+/// Sections of a golden file: `[name]`, then one line of ids per case.
 fn sections(name: &str) -> Vec<(String, Vec<Vec<u32>>)> {
     let text = std::fs::read_to_string(golden(name)).unwrap();
     let section = |part: &str| {
@@ -79,7 +79,7 @@ fn wordpiece_gives_the_ids_of_bert() {
     }
 }
 
-/// The vocabularies of real models, where they are at hand.
+/// The vocabularies of real models; none if the shared data is not there.
 fn real_vocabularies() -> Vec<PathBuf> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/vocab");
     let entries = std::fs::read_dir(folder)
@@ -100,7 +100,8 @@ fn real_vocabularies_give_the_ids_that_come_with_them() {
         let tokenizer =
             Tokenizer::from_metadata(&metadata_of(std::fs::read(&path).unwrap())).unwrap();
         let beside = |suffix: &str| std::fs::read_to_string(path.with_extension(suffix)).unwrap();
-        let (texts, expected) = (beside("gguf.inp"), beside("gguf.out"));
+        let texts = beside("gguf.inp");
+        let expected = beside("gguf.out");
         for (text, line) in texts.split("\n__ggml_vocab_test__\n").zip(expected.lines()) {
             assert_eq!(
                 tokenizer.encode(text, Special::Plain),

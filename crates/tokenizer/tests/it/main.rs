@@ -1,5 +1,4 @@
-//! The tokenizer as its users see it: against goldens, against properties, and against bad
-//! metadata.
+//! The tokenizer through its public interface: goldens, properties, and bad metadata.
 
 mod encoding;
 mod goldens;

@@ -1,4 +1,4 @@
-//! What metadata decide, and what happens when they are wrong.
+//! The effects of metadata, and errors and warnings for wrong metadata.
 
 use crate::vocabularies::{
     bpe_with_pre, golden_with, small, spelled, write_bpe, write_spm, written,

@@ -22,7 +22,7 @@ pub(crate) fn written(write: impl FnOnce(&mut Writer)) -> Metadata {
     metadata_of(writer.finish().unwrap().header)
 }
 
-/// A file of the goldens with some keys replaced.
+/// A tokenizer of a golden file with some keys replaced.
 pub(crate) fn golden_with(name: &str, replace: impl FnOnce(&mut Writer)) -> Tokenizer {
     let old = metadata_of(std::fs::read(golden(name)).unwrap());
     let new = written(|writer| {
@@ -43,7 +43,7 @@ pub(crate) fn bpe_with_pre(pre: &str) -> Tokenizer {
     })
 }
 
-/// A SentencePiece vocabulary: texts with kind and score.
+/// A SentencePiece vocabulary: texts with type and score.
 pub(crate) fn write_spm(writer: &mut Writer, tokens: &[(&str, i32, f32)]) {
     writer.set_str("tokenizer.ggml.model", "llama");
     writer.set_strs(
@@ -60,7 +60,7 @@ pub(crate) fn write_spm(writer: &mut Writer, tokens: &[(&str, i32, f32)]) {
     );
 }
 
-/// A WordPiece vocabulary: marks of BERT and texts as GGUF files have them.
+/// A WordPiece vocabulary: BERT's special tokens, then texts as GGUF files spell them.
 pub(crate) fn write_wpm(writer: &mut Writer, texts: &[&str]) {
     let marks = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];
     let kinds: Vec<i32> = std::iter::repeat_n(3, marks.len())
@@ -74,7 +74,7 @@ pub(crate) fn write_wpm(writer: &mut Writer, texts: &[&str]) {
     writer.set_u32("tokenizer.ggml.seperator_token_id", 3);
 }
 
-/// A byte-level vocabulary of ASCII letters, some marks, and merges.
+/// A byte-level vocabulary of ASCII letters, some symbols, and merges.
 pub(crate) fn write_bpe(writer: &mut Writer, special: &[(&str, i32)], merges: &[&str]) {
     let letters: Vec<String> = ('a'..='z')
         .chain("Ġ<|>_ĊÃ©ðŁĻĤ".chars())
@@ -92,7 +92,7 @@ pub(crate) fn write_bpe(writer: &mut Writer, special: &[(&str, i32)], merges: &[
     writer.set_strs("tokenizer.ggml.merges", merges);
 }
 
-/// The texts of tokens, for reading.
+/// The texts of tokens.
 pub(crate) fn spelled(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<String> {
     ids.iter()
         .map(|&id| String::from_utf8_lossy(tokenizer.token_text(id)).into_owned())

@@ -1,4 +1,4 @@
-//! WordPiece: how words are covered, what metadata decide, and the way back to text.
+//! WordPiece: encoding of words, metadata, and decoding.
 
 use crate::vocabularies::{spelled, write_wpm, written};
 use atta_formats::Writer;
@@ -28,7 +28,7 @@ fn a_word_is_covered_by_the_longest_tokens_or_unknown() {
         tokens(&tokenizer, "unaffable able"),
         ["▁unaff", "able", "▁able"]
     );
-    // Nothing goes on with "f", and the shorter "▁un" is not tried in place of "▁unaff".
+    // No token continues with "f", and there is no backtracking to the shorter "▁un".
     assert_eq!(tokens(&tokenizer, "unafff a xa"), ["[UNK]", "▁a", "[UNK]"]);
     assert_eq!(tokens(&tokenizer, "a中a."), ["▁a", "▁中", "▁a", "▁."]);
     assert_eq!(tokens(&tokenizer, ""), [""; 0]);

@@ -50,7 +50,8 @@ impl<const N: usize> Codebook<N> {
             .map(|codes| codes.map(|code| 2.0 * code as f32 + 1.0))
             .collect();
         let n_places = levels.pow(N as u32);
-        let (near, candidates) = (vec![Near::Some(0..0); n_places], Vec::new());
+        let near = vec![Near::Some(0..0); n_places];
+        let candidates = Vec::new();
         let mut book = Self {
             entries,
             levels: levels as i32,
@@ -132,7 +133,8 @@ impl<const N: usize> Codebook<N> {
             }
             Near::Some(range) => &self.candidates[range.clone()],
         };
-        let (mut entry, mut least) = (candidates[0], f32::MAX);
+        let mut entry = candidates[0];
+        let mut least = f32::MAX;
         for &candidate in candidates {
             let error = self.error(candidate, x, weights, scale);
             if error < least {

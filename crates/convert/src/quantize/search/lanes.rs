@@ -80,7 +80,8 @@ pub(crate) fn least_and_most(x: &[f32]) -> (f32, f32) {
         .fold(Lanes::splat(f32::MIN), |most, &x| Lanes(x).max(most));
     let lower = |a: f32, b: f32| if b < a { b } else { a };
     let higher = |a: f32, b: f32| if b > a { b } else { a };
-    let ([a, b, c, d], [e, f, g, h]) = (least.0, most.0);
+    let [a, b, c, d] = least.0;
+    let [e, f, g, h] = most.0;
     (
         lower(lower(a, b), lower(c, d)),
         higher(higher(e, f), higher(g, h)),

@@ -121,7 +121,8 @@ struct Sums {
 impl<'a, const N: usize> Weighed<'a, N> {
     #[inline(always)]
     fn new(x: &'a Tile<N>, weights: &'a Tile<N>, tried: Candidates) -> Self {
-        let (largest, error) = (Lanes::splat(tried.largest), tried.error);
+        let largest = Lanes::splat(tried.largest);
+        let error = tried.error;
         let mut new = Self {
             x,
             weights,

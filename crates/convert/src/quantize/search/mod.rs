@@ -26,7 +26,8 @@ const LEAST: f32 = 1e-15;
 /// The number that is largest in magnitude, with its sign; the first of several.
 #[inline(always)]
 fn extreme<const N: usize>(x: &Tile<N>) -> Lanes {
-    let (mut magnitude, mut signed) = (Lanes::splat(0.0), Lanes::splat(0.0));
+    let mut magnitude = Lanes::splat(0.0);
+    let mut signed = Lanes::splat(0.0);
     for &x in x {
         let larger = x.abs().above(magnitude);
         magnitude = larger.choose(x.abs(), magnitude);

@@ -54,7 +54,8 @@ pub(crate) fn nonlinear_scale<const N: usize>(x: &Tile<N>, weights: &Tile<N>) ->
 /// `Σ w·q·x` and `Σ w·q²`.
 #[inline(always)]
 fn sums<const N: usize>(x: &Tile<N>, weights: &Tile<N>, per_weight: Lanes) -> (Lanes, Lanes) {
-    let (mut xq, mut qq) = (ZERO, ZERO);
+    let mut xq = ZERO;
+    let mut qq = ZERO;
     for (&x, &w) in x.iter().zip(weights) {
         let q = nearest_number(per_weight * x);
         let wq = w * q;

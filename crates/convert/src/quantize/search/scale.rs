@@ -86,7 +86,8 @@ pub(crate) fn one_scale<const N: usize>(
             .for_each(|(&step, tried)| *tried = candidate(n, step) / extreme);
         let s = weighed.sums(tried, Lanes::nearest);
         for k in 0..steps.len() {
-            let (xl, ll) = (s.xl.0[k], s.ll.0[k]);
+            let xl = s.xl.0[k];
+            let ll = s.ll.0[k];
             if ll > 0.0 && xl * xl > best * ll {
                 (scale, per_weight) = (xl / ll, tried.0[k]);
                 best = scale * xl;
@@ -126,7 +127,8 @@ impl<const N: usize> Weighed<N> {
     /// Sums over the codes that a candidate leads to.
     #[inline(always)]
     fn sums(&self, per_weight: Lanes, round: impl Fn(Lanes) -> Lanes) -> Sums {
-        let (lowest, highest) = (Lanes::splat(-self.n), Lanes::splat(self.n - 1.0));
+        let lowest = Lanes::splat(-self.n);
+        let highest = Lanes::splat(self.n - 1.0);
         let mut sums = Sums { xl: ZERO, ll: ZERO };
         for i in 0..N {
             let l = round(per_weight * self.x[i]).max(lowest).min(highest);
@@ -160,7 +162,8 @@ fn codes<const N: usize>(x: &[f32; N], per_weight: f32, n: f32) -> [u8; N] {
 #[inline(always)]
 pub(crate) fn descend<const N: usize>(x: &Tile<N>, n: f32) -> (Lanes, Tile<N>) {
     let extreme = extreme(x);
-    let (lowest, highest) = (Lanes::splat(-n), Lanes::splat(n - 1.0));
+    let lowest = Lanes::splat(-n);
+    let highest = Lanes::splat(n - 1.0);
     let per_weight = lowest / extreme;
     let mut codes: Tile<N> =
         std::array::from_fn(|i| (per_weight * x[i]).rounded().max(lowest).min(highest));
@@ -173,14 +176,16 @@ pub(crate) fn descend<const N: usize>(x: &Tile<N>, n: f32) -> (Lanes, Tile<N>) {
         let mut changed = false;
         for (&x, l) in x.iter().zip(&mut codes) {
             let w = x * x;
-            let (xl, ll) = (sums.xl - w * x * *l, sums.ll - w * *l * *l);
+            let xl = sums.xl - w * x * *l;
+            let ll = sums.ll - w * *l * *l;
             let new = (x * ll / xl).nearest().max(lowest).min(highest);
             let other = xl.above(ZERO) & new.differs(*l);
             // Nearly always true; the next step need not wait for this one then.
             if !other.any() {
                 continue;
             }
-            let (new_xl, new_ll) = (xl + w * x * new, ll + w * new * new);
+            let new_xl = xl + w * x * new;
+            let new_ll = ll + w * new * new;
             let gain = (new_xl * new_xl * sums.ll).above(sums.xl * sums.xl * new_ll);
             let better = other & new_ll.above(ZERO) & gain;
             *l = better.choose(new, *l);

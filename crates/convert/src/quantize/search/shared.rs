@@ -20,7 +20,8 @@ pub(crate) fn shared_scale<const N: usize>(
     }
     let per_number = best_candidate(x, weights, highest, largest);
     let mut codes = x.map(|x| nearest(per_number * x).min(largest) as u8);
-    let (mut xl, mut ll) = (0.0, 0.0);
+    let mut xl = 0.0;
+    let mut ll = 0.0;
     for i in 0..N {
         let l = nearest(per_number * x[i]).min(largest) as f32;
         xl += weights[i] * x[i] * l;
@@ -92,7 +93,8 @@ impl Sums {
     /// Rounds one number again under the best scale for all the others; whether its code changed.
     fn improve(&mut self, x: f32, w: f32, largest: i32, code: &mut u8) -> bool {
         let old = f32::from(*code);
-        let (xl, ll) = (self.xl - w * x * old, self.ll - w * old * old);
+        let xl = self.xl - w * x * old;
+        let ll = self.ll - w * old * old;
         if !(xl > 0.0 && ll > 0.0) {
             return false;
         }
@@ -100,7 +102,8 @@ impl Sums {
         if new == i32::from(*code) {
             return false;
         }
-        let (xl, ll) = (xl + w * x * new as f32, ll + w * new as f32 * new as f32);
+        let xl = xl + w * x * new as f32;
+        let ll = ll + w * new as f32 * new as f32;
         let better = xl * xl * self.ll > self.xl * self.xl * ll;
         if better {
             *self = Self { xl, ll };

@@ -59,7 +59,8 @@ pub(super) fn vocabulary(
 ) -> Result<Vocabulary, Error> {
     let cut = |at| file.wrong(format!("no field of a SentencePiece model at byte {at}"));
     let mut settings = Settings::default();
-    let (mut id, mut beyond) = (0, 0);
+    let mut id = 0;
+    let mut beyond = 0;
     for field in Fields::of(file.bytes) {
         match field.map_err(cut)? {
             (1, Value::Bytes(piece)) => {

@@ -1,14 +1,14 @@
-//! Which files of a repository are meant, by their names alone.
+//! Selects the files of a repository that a request asks for, by their names alone.
 
 use std::{collections::BTreeMap, fmt};
 
-/// What is taken if nobody says: the first of these that there is. Four bits lose little and fit
-/// into most memories.
+/// The quantization selected if the request names none: the first of these that the repository has.
+/// Four bits lose little quality and fit into most machines' memory.
 const PREFERRED: [&str; 12] = [
     "Q4_K_M", "Q4_K_S", "Q4_0", "IQ4_XS", "Q5_K_M", "Q5_K_S", "Q6_K", "Q8_0", "Q3_K_M", "MXFP4",
     "BF16", "F16",
 ];
-/// Files that a conversion reads besides weights.
+/// Files that a conversion reads besides the weights.
 const BESIDE_WEIGHTS: [&str; 14] = [
     "config.json",
     "params.json",
@@ -25,39 +25,39 @@ const BESIDE_WEIGHTS: [&str; 14] = [
     "chat_template.jinja",
     "chat_template.json",
 ];
-/// Weights in the order in which they are preferred, since many repositories hold the same ones
-/// several times; and the index that may come with them.
+/// File names of weights (prefix, extension) in order of preference, since many repositories hold
+/// the same weights in several formats.
 const WEIGHTS: [(&str, &str); 4] = [
     ("model", ".safetensors"),
     ("", ".safetensors"),
     ("pytorch_model", ".bin"),
     ("consolidated", ".pth"),
 ];
-/// Where further chat templates lie.
+/// Directory of additional chat templates.
 const TEMPLATES: &str = "additional_chat_templates/";
 /// How many names an error lists.
 const MAX_LISTED: usize = 20;
 
-/// The files that are meant.
+/// The files that a request selects.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Choice<'a> {
+pub(crate) enum Selection<'a> {
     /// One file, or all shards of one model in order.
     Files(Vec<&'a str>),
-    /// A checkpoint to be converted.
+    /// A Hugging Face or Mistral checkpoint, to be converted.
     Checkpoint(Vec<&'a str>),
 }
 
-/// Why it is not clear what is meant.
+/// Why a request selects no files.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum NoChoice {
-    /// Nothing fits; these are there.
+pub(crate) enum SelectionError {
+    /// No file matches; `there` lists the GGUF files.
     Nothing {
         wanted: Option<String>,
         there: Vec<String>,
     },
-    /// Several fit.
+    /// Several files match.
     Several(Vec<String>),
-    /// Shards are missing.
+    /// Shards of the model are missing.
     Incomplete {
         name: String,
         n_there: usize,
@@ -65,8 +65,11 @@ pub(crate) enum NoChoice {
     },
 }
 
-/// Chooses among the paths of a repository.
-pub(crate) fn choose<'a>(paths: &[&'a str], wanted: Option<&str>) -> Result<Choice<'a>, NoChoice> {
+/// Selects among the paths of a repository.
+pub(crate) fn select<'a>(
+    paths: &[&'a str],
+    wanted: Option<&str>,
+) -> Result<Selection<'a>, SelectionError> {
     let models = models(paths);
     match wanted {
         Some(wanted) => named(paths, &models, wanted),
@@ -75,22 +78,22 @@ pub(crate) fn choose<'a>(paths: &[&'a str], wanted: Option<&str>) -> Result<Choi
     }
 }
 
-/// A GGUF model, of one file or of several.
+/// A GGUF model: one file, or several shards.
 struct Model<'a> {
-    /// Path without the number of a shard and without the ending.
+    /// Path without shard number and extension.
     stem: &'a str,
-    /// With its number.
+    /// Shard number (from 1) and path.
     shards: Vec<(usize, &'a str)>,
     n_shards: usize,
 }
 
 impl<'a> Model<'a> {
-    fn files(&self) -> Result<Choice<'a>, NoChoice> {
-        complete(self.stem, &self.shards, self.n_shards).map(Choice::Files)
+    fn files(&self) -> Result<Selection<'a>, SelectionError> {
+        complete(self.stem, &self.shards, self.n_shards).map(Selection::Files)
     }
 }
 
-/// All models that a person may want to run: no projectors of images, no importance matrices.
+/// All GGUF models of a repository, without multimodal projectors and importance matrices.
 fn models<'a>(paths: &[&'a str]) -> Vec<Model<'a>> {
     let mut models = BTreeMap::<(&str, usize), Vec<(usize, &str)>>::new();
     for path in paths {
@@ -116,13 +119,13 @@ fn models<'a>(paths: &[&'a str]) -> Vec<Model<'a>> {
         .collect()
 }
 
-/// A path without its ending, in any case.
+/// A path without its extension, which matches in any case.
 fn stem<'a>(path: &'a str, ending: &str) -> Option<&'a str> {
     let (stem, end) = path.split_at_checked(path.len().checked_sub(ending.len())?)?;
     end.eq_ignore_ascii_case(ending).then_some(stem)
 }
 
-/// Name, number and count in `name-00001-of-00003`.
+/// Name, shard number and shard count of `name-00001-of-00003`.
 fn shard(stem: &str) -> Option<(&str, usize, usize)> {
     let (rest, count) = stem.rsplit_once("-of-")?;
     let (name, number) = rest.rsplit_once('-')?;
@@ -131,23 +134,24 @@ fn shard(stem: &str) -> Option<(&str, usize, usize)> {
             .ok()
             .filter(|_| text.len() == 5 && text.bytes().all(|b| b.is_ascii_digit()))
     };
-    let (number, count) = (parse(number)?, parse(count)?);
+    let number = parse(number)?;
+    let count = parse(count)?;
     (1..=count)
         .contains(&number)
         .then_some((name, number, count))
 }
 
-/// The shards in order, if none is missing.
+/// The paths of the shards in order, if none is missing.
 fn complete<'a>(
     name: &str,
     shards: &[(usize, &'a str)],
     n_shards: usize,
-) -> Result<Vec<&'a str>, NoChoice> {
+) -> Result<Vec<&'a str>, SelectionError> {
     let mut shards = shards.to_vec();
     shards.sort_unstable();
     shards.dedup_by_key(|(number, _)| *number);
     if shards.len() != n_shards {
-        return Err(NoChoice::Incomplete {
+        return Err(SelectionError::Incomplete {
             name: name.to_owned(),
             n_there: shards.len(),
             n_shards,
@@ -156,12 +160,12 @@ fn complete<'a>(
     Ok(shards.into_iter().map(|(_, path)| path).collect())
 }
 
-/// What a person asked for: a file by its path, else models whose names have this word.
+/// The file of the path `wanted`, else the model whose name contains `wanted` as a word.
 fn named<'a>(
     paths: &[&'a str],
     models: &[Model<'a>],
     wanted: &str,
-) -> Result<Choice<'a>, NoChoice> {
+) -> Result<Selection<'a>, SelectionError> {
     if let Some(model) = models
         .iter()
         .find(|model| model.shards.iter().any(|(_, path)| *path == wanted))
@@ -169,26 +173,25 @@ fn named<'a>(
         return model.files();
     }
     if let Some(path) = paths.iter().find(|path| **path == wanted) {
-        return Ok(Choice::Files(vec![*path]));
+        return Ok(Selection::Files(vec![*path]));
     }
-    let nothing = || NoChoice::Nothing {
+    let nothing = || SelectionError::Nothing {
         wanted: Some(wanted.to_owned()),
         there: model_names(models),
     };
     one(models, wanted).unwrap_or_else(|| Err(nothing()))
 }
 
-fn preferred<'a>(models: &[Model<'a>]) -> Result<Choice<'a>, NoChoice> {
+fn preferred<'a>(models: &[Model<'a>]) -> Result<Selection<'a>, SelectionError> {
     let found = PREFERRED.iter().find_map(|quant| one(models, quant));
     found.unwrap_or_else(|| match models {
         [model] => model.files(),
-        _ => Err(NoChoice::Several(model_names(models))),
+        _ => Err(SelectionError::Several(model_names(models))),
     })
 }
 
-/// The model of a quantization; of those that have it at the end of their names before those that
-/// have it elsewhere.
-fn one<'a>(models: &[Model<'a>], quant: &str) -> Option<Result<Choice<'a>, NoChoice>> {
+/// The model of a quantization. A name that ends with it is preferred to one that contains it.
+fn one<'a>(models: &[Model<'a>], quant: &str) -> Option<Result<Selection<'a>, SelectionError>> {
     let having = |has: fn(&str, &str) -> bool| {
         models
             .iter()
@@ -201,7 +204,7 @@ fn one<'a>(models: &[Model<'a>], quant: &str) -> Option<Result<Choice<'a>, NoCho
     match found.as_slice() {
         [] => None,
         [model] => Some(model.files()),
-        _ => Some(Err(NoChoice::Several(
+        _ => Some(Err(SelectionError::Several(
             found.iter().map(|model| first_file(model)).collect(),
         ))),
     }
@@ -212,7 +215,7 @@ fn ends_with_word(stem: &str, word: &str) -> bool {
         .is_some_and(|before| before.is_empty() || before.ends_with(['-', '.', '_', '/']))
 }
 
-/// Whether a word stands between hyphens, dots or slashes: `Q4_K` is no word of `Q4_K_M`.
+/// Whether `word` is in `stem` between hyphens, dots or slashes: `Q4_K` is no word of `Q4_K_M`.
 fn has_word(stem: &str, word: &str) -> bool {
     stem.split(['-', '.', '/'])
         .any(|part| part.eq_ignore_ascii_case(word))
@@ -230,8 +233,9 @@ fn first_file(model: &Model<'_>) -> String {
         .map_or_else(String::new, |(_, path)| (*path).to_owned())
 }
 
-/// All that a conversion needs, at the root of the repository, and chat templates.
-fn checkpoint<'a>(paths: &[&'a str]) -> Result<Choice<'a>, NoChoice> {
+/// The files that a conversion reads: weights, configuration and tokenizer at the root of the
+/// repository, and chat templates.
+fn checkpoint<'a>(paths: &[&'a str]) -> Result<Selection<'a>, SelectionError> {
     let at_root: Vec<&str> = paths
         .iter()
         .copied()
@@ -244,7 +248,7 @@ fn checkpoint<'a>(paths: &[&'a str]) -> Result<Choice<'a>, NoChoice> {
         .iter()
         .find_map(|kind| weights(&at_root, *kind))
         .filter(|_| has_config);
-    let nothing = || NoChoice::Nothing {
+    let nothing = || SelectionError::Nothing {
         wanted: None,
         there: Vec::new(),
     };
@@ -256,14 +260,14 @@ fn checkpoint<'a>(paths: &[&'a str]) -> Result<Choice<'a>, NoChoice> {
         0..0,
         at_root.iter().copied().filter(beside).chain(templates),
     );
-    Ok(Choice::Checkpoint(files))
+    Ok(Selection::Checkpoint(files))
 }
 
-/// The weights of one kind, with their index.
+/// The weights with this prefix and extension, with their index.
 fn weights<'a>(
     at_root: &[&'a str],
     (prefix, ending): (&str, &str),
-) -> Option<Result<Vec<&'a str>, NoChoice>> {
+) -> Option<Result<Vec<&'a str>, SelectionError>> {
     let files = at_root
         .iter()
         .copied()
@@ -292,7 +296,7 @@ fn weights<'a>(
     found.then_some(Ok(files))
 }
 
-impl fmt::Display for NoChoice {
+impl fmt::Display for SelectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nothing {
@@ -317,7 +321,7 @@ impl fmt::Display for NoChoice {
             Self::Several(there) => {
                 write!(
                     f,
-                    "several files may be meant: {}; name one behind a colon",
+                    "several files match: {}; name one behind a colon",
                     listed(there)
                 )
             }
@@ -364,15 +368,15 @@ mod tests {
     ];
 
     fn files(paths: &[&str], wanted: Option<&str>) -> String {
-        match choose(paths, wanted) {
-            Ok(Choice::Files(files)) => files.join(" "),
-            Ok(Choice::Checkpoint(files)) => format!("checkpoint {}", files.join(" ")),
+        match select(paths, wanted) {
+            Ok(Selection::Files(files)) => files.join(" "),
+            Ok(Selection::Checkpoint(files)) => format!("checkpoint {}", files.join(" ")),
             Err(why) => format!("error: {why}"),
         }
     }
 
     #[test]
-    fn four_bits_are_taken_where_nobody_says_otherwise() {
+    fn four_bits_are_selected_by_default() {
         assert_eq!(files(&REPO, None), "m-Q4_K_M.gguf");
         assert_eq!(
             files(&["m.q8_0.gguf", "m.iq4_xs.gguf"], None),
