@@ -1,16 +1,14 @@
 //! Opening a model: one GGUF file or all shards of a split one, and its tensor directory.
 //!
-//! Files are mapped, which costs nothing until somebody reads. A model that is to be read into
-//! memory of our own lets its maps go again ([`ModelFiles::unmapped`]) and keeps only a copy of
-//! what stands before the tensors.
+//! Files are mapped, which reads nothing until bytes are accessed. A model that is to be read into
+//! private memory drops its maps ([`ModelFiles::unmapped`]) and keeps only a copy of what stands
+//! before the tensors.
 
 use std::{
     borrow::Cow,
-    fs::File,
     io,
     path::{Path, PathBuf},
     sync::Arc,
-    time::SystemTime,
 };
 
 use atta_formats::{
@@ -19,11 +17,11 @@ use atta_formats::{
 };
 
 use crate::{
-    Budget, Error, Extent, Reservation,
-    os::{Map, ReadMethod, Source, check_unchanged},
+    Budget, Error, Extent, MappedFile, ReadMethod, Reservation,
+    source::{ReadAt, StaticBytes},
 };
 
-/// The files of one model, open, and what they say about themselves.
+/// The files of one model, open, with their metadata and tensor directory.
 pub struct ModelFiles {
     directory: Directory,
     shards: Vec<Shard>,
@@ -39,39 +37,10 @@ impl std::fmt::Debug for ModelFiles {
 }
 
 struct Shard {
-    origin: Origin,
-    /// Length of the whole file, bytes.
-    len: u64,
-    /// When the file was written, as it was opened: whoever opens it again must find the same.
-    modified: Option<SystemTime>,
-    /// The file, or as much of it as is kept.
-    bytes: SharedBytes,
-    map: Option<Mapped>,
-}
-
-/// What is known of a file without reading its tensors.
-pub(crate) struct FileFacts<'a> {
-    /// Bytes.
-    pub(crate) len: u64,
-    /// When it was written, as far as the system knows.
-    pub(crate) modified: Option<SystemTime>,
-    /// What stands before the tensors.
-    pub(crate) header: &'a [u8],
-    /// Part of the program.
-    pub(crate) is_static: bool,
-}
-
-/// A mapped file.
-struct Mapped {
-    map: Arc<Map>,
-    file: File,
-}
-
-#[derive(Clone)]
-enum Origin {
-    File(PathBuf),
-    /// Part of the program.
-    Static(PathBuf, &'static [u8]),
+    source: Arc<dyn ReadAt>,
+    /// The bytes that the directory points into: the whole file if it is addressable, otherwise a
+    /// copy of what stands before its tensors.
+    start: SharedBytes,
 }
 
 impl ModelFiles {
@@ -84,35 +53,31 @@ impl ModelFiles {
     pub fn open(path: &Path) -> Result<Self, Error> {
         let shards = shard_paths(path)
             .iter()
-            .map(|path| Shard::map(path))
+            .map(|path| Ok(Shard::addressable(map(path)?)))
             .collect::<Result<_, _>>()?;
         Self::parse(path, shards, None)
     }
 
-    /// Takes a model that is part of the program itself; `name` stands in for the path in errors.
+    /// Takes a model that is built into the program; `name` stands in for the path in errors.
     ///
     /// # Errors
     /// [`Error::Format`] if the bytes are no valid GGUF file.
     pub fn from_static(name: &str, bytes: &'static [u8]) -> Result<Self, Error> {
-        let origin = Origin::Static(name.into(), bytes);
-        let len = bytes.len() as u64;
-        let shard = Shard {
-            origin,
-            len,
-            modified: None,
-            bytes: Arc::new(bytes),
-            map: None,
+        let source = StaticBytes {
+            name: name.into(),
+            bytes,
         };
+        let shard = Shard::addressable(Arc::new(source));
         Self::parse(name.as_ref(), vec![shard], None)
     }
 
     fn parse(path: &Path, shards: Vec<Shard>, headers: Option<Reservation>) -> Result<Self, Error> {
         let parsed = shards.iter().map(|shard| {
             let format = |source| Error::Format {
-                path: shard.path().to_owned(),
+                path: shard.source.path().to_owned(),
                 source,
             };
-            Gguf::parse(shard.bytes.clone(), shard.len).map_err(format)
+            Gguf::parse(shard.start.clone(), shard.source.len()).map_err(format)
         });
         let parsed = parsed.collect::<Result<Vec<_>, _>>()?;
         let directory = Directory::from_shards(parsed).map_err(|source| Error::Format {
@@ -126,50 +91,40 @@ impl ModelFiles {
         })
     }
 
-    /// The same files without their maps: what stands before the tensors is copied, the tensors are
-    /// out of reach until somebody reads them ([`read`](Self::read)).
+    /// Returns the same files without their maps: what stands before the tensors is copied, and
+    /// tensors are accessible by [`read`](Self::read) only.
     ///
     /// # Errors
-    /// A budget without room for the copies.
+    /// A budget too small for the copies; a file that cannot be opened again or changed.
     pub fn unmapped(self, budget: &Budget) -> Result<Self, Error> {
-        let ends: Vec<usize> = (0..self.shards.len()).map(|i| self.header_end(i)).collect();
-        let copied =
-            |(shard, end): (&Shard, &usize)| if shard.map.is_some() { *end as u64 } else { 0 };
-        let headers =
-            budget.reserve("metadata", self.shards.iter().zip(&ends).map(copied).sum())?;
-        let copy = |(shard, &end): (&Shard, &usize)| {
-            let bytes: SharedBytes = match &shard.origin {
-                Origin::File(_) => Arc::new(shard.bytes()[..end].to_vec()),
-                Origin::Static(..) => shard.bytes.clone(),
-            };
-            let Shard { len, modified, .. } = *shard;
-            Shard {
-                origin: shard.origin.clone(),
-                len,
-                modified,
-                bytes,
-                map: None,
-            }
+        let sources = self.unmapped_sources(None)?;
+        let copied = |(i, source): (usize, &Arc<dyn ReadAt>)| match source.bytes() {
+            Some(_) => 0,
+            None => self.header(i).len() as u64,
         };
-        let shards: Vec<Shard> = self.shards.iter().zip(&ends).map(copy).collect();
-        let path = shards[0].path().to_owned();
+        let headers = budget.reserve("metadata", sources.iter().enumerate().map(copied).sum())?;
+        let shard = |(i, source): (usize, Arc<dyn ReadAt>)| match source.bytes() {
+            Some(_) => Shard::addressable(source),
+            None => Shard {
+                source,
+                start: Arc::new(self.header(i).to_vec()),
+            },
+        };
+        let shards: Vec<Shard> = sources.into_iter().enumerate().map(shard).collect();
+        let path = self.shards[0].source.path().to_owned();
         drop(self);
         Self::parse(&path, shards, Some(headers))
     }
 
-    /// Where the first tensor of a shard begins.
-    fn header_end(&self, shard: usize) -> usize {
-        let tensors = self
-            .directory
-            .tensors()
-            .iter()
-            .filter(|t| usize::from(t.shard) == shard);
-        let bytes = self.shards[shard].bytes();
-        tensors
+    /// What stands before the first tensor of a shard.
+    fn header(&self, shard: usize) -> &[u8] {
+        let start = self.shards[shard].start();
+        let tensors = self.directory.tensors().iter();
+        let end = tensors
+            .filter(|t| usize::from(t.shard) == shard)
             .map(|t| t.offset as usize)
-            .min()
-            .unwrap_or(bytes.len())
-            .min(bytes.len())
+            .min();
+        &start[..end.map_or(start.len(), |end| end.min(start.len()))]
     }
 
     /// Metadata and the list of tensors.
@@ -179,37 +134,29 @@ impl ModelFiles {
 
     /// The length of all files together, bytes.
     pub fn file_bytes(&self) -> u64 {
-        self.shards.iter().map(|s| s.len).sum()
+        self.shards.iter().map(|shard| shard.source.len()).sum()
     }
 
     /// Reads every page of mapped files now, so that the first token does not wait for the disk.
     ///
     /// # Errors
-    /// [`Error::Prewarm`] with what the system says.
+    /// [`Error::Prewarm`] with the error of the system.
     pub fn prewarm(&self) -> Result<(), Error> {
         self.shards
             .iter()
-            .filter_map(|s| s.map.as_ref())
-            .try_for_each(|m| m.map.populate())
+            .try_for_each(|shard| shard.source.prewarm())
             .map_err(Error::Prewarm)
     }
 
-    /// Whether mapped files are still what they were when they were mapped, and all that was read
-    /// of them could be read.
+    /// Checks that the files are still those that were opened, and that all reads so far
+    /// succeeded.
     ///
     /// # Errors
     /// A file that became shorter, was written to, or could not be read everywhere.
     pub(crate) fn check_unchanged(&self) -> Result<(), Error> {
-        self.shards.iter().try_for_each(|shard| {
-            let unchanged = shard
-                .map
-                .as_ref()
-                .map_or(Ok(()), |mapped| mapped.check(shard.len, shard.modified));
-            unchanged.map_err(|source| Error::Io {
-                path: shard.path().to_owned(),
-                source,
-            })
-        })
+        self.shards
+            .iter()
+            .try_for_each(|shard| at(&*shard.source, shard.source.check_unchanged()))
     }
 
     /// The bytes of an extent, if they are addressable; `None` if they are not, or lie outside of
@@ -218,162 +165,120 @@ impl ModelFiles {
         let shard = self.shards.get(usize::from(extent.shard))?;
         let start = usize::try_from(extent.offset).ok()?;
         let end = start.checked_add(usize::try_from(extent.bytes).ok()?)?;
-        shard.bytes().get(start..end)
+        shard.start().get(start..end)
     }
 
     /// The bytes of an extent, read from the file if they are not addressable.
     ///
     /// # Errors
-    /// An extent outside of its file, and what the system says.
+    /// An extent outside of its file, and the error of the system.
     pub fn read(&self, extent: Extent) -> Result<Cow<'_, [u8]>, Error> {
         if let Some(bytes) = self.bytes(extent) {
             return Ok(Cow::Borrowed(bytes));
         }
         self.check(extent)?;
-        let shard = &self.shards[usize::from(extent.shard)];
+        let source = &*self.shards[usize::from(extent.shard)].source;
         let mut bytes = vec![0; extent.bytes as usize];
-        let io = |source| Error::Io {
-            path: shard.path().to_owned(),
-            source,
-        };
-        shard
-            .source(None)?
-            .read_small(extent.offset, &mut bytes)
-            .map_err(io)?;
+        at(source, source.read_exact_at(extent.offset, &mut bytes))?;
         Ok(Cow::Owned(bytes))
     }
 
     /// Refuses an extent outside of its file.
     pub(crate) fn check(&self, extent: Extent) -> Result<(), Error> {
-        let len = self
-            .shards
-            .get(usize::from(extent.shard))
-            .map_or(0, |shard| shard.len);
-        match extent.offset.checked_add(extent.bytes) {
-            Some(end) if end <= len && usize::try_from(extent.bytes).is_ok() => Ok(()),
+        let end = extent.offset.checked_add(extent.bytes);
+        match end {
+            Some(end) if end <= self.len(extent.shard) && usize::try_from(extent.bytes).is_ok() => {
+                Ok(())
+            }
             _ => Err(self.out_of_file(extent)),
         }
     }
 
-    pub(crate) fn out_of_file(
-        &self,
-        Extent {
-            shard,
-            offset,
-            bytes,
-        }: Extent,
-    ) -> Error {
-        let file_bytes = self
-            .shards
-            .get(usize::from(shard))
-            .map_or(0, |shard| shard.len);
+    pub(crate) fn out_of_file(&self, extent: Extent) -> Error {
         Error::OutOfFile {
-            shard,
-            offset,
-            bytes,
-            file_bytes,
+            shard: extent.shard,
+            offset: extent.offset,
+            bytes: extent.bytes,
+            file_bytes: self.len(extent.shard),
         }
     }
 
-    /// What is known of each file.
-    pub(crate) fn facts(&self) -> impl Iterator<Item = FileFacts<'_>> {
-        self.shards.iter().enumerate().map(|(i, shard)| FileFacts {
-            len: shard.len,
-            modified: shard.modified,
-            header: &shard.bytes()[..self.header_end(i)],
-            is_static: matches!(shard.origin, Origin::Static(..)),
-        })
+    /// The length of a shard, bytes; 0 if there is no such shard.
+    fn len(&self, shard: u16) -> u64 {
+        let shard = self.shards.get(usize::from(shard));
+        shard.map_or(0, |shard| shard.source.len())
     }
 
-    /// Opens every shard for reading at given places.
-    pub(crate) fn sources(&self, method: Option<ReadMethod>) -> Result<Vec<Source>, Error> {
+    /// What stands before the tensors of each shard.
+    pub(crate) fn headers(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.shards.len()).map(|shard| self.header(shard))
+    }
+
+    /// Opens every file for reads by `method`, or by the first method that works.
+    ///
+    /// # Errors
+    /// The error of the system; a file that changed since it was opened.
+    pub(crate) fn unmapped_sources(
+        &self,
+        method: Option<ReadMethod>,
+    ) -> Result<Vec<Arc<dyn ReadAt>>, Error> {
         self.shards
             .iter()
-            .map(|shard| shard.source(method))
+            .map(|shard| at(&*shard.source, shard.source.clone().unmapped(method)))
             .collect()
     }
 }
 
 impl Shard {
-    fn map(path: &Path) -> Result<Self, Error> {
-        let io = |source| Error::Io {
-            path: path.to_owned(),
+    /// A shard whose bytes are all addressable.
+    fn addressable(source: Arc<dyn ReadAt>) -> Self {
+        Self {
+            start: Arc::new(AllBytes(source.clone())),
             source,
-        };
-        let refuse = |why: &str| Err(io(io::Error::new(io::ErrorKind::InvalidInput, why)));
-        // A device or a pipe has no length, and might never end; opening a pipe might wait for
-        // ever.
-        match path.metadata().map_err(io)? {
-            meta if meta.is_dir() => {
-                return refuse("is a directory: name a .gguf file, or make one by `atta convert`");
-            }
-            meta if !meta.is_file() => return refuse("is not a regular file"),
-            _ => {}
-        }
-        let file = File::open(path).map_err(io)?;
-        let meta = file.metadata().map_err(io)?;
-        let (origin, len) = (Origin::File(path.to_owned()), meta.len());
-        if len == 0 {
-            return refuse("is empty");
-        }
-        let map = Arc::new(Map::new(&file).map_err(io)?);
-        let bytes = Arc::new(SharedMap(map.clone()));
-        Ok(Self {
-            origin,
-            len,
-            modified: meta.modified().ok(),
-            bytes,
-            map: Some(Mapped { map, file }),
-        })
-    }
-
-    /// The shard, opened for reading at given places.
-    fn source(&self, method: Option<ReadMethod>) -> Result<Source, Error> {
-        match &self.origin {
-            Origin::Static(name, bytes) => Ok(Source::of_program(name, bytes)),
-            Origin::File(path) => {
-                let open = Source::open(path, method)
-                    .and_then(|s| s.must_be(self.len, self.modified).map(|()| s));
-                open.map_err(|source| Error::Io {
-                    path: path.clone(),
-                    source,
-                })
-            }
         }
     }
 
-    fn path(&self) -> &Path {
-        match &self.origin {
-            Origin::File(path) | Origin::Static(path, _) => path,
-        }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        self.bytes.as_ref().as_ref()
+    fn start(&self) -> &[u8] {
+        self.start.as_ref().as_ref()
     }
 }
 
-impl Mapped {
-    fn check(&self, len: u64, modified: Option<SystemTime>) -> io::Result<()> {
-        check_unchanged(&self.file, len, modified)?;
-        match self.map.is_damaged() {
-            true => Err(io::Error::other("a part of the file cannot be read")),
-            false => Ok(()),
-        }
-    }
-}
+/// All bytes of an addressable source, for the metadata that points into them.
+struct AllBytes(Arc<dyn ReadAt>);
 
-/// Lets the parsed metadata and the shard share one map.
-struct SharedMap(Arc<Map>);
-
-impl AsRef<[u8]> for SharedMap {
+impl AsRef<[u8]> for AllBytes {
     fn as_ref(&self) -> &[u8] {
-        self.0.as_ref().as_ref()
+        self.0.bytes().unwrap_or(&[])
     }
+}
+
+/// Maps one file of a model.
+fn map(path: &Path) -> Result<Arc<dyn ReadAt>, Error> {
+    let io = |source| Error::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let refuse = |why: &str| Err(io(io::Error::new(io::ErrorKind::InvalidInput, why)));
+    if path.metadata().map_err(io)?.is_dir() {
+        return refuse("is a directory: name a .gguf file, or make one by `atta convert`");
+    }
+    let file = MappedFile::open(path).map_err(io)?;
+    if file.bytes().is_empty() {
+        return refuse("is empty");
+    }
+    Ok(Arc::new(file))
+}
+
+/// Adds the name of the source to its error.
+pub(crate) fn at<T>(source: &dyn ReadAt, result: io::Result<T>) -> Result<T, Error> {
+    result.map_err(|error| Error::Io {
+        path: source.path().to_owned(),
+        source: error,
+    })
 }
 
 /// All files of the model that `path` belongs to, in order: itself, or `NAME-00001-of-00003.gguf`
-/// and its siblings. Of a link with another name, the files that it leads to.
+/// and its siblings. A link with another name is followed.
 fn shard_paths(path: &Path) -> Vec<PathBuf> {
     let real = || path.canonicalize().ok().and_then(|real| siblings(&real));
     siblings(path)

@@ -1,49 +1,37 @@
-//! What tells the files of a model from all others, without reading them whole.
+//! The fingerprint of a model: bytes that differ for different files, without reading them whole.
 //!
-//! Knows no hash: it hands out bytes, and the caller makes of them what it likes.
+//! Knows no hash: the caller hashes the bytes.
 
-use std::time::UNIX_EPOCH;
+use crate::{Error, ModelFiles, ReadMethod, files::at};
 
-use crate::{Error, ModelFiles, os::ReadMethod};
-
-/// Places of all files together that are looked at.
+/// Samples of all files together.
 const N_SAMPLES: u64 = 64;
 
-/// Bytes at each of them.
+/// Bytes of a sample.
 const SAMPLE_BYTES: usize = 4096;
 
 impl ModelFiles {
-    /// Gives to `each`, file by file, the length, the time of its last change, all that stands
+    /// Gives to `each`, file by file, the length, the time of the last write, all that stands
     /// before the tensors, and then samples: 64 of 4 KiB for all files together, evenly spread;
-    /// of a model that is no larger than those, and of one that is part of the program, every
-    /// byte.
+    /// every byte of a model no larger than those, and of one that is built into the program.
     ///
     /// # Errors
-    /// A file that cannot be read, or is not what it was when it was opened.
+    /// A file that cannot be read, or changed since it was opened.
     pub fn fingerprint(&self, mut each: impl FnMut(&[u8])) -> Result<(), Error> {
-        let sources = self.sources(Some(ReadMethod::Buffered))?;
-        let step = (self.file_bytes() / N_SAMPLES).max(SAMPLE_BYTES as u64);
+        let sources = self.unmapped_sources(Some(ReadMethod::Buffered))?;
+        let spread = (self.file_bytes() / N_SAMPLES).max(SAMPLE_BYTES as u64);
         let mut sample = [0; SAMPLE_BYTES];
-        for (file, source) in self.facts().zip(&sources) {
-            let time = file
-                .modified
-                .and_then(|time| time.duration_since(UNIX_EPOCH).ok())
-                .unwrap_or_default();
-            each(&file.len.to_le_bytes());
-            each(&time.as_nanos().to_le_bytes());
-            each(file.header);
-            let step = if file.is_static {
-                SAMPLE_BYTES as u64
-            } else {
-                step
-            };
-            for offset in (0..file.len).step_by(step as usize) {
-                let sample = &mut sample[..SAMPLE_BYTES.min((file.len - offset) as usize)];
-                let io = |error| Error::Io {
-                    path: source.path().to_owned(),
-                    source: error,
-                };
-                source.read_small(offset, sample).map_err(io)?;
+        for (source, header) in sources.iter().zip(self.headers()) {
+            let len = source.len();
+            let version = source.version();
+            each(&len.to_le_bytes());
+            each(&version.unwrap_or(0).to_le_bytes());
+            each(header);
+            // Only its bytes tell a source without a version from others.
+            let step = version.map_or(SAMPLE_BYTES as u64, |_| spread);
+            for offset in (0..len).step_by(step as usize) {
+                let sample = &mut sample[..SAMPLE_BYTES.min((len - offset) as usize)];
+                at(&**source, source.read_exact_at(offset, sample))?;
                 each(sample);
             }
         }

@@ -1,19 +1,34 @@
-//! A file of which only the caller knows what it means, as bytes that are read when they are looked
-//! at.
+//! A mapped file: bytes that the system reads when the program first accesses them.
 
-use std::{fs::File, io, path::Path};
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use crate::os::Map;
+use crate::{
+    ReadMethod,
+    os::Map,
+    source::{ReadAt, copy},
+    uncached::{FileVersion, UncachedFile},
+};
 
 /// A mapped file of any kind. It takes no private memory.
 pub struct MappedFile {
-    /// An empty file cannot be mapped.
+    path: PathBuf,
+    /// Kept to ask the system whether the file changed.
+    file: File,
+    version: FileVersion,
+    /// `None` for an empty file, which cannot be mapped.
     map: Option<Map>,
 }
 
 impl std::fmt::Debug for MappedFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MappedFile").finish_non_exhaustive()
+        f.debug_struct("MappedFile")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
     }
 }
 
@@ -21,22 +36,28 @@ impl MappedFile {
     /// Maps a regular file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn open(path: &Path) -> io::Result<Self> {
-        // Asked before it is opened, since opening a pipe may wait for ever.
-        let meta = std::fs::metadata(path)?;
-        if !meta.is_file() {
+        // Checked before opening: opening a pipe may wait for ever, and a device has no length.
+        if !std::fs::metadata(path)?.is_file() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "is not a regular file",
             ));
         }
-        let map = if meta.len() > 0 {
-            Some(Map::new(&File::open(path)?)?)
+        let file = File::open(path)?;
+        let version = FileVersion::of(&file.metadata()?);
+        let map = if version.len > 0 {
+            Some(Map::new(&file)?)
         } else {
             None
         };
-        Ok(Self { map })
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            version,
+            map,
+        })
     }
 
     /// Its bytes. If another process makes the file shorter, those that are gone read as zeros
@@ -46,7 +67,7 @@ impl MappedFile {
         self.map.as_ref().map_or(&[], |map| map.as_ref())
     }
 
-    /// Whether a part of what was looked at could not be read and was zeros.
+    /// Whether some of the accessed bytes could not be read and were zeros.
     pub fn is_damaged(&self) -> bool {
         self.map.as_ref().is_some_and(Map::is_damaged)
     }
@@ -55,5 +76,43 @@ impl MappedFile {
 impl AsRef<[u8]> for MappedFile {
     fn as_ref(&self) -> &[u8] {
         self.bytes()
+    }
+}
+
+impl ReadAt for MappedFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn len(&self) -> u64 {
+        self.version.len
+    }
+
+    fn version(&self) -> Option<u128> {
+        Some(self.version.number())
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        copy(self.bytes(), offset, buf)
+    }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        Some(self.bytes())
+    }
+
+    fn prewarm(&self) -> io::Result<()> {
+        self.map.as_ref().map_or(Ok(()), Map::populate)
+    }
+
+    fn check_unchanged(&self) -> io::Result<()> {
+        self.version.check(&self.file)?;
+        match self.is_damaged() {
+            true => Err(io::Error::other("a part of the file cannot be read")),
+            false => Ok(()),
+        }
+    }
+
+    fn unmapped(self: Arc<Self>, method: Option<ReadMethod>) -> io::Result<Arc<dyn ReadAt>> {
+        UncachedFile::reopen(&self.path, method, &self.version)
     }
 }

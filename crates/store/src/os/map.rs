@@ -64,10 +64,8 @@ mod tests {
         let mut pages = vec![0u8; map.as_ref().len().div_ceil(4096)];
         let start = map.as_ref().as_ptr().cast_mut().cast();
         // SAFETY: the map is alive, and the kernel writes one byte for each of its pages.
-        assert_eq!(
-            unsafe { libc::mincore(start, map.as_ref().len(), pages.as_mut_ptr()) },
-            0
-        );
+        let failed = unsafe { libc::mincore(start, map.as_ref().len(), pages.as_mut_ptr()) };
+        assert_eq!(failed, 0);
         (
             pages.iter().filter(|&&page| page & 1 == 1).count(),
             pages.len(),

@@ -29,7 +29,7 @@ use std::{
 
 use crate::{
     Budget, ChunkGuard, Error, ModelFiles, Plan, ReadMethod, Reservation, RowTable, WeightGroup,
-    WeightPass, Weights, guard::HeldChunk, os::Slot, weights::check_rows,
+    WeightPass, Weights, files::at, guard::HeldChunk, os::Slot, weights::check_rows,
 };
 use chunk::{Chunks, expert_len};
 use expert_cache::{Expert, ExpertCache};
@@ -110,7 +110,7 @@ impl Streamed {
             budget.reserve("read-ahead", bytes.ring)?,
             budget.reserve("experts", bytes.experts)?,
         ];
-        let readers = Readers::new(files.sources(policy.method)?)?;
+        let readers = Readers::new(files.unmapped_sources(policy.method)?)?;
         let chunks = Chunks::new(&plan, policy.chunk_bytes);
         let is_pinned = chunks.pin(policy.pinned_bytes);
         let n_slots = if bytes.read_per_pass > 0 {
@@ -251,15 +251,10 @@ impl Streamed {
 
     fn read_row(&self, table: &RowTable, id: u32, row: &mut [u8]) -> Result<(), Error> {
         let extent = table.row(id.into());
-        let source = &self.readers.sources()[usize::from(extent.shard)];
+        let source = &*self.readers.sources()[usize::from(extent.shard)];
         self.row_bytes_read
             .fetch_add(row.len() as u64, Ordering::Relaxed);
-        source
-            .read_small(extent.offset, row)
-            .map_err(|e| Error::Io {
-                path: source.path().to_owned(),
-                source: e,
-            })
+        at(source, source.read_exact_at(extent.offset, row))
     }
 
     /// Counts the time of `read` as time in which a step waited for bytes.
@@ -286,12 +281,10 @@ impl Weights for Streamed {
     }
 
     fn end(&self) -> Result<(), Error> {
-        self.readers.sources().iter().try_for_each(|source| {
-            source.check_unchanged().map_err(|e| Error::Io {
-                path: source.path().to_owned(),
-                source: e,
-            })
-        })
+        self.readers
+            .sources()
+            .iter()
+            .try_for_each(|source| at(&**source, source.check_unchanged()))
     }
 
     fn n_chunks(&self, group: WeightGroup<'_>) -> usize {

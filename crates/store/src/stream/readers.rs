@@ -14,10 +14,7 @@ use std::{
 };
 
 use super::chunk::ChunkSlice;
-use crate::{
-    Error,
-    os::{Slot, Source},
-};
+use crate::{Error, files::at, os::Slot, source::ReadAt};
 
 /// The most readers that serve requests at once. Disks are not faster with more.
 pub(crate) const MAX_READERS: usize = 4;
@@ -42,7 +39,7 @@ pub(crate) struct Readers {
 }
 
 struct Shared {
-    sources: Vec<Source>,
+    sources: Vec<Arc<dyn ReadAt>>,
     queue: Mutex<Queue>,
     requested: Condvar,
     completed: Condvar,
@@ -76,7 +73,7 @@ impl Readers {
     ///
     /// # Errors
     /// [`Error::Readers`] if the system refuses to start a thread.
-    pub(crate) fn new(sources: Vec<Source>) -> Result<Self, Error> {
+    pub(crate) fn new(sources: Vec<Arc<dyn ReadAt>>) -> Result<Self, Error> {
         let shared = Arc::new(Shared {
             sources,
             queue: Mutex::default(),
@@ -112,7 +109,7 @@ impl Readers {
     }
 
     /// The files.
-    pub(crate) fn sources(&self) -> &[Source] {
+    pub(crate) fn sources(&self) -> &[Arc<dyn ReadAt>] {
         &self.shared.sources
     }
 
@@ -218,18 +215,12 @@ impl Shared {
     }
 
     fn read(&self, slice: &ChunkSlice, slot: &mut Slot) -> Result<(), Error> {
-        let source = &self.sources[usize::from(slice.extent.shard)];
-        let io = |error| Error::Io {
-            path: source.path().to_owned(),
-            source: error,
-        };
-        source
-            .read_bulk(
-                slice.block_offset(),
-                &mut slot[slice.blocks()],
-                slice.needed(),
-            )
-            .map_err(io)?;
+        let source = &*self.sources[usize::from(slice.extent.shard)];
+        let blocks = &mut slot[slice.blocks()];
+        at(
+            source,
+            source.read_blocks_at(slice.block_offset(), blocks, slice.needed()),
+        )?;
         self.n_bytes
             .fetch_add(slice.needed() as u64, Ordering::Relaxed);
         Ok(())

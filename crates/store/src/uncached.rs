@@ -1,17 +1,21 @@
-//! Reading files at given places, past the page cache where the system allows it.
+//! Reading files at given offsets, past the page cache where the system allows it.
 //!
-//! A model that does not fit into memory would push everything else out of the page cache, itself
-//! first. So its bytes go straight into our memory ([`ReadMethod::Direct`]); where a file system cannot
-//! do that, they are dropped from the cache right after reading.
+//! A model that does not fit into memory would evict everything else from the page cache, itself
+//! first. So its bytes go straight into private memory ([`ReadMethod::Direct`]); where a file system
+//! cannot do that, they are dropped from the cache right after reading.
 
 use std::{
-    fs::File,
+    fs::{File, Metadata},
     io,
     path::{Path, PathBuf},
-    time::SystemTime,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
 };
 
-use super::region::ALIGN;
+use crate::{
+    os::{ALIGN, Slot},
+    source::{ReadAt, truncated},
+};
 
 /// How bytes get from a file into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,52 +42,38 @@ impl ReadMethod {
     }
 }
 
-/// A file that is read at given places, from any thread.
+/// A file that is read without a map, from any thread.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct UncachedFile {
     path: PathBuf,
-    origin: Origin,
-    len: u64,
+    /// For whole disk blocks, by `method`.
+    blocks: File,
+    method: ReadMethod,
+    /// For small reads, through the page cache.
+    cached: File,
+    version: FileVersion,
 }
 
-#[derive(Debug)]
-enum Origin {
-    File {
-        /// For large reads, by `method`.
-        bulk: File,
-        method: ReadMethod,
-        /// For small ones, through the page cache.
-        cached: File,
-        modified: Option<SystemTime>,
-    },
-    /// Part of the program.
-    Static(&'static [u8]),
-}
-
-impl Source {
-    /// Opens `path` by the first method that works for it, or by `method` alone.
+impl UncachedFile {
+    /// Opens `path` by `method` alone, or by the first method that works for it.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(crate) fn open(path: &Path, method: Option<ReadMethod>) -> io::Result<Self> {
         let cached = File::open(path)?;
-        let meta = cached.metadata()?;
+        let version = FileVersion::of(&cached.metadata()?);
         sys::advise_random(&cached);
         let methods = method.map_or(ReadMethod::ALL.to_vec(), |method| vec![method]);
         let mut failure = io::Error::from(io::ErrorKind::Unsupported);
         for method in methods {
-            match sys::open(path, method).and_then(|bulk| try_out(bulk, method, meta.len())) {
-                Ok(bulk) => {
-                    let origin = Origin::File {
-                        bulk,
-                        method,
-                        cached,
-                        modified: meta.modified().ok(),
-                    };
+            match sys::open(path, method).and_then(|file| try_out(file, method, version.len)) {
+                Ok(blocks) => {
                     return Ok(Self {
                         path: path.to_owned(),
-                        origin,
-                        len: meta.len(),
+                        blocks,
+                        method,
+                        cached,
+                        version,
                     });
                 }
                 Err(error) => failure = error,
@@ -92,95 +82,101 @@ impl Source {
         Err(failure)
     }
 
-    /// Refuses a file that is not the one that had this length and time.
+    /// Opens the file at `path`, which must still have this version.
     ///
     /// # Errors
-    /// As [`check_unchanged`](Self::check_unchanged).
-    pub(crate) fn must_be(&self, len: u64, modified: Option<SystemTime>) -> io::Result<()> {
-        match &self.origin {
-            Origin::File { cached, .. } => check_unchanged(cached, len, modified),
-            Origin::Static(_) => Ok(()),
-        }
+    /// The error of the system; a file that became shorter or was written to.
+    pub(crate) fn reopen(
+        path: &Path,
+        method: Option<ReadMethod>,
+        version: &FileVersion,
+    ) -> io::Result<Arc<dyn ReadAt>> {
+        let file = Self::open(path, method)?;
+        version.check(&file.cached)?;
+        Ok(Arc::new(file))
     }
+}
 
-    /// Bytes of the program itself.
-    pub(crate) fn of_program(name: &Path, bytes: &'static [u8]) -> Self {
-        Self {
-            path: name.to_owned(),
-            origin: Origin::Static(bytes),
-            len: bytes.len() as u64,
-        }
-    }
-
-    pub(crate) fn path(&self) -> &Path {
+impl ReadAt for UncachedFile {
+    fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How large reads are done; `None` for bytes of the program.
-    pub(crate) fn method(&self) -> Option<ReadMethod> {
-        match self.origin {
-            Origin::File { method, .. } => Some(method),
-            Origin::Static(_) => None,
-        }
+    fn len(&self) -> u64 {
+        self.version.len
     }
 
-    /// Fills `buf` from `offset` on; both ends are multiples of [`ALIGN`], but the file may end up
-    /// to a block earlier: only the first `needed` bytes have to be there.
-    ///
-    /// # Errors
-    /// What the system says; a file that ends too early has been truncated.
-    pub(crate) fn read_bulk(&self, offset: u64, buf: &mut [u8], needed: usize) -> io::Result<()> {
-        debug_assert!(offset.is_multiple_of(ALIGN as u64) && buf.len().is_multiple_of(ALIGN));
-        match &self.origin {
-            Origin::File { bulk, method, .. } => fill(bulk, Some(*method), offset, buf, needed),
-            Origin::Static(bytes) => copy(bytes, offset, buf, needed),
-        }
+    fn version(&self) -> Option<u128> {
+        Some(self.version.number())
     }
 
-    /// Fills `buf` from anywhere, through the page cache: for the few bytes of single rows.
-    ///
-    /// # Errors
-    /// As [`read_bulk`](Self::read_bulk).
-    pub(crate) fn read_small(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let needed = buf.len();
-        match &self.origin {
-            Origin::File { cached, .. } => fill(cached, None, offset, buf, needed),
-            Origin::Static(bytes) => copy(bytes, offset, buf, needed),
+        fill(&self.cached, None, offset, buf, needed)
+    }
+
+    fn read_blocks_at(&self, offset: u64, buf: &mut [u8], needed: usize) -> io::Result<()> {
+        debug_assert!(offset.is_multiple_of(ALIGN as u64) && buf.len().is_multiple_of(ALIGN));
+        fill(&self.blocks, Some(self.method), offset, buf, needed)
+    }
+
+    fn check_unchanged(&self) -> io::Result<()> {
+        self.version.check(&self.cached)
+    }
+
+    fn method(&self) -> Option<ReadMethod> {
+        Some(self.method)
+    }
+
+    fn unmapped(self: Arc<Self>, method: Option<ReadMethod>) -> io::Result<Arc<dyn ReadAt>> {
+        match method {
+            Some(method) if method != self.method => {
+                Self::reopen(&self.path, Some(method), &self.version)
+            }
+            _ => Ok(self),
+        }
+    }
+}
+
+/// Tells the version of a file that was opened from later ones.
+#[derive(Clone, Debug)]
+pub(crate) struct FileVersion {
+    /// Bytes.
+    pub(crate) len: u64,
+    /// When it was written, if the system knows.
+    modified: Option<SystemTime>,
+}
+
+impl FileVersion {
+    pub(crate) fn of(meta: &Metadata) -> Self {
+        Self {
+            len: meta.len(),
+            modified: meta.modified().ok(),
         }
     }
 
-    /// Whether the file is still what it was when it was opened.
+    /// The time of the last write, nanoseconds since 1970; 0 if the system does not know.
+    pub(crate) fn number(&self) -> u128 {
+        let since_epoch = |time: SystemTime| time.duration_since(UNIX_EPOCH).ok();
+        let time = self.modified.and_then(since_epoch);
+        time.unwrap_or_default().as_nanos()
+    }
+
+    /// Checks that `file` still has this version.
     ///
     /// # Errors
     /// A file that became shorter or was written to.
-    pub(crate) fn check_unchanged(&self) -> io::Result<()> {
-        match &self.origin {
-            Origin::File {
-                cached, modified, ..
-            } => check_unchanged(cached, self.len, *modified),
-            Origin::Static(_) => Ok(()),
+    pub(crate) fn check(&self, file: &File) -> io::Result<()> {
+        let meta = file.metadata()?;
+        match meta.len() {
+            len if len < self.len => Err(truncated()),
+            len if len == self.len && meta.modified().ok() == self.modified => Ok(()),
+            _ => Err(io::Error::other("the file was changed while it was in use")),
         }
     }
 }
 
-/// Whether a file still has this length and time.
-///
-/// # Errors
-/// If it does not.
-pub(crate) fn check_unchanged(
-    file: &File,
-    len: u64,
-    modified: Option<SystemTime>,
-) -> io::Result<()> {
-    let meta = file.metadata()?;
-    match meta.len() {
-        now if now < len => Err(truncated()),
-        now if now == len && meta.modified().ok() == modified => Ok(()),
-        _ => Err(io::Error::other("the file was changed while it was in use")),
-    }
-}
-
-/// Reads until the first `needed` bytes of `buf` are there.
+/// Reads until the first `needed` bytes of `buf` are filled.
 fn fill(
     file: &File,
     method: Option<ReadMethod>,
@@ -192,7 +188,7 @@ fn fill(
     while done < needed {
         match sys::read(file, method, offset + done as u64, &mut buf[done..]) {
             Ok(0) => return Err(truncated()),
-            // What came short goes on at a whole block, where direct reads have to begin.
+            // A short direct read continues at a block border, where direct reads have to begin.
             Ok(n) if method == Some(ReadMethod::Direct) && done + n < needed => {
                 let whole = (done + n) / ALIGN * ALIGN;
                 if whole == done {
@@ -208,30 +204,10 @@ fn fill(
     Ok(())
 }
 
-fn copy(from: &[u8], offset: u64, buf: &mut [u8], needed: usize) -> io::Result<()> {
-    let from = usize::try_from(offset)
-        .ok()
-        .and_then(|at| from.get(at..))
-        .ok_or_else(truncated)?;
-    let n = buf.len().min(from.len());
-    if n < needed {
-        return Err(truncated());
-    }
-    buf[..n].copy_from_slice(&from[..n]);
-    Ok(())
-}
-
-fn truncated() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::UnexpectedEof,
-        "the file was truncated while it was in use",
-    )
-}
-
-/// Some file systems open a file for direct reading and then refuse to read.
+/// Reads a block: some file systems open a file for direct reads and then refuse to read.
 fn try_out(file: File, method: ReadMethod, len: u64) -> io::Result<File> {
     if len > 0 {
-        let mut slots = super::Slot::carve(&[ALIGN])?;
+        let mut slots = Slot::carve(&[ALIGN])?;
         let slot = slots.first_mut().ok_or(io::ErrorKind::OutOfMemory)?;
         if sys::read(&file, Some(method), 0, slot)? == 0 {
             return Err(truncated());
@@ -251,7 +227,7 @@ mod sys {
 
     use super::{File, Path, ReadMethod, io};
 
-    /// Not in the C library yet; see `include/uapi/linux/fs.h`.
+    /// Missing in the C library so far; see `include/uapi/linux/fs.h`.
     const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
     pub(super) fn open(path: &Path, method: ReadMethod) -> io::Result<File> {
@@ -287,13 +263,13 @@ mod sys {
         Ok(n)
     }
 
-    /// No reading ahead: what is read is one row here, one row there.
+    /// Disables read-ahead: rows are read one by one, in any order.
     pub(super) fn advise_random(file: &File) {
         let _ = fadvise(file, 0, None, Advice::Random);
     }
 }
 
-/// Systems that read at given places, but always through their cache.
+/// Systems that read at given offsets, but always through their cache.
 #[cfg(any(
     windows,
     all(unix, not(any(target_os = "linux", target_os = "android")))
