@@ -1,7 +1,7 @@
 //! Any bytes as a file of saved logits: what is read can be written again, and rows end where the bytes do.
 #![no_main]
 
-use atta_engine::perplexity::{Baseline, BaselineHeader};
+use atta_eval::perplexity::{Baseline, BaselineHeader};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|file: &[u8]| {

@@ -1,18 +1,13 @@
-//! Answers that may call tools: what the model is told of them, the grammar that it is held to, and
-//! calls out of what it writes.
+//! Tools put into words, for templates that do not write tool calls.
 //!
-//! Knows neither terminals nor what a tool does. The one idea: to a template that writes calls,
-//! messages go as they are; for all others they are put into words that any model reads, in the
-//! form that `Format::Generic` asks of it.
-
-use std::ops::ControlFlow;
+//! A template that writes calls gets messages as they are. For all others, calls and results become
+//! texts in the form that [`Format::Generic`](crate::tools::Format::Generic) asks of the model.
 
 use serde_json::{Value, json};
 
-use super::{Chat, Message, Reply, Role};
 use crate::{
-    Error, Event, GenerateOptions,
-    tools::{Outcome, Piece, ToolCall, ToolChoice, ToolSet},
+    Message, Role,
+    tools::{ToolCall, ToolChoice, ToolSet},
 };
 
 /// Which tools a model has, and how it may use them.
@@ -24,74 +19,6 @@ pub struct ToolUse {
     pub choice: ToolChoice,
     /// Whether one answer may hold several calls.
     pub parallel: bool,
-}
-
-/// What a caller hears of an answer that may hold calls.
-#[derive(Clone, Copy, Debug)]
-pub enum Heard<'a> {
-    /// Anything but text.
-    Event(Event<'a>),
-    /// More of the answer, its thoughts or its calls.
-    Piece(&'a Piece),
-}
-
-/// An answer with its calls.
-#[derive(Clone, Debug)]
-pub struct CallingReply {
-    /// How it went; its text is as the model wrote it.
-    pub reply: Reply,
-    /// What that means.
-    pub outcome: Outcome,
-}
-
-impl Chat {
-    /// Hears an answer to what has been said that may call the tools of
-    /// [`set_tools`](Self::set_tools), and makes it part of the conversation. Calls always
-    /// match the schemas of their tools. A call that the length limit cuts is text, never
-    /// a call with what is left of its arguments. Where nothing can be called, the answer is
-    /// whatever the model writes, or what the constraint of the options makes of it.
-    ///
-    /// # Errors
-    /// [`Error::Tools`] if a schema cannot be kept to or a tool is asked for that is not there;
-    /// those of [`answer`](Self::answer).
-    pub fn answer_calling(
-        &mut self,
-        options: &GenerateOptions,
-        mut on_heard: impl FnMut(Heard<'_>) -> ControlFlow<()>,
-    ) -> Result<CallingReply, Error> {
-        let prompt = self.prompt()?.text;
-        let (options, mut parser) = self.form.rules(&self.said(), &prompt, options)?;
-        let answered = self.answer(&options, |event| match event {
-            Event::Text(text) => hear_all(&parser.push(text), &mut on_heard),
-            other => on_heard(Heard::Event(other)),
-        });
-        let reply = answered.map_err(|error| self.form.blame(error, self.tools.as_ref()))?;
-        let (pieces, outcome) = parser.finish();
-        // The generation has ended, so that nobody can end it.
-        let _ = hear_all(&pieces, &mut on_heard);
-        if reply.summary.n_generated > 0 {
-            self.messages.push(message(&outcome));
-        }
-        Ok(CallingReply { reply, outcome })
-    }
-}
-
-/// What the model said, as a message of the conversation.
-fn message(outcome: &Outcome) -> Message {
-    let reasoning = Some(outcome.reasoning.trim().to_owned()).filter(|text| !text.is_empty());
-    Message {
-        reasoning,
-        ..Message::assistant_calling(&outcome.text, outcome.calls.clone())
-    }
-}
-
-fn hear_all(
-    pieces: &[Piece],
-    on_heard: &mut dyn FnMut(Heard<'_>) -> ControlFlow<()>,
-) -> ControlFlow<()> {
-    pieces
-        .iter()
-        .try_for_each(|piece| on_heard(Heard::Piece(piece)))
 }
 
 /// Messages in words: for templates that know nothing of tools, and that may insist on user and
@@ -123,7 +50,7 @@ pub(super) fn result(message: &Message) -> String {
     )
 }
 
-/// An answer in the form of [`Format::Generic`]. That has either a text or calls; where another
+/// An answer in the form of [`Format::Generic`](crate::tools::Format::Generic). That has either a text or calls; where another
 /// model has written both, they stand in one object, so that nothing is lost and the model has one
 /// turn.
 pub(super) fn answer(message: &Message) -> String {

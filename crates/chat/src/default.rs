@@ -3,8 +3,22 @@
 //! Knows names in metadata and two texts of our own. The defaults are templates like any other, so
 //! that there is one way.
 
+use std::sync::Arc;
+
+use atta_tokenizer::Tokenizer;
+
 use super::template::{SpecialTexts, Template, TemplateError};
-use crate::Engine;
+
+/// The chat templates in a model file, and its tokenizer.
+#[derive(Clone, Copy, Debug)]
+pub struct ModelTemplates<'a> {
+    /// Tokenizer of the model.
+    pub tokenizer: &'a Arc<Tokenizer>,
+    /// `tokenizer.chat_template`.
+    pub default: Option<&'a str>,
+    /// `tokenizer.chat_template.tool_use`: used instead where tools are given.
+    pub tool_use: Option<&'a str>,
+}
 
 /// ChatML, as in OpenAI's description of it, 2023.
 const CHATML: &str = "\
@@ -42,7 +56,7 @@ const PLAIN: &str = "\
 /// Selects a chat template.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TemplateChoice {
-    /// The model's own, or a fallback: see [`Template::of_engine`].
+    /// The model's own, or a fallback: see [`Template::of_model`].
     #[default]
     Model,
     /// `<|im_start|>user` … `<|im_end|>`.
@@ -58,10 +72,13 @@ impl TemplateChoice {
     ///
     /// # Errors
     /// Those of [`Template::new`].
-    pub fn template(&self, engine: &Engine) -> Result<(Template, Origin), TemplateError> {
-        let texts = SpecialTexts::of(engine.tokenizer());
+    pub fn template(
+        &self,
+        model: &ModelTemplates<'_>,
+    ) -> Result<(Template, Origin), TemplateError> {
+        let texts = SpecialTexts::of(model.tokenizer);
         let template = match self {
-            Self::Model => return Template::of_engine(engine),
+            Self::Model => return Template::of_model(model),
             Self::ChatMl => Template::chatml(texts),
             Self::Plain => Template::plain(texts),
             Self::Source(source) => Template::new(source, texts)?,
@@ -89,10 +106,10 @@ impl Template {
     ///
     /// # Errors
     /// Those of [`Template::new`], about the template in the file.
-    pub fn of_engine(engine: &Engine) -> Result<(Self, Origin), TemplateError> {
-        let texts = SpecialTexts::of(engine.tokenizer());
-        let Some(source) = engine.chat_template() else {
-            let has_markers = engine.tokenizer().token_id("<|im_start|>").is_some();
+    pub fn of_model(model: &ModelTemplates<'_>) -> Result<(Self, Origin), TemplateError> {
+        let texts = SpecialTexts::of(model.tokenizer);
+        let Some(source) = model.default else {
+            let has_markers = model.tokenizer.token_id("<|im_start|>").is_some();
             let default = if has_markers {
                 (Self::chatml(texts), Origin::ChatMl)
             } else {
@@ -101,7 +118,7 @@ impl Template {
             return Ok(default);
         };
         let template = Self::new(source, texts)?;
-        let template = match engine.chat_template_named("tool_use") {
+        let template = match model.tool_use {
             Some(source) => template.with_tool_use(source)?,
             None => template,
         };

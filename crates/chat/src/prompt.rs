@@ -15,7 +15,7 @@ use super::{
     message::{Conversation, Message, Role},
     template::{SENTINEL, SpecialTexts, Template, TemplateError},
 };
-use crate::{Engine, tools::ToolCall};
+use crate::tools::ToolCall;
 
 /// A conversation as a model reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,11 +33,10 @@ pub struct Prompt {
 /// # Errors
 /// Those of [`Template::render`].
 pub fn prompt_ids(
-    engine: &Engine,
+    tokenizer: &Tokenizer,
     template: &Template,
     conversation: &Conversation<'_>,
 ) -> Result<Prompt, TemplateError> {
-    let tokenizer = engine.tokenizer();
     let guard = Guard::new(tokenizer, template);
     let marked = guard.render(template, conversation)?;
     let ids = guard.encode(tokenizer, &marked);

@@ -48,6 +48,9 @@
 #[cfg(feature = "convert")]
 pub use atta_convert as convert;
 pub use atta_engine::*;
+pub use atta_eval::bench;
+#[cfg(feature = "perplexity")]
+pub use atta_eval::{Error as EvalError, perplexity};
 
 #[cfg(feature = "builtin")]
 mod builtin;

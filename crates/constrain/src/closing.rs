@@ -16,21 +16,12 @@ use llguidance::{
     toktrie::{ApproximateTokEnv, SimpleVob, TokEnv},
 };
 
-use super::{
-    ConstraintError,
+use crate::{
+    Closing, ConstraintError,
     grammars::{Grammars, factory, parser},
     literals,
     vocabulary::{is_name, trie, word},
 };
-
-/// A part of a text that no model has written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Closing {
-    /// Bytes of text, at least one; not always whole characters.
-    Bytes(Vec<u8>),
-    /// A token that has a name, but no text, as a grammar may ask for.
-    Token(u32),
-}
 
 /// Bytes of an end at most.
 const MAX_BYTES: usize = 1 << 16;

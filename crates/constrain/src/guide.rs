@@ -6,11 +6,11 @@ use std::{borrow::Cow, sync::Arc};
 use atta_store::Reservation;
 use llguidance::{Matcher, api::TopLevelGrammar, toktrie::SimpleVob};
 
-use super::{
+use crate::Error;
+use crate::{
     Closing, Constraint, ConstraintError, closing,
     grammars::{Grammars, guide_bytes, parser, reason},
 };
-use crate::Error;
 
 /// Tokens in one word of a mask.
 const WORD: usize = u32::BITS as usize;
@@ -38,7 +38,11 @@ impl std::fmt::Debug for Guide {
 }
 
 impl Guide {
-    pub(crate) fn new(grammars: &Arc<Grammars>, constraint: &Constraint) -> Result<Self, Error> {
+    /// Starts a constrained text.
+    ///
+    /// # Errors
+    /// A constraint that cannot be kept to; memory that the budget does not grant.
+    pub fn new(grammars: &Arc<Grammars>, constraint: &Constraint) -> Result<Self, Error> {
         let memory = grammars
             .budget
             .reserve("grammar", guide_bytes(constraint.n_bytes()))?;
@@ -150,20 +154,20 @@ impl Guide {
     ///
     /// # Errors
     /// [`ConstraintError::Stuck`] if there were fewer, or the grammar has `max_tokens=` or `stop=`.
-    pub(crate) fn go_back(&mut self, n: usize) -> Result<(), ConstraintError> {
+    pub fn rollback(&mut self, n: usize) -> Result<(), ConstraintError> {
         self.matcher.rollback(n).map_err(|error| stuck(&error))?;
         self.tokens.truncate(self.tokens.len() - n);
         Ok(())
     }
 
     /// What a token stands for.
-    pub(crate) fn token_bytes(&self, token: u32) -> Cow<'_, [u8]> {
+    pub fn token_bytes(&self, token: u32) -> Cow<'_, [u8]> {
         self.grammars.tokenizer.token_bytes(token)
     }
 
     /// Whether there is more than one way to go on, as [`restrict`](Self::restrict) found last; to
     /// end is one.
-    pub(crate) fn has_choice(&self) -> bool {
+    pub fn has_choice(&self) -> bool {
         self.mask.num_set() > 1
     }
 
@@ -196,7 +200,7 @@ impl Guide {
     }
 
     /// The text so far.
-    pub(crate) fn text(&self) -> Vec<u8> {
+    pub fn text(&self) -> Vec<u8> {
         self.tokens
             .iter()
             .flat_map(|&id| self.token_bytes(id).into_owned())
@@ -218,7 +222,7 @@ impl Guide {
     }
 
     /// The tokens that end a generation.
-    pub(crate) fn eog(&self) -> &[u32] {
+    pub fn eog(&self) -> &[u32] {
         self.grammars.tokenizer.eog()
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{
+use crate::{
     ConstraintError, OtherProperties, SchemaOptions, Strictness,
     prepare::{Flaw, prepare},
     schema::OPTIONS,

@@ -58,7 +58,7 @@ fn of_value(value: &Value, found: &mut Vec<String>) {
             if fields.contains_key("format") {
                 found.extend(EXAMPLES.map(str::to_owned));
             }
-            let is_text = |key: &String| key != super::schema::OPTIONS && key != "type";
+            let is_text = |key: &String| key != crate::schema::OPTIONS && key != "type";
             fields
                 .iter()
                 .filter(|(key, _)| is_text(key))

@@ -7,7 +7,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{
+use crate::{
     ConstraintError, OtherProperties, SchemaOptions, Strictness,
     prepare::{self, Prepared, escaped},
 };
@@ -29,7 +29,6 @@ pub(crate) enum Spaces {
     /// Between any two tokens, and in front of the first.
     Anywhere,
     /// Behind commas and colons.
-    #[cfg(feature = "chat")]
     BehindSeparators,
 }
 
@@ -45,7 +44,7 @@ pub(crate) fn options(spaces: Spaces, with_unicode: bool) -> Value {
         Spaces::Anywhere => {
             json!({"whitespace_flexible": true, "whitespace_pattern": " ", "json_allowed_escapes": escapes})
         }
-        #[cfg(feature = "chat")]
+
         Spaces::BehindSeparators => json!({
             "whitespace_flexible": false, "item_separator": ", ?", "key_separator": ": ?",
             "json_allowed_escapes": escapes,
@@ -53,8 +52,39 @@ pub(crate) fn options(spaces: Spaces, with_unicode: bool) -> Value {
     }
 }
 
+/// A schema for the inside of a larger grammar (`%json`), with at most one space between tokens.
+#[derive(Clone, Debug)]
+pub struct EmbeddedSchema {
+    /// The schema, in keywords that llguidance keeps to.
+    pub schema: Value,
+    /// What was loosened, one line each: where, then what.
+    pub warnings: Vec<String>,
+}
+
+/// Prepares a schema for the inside of a larger grammar.
+///
+/// # Errors
+/// Where in the schema something cannot be kept to, and what.
+pub fn embedded(schema: &Value, options: SchemaOptions) -> Result<EmbeddedSchema, String> {
+    let prepared = prepare::prepare(schema, options).map_err(|flaw| flaw.to_string())?;
+    Ok(EmbeddedSchema {
+        schema: spaced(prepared.schema, prepared.with_unicode_escapes),
+        warnings: prepared.remarks.iter().map(ToString::to_string).collect(),
+    })
+}
+
+/// The schema of any string, for the inside of a larger grammar.
+pub fn embedded_string() -> Value {
+    spaced(json!({ "type": "string" }), false)
+}
+
+fn spaced(mut schema: Value, with_unicode: bool) -> Value {
+    schema[OPTIONS] = options(Spaces::BehindSeparators, with_unicode);
+    schema
+}
+
 /// A schema from its text, in which every keyword is kept to.
-pub(super) fn parse(text: &str) -> Result<Value, ConstraintError> {
+pub(crate) fn parse(text: &str) -> Result<Value, ConstraintError> {
     let options = SchemaOptions {
         strictness: Strictness::Strict,
         others: OtherProperties::Open,
@@ -65,7 +95,7 @@ pub(super) fn parse(text: &str) -> Result<Value, ConstraintError> {
 }
 
 /// A schema from its text, prepared.
-pub(super) fn read(text: &str, options: SchemaOptions) -> Result<Prepared, ConstraintError> {
+pub(crate) fn read(text: &str, options: SchemaOptions) -> Result<Prepared, ConstraintError> {
     let error = ConstraintError::Schema;
     let schema: Value = serde_json::from_str(text).map_err(|e| error(format!("no JSON: {e}")))?;
     let schema = match schema {
@@ -78,8 +108,8 @@ pub(super) fn read(text: &str, options: SchemaOptions) -> Result<Prepared, Const
 }
 
 /// The schema of any object that has none of these keys.
-#[cfg(feature = "chat")]
-pub(super) fn object_without(keys: &[&str]) -> Value {
+
+pub(crate) fn object_without(keys: &[&str]) -> Value {
     let none: Map<String, Value> = keys
         .iter()
         .map(|key| ((*key).to_owned(), false.into()))

@@ -12,8 +12,7 @@ use atta_tokenizer::{Special, Tokenizer};
 use boon::{Compiler, SchemaIndex, Schemas};
 use serde_json::{Value, json};
 
-use super::{Closing, Constraint, Grammars, Guide};
-use crate::{Sampler, Sampling};
+use crate::{Closing, Constraint, Grammars, Guide};
 
 mod odd;
 
@@ -75,15 +74,6 @@ struct Draw {
 fn draw(grammars: &Arc<Grammars>, constraint: &Constraint, n: usize, seed: u64) -> Draw {
     let mut guide = Guide::new(grammars, constraint).unwrap();
     let tokenizer = Arc::clone(&grammars.tokenizer);
-    let sampling = Sampling {
-        temperature: 2.0,
-        top_k: 0,
-        top_p: 1.0,
-        min_p: 0.0,
-        seed,
-        ..Sampling::default()
-    };
-    let mut sampler = Sampler::new(sampling, tokenizer.n_vocab()).unwrap();
     let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut text = Vec::new();
     let mut is_complete = false;
@@ -92,7 +82,7 @@ fn draw(grammars: &Arc<Grammars>, constraint: &Constraint, n: usize, seed: u64) 
             .map(|_| noise(&mut random))
             .collect();
         guide.restrict(&mut logits).unwrap();
-        let Some(token) = guide.nearest(sampler.sample(&mut logits, &[])) else {
+        let Some(token) = guide.nearest(greatest(&logits)) else {
             break;
         };
         is_complete = tokenizer.is_eog(token);
@@ -130,6 +120,12 @@ fn bytes(part: Closing) -> Vec<u8> {
 }
 
 /// A logit, roughly normal, with a few that are far from all others.
+/// The token with the greatest logit; of random logits, a random one.
+fn greatest(logits: &[f32]) -> u32 {
+    let best = (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b]));
+    best.expect("a vocabulary has tokens") as u32
+}
+
 fn noise(random: &mut u64) -> f32 {
     *random ^= *random << 13;
     *random ^= *random >> 7;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use atta_tokenizer::{Special, TokenKind, Tokenizer};
 use llguidance::toktrie::{TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 
-use super::ConstraintError;
+use crate::ConstraintError;
 
 /// Longer tokens are never chosen: a trie is at most 1,024 deep.
 const MAX_TOKEN_BYTES: usize = 1000;

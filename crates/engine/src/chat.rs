@@ -6,29 +6,21 @@
 //! keeps as much of its state as begins the same way. So nothing has to be kept in step: after an
 //! error, a new system message or a cleared history the common beginning is simply shorter.
 
-mod calling;
-mod default;
-mod form;
-mod message;
-mod prompt;
-mod repair;
-mod stop;
-mod system;
-mod template;
-
 use std::{ops::ControlFlow, time::Duration};
 
-use atta_tokenizer::Special;
+use atta_tokenizer::{Control, Special};
 use serde_json::{Map, Value};
 
-pub use calling::{CallingReply, Heard, ToolUse};
-pub use default::{Origin, TemplateChoice};
-pub use form::{Asked, Form, PromptEnd, Said};
-pub use message::{Conversation, Message, Role};
-pub use prompt::{Prompt, prompt_ids};
-pub use template::{DateTime, SpecialTexts, Template, TemplateError};
+pub use atta_chat::{
+    AnswerRules, ChatFormat, ChatInput, ChatPrompt, Conversation, DateTime, Message,
+    ModelTemplates, Origin, Prompt, PromptEnd, ReplyOptions, Role, SpecialTexts, Template,
+    TemplateChoice, TemplateError, ToolUse, prompt_ids,
+};
 
-use crate::{Error, Event, FinishReason, GenerateOptions, Session, Summary, tools::ToolChoice};
+use crate::{
+    Constraint, Engine, Error, Event, FinishReason, GenerateOptions, Session, Summary,
+    tools::{Outcome, Piece, ToolChoice},
+};
 
 /// Whoever hears of an answer.
 type OnEvent<'a> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'a;
@@ -44,6 +36,24 @@ pub struct Reply {
     pub n_cached: usize,
     /// How long it took to get them from a cache; zero without one.
     pub restore_time: Duration,
+}
+
+/// What a caller hears of an answer that may hold calls.
+#[derive(Clone, Copy, Debug)]
+pub enum Heard<'a> {
+    /// Anything but text.
+    Event(Event<'a>),
+    /// More of the answer, its thoughts or its calls.
+    Piece(&'a Piece),
+}
+
+/// An answer with its calls.
+#[derive(Clone, Debug)]
+pub struct CallingReply {
+    /// How it went; its text is as the model wrote it.
+    pub reply: Reply,
+    /// What that means.
+    pub outcome: Outcome,
 }
 
 /// What there is of a conversation before it is read.
@@ -65,14 +75,13 @@ struct Known {
 /// A conversation.
 pub struct Chat {
     session: Session,
-    form: Form,
+    format: ChatFormat,
     system: Option<String>,
     messages: Vec<Message>,
     tools: Option<ToolUse>,
     now: Option<DateTime>,
     extra: Map<String, Value>,
     known: Option<Known>,
-    #[cfg(feature = "cache")]
     cache: Option<crate::PromptCache>,
 }
 
@@ -89,7 +98,7 @@ impl Chat {
     /// An empty conversation in a session of its own.
     pub fn new(session: Session, template: Template) -> Self {
         Self {
-            form: Form::new(session.engine(), template),
+            format: ChatFormat::new(session.engine().tokenizer(), template),
             session,
             system: None,
             messages: Vec::new(),
@@ -97,13 +106,11 @@ impl Chat {
             now: None,
             extra: Map::new(),
             known: None,
-            #[cfg(feature = "cache")]
             cache: None,
         }
     }
 
     /// Has the state of the conversation restored from a cache and saved there, message by message.
-    #[cfg(feature = "cache")]
     pub fn set_cache(&mut self, cache: crate::PromptCache) {
         self.cache = Some(cache);
     }
@@ -174,7 +181,7 @@ impl Chat {
     /// What the template raises.
     pub fn prompt(&self) -> Result<Prompt, TemplateError> {
         let marked = self.marked()?;
-        let text = marked.replace(template::SENTINEL, "");
+        let text = ChatFormat::without_marks(&marked);
         Ok(Prompt {
             text,
             ids: self.ids(&marked),
@@ -239,7 +246,7 @@ impl Chat {
         }
         let mut options = options.clone();
         if options.constraint.is_none() {
-            options.stop.extend(self.form.stop().map(str::to_owned));
+            options.stop.extend(self.format.stop().map(str::to_owned));
         }
         let (mut said, mut text) = (String::new(), String::new());
         let summary = self.generate(&ids[n_cached..], &options, &mut |event| match event {
@@ -268,10 +275,45 @@ impl Chat {
         })
     }
 
+    /// Hears an answer to what has been said that may call the tools of
+    /// [`set_tools`](Self::set_tools), and makes it part of the conversation. Calls always
+    /// match the schemas of their tools. A call that the length limit cuts is text, never
+    /// a call with what is left of its arguments. Where nothing can be called, the answer is
+    /// whatever the model writes, or what the constraint of the options makes of it.
+    ///
+    /// # Errors
+    /// [`Error::Tools`] if a schema cannot be kept to or a tool is asked for that is not there;
+    /// those of [`answer`](Self::answer).
+    pub fn answer_calling(
+        &mut self,
+        options: &GenerateOptions,
+        mut on_heard: impl FnMut(Heard<'_>) -> ControlFlow<()>,
+    ) -> Result<CallingReply, Error> {
+        let prompt = self.prompt()?.text;
+        let reply = ReplyOptions {
+            constraint: options.constraint.as_ref(),
+            on_length: options.on_length,
+        };
+        let (rules, mut parser) = self.format.rules(&self.input(), &prompt, reply)?;
+        let options = options.clone().with_rules(rules);
+        let answered = self.answer(&options, |event| match event {
+            Event::Text(text) => hear_all(&parser.push(text), &mut on_heard),
+            other => on_heard(Heard::Event(other)),
+        });
+        let reply = answered
+            .map_err(|error| self.session.engine().blame_tool(error, self.tools.as_ref()))?;
+        let (pieces, outcome) = parser.finish();
+        // The generation has ended, so that nobody can end it.
+        let _ = hear_all(&pieces, &mut on_heard);
+        if reply.summary.n_generated > 0 {
+            self.messages.push(message(&outcome));
+        }
+        Ok(CallingReply { reply, outcome })
+    }
+
     /// Keeps of the session what begins the same way, or more if a cache has more; what there is to
     /// say about that comes with it.
     fn recall(&mut self, ids: &[u32]) -> Result<Recalled, Error> {
-        #[cfg(feature = "cache")]
         if let Some(cache) = &self.cache {
             let crate::Restored {
                 n_tokens,
@@ -296,7 +338,6 @@ impl Chat {
         options: &GenerateOptions,
         on_event: &mut OnEvent<'_>,
     ) -> Result<Summary, Error> {
-        #[cfg(feature = "cache")]
         if let Some(cache) = &self.cache {
             return self
                 .session
@@ -307,11 +348,11 @@ impl Chat {
 
     /// The conversation as the template writes it, with marks in what others have written.
     fn marked(&self) -> Result<String, TemplateError> {
-        self.form.marked(&self.said())
+        self.format.marked(&self.input())
     }
 
-    fn said(&self) -> Said<'_> {
-        Said {
+    fn input(&self) -> ChatInput<'_> {
+        ChatInput {
             messages: &self.messages,
             system: self.system.as_deref(),
             tools: self.tools.as_ref(),
@@ -327,7 +368,6 @@ impl Chat {
     }
 
     fn ids(&self, marked: &str) -> Vec<u32> {
-        let tokenizer = self.session.engine().tokenizer();
         let known = self.known.as_ref();
         let goes_on = known.and_then(|known| {
             Some((
@@ -339,12 +379,8 @@ impl Chat {
             ))
         });
         match goes_on {
-            Some((known, rest)) => [
-                &known.ids[..],
-                &self.form.guard().continued(tokenizer, rest),
-            ]
-            .concat(),
-            None => self.form.guard().encode(tokenizer, marked),
+            Some((known, rest)) => [&known.ids[..], &self.format.encode_rest(rest)].concat(),
+            None => self.format.encode(marked),
         }
     }
 
@@ -355,7 +391,7 @@ impl Chat {
             return;
         }
         ids.extend(self.answer_ids(ids.len(), said[0], summary));
-        let texts = said.map(|answer| format!("{prompt}{}", self.form.guard().answer(answer)));
+        let texts = said.map(|answer| format!("{prompt}{}", self.format.mark_answer(answer)));
         self.known = Some(Known { texts, ids });
     }
 
@@ -382,4 +418,60 @@ impl Chat {
             .chain(last)
             .collect()
     }
+}
+
+impl GenerateOptions {
+    /// These options with the rules of an answer: stop strings are added, the constraint is
+    /// replaced, and control tokens are shown to the parser of the answer.
+    pub fn with_rules(mut self, rules: AnswerRules) -> Self {
+        self.stop.extend(rules.stop);
+        Self {
+            constraint: rules.constraint,
+            on_length: rules.on_length,
+            call_start: rules.call_start,
+            control: Control::Shown,
+            ..self
+        }
+    }
+}
+
+impl Engine {
+    /// The chat templates of the file.
+    pub fn templates(&self) -> ModelTemplates<'_> {
+        ModelTemplates {
+            tokenizer: self.tokenizer(),
+            default: self.chat_template(),
+            tool_use: self.chat_template_named("tool_use"),
+        }
+    }
+
+    /// Replaces the error of a constraint made of tools by one that names the tool.
+    pub fn blame_tool(&self, error: Error, tools: Option<&ToolUse>) -> Error {
+        let (Error::Constraint(_), Some(tools)) = (&error, tools) else {
+            return error;
+        };
+        let check = |constraint: &Constraint| match self.guide(constraint) {
+            Err(Error::Constraint(error)) => Err(error),
+            _ => Ok(()),
+        };
+        ChatFormat::unusable_tool(tools, check).map_or(error, Error::from)
+    }
+}
+
+/// What the model said, as a message of the conversation.
+fn message(outcome: &Outcome) -> Message {
+    let reasoning = Some(outcome.reasoning.trim().to_owned()).filter(|text| !text.is_empty());
+    Message {
+        reasoning,
+        ..Message::assistant_calling(&outcome.text, outcome.calls.clone())
+    }
+}
+
+fn hear_all(
+    pieces: &[Piece],
+    on_heard: &mut dyn FnMut(Heard<'_>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    pieces
+        .iter()
+        .try_for_each(|piece| on_heard(Heard::Piece(piece)))
 }

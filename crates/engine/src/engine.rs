@@ -1,11 +1,9 @@
 //! A loaded model, ready for sessions.
 
-#[cfg(feature = "constrain")]
-use std::sync::{Mutex, PoisonError};
 use std::{
     num::NonZeroUsize,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -14,8 +12,6 @@ use atta_model::{Backend, CpuBackend, Footprint, KvType, Model, arch, spec::Mode
 use atta_store::{Budget, ModelFiles, Reservation};
 use atta_tokenizer::{Special, Tokenizer};
 
-#[cfg(feature = "constrain")]
-use crate::constraint::{self, Constraint, Grammars, Guide};
 #[cfg(feature = "cache")]
 use crate::prompt_cache::Key;
 use crate::{
@@ -23,6 +19,7 @@ use crate::{
     memory::{self, Needs, Outline},
     session::{self, Resolved},
 };
+use atta_constrain::{Constraint, Grammars, Guide};
 
 /// How many threads compute, the caller included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,7 +57,6 @@ pub struct LoadOptions {
     /// Bytes that are kept free beside the session, for what is done with its results.
     pub spare_bytes: u64,
     /// Keeps memory free for a constraint.
-    #[cfg(feature = "constrain")]
     pub constrained: bool,
 }
 
@@ -100,7 +96,6 @@ struct Inner {
     #[cfg(feature = "cache")]
     identity: std::sync::OnceLock<Key>,
     /// Made with the first constraint.
-    #[cfg(feature = "constrain")]
     grammars: Mutex<Option<Arc<Grammars>>>,
     _memory: [Reservation; 3],
 }
@@ -183,7 +178,6 @@ impl Engine {
             planned,
             #[cfg(feature = "cache")]
             identity: std::sync::OnceLock::new(),
-            #[cfg(feature = "constrain")]
             grammars: Mutex::default(),
             _memory: memory,
         };
@@ -224,7 +218,6 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Constraint`] if it cannot be kept to, or memory that the budget does not grant.
-    #[cfg(feature = "constrain")]
     pub fn guide(&self, constraint: &Constraint) -> Result<Guide, Error> {
         let mut slot = self
             .inner
@@ -239,7 +232,7 @@ impl Engine {
             )?))),
         };
         drop(slot);
-        Guide::new(&grammars, constraint)
+        Ok(Guide::new(&grammars, constraint)?)
     }
 
     /// The ids of a raw prompt, UTF-8 or not: begin-of-sequence where the vocabulary wants it and
@@ -280,19 +273,15 @@ impl Engine {
     }
 
     /// The error of a model that computed no number at token `i` of a text, from 0.
-    pub(crate) fn not_finite(&self, i: usize) -> Error {
+    pub fn not_finite(&self, i: usize) -> Error {
         Error::NotFinite {
             path: self.inner.path.clone(),
             n: i + 1,
         }
     }
 
-    pub(crate) fn shared_tokenizer(&self) -> &Arc<Tokenizer> {
-        &self.inner.tokenizer
-    }
-
     /// Text to ids and back.
-    pub fn tokenizer(&self) -> &Tokenizer {
+    pub fn tokenizer(&self) -> &Arc<Tokenizer> {
         &self.inner.tokenizer
     }
 
@@ -430,14 +419,11 @@ impl LoadOptions {
         spec: &'a ModelSpec,
         (footprint, n_threads): (&'a dyn Footprint, usize),
     ) -> Needs<'a> {
-        #[cfg(feature = "constrain")]
         let grammars = if self.constrained {
-            constraint::planned_bytes(spec.n_vocab)
+            atta_constrain::planned_bytes(spec.n_vocab)
         } else {
             0
         };
-        #[cfg(not(feature = "constrain"))]
-        let grammars = 0;
         let spare = self.spare_bytes + grammars;
         Needs {
             spec,

@@ -72,7 +72,6 @@ pub enum Error {
     #[error(transparent)]
     Stop(#[from] crate::StopError),
     /// A constraint that cannot be kept to.
-    #[cfg(feature = "constrain")]
     #[error(transparent)]
     Constraint(#[from] crate::ConstraintError),
     /// Tools that cannot be called.
@@ -121,27 +120,6 @@ pub enum Error {
         /// The shortest window that keeps so many.
         min: usize,
     },
-    /// A chunk that leaves no token to score.
-    #[error("chunks of {n_ctx} tokens, expected at least {min}: raise -c")]
-    ChunkTooShort {
-        /// Tokens of a chunk.
-        n_ctx: usize,
-        /// The fewest.
-        min: usize,
-    },
-    /// A text that does not fill a chunk.
-    #[error(
-        "the text has {n_ids} tokens, but a chunk takes {n_ctx}: lower -c or take a longer text"
-    )]
-    TextTooShort {
-        /// Tokens of the text.
-        n_ids: usize,
-        /// Tokens of a chunk.
-        n_ctx: usize,
-    },
-    /// Saved log-probabilities that cannot be used.
-    #[error("no usable file of saved logits: {0}")]
-    Baseline(String),
     /// A cache of prompts that cannot be used or written to.
     #[cfg(feature = "cache")]
     #[error("{path}: {source}", path = .path.display())]
@@ -174,6 +152,28 @@ impl Error {
                 asked, used, limit, ..
             }) => Some(used.saturating_add(asked).saturating_sub(limit)),
             _ => None,
+        }
+    }
+}
+
+impl From<atta_constrain::Error> for Error {
+    fn from(error: atta_constrain::Error) -> Self {
+        match error {
+            atta_constrain::Error::Constraint(error) => Self::Constraint(error),
+            atta_constrain::Error::Memory(error) => Self::Store(error),
+            other => Self::Constraint(crate::ConstraintError::Stuck(other.to_string())),
+        }
+    }
+}
+
+#[cfg(feature = "chat")]
+impl From<atta_chat::Error> for Error {
+    fn from(error: atta_chat::Error) -> Self {
+        match error {
+            atta_chat::Error::Template(error) => Self::Template(error),
+            atta_chat::Error::Tools(error) => Self::Tools(error),
+            atta_chat::Error::Constraint(error) => Self::Constraint(error),
+            other => Self::Template(crate::chat::TemplateError::Failed(other.to_string())),
         }
     }
 }

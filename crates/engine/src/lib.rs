@@ -21,25 +21,19 @@
 //!
 //! # Features
 //! - `cache` (default): `PromptCache`, and sessions as bytes.
-//! - `chat` (default): the modules `chat` and `tools`; with it comes `constrain`.
-//! - `constrain` (default): `Constraint`, texts that must be JSON or of a grammar.
-//! - `perplexity` (default): the module `perplexity`.
+//! - `chat` (default): the modules `chat` and `tools`; with it come `cache` and `constrain`.
+//! - `constrain` (default): constrained texts; without it every `Constraint` is an error.
 
 #![forbid(unsafe_code)]
 
-mod bench;
 #[cfg(feature = "chat")]
 pub mod chat;
-#[cfg(feature = "constrain")]
-mod constraint;
 mod engine;
 mod error;
 #[cfg(feature = "foreign")]
 mod foreign;
 mod generation;
 mod memory;
-#[cfg(feature = "perplexity")]
-pub mod perplexity;
 #[cfg(feature = "batch")]
 mod pooling;
 #[cfg(feature = "cache")]
@@ -48,9 +42,15 @@ mod sampling;
 #[cfg(feature = "batch")]
 mod scheduler;
 mod session;
-#[cfg(feature = "chat")]
-pub mod tools;
 
+#[cfg(feature = "chat")]
+pub use atta_chat::tools;
+#[cfg(feature = "constrain")]
+pub use atta_constrain::gbnf;
+pub use atta_constrain::{
+    CallStart, CallTest, Closing, Constraint, ConstraintError, Guide, NamePlace, OnLength,
+    OtherProperties, SchemaOptions, Strictness, Thoughts,
+};
 pub use atta_formats::{ArrayValue, Directory, Metadata, Shape, TensorInfo, TensorType, Value};
 pub use atta_kernels::{Kernels, Pool};
 pub use atta_model::{
@@ -62,24 +62,18 @@ pub use atta_store::{
 pub use atta_tokenizer as tokenizer;
 pub use atta_tokenizer::Control;
 
-pub use bench::{BenchOptions, BenchReport, TimeSplit};
-#[cfg(feature = "constrain")]
-pub use constraint::{
-    Closing, Constraint, ConstraintError, Guide, OnLength, OtherProperties, SchemaOptions,
-    Strictness, gbnf,
-};
 pub use engine::{Engine, LoadOptions, Threads};
 pub use error::Error;
 pub use generation::generate::{Event, FinishReason, GenerateOptions, Summary};
-#[cfg(feature = "constrain")]
-pub use generation::probe::{CallStart, NamePlace, Thoughts};
 pub use generation::stop::{StopError, StopPiece, StopStrings};
 pub use memory::{Fit, MemoryPlan, Prediction, WeightsAt};
 #[cfg(feature = "batch")]
 pub use pooling::Pooling;
 #[cfg(feature = "cache")]
 pub use prompt_cache::{Flaw, PromptCache, Restored, SavedPrompt};
-pub use sampling::{Breakers, DryOptions, LogProb, LogProbs, Sampler, Sampling, SamplingError};
+pub use sampling::{
+    Breakers, DryOptions, LogProb, LogProbs, Sampler, Sampling, SamplingError, log_sum_exp,
+};
 #[cfg(feature = "batch")]
 pub use scheduler::{Batcher, BatcherOptions, Counts, Done, Job, JobId, OnUpdate, Update};
-pub use session::{Overflow, Session, SessionOptions};
+pub use session::{DEFAULT_N_BATCH, Overflow, Session, SessionOptions};

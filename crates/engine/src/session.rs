@@ -19,7 +19,7 @@ use crate::{Engine, Error};
 const DEFAULT_N_CTX: usize = 4096;
 
 /// The largest batch that a session gets if none is asked for.
-pub(crate) const DEFAULT_N_BATCH: usize = 512;
+pub const DEFAULT_N_BATCH: usize = 512;
 
 /// Logits of all positions of a chunk are kept at once; a chunk is cut so that they stay below
 /// this.

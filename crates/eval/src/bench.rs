@@ -13,7 +13,7 @@ use atta_model::{
     spec::{ModelSpec, Retention},
 };
 
-use crate::{Engine, Error, Session, SessionOptions, WeightsAt, session::DEFAULT_N_BATCH};
+use atta_engine::{DEFAULT_N_BATCH, Engine, Error, Session, SessionOptions, WeightsAt};
 
 /// The probe of the memory: large enough to say something, and not too large for a small board.
 const MIN_PROBE_BYTES: u64 = 64 << 20;
@@ -80,71 +80,69 @@ pub struct TimeSplit {
     pub other_s: f64,
 }
 
-impl Engine {
-    /// Measures prefill and decode.
-    ///
-    /// # Errors
-    /// A session that cannot be made, or a step that failed.
-    pub fn bench(&self, options: &BenchOptions) -> Result<BenchReport, Error> {
-        let needed = options
-            .depth
-            .saturating_add(options.n_prompt.max(options.n_gen).max(1));
-        let n_ctx = Some(options.session.n_ctx.unwrap_or(0).max(needed));
-        // A streamed model has left as much memory to its session as was planned, and no more.
-        let default = (self.weights_at() != WeightsAt::Streamed).then_some(DEFAULT_N_BATCH);
-        let n_batch = options.session.n_batch.or(default);
-        let session = |n_batch| {
-            self.session(&SessionOptions {
-                n_ctx,
-                n_batch,
-                ..options.session.clone()
-            })
-        };
-        // Nobody has asked for as many rows as there may be no memory for.
-        let session = match session(n_batch) {
-            Err(error) if error.is_about_memory() && options.session.n_batch.is_none() => {
-                session(None)?
-            }
-            made => made?,
-        };
-        let mut bench = Bench::new(session, options);
-        bench.round()?;
-        bench.forget();
-        for _ in 0..options.n_reps.max(1) {
-            bench.round()?;
-        }
-        Ok(BenchReport {
-            prefill_tok_s: median_rate(options.n_prompt, &mut bench.prefill.times),
-            decode_tok_s: median_rate(options.n_gen, &mut bench.decode.times),
-            prefill_split: bench.prefill.split,
-            decode_split: bench.decode.split,
-            cost: self.model().matmul_cost(),
-            state_bytes: state_bytes(
-                self.spec(),
-                options.session.kv,
-                options.depth,
-                options.n_gen,
-            ),
-            read_bytes_per_s: self.read_bandwidth()?,
-            int8_mac_per_s: self.kernels().int8_peak(self.pool()),
+/// Measures prefill and decode.
+///
+/// # Errors
+/// A session that cannot be made, or a step that failed.
+pub fn bench(engine: &Engine, options: &BenchOptions) -> Result<BenchReport, Error> {
+    let needed = options
+        .depth
+        .saturating_add(options.n_prompt.max(options.n_gen).max(1));
+    let n_ctx = Some(options.session.n_ctx.unwrap_or(0).max(needed));
+    // A streamed model has left as much memory to its session as was planned, and no more.
+    let default = (engine.weights_at() != WeightsAt::Streamed).then_some(DEFAULT_N_BATCH);
+    let n_batch = options.session.n_batch.or(default);
+    let session = |n_batch| {
+        engine.session(&SessionOptions {
+            n_ctx,
+            n_batch,
+            ..options.session.clone()
         })
+    };
+    // Nobody has asked for as many rows as there may be no memory for.
+    let session = match session(n_batch) {
+        Err(error) if error.is_about_memory() && options.session.n_batch.is_none() => {
+            session(None)?
+        }
+        made => made?,
+    };
+    let mut bench = Bench::new(session, options);
+    bench.round()?;
+    bench.forget();
+    for _ in 0..options.n_reps.max(1) {
+        bench.round()?;
     }
+    Ok(BenchReport {
+        prefill_tok_s: median_rate(options.n_prompt, &mut bench.prefill.times),
+        decode_tok_s: median_rate(options.n_gen, &mut bench.decode.times),
+        prefill_split: bench.prefill.split,
+        decode_split: bench.decode.split,
+        cost: engine.model().matmul_cost(),
+        state_bytes: state_bytes(
+            engine.spec(),
+            options.session.kv,
+            options.depth,
+            options.n_gen,
+        ),
+        read_bytes_per_s: read_bandwidth(engine)?,
+        int8_mac_per_s: engine.kernels().int8_peak(engine.pool()),
+    })
 }
 
-impl Engine {
-    /// Measured on a buffer of the size of the model, within reason.
-    fn read_bandwidth(&self) -> Result<f64, Error> {
-        let bytes = self
-            .model()
-            .weights()
-            .files()
-            .file_bytes()
-            .clamp(MIN_PROBE_BYTES, MAX_PROBE_BYTES);
-        // A streamed model leaves little; then the figure says less.
-        let bytes = bytes.min(self.budget().left());
-        let _memory = self.budget().reserve("bandwidth probe", bytes)?;
-        Ok(self.kernels().read_bandwidth(self.pool(), bytes as usize))
-    }
+/// Measured on a buffer of the size of the model, within reason.
+fn read_bandwidth(engine: &Engine) -> Result<f64, Error> {
+    let bytes = engine
+        .model()
+        .weights()
+        .files()
+        .file_bytes()
+        .clamp(MIN_PROBE_BYTES, MAX_PROBE_BYTES);
+    // A streamed model leaves little; then the figure says less.
+    let bytes = bytes.min(engine.budget().left());
+    let _memory = engine.budget().reserve("bandwidth probe", bytes)?;
+    Ok(engine
+        .kernels()
+        .read_bandwidth(engine.pool(), bytes as usize))
 }
 
 impl BenchReport {

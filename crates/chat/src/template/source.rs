@@ -474,7 +474,7 @@ impl<'a> Rewriter<'_, 'a> {
         match self.peek() {
             Some(Token::Sign("(" | "[" | "{")) => self.brackets()?,
             Some(token) if token.is_operand() && !matches!(token, Token::Sign(_)) => {
-                drop(self.copy())
+                self.copy();
             }
             _ => return Ok(()),
         }

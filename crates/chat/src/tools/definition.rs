@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{choice::ToolChoice, error::ToolError, schema::arguments_schema};
-use crate::constraint::Strictness;
+use atta_constrain::Strictness;
 
 /// Bytes of all definitions together.
 const MAX_BYTES: usize = 1 << 20;

@@ -60,5 +60,5 @@ pub enum ToolError {
     NoTools,
     /// An answer in text that cannot be held to what is asked of it.
     #[error(transparent)]
-    Reply(#[from] crate::ConstraintError),
+    Reply(#[from] atta_constrain::ConstraintError),
 }

@@ -76,25 +76,23 @@ impl Format {
         }
     }
 
-    /// Whether an answer is a call, or may be one; thoughts may stand in front.
-    pub(crate) fn begins_call(self, answer: &[u8]) -> bool {
-        let answer = String::from_utf8_lossy(answer);
-        let text = match answer.trim_start() {
-            thought if thought.starts_with(THINK) => thought
-                .split_once(THINK_END)
-                .map_or("", |(_, text)| text)
-                .trim_start(),
-            text => text,
-        };
+    /// A test whether an answer is a call, or may become one; thoughts may come first.
+    pub(crate) fn call_test(self) -> fn(&[u8]) -> bool {
         match self {
-            Self::Hermes => text.starts_with(TOOL_CALL),
-            Self::MarkedList | Self::MarkedName => text.starts_with(TOOL_CALLS),
-            Self::Bare => {
-                text.starts_with(PYTHON_TAG) || keys_of(text).any(|key| BARE_KEYS.contains(&key))
+            Self::Hermes => |answer| begins(answer, |text| text.starts_with(TOOL_CALL)),
+            Self::MarkedList | Self::MarkedName => {
+                |answer| begins(answer, |text| text.starts_with(TOOL_CALLS))
             }
-            Self::Generic => text
-                .strip_prefix('{')
-                .is_some_and(|rest| rest.trim_start().starts_with("\"tool_calls\"")),
+            Self::Bare => |answer| {
+                let has_key = |text: &str| keys_of(text).any(|key| BARE_KEYS.contains(&key));
+                begins(answer, |text| text.starts_with(PYTHON_TAG) || has_key(text))
+            },
+            Self::Generic => |answer| {
+                begins(answer, |text| {
+                    let object = text.strip_prefix('{').map(str::trim_start);
+                    object.is_some_and(|rest| rest.starts_with("\"tool_calls\""))
+                })
+            },
         }
     }
 
@@ -117,6 +115,19 @@ const INSTRUCTIONS: &str = r#"You can use tools. Answer with one JSON object and
 To use tools: {"tool_calls": [{"name": "<name of the tool>", "arguments": {<its arguments>}}]}
 To answer the user: {"response": "<your answer>"}
 Each line below is a tool; "parameters" is the JSON schema of its arguments."#;
+
+/// Whether the text of an answer, behind its thoughts, passes a test.
+fn begins(answer: &[u8], test: impl Fn(&str) -> bool) -> bool {
+    let answer = String::from_utf8_lossy(answer);
+    let text = match answer.trim_start() {
+        thought if thought.starts_with(THINK) => thought
+            .split_once(THINK_END)
+            .map_or("", |(_, text)| text)
+            .trim_start(),
+        text => text,
+    };
+    test(text)
+}
 
 /// The strings directly inside the first object of a text that is JSON or the beginning of it; all
 /// keys are among them.

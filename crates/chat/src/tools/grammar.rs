@@ -13,10 +13,7 @@ use super::{
     format::BARE_KEYS,
     place::{ARGS, PYTHON_TAG, Syntax, THINK, THINK_END, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS},
 };
-use crate::{
-    CallStart, Constraint, NamePlace, Thoughts,
-    constraint::schema::{self, Spaces},
-};
+use atta_constrain::{CallStart, Constraint, NamePlace, Thoughts, schema};
 
 /// Whether thoughts stand in front of the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -305,7 +302,7 @@ impl Lark<'_> {
 
     /// An answer in text of a model without a format.
     fn response(&mut self) {
-        let string = serde_json::json!({"type": "string", schema::OPTIONS: schema::options(Spaces::BehindSeparators, false)});
+        let string = schema::embedded_string();
         self.line(&format!(
             r#"response: /{GAP}\{{ ?"response": ?/ %json {string} / ?\}}/"#
         ));

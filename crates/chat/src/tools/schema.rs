@@ -5,11 +5,7 @@
 use serde_json::{Map, Value};
 
 use super::error::ToolError;
-use crate::constraint::{
-    OtherProperties, SchemaOptions, Strictness,
-    prepare::prepare,
-    schema::{self, Spaces},
-};
+use atta_constrain::{OtherProperties, SchemaOptions, Strictness, schema};
 
 type Object = Map<String, Value>;
 
@@ -31,21 +27,15 @@ pub(super) fn arguments_schema(
         strictness,
         others: OtherProperties::Closed,
     };
-    let prepared =
-        prepare(&Value::Object(schema), options).map_err(|flaw| ToolError::Definition {
+    let embedded = schema::embedded(&Value::Object(schema), options).map_err(|flaw| {
+        ToolError::Definition {
             tool: format!("tool {tool}"),
-            what: format!("parameters{flaw}", flaw = shown(&flaw.to_string())),
-        })?;
-    remarks.extend(
-        prepared
-            .remarks
-            .iter()
-            .map(|remark| format!("tool {tool}: parameters{}", shown(&remark.to_string()))),
-    );
-    let mut schema = prepared.schema;
-    schema[schema::OPTIONS] =
-        schema::options(Spaces::BehindSeparators, prepared.with_unicode_escapes);
-    Ok(schema)
+            what: format!("parameters{}", shown(&flaw)),
+        }
+    })?;
+    let warnings = embedded.warnings.iter();
+    remarks.extend(warnings.map(|warning| format!("tool {tool}: parameters{}", shown(warning))));
+    Ok(embedded.schema)
 }
 
 /// A flaw behind the word that its place is seen from.
@@ -133,7 +123,7 @@ mod tests {
         let expected = json!({
             "properties": {"title": {"type": "string"}, "default": {"const": {"title": "kept"}}},
             "type": "object", "additionalProperties": false,
-            "x-guidance": schema::options(Spaces::BehindSeparators, false),
+            "x-guidance": schema::embedded_string()["x-guidance"],
         });
         assert_eq!(prepared(schema, Strictness::Strict).0.unwrap(), expected);
     }

@@ -1,7 +1,10 @@
 //! `atta bench`: how fast a prompt is read and text is written here, as a table or as one JSON
 //! object. Of a sweep over numbers of threads, details are those of the last one.
 
-use atta::{BenchOptions, BenchReport, Engine, KvType, TimeSplit};
+use atta::{
+    Engine, KvType,
+    bench::{BenchOptions, BenchReport, TimeSplit, bench},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -66,7 +69,7 @@ fn measure(args: &BenchArgs, flags: &ModelFlags) -> Result<(Engine, BenchReport)
         options.n_reps + 1,
         engine.pool().n_threads()
     ));
-    let report = engine.bench(&options)?;
+    let report = bench(&engine, &options)?;
     progress.clear();
     Ok((engine, report))
 }

@@ -18,7 +18,7 @@ mod values;
 
 use serde_json::{Map, Value};
 
-use super::{OtherProperties, SchemaOptions, Strictness};
+use crate::{OtherProperties, SchemaOptions, Strictness};
 use references::References;
 
 pub(crate) use references::escaped;
@@ -216,7 +216,7 @@ impl<'a> Walk<'a> {
                 true => value.clone(),
                 false => return self.give_up(node, key, "it is no list of names"),
             },
-            super::schema::OPTIONS => {
+            crate::schema::OPTIONS => {
                 return self.give_up(
                     node,
                     key,

@@ -115,10 +115,7 @@ pub(super) fn readable(pattern: &str) -> Result<(), String> {
         {
             "it looks ahead or behind".to_owned()
         }
-        error => format!(
-            "it cannot be read ({})",
-            super::super::grammars::reason(&error)
-        ),
+        error => format!("it cannot be read ({})", crate::grammars::reason(&error)),
     };
     made.map(drop).map_err(|error| why(error.to_string()))
 }

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{Flaw, Node, Object, Walk, numbers::is_exact};
-use crate::constraint::schema::subschemas;
+use crate::schema::subschemas;
 
 impl Walk<'_> {
     pub(super) fn constant(&mut self, node: &mut Node<'_>, value: &Value) -> Result<(), Flaw> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Judge, noise, small};
-use crate::constraint::{Constraint, Grammars, Guide, OtherProperties, SchemaOptions, Strictness};
+use crate::{Constraint, Grammars, Guide, OtherProperties, SchemaOptions, Strictness};
 
 /// Schemas as no one would write them, from a few numbers.
 struct Odd {

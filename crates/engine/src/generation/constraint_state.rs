@@ -1,24 +1,19 @@
 //! What a generation has to keep to, if anything: a guide, what is done where a text is cut, and a
-//! call that may be taken back. Without the feature `constrain` there is nothing to keep to.
+//! call that may be taken back.
 
 use std::sync::Arc;
 
 use atta_tokenizer::{StreamDecoder, Tokenizer};
 
-#[cfg(feature = "constrain")]
 use super::probe::Backtrack;
-#[cfg(feature = "constrain")]
-use crate::{Closing, ConstraintError, Guide, OnLength};
+use crate::{CallTest, Closing, ConstraintError, Guide, OnLength};
 use crate::{Engine, Error, GenerateOptions};
 
 #[derive(Default)]
 pub(crate) struct Rules {
-    #[cfg(feature = "constrain")]
     guide: Option<Guide>,
-    #[cfg(feature = "constrain")]
     on_length: OnLength,
     /// Only beside a guide.
-    #[cfg(feature = "constrain")]
     backtrack: Option<Backtrack>,
 }
 
@@ -30,7 +25,6 @@ pub(crate) struct TakenBack {
     pub(crate) logits: Vec<f32>,
 }
 
-#[cfg(feature = "constrain")]
 impl Rules {
     pub(crate) fn new(engine: &Engine, options: &GenerateOptions) -> Result<Self, Error> {
         let guide = options
@@ -82,7 +76,7 @@ impl Rules {
             return Ok(None);
         };
         let taken = backtrack.take_back(n_written);
-        guide.go_back(taken.n_tokens)?;
+        guide.rollback(taken.n_tokens)?;
         Ok(Some(taken))
     }
 
@@ -178,10 +172,7 @@ impl Rules {
                 .into()),
             };
         }
-        #[cfg(feature = "chat")]
-        let is_call = |text: &[u8]| matches!(self.on_length, OnLength::CloseReply(format) if format.begins_call(text));
-        #[cfg(not(feature = "chat"))]
-        let is_call = |_: &[u8]| false;
+        let is_call = |text: &[u8]| matches!(self.on_length, OnLength::CloseUnlessCall(CallTest(test)) if test(text));
         let written = guide.text();
         if is_call(&written) {
             return Ok(String::new());
@@ -199,52 +190,5 @@ impl Rules {
             Closing::Token(id) => decoder.push(*id),
         });
         Ok(texts.collect())
-    }
-}
-
-#[cfg(not(feature = "constrain"))]
-impl Rules {
-    pub(crate) fn new(_: &Engine, _: &GenerateOptions) -> Result<Self, Error> {
-        Ok(Self::default())
-    }
-
-    pub(crate) fn restrict(&mut self, _: &[f32], _: &mut [f32]) -> Result<(), Error> {
-        Ok(())
-    }
-
-    pub(crate) fn nearest(&self, token: u32) -> Option<u32> {
-        Some(token)
-    }
-
-    pub(crate) fn take_back(&mut self, _: usize) -> Result<Option<TakenBack>, Error> {
-        Ok(None)
-    }
-
-    pub(crate) fn begin(&mut self, _: u32, _: &[f32]) {}
-
-    pub(crate) fn holds(&self) -> bool {
-        false
-    }
-
-    pub(crate) fn settle(&mut self) {}
-
-    pub(crate) fn follow(&mut self, _: u32, _: usize) -> Result<Vec<u32>, Error> {
-        Ok(Vec::new())
-    }
-
-    pub(crate) fn may_end(&self) -> bool {
-        true
-    }
-
-    pub(crate) fn drops_half_characters(&self) -> bool {
-        false
-    }
-
-    pub(crate) fn is_complete(&self) -> bool {
-        false
-    }
-
-    pub(crate) fn close(&mut self, _: &mut StreamDecoder<Arc<Tokenizer>>) -> Result<String, Error> {
-        Ok(String::new())
     }
 }

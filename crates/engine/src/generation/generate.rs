@@ -28,14 +28,11 @@ pub struct GenerateOptions {
     /// What becomes of control tokens in the text.
     pub control: Control,
     /// What the text must look like. A stop string ends it all the same.
-    #[cfg(feature = "constrain")]
     pub constraint: Option<crate::Constraint>,
     /// What happens when the text reaches its length before a constraint is met.
-    #[cfg(feature = "constrain")]
     pub on_length: crate::OnLength,
     /// How the first call of a constrained text begins, which may be taken back. For each token of
     /// its name there is a step of its own then, even where the constraint forces it.
-    #[cfg(feature = "constrain")]
     pub call_start: Option<crate::CallStart>,
 }
 
@@ -47,11 +44,8 @@ impl Default for GenerateOptions {
             stop: Vec::new(),
             n_logprobs: None,
             control: Control::default(),
-            #[cfg(feature = "constrain")]
             constraint: None,
-            #[cfg(feature = "constrain")]
             on_length: crate::OnLength::default(),
-            #[cfg(feature = "constrain")]
             call_start: None,
         }
     }

@@ -11,7 +11,7 @@ use atta_tokenizer::{StreamDecoder, Tokenizer};
 
 pub(crate) mod constraint_state;
 pub(crate) mod generate;
-#[cfg(feature = "constrain")]
+
 pub(crate) mod probe;
 mod selector;
 pub(crate) mod stop;
@@ -61,7 +61,7 @@ struct Held {
 
 impl Writer {
     pub(crate) fn new(engine: &Engine, options: &GenerateOptions) -> Result<Self, Error> {
-        let tokenizer = engine.shared_tokenizer();
+        let tokenizer = engine.tokenizer();
         Ok(Self {
             chooser: Chooser::new(engine, options)?,
             rules: Rules::new(engine, options)?,

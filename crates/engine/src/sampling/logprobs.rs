@@ -77,7 +77,7 @@ impl LogProbs {
 }
 
 /// `ln Σ exp(logit)` over `logits`, `[n_vocab]`, of which NaN and −∞ are none.
-pub(crate) fn log_sum_exp(logits: &[f32]) -> f64 {
+pub fn log_sum_exp(logits: &[f32]) -> f64 {
     let best = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     if !best.is_finite() {
         return best.into();

@@ -32,9 +32,8 @@ mod random;
 mod sigma;
 
 pub use breakers::Breakers;
-#[cfg(feature = "perplexity")]
-pub(crate) use logprobs::log_sum_exp;
-pub use logprobs::{LogProb, LogProbs};
+
+pub use logprobs::{LogProb, LogProbs, log_sum_exp};
 pub use options::{DryOptions, Sampling, SamplingError};
 
 use candidates::{Candidates, weight};

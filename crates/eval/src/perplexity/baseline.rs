@@ -12,7 +12,8 @@
 
 use std::io::{self, Read, Write};
 
-use crate::{Engine, Error, sampling::log_sum_exp};
+use crate::Error;
+use atta_engine::{Engine, log_sum_exp};
 
 use super::{Chunks, MIN_CHUNK, n_scored};
 

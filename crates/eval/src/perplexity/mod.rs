@@ -20,7 +20,8 @@ pub use baseline::{Baseline, BaselineHeader, Row, write_row};
 pub use score::{BaseScores, Scores};
 pub use statistics::{DivergenceReport, Estimate, PerplexityReport};
 
-use crate::{Error, Session};
+use crate::Error;
+use atta_engine::Session;
 
 /// The shortest chunk that leaves a token to score.
 const MIN_CHUNK: usize = 4;

@@ -7,7 +7,8 @@
 use atta_kernels::math;
 use atta_store::Reservation;
 
-use crate::{Engine, Error, sampling::log_sum_exp};
+use crate::Error;
+use atta_engine::{Engine, log_sum_exp};
 
 use super::{Chunks, baseline::Row};
 

@@ -1,10 +1,9 @@
 //! Calls out of text: what each format looks like, what is none, and that cutting the text makes no
 //! difference.
-#![cfg(feature = "chat")]
 
 use std::time::{Duration, Instant};
 
-use atta_engine::tools::{Format, Outcome, Parser, Piece, Thinking, ToolCall};
+use atta_chat::tools::{Format, Outcome, Parser, Piece, Thinking, ToolCall};
 use proptest::{prelude::*, sample::select};
 use serde_json::{Value, json};
 

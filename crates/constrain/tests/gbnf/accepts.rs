@@ -1,6 +1,6 @@
 //! What llguidance makes of a translation, over a vocabulary of single bytes.
 
-pub(crate) use atta_engine::gbnf::to_lark;
+pub(crate) use atta_constrain::gbnf::to_lark;
 
 use llguidance::api::TopLevelGrammar;
 use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities};

@@ -7,7 +7,7 @@ mod accepts;
 mod naive;
 
 use accepts::{accepts, error_of, to_lark};
-use atta_engine::gbnf::GbnfError;
+use atta_constrain::gbnf::GbnfError;
 use naive::{Random, RandomGrammar};
 use std::time::{Duration, Instant};
 

@@ -1,14 +1,13 @@
 //! The grammars of tool calls, in the library that they are written for: what they let through,
 //! that it is read back as it was meant, and that whoever follows them at random makes only valid
 //! calls.
-#![cfg(feature = "chat")]
 
 use std::{collections::HashMap, sync::Arc};
 
-use atta_engine::{
-    Constraint,
-    tools::{Format, Outcome, Parser, Rules, Thinking, ToolCall, ToolChoice, ToolError, ToolSet},
+use atta_chat::tools::{
+    Format, Outcome, Parser, Rules, Thinking, ToolCall, ToolChoice, ToolError, ToolSet,
 };
+use atta_constrain::Constraint;
 use boon::{Compiler, SchemaIndex, Schemas};
 use llguidance::{
     Matcher, ParserFactory,

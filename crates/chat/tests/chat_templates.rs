@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use atta_engine::chat::{Conversation, DateTime, Message, SpecialTexts, Template, TemplateError};
+use atta_chat::{Conversation, DateTime, Message, SpecialTexts, Template, TemplateError};
 use serde_json::{Map, Value};
 
 fn golden() -> PathBuf {
