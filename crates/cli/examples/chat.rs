@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(path) => Engine::open(Path::new(&path), &options)?,
         None => Engine::from_static(builtin().name, builtin().bytes, &options)?,
     };
-    let (template, _) = Template::of_engine(&engine)?;
+    let (template, _) = Template::of_model(&engine.templates())?;
     let mut chat = Chat::new(engine.session(&SessionOptions::default())?, template);
 
     let options = GenerateOptions {

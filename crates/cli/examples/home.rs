@@ -255,7 +255,7 @@ fn answer(
     };
     let tools = ToolSet::from_values(tools.iter().filter(offered).cloned().collect())?;
     let session = engine.session(&SessionOptions::default())?;
-    let (template, _) = Template::of_engine(engine)?;
+    let (template, _) = Template::of_model(&engine.templates())?;
     let mut chat = Chat::new(session, template);
     chat.set_tools(Some(ToolUse {
         tools,

@@ -41,7 +41,7 @@ pub(crate) fn choice(name: Option<&TemplateName>) -> Result<TemplateChoice, Fail
 }
 
 fn choose(engine: &Engine, name: Option<&TemplateName>) -> Result<Template, Failure> {
-    let found = choice(name)?.template(engine);
+    let found = choice(name)?.template(&engine.templates());
     let (template, origin) = found.map_err(|error| match name {
         Some(TemplateName::File(path)) => Failure::at(path, error),
         _ => Failure::Failed(format!("{error}; see --chat-template")),

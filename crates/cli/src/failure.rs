@@ -60,6 +60,13 @@ impl From<atta::Error> for Failure {
     }
 }
 
+#[cfg(feature = "perplexity")]
+impl From<atta::EvalError> for Failure {
+    fn from(error: atta::EvalError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
 #[cfg(feature = "convert")]
 impl From<atta::convert::Error> for Failure {
     fn from(error: atta::convert::Error) -> Self {

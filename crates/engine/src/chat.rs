@@ -290,11 +290,7 @@ impl Chat {
         mut on_heard: impl FnMut(Heard<'_>) -> ControlFlow<()>,
     ) -> Result<CallingReply, Error> {
         let prompt = self.prompt()?.text;
-        let reply = ReplyOptions {
-            constraint: options.constraint.as_ref(),
-            on_length: options.on_length,
-        };
-        let (rules, mut parser) = self.format.rules(&self.input(), &prompt, reply)?;
+        let (rules, mut parser) = self.format.rules(&self.input(), &prompt, options.reply())?;
         let options = options.clone().with_rules(rules);
         let answered = self.answer(&options, |event| match event {
             Event::Text(text) => hear_all(&parser.push(text), &mut on_heard),
@@ -421,6 +417,14 @@ impl Chat {
 }
 
 impl GenerateOptions {
+    /// What these options ask of the text of an answer.
+    pub fn reply(&self) -> ReplyOptions<'_> {
+        ReplyOptions {
+            constraint: self.constraint.as_ref(),
+            on_length: self.on_length,
+        }
+    }
+
     /// These options with the rules of an answer: stop strings are added, the constraint is
     /// replaced, and control tokens are shown to the parser of the answer.
     pub fn with_rules(mut self, rules: AnswerRules) -> Self {

@@ -10,7 +10,7 @@ use std::{collections::HashMap, ops::ControlFlow, time::Duration};
 use atta_engine::{
     Batcher, BatcherOptions, Constraint, Engine, Event, FinishReason, GenerateOptions, Job, JobId,
     LoadOptions, Sampling, Session, SessionOptions, Summary, Update,
-    chat::{self, Asked, Chat, Form, Message, Said, Template, ToolUse},
+    chat::{self, Chat, ChatFormat, ChatInput, Message, Template, ToolUse},
     tools::{ToolChoice, ToolSet},
 };
 use chat_model::{CHATML, CHATML_TEMPLATE, chat_model};
@@ -51,15 +51,26 @@ fn eager(engine: &Engine, n_predict: usize, seed: u64) -> GenerateOptions {
     }
 }
 
+/// A prompt, and the options for its answer.
+struct Asked {
+    prompt: Vec<u32>,
+    options: GenerateOptions,
+}
+
 fn ask(engine: &Engine, choice: ToolChoice, n_predict: usize, seed: u64) -> Asked {
-    let (form, _) = Form::of_engine(engine).unwrap();
+    let (format, _) = ChatFormat::of_model(&engine.templates()).unwrap();
     let (messages, tools) = ([Message::user("Once upon a time")], tools(choice));
-    let said = Said {
+    let input = ChatInput {
         messages: &messages,
         tools: Some(&tools),
-        ..Said::default()
+        ..ChatInput::default()
     };
-    form.ask(&said, &eager(engine, n_predict, seed)).unwrap()
+    let options = eager(engine, n_predict, seed);
+    let asked = format.prompt(&input, options.reply()).unwrap();
+    Asked {
+        prompt: asked.prompt.ids,
+        options: options.with_rules(asked.rules),
+    }
 }
 
 fn session(engine: &Engine) -> Session {
@@ -95,7 +106,7 @@ impl Heard {
 
 fn write(session: &mut Session, asked: &Asked) -> (Heard, Summary) {
     let mut heard = Heard::default();
-    let summary = session.generate(&asked.prompt.ids, &asked.options, |event| {
+    let summary = session.generate(&asked.prompt, &asked.options, |event| {
         heard.hear(event);
         ControlFlow::Continue(())
     });
@@ -104,7 +115,7 @@ fn write(session: &mut Session, asked: &Asked) -> (Heard, Summary) {
 
 /// That the session holds what was heard and what is pending, and nothing else.
 fn check(engine: &Engine, session: &mut Session, asked: &Asked, heard: &Heard, summary: &Summary) {
-    let n_prompt = asked.prompt.ids.len();
+    let n_prompt = asked.prompt.len();
     session.append(&summary.pending).unwrap();
     assert_eq!(summary.n_generated, session.tokens().len() - n_prompt);
     assert!(session.tokens()[n_prompt..].starts_with(&heard.ids));
@@ -168,7 +179,7 @@ fn a_call_that_is_certain_is_told_of_from_its_marker_on() {
         Heard::default(),
         Vec::new(),
     );
-    let generated = session.generate(&asked.prompt.ids, &asked.options, |event| {
+    let generated = session.generate(&asked.prompt, &asked.options, |event| {
         if let Event::Token {
             id,
             logprobs: Some(logprobs),
@@ -200,7 +211,7 @@ fn a_call_that_is_interrupted_or_stopped_while_it_is_told_of_has_no_more_tokens_
     for n in 1..5 {
         let (asked, mut session, mut heard) =
             (ask_certain(&engine), session(&engine), Heard::default());
-        let generated = session.generate(&asked.prompt.ids, &asked.options, |event| {
+        let generated = session.generate(&asked.prompt, &asked.options, |event| {
             heard.hear(event);
             if heard.ids.len() == n {
                 ControlFlow::Break(())
@@ -262,7 +273,7 @@ fn the_text_is_the_same_beside_others() {
     let (mut all, mut expected): (HashMap<JobId, Heard>, Vec<(JobId, Heard)>) = Default::default();
     for seed in 0..6 {
         let asked = ask(&engine, ToolChoice::Auto, 30 + 5 * seed as usize, seed);
-        let job = Job::new(&engine, asked.prompt.ids.clone(), &asked.options).unwrap();
+        let job = Job::new(&engine, asked.prompt.clone(), &asked.options).unwrap();
         expected.push((
             batcher.submit(job).unwrap(),
             write(&mut session(&engine), &asked).0,
@@ -288,7 +299,10 @@ fn the_text_is_the_same_beside_others() {
 #[test]
 fn what_was_held_when_a_text_was_interrupted_is_none_of_it() {
     let [_, engine] = engines();
-    let mut chat = Chat::new(session(&engine), Template::of_engine(&engine).unwrap().0);
+    let mut chat = Chat::new(
+        session(&engine),
+        Template::of_model(&engine.templates()).unwrap().0,
+    );
     chat.set_tools(Some(tools(ToolChoice::Auto)));
     chat.push(Message::user("Once"));
     for n in 1..20 {
@@ -319,7 +333,10 @@ fn what_was_held_when_a_text_was_interrupted_is_none_of_it() {
             !heard.is_empty(),
             "an answer without a token is none"
         );
-        let mut other = Chat::new(session(&engine), Template::of_engine(&engine).unwrap().0);
+        let mut other = Chat::new(
+            session(&engine),
+            Template::of_model(&engine.templates()).unwrap().0,
+        );
         other.set_tools(Some(tools(ToolChoice::Auto)));
         other.restore(chat.messages().to_vec());
         let text = |chat: &Chat| engine.tokenizer().decode(&chat.prompt().unwrap().ids);

@@ -29,7 +29,7 @@ fn chat_of(engine: &Engine, n_ctx: usize) -> Chat {
             ..SessionOptions::default()
         })
         .unwrap();
-    let (template, origin) = Template::of_engine(engine).unwrap();
+    let (template, origin) = Template::of_model(&engine.templates()).unwrap();
     assert_eq!(origin, Origin::File);
     Chat::new(session, template)
 }
@@ -315,7 +315,7 @@ fn a_template_without_tokens_of_its_own_ends_at_its_text() {
 fn begin_of_text_is_there_once_whoever_writes_it() {
     let ids = |template: &str| {
         let engine = engine_with(template, &CHATML);
-        let (template, _) = Template::of_engine(&engine).unwrap();
+        let (template, _) = Template::of_model(&engine.templates()).unwrap();
         let messages = [Message::user("<s>a")];
         let conversation = Conversation {
             messages: &messages,
@@ -323,7 +323,9 @@ fn begin_of_text_is_there_once_whoever_writes_it() {
         };
         (
             engine.tokenizer().bos().unwrap(),
-            prompt_ids(&engine, &template, &conversation).unwrap().ids,
+            prompt_ids(engine.tokenizer(), &template, &conversation)
+                .unwrap()
+                .ids,
         )
     };
     for template in [
@@ -350,14 +352,14 @@ fn a_template_without_system_messages_gets_them_in_the_first_of_the_user() {
         "<|im_start|>user\nbe kind\n\nhi<|im_end|>\n"
     );
     // Who asks the template itself hears what it raises.
-    let (template, _) = Template::of_engine(&engine).unwrap();
+    let (template, _) = Template::of_model(&engine.templates()).unwrap();
     let messages = [Message::system("be kind")];
     let conversation = Conversation {
         messages: &messages,
         ..Conversation::default()
     };
     assert_eq!(
-        prompt_ids(&engine, &template, &conversation)
+        prompt_ids(engine.tokenizer(), &template, &conversation)
             .unwrap_err()
             .to_string(),
         "no system"
@@ -388,7 +390,7 @@ fn without_a_template_the_vocabulary_decides() {
         )
         .leak();
         let engine = Engine::from_static("no template", bytes, &LoadOptions::default()).unwrap();
-        assert_eq!(Template::of_engine(&engine).unwrap().1, want);
+        assert_eq!(Template::of_model(&engine.templates()).unwrap().1, want);
     }
 }
 

@@ -10,8 +10,11 @@ mod chat_model;
 use std::path::{Path, PathBuf};
 
 use atta_engine::{
-    Engine, GenerateOptions, LoadOptions,
-    chat::{Conversation, DateTime, Form, Message, Origin, Role, Said, Template, ToolUse},
+    Engine, LoadOptions,
+    chat::{
+        ChatFormat, ChatInput, Conversation, DateTime, Message, Origin, ReplyOptions, Role,
+        Template, ToolUse,
+    },
     tools::{Format, ToolCall, ToolSet},
 };
 use chat_model::{CHATML, chat_model};
@@ -187,16 +190,16 @@ fn holds(text: &str, messages: &[Message], roles: &[Role]) -> bool {
 }
 
 /// What is wrong with how a conversation is written, if anything.
-fn fault(form: &Form, template: &Template, shape: &Shape) -> Option<String> {
+fn fault(form: &ChatFormat, template: &Template, shape: &Shape) -> Option<String> {
     let (tools, now) = (tools(), Some(DateTime::from_unix(1_700_000_000)));
     let given = shape.has_tools.then_some(&tools);
-    let said = Said {
+    let said = ChatInput {
         messages: &shape.messages,
         tools: given,
         now,
-        ..Said::default()
+        ..ChatInput::default()
     };
-    let got = match form.ask(&said, &GenerateOptions::default()) {
+    let got = match form.prompt(&said, ReplyOptions::default()) {
         Ok(asked) => asked.prompt.text,
         Err(error) => return Some(format!("refused: {error}")),
     };
@@ -259,10 +262,10 @@ fn every_template_writes_every_shape_of_conversation() {
     for (name, source) in templates() {
         let bytes = chat_model("llama-plain.gguf", &source, &CHATML).leak();
         let engine = Engine::from_static("chat model", bytes, &LoadOptions::default()).unwrap();
-        let (form, origin) =
-            Form::of_engine(&engine).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let (form, origin) = ChatFormat::of_model(&engine.templates())
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(origin, Origin::File);
-        let (template, _) = Template::of_engine(&engine).unwrap();
+        let (template, _) = Template::of_model(&engine.templates()).unwrap();
         for shape in shapes() {
             let what = format!(
                 "{name}: {}{}",

@@ -3,8 +3,8 @@
 use std::{num::NonZeroUsize, ops::ControlFlow, path::PathBuf};
 
 use atta_engine::{
-    BenchOptions, Breakers, DryOptions, Engine, Error, Event, FinishReason, GenerateOptions,
-    LoadOptions, Overflow, Sampling, Session, SessionOptions, Summary, Threads,
+    Breakers, DryOptions, Engine, Error, Event, FinishReason, GenerateOptions, LoadOptions,
+    Overflow, Sampling, Session, SessionOptions, Summary, Threads,
 };
 
 fn engine(name: &str, options: &LoadOptions) -> Engine {
@@ -371,27 +371,6 @@ fn the_budget_knows_what_a_session_takes_and_gets_it_back() {
         engine.session(&absurd),
         Err(Error::TooLittleMemory { .. })
     ));
-}
-
-#[test]
-fn a_benchmark_reports_rates_and_a_split_that_adds_up() {
-    let engine = engine("llama-plain.gguf", &LoadOptions::default());
-    let options = BenchOptions {
-        n_prompt: 16,
-        n_gen: 8,
-        depth: 4,
-        n_reps: 2,
-        session: SessionOptions::default(),
-    };
-    let report = engine.bench(&options).unwrap();
-    assert!(report.prefill_tok_s > 0.0 && report.decode_tok_s > 0.0);
-    for (split, rate, n) in [
-        (report.prefill_split, report.prefill_tok_s, 16.0),
-        (report.decode_split, report.decode_tok_s, 8.0),
-    ] {
-        let sum = split.matmul_s + split.attention_s + split.io_wait_s + split.other_s;
-        assert!(sum > 0.0 && sum < 100.0 * n / rate, "{split:?}");
-    }
 }
 
 #[test]

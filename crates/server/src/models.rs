@@ -14,7 +14,7 @@ use std::{
 
 use atta_engine::{
     Batcher, BatcherOptions, Counts, Engine, Error,
-    chat::{Form, TemplateChoice},
+    chat::{ChatFormat, TemplateChoice},
     give_back_memory,
 };
 
@@ -64,7 +64,7 @@ pub(crate) struct Model {
     pub(crate) name: String,
     pub(crate) engine: Engine,
     /// How it is talked to.
-    pub(crate) form: Form,
+    pub(crate) format: ChatFormat,
     pub(crate) worker: Worker,
     /// Positions that a text may have.
     pub(crate) n_ctx: usize,
@@ -320,8 +320,11 @@ impl Models {
             .map(|model| model.engine.budget().used())
             .sum();
         let engine = (source.open)(taken)?;
-        let (template, _) = source.template.template(&engine).map_err(Error::from)?;
-        let form = Form::new(&engine, template);
+        let (template, _) = source
+            .template
+            .template(&engine.templates())
+            .map_err(Error::from)?;
+        let format = ChatFormat::new(engine.tokenizer(), template);
         let batcher = Batcher::new(&engine, &self.batcher)?;
         let n_ctx = batcher.n_ctx();
         let on_panic = Arc::clone(&self.on_panic);
@@ -332,7 +335,7 @@ impl Models {
         Ok(Model {
             name,
             engine,
-            form,
+            format,
             worker,
             n_ctx,
             n_jobs,

@@ -14,7 +14,6 @@ use atta_store::Reservation;
 use super::constraint_state::TakenBack;
 use crate::{CallStart, Engine, Error};
 
-
 /// What there is of a call that may be taken back.
 pub(crate) struct Backtrack {
     start: CallStart,
@@ -228,6 +227,7 @@ fn sum(logits: &[f32], best: f32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{NamePlace, Thoughts};
     use atta_store::Budget;
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
 
 use atta_engine::{
     Error, GenerateOptions, Job,
-    chat::{self, Prompt, PromptEnd, Role, Said},
+    chat::{ChatInput, ChatPrompt, Prompt, PromptEnd, Role},
 };
 
 use serde::de::DeserializeOwned;
@@ -221,17 +221,20 @@ async fn elsewhere<T: Send + 'static>(
 /// Renders the prompt of a conversation. Returns it with the number of dropped messages.
 pub(crate) fn ask(
     model: &Model,
-    said: &Said<'_>,
+    said: &ChatInput<'_>,
     options: &GenerateOptions,
-) -> Result<(chat::Asked, usize), ApiError> {
+) -> Result<(ChatPrompt, usize), ApiError> {
     let mut extra = model.defaults.variables.clone();
     extra.extend(said.extra.cloned().unwrap_or_default());
-    let said = Said {
+    let said = ChatInput {
         now: Some(app::local_now()),
         extra: Some(&extra),
         ..*said
     };
-    let asked = model.form.ask(&said, options)?;
+    let asked = model
+        .format
+        .prompt(&said, options.reply())
+        .map_err(Error::from)?;
     match model.talk_window {
         Some(window) if asked.prompt.ids.len() > window => shortened(model, &said, options, window),
         _ => Ok((asked, 0)),
@@ -241,10 +244,10 @@ pub(crate) fn ask(
 /// Drops the oldest turns until the prompt fits the window; the last turn always stays.
 fn shortened(
     model: &Model,
-    said: &Said<'_>,
+    said: &ChatInput<'_>,
     options: &GenerateOptions,
     window: usize,
-) -> Result<(chat::Asked, usize), ApiError> {
+) -> Result<(ChatPrompt, usize), ApiError> {
     let messages = said.messages;
     let n_system = messages
         .iter()
@@ -253,15 +256,18 @@ fn shortened(
     let turns: Vec<usize> = (n_system..messages.len())
         .filter(|&i| messages[i].role == Role::User)
         .collect();
-    let ask = |start: usize| -> Result<(chat::Asked, usize), ApiError> {
+    let ask = |start: usize| -> Result<(ChatPrompt, usize), ApiError> {
         let shown = [&messages[..n_system], &messages[start..]].concat();
-        let asked = model.form.ask(
-            &Said {
-                messages: &shown,
-                ..*said
-            },
-            options,
-        )?;
+        let asked = model
+            .format
+            .prompt(
+                &ChatInput {
+                    messages: &shown,
+                    ..*said
+                },
+                options.reply(),
+            )
+            .map_err(Error::from)?;
         Ok((asked, start - n_system))
     };
     // Prompts become shorter with each dropped turn: a binary search for the first that fits.
@@ -282,7 +288,7 @@ fn shortened(
 /// Answers to a conversation, `n` of them.
 pub(crate) fn answers(
     model: &Model,
-    said: &Said<'_>,
+    said: &ChatInput<'_>,
     options: &GenerateOptions,
     n: usize,
 ) -> Result<Prepared, ApiError> {
@@ -293,7 +299,7 @@ pub(crate) fn answers(
 pub(crate) fn answers_after(
     model: &Model,
     before: &[u32],
-    said: &Said<'_>,
+    said: &ChatInput<'_>,
     options: &GenerateOptions,
     n: usize,
 ) -> Result<(Prepared, Prompt), ApiError> {
@@ -306,8 +312,9 @@ pub(crate) fn answers_after(
         );
         prompt.ids.splice(..n_skipped, before.iter().copied());
     }
-    let jobs = jobs(model, &prompt.ids, &asked.options, n);
-    let jobs = jobs.map_err(|error| model.form.blame(error, said.tools))?;
+    let options = options.clone().with_rules(asked.rules);
+    let jobs = jobs(model, &prompt.ids, &options, n);
+    let jobs = jobs.map_err(|error| model.engine.blame_tool(error, said.tools))?;
     let reader = if said.end == PromptEnd::WithinLastMessage {
         AnswerParser::rest_of_message
     } else {

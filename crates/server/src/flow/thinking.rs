@@ -34,7 +34,7 @@ impl Thinking {
         extra: &mut Map<String, Value>,
         warnings: &Warnings,
     ) {
-        if !self.set_where(|name| model.form.has_switch(name), extra) {
+        if !self.set_where(|name| model.format.has_switch(name), extra) {
             warnings.add(format!(
                 "{field} changes nothing here: the chat template of this model has no switch for it"
             ));

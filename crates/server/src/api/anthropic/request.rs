@@ -2,7 +2,7 @@
 
 use atta_engine::{
     Constraint, Error, SchemaOptions, Strictness,
-    chat::{Message, PromptEnd, Said, ToolUse},
+    chat::{ChatInput, Message, PromptEnd, ToolUse},
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -93,7 +93,7 @@ impl Talk {
         self.thread
             .map_or(Ok(()), |thread| thread.check(warnings))?;
         let OutputConfig { effort, format } = self.output_config.unwrap_or_default();
-        let has_switch = |name: &str| model.form.has_switch(name);
+        let has_switch = |name: &str| model.format.has_switch(name);
         let thinking = self
             .thinking
             .and_then(|thinking| thinking.into_variable(&has_switch, warnings));
@@ -196,8 +196,8 @@ impl Format {
 }
 
 impl Understood {
-    pub(super) fn said(&self) -> Said<'_> {
-        Said {
+    pub(super) fn said(&self) -> ChatInput<'_> {
+        ChatInput {
             messages: &self.messages,
             system: self.system.as_deref(),
             tools: self.tools.as_ref(),

@@ -51,7 +51,7 @@ pub(crate) async fn props(
         "models": models,
         "n_ctx": model.map(|model| model.n_ctx),
         "n_vocab": model.map(|model| model.engine.spec().n_vocab),
-        "chat_template": model.map(|model| model.form.template()),
+        "chat_template": model.map(|model| model.format.template()),
         "bos_token": text(Tokenizer::bos),
         "eos_token": text(Tokenizer::eos),
         "total_slots": app.options.batcher.n_jobs,

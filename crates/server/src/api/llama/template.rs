@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use atta_engine::{
     GenerateOptions,
-    chat::{Message, PromptEnd, Said},
+    chat::{ChatInput, Message, PromptEnd},
 };
 use axum::{Json, extract::State};
 use serde::Deserialize;
@@ -75,12 +75,12 @@ fn prompt(
     } else {
         PromptEnd::Answer
     };
-    let said = Said {
+    let said = ChatInput {
         messages: &messages,
         tools: tools.as_ref(),
         extra: Some(&extra),
         end,
-        ..Said::default()
+        ..ChatInput::default()
     };
     let (asked, _) = prepare::ask(model, &said, &GenerateOptions::default())?;
     Ok(json!({ "prompt": asked.prompt.text }))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use atta_engine::chat::Said;
+use atta_engine::chat::ChatInput;
 use axum::{extract::State, response::Response};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -107,11 +107,11 @@ fn prepared(
         return Ok((Prepared::default(), how));
     }
     let extra = understood.extra();
-    let said = Said {
+    let said = ChatInput {
         messages: &messages,
         tools: tools.as_ref(),
         extra: Some(&extra),
-        ..Said::default()
+        ..ChatInput::default()
     };
     let (prepared, prompt) = prepare::answers_after(model, &[], &said, &understood.options, 1)?;
     understood.check_thinking(model, &prompt.text, warnings)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use atta_engine::chat::{Message, Said};
+use atta_engine::chat::{ChatInput, Message};
 use axum::{extract::State, response::Response};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -238,11 +238,11 @@ fn in_template(
 ) -> Result<(Prepared, Read), ApiError> {
     let (messages, extra) = ([Message::user(asked.prompt)], understood.extra());
     let system = Some(asked.system.as_str());
-    let said = Said {
+    let said = ChatInput {
         messages: &messages,
         system,
         extra: Some(&extra),
-        ..Said::default()
+        ..ChatInput::default()
     };
     let (prepared, prompt) =
         prepare::answers_after(model, &asked.context, &said, &understood.options, 1)?;

@@ -186,10 +186,10 @@ impl Understood {
             ));
         }
         match think {
-            Think::Level(_) if !model.form.has_switch(REASONING_EFFORT) => {
+            Think::Level(_) if !model.format.has_switch(REASONING_EFFORT) => {
                 warnings.add("think: this model thinks, but the level changes nothing: its template has none");
             }
-            Think::No if can_think && !model.form.has_switch(ENABLE_THINKING) => {
+            Think::No if can_think && !model.format.has_switch(ENABLE_THINKING) => {
                 warnings.add("think: whether this model thinks cannot be chosen");
             }
             Think::No if prompt.trim_end().ends_with(THINK) => {

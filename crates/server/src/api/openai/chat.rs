@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use atta_engine::{
     Constraint, GenerateOptions,
-    chat::{Message, PromptEnd, Role, Said, ToolUse},
+    chat::{ChatInput, Message, PromptEnd, Role, ToolUse},
     tools::{Outcome, Piece, ToolCall},
 };
 use axum::{
@@ -128,14 +128,14 @@ struct Understood {
 }
 
 impl Understood {
-    fn said(&self) -> Said<'_> {
+    fn said(&self) -> ChatInput<'_> {
         let tools = self.tools.as_ref();
-        Said {
+        ChatInput {
             messages: &self.messages,
             tools,
             extra: Some(&self.extra),
             end: self.end,
-            ..Said::default()
+            ..ChatInput::default()
         }
     }
 }

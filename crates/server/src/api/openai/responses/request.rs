@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use atta_engine::{
     Constraint, GenerateOptions, Sampling,
-    chat::{Message, Said, ToolUse},
+    chat::{ChatInput, Message, ToolUse},
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -145,18 +145,18 @@ pub(super) struct Understood {
 }
 
 impl Understood {
-    pub(super) fn said(&self) -> Said<'_> {
+    pub(super) fn said(&self) -> ChatInput<'_> {
         let (messages, tools, system) = (
             &self.messages[..],
             self.tools.as_ref(),
             self.system.as_deref(),
         );
-        Said {
+        ChatInput {
             messages,
             tools,
             system,
             extra: Some(&self.extra),
-            ..Said::default()
+            ..ChatInput::default()
         }
     }
 }
