@@ -6,7 +6,7 @@
 //! Attention has a program of its own, `--bin attention`.
 
 use atta_benches::{inputs, seconds, weights};
-use atta_formats::TensorType::{self, *};
+use atta_formats::TensorType;
 use atta_kernels::{Activations, Kernels, Layouts, Matrix, Pool};
 use std::num::NonZeroUsize;
 
@@ -51,16 +51,18 @@ fn format(k: Kernels, pool: &Pool, ty: TensorType, d_in: usize) {
     );
 }
 
-const FORMATS: [TensorType; 25] = [
-    Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, MXFP4, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ1_S, IQ1_M,
-    IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ4_XS, TQ1_0, TQ2_0, F16, BF16, F32,
-];
+/// The types that have kernels.
+fn supported() -> impl Iterator<Item = TensorType> {
+    TensorType::ALL
+        .iter()
+        .copied()
+        .filter(|&ty| Matrix::supports(ty))
+}
 
 /// Those of the formats that have the names.
 fn named(names: impl Iterator<Item = String>) -> Vec<TensorType> {
     let find = |name: String| {
-        FORMATS
-            .into_iter()
+        supported()
             .find(|ty| ty.name() == name)
             .expect("the name of a format")
     };
@@ -82,7 +84,7 @@ fn main() {
     );
     let formats = named(args);
     for ty in if formats.is_empty() {
-        FORMATS.to_vec()
+        supported().collect()
     } else {
         formats
     } {

@@ -27,11 +27,12 @@
 //! Source of the format: the GGUF specification (`docs/gguf.md` of the ggml project).
 #![forbid(unsafe_code)]
 
-pub mod codec;
+mod codec;
 mod error;
 pub mod f16;
 mod foreign;
 pub mod gguf;
+#[allow(non_camel_case_types, reason = "views have the names of their types")]
 pub mod layout;
 mod shape;
 mod tensor_type;

@@ -1,7 +1,7 @@
 //! Files that are wrong in one place, each made by patching a good one, and the error that each
 //! must give.
 
-use atta_formats::{Directory, Error, Gguf, SharedBytes, Split, TensorType, Writer};
+use atta_formats::{Directory, Error, Gguf, SharedBytes, Split, TensorType, Writer, gguf};
 use std::sync::Arc;
 
 const VERSION: usize = 4;
@@ -528,7 +528,10 @@ fn a_size_in_bytes_that_overflows_is_refused() {
     for d in [1u64 << 55, 1 << 56] {
         let error = refused(|f| {
             put(dims("a.weight") + 8, d.to_le_bytes())(f);
-            put(dims("a.weight") + 16, TensorType::F32.id().to_le_bytes())(f);
+            put(
+                dims("a.weight") + 16,
+                gguf::type_id(TensorType::F32).to_le_bytes(),
+            )(f);
         });
         assert_eq!(
             error,
@@ -567,7 +570,10 @@ fn rows_that_are_not_whole_blocks_are_refused() {
         }
     );
     // 128 weights are four blocks of 32, but no row of 64 is a block of 256.
-    let error = with(dims("a.weight") + 16, TensorType::Q4_K.id().to_le_bytes());
+    let error = with(
+        dims("a.weight") + 16,
+        gguf::type_id(TensorType::Q4_K).to_le_bytes(),
+    );
     assert_eq!(
         error,
         Error::RowNotBlocks {

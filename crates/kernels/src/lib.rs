@@ -55,6 +55,7 @@ mod activations;
 mod algo;
 mod attention;
 mod error;
+#[allow(non_camel_case_types, reason = "formats have the names of their types")]
 mod format;
 mod fused;
 mod isa;
@@ -62,6 +63,7 @@ mod kernels;
 mod matrix;
 mod measure;
 mod pool;
+mod registry;
 mod scratch;
 mod table;
 #[cfg(test)]

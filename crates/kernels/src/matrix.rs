@@ -1,7 +1,7 @@
 //! A weight matrix where it lies: type, shape and bytes in the plain GGUF layout, checked once.
 
 use crate::Error;
-use crate::format::Format;
+use crate::registry::Format;
 use atta_formats::TensorType;
 use std::ops::{BitOr, Range};
 

@@ -11,14 +11,12 @@ use crate::algo::attention::{Out, Query, Work};
 use crate::algo::gate::Activation;
 use crate::algo::matmul::{MatMul, Strip};
 use crate::algo::{attention, gate, hadamard, kv, measure, norm, quantize, rope};
-use crate::format::Format;
-use crate::format::float::{Bf16, F16, F32};
-use crate::format::grid::{IQ1M, IQ1S, IQ2S, IQ2XS, IQ2XXS, IQ3S, IQ3XXS};
-use crate::format::{iq4_nl::IQ4NL, iq4_xs::IQ4XS, mxfp4::MXFP4, tq1_0::TQ1_0, tq2_0::TQ2_0};
-use crate::format::{q2_k::Q2K, q3_k::Q3K, q4_k::Q4K, q5_k::Q5K, q6_k::Q6K};
-use crate::format::{q4_0::Q4_0, q4_1::Q4_1, q5_0::Q5_0, q5_1::Q5_1, q8_0::Q8_0};
+use crate::format::{BF16, F16, F32};
+use crate::format::{IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, IQ4_NL, IQ4_XS, MXFP4};
+use crate::format::{Q2_K, Q3_K, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0, TQ1_0, TQ2_0};
 use crate::isa::scalar::Scalar;
 use crate::kernels::Input;
+use crate::registry::{Format, formats};
 use crate::{D_HEAD_MAX, Error, Kernels, KvElem, Matrix, RopePairing};
 
 type StripFn = unsafe fn(Strip<'_>);
@@ -39,7 +37,7 @@ pub(crate) struct Table {
     /// Weight rows that a strip function likes to get at once.
     pub(crate) strip: usize,
     /// Indexed by [`Format`].
-    strips: [StripFn; Format::N],
+    strips: [StripFn; Format::ALL.len()],
     quantize_256: unsafe fn(&[f32], Row256<'_>),
     quantize_32: unsafe fn(&[f32], Row32<'_>),
     attend: unsafe fn(&Query<'_>, &mut Work<'_>, Out<'_, '_>),
@@ -76,38 +74,39 @@ macro_rules! strip {
 }
 
 /// The strip functions of an instruction set, in the order of [`Format`]; those of float weights
-/// are given.
+/// are `own`, or those of the table that is named.
 macro_rules! strips {
-    ($isa:expr, $features:tt, $floats:expr) => {{
-        let [f32, f16, bf16]: [StripFn; 3] = $floats;
+    ($isa:expr, $features:tt, $floats:tt) => {
+        formats!(strips_of {
+            $isa,
+            $features,
+            $floats
+        })
+    };
+}
+
+macro_rules! strips_of {
+    (
+        { $isa:expr, $features:tt, $floats:tt }
+        float { $($float:ident;)* }
+        quant_32 { $($quant:ident $q512:tt;)* }
+        k_quant { $($k_quant:ident $k256:tt $k512:tt;)* }
+    ) => {
         [
-            f32,
-            f16,
-            bf16,
-            strip!($isa, $features, quant_32::<Q4_0>),
-            strip!($isa, $features, quant_32::<Q4_1>),
-            strip!($isa, $features, quant_32::<Q5_0>),
-            strip!($isa, $features, quant_32::<Q5_1>),
-            strip!($isa, $features, quant_32::<Q8_0>),
-            strip!($isa, $features, quant_32::<IQ4NL>),
-            strip!($isa, $features, quant_32::<MXFP4>),
-            strip!($isa, $features, k_quant::<Q2K>),
-            strip!($isa, $features, k_quant::<Q3K>),
-            strip!($isa, $features, k_quant::<Q4K>),
-            strip!($isa, $features, k_quant::<Q5K>),
-            strip!($isa, $features, k_quant::<Q6K>),
-            strip!($isa, $features, k_quant::<IQ1S>),
-            strip!($isa, $features, k_quant::<IQ1M>),
-            strip!($isa, $features, k_quant::<IQ2XXS>),
-            strip!($isa, $features, k_quant::<IQ2XS>),
-            strip!($isa, $features, k_quant::<IQ2S>),
-            strip!($isa, $features, k_quant::<IQ3XXS>),
-            strip!($isa, $features, k_quant::<IQ3S>),
-            strip!($isa, $features, k_quant::<IQ4XS>),
-            strip!($isa, $features, k_quant::<TQ1_0>),
-            strip!($isa, $features, k_quant::<TQ2_0>),
+            $(float_strip!($isa, $features, $floats, $float),)*
+            $(strip!($isa, $features, quant_32::<$quant>),)*
+            $(strip!($isa, $features, k_quant::<$k_quant>),)*
         ]
-    }};
+    };
+}
+
+macro_rules! float_strip {
+    ($isa:expr, $features:tt, own, $format:ident) => {
+        strip!($isa, $features, float::<$format>)
+    };
+    ($isa:expr, $features:tt, $table:ident, $format:ident) => {
+        $table.strips[Format::$format as usize]
+    };
 }
 
 /// The table `$table` of an instruction set, from its token and the features that the token proves.
@@ -153,16 +152,7 @@ macro_rules! table {
                 name: $name,
                 granted: || true,
                 strip: $strip,
-                // In the order of `Format`.
-                strips: strips!(
-                    $isa,
-                    $features,
-                    [
-                        strip!($isa, $features, float::<F32>),
-                        strip!($isa, $features, float::<F16>),
-                        strip!($isa, $features, float::<Bf16>),
-                    ]
-                ),
+                strips: strips!($isa, $features, own),
                 quantize_256,
                 quantize_32,
                 attend,
@@ -192,11 +182,7 @@ macro_rules! table_with_products {
     entry!($features dot_loop(rounds: usize, macs: &mut u64) *macs = $isa.dots(rounds));
             Table {
                 name: $name,
-                strips: strips!(
-                    $isa,
-                    $features,
-                    [$base.strips[0], $base.strips[1], $base.strips[2]]
-                ),
+                strips: strips!($isa, $features, $base),
                 dots: dot_loop,
                 ..$base
             }
@@ -247,9 +233,9 @@ mod x86 {
             strips,
             quant_32::<Q4_0>,
             quant_32::<Q8_0>,
-            k_quant::<Q4K>,
-            k_quant::<Q5K>,
-            k_quant::<Q6K>
+            k_quant::<Q4_K>,
+            k_quant::<Q5_K>,
+            k_quant::<Q6_K>
         );
         Table {
             name: "avxvnni",
@@ -310,36 +296,24 @@ mod wide {
         }};
     }
 
+    macro_rules! tiles_of {
+        (
+            float { $($float:ident;)* }
+            quant_32 { $($quant:ident $q512:tt;)* }
+            k_quant { $($k_quant:ident $k256:tt $k512:tt;)* }
+        ) => {
+            [
+                $(AVX512.strips[Format::$float as usize],)*
+                $(tiled!($quant, tile::quant_32::<$quant>),)*
+                $(tiled!($k_quant, tile::k_quant::<$k_quant>),)*
+            ]
+        };
+    }
+
     static AMX: Table = Table {
         name: "amx",
         granted: amx::granted,
-        strips: [
-            AVX512.strips[0],
-            AVX512.strips[1],
-            AVX512.strips[2],
-            tiled!(Q4_0, tile::quant_32::<Q4_0>),
-            tiled!(Q4_1, tile::quant_32::<Q4_1>),
-            tiled!(Q5_0, tile::quant_32::<Q5_0>),
-            tiled!(Q5_1, tile::quant_32::<Q5_1>),
-            tiled!(Q8_0, tile::quant_32::<Q8_0>),
-            tiled!(IQ4NL, tile::quant_32::<IQ4NL>),
-            tiled!(MXFP4, tile::quant_32::<MXFP4>),
-            tiled!(Q2K, tile::k_quant::<Q2K>),
-            tiled!(Q3K, tile::k_quant::<Q3K>),
-            tiled!(Q4K, tile::k_quant::<Q4K>),
-            tiled!(Q5K, tile::k_quant::<Q5K>),
-            tiled!(Q6K, tile::k_quant::<Q6K>),
-            tiled!(IQ1S, tile::k_quant::<IQ1S>),
-            tiled!(IQ1M, tile::k_quant::<IQ1M>),
-            tiled!(IQ2XXS, tile::k_quant::<IQ2XXS>),
-            tiled!(IQ2XS, tile::k_quant::<IQ2XS>),
-            tiled!(IQ2S, tile::k_quant::<IQ2S>),
-            tiled!(IQ3XXS, tile::k_quant::<IQ3XXS>),
-            tiled!(IQ3S, tile::k_quant::<IQ3S>),
-            tiled!(IQ4XS, tile::k_quant::<IQ4XS>),
-            tiled!(TQ1_0, tile::k_quant::<TQ1_0>),
-            tiled!(TQ2_0, tile::k_quant::<TQ2_0>),
-        ],
+        strips: formats!(tiles_of),
         dots: {
             unsafe fn dots(rounds: usize, macs: &mut u64) {
                 // SAFETY: as above.
@@ -350,43 +324,42 @@ mod wide {
         ..AVX512
     };
 
-    /// As [`AVX512`], but for the order in which the weights for one activation row are read.
-    macro_rules! in_sequence {
-        ($($method:ident::<$format:ident>),* $(,)?) => {{
+    /// The strip function of a format in the order that its row of the registry names.
+    macro_rules! in_order {
+        (strided, $method:ident::<$format:ident>) => {
+            AVX512.strips[Format::$format as usize]
+        };
+        (linear, $method:ident::<$format:ident>) => {{
+            entry!(["avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni"] strip(strip: Strip<'_>) {
+                if strip.rows.len() > 1 {
+                    // SAFETY: both tables need the same features.
+                    return unsafe { AVX512.strips[Format::$format as usize](strip) };
+                }
+                // SAFETY: the functions of this table are only called after `tables` found the features.
+                x86_512::$method::<$format, Sequence>(unsafe { Avx512::assume() }, strip)
+            });
+            strip as StripFn
+        }};
+    }
+
+    macro_rules! linear_strips {
+        (
+            float { $($float:ident;)* }
+            quant_32 { $($quant:ident [$($q_kernel:ident $q_order:ident)?];)* }
+            k_quant { $($k_quant:ident $k256:tt [$($k_kernel:ident $k_order:ident)?];)* }
+        ) => {{
             let mut strips = AVX512.strips;
-            $(strips[Format::$format as usize] = {
-                entry!(["avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni"] strip(strip: Strip<'_>) {
-                    if strip.rows.len() > 1 {
-                        // SAFETY: both tables need the same features.
-                        return unsafe { AVX512.strips[Format::$format as usize](strip) };
-                    }
-                    // SAFETY: the functions of this table are only called after `tables` found the features.
-                    x86_512::$method::<$format, Sequence>(unsafe { Avx512::assume() }, strip)
-                });
-                strip
-            };)*
+            $(strips[Format::$float as usize] = in_order!(linear, float_in::<$float>);)*
+            $($(strips[Format::$quant as usize] = in_order!($q_order, quant_32_in::<$quant>);)?)*
+            $($(strips[Format::$k_quant as usize] = in_order!($k_order, k_quant_in::<$k_quant>);)?)*
             strips
         }};
     }
 
-    // Formats with codebooks and TQ1_0 are left out: they wait for arithmetic, in any order.
+    /// As [`AVX512`], but for the order in which the weights for one activation row are read.
     static AVX512_SEQ: Table = Table {
         name: "avx512seq",
-        strips: in_sequence![
-            float_in::<F32>,
-            float_in::<F16>,
-            float_in::<Bf16>,
-            quant_32_in::<Q4_0>,
-            quant_32_in::<Q5_0>,
-            quant_32_in::<Q8_0>,
-            quant_32_in::<IQ4NL>,
-            quant_32_in::<MXFP4>,
-            k_quant_in::<Q2K>,
-            k_quant_in::<Q4K>,
-            k_quant_in::<Q5K>,
-            k_quant_in::<Q6K>,
-            k_quant_in::<IQ4XS>,
-        ],
+        strips: formats!(linear_strips),
         ..AVX512
     };
 

@@ -5,35 +5,6 @@ use atta_formats::TensorType;
 use atta_formats::f16::{f16_to_f32, f32_to_f16};
 use std::num::NonZeroUsize;
 
-/// Types with a kernel; those of floats are the first three.
-pub(crate) const TYPES: [TensorType; 25] = [
-    TensorType::F32,
-    TensorType::F16,
-    TensorType::BF16,
-    TensorType::Q4_0,
-    TensorType::Q4_1,
-    TensorType::Q5_0,
-    TensorType::Q5_1,
-    TensorType::Q8_0,
-    TensorType::IQ4_NL,
-    TensorType::MXFP4,
-    TensorType::Q2_K,
-    TensorType::Q3_K,
-    TensorType::Q4_K,
-    TensorType::Q5_K,
-    TensorType::Q6_K,
-    TensorType::IQ1_S,
-    TensorType::IQ1_M,
-    TensorType::IQ2_XXS,
-    TensorType::IQ2_XS,
-    TensorType::IQ2_S,
-    TensorType::IQ3_XXS,
-    TensorType::IQ3_S,
-    TensorType::IQ4_XS,
-    TensorType::TQ1_0,
-    TensorType::TQ2_0,
-];
-
 /// A seeded stream of numbers (xorshift64*, Vigna 2014).
 pub(crate) struct Random(pub(crate) u64);
 

@@ -2,7 +2,7 @@
 //! under one scale per block. Scales are searched per sub-block, then the scale of scales, and with
 //! these the weights are rounded once more.
 
-use atta_formats::layout::Q3K;
+use atta_formats::layout::Q3_K;
 
 use super::{
     pack::{bit_plane, put_f16, sixteen_scales, two_bit_groups},
@@ -48,7 +48,7 @@ pub(super) fn q3_k(x: &[f32; 256], importance: Option<&[f32; 256]>, block: &mut 
     };
     let d = put_f16(block, 108, d);
     block[96..108].copy_from_slice(&sixteen_scales(&scales));
-    let scales = Q3K(block).unpack_scales();
+    let scales = Q3_K(block).unpack_scales();
     let codes: SubBlocks<u8> =
         std::array::from_fn(|s| found.round(s, &x[s], d * f32::from(scales[s])));
     let runs = codes

@@ -78,7 +78,7 @@ pub(super) fn scales_and_minima(scales: &[u8; 8], minima: &[u8; 8]) -> [u8; 12] 
     packed
 }
 
-/// The 6-bit scales of Q3_K, raised by 32; see `layout::Q3K::unpack_scales`.
+/// The 6-bit scales of Q3_K, raised by 32; see `layout::Q3_K::unpack_scales`.
 pub(super) fn sixteen_scales(scales: &[u8; 16]) -> [u8; 12] {
     let mut packed = [0; 12];
     for s in 0..8 {

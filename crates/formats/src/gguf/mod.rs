@@ -13,6 +13,7 @@ mod directory;
 mod metadata;
 mod split;
 mod tensors;
+mod type_id;
 mod value;
 mod write;
 
@@ -21,6 +22,7 @@ pub use directory::Directory;
 pub use metadata::Metadata;
 pub use split::{Split, shard_file_name, shard_of_file_name};
 pub use tensors::TensorInfo;
+pub use type_id::{type_id, type_of_id};
 pub use value::{ArrayValue, Value, ValueType};
 pub use write::{Layout, Writer};
 

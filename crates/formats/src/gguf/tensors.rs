@@ -5,7 +5,7 @@
 //! tensors share a byte.
 
 use super::cursor::Cursor;
-use super::{Error, MAX_NAME_BYTES};
+use super::{Error, MAX_NAME_BYTES, type_of_id};
 use crate::{Shape, TensorType};
 
 /// One tensor: what it is called, its shape, and where its bytes are.
@@ -86,7 +86,7 @@ fn parse_entry(cursor: &mut Cursor<'_>) -> Result<TensorInfo, Error> {
     let name = parse_name(cursor)?;
     let shape = parse_shape(cursor, name)?;
     let id = cursor.u32("the type of a tensor")?;
-    let ty = TensorType::from_id(id).ok_or_else(|| Error::UnknownType {
+    let ty = type_of_id(id).ok_or_else(|| Error::UnknownType {
         tensor: name.to_owned(),
         id,
     })?;

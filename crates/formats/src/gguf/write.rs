@@ -7,7 +7,7 @@ use super::split::{COUNT_KEY, NO_KEY, TENSORS_KEY};
 use super::{
     ALIGNMENT_KEY, DEFAULT_ALIGNMENT, Error, MAGIC, MAX_ALIGNMENT, MAX_KEY_BYTES, Split, TensorInfo,
 };
-use super::{Value, ValueType, tensors};
+use super::{Value, ValueType, tensors, type_id};
 use crate::{Shape, TensorType};
 
 /// Collects metadata and tensors, in the order in which they will stand in the file.
@@ -294,7 +294,7 @@ fn write_entry(out: &mut Vec<u8>, t: &TensorInfo) {
     out.extend(string(t.name.as_bytes()));
     out.extend((dims.len() as u32).to_le_bytes());
     dims.iter().rev().for_each(|d| out.extend(d.to_le_bytes()));
-    out.extend(t.ty.id().to_le_bytes());
+    out.extend(type_id(t.ty).to_le_bytes());
     out.extend(t.offset.to_le_bytes());
 }
 

@@ -10,37 +10,37 @@ use super::{Signed, grids, u16_at, u32_at};
 block! {
     /// 256 weights in 8 sub-blocks of 32; `qs` has 8 bytes for each: 4 indices, then a word with 4 times 7 signs (an
     /// eighth makes the number of minus signs even) and the scale in the top 4 bits. `y = d/8·(2s + 1)·±entry`.
-    IQ2XXS, 66: { d: f16 at 0, qs: 64 at 2, }
+    IQ2_XXS, 66: { d: f16 at 0, qs: 64 at 2, }
 }
 block! {
-    /// 256 weights in 16 sub-blocks of 16. `qs` are 32 words: an index of 9 bits and 7 signs as in [`IQ2XXS`].
+    /// 256 weights in 16 sub-blocks of 16. `qs` are 32 words: an index of 9 bits and 7 signs as in [`IQ2_XXS`].
     /// `y = d/8·(2s + 1)·±entry`.
-    IQ2XS, 74: { d: f16 at 0, qs: 64 at 2, scales: 8 at 66, }
+    IQ2_XS, 74: { d: f16 at 0, qs: 64 at 2, scales: 8 at 66, }
 }
 block! {
     /// 256 weights in 16 sub-blocks of 16. An index has 8 bits in `qs` and 2 in `qh`. `y = d/8·(2s + 1)·±entry`.
-    IQ2S, 82: { d: f16 at 0, qs: 32 at 2, signs: 32 at 34, qh: 8 at 66, scales: 8 at 74, }
+    IQ2_S, 82: { d: f16 at 0, qs: 32 at 2, signs: 32 at 34, qh: 8 at 66, scales: 8 at 74, }
 }
 block! {
     /// 256 weights in 8 sub-blocks of 32. `qs` are indices of 4 codes; `scales` has a word for each sub-block as in
-    /// [`IQ2XXS`]. `y = d/4·(2s + 1)·±entry`.
-    IQ3XXS, 98: { d: f16 at 0, qs: 64 at 2, scales: 32 at 66, }
+    /// [`IQ2_XXS`]. `y = d/4·(2s + 1)·±entry`.
+    IQ3_XXS, 98: { d: f16 at 0, qs: 64 at 2, scales: 32 at 66, }
 }
 block! {
     /// 256 weights in 8 sub-blocks of 32. An index of 4 codes has 8 bits in `qs` and 1 in `qh`.
     /// `y = d·(2s + 1)·±entry`.
-    IQ3S, 110: { d: f16 at 0, qs: 64 at 2, qh: 8 at 66, signs: 32 at 74, scales: 4 at 106, }
+    IQ3_S, 110: { d: f16 at 0, qs: 64 at 2, qh: 8 at 66, signs: 32 at 74, scales: 4 at 106, }
 }
 block! {
     /// 256 weights in 8 sub-blocks of 32. `qh` has a word for each: 4 times 3 high bits of the indices in `qs`, a
     /// scale of 3 bits, and the sign of the shift. `y = d/8·(2s + 1)·(entry ± 1)`.
-    IQ1S, 50: { d: f16 at 0, qs: 32 at 2, qh: 16 at 34, }
+    IQ1_S, 50: { d: f16 at 0, qs: 32 at 2, qh: 16 at 34, }
 }
 block! {
     /// 256 weights in 16 sub-blocks of 16. `qh` has a nibble for each index in `qs`: 3 high bits and the sign of the
     /// shift. `scales` are 4 words: 4 scales of 3 bits in each, and a nibble of `d` atop.
     /// `y = d/8·(2s + 1)·(entry ± 1)`.
-    IQ1M, 56: { qs: 32 at 0, qh: 16 at 32, scales: 8 at 48, }
+    IQ1_M, 56: { qs: 32 at 0, qh: 16 at 32, scales: 8 at 48, }
 }
 
 /// Four times 7 bits, one behind the other, as four bytes.
@@ -94,7 +94,7 @@ fn shifted(entries: [u16; 4], deltas: [i8; 4], out: &mut [i8; 32]) {
     }
 }
 
-impl IQ2XXS<'_> {
+impl IQ2_XXS<'_> {
     /// Indices into [`grids::IQ2_XXS`] of group `g` < 8.
     #[inline(always)]
     pub fn entries(self, g: usize) -> [u16; 4] {
@@ -109,7 +109,7 @@ impl IQ2XXS<'_> {
     }
 }
 
-impl Signed for IQ2XXS<'_> {
+impl Signed for IQ2_XXS<'_> {
     const K: f32 = 1.0 / 8.0;
     const N_SCALES: usize = 8;
 
@@ -136,7 +136,7 @@ impl Signed for IQ2XXS<'_> {
     }
 }
 
-impl IQ2XS<'_> {
+impl IQ2_XS<'_> {
     #[inline(always)]
     fn word(self, i: usize) -> u16 {
         u16_at(self.qs(), 2 * i)
@@ -159,7 +159,7 @@ impl IQ2XS<'_> {
     }
 }
 
-impl Signed for IQ2XS<'_> {
+impl Signed for IQ2_XS<'_> {
     const K: f32 = 1.0 / 8.0;
     const N_SCALES: usize = 16;
 
@@ -186,7 +186,7 @@ impl Signed for IQ2XS<'_> {
     }
 }
 
-impl IQ2S<'_> {
+impl IQ2_S<'_> {
     /// Indices into [`grids::IQ2_S`] of group `g` < 8.
     #[inline(always)]
     pub fn entries(self, g: usize) -> [u16; 4] {
@@ -201,7 +201,7 @@ impl IQ2S<'_> {
     }
 }
 
-impl Signed for IQ2S<'_> {
+impl Signed for IQ2_S<'_> {
     const K: f32 = 1.0 / 8.0;
     const N_SCALES: usize = 16;
 
@@ -223,7 +223,7 @@ impl Signed for IQ2S<'_> {
     }
 }
 
-impl IQ3XXS<'_> {
+impl IQ3_XXS<'_> {
     /// Indices into [`grids::IQ3_XXS`] of group `g` < 8.
     #[inline(always)]
     pub fn entries(self, g: usize) -> [u16; 8] {
@@ -238,7 +238,7 @@ impl IQ3XXS<'_> {
     }
 }
 
-impl Signed for IQ3XXS<'_> {
+impl Signed for IQ3_XXS<'_> {
     const K: f32 = 1.0 / 4.0;
     const N_SCALES: usize = 8;
 
@@ -265,7 +265,7 @@ impl Signed for IQ3XXS<'_> {
     }
 }
 
-impl IQ3S<'_> {
+impl IQ3_S<'_> {
     /// Indices into [`grids::IQ3_S`] of group `g` < 8.
     #[inline(always)]
     pub fn entries(self, g: usize) -> [u16; 8] {
@@ -280,7 +280,7 @@ impl IQ3S<'_> {
     }
 }
 
-impl Signed for IQ3S<'_> {
+impl Signed for IQ3_S<'_> {
     const K: f32 = 1.0;
     const N_SCALES: usize = 8;
 
@@ -302,7 +302,7 @@ impl Signed for IQ3S<'_> {
     }
 }
 
-impl IQ1S<'_> {
+impl IQ1_S<'_> {
     #[inline(always)]
     fn word(self, g: usize) -> u16 {
         u16_at(self.qh(), 2 * g)
@@ -323,7 +323,7 @@ impl IQ1S<'_> {
     }
 }
 
-impl Signed for IQ1S<'_> {
+impl Signed for IQ1_S<'_> {
     const K: f32 = 1.0 / 8.0;
     const N_SCALES: usize = 8;
 
@@ -345,7 +345,7 @@ impl Signed for IQ1S<'_> {
     }
 }
 
-impl IQ1M<'_> {
+impl IQ1_M<'_> {
     /// Indices into [`grids::IQ1`] of group `g` < 8.
     #[inline(always)]
     pub fn entries(self, g: usize) -> [u16; 4] {
@@ -368,7 +368,7 @@ impl IQ1M<'_> {
     }
 }
 
-impl Signed for IQ1M<'_> {
+impl Signed for IQ1_M<'_> {
     const K: f32 = 1.0 / 8.0;
     const N_SCALES: usize = 16;
 
@@ -423,13 +423,13 @@ mod tests {
 
     #[test]
     fn scales_and_codes_reach_their_bounds_and_no_further() {
-        assert_eq!(largest(IQ2XXS), (31, 43));
-        assert_eq!(largest(IQ2XS), (31, 43));
-        assert_eq!(largest(IQ2S), (31, 43));
-        assert_eq!(largest(IQ3XXS), (31, 62));
-        assert_eq!(largest(IQ3S), (31, 15));
-        assert_eq!(largest(IQ1S), (15, 9));
-        assert_eq!(largest(IQ1M), (15, 9));
+        assert_eq!(largest(IQ2_XXS), (31, 43));
+        assert_eq!(largest(IQ2_XS), (31, 43));
+        assert_eq!(largest(IQ2_S), (31, 43));
+        assert_eq!(largest(IQ3_XXS), (31, 62));
+        assert_eq!(largest(IQ3_S), (31, 15));
+        assert_eq!(largest(IQ1_S), (15, 9));
+        assert_eq!(largest(IQ1_M), (15, 9));
     }
 
     #[test]
@@ -455,7 +455,7 @@ mod tests {
         let mut block = [0; 56];
         // 0x3c00 is 1; its nibbles 0, 0, 12 and 3 are the highest of bytes 49, 51, 53 and 55.
         (block[53], block[55]) = (0xc0, 0x30);
-        assert_eq!(IQ1M(&block).d_bits(), 0x3c00);
+        assert_eq!(IQ1_M(&block).d_bits(), 0x3c00);
         let mut y = [0.0; 256];
         decode(TensorType::IQ1_M, &block, &mut y).unwrap();
         assert_eq!(y[0], (f32::from(grids::IQ1[0][0]) + 1.0) / 8.0);

@@ -4,7 +4,7 @@
 
 use super::{Signed, u16_at};
 
-/// What the codes of [`IQ4NL`] and [`IQ4XS`] stand for.
+/// What the codes of [`IQ4_NL`] and [`IQ4_XS`] stand for.
 pub const IQ4_VALUES: [i8; 16] = [
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
 ];
@@ -14,11 +14,11 @@ pub const MXFP4_VALUES: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, 
 
 block! {
     /// 32 weights: the nibbles of [`Q4_0`](super::Q4_0) through [`IQ4_VALUES`]; `y = code·d`.
-    IQ4NL, 18: { d: f16 at 0, qs: 16 at 2, }
+    IQ4_NL, 18: { d: f16 at 0, qs: 16 at 2, }
 }
 block! {
-    /// 256 weights in 8 sub-blocks of 32 as in [`IQ4NL`], each with a 6-bit scale; see [`Signed`].
-    IQ4XS, 136: { d: f16 at 0, scales_h: 2 at 2, scales_l: 4 at 4, qs: 128 at 8, }
+    /// 256 weights in 8 sub-blocks of 32 as in [`IQ4_NL`], each with a 6-bit scale; see [`Signed`].
+    IQ4_XS, 136: { d: f16 at 0, scales_h: 2 at 2, scales_l: 4 at 4, qs: 128 at 8, }
 }
 block! {
     /// 32 weights: the nibbles of [`Q4_0`](super::Q4_0) through [`MXFP4_VALUES`]; `y = code·d` with a power of two
@@ -35,7 +35,7 @@ pub fn half_power(e: u8) -> f32 {
     f32::from_bits(normal.max(subnormal) as u32)
 }
 
-impl IQ4NL<'_> {
+impl IQ4_NL<'_> {
     /// Writes the codes, −127 to 113.
     #[inline(always)]
     pub fn codes(self, out: &mut [i8; 32]) {
@@ -58,7 +58,7 @@ impl MXFP4<'_> {
     }
 }
 
-impl<'a> IQ4XS<'a> {
+impl<'a> IQ4_XS<'a> {
     /// The bytes that hold the codes of sub-block `s` < 8: low nibbles are weights 0 to 15, high
     /// nibbles 16 to 31.
     #[inline(always)]
@@ -67,7 +67,7 @@ impl<'a> IQ4XS<'a> {
     }
 }
 
-impl Signed for IQ4XS<'_> {
+impl Signed for IQ4_XS<'_> {
     const K: f32 = 1.0;
     const N_SCALES: usize = 8;
 
@@ -95,6 +95,26 @@ fn look_up(values: &[i8; 16], qs: &[u8; 16], out: &mut [i8; 32]) {
     for (j, &q) in qs.iter().enumerate() {
         out[j] = values[usize::from(q & 15)];
         out[j + 16] = values[usize::from(q >> 4)];
+    }
+}
+
+pub(crate) fn iq4_nl(block: &[u8; 18], y: &mut [f32; 32]) {
+    let b = IQ4_NL(block);
+    let mut codes = [0; 32];
+    b.codes(&mut codes);
+    scaled(b.d(), &codes, y);
+}
+
+pub(crate) fn mxfp4(block: &[u8; 17], y: &mut [f32; 32]) {
+    let b = MXFP4(block);
+    let mut codes = [0; 32];
+    b.codes(&mut codes);
+    scaled(b.d(), &codes, y);
+}
+
+fn scaled(d: f32, codes: &[i8; 32], y: &mut [f32; 32]) {
+    for (y, &code) in y.iter_mut().zip(codes) {
+        *y = d * f32::from(code);
     }
 }
 

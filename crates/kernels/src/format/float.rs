@@ -13,7 +13,7 @@ pub(crate) struct F32;
 /// IEEE binary16.
 pub(crate) struct F16;
 /// The upper half of a binary32.
-pub(crate) struct Bf16;
+pub(crate) struct BF16;
 
 macro_rules! float_format {
     ($name:ident, $bytes:literal, $widen:expr, $load:expr) => {
@@ -46,7 +46,7 @@ float_format!(
     I::halves
 );
 float_format!(
-    Bf16,
+    BF16,
     2,
     |bytes| bf16_to_f32(u16::from_le_bytes(bytes)),
     I::brains

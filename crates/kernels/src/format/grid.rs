@@ -5,8 +5,9 @@
 //! vector; the signs of a block are put together first. What is done with them afterwards is that
 //! of every other format, so a format is a line or two here. Fields: `atta_formats::layout`.
 
-use super::{Format, Head, KQuant, each};
+use super::{Head, KQuant, each};
 use crate::isa::{RAISED, Row};
+use crate::registry::Format;
 use atta_formats::layout::{self, Signed, grids};
 
 /// Scales of a block. A call where programs must stay small: nothing in it depends on the
@@ -112,11 +113,11 @@ macro_rules! grids {
 
 // Format: its codes 32·g to 32·g + 31, and signs that are stored apart.
 grids! {
-    IQ1S: |isa, b, g| shifted(isa, &grids::IQ1, b.entries(g), b.deltas(g));
-    IQ1M: |isa, b, g| shifted(isa, &grids::IQ1, b.entries(g), b.deltas(g));
-    IQ2XXS: |isa, b, g| entries_of_8(isa, &grids::IQ2_XXS, b.entries(g)), |isa, b| isa.even_signs::<true>(eight(|g| b.packed_signs(g)));
-    IQ2XS: |isa, b, g| entries_of_8(isa, &grids::IQ2_XS, b.entries(g)), |isa, b| isa.even_signs::<false>(eight(|g| b.sevens(g)));
-    IQ2S: |isa, b, g| entries_of_8(isa, &grids::IQ2_S, b.entries(g)), |_, b| eight(|g| b.group_signs(g));
-    IQ3XXS: |isa, b, g| entries_of_4(isa, &grids::IQ3_XXS, b.entries(g)), |isa, b| isa.even_signs::<true>(eight(|g| b.packed_signs(g)));
-    IQ3S: |isa, b, g| entries_of_4(isa, &grids::IQ3_S, b.entries(g)), |_, b| eight(|g| b.group_signs(g));
+    IQ1_S: |isa, b, g| shifted(isa, &grids::IQ1, b.entries(g), b.deltas(g));
+    IQ1_M: |isa, b, g| shifted(isa, &grids::IQ1, b.entries(g), b.deltas(g));
+    IQ2_XXS: |isa, b, g| entries_of_8(isa, &grids::IQ2_XXS, b.entries(g)), |isa, b| isa.even_signs::<true>(eight(|g| b.packed_signs(g)));
+    IQ2_XS: |isa, b, g| entries_of_8(isa, &grids::IQ2_XS, b.entries(g)), |isa, b| isa.even_signs::<false>(eight(|g| b.sevens(g)));
+    IQ2_S: |isa, b, g| entries_of_8(isa, &grids::IQ2_S, b.entries(g)), |_, b| eight(|g| b.group_signs(g));
+    IQ3_XXS: |isa, b, g| entries_of_4(isa, &grids::IQ3_XXS, b.entries(g)), |isa, b| isa.even_signs::<true>(eight(|g| b.packed_signs(g)));
+    IQ3_S: |isa, b, g| entries_of_4(isa, &grids::IQ3_S, b.entries(g)), |_, b| eight(|g| b.group_signs(g));
 }

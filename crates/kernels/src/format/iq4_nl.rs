@@ -1,12 +1,13 @@
 //! IQ4_NL: 32 four-bit codes that stand for the numbers of a table, with one scale; the nibbles of
 //! Q4_0.
 
-use super::{Format, Quant32, half_at};
+use super::{Quant32, half_at};
 use crate::isa::Row;
+use crate::registry::Format;
 use atta_formats::layout::{self, IQ4_VALUES};
 
 /// The format.
-pub(crate) struct IQ4NL;
+pub(crate) struct IQ4_NL;
 
 /// The numbers of a table raised by `offset`.
 pub(super) const fn raised(values: &[i8; 16], offset: i16) -> [u8; 16] {
@@ -21,9 +22,9 @@ pub(super) const fn raised(values: &[i8; 16], offset: i16) -> [u8; 16] {
 /// The table of IQ4_NL and IQ4_XS, raised by 128.
 pub(crate) const CODES: [u8; 16] = raised(&IQ4_VALUES, 128);
 
-impl Quant32 for IQ4NL {
+impl Quant32 for IQ4_NL {
     type Block = [u8; 18];
-    const FORMAT: Format = Format::IQ4NL;
+    const FORMAT: Format = Format::IQ4_NL;
     const OFFSET: i16 = 128;
     const LARGEST: i16 = 255;
 
@@ -39,6 +40,6 @@ impl Quant32 for IQ4NL {
 
     #[inline(always)]
     fn codes<I: Row>(isa: I, block: &[u8; 18]) -> I::V {
-        isa.look_up(&CODES, isa.nibbles(layout::IQ4NL(block).qs()))
+        isa.look_up(&CODES, isa.nibbles(layout::IQ4_NL(block).qs()))
     }
 }

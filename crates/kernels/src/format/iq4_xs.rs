@@ -1,12 +1,13 @@
 //! IQ4_XS: 8 sub-blocks of 32 codes as in IQ4_NL, each with a 6-bit signed scale.
 
 use super::iq4_nl::CODES;
-use super::{Format, Head, KQuant, half_at, less_32};
+use super::{Head, KQuant, half_at, less_32};
 use crate::isa::Row;
+use crate::registry::Format;
 use atta_formats::layout;
 
 /// The format.
-pub(crate) struct IQ4XS;
+pub(crate) struct IQ4_XS;
 
 /// The 8 scales at once: nibble s of `low` and bits 2·s and 2·s + 1 of `high`, spread over bytes,
 /// lowered by 32.
@@ -23,9 +24,9 @@ fn scales(low: &[u8; 4], high: &[u8; 2]) -> u64 {
     less_32(low | high << 4)
 }
 
-impl KQuant for IQ4XS {
+impl KQuant for IQ4_XS {
     type Block = [u8; 136];
-    const FORMAT: Format = Format::IQ4XS;
+    const FORMAT: Format = Format::IQ4_XS;
     const OFFSET: i16 = 128;
     const LARGEST: i16 = 255;
     const GROUPS: usize = 8;
@@ -38,7 +39,7 @@ impl KQuant for IQ4XS {
 
     #[inline(always)]
     fn head(block: &[u8; 136]) -> Head {
-        let view = layout::IQ4XS(block);
+        let view = layout::IQ4_XS(block);
         Head {
             scale: [scales(view.scales_l(), view.scales_h()), 0],
             min: [0; 2],
@@ -49,6 +50,6 @@ impl KQuant for IQ4XS {
 
     #[inline(always)]
     fn codes<I: Row>(isa: I, block: &[u8; 136], g: usize) -> I::V {
-        isa.look_up(&CODES, isa.nibbles(layout::IQ4XS(block).group(g)))
+        isa.look_up(&CODES, isa.nibbles(layout::IQ4_XS(block).group(g)))
     }
 }

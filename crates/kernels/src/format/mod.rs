@@ -7,78 +7,44 @@
 pub(crate) mod float;
 pub(crate) mod grid;
 pub(crate) mod iq4_nl;
-pub(crate) mod iq4_xs;
+mod iq4_xs;
 pub(crate) mod mxfp4;
-pub(crate) mod q2_k;
-pub(crate) mod q3_k;
-pub(crate) mod q4_0;
-pub(crate) mod q4_1;
-pub(crate) mod q4_k;
-pub(crate) mod q5_0;
-pub(crate) mod q5_1;
-pub(crate) mod q5_k;
-pub(crate) mod q6_k;
-pub(crate) mod q8_0;
+mod q2_k;
+mod q3_k;
+mod q4_0;
+mod q4_1;
+mod q4_k;
+mod q5_0;
+mod q5_1;
+mod q5_k;
+mod q6_k;
+mod q8_0;
 pub(crate) mod tq1_0;
-pub(crate) mod tq2_0;
+mod tq2_0;
 
-use crate::Layouts;
+pub(crate) use float::{BF16, F16, F32};
+pub(crate) use grid::{IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS};
+pub(crate) use iq4_nl::IQ4_NL;
+pub(crate) use iq4_xs::IQ4_XS;
+pub(crate) use mxfp4::MXFP4;
+pub(crate) use q2_k::Q2_K;
+pub(crate) use q3_k::Q3_K;
+pub(crate) use q4_0::Q4_0;
+pub(crate) use q4_1::Q4_1;
+pub(crate) use q4_k::Q4_K;
+pub(crate) use q5_0::Q5_0;
+pub(crate) use q5_1::Q5_1;
+pub(crate) use q5_k::Q5_K;
+pub(crate) use q6_k::Q6_K;
+pub(crate) use q8_0::Q8_0;
+pub(crate) use tq1_0::TQ1_0;
+pub(crate) use tq2_0::TQ2_0;
+
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use crate::isa::Words;
 use crate::isa::{Floats, Lanes, Row};
-use atta_formats::TensorType;
+use crate::registry::Format;
 use atta_formats::layout::half_power;
-
-macro_rules! formats {
-    ($($format:ident = $ty:ident, $layout:ident;)*) => {
-        /// The formats with a kernel; indexes the strip functions of a table.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub(crate) enum Format { $($format,)* }
-
-        impl Format {
-            /// Number of formats.
-            pub(crate) const N: usize = [$(Self::$format),*].len();
-
-            pub(crate) fn of(ty: TensorType) -> Option<Self> {
-                match ty { $(TensorType::$ty => Some(Self::$format),)* _ => None }
-            }
-
-            /// The layout of activations that weights are multiplied with.
-            pub(crate) fn layout(self) -> Layouts {
-                match self { $(Self::$format => Layouts::$layout,)* }
-            }
-        }
-    };
-}
-
-// Format = type, layout of activations.
-formats! {
-    F32 = F32, F32;
-    F16 = F16, F32;
-    Bf16 = BF16, F32;
-    Q4_0 = Q4_0, Q8_32;
-    Q4_1 = Q4_1, Q8_32;
-    Q5_0 = Q5_0, Q8_32;
-    Q5_1 = Q5_1, Q8_32;
-    Q8_0 = Q8_0, Q8_32;
-    IQ4NL = IQ4_NL, Q8_32;
-    MXFP4 = MXFP4, Q8_32;
-    Q2K = Q2_K, Q8_256;
-    Q3K = Q3_K, Q8_256;
-    Q4K = Q4_K, Q8_256;
-    Q5K = Q5_K, Q8_256;
-    Q6K = Q6_K, Q8_256;
-    IQ1S = IQ1_S, Q8_256;
-    IQ1M = IQ1_M, Q8_256;
-    IQ2XXS = IQ2_XXS, Q8_256;
-    IQ2XS = IQ2_XS, Q8_256;
-    IQ2S = IQ2_S, Q8_256;
-    IQ3XXS = IQ3_XXS, Q8_256;
-    IQ3S = IQ3_S, Q8_256;
-    IQ4XS = IQ4_XS, Q8_256;
-    TQ1_0 = TQ1_0, Q8_256;
-    TQ2_0 = TQ2_0, Q8_256;
-}
 
 /// Scales of a block of 256 weights. Bytes of sub-blocks are packed into words, sub-block 0 lowest,
 /// because decoders make eight of them at once; the f16 are widened many at a time where the CPU
@@ -289,6 +255,7 @@ pub(crate) trait FloatFormat: 'static {
 mod tests {
     use super::*;
     use crate::isa::scalar::Scalar;
+    use crate::registry::formats;
     use crate::testing::Random;
 
     fn blocks<B>(blocks: fn(&[u8]) -> &[B]) -> Vec<u8> {
@@ -335,29 +302,19 @@ mod tests {
         );
     }
 
+    macro_rules! check_all {
+        (
+            float { $($float:ident;)* }
+            quant_32 { $($quant:ident $q512:tt;)* }
+            k_quant { $($k_quant:ident $k256:tt $k512:tt;)* }
+        ) => {
+            $(quant_32::<$quant>();)*
+            $(k_quant::<$k_quant>();)*
+        };
+    }
+
     #[test]
     fn no_bytes_make_a_larger_code_than_the_format_says() {
-        quant_32::<q4_0::Q4_0>();
-        quant_32::<q4_1::Q4_1>();
-        quant_32::<q5_0::Q5_0>();
-        quant_32::<q5_1::Q5_1>();
-        quant_32::<q8_0::Q8_0>();
-        quant_32::<iq4_nl::IQ4NL>();
-        quant_32::<mxfp4::MXFP4>();
-        k_quant::<q2_k::Q2K>();
-        k_quant::<q3_k::Q3K>();
-        k_quant::<q4_k::Q4K>();
-        k_quant::<q5_k::Q5K>();
-        k_quant::<q6_k::Q6K>();
-        k_quant::<grid::IQ1S>();
-        k_quant::<grid::IQ1M>();
-        k_quant::<grid::IQ2XXS>();
-        k_quant::<grid::IQ2XS>();
-        k_quant::<grid::IQ2S>();
-        k_quant::<grid::IQ3XXS>();
-        k_quant::<grid::IQ3S>();
-        k_quant::<iq4_xs::IQ4XS>();
-        k_quant::<tq1_0::TQ1_0>();
-        k_quant::<tq2_0::TQ2_0>();
+        formats!(check_all);
     }
 }

@@ -1,8 +1,9 @@
 //! MXFP4: 32 floats of four bits, doubled into integers by a table, whose scale is a power of two.
 
 use super::iq4_nl::raised;
-use super::{Format, Quant32, ScaleKind};
+use super::{Quant32, ScaleKind};
 use crate::isa::Row;
+use crate::registry::Format;
 use atta_formats::layout::{self, MXFP4_VALUES};
 
 /// The format.

@@ -1,11 +1,12 @@
 //! Q2_K: 16 sub-blocks of 16 two-bit codes, each with a 4-bit scale and a 4-bit minimum.
 
-use super::{Format, Head, KQuant, each, half_at, two_words};
+use super::{Head, KQuant, each, half_at, two_words};
 use crate::isa::Row;
+use crate::registry::Format;
 use atta_formats::layout::{self, two_bit_group};
 
 /// The format.
-pub(crate) struct Q2K;
+pub(crate) struct Q2_K;
 
 /// Two-bit codes 32·g to 32·g + 31 of Q2_K and Q3_K.
 #[inline(always)]
@@ -14,9 +15,9 @@ pub(crate) fn two_bit_codes<I: Row>(isa: I, qs: &[u8; 64], g: usize) -> I::V {
     isa.and(isa.shr(isa.load_pair(low, high), shift), 3)
 }
 
-impl KQuant for Q2K {
+impl KQuant for Q2_K {
     type Block = [u8; 84];
-    const FORMAT: Format = Format::Q2K;
+    const FORMAT: Format = Format::Q2_K;
     const OFFSET: i16 = 0;
     const LARGEST: i16 = 3;
     const GROUPS: usize = 16;
@@ -29,7 +30,7 @@ impl KQuant for Q2K {
 
     #[inline(always)]
     fn head(block: &[u8; 84]) -> Head {
-        let block = layout::Q2K(block);
+        let block = layout::Q2_K(block);
         let packed = two_words(block.scales());
         let (scale, min) = (
             packed.map(|w| w & each(15)),
@@ -45,6 +46,6 @@ impl KQuant for Q2K {
 
     #[inline(always)]
     fn codes<I: Row>(isa: I, block: &[u8; 84], g: usize) -> I::V {
-        two_bit_codes(isa, layout::Q2K(block).qs(), g)
+        two_bit_codes(isa, layout::Q2_K(block).qs(), g)
     }
 }

@@ -2,12 +2,13 @@
 //! signed scale.
 
 use super::q2_k::two_bit_codes;
-use super::{Format, Head, KQuant, each, half_at, less_32};
+use super::{Head, KQuant, each, half_at, less_32};
 use crate::isa::Row;
+use crate::registry::Format;
 use atta_formats::layout;
 
 /// The format.
-pub(crate) struct Q3K;
+pub(crate) struct Q3_K;
 
 /// The 16 scales, eight at a time: low 4 bits in the nibbles of bytes 0 to 7, high 2 bits in bytes
 /// 8 to 11, lowered by 32.
@@ -28,9 +29,9 @@ fn scales(packed: &[u8; 12]) -> [u64; 2] {
     ]
 }
 
-impl KQuant for Q3K {
+impl KQuant for Q3_K {
     type Block = [u8; 110];
-    const FORMAT: Format = Format::Q3K;
+    const FORMAT: Format = Format::Q3_K;
     const OFFSET: i16 = 4;
     const LARGEST: i16 = 7;
     const GROUPS: usize = 16;
@@ -43,7 +44,7 @@ impl KQuant for Q3K {
 
     #[inline(always)]
     fn head(block: &[u8; 110]) -> Head {
-        let block = layout::Q3K(block);
+        let block = layout::Q3_K(block);
         Head {
             scale: scales(block.scales()),
             min: [0; 2],
@@ -54,7 +55,7 @@ impl KQuant for Q3K {
 
     #[inline(always)]
     fn codes<I: Row>(isa: I, block: &[u8; 110], g: usize) -> I::V {
-        let block = layout::Q3K(block);
+        let block = layout::Q3_K(block);
         let high = isa.and(isa.shr(isa.load(block.hmask()), g), 1);
         isa.or(two_bit_codes(isa, block.qs(), g), isa.shl(high, 2))
     }

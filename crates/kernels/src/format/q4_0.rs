@@ -1,7 +1,8 @@
 //! Q4_0: 32 four-bit codes with one scale; low nibbles are weights 0 to 15, high nibbles 16 to 31.
 
-use super::{Format, Quant32, half_at};
+use super::{Quant32, half_at};
 use crate::isa::Row;
+use crate::registry::Format;
 use atta_formats::layout;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use {super::column, crate::isa::Words};

@@ -1,7 +1,8 @@
 //! Q4_K: 8 sub-blocks of 32 four-bit codes, each with a 6-bit scale and a 6-bit minimum.
 
-use super::{Format, Head, KQuant, half_at};
+use super::{Head, KQuant, half_at};
 use crate::isa::Row;
+use crate::registry::Format;
 use atta_formats::layout::{self, four_bit_group};
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use {
@@ -10,7 +11,7 @@ use {
 };
 
 /// The format.
-pub(crate) struct Q4K;
+pub(crate) struct Q4_K;
 
 /// Scales and minima of the eight sub-blocks of Q4_K and Q5_K, four at a time: sub-blocks 0 to 3
 /// have theirs in the low 6 bits of bytes 0 to 7, the others have 4 bits in bytes 8 to 11 and 2
@@ -45,9 +46,9 @@ pub(crate) fn turned_head<I: Words>(
     out.minima(1, isa.join(isa.field(rest, 4, 15), isa.field(min, 2, 0x30)));
 }
 
-impl KQuant for Q4K {
+impl KQuant for Q4_K {
     type Block = [u8; 144];
-    const FORMAT: Format = Format::Q4K;
+    const FORMAT: Format = Format::Q4_K;
     const OFFSET: i16 = 0;
     const LARGEST: i16 = 15;
     const GROUPS: usize = 8;
@@ -60,7 +61,7 @@ impl KQuant for Q4K {
 
     #[inline(always)]
     fn head(block: &[u8; 144]) -> Head {
-        let block = layout::Q4K(block);
+        let block = layout::Q4_K(block);
         let (scale, min) = six_bit_scales(block.scales());
         Head {
             scale,
@@ -72,7 +73,7 @@ impl KQuant for Q4K {
 
     #[inline(always)]
     fn codes<I: Row>(isa: I, block: &[u8; 144], g: usize) -> I::V {
-        let (bytes, shift) = four_bit_group(layout::Q4K(block).qs(), g);
+        let (bytes, shift) = four_bit_group(layout::Q4_K(block).qs(), g);
         isa.and(isa.shr(isa.load(bytes), shift), 15)
     }
 

@@ -1,7 +1,8 @@
 //! Q5_0: Q4_0 with a fifth bit of each code in a word of its own.
 
-use super::{Format, Quant32, half_at};
+use super::{Quant32, half_at};
 use crate::isa::Row;
+use crate::registry::Format;
 use atta_formats::layout;
 
 /// The format.

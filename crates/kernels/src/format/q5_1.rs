@@ -1,7 +1,8 @@
 //! Q5_1: the codes of Q5_0 without an offset, with a scale and a minimum.
 
-use super::{Format, Quant32, half_at};
+use super::{Quant32, half_at};
 use crate::isa::Row;
+use crate::registry::Format;
 use atta_formats::layout;
 
 /// The format.

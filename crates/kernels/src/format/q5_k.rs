@@ -1,8 +1,9 @@
 //! Q5_K: as Q4_K, with the fifth bits of all sub-blocks in 32 bytes of their own.
 
 use super::q4_k::six_bit_scales;
-use super::{Format, Head, KQuant, half_at};
+use super::{Head, KQuant, half_at};
 use crate::isa::Row;
+use crate::registry::Format;
 use atta_formats::layout::{self, four_bit_group};
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use {
@@ -11,11 +12,11 @@ use {
 };
 
 /// The format.
-pub(crate) struct Q5K;
+pub(crate) struct Q5_K;
 
-impl KQuant for Q5K {
+impl KQuant for Q5_K {
     type Block = [u8; 176];
-    const FORMAT: Format = Format::Q5K;
+    const FORMAT: Format = Format::Q5_K;
     const OFFSET: i16 = 0;
     const LARGEST: i16 = 31;
     const GROUPS: usize = 8;
@@ -28,7 +29,7 @@ impl KQuant for Q5K {
 
     #[inline(always)]
     fn head(block: &[u8; 176]) -> Head {
-        let block = layout::Q5K(block);
+        let block = layout::Q5_K(block);
         let (scale, min) = six_bit_scales(block.scales());
         Head {
             scale,
@@ -40,7 +41,7 @@ impl KQuant for Q5K {
 
     #[inline(always)]
     fn codes<I: Row>(isa: I, block: &[u8; 176], g: usize) -> I::V {
-        let block = layout::Q5K(block);
+        let block = layout::Q5_K(block);
         let (bytes, shift) = four_bit_group(block.qs(), g);
         let low = isa.and(isa.shr(isa.load(bytes), shift), 15);
         let high = isa.and(isa.shr(isa.load(block.qh()), g), 1);

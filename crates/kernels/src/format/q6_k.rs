@@ -1,8 +1,9 @@
 //! Q6_K: 16 sub-blocks of 16 six-bit codes (4 low bits, 2 high bits apart), each with a signed
 //! 8-bit scale.
 
-use super::{Format, Head, KQuant, half_at, two_words};
+use super::{Head, KQuant, half_at, two_words};
 use crate::isa::Row;
+use crate::registry::Format;
 use atta_formats::layout;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use {
@@ -11,11 +12,11 @@ use {
 };
 
 /// The format.
-pub(crate) struct Q6K;
+pub(crate) struct Q6_K;
 
-impl KQuant for Q6K {
+impl KQuant for Q6_K {
     type Block = [u8; 210];
-    const FORMAT: Format = Format::Q6K;
+    const FORMAT: Format = Format::Q6_K;
     const OFFSET: i16 = 32;
     const LARGEST: i16 = 63;
     const GROUPS: usize = 16;
@@ -28,7 +29,7 @@ impl KQuant for Q6K {
 
     #[inline(always)]
     fn head(block: &[u8; 210]) -> Head {
-        let block = layout::Q6K(block);
+        let block = layout::Q6_K(block);
         Head {
             scale: two_words(block.scales()),
             min: [0; 2],
@@ -39,7 +40,7 @@ impl KQuant for Q6K {
 
     #[inline(always)]
     fn codes<I: Row>(isa: I, block: &[u8; 210], g: usize) -> I::V {
-        let block = layout::Q6K(block);
+        let block = layout::Q6_K(block);
         let ((low0, shift), (low1, _)) = (block.low_group(2 * g), block.low_group(2 * g + 1));
         let low = isa.and(isa.shr(isa.load_pair(low0, low1), shift), 15);
         let ((high0, shift), (high1, _)) = (block.high_group(2 * g), block.high_group(2 * g + 1));

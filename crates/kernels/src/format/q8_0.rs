@@ -1,8 +1,9 @@
 //! Q8_0: 32 signed bytes with one scale. Flipping the top bit makes them unsigned codes with offset
 //! 128.
 
-use super::{Format, Quant32, half_at};
+use super::{Quant32, half_at};
 use crate::isa::Row;
+use crate::registry::Format;
 use atta_formats::layout;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use {super::column, crate::isa::Words};

@@ -3,8 +3,9 @@
 //! A byte is a fraction whose digits come out by multiplication: what is in front of a digit is
 //! dropped, then three times the rest carries it.
 
-use super::{Format, Head, KQuant, each, half_at};
+use super::{Head, KQuant, each, half_at};
 use crate::isa::Row;
+use crate::registry::Format;
 
 /// The format.
 pub(crate) struct TQ1_0;

@@ -1,7 +1,8 @@
 //! TQ2_0: 256 two-bit codes with one scale and an offset of 1.
 
-use super::{Format, Head, KQuant, each, half_at};
+use super::{Head, KQuant, each, half_at};
 use crate::isa::Row;
+use crate::registry::Format;
 use atta_formats::layout;
 
 /// The format.

@@ -122,7 +122,8 @@ impl Kernels {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Random, TYPES, bits, pool};
+    use crate::registry::TYPES;
+    use crate::testing::{Random, bits, pool};
     use crate::{Gated, Job, Store};
 
     const SHAPE: [usize; 2] = [70, 256];

@@ -3,7 +3,8 @@
 
 use super::*;
 use crate::algo::math;
-use crate::testing::{Random, TYPES, bits, has_mins, nmse, pool, scales, set_scales};
+use crate::registry::TYPES;
+use crate::testing::{Random, bits, has_mins, nmse, pool, scales, set_scales};
 use crate::{KvElem, Layouts, RopePairing};
 use atta_formats::{TensorType, decode};
 

@@ -11,9 +11,8 @@
 use super::k_quants::{Input, WORDS, unknown};
 use crate::activations::Sums;
 use crate::format::KQuant;
-use crate::format::grid::{
-    IQ1M, IQ1S, IQ2S, IQ2XS, IQ2XXS, IQ3S, IQ3XXS, entries_of_4, entries_of_8,
-};
+use crate::format::grid::{entries_of_4, entries_of_8};
+use crate::format::{IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS};
 use crate::isa::Row;
 use crate::isa::avx2::{Avx2, BIT, BYTE_OF_BIT, even_signs, nibbles, odd, proven, spread_sevens};
 use atta_formats::layout::{self, Signed, grids};
@@ -108,7 +107,7 @@ impl Avx2 {
             _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_madd_epi16(factors, sums))
         }
 
-        fn iq2_xxs(self, block: layout::IQ2XXS<'_>) -> Unpacked<()> {
+        fn iq2_xxs(self, block: layout::IQ2_XXS<'_>) -> Unpacked<()> {
             // Of each group four indices, then 28 signs and the scale.
             let halves = block.qs().as_chunks().0;
             let half = |i: usize| _mm256_castsi256_ps(self.load(&halves[i]));
@@ -121,7 +120,7 @@ impl Avx2 {
                 start: self.zero(),
             }
         }
-        fn iq2_xs(self, block: layout::IQ2XS<'_>) -> Unpacked<[[u16; 16]; 2]> {
+        fn iq2_xs(self, block: layout::IQ2_XS<'_>) -> Unpacked<[[u16; 16]; 2]> {
             // Indices of 9 bits, then 7 signs.
             let halves = block.qs().as_chunks().0;
             let words = [self.load(&halves[0]), self.load(&halves[1])];
@@ -135,7 +134,7 @@ impl Avx2 {
                 start: self.zero(),
             }
         }
-        fn iq2_s(self, block: layout::IQ2S<'_>) -> Unpacked<[[u16; 16]; 2]> {
+        fn iq2_s(self, block: layout::IQ2_S<'_>) -> Unpacked<[[u16; 16]; 2]> {
             // A byte of `qh` has 2 bits of each of 4 indices.
             let (low, high) = (block.qs().as_chunks().0, self.in_both_lanes(_mm_cvtepu8_epi16(self.loaded_8(block.qh()))));
             let index = |i: usize, order: &[u8; 32]| {
@@ -146,12 +145,12 @@ impl Avx2 {
             };
             Unpacked {
                 at: [index(0, const { &repeated([0, 2], 4) }), index(1, const { &repeated([4, 6], 4) })],
-                minus: IQ2S::signs(self, block.0),
+                minus: IQ2_S::signs(self, block.0),
                 scales: self.odd_nibbles(block.scales()),
                 start: self.zero(),
             }
         }
-        fn iq3_xxs(self, block: layout::IQ3XXS<'_>) -> Unpacked<()> {
+        fn iq3_xxs(self, block: layout::IQ3_XXS<'_>) -> Unpacked<()> {
             // Of each group 28 signs and the scale.
             let groups = self.load(block.scales());
             Unpacked {
@@ -161,7 +160,7 @@ impl Avx2 {
                 start: self.zero(),
             }
         }
-        fn iq3_s(self, block: layout::IQ3S<'_>) -> Unpacked<[[u16; 16]; 4]> {
+        fn iq3_s(self, block: layout::IQ3_S<'_>) -> Unpacked<[[u16; 16]; 4]> {
             let (low, ninth) = (block.qs().as_chunks().0, block.qh().as_chunks().0);
             let bit = self.loaded_words(const { &WORD_BITS });
             let index = |i: usize| {
@@ -172,13 +171,13 @@ impl Avx2 {
             let nibbles = nibbles(_mm_cvtsi32_si128(i32::from_le_bytes(*block.scales())));
             Unpacked {
                 at: [index(0), index(1), index(2), index(3)],
-                minus: IQ3S::signs(self, block.0),
+                minus: IQ3_S::signs(self, block.0),
                 scales: odd(self.in_both_lanes(_mm_cvtepu8_epi16(nibbles))),
                 start: self.zero(),
             }
         }
         /// Codes raised by 8: the shift, which is that of a group, goes to the sums.
-        fn iq1_s(self, block: layout::IQ1S<'_>, sums: &Sums) -> Unpacked<[[u16; 16]; 2]> {
+        fn iq1_s(self, block: layout::IQ1_S<'_>, sums: &Sums) -> Unpacked<[[u16; 16]; 2]> {
             // Of each group 3 high bits of 4 indices, 3 bits of the scale and the sign of the shift.
             let (low, groups) = (block.qs().as_chunks().0, self.in_both_lanes(self.bytes_16(block.qh())));
             let index = |i: usize, order: &[u8; 32]| {
@@ -200,7 +199,7 @@ impl Avx2 {
             }
         }
         /// Codes raised by 9, with their shifts.
-        fn iq1_m(self, block: layout::IQ1M<'_>, sums: &Sums) -> Unpacked<([[u16; 16]; 2], [u32; 8])> {
+        fn iq1_m(self, block: layout::IQ1_M<'_>, sums: &Sums) -> Unpacked<([[u16; 16]; 2], [u32; 8])> {
             // A nibble of each index: 3 high bits and the sign of the shift.
             let (low, pairs) = (block.qs().as_chunks().0, self.widened(block.qh()));
             let nibbles = _mm256_or_si256(pairs, _mm256_slli_epi16::<4>(pairs));
@@ -372,13 +371,13 @@ macro_rules! codebooks {
     };
 }
 codebooks! {
-    IQ1S, iq1_s(sums) -> [[u16; 16]; 2]: |isa, _b, at, g|
+    IQ1_S, iq1_s(sums) -> [[u16; 16]; 2]: |isa, _b, at, g|
         isa.sum_of_bytes(entries_of_8(isa, &grids::IQ1, indices_of(&grids::IQ1, at, g)), isa.splat_byte(8));
-    IQ1M, iq1_m(sums) -> ([[u16; 16]; 2], [u32; 8]): |isa, _b, at, g|
+    IQ1_M, iq1_m(sums) -> ([[u16; 16]; 2], [u32; 8]): |isa, _b, at, g|
         isa.sum_of_bytes(entries_of_8(isa, &grids::IQ1, indices_of(&grids::IQ1, &at.0, g)), isa.of_eight(at.1[g]));
-    IQ2XXS, iq2_xxs() -> (): |isa, b, _at, g| Self::codes(isa, b, g);
-    IQ2XS, iq2_xs() -> [[u16; 16]; 2]: |isa, _b, at, g| entries_of_8(isa, &grids::IQ2_XS, indices_of(&grids::IQ2_XS, at, g));
-    IQ2S, iq2_s() -> [[u16; 16]; 2]: |isa, _b, at, g| entries_of_8(isa, &grids::IQ2_S, indices_of(&grids::IQ2_S, at, g));
-    IQ3XXS, iq3_xxs() -> (): |isa, b, _at, g| Self::codes(isa, b, g);
-    IQ3S, iq3_s() -> [[u16; 16]; 4]: |isa, _b, at, g| entries_of_4(isa, &grids::IQ3_S, indices_of(&grids::IQ3_S, at, g));
+    IQ2_XXS, iq2_xxs() -> (): |isa, b, _at, g| Self::codes(isa, b, g);
+    IQ2_XS, iq2_xs() -> [[u16; 16]; 2]: |isa, _b, at, g| entries_of_8(isa, &grids::IQ2_XS, indices_of(&grids::IQ2_XS, at, g));
+    IQ2_S, iq2_s() -> [[u16; 16]; 2]: |isa, _b, at, g| entries_of_8(isa, &grids::IQ2_S, indices_of(&grids::IQ2_S, at, g));
+    IQ3_XXS, iq3_xxs() -> (): |isa, b, _at, g| Self::codes(isa, b, g);
+    IQ3_S, iq3_s() -> [[u16; 16]; 4]: |isa, _b, at, g| entries_of_4(isa, &grids::IQ3_S, indices_of(&grids::IQ3_S, at, g));
 }

@@ -16,56 +16,71 @@ use super::x86_512::{four_rows, store};
 use crate::algo::gemv;
 use crate::algo::matmul::Strip;
 use crate::algo::unpack::Next;
-use crate::format::grid::{IQ1M, IQ1S, IQ2S, IQ2XS, IQ2XXS, IQ3S, IQ3XXS};
-use crate::format::{Format, KQuant, q4_k::Q4K, q5_k::Q5K, q6_k::Q6K};
+use crate::format::{
+    IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, KQuant, Q4_K, Q5_K, Q6_K,
+};
 use crate::isa::Wide;
 use crate::isa::avx2::Avx2;
+use crate::registry::{Format, formats};
 use k_quants::{HasAvx2, Input};
 use std::arch::x86_64::__m128;
 
 pub(crate) use gemv::quant_32;
 
-/// A format that has a kernel here.
-trait Four<const B: usize>: KQuant<Block = [u8; B]> {
+/// A format with a fused kernel.
+trait FourRows: KQuant {
     /// A block of each of four rows, without the scale of the activations; `ask(i)` is called four
     /// times in between.
-    fn four(isa: Avx2, blocks: [&[u8; B]; 4], x: Input<'_>, ask: impl Fn(usize)) -> __m128;
+    fn four(isa: Avx2, blocks: [&Self::Block; 4], x: Input<'_>, ask: impl Fn(usize)) -> __m128;
 }
 
-macro_rules! four {
-    ($($format:ident, $b:literal, $kernel:ident $(::<$of:ty>)?;)*) => {
-        $(impl Four<$b> for $format {
+macro_rules! kernel {
+    ($ty:ident codebook $isa:ident $blocks:ident $x:ident $ask:ident) => {
+        $isa.codebook::<$ty, _>($blocks, $x, $ask)
+    };
+    ($ty:ident $kernel:ident $isa:ident $blocks:ident $x:ident $ask:ident) => {
+        $isa.$kernel($blocks, $x, $ask)
+    };
+}
+
+macro_rules! call {
+    ($kernel:ident $ty:ident $isa:ident $strip:ident) => {
+        fours::<$ty>($isa.avx2(), $strip)
+    };
+}
+
+macro_rules! fused {
+    (
+        float { $($float:ident;)* }
+        quant_32 { $($quant:ident $q512:tt;)* }
+        k_quant { $($k_quant:ident [$($kernel:ident)?] $k512:tt;)* }
+    ) => {
+        $($(impl FourRows for $k_quant {
             #[inline(always)]
-            fn four(isa: Avx2, blocks: [&[u8; $b]; 4], x: Input<'_>, ask: impl Fn(usize)) -> __m128 {
-                isa.$kernel $(::<$of, $b>)? (blocks, x, ask)
+            fn four(
+                isa: Avx2,
+                blocks: [&Self::Block; 4],
+                x: Input<'_>,
+                ask: impl Fn(usize),
+            ) -> __m128 {
+                kernel!($k_quant $kernel isa blocks x ask)
             }
-        })*
+        })?)*
 
         /// Strip of a K-quant.
         #[inline(always)]
         pub(crate) fn k_quant<F: KQuant>(isa: impl Wide + HasAvx2, strip: Strip<'_>) {
             match F::FORMAT {
-                $(Format::$format => fours::<$format, _>(isa.avx2(), strip),)*
+                $($(Format::$k_quant => call!($kernel $k_quant isa strip),)?)*
                 _ => gemv::k_quant::<F>(isa, strip),
             }
         }
     };
 }
-four! {
-    Q4K, 144, nibbles_k;
-    Q5K, 176, nibbles_k;
-    Q6K, 210, q6_k;
-    IQ1S, 50, codebook::<IQ1S>;
-    IQ1M, 56, codebook::<IQ1M>;
-    IQ2XXS, 66, codebook::<IQ2XXS>;
-    IQ2XS, 74, codebook::<IQ2XS>;
-    IQ2S, 82, codebook::<IQ2S>;
-    IQ3XXS, 98, codebook::<IQ3XXS>;
-    IQ3S, 110, codebook::<IQ3S>;
-}
+formats!(fused);
 
 #[inline(always)]
-fn fours<F: Four<B>, const B: usize>(isa: Avx2, strip: Strip<'_>) {
+fn fours<F: FourRows>(isa: Avx2, strip: Strip<'_>) {
     let (x, d_out) = (strip.x.q8_256(), strip.w.d_out());
     let next = Next::new(&strip, d_out);
     for r in (0..d_out).step_by(4) {
@@ -82,7 +97,7 @@ fn fours<F: Four<B>, const B: usize>(isa: Avx2, strip: Strip<'_>) {
                 sums: &x.sums[at],
             };
             let v = F::four(isa, [first, second, third, fourth], input, |i| {
-                next.block(isa, 4 * b + i, B)
+                next.block(isa, 4 * b + i, size_of::<F::Block>())
             });
             out = isa.add_four(out, x.scales[at], v);
         }

@@ -12,8 +12,7 @@
 #![allow(clippy::needless_range_loop)]
 
 use crate::activations::Sums;
-use crate::format::iq4_nl::CODES;
-use crate::format::{KQuant, iq4_xs::IQ4XS, tq1_0};
+use crate::format::{IQ4_NL, IQ4_XS, KQuant, MXFP4, Quant32, iq4_nl::CODES, mxfp4, tq1_0};
 use crate::isa::avx2::proven;
 use crate::isa::avx512::Avx512;
 use std::arch::x86_64::*;
@@ -163,7 +162,32 @@ const FACTORS: [[u8; 64]; 4] = {
 /// The lower half of each 128-bit lane.
 const EVEN: [i64; 8] = [0, 2, 4, 6, 0, 2, 4, 6];
 
+/// The scales of four blocks of each of four rows, lane 4·block + row.
+#[inline(always)]
+fn scales_of_32<F: Quant32<Block = [u8; B]>, const B: usize>(
+    rows: [&[[u8; B]; 4]; 4],
+) -> [u16; 16] {
+    let mut d = [0; 16];
+    for r in 0..4 {
+        for c in 0..4 {
+            d[4 * c + r] = F::d(&rows[r][c]);
+        }
+    }
+    d
+}
+
 impl Avx512 {
+    #[inline(always)]
+    pub(crate) fn iq4_nl(self, rows: [&[[u8; 18]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512 {
+        let d = self.halves_16(&scales_of_32::<IQ4_NL, 18>(rows));
+        self.nibbles_of_table(rows, x, (&CODES, IQ4_NL::OFFSET), d, ask)
+    }
+    #[inline(always)]
+    pub(crate) fn mxfp4(self, rows: [&[[u8; 17]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512 {
+        let d = self.powers_16(&scales_of_32::<MXFP4, 17>(rows));
+        self.nibbles_of_table(rows, x, (&mxfp4::CODES, MXFP4::OFFSET), d, ask)
+    }
+
     proven! {
         /// Asks for the line `offset` bytes behind the start of `bytes`, which need not exist, into the L1.
         pub(crate) fn ask_near(self, bytes: &[u8], offset: usize) {
@@ -365,7 +389,7 @@ impl Avx512 {
                 let mut dots = [_mm512_setzero_si512(); 4];
                 for r in 0..4 {
                     ask.ask(self, &rows[r][c], c, r);
-                    let (block, head) = (&rows[r][c], IQ4XS::head(&rows[r][c]));
+                    let (block, head) = (&rows[r][c], IQ4_XS::head(&rows[r][c]));
                     d[4 * c + r] = head.d;
                     let scales = _mm_cvtsi64_si128(head.scale[0] as i64);
                     // Codes are lowered by 128.
@@ -547,7 +571,7 @@ impl Avx512 {
         }
 
         /// Formats whose nibbles stand for the numbers of a table, raised by `offset`. `d` is theirs, lane 4·block + row.
-        pub(crate) fn nibbles_of_table<const B: usize>(
+        fn nibbles_of_table<const B: usize>(
             self, rows: [&[[u8; B]; 4]; 4], x: Four32<'_>, table: (&[u8; 16], i16), d: __m512, ask: impl Ask
         ) -> __m512 {
             let (table, offset) = (_mm512_broadcast_i32x4(_mm_loadu_si128(table.0.as_ptr().cast())), i32::from(table.1));

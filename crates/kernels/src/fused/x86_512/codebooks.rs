@@ -10,7 +10,7 @@
 
 use super::blocks::{Ask, Inputs256, SCALES_OF_16, words_from};
 use crate::format::KQuant;
-use crate::format::grid::{IQ2XS, IQ2XXS, IQ3S, IQ3XXS};
+use crate::format::{IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS};
 use crate::isa::avx2::{even_signs, nibbles, odd, proven, spread_sevens};
 use crate::isa::avx512::Avx512;
 use atta_formats::layout::{self, Signed, grids};
@@ -38,10 +38,10 @@ pub(crate) struct Unpacked {
 #[repr(C, align(64))]
 struct Packed<const N: usize>([u16; N]);
 
-static IQ2_XXS: Packed<256> = Packed(grids::PACKED_IQ2_XXS);
-static IQ2_XS: Packed<512> = Packed(grids::PACKED_IQ2_XS);
-static IQ3_XXS: Packed<256> = Packed(grids::PACKED_IQ3_XXS);
-static IQ3_S: Packed<512> = Packed(grids::PACKED_IQ3_S);
+static PACKED_IQ2_XXS: Packed<256> = Packed(grids::PACKED_IQ2_XXS);
+static PACKED_IQ2_XS: Packed<512> = Packed(grids::PACKED_IQ2_XS);
+static PACKED_IQ3_XXS: Packed<256> = Packed(grids::PACKED_IQ3_XXS);
+static PACKED_IQ3_S: Packed<512> = Packed(grids::PACKED_IQ3_S);
 
 /// What codes of 2 or 3 bits stand for, as a table for `vpshufb`.
 const OF_IQ2: [u8; 16] = table(&grids::IQ2_VALUES);
@@ -131,34 +131,34 @@ impl Avx512 {
             masks
         }
 
-        fn iq2_xxs(self, block: layout::IQ2XXS<'_>) -> Unpacked {
+        fn iq2_xxs(self, block: layout::IQ2_XXS<'_>) -> Unpacked {
             // Of each group four indices, then 28 signs and the scale.
             let groups = self.bytes_64(block.qs());
             let indices = _mm512_cvtepu8_epi16(_mm512_cvtepi64_epi32(groups));
             let signs = spread_sevens(_mm512_cvtepi64_epi32(_mm512_srli_epi64::<32>(groups)));
             let scales = _mm512_cvtepi64_epi16(_mm512_srli_epi64::<60>(groups));
             Unpacked {
-                codes: self.codes_of_pairs(self.look_up_256(&IQ2_XXS.0, indices), &OF_IQ2),
+                codes: self.codes_of_pairs(self.look_up_256(&PACKED_IQ2_XXS.0, indices), &OF_IQ2),
                 minus: self.masks(even_signs(signs)),
                 scales: odd(_mm256_zextsi128_si256(scales)),
             }
         }
-        fn iq2_xs(self, block: layout::IQ2XS<'_>) -> Unpacked {
+        fn iq2_xs(self, block: layout::IQ2_XS<'_>) -> Unpacked {
             // Indices of 9 bits, then 7 signs.
             let words = self.bytes_64(block.qs());
             let ninth = _mm512_test_epi16_mask(words, _mm512_set1_epi16(256));
             let signs = _mm512_cvtepi16_epi8(_mm512_srli_epi16::<9>(words));
             Unpacked {
-                codes: self.codes_of_pairs(self.look_up_512(&IQ2_XS.0, words, ninth), &OF_IQ2),
+                codes: self.codes_of_pairs(self.look_up_512(&PACKED_IQ2_XS.0, words, ninth), &OF_IQ2),
                 minus: self.masks(even_signs(signs)),
                 scales: self.odd_nibbles(self.loaded_8(block.scales())),
             }
         }
-        fn iq3_xxs(self, block: layout::IQ3XXS<'_>) -> Unpacked {
+        fn iq3_xxs(self, block: layout::IQ3_XXS<'_>) -> Unpacked {
             let [low, high] = halves(block.qs());
             let words = [
-                self.look_up_256(&IQ3_XXS.0, self.widened(low)),
-                self.look_up_256(&IQ3_XXS.0, self.widened(high)),
+                self.look_up_256(&PACKED_IQ3_XXS.0, self.widened(low)),
+                self.look_up_256(&PACKED_IQ3_XXS.0, self.widened(high)),
             ];
             // Of each group 28 signs and the scale.
             let groups = _mm256_loadu_si256(block.scales().as_ptr().cast());
@@ -169,12 +169,12 @@ impl Avx512 {
                 scales: odd(_mm256_zextsi128_si256(scales)),
             }
         }
-        fn iq3_s(self, block: layout::IQ3S<'_>) -> Unpacked {
+        fn iq3_s(self, block: layout::IQ3_S<'_>) -> Unpacked {
             let ninth = u64::from_le_bytes(*block.qh());
             let [low, high] = halves(block.qs());
             let words = [
-                self.look_up_512(&IQ3_S.0, self.widened(low), ninth as u32),
-                self.look_up_512(&IQ3_S.0, self.widened(high), (ninth >> 32) as u32),
+                self.look_up_512(&PACKED_IQ3_S.0, self.widened(low), ninth as u32),
+                self.look_up_512(&PACKED_IQ3_S.0, self.widened(high), (ninth >> 32) as u32),
             ];
             let scales = i32::from_le_bytes(*block.scales());
             Unpacked {
@@ -261,8 +261,8 @@ macro_rules! codebooks {
     };
 }
 codebooks! {
-    IQ2XXS, iq2_xxs;
-    IQ2XS, iq2_xs;
-    IQ3XXS, iq3_xxs;
-    IQ3S, iq3_s;
+    IQ2_XXS, iq2_xxs;
+    IQ2_XS, iq2_xs;
+    IQ3_XXS, iq3_xxs;
+    IQ3_S, iq3_s;
 }

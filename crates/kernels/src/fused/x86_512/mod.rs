@@ -26,13 +26,12 @@ use crate::Matrix;
 use crate::algo::lanes::{LANES, total};
 use crate::algo::matmul::Strip;
 use crate::algo::{float, gemv};
-use crate::format::grid::{IQ2XS, IQ2XXS, IQ3S, IQ3XXS};
-use crate::format::{FloatFormat, Format, KQuant, Quant32};
-use crate::format::{iq4_nl, iq4_nl::IQ4NL, mxfp4, mxfp4::MXFP4};
-use crate::format::{iq4_xs::IQ4XS, q2_k::Q2K, q4_k::Q4K, q5_k::Q5K, q6_k::Q6K, tq1_0::TQ1_0};
-use crate::format::{q4_0::Q4_0, q5_0::Q5_0, q8_0::Q8_0};
+use crate::format::{FloatFormat, KQuant, Quant32};
+use crate::format::{IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, IQ4_NL, IQ4_XS, MXFP4, Q2_K, Q4_0, Q4_K};
+use crate::format::{Q5_0, Q5_K, Q6_K, Q8_0, TQ1_0};
 use crate::isa::Floats;
 use crate::isa::avx512::Avx512;
+use crate::registry::{Format, formats};
 use blocks::{Ask, Behind, Four32, Inputs256, LINE, Onwards};
 use std::arch::x86_64::{__m128, __m512};
 
@@ -48,63 +47,93 @@ pub(crate) fn quant_32<F: Quant32>(isa: Avx512, strip: Strip<'_>) {
     quant_32_in::<F, Quarters>(isa, strip)
 }
 
-/// As [`quant_32`], in the order `O`.
-#[inline(always)]
-pub(crate) fn quant_32_in<F: Quant32, O: Order>(isa: Avx512, strip: Strip<'_>) {
-    match F::FORMAT {
-        Format::Q4_0 => quads_of_32::<Q4_0, _, O>(isa, strip),
-        Format::Q5_0 => quads_of_32::<Q5_0, _, O>(isa, strip),
-        Format::Q8_0 => quads_of_32::<Q8_0, _, O>(isa, strip),
-        Format::IQ4NL => quads_of_32::<IQ4NL, _, O>(isa, strip),
-        Format::MXFP4 => quads_of_32::<MXFP4, _, O>(isa, strip),
-        _ => gemv::quant_32::<F>(isa, strip),
-    }
-}
-
-/// A format with blocks of 256 that has a kernel here, for N blocks of each row.
-trait Quad256<const B: usize>: KQuant<Block = [u8; B]> {
+/// A format with blocks of 256 that has a fused kernel, for N blocks of each row.
+trait Quad256: KQuant {
     fn quad<const N: usize>(
         isa: Avx512,
-        rows: [&[[u8; B]; N]; 4],
+        rows: [&[Self::Block; N]; 4],
         x: Inputs256<'_, N>,
         ask: impl Ask,
     ) -> __m512;
 }
 
-macro_rules! quad_256 {
-    ($($format:ident, $b:literal, $kernel:ident $(::<$of:ty>)?;)*) => {
-        $(impl Quad256<$b> for $format {
+/// A format with blocks of 32 that has a fused kernel. A trait, as only its methods can be inlined
+/// at two calls for sure.
+trait Quad32: Quant32 {
+    fn quad(isa: Avx512, rows: [&[Self::Block; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512;
+}
+
+macro_rules! kernel_256 {
+    ($ty:ident codebook $isa:ident $rows:ident $x:ident $ask:ident) => {
+        $isa.codebook::<$ty, _, N>($rows, $x, $ask)
+    };
+    ($ty:ident $kernel:ident $isa:ident $rows:ident $x:ident $ask:ident) => {
+        $isa.$kernel($rows, $x, $ask)
+    };
+}
+
+macro_rules! call {
+    ($kernel:ident $quads:ident $ty:ident $order:ident $isa:ident $strip:ident) => {
+        $quads::<$ty, _, $order>($isa, $strip)
+    };
+}
+
+macro_rules! fused {
+    (
+        float { $($float:ident;)* }
+        quant_32 { $($quant:ident [$($q_kernel:ident $q_order:ident)?];)* }
+        k_quant { $($k_quant:ident $k256:tt [$($k_kernel:ident $k_order:ident)?];)* }
+    ) => {
+        $($(impl Quad32 for $quant {
             #[inline(always)]
-            fn quad<const N: usize>(isa: Avx512, rows: [&[[u8; $b]; N]; 4], x: Inputs256<'_, N>, ask: impl Ask) -> __m512 {
-                isa.$kernel $(::<$of, $b, N>)? (rows, x, ask)
+            fn quad(
+                isa: Avx512,
+                rows: [&[Self::Block; 4]; 4],
+                x: Four32<'_>,
+                ask: impl Ask,
+            ) -> __m512 {
+                isa.$q_kernel(rows, x, ask)
             }
-        })*
+        })?)*
+
+        $($(impl Quad256 for $k_quant {
+            #[inline(always)]
+            fn quad<const N: usize>(
+                isa: Avx512,
+                rows: [&[Self::Block; N]; 4],
+                x: Inputs256<'_, N>,
+                ask: impl Ask,
+            ) -> __m512 {
+                kernel_256!($k_quant $k_kernel isa rows x ask)
+            }
+        })?)*
+
+        /// As [`quant_32`], in the order `O`.
+        #[inline(always)]
+        pub(crate) fn quant_32_in<F: Quant32, O: Order>(isa: Avx512, strip: Strip<'_>) {
+            match F::FORMAT {
+                $($(Format::$quant => call!($q_kernel quads_of_32 $quant O isa strip),)?)*
+                _ => gemv::quant_32::<F>(isa, strip),
+            }
+        }
 
         /// As [`k_quant`], in the order `O`.
         #[inline(always)]
         pub(crate) fn k_quant_in<F: KQuant, O: Order>(isa: Avx512, strip: Strip<'_>) {
             match F::FORMAT {
-                $(Format::$format => quads_of_256::<$format, _, O>(isa, strip),)*
+                $($(Format::$k_quant => call!($k_kernel quads_of_256 $k_quant O isa strip),)?)*
                 _ => x86_256::k_quant::<F>(isa, strip),
             }
         }
     };
 }
-quad_256! {
-    Q2K, 84, q2_k;
-    Q4K, 144, nibbles_k;
-    Q5K, 176, nibbles_k;
-    Q6K, 210, q6_k;
-    IQ4XS, 136, iq4_xs;
-    TQ1_0, 54, tq1_0;
-    IQ2XXS, 66, codebook::<IQ2XXS>;
-    IQ2XS, 74, codebook::<IQ2XS>;
-    IQ3XXS, 98, codebook::<IQ3XXS>;
-    IQ3S, 110, codebook::<IQ3S>;
-}
+formats!(fused);
 
 #[inline(always)]
-fn quads_of_256<F: Quad256<B>, const B: usize, O: Order>(isa: Avx512, strip: Strip<'_>) {
+fn quads_of_256<F: Quad256<Block = [u8; B]>, const B: usize, O: Order>(
+    isa: Avx512,
+    strip: Strip<'_>,
+) {
     let order = O::new(&strip);
     for i in 0..strip.w.d_out().div_ceil(4) {
         let (places, mut out) = (order.rows(i), isa.no_quad());
@@ -139,7 +168,7 @@ fn quads_of_256<F: Quad256<B>, const B: usize, O: Order>(isa: Avx512, strip: Str
 
 /// `out` plus the last N blocks, from block `b` on.
 #[inline(always)]
-fn rest_256<F: Quad256<B>, const B: usize, const N: usize>(
+fn rest_256<F: Quad256<Block = [u8; B]>, const B: usize, const N: usize>(
     isa: Avx512,
     strip: &Strip<'_>,
     (out, b): (__m128, usize),
@@ -162,65 +191,11 @@ fn inputs_256<'a, const N: usize>(strip: &Strip<'a>, b: usize) -> Inputs256<'a, 
     }
 }
 
-/// A format with blocks of 32 that has a kernel here. A trait, as only its methods can be inlined
-/// at two calls for sure.
-trait Quad32<const B: usize>: Quant32<Block = [u8; B]> {
-    fn quad(isa: Avx512, rows: [&[[u8; B]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512;
-}
-
-impl Quad32<18> for Q4_0 {
-    #[inline(always)]
-    fn quad(isa: Avx512, rows: [&[[u8; 18]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512 {
-        isa.q4_0(rows, x, ask)
-    }
-}
-
-impl Quad32<22> for Q5_0 {
-    #[inline(always)]
-    fn quad(isa: Avx512, rows: [&[[u8; 22]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512 {
-        isa.q5_0(rows, x, ask)
-    }
-}
-
-impl Quad32<34> for Q8_0 {
-    #[inline(always)]
-    fn quad(isa: Avx512, rows: [&[[u8; 34]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512 {
-        isa.q8_0(rows, x, ask)
-    }
-}
-
-/// The scales of a quad, lane 4·block + row.
 #[inline(always)]
-fn scales_of_32<F: Quant32<Block = [u8; B]>, const B: usize>(
-    rows: [&[[u8; B]; 4]; 4],
-) -> [u16; 16] {
-    let mut d = [0; 16];
-    for r in 0..4 {
-        for c in 0..4 {
-            d[4 * c + r] = F::d(&rows[r][c]);
-        }
-    }
-    d
-}
-
-impl Quad32<18> for IQ4NL {
-    #[inline(always)]
-    fn quad(isa: Avx512, rows: [&[[u8; 18]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512 {
-        let d = isa.halves_16(&scales_of_32::<Self, 18>(rows));
-        isa.nibbles_of_table(rows, x, (&iq4_nl::CODES, Self::OFFSET), d, ask)
-    }
-}
-
-impl Quad32<17> for MXFP4 {
-    #[inline(always)]
-    fn quad(isa: Avx512, rows: [&[[u8; 17]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512 {
-        let d = isa.powers_16(&scales_of_32::<Self, 17>(rows));
-        isa.nibbles_of_table(rows, x, (&mxfp4::CODES, Self::OFFSET), d, ask)
-    }
-}
-
-#[inline(always)]
-fn quads_of_32<F: Quad32<B>, const B: usize, O: Order>(isa: Avx512, strip: Strip<'_>) {
+fn quads_of_32<F: Quad32<Block = [u8; B]>, const B: usize, O: Order>(
+    isa: Avx512,
+    strip: Strip<'_>,
+) {
     let (x, t) = (strip.x.q8_32(), strip.rows.start);
     let input = |q: usize| {
         let (at, half) = (x.at(q / 2, t), q % 2);

@@ -1,0 +1,86 @@
+//! Decoding whole blocks of any type, by the scalar decoders of [`crate::layout`].
+
+use crate::layout::{self, float, k_quants, legacy, nonlinear, signed};
+use crate::tensor_type::tensor_types;
+use crate::{Error, TensorType};
+
+macro_rules! decode {
+    ($($ty:ident = $len:literal, $bytes:literal $(, $decoder:expr)?;)*) => {
+        /// Decodes whole blocks of `ty` in `bytes` into `out`, `[n_weights]`.
+        ///
+        /// # Errors
+        /// [`Error::NoCodec`] if the type cannot be decoded yet, [`Error::DecodeLength`] unless
+        /// `bytes` and `out` hold the same whole number of blocks.
+        pub fn decode(ty: TensorType, bytes: &[u8], out: &mut [f32]) -> Result<(), Error> {
+            if ty.row_bytes(out.len()) != Some(bytes.len()) {
+                return Err(Error::DecodeLength {
+                    ty,
+                    bytes: bytes.len(),
+                    weights: out.len(),
+                });
+            }
+            match ty {
+                $($(TensorType::$ty => blocks::<$bytes, $len>(bytes, out, $decoder),)?)*
+                _ => return Err(Error::NoCodec { ty }),
+            }
+            Ok(())
+        }
+    };
+}
+tensor_types!(decode);
+
+impl TensorType {
+    /// Whether [`decode`] can read this type.
+    pub fn has_codec(self) -> bool {
+        decode(self, &[], &mut []).is_ok()
+    }
+}
+
+/// Applies a decoder of blocks of `BYTES` bytes and `LEN` weights to each block in turn.
+fn blocks<const BYTES: usize, const LEN: usize>(
+    bytes: &[u8],
+    out: &mut [f32],
+    decode: impl Fn(&[u8; BYTES], &mut [f32; LEN]),
+) {
+    for (block, y) in bytes.as_chunks().0.iter().zip(out.as_chunks_mut().0) {
+        decode(block, y);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_without_a_decoder_are_refused_by_name() {
+        for &ty in TensorType::ALL.iter().filter(|ty| !ty.has_codec()) {
+            let bytes = vec![0; ty.block_bytes()];
+            let mut out = vec![0.0; ty.block_len()];
+            let error = decode(ty, &bytes, &mut out).unwrap_err();
+            assert_eq!(error, Error::NoCodec { ty });
+            assert!(error.to_string().contains(ty.name()));
+        }
+    }
+
+    #[test]
+    fn bytes_and_weights_must_be_the_same_whole_blocks() {
+        let ty = TensorType::Q4_0;
+        for (bytes, weights) in [(17, 32), (18, 31), (36, 32), (0, 32), (19, 33)] {
+            let got = decode(ty, &vec![0; bytes], &mut vec![0.0; weights]);
+            assert_eq!(got, Err(Error::DecodeLength { ty, bytes, weights }));
+        }
+        assert_eq!(decode(ty, &[], &mut []), Ok(()));
+    }
+
+    #[test]
+    fn each_block_is_decoded_into_its_own_weights() {
+        let mut bytes = [0; 68];
+        // d = 1 with a first code of -1, then d = 2 with a last code of 5.
+        bytes[..3].copy_from_slice(&[0, 0x3c, 0xff]);
+        bytes[34..36].copy_from_slice(&[0, 0x40]);
+        bytes[67] = 5;
+        let mut out = [9.0; 64];
+        decode(TensorType::Q8_0, &bytes, &mut out).unwrap();
+        assert_eq!((out[0], out[1], out[62], out[63]), (-1.0, 0.0, 0.0, 10.0));
+    }
+}
