@@ -6,7 +6,9 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|file: &[u8]| {
     let mut rest = file;
-    let Ok(header) = BaselineHeader::read(&mut rest) else { return };
+    let Ok(header) = BaselineHeader::read(&mut rest) else {
+        return;
+    };
     let n_read = file.len() - rest.len();
     assert_eq!(header.to_bytes(), file[..n_read]);
     assert_eq!(header.file_bytes(0), n_read as u64);

@@ -1,14 +1,17 @@
 //! Any text as a grammar in GBNF: a translation or an error, soon, and the same one each time.
 #![no_main]
 
-use atta_engine::gbnf;
+use atta_constrain::gbnf;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|source: &str| {
     let lark = gbnf::to_lark(source);
     if let Ok(lark) = &lark {
         assert!(lark.starts_with("start: r"), "{lark}");
-        assert!(lark.lines().all(|line| line.contains(": ")), "a rule per line: {lark}");
+        assert!(
+            lark.lines().all(|line| line.contains(": ")),
+            "a rule per line: {lark}"
+        );
     }
     assert_eq!(lark, gbnf::to_lark(source));
 });

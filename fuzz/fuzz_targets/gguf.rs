@@ -15,7 +15,9 @@ fuzz_target!(|file: &[u8]| {
     if let Ok(g) = Gguf::parse(shared.clone(), n.saturating_mul(1000)) {
         read_all(&g.metadata);
     }
-    let Ok(g) = Gguf::parse(shared, n) else { return };
+    let Ok(g) = Gguf::parse(shared, n) else {
+        return;
+    };
     read_all(&g.metadata);
     rewrite(&g);
     g.tensors.iter().for_each(|t| decode_some(file, t));
@@ -31,9 +33,17 @@ fn read_all(metadata: &Metadata) {
     let keys: Vec<&str> = metadata.iter().map(|(key, _)| key).collect();
     assert_eq!(keys.len(), metadata.len());
     for key in keys {
-        let value = metadata.get(key).expect("a key that was listed has a value");
+        let value = metadata
+            .get(key)
+            .expect("a key that was listed has a value");
         std::hint::black_box(value.to_string());
-        let _ = (metadata.str(key), metadata.u32(key), metadata.i64(key), metadata.f32(key), metadata.bool(key));
+        let _ = (
+            metadata.str(key),
+            metadata.u32(key),
+            metadata.i64(key),
+            metadata.f32(key),
+            metadata.bool(key),
+        );
         if let Ok(Some(strings)) = metadata.strs(key) {
             assert_eq!(strings.iter().count(), strings.len());
         }
@@ -49,9 +59,12 @@ fn rewrite(g: &Gguf) {
     let mut w = Writer::new();
     w.set_version(g.version).expect("it was read");
     w.set_alignment(g.alignment as u32).expect("it was read");
-    g.metadata.iter().for_each(|(key, value)| w.set_value(key, value));
+    g.metadata
+        .iter()
+        .for_each(|(key, value)| w.set_value(key, value));
     for t in &g.tensors {
-        w.add_tensor(&t.name, t.shape.dims(), t.ty).expect("it was read");
+        w.add_tensor(&t.name, t.shape.dims(), t.ty)
+            .expect("it was read");
     }
     let layout = w.finish().expect("it was read");
     let header: SharedBytes = Arc::new(layout.header);
@@ -61,7 +74,8 @@ fn rewrite(g: &Gguf) {
 }
 
 fn decode_some(file: &[u8], t: &TensorInfo) {
-    let n_blocks = (t.shape.n_elements() as usize / t.ty.block_len()).min(MAX_WEIGHTS / t.ty.block_len());
+    let n_blocks =
+        (t.shape.n_elements() as usize / t.ty.block_len()).min(MAX_WEIGHTS / t.ty.block_len());
     let start = t.offset as usize;
     let bytes = &file[start..][..n_blocks * t.ty.block_bytes()];
     let mut out = vec![0.0; n_blocks * t.ty.block_len()];

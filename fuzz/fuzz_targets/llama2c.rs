@@ -1,7 +1,7 @@
 //! Any bytes as a model of llama2.c and as its vocabulary: what is read is written and read again. See README.md for how to run.
 #![no_main]
 
-use std::{path::Path, sync::Arc};
+use std::{ops::ControlFlow, path::Path, sync::Arc};
 
 use atta_convert::{
     Checkpoint,
@@ -16,39 +16,71 @@ const MAX_VOCAB: usize = 2000;
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = parse(MODEL, bytes);
-    let Some(read) = parse(bytes, &vocabulary(n_vocab(bytes))) else { return };
-    let same = |a: &Checkpoint, b: &Checkpoint| a.tensors.iter().zip(&b.tensors).all(|(a, b)| a.name == b.name);
+    let Some(read) = parse(bytes, &vocabulary(n_vocab(bytes))) else {
+        return;
+    };
+    let same = |a: &Checkpoint, b: &Checkpoint| {
+        a.tensors
+            .iter()
+            .zip(&b.tensors)
+            .all(|(a, b)| a.name == b.name)
+    };
     if let Some((model, tokenizer)) = write(&read, Leap::F32) {
         let again = parse(&model, &tokenizer).expect("what is written is read");
         assert!(same(&read, &again));
-        assert_eq!(write(&again, Leap::F32).expect("what is read is written"), (model, tokenizer));
+        assert_eq!(
+            write(&again, Leap::F32).expect("what is read is written"),
+            (model, tokenizer)
+        );
     }
     if let Some((model, tokenizer)) = write(&read, Leap::Int8 { group_size: 64 }) {
-        assert!(same(&read, &parse(&model, &tokenizer).expect("what is written is read")));
+        assert!(same(
+            &read,
+            &parse(&model, &tokenizer).expect("what is written is read")
+        ));
     }
 });
 
 fn parse(model: &[u8], tokenizer: &[u8]) -> Option<Checkpoint> {
-    llama2c::parse(Path::new("m"), Arc::new(model.to_vec()), Path::new("t"), tokenizer).ok()
+    llama2c::parse(
+        Path::new("m"),
+        Arc::new(model.to_vec()),
+        Path::new("t"),
+        tokenizer,
+    )
+    .ok()
 }
 
 fn write(checkpoint: &Checkpoint, to: Leap) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut model = Vec::new();
     let mut tokenizer = Vec::new();
-    llama2c::write(checkpoint, to, &mut model, &mut tokenizer, &mut |_, _| {}).ok()?;
+    llama2c::write(checkpoint, to, &mut model, &mut tokenizer, &mut |_, _| {
+        ControlFlow::Continue(())
+    })
+    .ok()?;
     Some((model, tokenizer))
 }
 
 /// Where the model says how many tokens it has.
 fn n_vocab(model: &[u8]) -> usize {
     let at = if model.starts_with(b"24ka") { 28 } else { 20 };
-    let n = model.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |&b| i32::from_le_bytes(b));
+    let n = model
+        .get(at..)
+        .and_then(<[u8]>::first_chunk)
+        .map_or(0, |&b| i32::from_le_bytes(b));
     (n.unsigned_abs() as usize).min(MAX_VOCAB)
 }
 
 /// A good vocabulary of that length, if it is long enough for one.
 fn vocabulary(n: usize) -> Vec<u8> {
-    let entry = |id: usize| [&(-(id as f32)).to_le_bytes()[..], &2u32.to_le_bytes(), &[b'a', id as u8]].concat();
+    let entry = |id: usize| {
+        [
+            &(-(id as f32)).to_le_bytes()[..],
+            &2u32.to_le_bytes(),
+            &[b'a', id as u8],
+        ]
+        .concat()
+    };
     let golden = TOKENIZER.to_vec();
     [golden, (261..n.max(261)).flat_map(entry).collect()].concat()
 }

@@ -8,12 +8,18 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     read_all(bytes.to_vec());
-    read_all(archive(&[("m/data.pkl", bytes), ("m/data/0", &[7; 64]), ("m/data/1", &[0; 24])]));
+    read_all(archive(&[
+        ("m/data.pkl", bytes),
+        ("m/data/0", &[7; 64]),
+        ("m/data/1", &[0; 24]),
+    ]));
 });
 
 fn read_all(file: Vec<u8>) {
     let n = file.len();
-    let Ok(tensors) = pickle::parse(Arc::new(file)) else { return };
+    let Ok(tensors) = pickle::parse(Arc::new(file)) else {
+        return;
+    };
     for tensor in tensors {
         assert!(tensor.bytes().len() <= n);
         let elements = tensor.bytes().len() / tensor.dtype().bytes() as usize;
@@ -32,9 +38,27 @@ fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
         let sizes = [[0; 4], len.to_le_bytes(), len.to_le_bytes()].concat();
         let common = [&[0; 10][..], &sizes, &name_len.to_le_bytes(), &[0; 2]].concat();
         data.extend([b"PK\x03\x04", &common[..], name.as_bytes(), bytes].concat());
-        let entry = [b"PK\x01\x02\0\0", &common[..], &[0; 10], &local.to_le_bytes(), name.as_bytes()].concat();
+        let entry = [
+            b"PK\x01\x02\0\0",
+            &common[..],
+            &[0; 10],
+            &local.to_le_bytes(),
+            name.as_bytes(),
+        ]
+        .concat();
         directory.extend(entry);
     }
-    let sizes = [(directory.len() as u32).to_le_bytes(), (data.len() as u32).to_le_bytes()].concat();
-    [data, directory, b"PK\x05\x06\0\0\0\0\0\0\0\0".to_vec(), sizes, vec![0; 2]].concat()
+    let sizes = [
+        (directory.len() as u32).to_le_bytes(),
+        (data.len() as u32).to_le_bytes(),
+    ]
+    .concat();
+    [
+        data,
+        directory,
+        b"PK\x05\x06\0\0\0\0\0\0\0\0".to_vec(),
+        sizes,
+        vec![0; 2],
+    ]
+    .concat()
 }

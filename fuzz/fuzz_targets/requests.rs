@@ -16,7 +16,9 @@ static SERVER: LazyLock<Server> = LazyLock::new(tiny::server);
 static PATHS: LazyLock<Vec<&str>> = LazyLock::new(Server::post_paths);
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((&first, body)) = bytes.split_first() else { return };
+    let Some((&first, body)) = bytes.split_first() else {
+        return;
+    };
     let path = PATHS[usize::from(first.wrapping_sub(b'a')) % PATHS.len()];
     form::check(path, &SERVER.answer(path, body.to_vec()));
 });

@@ -7,7 +7,9 @@ use atta_convert::safetensors;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|file: &[u8]| {
-    let Ok(tensors) = safetensors::parse(Arc::new(file.to_vec())) else { return };
+    let Ok(tensors) = safetensors::parse(Arc::new(file.to_vec())) else {
+        return;
+    };
     let names: BTreeSet<&str> = tensors.iter().map(|t| t.name()).collect();
     assert_eq!(names.len(), tensors.len());
     // Nothing is left of the file but its header, and nothing of it is in two tensors.
@@ -18,7 +20,10 @@ fuzz_target!(|file: &[u8]| {
         let n: u64 = tensor.dims().iter().product();
         assert_eq!(n * tensor.dtype().bytes(), tensor.bytes().len() as u64);
         let mut out = vec![0.0; n as usize];
-        assert_eq!(tensor.floats(0, &mut out).is_ok(), tensor.expect_floats().is_ok());
+        assert_eq!(
+            tensor.floats(0, &mut out).is_ok(),
+            tensor.expect_floats().is_ok()
+        );
         assert!(tensor.floats(1, &mut out).is_err() || n == 0);
     }
 });

@@ -19,7 +19,12 @@ thread_local! {
 fn made() -> (Session, Vec<u8>) {
     let model = include_bytes!("../../tests/golden/models/gemma2.gguf");
     let engine = Engine::from_static("gemma2", model, &LoadOptions::default()).unwrap();
-    let mut session = engine.session(&SessionOptions { n_ctx: Some(64), ..SessionOptions::default() }).unwrap();
+    let mut session = engine
+        .session(&SessionOptions {
+            n_ctx: Some(64),
+            ..SessionOptions::default()
+        })
+        .unwrap();
     session.append(&[1, 5, 7]).unwrap();
     let mut bytes = Vec::new();
     session.export(&mut bytes).unwrap();

@@ -12,21 +12,33 @@ const MAX_ROPES: usize = 8;
 fuzz_target!(|file: &[u8]| {
     let shared: SharedBytes = Arc::new(file.to_vec());
     // The bytes as the beginning of a longer file, so that no tensor data is needed.
-    let Ok(header) = Gguf::parse(shared, (file.len() as u64).saturating_mul(1000)) else { return };
-    let Ok(spec) = arch::lower(&header.metadata) else { return };
+    let Ok(header) = Gguf::parse(shared, (file.len() as u64).saturating_mul(1000)) else {
+        return;
+    };
+    let Ok(spec) = arch::lower(&header.metadata) else {
+        return;
+    };
     spec.check().expect("what was lowered was checked");
     for req in spec.tensors() {
         assert!(req.shape.iter().all(|&d| d > 0), "{req:?}");
-        assert!(req.within.is_none_or(|within| within.rows.end <= within.n_rows && within.rows.len() == req.shape[0]));
+        assert!(req.within.is_none_or(
+            |within| within.rows.end <= within.n_rows && within.rows.len() == req.shape[0]
+        ));
     }
-    let kv = KvType { k: KvElem::F16, v: KvElem::F32 };
+    let kv = KvType {
+        k: KvElem::F16,
+        v: KvElem::F32,
+    };
     assert_eq!(spec.state_bytes(kv, 1 << 20).len(), spec.layers.len());
     for layer in spec.layers.iter().take(MAX_ROPES) {
         let a = layer.attention();
         assert!(a.first_visible(1 << 20) <= 1 << 20);
         assert!(a.temperature.is_none_or(|t| !t.at(1 << 20).is_nan()));
         for n_ctx in [1, 4096, 1 << 20] {
-            let angles = a.rope.iter().flat_map(|rope| rope.inv_freq(Factors::default(), n_ctx));
+            let angles = a
+                .rope
+                .iter()
+                .flat_map(|rope| rope.inv_freq(Factors::default(), n_ctx));
             angles.for_each(|angle| assert!(angle.is_finite(), "{:?}", a.rope));
         }
     }

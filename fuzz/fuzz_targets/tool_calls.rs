@@ -2,12 +2,16 @@
 //! and any text as definitions of tools. See README.md for how to run.
 #![no_main]
 
-use atta_engine::tools::{Format, Outcome, Parser, Piece, Rules, Thinking, ToolChoice, ToolSet};
+use atta_chat::tools::{Format, Outcome, Parser, Piece, Rules, Thinking, ToolChoice, ToolSet};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((&first, rest)) = bytes.split_first() else { return };
-    let Ok(text) = std::str::from_utf8(rest) else { return };
+    let Some((&first, rest)) = bytes.split_first() else {
+        return;
+    };
+    let Ok(text) = std::str::from_utf8(rest) else {
+        return;
+    };
     // The first byte says whether thoughts are open, and after how many characters the text is cut.
     let open = first & 1 == 1;
     let every = usize::from(first >> 1 & 15) + 2;
@@ -17,7 +21,14 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(read(format, open, text, every), whole);
         for call in &whole.calls {
             assert!(call.arguments.is_object() && is_name(&call.name) && is_name(&call.id));
-            assert_eq!(whole.calls.iter().filter(|other| other.id == call.id).count(), 1);
+            assert_eq!(
+                whole
+                    .calls
+                    .iter()
+                    .filter(|other| other.id == call.id)
+                    .count(),
+                1
+            );
         }
     }
     define(text);
@@ -25,7 +36,14 @@ fuzz_target!(|bytes: &[u8]| {
 
 /// Reads a text, so many characters at a time.
 fn read(format: Format, open: bool, text: &str, n_chars: usize) -> Outcome {
-    let mut parser = Parser::new(format, if open { Thinking::Open } else { Thinking::Maybe });
+    let mut parser = Parser::new(
+        format,
+        if open {
+            Thinking::Open
+        } else {
+            Thinking::Maybe
+        },
+    );
     let mut pieces = Vec::new();
     let chars: Vec<char> = text.chars().collect();
     for chunk in chars.chunks(n_chars.min(chars.len().max(1))) {
@@ -39,7 +57,10 @@ fn read(format: Format, open: bool, text: &str, n_chars: usize) -> Outcome {
 
 /// Whether names of tools look like this, and ids.
 fn is_name(text: &str) -> bool {
-    (1..=64).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
+    (1..=64).contains(&text.len())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
 }
 
 /// The pieces say what the outcome says, and arguments are those of their call.
@@ -55,20 +76,37 @@ fn check(pieces: &[Piece], outcome: &Outcome) {
             Piece::CallBegin { .. } => arguments.clear(),
             Piece::CallArguments { fragment, .. } => arguments += fragment,
             Piece::Call(call) => {
-                assert_eq!(serde_json::from_str::<serde_json::Value>(&arguments).ok().as_ref(), Some(&call.arguments));
+                assert_eq!(
+                    serde_json::from_str::<serde_json::Value>(&arguments)
+                        .ok()
+                        .as_ref(),
+                    Some(&call.arguments)
+                );
             }
             Piece::CallBroken { .. } => n_broken += 1,
         }
     }
-    assert_eq!((&text, &reasoning, n_broken), (&outcome.text, &outcome.reasoning, outcome.n_broken));
+    assert_eq!(
+        (&text, &reasoning, n_broken),
+        (&outcome.text, &outcome.reasoning, outcome.n_broken)
+    );
 }
 
 fn define(text: &str) {
-    let Ok(tools) = ToolSet::parse(text) else { return };
+    let Ok(tools) = ToolSet::parse(text) else {
+        return;
+    };
     assert_eq!(tools.definitions().len(), tools.names().count());
     for format in Format::ALL {
         let choice = ToolChoice::Auto;
-        let rules = Rules { format, tools: &tools, choice: &choice, parallel: true, thinking: Thinking::Maybe };
+        let rules = Rules {
+            format,
+            tools: &tools,
+            choice: &choice,
+            parallel: true,
+            thinking: Thinking::Maybe,
+            reply: None,
+        };
         rules.grammar(&|_| None).expect("nothing is required");
     }
 }

@@ -28,7 +28,9 @@ const N_VOCAB: u64 = 4096;
 fuzz_target!(|data: &[u8]| {
     let mut files = Files::default();
     for part in data.split(|&byte| byte == 0xFE) {
-        let Some((&number, bytes)) = part.split_first() else { continue };
+        let Some((&number, bytes)) = part.split_first() else {
+            continue;
+        };
         files.insert(NAMES[usize::from(number) % NAMES.len()], bytes.to_vec());
     }
     for pre in [None, Some("gpt-2".to_owned())] {
@@ -40,10 +42,17 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn encode(written: Writer) {
-    let header = written.finish().expect("keys of a vocabulary are short").header;
+    let header = written
+        .finish()
+        .expect("keys of a vocabulary are short")
+        .header;
     let n_bytes = header.len() as u64;
-    let metadata = Gguf::parse(Arc::new(header), n_bytes).expect("it was written by us").metadata;
-    let Ok(tokenizer) = Tokenizer::from_metadata(&metadata) else { return };
+    let metadata = Gguf::parse(Arc::new(header), n_bytes)
+        .expect("it was written by us")
+        .metadata;
+    let Ok(tokenizer) = Tokenizer::from_metadata(&metadata) else {
+        return;
+    };
     assert_eq!(tokenizer.n_vocab() as u64, N_VOCAB);
     std::hint::black_box(tokenizer.encode("a b  ab\n<s>é 12", Special::Parse));
 }
