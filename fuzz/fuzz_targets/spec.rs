@@ -28,6 +28,7 @@ fuzz_target!(|file: &[u8]| {
     let kv = KvType {
         k: KvElem::F16,
         v: KvElem::F32,
+        ..KvType::default()
     };
     assert_eq!(spec.state_bytes(kv, 1 << 20).len(), spec.layers.len());
     for layer in spec.layers.iter().take(MAX_ROPES) {
