@@ -15,7 +15,7 @@ use std::process::Command;
 const DOC: &str = "docs/dependencies.md";
 const EVERY: &[&str] = &["*"];
 /// What each package may use of the others outside its tests.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("atta-formats", &[]),
     ("atta-tokenizer", &["atta-formats"]),
     ("atta-kernels", &["atta-formats"]),
@@ -24,15 +24,23 @@ const ARROWS: [(&str, &[&str]); 13] = [
         "atta-model",
         &["atta-store", "atta-kernels", "atta-formats"],
     ),
+    ("atta-constrain", &["atta-store", "atta-tokenizer"]),
+    ("atta-chat", &["atta-constrain", "atta-tokenizer"]),
     (
         "atta-engine",
         &[
+            "atta-chat",
+            "atta-constrain",
             "atta-model",
             "atta-store",
             "atta-tokenizer",
             "atta-kernels",
             "atta-formats",
         ],
+    ),
+    (
+        "atta-eval",
+        &["atta-engine", "atta-model", "atta-store", "atta-kernels"],
     ),
     (
         "atta-convert",
